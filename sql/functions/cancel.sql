@@ -1,0 +1,40 @@
+-- Ends executions from outside, from any state that is not an end. A running one loses its lease in the same
+-- transaction: its worker can no longer write. Queue rows and timers are left behind stale; claim and firing discard them.
+
+CREATE OR REPLACE FUNCTION ff_cancel(p_ids uuid[], p_partitions smallint[], p_reason text, p_actor text)
+RETURNS TABLE (
+  execution_id uuid, outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, route_id integer,
+  worker_instance_id text
+) LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+DECLARE
+  v_rows ff_locked[];
+  v_started ff_locked[];
+  v_unstarted ff_locked[];
+BEGIN
+  PERFORM ff_require_read_committed();
+  PERFORM ff_lock_executions(p_ids, p_partitions);
+  v_rows := ff_read_locked(p_ids, p_partitions);
+  -- An execution that never started has no attempt to end. The first attempt is index 0 and opens with a lease.
+  SELECT array_agg(r) FILTER (WHERE r.attempt_open OR r.attempt_index > 0),
+         array_agg(r) FILTER (WHERE NOT (r.attempt_open OR r.attempt_index > 0))
+  INTO v_started, v_unstarted FROM unnest(v_rows) r;
+  PERFORM ff_settle('cancel', v_started, NULL, NULL, ARRAY(SELECT p_reason FROM unnest(v_started)),
+    ARRAY(SELECT 'cancelled'::text FROM unnest(v_started)), p_actor);
+  PERFORM ff_settle('cancel_unstarted', v_unstarted, NULL, NULL, ARRAY(SELECT p_reason FROM unnest(v_unstarted)),
+    ARRAY(SELECT 'cancelled'::text FROM unnest(v_unstarted)), p_actor);
+  RETURN QUERY
+  SELECT r.execution_id, 'cancelled', 'terminal', 'cancelled', r.lease_epoch, r.route_id, r.worker_instance_id
+  FROM unnest(v_rows) r
+  UNION ALL
+  SELECT u.id,
+         CASE WHEN e.execution_id IS NULL THEN 'not_found'
+              WHEN e.terminal_outcome = 'cancelled' THEN 'already_cancelled' ELSE 'not_active' END,
+         e.lifecycle_phase::text, e.terminal_outcome::text, e.lease_epoch, e.route_id, NULL
+  FROM unnest(p_ids, p_partitions) u(id, part)
+  LEFT JOIN LATERAL (
+    SELECT * FROM ff_execution x WHERE x.execution_id = u.id AND x.partition_key = u.part OFFSET 0) e ON true
+  WHERE CASE WHEN u.id IN (SELECT execution_id FROM unnest(v_rows)) THEN false ELSE true END;
+END $$;

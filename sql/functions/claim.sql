@@ -1,0 +1,141 @@
+-- Grants leases. Claim never waits: queue rows and executions are taken with SKIP LOCKED, and only what was got is
+-- removed from the queue. A queue row is a pointer; a stale one is discarded here.
+
+-- How many rows to take per entry so that together they are the best p_limit in queue order. Reading without locks
+-- first keeps a claim over many routes from locking p_limit rows on each. Room for an admission step lies between
+-- this peek and the lock.
+CREATE OR REPLACE FUNCTION ff_claim_quotas(p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer)
+RETURNS integer[] LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+  IF cardinality(p_routes) = 1 THEN RETURN ARRAY[p_limit]; END IF;
+  RETURN ARRAY(
+    WITH best AS MATERIALIZED (
+      SELECT q.ord FROM unnest(p_routes, p_ranks, p_afters) WITH ORDINALITY q(route, rank, after, ord)
+      CROSS JOIN LATERAL (
+        SELECT -priority AS rank, seq FROM ff_ready
+        WHERE route_id = q.route AND (-priority, seq) > (coalesce(q.rank, -2147483648), q.after)
+          AND -priority <= coalesce(q.rank, 2147483647)
+        ORDER BY -priority, seq LIMIT p_limit) r
+      ORDER BY r.rank, r.seq LIMIT p_limit)
+    SELECT (SELECT count(*) FROM best WHERE best.ord = g.ord)::integer
+    FROM generate_series(1, cardinality(p_routes)) g(ord) ORDER BY g.ord);
+END $$;
+
+-- p_routes, p_ranks, p_afters: where to look. A rank (negated priority) with a sequence number seeks past what was
+-- claimed before; a NULL rank with 0 looks at the whole route. p_quiet_routes: lanes whose renewals write no events.
+-- The first row answered is a header: when the next timer is due, and the highest route there is.
+CREATE OR REPLACE FUNCTION ff_claim(
+  p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer, p_worker_id text,
+  p_worker_instance_id text, p_lease_ms bigint, p_quiet_routes integer[]
+) RETURNS TABLE (
+  execution_id uuid, partition_key smallint, route_id integer, priority integer, seq bigint, namespace text,
+  attempt_index integer, lease_epoch bigint, lease_id uuid, retry_count integer, reclaimed boolean, resumed boolean,
+  created_at_ms bigint, expires_at_ms bigint, payload jsonb, policy jsonb, tags jsonb, next_due_in_ms bigint,
+  route_high integer
+) LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+DECLARE
+  t ff_transition%ROWTYPE;
+  v_now bigint := ff_now_ms();
+  v_left integer := p_limit;
+  v_got integer;
+  v_quotas integer[];
+  v_tids tid[];
+  v_ids uuid[];
+  v_parts smallint[];
+  v_ranks integer[];
+  v_seqs bigint[];
+  v_attempts integer[];
+  v_epochs bigint[];
+BEGIN
+  PERFORM ff_require_read_committed();
+  RETURN QUERY SELECT NULL::uuid, NULL::smallint, NULL::integer, NULL::integer, NULL::bigint, NULL::text,
+    NULL::integer, NULL::bigint, NULL::uuid, NULL::integer, NULL::boolean, NULL::boolean, NULL::bigint, NULL::bigint,
+    NULL::jsonb, NULL::jsonb, NULL::jsonb,
+    (SELECT greatest(due_at_ms - v_now, 0) FROM ff_timer ORDER BY due_at_ms, timer_id LIMIT 1),
+    (SELECT route_id FROM ff_route ORDER BY route_id DESC LIMIT 1);
+  IF cardinality(p_routes) = 0 THEN RETURN; END IF;
+  SELECT * INTO STRICT t FROM ff_transition WHERE transition = 'claim';
+  -- Stale pointers make a pass come back short; a few more passes then find what lies behind them.
+  FOR pass IN 1..4 LOOP
+    v_quotas := ff_claim_quotas(p_routes, p_ranks, p_afters, v_left);
+    SELECT array_agg(tid), array_agg(execution_id), array_agg(partition_key), array_agg(rank), array_agg(seq),
+           array_agg(attempt_index), array_agg(lease_epoch)
+    INTO v_tids, v_ids, v_parts, v_ranks, v_seqs, v_attempts, v_epochs
+    FROM unnest(p_routes, p_ranks, p_afters, v_quotas) q(route, from_rank, after, quota)
+    CROSS JOIN LATERAL (
+      SELECT ctid AS tid, execution_id, partition_key, -priority AS rank, seq, attempt_index, lease_epoch
+      FROM ff_ready
+      WHERE route_id = q.route AND (-priority, seq) > (coalesce(q.from_rank, -2147483648), q.after)
+        AND -priority <= coalesce(q.from_rank, 2147483647)
+      ORDER BY -priority, seq LIMIT q.quota FOR UPDATE SKIP LOCKED) r
+    WHERE q.quota > 0;
+    EXIT WHEN v_tids IS NULL;
+    RETURN QUERY
+    WITH seen AS MATERIALIZED (
+      SELECT r.tid, r.seq, x.*,
+             x.lifecycle_phase = 'runnable' AND x.eligibility_state = 'eligible_now' AND x.attempt_index = r.attempt
+               AND x.lease_epoch = r.epoch AND -x.priority = r.rank AS fresh
+      FROM unnest(v_tids, v_ids, v_parts, v_ranks, v_seqs, v_attempts, v_epochs)
+        r(tid, id, part, rank, seq, attempt, epoch)
+      CROSS JOIN LATERAL (
+        SELECT execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
+               created_at_ms, lifecycle_phase, eligibility_state, attempt_state
+        FROM ff_execution WHERE execution_id = r.id AND partition_key = r.part FOR UPDATE SKIP LOCKED) x),
+    won AS MATERIALIZED (SELECT DISTINCT ON (execution_id) * FROM seen WHERE fresh ORDER BY execution_id, seq),
+    granted AS MATERIALIZED (
+      SELECT w.*, b.payload, b.policy, b.tags, gen_random_uuid() AS lease_id, h.owner, h.started_at_ms,
+             h.outcome IS NOT DISTINCT FROM 'interrupted' AS reclaimed
+      FROM won w
+      CROSS JOIN LATERAL (
+        SELECT payload, policy, tags FROM ff_body
+        WHERE execution_id = w.execution_id AND partition_key = w.partition_key OFFSET 0) b
+      LEFT JOIN LATERAL (
+        -- A resumed attempt keeps its start; an attempt after a lost lease names the owner before it.
+        SELECT a.worker_instance_id AS owner, a.outcome,
+               CASE WHEN w.attempt_state = 'attempt_interrupted' THEN a.started_at_ms END AS started_at_ms
+        FROM ff_attempt_history a
+        WHERE a.execution_id = w.execution_id AND a.partition_key = w.partition_key
+          AND a.attempt_index = CASE w.attempt_state WHEN 'attempt_interrupted' THEN w.attempt_index
+                                                     WHEN 'pending_retry_attempt' THEN w.attempt_index - 1 END
+        OFFSET 0) h ON true),
+    moved AS (
+      UPDATE ff_execution SET
+        lifecycle_phase = t.lifecycle_phase, ownership_state = t.ownership_state,
+        eligibility_state = t.eligibility_state, blocking_reason = t.blocking_reason,
+        terminal_outcome = t.terminal_outcome, attempt_state = t.attempt_state,
+        lease_epoch = lease_epoch + t.epoch_step, changed_at_ms = v_now, eligible_at_ms = NULL,
+        started_at_ms = coalesce(started_at_ms, v_now)
+      WHERE execution_id = ANY (ARRAY(SELECT execution_id FROM won)) RETURNING 1),
+    unqueued AS (DELETE FROM ff_ready WHERE ctid = ANY (ARRAY(SELECT tid FROM seen)) RETURNING 1),
+    leased AS (
+      INSERT INTO ff_lease (
+        execution_id, partition_key, route_id, attempt_index, lease_epoch, lease_id, worker_id, worker_instance_id,
+        namespace, tags, acquired_at_ms, renewed_at_ms, expires_at_ms, attempt_started_at_ms, renewal_events)
+      SELECT execution_id, partition_key, route_id, attempt_index, lease_epoch + t.epoch_step, lease_id, p_worker_id,
+             p_worker_instance_id, namespace, tags, v_now, v_now, v_now + p_lease_ms, coalesce(started_at_ms, v_now),
+             NOT (route_id = ANY (p_quiet_routes))
+      FROM granted),
+    told AS (
+      INSERT INTO ff_event (family, event_type, occurred_at_ms, execution_id, partition_key, attempt_index,
+                            lease_epoch, lease_id, worker_instance_id, namespace, tags, detail)
+      SELECT 'lease', CASE WHEN reclaimed THEN 'reclaimed' ELSE t.lease_event END, v_now, execution_id, partition_key,
+             attempt_index, lease_epoch + t.epoch_step, lease_id, p_worker_instance_id, namespace, tags,
+             CASE WHEN reclaimed THEN jsonb_build_object('previous_owner', owner, 'new_owner', p_worker_instance_id) END
+      FROM granted)
+    SELECT g.execution_id, g.partition_key, g.route_id, g.priority, g.seq, g.namespace, g.attempt_index,
+           g.lease_epoch + t.epoch_step, g.lease_id, g.retry_count, g.reclaimed,
+           g.attempt_state = 'attempt_interrupted', g.created_at_ms, v_now + p_lease_ms, g.payload, g.policy, g.tags,
+           NULL::bigint, NULL::integer
+    FROM granted g
+    WHERE (SELECT ff_require_equal('claim executions', (SELECT count(*) FROM won), (SELECT count(*) FROM moved))
+              AND ff_require_equal('claim queue', (SELECT count(*) FROM seen), (SELECT count(*) FROM unqueued)))
+    ORDER BY g.priority DESC, g.seq;
+    GET DIAGNOSTICS v_got = ROW_COUNT;
+    EXIT WHEN v_got = cardinality(v_tids);
+    v_left := v_left - v_got;
+  END LOOP;
+END $$;

@@ -1,0 +1,128 @@
+-- What a lease holder does with its lease: complete, fail, release. Each locks, decides, settles and answers per row.
+-- What follows a failure is decided here from the frozen policy, by the same rules as the model's.
+
+CREATE OR REPLACE FUNCTION ff_complete(
+  p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_results jsonb[]
+) RETURNS TABLE (
+  execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint,
+  attempt_index integer, route_id integer, retry_in_ms bigint
+) LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+DECLARE
+  v_rows ff_locked[];
+  v_results jsonb[];
+BEGIN
+  PERFORM ff_require_read_committed();
+  v_rows := ff_lock_leased(p_ids, p_partitions, p_attempts, p_epochs);
+  v_results := ARRAY(SELECT p_results[r.ordinal] FROM unnest(v_rows) r);
+  PERFORM ff_settle('complete', v_rows, NULL, v_results, NULL, NULL, NULL);
+  RETURN QUERY
+  SELECT r.execution_id, 'completed', false, 'terminal', 'success', r.lease_epoch, r.attempt_index, r.route_id,
+         NULL::bigint
+  FROM unnest(v_rows) r;
+  IF cardinality(v_rows) < cardinality(p_ids) THEN
+    RETURN QUERY SELECT * FROM ff_refusals('complete', p_ids, p_partitions, p_attempts, p_epochs,
+      ARRAY(SELECT r.execution_id FROM unnest(v_rows) r));
+  END IF;
+END $$;
+
+-- The delay before the retry after `p_retries` earlier ones; p_draw in [0, 1) spreads a jittered delay.
+CREATE OR REPLACE FUNCTION ff_backoff_ms(p_backoff jsonb, p_retries integer, p_draw double precision) RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE p_backoff ->> 'type'
+  WHEN 'fixed' THEN (p_backoff ->> 'delay_ms')::bigint
+  ELSE (
+    SELECT floor(CASE WHEN coalesce((p_backoff ->> 'jitter')::boolean, false)
+                 THEN g.grown / 2 + g.grown / 2 * p_draw ELSE g.grown END)::bigint
+    FROM (SELECT least(
+      coalesce((p_backoff ->> 'initial_delay_ms')::double precision, 1000)
+        * power(coalesce((p_backoff ->> 'multiplier')::double precision, 2), least(p_retries, 100)),
+      coalesce((p_backoff ->> 'max_delay_ms')::double precision, 60000)) AS grown) g)
+  END;
+
+-- Whether a failed attempt of this policy is tried again. Without a policy there are no retries.
+CREATE OR REPLACE FUNCTION ff_may_retry(p_retry_policy jsonb, p_retries integer, p_category text) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN coalesce(p_retries < (p_retry_policy ->> 'max_retries')::integer
+  AND (coalesce(jsonb_array_length(p_retry_policy -> 'retryable_categories'), 0) = 0
+       OR coalesce(p_retry_policy -> 'retryable_categories' ? p_category, false)), false);
+
+CREATE OR REPLACE FUNCTION ff_fail(
+  p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_messages text[],
+  p_categories text[], p_retry_afters bigint[], p_terminals boolean[]
+) RETURNS TABLE (
+  execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint,
+  attempt_index integer, route_id integer, retry_in_ms bigint
+) LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+DECLARE
+  v_rows ff_locked[];
+  v_retry ff_locked[];
+  v_end ff_locked[];
+  v_delays bigint[];
+  v_now bigint;
+BEGIN
+  PERFORM ff_require_read_committed();
+  v_rows := ff_lock_leased(p_ids, p_partitions, p_attempts, p_epochs);
+  WITH decided AS MATERIALIZED (
+    SELECT r AS row, b.again,
+           coalesce(p_retry_afters[r.ordinal], ff_backoff_ms(b.backoff, r.retry_count, random())) AS delay_ms
+    FROM unnest(v_rows) r
+    CROSS JOIN LATERAL (
+      SELECT policy -> 'retry_policy' -> 'backoff' AS backoff,
+             NOT p_terminals[r.ordinal]
+               AND ff_may_retry(policy -> 'retry_policy', r.retry_count, p_categories[r.ordinal]) AS again
+      FROM ff_body WHERE execution_id = r.execution_id AND partition_key = r.partition_key OFFSET 0) b)
+  SELECT array_agg(row) FILTER (WHERE again), array_agg(delay_ms) FILTER (WHERE again),
+         array_agg(row) FILTER (WHERE NOT again)
+  INTO v_retry, v_delays, v_end FROM decided;
+  v_now := ff_now_ms();
+  PERFORM ff_settle('retry', v_retry, ARRAY(SELECT v_now + d FROM unnest(v_delays) d), NULL,
+    ARRAY(SELECT p_messages[r.ordinal] FROM unnest(v_retry) r),
+    ARRAY(SELECT p_categories[r.ordinal] FROM unnest(v_retry) r), NULL);
+  PERFORM ff_settle('fail', v_end, NULL, NULL,
+    ARRAY(SELECT p_messages[r.ordinal] FROM unnest(v_end) r),
+    ARRAY(SELECT p_categories[r.ordinal] FROM unnest(v_end) r), NULL);
+  RETURN QUERY
+  SELECT r.execution_id, 'retry_scheduled', false, 'runnable', 'none', r.lease_epoch, r.attempt_index + 1,
+         r.route_id, r.delay_ms
+  FROM unnest(v_retry, v_delays) r(ordinal, execution_id, partition_key, route_id, priority, namespace, attempt_index,
+    lease_epoch, retry_count, attempt_open, lease_id, worker_id, worker_instance_id, attempt_started_at_ms, tags, delay_ms)
+  UNION ALL
+  SELECT r.execution_id, 'failed', false, 'terminal', 'failed', r.lease_epoch, r.attempt_index, r.route_id, NULL
+  FROM unnest(v_end) r;
+  IF cardinality(v_rows) < cardinality(p_ids) THEN
+    RETURN QUERY SELECT * FROM ff_refusals('fail', p_ids, p_partitions, p_attempts, p_epochs,
+      ARRAY(SELECT r.execution_id FROM unnest(v_rows) r));
+  END IF;
+END $$;
+
+-- Gives the work back unharmed: the attempt stays open and the next claim continues it.
+CREATE OR REPLACE FUNCTION ff_release(
+  p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[]
+) RETURNS TABLE (
+  execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint,
+  attempt_index integer, route_id integer, retry_in_ms bigint
+) LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+DECLARE
+  v_rows ff_locked[];
+BEGIN
+  PERFORM ff_require_read_committed();
+  v_rows := ff_lock_leased(p_ids, p_partitions, p_attempts, p_epochs);
+  PERFORM ff_settle('release', v_rows, NULL, NULL, NULL, NULL, NULL);
+  RETURN QUERY
+  SELECT r.execution_id, 'released', false, 'runnable', 'none', r.lease_epoch, r.attempt_index, r.route_id,
+         NULL::bigint
+  FROM unnest(v_rows) r;
+  IF cardinality(v_rows) < cardinality(p_ids) THEN
+    RETURN QUERY SELECT * FROM ff_refusals('release', p_ids, p_partitions, p_attempts, p_epochs,
+      ARRAY(SELECT r.execution_id FROM unnest(v_rows) r));
+  END IF;
+END $$;

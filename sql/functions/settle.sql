@@ -1,0 +1,216 @@
+-- The shared core of every operation that moves an existing execution: lock, settle, refuse.
+-- Only ff_submit, ff_claim and ff_settle write the state columns or insert events.
+-- These functions carry no settings of their own: they are called by functions that do.
+
+-- Operations decide on rows they have just locked and then read again; that needs a fresh snapshot per statement.
+CREATE OR REPLACE FUNCTION ff_require_read_committed() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    RAISE EXCEPTION 'this operation needs READ COMMITTED, the transaction runs at %',
+      current_setting('transaction_isolation') USING ERRCODE = 'FF001';
+  END IF;
+END $$;
+
+-- A write that did not reach every locked row must not commit: silence would be a lost or orphaned lease.
+CREATE OR REPLACE FUNCTION ff_require_equal(p_what text, p_expected bigint, p_found bigint) RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+  IF p_expected <> p_found THEN
+    RAISE EXCEPTION '%: % rows were locked and % written', p_what, p_expected, p_found USING ERRCODE = 'FF002';
+  END IF;
+  RETURN true;
+END $$;
+
+-- Locks the executions of an array in id order, whatever their state. First half of every operation that does not
+-- carry the epoch: what it finds is read by the next statement, because one statement cannot see a lease that was
+-- inserted while it waited.
+CREATE OR REPLACE FUNCTION ff_lock_executions(p_ids uuid[], p_partitions smallint[]) RETURNS void
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+  PERFORM 1
+  FROM (SELECT * FROM unnest(p_ids, p_partitions) u(id, part) ORDER BY id OFFSET 0) u
+  CROSS JOIN LATERAL (
+    SELECT 1 FROM ff_execution e WHERE e.execution_id = u.id AND e.partition_key = u.part FOR UPDATE) e;
+END $$;
+
+-- Locks what a lease holder claims to own: all executions in id order, then all their leases. Only rows whose lease is
+-- the caller's and alive come back; the expiry is decided on the locked lease, by a clock read after the wait.
+CREATE OR REPLACE FUNCTION ff_lock_leased(
+  p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[]
+) RETURNS ff_locked[] LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+  v_rows ff_locked[];
+BEGIN
+  WITH owned AS MATERIALIZED (
+    SELECT u.ord, u.att, u.ep, e.*
+    FROM (SELECT * FROM unnest(p_ids, p_partitions, p_attempts, p_epochs) WITH ORDINALITY u(id, part, att, ep, ord)
+          ORDER BY id OFFSET 0) u
+    CROSS JOIN LATERAL (
+      SELECT execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
+             lifecycle_phase
+      FROM ff_execution WHERE execution_id = u.id AND partition_key = u.part FOR UPDATE) e),
+  leased AS MATERIALIZED (
+    SELECT o.*, l.lease_id, l.worker_id, l.worker_instance_id, l.attempt_started_at_ms, l.tags,
+           l.expires_at_ms > ff_now_ms() AS alive
+    FROM (SELECT * FROM owned WHERE lifecycle_phase = 'active' AND attempt_index = att AND lease_epoch = ep
+          ORDER BY execution_id OFFSET 0) o
+    CROSS JOIN LATERAL (
+      SELECT lease_id, worker_id, worker_instance_id, attempt_started_at_ms, tags, expires_at_ms
+      FROM ff_lease WHERE execution_id = o.execution_id AND partition_key = o.partition_key
+        AND lease_epoch = o.lease_epoch FOR UPDATE) l)
+  SELECT array_agg(ROW(ord, execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch,
+                       retry_count, true, lease_id, worker_id, worker_instance_id, attempt_started_at_ms,
+                       tags)::ff_locked)
+  INTO v_rows FROM leased WHERE alive;
+  RETURN coalesce(v_rows, '{}');
+END $$;
+
+-- Reads, for executions this transaction has already locked, what a settlement needs; leases are locked here.
+CREATE OR REPLACE FUNCTION ff_read_locked(p_ids uuid[], p_partitions smallint[]) RETURNS ff_locked[]
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+  v_rows ff_locked[];
+BEGIN
+  WITH k AS MATERIALIZED (
+    SELECT u.ord, e.*, b.tags, l.lease_id, l.worker_id, l.worker_instance_id, l.attempt_started_at_ms
+    FROM (SELECT * FROM unnest(p_ids, p_partitions) WITH ORDINALITY u(id, part, ord) ORDER BY id OFFSET 0) u
+    CROSS JOIN LATERAL (
+      SELECT execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
+             lifecycle_phase, attempt_state
+      FROM ff_execution WHERE execution_id = u.id AND partition_key = u.part OFFSET 0) e
+    CROSS JOIN LATERAL (
+      SELECT tags FROM ff_body WHERE execution_id = e.execution_id AND partition_key = e.partition_key OFFSET 0) b
+    LEFT JOIN LATERAL (
+      SELECT lease_id, worker_id, worker_instance_id, attempt_started_at_ms
+      FROM ff_lease WHERE execution_id = e.execution_id AND partition_key = e.partition_key FOR UPDATE) l ON true)
+  SELECT array_agg(ROW(ord, execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch,
+                       retry_count, attempt_state IN ('running_attempt', 'attempt_interrupted'), lease_id, worker_id,
+                       worker_instance_id, attempt_started_at_ms, tags)::ff_locked)
+  INTO v_rows FROM k WHERE lifecycle_phase <> 'terminal';
+  RETURN coalesce(v_rows, '{}');
+END $$;
+
+-- Performs one transition on locked rows: state, lease, queue or timer, attempt, outcome and events, all or nothing.
+-- The arrays after p_rows run parallel to it and may be shorter or NULL.
+CREATE OR REPLACE FUNCTION ff_settle(
+  p_transition text, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[],
+  p_actor text
+) RETURNS void LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+  t ff_transition%ROWTYPE;
+  v_now bigint := ff_now_ms();
+  v_written bigint;
+  v_unleased bigint;
+BEGIN
+  IF cardinality(p_rows) = 0 OR p_rows IS NULL THEN RETURN; END IF;
+  SELECT * INTO STRICT t FROM ff_transition WHERE transition = p_transition;
+  WITH r AS MATERIALIZED (
+    SELECT * FROM unnest(p_rows, p_dues, p_results, p_messages, p_categories) r(
+      ordinal, execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
+      attempt_open, lease_id, worker_id, worker_instance_id, attempt_started_at_ms, tags,
+      due_at_ms, result, message, category)),
+  due AS MATERIALIZED (SELECT jsonb_object_agg(execution_id, due_at_ms) AS by_id FROM r),
+  moved AS (
+    UPDATE ff_execution SET
+      lifecycle_phase = t.lifecycle_phase, ownership_state = t.ownership_state,
+      eligibility_state = t.eligibility_state, blocking_reason = t.blocking_reason,
+      terminal_outcome = t.terminal_outcome, attempt_state = coalesce(t.attempt_state, attempt_state),
+      lease_epoch = lease_epoch + t.epoch_step, attempt_index = attempt_index + t.attempt_step,
+      retry_count = retry_count + t.retry_step, reclaim_count = reclaim_count + t.reclaim_step,
+      changed_at_ms = v_now,
+      eligible_at_ms = CASE WHEN t.eligibility_state = 'not_eligible_until_time'
+        THEN ((SELECT by_id FROM due) ->> execution_id::text)::bigint END
+    WHERE execution_id = ANY (ARRAY(SELECT execution_id FROM r)) RETURNING 1),
+  unleased AS (
+    DELETE FROM ff_lease WHERE execution_id = ANY (ARRAY(SELECT execution_id FROM r WHERE lease_id IS NOT NULL))
+    RETURNING 1),
+  queued AS (
+    INSERT INTO ff_ready (execution_id, partition_key, route_id, priority, attempt_index, lease_epoch, ready_at_ms)
+    SELECT execution_id, partition_key, route_id, priority, attempt_index + t.attempt_step,
+           lease_epoch + t.epoch_step, v_now
+    FROM r WHERE t.eligibility_state = 'eligible_now'),
+  timed AS (
+    INSERT INTO ff_timer (kind, due_at_ms, execution_id, partition_key, attempt_index, lease_epoch)
+    SELECT 'eligible', due_at_ms, execution_id, partition_key, attempt_index + t.attempt_step,
+           lease_epoch + t.epoch_step
+    FROM r WHERE t.eligibility_state = 'not_eligible_until_time'),
+  attempted AS (
+    INSERT INTO ff_attempt_history AS h (
+      execution_id, partition_key, attempt_index, lease_id, lease_epoch, worker_id, worker_instance_id, started_at_ms,
+      ended_at_ms, outcome, interrupted_by, failure_message, failure_category, retry_at_ms)
+    SELECT execution_id, partition_key, attempt_index, lease_id, lease_epoch, worker_id, worker_instance_id,
+           coalesce(attempt_started_at_ms, v_now), CASE WHEN t.attempt_outcome IS NOT NULL THEN v_now END,
+           t.attempt_outcome, CASE WHEN t.attempt_outcome = 'interrupted' THEN t.lease_event END, message, category,
+           due_at_ms
+    FROM r WHERE attempt_open AND (t.attempt_outcome IS NOT NULL OR t.attempt_state = 'attempt_interrupted')
+    ON CONFLICT (execution_id, partition_key, attempt_index) DO UPDATE SET
+      lease_id = coalesce(EXCLUDED.lease_id, h.lease_id), lease_epoch = EXCLUDED.lease_epoch,
+      worker_id = coalesce(EXCLUDED.worker_id, h.worker_id),
+      worker_instance_id = coalesce(EXCLUDED.worker_instance_id, h.worker_instance_id),
+      ended_at_ms = EXCLUDED.ended_at_ms, outcome = EXCLUDED.outcome, interrupted_by = EXCLUDED.interrupted_by,
+      failure_message = EXCLUDED.failure_message, failure_category = EXCLUDED.failure_category,
+      retry_at_ms = EXCLUDED.retry_at_ms),
+  ended AS (
+    INSERT INTO ff_outcome (execution_id, partition_key, attempt_index, namespace, outcome, ended_at_ms, result,
+                            failure_message, failure_category, ended_by)
+    SELECT execution_id, partition_key, attempt_index, namespace, t.terminal_outcome, v_now, result, message, category,
+           coalesce(p_actor, worker_instance_id)
+    FROM r WHERE t.terminal_outcome <> 'none'),
+  told AS (
+    INSERT INTO ff_event (family, event_type, occurred_at_ms, execution_id, partition_key, attempt_index, lease_epoch,
+                          lease_id, worker_instance_id, namespace, tags, detail)
+    SELECT 'lease'::ff_event_family, t.lease_event, v_now, execution_id, partition_key, attempt_index, lease_epoch,
+           lease_id, worker_instance_id, namespace, tags,
+           jsonb_strip_nulls(jsonb_build_object('transition', p_transition, 'revoked_by',
+             CASE WHEN t.lease_event = 'revoked' THEN p_actor END, 'previous_owner', worker_instance_id))
+    FROM r WHERE t.lease_event IS NOT NULL AND lease_id IS NOT NULL
+    UNION ALL
+    SELECT 'completion', t.terminal_outcome::text, v_now, execution_id, partition_key, attempt_index, lease_epoch,
+           lease_id, worker_instance_id, namespace, tags, NULL
+    FROM r WHERE t.terminal_outcome <> 'none')
+  SELECT (SELECT count(*) FROM moved), (SELECT count(*) FROM unleased) INTO v_written, v_unleased;
+  PERFORM ff_require_equal(p_transition || ' executions', cardinality(p_rows), v_written);
+  PERFORM ff_require_equal(p_transition || ' leases',
+    (SELECT count(*) FROM unnest(p_rows) r WHERE r.lease_id IS NOT NULL), v_unleased);
+END $$;
+
+-- Says precisely why a lease holder was refused. Asking again for what the same lease already did is answered as the
+-- first time (repeated = true); its answer is kept on the attempt row.
+CREATE OR REPLACE FUNCTION ff_refusals(
+  p_verb text, p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_accepted uuid[]
+) RETURNS TABLE (
+  execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint,
+  attempt_index integer, route_id integer, retry_in_ms bigint
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+  RETURN QUERY
+  SELECT u.id,
+    CASE
+      WHEN e.execution_id IS NULL THEN 'not_found'
+      WHEN p_verb = 'complete' AND h.outcome = 'success' THEN 'completed'
+      WHEN p_verb = 'fail' AND h.outcome = 'failed' AND h.retry_at_ms IS NULL THEN 'failed'
+      WHEN p_verb = 'fail' AND h.outcome = 'failed' THEN 'retry_scheduled'
+      WHEN p_verb = 'release' AND h.execution_id IS NOT NULL AND h.outcome IS NULL THEN 'released'
+      WHEN h.outcome = 'interrupted' THEN 'lease_' || h.interrupted_by
+      WHEN p_verb <> 'renew' AND h.outcome IN ('success', 'failed') THEN 'conflict'
+      WHEN e.lifecycle_phase <> 'active' THEN 'not_active'
+      WHEN e.attempt_index = u.att AND e.lease_epoch = u.ep THEN 'lease_expired'
+      ELSE 'stale_lease' END,
+    coalesce(CASE p_verb WHEN 'complete' THEN h.outcome = 'success' WHEN 'fail' THEN h.outcome = 'failed'
+                         WHEN 'release' THEN h.execution_id IS NOT NULL AND h.outcome IS NULL END, false),
+    e.lifecycle_phase::text, e.terminal_outcome::text, e.lease_epoch, e.attempt_index, e.route_id,
+    CASE WHEN h.retry_at_ms IS NOT NULL THEN greatest(h.retry_at_ms - ff_now_ms(), 0) END
+  FROM (SELECT * FROM unnest(p_ids, p_partitions, p_attempts, p_epochs) u(id, part, att, ep)
+        -- CASE keeps this a hashed look-up instead of a join over the whole batch
+        WHERE CASE WHEN u.id IN (SELECT unnest(p_accepted)) THEN false ELSE true END OFFSET 0) u
+  LEFT JOIN LATERAL (
+    SELECT * FROM ff_execution x WHERE x.execution_id = u.id AND x.partition_key = u.part OFFSET 0) e ON true
+  LEFT JOIN LATERAL (
+    SELECT * FROM ff_attempt_history a WHERE a.execution_id = u.id AND a.partition_key = u.part
+      AND a.attempt_index = u.att AND a.lease_epoch = u.ep OFFSET 0) h ON true;
+END $$;

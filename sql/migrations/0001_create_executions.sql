@@ -1,0 +1,315 @@
+-- Executions: their state, their queue, their leases, their history and the log of what happened to them.
+-- Why:    the first schema; everything else is added to it.
+-- Locks:  none that matter, all objects are new.
+-- Breaking: no
+-- Names are unqualified: the migration runner sets search_path to the engine's schema.
+
+-- The only clock. Tests replace it by one that can be moved; nothing else may read a time.
+CREATE FUNCTION ff_now_ms() RETURNS bigint LANGUAGE sql VOLATILE PARALLEL SAFE
+RETURN (extract(epoch FROM clock_timestamp()) * 1000)::bigint;
+
+CREATE TYPE ff_lifecycle_phase AS ENUM ('submitted', 'runnable', 'active', 'suspended', 'terminal');
+CREATE TYPE ff_ownership_state AS ENUM ('unowned', 'leased', 'lease_expired_reclaimable', 'lease_revoked');
+CREATE TYPE ff_eligibility_state AS ENUM (
+  'eligible_now', 'not_eligible_until_time', 'blocked_by_dependencies', 'blocked_by_budget', 'blocked_by_quota',
+  'blocked_by_route', 'blocked_by_lane_state', 'blocked_by_operator', 'not_applicable');
+CREATE TYPE ff_blocking_reason AS ENUM (
+  'none', 'waiting_for_worker', 'waiting_for_retry_backoff', 'waiting_for_resume_delay', 'waiting_for_delay',
+  'waiting_for_signal', 'waiting_for_approval', 'waiting_for_callback', 'waiting_for_tool_result',
+  'waiting_for_children', 'waiting_for_budget', 'waiting_for_quota', 'waiting_for_capable_worker',
+  'waiting_for_locality_match', 'paused_by_operator', 'paused_by_policy', 'paused_by_flow_cancel');
+CREATE TYPE ff_terminal_outcome AS ENUM ('none', 'success', 'failed', 'cancelled', 'expired', 'skipped');
+CREATE TYPE ff_attempt_state AS ENUM (
+  'none', 'pending_first_attempt', 'running_attempt', 'attempt_interrupted', 'pending_retry_attempt',
+  'pending_replay_attempt', 'attempt_terminal');
+CREATE TYPE ff_attempt_outcome AS ENUM ('success', 'failed', 'cancelled', 'expired', 'interrupted');
+CREATE TYPE ff_event_family AS ENUM ('lease', 'completion', 'signal', 'operator', 'flow', 'tag', 'worker');
+CREATE TYPE ff_timer_kind AS ENUM ('eligible');
+
+-- The legal combinations of the state vector: the same list as the model's situations.
+CREATE FUNCTION ff_is_legal(
+  phase ff_lifecycle_phase, ownership ff_ownership_state, eligibility ff_eligibility_state,
+  blocking ff_blocking_reason, outcome ff_terminal_outcome, attempt ff_attempt_state
+) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE phase
+  WHEN 'runnable' THEN
+    ownership = 'unowned' AND outcome = 'none'
+    AND attempt IN ('pending_first_attempt', 'pending_retry_attempt', 'pending_replay_attempt', 'attempt_interrupted')
+    AND CASE blocking
+      WHEN 'waiting_for_worker' THEN eligibility = 'eligible_now'
+      WHEN 'waiting_for_retry_backoff' THEN eligibility = 'not_eligible_until_time' AND attempt = 'pending_retry_attempt'
+      WHEN 'waiting_for_delay' THEN eligibility = 'not_eligible_until_time'
+        AND attempt IN ('pending_first_attempt', 'attempt_interrupted')
+      WHEN 'waiting_for_resume_delay' THEN eligibility = 'not_eligible_until_time' AND attempt = 'attempt_interrupted'
+      WHEN 'waiting_for_children' THEN eligibility = 'blocked_by_dependencies' AND attempt <> 'pending_retry_attempt'
+      WHEN 'waiting_for_budget' THEN eligibility = 'blocked_by_budget'
+      WHEN 'waiting_for_quota' THEN eligibility = 'blocked_by_quota'
+      WHEN 'waiting_for_capable_worker' THEN eligibility = 'blocked_by_route'
+      WHEN 'paused_by_policy' THEN eligibility = 'blocked_by_lane_state'
+      WHEN 'paused_by_operator' THEN eligibility = 'blocked_by_operator'
+      WHEN 'paused_by_flow_cancel' THEN eligibility = 'blocked_by_operator'
+      ELSE false END
+  WHEN 'active' THEN
+    ownership = 'leased' AND eligibility = 'not_applicable' AND blocking = 'none' AND outcome = 'none'
+    AND attempt = 'running_attempt'
+  WHEN 'suspended' THEN
+    ownership = 'unowned' AND eligibility = 'not_applicable' AND outcome = 'none' AND attempt = 'attempt_interrupted'
+    AND blocking IN ('waiting_for_signal', 'waiting_for_approval', 'waiting_for_callback', 'waiting_for_tool_result',
+                     'paused_by_operator', 'paused_by_policy')
+  WHEN 'terminal' THEN
+    ownership = 'unowned' AND eligibility = 'not_applicable' AND blocking = 'none' AND outcome <> 'none'
+    AND (attempt = 'attempt_terminal'
+         OR (attempt = 'pending_first_attempt' AND outcome IN ('cancelled', 'expired', 'skipped')))
+  ELSE false END;
+
+-- The one label people see. A delay that is due reads as waiting.
+CREATE FUNCTION ff_public_state(
+  phase ff_lifecycle_phase, eligibility ff_eligibility_state, outcome ff_terminal_outcome,
+  eligible_at_ms bigint, now_ms bigint
+) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE phase
+  WHEN 'terminal' THEN CASE outcome WHEN 'success' THEN 'completed' WHEN 'none' THEN 'failed' ELSE outcome::text END
+  WHEN 'suspended' THEN 'suspended'
+  WHEN 'active' THEN 'active'
+  ELSE CASE eligibility
+    WHEN 'not_eligible_until_time' THEN CASE WHEN eligible_at_ms <= now_ms THEN 'waiting' ELSE 'delayed' END
+    WHEN 'blocked_by_dependencies' THEN 'waiting_children'
+    WHEN 'blocked_by_budget' THEN 'rate_limited'
+    WHEN 'blocked_by_quota' THEN 'rate_limited'
+    ELSE 'waiting' END
+  END;
+
+-- What each transition results in: read by the functions, never typed again there. attempt_state NULL keeps the old one.
+CREATE TABLE ff_transition (
+  transition        text PRIMARY KEY,
+  lifecycle_phase   ff_lifecycle_phase NOT NULL,
+  ownership_state   ff_ownership_state NOT NULL,
+  eligibility_state ff_eligibility_state NOT NULL,
+  blocking_reason   ff_blocking_reason NOT NULL,
+  terminal_outcome  ff_terminal_outcome NOT NULL,
+  attempt_state     ff_attempt_state,
+  attempt_outcome   ff_attempt_outcome,
+  lease_event       text,
+  epoch_step        smallint NOT NULL,
+  attempt_step      smallint NOT NULL,
+  retry_step        smallint NOT NULL,
+  reclaim_step      smallint NOT NULL
+);
+INSERT INTO ff_transition VALUES
+  ('submit',           'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      'pending_first_attempt', NULL,          NULL,       0, 0, 0, 0),
+  ('submit_delayed',   'runnable', 'unowned', 'not_eligible_until_time', 'waiting_for_delay',         'none',      'pending_first_attempt', NULL,          NULL,       0, 0, 0, 0),
+  ('claim',            'active',   'leased',  'not_applicable',          'none',                      'none',      'running_attempt',       NULL,          'acquired', 1, 0, 0, 0),
+  ('complete',         'terminal', 'unowned', 'not_applicable',          'none',                      'success',   'attempt_terminal',      'success',     NULL,       0, 0, 0, 0),
+  ('fail',             'terminal', 'unowned', 'not_applicable',          'none',                      'failed',    'attempt_terminal',      'failed',      NULL,       0, 0, 0, 0),
+  ('retry',            'runnable', 'unowned', 'not_eligible_until_time', 'waiting_for_retry_backoff', 'none',      'pending_retry_attempt', 'failed',      'released', 0, 1, 1, 0),
+  ('release',          'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      'attempt_interrupted',   NULL,          'released', 0, 0, 0, 0),
+  ('lapse',            'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      'pending_retry_attempt', 'interrupted', 'expired',  1, 1, 1, 1),
+  ('expire',           'terminal', 'unowned', 'not_applicable',          'none',                      'expired',   'attempt_terminal',      'interrupted', 'expired',  1, 0, 0, 1),
+  ('revoke',           'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      'pending_retry_attempt', 'interrupted', 'revoked',  1, 1, 0, 1),
+  ('exhaust_reclaims', 'terminal', 'unowned', 'not_applicable',          'none',                      'failed',    'attempt_terminal',      'interrupted', 'revoked',  1, 0, 0, 1),
+  ('cancel',           'terminal', 'unowned', 'not_applicable',          'none',                      'cancelled', 'attempt_terminal',      'cancelled',   'revoked',  1, 0, 0, 0),
+  ('cancel_unstarted', 'terminal', 'unowned', 'not_applicable',          'none',                      'cancelled', NULL,                    NULL,          NULL,       1, 0, 0, 0),
+  ('fire_timer',       'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      NULL,                    NULL,          NULL,       0, 0, 0, 0);
+
+CREATE TABLE ff_lane (
+  lane           text PRIMARY KEY,
+  paused         boolean NOT NULL DEFAULT false,
+  renewal_events boolean NOT NULL DEFAULT true,
+  created_at_ms  bigint NOT NULL DEFAULT ff_now_ms()
+);
+
+-- Lane, kind and required capabilities, interned: the queue is keyed by the number.
+CREATE TABLE ff_route (
+  route_id     integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  lane         text NOT NULL,
+  kind         text NOT NULL,
+  capabilities text[] NOT NULL,
+  UNIQUE (lane, kind, capabilities)
+);
+
+-- The state row: narrow, lockable, no index on a column that changes, so that updates stay in their page.
+CREATE TABLE ff_execution (
+  execution_id      uuid NOT NULL,
+  created_at_ms     bigint NOT NULL,
+  changed_at_ms     bigint NOT NULL,
+  started_at_ms     bigint,
+  eligible_at_ms    bigint,
+  lease_epoch       bigint NOT NULL DEFAULT 0,
+  attempt_index     integer NOT NULL DEFAULT 0,
+  retry_count       integer NOT NULL DEFAULT 0,
+  reclaim_count     integer NOT NULL DEFAULT 0,
+  route_id          integer NOT NULL,
+  priority          integer NOT NULL,
+  lifecycle_phase   ff_lifecycle_phase NOT NULL,
+  ownership_state   ff_ownership_state NOT NULL,
+  eligibility_state ff_eligibility_state NOT NULL,
+  blocking_reason   ff_blocking_reason NOT NULL,
+  terminal_outcome  ff_terminal_outcome NOT NULL,
+  attempt_state     ff_attempt_state NOT NULL,
+  partition_key     smallint NOT NULL,
+  namespace         text NOT NULL,
+  PRIMARY KEY (execution_id, partition_key),
+  CONSTRAINT ff_execution_partition CHECK (partition_key BETWEEN 0 AND 255),
+  CONSTRAINT ff_execution_priority CHECK (priority BETWEEN 0 AND 9000),
+  CONSTRAINT ff_execution_legal CHECK (ff_is_legal(
+    lifecycle_phase, ownership_state, eligibility_state, blocking_reason, terminal_outcome, attempt_state))
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+
+-- What never changes after submit.
+CREATE TABLE ff_body (
+  execution_id  uuid NOT NULL,
+  partition_key smallint NOT NULL,
+  payload       jsonb,
+  policy        jsonb NOT NULL,
+  tags          jsonb NOT NULL,
+  PRIMARY KEY (execution_id, partition_key)
+);
+
+-- A row exists while the execution is claimable now. Rows are inserted and deleted, never updated: claim deletes
+-- them by ctid in the transaction that locked them, which is only safe because of that.
+CREATE TABLE ff_ready (
+  seq             bigint GENERATED ALWAYS AS IDENTITY,
+  execution_id    uuid NOT NULL,
+  lease_epoch     bigint NOT NULL,
+  ready_at_ms     bigint NOT NULL,
+  route_id        integer NOT NULL,
+  priority        integer NOT NULL,
+  attempt_index   integer NOT NULL,
+  partition_key   smallint NOT NULL,
+  concurrency_key text
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
+-- Priority is negated so that one row comparison can seek past a claim hint in the order of the queue.
+CREATE INDEX ff_ready_queue ON ff_ready (route_id, (-priority), seq);
+
+-- Things that happen at a time. A timer is a pointer with a fence: firing checks that it is still meant.
+CREATE TABLE ff_timer (
+  timer_id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  due_at_ms     bigint NOT NULL,
+  execution_id  uuid NOT NULL,
+  lease_epoch   bigint NOT NULL,
+  attempt_index integer NOT NULL,
+  kind          ff_timer_kind NOT NULL,
+  partition_key smallint NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX ff_timer_due ON ff_timer (due_at_ms, timer_id);
+
+-- A row exists while leased. No index on the expiry: an index would make every renewal write it, and one whole scan
+-- a second finds what lapsed.
+CREATE TABLE ff_lease (
+  execution_id        uuid NOT NULL,
+  lease_id            uuid NOT NULL,
+  lease_epoch         bigint NOT NULL,
+  acquired_at_ms      bigint NOT NULL,
+  renewed_at_ms       bigint NOT NULL,
+  expires_at_ms       bigint NOT NULL,
+  attempt_started_at_ms bigint NOT NULL,
+  attempt_index       integer NOT NULL,
+  route_id            integer NOT NULL,
+  partition_key       smallint NOT NULL,
+  renewal_events      boolean NOT NULL,
+  namespace           text NOT NULL,
+  worker_id           text NOT NULL,
+  worker_instance_id  text NOT NULL,
+  tags                jsonb NOT NULL,
+  PRIMARY KEY (execution_id, partition_key)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
+        autovacuum_vacuum_cost_delay = 0);
+
+-- One row an attempt, written when it ends; a pause writes it open (no outcome) and the end fills it in.
+CREATE TABLE ff_attempt_history (
+  execution_id       uuid NOT NULL,
+  lease_id           uuid,
+  lease_epoch        bigint NOT NULL,
+  started_at_ms      bigint NOT NULL,
+  ended_at_ms        bigint,
+  retry_at_ms        bigint,
+  attempt_index      integer NOT NULL,
+  outcome            ff_attempt_outcome,
+  partition_key      smallint NOT NULL,
+  worker_id          text,
+  worker_instance_id text,
+  interrupted_by     text CHECK (interrupted_by IN ('expired', 'revoked')),
+  failure_message    text,
+  failure_category   text,
+  PRIMARY KEY (execution_id, partition_key, attempt_index),
+  CONSTRAINT ff_attempt_history_ended CHECK ((outcome IS NULL) = (ended_at_ms IS NULL))
+);
+
+-- How an execution ended, keyed by the attempt it ended in, because a replay re-opens it.
+CREATE TABLE ff_outcome (
+  execution_id     uuid NOT NULL,
+  ended_at_ms      bigint NOT NULL,
+  attempt_index    integer NOT NULL,
+  outcome          ff_terminal_outcome NOT NULL CHECK (outcome <> 'none'),
+  partition_key    smallint NOT NULL,
+  namespace        text NOT NULL,
+  failure_message  text,
+  failure_category text,
+  ended_by         text,
+  result           jsonb,
+  PRIMARY KEY (execution_id, partition_key, attempt_index)
+);
+CREATE INDEX ff_outcome_list ON ff_outcome (namespace, outcome, ended_at_ms, execution_id);
+CREATE INDEX ff_outcome_ended ON ff_outcome (ended_at_ms);
+
+-- The append-only log of committed facts. ev_id is drawn after the row locks (CACHE 1), so it is causal per execution;
+-- it is not a position: ids commit out of order. xid is kept so that positions can be given in commit order.
+CREATE TABLE ff_event (
+  ev_id              bigint GENERATED ALWAYS AS IDENTITY (CACHE 1) PRIMARY KEY,
+  xid                xid8 NOT NULL DEFAULT pg_current_xact_id(),
+  occurred_at_ms     bigint NOT NULL,
+  execution_id       uuid NOT NULL,
+  lease_id           uuid,
+  lease_epoch        bigint NOT NULL,
+  attempt_index      integer NOT NULL,
+  family             ff_event_family NOT NULL,
+  partition_key      smallint NOT NULL,
+  event_type         text NOT NULL,
+  namespace          text NOT NULL,
+  worker_instance_id text,
+  tags               jsonb NOT NULL,
+  detail             jsonb,
+  CONSTRAINT ff_event_known CHECK (CASE family
+    WHEN 'lease' THEN event_type IN ('acquired', 'renewed', 'expired', 'reclaimed', 'revoked', 'released')
+    WHEN 'completion' THEN event_type IN ('success', 'failed', 'cancelled', 'expired', 'skipped')
+    ELSE true END)
+);
+
+-- Who runs the next pass of a reconciler. Losing the row, or its holder, costs nothing but a pass.
+CREATE TABLE ff_reconciler (
+  name            text PRIMARY KEY,
+  holder          text,
+  held_until_ms   bigint NOT NULL DEFAULT 0,
+  next_pass_at_ms bigint NOT NULL DEFAULT 0,
+  last_report     jsonb
+) WITH (fillfactor = 50);
+
+-- Rows a reconciler could not act on: counted, backed off, shown by describe.
+CREATE TABLE ff_bad_row (
+  reconciler    text NOT NULL,
+  execution_id  uuid NOT NULL,
+  partition_key smallint NOT NULL,
+  failures      integer NOT NULL,
+  retry_at_ms   bigint NOT NULL,
+  error_code    text NOT NULL,
+  PRIMARY KEY (reconciler, execution_id, partition_key)
+);
+
+-- A locked execution and what is needed of its lease and body, as the transition functions hand it to each other.
+CREATE TYPE ff_locked AS (
+  ordinal               integer,
+  execution_id          uuid,
+  partition_key         smallint,
+  route_id              integer,
+  priority              integer,
+  namespace             text,
+  attempt_index         integer,
+  lease_epoch           bigint,
+  retry_count           integer,
+  attempt_open          boolean,
+  lease_id              uuid,
+  worker_id             text,
+  worker_instance_id    text,
+  attempt_started_at_ms bigint,
+  tags                  jsonb
+);

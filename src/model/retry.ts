@@ -1,0 +1,69 @@
+/**
+ * Decides what follows a failed attempt: another try and when, or the end. SQL decides with the same rules inside
+ * `ff_fail`; a test compares the two over a table of policies.
+ */
+
+/** The retry policy as it is frozen with the execution; the names are those of the stored JSON. */
+export interface StoredRetryPolicy {
+  max_retries: number;
+  backoff?: StoredBackoff;
+  retryable_categories?: readonly string[];
+}
+
+export type StoredBackoff =
+  | { type: 'fixed'; delay_ms: number }
+  | {
+      type: 'exponential';
+      initial_delay_ms: number;
+      max_delay_ms: number;
+      multiplier: number;
+      jitter: boolean;
+    };
+
+export interface FailedAttempt {
+  /** Retries already spent. */
+  retryCount: number;
+  category: string;
+  /** A failure that must not be retried, whatever the policy says. */
+  terminal: boolean;
+  /** The failing side's own wish, which replaces the computed delay. */
+  retryAfterMs: number | null;
+}
+
+export type RetryDecision = { retry: true; delayMs: number } | { retry: false };
+
+export const DEFAULT_BACKOFF: StoredBackoff = {
+  type: 'exponential',
+  initial_delay_ms: 1_000,
+  max_delay_ms: 60_000,
+  multiplier: 2,
+  jitter: false,
+};
+
+/** Delay before retry number `retryCount` (zero-based). `draw` in [0, 1) spreads a jittered delay over its upper half. */
+export function backoffMs(backoff: StoredBackoff, retryCount: number, draw: number): number {
+  if (backoff.type === 'fixed') return backoff.delay_ms;
+  const grown = Math.min(
+    backoff.initial_delay_ms * backoff.multiplier ** Math.min(retryCount, MAX_BACKOFF_EXPONENT),
+    backoff.max_delay_ms,
+  );
+  return Math.floor(backoff.jitter ? grown / 2 + (grown / 2) * draw : grown);
+}
+
+/** Keeps the power finite: with any multiplier above 1 the cap is reached long before. */
+export const MAX_BACKOFF_EXPONENT = 100;
+
+/** No policy means no retries. An empty or absent category list means every category is retryable. */
+export function decideRetry(
+  policy: StoredRetryPolicy | undefined,
+  failure: FailedAttempt,
+  draw: number,
+): RetryDecision {
+  if (policy === undefined || failure.terminal) return { retry: false };
+  if (failure.retryCount >= policy.max_retries) return { retry: false };
+  const categories = policy.retryable_categories ?? [];
+  if (categories.length > 0 && !categories.includes(failure.category)) return { retry: false };
+  const delayMs =
+    failure.retryAfterMs ?? backoffMs(policy.backoff ?? DEFAULT_BACKOFF, failure.retryCount, draw);
+  return { retry: true, delayMs };
+}

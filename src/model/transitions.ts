@@ -1,0 +1,186 @@
+/**
+ * The transition table: every way an execution's state may change, as data. The row of the same name in
+ * `ff_transition` is what the SQL functions read; docs/state-machine.md and the assertion triggers of the test kit
+ * are made from this table too. A transition that is not here cannot be performed.
+ */
+import type { CompletionEvent, LeaseEvent } from '../contract/events.ts';
+import type { AttemptOutcome, AttemptState, StateVector } from '../contract/states.ts';
+import { SITUATIONS, type SituationName } from './situations.ts';
+
+export interface Transition {
+  /** Situations it may start from; null for the one that creates the row. */
+  from: readonly SituationName[] | null;
+  to: SituationName;
+  /** Attempt states it may start from, where the situation alone does not decide. */
+  fromAttempt?: readonly AttemptState[];
+  /** The resulting attempt state; null keeps the one there was. */
+  attemptState: AttemptState | null;
+  /** How the open attempt ends; null leaves it open (or there is none). */
+  attemptOutcome: AttemptOutcome | null;
+  /** What is added to the execution's counters. */
+  epochStep: 0 | 1;
+  attemptStep: 0 | 1;
+  retryStep: 0 | 1;
+  reclaimStep: 0 | 1;
+  /** The lease event owed when a lease ends here. A grant owes `acquired`, or `reclaimed` after a lost lease. */
+  leaseEvent: LeaseEvent | null;
+}
+
+/** Every situation that is not an end: what a cancel may start from. */
+const LIVE: readonly SituationName[] = (Object.keys(SITUATIONS) as SituationName[]).filter(
+  (name) => SITUATIONS[name].lifecyclePhase !== 'terminal',
+);
+
+const STILL = { epochStep: 0, attemptStep: 0, retryStep: 0, reclaimStep: 0 } as const;
+const LOST = { epochStep: 1, attemptStep: 0, retryStep: 0, reclaimStep: 1 } as const;
+
+export const TRANSITIONS = {
+  submit: {
+    from: null,
+    to: 'waiting',
+    attemptState: 'pending_first_attempt',
+    attemptOutcome: null,
+    leaseEvent: null,
+    ...STILL,
+  },
+  submit_delayed: {
+    from: null,
+    to: 'delayed',
+    attemptState: 'pending_first_attempt',
+    attemptOutcome: null,
+    leaseEvent: null,
+    ...STILL,
+  },
+  claim: {
+    from: ['waiting'],
+    to: 'running',
+    attemptState: 'running_attempt',
+    attemptOutcome: null,
+    leaseEvent: 'acquired',
+    ...STILL,
+    epochStep: 1,
+  },
+  complete: {
+    from: ['running'],
+    to: 'completed',
+    attemptState: 'attempt_terminal',
+    attemptOutcome: 'success',
+    leaseEvent: null,
+    ...STILL,
+  },
+  fail: {
+    from: ['running'],
+    to: 'failed',
+    attemptState: 'attempt_terminal',
+    attemptOutcome: 'failed',
+    leaseEvent: null,
+    ...STILL,
+  },
+  retry: {
+    from: ['running'],
+    to: 'backing_off',
+    attemptState: 'pending_retry_attempt',
+    attemptOutcome: 'failed',
+    leaseEvent: 'released',
+    ...STILL,
+    attemptStep: 1,
+    retryStep: 1,
+  },
+  release: {
+    from: ['running'],
+    to: 'waiting',
+    attemptState: 'attempt_interrupted',
+    attemptOutcome: null,
+    leaseEvent: 'released',
+    ...STILL,
+  },
+  lapse: {
+    from: ['running'],
+    to: 'waiting',
+    attemptState: 'pending_retry_attempt',
+    attemptOutcome: 'interrupted',
+    leaseEvent: 'expired',
+    ...LOST,
+    attemptStep: 1,
+    retryStep: 1,
+  },
+  expire: {
+    from: ['running'],
+    to: 'expired',
+    attemptState: 'attempt_terminal',
+    attemptOutcome: 'interrupted',
+    leaseEvent: 'expired',
+    ...LOST,
+  },
+  revoke: {
+    from: ['running'],
+    to: 'waiting',
+    attemptState: 'pending_retry_attempt',
+    attemptOutcome: 'interrupted',
+    leaseEvent: 'revoked',
+    ...LOST,
+    attemptStep: 1,
+  },
+  exhaust_reclaims: {
+    from: ['running'],
+    to: 'failed',
+    attemptState: 'attempt_terminal',
+    attemptOutcome: 'interrupted',
+    leaseEvent: 'revoked',
+    ...LOST,
+  },
+  cancel: {
+    from: LIVE,
+    fromAttempt: [
+      'running_attempt',
+      'attempt_interrupted',
+      'pending_retry_attempt',
+      'pending_replay_attempt',
+    ],
+    to: 'cancelled',
+    attemptState: 'attempt_terminal',
+    attemptOutcome: 'cancelled',
+    leaseEvent: 'revoked',
+    ...STILL,
+    epochStep: 1,
+  },
+  cancel_unstarted: {
+    from: LIVE,
+    fromAttempt: ['pending_first_attempt'],
+    to: 'cancelled',
+    attemptState: null,
+    attemptOutcome: null,
+    leaseEvent: null,
+    ...STILL,
+    epochStep: 1,
+  },
+  fire_timer: {
+    from: ['delayed', 'backing_off', 'resume_delayed'],
+    to: 'waiting',
+    attemptState: null,
+    attemptOutcome: null,
+    leaseEvent: null,
+    ...STILL,
+  },
+} as const satisfies Record<string, Transition>;
+
+export type TransitionName = keyof typeof TRANSITIONS;
+
+/** The completion event a transition owes: the terminal outcome it results in, or null when it ends nothing. */
+export function completionEventOf(transition: Transition): CompletionEvent | null {
+  const outcome = SITUATIONS[transition.to].terminalOutcome;
+  return outcome === 'none' ? null : outcome;
+}
+
+/** The vector a transition results in, given the attempt state it started from. */
+export function resultOf(transition: Transition, attemptState: AttemptState): StateVector {
+  const to = SITUATIONS[transition.to];
+  return {
+    lifecyclePhase: to.lifecyclePhase,
+    ownershipState: to.ownershipState,
+    eligibilityState: to.eligibilityState,
+    blockingReason: to.blockingReasons[0],
+    terminalOutcome: to.terminalOutcome,
+    attemptState: transition.attemptState ?? attemptState,
+  };
+}

@@ -1,0 +1,129 @@
+/**
+ * The connection to Postgres: a pool (ours or the user's), the schema, and one way to run a statement. Conflicts the
+ * database asks to be retried are retried here, with jitter; a lost connection is retried only for statements
+ * that may safely happen twice.
+ */
+import pg from 'pg';
+import { EngineError } from '../contract/errors.ts';
+import { sqlStateOf, toEngineError } from './database-errors.ts';
+import { quoteIdentifier, validSchemaName } from './names.ts';
+import type { SqlExecutor } from '../contract/engine.ts';
+
+/** What is needed of a pool; `pg.Pool` has it, whichever copy of `pg` it came from. */
+export interface PoolLike {
+  query(config: { text: string; values: unknown[]; types: unknown }): Promise<{ rows: unknown[] }>;
+}
+
+export interface DatabaseOptions {
+  databaseUrl?: string;
+  /** The user's own pool. It is used, never configured and never closed. */
+  pool?: PoolLike;
+  schema: string;
+  poolSize?: number;
+}
+
+export interface Database {
+  readonly schema: string;
+  /** The schema quoted, with a dot: what table and function names are prefixed with. */
+  readonly prefix: string;
+  readonly pool: PoolLike;
+  close(): Promise<void>;
+}
+
+/** `repeatable` statements may be sent again when it is unknown whether the first one happened. */
+export interface Statement {
+  doing: string;
+  text: string;
+  params: unknown[];
+  repeatable: 'yes' | 'no';
+}
+
+const CONFLICT_TRIES = 8;
+const CONFLICT_WAIT_MS = { min: 5, max: 200 };
+/** A restarting server is back within seconds; after this long the caller should know. */
+const UNREACHABLE_TRIES = 12;
+const UNREACHABLE_WAIT_MS = { min: 20, max: 800 };
+
+const INT8_OID = 20;
+
+/** int8 as number: times and epochs stay far below 2^53. Feed positions are read another way, as bigint. */
+const TYPES = {
+  getTypeParser(oid: number, format?: 'text' | 'binary') {
+    return oid === INT8_OID ? Number : pg.types.getTypeParser(oid, format as 'text');
+  },
+};
+
+export function openDatabase(options: DatabaseOptions): Database {
+  const schema = validSchemaName(options.schema);
+  const prefix = `${quoteIdentifier(schema)}.`;
+  if (options.pool !== undefined) {
+    return { schema, prefix, pool: options.pool, close: async () => undefined };
+  }
+  if (options.databaseUrl === undefined) {
+    throw new EngineError('invalid_input', 'Give either databaseUrl or pool.', { field: 'databaseUrl' });
+  }
+  const pool = new pg.Pool({
+    connectionString: options.databaseUrl,
+    max: options.poolSize ?? 10,
+    application_name: 'flowfabric',
+    keepAlive: true,
+  });
+  // An idle connection that breaks is replaced at its next use; without a listener it would end the process.
+  pool.on('error', () => undefined);
+  return { schema, prefix, pool: pool as unknown as PoolLike, close: () => pool.end() };
+}
+
+/** Runs a statement on the engine's pool, in a transaction of its own. */
+export async function run<Row>(database: Database, statement: Statement): Promise<Row[]> {
+  for (let tries = 1; ; tries += 1) {
+    try {
+      const answer = await database.pool.query({
+        text: statement.text,
+        values: statement.params,
+        types: TYPES,
+      });
+      return answer.rows as Row[];
+    } catch (thrown) {
+      const error = toEngineError(thrown, statement.doing);
+      const wait = retryWait(error, tries, statement);
+      if (wait === undefined) throw error;
+      await pause(wait);
+    }
+  }
+}
+
+/** Runs a statement inside the caller's transaction: once, and what fails there is the caller's to try again. */
+export async function runInside<Row>(executor: SqlExecutor, statement: Statement): Promise<Row[]> {
+  try {
+    const answer = await executor(statement.text, statement.params);
+    return answer.rows as Row[];
+  } catch (thrown) {
+    const error = toEngineError(thrown, statement.doing);
+    if (error.code !== 'contention') throw error;
+    throw new EngineError('retry_transaction', `While ${statement.doing}: roll back and try again.`, {
+      cause: thrown,
+      ...(error.sqlState === undefined ? {} : { sqlState: error.sqlState }),
+    });
+  }
+}
+
+function retryWait(error: EngineError, tries: number, statement: Statement): number | undefined {
+  if (error.code === 'contention' && tries < CONFLICT_TRIES) return spread(CONFLICT_WAIT_MS, tries);
+  const unreachable = error.code === 'unavailable' && statement.repeatable === 'yes';
+  if (unreachable && tries < UNREACHABLE_TRIES && sqlStateOf(error.cause) !== '3D000') {
+    return spread(UNREACHABLE_WAIT_MS, tries);
+  }
+  return undefined;
+}
+
+/** Full jitter over a doubling range, so that rivals that met once do not meet again. */
+function spread(range: { min: number; max: number }, tries: number): number {
+  const top = Math.min(range.max, range.min * 2 ** tries);
+  return range.min + Math.random() * (top - range.min);
+}
+
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => {
+    setTimeout(resolve, ms);
+  });
+}

@@ -1,0 +1,269 @@
+/**
+ * Calls the SQL functions that move executions: arrays in, one row per execution out. Nothing here decides
+ * anything; arrays go down and rows come up.
+ */
+import { hintChannel } from './names.ts';
+import { run, runInside, type Database } from './database.ts';
+import type { SqlExecutor } from '../contract/engine.ts';
+import type { LifecyclePhase, TerminalOutcome } from '../contract/states.ts';
+
+export interface ExecutionKey {
+  partition: number;
+  uuid: string;
+}
+
+export interface LeaseKey extends ExecutionKey {
+  attemptIndex: number;
+  leaseEpoch: number;
+}
+
+export interface SubmitRow extends ExecutionKey {
+  /** Position of its route in `routes`, from 1. */
+  routeOrdinal: number;
+  namespace: string;
+  priority: number;
+  delayMs: number;
+  payload: string | null;
+  policy: string;
+  tags: string;
+}
+
+export interface SubmitRoute {
+  lane: string;
+  kind: string;
+  capabilities: string[];
+}
+
+export interface SubmitAnswer {
+  execution_id: string;
+  outcome: 'submitted' | 'duplicate';
+  route_id: number;
+  due_in_ms: number | string | null;
+}
+
+export interface SubmitCall {
+  routes: SubmitRoute[];
+  maxRoutes: number;
+  rows: SubmitRow[];
+}
+
+export function submitExecutions(database: Database, call: SubmitCall): Promise<SubmitAnswer[]> {
+  return run<SubmitAnswer>(database, { ...submitStatement(database, call, null), repeatable: 'yes' });
+}
+
+/** Inside the caller's transaction; `hint` rings from within it, because nobody else will know of the commit. */
+export function submitExecutionsInside(
+  database: Database,
+  executor: SqlExecutor,
+  call: SubmitCall,
+  hint: 'on' | 'off',
+): Promise<SubmitAnswer[]> {
+  const channel = hint === 'on' ? hintChannel(database.schema) : null;
+  return runInside<SubmitAnswer>(executor, submitStatement(database, call, channel));
+}
+
+function submitStatement(database: Database, call: SubmitCall, channel: string | null) {
+  const { rows } = call;
+  return {
+    doing: 'submitting executions',
+    text: `SELECT * FROM ${database.prefix}ff_submit($1::text::jsonb, $2::integer, $3::uuid[], $4::smallint[], $5::integer[],
+      $6::text[], $7::integer[], $8::bigint[], $9::text[]::jsonb[], $10::text[]::jsonb[], $11::text[]::jsonb[], $12::text)`,
+    params: [
+      JSON.stringify(call.routes),
+      call.maxRoutes,
+      rows.map((row) => row.uuid),
+      rows.map((row) => row.partition),
+      rows.map((row) => row.routeOrdinal),
+      rows.map((row) => row.namespace),
+      rows.map((row) => row.priority),
+      rows.map((row) => row.delayMs),
+      rows.map((row) => row.payload),
+      rows.map((row) => row.policy),
+      rows.map((row) => row.tags),
+      channel,
+    ],
+    repeatable: 'no' as const,
+  };
+}
+
+export interface ClaimCall {
+  entries: { routeId: number; rank: number | null; afterSeq: number }[];
+  limit: number;
+  workerId: string;
+  workerInstanceId: string;
+  leaseMs: number;
+  quietRoutes: readonly number[];
+}
+
+export interface ClaimRow {
+  execution_id: string;
+  partition_key: number;
+  route_id: number;
+  priority: number;
+  seq: number;
+  namespace: string;
+  attempt_index: number;
+  lease_epoch: number;
+  lease_id: string;
+  retry_count: number;
+  reclaimed: boolean;
+  resumed: boolean;
+  created_at_ms: number;
+  payload: unknown;
+  tags: Record<string, string>;
+}
+
+export interface ClaimAnswer {
+  rows: ClaimRow[];
+  nextDueInMs: number | null;
+  routeHigh: number;
+}
+
+export async function claimExecutions(database: Database, call: ClaimCall): Promise<ClaimAnswer> {
+  type Header = { next_due_in_ms: number | null; route_high: number | null };
+  const answer = await run<ClaimRow & Header>(database, {
+    doing: 'claiming executions',
+    text: `SELECT * FROM ${database.prefix}ff_claim($1::integer[], $2::integer[], $3::bigint[], $4, $5, $6, $7, $8::integer[])`,
+    params: [
+      call.entries.map((entry) => entry.routeId),
+      call.entries.map((entry) => entry.rank),
+      call.entries.map((entry) => entry.afterSeq),
+      call.limit,
+      call.workerId,
+      call.workerInstanceId,
+      call.leaseMs,
+      call.quietRoutes,
+    ],
+    // A claim whose answer was lost holds leases nobody knows of; sending it again would take more.
+    repeatable: 'no',
+  });
+  const header = answer[0] as Header | undefined;
+  return {
+    rows: answer.slice(1),
+    nextDueInMs: header?.next_due_in_ms ?? null,
+    routeHigh: header?.route_high ?? 0,
+  };
+}
+
+export interface LeaseAnswer {
+  execution_id: string;
+  outcome: string;
+  repeated: boolean;
+  lifecycle_phase: LifecyclePhase;
+  terminal_outcome: TerminalOutcome;
+  lease_epoch: number;
+  attempt_index: number;
+  route_id: number;
+  retry_in_ms: number | null;
+}
+
+const LEASE_ARRAYS = '$1::uuid[], $2::smallint[], $3::integer[], $4::bigint[]';
+
+function leaseArrays(leases: readonly LeaseKey[]): unknown[] {
+  return [
+    leases.map((lease) => lease.uuid),
+    leases.map((lease) => lease.partition),
+    leases.map((lease) => lease.attemptIndex),
+    leases.map((lease) => lease.leaseEpoch),
+  ];
+}
+
+export function renewLeases(database: Database, leases: readonly LeaseKey[], leaseMs: number) {
+  return run<LeaseAnswer>(database, {
+    doing: 'renewing leases',
+    text: `SELECT * FROM ${database.prefix}ff_renew(${LEASE_ARRAYS}, $5)`,
+    params: [...leaseArrays(leases), leaseMs],
+    repeatable: 'yes',
+  });
+}
+
+export interface CompleteRow extends LeaseKey {
+  result: string | null;
+}
+
+export function completeExecutions(database: Database, rows: readonly CompleteRow[]) {
+  return run<LeaseAnswer>(database, {
+    doing: 'completing executions',
+    text: `SELECT * FROM ${database.prefix}ff_complete(${LEASE_ARRAYS}, $5::text[]::jsonb[])`,
+    params: [...leaseArrays(rows), rows.map((row) => row.result)],
+    repeatable: 'yes',
+  });
+}
+
+export interface FailRow extends LeaseKey {
+  message: string;
+  category: string;
+  retryAfterMs: number | null;
+  terminal: boolean;
+}
+
+export function failExecutions(database: Database, rows: readonly FailRow[]) {
+  return run<LeaseAnswer>(database, {
+    doing: 'failing executions',
+    text: `SELECT * FROM ${database.prefix}ff_fail(${LEASE_ARRAYS}, $5::text[], $6::text[], $7::bigint[], $8::boolean[])`,
+    params: [
+      ...leaseArrays(rows),
+      rows.map((row) => row.message),
+      rows.map((row) => row.category),
+      rows.map((row) => row.retryAfterMs),
+      rows.map((row) => row.terminal),
+    ],
+    repeatable: 'yes',
+  });
+}
+
+export function releaseExecutions(database: Database, leases: readonly LeaseKey[]) {
+  return run<LeaseAnswer>(database, {
+    doing: 'releasing executions',
+    text: `SELECT * FROM ${database.prefix}ff_release(${LEASE_ARRAYS})`,
+    params: leaseArrays(leases),
+    repeatable: 'yes',
+  });
+}
+
+export interface TakenAnswer {
+  execution_id: string;
+  outcome: string;
+  lifecycle_phase: LifecyclePhase;
+  terminal_outcome: TerminalOutcome;
+  lease_epoch: number;
+  route_id: number;
+  worker_instance_id: string | null;
+}
+
+export function cancelExecutions(
+  database: Database,
+  keys: readonly ExecutionKey[],
+  reason: string,
+  actor: string,
+): Promise<TakenAnswer[]> {
+  return run<TakenAnswer>(database, {
+    doing: 'cancelling executions',
+    text: `SELECT * FROM ${database.prefix}ff_cancel($1::uuid[], $2::smallint[], $3, $4)`,
+    params: [keys.map((key) => key.uuid), keys.map((key) => key.partition), reason, actor],
+    repeatable: 'yes',
+  });
+}
+
+export function revokeLeases(
+  database: Database,
+  keys: readonly (ExecutionKey & { leaseId: string | null })[],
+  reason: string,
+  actor: string,
+  defaultMaxReclaims: number,
+): Promise<TakenAnswer[]> {
+  return run<TakenAnswer>(database, {
+    doing: 'revoking leases',
+    text: `SELECT * FROM ${database.prefix}ff_revoke_leases($1::uuid[], $2::smallint[], $3::uuid[], $4, $5, $6)`,
+    params: [
+      keys.map((key) => key.uuid),
+      keys.map((key) => key.partition),
+      keys.map((key) => key.leaseId),
+      reason,
+      actor,
+      defaultMaxReclaims,
+    ],
+    // Without a lease id, a second revocation would hit the next worker.
+    repeatable: keys.every((key) => key.leaseId !== null) ? 'yes' : 'no',
+  });
+}

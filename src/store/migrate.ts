@@ -1,0 +1,191 @@
+/**
+ * Brings a schema up to date: numbered SQL files, applied once, in order, recorded with their checksum; then the
+ * function set, which is replaced as a whole when its text changed. Everything happens in one transaction behind an
+ * advisory lock, so any number of processes may start at once.
+ *
+ * Files name no schema: they run with search_path set to it, and functions keep that search_path.
+ */
+import { createHash } from 'node:crypto';
+import { readdir, readFile } from 'node:fs/promises';
+import pg from 'pg';
+import { EngineError } from '../contract/errors.ts';
+import { quoteIdentifier, validSchemaName } from './names.ts';
+import { toEngineError } from './database-errors.ts';
+
+export const DEFAULT_SCHEMA = 'flowfabric';
+
+/** Raised whenever a released function set changes, so that older code never puts older functions back. */
+const FUNCTION_SET_VERSION = 1;
+
+const SQL_ROOT = new URL('../../sql/', import.meta.url);
+
+export interface MigrateOptions {
+  databaseUrl: string;
+  schema?: string;
+  /** Another role that will run the engine: it is given the rights it needs, and nothing else. */
+  grantTo?: string;
+  /** `movable` installs the test clock. Only for schemas made for tests. */
+  clock?: 'database' | 'movable';
+}
+
+export interface MigrateReport {
+  /** Names of what was applied, in order; empty when everything was there. */
+  applied: string[];
+}
+
+interface MigrationFile {
+  version: number;
+  name: string;
+  text: string;
+  checksum: string;
+  breaking: boolean;
+}
+
+interface AppliedMigration {
+  version: number;
+  name: string;
+  checksum: string;
+  breaking: boolean;
+}
+
+/** Migrates, and answers what had to be done. Safe to call on every start and from many processes at once. */
+export async function migrate(options: MigrateOptions): Promise<MigrateReport> {
+  const schema = validSchemaName(options.schema ?? DEFAULT_SCHEMA);
+  const client = new pg.Client({ connectionString: options.databaseUrl });
+  try {
+    await client.connect();
+    await client.query('BEGIN');
+    const applied = await migrateLocked(client, schema, options);
+    await client.query('COMMIT');
+    return { applied };
+  } catch (error) {
+    throw toEngineError(error, `migrating schema ${schema}`);
+  } finally {
+    // Ends an open transaction by closing its connection: nothing of a failed migration stays.
+    await client.end().catch(() => undefined);
+  }
+}
+
+async function migrateLocked(client: pg.Client, schema: string, options: MigrateOptions): Promise<string[]> {
+  await client.query('SELECT pg_advisory_xact_lock(hashtextextended($1, 0))', [`flowfabric:${schema}`]);
+  await openSchema(client, schema);
+  const files = await readMigrations();
+  const known = await readLedger(client);
+  refuseForeign(files, known);
+  const applied: string[] = [];
+  for (const file of files.slice(known.filter((row) => row.version <= files.length).length)) {
+    await client.query(file.text);
+    await client.query(
+      'INSERT INTO ff_migration (version, name, checksum, breaking, applied_at_ms) VALUES ($1, $2, $3, $4, ff_now_ms())',
+      [file.version, file.name, file.checksum, file.breaking],
+    );
+    applied.push(file.name);
+  }
+  if (await installFunctions(client)) applied.push('functions');
+  if (options.clock === 'movable') await client.query(await readSql('testing/clock.sql'));
+  if (options.grantTo !== undefined) await grantUse(client, schema, options.grantTo);
+  return applied;
+}
+
+async function openSchema(client: pg.Client, schema: string): Promise<void> {
+  const quoted = quoteIdentifier(schema);
+  const found = await client.query('SELECT 1 FROM pg_namespace WHERE nspname = $1', [schema]);
+  // Asked first, because CREATE SCHEMA IF NOT EXISTS needs a right on the database even when the schema is there.
+  if (found.rowCount === 0) await client.query(`CREATE SCHEMA ${quoted}`);
+  await client.query(`SET LOCAL search_path TO ${quoted}, pg_temp`);
+  await client.query('SET LOCAL client_min_messages TO warning');
+  await client.query(
+    `CREATE TABLE IF NOT EXISTS ff_migration (
+       version integer PRIMARY KEY, name text NOT NULL, checksum text NOT NULL, breaking boolean NOT NULL,
+       applied_at_ms bigint NOT NULL)`,
+  );
+  await client.query(
+    `CREATE TABLE IF NOT EXISTS ff_function_set (
+       only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row), version integer NOT NULL, checksum text NOT NULL)`,
+  );
+}
+
+async function readLedger(client: pg.Client): Promise<AppliedMigration[]> {
+  const ledger = await client.query<AppliedMigration>(
+    'SELECT version, name, checksum, breaking FROM ff_migration ORDER BY version',
+  );
+  return ledger.rows;
+}
+
+function refuseForeign(files: MigrationFile[], known: AppliedMigration[]): void {
+  for (const row of known) {
+    const file = files[row.version - 1];
+    if (file === undefined && row.breaking) {
+      throw new EngineError(
+        'schema_newer',
+        `The database has migration ${row.name}, which this version of flowfabric does not know and cannot work with. ` +
+          'Upgrade the package, or point it at another schema.',
+      );
+    }
+    if (file !== undefined && file.checksum !== row.checksum) {
+      throw new EngineError(
+        'schema_drift',
+        `Migration ${row.name} was applied with another text than ${file.name} has now. ` +
+          'Released migrations never change: restore the file, or use a fresh schema.',
+      );
+    }
+  }
+}
+
+async function installFunctions(client: pg.Client): Promise<boolean> {
+  const names = (await readdir(new URL('functions/', SQL_ROOT)))
+    .filter((name) => name.endsWith('.sql'))
+    .toSorted();
+  const texts = await Promise.all(names.map((name) => readSql(`functions/${name}`)));
+  const checksum = sha256(texts.join('\n'));
+  const found = await client.query<{ version: number; checksum: string }>(
+    'SELECT version, checksum FROM ff_function_set',
+  );
+  const installed = found.rows[0];
+  if (installed !== undefined && installed.version > FUNCTION_SET_VERSION) return false;
+  if (installed !== undefined && installed.checksum === checksum) return false;
+  for (const text of texts) await client.query(text);
+  await client.query(
+    `INSERT INTO ff_function_set (version, checksum) VALUES ($1, $2)
+     ON CONFLICT (only_row) DO UPDATE SET version = EXCLUDED.version, checksum = EXCLUDED.checksum`,
+    [FUNCTION_SET_VERSION, checksum],
+  );
+  return true;
+}
+
+async function grantUse(client: pg.Client, schema: string, role: string): Promise<void> {
+  const to = quoteIdentifier(role);
+  const inSchema = `IN SCHEMA ${quoteIdentifier(schema)} TO ${to}`;
+  await client.query(`GRANT USAGE ON SCHEMA ${quoteIdentifier(schema)} TO ${to}`);
+  await client.query(`GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES ${inSchema}`);
+  await client.query(`GRANT USAGE ON ALL SEQUENCES ${inSchema}`);
+  await client.query(`GRANT EXECUTE ON ALL FUNCTIONS ${inSchema}`);
+}
+
+/** The migration files, by number. Numbers are dense from 1, so that a version is also a count. */
+export async function readMigrations(): Promise<MigrationFile[]> {
+  const names = (await readdir(new URL('migrations/', SQL_ROOT)))
+    .filter((name) => name.endsWith('.sql'))
+    .toSorted();
+  return Promise.all(
+    names.map(async (name, index) => {
+      const text = await readSql(`migrations/${name}`);
+      const version = Number(name.slice(0, 4));
+      if (version !== index + 1) {
+        throw new EngineError(
+          'schema_drift',
+          `Migration files are not numbered without gaps: found ${name}.`,
+        );
+      }
+      return { version, name, text, checksum: sha256(text), breaking: /^-- Breaking: yes$/m.test(text) };
+    }),
+  );
+}
+
+function readSql(path: string): Promise<string> {
+  return readFile(new URL(path, SQL_ROOT), 'utf8');
+}
+
+function sha256(text: string): string {
+  return createHash('sha256').update(text.replaceAll('\r\n', '\n')).digest('hex');
+}

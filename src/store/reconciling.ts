@@ -1,0 +1,174 @@
+/** What the reconcilers read and call: due work, tickets, rows that resist, and the vacuum of the queue tables. */
+import { run, type Database } from './database.ts';
+import type { ExecutionKey } from './executions.ts';
+
+export interface LapsedLease extends ExecutionKey {
+  leaseEpoch: number;
+}
+
+interface LapsedRow {
+  execution_id: string;
+  partition_key: number;
+  lease_epoch: number;
+}
+
+/** Leases past their expiry, in id order. The table is as small as the number of running executions: read whole. */
+export async function listLapsedLeases(database: Database, limit: number): Promise<LapsedLease[]> {
+  const rows = await run<LapsedRow>(database, {
+    doing: 'looking for lapsed leases',
+    text: `SELECT l.execution_id, l.partition_key, l.lease_epoch FROM ${database.prefix}ff_lease l
+           WHERE l.expires_at_ms <= (SELECT ${database.prefix}ff_now_ms())
+             AND NOT EXISTS (SELECT 1 FROM ${database.prefix}ff_bad_row b
+               WHERE b.reconciler = 'expired-leases' AND b.execution_id = l.execution_id
+                 AND b.partition_key = l.partition_key AND b.retry_at_ms > ${database.prefix}ff_now_ms())
+           ORDER BY l.execution_id LIMIT $1`,
+    params: [limit],
+    repeatable: 'yes',
+  });
+  return rows.map((row) => ({
+    uuid: row.execution_id,
+    partition: row.partition_key,
+    leaseEpoch: row.lease_epoch,
+  }));
+}
+
+export interface MovedAnswer {
+  execution_id: string | null;
+  outcome: string;
+  route_id: number | null;
+}
+
+export function lapseLeases(database: Database, leases: readonly LapsedLease[]): Promise<MovedAnswer[]> {
+  return run<MovedAnswer>(database, {
+    doing: 'ending lapsed leases',
+    text: `SELECT * FROM ${database.prefix}ff_lapse_leases($1::uuid[], $2::smallint[], $3::bigint[])`,
+    params: [
+      leases.map((lease) => lease.uuid),
+      leases.map((lease) => lease.partition),
+      leases.map((lease) => lease.leaseEpoch),
+    ],
+    repeatable: 'yes',
+  });
+}
+
+export interface DueTimer extends ExecutionKey {
+  timerId: number;
+}
+
+export async function listDueTimers(database: Database, limit: number): Promise<DueTimer[]> {
+  const rows = await run<{ timer_id: number; execution_id: string; partition_key: number }>(database, {
+    doing: 'looking for due timers',
+    text: `SELECT t.timer_id, t.execution_id, t.partition_key FROM ${database.prefix}ff_timer t
+           WHERE t.due_at_ms <= (SELECT ${database.prefix}ff_now_ms())
+             AND NOT EXISTS (SELECT 1 FROM ${database.prefix}ff_bad_row b
+               WHERE b.reconciler = 'due-timers' AND b.execution_id = t.execution_id
+                 AND b.partition_key = t.partition_key AND b.retry_at_ms > ${database.prefix}ff_now_ms())
+           ORDER BY t.due_at_ms, t.timer_id LIMIT $1`,
+    params: [limit],
+    repeatable: 'yes',
+  });
+  return rows.map((row) => ({
+    timerId: row.timer_id,
+    uuid: row.execution_id,
+    partition: row.partition_key,
+  }));
+}
+
+export function fireTimers(database: Database, timerIds: readonly number[]): Promise<MovedAnswer[]> {
+  return run<MovedAnswer>(database, {
+    doing: 'firing timers',
+    text: `SELECT * FROM ${database.prefix}ff_fire_timers($1::bigint[])`,
+    params: [timerIds],
+    repeatable: 'yes',
+  });
+}
+
+/** Takes or keeps the tickets of those names that nobody else holds; answers the ones held from now on. */
+export async function takeTickets(
+  database: Database,
+  names: readonly string[],
+  holder: string,
+  holdMs: number,
+): Promise<string[]> {
+  const rows = await run<{ name: string }>(database, {
+    doing: 'taking reconciler tickets',
+    text: `INSERT INTO ${database.prefix}ff_reconciler AS r (name, holder, held_until_ms)
+           SELECT n, $2, n0.now_ms + $3 FROM unnest($1::text[]) n, (SELECT ${database.prefix}ff_now_ms() AS now_ms) n0
+           ORDER BY n
+           ON CONFLICT (name) DO UPDATE SET holder = EXCLUDED.holder, held_until_ms = EXCLUDED.held_until_ms
+             WHERE r.holder = EXCLUDED.holder OR r.held_until_ms <= EXCLUDED.held_until_ms - $3
+           RETURNING name`,
+    params: [names, holder, holdMs],
+    repeatable: 'yes',
+  });
+  return rows.map((row) => row.name);
+}
+
+/** Gives tickets back, so that another process need not wait for them to lapse. */
+export async function returnTickets(database: Database, holder: string): Promise<void> {
+  await run(database, {
+    doing: 'returning reconciler tickets',
+    text: `UPDATE ${database.prefix}ff_reconciler SET holder = NULL, held_until_ms = 0 WHERE holder = $1`,
+    params: [holder],
+    repeatable: 'yes',
+  });
+}
+
+const SETBACK_FIRST_MS = 1_000;
+const SETBACK_MAX_MS = 3_600_000;
+
+/** Counts a row a reconciler could not act on and leaves it alone for a while, doubling each time. */
+export async function recordSetback(
+  database: Database,
+  reconciler: string,
+  key: ExecutionKey,
+  errorCode: string,
+): Promise<void> {
+  await run(database, {
+    doing: 'recording a setback',
+    text: `INSERT INTO ${database.prefix}ff_bad_row AS b (reconciler, execution_id, partition_key, failures, retry_at_ms, error_code)
+           VALUES ($1, $2, $3, 1, ${database.prefix}ff_now_ms() + $5::bigint, $4)
+           ON CONFLICT (reconciler, execution_id, partition_key) DO UPDATE SET
+             failures = b.failures + 1, error_code = EXCLUDED.error_code,
+             retry_at_ms = ${database.prefix}ff_now_ms() + least($6::bigint, $5::bigint * (2 ^ least(b.failures, 30))::bigint)`,
+    params: [reconciler, key.uuid, key.partition, errorCode, SETBACK_FIRST_MS, SETBACK_MAX_MS],
+    repeatable: 'no',
+  });
+}
+
+/** Forgets setbacks of rows that were acted on after all. */
+export async function clearSetbacks(
+  database: Database,
+  reconciler: string,
+  keys: readonly ExecutionKey[],
+): Promise<void> {
+  await run(database, {
+    doing: 'clearing setbacks',
+    text: `DELETE FROM ${database.prefix}ff_bad_row WHERE reconciler = $1 AND execution_id = ANY ($2::uuid[])`,
+    params: [reconciler, keys.map((key) => key.uuid)],
+    repeatable: 'yes',
+  });
+}
+
+/** Setbacks there are at all: usually none, and then nothing needs clearing. */
+export async function hasSetbacks(database: Database, reconciler: string): Promise<boolean> {
+  const rows = await run<{ any: boolean }>(database, {
+    doing: 'looking for setbacks',
+    text: `SELECT EXISTS (SELECT 1 FROM ${database.prefix}ff_bad_row WHERE reconciler = $1) AS any`,
+    params: [reconciler],
+    repeatable: 'yes',
+  });
+  return rows[0]?.any ?? false;
+}
+
+/** Keeps the file's length, because a shrunken empty queue makes the planner believe in sequential scans. */
+export async function vacuumQueues(database: Database): Promise<void> {
+  for (const table of ['ff_ready', 'ff_lease', 'ff_timer']) {
+    await run(database, {
+      doing: 'vacuuming the queue',
+      text: `VACUUM (TRUNCATE OFF, INDEX_CLEANUP ON, SKIP_LOCKED) ${database.prefix}${table}`,
+      params: [],
+      repeatable: 'yes',
+    });
+  }
+}

@@ -1,0 +1,118 @@
+/** Several processes on one data directory, and what they leave behind when they are killed. */
+
+import { readdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { once } from 'node:events';
+import { afterAll, expect, test } from 'vitest';
+import { startEmbedded } from '../../src/embedded/index.ts';
+import {
+  isAlive,
+  killHard,
+  makeDirectory,
+  query,
+  spawnUser,
+  startUser,
+  temporaryDirectory,
+  until,
+} from './processes.ts';
+
+const LIMIT_MS = 60_000;
+const posix = process.platform !== 'win32';
+
+// One initdb serves all tests that only need some instance; each leaves it stopped.
+const shared = await makeDirectory();
+const sharedDir = join(shared.directory, 'pg');
+afterAll(shared.remove);
+
+test(
+  'processes that start at the same time share one server, which the last of them stops',
+  { timeout: LIMIT_MS },
+  async () => {
+    const dataDir = join(await temporaryDirectory(), 'pg');
+    const users = await Promise.all([1, 2, 3].map(() => startUser({ dataDir })));
+    const [first, second, third] = users;
+    const pid = Number(first!.said.pid);
+    expect(new Set(users.map((user) => user.said.pid))).toEqual(new Set([pid]));
+    await Promise.all([first!.finish(), second!.finish()]);
+    expect(await isAlive(pid)).toBe(true);
+    await query(String(third!.said.url), 'select 1');
+    await third!.finish();
+    expect(await isAlive(pid)).toBe(false);
+    await expect(query(String(third!.said.url), 'select 1')).rejects.toMatchObject({ code: 'ECONNREFUSED' });
+  },
+);
+
+test(
+  'a server whose starter was killed is used again, and its dead users do not keep it running',
+  { timeout: LIMIT_MS },
+  async () => {
+    const dataDir = sharedDir;
+    const starter = await startUser({ dataDir });
+    await killHard(starter.child);
+    expect(await isAlive(Number(starter.said.pid))).toBe(true);
+    const server = await startEmbedded({ dataDir });
+    expect(server.pid).toBe(starter.said.pid);
+    await server.stop();
+    expect(await isAlive(server.pid)).toBe(false);
+  },
+);
+
+test('a server that was killed is started again with its committed data', { timeout: LIMIT_MS }, async () => {
+  const dataDir = sharedDir;
+  const starter = await startUser({ dataDir });
+  await query(String(starter.said.url), 'create table kept as select 7 as n');
+  await killHard(starter.child);
+  process.kill(Number(starter.said.pid), 'SIGKILL');
+  const next = await startEmbedded({ dataDir });
+  expect(next.pid).not.toBe(starter.said.pid);
+  expect(await query(next.url, 'select n from kept')).toEqual([{ n: 7 }]);
+  await next.stop();
+  expect(await isAlive(next.pid)).toBe(false);
+});
+
+test.runIf(posix)('an initdb that was killed half way is done again', { timeout: LIMIT_MS }, async () => {
+  const dataDir = join(await temporaryDirectory(), 'pg');
+  const starter = spawnUser({ dataDir }, { detached: true });
+  const ended = once(starter, 'exit');
+  const names = (): Promise<string[]> => readdir(dataDir).catch(() => []);
+  const unfinished = async (): Promise<string | undefined> =>
+    (await names()).find((name) => name.startsWith('initdb-'));
+  await until(async () => {
+    const name = await unfinished();
+    return name !== undefined && (await readdir(join(dataDir, name, 'pgdata')).catch(() => [])).length > 3;
+  });
+  process.kill(-starter.pid!, 'SIGKILL'); // the starter and its initdb
+  await ended;
+  expect(await unfinished()).toBeDefined();
+  expect(await names()).not.toContain('pgdata');
+
+  const server = await startEmbedded({ dataDir });
+  expect(await query(server.url, 'select 7 as n')).toEqual([{ n: 7 }]);
+  expect(await unfinished()).toBeUndefined();
+  await server.stop();
+});
+
+test(
+  'locks and pid files of processes that no longer exist do not stand in the way',
+  { timeout: LIMIT_MS },
+  async () => {
+    const dataDir = sharedDir;
+    const first = await startEmbedded({ dataDir });
+    const pidFile = join(dataDir, 'pgdata', 'postmaster.pid');
+    const lines = (await readFile(pidFile, 'utf8')).split('\n');
+    await first.stop();
+
+    // A lock and a user whose pid now belongs to a process with another start time, or to nobody.
+    for (const folder of ['lock', 'users']) {
+      await writeFile(join(dataDir, folder, `${process.pid}-1-aaaaaaaaaaaa`), '');
+      await writeFile(join(dataDir, folder, '4194999-1-aaaaaaaaaaaa'), '');
+    }
+    // A postmaster.pid that survived a restart of the machine, with a pid that is something else now.
+    await writeFile(pidFile, [String(process.pid), ...lines.slice(1)].join('\n'));
+
+    const next = await startEmbedded({ dataDir });
+    await next.stop();
+    expect(await isAlive(next.pid)).toBe(false);
+    expect(await readdir(join(dataDir, 'users'))).toEqual([]);
+  },
+);

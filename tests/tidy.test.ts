@@ -1,0 +1,81 @@
+/**
+ * Style as a test: every rule of the house that a program can judge. Each rule is run over the working tree
+ * and, so that none passes because it sees nothing, over planted files that break it and over files that come
+ * close without breaking it.
+ */
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+import { databaseClock, importDirection, pureImports, pureModel } from './tidy/imports.ts';
+import { planted as importPlants } from './tidy/imports.planted.ts';
+import { fileHeader, fileLength, fileNames, functionLength, sqlFunctionLength } from './tidy/sizes.ts';
+import { planted as sizePlants } from './tidy/sizes.planted.ts';
+import { oneWriterOfState, sqlInStore } from './tidy/sql.ts';
+import { planted as sqlPlants } from './tidy/sql.planted.ts';
+import { readTree, report, type Check, type SourceFile } from './tidy/tree.ts';
+import {
+  docLinks,
+  lockFile,
+  noLeftovers,
+  noMachinePaths,
+  noSkippedTests,
+  noSleep,
+  noTickets,
+} from './tidy/words.ts';
+import { planted as wordPlants } from './tidy/words.planted.ts';
+
+const CHECKS: readonly Check[] = [
+  importDirection,
+  pureImports,
+  pureModel,
+  databaseClock,
+  sqlInStore,
+  oneWriterOfState,
+  fileLength,
+  functionLength,
+  sqlFunctionLength,
+  fileNames,
+  fileHeader,
+  noTickets,
+  noLeftovers,
+  noMachinePaths,
+  noSkippedTests,
+  noSleep,
+  lockFile,
+  docLinks,
+];
+
+const PLANTS = [...importPlants, ...sqlPlants, ...sizePlants, ...wordPlants];
+const tree = readTree(fileURLToPath(new URL('..', import.meta.url)));
+
+function locations(check: Check, files: readonly SourceFile[]): string[] {
+  return check.find(files).map(({ path, line }) => `${path}:${line}`);
+}
+
+describe('the working tree', () => {
+  it('is found', () => {
+    expect(tree.map(({ path }) => path)).toEqual(
+      expect.arrayContaining([
+        'package.json',
+        'package-lock.json',
+        'src/contract/errors.ts',
+        'tests/tidy.test.ts',
+      ]),
+    );
+  });
+
+  for (const check of CHECKS) {
+    it(check.name, () => expect(report(check.find(tree))).toBe(''));
+  }
+});
+
+describe('each rule', () => {
+  it('has planted violations', () => {
+    expect(CHECKS.filter((check) => !PLANTS.some((plant) => plant.check === check))).toEqual([]);
+  });
+
+  for (const { check, files, caught } of PLANTS) {
+    it(`finds what breaks it, and only that: ${check.name}`, () => {
+      expect(locations(check, files)).toEqual(caught);
+    });
+  }
+});

@@ -1,0 +1,76 @@
+/**
+ * Files that break the import and purity rules, and files that nearly do. A plant lists exactly the places the
+ * rule must report; everything else in it must pass.
+ */
+import { databaseClock, importDirection, pureImports, pureModel } from './imports.ts';
+import { plant, type Plant } from './plant.ts';
+
+export const planted: readonly Plant[] = [
+  plant(
+    importDirection,
+    {
+      'src/worker/claim.ts':
+        "import type { Engine } from '../contract/engine.ts';\nimport { pool } from '../store/pool.ts';",
+      'src/contract/ids.ts': "export { state } from '../model/states.ts';",
+      'src/model/states.ts': "import { id } from '../contract/ids.ts';\nimport { x } from './other.ts';",
+      'src/model/states.test.ts': "const load = () => import('../engine/submit.ts');",
+      'src/store/pool.ts': "import '../../tests/setup/global.ts';",
+      'src/store/multi.ts': "import {\n  a,\n  b,\n} from '../engine/submit.ts';",
+      'src/http/server.ts': "import { id } from '../contract/ids.ts';",
+      'src/cli/main.ts':
+        "import { migrate } from '../store/migrate.ts';\nimport { due } from '../subscriptions/events.ts';",
+      'src/engine/root.ts': "import { all } from '../index.ts';",
+      'src/index.ts': "export { pool } from './store/pool.ts';",
+      'src/testing/index.ts': "import { pool } from '../store/pool.ts';",
+      'src/client/quoted.ts': "// from '../store/pool.ts'\nconst text = \"from '../store/pool.ts'\";",
+    },
+    [
+      'src/worker/claim.ts:2',
+      'src/contract/ids.ts:1',
+      'src/model/states.test.ts:1',
+      'src/store/pool.ts:1',
+      'src/store/multi.ts:4',
+      'src/http/server.ts:1',
+      'src/cli/main.ts:2',
+      'src/engine/root.ts:1',
+    ],
+  ),
+  plant(
+    pureImports,
+    {
+      'src/contract/a.ts': "import { z } from 'zod';\nimport { b } from './b.ts';",
+      'src/contract/b.ts': "import type { Socket } from 'net';",
+      'src/model/c.ts': "import { randomUUID } from 'node:crypto';",
+      'src/model/c.test.ts':
+        "import { it } from 'vitest';\nimport fc from 'fast-check';\nimport { readFileSync } from 'node:fs';",
+      'src/store/pool.ts': "import pg from 'pg';",
+    },
+    ['src/contract/a.ts:1', 'src/contract/b.ts:1', 'src/model/c.ts:1', 'src/model/c.test.ts:3'],
+  ),
+  plant(
+    pureModel,
+    {
+      'src/model/a.ts': [
+        'const a = Date.now();',
+        'const b = new Date(0);',
+        'const c = Math.random();',
+        'const d = performance.now();',
+        'setTimeout(() => {}, 1);',
+        "const text = 'Date.now()'; // Date.now() is refused",
+      ].join('\n'),
+      'src/worker/b.ts': 'const a = Date.now();',
+    },
+    ['src/model/a.ts:1', 'src/model/a.ts:2', 'src/model/a.ts:3', 'src/model/a.ts:4', 'src/model/a.ts:5'],
+  ),
+  plant(
+    databaseClock,
+    {
+      'src/store/a.ts': 'const a = Date.now();',
+      'src/engine/b.ts': 'const ok = new Date(row.at);\nconst b = new Date();',
+      'src/reconcilers/c.ts': 'const c = new Date;',
+      'src/subscriptions/d.ts': 'const d = [1].map(Date.now);',
+      'src/cli/e.ts': 'const e = new Date();',
+    },
+    ['src/store/a.ts:1', 'src/engine/b.ts:2', 'src/reconcilers/c.ts:1', 'src/subscriptions/d.ts:1'],
+  ),
+];

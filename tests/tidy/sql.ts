@@ -1,0 +1,42 @@
+/**
+ * Where SQL may be written, and the two statements that only the transition functions may contain. Whether the
+ * SQL is good is for the tests that run it.
+ */
+import { findPattern, isCode, isSql, isUnder, lexed, shown, type Check } from './tree.ts';
+
+const SQL_FOLDERS = ['src/store', 'src/testing', 'src/embedded'];
+
+/** A literal that opens a statement in capitals; the bare word alone may be an ordinary value. */
+const STATEMENT =
+  /^(?:SELECT|INSERT|UPDATE|DELETE|WITH|CREATE|ALTER|DROP|LISTEN|UNLISTEN|NOTIFY|SET|TRUNCATE|MERGE|LOCK)\s+\S|^(?:BEGIN|COMMIT|ROLLBACK)\b/;
+/** Lower case also opens sentences, so only the unmistakable shapes count. */
+const LOWER_CASE_STATEMENT =
+  /^(?:select\s[\s\S]*\sfrom\s|select\s+[\w.]+\(|insert\s+into\s+\S+\s*(?:\(|values|select)|update\s+\S+\s+set\s|delete\s+from\s+\S)/;
+const LEADING_SQL_COMMENT = /^(?:\s+|--[^\n]*\n|\/\*[\s\S]*?\*\/)+/;
+
+export const sqlInStore: Check = {
+  name: 'no SQL statement is written outside sql, src/store, src/testing and src/embedded',
+  find: (files) =>
+    files
+      .filter((file) => isCode(file) && isUnder(file, 'src') && !isUnder(file, ...SQL_FOLDERS))
+      .flatMap((file) =>
+        lexed(file)
+          .literals.map(({ text, line }) => ({ statement: text.replace(LEADING_SQL_COMMENT, ''), line }))
+          .filter(({ statement }) => STATEMENT.test(statement) || LOWER_CASE_STATEMENT.test(statement))
+          .map(({ statement, line }) => ({ path: file.path, line, message: `SQL: ${shown(statement)}` })),
+      ),
+};
+
+const QUALIFIER = String.raw`(?:"?[\w$]+"?\s*\.\s*|\$\{[^}]*\}\s*\.?\s*)*"?`;
+const STATE_WRITE = new RegExp(
+  String.raw`\bupdate\s+(?:only\s+)?${QUALIFIER}ff_execution\b|\binsert\s+into\s+${QUALIFIER}ff_event\b`,
+  'gi',
+);
+
+export const oneWriterOfState: Check = {
+  name: 'only the functions in sql/functions and sql/testing write execution state or events',
+  find: (files) =>
+    files
+      .filter((file) => (isCode(file) || isSql(file)) && !isUnder(file, 'sql/functions', 'sql/testing'))
+      .flatMap((file) => findPattern(file, lexed(file).uncommented, STATE_WRITE, 'writes state')),
+};
