@@ -240,6 +240,13 @@ export interface Hint {
   workers: readonly string[];
 }
 
+/** What a watcher can run; hints about other work are kept from it. */
+export interface Interest {
+  kinds: readonly string[];
+  lanes?: readonly string[] | undefined;
+  capabilities?: readonly string[] | undefined;
+}
+
 /** Answers true when it takes all the work the hint speaks of, so that nobody else need be woken. */
 export type HintWatcher = (hint: Hint) => boolean;
 
@@ -260,6 +267,6 @@ export interface Engine {
   /** Makes claimable what was delayed until now; answers how many. Workers call it when a timer is due. */
   fireTimers(): Promise<number>;
   /** Be told when there may be something to do. Returns the way to stop. */
-  watch(watcher: HintWatcher): () => void;
+  watch(interest: Interest, watcher: HintWatcher): () => void;
   close(): Promise<void>;
 }

@@ -17,6 +17,11 @@ export interface ParsedExecutionId {
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 
+/** True for the canonical lower-case spelling. */
+export function isUuid(text: string): boolean {
+  return UUID.test(text);
+}
+
 /** Why a text is not an execution id, or its two parts. Never coerces: upper case, blanks or a signed N are faults. */
 export function parseExecutionId(text: unknown, field = 'executionId'): ParsedExecutionId {
   if (typeof text !== 'string') throw idFault(field, 'must be a string of the form {fp:N}:<uuid>');
@@ -28,7 +33,7 @@ export function parseExecutionId(text: unknown, field = 'executionId'): ParsedEx
     throw idFault(field, `has a partition that is not a whole number from 0 to ${PARTITION_COUNT - 1}`);
   }
   const uuid = text.slice(close + 2);
-  if (!UUID.test(uuid)) throw idFault(field, 'does not end in a lower-case uuid');
+  if (!isUuid(uuid)) throw idFault(field, 'does not end in a lower-case uuid');
   return { partition: Number(digits), uuid };
 }
 

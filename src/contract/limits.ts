@@ -1,4 +1,6 @@
-/** Every limit of the engine, by name. Over a limit is refused before anything is written. */
+/**
+ * Every limit of the engine, by name. Over a limit is refused before anything is written.
+ */
 export const LIMITS = {
   /** Bytes of one payload or result as JSON text. */
   payloadBytes: 1_048_576,

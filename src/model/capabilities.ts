@@ -8,6 +8,8 @@ export const CAPABILITY_LIMITS = { maxTokens: 256, maxBytes: 4_096 } as const;
 /** Why a token is malformed, or undefined when it is fine. Tokens travel as comma-separated lists. */
 export function capabilityFault(token: string): string | undefined {
   if (token.length === 0) return 'is empty';
+  // Half a surrogate pair has no UTF-8: the stored token would not be the one that was asked for.
+  if (/\p{Surrogate}/u.test(token)) return 'is not well-formed text';
   for (let index = 0; index < token.length; index += 1) {
     const code = token.charCodeAt(index);
     if (code === 0x2c) return 'contains a comma';
@@ -22,7 +24,7 @@ export function capabilityBytes(tokens: readonly string[]): number {
   return tokens.reduce((bytes, token) => bytes + new TextEncoder().encode(token).length, separators);
 }
 
-/** Sorted by code point and without repeats: two spellings of one requirement are one route. */
+/** Sorted by UTF-16 code unit and without repeats: two spellings of one requirement are one route. */
 export function normaliseCapabilities(tokens: readonly string[]): string[] {
   return [...new Set(tokens)].toSorted();
 }

@@ -3,6 +3,7 @@
  * database asks to be retried are retried here, with jitter; a lost connection is retried only for statements
  * that may safely happen twice.
  */
+import { setTimeout as pause } from 'node:timers/promises';
 import pg from 'pg';
 import { EngineError } from '../contract/errors.ts';
 import { sqlStateOf, toEngineError } from './database-errors.ts';
@@ -120,10 +121,4 @@ function retryWait(error: EngineError, tries: number, statement: Statement): num
 function spread(range: { min: number; max: number }, tries: number): number {
   const top = Math.min(range.max, range.min * 2 ** tries);
   return range.min + Math.random() * (top - range.min);
-}
-
-function pause(ms: number): Promise<void> {
-  return new Promise((resolve) => {
-    setTimeout(resolve, ms);
-  });
 }

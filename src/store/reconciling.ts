@@ -2,7 +2,13 @@
 import { run, type Database } from './database.ts';
 import type { ExecutionKey } from './executions.ts';
 
-export interface LapsedLease extends ExecutionKey {
+/** A row a reconciler should act on. */
+export interface DueRow extends ExecutionKey {
+  /** It resisted before; when it is acted on at last, that is forgotten. */
+  hadSetback: boolean;
+}
+
+export interface LapsedLease extends DueRow {
   leaseEpoch: number;
 }
 
@@ -10,17 +16,17 @@ interface LapsedRow {
   execution_id: string;
   partition_key: number;
   lease_epoch: number;
+  had_setback: boolean;
 }
 
 /** Leases past their expiry, in id order. The table is as small as the number of running executions: read whole. */
 export async function listLapsedLeases(database: Database, limit: number): Promise<LapsedLease[]> {
   const rows = await run<LapsedRow>(database, {
     doing: 'looking for lapsed leases',
-    text: `SELECT l.execution_id, l.partition_key, l.lease_epoch FROM ${database.prefix}ff_lease l
+    text: `SELECT l.execution_id, l.partition_key, l.lease_epoch, b.failures IS NOT NULL AS had_setback
+           FROM ${database.prefix}ff_lease l ${setbackJoin(database, 'expired-leases', 'l')}
            WHERE l.expires_at_ms <= (SELECT ${database.prefix}ff_now_ms())
-             AND NOT EXISTS (SELECT 1 FROM ${database.prefix}ff_bad_row b
-               WHERE b.reconciler = 'expired-leases' AND b.execution_id = l.execution_id
-                 AND b.partition_key = l.partition_key AND b.retry_at_ms > ${database.prefix}ff_now_ms())
+             AND (b.retry_at_ms IS NULL OR b.retry_at_ms <= (SELECT ${database.prefix}ff_now_ms()))
            ORDER BY l.execution_id LIMIT $1`,
     params: [limit],
     repeatable: 'yes',
@@ -29,7 +35,13 @@ export async function listLapsedLeases(database: Database, limit: number): Promi
     uuid: row.execution_id,
     partition: row.partition_key,
     leaseEpoch: row.lease_epoch,
+    hadSetback: row.had_setback,
   }));
+}
+
+function setbackJoin(database: Database, reconciler: 'expired-leases' | 'due-timers', alias: string): string {
+  return `LEFT JOIN ${database.prefix}ff_bad_row b ON b.reconciler = '${reconciler}'
+    AND b.execution_id = ${alias}.execution_id AND b.partition_key = ${alias}.partition_key`;
 }
 
 export interface MovedAnswer {
@@ -51,18 +63,24 @@ export function lapseLeases(database: Database, leases: readonly LapsedLease[]):
   });
 }
 
-export interface DueTimer extends ExecutionKey {
+export interface DueTimer extends DueRow {
   timerId: number;
 }
 
+interface TimerRow {
+  timer_id: number;
+  execution_id: string;
+  partition_key: number;
+  had_setback: boolean;
+}
+
 export async function listDueTimers(database: Database, limit: number): Promise<DueTimer[]> {
-  const rows = await run<{ timer_id: number; execution_id: string; partition_key: number }>(database, {
+  const rows = await run<TimerRow>(database, {
     doing: 'looking for due timers',
-    text: `SELECT t.timer_id, t.execution_id, t.partition_key FROM ${database.prefix}ff_timer t
+    text: `SELECT t.timer_id, t.execution_id, t.partition_key, b.failures IS NOT NULL AS had_setback
+           FROM ${database.prefix}ff_timer t ${setbackJoin(database, 'due-timers', 't')}
            WHERE t.due_at_ms <= (SELECT ${database.prefix}ff_now_ms())
-             AND NOT EXISTS (SELECT 1 FROM ${database.prefix}ff_bad_row b
-               WHERE b.reconciler = 'due-timers' AND b.execution_id = t.execution_id
-                 AND b.partition_key = t.partition_key AND b.retry_at_ms > ${database.prefix}ff_now_ms())
+             AND (b.retry_at_ms IS NULL OR b.retry_at_ms <= (SELECT ${database.prefix}ff_now_ms()))
            ORDER BY t.due_at_ms, t.timer_id LIMIT $1`,
     params: [limit],
     repeatable: 'yes',
@@ -71,6 +89,7 @@ export async function listDueTimers(database: Database, limit: number): Promise<
     timerId: row.timer_id,
     uuid: row.execution_id,
     partition: row.partition_key,
+    hadSetback: row.had_setback,
   }));
 }
 
@@ -148,17 +167,6 @@ export async function clearSetbacks(
     params: [reconciler, keys.map((key) => key.uuid)],
     repeatable: 'yes',
   });
-}
-
-/** Setbacks there are at all: usually none, and then nothing needs clearing. */
-export async function hasSetbacks(database: Database, reconciler: string): Promise<boolean> {
-  const rows = await run<{ any: boolean }>(database, {
-    doing: 'looking for setbacks',
-    text: `SELECT EXISTS (SELECT 1 FROM ${database.prefix}ff_bad_row WHERE reconciler = $1) AS any`,
-    params: [reconciler],
-    repeatable: 'yes',
-  });
-  return rows[0]?.any ?? false;
 }
 
 /** Keeps the file's length, because a shrunken empty queue makes the planner believe in sequential scans. */

@@ -1,0 +1,224 @@
+-- Assertions for test schemas: a state change that is not in the transition table fails at once, one that left something
+-- undone fails at its commit. Installed by the test kit, never by a migration; production schemas do not have them.
+-- The legal moves are filled in from the model. Every failure has SQLSTATE FFA01 and names the execution.
+
+CREATE TABLE IF NOT EXISTS ff_legal_move (
+  transition       text NOT NULL,
+  from_state       text NOT NULL,
+  to_state         text NOT NULL,
+  epoch_step       integer NOT NULL,
+  attempt_step     integer NOT NULL,
+  retry_step       integer NOT NULL,
+  reclaim_step     integer NOT NULL,
+  lease_event      text,
+  completion_event text,
+  PRIMARY KEY (from_state, to_state, transition)
+);
+
+-- Only the assertions look these tables up by execution.
+CREATE INDEX IF NOT EXISTS ff_event_of_execution ON ff_event (execution_id);
+CREATE INDEX IF NOT EXISTS ff_ready_of_execution ON ff_ready (execution_id);
+CREATE INDEX IF NOT EXISTS ff_timer_of_execution ON ff_timer (execution_id);
+
+CREATE OR REPLACE FUNCTION ff_assertion_failed(p_id uuid, p_message text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  RAISE EXCEPTION 'execution %: %', p_id, p_message USING ERRCODE = 'FFA01';
+END $$;
+
+-- The state vector as the legal moves spell it; a row that does not exist is in the state "nothing".
+CREATE OR REPLACE FUNCTION ff_state_text(p_row ff_execution) RETURNS text LANGUAGE sql STABLE
+RETURN CASE WHEN (p_row).execution_id IS NULL THEN 'nothing' ELSE concat_ws('/',
+  (p_row).lifecycle_phase, (p_row).ownership_state, (p_row).eligibility_state, (p_row).blocking_reason,
+  (p_row).terminal_outcome, (p_row).attempt_state) END;
+
+-- What the change added to epoch, attempt, retries and reclaims.
+CREATE OR REPLACE FUNCTION ff_steps(p_old ff_execution, p_new ff_execution) RETURNS bigint[] LANGUAGE sql IMMUTABLE
+RETURN ARRAY[
+  (p_new).lease_epoch - coalesce((p_old).lease_epoch, 0),
+  (p_new).attempt_index - coalesce((p_old).attempt_index, 0),
+  (p_new).retry_count - coalesce((p_old).retry_count, 0),
+  (p_new).reclaim_count - coalesce((p_old).reclaim_count, 0)];
+
+CREATE OR REPLACE FUNCTION ff_is_move(p_old ff_execution, p_new ff_execution) RETURNS boolean LANGUAGE sql STABLE
+RETURN ff_state_text(p_old) <> ff_state_text(p_new) OR ff_steps(p_old, p_new) <> '{0,0,0,0}'::bigint[];
+
+CREATE OR REPLACE FUNCTION ff_moves_of(p_old ff_execution, p_new ff_execution) RETURNS SETOF ff_legal_move
+LANGUAGE sql STABLE AS $$
+  SELECT * FROM ff_legal_move
+  WHERE from_state = ff_state_text(p_old) AND to_state = ff_state_text(p_new)
+    AND ARRAY[epoch_step, attempt_step, retry_step, reclaim_step]::bigint[] = ff_steps(p_old, p_new)
+$$;
+
+CREATE OR REPLACE FUNCTION ff_assert_move() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+  v_old ff_execution;
+  v_near text;
+BEGIN
+  IF TG_OP = 'UPDATE' THEN v_old := OLD; END IF;
+  IF NOT ff_is_move(v_old, NEW) OR EXISTS (SELECT FROM ff_moves_of(v_old, NEW)) THEN RETURN NEW; END IF;
+  IF NEW.lease_epoch < v_old.lease_epoch THEN
+    PERFORM ff_assertion_failed(NEW.execution_id,
+      format('the lease epoch went down from %s to %s', v_old.lease_epoch, NEW.lease_epoch));
+  END IF;
+  SELECT string_agg(format('%s %s', transition,
+                           ARRAY[epoch_step, attempt_step, retry_step, reclaim_step]), ', ' ORDER BY transition)
+  INTO v_near FROM ff_legal_move WHERE from_state = ff_state_text(v_old) AND to_state = ff_state_text(NEW);
+  IF v_near IS NOT NULL THEN
+    PERFORM ff_assertion_failed(NEW.execution_id,
+      format('epoch, attempt, retries and reclaims moved by %s, legal are: %s', ff_steps(v_old, NEW), v_near));
+  END IF;
+  IF v_old.lifecycle_phase = 'terminal' AND ff_state_text(v_old) <> ff_state_text(NEW) THEN
+    PERFORM ff_assertion_failed(NEW.execution_id,
+      format('it had ended (%s) and may not become %s', ff_state_text(v_old), ff_state_text(NEW)));
+  END IF;
+  PERFORM ff_assertion_failed(NEW.execution_id,
+    format('no transition leads from %s to %s with steps %s',
+           ff_state_text(v_old), ff_state_text(NEW), ff_steps(v_old, NEW)));
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE FUNCTION ff_events_written(
+  p_id uuid, p_family ff_event_family, p_type text, p_epoch bigint, p_attempt integer
+) RETURNS bigint LANGUAGE sql STABLE AS $$
+  SELECT count(*) FROM ff_event
+  WHERE execution_id = p_id AND xid = pg_current_xact_id() AND family = p_family AND event_type = p_type
+    AND lease_epoch = p_epoch AND attempt_index = p_attempt
+$$;
+
+-- The event a move owes and this transaction did not write exactly once; NULL when it wrote all it owes. An ending lease
+-- is told under the epoch it had, a beginning one under its new epoch.
+CREATE OR REPLACE FUNCTION ff_missing_event(p_old ff_execution, p_new ff_execution, p_move ff_legal_move) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+  v_began boolean := p_new.lifecycle_phase = 'active' AND p_old.lifecycle_phase IS DISTINCT FROM 'active';
+  v_ended boolean := p_old.lifecycle_phase = 'active' AND p_new.lifecycle_phase <> 'active';
+  v_type text := p_move.lease_event;
+BEGIN
+  IF v_began AND p_old.attempt_state = 'pending_retry_attempt' AND EXISTS (
+    SELECT FROM ff_attempt_history h
+    WHERE h.execution_id = p_new.execution_id AND h.partition_key = p_new.partition_key
+      AND h.attempt_index = p_new.attempt_index - 1 AND h.outcome = 'interrupted') THEN
+    v_type := 'reclaimed';
+  END IF;
+  IF v_began AND ff_events_written(p_new.execution_id, 'lease', v_type, p_new.lease_epoch, p_new.attempt_index) <> 1 THEN
+    RETURN format('one lease event %s of epoch %s', v_type, p_new.lease_epoch);
+  END IF;
+  IF v_ended AND v_type IS NOT NULL
+     AND ff_events_written(p_new.execution_id, 'lease', v_type, p_old.lease_epoch, p_old.attempt_index) <> 1 THEN
+    RETURN format('one lease event %s of epoch %s', v_type, p_old.lease_epoch);
+  END IF;
+  IF p_move.completion_event IS NOT NULL AND ff_events_written(p_new.execution_id, 'completion',
+       p_move.completion_event, p_old.lease_epoch, p_new.attempt_index) <> 1 THEN
+    RETURN format('one completion event %s of attempt %s', p_move.completion_event, p_new.attempt_index);
+  END IF;
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE FUNCTION ff_assert_events(p_old ff_execution, p_new ff_execution) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  m ff_legal_move;
+  v_missing text;
+  v_all text;
+BEGIN
+  -- Two transitions may look the same from outside; it is enough that the events of one of them are there.
+  FOR m IN SELECT * FROM ff_moves_of(p_old, p_new) LOOP
+    v_missing := ff_missing_event(p_old, p_new, m);
+    IF v_missing IS NULL THEN RETURN; END IF;
+    v_all := concat_ws(' or ', v_all, format('%s owes %s', m.transition, v_missing));
+  END LOOP;
+  IF v_all IS NOT NULL THEN PERFORM ff_assertion_failed(p_new.execution_id, v_all || ', which was not written'); END IF;
+END $$;
+
+-- The rows that must lie beside an execution: a lease while active, an outcome once ended, a queue row while claimable,
+-- a timer while it waits for a time; and none of them otherwise. Stale queue rows and timers do not count.
+CREATE OR REPLACE FUNCTION ff_broken_companion(e ff_execution) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+  v_leases bigint;
+  v_own_leases bigint;
+  v_active boolean := e.lifecycle_phase = 'active';
+BEGIN
+  SELECT count(*), count(*) FILTER (WHERE l.lease_epoch = e.lease_epoch AND l.attempt_index = e.attempt_index)
+  INTO v_leases, v_own_leases
+  FROM ff_lease l WHERE l.execution_id = e.execution_id AND l.partition_key = e.partition_key;
+  IF v_active AND v_leases = 0 THEN RETURN 'is active without a lease'; END IF;
+  IF v_active AND v_own_leases = 0 THEN RETURN 'has a lease of another epoch or attempt'; END IF;
+  IF NOT v_active AND v_leases > 0 THEN RETURN 'is not active and still has a lease'; END IF;
+
+  IF e.lifecycle_phase = 'terminal' AND NOT EXISTS (
+       SELECT FROM ff_outcome o WHERE o.execution_id = e.execution_id AND o.partition_key = e.partition_key
+         AND o.attempt_index = e.attempt_index AND o.outcome = e.terminal_outcome) THEN
+    RETURN format('ended as %s without an outcome row saying so', e.terminal_outcome);
+  END IF;
+  IF e.lifecycle_phase <> 'terminal' AND EXISTS (
+       SELECT FROM ff_outcome o WHERE o.execution_id = e.execution_id AND o.partition_key = e.partition_key
+         AND o.attempt_index = e.attempt_index) THEN
+    RETURN 'has an outcome row for an attempt that has not ended it';
+  END IF;
+
+  IF (e.eligibility_state = 'eligible_now') <> EXISTS (
+       SELECT FROM ff_ready r WHERE r.execution_id = e.execution_id AND r.partition_key = e.partition_key
+         AND r.route_id = e.route_id AND r.priority = e.priority AND r.attempt_index = e.attempt_index
+         AND r.lease_epoch = e.lease_epoch) THEN
+    RETURN CASE e.eligibility_state WHEN 'eligible_now' THEN 'is claimable without a fresh queue row'
+                                    ELSE 'is not claimable and has a fresh queue row' END;
+  END IF;
+  IF (e.eligibility_state = 'not_eligible_until_time') <> EXISTS (
+       SELECT FROM ff_timer t WHERE t.execution_id = e.execution_id AND t.partition_key = e.partition_key
+         AND t.kind = 'eligible' AND t.attempt_index = e.attempt_index AND t.lease_epoch = e.lease_epoch
+         AND t.due_at_ms = coalesce(e.eligible_at_ms, t.due_at_ms)) THEN
+    RETURN CASE e.eligibility_state WHEN 'not_eligible_until_time' THEN 'waits for a time without a timer for it'
+                                    ELSE 'does not wait for a time and has a live timer' END;
+  END IF;
+  RETURN NULL;
+END $$;
+
+-- Looks at the execution as it is now, at commit, whatever the change was that queued the check.
+CREATE OR REPLACE FUNCTION ff_assert_companions(p_id uuid, p_partition smallint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  e ff_execution;
+  v_broken text;
+BEGIN
+  SELECT * INTO e FROM ff_execution x WHERE x.execution_id = p_id AND x.partition_key = p_partition;
+  IF FOUND THEN
+    v_broken := ff_broken_companion(e);
+  ELSIF EXISTS (SELECT FROM ff_lease l WHERE l.execution_id = p_id AND l.partition_key = p_partition) THEN
+    v_broken := 'has a lease and does not exist';
+  END IF;
+  IF v_broken IS NOT NULL THEN PERFORM ff_assertion_failed(p_id, v_broken); END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION ff_assert_change() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+  v_old ff_execution;
+BEGIN
+  IF TG_OP = 'UPDATE' THEN v_old := OLD; END IF;
+  IF ff_is_move(v_old, NEW) THEN PERFORM ff_assert_events(v_old, NEW); END IF;
+  PERFORM ff_assert_companions(NEW.execution_id, NEW.partition_key);
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE FUNCTION ff_assert_beside() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+  IF TG_OP <> 'INSERT' THEN PERFORM ff_assert_companions(OLD.execution_id, OLD.partition_key);
+  ELSE PERFORM ff_assert_companions(NEW.execution_id, NEW.partition_key); END IF;
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER ff_assert_move BEFORE INSERT OR UPDATE ON ff_execution
+  FOR EACH ROW EXECUTE FUNCTION ff_assert_move();
+DROP TRIGGER IF EXISTS ff_assert_change ON ff_execution;
+CREATE CONSTRAINT TRIGGER ff_assert_change AFTER INSERT OR UPDATE ON ff_execution
+  DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION ff_assert_change();
+-- A lease, queue row, timer or outcome that comes or goes alone would not be seen by the execution's own triggers.
+DROP TRIGGER IF EXISTS ff_assert_beside ON ff_lease;
+CREATE CONSTRAINT TRIGGER ff_assert_beside AFTER INSERT OR DELETE ON ff_lease
+  DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION ff_assert_beside();
+DROP TRIGGER IF EXISTS ff_assert_beside ON ff_ready;
+CREATE CONSTRAINT TRIGGER ff_assert_beside AFTER DELETE ON ff_ready
+  DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION ff_assert_beside();
+DROP TRIGGER IF EXISTS ff_assert_beside ON ff_timer;
+CREATE CONSTRAINT TRIGGER ff_assert_beside AFTER DELETE ON ff_timer
+  DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION ff_assert_beside();
+DROP TRIGGER IF EXISTS ff_assert_beside ON ff_outcome;
+CREATE CONSTRAINT TRIGGER ff_assert_beside AFTER INSERT OR DELETE ON ff_outcome
+  DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION ff_assert_beside();

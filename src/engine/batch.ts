@@ -1,0 +1,83 @@
+/**
+ * Joins calls that are made at about the same time into one statement. The first call goes out at once; what arrives
+ * while it is under way forms the next batch. So an idle process has no added latency and a busy one has large
+ * batches, without a timer. Awaiting a call still means: committed.
+ */
+
+export interface BatchOptions<Item, Answer> {
+  /** Runs one batch; the answers are in the order of the items. */
+  run(items: Item[]): Promise<Answer[]>;
+  /** Two items with the same key never share a batch: one statement cannot act twice on one execution. */
+  keyOf(item: Item): string;
+  maxItems: number;
+  /** Statements under way at the same time; more than a few only add contention. */
+  maxFlights: number;
+}
+
+interface Waiting<Item, Answer> {
+  item: Item;
+  resolve(answer: Answer): void;
+  reject(error: unknown): void;
+}
+
+export class Batch<Item, Answer> {
+  readonly #options: BatchOptions<Item, Answer>;
+  #waiting: Waiting<Item, Answer>[] = [];
+  #flights = 0;
+  #scheduled = false;
+
+  constructor(options: BatchOptions<Item, Answer>) {
+    this.#options = options;
+  }
+
+  add(item: Item): Promise<Answer> {
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ item, resolve, reject });
+      this.#schedule();
+    });
+  }
+
+  /** Waits one turn of the event loop, so that calls made together leave together. */
+  #schedule(): void {
+    if (this.#scheduled || this.#flights >= this.#options.maxFlights) return;
+    this.#scheduled = true;
+    setImmediate(() => {
+      this.#scheduled = false;
+      this.#fly();
+    });
+  }
+
+  #fly(): void {
+    if (this.#waiting.length === 0 || this.#flights >= this.#options.maxFlights) return;
+    const batch = this.#take();
+    this.#flights += 1;
+    this.#options
+      .run(batch.map((waiting) => waiting.item))
+      .then(
+        (answers) => batch.forEach((waiting, index) => waiting.resolve(answers[index] as Answer)),
+        (error: unknown) => batch.forEach((waiting) => waiting.reject(error)),
+      )
+      .finally(() => {
+        this.#flights -= 1;
+        if (this.#waiting.length > 0) this.#schedule();
+      });
+    if (this.#waiting.length > 0) this.#schedule();
+  }
+
+  #take(): Waiting<Item, Answer>[] {
+    const keys = new Set<string>();
+    const taken: Waiting<Item, Answer>[] = [];
+    const left: Waiting<Item, Answer>[] = [];
+    for (const waiting of this.#waiting) {
+      const key = this.#options.keyOf(waiting.item);
+      if (taken.length >= this.#options.maxItems || keys.has(key)) {
+        left.push(waiting);
+        continue;
+      }
+      keys.add(key);
+      taken.push(waiting);
+    }
+    this.#waiting = left;
+    return taken;
+  }
+}

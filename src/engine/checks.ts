@@ -1,0 +1,100 @@
+/**
+ * Checks of single arguments. Each refuses with a code, the field and a sentence, before anything is written.
+ * Values are never coerced: a number that is out of range is refused, not clamped.
+ */
+import { EngineError, type ErrorCode } from '../contract/errors.ts';
+import { LIMITS } from '../contract/limits.ts';
+import {
+  CAPABILITY_LIMITS,
+  capabilityBytes,
+  capabilityFault,
+  normaliseCapabilities,
+} from '../model/capabilities.ts';
+
+const LONE_SURROGATE = /[\uD800-\uDBFF](?![\uDC00-\uDFFF])|(?<![\uD800-\uDBFF])[\uDC00-\uDFFF]/;
+
+/** Why Postgres could not store a text, or undefined. */
+export function textFault(text: string): string | undefined {
+  if (text.includes('\u0000')) return 'contains the character \\u0000, which Postgres cannot store';
+  if (LONE_SURROGATE.test(text)) return 'contains half of a surrogate pair, which is not valid text';
+  return undefined;
+}
+
+export function refuse(field: string, what: string, code: ErrorCode = 'invalid_input'): never {
+  throw new EngineError(code, `${field} ${what}.`, { field });
+}
+
+/** A text of 1 to `maxBytes` bytes. */
+export function checkText(value: unknown, field: string, maxBytes: number): string {
+  if (typeof value !== 'string') refuse(field, 'must be a string');
+  if (value.length === 0) refuse(field, 'must not be empty');
+  const bytes = Buffer.byteLength(value);
+  if (bytes > maxBytes) refuse(field, `is ${bytes} bytes; the limit is ${maxBytes}`);
+  const fault = textFault(value);
+  if (fault !== undefined) refuse(field, fault);
+  return value;
+}
+
+/** A name of printable ASCII: it travels in index keys, logs and command lines. */
+export function checkName(value: unknown, field: string, maxBytes: number): string {
+  const name = checkText(value, field, maxBytes);
+  if (!/^[\x20-\x7e]+$/.test(name)) refuse(field, 'must be printable ASCII');
+  return name;
+}
+
+/** A whole number in a closed range. */
+export function checkWhole(value: unknown, field: string, min: number, max: number): number {
+  if (typeof value !== 'number' || !Number.isInteger(value) || value < min || value > max) {
+    refuse(field, `must be a whole number from ${min} to ${max}`);
+  }
+  return value;
+}
+
+export function checkList<Item>(value: readonly Item[], field: string, max: number): readonly Item[] {
+  if (!Array.isArray(value)) refuse(field, 'must be a list');
+  if (value.length > max) refuse(field, `has ${value.length} entries; the limit is ${max}`, 'too_many');
+  return value;
+}
+
+/** Sorted, without repeats; malformed tokens are refused. */
+export function checkCapabilities(value: readonly unknown[], field: string): string[] {
+  if (!Array.isArray(value)) refuse(field, 'must be a list', 'invalid_capabilities');
+  value.forEach((token: unknown, index) => checkCapability(token, `${field}[${index}]`));
+  const tokens = normaliseCapabilities(value as string[]);
+  if (tokens.length > CAPABILITY_LIMITS.maxTokens) {
+    refuse(field, `has more than ${CAPABILITY_LIMITS.maxTokens} tokens`, 'invalid_capabilities');
+  }
+  if (capabilityBytes(tokens) > CAPABILITY_LIMITS.maxBytes) {
+    refuse(field, `is longer than ${CAPABILITY_LIMITS.maxBytes} bytes together`, 'invalid_capabilities');
+  }
+  return tokens;
+}
+
+function checkCapability(token: unknown, field: string): void {
+  if (typeof token !== 'string') refuse(field, 'must be a string', 'invalid_capabilities');
+  const fault = capabilityFault(token) ?? textFault(token);
+  if (fault !== undefined) refuse(field, fault, 'invalid_capabilities');
+}
+
+/** Text to text, with limits on number and size. */
+export function checkTags(value: unknown, field: string): Record<string, string> {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    refuse(field, 'must be an object of strings');
+  }
+  const entries = Object.entries(value);
+  if (entries.length > LIMITS.tags)
+    refuse(field, `has ${entries.length} tags; the limit is ${LIMITS.tags}`, 'too_many');
+  for (const [key, tag] of entries) {
+    checkText(key, `${field} (a key)`, LIMITS.tagKeyBytes);
+    if (typeof tag !== 'string') refuse(`${field}.${key}`, 'must be a string');
+    if (tag.length > 0) checkText(tag, `${field}.${key}`, LIMITS.tagValueBytes);
+  }
+  return value as Record<string, string>;
+}
+
+/** Cuts a text to a number of bytes without splitting a character; what Postgres cannot store is replaced. */
+export function cutText(text: string, maxBytes: number): string {
+  const bytes = Buffer.from(text.replaceAll('\u0000', '\uFFFD'));
+  if (bytes.length <= maxBytes) return bytes.toString();
+  return new TextDecoder().decode(bytes.subarray(0, maxBytes), { stream: true });
+}

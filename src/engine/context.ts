@@ -1,0 +1,18 @@
+/**
+ * What every operation is given: the database, the doorbell and what this process remembers.
+ * Operations are functions of this context; they hold no state of their own.
+ */
+import type { Database } from '../store/database.ts';
+import type { DemandMemory } from './claim-hints.ts';
+import type { Doorbell } from './doorbell.ts';
+import type { RouteCache } from './route-cache.ts';
+
+export interface EngineContext {
+  database: Database;
+  doorbell: Doorbell;
+  routes: RouteCache;
+  /** By what a worker asks for: its kinds, lanes and capabilities. */
+  demands: Map<string, DemandMemory>;
+  /** Queue rows this process has removed since the queue tables were last vacuumed. */
+  counters: { dequeued: number };
+}

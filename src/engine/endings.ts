@@ -1,0 +1,101 @@
+/**
+ * What a lease holder does with its lease: complete, fail, release. Calls made together share one statement.
+ */
+import { LIMITS } from '../contract/limits.ts';
+import type { CompleteOutcome, Failure, FailOutcome, LeaseRef, ReleaseOutcome } from '../contract/engine.ts';
+import {
+  completeExecutions,
+  failExecutions,
+  releaseExecutions,
+  type CompleteRow,
+  type FailRow,
+  type LeaseAnswer,
+  type LeaseKey,
+} from '../store/executions.ts';
+import { Batch } from './batch.ts';
+import { checkText, checkWhole, cutText, refuse } from './checks.ts';
+import type { EngineContext } from './context.ts';
+import { encodeJson } from './json.ts';
+import { inOrder, leaseKey, toRefusal } from './refusals.ts';
+
+const BATCH = { maxItems: 500, maxFlights: 2, keyOf: (key: LeaseKey) => key.uuid };
+
+export interface Endings {
+  complete(lease: LeaseRef, result: unknown): Promise<CompleteOutcome>;
+  fail(lease: LeaseRef, failure: Failure): Promise<FailOutcome>;
+  release(lease: LeaseRef): Promise<ReleaseOutcome>;
+}
+
+export function openEndings(context: EngineContext): Endings {
+  const completions = new Batch<CompleteRow, CompleteOutcome>({
+    ...BATCH,
+    run: (rows) => complete(context, rows),
+  });
+  const failures = new Batch<FailRow, FailOutcome>({ ...BATCH, run: (rows) => fail(context, rows) });
+  const releases = new Batch<LeaseKey, ReleaseOutcome>({ ...BATCH, run: (keys) => release(context, keys) });
+  return {
+    complete: async (lease, result) =>
+      completions.add({ ...leaseKey(lease, 'lease'), result: encodeJson(result, 'result') }),
+    fail: async (lease, failure) => failures.add(failRow(lease, failure)),
+    release: async (lease) => releases.add(leaseKey(lease, 'lease')),
+  };
+}
+
+async function complete(context: EngineContext, rows: CompleteRow[]): Promise<CompleteOutcome[]> {
+  const answers = inOrder(rows, await completeExecutions(context.database, rows));
+  return answers.map((row) =>
+    row.outcome === 'completed' ? { outcome: 'completed', repeated: row.repeated } : toRefusal(row),
+  );
+}
+
+async function fail(context: EngineContext, rows: FailRow[]): Promise<FailOutcome[]> {
+  const answers = inOrder(rows, await failExecutions(context.database, rows));
+  const delays = answers
+    .filter((row) => row.outcome === 'retry_scheduled' && !row.repeated)
+    .map((row) => row.retry_in_ms ?? 0);
+  if (delays.length > 0) context.doorbell.ring({ dueInMs: Math.min(...delays) });
+  return answers.map(toFailOutcome);
+}
+
+function toFailOutcome(row: LeaseAnswer): FailOutcome {
+  switch (row.outcome) {
+    case 'retry_scheduled':
+      return { outcome: 'retry_scheduled', repeated: row.repeated, retryInMs: row.retry_in_ms ?? 0 };
+    case 'failed':
+      return { outcome: 'failed', repeated: row.repeated };
+    default:
+      return toRefusal(row);
+  }
+}
+
+async function release(context: EngineContext, keys: LeaseKey[]): Promise<ReleaseOutcome[]> {
+  const answers = inOrder(keys, await releaseExecutions(context.database, keys));
+  const released = answers.filter((row) => row.outcome === 'released' && !row.repeated);
+  if (released.length > 0) {
+    context.doorbell.ring({
+      routes: [...new Set(released.map((row) => row.route_id))],
+      count: released.length,
+    });
+  }
+  return answers.map((row) =>
+    row.outcome === 'released' ? { outcome: 'released', repeated: row.repeated } : toRefusal(row),
+  );
+}
+
+/** A failure report must not fail for its text: messages are cut and cleaned, not refused. */
+function failRow(lease: LeaseRef, failure: Failure): FailRow {
+  if (typeof failure !== 'object' || failure === null) refuse('failure', 'must be an object');
+  if (typeof failure.message !== 'string') refuse('failure.message', 'must be a string');
+  const retry = failure.retry ?? 'policy';
+  if (retry !== 'policy' && retry !== 'never') refuse('failure.retry', 'must be policy or never');
+  return {
+    ...leaseKey(lease, 'lease'),
+    message: cutText(failure.message, LIMITS.failureMessageBytes),
+    category: checkText(failure.category ?? 'transient', 'failure.category', LIMITS.categoryBytes),
+    retryAfterMs:
+      failure.retryAfterMs === undefined
+        ? null
+        : checkWhole(failure.retryAfterMs, 'failure.retryAfterMs', 0, LIMITS.delayMs),
+    terminal: retry === 'never',
+  };
+}

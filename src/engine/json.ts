@@ -1,0 +1,71 @@
+/**
+ * Turns a user's value into JSON text the database can store, or says which part of it cannot be. What JSON would
+ * drop or change silently (NaN, undefined inside arrays, functions, the character \u0000) is refused, so that what
+ * comes back is what was given.
+ */
+import { EngineError } from '../contract/errors.ts';
+import { LIMITS } from '../contract/limits.ts';
+import { textFault } from './checks.ts';
+
+/** JSON text of a value, or null for undefined, which is stored as nothing. */
+export function encodeJson(value: unknown, field: string): string | null {
+  if (value === undefined) return null;
+  checkJson(value, field, 0);
+  const text = JSON.stringify(value);
+  const bytes = Buffer.byteLength(text);
+  if (bytes > LIMITS.payloadBytes) {
+    throw new EngineError(
+      'payload_too_large',
+      `${field} is ${bytes} bytes as JSON; the limit is ${LIMITS.payloadBytes}. Store it elsewhere and pass a reference.`,
+      { field },
+    );
+  }
+  return text;
+}
+
+function checkJson(value: unknown, field: string, depth: number): void {
+  switch (typeof value) {
+    case 'boolean':
+      return;
+    case 'number':
+      if (!Number.isFinite(value)) throw unfit(field, `is ${value}, which JSON has no number for`);
+      return;
+    case 'string':
+      checkText(value, field);
+      return;
+    case 'object':
+      if (value === null) return;
+      if (depth >= LIMITS.jsonDepth) throw unfit(field, `is nested deeper than ${LIMITS.jsonDepth} levels`);
+      checkMembers(value, field, depth);
+      return;
+    default:
+      throw unfit(field, `is a ${typeof value}, which is not JSON`);
+  }
+}
+
+function checkMembers(value: object, field: string, depth: number): void {
+  if (Array.isArray(value)) {
+    value.forEach((item, index) => checkJson(item, `${field}[${index}]`, depth + 1));
+    return;
+  }
+  const withJson = value as { toJSON?: (key: string) => unknown };
+  if (typeof withJson.toJSON === 'function') {
+    checkJson(withJson.toJSON(''), field, depth + 1);
+    return;
+  }
+  for (const [key, member] of Object.entries(value)) {
+    // JSON leaves an undefined member out, which is what an optional property means.
+    if (member === undefined) continue;
+    checkText(key, `${field} (a key)`);
+    checkJson(member, `${field}.${key}`, depth + 1);
+  }
+}
+
+function checkText(text: string, field: string): void {
+  const fault = textFault(text);
+  if (fault !== undefined) throw unfit(field, fault);
+}
+
+function unfit(field: string, what: string): EngineError {
+  return new EngineError('invalid_input', `${field} ${what}.`, { field });
+}

@@ -1,0 +1,86 @@
+/**
+ * Leases between their grant and their end: renewed by their holder, revoked by an operator, ended when they lapse.
+ */
+import { LIMITS } from '../contract/limits.ts';
+import { isUuid, parseExecutionId, type ExecutionId } from '../contract/ids.ts';
+import type { LeaseRef, RenewOutcome, RevokeOutcome, RevokeRequest } from '../contract/engine.ts';
+import { renewLeases, revokeLeases, type TakenAnswer } from '../store/executions.ts';
+import { lapseLeases, type LapsedLease } from '../store/reconciling.ts';
+import { checkList, checkText, checkWhole, refuse } from './checks.ts';
+import type { EngineContext } from './context.ts';
+import { inOrder, leaseKey, toRefusal } from './refusals.ts';
+
+/** How often a lease may be taken away when the policy does not say. */
+export const DEFAULT_MAX_RECLAIMS = 100;
+
+/** Renews all given leases in one statement; the answers are in the order given. */
+export async function renew(
+  context: EngineContext,
+  leases: readonly LeaseRef[],
+  leaseMs: number,
+): Promise<RenewOutcome[]> {
+  checkList(leases, 'leases', LIMITS.idBatch);
+  checkWhole(leaseMs, 'leaseMs', LIMITS.leaseMsMin, LIMITS.leaseMsMax);
+  const keys = leases.map((lease, index) => leaseKey(lease, `leases[${index}]`));
+  if (new Set(keys.map((key) => key.uuid)).size < keys.length) refuse('leases', 'name one execution twice');
+  if (keys.length === 0) return [];
+  const answers = inOrder(keys, await renewLeases(context.database, keys, leaseMs));
+  return answers.map((row) => (row.outcome === 'renewed' ? { outcome: 'renewed' } : toRefusal(row)));
+}
+
+export async function revokeLease(
+  context: EngineContext,
+  executionId: ExecutionId,
+  request: RevokeRequest,
+): Promise<RevokeOutcome> {
+  const key = parseExecutionId(executionId);
+  const reason = checkText(request?.reason, 'reason', LIMITS.reasonBytes);
+  const actor = checkText(request.by ?? 'operator', 'by', LIMITS.reasonBytes);
+  if (request.leaseId !== undefined && !isUuid(request.leaseId)) refuse('leaseId', 'must be a uuid');
+  const answers = await revokeLeases(
+    context.database,
+    [{ ...key, leaseId: request.leaseId ?? null }],
+    reason,
+    actor,
+    DEFAULT_MAX_RECLAIMS,
+  );
+  const row = inOrder([key], answers)[0]!;
+  ringForTaken(context, [row], 'revoked');
+  return toRevokeOutcome(row);
+}
+
+function toRevokeOutcome(row: TakenAnswer): RevokeOutcome {
+  switch (row.outcome) {
+    case 'stale_lease':
+      return { outcome: 'stale_lease', leaseEpoch: row.lease_epoch };
+    case 'no_active_lease':
+      return { outcome: 'no_active_lease', lifecyclePhase: row.lifecycle_phase };
+    default:
+      return { outcome: row.outcome as 'revoked' | 'reclaims_exhausted' | 'not_found' };
+  }
+}
+
+/** Wakes the workers that lost a lease and, where the work is claimable again, those that may take it. */
+export function ringForTaken(context: EngineContext, rows: readonly TakenAnswer[], again: string): void {
+  const workers = new Set(rows.flatMap((row) => row.worker_instance_id ?? []));
+  const requeued = rows.filter((row) => row.outcome === again && row.lifecycle_phase === 'runnable');
+  if (workers.size === 0 && requeued.length === 0) return;
+  context.doorbell.ring({
+    workers: [...workers],
+    routes: [...new Set(requeued.map((row) => row.route_id))],
+    count: requeued.length,
+  });
+}
+
+/** Ends the attempts of leases that ran out. Leases somebody works on, or that were renewed, are left alone. */
+export async function lapse(
+  context: EngineContext,
+  leases: readonly LapsedLease[],
+): Promise<{ lapsed: number; expired: number }> {
+  const answers = await lapseLeases(context.database, leases);
+  const again = answers.filter((row) => row.outcome === 'lapsed');
+  if (again.length > 0) {
+    context.doorbell.ring({ routes: [...new Set(again.map((row) => row.route_id!))], count: again.length });
+  }
+  return { lapsed: again.length, expired: answers.length - again.length };
+}

@@ -1,0 +1,103 @@
+/**
+ * Puts the operations together into an Engine on one database and schema.
+ */
+import { EngineError } from '../contract/errors.ts';
+import type { ExecutionId } from '../contract/ids.ts';
+import type { Engine, OperatorNote, SubmitOptions, SubmitRequest } from '../contract/engine.ts';
+import { openDatabase, type PoolLike } from '../store/database.ts';
+import { DEFAULT_SCHEMA } from '../store/migrate.ts';
+import { checkSchema } from '../store/schema-state.ts';
+import { cancel } from './cancel.ts';
+import { claim } from './claim.ts';
+import type { EngineContext } from './context.ts';
+import { openDoorbell } from './doorbell.ts';
+import { openEndings } from './endings.ts';
+import { renew, revokeLease } from './leases.ts';
+import { describe, result } from './reads.ts';
+import { RouteCache } from './route-cache.ts';
+import { submit } from './submit.ts';
+import { fireDueTimers } from './timers.ts';
+import { watch } from './watch.ts';
+
+export interface EngineOptions {
+  /** Postgres to work on. Give this or `pool`. */
+  databaseUrl?: string;
+  /** The application's own pool; it is neither configured nor closed. Then `listenUrl` is needed to be woken. */
+  pool?: PoolLike;
+  /** Default `flowfabric`. Several engines may live in one database, each in a schema of its own. */
+  schema?: string;
+  /** Connections of the engine's own pool. Default 10. */
+  poolSize?: number;
+  /** A direct connection for wake-ups, when databaseUrl goes through a pooler. Default: databaseUrl. */
+  listenUrl?: string;
+  /** `off`: no listening connection; work is found by looking at intervals. */
+  listen?: 'on' | 'off';
+}
+
+export interface OpenedEngine {
+  engine: Engine;
+  context: EngineContext;
+}
+
+/** Opens an engine on a migrated schema. The context is for the reconcilers that run beside it. */
+export async function openEngine(options: EngineOptions): Promise<OpenedEngine> {
+  const database = openDatabase({ ...options, schema: options.schema ?? DEFAULT_SCHEMA });
+  try {
+    await checkSchema(database);
+  } catch (error) {
+    await database.close();
+    throw error;
+  }
+  const listenUrl = options.listen === 'off' ? undefined : (options.listenUrl ?? options.databaseUrl);
+  const context: EngineContext = {
+    database,
+    doorbell: openDoorbell({ database, listenUrl }),
+    routes: new RouteCache(database),
+    demands: new Map(),
+    counters: { dequeued: 0 },
+  };
+  return { engine: bindOperations(context), context };
+}
+
+function bindOperations(context: EngineContext): Engine {
+  const endings = openEndings(context);
+  let closed = false;
+  const open = (): EngineContext => {
+    if (closed) throw new EngineError('closed', 'The engine was closed.');
+    return context;
+  };
+  async function submitOneOrMany(
+    request: SubmitRequest | readonly SubmitRequest[],
+    options?: SubmitOptions,
+  ): Promise<never> {
+    if (Array.isArray(request)) return (await submit(open(), request, options)) as never;
+    return (await submit(open(), [request as SubmitRequest], options))[0] as never;
+  }
+  async function cancelOneOrMany(
+    id: ExecutionId | readonly ExecutionId[],
+    note: OperatorNote,
+  ): Promise<never> {
+    if (Array.isArray(id)) return (await cancel(open(), id, note)) as never;
+    return (await cancel(open(), [id as ExecutionId], note))[0] as never;
+  }
+  return {
+    submit: submitOneOrMany,
+    cancel: cancelOneOrMany,
+    claim: async (request) => claim(open(), request),
+    renew: async (leases, leaseMs) => renew(open(), leases, leaseMs),
+    complete: async (lease, value) => (open(), endings.complete(lease, value)),
+    fail: async (lease, failure) => (open(), endings.fail(lease, failure)),
+    release: async (lease) => (open(), endings.release(lease)),
+    revokeLease: async (id, request) => revokeLease(open(), id, request),
+    describe: async (id) => describe(open(), id),
+    result: async (id) => result(open(), id),
+    fireTimers: async () => fireDueTimers(open()),
+    watch: (interest, watcher) => watch(open(), interest, watcher),
+    async close() {
+      if (closed) return;
+      closed = true;
+      await context.doorbell.close();
+      await context.database.close();
+    },
+  };
+}

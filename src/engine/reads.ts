@@ -1,0 +1,58 @@
+/**
+ * Reads of one execution: what it is and how it stands, and how it ended.
+ */
+import { formatExecutionId, parseExecutionId, type ExecutionId } from '../contract/ids.ts';
+import type { ExecutionResult, ExecutionSnapshot, Json } from '../contract/engine.ts';
+import { readOutcome, readSnapshot } from '../store/reads.ts';
+import type { EngineContext } from './context.ts';
+
+export async function describe(
+  context: EngineContext,
+  executionId: ExecutionId,
+): Promise<ExecutionSnapshot | null> {
+  const key = parseExecutionId(executionId);
+  const row = await readSnapshot(context.database, key);
+  if (row === undefined) return null;
+  return {
+    executionId: formatExecutionId(key.partition, key.uuid),
+    publicState: row.public_state,
+    state: row.state,
+    kind: row.kind,
+    lane: row.lane,
+    namespace: row.namespace,
+    priority: row.priority,
+    capabilities: row.capabilities,
+    tags: row.tags,
+    createdAtMs: row.created_at_ms,
+    startedAtMs: row.started_at_ms,
+    changedAtMs: row.changed_at_ms,
+    eligibleAtMs: row.eligible_at_ms,
+    endedAtMs: row.ended_at_ms,
+    attemptIndex: row.attempt_index,
+    leaseEpoch: row.lease_epoch,
+    retryCount: row.retry_count,
+    reclaimCount: row.reclaim_count,
+    lease: row.lease,
+    attempts: row.attempts,
+    setbacks: row.setbacks,
+  };
+}
+
+export async function result(context: EngineContext, executionId: ExecutionId): Promise<ExecutionResult> {
+  const row = await readOutcome(context.database, parseExecutionId(executionId));
+  if (row === undefined) return { outcome: 'not_found' };
+  switch (row.outcome) {
+    case null:
+    case 'none':
+      return { outcome: 'pending', publicState: row.public_state };
+    case 'success':
+      return { outcome: 'success', result: row.result as Json };
+    default:
+      return {
+        outcome: row.outcome,
+        message: row.failure_message,
+        category: row.failure_category,
+        by: row.ended_by,
+      };
+  }
+}

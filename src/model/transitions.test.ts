@@ -1,0 +1,302 @@
+/**
+ * The transition table: what each transition does, that it leads from legal to legal, and what follows for a whole
+ * life of an execution, which a random walk through the table plays. The SQL copy of the table is compared elsewhere.
+ */
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { LEASE_EVENTS } from '../contract/events.ts';
+import { ATTEMPT_STATES, type AttemptState, type StateVector } from '../contract/states.ts';
+import { SITUATIONS, situationOf, type Situation, type SituationName } from './situations.ts';
+import {
+  completionEventOf,
+  resultOf,
+  TRANSITIONS,
+  type Transition,
+  type TransitionName,
+} from './transitions.ts';
+
+const ALL = Object.entries(TRANSITIONS) as [TransitionName, Transition][];
+const NAMES = Object.keys(SITUATIONS) as SituationName[];
+const TERMINAL = NAMES.filter((name) => SITUATIONS[name].lifecyclePhase === 'terminal');
+const LIVE = NAMES.filter((name) => SITUATIONS[name].lifecyclePhase !== 'terminal');
+
+interface Place {
+  situation: SituationName;
+  attemptState: AttemptState;
+}
+
+function placesOf(name: SituationName): Place[] {
+  const { attemptStates }: Situation = SITUATIONS[name];
+  return attemptStates.map((attemptState) => ({ situation: name, attemptState }));
+}
+
+function mayStart(transition: Transition, { situation, attemptState }: Place): boolean {
+  const { from, fromAttempt = ATTEMPT_STATES } = transition;
+  return from !== null && from.includes(situation) && fromAttempt.includes(attemptState);
+}
+
+/** Everywhere a transition may start; the ones that create the row start nowhere. */
+function startsOf(transition: Transition): Place[] {
+  return NAMES.flatMap(placesOf).filter((place) => mayStart(transition, place));
+}
+
+function resultsOf(transition: Transition): StateVector[] {
+  const before =
+    transition.from === null ? (['none'] as const) : startsOf(transition).map((at) => at.attemptState);
+  return before.map((attemptState) => resultOf(transition, attemptState));
+}
+
+describe('the table of transitions', () => {
+  // from, to | epoch, attempt, retry, reclaim | attempt outcome, lease event, completion event
+  it.each<[TransitionName, SituationName[] | null, SituationName, number[], (string | null)[]]>([
+    ['submit', null, 'waiting', [0, 0, 0, 0], [null, null, null]],
+    ['submit_delayed', null, 'delayed', [0, 0, 0, 0], [null, null, null]],
+    ['claim', ['waiting'], 'running', [1, 0, 0, 0], [null, 'acquired', null]],
+    ['complete', ['running'], 'completed', [0, 0, 0, 0], ['success', null, 'success']],
+    ['fail', ['running'], 'failed', [0, 0, 0, 0], ['failed', null, 'failed']],
+    ['retry', ['running'], 'backing_off', [0, 1, 1, 0], ['failed', 'released', null]],
+    ['release', ['running'], 'waiting', [0, 0, 0, 0], [null, 'released', null]],
+    ['lapse', ['running'], 'waiting', [1, 1, 1, 1], ['interrupted', 'expired', null]],
+    ['expire', ['running'], 'expired', [1, 0, 0, 1], ['interrupted', 'expired', 'expired']],
+    ['revoke', ['running'], 'waiting', [1, 1, 0, 1], ['interrupted', 'revoked', null]],
+    ['exhaust_reclaims', ['running'], 'failed', [1, 0, 0, 1], ['interrupted', 'revoked', 'failed']],
+    ['cancel', LIVE, 'cancelled', [1, 0, 0, 0], ['cancelled', 'revoked', 'cancelled']],
+    ['cancel_unstarted', LIVE, 'cancelled', [1, 0, 0, 0], [null, null, 'cancelled']],
+    ['fire_timer', ['delayed', 'backing_off', 'resume_delayed'], 'waiting', [0, 0, 0, 0], [null, null, null]],
+  ])('knows what %s does', (name, from, to, steps, written) => {
+    const transition: Transition = TRANSITIONS[name];
+    expect(transition.from).toEqual(from);
+    expect(transition.to).toBe(to);
+    const { epochStep, attemptStep, retryStep, reclaimStep } = transition;
+    expect([epochStep, attemptStep, retryStep, reclaimStep]).toEqual(steps);
+    const { attemptOutcome, leaseEvent } = transition;
+    expect([attemptOutcome, leaseEvent, completionEventOf(transition)]).toEqual(written);
+  });
+
+  it('is covered by the test above, whole', () => {
+    expect(ALL).toHaveLength(14);
+  });
+});
+
+describe('every transition', () => {
+  it.each(ALL)('leads to the situation it names, from every attempt state: %s', (_name, transition) => {
+    const results = resultsOf(transition);
+    expect(results.length).toBeGreaterThan(0);
+    expect(new Set(results.map(situationOf))).toEqual(new Set([transition.to]));
+  });
+
+  it.each(ALL)(
+    'can start in each situation it names, or shares it with one that can: %s',
+    (_name, transition) => {
+      const dead = (transition.from ?? []).filter(
+        (name) =>
+          !placesOf(name).some((place) =>
+            ALL.some(([, other]) => other.to === transition.to && mayStart(other, place)),
+          ),
+      );
+      expect(dead).toEqual([]);
+    },
+  );
+
+  it.each(ALL)('writes only lease events of the vocabulary: %s', (_name, { leaseEvent }) => {
+    expect([null, ...LEASE_EVENTS]).toContain(leaseEvent);
+  });
+
+  it('leaves a terminal execution alone', () => {
+    const leaving = TERMINAL.flatMap(placesOf).flatMap((place) =>
+      ALL.filter(([, transition]) => mayStart(transition, place)).map(([name]) => name),
+    );
+    expect(leaving).toEqual([]);
+  });
+
+  it('that ends an execution owes exactly one completion event, and no other does', () => {
+    for (const [, transition] of ALL) {
+      expect(completionEventOf(transition) !== null).toBe(TERMINAL.includes(transition.to));
+    }
+  });
+
+  it('that takes a running execution back to the queue or a timer says how its lease ended', () => {
+    const back = ALL.filter(([, { from, to }]) => from?.includes('running') && !TERMINAL.includes(to));
+    expect(back.map(([name, { leaseEvent }]) => [name, leaseEvent])).toEqual([
+      ['retry', 'released'],
+      ['release', 'released'],
+      ['lapse', 'expired'],
+      ['revoke', 'revoked'],
+    ]);
+  });
+
+  it('that takes a lease away moves the epoch, so that its holder can write nothing more', () => {
+    const taking = ALL.filter(([, { leaseEvent }]) => leaseEvent === 'expired' || leaseEvent === 'revoked');
+    expect(taking.map(([name, { epochStep }]) => [name, epochStep])).toEqual([
+      ['lapse', 1],
+      ['expire', 1],
+      ['revoke', 1],
+      ['exhaust_reclaims', 1],
+      ['cancel', 1],
+    ]);
+  });
+
+  it('by which the holder itself ends its lease keeps the epoch, so that asking again is recognised', () => {
+    const own: TransitionName[] = ['complete', 'fail', 'retry', 'release'];
+    expect(own.map((name) => TRANSITIONS[name].epochStep)).toEqual([0, 0, 0, 0]);
+  });
+
+  it('that ends an attempt but not the execution goes on to the next attempt, and no other does', () => {
+    for (const [, { attemptOutcome, attemptStep, to }] of ALL) {
+      expect(attemptStep === 1).toBe(attemptOutcome !== null && !TERMINAL.includes(to));
+    }
+  });
+
+  it('that waits for a time keeps what the next claim is to do', () => {
+    expect(TRANSITIONS.fire_timer.attemptState).toBeNull();
+    for (const { attemptState } of startsOf(TRANSITIONS.fire_timer)) {
+      expect(resultOf(TRANSITIONS.fire_timer, attemptState).attemptState).toBe(attemptState);
+    }
+  });
+});
+
+describe('cancelling', () => {
+  it.each(LIVE)('is possible in exactly one way from every attempt state of %s', (situation) => {
+    for (const place of placesOf(situation)) {
+      const ways = ALL.filter(
+        ([, transition]) => transition.to === 'cancelled' && mayStart(transition, place),
+      );
+      expect(ways.map(([name]) => name)).toEqual([
+        place.attemptState === 'pending_first_attempt' ? 'cancel_unstarted' : 'cancel',
+      ]);
+    }
+  });
+
+  it('ends an attempt only where there was one', () => {
+    expect(resultOf(TRANSITIONS.cancel, 'running_attempt').attemptState).toBe('attempt_terminal');
+    expect(resultOf(TRANSITIONS.cancel_unstarted, 'pending_first_attempt').attemptState).toBe(
+      'pending_first_attempt',
+    );
+  });
+});
+
+interface Life {
+  place: Place;
+  epoch: number;
+  attempt: number;
+  retries: number;
+  reclaims: number;
+  /** Attempts that began, with how they ended; null while running or paused. */
+  attempts: Map<number, string | null>;
+  /** Every fence that was granted, as attempt and epoch. */
+  fences: string[];
+}
+
+function born(transition: Transition): Life {
+  const place = { situation: transition.to, attemptState: resultOf(transition, 'none').attemptState };
+  return { place, epoch: 0, attempt: 0, retries: 0, reclaims: 0, attempts: new Map(), fences: [] };
+}
+
+/** What the engine does with the counters and the attempts, told by the table alone. */
+function step(life: Life, transition: Transition): Life {
+  const { attemptState } = resultOf(transition, life.place.attemptState);
+  const attempts = new Map(life.attempts);
+  const isOpen = attempts.get(life.attempt) === null;
+  if (isOpen && transition.attemptOutcome !== null) attempts.set(life.attempt, transition.attemptOutcome);
+  const next: Life = {
+    place: { situation: transition.to, attemptState },
+    epoch: life.epoch + transition.epochStep,
+    attempt: life.attempt + transition.attemptStep,
+    retries: life.retries + transition.retryStep,
+    reclaims: life.reclaims + transition.reclaimStep,
+    attempts,
+    fences: life.fences,
+  };
+  if (transition.to !== 'running') return next;
+  if (!attempts.has(next.attempt)) attempts.set(next.attempt, null);
+  return { ...next, fences: [...life.fences, `${next.attempt}/${next.epoch}`] };
+}
+
+/** Of 300 numbers, so that a life is long enough to be interesting. */
+const ENDING_PICKS = 20;
+
+/** Plays a life: each number picks one of the transitions that may follow, until none may. Few picks may end it. */
+function play(birth: Transition, picks: readonly number[]): Life[] {
+  const lives = [born(birth)];
+  for (const pick of picks) {
+    const life = lives.at(-1)!;
+    const allowed = ALL.filter(([, transition]) => mayStart(transition, life.place));
+    const open = pick < ENDING_PICKS ? allowed : allowed.filter(([, { to }]) => !TERMINAL.includes(to));
+    const chosen = open[pick % Math.max(open.length, 1)];
+    if (chosen === undefined) break;
+    lives.push(step(life, chosen[1]));
+  }
+  return lives;
+}
+
+const anyLife = fc
+  .tuple(
+    fc.constantFrom(TRANSITIONS.submit, TRANSITIONS.submit_delayed),
+    fc.array(fc.nat({ max: 299 }), { size: 'max', maxLength: 60 }),
+  )
+  .map(([birth, picks]) => play(birth, picks));
+
+/** Holds for every stage of every life. */
+function expectSound(life: Life): void {
+  const { place, attempt, epoch, retries, reclaims, attempts, fences } = life;
+  const isTerminal = TERMINAL.includes(place.situation);
+  expect(new Set(fences).size).toBe(fences.length);
+  expect(retries).toBeLessThanOrEqual(attempt);
+  expect(reclaims).toBeLessThanOrEqual(epoch);
+  expect(fences.length).toBeLessThanOrEqual(epoch);
+  expect(place.attemptState === 'pending_first_attempt').toBe(attempts.size === 0);
+  const open = [...attempts].filter(([, outcome]) => outcome === null).map(([index]) => index);
+  const isOpen = ['running_attempt', 'attempt_interrupted'].includes(place.attemptState);
+  expect(open).toEqual(isOpen ? [attempt] : []);
+  if (isTerminal) expect(open).toEqual([]);
+}
+
+describe('a life made of any allowed transitions', () => {
+  it('reaches every situation that has an operation, and no other', () => {
+    const seen = new Set<SituationName>();
+    fc.assert(
+      fc.property(anyLife, (lives) => lives.forEach(({ place }) => seen.add(place.situation))),
+      {
+        numRuns: 500,
+        seed: 1,
+      },
+    );
+    expect([...seen].toSorted()).toEqual([...new Set(ALL.map(([, { to }]) => to))].toSorted());
+  });
+
+  it('grants no fence twice, leaves no attempt open behind it and counts soundly', () => {
+    fc.assert(
+      fc.property(anyLife, (lives) => lives.forEach(expectSound)),
+      { numRuns: 300 },
+    );
+  });
+
+  it('never takes back an epoch, an attempt, a retry or how an attempt ended', () => {
+    fc.assert(
+      fc.property(anyLife, (lives) => {
+        for (const [index, later] of lives.slice(1).entries()) {
+          const earlier = lives[index]!;
+          expect(later.epoch).toBeGreaterThanOrEqual(earlier.epoch);
+          expect(later.attempt).toBeGreaterThanOrEqual(earlier.attempt);
+          expect(later.retries).toBeGreaterThanOrEqual(earlier.retries);
+          for (const [attempt, outcome] of earlier.attempts) {
+            if (outcome !== null) expect(later.attempts.get(attempt)).toBe(outcome);
+          }
+        }
+      }),
+    );
+  });
+
+  it('can be ended by a cancel at every moment before its end', () => {
+    fc.assert(
+      fc.property(anyLife, (lives) => {
+        for (const { place } of lives) {
+          const ways = ALL.filter(
+            ([, transition]) => transition.to === 'cancelled' && mayStart(transition, place),
+          );
+          expect(ways).toHaveLength(TERMINAL.includes(place.situation) ? 0 : 1);
+        }
+      }),
+    );
+  });
+});

@@ -1,0 +1,18 @@
+/**
+ * Fires timers nobody fired in time. Workers fire what is due as they wait; this is for when none was awake.
+ */
+import { fireTimers, TIMER_BATCH } from '../engine/timers.ts';
+import { listDueTimers, type DueTimer } from '../store/reconciling.ts';
+import type { Reconciler } from './reconciler.ts';
+
+export const dueTimers: Reconciler<DueTimer> = {
+  name: 'due-timers',
+  everyMs: 2_000,
+  batch: TIMER_BATCH,
+  due: (context, limit) => listDueTimers(context.database, limit),
+  act: (context, items) =>
+    fireTimers(
+      context,
+      items.map((item) => item.timerId),
+    ),
+};

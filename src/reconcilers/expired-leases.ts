@@ -1,0 +1,17 @@
+/**
+ * Ends the attempts of leases whose worker fell silent, so that another worker can take over.
+ */
+import { lapse } from '../engine/leases.ts';
+import { listLapsedLeases, type LapsedLease } from '../store/reconciling.ts';
+import type { Reconciler } from './reconciler.ts';
+
+export const expiredLeases: Reconciler<LapsedLease> = {
+  name: 'expired-leases',
+  everyMs: 1_000,
+  batch: 1_000,
+  due: (context, limit) => listLapsedLeases(context.database, limit),
+  async act(context, items) {
+    const { lapsed, expired } = await lapse(context, items);
+    return lapsed + expired;
+  },
+};

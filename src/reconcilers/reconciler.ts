@@ -1,0 +1,16 @@
+/**
+ * What a reconciler is: a name, a rhythm, a way to find what is due and an ordinary operation to act on it. It owns
+ * no transition of its own and no loop; the runner has the loop.
+ */
+import type { EngineContext } from '../engine/context.ts';
+import type { DueRow } from '../store/reconciling.ts';
+
+export interface Reconciler<Item extends DueRow = DueRow> {
+  name: string;
+  everyMs: number;
+  /** Most rows acted on in one statement. */
+  batch: number;
+  due(context: EngineContext, limit: number): Promise<Item[]>;
+  /** Answers how many rows it acted on; rows somebody else works on are left for the next pass. */
+  act(context: EngineContext, items: readonly Item[]): Promise<number>;
+}

@@ -1,0 +1,128 @@
+/**
+ * The one loop that runs all reconcilers: rhythm with jitter, a ticket so that one process at a time does each pass,
+ * a time limit per pass, and counters. Losing a ticket, or two processes believing they hold it, costs nothing:
+ * what a pass does is safe to do twice at once.
+ */
+import { randomUUID } from 'node:crypto';
+import { setTimeout as pause } from 'node:timers/promises';
+import type { EngineContext } from '../engine/context.ts';
+import { returnTickets, takeTickets, vacuumQueues } from '../store/reconciling.ts';
+import type { Reconciler } from './reconciler.ts';
+import { runPass, type PassReport } from './pass.ts';
+
+const TICK_MS = 500;
+/** How long a dead holder's ticket keeps others away. */
+const HOLD_MS = 3_000;
+const PASS_TIMEOUT_MS = 30_000;
+/** Removed queue rows after which the queue tables are vacuumed: autovacuum comes once a minute at best. */
+const VACUUM_AFTER_ROWS = 20_000;
+
+export interface ReconcilerReport extends PassReport {
+  name: string;
+  passes: number;
+  /** Passes that ended in an error of the database. */
+  errors: number;
+  timeouts: number;
+}
+
+export interface ReconcilerRunner {
+  report(): ReconcilerReport[];
+  close(): Promise<void>;
+}
+
+interface Entry {
+  reconciler: Reconciler;
+  report: ReconcilerReport;
+  dueAt: number;
+  batch: number;
+  running: Promise<void> | undefined;
+}
+
+export function startReconcilers(
+  context: EngineContext,
+  reconcilers: readonly Reconciler[],
+): ReconcilerRunner {
+  const holder = randomUUID();
+  const stop = new AbortController();
+  const entries = reconcilers.map(toEntry);
+  const names = entries.map((entry) => entry.reconciler.name);
+  let held = new Set<string>();
+  let ticketAt = Number.NEGATIVE_INFINITY;
+
+  const tick = async (): Promise<void> => {
+    const now = performance.now();
+    if (now - ticketAt >= HOLD_MS / 2) {
+      ticketAt = now;
+      held = new Set(await takeTickets(context.database, names, holder, HOLD_MS));
+    }
+    for (const entry of entries) {
+      const due = held.has(entry.reconciler.name) && now >= entry.dueAt;
+      if (due && entry.running === undefined) startPass(context, entry, stop.signal);
+    }
+    await vacuumWhenNeeded(context);
+  };
+
+  const looping = loop(tick, stop.signal);
+  return {
+    report: () => entries.map((entry) => ({ ...entry.report })),
+    async close() {
+      stop.abort();
+      await looping;
+      await Promise.all(entries.map((entry) => entry.running));
+      // A ticket that is not returned lapses by itself.
+      await returnTickets(context.database, holder).catch(() => undefined);
+    },
+  };
+}
+
+function toEntry(reconciler: Reconciler): Entry {
+  const counters = { passes: 0, errors: 0, timeouts: 0, acted: 0, skipped: 0, failed: 0, splits: 0 };
+  return {
+    reconciler,
+    report: { name: reconciler.name, ...counters },
+    dueAt: Number.NEGATIVE_INFINITY,
+    batch: reconciler.batch,
+    running: undefined,
+  };
+}
+
+function startPass(context: EngineContext, entry: Entry, stopped: AbortSignal): void {
+  const limit = AbortSignal.timeout(PASS_TIMEOUT_MS);
+  entry.dueAt = performance.now() + entry.reconciler.everyMs * (0.9 + Math.random() * 0.2);
+  entry.running = runPass(context, entry.reconciler, entry.batch, AbortSignal.any([stopped, limit]))
+    .then((pass) => addReport(entry.report, pass))
+    .catch(() => {
+      entry.report.errors += 1;
+    })
+    .finally(() => {
+      entry.running = undefined;
+      entry.report.passes += 1;
+      // A pass that ran out of time takes less at once until one is in time again.
+      if (limit.aborted) entry.report.timeouts += 1;
+      entry.batch = limit.aborted
+        ? Math.max(1, Math.floor(entry.batch / 2))
+        : Math.min(entry.reconciler.batch, entry.batch * 2);
+    });
+}
+
+function addReport(total: PassReport, pass: PassReport): void {
+  total.acted += pass.acted;
+  total.skipped += pass.skipped;
+  total.failed += pass.failed;
+  total.splits += pass.splits;
+}
+
+async function vacuumWhenNeeded(context: EngineContext): Promise<void> {
+  if (context.counters.dequeued < VACUUM_AFTER_ROWS) return;
+  context.counters.dequeued = 0;
+  // Without the right to it Postgres warns and goes on; autovacuum is slower but comes.
+  await vacuumQueues(context.database).catch(() => undefined);
+}
+
+/** Ticks until stopped. A tick that throws has failed at the database; the next one tries again. */
+async function loop(tick: () => Promise<void>, signal: AbortSignal): Promise<void> {
+  while (!signal.aborted) {
+    await tick().catch(() => undefined);
+    await pause(TICK_MS * (0.8 + Math.random() * 0.4), undefined, { signal }).catch(() => undefined);
+  }
+}

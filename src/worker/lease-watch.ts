@@ -1,0 +1,114 @@
+/**
+ * The leases a worker holds and how long it may trust them. Trust is measured on the monotonic clock from the moment
+ * a request was sent, minus a margin: when it runs out the worker stops writing, whatever the database thinks. Both
+ * timers and every write check it, because a process that was paused wakes up between two lines.
+ */
+import type { Claim, Engine, RenewOutcome } from '../contract/engine.ts';
+import { TaskAborted, type AbortCode } from './task.ts';
+
+/** The part of a lease kept in reserve for a write that is under way when it ends. */
+const MARGIN = { share: 0.2, minMs: 2_000, maxShare: 0.5 };
+/** Renewals per lease time: two may be lost before the lease is. */
+const RENEWALS_PER_LEASE = 3;
+
+export class HeldLease {
+  readonly claim: Claim;
+  readonly #abort = new AbortController();
+  #trustedUntil: number;
+
+  constructor(claim: Claim, sentAt: number) {
+    this.claim = claim;
+    this.#trustedUntil = trustUntil(sentAt, claim.leaseMs);
+  }
+
+  get signal(): AbortSignal {
+    return this.#abort.signal;
+  }
+
+  /** False once the lease is gone or may be: then nothing may be written under it. */
+  isTrusted(): boolean {
+    if (this.#abort.signal.aborted) return false;
+    if (performance.now() < this.#trustedUntil) return true;
+    this.lose('lease_lost');
+    return false;
+  }
+
+  extend(sentAt: number): void {
+    this.#trustedUntil = trustUntil(sentAt, this.claim.leaseMs);
+  }
+
+  lose(code: AbortCode): void {
+    if (!this.#abort.signal.aborted) this.#abort.abort(new TaskAborted(code));
+  }
+}
+
+function trustUntil(sentAt: number, leaseMs: number): number {
+  const margin = Math.min(Math.max(MARGIN.minMs, leaseMs * MARGIN.share), leaseMs * MARGIN.maxShare);
+  return sentAt + leaseMs - margin;
+}
+
+/** Renews all leases of a worker in one call, at a rhythm and when asked. */
+export class LeaseWatch {
+  readonly #engine: Engine;
+  readonly #leaseMs: number;
+  readonly #leases = new Set<HeldLease>();
+  #timer: NodeJS.Timeout | undefined;
+  #renewing: Promise<void> | undefined;
+
+  constructor(engine: Engine, leaseMs: number) {
+    this.#engine = engine;
+    this.#leaseMs = leaseMs;
+  }
+
+  add(lease: HeldLease): void {
+    this.#leases.add(lease);
+    this.#timer ??= setInterval(() => this.#beat(), this.#leaseMs / RENEWALS_PER_LEASE);
+  }
+
+  remove(lease: HeldLease): void {
+    this.#leases.delete(lease);
+    if (this.#leases.size > 0) return;
+    clearInterval(this.#timer);
+    this.#timer = undefined;
+  }
+
+  /** Asks now, because somebody said that a lease was taken away. */
+  checkNow(): void {
+    if (this.#leases.size > 0) this.#beat();
+  }
+
+  #beat(): void {
+    for (const lease of this.#leases) lease.isTrusted();
+    // A renewal that hangs must not pile up others behind it.
+    this.#renewing ??= this.#renew().finally(() => {
+      this.#renewing = undefined;
+    });
+  }
+
+  async #renew(): Promise<void> {
+    const leases = [...this.#leases].filter((lease) => lease.isTrusted());
+    if (leases.length === 0) return;
+    const sentAt = performance.now();
+    try {
+      const outcomes = await this.#engine.renew(
+        leases.map((lease) => lease.claim),
+        this.#leaseMs,
+      );
+      leases.forEach((lease, index) => apply(lease, outcomes[index]!, sentAt));
+    } catch {
+      // Unreachable: the leases stay trusted until their time is over, and the next beat tries again.
+    }
+  }
+}
+
+function apply(lease: HeldLease, outcome: RenewOutcome, sentAt: number): void {
+  if (outcome.outcome === 'renewed') lease.extend(sentAt);
+  else lease.lose(abortCodeFor(outcome));
+}
+
+/** What a refusal means to the handler. */
+export function abortCodeFor(refusal: Exclude<RenewOutcome, { outcome: 'renewed' }>): AbortCode {
+  if (refusal.outcome === 'lease_revoked') return 'revoked';
+  if (refusal.outcome === 'not_active' && refusal.terminalOutcome === 'cancelled') return 'cancelled';
+  return 'lease_lost';
+}

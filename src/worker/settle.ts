@@ -1,0 +1,59 @@
+/**
+ * Runs one claimed execution and reports how it ended. Nothing is written once the lease is not trusted; while the
+ * database is away the report is tried again for as long as the lease lasts.
+ */
+import { setTimeout as pause } from 'node:timers/promises';
+import { isEngineError } from '../contract/errors.ts';
+import type { CompleteOutcome, Engine, Failure, FailOutcome } from '../contract/engine.ts';
+import { abortCodeFor, type HeldLease } from './lease-watch.ts';
+import { toFailure, toTask, type Handler } from './task.ts';
+
+const REPORT_RETRY_MS = 100;
+
+/** How a run ended, for the worker's counters. */
+export type RunEnd = 'completed' | 'failed' | 'retry_scheduled' | 'lost';
+
+export async function runHandler(engine: Engine, lease: HeldLease, handler: Handler): Promise<RunEnd> {
+  const { claim } = lease;
+  let result: unknown;
+  try {
+    result = await handler(toTask(claim, lease.signal));
+  } catch (thrown) {
+    return reportFailure(engine, lease, toFailure(thrown));
+  }
+  try {
+    return await report(lease, () => engine.complete(claim, result));
+  } catch (error) {
+    // The result itself is at fault (not JSON, too large): trying again would make the same one.
+    if (!isEngineError(error)) throw error;
+    return reportFailure(engine, lease, { message: error.message, category: 'permanent', retry: 'never' });
+  }
+}
+
+function reportFailure(engine: Engine, lease: HeldLease, failure: Failure): Promise<RunEnd> {
+  return report(lease, () => engine.fail(lease.claim, failure));
+}
+
+async function report(lease: HeldLease, call: () => Promise<CompleteOutcome | FailOutcome>): Promise<RunEnd> {
+  while (lease.isTrusted()) {
+    try {
+      return toEnd(lease, await call());
+    } catch (error) {
+      if (!isEngineError(error) || !['unavailable', 'contention'].includes(error.code)) throw error;
+      await pause(REPORT_RETRY_MS, undefined, { signal: lease.signal }).catch(() => undefined);
+    }
+  }
+  return 'lost';
+}
+
+function toEnd(lease: HeldLease, answer: CompleteOutcome | FailOutcome): RunEnd {
+  switch (answer.outcome) {
+    case 'completed':
+    case 'failed':
+    case 'retry_scheduled':
+      return answer.outcome;
+    default:
+      lease.lose(abortCodeFor(answer));
+      return 'lost';
+  }
+}

@@ -1,0 +1,81 @@
+/**
+ * What a claim loop waits for: a hint, a timer that comes due, room for another run, or simply time. Rings that come
+ * while nobody waits are kept, so that none falls between a look and the wait after it.
+ */
+
+/** setTimeout holds 31 bits; later timers are found again by a look in between. */
+const MAX_TIMEOUT_MS = 2_000_000_000;
+
+export class WakeUp {
+  readonly #pollMs: number;
+  #rung = false;
+  #closed = false;
+  #wake: (() => void) | undefined;
+  #wakeOnSlot: (() => void) | undefined;
+  #dueTimer: NodeJS.Timeout | undefined;
+  #dueAt = Number.POSITIVE_INFINITY;
+
+  constructor(pollMs: number) {
+    this.#pollMs = pollMs;
+  }
+
+  /** Something may be claimable. */
+  ring(): void {
+    this.#rung = true;
+    this.#wake?.();
+  }
+
+  /** A run ended. */
+  freed(): void {
+    this.#wakeOnSlot?.();
+  }
+
+  /** A timer is due in this long; the earliest one counts. */
+  dueIn(ms: number): void {
+    const dueAt = performance.now() + ms;
+    if (this.#closed || dueAt >= this.#dueAt) return;
+    this.#dueAt = dueAt;
+    clearTimeout(this.#dueTimer);
+    this.#dueTimer = setTimeout(() => this.ring(), Math.min(Math.ceil(ms), MAX_TIMEOUT_MS));
+  }
+
+  /** True once when a timer has come due: then it should be fired. */
+  takeDue(): boolean {
+    if (performance.now() < this.#dueAt) return false;
+    this.#dueAt = Number.POSITIVE_INFINITY;
+    clearTimeout(this.#dueTimer);
+    return true;
+  }
+
+  /** Until a ring, or the poll interval, jittered so that idle workers do not look in step. */
+  async work(): Promise<void> {
+    if (!this.#rung && !this.#closed) {
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(resolve, this.#pollMs * (0.75 + Math.random() * 0.5));
+        this.#wake = () => {
+          clearTimeout(timer);
+          resolve();
+        };
+      });
+      this.#wake = undefined;
+    }
+    this.#rung = false;
+  }
+
+  /** Until a run ends. */
+  async slot(): Promise<void> {
+    if (this.#closed) return;
+    await new Promise<void>((resolve) => {
+      this.#wakeOnSlot = resolve;
+    });
+    this.#wakeOnSlot = undefined;
+  }
+
+  /** Ends all waiting, now and later. */
+  close(): void {
+    this.#closed = true;
+    clearTimeout(this.#dueTimer);
+    this.#wake?.();
+    this.#wakeOnSlot?.();
+  }
+}

@@ -1,0 +1,232 @@
+/**
+ * The worker: claims as much as it has room for, runs handlers, keeps their leases alive, and on stop finishes what it
+ * can and hands the rest back. It knows the Engine interface and nothing below.
+ */
+import { randomUUID } from 'node:crypto';
+import { EngineError } from '../contract/errors.ts';
+import type { Claim, Engine, Hint } from '../contract/engine.ts';
+import { LIMITS } from '../contract/limits.ts';
+import { HeldLease, LeaseWatch } from './lease-watch.ts';
+import { runHandler, type RunEnd } from './settle.ts';
+import type { Handler } from './task.ts';
+import { WakeUp } from './wake-up.ts';
+
+export interface WorkerOptions {
+  /** By kind. The worker claims only kinds it has handlers for. */
+  handlers: Readonly<Record<string, Handler>>;
+  /** Executions run at the same time. Default 10. */
+  concurrency?: number;
+  /** How long the worker may be silent before others take over. Default 30 s. */
+  leaseMs?: number;
+  /** Default: every lane. */
+  lanes?: readonly string[];
+  capabilities?: readonly string[];
+  /** Name of the deployment this worker belongs to. Default `worker`. */
+  workerId?: string;
+  /** Longest time between two looks when no hint comes. Default 2 s. */
+  pollMs?: number;
+}
+
+export interface WorkerStats {
+  claimed: number;
+  completed: number;
+  failed: number;
+  retry_scheduled: number;
+  /** Runs whose lease was gone before they could report. */
+  lost: number;
+  released: number;
+  /** Claim calls that failed at the database. */
+  claimErrors: number;
+}
+
+export interface StopOptions {
+  /** How long running handlers may go on before their work is handed back. Default 10 s. */
+  deadlineMs?: number;
+}
+
+export interface Worker {
+  readonly workerInstanceId: string;
+  readonly running: number;
+  readonly stats: Readonly<WorkerStats>;
+  /** Stops claiming, waits for handlers, hands back what is not finished by the deadline. */
+  stop(options?: StopOptions): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+const DEFAULTS = {
+  concurrency: 10,
+  leaseMs: 30_000,
+  workerId: 'worker',
+  pollMs: 2_000,
+  stopDeadlineMs: 10_000,
+};
+
+/** Most handlers one process may run at once; beyond that, start another process. */
+const MAX_CONCURRENCY = 100_000;
+const MAX_POLL_MS = 3_600_000;
+
+/** Starts claiming at once. Options are checked here, so that a wrong one is heard of by who gave it. */
+export function startWorker(engine: Engine, options: WorkerOptions): Worker {
+  const kinds = Object.keys(options.handlers);
+  if (kinds.length === 0) {
+    throw new EngineError('invalid_input', 'handlers must name at least one kind.', { field: 'handlers' });
+  }
+  checkRange(options.concurrency ?? DEFAULTS.concurrency, 'concurrency', 1, MAX_CONCURRENCY);
+  checkRange(options.leaseMs ?? DEFAULTS.leaseMs, 'leaseMs', LIMITS.leaseMsMin, LIMITS.leaseMsMax);
+  checkRange(options.pollMs ?? DEFAULTS.pollMs, 'pollMs', 1, MAX_POLL_MS);
+  return new ClaimLoop(engine, kinds, options);
+}
+
+function checkRange(value: number, field: string, min: number, max: number): void {
+  if (Number.isInteger(value) && value >= min && value <= max) return;
+  throw new EngineError('invalid_input', `${field} must be a whole number from ${min} to ${max}.`, { field });
+}
+
+class ClaimLoop implements Worker {
+  readonly workerInstanceId: string;
+  readonly stats: WorkerStats = {
+    claimed: 0,
+    completed: 0,
+    failed: 0,
+    retry_scheduled: 0,
+    lost: 0,
+    released: 0,
+    claimErrors: 0,
+  };
+  readonly #engine: Engine;
+  readonly #kinds: string[];
+  readonly #handlers: Readonly<Record<string, Handler>>;
+  readonly #options: WorkerOptions;
+  readonly #concurrency: number;
+  readonly #leaseMs: number;
+  readonly #leases: LeaseWatch;
+  readonly #wakeUp: WakeUp;
+  readonly #runs = new Map<HeldLease, Promise<void>>();
+  readonly #unwatch: () => void;
+  readonly #looping: Promise<void>;
+  #stopping: Promise<void> | undefined;
+
+  constructor(engine: Engine, kinds: string[], options: WorkerOptions) {
+    this.#engine = engine;
+    this.#kinds = kinds;
+    this.#handlers = options.handlers;
+    this.#options = options;
+    this.#concurrency = options.concurrency ?? DEFAULTS.concurrency;
+    this.#leaseMs = options.leaseMs ?? DEFAULTS.leaseMs;
+    this.workerInstanceId = `${options.workerId ?? DEFAULTS.workerId}-${randomUUID()}`;
+    this.#leases = new LeaseWatch(engine, this.#leaseMs);
+    this.#wakeUp = new WakeUp(options.pollMs ?? DEFAULTS.pollMs);
+    this.#unwatch = engine.watch({ ...options, kinds }, (hint) => this.#onHint(hint));
+    this.#looping = this.#loop();
+  }
+
+  get running(): number {
+    return this.#runs.size;
+  }
+
+  #onHint(hint: Hint): boolean {
+    if (hint.workers.includes(this.workerInstanceId) || hint.workers.includes('*')) this.#leases.checkNow();
+    if (hint.dueInMs !== null) this.#wakeUp.dueIn(hint.dueInMs);
+    if (hint.routes.length === 0) return false;
+    this.#wakeUp.ring();
+    return this.#stopping === undefined && this.#free() >= hint.count;
+  }
+
+  #free(): number {
+    return this.#concurrency - this.#runs.size;
+  }
+
+  async #loop(): Promise<void> {
+    while (this.#stopping === undefined) {
+      const asked = Math.min(this.#free(), LIMITS.claimBatch);
+      if (asked === 0) {
+        await this.#wakeUp.slot();
+        continue;
+      }
+      const got = await this.#claim(asked);
+      if (got < asked && this.#stopping === undefined) await this.#wakeUp.work();
+    }
+  }
+
+  /** Claims once; answers how many came. A failing database is waited for like an empty queue. */
+  async #claim(limit: number): Promise<number> {
+    const sentAt = performance.now();
+    try {
+      if (this.#wakeUp.takeDue()) await this.#engine.fireTimers();
+      const { claims, nextDueInMs } = await this.#engine.claim({
+        workerId: this.#options.workerId ?? DEFAULTS.workerId,
+        workerInstanceId: this.workerInstanceId,
+        kinds: this.#kinds,
+        ...(this.#options.lanes === undefined ? {} : { lanes: this.#options.lanes }),
+        ...(this.#options.capabilities === undefined ? {} : { capabilities: this.#options.capabilities }),
+        limit,
+        leaseMs: this.#leaseMs,
+      });
+      if (nextDueInMs !== null) this.#wakeUp.dueIn(nextDueInMs);
+      for (const claim of claims) this.#start(claim, sentAt);
+      return claims.length;
+    } catch {
+      this.stats.claimErrors += 1;
+      return 0;
+    }
+  }
+
+  #start(claim: Claim, sentAt: number): void {
+    this.stats.claimed += 1;
+    const lease = new HeldLease(claim, sentAt);
+    this.#leases.add(lease);
+    const run = runHandler(this.#engine, lease, this.#handlers[claim.kind]!)
+      .then(
+        (end: RunEnd) => {
+          this.stats[end] += 1;
+        },
+        () => {
+          this.stats.lost += 1;
+        },
+      )
+      .finally(() => this.#finish(lease));
+    this.#runs.set(lease, run);
+  }
+
+  #finish(lease: HeldLease): void {
+    this.#leases.remove(lease);
+    this.#runs.delete(lease);
+    this.#wakeUp.freed();
+  }
+
+  stop(options: StopOptions = {}): Promise<void> {
+    this.#stopping ??= this.#drain(options.deadlineMs ?? DEFAULTS.stopDeadlineMs);
+    return this.#stopping;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop();
+  }
+
+  async #drain(deadlineMs: number): Promise<void> {
+    this.#unwatch();
+    this.#wakeUp.close();
+    await this.#looping;
+    await withDeadline(Promise.all(this.#runs.values()), deadlineMs);
+    await Promise.all([...this.#runs.keys()].map((lease) => this.#handBack(lease)));
+  }
+
+  /** The attempt is not spent: the next worker continues it at once. */
+  async #handBack(lease: HeldLease): Promise<void> {
+    if (lease.isTrusted()) {
+      lease.lose('shutdown');
+      const answer = await this.#engine.release(lease.claim).catch(() => undefined);
+      if (answer?.outcome === 'released') this.stats.released += 1;
+    }
+    this.#finish(lease);
+  }
+}
+
+async function withDeadline(work: Promise<unknown>, deadlineMs: number): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const deadline = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, deadlineMs);
+  });
+  await Promise.race([work, deadline]);
+  clearTimeout(timer);
+}
