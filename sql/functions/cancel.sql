@@ -17,9 +17,9 @@ BEGIN
   PERFORM ff_require_read_committed();
   PERFORM ff_lock_executions(p_ids, p_partitions);
   v_rows := ff_read_locked(p_ids, p_partitions);
-  -- An execution that never started has no attempt to end. The first attempt is index 0 and opens with a lease.
-  SELECT array_agg(r) FILTER (WHERE r.attempt_open OR r.attempt_index > 0),
-         array_agg(r) FILTER (WHERE NOT (r.attempt_open OR r.attempt_index > 0))
+  -- An execution that never started has no attempt to end.
+  SELECT array_agg(r) FILTER (WHERE r.attempt_state <> 'pending_first_attempt'),
+         array_agg(r) FILTER (WHERE r.attempt_state = 'pending_first_attempt')
   INTO v_started, v_unstarted FROM unnest(v_rows) r;
   PERFORM ff_settle('cancel', v_started, NULL, NULL, ARRAY(SELECT p_reason FROM unnest(v_started)),
     ARRAY(SELECT 'cancelled'::text FROM unnest(v_started)), p_actor);

@@ -27,11 +27,11 @@ END $$;
 -- The first row answered is a header: when the next timer is due, and the highest route there is.
 CREATE OR REPLACE FUNCTION ff_claim(
   p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer, p_worker_id text,
-  p_worker_instance_id text, p_lease_ms bigint, p_quiet_routes integer[]
+  p_worker_instance_id text, p_claim_id uuid, p_lease_ms bigint, p_quiet_routes integer[]
 ) RETURNS TABLE (
   execution_id uuid, partition_key smallint, route_id integer, priority integer, seq bigint, namespace text,
   attempt_index integer, lease_epoch bigint, lease_id uuid, retry_count integer, reclaimed boolean, resumed boolean,
-  created_at_ms bigint, expires_at_ms bigint, payload jsonb, policy jsonb, tags jsonb, next_due_in_ms bigint,
+  created_at_ms bigint, payload jsonb, tags jsonb, next_due_in_ms bigint,
   route_high integer
 ) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -53,8 +53,8 @@ DECLARE
 BEGIN
   PERFORM ff_require_read_committed();
   RETURN QUERY SELECT NULL::uuid, NULL::smallint, NULL::integer, NULL::integer, NULL::bigint, NULL::text,
-    NULL::integer, NULL::bigint, NULL::uuid, NULL::integer, NULL::boolean, NULL::boolean, NULL::bigint, NULL::bigint,
-    NULL::jsonb, NULL::jsonb, NULL::jsonb,
+    NULL::integer, NULL::bigint, NULL::uuid, NULL::integer, NULL::boolean, NULL::boolean, NULL::bigint,
+    NULL::jsonb, NULL::jsonb,
     (SELECT greatest(due_at_ms - v_now, 0) FROM ff_timer ORDER BY due_at_ms, timer_id LIMIT 1),
     (SELECT route_id FROM ff_route ORDER BY route_id DESC LIMIT 1);
   IF cardinality(p_routes) = 0 THEN RETURN; END IF;
@@ -87,11 +87,11 @@ BEGIN
         FROM ff_execution WHERE execution_id = r.id AND partition_key = r.part FOR UPDATE SKIP LOCKED) x),
     won AS MATERIALIZED (SELECT DISTINCT ON (execution_id) * FROM seen WHERE fresh ORDER BY execution_id, seq),
     granted AS MATERIALIZED (
-      SELECT w.*, b.payload, b.policy, b.tags, gen_random_uuid() AS lease_id, h.owner, h.started_at_ms,
+      SELECT w.*, b.payload, b.tags, gen_random_uuid() AS lease_id, h.owner, h.started_at_ms,
              h.outcome IS NOT DISTINCT FROM 'interrupted' AS reclaimed
       FROM won w
       CROSS JOIN LATERAL (
-        SELECT payload, policy, tags FROM ff_body
+        SELECT payload, tags FROM ff_body
         WHERE execution_id = w.execution_id AND partition_key = w.partition_key OFFSET 0) b
       LEFT JOIN LATERAL (
         -- A resumed attempt keeps its start; an attempt after a lost lease names the owner before it.
@@ -113,11 +113,12 @@ BEGIN
     unqueued AS (DELETE FROM ff_ready WHERE ctid = ANY (ARRAY(SELECT tid FROM seen)) RETURNING 1),
     leased AS (
       INSERT INTO ff_lease (
-        execution_id, partition_key, route_id, attempt_index, lease_epoch, lease_id, worker_id, worker_instance_id,
-        namespace, tags, acquired_at_ms, renewed_at_ms, expires_at_ms, attempt_started_at_ms, renewal_events)
-      SELECT execution_id, partition_key, route_id, attempt_index, lease_epoch + t.epoch_step, lease_id, p_worker_id,
-             p_worker_instance_id, namespace, tags, v_now, v_now, v_now + p_lease_ms, coalesce(started_at_ms, v_now),
-             NOT (route_id = ANY (p_quiet_routes))
+        execution_id, partition_key, route_id, attempt_index, lease_epoch, lease_id, claim_id, worker_id,
+        worker_instance_id, namespace, tags, acquired_at_ms, renewed_at_ms, expires_at_ms, attempt_started_at_ms, resumed,
+        reclaimed, renewal_events)
+      SELECT execution_id, partition_key, route_id, attempt_index, lease_epoch + t.epoch_step, lease_id, p_claim_id,
+             p_worker_id, p_worker_instance_id, namespace, tags, v_now, v_now, v_now + p_lease_ms,
+             coalesce(started_at_ms, v_now), attempt_state = 'attempt_interrupted', reclaimed, NOT (route_id = ANY (p_quiet_routes))
       FROM granted),
     told AS (
       INSERT INTO ff_event (family, event_type, occurred_at_ms, execution_id, partition_key, attempt_index,
@@ -128,7 +129,7 @@ BEGIN
       FROM granted)
     SELECT g.execution_id, g.partition_key, g.route_id, g.priority, g.seq, g.namespace, g.attempt_index,
            g.lease_epoch + t.epoch_step, g.lease_id, g.retry_count, g.reclaimed,
-           g.attempt_state = 'attempt_interrupted', g.created_at_ms, v_now + p_lease_ms, g.payload, g.policy, g.tags,
+           g.attempt_state = 'attempt_interrupted', g.created_at_ms, g.payload, g.tags,
            NULL::bigint, NULL::integer
     FROM granted g
     WHERE (SELECT ff_require_equal('claim executions', (SELECT count(*) FROM won), (SELECT count(*) FROM moved))

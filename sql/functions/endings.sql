@@ -28,6 +28,14 @@ BEGIN
   END IF;
 END $$;
 
+-- What a delay has grown to. Growth is compared as logarithms first, so that no power overflows.
+CREATE OR REPLACE FUNCTION ff_grown_ms(
+  p_initial double precision, p_max double precision, p_multiplier double precision, p_retries integer
+) RETURNS double precision LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN p_initial = 0 THEN 0
+            WHEN p_retries * ln(p_multiplier) >= ln(p_max / p_initial) THEN p_max
+            ELSE least(p_initial * power(p_multiplier, p_retries), p_max) END;
+
 -- The delay before the retry after `p_retries` earlier ones; p_draw in [0, 1) spreads a jittered delay.
 CREATE OR REPLACE FUNCTION ff_backoff_ms(p_backoff jsonb, p_retries integer, p_draw double precision) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -36,10 +44,10 @@ RETURN CASE p_backoff ->> 'type'
   ELSE (
     SELECT floor(CASE WHEN coalesce((p_backoff ->> 'jitter')::boolean, false)
                  THEN g.grown / 2 + g.grown / 2 * p_draw ELSE g.grown END)::bigint
-    FROM (SELECT least(
-      coalesce((p_backoff ->> 'initial_delay_ms')::double precision, 1000)
-        * power(coalesce((p_backoff ->> 'multiplier')::double precision, 2), least(p_retries, 100)),
-      coalesce((p_backoff ->> 'max_delay_ms')::double precision, 60000)) AS grown) g)
+    FROM (SELECT ff_grown_ms(
+      coalesce((p_backoff ->> 'initial_delay_ms')::double precision, 1000),
+      coalesce((p_backoff ->> 'max_delay_ms')::double precision, 60000),
+      coalesce((p_backoff ->> 'multiplier')::double precision, 2), p_retries) AS grown) g)
   END;
 
 -- Whether a failed attempt of this policy is tried again. Without a policy there are no retries.
@@ -91,7 +99,7 @@ BEGIN
   SELECT r.execution_id, 'retry_scheduled', false, 'runnable', 'none', r.lease_epoch, r.attempt_index + 1,
          r.route_id, r.delay_ms
   FROM unnest(v_retry, v_delays) r(ordinal, execution_id, partition_key, route_id, priority, namespace, attempt_index,
-    lease_epoch, retry_count, attempt_open, lease_id, worker_id, worker_instance_id, attempt_started_at_ms, tags, delay_ms)
+    lease_epoch, retry_count, attempt_state, lease_id, worker_id, worker_instance_id, attempt_started_at_ms, tags, delay_ms)
   UNION ALL
   SELECT r.execution_id, 'failed', false, 'terminal', 'failed', r.lease_epoch, r.attempt_index, r.route_id, NULL
   FROM unnest(v_end) r;

@@ -70,7 +70,7 @@ BEGIN
         AND lease_epoch = o.lease_epoch FOR UPDATE SKIP LOCKED) l),
   decided AS MATERIALIZED (
     SELECT ROW(NULL::integer, h.execution_id, h.partition_key, h.route_id, h.priority, h.namespace, h.attempt_index,
-               h.lease_epoch, h.retry_count, true, h.lease_id, h.worker_id, h.worker_instance_id,
+               h.lease_epoch, h.retry_count, 'running_attempt', h.lease_id, h.worker_id, h.worker_instance_id,
                h.attempt_started_at_ms, h.tags)::ff_locked AS row,
            b.again
     FROM held h

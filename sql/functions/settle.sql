@@ -61,7 +61,7 @@ BEGIN
       FROM ff_lease WHERE execution_id = o.execution_id AND partition_key = o.partition_key
         AND lease_epoch = o.lease_epoch FOR UPDATE) l)
   SELECT array_agg(ROW(ord, execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch,
-                       retry_count, true, lease_id, worker_id, worker_instance_id, attempt_started_at_ms,
+                       retry_count, 'running_attempt', lease_id, worker_id, worker_instance_id, attempt_started_at_ms,
                        tags)::ff_locked)
   INTO v_rows FROM leased WHERE alive;
   RETURN coalesce(v_rows, '{}');
@@ -87,8 +87,8 @@ BEGIN
       SELECT lease_id, worker_id, worker_instance_id, attempt_started_at_ms
       FROM ff_lease WHERE execution_id = e.execution_id AND partition_key = e.partition_key FOR UPDATE) l ON true)
   SELECT array_agg(ROW(ord, execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch,
-                       retry_count, attempt_state IN ('running_attempt', 'attempt_interrupted'), lease_id, worker_id,
-                       worker_instance_id, attempt_started_at_ms, tags)::ff_locked)
+                       retry_count, attempt_state, lease_id, worker_id, worker_instance_id,
+                       attempt_started_at_ms, tags)::ff_locked)
   INTO v_rows FROM k WHERE lifecycle_phase <> 'terminal';
   RETURN coalesce(v_rows, '{}');
 END $$;
@@ -111,7 +111,7 @@ BEGIN
   WITH r AS MATERIALIZED (
     SELECT * FROM unnest(p_rows, p_dues, p_results, p_messages, p_categories) r(
       ordinal, execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
-      attempt_open, lease_id, worker_id, worker_instance_id, attempt_started_at_ms, tags,
+      attempt_state, lease_id, worker_id, worker_instance_id, attempt_started_at_ms, tags,
       due_at_ms, result, message, category)),
   due AS MATERIALIZED (SELECT jsonb_object_agg(execution_id, due_at_ms) AS by_id FROM r),
   moved AS (
@@ -146,7 +146,8 @@ BEGIN
            coalesce(attempt_started_at_ms, v_now), CASE WHEN t.attempt_outcome IS NOT NULL THEN v_now END,
            t.attempt_outcome, CASE WHEN t.attempt_outcome = 'interrupted' THEN t.lease_event END, message, category,
            due_at_ms
-    FROM r WHERE attempt_open AND (t.attempt_outcome IS NOT NULL OR t.attempt_state = 'attempt_interrupted')
+    FROM r WHERE r.attempt_state IN ('running_attempt', 'attempt_interrupted')
+      AND (t.attempt_outcome IS NOT NULL OR t.attempt_state = 'attempt_interrupted')
     ON CONFLICT (execution_id, partition_key, attempt_index) DO UPDATE SET
       lease_id = coalesce(EXCLUDED.lease_id, h.lease_id), lease_epoch = EXCLUDED.lease_epoch,
       worker_id = coalesce(EXCLUDED.worker_id, h.worker_id),

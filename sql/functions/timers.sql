@@ -23,7 +23,7 @@ BEGIN
     FROM (SELECT * FROM due ORDER BY execution_id OFFSET 0) d
     CROSS JOIN LATERAL (
       SELECT execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
-             lifecycle_phase, eligibility_state
+             lifecycle_phase, eligibility_state, attempt_state
       FROM ff_execution WHERE execution_id = d.execution_id AND partition_key = d.partition_key
       FOR UPDATE SKIP LOCKED) e),
   fitting AS MATERIALIZED (
@@ -32,7 +32,7 @@ BEGIN
       AND attempt_index = attempt AND lease_epoch = epoch
     ORDER BY execution_id)
   SELECT (SELECT array_agg(ROW(NULL::integer, execution_id, partition_key, route_id, priority, namespace, attempt_index,
-            lease_epoch, retry_count, false, NULL::uuid, NULL::text, NULL::text, NULL::bigint, NULL::jsonb)::ff_locked)
+            lease_epoch, retry_count, attempt_state, NULL::uuid, NULL::text, NULL::text, NULL::bigint, NULL::jsonb)::ff_locked)
           FROM fitting),
          (SELECT array_agg(timer_id) FROM seen)
   INTO v_rows, v_seen;

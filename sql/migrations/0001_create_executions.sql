@@ -55,7 +55,7 @@ RETURN CASE phase
   WHEN 'suspended' THEN
     ownership = 'unowned' AND eligibility = 'not_applicable' AND outcome = 'none' AND attempt = 'attempt_interrupted'
     AND blocking IN ('waiting_for_signal', 'waiting_for_approval', 'waiting_for_callback', 'waiting_for_tool_result',
-                     'paused_by_operator', 'paused_by_policy')
+                     'waiting_for_budget', 'paused_by_operator', 'paused_by_policy')
   WHEN 'terminal' THEN
     ownership = 'unowned' AND eligibility = 'not_applicable' AND blocking = 'none' AND outcome <> 'none'
     AND (attempt = 'attempt_terminal'
@@ -104,9 +104,9 @@ INSERT INTO ff_transition VALUES
   ('retry',            'runnable', 'unowned', 'not_eligible_until_time', 'waiting_for_retry_backoff', 'none',      'pending_retry_attempt', 'failed',      'released', 0, 1, 1, 0),
   ('release',          'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      'attempt_interrupted',   NULL,          'released', 0, 0, 0, 0),
   ('lapse',            'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      'pending_retry_attempt', 'interrupted', 'expired',  1, 1, 1, 1),
-  ('expire',           'terminal', 'unowned', 'not_applicable',          'none',                      'expired',   'attempt_terminal',      'interrupted', 'expired',  1, 0, 0, 1),
+  ('expire',           'terminal', 'unowned', 'not_applicable',          'none',                      'expired',   'attempt_terminal',      'interrupted', 'expired',  1, 0, 0, 0),
   ('revoke',           'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      'pending_retry_attempt', 'interrupted', 'revoked',  1, 1, 0, 1),
-  ('exhaust_reclaims', 'terminal', 'unowned', 'not_applicable',          'none',                      'failed',    'attempt_terminal',      'interrupted', 'revoked',  1, 0, 0, 1),
+  ('exhaust_reclaims', 'terminal', 'unowned', 'not_applicable',          'none',                      'failed',    'attempt_terminal',      'interrupted', 'revoked',  1, 0, 0, 0),
   ('cancel',           'terminal', 'unowned', 'not_applicable',          'none',                      'cancelled', 'attempt_terminal',      'cancelled',   'revoked',  1, 0, 0, 0),
   ('cancel_unstarted', 'terminal', 'unowned', 'not_applicable',          'none',                      'cancelled', NULL,                    NULL,          NULL,       1, 0, 0, 0),
   ('fire_timer',       'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      NULL,                    NULL,          NULL,       0, 0, 0, 0);
@@ -193,11 +193,13 @@ CREATE TABLE ff_timer (
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX ff_timer_due ON ff_timer (due_at_ms, timer_id);
 
--- A row exists while leased. No index on the expiry: an index would make every renewal write it, and one whole scan
+-- A row exists while leased. claim_id names the claim call that made it, so that a worker whose answer was lost on the
+-- way can find what it was given. No index on the expiry: an index would make every renewal write it, and one whole scan
 -- a second finds what lapsed.
 CREATE TABLE ff_lease (
   execution_id        uuid NOT NULL,
   lease_id            uuid NOT NULL,
+  claim_id            uuid NOT NULL,
   lease_epoch         bigint NOT NULL,
   acquired_at_ms      bigint NOT NULL,
   renewed_at_ms       bigint NOT NULL,
@@ -206,6 +208,8 @@ CREATE TABLE ff_lease (
   attempt_index       integer NOT NULL,
   route_id            integer NOT NULL,
   partition_key       smallint NOT NULL,
+  resumed             boolean NOT NULL,
+  reclaimed           boolean NOT NULL,
   renewal_events      boolean NOT NULL,
   namespace           text NOT NULL,
   worker_id           text NOT NULL,
@@ -306,7 +310,7 @@ CREATE TYPE ff_locked AS (
   attempt_index         integer,
   lease_epoch           bigint,
   retry_count           integer,
-  attempt_open          boolean,
+  attempt_state         ff_attempt_state,
   lease_id              uuid,
   worker_id             text,
   worker_instance_id    text,

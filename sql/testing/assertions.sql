@@ -26,30 +26,43 @@ BEGIN
 END $$;
 
 -- The state vector as the legal moves spell it; a row that does not exist is in the state "nothing".
-CREATE OR REPLACE FUNCTION ff_state_text(p_row ff_execution) RETURNS text LANGUAGE sql STABLE
-RETURN CASE WHEN (p_row).execution_id IS NULL THEN 'nothing' ELSE concat_ws('/',
-  (p_row).lifecycle_phase, (p_row).ownership_state, (p_row).eligibility_state, (p_row).blocking_reason,
-  (p_row).terminal_outcome, (p_row).attempt_state) END;
+-- plpgsql here and below, because it keeps its plans; these run for every row a test changes.
+CREATE OR REPLACE FUNCTION ff_state_text(p_row ff_execution) RETURNS text LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF p_row.execution_id IS NULL THEN RETURN 'nothing'; END IF;
+  RETURN concat_ws('/', p_row.lifecycle_phase, p_row.ownership_state, p_row.eligibility_state, p_row.blocking_reason,
+                   p_row.terminal_outcome, p_row.attempt_state);
+END $$;
 
 -- What the change added to epoch, attempt, retries and reclaims.
-CREATE OR REPLACE FUNCTION ff_steps(p_old ff_execution, p_new ff_execution) RETURNS bigint[] LANGUAGE sql IMMUTABLE
-RETURN ARRAY[
-  (p_new).lease_epoch - coalesce((p_old).lease_epoch, 0),
-  (p_new).attempt_index - coalesce((p_old).attempt_index, 0),
-  (p_new).retry_count - coalesce((p_old).retry_count, 0),
-  (p_new).reclaim_count - coalesce((p_old).reclaim_count, 0)];
+CREATE OR REPLACE FUNCTION ff_steps(p_old ff_execution, p_new ff_execution) RETURNS bigint[]
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  RETURN ARRAY[
+    p_new.lease_epoch - coalesce(p_old.lease_epoch, 0), p_new.attempt_index - coalesce(p_old.attempt_index, 0),
+    p_new.retry_count - coalesce(p_old.retry_count, 0), p_new.reclaim_count - coalesce(p_old.reclaim_count, 0)];
+END $$;
 
-CREATE OR REPLACE FUNCTION ff_is_move(p_old ff_execution, p_new ff_execution) RETURNS boolean LANGUAGE sql STABLE
-RETURN ff_state_text(p_old) <> ff_state_text(p_new) OR ff_steps(p_old, p_new) <> '{0,0,0,0}'::bigint[];
+CREATE OR REPLACE FUNCTION ff_is_move(p_old ff_execution, p_new ff_execution) RETURNS boolean
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN ff_state_text(p_old) <> ff_state_text(p_new) OR ff_steps(p_old, p_new) <> '{0,0,0,0}'::bigint[];
+END $$;
 
 CREATE OR REPLACE FUNCTION ff_moves_of(p_old ff_execution, p_new ff_execution) RETURNS SETOF ff_legal_move
-LANGUAGE sql STABLE AS $$
-  SELECT * FROM ff_legal_move
-  WHERE from_state = ff_state_text(p_old) AND to_state = ff_state_text(p_new)
-    AND ARRAY[epoch_step, attempt_step, retry_step, reclaim_step]::bigint[] = ff_steps(p_old, p_new)
-$$;
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  v_from text := ff_state_text(p_old);
+  v_to text := ff_state_text(p_new);
+  v_steps bigint[] := ff_steps(p_old, p_new);
+BEGIN
+  RETURN QUERY SELECT * FROM ff_legal_move
+  WHERE from_state = v_from AND to_state = v_to
+    AND ARRAY[epoch_step, attempt_step, retry_step, reclaim_step]::bigint[] = v_steps;
+END $$;
 
-CREATE OR REPLACE FUNCTION ff_assert_move() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+CREATE OR REPLACE FUNCTION ff_assert_move() RETURNS trigger LANGUAGE plpgsql
+SET enable_seqscan = off SET search_path FROM CURRENT AS $$
 DECLARE
   v_old ff_execution;
   v_near text;
@@ -79,11 +92,13 @@ END $$;
 
 CREATE OR REPLACE FUNCTION ff_events_written(
   p_id uuid, p_family ff_event_family, p_type text, p_epoch bigint, p_attempt integer
-) RETURNS bigint LANGUAGE sql STABLE AS $$
-  SELECT count(*) FROM ff_event
-  WHERE execution_id = p_id AND xid = pg_current_xact_id() AND family = p_family AND event_type = p_type
-    AND lease_epoch = p_epoch AND attempt_index = p_attempt
-$$;
+) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (
+    SELECT count(*) FROM ff_event
+    WHERE execution_id = p_id AND xid = pg_current_xact_id() AND family = p_family AND event_type = p_type
+      AND lease_epoch = p_epoch AND attempt_index = p_attempt);
+END $$;
 
 -- The event a move owes and this transaction did not write exactly once; NULL when it wrote all it owes. An ending lease
 -- is told under the epoch it had, a beginning one under its new epoch.
@@ -187,7 +202,8 @@ BEGIN
   IF v_broken IS NOT NULL THEN PERFORM ff_assertion_failed(p_id, v_broken); END IF;
 END $$;
 
-CREATE OR REPLACE FUNCTION ff_assert_change() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+CREATE OR REPLACE FUNCTION ff_assert_change() RETURNS trigger LANGUAGE plpgsql
+SET enable_seqscan = off SET search_path FROM CURRENT AS $$
 DECLARE
   v_old ff_execution;
 BEGIN
@@ -197,7 +213,8 @@ BEGIN
   RETURN NULL;
 END $$;
 
-CREATE OR REPLACE FUNCTION ff_assert_beside() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+CREATE OR REPLACE FUNCTION ff_assert_beside() RETURNS trigger LANGUAGE plpgsql
+SET enable_seqscan = off SET search_path FROM CURRENT AS $$
 BEGIN
   IF TG_OP <> 'INSERT' THEN PERFORM ff_assert_companions(OLD.execution_id, OLD.partition_key);
   ELSE PERFORM ff_assert_companions(NEW.execution_id, NEW.partition_key); END IF;

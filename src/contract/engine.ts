@@ -31,7 +31,7 @@ export interface RetryPolicy {
 export interface ExecutionPolicy {
   /** Absent: a failure is the end. */
   retry?: RetryPolicy;
-  /** How often a lease may be revoked before the execution fails. Default 100. */
+  /** Leases that may be lost or revoked with the execution going on; a revocation beyond that fails it. Default 100. */
   maxReclaims?: number;
 }
 

@@ -1,22 +1,26 @@
 /**
  * Claims executions for a worker: names the routes it can run, in one statement, or two when several lanes take turns.
  */
+import { randomUUID } from 'node:crypto';
 import { formatExecutionId } from '../contract/ids.ts';
 import { LIMITS } from '../contract/limits.ts';
 import type { Claim, ClaimRequest, ClaimResult, Json } from '../contract/engine.ts';
-import { claimExecutions, type ClaimAnswer, type ClaimCall, type ClaimRow } from '../store/executions.ts';
+import type { ClaimAnswer, ClaimCall, ClaimRow } from '../store/executions.ts';
 import type { RouteRow } from '../store/routes.ts';
 import type { RouteDemand } from '../model/routes.ts';
 import { checkText, checkWhole } from './checks.ts';
 import { ClaimHints, type DemandMemory } from './claim-hints.ts';
 import type { EngineContext } from './context.ts';
 import { checkDemand } from './demand.ts';
+import { claimSurely, recoverClaims } from './doubtful-claims.ts';
 
 /** Workers of one process that are remembered by their demand. */
 const MAX_DEMANDS = 100;
 
 export async function claim(context: EngineContext, request: ClaimRequest): Promise<ClaimResult> {
   const demand = checkRequest(request);
+  const found = await recoverClaims(context, request);
+  if (found.length > 0) return { claims: toClaims(context, found, request), nextDueInMs: null };
   await context.routes.refreshIfOld();
   const memory = memoryFor(context, request);
   const rounds = laneRounds(context.routes.matching(demand), memory);
@@ -32,7 +36,7 @@ export async function claim(context: EngineContext, request: ClaimRequest): Prom
   // A route nobody here knew: what it holds is claimed at the next call.
   if (answer.routeHigh > context.routes.highest) await context.routes.refresh();
   return {
-    claims: rows.map((row) => toClaim(row, context.routes.get(row.route_id)!, request.leaseMs)),
+    claims: toClaims(context, rows, request),
     nextDueInMs: answer.nextDueInMs,
   };
 }
@@ -56,7 +60,7 @@ async function claimRound(
   const routeIds = routes.map((route) => route.route_id);
   const quietRoutes = routes.filter((route) => !route.renewal_events).map((route) => route.route_id);
   const ask = (entries: ClaimCall['entries'], left: number) =>
-    claimExecutions(context.database, { ...request, entries, limit: left, quietRoutes });
+    claimSurely(context, { ...request, entries, limit: left, quietRoutes, claimId: randomUUID() });
   const seeking = memory.hints.seekingEntries(routeIds, performance.now());
   const rows: ClaimRow[] = [];
   if (seeking.length > 0) {
@@ -91,6 +95,10 @@ function memoryFor(context: EngineContext, request: ClaimRequest): DemandMemory 
   const memory: DemandMemory = { hints: new ClaimHints(), turn: 0, foundNothing: true };
   context.demands.set(key, memory);
   return memory;
+}
+
+function toClaims(context: EngineContext, rows: readonly ClaimRow[], request: ClaimRequest): Claim[] {
+  return rows.map((row) => toClaim(row, context.routes.get(row.route_id)!, request.leaseMs));
 }
 
 function toClaim(row: ClaimRow, route: RouteRow, leaseMs: number): Claim {

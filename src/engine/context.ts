@@ -4,6 +4,7 @@
  */
 import type { Database } from '../store/database.ts';
 import type { DemandMemory } from './claim-hints.ts';
+import type { DoubtfulClaim } from './doubtful-claims.ts';
 import type { Doorbell } from './doorbell.ts';
 import type { RouteCache } from './route-cache.ts';
 
@@ -13,6 +14,8 @@ export interface EngineContext {
   routes: RouteCache;
   /** By what a worker asks for: its kinds, lanes and capabilities. */
   demands: Map<string, DemandMemory>;
+  /** Claim calls whose answer was lost: they may hold leases this process does not know of. */
+  doubtful: DoubtfulClaim[];
   /** Queue rows this process has removed since the queue tables were last vacuumed. */
   counters: { dequeued: number };
 }

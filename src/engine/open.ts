@@ -54,6 +54,7 @@ export async function openEngine(options: EngineOptions): Promise<OpenedEngine> 
     doorbell: openDoorbell({ database, listenUrl }),
     routes: new RouteCache(database),
     demands: new Map(),
+    doubtful: [],
     counters: { dequeued: 0 },
   };
   return { engine: bindOperations(context), context };

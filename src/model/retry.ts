@@ -43,15 +43,16 @@ export const DEFAULT_BACKOFF: StoredBackoff = {
 /** Delay before retry number `retryCount` (zero-based). `draw` in [0, 1) spreads a jittered delay over its upper half. */
 export function backoffMs(backoff: StoredBackoff, retryCount: number, draw: number): number {
   if (backoff.type === 'fixed') return backoff.delay_ms;
-  const grown = Math.min(
-    backoff.initial_delay_ms * backoff.multiplier ** Math.min(retryCount, MAX_BACKOFF_EXPONENT),
-    backoff.max_delay_ms,
-  );
+  const grown = grownMs(backoff.initial_delay_ms, backoff.max_delay_ms, backoff.multiplier, retryCount);
   return Math.floor(backoff.jitter ? grown / 2 + (grown / 2) * draw : grown);
 }
 
-/** Keeps the power finite: with any multiplier above 1 the cap is reached long before. */
-export const MAX_BACKOFF_EXPONENT = 100;
+/** Growth is compared as logarithms first, so that no power overflows however many retries there were. */
+function grownMs(initial: number, max: number, multiplier: number, retryCount: number): number {
+  if (initial === 0) return 0;
+  if (retryCount * Math.log(multiplier) >= Math.log(max / initial)) return max;
+  return Math.min(initial * multiplier ** retryCount, max);
+}
 
 /** No policy means no retries. An empty or absent category list means every category is retryable. */
 export function decideRetry(

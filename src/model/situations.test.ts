@@ -162,6 +162,7 @@ const LEGAL: readonly LegalRow[] = [
   suspended('waiting_for_approval'),
   suspended('waiting_for_callback'),
   suspended('waiting_for_tool_result'),
+  suspended('waiting_for_budget'),
   suspended('paused_by_operator'),
   suspended('paused_by_policy'),
   finished('completed', 'success', 'attempt_terminal'),

@@ -96,6 +96,7 @@ export const SITUATIONS = {
       'waiting_for_approval',
       'waiting_for_callback',
       'waiting_for_tool_result',
+      'waiting_for_budget',
       'paused_by_operator',
       'paused_by_policy',
     ],

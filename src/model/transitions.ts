@@ -32,7 +32,6 @@ const LIVE: readonly SituationName[] = (Object.keys(SITUATIONS) as SituationName
 );
 
 const STILL = { epochStep: 0, attemptStep: 0, retryStep: 0, reclaimStep: 0 } as const;
-const LOST = { epochStep: 1, attemptStep: 0, retryStep: 0, reclaimStep: 1 } as const;
 
 export const TRANSITIONS = {
   submit: {
@@ -100,9 +99,11 @@ export const TRANSITIONS = {
     attemptState: 'pending_retry_attempt',
     attemptOutcome: 'interrupted',
     leaseEvent: 'expired',
-    ...LOST,
+    ...STILL,
+    epochStep: 1,
     attemptStep: 1,
     retryStep: 1,
+    reclaimStep: 1,
   },
   expire: {
     from: ['running'],
@@ -110,7 +111,8 @@ export const TRANSITIONS = {
     attemptState: 'attempt_terminal',
     attemptOutcome: 'interrupted',
     leaseEvent: 'expired',
-    ...LOST,
+    ...STILL,
+    epochStep: 1,
   },
   revoke: {
     from: ['running'],
@@ -118,8 +120,10 @@ export const TRANSITIONS = {
     attemptState: 'pending_retry_attempt',
     attemptOutcome: 'interrupted',
     leaseEvent: 'revoked',
-    ...LOST,
+    ...STILL,
+    epochStep: 1,
     attemptStep: 1,
+    reclaimStep: 1,
   },
   exhaust_reclaims: {
     from: ['running'],
@@ -127,7 +131,8 @@ export const TRANSITIONS = {
     attemptState: 'attempt_terminal',
     attemptOutcome: 'interrupted',
     leaseEvent: 'revoked',
-    ...LOST,
+    ...STILL,
+    epochStep: 1,
   },
   cancel: {
     from: LIVE,

@@ -91,6 +91,8 @@ export interface ClaimCall {
   limit: number;
   workerId: string;
   workerInstanceId: string;
+  /** Names this call, so that its leases can be found when the answer was lost. */
+  claimId: string;
   leaseMs: number;
   quietRoutes: readonly number[];
 }
@@ -123,7 +125,8 @@ export async function claimExecutions(database: Database, call: ClaimCall): Prom
   type Header = { next_due_in_ms: number | null; route_high: number | null };
   const answer = await run<ClaimRow & Header>(database, {
     doing: 'claiming executions',
-    text: `SELECT * FROM ${database.prefix}ff_claim($1::integer[], $2::integer[], $3::bigint[], $4, $5, $6, $7, $8::integer[])`,
+    text: `SELECT * FROM ${database.prefix}ff_claim($1::integer[], $2::integer[], $3::bigint[], $4, $5, $6, $7::uuid, $8,
+      $9::integer[])`,
     params: [
       call.entries.map((entry) => entry.routeId),
       call.entries.map((entry) => entry.rank),
@@ -131,10 +134,11 @@ export async function claimExecutions(database: Database, call: ClaimCall): Prom
       call.limit,
       call.workerId,
       call.workerInstanceId,
+      call.claimId,
       call.leaseMs,
       call.quietRoutes,
     ],
-    // A claim whose answer was lost holds leases nobody knows of; sending it again would take more.
+    // A claim whose answer was lost holds leases; sending it again would take more instead of finding those.
     repeatable: 'no',
   });
   const header = answer[0] as Header | undefined;
@@ -143,6 +147,21 @@ export async function claimExecutions(database: Database, call: ClaimCall): Prom
     nextDueInMs: header?.next_due_in_ms ?? null,
     routeHigh: header?.route_high ?? 0,
   };
+}
+
+/** What the claim calls of these names were given and still hold. A whole scan: asked only when answers were lost. */
+export function readClaims(database: Database, claimIds: readonly string[]): Promise<ClaimRow[]> {
+  return run<ClaimRow>(database, {
+    doing: 'looking for leases of an unanswered claim',
+    text: `SELECT l.execution_id, l.partition_key, l.route_id, e.priority, 0 AS seq, l.namespace, l.attempt_index, l.lease_epoch,
+             l.lease_id, e.retry_count, l.reclaimed, l.resumed, e.created_at_ms, b.payload, l.tags
+           FROM ${database.prefix}ff_lease l
+           JOIN ${database.prefix}ff_execution e ON e.execution_id = l.execution_id AND e.partition_key = l.partition_key
+           JOIN ${database.prefix}ff_body b ON b.execution_id = l.execution_id AND b.partition_key = l.partition_key
+           WHERE l.claim_id = ANY ($1::uuid[])`,
+    params: [claimIds],
+    repeatable: 'yes',
+  });
 }
 
 export interface LeaseAnswer {

@@ -1,4 +1,6 @@
-/** Reads of one execution. Plain statements, no locks: what they answer was true when they ran. */
+/**
+ * Reads of one execution. Plain statements, no locks: what they answer was true when they ran.
+ */
 import { run, type Database } from './database.ts';
 import type { ExecutionKey } from './executions.ts';
 import type { AttemptOutcome, PublicState, StateVector, TerminalOutcome } from '../contract/states.ts';

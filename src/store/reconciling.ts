@@ -1,4 +1,6 @@
-/** What the reconcilers read and call: due work, tickets, rows that resist, and the vacuum of the queue tables. */
+/**
+ * What the reconcilers read and call: due work, tickets, rows that resist, and the vacuum of the queue tables.
+ */
 import { run, type Database } from './database.ts';
 import type { ExecutionKey } from './executions.ts';
 

@@ -1,4 +1,6 @@
-/** Reads the routes and the settings of their lanes, which a process caches. */
+/**
+ * Reads the routes and the settings of their lanes, which a process caches.
+ */
 import { run, type Database } from './database.ts';
 
 export interface RouteRow {

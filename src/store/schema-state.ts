@@ -1,4 +1,6 @@
-/** Checks, before anything else runs, that the schema is there and is one this code can work with. */
+/**
+ * Checks, before anything else runs, that the schema is there and is one this code can work with.
+ */
 import { EngineError } from '../contract/errors.ts';
 import { run, type Database } from './database.ts';
 import { readMigrations } from './migrate.ts';
