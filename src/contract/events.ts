@@ -3,9 +3,6 @@
  * happened to which execution under which lease, never what the work was about.
  */
 
-export const EVENT_FAMILIES = ['lease', 'completion', 'signal', 'operator', 'flow', 'tag', 'worker'] as const;
-export type EventFamily = (typeof EVENT_FAMILIES)[number];
-
 /**
  * `released` closes the history of a lease whose worker gave it back without ending the execution (a retry was
  * scheduled, or the work was handed back), so that every grant has exactly one end in the log.

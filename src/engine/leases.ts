@@ -11,7 +11,7 @@ import type { EngineContext } from './context.ts';
 import { inOrder, leaseKey, toRefusal } from './refusals.ts';
 
 /** How often a lease may be taken away when the policy does not say. */
-export const DEFAULT_MAX_RECLAIMS = 100;
+const DEFAULT_MAX_RECLAIMS = 100;
 
 /** Renews all given leases in one statement; the answers are in the order given. */
 export async function renew(

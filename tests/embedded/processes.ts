@@ -9,10 +9,9 @@ import { chmod, mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import pg from 'pg';
-import { onTestFinished } from 'vitest';
+import { expect, onTestFinished, vi } from 'vitest';
 import { findProcess } from '../../src/embedded/liveness.ts';
 
 export const DIST = new URL('../../dist/', import.meta.url);
@@ -94,11 +93,7 @@ export async function isAlive(pid: number): Promise<boolean> {
 }
 
 export async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
-  const deadline = Date.now() + POLL_LIMIT_MS;
-  while (!(await condition())) {
-    if (Date.now() > deadline) throw new Error('the condition was not met in time');
-    await delay(5);
-  }
+  await vi.waitFor(async () => expect(await condition()).toBe(true), { timeout: POLL_LIMIT_MS, interval: 5 });
 }
 
 /** Runs one query on a connection of its own and returns the rows. */

@@ -3,28 +3,41 @@
  * the connection breaks before, after or without regard to a statement.
  */
 
-import { connect as connectSocket } from 'node:net';
+import { once } from 'node:events';
+import { connect as connectSocket, createServer } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startFaultProxy } from '../../src/testing/fault-proxy.ts';
 import type { FaultProxy } from '../../src/testing/fault-proxy.ts';
-import { startThrowawayCluster } from './throwaway-cluster.ts';
-import type { ThrowawayCluster } from './throwaway-cluster.ts';
+import type { TestDatabase } from '../../src/testing/test-database.ts';
+import { emptyDatabase } from '../setup/database.ts';
 
-const CLUSTER_LIMIT_MS = 60_000;
 const INSERT = 'INSERT INTO note (body) VALUES ($1)';
 
-let cluster: ThrowawayCluster;
+let database: TestDatabase;
 let admin: pg.Client;
 let proxy: FaultProxy;
 const clients: pg.Client[] = [];
 
-async function throughProxy(config: pg.ClientConfig = {}): Promise<pg.Client> {
-  const client = new pg.Client({ connectionString: proxy.url(cluster.url), ...config });
+async function throughProxy({ port, ...config }: pg.ClientConfig = {}): Promise<pg.Client> {
+  const url = new URL(proxy.url(database.url));
+  if (port !== undefined) url.port = String(port);
+  const client = new pg.Client({ connectionString: url.href, ...config });
   client.on('error', () => {});
   clients.push(client);
   await client.connect();
   return client;
+}
+
+/** Passes on what comes from `near`, one byte at a time, and what comes back as it comes. */
+async function trickle(near: Socket, port: number): Promise<void> {
+  const far = connectSocket(port, '127.0.0.1').setNoDelay(true);
+  far.on('error', () => {}).on('close', () => near.destroy());
+  far.pipe(near).on('close', () => far.destroy());
+  for await (const chunk of near as AsyncIterable<Buffer>) {
+    for (const byte of chunk) await new Promise((resolve) => far.write(Buffer.from([byte]), resolve));
+  }
 }
 
 async function notes(): Promise<string[]> {
@@ -33,25 +46,25 @@ async function notes(): Promise<string[]> {
 
 async function othersInServer(): Promise<number> {
   const sql = `SELECT count(*)::int AS n FROM pg_stat_activity
-               WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()`;
+               WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()`;
   return (await admin.query(sql)).rows[0].n;
 }
 
 beforeAll(async () => {
-  cluster = await startThrowawayCluster();
-  admin = new pg.Client({ connectionString: cluster.url });
+  database = await emptyDatabase();
+  admin = new pg.Client({ connectionString: database.url });
   await admin.connect();
   await admin.query('CREATE TABLE note (body text PRIMARY KEY)');
-}, CLUSTER_LIMIT_MS);
+});
 
 afterAll(async () => {
   await admin?.end();
-  await cluster?.stop();
-}, CLUSTER_LIMIT_MS);
+  await database?.drop();
+});
 
 beforeEach(async () => {
   await admin.query('TRUNCATE note');
-  proxy = await startFaultProxy({ targetPort: cluster.port });
+  proxy = await startFaultProxy({ targetPort: Number(new URL(database.url).port) });
 });
 
 afterEach(async () => {
@@ -71,18 +84,17 @@ describe('a proxy without a fault', () => {
   });
 
   test('reads messages that arrive byte by byte', async () => {
-    const startup = Buffer.from('\0\0\0\0\0\x03\0\0user\0postgres\0\0', 'latin1');
-    startup.writeInt32BE(startup.length);
-    const query = Buffer.from(`Q\0\0\0\0INSERT INTO note VALUES ('slow')\0`, 'latin1');
-    query.writeInt32BE(query.length - 1, 1);
-    const cut = proxy.cutAfter("'slow'");
-    const socket = connectSocket(proxy.port, '127.0.0.1').setNoDelay(true);
-    socket.on('error', () => {}).resume();
-    for (const byte of Buffer.concat([startup, query])) {
-      await new Promise((resolve) => socket.write(Buffer.from([byte]), resolve));
+    const relay = createServer((near) => void trickle(near, proxy.port).catch(() => {}));
+    await once(relay.listen(0, '127.0.0.1'), 'listening');
+    try {
+      const cut = proxy.cutAfter("'slow'");
+      const client = await throughProxy({ port: (relay.address() as AddressInfo).port });
+      await expect(client.query(`INSERT INTO note VALUES ('slow')`)).rejects.toThrow();
+      expect(await cut).toBe('INSERT 0 1');
+      expect(await notes()).toEqual(['slow']);
+    } finally {
+      relay.close();
     }
-    expect(await cut).toBe('INSERT 0 1');
-    expect(await notes()).toEqual(['slow']);
   });
 
   test('passes the question for TLS and the answer to it', async () => {

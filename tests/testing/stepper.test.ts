@@ -3,6 +3,7 @@
  * from one that is slow, and reports what a race did. Enumeration alone is also checked without a database.
  */
 
+import { randomUUID } from 'node:crypto';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import {
@@ -14,23 +15,25 @@ import {
 } from '../../src/testing/stepper.ts';
 import type { Interleaving, RaceSpec, StepLike } from '../../src/testing/stepper.ts';
 import { countMerges, mergeAll } from '../../src/testing/stepper-permutations.ts';
-import { startThrowawayCluster } from './throwaway-cluster.ts';
-import type { ThrowawayCluster } from './throwaway-cluster.ts';
+import type { TestDatabase } from '../../src/testing/test-database.ts';
+import { emptyDatabase } from '../setup/database.ts';
 
-const CLUSTER_LIMIT_MS = 60_000;
+// Roles belong to the whole server, which other files and other runs may share.
+const PLAIN_ROLE = `plain_${randomUUID().replaceAll('-', '')}`;
+const PLAIN_PASSWORD = randomUUID();
 const SCHEMA = `
 CREATE TABLE account (id int PRIMARY KEY, balance int NOT NULL);
 CREATE TABLE invoice (id int PRIMARY KEY, account_id int REFERENCES account);
 CREATE TABLE job (id int, lane int, PRIMARY KEY (lane, id)) PARTITION BY LIST (lane);
 CREATE TABLE job_1 PARTITION OF job FOR VALUES IN (1);
-CREATE ROLE plain LOGIN;
-GRANT ALL ON ALL TABLES IN SCHEMA public TO plain;`;
+CREATE ROLE ${PLAIN_ROLE} LOGIN PASSWORD '${PLAIN_PASSWORD}';
+GRANT ALL ON ALL TABLES IN SCHEMA public TO ${PLAIN_ROLE};`;
 
-let cluster: ThrowawayCluster;
+let database: TestDatabase;
 let admin: pg.Client;
 
 async function connect(): Promise<pg.Client> {
-  const client = new pg.Client({ connectionString: cluster.url });
+  const client = new pg.Client({ connectionString: database.url });
   await client.connect();
   return client;
 }
@@ -49,7 +52,7 @@ async function balance(): Promise<number> {
 
 async function otherConnections(): Promise<number> {
   const sql = `SELECT count(*)::int AS n FROM pg_stat_activity
-               WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()`;
+               WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()`;
   return (await admin.query(sql)).rows[0].n;
 }
 
@@ -82,15 +85,16 @@ function withdrawals(read: string): Record<string, StepLike[]> {
 }
 
 beforeAll(async () => {
-  cluster = await startThrowawayCluster();
+  database = await emptyDatabase();
   admin = await connect();
   await admin.query(SCHEMA);
-}, CLUSTER_LIMIT_MS);
+});
 
 afterAll(async () => {
+  await admin?.query(`DROP OWNED BY ${PLAIN_ROLE}; DROP ROLE ${PLAIN_ROLE}`);
   await admin?.end();
-  await cluster?.stop();
-}, CLUSTER_LIMIT_MS);
+  await database?.drop();
+});
 
 describe('the orders of a race', () => {
   test('are as many as the multinomial coefficient says, all different, each keeping the lists in order', () => {
@@ -281,7 +285,10 @@ describe('a deadlock', () => {
 
   test('is found under a role that may not shorten the deadlock timeout', async () => {
     const asPlain = async () => {
-      const client = new pg.Client({ connectionString: cluster.url.replace('postgres@', 'plain@') });
+      const url = new URL(database.url);
+      url.username = PLAIN_ROLE;
+      url.password = PLAIN_PASSWORD;
+      const client = new pg.Client({ connectionString: url.href });
       await client.connect();
       return client;
     };

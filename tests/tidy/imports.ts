@@ -25,7 +25,7 @@ const MAY_IMPORT: Record<string, readonly string[] | typeof ANYTHING> = {
   reconcilers: ['engine', 'store', 'model', 'contract'],
   subscriptions: ['store', 'model', 'contract'],
   worker: ['model', 'contract'],
-  client: ['engine', 'contract'],
+  client: ['engine', 'reconcilers', 'contract'],
   embedded: ['contract'],
   cli: ['client', 'engine', 'worker', 'embedded', 'contract', 'reconcilers', 'store'],
   testing: ANYTHING,

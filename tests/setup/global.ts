@@ -1,0 +1,104 @@
+/**
+ * Runs once around the whole test run: one throw-away Postgres (or the server DATABASE_URL names) with two migrated
+ * template databases that test files copy. Durability is off because nothing in it outlives the run; a test about
+ * surviving a crash starts a server of its own.
+ */
+import { randomUUID } from 'node:crypto';
+import { chmod, mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import pg from 'pg';
+import type { TestProject } from 'vitest/node';
+import { startEmbedded } from '../../src/embedded/index.ts';
+import { migrate } from '../../src/store/migrate.ts';
+import { createTestDatabase, type TestDatabase } from '../../src/testing/test-database.ts';
+
+export interface TestServer {
+  /** Connection string of a superuser, to the maintenance database. */
+  url: string;
+  /** Process id and directory of the throw-away server; null when the server is somebody else's. */
+  pid: number | null;
+  dataDir: string | null;
+  /** Migrated, with the movable clock and the assertions. */
+  template: string;
+  /** Migrated as production is: the database's clock, no assertions. */
+  plainTemplate: string;
+}
+
+declare module 'vitest' {
+  export interface ProvidedContext {
+    testServer: TestServer;
+  }
+}
+
+type Server = Pick<TestServer, 'url' | 'pid' | 'dataDir'> & { stop: () => Promise<void> };
+
+const SETTINGS = {
+  fsync: 'off',
+  max_connections: '200',
+  shared_buffers: '128MB',
+  deadlock_timeout: '200ms',
+};
+const EVERYBODY_MAY_ENTER = 0o755;
+
+const cleanups: (() => Promise<void>)[] = [];
+
+export async function setup(project: TestProject): Promise<void> {
+  try {
+    const { stop, ...server } = await openServer();
+    cleanups.push(stop);
+    // On a server that others use too, two runs at once must not meet.
+    const suffix = server.pid === null ? `_${randomUUID().slice(0, 8)}` : '';
+    const template = `ff_template${suffix}`;
+    const plainTemplate = `ff_template_plain${suffix}`;
+    await leaveBehind(await createTestDatabase({ serverUrl: server.url, name: template }));
+    const plain = await createTestDatabase({
+      serverUrl: server.url,
+      name: plainTemplate,
+      template: 'template1',
+    });
+    await migrate({ databaseUrl: plain.url });
+    await leaveBehind(plain);
+    project.provide('testServer', { ...server, template, plainTemplate });
+  } catch (error) {
+    await teardown();
+    throw error;
+  }
+}
+
+export async function teardown(): Promise<void> {
+  for (const cleanUp of cleanups.splice(0).toReversed()) await cleanUp();
+}
+
+/** A template must have no connections; it goes when the run ends. */
+async function leaveBehind(database: TestDatabase): Promise<void> {
+  cleanups.push(() => database.drop());
+  const client = new pg.Client({ connectionString: database.url });
+  await client.connect();
+  await client.query('VACUUM ANALYZE');
+  await client.end();
+}
+
+async function openServer(): Promise<Server> {
+  const url = process.env['DATABASE_URL'];
+  if (url !== undefined && url !== '') return { url, pid: null, dataDir: null, stop: async () => undefined };
+  const parent = await mkdtemp(join(tmpdir(), 'flowfabric-tests-'));
+  const remove = () => rm(parent, { recursive: true, force: true });
+  try {
+    // Run by root, the server drops to another account, which must get through to its directory.
+    await chmod(parent, EVERYBODY_MAY_ENTER);
+    const server = await startEmbedded({
+      dataDir: join(parent, 'postgres'),
+      binaries: process.env['FLOWFABRIC_TEST_BINARIES'] ?? 'auto',
+      settings: SETTINGS,
+    });
+    const stop = async () => {
+      await server.stop('immediate');
+      await remove();
+    };
+    return { url: server.url, pid: server.pid, dataDir: server.dataDir, stop };
+  } catch (error) {
+    await remove();
+    throw error;
+  }
+}

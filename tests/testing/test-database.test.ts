@@ -1,0 +1,65 @@
+/**
+ * The throw-away databases themselves: that each is its own, that the clock of one moves for all its connections, and
+ * that nothing is left of it. What the assertions in it reject is tested beside the engine.
+ */
+import { inject, expect, it } from 'vitest';
+import { createTestDatabase } from '../../src/testing/index.ts';
+import { emptyDatabase, plainDatabase, testDatabase } from '../setup/database.ts';
+
+const HOUR_MS = 3_600_000;
+const NOW = 'SELECT ff_now_ms() AS now, (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS real';
+const TRIGGERS = `SELECT count(*) AS n FROM pg_trigger WHERE tgname LIKE 'ff_assert%'`;
+
+async function databaseNames(): Promise<string[]> {
+  await using database = await emptyDatabase();
+  const found = await database.query<{ datname: string }>('SELECT datname FROM pg_database');
+  return found.rows.map(({ datname }) => datname);
+}
+
+it('copies the template for many at once, each a database of its own', async () => {
+  const databases = await Promise.all(Array.from({ length: 4 }, () => testDatabase()));
+  const [first, second] = databases;
+  await first?.query(`INSERT INTO ff_lane (lane) VALUES ('only here')`);
+  expect((await second?.query('SELECT * FROM ff_lane'))?.rows).toEqual([]);
+  await Promise.all(databases.map((database) => database.drop()));
+});
+
+it('waits until the last connection to the template is gone', async () => {
+  const { url } = inject('testServer');
+  await using template = await emptyDatabase();
+  const user = await template.connect();
+  const copied = createTestDatabase({ serverUrl: url, template: template.name });
+  await user.query('SELECT 1');
+  await user.end();
+  await using copy = await copied;
+  expect((await copy.query('SELECT current_database() AS name')).rows).toEqual([{ name: copy.name }]);
+});
+
+it('is migrated, watched and movable without a template, too', async () => {
+  await using database = await createTestDatabase({ serverUrl: inject('testServer').url });
+  expect((await database.query<{ n: number }>(TRIGGERS)).rows[0]?.n).toBe(6);
+  await database.setClockOffset(HOUR_MS);
+  await database.moveClock(HOUR_MS);
+  const client = await database.connect();
+  const { now, real } = (await client.query<{ now: number; real: number }>(NOW)).rows[0] ?? {
+    now: 0,
+    real: 0,
+  };
+  expect(Math.round((now - real) / HOUR_MS)).toBe(2);
+});
+
+it('is plain when asked: no assertions, and a clock that refuses to be moved', async () => {
+  await using database = await plainDatabase();
+  expect((await database.query<{ n: number }>(TRIGGERS)).rows[0]?.n).toBe(0);
+  await expect(database.moveClock(1)).rejects.toMatchObject({ code: 'invalid_input' });
+});
+
+it('is gone after its drop, with the connections that were still open', async () => {
+  const database = await testDatabase();
+  const client = await database.connect();
+  await client.query('BEGIN');
+  await database.drop();
+  await database.drop();
+  await expect(client.query('SELECT 1')).rejects.toThrow();
+  expect(await databaseNames()).not.toContain(database.name);
+});
