@@ -26,12 +26,14 @@ CREATE TYPE ff_attempt_outcome AS ENUM ('success', 'failed', 'cancelled', 'expir
 CREATE TYPE ff_event_family AS ENUM ('lease', 'completion', 'signal', 'operator', 'flow', 'tag', 'worker');
 CREATE TYPE ff_timer_kind AS ENUM ('eligible');
 
--- The legal combinations of the state vector: the same list as the model's situations.
+-- The legal combinations of the state vector: the same list as the model's situations. In plpgsql, because a CHECK is
+-- prepared anew by every statement: a call is cheap to prepare, this expression inlined would cost more than the write.
 CREATE FUNCTION ff_is_legal(
   phase ff_lifecycle_phase, ownership ff_ownership_state, eligibility ff_eligibility_state,
   blocking ff_blocking_reason, outcome ff_terminal_outcome, attempt ff_attempt_state
-) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN CASE phase
+) RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+  RETURN CASE phase
   WHEN 'runnable' THEN
     ownership = 'unowned' AND outcome = 'none'
     AND attempt IN ('pending_first_attempt', 'pending_retry_attempt', 'pending_replay_attempt', 'attempt_interrupted')
@@ -61,6 +63,7 @@ RETURN CASE phase
     AND (attempt = 'attempt_terminal'
          OR (attempt = 'pending_first_attempt' AND outcome IN ('cancelled', 'expired', 'skipped')))
   ELSE false END;
+END $$;
 
 -- The one label people see. A delay that is due reads as waiting.
 CREATE FUNCTION ff_public_state(
@@ -256,6 +259,15 @@ CREATE TABLE ff_outcome (
 CREATE INDEX ff_outcome_list ON ff_outcome (namespace, outcome, ended_at_ms, execution_id);
 CREATE INDEX ff_outcome_ended ON ff_outcome (ended_at_ms);
 
+CREATE FUNCTION ff_is_known_event(family ff_event_family, event_type text) RETURNS boolean
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+  RETURN CASE family
+    WHEN 'lease' THEN event_type IN ('acquired', 'renewed', 'expired', 'reclaimed', 'revoked', 'released')
+    WHEN 'completion' THEN event_type IN ('success', 'failed', 'cancelled', 'expired', 'skipped')
+    ELSE true END;
+END $$;
+
 -- The append-only log of committed facts. ev_id is drawn after the row locks (CACHE 1), so it is causal per execution;
 -- it is not a position: ids commit out of order. xid is kept so that positions can be given in commit order.
 CREATE TABLE ff_event (
@@ -273,10 +285,7 @@ CREATE TABLE ff_event (
   worker_instance_id text,
   tags               jsonb NOT NULL,
   detail             jsonb,
-  CONSTRAINT ff_event_known CHECK (CASE family
-    WHEN 'lease' THEN event_type IN ('acquired', 'renewed', 'expired', 'reclaimed', 'revoked', 'released')
-    WHEN 'completion' THEN event_type IN ('success', 'failed', 'cancelled', 'expired', 'skipped')
-    ELSE true END)
+  CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, event_type))
 );
 
 -- Who runs the next pass of a reconciler. Losing the row, or its holder, costs nothing but a pass.
