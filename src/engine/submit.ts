@@ -46,7 +46,8 @@ export async function submit(
   const checked = requests.map((request, index) => checkRequest(request, `requests[${index}]`, mint));
   checkBytes(checked);
   // Inside one call the first request with an id wins, as it would over two calls.
-  const first = new Map(checked.map((entry) => [entry.row.uuid, entry] as const).toReversed());
+  const first = new Map<string, CheckedRequest>();
+  for (const entry of checked) if (!first.has(entry.row.uuid)) first.set(entry.row.uuid, entry);
   const call = { ...withRoutes([...first.values()]), maxRoutes: MAX_ROUTES };
   const answers = await (options.executor === undefined
     ? submitExecutions(context.database, call)

@@ -45,6 +45,10 @@ const CONFLICT_WAIT_MS = { min: 5, max: 200 };
 const UNREACHABLE_TRIES = 12;
 const UNREACHABLE_WAIT_MS = { min: 20, max: 800 };
 
+/** A connection that gives no answer for this long is given up; the statement counts as unknown. */
+const ANSWER_LIMIT_MS = 60_000;
+const CONNECT_LIMIT_MS = 10_000;
+
 const INT8_OID = 20;
 
 /** int8 as number: times and epochs stay far below 2^53. Feed positions are read another way, as bigint. */
@@ -68,6 +72,8 @@ export function openDatabase(options: DatabaseOptions): Database {
     max: options.poolSize ?? 10,
     application_name: 'flowfabric',
     keepAlive: true,
+    connectionTimeoutMillis: CONNECT_LIMIT_MS,
+    query_timeout: ANSWER_LIMIT_MS,
   });
   // An idle connection that breaks is replaced at its next use; without a listener it would end the process.
   pool.on('error', () => undefined);

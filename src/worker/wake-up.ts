@@ -5,6 +5,8 @@
 
 /** setTimeout holds 31 bits; later timers are found again by a look in between. */
 const MAX_TIMEOUT_MS = 2_000_000_000;
+/** While a due timer stays due after a firing (somebody holds its row, or it is backed off), the next waits this long. */
+const STUCK_MS = { first: 100, max: 5_000 };
 
 export class WakeUp {
   readonly #pollMs: number;
@@ -14,6 +16,7 @@ export class WakeUp {
   #wakeOnSlot: (() => void) | undefined;
   #dueTimer: NodeJS.Timeout | undefined;
   #dueAt = Number.POSITIVE_INFINITY;
+  #leastDueMs = 0;
 
   constructor(pollMs: number) {
     this.#pollMs = pollMs;
@@ -32,11 +35,18 @@ export class WakeUp {
 
   /** A timer is due in this long; the earliest one counts. */
   dueIn(ms: number): void {
-    const dueAt = performance.now() + ms;
+    const waitMs = Math.max(ms, this.#leastDueMs);
+    const dueAt = performance.now() + waitMs;
     if (this.#closed || dueAt >= this.#dueAt) return;
     this.#dueAt = dueAt;
     clearTimeout(this.#dueTimer);
-    this.#dueTimer = setTimeout(() => this.ring(), Math.min(Math.ceil(ms), MAX_TIMEOUT_MS));
+    this.#dueTimer = setTimeout(() => this.ring(), Math.min(Math.ceil(waitMs), MAX_TIMEOUT_MS));
+  }
+
+  /** Whether firing helps: a due timer nobody can fire now must not keep the loop spinning. */
+  noteFiring(due: 'stuck' | 'moving'): void {
+    const next = Math.min(Math.max(this.#leastDueMs * 2, STUCK_MS.first), STUCK_MS.max);
+    this.#leastDueMs = due === 'moving' ? 0 : next;
   }
 
   /** True once when a timer has come due: then it should be fired. */

@@ -152,7 +152,7 @@ class ClaimLoop implements Worker {
   async #claim(limit: number): Promise<number> {
     const sentAt = performance.now();
     try {
-      if (this.#wakeUp.takeDue()) await this.#engine.fireTimers();
+      const fired = this.#wakeUp.takeDue() ? await this.#engine.fireTimers() : undefined;
       const { claims, nextDueInMs } = await this.#engine.claim({
         workerId: this.#options.workerId ?? DEFAULTS.workerId,
         workerInstanceId: this.workerInstanceId,
@@ -162,6 +162,7 @@ class ClaimLoop implements Worker {
         limit,
         leaseMs: this.#leaseMs,
       });
+      this.#wakeUp.noteFiring(fired === 0 && nextDueInMs === 0 ? 'stuck' : 'moving');
       if (nextDueInMs !== null) this.#wakeUp.dueIn(nextDueInMs);
       for (const claim of claims) this.#start(claim, sentAt);
       return claims.length;
