@@ -64,7 +64,7 @@ CREATE TABLE ff_bad_row (
   failures integer NOT NULL,
   retry_at_ms bigint NOT NULL,
   error_code text NOT NULL,
-  CONSTRAINT ff_bad_row_pkey PRIMARY KEY (reconciler, execution_id, partition_key)
+  CONSTRAINT ff_bad_row_pkey PRIMARY KEY (execution_id, partition_key, reconciler)
 );
 
 CREATE TABLE ff_body (
@@ -226,7 +226,7 @@ CREATE TABLE ff_timer (
   partition_key smallint NOT NULL,
   CONSTRAINT ff_timer_pkey PRIMARY KEY (timer_id)
 ) WITH (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000);
-CREATE INDEX ff_timer_due ON ff_timer USING btree (due_at_ms, timer_id);
+CREATE INDEX ff_timer_due ON ff_timer USING btree (due_at_ms);
 
 CREATE TABLE ff_transition (
   transition text NOT NULL,
@@ -301,12 +301,12 @@ CREATE TABLE ff_transition (
 -- function ff_claim(p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer, p_worker_id text, p_worker_instance_id text, p_claim_id uuid, p_lease_ms bigint, p_quiet_routes integer[])
 --   returns TABLE(execution_id uuid, partition_key smallint, route_id integer, priority integer, seq bigint, namespace text, attempt_index integer, lease_epoch bigint, lease_id uuid, retry_count integer, reclaimed boolean, resumed boolean, created_at_ms bigint, payload jsonb, tags jsonb, next_due_in_ms bigint, route_high integer)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 40c71beecd8f635a33840eeb70ebc4b0
+--   md5 858cd272562858ee7ce7af78888684ee
 
 -- function ff_claim_quotas(p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer)
 --   returns integer[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 129258b6cd325b67198579e978b44849
+--   md5 d8e7dc490b16781a3376136ac61e756b
 
 -- function ff_complete(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_results jsonb[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)

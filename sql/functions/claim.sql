@@ -18,8 +18,10 @@ BEGIN
           AND -priority <= coalesce(q.rank, 2147483647)
         ORDER BY -priority, seq LIMIT p_limit) r
       ORDER BY r.rank, r.seq LIMIT p_limit)
-    SELECT (SELECT count(*) FROM best WHERE best.ord = g.ord)::integer
-    FROM generate_series(1, cardinality(p_routes)) g(ord) ORDER BY g.ord);
+    -- One row per entry besides the counted ones, so that an entry without any answers 0.
+    SELECT (count(*) - 1)::integer
+    FROM (SELECT ord FROM best UNION ALL SELECT generate_series(1, cardinality(p_routes))) x
+    GROUP BY ord ORDER BY ord);
 END $$;
 
 -- p_routes, p_ranks, p_afters: where to look. A rank (negated priority) with a sequence number seeks past what was
@@ -55,7 +57,7 @@ BEGIN
   RETURN QUERY SELECT NULL::uuid, NULL::smallint, NULL::integer, NULL::integer, NULL::bigint, NULL::text,
     NULL::integer, NULL::bigint, NULL::uuid, NULL::integer, NULL::boolean, NULL::boolean, NULL::bigint,
     NULL::jsonb, NULL::jsonb,
-    (SELECT greatest(due_at_ms - v_now, 0) FROM ff_timer ORDER BY due_at_ms, timer_id LIMIT 1),
+    (SELECT greatest(due_at_ms - v_now, 0) FROM ff_timer ORDER BY due_at_ms LIMIT 1),
     (SELECT route_id FROM ff_route ORDER BY route_id DESC LIMIT 1);
   IF cardinality(p_routes) = 0 THEN RETURN; END IF;
   SELECT * INTO STRICT t FROM ff_transition WHERE transition = 'claim';

@@ -194,7 +194,8 @@ CREATE TABLE ff_timer (
   kind          ff_timer_kind NOT NULL,
   partition_key smallint NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX ff_timer_due ON ff_timer (due_at_ms, timer_id);
+-- Only the time: with the id as a second column the planner would look timers up by it through this index.
+CREATE INDEX ff_timer_due ON ff_timer (due_at_ms);
 
 -- A row exists while leased. claim_id names the claim call that made it, so that a worker whose answer was lost on the
 -- way can find what it was given. No index on the expiry: an index would make every renewal write it, and one whole scan
@@ -305,7 +306,7 @@ CREATE TABLE ff_bad_row (
   failures      integer NOT NULL,
   retry_at_ms   bigint NOT NULL,
   error_code    text NOT NULL,
-  PRIMARY KEY (reconciler, execution_id, partition_key)
+  PRIMARY KEY (execution_id, partition_key, reconciler)
 );
 
 -- A locked execution and what is needed of its lease and body, as the transition functions hand it to each other.

@@ -83,7 +83,7 @@ export async function listDueTimers(database: Database, limit: number): Promise<
            FROM ${database.prefix}ff_timer t ${setbackJoin(database, 'due-timers', 't')}
            WHERE t.due_at_ms <= (SELECT ${database.prefix}ff_now_ms())
              AND (b.retry_at_ms IS NULL OR b.retry_at_ms <= (SELECT ${database.prefix}ff_now_ms()))
-           ORDER BY t.due_at_ms, t.timer_id LIMIT $1`,
+           ORDER BY t.due_at_ms LIMIT $1`,
     params: [limit],
     repeatable: 'yes',
   });
@@ -149,7 +149,7 @@ export async function recordSetback(
     doing: 'recording a setback',
     text: `INSERT INTO ${database.prefix}ff_bad_row AS b (reconciler, execution_id, partition_key, failures, retry_at_ms, error_code)
            VALUES ($1, $2, $3, 1, ${database.prefix}ff_now_ms() + $5::bigint, $4)
-           ON CONFLICT (reconciler, execution_id, partition_key) DO UPDATE SET
+           ON CONFLICT (execution_id, partition_key, reconciler) DO UPDATE SET
              failures = b.failures + 1, error_code = EXCLUDED.error_code,
              retry_at_ms = ${database.prefix}ff_now_ms() + least($6::bigint, $5::bigint * (2 ^ least(b.failures, 30))::bigint)`,
     params: [reconciler, key.uuid, key.partition, errorCode, SETBACK_FIRST_MS, SETBACK_MAX_MS],

@@ -1,0 +1,122 @@
+/**
+ * The trap as it happens: a connection makes its plans while the tables are empty and keeps them when rows arrive.
+ * Buffers and rows are counted, never time: both must grow with the batch and not with the tables.
+ */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { Database } from '../../src/store/database.ts';
+import { listDueTimers } from '../../src/store/reconciling.ts';
+import type { TestDatabase } from '../../src/testing/test-database.ts';
+import { buffersOf, mostRowsOf, openRecorder, type Recorder } from './plan-recorder.ts';
+import { fill, FULL_ROWS, resetFunctionSettings, storeOf, vacuumedEmptyTables } from './table-states.ts';
+import {
+  callsOn,
+  claimBatch,
+  leaseOf,
+  NO_LEASE_MS,
+  submitBatch,
+  until,
+  walk,
+  type Calls,
+} from './workload.ts';
+
+const BATCH = 500;
+/** A row is read, locked and written in at most six tables, each with its indexes a few levels deep. */
+const BUFFERS_PER_ROW = 60;
+/** No node looks at a row of the batch more than this often. */
+const LOOKS_PER_ROW = 4;
+const KINDS = ['trap-a', 'trap-b'];
+
+interface Trap {
+  test: TestDatabase;
+  recorder: Recorder;
+  store: Database;
+}
+
+/** Plans made on tables that were vacuumed empty, then rows without anybody counting them. */
+async function openTrap(prepare: (test: TestDatabase) => Promise<void>): Promise<Trap> {
+  const test = await vacuumedEmptyTables();
+  await prepare(test);
+  const recorder = await openRecorder(test, 'counted');
+  const rival = await openRecorder(test, 'planned');
+  await walk(recorder, rival, 1);
+  const store = storeOf(test);
+  await fill(store, FULL_ROWS);
+  return { test, recorder, store };
+}
+
+async function dueTimers(store: Database, count: number): Promise<number[]> {
+  await submitBatch(store, { kinds: KINDS, count, delayMs: 1 });
+  let due = await listDueTimers(store, count);
+  await until(async () => (due = await listDueTimers(store, count)).length === count);
+  return due.map((timer) => timer.timerId);
+}
+
+describe('plans made on empty tables, used on full ones', () => {
+  let trap: Trap;
+  let calls: Calls;
+  let routes: number[];
+
+  beforeAll(async () => {
+    trap = await openTrap(async () => undefined);
+    calls = callsOn(trap.recorder.database);
+    ({ routes } = await submitBatch(trap.store, { kinds: KINDS, count: 10 * BATCH }));
+  });
+  afterAll(() => trap.test.drop());
+
+  const expectLinear = async (work: () => Promise<{ length: number }>): Promise<void> => {
+    let answered = 0;
+    const plans = await trap.recorder.record(async () => (answered = (await work()).length));
+    const { rows, at } = mostRowsOf(plans);
+    expect(answered).toBe(BATCH);
+    expect(buffersOf(plans), 'buffers').toBeLessThan(BATCH * BUFFERS_PER_ROW);
+    expect(rows, `rows looked at by ${at}`).toBeLessThanOrEqual(BATCH * LOOKS_PER_ROW);
+  };
+  const held = async (leaseMs?: number) =>
+    (await claimBatch(trap.store, routes, BATCH, leaseMs)).map(leaseOf);
+
+  it('claim', () => expectLinear(() => claimBatch(trap.recorder.database, routes, BATCH)));
+
+  it('submit', () =>
+    expectLinear(
+      async () => (await submitBatch(trap.recorder.database, { kinds: KINDS, count: BATCH })).uuids,
+    ));
+
+  it.each(['renew', 'complete', 'fail', 'retry', 'release', 'revoke', 'cancel'] as const)(
+    '%s',
+    async (call) => {
+      const leases = await held();
+      await expectLinear(() => calls[call](leases));
+    },
+  );
+
+  it('lapse', async () => {
+    const leases = await held(NO_LEASE_MS);
+    await expectLinear(() => calls.lapse(leases));
+  });
+
+  it('fire', async () => {
+    const timers = await dueTimers(trap.store, BATCH);
+    await expectLinear(() => calls.fire(timers));
+  });
+
+  it('fail, when every row is refused', async () => {
+    const leases = await held();
+    await calls.complete(leases);
+    await expectLinear(() => calls.fail(leases));
+  });
+});
+
+describe('without the settings the functions carry', () => {
+  it('the trap is real, and seen', async () => {
+    const { test, recorder, store } = await openTrap(resetFunctionSettings);
+    try {
+      const { routes } = await submitBatch(store, { kinds: KINDS, count: BATCH });
+      const leases = (await claimBatch(store, routes, BATCH)).map(leaseOf);
+      const plans = await recorder.record(() => callsOn(recorder.database).complete(leases));
+      expect(buffersOf(plans)).toBeGreaterThan(BATCH * BUFFERS_PER_ROW);
+      expect(mostRowsOf(plans).rows).toBeGreaterThan(BATCH * LOOKS_PER_ROW);
+    } finally {
+      await test.drop();
+    }
+  });
+});

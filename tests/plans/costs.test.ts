@@ -1,0 +1,133 @@
+/**
+ * What operations cost when there is much of something they do not want: duplicates, other routes' work, timers that
+ * are not due. Counted in buffers and rows, never in time.
+ */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { TestDatabase } from '../../src/testing/test-database.ts';
+import { buffersOf, mostRowsOf, openRecorder, type RecordedPlan } from './plan-recorder.ts';
+import { storeOf, vacuumedEmptyTables } from './table-states.ts';
+import { callsOn, claimBatch, leaseOf, submitBatch } from './workload.ts';
+
+const MANY = 100_000;
+
+describe('submitting', () => {
+  const COUNT = 10_000;
+  const LOOKS_PER_ROW = 2;
+  let test: TestDatabase;
+
+  beforeAll(async () => {
+    test = await vacuumedEmptyTables();
+  });
+  afterAll(() => test.drop());
+
+  it('10,000 executions of which some are there already costs rows, not their square', async () => {
+    const recorder = await openRecorder(test, 'counted');
+    const batch = { kinds: ['dup'], count: COUNT };
+    const first = await submitBatch(storeOf(test), { ...batch, count: COUNT / 10 });
+    const outcomes: string[] = [];
+    const plans = await recorder.record(async () => {
+      outcomes.push(...(await submitBatch(recorder.database, { ...batch, uuids: first.uuids })).outcomes);
+    });
+    const { rows, at } = mostRowsOf(plans);
+    expect(outcomes.filter((outcome) => outcome === 'duplicate')).toHaveLength(COUNT / 10);
+    expect(rows, `rows looked at by ${at}`).toBeLessThanOrEqual(COUNT * LOOKS_PER_ROW);
+  });
+});
+
+describe('the state rows', () => {
+  const COUNT = 5_000;
+  const BATCH = 500;
+  const SHARE_IN_PAGE = 0.95;
+  let test: TestDatabase;
+
+  beforeAll(async () => {
+    test = await vacuumedEmptyTables();
+  });
+  afterAll(() => test.drop());
+
+  it('are updated in their page while executions are claimed and completed', async () => {
+    // One connection, because each counts for itself until it is told to hand in its numbers.
+    const { client, database } = await openRecorder(test, 'planned');
+    const { routes } = await submitBatch(database, { kinds: ['hot'], count: COUNT });
+    for (let done = 0; done < COUNT; done += BATCH) {
+      const held = await claimBatch(database, routes, BATCH);
+      await callsOn(database).complete(held.map(leaseOf));
+    }
+    await client.query('SELECT pg_stat_force_next_flush()');
+    const stats = await client.query<{ updates: number; in_page: number }>(
+      `SELECT n_tup_upd AS updates, n_tup_hot_upd AS in_page FROM pg_stat_user_tables WHERE relname = 'ff_execution'`,
+    );
+    const { updates = 0, in_page: inPage = 0 } = stats.rows[0] ?? {};
+    expect(updates).toBe(2 * COUNT);
+    expect(inPage / updates).toBeGreaterThan(SHARE_IN_PAGE);
+  });
+});
+
+describe('claiming', () => {
+  const LIMIT = 50;
+  const BUFFERS_PER_ROW = 60;
+  const MANY_ROUTES = 1_000;
+  let test: TestDatabase;
+
+  beforeAll(async () => {
+    test = await vacuumedEmptyTables();
+  });
+  afterAll(() => test.drop());
+
+  /** By a connection of its own, and again with its plans made: both kinds of connection exist. */
+  const claimTwice = async (routes: readonly number[]): Promise<RecordedPlan[][]> => {
+    const recorder = await openRecorder(test, 'counted');
+    const claim = () => recorder.record(() => claimBatch(recorder.database, routes, LIMIT));
+    const answer = [await claim(), await claim()];
+    await recorder.client.end();
+    return answer;
+  };
+  const expectBounded = (claims: RecordedPlan[][]): void => {
+    for (const plans of claims) {
+      const { rows, at } = mostRowsOf(plans);
+      expect(rows, `rows looked at by ${at}`).toBeLessThanOrEqual(LIMIT * 2);
+    }
+    // The first claim of a connection also reads the catalogue, to make its plans.
+    expect(buffersOf(claims.at(-1) ?? []), 'buffers').toBeLessThan(LIMIT * BUFFERS_PER_ROW);
+  };
+
+  it('is not slowed by 100,000 heads of other routes', async () => {
+    const { routes } = await submitBatch(storeOf(test), { kinds: ['own-a', 'own-b'], count: 20 * LIMIT });
+    await test.query(
+      `INSERT INTO ff_ready (execution_id, lease_epoch, ready_at_ms, route_id, priority, attempt_index, partition_key)
+       SELECT gen_random_uuid(), 0, 0, 1000000 + n % $2, 9000, 0, 0 FROM generate_series(1, $1::integer) n`,
+      [MANY, MANY_ROUTES],
+    );
+    expectBounded(await claimTwice(routes));
+    expectBounded(await claimTwice(routes.slice(0, 1)));
+  });
+
+  it('is not slowed by 100,000 timers that are not due', async () => {
+    const { routes } = await submitBatch(storeOf(test), { kinds: ['timed-a', 'timed-b'], count: 10 * LIMIT });
+    await test.query(
+      `INSERT INTO ff_timer (due_at_ms, execution_id, lease_epoch, attempt_index, kind, partition_key)
+       SELECT ff_now_ms() + 3600000 + n, gen_random_uuid(), 0, 0, 'eligible', 0 FROM generate_series(1, $1::integer) n`,
+      [MANY],
+    );
+    expectBounded(await claimTwice(routes));
+  });
+
+  it('reads only the head of a route that is 100,000 deep', async () => {
+    const { routes } = await submitBatch(storeOf(test), { kinds: ['deep-a', 'deep-b'], count: 10 * LIMIT });
+    await test.query(
+      `INSERT INTO ff_ready (execution_id, lease_epoch, ready_at_ms, route_id, priority, attempt_index, partition_key)
+       SELECT gen_random_uuid(), 0, 0, $2, 0, 0, 0 FROM generate_series(1, $1::integer) n`,
+      [MANY, routes[0]],
+    );
+    expectBounded(await claimTwice(routes));
+  });
+
+  it('over many routes looks at each of them, and not at each for every row', async () => {
+    const kinds = Array.from({ length: MANY_ROUTES }, (_, index) => `many-${index}`);
+    const { routes } = await submitBatch(storeOf(test), { kinds, count: 2 * MANY_ROUTES });
+    for (const plans of await claimTwice(routes)) {
+      const { rows, at } = mostRowsOf(plans);
+      expect(rows, `rows looked at by ${at}`).toBeLessThanOrEqual(MANY_ROUTES * 2 + LIMIT);
+    }
+  });
+});

@@ -1,0 +1,149 @@
+/**
+ * A connection that reports the plan of every statement it runs, those inside functions too: auto_explain sends each
+ * plan as a notice, with the function and line it belongs to. What a plan may look like is not decided here.
+ */
+import type pg from 'pg';
+import { openDatabase, type Database, type PoolLike } from '../../src/store/database.ts';
+import type { TestDatabase } from '../../src/testing/test-database.ts';
+
+export interface PlanNode {
+  'Node Type': string;
+  'Parent Relationship'?: string;
+  'Subplan Name'?: string;
+  'Relation Name'?: string;
+  'Index Name'?: string;
+  'Index Cond'?: string;
+  'Join Filter'?: string;
+  'Actual Rows'?: number;
+  'Actual Loops'?: number;
+  'Rows Removed by Filter'?: number;
+  'Rows Removed by Join Filter'?: number;
+  'Rows Removed by Index Recheck'?: number;
+  'Shared Hit Blocks'?: number;
+  'Shared Read Blocks'?: number;
+  Plans?: PlanNode[];
+}
+
+export interface RecordedPlan {
+  /** Name of the function the statement is in, or null for what the client itself sent. */
+  within: string | null;
+  /** Line of the statement in the function's body, from 1. */
+  line: number;
+  text: string;
+  root: PlanNode;
+}
+
+export interface Recorder {
+  client: pg.Client;
+  /** The store's view of the connection: its functions run here, and are recorded. */
+  database: Database;
+  /** Runs the work and answers the plans of everything it ran. */
+  record(work: () => Promise<unknown>): Promise<RecordedPlan[]>;
+}
+
+/** `counted` plans also say how many rows and buffers each node touched; nothing is ever timed. */
+export type Detail = 'planned' | 'counted';
+
+const PARAMETERS_ARE_LOGGED_SINCE = 160_000;
+
+export async function openRecorder(test: TestDatabase, detail: Detail): Promise<Recorder> {
+  const client = await test.connect();
+  let plans: RecordedPlan[] = [];
+  client.on('notice', ({ message, where }) => {
+    const plan = parsePlan(message ?? '', where ?? '');
+    if (plan !== undefined) plans.push(plan);
+  });
+  await setUp(client, detail);
+  const pool: PoolLike = {
+    query: ({ text, values, types }) =>
+      client.query({ text, values, types: types as pg.CustomTypesConfig }) as Promise<{ rows: unknown[] }>,
+  };
+  const record = async (work: () => Promise<unknown>): Promise<RecordedPlan[]> => {
+    plans = [];
+    await client.query('SET auto_explain.log_min_duration = 0');
+    try {
+      await work();
+    } finally {
+      await client.query('SET auto_explain.log_min_duration = -1');
+    }
+    return plans;
+  };
+  return { client, database: openDatabase({ pool, schema: test.schema }), record };
+}
+
+async function setUp(client: pg.Client, detail: Detail): Promise<void> {
+  await client.query("LOAD 'auto_explain'");
+  const settings = {
+    log_nested_statements: 'on',
+    log_format: 'json',
+    // As notices they reach the client and stay out of the server's log.
+    log_level: 'notice',
+    log_analyze: detail === 'counted' ? 'on' : 'off',
+    log_buffers: detail === 'counted' ? 'on' : 'off',
+    log_timing: 'off',
+    // Says of a sub-plan in a select list whether it is hashed.
+    log_verbose: 'on',
+  };
+  for (const [name, value] of Object.entries(settings)) {
+    await client.query(`SET auto_explain.${name} = '${value}'`);
+  }
+  const version = await client.query<{ number: number }>(
+    "SELECT current_setting('server_version_num')::integer AS number",
+  );
+  if ((version.rows[0]?.number ?? 0) >= PARAMETERS_ARE_LOGGED_SINCE) {
+    await client.query('SET auto_explain.log_parameter_max_length = 0');
+  }
+}
+
+/** The innermost function is named first; what the client sent itself has no such line. */
+const PLACE = /^PL\/pgSQL function (?:\w+\.)?(\w+)\(.*\) line (\d+) at /m;
+
+function parsePlan(message: string, where: string): RecordedPlan | undefined {
+  const found = /^duration: \S+ ms {2}plan:\n([\s\S]*)$/.exec(message);
+  if (found === null) return undefined;
+  const json = JSON.parse(found[1] ?? '') as { 'Query Text': string; Plan: PlanNode };
+  const place = PLACE.exec(where);
+  return {
+    within: place?.[1] ?? null,
+    line: Number(place?.[2] ?? 0),
+    text: json['Query Text'],
+    root: json.Plan,
+  };
+}
+
+/** A node and everything below it. */
+export function nodesOf(node: PlanNode): PlanNode[] {
+  return [node, ...(node.Plans ?? []).flatMap(nodesOf)];
+}
+
+/** Buffers a call touched, in whichever of its functions. */
+export function buffersOf(plans: readonly RecordedPlan[]): number {
+  return plans
+    .filter(({ within }) => within === null)
+    .reduce((sum, { root }) => sum + (root['Shared Hit Blocks'] ?? 0) + (root['Shared Read Blocks'] ?? 0), 0);
+}
+
+/** The most rows any one node of the plans looked at, kept or not. */
+export function mostRowsOf(plans: readonly RecordedPlan[]): { rows: number; at: string } {
+  let most = { rows: 0, at: '' };
+  for (const { within, line, root } of plans) {
+    for (const node of nodesOf(root)) {
+      const rows = rowsOf(node);
+      if (rows > most.rows) most = { rows, at: `${within ?? 'client'}:${line} ${nameOf(node)}` };
+    }
+  }
+  return most;
+}
+
+function rowsOf(node: PlanNode): number {
+  const removed =
+    (node['Rows Removed by Filter'] ?? 0) +
+    (node['Rows Removed by Join Filter'] ?? 0) +
+    (node['Rows Removed by Index Recheck'] ?? 0);
+  return ((node['Actual Rows'] ?? 0) + removed) * (node['Actual Loops'] ?? 0);
+}
+
+export function nameOf(node: PlanNode): string {
+  const on = node['Index Name'] ?? node['Relation Name'];
+  return on === undefined ? node['Node Type'] : `${node['Node Type']} on ${on}`;
+}

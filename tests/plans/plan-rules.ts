@@ -1,0 +1,131 @@
+/**
+ * What no plan of a hot statement may contain, because it grows with a table or with the square of a batch. Pure: plans
+ * in, findings out. Exceptions are listed with their reason; one that is no longer needed is a finding too.
+ */
+import { nameOf, nodesOf, type PlanNode, type RecordedPlan } from './plan-recorder.ts';
+
+export interface Finding {
+  within: string;
+  line: number;
+  node: string;
+  problem: string;
+}
+
+interface Exception {
+  within: string;
+  /** What `Finding.node` says. */
+  node: RegExp;
+  reason: string;
+}
+
+/** The leading column of every index, by the index's name. */
+export type LeadingColumns = ReadonlyMap<string, string>;
+
+export const EXCEPTIONS: readonly Exception[] = [
+  {
+    within: 'ff_claim',
+    node: /^Index (?:Only )?Scan on ff_timer_due$/,
+    reason: 'the next timer: the first entry of the index, LIMIT 1',
+  },
+  {
+    within: 'ff_claim',
+    node: /^Index (?:Only )?Scan on ff_route_pkey$/,
+    reason: 'the highest route: the last entry of the index, LIMIT 1',
+  },
+  {
+    within: 'ff_intern_route',
+    node: / on ff_route_(?:pkey|lane_kind_capabilities_key)$/,
+    reason: 'counts the routes, of which a named limit allows few, and only when a new one is interned',
+  },
+  {
+    within: 'ff_submit',
+    node: /^ProjectSet$/,
+    reason: 'unfolds the capabilities of one route: the array is that of the row itself',
+  },
+];
+
+const JOINS = new Set(['Hash Join', 'Merge Join']);
+const INDEX_SCANS = new Set(['Index Scan', 'Index Only Scan', 'Bitmap Index Scan']);
+/** Scans of something without an index: repeated per row of something else they cost the product of the two. */
+const BATCH_SCANS = new Set([
+  'CTE Scan',
+  'Function Scan',
+  'ProjectSet',
+  'Materialize',
+  'Table Function Scan',
+]);
+
+export function findingsOf(plan: RecordedPlan, leading: LeadingColumns): Finding[] {
+  const hashed = hashedSubPlans(plan.root);
+  return nodesOf(plan.root).flatMap((node) =>
+    problemsOf(node, leading, hashed).map((found) => ({
+      within: plan.within ?? CLIENT,
+      line: plan.line,
+      node: nameOf(found.node),
+      problem: found.problem,
+    })),
+  );
+}
+
+const CLIENT = 'client';
+
+type Problem = { node: PlanNode; problem: string };
+
+function problemsOf(node: PlanNode, leading: LeadingColumns, hashed: ReadonlySet<string>): Problem[] {
+  const type = node['Node Type'];
+  const relation = node['Relation Name'];
+  const problems: Problem[] = [];
+  if (type === 'Seq Scan' && relation?.startsWith('ff_'))
+    problems.push({ node, problem: 'reads the whole table' });
+  if (JOINS.has(type)) problems.push({ node, problem: 'joins by another way than look-ups from the batch' });
+  if (node['Join Filter'] !== undefined)
+    problems.push({ node, problem: `join filter ${node['Join Filter']}` });
+  if (INDEX_SCANS.has(type)) problems.push(...indexProblems(node, leading));
+  if (type === 'Nested Loop') problems.push(...repeated(innerOf(node), 'is read again for each outer row'));
+  if (isRepeatedSubPlan(node, hashed))
+    problems.push(...repeated(node, 'is read again for each row that asks'));
+  return problems;
+}
+
+function indexProblems(node: PlanNode, leading: LeadingColumns): Problem[] {
+  const condition = node['Index Cond'];
+  if (condition === undefined) return [{ node, problem: 'reads the whole index' }];
+  const column = leading.get(node['Index Name'] ?? '');
+  if (column !== undefined && condition.includes(column)) return [];
+  return [{ node, problem: `seeks by ${condition}, which is not how the index begins` }];
+}
+
+function innerOf(node: PlanNode): PlanNode | undefined {
+  return node.Plans?.find((child) => child['Parent Relationship'] === 'Inner');
+}
+
+function repeated(node: PlanNode | undefined, problem: string): Problem[] {
+  if (node === undefined) return [];
+  return nodesOf(node)
+    .filter((below) => BATCH_SCANS.has(below['Node Type']))
+    .map((below) => ({ node: below, problem }));
+}
+
+/** A hashed sub-plan is read once; so are CTEs and init plans, which go by other names. */
+function isRepeatedSubPlan(node: PlanNode, hashed: ReadonlySet<string>): boolean {
+  const name = node['Subplan Name'] ?? '';
+  return node['Parent Relationship'] === 'SubPlan' && name.startsWith('SubPlan ') && !hashed.has(name);
+}
+
+function hashedSubPlans(root: PlanNode): Set<string> {
+  const names = [...JSON.stringify(root).matchAll(/hashed (SubPlan \d+)/g)];
+  return new Set(names.map((match) => match[1] ?? ''));
+}
+
+export function isExcepted(finding: Finding, exceptions: readonly Exception[]): boolean {
+  return exceptions.some(({ within, node }) => within === finding.within && node.test(finding.node));
+}
+
+/** The findings that nothing excuses, one line each, without repetitions. */
+export function refusals(plans: readonly RecordedPlan[], leading: LeadingColumns): string[] {
+  const findings = plans.flatMap((plan) => findingsOf(plan, leading));
+  const lines = findings
+    .filter((finding) => !isExcepted(finding, EXCEPTIONS))
+    .map(({ within, line, node, problem }) => `${within} line ${line}: ${node}: ${problem}`);
+  return [...new Set(lines)].toSorted();
+}

@@ -1,0 +1,99 @@
+/**
+ * The store's own statements that run often, on full and counted tables, with the planner as it comes: which tables each
+ * may read whole, and by which index it must find the rest.
+ */
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { Database } from '../../src/store/database.ts';
+import { readClaims } from '../../src/store/executions.ts';
+import { readOutcome, readSnapshot } from '../../src/store/reads.ts';
+import { clearSetbacks, listDueTimers, listLapsedLeases, takeTickets } from '../../src/store/reconciling.ts';
+import type { TestDatabase } from '../../src/testing/test-database.ts';
+import { nodesOf, openRecorder, type PlanNode, type Recorder } from './plan-recorder.ts';
+import { findingsOf } from './plan-rules.ts';
+import { leadingColumns } from './statements.ts';
+import { fullTables } from './table-states.ts';
+import { PARTITION } from './workload.ts';
+
+const BAD_ROWS = 2_000;
+/** So many that reading the table whole is no longer a sensible choice; with a few thousand it is. */
+const TIMERS = 50_000;
+let test: TestDatabase;
+let recorder: Recorder;
+
+beforeAll(async () => {
+  test = await fullTables();
+  await test.query(
+    `INSERT INTO ff_bad_row SELECT 'expired-leases', gen_random_uuid(), 7, 1, 0, 'x' FROM generate_series(1, $1::integer)`,
+    [BAD_ROWS],
+  );
+  await test.query(
+    `INSERT INTO ff_timer (due_at_ms, execution_id, lease_epoch, attempt_index, kind, partition_key)
+     SELECT ff_now_ms() + 3600000 + n, gen_random_uuid(), 0, 0, 'eligible', 0 FROM generate_series(1, $1::integer) n`,
+    [TIMERS],
+  );
+  await test.query('ANALYZE ff_bad_row, ff_timer');
+  recorder = await openRecorder(test, 'planned');
+});
+afterAll(() => test.drop());
+
+async function planOf(work: (database: Database) => Promise<unknown>): Promise<PlanNode[]> {
+  const plans = await recorder.record(() => work(recorder.database));
+  expect(plans).toHaveLength(1);
+  return plans.flatMap(({ root }) => nodesOf(root));
+}
+
+/** Tables read from end to end, by an index or not. */
+async function readWhole(work: (database: Database) => Promise<unknown>): Promise<string[]> {
+  const leading = await leadingColumns(test);
+  const plans = await recorder.record(() => work(recorder.database));
+  expect(plans).toHaveLength(1);
+  const scans = plans.flatMap(({ root }) =>
+    nodesOf(root).map((node) => ({ ...node, Plans: [], 'Parent Relationship': '' })),
+  );
+  return scans
+    .filter((node) => node['Node Type'].endsWith('Scan'))
+    .filter((node) => findingsOf({ within: null, line: 0, text: '', root: node }, leading).length > 0)
+    .map((node) => `${node['Relation Name'] ?? node['Index Name']}`)
+    .toSorted();
+}
+
+const key = { uuid: randomUUID(), partition: PARTITION };
+
+describe('on full tables', () => {
+  it('a snapshot is read by primary keys', async () => {
+    const whole = await readWhole((database) => readSnapshot(database, key));
+    // The two routes there are lie on one page.
+    expect(whole.filter((table) => table !== 'ff_route')).toEqual([]);
+  });
+
+  it('an outcome is read by primary keys', async () => {
+    expect(await readWhole((database) => readOutcome(database, key))).toEqual([]);
+  });
+
+  it('due timers are found by the index of due times', async () => {
+    const nodes = await planOf((database) => listDueTimers(database, 1_000));
+    const timers = nodes.filter((node) => node['Index Name']?.startsWith('ff_timer'));
+    expect(timers.map((node) => [node['Index Name'], node['Index Cond'] !== undefined])).toEqual([
+      ['ff_timer_due', true],
+    ]);
+    expect(nodes.filter((node) => node['Relation Name'] === 'ff_timer')).toHaveLength(1);
+  });
+
+  it('lapsed leases are found by reading the leases, and no larger table', async () => {
+    const whole = await readWhole((database) => listLapsedLeases(database, 1_000));
+    expect(whole.filter((table) => table !== 'ff_bad_row')).toEqual(['ff_lease']);
+  });
+
+  it('the leases of an unanswered claim are found by reading the leases, and no larger table', async () => {
+    expect(await readWhole((database) => readClaims(database, [randomUUID()]))).toEqual(['ff_lease']);
+  });
+
+  it('tickets are taken without reading a table whole', async () => {
+    expect(await readWhole((database) => takeTickets(database, ['a', 'b'], 'me', 1_000))).toEqual([]);
+  });
+
+  it('setbacks are cleared by their primary key', async () => {
+    expect(await readWhole((database) => clearSetbacks(database, 'expired-leases', [key]))).toEqual([]);
+  });
+});

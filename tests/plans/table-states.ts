@@ -1,0 +1,116 @@
+/**
+ * The states a table can be in when a plan is made. Autovacuum is kept away from them, so that each stays what it is
+ * called for as long as a test looks at it.
+ */
+import pg from 'pg';
+import { migrate } from '../../src/store/migrate.ts';
+import { openDatabase, type Database, type PoolLike } from '../../src/store/database.ts';
+import type { TestDatabase } from '../../src/testing/test-database.ts';
+import { emptyDatabase, plainDatabase } from '../setup/database.ts';
+import { callsOn, claimBatch, leaseOf, submitBatch } from './workload.ts';
+
+export const FULL_ROWS = 20_000;
+const ROWS_PER_SUBMIT = 5_000;
+const CLAIMED_AT_ONCE = 500;
+
+/** Written by the functions under test; the rest is filled once and stays small. */
+const GROWING_TABLES = [
+  'ff_execution',
+  'ff_body',
+  'ff_ready',
+  'ff_timer',
+  'ff_lease',
+  'ff_attempt_history',
+  'ff_outcome',
+  'ff_event',
+] as const;
+
+export interface TableStats {
+  relname: string;
+  relpages: number;
+  reltuples: number;
+}
+
+/** Runs the store's calls on connections that record nothing. */
+export function storeOf(test: TestDatabase): Database {
+  const pool: PoolLike = {
+    query: ({ text, values }) => test.query(text, values),
+  };
+  return openDatabase({ pool, schema: test.schema });
+}
+
+async function keepAutovacuumAway(test: TestDatabase): Promise<void> {
+  const tables = await test.query<{ name: string }>(
+    `SELECT relname AS name FROM pg_class WHERE relkind = 'r' AND relnamespace = $1::regnamespace`,
+    [test.schema],
+  );
+  for (const { name } of tables.rows) {
+    await test.query(`ALTER TABLE ${pg.escapeIdentifier(name)} SET (autovacuum_enabled = off)`);
+  }
+}
+
+/** As a first installation leaves it: nobody has ever counted anything. */
+export async function freshTables(): Promise<TestDatabase> {
+  const test = await emptyDatabase();
+  await migrate({ databaseUrl: test.url });
+  await keepAutovacuumAway(test);
+  return test;
+}
+
+/** Vacuumed while nothing was in them: the planner believes they are empty until somebody counts again. */
+export async function vacuumedEmptyTables(): Promise<TestDatabase> {
+  const test = await plainDatabase();
+  await keepAutovacuumAway(test);
+  await test.query('VACUUM ANALYZE');
+  return test;
+}
+
+export async function fullTables(): Promise<TestDatabase> {
+  const test = await vacuumedEmptyTables();
+  await fill(storeOf(test), FULL_ROWS);
+  await test.query('VACUUM ANALYZE');
+  return test;
+}
+
+/** Drained, and vacuumed as the engine does it: the files keep their length. No page is skipped, so the count is exact. */
+export async function emptiedTables(): Promise<TestDatabase> {
+  const test = await fullTables();
+  for (const table of GROWING_TABLES) {
+    await test.query(`DELETE FROM ${table}`);
+    await test.query(`VACUUM (TRUNCATE OFF, INDEX_CLEANUP ON, DISABLE_PAGE_SKIPPING) ${table}`);
+  }
+  return test;
+}
+
+/** Half are delayed, a quarter leased, the rest either ready or ended. */
+export async function fill(database: Database, rows: number): Promise<void> {
+  const kinds = ['full-a', 'full-b'];
+  let routes: number[] = [];
+  for (let done = 0; done < rows; done += ROWS_PER_SUBMIT) {
+    const delay = done < rows / 2 ? { delayMs: 3_600_000, delayStepMs: 10 } : {};
+    ({ routes } = await submitBatch(database, { kinds, count: ROWS_PER_SUBMIT, ...delay }));
+  }
+  for (let taken = 0; taken < (rows * 3) / 8; taken += CLAIMED_AT_ONCE) {
+    const held = await claimBatch(database, routes, CLAIMED_AT_ONCE);
+    if (taken < rows / 8) await callsOn(database).complete(held.map(leaseOf));
+  }
+}
+
+export async function tableStats(test: TestDatabase): Promise<TableStats[]> {
+  const stats = await test.query<TableStats>(
+    `SELECT relname, relpages, reltuples FROM pg_class
+     WHERE relnamespace = $1::regnamespace AND relname = ANY ($2) ORDER BY relname`,
+    [test.schema, GROWING_TABLES],
+  );
+  return stats.rows;
+}
+
+/** Takes the planner settings off the functions, to show what they are for. */
+export async function resetFunctionSettings(test: TestDatabase): Promise<void> {
+  const functions = await test.query<{ name: string }>(
+    `SELECT oid::regprocedure::text AS name FROM pg_proc
+     WHERE pronamespace = $1::regnamespace AND proconfig IS NOT NULL`,
+    [test.schema],
+  );
+  for (const { name } of functions.rows) await test.query(`ALTER FUNCTION ${name} RESET ALL`);
+}
