@@ -7,7 +7,7 @@ import { readRoutes, type RouteRow } from '../store/routes.ts';
 import { routeMatches, type RouteDemand } from '../model/routes.ts';
 
 /** Lanes that were paused or silenced are noticed within this time. */
-const MAX_AGE_MS = 5_000;
+const MAX_AGE_MS = 10_000;
 
 export class RouteCache {
   readonly #database: Database;

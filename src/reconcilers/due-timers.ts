@@ -7,7 +7,7 @@ import type { Reconciler } from './reconciler.ts';
 
 export const dueTimers: Reconciler<DueTimer> = {
   name: 'due-timers',
-  everyMs: 2_000,
+  everyMs: 2_500,
   batch: TIMER_BATCH,
   due: (context, limit) => listDueTimers(context.database, limit),
   act: (context, items) =>

@@ -7,6 +7,7 @@ import type { DueRow } from '../store/reconciling.ts';
 
 export interface Reconciler<Item extends DueRow = DueRow> {
   name: string;
+  /** Time between passes; a pass that found nothing lets twice as long go by. */
   everyMs: number;
   /** Most rows acted on in one statement. */
   batch: number;

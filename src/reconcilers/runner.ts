@@ -12,7 +12,7 @@ import { runPass, type PassReport } from './pass.ts';
 
 const TICK_MS = 500;
 /** How long a dead holder's ticket keeps others away. */
-const HOLD_MS = 3_000;
+const HOLD_MS = 6_000;
 const PASS_TIMEOUT_MS = 30_000;
 /** Removed queue rows after which the queue tables are vacuumed: autovacuum comes once a minute at best. */
 const VACUUM_AFTER_ROWS = 20_000;
@@ -88,9 +88,13 @@ function toEntry(reconciler: Reconciler): Entry {
 
 function startPass(context: EngineContext, entry: Entry, stopped: AbortSignal): void {
   const limit = AbortSignal.timeout(PASS_TIMEOUT_MS);
-  entry.dueAt = performance.now() + entry.reconciler.everyMs * (0.9 + Math.random() * 0.2);
+  const rhythm = entry.reconciler.everyMs * (0.9 + Math.random() * 0.2);
+  entry.dueAt = performance.now() + rhythm;
   entry.running = runPass(context, entry.reconciler, entry.batch, AbortSignal.any([stopped, limit]))
-    .then((pass) => addReport(entry.report, pass))
+    .then((pass) => {
+      addReport(entry.report, pass);
+      if (pass.acted + pass.skipped + pass.failed === 0) entry.dueAt += rhythm;
+    })
     .catch(() => {
       entry.report.errors += 1;
     })

@@ -1,0 +1,108 @@
+/**
+ * Counts what the hot operations write and touch per execution and holds them to their budgets. Counted by the server
+ * for this one connection, so neither load nor other tests matter.
+ */
+import { randomBytes } from 'node:crypto';
+import type pg from 'pg';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { uuidV7 } from '../../src/contract/ids.ts';
+import type { TestDatabase } from '../../src/testing/test-database.ts';
+import { plainDatabase } from '../setup/database.ts';
+import { BUDGETS, type Budget } from './budgets.ts';
+
+const ROUTES = JSON.stringify([{ lane: 'default', kind: 'counted', capabilities: [] }]);
+const PAYLOAD = '{"orderId": "o-1234567", "cents": 4200}';
+const POLICY = '{"retry_policy": {"max_retries": 3}}';
+const TAGS = '{"team.name": "billing"}';
+/** Calls before counting: caches are filled, and pages, so that extending a table is not counted. */
+const WARM_UP = 3;
+
+type Cost = Omit<Budget, 'why'>;
+
+let database: TestDatabase;
+let client: pg.Client;
+let moment = 1;
+
+beforeAll(async () => {
+  database = await plainDatabase();
+  client = await database.connect();
+});
+afterAll(() => database.drop());
+
+const same = <Value>(count: number, value: Value): Value[] => Array.from({ length: count }, () => value);
+
+async function counted(count: number, text: string, params: unknown[]): Promise<Cost> {
+  const answer = await client.query<{ 'QUERY PLAN': [{ Plan: Record<string, number> }] }>(
+    `EXPLAIN (ANALYZE, WAL, BUFFERS, TIMING OFF, FORMAT JSON) ${text}`,
+    params,
+  );
+  const plan = answer.rows[0]!['QUERY PLAN'][0].Plan;
+  const of = (name: string): number => (plan[name] ?? 0) / count;
+  return {
+    walRecords: of('WAL Records'),
+    walBytes: of('WAL Bytes'),
+    buffers: of('Shared Hit Blocks') + of('Shared Read Blocks'),
+  };
+}
+
+/** Runs a whole life of `count` executions and answers what each call cost. */
+async function life(count: number): Promise<Record<keyof typeof BUDGETS, Cost>> {
+  const ids = Array.from({ length: count }, () => uuidV7((moment += 1), randomBytes(10))).toSorted();
+  const submit = await counted(
+    count,
+    'SELECT * FROM ff_submit($1, 10000, $2, $3, $4, $5, $6, $7, $8, $9, $10, NULL)',
+    [
+      ROUTES,
+      ids,
+      same(count, 7),
+      same(count, 1),
+      same(count, 'default'),
+      same(count, 0),
+      same(count, 0),
+      same(count, PAYLOAD),
+      same(count, POLICY),
+      same(count, TAGS),
+    ],
+  );
+  const claim = await counted(
+    count,
+    `SELECT * FROM ff_claim(ARRAY(SELECT route_id FROM ff_route), '{NULL}', '{0}', $1, 'worker', 'worker-1',
+       gen_random_uuid(), 30000, '{}')`,
+    [count],
+  );
+  const leases = [ids, same(count, 7), same(count, 0), same(count, 1)];
+  const renew = await counted(count, 'SELECT * FROM ff_renew($1, $2, $3, $4, 30000)', leases);
+  const complete = await counted(count, 'SELECT * FROM ff_complete($1, $2, $3, $4, $5)', [
+    ...leases,
+    same(count, '{"charged": true}'),
+  ]);
+  await client.query('VACUUM ff_ready, ff_lease');
+  return { submit, claim, renew, complete };
+}
+
+async function warmLife(count: number): Promise<Record<keyof typeof BUDGETS, Cost>> {
+  for (let round = 0; round < WARM_UP; round += 1) await life(count);
+  return life(count);
+}
+
+describe.each([
+  ['single', 1],
+  ['batched', 100],
+] as const)('%s calls', (form, count) => {
+  let costs: Record<keyof typeof BUDGETS, Cost>;
+  beforeAll(async () => {
+    costs = await warmLife(count);
+  });
+
+  it.each(Object.keys(BUDGETS) as (keyof typeof BUDGETS)[])('%s stays within its budget', (operation) => {
+    const budget = BUDGETS[operation][form];
+    const cost = costs[operation];
+    const over = (Object.keys(cost) as (keyof Cost)[]).filter((name) => cost[name] > budget[name]);
+    expect(over, `${operation} costs ${JSON.stringify(cost)} (${budget.why})`).toEqual([]);
+  });
+
+  it('completes what it claimed', async () => {
+    const left = await client.query('SELECT 1 FROM ff_lease UNION ALL SELECT 1 FROM ff_ready');
+    expect(left.rowCount).toBe(0);
+  });
+});

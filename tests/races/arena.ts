@@ -1,0 +1,208 @@
+/**
+ * Where races take place: fresh executions for each permutation, calls turned into steps, and the check that every
+ * race ends with, whatever else it expects: no deadlock, no failed step, no violated invariant, every answer kept.
+ * What a single race expects is written in the test files.
+ */
+import { randomUUID } from 'node:crypto';
+import { expect } from 'vitest';
+import { runRace, stepValue, tablesWaitedOn } from '../../src/testing/stepper.ts';
+import type { Interleaving, StepLike } from '../../src/testing/stepper.ts';
+import type { TestDatabase } from '../../src/testing/test-database.ts';
+import { ask, callsOf, LEASE_MS, wordsOf } from './calls.ts';
+import type { Answer, Ask, Call, Calls, FunctionNames, Lease } from './calls.ts';
+import { endOfLog, unkeptAnswers, violationsOf } from './invariants.ts';
+
+export const HOUR_MS = 3_600_000;
+const RETRYING = {
+  retry_policy: { max_retries: 1_000, backoff: { type: 'fixed', delay_ms: HOUR_MS } },
+};
+
+/** The executions of one permutation, by ascending id, and the route they alone have. */
+export interface Scene extends Record<string, unknown> {
+  ids: string[];
+  routeId: number;
+  leases: Lease[];
+  /** Where the log ended before the race. */
+  logged: number;
+}
+
+type Given = (arena: Arena) => Promise<Scene>;
+type Placed = (scene: Scene) => Call;
+type Steps = StepLike<Scene>[];
+
+export interface Race {
+  given: Given;
+  sessions: Record<string, Steps>;
+  /** What this race expects beyond what all do. */
+  check?: (outcome: Interleaving, scene: Scene) => Promise<void> | void;
+  permutations?: 'all' | string[][];
+}
+
+export interface Arena {
+  database: TestDatabase;
+  calls: Calls;
+  through: Ask;
+  race(race: Race): Promise<Interleaving[]>;
+}
+
+export function arenaOn(database: TestDatabase, names: FunctionNames = {}): Arena {
+  const arena: Arena = {
+    database,
+    calls: callsOf(names),
+    through: (text, params) => database.query(text, params),
+    race: (race) =>
+      runRace<Scene>({
+        connect: () => database.connect(),
+        setup: () => race.given(arena),
+        sessions: race.sessions,
+        permutations: race.permutations ?? 'all',
+        check: async (outcome, scene) => {
+          await checkAll(arena, outcome, scene);
+          await race.check?.(outcome, scene);
+        },
+      }),
+  };
+  return arena;
+}
+
+async function checkAll(arena: Arena, outcome: Interleaving, scene: Scene): Promise<void> {
+  const failures = Object.entries(outcome.results).flatMap(([step, result]) =>
+    result.ok ? [] : [`${step}: ${result.code ?? ''} ${result.message}`],
+  );
+  expect(outcome.deadlocks, 'deadlocks').toBe(0);
+  expect(failures, 'failed steps').toEqual([]);
+  expect(outcome.rolledBack, 'transactions left open').toEqual([]);
+  expect(await violationsOf(arena.through, scene.ids), 'violations').toEqual([]);
+  const answers = committedAnswers(outcome);
+  expect(await unkeptAnswers(arena.through, answers, scene.logged), 'answers not kept').toEqual([]);
+}
+
+/** Everything that was answered, but for what its session rolled back. */
+function committedAnswers({ results }: Interleaving): Answer[] {
+  return Object.entries(results).flatMap(([step, result]) => {
+    const session = step.slice(0, step.indexOf('.'));
+    if (!result.ok || !Array.isArray(result.value) || `${session}.ROLLBACK` in results) return [];
+    return result.value as Answer[];
+  });
+}
+
+/** A call on its own: it commits when it returns. */
+export function alone(placed: Placed): Steps {
+  return [{ name: 'call', run: (session, scene) => ask(session.query, placed(scene)) }];
+}
+
+export function transaction(placed: Placed): Steps {
+  return ['BEGIN', ...alone(placed), 'COMMIT'];
+}
+
+/** A transaction in two steps, for races of many: a BEGIN takes nothing, so nothing is lost by joining it. */
+export function shortTransaction(placed: Placed, end: 'COMMIT' | 'ROLLBACK' = 'COMMIT'): Steps {
+  const call: StepLike<Scene> = {
+    name: 'call',
+    run: async (session, scene) => {
+      await session.query('BEGIN');
+      return ask(session.query, placed(scene));
+    },
+  };
+  return [call, end];
+}
+
+export function answersOf(outcome: Interleaving, session: string): Answer[] {
+  return stepValue<Answer[]>(outcome, `${session}.call`);
+}
+
+export function saidTo(outcome: Interleaving, session: string): string {
+  return wordsOf(answersOf(outcome, session));
+}
+
+/** How two transactions met: one after the other, or the second call while the first was still open. */
+export const MEETINGS = ['a then b', 'b then a', 'b meets a', 'a meets b'] as const;
+export type Meeting = (typeof MEETINGS)[number];
+
+export function isBefore({ order }: Interleaving, one: string, other: string): boolean {
+  return order.indexOf(one) < order.indexOf(other);
+}
+
+function meetingOf(outcome: Interleaving): Meeting {
+  if (isBefore(outcome, 'a.COMMIT', 'b.call')) return 'a then b';
+  if (isBefore(outcome, 'b.COMMIT', 'a.call')) return 'b then a';
+  return isBefore(outcome, 'a.call', 'b.call') ? 'b meets a' : 'a meets b';
+}
+
+/**
+ * What a and b are told, and the table the later one waits on; null when it does not wait. A wait for a unique key does
+ * not name its table: then it is `x or y`, all those it can be about.
+ */
+export interface Expected {
+  told: [a: string, b: string];
+  waitsOn: string | null;
+}
+
+export interface Pair {
+  given: Given;
+  a: Placed;
+  b: Placed;
+  expected: Record<Meeting, Expected>;
+  check?: (scene: Scene) => Promise<void>;
+}
+
+/** Every permutation of two transactions; throws unless all four meetings came about and went as expected. */
+export async function meet(arena: Arena, { given, a, b, expected, check }: Pair): Promise<Interleaving[]> {
+  const seen = new Set<Meeting>();
+  const outcomes = await arena.race({
+    given,
+    sessions: { a: transaction(a), b: transaction(b) },
+    check: async (outcome, scene) => {
+      const meeting = meetingOf(outcome);
+      seen.add(meeting);
+      const { told, waitsOn } = expected[meeting];
+      expect([saidTo(outcome, 'a'), saidTo(outcome, 'b')], `${meeting}: told`).toEqual(told);
+      expect(tablesWaitedOn([outcome]).join(' or '), `${meeting}: waits on`).toBe(waitsOn ?? '');
+      await check?.(scene);
+    },
+  });
+  expect(seen.size, 'kinds of meeting').toBe(MEETINGS.length);
+  return outcomes;
+}
+
+export function submitted(count: number, options: { delayMs?: number; policy?: object } = {}): Given {
+  return async ({ calls, through }) => {
+    const ids = Array.from({ length: count }, () => randomUUID()).toSorted();
+    const call = calls.submit({ ids, routes: [{ lane: 'default', kind: randomUUID() }], ...options });
+    const answer = await through(call.sql, call.params);
+    const routeId = Number(answer.rows[0]?.route_id);
+    return { ids, routeId, leases: [], logged: await endOfLog(through) };
+  };
+}
+
+export function leased(count: number, policy: object = RETRYING): Given {
+  return async (arena) => {
+    const scene = await submitted(count, { policy })(arena);
+    return { ...scene, leases: await claimAll(arena, scene, 'w-1'), logged: await endOfLog(arena.through) };
+  };
+}
+
+/** Leased, and the lease has run out; nobody has noticed yet. */
+export function runOut(count: number, policy: object = RETRYING): Given {
+  return async (arena) => {
+    const scene = await leased(count, policy)(arena);
+    await arena.database.moveClock(LEASE_MS + 1);
+    return scene;
+  };
+}
+
+/** Waiting for a time that has come. */
+export function due(count: number): Given {
+  return async (arena) => {
+    const scene = await submitted(count, { delayMs: HOUR_MS })(arena);
+    await arena.database.moveClock(HOUR_MS);
+    return scene;
+  };
+}
+
+export async function claimAll({ calls, through }: Arena, scene: Scene, worker: string): Promise<Lease[]> {
+  const answers = await ask(through, calls.claim(scene.routeId, scene.ids.length, worker));
+  return answers
+    .map(({ id, attempt, epoch }) => ({ id: id ?? '', attempt, epoch }))
+    .toSorted((one, other) => (one.id < other.id ? -1 : 1));
+}

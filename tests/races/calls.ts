@@ -1,0 +1,179 @@
+/**
+ * The engine's SQL functions as calls a race can place on any connection, and their answers in one form. A function
+ * can be replaced by name, so that the same race runs on a variant of it. No race and no expectation lives here.
+ */
+import { randomUUID } from 'node:crypto';
+
+/** Every execution of a race lies in this partition. */
+const PARTITION = 7;
+export const LEASE_MS = 30_000;
+/** How often a lease may be revoked before the execution fails. */
+const MAX_RECLAIMS = 1_000;
+const MAX_ROUTES = 10_000;
+
+const FUNCTIONS = {
+  submit: 'ff_submit',
+  claim: 'ff_claim',
+  complete: 'ff_complete',
+  fail: 'ff_fail',
+  release: 'ff_release',
+  renew: 'ff_renew',
+  cancel: 'ff_cancel',
+  revoke: 'ff_revoke_leases',
+  lapse: 'ff_lapse_leases',
+  fire: 'ff_fire_timers',
+} as const;
+
+export type FunctionNames = Partial<Record<keyof typeof FUNCTIONS, string>>;
+
+export interface Lease {
+  id: string;
+  attempt: number;
+  epoch: number;
+}
+
+export interface Route {
+  lane: string;
+  kind: string;
+}
+
+export interface Call {
+  sql: string;
+  params: unknown[];
+}
+
+/** One row a function answered with. */
+export interface Answer {
+  /** Null where the function does not say, as for a discarded timer. */
+  id: string | null;
+  /** The function's own word; `claimed` for a granted lease. */
+  word: string;
+  /** The answer was given before, to the same lease. */
+  repeated: boolean;
+  reclaimed: boolean;
+  /** The worker a lease was taken from. */
+  takenFrom: string | null;
+  attempt: number;
+  epoch: number;
+}
+
+/** What can be asked through: a pool, a client or the session of a race. */
+export type Ask = (text: string, params?: unknown[]) => Promise<{ rows: Record<string, unknown>[] }>;
+
+export interface Submission {
+  ids: string[];
+  routes: Route[];
+  /** Points into the routes, from 1; default the first for all. */
+  ordinals?: number[];
+  delayMs?: number;
+  policy?: object;
+}
+
+export interface Calls {
+  submit(submission: Submission): Call;
+  claim(routeId: number, limit: number, worker: string): Call;
+  complete(leases: Lease[]): Call;
+  /** Ends the execution, whatever its policy says. */
+  fail(leases: Lease[]): Call;
+  /** Fails the attempt; the policy decides what follows. */
+  retry(leases: Lease[]): Call;
+  release(leases: Lease[]): Call;
+  renew(leases: Lease[], leaseMs?: number): Call;
+  cancel(leases: Pick<Lease, 'id'>[]): Call;
+  revoke(leases: Pick<Lease, 'id'>[]): Call;
+  lapse(leases: Lease[]): Call;
+  fire(ids: string[]): Call;
+}
+
+/** The calls, with the engine's functions or with those of the given names in their place. */
+export function callsOf(names: FunctionNames): Calls {
+  const functions = { ...FUNCTIONS, ...names };
+  const call = (name: keyof typeof FUNCTIONS, args: string, params: unknown[]): Call => ({
+    sql: `SELECT * FROM ${functions[name]}(${args})`,
+    params,
+  });
+  const failing = (leases: Lease[], terminal: string): Call =>
+    call(
+      'fail',
+      `$1, $2, $3, $4, $5, $5, array_fill(NULL::bigint, ARRAY[$6::int]), array_fill(${terminal}, ARRAY[$6::int])`,
+      [...leaseArrays(leases), leases.map(() => 'broken'), leases.length],
+    );
+  return {
+    submit: (submission) =>
+      call('submit', '$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, NULL', submitParams(submission)),
+    claim: (routeId, limit, worker) =>
+      call('claim', `ARRAY[$1::int], '{NULL}', '{0}', $2, 'w', $3, $4, $5, '{}'`, [
+        routeId,
+        limit,
+        worker,
+        randomUUID(),
+        LEASE_MS,
+      ]),
+    complete: (leases) =>
+      call('complete', '$1, $2, $3, $4, $5', [...leaseArrays(leases), leases.map(() => '{"done": true}')]),
+    fail: (leases) => failing(leases, 'true'),
+    retry: (leases) => failing(leases, 'false'),
+    release: (leases) => call('release', '$1, $2, $3, $4', leaseArrays(leases)),
+    renew: (leases, leaseMs = LEASE_MS) =>
+      call('renew', '$1, $2, $3, $4, $5', [...leaseArrays(leases), leaseMs]),
+    cancel: (leases) => call('cancel', `$1, $2, 'why', 'somebody'`, idArrays(leases)),
+    revoke: (leases) =>
+      call('revoke', `$1, $2, array_fill(NULL::uuid, ARRAY[$3::int]), 'why', 'somebody', ${MAX_RECLAIMS}`, [
+        ...idArrays(leases),
+        leases.length,
+      ]),
+    lapse: (leases) => call('lapse', '$1, $2, $3', [...idArrays(leases), leases.map((lease) => lease.epoch)]),
+    fire: (ids) => call('fire', 'ARRAY(SELECT timer_id FROM ff_timer WHERE execution_id = ANY ($1))', [ids]),
+  };
+}
+
+/** Runs a call and reads its answer. */
+export async function ask(through: Ask, { sql, params }: Call): Promise<Answer[]> {
+  const { rows } = await through(sql, params);
+  // The first row of a claim is a header and names no execution; a discarded timer has an outcome.
+  return rows.filter((row) => row.execution_id !== null || row.outcome !== undefined).map(toAnswer);
+}
+
+/** An answer in words, one for each row in the order of the ids. */
+export function wordsOf(answers: Answer[]): string {
+  const words = answers
+    .toSorted((one, other) => ((one.id ?? '') < (other.id ?? '') ? -1 : 1))
+    .map(({ word, repeated }) => (repeated ? `${word} again` : word));
+  return words.join(', ') || 'nothing';
+}
+
+function toAnswer(row: Record<string, unknown>): Answer {
+  return {
+    id: row.execution_id as string | null,
+    word: (row.outcome as string | undefined) ?? 'claimed',
+    repeated: row.repeated === true,
+    reclaimed: row.reclaimed === true,
+    takenFrom: (row.worker_instance_id as string | null | undefined) ?? null,
+    attempt: row.attempt_index as number,
+    epoch: row.lease_epoch as number,
+  };
+}
+
+function submitParams({ ids, routes, ordinals, delayMs = 0, policy = {} }: Submission): unknown[] {
+  return [
+    JSON.stringify(routes.map((route) => ({ ...route, capabilities: [] }))),
+    MAX_ROUTES,
+    ids,
+    ids.map(() => PARTITION),
+    ordinals ?? ids.map(() => 1),
+    ids.map(() => 'default'),
+    ids.map(() => 100),
+    ids.map(() => delayMs),
+    ids.map(() => '{"work": 1}'),
+    ids.map(() => JSON.stringify(policy)),
+    ids.map(() => '{}'),
+  ];
+}
+
+function idArrays(leases: Pick<Lease, 'id'>[]): unknown[] {
+  return [leases.map(({ id }) => id), leases.map(() => PARTITION)];
+}
+
+function leaseArrays(leases: Lease[]): unknown[] {
+  return [...idArrays(leases), leases.map(({ attempt }) => attempt), leases.map(({ epoch }) => epoch)];
+}

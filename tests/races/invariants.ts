@@ -1,0 +1,136 @@
+/**
+ * What must hold after every race, whoever won: the rows of an execution agree with each other, each lease has one
+ * beginning and at most one end, and what was answered is what was written. Both checks return the violations they
+ * found, as sentences; an empty list is a pass.
+ */
+import type { Answer, Ask } from './calls.ts';
+
+/** The whole life of a lease as its events tell it; without the last group it is still held. */
+const LIFE_OF_A_LEASE =
+  '^lease\\.(acquired|reclaimed)( lease\\.renewed)*' +
+  '( completion\\.(success|failed)| lease\\.expired( completion\\.expired)?' +
+  '| lease\\.revoked( completion\\.(cancelled|failed))?| lease\\.released)?$';
+const HELD_LEASE = '^lease\\.(acquired|reclaimed)( lease\\.renewed)*$';
+
+const VIOLATIONS_SQL = `
+WITH e AS MATERIALIZED (SELECT * FROM ff_execution WHERE $1::uuid[] IS NULL OR execution_id = ANY ($1)),
+l AS MATERIALIZED (SELECT * FROM ff_lease WHERE $1::uuid[] IS NULL OR execution_id = ANY ($1)),
+ev AS MATERIALIZED (SELECT * FROM ff_event WHERE $1::uuid[] IS NULL OR execution_id = ANY ($1)),
+ended AS MATERIALIZED (
+  SELECT execution_id, count(*) AS n, min(event_type) AS outcome FROM ev WHERE family = 'completion' GROUP BY 1),
+results AS MATERIALIZED (
+  SELECT execution_id, count(*) AS n, min(outcome::text) AS outcome, max(attempt_index) AS attempt_index
+  FROM ff_outcome WHERE $1::uuid[] IS NULL OR execution_id = ANY ($1) GROUP BY 1),
+fresh AS MATERIALIZED (
+  SELECT e.execution_id,
+    (SELECT count(*) FROM ff_ready r WHERE r.execution_id = e.execution_id AND r.attempt_index = e.attempt_index
+       AND r.lease_epoch = e.lease_epoch AND r.route_id = e.route_id AND r.priority = e.priority) AS ready,
+    (SELECT count(*) FROM ff_timer t WHERE t.execution_id = e.execution_id AND t.attempt_index = e.attempt_index
+       AND t.lease_epoch = e.lease_epoch) AS timers
+  FROM e),
+lives AS MATERIALIZED (
+  SELECT execution_id, lease_id, string_agg(family || '.' || event_type, ' ' ORDER BY ev_id) AS life,
+         max(occurred_at_ms) FILTER (WHERE event_type = 'renewed') AS renewed_at_ms
+  FROM ev WHERE lease_id IS NOT NULL GROUP BY 1, 2)
+SELECT e.execution_id, 'is active without a lease of its epoch and attempt' AS problem FROM e
+WHERE lifecycle_phase = 'active' AND NOT EXISTS (
+  SELECT FROM l WHERE l.execution_id = e.execution_id AND l.partition_key = e.partition_key
+    AND l.lease_epoch = e.lease_epoch AND l.attempt_index = e.attempt_index)
+UNION ALL
+SELECT l.execution_id, 'has an orphan lease: it is not active in its epoch and attempt' FROM l
+WHERE NOT EXISTS (
+  SELECT FROM e WHERE l.execution_id = e.execution_id AND l.partition_key = e.partition_key
+    AND l.lease_epoch = e.lease_epoch AND l.attempt_index = e.attempt_index AND e.lifecycle_phase = 'active')
+UNION ALL
+SELECT e.execution_id, format('is %s (%s) with %s completion events (%s)', lifecycle_phase, terminal_outcome,
+                              coalesce(n, 0), outcome)
+FROM e LEFT JOIN ended USING (execution_id)
+WHERE coalesce(n, 0) <> CASE lifecycle_phase WHEN 'terminal' THEN 1 ELSE 0 END
+   OR (lifecycle_phase = 'terminal' AND outcome <> terminal_outcome::text)
+UNION ALL
+SELECT e.execution_id, format('is %s (%s) with %s outcome rows (%s)', lifecycle_phase, terminal_outcome,
+                              coalesce(n, 0), outcome)
+FROM e LEFT JOIN results r USING (execution_id)
+WHERE coalesce(n, 0) <> CASE lifecycle_phase WHEN 'terminal' THEN 1 ELSE 0 END
+   OR (lifecycle_phase = 'terminal' AND (outcome <> terminal_outcome::text OR r.attempt_index <> e.attempt_index))
+UNION ALL
+SELECT execution_id, format('is %s and has %s fresh queue rows and %s live timers', eligibility_state, ready, timers)
+FROM e JOIN fresh USING (execution_id)
+WHERE ready <> CASE eligibility_state WHEN 'eligible_now' THEN 1 ELSE 0 END
+   OR timers <> CASE eligibility_state WHEN 'not_eligible_until_time' THEN 1 ELSE 0 END
+UNION ALL
+SELECT execution_id, format('has a lease that lived like this: %s', life) FROM lives WHERE life !~ $2
+UNION ALL
+SELECT execution_id, CASE WHEN l.lease_id IS NULL THEN 'has a lease event without an end and without a lease'
+                          ELSE 'has a lease that was told to have ended' END
+FROM lives LEFT JOIN l USING (execution_id, lease_id) WHERE (l.lease_id IS NOT NULL) <> (life ~ $3)
+UNION ALL
+SELECT execution_id, 'has a lease that no event tells of' FROM l
+WHERE NOT EXISTS (SELECT FROM lives WHERE lives.lease_id = l.lease_id)
+UNION ALL
+SELECT execution_id, 'has a lease that does not know of its last renewal' FROM l JOIN lives USING (execution_id, lease_id)
+WHERE lives.renewed_at_ms > l.renewed_at_ms
+UNION ALL
+SELECT e.execution_id, format('left attempt %s without an end', a.n) FROM e, generate_series(0, e.attempt_index - 1) a(n)
+WHERE NOT EXISTS (
+  SELECT FROM ff_attempt_history h WHERE h.execution_id = e.execution_id AND h.attempt_index = a.n
+    AND h.outcome IS NOT NULL)`;
+
+/** Contradictions between the rows of these executions, or of all there are. */
+export async function violationsOf(through: Ask, ids: string[] | null): Promise<string[]> {
+  const found = await through(VIOLATIONS_SQL, [ids, LIFE_OF_A_LEASE, HELD_LEASE]);
+  return found.rows.map((row) => `${row.execution_id} ${row.problem}`);
+}
+
+/** The events an accepted answer promises. A refusal and a repeated answer promise none. */
+function promisedBy({ word, repeated, reclaimed, takenFrom }: Answer): string[] {
+  if (repeated) return [];
+  switch (word) {
+    case 'claimed':
+      return [reclaimed ? 'lease.reclaimed' : 'lease.acquired'];
+    case 'completed':
+      return ['completion.success'];
+    case 'failed':
+      return ['completion.failed'];
+    case 'retry_scheduled':
+    case 'released':
+      return ['lease.released'];
+    case 'renewed':
+      return ['lease.renewed'];
+    case 'cancelled':
+      return takenFrom === null ? ['completion.cancelled'] : ['lease.revoked', 'completion.cancelled'];
+    case 'revoked':
+      return ['lease.revoked'];
+    case 'reclaims_exhausted':
+      return ['lease.revoked', 'completion.failed'];
+    case 'lapsed':
+      return ['lease.expired'];
+    case 'expired':
+      return ['lease.expired', 'completion.expired'];
+    default:
+      return [];
+  }
+}
+
+/** Where the log of events ends now. */
+export async function endOfLog(through: Ask): Promise<number> {
+  const found = await through('SELECT coalesce(max(ev_id), 0) AS ev_id FROM ff_event');
+  return Number(found.rows[0]?.ev_id);
+}
+
+/** Answers of committed calls that are not in the log after that place, and events nobody was told of. */
+export async function unkeptAnswers(through: Ask, answers: Answer[], after: number): Promise<string[]> {
+  const found = await through(
+    `SELECT execution_id, family || '.' || event_type AS event FROM ff_event WHERE ev_id > $1`,
+    [after],
+  );
+  const balance = new Map<string, number>();
+  const count = (key: string, by: number) => balance.set(key, (balance.get(key) ?? 0) + by);
+  for (const row of found.rows) count(`${row.execution_id} ${row.event}`, 1);
+  for (const answer of answers) {
+    for (const event of promisedBy(answer)) count(`${answer.id} ${event}`, -1);
+  }
+  return [...balance]
+    .filter(([, surplus]) => surplus !== 0)
+    .map(([key, surplus]) => `${key}: ${surplus > 0 ? 'written, not answered' : 'answered, not written'}`);
+}

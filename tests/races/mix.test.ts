@@ -1,0 +1,195 @@
+/**
+ * Many parties at once, unsteered: a seeded mix of all operations over a small set of executions with short leases and a
+ * clock that jumps. Afterwards the rows agree, every answer was kept, and what is left can still be brought to an end.
+ */
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import type { TestDatabase } from '../../src/testing/test-database.ts';
+import { testDatabase } from '../setup/database.ts';
+import { arenaOn, HOUR_MS, type Arena } from './arena.ts';
+import { ask, LEASE_MS, type Answer, type Ask, type Call, type Lease } from './calls.ts';
+import { unkeptAnswers, violationsOf } from './invariants.ts';
+
+const SEED = 20_251;
+const PARTIES = 6;
+const OPERATIONS_EACH = 700;
+const BATCH = 8;
+/** The set stays small, so that the parties keep meeting. */
+const WANTED_OPEN = 24;
+const MAX_DRAIN_PASSES = 50;
+/** A move of the clock is half a lease, so delays and leases come due while others are at them. */
+const DELAY_MS = LEASE_MS;
+const POLICY = { retry_policy: { max_retries: 1_000, backoff: { type: 'fixed', delay_ms: DELAY_MS } } };
+
+let database: TestDatabase;
+let arena: Arena;
+
+beforeAll(async () => {
+  database = await testDatabase();
+  arena = arenaOn(database);
+});
+
+afterAll(() => database?.drop());
+
+/** A small generator with a seed (mulberry32): the same choices in every run, whatever the timing. */
+function seeded(seed: number): (below: number) => number {
+  let state = seed;
+  return (below) => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) % below;
+  };
+}
+
+/** What all parties share: who is still open, and every lease anybody was ever granted on them. */
+interface Board {
+  routeId: number;
+  open: Set<string>;
+  leases: Map<string, Lease[]>;
+  answers: Answer[];
+}
+
+type Pick = (below: number) => number;
+
+const ROUTE = { lane: 'default', kind: randomUUID() };
+/** How often each is chosen, in relation to the others. */
+const WEIGHTS = {
+  submit: 1,
+  claim: 3,
+  complete: 2,
+  renew: 2,
+  fail: 1,
+  retry: 1,
+  release: 1,
+  cancel: 1,
+  revoke: 1,
+  lapse: 2,
+  fire: 1,
+  clock: 1,
+};
+const WEIGHTED = (Object.keys(WEIGHTS) as (keyof typeof WEIGHTS)[]).flatMap((name) =>
+  Array.from({ length: WEIGHTS[name] }, () => name),
+);
+
+function someOpen(board: Board, pick: Pick): string[] {
+  const open = [...board.open];
+  const from = pick(open.length + 1);
+  const some = open.slice(from, from + 1 + pick(BATCH));
+  return pick(2) === 0 ? some : some.toReversed();
+}
+
+/** Mostly the newest lease of each, sometimes an older one, as a worker that was away would use. */
+function someLeases(board: Board, pick: Pick): Lease[] {
+  return someOpen(board, pick).flatMap((id) => {
+    const known = board.leases.get(id) ?? [];
+    const lease = known.at(pick(4) === 0 ? pick(known.length + 1) : -1);
+    return lease === undefined ? [] : [lease];
+  });
+}
+
+function submission(board: Board, pick: Pick): Call | null {
+  if (board.open.size >= WANTED_OPEN) return null;
+  const ids = Array.from({ length: 1 + pick(BATCH) }, () => randomUUID());
+  // Known to the others before it is committed, so that they also ask for what is not there yet.
+  ids.forEach((id) => board.open.add(id));
+  return arena.calls.submit({ ids, routes: [ROUTE], delayMs: pick(3) === 0 ? DELAY_MS : 0, policy: POLICY });
+}
+
+/** The next call of a party; null when there is nothing to do it on. */
+function nextCall(board: Board, pick: Pick, worker: string): Call | null {
+  const name = WEIGHTED[pick(WEIGHTED.length)] ?? 'claim';
+  if (name === 'submit') return submission(board, pick);
+  if (name === 'claim') return arena.calls.claim(board.routeId, 1 + pick(BATCH), worker);
+  if (name === 'fire') return arena.calls.fire(someOpen(board, pick));
+  if (name === 'clock')
+    return { sql: 'UPDATE ff_clock SET offset_ms = offset_ms + $1', params: [LEASE_MS / 2] };
+  if (name === 'cancel')
+    return arena.calls.cancel(
+      someOpen(board, pick)
+        .slice(0, 1)
+        .map((id) => ({ id })),
+    );
+  const leases = someLeases(board, pick);
+  return leases.length === 0 ? null : arena.calls[name](leases);
+}
+
+function note(board: Board, answers: Answer[]): void {
+  for (const answer of answers) {
+    const { id, word, attempt, epoch } = answer;
+    // Submissions and refusals are answers too, but the log owes nothing for them.
+    board.answers.push(answer);
+    if (id === null) continue;
+    if (word === 'claimed') board.leases.set(id, [...(board.leases.get(id) ?? []), { id, attempt, epoch }]);
+    if (['completed', 'failed', 'cancelled', 'expired'].includes(word)) board.open.delete(id);
+  }
+}
+
+async function play(board: Board, through: Ask, party: number): Promise<number> {
+  const pick = seeded(SEED + party);
+  let done = 0;
+  for (let turn = 0; turn < OPERATIONS_EACH; turn += 1) {
+    const call = nextCall(board, pick, `w-${party}`);
+    if (call === null) continue;
+    note(board, await ask(through, call));
+    done += 1;
+  }
+  return done;
+}
+
+/** Brings everything to its end: whatever cannot be reached any more would stay open. */
+async function drain(board: Board): Promise<number> {
+  const { calls, through } = arena;
+  for (let pass = 0; pass < MAX_DRAIN_PASSES; pass += 1) {
+    const { rows } = await through(
+      `SELECT execution_id AS id FROM ff_execution WHERE lifecycle_phase <> 'terminal'`,
+    );
+    if (rows.length === 0) return 0;
+    const ids = rows.map((row) => row.id as string);
+    await database.moveClock(HOUR_MS);
+    const held = await through(
+      'SELECT execution_id AS id, attempt_index AS attempt, lease_epoch AS epoch FROM ff_lease',
+    );
+    note(board, await ask(through, calls.lapse(held.rows as unknown as Lease[])));
+    note(board, await ask(through, calls.fire(ids)));
+    const claimed = await ask(through, calls.claim(board.routeId, ids.length, 'drain'));
+    note(board, claimed);
+    const leases = claimed.map(({ id, attempt, epoch }) => ({ id: id ?? '', attempt, epoch }));
+    note(board, await ask(through, calls.complete(leases)));
+  }
+  return board.open.size;
+}
+
+it('a mix of everything leaves no contradiction, no unkept answer and nothing stuck', async () => {
+  const board: Board = { routeId: 0, open: new Set(), leases: new Map(), answers: [] };
+  const first = arena.calls.submit({ ids: [randomUUID()], routes: [ROUTE], policy: POLICY });
+  board.routeId = Number((await arena.through(first.sql, first.params)).rows[0]?.route_id);
+
+  const clients = await Promise.all(Array.from({ length: PARTIES }, () => database.connect()));
+  // A deadlock, a broken assertion or any other error ends the test here.
+  const done = await Promise.all(
+    clients.map((client, party) => play(board, (text, params) => client.query(text, params), party)),
+  );
+  expect(done.reduce((sum, one) => sum + one, 0)).toBeGreaterThan((PARTIES * OPERATIONS_EACH) / 2);
+  expect(await violationsOf(arena.through, null)).toEqual([]);
+  expect(await unkeptAnswers(arena.through, board.answers, 0)).toEqual([]);
+  const words = new Set(board.answers.map(({ word }) => word));
+  for (const word of [
+    'completed',
+    'failed',
+    'retry_scheduled',
+    'released',
+    'renewed',
+    'cancelled',
+    'revoked',
+  ]) {
+    expect(words, 'what the mix came by').toContain(word);
+  }
+  for (const word of ['lapsed', 'fired', 'lease_expired', 'not_active', 'stale_lease']) {
+    expect(words, 'what the mix came by').toContain(word);
+  }
+
+  expect(await drain(board)).toBe(0);
+  expect(await violationsOf(arena.through, null)).toEqual([]);
+  expect(await unkeptAnswers(arena.through, board.answers, 0)).toEqual([]);
+}, 60_000);

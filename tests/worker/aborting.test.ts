@@ -1,0 +1,209 @@
+/**
+ * Work that is taken away while it runs: the handler's signal says why, and whatever the handler does afterwards
+ * changes nothing.
+ */
+import { describe, expect, test } from 'vitest';
+import type { Connection } from '../../src/client/connect.ts';
+import type { ExecutionId } from '../../src/contract/ids.ts';
+import { TaskAborted, type Task } from '../../src/worker/task.ts';
+import type { Worker } from '../../src/worker/worker.ts';
+import { AGAIN, deaf, latch, newKind, resultOf, SOON, useCrew } from './crew.ts';
+
+const crew = useCrew();
+
+interface Running {
+  engine: Connection;
+  worker: Worker;
+  kind: string;
+  executionId: ExecutionId;
+  task: Task;
+  /** Lets the handler return, whatever its signal says. */
+  finish(): void;
+}
+
+/** One execution in the hands of a worker whose handler ignores its signal. */
+async function oneRunning(options: { leaseMs?: number; hearing?: 'deaf' } = {}): Promise<Running> {
+  const engine = await crew.connect();
+  const kind = newKind();
+  const [started, finished] = [latch<Task>(), latch()];
+  const isDeaf = options.hearing === 'deaf';
+  const worker = crew.work(isDeaf ? deaf(engine) : engine, {
+    leaseMs: options.leaseMs ?? 60_000,
+    concurrency: 1,
+    ...(isDeaf ? { pollMs: 20 } : {}),
+    handlers: {
+      [kind]: async (task) => {
+        started.open(task);
+        await finished.opened;
+        return 'too late';
+      },
+    },
+  });
+  const { executionId } = await engine.submit({ kind, policy: AGAIN });
+  const task = await started.opened;
+  return { engine, worker, kind, executionId, task, finish: () => finished.open() };
+}
+
+function abortCode(task: Task): string | undefined {
+  const reason = task.signal.reason as unknown;
+  return reason instanceof TaskAborted ? reason.code : undefined;
+}
+
+/** The handler returns, and nothing comes of it. */
+async function finishInVain({ worker, finish }: Running): Promise<void> {
+  finish();
+  await expect.poll(() => worker.stats.lost, SOON).toBe(1);
+  expect(worker.stats).toMatchObject({ completed: 0, failed: 0, retry_scheduled: 0 });
+  await expect.poll(() => worker.running, SOON).toBe(0);
+}
+
+describe('the signal of a task says why the work is no longer its worker’s', () => {
+  test('cancelled, also when another process cancels', async () => {
+    const run = await oneRunning();
+    const elsewhere = await crew.connect({ listen: 'off' });
+    const cancelled = await elsewhere.cancel(run.executionId, { reason: 'not needed', by: 'ann' });
+    expect(cancelled.outcome).toBe('cancelled');
+    await expect.poll(() => abortCode(run.task), SOON).toBe('cancelled');
+    await finishInVain(run);
+    expect(await run.engine.result(run.executionId)).toEqual({
+      outcome: 'cancelled',
+      message: 'not needed',
+      category: 'cancelled',
+      by: 'ann',
+    });
+    expect(await crew.eventsOf(run.executionId)).toEqual([
+      'lease.acquired',
+      'lease.revoked',
+      'completion.cancelled',
+    ]);
+  });
+
+  test('revoked, and the next worker is at the next attempt', async () => {
+    const run = await oneRunning();
+    const elsewhere = await crew.connect();
+    const revoked = await elsewhere.revokeLease(run.executionId, { reason: 'stuck' });
+    expect(revoked.outcome).toBe('revoked');
+    await expect.poll(() => abortCode(run.task), SOON).toBe('revoked');
+    crew.work(elsewhere, { handlers: { [run.kind]: (task) => [task.attemptIndex, task.reclaimed] } });
+    await expect
+      .poll(() => run.engine.result(run.executionId), SOON)
+      .toEqual({ outcome: 'success', result: [1, true] });
+    await finishInVain(run);
+  });
+
+  test('lease_lost, when the lease ran out and was ended', async () => {
+    const run = await oneRunning({ leaseMs: 3_000 });
+    await crew.connect({ reconcile: 'on' });
+    await crew.database.moveClock(3_001);
+    await expect.poll(() => abortCode(run.task), SOON).toBe('lease_lost');
+    await expect
+      .poll(() => crew.eventsOf(run.executionId), SOON)
+      .toEqual(expect.arrayContaining(['lease.expired']));
+    run.finish();
+    await expect.poll(() => run.worker.stats.lost, SOON).toBeGreaterThan(0);
+    expect(await crew.eventsOf(run.executionId)).not.toContain('completion.failed');
+  });
+
+  test('shutdown, when the worker stops before the handler is done', async () => {
+    const run = await oneRunning();
+    await run.worker.stop({ deadlineMs: 0 });
+    expect(abortCode(run.task)).toBe('shutdown');
+    run.finish();
+    expect(await run.engine.describe(run.executionId)).toMatchObject({
+      publicState: 'waiting',
+      attemptIndex: 0,
+    });
+  });
+});
+
+describe('a worker that was told nothing still cannot write', () => {
+  test('after a cancel', async () => {
+    const run = await oneRunning({ hearing: 'deaf' });
+    await run.engine.cancel(run.executionId, { reason: 'no' });
+    await finishInVain(run);
+    expect(abortCode(run.task)).toBe('cancelled');
+    expect(await resultOf(run.engine, run.executionId)).toBe('cancelled');
+  });
+
+  test('after a revocation, whose next owner decides alone', async () => {
+    const run = await oneRunning({ hearing: 'deaf' });
+    await run.engine.revokeLease(run.executionId, { reason: 'stuck' });
+    const next = crew.work(run.engine, { handlers: { [run.kind]: () => 'by the next' } });
+    await expect.poll(() => next.stats.completed, SOON).toBe(1);
+    await finishInVain(run);
+    expect(abortCode(run.task)).toBe('revoked');
+    expect(await run.engine.result(run.executionId)).toEqual({ outcome: 'success', result: 'by the next' });
+  });
+
+  test('after its lease ran out, before anybody noticed', async () => {
+    const run = await oneRunning({ hearing: 'deaf' });
+    await crew.database.moveClock(60_001);
+    await finishInVain(run);
+    expect(abortCode(run.task)).toBe('lease_lost');
+    expect(await crew.eventsOf(run.executionId)).toEqual(['lease.acquired']);
+  });
+
+  test('after its lease ran out and another worker took over', async () => {
+    const run = await oneRunning({ hearing: 'deaf' });
+    const rescuer = await crew.connect({ reconcile: 'on' });
+    const next = crew.work(rescuer, {
+      handlers: { [run.kind]: (task) => [task.attemptIndex, task.reclaimed] },
+    });
+    await crew.database.moveClock(60_001);
+    await expect.poll(() => next.stats.completed, SOON).toBe(1);
+    await finishInVain(run);
+    expect(await run.engine.result(run.executionId)).toEqual({ outcome: 'success', result: [1, true] });
+    expect(await crew.eventsOf(run.executionId)).toEqual([
+      'lease.acquired',
+      'lease.expired',
+      'lease.reclaimed',
+      'completion.success',
+    ]);
+  });
+});
+
+test('a worker that was frozen past its lease writes nothing, even while the database would still let it', async () => {
+  const engine = await crew.connect();
+  const kind = newKind();
+  let written = 0;
+  const counting = {
+    ...engine,
+    complete: (...args: Parameters<typeof engine.complete>) => {
+      written += 1;
+      return engine.complete(...args);
+    },
+  };
+  const worker = crew.work(counting, {
+    leaseMs: 400,
+    handlers: {
+      [kind]: () => {
+        // Nothing else of this process runs meanwhile, as if it had been stopped.
+        const until = performance.now() + 400;
+        while (performance.now() < until);
+        return 'too late';
+      },
+    },
+  });
+  await crew.database.moveClock(-1_000_000);
+  const { executionId } = await engine.submit({ kind });
+  await expect.poll(() => worker.stats.lost, SOON).toBe(1);
+  await crew.database.moveClock(1_000_000);
+  expect(written).toBe(0);
+  expect(await crew.eventsOf(executionId)).not.toContain('completion.success');
+});
+
+test('a handler that takes longer than its lease keeps it as long as the worker renews', async () => {
+  const run = await oneRunning({ leaseMs: 30_000 });
+  await crew.connect({ reconcile: 'on' });
+  const renewals = async () =>
+    (await crew.eventsOf(run.executionId)).filter((event) => event === 'lease.renewed').length;
+  for (let renewed = 1; renewed <= 4; renewed += 1) {
+    await crew.database.moveClock(20_000);
+    await crew.ringAllWorkers();
+    await expect.poll(renewals, SOON).toBe(renewed);
+  }
+  expect(run.task.signal.aborted).toBe(false);
+  run.finish();
+  await expect.poll(() => resultOf(run.engine, run.executionId), SOON).toBe('success');
+  expect(await run.engine.describe(run.executionId)).toMatchObject({ attemptIndex: 0, reclaimCount: 0 });
+});

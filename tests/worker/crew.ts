@@ -1,0 +1,115 @@
+/**
+ * What tests of running workers share: a database for the file, connections and workers that end with each test, and
+ * ways to wait for something to happen instead of for time to pass.
+ */
+import { randomUUID } from 'node:crypto';
+import { afterAll, afterEach, beforeAll } from 'vitest';
+import { connect, type Connection, type ConnectOptions } from '../../src/client/connect.ts';
+import type { Engine, ExecutionResult } from '../../src/contract/engine.ts';
+import type { ExecutionId } from '../../src/contract/ids.ts';
+import { hintChannel } from '../../src/store/names.ts';
+import type { TestDatabase } from '../../src/testing/test-database.ts';
+import { startWorker, type Worker, type WorkerOptions } from '../../src/worker/worker.ts';
+import { testDatabase } from '../setup/database.ts';
+
+/** How long a condition may take on a busy machine before the test has failed. */
+export const SOON = { timeout: 15_000, interval: 15 };
+/** So long that no test lives to see a second look. */
+export const NEVER_MS = 3_600_000;
+/** Another try, almost at once. */
+export const AGAIN = { retry: { maxRetries: 3, backoff: { type: 'fixed', delayMs: 20 } } } as const;
+
+export interface Latch<Value = void> {
+  readonly opened: Promise<Value>;
+  open(value: Value): void;
+}
+
+export function latch<Value = void>(): Latch<Value> {
+  let open!: (value: Value) => void;
+  const opened = new Promise<Value>((resolve) => {
+    open = resolve;
+  });
+  return { opened, open };
+}
+
+export interface Crew {
+  readonly database: TestDatabase;
+  /** A connection as another process would have one. It repairs nothing unless asked to. */
+  connect(options?: Partial<ConnectOptions>): Promise<Connection>;
+  /** A worker that, unless asked to, never looks without being told. */
+  work(engine: Engine, options: WorkerOptions): Worker;
+  /** Events of an execution, oldest first, as `family.type`. */
+  eventsOf(id: ExecutionId): Promise<string[]>;
+  /** Makes all workers ask about their leases now. */
+  ringAllWorkers(): Promise<void>;
+}
+
+/** Call it at the top of a file; it brings its own hooks. */
+export function useCrew(): Crew {
+  let database: TestDatabase;
+  const connections: Connection[] = [];
+  const workers: Worker[] = [];
+  beforeAll(async () => {
+    database = await testDatabase();
+  });
+  afterEach(async () => {
+    await Promise.all(workers.splice(0).map((worker) => worker.stop({ deadlineMs: 0 })));
+    await Promise.all(connections.splice(0).map((connection) => connection.close()));
+  });
+  afterAll(() => database.drop());
+  return {
+    get database() {
+      return database;
+    },
+    async connect(options = {}) {
+      const connection = await connect({
+        databaseUrl: database.url,
+        reconcile: 'off',
+        poolSize: 4,
+        ...options,
+      });
+      connections.push(connection);
+      return connection;
+    },
+    work(engine, options) {
+      const worker = startWorker(engine, { pollMs: NEVER_MS, ...options });
+      workers.push(worker);
+      return worker;
+    },
+    async eventsOf(id) {
+      const found = await database.query<{ event: string }>(
+        `SELECT family || '.' || event_type AS event FROM ff_event WHERE execution_id = $1 ORDER BY ev_id`,
+        [uuidOf(id)],
+      );
+      return found.rows.map(({ event }) => event);
+    },
+    async ringAllWorkers() {
+      await database.query('SELECT pg_notify($1, $2)', [
+        hintChannel(database.schema),
+        JSON.stringify({ workers: ['*'] }),
+      ]);
+    },
+  };
+}
+
+/** A kind nobody else in the database uses. */
+export function newKind(): string {
+  return `kind-${randomUUID()}`;
+}
+
+export function uuidOf(id: ExecutionId): string {
+  return id.slice(id.lastIndexOf(':') + 1);
+}
+
+export async function resultOf(engine: Engine, id: ExecutionId): Promise<ExecutionResult['outcome']> {
+  return (await engine.result(id)).outcome;
+}
+
+/** The same engine for a worker that hears nothing and believes its leases are always renewed. */
+export function deaf(engine: Engine): Engine {
+  return {
+    ...engine,
+    watch: () => () => undefined,
+    renew: async (leases) => leases.map(() => ({ outcome: 'renewed' })),
+  };
+}

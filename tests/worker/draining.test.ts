@@ -1,0 +1,151 @@
+/**
+ * How a worker ends: it finishes what it can, hands back what it cannot, and loses nothing in between.
+ */
+import { expect, test } from 'vitest';
+import type { Task } from '../../src/worker/task.ts';
+import { latch, newKind, resultOf, SOON, useCrew } from './crew.ts';
+
+const crew = useCrew();
+
+test('stop waits for what runs and takes on nothing new', async () => {
+  const engine = await crew.connect();
+  const kind = newKind();
+  const [started, finish] = [latch(), latch()];
+  const worker = crew.work(engine, {
+    concurrency: 1,
+    handlers: {
+      [kind]: async () => {
+        started.open();
+        await finish.opened;
+        return 'finished';
+      },
+    },
+  });
+  const { executionId } = await engine.submit({ kind });
+  await started.opened;
+  let stopped = false;
+  const stopping = worker.stop().then(() => {
+    stopped = true;
+  });
+  const later = await engine.submit({ kind });
+  expect(stopped).toBe(false);
+  finish.open();
+  await stopping;
+  expect(await engine.result(executionId)).toEqual({ outcome: 'success', result: 'finished' });
+  expect(await engine.describe(later.executionId)).toMatchObject({ publicState: 'waiting', leaseEpoch: 0 });
+  expect(worker.stats).toMatchObject({ claimed: 1, completed: 1, released: 0, lost: 0 });
+});
+
+test('what is not done by the deadline is handed back, and another process goes on with the same attempt at once', async () => {
+  const engine = await crew.connect();
+  const elsewhere = await crew.connect();
+  const kind = newKind();
+  const started = latch();
+  const worker = crew.work(engine, {
+    handlers: {
+      [kind]: (task) => {
+        started.open();
+        return new Promise((resolve) => {
+          task.signal.addEventListener('abort', () => resolve('given up'));
+        });
+      },
+    },
+  });
+  const { executionId } = await engine.submit({ kind });
+  await started.opened;
+  const next = crew.work(elsewhere, {
+    handlers: { [kind]: (task) => [task.attemptIndex, task.resumed, task.reclaimed] },
+  });
+  await worker.stop({ deadlineMs: 0 });
+  await expect
+    .poll(() => engine.result(executionId), SOON)
+    .toEqual({ outcome: 'success', result: [0, true, false] });
+  expect(worker.stats).toMatchObject({ claimed: 1, completed: 0, released: 1 });
+  expect(next.stats).toMatchObject({ claimed: 1, completed: 1 });
+  expect(await crew.eventsOf(executionId)).toEqual([
+    'lease.acquired',
+    'lease.released',
+    'lease.acquired',
+    'completion.success',
+  ]);
+});
+
+test('a run that was handed back is counted once', async () => {
+  const engine = await crew.connect();
+  const kind = newKind();
+  const [started, returned] = [latch(), latch()];
+  const worker = crew.work(engine, {
+    handlers: {
+      [kind]: async (task) => {
+        started.open();
+        await new Promise((resolve) => {
+          task.signal.addEventListener('abort', resolve);
+        });
+        returned.open();
+      },
+    },
+  });
+  await engine.submit({ kind });
+  await started.opened;
+  await worker.stop({ deadlineMs: 0 });
+  await returned.opened;
+  await expect.poll(() => worker.running, SOON).toBe(0);
+  const { claimed, completed, failed, retry_scheduled, lost, released } = worker.stats;
+  expect(completed + failed + retry_scheduled + lost + released).toBe(claimed);
+});
+
+test('work that a claim brings while the worker stops is run or handed back, never forgotten', async () => {
+  const engine = await crew.connect();
+  const kind = newKind();
+  const { executionId } = await engine.submit({ kind });
+  for (const [deadlineMs, end] of [
+    [0, 'released'],
+    [10_000, 'completed'],
+  ] as const) {
+    const [asked, answer, tasks] = [latch(), latch(), latch<Task>()];
+    const slow: typeof engine = {
+      ...engine,
+      claim: async (request) => {
+        const claimed = await engine.claim(request);
+        asked.open();
+        await answer.opened;
+        return claimed;
+      },
+    };
+    const worker = crew.work(slow, {
+      handlers: {
+        [kind]: async (task) => {
+          tasks.open(task);
+          if (end === 'released') await latch().opened;
+        },
+      },
+    });
+    await asked.opened;
+    const stopping = worker.stop({ deadlineMs });
+    answer.open();
+    await stopping;
+    expect(worker.stats).toMatchObject({ claimed: 1, [end]: 1 });
+    expect((await tasks.opened).attemptIndex).toBe(0);
+  }
+  expect(await resultOf(engine, executionId)).toBe('success');
+});
+
+test('a second stop is the first one again, and a stopped worker holds nothing', async () => {
+  const engine = await crew.connect();
+  const worker = crew.work(engine, { handlers: { [newKind()]: () => undefined } });
+  const first = worker.stop();
+  expect(worker.stop({ deadlineMs: 5 })).toBe(first);
+  await first;
+  expect(worker.running).toBe(0);
+});
+
+test('a worker in a using block stops at its end', async () => {
+  const engine = await crew.connect();
+  const kind = newKind();
+  const started = latch();
+  const worker = crew.work(engine, { handlers: { [kind]: () => started.open() } });
+  const { executionId } = await engine.submit({ kind });
+  await started.opened;
+  await worker[Symbol.asyncDispose]();
+  expect(await resultOf(engine, executionId)).toBe('success');
+});

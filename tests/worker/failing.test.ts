@@ -1,0 +1,172 @@
+/**
+ * Handlers that fail, in every way a handler can: each failure is reported, retried as the policy says, and costs
+ * nobody else anything.
+ */
+import { describe, expect, test } from 'vitest';
+import { TaskFailed } from '../../src/worker/task.ts';
+import type { ExecutionId } from '../../src/contract/ids.ts';
+import type { Connection } from '../../src/client/connect.ts';
+import type { Worker } from '../../src/worker/worker.ts';
+import { AGAIN, newKind, resultOf, SOON, useCrew, uuidOf } from './crew.ts';
+
+const crew = useCrew();
+
+/** Runs one execution whose first attempt does this and whose later ones succeed. */
+async function failingOnce(
+  first: () => unknown,
+  policy: object = AGAIN,
+): Promise<{ engine: Connection; worker: Worker; executionId: ExecutionId }> {
+  const engine = await crew.connect();
+  const kind = newKind();
+  const worker = crew.work(engine, {
+    handlers: { [kind]: ({ attemptIndex }) => (attemptIndex === 0 ? first() : 'later') },
+  });
+  const { executionId } = await engine.submit({ kind, policy });
+  return { engine, worker, executionId };
+}
+
+function throwing(thrown: unknown): () => never {
+  return () => {
+    throw thrown;
+  };
+}
+
+test('an error is retried as the policy says, and is kept with its attempt', async () => {
+  const { engine, executionId } = await failingOnce(throwing(new Error('the disk is full')));
+  await expect.poll(() => engine.result(executionId), SOON).toEqual({ outcome: 'success', result: 'later' });
+  const found = await engine.describe(executionId);
+  expect(found).toMatchObject({ attemptIndex: 1, retryCount: 1, reclaimCount: 0 });
+  expect(found!.attempts).toMatchObject([
+    { attemptIndex: 0, outcome: 'failed', failureMessage: 'the disk is full', failureCategory: 'transient' },
+    { attemptIndex: 1, outcome: 'success' },
+  ]);
+});
+
+test('an error without retries left is the end', async () => {
+  const { engine, executionId, worker } = await failingOnce(throwing(new Error('no')), {});
+  await expect
+    .poll(() => engine.result(executionId), SOON)
+    .toEqual({
+      outcome: 'failed',
+      message: 'no',
+      category: 'transient',
+      by: worker.workerInstanceId,
+    });
+});
+
+describe('a TaskFailed says how it is to be treated', () => {
+  test('never again, whatever the policy says', async () => {
+    const { engine, executionId } = await failingOnce(
+      throwing(new TaskFailed('bad card', { retry: 'never', category: 'declined' })),
+    );
+    await expect
+      .poll(() => engine.result(executionId), SOON)
+      .toMatchObject({ outcome: 'failed', message: 'bad card', category: 'declined' });
+  });
+
+  test('a category the policy does not retry is the end', async () => {
+    const { engine, executionId } = await failingOnce(throwing(new TaskFailed('no', { category: 'b' })), {
+      retry: { ...AGAIN.retry, retryableCategories: ['a'] },
+    });
+    await expect.poll(() => resultOf(engine, executionId), SOON).toBe('failed');
+  });
+
+  test('a category the policy retries is tried again', async () => {
+    const { engine, executionId } = await failingOnce(throwing(new TaskFailed('no', { category: 'a' })), {
+      retry: { ...AGAIN.retry, retryableCategories: ['a'] },
+    });
+    await expect.poll(() => resultOf(engine, executionId), SOON).toBe('success');
+  });
+
+  test('its own delay instead of the policy’s', async () => {
+    const { engine, executionId } = await failingOnce(
+      throwing(new TaskFailed('busy', { retryAfterMs: 3_600_000 })),
+    );
+    await expect
+      .poll(() => engine.describe(executionId), SOON)
+      .toMatchObject({ publicState: 'delayed', attemptIndex: 1 });
+    const found = (await engine.describe(executionId))!;
+    // Counted from when the failure was decided, a moment before it was written.
+    expect(found.eligibleAtMs!).toBeGreaterThan(found.changedAtMs + 3_500_000);
+    expect(found.eligibleAtMs!).toBeLessThanOrEqual(found.changedAtMs + 3_600_000);
+  });
+});
+
+describe('whatever a handler throws ends its attempt', () => {
+  const thrown: [string, unknown][] = [
+    ['a string', 'only text'],
+    ['nothing', undefined],
+    ['null', null],
+    ['a symbol', Symbol('thrown')],
+    ['an object that cannot be shown', Object.create(null)],
+    ['an error without a message', Object.assign(new Error('x'), { message: '' })],
+    ['an error whose message is not text', Object.assign(new Error('x'), { message: 42 })],
+    ['an error with a message no column holds', new Error('before\u0000after \ud800')],
+    ['an error with an endless message', new Error('m'.repeat(100_000))],
+    ['a TaskFailed with a fractional delay', new TaskFailed('busy', { retryAfterMs: 12.5 })],
+    ['a TaskFailed with a negative delay', new TaskFailed('busy', { retryAfterMs: -1 })],
+    ['a TaskFailed without a category', new TaskFailed('busy', { category: '' })],
+  ];
+  test.each(thrown)('%s', async (_, value) => {
+    const { engine, worker, executionId } = await failingOnce(throwing(value));
+    await expect
+      .poll(() => worker.stats.retry_scheduled + worker.stats.failed + worker.stats.lost, SOON)
+      .toBe(1);
+    expect(worker.stats.lost).toBe(0);
+    const [attempt] = (await engine.describe(executionId))!.attempts;
+    expect(attempt).toMatchObject({ outcome: 'failed', failureMessage: expect.stringMatching(/./) });
+  });
+});
+
+describe('a result that cannot be stored fails for good, with a reason', () => {
+  const cycle: Record<string, unknown> = {};
+  cycle['self'] = cycle;
+  const results: [string, () => unknown, RegExp][] = [
+    ['a function', () => () => 1, /result is a function, which is not JSON/],
+    ['a bigint deep inside', () => ({ a: [{ b: 1n }] }), /result\.a\[0\]\.b is a bigint/],
+    ['not a number', () => Number.NaN, /result is NaN/],
+    ['something that contains itself', () => cycle, /nested deeper than/],
+    ['too much', () => 'x'.repeat(1_048_577), /the limit is 1048576/],
+    [
+      'something that refuses to become JSON',
+      () => ({
+        toJSON() {
+          throw new Error('refuses to become JSON');
+        },
+      }),
+      /refuses to become JSON/,
+    ],
+  ];
+  test.each(results)('%s', async (_, make, message) => {
+    const { engine, worker, executionId } = await failingOnce(make);
+    await expect.poll(() => worker.stats.failed + worker.stats.lost, SOON).toBe(1);
+    expect(await engine.result(executionId)).toMatchObject({
+      outcome: 'failed',
+      category: 'permanent',
+      message: expect.stringMatching(message),
+    });
+  });
+});
+
+test('an execution the database refuses to change does not take its neighbours with it', async () => {
+  const engine = await crew.connect();
+  const kind = newKind();
+  const all: (() => void)[] = [];
+  const worker = crew.work(engine, {
+    handlers: { [kind]: () => new Promise<void>((resolve) => all.push(resolve)) },
+  });
+  const submitted = await engine.submit(Array.from({ length: 4 }, () => ({ kind })));
+  await expect.poll(() => all.length, SOON).toBe(4);
+  const [bad, ...good] = submitted.map(({ executionId }) => executionId);
+  await crew.database.query(`
+    CREATE FUNCTION refuse_one() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN RAISE EXCEPTION 'planted' USING ERRCODE = 'ZZ001'; END $$;
+    CREATE TRIGGER refuse_one BEFORE UPDATE ON ff_execution FOR EACH ROW
+      WHEN (OLD.execution_id = '${uuidOf(bad!)}') EXECUTE FUNCTION refuse_one()`);
+  // All in one turn, so that they are reported in one statement.
+  for (const finish of all) finish();
+  await expect.poll(() => worker.running, SOON).toBe(0);
+  await crew.database.query('DROP FUNCTION refuse_one CASCADE');
+  const outcomes = await Promise.all(good.map((id) => resultOf(engine, id)));
+  expect(outcomes).toEqual(['success', 'success', 'success']);
+});

@@ -1,0 +1,213 @@
+/**
+ * The worker's ordinary day: what it claims, how much at once, what becomes of results, what it counts, and which
+ * options it refuses.
+ */
+import { describe, expect, test } from 'vitest';
+import { AGAIN, latch, newKind, NEVER_MS, resultOf, SOON, useCrew } from './crew.ts';
+import { startWorker, type WorkerOptions } from '../../src/worker/worker.ts';
+import { TaskFailed, type Task } from '../../src/worker/task.ts';
+
+const crew = useCrew();
+
+test('handlers run with what was submitted, and what they return is the result', async () => {
+  const engine = await crew.connect();
+  const kind = newKind();
+  const tasks: Task[] = [];
+  crew.work(engine, {
+    handlers: {
+      [kind]: (task) => {
+        tasks.push(task);
+        return { doubled: task.payload.n * 2 };
+      },
+    },
+  });
+  const { executionId } = await engine.submit({
+    kind,
+    payload: { n: 21 },
+    namespace: 'shop',
+    lane: 'fast',
+    tags: { a: 'b' },
+  });
+  await expect
+    .poll(() => engine.result(executionId), SOON)
+    .toEqual({
+      outcome: 'success',
+      result: { doubled: 42 },
+    });
+  expect(tasks).toHaveLength(1);
+  expect(tasks[0]).toMatchObject({
+    executionId,
+    kind,
+    lane: 'fast',
+    namespace: 'shop',
+    tags: { a: 'b' },
+    attemptIndex: 0,
+    resumed: false,
+    reclaimed: false,
+  });
+  expect(tasks[0]!.fence).toBe(`${executionId}/0/1`);
+  expect(tasks[0]!.signal.aborted).toBe(false);
+});
+
+test('a handler that returns nothing completes with null', async () => {
+  const engine = await crew.connect();
+  const kind = newKind();
+  crew.work(engine, { handlers: { [kind]: () => undefined } });
+  const { executionId } = await engine.submit({ kind });
+  await expect.poll(() => engine.result(executionId), SOON).toEqual({ outcome: 'success', result: null });
+});
+
+test('no more handlers run at once than the concurrency says, and all of it is used', async () => {
+  const engine = await crew.connect();
+  const kind = newKind();
+  const waiting: (() => void)[] = [];
+  let most = 0;
+  const worker = crew.work(engine, {
+    concurrency: 3,
+    handlers: {
+      [kind]: async () => {
+        const door = latch();
+        waiting.push(door.open);
+        most = Math.max(most, waiting.length);
+        await door.opened;
+      },
+    },
+  });
+  const submitted = await engine.submit(Array.from({ length: 12 }, () => ({ kind })));
+  for (let done = 0; done < submitted.length; done += 1) {
+    await expect.poll(() => waiting.length, SOON).toBe(Math.min(3, submitted.length - done));
+    waiting.shift()!();
+    await expect.poll(() => worker.stats.completed, SOON).toBe(done + 1);
+  }
+  expect(most).toBe(3);
+  for (const { executionId } of submitted) expect(await resultOf(engine, executionId)).toBe('success');
+});
+
+test('a worker leaves alone kinds it has no handler for, lanes it is not on and work beyond its capabilities', async () => {
+  const engine = await crew.connect();
+  const [mine, foreign] = [newKind(), newKind()];
+  const seen: string[] = [];
+  crew.work(engine, {
+    handlers: { [mine]: ({ payload }) => void seen.push(payload) },
+    lanes: ['mine'],
+    capabilities: ['gpu'],
+  });
+  const left = await engine.submit([
+    { kind: foreign, lane: 'mine', payload: 'other kind' },
+    { kind: mine, lane: 'theirs', payload: 'other lane' },
+    { kind: mine, lane: 'mine', capabilities: ['gpu', 'disk'], payload: 'too much' },
+  ]);
+  const taken = await engine.submit([
+    { kind: mine, lane: 'mine', payload: 'plain' },
+    { kind: mine, lane: 'mine', capabilities: ['gpu'], payload: 'gpu' },
+  ]);
+  for (const { executionId } of taken) {
+    await expect.poll(() => resultOf(engine, executionId), SOON).toBe('success');
+  }
+  expect(seen.toSorted()).toEqual(['gpu', 'plain']);
+  for (const { executionId } of left) {
+    expect(await engine.describe(executionId)).toMatchObject({ publicState: 'waiting', leaseEpoch: 0 });
+  }
+});
+
+test('executions submitted in one call start in the order given', async () => {
+  const engine = await crew.connect();
+  const kind = newKind();
+  const order: number[] = [];
+  const worker = crew.work(engine, {
+    concurrency: 1,
+    handlers: { [kind]: ({ payload }) => void order.push(payload) },
+  });
+  await engine.submit([0, 1, 2, 3, 4].map((payload) => ({ kind, payload })));
+  await expect.poll(() => worker.stats.completed, SOON).toBe(5);
+  expect(order).toEqual([0, 1, 2, 3, 4]);
+});
+
+test('two workers of one process share the work, each on its own leases', async () => {
+  const engine = await crew.connect();
+  const kind = newKind();
+  const done = latch();
+  const handlers = { [kind]: () => done.opened };
+  const first = crew.work(engine, { handlers, concurrency: 1 });
+  const second = crew.work(engine, { handlers, concurrency: 1 });
+  const submitted = await engine.submit([{ kind }, { kind }]);
+  await expect.poll(() => [first.running, second.running], SOON).toEqual([1, 1]);
+  const owners = await Promise.all(
+    submitted.map(async ({ executionId }) => (await engine.describe(executionId))!.lease!.workerInstanceId),
+  );
+  expect(owners.toSorted()).toEqual([first.workerInstanceId, second.workerInstanceId].toSorted());
+  done.open();
+  await expect.poll(() => [first.stats.completed, second.stats.completed], SOON).toEqual([1, 1]);
+});
+
+test('a worker counts how its runs ended', async () => {
+  const engine = await crew.connect();
+  const kind = newKind();
+  const worker = crew.work(engine, {
+    workerId: 'counting',
+    handlers: {
+      [kind]: ({ payload, attemptIndex }) => {
+        if (payload === 'fail') throw new TaskFailed('no', { retry: 'never' });
+        if (payload === 'retry' && attemptIndex === 0) throw new Error('once more');
+      },
+    },
+  });
+  await engine.submit(['ok', 'fail', 'retry'].map((payload) => ({ kind, payload, policy: AGAIN })));
+  const expected = { claimed: 4, completed: 2, failed: 1, retry_scheduled: 1 };
+  await expect.poll(() => worker.stats, SOON).toEqual({ ...expected, lost: 0, released: 0, claimErrors: 0 });
+  expect(worker.workerInstanceId).toMatch(/^counting-/);
+  expect(worker.running).toBe(0);
+});
+
+test('a worker whose claims fail at the database counts them and goes on when the database does', async () => {
+  const engine = await crew.connect();
+  const kind = newKind();
+  const worker = crew.work(engine, { pollMs: 20, handlers: { [kind]: () => 'done' } });
+  await engine.submit({ kind });
+  await expect.poll(() => worker.stats.completed, SOON).toBe(1);
+  await crew.database.query('ALTER TABLE ff_ready RENAME TO ff_ready_away');
+  await expect
+    .poll(() => worker.stats.claimErrors, SOON)
+    .toBeGreaterThan(0)
+    .finally(() => crew.database.query('ALTER TABLE ff_ready_away RENAME TO ff_ready'));
+  const { executionId } = await engine.submit({ kind });
+  await expect.poll(() => resultOf(engine, executionId), SOON).toBe('success');
+});
+
+describe('options that make no sense are refused at once', () => {
+  const fine = { handlers: { a: () => undefined } };
+  const cases: [string, string, WorkerOptions][] = [
+    ['handlers', 'none', { handlers: {} }],
+    ['handlers', 'not a function', { handlers: { a: 'not a function' as never } }],
+    ['handlers', 'an empty kind', { handlers: { '': () => undefined } }],
+    ['concurrency', 'none', { ...fine, concurrency: 0 }],
+    ['concurrency', 'a half', { ...fine, concurrency: 1.5 }],
+    ['concurrency', 'too many', { ...fine, concurrency: 100_001 }],
+    ['leaseMs', 'too short', { ...fine, leaseMs: 49 }],
+    ['leaseMs', 'not a number', { ...fine, leaseMs: Number.NaN }],
+    ['leaseMs', 'too long', { ...fine, leaseMs: 86_400_001 }],
+    ['pollMs', 'none', { ...fine, pollMs: 0 }],
+    ['pollMs', 'too long', { ...fine, pollMs: NEVER_MS + 1 }],
+    ['lanes', 'an empty name', { ...fine, lanes: [''] }],
+    ['lanes', 'not a list', { ...fine, lanes: 'default' as never }],
+    ['capabilities', 'a malformed token', { ...fine, capabilities: ['with space'] }],
+    ['workerId', 'empty', { ...fine, workerId: '' }],
+    ['workerId', 'too long', { ...fine, workerId: 'w'.repeat(257) }],
+  ];
+  test.each(cases)('%s: %s', async (field, _, options) => {
+    const engine = await crew.connect({ listen: 'off' });
+    let started: ReturnType<typeof startWorker> | undefined;
+    try {
+      expect(() => {
+        started = startWorker(engine, options);
+      }).toThrow(
+        expect.objectContaining({
+          name: 'EngineError',
+          field: expect.stringMatching(field === 'handlers' ? /^(handlers|kinds)/ : new RegExp(`^${field}`)),
+        }),
+      );
+    } finally {
+      await started?.stop({ deadlineMs: 0 });
+    }
+  });
+});
