@@ -44,6 +44,7 @@ CREATE TABLE ff_attempt_history (
   started_at_ms bigint NOT NULL,
   ended_at_ms bigint,
   retry_at_ms bigint,
+  released_epoch bigint,
   attempt_index integer NOT NULL,
   outcome ff_attempt_outcome,
   partition_key smallint NOT NULL,
@@ -115,7 +116,7 @@ CREATE TABLE ff_execution (
   attempt_state ff_attempt_state NOT NULL,
   partition_key smallint NOT NULL,
   namespace text NOT NULL,
-  CONSTRAINT ff_execution_pkey PRIMARY KEY (execution_id, partition_key),
+  CONSTRAINT ff_execution_pkey PRIMARY KEY (execution_id) INCLUDE (partition_key),
   CONSTRAINT ff_execution_legal CHECK (ff_is_legal(lifecycle_phase, ownership_state, eligibility_state, blocking_reason, terminal_outcome, attempt_state)),
   CONSTRAINT ff_execution_partition CHECK (((partition_key >= 0) AND (partition_key <= 255))),
   CONSTRAINT ff_execution_priority CHECK (((priority >= 0) AND (priority <= 9000)))
@@ -301,12 +302,12 @@ CREATE TABLE ff_transition (
 -- function ff_claim(p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer, p_worker_id text, p_worker_instance_id text, p_claim_id uuid, p_lease_ms bigint, p_quiet_routes integer[])
 --   returns TABLE(execution_id uuid, partition_key smallint, route_id integer, priority integer, seq bigint, namespace text, attempt_index integer, lease_epoch bigint, lease_id uuid, retry_count integer, reclaimed boolean, resumed boolean, created_at_ms bigint, payload jsonb, tags jsonb, next_due_in_ms bigint, route_high integer)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 858cd272562858ee7ce7af78888684ee
+--   md5 95dc3e7221cf9ce348794bb4955b1d1b
 
--- function ff_claim_quotas(p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer)
+-- function ff_claim_quotas(p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer, p_tried bigint[])
 --   returns integer[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 d8e7dc490b16781a3376136ac61e756b
+--   md5 587618679c06340b356e5cc836515e0d
 
 -- function ff_complete(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_results jsonb[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
@@ -321,7 +322,7 @@ CREATE TABLE ff_transition (
 -- function ff_fire_timers(p_timer_ids bigint[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 118a65d69d6b13f94feee29b7530dcdd
+--   md5 9ade929538cbf8d02143bda7ce2aa6b6
 
 -- function ff_grown_ms(p_initial double precision, p_max double precision, p_multiplier double precision, p_retries integer)
 --   returns double precision
@@ -381,7 +382,7 @@ CREATE TABLE ff_transition (
 -- function ff_refusals(p_verb text, p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_accepted uuid[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
---   md5 208caec726169b042f5eac5d1d0a6e2c
+--   md5 59fa331cba9065e5324db37b4db5887a
 
 -- function ff_release(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
@@ -411,9 +412,14 @@ CREATE TABLE ff_transition (
 -- function ff_settle(p_transition text, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text)
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 c74154354a1684f8783249579ddebb47
+--   md5 982696313dd8a24cd2927542d18caae8
 
 -- function ff_submit(p_routes jsonb, p_max_routes integer, p_ids uuid[], p_partitions smallint[], p_route_ordinals integer[], p_namespaces text[], p_priorities integer[], p_delays bigint[], p_payloads jsonb[], p_policies jsonb[], p_tags jsonb[], p_channel text)
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 59bd69ebbd485100f0b37904a729bc93
+--   md5 b8557d5d6ab53e5076ce2c6468c4b5ce
+
+-- function ff_sweep_stale(p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer)
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 eaf01ff57c15c20481ba602e2693c2ab

@@ -13,5 +13,6 @@ export {
 export { TaskAborted, TaskFailed, type AbortCode, type Handler, type Task } from './worker/task.ts';
 export { EngineError, isEngineError, type ErrorCode } from './contract/errors.ts';
 export type * from './contract/engine.ts';
+export type * from './contract/states.ts';
 export type { ExecutionId } from './contract/ids.ts';
 export { LIMITS } from './contract/limits.ts';

@@ -4,8 +4,9 @@
 -- How many rows to take per entry so that together they are the best p_limit in queue order. Reading without locks
 -- first keeps a claim over many routes from locking p_limit rows on each. Room for an admission step lies between
 -- this peek and the lock.
-CREATE OR REPLACE FUNCTION ff_claim_quotas(p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer)
-RETURNS integer[] LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION ff_claim_quotas(
+  p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer, p_tried bigint[]
+) RETURNS integer[] LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
   IF cardinality(p_routes) = 1 THEN RETURN ARRAY[p_limit]; END IF;
@@ -15,13 +16,34 @@ BEGIN
       CROSS JOIN LATERAL (
         SELECT -priority AS rank, seq FROM ff_ready
         WHERE route_id = q.route AND (-priority, seq) > (coalesce(q.rank, -2147483648), q.after)
-          AND -priority <= coalesce(q.rank, 2147483647)
+          AND -priority <= coalesce(q.rank, 2147483647) AND seq <> ALL (p_tried)
         ORDER BY -priority, seq LIMIT p_limit) r
       ORDER BY r.rank, r.seq LIMIT p_limit)
     -- One row per entry besides the counted ones, so that an entry without any answers 0.
     SELECT (count(*) - 1)::integer
     FROM (SELECT ord FROM best UNION ALL SELECT generate_series(1, cardinality(p_routes))) x
     GROUP BY ord ORDER BY ord);
+END $$;
+
+-- Removes pointers at the head of these entries whose execution has moved on: epochs and attempts only grow, so what does
+-- not fit now never will, and no lock on the execution is needed to know it.
+CREATE OR REPLACE FUNCTION ff_sweep_stale(p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer)
+RETURNS void LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+  v_stale tid[];
+BEGIN
+  SELECT array_agg(r.tid) INTO v_stale
+  FROM unnest(p_routes, p_ranks, p_afters) q(route, rank, after)
+  CROSS JOIN LATERAL (
+    SELECT ctid AS tid, execution_id, attempt_index, lease_epoch FROM ff_ready
+    WHERE route_id = q.route AND (-priority, seq) > (coalesce(q.rank, -2147483648), q.after)
+      AND -priority <= coalesce(q.rank, 2147483647)
+    ORDER BY -priority, seq LIMIT p_limit FOR UPDATE SKIP LOCKED) r
+  LEFT JOIN LATERAL (
+    SELECT attempt_index, lease_epoch FROM ff_execution WHERE execution_id = r.execution_id OFFSET 0) e ON true
+  WHERE (e.attempt_index, e.lease_epoch) IS DISTINCT FROM (r.attempt_index, r.lease_epoch);
+  DELETE FROM ff_ready WHERE ctid = ANY (v_stale);
 END $$;
 
 -- p_routes, p_ranks, p_afters: where to look. A rank (negated priority) with a sequence number seeks past what was
@@ -45,6 +67,7 @@ DECLARE
   v_left integer := p_limit;
   v_got integer;
   v_quotas integer[];
+  v_tried bigint[] := '{}';
   v_tids tid[];
   v_ids uuid[];
   v_parts smallint[];
@@ -61,9 +84,9 @@ BEGIN
     (SELECT route_id FROM ff_route ORDER BY route_id DESC LIMIT 1);
   IF cardinality(p_routes) = 0 THEN RETURN; END IF;
   SELECT * INTO STRICT t FROM ff_transition WHERE transition = 'claim';
-  -- Stale pointers make a pass come back short; a few more passes then find what lies behind them.
-  FOR pass IN 1..4 LOOP
-    v_quotas := ff_claim_quotas(p_routes, p_ranks, p_afters, v_left);
+  -- Stale pointers, and executions somebody works on, make a pass come back short; a few more passes look behind them.
+  FOR pass IN 1..20 LOOP
+    v_quotas := ff_claim_quotas(p_routes, p_ranks, p_afters, v_left, v_tried);
     SELECT array_agg(tid), array_agg(execution_id), array_agg(partition_key), array_agg(rank), array_agg(seq),
            array_agg(attempt_index), array_agg(lease_epoch)
     INTO v_tids, v_ids, v_parts, v_ranks, v_seqs, v_attempts, v_epochs
@@ -72,7 +95,7 @@ BEGIN
       SELECT ctid AS tid, execution_id, partition_key, -priority AS rank, seq, attempt_index, lease_epoch
       FROM ff_ready
       WHERE route_id = q.route AND (-priority, seq) > (coalesce(q.from_rank, -2147483648), q.after)
-        AND -priority <= coalesce(q.from_rank, 2147483647)
+        AND -priority <= coalesce(q.from_rank, 2147483647) AND seq <> ALL (v_tried)
       ORDER BY -priority, seq LIMIT q.quota FOR UPDATE SKIP LOCKED) r
     WHERE q.quota > 0;
     EXIT WHEN v_tids IS NULL;
@@ -140,5 +163,8 @@ BEGIN
     GET DIAGNOSTICS v_got = ROW_COUNT;
     EXIT WHEN v_got = cardinality(v_tids);
     v_left := v_left - v_got;
+    EXIT WHEN v_left = 0;
+    v_tried := v_tried || v_seqs;
+    PERFORM ff_sweep_stale(p_routes, p_ranks, p_afters, 1000);
   END LOOP;
 END $$;

@@ -141,11 +141,11 @@ BEGIN
   attempted AS (
     INSERT INTO ff_attempt_history AS h (
       execution_id, partition_key, attempt_index, lease_id, lease_epoch, worker_id, worker_instance_id, started_at_ms,
-      ended_at_ms, outcome, interrupted_by, failure_message, failure_category, retry_at_ms)
+      ended_at_ms, outcome, interrupted_by, failure_message, failure_category, retry_at_ms, released_epoch)
     SELECT execution_id, partition_key, attempt_index, lease_id, lease_epoch, worker_id, worker_instance_id,
            coalesce(attempt_started_at_ms, v_now), CASE WHEN t.attempt_outcome IS NOT NULL THEN v_now END,
            t.attempt_outcome, CASE WHEN t.attempt_outcome = 'interrupted' THEN t.lease_event END, message, category,
-           due_at_ms
+           due_at_ms, CASE WHEN t.attempt_outcome IS NULL THEN lease_epoch END
     FROM r WHERE r.attempt_state IN ('running_attempt', 'attempt_interrupted')
       AND (t.attempt_outcome IS NOT NULL OR t.attempt_state = 'attempt_interrupted')
     ON CONFLICT (execution_id, partition_key, attempt_index) DO UPDATE SET
@@ -154,7 +154,7 @@ BEGIN
       worker_instance_id = coalesce(EXCLUDED.worker_instance_id, h.worker_instance_id),
       ended_at_ms = EXCLUDED.ended_at_ms, outcome = EXCLUDED.outcome, interrupted_by = EXCLUDED.interrupted_by,
       failure_message = EXCLUDED.failure_message, failure_category = EXCLUDED.failure_category,
-      retry_at_ms = EXCLUDED.retry_at_ms),
+      retry_at_ms = EXCLUDED.retry_at_ms, released_epoch = coalesce(EXCLUDED.released_epoch, h.released_epoch)),
   ended AS (
     INSERT INTO ff_outcome (execution_id, partition_key, attempt_index, namespace, outcome, ended_at_ms, result,
                             failure_message, failure_category, ended_by)
@@ -193,17 +193,18 @@ BEGIN
   SELECT u.id,
     CASE
       WHEN e.execution_id IS NULL THEN 'not_found'
-      WHEN p_verb = 'complete' AND h.outcome = 'success' THEN 'completed'
-      WHEN p_verb = 'fail' AND h.outcome = 'failed' AND h.retry_at_ms IS NULL THEN 'failed'
-      WHEN p_verb = 'fail' AND h.outcome = 'failed' THEN 'retry_scheduled'
-      WHEN p_verb = 'release' AND h.execution_id IS NOT NULL AND h.outcome IS NULL THEN 'released'
-      WHEN h.outcome = 'interrupted' THEN 'lease_' || h.interrupted_by
-      WHEN p_verb <> 'renew' AND h.outcome IN ('success', 'failed') THEN 'conflict'
+      WHEN p_verb = 'release' AND h.released_epoch = u.ep THEN 'released'
+      WHEN p_verb = 'complete' AND h.outcome = 'success' AND h.mine THEN 'completed'
+      WHEN p_verb = 'fail' AND h.outcome = 'failed' AND h.mine THEN
+        CASE WHEN h.retry_at_ms IS NULL THEN 'failed' ELSE 'retry_scheduled' END
+      WHEN h.outcome = 'interrupted' AND h.mine THEN 'lease_' || h.interrupted_by
+      WHEN p_verb <> 'renew' AND h.outcome IN ('success', 'failed') AND h.mine THEN 'conflict'
       WHEN e.lifecycle_phase <> 'active' THEN 'not_active'
       WHEN e.attempt_index = u.att AND e.lease_epoch = u.ep THEN 'lease_expired'
       ELSE 'stale_lease' END,
-    coalesce(CASE p_verb WHEN 'complete' THEN h.outcome = 'success' WHEN 'fail' THEN h.outcome = 'failed'
-                         WHEN 'release' THEN h.execution_id IS NOT NULL AND h.outcome IS NULL END, false),
+    coalesce(CASE p_verb WHEN 'complete' THEN h.outcome = 'success' AND h.mine
+                         WHEN 'fail' THEN h.outcome = 'failed' AND h.mine
+                         WHEN 'release' THEN h.released_epoch = u.ep END, false),
     e.lifecycle_phase::text, e.terminal_outcome::text, e.lease_epoch, e.attempt_index, e.route_id,
     CASE WHEN h.retry_at_ms IS NOT NULL THEN greatest(h.retry_at_ms - ff_now_ms(), 0) END
   FROM (SELECT * FROM unnest(p_ids, p_partitions, p_attempts, p_epochs) u(id, part, att, ep)
@@ -212,6 +213,6 @@ BEGIN
   LEFT JOIN LATERAL (
     SELECT * FROM ff_execution x WHERE x.execution_id = u.id AND x.partition_key = u.part OFFSET 0) e ON true
   LEFT JOIN LATERAL (
-    SELECT * FROM ff_attempt_history a WHERE a.execution_id = u.id AND a.partition_key = u.part
-      AND a.attempt_index = u.att AND a.lease_epoch = u.ep OFFSET 0) h ON true;
+    SELECT *, a.lease_epoch = u.ep AS mine FROM ff_attempt_history a
+    WHERE a.execution_id = u.id AND a.partition_key = u.part AND a.attempt_index = u.att OFFSET 0) h ON true;
 END $$;

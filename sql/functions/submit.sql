@@ -27,7 +27,7 @@ BEGIN
   RETURN v_route;
 END $$;
 
--- p_routes: [{lane, kind, capabilities}] in sorted order; p_route_ordinals points into it, from 1.
+-- p_routes: [{lane, kind, capabilities}]; p_route_ordinals points into it, from 1.
 -- p_channel: where to ring inside this transaction, or NULL when the caller rings after its commit.
 CREATE OR REPLACE FUNCTION ff_submit(
   p_routes jsonb, p_max_routes integer, p_ids uuid[], p_partitions smallint[], p_route_ordinals integer[],
@@ -46,10 +46,16 @@ DECLARE
 BEGIN
   SELECT * INTO STRICT s FROM ff_transition WHERE transition = 'submit';
   SELECT * INTO STRICT d FROM ff_transition WHERE transition = 'submit_delayed';
+  -- Interned in one order for all callers, so that two that bring the same new routes never wait in a circle.
   v_routes := ARRAY(
-    SELECT ff_intern_route(r ->> 'lane', r ->> 'kind',
-                           ARRAY(SELECT jsonb_array_elements_text(r -> 'capabilities')), p_max_routes)
-    FROM jsonb_array_elements(p_routes) WITH ORDINALITY x(r, ord) ORDER BY ord);
+    SELECT i.route FROM (
+      SELECT x.ord, ff_intern_route(x.lane, x.kind, x.capabilities, p_max_routes) AS route
+      FROM (SELECT ord, r ->> 'lane' AS lane, r ->> 'kind' AS kind,
+                   ARRAY(SELECT jsonb_array_elements_text(r -> 'capabilities')) AS capabilities
+            FROM jsonb_array_elements(p_routes) WITH ORDINALITY e(r, ord)
+            ORDER BY lane, kind, capabilities OFFSET 0) x
+      OFFSET 0) i
+    ORDER BY i.ord);
   WITH inserted AS (
     INSERT INTO ff_execution (
       execution_id, partition_key, route_id, priority, namespace, created_at_ms, changed_at_ms, eligible_at_ms,
@@ -63,6 +69,12 @@ BEGIN
     ORDER BY id
     ON CONFLICT DO NOTHING RETURNING execution_id)
   SELECT array_agg(execution_id) INTO v_new FROM inserted;
+  IF cardinality(v_new) IS DISTINCT FROM cardinality(p_ids) AND EXISTS (
+    SELECT 1 FROM unnest(p_ids, p_partitions) u(id, part)
+    CROSS JOIN LATERAL (SELECT partition_key FROM ff_execution WHERE execution_id = u.id OFFSET 0) e
+    WHERE e.partition_key <> u.part) THEN
+    RAISE EXCEPTION 'a uuid already names an execution of another partition' USING ERRCODE = 'FF004';
+  END IF;
   -- CASE keeps the test a hashed look-up; with every id new (the usual case) it is skipped altogether.
   WITH i AS MATERIALIZED (
     SELECT * FROM unnest(p_ids, p_partitions, p_route_ordinals, p_priorities, p_delays, p_payloads, p_policies, p_tags)

@@ -9,6 +9,7 @@ SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURR
 DECLARE
   v_rows ff_locked[];
   v_seen bigint[];
+  v_executions uuid[];
   v_gone bigint;
 BEGIN
   PERFORM ff_require_read_committed();
@@ -34,14 +35,14 @@ BEGIN
   SELECT (SELECT array_agg(ROW(NULL::integer, execution_id, partition_key, route_id, priority, namespace, attempt_index,
             lease_epoch, retry_count, attempt_state, NULL::uuid, NULL::text, NULL::text, NULL::bigint, NULL::jsonb)::ff_locked)
           FROM fitting),
-         (SELECT array_agg(timer_id) FROM seen)
-  INTO v_rows, v_seen;
+         (SELECT array_agg(timer_id) FROM seen), (SELECT array_agg(execution_id) FROM seen)
+  INTO v_rows, v_seen, v_executions;
   PERFORM ff_settle('fire_timer', v_rows, NULL, NULL, NULL, NULL, NULL);
   WITH gone AS (DELETE FROM ff_timer WHERE timer_id = ANY (v_seen) RETURNING 1) SELECT count(*) INTO v_gone FROM gone;
   PERFORM ff_require_equal('fired timers', coalesce(cardinality(v_seen), 0), v_gone);
   RETURN QUERY
   SELECT r.execution_id, 'fired', r.route_id FROM unnest(v_rows) r
   UNION ALL
-  SELECT s, 'discarded', NULL FROM (
-    SELECT NULL::uuid AS s FROM generate_series(1, coalesce(cardinality(v_seen), 0) - coalesce(cardinality(v_rows), 0))) x;
+  SELECT id, 'discarded', NULL FROM unnest(v_executions) id
+  WHERE CASE WHEN id IN (SELECT execution_id FROM unnest(v_rows)) THEN false ELSE true END;
 END $$;

@@ -151,7 +151,8 @@ CREATE TABLE ff_execution (
   attempt_state     ff_attempt_state NOT NULL,
   partition_key     smallint NOT NULL,
   namespace         text NOT NULL,
-  PRIMARY KEY (execution_id, partition_key),
+  -- A uuid names one execution in all partitions: sets of rows are written by uuid alone.
+  PRIMARY KEY (execution_id) INCLUDE (partition_key),
   CONSTRAINT ff_execution_partition CHECK (partition_key BETWEEN 0 AND 255),
   CONSTRAINT ff_execution_priority CHECK (priority BETWEEN 0 AND 9000),
   CONSTRAINT ff_execution_legal CHECK (ff_is_legal(
@@ -223,7 +224,8 @@ CREATE TABLE ff_lease (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
         autovacuum_vacuum_cost_delay = 0);
 
--- One row an attempt, written when it ends; a pause writes it open (no outcome) and the end fills it in.
+-- One row an attempt, written when it ends; a pause writes it open (no outcome) and the end fills it in. retry_at_ms and
+-- released_epoch keep what a call that ended or paused it was answered, for when it is asked again.
 CREATE TABLE ff_attempt_history (
   execution_id       uuid NOT NULL,
   lease_id           uuid,
@@ -231,6 +233,7 @@ CREATE TABLE ff_attempt_history (
   started_at_ms      bigint NOT NULL,
   ended_at_ms        bigint,
   retry_at_ms        bigint,
+  released_epoch     bigint,
   attempt_index      integer NOT NULL,
   outcome            ff_attempt_outcome,
   partition_key      smallint NOT NULL,

@@ -264,7 +264,7 @@ export interface Engine {
   /** Null when there is no such execution. */
   describe(executionId: ExecutionId): Promise<ExecutionSnapshot | null>;
   result(executionId: ExecutionId): Promise<ExecutionResult>;
-  /** Makes claimable what was delayed until now; answers how many. Workers call it when a timer is due. */
+  /** Makes claimable what was delayed until now; answers how many timers were due. Workers call it in time. */
   fireTimers(): Promise<number>;
   /** Be told when there may be something to do. Returns the way to stop. */
   watch(interest: Interest, watcher: HintWatcher): () => void;

@@ -58,3 +58,16 @@ export class EngineError extends Error {
 export function isEngineError(value: unknown): value is EngineError {
   return value instanceof Error && value.name === 'EngineError' && 'code' in value;
 }
+
+/** True for trouble with the database as a whole, which passes: what was asked for is not at fault. */
+export function isPassingTrouble(error: unknown): boolean {
+  return isEngineError(error) && PASSING.includes(error.code);
+}
+
+const PASSING: readonly ErrorCode[] = [
+  'unavailable',
+  'contention',
+  'closed',
+  'schema_missing',
+  'permission_denied',
+];

@@ -10,6 +10,8 @@ export interface BatchOptions<Item, Answer> {
   /** Two items with the same key never share a batch: one statement cannot act twice on one execution. */
   keyOf(item: Item): string;
   maxItems: number;
+  /** Whether an error may be one item's fault: then the batch is halved, so that the others get their answers. */
+  isItemFault(error: unknown): boolean;
   /** Statements under way at the same time; more than a few only add contention. */
   maxFlights: number;
 }
@@ -25,6 +27,7 @@ export class Batch<Item, Answer> {
   #waiting: Waiting<Item, Answer>[] = [];
   #flights = 0;
   #scheduled = false;
+  #whenIdle: (() => void)[] = [];
 
   constructor(options: BatchOptions<Item, Answer>) {
     this.#options = options;
@@ -35,6 +38,15 @@ export class Batch<Item, Answer> {
       this.#waiting.push({ item, resolve, reject });
       this.#schedule();
     });
+  }
+
+  /** Until every call made so far has its answer. */
+  async settled(): Promise<void> {
+    while (this.#waiting.length > 0 || this.#flights > 0) {
+      await new Promise<void>((resolve) => {
+        this.#whenIdle.push(resolve);
+      });
+    }
   }
 
   /** Waits one turn of the event loop, so that calls made together leave together. */
@@ -51,17 +63,27 @@ export class Batch<Item, Answer> {
     if (this.#waiting.length === 0 || this.#flights >= this.#options.maxFlights) return;
     const batch = this.#take();
     this.#flights += 1;
-    this.#options
-      .run(batch.map((waiting) => waiting.item))
-      .then(
-        (answers) => batch.forEach((waiting, index) => waiting.resolve(answers[index] as Answer)),
-        (error: unknown) => batch.forEach((waiting) => waiting.reject(error)),
-      )
-      .finally(() => {
-        this.#flights -= 1;
-        if (this.#waiting.length > 0) this.#schedule();
-      });
+    void this.#run(batch).finally(() => {
+      this.#flights -= 1;
+      if (this.#waiting.length > 0) this.#schedule();
+      else for (const tell of this.#whenIdle.splice(0)) tell();
+    });
     if (this.#waiting.length > 0) this.#schedule();
+  }
+
+  async #run(batch: Waiting<Item, Answer>[]): Promise<void> {
+    try {
+      const answers = await this.#options.run(batch.map((waiting) => waiting.item));
+      batch.forEach((waiting, index) => waiting.resolve(answers[index] as Answer));
+    } catch (error) {
+      if (batch.length === 1 || !this.#options.isItemFault(error)) {
+        batch.forEach((waiting) => waiting.reject(error));
+        return;
+      }
+      const middle = Math.ceil(batch.length / 2);
+      await this.#run(batch.slice(0, middle));
+      await this.#run(batch.slice(middle));
+    }
   }
 
   #take(): Waiting<Item, Answer>[] {

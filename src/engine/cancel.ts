@@ -19,11 +19,28 @@ export async function cancel(
   const keys = executionIds.map((id, index) => parseExecutionId(id, `executionIds[${index}]`));
   const reason = checkText(note?.reason, 'reason', LIMITS.reasonBytes);
   const actor = checkText(note.by ?? 'operator', 'by', LIMITS.reasonBytes);
-  const distinct = [...new Map(keys.map((key) => [key.uuid, key])).values()];
-  if (distinct.length === 0) return [];
-  const answers = await cancelExecutions(context.database, distinct, reason, actor);
-  ringForTaken(context, answers, 'cancelled');
-  return inOrder(keys, answers).map((row, index) => toOutcome(keys[index]!, row));
+  const answers = new Map<string, TakenAnswer>();
+  for (const round of rounds(keys)) {
+    const rows = await cancelExecutions(context.database, round, reason, actor);
+    ringForTaken(context, rows, 'cancelled');
+    inOrder(round, rows).forEach((row, index) => answers.set(nameOf(round[index]!), row));
+  }
+  return keys.map((key) => toOutcome(key, answers.get(nameOf(key))!));
+}
+
+function nameOf(key: ExecutionKey): string {
+  return formatExecutionId(key.partition, key.uuid);
+}
+
+/** Each id once, and no uuid twice in one statement: an id with a wrong partition goes into a statement of its own. */
+function rounds(keys: readonly ExecutionKey[]): ExecutionKey[][] {
+  const made: Map<string, ExecutionKey>[] = [];
+  for (const key of new Map(keys.map((each) => [nameOf(each), each])).values()) {
+    let round = made.find((taken) => !taken.has(key.uuid));
+    if (round === undefined) made.push((round = new Map()));
+    round.set(key.uuid, key);
+  }
+  return made.map((round) => [...round.values()]);
 }
 
 function toOutcome(key: ExecutionKey, row: TakenAnswer): CancelOutcome {

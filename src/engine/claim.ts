@@ -8,7 +8,7 @@ import type { Claim, ClaimRequest, ClaimResult, Json } from '../contract/engine.
 import type { ClaimAnswer, ClaimCall, ClaimRow } from '../store/executions.ts';
 import type { RouteRow } from '../store/routes.ts';
 import type { RouteDemand } from '../model/routes.ts';
-import { checkText, checkWhole } from './checks.ts';
+import { checkText, checkWhole, refuse } from './checks.ts';
 import { ClaimHints, type DemandMemory } from './claim-hints.ts';
 import type { EngineContext } from './context.ts';
 import { checkDemand } from './demand.ts';
@@ -17,31 +17,42 @@ import { claimSurely, recoverClaims } from './doubtful-claims.ts';
 /** Workers of one process that are remembered by their demand. */
 const MAX_DEMANDS = 100;
 
+const NOTHING: ClaimAnswer = { rows: [], nextDueInMs: null, routeHigh: 0 };
+
 export async function claim(context: EngineContext, request: ClaimRequest): Promise<ClaimResult> {
   const demand = checkRequest(request);
   const found = await recoverClaims(context, request);
   if (found.length > 0) return { claims: toClaims(context, found, request), nextDueInMs: null };
   await context.routes.refreshIfOld();
-  const memory = memoryFor(context, request);
-  const rounds = laneRounds(context.routes.matching(demand), memory);
   const rows: ClaimRow[] = [];
-  let answer: ClaimAnswer = { rows: [], nextDueInMs: null, routeHigh: 0 };
-  for (const routes of rounds) {
-    answer = await claimRound(context, request, routes, request.limit - rows.length, memory);
-    rows.push(...answer.rows);
+  let answer = await claimRounds(context, request, demand, rows);
+  // A route this process did not know: it is read, and asked once.
+  if (rows.length < request.limit && answer.routeHigh > context.routes.highest) {
+    await context.routes.refresh().catch(() => undefined);
+    answer = await claimRounds(context, request, demand, rows);
+  }
+  context.counters.dequeued += rows.length;
+  return { claims: toClaims(context, rows, request), nextDueInMs: answer.nextDueInMs };
+}
+
+async function claimRounds(
+  context: EngineContext,
+  request: ClaimRequest,
+  demand: RouteDemand,
+  rows: ClaimRow[],
+): Promise<ClaimAnswer> {
+  const memory = memoryFor(context, request);
+  let answer = NOTHING;
+  for (const routes of laneRounds(context.routes.matching(demand), memory)) {
+    answer = await claimRound(context, request, routes, rows, memory);
     if (rows.length >= request.limit) break;
   }
   memory.foundNothing = rows.length === 0;
-  context.counters.dequeued += rows.length;
-  // A route nobody here knew: what it holds is claimed at the next call.
-  if (answer.routeHigh > context.routes.highest) await context.routes.refresh();
-  return {
-    claims: toClaims(context, rows, request),
-    nextDueInMs: answer.nextDueInMs,
-  };
+  return answer;
 }
 
 function checkRequest(request: ClaimRequest): RouteDemand {
+  if (typeof request !== 'object' || request === null) refuse('request', 'must be an object');
   checkText(request.workerId, 'workerId', LIMITS.workerNameBytes);
   checkText(request.workerInstanceId, 'workerInstanceId', LIMITS.workerNameBytes);
   checkWhole(request.limit, 'limit', 1, LIMITS.claimBatch);
@@ -49,30 +60,36 @@ function checkRequest(request: ClaimRequest): RouteDemand {
   return checkDemand(request);
 }
 
-/** One lane's turn: seeks past what was claimed before, and looks at the whole queue when that came back short. */
+/**
+ * One lane's turn, adding to `rows`: seeks past what was claimed before, and looks at the whole queue when that came
+ * back short. Rows already granted are never given up for an error that comes after them.
+ */
 async function claimRound(
   context: EngineContext,
   request: ClaimRequest,
   routes: readonly RouteRow[],
-  limit: number,
+  rows: ClaimRow[],
   memory: DemandMemory,
 ): Promise<ClaimAnswer> {
   const routeIds = routes.map((route) => route.route_id);
   const quietRoutes = routes.filter((route) => !route.renewal_events).map((route) => route.route_id);
-  const ask = (entries: ClaimCall['entries'], left: number) =>
-    claimSurely(context, { ...request, entries, limit: left, quietRoutes, claimId: randomUUID() });
-  const seeking = memory.hints.seekingEntries(routeIds, performance.now());
-  const rows: ClaimRow[] = [];
-  if (seeking.length > 0) {
-    const answer = await ask(seeking, limit);
+  const ask = async (entries: ClaimCall['entries']): Promise<ClaimAnswer> => {
+    const limit = request.limit - rows.length;
+    const call = { ...request, entries, limit, quietRoutes, claimId: randomUUID() };
+    const answer = await claimSurely(context, call).catch((error: unknown) => {
+      if (rows.length === 0) throw error;
+      return NOTHING;
+    });
     memory.hints.learn(answer.rows, limit, performance.now());
-    if (answer.rows.length >= limit) return answer;
     rows.push(...answer.rows);
+    return answer;
+  };
+  const seeking = memory.hints.seekingEntries(routeIds, performance.now());
+  if (seeking.length > 0) {
+    const answer = await ask(seeking);
+    if (rows.length >= request.limit) return answer;
   }
-  const left = limit - rows.length;
-  const answer = await ask(memory.hints.plainEntries(routeIds, performance.now()), left);
-  memory.hints.learn(answer.rows, left, performance.now());
-  return { ...answer, rows: [...rows, ...answer.rows] };
+  return ask(memory.hints.plainEntries(routeIds, performance.now()));
 }
 
 /**

@@ -4,12 +4,13 @@
 import type { Interest } from '../contract/engine.ts';
 import { LIMITS } from '../contract/limits.ts';
 import type { RouteDemand } from '../model/routes.ts';
-import { checkCapabilities, checkList, checkName } from './checks.ts';
+import { checkCapabilities, checkList, checkName, refuse } from './checks.ts';
 
 /** Kinds or lanes one worker may name. */
 const MAX_NAMES = 10_000;
 
 export function checkDemand(interest: Interest): RouteDemand {
+  if (typeof interest !== 'object' || interest === null) refuse('interest', 'must be an object');
   const { kinds, lanes } = interest;
   return {
     kinds: checkNames(kinds, 'kinds', LIMITS.kindBytes),

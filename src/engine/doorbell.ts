@@ -8,9 +8,8 @@ import type { Database } from '../store/database.ts';
 import { listenForHints, sendHint, type Listener } from '../store/notify.ts';
 
 const MERGE_MS = 10;
-/** A notification holds 8,000 bytes; beyond these it says "look everywhere". */
-const MAX_ROUTES_NAMED = 500;
-const MAX_WORKERS_NAMED = 20;
+/** A notification holds just under 8,000 bytes; what does not fit says "look everywhere". */
+const MAX_HINT_BYTES = 7_900;
 
 interface Wire {
   routes?: number[] | 'all';
@@ -139,11 +138,10 @@ function merge(a: Hint, b: Hint): Hint {
 }
 
 function encode(hint: Hint): string {
-  const wire: Wire = {};
-  if (hint.routes === 'all' || hint.routes.length > MAX_ROUTES_NAMED) wire.routes = 'all';
-  else if (hint.routes.length > 0) wire.routes = [...hint.routes];
-  if (hint.dueInMs !== null) wire.due = hint.dueInMs;
-  if (hint.workers.length > MAX_WORKERS_NAMED) wire.workers = ['*'];
-  else if (hint.workers.length > 0) wire.workers = [...hint.workers];
-  return JSON.stringify(wire);
+  const due = hint.dueInMs === null ? {} : { due: hint.dueInMs };
+  const routes = hint.routes.length === 0 ? {} : { routes: hint.routes };
+  const workers = hint.workers.length === 0 ? {} : { workers: hint.workers };
+  const text = JSON.stringify({ ...routes, ...workers, ...due });
+  if (Buffer.byteLength(text) <= MAX_HINT_BYTES) return text;
+  return JSON.stringify({ routes: 'all', workers: ['*'], ...due });
 }

@@ -42,7 +42,7 @@ export async function recoverClaims(context: EngineContext, request: ClaimReques
     mine.map((doubtful) => doubtful.claimId),
   );
   if (rows.length === 0) return [];
-  await context.routes.refreshIfOld();
+  await context.routes.refresh();
   const answers = await renewLeases(context.database, rows.map(toKey), request.leaseMs);
   const alive = new Set(answers.flatMap((row) => (row.outcome === 'renewed' ? [row.execution_id] : [])));
   // Found means answered: it cannot give more.

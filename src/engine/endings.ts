@@ -1,6 +1,7 @@
 /**
  * What a lease holder does with its lease: complete, fail, release. Calls made together share one statement.
  */
+import { isPassingTrouble } from '../contract/errors.ts';
 import { LIMITS } from '../contract/limits.ts';
 import type { CompleteOutcome, Failure, FailOutcome, LeaseRef, ReleaseOutcome } from '../contract/engine.ts';
 import {
@@ -18,12 +19,19 @@ import type { EngineContext } from './context.ts';
 import { encodeJson } from './json.ts';
 import { inOrder, leaseKey, toRefusal } from './refusals.ts';
 
-const BATCH = { maxItems: 500, maxFlights: 2, keyOf: (key: LeaseKey) => key.uuid };
+const BATCH = {
+  maxItems: 500,
+  maxFlights: 2,
+  keyOf: (key: LeaseKey) => key.uuid,
+  isItemFault: (error: unknown) => !isPassingTrouble(error),
+};
 
 export interface Endings {
   complete(lease: LeaseRef, result: unknown): Promise<CompleteOutcome>;
   fail(lease: LeaseRef, failure: Failure): Promise<FailOutcome>;
   release(lease: LeaseRef): Promise<ReleaseOutcome>;
+  /** Until every call made so far has its answer. */
+  settled(): Promise<void>;
 }
 
 export function openEndings(context: EngineContext): Endings {
@@ -38,6 +46,9 @@ export function openEndings(context: EngineContext): Endings {
       completions.add({ ...leaseKey(lease, 'lease'), result: encodeJson(result, 'result') }),
     fail: async (lease, failure) => failures.add(failRow(lease, failure)),
     release: async (lease) => releases.add(leaseKey(lease, 'lease')),
+    async settled() {
+      await Promise.all([completions.settled(), failures.settled(), releases.settled()]);
+    },
   };
 }
 
@@ -51,7 +62,7 @@ async function complete(context: EngineContext, rows: CompleteRow[]): Promise<Co
 async function fail(context: EngineContext, rows: FailRow[]): Promise<FailOutcome[]> {
   const answers = inOrder(rows, await failExecutions(context.database, rows));
   const delays = answers
-    .filter((row) => row.outcome === 'retry_scheduled' && !row.repeated)
+    .filter((row) => row.outcome === 'retry_scheduled')
     .map((row) => row.retry_in_ms ?? 0);
   if (delays.length > 0) context.doorbell.ring({ dueInMs: Math.min(...delays) });
   return answers.map(toFailOutcome);
@@ -70,7 +81,8 @@ function toFailOutcome(row: LeaseAnswer): FailOutcome {
 
 async function release(context: EngineContext, keys: LeaseKey[]): Promise<ReleaseOutcome[]> {
   const answers = inOrder(keys, await releaseExecutions(context.database, keys));
-  const released = answers.filter((row) => row.outcome === 'released' && !row.repeated);
+  // A repeated answer rings too: the first one may have been lost before its ring.
+  const released = answers.filter((row) => row.outcome === 'released');
   if (released.length > 0) {
     context.doorbell.ring({
       routes: [...new Set(released.map((row) => row.route_id))],

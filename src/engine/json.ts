@@ -11,7 +11,7 @@ import { textFault } from './checks.ts';
 export function encodeJson(value: unknown, field: string): string | null {
   if (value === undefined) return null;
   checkJson(value, field, 0);
-  const text = JSON.stringify(value);
+  const text = stringify(value, field);
   const bytes = Buffer.byteLength(text);
   if (bytes > LIMITS.payloadBytes) {
     throw new EngineError(
@@ -21,6 +21,15 @@ export function encodeJson(value: unknown, field: string): string | null {
     );
   }
   return text;
+}
+
+/** The user's own toJSON runs in here, and may throw anything. */
+function stringify(value: unknown, field: string): string {
+  try {
+    return JSON.stringify(value);
+  } catch (cause) {
+    throw new EngineError('invalid_input', `${field} could not be turned into JSON.`, { field, cause });
+  }
 }
 
 function checkJson(value: unknown, field: string, depth: number): void {
@@ -45,19 +54,33 @@ function checkJson(value: unknown, field: string, depth: number): void {
 
 function checkMembers(value: object, field: string, depth: number): void {
   if (Array.isArray(value)) {
-    value.forEach((item, index) => checkJson(item, `${field}[${index}]`, depth + 1));
+    // By index, because forEach passes over holes, and JSON would fill them with null.
+    for (let index = 0; index < value.length; index += 1) {
+      checkJson(value[index], `${field}[${index}]`, depth + 1);
+    }
     return;
   }
   const withJson = value as { toJSON?: (key: string) => unknown };
   if (typeof withJson.toJSON === 'function') {
-    checkJson(withJson.toJSON(''), field, depth + 1);
+    checkJson(ownJson(withJson.toJSON.bind(value), field), field, depth + 1);
     return;
   }
+  const kind = Object.prototype.toString.call(value).slice(8, -1);
+  if (kind !== 'Object') throw unfit(field, `is a ${kind}, of which JSON would keep nothing`);
   for (const [key, member] of Object.entries(value)) {
     // JSON leaves an undefined member out, which is what an optional property means.
     if (member === undefined) continue;
     checkText(key, `${field} (a key)`);
     checkJson(member, `${field}.${key}`, depth + 1);
+  }
+}
+
+function ownJson(toJSON: (key: string) => unknown, field: string): unknown {
+  try {
+    return toJSON('');
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : 'something that is not an Error';
+    throw new EngineError('invalid_input', `${field} has a toJSON that threw: ${why}`, { field, cause });
   }
 }
 

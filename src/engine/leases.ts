@@ -72,15 +72,15 @@ export function ringForTaken(context: EngineContext, rows: readonly TakenAnswer[
   });
 }
 
-/** Ends the attempts of leases that ran out. Leases somebody works on, or that were renewed, are left alone. */
-export async function lapse(
-  context: EngineContext,
-  leases: readonly LapsedLease[],
-): Promise<{ lapsed: number; expired: number }> {
+/**
+ * Ends the attempts of leases that ran out; answers the uuids of their executions. Leases somebody works on, or that
+ * were renewed, are left alone.
+ */
+export async function lapse(context: EngineContext, leases: readonly LapsedLease[]): Promise<string[]> {
   const answers = await lapseLeases(context.database, leases);
   const again = answers.filter((row) => row.outcome === 'lapsed');
   if (again.length > 0) {
     context.doorbell.ring({ routes: [...new Set(again.map((row) => row.route_id!))], count: again.length });
   }
-  return { lapsed: again.length, expired: answers.length - again.length };
+  return answers.map((row) => row.execution_id);
 }

@@ -97,6 +97,7 @@ function bindOperations(context: EngineContext): Engine {
     async close() {
       if (closed) return;
       closed = true;
+      await endings.settled();
       await context.doorbell.close();
       await context.database.close();
     },

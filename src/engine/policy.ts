@@ -87,7 +87,9 @@ function checkFlag(value: unknown, field: string): boolean {
 
 /** A member nobody reads is a misspelling: the caller would believe in a policy that is not there. */
 function checkMembers(value: object, field: string, known: readonly string[]): void {
-  if (typeof value !== 'object' || value === null) refuse(field, 'must be an object');
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    refuse(field, 'must be an object');
+  }
   for (const key of Object.keys(value)) {
     if (!known.includes(key))
       refuse(`${field}.${key}`, `is not a known setting (known: ${known.join(', ')})`);

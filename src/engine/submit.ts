@@ -47,7 +47,13 @@ export async function submit(
   checkBytes(checked);
   // Inside one call the first request with an id wins, as it would over two calls.
   const first = new Map<string, CheckedRequest>();
-  for (const entry of checked) if (!first.has(entry.row.uuid)) first.set(entry.row.uuid, entry);
+  for (const entry of checked) {
+    const known = first.get(entry.row.uuid);
+    if (known === undefined) first.set(entry.row.uuid, entry);
+    else if (known.row.partition !== entry.row.partition) {
+      refuse('requests', 'name one uuid in two partitions', 'invalid_id');
+    }
+  }
   const call = { ...withRoutes([...first.values()]), maxRoutes: MAX_ROUTES };
   const answers = await (options.executor === undefined
     ? submitExecutions(context.database, call)
@@ -81,7 +87,7 @@ function checkRequest(request: SubmitRequest, field: string, mint: () => string)
 }
 
 function checkBytes(checked: readonly CheckedRequest[]): void {
-  const bytes = checked.reduce((sum, entry) => sum + (entry.row.payload?.length ?? 0), 0);
+  const bytes = checked.reduce((sum, entry) => sum + Buffer.byteLength(entry.row.payload ?? ''), 0);
   if (bytes <= LIMITS.submitBytes) return;
   throw new EngineError(
     'payload_too_large',
@@ -90,10 +96,10 @@ function checkBytes(checked: readonly CheckedRequest[]): void {
   );
 }
 
-/** Routes are numbered in sorted order, so that two calls that intern the same new ones never wait in a circle. */
+/** Each distinct route once, and every row pointing to its own. */
 function withRoutes(entries: readonly CheckedRequest[]): { routes: SubmitRoute[]; rows: SubmitRow[] } {
   const keyed = new Map(entries.map((entry) => [routeKey(entry.route), entry.route]));
-  const keys = [...keyed.keys()].toSorted();
+  const keys = [...keyed.keys()];
   const ordinals = new Map(keys.map((key, index) => [key, index + 1]));
   return {
     routes: keys.map((key) => keyed.get(key)!),

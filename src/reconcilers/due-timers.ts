@@ -10,9 +10,8 @@ export const dueTimers: Reconciler<DueTimer> = {
   everyMs: 2_500,
   batch: TIMER_BATCH,
   due: (context, limit) => listDueTimers(context.database, limit),
-  act: (context, items) =>
-    fireTimers(
-      context,
-      items.map((item) => item.timerId),
-    ),
+  async act(context, items) {
+    const { fired, discarded } = await fireTimers(context, items);
+    return [...fired, ...discarded];
+  },
 };

@@ -10,8 +10,5 @@ export const expiredLeases: Reconciler<LapsedLease> = {
   everyMs: 1_000,
   batch: 1_000,
   due: (context, limit) => listLapsedLeases(context.database, limit),
-  async act(context, items) {
-    const { lapsed, expired } = await lapse(context, items);
-    return lapsed + expired;
-  },
+  act: lapse,
 };

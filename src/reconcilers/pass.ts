@@ -2,13 +2,15 @@
  * One pass of one reconciler: batches until nothing is due, a failing set split in halves down to the row. A row that
  * fails alone is counted and backed off, so that one bad row never stops the rest.
  */
-import { isEngineError } from '../contract/errors.ts';
+import { setTimeout as pause } from 'node:timers/promises';
+import { isEngineError, isPassingTrouble } from '../contract/errors.ts';
 import type { EngineContext } from '../engine/context.ts';
 import { clearSetbacks, recordSetback, type DueRow } from '../store/reconciling.ts';
 import type { Reconciler } from './reconciler.ts';
 
 /** Full batches one pass may act on before it lets others have a turn. */
 const MAX_BATCHES = 100;
+const ROLLBACK_WAIT_MS = 20;
 
 export interface PassReport {
   acted: number;
@@ -47,28 +49,24 @@ async function actSplitting<Item extends DueRow>(
   report: PassReport,
 ): Promise<void> {
   try {
-    report.acted += await reconciler.act(context, items);
-    const recovered = items.filter((item) => item.hadSetback);
+    const acted = new Set(await reconciler.act(context, items));
+    report.acted += acted.size;
+    const recovered = items.filter((item) => item.hadSetback && acted.has(item.uuid));
     if (recovered.length > 0) await clearSetbacks(context.database, reconciler.name, recovered);
   } catch (error) {
-    if (isPassing(error)) throw error;
+    if (isPassingTrouble(error)) throw error;
     if (items.length === 1) {
       report.failed += 1;
       await recordSetback(context.database, reconciler.name, items[0]!, codeOf(error));
       return;
     }
     report.splits += 1;
+    // The server tells of an error a moment before it lets go of its locks; the halves would skip those rows.
+    await pause(ROLLBACK_WAIT_MS);
     const middle = Math.ceil(items.length / 2);
     await actSplitting(context, reconciler, items.slice(0, middle), report);
     await actSplitting(context, reconciler, items.slice(middle), report);
   }
-}
-
-/** Trouble with the database, not with a row: splitting would not help, the next pass will. */
-function isPassing(error: unknown): boolean {
-  return (
-    isEngineError(error) && ['unavailable', 'contention', 'closed', 'schema_missing'].includes(error.code)
-  );
 }
 
 function codeOf(error: unknown): string {

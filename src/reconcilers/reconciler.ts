@@ -12,6 +12,6 @@ export interface Reconciler<Item extends DueRow = DueRow> {
   /** Most rows acted on in one statement. */
   batch: number;
   due(context: EngineContext, limit: number): Promise<Item[]>;
-  /** Answers how many rows it acted on; rows somebody else works on are left for the next pass. */
-  act(context: EngineContext, items: readonly Item[]): Promise<number>;
+  /** Answers the uuids it acted on; rows somebody else works on are left for the next pass. */
+  act(context: EngineContext, items: readonly Item[]): Promise<readonly string[]>;
 }

@@ -6,7 +6,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { EngineContext } from '../engine/context.ts';
-import { returnTickets, takeTickets, vacuumQueues } from '../store/reconciling.ts';
+import { forgetOldSetbacks, returnTickets, takeTickets, vacuumQueues } from '../store/reconciling.ts';
 import type { Reconciler } from './reconciler.ts';
 import { runPass, type PassReport } from './pass.ts';
 
@@ -14,6 +14,7 @@ const TICK_MS = 500;
 /** How long a dead holder's ticket keeps others away. */
 const HOLD_MS = 6_000;
 const PASS_TIMEOUT_MS = 30_000;
+const TIDY_EVERY_MS = 600_000;
 /** Removed queue rows after which the queue tables are vacuumed: autovacuum comes once a minute at best. */
 const VACUUM_AFTER_ROWS = 20_000;
 
@@ -48,12 +49,17 @@ export function startReconcilers(
   const names = entries.map((entry) => entry.reconciler.name);
   let held = new Set<string>();
   let ticketAt = Number.NEGATIVE_INFINITY;
+  let tidiedAt = Number.NEGATIVE_INFINITY;
 
   const tick = async (): Promise<void> => {
     const now = performance.now();
     if (now - ticketAt >= HOLD_MS / 2) {
       ticketAt = now;
       held = new Set(await takeTickets(context.database, names, holder, HOLD_MS));
+    }
+    if (held.size > 0 && now - tidiedAt >= TIDY_EVERY_MS) {
+      tidiedAt = now;
+      await forgetOldSetbacks(context.database);
     }
     for (const entry of entries) {
       const due = held.has(entry.reconciler.name) && now >= entry.dueAt;

@@ -33,6 +33,22 @@ export interface MigrateReport {
   applied: string[];
 }
 
+/** What a running engine writes. The rest (migrations, transitions) is only read. */
+const WORKING_TABLES = [
+  'ff_attempt_history',
+  'ff_bad_row',
+  'ff_body',
+  'ff_event',
+  'ff_execution',
+  'ff_lane',
+  'ff_lease',
+  'ff_outcome',
+  'ff_ready',
+  'ff_reconciler',
+  'ff_route',
+  'ff_timer',
+];
+
 interface MigrationFile {
   version: number;
   name: string;
@@ -52,9 +68,11 @@ interface AppliedMigration {
 export async function migrate(options: MigrateOptions): Promise<MigrateReport> {
   const schema = validSchemaName(options.schema ?? DEFAULT_SCHEMA);
   const client = new pg.Client({ connectionString: options.databaseUrl });
+  // A connection that breaks is reported by the statement under way; without a listener it would end the process.
+  client.on('error', () => undefined);
   try {
     await client.connect();
-    await client.query('BEGIN');
+    await client.query('BEGIN ISOLATION LEVEL READ COMMITTED');
     const applied = await migrateLocked(client, schema, options);
     await client.query('COMMIT');
     return { applied };
@@ -92,6 +110,7 @@ async function openSchema(client: pg.Client, schema: string): Promise<void> {
   const found = await client.query('SELECT 1 FROM pg_namespace WHERE nspname = $1', [schema]);
   // Asked first, because CREATE SCHEMA IF NOT EXISTS needs a right on the database even when the schema is there.
   if (found.rowCount === 0) await client.query(`CREATE SCHEMA ${quoted}`);
+  await requireRights(client, schema);
   await client.query(`SET LOCAL search_path TO ${quoted}, pg_temp`);
   await client.query('SET LOCAL client_min_messages TO warning');
   await client.query(
@@ -102,6 +121,19 @@ async function openSchema(client: pg.Client, schema: string): Promise<void> {
   await client.query(
     `CREATE TABLE IF NOT EXISTS ff_function_set (
        only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row), version integer NOT NULL, checksum text NOT NULL)`,
+  );
+}
+
+/** Asked, because a schema one may not enter looks to Postgres as if it were not there. */
+async function requireRights(client: pg.Client, schema: string): Promise<void> {
+  const rights = await client.query<{ enough: boolean }>(
+    `SELECT has_schema_privilege($1, 'USAGE') AND has_schema_privilege($1, 'CREATE') AS enough`,
+    [schema],
+  );
+  if (rights.rows[0]?.enough) return;
+  throw new EngineError(
+    'permission_denied',
+    `The database role may not create in schema ${schema}. Migrate as its owner, with grantTo set to this role.`,
   );
 }
 
@@ -157,7 +189,8 @@ async function grantUse(client: pg.Client, schema: string, role: string): Promis
   const to = quoteIdentifier(role);
   const inSchema = `IN SCHEMA ${quoteIdentifier(schema)} TO ${to}`;
   await client.query(`GRANT USAGE ON SCHEMA ${quoteIdentifier(schema)} TO ${to}`);
-  await client.query(`GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES ${inSchema}`);
+  await client.query(`GRANT SELECT ON ALL TABLES ${inSchema}`);
+  await client.query(`GRANT INSERT, UPDATE, DELETE ON ${WORKING_TABLES.join(', ')} TO ${to}`);
   await client.query(`GRANT USAGE ON ALL SEQUENCES ${inSchema}`);
   await client.query(`GRANT EXECUTE ON ALL FUNCTIONS ${inSchema}`);
 }

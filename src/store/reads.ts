@@ -63,7 +63,8 @@ SELECT
          AND a.partition_key = e.partition_key ORDER BY a.attempt_index DESC LIMIT ${MAX_ATTEMPTS_SHOWN}) h), '[]') AS attempts,
   coalesce((SELECT jsonb_agg(jsonb_build_object('reconciler', x.reconciler, 'failures', x.failures,
      'errorCode', x.error_code) ORDER BY x.reconciler)
-   FROM s.ff_bad_row x WHERE x.execution_id = e.execution_id AND x.partition_key = e.partition_key), '[]') AS setbacks
+   FROM s.ff_bad_row x WHERE e.lifecycle_phase <> 'terminal'
+     AND x.execution_id = e.execution_id AND x.partition_key = e.partition_key), '[]') AS setbacks
 FROM s.ff_execution e
 JOIN s.ff_route r ON r.route_id = e.route_id
 JOIN s.ff_body b ON b.execution_id = e.execution_id AND b.partition_key = e.partition_key

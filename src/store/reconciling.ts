@@ -47,7 +47,7 @@ function setbackJoin(database: Database, reconciler: 'expired-leases' | 'due-tim
 }
 
 export interface MovedAnswer {
-  execution_id: string | null;
+  execution_id: string;
   outcome: string;
   route_id: number | null;
 }
@@ -167,6 +167,19 @@ export async function clearSetbacks(
     doing: 'clearing setbacks',
     text: `DELETE FROM ${database.prefix}ff_bad_row WHERE reconciler = $1 AND execution_id = ANY ($2::uuid[])`,
     params: [reconciler, keys.map((key) => key.uuid)],
+    repeatable: 'yes',
+  });
+}
+
+/** A row that still resisted would have been tried and recorded again by then. */
+const SETBACK_FORGOTTEN_MS = 3_600_000;
+
+/** Forgets setbacks of rows that ended or moved on another way. */
+export async function forgetOldSetbacks(database: Database): Promise<void> {
+  await run(database, {
+    doing: 'forgetting old setbacks',
+    text: `DELETE FROM ${database.prefix}ff_bad_row WHERE retry_at_ms < ${database.prefix}ff_now_ms() - $1::bigint`,
+    params: [SETBACK_FORGOTTEN_MS],
     repeatable: 'yes',
   });
 }

@@ -8,8 +8,8 @@ import { TaskAborted, type AbortCode } from './task.ts';
 
 /** The part of a lease kept in reserve for a write that is under way when it ends. */
 const MARGIN = { share: 0.2, minMs: 2_000, maxShare: 0.5 };
-/** Renewals per lease time: two may be lost before the lease is. */
-const RENEWALS_PER_LEASE = 3;
+/** Looks per lease time; every second one renews, so that two renewals may be lost before the lease is. */
+const LOOKS_PER_LEASE = 6;
 
 export class HeldLease {
   readonly claim: Claim;
@@ -54,6 +54,7 @@ export class LeaseWatch {
   readonly #leases = new Set<HeldLease>();
   #timer: NodeJS.Timeout | undefined;
   #renewing: Promise<void> | undefined;
+  #looks = 0;
 
   constructor(engine: Engine, leaseMs: number) {
     this.#engine = engine;
@@ -62,7 +63,7 @@ export class LeaseWatch {
 
   add(lease: HeldLease): void {
     this.#leases.add(lease);
-    this.#timer ??= setInterval(() => this.#beat(), this.#leaseMs / RENEWALS_PER_LEASE);
+    this.#timer ??= setInterval(() => this.#look(), this.#leaseMs / LOOKS_PER_LEASE);
   }
 
   remove(lease: HeldLease): void {
@@ -77,8 +78,13 @@ export class LeaseWatch {
     if (this.#leases.size > 0) this.#beat();
   }
 
-  #beat(): void {
+  #look(): void {
     for (const lease of this.#leases) lease.isTrusted();
+    this.#looks += 1;
+    if (this.#looks % 2 === 0) this.#beat();
+  }
+
+  #beat(): void {
     // A renewal that hangs must not pile up others behind it.
     this.#renewing ??= this.#renew().finally(() => {
       this.#renewing = undefined;

@@ -24,14 +24,26 @@ export async function runHandler(engine: Engine, lease: HeldLease, handler: Hand
   try {
     return await report(lease, () => engine.complete(claim, result));
   } catch (error) {
-    // The result itself is at fault (not JSON, too large): trying again would make the same one.
-    if (!isEngineError(error)) throw error;
-    return reportFailure(engine, lease, { message: error.message, category: 'permanent', retry: 'never' });
+    return reportFailure(engine, lease, refusedResult(error));
   }
 }
 
-function reportFailure(engine: Engine, lease: HeldLease, failure: Failure): Promise<RunEnd> {
-  return report(lease, () => engine.fail(lease.claim, failure));
+/** A result that cannot be stored would be the same next time; any other trouble is treated as the policy says. */
+function refusedResult(error: unknown): Failure {
+  const failure = toFailure(error);
+  const atFault = isEngineError(error) && ['invalid_input', 'payload_too_large'].includes(error.code);
+  return atFault ? { ...failure, category: 'permanent', retry: 'never' } : failure;
+}
+
+async function reportFailure(engine: Engine, lease: HeldLease, failure: Failure): Promise<RunEnd> {
+  try {
+    return await report(lease, () => engine.fail(lease.claim, failure));
+  } catch (error) {
+    // What the handler said about its failure was refused: then the failure alone must be reported.
+    if (!isEngineError(error) || error.code !== 'invalid_input') throw error;
+    const message = `${failure.message} (how to treat it was refused: ${error.message})`;
+    return report(lease, () => engine.fail(lease.claim, { message }));
+  }
 }
 
 async function report(lease: HeldLease, call: () => Promise<CompleteOutcome | FailOutcome>): Promise<RunEnd> {

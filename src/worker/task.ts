@@ -76,9 +76,17 @@ export function toTask(claim: Claim, signal: AbortSignal): Task {
   };
 }
 
-/** The failure to report for whatever a handler threw. */
+/** The failure to report for whatever a handler threw. Never throws itself: a failure report must not fail. */
 export function toFailure(thrown: unknown): Failure {
-  if (thrown instanceof TaskFailed) return { message: thrown.message, ...thrown.options };
-  if (thrown instanceof Error) return { message: thrown.message || thrown.name };
-  return { message: `A handler threw something that is not an Error: ${String(thrown)}` };
+  if (thrown instanceof TaskFailed) return { message: printable(thrown.message), ...thrown.options };
+  if (thrown instanceof Error) return { message: printable(thrown.message) || printable(thrown.name) };
+  return { message: `A handler threw something that is not an Error: ${printable(thrown)}` };
+}
+
+function printable(value: unknown): string {
+  try {
+    return String(value);
+  } catch {
+    return 'a value that cannot be shown as text';
+  }
 }

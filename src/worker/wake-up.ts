@@ -35,12 +35,22 @@ export class WakeUp {
 
   /** A timer is due in this long; the earliest one counts. */
   dueIn(ms: number): void {
-    const waitMs = Math.max(ms, this.#leastDueMs);
-    const dueAt = performance.now() + waitMs;
-    if (this.#closed || dueAt >= this.#dueAt) return;
+    const now = performance.now();
+    const dueAt = now + Math.max(ms, this.#leastDueMs);
+    const sooner = this.#dueAt > now && this.#dueAt <= dueAt;
+    if (this.#closed || sooner) return;
     this.#dueAt = dueAt;
+    this.#armDue();
+  }
+
+  /** Timers may go off a little early; one that did is set again for the rest. */
+  #armDue(): void {
     clearTimeout(this.#dueTimer);
-    this.#dueTimer = setTimeout(() => this.ring(), Math.min(Math.ceil(waitMs), MAX_TIMEOUT_MS));
+    const waitMs = Math.min(Math.ceil(this.#dueAt - performance.now()), MAX_TIMEOUT_MS);
+    this.#dueTimer = setTimeout(() => {
+      if (performance.now() < this.#dueAt) this.#armDue();
+      else this.ring();
+    }, waitMs);
   }
 
   /** Whether firing helps: a due timer nobody can fire now must not keep the loop spinning. */

@@ -8,7 +8,7 @@ import type { Claim, Engine, Hint } from '../contract/engine.ts';
 import { LIMITS } from '../contract/limits.ts';
 import { HeldLease, LeaseWatch } from './lease-watch.ts';
 import { runHandler, type RunEnd } from './settle.ts';
-import type { Handler } from './task.ts';
+import { TaskAborted, type Handler } from './task.ts';
 import { WakeUp } from './wake-up.ts';
 
 export interface WorkerOptions {
@@ -71,10 +71,32 @@ export function startWorker(engine: Engine, options: WorkerOptions): Worker {
   if (kinds.length === 0) {
     throw new EngineError('invalid_input', 'handlers must name at least one kind.', { field: 'handlers' });
   }
+  for (const kind of kinds) checkHandler(options.handlers[kind], kind);
+  checkWorkerId(options.workerId ?? DEFAULTS.workerId);
   checkRange(options.concurrency ?? DEFAULTS.concurrency, 'concurrency', 1, MAX_CONCURRENCY);
   checkRange(options.leaseMs ?? DEFAULTS.leaseMs, 'leaseMs', LIMITS.leaseMsMin, LIMITS.leaseMsMax);
   checkRange(options.pollMs ?? DEFAULTS.pollMs, 'pollMs', 1, MAX_POLL_MS);
   return new ClaimLoop(engine, kinds, options);
+}
+
+function checkHandler(handler: unknown, kind: string): void {
+  if (typeof handler === 'function') return;
+  const field = `handlers.${kind}`;
+  throw new EngineError('invalid_input', `${field} must be a function.`, { field });
+}
+
+/** The instance id is the name, a dash and a uuid; together they must fit. */
+function checkWorkerId(workerId: unknown): void {
+  const maxBytes = LIMITS.workerNameBytes - 37;
+  const fits = typeof workerId === 'string' && workerId.length > 0 && Buffer.byteLength(workerId) <= maxBytes;
+  if (fits && !workerId.includes('\u0000')) return;
+  throw new EngineError(
+    'invalid_input',
+    `workerId must be a text of 1 to ${maxBytes} bytes without \\u0000.`,
+    {
+      field: 'workerId',
+    },
+  );
 }
 
 function checkRange(value: number, field: string, min: number, max: number): void {
@@ -104,6 +126,8 @@ class ClaimLoop implements Worker {
   readonly #runs = new Map<HeldLease, Promise<void>>();
   readonly #unwatch: () => void;
   readonly #looping: Promise<void>;
+  /** Room already promised to a claim under way. */
+  #asking = 0;
   #stopping: Promise<void> | undefined;
 
   constructor(engine: Engine, kinds: string[], options: WorkerOptions) {
@@ -129,7 +153,7 @@ class ClaimLoop implements Worker {
     if (hint.dueInMs !== null) this.#wakeUp.dueIn(hint.dueInMs);
     if (hint.routes.length === 0) return false;
     this.#wakeUp.ring();
-    return this.#stopping === undefined && this.#free() >= hint.count;
+    return this.#stopping === undefined && this.#free() - this.#asking >= hint.count;
   }
 
   #free(): number {
@@ -150,9 +174,11 @@ class ClaimLoop implements Worker {
 
   /** Claims once; answers how many came. A failing database is waited for like an empty queue. */
   async #claim(limit: number): Promise<number> {
-    const sentAt = performance.now();
+    const due = this.#wakeUp.takeDue();
+    this.#asking = limit;
     try {
-      const fired = this.#wakeUp.takeDue() ? await this.#engine.fireTimers() : undefined;
+      const fired = due ? await this.#engine.fireTimers() : undefined;
+      const sentAt = performance.now();
       const { claims, nextDueInMs } = await this.#engine.claim({
         workerId: this.#options.workerId ?? DEFAULTS.workerId,
         workerInstanceId: this.workerInstanceId,
@@ -168,8 +194,17 @@ class ClaimLoop implements Worker {
       return claims.length;
     } catch {
       this.stats.claimErrors += 1;
+      if (due) this.#retryDue();
       return 0;
+    } finally {
+      this.#asking = 0;
     }
+  }
+
+  /** The timers are still to be fired; a database that is away is asked less and less often. */
+  #retryDue(): void {
+    this.#wakeUp.noteFiring('stuck');
+    this.#wakeUp.dueIn(0);
   }
 
   #start(claim: Claim, sentAt: number): void {
@@ -178,15 +213,18 @@ class ClaimLoop implements Worker {
     this.#leases.add(lease);
     const run = runHandler(this.#engine, lease, this.#handlers[claim.kind]!)
       .then(
-        (end: RunEnd) => {
-          this.stats[end] += 1;
-        },
-        () => {
-          this.stats.lost += 1;
-        },
+        (end: RunEnd) => this.#count(lease, end),
+        () => this.#count(lease, 'lost'),
       )
       .finally(() => this.#finish(lease));
     this.#runs.set(lease, run);
+  }
+
+  /** What was handed back is counted there, not as lost. */
+  #count(lease: HeldLease, end: RunEnd): void {
+    const reason: unknown = lease.signal.reason;
+    if (reason instanceof TaskAborted && reason.code === 'shutdown') return;
+    this.stats[end] += 1;
   }
 
   #finish(lease: HeldLease): void {

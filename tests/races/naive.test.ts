@@ -3,14 +3,13 @@
  * assertions that would stop it, and must report the damage. It does so only in an order in which somebody waited; the
  * orders before that, in which nobody met, have passed.
  */
-import { randomUUID } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { RaceFailure } from '../../src/testing/stepper.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { plainDatabase } from '../setup/database.ts';
-import { alone, arenaOn, shortTransaction, submitted, type Arena } from './arena.ts';
-import type { FunctionNames, Route } from './calls.ts';
+import { arenaOn, type Arena } from './arena.ts';
+import type { FunctionNames } from './calls.ts';
 import {
   claimAndCancel,
   holderAndLapse,
@@ -95,24 +94,5 @@ describe('on a naive variant', () => {
     const cause = failure.cause as Error & { actual?: unknown };
     expect(`${failure.message}\n${JSON.stringify(cause.actual)}`).toMatch(says);
     expect(failure.outcome.waited.length, 'steps that waited in the failing order').toBeGreaterThan(0);
-  });
-
-  it('routes interned in opposite orders make two submissions wait in a circle, so callers sort them', async () => {
-    const routes: Route[] = [randomUUID(), randomUUID(), randomUUID()]
-      .toSorted()
-      .map((kind) => ({ lane: 'default', kind }));
-    const failure = await failureOf({}, (arena) => {
-      const submission = (some: Route[]) => () => arena.calls.submit({ ids: [randomUUID()], routes: some });
-      return arena.race({
-        given: submitted(1),
-        sessions: {
-          blocker: shortTransaction(submission(routes.slice(1, 2)), 'ROLLBACK'),
-          a: alone(submission(routes)),
-          b: alone(submission(routes.toReversed())),
-        },
-        permutations: [['blocker.call', 'a.call', 'b.call', 'blocker.ROLLBACK']],
-      });
-    });
-    expect(failure.outcome.deadlocks).toBeGreaterThan(0);
   });
 });

@@ -106,7 +106,7 @@ describe.each(['known lane', 'new lanes'] as const)(
   'two submissions that name the same new routes (%s)',
   (lanes) => {
     const table = lanes === 'new lanes' ? 'ff_lane' : 'ff_lane or ff_route';
-    /** Each with executions of its own; b lists its executions, and so its use of the routes, backwards. */
+    /** Each with executions of its own; b lists the routes backwards. */
     const forwards = submit(({ fresh }) => ({
       ids: fresh.map(() => randomUUID()),
       routes: fresh,
@@ -114,8 +114,8 @@ describe.each(['known lane', 'new lanes'] as const)(
     }));
     const backwards = submit(({ fresh }) => ({
       ids: fresh.map(() => randomUUID()),
-      routes: fresh,
-      ordinals: [3, 2, 1],
+      routes: fresh.toReversed(),
+      ordinals: [1, 2, 3],
     }));
 
     it('intern each once, whoever comes first', async () => {

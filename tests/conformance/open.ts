@@ -1,0 +1,141 @@
+/**
+ * The one place where this folder connects: a database per file and an engine on it, made the way the environment
+ * asks for. FLOWFABRIC_TEST_POOL sets the size of the engine's pool, FLOWFABRIC_TEST_LISTEN=off takes away its
+ * listening connection; every test must hold under any of them. Tests speak to the Engine interface only.
+ */
+import { afterAll, beforeAll, expect, vi } from 'vitest';
+import { connect, type Connection, type ConnectOptions } from '../../src/client/connect.ts';
+import type { Claim, ClaimRequest, ExecutionId, ExecutionSnapshot, SubmitRequest } from '../../src/index.ts';
+import type { TestDatabase } from '../../src/testing/test-database.ts';
+import { testDatabase } from '../setup/database.ts';
+
+/** Whether a hint of another process can reach this one. */
+export const LISTENING = process.env['FLOWFABRIC_TEST_LISTEN'] !== 'off';
+
+export const LEASE_MS = 30_000;
+export const WAIT = { timeout: 10_000, interval: 10 } as const;
+
+function connectOptions(database: TestDatabase): ConnectOptions {
+  const poolSize = process.env['FLOWFABRIC_TEST_POOL'];
+  return {
+    databaseUrl: database.url,
+    ...(poolSize === undefined || poolSize === '' ? {} : { poolSize: Number(poolSize) }),
+    ...(LISTENING ? {} : { listen: 'off' as const }),
+  };
+}
+
+let kinds = 0;
+
+/** A kind no other test uses, so that a claim finds only what its own test submitted. */
+export function newKind(): string {
+  kinds += 1;
+  return `kind-${kinds}`;
+}
+
+export interface Bench {
+  readonly database: TestDatabase;
+  /** Repairs nothing: what time does to an execution, a test asks for. */
+  readonly engine: Connection;
+  /** Another connection, as another process would have; closed with the file. */
+  another(options?: ConnectOptions): Promise<Connection>;
+  /** Submits one execution of a kind of its own unless told otherwise. */
+  submit(request?: Partial<SubmitRequest>): Promise<ExecutionId>;
+  /** Claims up to `limit` of these kinds, also when the engine had not heard of them before. */
+  claim(request: Partial<ClaimRequest> & { kinds: readonly string[] }): Promise<Claim[]>;
+  claimOne(kind: string, request?: Partial<ClaimRequest>): Promise<Claim>;
+  /** Submits and claims one execution. */
+  running(request?: Partial<SubmitRequest>): Promise<Claim>;
+  /** The execution as it stands; it must exist. */
+  snapshot(id: ExecutionId): Promise<ExecutionSnapshot>;
+  /** One pass of every reconciler. */
+  reconcile(): Promise<void>;
+  /** Lets the leases of the file run out and the reconcilers notice. */
+  loseLeases(): Promise<void>;
+}
+
+/** Opens a bench for the tests of one file. */
+export function useBench(create: () => Promise<TestDatabase> = testDatabase): Bench {
+  const opened: Connection[] = [];
+  let database: TestDatabase;
+  let engine: Connection;
+  const open = async (options: ConnectOptions): Promise<Connection> => {
+    const connection = await connect({ ...connectOptions(database), ...options });
+    opened.push(connection);
+    return connection;
+  };
+  beforeAll(async () => {
+    database = await create();
+    engine = await open({ reconcile: 'off' });
+  });
+  afterAll(async () => {
+    await Promise.all(opened.map((connection) => connection.close()));
+    await database?.drop();
+  });
+  return {
+    get database() {
+      return database;
+    },
+    get engine() {
+      return engine;
+    },
+    another: (options = {}) => open({ reconcile: 'off', ...options }),
+    ...workOn(() => engine),
+    reconcile: () => reconcileOnce(database),
+    async loseLeases() {
+      await database.moveClock(LEASE_MS);
+      await reconcileOnce(database);
+    },
+  };
+}
+
+type Work = Pick<Bench, 'submit' | 'claim' | 'claimOne' | 'running' | 'snapshot'>;
+
+function workOn(engine: () => Connection): Work {
+  const work: Work = {
+    submit: async (request = {}) => (await engine().submit({ kind: newKind(), ...request })).executionId,
+    async claim(request) {
+      const full = { ...claimRequest(), ...request };
+      const { claims } = await engine().claim(full);
+      return claims.length > 0 ? claims : (await engine().claim(full)).claims;
+    },
+    async claimOne(kind, request = {}) {
+      const [claim] = await work.claim({ kinds: [kind], limit: 1, ...request });
+      if (claim === undefined) throw new Error(`nothing of ${kind} could be claimed`);
+      return claim;
+    },
+    async running(request = {}) {
+      const kind = request.kind ?? newKind();
+      await work.submit({ ...request, kind });
+      return work.claimOne(kind, request.capabilities ? { capabilities: request.capabilities } : {});
+    },
+    async snapshot(id) {
+      const snapshot = await engine().describe(id);
+      if (snapshot === null) throw new Error(`${id} does not exist`);
+      return snapshot;
+    },
+  };
+  return work;
+}
+
+export function claimRequest(): Omit<ClaimRequest, 'kinds'> {
+  return { workerId: 'worker', workerInstanceId: 'worker-1', limit: 100, leaseMs: LEASE_MS };
+}
+
+async function reconcileOnce(database: TestDatabase): Promise<void> {
+  const connection = await connect({ ...connectOptions(database), reconcile: 'on' });
+  try {
+    await vi.waitFor(() => {
+      for (const report of connection.reconcilerReports()) expect(report.passes).toBeGreaterThan(0);
+    }, WAIT);
+    for (const report of connection.reconcilerReports())
+      expect(report).toMatchObject({ errors: 0, failed: 0 });
+  } finally {
+    await connection.close();
+  }
+}
+
+/** The id with another partition number: the same uuid, in a place where it is not. */
+export function misplaced(id: ExecutionId): ExecutionId {
+  const [, partition, uuid] = /^\{fp:(\d+)\}:(.*)$/.exec(id) ?? [];
+  return `{fp:${(Number(partition) + 1) % 256}}:${uuid}`;
+}
