@@ -120,7 +120,7 @@ CREATE TABLE ff_execution (
   CONSTRAINT ff_execution_legal CHECK (ff_is_legal(lifecycle_phase, ownership_state, eligibility_state, blocking_reason, terminal_outcome, attempt_state)),
   CONSTRAINT ff_execution_partition CHECK (((partition_key >= 0) AND (partition_key <= 255))),
   CONSTRAINT ff_execution_priority CHECK (((priority >= 0) AND (priority <= 9000)))
-) WITH (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.02, fillfactor=50);
+) WITH (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.02, fillfactor=30);
 
 CREATE TABLE ff_function_set (
   only_row boolean DEFAULT true NOT NULL,

@@ -130,7 +130,9 @@ CREATE TABLE ff_route (
   UNIQUE (lane, kind, capabilities)
 );
 
--- The state row: narrow, lockable, no index on a column that changes, so that updates stay in their page.
+-- The state row: narrow, lockable, no index on a column that changes, so that updates stay in their page. A page is filled
+-- to less than a third, because three versions of a row (submitted, claimed, ended) must fit at once: with claims
+-- and completions side by side, pruning comes too late to make room for the third.
 CREATE TABLE ff_execution (
   execution_id      uuid NOT NULL,
   created_at_ms     bigint NOT NULL,
@@ -157,7 +159,7 @@ CREATE TABLE ff_execution (
   CONSTRAINT ff_execution_priority CHECK (priority BETWEEN 0 AND 9000),
   CONSTRAINT ff_execution_legal CHECK (ff_is_legal(
     lifecycle_phase, ownership_state, eligibility_state, blocking_reason, terminal_outcome, attempt_state))
-) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+) WITH (fillfactor = 30, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
 -- What never changes after submit.
 CREATE TABLE ff_body (

@@ -34,7 +34,7 @@ export interface Endings {
   settled(): Promise<void>;
 }
 
-export function openEndings(context: EngineContext): Endings {
+export function createEndings(context: EngineContext): Endings {
   const completions = new Batch<CompleteRow, CompleteOutcome>({
     ...BATCH,
     run: (rows) => complete(context, rows),

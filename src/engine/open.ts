@@ -11,7 +11,7 @@ import { cancel } from './cancel.ts';
 import { claim } from './claim.ts';
 import type { EngineContext } from './context.ts';
 import { openDoorbell } from './doorbell.ts';
-import { openEndings } from './endings.ts';
+import { createEndings, type Endings } from './endings.ts';
 import { renew, revokeLease } from './leases.ts';
 import { describe, result } from './reads.ts';
 import { RouteCache } from './route-cache.ts';
@@ -61,11 +61,15 @@ export async function openEngine(options: EngineOptions): Promise<OpenedEngine> 
 }
 
 function bindOperations(context: EngineContext): Engine {
-  const endings = openEndings(context);
+  const endings = createEndings(context);
   let closed = false;
   const open = (): EngineContext => {
     if (closed) throw new EngineError('closed', 'The engine was closed.');
     return context;
+  };
+  const openEndings = (): Endings => {
+    open();
+    return endings;
   };
   async function submitOneOrMany(
     request: SubmitRequest | readonly SubmitRequest[],
@@ -86,9 +90,9 @@ function bindOperations(context: EngineContext): Engine {
     cancel: cancelOneOrMany,
     claim: async (request) => claim(open(), request),
     renew: async (leases, leaseMs) => renew(open(), leases, leaseMs),
-    complete: async (lease, value) => (open(), endings.complete(lease, value)),
-    fail: async (lease, failure) => (open(), endings.fail(lease, failure)),
-    release: async (lease) => (open(), endings.release(lease)),
+    complete: async (lease, value) => openEndings().complete(lease, value),
+    fail: async (lease, failure) => openEndings().fail(lease, failure),
+    release: async (lease) => openEndings().release(lease),
     revokeLease: async (id, request) => revokeLease(open(), id, request),
     describe: async (id) => describe(open(), id),
     result: async (id) => result(open(), id),

@@ -187,7 +187,11 @@ function leaseArrays(leases: readonly LeaseKey[]): unknown[] {
   ];
 }
 
-export function renewLeases(database: Database, leases: readonly LeaseKey[], leaseMs: number) {
+export function renewLeases(
+  database: Database,
+  leases: readonly LeaseKey[],
+  leaseMs: number,
+): Promise<LeaseAnswer[]> {
   return run<LeaseAnswer>(database, {
     doing: 'renewing leases',
     text: `SELECT * FROM ${database.prefix}ff_renew(${LEASE_ARRAYS}, $5)`,
@@ -200,7 +204,7 @@ export interface CompleteRow extends LeaseKey {
   result: string | null;
 }
 
-export function completeExecutions(database: Database, rows: readonly CompleteRow[]) {
+export function completeExecutions(database: Database, rows: readonly CompleteRow[]): Promise<LeaseAnswer[]> {
   return run<LeaseAnswer>(database, {
     doing: 'completing executions',
     text: `SELECT * FROM ${database.prefix}ff_complete(${LEASE_ARRAYS}, $5::text[]::jsonb[])`,
@@ -216,7 +220,7 @@ export interface FailRow extends LeaseKey {
   terminal: boolean;
 }
 
-export function failExecutions(database: Database, rows: readonly FailRow[]) {
+export function failExecutions(database: Database, rows: readonly FailRow[]): Promise<LeaseAnswer[]> {
   return run<LeaseAnswer>(database, {
     doing: 'failing executions',
     text: `SELECT * FROM ${database.prefix}ff_fail(${LEASE_ARRAYS}, $5::text[], $6::text[], $7::bigint[], $8::boolean[])`,
@@ -231,7 +235,7 @@ export function failExecutions(database: Database, rows: readonly FailRow[]) {
   });
 }
 
-export function releaseExecutions(database: Database, leases: readonly LeaseKey[]) {
+export function releaseExecutions(database: Database, leases: readonly LeaseKey[]): Promise<LeaseAnswer[]> {
   return run<LeaseAnswer>(database, {
     doing: 'releasing executions',
     text: `SELECT * FROM ${database.prefix}ff_release(${LEASE_ARRAYS})`,

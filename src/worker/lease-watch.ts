@@ -53,7 +53,7 @@ export class LeaseWatch {
   readonly #leaseMs: number;
   readonly #leases = new Set<HeldLease>();
   #timer: NodeJS.Timeout | undefined;
-  #renewing: Promise<void> | undefined;
+  #renewing = false;
   #looks = 0;
 
   constructor(engine: Engine, leaseMs: number) {
@@ -86,8 +86,10 @@ export class LeaseWatch {
 
   #beat(): void {
     // A renewal that hangs must not pile up others behind it.
-    this.#renewing ??= this.#renew().finally(() => {
-      this.#renewing = undefined;
+    if (this.#renewing) return;
+    this.#renewing = true;
+    void this.#renew().finally(() => {
+      this.#renewing = false;
     });
   }
 

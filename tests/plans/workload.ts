@@ -241,6 +241,8 @@ async function walkKnown(database: Database, kinds: readonly [string, string], e
   const taken = new Set(started.map(({ uuid }) => uuid));
   const others = uuids.filter((uuid) => !taken.has(uuid)).map((uuid) => ({ uuid, partition: PARTITION }));
   await calls.cancel([...started, ...strangers, ...others]);
+  // The pointers of what was cancelled are stale now, and are swept.
+  await take();
 }
 
 /** Rows a function is given in the walk; with a few the tables hardly grow, so plans are still made for empty ones. */
