@@ -202,9 +202,7 @@ CREATE INDEX ff_ready_queue ON ff_ready USING btree (route_id, ((- priority)), s
 CREATE TABLE ff_reconciler (
   name text NOT NULL,
   holder text,
-  held_until_ms bigint DEFAULT 0 NOT NULL,
-  next_pass_at_ms bigint DEFAULT 0 NOT NULL,
-  last_report jsonb,
+  held_until_ms bigint NOT NULL,
   CONSTRAINT ff_reconciler_pkey PRIMARY KEY (name)
 ) WITH (fillfactor=50);
 

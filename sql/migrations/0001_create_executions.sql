@@ -296,11 +296,9 @@ CREATE TABLE ff_event (
 
 -- Who runs the next pass of a reconciler. Losing the row, or its holder, costs nothing but a pass.
 CREATE TABLE ff_reconciler (
-  name            text PRIMARY KEY,
-  holder          text,
-  held_until_ms   bigint NOT NULL DEFAULT 0,
-  next_pass_at_ms bigint NOT NULL DEFAULT 0,
-  last_report     jsonb
+  name          text PRIMARY KEY,
+  holder        text,
+  held_until_ms bigint NOT NULL
 ) WITH (fillfactor = 50);
 
 -- Rows a reconciler could not act on: counted, backed off, shown by describe.

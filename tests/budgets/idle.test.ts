@@ -1,0 +1,43 @@
+/**
+ * How often an idle process asks the database. Counted over a while of real time; a slow machine asks less, so the
+ * upper bound holds wherever this runs.
+ */
+import pg from 'pg';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { connect, startWorker } from '../../src/index.ts';
+import type { TestDatabase } from '../../src/testing/test-database.ts';
+import { plainDatabase } from '../setup/database.ts';
+
+/** Per second: one look at the leases, and now and then tickets, timers, routes and the queue. */
+const STATEMENTS_PER_SECOND = 2;
+const WATCHED_MS = 8_000;
+
+let database: TestDatabase;
+beforeAll(async () => {
+  database = await plainDatabase();
+});
+afterAll(() => database.drop());
+
+it('an idle worker that also runs the reconcilers asks less than twice a second', async () => {
+  const pool = new pg.Pool({ connectionString: database.url });
+  let statements = 0;
+  const counting = {
+    query: (config: pg.QueryConfig) => {
+      statements += 1;
+      return pool.query(config);
+    },
+  };
+  const engine = await connect({ pool: counting as never, schema: database.schema, listenUrl: database.url });
+  const worker = startWorker(engine, { handlers: { idle: () => null } });
+  await expect.poll(() => statements, { timeout: 10_000 }).toBeGreaterThanOrEqual(3);
+  const before = statements;
+  const started = performance.now();
+  await expect
+    .poll(() => performance.now() - started, { timeout: WATCHED_MS * 2, interval: 100 })
+    .toBeGreaterThan(WATCHED_MS);
+  const perSecond = ((statements - before) * 1_000) / (performance.now() - started);
+  await worker.stop();
+  await engine.close();
+  await pool.end();
+  expect(perSecond).toBeLessThan(STATEMENTS_PER_SECOND);
+});
