@@ -58,16 +58,6 @@ CREATE TABLE ff_attempt_history (
   CONSTRAINT ff_attempt_history_interrupted_by_check CHECK ((interrupted_by = ANY (ARRAY['expired'::text, 'revoked'::text])))
 );
 
-CREATE TABLE ff_bad_row (
-  reconciler text NOT NULL,
-  execution_id uuid NOT NULL,
-  partition_key smallint NOT NULL,
-  failures integer NOT NULL,
-  retry_at_ms bigint NOT NULL,
-  error_code text NOT NULL,
-  CONSTRAINT ff_bad_row_pkey PRIMARY KEY (execution_id, partition_key, reconciler)
-);
-
 CREATE TABLE ff_body (
   execution_id uuid NOT NULL,
   partition_key smallint NOT NULL,
@@ -215,6 +205,16 @@ CREATE TABLE ff_route (
   CONSTRAINT ff_route_lane_kind_capabilities_key UNIQUE (lane, kind, capabilities)
 );
 
+CREATE TABLE ff_setback (
+  reconciler text NOT NULL,
+  execution_id uuid NOT NULL,
+  partition_key smallint NOT NULL,
+  failures integer NOT NULL,
+  retry_at_ms bigint NOT NULL,
+  error_code text NOT NULL,
+  CONSTRAINT ff_setback_pkey PRIMARY KEY (execution_id, partition_key, reconciler)
+);
+
 CREATE TABLE ff_timer (
   timer_id bigint GENERATED ALWAYS AS IDENTITY NOT NULL,
   due_at_ms bigint NOT NULL,
@@ -300,7 +300,7 @@ CREATE TABLE ff_transition (
 -- function ff_claim(p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer, p_worker_id text, p_worker_instance_id text, p_claim_id uuid, p_lease_ms bigint, p_quiet_routes integer[])
 --   returns TABLE(execution_id uuid, partition_key smallint, route_id integer, priority integer, seq bigint, namespace text, attempt_index integer, lease_epoch bigint, lease_id uuid, retry_count integer, reclaimed boolean, resumed boolean, created_at_ms bigint, payload jsonb, tags jsonb, next_due_in_ms bigint, route_high integer)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 95dc3e7221cf9ce348794bb4955b1d1b
+--   md5 9dc7931a08e662798c3c0c0161fe8974
 
 -- function ff_claim_quotas(p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer, p_tried bigint[])
 --   returns integer[]
@@ -330,7 +330,7 @@ CREATE TABLE ff_transition (
 -- function ff_intern_route(p_lane text, p_kind text, p_capabilities text[], p_max integer)
 --   returns integer
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 325641544a26674ecf70780d6fd664e1
+--   md5 21f69745e197207e164657ce24fa8a55
 
 -- function ff_is_known_event(family ff_event_family, event_type text)
 --   returns boolean
@@ -380,7 +380,7 @@ CREATE TABLE ff_transition (
 -- function ff_refusals(p_verb text, p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_accepted uuid[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
---   md5 59fa331cba9065e5324db37b4db5887a
+--   md5 1cc64636170271a99bc6622107fb838e
 
 -- function ff_release(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
@@ -412,12 +412,12 @@ CREATE TABLE ff_transition (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 982696313dd8a24cd2927542d18caae8
 
--- function ff_submit(p_routes jsonb, p_max_routes integer, p_ids uuid[], p_partitions smallint[], p_route_ordinals integer[], p_namespaces text[], p_priorities integer[], p_delays bigint[], p_payloads jsonb[], p_policies jsonb[], p_tags jsonb[], p_channel text)
+-- function ff_submit(p_routes jsonb, p_max_routes integer, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_channel text)
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint)
---   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 b8557d5d6ab53e5076ce2c6468c4b5ce
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 23b2c97081b888377c19184749fb297f
 
--- function ff_sweep_stale(p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer)
+-- function ff_sweep_stale(p_routes integer[], p_ranks integer[], p_afters bigint[], p_quotas integer[])
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 eaf01ff57c15c20481ba602e2693c2ab
+--   md5 09d5da2a535e793fe95376c5fa88ced8

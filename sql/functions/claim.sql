@@ -25,25 +25,29 @@ BEGIN
     GROUP BY ord ORDER BY ord);
 END $$;
 
--- Removes pointers at the head of these entries whose execution has moved on: epochs and attempts only grow, so what does
--- not fit now never will, and no lock on the execution is needed to know it.
-CREATE OR REPLACE FUNCTION ff_sweep_stale(p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer)
+-- Removes pointers near the head of the entries that were asked whose execution has moved on: epochs and attempts only
+-- grow, so what does not fit now never will. Looked for without locks, so that nobody else's claim finds them taken;
+-- only what is stale is locked, and deleted.
+CREATE OR REPLACE FUNCTION ff_sweep_stale(p_routes integer[], p_ranks integer[], p_afters bigint[], p_quotas integer[])
 RETURNS void LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-  v_stale tid[];
+  c_sweep CONSTANT integer := 200;
 BEGIN
-  SELECT array_agg(r.tid) INTO v_stale
-  FROM unnest(p_routes, p_ranks, p_afters) q(route, rank, after)
-  CROSS JOIN LATERAL (
-    SELECT ctid AS tid, execution_id, attempt_index, lease_epoch FROM ff_ready
-    WHERE route_id = q.route AND (-priority, seq) > (coalesce(q.rank, -2147483648), q.after)
-      AND -priority <= coalesce(q.rank, 2147483647)
-    ORDER BY -priority, seq LIMIT p_limit FOR UPDATE SKIP LOCKED) r
-  LEFT JOIN LATERAL (
-    SELECT attempt_index, lease_epoch FROM ff_execution WHERE execution_id = r.execution_id OFFSET 0) e ON true
-  WHERE (e.attempt_index, e.lease_epoch) IS DISTINCT FROM (r.attempt_index, r.lease_epoch);
-  DELETE FROM ff_ready WHERE ctid = ANY (v_stale);
+  WITH stale AS MATERIALIZED (
+    SELECT r.tid
+    FROM unnest(p_routes, p_ranks, p_afters, p_quotas) q(route, rank, after, quota)
+    CROSS JOIN LATERAL (
+      SELECT ctid AS tid, execution_id, attempt_index, lease_epoch FROM ff_ready
+      WHERE route_id = q.route AND (-priority, seq) > (coalesce(q.rank, -2147483648), q.after)
+        AND -priority <= coalesce(q.rank, 2147483647)
+      ORDER BY -priority, seq LIMIT c_sweep) r
+    LEFT JOIN LATERAL (
+      SELECT attempt_index, lease_epoch FROM ff_execution WHERE execution_id = r.execution_id OFFSET 0) e ON true
+    WHERE q.quota > 0 AND (e.attempt_index, e.lease_epoch) IS DISTINCT FROM (r.attempt_index, r.lease_epoch)),
+  taken AS MATERIALIZED (
+    SELECT ctid AS tid FROM ff_ready WHERE ctid = ANY (ARRAY(SELECT tid FROM stale)) FOR UPDATE SKIP LOCKED)
+  DELETE FROM ff_ready WHERE ctid = ANY (ARRAY(SELECT tid FROM taken));
 END $$;
 
 -- p_routes, p_ranks, p_afters: where to look. A rank (negated priority) with a sequence number seeks past what was
@@ -64,10 +68,13 @@ SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURR
 DECLARE
   t ff_transition%ROWTYPE;
   v_now bigint := ff_now_ms();
+  c_passes CONSTANT integer := 20;
   v_left integer := p_limit;
   v_got integer;
   v_quotas integer[];
   v_tried bigint[] := '{}';
+  v_greedy boolean := false;
+  v_short boolean;
   v_tids tid[];
   v_ids uuid[];
   v_parts smallint[];
@@ -85,19 +92,25 @@ BEGIN
   IF cardinality(p_routes) = 0 THEN RETURN; END IF;
   SELECT * INTO STRICT t FROM ff_transition WHERE transition = 'claim';
   -- Stale pointers, and executions somebody works on, make a pass come back short; a few more passes look behind them.
-  FOR pass IN 1..20 LOOP
-    v_quotas := ff_claim_quotas(p_routes, p_ranks, p_afters, v_left, v_tried);
+  FOR pass IN 1..c_passes LOOP
+    v_quotas := CASE WHEN v_greedy THEN array_fill(v_left, ARRAY[cardinality(p_routes)])
+                     ELSE ff_claim_quotas(p_routes, p_ranks, p_afters, v_left, v_tried) END;
     SELECT array_agg(tid), array_agg(execution_id), array_agg(partition_key), array_agg(rank), array_agg(seq),
            array_agg(attempt_index), array_agg(lease_epoch)
     INTO v_tids, v_ids, v_parts, v_ranks, v_seqs, v_attempts, v_epochs
-    FROM unnest(p_routes, p_ranks, p_afters, v_quotas) q(route, from_rank, after, quota)
+    FROM (SELECT r.* FROM unnest(p_routes, p_ranks, p_afters, v_quotas) q(route, from_rank, after, quota)
     CROSS JOIN LATERAL (
       SELECT ctid AS tid, execution_id, partition_key, -priority AS rank, seq, attempt_index, lease_epoch
       FROM ff_ready
       WHERE route_id = q.route AND (-priority, seq) > (coalesce(q.from_rank, -2147483648), q.after)
         AND -priority <= coalesce(q.from_rank, 2147483647) AND seq <> ALL (v_tried)
       ORDER BY -priority, seq LIMIT q.quota FOR UPDATE SKIP LOCKED) r
-    WHERE q.quota > 0;
+    WHERE q.quota > 0 ORDER BY r.rank, r.seq LIMIT v_left) r;
+    -- The peek counted rows that rivals hold: look once at every route for others.
+    v_short := NOT v_greedy AND cardinality(p_routes) > 1
+      AND coalesce(cardinality(v_tids), 0) < (SELECT sum(quota) FROM unnest(v_quotas) quota);
+    v_greedy := v_greedy OR v_short;
+    CONTINUE WHEN v_tids IS NULL AND v_short;
     EXIT WHEN v_tids IS NULL;
     RETURN QUERY
     WITH seen AS MATERIALIZED (
@@ -161,10 +174,10 @@ BEGIN
               AND ff_require_equal('claim queue', (SELECT count(*) FROM seen), (SELECT count(*) FROM unqueued)))
     ORDER BY g.priority DESC, g.seq;
     GET DIAGNOSTICS v_got = ROW_COUNT;
-    EXIT WHEN v_got = cardinality(v_tids);
+    EXIT WHEN v_got = cardinality(v_tids) AND NOT v_short;
     v_left := v_left - v_got;
     EXIT WHEN v_left = 0;
     v_tried := v_tried || v_seqs;
-    PERFORM ff_sweep_stale(p_routes, p_ranks, p_afters, 1000);
+    PERFORM ff_sweep_stale(p_routes, p_ranks, p_afters, v_quotas);
   END LOOP;
 END $$;

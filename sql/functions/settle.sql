@@ -180,7 +180,8 @@ BEGIN
 END $$;
 
 -- Says precisely why a lease holder was refused. Asking again for what the same lease already did is answered as the
--- first time (repeated = true); its answer is kept on the attempt row.
+-- first time (repeated = true); its answer is kept on the attempt row. Within one attempt a lease is followed by another
+-- only after a release, so every epoch up to the last released one was released.
 CREATE OR REPLACE FUNCTION ff_refusals(
   p_verb text, p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_accepted uuid[]
 ) RETURNS TABLE (
@@ -193,7 +194,7 @@ BEGIN
   SELECT u.id,
     CASE
       WHEN e.execution_id IS NULL THEN 'not_found'
-      WHEN p_verb = 'release' AND h.released_epoch = u.ep THEN 'released'
+      WHEN p_verb = 'release' AND h.released_epoch >= u.ep THEN 'released'
       WHEN p_verb = 'complete' AND h.outcome = 'success' AND h.mine THEN 'completed'
       WHEN p_verb = 'fail' AND h.outcome = 'failed' AND h.mine THEN
         CASE WHEN h.retry_at_ms IS NULL THEN 'failed' ELSE 'retry_scheduled' END
@@ -204,7 +205,7 @@ BEGIN
       ELSE 'stale_lease' END,
     coalesce(CASE p_verb WHEN 'complete' THEN h.outcome = 'success' AND h.mine
                          WHEN 'fail' THEN h.outcome = 'failed' AND h.mine
-                         WHEN 'release' THEN h.released_epoch = u.ep END, false),
+                         WHEN 'release' THEN h.released_epoch >= u.ep END, false),
     e.lifecycle_phase::text, e.terminal_outcome::text, e.lease_epoch, e.attempt_index, e.route_id,
     CASE WHEN h.retry_at_ms IS NOT NULL THEN greatest(h.retry_at_ms - ff_now_ms(), 0) END
   FROM (SELECT * FROM unnest(p_ids, p_partitions, p_attempts, p_epochs) u(id, part, att, ep)

@@ -302,7 +302,7 @@ CREATE TABLE ff_reconciler (
 ) WITH (fillfactor = 50);
 
 -- Rows a reconciler could not act on: counted, backed off, shown by describe.
-CREATE TABLE ff_bad_row (
+CREATE TABLE ff_setback (
   reconciler    text NOT NULL,
   execution_id  uuid NOT NULL,
   partition_key smallint NOT NULL,

@@ -6,7 +6,6 @@
 import { connect } from '../client/connect.ts';
 import type { Claim, Engine, LeaseRef } from '../contract/engine.ts';
 import { isEngineError } from '../contract/errors.ts';
-import type { ExecutionId } from '../contract/ids.ts';
 import { startWorker } from '../worker/worker.ts';
 import { demoHandlers, type DemoPayload } from './demo-tasks.ts';
 
@@ -102,7 +101,7 @@ async function work(setting: DemoWorkerSetting, send: Send, stopped: Promise<voi
 class Reporter {
   readonly #namespace: string;
   readonly #send: Send;
-  readonly #held = new Map<ExecutionId, number>();
+  readonly #held = new Map<string, number>();
   #news: News | undefined;
 
   constructor(namespace: string, send: Send) {

@@ -19,6 +19,7 @@ Commands
   migrate    Create the schema in a Postgres database, or bring it up to date.
                --url URL        the database (default: DATABASE_URL)
                --schema NAME    the schema (default ${DEFAULT_SCHEMA})
+               --grant-to ROLE  give this role the rights to run the engine
 
 Options
   --help     Show this text.
@@ -51,11 +52,16 @@ async function demoCommand(args: string[]): Promise<number> {
 }
 
 async function migrateCommand(args: string[]): Promise<number> {
-  const options = optionsOf(args, { schema: { type: 'string' }, url: { type: 'string' } });
+  const options = optionsOf(args, {
+    schema: { type: 'string' },
+    url: { type: 'string' },
+    'grant-to': { type: 'string' },
+  });
   const databaseUrl = options['url'] ?? databaseUrlOf(process.env);
   if (databaseUrl === undefined) throw new UsageError('Which database? Give --url or set DATABASE_URL.');
   const schema = options['schema'] ?? DEFAULT_SCHEMA;
-  const { applied } = await migrate({ databaseUrl, schema });
+  const grantTo = options['grant-to'];
+  const { applied } = await migrate({ databaseUrl, schema, ...(grantTo === undefined ? {} : { grantTo }) });
   for (const name of applied) console.log(`applied ${name}`);
   console.log(`Schema ${schema} is up to date.`);
   return 0;

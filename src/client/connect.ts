@@ -1,8 +1,10 @@
 /**
  * Opens FlowFabric in a process: the engine and, beside it, the reconcilers that repair what crashes leave behind.
  */
-import type { Engine } from '../contract/engine.ts';
+import type { Engine, ExecutionPolicy, SubmitOptions, SubmitRequest } from '../contract/engine.ts';
+import { checkChoice } from '../engine/members.ts';
 import { openEngine, type EngineOptions } from '../engine/open.ts';
+import { encodePolicy } from '../engine/policy.ts';
 import { dueTimers } from '../reconcilers/due-timers.ts';
 import { expiredLeases } from '../reconcilers/expired-leases.ts';
 import type { Reconciler } from '../reconcilers/reconciler.ts';
@@ -11,6 +13,11 @@ import { startReconcilers, type ReconcilerReport } from '../reconcilers/runner.t
 export interface ConnectOptions extends EngineOptions {
   /** `off`: this process repairs nothing; at least one other must. Default on. */
   reconcile?: 'on' | 'off';
+  /**
+   * For executions submitted here without a policy of their own. Default: three retries, so that a crashed worker does
+   * not cost the work. An empty object means none: then a failure or a lost lease is the end.
+   */
+  defaultPolicy?: ExecutionPolicy;
 }
 
 export interface Connection extends Engine {
@@ -21,18 +28,36 @@ export interface Connection extends Engine {
 
 const RECONCILERS: readonly Reconciler[] = [expiredLeases, dueTimers];
 
+const DEFAULT_POLICY: ExecutionPolicy = { retry: { maxRetries: 3 } };
+
 /** Connects to a migrated schema. Close it when done: it holds connections and timers. */
 export async function connect(options: ConnectOptions): Promise<Connection> {
-  const { engine, context } = await openEngine(options);
-  const runner = options.reconcile === 'off' ? undefined : startReconcilers(context, RECONCILERS);
+  const { reconcile = 'on', defaultPolicy = DEFAULT_POLICY, ...engineOptions } = options;
+  checkChoice(reconcile, 'reconcile', ['on', 'off']);
+  encodePolicy(defaultPolicy, 'defaultPolicy');
+  const { engine, context } = await openEngine(engineOptions);
+  const runner = reconcile === 'off' ? undefined : startReconcilers(context, RECONCILERS);
   const close = async (): Promise<void> => {
     await runner?.close();
     await engine.close();
   };
   return {
     ...engine,
+    submit: withDefaultPolicy(engine.submit, defaultPolicy),
     close,
     reconcilerReports: () => runner?.report() ?? [],
     [Symbol.asyncDispose]: close,
   };
+}
+
+function withDefaultPolicy(submit: Engine['submit'], policy: ExecutionPolicy): Engine['submit'] {
+  const filled = (request: SubmitRequest): SubmitRequest =>
+    typeof request === 'object' && request !== null && request.policy === undefined
+      ? { ...request, policy }
+      : request;
+  async function submitFilled(request: SubmitRequest | readonly SubmitRequest[], options?: SubmitOptions) {
+    if (Array.isArray(request)) return (await submit(request.map(filled), options)) as never;
+    return (await submit(filled(request as SubmitRequest), options)) as never;
+  }
+  return submitFilled;
 }

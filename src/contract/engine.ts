@@ -29,7 +29,7 @@ export interface RetryPolicy {
 
 /** Frozen with the execution when it is submitted. */
 export interface ExecutionPolicy {
-  /** Absent: a failure is the end. */
+  /** Absent: a failure or a lost lease is the end. */
   retry?: RetryPolicy;
   /** Leases that may be lost or revoked with the execution going on; a revocation beyond that fails it. Default 100. */
   maxReclaims?: number;
@@ -52,7 +52,7 @@ export interface SubmitRequest {
   /** Start no sooner than this long from now, by the database's clock. */
   delayMs?: number;
   /** A given id makes the submit repeatable: the second one answers `duplicate`. */
-  executionId?: ExecutionId;
+  executionId?: string;
 }
 
 export interface SubmitResult {
@@ -83,12 +83,13 @@ export interface ClaimRequest {
 
 /** Names one lease: the fence every lease-bound call carries. */
 export interface LeaseRef {
-  executionId: ExecutionId;
+  executionId: string;
   attemptIndex: number;
   leaseEpoch: number;
 }
 
 export interface Claim extends LeaseRef {
+  executionId: ExecutionId;
   leaseId: string;
   kind: string;
   lane: string;
@@ -211,7 +212,7 @@ export interface ExecutionSnapshot {
   retryCount: number;
   reclaimCount: number;
   lease: LeaseSnapshot | null;
-  /** Ended and paused attempts, oldest first; the running one is the lease. */
+  /** The last 1,000 ended and paused attempts, oldest first; the running one is the lease. */
   attempts: AttemptSnapshot[];
   /** Reconcilers that could not act on it and are backing off. */
   setbacks: { reconciler: string; failures: number; errorCode: string }[];
@@ -258,12 +259,12 @@ export interface Engine {
   complete(lease: LeaseRef, result?: unknown): Promise<CompleteOutcome>;
   fail(lease: LeaseRef, failure: Failure): Promise<FailOutcome>;
   release(lease: LeaseRef): Promise<ReleaseOutcome>;
-  cancel(executionId: ExecutionId, note: OperatorNote): Promise<CancelOutcome>;
-  cancel(executionIds: readonly ExecutionId[], note: OperatorNote): Promise<CancelOutcome[]>;
-  revokeLease(executionId: ExecutionId, request: RevokeRequest): Promise<RevokeOutcome>;
+  cancel(executionId: string, note: OperatorNote): Promise<CancelOutcome>;
+  cancel(executionIds: readonly string[], note: OperatorNote): Promise<CancelOutcome[]>;
+  revokeLease(executionId: string, request: RevokeRequest): Promise<RevokeOutcome>;
   /** Null when there is no such execution. */
-  describe(executionId: ExecutionId): Promise<ExecutionSnapshot | null>;
-  result(executionId: ExecutionId): Promise<ExecutionResult>;
+  describe(executionId: string): Promise<ExecutionSnapshot | null>;
+  result(executionId: string): Promise<ExecutionResult>;
   /** Makes claimable what was delayed until now; answers how many timers were due. Workers call it in time. */
   fireTimers(): Promise<number>;
   /** Be told when there may be something to do. Returns the way to stop. */

@@ -8,7 +8,7 @@ import { EngineError } from './errors.ts';
 import {
   crc16,
   formatExecutionId,
-  mintExecutionId,
+  mintExecution,
   parseExecutionId,
   PARTITION_COUNT,
   partitionOfUuid,
@@ -243,7 +243,7 @@ describe('a minted id', () => {
   it('is valid and lies where its own uuid says', () => {
     fc.assert(
       fc.property(anyMs, anyRandom, (unixMs, random) => {
-        const { partition, uuid } = parseExecutionId(mintExecutionId(unixMs, random));
+        const { partition, uuid } = mintExecution(unixMs, random);
         expect(uuid).toBe(uuidV7(unixMs, random));
         expect(partition).toBe(partitionOfUuid(uuid));
       }),
@@ -257,7 +257,7 @@ describe('a minted id', () => {
         { length: 10 },
         (_unused, byte) => (index * 197 + byte * 89 + (index >> 3)) & 0xff,
       );
-      seen.add(parseExecutionId(mintExecutionId(1_700_000_000_000, random)).partition);
+      seen.add(mintExecution(1_700_000_000_000, random).partition);
     }
     expect(seen.size).toBeGreaterThan(PARTITION_COUNT / 2);
   });

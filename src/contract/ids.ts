@@ -45,41 +45,54 @@ export function formatExecutionId(partition: number, uuid: string): ExecutionId 
   return `{fp:${partition}}:${uuid}`;
 }
 
-/** CRC-16/XMODEM: polynomial 0x1021, initial value 0, nothing reflected. */
+/** CRC-16/XMODEM: polynomial 0x1021, initial value 0, nothing reflected. One table look-up a byte. */
 export function crc16(bytes: Uint8Array): number {
   let crc = 0;
-  for (const byte of bytes) {
-    crc ^= byte << 8;
-    for (let bit = 0; bit < 8; bit += 1) {
-      crc = (crc & 0x8000) === 0 ? (crc << 1) & 0xffff : ((crc << 1) ^ 0x1021) & 0xffff;
-    }
-  }
+  for (const byte of bytes) crc = ((crc << 8) & 0xffff) ^ CRC_TABLE[(crc >> 8) ^ byte]!;
   return crc;
 }
 
+const CRC_TABLE = Uint16Array.from({ length: 256 }, (_, byte) => {
+  let crc = byte << 8;
+  for (let bit = 0; bit < 8; bit += 1) crc = (crc & 0x8000) === 0 ? crc << 1 : (crc << 1) ^ 0x1021;
+  return crc & 0xffff;
+});
+
 export function partitionOfUuid(uuid: string): number {
-  const hex = uuid.replaceAll('-', '');
-  const bytes = new Uint8Array(16);
-  for (let index = 0; index < 16; index += 1) {
-    bytes[index] = Number.parseInt(hex.slice(index * 2, index * 2 + 2), 16);
-  }
+  const bytes = Uint8Array.from(uuid.replaceAll('-', '').match(/../g) ?? [], (pair) =>
+    Number.parseInt(pair, 16),
+  );
   return crc16(bytes) % PARTITION_COUNT;
 }
 
+const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'));
+
+function formatUuid(bytes: Uint8Array): string {
+  let text = '';
+  for (let index = 0; index < 16; index += 1) {
+    text += HEX[bytes[index]!]!;
+    if (index === 3 || index === 5 || index === 7 || index === 9) text += '-';
+  }
+  return text;
+}
+
 /** Lays out a version 7 uuid: 48 bits of milliseconds for index locality, the rest random. */
-export function uuidV7(unixMs: number, random: Uint8Array): string {
+function uuidV7Bytes(unixMs: number, random: Uint8Array): Uint8Array {
   const bytes = new Uint8Array(16);
   bytes.set(random.subarray(0, 10), 6);
   for (let index = 0; index < 6; index += 1)
     bytes[index] = Math.floor(unixMs / 2 ** (8 * (5 - index))) & 0xff;
   bytes[6] = (bytes[6]! & 0x0f) | 0x70;
   bytes[8] = (bytes[8]! & 0x3f) | 0x80;
-  const hex = Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
-  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`;
+  return bytes;
 }
 
-/** Mints the id of a solo execution: placed by the hash of its own uuid bytes. */
-export function mintExecutionId(unixMs: number, random: Uint8Array): ExecutionId {
-  const uuid = uuidV7(unixMs, random);
-  return formatExecutionId(partitionOfUuid(uuid), uuid);
+export function uuidV7(unixMs: number, random: Uint8Array): string {
+  return formatUuid(uuidV7Bytes(unixMs, random));
+}
+
+/** Mints a solo execution: placed by the hash of its own uuid bytes. */
+export function mintExecution(unixMs: number, random: Uint8Array): ParsedExecutionId {
+  const bytes = uuidV7Bytes(unixMs, random);
+  return { partition: crc16(bytes) % PARTITION_COUNT, uuid: formatUuid(bytes) };
 }

@@ -10,11 +10,16 @@ export interface BatchOptions<Item, Answer> {
   /** Two items with the same key never share a batch: one statement cannot act twice on one execution. */
   keyOf(item: Item): string;
   maxItems: number;
+  /** Characters an item sends; a batch takes items up to a total, so that large ones do not block the process. */
+  sizeOf(item: Item): number;
   /** Whether an error may be one item's fault: then the batch is halved, so that the others get their answers. */
   isItemFault(error: unknown): boolean;
   /** Statements under way at the same time; more than a few only add contention. */
   maxFlights: number;
 }
+
+/** One large item may be more: it then goes alone. */
+const MAX_BATCH_SIZE = 4_194_304;
 
 interface Waiting<Item, Answer> {
   item: Item;
@@ -90,14 +95,18 @@ export class Batch<Item, Answer> {
     const keys = new Set<string>();
     const taken: Waiting<Item, Answer>[] = [];
     const left: Waiting<Item, Answer>[] = [];
+    let size = 0;
     for (const waiting of this.#waiting) {
       const key = this.#options.keyOf(waiting.item);
-      if (taken.length >= this.#options.maxItems || keys.has(key)) {
+      const grown = size + this.#options.sizeOf(waiting.item);
+      const full = taken.length >= this.#options.maxItems || (taken.length > 0 && grown > MAX_BATCH_SIZE);
+      if (full || keys.has(key)) {
         left.push(waiting);
         continue;
       }
       keys.add(key);
       taken.push(waiting);
+      size = grown;
     }
     this.#waiting = left;
     return taken;

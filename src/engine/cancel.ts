@@ -1,7 +1,7 @@
 /**
  * Ends executions from outside. A running one loses its lease in the same transaction, and its worker is told.
  */
-import { formatExecutionId, parseExecutionId, type ExecutionId } from '../contract/ids.ts';
+import { formatExecutionId, parseExecutionId } from '../contract/ids.ts';
 import { LIMITS } from '../contract/limits.ts';
 import type { CancelOutcome, OperatorNote } from '../contract/engine.ts';
 import { cancelExecutions, type ExecutionKey, type TakenAnswer } from '../store/executions.ts';
@@ -12,7 +12,7 @@ import { inOrder } from './refusals.ts';
 
 export async function cancel(
   context: EngineContext,
-  executionIds: readonly ExecutionId[],
+  executionIds: readonly string[],
   note: OperatorNote,
 ): Promise<CancelOutcome[]> {
   checkList(executionIds, 'executionIds', LIMITS.idBatch);

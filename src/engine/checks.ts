@@ -11,12 +11,14 @@ import {
   normaliseCapabilities,
 } from '../model/capabilities.ts';
 
-const LONE_SURROGATE = /[\uD800-\uDBFF](?![\uDC00-\uDFFF])|(?<![\uD800-\uDBFF])[\uDC00-\uDFFF]/;
+/** Newer than the library the project is compiled against, older than the oldest Node it runs on. */
+type WellFormed = { isWellFormed(): boolean };
 
 /** Why Postgres could not store a text, or undefined. */
 export function textFault(text: string): string | undefined {
   if (text.includes('\u0000')) return 'contains the character \\u0000, which Postgres cannot store';
-  if (LONE_SURROGATE.test(text)) return 'contains half of a surrogate pair, which is not valid text';
+  if (!(text as unknown as WellFormed).isWellFormed())
+    return 'contains half of a surrogate pair, which is not valid text';
   return undefined;
 }
 
@@ -78,10 +80,10 @@ function checkCapability(token: unknown, field: string): void {
 
 /** Text to text, with limits on number and size. */
 export function checkTags(value: unknown, field: string): Record<string, string> {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+  if (Object.prototype.toString.call(value) !== '[object Object]') {
     refuse(field, 'must be an object of strings');
   }
-  const entries = Object.entries(value);
+  const entries = Object.entries(value as object);
   if (entries.length > LIMITS.tags)
     refuse(field, `has ${entries.length} tags; the limit is ${LIMITS.tags}`, 'too_many');
   for (const [key, tag] of entries) {

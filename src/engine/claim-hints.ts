@@ -27,18 +27,20 @@ export interface DemandMemory {
 
 export class ClaimHints {
   readonly #marks = new Map<string, Mark>();
-  #plainAt = Number.NEGATIVE_INFINITY;
+  /** Per route, because lanes take turns: each must have its plain claim in time. */
+  readonly #plainAt = new Map<number, number>();
   #short = true;
 
   /** Entries that look at the whole of these routes. */
   plainEntries(routeIds: readonly number[], nowMs: number): ClaimCall['entries'] {
-    this.#plainAt = nowMs;
+    for (const routeId of routeIds) this.#plainAt.set(routeId, nowMs);
     return routeIds.map((routeId) => ({ routeId, rank: null, afterSeq: 0 }));
   }
 
   /** Entries that seek past what was claimed before; none when it is time for a plain claim. */
   seekingEntries(routeIds: readonly number[], nowMs: number): ClaimCall['entries'] {
-    if (this.#short || nowMs - this.#plainAt >= PLAIN_EVERY_MS) return [];
+    const overdue = (routeId: number) => nowMs - (this.#plainAt.get(routeId) ?? -Infinity) >= PLAIN_EVERY_MS;
+    if (this.#short || routeIds.some(overdue)) return [];
     return this.#hinted(new Set(routeIds), nowMs);
   }
 

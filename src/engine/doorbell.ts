@@ -33,7 +33,7 @@ export function openDoorbell(options: DoorbellOptions): Doorbell {
   const watchers = new Set<HintWatcher>();
   const tell = (hint: Hint): boolean => {
     let taken = false;
-    for (const watcher of watchers) taken = watcher(hint) || taken;
+    for (const watcher of watchers) taken = tellOne(watcher, hint) || taken;
     return taken;
   };
   const sender = new Sender(options.database);
@@ -55,6 +55,15 @@ export function openDoorbell(options: DoorbellOptions): Doorbell {
       await listener?.close();
     },
   };
+}
+
+/** A watcher that throws is its owner's trouble: what the hint is about has been committed. */
+function tellOne(watcher: HintWatcher, hint: Hint): boolean {
+  try {
+    return watcher(hint);
+  } catch {
+    return false;
+  }
 }
 
 function startListening(options: DoorbellOptions, tell: (hint: Hint) => boolean): Listener | undefined {
@@ -94,6 +103,7 @@ class Sender {
   readonly #database: Database;
   #pending: Hint | undefined;
   #timer: NodeJS.Timeout | undefined;
+  #sending = false;
   #closed = false;
 
   constructor(database: Database) {
@@ -103,7 +113,7 @@ class Sender {
   send(hint: Hint): void {
     if (this.#closed) return;
     this.#pending = this.#pending === undefined ? hint : merge(this.#pending, hint);
-    if (this.#timer !== undefined) return;
+    if (this.#timer !== undefined || this.#sending) return;
     this.#flush();
     this.#timer = setTimeout(() => {
       this.#timer = undefined;
@@ -116,8 +126,14 @@ class Sender {
     const hint = this.#pending;
     if (hint === undefined) return;
     this.#pending = undefined;
-    // A hint that cannot be sent costs others a wait, never correctness.
-    sendHint(this.#database, encode(hint)).catch(() => undefined);
+    this.#sending = true;
+    sendHint(this.#database, encode(hint))
+      // A hint that cannot be sent costs others a wait, never correctness.
+      .catch(() => undefined)
+      .finally(() => {
+        this.#sending = false;
+        if (this.#pending !== undefined) this.send(this.#pending);
+      });
   }
 
   close(): void {

@@ -20,11 +20,12 @@ const MAX_DOUBTFUL = 1_000;
 
 /** Claims; when it stays unknown whether that happened, remembers to look. */
 export async function claimSurely(context: EngineContext, call: ClaimCall): Promise<ClaimAnswer> {
-  const untilMs = performance.now() + call.leaseMs;
   try {
     return await claimExecutions(context.database, call);
   } catch (error) {
     if (isEngineError(error) && error.code === 'unavailable' && context.doubtful.length < MAX_DOUBTFUL) {
+      // From now, not from when it was sent: it may commit after its answer was given up.
+      const untilMs = performance.now() + call.leaseMs;
       context.doubtful.push({ claimId: call.claimId, workerInstanceId: call.workerInstanceId, untilMs });
     }
     throw error;
@@ -40,13 +41,15 @@ export async function recoverClaims(context: EngineContext, request: ClaimReques
   const rows = await readClaims(
     context.database,
     mine.map((doubtful) => doubtful.claimId),
+    request.limit,
   );
   if (rows.length === 0) return [];
   await context.routes.refresh();
   const answers = await renewLeases(context.database, rows.map(toKey), request.leaseMs);
   const alive = new Set(answers.flatMap((row) => (row.outcome === 'renewed' ? [row.execution_id] : [])));
-  // Found means answered: it cannot give more.
-  context.doubtful = context.doubtful.filter((doubtful) => !mine.includes(doubtful));
+  // Found means answered, unless there was more than fits; another one may still be under way.
+  const found = new Set(rows.length < request.limit ? rows.map((row) => row.claim_id) : []);
+  context.doubtful = context.doubtful.filter((doubtful) => !found.has(doubtful.claimId));
   return rows.filter((row) => alive.has(row.execution_id));
 }
 

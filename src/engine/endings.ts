@@ -17,6 +17,7 @@ import { Batch } from './batch.ts';
 import { checkText, checkWhole, cutText, refuse } from './checks.ts';
 import type { EngineContext } from './context.ts';
 import { encodeJson } from './json.ts';
+import { checkMembers } from './members.ts';
 import { inOrder, leaseKey, toRefusal } from './refusals.ts';
 
 const BATCH = {
@@ -37,10 +38,19 @@ export interface Endings {
 export function createEndings(context: EngineContext): Endings {
   const completions = new Batch<CompleteRow, CompleteOutcome>({
     ...BATCH,
+    sizeOf: (row) => row.result?.length ?? 0,
     run: (rows) => complete(context, rows),
   });
-  const failures = new Batch<FailRow, FailOutcome>({ ...BATCH, run: (rows) => fail(context, rows) });
-  const releases = new Batch<LeaseKey, ReleaseOutcome>({ ...BATCH, run: (keys) => release(context, keys) });
+  const failures = new Batch<FailRow, FailOutcome>({
+    ...BATCH,
+    sizeOf: (row) => row.message.length,
+    run: (rows) => fail(context, rows),
+  });
+  const releases = new Batch<LeaseKey, ReleaseOutcome>({
+    ...BATCH,
+    sizeOf: () => 0,
+    run: (keys) => release(context, keys),
+  });
   return {
     complete: async (lease, result) =>
       completions.add({ ...leaseKey(lease, 'lease'), result: encodeJson(result, 'result') }),
@@ -96,7 +106,7 @@ async function release(context: EngineContext, keys: LeaseKey[]): Promise<Releas
 
 /** A failure report must not fail for its text: messages are cut and cleaned, not refused. */
 function failRow(lease: LeaseRef, failure: Failure): FailRow {
-  if (typeof failure !== 'object' || failure === null) refuse('failure', 'must be an object');
+  checkMembers(failure, 'failure', ['message', 'category', 'retryAfterMs', 'retry']);
   if (typeof failure.message !== 'string') refuse('failure.message', 'must be a string');
   const retry = failure.retry ?? 'policy';
   if (retry !== 'policy' && retry !== 'never') refuse('failure.retry', 'must be policy or never');

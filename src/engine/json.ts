@@ -44,7 +44,8 @@ function checkJson(value: unknown, field: string, depth: number): void {
       return;
     case 'object':
       if (value === null) return;
-      if (depth >= LIMITS.jsonDepth) throw unfit(field, `is nested deeper than ${LIMITS.jsonDepth} levels`);
+      if (depth >= LIMITS.jsonDepth)
+        throw unfit(field, `is nested deeper than ${LIMITS.jsonDepth} levels, or contains itself`);
       checkMembers(value, field, depth);
       return;
     default:
@@ -89,6 +90,10 @@ function checkText(text: string, field: string): void {
   if (fault !== undefined) throw unfit(field, fault);
 }
 
-function unfit(field: string, what: string): EngineError {
+/** A path into a deep value says enough with its beginning. */
+const MAX_FIELD_LENGTH = 120;
+
+function unfit(path: string, what: string): EngineError {
+  const field = path.length > MAX_FIELD_LENGTH ? `${path.slice(0, MAX_FIELD_LENGTH)}…` : path;
   return new EngineError('invalid_input', `${field} ${what}.`, { field });
 }

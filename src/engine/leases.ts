@@ -2,7 +2,7 @@
  * Leases between their grant and their end: renewed by their holder, revoked by an operator, ended when they lapse.
  */
 import { LIMITS } from '../contract/limits.ts';
-import { isUuid, parseExecutionId, type ExecutionId } from '../contract/ids.ts';
+import { isUuid, parseExecutionId } from '../contract/ids.ts';
 import type { LeaseRef, RenewOutcome, RevokeOutcome, RevokeRequest } from '../contract/engine.ts';
 import { renewLeases, revokeLeases, type TakenAnswer } from '../store/executions.ts';
 import { lapseLeases, type LapsedLease } from '../store/reconciling.ts';
@@ -30,7 +30,7 @@ export async function renew(
 
 export async function revokeLease(
   context: EngineContext,
-  executionId: ExecutionId,
+  executionId: string,
   request: RevokeRequest,
 ): Promise<RevokeOutcome> {
   const key = parseExecutionId(executionId);

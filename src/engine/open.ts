@@ -2,20 +2,22 @@
  * Puts the operations together into an Engine on one database and schema.
  */
 import { EngineError } from '../contract/errors.ts';
-import type { ExecutionId } from '../contract/ids.ts';
 import type { Engine, OperatorNote, SubmitOptions, SubmitRequest } from '../contract/engine.ts';
 import { openDatabase, type PoolLike } from '../store/database.ts';
 import { DEFAULT_SCHEMA } from '../store/migrate.ts';
+import { validDatabaseUrl } from '../store/names.ts';
 import { checkSchema } from '../store/schema-state.ts';
 import { cancel } from './cancel.ts';
+import { checkWhole } from './checks.ts';
 import { claim } from './claim.ts';
 import type { EngineContext } from './context.ts';
 import { openDoorbell } from './doorbell.ts';
 import { createEndings, type Endings } from './endings.ts';
 import { renew, revokeLease } from './leases.ts';
+import { checkChoice, checkMembers } from './members.ts';
 import { describe, result } from './reads.ts';
 import { RouteCache } from './route-cache.ts';
-import { submit } from './submit.ts';
+import { createSubmits } from './submit.ts';
 import { fireDueTimers } from './timers.ts';
 import { watch } from './watch.ts';
 
@@ -41,6 +43,7 @@ export interface OpenedEngine {
 
 /** Opens an engine on a migrated schema. The context is for the reconcilers that run beside it. */
 export async function openEngine(options: EngineOptions): Promise<OpenedEngine> {
+  checkOptions(options);
   const database = openDatabase({ ...options, schema: options.schema ?? DEFAULT_SCHEMA });
   try {
     await checkSchema(database);
@@ -60,8 +63,18 @@ export async function openEngine(options: EngineOptions): Promise<OpenedEngine> 
   return { engine: bindOperations(context), context };
 }
 
+const MAX_POOL_SIZE = 1_000;
+
+function checkOptions(options: EngineOptions): void {
+  checkMembers(options, 'options', ['databaseUrl', 'pool', 'schema', 'poolSize', 'listenUrl', 'listen']);
+  checkChoice(options.listen, 'listen', ['on', 'off']);
+  if (options.poolSize !== undefined) checkWhole(options.poolSize, 'poolSize', 1, MAX_POOL_SIZE);
+  if (options.listenUrl !== undefined) validDatabaseUrl(options.listenUrl, 'listenUrl');
+}
+
 function bindOperations(context: EngineContext): Engine {
   const endings = createEndings(context);
+  const submits = createSubmits(context);
   let closed = false;
   const open = (): EngineContext => {
     if (closed) throw new EngineError('closed', 'The engine was closed.');
@@ -75,15 +88,13 @@ function bindOperations(context: EngineContext): Engine {
     request: SubmitRequest | readonly SubmitRequest[],
     options?: SubmitOptions,
   ): Promise<never> {
-    if (Array.isArray(request)) return (await submit(open(), request, options)) as never;
-    return (await submit(open(), [request as SubmitRequest], options))[0] as never;
+    open();
+    if (Array.isArray(request)) return (await submits.many(request, options ?? {})) as never;
+    return (await submits.one(request as SubmitRequest, options ?? {})) as never;
   }
-  async function cancelOneOrMany(
-    id: ExecutionId | readonly ExecutionId[],
-    note: OperatorNote,
-  ): Promise<never> {
+  async function cancelOneOrMany(id: string | readonly string[], note: OperatorNote): Promise<never> {
     if (Array.isArray(id)) return (await cancel(open(), id, note)) as never;
-    return (await cancel(open(), [id as ExecutionId], note))[0] as never;
+    return (await cancel(open(), [id as string], note))[0] as never;
   }
   return {
     submit: submitOneOrMany,
@@ -101,7 +112,7 @@ function bindOperations(context: EngineContext): Engine {
     async close() {
       if (closed) return;
       closed = true;
-      await endings.settled();
+      await Promise.all([endings.settled(), submits.settled()]);
       await context.doorbell.close();
       await context.database.close();
     },

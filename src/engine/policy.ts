@@ -7,6 +7,7 @@ import type { Backoff, ExecutionPolicy, RetryPolicy } from '../contract/engine.t
 import { LIMITS } from '../contract/limits.ts';
 import { DEFAULT_BACKOFF, type StoredBackoff, type StoredRetryPolicy } from '../model/retry.ts';
 import { checkList, checkText, checkWhole, refuse } from './checks.ts';
+import { checkMembers } from './members.ts';
 
 interface StoredPolicy {
   retry_policy?: StoredRetryPolicy;
@@ -83,15 +84,4 @@ function checkMultiplier(value: unknown, field: string): number {
 function checkFlag(value: unknown, field: string): boolean {
   if (typeof value !== 'boolean') refuse(field, 'must be true or false');
   return value;
-}
-
-/** A member nobody reads is a misspelling: the caller would believe in a policy that is not there. */
-function checkMembers(value: object, field: string, known: readonly string[]): void {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-    refuse(field, 'must be an object');
-  }
-  for (const key of Object.keys(value)) {
-    if (!known.includes(key))
-      refuse(`${field}.${key}`, `is not a known setting (known: ${known.join(', ')})`);
-  }
 }

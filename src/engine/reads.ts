@@ -1,14 +1,14 @@
 /**
  * Reads of one execution: what it is and how it stands, and how it ended.
  */
-import { formatExecutionId, parseExecutionId, type ExecutionId } from '../contract/ids.ts';
+import { formatExecutionId, parseExecutionId } from '../contract/ids.ts';
 import type { ExecutionResult, ExecutionSnapshot, Json } from '../contract/engine.ts';
 import { readOutcome, readSnapshot } from '../store/reads.ts';
 import type { EngineContext } from './context.ts';
 
 export async function describe(
   context: EngineContext,
-  executionId: ExecutionId,
+  executionId: string,
 ): Promise<ExecutionSnapshot | null> {
   const key = parseExecutionId(executionId);
   const row = await readSnapshot(context.database, key);
@@ -38,7 +38,7 @@ export async function describe(
   };
 }
 
-export async function result(context: EngineContext, executionId: ExecutionId): Promise<ExecutionResult> {
+export async function result(context: EngineContext, executionId: string): Promise<ExecutionResult> {
   const row = await readOutcome(context.database, parseExecutionId(executionId));
   if (row === undefined) return { outcome: 'not_found' };
   switch (row.outcome) {

@@ -1,20 +1,20 @@
 /**
  * Submits executions: checks everything, mints ids, and writes all of a call in one statement, on the engine's pool or
- * inside the caller's own transaction. Nothing is written unless every request of the call is in order.
+ * inside the caller's own transaction. Nothing is written unless every request of the call is in order. Single
+ * submits made at the same time share a statement.
  */
 import { randomFillSync } from 'node:crypto';
-import { EngineError } from '../contract/errors.ts';
-import { formatExecutionId, mintExecutionId, parseExecutionId } from '../contract/ids.ts';
+import { EngineError, isPassingTrouble } from '../contract/errors.ts';
+import {
+  formatExecutionId,
+  mintExecution,
+  parseExecutionId,
+  type ParsedExecutionId,
+} from '../contract/ids.ts';
 import { LIMITS } from '../contract/limits.ts';
 import type { SubmitOptions, SubmitRequest, SubmitResult } from '../contract/engine.ts';
-import { MAX_ROUTES } from '../model/routes.ts';
-import {
-  submitExecutions,
-  submitExecutionsInside,
-  type SubmitAnswer,
-  type SubmitRoute,
-  type SubmitRow,
-} from '../store/executions.ts';
+import { submitExecutions, submitExecutionsInside, type SubmitAnswer } from '../store/executions.ts';
+import { Batch } from './batch.ts';
 import {
   checkCapabilities,
   checkList,
@@ -26,68 +26,124 @@ import {
 } from './checks.ts';
 import type { EngineContext } from './context.ts';
 import { encodeJson } from './json.ts';
+import { checkChoice, checkMembers } from './members.ts';
 import { encodePolicy } from './policy.ts';
+import { toCall, type CheckedRequest } from './submit-call.ts';
 
-interface CheckedRequest {
-  /** A minted id cannot have been there before: `duplicate` then means that an unanswered try had succeeded. */
-  minted: boolean;
-  row: Omit<SubmitRow, 'routeOrdinal'>;
-  route: SubmitRoute;
+const REQUEST_MEMBERS: readonly (keyof SubmitRequest)[] = [
+  'kind',
+  'payload',
+  'lane',
+  'namespace',
+  'priority',
+  'capabilities',
+  'tags',
+  'policy',
+  'delayMs',
+  'executionId',
+];
+
+const BATCH = {
+  maxItems: 500,
+  maxFlights: 3,
+  keyOf: (entry: CheckedRequest) => entry.uuid,
+  sizeOf: (entry: CheckedRequest) => entry.payload?.length ?? 0,
+  isItemFault: (error: unknown) => !isPassingTrouble(error),
+};
+
+export interface Submits {
+  one(request: SubmitRequest, options: SubmitOptions): Promise<SubmitResult>;
+  many(requests: readonly SubmitRequest[], options: SubmitOptions): Promise<SubmitResult[]>;
+  /** Until every call made so far has its answer. */
+  settled(): Promise<void>;
 }
 
-export async function submit(
-  context: EngineContext,
-  requests: readonly SubmitRequest[],
-  options: SubmitOptions = {},
-): Promise<SubmitResult[]> {
-  checkList(requests, 'requests', LIMITS.submitBatch);
-  if (requests.length === 0) return [];
-  const mint = newMint();
-  const checked = requests.map((request, index) => checkRequest(request, `requests[${index}]`, mint));
-  checkBytes(checked);
-  // Inside one call the first request with an id wins, as it would over two calls.
-  const first = new Map<string, CheckedRequest>();
-  for (const entry of checked) {
-    const known = first.get(entry.row.uuid);
-    if (known === undefined) first.set(entry.row.uuid, entry);
-    else if (known.row.partition !== entry.row.partition) {
-      refuse('requests', 'name one uuid in two partitions', 'invalid_id');
-    }
-  }
-  const call = { ...withRoutes([...first.values()]), maxRoutes: MAX_ROUTES };
-  const answers = await (options.executor === undefined
-    ? submitExecutions(context.database, call)
-    : submitExecutionsInside(context.database, options.executor, call, options.hint ?? 'on'));
-  const results = toResults(checked, first, answers);
-  if (options.executor === undefined) ringFor(context, answers);
-  return results;
-}
-
-function checkRequest(request: SubmitRequest, field: string, mint: () => string): CheckedRequest {
-  if (typeof request !== 'object' || request === null) refuse(field, 'must be an object');
-  const id = parseExecutionId(request.executionId ?? mint(), `${field}.executionId`);
-  const delayMs = request.delayMs ?? 0;
+export function createSubmits(context: EngineContext): Submits {
+  const singles = new Batch<CheckedRequest, SubmitResult>({
+    ...BATCH,
+    run: (entries) => submit(context, entries, {}),
+  });
   return {
-    minted: request.executionId === undefined,
-    row: {
-      ...id,
-      namespace: checkText(request.namespace ?? 'default', `${field}.namespace`, LIMITS.namespaceBytes),
-      priority: checkWhole(request.priority ?? 0, `${field}.priority`, 0, LIMITS.priority),
-      delayMs: checkWhole(delayMs, `${field}.delayMs`, 0, LIMITS.delayMs),
-      payload: encodeJson(request.payload, `${field}.payload`),
-      policy: encodePolicy(request.policy, `${field}.policy`),
-      tags: JSON.stringify(checkTags(request.tags ?? {}, `${field}.tags`)),
+    async one(request, options) {
+      checkOptions(options);
+      const entry = checkRequest(request, 'request', newMint());
+      if (options.executor === undefined) return singles.add(entry);
+      return (await submit(context, [entry], options))[0]!;
     },
-    route: {
-      lane: checkName(request.lane ?? 'default', `${field}.lane`, LIMITS.laneBytes),
-      kind: checkName(request.kind, `${field}.kind`, LIMITS.kindBytes),
-      capabilities: checkCapabilities(request.capabilities ?? [], `${field}.capabilities`),
+    async many(requests, options) {
+      checkOptions(options);
+      checkList(requests, 'requests', LIMITS.submitBatch);
+      if (requests.length === 0) return [];
+      const mint = newMint();
+      const entries = requests.map((request, index) => checkRequest(request, `requests[${index}]`, mint));
+      checkBytes(entries);
+      return submit(context, entries, options);
     },
+    settled: () => singles.settled(),
   };
 }
 
-function checkBytes(checked: readonly CheckedRequest[]): void {
-  const bytes = checked.reduce((sum, entry) => sum + Buffer.byteLength(entry.row.payload ?? ''), 0);
+async function submit(
+  context: EngineContext,
+  entries: readonly CheckedRequest[],
+  options: SubmitOptions,
+): Promise<SubmitResult[]> {
+  const first = firstOfEach(entries);
+  const call = toCall([...first.values()]);
+  if (options.executor !== undefined) {
+    const hint = options.hint ?? 'on';
+    const answers = await submitExecutionsInside(context.database, options.executor, call, hint);
+    return toResults(entries, first, answers);
+  }
+  const answers = await submitExecutions(context.database, call);
+  ringFor(context, answers);
+  return toResults(entries, first, answers);
+}
+
+function checkOptions(options: SubmitOptions): void {
+  checkMembers(options, 'options', ['executor', 'hint']);
+  checkChoice(options.hint, 'options.hint', ['on', 'off']);
+  if (options.executor !== undefined && typeof options.executor !== 'function') {
+    refuse('options.executor', 'must be a function');
+  }
+}
+
+/** Inside one call the first request with an id wins, as it would over two calls. */
+function firstOfEach(entries: readonly CheckedRequest[]): Map<string, CheckedRequest> {
+  const first = new Map<string, CheckedRequest>();
+  for (const entry of entries) {
+    const known = first.get(entry.uuid);
+    if (known === undefined) first.set(entry.uuid, entry);
+    else if (known.partition !== entry.partition) {
+      refuse('requests', 'name one uuid in two partitions', 'invalid_id');
+    }
+  }
+  return first;
+}
+
+function checkRequest(request: SubmitRequest, field: string, mint: () => ParsedExecutionId): CheckedRequest {
+  checkMembers(request, field, REQUEST_MEMBERS);
+  const minted = request.executionId === undefined;
+  return {
+    ...(minted ? mint() : parseExecutionId(request.executionId, `${field}.executionId`)),
+    minted,
+    namespace: checkText(request.namespace ?? 'default', `${field}.namespace`, LIMITS.namespaceBytes),
+    priority: checkWhole(request.priority ?? 0, `${field}.priority`, 0, LIMITS.priority),
+    delayMs: checkWhole(request.delayMs ?? 0, `${field}.delayMs`, 0, LIMITS.delayMs),
+    payload: encodeJson(request.payload, `${field}.payload`),
+    policy: encodePolicy(request.policy, `${field}.policy`),
+    tags: request.tags === undefined ? '{}' : JSON.stringify(checkTags(request.tags, `${field}.tags`)),
+    lane: checkName(request.lane ?? 'default', `${field}.lane`, LIMITS.laneBytes),
+    kind: checkName(request.kind, `${field}.kind`, LIMITS.kindBytes),
+    capabilities:
+      request.capabilities === undefined
+        ? []
+        : checkCapabilities(request.capabilities, `${field}.capabilities`),
+  };
+}
+
+function checkBytes(entries: readonly CheckedRequest[]): void {
+  const bytes = entries.reduce((sum, entry) => sum + Buffer.byteLength(entry.payload ?? ''), 0);
   if (bytes <= LIMITS.submitBytes) return;
   throw new EngineError(
     'payload_too_large',
@@ -96,21 +152,7 @@ function checkBytes(checked: readonly CheckedRequest[]): void {
   );
 }
 
-/** Each distinct route once, and every row pointing to its own. */
-function withRoutes(entries: readonly CheckedRequest[]): { routes: SubmitRoute[]; rows: SubmitRow[] } {
-  const keyed = new Map(entries.map((entry) => [routeKey(entry.route), entry.route]));
-  const keys = [...keyed.keys()];
-  const ordinals = new Map(keys.map((key, index) => [key, index + 1]));
-  return {
-    routes: keys.map((key) => keyed.get(key)!),
-    rows: entries.map((entry) => ({ ...entry.row, routeOrdinal: ordinals.get(routeKey(entry.route))! })),
-  };
-}
-
-function routeKey(route: SubmitRoute): string {
-  return JSON.stringify([route.lane, route.kind, route.capabilities]);
-}
-
+/** Repeated answers ring too: the first one may have been lost before its ring. */
 function ringFor(context: EngineContext, answers: readonly SubmitAnswer[]): void {
   const ready = answers.filter((answer) => answer.due_in_ms === null);
   const delays = answers.flatMap((answer) => (answer.due_in_ms === null ? [] : [Number(answer.due_in_ms)]));
@@ -122,29 +164,31 @@ function ringFor(context: EngineContext, answers: readonly SubmitAnswer[]): void
 }
 
 function toResults(
-  checked: readonly CheckedRequest[],
+  entries: readonly CheckedRequest[],
   first: ReadonlyMap<string, CheckedRequest>,
   answers: readonly SubmitAnswer[],
 ): SubmitResult[] {
   const outcomes = new Map(answers.map((answer) => [answer.execution_id, answer.outcome]));
-  return checked.map((entry) => {
-    const { uuid, partition } = entry.row;
-    const repeated = first.get(uuid) !== entry || outcomes.get(uuid) !== 'submitted';
+  return entries.map((entry) => {
+    const repeated = first.get(entry.uuid) !== entry || outcomes.get(entry.uuid) !== 'submitted';
     const outcome = repeated && !entry.minted ? 'duplicate' : 'submitted';
-    return { executionId: formatExecutionId(partition, uuid), outcome };
+    return { executionId: formatExecutionId(entry.partition, entry.uuid), outcome };
   });
 }
 
-/** Ids of one call, from one draw of randomness. The host's time only orders index pages; nothing reads it back. */
-function newMint(): () => string {
-  const pool = new Uint8Array(10 * 64);
-  let used = pool.length;
+const RANDOM_BYTES = 10;
+const randomPool = new Uint8Array(RANDOM_BYTES * 256);
+let randomUsed = randomPool.length;
+
+/** Ids of one call. The host's time only orders index pages; nothing reads it back. */
+function newMint(): () => ParsedExecutionId {
+  const unixMs = performance.timeOrigin + performance.now();
   return () => {
-    if (used >= pool.length) {
-      randomFillSync(pool);
-      used = 0;
+    if (randomUsed >= randomPool.length) {
+      randomFillSync(randomPool);
+      randomUsed = 0;
     }
-    used += 10;
-    return mintExecutionId(performance.timeOrigin + performance.now(), pool.subarray(used - 10, used));
+    randomUsed += RANDOM_BYTES;
+    return mintExecution(unixMs, randomPool.subarray(randomUsed - RANDOM_BYTES, randomUsed));
   };
 }

@@ -34,7 +34,7 @@ export async function runPass<Item extends DueRow>(
     const items = await reconciler.due(context, batch);
     if (items.length === 0) break;
     const before = report.acted + report.failed;
-    await actSplitting(context, reconciler, items, report);
+    await actSplitting(context, reconciler, items, report, signal);
     const moved = report.acted + report.failed - before;
     report.skipped += items.length - moved;
     if (items.length < batch || moved === 0) break;
@@ -47,7 +47,10 @@ async function actSplitting<Item extends DueRow>(
   reconciler: Reconciler<Item>,
   items: readonly Item[],
   report: PassReport,
+  signal: AbortSignal,
 ): Promise<void> {
+  // What is left when time is up is due again in the next pass.
+  if (signal.aborted) return;
   try {
     const acted = new Set(await reconciler.act(context, items));
     report.acted += acted.size;
@@ -64,8 +67,8 @@ async function actSplitting<Item extends DueRow>(
     // The server tells of an error a moment before it lets go of its locks; the halves would skip those rows.
     await pause(ROLLBACK_WAIT_MS);
     const middle = Math.ceil(items.length / 2);
-    await actSplitting(context, reconciler, items.slice(0, middle), report);
-    await actSplitting(context, reconciler, items.slice(middle), report);
+    await actSplitting(context, reconciler, items.slice(0, middle), report, signal);
+    await actSplitting(context, reconciler, items.slice(middle), report, signal);
   }
 }
 

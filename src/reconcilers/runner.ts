@@ -39,15 +39,23 @@ interface Entry {
   running: Promise<void> | undefined;
 }
 
+export interface RunnerOptions {
+  /** Longest a pass may take. Default 30 s. */
+  passTimeoutMs?: number;
+}
+
 export function startReconcilers(
   context: EngineContext,
   reconcilers: readonly Reconciler[],
+  options: RunnerOptions = {},
 ): ReconcilerRunner {
   const holder = randomUUID();
+  const passTimeoutMs = options.passTimeoutMs ?? PASS_TIMEOUT_MS;
   const stop = new AbortController();
   const entries = reconcilers.map(toEntry);
   const names = entries.map((entry) => entry.reconciler.name);
   let held = new Set<string>();
+  let vacuuming: Promise<void> | undefined;
   let ticketAt = Number.NEGATIVE_INFINITY;
   let tidiedAt = Number.NEGATIVE_INFINITY;
 
@@ -63,9 +71,12 @@ export function startReconcilers(
     }
     for (const entry of entries) {
       const due = held.has(entry.reconciler.name) && now >= entry.dueAt;
-      if (due && entry.running === undefined) startPass(context, entry, stop.signal);
+      if (due && entry.running === undefined) startPass(context, entry, passTimeoutMs, stop.signal);
     }
-    await vacuumWhenNeeded(context);
+    // Not awaited: a vacuum may take a while, and lapsed leases must not wait for it.
+    vacuuming ??= vacuumWhenNeeded(context).finally(() => {
+      vacuuming = undefined;
+    });
   };
 
   const looping = loop(tick, stop.signal);
@@ -74,7 +85,7 @@ export function startReconcilers(
     async close() {
       stop.abort();
       await looping;
-      await Promise.all(entries.map((entry) => entry.running));
+      await Promise.all([...entries.map((entry) => entry.running), vacuuming]);
       // A ticket that is not returned lapses by itself.
       await returnTickets(context.database, holder).catch(() => undefined);
     },
@@ -92,8 +103,8 @@ function toEntry(reconciler: Reconciler): Entry {
   };
 }
 
-function startPass(context: EngineContext, entry: Entry, stopped: AbortSignal): void {
-  const limit = AbortSignal.timeout(PASS_TIMEOUT_MS);
+function startPass(context: EngineContext, entry: Entry, timeoutMs: number, stopped: AbortSignal): void {
+  const limit = AbortSignal.timeout(timeoutMs);
   const rhythm = entry.reconciler.everyMs * (0.9 + Math.random() * 0.2);
   entry.dueAt = performance.now() + rhythm;
   entry.running = runPass(context, entry.reconciler, entry.batch, AbortSignal.any([stopped, limit]))

@@ -18,35 +18,63 @@ const BY_SQLSTATE: Record<string, [ErrorCode, string]> = {
   '42501': ['permission_denied', 'the database role lacks a right; migrate with grantTo set to it'],
   '22P05': ['invalid_input', 'text holds the character \\u0000, which Postgres cannot store'],
   '22021': ['invalid_input', 'text holds bytes that are not valid UTF-8'],
+  '25P02': ['retry_transaction', 'the transaction had already failed; roll it back'],
   '28P01': ['permission_denied', 'the database refused the password'],
   '28000': ['permission_denied', 'the database refused the role'],
+  '53100': ['unavailable', 'the database has no disk space left'],
   '3D000': ['unavailable', 'the database named in the URL does not exist'],
 };
 
-/** Connection gone, server starting, stopping or full: the statement may or may not have happened. */
-const UNREACHABLE = /^(08|53|57P0|58)/;
+/**
+ * Connection gone, server starting, stopping, full or read-only, statement cancelled or timed out: what was asked for
+ * is not at fault, and it may or may not have happened.
+ */
+const UNREACHABLE = /^(08|53|57P0|57014|58|25006|25P03|25P04)/;
 
-const UNREACHABLE_NODE = new Set([
-  'ECONNREFUSED',
-  'ECONNRESET',
-  'EPIPE',
-  'ETIMEDOUT',
-  'ENOTFOUND',
-  'EHOSTUNREACH',
-  'EAI_AGAIN',
-]);
+/** Libraries wrap the driver's error in one or more of their own. */
+const MAX_CAUSES = 5;
+
+/** Five characters with a digit among them; Node's own codes and those of other libraries have another form. */
+const SQLSTATE = /^(?=.*[0-9])(?!P[0-9]{4}$)[0-9A-Z]{5}$|^P000[0-4]$/;
+
+interface DriverError {
+  code?: unknown;
+  message?: unknown;
+  /** Only on errors of the operating system. */
+  syscall?: unknown;
+}
+
+function* withCauses(error: unknown): Generator<DriverError> {
+  let current: unknown = error;
+  for (let depth = 0; depth < MAX_CAUSES && typeof current === 'object' && current !== null; depth += 1) {
+    yield current;
+    current = (current as { cause?: unknown }).cause;
+  }
+}
 
 export function sqlStateOf(error: unknown): string | undefined {
-  const code = (error as { code?: unknown } | null)?.code;
-  return typeof code === 'string' && /^[0-9A-Z]{5}$/.test(code) ? code : undefined;
+  for (const { code, syscall } of withCauses(error)) {
+    if (typeof code === 'string' && syscall === undefined && SQLSTATE.test(code)) return code;
+  }
+  return undefined;
 }
 
 function isUnreachable(error: unknown): boolean {
   const state = sqlStateOf(error);
   if (state !== undefined) return UNREACHABLE.test(state);
-  const node = error as { code?: unknown; message?: unknown; errors?: unknown[] };
-  if (typeof node.code === 'string') return UNREACHABLE_NODE.has(node.code);
-  return typeof node.message === 'string' && /connection|terminated|timeout/i.test(node.message);
+  for (const { message, syscall } of withCauses(error)) {
+    if (syscall !== undefined) return true;
+    if (typeof message === 'string' && /connection|terminated|timeout/i.test(message)) return true;
+  }
+  return false;
+}
+
+/** The system's code and the address, which quote no data; empty when the error does not say. */
+function placeOf(error: unknown): string {
+  const { code, address, port } = error as { code?: unknown; address?: unknown; port?: unknown };
+  const parts = [code, address === undefined ? undefined : `${String(address)}:${String(port)}`];
+  const known = parts.filter((part) => typeof part === 'string');
+  return known.length === 0 ? '' : ` (${known.join(' ')})`;
 }
 
 /** The engine's error for anything thrown while talking to the database. `doing` completes "while …". */
@@ -57,11 +85,16 @@ export function toEngineError(error: unknown, doing: string): EngineError {
   const detail = { cause: error, ...(sqlState === undefined ? {} : { sqlState }) };
   if (known !== undefined) return new EngineError(known[0], `While ${doing}: ${known[1]}.`, detail);
   if (isUnreachable(error)) {
-    return new EngineError('unavailable', `While ${doing}: the database could not be reached.`, detail);
+    const where = placeOf(error);
+    return new EngineError(
+      'unavailable',
+      `While ${doing}: the database could not be reached${where}.`,
+      detail,
+    );
   }
-  return new EngineError(
-    'database_error',
-    `While ${doing}: the database refused the statement (${sqlState ?? 'no SQLSTATE'}).`,
-    detail,
-  );
+  const why =
+    sqlState === undefined
+      ? 'the statement failed before it reached the database; check the connection settings'
+      : `the database refused the statement (${sqlState})`;
+  return new EngineError('database_error', `While ${doing}: ${why}.`, detail);
 }

@@ -7,7 +7,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import pg from 'pg';
 import { EngineError } from '../contract/errors.ts';
 import { sqlStateOf, toEngineError } from './database-errors.ts';
-import { quoteIdentifier, validSchemaName } from './names.ts';
+import { quoteIdentifier, validDatabaseUrl, validSchemaName } from './names.ts';
 import type { SqlExecutor } from '../contract/engine.ts';
 
 /** What is needed of a pool; `pg.Pool` has it, whichever copy of `pg` it came from. */
@@ -47,7 +47,7 @@ const UNREACHABLE_WAIT_MS = { min: 20, max: 800 };
 
 /** A connection that gives no answer for this long is given up; the statement counts as unknown. */
 const ANSWER_LIMIT_MS = 60_000;
-const CONNECT_LIMIT_MS = 10_000;
+export const CONNECT_LIMIT_MS = 10_000;
 
 const INT8_OID = 20;
 
@@ -68,7 +68,7 @@ export function openDatabase(options: DatabaseOptions): Database {
     throw new EngineError('invalid_input', 'Give either databaseUrl or pool.', { field: 'databaseUrl' });
   }
   const pool = new pg.Pool({
-    connectionString: options.databaseUrl,
+    connectionString: validDatabaseUrl(options.databaseUrl),
     max: options.poolSize ?? 10,
     application_name: 'flowfabric',
     keepAlive: true,
@@ -103,7 +103,10 @@ export async function run<Row>(database: Database, statement: Statement): Promis
 export async function runInside<Row>(executor: SqlExecutor, statement: Statement): Promise<Row[]> {
   try {
     const answer = await executor(statement.text, statement.params);
-    return answer.rows as Row[];
+    if (Array.isArray(answer?.rows)) return answer.rows as Row[];
+    throw new EngineError('invalid_input', 'executor must answer an object with rows.', {
+      field: 'executor',
+    });
   } catch (thrown) {
     const error = toEngineError(thrown, statement.doing);
     if (error.code !== 'contention') throw error;

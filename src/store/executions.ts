@@ -18,12 +18,18 @@ export interface LeaseKey extends ExecutionKey {
 }
 
 export interface SubmitRow extends ExecutionKey {
+  /** Position of its template in `templates`, from 1. */
+  templateOrdinal: number;
+  delayMs: number;
+  payload: string | null;
+}
+
+/** What executions of one call have in common. `policy` and `tags` are JSON texts. */
+export interface SubmitTemplate {
   /** Position of its route in `routes`, from 1. */
   routeOrdinal: number;
   namespace: string;
   priority: number;
-  delayMs: number;
-  payload: string | null;
   policy: string;
   tags: string;
 }
@@ -43,6 +49,7 @@ export interface SubmitAnswer {
 
 export interface SubmitCall {
   routes: SubmitRoute[];
+  templates: SubmitTemplate[];
   maxRoutes: number;
   rows: SubmitRow[];
 }
@@ -66,24 +73,38 @@ function submitStatement(database: Database, call: SubmitCall, channel: string |
   const { rows } = call;
   return {
     doing: 'submitting executions',
-    text: `SELECT * FROM ${database.prefix}ff_submit($1::text::jsonb, $2::integer, $3::uuid[], $4::smallint[], $5::integer[],
-      $6::text[], $7::integer[], $8::bigint[], $9::text[]::jsonb[], $10::text[]::jsonb[], $11::text[]::jsonb[], $12::text)`,
+    text: `SELECT * FROM ${database.prefix}ff_submit($1::text::jsonb, $2::integer, $3::text::jsonb, $4::uuid[], $5::smallint[],
+      $6::integer[], $7::bigint[], ${JSON_VALUES('$8')}, $9::text)`,
     params: [
       JSON.stringify(call.routes),
       call.maxRoutes,
+      `[${call.templates.map(templateJson).join(',')}]`,
       rows.map((row) => row.uuid),
       rows.map((row) => row.partition),
-      rows.map((row) => row.routeOrdinal),
-      rows.map((row) => row.namespace),
-      rows.map((row) => row.priority),
+      rows.map((row) => row.templateOrdinal),
       rows.map((row) => row.delayMs),
-      rows.map((row) => row.payload),
-      rows.map((row) => row.policy),
-      rows.map((row) => row.tags),
+      jsonValues(rows.map((row) => row.payload)),
       channel,
     ],
     repeatable: 'no' as const,
   };
+}
+
+/**
+ * Values travel as one JSON text, each in a list of its own (an empty one for none): escaping them as an array literal
+ * costs the process far more than joining them.
+ */
+function jsonValues(values: readonly (string | null)[]): string {
+  return `[${values.map((value) => (value === null ? '[]' : `[${value}]`)).join(',')}]`;
+}
+
+const JSON_VALUES = (param: string): string =>
+  `ARRAY(SELECT e -> 0 FROM jsonb_array_elements(${param}::text::jsonb) WITH ORDINALITY a(e, n) ORDER BY n)`;
+
+/** Put together as text, because policy and tags are JSON already. */
+function templateJson(template: SubmitTemplate): string {
+  const { routeOrdinal, namespace, priority, policy, tags } = template;
+  return `{"route":${routeOrdinal},"namespace":${JSON.stringify(namespace)},"priority":${priority},"policy":${policy},"tags":${tags}}`;
 }
 
 export interface ClaimCall {
@@ -150,16 +171,20 @@ export async function claimExecutions(database: Database, call: ClaimCall): Prom
 }
 
 /** What the claim calls of these names were given and still hold. A whole scan: asked only when answers were lost. */
-export function readClaims(database: Database, claimIds: readonly string[]): Promise<ClaimRow[]> {
-  return run<ClaimRow>(database, {
+export function readClaims(
+  database: Database,
+  claimIds: readonly string[],
+  limit: number,
+): Promise<(ClaimRow & { claim_id: string })[]> {
+  return run<ClaimRow & { claim_id: string }>(database, {
     doing: 'looking for leases of an unanswered claim',
     text: `SELECT l.execution_id, l.partition_key, l.route_id, e.priority, 0 AS seq, l.namespace, l.attempt_index, l.lease_epoch,
-             l.lease_id, e.retry_count, l.reclaimed, l.resumed, e.created_at_ms, b.payload, l.tags
+             l.lease_id, e.retry_count, l.reclaimed, l.resumed, e.created_at_ms, b.payload, l.tags, l.claim_id
            FROM ${database.prefix}ff_lease l
            JOIN ${database.prefix}ff_execution e ON e.execution_id = l.execution_id AND e.partition_key = l.partition_key
            JOIN ${database.prefix}ff_body b ON b.execution_id = l.execution_id AND b.partition_key = l.partition_key
-           WHERE l.claim_id = ANY ($1::uuid[])`,
-    params: [claimIds],
+           WHERE l.claim_id = ANY ($1::uuid[]) LIMIT $2`,
+    params: [claimIds, limit],
     repeatable: 'yes',
   });
 }
@@ -207,8 +232,8 @@ export interface CompleteRow extends LeaseKey {
 export function completeExecutions(database: Database, rows: readonly CompleteRow[]): Promise<LeaseAnswer[]> {
   return run<LeaseAnswer>(database, {
     doing: 'completing executions',
-    text: `SELECT * FROM ${database.prefix}ff_complete(${LEASE_ARRAYS}, $5::text[]::jsonb[])`,
-    params: [...leaseArrays(rows), rows.map((row) => row.result)],
+    text: `SELECT * FROM ${database.prefix}ff_complete(${LEASE_ARRAYS}, ${JSON_VALUES('$5')})`,
+    params: [...leaseArrays(rows), jsonValues(rows.map((row) => row.result))],
     repeatable: 'yes',
   });
 }

@@ -9,13 +9,14 @@ import { createHash } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
 import pg from 'pg';
 import { EngineError } from '../contract/errors.ts';
-import { quoteIdentifier, validSchemaName } from './names.ts';
+import { CONNECT_LIMIT_MS } from './database.ts';
+import { quoteIdentifier, validDatabaseUrl, validSchemaName } from './names.ts';
 import { toEngineError } from './database-errors.ts';
 
 export const DEFAULT_SCHEMA = 'flowfabric';
 
 /** Raised whenever a released function set changes, so that older code never puts older functions back. */
-const FUNCTION_SET_VERSION = 1;
+export const FUNCTION_SET_VERSION = 1;
 
 const SQL_ROOT = new URL('../../sql/', import.meta.url);
 
@@ -36,7 +37,7 @@ export interface MigrateReport {
 /** What a running engine writes. The rest (migrations, transitions) is only read. */
 const WORKING_TABLES = [
   'ff_attempt_history',
-  'ff_bad_row',
+  'ff_setback',
   'ff_body',
   'ff_event',
   'ff_execution',
@@ -67,7 +68,10 @@ interface AppliedMigration {
 /** Migrates, and answers what had to be done. Safe to call on every start and from many processes at once. */
 export async function migrate(options: MigrateOptions): Promise<MigrateReport> {
   const schema = validSchemaName(options.schema ?? DEFAULT_SCHEMA);
-  const client = new pg.Client({ connectionString: options.databaseUrl });
+  const client = new pg.Client({
+    connectionString: validDatabaseUrl(options.databaseUrl),
+    connectionTimeoutMillis: CONNECT_LIMIT_MS,
+  });
   // A connection that breaks is reported by the statement under way; without a listener it would end the process.
   client.on('error', () => undefined);
   try {
@@ -100,7 +104,7 @@ async function migrateLocked(client: pg.Client, schema: string, options: Migrate
     applied.push(file.name);
   }
   if (await installFunctions(client)) applied.push('functions');
-  if (options.clock === 'movable') await client.query(await readSql('testing/clock.sql'));
+  if (options.clock === 'movable') await installMovableClock(client, known.length === 0);
   if (options.grantTo !== undefined) await grantUse(client, schema, options.grantTo);
   return applied;
 }
@@ -183,6 +187,17 @@ async function installFunctions(client: pg.Client): Promise<boolean> {
     [FUNCTION_SET_VERSION, checksum],
   );
   return true;
+}
+
+/** Only into a schema made by this call, or one that has it: real work must not follow a clock somebody can move. */
+async function installMovableClock(client: pg.Client, isNew: boolean): Promise<void> {
+  const found = await client.query<{ clock: string | null }>(`SELECT to_regclass('ff_clock') AS clock`);
+  if (!isNew && found.rows[0]?.clock === null) {
+    throw new EngineError('invalid_input', 'The movable clock is only for schemas created with it.', {
+      field: 'clock',
+    });
+  }
+  await client.query(await readSql('testing/clock.sql'));
 }
 
 async function grantUse(client: pg.Client, schema: string, role: string): Promise<void> {

@@ -27,3 +27,15 @@ export function validSchemaName(name: string): string {
 export function hintChannel(schema: string): string {
   return `${schema}_hints`;
 }
+
+/** Refuses what the driver would take for "use the defaults": a variable that was not set must not name a database. */
+export function validDatabaseUrl(url: unknown, field = 'databaseUrl'): string {
+  if (typeof url === 'string' && /^(postgres|postgresql|socket):/.test(url)) return url;
+  throw new EngineError(
+    'invalid_input',
+    `${field} must be a postgres:// URL; is the variable it comes from set?`,
+    {
+      field,
+    },
+  );
+}

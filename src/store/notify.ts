@@ -3,7 +3,7 @@
  * every one of them only waits longer. Listening holds one connection of its own for the whole process.
  */
 import pg from 'pg';
-import { run, type Database } from './database.ts';
+import { CONNECT_LIMIT_MS, run, type Database } from './database.ts';
 import { hintChannel, quoteIdentifier } from './names.ts';
 
 export async function sendHint(database: Database, payload: string): Promise<void> {
@@ -49,6 +49,7 @@ export function listenForHints(databaseUrl: string, schema: string, events: List
       connectionString: databaseUrl,
       keepAlive: true,
       application_name: 'flowfabric listener',
+      connectionTimeoutMillis: CONNECT_LIMIT_MS,
     });
     client = opened;
     opened.on('error', () => reconnect(opened));

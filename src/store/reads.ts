@@ -42,7 +42,7 @@ export interface SnapshotRow {
   setbacks: { reconciler: string; failures: number; errorCode: string }[];
 }
 
-/** Attempts shown by one read; a longer history is paged elsewhere. */
+/** Attempts shown by one read: the last ones. */
 const MAX_ATTEMPTS_SHOWN = 1_000;
 
 const SNAPSHOT = `
@@ -63,7 +63,7 @@ SELECT
          AND a.partition_key = e.partition_key ORDER BY a.attempt_index DESC LIMIT ${MAX_ATTEMPTS_SHOWN}) h), '[]') AS attempts,
   coalesce((SELECT jsonb_agg(jsonb_build_object('reconciler', x.reconciler, 'failures', x.failures,
      'errorCode', x.error_code) ORDER BY x.reconciler)
-   FROM s.ff_bad_row x WHERE e.lifecycle_phase <> 'terminal'
+   FROM s.ff_setback x WHERE e.lifecycle_phase <> 'terminal'
      AND x.execution_id = e.execution_id AND x.partition_key = e.partition_key), '[]') AS setbacks
 FROM s.ff_execution e
 JOIN s.ff_route r ON r.route_id = e.route_id

@@ -42,7 +42,7 @@ export async function listLapsedLeases(database: Database, limit: number): Promi
 }
 
 function setbackJoin(database: Database, reconciler: 'expired-leases' | 'due-timers', alias: string): string {
-  return `LEFT JOIN ${database.prefix}ff_bad_row b ON b.reconciler = '${reconciler}'
+  return `LEFT JOIN ${database.prefix}ff_setback b ON b.reconciler = '${reconciler}'
     AND b.execution_id = ${alias}.execution_id AND b.partition_key = ${alias}.partition_key`;
 }
 
@@ -104,7 +104,10 @@ export function fireTimers(database: Database, timerIds: readonly number[]): Pro
   });
 }
 
-/** Takes or keeps the tickets of those names that nobody else holds; answers the ones held from now on. */
+/**
+ * Takes or keeps the tickets of those names that nobody else holds; answers the ones held from now on. A ticket held
+ * longer than any can be was taken before the clock went back.
+ */
 export async function takeTickets(
   database: Database,
   names: readonly string[],
@@ -118,6 +121,7 @@ export async function takeTickets(
            ORDER BY n
            ON CONFLICT (name) DO UPDATE SET holder = EXCLUDED.holder, held_until_ms = EXCLUDED.held_until_ms
              WHERE r.holder = EXCLUDED.holder OR r.held_until_ms <= EXCLUDED.held_until_ms - $3
+               OR r.held_until_ms > EXCLUDED.held_until_ms + $3
            RETURNING name`,
     params: [names, holder, holdMs],
     repeatable: 'yes',
@@ -147,7 +151,7 @@ export async function recordSetback(
 ): Promise<void> {
   await run(database, {
     doing: 'recording a setback',
-    text: `INSERT INTO ${database.prefix}ff_bad_row AS b (reconciler, execution_id, partition_key, failures, retry_at_ms, error_code)
+    text: `INSERT INTO ${database.prefix}ff_setback AS b (reconciler, execution_id, partition_key, failures, retry_at_ms, error_code)
            VALUES ($1, $2, $3, 1, ${database.prefix}ff_now_ms() + $5::bigint, $4)
            ON CONFLICT (execution_id, partition_key, reconciler) DO UPDATE SET
              failures = b.failures + 1, error_code = EXCLUDED.error_code,
@@ -165,7 +169,7 @@ export async function clearSetbacks(
 ): Promise<void> {
   await run(database, {
     doing: 'clearing setbacks',
-    text: `DELETE FROM ${database.prefix}ff_bad_row WHERE reconciler = $1 AND execution_id = ANY ($2::uuid[])`,
+    text: `DELETE FROM ${database.prefix}ff_setback WHERE reconciler = $1 AND execution_id = ANY ($2::uuid[])`,
     params: [reconciler, keys.map((key) => key.uuid)],
     repeatable: 'yes',
   });
@@ -178,7 +182,7 @@ const SETBACK_FORGOTTEN_MS = 3_600_000;
 export async function forgetOldSetbacks(database: Database): Promise<void> {
   await run(database, {
     doing: 'forgetting old setbacks',
-    text: `DELETE FROM ${database.prefix}ff_bad_row WHERE retry_at_ms < ${database.prefix}ff_now_ms() - $1::bigint`,
+    text: `DELETE FROM ${database.prefix}ff_setback WHERE retry_at_ms < ${database.prefix}ff_now_ms() - $1::bigint`,
     params: [SETBACK_FORGOTTEN_MS],
     repeatable: 'yes',
   });

@@ -3,7 +3,7 @@
  */
 import { EngineError } from '../contract/errors.ts';
 import { run, type Database } from './database.ts';
-import { readMigrations } from './migrate.ts';
+import { FUNCTION_SET_VERSION, readMigrations } from './migrate.ts';
 
 export async function checkSchema(database: Database): Promise<void> {
   const files = await readMigrations();
@@ -24,6 +24,24 @@ export async function checkSchema(database: Database): Promise<void> {
     throw new EngineError(
       'schema_missing',
       `Schema ${database.schema} is at migration ${rows.length} of ${files.length}. Run migrate() first.`,
+    );
+  }
+  const installed = await run<{ version: number; isolation: string }>(database, {
+    doing: `checking schema ${database.schema}`,
+    text: `SELECT version, current_setting('transaction_isolation') AS isolation FROM ${database.prefix}ff_function_set`,
+    params: [],
+    repeatable: 'yes',
+  });
+  if (installed[0] !== undefined && installed[0].isolation !== 'read committed') {
+    throw new EngineError(
+      'isolation_unsupported',
+      `The engine needs READ COMMITTED and this role or database defaults to ${installed[0].isolation}. Set default_transaction_isolation for the role.`,
+    );
+  }
+  if ((installed[0]?.version ?? 0) < FUNCTION_SET_VERSION) {
+    throw new EngineError(
+      'schema_missing',
+      `Schema ${database.schema} has the functions of an older version. Run migrate() first.`,
     );
   }
 }

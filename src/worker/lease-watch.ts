@@ -10,6 +10,8 @@ import { TaskAborted, type AbortCode } from './task.ts';
 const MARGIN = { share: 0.2, minMs: 2_000, maxShare: 0.5 };
 /** Looks per lease time; every second one renews, so that two renewals may be lost before the lease is. */
 const LOOKS_PER_LEASE = 6;
+/** Leases renewed in one statement. */
+const RENEW_BATCH = 1_000;
 
 export class HeldLease {
   readonly claim: Claim;
@@ -51,14 +53,16 @@ function trustUntil(sentAt: number, leaseMs: number): number {
 export class LeaseWatch {
   readonly #engine: Engine;
   readonly #leaseMs: number;
+  readonly #onError: (error: unknown) => void;
   readonly #leases = new Set<HeldLease>();
   #timer: NodeJS.Timeout | undefined;
   #renewing = false;
   #looks = 0;
 
-  constructor(engine: Engine, leaseMs: number) {
+  constructor(engine: Engine, leaseMs: number, onError: (error: unknown) => void) {
     this.#engine = engine;
     this.#leaseMs = leaseMs;
+    this.#onError = onError;
   }
 
   add(lease: HeldLease): void {
@@ -95,7 +99,12 @@ export class LeaseWatch {
 
   async #renew(): Promise<void> {
     const leases = [...this.#leases].filter((lease) => lease.isTrusted());
-    if (leases.length === 0) return;
+    for (let from = 0; from < leases.length; from += RENEW_BATCH) {
+      await this.#renewSome(leases.slice(from, from + RENEW_BATCH));
+    }
+  }
+
+  async #renewSome(leases: readonly HeldLease[]): Promise<void> {
     const sentAt = performance.now();
     try {
       const outcomes = await this.#engine.renew(
@@ -103,8 +112,9 @@ export class LeaseWatch {
         this.#leaseMs,
       );
       leases.forEach((lease, index) => apply(lease, outcomes[index]!, sentAt));
-    } catch {
-      // Unreachable: the leases stay trusted until their time is over, and the next beat tries again.
+    } catch (error) {
+      // The leases stay trusted until their time is over, and the next beat tries again.
+      this.#onError(error);
     }
   }
 }

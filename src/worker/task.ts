@@ -52,7 +52,10 @@ export interface Task<Payload = Json> {
   readonly reclaimed: boolean;
   /** Fires when the work is no longer this worker's; its reason is a TaskAborted. */
   readonly signal: AbortSignal;
-  /** Unique to this lease. Hand it to outside services as an idempotency or fencing token. */
+  /**
+   * Unique to this lease, for services that fence by equality. It changes with every attempt: for an idempotency
+   * key use `executionId`, which does not.
+   */
   readonly fence: string;
 }
 
@@ -78,9 +81,24 @@ export function toTask(claim: Claim, signal: AbortSignal): Task {
 
 /** The failure to report for whatever a handler threw. Never throws itself: a failure report must not fail. */
 export function toFailure(thrown: unknown): Failure {
+  try {
+    return describeThrown(thrown);
+  } catch {
+    return { message: 'A handler threw something that cannot be looked at.' };
+  }
+}
+
+function describeThrown(thrown: unknown): Failure {
   if (thrown instanceof TaskFailed) return { message: printable(thrown.message), ...thrown.options };
-  if (thrown instanceof Error) return { message: printable(thrown.message) || printable(thrown.name) };
+  if (thrown instanceof Error) return { message: messageOf(thrown) };
   return { message: `A handler threw something that is not an Error: ${printable(thrown)}` };
+}
+
+/** With the cause, which for a failed request is most of what there is to know. */
+function messageOf(error: Error): string {
+  const own = printable(error.message) || printable(error.name);
+  const { cause } = error;
+  return cause instanceof Error ? `${own}: ${printable(cause.message)}` : own;
 }
 
 function printable(value: unknown): string {

@@ -7,7 +7,7 @@ import { EngineError } from '../contract/errors.ts';
 import type { Claim, Engine, Hint } from '../contract/engine.ts';
 import { LIMITS } from '../contract/limits.ts';
 import { HeldLease, LeaseWatch } from './lease-watch.ts';
-import { runHandler, type RunEnd } from './settle.ts';
+import { runHandler, type RunEnd } from './run-handler.ts';
 import { TaskAborted, type Handler } from './task.ts';
 import { WakeUp } from './wake-up.ts';
 
@@ -25,22 +25,25 @@ export interface WorkerOptions {
   workerId?: string;
   /** Longest time between two looks when no hint comes. Default 2 s. */
   pollMs?: number;
+  /** Hears of every claim or renewal that failed. The worker goes on by itself; this is for logs and alarms. */
+  onError?: (error: unknown) => void;
 }
 
 export interface WorkerStats {
   claimed: number;
   completed: number;
   failed: number;
-  retry_scheduled: number;
+  retryScheduled: number;
   /** Runs whose lease was gone before they could report. */
   lost: number;
   released: number;
-  /** Claim calls that failed at the database. */
+  /** Calls that failed at the database; `onError` hears why. */
   claimErrors: number;
+  renewErrors: number;
 }
 
 export interface StopOptions {
-  /** How long running handlers may go on before their work is handed back. Default 10 s. */
+  /** How long running handlers may go on before their work is handed back. Default 10 s; Infinity waits for all. */
   deadlineMs?: number;
 }
 
@@ -64,10 +67,13 @@ const DEFAULTS = {
 /** Most handlers one process may run at once; beyond that, start another process. */
 const MAX_CONCURRENCY = 100_000;
 const MAX_POLL_MS = 3_600_000;
+const MAX_STOP_MS = 86_400_000;
+/** A database that does not answer must not keep a process from ending; what is not given back lapses. */
+const HAND_BACK_LIMIT_MS = 5_000;
 
 /** Starts claiming at once. Options are checked here, so that a wrong one is heard of by who gave it. */
 export function startWorker(engine: Engine, options: WorkerOptions): Worker {
-  const kinds = Object.keys(options.handlers);
+  const kinds = Object.keys(options?.handlers ?? {});
   if (kinds.length === 0) {
     throw new EngineError('invalid_input', 'handlers must name at least one kind.', { field: 'handlers' });
   }
@@ -110,10 +116,11 @@ class ClaimLoop implements Worker {
     claimed: 0,
     completed: 0,
     failed: 0,
-    retry_scheduled: 0,
+    retryScheduled: 0,
     lost: 0,
     released: 0,
     claimErrors: 0,
+    renewErrors: 0,
   };
   readonly #engine: Engine;
   readonly #kinds: string[];
@@ -129,6 +136,8 @@ class ClaimLoop implements Worker {
   /** Room already promised to a claim under way. */
   #asking = 0;
   #stopping: Promise<void> | undefined;
+  /** The time to stop is over; or the engine was closed, and nothing can be claimed any more. */
+  #late = false;
 
   constructor(engine: Engine, kinds: string[], options: WorkerOptions) {
     this.#engine = engine;
@@ -138,7 +147,7 @@ class ClaimLoop implements Worker {
     this.#concurrency = options.concurrency ?? DEFAULTS.concurrency;
     this.#leaseMs = options.leaseMs ?? DEFAULTS.leaseMs;
     this.workerInstanceId = `${options.workerId ?? DEFAULTS.workerId}-${randomUUID()}`;
-    this.#leases = new LeaseWatch(engine, this.#leaseMs);
+    this.#leases = new LeaseWatch(engine, this.#leaseMs, (error) => this.#failed('renewErrors', error));
     this.#wakeUp = new WakeUp(options.pollMs ?? DEFAULTS.pollMs);
     this.#unwatch = engine.watch({ ...options, kinds }, (hint) => this.#onHint(hint));
     this.#looping = this.#loop();
@@ -161,14 +170,14 @@ class ClaimLoop implements Worker {
   }
 
   async #loop(): Promise<void> {
-    while (this.#stopping === undefined) {
+    while (this.#stopping === undefined && !this.#late) {
       const asked = Math.min(this.#free(), LIMITS.claimBatch);
       if (asked === 0) {
         await this.#wakeUp.slot();
         continue;
       }
       const got = await this.#claim(asked);
-      if (got < asked && this.#stopping === undefined) await this.#wakeUp.work();
+      if (got < asked && this.#stopping === undefined && !this.#late) await this.#wakeUp.work();
     }
   }
 
@@ -190,10 +199,11 @@ class ClaimLoop implements Worker {
       });
       this.#wakeUp.noteFiring(fired === 0 && nextDueInMs === 0 ? 'stuck' : 'moving');
       if (nextDueInMs !== null) this.#wakeUp.dueIn(nextDueInMs);
-      for (const claim of claims) this.#start(claim, sentAt);
+      for (const claim of claims) this.#take(claim, sentAt);
       return claims.length;
-    } catch {
-      this.stats.claimErrors += 1;
+    } catch (error) {
+      this.#failed('claimErrors', error);
+      if (error instanceof EngineError && error.code === 'closed') this.#late = true;
       if (due) this.#retryDue();
       return 0;
     } finally {
@@ -201,10 +211,21 @@ class ClaimLoop implements Worker {
     }
   }
 
+  #failed(counter: 'claimErrors' | 'renewErrors', error: unknown): void {
+    this.stats[counter] += 1;
+    this.#options.onError?.(error);
+  }
+
   /** The timers are still to be fired; a database that is away is asked less and less often. */
   #retryDue(): void {
     this.#wakeUp.noteFiring('stuck');
     this.#wakeUp.dueIn(0);
+  }
+
+  /** A claim whose answer comes after the stop was over is given back untouched. */
+  #take(claim: Claim, sentAt: number): void {
+    if (this.#late) this.#engine.release(claim).catch(() => undefined);
+    else this.#start(claim, sentAt);
   }
 
   #start(claim: Claim, sentAt: number): void {
@@ -224,7 +245,7 @@ class ClaimLoop implements Worker {
   #count(lease: HeldLease, end: RunEnd): void {
     const reason: unknown = lease.signal.reason;
     if (reason instanceof TaskAborted && reason.code === 'shutdown') return;
-    this.stats[end] += 1;
+    this.stats[end === 'retry_scheduled' ? 'retryScheduled' : end] += 1;
   }
 
   #finish(lease: HeldLease): void {
@@ -234,7 +255,9 @@ class ClaimLoop implements Worker {
   }
 
   stop(options: StopOptions = {}): Promise<void> {
-    this.#stopping ??= this.#drain(options.deadlineMs ?? DEFAULTS.stopDeadlineMs);
+    const deadlineMs = options.deadlineMs ?? DEFAULTS.stopDeadlineMs;
+    if (deadlineMs !== Infinity) checkRange(deadlineMs, 'deadlineMs', 0, MAX_STOP_MS);
+    this.#stopping ??= this.#drain(deadlineMs);
     return this.#stopping;
   }
 
@@ -245,9 +268,11 @@ class ClaimLoop implements Worker {
   async #drain(deadlineMs: number): Promise<void> {
     this.#unwatch();
     this.#wakeUp.close();
-    await this.#looping;
-    await withDeadline(Promise.all(this.#runs.values()), deadlineMs);
-    await Promise.all([...this.#runs.keys()].map((lease) => this.#handBack(lease)));
+    const finished = this.#looping.then(() => Promise.all(this.#runs.values()));
+    await withDeadline(finished, deadlineMs);
+    this.#late = true;
+    const handBacks = [...this.#runs.keys()].map((lease) => this.#handBack(lease));
+    await withDeadline(Promise.all(handBacks), HAND_BACK_LIMIT_MS);
   }
 
   /** The attempt is not spent: the next worker continues it at once. */
@@ -262,6 +287,7 @@ class ClaimLoop implements Worker {
 }
 
 async function withDeadline(work: Promise<unknown>, deadlineMs: number): Promise<void> {
+  if (deadlineMs === Infinity) return void (await work);
   let timer: NodeJS.Timeout | undefined;
   const deadline = new Promise<void>((resolve) => {
     timer = setTimeout(resolve, deadlineMs);

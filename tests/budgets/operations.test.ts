@@ -12,8 +12,15 @@ import { BUDGETS, type Budget } from './budgets.ts';
 
 const ROUTES = JSON.stringify([{ lane: 'default', kind: 'counted', capabilities: [] }]);
 const PAYLOAD = '{"orderId": "o-1234567", "cents": 4200}';
-const POLICY = '{"retry_policy": {"max_retries": 3}}';
-const TAGS = '{"team.name": "billing"}';
+const TEMPLATES = JSON.stringify([
+  {
+    route: 1,
+    namespace: 'default',
+    priority: 0,
+    policy: { retry_policy: { max_retries: 3 } },
+    tags: { 'team.name': 'billing' },
+  },
+]);
 /** Calls before counting: caches are filled, and pages, so that extending a table is not counted. */
 const WARM_UP = 3;
 
@@ -48,22 +55,15 @@ async function counted(count: number, text: string, params: unknown[]): Promise<
 /** Runs a whole life of `count` executions and answers what each call cost. */
 async function life(count: number): Promise<Record<keyof typeof BUDGETS, Cost>> {
   const ids = Array.from({ length: count }, () => uuidV7((moment += 1), randomBytes(10))).toSorted();
-  const submit = await counted(
-    count,
-    'SELECT * FROM ff_submit($1, 10000, $2, $3, $4, $5, $6, $7, $8, $9, $10, NULL)',
-    [
-      ROUTES,
-      ids,
-      same(count, 7),
-      same(count, 1),
-      same(count, 'default'),
-      same(count, 0),
-      same(count, 0),
-      same(count, PAYLOAD),
-      same(count, POLICY),
-      same(count, TAGS),
-    ],
-  );
+  const submit = await counted(count, 'SELECT * FROM ff_submit($1, 10000, $2, $3, $4, $5, $6, $7, NULL)', [
+    ROUTES,
+    TEMPLATES,
+    ids,
+    same(count, 7),
+    same(count, 1),
+    same(count, 0),
+    same(count, PAYLOAD),
+  ]);
   const claim = await counted(
     count,
     `SELECT * FROM ff_claim(ARRAY(SELECT route_id FROM ff_route), '{NULL}', '{0}', $1, 'worker', 'worker-1',

@@ -21,6 +21,7 @@ export interface WorkerProcessOptions {
 }
 
 interface Said {
+  stats?: { released: number; completed: number };
   ready?: string;
   started?: string;
   answers?: string[];
@@ -32,7 +33,9 @@ export interface WorkerProcess {
   readonly said: Said[];
   /** The worker instance, once the process is ready. */
   ready(): Promise<string>;
-  signal(name: 'SIGKILL' | 'SIGSTOP' | 'SIGCONT'): void;
+  signal(name: 'SIGKILL' | 'SIGSTOP' | 'SIGCONT' | 'SIGTERM'): void;
+  /** Its exit code, once it is gone. */
+  ended(): Promise<number | null>;
   /** Lets its handlers go on. */
   go(): void;
   /** Kills it, frozen or not, and waits until it is gone. */
@@ -58,6 +61,7 @@ export function startWorkerProcess(options: WorkerProcessOptions): WorkerProcess
   return {
     pid: child.pid!,
     said,
+    ended: async () => (await exited)[0] as number | null,
     async ready() {
       await expect.poll(() => said.some((item) => item.ready !== undefined), SOON).toBe(true);
       return said.find((item) => item.ready !== undefined)!.ready!;

@@ -103,3 +103,30 @@ test('a worker that was frozen past its lease writes nothing when it wakes', asy
   );
   expect(await faultsOf(crew.database.url, kind)).toEqual([]);
 });
+
+test('a worker told to end by SIGTERM hands its work back: no lease wait, no attempt spent', async () => {
+  const engine = await crew.connect();
+  const kind = newKind();
+  const [submitted] = await engine.submit([{ kind, policy: {} }]);
+  // Far longer than the test: if the work were not handed back, nobody could take it.
+  const process = { url: crew.database.url, kind, concurrency: 1, leaseMs: 3_600_000 };
+  const leaving = startWorkerProcess({ ...process, mode: 'hold', name: 'leaving' });
+  await expect.poll(() => leaving.said.filter((item) => item.started).length, SOON).toBe(1);
+  leaving.signal('SIGTERM');
+  expect(await leaving.ended()).toBe(0);
+  expect(leaving.said.at(-1)).toMatchObject({ stats: { released: 1, completed: 0 } });
+  const seen: { attemptIndex: number; resumed: boolean }[] = [];
+  const { executionId } = submitted!;
+  crew.work(engine, {
+    handlers: {
+      [kind]: ({ attemptIndex, resumed }) => {
+        seen.push({ attemptIndex, resumed });
+        return 'continued';
+      },
+    },
+  });
+  await expect
+    .poll(() => engine.result(executionId), SOON)
+    .toEqual({ outcome: 'success', result: 'continued' });
+  expect(seen).toEqual([{ attemptIndex: 0, resumed: true }]);
+});

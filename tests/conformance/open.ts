@@ -19,6 +19,8 @@ function connectOptions(database: TestDatabase): ConnectOptions {
   const poolSize = process.env['FLOWFABRIC_TEST_POOL'];
   return {
     databaseUrl: database.url,
+    // Tests say which policy they mean.
+    defaultPolicy: {},
     ...(poolSize === undefined || poolSize === '' ? {} : { poolSize: Number(poolSize) }),
     ...(LISTENING ? {} : { listen: 'off' as const }),
   };

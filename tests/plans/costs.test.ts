@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { buffersOf, mostRowsOf, openRecorder, type RecordedPlan } from './plan-recorder.ts';
 import { storeOf, vacuumedEmptyTables } from './table-states.ts';
-import { callsOn, claimBatch, leaseOf, submitBatch } from './workload.ts';
+import { callsOn, claimBatch, leaseOf, PARTITION, submitBatch } from './workload.ts';
 
 const MANY = 100_000;
 
@@ -129,5 +129,29 @@ describe('claiming', () => {
       const { rows, at } = mostRowsOf(plans);
       expect(rows, `rows looked at by ${at}`).toBeLessThanOrEqual(MANY_ROUTES * 2 + LIMIT);
     }
+  });
+
+  it.each([
+    ['whose execution was cancelled', 'cancelled'],
+    ['whose execution somebody works on', 'locked'],
+  ] as const)('over many deep routes is not slowed by one head %s', async (_, state) => {
+    const kinds = Array.from({ length: 20 }, (__, index) => `${state}-${index}`);
+    const { routes, uuids } = await submitBatch(storeOf(test), { kinds, count: 200 * kinds.length });
+    // Priorities go round, so the third one is at the head.
+    const head = { uuid: uuids[2]!, partition: PARTITION };
+    const rival = await test.connect();
+    await rival.query('BEGIN');
+    if (state === 'cancelled') await callsOn(storeOf(test)).cancel([head]);
+    else await rival.query('SELECT 1 FROM ff_execution WHERE execution_id = $1 FOR UPDATE', [head.uuid]);
+    for (const plans of await claimTwice(routes)) {
+      const { rows, at } = mostRowsOf(plans);
+      // The peek may look at as many rows per route as were asked for, and the sweep at a named number per route asked.
+      expect(rows, `rows looked at by ${at}`).toBeLessThanOrEqual(kinds.length * 200);
+    }
+    const locked = await rival.query(
+      'SELECT count(*) AS free FROM (SELECT 1 FROM ff_ready FOR UPDATE SKIP LOCKED) r',
+    );
+    expect(locked.rows[0].free).toBeGreaterThan(0);
+    await rival.query('ROLLBACK');
   });
 });

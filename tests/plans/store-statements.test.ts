@@ -24,7 +24,7 @@ let recorder: Recorder;
 beforeAll(async () => {
   test = await fullTables();
   await test.query(
-    `INSERT INTO ff_bad_row SELECT 'expired-leases', gen_random_uuid(), 7, 1, 0, 'x' FROM generate_series(1, $1::integer)`,
+    `INSERT INTO ff_setback SELECT 'expired-leases', gen_random_uuid(), 7, 1, 0, 'x' FROM generate_series(1, $1::integer)`,
     [BAD_ROWS],
   );
   await test.query(
@@ -32,7 +32,7 @@ beforeAll(async () => {
      SELECT ff_now_ms() + 3600000 + n, gen_random_uuid(), 0, 0, 'eligible', 0 FROM generate_series(1, $1::integer) n`,
     [TIMERS],
   );
-  await test.query('ANALYZE ff_bad_row, ff_timer');
+  await test.query('ANALYZE ff_setback, ff_timer');
   recorder = await openRecorder(test, 'planned');
 });
 afterAll(() => test.drop());
@@ -82,11 +82,11 @@ describe('on full tables', () => {
 
   it('lapsed leases are found by reading the leases, and no larger table', async () => {
     const whole = await readWhole((database) => listLapsedLeases(database, 1_000));
-    expect(whole.filter((table) => table !== 'ff_bad_row')).toEqual(['ff_lease']);
+    expect(whole.filter((table) => table !== 'ff_setback')).toEqual(['ff_lease']);
   });
 
   it('the leases of an unanswered claim are found by reading the leases, and no larger table', async () => {
-    expect(await readWhole((database) => readClaims(database, [randomUUID()]))).toEqual(['ff_lease']);
+    expect(await readWhole((database) => readClaims(database, [randomUUID()], 100))).toEqual(['ff_lease']);
   });
 
   it('tickets are taken without reading a table whole', async () => {

@@ -17,6 +17,7 @@ import {
   type ClaimRow,
   type ExecutionKey,
   type LeaseKey,
+  type SubmitCall,
   type SubmitRow,
 } from '../../src/store/executions.ts';
 import { fireTimers, lapseLeases, listDueTimers, type LapsedLease } from '../../src/store/reconciling.ts';
@@ -52,21 +53,30 @@ export interface Batch {
   uuids?: readonly string[];
 }
 
-function submitCall(batch: Batch) {
+const PRIORITIES = [0, 1, 2];
+
+/** A template for each kind and priority; the executions take turns at both. */
+function submitCall(batch: Batch): SubmitCall {
+  const { kinds } = batch;
+  const templates = kinds.flatMap((_, kind) =>
+    PRIORITIES.map((priority) => ({
+      routeOrdinal: kind + 1,
+      namespace: 'default',
+      priority,
+      policy: JSON.stringify(RETRIES),
+      tags: '{"team": "plans"}',
+    })),
+  );
   const rows = Array.from({ length: batch.count }, (_, index): SubmitRow => ({
     uuid: batch.uuids?.[index] ?? randomUUID(),
     partition: PARTITION,
-    routeOrdinal: (index % batch.kinds.length) + 1,
-    namespace: 'default',
-    priority: index % 3,
+    templateOrdinal: (index % kinds.length) * PRIORITIES.length + (index % PRIORITIES.length) + 1,
     // Spread, as due times are: an index over few distinct ones would hide a bad look-up.
     delayMs: batch.delayMs === undefined ? 0 : batch.delayMs + index * (batch.delayStepMs ?? 0),
     payload: '{"work": 1}',
-    policy: JSON.stringify(RETRIES),
-    tags: '{"team": "plans"}',
   }));
-  const routes = batch.kinds.map((kind) => ({ lane: 'default', kind, capabilities: ['cpu'] }));
-  return { routes, maxRoutes: MAX_ROUTES, rows };
+  const routes = kinds.map((kind) => ({ lane: 'default', kind, capabilities: ['cpu'] }));
+  return { routes, templates, maxRoutes: MAX_ROUTES, rows };
 }
 
 /** Submits and answers the routes of the kinds and the ids, in their order. */

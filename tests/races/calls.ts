@@ -99,8 +99,7 @@ export function callsOf(names: FunctionNames): Calls {
       [...leaseArrays(leases), leases.map(() => 'broken'), leases.length],
     );
   return {
-    submit: (submission) =>
-      call('submit', '$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, NULL', submitParams(submission)),
+    submit: (submission) => call('submit', '$1, $2, $3, $4, $5, $6, $7, $8, NULL', submitParams(submission)),
     claim: (routeId, limit, worker) =>
       call('claim', `ARRAY[$1::int], '{NULL}', '{0}', $2, 'w', $3, $4, $5, '{}'`, [
         routeId,
@@ -154,19 +153,18 @@ function toAnswer(row: Record<string, unknown>): Answer {
   };
 }
 
+/** One template per route, so that an execution's ordinal names both. */
 function submitParams({ ids, routes, ordinals, delayMs = 0, policy = {} }: Submission): unknown[] {
+  const common = { namespace: 'default', priority: 100, policy, tags: {} };
   return [
     JSON.stringify(routes.map((route) => ({ ...route, capabilities: [] }))),
     MAX_ROUTES,
+    JSON.stringify(routes.map((_, index) => ({ route: index + 1, ...common }))),
     ids,
     ids.map(() => PARTITION),
     ordinals ?? ids.map(() => 1),
-    ids.map(() => 'default'),
-    ids.map(() => 100),
     ids.map(() => delayMs),
     ids.map(() => '{"work": 1}'),
-    ids.map(() => JSON.stringify(policy)),
-    ids.map(() => '{}'),
   ];
 }
 

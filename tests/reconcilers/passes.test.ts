@@ -10,6 +10,8 @@ import { openEngine } from '../../src/engine/open.ts';
 import { dueTimers } from '../../src/reconcilers/due-timers.ts';
 import { expiredLeases } from '../../src/reconcilers/expired-leases.ts';
 import { runPass, type PassReport } from '../../src/reconcilers/pass.ts';
+import { startReconcilers } from '../../src/reconcilers/runner.ts';
+import type { LapsedLease } from '../../src/store/reconciling.ts';
 import type { Reconciler } from '../../src/reconcilers/reconciler.ts';
 import { AGAIN, newKind, SOON, useCrew, uuidOf } from '../worker/crew.ts';
 
@@ -21,10 +23,17 @@ afterEach(async () => {
   await crew.database.query('DROP FUNCTION IF EXISTS refuse_planted CASCADE');
   // What a test left behind must not be due in the next one.
   await crew.database.query(
-    'TRUNCATE ff_execution, ff_body, ff_ready, ff_timer, ff_lease, ff_attempt_history, ff_outcome, ff_bad_row',
+    'TRUNCATE ff_execution, ff_body, ff_ready, ff_timer, ff_lease, ff_attempt_history, ff_outcome, ff_setback',
   );
   await Promise.all(opened.splice(0).map((engine) => engine.close()));
 });
+
+/** Acts on all, but not before a millisecond of the clock has gone by. */
+async function untilRoundsPass(items: readonly { uuid: string }[]): Promise<string[]> {
+  const started = performance.now();
+  await expect.poll(() => performance.now() - started, { interval: 1 }).toBeGreaterThan(2);
+  return items.map(({ uuid }) => uuid);
+}
 
 async function open(): Promise<{ engine: Engine; context: EngineContext }> {
   const found = await openEngine({ databaseUrl: crew.database.url, listen: 'off', poolSize: 2 });
@@ -138,7 +147,7 @@ describe('a row that resists', () => {
       expect(await pass(context, expiredLeases)).toMatchObject({ acted: 0, failed: 1 });
       const after = await nowMs();
       const found = await crew.database.query<{ failures: number; retry_at_ms: number }>(
-        'SELECT failures, retry_at_ms FROM ff_bad_row',
+        'SELECT failures, retry_at_ms FROM ff_setback',
       );
       const wait = Math.min(1_000 * 2 ** (failures - 1), 3_600_000);
       expect(found.rows).toHaveLength(1);
@@ -291,7 +300,47 @@ describe('a pass', () => {
     await lapsed(engine, 4);
     await engine.close();
     await expect(pass(context, expiredLeases)).rejects.toMatchObject({ name: 'EngineError' });
-    const found = await crew.database.query('SELECT FROM ff_bad_row');
+    const found = await crew.database.query('SELECT FROM ff_setback');
     expect(found.rows).toHaveLength(0);
   });
+});
+
+test('a pass whose time is up acts on no more rows, and leaves them for the next', async () => {
+  const { engine, context } = await open();
+  await lapsed(engine, 8);
+  const limit = new AbortController();
+  const slow: Reconciler<LapsedLease> = {
+    ...expiredLeases,
+    batch: 2,
+    act(each, items) {
+      limit.abort();
+      return expiredLeases.act(each, items);
+    },
+  };
+  expect(await runPass(context, slow, 2, limit.signal)).toMatchObject({ acted: 2 });
+  expect(await passes(context, expiredLeases)).toMatchObject({ acted: 6 });
+});
+
+test('a runner counts a pass that took too long and takes fewer rows at once', async () => {
+  const { context } = await open();
+  const batches: number[] = [];
+  const runner = startReconcilers(
+    context,
+    [
+      {
+        name: 'endless',
+        everyMs: 1,
+        batch: 8,
+        due: (_, limit) => {
+          batches.push(limit);
+          return Promise.resolve([{ uuid: 'x', partition: 0, hadSetback: false }]);
+        },
+        act: (_, items) => untilRoundsPass(items),
+      },
+    ],
+    { passTimeoutMs: 1 },
+  );
+  await expect.poll(() => batches.includes(4), SOON).toBe(true);
+  expect(runner.report()[0]!.timeouts).toBeGreaterThan(0);
+  await runner.close();
 });

@@ -72,18 +72,15 @@ export function rawFunctions(database: TestDatabase): RawFunctions {
 
 async function submit(database: TestDatabase, delayMs: number, policy: object): Promise<string> {
   const id = randomUUID();
-  await database.query('SELECT * FROM ff_submit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, NULL)', [
+  await database.query('SELECT * FROM ff_submit($1, $2, $3, $4, $5, $6, $7, $8, NULL)', [
     JSON.stringify([{ lane: 'default', kind: id, capabilities: [] }]),
     MAX_ROUTES,
+    JSON.stringify([{ route: 1, namespace: 'default', priority: 100, policy, tags: {} }]),
     [id],
     [PARTITION],
     [1],
-    ['default'],
-    [100],
     [delayMs],
     ['{"work": 1}'],
-    [JSON.stringify(policy)],
-    ['{}'],
   ]);
   return id;
 }

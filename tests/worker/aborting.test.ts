@@ -53,7 +53,7 @@ function abortCode(task: Task): string | undefined {
 async function finishInVain({ worker, finish }: Running): Promise<void> {
   finish();
   await expect.poll(() => worker.stats.lost, SOON).toBe(1);
-  expect(worker.stats).toMatchObject({ completed: 0, failed: 0, retry_scheduled: 0 });
+  expect(worker.stats).toMatchObject({ completed: 0, failed: 0, retryScheduled: 0 });
   await expect.poll(() => worker.running, SOON).toBe(0);
 }
 

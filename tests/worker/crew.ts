@@ -65,6 +65,7 @@ export function useCrew(): Crew {
       const connection = await connect({
         databaseUrl: database.url,
         reconcile: 'off',
+        defaultPolicy: {},
         poolSize: 4,
         ...options,
       });

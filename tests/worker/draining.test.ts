@@ -90,8 +90,8 @@ test('a run that was handed back is counted once', async () => {
   await worker.stop({ deadlineMs: 0 });
   await returned.opened;
   await expect.poll(() => worker.running, SOON).toBe(0);
-  const { claimed, completed, failed, retry_scheduled, lost, released } = worker.stats;
-  expect(completed + failed + retry_scheduled + lost + released).toBe(claimed);
+  const { claimed, completed, failed, retryScheduled, lost, released } = worker.stats;
+  expect(completed + failed + retryScheduled + lost + released).toBe(claimed);
 });
 
 test('work that a claim brings while the worker stops is run or handed back, never forgotten', async () => {

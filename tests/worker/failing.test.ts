@@ -110,7 +110,7 @@ describe('whatever a handler throws ends its attempt', () => {
   test.each(thrown)('%s', async (_, value) => {
     const { engine, worker, executionId } = await failingOnce(throwing(value));
     await expect
-      .poll(() => worker.stats.retry_scheduled + worker.stats.failed + worker.stats.lost, SOON)
+      .poll(() => worker.stats.retryScheduled + worker.stats.failed + worker.stats.lost, SOON)
       .toBe(1);
     expect(worker.stats.lost).toBe(0);
     const [attempt] = (await engine.describe(executionId))!.attempts;

@@ -3,6 +3,7 @@
  * options it refuses.
  */
 import { describe, expect, test } from 'vitest';
+import type { ClaimRequest, LeaseRef } from '../../src/contract/engine.ts';
 import { AGAIN, latch, newKind, NEVER_MS, resultOf, SOON, useCrew } from './crew.ts';
 import { startWorker, type WorkerOptions } from '../../src/worker/worker.ts';
 import { TaskFailed, type Task } from '../../src/worker/task.ts';
@@ -153,8 +154,16 @@ test('a worker counts how its runs ended', async () => {
     },
   });
   await engine.submit(['ok', 'fail', 'retry'].map((payload) => ({ kind, payload, policy: AGAIN })));
-  const expected = { claimed: 4, completed: 2, failed: 1, retry_scheduled: 1 };
-  await expect.poll(() => worker.stats, SOON).toEqual({ ...expected, lost: 0, released: 0, claimErrors: 0 });
+  const expected = { claimed: 4, completed: 2, failed: 1, retryScheduled: 1 };
+  await expect
+    .poll(() => worker.stats, SOON)
+    .toEqual({
+      ...expected,
+      lost: 0,
+      released: 0,
+      claimErrors: 0,
+      renewErrors: 0,
+    });
   expect(worker.workerInstanceId).toMatch(/^counting-/);
   expect(worker.running).toBe(0);
 });
@@ -210,4 +219,48 @@ describe('options that make no sense are refused at once', () => {
       await started?.stop({ deadlineMs: 0 });
     }
   });
+});
+
+test('a worker renews many leases in statements of a thousand', async () => {
+  const kind = newKind();
+  const engine = await crew.connect();
+  const sizes: number[] = [];
+  const counted = {
+    ...engine,
+    renew: (leases: readonly LeaseRef[], leaseMs: number) => {
+      sizes.push(leases.length);
+      return engine.renew(leases, leaseMs);
+    },
+  };
+  const held = latch();
+  const worker = crew.work(counted, {
+    concurrency: 1_500,
+    leaseMs: 6_000,
+    handlers: { [kind]: () => held.opened },
+  });
+  await engine.submit(Array.from({ length: 1_500 }, () => ({ kind })));
+  await expect.poll(() => sizes.length, SOON).toBeGreaterThanOrEqual(2);
+  expect(Math.max(...sizes)).toBeLessThanOrEqual(1_000);
+  expect(worker.stats.renewErrors).toBe(0);
+  held.open();
+});
+
+test('a worker says why a claim failed, and goes on', async () => {
+  const kind = newKind();
+  const engine = await crew.connect();
+  const heard: unknown[] = [];
+  let broken = true;
+  const worker = crew.work(
+    {
+      ...engine,
+      claim: (request: ClaimRequest) =>
+        broken ? Promise.reject(new Error('planted')) : engine.claim(request),
+    },
+    { pollMs: 20, onError: (error) => heard.push(error), handlers: { [kind]: () => 1 } },
+  );
+  await expect.poll(() => heard.length, SOON).toBeGreaterThan(0);
+  broken = false;
+  await engine.submit({ kind });
+  await expect.poll(() => worker.stats.completed, SOON).toBe(1);
+  expect(worker.stats.claimErrors).toBe(heard.length);
 });

@@ -144,7 +144,7 @@ describe('what is due later', () => {
         .poll(async () => (await engine.describe(executionId))!.setbacks, SOON)
         .toMatchObject([{ reconciler: 'due-timers' }]);
       // As after many failures: it is left alone for long, and stays the earliest timer there is.
-      await crew.database.query('UPDATE ff_bad_row SET failures = 12, retry_at_ms = retry_at_ms + 3600000');
+      await crew.database.query('UPDATE ff_setback SET failures = 12, retry_at_ms = retry_at_ms + 3600000');
       await warmUp(engine, kind);
       await warmUp(engine, kind);
       const [passesBefore, looksBefore] = [passes(), looks];

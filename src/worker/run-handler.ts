@@ -24,15 +24,9 @@ export async function runHandler(engine: Engine, lease: HeldLease, handler: Hand
   try {
     return await report(lease, () => engine.complete(claim, result));
   } catch (error) {
-    return reportFailure(engine, lease, refusedResult(error));
+    // The result itself cannot be stored; the next try would make the same one.
+    return reportFailure(engine, lease, { ...toFailure(error), category: 'permanent', retry: 'never' });
   }
-}
-
-/** A result that cannot be stored would be the same next time; any other trouble is treated as the policy says. */
-function refusedResult(error: unknown): Failure {
-  const failure = toFailure(error);
-  const atFault = isEngineError(error) && ['invalid_input', 'payload_too_large'].includes(error.code);
-  return atFault ? { ...failure, category: 'permanent', retry: 'never' } : failure;
 }
 
 async function reportFailure(engine: Engine, lease: HeldLease, failure: Failure): Promise<RunEnd> {
@@ -40,22 +34,31 @@ async function reportFailure(engine: Engine, lease: HeldLease, failure: Failure)
     return await report(lease, () => engine.fail(lease.claim, failure));
   } catch (error) {
     // What the handler said about its failure was refused: then the failure alone must be reported.
-    if (!isEngineError(error) || error.code !== 'invalid_input') throw error;
-    const message = `${failure.message} (how to treat it was refused: ${error.message})`;
-    return report(lease, () => engine.fail(lease.claim, { message }));
+    const message = `${failure.message} (how to treat it was refused: ${toFailure(error).message})`;
+    const retry = failure.retry === 'never' ? 'never' : 'policy';
+    return report(lease, () => engine.fail(lease.claim, { message, retry }));
   }
 }
 
+/**
+ * Tries for as long as the lease is trusted, whatever the database's trouble: what was done must not be called
+ * undone because a statement was cancelled. Only what the caller gave is thrown back.
+ */
 async function report(lease: HeldLease, call: () => Promise<CompleteOutcome | FailOutcome>): Promise<RunEnd> {
   while (lease.isTrusted()) {
     try {
       return toEnd(lease, await call());
     } catch (error) {
-      if (!isEngineError(error) || !['unavailable', 'contention'].includes(error.code)) throw error;
+      if (isRefusedInput(error)) throw error;
+      if (isEngineError(error) && error.code === 'closed') return 'lost';
       await pause(REPORT_RETRY_MS, undefined, { signal: lease.signal }).catch(() => undefined);
     }
   }
   return 'lost';
+}
+
+function isRefusedInput(error: unknown): boolean {
+  return isEngineError(error) && ['invalid_input', 'payload_too_large'].includes(error.code);
 }
 
 function toEnd(lease: HeldLease, answer: CompleteOutcome | FailOutcome): RunEnd {
