@@ -37,6 +37,9 @@ const MAX_CAUSES = 5;
 /** Five characters with a digit among them; Node's own codes and those of other libraries have another form. */
 const SQLSTATE = /^(?=.*[0-9])(?!P[0-9]{4}$)[0-9A-Z]{5}$|^P000[0-4]$/;
 
+/** ECONNRESET, EPIPE, EAI_AGAIN …: the operating system's. */
+const NODE_CODE = /^E(AI_)?[A-Z]+$/;
+
 interface DriverError {
   code?: unknown;
   message?: unknown;
@@ -62,8 +65,8 @@ export function sqlStateOf(error: unknown): string | undefined {
 function isUnreachable(error: unknown): boolean {
   const state = sqlStateOf(error);
   if (state !== undefined) return UNREACHABLE.test(state);
-  for (const { message, syscall } of withCauses(error)) {
-    if (syscall !== undefined) return true;
+  for (const { code, message, syscall } of withCauses(error)) {
+    if (syscall !== undefined || (typeof code === 'string' && NODE_CODE.test(code))) return true;
     if (typeof message === 'string' && /connection|terminated|timeout/i.test(message)) return true;
   }
   return false;

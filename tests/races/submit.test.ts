@@ -105,7 +105,7 @@ describe('two submissions of the same executions in opposite order', () => {
 describe.each(['known lane', 'new lanes'] as const)(
   'two submissions that name the same new routes (%s)',
   (lanes) => {
-    const table = lanes === 'new lanes' ? 'ff_lane' : 'ff_lane or ff_route';
+    const table = lanes === 'new lanes' ? 'ff_lane' : 'ff_route';
     /** Each with executions of its own; b lists the routes backwards. */
     const forwards = submit(({ fresh }) => ({
       ids: fresh.map(() => randomUUID()),
@@ -147,7 +147,7 @@ describe.each(['known lane', 'new lanes'] as const)(
         },
         check: async (_, scene) => expect(await routesCalled(scene as Plan)).toBe(3),
       });
-      expect(tablesWaitedOn(outcomes)).toEqual(['ff_lane', 'ff_route']);
+      expect(tablesWaitedOn(outcomes)).toContain('ff_route');
     });
   },
 );

@@ -1,0 +1,103 @@
+/**
+ * Ours, through the public interface only. Batching cannot be switched off in a worker, so `unbatched` is loops on
+ * the Engine interface: each has a connection of its own, claims one execution and awaits its completion.
+ */
+import { setTimeout as pause } from 'node:timers/promises';
+import { connect, migrate, startWorker } from '../../dist/index.js';
+import { numbers, sqlProbe } from './contract.mjs';
+
+const KIND = 'bench';
+const LEASE_MS = 30_000;
+const EMPTY_WAIT_MS = 20;
+
+function producerOn(engine, close) {
+  const request = (n) => ({ kind: KIND, payload: { n } });
+  return {
+    submitMany: async (first, count) => void (await engine.submit(numbers(first, count).map(request))),
+    submitOne: async (n) => void (await engine.submit(request(n))),
+    close,
+  };
+}
+
+async function openProducer(target) {
+  const engine = await connect({ databaseUrl: target.url, listen: 'off', reconcile: 'off' });
+  return producerOn(engine, () => engine.close());
+}
+
+async function startPool(target, settings, onRun) {
+  const engine = await connect({ databaseUrl: target.url });
+  const handle = (task) => {
+    onRun(task.payload.n);
+    return { ok: true, n: task.payload.n };
+  };
+  const worker = startWorker(engine, { ...settings.worker, handlers: { [KIND]: handle } });
+  return {
+    ...(settings.producer === 'own connection'
+      ? {}
+      : { producer: producerOn(engine, async () => undefined) }),
+    async stop() {
+      await worker.stop();
+      await engine.close();
+    },
+  };
+}
+
+async function startLoops(target, settings, onRun) {
+  const options = { databaseUrl: target.url, poolSize: 1, listen: 'off', reconcile: 'off' };
+  const engines = await Promise.all(Array.from({ length: settings.loops }, () => connect(options)));
+  const stopping = new AbortController();
+  const loop = async (engine, index) => {
+    const request = { workerId: 'bench', workerInstanceId: `bench-${process.pid}-${index}` };
+    while (!stopping.signal.aborted) {
+      const { claims } = await engine.claim({ ...request, kinds: [KIND], limit: 1, leaseMs: LEASE_MS });
+      const [claim] = claims;
+      if (claim === undefined) {
+        await pause(EMPTY_WAIT_MS);
+        continue;
+      }
+      onRun(claim.payload.n);
+      const answer = await engine.complete(claim, { ok: true, n: claim.payload.n });
+      if (answer.outcome !== 'completed') throw new Error(`A completion was answered ${answer.outcome}.`);
+    }
+  };
+  const loops = Promise.all(engines.map(loop));
+  return {
+    async stop() {
+      stopping.abort();
+      await loops;
+      await Promise.all(engines.map((engine) => engine.close()));
+    },
+  };
+}
+
+/** @type {import('./contract.mjs').Contender} */
+export const contender = {
+  name: 'flowfabric',
+  side: 'ours',
+  store: 'postgres',
+  packageName: 'flowfabric',
+  keeps: 'payload, result, attempt and two events per execution; each is settled under a lease of its own',
+  variants: [
+    { name: 'concurrency 2000', mode: 'batched', settings: { worker: { concurrency: 2_000 } } },
+    { name: 'concurrency 500', mode: 'batched', settings: { worker: { concurrency: 500 } } },
+    { name: '24 loops, claim 1 + complete 1', mode: 'unbatched', settings: { loops: 24 }, jobsMax: 10_000 },
+    { name: 'submit on the worker’s engine', mode: 'latency', settings: { worker: { concurrency: 500 } } },
+    {
+      name: 'submit on another connection',
+      mode: 'latency',
+      settings: { worker: { concurrency: 500 }, producer: 'own connection' },
+    },
+    { name: 'defaults', mode: 'default', settings: { worker: {} } },
+  ],
+  bulk: {},
+  prepare: async (target) => void (await migrate({ databaseUrl: target.url })),
+  openProducer,
+  startWorker: (target, settings, onRun) =>
+    settings.loops === undefined ? startPool(target, settings, onRun) : startLoops(target, settings, onRun),
+  openProbe: (target) =>
+    sqlProbe(target, {
+      unsettled:
+        'SELECT (SELECT count(*) FROM flowfabric.ff_ready) + (SELECT count(*) FROM flowfabric.ff_lease)',
+      finished: `SELECT count(*) FROM flowfabric.ff_outcome WHERE outcome = 'success' AND result IS NOT NULL`,
+    }),
+};

@@ -1,0 +1,69 @@
+/**
+ * What a process does for a contender when a scenario needs nothing special: install, submit, work. These run inside
+ * a seat; everything they are given and answer crosses a process border.
+ */
+import { loadContender } from '../contenders/index.mjs';
+
+const NEWS_EVERY_MS = 5;
+
+/** Loads the module ahead of the clock. */
+export async function load({ contender }) {
+  await loadContender(contender);
+}
+
+export async function prepare({ contender, target, settings }) {
+  await (await loadContender(contender)).prepare(target, settings);
+}
+
+/**
+ * Submits `count` jobs and answers how long it took. The first ones are not timed: they open connections and warm
+ * the code up.
+ */
+export async function submitAll({ contender, target, count, warmUp, batch, callers }) {
+  const producer = await (await loadContender(contender)).openProducer(target);
+  try {
+    await submitRange(producer, { first: 0, end: warmUp, batch, callers });
+    const startedAt = performance.now();
+    await submitRange(producer, { first: warmUp, end: warmUp + count, batch, callers });
+    return { ms: performance.now() - startedAt };
+  } finally {
+    await producer.close();
+  }
+}
+
+async function submitRange(producer, { first, end, batch, callers }) {
+  let next = first;
+  const caller = async () => {
+    while (next < end) {
+      const from = next;
+      next = Math.min(next + batch, end);
+      await producer.submitMany(from, next - from);
+    }
+  };
+  await Promise.all(Array.from({ length: callers }, caller));
+}
+
+/** Starts a worker and from then on says how many jobs it has begun. Comes back when the worker is started. */
+export async function startWorking({ contender, target, settings }, seat) {
+  const loaded = await loadContender(contender);
+  let runs = 0;
+  let said = 0;
+  seat.kept.news = setInterval(() => {
+    if (runs === said) return;
+    said = runs;
+    seat.say({ runs });
+  }, NEWS_EVERY_MS);
+  seat.kept.worker = await loaded.startWorker(target, settings, () => {
+    runs += 1;
+  });
+}
+
+export async function stopWorking(_, seat) {
+  clearInterval(seat.kept.news);
+  await seat.kept.worker.stop();
+}
+
+/** Bytes of memory this process holds. */
+export function memory() {
+  return { rss: process.memoryUsage().rss };
+}

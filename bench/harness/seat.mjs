@@ -1,0 +1,27 @@
+/**
+ * A worker or producer process. It does what the run tells it: import a module and call a function of it. What a
+ * function wants to keep for the next call it puts into the seat's `kept`.
+ */
+import process from 'node:process';
+
+const seat = {
+  kept: {},
+  /** Tells the run something while a call goes on. */
+  say: (news) => process.send({ news }),
+};
+
+async function obey({ id, module, name, args }) {
+  const { [name]: call } = await import(module);
+  if (call === undefined) throw new Error(`${module} exports no ${name}.`);
+  return { id, answer: await call(args, seat) };
+}
+
+process.on('message', (order) => {
+  if (order === 'leave') process.exit(0);
+  obey(order).then(
+    (answer) => process.send(answer),
+    (error) => process.send({ id: order.id, error: error?.stack ?? String(error) }),
+  );
+});
+// The run is gone: nobody would stop this process any more.
+process.on('disconnect', () => process.exit(1));

@@ -1,0 +1,27 @@
+/**
+ * All scenarios, in the order they run. A new one is a file beside this and a line here.
+ */
+import { bulkSubmit } from './bulk-submit.mjs';
+import { drain } from './drain.mjs';
+import { idle } from './idle.mjs';
+import { latency } from './latency.mjs';
+import { pgbenchCeiling } from './pgbench-ceiling.mjs';
+import { retained } from './retained.mjs';
+import { singleSubmits } from './single-submits.mjs';
+import { snapshotHeld } from './snapshot-held.mjs';
+import { statistics } from './statistics.mjs';
+import { unbatched } from './unbatched.mjs';
+
+/** @type {import('../harness/runner.mjs').Scenario[]} */
+export const SCENARIOS = [
+  bulkSubmit,
+  singleSubmits,
+  drain,
+  unbatched,
+  statistics,
+  latency,
+  snapshotHeld,
+  retained,
+  idle,
+  pgbenchCeiling,
+];

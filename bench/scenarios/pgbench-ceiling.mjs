@@ -1,0 +1,106 @@
+/**
+ * Ours only: the rows of our claim and completion written by pgbench, 500 per transaction, with nothing of ours in
+ * between: no worker, no batches of different sizes, no JSON, no second round trip. An upper bound for the drain.
+ */
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { submit, withStore } from '../harness/draining.mjs';
+import { settleStore, withClient } from '../harness/stores.mjs';
+import { jobs, keyOf, thousands } from './cases.mjs';
+
+const COUNT = { quick: 10_000, full: 100_000 };
+const PER_TRANSACTION = 500;
+const CLIENTS = [1, 2];
+
+/** Claims past what this client claimed before, as our workers do, and completes it with a small result each. */
+const SCRIPT = `
+WITH c AS MATERIALIZED (
+  SELECT * FROM flowfabric.ff_claim(ARRAY[:route::integer], ARRAY[0], ARRAY[:after::bigint], ${PER_TRANSACTION}, 'pgbench',
+    'pgbench', gen_random_uuid(), 30000, '{}')),
+a AS MATERIALIZED (
+  SELECT coalesce(max(seq), 0) AS after, array_agg(execution_id) AS ids, array_agg(partition_key) AS parts,
+         array_agg(attempt_index) AS attempts, array_agg(lease_epoch) AS epochs,
+         array_agg('{"ok": true}'::jsonb) AS results
+  FROM c WHERE execution_id IS NOT NULL)
+SELECT a.after AS after, count(*) AS done
+FROM a CROSS JOIN LATERAL flowfabric.ff_complete(a.ids, a.parts, a.attempts, a.epochs, a.results) d
+WHERE d.outcome = 'completed' GROUP BY a.after \\gset
+`;
+
+/** Beside the server's programs, or on the path; undefined when there is none. */
+function findPgbench(binDir) {
+  const beside = binDir === null ? undefined : join(binDir, 'pgbench');
+  if (beside !== undefined && existsSync(beside)) return beside;
+  return spawnSync('pgbench', ['--version']).status === 0 ? 'pgbench' : undefined;
+}
+
+async function runPgbench(program, store, { clients, transactions, route }) {
+  const directory = await mkdtemp(join(tmpdir(), 'flowfabric-pgbench-'));
+  try {
+    const file = join(directory, 'drain.sql');
+    await writeFile(file, SCRIPT);
+    const args = ['-n', '-M', 'prepared', '-f', file, '-c', clients, '-j', clients, '-t', transactions];
+    const variables = ['-D', `route=${route}`, '-D', 'after=0'];
+    const child = spawn(program, [...args.map(String), ...variables, store.url], { stdio: 'pipe' });
+    let output = '';
+    const keep = (text) => {
+      output += text;
+    };
+    child.stdout.on('data', keep);
+    child.stderr.on('data', keep);
+    const [code] = await once(child, 'close');
+    const tps = /^tps = ([\d.]+)/m.exec(output)?.[1];
+    if (code !== 0 || tps === undefined) throw new Error(`pgbench ended with ${code}: ${output.slice(-500)}`);
+    return Number(tps);
+  } finally {
+    await rm(directory, { recursive: true, force: true });
+  }
+}
+
+async function measure(one, bench, store) {
+  await submit(one.contender, store, { count: one.count });
+  await settleStore(store, 'analysed');
+  const route = await withClient(store.url, async (client) => {
+    const { rows } = await client.query('SELECT route_id FROM flowfabric.ff_route');
+    return rows[0].route_id;
+  });
+  const transactions = one.count / PER_TRANSACTION / one.clients;
+  const plan = { clients: one.clients, transactions, route };
+  const tps = await bench.watched(() => runPgbench(findPgbench(bench.binDir), store, plan));
+  const probe = await one.contender.openProbe(store);
+  const left = await probe.unsettled();
+  await probe.close();
+  if (left > 0) throw new Error(`${left} of ${one.count} jobs were left.`);
+  return { 'jobs/s': tps * PER_TRANSACTION };
+}
+
+function casesOf(bench) {
+  const contender = bench.contenders.find((one) => one.side === 'ours');
+  if (findPgbench(bench.binDir) === undefined) {
+    bench.log('  left out: no pgbench is installed');
+    return [];
+  }
+  const step = PER_TRANSACTION * Math.max(...CLIENTS);
+  const count = Math.max(step, Math.floor(jobs(bench, COUNT[bench.options.size]) / step) * step);
+  return CLIENTS.map((clients) => ({
+    key: keyOf(clients),
+    group: `backlog of ${thousands(count)}, ${PER_TRANSACTION} per transaction`,
+    label: `pgbench -c ${clients}`,
+    contender,
+    clients,
+    count,
+  }));
+}
+
+/** @type {import('../harness/runner.mjs').Scenario} */
+export const pgbenchCeiling = {
+  name: 'pgbench-ceiling',
+  title: 'Upper bound: our row writes by pgbench',
+  metrics: [{ name: 'jobs/s', better: 'higher' }],
+  cases: casesOf,
+  run: (one, bench) => withStore(bench, one, (store) => measure(one, bench, store)),
+};
