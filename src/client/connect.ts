@@ -1,10 +1,9 @@
 /**
  * Opens FlowFabric in a process: the engine and, beside it, the reconcilers that repair what crashes leave behind.
  */
-import type { Engine, ExecutionPolicy, SubmitOptions, SubmitRequest } from '../contract/engine.ts';
+import type { Engine, ExecutionPolicy } from '../contract/engine.ts';
 import { checkChoice } from '../engine/members.ts';
 import { openEngine, type EngineOptions } from '../engine/open.ts';
-import { encodePolicy } from '../engine/policy.ts';
 import { dueTimers } from '../reconcilers/due-timers.ts';
 import { expiredLeases } from '../reconcilers/expired-leases.ts';
 import type { Reconciler } from '../reconcilers/reconciler.ts';
@@ -34,8 +33,7 @@ const DEFAULT_POLICY: ExecutionPolicy = { retry: { maxRetries: 3 } };
 export async function connect(options: ConnectOptions): Promise<Connection> {
   const { reconcile = 'on', defaultPolicy = DEFAULT_POLICY, ...engineOptions } = options;
   checkChoice(reconcile, 'reconcile', ['on', 'off']);
-  encodePolicy(defaultPolicy, 'defaultPolicy');
-  const { engine, context } = await openEngine(engineOptions);
+  const { engine, context } = await openEngine(engineOptions, defaultPolicy);
   const runner = reconcile === 'off' ? undefined : startReconcilers(context, RECONCILERS);
   const close = async (): Promise<void> => {
     await runner?.close();
@@ -43,21 +41,8 @@ export async function connect(options: ConnectOptions): Promise<Connection> {
   };
   return {
     ...engine,
-    submit: withDefaultPolicy(engine.submit, defaultPolicy),
     close,
     reconcilerReports: () => runner?.report() ?? [],
     [Symbol.asyncDispose]: close,
   };
-}
-
-function withDefaultPolicy(submit: Engine['submit'], policy: ExecutionPolicy): Engine['submit'] {
-  const filled = (request: SubmitRequest): SubmitRequest =>
-    typeof request === 'object' && request !== null && request.policy === undefined
-      ? { ...request, policy }
-      : request;
-  async function submitFilled(request: SubmitRequest | readonly SubmitRequest[], options?: SubmitOptions) {
-    if (Array.isArray(request)) return (await submit(request.map(filled), options)) as never;
-    return (await submit(filled(request as SubmitRequest), options)) as never;
-  }
-  return submitFilled;
 }

@@ -10,7 +10,7 @@ import { textFault } from './checks.ts';
 /** JSON text of a value, or null for undefined, which is stored as nothing. */
 export function encodeJson(value: unknown, field: string): string | null {
   if (value === undefined) return null;
-  checkJson(value, field, 0);
+  if (!isPlainJson(value, 0)) checkJson(value, field, 0);
   const text = stringify(value, field);
   const bytes = Buffer.byteLength(text);
   if (bytes > LIMITS.payloadBytes) {
@@ -30,6 +30,31 @@ function stringify(value: unknown, field: string): string {
   } catch (cause) {
     throw new EngineError('invalid_input', `${field} could not be turned into JSON.`, { field, cause });
   }
+}
+
+/** True for what is certainly fine, without building the names a complaint would need; anything else is looked at closely. */
+function isPlainJson(value: unknown, depth: number): boolean {
+  switch (typeof value) {
+    case 'boolean':
+      return true;
+    case 'number':
+      return Number.isFinite(value);
+    case 'string':
+      return textFault(value) === undefined;
+    case 'object':
+      return value === null || (depth < LIMITS.jsonDepth && hasPlainMembers(value, depth + 1));
+    default:
+      return false;
+  }
+}
+
+function hasPlainMembers(value: object, depth: number): boolean {
+  if (Object.getPrototypeOf(value) !== Object.prototype) return false;
+  for (const key in value) {
+    const member = (value as Record<string, unknown>)[key];
+    if (textFault(key) !== undefined || !isPlainJson(member, depth)) return false;
+  }
+  return !('toJSON' in value);
 }
 
 function checkJson(value: unknown, field: string, depth: number): void {

@@ -2,7 +2,13 @@
  * Puts the operations together into an Engine on one database and schema.
  */
 import { EngineError } from '../contract/errors.ts';
-import type { Engine, OperatorNote, SubmitOptions, SubmitRequest } from '../contract/engine.ts';
+import type {
+  Engine,
+  ExecutionPolicy,
+  OperatorNote,
+  SubmitOptions,
+  SubmitRequest,
+} from '../contract/engine.ts';
 import { openDatabase, type PoolLike } from '../store/database.ts';
 import { DEFAULT_SCHEMA } from '../store/migrate.ts';
 import { validDatabaseUrl } from '../store/names.ts';
@@ -15,6 +21,7 @@ import { openDoorbell } from './doorbell.ts';
 import { createEndings, type Endings } from './endings.ts';
 import { renew, revokeLease } from './leases.ts';
 import { checkChoice, checkMembers } from './members.ts';
+import { encodePolicy } from './policy.ts';
 import { describe, result } from './reads.ts';
 import { RouteCache } from './route-cache.ts';
 import { createSubmits } from './submit.ts';
@@ -41,9 +48,16 @@ export interface OpenedEngine {
   context: EngineContext;
 }
 
-/** Opens an engine on a migrated schema. The context is for the reconcilers that run beside it. */
-export async function openEngine(options: EngineOptions): Promise<OpenedEngine> {
+/**
+ * Opens an engine on a migrated schema. Requests without a policy get `defaultPolicy`, which here is none. The context
+ * is for the reconcilers that run beside it.
+ */
+export async function openEngine(
+  options: EngineOptions,
+  defaultPolicy: ExecutionPolicy = {},
+): Promise<OpenedEngine> {
   checkOptions(options);
+  const policy = encodePolicy(defaultPolicy, 'defaultPolicy');
   const database = openDatabase({ ...options, schema: options.schema ?? DEFAULT_SCHEMA });
   try {
     await checkSchema(database);
@@ -60,7 +74,7 @@ export async function openEngine(options: EngineOptions): Promise<OpenedEngine> 
     doubtful: [],
     counters: { dequeued: 0 },
   };
-  return { engine: bindOperations(context), context };
+  return { engine: bindOperations(context, policy), context };
 }
 
 const MAX_POOL_SIZE = 1_000;
@@ -72,9 +86,9 @@ function checkOptions(options: EngineOptions): void {
   if (options.listenUrl !== undefined) validDatabaseUrl(options.listenUrl, 'listenUrl');
 }
 
-function bindOperations(context: EngineContext): Engine {
+function bindOperations(context: EngineContext, defaultPolicy: string): Engine {
   const endings = createEndings(context);
-  const submits = createSubmits(context);
+  const submits = createSubmits(context, defaultPolicy);
   let closed = false;
   const open = (): EngineContext => {
     if (closed) throw new EngineError('closed', 'The engine was closed.');

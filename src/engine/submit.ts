@@ -26,7 +26,7 @@ import {
 } from './checks.ts';
 import type { EngineContext } from './context.ts';
 import { encodeJson } from './json.ts';
-import { checkChoice, checkMembers } from './members.ts';
+import { checkChoice, checkedAs, checkMembers } from './members.ts';
 import { encodePolicy } from './policy.ts';
 import { toCall, type CheckedRequest } from './submit-call.ts';
 
@@ -58,7 +58,8 @@ export interface Submits {
   settled(): Promise<void>;
 }
 
-export function createSubmits(context: EngineContext): Submits {
+/** `defaultPolicy` is the stored form of the policy for requests that have none. */
+export function createSubmits(context: EngineContext, defaultPolicy: string): Submits {
   const singles = new Batch<CheckedRequest, SubmitResult>({
     ...BATCH,
     run: (entries) => submit(context, entries, {}),
@@ -66,7 +67,7 @@ export function createSubmits(context: EngineContext): Submits {
   return {
     async one(request, options) {
       checkOptions(options);
-      const entry = checkRequest(request, 'request', newMint());
+      const entry = checkRequest(request, () => 'request', newMint(), defaultPolicy);
       if (options.executor === undefined) return singles.add(entry);
       return (await submit(context, [entry], options))[0]!;
     },
@@ -75,7 +76,9 @@ export function createSubmits(context: EngineContext): Submits {
       checkList(requests, 'requests', LIMITS.submitBatch);
       if (requests.length === 0) return [];
       const mint = newMint();
-      const entries = requests.map((request, index) => checkRequest(request, `requests[${index}]`, mint));
+      const entries = Array.from(requests, (request, index) =>
+        checkRequest(request, () => `requests[${index}]`, mint, defaultPolicy),
+      );
       checkBytes(entries);
       return submit(context, entries, options);
     },
@@ -121,24 +124,41 @@ function firstOfEach(entries: readonly CheckedRequest[]): Map<string, CheckedReq
   return first;
 }
 
-function checkRequest(request: SubmitRequest, field: string, mint: () => ParsedExecutionId): CheckedRequest {
-  checkMembers(request, field, REQUEST_MEMBERS);
+/** Names are put together only for a request that is refused: most are not. */
+function checkRequest(
+  request: SubmitRequest,
+  field: () => string,
+  mint: () => ParsedExecutionId,
+  defaultPolicy: string,
+): CheckedRequest {
+  if (typeof request !== 'object' || request === null || Array.isArray(request)) {
+    refuse(field(), 'must be an object');
+  }
+  return checkedAs(field, () => checkFields(request, mint, defaultPolicy));
+}
+
+function checkFields(
+  request: SubmitRequest,
+  mint: () => ParsedExecutionId,
+  defaultPolicy: string,
+): CheckedRequest {
+  checkMembers(request, '', REQUEST_MEMBERS);
+  const { namespace, priority, delayMs, payload, policy, tags, lane, kind, capabilities } = request;
   const minted = request.executionId === undefined;
+  const id = minted ? mint() : parseExecutionId(request.executionId, 'executionId');
   return {
-    ...(minted ? mint() : parseExecutionId(request.executionId, `${field}.executionId`)),
+    uuid: id.uuid,
+    partition: id.partition,
     minted,
-    namespace: checkText(request.namespace ?? 'default', `${field}.namespace`, LIMITS.namespaceBytes),
-    priority: checkWhole(request.priority ?? 0, `${field}.priority`, 0, LIMITS.priority),
-    delayMs: checkWhole(request.delayMs ?? 0, `${field}.delayMs`, 0, LIMITS.delayMs),
-    payload: encodeJson(request.payload, `${field}.payload`),
-    policy: encodePolicy(request.policy, `${field}.policy`),
-    tags: request.tags === undefined ? '{}' : JSON.stringify(checkTags(request.tags, `${field}.tags`)),
-    lane: checkName(request.lane ?? 'default', `${field}.lane`, LIMITS.laneBytes),
-    kind: checkName(request.kind, `${field}.kind`, LIMITS.kindBytes),
-    capabilities:
-      request.capabilities === undefined
-        ? []
-        : checkCapabilities(request.capabilities, `${field}.capabilities`),
+    namespace: namespace === undefined ? 'default' : checkText(namespace, 'namespace', LIMITS.namespaceBytes),
+    priority: priority === undefined ? 0 : checkWhole(priority, 'priority', 0, LIMITS.priority),
+    delayMs: delayMs === undefined ? 0 : checkWhole(delayMs, 'delayMs', 0, LIMITS.delayMs),
+    payload: encodeJson(payload, 'payload'),
+    policy: policy === undefined ? defaultPolicy : encodePolicy(policy, 'policy'),
+    tags: tags === undefined ? '{}' : JSON.stringify(checkTags(tags, 'tags')),
+    lane: lane === undefined ? 'default' : checkName(lane, 'lane', LIMITS.laneBytes),
+    kind: checkName(kind, 'kind', LIMITS.kindBytes),
+    capabilities: capabilities === undefined ? [] : checkCapabilities(capabilities, 'capabilities'),
   };
 }
 

@@ -13,14 +13,22 @@ const REPORT_RETRY_MS = 100;
 /** How a run ended, for the worker's counters. */
 export type RunEnd = 'completed' | 'failed' | 'retry_scheduled' | 'lost';
 
-export async function runHandler(engine: Engine, lease: HeldLease, handler: Handler): Promise<RunEnd> {
+/** `onHandled` is called when the handler is over, before its end is reported. */
+export async function runHandler(
+  engine: Engine,
+  lease: HeldLease,
+  handler: Handler,
+  onHandled: () => void,
+): Promise<RunEnd> {
   const { claim } = lease;
   let result: unknown;
   try {
     result = await handler(toTask(claim, lease.signal));
   } catch (thrown) {
+    onHandled();
     return reportFailure(engine, lease, toFailure(thrown));
   }
+  onHandled();
   try {
     return await report(lease, () => engine.complete(claim, result));
   } catch (error) {

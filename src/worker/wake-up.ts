@@ -82,13 +82,16 @@ export class WakeUp {
     this.#rung = false;
   }
 
-  /** Until a run ends. */
+  /** Until a run ends, and a turn of the event loop more: others that end with it make room for one larger claim. */
   async slot(): Promise<void> {
     if (this.#closed) return;
     await new Promise<void>((resolve) => {
       this.#wakeOnSlot = resolve;
     });
     this.#wakeOnSlot = undefined;
+    await new Promise<void>((resolve) => {
+      setImmediate(resolve);
+    });
   }
 
   /** Ends all waiting, now and later. */

@@ -68,6 +68,8 @@ const DEFAULTS = {
 const MAX_CONCURRENCY = 100_000;
 const MAX_POLL_MS = 3_600_000;
 const MAX_STOP_MS = 86_400_000;
+/** Leases held, as a multiple of the concurrency: those running and those whose end is being reported. */
+const MAX_HELD = 2;
 /** A database that does not answer must not keep a process from ending; what is not given back lapses. */
 const HAND_BACK_LIMIT_MS = 5_000;
 
@@ -133,6 +135,8 @@ class ClaimLoop implements Worker {
   readonly #runs = new Map<HeldLease, Promise<void>>();
   readonly #unwatch: () => void;
   readonly #looping: Promise<void>;
+  /** Handlers running now. */
+  #handling = 0;
   /** Room already promised to a claim under way. */
   #asking = 0;
   #stopping: Promise<void> | undefined;
@@ -165,14 +169,15 @@ class ClaimLoop implements Worker {
     return this.#stopping === undefined && this.#free() - this.#asking >= hint.count;
   }
 
+  /** Ends being reported do not count as running, so that the next claim overlaps with them; but they are bounded too. */
   #free(): number {
-    return this.#concurrency - this.#runs.size;
+    return Math.min(this.#concurrency - this.#handling, this.#concurrency * MAX_HELD - this.#runs.size);
   }
 
   async #loop(): Promise<void> {
     while (this.#stopping === undefined && !this.#late) {
       const asked = Math.min(this.#free(), LIMITS.claimBatch);
-      if (asked === 0) {
+      if (asked <= 0) {
         await this.#wakeUp.slot();
         continue;
       }
@@ -232,13 +237,19 @@ class ClaimLoop implements Worker {
     this.stats.claimed += 1;
     const lease = new HeldLease(claim, sentAt);
     this.#leases.add(lease);
-    const run = runHandler(this.#engine, lease, this.#handlers[claim.kind]!)
+    this.#handling += 1;
+    const run = runHandler(this.#engine, lease, this.#handlers[claim.kind]!, () => this.#handled())
       .then(
         (end: RunEnd) => this.#count(lease, end),
         () => this.#count(lease, 'lost'),
       )
       .finally(() => this.#finish(lease));
     this.#runs.set(lease, run);
+  }
+
+  #handled(): void {
+    this.#handling -= 1;
+    this.#wakeUp.freed();
   }
 
   /** What was handed back is counted there, not as lost. */
