@@ -4,7 +4,9 @@
  */
 import { expect, onTestFinished, test } from 'vitest';
 import type { Connection } from '../../src/client/connect.ts';
+import { openEngine } from '../../src/engine/open.ts';
 import type { ReconcilerReport } from '../../src/reconcilers/runner.ts';
+import { takeTickets } from '../../src/store/reconciling.ts';
 import { startFaultProxy } from '../../src/testing/fault-proxy.ts';
 import { AGAIN, newKind, resultOf, SOON, useCrew } from '../worker/crew.ts';
 
@@ -99,4 +101,20 @@ test('a pass that fails at the database is counted, and the next one does the wo
 test('a process that was asked to repair nothing repairs nothing', async () => {
   const engine = await crew.connect();
   expect(engine.reconcilerReports()).toEqual([]);
+});
+
+test('a ticket of a holder that died before the clock went back keeps nobody away', async () => {
+  const names = ['after-the-clock'];
+  const { context, engine } = await openEngine({
+    databaseUrl: crew.database.url,
+    listen: 'off',
+    poolSize: 1,
+  });
+  const take = (holder: string) => takeTickets(context.database, names, holder, 6_000);
+  expect(await take('dead')).toEqual(names);
+  expect(await take('rival')).toEqual([]);
+  await crew.database.moveClock(-3_600_000);
+  expect(await take('rival')).toEqual(names);
+  await crew.database.moveClock(3_600_000);
+  await engine.close();
 });

@@ -2,6 +2,7 @@
  * How a worker ends: it finishes what it can, hands back what it cannot, and loses nothing in between.
  */
 import { expect, test } from 'vitest';
+import { startFaultProxy } from '../../src/testing/fault-proxy.ts';
 import type { Task } from '../../src/worker/task.ts';
 import { latch, newKind, resultOf, SOON, useCrew } from './crew.ts';
 
@@ -148,4 +149,26 @@ test('a worker in a using block stops at its end', async () => {
   await started.opened;
   await worker[Symbol.asyncDispose]();
   expect(await resultOf(engine, executionId)).toBe('success');
+});
+
+test('a stop keeps its deadline when the database does not answer', async () => {
+  const proxy = await startFaultProxy({ targetPort: Number(new URL(crew.database.url).port) });
+  const engine = await crew.connect({ databaseUrl: proxy.url(crew.database.url), listen: 'off' });
+  const worker = crew.work(engine, { pollMs: 10, handlers: { [newKind()]: () => undefined } });
+  await engine.submit({ kind: newKind() });
+  proxy.stall();
+  await worker.stop({ deadlineMs: 50 });
+  proxy.resume();
+  await engine.close();
+  await proxy.close();
+});
+
+test('a batch of large results is sent in parts', async () => {
+  const kind = newKind();
+  const engine = await crew.connect();
+  const large = 'x'.repeat(900_000);
+  const worker = crew.work(engine, { concurrency: 20, handlers: { [kind]: () => large } });
+  await engine.submit(Array.from({ length: 20 }, () => ({ kind })));
+  await expect.poll(() => worker.stats.completed, SOON).toBe(20);
+  expect(worker.stats.lost).toBe(0);
 });
