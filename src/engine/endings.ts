@@ -22,7 +22,7 @@ import { inOrder, leaseKey, toRefusal } from './refusals.ts';
 
 const BATCH = {
   maxItems: 500,
-  maxFlights: 2,
+  maxFlights: 3,
   keyOf: (key: LeaseKey) => key.uuid,
   isItemFault: (error: unknown) => !isPassingTrouble(error),
 };

@@ -15,8 +15,10 @@ const RENEW_BATCH = 1_000;
 
 export class HeldLease {
   readonly claim: Claim;
-  readonly #abort = new AbortController();
   #trustedUntil: number;
+  #lost: TaskAborted | undefined;
+  /** Made when somebody asks for the signal: most handlers are over before anybody does. */
+  #abort: AbortController | undefined;
 
   constructor(claim: Claim, sentAt: number) {
     this.claim = claim;
@@ -24,12 +26,21 @@ export class HeldLease {
   }
 
   get signal(): AbortSignal {
+    if (this.#abort === undefined) {
+      this.#abort = new AbortController();
+      if (this.#lost !== undefined) this.#abort.abort(this.#lost);
+    }
     return this.#abort.signal;
+  }
+
+  /** Why the lease is gone, or undefined while it is not. */
+  get lostBy(): AbortCode | undefined {
+    return this.#lost?.code;
   }
 
   /** False once the lease is gone or may be: then nothing may be written under it. */
   isTrusted(): boolean {
-    if (this.#abort.signal.aborted) return false;
+    if (this.#lost !== undefined) return false;
     if (performance.now() < this.#trustedUntil) return true;
     this.lose('lease_lost');
     return false;
@@ -40,7 +51,9 @@ export class HeldLease {
   }
 
   lose(code: AbortCode): void {
-    if (!this.#abort.signal.aborted) this.#abort.abort(new TaskAborted(code));
+    if (this.#lost !== undefined) return;
+    this.#lost = new TaskAborted(code);
+    this.#abort?.abort(this.#lost);
   }
 }
 

@@ -23,7 +23,7 @@ export async function runHandler(
   const { claim } = lease;
   let result: unknown;
   try {
-    result = await handler(toTask(claim, lease.signal));
+    result = await handler(toTask(claim, lease));
   } catch (thrown) {
     onHandled();
     return reportFailure(engine, lease, toFailure(thrown));

@@ -63,7 +63,8 @@ export interface Task<Payload = Json> {
 // oxlint-disable-next-line no-explicit-any -- a table of handlers holds payloads of every shape
 export type Handler<Payload = any> = (task: Task<Payload>) => unknown;
 
-export function toTask(claim: Claim, signal: AbortSignal): Task {
+/** The signal is asked of the lease when the handler asks for it. */
+export function toTask(claim: Claim, lease: { readonly signal: AbortSignal }): Task {
   return {
     executionId: claim.executionId,
     kind: claim.kind,
@@ -74,7 +75,9 @@ export function toTask(claim: Claim, signal: AbortSignal): Task {
     attemptIndex: claim.attemptIndex,
     resumed: claim.resumed,
     reclaimed: claim.reclaimed,
-    signal,
+    get signal() {
+      return lease.signal;
+    },
     fence: `${claim.executionId}/${claim.attemptIndex}/${claim.leaseEpoch}`,
   };
 }

@@ -8,7 +8,7 @@ import type { Claim, Engine, Hint } from '../contract/engine.ts';
 import { LIMITS } from '../contract/limits.ts';
 import { HeldLease, LeaseWatch } from './lease-watch.ts';
 import { runHandler, type RunEnd } from './run-handler.ts';
-import { TaskAborted, type Handler } from './task.ts';
+import type { Handler } from './task.ts';
 import { WakeUp } from './wake-up.ts';
 
 export interface WorkerOptions {
@@ -254,8 +254,7 @@ class ClaimLoop implements Worker {
 
   /** What was handed back is counted there, not as lost. */
   #count(lease: HeldLease, end: RunEnd): void {
-    const reason: unknown = lease.signal.reason;
-    if (reason instanceof TaskAborted && reason.code === 'shutdown') return;
+    if (lease.lostBy === 'shutdown') return;
     this.stats[end === 'retry_scheduled' ? 'retryScheduled' : end] += 1;
   }
 
