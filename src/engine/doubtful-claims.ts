@@ -12,6 +12,8 @@ import type { EngineContext } from './context.ts';
 export interface DoubtfulClaim {
   claimId: string;
   workerInstanceId: string;
+  /** Its leases that were found and handed out: a lease must never be handed out twice. */
+  handedOut: string[];
   /** After this its leases have run out and there is nothing to find. */
   untilMs: number;
 }
@@ -26,7 +28,8 @@ export async function claimSurely(context: EngineContext, call: ClaimCall): Prom
     if (isEngineError(error) && error.code === 'unavailable' && context.doubtful.length < MAX_DOUBTFUL) {
       // From now, not from when it was sent: it may commit after its answer was given up.
       const untilMs = performance.now() + call.leaseMs;
-      context.doubtful.push({ claimId: call.claimId, workerInstanceId: call.workerInstanceId, untilMs });
+      const { claimId, workerInstanceId } = call;
+      context.doubtful.push({ claimId, workerInstanceId, handedOut: [], untilMs });
     }
     throw error;
   }
@@ -34,22 +37,43 @@ export async function claimSurely(context: EngineContext, call: ClaimCall): Prom
 
 /** What this worker's unanswered claims were given. The leases are renewed, so that they count from now. */
 export async function recoverClaims(context: EngineContext, request: ClaimRequest): Promise<ClaimRow[]> {
-  const now = performance.now();
-  context.doubtful = context.doubtful.filter((doubtful) => doubtful.untilMs > now);
-  const mine = context.doubtful.filter((doubtful) => doubtful.workerInstanceId === request.workerInstanceId);
+  const mine = takeDoubtful(context, request.workerInstanceId);
   if (mine.length === 0) return [];
-  const rows = await readClaims(
-    context.database,
-    mine.map((doubtful) => doubtful.claimId),
-    request.limit,
-  );
-  if (rows.length === 0) return [];
+  let open = mine;
+  try {
+    const rows = await readClaims(
+      context.database,
+      mine.map((doubtful) => doubtful.claimId),
+      mine.flatMap((doubtful) => doubtful.handedOut),
+      request.limit,
+    );
+    const alive = rows.length === 0 ? [] : await renewFound(context, rows, request.leaseMs);
+    for (const doubtful of mine) {
+      const found = rows.filter((row) => row.claim_id === doubtful.claimId);
+      doubtful.handedOut.push(...found.map((row) => row.lease_id));
+    }
+    // A claim that gave something has committed, and when less came than fits it has given all. One that gave nothing
+    // may still be under way.
+    if (rows.length < request.limit) open = mine.filter((doubtful) => doubtful.handedOut.length === 0);
+    return alive;
+  } finally {
+    context.doubtful.push(...open);
+  }
+}
+
+/** Takes them out while they are looked at, so that another claim made meanwhile does not find the same leases. */
+function takeDoubtful(context: EngineContext, workerInstanceId: string): DoubtfulClaim[] {
+  const now = performance.now();
+  const live = context.doubtful.filter((doubtful) => doubtful.untilMs > now);
+  const mine = live.filter((doubtful) => doubtful.workerInstanceId === workerInstanceId);
+  context.doubtful = live.filter((doubtful) => !mine.includes(doubtful));
+  return mine;
+}
+
+async function renewFound(context: EngineContext, rows: ClaimRow[], leaseMs: number): Promise<ClaimRow[]> {
   await context.routes.refresh();
-  const answers = await renewLeases(context.database, rows.map(toKey), request.leaseMs);
+  const answers = await renewLeases(context.database, rows.map(toKey), leaseMs);
   const alive = new Set(answers.flatMap((row) => (row.outcome === 'renewed' ? [row.execution_id] : [])));
-  // Found means answered, unless there was more than fits; another one may still be under way.
-  const found = new Set(rows.length < request.limit ? rows.map((row) => row.claim_id) : []);
-  context.doubtful = context.doubtful.filter((doubtful) => !found.has(doubtful.claimId));
   return rows.filter((row) => alive.has(row.execution_id));
 }
 

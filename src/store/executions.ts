@@ -170,10 +170,14 @@ export async function claimExecutions(database: Database, call: ClaimCall): Prom
   };
 }
 
-/** What the claim calls of these names were given and still hold. A whole scan: asked only when answers were lost. */
+/**
+ * What the claim calls of these names were given and still hold, without the leases already known. A whole scan: asked
+ * only when answers were lost.
+ */
 export function readClaims(
   database: Database,
   claimIds: readonly string[],
+  knownLeaseIds: readonly string[],
   limit: number,
 ): Promise<(ClaimRow & { claim_id: string })[]> {
   return run<ClaimRow & { claim_id: string }>(database, {
@@ -183,8 +187,8 @@ export function readClaims(
            FROM ${database.prefix}ff_lease l
            JOIN ${database.prefix}ff_execution e ON e.execution_id = l.execution_id AND e.partition_key = l.partition_key
            JOIN ${database.prefix}ff_body b ON b.execution_id = l.execution_id AND b.partition_key = l.partition_key
-           WHERE l.claim_id = ANY ($1::uuid[]) LIMIT $2`,
-    params: [claimIds, limit],
+           WHERE l.claim_id = ANY ($1::uuid[]) AND l.lease_id <> ALL ($2::uuid[]) LIMIT $3`,
+    params: [claimIds, knownLeaseIds, limit],
     repeatable: 'yes',
   });
 }

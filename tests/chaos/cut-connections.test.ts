@@ -37,8 +37,8 @@ async function withEngine(use: (engine: Connection, kind: string) => Promise<voi
   }
 }
 
-function claimAll(engine: Connection, kind: string, workerInstanceId = 'w-1'): Promise<Claim[]> {
-  const request = { workerId: 'w', workerInstanceId, kinds: [kind], limit: 10, leaseMs: LEASE_MS };
+function claimAll(engine: Connection, kind: string, workerInstanceId = 'w-1', limit = 10): Promise<Claim[]> {
+  const request = { workerId: 'w', workerInstanceId, kinds: [kind], limit, leaseMs: LEASE_MS };
   return engine.claim(request).then(({ claims }) => claims);
 }
 
@@ -194,6 +194,21 @@ describe.each(['before', 'after'] as const)('cut %s the commit', (when) => {
       }
     }));
 });
+
+test.each([1, 2, 3])('what a lost claim of three was given is handed out once, %i at a time', (limit) =>
+  withEngine(async (engine, kind) => {
+    const submitted = await engine.submit([{ kind }, { kind }, { kind }]);
+    const struck = cut('after', 'ff_claim(');
+    await expect(claimAll(engine, kind, 'w-1', 3)).rejects.toMatchObject({ code: 'unavailable' });
+    await struck;
+    const found: Claim[] = [];
+    for (let round = 0; round < 5; round += 1) {
+      const both = [claimAll(engine, kind, 'w-1', limit), claimAll(engine, kind, 'w-1', limit)];
+      found.push(...(await Promise.all(both)).flat());
+    }
+    expect(sorted(found)).toEqual(sorted(submitted));
+  }),
+);
 
 /** Matches from its second use on: the statement of the second round of one claim call. */
 class SecondTime extends RegExp {

@@ -86,7 +86,9 @@ describe('on full tables', () => {
   });
 
   it('the leases of an unanswered claim are found by reading the leases, and no larger table', async () => {
-    expect(await readWhole((database) => readClaims(database, [randomUUID()], 100))).toEqual(['ff_lease']);
+    expect(await readWhole((database) => readClaims(database, [randomUUID()], [], 100))).toEqual([
+      'ff_lease',
+    ]);
   });
 
   it('tickets are taken without reading a table whole', async () => {
