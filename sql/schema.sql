@@ -295,7 +295,7 @@ CREATE TABLE ff_transition (
 -- function ff_cancel(p_ids uuid[], p_partitions smallint[], p_reason text, p_actor text)
 --   returns TABLE(execution_id uuid, outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, route_id integer, worker_instance_id text)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 f55126fa163f6e1ac791ffd48979d167
+--   md5 5bbee7e8383ea34fa70c2579e581be73
 
 -- function ff_claim(p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer, p_worker_id text, p_worker_instance_id text, p_claim_id uuid, p_lease_ms bigint, p_quiet_routes integer[])
 --   returns TABLE(execution_id uuid, partition_key smallint, route_id integer, priority integer, seq bigint, namespace text, attempt_index integer, lease_epoch bigint, lease_id uuid, retry_count integer, reclaimed boolean, resumed boolean, created_at_ms bigint, payload jsonb, tags jsonb, next_due_in_ms bigint, route_high integer)
@@ -347,15 +347,15 @@ CREATE TABLE ff_transition (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 97e71a8832ae858dbbe539d8ceed42f6
 
--- function ff_lock_executions(p_ids uuid[], p_partitions smallint[])
---   returns void
---   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 de780f4b159647fcc23ea5f1d5dd60b6
-
 -- function ff_lock_leased(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[])
 --   returns ff_locked[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 6b352f3ea85114dbca2ad285d114bb3c
+
+-- function ff_lock_open(p_ids uuid[], p_partitions smallint[])
+--   returns ff_locked[]
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 2630e6e9a19ba1bf5919d83f3fac6c48
 
 -- function ff_may_retry(p_retry_policy jsonb, p_retries integer, p_category text)
 --   returns boolean
@@ -371,11 +371,6 @@ CREATE TABLE ff_transition (
 --   returns text
 --   sql IMMUTABLE PARALLEL SAFE COST 100
 --   md5 948b0674a2c27f6c599eb698949ca957
-
--- function ff_read_locked(p_ids uuid[], p_partitions smallint[])
---   returns ff_locked[]
---   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 3381e0bd08ba981c55fa445775ee52ca
 
 -- function ff_refusals(p_verb text, p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_accepted uuid[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
@@ -405,7 +400,7 @@ CREATE TABLE ff_transition (
 -- function ff_revoke_leases(p_ids uuid[], p_partitions smallint[], p_lease_ids uuid[], p_reason text, p_actor text, p_default_max integer)
 --   returns TABLE(execution_id uuid, outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, route_id integer, worker_instance_id text)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 c9e336c829420df849e7b9eeb0f04d40
+--   md5 07be9e82f76eb5c24af67dc8b897337a
 
 -- function ff_settle(p_transition text, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text)
 --   returns void

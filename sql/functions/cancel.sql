@@ -15,8 +15,7 @@ DECLARE
   v_unstarted ff_locked[];
 BEGIN
   PERFORM ff_require_read_committed();
-  PERFORM ff_lock_executions(p_ids, p_partitions);
-  v_rows := ff_read_locked(p_ids, p_partitions);
+  v_rows := ff_lock_open(p_ids, p_partitions);
   -- An execution that never started has no attempt to end.
   SELECT array_agg(r) FILTER (WHERE r.attempt_state <> 'pending_first_attempt'),
          array_agg(r) FILTER (WHERE r.attempt_state = 'pending_first_attempt')
@@ -30,7 +29,8 @@ BEGIN
   FROM unnest(v_rows) r
   UNION ALL
   SELECT u.id,
-         CASE WHEN e.execution_id IS NULL THEN 'not_found'
+         -- Open and yet not locked: it came only after the lock was asked for.
+         CASE WHEN e.execution_id IS NULL OR e.lifecycle_phase <> 'terminal' THEN 'not_found'
               WHEN e.terminal_outcome = 'cancelled' THEN 'already_cancelled' ELSE 'not_active' END,
          e.lifecycle_phase::text, e.terminal_outcome::text, e.lease_epoch, e.route_id, NULL
   FROM unnest(p_ids, p_partitions) u(id, part)

@@ -108,8 +108,7 @@ DECLARE
   v_end ff_locked[];
 BEGIN
   PERFORM ff_require_read_committed();
-  PERFORM ff_lock_executions(p_ids, p_partitions);
-  v_rows := ff_read_locked(p_ids, p_partitions);
+  v_rows := ff_lock_open(p_ids, p_partitions);
   WITH decided AS MATERIALIZED (
     SELECT r AS row, x.again
     FROM unnest(v_rows) r
@@ -134,9 +133,9 @@ BEGIN
   UNION ALL
   SELECT u.id,
          CASE WHEN e.execution_id IS NULL THEN 'not_found'
-              WHEN e.lifecycle_phase = 'active' THEN 'stale_lease' ELSE 'no_active_lease' END,
+              WHEN e.lifecycle_phase = 'active' AND u.lease IS NOT NULL THEN 'stale_lease' ELSE 'no_active_lease' END,
          e.lifecycle_phase::text, e.terminal_outcome::text, e.lease_epoch, e.route_id, NULL
-  FROM unnest(p_ids, p_partitions) u(id, part)
+  FROM unnest(p_ids, p_partitions, p_lease_ids) u(id, part, lease)
   LEFT JOIN LATERAL (
     SELECT * FROM ff_execution x WHERE x.execution_id = u.id AND x.partition_key = u.part OFFSET 0) e ON true
   WHERE CASE WHEN u.id IN (SELECT execution_id FROM unnest(v_again)) THEN false

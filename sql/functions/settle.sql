@@ -21,19 +21,6 @@ BEGIN
   RETURN true;
 END $$;
 
--- Locks the executions of an array in id order, whatever their state. First half of every operation that does not
--- carry the epoch: what it finds is read by the next statement, because one statement cannot see a lease that was
--- inserted while it waited.
-CREATE OR REPLACE FUNCTION ff_lock_executions(p_ids uuid[], p_partitions smallint[]) RETURNS void
-LANGUAGE plpgsql AS $$
-#variable_conflict use_column
-BEGIN
-  PERFORM 1
-  FROM (SELECT * FROM unnest(p_ids, p_partitions) u(id, part) ORDER BY id OFFSET 0) u
-  CROSS JOIN LATERAL (
-    SELECT 1 FROM ff_execution e WHERE e.execution_id = u.id AND e.partition_key = u.part FOR UPDATE) e;
-END $$;
-
 -- Locks what a lease holder claims to own: all executions in id order, then all their leases. Only rows whose lease is
 -- the caller's and alive come back; the expiry is decided on the locked lease, by a clock read after the wait.
 CREATE OR REPLACE FUNCTION ff_lock_leased(
@@ -67,16 +54,24 @@ BEGIN
   RETURN coalesce(v_rows, '{}');
 END $$;
 
--- Reads, for executions this transaction has already locked, what a settlement needs; leases are locked here.
-CREATE OR REPLACE FUNCTION ff_read_locked(p_ids uuid[], p_partitions smallint[]) RETURNS ff_locked[]
+-- Locks executions for an operation that does not carry the epoch: all of them in id order, then the leases of those that
+-- have not ended. Two statements, because one cannot see a lease that was inserted while it waited; and the second reads
+-- only what the first has locked, because it may see an execution that was committed in between and is nobody's yet.
+CREATE OR REPLACE FUNCTION ff_lock_open(p_ids uuid[], p_partitions smallint[]) RETURNS ff_locked[]
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
+  v_locked uuid[];
   v_rows ff_locked[];
 BEGIN
+  SELECT array_agg(e.execution_id) INTO v_locked
+  FROM (SELECT * FROM unnest(p_ids, p_partitions) u(id, part) ORDER BY id OFFSET 0) u
+  CROSS JOIN LATERAL (
+    SELECT execution_id FROM ff_execution WHERE execution_id = u.id AND partition_key = u.part FOR UPDATE) e;
   WITH k AS MATERIALIZED (
     SELECT u.ord, e.*, b.tags, l.lease_id, l.worker_id, l.worker_instance_id, l.attempt_started_at_ms
-    FROM (SELECT * FROM unnest(p_ids, p_partitions) WITH ORDINALITY u(id, part, ord) ORDER BY id OFFSET 0) u
+    FROM (SELECT * FROM unnest(p_ids, p_partitions) WITH ORDINALITY u(id, part, ord)
+          WHERE id = ANY (v_locked) ORDER BY id OFFSET 0) u
     CROSS JOIN LATERAL (
       SELECT execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
              lifecycle_phase, attempt_state
