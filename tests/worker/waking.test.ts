@@ -131,12 +131,13 @@ describe('what is due later', () => {
         return engine.claim(request);
       },
     };
-    const { executionId } = await engine.submit({ kind, delayMs: 1 });
+    const { executionId } = await engine.submit({ kind, delayMs: NEVER_MS });
     await crew.database.query(`
       CREATE FUNCTION refuse_one() RETURNS trigger LANGUAGE plpgsql AS $$
       BEGIN RAISE EXCEPTION 'planted' USING ERRCODE = 'ZZ001'; END $$;
       CREATE TRIGGER refuse_one BEFORE UPDATE ON ff_execution FOR EACH ROW
-        WHEN (OLD.execution_id = '${uuidOf(executionId)}') EXECUTE FUNCTION refuse_one()`);
+        WHEN (OLD.execution_id = '${uuidOf(executionId)}') EXECUTE FUNCTION refuse_one();
+      UPDATE ff_timer SET due_at_ms = due_at_ms - ${NEVER_MS} WHERE execution_id = '${uuidOf(executionId)}'`);
     const passes = () => engine.reconcilerReports().find(({ name }) => name === 'due-timers')!.passes;
     try {
       crew.work(counting, { handlers: { [kind]: () => undefined } });
