@@ -15,9 +15,11 @@ CREATE TYPE ff_lifecycle_phase AS ENUM ('submitted', 'runnable', 'active', 'susp
 
 CREATE TYPE ff_ownership_state AS ENUM ('unowned', 'leased', 'lease_expired_reclaimable', 'lease_revoked');
 
+CREATE TYPE ff_step_kind AS ENUM ('step', 'sleep');
+
 CREATE TYPE ff_terminal_outcome AS ENUM ('none', 'success', 'failed', 'cancelled', 'expired', 'skipped');
 
-CREATE TYPE ff_timer_kind AS ENUM ('eligible');
+CREATE TYPE ff_timer_kind AS ENUM ('eligible', 'child_ended');
 
 CREATE TYPE ff_locked AS (
   ordinal integer,
@@ -67,6 +69,16 @@ CREATE TABLE ff_body (
   CONSTRAINT ff_body_pkey PRIMARY KEY (execution_id, partition_key)
 );
 
+CREATE TABLE ff_child_wait (
+  execution_id uuid NOT NULL,
+  lease_epoch bigint NOT NULL,
+  attempt_index integer NOT NULL,
+  partition_key smallint NOT NULL,
+  needed integer NOT NULL,
+  children uuid[] NOT NULL,
+  CONSTRAINT ff_child_wait_pkey PRIMARY KEY (execution_id)
+);
+
 CREATE TABLE ff_event (
   ev_id bigint GENERATED ALWAYS AS IDENTITY NOT NULL,
   xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
@@ -105,6 +117,8 @@ CREATE TABLE ff_execution (
   terminal_outcome ff_terminal_outcome NOT NULL,
   attempt_state ff_attempt_state NOT NULL,
   partition_key smallint NOT NULL,
+  parent_partition smallint,
+  parent_id uuid,
   namespace text NOT NULL,
   CONSTRAINT ff_execution_pkey PRIMARY KEY (execution_id) INCLUDE (partition_key),
   CONSTRAINT ff_execution_legal CHECK (ff_is_legal(lifecycle_phase, ownership_state, eligibility_state, blocking_reason, terminal_outcome, attempt_state)),
@@ -176,6 +190,15 @@ CREATE TABLE ff_outcome (
 CREATE INDEX ff_outcome_ended ON ff_outcome USING btree (ended_at_ms);
 CREATE INDEX ff_outcome_list ON ff_outcome USING btree (namespace, outcome, ended_at_ms, execution_id);
 
+CREATE TABLE ff_progress (
+  execution_id uuid NOT NULL,
+  reported_at_ms bigint NOT NULL,
+  partition_key smallint NOT NULL,
+  percent real,
+  message text,
+  CONSTRAINT ff_progress_pkey PRIMARY KEY (execution_id)
+) WITH (fillfactor=50);
+
 CREATE TABLE ff_ready (
   seq bigint GENERATED ALWAYS AS IDENTITY NOT NULL,
   execution_id uuid NOT NULL,
@@ -215,6 +238,19 @@ CREATE TABLE ff_setback (
   CONSTRAINT ff_setback_pkey PRIMARY KEY (execution_id, partition_key, reconciler)
 );
 
+CREATE TABLE ff_step (
+  execution_id uuid NOT NULL,
+  recorded_at_ms bigint NOT NULL,
+  lease_epoch bigint NOT NULL,
+  attempt_index integer NOT NULL,
+  partition_key smallint NOT NULL,
+  kind ff_step_kind NOT NULL,
+  name text NOT NULL,
+  key text NOT NULL,
+  value jsonb,
+  CONSTRAINT ff_step_pkey PRIMARY KEY (execution_id, name, key)
+);
+
 CREATE TABLE ff_timer (
   timer_id bigint GENERATED ALWAYS AS IDENTITY NOT NULL,
   due_at_ms bigint NOT NULL,
@@ -243,6 +279,21 @@ CREATE TABLE ff_transition (
   reclaim_step smallint NOT NULL,
   CONSTRAINT ff_transition_pkey PRIMARY KEY (transition)
 );
+
+CREATE TABLE ff_worker (
+  worker_instance_id text NOT NULL,
+  started_at_ms bigint NOT NULL,
+  heartbeat_at_ms bigint NOT NULL,
+  concurrency integer NOT NULL,
+  running integer NOT NULL,
+  stopping boolean NOT NULL,
+  worker_id text NOT NULL,
+  version text,
+  kinds text[] NOT NULL,
+  lanes text[],
+  capabilities text[] NOT NULL,
+  CONSTRAINT ff_worker_pkey PRIMARY KEY (worker_instance_id)
+) WITH (fillfactor=50);
 
 -- view ff_attempt
 --   partition_key smallint
@@ -297,6 +348,11 @@ CREATE TABLE ff_transition (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 5bbee7e8383ea34fa70c2579e581be73
 
+-- function ff_children_ended(p_children uuid[], p_needed integer)
+--   returns boolean
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 d2e18145cc4dac5c641cb7a7157e15b0
+
 -- function ff_claim(p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer, p_worker_id text, p_worker_instance_id text, p_claim_id uuid, p_lease_ms bigint, p_quiet_routes integer[])
 --   returns TABLE(execution_id uuid, partition_key smallint, route_id integer, priority integer, seq bigint, namespace text, attempt_index integer, lease_epoch bigint, lease_id uuid, retry_count integer, reclaimed boolean, resumed boolean, created_at_ms bigint, payload jsonb, tags jsonb, next_due_in_ms bigint, route_high integer)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
@@ -310,17 +366,17 @@ CREATE TABLE ff_transition (
 -- function ff_complete(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_results jsonb[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 53877aa96b5aa6a5c0c4a7feef1a7a7c
+--   md5 77b133d383a416a9dd5df0c3ed760500
 
 -- function ff_fail(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_messages text[], p_categories text[], p_retry_afters bigint[], p_terminals boolean[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 f40b34d015dc1d749d4aad9594a7418a
+--   md5 66087c6696c0947d75720c030ad6f8ab
 
 -- function ff_fire_timers(p_timer_ids bigint[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 9ade929538cbf8d02143bda7ce2aa6b6
+--   md5 ba81df401abb31d0d956740bec106619
 
 -- function ff_grown_ms(p_initial double precision, p_max double precision, p_multiplier double precision, p_retries integer)
 --   returns double precision
@@ -367,15 +423,25 @@ CREATE TABLE ff_transition (
 --   sql VOLATILE PARALLEL SAFE COST 100
 --   md5 e587aa058b1296f2545e5a334a6d1dff
 
+-- function ff_pause(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_delays bigint[], p_children jsonb[], p_needed integer[])
+--   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 adb169c742fcbc7bd8ab9c7d06de903f
+
 -- function ff_public_state(phase ff_lifecycle_phase, eligibility ff_eligibility_state, outcome ff_terminal_outcome, eligible_at_ms bigint, now_ms bigint)
 --   returns text
 --   sql IMMUTABLE PARALLEL SAFE COST 100
 --   md5 948b0674a2c27f6c599eb698949ca957
 
+-- function ff_record_steps(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_kinds ff_step_kind[], p_names text[], p_keys text[], p_sleeps bigint[], p_values jsonb[])
+--   returns TABLE(ordinal bigint, execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, kind text, value jsonb, due_in_ms bigint)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 04858f8394848aa5510a2b27da11ad9b
+
 -- function ff_refusals(p_verb text, p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_accepted uuid[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
---   md5 1cc64636170271a99bc6622107fb838e
+--   md5 03944e27b18106eef32e5ce5fdcec6fc
 
 -- function ff_release(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
@@ -385,7 +451,12 @@ CREATE TABLE ff_transition (
 -- function ff_renew(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_lease_ms bigint)
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 935461993e5338c07f7c267e093745e5
+--   md5 09aecabcf37ae8b0bdd2fed5a0612c31
+
+-- function ff_report_progress(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_percents real[], p_messages text[])
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 5f37bb5edd22520f87546d5cb4c64e68
 
 -- function ff_require_equal(p_what text, p_expected bigint, p_found bigint)
 --   returns boolean
@@ -403,16 +474,36 @@ CREATE TABLE ff_transition (
 --   md5 07be9e82f76eb5c24af67dc8b897337a
 
 -- function ff_settle(p_transition text, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text)
---   returns void
+--   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 982696313dd8a24cd2927542d18caae8
+--   md5 e74391a7adede2031def9e007d19fd8c
 
--- function ff_submit(p_routes jsonb, p_max_routes integer, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_channel text)
+-- function ff_share_leases(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[])
+--   returns bigint[]
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 b74d9f077d9b5953ea02d4dc1fda1030
+
+-- function ff_spawn(p_parent uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_routes jsonb, p_max_routes integer, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[])
+--   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, lifecycle_phase text, terminal_outcome text, lease_epoch bigint)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 842f32179f51d57ad27af236b14efb35
+
+-- function ff_submit(p_routes jsonb, p_max_routes integer, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_channel text, p_parent uuid DEFAULT NULL::uuid, p_parent_partition smallint DEFAULT NULL::smallint)
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 23b2c97081b888377c19184749fb297f
+--   md5 97248fb1012db480fda16d24267ee93b
 
 -- function ff_sweep_stale(p_routes integer[], p_ranks integer[], p_afters bigint[], p_quotas integer[])
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 09d5da2a535e793fe95376c5fa88ced8
+
+-- function ff_uuids(p_list jsonb)
+--   returns uuid[]
+--   plpgsql IMMUTABLE PARALLEL SAFE COST 100
+--   md5 8e6d311d447a8fa31bd6e60ec5ebb83d
+
+-- function ff_wait_is_over(p_id uuid, p_attempt integer, p_epoch bigint)
+--   returns boolean
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 f6b6ea56ff5d7f08c801f9aa05a7fdf3

@@ -4,17 +4,52 @@
 export { connect, type Connection, type ConnectOptions } from './client/connect.ts';
 export type { EngineOptions } from './engine/open.ts';
 export type { ReconcilerReport } from './reconcilers/runner.ts';
-export type { PoolLike } from './store/database.ts';
+export type { ClientLike, PoolLike } from './store/database.ts';
 export { migrate, type MigrateOptions, type MigrateReport } from './store/migrate.ts';
+export { startWorker, type StopOptions, type Worker, type WorkerOptions } from './worker/worker.ts';
+export type {
+  DurationHistogram,
+  KindMetrics,
+  WorkerHealth,
+  WorkerMetrics,
+  WorkerStats,
+} from './worker/metrics.ts';
+export { openTelemetry, type TracingOptions } from './worker/tracing.ts';
 export {
-  startWorker,
-  type StopOptions,
-  type Worker,
-  type WorkerOptions,
-  type WorkerStats,
-} from './worker/worker.ts';
-export { TaskAborted, TaskFailed, type AbortCode, type Handler, type Task } from './worker/task.ts';
-export { EngineError, isEngineError, type EngineErrorDetail, type ErrorCode } from './contract/errors.ts';
+  handle,
+  type HandlerFunction,
+  type HandlerOptions,
+  type Middleware,
+  type TaskHandler,
+} from './worker/handlers.ts';
+export type { LaneLimit } from './worker/claim-groups.ts';
+export type * from './worker/context.ts';
+export { TaskAborted, TaskFailed, type AbortCode } from './worker/task.ts';
+export {
+  task,
+  type Schema,
+  type SchemaIssue,
+  type SchemaResult,
+  type Task,
+  type TaskOptions,
+} from './contract/task.ts';
+export type { TaskRetry } from './contract/task.ts';
+export type { Duration, DurationParts } from './contract/duration.ts';
+export {
+  EngineError,
+  ExecutionFailed,
+  isEngineError,
+  type EngineErrorDetail,
+  type ErrorCode,
+  type UnsuccessfulEnd,
+} from './contract/errors.ts';
+export type {
+  ExecutionHandle,
+  SubmittedExecution,
+  TaskCallOptions,
+  TaskClient,
+  TaskSubmitOptions,
+} from './client/tasks.ts';
 export type * from './contract/engine.ts';
 export type * from './contract/states.ts';
 export type { ExecutionId } from './contract/ids.ts';

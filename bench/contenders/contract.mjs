@@ -8,8 +8,9 @@
  *
  * @typedef {object} Variant One way to run the contender.
  * @property {string} name Shown in tables; says the settings that matter.
- * @property {'batched' | 'unbatched' | 'latency' | 'default'} mode `batched`: the fastest settings we know;
- *   `unbatched`: one job per statement; `latency`: tuned to start soon; `default`: as its manual starts it.
+ * @property {'batched' | 'unbatched' | 'latency' | 'steps' | 'default'} mode `batched`: the fastest settings we know;
+ *   `unbatched`: one job per statement; `latency`: tuned to start soon; `steps`: the scenario adds `steps` to the
+ *   settings, and the handler runs that many durable steps one after the other; `default`: as its manual starts it.
  * @property {Record<string, unknown>} settings Handed to `startWorker` as they are.
  * @property {number} [jobsMax] More jobs than this would take minutes.
  *

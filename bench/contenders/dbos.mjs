@@ -55,9 +55,11 @@ async function openProducer(target) {
   };
 }
 
-async function startWorker(target, _settings, onRun) {
+async function startWorker(target, settings, onRun) {
   configure(target);
   const run = async (n) => {
+    for (let step = 0; step < (settings.steps ?? 0); step += 1)
+      await DBOS.runStep(async () => n + step, { name: `step-${step}` });
     onRun(n);
     return { ok: true, n };
   };
@@ -72,7 +74,7 @@ export const contender = {
   side: 'peer',
   store: 'postgres',
   packageName: '@dbos-inc/dbos-sdk',
-  keeps: 'input, output and status per workflow, and a checkpoint per step (none here)',
+  keeps: 'input, output and status per workflow, and a checkpoint per step',
   variants: [
     {
       name: 'queue, workerConcurrency 500, poll 50 ms',
@@ -84,6 +86,12 @@ export const contender = {
       name: 'queue, poll 20 ms',
       mode: 'latency',
       settings: { queue: { workerConcurrency: 500, minPollingIntervalMs: 20 } },
+    },
+    {
+      name: 'queue, workerConcurrency 500, poll 50 ms',
+      mode: 'steps',
+      settings: { queue: { workerConcurrency: 500, minPollingIntervalMs: 50 } },
+      jobsMax: 2_000,
     },
     { name: 'defaults', mode: 'default', settings: { queue: {} } },
   ],

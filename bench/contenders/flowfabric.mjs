@@ -3,7 +3,7 @@
  * the Engine interface: each has a connection of its own, claims one execution and awaits its completion.
  */
 import { setTimeout as pause } from 'node:timers/promises';
-import { connect, migrate, startWorker } from '../../dist/index.js';
+import { connect, handle, migrate, startWorker, task } from '../../dist/index.js';
 import { numbers, sqlProbe } from './contract.mjs';
 
 const KIND = 'bench';
@@ -26,11 +26,13 @@ async function openProducer(target) {
 
 async function startPool(target, settings, onRun) {
   const engine = await connect({ databaseUrl: target.url });
-  const handle = (task) => {
-    onRun(task.payload.n);
-    return { ok: true, n: task.payload.n };
+  const work = async ({ n }, ctx) => {
+    for (let step = 0; step < (settings.steps ?? 0); step += 1)
+      await ctx.step('step', String(step), () => n + step);
+    onRun(n);
+    return { ok: true, n };
   };
-  const worker = startWorker(engine, { ...settings.worker, handlers: { [KIND]: handle } });
+  const worker = startWorker(engine, { ...settings.worker, handlers: [handle(task(KIND), work)] });
   return {
     ...(settings.producer === 'own connection'
       ? {}
@@ -76,7 +78,8 @@ export const contender = {
   side: 'ours',
   store: 'postgres',
   packageName: 'flowfabric',
-  keeps: 'payload, result, attempt and two events per execution; each is settled under a lease of its own',
+  keeps:
+    'payload, result, attempt and two events per execution, and a row per step; each is settled under a lease of its own',
   variants: [
     { name: 'concurrency 2000', mode: 'batched', settings: { worker: { concurrency: 2_000 } } },
     { name: 'concurrency 500', mode: 'batched', settings: { worker: { concurrency: 500 } } },
@@ -87,6 +90,7 @@ export const contender = {
       mode: 'latency',
       settings: { worker: { concurrency: 500 }, producer: 'own connection' },
     },
+    { name: 'concurrency 500', mode: 'steps', settings: { worker: { concurrency: 500 } } },
     { name: 'defaults', mode: 'default', settings: { worker: {} } },
   ],
   bulk: {},

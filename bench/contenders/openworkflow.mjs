@@ -31,7 +31,9 @@ async function openProducer(target) {
 async function startWorker(target, settings, onRun) {
   const backend = openPool(target);
   const client = new OpenWorkflow({ backend });
-  client.implementWorkflow(WORKFLOW, async ({ input }) => {
+  client.implementWorkflow(WORKFLOW, async ({ input, step }) => {
+    for (let index = 0; index < (settings.steps ?? 0); index += 1)
+      await step.run({ name: `step-${index}` }, async () => input.n + index);
     onRun(input.n);
     return { ok: true, n: input.n };
   });
@@ -51,7 +53,7 @@ export const contender = {
   side: 'peer',
   store: 'postgres',
   packageName: 'openworkflow',
-  keeps: 'input, output and status per workflow, and a checkpoint per step (none here)',
+  keeps: 'input, output and status per workflow, and a checkpoint per step',
   variants: [
     {
       name: 'concurrency 50, pool 20',
@@ -60,6 +62,12 @@ export const contender = {
       jobsMax: 3_000,
     },
     { name: 'concurrency 50', mode: 'latency', settings: { worker: { concurrency: 50 } } },
+    {
+      name: 'concurrency 50, pool 20',
+      mode: 'steps',
+      settings: { worker: { concurrency: 50 } },
+      jobsMax: 1_000,
+    },
     { name: 'defaults', mode: 'default', settings: {} },
   ],
   bulk: { batch: 100, callers: 1 },

@@ -10,6 +10,7 @@ import { retained } from './retained.mjs';
 import { singleSubmits } from './single-submits.mjs';
 import { snapshotHeld } from './snapshot-held.mjs';
 import { statistics } from './statistics.mjs';
+import { steps } from './steps.mjs';
 import { unbatched } from './unbatched.mjs';
 
 /** @type {import('../harness/runner.mjs').Scenario[]} */
@@ -19,6 +20,7 @@ export const SCENARIOS = [
   drain,
   unbatched,
   statistics,
+  steps,
   latency,
   snapshotHeld,
   retained,

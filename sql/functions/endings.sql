@@ -1,4 +1,5 @@
--- What a lease holder does with its lease: complete, fail, release. Each locks, decides, settles and answers per row.
+-- What a lease holder does with its lease: complete, fail, release. Each locks, decides, settles and answers per row;
+-- retry_in_ms is when a timer that was set is due: that of a retry, or at once that of a parent to be told.
 -- What follows a failure is decided here from the frozen policy, by the same rules as the model's.
 
 CREATE OR REPLACE FUNCTION ff_complete(
@@ -13,14 +14,15 @@ SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURR
 DECLARE
   v_rows ff_locked[];
   v_results jsonb[];
+  v_told boolean;
 BEGIN
   PERFORM ff_require_read_committed();
   v_rows := ff_lock_leased(p_ids, p_partitions, p_attempts, p_epochs);
   v_results := ARRAY(SELECT p_results[r.ordinal] FROM unnest(v_rows) r);
-  PERFORM ff_settle('complete', v_rows, NULL, v_results, NULL, NULL, NULL);
+  v_told := ff_settle('complete', v_rows, NULL, v_results, NULL, NULL, NULL);
   RETURN QUERY
   SELECT r.execution_id, 'completed', false, 'terminal', 'success', r.lease_epoch, r.attempt_index, r.route_id,
-         NULL::bigint
+         CASE WHEN v_told THEN 0::bigint END
   FROM unnest(v_rows) r;
   IF cardinality(v_rows) < cardinality(p_ids) THEN
     RETURN QUERY SELECT * FROM ff_refusals('complete', p_ids, p_partitions, p_attempts, p_epochs,
@@ -73,6 +75,7 @@ DECLARE
   v_end ff_locked[];
   v_delays bigint[];
   v_now bigint;
+  v_told boolean;
 BEGIN
   PERFORM ff_require_read_committed();
   v_rows := ff_lock_leased(p_ids, p_partitions, p_attempts, p_epochs);
@@ -92,7 +95,7 @@ BEGIN
   PERFORM ff_settle('retry', v_retry, ARRAY(SELECT v_now + d FROM unnest(v_delays) d), NULL,
     ARRAY(SELECT p_messages[r.ordinal] FROM unnest(v_retry) r),
     ARRAY(SELECT p_categories[r.ordinal] FROM unnest(v_retry) r), NULL);
-  PERFORM ff_settle('fail', v_end, NULL, NULL,
+  v_told := ff_settle('fail', v_end, NULL, NULL,
     ARRAY(SELECT p_messages[r.ordinal] FROM unnest(v_end) r),
     ARRAY(SELECT p_categories[r.ordinal] FROM unnest(v_end) r), NULL);
   RETURN QUERY
@@ -101,7 +104,8 @@ BEGIN
   FROM unnest(v_retry, v_delays) r(ordinal, execution_id, partition_key, route_id, priority, namespace, attempt_index,
     lease_epoch, retry_count, attempt_state, lease_id, worker_id, worker_instance_id, attempt_started_at_ms, tags, delay_ms)
   UNION ALL
-  SELECT r.execution_id, 'failed', false, 'terminal', 'failed', r.lease_epoch, r.attempt_index, r.route_id, NULL
+  SELECT r.execution_id, 'failed', false, 'terminal', 'failed', r.lease_epoch, r.attempt_index, r.route_id,
+         CASE WHEN v_told THEN 0 END
   FROM unnest(v_end) r;
   IF cardinality(v_rows) < cardinality(p_ids) THEN
     RETURN QUERY SELECT * FROM ff_refusals('fail', p_ids, p_partitions, p_attempts, p_epochs,

@@ -19,7 +19,8 @@ BEGIN
     FROM (SELECT * FROM unnest(p_ids, p_partitions, p_attempts, p_epochs) u(id, part, att, ep) ORDER BY id OFFSET 0) u
     CROSS JOIN LATERAL (
       SELECT * FROM ff_lease WHERE execution_id = u.id AND partition_key = u.part AND attempt_index = u.att
-        AND lease_epoch = u.ep FOR UPDATE) l),
+        -- Not the key: a step recorded inside a long transaction holds a share of it, and must not hold up renewals.
+        AND lease_epoch = u.ep FOR NO KEY UPDATE) l),
   alive AS MATERIALIZED (SELECT * FROM held WHERE expires_at_ms > now_ms),
   renewed AS (
     UPDATE ff_lease SET renewed_at_ms = (SELECT max(now_ms) FROM alive),

@@ -89,19 +89,21 @@ BEGIN
 END $$;
 
 -- Performs one transition on locked rows: state, lease, queue or timer, attempt, outcome and events, all or nothing.
--- The arrays after p_rows run parallel to it and may be shorter or NULL.
+-- The arrays after p_rows run parallel to it and may be shorter or NULL. Answers whether parents are to be told: a timer
+-- for them is due at once.
 CREATE OR REPLACE FUNCTION ff_settle(
   p_transition text, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[],
   p_actor text
-) RETURNS void LANGUAGE plpgsql AS $$
+) RETURNS boolean LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
   t ff_transition%ROWTYPE;
   v_now bigint := ff_now_ms();
   v_written bigint;
+  v_children bigint;
   v_unleased bigint;
 BEGIN
-  IF cardinality(p_rows) = 0 OR p_rows IS NULL THEN RETURN; END IF;
+  IF cardinality(p_rows) = 0 OR p_rows IS NULL THEN RETURN false; END IF;
   SELECT * INTO STRICT t FROM ff_transition WHERE transition = p_transition;
   WITH r AS MATERIALIZED (
     SELECT * FROM unnest(p_rows, p_dues, p_results, p_messages, p_categories) r(
@@ -119,7 +121,7 @@ BEGIN
       changed_at_ms = v_now,
       eligible_at_ms = CASE WHEN t.eligibility_state = 'not_eligible_until_time'
         THEN ((SELECT by_id FROM due) ->> execution_id::text)::bigint END
-    WHERE execution_id = ANY (ARRAY(SELECT execution_id FROM r)) RETURNING 1),
+    WHERE execution_id = ANY (ARRAY(SELECT execution_id FROM r)) RETURNING parent_id, parent_partition),
   unleased AS (
     DELETE FROM ff_lease WHERE execution_id = ANY (ARRAY(SELECT execution_id FROM r WHERE lease_id IS NOT NULL))
     RETURNING 1),
@@ -130,9 +132,13 @@ BEGIN
     FROM r WHERE t.eligibility_state = 'eligible_now'),
   timed AS (
     INSERT INTO ff_timer (kind, due_at_ms, execution_id, partition_key, attempt_index, lease_epoch)
-    SELECT 'eligible', due_at_ms, execution_id, partition_key, attempt_index + t.attempt_step,
+    SELECT 'eligible'::ff_timer_kind, due_at_ms, execution_id, partition_key, attempt_index + t.attempt_step,
            lease_epoch + t.epoch_step
-    FROM r WHERE t.eligibility_state = 'not_eligible_until_time'),
+    FROM r WHERE t.eligibility_state = 'not_eligible_until_time'
+    UNION ALL
+    -- A parent is told by a timer that is due at once: locking it here could wait in a circle.
+    SELECT DISTINCT 'child_ended'::ff_timer_kind, v_now, parent_id, parent_partition, 0, 0::bigint
+    FROM moved WHERE t.terminal_outcome <> 'none' AND parent_id IS NOT NULL),
   attempted AS (
     INSERT INTO ff_attempt_history AS h (
       execution_id, partition_key, attempt_index, lease_id, lease_epoch, worker_id, worker_instance_id, started_at_ms,
@@ -168,10 +174,12 @@ BEGIN
     SELECT 'completion', t.terminal_outcome::text, v_now, execution_id, partition_key, attempt_index, lease_epoch,
            lease_id, worker_instance_id, namespace, tags, NULL
     FROM r WHERE t.terminal_outcome <> 'none')
-  SELECT (SELECT count(*) FROM moved), (SELECT count(*) FROM unleased) INTO v_written, v_unleased;
+  SELECT (SELECT count(*) FROM moved), (SELECT count(parent_id) FROM moved), (SELECT count(*) FROM unleased)
+  INTO v_written, v_children, v_unleased;
   PERFORM ff_require_equal(p_transition || ' executions', cardinality(p_rows), v_written);
   PERFORM ff_require_equal(p_transition || ' leases',
     (SELECT count(*) FROM unnest(p_rows) r WHERE r.lease_id IS NOT NULL), v_unleased);
+  RETURN v_children > 0 AND t.terminal_outcome <> 'none';
 END $$;
 
 -- Says precisely why a lease holder was refused. Asking again for what the same lease already did is answered as the
@@ -190,17 +198,19 @@ BEGIN
     CASE
       WHEN e.execution_id IS NULL THEN 'not_found'
       WHEN p_verb = 'release' AND h.released_epoch >= u.ep THEN 'released'
+      WHEN p_verb = 'pause' AND h.released_epoch >= u.ep THEN 'paused'
       WHEN p_verb = 'complete' AND h.outcome = 'success' AND h.mine THEN 'completed'
       WHEN p_verb = 'fail' AND h.outcome = 'failed' AND h.mine THEN
         CASE WHEN h.retry_at_ms IS NULL THEN 'failed' ELSE 'retry_scheduled' END
       WHEN h.outcome = 'interrupted' AND h.mine THEN 'lease_' || h.interrupted_by
-      WHEN p_verb <> 'renew' AND h.outcome IN ('success', 'failed') AND h.mine THEN 'conflict'
+      WHEN p_verb IN ('complete', 'fail', 'release', 'pause') AND h.outcome IN ('success', 'failed') AND h.mine THEN 'conflict'
       WHEN e.lifecycle_phase <> 'active' THEN 'not_active'
       WHEN e.attempt_index = u.att AND e.lease_epoch = u.ep THEN 'lease_expired'
       ELSE 'stale_lease' END,
     coalesce(CASE p_verb WHEN 'complete' THEN h.outcome = 'success' AND h.mine
                          WHEN 'fail' THEN h.outcome = 'failed' AND h.mine
-                         WHEN 'release' THEN h.released_epoch >= u.ep END, false),
+                         WHEN 'release' THEN h.released_epoch >= u.ep
+                         WHEN 'pause' THEN h.released_epoch >= u.ep END, false),
     e.lifecycle_phase::text, e.terminal_outcome::text, e.lease_epoch, e.attempt_index, e.route_id,
     CASE WHEN h.retry_at_ms IS NOT NULL THEN greatest(h.retry_at_ms - ff_now_ms(), 0) END
   FROM (SELECT * FROM unnest(p_ids, p_partitions, p_attempts, p_epochs) u(id, part, att, ep)

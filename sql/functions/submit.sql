@@ -32,9 +32,11 @@ END $$;
 -- p_routes: [{lane, kind, capabilities}]. p_templates: [{route, namespace, priority, policy, tags}], what many executions
 -- of one call have in common; route points into p_routes and p_template_ordinals into p_templates, both from 1.
 -- p_channel: where to ring inside this transaction, or NULL when the caller rings after its commit.
+-- p_parent: the execution that is told when these end.
 CREATE OR REPLACE FUNCTION ff_submit(
   p_routes jsonb, p_max_routes integer, p_templates jsonb, p_ids uuid[], p_partitions smallint[],
-  p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_channel text
+  p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_channel text,
+  p_parent uuid DEFAULT NULL, p_parent_partition smallint DEFAULT NULL
 ) RETURNS TABLE (execution_id uuid, outcome text, route_id integer, due_in_ms bigint) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off
@@ -73,11 +75,13 @@ BEGIN
   WITH inserted AS (
     INSERT INTO ff_execution (
       execution_id, partition_key, route_id, priority, namespace, created_at_ms, changed_at_ms, eligible_at_ms,
-      lifecycle_phase, ownership_state, eligibility_state, blocking_reason, terminal_outcome, attempt_state)
+      lifecycle_phase, ownership_state, eligibility_state, blocking_reason, terminal_outcome, attempt_state, parent_id,
+      parent_partition)
     SELECT id, part, v_template_routes[of], v_priorities[of], v_namespaces[of], v_now, v_now, CASE WHEN delay > 0 THEN v_now + delay END,
            s.lifecycle_phase, s.ownership_state,
            CASE WHEN delay > 0 THEN d.eligibility_state ELSE s.eligibility_state END,
-           CASE WHEN delay > 0 THEN d.blocking_reason ELSE s.blocking_reason END, s.terminal_outcome, s.attempt_state
+           CASE WHEN delay > 0 THEN d.blocking_reason ELSE s.blocking_reason END, s.terminal_outcome, s.attempt_state,
+           p_parent, p_parent_partition
     FROM unnest(p_ids, p_partitions, p_template_ordinals, p_delays) u(id, part, of, delay)
     ORDER BY id
     ON CONFLICT DO NOTHING RETURNING execution_id)

@@ -24,7 +24,8 @@ CREATE TYPE ff_attempt_state AS ENUM (
   'pending_replay_attempt', 'attempt_terminal');
 CREATE TYPE ff_attempt_outcome AS ENUM ('success', 'failed', 'cancelled', 'expired', 'interrupted');
 CREATE TYPE ff_event_family AS ENUM ('lease', 'completion', 'signal', 'operator', 'flow', 'tag', 'worker');
-CREATE TYPE ff_timer_kind AS ENUM ('eligible');
+CREATE TYPE ff_timer_kind AS ENUM ('eligible', 'child_ended');
+CREATE TYPE ff_step_kind AS ENUM ('step', 'sleep');
 
 -- The legal combinations of the state vector: the same list as the model's situations. In plpgsql, because a CHECK is
 -- prepared anew by every statement: a call is cheap to prepare, this expression inlined would cost more than the write.
@@ -106,6 +107,9 @@ INSERT INTO ff_transition VALUES
   ('fail',             'terminal', 'unowned', 'not_applicable',          'none',                      'failed',    'attempt_terminal',      'failed',      NULL,       0, 0, 0, 0),
   ('retry',            'runnable', 'unowned', 'not_eligible_until_time', 'waiting_for_retry_backoff', 'none',      'pending_retry_attempt', 'failed',      'released', 0, 1, 1, 0),
   ('release',          'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      'attempt_interrupted',   NULL,          'released', 0, 0, 0, 0),
+  ('delay',            'runnable', 'unowned', 'not_eligible_until_time', 'waiting_for_delay',         'none',      'attempt_interrupted',   NULL,          'released', 0, 0, 0, 0),
+  ('await_children',   'runnable', 'unowned', 'blocked_by_dependencies', 'waiting_for_children',      'none',      'attempt_interrupted',   NULL,          'released', 0, 0, 0, 0),
+  ('wake',             'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      NULL,                    NULL,          NULL,       1, 0, 0, 0),
   ('lapse',            'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      'pending_retry_attempt', 'interrupted', 'expired',  1, 1, 1, 1),
   ('expire',           'terminal', 'unowned', 'not_applicable',          'none',                      'expired',   'attempt_terminal',      'interrupted', 'expired',  1, 0, 0, 0),
   ('revoke',           'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      'pending_retry_attempt', 'interrupted', 'revoked',  1, 1, 0, 1),
@@ -152,6 +156,9 @@ CREATE TABLE ff_execution (
   terminal_outcome  ff_terminal_outcome NOT NULL,
   attempt_state     ff_attempt_state NOT NULL,
   partition_key     smallint NOT NULL,
+  -- Who spawned it: told when it ends.
+  parent_partition  smallint,
+  parent_id         uuid,
   namespace         text NOT NULL,
   -- A uuid names one execution in all partitions: sets of rows are written by uuid alone.
   PRIMARY KEY (execution_id) INCLUDE (partition_key),
@@ -248,6 +255,41 @@ CREATE TABLE ff_attempt_history (
   CONSTRAINT ff_attempt_history_ended CHECK ((outcome IS NULL) = (ended_at_ms IS NULL))
 );
 
+-- What an execution has done for good: finished steps with their values, and sleeps with the time they end. Steps belong to
+-- the execution and outlive its attempts; a row is written once, under a live lease, and never changed.
+CREATE TABLE ff_step (
+  execution_id   uuid NOT NULL,
+  recorded_at_ms bigint NOT NULL,
+  lease_epoch    bigint NOT NULL,
+  attempt_index  integer NOT NULL,
+  partition_key  smallint NOT NULL,
+  kind           ff_step_kind NOT NULL,
+  name           text NOT NULL,
+  key            text NOT NULL,
+  value          jsonb,
+  PRIMARY KEY (execution_id, name, key)
+);
+
+-- How far the handler says it is: overwritten, not logged.
+CREATE TABLE ff_progress (
+  execution_id   uuid PRIMARY KEY,
+  reported_at_ms bigint NOT NULL,
+  partition_key  smallint NOT NULL,
+  percent        real,
+  message        text
+) WITH (fillfactor = 50);
+
+-- Which children a paused execution waits for, and how many of them must have ended. Meant only while the execution still
+-- has this attempt and epoch; the next pause replaces it.
+CREATE TABLE ff_child_wait (
+  execution_id  uuid PRIMARY KEY,
+  lease_epoch   bigint NOT NULL,
+  attempt_index integer NOT NULL,
+  partition_key smallint NOT NULL,
+  needed        integer NOT NULL,
+  children      uuid[] NOT NULL
+);
+
 -- How an execution ended, keyed by the attempt it ended in, because a replay re-opens it.
 CREATE TABLE ff_outcome (
   execution_id     uuid NOT NULL,
@@ -311,6 +353,21 @@ CREATE TABLE ff_setback (
   error_code    text NOT NULL,
   PRIMARY KEY (execution_id, partition_key, reconciler)
 );
+
+-- Who works here, said by the workers themselves at intervals: for people who look. Nothing is decided by it.
+CREATE TABLE ff_worker (
+  worker_instance_id text PRIMARY KEY,
+  started_at_ms      bigint NOT NULL,
+  heartbeat_at_ms    bigint NOT NULL,
+  concurrency        integer NOT NULL,
+  running            integer NOT NULL,
+  stopping           boolean NOT NULL,
+  worker_id          text NOT NULL,
+  version            text,
+  kinds              text[] NOT NULL,
+  lanes              text[],
+  capabilities       text[] NOT NULL
+) WITH (fillfactor = 50);
 
 -- A locked execution and what is needed of its lease and body, as the transition functions hand it to each other.
 CREATE TYPE ff_locked AS (

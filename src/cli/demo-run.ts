@@ -8,7 +8,8 @@ import type { ExecutionId } from '../contract/ids.ts';
 import { endedAmong } from './demo-audit.ts';
 import type { DemoProcess } from './demo-crew.ts';
 import { numbersTo, Progress } from './demo-progress.ts';
-import { event, type Line, type Screen } from './demo-screen.ts';
+import { event, type Screen } from './demo-screen.ts';
+import type { Line } from './look.ts';
 import { demoKind, demoRequest } from './demo-tasks.ts';
 import { DEMO_CONCURRENCY, type News } from './demo-worker.ts';
 

@@ -3,8 +3,9 @@
  */
 import { describe, expect, it } from 'vitest';
 import { Progress } from './demo-progress.ts';
-import { cut, frame, lookFor, openScreen, paint, type Line } from './demo-screen.ts';
+import { cut, frame, openScreen } from './demo-screen.ts';
 import type { News } from './demo-worker.ts';
+import { lookFor, paint, type Line } from './look.ts';
 
 const NAMES = ['worker-1', 'worker-2'];
 

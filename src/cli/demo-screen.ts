@@ -3,12 +3,8 @@
  * file or a pipe plain lines now and then. Lines are spans of text with a tone, so that they can be cut to the
  * width before any colour is added. What is shown is decided elsewhere.
  */
-import type { WriteStream } from 'node:tty';
 import type { Progress, WorkerView } from './demo-progress.ts';
-
-export type Tone = 'plain' | 'strong' | 'dim' | 'good' | 'bad' | 'warn';
-export type Span = readonly [text: string, tone?: Tone];
-export type Line = readonly Span[];
+import { lookFor, paint, type Line, type Look, type Output } from './look.ts';
 
 export interface Screen {
   /** How often `show` is worth calling. */
@@ -21,14 +17,6 @@ export interface Screen {
   settle(): void;
 }
 
-export interface Look {
-  colour: 'on' | 'off';
-  /** `ascii` where the locale has no other characters. */
-  characters: 'unicode' | 'ascii';
-}
-
-type Output = Pick<WriteStream, 'write'> & Partial<Pick<WriteStream, 'isTTY' | 'columns'>>;
-
 const LIVE_EVERY_MS = 100;
 const PLAIN_EVERY_MS = 1_000;
 const DEFAULT_COLUMNS = 80;
@@ -37,13 +25,6 @@ const BAR_MIN_COLUMNS = 8;
 /** What stands beside the bar. */
 const BAR_BESIDE_COLUMNS = 42;
 
-const CODES: Record<Exclude<Tone, 'plain'>, string> = {
-  strong: '1',
-  dim: '2',
-  good: '32',
-  bad: '31',
-  warn: '33',
-};
 const HIDE_CURSOR = '\u001B[?25l';
 const SHOW_CURSOR = '\u001B[?25h';
 const CLEAR_BELOW = '\u001B[J';
@@ -52,13 +33,6 @@ export function openScreen(output: Output, env: NodeJS.ProcessEnv): Screen {
   const look = lookFor(output, env);
   const isLive = output.isTTY === true && env['TERM'] !== 'dumb';
   return isLive ? new LiveScreen(output, look) : new PlainScreen(output, look);
-}
-
-export function lookFor(output: Output, env: NodeJS.ProcessEnv): Look {
-  const locale = env['LC_ALL'] || env['LC_CTYPE'] || env['LANG'] || '';
-  const hasUnicode = /utf-?8/i.test(locale) || ['darwin', 'win32'].includes(process.platform);
-  const isPlain = output.isTTY !== true || Boolean(env['NO_COLOR']) || env['TERM'] === 'dumb';
-  return { colour: isPlain ? 'off' : 'on', characters: hasUnicode ? 'unicode' : 'ascii' };
 }
 
 class PlainScreen implements Screen {
@@ -197,13 +171,4 @@ export function cut(line: Line, width: number): Line {
     room -= kept.length;
     return kept === '' ? [] : [[kept, tone ?? 'plain'] as const];
   });
-}
-
-export function paint(line: Line, look: Look): string {
-  return line
-    .map(([text, tone = 'plain']) => {
-      if (look.colour === 'off' || tone === 'plain' || text === '') return text;
-      return `\u001B[${CODES[tone]}m${text}\u001B[0m`;
-    })
-    .join('');
 }

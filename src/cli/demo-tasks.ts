@@ -5,7 +5,9 @@
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { SubmitRequest } from '../contract/engine.ts';
-import type { Handler, Task } from '../worker/task.ts';
+import { task } from '../contract/task.ts';
+import type { TaskContext } from '../worker/context.ts';
+import { handle } from '../worker/handlers.ts';
 
 export interface DemoPayload {
   number: number;
@@ -52,15 +54,11 @@ export function demoRequest(number: number, namespace: string): SubmitRequest {
   };
 }
 
-async function work(task: Task<DemoPayload>): Promise<{ number: number }> {
-  const { number, takesMs, failsFirst } = task.payload;
-  await pause(takesMs, undefined, { signal: task.signal });
-  if (failsFirst && task.attemptIndex === 0) throw new Error(COMPLAINTS[task.kind as DemoKind]);
+async function work(input: DemoPayload, ctx: TaskContext): Promise<{ number: number }> {
+  const { number, takesMs, failsFirst } = input;
+  await pause(takesMs, undefined, { signal: ctx.signal });
+  if (failsFirst && ctx.attemptIndex === 0) throw new Error(COMPLAINTS[ctx.kind as DemoKind]);
   return { number };
 }
 
-export const demoHandlers: Readonly<Record<DemoKind, Handler<DemoPayload>>> = {
-  'resize-image': work,
-  'charge-card': work,
-  summarise: work,
-};
+export const demoHandlers = Object.keys(COMPLAINTS).map((kind) => handle(task<DemoPayload>(kind), work));

@@ -3,7 +3,8 @@
  * here. Pure text; the numbers come from the audit.
  */
 import type { Audit } from './demo-audit.ts';
-import { count, seconds, type Line, type Tone } from './demo-screen.ts';
+import { count, seconds } from './demo-screen.ts';
+import type { Line, Tone } from './look.ts';
 
 /** What the verdict needs to know beside the audit. */
 export interface Observed {

@@ -10,10 +10,10 @@ import { startEmbedded } from '../embedded/index.ts';
 import { migrate } from '../store/migrate.ts';
 import { audit } from './demo-audit.ts';
 import { startCrew, stopCrew, type DemoProcess } from './demo-crew.ts';
-import { interruption, type Interruption } from './demo-interruption.ts';
 import { DemoRun } from './demo-run.ts';
 import { openScreen, count, seconds, type Screen } from './demo-screen.ts';
 import { isClean, nextSteps, verdict } from './demo-verdict.ts';
+import { interruption, type Interruption } from './interruption.ts';
 
 const DEMO_SCHEMA = 'flowfabric_demo';
 export const DEMO_EXECUTIONS = { default: 1_000, min: 100, max: 10_000 };
@@ -25,6 +25,8 @@ export interface DemoOptions {
   executions: number;
   /** Default: the embedded Postgres. */
   databaseUrl: string | undefined;
+  /** NO_COLOR in it turns colours off. */
+  env: NodeJS.ProcessEnv;
 }
 
 /** Where the demo runs, and how that is called on the screen. */
@@ -43,7 +45,7 @@ interface Stage {
 /** Runs the whole demonstration and answers the exit code. */
 export async function runDemo(options: DemoOptions): Promise<number> {
   const stage: Stage = {
-    screen: openScreen(process.stdout, process.env),
+    screen: openScreen(process.stdout, options.env),
     stop: interruption(),
     cleanups: [],
   };
@@ -118,7 +120,7 @@ async function prepare(url: string, place: string, screen: Screen): Promise<void
 
 async function openBase(options: DemoOptions, { screen, cleanups }: Stage): Promise<Base> {
   if (options.databaseUrl !== undefined) {
-    const place = `the Postgres of DATABASE_URL (${withoutSecrets(options.databaseUrl)})`;
+    const place = `your Postgres (${withoutSecrets(options.databaseUrl)})`;
     screen.say([[`Using ${place}, schema ${DEMO_SCHEMA}`, 'dim']]);
     return { url: options.databaseUrl, place };
   }

@@ -8,6 +8,8 @@ import { dueTimers } from '../reconcilers/due-timers.ts';
 import { expiredLeases } from '../reconcilers/expired-leases.ts';
 import type { Reconciler } from '../reconcilers/reconciler.ts';
 import { startReconcilers, type ReconcilerReport } from '../reconcilers/runner.ts';
+import type { SpanName } from '../contract/trace-context.ts';
+import { createTaskClient, type TaskClient } from './tasks.ts';
 
 export interface ConnectOptions extends EngineOptions {
   /** `off`: this process repairs nothing; at least one other must. Default on. */
@@ -19,7 +21,9 @@ export interface ConnectOptions extends EngineOptions {
   defaultPolicy?: ExecutionPolicy;
 }
 
-export interface Connection extends Engine {
+/** The engine, and the same verbs for tasks with a contract. */
+export interface Connection extends Omit<Engine, 'submit'>, Pick<TaskClient, 'submitMany' | 'execution'> {
+  submit: TaskClient['submit'] & Engine['submit'];
   /** What the reconcilers of this process have done so far. */
   reconcilerReports(): ReconcilerReport[];
   [Symbol.asyncDispose](): Promise<void>;
@@ -28,6 +32,16 @@ export interface Connection extends Engine {
 const RECONCILERS: readonly Reconciler[] = [expiredLeases, dueTimers];
 
 const DEFAULT_POLICY: ExecutionPolicy = { retry: { maxRetries: 3 } };
+
+function isTask(value: unknown): boolean {
+  return typeof value === 'object' && value !== null && 'defaults' in value && 'name' in value;
+}
+
+/** Tells the active span of OpenTelemetry, where its API is installed; without it, or without a span, there is none. */
+async function findActiveSpan(): Promise<() => SpanName | undefined> {
+  const otel = await import('@opentelemetry/api').catch(() => undefined);
+  return () => otel?.trace.getActiveSpan()?.spanContext();
+}
 
 /** Connects to a migrated schema. Close it when done: it holds connections and timers. */
 export async function connect(options: ConnectOptions): Promise<Connection> {
@@ -39,8 +53,15 @@ export async function connect(options: ConnectOptions): Promise<Connection> {
     await runner?.close();
     await engine.close();
   };
+  const tasks = createTaskClient(engine, await findActiveSpan());
+  function submit(first: unknown, ...rest: unknown[]): Promise<never> {
+    const verb = (isTask(first) ? tasks.submit : engine.submit) as (...args: unknown[]) => Promise<never>;
+    return verb(first, ...rest);
+  }
   return {
     ...engine,
+    ...tasks,
+    submit,
     close,
     reconcilerReports: () => runner?.report() ?? [],
     [Symbol.asyncDispose]: close,

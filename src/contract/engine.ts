@@ -135,6 +135,56 @@ export type FailOutcome =
 export type ReleaseOutcome = { outcome: 'released'; repeated: boolean } | LeaseRefusal;
 export type RenewOutcome = { outcome: 'renewed' } | LeaseRefusal;
 
+export interface StepKey {
+  name: string;
+  /** Tells apart the rounds of a loop. Default: the empty text. */
+  key?: string;
+}
+
+/** What a step left behind. */
+export interface StepRecord {
+  kind: 'step' | 'sleep';
+  name: string;
+  key: string;
+  /** Of a step: what it returned. */
+  value: Json;
+  /** Of a sleep: until it is over, 0 when it is. */
+  dueInMs: number | null;
+}
+
+/** A finished step with its value, or a sleep that begins now. */
+export type NewStep = StepKey & ({ value?: unknown } | { sleepMs: number });
+
+/** Answers what is stored. `repeated`: it was there before; the first record of a step stays, whatever is sent later. */
+export type RecordOutcome = { outcome: 'recorded'; repeated: boolean; step: StepRecord } | LeaseRefusal;
+
+/** What a paused execution waits for: a time, some of its children, or whichever comes first. */
+export interface PauseRequest {
+  wakeInMs?: number;
+  children?: { executionIds: readonly string[]; needed: number };
+}
+
+/** `due`: what was to be waited for has happened already; the lease is kept. */
+export type PauseOutcome = { outcome: 'paused'; repeated: boolean } | { outcome: 'due' } | LeaseRefusal;
+
+export type SpawnOutcome = { outcome: 'spawned'; children: SubmitResult[] } | LeaseRefusal;
+
+export interface Progress {
+  /** 0 to 100. */
+  percent?: number;
+  message?: string;
+}
+
+/** Runs work in a transaction and commits when it returns. The executor is the same transaction's. */
+export type Transactor<Tx> = <Value>(
+  work: (tx: Tx, executor: SqlExecutor) => Promise<Value>,
+) => Promise<Value>;
+
+/** One statement on a transaction, as `pg` spells it. */
+export interface SqlTransaction {
+  query<Row = Record<string, unknown>>(text: string, params?: unknown[]): Promise<{ rows: Row[] }>;
+}
+
 export interface Failure {
   message: string;
   /** Default `transient`. */
@@ -214,6 +264,12 @@ export interface ExecutionSnapshot {
   lease: LeaseSnapshot | null;
   /** The last 1,000 ended and paused attempts, oldest first; the running one is the lease. */
   attempts: AttemptSnapshot[];
+  /** What the handler last said about itself. */
+  progress: { percent: number | null; message: string | null; reportedAtMs: number } | null;
+  /** Finished steps and begun sleeps. */
+  stepCount: number;
+  /** Who spawned it. */
+  parentId: ExecutionId | null;
   /** Reconcilers that could not act on it and are backing off. */
   setbacks: { reconciler: string; failures: number; errorCode: string }[];
 }
@@ -229,6 +285,43 @@ export type ExecutionResult =
       by: string | null;
     };
 
+/** How an execution ended. */
+export type ExecutionEnd = Exclude<ExecutionResult, { outcome: 'pending' | 'not_found' }>;
+
+export interface WaitOptions {
+  /** Ends the waiting, not the execution. */
+  signal?: AbortSignal;
+}
+
+/** What a worker says about itself in the registry. */
+export interface WorkerRegistration extends Interest {
+  workerInstanceId: string;
+  workerId: string;
+  /** Of the application's code. */
+  version?: string;
+  concurrency: number;
+  running: number;
+  /** Since it started; the database makes a time of it. */
+  uptimeMs: number;
+  stopping: boolean;
+}
+
+export interface WorkerSnapshot {
+  workerInstanceId: string;
+  workerId: string;
+  version: string | null;
+  kinds: string[];
+  /** Null: every lane. */
+  lanes: string[] | null;
+  capabilities: string[];
+  concurrency: number;
+  running: number;
+  startedAtMs: number;
+  /** When it was last heard of; a live worker is heard of about every 10 s. */
+  heartbeatAtMs: number;
+  stopping: boolean;
+}
+
 /** What woke a watcher. Hints may be lost, doubled or late; they only save waiting. */
 export interface Hint {
   /** Routes that got claimable work, or `all` when it is not known which. */
@@ -239,6 +332,8 @@ export interface Hint {
   dueInMs: number | null;
   /** Worker instances whose leases were taken away. */
   workers: readonly string[];
+  /** Uuids of executions that ended, or `all` when they are too many to name. */
+  ended: readonly string[] | 'all';
 }
 
 /** What a watcher can run; hints about other work are kept from it. */
@@ -259,15 +354,35 @@ export interface Engine {
   complete(lease: LeaseRef, result?: unknown): Promise<CompleteOutcome>;
   fail(lease: LeaseRef, failure: Failure): Promise<FailOutcome>;
   release(lease: LeaseRef): Promise<ReleaseOutcome>;
+  /** Stores a finished step or begins a sleep. With an executor: in the caller's transaction, committed with it. */
+  recordStep(lease: LeaseRef, step: NewStep, options?: { executor?: SqlExecutor }): Promise<RecordOutcome>;
+  /** All steps of an execution, in no order. */
+  readSteps(executionId: string): Promise<StepRecord[]>;
+  /** Gives the worker up without ending the attempt: the next claim continues it. */
+  pause(lease: LeaseRef, request: PauseRequest): Promise<PauseOutcome>;
+  /** Submits children of the lease's execution. Repeatable when the requests carry ids. */
+  spawn(lease: LeaseRef, requests: readonly SubmitRequest[]): Promise<SpawnOutcome>;
+  /** Overwrites how far the execution is. Dropped when the lease is gone. */
+  reportProgress(lease: LeaseRef, progress: Progress): Promise<void>;
+  /** Runs work in a transaction on a connection kept for that, so that leases are renewed meanwhile. */
+  transact: Transactor<SqlTransaction>;
   cancel(executionId: string, note: OperatorNote): Promise<CancelOutcome>;
   cancel(executionIds: readonly string[], note: OperatorNote): Promise<CancelOutcome[]>;
   revokeLease(executionId: string, request: RevokeRequest): Promise<RevokeOutcome>;
   /** Null when there is no such execution. */
   describe(executionId: string): Promise<ExecutionSnapshot | null>;
+  /** How it ended, or that it has not yet. */
   result(executionId: string): Promise<ExecutionResult>;
+  /** How it ended, as soon as it has; told, not asked again and again. Throws `not_found`. */
+  waitForEnd(executionId: string, options?: WaitOptions): Promise<ExecutionEnd>;
   /** Makes claimable what was delayed until now; answers how many timers were due. Workers call it in time. */
   fireTimers(): Promise<number>;
   /** Be told when there may be something to do. Returns the way to stop. */
   watch(interest: Interest, watcher: HintWatcher): () => void;
+  /** Enters a worker into the registry, or refreshes what is said of it there. Workers call it at intervals. */
+  registerWorker(worker: WorkerRegistration): Promise<void>;
+  /** Who is registered, the newest first; at most 10,000. */
+  listWorkers(): Promise<WorkerSnapshot[]>;
+  forgetWorker(workerInstanceId: string): Promise<void>;
   close(): Promise<void>;
 }

@@ -24,6 +24,7 @@ export const ERROR_CODES = {
   permission_denied: 'the database role lacks a right the engine needs',
   embedded_unavailable: 'no Postgres could be started on this machine',
   database_error: 'the database refused a statement for a reason of its own; `sqlState` names it',
+  invalid_step: 'a step is used in a way that cannot be remembered; the message says how to write it',
   closed: 'the engine or worker was closed',
   invariant_broken: 'stored state contradicts itself; nothing was written; please report it',
 } as const;
@@ -71,3 +72,24 @@ const PASSING: readonly ErrorCode[] = [
   'schema_missing',
   'permission_denied',
 ];
+
+/** How an execution ended that did not succeed. */
+export interface UnsuccessfulEnd {
+  outcome: 'failed' | 'cancelled' | 'expired' | 'skipped';
+  message: string | null;
+  category: string | null;
+  by: string | null;
+}
+
+/** Thrown to whoever asks for the result of an execution that has none. */
+export class ExecutionFailed extends Error {
+  override readonly name = 'ExecutionFailed';
+  readonly executionId: string;
+  readonly end: UnsuccessfulEnd;
+
+  constructor(executionId: string, end: UnsuccessfulEnd) {
+    super(`${executionId} ended as ${end.outcome}${end.message === null ? '' : `: ${end.message}`}`);
+    this.executionId = executionId;
+    this.end = end;
+  }
+}

@@ -32,4 +32,13 @@ export const LIMITS = {
   /** Longer failure messages are cut, not refused: a failure report must not fail. */
   failureMessageBytes: 8_192,
   reasonBytes: 1_024,
+  /** Steps of one execution. */
+  steps: 10_000,
+  stepNameBytes: 128,
+  stepKeyBytes: 256,
+  /** Children one pause waits for. */
+  awaitedChildren: 10_000,
+  progressBytes: 1_024,
+  /** Transactions of user code at once, per process. */
+  transactions: 4,
 } as const;

@@ -3,14 +3,19 @@
  * Operations are functions of this context; they hold no state of their own.
  */
 import type { Database } from '../store/database.ts';
+import type { Transactions } from '../store/transactions.ts';
 import type { DemandMemory } from './claim-hints.ts';
 import type { DoubtfulClaim } from './doubtful-claims.ts';
 import type { Doorbell } from './doorbell.ts';
+import type { EndWatch } from './ends.ts';
 import type { RouteCache } from './route-cache.ts';
 
 export interface EngineContext {
   database: Database;
   doorbell: Doorbell;
+  /** Where transactions of user code run. */
+  transactions: Transactions;
+  ends: EndWatch;
   routes: RouteCache;
   /** By what a worker asks for: its kinds, lanes and capabilities. */
   demands: Map<string, DemandMemory>;

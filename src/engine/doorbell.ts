@@ -3,11 +3,14 @@
  * notification after the commit. The first ring goes out immediately, later ones are merged for a few milliseconds.
  * When a watcher here takes all the work, nobody else is woken.
  */
+import { randomUUID } from 'node:crypto';
 import type { Hint, HintWatcher } from '../contract/engine.ts';
 import type { Database } from '../store/database.ts';
 import { listenForHints, sendHint, type Listener } from '../store/notify.ts';
 
 const MERGE_MS = 10;
+/** Longest an asker is told without asking again. */
+const MAX_ASK_MS = 60_000;
 /** A notification holds just under 8,000 bytes; what does not fit says "look everywhere". */
 const MAX_HINT_BYTES = 7_900;
 
@@ -15,10 +18,16 @@ interface Wire {
   routes?: number[] | 'all';
   due?: number;
   workers?: string[];
+  ended?: string[] | 'all';
+  /** For this long the sender, named by `from`, wants to hear what ends. */
+  asks?: number;
+  from?: string;
 }
 
 export interface Doorbell {
   ring(hint: Partial<Hint>): void;
+  /** Asks the other processes to say, for this long, which executions end. */
+  askForEnds(forMs: number): void;
   watch(watcher: HintWatcher): () => void;
   close(): Promise<void>;
 }
@@ -36,15 +45,24 @@ export function openDoorbell(options: DoorbellOptions): Doorbell {
     for (const watcher of watchers) taken = tellOne(watcher, hint) || taken;
     return taken;
   };
-  const sender = new Sender(options.database);
-  const listener = startListening(options, tell);
+  const self = randomUUID();
+  const sender = new Sender(options.database, self);
+  let endsAskedUntil = Number.NEGATIVE_INFINITY;
+  const listener = startListening(options, tell, (forMs, from) => {
+    if (from === self) return;
+    endsAskedUntil = performance.now() + Math.min(forMs, MAX_ASK_MS);
+  });
   return {
     ring(partial) {
       const hint = complete(partial);
       const taken = tell(hint);
-      const onlyWork = hint.workers.length === 0 && hint.dueInMs === null;
-      if (!(taken && onlyWork)) sender.send(hint);
+      // Nobody else hears of ends unless somebody asked: most are awaited here or not at all.
+      const ended = performance.now() < endsAskedUntil ? hint.ended : [];
+      const onlyWork = hint.workers.length === 0 && hint.dueInMs === null && ended.length === 0;
+      const nothing = onlyWork && hint.routes.length === 0;
+      if (!nothing && !(taken && onlyWork)) sender.send({ ...hint, ended });
     },
+    askForEnds: (forMs) => sender.ask(forMs),
     watch(watcher) {
       watchers.add(watcher);
       return () => watchers.delete(watcher);
@@ -66,11 +84,19 @@ function tellOne(watcher: HintWatcher, hint: Hint): boolean {
   }
 }
 
-function startListening(options: DoorbellOptions, tell: (hint: Hint) => boolean): Listener | undefined {
+function startListening(
+  options: DoorbellOptions,
+  tell: (hint: Hint) => boolean,
+  onAsked: (forMs: number, from: string) => void,
+): Listener | undefined {
   if (options.listenUrl === undefined) return undefined;
   return listenForHints(options.listenUrl, options.database.schema, {
-    hint: (payload) => void tell(decode(payload)),
-    open: () => void tell(complete({ routes: 'all' })),
+    hint(payload) {
+      const { asks, from, ...hint } = decode(payload);
+      if (asks > 0) onAsked(asks, from);
+      tell(hint);
+    },
+    open: () => void tell(complete({ routes: 'all', ended: 'all' })),
   });
 }
 
@@ -80,34 +106,45 @@ function complete(hint: Partial<Hint>): Hint {
     count: hint.count ?? 0,
     dueInMs: hint.dueInMs ?? null,
     workers: hint.workers ?? [],
+    ended: hint.ended ?? [],
   };
 }
 
 /** Whatever another version sent: what cannot be read means "look everywhere". */
-function decode(payload: string): Hint {
+function decode(payload: string): Hint & { asks: number; from: string } {
   try {
     const wire = JSON.parse(payload) as Wire;
-    return complete({
+    const hint = complete({
       routes: wire.routes === 'all' || Array.isArray(wire.routes) ? wire.routes : [],
       count: Number.MAX_SAFE_INTEGER,
       dueInMs: typeof wire.due === 'number' ? wire.due : null,
       workers: Array.isArray(wire.workers) ? wire.workers : [],
+      ended: wire.ended === 'all' || Array.isArray(wire.ended) ? wire.ended : [],
     });
+    return { ...hint, asks: typeof wire.asks === 'number' ? wire.asks : 0, from: String(wire.from ?? '') };
   } catch {
-    return complete({ routes: 'all' });
+    return { ...complete({ routes: 'all', ended: 'all' }), asks: 0, from: '' };
   }
 }
 
 /** Merges rings into as few notifications as possible. */
 class Sender {
   readonly #database: Database;
+  readonly #self: string;
   #pending: Hint | undefined;
+  #asks = 0;
   #timer: NodeJS.Timeout | undefined;
   #sending = false;
   #closed = false;
 
-  constructor(database: Database) {
+  constructor(database: Database, self: string) {
     this.#database = database;
+    this.#self = self;
+  }
+
+  ask(forMs: number): void {
+    this.#asks = forMs;
+    this.send(complete({}));
   }
 
   send(hint: Hint): void {
@@ -127,7 +164,9 @@ class Sender {
     if (hint === undefined) return;
     this.#pending = undefined;
     this.#sending = true;
-    sendHint(this.#database, encode(hint))
+    const asks = this.#asks;
+    this.#asks = 0;
+    sendHint(this.#database, encode(hint, asks === 0 ? {} : { asks, from: this.#self }))
       // A hint that cannot be sent costs others a wait, never correctness.
       .catch(() => undefined)
       .finally(() => {
@@ -150,14 +189,19 @@ function merge(a: Hint, b: Hint): Hint {
     count: a.count + b.count,
     dueInMs: due.length === 0 ? null : Math.min(...due),
     workers: [...new Set([...a.workers, ...b.workers])],
+    ended: a.ended === 'all' || b.ended === 'all' ? 'all' : [...a.ended, ...b.ended],
   };
 }
 
-function encode(hint: Hint): string {
+function encode(hint: Hint, asking: Pick<Wire, 'asks' | 'from'>): string {
   const due = hint.dueInMs === null ? {} : { due: hint.dueInMs };
   const routes = hint.routes.length === 0 ? {} : { routes: hint.routes };
   const workers = hint.workers.length === 0 ? {} : { workers: hint.workers };
-  const text = JSON.stringify({ ...routes, ...workers, ...due });
+  const ended = hint.ended.length === 0 ? {} : { ended: hint.ended };
+  const text = JSON.stringify({ ...routes, ...workers, ...due, ...ended, ...asking });
   if (Buffer.byteLength(text) <= MAX_HINT_BYTES) return text;
-  return JSON.stringify({ routes: 'all', workers: ['*'], ...due });
+  // Too many ends alone must not send every worker looking.
+  const fewer = JSON.stringify({ ...routes, ...workers, ...due, ended: 'all', ...asking });
+  if (Buffer.byteLength(fewer) <= MAX_HINT_BYTES) return fewer;
+  return JSON.stringify({ routes: 'all', workers: ['*'], ...due, ended: 'all', ...asking });
 }

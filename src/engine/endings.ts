@@ -64,6 +64,7 @@ export function createEndings(context: EngineContext): Endings {
 
 async function complete(context: EngineContext, rows: CompleteRow[]): Promise<CompleteOutcome[]> {
   const answers = inOrder(rows, await completeExecutions(context.database, rows));
+  ringForEnds(context, answers, 'completed');
   return answers.map((row) =>
     row.outcome === 'completed' ? { outcome: 'completed', repeated: row.repeated } : toRefusal(row),
   );
@@ -75,7 +76,16 @@ async function fail(context: EngineContext, rows: FailRow[]): Promise<FailOutcom
     .filter((row) => row.outcome === 'retry_scheduled')
     .map((row) => row.retry_in_ms ?? 0);
   if (delays.length > 0) context.doorbell.ring({ dueInMs: Math.min(...delays) });
+  ringForEnds(context, answers, 'failed');
   return answers.map(toFailOutcome);
+}
+
+/** Tells who waits for an end and, where a parent is to be told by a timer, those who fire timers. */
+function ringForEnds(context: EngineContext, answers: readonly LeaseAnswer[], word: string): void {
+  const ended = answers.filter((row) => row.outcome === word);
+  if (ended.length === 0) return;
+  const parents = ended.some((row) => row.retry_in_ms === 0);
+  context.doorbell.ring({ ended: ended.map((row) => row.execution_id), dueInMs: parents ? 0 : null });
 }
 
 function toFailOutcome(row: LeaseAnswer): FailOutcome {

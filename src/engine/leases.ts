@@ -60,12 +60,16 @@ function toRevokeOutcome(row: TakenAnswer): RevokeOutcome {
   }
 }
 
-/** Wakes the workers that lost a lease and, where the work is claimable again, those that may take it. */
+/** Wakes the workers that lost a lease, those that may take the work and, where it ended, who waits for that. */
 export function ringForTaken(context: EngineContext, rows: readonly TakenAnswer[], again: string): void {
   const workers = new Set(rows.flatMap((row) => row.worker_instance_id ?? []));
   const requeued = rows.filter((row) => row.outcome === again && row.lifecycle_phase === 'runnable');
-  if (workers.size === 0 && requeued.length === 0) return;
+  const ended = rows.filter((row) => row.lifecycle_phase === 'terminal' && row.outcome !== 'not_active');
+  if (workers.size === 0 && requeued.length === 0 && ended.length === 0) return;
   context.doorbell.ring({
+    ended: ended.map((row) => row.execution_id),
+    // A parent may have to be told, by a timer that is due at once.
+    dueInMs: ended.length > 0 ? 0 : null,
     workers: [...workers],
     routes: [...new Set(requeued.map((row) => row.route_id))],
     count: requeued.length,
@@ -81,6 +85,10 @@ export async function lapse(context: EngineContext, leases: readonly LapsedLease
   const again = answers.filter((row) => row.outcome === 'lapsed');
   if (again.length > 0) {
     context.doorbell.ring({ routes: [...new Set(again.map((row) => row.route_id!))], count: again.length });
+  }
+  const ended = answers.filter((row) => row.outcome === 'expired');
+  if (ended.length > 0) {
+    context.doorbell.ring({ ended: ended.map((row) => row.execution_id), dueInMs: 0 });
   }
   return answers.map((row) => row.execution_id);
 }

@@ -13,20 +13,24 @@ import { openDatabase, type PoolLike } from '../store/database.ts';
 import { DEFAULT_SCHEMA } from '../store/migrate.ts';
 import { validDatabaseUrl } from '../store/names.ts';
 import { checkSchema } from '../store/schema-state.ts';
+import { openTransactions } from '../store/transactions.ts';
 import { cancel } from './cancel.ts';
-import { checkWhole } from './checks.ts';
+import { checkWhole, refuse } from './checks.ts';
 import { claim } from './claim.ts';
 import type { EngineContext } from './context.ts';
 import { openDoorbell } from './doorbell.ts';
+import { EndWatch } from './ends.ts';
 import { createEndings, type Endings } from './endings.ts';
 import { renew, revokeLease } from './leases.ts';
 import { checkChoice, checkMembers } from './members.ts';
 import { encodePolicy } from './policy.ts';
 import { describe, result } from './reads.ts';
 import { RouteCache } from './route-cache.ts';
+import { createSteps, readSteps, type Steps } from './steps.ts';
 import { createSubmits } from './submit.ts';
 import { fireDueTimers } from './timers.ts';
 import { watch } from './watch.ts';
+import { forgetWorker, listWorkers, registerWorker } from './workers.ts';
 
 export interface EngineOptions {
   /** Postgres to work on. Give this or `pool`. */
@@ -66,9 +70,12 @@ export async function openEngine(
     throw error;
   }
   const listenUrl = options.listen === 'off' ? undefined : (options.listenUrl ?? options.databaseUrl);
+  const doorbell = openDoorbell({ database, listenUrl });
   const context: EngineContext = {
     database,
-    doorbell: openDoorbell({ database, listenUrl }),
+    doorbell,
+    transactions: openTransactions(options),
+    ends: new EndWatch(database, doorbell),
     routes: new RouteCache(database),
     demands: new Map(),
     doubtful: [],
@@ -89,6 +96,7 @@ function checkOptions(options: EngineOptions): void {
 function bindOperations(context: EngineContext, defaultPolicy: string): Engine {
   const endings = createEndings(context);
   const submits = createSubmits(context, defaultPolicy);
+  const steps = createSteps(context);
   let closed = false;
   const open = (): EngineContext => {
     if (closed) throw new EngineError('closed', 'The engine was closed.');
@@ -97,6 +105,10 @@ function bindOperations(context: EngineContext, defaultPolicy: string): Engine {
   const openEndings = (): Endings => {
     open();
     return endings;
+  };
+  const openSteps = (): Steps => {
+    open();
+    return steps;
   };
   async function submitOneOrMany(
     request: SubmitRequest | readonly SubmitRequest[],
@@ -118,16 +130,34 @@ function bindOperations(context: EngineContext, defaultPolicy: string): Engine {
     complete: async (lease, value) => openEndings().complete(lease, value),
     fail: async (lease, failure) => openEndings().fail(lease, failure),
     release: async (lease) => openEndings().release(lease),
+    recordStep: async (lease, step, stepOptions = {}) => openSteps().record(lease, step, stepOptions),
+    readSteps: async (id) => readSteps(open(), id),
+    pause: async (lease, request) => openSteps().pause(lease, request),
+    spawn: async (lease, requests) => {
+      open();
+      return submits.spawn(lease, requests);
+    },
+    reportProgress: async (lease, progress) => openSteps().progress(lease, progress),
+    transact: async (work) => {
+      if (typeof work !== 'function') refuse('work', 'must be a function');
+      return open().transactions.run(work);
+    },
     revokeLease: async (id, request) => revokeLease(open(), id, request),
     describe: async (id) => describe(open(), id),
     result: async (id) => result(open(), id),
+    waitForEnd: async (id, waitOptions = {}) => open().ends.wait(id, waitOptions),
     fireTimers: async () => fireDueTimers(open()),
     watch: (interest, watcher) => watch(open(), interest, watcher),
+    registerWorker: async (worker) => registerWorker(open(), worker),
+    listWorkers: async () => listWorkers(open()),
+    forgetWorker: async (id) => forgetWorker(open(), id),
     async close() {
       if (closed) return;
       closed = true;
-      await Promise.all([endings.settled(), submits.settled()]);
+      context.ends.close();
+      await Promise.all([endings.settled(), submits.settled(), steps.settled()]);
       await context.doorbell.close();
+      await context.transactions.close();
       await context.database.close();
     },
   };

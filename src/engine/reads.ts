@@ -3,7 +3,7 @@
  */
 import { formatExecutionId, parseExecutionId } from '../contract/ids.ts';
 import type { ExecutionResult, ExecutionSnapshot, Json } from '../contract/engine.ts';
-import { readOutcome, readSnapshot } from '../store/reads.ts';
+import { readOutcomes, readSnapshot, type OutcomeRow } from '../store/reads.ts';
 import type { EngineContext } from './context.ts';
 
 export async function describe(
@@ -34,13 +34,21 @@ export async function describe(
     reclaimCount: row.reclaim_count,
     lease: row.lease,
     attempts: row.attempts,
+    progress: row.progress,
+    stepCount: row.step_count,
+    parentId: row.parent_id === null ? null : formatExecutionId(row.parent_partition ?? 0, row.parent_id),
     setbacks: row.setbacks,
   };
 }
 
 export async function result(context: EngineContext, executionId: string): Promise<ExecutionResult> {
-  const row = await readOutcome(context.database, parseExecutionId(executionId));
-  if (row === undefined) return { outcome: 'not_found' };
+  const key = parseExecutionId(executionId);
+  const row = (await readOutcomes(context.database, [key.uuid]))[0];
+  if (row === undefined || row.partition_key !== key.partition) return { outcome: 'not_found' };
+  return toResult(row);
+}
+
+export function toResult(row: OutcomeRow): ExecutionResult {
   switch (row.outcome) {
     case null:
     case 'none':

@@ -15,14 +15,16 @@ export function leaseKey(lease: LeaseRef, field: string): LeaseKey {
   };
 }
 
-export function toRefusal(row: LeaseAnswer): LeaseRefusal {
+type RefusedRow = Pick<LeaseAnswer, 'outcome' | 'lease_epoch' | 'lifecycle_phase' | 'terminal_outcome'>;
+
+export function toRefusal(row: RefusedRow): LeaseRefusal {
   switch (row.outcome) {
     case 'not_found':
     case 'lease_expired':
     case 'lease_revoked':
       return { outcome: row.outcome };
     case 'stale_lease':
-      return { outcome: 'stale_lease', leaseEpoch: row.lease_epoch };
+      return { outcome: 'stale_lease', leaseEpoch: Number(row.lease_epoch) };
     case 'conflict':
       return {
         outcome: 'conflict',
@@ -34,7 +36,8 @@ export function toRefusal(row: LeaseAnswer): LeaseRefusal {
         outcome: 'not_active',
         lifecyclePhase: row.lifecycle_phase,
         terminalOutcome: row.terminal_outcome,
-        leaseEpoch: row.lease_epoch,
+        // A caller's own driver spells numbers as it likes.
+        leaseEpoch: Number(row.lease_epoch),
       };
     default:
       throw new EngineError('invariant_broken', `The database answered an unknown outcome ${row.outcome}.`);

@@ -12,8 +12,20 @@ import {
   type ParsedExecutionId,
 } from '../contract/ids.ts';
 import { LIMITS } from '../contract/limits.ts';
-import type { SubmitOptions, SubmitRequest, SubmitResult } from '../contract/engine.ts';
-import { submitExecutions, submitExecutionsInside, type SubmitAnswer } from '../store/executions.ts';
+import type {
+  LeaseRef,
+  SpawnOutcome,
+  SubmitOptions,
+  SubmitRequest,
+  SubmitResult,
+} from '../contract/engine.ts';
+import {
+  submitExecutions,
+  submitExecutionsInside,
+  type LeaseKey,
+  type SubmitAnswer,
+} from '../store/executions.ts';
+import { spawnExecutions } from '../store/steps.ts';
 import { Batch } from './batch.ts';
 import {
   checkCapabilities,
@@ -28,6 +40,7 @@ import type { EngineContext } from './context.ts';
 import { encodeJson } from './json.ts';
 import { checkChoice, checkedAs, checkMembers } from './members.ts';
 import { encodePolicy } from './policy.ts';
+import { leaseKey, toRefusal } from './refusals.ts';
 import { toCall, type CheckedRequest } from './submit-call.ts';
 
 const REQUEST_MEMBERS: readonly (keyof SubmitRequest)[] = [
@@ -54,6 +67,8 @@ const BATCH = {
 export interface Submits {
   one(request: SubmitRequest, options: SubmitOptions): Promise<SubmitResult>;
   many(requests: readonly SubmitRequest[], options: SubmitOptions): Promise<SubmitResult[]>;
+  /** Submits children under the lease of their parent. */
+  spawn(lease: LeaseRef, requests: readonly SubmitRequest[]): Promise<SpawnOutcome>;
   /** Until every call made so far has its answer. */
   settled(): Promise<void>;
 }
@@ -73,17 +88,39 @@ export function createSubmits(context: EngineContext, defaultPolicy: string): Su
     },
     async many(requests, options) {
       checkOptions(options);
-      checkList(requests, 'requests', LIMITS.submitBatch);
-      if (requests.length === 0) return [];
-      const mint = newMint();
-      const entries = Array.from(requests, (request, index) =>
-        checkRequest(request, () => `requests[${index}]`, mint, defaultPolicy),
-      );
-      checkBytes(entries);
-      return submit(context, entries, options);
+      const entries = checkRequests(requests, defaultPolicy);
+      return entries.length === 0 ? [] : submit(context, entries, options);
+    },
+    async spawn(lease, requests) {
+      const parent = leaseKey(lease, 'lease');
+      const entries = checkRequests(requests, defaultPolicy);
+      return entries.length === 0 ? { outcome: 'spawned', children: [] } : spawn(context, parent, entries);
     },
     settled: () => singles.settled(),
   };
+}
+
+function checkRequests(requests: readonly SubmitRequest[], defaultPolicy: string): CheckedRequest[] {
+  checkList(requests, 'requests', LIMITS.submitBatch);
+  const mint = newMint();
+  const entries = Array.from(requests, (request, index) =>
+    checkRequest(request, () => `requests[${index}]`, mint, defaultPolicy),
+  );
+  checkBytes(entries);
+  return entries;
+}
+
+async function spawn(
+  context: EngineContext,
+  parent: LeaseKey,
+  entries: readonly CheckedRequest[],
+): Promise<SpawnOutcome> {
+  const first = firstOfEach(entries);
+  const answers = await spawnExecutions(context.database, parent, toCall([...first.values()]));
+  const refused = answers.find((answer) => !['submitted', 'duplicate'].includes(answer.outcome));
+  if (refused !== undefined) return toRefusal(refused);
+  ringFor(context, answers);
+  return { outcome: 'spawned', children: toResults(entries, first, answers) };
 }
 
 async function submit(

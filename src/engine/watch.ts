@@ -9,6 +9,7 @@ import { checkDemand } from './demand.ts';
 export function watch(context: EngineContext, interest: Interest, watcher: HintWatcher): () => void {
   const demand = checkDemand(interest);
   return context.doorbell.watch((hint) => {
+    if (hint.routes.length === 0 && hint.dueInMs === null && hint.workers.length === 0) return false;
     const routes = concerning(context, hint, new Set(context.routes.matching(demand).map((r) => r.route_id)));
     if (routes.length === 0 && hint.dueInMs === null && hint.workers.length === 0) return false;
     const taken = watcher({ ...hint, routes });

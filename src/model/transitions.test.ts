@@ -57,6 +57,9 @@ describe('the table of transitions', () => {
     ['retry', ['running'], 'backing_off', [0, 1, 1, 0], ['failed', 'released', null]],
     ['release', ['running'], 'waiting', [0, 0, 0, 0], [null, 'released', null]],
     ['lapse', ['running'], 'waiting', [1, 1, 1, 1], ['interrupted', 'expired', null]],
+    ['delay', ['running'], 'delayed', [0, 0, 0, 0], [null, 'released', null]],
+    ['await_children', ['running'], 'waiting_children', [0, 0, 0, 0], [null, 'released', null]],
+    ['wake', ['delayed', 'waiting_children'], 'waiting', [1, 0, 0, 0], [null, null, null]],
     ['expire', ['running'], 'expired', [1, 0, 0, 0], ['interrupted', 'expired', 'expired']],
     ['revoke', ['running'], 'waiting', [1, 1, 0, 1], ['interrupted', 'revoked', null]],
     ['exhaust_reclaims', ['running'], 'failed', [1, 0, 0, 0], ['interrupted', 'revoked', 'failed']],
@@ -74,7 +77,7 @@ describe('the table of transitions', () => {
   });
 
   it('is covered by the test above, whole', () => {
-    expect(ALL).toHaveLength(14);
+    expect(ALL).toHaveLength(17);
   });
 });
 
@@ -120,6 +123,8 @@ describe('every transition', () => {
     expect(back.map(([name, { leaseEvent }]) => [name, leaseEvent])).toEqual([
       ['retry', 'released'],
       ['release', 'released'],
+      ['delay', 'released'],
+      ['await_children', 'released'],
       ['lapse', 'expired'],
       ['revoke', 'revoked'],
     ]);

@@ -93,6 +93,33 @@ export const TRANSITIONS = {
     leaseEvent: 'released',
     ...STILL,
   },
+  delay: {
+    from: ['running'],
+    to: 'delayed',
+    attemptState: 'attempt_interrupted',
+    attemptOutcome: null,
+    leaseEvent: 'released',
+    ...STILL,
+  },
+  await_children: {
+    from: ['running'],
+    to: 'waiting_children',
+    attemptState: 'attempt_interrupted',
+    attemptOutcome: null,
+    leaseEvent: 'released',
+    ...STILL,
+  },
+  // The epoch grows, so that a timer set for the same pause no longer fits.
+  wake: {
+    from: ['delayed', 'waiting_children'],
+    fromAttempt: ['attempt_interrupted'],
+    to: 'waiting',
+    attemptState: null,
+    attemptOutcome: null,
+    leaseEvent: null,
+    ...STILL,
+    epochStep: 1,
+  },
   lapse: {
     from: ['running'],
     to: 'waiting',

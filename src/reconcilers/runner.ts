@@ -9,6 +9,7 @@ import type { EngineContext } from '../engine/context.ts';
 import { forgetOldSetbacks, returnTickets, takeTickets, vacuumQueues } from '../store/reconciling.ts';
 import type { Reconciler } from './reconciler.ts';
 import { runPass, type PassReport } from './pass.ts';
+import { forgetSilentWorkers } from './silent-workers.ts';
 
 const TICK_MS = 500;
 /** How long a dead holder's ticket keeps others away. */
@@ -68,6 +69,7 @@ export function startReconcilers(
     if (held.size > 0 && now - tidiedAt >= TIDY_EVERY_MS) {
       tidiedAt = now;
       await forgetOldSetbacks(context.database);
+      await forgetSilentWorkers(context);
     }
     for (const entry of entries) {
       const due = held.has(entry.reconciler.name) && now >= entry.dueAt;

@@ -13,6 +13,17 @@ import type { SqlExecutor } from '../contract/engine.ts';
 /** What is needed of a pool; `pg.Pool` has it, whichever copy of `pg` it came from. */
 export interface PoolLike {
   query(config: { text: string; values: unknown[]; types: unknown }): Promise<{ rows: unknown[] }>;
+  /** Needed for transactions of handlers (`ctx.tx`). */
+  connect?(): Promise<ClientLike>;
+}
+
+/** What is needed of a connection of that pool. */
+export interface ClientLike {
+  query(text: string, params?: unknown[]): Promise<{ rows: unknown[]; command?: string }>;
+  /** With a truthy argument the connection is thrown away instead of going back to the pool. */
+  release(broken?: boolean): void;
+  on?(event: 'error', heard: (error: Error) => void): unknown;
+  off?(event: 'error', heard: (error: Error) => void): unknown;
 }
 
 export interface DatabaseOptions {

@@ -70,36 +70,44 @@ export function submitExecutionsInside(
 }
 
 function submitStatement(database: Database, call: SubmitCall, channel: string | null) {
-  const { rows } = call;
   return {
     doing: 'submitting executions',
-    text: `SELECT * FROM ${database.prefix}ff_submit($1::text::jsonb, $2::integer, $3::text::jsonb, $4::uuid[], $5::smallint[],
-      $6::integer[], $7::bigint[], ${JSON_VALUES('$8')}, $9::text)`,
-    params: [
-      JSON.stringify(call.routes),
-      call.maxRoutes,
-      `[${call.templates.map(templateJson).join(',')}]`,
-      rows.map((row) => row.uuid),
-      rows.map((row) => row.partition),
-      rows.map((row) => row.templateOrdinal),
-      rows.map((row) => row.delayMs),
-      jsonValues(rows.map((row) => row.payload)),
-      channel,
-    ],
+    text: `SELECT * FROM ${database.prefix}ff_submit(${SUBMIT_ARGUMENTS}, p_channel => $9::text)`,
+    params: [...submitParams(call), channel],
     repeatable: 'no' as const,
   };
+}
+
+/** What is submitted, as the first eight parameters of a statement. */
+export function submitParams(call: SubmitCall): unknown[] {
+  const { rows } = call;
+  return [
+    JSON.stringify(call.routes),
+    call.maxRoutes,
+    `[${call.templates.map(templateJson).join(',')}]`,
+    rows.map((row) => row.uuid),
+    rows.map((row) => row.partition),
+    rows.map((row) => row.templateOrdinal),
+    rows.map((row) => row.delayMs),
+    jsonValues(rows.map((row) => row.payload)),
+  ];
 }
 
 /**
  * Values travel as one JSON text, each in a list of its own (an empty one for none): escaping them as an array literal
  * costs the process far more than joining them.
  */
-function jsonValues(values: readonly (string | null)[]): string {
+export function jsonValues(values: readonly (string | null)[]): string {
   return `[${values.map((value) => (value === null ? '[]' : `[${value}]`)).join(',')}]`;
 }
 
-const JSON_VALUES = (param: string): string =>
+export const JSON_VALUES = (param: string): string =>
   `ARRAY(SELECT e -> 0 FROM jsonb_array_elements(${param}::text::jsonb) WITH ORDINALITY a(e, n) ORDER BY n)`;
+
+/** The arguments of a submit, for `submitParams`. */
+export const SUBMIT_ARGUMENTS = `p_routes => $1::text::jsonb, p_max_routes => $2::integer, p_templates => $3::text::jsonb,
+  p_ids => $4::uuid[], p_partitions => $5::smallint[], p_template_ordinals => $6::integer[], p_delays => $7::bigint[],
+  p_payloads => ${JSON_VALUES('$8')}`;
 
 /** Put together as text, because policy and tags are JSON already. */
 function templateJson(template: SubmitTemplate): string {
@@ -205,9 +213,9 @@ export interface LeaseAnswer {
   retry_in_ms: number | null;
 }
 
-const LEASE_ARRAYS = '$1::uuid[], $2::smallint[], $3::integer[], $4::bigint[]';
+export const LEASE_ARRAYS = '$1::uuid[], $2::smallint[], $3::integer[], $4::bigint[]';
 
-function leaseArrays(leases: readonly LeaseKey[]): unknown[] {
+export function leaseArrays(leases: readonly LeaseKey[]): unknown[] {
   return [
     leases.map((lease) => lease.uuid),
     leases.map((lease) => lease.partition),

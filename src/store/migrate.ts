@@ -39,15 +39,19 @@ const WORKING_TABLES = [
   'ff_attempt_history',
   'ff_setback',
   'ff_body',
+  'ff_child_wait',
   'ff_event',
   'ff_execution',
   'ff_lane',
   'ff_lease',
   'ff_outcome',
+  'ff_progress',
   'ff_ready',
   'ff_reconciler',
   'ff_route',
+  'ff_step',
   'ff_timer',
+  'ff_worker',
 ];
 
 interface MigrationFile {
@@ -169,11 +173,7 @@ function refuseForeign(files: MigrationFile[], known: AppliedMigration[]): void 
 }
 
 async function installFunctions(client: pg.Client): Promise<boolean> {
-  const names = (await readdir(new URL('functions/', SQL_ROOT)))
-    .filter((name) => name.endsWith('.sql'))
-    .toSorted();
-  const texts = await Promise.all(names.map((name) => readSql(`functions/${name}`)));
-  const checksum = sha256(texts.join('\n'));
+  const { texts, checksum } = await readFunctionSet();
   const found = await client.query<{ version: number; checksum: string }>(
     'SELECT version, checksum FROM ff_function_set',
   );
@@ -187,6 +187,15 @@ async function installFunctions(client: pg.Client): Promise<boolean> {
     [FUNCTION_SET_VERSION, checksum],
   );
   return true;
+}
+
+/** The texts of all functions, and the checksum that is stored for them. */
+export async function readFunctionSet(): Promise<{ texts: string[]; checksum: string }> {
+  const names = (await readdir(new URL('functions/', SQL_ROOT)))
+    .filter((name) => name.endsWith('.sql'))
+    .toSorted();
+  const texts = await Promise.all(names.map((name) => readSql(`functions/${name}`)));
+  return { texts, checksum: sha256(texts.join('\n')) };
 }
 
 /** Only into a schema made by this call, or one that has it: real work must not follow a clock somebody can move. */

@@ -1,8 +1,12 @@
 /**
  * Hints between processes: sending them and listening for them. A hint carries nothing that matters; whoever loses
- * every one of them only waits longer. Listening holds one connection of its own for the whole process.
+ * every one of them only waits longer. Listening holds one connection of its own for the whole process. It is asked
+ * at intervals whether it still answers: a listener sends nothing by itself, so it would never find out that the other
+ * side has gone without a word.
  */
+import { Socket } from 'node:net';
 import pg from 'pg';
+import { EngineError } from '../contract/errors.ts';
 import { CONNECT_LIMIT_MS, run, type Database } from './database.ts';
 import { hintChannel, quoteIdentifier } from './names.ts';
 
@@ -26,42 +30,66 @@ export interface ListenerEvents {
   open(): void;
 }
 
+export interface Heartbeat {
+  /** From one answer to the next question. */
+  everyMs: number;
+  /** How long an answer may take before the connection counts as lost. */
+  answerMs: number;
+}
+
+/** Together under ten seconds: for so long a connection may be dead and nobody here know it. */
+export const LISTENER_HEARTBEAT: Heartbeat = { everyMs: 4_500, answerMs: 4_000 };
 const RECONNECT_WAIT_MS = { min: 100, max: 5_000 };
+/** A connection that cannot be left politely is dropped after this long. */
+const LEAVE_LIMIT_MS = 500;
 
 /** Listens until closed; a lost connection is opened again with a growing, jittered wait. */
-export function listenForHints(databaseUrl: string, schema: string, events: ListenerEvents): Listener {
-  let client: pg.Client | undefined;
+export function listenForHints(
+  databaseUrl: string,
+  schema: string,
+  events: ListenerEvents,
+  heartbeat: Heartbeat = LISTENER_HEARTBEAT,
+): Listener {
+  let current: Line | undefined;
   let timer: NodeJS.Timeout | undefined;
   let closed = false;
   let waitMs = RECONNECT_WAIT_MS.min;
 
-  const reconnect = (lost: pg.Client): void => {
-    if (client !== lost) return;
-    client = undefined;
-    lost.end().catch(() => undefined);
+  const reconnect = (lost: Line): void => {
+    if (current !== lost) return;
+    current = undefined;
+    lost.socket.destroy();
     if (closed) return;
+    clearTimeout(timer);
     timer = setTimeout(() => void open(), waitMs * (0.5 + Math.random()));
     waitMs = Math.min(waitMs * 2, RECONNECT_WAIT_MS.max);
   };
 
-  const open = async (): Promise<void> => {
-    const opened = new pg.Client({
-      connectionString: databaseUrl,
-      keepAlive: true,
-      application_name: 'flowfabric listener',
-      connectionTimeoutMillis: CONNECT_LIMIT_MS,
-    });
-    client = opened;
-    opened.on('error', () => reconnect(opened));
-    opened.on('end', () => reconnect(opened));
-    opened.on('notification', (message) => events.hint(message.payload ?? ''));
+  const ask = async (line: Line): Promise<void> => {
     try {
-      await opened.connect();
-      await opened.query(`LISTEN ${quoteIdentifier(hintChannel(schema))}`);
-      waitMs = RECONNECT_WAIT_MS.min;
-      if (!closed) events.open();
+      await within(heartbeat.answerMs, line.client.query('SELECT 1'));
+      if (current === line) timer = setTimeout(() => void ask(line), heartbeat.everyMs);
     } catch {
-      reconnect(opened);
+      reconnect(line);
+    }
+  };
+
+  const open = async (): Promise<void> => {
+    const line = newLine(databaseUrl);
+    current = line;
+    line.client.on('error', () => reconnect(line));
+    line.client.on('end', () => reconnect(line));
+    line.client.on('notification', (message) => events.hint(message.payload ?? ''));
+    try {
+      await line.client.connect();
+      const listen = `LISTEN ${quoteIdentifier(hintChannel(schema))}`;
+      await within(heartbeat.answerMs, line.client.query(listen));
+      if (current !== line) return;
+      waitMs = RECONNECT_WAIT_MS.min;
+      timer = setTimeout(() => void ask(line), heartbeat.everyMs);
+      events.open();
+    } catch {
+      reconnect(line);
     }
   };
 
@@ -70,7 +98,44 @@ export function listenForHints(databaseUrl: string, schema: string, events: List
     async close() {
       closed = true;
       clearTimeout(timer);
-      await client?.end().catch(() => undefined);
+      const last = current;
+      current = undefined;
+      if (last !== undefined) await leave(last);
     },
   };
+}
+
+interface Line {
+  client: pg.Client;
+  /** Ours to destroy: the client waits for the other side to agree, which may never come. */
+  socket: Socket;
+}
+
+function newLine(databaseUrl: string): Line {
+  const socket = new Socket();
+  const client = new pg.Client({
+    connectionString: databaseUrl,
+    keepAlive: true,
+    application_name: 'flowfabric listener',
+    connectionTimeoutMillis: CONNECT_LIMIT_MS,
+    stream: () => socket,
+  });
+  return { client, socket };
+}
+
+async function leave({ client, socket }: Line): Promise<void> {
+  await within(LEAVE_LIMIT_MS, client.end()).catch(() => undefined);
+  socket.destroy();
+}
+
+/** Rejects when there is no answer in time. One that has arrived while this process was busy elsewhere still counts. */
+function within<Answer>(limitMs: number, answer: Promise<Answer>): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    // What has arrived is read before an immediate runs.
+    const timer = setTimeout(
+      () => setImmediate(() => reject(new EngineError('unavailable', 'The listener got no answer in time.'))),
+      limitMs,
+    );
+    answer.then(resolve, reject).finally(() => clearTimeout(timer));
+  });
 }

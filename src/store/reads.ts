@@ -39,6 +39,10 @@ export interface SnapshotRow {
     failureMessage: string | null;
     failureCategory: string | null;
   }[];
+  progress: { percent: number | null; message: string | null; reportedAtMs: number } | null;
+  step_count: number;
+  parent_id: string | null;
+  parent_partition: number | null;
   setbacks: { reconciler: string; failures: number; errorCode: string }[];
 }
 
@@ -61,6 +65,9 @@ SELECT
      'failureMessage', h.failure_message, 'failureCategory', h.failure_category) ORDER BY h.attempt_index)
    FROM (SELECT * FROM s.ff_attempt_history a WHERE a.execution_id = e.execution_id
          AND a.partition_key = e.partition_key ORDER BY a.attempt_index DESC LIMIT ${MAX_ATTEMPTS_SHOWN}) h), '[]') AS attempts,
+  (SELECT jsonb_build_object('percent', p.percent, 'message', p.message, 'reportedAtMs', p.reported_at_ms)
+   FROM s.ff_progress p WHERE p.execution_id = e.execution_id) AS progress,
+  (SELECT count(*) FROM s.ff_step t WHERE t.execution_id = e.execution_id) AS step_count, e.parent_id, e.parent_partition,
   coalesce((SELECT jsonb_agg(jsonb_build_object('reconciler', x.reconciler, 'failures', x.failures,
      'errorCode', x.error_code) ORDER BY x.reconciler)
    FROM s.ff_setback x WHERE e.lifecycle_phase <> 'terminal'
@@ -83,6 +90,8 @@ export async function readSnapshot(database: Database, key: ExecutionKey): Promi
 }
 
 export interface OutcomeRow {
+  execution_id: string;
+  partition_key: number;
   public_state: PublicState;
   outcome: TerminalOutcome | null;
   result: unknown;
@@ -91,21 +100,21 @@ export interface OutcomeRow {
   ended_by: string | null;
 }
 
-const OUTCOME = `
-SELECT
+const OUTCOMES = `
+SELECT e.execution_id, e.partition_key,
   s.ff_public_state(e.lifecycle_phase, e.eligibility_state, e.terminal_outcome, e.eligible_at_ms, s.ff_now_ms()) AS public_state,
   o.outcome, o.result, o.failure_message, o.failure_category, o.ended_by
 FROM s.ff_execution e
 LEFT JOIN s.ff_outcome o ON e.lifecycle_phase = 'terminal' AND o.execution_id = e.execution_id
   AND o.partition_key = e.partition_key AND o.attempt_index = e.attempt_index
-WHERE e.execution_id = $1 AND e.partition_key = $2`;
+WHERE e.execution_id = ANY ($1::uuid[])`;
 
-export async function readOutcome(database: Database, key: ExecutionKey): Promise<OutcomeRow | undefined> {
-  const rows = await run<OutcomeRow>(database, {
-    doing: 'reading a result',
-    text: OUTCOME.replaceAll('s.ff_', `${database.prefix}ff_`),
-    params: [key.uuid, key.partition],
+/** How executions stand; those that do not exist are missing. */
+export function readOutcomes(database: Database, uuids: readonly string[]): Promise<OutcomeRow[]> {
+  return run<OutcomeRow>(database, {
+    doing: 'reading results',
+    text: OUTCOMES.replaceAll('s.ff_', `${database.prefix}ff_`),
+    params: [uuids],
     repeatable: 'yes',
   });
-  return rows[0];
 }

@@ -50,6 +50,12 @@ export class HeldLease {
     this.#trustedUntil = trustUntil(sentAt, this.claim.leaseMs);
   }
 
+  /** Fires the signal while the lease is still held: its holder has something left to write. */
+  tell(code: AbortCode): void {
+    if (this.signal.aborted) return;
+    this.#abort?.abort(new TaskAborted(code));
+  }
+
   lose(code: AbortCode): void {
     if (this.#lost !== undefined) return;
     this.#lost = new TaskAborted(code);

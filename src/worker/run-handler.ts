@@ -2,38 +2,99 @@
  * Runs one claimed execution and reports how it ended. Nothing is written once the lease is not trusted; while the
  * database is away the report is tried again for as long as the lease lasts.
  */
-import { setTimeout as pause } from 'node:timers/promises';
 import { isEngineError } from '../contract/errors.ts';
 import type { CompleteOutcome, Engine, Failure, FailOutcome } from '../contract/engine.ts';
+import { parseWith } from '../contract/task.ts';
+import type { Logger } from './context.ts';
+import type { Middleware, TaskHandler } from './handlers.ts';
+import { insist } from './insist.ts';
 import { abortCodeFor, type HeldLease } from './lease-watch.ts';
-import { toFailure, toTask, type Handler } from './task.ts';
-
-const REPORT_RETRY_MS = 100;
+import { callAfter } from './long-timer.ts';
+import { RunContext } from './run-context.ts';
+import { subjectOf, TaskAborted, TaskFailed, toFailure } from './task.ts';
 
 /** How a run ended, for the worker's counters. */
-export type RunEnd = 'completed' | 'failed' | 'retry_scheduled' | 'lost';
+export type RunEnd = 'completed' | 'failed' | 'retry_scheduled' | 'paused' | 'lost';
 
-/** `onHandled` is called when the handler is over, before its end is reported. */
+export interface RunOptions {
+  log: Logger;
+  middleware: readonly Middleware[];
+  /** Called when the handler is over, before its end is reported. */
+  onHandled(): void;
+}
+
 export async function runHandler(
   engine: Engine,
   lease: HeldLease,
-  handler: Handler,
-  onHandled: () => void,
+  handler: TaskHandler,
+  options: RunOptions,
 ): Promise<RunEnd> {
-  const { claim } = lease;
+  const run = new RunContext(engine, lease, options.log);
   let result: unknown;
   try {
-    result = await handler(toTask(claim, lease));
+    result = await inTime(lease, handler.task.timeoutMs, () => callHandler(run, handler, options.middleware));
   } catch (thrown) {
-    onHandled();
+    await run.close(false);
+    options.onHandled();
+    if (lease.lostBy !== undefined) return endOfLost(lease);
     return reportFailure(engine, lease, toFailure(thrown));
   }
-  onHandled();
+  await run.close(true);
+  options.onHandled();
   try {
-    return await report(lease, () => engine.complete(claim, result));
+    return await report(lease, () => engine.complete(lease.claim, result));
   } catch (error) {
     // The result itself cannot be stored; the next try would make the same one.
-    return reportFailure(engine, lease, { ...toFailure(error), category: 'permanent', retry: 'never' });
+    const message = `${subjectOf(lease.claim)}: ${toFailure(error).message}`;
+    return reportFailure(engine, lease, { message, category: 'permanent', retry: 'never' });
+  }
+}
+
+async function callHandler(
+  { ctx }: RunContext,
+  { task, run }: TaskHandler,
+  middleware: readonly Middleware[],
+): Promise<unknown> {
+  const of = subjectOf(ctx);
+  const input = await checked('invalid_input', () =>
+    parseWith(task.input, ctx.payload, { field: 'input', of }),
+  );
+  let call = async (): Promise<unknown> => run(input, ctx);
+  for (const outer of middleware.toReversed()) {
+    const next = call;
+    call = () => outer(ctx, next);
+  }
+  const made = await call();
+  return checked('invalid_output', () => parseWith(task.output, made, { field: 'output', of }));
+}
+
+/** What does not fit its schema will not fit the next time either. */
+async function checked<Value>(category: string, parse: () => Promise<Value>): Promise<Value> {
+  try {
+    return await parse();
+  } catch (error) {
+    throw isEngineError(error) ? new TaskFailed(error.message, { category, retry: 'never' }) : error;
+  }
+}
+
+/** A handler that takes too long is told by its signal, and not waited for. */
+async function inTime(
+  lease: HeldLease,
+  timeoutMs: number | undefined,
+  work: () => Promise<unknown>,
+): Promise<unknown> {
+  if (timeoutMs === undefined) return work();
+  let callOff: (() => void) | undefined;
+  const over = new Promise<never>((_, reject) => {
+    callOff = callAfter(timeoutMs, () => {
+      lease.tell('deadline');
+      reject(new TaskFailed(`The attempt took longer than ${timeoutMs} ms.`, { category: 'timeout' }));
+    });
+  });
+  try {
+    return await Promise.race([work(), over]);
+  } finally {
+    callOff?.();
   }
 }
 
@@ -48,25 +109,13 @@ async function reportFailure(engine: Engine, lease: HeldLease, failure: Failure)
   }
 }
 
-/**
- * Tries for as long as the lease is trusted, whatever the database's trouble: what was done must not be called
- * undone because a statement was cancelled. Only what the caller gave is thrown back.
- */
 async function report(lease: HeldLease, call: () => Promise<CompleteOutcome | FailOutcome>): Promise<RunEnd> {
-  while (lease.isTrusted()) {
-    try {
-      return toEnd(lease, await call());
-    } catch (error) {
-      if (isRefusedInput(error)) throw error;
-      if (isEngineError(error) && error.code === 'closed') return 'lost';
-      await pause(REPORT_RETRY_MS, undefined, { signal: lease.signal }).catch(() => undefined);
-    }
+  try {
+    return toEnd(lease, await insist(lease, call));
+  } catch (error) {
+    if (error instanceof TaskAborted) return endOfLost(lease);
+    throw error;
   }
-  return 'lost';
-}
-
-function isRefusedInput(error: unknown): boolean {
-  return isEngineError(error) && ['invalid_input', 'payload_too_large'].includes(error.code);
 }
 
 function toEnd(lease: HeldLease, answer: CompleteOutcome | FailOutcome): RunEnd {
@@ -77,6 +126,10 @@ function toEnd(lease: HeldLease, answer: CompleteOutcome | FailOutcome): RunEnd 
       return answer.outcome;
     default:
       lease.lose(abortCodeFor(answer));
-      return 'lost';
+      return endOfLost(lease);
   }
+}
+
+function endOfLost(lease: HeldLease): RunEnd {
+  return lease.lostBy === 'paused' ? 'paused' : 'lost';
 }

@@ -1,19 +1,24 @@
 /**
- * What a handler is given, and how it says that something went wrong. Handlers know nothing of leases beyond their
- * signal: when it fires, the work is no longer theirs.
+ * How work is taken from a handler, and how a handler says that something went wrong. Handlers know nothing of leases
+ * beyond their signal: when it fires, the work is no longer theirs.
  */
-import type { Claim, Failure, Json } from '../contract/engine.ts';
-import type { ExecutionId } from '../contract/ids.ts';
+import { inspect } from 'node:util';
+import type { Failure } from '../contract/engine.ts';
 
 /** Why a task's signal fired. */
-export type AbortCode = 'cancelled' | 'revoked' | 'lease_lost' | 'shutdown';
+export type AbortCode = 'cancelled' | 'revoked' | 'lease_lost' | 'deadline' | 'paused' | 'shutdown';
 
 const ABORT_SENTENCES: Record<AbortCode, string> = {
   cancelled: 'The execution was cancelled.',
   revoked: 'The lease was revoked; another worker takes over.',
   lease_lost: 'The lease ran out or was taken over.',
+  deadline: 'The attempt took longer than its task allows.',
+  paused: 'The execution is paused; it goes on from its last finished step.',
   shutdown: 'The worker is shutting down; the work was handed back.',
 };
+
+/** How much is told of an object that was thrown. */
+const SHOWN = { depth: 2, breakLength: Infinity, maxArrayLength: 10, maxStringLength: 200 };
 
 /** The reason of an aborted task's signal. */
 export class TaskAborted extends Error {
@@ -37,49 +42,9 @@ export class TaskFailed extends Error {
   }
 }
 
-export interface Task<Payload = Json> {
-  readonly executionId: ExecutionId;
-  readonly kind: string;
-  readonly payload: Payload;
-  readonly lane: string;
-  readonly namespace: string;
-  readonly tags: Readonly<Record<string, string>>;
-  /** From 0; grows with each new try. */
-  readonly attemptIndex: number;
-  /** True when an earlier worker handed this attempt back unfinished. */
-  readonly resumed: boolean;
-  /** True when the worker before this one lost its lease. */
-  readonly reclaimed: boolean;
-  /** Fires when the work is no longer this worker's; its reason is a TaskAborted. */
-  readonly signal: AbortSignal;
-  /**
-   * Unique to this lease, for services that fence by equality. It changes with every attempt: for an idempotency
-   * key use `executionId`, which does not.
-   */
-  readonly fence: string;
-}
-
-/** Runs one execution; what it returns is the result. */
-// oxlint-disable-next-line no-explicit-any -- a table of handlers holds payloads of every shape
-export type Handler<Payload = any> = (task: Task<Payload>) => unknown;
-
-/** The signal is asked of the lease when the handler asks for it. */
-export function toTask(claim: Claim, lease: { readonly signal: AbortSignal }): Task {
-  return {
-    executionId: claim.executionId,
-    kind: claim.kind,
-    payload: claim.payload,
-    lane: claim.lane,
-    namespace: claim.namespace,
-    tags: claim.tags,
-    attemptIndex: claim.attemptIndex,
-    resumed: claim.resumed,
-    reclaimed: claim.reclaimed,
-    get signal() {
-      return lease.signal;
-    },
-    fence: `${claim.executionId}/${claim.attemptIndex}/${claim.leaseEpoch}`,
-  };
+/** Whom a sentence about a run is about. */
+export function subjectOf(run: { kind: string; executionId: string }): string {
+  return `Task ${run.kind} (${run.executionId})`;
 }
 
 /** The failure to report for whatever a handler threw. Never throws itself: a failure report must not fail. */
@@ -94,7 +59,7 @@ export function toFailure(thrown: unknown): Failure {
 function describeThrown(thrown: unknown): Failure {
   if (thrown instanceof TaskFailed) return { message: printable(thrown.message), ...thrown.options };
   if (thrown instanceof Error) return { message: messageOf(thrown) };
-  return { message: `A handler threw something that is not an Error: ${printable(thrown)}` };
+  return { message: `A handler threw something that is not an Error: ${shown(thrown)}` };
 }
 
 /** With the cause, which for a failed request is most of what there is to know. */
@@ -102,6 +67,11 @@ function messageOf(error: Error): string {
   const own = printable(error.message) || printable(error.name);
   const { cause } = error;
   return cause instanceof Error ? `${own}: ${printable(cause.message)}` : own;
+}
+
+/** An object as text would be its class and nothing else. */
+function shown(value: unknown): string {
+  return typeof value === 'object' && value !== null ? inspect(value, SHOWN) : printable(value);
 }
 
 function printable(value: unknown): string {

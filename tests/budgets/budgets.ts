@@ -18,7 +18,7 @@ export interface OperationBudget {
   batched: Budget;
 }
 
-export const BUDGETS: Record<'submit' | 'claim' | 'renew' | 'complete', OperationBudget> = {
+export const BUDGETS: Record<'submit' | 'claim' | 'renew' | 'record' | 'complete', OperationBudget> = {
   submit: {
     single: { walRecords: 8, walBytes: 840, buffers: 50, why: 'execution, body, queue row and their keys' },
     batched: { walRecords: 8, walBytes: 850, buffers: 15, why: 'the same rows; heap rows share records' },
@@ -40,6 +40,10 @@ export const BUDGETS: Record<'submit' | 'claim' | 'renew' | 'complete', Operatio
   renew: {
     single: { walRecords: 5, walBytes: 430, buffers: 20, why: 'lock, lease update, event' },
     batched: { walRecords: 5, walBytes: 440, buffers: 12, why: 'the same rows' },
+  },
+  record: {
+    single: { walRecords: 5, walBytes: 375, buffers: 10, why: 'a share of the lease, the step and its key' },
+    batched: { walRecords: 5, walBytes: 385, buffers: 14, why: 'the same rows' },
   },
   complete: {
     single: {

@@ -4,7 +4,7 @@
  */
 import pg from 'pg';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { connect, startWorker } from '../../src/index.ts';
+import { connect, handle, startWorker, task } from '../../src/index.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { plainDatabase } from '../setup/database.ts';
 
@@ -28,7 +28,7 @@ it('an idle worker that also runs the reconcilers asks less than twice a second'
     },
   };
   const engine = await connect({ pool: counting as never, schema: database.schema, listenUrl: database.url });
-  const worker = startWorker(engine, { handlers: { idle: () => null } });
+  const worker = startWorker(engine, { handlers: [handle(task('idle'), () => null)] });
   await expect.poll(() => statements, { timeout: 10_000 }).toBeGreaterThanOrEqual(3);
   const before = statements;
   const started = performance.now();

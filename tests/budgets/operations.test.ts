@@ -72,12 +72,20 @@ async function life(count: number): Promise<Record<keyof typeof BUDGETS, Cost>> 
   );
   const leases = [ids, same(count, 7), same(count, 0), same(count, 1)];
   const renew = await counted(count, 'SELECT * FROM ff_renew($1, $2, $3, $4, 30000)', leases);
+  const record = await counted(count, 'SELECT * FROM ff_record_steps($1, $2, $3, $4, $5, $6, $7, $8, $9)', [
+    ...leases,
+    same(count, 'step'),
+    same(count, 'charge'),
+    same(count, ''),
+    same(count, null),
+    same(count, PAYLOAD),
+  ]);
   const complete = await counted(count, 'SELECT * FROM ff_complete($1, $2, $3, $4, $5)', [
     ...leases,
     same(count, '{"charged": true}'),
   ]);
   await client.query('VACUUM ff_ready, ff_lease');
-  return { submit, claim, renew, complete };
+  return { submit, claim, renew, record, complete };
 }
 
 async function warmLife(count: number): Promise<Record<keyof typeof BUDGETS, Cost>> {

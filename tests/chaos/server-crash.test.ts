@@ -11,6 +11,8 @@ import { isEngineError } from '../../src/contract/errors.ts';
 import type { ExecutionId } from '../../src/contract/ids.ts';
 import { startEmbedded, type EmbeddedServer } from '../../src/embedded/index.ts';
 import { migrate } from '../../src/store/migrate.ts';
+import { task } from '../../src/contract/task.ts';
+import { handle } from '../../src/worker/handlers.ts';
 import { startWorker, type Worker } from '../../src/worker/worker.ts';
 import { newKind, resultOf } from '../worker/crew.ts';
 import { faultsOf } from './checker.ts';
@@ -65,7 +67,7 @@ test(
         concurrency: 5,
         leaseMs: 3_000,
         pollMs: 200,
-        handlers: { [kind]: ({ payload }) => payload * 2 },
+        handlers: [handle(task<number>(kind), (input) => input * 2)],
       }),
     );
     const stop = new AbortController();

@@ -1,21 +1,34 @@
 /**
- * What `flowfabric` answers to its arguments: help, mistakes, and the migrate command.
+ * What `flowfabric` answers to its arguments, whatever the command: help, mistakes, exit codes, JSON, secrets, Ctrl-C.
  */
+import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
+import { createServer, type AddressInfo, type Socket } from 'node:net';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { EXIT } from '../../src/cli/exit-codes.ts';
 import { emptyDatabase } from '../setup/database.ts';
-import { runCommand } from './processes.ts';
+import { runCommand, startCommand } from './processes.ts';
 
 const NOWHERE = 'postgres://nobody@127.0.0.1:1/nothing';
+const ID = '{fp:12}:01890a5d-ac96-774b-bcce-b302099a8057';
+const COMMANDS = ['demo', 'migrate', 'submit', 'show', 'cancel', 'workers', 'doctor'];
 
 describe('flowfabric', () => {
-  it('explains itself with --help', async () => {
-    const { exitCode, output } = await runCommand({ args: ['--help'] });
-    expect(exitCode).toBe(0);
+  it.each([['--help'], ['-h'], ['help']])('explains itself with %s', async (flag) => {
+    const { exitCode, output, errors } = await runCommand({ args: [flag] });
+    expect({ exitCode, errors }).toEqual({ exitCode: 0, errors: '' });
     expect(output).toContain('Usage: flowfabric <command>');
-    expect(output).toMatch(/^ {2}demo /m);
-    expect(output).toMatch(/^ {2}migrate /m);
+    for (const name of COMMANDS) expect(output).toMatch(new RegExp(`^ {2}${name} `, 'm'));
+    expect(output).toContain('Exit codes: 0 ok');
     expect(output).not.toContain('demo-worker');
+  });
+
+  it.each(COMMANDS)('explains %s with an example', async (name) => {
+    const { exitCode, output } = await runCommand({ args: [name, '--help'] });
+    expect(exitCode).toBe(0);
+    expect(output).toContain(`Usage: flowfabric ${name}`);
+    expect(output).toMatch(new RegExp(`^ {2}\\$ .*flowfabric ${name}`, 'm'));
+    expect(output).toContain('--url <url>');
   });
 
   it('says its version', async () => {
@@ -28,18 +41,39 @@ describe('flowfabric', () => {
     });
   });
 
+  it('shows its help on stderr when no command is given, and that is a mistake', async () => {
+    const { exitCode, output, errors } = await runCommand({ args: [] });
+    expect({ exitCode, output }).toEqual({ exitCode: 2, output: '' });
+    expect(errors).toContain('Usage: flowfabric <command>');
+  });
+
   it.each([
-    [['frobnicate'], 'There is no command "frobnicate".'],
-    [['constructor'], 'There is no command "constructor".'],
-    [[], 'Which command?'],
+    [['frobnicate'], `Unknown command 'frobnicate'.`],
+    [['shwo'], `Unknown command 'shwo'. (Did you mean show?)`],
+    [['constructor'], `Unknown command 'constructor'.`],
     [['demo', '--executions', 'many'], '--executions must be a whole number from 100 to 10000.'],
-    [['demo', '--faster'], "Unknown option '--faster'"],
+    [['demo', '--faster'], `Unknown option '--faster'.`],
+    [['demo', '--schema', 'mine'], 'demo has a schema of its own'],
     [['migrate'], 'Which database? Give --url or set DATABASE_URL.'],
-  ])('refuses %j with a sentence and the help', async (args, sentence) => {
+    [['migrate', '--url', NOWHERE, '--show-sql'], '--show-sql needs --dry-run.'],
+    [['migrate', '--url', NOWHERE, 'now'], 'Too many arguments'],
+    [['migrate', '--url', NOWHERE, '--schema', 'No-Name'], 'schema must be lower-case letters'],
+    [['migrate', '--url', 'app'], 'must be a postgres:// URL'],
+    [['submit', '--url', NOWHERE], `Missing required argument 'task'.`],
+    [['show', '--url', NOWHERE], `Missing required argument 'id'.`],
+    [['show', '--url', NOWHERE, 'me'], 'id does not begin with {fp:.'],
+    [['cancel', '--url', NOWHERE, ID], `Required option '--reason <text>' not specified.`],
+    [['cancel', '--url', NOWHERE, ID, '--reason', ' '], '--reason must say why.'],
+    [['cancel', '--url', NOWHERE, ID, '{fp:300}:x', '--reason', 'r'], 'id has a partition'],
+    [['workers'], 'Which database?'],
+    [['workers', '--url', NOWHERE, 'all'], 'Too many arguments'],
+    [['doctor', '--url', NOWHERE, '--pool-size', '0'], '--pool-size must be a whole number from 1 to 1000.'],
+    [['doctor', '--url', NOWHERE, '--transaction-age', '5'], '--transaction-age must be a duration'],
+  ])('refuses %j with exit code 2 and a sentence', async (args, sentence) => {
     const { exitCode, output, errors } = await runCommand({ args });
     expect({ exitCode, output }).toEqual({ exitCode: 2, output: '' });
+    expect(errors).toContain(`flowfabric: `);
     expect(errors).toContain(sentence);
-    expect(errors).toContain('Usage: flowfabric <command>');
   });
 
   it('tells a person who starts demo-worker by hand what to run', async () => {
@@ -47,28 +81,81 @@ describe('flowfabric', () => {
     expect(exitCode).toBe(2);
     expect(errors).toContain('flowfabric demo');
   });
-
-  it.each([[['migrate']], [['demo']]])(
-    'names the code of an error that %j meets at the database',
-    async (args) => {
-      const { exitCode, errors } = await runCommand({ args, databaseUrl: NOWHERE });
-      expect(exitCode).toBe(1);
-      expect(errors).toMatch(/^unavailable: /);
-    },
-  );
 });
 
-describe('flowfabric migrate', () => {
-  it('creates the schema it is told to, and finds nothing to do the second time', async () => {
-    const database = await emptyDatabase();
-    onTestFinished(() => database.drop());
-    const args = ['migrate', '--schema', 'orders', '--url', database.url];
-    const first = await runCommand({ args, databaseUrl: NOWHERE });
-    expect(first.exitCode).toBe(0);
-    expect(first.output).toContain('applied 0001_');
-    const second = await runCommand({ args });
-    expect(second).toEqual({ exitCode: 0, output: 'Schema orders is up to date.\n', errors: '' });
-    const found = await database.query(`SELECT 1 FROM orders.ff_migration`);
-    expect(found.rowCount).toBeGreaterThan(0);
+describe('the exit codes', () => {
+  it('are all in the documentation, and no others', () => {
+    const page = readFileSync(new URL('../../docs/cli.md', import.meta.url), 'utf8');
+    const documented = [...page.matchAll(/^\| (\d+) +\|/gm)].map(([, code]) => Number(code));
+    expect(documented).toEqual([...Object.values(EXIT), 130]);
+  });
+});
+
+describe('an error', () => {
+  it.each([
+    [['migrate']],
+    [['migrate', '--dry-run']],
+    [['demo']],
+    [['submit', 'greet']],
+    [['show', ID]],
+    [['cancel', ID, '--reason', 'r']],
+    [['workers']],
+    [['doctor']],
+  ])('of a database that is not there makes %j exit with 69', async (args) => {
+    const { exitCode, errors } = await runCommand({ args, databaseUrl: NOWHERE });
+    expect(exitCode).toBe(69);
+    expect(errors).toMatch(/^flowfabric: While .* \[unavailable\]$/m);
+  });
+
+  it.each([[['submit', 'greet']], [['show', ID]], [['cancel', ID, '--reason', 'r']], [['workers']]])(
+    'of a schema that is not there makes %j say which command makes it',
+    async (args) => {
+      await using database = await emptyDatabase();
+      const { exitCode, output, errors } = await runCommand({ args, databaseUrl: database.url });
+      expect({ exitCode, output }).toEqual({ exitCode: 1, output: '' });
+      expect(errors).toContain('[schema_missing]');
+      expect(errors).toContain('flowfabric migrate');
+    },
+  );
+
+  it('is an object on stderr with --json, and stdout stays empty', async () => {
+    const { exitCode, output, errors } = await runCommand({ args: ['shwo', '--json'] });
+    expect({ exitCode, output }).toEqual({ exitCode: 2, output: '' });
+    expect(JSON.parse(errors)).toEqual({
+      error: { code: 'usage', message: expect.stringContaining('shwo'), hint: expect.any(String) },
+    });
+  });
+});
+
+describe('a password', () => {
+  it.each([
+    [['migrate', '--url', 'postgres://ada:hunter2@127.0.0.1:1/x']],
+    [['doctor', '--url', 'postgres://ada@127.0.0.1:1/x?password=hunter2']],
+    [['migrate', '--rul=postgres://ada:hunter2@127.0.0.1:1/x']],
+    [['postgres://ada:hunter2@127.0.0.1:1/x']],
+    [['workers', '--json', '--url', 'postgres://ada:hunter2@127.0.0.1:1/x', 'postgres://a:hunter2@h/x']],
+  ])('is not printed by %j', async (args) => {
+    const { exitCode, output, errors } = await runCommand({ args });
+    expect(exitCode).toBeGreaterThan(0);
+    expect(output + errors).not.toContain('hunter2');
+  });
+});
+
+describe('Ctrl-C', () => {
+  it('ends a command that waits for a server without an answer', async () => {
+    const sockets: Socket[] = [];
+    const server = createServer((socket) => void sockets.push(socket)).listen(0, '127.0.0.1');
+    onTestFinished(() => {
+      for (const socket of sockets) socket.destroy();
+      server.close();
+    });
+    await once(server, 'listening');
+    const { port } = server.address() as AddressInfo;
+    const connected = once(server, 'connection');
+    const started = startCommand({ args: ['show', ID], databaseUrl: `postgres://x@127.0.0.1:${port}/x` });
+    await connected;
+    started.child.kill('SIGINT');
+    expect(await started.exitCode).toBe(130);
+    expect(started.output()).toBe('');
   });
 });

@@ -25,15 +25,18 @@ export interface StartOptions {
   /** Absent: no DATABASE_URL at all. */
   databaseUrl?: string;
   cwd?: string;
+  /** What stdin gives; absent: nothing. */
+  input?: string;
 }
 
-export function startCommand({ args, databaseUrl, cwd }: StartOptions): Started {
+export function startCommand({ args, databaseUrl, cwd, input }: StartOptions): Started {
   const { DATABASE_URL: _, ...env } = process.env;
   const child = spawn(process.execPath, [PROGRAM, ...args], {
     env: { ...env, ...(databaseUrl === undefined ? {} : { DATABASE_URL: databaseUrl }) },
     ...(cwd === undefined ? {} : { cwd }),
-    stdio: ['ignore', 'pipe', 'pipe'],
+    stdio: ['pipe', 'pipe', 'pipe'],
   });
+  child.stdin.end(input);
   let output = '';
   let errors = '';
   child.stdout.setEncoding('utf8').on('data', (text: string) => {

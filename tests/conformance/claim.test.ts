@@ -255,7 +255,9 @@ describe('a watcher', () => {
     const { engine, heard } = await watched(kind);
     await engine.submit({ kind: other });
     await engine.submit([{ kind }, { kind }]);
-    expect(heard).toEqual([{ count: 2, routes: [expect.any(Number)], dueInMs: null, workers: [] }]);
+    expect(heard).toEqual([
+      { count: 2, routes: [expect.any(Number)], dueInMs: null, workers: [], ended: [] },
+    ]);
   });
 
   it('hears when a delay will be over', async () => {

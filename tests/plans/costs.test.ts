@@ -3,6 +3,7 @@
  * are not due. Counted in buffers and rows, never in time.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { ClaimRow } from '../../src/store/executions.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { buffersOf, mostRowsOf, openRecorder, type RecordedPlan } from './plan-recorder.ts';
 import { storeOf, vacuumedEmptyTables } from './table-states.ts';
@@ -153,5 +154,55 @@ describe('claiming', () => {
     );
     expect(locked.rows[0].free).toBeGreaterThan(0);
     await rival.query('ROLLBACK');
+  });
+});
+
+describe('beside a million finished executions', () => {
+  const FINISHED = 1_000_000;
+  const BATCH = 50;
+  const BUFFERS_PER_ROW = { claim: 60, complete: 60, cancel: 80 };
+  let test: TestDatabase;
+
+  beforeAll(async () => {
+    test = await vacuumedEmptyTables();
+    // Only the tables these operations read by key, and append to; ids in their order, as they are minted.
+    await test.query(
+      `INSERT INTO ff_execution (execution_id, created_at_ms, changed_at_ms, route_id, priority, lifecycle_phase,
+         ownership_state, eligibility_state, blocking_reason, terminal_outcome, attempt_state, partition_key, namespace)
+       SELECT lpad(to_hex(n), 32, '0')::uuid, 0, 0, 1, 0, 'terminal', 'unowned', 'not_applicable', 'none', 'success',
+         'attempt_terminal', 0, 'default' FROM generate_series(1, $1::integer) n`,
+      [FINISHED],
+    );
+    await test.query(
+      `INSERT INTO ff_outcome (execution_id, ended_at_ms, attempt_index, outcome, partition_key, namespace)
+       SELECT lpad(to_hex(n), 32, '0')::uuid, n, 0, 'success', 0, 'default' FROM generate_series(1, $1::integer) n`,
+      [FINISHED],
+    );
+  }, 120_000);
+  afterAll(() => test.drop());
+
+  it('claim, complete and cancel touch no more than beside none', async () => {
+    const recorder = await openRecorder(test, 'counted');
+    const { database } = recorder;
+    const calls = callsOn(database);
+    const { routes } = await submitBatch(database, { kinds: ['among-many'], count: 4 * BATCH });
+    const buffers: Record<keyof typeof BUFFERS_PER_ROW, number> = { claim: 0, complete: 0, cancel: 0 };
+    // Twice: the first call of a connection also reads the catalogue, to make its plans.
+    for (let round = 0; round < 2; round += 1) {
+      let held: ClaimRow[] = [];
+      const claimed = await recorder.record(async () => {
+        held = await claimBatch(database, routes, BATCH);
+      });
+      const completed = await recorder.record(() => calls.complete(held.map(leaseOf)));
+      const others = (await claimBatch(database, routes, BATCH)).map(leaseOf);
+      const cancelled = await recorder.record(() => calls.cancel(others));
+      buffers.claim = buffersOf(claimed) / BATCH;
+      buffers.complete = buffersOf(completed) / BATCH;
+      buffers.cancel = buffersOf(cancelled) / BATCH;
+    }
+    const over = (Object.keys(buffers) as (keyof typeof buffers)[]).filter(
+      (name) => buffers[name] > BUFFERS_PER_ROW[name],
+    );
+    expect(over, `buffers a row: ${JSON.stringify(buffers)}`).toEqual([]);
   });
 });

@@ -6,7 +6,7 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Database } from '../../src/store/database.ts';
 import { readClaims } from '../../src/store/executions.ts';
-import { readOutcome, readSnapshot } from '../../src/store/reads.ts';
+import { readOutcomes, readSnapshot } from '../../src/store/reads.ts';
 import { clearSetbacks, listDueTimers, listLapsedLeases, takeTickets } from '../../src/store/reconciling.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { nodesOf, openRecorder, type PlanNode, type Recorder } from './plan-recorder.ts';
@@ -32,7 +32,17 @@ beforeAll(async () => {
      SELECT ff_now_ms() + 3600000 + n, gen_random_uuid(), 0, 0, 'eligible', 0 FROM generate_series(1, $1::integer) n`,
     [TIMERS],
   );
-  await test.query('ANALYZE ff_setback, ff_timer');
+  await test.query(
+    `INSERT INTO ff_step (execution_id, recorded_at_ms, lease_epoch, attempt_index, partition_key, kind, name, key)
+     SELECT gen_random_uuid(), 0, 1, 0, 0, 'step', 'a', '' FROM generate_series(1, $1::integer)`,
+    [TIMERS],
+  );
+  await test.query(
+    `INSERT INTO ff_progress (execution_id, reported_at_ms, partition_key)
+     SELECT gen_random_uuid(), 0, 0 FROM generate_series(1, $1::integer)`,
+    [TIMERS],
+  );
+  await test.query('ANALYZE ff_setback, ff_timer, ff_step, ff_progress');
   recorder = await openRecorder(test, 'planned');
 });
 afterAll(() => test.drop());
@@ -68,7 +78,7 @@ describe('on full tables', () => {
   });
 
   it('an outcome is read by primary keys', async () => {
-    expect(await readWhole((database) => readOutcome(database, key))).toEqual([]);
+    expect(await readWhole((database) => readOutcomes(database, [key.uuid]))).toEqual([]);
   });
 
   it('due timers are found by the index of due times', async () => {

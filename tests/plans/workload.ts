@@ -21,6 +21,13 @@ import {
   type SubmitRow,
 } from '../../src/store/executions.ts';
 import { fireTimers, lapseLeases, listDueTimers, type LapsedLease } from '../../src/store/reconciling.ts';
+import {
+  type PauseRow,
+  pauseExecutions,
+  recordSteps,
+  reportProgress,
+  spawnExecutions,
+} from '../../src/store/steps.ts';
 import type { Recorder } from './plan-recorder.ts';
 
 export const PARTITION = 7;
@@ -132,6 +139,12 @@ export interface Calls {
   cancel(keys: readonly ExecutionKey[]): Promise<unknown[]>;
   lapse(leases: readonly LeaseKey[]): Promise<unknown[]>;
   fire(timerIds: readonly number[]): Promise<unknown[]>;
+  /** Records two steps of each. */
+  record(leases: readonly LeaseKey[]): Promise<unknown[]>;
+  report(leases: readonly LeaseKey[]): Promise<void>;
+  nap(leases: readonly LeaseKey[]): Promise<unknown[]>;
+  /** Pauses until one of these has ended. */
+  awaitChildren(leases: readonly LeaseKey[], children: readonly string[]): Promise<unknown[]>;
 }
 
 export function callsOn(database: Database): Calls {
@@ -146,6 +159,11 @@ export function callsOn(database: Database): Calls {
     const keys = leases.map((lease) => ({ ...lease, leaseId: null }));
     return revokeLeases(database, keys, 'why', 'me', maxReclaims);
   };
+  const pause = (leases: readonly LeaseKey[], what: Pick<PauseRow, 'delayMs' | 'children' | 'needed'>) =>
+    pauseExecutions(
+      database,
+      leases.map((lease) => ({ ...lease, ...what })),
+    );
   return {
     renew: (leases) => renewLeases(database, leases, LONG_LEASE_MS),
     complete: (leases) =>
@@ -165,6 +183,27 @@ export function callsOn(database: Database): Calls {
         leases.map((lease): LapsedLease => ({ ...lease, hadSetback: false })),
       ),
     fire: (timerIds) => fireTimers(database, timerIds),
+    record: (leases) =>
+      recordSteps(
+        database,
+        leases.flatMap((lease) =>
+          ['a', 'b'].map((key) => ({
+            ...lease,
+            kind: 'step' as const,
+            name: 's',
+            key,
+            sleepMs: null,
+            value: '1',
+          })),
+        ),
+      ),
+    report: (leases) =>
+      reportProgress(
+        database,
+        leases.map((lease) => ({ ...lease, percent: 1, message: 'on it' })),
+      ),
+    nap: (leases) => pause(leases, { delayMs: 0, children: null, needed: null }),
+    awaitChildren: (leases, children) => pause(leases, { delayMs: null, children, needed: 1 }),
   };
 }
 
@@ -187,6 +226,10 @@ async function walkUnknown(database: Database): Promise<void> {
   await calls.complete(leases);
   await calls.fail(leases);
   await calls.release(leases);
+  await calls.record(leases);
+  await calls.report(leases);
+  await calls.awaitChildren(leases, [randomUUID()]);
+  await spawnExecutions(database, leases[0]!, submitCall({ kinds: ['unknown'], count: 1 }));
   await calls.cancel(leases);
   await calls.revoke(leases);
   await calls.lapse(leases);
@@ -229,9 +272,29 @@ async function meetAtRoute(walker: Recorder, rival: Recorder, kind: string): Pro
   await second;
 }
 
+/** Steps, sleeps and children: parents that wait for a child, and are woken by its end. */
+async function walkPaused(database: Database, calls: Calls, take: () => Promise<LeaseKey[]>): Promise<void> {
+  const strangers = unknownLeases(1);
+  const parents = await take();
+  await calls.record([...parents, ...strangers]);
+  await calls.record(parents);
+  await calls.report(parents);
+  const name = `child-${randomUUID().slice(0, 8)}`;
+  const call = submitCall({ kinds: [name], count: 1 });
+  const [child] = await spawnExecutions(database, parents[0]!, call);
+  await calls.awaitChildren([...parents, ...strangers], [child!.execution_id]);
+  await calls.complete((await claimBatch(database, [child!.route_id], 1)).map(leaseOf));
+  const told = await listDueTimers(database, 1_000);
+  await calls.fire(told.map((timer) => timer.timerId));
+  await calls.nap(await take());
+  const due = await listDueTimers(database, 1_000);
+  await calls.fire(due.map((timer) => timer.timerId));
+  await calls.awaitChildren(await take(), [child!.execution_id]);
+}
+
 /** The life of some executions, so that every function runs every statement it has. */
 async function walkKnown(database: Database, kinds: readonly [string, string], each: number): Promise<void> {
-  const { routes, uuids } = await submitBatch(database, { kinds, count: 12 * each });
+  const { routes, uuids } = await submitBatch(database, { kinds, count: 15 * each });
   await submitBatch(database, { kinds, count: each, uuids: uuids.slice(0, 1) });
   const calls = callsOn(database);
   const take = async (leaseMs?: number) => (await claimBatch(database, routes, each, leaseMs)).map(leaseOf);
@@ -247,6 +310,7 @@ async function walkKnown(database: Database, kinds: readonly [string, string], e
   await calls.lapse(await take(NO_LEASE_MS));
   await calls.revoke([...(await take()), ...strangers]);
   await calls.exhaust(await take());
+  await walkPaused(database, calls, take);
   const started = await take();
   const taken = new Set(started.map(({ uuid }) => uuid));
   const others = uuids.filter((uuid) => !taken.has(uuid)).map((uuid) => ({ uuid, partition: PARTITION }));

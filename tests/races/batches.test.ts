@@ -31,6 +31,8 @@ const PAIRS: [Operation, Operation][] = [
   ['cancel', 'cancel'],
   ['release', 'revoke'],
   ['retry', 'cancel'],
+  ['pause', 'cancel'],
+  ['pause', 'complete'],
 ];
 
 describe('two batches in opposite order', () => {

@@ -7,6 +7,8 @@ import { randomUUID } from 'node:crypto';
 /** Every execution of a race lies in this partition. */
 const PARTITION = 7;
 export const LEASE_MS = 30_000;
+/** How long a pause lasts when nothing else is said; longer than any move of the clock. */
+const BY_TIME: PauseFor = { delayMs: 3_600_000 };
 /** How often a lease may be revoked before the execution fails. */
 const MAX_RECLAIMS = 1_000;
 const MAX_ROUTES = 10_000;
@@ -22,6 +24,10 @@ const FUNCTIONS = {
   revoke: 'ff_revoke_leases',
   lapse: 'ff_lapse_leases',
   fire: 'ff_fire_timers',
+  pause: 'ff_pause',
+  record: 'ff_record_steps',
+  spawn: 'ff_spawn',
+  progress: 'ff_report_progress',
 } as const;
 
 export type FunctionNames = Partial<Record<keyof typeof FUNCTIONS, string>>;
@@ -55,6 +61,8 @@ export interface Answer {
   takenFrom: string | null;
   attempt: number;
   epoch: number;
+  /** Of a recorded step. */
+  value: unknown;
 }
 
 /** What can be asked through: a pool, a client or the session of a race. */
@@ -67,6 +75,13 @@ export interface Submission {
   ordinals?: number[];
   delayMs?: number;
   policy?: object;
+}
+
+/** What each of the leases pauses for. With children and no delay, for them alone. */
+export interface PauseFor {
+  delayMs?: number;
+  children?: string[];
+  needed?: number;
 }
 
 export interface Calls {
@@ -83,6 +98,13 @@ export interface Calls {
   revoke(leases: Pick<Lease, 'id'>[]): Call;
   lapse(leases: Lease[]): Call;
   fire(ids: string[]): Call;
+  /** Fires these timers, and no others of their executions. */
+  fireTimers(timerIds: string[]): Call;
+  pause(leases: Lease[], request?: PauseFor): Call;
+  record(leases: Lease[], name: string, value?: unknown): Call;
+  spawn(parent: Lease, submission: Submission): Call;
+  /** Answers nothing. */
+  progress(leases: Lease[], percent: number): Call;
 }
 
 /** The calls, with the engine's functions or with those of the given names in their place. */
@@ -123,6 +145,35 @@ export function callsOf(names: FunctionNames): Calls {
       ]),
     lapse: (leases) => call('lapse', '$1, $2, $3', [...idArrays(leases), leases.map((lease) => lease.epoch)]),
     fire: (ids) => call('fire', 'ARRAY(SELECT timer_id FROM ff_timer WHERE execution_id = ANY ($1))', [ids]),
+    fireTimers: (timerIds) => call('fire', '$1::bigint[]', [timerIds]),
+    pause: (leases, request = BY_TIME) =>
+      call('pause', '$1, $2, $3, $4, $5::bigint[], $6::text[]::jsonb[], $7::int[]', [
+        ...leaseArrays(leases),
+        leases.map(() => request.delayMs ?? null),
+        leases.map(() => (request.children === undefined ? null : JSON.stringify(request.children))),
+        leases.map(() => request.needed ?? request.children?.length ?? null),
+      ]),
+    record: (leases, name, value = 1) =>
+      call(
+        'record',
+        `$1, $2, $3, $4, array_fill('step'::ff_step_kind, ARRAY[$5::int]), array_fill($6::text, ARRAY[$5::int]),
+         array_fill(''::text, ARRAY[$5::int]), array_fill(NULL::bigint, ARRAY[$5::int]),
+         array_fill($7::jsonb, ARRAY[$5::int])`,
+        [...leaseArrays(leases), leases.length, name, JSON.stringify(value)],
+      ),
+    spawn: (parent, submission) =>
+      call('spawn', '$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12', [
+        parent.id,
+        PARTITION,
+        parent.attempt,
+        parent.epoch,
+        ...submitParams(submission),
+      ]),
+    progress: (leases, percent) => ({
+      sql: `SELECT NULL::uuid AS execution_id
+            FROM ${functions.progress}($1, $2, $3, $4, array_fill($6::real, ARRAY[$5::int]), array_fill(NULL::text, ARRAY[$5::int]))`,
+      params: [...leaseArrays(leases), leases.length, percent],
+    }),
   };
 }
 
@@ -150,6 +201,7 @@ function toAnswer(row: Record<string, unknown>): Answer {
     takenFrom: (row.worker_instance_id as string | null | undefined) ?? null,
     attempt: row.attempt_index as number,
     epoch: row.lease_epoch as number,
+    value: row.value,
   };
 }
 

@@ -84,6 +84,8 @@ describe('a lease that runs out meanwhile', () => {
     ['fail', 'renew', 'ff_lease'],
     ['release', 'cancel', 'ff_execution'],
     ['release', 'renew', 'ff_lease'],
+    ['pause', 'cancel', 'ff_execution'],
+    ['pause', 'renew', 'ff_lease'],
     ['renew', 'cancel', 'ff_lease'],
     ['renew', 'renew', 'ff_lease'],
   ] as const)(

@@ -26,7 +26,7 @@ fresh AS MATERIALIZED (
     (SELECT count(*) FROM ff_ready r WHERE r.execution_id = e.execution_id AND r.attempt_index = e.attempt_index
        AND r.lease_epoch = e.lease_epoch AND r.route_id = e.route_id AND r.priority = e.priority) AS ready,
     (SELECT count(*) FROM ff_timer t WHERE t.execution_id = e.execution_id AND t.attempt_index = e.attempt_index
-       AND t.lease_epoch = e.lease_epoch) AS timers
+       AND t.lease_epoch = e.lease_epoch AND t.kind = 'eligible') AS timers
   FROM e),
 lives AS MATERIALIZED (
   SELECT execution_id, lease_id, string_agg(family || '.' || event_type, ' ' ORDER BY ev_id) AS life,
@@ -74,7 +74,29 @@ UNION ALL
 SELECT e.execution_id, format('left attempt %s without an end', a.n) FROM e, generate_series(0, e.attempt_index - 1) a(n)
 WHERE NOT EXISTS (
   SELECT FROM ff_attempt_history h WHERE h.execution_id = e.execution_id AND h.attempt_index = a.n
-    AND h.outcome IS NOT NULL)`;
+    AND h.outcome IS NOT NULL)
+UNION ALL
+SELECT e.execution_id, 'is blocked and nothing says on which children' FROM e
+WHERE eligibility_state = 'blocked_by_dependencies' AND NOT EXISTS (
+  SELECT FROM ff_child_wait w WHERE w.execution_id = e.execution_id AND w.attempt_index = e.attempt_index
+    AND w.lease_epoch = e.lease_epoch)
+UNION ALL
+SELECT e.execution_id, 'waits for children of which enough have ended, and nobody will tell it'
+FROM e JOIN ff_child_wait w ON w.execution_id = e.execution_id AND w.attempt_index = e.attempt_index
+  AND w.lease_epoch = e.lease_epoch
+WHERE eligibility_state IN ('blocked_by_dependencies', 'not_eligible_until_time')
+  AND w.needed <= (SELECT count(*) FROM unnest(w.children) child JOIN ff_execution c ON c.execution_id = child
+                   WHERE c.lifecycle_phase = 'terminal')
+  AND NOT EXISTS (SELECT FROM ff_timer t WHERE t.execution_id = e.execution_id AND t.kind = 'child_ended')
+UNION ALL
+SELECT s.execution_id, format('has the step %s of a lease that had ended', s.name) FROM ff_step s
+WHERE ($1::uuid[] IS NULL OR s.execution_id = ANY ($1)) AND NOT EXISTS (
+    SELECT FROM l WHERE l.execution_id = s.execution_id AND l.lease_epoch = s.lease_epoch
+      AND l.attempt_index = s.attempt_index)
+  AND NOT EXISTS (
+    SELECT FROM ev WHERE ev.execution_id = s.execution_id AND ev.lease_epoch = s.lease_epoch
+      AND ev.attempt_index = s.attempt_index AND ev.occurred_at_ms >= s.recorded_at_ms
+      AND (ev.family = 'completion' OR ev.event_type IN ('released', 'expired', 'revoked')))`;
 
 /** Contradictions between the rows of these executions, or of all there are. */
 export async function violationsOf(through: Ask, ids: string[] | null): Promise<string[]> {
@@ -93,6 +115,7 @@ function promisedBy({ word, repeated, reclaimed, takenFrom }: Answer): string[] 
     case 'failed':
       return ['completion.failed'];
     case 'retry_scheduled':
+    case 'paused':
     case 'released':
       return ['lease.released'];
     case 'renewed':

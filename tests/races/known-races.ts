@@ -129,7 +129,7 @@ export function holderAndLapse(arena: Arena, operation: 'complete' | 'renew'): P
 /** The clock passes the expiry while the holder of a lease waits for a lock somebody else gives back unused. */
 export function waitPastExpiry(
   arena: Arena,
-  operation: 'complete' | 'fail' | 'release' | 'renew',
+  operation: 'complete' | 'fail' | 'release' | 'pause' | 'renew',
   blocker: 'cancel' | 'renew',
 ): Promise<Interleaving[]> {
   const accepted = answersInTurn([operation])[0];

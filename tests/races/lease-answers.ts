@@ -4,7 +4,16 @@
  */
 import type { Call, Calls, Lease } from './calls.ts';
 
-export const OPERATIONS = ['complete', 'fail', 'retry', 'release', 'renew', 'cancel', 'revoke'] as const;
+export const OPERATIONS = [
+  'complete',
+  'fail',
+  'retry',
+  'release',
+  'pause',
+  'renew',
+  'cancel',
+  'revoke',
+] as const;
 export type Operation = (typeof OPERATIONS)[number];
 
 /** What an execution is after the operation that changed it last. */
@@ -15,6 +24,7 @@ const ACCEPTED: Record<Operation, string> = {
   fail: 'failed',
   retry: 'retry_scheduled',
   release: 'released',
+  pause: 'paused',
   renew: 'renewed',
   cancel: 'cancelled',
   revoke: 'revoked',
@@ -29,6 +39,7 @@ const AFTER: Record<State, Record<Operation, string>> = {
     fail: 'conflict',
     retry: 'conflict',
     release: 'conflict',
+    pause: 'conflict',
     renew: 'not_active',
     cancel: 'not_active',
     revoke: 'no_active_lease',
@@ -38,6 +49,7 @@ const AFTER: Record<State, Record<Operation, string>> = {
     fail: 'failed again',
     retry: 'failed again',
     release: 'conflict',
+    pause: 'conflict',
     renew: 'not_active',
     cancel: 'not_active',
     revoke: 'no_active_lease',
@@ -47,6 +59,7 @@ const AFTER: Record<State, Record<Operation, string>> = {
     fail: 'retry_scheduled again',
     retry: 'retry_scheduled again',
     release: 'conflict',
+    pause: 'conflict',
     renew: 'not_active',
     cancel: 'cancelled',
     revoke: 'no_active_lease',
@@ -56,6 +69,17 @@ const AFTER: Record<State, Record<Operation, string>> = {
     fail: 'not_active',
     retry: 'not_active',
     release: 'released again',
+    pause: 'paused again',
+    renew: 'not_active',
+    cancel: 'cancelled',
+    revoke: 'no_active_lease',
+  },
+  pause: {
+    complete: 'not_active',
+    fail: 'not_active',
+    retry: 'not_active',
+    release: 'released again',
+    pause: 'paused again',
     renew: 'not_active',
     cancel: 'cancelled',
     revoke: 'no_active_lease',
@@ -65,6 +89,7 @@ const AFTER: Record<State, Record<Operation, string>> = {
     fail: 'not_active',
     retry: 'not_active',
     release: 'not_active',
+    pause: 'not_active',
     renew: 'not_active',
     cancel: 'already_cancelled',
     revoke: 'no_active_lease',
@@ -74,6 +99,7 @@ const AFTER: Record<State, Record<Operation, string>> = {
     fail: 'lease_revoked',
     retry: 'lease_revoked',
     release: 'lease_revoked',
+    pause: 'lease_revoked',
     renew: 'lease_revoked',
     cancel: 'cancelled',
     revoke: 'no_active_lease',

@@ -1,6 +1,6 @@
 /**
- * Two parties at one leased execution: every pair of complete, fail, retry, release, renew, cancel and revoke, in every
- * order. Whoever gets the lock first wins, the other waits on the table named and is told precisely why not.
+ * Two parties at one leased execution: every pair of complete, fail, retry, release, pause, renew, cancel and revoke, in
+ * every order. Whoever gets the lock first wins, the other waits on the table named and is told precisely why not.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { tablesWaitedOn } from '../../src/testing/stepper.ts';

@@ -48,6 +48,10 @@ interface Board {
   open: Set<string>;
   leases: Map<string, Lease[]>;
   answers: Answer[];
+  /** Who was to be spawned by whom, committed or not. */
+  children: Map<string, string[]>;
+  /** Whatever was submitted or spawned, ended or not. */
+  known: Set<string>;
 }
 
 type Pick = (below: number) => number;
@@ -56,12 +60,15 @@ const ROUTE = { lane: 'default', kind: randomUUID() };
 /** How often each is chosen, in relation to the others. */
 const WEIGHTS = {
   submit: 1,
-  claim: 3,
+  claim: 7,
   complete: 2,
   renew: 2,
   fail: 1,
   retry: 1,
   release: 1,
+  pause: 4,
+  record: 3,
+  spawn: 2,
   cancel: 1,
   revoke: 1,
   lapse: 2,
@@ -96,11 +103,37 @@ function submission(board: Board, pick: Pick): Call | null {
   return arena.calls.submit({ ids, routes: [ROUTE], delayMs: pick(3) === 0 ? DELAY_MS : 0, policy: POLICY });
 }
 
+/** A child or a few of one running execution; known to its parent at once, to the others when they are there. */
+function spawning(board: Board, pick: Pick): Call | null {
+  const parent = someLeases(board, pick)[0];
+  if (parent === undefined || board.open.size >= 2 * WANTED_OPEN) return null;
+  const ids = Array.from({ length: 1 + pick(3) }, () => randomUUID());
+  board.children.set(parent.id, [...(board.children.get(parent.id) ?? []), ...ids]);
+  return arena.calls.spawn(parent, { ids, routes: [ROUTE], policy: POLICY });
+}
+
+/** For a time, for some of the children, or for whichever comes first. */
+function pausing(board: Board, pick: Pick): Call | null {
+  const leases = someLeases(board, pick);
+  if (leases.length === 0) return null;
+  // Of those only that exist: nobody would tell of the end of one that was never there.
+  const childrenOf = ({ id }: Lease) =>
+    (board.children.get(id) ?? []).filter((child) => board.known.has(child));
+  const lease = leases.find((one) => childrenOf(one).length > 0);
+  if (lease === undefined) return arena.calls.pause(leases, { delayMs: DELAY_MS });
+  const children = childrenOf(lease);
+  const needed = 1 + pick(children.length);
+  const delay = pick(3) === 0 ? { delayMs: DELAY_MS } : {};
+  return arena.calls.pause([lease], { children, needed, ...delay });
+}
+
 /** The next call of a party; null when there is nothing to do it on. */
 function nextCall(board: Board, pick: Pick, worker: string): Call | null {
   const name = WEIGHTED[pick(WEIGHTED.length)] ?? 'claim';
   if (name === 'submit') return submission(board, pick);
   if (name === 'claim') return arena.calls.claim(board.routeId, 1 + pick(BATCH), worker);
+  if (name === 'spawn') return spawning(board, pick);
+  if (name === 'pause') return pausing(board, pick);
   if (name === 'fire') return arena.calls.fire(someOpen(board, pick));
   if (name === 'clock')
     return { sql: 'UPDATE ff_clock SET offset_ms = offset_ms + $1', params: [LEASE_MS / 2] };
@@ -111,7 +144,9 @@ function nextCall(board: Board, pick: Pick, worker: string): Call | null {
         .map((id) => ({ id })),
     );
   const leases = someLeases(board, pick);
-  return leases.length === 0 ? null : arena.calls[name](leases);
+  if (leases.length === 0) return null;
+  if (name === 'record') return arena.calls.record(leases, `step-${pick(4)}`, worker);
+  return arena.calls[name](leases);
 }
 
 function note(board: Board, answers: Answer[]): void {
@@ -120,6 +155,10 @@ function note(board: Board, answers: Answer[]): void {
     // Submissions and refusals are answers too, but the log owes nothing for them.
     board.answers.push(answer);
     if (id === null) continue;
+    if (word === 'submitted') {
+      board.open.add(id);
+      board.known.add(id);
+    }
     if (word === 'claimed') board.leases.set(id, [...(board.leases.get(id) ?? []), { id, attempt, epoch }]);
     if (['completed', 'failed', 'cancelled', 'expired'].includes(word)) board.open.delete(id);
   }
@@ -161,7 +200,14 @@ async function drain(board: Board): Promise<number> {
 }
 
 it('a mix of everything leaves no contradiction, no unkept answer and nothing stuck', async () => {
-  const board: Board = { routeId: 0, open: new Set(), leases: new Map(), answers: [] };
+  const board: Board = {
+    routeId: 0,
+    open: new Set(),
+    leases: new Map(),
+    answers: [],
+    children: new Map(),
+    known: new Set(),
+  };
   const first = arena.calls.submit({ ids: [randomUUID()], routes: [ROUTE], policy: POLICY });
   board.routeId = Number((await arena.through(first.sql, first.params)).rows[0]?.route_id);
 
@@ -183,6 +229,9 @@ it('a mix of everything leaves no contradiction, no unkept answer and nothing st
     'cancelled',
     'revoked',
   ]) {
+    expect(words, 'what the mix came by').toContain(word);
+  }
+  for (const word of ['paused', 'recorded']) {
     expect(words, 'what the mix came by').toContain(word);
   }
   for (const word of ['lapsed', 'fired', 'lease_expired', 'not_active', 'stale_lease']) {

@@ -26,6 +26,7 @@ const MAY_IMPORT: Record<string, readonly string[] | typeof ANYTHING> = {
   subscriptions: ['store', 'model', 'contract'],
   worker: ['model', 'contract'],
   client: ['engine', 'reconcilers', 'contract'],
+  adapters: ['contract'],
   embedded: ['contract'],
   cli: ['client', 'engine', 'worker', 'embedded', 'contract', 'reconcilers', 'store'],
   testing: ANYTHING,

@@ -88,6 +88,7 @@ export const planted: readonly Plant[] = [
         "const limit = setTimeout(() => reject(new Error('late')), 1000);",
         'await expect.poll(() => state()).toBe(1);',
         "const s = 'await sleep(1)';",
+        "await ctx.sleep('nap', '1h');",
       ].join('\n'),
       'src/testing/fine.ts': 'await sleep(10);',
     },

@@ -78,7 +78,7 @@ export const noSkippedTests: Check = {
 };
 
 const SLEEP =
-  /\bawait\s+(?:[\w$]+\.)*(?:sleep|delay)\s*\(|\bsetTimeout\s*\(\s*(?:resolve|res|done|r|ok)\b|\bsetTimeout\s*\(\s*\(\s*\)\s*=>\s*(?:resolve|res|done|r|ok)\s*\(|=>\s*\{?\s*setTimeout\s*\(\s*[\w$]+\s*,/g;
+  /\bawait\s+(?!ctx\.)(?:[\w$]+\.)*(?:sleep|delay)\s*\(|\bsetTimeout\s*\(\s*(?:resolve|res|done|r|ok)\b|\bsetTimeout\s*\(\s*\(\s*\)\s*=>\s*(?:resolve|res|done|r|ok)\s*\(|=>\s*\{?\s*setTimeout\s*\(\s*[\w$]+\s*,/g;
 
 export const noSleep: Check = {
   name: 'a test awaits a signal or moves the clock, and never sleeps',

@@ -5,7 +5,8 @@
 import { describe, expect, test } from 'vitest';
 import type { Connection } from '../../src/client/connect.ts';
 import type { ExecutionId } from '../../src/contract/ids.ts';
-import { TaskAborted, type Task } from '../../src/worker/task.ts';
+import type { TaskContext } from '../../src/worker/context.ts';
+import { TaskAborted } from '../../src/worker/task.ts';
 import type { Worker } from '../../src/worker/worker.ts';
 import { AGAIN, deaf, latch, newKind, resultOf, SOON, useCrew } from './crew.ts';
 
@@ -16,7 +17,7 @@ interface Running {
   worker: Worker;
   kind: string;
   executionId: ExecutionId;
-  task: Task;
+  task: TaskContext;
   /** Lets the handler return, whatever its signal says. */
   finish(): void;
 }
@@ -25,7 +26,7 @@ interface Running {
 async function oneRunning(options: { leaseMs?: number; hearing?: 'deaf' } = {}): Promise<Running> {
   const engine = await crew.connect();
   const kind = newKind();
-  const [started, finished] = [latch<Task>(), latch()];
+  const [started, finished] = [latch<TaskContext>(), latch()];
   const isDeaf = options.hearing === 'deaf';
   const worker = crew.work(isDeaf ? deaf(engine) : engine, {
     leaseMs: options.leaseMs ?? 60_000,
@@ -44,7 +45,7 @@ async function oneRunning(options: { leaseMs?: number; hearing?: 'deaf' } = {}):
   return { engine, worker, kind, executionId, task, finish: () => finished.open() };
 }
 
-function abortCode(task: Task): string | undefined {
+function abortCode(task: TaskContext): string | undefined {
   const reason = task.signal.reason as unknown;
   return reason instanceof TaskAborted ? reason.code : undefined;
 }

@@ -9,6 +9,9 @@ import type { Engine, ExecutionResult } from '../../src/contract/engine.ts';
 import type { ExecutionId } from '../../src/contract/ids.ts';
 import { hintChannel } from '../../src/store/names.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
+import { task } from '../../src/contract/task.ts';
+import type { TaskContext } from '../../src/worker/context.ts';
+import { handle, type TaskHandler } from '../../src/worker/handlers.ts';
 import { startWorker, type Worker, type WorkerOptions } from '../../src/worker/worker.ts';
 import { testDatabase } from '../setup/database.ts';
 
@@ -32,12 +35,24 @@ export function latch<Value = void>(): Latch<Value> {
   return { opened, open };
 }
 
+/** Handlers as plain functions of their context, by kind: what most of these tests need. */
+// oxlint-disable-next-line no-explicit-any -- payloads of every shape
+export type PlainHandlers = Record<string, (ctx: TaskContext & { payload: any }) => unknown>;
+
+export interface CrewOptions extends Omit<WorkerOptions, 'handlers'> {
+  handlers: PlainHandlers | readonly TaskHandler[];
+}
+
+export function plain(handlers: PlainHandlers): TaskHandler[] {
+  return Object.entries(handlers).map(([kind, run]) => handle(task(kind), (_, ctx) => run(ctx)));
+}
+
 export interface Crew {
   readonly database: TestDatabase;
   /** A connection as another process would have one. It repairs nothing unless asked to. */
   connect(options?: Partial<ConnectOptions>): Promise<Connection>;
   /** A worker that, unless asked to, never looks without being told. */
-  work(engine: Engine, options: WorkerOptions): Worker;
+  work(engine: Engine, options: CrewOptions): Worker;
   /** Events of an execution, oldest first, as `family.type`. */
   eventsOf(id: ExecutionId): Promise<string[]>;
   /** Makes all workers ask about their leases now. */
@@ -73,7 +88,10 @@ export function useCrew(): Crew {
       return connection;
     },
     work(engine, options) {
-      const worker = startWorker(engine, { pollMs: NEVER_MS, ...options });
+      const handlers = Array.isArray(options.handlers)
+        ? options.handlers
+        : plain(options.handlers as PlainHandlers);
+      const worker = startWorker(engine, { pollMs: NEVER_MS, ...options, handlers });
       workers.push(worker);
       return worker;
     },

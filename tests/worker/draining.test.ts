@@ -3,7 +3,7 @@
  */
 import { expect, test } from 'vitest';
 import { startFaultProxy } from '../../src/testing/fault-proxy.ts';
-import type { Task } from '../../src/worker/task.ts';
+import type { TaskContext } from '../../src/worker/context.ts';
 import { latch, newKind, resultOf, SOON, useCrew } from './crew.ts';
 
 const crew = useCrew();
@@ -103,7 +103,7 @@ test('work that a claim brings while the worker stops is run or handed back, nev
     [0, 'released'],
     [10_000, 'completed'],
   ] as const) {
-    const [asked, answer, tasks] = [latch(), latch(), latch<Task>()];
+    const [asked, answer, tasks] = [latch(), latch(), latch<TaskContext>()];
     const slow: typeof engine = {
       ...engine,
       claim: async (request) => {

@@ -4,16 +4,19 @@
  */
 import { describe, expect, test } from 'vitest';
 import type { ClaimRequest, LeaseRef } from '../../src/contract/engine.ts';
-import { AGAIN, latch, newKind, NEVER_MS, resultOf, SOON, useCrew } from './crew.ts';
+import { AGAIN, latch, newKind, NEVER_MS, plain, resultOf, SOON, useCrew } from './crew.ts';
 import { startWorker, type WorkerOptions } from '../../src/worker/worker.ts';
-import { TaskFailed, type Task } from '../../src/worker/task.ts';
+import { task as contract } from '../../src/contract/task.ts';
+import type { TaskContext } from '../../src/worker/context.ts';
+import { handle } from '../../src/worker/handlers.ts';
+import { TaskFailed } from '../../src/worker/task.ts';
 
 const crew = useCrew();
 
 test('handlers run with what was submitted, and what they return is the result', async () => {
   const engine = await crew.connect();
   const kind = newKind();
-  const tasks: Task[] = [];
+  const tasks: TaskContext[] = [];
   crew.work(engine, {
     handlers: {
       [kind]: (task) => {
@@ -159,6 +162,7 @@ test('a worker counts how its runs ended', async () => {
     .poll(() => worker.stats, SOON)
     .toEqual({
       ...expected,
+      paused: 0,
       lost: 0,
       released: 0,
       claimErrors: 0,
@@ -184,11 +188,14 @@ test('a worker whose claims fail at the database counts them and goes on when th
 });
 
 describe('options that make no sense are refused at once', () => {
-  const fine = { handlers: { a: () => undefined } };
+  const fine = { handlers: plain({ a: () => undefined }) };
   const cases: [string, string, WorkerOptions][] = [
-    ['handlers', 'none', { handlers: {} }],
-    ['handlers', 'not a function', { handlers: { a: 'not a function' as never } }],
-    ['handlers', 'an empty kind', { handlers: { '': () => undefined } }],
+    ['handlers', 'none', { handlers: [] }],
+    ['handlers', 'a table', { handlers: { a: () => undefined } as never }],
+    ['handlers', 'not made by handle()', { handlers: [() => undefined] as never }],
+    ['handlers', 'two for one task', { handlers: [...fine.handlers, ...fine.handlers] }],
+    ['concurrency', 'of a task, none', { handlers: [handle(contract('a'), () => 1, { concurrency: 0 })] }],
+    ['concurrency', 'of a lane, a half', { ...fine, lanes: [{ lane: 'x', concurrency: 0.5 }] }],
     ['concurrency', 'none', { ...fine, concurrency: 0 }],
     ['concurrency', 'a half', { ...fine, concurrency: 1.5 }],
     ['concurrency', 'too many', { ...fine, concurrency: 100_001 }],

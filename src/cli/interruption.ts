@@ -1,5 +1,5 @@
 /**
- * How the demo hears that it should stop: Ctrl-C, a polite kill, a closed terminal, or a reader of its output that
+ * How a command hears that it should stop: Ctrl-C, a polite kill, a closed terminal, or a reader of its output that
  * went away. The first one lets it clean up; a second one ends the process on the spot.
  */
 

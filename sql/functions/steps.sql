@@ -1,0 +1,177 @@
+-- What a running handler does besides ending: record a step, pause until a time or until children have ended, spawn.
+-- Each is fenced by the lease; a handler whose lease is gone changes nothing.
+
+-- Which of the named leases are the caller's and alive, by their place in the arrays. They are held against ending, and not
+-- against renewal, until this transaction is over. One lease may be named many times, and an old one beside its successor.
+CREATE OR REPLACE FUNCTION ff_share_leases(
+  p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[]
+) RETURNS bigint[] LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+  RETURN ARRAY(
+    SELECT ord FROM (
+      SELECT u.ord, l.expires_at_ms > ff_now_ms() AS alive
+      FROM (SELECT * FROM unnest(p_ids, p_partitions, p_attempts, p_epochs) WITH ORDINALITY u(id, part, att, ep, ord)
+            ORDER BY id OFFSET 0) u
+      CROSS JOIN LATERAL (
+        SELECT expires_at_ms FROM ff_lease
+        WHERE execution_id = u.id AND partition_key = u.part AND attempt_index = u.att AND lease_epoch = u.ep
+        FOR KEY SHARE) l OFFSET 0) s
+    WHERE alive);
+END $$;
+
+-- Records steps; several of one execution may come together. What is recorded stays: a second record of the same step is
+-- answered with the first. A sleep's value is the time it ends, by the database's clock.
+CREATE OR REPLACE FUNCTION ff_record_steps(
+  p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_kinds ff_step_kind[], p_names text[],
+  p_keys text[], p_sleeps bigint[], p_values jsonb[]
+) RETURNS TABLE (
+  ordinal bigint, execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text,
+  lease_epoch bigint, kind text, value jsonb, due_in_ms bigint
+) LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+DECLARE
+  v_now bigint;
+  v_held bigint[];
+  v_all boolean;
+  v_refused bigint[];
+  v_new text[];
+BEGIN
+  PERFORM ff_require_read_committed();
+  v_held := ff_share_leases(p_ids, p_partitions, p_attempts, p_epochs);
+  v_all := cardinality(v_held) = cardinality(p_ids);
+  v_now := ff_now_ms();
+  WITH inserted AS (
+    INSERT INTO ff_step (execution_id, partition_key, attempt_index, lease_epoch, recorded_at_ms, kind, name, key, value)
+    SELECT id, part, att, ep, v_now, k, n, y, CASE k WHEN 'sleep' THEN to_jsonb(v_now + z) ELSE v END
+    FROM unnest(p_ids, p_partitions, p_attempts, p_epochs, p_kinds, p_names, p_keys, p_sleeps, p_values)
+      WITH ORDINALITY u(id, part, att, ep, k, n, y, z, v, ord)
+    WHERE CASE WHEN v_all THEN true ELSE ord = ANY (v_held) END ORDER BY id, n, y
+    ON CONFLICT DO NOTHING RETURNING concat_ws('/', execution_id, name, key) AS step)
+  SELECT array_agg(step) INTO v_new FROM inserted;
+  RETURN QUERY
+  SELECT u.ord, u.id, 'recorded', NOT coalesce(concat_ws('/', u.id, u.n, u.y) = ANY (v_new), false), NULL::text,
+         NULL::text, NULL::bigint, s.kind::text, s.value,
+         CASE s.kind WHEN 'sleep' THEN greatest((s.value #>> '{}')::bigint - v_now, 0) END
+  FROM unnest(p_ids, p_names, p_keys) WITH ORDINALITY u(id, n, y, ord)
+  CROSS JOIN LATERAL (
+    SELECT * FROM ff_step WHERE execution_id = u.id AND name = u.n AND key = u.y OFFSET 0) s
+  WHERE CASE WHEN v_all THEN true ELSE u.ord = ANY (v_held) END;
+  IF NOT v_all THEN
+    v_refused := ARRAY(SELECT ord FROM generate_subscripts(p_ids, 1) ord WHERE ord <> ALL (v_held) ORDER BY ord);
+    RETURN QUERY
+    SELECT v_refused[r.place], r.id, r.word, false, r.phase, r.terminal, r.epoch, NULL::text, NULL::jsonb, NULL::bigint
+    FROM ff_refusals('record', ARRAY(SELECT p_ids[o] FROM unnest(v_refused) o),
+      ARRAY(SELECT p_partitions[o] FROM unnest(v_refused) o), ARRAY(SELECT p_attempts[o] FROM unnest(v_refused) o),
+      ARRAY(SELECT p_epochs[o] FROM unnest(v_refused) o), '{}')
+      WITH ORDINALITY r(id, word, again, phase, terminal, epoch, attempt, route, retry_in, place);
+  END IF;
+END $$;
+
+-- Overwrites how far executions are. Words of a lease that is gone are dropped without an answer: nothing hangs on them.
+CREATE OR REPLACE FUNCTION ff_report_progress(
+  p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_percents real[], p_messages text[]
+) RETURNS void LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+DECLARE
+  v_held bigint[];
+BEGIN
+  PERFORM ff_require_read_committed();
+  v_held := ff_share_leases(p_ids, p_partitions, p_attempts, p_epochs);
+  INSERT INTO ff_progress (execution_id, partition_key, reported_at_ms, percent, message)
+  SELECT id, part, ff_now_ms(), percent, message
+  FROM unnest(p_ids, p_partitions, p_percents, p_messages) WITH ORDINALITY u(id, part, percent, message, ord)
+  WHERE ord = ANY (v_held) ORDER BY id
+  ON CONFLICT (execution_id) DO UPDATE SET reported_at_ms = EXCLUDED.reported_at_ms, percent = EXCLUDED.percent,
+    message = EXCLUDED.message;
+END $$;
+
+CREATE OR REPLACE FUNCTION ff_uuids(p_list jsonb) RETURNS uuid[] LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+  RETURN ARRAY(SELECT x::uuid FROM jsonb_array_elements_text(p_list) x);
+END $$;
+
+-- Gives the worker up without ending the attempt, until a time (p_delays), until p_needed of p_children have ended, or
+-- until whichever comes first. With enough children ended already there is nothing to wait for: `due`, the lease stays.
+CREATE OR REPLACE FUNCTION ff_pause(
+  p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_delays bigint[], p_children jsonb[],
+  p_needed integer[]
+) RETURNS TABLE (
+  execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint,
+  attempt_index integer, route_id integer, retry_in_ms bigint
+) LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+DECLARE
+  v_rows ff_locked[];
+  v_due ff_locked[];
+  v_delayed ff_locked[];
+  v_blocked ff_locked[];
+  v_now bigint;
+BEGIN
+  PERFORM ff_require_read_committed();
+  v_rows := ff_lock_leased(p_ids, p_partitions, p_attempts, p_epochs);
+  -- In a statement of its own: a child that ended while the lock was waited for must be seen. One that ends later finds
+  -- this execution locked, and its word waits.
+  WITH decided AS MATERIALIZED (
+    SELECT r AS row, p_delays[r.ordinal] IS NOT NULL AS delayed,
+           p_needed[r.ordinal] IS NOT NULL AND ff_children_ended(
+             ff_uuids(p_children[r.ordinal]), p_needed[r.ordinal]) AS due
+    FROM unnest(v_rows) r)
+  SELECT array_agg(row) FILTER (WHERE due), array_agg(row) FILTER (WHERE delayed AND NOT due),
+         array_agg(row) FILTER (WHERE NOT delayed AND NOT due)
+  INTO v_due, v_delayed, v_blocked FROM decided;
+  INSERT INTO ff_child_wait AS w (execution_id, partition_key, attempt_index, lease_epoch, needed, children)
+  SELECT r.execution_id, r.partition_key, r.attempt_index, r.lease_epoch, p_needed[r.ordinal],
+         ff_uuids(p_children[r.ordinal])
+  FROM unnest(v_delayed || v_blocked) r WHERE p_needed[r.ordinal] IS NOT NULL
+  ON CONFLICT (execution_id) DO UPDATE SET attempt_index = EXCLUDED.attempt_index, lease_epoch = EXCLUDED.lease_epoch,
+    needed = EXCLUDED.needed, children = EXCLUDED.children;
+  v_now := ff_now_ms();
+  PERFORM ff_settle('delay', v_delayed, ARRAY(SELECT v_now + p_delays[r.ordinal] FROM unnest(v_delayed) r), NULL, NULL,
+    NULL, NULL);
+  PERFORM ff_settle('await_children', v_blocked, NULL, NULL, NULL, NULL, NULL);
+  RETURN QUERY
+  SELECT r.execution_id, 'paused', false, 'runnable', 'none', r.lease_epoch, r.attempt_index, r.route_id,
+         p_delays[r.ordinal]
+  FROM unnest(v_delayed || v_blocked) r
+  UNION ALL
+  SELECT r.execution_id, 'due', false, 'active', 'none', r.lease_epoch, r.attempt_index, r.route_id, NULL
+  FROM unnest(v_due) r;
+  IF cardinality(v_rows) < cardinality(p_ids) THEN
+    RETURN QUERY SELECT * FROM ff_refusals('pause', p_ids, p_partitions, p_attempts, p_epochs,
+      ARRAY(SELECT r.execution_id FROM unnest(v_rows) r));
+  END IF;
+END $$;
+
+-- Submits on behalf of a running execution, which is told when they end. Refused as a whole when its lease is gone: then
+-- the first row names the parent and says why.
+CREATE OR REPLACE FUNCTION ff_spawn(
+  p_parent uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_routes jsonb, p_max_routes integer,
+  p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[],
+  p_payloads jsonb[]
+) RETURNS TABLE (
+  execution_id uuid, outcome text, route_id integer, due_in_ms bigint, lifecycle_phase text, terminal_outcome text,
+  lease_epoch bigint
+) LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+BEGIN
+  PERFORM ff_require_read_committed();
+  IF cardinality(ff_share_leases(ARRAY[p_parent], ARRAY[p_partition], ARRAY[p_attempt], ARRAY[p_epoch])) = 0 THEN
+    RETURN QUERY
+    SELECT r.execution_id, r.outcome, NULL::integer, NULL::bigint, r.lifecycle_phase, r.terminal_outcome, r.lease_epoch
+    FROM ff_refusals('spawn', ARRAY[p_parent], ARRAY[p_partition], ARRAY[p_attempt], ARRAY[p_epoch], '{}') r;
+    RETURN;
+  END IF;
+  RETURN QUERY
+  SELECT s.execution_id, s.outcome, s.route_id, s.due_in_ms, NULL::text, NULL::text, NULL::bigint
+  FROM ff_submit(p_routes, p_max_routes, p_templates, p_ids, p_partitions, p_template_ordinals, p_delays, p_payloads, NULL,
+    p_parent, p_partition) s;
+END $$;

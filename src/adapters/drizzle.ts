@@ -1,0 +1,43 @@
+/**
+ * For Drizzle on Postgres, whichever driver it uses: a transaction, or the database object to begin one on. Only the
+ * parts of it that are used are described here; the package is not imported.
+ */
+import type { SqlExecutor } from '../contract/engine.ts';
+import { plainExecutor, type PlainStatement } from './plain-statement.ts';
+import type { Through } from './through.ts';
+
+/** What Drizzle's `execute()` takes besides a text: something that can say its own text and parameters. */
+export interface DrizzleStatement {
+  getSQL(): { toQuery(config: never): { sql: string; params: unknown[] } };
+}
+
+/** What `db.transaction()` gives its function. */
+export interface DrizzleTransaction {
+  execute(query: string | DrizzleStatement): PromiseLike<unknown>;
+}
+
+/** What `drizzle()` returns. */
+export interface DrizzleRoot<Tx extends DrizzleTransaction> {
+  transaction<Value>(
+    work: (tx: Tx) => Promise<Value>,
+    config?: { isolationLevel?: 'read committed' },
+  ): Promise<Value>;
+}
+
+export function drizzleExecutor(tx: DrizzleTransaction): SqlExecutor {
+  return plainExecutor(async (statement) => rowsOf(await tx.execute(asDrizzle(statement))));
+}
+
+export function drizzleTransactor<Tx extends DrizzleTransaction>(db: DrizzleRoot<Tx>): Through<Tx> {
+  return (work) =>
+    db.transaction((tx) => work(tx, drizzleExecutor(tx)), { isolationLevel: 'read committed' });
+}
+
+function asDrizzle({ text, params }: PlainStatement): DrizzleStatement {
+  return { getSQL: () => ({ toQuery: () => ({ sql: text, params }) }) };
+}
+
+/** Drizzle answers what its driver answers: a list of rows, or an object that has one. */
+function rowsOf(answer: unknown): readonly unknown[] {
+  return Array.isArray(answer) ? answer : (answer as { rows: unknown[] }).rows;
+}

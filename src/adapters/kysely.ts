@@ -1,0 +1,56 @@
+/**
+ * For Kysely on Postgres, whichever driver its dialect uses: a transaction, or the database object to begin one on.
+ * Only the parts of it that are used are described here; the package is not imported.
+ */
+import type { SqlExecutor } from '../contract/engine.ts';
+import { plainExecutor } from './plain-statement.ts';
+import type { Through } from './through.ts';
+
+/** What Kysely calls a compiled query, made from a text. */
+export interface KyselyStatement {
+  readonly sql: string;
+  readonly parameters: readonly unknown[];
+  readonly query: {
+    readonly kind: 'RawNode';
+    readonly sqlFragments: readonly string[];
+    readonly parameters: readonly [];
+  };
+  readonly queryId: { readonly queryId: string };
+}
+
+/** `Transaction<DB>`. */
+export interface KyselyTransaction {
+  /** Plugins rename columns and rewrite values: not those of the engine's statements. */
+  withoutPlugins(): {
+    executeQuery(statement: KyselyStatement): Promise<{ readonly rows: readonly unknown[] }>;
+  };
+}
+
+/** `Kysely<DB>`. */
+export interface KyselyRoot<Trx extends KyselyTransaction> {
+  transaction(): {
+    setIsolationLevel(level: 'read committed'): {
+      execute<Value>(work: (trx: Trx) => Promise<Value>): Promise<Value>;
+    };
+  };
+}
+
+export function kyselyExecutor(trx: KyselyTransaction): SqlExecutor {
+  return plainExecutor(async ({ text, params }) => {
+    const answer = await trx.withoutPlugins().executeQuery({
+      sql: text,
+      parameters: params,
+      query: { kind: 'RawNode', sqlFragments: [text], parameters: [] },
+      queryId: { queryId: 'flowfabric' },
+    });
+    return answer.rows;
+  });
+}
+
+export function kyselyTransactor<Trx extends KyselyTransaction>(db: KyselyRoot<Trx>): Through<Trx> {
+  return (work) =>
+    db
+      .transaction()
+      .setIsolationLevel('read committed')
+      .execute((trx) => work(trx, kyselyExecutor(trx)));
+}

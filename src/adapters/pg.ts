@@ -1,0 +1,56 @@
+/**
+ * For `pg` (node-postgres): a client inside a transaction, or a pool to begin one on. Only the parts of `pg` that are
+ * used are described here; the package is not imported.
+ */
+import type { SqlExecutor } from '../contract/engine.ts';
+import { plainExecutor } from './plain-statement.ts';
+import type { Through } from './through.ts';
+
+/** `pg.Client` or `pg.PoolClient`. */
+export interface PgClient {
+  query(text: string, params?: unknown[]): Promise<{ rows: unknown[] }>;
+}
+
+export interface PgPoolClient extends PgClient {
+  release(broken?: boolean): void;
+  on(event: 'error', listener: () => void): unknown;
+  removeListener(event: 'error', listener: () => void): unknown;
+}
+
+/** `pg.Pool`. */
+export interface PgPool<Client extends PgPoolClient> {
+  connect(): Promise<Client>;
+  /** Never used. The compiler finds `Client` only if there are as many signatures here as `pg` has. */
+  connect(callback: (...args: never[]) => void): void;
+}
+
+/** For a client on which you have sent BEGIN. A pool will not do: each of its queries may use another connection. */
+export function pgExecutor(client: PgClient): SqlExecutor {
+  return plainExecutor(async ({ text, params }) => (await client.query(text, params)).rows);
+}
+
+export function pgTransactor<Client extends PgPoolClient>(pool: PgPool<Client>): Through<Client> {
+  return async (work) => {
+    const client = await pool.connect();
+    let broken = false;
+    client.on('error', heard);
+    try {
+      await client.query('BEGIN ISOLATION LEVEL READ COMMITTED');
+      const value = await work(client, pgExecutor(client));
+      await client.query('COMMIT');
+      return value;
+    } catch (error) {
+      broken = await client.query('ROLLBACK').then(
+        () => false,
+        () => true,
+      );
+      throw error;
+    } finally {
+      client.removeListener('error', heard);
+      client.release(broken);
+    }
+  };
+}
+
+/** A connection that breaks between two statements says so; unheard, that would end the process. The next one fails. */
+function heard(): void {}

@@ -1,0 +1,69 @@
+/**
+ * For Prisma on Postgres: the client of an interactive transaction, or the root client to begin one on. Only the parts
+ * of it that are used are described here; the package is not imported.
+ */
+import type { SqlExecutor } from '../contract/engine.ts';
+import { plainExecutor } from './plain-statement.ts';
+import type { Through } from './through.ts';
+
+/** `Prisma.TransactionClient`. */
+export interface PrismaTransaction {
+  $queryRawUnsafe(text: string, ...params: (string | null)[]): PromiseLike<unknown>;
+}
+
+/** `PrismaClient`. */
+export interface PrismaRoot<Tx extends PrismaTransaction> {
+  $transaction<Value>(
+    work: (tx: Tx) => Promise<Value>,
+    options?: { maxWait?: number; timeout?: number; isolationLevel?: 'ReadCommitted' },
+  ): Promise<Value>;
+}
+
+/** Prisma's own limits, in milliseconds: it rolls back what takes longer, after five seconds if not told otherwise. */
+export interface PrismaTransactorOptions {
+  /** For a connection of the pool. */
+  maxWait?: number;
+  /** For the whole transaction. */
+  timeout?: number;
+}
+
+export function prismaExecutor(tx: PrismaTransaction): SqlExecutor {
+  return plainExecutor(async ({ text, params }) => {
+    try {
+      return (await tx.$queryRawUnsafe(text, ...params)) as unknown[];
+    } catch (error) {
+      throw withSqlState(error);
+    }
+  });
+}
+
+export function prismaTransactor<Tx extends PrismaTransaction>(
+  prisma: PrismaRoot<Tx>,
+  options: PrismaTransactorOptions = {},
+): Through<Tx> {
+  return (work) =>
+    prisma.$transaction((tx) => work(tx, prismaExecutor(tx)), {
+      ...options,
+      isolationLevel: 'ReadCommitted',
+    });
+}
+
+/** Where Prisma keeps the database's code: with a driver adapter, and with its own query engine. */
+interface PrismaError {
+  code?: unknown;
+  meta?: { code?: unknown; driverAdapterError?: { cause?: { originalCode?: unknown } } };
+}
+
+const WRITE_CONFLICT = 'P2034';
+const SERIALIZATION_FAILURE = '40001';
+
+/** Prisma has codes of its own; the engine reads the database's from `code`, as all other libraries have it. */
+function withSqlState(error: unknown): unknown {
+  const { code, meta } = (error ?? {}) as PrismaError;
+  const known = meta?.driverAdapterError?.cause?.originalCode ?? meta?.code;
+  const sqlState = known ?? (code === WRITE_CONFLICT ? SERIALIZATION_FAILURE : undefined);
+  if (typeof sqlState !== 'string') return error;
+  return Object.assign(new Error('Prisma reports an error of the database.', { cause: error }), {
+    code: sqlState,
+  });
+}

@@ -1,0 +1,43 @@
+/**
+ * What the exit codes of `flowfabric` mean, and which one an error of the engine gets. The list is documented in
+ * docs/cli.md; scripts build on it.
+ */
+import { isEngineError, type ErrorCode } from '../contract/errors.ts';
+
+export const EXIT = {
+  ok: 0,
+  /** What was asked for was tried and failed. */
+  failed: 1,
+  /** The command or an argument makes no sense. */
+  usage: 2,
+  notFound: 3,
+  /** The execution is in a state in which that cannot be done. */
+  refused: 4,
+  /** No database to talk to; EX_UNAVAILABLE of sysexits. */
+  unavailable: 69,
+  /** What `timeout` of coreutils answers. */
+  timedOut: 124,
+} as const;
+
+const BY_CODE: Partial<Record<ErrorCode, number>> = {
+  invalid_input: EXIT.usage,
+  invalid_id: EXIT.usage,
+  invalid_policy: EXIT.usage,
+  invalid_capabilities: EXIT.usage,
+  payload_too_large: EXIT.usage,
+  too_many: EXIT.usage,
+  not_found: EXIT.notFound,
+  unavailable: EXIT.unavailable,
+  contention: EXIT.unavailable,
+  embedded_unavailable: EXIT.unavailable,
+};
+
+/** The arguments make no sense; the sentence says which. */
+export class UsageError extends Error {
+  override readonly name = 'UsageError';
+}
+
+export function exitCodeOf(error: unknown): number {
+  if (error instanceof UsageError) return EXIT.usage;
+  return isEngineError(error) ? (BY_CODE[error.code] ?? EXIT.failed) : EXIT.failed;
+}

@@ -1,0 +1,67 @@
+/**
+ * Where a command's words go: results to stdout, everything else to stderr, either as text for people or as JSON for
+ * programs. Colours only where lookFor finds them wanted. Nothing is decided here.
+ */
+import { isEngineError } from '../contract/errors.ts';
+import { UsageError } from './exit-codes.ts';
+import { lookFor, paint, type Line } from './look.ts';
+import { withoutPasswords } from './secrets.ts';
+
+export type Format = 'text' | 'json';
+
+export interface Printer {
+  readonly format: Format;
+  /** The answer of a command: the object as JSON, or the lines. */
+  result(value: unknown, lines: readonly Line[]): void;
+  /** Something worth knowing that is not the answer. */
+  note(sentence: string): void;
+  error(error: unknown): void;
+}
+
+export interface PrinterOptions {
+  format: Format;
+  env: NodeJS.ProcessEnv;
+}
+
+export function openPrinter({ format, env }: PrinterOptions): Printer {
+  const look = lookFor(process.stdout, env);
+  const complain = (text: string): void => void process.stderr.write(`${withoutPasswords(text)}\n`);
+  return {
+    format,
+    result(value, lines) {
+      const text = format === 'json' ? [JSON.stringify(value)] : lines.map((line) => paint(line, look));
+      process.stdout.write(text.map((line) => `${line}\n`).join(''));
+    },
+    note: (sentence) => complain(`flowfabric: ${sentence}`),
+    error(error) {
+      const { code, message, hint } = explain(error);
+      if (format === 'json') complain(JSON.stringify({ error: { code, message, hint } }));
+      else complain(`flowfabric: ${message} [${code}]${hint === null ? '' : `\nhint: ${hint}`}`);
+    },
+  };
+}
+
+interface Explanation {
+  code: string;
+  message: string;
+  hint: string | null;
+}
+
+const HINTS: Readonly<Record<string, string>> = {
+  schema_missing: 'run `flowfabric migrate`, or name the schema with --schema',
+  schema_newer: 'upgrade the package; `flowfabric doctor` says more',
+  permission_denied: 'as the owner of the schema, run `flowfabric migrate --grant-to ROLE`',
+  unavailable: 'check that the server runs and that --url or DATABASE_URL names it',
+  usage: '`flowfabric --help`, or `flowfabric <command> --help`',
+};
+
+function explain(error: unknown): Explanation {
+  const message = error instanceof Error ? error.message : String(error);
+  const code = codeOf(error);
+  return { code, message: withoutPasswords(message), hint: HINTS[code] ?? null };
+}
+
+function codeOf(error: unknown): string {
+  if (error instanceof UsageError) return 'usage';
+  return isEngineError(error) ? error.code : 'error';
+}

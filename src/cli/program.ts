@@ -1,0 +1,208 @@
+/**
+ * The command line of `flowfabric`: which commands and options there are, and what their help says. Each command is
+ * one call into a file of its own; no work is done here.
+ */
+import { readFileSync } from 'node:fs';
+import { Command } from 'commander';
+import { DEFAULT_SCHEMA } from '../store/migrate.ts';
+import { cancelCommand, type CancelOptions } from './cancel.ts';
+import { DEMO_EXECUTIONS, runDemo } from './demo.ts';
+import { runDemoWorker } from './demo-worker.ts';
+import { doctorCommand, type DoctorOptions } from './doctor.ts';
+import { UsageError } from './exit-codes.ts';
+import { parseWhole } from './input.ts';
+import { migrateCommand, type MigrateCommandOptions } from './migrate.ts';
+import {
+  databaseUrlOf,
+  environmentFor,
+  runCommand,
+  type CommandWork,
+  type GlobalOptions,
+} from './session.ts';
+import { showCommand } from './show.ts';
+import { submitCommand, type SubmitOptions } from './submit.ts';
+import { workersCommand } from './workers.ts';
+
+/** Hears the exit code of the command that ran. */
+export type OnExit = (exitCode: number) => void;
+
+/** The whole command line. Usage errors are thrown as commander's own, with nothing printed. */
+export function buildProgram(onExit: OnExit): Command {
+  const program = new Command('flowfabric')
+    .description('Durable execution on plain Postgres.')
+    .usage('<command> [options]')
+    .option('--url <url>', 'the database (default: the variable DATABASE_URL)')
+    .option('--schema <name>', `the schema (default: ${DEFAULT_SCHEMA})`)
+    .option('--json', 'print JSON: one object, or one per line for lists')
+    .option('--no-color', 'print no colours (also: the variable NO_COLOR)')
+    .version(version(), '--version', 'show the version')
+    .helpOption('-h, --help', 'show this text')
+    .helpCommand('help [command]', 'show the help of a command')
+    .configureHelp({ showGlobalOptions: true })
+    .configureOutput({ outputError: () => undefined })
+    .exitOverride()
+    .addHelpText('after', EXIT_CODES_HELP);
+  for (const add of [addDemo, addMigrate, addSubmit, addShow, addCancel, addWorkers, addDoctor])
+    add(program, onExit);
+  // Not in the help: the demo starts it.
+  program.command('demo-worker', { hidden: true }).action(async () => onExit(await runDemoWorker()));
+  return program;
+}
+
+const EXIT_CODES_HELP = `
+Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 refused by state, 69 unavailable, 124 timed out, 130 interrupted.
+
+Example:
+  $ export DATABASE_URL=postgres://user@localhost/app
+  $ flowfabric migrate && flowfabric submit greet --input '{"name":"Ada"}' --wait
+`;
+
+function version(): string {
+  const text = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
+  return (JSON.parse(text) as { version: string }).version;
+}
+
+function examples(...lines: string[]): string {
+  return `\n${lines.length === 1 ? 'Example' : 'Examples'}:\n${lines.map((line) => `  $ ${line}\n`).join('')}`;
+}
+
+async function run(command: Command, onExit: OnExit, work: CommandWork): Promise<void> {
+  onExit(await runCommand(command.optsWithGlobals<GlobalOptions>(), work));
+}
+
+function addDemo(program: Command, onExit: OnExit): void {
+  program
+    .command('demo')
+    .summary('show durable execution at work')
+    .description(
+      'Three worker processes, one is killed in the middle, nothing is lost.\n' +
+        'Starts a Postgres of its own unless --url or DATABASE_URL names one.',
+    )
+    .option('--executions <n>', 'how many', String(DEMO_EXECUTIONS.default))
+    .addHelpText('after', examples('flowfabric demo --executions 200'))
+    .action(async (options: { executions: string }, command: Command) => {
+      const globals = command.optsWithGlobals<GlobalOptions>();
+      const executions = parseWhole(options.executions, '--executions', DEMO_EXECUTIONS);
+      if (globals.schema !== undefined)
+        throw new UsageError('demo has a schema of its own; leave --schema out.');
+      if (globals.json) throw new UsageError('demo is for people and prints no JSON.');
+      onExit(
+        await runDemo({ executions, databaseUrl: databaseUrlOf(globals), env: environmentFor(globals) }),
+      );
+    });
+}
+
+function addMigrate(program: Command, onExit: OnExit): void {
+  program
+    .command('migrate')
+    .summary('create the schema, or bring it up to date')
+    .description(
+      'Create the schema in a Postgres database, or bring it up to date. Safe to run again, and from many\n' +
+        'processes at once.',
+    )
+    .option('--grant-to <role>', 'give this role the rights to run the engine')
+    .option('--dry-run', 'say what would be applied and change nothing')
+    .option('--show-sql', 'with --dry-run: print the SQL as well')
+    .addHelpText(
+      'after',
+      examples(
+        'flowfabric migrate --url postgres://owner@localhost/app --grant-to app',
+        'flowfabric migrate --dry-run --show-sql > next.sql',
+      ),
+    )
+    .action((options: MigrateCommandOptions, command: Command) =>
+      run(command, onExit, (session) => migrateCommand(options, session)),
+    );
+}
+
+function collect(value: string, before: string[] = []): string[] {
+  return [...before, value];
+}
+
+function addSubmit(program: Command, onExit: OnExit): void {
+  program
+    .command('submit')
+    .summary('submit an execution of a task')
+    .description('Submit an execution of a task and print its id; with --wait, its result.')
+    .argument('<task>', 'the name a worker handles it under')
+    .option('--input <json>', 'the input: JSON, @file, or - for stdin')
+    .option('--lane <name>', 'the queue')
+    .option('--priority <n>', '0 to 9000, higher first')
+    .option('--namespace <name>', 'whose it is')
+    .option('--tag <key=value>', 'a tag; may be given more than once', collect)
+    .option('--delay <duration>', 'start no sooner than this from now, such as 90s, 5m, 1h30m')
+    .option('--id <id>', 'submit under this id, {fp:N}:uuid; a second time it is a duplicate')
+    .option('--wait', 'wait for the end: print the result, exit 1 when there is none')
+    .option('--timeout <duration>', 'with --wait: give up waiting, with exit code 124; the execution goes on')
+    .addHelpText(
+      'after',
+      examples(
+        `flowfabric submit greet --input '{"name":"Ada"}' --wait --timeout 30s`,
+        'flowfabric submit report --input @report.json --lane slow --tag customer=42 --delay 5m',
+        'generate | flowfabric submit import --input -',
+      ),
+    )
+    .action((task: string, options: SubmitOptions, command: Command) =>
+      run(command, onExit, (session) => submitCommand(task, options, session)),
+    );
+}
+
+function addShow(program: Command, onExit: OnExit): void {
+  program
+    .command('show')
+    .summary('show one execution')
+    .description('Show an execution: its state and why, its lease, attempts, progress, steps and result.')
+    .argument('<id>', 'its id, {fp:N}:uuid; mind the quotes')
+    .addHelpText('after', examples(`flowfabric show '{fp:12}:01890a5d-ac96-774b-bcce-b302099a8057'`))
+    .action((id: string, _options: object, command: Command) =>
+      run(command, onExit, (session) => showCommand(id, session)),
+    );
+}
+
+function addCancel(program: Command, onExit: OnExit): void {
+  program
+    .command('cancel')
+    .summary('cancel executions')
+    .description('Cancel executions for good. Their handlers are told; the reason is kept.')
+    .argument('<id...>', 'their ids, {fp:N}:uuid; mind the quotes')
+    .requiredOption('--reason <text>', 'why')
+    .option('--by <name>', 'who asks (default: operator)')
+    .addHelpText(
+      'after',
+      examples(
+        `flowfabric cancel '{fp:12}:01890a5d-ac96-774b-bcce-b302099a8057' --reason 'sent twice' --by ada`,
+      ),
+    )
+    .action((ids: string[], options: CancelOptions, command: Command) =>
+      run(command, onExit, (session) => cancelCommand(ids, options, session)),
+    );
+}
+
+function addWorkers(program: Command, onExit: OnExit): void {
+  program
+    .command('workers')
+    .summary('list the workers')
+    .description(
+      'List the registered workers, the newest first. A live one is heard of about every 10 seconds.',
+    )
+    .addHelpText('after', examples('flowfabric workers', 'flowfabric workers --json | jq .workerId'))
+    .action((_options: object, command: Command) =>
+      run(command, onExit, (session) => workersCommand(session)),
+    );
+}
+
+function addDoctor(program: Command, onExit: OnExit): void {
+  program
+    .command('doctor')
+    .summary('look for trouble in the installation')
+    .description(
+      'Examine the server, the schema, the role and what runs. Exit code 1 when there is a problem.',
+    )
+    .option('--listen-url <url>', 'where your processes listen, when that is another URL')
+    .option('--pool-size <n>', 'connections in the pool of one of your processes', '10')
+    .option('--transaction-age <duration>', 'report open transactions older than this', '5m')
+    .addHelpText('after', examples('flowfabric doctor', 'flowfabric doctor --json --pool-size 20'))
+    .action((options: DoctorOptions, command: Command) =>
+      run(command, onExit, (session) => doctorCommand(options, session)),
+    );
+}

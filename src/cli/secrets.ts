@@ -1,0 +1,16 @@
+/**
+ * Keeps what must not be read over a shoulder or in a log out of what is printed: passwords in URLs, and control
+ * characters that would move the cursor or colour the screen from inside stored text.
+ */
+
+const PASSWORD_IN_AUTHORITY = /(\b[a-z][a-z0-9+.-]*:\/\/[^:@/\s]*):\S*@/gi;
+const PASSWORD_IN_QUERY = /([?&](?:password|sslpassword)=)[^&\s]*/gi;
+
+export function withoutPasswords(text: string): string {
+  return text.replaceAll(PASSWORD_IN_AUTHORITY, '$1:***@').replaceAll(PASSWORD_IN_QUERY, '$1***');
+}
+
+/** Text of others on one line of a terminal. */
+export function printable(text: string): string {
+  return text.replaceAll(/[\p{Cc}\u2028\u2029\u202A-\u202E\u2066-\u2069]+/gu, ' ').trim();
+}

@@ -1,0 +1,138 @@
+/**
+ * Submits tasks by their contract and reads their results with its types. What is submitted is checked against the
+ * contract's schema first; what is stored is the input as it was given.
+ */
+import { durationMs, type Duration } from '../contract/duration.ts';
+import { ExecutionFailed } from '../contract/errors.ts';
+import type {
+  Engine,
+  ExecutionEnd,
+  ExecutionPolicy,
+  Json,
+  SqlExecutor,
+  SubmitRequest,
+  SubmitResult,
+  WaitOptions,
+} from '../contract/engine.ts';
+import type { ExecutionId } from '../contract/ids.ts';
+import { LIMITS } from '../contract/limits.ts';
+import { parseWith, type AnyTask, type Task } from '../contract/task.ts';
+import { withTrace, type SpanName } from '../contract/trace-context.ts';
+import { checkMembers } from '../engine/members.ts';
+
+/** What one submit of a task may say differently from its contract. */
+export interface TaskSubmitOptions {
+  lane?: string;
+  namespace?: string;
+  priority?: number;
+  tags?: Record<string, string>;
+  policy?: ExecutionPolicy;
+  /** Start no sooner than this long from now, by the database's clock. */
+  delay?: Duration;
+  /** A given id makes the submit repeatable: the second one answers `duplicate`. */
+  executionId?: string;
+}
+
+/** How the call is made, for all that is submitted by it. */
+export interface TaskCallOptions {
+  /** Submit inside your own transaction: committed or rolled back with it. */
+  executor?: SqlExecutor;
+  hint?: 'on' | 'off';
+}
+
+export interface ExecutionHandle<Out> {
+  readonly executionId: ExecutionId;
+  /** Waits for the end; told of it, not asking again and again. Throws ExecutionFailed when there is no result. */
+  result(options?: WaitOptions): Promise<Out>;
+  /** Waits for the end, whatever it is. */
+  end(options?: WaitOptions): Promise<ExecutionEnd>;
+}
+
+export interface SubmittedExecution<Out> extends ExecutionHandle<Out>, SubmitResult {
+  readonly executionId: ExecutionId;
+}
+
+export interface TaskClient {
+  submit<In, Parsed, Made, Out>(
+    task: Task<In, Parsed, Made, Out>,
+    input: In,
+    options?: TaskSubmitOptions & TaskCallOptions,
+  ): Promise<SubmittedExecution<Out>>;
+  /** All of them in one statement: all are submitted, or none. */
+  submitMany<In, Parsed, Made, Out>(
+    task: Task<In, Parsed, Made, Out>,
+    items: readonly (TaskSubmitOptions & { input: In })[],
+    options?: TaskCallOptions,
+  ): Promise<SubmittedExecution<Out>[]>;
+  /** An execution of the task that was submitted before, here or elsewhere. */
+  execution<In, Parsed, Made, Out>(
+    task: Task<In, Parsed, Made, Out>,
+    executionId: string,
+  ): ExecutionHandle<Out>;
+}
+
+const ITEM_MEMBERS = ['lane', 'namespace', 'priority', 'tags', 'policy', 'delay', 'executionId'];
+
+/** What is submitted while a span is active carries it along, so that the trace can go on where the work is done. */
+export function createTaskClient(engine: Engine, activeSpan: () => SpanName | undefined): TaskClient {
+  const traced = (request: SubmitRequest): SubmitRequest => {
+    const tags = withTrace(request.tags, activeSpan());
+    return tags === undefined ? request : { ...request, tags };
+  };
+  return {
+    async submit(task, input, options = {}) {
+      const { executor, hint, ...own } = options;
+      const request = traced(await toRequest(task, input, own, 'options'));
+      const result = await engine.submit(request, callOptions({ executor, hint }));
+      return { ...handleOf(engine, result.executionId), ...result } as never;
+    },
+    async submitMany(task, items, options = {}) {
+      const requests = await Promise.all(
+        items.map(({ input, ...own }, index) => toRequest(task, input, own, `items[${index}]`)),
+      );
+      const results = await engine.submit(requests.map(traced), callOptions(options));
+      return results.map((result) => ({ ...handleOf(engine, result.executionId), ...result })) as never;
+    },
+    execution: (_task, executionId) => handleOf(engine, executionId as ExecutionId) as never,
+  };
+}
+
+function callOptions({
+  executor,
+  hint,
+}: {
+  executor?: SqlExecutor | undefined;
+  hint?: 'on' | 'off' | undefined;
+}) {
+  return { ...(executor === undefined ? {} : { executor }), ...(hint === undefined ? {} : { hint }) };
+}
+
+async function toRequest(
+  task: AnyTask,
+  input: unknown,
+  options: TaskSubmitOptions,
+  field: string,
+): Promise<SubmitRequest> {
+  checkMembers(options, field, ITEM_MEMBERS);
+  await parseWith(task.input, input, { field: 'input', of: `Task ${task.name}` });
+  const { delay, ...rest } = options;
+  return {
+    ...task.defaults,
+    payload: input,
+    ...rest,
+    ...(delay === undefined ? {} : { delayMs: durationMs(delay, `${field}.delay`, LIMITS.delayMs) }),
+  };
+}
+
+function handleOf(engine: Engine, executionId: ExecutionId): ExecutionHandle<Json> {
+  const end = (options: WaitOptions = {}) => engine.waitForEnd(executionId, options);
+  return {
+    executionId,
+    end,
+    async result(options) {
+      const ended = await end(options);
+      if (ended.outcome === 'success') return ended.result;
+      throw new ExecutionFailed(executionId, ended);
+    },
+  };
+}

@@ -1,0 +1,59 @@
+/**
+ * Durations as people write them: `'90s'`, `'1h30m'`, `{ hours: 1, minutes: 30 }`. A bare number is refused: nobody
+ * can see its unit.
+ */
+import { EngineError } from './errors.ts';
+
+export interface DurationParts {
+  days?: number;
+  hours?: number;
+  minutes?: number;
+  seconds?: number;
+  milliseconds?: number;
+}
+
+export type Duration = string | DurationParts;
+
+const UNIT_MS = { d: 86_400_000, h: 3_600_000, m: 60_000, s: 1_000, ms: 1 } as const;
+const PART_MS: Record<keyof DurationParts, number> = {
+  days: UNIT_MS.d,
+  hours: UNIT_MS.h,
+  minutes: UNIT_MS.m,
+  seconds: UNIT_MS.s,
+  milliseconds: UNIT_MS.ms,
+};
+
+const TEXT = /^(?:\d+(?:\.\d+)?(?:ms|d|h|m|s))+$/;
+const PART = /(\d+(?:\.\d+)?)(ms|d|h|m|s)/g;
+
+/** Whole milliseconds, from 0 to `maxMs`. */
+export function durationMs(duration: unknown, field: string, maxMs: number): number {
+  const ms = typeof duration === 'string' ? textMs(duration) : partsMs(duration);
+  if (ms !== undefined && Number.isFinite(ms) && ms >= 0 && ms <= maxMs) return Math.round(ms);
+  throw new EngineError(
+    'invalid_input',
+    `${field} must be a duration such as '90s', '1h30m' or { minutes: 5 }, at most ${maxMs} ms.`,
+    { field },
+  );
+}
+
+function textMs(text: string): number | undefined {
+  if (!TEXT.test(text)) return undefined;
+  let ms = 0;
+  for (const [, amount, unit] of text.matchAll(PART))
+    ms += Number(amount) * UNIT_MS[unit as keyof typeof UNIT_MS];
+  return ms;
+}
+
+function partsMs(parts: unknown): number | undefined {
+  if (typeof parts !== 'object' || parts === null || Array.isArray(parts)) return undefined;
+  const entries = Object.entries(parts);
+  if (entries.length === 0) return undefined;
+  let ms = 0;
+  for (const [name, amount] of entries) {
+    const unit = PART_MS[name as keyof DurationParts];
+    if (unit === undefined || typeof amount !== 'number' || !(amount >= 0)) return undefined;
+    ms += amount * unit;
+  }
+  return ms;
+}

@@ -1,0 +1,121 @@
+/**
+ * A task's contract: its name, the shapes of its input and output, and how it wants to be run. It holds no code of the
+ * handler, so that whoever only submits can import it. Schemas may come from any library that speaks Standard Schema.
+ */
+import type { Backoff, SubmitRequest } from './engine.ts';
+import { durationMs, type Duration } from './duration.ts';
+import { EngineError } from './errors.ts';
+import { LIMITS } from './limits.ts';
+
+/** The part of Standard Schema (version 1) that is used here. */
+export interface Schema<Input = unknown, Output = Input> {
+  readonly '~standard': {
+    readonly version: 1;
+    readonly vendor: string;
+    readonly validate: (value: unknown) => SchemaResult<Output> | Promise<SchemaResult<Output>>;
+    readonly types?: { readonly input: Input; readonly output: Output } | undefined;
+  };
+}
+
+export type SchemaResult<Output> =
+  { readonly value: Output; readonly issues?: undefined } | { readonly issues: readonly SchemaIssue[] };
+
+export interface SchemaIssue {
+  readonly message: string;
+  readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
+}
+
+export interface TaskRetry {
+  /** Tries after the first one. */
+  maxRetries: number;
+  backoff?: Backoff;
+  retryableCategories?: string[];
+}
+
+/** `In` is what is submitted, `Parsed` what the handler gets, `Made` what it returns, `Out` what is stored and read. */
+export interface TaskOptions<In, Parsed, Made, Out> {
+  input?: Schema<In, Parsed>;
+  output?: Schema<Made, Out>;
+  /** Default: as the connection's default policy says. */
+  retry?: TaskRetry;
+  /** How long the handler may run, from the start of the attempt or its last pause. Default: as long as it likes. */
+  timeout?: Duration;
+  lane?: string;
+  priority?: number;
+  capabilities?: string[];
+}
+
+export interface Task<In = unknown, Parsed = In, Made = unknown, Out = Made> {
+  readonly name: string;
+  readonly input: Schema<In, Parsed> | undefined;
+  readonly output: Schema<Made, Out> | undefined;
+  readonly timeoutMs: number | undefined;
+  /** What every submit of this task has in common. */
+  readonly defaults: Pick<SubmitRequest, 'kind' | 'lane' | 'priority' | 'capabilities' | 'policy'>;
+}
+
+// oxlint-disable-next-line no-explicit-any -- stands for a task of whatever shapes
+export type AnyTask = Task<any, any, any, any>;
+
+const MEMBERS = ['input', 'output', 'retry', 'timeout', 'lane', 'priority', 'capabilities'];
+
+/** Describes a task. Without a schema the shapes are unchecked: give them as type arguments. */
+export function task<In, Parsed = In, Made = unknown, Out = Made>(
+  name: string,
+  options: TaskOptions<In, Parsed, Made, Out> = {},
+): Task<In, Parsed, Made, Out> {
+  if (typeof name !== 'string' || name === '') throw fault('name', 'a task needs a name');
+  if (typeof options !== 'object' || options === null) throw fault('options', 'must be an object');
+  const unknown = Object.keys(options).find((member) => !MEMBERS.includes(member));
+  if (unknown !== undefined)
+    throw fault(`options.${unknown}`, `is not known; known are ${MEMBERS.join(', ')}`);
+  const { input, output, retry, timeout, lane, priority, capabilities } = options;
+  checkSchema(input, 'options.input');
+  checkSchema(output, 'options.output');
+  return {
+    name,
+    input,
+    output,
+    timeoutMs: timeout === undefined ? undefined : durationMs(timeout, 'options.timeout', LIMITS.delayMs),
+    defaults: {
+      kind: name,
+      ...(lane === undefined ? {} : { lane }),
+      ...(priority === undefined ? {} : { priority }),
+      ...(capabilities === undefined ? {} : { capabilities }),
+      ...(retry === undefined ? {} : { policy: { retry } }),
+    },
+  };
+}
+
+function checkSchema(schema: unknown, field: string): void {
+  if (schema === undefined) return;
+  const standard = (schema as Partial<Schema> | null)?.['~standard'];
+  if (standard?.version === 1 && typeof standard.validate === 'function') return;
+  throw fault(field, 'must be a Standard Schema, such as one of zod, valibot or arktype');
+}
+
+function fault(field: string, what: string): EngineError {
+  return new EngineError('invalid_input', `${field} ${what}.`, { field });
+}
+
+/** The value as the schema gives it back; an EngineError names the first thing that is wrong and where. */
+export async function parseWith<Output>(
+  // oxlint-disable-next-line no-explicit-any -- what goes in is what is being checked
+  schema: Schema<any, Output> | undefined,
+  value: unknown,
+  what: { field: string; of: string },
+): Promise<Output> {
+  if (schema === undefined) return value as Output;
+  const result = await schema['~standard'].validate(value);
+  if (result.issues === undefined) return result.value;
+  const [first] = result.issues;
+  const field = [what.field, ...(first?.path ?? []).map(pathPart)].join('.');
+  const more = result.issues.length > 1 ? ` (and ${result.issues.length - 1} more)` : '';
+  throw new EngineError('invalid_input', `${what.of}: ${field}: ${first?.message ?? 'refused'}${more}.`, {
+    field,
+  });
+}
+
+function pathPart(part: PropertyKey | { readonly key: PropertyKey }): string {
+  return String(typeof part === 'object' ? part.key : part);
+}

@@ -1,0 +1,183 @@
+/**
+ * What a running handler does besides ending: record steps, pause, report progress. Calls made together share one
+ * statement; a step recorded in the caller's transaction is committed with it.
+ */
+import { isPassingTrouble } from '../contract/errors.ts';
+import { parseExecutionId } from '../contract/ids.ts';
+import { LIMITS } from '../contract/limits.ts';
+import type {
+  Json,
+  LeaseRef,
+  NewStep,
+  PauseOutcome,
+  PauseRequest,
+  Progress,
+  RecordOutcome,
+  SqlExecutor,
+  StepRecord,
+} from '../contract/engine.ts';
+import {
+  pauseExecutions,
+  readSteps as readStored,
+  recordSteps,
+  recordStepsInside,
+  reportProgress,
+  type PauseRow,
+  type ProgressRow,
+  type StepAnswer,
+  type StepRow,
+} from '../store/steps.ts';
+import { Batch } from './batch.ts';
+import { checkList, checkText, checkWhole, cutText, refuse } from './checks.ts';
+import type { EngineContext } from './context.ts';
+import { encodeJson } from './json.ts';
+import { checkMembers } from './members.ts';
+import { inOrder, leaseKey, toRefusal } from './refusals.ts';
+
+const BATCH = { maxItems: 500, maxFlights: 3, isItemFault: (error: unknown) => !isPassingTrouble(error) };
+
+export interface Steps {
+  record(lease: LeaseRef, step: NewStep, options: { executor?: SqlExecutor }): Promise<RecordOutcome>;
+  pause(lease: LeaseRef, request: PauseRequest): Promise<PauseOutcome>;
+  progress(lease: LeaseRef, progress: Progress): Promise<void>;
+  /** Until every call made so far has its answer. */
+  settled(): Promise<void>;
+}
+
+export function createSteps(context: EngineContext): Steps {
+  const records = new Batch<StepRow, RecordOutcome>({
+    ...BATCH,
+    keyOf: (row) => `${row.uuid}/${row.name}/${row.key}`,
+    sizeOf: (row) => row.value?.length ?? 0,
+    run: async (rows) => toRecords(rows, await recordSteps(context.database, rows)),
+  });
+  const pauses = new Batch<PauseRow, PauseOutcome>({
+    ...BATCH,
+    keyOf: (row) => row.uuid,
+    sizeOf: (row) => (row.children?.length ?? 0) * 40,
+    run: (rows) => pause(context, rows),
+  });
+  const reports = new Batch<ProgressRow, void>({
+    ...BATCH,
+    keyOf: (row) => row.uuid,
+    sizeOf: (row) => row.message?.length ?? 0,
+    async run(rows) {
+      await reportProgress(context.database, rows);
+      return rows.map(() => undefined);
+    },
+  });
+  return {
+    async record(lease, step, options) {
+      const row = stepRow(lease, step);
+      const executor = checkExecutor(options);
+      if (executor === undefined) return records.add(row);
+      return toRecords([row], await recordStepsInside(context.database, executor, [row]))[0]!;
+    },
+    pause: async (lease, request) => pauses.add(pauseRow(lease, request)),
+    progress: async (lease, progress) => reports.add(progressRow(lease, progress)),
+    async settled() {
+      await Promise.all([records.settled(), pauses.settled(), reports.settled()]);
+    },
+  };
+}
+
+function checkExecutor(options: { executor?: SqlExecutor }): SqlExecutor | undefined {
+  checkMembers(options, 'options', ['executor']);
+  const { executor } = options;
+  if (executor !== undefined && typeof executor !== 'function')
+    refuse('options.executor', 'must be a function');
+  return executor;
+}
+
+function stepRow(lease: LeaseRef, step: NewStep): StepRow {
+  checkMembers(step, 'step', ['name', 'key', 'value', 'sleepMs']);
+  if ('sleepMs' in step && 'value' in step) refuse('step.value', 'cannot be had by a sleep');
+  const sleepMs = 'sleepMs' in step ? checkWhole(step.sleepMs, 'step.sleepMs', 0, LIMITS.delayMs) : null;
+  return {
+    ...leaseKey(lease, 'lease'),
+    kind: sleepMs === null ? 'step' : 'sleep',
+    name: checkText(step.name, 'step.name', LIMITS.stepNameBytes),
+    key:
+      step.key === undefined || step.key === '' ? '' : checkText(step.key, 'step.key', LIMITS.stepKeyBytes),
+    sleepMs,
+    value: 'value' in step ? encodeJson(step.value, 'step.value') : null,
+  };
+}
+
+/** Numbers may come as texts: a caller's own driver spells them as it likes. */
+function toRecords(rows: readonly StepRow[], answers: readonly StepAnswer[]): RecordOutcome[] {
+  const byOrdinal = new Map(answers.map((answer) => [Number(answer.ordinal), answer]));
+  return rows.map((row, index) => {
+    const answer = byOrdinal.get(index + 1);
+    if (answer === undefined)
+      return refuse('step', 'was left unanswered by the database', 'invariant_broken');
+    if (answer.outcome !== 'recorded') return toRefusal(answer);
+    const { name, key } = row;
+    return { outcome: 'recorded', repeated: answer.repeated, step: toRecord({ ...answer, name, key }) };
+  });
+}
+
+function toRecord(stored: {
+  kind: 'step' | 'sleep';
+  name: string;
+  key: string;
+  value: unknown;
+  due_in_ms: number | null;
+}): StepRecord {
+  const { kind, name, key, value, due_in_ms: due } = stored;
+  return { kind, name, key, value: (value ?? null) as Json, dueInMs: due === null ? null : Number(due) };
+}
+
+export async function readSteps(context: EngineContext, executionId: string): Promise<StepRecord[]> {
+  const rows = await readStored(context.database, parseExecutionId(executionId), LIMITS.steps);
+  return rows.map(toRecord);
+}
+
+function pauseRow(lease: LeaseRef, request: PauseRequest): PauseRow {
+  checkMembers(request, 'request', ['wakeInMs', 'children']);
+  const { wakeInMs, children } = request;
+  if (wakeInMs === undefined && children === undefined) refuse('request', 'must say what to wait for');
+  if (children !== undefined) {
+    checkMembers(children, 'request.children', ['executionIds', 'needed']);
+    checkList(children.executionIds, 'request.children.executionIds', LIMITS.awaitedChildren);
+    checkWhole(children.needed, 'request.children.needed', 1, children.executionIds.length);
+  }
+  return {
+    ...leaseKey(lease, 'lease'),
+    delayMs: wakeInMs === undefined ? null : checkWhole(wakeInMs, 'request.wakeInMs', 0, LIMITS.delayMs),
+    children: children === undefined ? null : childUuids(children.executionIds),
+    needed: children?.needed ?? null,
+  };
+}
+
+/** By Array.from, which does not pass over holes. */
+function childUuids(ids: readonly string[]): string[] {
+  return Array.from(ids, (id, index) => parseExecutionId(id, `request.children.executionIds[${index}]`).uuid);
+}
+
+async function pause(context: EngineContext, rows: PauseRow[]): Promise<PauseOutcome[]> {
+  const answers = inOrder(rows, await pauseExecutions(context.database, rows));
+  const delays = answers.flatMap((row) =>
+    row.outcome === 'paused' && row.retry_in_ms !== null ? [row.retry_in_ms] : [],
+  );
+  if (delays.length > 0) context.doorbell.ring({ dueInMs: Math.min(...delays) });
+  return answers.map((row): PauseOutcome => {
+    if (row.outcome === 'paused') return { outcome: 'paused', repeated: row.repeated };
+    return row.outcome === 'due' ? { outcome: 'due' } : toRefusal(row);
+  });
+}
+
+/** Like a failure report it must not fail for its text: messages are cut. */
+function progressRow(lease: LeaseRef, progress: Progress): ProgressRow {
+  checkMembers(progress, 'progress', ['percent', 'message']);
+  const { percent, message } = progress;
+  if (percent !== undefined && !(typeof percent === 'number' && percent >= 0 && percent <= 100)) {
+    refuse('progress.percent', 'must be a number from 0 to 100');
+  }
+  if (message !== undefined && typeof message !== 'string') refuse('progress.message', 'must be a string');
+  return {
+    ...leaseKey(lease, 'lease'),
+    percent: percent ?? null,
+    message: message === undefined ? null : cutText(message, LIMITS.progressBytes),
+  };
+}

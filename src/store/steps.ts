@@ -1,0 +1,148 @@
+/**
+ * Calls the SQL functions of a running handler: record a step, pause, spawn, report progress; and reads steps.
+ */
+import { run, runInside, type Database } from './database.ts';
+import type { SqlExecutor } from '../contract/engine.ts';
+import type { LifecyclePhase, TerminalOutcome } from '../contract/states.ts';
+import {
+  jsonValues,
+  JSON_VALUES,
+  LEASE_ARRAYS,
+  leaseArrays,
+  submitParams,
+  SUBMIT_ARGUMENTS,
+  type ExecutionKey,
+  type LeaseAnswer,
+  type LeaseKey,
+  type SubmitAnswer,
+  type SubmitCall,
+} from './executions.ts';
+
+export interface StepRow extends LeaseKey {
+  kind: 'step' | 'sleep';
+  name: string;
+  key: string;
+  sleepMs: number | null;
+  /** JSON text. */
+  value: string | null;
+}
+
+export interface StepAnswer {
+  ordinal: number;
+  execution_id: string;
+  outcome: string;
+  repeated: boolean;
+  lifecycle_phase: LifecyclePhase;
+  terminal_outcome: TerminalOutcome;
+  lease_epoch: number;
+  kind: 'step' | 'sleep';
+  value: unknown;
+  due_in_ms: number | null;
+}
+
+export function recordSteps(database: Database, rows: readonly StepRow[]): Promise<StepAnswer[]> {
+  return run<StepAnswer>(database, recordStatement(database, rows));
+}
+
+/** In the caller's transaction. Its driver may spell numbers as texts; the caller of this converts. */
+export function recordStepsInside(
+  database: Database,
+  executor: SqlExecutor,
+  rows: readonly StepRow[],
+): Promise<StepAnswer[]> {
+  return runInside<StepAnswer>(executor, recordStatement(database, rows));
+}
+
+function recordStatement(database: Database, rows: readonly StepRow[]) {
+  return {
+    doing: 'recording steps',
+    text: `SELECT * FROM ${database.prefix}ff_record_steps(${LEASE_ARRAYS}, $5::text[]::${database.prefix}ff_step_kind[], $6::text[],
+      $7::text[], $8::bigint[], ${JSON_VALUES('$9')})`,
+    params: [
+      ...leaseArrays(rows),
+      rows.map((row) => row.kind),
+      rows.map((row) => row.name),
+      rows.map((row) => row.key),
+      rows.map((row) => row.sleepMs),
+      jsonValues(rows.map((row) => row.value)),
+    ],
+    repeatable: 'yes' as const,
+  };
+}
+
+export interface StoredStep {
+  kind: 'step' | 'sleep';
+  name: string;
+  key: string;
+  value: unknown;
+  due_in_ms: number | null;
+}
+
+export function readSteps(database: Database, key: ExecutionKey, limit: number): Promise<StoredStep[]> {
+  return run<StoredStep>(database, {
+    doing: 'reading steps',
+    text: `SELECT kind::text, name, key, value,
+             CASE kind WHEN 'sleep' THEN greatest((value #>> '{}')::bigint - ${database.prefix}ff_now_ms(), 0) END AS due_in_ms
+           FROM ${database.prefix}ff_step WHERE execution_id = $1 AND partition_key = $2 LIMIT $3`,
+    params: [key.uuid, key.partition, limit],
+    repeatable: 'yes',
+  });
+}
+
+export interface PauseRow extends LeaseKey {
+  delayMs: number | null;
+  children: readonly string[] | null;
+  needed: number | null;
+}
+
+export function pauseExecutions(database: Database, rows: readonly PauseRow[]): Promise<LeaseAnswer[]> {
+  return run<LeaseAnswer>(database, {
+    doing: 'pausing executions',
+    text: `SELECT * FROM ${database.prefix}ff_pause(${LEASE_ARRAYS}, $5::bigint[], ${JSON_VALUES('$6')}, $7::integer[])`,
+    params: [
+      ...leaseArrays(rows),
+      rows.map((row) => row.delayMs),
+      jsonValues(rows.map((row) => (row.children === null ? null : JSON.stringify(row.children)))),
+      rows.map((row) => row.needed),
+    ],
+    repeatable: 'yes',
+  });
+}
+
+/** The rows of the children, or one row that names the parent and says why it was refused. */
+export type SpawnAnswer = SubmitAnswer & {
+  outcome: string;
+  lifecycle_phase: LifecyclePhase;
+  terminal_outcome: TerminalOutcome;
+  lease_epoch: number;
+};
+
+export function spawnExecutions(
+  database: Database,
+  parent: LeaseKey,
+  call: SubmitCall,
+): Promise<SpawnAnswer[]> {
+  const submit = submitParams(call);
+  return run<SpawnAnswer>(database, {
+    doing: 'spawning executions',
+    text: `SELECT * FROM ${database.prefix}ff_spawn(${SUBMIT_ARGUMENTS},
+      p_parent => $${submit.length + 1}::uuid, p_partition => $${submit.length + 2}::smallint,
+      p_attempt => $${submit.length + 3}::integer, p_epoch => $${submit.length + 4}::bigint)`,
+    params: [...submit, parent.uuid, parent.partition, parent.attemptIndex, parent.leaseEpoch],
+    repeatable: 'yes',
+  });
+}
+
+export interface ProgressRow extends LeaseKey {
+  percent: number | null;
+  message: string | null;
+}
+
+export async function reportProgress(database: Database, rows: readonly ProgressRow[]): Promise<void> {
+  await run(database, {
+    doing: 'reporting progress',
+    text: `SELECT ${database.prefix}ff_report_progress(${LEASE_ARRAYS}, $5::real[], $6::text[])`,
+    params: [...leaseArrays(rows), rows.map((row) => row.percent), rows.map((row) => row.message)],
+    repeatable: 'yes',
+  });
+}

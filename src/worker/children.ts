@@ -1,0 +1,95 @@
+/**
+ * Children of a run. A child's id is made from its parent's id and the name it is spawned under, so that spawning again,
+ * after a crash at whatever moment, names the same execution and starts nothing twice.
+ */
+import { createHash } from 'node:crypto';
+import { durationMs } from '../contract/duration.ts';
+import { ExecutionFailed } from '../contract/errors.ts';
+import type { Engine, ExecutionEnd, SubmitRequest } from '../contract/engine.ts';
+import { formatExecutionId, partitionOfUuid, type ExecutionId } from '../contract/ids.ts';
+import { LIMITS } from '../contract/limits.ts';
+import { parseWith, type AnyTask } from '../contract/task.ts';
+import type { Child, SpawnOptions } from './context.ts';
+import { insist } from './insist.ts';
+import { abortCodeFor, type HeldLease } from './lease-watch.ts';
+import { TaskAborted } from './task.ts';
+import { forgiven, type Waits } from './waits.ts';
+
+export class Children {
+  readonly #engine: Engine;
+  readonly #lease: HeldLease;
+  readonly #waits: Waits;
+
+  constructor(engine: Engine, lease: HeldLease, waits: Waits) {
+    this.#engine = engine;
+    this.#lease = lease;
+    this.#waits = waits;
+  }
+
+  async spawn(task: AnyTask, input: unknown, options: SpawnOptions): Promise<Child<unknown>> {
+    await parseWith(task.input, input, { field: 'input', of: `Task ${task.name}` });
+    const executionId = childId(this.#lease.claim.executionId, task.name, options.key ?? '');
+    const request = requestFor(task, input, options, executionId, this.#lease.claim.namespace);
+    const outcome = await insist(this.#lease, () => this.#engine.spawn(this.#lease.claim, [request]));
+    if (outcome.outcome !== 'spawned') {
+      this.#lease.lose(abortCodeFor(outcome));
+      throw new TaskAborted(this.#lease.lostBy ?? 'lease_lost');
+    }
+    const result = async () => (await this.results([executionId]))[0];
+    return { executionId, result: () => forgiven(result) };
+  }
+
+  /** Waits for all of them together. */
+  async results(ids: readonly ExecutionId[]): Promise<unknown[]> {
+    const stop = new AbortController();
+    const ends = Promise.all(ids.map((id) => this.#engine.waitForEnd(id, { signal: stop.signal })));
+    // Rejected when the waiting is stopped; nobody is left to hear of it then.
+    ends.catch(() => undefined);
+    try {
+      if (ids.length > 0) await this.#waits.children(ids, ends);
+      return (await ends).map((end, index) => valueOf(ids[index]!, end));
+    } finally {
+      stop.abort();
+    }
+  }
+}
+
+function requestFor(
+  task: AnyTask,
+  input: unknown,
+  options: SpawnOptions,
+  executionId: ExecutionId,
+  namespace: string,
+): SubmitRequest {
+  const { lane, priority, tags, delay } = options;
+  return {
+    ...task.defaults,
+    namespace,
+    payload: input,
+    executionId,
+    ...(lane === undefined ? {} : { lane }),
+    ...(priority === undefined ? {} : { priority }),
+    ...(tags === undefined ? {} : { tags }),
+    ...(delay === undefined ? {} : { delayMs: durationMs(delay, 'options.delay', LIMITS.delayMs) }),
+  };
+}
+
+function valueOf(executionId: ExecutionId, end: ExecutionEnd): unknown {
+  if (end.outcome === 'success') return end.result;
+  throw new ExecutionFailed(executionId, end);
+}
+
+/** A version 8 uuid: its bits are a hash of ours. */
+function childId(parentId: string, name: string, key: string): ExecutionId {
+  const bytes = createHash('sha256')
+    .update(JSON.stringify([parentId, name, key]))
+    .digest()
+    .subarray(0, 16);
+  bytes[6] = (bytes[6]! & 0x0f) | 0x80;
+  bytes[8] = (bytes[8]! & 0x3f) | 0x80;
+  const hex = bytes.toString('hex');
+  const uuid = [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join(
+    '-',
+  );
+  return formatExecutionId(partitionOfUuid(uuid), uuid);
+}

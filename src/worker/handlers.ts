@@ -1,0 +1,54 @@
+/**
+ * Joins a task's contract with the code that does it. The worker looks handlers up by the task's name.
+ */
+import { EngineError } from '../contract/errors.ts';
+import type { AnyTask, Task } from '../contract/task.ts';
+import type { TaskContext } from './context.ts';
+
+/** Does the work; what it returns is the result. */
+export type HandlerFunction<Parsed, Made> = (input: Parsed, ctx: TaskContext) => Made | Promise<Made>;
+
+export interface HandlerOptions {
+  /** Executions of this task run at the same time by one worker. Default: only the worker's own limit. */
+  concurrency?: number;
+}
+
+export interface TaskHandler {
+  readonly task: AnyTask;
+  readonly run: HandlerFunction<unknown, unknown>;
+  readonly concurrency: number | undefined;
+}
+
+/** Seen around every run of a worker: for timing, tracing, or setting something up. Call `next` once. */
+export type Middleware = (ctx: TaskContext, next: () => Promise<unknown>) => Promise<unknown>;
+
+export function handle<In, Parsed, Made, Out>(
+  task: Task<In, Parsed, Made, Out>,
+  run: HandlerFunction<Parsed, Made>,
+  options: HandlerOptions = {},
+): TaskHandler {
+  if (typeof task?.name !== 'string') throw fault('task', 'must come from task()');
+  if (typeof run !== 'function') throw fault('run', `of task ${task.name} must be a function`);
+  return { task, run: run as HandlerFunction<unknown, unknown>, concurrency: options.concurrency };
+}
+
+/** By task name; two handlers for one task are a mistake of whoever registered them. */
+export function handlersByName(handlers: readonly TaskHandler[]): Map<string, TaskHandler> {
+  if (!Array.isArray(handlers) || handlers.length === 0) {
+    throw fault('handlers', 'must be a list of at least one handle(task, function)');
+  }
+  const byName = new Map<string, TaskHandler>();
+  handlers.forEach((handler: TaskHandler, index) => {
+    const name = handler?.task?.name;
+    if (typeof name !== 'string' || typeof handler.run !== 'function') {
+      throw fault(`handlers[${index}]`, 'must come from handle(task, function)');
+    }
+    if (byName.has(name)) throw fault(`handlers[${index}]`, `is a second handler for task ${name}`);
+    byName.set(name, handler);
+  });
+  return byName;
+}
+
+function fault(field: string, what: string): EngineError {
+  return new EngineError('invalid_input', `${field} ${what}.`, { field });
+}

@@ -1,0 +1,241 @@
+/**
+ * What a worker counts and measures about itself, and the plain objects it answers when asked: counters, durations of
+ * handlers, and how healthy it is. All of it is memory of this process; nothing here talks to the database. Times are
+ * ages on the monotonic clock, so that they can be compared with a limit whatever the host's clock says.
+ */
+import { monitorEventLoopDelay, type IntervalHistogram } from 'node:perf_hooks';
+import type { Claim } from '../contract/engine.ts';
+import { HeldLease } from './lease-watch.ts';
+
+export interface WorkerStats {
+  claimed: number;
+  completed: number;
+  failed: number;
+  retryScheduled: number;
+  /** Runs that gave the worker up to wait for a time or for children. */
+  paused: number;
+  /** Runs whose lease was gone before they could report. */
+  lost: number;
+  released: number;
+  /** Calls that failed at the database; `onError` hears why. */
+  claimErrors: number;
+  renewErrors: number;
+}
+
+/** How long handlers ran. */
+export interface DurationHistogram {
+  /** Upper bounds of the buckets, smallest first. */
+  boundsMs: readonly number[];
+  /** How many fell into each bucket; one more than there are bounds, the last for all that took longer. */
+  counts: number[];
+  count: number;
+  sumMs: number;
+}
+
+/** What one task of a worker came to. */
+export interface KindMetrics extends Omit<WorkerStats, 'claimErrors' | 'renewErrors'> {
+  durations: DurationHistogram;
+}
+
+export interface WorkerMetrics extends WorkerStats {
+  /** Handlers that may run at once. */
+  slots: number;
+  /** Handlers that run now. */
+  handling: number;
+  /** Runs not yet over: those handlers, and ends that are being reported. */
+  running: number;
+  /** Leases the worker believes to hold. */
+  heldLeases: number;
+  durations: DurationHistogram;
+  /** By task; the tasks the worker has handlers for, and no others. */
+  kinds: Record<string, KindMetrics>;
+}
+
+export interface WorkerHealth {
+  state: 'running' | 'stopping' | 'stopped';
+  /** Whether the database answers claims; if not, for how long that has been so. */
+  claiming: { outcome: 'ok' } | { outcome: 'failing'; forMs: number };
+  /** Since the database last answered a claim. Grows while every slot is taken: then nothing is asked for. */
+  lastClaimAgoMs: number | null;
+  /** Since the least recently renewed of the held leases was renewed or granted. Null without leases. */
+  oldestRenewalAgoMs: number | null;
+  /** How late timers were, over the last 10 to 20 seconds. A stall longer than `leaseMs` costs every lease. */
+  eventLoopDelay: { p99Ms: number; maxMs: number };
+}
+
+const BOUNDS_MS: readonly number[] = [
+  5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000, 1_800_000, 3_600_000,
+];
+
+type RunCounter = Exclude<keyof WorkerStats, 'claimErrors' | 'renewErrors'>;
+
+const NO_RUNS = { claimed: 0, completed: 0, failed: 0, retryScheduled: 0, paused: 0, lost: 0, released: 0 };
+
+class Durations {
+  readonly #counts = Array.from({ length: BOUNDS_MS.length + 1 }, () => 0);
+  #count = 0;
+  #sumMs = 0;
+
+  add(ms: number): void {
+    const fits = BOUNDS_MS.findIndex((bound) => ms <= bound);
+    this.#counts[fits === -1 ? BOUNDS_MS.length : fits]! += 1;
+    this.#count += 1;
+    this.#sumMs += ms;
+  }
+
+  read(): DurationHistogram {
+    return { boundsMs: BOUNDS_MS, counts: [...this.#counts], count: this.#count, sumMs: this.#sumMs };
+  }
+}
+
+/** The counters, altogether and by task. */
+export class WorkerCounts {
+  readonly stats: WorkerStats = { ...NO_RUNS, claimErrors: 0, renewErrors: 0 };
+  readonly #durations = new Durations();
+  readonly #kinds: ReadonlyMap<string, { runs: Record<RunCounter, number>; durations: Durations }>;
+
+  constructor(kinds: Iterable<string>) {
+    this.#kinds = new Map(
+      Array.from(kinds, (kind) => [kind, { runs: { ...NO_RUNS }, durations: new Durations() }]),
+    );
+  }
+
+  count(kind: string, counter: RunCounter): void {
+    this.stats[counter] += 1;
+    const own = this.#kinds.get(kind);
+    if (own !== undefined) own.runs[counter] += 1;
+  }
+
+  handled(kind: string, ms: number): void {
+    this.#durations.add(ms);
+    this.#kinds.get(kind)?.durations.add(ms);
+  }
+
+  read(
+    now: Pick<WorkerMetrics, 'slots' | 'handling' | 'running'>,
+    leases: Iterable<HeldLease>,
+  ): WorkerMetrics {
+    const kinds = Array.from(this.#kinds, ([kind, { runs, durations }]) => [
+      kind,
+      { ...runs, durations: durations.read() },
+    ]);
+    return {
+      ...this.stats,
+      ...now,
+      heldLeases: [...leases].filter((lease) => lease.lostBy === undefined).length,
+      durations: this.#durations.read(),
+      kinds: Object.fromEntries(kinds) as Record<string, KindMetrics>,
+    };
+  }
+}
+
+/** A lease that also knows since when it is held, and since when it is confirmed. */
+export class MeasuredLease extends HeldLease {
+  readonly #takenAt = performance.now();
+  #confirmedAt: number;
+
+  constructor(claim: Claim, sentAt: number) {
+    super(claim, sentAt);
+    this.#confirmedAt = sentAt;
+  }
+
+  override extend(sentAt: number): void {
+    super.extend(sentAt);
+    this.#confirmedAt = sentAt;
+  }
+
+  get heldMs(): number {
+    return performance.now() - this.#takenAt;
+  }
+
+  get unconfirmedMs(): number {
+    return performance.now() - this.#confirmedAt;
+  }
+}
+
+/** What is felt rather than counted: whether claims are answered, and whether the event loop keeps up. */
+export class Vitals {
+  readonly #loop = new LoopDelay();
+  #answeredAt: number | undefined;
+  #failingSince: number | undefined;
+
+  claimAnswered(): void {
+    this.#answeredAt = performance.now();
+    this.#failingSince = undefined;
+  }
+
+  claimFailed(): void {
+    this.#failingSince ??= performance.now();
+  }
+
+  /** Forgets what the event loop did before the last beat. */
+  beat(): void {
+    this.#loop.turnOver();
+  }
+
+  close(): void {
+    this.#loop.close();
+  }
+
+  read(state: WorkerHealth['state'], leases: Iterable<MeasuredLease>): WorkerHealth {
+    const now = performance.now();
+    let oldest: number | null = null;
+    for (const lease of leases) {
+      if (lease.lostBy === undefined) oldest = Math.max(oldest ?? 0, lease.unconfirmedMs);
+    }
+    return {
+      state,
+      claiming:
+        this.#failingSince === undefined
+          ? { outcome: 'ok' }
+          : { outcome: 'failing', forMs: now - this.#failingSince },
+      lastClaimAgoMs: this.#answeredAt === undefined ? null : now - this.#answeredAt,
+      oldestRenewalAgoMs: oldest,
+      eventLoopDelay: this.#loop.read(),
+    };
+  }
+}
+
+const SAMPLE_MS = 20;
+const NS_PER_MS = 1_000_000;
+
+/**
+ * Two histograms that overlap: one that is reset misses its next sample, and that may be the stall one wants to hear of.
+ */
+class LoopDelay {
+  #current = startSampling();
+  #previous: IntervalHistogram | undefined;
+  #closed = false;
+
+  turnOver(): void {
+    if (this.#closed) return;
+    this.#previous?.disable();
+    this.#previous = this.#current;
+    this.#current = startSampling();
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#previous?.disable();
+    this.#current.disable();
+  }
+
+  read(): WorkerHealth['eventLoopDelay'] {
+    const both = this.#previous === undefined ? [this.#current] : [this.#previous, this.#current];
+    return {
+      p99Ms: Math.max(...both.map((histogram) => late(histogram, histogram.percentile(99)))),
+      maxMs: Math.max(...both.map((histogram) => late(histogram, histogram.max))),
+    };
+  }
+}
+
+function startSampling(): IntervalHistogram {
+  const histogram = monitorEventLoopDelay({ resolution: SAMPLE_MS });
+  histogram.enable();
+  return histogram;
+}
+
+/** A sample is the time between two ticks, of which the interval itself is no delay. An empty histogram has no sense. */
+function late(histogram: IntervalHistogram, ns: number): number {
+  return histogram.count === 0 ? 0 : Math.max(0, ns / NS_PER_MS - SAMPLE_MS);
+}

@@ -1,0 +1,212 @@
+/**
+ * Makes the context of one run out of its parts: steps, waits, children, progress. Each part is made when it is first
+ * used, because most handlers use few of them.
+ */
+import { durationMs, type Duration } from '../contract/duration.ts';
+import type { Engine, SqlTransaction, Transactor } from '../contract/engine.ts';
+import { EngineError, isEngineError } from '../contract/errors.ts';
+import { LIMITS } from '../contract/limits.ts';
+import type { AnyTask } from '../contract/task.ts';
+import { Children } from './children.ts';
+import type { Child, Logger, SpawnOptions, StepFunction, StepOptions, TaskContext } from './context.ts';
+import type { HeldLease } from './lease-watch.ts';
+import { ProgressReports } from './progress.ts';
+import { planOf, runStep } from './run-step.ts';
+import { StepBook } from './step-book.ts';
+import { subjectOf } from './task.ts';
+import { forgiven, Waits } from './waits.ts';
+
+/** Thrown inside a transaction to roll it back: the step had been committed before. */
+class AlreadyRecorded {
+  readonly value: unknown;
+
+  constructor(value: unknown) {
+    this.value = value;
+  }
+}
+
+export class RunContext {
+  readonly ctx: TaskContext;
+  readonly #engine: Engine;
+  readonly #lease: HeldLease;
+  readonly #book: StepBook;
+  readonly #waits: Waits;
+  readonly #children: Children;
+  readonly #log: Logger;
+  #progress: ProgressReports | undefined;
+
+  constructor(engine: Engine, lease: HeldLease, log: Logger) {
+    this.#engine = engine;
+    this.#lease = lease;
+    this.#book = new StepBook(engine, lease);
+    this.#waits = new Waits(engine, lease);
+    this.#children = new Children(engine, lease, this.#waits);
+    this.#log = log;
+    this.ctx = this.#makeContext();
+  }
+
+  /** The handler is over. Says which stored steps it never asked for, when it came to its own end. */
+  async close(finished: boolean): Promise<void> {
+    this.#waits.close();
+    this.#progress?.close();
+    if (!finished) return;
+    const unreached = await this.#book.unreached().catch(() => []);
+    if (unreached.length > 0) {
+      this.ctx.log.warn(
+        { steps: unreached },
+        'Stored steps were not reached: was the code changed under this execution?',
+      );
+    }
+  }
+
+  #makeContext(): TaskContext {
+    const { claim } = this.#lease;
+    const lease = this.#lease;
+    let log: Logger | undefined;
+    const makeLog = (): Logger => (log ??= withFacts(this.#log, factsOf(lease)));
+    return {
+      executionId: claim.executionId,
+      kind: claim.kind,
+      payload: claim.payload,
+      lane: claim.lane,
+      namespace: claim.namespace,
+      tags: claim.tags,
+      attemptIndex: claim.attemptIndex,
+      resumed: claim.resumed,
+      reclaimed: claim.reclaimed,
+      get signal() {
+        return lease.signal;
+      },
+      fence: `${claim.executionId}/${claim.attemptIndex}/${claim.leaseEpoch}`,
+      get log() {
+        return makeLog();
+      },
+      step: (...args: unknown[]) => forgiven(async () => this.#step(this.#named('step', args))) as never,
+      tx: (...args: unknown[]) => forgiven(async () => this.#tx(this.#named('tx', args))) as never,
+      sleep: (...args: unknown[]) => forgiven(async () => this.#sleep(this.#named('sleep', args))),
+      spawn: (task, input, options = {}) =>
+        forgiven(async () => this.#spawn(task as AnyTask, input, options)) as never,
+      all: (children) => forgiven(async () => this.#all(children)) as never,
+      progress: (progress) => {
+        this.#progress ??= new ProgressReports(this.#engine, lease);
+        this.#progress.say(progress);
+      },
+    };
+  }
+
+  async #step({ name, key, what, options }: Named): Promise<unknown> {
+    if (typeof what !== 'function') throw this.#misused('step', 'needs a function');
+    const plan = this.#checked(`step('${name}')`, () => planOf(options as StepOptions | undefined));
+    this.#book.take('step', name, key);
+    return this.#waits.during(async () => {
+      const stored = await this.#book.find('step', name, key);
+      if (stored !== undefined) return stored.value;
+      const value = await runStep(name, what as StepFunction<unknown>, plan, this.#lease.signal);
+      return (await this.#book.record({ name, key, value })).value;
+    });
+  }
+
+  async #tx({ name, key, what, options }: Named): Promise<unknown> {
+    if (typeof what !== 'function') throw this.#misused('tx', 'needs a function');
+    const through = ((options as { through?: Transactor<unknown> } | undefined)?.through ??
+      this.#engine.transact) as Transactor<SqlTransaction>;
+    const work = what as (tx: unknown) => Promise<unknown>;
+    this.#book.take('step', name, key);
+    return this.#waits.during(async () => {
+      const stored = await this.#book.find('step', name, key);
+      if (stored !== undefined) return stored.value;
+      this.#lease.signal.throwIfAborted();
+      let recorded = false;
+      try {
+        return await through(async (tx, executor) => {
+          const value = await work(tx);
+          const { repeated, step } = await this.#book.recordInside({ name, key, value }, executor);
+          recorded = true;
+          if (repeated) throw new AlreadyRecorded(step.value);
+          return step.value;
+        });
+      } catch (error) {
+        if (error instanceof AlreadyRecorded) return error.value;
+        // It may be the answer to the COMMIT that was lost, and not the COMMIT.
+        const committed = recorded ? await this.#book.lookAgain(name, key) : undefined;
+        if (committed === undefined) throw error;
+        return committed.value;
+      }
+    });
+  }
+
+  async #sleep({ name, key, what }: Named): Promise<void> {
+    const sleepMs = this.#checked(`sleep('${name}')`, () => durationMs(what, 'duration', LIMITS.delayMs));
+    this.#book.take('sleep', name, key);
+    const dueInMs = await this.#waits.during(async () => {
+      const begun =
+        (await this.#book.find('sleep', name, key)) ?? (await this.#book.record({ name, key, sleepMs }));
+      return begun.dueInMs ?? 0;
+    });
+    if (dueInMs > 0) await this.#waits.sleep(dueInMs);
+  }
+
+  async #spawn(task: AnyTask, input: unknown, options: SpawnOptions): Promise<Child<unknown>> {
+    if (typeof task?.name !== 'string') throw this.#misused('spawn', 'needs a task made by task()');
+    this.#book.take('spawn', task.name, options.key ?? '');
+    return this.#waits.during(() => this.#children.spawn(task, input, options));
+  }
+
+  #all(children: readonly Child<unknown>[]): Promise<unknown[]> {
+    return this.#children.results(children.map((child) => child.executionId));
+  }
+
+  /** `(name, what, options?)` or `(name, key, what, options?)`: a key is a text that something follows. */
+  #named(method: string, args: unknown[]): Named {
+    const [name, second, third] = args;
+    if (typeof name !== 'string' || name === '') throw this.#misused(method, 'needs a name first');
+    const keyed = typeof second === 'string' && (typeof third === 'function' || isDurationLike(third));
+    if (keyed) return { name, key: second, what: third, options: args[3] };
+    return { name, key: '', what: second, options: third };
+  }
+
+  #misused(method: string, what: string): EngineError {
+    return new EngineError('invalid_step', `${subjectOf(this.#lease.claim)}: ctx.${method} ${what}.`);
+  }
+
+  /** What is wrong with an argument is said with the call it was given to. */
+  #checked<Value>(call: string, check: () => Value): Value {
+    try {
+      return check();
+    } catch (error) {
+      if (!isEngineError(error)) throw error;
+      const { code, field = 'options', message } = error;
+      throw new EngineError(code, `${subjectOf(this.#lease.claim)}: ctx.${call}: ${message}`, { field });
+    }
+  }
+}
+
+interface Named {
+  name: string;
+  key: string;
+  what: unknown;
+  options: unknown;
+}
+
+function isDurationLike(value: unknown): value is Duration {
+  return typeof value === 'string' || (typeof value === 'object' && value !== null);
+}
+
+function factsOf({ claim }: HeldLease): object {
+  return { executionId: claim.executionId, kind: claim.kind, attemptIndex: claim.attemptIndex };
+}
+
+/** Adds facts to whatever is logged. A logger that throws must not fail the work. */
+function withFacts(log: Logger, facts: object): Logger {
+  const say =
+    (level: keyof Logger) =>
+    (own: object, message?: string): void => {
+      try {
+        if (typeof own === 'string') log[level](facts, own);
+        else log[level]({ ...facts, ...own }, message);
+      } catch {
+        // Nowhere to report it: this was the place.
+      }
+    };
+  return { debug: say('debug'), info: say('info'), warn: say('warn'), error: say('error') };
+}

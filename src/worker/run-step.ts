@@ -1,0 +1,102 @@
+/**
+ * Runs the function of one step: its tries, its time limit, its signal. Knows nothing of what is stored.
+ */
+import { setTimeout as pause } from 'node:timers/promises';
+import { durationMs } from '../contract/duration.ts';
+import { LIMITS } from '../contract/limits.ts';
+import { EngineError } from '../contract/errors.ts';
+import type { Backoff } from '../contract/engine.ts';
+import { backoffMs, DEFAULT_BACKOFF, type StoredBackoff } from '../model/retry.ts';
+import { callAfter, MAX_TIMEOUT_MS } from './long-timer.ts';
+import type { StepFunction, StepOptions } from './context.ts';
+import { TaskAborted, TaskFailed } from './task.ts';
+
+export interface StepPlan {
+  maxRetries: number;
+  backoff: StoredBackoff;
+  timeoutMs: number | undefined;
+}
+
+const NO_PLAN: StepPlan = { maxRetries: 0, backoff: DEFAULT_BACKOFF, timeoutMs: undefined };
+
+/** Checked before anything runs. */
+export function planOf(options: StepOptions | undefined): StepPlan {
+  if (options === undefined) return NO_PLAN;
+  const { retry, timeout } = options;
+  const maxRetries = retry?.maxRetries ?? 0;
+  if (!Number.isInteger(maxRetries) || maxRetries < 0 || maxRetries > LIMITS.maxRetries) {
+    const field = 'options.retry.maxRetries';
+    throw new EngineError(
+      'invalid_input',
+      `${field} must be a whole number from 0 to ${LIMITS.maxRetries}.`,
+      {
+        field,
+      },
+    );
+  }
+  return {
+    maxRetries,
+    backoff: storedBackoff(retry?.backoff),
+    timeoutMs: timeout === undefined ? undefined : durationMs(timeout, 'options.timeout', LIMITS.delayMs),
+  };
+}
+
+function storedBackoff(backoff: Backoff | undefined): StoredBackoff {
+  if (backoff === undefined) return DEFAULT_BACKOFF;
+  if (backoff.type === 'fixed') return { type: 'fixed', delay_ms: backoff.delayMs };
+  return {
+    type: 'exponential',
+    initial_delay_ms: backoff.initialDelayMs ?? 1_000,
+    max_delay_ms: backoff.maxDelayMs ?? 60_000,
+    multiplier: backoff.multiplier ?? 2,
+    jitter: backoff.jitter ?? false,
+  };
+}
+
+/** Tries until it succeeds, has no tries left, says itself that there is no use, or the work is taken away. */
+export async function runStep<Value>(
+  name: string,
+  fn: StepFunction<Value>,
+  plan: StepPlan,
+  signal: AbortSignal,
+): Promise<Value> {
+  for (let tryIndex = 0; ; tryIndex += 1) {
+    signal.throwIfAborted();
+    try {
+      return await tryOnce(name, fn, plan, signal, tryIndex);
+    } catch (error) {
+      const hopeless =
+        error instanceof TaskAborted || (error instanceof TaskFailed && error.options.retry === 'never');
+      if (signal.aborted || hopeless || tryIndex >= plan.maxRetries) throw error;
+      const waitMs = Math.min(backoffMs(plan.backoff, tryIndex, Math.random()), MAX_TIMEOUT_MS);
+      await pause(waitMs, undefined, { signal }).catch(() => undefined);
+    }
+  }
+}
+
+async function tryOnce<Value>(
+  name: string,
+  fn: StepFunction<Value>,
+  plan: StepPlan,
+  signal: AbortSignal,
+  tryIndex: number,
+): Promise<Value> {
+  const { timeoutMs } = plan;
+  if (timeoutMs === undefined) return fn({ signal, tryIndex });
+  const limit = new AbortController();
+  const late = new TaskFailed(`Step "${name}" took longer than ${timeoutMs} ms.`, {
+    category: 'timeout',
+  });
+  let callOff: (() => void) | undefined;
+  const over = new Promise<never>((_, reject) => {
+    callOff = callAfter(timeoutMs, () => {
+      limit.abort(late);
+      reject(late);
+    });
+  });
+  try {
+    return await Promise.race([fn({ signal: AbortSignal.any([signal, limit.signal]), tryIndex }), over]);
+  } finally {
+    callOff?.();
+  }
+}

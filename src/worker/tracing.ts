@@ -1,0 +1,136 @@
+/**
+ * Spans for handlers and their steps, as OpenTelemetry has them. A middleware like any other: who does not ask for it
+ * pays nothing, and where `@opentelemetry/api` is not installed it does nothing. It only reads and adds; whatever
+ * becomes of a span, the work goes on.
+ *
+ * Where the submitter's span is kept: in the tags `traceparent` and `tracestate`, in the form of W3C Trace Context.
+ */
+import type * as Otel from '@opentelemetry/api';
+import { traceOf, withTrace } from '../contract/trace-context.ts';
+import type { SpawnOptions, StepFunction, TaskContext } from './context.ts';
+import type { Middleware } from './handlers.ts';
+import { TaskAborted } from './task.ts';
+
+export interface TracingOptions {
+  /**
+   * How a run is tied to the span it was submitted in. `link` (the default): a trace of its own with a link, because a
+   * run may come days later and more than once. `parent`: a child of it, one trace for all.
+   */
+  submitter?: 'link' | 'parent';
+}
+
+/** The middleware for `startWorker({ middleware: [await openTelemetry()] })`. */
+export async function openTelemetry(options: TracingOptions = {}): Promise<Middleware> {
+  const otel = await import('@opentelemetry/api').catch(() => undefined);
+  if (otel === undefined) return (_, next) => next();
+  const relation = options.submitter ?? 'link';
+  return (ctx, next) => traced(otel, relation, ctx, next);
+}
+
+function submitterOf(otel: typeof Otel, tags: TaskContext['tags']): Otel.SpanContext | undefined {
+  const found = traceOf(tags);
+  if (found === undefined) return undefined;
+  const { tracestate, ...ids } = found;
+  const traceState = tracestate === undefined ? {} : { traceState: otel.createTraceState(tracestate) };
+  return { ...ids, ...traceState, isRemote: true };
+}
+
+async function traced(
+  otel: typeof Otel,
+  relation: 'link' | 'parent',
+  ctx: TaskContext,
+  next: () => Promise<unknown>,
+): Promise<unknown> {
+  const tracer = otel.trace.getTracer('flowfabric');
+  const submitter = submitterOf(otel, ctx.tags);
+  // Not the active context: that is of whoever started the worker, long ago.
+  const isChild = submitter !== undefined && relation === 'parent';
+  const parent = isChild ? otel.trace.setSpanContext(otel.ROOT_CONTEXT, submitter) : otel.ROOT_CONTEXT;
+  const span = tracer.startSpan(
+    `task ${ctx.kind}`,
+    {
+      kind: otel.SpanKind.CONSUMER,
+      attributes: attributesOf(ctx),
+      links: submitter === undefined || isChild ? [] : [{ context: submitter }],
+    },
+    parent,
+  );
+  traceSteps(otel, tracer, ctx);
+  traceSpawns(otel, ctx);
+  try {
+    const made = await otel.context.with(otel.trace.setSpan(parent, span), next);
+    span.setAttribute('flowfabric.outcome', abortOf(ctx) ?? 'completed');
+    return made;
+  } catch (error) {
+    endBadly(otel, span, error, ctx);
+    throw error;
+  } finally {
+    span.end();
+  }
+}
+
+function attributesOf(ctx: TaskContext): Otel.Attributes {
+  return {
+    'messaging.system': 'flowfabric',
+    'messaging.operation.type': 'process',
+    'messaging.operation.name': 'run',
+    'messaging.destination.name': ctx.lane,
+    'messaging.message.id': ctx.executionId,
+    'flowfabric.execution_id': ctx.executionId,
+    'flowfabric.task': ctx.kind,
+    'flowfabric.namespace': ctx.namespace,
+    'flowfabric.attempt': ctx.attemptIndex,
+    'flowfabric.resumed': ctx.resumed,
+  };
+}
+
+/** Why the work was taken from the handler, if it was. */
+function abortOf({ signal }: TaskContext): string | undefined {
+  if (!signal.aborted) return undefined;
+  return signal.reason instanceof TaskAborted ? signal.reason.code : 'lease_lost';
+}
+
+/** A pause is how waiting looks from outside, and no error. */
+function endBadly(otel: typeof Otel, span: Otel.Span, error: unknown, ctx: TaskContext): void {
+  const outcome = abortOf(ctx) ?? 'failed';
+  span.setAttribute('flowfabric.outcome', outcome);
+  if (outcome === 'paused') return;
+  span.recordException(error instanceof Error ? error : String(error));
+  span.setStatus({ code: otel.SpanStatusCode.ERROR, message: error instanceof Error ? error.message : '' });
+}
+
+/**
+ * The functions of steps get spans, one a try: a step that is answered from the store did nothing and shows nothing.
+ * The context belongs to this one run, so its methods may be replaced.
+ */
+function traceSteps(otel: typeof Otel, tracer: Otel.Tracer, ctx: TaskContext): void {
+  const inSpan =
+    (name: string, work: StepFunction<unknown>): StepFunction<unknown> =>
+    (...given) =>
+      tracer.startActiveSpan(`step ${name}`, async (span) => {
+        try {
+          return await work(...given);
+        } catch (error) {
+          endBadly(otel, span, error, ctx);
+          throw error;
+        } finally {
+          span.end();
+        }
+      });
+  const withSpan = (args: unknown[]): unknown[] =>
+    args.map((arg) =>
+      typeof arg === 'function' ? inSpan(String(args[0]), arg as StepFunction<unknown>) : arg,
+    );
+  const { step, tx } = ctx as unknown as Record<'step' | 'tx', (...args: unknown[]) => Promise<never>>;
+  ctx.step = (...args: unknown[]) => step(...withSpan(args));
+  ctx.tx = (...args: unknown[]) => tx(...withSpan(args));
+}
+
+/** Children are submitted in the span that is active when they are spawned. */
+function traceSpawns(otel: typeof Otel, ctx: TaskContext): void {
+  const { spawn } = ctx;
+  ctx.spawn = (task, input, options: SpawnOptions = {}) => {
+    const tags = withTrace(options.tags, otel.trace.getActiveSpan()?.spanContext());
+    return spawn(task, input, { ...options, ...(tags === undefined ? {} : { tags }) });
+  };
+}

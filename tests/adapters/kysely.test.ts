@@ -1,0 +1,27 @@
+/**
+ * The adapter for Kysely, plain and with a plugin that renames what comes back.
+ */
+import { CamelCasePlugin, Kysely, PostgresDialect, type Transaction } from 'kysely';
+import pg from 'pg';
+import { kyselyExecutor, kyselyTransactor } from '../../src/adapters/index.ts';
+import { describeLibrary, type Library } from './library.ts';
+
+interface Tables {
+  'public.booking': { id: string };
+}
+
+const PLUGINS = { Kysely: [], 'Kysely with camel-case names': [new CamelCasePlugin()] };
+
+for (const [name, plugins] of Object.entries(PLUGINS)) {
+  describeLibrary(name, async (url): Promise<Library<Transaction<Tables>>> => {
+    const pool = new pg.Pool({ connectionString: url, max: 2 });
+    const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool }), plugins });
+    return {
+      transaction: (work) => db.transaction().execute(work),
+      executor: kyselyExecutor,
+      transactor: kyselyTransactor(db),
+      write: (trx, id) => trx.insertInto('public.booking').values({ id }).execute(),
+      close: () => db.destroy(),
+    };
+  });
+}

@@ -1,0 +1,250 @@
+/**
+ * What every adapter must do, as one suite: a submit and a step belong to the application's transaction, for better or
+ * worse. Each library's file says how it opens, writes and begins a transaction; nothing here knows one.
+ */
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { connect, type Connection } from '../../src/client/connect.ts';
+import type { SqlExecutor, Transactor } from '../../src/contract/engine.ts';
+import { uuidV7 } from '../../src/contract/ids.ts';
+import { task } from '../../src/contract/task.ts';
+import type { TestDatabase } from '../../src/testing/test-database.ts';
+import { handle, type HandlerFunction } from '../../src/worker/handlers.ts';
+import { startWorker, type Worker } from '../../src/worker/worker.ts';
+import { plainDatabase } from '../setup/database.ts';
+import { AGAIN, newKind, SOON } from '../worker/crew.ts';
+
+export interface Library<Tx> {
+  /** The library's own transaction, as an application writes it. */
+  transaction<Value>(work: (tx: Tx) => Promise<Value>): Promise<Value>;
+  executor(tx: Tx): SqlExecutor;
+  transactor: Transactor<Tx>;
+  /** Adds a row to `public.booking` with the library's own means. */
+  write(tx: Tx, id: string): Promise<unknown>;
+  close(): Promise<unknown>;
+}
+
+interface Bench<Tx> {
+  readonly library: Library<Tx>;
+  readonly engine: Connection;
+  /** Runs one task with that handler until the test ends. */
+  work<Input>(handler: HandlerFunction<Input, unknown>): ReturnType<typeof task<Input>>;
+  bookings(id: string): Promise<number>;
+}
+
+/** What drivers, their settings and JSON have been known to spell differently. */
+const AWKWARD = {
+  snake_key: { inner_key: [null, 'null', '', 'NULL'] },
+  text: `a"b\\c{d},'e'\n$1 ü 🎈`,
+  large: 12_345_678_901,
+  fraction: 0.1,
+};
+/** In milliseconds more than 32 bits hold. */
+const LONG_DELAY_DAYS = 40;
+const DAY_MS = 86_400_000;
+
+export function describeLibrary<Tx>(name: string, open: (url: string) => Promise<Library<Tx>>): void {
+  describe(name, () => {
+    const bench = useBench(open);
+    describeSubmit(bench);
+    describeFailure(bench);
+    describeSteps(bench);
+  });
+}
+
+function useBench<Tx>(open: (url: string) => Promise<Library<Tx>>): Bench<Tx> {
+  let database: TestDatabase;
+  let engine: Connection;
+  let library: Library<Tx>;
+  const workers: Worker[] = [];
+  beforeAll(async () => {
+    database = await plainDatabase();
+    await database.query('CREATE TABLE public.booking (id text PRIMARY KEY)');
+    engine = await connect({ databaseUrl: database.url, poolSize: 4 });
+    library = await open(database.url);
+  });
+  afterEach(async () => {
+    await Promise.all(workers.splice(0).map((worker) => worker.stop({ deadlineMs: 0 })));
+  });
+  afterAll(async () => {
+    await library?.close();
+    await engine?.close();
+    await database?.drop();
+  });
+  return {
+    get library() {
+      return library;
+    },
+    get engine() {
+      return engine;
+    },
+    work<Input>(handler: HandlerFunction<Input, unknown>) {
+      const made = task<Input>(newKind(), { retry: AGAIN.retry });
+      workers.push(startWorker(engine, { handlers: [handle(made, handler)] }));
+      return made;
+    },
+    async bookings(id) {
+      const { rows } = await database.query('SELECT FROM public.booking WHERE id = $1', [id]);
+      return rows.length;
+    },
+  };
+}
+
+function newId(partition: number): string {
+  return `{fp:${partition}}:${uuidV7(1_700_000_000_000, crypto.getRandomValues(new Uint8Array(10)))}`;
+}
+
+function describeSubmit<Tx>(bench: Bench<Tx>): void {
+  test('an execution submitted in a transaction is there after its commit, and runs', async () => {
+    const echo = bench.work<typeof AWKWARD>((input) => input);
+    const run = await bench.library.transaction(async (tx) => {
+      await bench.library.write(tx, echo.name);
+      const submitted = await bench.engine.submit(echo, AWKWARD, {
+        executor: bench.library.executor(tx),
+        tags: { [AWKWARD.text]: AWKWARD.text },
+      });
+      expect(await bench.engine.describe(submitted.executionId)).toBeNull();
+      return submitted;
+    });
+    expect(await run.result()).toEqual(AWKWARD);
+    expect(await bench.engine.describe(run.executionId)).toMatchObject({
+      tags: { [AWKWARD.text]: AWKWARD.text },
+    });
+    expect(await bench.bookings(echo.name)).toBe(1);
+  });
+
+  test('an execution submitted in a transaction never was there after its rollback', async () => {
+    const ran: unknown[] = [];
+    const note = bench.work<null>((input) => ran.push(input));
+    const executionId = newId(3);
+    const undone = bench.library.transaction(async (tx) => {
+      await bench.library.write(tx, note.name);
+      await bench.engine.submit(note, null, { executor: bench.library.executor(tx), executionId });
+      throw new Error('changed my mind');
+    });
+    await expect(undone).rejects.toThrow('changed my mind');
+    expect(await bench.engine.describe(executionId)).toBeNull();
+    expect(await bench.bookings(note.name)).toBe(0);
+    expect(ran).toEqual([]);
+  });
+
+  test('many are submitted in one transaction, some of them for much later, some known already', async () => {
+    const later = task<number>(newKind(), { capabilities: ['a', 'b'], lane: 'later' });
+    const executionId = newId(4);
+    await bench.engine.submit(later, 0, { executionId });
+    const runs = await bench.library.transaction((tx) =>
+      bench.engine.submitMany(
+        later,
+        [
+          { input: 1 },
+          { input: 2, delay: { days: LONG_DELAY_DAYS }, priority: 7 },
+          { input: 3, executionId },
+        ],
+        { executor: bench.library.executor(tx) },
+      ),
+    );
+    expect(runs.map(({ outcome }) => outcome)).toEqual(['submitted', 'submitted', 'duplicate']);
+    const [ready, delayed] = await Promise.all(runs.map((run) => bench.engine.describe(run.executionId)));
+    expect(ready).toMatchObject({ publicState: 'waiting', capabilities: ['a', 'b'], lane: 'later' });
+    expect(delayed).toMatchObject({ publicState: 'delayed', priority: 7 });
+    expect(delayed!.eligibleAtMs! - delayed!.createdAtMs).toBe(LONG_DELAY_DAYS * DAY_MS);
+  });
+}
+
+function describeFailure<Tx>(bench: Bench<Tx>): void {
+  /** The uuid of an execution, said to lie where it does not: only the database can know. */
+  async function misplacedId(): Promise<string> {
+    const executionId = newId(1);
+    await bench.engine.submit({ kind: newKind(), executionId });
+    return executionId.replace('{fp:1}', '{fp:2}');
+  }
+
+  test('a submit the database refuses fails the transaction with the engine’s error', async () => {
+    const executionId = await misplacedId();
+    const kind = newKind();
+    const refused = bench.library.transaction(async (tx) => {
+      await bench.library.write(tx, kind);
+      await bench.engine.submit({ kind, executionId }, { executor: bench.library.executor(tx) });
+    });
+    await expect(refused).rejects.toMatchObject({
+      name: 'EngineError',
+      code: 'invalid_id',
+      sqlState: 'FF004',
+    });
+    expect(await bench.bookings(kind)).toBe(0);
+  });
+
+  test('going on after a refused submit is answered with the need to roll back', async () => {
+    const executionId = await misplacedId();
+    const kind = newKind();
+    const stubborn = bench.library.transaction(async (tx) => {
+      const executor = bench.library.executor(tx);
+      await bench.engine.submit({ kind, executionId }, { executor }).catch(() => undefined);
+      await bench.engine.submit({ kind }, { executor });
+    });
+    const seen = await stubborn.catch((error: unknown) => error);
+    expect(seen).toMatchObject({ name: 'EngineError', code: 'retry_transaction', sqlState: '25P02' });
+  });
+}
+
+function describeSteps<Tx>(bench: Bench<Tx>): void {
+  test('a write and its step are committed together, and a repeated run repeats neither', async () => {
+    const seen: unknown[] = [];
+    const book = bench.work<null>(async (_, ctx) => {
+      const value = await ctx.tx(
+        'book',
+        async (tx) => {
+          await bench.library.write(tx, ctx.executionId);
+          return AWKWARD;
+        },
+        { through: bench.library.transactor },
+      );
+      seen.push(value);
+      if (ctx.attemptIndex === 0) throw new Error('after the commit');
+      return value;
+    });
+    const run = await bench.engine.submit(book, null);
+    expect(await run.result()).toEqual(AWKWARD);
+    expect(seen).toEqual([AWKWARD, AWKWARD]);
+    expect(await bench.bookings(run.executionId)).toBe(1);
+    expect(await bench.engine.readSteps(run.executionId)).toMatchObject([{ name: 'book', value: AWKWARD }]);
+  });
+
+  test('a transaction that throws leaves neither its write nor its step', async () => {
+    const before: number[] = [];
+    const book = bench.work<null>(async (_, ctx) => {
+      before.push(await bench.bookings(ctx.executionId));
+      await ctx.tx(
+        'book',
+        'once',
+        async (tx) => {
+          await bench.library.write(tx, ctx.executionId);
+          if (ctx.attemptIndex === 0) throw new Error('before the commit');
+        },
+        { through: bench.library.transactor },
+      );
+    });
+    const run = await bench.engine.submit(book, null);
+    await run.result();
+    expect(before).toEqual([0, 0]);
+    expect(await bench.bookings(run.executionId)).toBe(1);
+  });
+
+  test('a worker whose lease is taken away inside the transaction writes nothing', async () => {
+    const before: number[] = [];
+    const book = bench.work<null>(async (_, ctx) => {
+      before.push(await bench.bookings(ctx.executionId));
+      await ctx.tx(
+        'book',
+        async (tx) => {
+          await bench.library.write(tx, ctx.executionId);
+          if (before.length === 1) await bench.engine.revokeLease(ctx.executionId, { reason: 'test' });
+        },
+        { through: bench.library.transactor },
+      );
+    });
+    const run = await bench.engine.submit(book, null);
+    await run.result();
+    expect(before).toEqual([0, 0]);
+    await expect.poll(() => bench.bookings(run.executionId), SOON).toBe(1);
+  });
+}

@@ -1,0 +1,296 @@
+/**
+ * `flowfabric submit`, `show`, `cancel` and `workers` against a real database and a real worker: what they print, as
+ * text and as JSON, and how they exit.
+ */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { connect, handle, startWorker, task, TaskFailed, type Connection } from '../../src/index.ts';
+import type { TestDatabase } from '../../src/testing/test-database.ts';
+import { plainDatabase } from '../setup/database.ts';
+import { PATIENCE, runCommand, startCommand } from './processes.ts';
+
+const UNKNOWN = '{fp:12}:01890a5d-ac96-774b-bcce-b302099a8057';
+const ID = /^\{fp:\d+\}:[0-9a-f-]{36}$/;
+
+let database: TestDatabase;
+let engine: Connection;
+
+beforeAll(async () => {
+  database = await plainDatabase();
+  engine = await connect({ databaseUrl: database.url });
+});
+
+afterAll(async () => {
+  await engine?.close();
+  await database?.drop();
+});
+
+interface Answer {
+  exitCode: number | null;
+  output: string;
+  errors: string;
+}
+
+function run(...args: string[]): Promise<Answer> {
+  return runCommand({ args, databaseUrl: database.url });
+}
+
+/** The one object a command printed. */
+async function json<Value>(...args: string[]): Promise<Value> {
+  const { output } = await run(...args, '--json');
+  expect(output.trimEnd().split('\n')).toHaveLength(1);
+  return JSON.parse(output) as Value;
+}
+
+function lines(output: string): unknown[] {
+  return output
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line) as unknown);
+}
+
+/** Greets, and fails for nobody. */
+function startGreeter() {
+  const greet = task<{ name: string }>('greet');
+  const worker = startWorker(engine, {
+    workerId: 'greeter',
+    handlers: [
+      handle(greet, ({ name }) => {
+        if (name === '') throw new TaskFailed('nobody\u001B[31m to greet', { retry: 'never' });
+        return { greeting: `hello ${name}` };
+      }),
+    ],
+  });
+  onTestFinished(() => worker.stop());
+  return worker;
+}
+
+describe('flowfabric submit', () => {
+  it('prints the id, and nothing else', async () => {
+    const { exitCode, output, errors } = await run('submit', 'idle');
+    expect({ exitCode, errors }).toEqual({ exitCode: 0, errors: '' });
+    expect(output.trimEnd()).toMatch(ID);
+    expect(await engine.describe(output.trimEnd())).toMatchObject({ kind: 'idle', lane: 'default' });
+  });
+
+  it('hands on everything it is told about the execution', async () => {
+    const options = ['--lane', 'slow', '--priority', '7', '--namespace', 'shop', '--delay', '1h30m'];
+    const tags = ['--tag', 'customer=42', '--tag', 'note=a=b'];
+    const answer = await json('submit', 'idle', ...options, ...tags, '--id', UNKNOWN);
+    expect(answer).toEqual({ executionId: UNKNOWN, outcome: 'submitted' });
+    const found = await engine.describe(UNKNOWN);
+    expect(found).toMatchObject({
+      lane: 'slow',
+      priority: 7,
+      namespace: 'shop',
+      tags: { customer: '42', note: 'a=b' },
+      publicState: 'delayed',
+    });
+    expect(found!.eligibleAtMs! - found!.createdAtMs).toBe(5_400_000);
+  });
+
+  it('says that an id was there already, and succeeds', async () => {
+    const { executionId } = await engine.submit({ kind: 'idle' });
+    const { exitCode, output, errors } = await run('submit', 'idle', '--id', executionId);
+    expect({ exitCode, output }).toEqual({ exitCode: 0, output: `${executionId}\n` });
+    expect(errors).toContain('was there already');
+  });
+
+  it('waits for the result with --wait, from JSON, a file or stdin', async () => {
+    startGreeter();
+    const directory = await mkdtemp(join(tmpdir(), 'flowfabric-cli-'));
+    onTestFinished(() => rm(directory, { recursive: true, force: true }));
+    const file = join(directory, 'input.json');
+    await writeFile(file, '{ "name": "file" }\n');
+    const waiting = ['submit', 'greet', '--wait', '--input'];
+    const [typed, fromFile, fromStdin] = await Promise.all([
+      run(...waiting, '{"name":"Ada"}'),
+      run(...waiting, `@${file}`),
+      runCommand({ args: [...waiting, '-'], databaseUrl: database.url, input: '{"name":"stdin"}' }),
+    ]);
+    expect(typed).toMatchObject({ exitCode: 0, output: '{"greeting":"hello Ada"}\n' });
+    expect(fromFile).toMatchObject({ exitCode: 0, output: '{"greeting":"hello file"}\n' });
+    expect(fromStdin).toMatchObject({ exitCode: 0, output: '{"greeting":"hello stdin"}\n' });
+  });
+
+  it('answers the submit and the end as one object with --wait --json', async () => {
+    startGreeter();
+    expect(await json('submit', 'greet', '--wait', '--input', '{"name":"Ada"}')).toEqual({
+      executionId: expect.stringMatching(ID),
+      outcome: 'submitted',
+      end: { outcome: 'success', result: { greeting: 'hello Ada' } },
+    });
+  });
+
+  it('exits with 1 when what it waited for failed', async () => {
+    startGreeter();
+    const { exitCode, output, errors } = await run('submit', 'greet', '--wait', '--input', '{"name":""}');
+    expect({ exitCode, output }).toEqual({ exitCode: 1, output: '' });
+    expect(errors).toMatch(/ended as failed: nobody.* to greet/);
+    expect(errors).not.toContain('\u001B');
+    const answer = await run('submit', 'greet', '--wait', '--json', '--input', '{"name":""}');
+    expect(answer.exitCode).toBe(1);
+    expect(JSON.parse(answer.output)).toMatchObject({ end: { outcome: 'failed' } });
+  });
+
+  it('exits with 124 when the time to wait is over, and the execution goes on', async () => {
+    const { exitCode, output, errors } = await run('submit', 'idle', '--wait', '--timeout', '1ms', '--json');
+    expect(exitCode).toBe(124);
+    const { executionId, end } = JSON.parse(output) as { executionId: string; end: null };
+    expect(end).toBeNull();
+    expect(errors).toContain('goes on');
+    expect(await engine.result(executionId)).toMatchObject({ outcome: 'pending' });
+  });
+
+  it('exits with 130 when it is interrupted while it waits, and says that the execution goes on', async () => {
+    const started = startCommand({ args: ['submit', 'idle', '--wait'], databaseUrl: database.url });
+    await expect.poll(started.errors, PATIENCE).toContain('waiting for');
+    started.child.kill('SIGINT');
+    expect(await started.exitCode).toBe(130);
+    expect(started.output()).toBe('');
+    expect(started.errors()).toMatch(/Interrupted\. \{fp:.* goes on/);
+  });
+
+  it.each([
+    [['--input', '{"name":'], '--input must be JSON'],
+    [['--input', '@no/such/file'], 'no/such/file cannot be read (ENOENT)'],
+    [['--input', '-'], 'stdin is not JSON'],
+    [['--tag', 'customer'], '--tag must be key=value'],
+    [['--delay', '5'], '--delay must be a duration'],
+    [['--priority', 'high'], '--priority must be a whole number'],
+    [['--priority', '9001'], '--priority must be a whole number from 0 to 9000'],
+    [['--id', 'mine'], '--id does not begin with {fp:'],
+    [['--timeout', '5s'], '--timeout needs --wait.'],
+    [['--wait', '--timeout', 'soon'], '--timeout must be a duration'],
+    [['--lane', ''], 'lane'],
+  ])('refuses %j with exit code 2', async (options, sentence) => {
+    const { exitCode, output, errors } = await run('submit', 'idle', ...options);
+    expect({ exitCode, output }).toEqual({ exitCode: 2, output: '' });
+    expect(errors).toContain(sentence);
+  });
+});
+
+describe('flowfabric show', () => {
+  it('says what a waiting execution waits for', async () => {
+    const { executionId } = await engine.submit({ kind: 'idle', tags: { customer: '42' } });
+    const { exitCode, output, errors } = await run('show', executionId);
+    expect({ exitCode, errors }).toEqual({ exitCode: 0, errors: '' });
+    expect(output).toContain(`${executionId}  waiting`);
+    expect(output).toContain('waits for a worker that handles idle on lane default');
+    expect(output).toContain('customer=42');
+    expect(output).toMatch(/attempts +0 /);
+    expect(output).not.toContain('\u001B');
+  });
+
+  it('shows lease, progress, steps and parent of a running execution', async () => {
+    const parent = await engine.submit({ kind: 'parent' });
+    const claimed = async (kind: string) => {
+      const request = { workerId: 'w', workerInstanceId: 'w-1', kinds: [kind], limit: 1, leaseMs: 60_000 };
+      return expect.poll(async () => (await engine.claim(request)).claims, PATIENCE).toHaveLength(1);
+    };
+    await claimed('parent');
+    const parentLease = { executionId: parent.executionId, attemptIndex: 0, leaseEpoch: 1 };
+    const spawned = await engine.spawn(parentLease, [{ kind: 'child' }]);
+    if (spawned.outcome !== 'spawned') throw new Error(spawned.outcome);
+    const { executionId } = spawned.children[0]!;
+    await claimed('child');
+    const lease = { executionId, attemptIndex: 0, leaseEpoch: 1 };
+    await engine.recordStep(lease, { name: 'one', value: 1 });
+    await engine.reportProgress(lease, { percent: 40, message: 'half\nway' });
+    const { output } = await run('show', executionId);
+    expect(output).toMatch(/why +Worker w runs it and holds it until \d{4}-/);
+    expect(output).toMatch(/lease +w \(w-1\) since/);
+    expect(output).toMatch(/progress +40 %, half way at/);
+    expect(output).toMatch(/steps +1$/m);
+    expect(output).toContain(`parent     ${parent.executionId}`);
+    expect(await json('show', executionId)).toMatchObject({
+      executionId,
+      publicState: 'active',
+      lease: { workerId: 'w' },
+      stepCount: 1,
+      parentId: parent.executionId,
+      why: expect.stringContaining('Worker w runs it'),
+      result: null,
+    });
+  });
+
+  it('shows how an execution ended and what its attempts met', async () => {
+    startGreeter();
+    const good = await engine.submit({ kind: 'greet', payload: { name: 'Ada' } });
+    const bad = await engine.submit({ kind: 'greet', payload: { name: '' } });
+    await engine.waitForEnd(good.executionId);
+    await engine.waitForEnd(bad.executionId);
+    const shown = await run('show', good.executionId);
+    expect(shown.output).toContain('completed');
+    expect(shown.output).toMatch(/why +It succeeded in attempt 1\./);
+    expect(shown.output).toContain('{"greeting":"hello Ada"}');
+    const failed = await run('show', bad.executionId);
+    expect(failed.output).toMatch(/why +It failed in attempt 1: nobody/);
+    expect(failed.output).toMatch(/1\. failed by .*: nobody/);
+    expect(await json('show', bad.executionId)).toMatchObject({
+      publicState: 'failed',
+      result: { outcome: 'failed' },
+      attempts: [{ outcome: 'failed' }],
+    });
+  });
+
+  it('exits with 3 when there is no such execution', async () => {
+    const { exitCode, output, errors } = await run('show', UNKNOWN.replace('12', '13'));
+    expect({ exitCode, output }).toEqual({ exitCode: 3, output: '' });
+    expect(errors).toContain('[not_found]');
+  });
+});
+
+describe('flowfabric cancel', () => {
+  it('cancels, keeps the reason, and does not mind being told twice', async () => {
+    const { executionId } = await engine.submit({ kind: 'idle' });
+    const first = await run('cancel', executionId, '--reason', 'sent twice', '--by', 'ada');
+    expect(first).toEqual({ exitCode: 0, output: `${executionId}  cancelled\n`, errors: '' });
+    expect(await engine.result(executionId)).toMatchObject({ outcome: 'cancelled', by: 'ada' });
+    const second = await run('cancel', executionId, '--reason', 'again');
+    expect(second).toMatchObject({ exitCode: 0, output: `${executionId}  was cancelled before\n` });
+    const shown = await run('show', executionId);
+    expect(shown.output).toMatch(/why +It was cancelled by ada: sent twice\./);
+  });
+
+  it('answers for each id, and exits with the worst: 4 for one that ended, 3 for one that is not there', async () => {
+    startGreeter();
+    const ended = await engine.submit({ kind: 'greet', payload: { name: 'Ada' } });
+    await engine.waitForEnd(ended.executionId);
+    const open = await engine.submit({ kind: 'idle' });
+    const missing = UNKNOWN.replace('12', '13');
+    const ids = [open.executionId, missing, ended.executionId];
+    const all = await run('cancel', ...ids, '--reason', 'r', '--json');
+    expect(all.exitCode).toBe(4);
+    expect(lines(all.output)).toEqual([
+      { executionId: open.executionId, outcome: 'cancelled' },
+      { executionId: missing, outcome: 'not_found' },
+      { executionId: ended.executionId, outcome: 'not_active', terminalOutcome: 'success' },
+    ]);
+    const two = await run('cancel', open.executionId, missing, '--reason', 'r');
+    expect(two.exitCode).toBe(3);
+    expect(two.output).toContain(`${missing}  not cancelled: there is no such execution`);
+  });
+});
+
+describe('flowfabric workers', () => {
+  it('lists who is registered, one object a line with --json', async () => {
+    const none = await run('workers', '--json');
+    expect(none).toMatchObject({ exitCode: 0, output: '' });
+    expect(none.errors).toContain('no worker is registered');
+    const { workerInstanceId } = startGreeter();
+    await expect.poll(() => engine.listWorkers(), PATIENCE).toHaveLength(1);
+    const text = await run('workers');
+    expect(text).toMatchObject({ exitCode: 0, errors: '' });
+    expect(text.output).toMatch(/^WORKER +INSTANCE +RUNNING/);
+    expect(text.output).toMatch(
+      new RegExp(`^greeter +${workerInstanceId} +0/10 .* working .* greet +every$`, 'm'),
+    );
+    const listed = await run('workers', '--json');
+    expect(lines(listed.output)).toMatchObject([
+      { workerInstanceId, workerId: 'greeter', kinds: ['greet'], lanes: null, stopping: false },
+    ]);
+  });
+});

@@ -1,0 +1,383 @@
+/**
+ * What users of tasks can get wrong, and what they are told: every sentence names the task, the execution where there
+ * is one, what is wrong and, where it is not plain, what to do.
+ */
+import { describe, expect, test } from 'vitest';
+import type { Connection } from '../../src/client/connect.ts';
+import type { ExecutionEnd } from '../../src/contract/engine.ts';
+import type { ExecutionId } from '../../src/contract/ids.ts';
+import { task, type Schema, type TaskOptions } from '../../src/contract/task.ts';
+import type { TaskContext } from '../../src/worker/context.ts';
+import { handle } from '../../src/worker/handlers.ts';
+import { startWorker } from '../../src/worker/worker.ts';
+import { AGAIN, newKind, useCrew, uuidOf } from '../worker/crew.ts';
+
+const crew = useCrew();
+
+/** A Standard Schema written by hand: an object with a positive `amount`, which is made a whole number. */
+const PRICE: Schema<{ amount: number }, { amount: number }> = {
+  '~standard': {
+    version: 1,
+    vendor: 'by hand',
+    validate(value) {
+      const { amount } = (value ?? {}) as { amount?: unknown };
+      if (typeof amount !== 'number') return { issues: [{ message: 'must be a number', path: ['amount'] }] };
+      if (amount > 0) return { value: { amount: Math.round(amount) } };
+      return {
+        issues: [
+          { message: 'must be more than nothing', path: [{ key: 'amount' }] },
+          { message: 'was refused by the bank too' },
+        ],
+      };
+    },
+  },
+};
+
+interface Ended {
+  engine: Connection;
+  name: string;
+  executionId: ExecutionId;
+  end: ExecutionEnd;
+  message: string;
+  attempts: number;
+}
+
+/** Submits one execution past any check of its input, and waits for its end. */
+async function runOnce(
+  run: (input: never, ctx: TaskContext) => unknown,
+  options: TaskOptions<never, never, unknown, unknown> = {},
+  payload: unknown = null,
+): Promise<Ended> {
+  const engine = await crew.connect();
+  const name = newKind();
+  const contract = task<never, never, unknown, unknown>(name, { retry: AGAIN.retry, ...options });
+  crew.work(engine, { handlers: [handle(contract, run)] });
+  const { executionId } = await engine.submit({ ...contract.defaults, payload });
+  const end = await engine.waitForEnd(executionId);
+  const attempts = (await engine.describe(executionId))!.attemptIndex + 1;
+  const message = end.outcome === 'success' ? '' : (end.message ?? '');
+  return { engine, name, executionId, end, message, attempts };
+}
+
+describe('input and output against their schemas', () => {
+  test('input that does not fit is refused when it is submitted, with the place and the count', async () => {
+    const engine = await crew.connect();
+    const pay = task('pay', { input: PRICE });
+    await expect(engine.submit(pay, { amount: 'ten' as never })).rejects.toMatchObject({
+      code: 'invalid_input',
+      field: 'input.amount',
+      message: 'Task pay: input.amount: must be a number.',
+    });
+    await expect(
+      engine.submitMany(pay, [{ input: { amount: 1 } }, { input: { amount: -1 } }]),
+    ).rejects.toThrow('input.amount: must be more than nothing (and 1 more).');
+    const { rows } = await crew.database.query(
+      `SELECT 1 FROM ff_execution JOIN ff_route USING (route_id) WHERE kind = 'pay'`,
+    );
+    expect(rows).toEqual([]);
+  });
+
+  test('stored input that does not fit ends the execution without another try', async () => {
+    const { name, executionId, end, message, attempts } = await runOnce(
+      () => 'unreached',
+      { input: PRICE as never },
+      { amount: 'ten' },
+    );
+    expect(end).toMatchObject({ outcome: 'failed', category: 'invalid_input' });
+    expect(message).toBe(`Task ${name} (${executionId}): input.amount: must be a number.`);
+    expect(attempts).toBe(1);
+  });
+
+  test('output that does not fit ends it too', async () => {
+    const { name, executionId, end, message, attempts } = await runOnce(() => ({ amount: 0 }), {
+      output: PRICE as never,
+    });
+    expect(end).toMatchObject({ outcome: 'failed', category: 'invalid_output' });
+    expect(message).toContain(`Task ${name} (${executionId}): output.amount: must be more than nothing`);
+    expect(attempts).toBe(1);
+  });
+
+  test('the handler gets what the schema made of the input, and what the schema makes of its output is stored', async () => {
+    const { end } = await runOnce(
+      (input: { amount: number }) => ({ amount: input.amount + 0.4 }),
+      { input: PRICE as never, output: PRICE as never },
+      { amount: 1.6 },
+    );
+    expect(end).toEqual({ outcome: 'success', result: { amount: 2 } });
+  });
+
+  test('what is not a schema is refused when the task is described', () => {
+    expect(() => task('pay', { input: { parse: () => undefined } as never })).toThrow(
+      'options.input must be a Standard Schema, such as one of zod, valibot or arktype.',
+    );
+    expect(() => task('pay', { timeout: 500 as never })).toThrow(
+      /options.timeout must be a duration such as '90s'/,
+    );
+    expect(() => task('pay', { retries: 3 } as never)).toThrow(
+      /options.retries is not known; known are .*retry/,
+    );
+    expect(() => task('')).toThrow('a task needs a name');
+  });
+});
+
+/** Whatever JSON has no word for. */
+function cycle(): object {
+  const loop: Record<string, unknown> = {};
+  loop['self'] = loop;
+  return loop;
+}
+
+const NOT_JSON: [string, () => unknown, RegExp][] = [
+  ['a bigint', () => ({ total: 10n }), /\.total is a bigint, which is not JSON/],
+  ['a cycle', cycle, /is nested deeper than 64 levels, or contains itself/],
+  ['a Map', () => ({ by: new Map() }), /\.by is a Map, of which JSON would keep nothing/],
+  ['a function', () => () => 1, /is a function, which is not JSON/],
+];
+
+describe.each(NOT_JSON)('%s', (_, make, said) => {
+  test('as a result is the end, and said so', async () => {
+    const { name, executionId, end, message, attempts } = await runOnce(make);
+    expect(end).toMatchObject({ outcome: 'failed', category: 'permanent' });
+    expect(message).toMatch(said);
+    expect(message).toContain(`Task ${name} (${executionId}): result`);
+    expect(attempts).toBe(1);
+  });
+
+  test('as the value of a step is the handler’s to meet, and names the step', async () => {
+    const { name, executionId, end, engine } = await runOnce(async (_input, ctx) =>
+      Promise.all(
+        [ctx.step('total', 'a', make), ctx.tx('total', 'b', async () => make())].map((made) =>
+          made.catch((error: unknown) => (error as Error).message),
+        ),
+      ),
+    );
+    expect(end.outcome).toBe('success');
+    const { result } = end as { result: string[] };
+    expect(result[0]).toContain(
+      `Task ${name} (${executionId}): step "total [a]" cannot be stored: step.value`,
+    );
+    expect(result[1]).toContain(
+      `Task ${name} (${executionId}): step "total [b]" cannot be stored: step.value`,
+    );
+    for (const sentence of result) expect(sentence).toMatch(said);
+    expect(await engine.readSteps(executionId)).toEqual([]);
+  });
+});
+
+test('something thrown that is not an Error is shown, and retried like one', async () => {
+  const { message, attempts } = await runOnce(() => {
+    // oxlint-disable-next-line no-throw-literal -- what is shown here
+    throw { code: 7 };
+  });
+  expect(message).toBe('A handler threw something that is not an Error: { code: 7 }');
+  expect(attempts).toBe(AGAIN.retry.maxRetries + 1);
+});
+
+describe('steps used in a way that cannot be remembered', () => {
+  const fails = (run: (ctx: TaskContext) => unknown) =>
+    runOnce((_, ctx) => run(ctx), { retry: { maxRetries: 0 } });
+
+  test('one pair twice', async () => {
+    const { name, executionId, message } = await fails(async (ctx) => {
+      for (const part of [1, 2]) await ctx.step('charge', 'card', () => part);
+    });
+    expect(message).toBe(
+      `Task ${name} (${executionId}): "charge [card]" is used twice in one run; ` +
+        `in a loop give each round a key: ctx.step('charge', String(i), …).`,
+    );
+  });
+
+  test('a step and a sleep of one name', async () => {
+    const { message } = await fails(async (ctx) => {
+      await ctx.step('same', () => 1);
+      await ctx.sleep('same', '1ms');
+    });
+    expect(message).toContain('"same" is used twice in one run');
+  });
+
+  test('two children of one task without keys', async () => {
+    const child = task<null>(newKind());
+    const { message } = await fails((ctx) => Promise.all([ctx.spawn(child, null), ctx.spawn(child, null)]));
+    expect(message).toContain(
+      `"${child.name}" is used twice in one run; tell the children apart by a key: ctx.spawn(task, input, { key })`,
+    );
+  });
+
+  test('a step that an earlier run stored as a sleep', async () => {
+    const { name, executionId, message } = await runOnce(async (_, ctx) => {
+      if (ctx.attemptIndex > 0) return ctx.step('wait', () => 1);
+      await ctx.sleep('wait', '1ms');
+      throw new Error('again');
+    });
+    expect(message).toBe(
+      `Task ${name} (${executionId}): "wait" was stored as a sleep by an earlier run and is now used as a step; ` +
+        'give the new one another name.',
+    );
+  });
+
+  test.each([
+    ['no name', (ctx: TaskContext) => ctx.step('', () => 1), 'ctx.step needs a name first'],
+    ['no function', (ctx: TaskContext) => ctx.step('a', 5 as never), 'ctx.step needs a function'],
+    [
+      'no function in a transaction',
+      (ctx: TaskContext) => ctx.tx('a', 5 as never),
+      'ctx.tx needs a function',
+    ],
+    [
+      'a bare number to sleep for',
+      (ctx: TaskContext) => ctx.sleep('a', 5 as never),
+      "ctx.sleep('a'): duration must be a duration such as",
+    ],
+    [
+      'a key that is not a text',
+      (ctx: TaskContext) => ctx.step('a', 5 as never, () => 1),
+      'ctx.step needs a function',
+    ],
+    [
+      'a name too long',
+      (ctx: TaskContext) => ctx.step('n'.repeat(200), () => 1),
+      'cannot be stored: step.name',
+    ],
+    [
+      'no task',
+      (ctx: TaskContext) => ctx.spawn('child' as never, null),
+      'ctx.spawn needs a task made by task()',
+    ],
+    [
+      'retries that are no number',
+      (ctx: TaskContext) => ctx.step('a', () => 1, { retry: { maxRetries: -1 } }),
+      "ctx.step('a'): options.retry.maxRetries must be a whole number",
+    ],
+  ])('%s', async (_, misuse, said) => {
+    const { name, executionId, message } = await fails(misuse);
+    expect(message).toContain(`Task ${name} (${executionId}): `);
+    expect(message).toContain(said);
+  });
+
+  test('a child whose input does not fit', async () => {
+    const child = task(newKind(), { input: PRICE });
+    const { message } = await fails((ctx) => ctx.spawn(child, { amount: -1 }));
+    expect(message).toContain(`Task ${child.name}: input.amount: must be more than nothing`);
+  });
+});
+
+describe('workers and what they can run', () => {
+  test('work of a kind nobody has a handler for waits, and is run when somebody has', async () => {
+    const engine = await crew.connect({ reconcile: 'on' });
+    const [known, unknown] = [newKind(), newKind()];
+    crew.work(engine, { pollMs: 10, handlers: { [known]: () => 'done' } });
+    const [first, second] = await engine.submit([{ kind: unknown }, { kind: known }]);
+    await engine.waitForEnd(second!.executionId);
+    expect(await engine.describe(first!.executionId)).toMatchObject({
+      publicState: 'waiting',
+      attemptIndex: 0,
+    });
+    expect(await crew.eventsOf(first!.executionId)).toEqual([]);
+    crew.work(engine, { handlers: { [unknown]: () => 'at last' } });
+    expect(await engine.waitForEnd(first!.executionId)).toEqual({ outcome: 'success', result: 'at last' });
+  });
+
+  test('two handlers for one task are refused before anything is claimed', async () => {
+    const engine = await crew.connect();
+    const twice = task<null>('twice');
+    const handlers = [handle(twice, () => 1), handle(twice, () => 2)];
+    expect(() => startWorker(engine, { handlers })).toThrow(
+      'handlers[1] is a second handler for task twice.',
+    );
+    expect(() => startWorker(engine, { handlers: [] })).toThrow(/at least one handle\(task, function\)/);
+    expect(() => startWorker(engine, { handlers: [() => 1] as never })).toThrow(
+      'handlers[0] must come from handle(task, function).',
+    );
+    expect(() => handle(twice, 'run' as never)).toThrow('run of task twice must be a function.');
+  });
+});
+
+describe('time limits', () => {
+  test('a handler that blocks its process past the lease writes nothing', async () => {
+    const engine = await crew.connect({ reconcile: 'on' });
+    const busy = task<null>(newKind(), { retry: AGAIN.retry });
+    crew.work(engine, {
+      leaseMs: 200,
+      handlers: [
+        handle(busy, (_, ctx) =>
+          ctx.step('block', () => {
+            if (ctx.attemptIndex > 0) return 'in time';
+            const until = performance.now() + 400;
+            while (performance.now() < until);
+            return 'too late';
+          }),
+        ),
+      ],
+    });
+    const { executionId } = await engine.submit(busy, null);
+    expect(await engine.waitForEnd(executionId)).toEqual({ outcome: 'success', result: 'in time' });
+    const { rows } = await crew.database.query(
+      'SELECT attempt_index, value FROM ff_step WHERE execution_id = $1',
+      [uuidOf(executionId)],
+    );
+    expect(rows).toEqual([{ attempt_index: expect.toSatisfy((n: number) => n > 0), value: 'in time' }]);
+  });
+
+  test('a step that takes too long is told by its signal, and its failure names it', async () => {
+    let reason: unknown;
+    const { message, end } = await runOnce(
+      (_, ctx) =>
+        ctx.step(
+          'slow',
+          ({ signal }) =>
+            new Promise(() => {
+              signal.addEventListener('abort', () => {
+                reason = signal.reason;
+              });
+            }),
+          { timeout: '20ms' },
+        ),
+      { retry: { maxRetries: 0 } },
+    );
+    expect(end).toMatchObject({ outcome: 'failed', category: 'timeout' });
+    expect(message).toBe('Step "slow" took longer than 20 ms.');
+    expect(reason).toMatchObject({ message });
+  });
+
+  test('a step is tried again here and now as often as it says, and then fails its attempt', async () => {
+    const tries: [attempt: number, index: number][] = [];
+    const { attempts, message } = await runOnce(
+      (_, ctx) =>
+        ctx.step(
+          'flaky',
+          ({ tryIndex }) => {
+            tries.push([ctx.attemptIndex, tryIndex]);
+            throw new Error(`no luck at try ${tryIndex}`);
+          },
+          { retry: { maxRetries: 2, backoff: { type: 'fixed', delayMs: 1 } } },
+        ),
+      { retry: { maxRetries: 1, backoff: { type: 'fixed', delayMs: 1 } } },
+    );
+    expect(tries).toEqual([
+      [0, 0],
+      [0, 1],
+      [0, 2],
+      [1, 0],
+      [1, 1],
+      [1, 2],
+    ]);
+    expect([attempts, message]).toEqual([2, 'no luck at try 2']);
+  });
+
+  test('an attempt that takes too long fails as a timeout and is retried as the policy says', async () => {
+    const codes: unknown[] = [];
+    const { end, attempts } = await runOnce(
+      (_, ctx) => {
+        if (ctx.attemptIndex > 0) return 'in time';
+        return new Promise(() => {
+          ctx.signal.addEventListener('abort', () =>
+            codes.push((ctx.signal.reason as { code: string }).code),
+          );
+        });
+      },
+      { timeout: '20ms' },
+    );
+    expect(end).toEqual({ outcome: 'success', result: 'in time' });
+    expect([codes, attempts]).toEqual([['deadline'], 2]);
+  });
+});

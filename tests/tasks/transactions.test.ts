@@ -1,0 +1,242 @@
+/**
+ * Transactions of handlers: they keep no lease from being renewed, however long they are and however many; and when the
+ * answer to a COMMIT is lost, what they wrote is there once.
+ */
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import pg from 'pg';
+import type { Connection } from '../../src/client/connect.ts';
+import type { SqlTransaction, Transactor } from '../../src/contract/engine.ts';
+import type { ExecutionId } from '../../src/contract/ids.ts';
+import { LIMITS } from '../../src/contract/limits.ts';
+import { task } from '../../src/contract/task.ts';
+import { startFaultProxy, type FaultProxy } from '../../src/testing/fault-proxy.ts';
+import type { TaskContext } from '../../src/worker/context.ts';
+import { handle } from '../../src/worker/handlers.ts';
+import { AGAIN, latch, newKind, SOON, useCrew } from '../worker/crew.ts';
+
+const LEASE_MS = 30_000;
+const INSERT = 'INSERT INTO public.paid VALUES ($1)';
+const crew = useCrew();
+let proxy: FaultProxy;
+
+beforeAll(async () => {
+  await crew.database.query('CREATE TABLE public.paid (execution_id text)');
+  proxy = await startFaultProxy({ targetPort: Number(new URL(crew.database.url).port) });
+});
+afterAll(() => proxy.close());
+beforeEach(() => crew.database.query('TRUNCATE public.paid'));
+
+async function paidBy(id: ExecutionId): Promise<number> {
+  const found = await crew.database.query<{ n: number }>(
+    'SELECT count(*) AS n FROM public.paid WHERE execution_id = $1',
+    [id],
+  );
+  return found.rows[0]!.n;
+}
+
+/** Moves the clock on by most of a lease, several times; each time all leases are renewed before the next. */
+async function renewThroughLeases(ids: readonly ExecutionId[]): Promise<void> {
+  await crew.connect({ reconcile: 'on' });
+  for (let renewed = 1; renewed <= 3; renewed += 1) {
+    await crew.database.moveClock(LEASE_MS * 0.7);
+    await crew.ringAllWorkers();
+    for (const id of ids) {
+      const renewals = async () =>
+        (await crew.eventsOf(id)).filter((event) => event === 'lease.renewed').length;
+      await expect.poll(renewals, SOON).toBeGreaterThanOrEqual(renewed);
+    }
+  }
+}
+
+async function checkFirstAttempts(engine: Connection, ids: readonly ExecutionId[]): Promise<void> {
+  for (const id of ids) {
+    expect(await engine.waitForEnd(id)).toMatchObject({ outcome: 'success' });
+    expect(await engine.describe(id)).toMatchObject({ attemptIndex: 0, reclaimCount: 0 });
+    expect(await crew.eventsOf(id)).not.toContain('lease.expired');
+  }
+}
+
+describe('with one connection for the engine', () => {
+  test('an open transaction keeps neither its own lease nor others of its worker from being renewed', async () => {
+    const engine = await crew.connect({ poolSize: 1 });
+    const [inside, held] = [latch(), latch()];
+    const [paying, plain] = [task<null>(newKind()), task<null>(newKind())];
+    crew.work(engine, {
+      leaseMs: LEASE_MS,
+      handlers: [
+        handle(paying, (_, ctx) =>
+          ctx.tx('pay', async (tx) => {
+            await tx.query(INSERT, [ctx.executionId]);
+            inside.open();
+            await held.opened;
+          }),
+        ),
+        handle(plain, () => held.opened),
+      ],
+    });
+    const ids = [await engine.submit(paying, null), await engine.submit(plain, null)].map(
+      ({ executionId }) => executionId,
+    );
+    await inside.opened;
+    await renewThroughLeases(ids);
+    expect(await paidBy(ids[0]!)).toBe(0);
+    held.open();
+    await checkFirstAttempts(engine, ids);
+    expect(await paidBy(ids[0]!)).toBe(1);
+  });
+
+  test('nor do ten transactions at once, of which so many are open as the limit says', async () => {
+    const engine = await crew.connect({ poolSize: 1 });
+    const held = latch();
+    const paying = task<null>(newKind());
+    const started: TaskContext[] = [];
+    let open = 0;
+    crew.work(engine, {
+      leaseMs: LEASE_MS,
+      handlers: [
+        handle(paying, async (_, ctx) => {
+          started.push(ctx);
+          await ctx.tx('pay', async (tx) => {
+            await tx.query(INSERT, [ctx.executionId]);
+            open += 1;
+            await held.opened;
+          });
+        }),
+      ],
+    });
+    const submitted = await engine.submitMany(
+      paying,
+      Array.from({ length: 10 }, () => ({ input: null })),
+    );
+    const ids = submitted.map(({ executionId }) => executionId);
+    await expect.poll(() => [started.length, open], SOON).toEqual([10, LIMITS.transactions]);
+    await renewThroughLeases(ids);
+    expect(open).toBe(LIMITS.transactions);
+    expect(started.filter((ctx) => ctx.signal.aborted)).toEqual([]);
+    held.open();
+    await checkFirstAttempts(engine, ids);
+    expect(await Promise.all(ids.map((id) => paidBy(id)))).toEqual(ids.map(() => 1));
+  });
+
+  test('nor do ten transactions of one handler', async () => {
+    const engine = await crew.connect({ poolSize: 1 });
+    const held = latch();
+    const paying = task<null>(newKind());
+    let open = 0;
+    crew.work(engine, {
+      leaseMs: LEASE_MS,
+      handlers: [
+        handle(paying, (_, ctx) =>
+          Promise.all(
+            Array.from({ length: 10 }, (__, index) =>
+              ctx.tx('pay', String(index), async (tx) => {
+                await tx.query(INSERT, [ctx.executionId]);
+                open += 1;
+                await held.opened;
+                return index;
+              }),
+            ),
+          ),
+        ),
+      ],
+    });
+    const { executionId } = await engine.submit(paying, null);
+    await expect.poll(() => open, SOON).toBe(LIMITS.transactions);
+    await renewThroughLeases([executionId]);
+    held.open();
+    await checkFirstAttempts(engine, [executionId]);
+    expect(await paidBy(executionId)).toBe(10);
+  });
+});
+
+/** A transactor as an application would write it, on its own connections. */
+function ownTransactor(url: string): Transactor<SqlTransaction> {
+  return async (work) => {
+    const client = new pg.Client({ connectionString: url });
+    client.on('error', () => undefined);
+    await client.connect();
+    try {
+      await client.query('BEGIN');
+      const value = await work(client as never, (text, params) => client.query(text, params));
+      await client.query('COMMIT');
+      return value;
+    } finally {
+      // Closing rolls back what was not committed.
+      await client.end().catch(() => undefined);
+    }
+  };
+}
+
+describe.each(['a connection of the engine', 'a transactor of the application'])('through %s', (whose) => {
+  const options = (url: string) =>
+    whose === 'a connection of the engine' ? {} : { through: ownTransactor(url) };
+
+  /** Pays once through the proxy; `policy` says whether there is a second attempt. */
+  async function payThroughProxy(policy: object): Promise<{ engine: Connection; executionId: ExecutionId }> {
+    const url = proxy.url(crew.database.url);
+    const engine = await crew.connect({ databaseUrl: url, listen: 'off' });
+    const paying = task<null>(newKind());
+    crew.work(engine, {
+      pollMs: 20,
+      handlers: [
+        handle(paying, async (_, ctx) => {
+          const work = async (tx: SqlTransaction) => {
+            await tx.query(INSERT, [ctx.executionId]);
+            return `paid in attempt ${ctx.attemptIndex}`;
+          };
+          return ctx.tx('pay', work, options(url));
+        }),
+      ],
+    });
+    const { executionId } = await engine.submit(paying, null, { policy });
+    return { engine, executionId };
+  }
+
+  test('a COMMIT whose answer is lost has happened: the handler goes on, and the row is there once', async () => {
+    const struck = proxy.cutAfter(/^COMMIT/);
+    const { engine, executionId } = await payThroughProxy({});
+    expect(await struck).toBe('COMMIT');
+    expect(await engine.waitForEnd(executionId)).toEqual({ outcome: 'success', result: 'paid in attempt 0' });
+    expect(await paidBy(executionId)).toBe(1);
+  });
+
+  test('a COMMIT that never arrived has not happened: the next attempt pays, once', async () => {
+    const struck = proxy.cutBefore(/^COMMIT/);
+    const { engine, executionId } = await payThroughProxy(AGAIN);
+    await struck;
+    expect(await engine.waitForEnd(executionId)).toEqual({ outcome: 'success', result: 'paid in attempt 1' });
+    expect(await paidBy(executionId)).toBe(1);
+  });
+
+  test('a connection lost after the record and before the COMMIT leaves neither', async () => {
+    const struck = proxy.cutAfter('ff_record_steps');
+    const { engine, executionId } = await payThroughProxy(AGAIN);
+    await struck;
+    expect(await engine.waitForEnd(executionId)).toEqual({ outcome: 'success', result: 'paid in attempt 1' });
+    expect(await paidBy(executionId)).toBe(1);
+  });
+});
+
+test('what the work of a transaction throws rolls it back, and is what the handler meets', async () => {
+  const engine = await crew.connect();
+  const paying = task<null>(newKind());
+  crew.work(engine, {
+    handlers: [
+      handle(paying, async (_, ctx) => {
+        const thrown = await ctx
+          .tx('pay', async (tx) => {
+            await tx.query(INSERT, [ctx.executionId]);
+            throw new Error('out of money');
+          })
+          .catch((error: unknown) => (error as Error).message);
+        return [thrown, await ctx.step('after', () => 'went on')];
+      }),
+    ],
+  });
+  const { executionId } = await engine.submit(paying, null);
+  expect(await engine.waitForEnd(executionId)).toEqual({
+    outcome: 'success',
+    result: ['out of money', 'went on'],
+  });
+  expect(await paidBy(executionId)).toBe(0);
+});
