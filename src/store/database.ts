@@ -23,6 +23,7 @@ export interface ClientLike {
   /** With a truthy argument the connection is thrown away instead of going back to the pool. */
   release(broken?: boolean): void;
   on?(event: 'error', heard: (error: Error) => void): unknown;
+  end?(): Promise<void>;
   off?(event: 'error', heard: (error: Error) => void): unknown;
 }
 

@@ -9,8 +9,10 @@ import type { SqlExecutor, SqlTransaction } from '../contract/engine.ts';
 import { CONNECT_LIMIT_MS, type ClientLike, type PoolLike } from './database.ts';
 import { toEngineError } from './database-errors.ts';
 
+type Work<Value> = (tx: SqlTransaction, executor: SqlExecutor) => Promise<Value>;
+
 export interface Transactions {
-  run<Value>(work: (tx: SqlTransaction, executor: SqlExecutor) => Promise<Value>): Promise<Value>;
+  run<Value>(work: Work<Value>): Promise<Value>;
   close(): Promise<void>;
 }
 
@@ -22,9 +24,24 @@ export function openTransactions(source: { databaseUrl?: string; pool?: PoolLike
     return (await own.connect()) as unknown as ClientLike;
   };
   const slots = new Slots(LIMITS.transactions);
+  const open = new Set<ClientLike>();
+  const runOn = async <Value>(client: ClientLike, work: Work<Value>): Promise<Value> => {
+    open.add(client);
+    try {
+      return await transact(client, work);
+    } finally {
+      open.delete(client);
+    }
+  };
   return {
-    run: (work) => slots.use(async () => transact(await connected(connect), work)),
-    close: async () => own?.end(),
+    run: (work) => slots.use(async () => runOn(await connected(connect), work)),
+    async close() {
+      if (own === undefined) return;
+      const ended = own.end();
+      // Work that does not come to its end must not keep the process from ending: closing rolls it back.
+      await Promise.all([...open].map((client) => client.end?.()));
+      if (open.size === 0) await ended;
+    },
   };
 }
 
@@ -54,23 +71,29 @@ async function connected(connect: () => Promise<ClientLike>): Promise<ClientLike
 }
 
 /** What the work throws is thrown as it is: it is the caller's own. */
-async function transact<Value>(
-  client: ClientLike,
-  work: (tx: SqlTransaction, executor: SqlExecutor) => Promise<Value>,
-): Promise<Value> {
+async function transact<Value>(client: ClientLike, work: Work<Value>): Promise<Value> {
   let broken = false;
+  let over = false;
   // A connection that breaks between two statements says so as an event; unheard, it would end the process.
   const onError = (): void => {
     broken = true;
   };
   client.on?.('error', onError);
-  const tx = { query: (text: string, params?: unknown[]) => client.query(text, params) } as SqlTransaction;
+  // The connection goes to somebody else: who kept `tx` must not write into their transaction.
+  const query = async (text: string, params?: unknown[]) => {
+    if (over) throw new EngineError('invalid_step', 'The transaction is over: await what is done in it.');
+    const { rows } = await client.query(text, params);
+    return { rows };
+  };
+  const tx = { query } as SqlTransaction;
   try {
     await control(client, 'BEGIN ISOLATION LEVEL READ COMMITTED');
-    const value = await work(tx, (text, params) => client.query(text, params));
+    const value = await work(tx, query);
+    over = true;
     await control(client, 'COMMIT');
     return value;
   } catch (error) {
+    over = true;
     await client.query('ROLLBACK').catch(onError);
     throw error;
   } finally {

@@ -76,6 +76,8 @@ class ClaimLoop implements Worker {
   readonly #hungry = new Set<ClaimGroup>();
   readonly #unwatch: () => void;
   readonly #looping: Promise<void>;
+  /** Claims that are given back without having been run. */
+  readonly #untouched = new Set<Promise<unknown>>();
   /** Handlers running now. */
   #handling = 0;
   /** Room already promised to a claim under way. */
@@ -250,8 +252,16 @@ class ClaimLoop implements Worker {
   #take(claim: Claim, sentAt: number): void {
     const limits = this.#groups.limitsFor(claim);
     const fits = limits.every((limit) => limit.free > 0);
-    if (this.#late || !fits) this.#engine.release(claim).catch(() => undefined);
+    if (this.#late || !fits) this.#giveBack(claim);
     else this.#start(claim, sentAt, limits);
+  }
+
+  #giveBack(claim: Claim): void {
+    const given = this.#engine
+      .release(claim)
+      .catch(() => undefined)
+      .finally(() => this.#untouched.delete(given));
+    this.#untouched.add(given);
   }
 
   #start(claim: Claim, sentAt: number, limits: readonly Limit[]): void {
@@ -314,7 +324,9 @@ class ClaimLoop implements Worker {
     await withDeadline(finished, deadlineMs);
     this.#late = true;
     const handBacks = [...this.#runs.keys()].map((lease) => this.#handBack(lease));
-    await Promise.all([withDeadline(Promise.all(handBacks), HAND_BACK_LIMIT_MS), this.#registration.close()]);
+    // A claim under way is waited for as well: what it answers is given back, and the engine may be closed after that.
+    const allBack = Promise.all([...handBacks, this.#looping.then(() => Promise.all(this.#untouched))]);
+    await Promise.all([withDeadline(allBack, HAND_BACK_LIMIT_MS), this.#registration.close()]);
     this.#vitals.close();
     this.#state = 'stopped';
   }

@@ -3,6 +3,7 @@
  */
 import { expect, test } from 'vitest';
 import { startFaultProxy } from '../../src/testing/fault-proxy.ts';
+import type { Engine } from '../../src/contract/engine.ts';
 import type { TaskContext } from '../../src/worker/context.ts';
 import { latch, newKind, resultOf, SOON, useCrew } from './crew.ts';
 
@@ -171,4 +172,30 @@ test('a batch of large results is sent in parts', async () => {
   await engine.submit(Array.from({ length: 20 }, () => ({ kind })));
   await expect.poll(() => worker.stats.completed, SOON).toBe(20);
   expect(worker.stats.lost).toBe(0);
+});
+
+test('what a claim brings after the deadline is given back before the stop is over', async () => {
+  const engine = await crew.connect();
+  const kind = newKind();
+  const [asked, answered] = [latch(), latch()];
+  const { executionId } = await engine.submit({ kind });
+  const slow: Engine = {
+    ...engine,
+    async claim(request) {
+      const answer = await engine.claim(request);
+      asked.open();
+      await answered.opened;
+      return answer;
+    },
+  };
+  const worker = crew.work(slow, { handlers: { [kind]: () => 'unreached' } });
+  await asked.opened;
+  const stopped = worker.stop({ deadlineMs: 0 });
+  // The answer comes when the deadline is over for certain.
+  for (let look = 0; look < 20; look += 1) await engine.result(executionId);
+  answered.open();
+  await stopped;
+  await engine.close();
+  const other = await crew.connect();
+  expect(await other.describe(executionId)).toMatchObject({ publicState: 'waiting', attemptIndex: 0 });
 });
