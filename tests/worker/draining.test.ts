@@ -63,7 +63,7 @@ test('what is not done by the deadline is handed back, and another process goes 
     .poll(() => engine.result(executionId), SOON)
     .toEqual({ outcome: 'success', result: [0, true, false] });
   expect(worker.stats).toMatchObject({ claimed: 1, completed: 0, released: 1 });
-  expect(next.stats).toMatchObject({ claimed: 1, completed: 1 });
+  await expect.poll(() => next.stats, SOON).toMatchObject({ claimed: 1, completed: 1 });
   expect(await crew.eventsOf(executionId)).toEqual([
     'lease.acquired',
     'lease.released',
