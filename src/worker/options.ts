@@ -22,7 +22,7 @@ export interface WorkerOptions {
   workerId?: string;
   /** Of your code, shown in the registry. Default: none. */
   version?: string;
-  /** Longest time between two looks when no hint comes. Default 2 s. */
+  /** Longest time between two looks when no hint comes. Default 5 s; with `listen: 'off'` give less. */
   pollMs?: number;
   /** What `ctx.log` writes to. Default: nowhere. */
   log?: Logger;
@@ -41,7 +41,7 @@ export const DEFAULTS = {
   concurrency: 10,
   leaseMs: 30_000,
   workerId: 'worker',
-  pollMs: 2_000,
+  pollMs: 5_000,
   stopDeadlineMs: 10_000,
 };
 
