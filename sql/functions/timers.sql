@@ -2,14 +2,21 @@
 -- execution somebody works on stays for the next pass. A timer that no longer fits its execution (cancelled, claimed,
 -- retried since) is discarded. So is word of a child while its parent runs: the parent looks before it pauses.
 
--- Whether enough of the children have ended that an execution paused for. Called with the execution locked.
+-- Whether enough of the children have ended that an execution paused for. Called with the execution locked. Looks for
+-- those that have not, from the last one back, and stops at the first too many: children mostly end in their order, so that
+-- word of each of a thousand costs one look. One that does not exist is not waited for.
 CREATE OR REPLACE FUNCTION ff_children_ended(p_children uuid[], p_needed integer) RETURNS boolean LANGUAGE plpgsql AS $$
 #variable_conflict use_column
+DECLARE
+  v_may_be_open integer := cardinality(p_children) - p_needed;
 BEGIN
-  RETURN p_needed <= (
-    SELECT count(*) FROM unnest(p_children) child
-    CROSS JOIN LATERAL (
-      SELECT 1 FROM ff_execution WHERE execution_id = child AND lifecycle_phase = 'terminal' OFFSET 0) e);
+  RETURN v_may_be_open >= (
+    SELECT count(*) FROM (
+      SELECT 1 FROM generate_series(cardinality(p_children), 1, -1) place
+      CROSS JOIN LATERAL (
+        SELECT 1 FROM ff_execution
+        WHERE execution_id = p_children[place] AND lifecycle_phase <> 'terminal' OFFSET 0) e
+      LIMIT v_may_be_open + 1) still_open);
 END $$;
 
 -- Whether a paused execution, locked, has waited long enough for its children. Read in statements of its own: the pause

@@ -143,8 +143,15 @@ describe('a pause or a spawn', () => {
 
   it('as many children as the limit are waited for', async () => {
     const claim = await bench.running();
-    const many = Array.from({ length: LIMITS.awaitedChildren }, newId);
-    expect(await bench.engine.pause(claim, forChildren(many))).toMatchObject({ outcome: 'paused' });
+    const many = Array.from({ length: LIMITS.awaitedChildren - 1 }, newId);
+    const [child] = await bench.engine.submit([{ kind: newKind() }]);
+    const request = forChildren([...many, child!.executionId]);
+    expect(await bench.engine.pause(claim, request)).toMatchObject({ outcome: 'paused' });
+  });
+
+  it('children that do not exist are not waited for', async () => {
+    const claim = await bench.running();
+    expect(await bench.engine.pause(claim, forChildren([newId(), newId()]))).toEqual({ outcome: 'due' });
   });
 
   it.each<[what: string, requests: unknown, field: string, code?: 'too_many']>([
