@@ -348,10 +348,10 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 5bbee7e8383ea34fa70c2579e581be73
 
--- function ff_children_ended(p_children uuid[], p_needed integer)
+-- function ff_children_ended(p_parent uuid, p_children uuid[], p_needed integer)
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 516cb4c6eb591efedea6794eba74fff3
+--   md5 5cb3951786692f3413fcb1aa2e618884
 
 -- function ff_claim(p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer, p_worker_id text, p_worker_instance_id text, p_claim_id uuid, p_lease_ms bigint, p_quiet_routes integer[])
 --   returns TABLE(execution_id uuid, partition_key smallint, route_id integer, priority integer, seq bigint, namespace text, attempt_index integer, lease_epoch bigint, lease_id uuid, retry_count integer, reclaimed boolean, resumed boolean, created_at_ms bigint, payload jsonb, tags jsonb, next_due_in_ms bigint, route_high integer)
@@ -426,7 +426,7 @@ CREATE TABLE ff_worker (
 -- function ff_pause(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_delays bigint[], p_children jsonb[], p_needed integer[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 adb169c742fcbc7bd8ab9c7d06de903f
+--   md5 5556be09518b9601d5fcc936281dd23f
 
 -- function ff_public_state(phase ff_lifecycle_phase, eligibility ff_eligibility_state, outcome ff_terminal_outcome, eligible_at_ms bigint, now_ms bigint)
 --   returns text
@@ -506,4 +506,4 @@ CREATE TABLE ff_worker (
 -- function ff_wait_is_over(p_id uuid, p_attempt integer, p_epoch bigint)
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 f6b6ea56ff5d7f08c801f9aa05a7fdf3
+--   md5 b4d8ea24f437c3ee38d8d8a4951e0b0c

@@ -121,7 +121,7 @@ BEGIN
   WITH decided AS MATERIALIZED (
     SELECT r AS row, p_delays[r.ordinal] IS NOT NULL AS delayed,
            p_needed[r.ordinal] IS NOT NULL AND ff_children_ended(
-             ff_uuids(p_children[r.ordinal]), p_needed[r.ordinal]) AS due
+             r.execution_id, ff_uuids(p_children[r.ordinal]), p_needed[r.ordinal]) AS due
     FROM unnest(v_rows) r)
   SELECT array_agg(row) FILTER (WHERE due), array_agg(row) FILTER (WHERE delayed AND NOT due),
          array_agg(row) FILTER (WHERE NOT delayed AND NOT due)

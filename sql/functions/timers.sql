@@ -4,8 +4,9 @@
 
 -- Whether enough of the children have ended that an execution paused for. Called with the execution locked. Looks for
 -- those that have not, from the last one back, and stops at the first too many: children mostly end in their order, so that
--- word of each of a thousand costs one look. One that does not exist is not waited for.
-CREATE OR REPLACE FUNCTION ff_children_ended(p_children uuid[], p_needed integer) RETURNS boolean LANGUAGE plpgsql AS $$
+-- word of each of a thousand costs one look. One that is not this execution's child is not waited for: nobody would tell of it.
+CREATE OR REPLACE FUNCTION ff_children_ended(p_parent uuid, p_children uuid[], p_needed integer) RETURNS boolean
+LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
   v_may_be_open integer := cardinality(p_children) - p_needed;
@@ -15,7 +16,7 @@ BEGIN
       SELECT 1 FROM generate_series(cardinality(p_children), 1, -1) place
       CROSS JOIN LATERAL (
         SELECT 1 FROM ff_execution
-        WHERE execution_id = p_children[place] AND lifecycle_phase <> 'terminal' OFFSET 0) e
+        WHERE execution_id = p_children[place] AND parent_id = p_parent AND lifecycle_phase <> 'terminal' OFFSET 0) e
       LIMIT v_may_be_open + 1) still_open);
 END $$;
 
@@ -29,7 +30,7 @@ DECLARE
 BEGIN
   SELECT * INTO w FROM ff_child_wait
   WHERE execution_id = p_id AND attempt_index = p_attempt AND lease_epoch = p_epoch;
-  RETURN FOUND AND ff_children_ended(w.children, w.needed);
+  RETURN FOUND AND ff_children_ended(p_id, w.children, w.needed);
 END $$;
 
 CREATE OR REPLACE FUNCTION ff_fire_timers(p_timer_ids bigint[])

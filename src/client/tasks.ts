@@ -16,7 +16,7 @@ import type {
 } from '../contract/engine.ts';
 import type { ExecutionId } from '../contract/ids.ts';
 import { LIMITS } from '../contract/limits.ts';
-import { parseWith, type AnyTask, type Task } from '../contract/task.ts';
+import { checkInput, type AnyTask, type Task } from '../contract/task.ts';
 import { withTrace, type SpanName } from '../contract/trace-context.ts';
 import { checkMembers } from '../engine/members.ts';
 
@@ -114,7 +114,7 @@ async function toRequest(
   field: string,
 ): Promise<SubmitRequest> {
   checkMembers(options, field, ITEM_MEMBERS);
-  await parseWith(task.input, input, { field: 'input', of: `Task ${task.name}` });
+  await checkInput(task, input);
   const { delay, ...rest } = options;
   return {
     ...task.defaults,

@@ -182,7 +182,10 @@ export type Transactor<Tx> = <Value>(
 
 /** One statement on a transaction, as `pg` spells it. */
 export interface SqlTransaction {
-  query<Row = Record<string, unknown>>(text: string, params?: unknown[]): Promise<{ rows: Row[] }>;
+  query<Row = Record<string, unknown>>(
+    text: string,
+    params?: unknown[],
+  ): Promise<{ rows: Row[]; rowCount: number | null }>;
 }
 
 export interface Failure {

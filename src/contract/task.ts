@@ -116,6 +116,38 @@ export async function parseWith<Output>(
   });
 }
 
+/**
+ * Checks an input as the handler will get it: as JSON gives it back. So what only looks right in memory, such as a Date,
+ * is refused where the mistake was made.
+ */
+export async function checkInput(contract: AnyTask, input: unknown): Promise<void> {
+  if (contract.input === undefined) return;
+  const what = { field: 'input', of: `Task ${contract.name}` };
+  await parseWith(contract.input, input === undefined ? undefined : asStored(input, what.of), what);
+}
+
+/** What the handler gets. Nothing submitted is stored as null; a schema that wants it absent gets it so. */
+export async function parseInput(contract: AnyTask, payload: unknown, of: string): Promise<unknown> {
+  const what = { field: 'input', of };
+  if (payload !== null) return parseWith(contract.input, payload, what);
+  return parseWith(contract.input, null, what).catch((refused: unknown) =>
+    parseWith(contract.input, undefined, what).catch(() => {
+      throw refused;
+    }),
+  );
+}
+
+function asStored(input: unknown, of: string): unknown {
+  try {
+    return JSON.parse(JSON.stringify(input)) as unknown;
+  } catch (cause) {
+    throw new EngineError('invalid_input', `${of}: input cannot be written as JSON.`, {
+      field: 'input',
+      cause,
+    });
+  }
+}
+
 function pathPart(part: PropertyKey | { readonly key: PropertyKey }): string {
   return String(typeof part === 'object' ? part.key : part);
 }

@@ -79,6 +79,14 @@ export function createSubmits(context: EngineContext, defaultPolicy: string): Su
     ...BATCH,
     run: (entries) => submit(context, entries, {}),
   });
+  const spawns = new Batch<Spawn, SpawnOutcome>({
+    maxItems: BATCH.maxItems,
+    maxFlights: BATCH.maxFlights,
+    isItemFault: BATCH.isItemFault,
+    keyOf: (item) => item.entries.map((entry) => entry.uuid).join(),
+    sizeOf: (item) => item.entries.length * 64,
+    run: (items) => spawnAll(context, items),
+  });
   return {
     async one(request, options) {
       checkOptions(options);
@@ -94,9 +102,11 @@ export function createSubmits(context: EngineContext, defaultPolicy: string): Su
     async spawn(lease, requests) {
       const parent = leaseKey(lease, 'lease');
       const entries = checkRequests(requests, defaultPolicy);
-      return entries.length === 0 ? { outcome: 'spawned', children: [] } : spawn(context, parent, entries);
+      return entries.length === 0 ? { outcome: 'spawned', children: [] } : spawns.add({ parent, entries });
     },
-    settled: () => singles.settled(),
+    async settled() {
+      await Promise.all([singles.settled(), spawns.settled()]);
+    },
   };
 }
 
@@ -108,6 +118,40 @@ function checkRequests(requests: readonly SubmitRequest[], defaultPolicy: string
   );
   checkBytes(entries);
   return entries;
+}
+
+/** Children to be submitted for one parent. */
+interface Spawn {
+  parent: LeaseKey;
+  entries: CheckedRequest[];
+}
+
+/** Children of one parent share a statement; parents take turns. */
+async function spawnAll(context: EngineContext, items: readonly Spawn[]): Promise<SpawnOutcome[]> {
+  const families = new Map<string, Spawn[]>();
+  for (const item of items) {
+    const { uuid, attemptIndex, leaseEpoch } = item.parent;
+    const name = `${uuid}/${attemptIndex}/${leaseEpoch}`;
+    const family = families.get(name);
+    if (family === undefined) families.set(name, [item]);
+    else family.push(item);
+  }
+  const outcomes = new Map<Spawn, SpawnOutcome>();
+  for (const family of families.values()) {
+    const entries = family.flatMap((item) => item.entries);
+    const outcome = await spawn(context, family[0]!.parent, entries);
+    let from = 0;
+    for (const item of family) {
+      outcomes.set(item, partOf(outcome, from, item.entries.length));
+      from += item.entries.length;
+    }
+  }
+  return items.map((item) => outcomes.get(item)!);
+}
+
+function partOf(outcome: SpawnOutcome, from: number, count: number): SpawnOutcome {
+  if (outcome.outcome !== 'spawned') return outcome;
+  return { outcome: 'spawned', children: outcome.children.slice(from, from + count) };
 }
 
 async function spawn(

@@ -19,7 +19,10 @@ export interface PoolLike {
 
 /** What is needed of a connection of that pool. */
 export interface ClientLike {
-  query(text: string, params?: unknown[]): Promise<{ rows: unknown[]; command?: string }>;
+  query(
+    text: string,
+    params?: unknown[],
+  ): Promise<{ rows: unknown[]; command?: string; rowCount?: number | null }>;
   /** With a truthy argument the connection is thrown away instead of going back to the pool. */
   release(broken?: boolean): void;
   on?(event: 'error', heard: (error: Error) => void): unknown;

@@ -2,12 +2,16 @@
  * Transactions of user code. They run on connections of their own, so that however long they take, the engine's pool
  * stays free for renewals; with the application's pool they share it, and are few.
  */
+import { setTimeout as pause } from 'node:timers/promises';
 import pg from 'pg';
 import { EngineError } from '../contract/errors.ts';
 import { LIMITS } from '../contract/limits.ts';
 import type { SqlExecutor, SqlTransaction } from '../contract/engine.ts';
 import { CONNECT_LIMIT_MS, type ClientLike, type PoolLike } from './database.ts';
 import { toEngineError } from './database-errors.ts';
+
+/** A peer that is gone without a word must not keep the process from ending. */
+const CLOSE_LIMIT_MS = 2_000;
 
 type Work<Value> = (tx: SqlTransaction, executor: SqlExecutor) => Promise<Value>;
 
@@ -39,7 +43,8 @@ export function openTransactions(source: { databaseUrl?: string; pool?: PoolLike
       if (own === undefined) return;
       const ended = own.end();
       // Work that does not come to its end must not keep the process from ending: closing rolls it back.
-      await Promise.all([...open].map((client) => client.end?.()));
+      const ends = Promise.all([...open].map((client) => client.end?.()));
+      await Promise.race([ends, pause(CLOSE_LIMIT_MS, undefined, { ref: false })]);
       if (open.size === 0) await ended;
     },
   };
@@ -82,8 +87,8 @@ async function transact<Value>(client: ClientLike, work: Work<Value>): Promise<V
   // The connection goes to somebody else: who kept `tx` must not write into their transaction.
   const query = async (text: string, params?: unknown[]) => {
     if (over) throw new EngineError('invalid_step', 'The transaction is over: await what is done in it.');
-    const { rows } = await client.query(text, params);
-    return { rows };
+    const { rows, rowCount = null } = await client.query(text, params);
+    return { rows, rowCount };
   };
   const tx = { query } as SqlTransaction;
   try {

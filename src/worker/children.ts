@@ -3,12 +3,13 @@
  * after a crash at whatever moment, names the same execution and starts nothing twice.
  */
 import { createHash } from 'node:crypto';
+import { setMaxListeners } from 'node:events';
 import { durationMs } from '../contract/duration.ts';
 import { ExecutionFailed } from '../contract/errors.ts';
 import type { Engine, ExecutionEnd, SubmitRequest } from '../contract/engine.ts';
 import { formatExecutionId, partitionOfUuid, type ExecutionId } from '../contract/ids.ts';
 import { LIMITS } from '../contract/limits.ts';
-import { parseWith, type AnyTask } from '../contract/task.ts';
+import { checkInput, type AnyTask } from '../contract/task.ts';
 import type { Child, SpawnOptions } from './context.ts';
 import { insist } from './insist.ts';
 import { abortCodeFor, type HeldLease } from './lease-watch.ts';
@@ -19,6 +20,7 @@ export class Children {
   readonly #engine: Engine;
   readonly #lease: HeldLease;
   readonly #waits: Waits;
+  readonly #own = new WeakSet<object>();
 
   constructor(engine: Engine, lease: HeldLease, waits: Waits) {
     this.#engine = engine;
@@ -27,7 +29,7 @@ export class Children {
   }
 
   async spawn(task: AnyTask, input: unknown, options: SpawnOptions): Promise<Child<unknown>> {
-    await parseWith(task.input, input, { field: 'input', of: `Task ${task.name}` });
+    await checkInput(task, input);
     const executionId = childId(this.#lease.claim.executionId, task.name, options.key ?? '');
     const request = requestFor(task, input, options, executionId, this.#lease.claim.namespace);
     const outcome = await insist(this.#lease, () => this.#engine.spawn(this.#lease.claim, [request]));
@@ -35,18 +37,36 @@ export class Children {
       this.#lease.lose(abortCodeFor(outcome));
       throw new TaskAborted(this.#lease.lostBy ?? 'lease_lost');
     }
-    const result = async () => (await this.results([executionId]))[0];
-    return { executionId, result: () => forgiven(result) };
+    const result = async () => (await this.#results([executionId]))[0];
+    const child = { executionId, result: () => forgiven(result) };
+    this.#own.add(child);
+    return child;
+  }
+
+  /** True for what this run has spawned: of others nobody would tell it. */
+  isOwn(child: unknown): boolean {
+    return this.#own.has(child as object);
+  }
+
+  results(children: readonly Child<unknown>[]): Promise<unknown[]> {
+    return this.#results(children.map((child) => child.executionId));
   }
 
   /** Waits for all of them together. */
-  async results(ids: readonly ExecutionId[]): Promise<unknown[]> {
+  async #results(ids: readonly ExecutionId[]): Promise<unknown[]> {
     const stop = new AbortController();
-    const ends = Promise.all(ids.map((id) => this.#engine.waitForEnd(id, { signal: stop.signal })));
+    setMaxListeners(0, stop.signal);
+    const open = new Set<string>(ids);
+    const endOf = async (id: ExecutionId): Promise<ExecutionEnd> => {
+      const end = await this.#engine.waitForEnd(id, { signal: stop.signal });
+      open.delete(id);
+      return end;
+    };
+    const ends = Promise.all(ids.map(endOf));
     // Rejected when the waiting is stopped; nobody is left to hear of it then.
     ends.catch(() => undefined);
     try {
-      if (ids.length > 0) await this.#waits.children(ids, ends);
+      if (ids.length > 0) await this.#waits.children(open, ends);
       return (await ends).map((end, index) => valueOf(ids[index]!, end));
     } finally {
       stop.abort();

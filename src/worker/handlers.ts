@@ -4,6 +4,7 @@
 import { EngineError } from '../contract/errors.ts';
 import type { AnyTask, Task } from '../contract/task.ts';
 import type { TaskContext } from './context.ts';
+import { checkKnown } from './options.ts';
 
 /** Does the work; what it returns is the result. */
 export type HandlerFunction<Parsed, Made> = (input: Parsed, ctx: TaskContext) => Made | Promise<Made>;
@@ -28,6 +29,7 @@ export function handle<In, Parsed, Made, Out>(
   options: HandlerOptions = {},
 ): TaskHandler {
   if (typeof task?.name !== 'string') throw fault('task', 'must come from task()');
+  checkKnown(options, 'options', ['concurrency']);
   if (typeof run !== 'function') throw fault('run', `of task ${task.name} must be a function`);
   return { task, run: run as HandlerFunction<unknown, unknown>, concurrency: options.concurrency };
 }

@@ -3,6 +3,7 @@
  * a request was sent, minus a margin: when it runs out the worker stops writing, whatever the database thinks. Both
  * timers and every write check it, because a process that was paused wakes up between two lines.
  */
+import { setMaxListeners } from 'node:events';
 import type { Claim, Engine, RenewOutcome } from '../contract/engine.ts';
 import { TaskAborted, type AbortCode } from './task.ts';
 
@@ -17,6 +18,7 @@ export class HeldLease {
   readonly claim: Claim;
   #trustedUntil: number;
   #lost: TaskAborted | undefined;
+  #told: TaskAborted | undefined;
   /** Made when somebody asks for the signal: most handlers are over before anybody does. */
   #abort: AbortController | undefined;
 
@@ -28,7 +30,10 @@ export class HeldLease {
   get signal(): AbortSignal {
     if (this.#abort === undefined) {
       this.#abort = new AbortController();
-      if (this.#lost !== undefined) this.#abort.abort(this.#lost);
+      // Every step and wait of a handler may listen, and there may be thousands.
+      setMaxListeners(0, this.#abort.signal);
+      const reason = this.#told ?? this.#lost;
+      if (reason !== undefined) this.#abort.abort(reason);
     }
     return this.#abort.signal;
   }
@@ -50,10 +55,17 @@ export class HeldLease {
     this.#trustedUntil = trustUntil(sentAt, this.claim.leaseMs);
   }
 
-  /** Fires the signal while the lease is still held: its holder has something left to write. */
+  /** Fires the signal while the lease is still held: its holder has something left to write, its handler has not. */
   tell(code: AbortCode): void {
-    if (this.signal.aborted) return;
-    this.#abort?.abort(new TaskAborted(code));
+    if (this.#told !== undefined || this.#lost !== undefined) return;
+    this.#told = new TaskAborted(code);
+    this.#abort?.abort(this.#told);
+  }
+
+  /** Throws why the handler must stop, if it must. */
+  throwIfTold(): void {
+    const reason = this.#told ?? this.#lost;
+    if (reason !== undefined) throw reason;
   }
 
   lose(code: AbortCode): void {

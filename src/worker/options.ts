@@ -57,7 +57,32 @@ export const SILENT: Logger = {
   error: () => undefined,
 };
 
+const KNOWN: readonly (keyof WorkerOptions)[] = [
+  'handlers',
+  'concurrency',
+  'leaseMs',
+  'lanes',
+  'capabilities',
+  'workerId',
+  'version',
+  'pollMs',
+  'log',
+  'middleware',
+  'onError',
+];
+
+/** A misspelled setting that is accepted is believed in. */
+export function checkKnown(options: object, field: string, known: readonly string[]): void {
+  const unknown = Object.keys(options).find((member) => !known.includes(member));
+  if (unknown === undefined) return;
+  const name = `${field}.${unknown}`;
+  throw new EngineError('invalid_input', `${name} is not a known setting (known: ${known.join(', ')}).`, {
+    field: name,
+  });
+}
+
 export function checkOptions(options: WorkerOptions): void {
+  checkKnown(options, 'options', KNOWN);
   // The instance id is the name, a dash and a uuid; together they must fit.
   checkName(options.workerId ?? DEFAULTS.workerId, 'workerId', LIMITS.workerNameBytes - 37);
   if (options.version !== undefined) checkName(options.version, 'version', LIMITS.workerNameBytes);

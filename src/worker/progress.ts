@@ -3,6 +3,7 @@
  * fails is dropped.
  */
 import type { Engine, Progress } from '../contract/engine.ts';
+import { EngineError } from '../contract/errors.ts';
 import type { HeldLease } from './lease-watch.ts';
 
 const INTERVAL_MS = 250;
@@ -19,6 +20,11 @@ export class ProgressReports {
   }
 
   say(progress: Progress): void {
+    const { percent } = progress;
+    if (percent !== undefined && !(percent >= 0 && percent <= 100)) {
+      const field = 'progress.percent';
+      throw new EngineError('invalid_input', `${field} must be a number from 0 to 100.`, { field });
+    }
     this.#latest = { ...progress };
     if (this.#timer === undefined) this.#send();
   }

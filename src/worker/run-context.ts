@@ -11,6 +11,7 @@ import { Children } from './children.ts';
 import type { Child, Logger, SpawnOptions, StepFunction, StepOptions, TaskContext } from './context.ts';
 import type { HeldLease } from './lease-watch.ts';
 import { ProgressReports } from './progress.ts';
+import { checkKnown } from './options.ts';
 import { planOf, runStep } from './run-step.ts';
 import { StepBook } from './step-book.ts';
 import { subjectOf } from './task.ts';
@@ -43,6 +44,11 @@ export class RunContext {
     this.#children = new Children(engine, lease, this.#waits);
     this.#log = log;
     this.ctx = this.#makeContext();
+  }
+
+  /** The handler's own function is over: a wait it abandoned is no reason to pause. */
+  handled(): void {
+    this.#waits.close();
   }
 
   /** The handler is over. Says which stored steps it never asked for, when it came to its own end. */
@@ -119,6 +125,7 @@ export class RunContext {
       let recorded = false;
       try {
         return await through(async (tx, executor) => {
+          this.#lease.throwIfTold();
           const value = await work(tx);
           const { repeated, step } = await this.#book.recordInside({ name, key, value }, executor);
           recorded = true;
@@ -148,21 +155,45 @@ export class RunContext {
 
   async #spawn(task: AnyTask, input: unknown, options: SpawnOptions): Promise<Child<unknown>> {
     if (typeof task?.name !== 'string') throw this.#misused('spawn', 'needs a task made by task()');
+    this.#checked('spawn', () =>
+      checkKnown(options, 'options', ['key', 'lane', 'priority', 'tags', 'delay']),
+    );
+    this.#checkText('spawn', 'key', options.key ?? '', LIMITS.stepKeyBytes);
     this.#book.take('spawn', task.name, options.key ?? '');
     return this.#waits.during(() => this.#children.spawn(task, input, options));
   }
 
   #all(children: readonly Child<unknown>[]): Promise<unknown[]> {
-    return this.#children.results(children.map((child) => child.executionId));
+    this.#lease.throwIfTold();
+    if (!Array.isArray(children) || !children.every((child) => this.#children.isOwn(child))) {
+      throw this.#misused('all', 'takes a list of children that this run has spawned by ctx.spawn');
+    }
+    return this.#children.results(children);
   }
 
   /** `(name, what, options?)` or `(name, key, what, options?)`: a key is a text that something follows. */
   #named(method: string, args: unknown[]): Named {
     const [name, second, third] = args;
     if (typeof name !== 'string' || name === '') throw this.#misused(method, 'needs a name first');
-    const keyed = typeof second === 'string' && (typeof third === 'function' || isDurationLike(third));
-    if (keyed) return { name, key: second, what: third, options: args[3] };
-    return { name, key: '', what: second, options: third };
+    const keyed = typeof third === 'function' || (typeof second === 'string' && isDurationLike(third));
+    if (keyed && typeof second !== 'string') {
+      throw this.#misused(method, `needs a text as its key of "${name}": String(…)`);
+    }
+    const key = keyed ? (second as string) : '';
+    this.#checkText(method, 'name', name, LIMITS.stepNameBytes);
+    this.#checkText(method, 'key', key, LIMITS.stepKeyBytes);
+    return keyed ? { name, key, what: third, options: args[3] } : { name, key, what: second, options: third };
+  }
+
+  /** Before anything is done: a step that cannot be stored would be done again and again. */
+  #checkText(method: string, what: string, text: string, maxBytes: number): void {
+    if (Buffer.byteLength(text) > maxBytes) {
+      throw this.#misused(
+        method,
+        `has a ${what} of ${Buffer.byteLength(text)} bytes; the limit is ${maxBytes}`,
+      );
+    }
+    if (text.includes('\u0000')) throw this.#misused(method, `has a ${what} with the character \\u0000`);
   }
 
   #misused(method: string, what: string): EngineError {

@@ -4,7 +4,7 @@
  */
 import { isEngineError } from '../contract/errors.ts';
 import type { CompleteOutcome, Engine, Failure, FailOutcome } from '../contract/engine.ts';
-import { parseWith } from '../contract/task.ts';
+import { parseInput, parseWith } from '../contract/task.ts';
 import type { Logger } from './context.ts';
 import type { Middleware, TaskHandler } from './handlers.ts';
 import { insist } from './insist.ts';
@@ -24,6 +24,20 @@ export interface RunOptions {
 }
 
 export async function runHandler(
+  engine: Engine,
+  lease: HeldLease,
+  handler: TaskHandler,
+  options: RunOptions,
+): Promise<RunEnd> {
+  try {
+    return await runAndReport(engine, lease, handler, options);
+  } finally {
+    // For what the handler may have left running.
+    lease.tell('ended');
+  }
+}
+
+async function runAndReport(
   engine: Engine,
   lease: HeldLease,
   handler: TaskHandler,
@@ -51,15 +65,20 @@ export async function runHandler(
 }
 
 async function callHandler(
-  { ctx }: RunContext,
+  context: RunContext,
   { task, run }: TaskHandler,
   middleware: readonly Middleware[],
 ): Promise<unknown> {
+  const { ctx } = context;
   const of = subjectOf(ctx);
-  const input = await checked('invalid_input', () =>
-    parseWith(task.input, ctx.payload, { field: 'input', of }),
-  );
-  let call = async (): Promise<unknown> => run(input, ctx);
+  const input = await checked('invalid_input', () => parseInput(task, ctx.payload, of));
+  let call = async (): Promise<unknown> => {
+    try {
+      return await run(input, ctx);
+    } finally {
+      context.handled();
+    }
+  };
   for (const outer of middleware.toReversed()) {
     const next = call;
     call = () => outer(ctx, next);

@@ -9,6 +9,7 @@ import type { Backoff } from '../contract/engine.ts';
 import { backoffMs, DEFAULT_BACKOFF, type StoredBackoff } from '../model/retry.ts';
 import { callAfter, MAX_TIMEOUT_MS } from './long-timer.ts';
 import type { StepFunction, StepOptions } from './context.ts';
+import { checkKnown } from './options.ts';
 import { TaskAborted, TaskFailed } from './task.ts';
 
 export interface StepPlan {
@@ -22,6 +23,7 @@ const NO_PLAN: StepPlan = { maxRetries: 0, backoff: DEFAULT_BACKOFF, timeoutMs: 
 /** Checked before anything runs. */
 export function planOf(options: StepOptions | undefined): StepPlan {
   if (options === undefined) return NO_PLAN;
+  checkKnown(options, 'options', ['retry', 'timeout']);
   const { retry, timeout } = options;
   const maxRetries = retry?.maxRetries ?? 0;
   if (!Number.isInteger(maxRetries) || maxRetries < 0 || maxRetries > LIMITS.maxRetries) {
@@ -43,7 +45,13 @@ export function planOf(options: StepOptions | undefined): StepPlan {
 
 function storedBackoff(backoff: Backoff | undefined): StoredBackoff {
   if (backoff === undefined) return DEFAULT_BACKOFF;
-  if (backoff.type === 'fixed') return { type: 'fixed', delay_ms: backoff.delayMs };
+  const { type, ...numbers } = backoff;
+  for (const [name, value] of Object.entries(numbers)) {
+    if (typeof value === 'boolean' || (Number.isFinite(value) && value >= 0)) continue;
+    const field = `options.retry.backoff.${name}`;
+    throw new EngineError('invalid_input', `${field} must be a number from 0.`, { field });
+  }
+  if (type === 'fixed') return { type: 'fixed', delay_ms: backoff.delayMs ?? 0 };
   return {
     type: 'exponential',
     initial_delay_ms: backoff.initialDelayMs ?? 1_000,

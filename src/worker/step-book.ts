@@ -95,8 +95,8 @@ export class StepBook {
   async #read(): Promise<Map<string, StepRecord>> {
     const { claim } = this.#lease;
     if (claim.attemptIndex === 0 && !claim.resumed) return new Map();
-    this.#readAt = performance.now();
     const steps = await insist(this.#lease, () => this.#engine.readSteps(claim.executionId));
+    this.#readAt = performance.now();
     return new Map(steps.map((step) => [pairOf(step.kind, step.name, step.key), step]));
   }
 

@@ -6,7 +6,7 @@ import { inspect } from 'node:util';
 import type { Failure } from '../contract/engine.ts';
 
 /** Why a task's signal fired. */
-export type AbortCode = 'cancelled' | 'revoked' | 'lease_lost' | 'deadline' | 'paused' | 'shutdown';
+export type AbortCode = 'cancelled' | 'revoked' | 'lease_lost' | 'deadline' | 'paused' | 'shutdown' | 'ended';
 
 const ABORT_SENTENCES: Record<AbortCode, string> = {
   cancelled: 'The execution was cancelled.',
@@ -14,6 +14,7 @@ const ABORT_SENTENCES: Record<AbortCode, string> = {
   lease_lost: 'The lease ran out or was taken over.',
   deadline: 'The attempt took longer than its task allows.',
   paused: 'The execution is paused; it goes on from its last finished step.',
+  ended: 'The handler is over; what it left running can do nothing more.',
   shutdown: 'The worker is shutting down; the work was handed back.',
 };
 

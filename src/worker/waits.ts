@@ -11,16 +11,23 @@ import { TaskAborted } from './task.ts';
 
 /** Waits shorter than this are not worth a pause. */
 const PATIENCE_MS = 250;
+/**
+ * After something happened, what is still waited for may be the rest of a Promise.all, or the loser of a Promise.race
+ * beside work this cannot see: it is left alone for so long.
+ */
+const LEFTOVER_PATIENCE_MS = 5_000;
 
 interface Wait {
   /** On the monotonic clock; undefined when no time is waited for. */
   dueAt: number | undefined;
-  children: readonly string[];
-  needed: number;
+  /** Children that have not ended, as far as is known here; all of them are waited for. */
+  children: ReadonlySet<string>;
   impatient: boolean;
   /** What was waited for has happened. */
   over: boolean;
+  /** Call off the timers: of its end, and of its patience. */
   callOff: (() => void) | undefined;
+  calmed: (() => void) | undefined;
   resolve(): void;
   reject(error: unknown): void;
 }
@@ -30,7 +37,8 @@ export class Waits {
   readonly #lease: HeldLease;
   readonly #waits = new Set<Wait>();
   #busy = 0;
-  #pausing = false;
+  #pausing: Promise<void> | undefined;
+  #considering = false;
   #closed = false;
 
   constructor(engine: Engine, lease: HeldLease) {
@@ -42,61 +50,81 @@ export class Waits {
   async during<Value>(work: () => Promise<Value>): Promise<Value> {
     this.#busy += 1;
     try {
+      await this.#pausing;
+      this.#lease.throwIfTold();
+      if (this.#closed) throw new TaskAborted('ended');
       return await work();
     } finally {
       this.#busy -= 1;
-      this.#consider();
+      this.#happened();
     }
   }
 
   sleep(ms: number): Promise<void> {
-    return this.#add({ dueAt: performance.now() + ms, children: [], needed: 0 }, ms);
+    return this.#add({ dueAt: performance.now() + ms, children: new Set() }, ms);
   }
 
-  /** Until `happened` says so; the children are what a pause would wait for. */
-  children(ids: readonly string[], happened: Promise<unknown>): Promise<void> {
-    return this.#add({ dueAt: undefined, children: ids, needed: ids.length }, undefined, happened);
+  /** Until `ended` says so. The children are what a pause would wait for; who ends is taken out of them. */
+  children(open: ReadonlySet<string>, ended: Promise<unknown>): Promise<void> {
+    return this.#add({ dueAt: undefined, children: open }, undefined, ended);
   }
 
   /** The handler is over: what it left behind is not waited for any more. */
   close(): void {
     this.#closed = true;
-    for (const wait of this.#waits) wait.callOff?.();
-    this.#waits.clear();
+    for (const wait of this.#waits) wait.reject(new TaskAborted('ended'));
   }
 
   async #add(
-    what: Pick<Wait, 'dueAt' | 'children' | 'needed'>,
+    what: Pick<Wait, 'dueAt' | 'children'>,
     ms: number | undefined,
-    happened?: Promise<unknown>,
+    ended?: Promise<unknown>,
   ): Promise<void> {
     const { signal } = this.#lease;
-    signal.throwIfAborted();
+    this.#lease.throwIfTold();
     let onAbort!: () => void;
     let wait!: Wait;
     try {
       await new Promise<void>((resolve, reject) => {
-        wait = { ...what, impatient: false, over: false, callOff: undefined, resolve, reject };
+        wait = {
+          ...what,
+          impatient: false,
+          over: false,
+          callOff: undefined,
+          calmed: undefined,
+          resolve,
+          reject,
+        };
         onAbort = () => reject(signal.reason as Error);
         signal.addEventListener('abort', onAbort, { once: true });
-        happened?.then(() => this.#end(wait), reject);
+        ended?.then(() => this.#end(wait), reject);
         this.#waits.add(wait);
         this.#wait(wait, ms);
       });
     } finally {
       wait.callOff?.();
+      wait.calmed?.();
       signal.removeEventListener('abort', onAbort);
       this.#waits.delete(wait);
-      this.#consider();
+      this.#happened();
     }
+  }
+
+  /** The handler may be going on with something: what is left is not a reason to pause for a while. */
+  #happened(): void {
+    if (this.#closed || this.#lease.lostBy !== undefined) return;
+    for (const wait of this.#waits) this.#calmDown(wait, LEFTOVER_PATIENCE_MS);
+  }
+
+  #calmDown(wait: Wait, ms: number): void {
+    wait.impatient = false;
+    wait.calmed?.();
+    wait.calmed = callAfter(ms, () => this.#turnImpatient(wait));
   }
 
   /** A long sleep is timed here too: beside work that takes longer, or inside a step, there is no pause to end it. */
   #wait(wait: Wait, ms: number | undefined): void {
-    if (ms === undefined) {
-      wait.callOff = callAfter(PATIENCE_MS, () => this.#turnImpatient(wait));
-      return;
-    }
+    if (ms === undefined) return this.#calmDown(wait, PATIENCE_MS);
     wait.callOff = callAfter(ms, () => this.#end(wait));
     if (ms > PATIENCE_MS) this.#turnImpatient(wait);
   }
@@ -104,7 +132,7 @@ export class Waits {
   /** While a pause is under way nobody goes on: it decides whether the work is still this worker's. */
   #end(wait: Wait): void {
     wait.over = true;
-    if (!this.#pausing) wait.resolve();
+    if (this.#pausing === undefined) wait.resolve();
   }
 
   #turnImpatient(wait: Wait): void {
@@ -114,43 +142,46 @@ export class Waits {
 
   /** Pauses when only long waits are left. Decided a turn later: code that runs now may still begin something. */
   #consider(): void {
-    if (this.#pausing || this.#closed || !this.#mayPause()) return;
+    if (this.#considering) return;
+    this.#considering = true;
     setImmediate(() => {
-      if (!this.#pausing && !this.#closed && this.#mayPause()) void this.#pause();
+      this.#considering = false;
+      if (this.#pausing !== undefined || !this.#mayPause()) return;
+      this.#pausing = this.#pause().finally(() => this.#goOn());
     });
   }
 
+  #goOn(): void {
+    this.#pausing = undefined;
+    for (const wait of this.#waits) if (wait.over) wait.resolve();
+    this.#consider();
+  }
+
   #mayPause(): boolean {
-    if (this.#busy > 0 || this.#waits.size === 0) return false;
+    if (this.#closed || this.#busy > 0 || this.#waits.size === 0) return false;
     return [...this.#waits].every((wait) => wait.impatient && !wait.over);
   }
 
   async #pause(): Promise<void> {
-    this.#pausing = true;
     try {
-      // Looked at before each try: what has happened meanwhile needs no pause.
-      const outcome = await insist(this.#lease, async () =>
-        this.#mayPause() ? this.#engine.pause(this.#lease.claim, this.#request()) : undefined,
-      );
-      if (outcome?.outcome === 'due') this.#beginAgain();
-      else if (outcome !== undefined)
-        this.#lease.lose(outcome.outcome === 'paused' ? 'paused' : abortCodeFor(outcome));
+      // Once it was sent it may have happened: then only the same request, answered, says whether it did.
+      const request = this.#request();
+      const outcome = await insist(this.#lease, () => this.#engine.pause(this.#lease.claim, request));
+      if (outcome.outcome === 'due') this.#beginAgain();
+      else this.#lease.lose(outcome.outcome === 'paused' ? 'paused' : abortCodeFor(outcome));
     } catch (error) {
       // A lost lease has told everybody by its signal; anything else is for the handler to know.
       if (!(error instanceof TaskAborted)) for (const wait of this.#waits) wait.reject(error);
-    } finally {
-      this.#pausing = false;
-      for (const wait of this.#waits) if (wait.over) wait.resolve();
-      this.#consider();
     }
   }
 
   #request(): PauseRequest {
     const waits = [...this.#waits];
     const dues = waits.flatMap((wait) => wait.dueAt ?? []);
-    const children = [...new Set(waits.flatMap((wait) => wait.children))];
-    // Several waits at once: any of them may be what the handler goes on with.
-    const needed = waits.length === 1 ? waits[0]!.needed : 1;
+    const families = waits.map((wait) => wait.children).filter((open) => open.size > 0);
+    const children = [...new Set(families.flatMap((open) => [...open]))];
+    // Several waits at once: any of them may be what the handler goes on with, and none is over sooner than that.
+    const needed = Math.min(...families.map((open) => open.size));
     return {
       ...(dues.length === 0
         ? {}
@@ -162,9 +193,7 @@ export class Waits {
   /** Children have ended that nobody here has heard of yet: they are waited for once more. */
   #beginAgain(): void {
     for (const wait of this.#waits) {
-      if (wait.children.length === 0) continue;
-      wait.impatient = false;
-      wait.callOff = callAfter(PATIENCE_MS, () => this.#turnImpatient(wait));
+      if (wait.children.size > 0) this.#calmDown(wait, PATIENCE_MS);
     }
   }
 }

@@ -28,6 +28,7 @@ import {
 } from './options.ts';
 import { Registration, withDeadline } from './registration.ts';
 import { runHandler, type RunEnd } from './run-handler.ts';
+import { letGoOfStrays } from './stray-rejections.ts';
 import { WakeUp } from './wake-up.ts';
 
 export type { StopOptions, WorkerOptions } from './options.ts';
@@ -75,6 +76,7 @@ class ClaimLoop implements Worker {
   /** Groups that got all they asked for: there may be more. A limit that is used up has one of them under it. */
   readonly #hungry = new Set<ClaimGroup>();
   readonly #unwatch: () => void;
+  readonly #holdOnToStrays: () => void;
   readonly #looping: Promise<void>;
   /** Claims that are given back without having been run. */
   readonly #untouched = new Set<Promise<unknown>>();
@@ -101,6 +103,7 @@ class ClaimLoop implements Worker {
     this.#counts = new WorkerCounts(handlers.keys());
     this.#unwatch = engine.watch(this.#describe(), (hint) => this.#onHint(hint));
     this.#vitals = new Vitals();
+    this.#holdOnToStrays = letGoOfStrays();
     this.#looping = this.#loop();
     this.#registration = new Registration(engine, {
       describe: () => this.#describe(),
@@ -328,6 +331,7 @@ class ClaimLoop implements Worker {
     const allBack = Promise.all([...handBacks, this.#looping.then(() => Promise.all(this.#untouched))]);
     await Promise.all([withDeadline(allBack, HAND_BACK_LIMIT_MS), this.#registration.close()]);
     this.#vitals.close();
+    this.#holdOnToStrays();
     this.#state = 'stopped';
   }
 

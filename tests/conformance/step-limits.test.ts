@@ -144,13 +144,16 @@ describe('a pause or a spawn', () => {
   it('as many children as the limit are waited for', async () => {
     const claim = await bench.running();
     const many = Array.from({ length: LIMITS.awaitedChildren - 1 }, newId);
-    const [child] = await bench.engine.submit([{ kind: newKind() }]);
+    const spawned = await bench.engine.spawn(claim, [{ kind: newKind() }]);
+    const [child] = spawned.outcome === 'spawned' ? spawned.children : [];
     const request = forChildren([...many, child!.executionId]);
     expect(await bench.engine.pause(claim, request)).toMatchObject({ outcome: 'paused' });
   });
 
-  it('children that do not exist are not waited for', async () => {
+  it('what is no child of the execution is not waited for: nobody would tell of its end', async () => {
     const claim = await bench.running();
+    const { executionId } = await bench.engine.submit({ kind: newKind() });
+    expect(await bench.engine.pause(claim, forChildren([executionId]))).toEqual({ outcome: 'due' });
     expect(await bench.engine.pause(claim, forChildren([newId(), newId()]))).toEqual({ outcome: 'due' });
   });
 

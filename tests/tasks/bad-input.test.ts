@@ -231,12 +231,12 @@ describe('steps used in a way that cannot be remembered', () => {
     [
       'a key that is not a text',
       (ctx: TaskContext) => ctx.step('a', 5 as never, () => 1),
-      'ctx.step needs a function',
+      'ctx.step needs a text as its key of "a": String(…)',
     ],
     [
       'a name too long',
       (ctx: TaskContext) => ctx.step('n'.repeat(200), () => 1),
-      'cannot be stored: step.name',
+      'ctx.step has a name of 200 bytes; the limit is 128',
     ],
     [
       'no task',

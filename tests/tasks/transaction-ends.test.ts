@@ -81,5 +81,5 @@ test('a transaction may answer what its last query answered', async () => {
     handlers: [handle(asking, (_, ctx) => ctx.tx('ask', (tx) => tx.query('SELECT 1 AS one')))],
   });
   const run = await engine.submit(asking, null);
-  expect(await run.result()).toEqual({ rows: [{ one: 1 }] });
+  expect(await run.result()).toEqual({ rows: [{ one: 1 }], rowCount: 1 });
 });

@@ -17,10 +17,12 @@ test('handlers run with what was submitted, and what they return is the result',
   const engine = await crew.connect();
   const kind = newKind();
   const tasks: TaskContext[] = [];
+  const aborted: boolean[] = [];
   crew.work(engine, {
     handlers: {
       [kind]: (task) => {
         tasks.push(task);
+        aborted.push(task.signal.aborted);
         return { doubled: task.payload.n * 2 };
       },
     },
@@ -50,7 +52,9 @@ test('handlers run with what was submitted, and what they return is the result',
     reclaimed: false,
   });
   expect(tasks[0]!.fence).toBe(`${executionId}/0/1`);
-  expect(tasks[0]!.signal.aborted).toBe(false);
+  expect(aborted).toEqual([false]);
+  // Over is over: what the handler may have left running is told so.
+  await expect.poll(() => tasks[0]!.signal.reason, SOON).toMatchObject({ code: 'ended' });
 });
 
 test('a handler that returns nothing completes with null', async () => {
