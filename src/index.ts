@@ -32,6 +32,7 @@ export {
   type SchemaResult,
   type Task,
   type TaskOptions,
+  type UncheckedTaskOptions,
 } from './contract/task.ts';
 export type { TaskRetry } from './contract/task.ts';
 export type { Duration, DurationParts } from './contract/duration.ts';

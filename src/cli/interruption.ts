@@ -5,7 +5,7 @@
 
 /** What a shell reports for a process ended by these. */
 const EXIT_CODES = { SIGHUP: 129, SIGINT: 130, SIGTERM: 143 } as const;
-const BROKEN_PIPE_EXIT_CODE = 141;
+export const BROKEN_PIPE_EXIT_CODE = 141;
 
 type StopSignal = keyof typeof EXIT_CODES;
 

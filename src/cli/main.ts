@@ -5,6 +5,7 @@
  */
 import { CommanderError } from 'commander';
 import { EXIT, exitCodeOf, UsageError } from './exit-codes.ts';
+import { BROKEN_PIPE_EXIT_CODE } from './interruption.ts';
 import { buildProgram } from './program.ts';
 import { printerFor } from './session.ts';
 
@@ -36,7 +37,12 @@ function asUsage({ message }: CommanderError): UsageError {
   return new UsageError([sentence.endsWith('.') ? sentence : `${sentence}.`, ...rest].join(' '));
 }
 
+// Help into a closed pipe: commands that run for long hear of it themselves.
+process.stdout.on('error', () => {
+  process.exitCode = BROKEN_PIPE_EXIT_CODE;
+});
 // Nobody is left to tell that nobody reads the complaints.
 process.stderr.on('error', () => undefined);
 // Not process.exit(): what was written to a pipe must get out first.
-process.exitCode = await main(process.argv.slice(2));
+const exitCode = await main(process.argv.slice(2));
+process.exitCode ??= exitCode;

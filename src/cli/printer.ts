@@ -50,7 +50,8 @@ interface Explanation {
 const HINTS: Readonly<Record<string, string>> = {
   schema_missing: 'run `flowfabric migrate`, or name the schema with --schema',
   schema_newer: 'upgrade the package; `flowfabric doctor` says more',
-  permission_denied: 'as the owner of the schema, run `flowfabric migrate --grant-to ROLE`',
+  permission_denied:
+    'check user and password; a role that may log in is given its rights by `flowfabric migrate --grant-to ROLE`, run by the owner of the schema',
   unavailable: 'check that the server runs and that --url or DATABASE_URL names it',
   usage: '`flowfabric --help`, or `flowfabric <command> --help`',
 };

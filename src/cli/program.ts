@@ -165,7 +165,7 @@ function addCancel(program: Command, onExit: OnExit): void {
     .summary('cancel executions')
     .description('Cancel executions for good. Their handlers are told; the reason is kept.')
     .argument('<id...>', 'their ids, {fp:N}:uuid; mind the quotes')
-    .requiredOption('--reason <text>', 'why')
+    .requiredOption('--reason <text>', 'why (required)')
     .option('--by <name>', 'who asks (default: operator)')
     .addHelpText(
       'after',

@@ -104,9 +104,16 @@ function attemptRows(snapshot: ExecutionSnapshot): Line[] {
   ];
 }
 
+/** A lost lease is stored under an established word that reads like the task's own time limit. */
+function failureText(message: string): string {
+  return message === 'attempt_timeout'
+    ? 'its worker was not heard of until the lease ran out (attempt_timeout)'
+    : printable(message);
+}
+
 function attemptText(attempt: AttemptSnapshot): string {
   const number = attempt.attemptIndex + 1;
   const by = attempt.workerInstanceId === null ? '' : ` by ${printable(attempt.workerInstanceId)}`;
-  const failure = attempt.failureMessage === null ? '' : `: ${printable(attempt.failureMessage)}`;
+  const failure = attempt.failureMessage === null ? '' : `: ${failureText(attempt.failureMessage)}`;
   return `${number}. ${attempt.outcome ?? 'paused'}${by}, begun ${instant(attempt.startedAtMs)}${failure}`;
 }

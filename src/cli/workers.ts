@@ -7,7 +7,6 @@ import { EXIT } from './exit-codes.ts';
 import type { Line } from './look.ts';
 import { printable } from './secrets.ts';
 import { withEngine, type Session } from './session.ts';
-import { instant } from './wording.ts';
 
 const HEADINGS = ['WORKER', 'INSTANCE', 'RUNNING', 'LAST HEARD OF', 'STATE', 'VERSION', 'TASKS', 'LANES'];
 const GAP = '  ';
@@ -22,13 +21,21 @@ export async function workersCommand(session: Session): Promise<number> {
   return EXIT.ok;
 }
 
+/** Three missed words: it was killed, or cannot reach the database. Its leases lapse by themselves. */
+const SILENT_AFTER_MS = 30_000;
+
+function stateOf(worker: WorkerSnapshot): string {
+  if (worker.silentForMs > SILENT_AFTER_MS) return 'silent';
+  return worker.stopping ? 'stopping' : 'working';
+}
+
 function cellsOf(worker: WorkerSnapshot): string[] {
   return [
     worker.workerId,
     worker.workerInstanceId,
     `${worker.running}/${worker.concurrency}`,
-    instant(worker.heartbeatAtMs),
-    worker.stopping ? 'stopping' : 'working',
+    `${Math.round(worker.silentForMs / 1_000)} s ago`,
+    stateOf(worker),
     worker.version ?? '-',
     worker.kinds.join(','),
     worker.lanes === null ? 'every' : worker.lanes.join(','),

@@ -2,8 +2,8 @@
  * Opens FlowFabric in a process: the engine and, beside it, the reconcilers that repair what crashes leave behind.
  */
 import type { Engine, ExecutionPolicy } from '../contract/engine.ts';
-import { checkChoice } from '../engine/members.ts';
-import { openEngine, type EngineOptions } from '../engine/open.ts';
+import { checkChoice, checkMembers } from '../engine/members.ts';
+import { ENGINE_OPTIONS, openEngine, type EngineOptions } from '../engine/open.ts';
 import { dueTimers } from '../reconcilers/due-timers.ts';
 import { expiredLeases } from '../reconcilers/expired-leases.ts';
 import type { Reconciler } from '../reconcilers/reconciler.ts';
@@ -46,6 +46,7 @@ async function findActiveSpan(): Promise<() => SpanName | undefined> {
 /** Connects to a migrated schema. Close it when done: it holds connections and timers. */
 export async function connect(options: ConnectOptions): Promise<Connection> {
   const { reconcile = 'on', defaultPolicy = DEFAULT_POLICY, ...engineOptions } = options;
+  checkMembers(options, 'options', [...ENGINE_OPTIONS, 'reconcile', 'defaultPolicy']);
   checkChoice(reconcile, 'reconcile', ['on', 'off']);
   const { engine, context } = await openEngine(engineOptions, defaultPolicy);
   const runner = reconcile === 'off' ? undefined : startReconcilers(context, RECONCILERS);

@@ -322,6 +322,8 @@ export interface WorkerSnapshot {
   startedAtMs: number;
   /** When it was last heard of; a live worker is heard of about every 10 s. */
   heartbeatAtMs: number;
+  /** Since it was last heard of, by the database's clock. A worker speaks about every 10 s. */
+  silentForMs: number;
   stopping: boolean;
 }
 

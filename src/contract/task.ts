@@ -59,17 +59,37 @@ export type AnyTask = Task<any, any, any, any>;
 
 const MEMBERS = ['input', 'output', 'retry', 'timeout', 'lane', 'priority', 'capabilities'];
 
-/** Describes a task. Without a schema the shapes are unchecked: give them as type arguments. */
+/** The options of a task whose shapes are given as types. */
+export type UncheckedTaskOptions = Omit<TaskOptions<never, never, never, never>, 'input' | 'output'> & {
+  input?: never;
+  output?: never;
+};
+
+/** Describes a task. Without a schema the shapes are unchecked: `task<In, Out>(name)`. */
+export function task<In = unknown, Out = unknown>(
+  name: string,
+  options?: UncheckedTaskOptions,
+): Task<In, In, Out, Out>;
 export function task<In, Parsed = In, Made = unknown, Out = Made>(
+  name: string,
+  options: TaskOptions<In, Parsed, Made, Out>,
+): Task<In, Parsed, Made, Out>;
+export function task<In, Parsed, Made, Out>(
   name: string,
   options: TaskOptions<In, Parsed, Made, Out> = {},
 ): Task<In, Parsed, Made, Out> {
-  if (typeof name !== 'string' || name === '') throw fault('name', 'a task needs a name');
+  if (typeof name !== 'string' || !/^[\x20-\x7e]+$/.test(name) || name.length > LIMITS.kindBytes) {
+    throw fault('name', `of a task must be 1 to ${LIMITS.kindBytes} printable ASCII characters`);
+  }
   if (typeof options !== 'object' || options === null) throw fault('options', 'must be an object');
   const unknown = Object.keys(options).find((member) => !MEMBERS.includes(member));
   if (unknown !== undefined)
     throw fault(`options.${unknown}`, `is not known; known are ${MEMBERS.join(', ')}`);
   const { input, output, retry, timeout, lane, priority, capabilities } = options;
+  const maxRetries = retry?.maxRetries ?? 0;
+  if (!Number.isInteger(maxRetries) || maxRetries < 0 || maxRetries > LIMITS.maxRetries) {
+    throw fault('options.retry.maxRetries', `must be a whole number from 0 to ${LIMITS.maxRetries}`);
+  }
   checkSchema(input, 'options.input');
   checkSchema(output, 'options.output');
   return {

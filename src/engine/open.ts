@@ -84,10 +84,18 @@ export async function openEngine(
   return { engine: bindOperations(context, policy), context };
 }
 
+export const ENGINE_OPTIONS: readonly (keyof EngineOptions)[] = [
+  'databaseUrl',
+  'pool',
+  'schema',
+  'poolSize',
+  'listenUrl',
+  'listen',
+];
 const MAX_POOL_SIZE = 1_000;
 
 function checkOptions(options: EngineOptions): void {
-  checkMembers(options, 'options', ['databaseUrl', 'pool', 'schema', 'poolSize', 'listenUrl', 'listen']);
+  checkMembers(options, 'options', ENGINE_OPTIONS);
   checkChoice(options.listen, 'listen', ['on', 'off']);
   if (options.poolSize !== undefined) checkWhole(options.poolSize, 'poolSize', 1, MAX_POOL_SIZE);
   if (options.listenUrl !== undefined) validDatabaseUrl(options.listenUrl, 'listenUrl');

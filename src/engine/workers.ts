@@ -57,6 +57,7 @@ function toSnapshot(row: WorkerRow): WorkerSnapshot {
     running: row.running,
     startedAtMs: row.started_at_ms,
     heartbeatAtMs: row.heartbeat_at_ms,
+    silentForMs: row.silent_for_ms,
     stopping: row.stopping,
   };
 }

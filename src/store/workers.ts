@@ -15,6 +15,7 @@ export interface WorkerRow {
   running: number;
   started_at_ms: number;
   heartbeat_at_ms: number;
+  silent_for_ms: number;
   stopping: boolean;
 }
 
@@ -61,7 +62,8 @@ export function listWorkers(database: Database, limit: number): Promise<WorkerRo
   return run<WorkerRow>(database, {
     doing: 'listing workers',
     text: `SELECT worker_instance_id, worker_id, version, kinds, lanes, capabilities, concurrency, running,
-             started_at_ms, heartbeat_at_ms, stopping
+             started_at_ms, heartbeat_at_ms, greatest(${database.prefix}ff_now_ms() - heartbeat_at_ms, 0) AS silent_for_ms,
+             stopping
            FROM ${database.prefix}ff_worker ORDER BY started_at_ms DESC, worker_instance_id LIMIT $1`,
     params: [limit],
     repeatable: 'yes',

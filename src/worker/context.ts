@@ -102,7 +102,9 @@ export interface TaskContext {
     options?: SpawnOptions,
   ): Promise<Child<Out>>;
   /** The results of all these children, waiting for them together. */
-  all<Out>(children: readonly Child<Out>[]): Promise<Out[]>;
+  all<const Children extends readonly Child<unknown>[]>(
+    children: Children,
+  ): Promise<{ -readonly [Place in keyof Children]: Children[Place] extends Child<infer Out> ? Out : never }>;
   /** Says how far the work is. Overwrites what was said before; sent at intervals. */
   progress(progress: Progress): void;
 }

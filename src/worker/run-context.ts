@@ -34,6 +34,7 @@ export class RunContext {
   readonly #waits: Waits;
   readonly #children: Children;
   readonly #log: Logger;
+  readonly #thrownIn = new WeakMap<object, string>();
   #progress: ProgressReports | undefined;
 
   constructor(engine: Engine, lease: HeldLease, log: Logger) {
@@ -107,9 +108,27 @@ export class RunContext {
     return this.#waits.during(async () => {
       const stored = await this.#book.find('step', name, key);
       if (stored !== undefined) return stored.value;
-      const value = await runStep(name, what as StepFunction<unknown>, plan, this.#lease.signal);
+      const value = await this.#inStep(name, key, () =>
+        runStep(name, what as StepFunction<unknown>, plan, this.#lease.signal),
+      );
       return (await this.#book.record({ name, key, value })).value;
     });
+  }
+
+  /** Remembers where an error came from: its message alone seldom says. */
+  async #inStep<Value>(name: string, key: string, work: () => Promise<Value>): Promise<Value> {
+    try {
+      return await work();
+    } catch (error) {
+      if (typeof error === 'object' && error !== null)
+        this.#thrownIn.set(error, key === '' ? name : `${name} [${key}]`);
+      throw error;
+    }
+  }
+
+  /** The step an error came from, if it came from one. */
+  stepOf(error: unknown): string | undefined {
+    return typeof error === 'object' && error !== null ? this.#thrownIn.get(error) : undefined;
   }
 
   async #tx({ name, key, what, options }: Named): Promise<unknown> {
@@ -126,7 +145,7 @@ export class RunContext {
       try {
         return await through(async (tx, executor) => {
           this.#lease.throwIfTold();
-          const value = await work(tx);
+          const value = await this.#inStep(name, key, () => work(tx));
           const { repeated, step } = await this.#book.recordInside({ name, key, value }, executor);
           recorded = true;
           if (repeated) throw new AlreadyRecorded(step.value);

@@ -51,7 +51,9 @@ async function runAndReport(
     await run.close(false);
     options.onHandled();
     if (lease.lostBy !== undefined) return endOfLost(lease);
-    return reportFailure(engine, lease, toFailure(thrown));
+    const step = run.stepOf(thrown);
+    run.ctx.log.error({ err: thrown, ...(step === undefined ? {} : { step }) }, 'The attempt failed.');
+    return reportFailure(engine, lease, withStep(toFailure(thrown), step));
   }
   await run.close(true);
   options.onHandled();
@@ -62,6 +64,10 @@ async function runAndReport(
     const message = `${subjectOf(lease.claim)}: ${toFailure(error).message}`;
     return reportFailure(engine, lease, { message, category: 'permanent', retry: 'never' });
   }
+}
+
+function withStep(failure: Failure, step: string | undefined): Failure {
+  return step === undefined ? failure : { ...failure, message: `${failure.message} (in step "${step}")` };
 }
 
 async function callHandler(

@@ -4,6 +4,7 @@
  */
 import { inspect } from 'node:util';
 import type { Failure } from '../contract/engine.ts';
+import { isEngineError, type EngineError } from '../contract/errors.ts';
 
 /** Why a task's signal fired. */
 export type AbortCode = 'cancelled' | 'revoked' | 'lease_lost' | 'deadline' | 'paused' | 'shutdown' | 'ended';
@@ -59,8 +60,17 @@ export function toFailure(thrown: unknown): Failure {
 
 function describeThrown(thrown: unknown): Failure {
   if (thrown instanceof TaskFailed) return { message: printable(thrown.message), ...thrown.options };
+  if (isMisuse(thrown)) return { message: messageOf(thrown), category: 'permanent', retry: 'never' };
   if (thrown instanceof Error) return { message: messageOf(thrown) };
   return { message: `A handler threw something that is not an Error: ${shown(thrown)}` };
+}
+
+/** What the engine refused as malformed will be refused the next time too. */
+function isMisuse(thrown: unknown): thrown is EngineError {
+  return (
+    isEngineError(thrown) &&
+    ['invalid_step', 'invalid_input', 'payload_too_large', 'too_many'].includes(thrown.code)
+  );
 }
 
 /** With the cause, which for a failed request is most of what there is to know. */

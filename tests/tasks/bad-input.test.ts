@@ -116,7 +116,8 @@ describe('input and output against their schemas', () => {
     expect(() => task('pay', { retries: 3 } as never)).toThrow(
       /options.retries is not known; known are .*retry/,
     );
-    expect(() => task('')).toThrow('a task needs a name');
+    expect(() => task('')).toThrow('name of a task must be 1 to 128 printable ASCII characters');
+    expect(() => task('pay', { retry: { maxRetries: -1 } })).toThrow('options.retry.maxRetries must be');
   });
 });
 
@@ -335,8 +336,8 @@ describe('time limits', () => {
       { retry: { maxRetries: 0 } },
     );
     expect(end).toMatchObject({ outcome: 'failed', category: 'timeout' });
-    expect(message).toBe('Step "slow" took longer than 20 ms.');
-    expect(reason).toMatchObject({ message });
+    expect(message).toBe('Step "slow" took longer than 20 ms. (in step "slow")');
+    expect(reason).toMatchObject({ message: 'Step "slow" took longer than 20 ms.' });
   });
 
   test('a step is tried again here and now as often as it says, and then fails its attempt', async () => {
@@ -361,7 +362,7 @@ describe('time limits', () => {
       [1, 1],
       [1, 2],
     ]);
-    expect([attempts, message]).toEqual([2, 'no luck at try 2']);
+    expect([attempts, message]).toEqual([2, expect.stringMatching(/^no luck at try 2 \(in step ".*"\)$/)]);
   });
 
   test('an attempt that takes too long fails as a timeout and is retried as the policy says', async () => {

@@ -205,3 +205,33 @@ test('many spawns at once share statements', async () => {
   expect(rows[0]).toMatchObject({ children: 300 });
   expect((rows[0] as { statements: number }).statements).toBeLessThan(30);
 });
+
+test('an attempt that fails is logged with its error and step, and the stored failure names the step', async () => {
+  const engine = await crew.connect();
+  const broken = task<null>(newKind(), { retry: { maxRetries: 0 } });
+  const lines: unknown[] = [];
+  const ignore = (): void => undefined;
+  const log = {
+    debug: ignore,
+    info: ignore,
+    warn: ignore,
+    error: (...line: unknown[]) => void lines.push(line),
+  };
+  const thrown = new TypeError('no such thing');
+  crew.work(engine, {
+    log,
+    handlers: [
+      handle(broken, (_, ctx) =>
+        ctx.step('look', () => {
+          throw thrown;
+        }),
+      ),
+    ],
+  });
+  const run = await engine.submit(broken, null);
+  expect(await run.end()).toMatchObject({ message: 'no such thing (in step "look")' });
+  const { executionId } = run;
+  expect(lines).toEqual([
+    [{ executionId, kind: broken.name, attemptIndex: 0, err: thrown, step: 'look' }, 'The attempt failed.'],
+  ]);
+});

@@ -63,6 +63,7 @@ describe('a worker', () => {
       running: 0,
       startedAtMs: expect.any(Number),
       heartbeatAtMs: expect.any(Number),
+      silentForMs: expect.any(Number),
       stopping: false,
     });
     expect(row.heartbeatAtMs).toBeGreaterThanOrEqual(before);
