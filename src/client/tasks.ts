@@ -18,6 +18,7 @@ import type { ExecutionId } from '../contract/ids.ts';
 import { LIMITS } from '../contract/limits.ts';
 import { checkInput, type AnyTask, type Task } from '../contract/task.ts';
 import { withTrace, type SpanName } from '../contract/trace-context.ts';
+import { checkList, refuse } from '../engine/checks.ts';
 import { checkMembers } from '../engine/members.ts';
 
 /** What one submit of a task may say differently from its contract. */
@@ -81,12 +82,18 @@ export function createTaskClient(engine: Engine, activeSpan: () => SpanName | un
   };
   return {
     async submit(task, input, options = {}) {
+      if (typeof options !== 'object' || options === null) refuse('options', 'must be an object');
       const { executor, hint, ...own } = options;
       const request = traced(await toRequest(task, input, own, 'options'));
       const result = await engine.submit(request, callOptions({ executor, hint }));
       return { ...handleOf(engine, result.executionId), ...result } as never;
     },
     async submitMany(task, items, options = {}) {
+      checkList(items, 'items', LIMITS.submitBatch);
+      items.forEach((item: unknown, index) => {
+        if (typeof item !== 'object' || item === null)
+          refuse(`items[${index}]`, 'must be an object with an input');
+      });
       const requests = await Promise.all(
         items.map(({ input, ...own }, index) => toRequest(task, input, own, `items[${index}]`)),
       );

@@ -3,14 +3,14 @@
  * drop or change silently (NaN, undefined inside arrays, functions, the character \u0000) is refused, so that what
  * comes back is what was given.
  */
-import { EngineError } from '../contract/errors.ts';
+import { EngineError, isEngineError } from '../contract/errors.ts';
 import { LIMITS } from '../contract/limits.ts';
 import { textFault } from './checks.ts';
 
 /** JSON text of a value, or null for undefined, which is stored as nothing. */
 export function encodeJson(value: unknown, field: string): string | null {
   if (value === undefined) return null;
-  if (!isPlainJson(value, 0)) checkJson(value, field, 0);
+  look(value, field);
   const text = stringify(value, field);
   const bytes = Buffer.byteLength(text);
   if (bytes > LIMITS.payloadBytes) {
@@ -21,6 +21,19 @@ export function encodeJson(value: unknown, field: string): string | null {
     );
   }
   return text;
+}
+
+/** The user's own getters run in here, and may throw anything. */
+function look(value: unknown, field: string): void {
+  try {
+    if (!isPlainJson(value, 0)) checkJson(value, field, 0);
+  } catch (cause) {
+    if (isEngineError(cause)) throw cause;
+    throw new EngineError('invalid_input', `${field} could not be read: a getter of it threw.`, {
+      field,
+      cause,
+    });
+  }
 }
 
 /** The user's own toJSON runs in here, and may throw anything. */

@@ -15,6 +15,8 @@ export interface PoolLike {
   query(config: { text: string; values: unknown[]; types: unknown }): Promise<{ rows: unknown[] }>;
   /** Needed for transactions of handlers (`ctx.tx`). */
   connect?(): Promise<ClientLike>;
+  /** Where `pg.Pool` says how many connections it may have. */
+  options?: { max?: number };
 }
 
 /** What is needed of a connection of that pool. */

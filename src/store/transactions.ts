@@ -27,7 +27,7 @@ export function openTransactions(source: { databaseUrl?: string; pool?: PoolLike
     own ??= openPool(source.databaseUrl!);
     return (await own.connect()) as unknown as ClientLike;
   };
-  const slots = new Slots(LIMITS.transactions);
+  const slots = new Slots(slotsOf(source.pool));
   const open = new Set<ClientLike>();
   const runOn = async <Value>(client: ClientLike, work: Work<Value>): Promise<Value> => {
     open.add(client);
@@ -48,6 +48,12 @@ export function openTransactions(source: { databaseUrl?: string; pool?: PoolLike
       if (open.size === 0) await ended;
     },
   };
+}
+
+/** Of the application's pool one connection is left to the engine: leases must be renewed meanwhile. */
+function slotsOf(pool: PoolLike | undefined): number {
+  const max = pool?.options?.max;
+  return max === undefined ? LIMITS.transactions : Math.min(LIMITS.transactions, max - 1);
 }
 
 function openPool(databaseUrl: string): pg.Pool {
@@ -123,13 +129,20 @@ async function control(client: ClientLike, statement: string): Promise<void> {
 /** Lets a number of callers in at a time; the others wait in order. */
 class Slots {
   readonly #waiting: (() => void)[] = [];
+  readonly #none: boolean;
   #free: number;
 
   constructor(count: number) {
+    this.#none = count < 1;
     this.#free = count;
   }
 
   async use<Value>(work: () => Promise<Value>): Promise<Value> {
+    if (this.#none) {
+      throw new EngineError('invalid_input', 'pool needs at least two connections to run transactions.', {
+        field: 'pool',
+      });
+    }
     if (this.#free > 0) this.#free -= 1;
     else await new Promise<void>((resolve) => this.#waiting.push(resolve));
     try {

@@ -4,6 +4,7 @@
  */
 import { createHash } from 'node:crypto';
 import { setMaxListeners } from 'node:events';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { durationMs } from '../contract/duration.ts';
 import { ExecutionFailed } from '../contract/errors.ts';
 import type { Engine, ExecutionEnd, SubmitRequest } from '../contract/engine.ts';
@@ -21,6 +22,7 @@ export class Children {
   readonly #lease: HeldLease;
   readonly #waits: Waits;
   readonly #own = new WeakSet<object>();
+  readonly #looks = new Set<Promise<unknown>>();
 
   constructor(engine: Engine, lease: HeldLease, waits: Waits) {
     this.#engine = engine;
@@ -52,13 +54,30 @@ export class Children {
     return this.#results(children.map((child) => child.executionId));
   }
 
+  /** Until every child this run has asked for so far was looked at once. */
+  async looked(): Promise<void> {
+    await nextTurn();
+    await Promise.allSettled(this.#looks);
+    await nextTurn();
+  }
+
+  /** In a run that is not the first, a child may have ended long ago: that is known before a due sleep is told. */
+  async #look(id: ExecutionId): Promise<ExecutionEnd | undefined> {
+    const { resumed, attemptIndex } = this.#lease.claim;
+    if (!resumed && attemptIndex === 0) return undefined;
+    const look = this.#engine.result(id).catch(() => ({ outcome: 'pending' as const }));
+    this.#looks.add(look);
+    const seen = await look.finally(() => this.#looks.delete(look));
+    return seen.outcome === 'pending' || seen.outcome === 'not_found' ? undefined : seen;
+  }
+
   /** Waits for all of them together. */
   async #results(ids: readonly ExecutionId[]): Promise<unknown[]> {
     const stop = new AbortController();
     setMaxListeners(0, stop.signal);
     const open = new Set<string>(ids);
     const endOf = async (id: ExecutionId): Promise<ExecutionEnd> => {
-      const end = await this.#engine.waitForEnd(id, { signal: stop.signal });
+      const end = (await this.#look(id)) ?? (await this.#engine.waitForEnd(id, { signal: stop.signal }));
       open.delete(id);
       return end;
     };

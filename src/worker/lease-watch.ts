@@ -86,8 +86,10 @@ export class LeaseWatch {
   readonly #leaseMs: number;
   readonly #onError: (error: unknown) => void;
   readonly #leases = new Set<HeldLease>();
+  readonly #newest = new Map<string, HeldLease>();
   #timer: NodeJS.Timeout | undefined;
   #renewing = false;
+  #asked = false;
   #looks = 0;
 
   constructor(engine: Engine, leaseMs: number, onError: (error: unknown) => void) {
@@ -97,12 +99,17 @@ export class LeaseWatch {
   }
 
   add(lease: HeldLease): void {
+    // A lease that was taken away may come back to the same worker before it has heard of the loss.
+    const { executionId } = lease.claim;
+    this.#newest.get(executionId)?.lose('lease_lost');
+    this.#newest.set(executionId, lease);
     this.#leases.add(lease);
     this.#timer ??= setInterval(() => this.#look(), this.#leaseMs / LOOKS_PER_LEASE);
   }
 
   remove(lease: HeldLease): void {
     this.#leases.delete(lease);
+    if (this.#newest.get(lease.claim.executionId) === lease) this.#newest.delete(lease.claim.executionId);
     if (this.#leases.size > 0) return;
     clearInterval(this.#timer);
     this.#timer = undefined;
@@ -120,11 +127,17 @@ export class LeaseWatch {
   }
 
   #beat(): void {
-    // A renewal that hangs must not pile up others behind it.
-    if (this.#renewing) return;
+    // A renewal that hangs must not pile up others behind it; one that was asked for meanwhile follows.
+    if (this.#renewing) {
+      this.#asked = true;
+      return;
+    }
     this.#renewing = true;
     void this.#renew().finally(() => {
       this.#renewing = false;
+      if (!this.#asked) return;
+      this.#asked = false;
+      this.checkNow();
     });
   }
 

@@ -85,6 +85,11 @@ export function checkOptions(options: WorkerOptions): void {
   checkKnown(options, 'options', KNOWN);
   // The instance id is the name, a dash and a uuid; together they must fit.
   checkName(options.workerId ?? DEFAULTS.workerId, 'workerId', LIMITS.workerNameBytes - 37);
+  if (!(options.middleware ?? []).every((one) => typeof one === 'function')) {
+    throw new EngineError('invalid_input', 'middleware must be a list of functions.', {
+      field: 'middleware',
+    });
+  }
   if (options.version !== undefined) checkName(options.version, 'version', LIMITS.workerNameBytes);
   checkRange(options.concurrency ?? DEFAULTS.concurrency, 'concurrency', 1, MAX_CONCURRENCY);
   checkRange(options.leaseMs ?? DEFAULTS.leaseMs, 'leaseMs', LIMITS.leaseMsMin, LIMITS.leaseMsMax);

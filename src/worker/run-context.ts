@@ -2,13 +2,15 @@
  * Makes the context of one run out of its parts: steps, waits, children, progress. Each part is made when it is first
  * used, because most handlers use few of them.
  */
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { durationMs, type Duration } from '../contract/duration.ts';
-import type { Engine, SqlTransaction, Transactor } from '../contract/engine.ts';
-import { EngineError, isEngineError } from '../contract/errors.ts';
+import type { Engine, SqlExecutor, SqlTransaction, Transactor } from '../contract/engine.ts';
+import { EngineError, isEngineError, isPassingTrouble } from '../contract/errors.ts';
 import { LIMITS } from '../contract/limits.ts';
 import type { AnyTask } from '../contract/task.ts';
 import { Children } from './children.ts';
 import type { Child, Logger, SpawnOptions, StepFunction, StepOptions, TaskContext } from './context.ts';
+import { insist } from './insist.ts';
 import type { HeldLease } from './lease-watch.ts';
 import { ProgressReports } from './progress.ts';
 import { checkKnown } from './options.ts';
@@ -16,6 +18,10 @@ import { planOf, runStep } from './run-step.ts';
 import { StepBook } from './step-book.ts';
 import { subjectOf } from './task.ts';
 import { forgiven, Waits } from './waits.ts';
+
+type TransactionWork = (tx: SqlTransaction, executor: SqlExecutor) => Promise<unknown>;
+
+const insideTransaction = new AsyncLocalStorage<true>();
 
 /** Thrown inside a transaction to roll it back: the step had been committed before. */
 class AlreadyRecorded {
@@ -133,6 +139,10 @@ export class RunContext {
 
   async #tx({ name, key, what, options }: Named): Promise<unknown> {
     if (typeof what !== 'function') throw this.#misused('tx', 'needs a function');
+    if (insideTransaction.getStore() === true) {
+      // Each would hold one of the few connections while it waits for another.
+      throw this.#misused('tx', `'${name}' is inside another ctx.tx: use the outer one's transaction`);
+    }
     const through = ((options as { through?: Transactor<unknown> } | undefined)?.through ??
       this.#engine.transact) as Transactor<SqlTransaction>;
     const work = what as (tx: unknown) => Promise<unknown>;
@@ -143,9 +153,9 @@ export class RunContext {
       this.#lease.signal.throwIfAborted();
       let recorded = false;
       try {
-        return await through(async (tx, executor) => {
+        return await this.#begin(through, async (tx, executor) => {
           this.#lease.throwIfTold();
-          const value = await this.#inStep(name, key, () => work(tx));
+          const value = await this.#inStep(name, key, () => insideTransaction.run(true, () => work(tx)));
           const { repeated, step } = await this.#book.recordInside({ name, key, value }, executor);
           recorded = true;
           if (repeated) throw new AlreadyRecorded(step.value);
@@ -161,15 +171,38 @@ export class RunContext {
     });
   }
 
+  /** A transaction that could not even begin has done nothing: it is begun again while the lease lasts. */
+  async #begin(through: Transactor<SqlTransaction>, work: TransactionWork): Promise<unknown> {
+    const attempt = async (): Promise<{ value: unknown } | { error: unknown }> => {
+      let begun = false;
+      try {
+        const value = await through((tx, executor) => {
+          begun = true;
+          return work(tx, executor);
+        });
+        return { value };
+      } catch (error) {
+        if (begun || !isPassingTrouble(error)) return { error };
+        throw error;
+      }
+    };
+    const outcome = await insist(this.#lease, attempt);
+    if ('error' in outcome) throw outcome.error;
+    return outcome.value;
+  }
+
   async #sleep({ name, key, what }: Named): Promise<void> {
     const sleepMs = this.#checked(`sleep('${name}')`, () => durationMs(what, 'duration', LIMITS.delayMs));
     this.#book.take('sleep', name, key);
-    const dueInMs = await this.#waits.during(async () => {
+    const askedAt = performance.now();
+    const dueInMs = await this.#waits.busyWith(async () => {
       const begun =
         (await this.#book.find('sleep', name, key)) ?? (await this.#book.record({ name, key, sleepMs }));
       return begun.dueInMs ?? 0;
     });
-    if (dueInMs > 0) await this.#waits.sleep(dueInMs);
+    if (dueInMs > 0) return this.#waits.sleep(dueInMs, askedAt);
+    // What finished before the time was over must win a race again when the handler is run again.
+    await this.#children.looked();
   }
 
   async #spawn(task: AnyTask, input: unknown, options: SpawnOptions): Promise<Child<unknown>> {

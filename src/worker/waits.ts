@@ -39,6 +39,7 @@ export class Waits {
   #busy = 0;
   #pausing: Promise<void> | undefined;
   #considering = false;
+  #happenedAt = Number.NEGATIVE_INFINITY;
   #closed = false;
 
   constructor(engine: Engine, lease: HeldLease) {
@@ -46,8 +47,17 @@ export class Waits {
     this.#lease = lease;
   }
 
-  /** Runs something that is work: while it goes on there is no pause. */
+  /** Runs something that is work: while it goes on there is no pause, and afterwards the handler may go on. */
   async during<Value>(work: () => Promise<Value>): Promise<Value> {
+    try {
+      return await this.busyWith(work);
+    } finally {
+      this.#happened();
+    }
+  }
+
+  /** Runs what only prepares a wait. */
+  async busyWith<Value>(work: () => Promise<Value>): Promise<Value> {
     this.#busy += 1;
     try {
       await this.#pausing;
@@ -56,12 +66,14 @@ export class Waits {
       return await work();
     } finally {
       this.#busy -= 1;
-      this.#happened();
+      this.#consider();
     }
   }
 
-  sleep(ms: number): Promise<void> {
-    return this.#add({ dueAt: performance.now() + ms, children: new Set() }, ms);
+  /** `askedAt`: when the handler asked for it; what has happened since may be what it goes on with. */
+  sleep(ms: number, askedAt: number): Promise<void> {
+    const patienceMs = this.#happenedAt >= askedAt ? LEFTOVER_PATIENCE_MS : 0;
+    return this.#add({ dueAt: performance.now() + ms, children: new Set() }, ms, undefined, patienceMs);
   }
 
   /** Until `ended` says so. The children are what a pause would wait for; who ends is taken out of them. */
@@ -79,6 +91,7 @@ export class Waits {
     what: Pick<Wait, 'dueAt' | 'children'>,
     ms: number | undefined,
     ended?: Promise<unknown>,
+    patienceMs = PATIENCE_MS,
   ): Promise<void> {
     const { signal } = this.#lease;
     this.#lease.throwIfTold();
@@ -99,7 +112,7 @@ export class Waits {
         signal.addEventListener('abort', onAbort, { once: true });
         ended?.then(() => this.#end(wait), reject);
         this.#waits.add(wait);
-        this.#wait(wait, ms);
+        this.#wait(wait, ms, patienceMs);
       });
     } finally {
       wait.callOff?.();
@@ -112,6 +125,7 @@ export class Waits {
 
   /** The handler may be going on with something: what is left is not a reason to pause for a while. */
   #happened(): void {
+    this.#happenedAt = performance.now();
     if (this.#closed || this.#lease.lostBy !== undefined) return;
     for (const wait of this.#waits) this.#calmDown(wait, LEFTOVER_PATIENCE_MS);
   }
@@ -123,10 +137,10 @@ export class Waits {
   }
 
   /** A long sleep is timed here too: beside work that takes longer, or inside a step, there is no pause to end it. */
-  #wait(wait: Wait, ms: number | undefined): void {
-    if (ms === undefined) return this.#calmDown(wait, PATIENCE_MS);
+  #wait(wait: Wait, ms: number | undefined, patienceMs: number): void {
+    if (ms === undefined) return this.#calmDown(wait, patienceMs);
     wait.callOff = callAfter(ms, () => this.#end(wait));
-    if (ms > PATIENCE_MS) this.#turnImpatient(wait);
+    if (ms > PATIENCE_MS) this.#calmDown(wait, patienceMs);
   }
 
   /** While a pause is under way nobody goes on: it decides whether the work is still this worker's. */

@@ -87,6 +87,7 @@ class ClaimLoop implements Worker {
   #turn = 0;
   #state: WorkerHealth['state'] = 'running';
   #stopping: Promise<void> | undefined;
+  readonly #hurry = new AbortController();
   /** The time to stop is over; or the engine was closed, and nothing can be claimed any more. */
   #late = false;
 
@@ -201,10 +202,16 @@ class ClaimLoop implements Worker {
     } catch (error) {
       // A failing database is waited for like an empty queue.
       this.#failed('claimErrors', error);
-      if (error instanceof EngineError && error.code === 'closed') this.#late = true;
-      if (due) this.#retryDue();
+      if (error instanceof EngineError && error.code === 'closed') this.#close();
+      else if (due) this.#retryDue();
       return false;
     }
+  }
+
+  /** Nothing can be claimed any more; no timer may keep the process from ending. */
+  #close(): void {
+    this.#late = true;
+    this.#wakeUp.close();
   }
 
   async #claim(group: ClaimGroup, limit: number): Promise<ClaimResult> {
@@ -310,7 +317,9 @@ class ClaimLoop implements Worker {
 
   stop(options: StopOptions = {}): Promise<void> {
     const deadlineMs = stopDeadline(options);
-    this.#stopping ??= this.#drain(deadlineMs);
+    if (this.#stopping === undefined) this.#stopping = this.#drain(deadlineMs);
+    // Asked again with less time, as by a second Ctrl-C: the sooner deadline counts.
+    else if (deadlineMs !== Infinity) setTimeout(() => this.#hurry.abort(), deadlineMs).unref();
     return this.#stopping;
   }
 
@@ -324,7 +333,7 @@ class ClaimLoop implements Worker {
     this.#unwatch();
     this.#wakeUp.close();
     const finished = this.#looping.then(() => Promise.all(this.#runs.values()));
-    await withDeadline(finished, deadlineMs);
+    await Promise.race([withDeadline(finished, deadlineMs), hurried(this.#hurry.signal)]);
     this.#late = true;
     const handBacks = [...this.#runs.keys()].map((lease) => this.#handBack(lease));
     // A claim under way is waited for as well: what it answers is given back, and the engine may be closed after that.
@@ -348,4 +357,10 @@ class ClaimLoop implements Worker {
 
 function roomsOf(group: ClaimGroup): number[] {
   return group.limits.map((limit) => limit.free);
+}
+
+function hurried(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    signal.addEventListener('abort', () => resolve(), { once: true });
+  });
 }

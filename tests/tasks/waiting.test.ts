@@ -235,3 +235,60 @@ test('an attempt that fails is logged with its error and step, and the stored fa
     [{ executionId, kind: broken.name, attemptIndex: 0, err: thrown, step: 'look' }, 'The attempt failed.'],
   ]);
 });
+
+test('what finished before a sleep was over wins their race again when the handler is run again', async () => {
+  const engine = await crew.connect();
+  const racing = task<null>(newKind(), { retry: AGAIN.retry });
+  const child = task<null>(newKind());
+  const winners: string[] = [];
+  crew.work(engine, {
+    // Longer than the clock is moved.
+    leaseMs: 86_400_000,
+    handlers: [
+      handle(child, () => 1),
+      handle(racing, async (_, ctx) => {
+        const spawned = await ctx.spawn(child, null);
+        const limit = ctx.sleep('limit', '1h').then(() => 'timeout');
+        const winner = await Promise.race([limit, spawned.result().then(() => 'child')]);
+        winners.push(winner);
+        if (ctx.attemptIndex > 0) return winner;
+        await crew.database.moveClock(3_600_000);
+        throw new Error('after the sleep is over');
+      }),
+    ],
+  });
+  const run = await engine.submit(racing, null);
+  expect(await run.result()).toBe('child');
+  expect(winners).toEqual(['child', 'child']);
+});
+
+test('a quick step beside a sleep does not leave the sleep as a reason to pause at once', async () => {
+  const engine = await crew.connect();
+  const racing = task<null>(newKind());
+  const worker = crew.work(engine, {
+    handlers: [
+      handle(racing, async (_, ctx) => {
+        const winner = await Promise.race([ctx.step('work', () => 'won'), ctx.sleep('limit', '1h')]);
+        // Work the context knows nothing of, for some round trips.
+        for (let look = 0; look < 50; look += 1) await engine.result(ctx.executionId);
+        return winner;
+      }),
+    ],
+  });
+  const run = await engine.submit(racing, null);
+  expect(await run.result()).toBe('won');
+  expect(worker.stats.paused).toBe(0);
+});
+
+test('a transaction inside another is refused instead of waiting for a connection', async () => {
+  const engine = await crew.connect();
+  const nested = task<null>(newKind(), { retry: { maxRetries: 0 } });
+  crew.work(engine, {
+    handlers: [handle(nested, (_, ctx) => ctx.tx('outer', () => ctx.tx('inner', async () => 1)))],
+  });
+  const run = await engine.submit(nested, null);
+  expect(await run.end()).toMatchObject({
+    outcome: 'failed',
+    message: expect.stringContaining(`'inner' is inside another ctx.tx`),
+  });
+});

@@ -1,0 +1,74 @@
+/**
+ * A lease that was taken away and comes back to the same worker before it has heard of the loss: it must not cost the
+ * worker's other leases. And stopping a worker that is already stopping, or whose engine is gone.
+ */
+import { expect, test } from 'vitest';
+import { latch, newKind, SOON, useCrew, uuidOf } from './crew.ts';
+
+const crew = useCrew();
+
+test('a lease regained by the same worker costs no other lease, and its former run is told', async () => {
+  const engine = await crew.connect({ listen: 'off' });
+  const kind = newKind();
+  const finish = latch();
+  const told: string[] = [];
+  const errors: unknown[] = [];
+  const worker = crew.work(engine, {
+    pollMs: 20,
+    leaseMs: 3_000,
+    onError: (error) => errors.push(error),
+    handlers: {
+      [kind]: async (ctx) => {
+        ctx.signal.addEventListener('abort', () =>
+          told.push(`${ctx.attemptIndex}/${ctx.signal.reason.code}`),
+        );
+        await finish.opened;
+        return ctx.attemptIndex;
+      },
+    },
+  });
+  const runs = await engine.submit([{ kind }, { kind }, { kind }]);
+  await expect.poll(() => worker.running, SOON).toBe(3);
+  // By another hand, so that no hint reaches the worker.
+  const other = await crew.connect({ listen: 'off' });
+  await other.revokeLease(runs[0]!.executionId, { reason: 'test' });
+  await expect.poll(() => told, SOON).toEqual(['0/lease_lost']);
+  const renewals = async (): Promise<number> => {
+    const { rows } = await crew.database.query(
+      `SELECT count(*)::int AS n FROM ff_event WHERE event_type = 'renewed' AND execution_id = ANY ($1)`,
+      [runs.slice(1).map(({ executionId }) => uuidOf(executionId))],
+    );
+    return (rows[0] as { n: number }).n;
+  };
+  const before = await renewals();
+  await expect.poll(renewals, SOON).toBeGreaterThan(before);
+  finish.open();
+  for (const [index, { executionId }] of runs.entries()) {
+    await expect
+      .poll(() => engine.result(executionId), SOON)
+      .toEqual({ outcome: 'success', result: index === 0 ? 1 : 0 });
+  }
+  expect(errors).toEqual([]);
+});
+
+test('asked to stop once more with less time, a worker stops sooner', async () => {
+  const engine = await crew.connect();
+  const kind = newKind();
+  const started = latch();
+  const never = latch();
+  const worker = crew.work(engine, {
+    handlers: {
+      [kind]: () => {
+        started.open();
+        return never.opened;
+      },
+    },
+  });
+  const { executionId } = await engine.submit({ kind });
+  await started.opened;
+  const slowly = worker.stop({ deadlineMs: Infinity });
+  await worker.stop({ deadlineMs: 0 });
+  await slowly;
+  expect(await engine.describe(executionId)).toMatchObject({ publicState: 'waiting', attemptIndex: 0 });
+  never.open();
+});
