@@ -17,8 +17,11 @@ const RENEW_BATCH = 1_000;
 export class HeldLease {
   readonly claim: Claim;
   #trustedUntil: number;
-  #lost: TaskAborted | undefined;
-  #told: TaskAborted | undefined;
+  #lost: AbortCode | undefined;
+  /** Why the handler must stop, while there is something left to report. */
+  #told: AbortCode | undefined;
+  /** Made when somebody is to be told: most handlers are over before, and an error is dear. */
+  #reason: TaskAborted | undefined;
   /** Made when somebody asks for the signal: most handlers are over before anybody does. */
   #abort: AbortController | undefined;
 
@@ -32,7 +35,7 @@ export class HeldLease {
       this.#abort = new AbortController();
       // Every step and wait of a handler may listen, and there may be thousands.
       setMaxListeners(0, this.#abort.signal);
-      const reason = this.#told ?? this.#lost;
+      const reason = this.#stopReason();
       if (reason !== undefined) this.#abort.abort(reason);
     }
     return this.#abort.signal;
@@ -40,7 +43,7 @@ export class HeldLease {
 
   /** Why the lease is gone, or undefined while it is not. */
   get lostBy(): AbortCode | undefined {
-    return this.#lost?.code;
+    return this.#lost;
   }
 
   /** False once the lease is gone or may be: then nothing may be written under it. */
@@ -58,20 +61,26 @@ export class HeldLease {
   /** Fires the signal while the lease is still held: its holder has something left to write, its handler has not. */
   tell(code: AbortCode): void {
     if (this.#told !== undefined || this.#lost !== undefined) return;
-    this.#told = new TaskAborted(code);
-    this.#abort?.abort(this.#told);
+    this.#told = code;
+    this.#abort?.abort(this.#stopReason());
   }
 
   /** Throws why the handler must stop, if it must. */
   throwIfTold(): void {
-    const reason = this.#told ?? this.#lost;
+    const reason = this.#stopReason();
     if (reason !== undefined) throw reason;
+  }
+
+  #stopReason(): TaskAborted | undefined {
+    const code = this.#told ?? this.#lost;
+    if (code !== undefined) this.#reason ??= new TaskAborted(code);
+    return this.#reason;
   }
 
   lose(code: AbortCode): void {
     if (this.#lost !== undefined) return;
-    this.#lost = new TaskAborted(code);
-    this.#abort?.abort(this.#lost);
+    this.#lost = code;
+    this.#abort?.abort(this.#stopReason());
   }
 }
 

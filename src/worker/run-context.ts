@@ -36,40 +36,56 @@ export class RunContext {
   readonly ctx: TaskContext;
   readonly #engine: Engine;
   readonly #lease: HeldLease;
-  readonly #book: StepBook;
-  readonly #waits: Waits;
-  readonly #children: Children;
+  #madeBook: StepBook | undefined;
+  #madeWaits: Waits | undefined;
+  #madeChildren: Children | undefined;
   readonly #log: Logger;
-  readonly #thrownIn = new WeakMap<object, string>();
+  #thrownIn: WeakMap<object, string> | undefined;
+  #isOver = false;
   #progress: ProgressReports | undefined;
 
   constructor(engine: Engine, lease: HeldLease, log: Logger) {
     this.#engine = engine;
     this.#lease = lease;
-    this.#book = new StepBook(engine, lease);
-    this.#waits = new Waits(engine, lease);
-    this.#children = new Children(engine, lease, this.#waits);
     this.#log = log;
     this.ctx = this.#makeContext();
   }
 
-  /** The handler's own function is over: a wait it abandoned is no reason to pause. */
-  handled(): void {
-    this.#waits.close();
+  get #book(): StepBook {
+    return (this.#madeBook ??= new StepBook(this.#engine, this.#lease));
   }
 
-  /** The handler is over. Says which stored steps it never asked for, when it came to its own end. */
-  async close(finished: boolean): Promise<void> {
-    this.#waits.close();
-    this.#progress?.close();
-    if (!finished) return;
-    const unreached = await this.#book.unreached().catch(() => []);
-    if (unreached.length > 0) {
-      this.ctx.log.warn(
-        { steps: unreached },
-        'Stored steps were not reached: was the code changed under this execution?',
-      );
+  get #waits(): Waits {
+    if (this.#madeWaits === undefined) {
+      this.#madeWaits = new Waits(this.#engine, this.#lease);
+      if (this.#isOver) this.#madeWaits.close();
     }
+    return this.#madeWaits;
+  }
+
+  get #children(): Children {
+    return (this.#madeChildren ??= new Children(this.#engine, this.#lease, this.#waits));
+  }
+
+  /** The handler's own function is over: a wait it abandoned is no reason to pause. */
+  handled(): void {
+    this.#isOver = true;
+    this.#madeWaits?.close();
+  }
+
+  /** The handler is over. Answers whether it has used steps. */
+  close(): boolean {
+    this.handled();
+    this.#progress?.close();
+    return this.#madeBook !== undefined;
+  }
+
+  /** Says which stored steps a handler never asked for that came to its own end. */
+  async warnOfUnreached(): Promise<void> {
+    const unreached = await this.#book.unreached().catch(() => []);
+    if (unreached.length === 0) return;
+    const sentence = 'Stored steps were not reached: was the code changed under this execution?';
+    this.ctx.log.warn({ steps: unreached }, sentence);
   }
 
   #makeContext(): TaskContext {
@@ -127,14 +143,14 @@ export class RunContext {
       return await work();
     } catch (error) {
       if (typeof error === 'object' && error !== null)
-        this.#thrownIn.set(error, key === '' ? name : `${name} [${key}]`);
+        (this.#thrownIn ??= new WeakMap()).set(error, key === '' ? name : `${name} [${key}]`);
       throw error;
     }
   }
 
   /** The step an error came from, if it came from one. */
   stepOf(error: unknown): string | undefined {
-    return typeof error === 'object' && error !== null ? this.#thrownIn.get(error) : undefined;
+    return typeof error === 'object' && error !== null ? this.#thrownIn?.get(error) : undefined;
   }
 
   async #tx({ name, key, what, options }: Named): Promise<unknown> {

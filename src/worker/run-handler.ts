@@ -48,14 +48,14 @@ async function runAndReport(
   try {
     result = await inTime(lease, handler.task.timeoutMs, () => callHandler(run, handler, options.middleware));
   } catch (thrown) {
-    await run.close(false);
+    run.close();
     options.onHandled();
     if (lease.lostBy !== undefined) return endOfLost(lease);
     const step = run.stepOf(thrown);
     run.ctx.log.error({ err: thrown, ...(step === undefined ? {} : { step }) }, 'The attempt failed.');
     return reportFailure(engine, lease, withStep(toFailure(thrown), step));
   }
-  await run.close(true);
+  if (run.close()) await run.warnOfUnreached();
   options.onHandled();
   try {
     return await report(lease, () => engine.complete(lease.claim, result));
@@ -76,8 +76,11 @@ async function callHandler(
   middleware: readonly Middleware[],
 ): Promise<unknown> {
   const { ctx } = context;
-  const of = subjectOf(ctx);
-  const input = await checked('invalid_input', () => parseInput(task, ctx.payload, of));
+  // Without a schema there is nothing to wait for: these lines run for every execution.
+  const input =
+    task.input === undefined
+      ? ctx.payload
+      : await checked('invalid_input', () => parseInput(task, ctx.payload, subjectOf(ctx)));
   let call = async (): Promise<unknown> => {
     try {
       return await run(input, ctx);
@@ -90,7 +93,10 @@ async function callHandler(
     call = () => outer(ctx, next);
   }
   const made = await call();
-  return checked('invalid_output', () => parseWith(task.output, made, { field: 'output', of }));
+  if (task.output === undefined) return made;
+  return checked('invalid_output', () =>
+    parseWith(task.output, made, { field: 'output', of: subjectOf(ctx) }),
+  );
 }
 
 /** What does not fit its schema will not fit the next time either. */
