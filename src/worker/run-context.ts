@@ -4,12 +4,13 @@
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { durationMs, type Duration } from '../contract/duration.ts';
-import type { Engine, SqlExecutor, SqlTransaction, Transactor } from '../contract/engine.ts';
+import type { Engine, Progress, SqlExecutor, SqlTransaction, Transactor } from '../contract/engine.ts';
 import { EngineError, isEngineError, isPassingTrouble } from '../contract/errors.ts';
 import { LIMITS } from '../contract/limits.ts';
 import type { AnyTask } from '../contract/task.ts';
 import { Children } from './children.ts';
 import type { Child, Logger, SpawnOptions, StepFunction, StepOptions, TaskContext } from './context.ts';
+import { HandlerContext, type ContextCalls } from './handler-context.ts';
 import { insist } from './insist.ts';
 import type { HeldLease } from './lease-watch.ts';
 import { ProgressReports } from './progress.ts';
@@ -17,7 +18,7 @@ import { checkKnown } from './options.ts';
 import { planOf, runStep } from './run-step.ts';
 import { StepBook } from './step-book.ts';
 import { subjectOf } from './task.ts';
-import { forgiven, Waits } from './waits.ts';
+import { Waits } from './waits.ts';
 
 type TransactionWork = (tx: SqlTransaction, executor: SqlExecutor) => Promise<unknown>;
 
@@ -32,7 +33,7 @@ class AlreadyRecorded {
   }
 }
 
-export class RunContext {
+export class RunContext implements ContextCalls {
   readonly ctx: TaskContext;
   readonly #engine: Engine;
   readonly #lease: HeldLease;
@@ -40,6 +41,7 @@ export class RunContext {
   #madeWaits: Waits | undefined;
   #madeChildren: Children | undefined;
   readonly #log: Logger;
+  #factLog: Logger | undefined;
   #thrownIn: WeakMap<object, string> | undefined;
   #isOver = false;
   #progress: ProgressReports | undefined;
@@ -48,7 +50,7 @@ export class RunContext {
     this.#engine = engine;
     this.#lease = lease;
     this.#log = log;
-    this.ctx = this.#makeContext();
+    this.ctx = new HandlerContext(lease, this);
   }
 
   get #book(): StepBook {
@@ -85,45 +87,15 @@ export class RunContext {
     const unreached = await this.#book.unreached().catch(() => []);
     if (unreached.length === 0) return;
     const sentence = 'Stored steps were not reached: was the code changed under this execution?';
-    this.ctx.log.warn({ steps: unreached }, sentence);
+    this.log.warn({ steps: unreached }, sentence);
   }
 
-  #makeContext(): TaskContext {
-    const { claim } = this.#lease;
-    const lease = this.#lease;
-    let log: Logger | undefined;
-    const makeLog = (): Logger => (log ??= withFacts(this.#log, factsOf(lease)));
-    return {
-      executionId: claim.executionId,
-      kind: claim.kind,
-      payload: claim.payload,
-      lane: claim.lane,
-      namespace: claim.namespace,
-      tags: claim.tags,
-      attemptIndex: claim.attemptIndex,
-      resumed: claim.resumed,
-      reclaimed: claim.reclaimed,
-      get signal() {
-        return lease.signal;
-      },
-      fence: `${claim.executionId}/${claim.attemptIndex}/${claim.leaseEpoch}`,
-      get log() {
-        return makeLog();
-      },
-      step: (...args: unknown[]) => forgiven(async () => this.#step(this.#named('step', args))) as never,
-      tx: (...args: unknown[]) => forgiven(async () => this.#tx(this.#named('tx', args))) as never,
-      sleep: (...args: unknown[]) => forgiven(async () => this.#sleep(this.#named('sleep', args))),
-      spawn: (task, input, options = {}) =>
-        forgiven(async () => this.#spawn(task as AnyTask, input, options)) as never,
-      all: (children) => forgiven(async () => this.#all(children)) as never,
-      progress: (progress) => {
-        this.#progress ??= new ProgressReports(this.#engine, lease);
-        this.#progress.say(progress);
-      },
-    };
+  get log(): Logger {
+    return (this.#factLog ??= withFacts(this.#log, factsOf(this.#lease)));
   }
 
-  async #step({ name, key, what, options }: Named): Promise<unknown> {
+  async step(...args: unknown[]): Promise<unknown> {
+    const { name, key, what, options } = this.#named('step', args);
     if (typeof what !== 'function') throw this.#misused('step', 'needs a function');
     const plan = this.#checked(`step('${name}')`, () => planOf(options as StepOptions | undefined));
     this.#book.take('step', name, key);
@@ -153,7 +125,8 @@ export class RunContext {
     return typeof error === 'object' && error !== null ? this.#thrownIn?.get(error) : undefined;
   }
 
-  async #tx({ name, key, what, options }: Named): Promise<unknown> {
+  async tx(...args: unknown[]): Promise<unknown> {
+    const { name, key, what, options } = this.#named('tx', args);
     if (typeof what !== 'function') throw this.#misused('tx', 'needs a function');
     if (insideTransaction.getStore() === true) {
       // Each would hold one of the few connections while it waits for another.
@@ -207,7 +180,8 @@ export class RunContext {
     return outcome.value;
   }
 
-  async #sleep({ name, key, what }: Named): Promise<void> {
+  async sleep(...args: unknown[]): Promise<void> {
+    const { name, key, what } = this.#named('sleep', args);
     const sleepMs = this.#checked(`sleep('${name}')`, () => durationMs(what, 'duration', LIMITS.delayMs));
     this.#book.take('sleep', name, key);
     const askedAt = performance.now();
@@ -221,7 +195,7 @@ export class RunContext {
     await this.#children.looked();
   }
 
-  async #spawn(task: AnyTask, input: unknown, options: SpawnOptions): Promise<Child<unknown>> {
+  async spawn(task: AnyTask, input: unknown, options: SpawnOptions = {}): Promise<Child<unknown>> {
     if (typeof task?.name !== 'string') throw this.#misused('spawn', 'needs a task made by task()');
     this.#checked('spawn', () =>
       checkKnown(options, 'options', ['key', 'lane', 'priority', 'tags', 'delay']),
@@ -231,12 +205,17 @@ export class RunContext {
     return this.#waits.during(() => this.#children.spawn(task, input, options));
   }
 
-  #all(children: readonly Child<unknown>[]): Promise<unknown[]> {
+  async all(children: readonly Child<unknown>[]): Promise<unknown[]> {
     this.#lease.throwIfTold();
     if (!Array.isArray(children) || !children.every((child) => this.#children.isOwn(child))) {
       throw this.#misused('all', 'takes a list of children that this run has spawned by ctx.spawn');
     }
     return this.#children.results(children);
+  }
+
+  progress(progress: Progress): void {
+    this.#progress ??= new ProgressReports(this.#engine, this.#lease);
+    this.#progress.say(progress);
   }
 
   /** `(name, what, options?)` or `(name, key, what, options?)`: a key is a text that something follows. */

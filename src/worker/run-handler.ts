@@ -29,30 +29,16 @@ export async function runHandler(
   handler: TaskHandler,
   options: RunOptions,
 ): Promise<RunEnd> {
-  try {
-    return await runAndReport(engine, lease, handler, options);
-  } finally {
-    // For what the handler may have left running.
-    lease.tell('ended');
-  }
-}
-
-async function runAndReport(
-  engine: Engine,
-  lease: HeldLease,
-  handler: TaskHandler,
-  options: RunOptions,
-): Promise<RunEnd> {
   const run = new RunContext(engine, lease, options.log);
   let result: unknown;
   try {
-    result = await inTime(lease, handler.task.timeoutMs, () => callHandler(run, handler, options.middleware));
+    result = await called(run, lease, handler, options.middleware);
   } catch (thrown) {
     run.close();
     options.onHandled();
     if (lease.lostBy !== undefined) return endOfLost(lease);
     const step = run.stepOf(thrown);
-    run.ctx.log.error({ err: thrown, ...(step === undefined ? {} : { step }) }, 'The attempt failed.');
+    run.log.error({ err: thrown, ...(step === undefined ? {} : { step }) }, 'The attempt failed.');
     return reportFailure(engine, lease, withStep(toFailure(thrown), step));
   }
   if (run.close()) await run.warnOfUnreached();
@@ -70,30 +56,42 @@ function withStep(failure: Failure, step: string | undefined): Failure {
   return step === undefined ? failure : { ...failure, message: `${failure.message} (in step "${step}")` };
 }
 
-async function callHandler(
-  context: RunContext,
-  { task, run }: TaskHandler,
+/** These lines run for every execution: a task without schemas, a time limit and middleware waits for nothing else. */
+function called(
+  run: RunContext,
+  lease: HeldLease,
+  handler: TaskHandler,
   middleware: readonly Middleware[],
 ): Promise<unknown> {
-  const { ctx } = context;
-  // Without a schema there is nothing to wait for: these lines run for every execution.
-  const input =
-    task.input === undefined
-      ? ctx.payload
-      : await checked('invalid_input', () => parseInput(task, ctx.payload, subjectOf(ctx)));
-  let call = async (): Promise<unknown> => {
-    try {
-      return await run(input, ctx);
-    } finally {
-      context.handled();
-    }
-  };
-  for (const outer of middleware.toReversed()) {
-    const next = call;
-    call = () => outer(ctx, next);
+  const { input, output, timeoutMs } = handler.task;
+  const isPlain = input === undefined && output === undefined && middleware.length === 0;
+  if (!isPlain) return inTime(lease, timeoutMs, () => callChecked(run, handler, middleware));
+  if (timeoutMs === undefined) return callPlain(run, handler, run.ctx.payload);
+  return inTime(lease, timeoutMs, () => callPlain(run, handler, run.ctx.payload));
+}
+
+async function callPlain(run: RunContext, handler: TaskHandler, input: unknown): Promise<unknown> {
+  try {
+    return await handler.run(input, run.ctx);
+  } finally {
+    run.handled();
   }
-  const made = await call();
-  if (task.output === undefined) return made;
+}
+
+async function callChecked(
+  run: RunContext,
+  handler: TaskHandler,
+  middleware: readonly Middleware[],
+): Promise<unknown> {
+  const { ctx } = run;
+  const { task } = handler;
+  const input = await checked('invalid_input', () => parseInput(task, ctx.payload, subjectOf(ctx)));
+  let callNext = (): Promise<unknown> => callPlain(run, handler, input);
+  for (const outer of middleware.toReversed()) {
+    const next = callNext;
+    callNext = async () => outer(ctx, next);
+  }
+  const made = await callNext();
   return checked('invalid_output', () =>
     parseWith(task.output, made, { field: 'output', of: subjectOf(ctx) }),
   );

@@ -8,7 +8,7 @@ import type { Claim, ClaimResult, Engine, Hint, WorkerRegistration } from '../co
 import { LIMITS } from '../contract/limits.ts';
 import { ClaimGroups, nameOf, type ClaimGroup, type Limit } from './claim-groups.ts';
 import { handlersByName, type TaskHandler } from './handlers.ts';
-import { LeaseWatch, type HeldLease } from './lease-watch.ts';
+import { LeaseWatch } from './lease-watch.ts';
 import {
   MeasuredLease,
   Vitals,
@@ -284,12 +284,10 @@ class ClaimLoop implements Worker {
       log: this.#options.log ?? SILENT,
       middleware: this.#options.middleware ?? [],
       onHandled: () => this.#handled(lease, limits),
-    })
-      .then(
-        (end: RunEnd) => this.#count(lease, end),
-        () => this.#count(lease, 'lost'),
-      )
-      .finally(() => this.#finish(lease));
+    }).then(
+      (end) => this.#over(lease, end),
+      () => this.#over(lease, 'lost'),
+    );
     this.#runs.set(lease, run);
   }
 
@@ -299,17 +297,21 @@ class ClaimLoop implements Worker {
     for (const limit of limits) limit.giveBack();
     this.#wakeUp.freed();
     // The loop may be waiting for work of other groups, which have room; this one's is known to be there.
+    if (limits.length === 0) return;
     const isFed = (group: ClaimGroup): boolean => group.limits.some((limit) => limits.includes(limit));
-    if (limits.length > 0 && [...this.#hungry].some(isFed)) this.#wakeUp.ring();
+    if ([...this.#hungry].some(isFed)) this.#wakeUp.ring();
   }
 
-  /** What was handed back is counted there, not as lost. */
-  #count(lease: HeldLease, end: RunEnd): void {
-    if (lease.lostBy === 'shutdown') return;
-    this.#counts.count(lease.claim.kind, end === 'retry_scheduled' ? 'retryScheduled' : end);
+  #over(lease: MeasuredLease, end: RunEnd): void {
+    // What was handed back is counted there, not as lost.
+    if (lease.lostBy !== 'shutdown')
+      this.#counts.count(lease.claim.kind, end === 'retry_scheduled' ? 'retryScheduled' : end);
+    this.#finish(lease);
   }
 
   #finish(lease: MeasuredLease): void {
+    // For what the handler may have left running.
+    lease.tell('ended');
     this.#leases.remove(lease);
     this.#runs.delete(lease);
     this.#wakeUp.freed();
