@@ -103,6 +103,7 @@ function eventsText(transition) {
   const parts = [];
   if (transition.leaseEvent !== null) parts.push(`lease ${code(transition.leaseEvent)}`);
   if (completion !== null) parts.push(`completion ${code(completion)}`);
+  if (transition.operatorEvent !== null) parts.push(`operator ${code(transition.operatorEvent)}`);
   return orDash(parts.join(', '));
 }
 
@@ -119,15 +120,24 @@ function transitionTable() {
 }
 
 function counterTable() {
-  const step = (amount) => (amount === 0 ? '–' : `+${amount}`);
+  const step = (amount) => (amount === 0 ? '–' : `${typeof amount === 'string' ? '' : '+'}${amount}`);
   const rows = transitions
-    .map(([name, { epochStep, attemptStep, retryStep, reclaimStep }]) => ({
+    .map(([name, { epochStep, attemptStep, retryStep, reclaimStep, replayStep }]) => ({
       name,
-      steps: [epochStep, attemptStep, retryStep, reclaimStep],
+      // A replay counts retries and reclaims anew.
+      steps: [
+        epochStep,
+        attemptStep,
+        ...(replayStep === 0 ? [retryStep, reclaimStep] : ['from 0', 'from 0']),
+        replayStep,
+      ],
     }))
     .filter(({ steps }) => steps.some((amount) => amount !== 0))
     .map(({ name, steps }) => [code(name), ...steps.map(step)]);
-  return table(['Transition', '`lease_epoch`', '`attempt_index`', '`retry_count`', '`reclaim_count`'], rows);
+  return table(
+    ['Transition', '`lease_epoch`', '`attempt_index`', '`retry_count`', '`reclaim_count`', '`replay_count`'],
+    rows,
+  );
 }
 
 /** The labels of a situation before and after its time; the same twice where time does not matter. */

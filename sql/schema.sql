@@ -19,7 +19,7 @@ CREATE TYPE ff_step_kind AS ENUM ('step', 'sleep');
 
 CREATE TYPE ff_terminal_outcome AS ENUM ('none', 'success', 'failed', 'cancelled', 'expired', 'skipped');
 
-CREATE TYPE ff_timer_kind AS ENUM ('eligible', 'child_ended');
+CREATE TYPE ff_timer_kind AS ENUM ('eligible', 'child_ended', 'deadline', 'attempt_limit');
 
 CREATE TYPE ff_locked AS (
   ordinal integer,
@@ -36,7 +36,8 @@ CREATE TYPE ff_locked AS (
   worker_id text,
   worker_instance_id text,
   attempt_started_at_ms bigint,
-  tags jsonb
+  tags jsonb,
+  retain_ms bigint
 );
 
 CREATE TABLE ff_attempt_history (
@@ -104,6 +105,9 @@ CREATE TABLE ff_execution (
   changed_at_ms bigint NOT NULL,
   started_at_ms bigint,
   eligible_at_ms bigint,
+  deadline_at_ms bigint,
+  attempt_limit_ms bigint,
+  retain_ms bigint,
   lease_epoch bigint DEFAULT 0 NOT NULL,
   attempt_index integer DEFAULT 0 NOT NULL,
   retry_count integer DEFAULT 0 NOT NULL,
@@ -117,6 +121,8 @@ CREATE TABLE ff_execution (
   terminal_outcome ff_terminal_outcome NOT NULL,
   attempt_state ff_attempt_state NOT NULL,
   partition_key smallint NOT NULL,
+  replay_count smallint DEFAULT 0 NOT NULL,
+  generation smallint DEFAULT 0 NOT NULL,
   parent_partition smallint,
   parent_id uuid,
   namespace text NOT NULL,
@@ -125,6 +131,8 @@ CREATE TABLE ff_execution (
   CONSTRAINT ff_execution_partition CHECK (((partition_key >= 0) AND (partition_key <= 255))),
   CONSTRAINT ff_execution_priority CHECK (((priority >= 0) AND (priority <= 9000)))
 ) WITH (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.02, fillfactor=30);
+CREATE INDEX ff_execution_created ON ff_execution USING btree (created_at_ms);
+CREATE INDEX ff_execution_parent ON ff_execution USING btree (parent_id, created_at_ms) WHERE (parent_id IS NOT NULL);
 
 CREATE TABLE ff_function_set (
   only_row boolean DEFAULT true NOT NULL,
@@ -134,6 +142,17 @@ CREATE TABLE ff_function_set (
   CONSTRAINT ff_function_set_only_row_check CHECK (only_row)
 );
 
+CREATE TABLE ff_idempotency (
+  expires_at_ms bigint NOT NULL,
+  execution_id uuid NOT NULL,
+  partition_key smallint NOT NULL,
+  namespace text NOT NULL,
+  key text NOT NULL,
+  body_hash bytea NOT NULL,
+  CONSTRAINT ff_idempotency_pkey PRIMARY KEY (namespace, key, partition_key)
+) WITH (fillfactor=90);
+CREATE INDEX ff_idempotency_expired ON ff_idempotency USING btree (expires_at_ms);
+
 CREATE TABLE ff_lane (
   lane text NOT NULL,
   paused boolean DEFAULT false NOT NULL,
@@ -141,6 +160,7 @@ CREATE TABLE ff_lane (
   created_at_ms bigint DEFAULT ff_now_ms() NOT NULL,
   CONSTRAINT ff_lane_pkey PRIMARY KEY (lane)
 );
+CREATE INDEX ff_lane_paused ON ff_lane USING btree (lane) WHERE paused;
 
 CREATE TABLE ff_lease (
   execution_id uuid NOT NULL,
@@ -176,6 +196,7 @@ CREATE TABLE ff_migration (
 CREATE TABLE ff_outcome (
   execution_id uuid NOT NULL,
   ended_at_ms bigint NOT NULL,
+  retain_ms bigint,
   attempt_index integer NOT NULL,
   outcome ff_terminal_outcome NOT NULL,
   partition_key smallint NOT NULL,
@@ -187,8 +208,9 @@ CREATE TABLE ff_outcome (
   CONSTRAINT ff_outcome_pkey PRIMARY KEY (execution_id, partition_key, attempt_index),
   CONSTRAINT ff_outcome_outcome_check CHECK ((outcome <> 'none'::ff_terminal_outcome))
 );
-CREATE INDEX ff_outcome_ended ON ff_outcome USING btree (ended_at_ms);
+CREATE INDEX ff_outcome_ended ON ff_outcome USING btree (ended_at_ms) WHERE (retain_ms IS NULL);
 CREATE INDEX ff_outcome_list ON ff_outcome USING btree (namespace, outcome, ended_at_ms, execution_id);
+CREATE INDEX ff_outcome_retained ON ff_outcome USING btree (((ended_at_ms + retain_ms))) WHERE (retain_ms IS NOT NULL);
 
 CREATE TABLE ff_progress (
   execution_id uuid NOT NULL,
@@ -244,11 +266,21 @@ CREATE TABLE ff_step (
   lease_epoch bigint NOT NULL,
   attempt_index integer NOT NULL,
   partition_key smallint NOT NULL,
+  retired_by smallint DEFAULT 0 NOT NULL,
   kind ff_step_kind NOT NULL,
   name text NOT NULL,
   key text NOT NULL,
   value jsonb,
-  CONSTRAINT ff_step_pkey PRIMARY KEY (execution_id, name, key)
+  CONSTRAINT ff_step_pkey PRIMARY KEY (execution_id, retired_by, name, key)
+);
+
+CREATE TABLE ff_tag (
+  tag_key text NOT NULL,
+  tag_value text NOT NULL,
+  created_at_ms bigint NOT NULL,
+  execution_id uuid NOT NULL,
+  partition_key smallint NOT NULL,
+  CONSTRAINT ff_tag_pkey PRIMARY KEY (tag_key, tag_value, created_at_ms, execution_id)
 );
 
 CREATE TABLE ff_timer (
@@ -262,6 +294,7 @@ CREATE TABLE ff_timer (
   CONSTRAINT ff_timer_pkey PRIMARY KEY (timer_id)
 ) WITH (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000);
 CREATE INDEX ff_timer_due ON ff_timer USING btree (due_at_ms);
+CREATE INDEX ff_timer_limits ON ff_timer USING btree (execution_id) WHERE (kind = ANY (ARRAY['deadline'::ff_timer_kind, 'attempt_limit'::ff_timer_kind]));
 
 CREATE TABLE ff_transition (
   transition text NOT NULL,
@@ -273,10 +306,12 @@ CREATE TABLE ff_transition (
   attempt_state ff_attempt_state,
   attempt_outcome ff_attempt_outcome,
   lease_event text,
+  operator_event text,
   epoch_step smallint NOT NULL,
   attempt_step smallint NOT NULL,
   retry_step smallint NOT NULL,
   reclaim_step smallint NOT NULL,
+  replay_step smallint NOT NULL,
   CONSTRAINT ff_transition_pkey PRIMARY KEY (transition)
 );
 
@@ -332,6 +367,7 @@ CREATE TABLE ff_worker (
 --   started_at_ms bigint
 --   terminal_at_ms bigint
 --   deadline_at_ms bigint
+--   delay_until_ms bigint
 --   payload bytea
 --   result bytea
 --   policy jsonb
@@ -343,20 +379,25 @@ CREATE TABLE ff_worker (
 --   sql IMMUTABLE PARALLEL SAFE COST 100
 --   md5 23a780da3ff8b162387f5bb8e3343648
 
--- function ff_cancel(p_ids uuid[], p_partitions smallint[], p_reason text, p_actor text)
+-- function ff_cancel(p_ids uuid[], p_partitions smallint[], p_reason text, p_actor text, p_epochs bigint[] DEFAULT NULL::bigint[])
 --   returns TABLE(execution_id uuid, outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, route_id integer, worker_instance_id text)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 5bbee7e8383ea34fa70c2579e581be73
+--   md5 38a1a68358678d5fa6054d5e3fbef384
+
+-- function ff_change_priority(p_ids uuid[], p_partitions smallint[], p_epochs bigint[], p_priority integer, p_actor text)
+--   returns TABLE(execution_id uuid, outcome text, lifecycle_phase text, eligibility_state text, route_id integer, old_priority integer)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 cb3186b147dafece83c25769e7f48614
 
 -- function ff_children_ended(p_parent uuid, p_children uuid[], p_needed integer)
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 5cb3951786692f3413fcb1aa2e618884
+--   md5 fac68d804be8b4e787e48e24e5dba3ea
 
 -- function ff_claim(p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer, p_worker_id text, p_worker_instance_id text, p_claim_id uuid, p_lease_ms bigint, p_quiet_routes integer[])
---   returns TABLE(execution_id uuid, partition_key smallint, route_id integer, priority integer, seq bigint, namespace text, attempt_index integer, lease_epoch bigint, lease_id uuid, retry_count integer, reclaimed boolean, resumed boolean, created_at_ms bigint, payload jsonb, tags jsonb, next_due_in_ms bigint, route_high integer)
+--   returns TABLE(execution_id uuid, partition_key smallint, route_id integer, priority integer, seq bigint, namespace text, attempt_index integer, lease_epoch bigint, lease_id uuid, retry_count integer, reclaimed boolean, resumed boolean, created_at_ms bigint, payload jsonb, tags jsonb, generation smallint, attempt_limit_ms bigint, next_due_in_ms bigint, route_high integer)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 9dc7931a08e662798c3c0c0161fe8974
+--   md5 c15e2b603d403a6c7745f22abc11a58c
 
 -- function ff_claim_quotas(p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer, p_tried bigint[])
 --   returns integer[]
@@ -371,12 +412,17 @@ CREATE TABLE ff_worker (
 -- function ff_fail(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_messages text[], p_categories text[], p_retry_afters bigint[], p_terminals boolean[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 66087c6696c0947d75720c030ad6f8ab
+--   md5 2e78cbdd305b3f54dc040aa756d5dc78
 
 -- function ff_fire_timers(p_timer_ids bigint[])
---   returns TABLE(execution_id uuid, outcome text, route_id integer)
+--   returns TABLE(execution_id uuid, outcome text, route_id integer, worker_instance_id text, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 ba81df401abb31d0d956740bec106619
+--   md5 2ecf4d3779fc633c92f1994be54a5755
+
+-- function ff_forget(p_ids uuid[], p_partitions smallint[], p_retain_ms bigint, p_again_ms bigint)
+--   returns TABLE(execution_id uuid, outcome text)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 c2d46e2440b45dab23feedeba90e596b
 
 -- function ff_grown_ms(p_initial double precision, p_max double precision, p_multiplier double precision, p_retries integer)
 --   returns double precision
@@ -391,27 +437,32 @@ CREATE TABLE ff_worker (
 -- function ff_is_known_event(family ff_event_family, event_type text)
 --   returns boolean
 --   plpgsql IMMUTABLE PARALLEL SAFE COST 100
---   md5 e76644b7674bf73243369ada345e9590
+--   md5 e53fb345b4f74eb497439806255a2c47
 
 -- function ff_is_legal(phase ff_lifecycle_phase, ownership ff_ownership_state, eligibility ff_eligibility_state, blocking ff_blocking_reason, outcome ff_terminal_outcome, attempt ff_attempt_state)
 --   returns boolean
 --   plpgsql IMMUTABLE PARALLEL SAFE COST 100
 --   md5 f51fe3a1a8cca3c55745115e6c5708ea
 
+-- function ff_is_listed_tag(p_key text)
+--   returns boolean
+--   sql IMMUTABLE PARALLEL SAFE COST 100
+--   md5 3d19c2e9ad244917b3ee3db9e4675864
+
 -- function ff_lapse_leases(p_ids uuid[], p_partitions smallint[], p_epochs bigint[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 97e71a8832ae858dbbe539d8ceed42f6
+--   md5 d16968808909d007bf2320296492821a
 
 -- function ff_lock_leased(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[])
 --   returns ff_locked[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 6b352f3ea85114dbca2ad285d114bb3c
+--   md5 0e4a222b17bb7de2e99c75fd8efecb5f
 
--- function ff_lock_open(p_ids uuid[], p_partitions smallint[])
+-- function ff_lock_open(p_ids uuid[], p_partitions smallint[], p_ended boolean DEFAULT false)
 --   returns ff_locked[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 2630e6e9a19ba1bf5919d83f3fac6c48
+--   md5 f0838817106ccda794c9e3ec2f632666
 
 -- function ff_may_retry(p_retry_policy jsonb, p_retries integer, p_category text)
 --   returns boolean
@@ -428,6 +479,11 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 5556be09518b9601d5fcc936281dd23f
 
+-- function ff_paused_routes()
+--   returns integer[]
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 1e4e8273e193231efbed5762265af06e
+
 -- function ff_public_state(phase ff_lifecycle_phase, eligibility ff_eligibility_state, outcome ff_terminal_outcome, eligible_at_ms bigint, now_ms bigint)
 --   returns text
 --   sql IMMUTABLE PARALLEL SAFE COST 100
@@ -436,12 +492,12 @@ CREATE TABLE ff_worker (
 -- function ff_record_steps(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_kinds ff_step_kind[], p_names text[], p_keys text[], p_sleeps bigint[], p_values jsonb[])
 --   returns TABLE(ordinal bigint, execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, kind text, value jsonb, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 04858f8394848aa5510a2b27da11ad9b
+--   md5 4ad8f5b8023db937f3f1cba5ec3345db
 
 -- function ff_refusals(p_verb text, p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_accepted uuid[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
---   md5 03944e27b18106eef32e5ce5fdcec6fc
+--   md5 80e81b1ec8e23a549bbdd109a5f01876
 
 -- function ff_release(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
@@ -452,6 +508,11 @@ CREATE TABLE ff_worker (
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 09aecabcf37ae8b0bdd2fed5a0612c31
+
+-- function ff_replay(p_ids uuid[], p_partitions smallint[], p_epochs bigint[], p_from_start boolean, p_reason text, p_actor text, p_default_max integer)
+--   returns TABLE(execution_id uuid, outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, route_id integer, replay_count smallint, due_in_ms bigint)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 c033aa798f4d5f95c9d6eaea7a554eb7
 
 -- function ff_report_progress(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_percents real[], p_messages text[])
 --   returns void
@@ -473,10 +534,15 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 07be9e82f76eb5c24af67dc8b897337a
 
--- function ff_settle(p_transition text, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text)
+-- function ff_set_tags(p_id uuid, p_partition smallint, p_set jsonb, p_removed text[], p_max integer, p_actor text)
+--   returns TABLE(outcome text, tags jsonb)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 441440f69d02f99c67e4ddaf0135e9aa
+
+-- function ff_settle(p_transition text, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_details jsonb[] DEFAULT NULL::jsonb[])
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 e74391a7adede2031def9e007d19fd8c
+--   md5 1ec7eb021b6fafe85e4087ebbfa114c5
 
 -- function ff_share_leases(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[])
 --   returns bigint[]
@@ -488,15 +554,25 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 842f32179f51d57ad27af236b14efb35
 
--- function ff_submit(p_routes jsonb, p_max_routes integer, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_channel text, p_parent uuid DEFAULT NULL::uuid, p_parent_partition smallint DEFAULT NULL::smallint)
---   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint)
+-- function ff_submit(p_routes jsonb, p_max_routes integer, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_channel text, p_parent uuid DEFAULT NULL::uuid, p_parent_partition smallint DEFAULT NULL::smallint, p_keys text[] DEFAULT NULL::text[], p_hashes text[] DEFAULT NULL::text[], p_windows bigint[] DEFAULT NULL::bigint[])
+--   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, existing_id uuid)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 97248fb1012db480fda16d24267ee93b
+--   md5 9c6692f196cdcd80116fd0f634aa03a6
 
 -- function ff_sweep_stale(p_routes integer[], p_ranks integer[], p_afters bigint[], p_quotas integer[])
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 09d5da2a535e793fe95376c5fa88ced8
+
+-- function ff_take_keys(p_namespaces text[], p_keys text[], p_hashes text[], p_windows bigint[], p_ids uuid[], p_partitions smallint[])
+--   returns uuid[]
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 8693cff63ac0755aa6042f805eeb8c04
+
+-- function ff_time_out(p_rows ff_locked[], p_late uuid[])
+--   returns TABLE(execution_id uuid, outcome text, worker_instance_id text, due_in_ms bigint)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
+--   md5 0f481d7f5357d76290b231892ce6f1a9
 
 -- function ff_uuids(p_list jsonb)
 --   returns uuid[]

@@ -52,6 +52,7 @@ export type {
   TaskSubmitOptions,
 } from './client/tasks.ts';
 export type * from './contract/engine.ts';
+export type * from './contract/operations.ts';
 export type * from './contract/states.ts';
 export type { ExecutionId } from './contract/ids.ts';
 export { LIMITS } from './contract/limits.ts';

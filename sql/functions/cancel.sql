@@ -1,7 +1,10 @@
 -- Ends executions from outside, from any state that is not an end. A running one loses its lease in the same
 -- transaction: its worker can no longer write. Queue rows and timers are left behind stale; claim and firing discard them.
+-- p_epochs: only an execution that still has this epoch; one that was claimed or replayed since answers `moved`.
 
-CREATE OR REPLACE FUNCTION ff_cancel(p_ids uuid[], p_partitions smallint[], p_reason text, p_actor text)
+CREATE OR REPLACE FUNCTION ff_cancel(
+  p_ids uuid[], p_partitions smallint[], p_reason text, p_actor text, p_epochs bigint[] DEFAULT NULL
+)
 RETURNS TABLE (
   execution_id uuid, outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, route_id integer,
   worker_instance_id text
@@ -16,6 +19,9 @@ DECLARE
 BEGIN
   PERFORM ff_require_read_committed();
   v_rows := ff_lock_open(p_ids, p_partitions);
+  IF p_epochs IS NOT NULL THEN
+    v_rows := ARRAY(SELECT r FROM unnest(v_rows) r WHERE r.lease_epoch = p_epochs[r.ordinal]);
+  END IF;
   -- An execution that never started has no attempt to end.
   SELECT array_agg(r) FILTER (WHERE r.attempt_state <> 'pending_first_attempt'),
          array_agg(r) FILTER (WHERE r.attempt_state = 'pending_first_attempt')
@@ -30,10 +36,11 @@ BEGIN
   UNION ALL
   SELECT u.id,
          -- Open and yet not locked: it came only after the lock was asked for.
-         CASE WHEN e.execution_id IS NULL OR e.lifecycle_phase <> 'terminal' THEN 'not_found'
+         CASE WHEN p_epochs IS NOT NULL AND e.lease_epoch <> u.ep THEN 'moved'
+              WHEN e.execution_id IS NULL OR e.lifecycle_phase <> 'terminal' THEN 'not_found'
               WHEN e.terminal_outcome = 'cancelled' THEN 'already_cancelled' ELSE 'not_active' END,
          e.lifecycle_phase::text, e.terminal_outcome::text, e.lease_epoch, e.route_id, NULL
-  FROM unnest(p_ids, p_partitions) u(id, part)
+  FROM unnest(p_ids, p_partitions, p_epochs) u(id, part, ep)
   LEFT JOIN LATERAL (
     SELECT * FROM ff_execution x WHERE x.execution_id = u.id AND x.partition_key = u.part OFFSET 0) e ON true
   WHERE CASE WHEN u.id IN (SELECT execution_id FROM unnest(v_rows)) THEN false ELSE true END;

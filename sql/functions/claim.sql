@@ -50,6 +50,14 @@ BEGIN
   DELETE FROM ff_ready WHERE ctid = ANY (ARRAY(SELECT tid FROM taken));
 END $$;
 
+CREATE OR REPLACE FUNCTION ff_paused_routes() RETURNS integer[] LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+  RETURN ARRAY(
+    SELECT r.route_id FROM ff_lane l
+    CROSS JOIN LATERAL (SELECT route_id FROM ff_route WHERE lane = l.lane OFFSET 0) r WHERE l.paused);
+END $$;
+
 -- p_routes, p_ranks, p_afters: where to look. A rank (negated priority) with a sequence number seeks past what was
 -- claimed before; a NULL rank with 0 looks at the whole route. p_quiet_routes: lanes whose renewals write no events.
 -- The first row answered is a header: when the next timer is due, and the highest route there is.
@@ -59,7 +67,7 @@ CREATE OR REPLACE FUNCTION ff_claim(
 ) RETURNS TABLE (
   execution_id uuid, partition_key smallint, route_id integer, priority integer, seq bigint, namespace text,
   attempt_index integer, lease_epoch bigint, lease_id uuid, retry_count integer, reclaimed boolean, resumed boolean,
-  created_at_ms bigint, payload jsonb, tags jsonb, next_due_in_ms bigint,
+  created_at_ms bigint, payload jsonb, tags jsonb, generation smallint, attempt_limit_ms bigint, next_due_in_ms bigint,
   route_high integer
 ) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -69,6 +77,7 @@ DECLARE
   t ff_transition%ROWTYPE;
   v_now bigint := ff_now_ms();
   c_passes CONSTANT integer := 20;
+  v_paused integer[];
   v_left integer := p_limit;
   v_got integer;
   v_quotas integer[];
@@ -86,10 +95,17 @@ BEGIN
   PERFORM ff_require_read_committed();
   RETURN QUERY SELECT NULL::uuid, NULL::smallint, NULL::integer, NULL::integer, NULL::bigint, NULL::text,
     NULL::integer, NULL::bigint, NULL::uuid, NULL::integer, NULL::boolean, NULL::boolean, NULL::bigint,
-    NULL::jsonb, NULL::jsonb,
+    NULL::jsonb, NULL::jsonb, NULL::smallint, NULL::bigint,
     (SELECT greatest(due_at_ms - v_now, 0) FROM ff_timer ORDER BY due_at_ms LIMIT 1),
     (SELECT route_id FROM ff_route ORDER BY route_id DESC LIMIT 1);
-  IF cardinality(p_routes) = 0 THEN RETURN; END IF;
+  -- Callers remember routes, and with them which lanes are paused; one that was paused since must not be claimed from.
+  v_paused := ff_paused_routes();
+  IF cardinality(v_paused) > 0 THEN
+    SELECT array_agg(route ORDER BY ord), array_agg(rank ORDER BY ord), array_agg(after ORDER BY ord)
+    INTO p_routes, p_ranks, p_afters
+    FROM unnest(p_routes, p_ranks, p_afters) WITH ORDINALITY q(route, rank, after, ord) WHERE route <> ALL (v_paused);
+  END IF;
+  IF coalesce(cardinality(p_routes), 0) = 0 THEN RETURN; END IF;
   SELECT * INTO STRICT t FROM ff_transition WHERE transition = 'claim';
   -- Stale pointers, and executions somebody works on, make a pass come back short; a few more passes look behind them.
   FOR pass IN 1..c_passes LOOP
@@ -121,7 +137,7 @@ BEGIN
         r(tid, id, part, rank, seq, attempt, epoch)
       CROSS JOIN LATERAL (
         SELECT execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
-               created_at_ms, lifecycle_phase, eligibility_state, attempt_state
+               created_at_ms, lifecycle_phase, eligibility_state, attempt_state, generation, attempt_limit_ms
         FROM ff_execution WHERE execution_id = r.id AND partition_key = r.part FOR UPDATE SKIP LOCKED) x),
     won AS MATERIALIZED (SELECT DISTINCT ON (execution_id) * FROM seen WHERE fresh ORDER BY execution_id, seq),
     granted AS MATERIALIZED (
@@ -158,6 +174,11 @@ BEGIN
              p_worker_id, p_worker_instance_id, namespace, tags, v_now, v_now, v_now + p_lease_ms,
              coalesce(started_at_ms, v_now), attempt_state = 'attempt_interrupted', reclaimed, NOT (route_id = ANY (p_quiet_routes))
       FROM granted),
+    limited AS (
+      INSERT INTO ff_timer (kind, due_at_ms, execution_id, partition_key, attempt_index, lease_epoch)
+      SELECT 'attempt_limit', v_now + attempt_limit_ms, execution_id, partition_key, attempt_index,
+             lease_epoch + t.epoch_step
+      FROM granted WHERE attempt_limit_ms IS NOT NULL),
     told AS (
       INSERT INTO ff_event (family, event_type, occurred_at_ms, execution_id, partition_key, attempt_index,
                             lease_epoch, lease_id, worker_instance_id, namespace, tags, detail)
@@ -167,7 +188,7 @@ BEGIN
       FROM granted)
     SELECT g.execution_id, g.partition_key, g.route_id, g.priority, g.seq, g.namespace, g.attempt_index,
            g.lease_epoch + t.epoch_step, g.lease_id, g.retry_count, g.reclaimed,
-           g.attempt_state = 'attempt_interrupted', g.created_at_ms, g.payload, g.tags,
+           g.attempt_state = 'attempt_interrupted', g.created_at_ms, g.payload, g.tags, g.generation, g.attempt_limit_ms,
            NULL::bigint, NULL::integer
     FROM granted g
     WHERE (SELECT ff_require_equal('claim executions', (SELECT count(*) FROM won), (SELECT count(*) FROM moved))

@@ -102,7 +102,8 @@ BEGIN
   SELECT r.execution_id, 'retry_scheduled', false, 'runnable', 'none', r.lease_epoch, r.attempt_index + 1,
          r.route_id, r.delay_ms
   FROM unnest(v_retry, v_delays) r(ordinal, execution_id, partition_key, route_id, priority, namespace, attempt_index,
-    lease_epoch, retry_count, attempt_state, lease_id, worker_id, worker_instance_id, attempt_started_at_ms, tags, delay_ms)
+    lease_epoch, retry_count, attempt_state, lease_id, worker_id, worker_instance_id, attempt_started_at_ms, tags, retain_ms,
+    delay_ms)
   UNION ALL
   SELECT r.execution_id, 'failed', false, 'terminal', 'failed', r.lease_epoch, r.attempt_index, r.route_id,
          CASE WHEN v_told THEN 0 END

@@ -58,7 +58,8 @@ BEGIN
   WITH owned AS MATERIALIZED (
     SELECT e.* FROM (SELECT * FROM unnest(p_ids, p_partitions, p_epochs) u(id, part, ep) ORDER BY id OFFSET 0) u
     CROSS JOIN LATERAL (
-      SELECT execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count
+      SELECT execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
+             retain_ms
       FROM ff_execution WHERE execution_id = u.id AND partition_key = u.part AND lifecycle_phase = 'active'
         AND lease_epoch = u.ep FOR UPDATE SKIP LOCKED) e),
   held AS MATERIALIZED (
@@ -72,7 +73,7 @@ BEGIN
   decided AS MATERIALIZED (
     SELECT ROW(NULL::integer, h.execution_id, h.partition_key, h.route_id, h.priority, h.namespace, h.attempt_index,
                h.lease_epoch, h.retry_count, 'running_attempt', h.lease_id, h.worker_id, h.worker_instance_id,
-               h.attempt_started_at_ms, h.tags)::ff_locked AS row,
+               h.attempt_started_at_ms, h.tags, h.retain_ms)::ff_locked AS row,
            b.again
     FROM held h
     CROSS JOIN LATERAL (

@@ -1,5 +1,6 @@
 -- The shared core of every operation that moves an existing execution: lock, settle, refuse.
--- Only ff_submit, ff_claim and ff_settle write the state columns or insert events.
+-- Only ff_submit, ff_claim and ff_settle write the state columns or tell of a change in them. ff_renew and ff_set_tags tell
+-- of what changes no state.
 -- These functions carry no settings of their own: they are called by functions that do.
 
 -- Operations decide on rows they have just locked and then read again; that needs a fresh snapshot per statement.
@@ -36,7 +37,7 @@ BEGIN
           ORDER BY id OFFSET 0) u
     CROSS JOIN LATERAL (
       SELECT execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
-             lifecycle_phase
+             lifecycle_phase, retain_ms
       FROM ff_execution WHERE execution_id = u.id AND partition_key = u.part FOR UPDATE) e),
   leased AS MATERIALIZED (
     SELECT o.*, l.lease_id, l.worker_id, l.worker_instance_id, l.attempt_started_at_ms, l.tags,
@@ -49,16 +50,16 @@ BEGIN
         AND lease_epoch = o.lease_epoch FOR UPDATE) l)
   SELECT array_agg(ROW(ord, execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch,
                        retry_count, 'running_attempt', lease_id, worker_id, worker_instance_id, attempt_started_at_ms,
-                       tags)::ff_locked)
+                       tags, retain_ms)::ff_locked)
   INTO v_rows FROM leased WHERE alive;
   RETURN coalesce(v_rows, '{}');
 END $$;
 
--- Locks executions for an operation that does not carry the epoch: all of them in id order, then the leases of those that
--- have not ended. Two statements, because one cannot see a lease that was inserted while it waited; and the second reads
+-- Locks executions for an operation that does not carry the epoch: all of them in id order, then their leases. Answers
+-- those that have not ended, or with p_ended those that have. Two statements, because one cannot see a lease that was inserted while it waited; and the second reads
 -- only what the first has locked, because it may see an execution that was committed in between and is nobody's yet.
-CREATE OR REPLACE FUNCTION ff_lock_open(p_ids uuid[], p_partitions smallint[]) RETURNS ff_locked[]
-LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION ff_lock_open(p_ids uuid[], p_partitions smallint[], p_ended boolean DEFAULT false)
+RETURNS ff_locked[] LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
   v_locked uuid[];
@@ -74,7 +75,7 @@ BEGIN
           WHERE id = ANY (v_locked) ORDER BY id OFFSET 0) u
     CROSS JOIN LATERAL (
       SELECT execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
-             lifecycle_phase, attempt_state
+             lifecycle_phase, attempt_state, retain_ms
       FROM ff_execution WHERE execution_id = u.id AND partition_key = u.part OFFSET 0) e
     CROSS JOIN LATERAL (
       SELECT tags FROM ff_body WHERE execution_id = e.execution_id AND partition_key = e.partition_key OFFSET 0) b
@@ -83,17 +84,18 @@ BEGIN
       FROM ff_lease WHERE execution_id = e.execution_id AND partition_key = e.partition_key FOR UPDATE) l ON true)
   SELECT array_agg(ROW(ord, execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch,
                        retry_count, attempt_state, lease_id, worker_id, worker_instance_id,
-                       attempt_started_at_ms, tags)::ff_locked)
-  INTO v_rows FROM k WHERE lifecycle_phase <> 'terminal';
+                       attempt_started_at_ms, tags, retain_ms)::ff_locked)
+  INTO v_rows FROM k WHERE (lifecycle_phase = 'terminal') = p_ended;
   RETURN coalesce(v_rows, '{}');
 END $$;
 
 -- Performs one transition on locked rows: state, lease, queue or timer, attempt, outcome and events, all or nothing.
--- The arrays after p_rows run parallel to it and may be shorter or NULL. Answers whether parents are to be told: a timer
--- for them is due at once.
+-- The arrays after p_rows run parallel to it and may be shorter or NULL; p_dues is when what is delayed becomes claimable,
+-- or the new deadline of what is replayed; p_details goes into operator events. Answers whether parents are to be told: a
+-- timer for them is due at once.
 CREATE OR REPLACE FUNCTION ff_settle(
   p_transition text, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[],
-  p_actor text
+  p_actor text, p_details jsonb[] DEFAULT NULL
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -102,14 +104,15 @@ DECLARE
   v_written bigint;
   v_children bigint;
   v_unleased bigint;
+  v_limited bigint;
 BEGIN
   IF cardinality(p_rows) = 0 OR p_rows IS NULL THEN RETURN false; END IF;
   SELECT * INTO STRICT t FROM ff_transition WHERE transition = p_transition;
   WITH r AS MATERIALIZED (
-    SELECT * FROM unnest(p_rows, p_dues, p_results, p_messages, p_categories) r(
+    SELECT * FROM unnest(p_rows, p_dues, p_results, p_messages, p_categories, p_details) r(
       ordinal, execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
-      attempt_state, lease_id, worker_id, worker_instance_id, attempt_started_at_ms, tags,
-      due_at_ms, result, message, category)),
+      attempt_state, lease_id, worker_id, worker_instance_id, attempt_started_at_ms, tags, retain_ms,
+      due_at_ms, result, message, category, detail)),
   due AS MATERIALIZED (SELECT jsonb_object_agg(execution_id, due_at_ms) AS by_id FROM r),
   moved AS (
     UPDATE ff_execution SET
@@ -117,11 +120,15 @@ BEGIN
       eligibility_state = t.eligibility_state, blocking_reason = t.blocking_reason,
       terminal_outcome = t.terminal_outcome, attempt_state = coalesce(t.attempt_state, attempt_state),
       lease_epoch = lease_epoch + t.epoch_step, attempt_index = attempt_index + t.attempt_step,
-      retry_count = retry_count + t.retry_step, reclaim_count = reclaim_count + t.reclaim_step,
-      changed_at_ms = v_now,
+      retry_count = CASE t.replay_step WHEN 0 THEN retry_count + t.retry_step ELSE 0 END,
+      reclaim_count = CASE t.replay_step WHEN 0 THEN reclaim_count + t.reclaim_step ELSE 0 END,
+      replay_count = replay_count + t.replay_step, changed_at_ms = v_now,
       eligible_at_ms = CASE WHEN t.eligibility_state = 'not_eligible_until_time'
-        THEN ((SELECT by_id FROM due) ->> execution_id::text)::bigint END
-    WHERE execution_id = ANY (ARRAY(SELECT execution_id FROM r)) RETURNING parent_id, parent_partition),
+        THEN ((SELECT by_id FROM due) ->> execution_id::text)::bigint END,
+      deadline_at_ms = CASE t.replay_step WHEN 0 THEN deadline_at_ms
+        ELSE ((SELECT by_id FROM due) ->> execution_id::text)::bigint END
+    WHERE execution_id = ANY (ARRAY(SELECT execution_id FROM r))
+    RETURNING parent_id, parent_partition, deadline_at_ms, attempt_limit_ms),
   unleased AS (
     DELETE FROM ff_lease WHERE execution_id = ANY (ARRAY(SELECT execution_id FROM r WHERE lease_id IS NOT NULL))
     RETURNING 1),
@@ -135,6 +142,9 @@ BEGIN
     SELECT 'eligible'::ff_timer_kind, due_at_ms, execution_id, partition_key, attempt_index + t.attempt_step,
            lease_epoch + t.epoch_step
     FROM r WHERE t.eligibility_state = 'not_eligible_until_time'
+    UNION ALL
+    SELECT 'deadline'::ff_timer_kind, due_at_ms, execution_id, partition_key, 0, 0::bigint
+    FROM r WHERE t.replay_step = 1 AND due_at_ms IS NOT NULL
     UNION ALL
     -- A parent is told by a timer that is due at once: locking it here could wait in a circle.
     SELECT DISTINCT 'child_ended'::ff_timer_kind, v_now, parent_id, parent_partition, 0, 0::bigint
@@ -157,10 +167,10 @@ BEGIN
       failure_message = EXCLUDED.failure_message, failure_category = EXCLUDED.failure_category,
       retry_at_ms = EXCLUDED.retry_at_ms, released_epoch = coalesce(EXCLUDED.released_epoch, h.released_epoch)),
   ended AS (
-    INSERT INTO ff_outcome (execution_id, partition_key, attempt_index, namespace, outcome, ended_at_ms, result,
+    INSERT INTO ff_outcome (execution_id, partition_key, attempt_index, namespace, outcome, ended_at_ms, retain_ms, result,
                             failure_message, failure_category, ended_by)
-    SELECT execution_id, partition_key, attempt_index, namespace, t.terminal_outcome, v_now, result, message, category,
-           coalesce(p_actor, worker_instance_id)
+    SELECT execution_id, partition_key, attempt_index, namespace, t.terminal_outcome, v_now, retain_ms, result, message,
+           category, coalesce(p_actor, worker_instance_id)
     FROM r WHERE t.terminal_outcome <> 'none'),
   told AS (
     INSERT INTO ff_event (family, event_type, occurred_at_ms, execution_id, partition_key, attempt_index, lease_epoch,
@@ -173,12 +183,23 @@ BEGIN
     UNION ALL
     SELECT 'completion', t.terminal_outcome::text, v_now, execution_id, partition_key, attempt_index, lease_epoch,
            lease_id, worker_instance_id, namespace, tags, NULL
-    FROM r WHERE t.terminal_outcome <> 'none')
-  SELECT (SELECT count(*) FROM moved), (SELECT count(parent_id) FROM moved), (SELECT count(*) FROM unleased)
-  INTO v_written, v_children, v_unleased;
+    FROM r WHERE t.terminal_outcome <> 'none'
+    UNION ALL
+    SELECT 'operator', t.operator_event, v_now, execution_id, partition_key, attempt_index + t.attempt_step,
+           lease_epoch + t.epoch_step, NULL, NULL, namespace, tags, detail
+    FROM r WHERE t.operator_event IS NOT NULL)
+  SELECT count(*), count(parent_id),
+         count(*) FILTER (WHERE attempt_limit_ms IS NOT NULL OR deadline_at_ms IS NOT NULL), (SELECT count(*) FROM unleased)
+  INTO v_written, v_children, v_limited, v_unleased FROM moved;
   PERFORM ff_require_equal(p_transition || ' executions', cardinality(p_rows), v_written);
   PERFORM ff_require_equal(p_transition || ' leases',
     (SELECT count(*) FROM unnest(p_rows) r WHERE r.lease_id IS NOT NULL), v_unleased);
+  IF v_limited > 0 AND t.replay_step = 0 THEN
+    -- A limit of a lease is over with the lease, a deadline with the end; most would be due long after that.
+    DELETE FROM ff_timer
+    WHERE kind IN ('deadline', 'attempt_limit') AND execution_id = ANY (ARRAY(SELECT r.execution_id FROM unnest(p_rows) r))
+      AND (kind = 'attempt_limit' OR t.terminal_outcome <> 'none');
+  END IF;
   RETURN v_children > 0 AND t.terminal_outcome <> 'none';
 END $$;
 
@@ -203,6 +224,7 @@ BEGIN
       WHEN p_verb = 'fail' AND h.outcome = 'failed' AND h.mine THEN
         CASE WHEN h.retry_at_ms IS NULL THEN 'failed' ELSE 'retry_scheduled' END
       WHEN h.outcome = 'interrupted' AND h.mine THEN 'lease_' || h.interrupted_by
+      WHEN h.outcome = 'expired' AND h.mine THEN 'timed_out'
       WHEN p_verb IN ('complete', 'fail', 'release', 'pause') AND h.outcome IN ('success', 'failed') AND h.mine THEN 'conflict'
       WHEN e.lifecycle_phase <> 'active' THEN 'not_active'
       WHEN e.attempt_index = u.att AND e.lease_epoch = u.ep THEN 'lease_expired'

@@ -57,7 +57,7 @@ BEGIN
          CASE s.kind WHEN 'sleep' THEN greatest((s.value #>> '{}')::bigint - v_now, 0) END
   FROM unnest(p_ids, p_names, p_keys) WITH ORDINALITY u(id, n, y, ord)
   CROSS JOIN LATERAL (
-    SELECT * FROM ff_step WHERE execution_id = u.id AND name = u.n AND key = u.y OFFSET 0) s
+    SELECT * FROM ff_step WHERE execution_id = u.id AND retired_by = 0 AND name = u.n AND key = u.y OFFSET 0) s
   WHERE CASE WHEN v_all THEN true ELSE u.ord = ANY (v_held) END;
   IF NOT v_all THEN
     v_refused := ARRAY(SELECT ord FROM generate_subscripts(p_ids, 1) ord WHERE ord <> ALL (v_held) ORDER BY ord);

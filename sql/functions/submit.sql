@@ -29,15 +29,63 @@ BEGIN
   RETURN v_route;
 END $$;
 
+-- Tags that are different for every execution and that nobody looks for.
+CREATE OR REPLACE FUNCTION ff_is_listed_tag(p_key text) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN p_key NOT IN ('traceparent', 'tracestate');
+
+-- Takes idempotency keys for executions about to be submitted, in one order for all callers; answers who holds each key
+-- now: the execution it is sent with, or an earlier one. A rival that has not committed is waited for. A key whose time is
+-- over and whose execution has ended, or is gone, is taken over. One key for two different bodies is a mistake: nothing is
+-- written then.
+CREATE OR REPLACE FUNCTION ff_take_keys(
+  p_namespaces text[], p_keys text[], p_hashes text[], p_windows bigint[], p_ids uuid[], p_partitions smallint[]
+) RETURNS uuid[] LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+  v_now bigint := ff_now_ms();
+  v_holders uuid[];
+  v_faulty bigint;
+BEGIN
+  INSERT INTO ff_idempotency (namespace, key, partition_key, execution_id, body_hash, expires_at_ms)
+  SELECT n, k, part, id, decode(h, 'hex'), v_now + w
+  FROM unnest(p_namespaces, p_keys, p_hashes, p_windows, p_ids, p_partitions) u(n, k, h, w, id, part)
+  WHERE k IS NOT NULL ORDER BY n, k ON CONFLICT DO NOTHING;
+  -- In statements of their own: what a rival committed while it was waited for must be seen.
+  PERFORM 1 FROM (SELECT * FROM unnest(p_namespaces, p_keys) u(n, k) WHERE k IS NOT NULL ORDER BY n, k OFFSET 0) u
+  CROSS JOIN LATERAL (SELECT 1 FROM ff_idempotency WHERE namespace = u.n AND key = u.k FOR UPDATE) i;
+  WITH free AS MATERIALIZED (
+    SELECT u.n, u.k, u.id, decode(u.h, 'hex') AS hash, u.w
+    FROM unnest(p_namespaces, p_keys, p_hashes, p_windows, p_ids) u(n, k, h, w, id)
+    CROSS JOIN LATERAL (
+      SELECT execution_id FROM ff_idempotency
+      WHERE namespace = u.n AND key = u.k AND execution_id <> u.id AND expires_at_ms <= v_now OFFSET 0) i
+    LEFT JOIN LATERAL (
+      SELECT lifecycle_phase FROM ff_execution WHERE execution_id = i.execution_id OFFSET 0) e ON true
+    WHERE e.lifecycle_phase IS NULL OR e.lifecycle_phase = 'terminal')
+  UPDATE ff_idempotency i SET execution_id = f.id, body_hash = f.hash, expires_at_ms = v_now + f.w
+  FROM free f WHERE i.namespace = f.n AND i.key = f.k;
+  SELECT array_agg(i.execution_id ORDER BY u.ord), min(u.ord) FILTER (WHERE i.body_hash <> decode(u.h, 'hex'))
+  INTO v_holders, v_faulty
+  FROM unnest(p_namespaces, p_keys, p_hashes) WITH ORDINALITY u(n, k, h, ord)
+  LEFT JOIN LATERAL (
+    SELECT execution_id, body_hash FROM ff_idempotency WHERE namespace = u.n AND key = u.k OFFSET 0) i ON true;
+  IF v_faulty IS NOT NULL THEN
+    RAISE EXCEPTION 'an idempotency key stands for another request' USING ERRCODE = 'FF005', DETAIL = v_faulty::text;
+  END IF;
+  RETURN v_holders;
+END $$;
+
 -- p_routes: [{lane, kind, capabilities}]. p_templates: [{route, namespace, priority, policy, tags}], what many executions
 -- of one call have in common; route points into p_routes and p_template_ordinals into p_templates, both from 1.
 -- p_channel: where to ring inside this transaction, or NULL when the caller rings after its commit.
--- p_parent: the execution that is told when these end.
+-- p_parent: the execution that is told when these end. p_keys, p_hashes, p_windows: idempotency keys with the hash of what
+-- they stand for and how long they do, or NULL when none has one. existing_id is who holds a key that was taken.
 CREATE OR REPLACE FUNCTION ff_submit(
   p_routes jsonb, p_max_routes integer, p_templates jsonb, p_ids uuid[], p_partitions smallint[],
   p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_channel text,
-  p_parent uuid DEFAULT NULL, p_parent_partition smallint DEFAULT NULL
-) RETURNS TABLE (execution_id uuid, outcome text, route_id integer, due_in_ms bigint) LANGUAGE plpgsql
+  p_parent uuid DEFAULT NULL, p_parent_partition smallint DEFAULT NULL, p_keys text[] DEFAULT NULL,
+  p_hashes text[] DEFAULT NULL, p_windows bigint[] DEFAULT NULL
+) RETURNS TABLE (execution_id uuid, outcome text, route_id integer, due_in_ms bigint, existing_id uuid) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off
 -- A caller's open transaction may hold a new route; better to let the connection go and try again than to wait with it.
@@ -53,6 +101,10 @@ DECLARE
   v_priorities integer[];
   v_policies jsonb[];
   v_tags jsonb[];
+  v_deadlines bigint[];
+  v_limits bigint[];
+  v_retains bigint[];
+  v_holders uuid[];
   v_new uuid[];
 BEGIN
   SELECT * INTO STRICT s FROM ff_transition WHERE transition = 'submit';
@@ -69,21 +121,29 @@ BEGIN
     ORDER BY i.ord);
   SELECT array_agg(v_routes[(t ->> 'route')::integer] ORDER BY ord), array_agg(t ->> 'namespace' ORDER BY ord),
          array_agg((t ->> 'priority')::integer ORDER BY ord), array_agg(t -> 'policy' ORDER BY ord),
-         array_agg(t -> 'tags' ORDER BY ord)
-  INTO v_template_routes, v_namespaces, v_priorities, v_policies, v_tags
+         array_agg(t -> 'tags' ORDER BY ord),
+         array_agg((t #>> '{policy,timeout_policy,execution_deadline_ms}')::bigint ORDER BY ord),
+         array_agg((t #>> '{policy,timeout_policy,attempt_timeout_ms}')::bigint ORDER BY ord),
+         array_agg((t #>> '{policy,retention_ms}')::bigint ORDER BY ord)
+  INTO v_template_routes, v_namespaces, v_priorities, v_policies, v_tags, v_deadlines, v_limits, v_retains
   FROM jsonb_array_elements(p_templates) WITH ORDINALITY e(t, ord);
+  IF p_keys IS NOT NULL THEN
+    v_holders := ff_take_keys(ARRAY(SELECT v_namespaces[of] FROM unnest(p_template_ordinals) WITH ORDINALITY u(of, ord)
+                                    ORDER BY ord), p_keys, p_hashes, p_windows, p_ids, p_partitions);
+  END IF;
   WITH inserted AS (
     INSERT INTO ff_execution (
       execution_id, partition_key, route_id, priority, namespace, created_at_ms, changed_at_ms, eligible_at_ms,
-      lifecycle_phase, ownership_state, eligibility_state, blocking_reason, terminal_outcome, attempt_state, parent_id,
-      parent_partition)
-    SELECT id, part, v_template_routes[of], v_priorities[of], v_namespaces[of], v_now, v_now, CASE WHEN delay > 0 THEN v_now + delay END,
+      deadline_at_ms, attempt_limit_ms, retain_ms, lifecycle_phase, ownership_state, eligibility_state, blocking_reason,
+      terminal_outcome, attempt_state, parent_id, parent_partition)
+    SELECT id, part, v_template_routes[of], v_priorities[of], v_namespaces[of], v_now, v_now,
+           CASE WHEN delay > 0 THEN v_now + delay END, v_now + v_deadlines[of], v_limits[of], v_retains[of],
            s.lifecycle_phase, s.ownership_state,
            CASE WHEN delay > 0 THEN d.eligibility_state ELSE s.eligibility_state END,
            CASE WHEN delay > 0 THEN d.blocking_reason ELSE s.blocking_reason END, s.terminal_outcome, s.attempt_state,
            p_parent, p_parent_partition
-    FROM unnest(p_ids, p_partitions, p_template_ordinals, p_delays) u(id, part, of, delay)
-    ORDER BY id
+    FROM unnest(p_ids, p_partitions, p_template_ordinals, p_delays, v_holders) u(id, part, of, delay, holder)
+    WHERE holder IS NULL OR holder = id ORDER BY id
     ON CONFLICT DO NOTHING RETURNING execution_id)
   SELECT array_agg(execution_id) INTO v_new FROM inserted;
   IF cardinality(v_new) IS DISTINCT FROM cardinality(p_ids) AND EXISTS (
@@ -105,7 +165,17 @@ BEGIN
     INSERT INTO ff_ready (execution_id, partition_key, route_id, priority, attempt_index, lease_epoch, ready_at_ms)
     SELECT id, part, v_template_routes[of], v_priorities[of], 0, 0, v_now FROM i WHERE delay <= 0 ORDER BY ord)
   INSERT INTO ff_timer (kind, due_at_ms, execution_id, partition_key, attempt_index, lease_epoch)
-  SELECT 'eligible', v_now + delay, id, part, 0, 0 FROM i WHERE delay > 0;
+  SELECT 'eligible'::ff_timer_kind, v_now + delay, id, part, 0, 0 FROM i WHERE delay > 0
+  UNION ALL
+  SELECT 'deadline', v_now + v_deadlines[of], id, part, 0, 0 FROM i WHERE v_deadlines[of] IS NOT NULL;
+  IF EXISTS (SELECT 1 FROM unnest(v_tags) x WHERE x <> '{}') AND v_new IS NOT NULL THEN
+    INSERT INTO ff_tag (tag_key, tag_value, created_at_ms, execution_id, partition_key)
+    SELECT t.key, t.value, v_now, u.id, u.part
+    FROM unnest(p_ids, p_partitions, p_template_ordinals) u(id, part, of)
+    CROSS JOIN LATERAL jsonb_each_text(v_tags[u.of]) t
+    WHERE ff_is_listed_tag(t.key) AND CASE WHEN cardinality(v_new) = cardinality(p_ids) THEN true
+                                           WHEN u.id IN (SELECT unnest(v_new)) THEN true ELSE false END;
+  END IF;
   IF p_channel IS NOT NULL AND v_new IS NOT NULL THEN
     -- A notification holds 8,000 bytes; with more routes than fit it says "look everywhere".
     PERFORM pg_notify(p_channel, jsonb_strip_nulls(jsonb_build_object(
@@ -116,6 +186,7 @@ BEGIN
   SELECT u.id,
          CASE WHEN cardinality(v_new) = cardinality(p_ids) THEN 'submitted'
               WHEN u.id IN (SELECT unnest(v_new)) THEN 'submitted' ELSE 'duplicate' END,
-         v_template_routes[u.of], CASE WHEN u.delay > 0 THEN u.delay END
-  FROM unnest(p_ids, p_template_ordinals, p_delays) WITH ORDINALITY u(id, of, delay, ord) ORDER BY u.ord;
+         v_template_routes[u.of], CASE WHEN u.delay > 0 THEN u.delay END, nullif(u.holder, u.id)
+  FROM unnest(p_ids, p_template_ordinals, p_delays, v_holders) WITH ORDINALITY u(id, of, delay, holder, ord)
+  ORDER BY u.ord;
 END $$;

@@ -1,4 +1,5 @@
--- Fires timers: what waited for a time, or for children that have ended, becomes claimable. Never waits; a timer whose
+-- Fires timers: what waited for a time, or for children that have ended, becomes claimable; what had only so much time
+-- is ended. Never waits; a timer whose
 -- execution somebody works on stays for the next pass. A timer that no longer fits its execution (cancelled, claimed,
 -- retried since) is discarded. So is word of a child while its parent runs: the parent looks before it pauses.
 
@@ -15,8 +16,9 @@ BEGIN
     SELECT count(*) FROM (
       SELECT 1 FROM generate_series(cardinality(p_children), 1, -1) place
       CROSS JOIN LATERAL (
-        SELECT 1 FROM ff_execution
-        WHERE execution_id = p_children[place] AND parent_id = p_parent AND lifecycle_phase <> 'terminal' OFFSET 0) e
+        -- Only the id: with the parent as a condition here, all its children could be read for each of them.
+        SELECT parent_id, lifecycle_phase FROM ff_execution WHERE execution_id = p_children[place] OFFSET 0) e
+      WHERE e.parent_id = p_parent AND e.lifecycle_phase <> 'terminal'
       LIMIT v_may_be_open + 1) still_open);
 END $$;
 
@@ -33,16 +35,79 @@ BEGIN
   RETURN FOUND AND ff_children_ended(p_id, w.children, w.needed);
 END $$;
 
+-- Ends what ran out of its time: p_rows, locked, without their leases; of p_late the deadline is over, of the others the
+-- limit of their attempt. The leases are locked here, in a statement later than the one that locked the executions,
+-- which may not have seen them; one that somebody holds is not waited for, and its execution not answered.
+CREATE OR REPLACE FUNCTION ff_time_out(p_rows ff_locked[], p_late uuid[])
+RETURNS TABLE (execution_id uuid, outcome text, worker_instance_id text, due_in_ms bigint) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+  v_now bigint;
+  v_again ff_locked[];
+  v_delays bigint[];
+  v_over ff_locked[];
+  v_unstarted ff_locked[];
+  v_told boolean;
+BEGIN
+  IF p_rows IS NULL THEN RETURN; END IF;
+  WITH held AS MATERIALIZED (
+    SELECT r.execution_id, r.partition_key, r.route_id, r.priority, r.namespace, r.attempt_index, r.lease_epoch,
+           r.retry_count, r.attempt_state, r.retain_ms, l.lease_id, l.worker_id, l.worker_instance_id,
+           l.attempt_started_at_ms
+    FROM (SELECT * FROM unnest(p_rows) ORDER BY execution_id OFFSET 0) r
+    LEFT JOIN LATERAL (
+      SELECT lease_id, worker_id, worker_instance_id, attempt_started_at_ms FROM ff_lease
+      WHERE execution_id = r.execution_id AND partition_key = r.partition_key FOR UPDATE SKIP LOCKED) l ON true
+    WHERE r.attempt_state <> 'running_attempt' OR l.lease_id IS NOT NULL),
+  decided AS MATERIALIZED (
+    SELECT ROW(NULL::integer, h.execution_id, h.partition_key, h.route_id, h.priority, h.namespace, h.attempt_index,
+               h.lease_epoch, h.retry_count, h.attempt_state, h.lease_id, h.worker_id, h.worker_instance_id,
+               h.attempt_started_at_ms, b.tags, h.retain_ms)::ff_locked AS row,
+           h.attempt_state = 'pending_first_attempt' AS unstarted,
+           h.execution_id <> ALL (p_late) AND ff_may_retry(b.retry, h.retry_count, 'timeout') AS again,
+           ff_backoff_ms(b.retry -> 'backoff', h.retry_count, random()) AS delay_ms
+    FROM held h
+    CROSS JOIN LATERAL (
+      SELECT tags, policy -> 'retry_policy' AS retry FROM ff_body
+      WHERE execution_id = h.execution_id AND partition_key = h.partition_key OFFSET 0) b)
+  SELECT array_agg(row) FILTER (WHERE again), array_agg(delay_ms) FILTER (WHERE again),
+         array_agg(row) FILTER (WHERE NOT again AND NOT unstarted), array_agg(row) FILTER (WHERE unstarted)
+  INTO v_again, v_delays, v_over, v_unstarted FROM decided;
+  v_now := ff_now_ms();
+  PERFORM ff_settle('time_out_attempt', v_again, ARRAY(SELECT v_now + d FROM unnest(v_delays) d), NULL,
+    ARRAY(SELECT 'attempt_time_limit'::text FROM unnest(v_again)), ARRAY(SELECT 'timeout'::text FROM unnest(v_again)),
+    'engine');
+  v_told := ff_settle('time_out', v_over, NULL, NULL,
+    ARRAY(SELECT CASE WHEN r.execution_id = ANY (p_late) THEN 'execution_deadline' ELSE 'attempt_time_limit' END
+          FROM unnest(v_over) r), ARRAY(SELECT 'timeout'::text FROM unnest(v_over)), 'engine');
+  v_told := ff_settle('time_out_unstarted', v_unstarted, NULL, NULL,
+    ARRAY(SELECT 'execution_deadline'::text FROM unnest(v_unstarted)),
+    ARRAY(SELECT 'timeout'::text FROM unnest(v_unstarted)), 'engine') OR v_told;
+  RETURN QUERY
+  SELECT r.execution_id, 'timed_out', r.worker_instance_id, CASE WHEN v_told THEN 0::bigint END
+  FROM unnest(v_over || v_unstarted) r
+  UNION ALL
+  SELECT r.execution_id, 'attempt_timed_out', r.worker_instance_id, (SELECT min(d) FROM unnest(v_delays) d)
+  FROM unnest(v_again) r;
+END $$;
+
+-- Answers a row an execution: `fired` (claimable now), `timed_out` (ended), `attempt_timed_out` (will be tried again, the
+-- soonest in due_in_ms), `discarded`. A timer whose execution is gone is discarded too.
 CREATE OR REPLACE FUNCTION ff_fire_timers(p_timer_ids bigint[])
-RETURNS TABLE (execution_id uuid, outcome text, route_id integer) LANGUAGE plpgsql
+RETURNS TABLE (execution_id uuid, outcome text, route_id integer, worker_instance_id text, due_in_ms bigint)
+LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
   v_rows ff_locked[];
   v_woken ff_locked[];
+  v_late ff_locked[];
+  v_late_ids uuid[];
   v_seen bigint[];
   v_executions uuid[];
+  v_timed_out uuid[] := '{}';
+  v_waiting uuid[];
   v_gone bigint;
 BEGIN
   PERFORM ff_require_read_committed();
@@ -53,43 +118,60 @@ BEGIN
       FROM ff_timer WHERE timer_id = u.id FOR UPDATE SKIP LOCKED) d
     WHERE d.due_at_ms <= ff_now_ms()),
   seen AS MATERIALIZED (
-    SELECT d.timer_id, d.kind, d.attempt_index AS attempt, d.lease_epoch AS epoch, e.*
+    SELECT d.timer_id, d.kind, d.attempt_index AS attempt, d.lease_epoch AS epoch, d.due_at_ms, e.*
     FROM (SELECT * FROM due ORDER BY execution_id OFFSET 0) d
     CROSS JOIN LATERAL (
       SELECT execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
-             lifecycle_phase, eligibility_state, attempt_state
+             lifecycle_phase, eligibility_state, attempt_state, retain_ms, deadline_at_ms
       FROM ff_execution WHERE execution_id = d.execution_id AND partition_key = d.partition_key
       FOR UPDATE SKIP LOCKED) e),
+  orphaned AS MATERIALIZED (
+    SELECT d.timer_id, d.execution_id FROM due d
+    LEFT JOIN LATERAL (
+      SELECT execution_id FROM ff_execution
+      WHERE execution_id = d.execution_id AND partition_key = d.partition_key OFFSET 0) e ON true
+    WHERE e.execution_id IS NULL),
   paused AS MATERIALIZED (
     SELECT DISTINCT ON (execution_id) * FROM seen
     WHERE kind = 'child_ended' AND lifecycle_phase = 'runnable' AND attempt_state = 'attempt_interrupted'
       AND eligibility_state IN ('blocked_by_dependencies', 'not_eligible_until_time')
     ORDER BY execution_id),
   fitting AS MATERIALIZED (
-    SELECT * FROM (
-      SELECT DISTINCT ON (execution_id) * FROM seen
-      WHERE kind = 'eligible' AND lifecycle_phase = 'runnable' AND eligibility_state = 'not_eligible_until_time'
+    SELECT * FROM seen WHERE CASE kind
+      WHEN 'eligible' THEN lifecycle_phase = 'runnable' AND eligibility_state = 'not_eligible_until_time'
         AND attempt_index = attempt AND lease_epoch = epoch
-      ORDER BY execution_id) s
+      WHEN 'deadline' THEN lifecycle_phase <> 'terminal' AND deadline_at_ms = due_at_ms
+      WHEN 'attempt_limit' THEN lifecycle_phase = 'active' AND attempt_index = attempt AND lease_epoch = epoch
+      ELSE false END
     UNION ALL
     SELECT * FROM paused WHERE ff_wait_is_over(execution_id, attempt_index, lease_epoch)),
-  -- One that its time and its children wake at once is woken by its time.
+  -- A deadline goes before all else; one that its time and its children wake at once is woken by its time.
   once AS MATERIALIZED (
     SELECT DISTINCT ON (execution_id) kind, execution_id,
            ROW(NULL::integer, execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch,
-               retry_count, attempt_state, NULL::uuid, NULL::text, NULL::text, NULL::bigint, NULL::jsonb)::ff_locked AS row
-    FROM fitting ORDER BY execution_id, kind)
+               retry_count, attempt_state, NULL::uuid, NULL::text, NULL::text, NULL::bigint, NULL::jsonb,
+               retain_ms)::ff_locked AS row
+    FROM fitting ORDER BY execution_id, kind <> 'deadline', kind)
   SELECT (SELECT array_agg(row) FROM once WHERE kind = 'eligible'), (SELECT array_agg(row) FROM once WHERE kind = 'child_ended'),
-         (SELECT array_agg(timer_id) FROM seen), (SELECT array_agg(execution_id) FROM seen)
-  INTO v_rows, v_woken, v_seen, v_executions;
+         (SELECT array_agg(row) FROM once WHERE kind IN ('deadline', 'attempt_limit')),
+         (SELECT coalesce(array_agg(execution_id), '{}') FROM once WHERE kind = 'deadline'),
+         (SELECT array_agg(timer_id) FROM (SELECT timer_id FROM seen UNION ALL SELECT timer_id FROM orphaned) x),
+         (SELECT array_agg(execution_id) FROM (SELECT execution_id FROM seen UNION SELECT execution_id FROM orphaned) x)
+  INTO v_rows, v_woken, v_late, v_late_ids, v_seen, v_executions;
+  FOR execution_id, outcome, worker_instance_id, due_in_ms IN SELECT * FROM ff_time_out(v_late, v_late_ids) LOOP
+    v_timed_out := v_timed_out || execution_id;
+    RETURN NEXT;
+  END LOOP;
+  -- Their leases were held by somebody: they keep their timers, for the next pass.
+  v_waiting := ARRAY(SELECT r.execution_id FROM unnest(v_late) r WHERE r.execution_id <> ALL (v_timed_out));
   PERFORM ff_settle('fire_timer', v_rows, NULL, NULL, NULL, NULL, NULL);
   PERFORM ff_settle('wake', v_woken, NULL, NULL, NULL, NULL, NULL);
   v_rows := v_rows || v_woken;
-  WITH gone AS (DELETE FROM ff_timer WHERE timer_id = ANY (v_seen) RETURNING 1) SELECT count(*) INTO v_gone FROM gone;
-  PERFORM ff_require_equal('fired timers', coalesce(cardinality(v_seen), 0), v_gone);
+  DELETE FROM ff_timer WHERE timer_id = ANY (v_seen) AND execution_id <> ALL (v_waiting);
   RETURN QUERY
-  SELECT r.execution_id, 'fired', r.route_id FROM unnest(v_rows) r
+  SELECT r.execution_id, 'fired', r.route_id, NULL::text, NULL::bigint FROM unnest(v_rows) r
   UNION ALL
-  SELECT id, 'discarded', NULL FROM unnest(v_executions) id
-  WHERE CASE WHEN id IN (SELECT execution_id FROM unnest(v_rows)) THEN false ELSE true END;
+  SELECT id, 'discarded', NULL, NULL, NULL FROM unnest(v_executions) id
+  WHERE CASE WHEN id IN (SELECT execution_id FROM unnest(v_rows)) THEN false
+             WHEN id = ANY (v_timed_out) THEN false WHEN id = ANY (v_waiting) THEN false ELSE true END;
 END $$;

@@ -24,7 +24,7 @@ CREATE TYPE ff_attempt_state AS ENUM (
   'pending_replay_attempt', 'attempt_terminal');
 CREATE TYPE ff_attempt_outcome AS ENUM ('success', 'failed', 'cancelled', 'expired', 'interrupted');
 CREATE TYPE ff_event_family AS ENUM ('lease', 'completion', 'signal', 'operator', 'flow', 'tag', 'worker');
-CREATE TYPE ff_timer_kind AS ENUM ('eligible', 'child_ended');
+CREATE TYPE ff_timer_kind AS ENUM ('eligible', 'child_ended', 'deadline', 'attempt_limit');
 CREATE TYPE ff_step_kind AS ENUM ('step', 'sleep');
 
 -- The legal combinations of the state vector: the same list as the model's situations. In plpgsql, because a CHECK is
@@ -94,29 +94,37 @@ CREATE TABLE ff_transition (
   attempt_state     ff_attempt_state,
   attempt_outcome   ff_attempt_outcome,
   lease_event       text,
+  operator_event    text,
   epoch_step        smallint NOT NULL,
   attempt_step      smallint NOT NULL,
   retry_step        smallint NOT NULL,
-  reclaim_step      smallint NOT NULL
+  reclaim_step      smallint NOT NULL,
+  -- 1 counts a replay, which also begins retries and reclaims again from 0.
+  replay_step       smallint NOT NULL
 );
 INSERT INTO ff_transition VALUES
-  ('submit',           'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      'pending_first_attempt', NULL,          NULL,       0, 0, 0, 0),
-  ('submit_delayed',   'runnable', 'unowned', 'not_eligible_until_time', 'waiting_for_delay',         'none',      'pending_first_attempt', NULL,          NULL,       0, 0, 0, 0),
-  ('claim',            'active',   'leased',  'not_applicable',          'none',                      'none',      'running_attempt',       NULL,          'acquired', 1, 0, 0, 0),
-  ('complete',         'terminal', 'unowned', 'not_applicable',          'none',                      'success',   'attempt_terminal',      'success',     NULL,       0, 0, 0, 0),
-  ('fail',             'terminal', 'unowned', 'not_applicable',          'none',                      'failed',    'attempt_terminal',      'failed',      NULL,       0, 0, 0, 0),
-  ('retry',            'runnable', 'unowned', 'not_eligible_until_time', 'waiting_for_retry_backoff', 'none',      'pending_retry_attempt', 'failed',      'released', 0, 1, 1, 0),
-  ('release',          'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      'attempt_interrupted',   NULL,          'released', 0, 0, 0, 0),
-  ('delay',            'runnable', 'unowned', 'not_eligible_until_time', 'waiting_for_delay',         'none',      'attempt_interrupted',   NULL,          'released', 0, 0, 0, 0),
-  ('await_children',   'runnable', 'unowned', 'blocked_by_dependencies', 'waiting_for_children',      'none',      'attempt_interrupted',   NULL,          'released', 0, 0, 0, 0),
-  ('wake',             'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      NULL,                    NULL,          NULL,       1, 0, 0, 0),
-  ('lapse',            'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      'pending_retry_attempt', 'interrupted', 'expired',  1, 1, 1, 1),
-  ('expire',           'terminal', 'unowned', 'not_applicable',          'none',                      'expired',   'attempt_terminal',      'interrupted', 'expired',  1, 0, 0, 0),
-  ('revoke',           'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      'pending_retry_attempt', 'interrupted', 'revoked',  1, 1, 0, 1),
-  ('exhaust_reclaims', 'terminal', 'unowned', 'not_applicable',          'none',                      'failed',    'attempt_terminal',      'interrupted', 'revoked',  1, 0, 0, 0),
-  ('cancel',           'terminal', 'unowned', 'not_applicable',          'none',                      'cancelled', 'attempt_terminal',      'cancelled',   'revoked',  1, 0, 0, 0),
-  ('cancel_unstarted', 'terminal', 'unowned', 'not_applicable',          'none',                      'cancelled', NULL,                    NULL,          NULL,       1, 0, 0, 0),
-  ('fire_timer',       'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      NULL,                    NULL,          NULL,       0, 0, 0, 0);
+  ('submit',             'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      'pending_first_attempt',  NULL,          NULL,       NULL,               0, 0, 0, 0, 0),
+  ('submit_delayed',     'runnable', 'unowned', 'not_eligible_until_time', 'waiting_for_delay',         'none',      'pending_first_attempt',  NULL,          NULL,       NULL,               0, 0, 0, 0, 0),
+  ('claim',              'active',   'leased',  'not_applicable',          'none',                      'none',      'running_attempt',        NULL,          'acquired', NULL,               1, 0, 0, 0, 0),
+  ('complete',           'terminal', 'unowned', 'not_applicable',          'none',                      'success',   'attempt_terminal',       'success',     NULL,       NULL,               0, 0, 0, 0, 0),
+  ('fail',               'terminal', 'unowned', 'not_applicable',          'none',                      'failed',    'attempt_terminal',       'failed',      NULL,       NULL,               0, 0, 0, 0, 0),
+  ('retry',              'runnable', 'unowned', 'not_eligible_until_time', 'waiting_for_retry_backoff', 'none',      'pending_retry_attempt',  'failed',      'released', NULL,               0, 1, 1, 0, 0),
+  ('release',            'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      'attempt_interrupted',    NULL,          'released', NULL,               0, 0, 0, 0, 0),
+  ('delay',              'runnable', 'unowned', 'not_eligible_until_time', 'waiting_for_delay',         'none',      'attempt_interrupted',    NULL,          'released', NULL,               0, 0, 0, 0, 0),
+  ('await_children',     'runnable', 'unowned', 'blocked_by_dependencies', 'waiting_for_children',      'none',      'attempt_interrupted',    NULL,          'released', NULL,               0, 0, 0, 0, 0),
+  ('wake',               'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      NULL,                     NULL,          NULL,       NULL,               1, 0, 0, 0, 0),
+  ('lapse',              'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      'pending_retry_attempt',  'interrupted', 'expired',  NULL,               1, 1, 1, 1, 0),
+  ('expire',             'terminal', 'unowned', 'not_applicable',          'none',                      'expired',   'attempt_terminal',       'interrupted', 'expired',  NULL,               1, 0, 0, 0, 0),
+  ('revoke',             'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      'pending_retry_attempt',  'interrupted', 'revoked',  NULL,               1, 1, 0, 1, 0),
+  ('exhaust_reclaims',   'terminal', 'unowned', 'not_applicable',          'none',                      'failed',    'attempt_terminal',       'interrupted', 'revoked',  NULL,               1, 0, 0, 0, 0),
+  ('cancel',             'terminal', 'unowned', 'not_applicable',          'none',                      'cancelled', 'attempt_terminal',       'cancelled',   'revoked',  NULL,               1, 0, 0, 0, 0),
+  ('cancel_unstarted',   'terminal', 'unowned', 'not_applicable',          'none',                      'cancelled', NULL,                     NULL,          NULL,       NULL,               1, 0, 0, 0, 0),
+  ('time_out_attempt',   'runnable', 'unowned', 'not_eligible_until_time', 'waiting_for_retry_backoff', 'none',      'pending_retry_attempt',  'expired',     'revoked',  NULL,               1, 1, 1, 0, 0),
+  ('time_out',           'terminal', 'unowned', 'not_applicable',          'none',                      'expired',   'attempt_terminal',       'expired',     'revoked',  NULL,               1, 0, 0, 0, 0),
+  ('time_out_unstarted', 'terminal', 'unowned', 'not_applicable',          'none',                      'expired',   NULL,                     NULL,          NULL,       NULL,               1, 0, 0, 0, 0),
+  ('fire_timer',         'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      NULL,                     NULL,          NULL,       NULL,               0, 0, 0, 0, 0),
+  ('change_priority',    'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      NULL,                     NULL,          NULL,       'priority_changed', 0, 0, 0, 0, 0),
+  ('replay',             'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      'pending_replay_attempt', NULL,          NULL,       'replayed',         1, 1, 0, 0, 1);
 
 CREATE TABLE ff_lane (
   lane           text PRIMARY KEY,
@@ -124,6 +132,8 @@ CREATE TABLE ff_lane (
   renewal_events boolean NOT NULL DEFAULT true,
   created_at_ms  bigint NOT NULL DEFAULT ff_now_ms()
 );
+-- Asked by every claim, and mostly empty.
+CREATE INDEX ff_lane_paused ON ff_lane (lane) WHERE paused;
 
 -- Lane, kind and required capabilities, interned: the queue is keyed by the number.
 CREATE TABLE ff_route (
@@ -143,6 +153,11 @@ CREATE TABLE ff_execution (
   changed_at_ms     bigint NOT NULL,
   started_at_ms     bigint,
   eligible_at_ms    bigint,
+  -- When it ends as expired, whatever it is doing. A replay sets it anew.
+  deadline_at_ms    bigint,
+  -- Of the policy, copied where claim and ending see them: how long a lease of one attempt may run, how long it is kept.
+  attempt_limit_ms  bigint,
+  retain_ms         bigint,
   lease_epoch       bigint NOT NULL DEFAULT 0,
   attempt_index     integer NOT NULL DEFAULT 0,
   retry_count       integer NOT NULL DEFAULT 0,
@@ -156,6 +171,9 @@ CREATE TABLE ff_execution (
   terminal_outcome  ff_terminal_outcome NOT NULL,
   attempt_state     ff_attempt_state NOT NULL,
   partition_key     smallint NOT NULL,
+  replay_count      smallint NOT NULL DEFAULT 0,
+  -- How often it was begun anew from its start: children of another generation are other children.
+  generation        smallint NOT NULL DEFAULT 0,
   -- Who spawned it: told when it ends.
   parent_partition  smallint,
   parent_id         uuid,
@@ -168,7 +186,11 @@ CREATE TABLE ff_execution (
     lifecycle_phase, ownership_state, eligibility_state, blocking_reason, terminal_outcome, attempt_state))
 ) WITH (fillfactor = 30, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
--- What never changes after submit.
+-- For lists and rates. Only the time: executions submitted together share it, and their entries are kept as one.
+CREATE INDEX ff_execution_created ON ff_execution (created_at_ms);
+CREATE INDEX ff_execution_parent ON ff_execution (parent_id, created_at_ms) WHERE parent_id IS NOT NULL;
+
+-- What does not change after submit, but for its tags.
 CREATE TABLE ff_body (
   execution_id  uuid NOT NULL,
   partition_key smallint NOT NULL,
@@ -206,6 +228,8 @@ CREATE TABLE ff_timer (
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
 -- Only the time: with the id as a second column the planner would look timers up by it through this index.
 CREATE INDEX ff_timer_due ON ff_timer (due_at_ms);
+-- Limits mostly outlive what they limit, so they are taken back when it ends.
+CREATE INDEX ff_timer_limits ON ff_timer (execution_id) WHERE kind IN ('deadline', 'attempt_limit');
 
 -- A row exists while leased. claim_id names the claim call that made it, so that a worker whose answer was lost on the
 -- way can find what it was given. No index on the expiry: an index would make every renewal write it, and one whole scan
@@ -256,18 +280,21 @@ CREATE TABLE ff_attempt_history (
 );
 
 -- What an execution has done for good: finished steps with their values, and sleeps with the time they end. Steps belong to
--- the execution and outlive its attempts; a row is written once, under a live lease, and never changed.
+-- the execution and outlive its attempts; a row is written once, under a live lease. A replay from the start retires all
+-- there are: they stay as history, and count no more.
 CREATE TABLE ff_step (
   execution_id   uuid NOT NULL,
   recorded_at_ms bigint NOT NULL,
   lease_epoch    bigint NOT NULL,
   attempt_index  integer NOT NULL,
   partition_key  smallint NOT NULL,
+  -- The replay that retired it, 0 while it counts.
+  retired_by     smallint NOT NULL DEFAULT 0,
   kind           ff_step_kind NOT NULL,
   name           text NOT NULL,
   key            text NOT NULL,
   value          jsonb,
-  PRIMARY KEY (execution_id, name, key)
+  PRIMARY KEY (execution_id, retired_by, name, key)
 );
 
 -- How far the handler says it is: overwritten, not logged.
@@ -294,6 +321,8 @@ CREATE TABLE ff_child_wait (
 CREATE TABLE ff_outcome (
   execution_id     uuid NOT NULL,
   ended_at_ms      bigint NOT NULL,
+  -- How long it is kept; without it, as long as the deployment keeps things.
+  retain_ms        bigint,
   attempt_index    integer NOT NULL,
   outcome          ff_terminal_outcome NOT NULL CHECK (outcome <> 'none'),
   partition_key    smallint NOT NULL,
@@ -305,7 +334,8 @@ CREATE TABLE ff_outcome (
   PRIMARY KEY (execution_id, partition_key, attempt_index)
 );
 CREATE INDEX ff_outcome_list ON ff_outcome (namespace, outcome, ended_at_ms, execution_id);
-CREATE INDEX ff_outcome_ended ON ff_outcome (ended_at_ms);
+CREATE INDEX ff_outcome_ended ON ff_outcome (ended_at_ms) WHERE retain_ms IS NULL;
+CREATE INDEX ff_outcome_retained ON ff_outcome ((ended_at_ms + retain_ms)) WHERE retain_ms IS NOT NULL;
 
 CREATE FUNCTION ff_is_known_event(family ff_event_family, event_type text) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
@@ -313,6 +343,8 @@ BEGIN
   RETURN CASE family
     WHEN 'lease' THEN event_type IN ('acquired', 'renewed', 'expired', 'reclaimed', 'revoked', 'released')
     WHEN 'completion' THEN event_type IN ('success', 'failed', 'cancelled', 'expired', 'skipped')
+    WHEN 'operator' THEN event_type IN ('priority_changed', 'replayed')
+    WHEN 'tag' THEN event_type = 'tags_changed'
     ELSE true END;
 END $$;
 
@@ -336,39 +368,6 @@ CREATE TABLE ff_event (
   CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, event_type))
 );
 
--- Who runs the next pass of a reconciler. Losing the row, or its holder, costs nothing but a pass.
-CREATE TABLE ff_reconciler (
-  name          text PRIMARY KEY,
-  holder        text,
-  held_until_ms bigint NOT NULL
-) WITH (fillfactor = 50);
-
--- Rows a reconciler could not act on: counted, backed off, shown by describe.
-CREATE TABLE ff_setback (
-  reconciler    text NOT NULL,
-  execution_id  uuid NOT NULL,
-  partition_key smallint NOT NULL,
-  failures      integer NOT NULL,
-  retry_at_ms   bigint NOT NULL,
-  error_code    text NOT NULL,
-  PRIMARY KEY (execution_id, partition_key, reconciler)
-);
-
--- Who works here, said by the workers themselves at intervals: for people who look. Nothing is decided by it.
-CREATE TABLE ff_worker (
-  worker_instance_id text PRIMARY KEY,
-  started_at_ms      bigint NOT NULL,
-  heartbeat_at_ms    bigint NOT NULL,
-  concurrency        integer NOT NULL,
-  running            integer NOT NULL,
-  stopping           boolean NOT NULL,
-  worker_id          text NOT NULL,
-  version            text,
-  kinds              text[] NOT NULL,
-  lanes              text[],
-  capabilities       text[] NOT NULL
-) WITH (fillfactor = 50);
-
 -- A locked execution and what is needed of its lease and body, as the transition functions hand it to each other.
 CREATE TYPE ff_locked AS (
   ordinal               integer,
@@ -385,5 +384,6 @@ CREATE TYPE ff_locked AS (
   worker_id             text,
   worker_instance_id    text,
   attempt_started_at_ms bigint,
-  tags                  jsonb
+  tags                  jsonb,
+  retain_ms             bigint
 );

@@ -10,8 +10,10 @@ CREATE TABLE IF NOT EXISTS ff_legal_move (
   attempt_step     integer NOT NULL,
   retry_step       integer NOT NULL,
   reclaim_step     integer NOT NULL,
+  replay_step      integer NOT NULL,
   lease_event      text,
   completion_event text,
+  operator_event   text,
   PRIMARY KEY (from_state, to_state, transition)
 );
 
@@ -58,7 +60,11 @@ DECLARE
 BEGIN
   RETURN QUERY SELECT * FROM ff_legal_move
   WHERE from_state = v_from AND to_state = v_to
-    AND ARRAY[epoch_step, attempt_step, retry_step, reclaim_step]::bigint[] = v_steps;
+    AND replay_step = p_new.replay_count - coalesce(p_old.replay_count, 0)
+    AND ARRAY[epoch_step, attempt_step]::bigint[] = v_steps[1:2]
+    -- A replay counts retries and reclaims anew.
+    AND CASE replay_step WHEN 0 THEN ARRAY[retry_step, reclaim_step]::bigint[] = v_steps[3:4]
+                         ELSE p_new.retry_count = 0 AND p_new.reclaim_count = 0 END;
 END $$;
 
 CREATE OR REPLACE FUNCTION ff_assert_move() RETURNS trigger LANGUAGE plpgsql
@@ -125,6 +131,10 @@ BEGIN
   IF p_move.completion_event IS NOT NULL AND ff_events_written(p_new.execution_id, 'completion',
        p_move.completion_event, p_old.lease_epoch, p_new.attempt_index) <> 1 THEN
     RETURN format('one completion event %s of attempt %s', p_move.completion_event, p_new.attempt_index);
+  END IF;
+  IF p_move.operator_event IS NOT NULL AND ff_events_written(p_new.execution_id, 'operator', p_move.operator_event,
+       p_new.lease_epoch, p_new.attempt_index) <> 1 THEN
+    RETURN format('one operator event %s of attempt %s', p_move.operator_event, p_new.attempt_index);
   END IF;
   RETURN NULL;
 END $$;

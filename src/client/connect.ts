@@ -1,13 +1,17 @@
 /**
  * Opens FlowFabric in a process: the engine and, beside it, the reconcilers that repair what crashes leave behind.
  */
+import { durationMs, type Duration } from '../contract/duration.ts';
 import type { Engine, ExecutionPolicy } from '../contract/engine.ts';
+import { LIMITS } from '../contract/limits.ts';
+import type { EngineContext } from '../engine/context.ts';
 import { checkChoice, checkMembers } from '../engine/members.ts';
 import { ENGINE_OPTIONS, openEngine, type EngineOptions } from '../engine/open.ts';
 import { dueTimers } from '../reconcilers/due-timers.ts';
 import { expiredLeases } from '../reconcilers/expired-leases.ts';
 import type { Reconciler } from '../reconcilers/reconciler.ts';
-import { startReconcilers, type ReconcilerReport } from '../reconcilers/runner.ts';
+import { retention as forgetExecutions } from '../reconcilers/retention.ts';
+import { startReconcilers, type ReconcilerReport, type ReconcilerRunner } from '../reconcilers/runner.ts';
 import type { SpanName } from '../contract/trace-context.ts';
 import { createTaskClient, type TaskClient } from './tasks.ts';
 
@@ -16,9 +20,15 @@ export interface ConnectOptions extends EngineOptions {
   reconcile?: 'on' | 'off';
   /**
    * For executions submitted here without a policy of their own. Default: three retries, so that a crashed worker does
-   * not cost the work. An empty object means none: then a failure or a lost lease is the end.
+   * not cost the work. An empty object means none: then a failure or a lost lease is the end. A policy of an execution's
+   * own goes before this one, member by member.
    */
   defaultPolicy?: ExecutionPolicy;
+  /**
+   * How long executions are kept after their end, with their history, unless their policy says otherwise; and how long
+   * events are kept. Give it to every process that reconciles: the shortest wins. Default 7 days.
+   */
+  retention?: Duration | 'forever';
 }
 
 /** The engine, and the same verbs for tasks with a contract. */
@@ -29,7 +39,7 @@ export interface Connection extends Omit<Engine, 'submit'>, Pick<TaskClient, 'su
   [Symbol.asyncDispose](): Promise<void>;
 }
 
-const RECONCILERS: readonly Reconciler[] = [expiredLeases, dueTimers];
+const DEFAULT_RETENTION: Duration = { days: 7 };
 
 const DEFAULT_POLICY: ExecutionPolicy = { retry: { maxRetries: 3 } };
 
@@ -43,13 +53,26 @@ async function findActiveSpan(): Promise<() => SpanName | undefined> {
   return () => otel?.trace.getActiveSpan()?.spanContext();
 }
 
+function reconcileWith(context: EngineContext, retentionMs: number | undefined): ReconcilerRunner {
+  const reconcilers: Reconciler[] = [expiredLeases, dueTimers];
+  if (retentionMs === undefined) return startReconcilers(context, reconcilers);
+  return startReconcilers(context, [...reconcilers, forgetExecutions(retentionMs)], { retentionMs });
+}
+
 /** Connects to a migrated schema. Close it when done: it holds connections and timers. */
 export async function connect(options: ConnectOptions): Promise<Connection> {
-  const { reconcile = 'on', defaultPolicy = DEFAULT_POLICY, ...engineOptions } = options;
-  checkMembers(options, 'options', [...ENGINE_OPTIONS, 'reconcile', 'defaultPolicy']);
+  const {
+    reconcile = 'on',
+    defaultPolicy = DEFAULT_POLICY,
+    retention = DEFAULT_RETENTION,
+    ...engineOptions
+  } = options;
+  checkMembers(options, 'options', [...ENGINE_OPTIONS, 'reconcile', 'defaultPolicy', 'retention']);
   checkChoice(reconcile, 'reconcile', ['on', 'off']);
+  const retentionMs =
+    retention === 'forever' ? undefined : durationMs(retention, 'retention', LIMITS.delayMs);
   const { engine, context } = await openEngine(engineOptions, defaultPolicy);
-  const runner = reconcile === 'off' ? undefined : startReconcilers(context, RECONCILERS);
+  const runner = reconcile === 'off' ? undefined : reconcileWith(context, retentionMs);
   const close = async (): Promise<void> => {
     await runner?.close();
     await engine.close();

@@ -27,11 +27,16 @@ export interface TaskSubmitOptions {
   namespace?: string;
   priority?: number;
   tags?: Record<string, string>;
+  /** What is not said here is as the task says, and then as the connection's default policy does. */
   policy?: ExecutionPolicy;
+  /** How long it may take in all, waiting included; then it ends as expired. */
+  deadline?: Duration;
   /** Start no sooner than this long from now, by the database's clock. */
   delay?: Duration;
   /** A given id makes the submit repeatable: the second one answers `duplicate`. */
   executionId?: string;
+  /** So does a key, within the namespace: the second submit answers `duplicate` and the first one's id. */
+  idempotencyKey?: string;
 }
 
 /** How the call is made, for all that is submitted by it. */
@@ -72,7 +77,17 @@ export interface TaskClient {
   ): ExecutionHandle<Out>;
 }
 
-const ITEM_MEMBERS = ['lane', 'namespace', 'priority', 'tags', 'policy', 'delay', 'executionId'];
+const ITEM_MEMBERS = [
+  'lane',
+  'namespace',
+  'priority',
+  'tags',
+  'policy',
+  'deadline',
+  'delay',
+  'executionId',
+  'idempotencyKey',
+];
 
 /** What is submitted while a span is active carries it along, so that the trace can go on where the work is done. */
 export function createTaskClient(engine: Engine, activeSpan: () => SpanName | undefined): TaskClient {
@@ -122,11 +137,19 @@ async function toRequest(
 ): Promise<SubmitRequest> {
   checkMembers(options, field, ITEM_MEMBERS);
   await checkInput(task, input);
-  const { delay, ...rest } = options;
+  const { delay, deadline, policy, ...rest } = options;
+  const own = {
+    ...task.defaults.policy,
+    ...policy,
+    ...(deadline === undefined
+      ? {}
+      : { deadlineMs: durationMs(deadline, `${field}.deadline`, LIMITS.delayMs) }),
+  };
   return {
     ...task.defaults,
     payload: input,
     ...rest,
+    ...(Object.keys(own).length === 0 ? {} : { policy: own }),
     ...(delay === undefined ? {} : { delayMs: durationMs(delay, `${field}.delay`, LIMITS.delayMs) }),
   };
 }

@@ -3,37 +3,14 @@
  * nothing below it. Expected outcomes are values with an `outcome`; broken promises are thrown as EngineError.
  */
 import type { ExecutionId } from './ids.ts';
+import type { Operations } from './operations.ts';
+import type { ExecutionPolicy } from './policy.ts';
 import type { AttemptOutcome, LifecyclePhase, PublicState, StateVector, TerminalOutcome } from './states.ts';
+
+export type { Backoff, ExecutionPolicy, RetryPolicy } from './policy.ts';
 
 /** Anything JSON can say. */
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
-
-export type Backoff =
-  | { type: 'fixed'; delayMs: number }
-  | {
-      type: 'exponential';
-      initialDelayMs?: number;
-      maxDelayMs?: number;
-      multiplier?: number;
-      jitter?: boolean;
-    };
-
-export interface RetryPolicy {
-  /** Tries after the first one. */
-  maxRetries: number;
-  /** Default: exponential from 1 s to 60 s, doubling, without jitter. */
-  backoff?: Backoff;
-  /** When given and not empty, failures of other categories are not retried. */
-  retryableCategories?: string[];
-}
-
-/** Frozen with the execution when it is submitted. */
-export interface ExecutionPolicy {
-  /** Absent: a failure or a lost lease is the end. */
-  retry?: RetryPolicy;
-  /** Leases that may be lost or revoked with the execution going on; a revocation beyond that fails it. Default 100. */
-  maxReclaims?: number;
-}
 
 export interface SubmitRequest {
   /** What to run: the name a worker registers a handler under. */
@@ -48,11 +25,14 @@ export interface SubmitRequest {
   /** Only workers that offer all of these may run it. */
   capabilities?: string[];
   tags?: Record<string, string>;
+  /** Members that are not given are those of the connection's default policy. */
   policy?: ExecutionPolicy;
   /** Start no sooner than this long from now, by the database's clock. */
   delayMs?: number;
   /** A given id makes the submit repeatable: the second one answers `duplicate`. */
   executionId?: string;
+  /** So does a key, within the namespace: the second submit answers `duplicate` and the first one's id. */
+  idempotencyKey?: string;
 }
 
 export interface SubmitResult {
@@ -103,6 +83,8 @@ export interface Claim extends LeaseRef {
   /** The attempt before this one lost its lease. */
   reclaimed: boolean;
   createdAtMs: number;
+  /** How often the execution was begun anew from its start. */
+  generation: number;
   leaseMs: number;
 }
 
@@ -124,6 +106,8 @@ export type LeaseRefusal =
   | { outcome: 'stale_lease'; leaseEpoch: number }
   | { outcome: 'lease_expired' }
   | { outcome: 'lease_revoked' }
+  /** The attempt's or the execution's time was over. */
+  | { outcome: 'timed_out' }
   | { outcome: 'conflict'; lifecyclePhase: LifecyclePhase; terminalOutcome: TerminalOutcome };
 
 /** `repeated`: the same lease had done the same before; this is its first answer again. */
@@ -209,6 +193,8 @@ export type CancelOutcome = {
 } & (
   | { outcome: 'cancelled' }
   | { outcome: 'already_cancelled' }
+  /** Only from a bulk verb: it was claimed or moved since it was listed, and left alone. */
+  | { outcome: 'moved' }
   | { outcome: 'not_found' }
   | { outcome: 'not_active'; terminalOutcome: TerminalOutcome }
 );
@@ -259,11 +245,14 @@ export interface ExecutionSnapshot {
   changedAtMs: number;
   /** When a delayed execution becomes claimable. */
   eligibleAtMs: number | null;
+  /** When it ends as expired, if it has not ended before. */
+  deadlineAtMs: number | null;
   endedAtMs: number | null;
   attemptIndex: number;
   leaseEpoch: number;
   retryCount: number;
   reclaimCount: number;
+  replayCount: number;
   lease: LeaseSnapshot | null;
   /** The last 1,000 ended and paused attempts, oldest first; the running one is the lease. */
   attempts: AttemptSnapshot[];
@@ -351,7 +340,7 @@ export interface Interest {
 /** Answers true when it takes all the work the hint speaks of, so that nobody else need be woken. */
 export type HintWatcher = (hint: Hint) => boolean;
 
-export interface Engine {
+export interface Engine extends Operations {
   submit(request: SubmitRequest, options?: SubmitOptions): Promise<SubmitResult>;
   submit(requests: readonly SubmitRequest[], options?: SubmitOptions): Promise<SubmitResult[]>;
   claim(request: ClaimRequest): Promise<ClaimResult>;

@@ -12,6 +12,8 @@ export const ERROR_CODES = {
   invalid_capabilities: 'a capability token or list is malformed',
   payload_too_large: 'a payload, result or batch is over its named limit',
   too_many: 'a list is longer than its named limit',
+  invalid_cursor: 'a cursor is malformed or belongs to another filter',
+  idempotency_key_reused: 'an idempotency key already stands for a request that differs from this one',
   not_found: 'the thing named by the id does not exist',
   route_limit_reached: 'the number of distinct lane, kind and capability combinations is at its limit',
   retry_transaction: "the caller's own transaction must be rolled back and tried again; `sqlState` says why",

@@ -13,3 +13,7 @@ export type LeaseEvent = (typeof LEASE_EVENTS)[number];
 /** A completion event's type is the terminal outcome. */
 export const COMPLETION_EVENTS = ['success', 'failed', 'cancelled', 'expired', 'skipped'] as const;
 export type CompletionEvent = (typeof COMPLETION_EVENTS)[number];
+
+/** What an operator did to an execution. */
+export const OPERATOR_EVENTS = ['priority_changed', 'replayed'] as const;
+export type OperatorEvent = (typeof OPERATOR_EVENTS)[number];

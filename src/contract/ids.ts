@@ -65,6 +65,11 @@ export function partitionOfUuid(uuid: string): number {
   return crc16(bytes) % PARTITION_COUNT;
 }
 
+/** Where an idempotency key has its one home, and with it the execution it stands for. */
+export function partitionOfKey(namespace: string, key: string): number {
+  return crc16(new TextEncoder().encode(`${namespace}\u0000${key}`)) % PARTITION_COUNT;
+}
+
 const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'));
 
 function formatUuid(bytes: Uint8Array): string {

@@ -32,6 +32,20 @@ export const LIMITS = {
   /** Longer failure messages are cut, not refused: a failure report must not fail. */
   failureMessageBytes: 8_192,
   reasonBytes: 1_024,
+  idempotencyKeyBytes: 256,
+  maxReplays: 1_000,
+  /** Executions in one page of a list, and rows looked at for it. */
+  listPage: 1_000,
+  listExamined: 20_000,
+  /** States and tags named by one filter. */
+  filterTerms: 16,
+  /** Waiting executions counted for one lane. */
+  laneDepth: 10_000,
+  /** Executions looked at for the rates of lanes, and the time they may span. */
+  rateSample: 5_000,
+  rateSpanMs: 60_000,
+  /** Executions acted on in one chunk of a bulk verb. */
+  bulkChunk: 1_000,
   /** Steps of one execution. */
   steps: 10_000,
   stepNameBytes: 128,

@@ -2,7 +2,7 @@
  * A task's contract: its name, the shapes of its input and output, and how it wants to be run. It holds no code of the
  * handler, so that whoever only submits can import it. Schemas may come from any library that speaks Standard Schema.
  */
-import type { Backoff, SubmitRequest } from './engine.ts';
+import type { Backoff, ExecutionPolicy, SubmitRequest } from './engine.ts';
 import { durationMs, type Duration } from './duration.ts';
 import { EngineError } from './errors.ts';
 import { LIMITS } from './limits.ts';
@@ -40,6 +40,10 @@ export interface TaskOptions<In, Parsed, Made, Out> {
   retry?: TaskRetry;
   /** How long the handler may run, from the start of the attempt or its last pause. Default: as long as it likes. */
   timeout?: Duration;
+  /** How long the execution may take in all, waiting included; then it ends as expired. Default: as long as it takes. */
+  deadline?: Duration;
+  /** How long it is kept after its end. Default: as long as the connection's `retention` says. */
+  retention?: Duration;
   lane?: string;
   priority?: number;
   capabilities?: string[];
@@ -57,7 +61,17 @@ export interface Task<In = unknown, Parsed = In, Made = unknown, Out = Made> {
 // oxlint-disable-next-line no-explicit-any -- stands for a task of whatever shapes
 export type AnyTask = Task<any, any, any, any>;
 
-const MEMBERS = ['input', 'output', 'retry', 'timeout', 'lane', 'priority', 'capabilities'];
+const MEMBERS = [
+  'input',
+  'output',
+  'retry',
+  'timeout',
+  'deadline',
+  'retention',
+  'lane',
+  'priority',
+  'capabilities',
+];
 
 /** The options of a task whose shapes are given as types. */
 export type UncheckedTaskOptions = Omit<TaskOptions<never, never, never, never>, 'input' | 'output'> & {
@@ -102,9 +116,28 @@ export function task<In, Parsed, Made, Out>(
       ...(lane === undefined ? {} : { lane }),
       ...(priority === undefined ? {} : { priority }),
       ...(capabilities === undefined ? {} : { capabilities }),
-      ...(retry === undefined ? {} : { policy: { retry } }),
+      ...policyOf(options),
     },
   };
+}
+
+function policyOf({
+  retry,
+  deadline,
+  retention,
+}: Pick<TaskOptions<never, never, never, never>, 'retry' | 'deadline' | 'retention'>): {
+  policy?: ExecutionPolicy;
+} {
+  const policy: ExecutionPolicy = {
+    ...(retry === undefined ? {} : { retry }),
+    ...(deadline === undefined
+      ? {}
+      : { deadlineMs: durationMs(deadline, 'options.deadline', LIMITS.delayMs) }),
+    ...(retention === undefined
+      ? {}
+      : { retentionMs: durationMs(retention, 'options.retention', LIMITS.delayMs) }),
+  };
+  return Object.keys(policy).length === 0 ? {} : { policy };
 }
 
 function checkSchema(schema: unknown, field: string): void {

@@ -12,6 +12,9 @@ export interface SpanName {
   traceState?: { serialize(): string } | undefined;
 }
 
+/** Tags that differ from submit to submit and say nothing about the work. */
+export const TRACE_TAGS: readonly string[] = ['traceparent', 'tracestate'];
+
 const FORM = /^00-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})$/;
 
 /**

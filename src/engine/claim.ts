@@ -32,7 +32,16 @@ export async function claim(context: EngineContext, request: ClaimRequest): Prom
     answer = await claimRounds(context, request, demand, rows);
   }
   context.counters.dequeued += rows.length;
-  return { claims: toClaims(context, rows, request), nextDueInMs: answer.nextDueInMs };
+  return { claims: toClaims(context, rows, request), nextDueInMs: soonestDue(answer.nextDueInMs, rows) };
+}
+
+/** The limits of the attempts that begin here were set after the queue's next timer was looked up. */
+function soonestDue(nextDueInMs: number | null, rows: readonly ClaimRow[]): number | null {
+  let soonest = nextDueInMs;
+  for (const { attempt_limit_ms: limit } of rows) {
+    if (limit !== null && (soonest === null || limit < soonest)) soonest = limit;
+  }
+  return soonest;
 }
 
 async function claimRounds(
@@ -134,6 +143,7 @@ function toClaim(row: ClaimRow, route: RouteRow, leaseMs: number): Claim {
     resumed: row.resumed,
     reclaimed: row.reclaimed,
     createdAtMs: row.created_at_ms,
+    generation: row.generation,
     leaseMs,
   };
 }

@@ -2,18 +2,14 @@
  * Puts the operations together into an Engine on one database and schema.
  */
 import { EngineError } from '../contract/errors.ts';
-import type {
-  Engine,
-  ExecutionPolicy,
-  OperatorNote,
-  SubmitOptions,
-  SubmitRequest,
-} from '../contract/engine.ts';
+import type { Engine, ExecutionPolicy, SubmitOptions, SubmitRequest } from '../contract/engine.ts';
+import type { Operations } from '../contract/operations.ts';
 import { openDatabase, type PoolLike } from '../store/database.ts';
 import { DEFAULT_SCHEMA } from '../store/migrate.ts';
 import { validDatabaseUrl } from '../store/names.ts';
 import { checkSchema } from '../store/schema-state.ts';
 import { openTransactions } from '../store/transactions.ts';
+import { bulk } from './bulk.ts';
 import { cancel } from './cancel.ts';
 import { checkWhole, refuse } from './checks.ts';
 import { claim } from './claim.ts';
@@ -21,13 +17,17 @@ import type { EngineContext } from './context.ts';
 import { openDoorbell } from './doorbell.ts';
 import { EndWatch } from './ends.ts';
 import { createEndings, type Endings } from './endings.ts';
+import { explain } from './explain.ts';
+import { listLanes, pauseLane, resumeLane } from './lanes.ts';
 import { renew, revokeLease } from './leases.ts';
+import { list, listAttempts } from './lists.ts';
 import { checkChoice, checkMembers } from './members.ts';
+import { changePriority, replay, setTags } from './operator.ts';
 import { encodePolicy } from './policy.ts';
 import { describe, result } from './reads.ts';
 import { RouteCache } from './route-cache.ts';
 import { createSteps, readSteps, type Steps } from './steps.ts';
-import { createSubmits } from './submit.ts';
+import { createSubmits, type DefaultPolicy } from './submit.ts';
 import { fireDueTimers } from './timers.ts';
 import { watch } from './watch.ts';
 import { forgetWorker, listWorkers, registerWorker } from './workers.ts';
@@ -61,7 +61,7 @@ export async function openEngine(
   defaultPolicy: ExecutionPolicy = {},
 ): Promise<OpenedEngine> {
   checkOptions(options);
-  const policy = encodePolicy(defaultPolicy, 'defaultPolicy');
+  const policy = { policy: defaultPolicy, stored: encodePolicy(defaultPolicy, 'defaultPolicy') };
   const database = openDatabase({ ...options, schema: options.schema ?? DEFAULT_SCHEMA });
   try {
     await checkSchema(database);
@@ -101,7 +101,37 @@ function checkOptions(options: EngineOptions): void {
   if (options.listenUrl !== undefined) validDatabaseUrl(options.listenUrl, 'listenUrl');
 }
 
-function bindOperations(context: EngineContext, defaultPolicy: string): Engine {
+type Opened = () => EngineContext;
+type ManyVerb<Request> = (
+  context: EngineContext,
+  ids: readonly string[],
+  request: Request,
+) => Promise<unknown[]>;
+
+/** A verb on many is the verb on one, too. */
+function oneOrMany<Request>(open: Opened, verb: ManyVerb<Request>) {
+  return async (id: string | readonly string[], request: Request): Promise<never> => {
+    if (Array.isArray(id)) return (await verb(open(), id, request)) as never;
+    return (await verb(open(), [id as string], request))[0] as never;
+  };
+}
+
+function bindOperator(open: Opened): Operations {
+  return {
+    replay: oneOrMany(open, replay),
+    changePriority: oneOrMany(open, changePriority),
+    setTags: async (id, request) => setTags(open(), id, request),
+    list: async (request) => list(open(), request),
+    listAttempts: async (id, request) => listAttempts(open(), id, request),
+    explain: async (id) => explain(open(), id),
+    listLanes: async (request) => listLanes(open(), request),
+    pauseLane: async (lane) => pauseLane(open(), lane),
+    resumeLane: async (lane) => resumeLane(open(), lane),
+    bulk: (request) => bulk(open(), request),
+  };
+}
+
+function bindOperations(context: EngineContext, defaultPolicy: DefaultPolicy): Engine {
   const endings = createEndings(context);
   const submits = createSubmits(context, defaultPolicy);
   const steps = createSteps(context);
@@ -126,13 +156,10 @@ function bindOperations(context: EngineContext, defaultPolicy: string): Engine {
     if (Array.isArray(request)) return (await submits.many(request, options ?? {})) as never;
     return (await submits.one(request as SubmitRequest, options ?? {})) as never;
   }
-  async function cancelOneOrMany(id: string | readonly string[], note: OperatorNote): Promise<never> {
-    if (Array.isArray(id)) return (await cancel(open(), id, note)) as never;
-    return (await cancel(open(), [id as string], note))[0] as never;
-  }
   return {
     submit: submitOneOrMany,
-    cancel: cancelOneOrMany,
+    cancel: oneOrMany(open, cancel),
+    ...bindOperator(open),
     claim: async (request) => claim(open(), request),
     renew: async (leases, leaseMs) => renew(open(), leases, leaseMs),
     complete: async (lease, value) => openEndings().complete(lease, value),

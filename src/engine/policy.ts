@@ -11,14 +11,31 @@ import { checkMembers } from './members.ts';
 
 interface StoredPolicy {
   retry_policy?: StoredRetryPolicy;
-  timeout_policy?: { max_reclaim_count: number };
+  timeout_policy?: {
+    max_reclaim_count?: number;
+    attempt_timeout_ms?: number;
+    execution_deadline_ms?: number;
+  };
+  max_replay_count?: number;
+  dedup_window_ms?: number;
+  retention_ms?: number;
 }
 
-/** The policy as stored JSON text. Anything malformed is `invalid_policy`. */
-export function encodePolicy(policy: ExecutionPolicy | undefined, field: string): string {
-  if (policy === undefined) return '{}';
+const POLICY_MEMBERS: readonly (keyof ExecutionPolicy)[] = [
+  'retry',
+  'maxReclaims',
+  'attemptTimeoutMs',
+  'deadlineMs',
+  'maxReplays',
+  'dedupWindowMs',
+  'retentionMs',
+];
+
+/** The policy as stored JSON text, with members of the other where it has none. Anything malformed is `invalid_policy`. */
+export function encodePolicy(policy: ExecutionPolicy, field: string, others: ExecutionPolicy = {}): string {
   try {
-    return JSON.stringify(storedPolicy(policy, field));
+    checkMembers(policy, field, POLICY_MEMBERS);
+    return JSON.stringify(storedPolicy({ ...others, ...policy }, field));
   } catch (error) {
     if (!(error instanceof EngineError)) throw error;
     const detail = error.field === undefined ? {} : { field: error.field };
@@ -27,14 +44,25 @@ export function encodePolicy(policy: ExecutionPolicy | undefined, field: string)
 }
 
 function storedPolicy(policy: ExecutionPolicy, field: string): StoredPolicy {
-  checkMembers(policy, field, ['retry', 'maxReclaims']);
-  const stored: StoredPolicy = {};
-  if (policy.retry !== undefined) stored.retry_policy = storedRetry(policy.retry, `${field}.retry`);
-  if (policy.maxReclaims !== undefined) {
-    const max = checkWhole(policy.maxReclaims, `${field}.maxReclaims`, 0, LIMITS.maxReclaims);
-    stored.timeout_policy = { max_reclaim_count: max };
-  }
-  return stored;
+  const whole = (name: keyof ExecutionPolicy, min: number, max: number): number | undefined =>
+    policy[name] === undefined ? undefined : checkWhole(policy[name], `${field}.${name}`, min, max);
+  const timeouts = present({
+    max_reclaim_count: whole('maxReclaims', 0, LIMITS.maxReclaims),
+    attempt_timeout_ms: whole('attemptTimeoutMs', 1, LIMITS.delayMs),
+    execution_deadline_ms: whole('deadlineMs', 1, LIMITS.delayMs),
+  });
+  return present({
+    retry_policy: policy.retry === undefined ? undefined : storedRetry(policy.retry, `${field}.retry`),
+    timeout_policy: Object.keys(timeouts).length === 0 ? undefined : timeouts,
+    max_replay_count: whole('maxReplays', 0, LIMITS.maxReplays),
+    dedup_window_ms: whole('dedupWindowMs', 1, LIMITS.delayMs),
+    retention_ms: whole('retentionMs', 0, LIMITS.delayMs),
+  });
+}
+
+/** Absent members are left out, not stored as null. */
+function present<Value extends object>(value: Value): { [Name in keyof Value]?: NonNullable<Value[Name]> } {
+  return Object.fromEntries(Object.entries(value).filter(([, member]) => member !== undefined)) as never;
 }
 
 function storedRetry(retry: RetryPolicy, field: string): StoredRetryPolicy {

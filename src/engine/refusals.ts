@@ -22,6 +22,7 @@ export function toRefusal(row: RefusedRow): LeaseRefusal {
     case 'not_found':
     case 'lease_expired':
     case 'lease_revoked':
+    case 'timed_out':
       return { outcome: row.outcome };
     case 'stale_lease':
       return { outcome: 'stale_lease', leaseEpoch: Number(row.lease_epoch) };

@@ -14,6 +14,8 @@ export class RouteCache {
   #routes = new Map<number, RouteRow>();
   #readAt = Number.NEGATIVE_INFINITY;
   #reading: Promise<void> | undefined;
+  /** Times it was told to read again: a read that began before is no answer to that. */
+  #told = 0;
 
   constructor(database: Database) {
     this.#database = database;
@@ -47,10 +49,17 @@ export class RouteCache {
   /** Makes the next claim read the routes again. */
   forget(): void {
     this.#readAt = Number.NEGATIVE_INFINITY;
+    this.#told += 1;
   }
 
   async refreshIfOld(): Promise<void> {
-    if (performance.now() - this.#readAt >= MAX_AGE_MS) await this.refresh();
+    if (this.#isOld()) await this.refresh();
+    // The read that was waited for had begun too early.
+    if (this.#isOld()) await this.refresh();
+  }
+
+  #isOld(): boolean {
+    return performance.now() - this.#readAt >= MAX_AGE_MS;
   }
 
   /** One read at a time serves all who ask meanwhile. */
@@ -62,8 +71,9 @@ export class RouteCache {
   }
 
   async #read(): Promise<void> {
+    const told = this.#told;
     const rows = await readRoutes(this.#database);
     this.#routes = new Map(rows.map((row) => [row.route_id, row]));
-    this.#readAt = performance.now();
+    if (told === this.#told) this.#readAt = performance.now();
   }
 }

@@ -20,6 +20,14 @@ export interface CheckedRequest {
   lane: string;
   kind: string;
   capabilities: string[];
+  idempotency: Idempotency | null;
+}
+
+/** A key, what it stands for, and for how long at least. */
+export interface Idempotency {
+  key: string;
+  bodyHash: string;
+  windowMs: number;
 }
 
 export function toCall(entries: readonly CheckedRequest[]): SubmitCall {
@@ -36,8 +44,8 @@ export function toCall(entries: readonly CheckedRequest[]): SubmitCall {
       `${routeOrdinal}\n${priority}\n${namespace}\n${policy}\n${tags}`,
       () => ({ routeOrdinal, namespace, priority, policy, tags }),
     );
-    const { uuid, partition, delayMs, payload } = entry;
-    return { uuid, partition, templateOrdinal, delayMs, payload };
+    const { uuid, partition, delayMs, payload, idempotency } = entry;
+    return { uuid, partition, templateOrdinal, delayMs, payload, idempotency };
   });
   return { routes: routes.values, templates: templates.values, maxRoutes: MAX_ROUTES, rows };
 }

@@ -4,15 +4,17 @@
  * submits made at the same time share a statement.
  */
 import { randomFillSync } from 'node:crypto';
-import { EngineError, isPassingTrouble } from '../contract/errors.ts';
+import { EngineError, isEngineError, isPassingTrouble } from '../contract/errors.ts';
 import {
   formatExecutionId,
   mintExecution,
   parseExecutionId,
+  partitionOfKey,
   type ParsedExecutionId,
 } from '../contract/ids.ts';
 import { LIMITS } from '../contract/limits.ts';
 import type {
+  ExecutionPolicy,
   LeaseRef,
   SpawnOutcome,
   SubmitOptions,
@@ -37,6 +39,7 @@ import {
   refuse,
 } from './checks.ts';
 import type { EngineContext } from './context.ts';
+import { idempotencyOf } from './idempotency.ts';
 import { encodeJson } from './json.ts';
 import { checkChoice, checkedAs, checkMembers } from './members.ts';
 import { encodePolicy } from './policy.ts';
@@ -54,12 +57,13 @@ const REQUEST_MEMBERS: readonly (keyof SubmitRequest)[] = [
   'policy',
   'delayMs',
   'executionId',
+  'idempotencyKey',
 ];
 
 const BATCH = {
   maxItems: 500,
   maxFlights: 3,
-  keyOf: (entry: CheckedRequest) => entry.uuid,
+  keyOf: nameOf,
   sizeOf: (entry: CheckedRequest) => entry.payload?.length ?? 0,
   isItemFault: (error: unknown) => !isPassingTrouble(error),
 };
@@ -73,8 +77,13 @@ export interface Submits {
   settled(): Promise<void>;
 }
 
-/** `defaultPolicy` is the stored form of the policy for requests that have none. */
-export function createSubmits(context: EngineContext, defaultPolicy: string): Submits {
+/** What requests get that say nothing of their policy: as given, and as stored. */
+export interface DefaultPolicy {
+  policy: ExecutionPolicy;
+  stored: string;
+}
+
+export function createSubmits(context: EngineContext, defaultPolicy: DefaultPolicy): Submits {
   const singles = new Batch<CheckedRequest, SubmitResult>({
     ...BATCH,
     run: (entries) => submit(context, entries, {}),
@@ -102,6 +111,9 @@ export function createSubmits(context: EngineContext, defaultPolicy: string): Su
     async spawn(lease, requests) {
       const parent = leaseKey(lease, 'lease');
       const entries = checkRequests(requests, defaultPolicy);
+      // A child is found by its id, which is made from its parent's.
+      if (entries.some((entry) => entry.idempotency !== null))
+        refuse('requests', 'cannot have idempotency keys');
       return entries.length === 0 ? { outcome: 'spawned', children: [] } : spawns.add({ parent, entries });
     },
     async settled() {
@@ -110,7 +122,7 @@ export function createSubmits(context: EngineContext, defaultPolicy: string): Su
   };
 }
 
-function checkRequests(requests: readonly SubmitRequest[], defaultPolicy: string): CheckedRequest[] {
+function checkRequests(requests: readonly SubmitRequest[], defaultPolicy: DefaultPolicy): CheckedRequest[] {
   checkList(requests, 'requests', LIMITS.submitBatch);
   const mint = newMint();
   const entries = Array.from(requests, (request, index) =>
@@ -173,15 +185,19 @@ async function submit(
   options: SubmitOptions,
 ): Promise<SubmitResult[]> {
   const first = firstOfEach(entries);
-  const call = toCall([...first.values()]);
-  if (options.executor !== undefined) {
-    const hint = options.hint ?? 'on';
-    const answers = await submitExecutionsInside(context.database, options.executor, call, hint);
+  const sent = [...first.values()];
+  const call = toCall(sent);
+  const { executor, hint = 'on' } = options;
+  try {
+    const answers =
+      executor === undefined
+        ? await submitExecutions(context.database, call)
+        : await submitExecutionsInside(context.database, executor, call, hint);
+    if (executor === undefined) ringFor(context, answers);
     return toResults(entries, first, answers);
+  } catch (error) {
+    throw withField(error, entries, sent);
   }
-  const answers = await submitExecutions(context.database, call);
-  ringFor(context, answers);
-  return toResults(entries, first, answers);
 }
 
 function checkOptions(options: SubmitOptions): void {
@@ -192,17 +208,44 @@ function checkOptions(options: SubmitOptions): void {
   }
 }
 
-/** Inside one call the first request with an id wins, as it would over two calls. */
+/** What tells one request from another: its key, if it has one, or its id. */
+function nameOf({ idempotency, namespace, uuid }: CheckedRequest): string {
+  return idempotency === null ? uuid : `${namespace}\n${idempotency.key}`;
+}
+
+/** Inside one call the first request with an id or a key wins, as it would over two calls. */
 function firstOfEach(entries: readonly CheckedRequest[]): Map<string, CheckedRequest> {
   const first = new Map<string, CheckedRequest>();
-  for (const entry of entries) {
-    const known = first.get(entry.uuid);
-    if (known === undefined) first.set(entry.uuid, entry);
-    else if (known.partition !== entry.partition) {
+  entries.forEach((entry, index) => {
+    const known = first.get(nameOf(entry));
+    if (known === undefined) {
+      first.set(nameOf(entry), entry);
+      return;
+    }
+    if (known.idempotency?.bodyHash !== entry.idempotency?.bodyHash) throw keyReused(`requests[${index}]`);
+    if (known.partition !== entry.partition) {
       refuse('requests', 'name one uuid in two partitions', 'invalid_id');
     }
-  }
+  });
   return first;
+}
+
+function keyReused(request: string, cause?: unknown): EngineError {
+  const field = `${request}.idempotencyKey`;
+  const what = 'already stands for a request with another lane, kind, payload, policy or tags';
+  return new EngineError('idempotency_key_reused', `${field} ${what}.`, { field, cause });
+}
+
+/** The database names the request by its place in the statement. */
+function withField(
+  error: unknown,
+  entries: readonly CheckedRequest[],
+  sent: readonly CheckedRequest[],
+): unknown {
+  if (!isEngineError(error) || error.code !== 'idempotency_key_reused') return error;
+  const { detail } = (error.cause ?? {}) as { detail?: unknown };
+  const place = entries.indexOf(sent[Number(detail) - 1]!);
+  return keyReused(entries.length === 1 ? 'request' : `requests[${Math.max(place, 0)}]`, error);
 }
 
 /** Names are put together only for a request that is refused: most are not. */
@@ -210,7 +253,7 @@ function checkRequest(
   request: SubmitRequest,
   field: () => string,
   mint: () => ParsedExecutionId,
-  defaultPolicy: string,
+  defaultPolicy: DefaultPolicy,
 ): CheckedRequest {
   if (typeof request !== 'object' || request === null || Array.isArray(request)) {
     refuse(field(), 'must be an object');
@@ -221,26 +264,33 @@ function checkRequest(
 function checkFields(
   request: SubmitRequest,
   mint: () => ParsedExecutionId,
-  defaultPolicy: string,
+  defaultPolicy: DefaultPolicy,
 ): CheckedRequest {
   checkMembers(request, '', REQUEST_MEMBERS);
   const { namespace, priority, delayMs, payload, policy, tags, lane, kind, capabilities } = request;
   const minted = request.executionId === undefined;
   const id = minted ? mint() : parseExecutionId(request.executionId, 'executionId');
-  return {
+  const whose =
+    namespace === undefined ? 'default' : checkText(namespace, 'namespace', LIMITS.namespaceBytes);
+  const checked = {
     uuid: id.uuid,
     partition: id.partition,
     minted,
-    namespace: namespace === undefined ? 'default' : checkText(namespace, 'namespace', LIMITS.namespaceBytes),
+    namespace: whose,
     priority: priority === undefined ? 0 : checkWhole(priority, 'priority', 0, LIMITS.priority),
     delayMs: delayMs === undefined ? 0 : checkWhole(delayMs, 'delayMs', 0, LIMITS.delayMs),
     payload: encodeJson(payload, 'payload'),
-    policy: policy === undefined ? defaultPolicy : encodePolicy(policy, 'policy'),
+    policy:
+      policy === undefined ? defaultPolicy.stored : encodePolicy(policy, 'policy', defaultPolicy.policy),
     tags: tags === undefined ? '{}' : JSON.stringify(checkTags(tags, 'tags')),
     lane: lane === undefined ? 'default' : checkName(lane, 'lane', LIMITS.laneBytes),
     kind: checkName(kind, 'kind', LIMITS.kindBytes),
     capabilities: capabilities === undefined ? [] : checkCapabilities(capabilities, 'capabilities'),
+    idempotency: null,
   };
+  const idempotency = idempotencyOf(request, checked.payload);
+  if (idempotency === null) return checked;
+  return { ...checked, idempotency, partition: partitionOfKey(whose, idempotency.key) };
 }
 
 function checkBytes(entries: readonly CheckedRequest[]): void {
@@ -269,11 +319,18 @@ function toResults(
   first: ReadonlyMap<string, CheckedRequest>,
   answers: readonly SubmitAnswer[],
 ): SubmitResult[] {
-  const outcomes = new Map(answers.map((answer) => [answer.execution_id, answer.outcome]));
+  const byId = new Map(answers.map((answer) => [answer.execution_id, answer]));
   return entries.map((entry) => {
-    const repeated = first.get(entry.uuid) !== entry || outcomes.get(entry.uuid) !== 'submitted';
-    const outcome = repeated && !entry.minted ? 'duplicate' : 'submitted';
-    return { executionId: formatExecutionId(entry.partition, entry.uuid), outcome };
+    const leader = first.get(nameOf(entry))!;
+    const answer = byId.get(leader.uuid);
+    const existing = answer?.existing_id ?? null;
+    const repeated = leader !== entry || answer?.outcome !== 'submitted';
+    // A minted id cannot have been there before: then an unanswered try of this very call had succeeded.
+    const unheard = entry.minted && leader === entry && existing === null;
+    return {
+      executionId: formatExecutionId(leader.partition, existing ?? leader.uuid),
+      outcome: repeated && !unheard ? 'duplicate' : 'submitted',
+    };
   });
 }
 

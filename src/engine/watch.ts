@@ -17,14 +17,18 @@ export function watch(context: EngineContext, interest: Interest, watcher: HintW
   });
 }
 
-/** The hint's routes that match; one this process does not know may match, so it counts, and is read first. */
+/**
+ * The hint's routes that match; one this process does not know may match, so it counts, and is read first. "Everywhere"
+ * is also said of lanes that were resumed.
+ */
 function concerning(
   context: EngineContext,
   hint: Hint,
   matching: ReadonlySet<number>,
 ): readonly number[] | 'all' {
-  if (hint.routes === 'all') return 'all';
-  const unknown = hint.routes.some((routeId) => context.routes.get(routeId) === undefined);
+  const unknown =
+    hint.routes === 'all' || hint.routes.some((routeId) => context.routes.get(routeId) === undefined);
   if (unknown) context.routes.forget();
+  if (hint.routes === 'all') return 'all';
   return hint.routes.filter((routeId) => matching.has(routeId) || context.routes.get(routeId) === undefined);
 }

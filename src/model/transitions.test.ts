@@ -66,6 +66,11 @@ describe('the table of transitions', () => {
     ['cancel', LIVE, 'cancelled', [1, 0, 0, 0], ['cancelled', 'revoked', 'cancelled']],
     ['cancel_unstarted', LIVE, 'cancelled', [1, 0, 0, 0], [null, null, 'cancelled']],
     ['fire_timer', ['delayed', 'backing_off', 'resume_delayed'], 'waiting', [0, 0, 0, 0], [null, null, null]],
+    ['time_out_attempt', ['running'], 'backing_off', [1, 1, 1, 0], ['expired', 'revoked', null]],
+    ['time_out', LIVE, 'expired', [1, 0, 0, 0], ['expired', 'revoked', 'expired']],
+    ['time_out_unstarted', LIVE, 'expired', [1, 0, 0, 0], [null, null, 'expired']],
+    ['change_priority', ['waiting'], 'waiting', [0, 0, 0, 0], [null, null, null]],
+    ['replay', TERMINAL, 'waiting', [1, 1, 0, 0], [null, null, null]],
   ])('knows what %s does', (name, from, to, steps, written) => {
     const transition: Transition = TRANSITIONS[name];
     expect(transition.from).toEqual(from);
@@ -77,7 +82,7 @@ describe('the table of transitions', () => {
   });
 
   it('is covered by the test above, whole', () => {
-    expect(ALL).toHaveLength(17);
+    expect(ALL).toHaveLength(22);
   });
 });
 
@@ -105,11 +110,19 @@ describe('every transition', () => {
     expect([null, ...LEASE_EVENTS]).toContain(leaseEvent);
   });
 
-  it('leaves a terminal execution alone', () => {
+  it('leaves a terminal execution alone, but for a replay', () => {
     const leaving = TERMINAL.flatMap(placesOf).flatMap((place) =>
       ALL.filter(([, transition]) => mayStart(transition, place)).map(([name]) => name),
     );
-    expect(leaving).toEqual([]);
+    expect(new Set(leaving)).toEqual(new Set(['replay']));
+  });
+
+  it('by an operator owes an event that says so, and no other does', () => {
+    const told = ALL.filter(([, { operatorEvent }]) => operatorEvent !== null);
+    expect(told.map(([name, { operatorEvent }]) => [name, operatorEvent])).toEqual([
+      ['change_priority', 'priority_changed'],
+      ['replay', 'replayed'],
+    ]);
   });
 
   it('that ends an execution owes exactly one completion event, and no other does', () => {
@@ -127,6 +140,7 @@ describe('every transition', () => {
       ['await_children', 'released'],
       ['lapse', 'expired'],
       ['revoke', 'revoked'],
+      ['time_out_attempt', 'revoked'],
     ]);
   });
 
@@ -138,6 +152,8 @@ describe('every transition', () => {
       ['revoke', 1],
       ['exhaust_reclaims', 1],
       ['cancel', 1],
+      ['time_out_attempt', 1],
+      ['time_out', 1],
     ]);
   });
 
@@ -146,9 +162,10 @@ describe('every transition', () => {
     expect(own.map((name) => TRANSITIONS[name].epochStep)).toEqual([0, 0, 0, 0]);
   });
 
-  it('that ends an attempt but not the execution goes on to the next attempt, and no other does', () => {
-    for (const [, { attemptOutcome, attemptStep, to }] of ALL) {
-      expect(attemptStep === 1).toBe(attemptOutcome !== null && !TERMINAL.includes(to));
+  it('that ends an attempt but not the execution, or re-opens it, goes on to the next attempt, and no other does', () => {
+    for (const [, { attemptOutcome, attemptStep, replayStep, to }] of ALL) {
+      const isNext = replayStep === 1 || (attemptOutcome !== null && !TERMINAL.includes(to));
+      expect(attemptStep === 1).toBe(isNext);
     }
   });
 
@@ -207,8 +224,8 @@ function step(life: Life, transition: Transition): Life {
     place: { situation: transition.to, attemptState },
     epoch: life.epoch + transition.epochStep,
     attempt: life.attempt + transition.attemptStep,
-    retries: life.retries + transition.retryStep,
-    reclaims: life.reclaims + transition.reclaimStep,
+    retries: transition.replayStep === 1 ? 0 : life.retries + transition.retryStep,
+    reclaims: transition.replayStep === 1 ? 0 : life.reclaims + transition.reclaimStep,
     attempts,
     fences: life.fences,
   };
@@ -249,7 +266,8 @@ function expectSound(life: Life): void {
   expect(retries).toBeLessThanOrEqual(attempt);
   expect(reclaims).toBeLessThanOrEqual(epoch);
   expect(fences.length).toBeLessThanOrEqual(epoch);
-  expect(place.attemptState === 'pending_first_attempt').toBe(attempts.size === 0);
+  if (place.attemptState === 'pending_first_attempt') expect(attempts.size).toBe(0);
+  if (place.attemptState === 'running_attempt') expect(attempts.size).toBeGreaterThan(0);
   const open = [...attempts].filter(([, outcome]) => outcome === null).map(([index]) => index);
   const isOpen = ['running_attempt', 'attempt_interrupted'].includes(place.attemptState);
   expect(open).toEqual(isOpen ? [attempt] : []);
@@ -276,14 +294,15 @@ describe('a life made of any allowed transitions', () => {
     );
   });
 
-  it('never takes back an epoch, an attempt, a retry or how an attempt ended', () => {
+  it('never takes back an epoch, an attempt or how an attempt ended, nor a retry but by a replay', () => {
     fc.assert(
       fc.property(anyLife, (lives) => {
         for (const [index, later] of lives.slice(1).entries()) {
           const earlier = lives[index]!;
           expect(later.epoch).toBeGreaterThanOrEqual(earlier.epoch);
           expect(later.attempt).toBeGreaterThanOrEqual(earlier.attempt);
-          expect(later.retries).toBeGreaterThanOrEqual(earlier.retries);
+          const isReplayed = TERMINAL.includes(earlier.place.situation);
+          expect(later.retries).toBeGreaterThanOrEqual(isReplayed ? 0 : earlier.retries);
           for (const [attempt, outcome] of earlier.attempts) {
             if (outcome !== null) expect(later.attempts.get(attempt)).toBe(outcome);
           }

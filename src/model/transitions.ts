@@ -3,7 +3,7 @@
  * `ff_transition` is what the SQL functions read; docs/state-machine.md and the assertion triggers of the test kit
  * are made from this table too. A transition that is not here cannot be performed.
  */
-import type { CompletionEvent, LeaseEvent } from '../contract/events.ts';
+import type { CompletionEvent, LeaseEvent, OperatorEvent } from '../contract/events.ts';
 import type { AttemptOutcome, AttemptState, StateVector } from '../contract/states.ts';
 import { SITUATIONS, type SituationName } from './situations.ts';
 
@@ -24,14 +24,34 @@ export interface Transition {
   reclaimStep: 0 | 1;
   /** The lease event owed when a lease ends here. A grant owes `acquired`, or `reclaimed` after a lost lease. */
   leaseEvent: LeaseEvent | null;
+  /** The event an operator's doing owes. */
+  operatorEvent: OperatorEvent | null;
+  /** 1 counts a replay, which also begins retries and reclaims again from 0. */
+  replayStep: 0 | 1;
 }
 
+const NAMES = Object.keys(SITUATIONS) as SituationName[];
 /** Every situation that is not an end: what a cancel may start from. */
-const LIVE: readonly SituationName[] = (Object.keys(SITUATIONS) as SituationName[]).filter(
-  (name) => SITUATIONS[name].lifecyclePhase !== 'terminal',
-);
+const LIVE = NAMES.filter((name) => SITUATIONS[name].lifecyclePhase !== 'terminal');
+/** What a replay may start from. */
+const ENDED = NAMES.filter((name) => SITUATIONS[name].lifecyclePhase === 'terminal');
 
-const STILL = { epochStep: 0, attemptStep: 0, retryStep: 0, reclaimStep: 0 } as const;
+/** Attempt states of an execution that was claimed before. */
+const BEGUN: readonly AttemptState[] = [
+  'running_attempt',
+  'attempt_interrupted',
+  'pending_retry_attempt',
+  'pending_replay_attempt',
+];
+
+const STILL = {
+  epochStep: 0,
+  attemptStep: 0,
+  retryStep: 0,
+  reclaimStep: 0,
+  replayStep: 0,
+  operatorEvent: null,
+} as const;
 
 export const TRANSITIONS = {
   submit: {
@@ -163,12 +183,7 @@ export const TRANSITIONS = {
   },
   cancel: {
     from: LIVE,
-    fromAttempt: [
-      'running_attempt',
-      'attempt_interrupted',
-      'pending_retry_attempt',
-      'pending_replay_attempt',
-    ],
+    fromAttempt: BEGUN,
     to: 'cancelled',
     attemptState: 'attempt_terminal',
     attemptOutcome: 'cancelled',
@@ -186,6 +201,37 @@ export const TRANSITIONS = {
     ...STILL,
     epochStep: 1,
   },
+  time_out_attempt: {
+    from: ['running'],
+    to: 'backing_off',
+    attemptState: 'pending_retry_attempt',
+    attemptOutcome: 'expired',
+    leaseEvent: 'revoked',
+    ...STILL,
+    epochStep: 1,
+    attemptStep: 1,
+    retryStep: 1,
+  },
+  time_out: {
+    from: LIVE,
+    fromAttempt: BEGUN,
+    to: 'expired',
+    attemptState: 'attempt_terminal',
+    attemptOutcome: 'expired',
+    leaseEvent: 'revoked',
+    ...STILL,
+    epochStep: 1,
+  },
+  time_out_unstarted: {
+    from: LIVE,
+    fromAttempt: ['pending_first_attempt'],
+    to: 'expired',
+    attemptState: null,
+    attemptOutcome: null,
+    leaseEvent: null,
+    ...STILL,
+    epochStep: 1,
+  },
   fire_timer: {
     from: ['delayed', 'backing_off', 'resume_delayed'],
     to: 'waiting',
@@ -193,6 +239,27 @@ export const TRANSITIONS = {
     attemptOutcome: null,
     leaseEvent: null,
     ...STILL,
+  },
+  change_priority: {
+    from: ['waiting'],
+    to: 'waiting',
+    attemptState: null,
+    attemptOutcome: null,
+    leaseEvent: null,
+    ...STILL,
+    operatorEvent: 'priority_changed',
+  },
+  replay: {
+    from: ENDED,
+    to: 'waiting',
+    attemptState: 'pending_replay_attempt',
+    attemptOutcome: null,
+    leaseEvent: null,
+    ...STILL,
+    epochStep: 1,
+    attemptStep: 1,
+    replayStep: 1,
+    operatorEvent: 'replayed',
   },
 } as const satisfies Record<string, Transition>;
 

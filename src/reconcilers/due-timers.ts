@@ -11,7 +11,7 @@ export const dueTimers: Reconciler<DueTimer> = {
   batch: TIMER_BATCH,
   due: (context, limit) => listDueTimers(context.database, limit),
   async act(context, items) {
-    const { fired, discarded } = await fireTimers(context, items);
-    return [...fired, ...discarded];
+    const { fired, discarded, timedOut } = await fireTimers(context, items);
+    return [...fired, ...discarded, ...timedOut];
   },
 };

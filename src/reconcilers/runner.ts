@@ -7,6 +7,7 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { EngineContext } from '../engine/context.ts';
 import { forgetOldSetbacks, returnTickets, takeTickets, vacuumQueues } from '../store/reconciling.ts';
+import { forgetOldRecords } from './old-records.ts';
 import type { Reconciler } from './reconciler.ts';
 import { runPass, type PassReport } from './pass.ts';
 import { forgetSilentWorkers } from './silent-workers.ts';
@@ -16,6 +17,7 @@ const TICK_MS = 500;
 const HOLD_MS = 6_000;
 const PASS_TIMEOUT_MS = 30_000;
 const TIDY_EVERY_MS = 600_000;
+const FORGET_EVERY_MS = 10_000;
 /** Removed queue rows after which the queue tables are vacuumed: autovacuum comes once a minute at best. */
 const VACUUM_AFTER_ROWS = 20_000;
 
@@ -43,6 +45,8 @@ interface Entry {
 export interface RunnerOptions {
   /** Longest a pass may take. Default 30 s. */
   passTimeoutMs?: number;
+  /** How long events and idempotency keys are kept. Default: for ever. */
+  retentionMs?: number;
 }
 
 export function startReconcilers(
@@ -57,6 +61,8 @@ export function startReconcilers(
   const names = entries.map((entry) => entry.reconciler.name);
   let held = new Set<string>();
   let vacuuming: Promise<void> | undefined;
+  let forgetting: Promise<void> | undefined;
+  let forgotAt = Number.NEGATIVE_INFINITY;
   let ticketAt = Number.NEGATIVE_INFINITY;
   let tidiedAt = Number.NEGATIVE_INFINITY;
 
@@ -75,6 +81,15 @@ export function startReconcilers(
       const due = held.has(entry.reconciler.name) && now >= entry.dueAt;
       if (due && entry.running === undefined) startPass(context, entry, passTimeoutMs, stop.signal);
     }
+    if (held.size > 0 && options.retentionMs !== undefined && now - forgotAt >= FORGET_EVERY_MS) {
+      forgotAt = now;
+      // Not awaited, as little as the vacuum below: there may be much to forget.
+      forgetting ??= forgetOldRecords(context, options.retentionMs, stop.signal)
+        .catch(() => undefined)
+        .finally(() => {
+          forgetting = undefined;
+        });
+    }
     // Not awaited: a vacuum may take a while, and lapsed leases must not wait for it.
     vacuuming ??= vacuumWhenNeeded(context).finally(() => {
       vacuuming = undefined;
@@ -87,7 +102,7 @@ export function startReconcilers(
     async close() {
       stop.abort();
       await looping;
-      await Promise.all([...entries.map((entry) => entry.running), vacuuming]);
+      await Promise.all([...entries.map((entry) => entry.running), vacuuming, forgetting]);
       // A ticket that is not returned lapses by itself.
       await returnTickets(context.database, holder).catch(() => undefined);
     },

@@ -9,6 +9,10 @@ const BY_SQLSTATE: Record<string, [ErrorCode, string]> = {
   FF002: ['invariant_broken', 'a write did not reach every row it had locked; nothing was written'],
   FF003: ['route_limit_reached', 'too many distinct combinations of lane, kind and capabilities'],
   FF004: ['invalid_id', 'an id names a uuid that belongs to an execution of another partition'],
+  FF005: [
+    'idempotency_key_reused',
+    'an idempotency key already stands for a request that differs from this one',
+  ],
   '40001': ['contention', 'the database reported a serialization conflict'],
   '40P01': ['contention', 'the database reported a deadlock'],
   '55P03': ['contention', 'a lock was not available in time'],

@@ -22,6 +22,7 @@ export interface SubmitRow extends ExecutionKey {
   templateOrdinal: number;
   delayMs: number;
   payload: string | null;
+  idempotency: { key: string; bodyHash: string; windowMs: number } | null;
 }
 
 /** What executions of one call have in common. `policy` and `tags` are JSON texts. */
@@ -45,6 +46,8 @@ export interface SubmitAnswer {
   outcome: 'submitted' | 'duplicate';
   route_id: number;
   due_in_ms: number | string | null;
+  /** Who holds the idempotency key, when it is not this one. */
+  existing_id: string | null;
 }
 
 export interface SubmitCall {
@@ -72,10 +75,20 @@ export function submitExecutionsInside(
 function submitStatement(database: Database, call: SubmitCall, channel: string | null) {
   return {
     doing: 'submitting executions',
-    text: `SELECT * FROM ${database.prefix}ff_submit(${SUBMIT_ARGUMENTS}, p_channel => $9::text)`,
-    params: [...submitParams(call), channel],
+    text: `SELECT * FROM ${database.prefix}ff_submit(${SUBMIT_ARGUMENTS}, p_channel => $9::text, p_keys => $10::text[],
+      p_hashes => $11::text[], p_windows => $12::bigint[])`,
+    params: [...submitParams(call), channel, ...keyParams(call.rows)],
     repeatable: 'no' as const,
   };
+}
+
+function keyParams(rows: readonly SubmitRow[]): unknown[] {
+  if (rows.every((row) => row.idempotency === null)) return [null, null, null];
+  return [
+    rows.map((row) => row.idempotency?.key ?? null),
+    rows.map((row) => row.idempotency?.bodyHash ?? null),
+    rows.map((row) => row.idempotency?.windowMs ?? null),
+  ];
 }
 
 /** What is submitted, as the first eight parameters of a statement. */
@@ -142,6 +155,8 @@ export interface ClaimRow {
   created_at_ms: number;
   payload: unknown;
   tags: Record<string, string>;
+  generation: number;
+  attempt_limit_ms: number | null;
 }
 
 export interface ClaimAnswer {
@@ -191,7 +206,8 @@ export function readClaims(
   return run<ClaimRow & { claim_id: string }>(database, {
     doing: 'looking for leases of an unanswered claim',
     text: `SELECT l.execution_id, l.partition_key, l.route_id, e.priority, 0 AS seq, l.namespace, l.attempt_index, l.lease_epoch,
-             l.lease_id, e.retry_count, l.reclaimed, l.resumed, e.created_at_ms, b.payload, l.tags, l.claim_id
+             l.lease_id, e.retry_count, l.reclaimed, l.resumed, e.created_at_ms, b.payload, l.tags, e.generation,
+             e.attempt_limit_ms, l.claim_id
            FROM ${database.prefix}ff_lease l
            JOIN ${database.prefix}ff_execution e ON e.execution_id = l.execution_id AND e.partition_key = l.partition_key
            JOIN ${database.prefix}ff_body b ON b.execution_id = l.execution_id AND b.partition_key = l.partition_key
@@ -291,16 +307,30 @@ export interface TakenAnswer {
   worker_instance_id: string | null;
 }
 
+/** An execution, and the epoch it must still have for the verb to touch it. */
+export interface ExpectedKey extends ExecutionKey {
+  leaseEpoch: number | null;
+}
+
+/** The first three parameters of an operator's verb. */
+export function expectedArrays(keys: readonly ExpectedKey[]): unknown[] {
+  return [
+    keys.map((key) => key.uuid),
+    keys.map((key) => key.partition),
+    keys.some((key) => key.leaseEpoch !== null) ? keys.map((key) => key.leaseEpoch) : null,
+  ];
+}
+
 export function cancelExecutions(
   database: Database,
-  keys: readonly ExecutionKey[],
+  keys: readonly ExpectedKey[],
   reason: string,
   actor: string,
 ): Promise<TakenAnswer[]> {
   return run<TakenAnswer>(database, {
     doing: 'cancelling executions',
-    text: `SELECT * FROM ${database.prefix}ff_cancel($1::uuid[], $2::smallint[], $3, $4)`,
-    params: [keys.map((key) => key.uuid), keys.map((key) => key.partition), reason, actor],
+    text: `SELECT * FROM ${database.prefix}ff_cancel($1::uuid[], $2::smallint[], $4, $5, $3::bigint[])`,
+    params: [...expectedArrays(keys), reason, actor],
     repeatable: 'yes',
   });
 }

@@ -42,6 +42,7 @@ const WORKING_TABLES = [
   'ff_child_wait',
   'ff_event',
   'ff_execution',
+  'ff_idempotency',
   'ff_lane',
   'ff_lease',
   'ff_outcome',
@@ -50,6 +51,7 @@ const WORKING_TABLES = [
   'ff_reconciler',
   'ff_route',
   'ff_step',
+  'ff_tag',
   'ff_timer',
   'ff_worker',
 ];

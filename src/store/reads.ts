@@ -18,11 +18,13 @@ export interface SnapshotRow {
   started_at_ms: number | null;
   changed_at_ms: number;
   eligible_at_ms: number | null;
+  deadline_at_ms: number | null;
   ended_at_ms: number | null;
   attempt_index: number;
   lease_epoch: number;
   retry_count: number;
   reclaim_count: number;
+  replay_count: number;
   lease: {
     leaseId: string;
     workerId: string;
@@ -56,7 +58,8 @@ SELECT
     'lifecyclePhase', e.lifecycle_phase, 'ownershipState', e.ownership_state, 'eligibilityState', e.eligibility_state,
     'blockingReason', e.blocking_reason, 'terminalOutcome', e.terminal_outcome, 'attemptState', e.attempt_state) AS state,
   r.kind, r.lane, r.capabilities, e.namespace, e.priority, b.tags, e.created_at_ms, e.started_at_ms, e.changed_at_ms,
-  e.eligible_at_ms, o.ended_at_ms, e.attempt_index, e.lease_epoch, e.retry_count, e.reclaim_count,
+  e.eligible_at_ms, e.deadline_at_ms, o.ended_at_ms, e.attempt_index, e.lease_epoch, e.retry_count, e.reclaim_count,
+  e.replay_count,
   (SELECT jsonb_build_object('leaseId', l.lease_id, 'workerId', l.worker_id, 'workerInstanceId', l.worker_instance_id,
      'acquiredAtMs', l.acquired_at_ms, 'expiresAtMs', l.expires_at_ms)
    FROM s.ff_lease l WHERE l.execution_id = e.execution_id AND l.partition_key = e.partition_key) AS lease,
@@ -67,7 +70,7 @@ SELECT
          AND a.partition_key = e.partition_key ORDER BY a.attempt_index DESC LIMIT ${MAX_ATTEMPTS_SHOWN}) h), '[]') AS attempts,
   (SELECT jsonb_build_object('percent', p.percent, 'message', p.message, 'reportedAtMs', p.reported_at_ms)
    FROM s.ff_progress p WHERE p.execution_id = e.execution_id) AS progress,
-  (SELECT count(*) FROM s.ff_step t WHERE t.execution_id = e.execution_id) AS step_count, e.parent_id, e.parent_partition,
+  (SELECT count(*) FROM s.ff_step t WHERE t.execution_id = e.execution_id AND t.retired_by = 0) AS step_count, e.parent_id, e.parent_partition,
   coalesce((SELECT jsonb_agg(jsonb_build_object('reconciler', x.reconciler, 'failures', x.failures,
      'errorCode', x.error_code) ORDER BY x.reconciler)
    FROM s.ff_setback x WHERE e.lifecycle_phase <> 'terminal'

@@ -41,7 +41,11 @@ export async function listLapsedLeases(database: Database, limit: number): Promi
   }));
 }
 
-function setbackJoin(database: Database, reconciler: 'expired-leases' | 'due-timers', alias: string): string {
+export function setbackJoin(
+  database: Database,
+  reconciler: 'expired-leases' | 'due-timers' | 'retention',
+  alias: string,
+): string {
   return `LEFT JOIN ${database.prefix}ff_setback b ON b.reconciler = '${reconciler}'
     AND b.execution_id = ${alias}.execution_id AND b.partition_key = ${alias}.partition_key`;
 }
@@ -95,8 +99,13 @@ export async function listDueTimers(database: Database, limit: number): Promise<
   }));
 }
 
-export function fireTimers(database: Database, timerIds: readonly number[]): Promise<MovedAnswer[]> {
-  return run<MovedAnswer>(database, {
+export interface FiredAnswer extends MovedAnswer {
+  worker_instance_id: string | null;
+  due_in_ms: number | null;
+}
+
+export function fireTimers(database: Database, timerIds: readonly number[]): Promise<FiredAnswer[]> {
+  return run<FiredAnswer>(database, {
     doing: 'firing timers',
     text: `SELECT * FROM ${database.prefix}ff_fire_timers($1::bigint[])`,
     params: [timerIds],

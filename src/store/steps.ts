@@ -83,7 +83,7 @@ export function readSteps(database: Database, key: ExecutionKey, limit: number):
     doing: 'reading steps',
     text: `SELECT kind::text, name, key, value,
              CASE kind WHEN 'sleep' THEN greatest((value #>> '{}')::bigint - ${database.prefix}ff_now_ms(), 0) END AS due_in_ms
-           FROM ${database.prefix}ff_step WHERE execution_id = $1 AND partition_key = $2 LIMIT $3`,
+           FROM ${database.prefix}ff_step WHERE execution_id = $1 AND retired_by = 0 AND partition_key = $2 LIMIT $3`,
     params: [key.uuid, key.partition, limit],
     repeatable: 'yes',
   });

@@ -23,8 +23,10 @@ interface LegalMove {
   attempt_step: number;
   retry_step: number;
   reclaim_step: number;
+  replay_step: number;
   lease_event: string | null;
   completion_event: string | null;
+  operator_event: string | null;
 }
 
 /** Installs the assertions, or brings them up to date. The client must not be inside a transaction. */
@@ -56,11 +58,13 @@ function legalMoves(): LegalMove[] {
         from_state: start === null ? NOTHING : stateText(start),
         to_state: stateText(result),
         epoch_step: transition.epochStep,
+        replay_step: transition.replayStep,
         attempt_step: transition.attemptStep,
         retry_step: transition.retryStep,
         reclaim_step: transition.reclaimStep,
         lease_event: transition.leaseEvent,
         completion_event: completionEventOf(transition),
+        operator_event: transition.operatorEvent,
       })),
     ),
   );

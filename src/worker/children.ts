@@ -7,7 +7,7 @@ import { setMaxListeners } from 'node:events';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { durationMs } from '../contract/duration.ts';
 import { ExecutionFailed } from '../contract/errors.ts';
-import type { Engine, ExecutionEnd, SubmitRequest } from '../contract/engine.ts';
+import type { Claim, Engine, ExecutionEnd, SubmitRequest } from '../contract/engine.ts';
 import { formatExecutionId, partitionOfUuid, type ExecutionId } from '../contract/ids.ts';
 import { LIMITS } from '../contract/limits.ts';
 import { checkInput, type AnyTask } from '../contract/task.ts';
@@ -32,7 +32,7 @@ export class Children {
 
   async spawn(task: AnyTask, input: unknown, options: SpawnOptions): Promise<Child<unknown>> {
     await checkInput(task, input);
-    const executionId = childId(this.#lease.claim.executionId, task.name, options.key ?? '');
+    const executionId = childId(this.#lease.claim, task.name, options.key ?? '');
     const request = requestFor(task, input, options, executionId, this.#lease.claim.namespace);
     const outcome = await insist(this.#lease, () => this.#engine.spawn(this.#lease.claim, [request]));
     if (outcome.outcome !== 'spawned') {
@@ -118,10 +118,10 @@ function valueOf(executionId: ExecutionId, end: ExecutionEnd): unknown {
   throw new ExecutionFailed(executionId, end);
 }
 
-/** A version 8 uuid: its bits are a hash of ours. */
-function childId(parentId: string, name: string, key: string): ExecutionId {
+/** A version 8 uuid: its bits are a hash of ours. An execution that is begun anew from its start has other children. */
+function childId({ executionId, generation }: Claim, name: string, key: string): ExecutionId {
   const bytes = createHash('sha256')
-    .update(JSON.stringify([parentId, name, key]))
+    .update(JSON.stringify([executionId, generation, name, key]))
     .digest()
     .subarray(0, 16);
   bytes[6] = (bytes[6]! & 0x0f) | 0x80;

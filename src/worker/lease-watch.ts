@@ -180,6 +180,7 @@ function apply(lease: HeldLease, outcome: RenewOutcome, sentAt: number): void {
 /** What a refusal means to the handler. */
 export function abortCodeFor(refusal: Exclude<RenewOutcome, { outcome: 'renewed' }>): AbortCode {
   if (refusal.outcome === 'lease_revoked') return 'revoked';
+  if (refusal.outcome === 'timed_out') return 'deadline';
   if (refusal.outcome === 'not_active' && refusal.terminalOutcome === 'cancelled') return 'cancelled';
   return 'lease_lost';
 }

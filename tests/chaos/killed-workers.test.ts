@@ -107,7 +107,7 @@ test('a worker that was frozen past its lease writes nothing when it wakes', asy
 test('a worker told to end by SIGTERM hands its work back: no lease wait, no attempt spent', async () => {
   const engine = await crew.connect();
   const kind = newKind();
-  const [submitted] = await engine.submit([{ kind, policy: {} }]);
+  const [submitted] = await engine.submit([{ kind, policy: { retry: { maxRetries: 0 } } }]);
   // Far longer than the test: if the work were not handed back, nobody could take it.
   const process = { url: crew.database.url, kind, concurrency: 1, leaseMs: 3_600_000 };
   const leaving = startWorkerProcess({ ...process, mode: 'hold', name: 'leaving' });

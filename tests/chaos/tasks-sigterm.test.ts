@@ -16,7 +16,9 @@ beforeAll(() => createEffects(crew.database));
 
 /** Without a retry: an attempt that is spent is the end. */
 async function submitMany(engine: Connection, kind: string, count: number): Promise<ExecutionId[]> {
-  const submitted = await engine.submit(Array.from({ length: count }, () => ({ kind, policy: {} })));
+  const submitted = await engine.submit(
+    Array.from({ length: count }, () => ({ kind, policy: { retry: { maxRetries: 0 } } })),
+  );
   return submitted.map(({ executionId }) => executionId);
 }
 

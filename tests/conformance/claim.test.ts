@@ -44,6 +44,7 @@ describe('a claim', () => {
       resumed: false,
       reclaimed: false,
       createdAtMs,
+      generation: 0,
       leaseMs: LEASE_MS,
     });
   });

@@ -19,10 +19,14 @@ it('an execution without a policy survives three lost leases, and not a fourth',
   expect(await engine.result(executionId)).toMatchObject({ outcome: 'expired', message: 'attempt_timeout' });
 });
 
-it('a policy of its own, also an empty one, is kept', async () => {
+it('a policy of its own goes before the default one, member by member', async () => {
   await using engine = await connect({ databaseUrl: bench.database.url, reconcile: 'off', listen: 'off' });
   const kind = newKind();
-  await engine.submit([{ kind, policy: {} }]);
+  await engine.submit([{ kind, policy: { retry: { maxRetries: 0 } } }]);
+  expect(await engine.fail(await bench.claimOne(kind), { message: 'no' })).toMatchObject({
+    outcome: 'failed',
+  });
+  await engine.submit([{ kind, policy: { maxReclaims: 1 } }]);
   const claim = await bench.claimOne(kind);
-  expect(await engine.fail(claim, { message: 'no' })).toMatchObject({ outcome: 'failed' });
+  expect(await engine.fail(claim, { message: 'no' })).toMatchObject({ outcome: 'retry_scheduled' });
 });

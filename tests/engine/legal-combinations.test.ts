@@ -126,10 +126,12 @@ describe('the transition table', () => {
         attempt_state: row.attemptState,
         attempt_outcome: row.attemptOutcome,
         lease_event: row.leaseEvent,
+        operator_event: row.operatorEvent,
         epoch_step: row.epochStep,
         attempt_step: row.attemptStep,
         retry_step: row.retryStep,
         reclaim_step: row.reclaimStep,
+        replay_step: row.replayStep,
       };
     });
     expect(rows).toEqual(model.toSorted((a, b) => (a.transition < b.transition ? -1 : 1)));

@@ -11,6 +11,7 @@ export interface PlanNode {
   'Parent Relationship'?: string;
   'Subplan Name'?: string;
   'Relation Name'?: string;
+  'Function Name'?: string;
   'Index Name'?: string;
   'Index Cond'?: string;
   'Join Filter'?: string;
@@ -145,5 +146,7 @@ function rowsOf(node: PlanNode): number {
 
 export function nameOf(node: PlanNode): string {
   const on = node['Index Name'] ?? node['Relation Name'];
-  return on === undefined ? node['Node Type'] : `${node['Node Type']} on ${on}`;
+  if (on !== undefined) return `${node['Node Type']} on ${on}`;
+  const of = node['Function Name'];
+  return of === undefined ? node['Node Type'] : `${node['Node Type']} of ${of}`;
 }

@@ -33,6 +33,16 @@ export const EXCEPTIONS: readonly Exception[] = [
     reason: 'the highest route: the last entry of the index, LIMIT 1',
   },
   {
+    within: 'ff_paused_routes',
+    node: /^(?:Bitmap )?Index (?:Only )?Scan on ff_lane_paused$/,
+    reason: 'whether any lane is paused: the first entry of an index that is mostly empty',
+  },
+  ...['ff_submit', 'ff_forget'].map((within) => ({
+    within,
+    node: /^Function Scan of jsonb_each_text$/,
+    reason: 'unfolds the tags of one execution: the object is that of the row itself',
+  })),
+  {
     within: 'ff_intern_route',
     node: / on ff_route_(?:pkey|lane_kind_capabilities_key)$/,
     reason: 'counts the routes, of which a named limit allows few, and only when a new one is interned',

@@ -28,6 +28,7 @@ import {
   reportProgress,
   spawnExecutions,
 } from '../../src/store/steps.ts';
+import { walkOperated, walkUnknownOperated } from './operated.ts';
 import type { Recorder } from './plan-recorder.ts';
 
 export const PARTITION = 7;
@@ -38,7 +39,7 @@ export const NO_LEASE_MS = -1;
 const MANY_RECLAIMS = 5;
 /** Far beyond any timer's number. */
 const NO_TIMER = 1_000_000_000;
-const RETRIES = { retry_policy: { max_retries: 5, backoff: { type: 'fixed', delay_ms: 0 } } };
+export const RETRIES = { retry_policy: { max_retries: 5, backoff: { type: 'fixed', delay_ms: 0 } } };
 
 const WAIT_LIMIT_MS = 20_000;
 
@@ -58,6 +59,9 @@ export interface Batch {
   delayStepMs?: number;
   /** Some of these ids may be known already. */
   uuids?: readonly string[];
+  /** Each has a key made of this, which is free again at once. */
+  keys?: string;
+  policy?: object;
 }
 
 const PRIORITIES = [0, 1, 2];
@@ -70,7 +74,7 @@ function submitCall(batch: Batch): SubmitCall {
       routeOrdinal: kind + 1,
       namespace: 'default',
       priority,
-      policy: JSON.stringify(RETRIES),
+      policy: JSON.stringify(batch.policy ?? RETRIES),
       tags: '{"team": "plans"}',
     })),
   );
@@ -81,6 +85,8 @@ function submitCall(batch: Batch): SubmitCall {
     // Spread, as due times are: an index over few distinct ones would hide a bad look-up.
     delayMs: batch.delayMs === undefined ? 0 : batch.delayMs + index * (batch.delayStepMs ?? 0),
     payload: '{"work": 1}',
+    idempotency:
+      batch.keys === undefined ? null : { key: `${batch.keys}-${index}`, bodyHash: '00', windowMs: -1 },
   }));
   const routes = kinds.map((kind) => ({ lane: 'default', kind, capabilities: ['cpu'] }));
   return { routes, templates, maxRoutes: MAX_ROUTES, rows };
@@ -176,7 +182,13 @@ export function callsOn(database: Database): Calls {
     release: (leases) => releaseExecutions(database, leases),
     revoke: (leases) => revoke(leases, MANY_RECLAIMS),
     exhaust: (leases) => revoke(leases, 0),
-    cancel: (keys) => cancelExecutions(database, keys, 'why', 'me'),
+    cancel: (keys) =>
+      cancelExecutions(
+        database,
+        keys.map((key) => ({ ...key, leaseEpoch: null })),
+        'why',
+        'me',
+      ),
     lapse: (leases) =>
       lapseLeases(
         database,
@@ -232,6 +244,7 @@ async function walkUnknown(database: Database): Promise<void> {
   await spawnExecutions(database, leases[0]!, submitCall({ kinds: ['unknown'], count: 1 }));
   await calls.cancel(leases);
   await calls.revoke(leases);
+  await walkUnknownOperated(database, leases);
   await calls.lapse(leases);
   await calls.fire(leases.map((_, index) => NO_TIMER + index));
 }
@@ -243,7 +256,7 @@ async function settleUnknown({ client }: Recorder): Promise<void> {
     await client.query(`SET LOCAL ${name} = off`);
   }
   await client.query('SET LOCAL plan_cache_mode = force_generic_plan');
-  const row = `ROW(1, gen_random_uuid(), 7, 1, 1, 'n', 0, 1, 0, 'running_attempt', gen_random_uuid(), 'w', 'w-1', 1, '{}')`;
+  const row = `ROW(1, gen_random_uuid(), 7, 1, 1, 'n', 0, 1, 0, 'running_attempt', gen_random_uuid(), 'w', 'w-1', 1, '{}', NULL)`;
   const settled = client.query(
     `SELECT ff_settle('complete', ARRAY[${row}::ff_locked], NULL, NULL, NULL, NULL, NULL)`,
   );
@@ -326,6 +339,7 @@ export async function walk(walker: Recorder, rival: Recorder, each: number): Pro
   await walkUnknown(database);
   await settleUnknown(walker);
   await walkKnown(database, [`${name}-a`, `${name}-b`], each);
+  await walkOperated(database, client, each);
   await meetAtRoute(walker, rival, `${name}-c`);
   const executor = (text: string, params: unknown[]) => client.query(text, params);
   await submitExecutionsInside(database, executor, submitCall({ kinds: [name], count: each }), 'on');

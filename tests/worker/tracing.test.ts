@@ -223,7 +223,7 @@ describe('beneath a run', () => {
         await ctx.step('break', () => Promise.reject(new Error('broken')));
       }),
     ]);
-    const submitted = await engine.submit(steps, null, { policy: {} });
+    const submitted = await engine.submit(steps, null, { policy: { retry: { maxRetries: 0 } } });
     await submitted.end();
     expect((await spansNamed('step write'))[0]!.status.code).toBe(SpanStatusCode.UNSET);
     expect((await spansNamed('step break'))[0]!.status).toEqual({

@@ -26,7 +26,8 @@ SELECT
   e.created_at_ms,
   e.started_at_ms,
   o.ended_at_ms AS terminal_at_ms,
-  CASE WHEN e.eligibility_state = 'not_eligible_until_time' THEN e.eligible_at_ms END AS deadline_at_ms,
+  e.deadline_at_ms,
+  CASE WHEN e.eligibility_state = 'not_eligible_until_time' THEN e.eligible_at_ms END AS delay_until_ms,
   convert_to(b.payload::text, 'UTF8') AS payload,
   convert_to(o.result::text, 'UTF8') AS result,
   b.policy,
@@ -35,6 +36,7 @@ SELECT
     'namespace', e.namespace,
     'tags', b.tags,
     'retry_count', e.retry_count,
+    'replay_count', e.replay_count,
     'last_failure_message', a.failure_message)) AS raw_fields
 FROM ff_execution e
 JOIN ff_route r ON r.route_id = e.route_id

@@ -1,0 +1,154 @@
+-- What operators do to executions besides cancelling them: run them again, move them in the queue, label them.
+-- Each locks first and decides in the next statement. p_epochs: only an execution that still has this epoch; one that was
+-- claimed or moved since answers `moved`.
+
+-- Re-opens executions that have ended. Finished steps answer as before, so that the work goes on where it failed; from the
+-- start they are retired, and children get other ids. Retries and reclaims are counted anew, and the deadline begins again.
+CREATE OR REPLACE FUNCTION ff_replay(
+  p_ids uuid[], p_partitions smallint[], p_epochs bigint[], p_from_start boolean, p_reason text, p_actor text,
+  p_default_max integer
+) RETURNS TABLE (
+  execution_id uuid, outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, route_id integer,
+  replay_count smallint, due_in_ms bigint
+) LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+DECLARE
+  v_rows ff_locked[];
+  v_again ff_locked[];
+  v_deadlines bigint[];
+  v_details jsonb[];
+  v_now bigint;
+BEGIN
+  PERFORM ff_require_read_committed();
+  v_rows := ff_lock_open(p_ids, p_partitions, true);
+  v_now := ff_now_ms();
+  WITH decided AS MATERIALIZED (
+    SELECT r AS row, e.terminal_outcome, e.replay_count,
+           v_now + (b.policy #>> '{timeout_policy,execution_deadline_ms}')::bigint AS deadline,
+           e.replay_count < coalesce((b.policy ->> 'max_replay_count')::integer, p_default_max)
+             AND (p_epochs IS NULL OR r.lease_epoch = p_epochs[r.ordinal]) AS again
+    FROM unnest(v_rows) r
+    CROSS JOIN LATERAL (
+      SELECT terminal_outcome, replay_count FROM ff_execution WHERE execution_id = r.execution_id OFFSET 0) e
+    CROSS JOIN LATERAL (
+      SELECT policy FROM ff_body WHERE execution_id = r.execution_id AND partition_key = r.partition_key OFFSET 0) b)
+  SELECT array_agg(row), array_agg(deadline),
+         array_agg(jsonb_build_object('by', p_actor, 'reason', p_reason, 'replay_count', replay_count + 1,
+           'from', CASE WHEN p_from_start THEN 'start' ELSE 'failed_step' END, 'previous_outcome', terminal_outcome))
+  INTO v_again, v_deadlines, v_details FROM decided WHERE again;
+  v_again := coalesce(v_again, '{}');
+  IF p_from_start AND cardinality(v_again) > 0 THEN
+    UPDATE ff_step s SET retired_by = (SELECT replay_count + 1 FROM ff_execution e WHERE e.execution_id = s.execution_id)
+    WHERE execution_id = ANY (ARRAY(SELECT r.execution_id FROM unnest(v_again) r)) AND retired_by = 0;
+    UPDATE ff_execution SET generation = generation + 1
+    WHERE execution_id = ANY (ARRAY(SELECT r.execution_id FROM unnest(v_again) r));
+  END IF;
+  PERFORM ff_settle('replay', v_again, v_deadlines, NULL, NULL, NULL, p_actor, v_details);
+  RETURN QUERY
+  SELECT u.id,
+         CASE WHEN e.execution_id IS NULL THEN 'not_found'
+              -- CASE keeps this a hashed look-up.
+              WHEN u.id IN (SELECT execution_id FROM unnest(v_again)) THEN 'replayed'
+              WHEN p_epochs IS NOT NULL AND e.lease_epoch <> u.ep THEN 'moved'
+              WHEN e.lifecycle_phase <> 'terminal' THEN 'not_terminal'
+              ELSE 'replays_exhausted' END,
+         e.lifecycle_phase::text, e.terminal_outcome::text, e.lease_epoch, e.route_id, e.replay_count,
+         e.deadline_at_ms - v_now
+  FROM unnest(p_ids, p_partitions, p_epochs) u(id, part, ep)
+  LEFT JOIN LATERAL (
+    SELECT * FROM ff_execution x WHERE x.execution_id = u.id AND x.partition_key = u.part OFFSET 0) e ON true;
+END $$;
+
+-- Moves executions that wait for a worker to another place in the queue. The old queue row stays behind: its priority is no
+-- longer the execution's, so a claim discards it.
+CREATE OR REPLACE FUNCTION ff_change_priority(
+  p_ids uuid[], p_partitions smallint[], p_epochs bigint[], p_priority integer, p_actor text
+) RETURNS TABLE (
+  execution_id uuid, outcome text, lifecycle_phase text, eligibility_state text, route_id integer, old_priority integer
+) LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+DECLARE
+  v_rows ff_locked[];
+  v_moved ff_locked[];
+  v_old jsonb;
+  v_details jsonb[];
+BEGIN
+  PERFORM ff_require_read_committed();
+  v_rows := ff_lock_open(p_ids, p_partitions);
+  WITH decided AS MATERIALIZED (
+    SELECT ROW(r.ordinal, r.execution_id, r.partition_key, r.route_id, p_priority, r.namespace, r.attempt_index,
+               r.lease_epoch, r.retry_count, r.attempt_state, r.lease_id, r.worker_id, r.worker_instance_id,
+               r.attempt_started_at_ms, r.tags, r.retain_ms)::ff_locked AS row,
+           r.priority
+    FROM unnest(v_rows) r
+    CROSS JOIN LATERAL (
+      SELECT eligibility_state FROM ff_execution WHERE execution_id = r.execution_id OFFSET 0) e
+    WHERE e.eligibility_state = 'eligible_now' AND r.priority <> p_priority
+      AND (p_epochs IS NULL OR r.lease_epoch = p_epochs[r.ordinal]))
+  SELECT array_agg(row), jsonb_object_agg((row).execution_id, priority),
+         array_agg(jsonb_build_object('by', p_actor, 'old_priority', priority, 'new_priority', p_priority))
+  INTO v_moved, v_old, v_details FROM decided;
+  UPDATE ff_execution SET priority = p_priority
+  WHERE execution_id = ANY (ARRAY(SELECT r.execution_id FROM unnest(v_moved) r));
+  PERFORM ff_settle('change_priority', v_moved, NULL, NULL, NULL, NULL, p_actor, v_details);
+  RETURN QUERY
+  SELECT u.id,
+         CASE WHEN e.execution_id IS NULL THEN 'not_found'
+              WHEN p_epochs IS NOT NULL AND e.lease_epoch <> u.ep THEN 'moved'
+              WHEN e.eligibility_state <> 'eligible_now' THEN 'not_eligible'
+              ELSE 'changed' END,
+         e.lifecycle_phase::text, e.eligibility_state::text, e.route_id,
+         coalesce((v_old ->> u.id::text)::integer, e.priority)
+  FROM unnest(p_ids, p_partitions, p_epochs) u(id, part, ep)
+  LEFT JOIN LATERAL (
+    SELECT * FROM ff_execution x WHERE x.execution_id = u.id AND x.partition_key = u.part OFFSET 0) e ON true;
+END $$;
+
+-- Adds, replaces and removes tags of one execution. The execution is locked, so that two changes do not undo each other and
+-- no lease is granted with old tags meanwhile; a lease that is held goes on telling its events with the tags it began with.
+CREATE OR REPLACE FUNCTION ff_set_tags(
+  p_id uuid, p_partition smallint, p_set jsonb, p_removed text[], p_max integer, p_actor text
+) RETURNS TABLE (outcome text, tags jsonb) LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+DECLARE
+  e ff_execution%ROWTYPE;
+  v_old jsonb;
+  v_new jsonb;
+BEGIN
+  PERFORM ff_require_read_committed();
+  SELECT * INTO e FROM ff_execution WHERE execution_id = p_id AND partition_key = p_partition FOR UPDATE;
+  IF NOT FOUND THEN
+    RETURN QUERY SELECT 'not_found', NULL::jsonb;
+    RETURN;
+  END IF;
+  SELECT b.tags INTO STRICT v_old FROM ff_body b WHERE b.execution_id = p_id AND b.partition_key = p_partition;
+  v_new := (v_old - p_removed) || p_set;
+  IF (SELECT count(*) FROM jsonb_object_keys(v_new)) > p_max THEN
+    RETURN QUERY SELECT 'too_many', v_old;
+    RETURN;
+  END IF;
+  IF v_new <> v_old THEN
+    UPDATE ff_body SET tags = v_new WHERE execution_id = p_id AND partition_key = p_partition;
+    -- By ctid, because a tag row is inserted and deleted under its execution's lock, and never updated.
+    DELETE FROM ff_tag WHERE ctid = ANY (ARRAY(
+      SELECT t.tid FROM jsonb_each_text(v_old) o
+      CROSS JOIN LATERAL (
+        SELECT ctid AS tid FROM ff_tag WHERE tag_key = o.key AND tag_value = o.value
+          AND created_at_ms = e.created_at_ms AND execution_id = p_id OFFSET 0) t
+      WHERE v_new ->> o.key IS DISTINCT FROM o.value));
+    INSERT INTO ff_tag (tag_key, tag_value, created_at_ms, execution_id, partition_key)
+    SELECT key, value, e.created_at_ms, p_id, p_partition FROM jsonb_each_text(v_new)
+    WHERE ff_is_listed_tag(key) ON CONFLICT DO NOTHING;
+    INSERT INTO ff_event (family, event_type, occurred_at_ms, execution_id, partition_key, attempt_index, lease_epoch,
+                          namespace, tags, detail)
+    VALUES ('tag', 'tags_changed', ff_now_ms(), p_id, p_partition, e.attempt_index, e.lease_epoch, e.namespace, v_new,
+            jsonb_build_object('by', p_actor, 'set', p_set, 'removed', to_jsonb(p_removed)));
+  END IF;
+  RETURN QUERY SELECT 'set', v_new;
+END $$;

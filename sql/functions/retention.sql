@@ -1,0 +1,62 @@
+-- Forgets executions that ended long enough ago, with everything that belongs to them. Never waits: one that somebody works
+-- on is left for the next pass, so a replay that came first keeps its execution.
+
+-- p_retain_ms: how long what has no time of its own is kept. One that must stay (its parent has not ended and may still ask
+-- for its result, or it was replayed since) is looked at again after p_again_ms, so that it does not stand in the way of
+-- what comes after it.
+CREATE OR REPLACE FUNCTION ff_forget(
+  p_ids uuid[], p_partitions smallint[], p_retain_ms bigint, p_again_ms bigint
+) RETURNS TABLE (execution_id uuid, outcome text) LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+DECLARE
+  v_now bigint := ff_now_ms();
+  v_locked uuid[];
+  v_gone uuid[];
+  v_kept uuid[];
+BEGIN
+  PERFORM ff_require_read_committed();
+  SELECT array_agg(e.execution_id) INTO v_locked
+  FROM (SELECT * FROM unnest(p_ids, p_partitions) u(id, part) ORDER BY id OFFSET 0) u
+  CROSS JOIN LATERAL (
+    SELECT execution_id FROM ff_execution WHERE execution_id = u.id AND partition_key = u.part
+    FOR UPDATE SKIP LOCKED) e;
+  IF v_locked IS NULL THEN RETURN; END IF;
+  WITH decided AS MATERIALIZED (
+    SELECT e.execution_id,
+           e.lifecycle_phase = 'terminal' AND coalesce(p.lifecycle_phase, 'terminal') = 'terminal'
+             AND coalesce(o.ended_at_ms + coalesce(o.retain_ms, p_retain_ms) <= v_now, false) AS over
+    FROM unnest(v_locked) u(id)
+    CROSS JOIN LATERAL (
+      SELECT execution_id, partition_key, attempt_index, lifecycle_phase, parent_id
+      FROM ff_execution WHERE execution_id = u.id OFFSET 0) e
+    LEFT JOIN LATERAL (
+      SELECT ended_at_ms, retain_ms FROM ff_outcome WHERE execution_id = e.execution_id
+        AND partition_key = e.partition_key AND attempt_index = e.attempt_index OFFSET 0) o ON true
+    LEFT JOIN LATERAL (
+      SELECT lifecycle_phase FROM ff_execution WHERE execution_id = e.parent_id OFFSET 0) p ON true)
+  SELECT coalesce(array_agg(execution_id) FILTER (WHERE over), '{}'),
+         coalesce(array_agg(execution_id) FILTER (WHERE NOT over), '{}')
+  INTO v_gone, v_kept FROM decided;
+  UPDATE ff_outcome SET retain_ms = v_now - ended_at_ms + p_again_ms
+  WHERE execution_id = ANY (v_kept) AND ended_at_ms + coalesce(retain_ms, p_retain_ms) <= v_now;
+  -- By ctid, because a tag row is inserted and deleted under its execution's lock, and never updated.
+  DELETE FROM ff_tag WHERE ctid = ANY (ARRAY(
+    SELECT t.tid FROM unnest(v_gone) u(id)
+    CROSS JOIN LATERAL (SELECT created_at_ms FROM ff_execution WHERE execution_id = u.id OFFSET 0) e
+    CROSS JOIN LATERAL (SELECT tags FROM ff_body WHERE execution_id = u.id OFFSET 0) b
+    CROSS JOIN LATERAL jsonb_each_text(b.tags) g
+    CROSS JOIN LATERAL (
+      SELECT ctid AS tid FROM ff_tag WHERE tag_key = g.key AND tag_value = g.value
+        AND created_at_ms = e.created_at_ms AND execution_id = u.id OFFSET 0) t));
+  DELETE FROM ff_body WHERE execution_id = ANY (v_gone);
+  DELETE FROM ff_step WHERE execution_id = ANY (v_gone);
+  DELETE FROM ff_progress WHERE execution_id = ANY (v_gone);
+  DELETE FROM ff_child_wait WHERE execution_id = ANY (v_gone);
+  DELETE FROM ff_attempt_history WHERE execution_id = ANY (v_gone);
+  DELETE FROM ff_outcome WHERE execution_id = ANY (v_gone);
+  DELETE FROM ff_setback WHERE execution_id = ANY (v_gone);
+  DELETE FROM ff_execution WHERE execution_id = ANY (v_gone);
+  RETURN QUERY SELECT id, 'forgotten' FROM unnest(v_gone) id UNION ALL SELECT id, 'kept' FROM unnest(v_kept) id;
+END $$;

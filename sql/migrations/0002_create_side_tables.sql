@@ -1,0 +1,59 @@
+-- What lies beside executions: how they are found, who works on them, and what could not be done for them.
+-- Why:    lists by tag, idempotent submits, reconcilers and the registry of workers.
+-- Locks:  none that matter, all objects are new.
+-- Breaking: no
+
+-- A row a tag: executions are found by them, in the order they were submitted.
+CREATE TABLE ff_tag (
+  tag_key       text NOT NULL,
+  tag_value     text NOT NULL,
+  created_at_ms bigint NOT NULL,
+  execution_id  uuid NOT NULL,
+  partition_key smallint NOT NULL,
+  PRIMARY KEY (tag_key, tag_value, created_at_ms, execution_id)
+);
+
+-- Which execution a key stands for. The key is free again when its time is over and the execution has ended or is gone.
+CREATE TABLE ff_idempotency (
+  expires_at_ms bigint NOT NULL,
+  execution_id  uuid NOT NULL,
+  partition_key smallint NOT NULL,
+  namespace     text NOT NULL,
+  key           text NOT NULL,
+  body_hash     bytea NOT NULL,
+  PRIMARY KEY (namespace, key, partition_key)
+) WITH (fillfactor = 90);
+CREATE INDEX ff_idempotency_expired ON ff_idempotency (expires_at_ms);
+
+-- Who runs the next pass of a reconciler. Losing the row, or its holder, costs nothing but a pass.
+CREATE TABLE ff_reconciler (
+  name          text PRIMARY KEY,
+  holder        text,
+  held_until_ms bigint NOT NULL
+) WITH (fillfactor = 50);
+
+-- Rows a reconciler could not act on: counted, backed off, shown by describe.
+CREATE TABLE ff_setback (
+  reconciler    text NOT NULL,
+  execution_id  uuid NOT NULL,
+  partition_key smallint NOT NULL,
+  failures      integer NOT NULL,
+  retry_at_ms   bigint NOT NULL,
+  error_code    text NOT NULL,
+  PRIMARY KEY (execution_id, partition_key, reconciler)
+);
+
+-- Who works here, said by the workers themselves at intervals: for people who look. Nothing is decided by it.
+CREATE TABLE ff_worker (
+  worker_instance_id text PRIMARY KEY,
+  started_at_ms      bigint NOT NULL,
+  heartbeat_at_ms    bigint NOT NULL,
+  concurrency        integer NOT NULL,
+  running            integer NOT NULL,
+  stopping           boolean NOT NULL,
+  worker_id          text NOT NULL,
+  version            text,
+  kinds              text[] NOT NULL,
+  lanes              text[],
+  capabilities       text[] NOT NULL
+) WITH (fillfactor = 50);

@@ -1,0 +1,235 @@
+/**
+ * What operators ask of FlowFabric: find executions, say why one is not running, run some again, move or stop many,
+ * hold a lane. Part of the Engine interface, in a file of its own.
+ */
+import type { Json, OperatorNote } from './engine.ts';
+import type { ExecutionId } from './ids.ts';
+import type { AttemptOutcome, LifecyclePhase, PublicState } from './states.ts';
+
+/** All conditions must hold. What is not named here cannot be filtered by, and is refused. */
+export interface ExecutionFilter {
+  /** Any of these. Listed one state after the other, in the order of this list. */
+  states?: readonly PublicState[];
+  namespace?: string;
+  lane?: string;
+  kind?: string;
+  /** Tags it has, each with this value. */
+  tags?: Readonly<Record<string, string>>;
+  /** Spawned by this execution. */
+  parentId?: string;
+  /** Submitted at or after, and before. */
+  createdFromMs?: number;
+  createdBeforeMs?: number;
+  /** Ended at or after, and before. Only with states that are ends. */
+  endedFromMs?: number;
+  endedBeforeMs?: number;
+  /** How it failed: the category, and a part of the message, case-sensitive. Only with states that are ends. */
+  failure?: { category?: string; contains?: string };
+}
+
+export interface ListRequest {
+  filter?: ExecutionFilter;
+  /** Executions in a page, 1 to 1,000. Default 100. */
+  limit?: number;
+  /** Of the page before this one, with the same filter. */
+  cursor?: string;
+}
+
+export interface ExecutionSummary {
+  executionId: ExecutionId;
+  publicState: PublicState;
+  kind: string;
+  lane: string;
+  namespace: string;
+  priority: number;
+  tags: Record<string, string>;
+  createdAtMs: number;
+  changedAtMs: number;
+  /** When a delayed execution becomes claimable. */
+  eligibleAtMs: number | null;
+  endedAtMs: number | null;
+  attemptIndex: number;
+  leaseEpoch: number;
+  retryCount: number;
+  replayCount: number;
+  /** Who runs it. */
+  workerInstanceId: string | null;
+  /** How it failed, when it ended in another way than success. */
+  failure: { message: string | null; category: string | null } | null;
+  parentId: ExecutionId | null;
+}
+
+/**
+ * A page may be shorter than asked for, even empty, and still have a cursor: only so many rows are looked at for one
+ * page, however few of them fit the filter. The list is over when the cursor is null.
+ */
+export interface ListPage {
+  executions: ExecutionSummary[];
+  cursor: string | null;
+}
+
+export interface AttemptRecord {
+  attemptIndex: number;
+  /** Null while it runs or is paused. */
+  outcome: AttemptOutcome | null;
+  /** Why its lease ended, when it was interrupted. */
+  interruptedBy: 'expired' | 'revoked' | null;
+  leaseEpoch: number;
+  workerId: string | null;
+  workerInstanceId: string | null;
+  startedAtMs: number;
+  endedAtMs: number | null;
+  /** When the attempt after it was due. */
+  retryAtMs: number | null;
+  failureMessage: string | null;
+  failureCategory: string | null;
+}
+
+export interface AttemptPage {
+  /** Newest first. */
+  attempts: AttemptRecord[];
+  /** Ask for attempts before this one; null when there are none. */
+  before: number | null;
+}
+
+/** What may keep an execution from running, in the order it is asked. */
+export const GATES = [
+  'ended',
+  'running',
+  'setback',
+  'delayed',
+  'backing_off',
+  'waiting_children',
+  'suspended',
+  'lane_paused',
+  'no_worker',
+  'workers_busy',
+  'queued',
+] as const;
+export type GateName = (typeof GATES)[number];
+
+export interface Gate {
+  gate: GateName;
+  /** Whether it keeps the execution from starting now. */
+  holds: boolean;
+  /** One sentence for people. */
+  detail: string;
+  /** The same for programs. */
+  facts: Record<string, Json>;
+}
+
+export type Explanation =
+  | { outcome: 'not_found' }
+  | {
+      outcome: 'explained';
+      executionId: ExecutionId;
+      publicState: PublicState;
+      /** The first gate that holds; null when nothing does and a worker should take it any moment. */
+      holding: Gate | null;
+      gates: Gate[];
+    };
+
+export interface ReplayRequest extends OperatorNote {
+  /** `failed_step`: finished steps are not done again. `start`: everything is. Default `failed_step`. */
+  from?: 'failed_step' | 'start';
+}
+
+export type ReplayOutcome = { executionId: ExecutionId } & (
+  | { outcome: 'replayed'; replayCount: number }
+  | { outcome: 'not_terminal'; lifecyclePhase: LifecyclePhase }
+  | { outcome: 'replays_exhausted'; replayCount: number }
+  | { outcome: 'moved' }
+  | { outcome: 'not_found' }
+);
+
+export interface PriorityRequest {
+  /** 0 to 9,000; higher first. */
+  priority: number;
+  by?: string;
+}
+
+export type PriorityOutcome = { executionId: ExecutionId } & (
+  | { outcome: 'changed'; oldPriority: number }
+  /** It does not wait for a worker now. */
+  | { outcome: 'not_eligible' }
+  | { outcome: 'moved' }
+  | { outcome: 'not_found' }
+);
+
+export interface TagsRequest {
+  set?: Record<string, string>;
+  remove?: readonly string[];
+  by?: string;
+}
+
+export type TagsOutcome = { outcome: 'set'; tags: Record<string, string> } | { outcome: 'not_found' };
+
+export interface LaneSnapshot {
+  lane: string;
+  paused: boolean;
+  /** Executions that wait for a worker; counted up to 10,000. */
+  depth: number;
+  depthIsCapped: boolean;
+  running: number;
+  /** Since when the one that waits longest has been claimable. Null when none waits. */
+  oldestAgeMs: number | null;
+  /** Per second, over the last minute or the last 5,000 executions of all lanes, whichever is shorter. */
+  arrivalRate: number;
+  completionRate: number;
+}
+
+export interface LanePage {
+  lanes: LaneSnapshot[];
+  cursor: string | null;
+}
+
+/** `repeated`: it was so already. */
+export type LaneOutcome = { outcome: 'paused' | 'resumed'; repeated: boolean };
+
+export type BulkVerb =
+  | ({ verb: 'cancel' } & OperatorNote)
+  | ({ verb: 'replay' } & ReplayRequest)
+  | ({ verb: 'change_priority' } & PriorityRequest);
+
+export type BulkRequest = BulkVerb & {
+  /** At least one condition. Executions submitted after the beginning are left alone. */
+  filter: ExecutionFilter;
+  /** Goes on where an earlier call stopped. */
+  cursor?: string;
+  /** Executions acted on in one statement, 1 to 1,000. Default 500. */
+  chunk?: number;
+  /** `on`: only counts what it would act on. */
+  dryRun?: 'on' | 'off';
+};
+
+/** Told after each chunk; the numbers are those of this call so far. */
+export interface BulkProgress {
+  /** Executions that fitted the filter. */
+  matched: number;
+  /** Of those, how each was answered: `cancelled`, `replayed`, `changed`, `moved`, … */
+  outcomes: Record<string, number>;
+  /** To go on from here; null when all is done. */
+  cursor: string | null;
+}
+
+export interface Operations {
+  /** Newest first; ends by the time they ended, waiting work in the order of its queue. */
+  list(request?: ListRequest): Promise<ListPage>;
+  listAttempts(executionId: string, request?: { before?: number; limit?: number }): Promise<AttemptPage>;
+  /** Why it is where it is, and what must happen before it runs. */
+  explain(executionId: string): Promise<Explanation>;
+  /** Runs it again after it has ended. Counted, and limited by its policy; its history stays. */
+  replay(executionId: string, request: ReplayRequest): Promise<ReplayOutcome>;
+  replay(executionIds: readonly string[], request: ReplayRequest): Promise<ReplayOutcome[]>;
+  /** Moves it in the queue while it waits for a worker. */
+  changePriority(executionId: string, request: PriorityRequest): Promise<PriorityOutcome>;
+  changePriority(executionIds: readonly string[], request: PriorityRequest): Promise<PriorityOutcome[]>;
+  /** Adds, replaces and removes tags. Events of a lease that is held keep the tags it began with. */
+  setTags(executionId: string, request: TagsRequest): Promise<TagsOutcome>;
+  listLanes(request?: { limit?: number; cursor?: string }): Promise<LanePage>;
+  /** No claim that begins after this grants work of the lane; what runs goes on. */
+  pauseLane(lane: string): Promise<LaneOutcome>;
+  resumeLane(lane: string): Promise<LaneOutcome>;
+  /** Acts on all that fit a filter, chunk by chunk; each chunk is committed by the time it is told of. */
+  bulk(request: BulkRequest): AsyncIterable<BulkProgress>;
+}

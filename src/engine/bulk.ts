@@ -1,0 +1,104 @@
+/**
+ * One verb for all executions that fit a filter, chunk by chunk: a page of a list, then the verb on what is on it. Every
+ * execution is acted on only as it was listed; one that was claimed or moved since answers `moved`. The time of the
+ * beginning goes with the cursor, so that a bulk that is gone on with does not reach for what came later.
+ */
+import { LIMITS } from '../contract/limits.ts';
+import type { BulkProgress, BulkRequest, ExecutionSummary } from '../contract/operations.ts';
+import { readClock } from '../store/doctor.ts';
+import type { ListConditions } from '../store/lists.ts';
+import { cancel } from './cancel.ts';
+import { checkWhole, refuse } from './checks.ts';
+import type { EngineContext } from './context.ts';
+import { decodeText, encodeText, invalidCursor } from './list-cursor.ts';
+import { checkFilter, listPage } from './lists.ts';
+import { checkChoice, checkMembers } from './members.ts';
+import { changePriority, replay } from './operator.ts';
+
+const DEFAULT_CHUNK = 500;
+
+/** What each verb takes besides what all take. */
+const VERB_MEMBERS = {
+  cancel: ['reason', 'by'],
+  replay: ['reason', 'by', 'from'],
+  change_priority: ['priority', 'by'],
+} as const satisfies Record<BulkRequest['verb'], readonly string[]>;
+
+type Act = (ids: readonly string[], epochs: readonly number[]) => Promise<readonly { outcome: string }[]>;
+
+export async function* bulk(context: EngineContext, request: BulkRequest): AsyncGenerator<BulkProgress> {
+  const act = checkVerb(context, request);
+  const { chunk = DEFAULT_CHUNK, dryRun = 'off' } = request;
+  checkWhole(chunk, 'chunk', 1, LIMITS.bulkChunk);
+  checkChoice(dryRun, 'dryRun', ['on', 'off']);
+  const filter = checkBulkFilter(request);
+  // Acting on nothing checks what the verb is given, also when nothing will be acted on.
+  await act([], []);
+  const begin = request.cursor === undefined ? null : decodeBegin(request.cursor);
+  const beforeMs = begin?.beforeMs ?? (await readClock(context.database, 'engine')) + 1;
+  const conditions = { ...filter, createdBeforeMs: Math.min(filter.createdBeforeMs ?? beforeMs, beforeMs) };
+  const outcomes: Record<string, number> = {};
+  let matched = 0;
+  let cursor: string | null | undefined = begin?.cursor;
+  do {
+    const page = await listPage(context, conditions, chunk, cursor ?? undefined);
+    matched += page.executions.length;
+    cursor = page.cursor;
+    if (dryRun === 'off') await actOn(page.executions, act, outcomes);
+    yield {
+      matched,
+      outcomes: { ...outcomes },
+      cursor: cursor === null ? null : encodeText(['bulk', beforeMs, cursor]),
+    };
+  } while (cursor !== null);
+}
+
+async function actOn(
+  executions: readonly ExecutionSummary[],
+  act: Act,
+  outcomes: Record<string, number>,
+): Promise<void> {
+  if (executions.length === 0) return;
+  const answers = await act(
+    executions.map(({ executionId }) => executionId),
+    executions.map(({ leaseEpoch }) => leaseEpoch),
+  );
+  for (const { outcome } of answers) outcomes[outcome] = (outcomes[outcome] ?? 0) + 1;
+}
+
+function checkVerb(context: EngineContext, request: BulkRequest): Act {
+  const members = VERB_MEMBERS[request?.verb];
+  if (!Object.hasOwn(VERB_MEMBERS, request?.verb ?? '')) {
+    refuse('verb', `must be one of ${Object.keys(VERB_MEMBERS).join(', ')}`);
+  }
+  checkMembers(request, 'request', ['verb', 'filter', 'cursor', 'chunk', 'dryRun', ...members]);
+  const given = Object.fromEntries(
+    Object.entries(request).filter(([name]) => members.some((each) => each === name)),
+  );
+  switch (request.verb) {
+    case 'cancel':
+      return (ids, epochs) => cancel(context, ids, given as never, epochs);
+    case 'replay':
+      return (ids, epochs) => replay(context, ids, given as never, epochs);
+    case 'change_priority':
+      return (ids, epochs) => changePriority(context, ids, given as never, epochs);
+  }
+}
+
+/** All executions are too many to be meant by leaving the filter out. */
+function checkBulkFilter(request: BulkRequest): ListConditions {
+  const filter = checkFilter(request.filter);
+  if (Object.values(filter).every((condition) => condition === null)) {
+    refuse('filter', 'must have at least one condition');
+  }
+  // Those that have the priority already need none, and one that was moved down the queue is not met again there.
+  return request.verb === 'change_priority' ? { ...filter, exceptPriority: request.priority } : filter;
+}
+
+function decodeBegin(cursor: string): { beforeMs: number; cursor: string } {
+  const [name, beforeMs, listCursor] = decodeText(cursor);
+  if (name !== 'bulk' || !Number.isSafeInteger(beforeMs) || typeof listCursor !== 'string') {
+    throw invalidCursor('is not one of a bulk');
+  }
+  return { beforeMs: beforeMs as number, cursor: listCursor };
+}

@@ -1,0 +1,336 @@
+/**
+ * Why an execution does not run: facts about it and its surroundings in, the gates it has to pass out, each with a
+ * sentence. Times are distances from now, so that nothing here needs a clock. Reading the facts is the store's business.
+ */
+import type { Json } from '../contract/engine.ts';
+import type { ExecutionId } from '../contract/ids.ts';
+import { GATES, type Gate, type GateName } from '../contract/operations.ts';
+import type { StateVector, TerminalOutcome } from '../contract/states.ts';
+import { offersAll } from './capabilities.ts';
+import { routeMatches, type Route, type RouteDemand } from './routes.ts';
+
+/** A worker that was heard of within this time is taken to be alive: three of its heartbeats. */
+export const LIVE_WITHIN_MS = 30_000;
+/** Of a failure's text, so much is quoted. */
+const QUOTED_CHARS = 200;
+
+/** Live workers that offer the same of what the route asks for. */
+export interface WorkerGroup {
+  kinds: readonly string[];
+  /** Null: every lane. */
+  lanes: readonly string[] | null;
+  capabilities: readonly string[];
+  count: number;
+  /** Not stopping, and with room for another run. */
+  free: number;
+  stopping: number;
+}
+
+export interface GateFacts {
+  state: StateVector;
+  attemptIndex: number;
+  route: Route;
+  lanePaused: boolean;
+  lease: { workerInstanceId: string; expiresInMs: number } | null;
+  /** When it becomes claimable by itself; below zero, a timer is late. */
+  eligibleInMs: number | null;
+  deadlineInMs: number | null;
+  lastFailure: { attemptIndex: number; message: string | null; category: string | null } | null;
+  /** The children a pause waits for; the first few that are open, by name. */
+  children: { needed: number; total: number; open: number; firstOpen: readonly ExecutionId[] } | null;
+  setbacks: readonly { reconciler: string; failures: number; errorCode: string; retryInMs: number }[];
+  end: { outcome: TerminalOutcome; endedAtMs: number; endedAgoMs: number; message: string | null } | null;
+  workers: readonly WorkerGroup[];
+  /** Entries before it in the queue of its route, counted only so far. Null when it is in no queue. */
+  queue: { ahead: number; isCapped: boolean } | null;
+}
+
+type Judgement = Omit<Gate, 'gate'>;
+
+/** Every gate, in the order they are passed. The first that holds is the answer. */
+export function judgeGates(facts: GateFacts): Gate[] {
+  return GATES.map((gate) => ({ gate, ...JUDGES[gate](facts) }));
+}
+
+const JUDGES: Record<GateName, (facts: GateFacts) => Judgement> = {
+  ended: judgeEnd,
+  running: judgeLease,
+  setback: judgeSetbacks,
+  delayed: judgeDelay,
+  backing_off: judgeBackoff,
+  waiting_children: judgeChildren,
+  suspended: () => open('It is not suspended.'),
+  lane_paused: judgeLane,
+  no_worker: judgeWorkers,
+  workers_busy: judgeRoom,
+  queued: judgeQueue,
+};
+
+function open(detail: string, facts: Record<string, Json> = {}): Judgement {
+  return { holds: false, detail, facts };
+}
+
+function holding(detail: string, facts: Record<string, Json>): Judgement {
+  return { holds: true, detail, facts };
+}
+
+function judgeEnd({ state, end, deadlineInMs }: GateFacts): Judgement {
+  if (state.lifecyclePhase !== 'terminal') {
+    const until = deadlineInMs === null ? '' : `; its deadline ${when(deadlineInMs)}`;
+    return open(`It has not ended${until}.`, { deadlineInMs });
+  }
+  const outcome = end?.outcome ?? state.terminalOutcome;
+  const message = quoted(end?.message ?? null);
+  const ago = end === null ? '' : ` ${spoken(end.endedAgoMs)} ago`;
+  return holding(`It ${ENDED[outcome]}${ago}${bracketed(message)}; replay runs it again.`, {
+    outcome,
+    endedAtMs: end?.endedAtMs ?? null,
+    message,
+  });
+}
+
+const ENDED: Record<TerminalOutcome, string> = {
+  none: 'ended',
+  success: 'completed',
+  failed: 'failed',
+  cancelled: 'was cancelled',
+  expired: 'expired',
+  skipped: 'was skipped',
+};
+
+function judgeLease(facts: GateFacts): Judgement {
+  const { state, lease } = facts;
+  if (state.lifecyclePhase !== 'active') return open('No worker runs it.');
+  if (lease === null) return holding('A worker runs it.', {});
+  const { workerInstanceId, expiresInMs } = lease;
+  const told = { workerInstanceId, expiresInMs };
+  if (expiresInMs > 0) {
+    const rest = `its lease lasts for ${spoken(expiresInMs)} and is renewed while the worker lives`;
+    return holding(`Worker ${workerInstanceId} runs it; ${rest}.`, told);
+  }
+  const next =
+    resisting(facts).length > 0 ? 'could not be taken back so far' : 'is taken back within about a second';
+  return holding(
+    `The lease of worker ${workerInstanceId} ran out ${spoken(-expiresInMs)} ago and ${next}.`,
+    told,
+  );
+}
+
+/** The reconciler an execution needs now to go on; only its setbacks are in the way. */
+function neededReconciler({ state, lease }: GateFacts): string | null {
+  if (state.lifecyclePhase === 'active') return (lease?.expiresInMs ?? 1) > 0 ? null : 'expired-leases';
+  return isWaiting(state) && state.eligibilityState !== 'eligible_now' ? 'due-timers' : null;
+}
+
+/** A setback that is over before the time the execution waits for is not what it waits for. */
+function resisting(facts: GateFacts): GateFacts['setbacks'] {
+  const needed = neededReconciler(facts);
+  const waitMs = facts.state.lifecyclePhase === 'active' ? 0 : Math.max(facts.eligibleInMs ?? 0, 0);
+  return facts.setbacks.filter(
+    ({ reconciler, retryInMs }) => reconciler === needed && (waitMs === 0 || retryInMs > waitMs),
+  );
+}
+
+function judgeSetbacks(facts: GateFacts): Judgement {
+  if (facts.setbacks.length === 0) return open('No reconciler failed on it.');
+  const told = { setbacks: facts.setbacks.map((setback) => ({ ...setback })) };
+  const worst = resisting(facts).toSorted((one, other) => other.retryInMs - one.retryInMs)[0];
+  if (worst === undefined)
+    return open('A reconciler failed on it, but it does not wait for that one now.', told);
+  const { reconciler, failures, errorCode, retryInMs } = worst;
+  const again = retryInMs > 0 ? `tries again in ${spoken(retryInMs)}` : 'is about to try again';
+  const often = failures === 1 ? 'once' : `${failures} times`;
+  return holding(`The reconciler ${reconciler} failed on it ${often} (${errorCode}) and ${again}.`, told);
+}
+
+function judgeDelay({ state, eligibleInMs, deadlineInMs, children }: GateFacts): Judgement {
+  const { blockingReason, attemptState } = state;
+  if (blockingReason !== 'waiting_for_delay' && blockingReason !== 'waiting_for_resume_delay')
+    return open('No delay or sleep is under way.');
+  const isFirst = attemptState === 'pending_first_attempt';
+  const what = isFirst ? 'Its delayed start' : 'Its sleep';
+  const leftMs = eligibleInMs ?? 0;
+  const sooner = children === null ? '' : ', or when enough of its children have ended';
+  return holding(`${what} ${overIn(leftMs)}${sooner}${deadlineFirst(leftMs, deadlineInMs)}.`, {
+    reason: isFirst ? 'first_start' : 'sleep',
+    eligibleInMs: leftMs,
+    deadlineInMs,
+  });
+}
+
+function judgeBackoff({
+  state,
+  attemptIndex,
+  eligibleInMs,
+  deadlineInMs,
+  lastFailure,
+}: GateFacts): Judgement {
+  if (state.blockingReason !== 'waiting_for_retry_backoff') return open('No retry is being waited for.');
+  const leftMs = eligibleInMs ?? 0;
+  const message = quoted(lastFailure?.message ?? null);
+  const failed = `Attempt ${(lastFailure?.attemptIndex ?? attemptIndex - 1) + 1} failed${bracketed(message)}`;
+  const wait = `the wait before attempt ${attemptIndex + 1} ${overIn(leftMs)}`;
+  return holding(`${failed}; ${wait}${deadlineFirst(leftMs, deadlineInMs)}.`, {
+    attemptIndex,
+    failedAttemptIndex: lastFailure?.attemptIndex ?? null,
+    message,
+    category: lastFailure?.category ?? null,
+    eligibleInMs: leftMs,
+    deadlineInMs,
+  });
+}
+
+function judgeChildren({ children, state, eligibleInMs }: GateFacts): Judgement {
+  if (children === null || !isWaiting(state)) return open('It waits for no children.');
+  const { needed, total, open: stillOpen, firstOpen } = children;
+  const ended = total - stillOpen;
+  const told = { needed, total, ended, open: stillOpen, firstOpen: [...firstOpen] };
+  const of = needed === total ? `all of its ${total} children` : `${needed} of its ${total} children`;
+  if (ended >= needed)
+    return holding(`It waited for ${of}; they have ended, and it goes on within about a second.`, told);
+  const more = stillOpen > firstOpen.length ? ` and ${stillOpen - firstOpen.length} more` : '';
+  const untilTime = state.eligibilityState === 'not_eligible_until_time' && eligibleInMs !== null;
+  const orTime = untilTime ? ' or its sleep is over' : '';
+  const detail = `It waits until ${of} have ended${orTime}; so far ${ended} did, open: ${firstOpen.join(', ')}${more}.`;
+  return holding(detail, told);
+}
+
+/** Neither ended nor running: whatever else is in its way, it needs a lane and a worker. */
+function isWaiting({ lifecyclePhase }: StateVector): boolean {
+  return lifecyclePhase !== 'terminal' && lifecyclePhase !== 'active';
+}
+
+function judgeLane({ state, route: { lane }, lanePaused }: GateFacts): Judgement {
+  if (!lanePaused) return open(`Lane ${lane} is not paused.`, { lane });
+  if (!isWaiting(state))
+    return open(`Lane ${lane} is paused, which keeps only waiting executions back.`, { lane });
+  return holding(`Lane ${lane} is paused; it gives out no work until it is resumed.`, { lane });
+}
+
+const demandOf = (group: WorkerGroup): RouteDemand => ({
+  kinds: new Set(group.kinds),
+  lanes: group.lanes === null ? undefined : new Set(group.lanes),
+  capabilities: new Set(group.capabilities),
+});
+
+function sum(groups: readonly WorkerGroup[], part: 'count' | 'free' | 'stopping'): number {
+  return groups.reduce((total, group) => total + group[part], 0);
+}
+
+function matching({ route, workers }: GateFacts): WorkerGroup[] {
+  return workers.filter((group) => routeMatches(route, demandOf(group)));
+}
+
+function judgeWorkers(facts: GateFacts): Judgement {
+  if (!isWaiting(facts.state)) return open('It needs no worker now.');
+  const live = sum(facts.workers, 'count');
+  const fitting = sum(matching(facts), 'count');
+  if (fitting === 0) return { holds: true, ...whatLacks(facts, live) };
+  return open(`${counted(fitting, 'live worker')} can run it.`, { live, matching: fitting });
+}
+
+/** Which part of what it asks nobody offers together with the parts before it: kind, then lane, then capabilities. */
+function whatLacks({ route, workers }: GateFacts, live: number): Omit<Judgement, 'holds'> {
+  const { kind, lane, capabilities } = route;
+  const told = (lacking: string) => ({
+    live,
+    matching: 0,
+    lacking,
+    kind,
+    lane,
+    capabilities: [...capabilities],
+  });
+  if (live === 0)
+    return {
+      detail: `No worker was heard of in the last ${spoken(LIVE_WITHIN_MS)}.`,
+      facts: told('workers'),
+    };
+  const anyLane: Route = { ...route, capabilities: [] };
+  const ofKind = workers.filter((group) => routeMatches(anyLane, { ...demandOf(group), lanes: undefined }));
+  if (ofKind.length === 0)
+    return { detail: `Of ${counted(live, 'live worker')} none handles ${kind}.`, facts: told('kind') };
+  const onLane = ofKind.filter((group) => routeMatches(anyLane, demandOf(group)));
+  if (onLane.length === 0)
+    return { detail: `The workers that handle ${kind} do not serve lane ${lane}.`, facts: told('lane') };
+  const missing = fewestMissing(capabilities, onLane);
+  const detail = `The workers that handle ${kind} on lane ${lane} lack the capabilities ${missing.join(', ')}.`;
+  return { detail, facts: { ...told('capabilities'), missingCapabilities: missing } };
+}
+
+/** What the worker that comes nearest lacks: nobody may lack what all others have. */
+function fewestMissing(required: readonly string[], groups: readonly WorkerGroup[]): string[] {
+  const missing = groups.map((group) => {
+    const offered = new Set(group.capabilities);
+    return required.filter((token) => !offersAll([token], offered));
+  });
+  return missing.toSorted((one, other) => one.length - other.length)[0] ?? [];
+}
+
+function judgeRoom(facts: GateFacts): Judgement {
+  const groups = matching(facts);
+  const fitting = sum(groups, 'count');
+  const [free, stopping] = [sum(groups, 'free'), sum(groups, 'stopping')];
+  const told = { matching: fitting, free, stopping };
+  if (facts.state.eligibilityState !== 'eligible_now')
+    return open('It asks for no slot of a worker now.', told);
+  if (fitting === 0) return open('There is no worker that could be busy.', told);
+  if (free > 0)
+    return open(`Of ${counted(fitting, 'worker')} that can run it ${free} said to have a free slot.`, told);
+  const how = `${fitting - stopping} full, ${stopping} stopping`;
+  return holding(`All live workers that can run it are busy, by what they last said: ${how}.`, told);
+}
+
+function judgeQueue({ state, queue }: GateFacts): Judgement {
+  if (queue === null || state.eligibilityState !== 'eligible_now') return open('It is in no queue.');
+  const { ahead, isCapped } = queue;
+  if (ahead === 0 && !isCapped)
+    return open('Nothing is before it in the queue of its route.', { ahead, isCapped });
+  const many = isCapped ? `at least ${counted(ahead, 'execution')}` : counted(ahead, 'execution');
+  return holding(`It comes after ${many} of the same lane, kind and capabilities.`, { ahead, isCapped });
+}
+
+function counted(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? '' : 's'}`;
+}
+
+function when(ms: number): string {
+  return ms > 0 ? `is in ${spoken(ms)}` : `was ${spoken(-ms)} ago, and it is about to expire`;
+}
+
+function overIn(ms: number): string {
+  if (ms > 0) return `is over in ${spoken(ms)}`;
+  return `was over ${spoken(-ms)} ago, and it is queued within about a second`;
+}
+
+function deadlineFirst(waitMs: number, deadlineInMs: number | null): string {
+  if (deadlineInMs === null || deadlineInMs > waitMs) return '';
+  return `, but its deadline comes first and ${when(deadlineInMs)}`;
+}
+
+/** On one line, and no more of it than a sentence bears. */
+function quoted(message: string | null): string | null {
+  if (message === null) return null;
+  const chars = [...message.replaceAll(/\s+/g, ' ').trim()];
+  return chars.length > QUOTED_CHARS ? `${chars.slice(0, QUOTED_CHARS - 1).join('')}…` : chars.join('');
+}
+
+function bracketed(message: string | null): string {
+  return message === null || message === '' ? '' : ` (${message})`;
+}
+
+const UNITS = [
+  ['d', 86_400_000],
+  ['h', 3_600_000],
+  ['m', 60_000],
+  ['s', 1_000],
+] as const;
+
+/** The two largest units: `4 m 10 s`. Below a second, milliseconds. */
+function spoken(ms: number): string {
+  const whole = Math.max(Math.round(ms), 0);
+  const first = UNITS.findIndex(([, unitMs]) => whole >= unitMs);
+  if (first < 0) return `${whole} ms`;
+  const [[name, unitMs], second] = [UNITS[first]!, UNITS[first + 1]];
+  const rest = second === undefined ? 0 : Math.floor((whole % unitMs) / second[1]);
+  return `${Math.floor(whole / unitMs)} ${name}${rest === 0 ? '' : ` ${rest} ${second![0]}`}`;
+}

@@ -1,0 +1,137 @@
+/**
+ * Lanes: their switch, and how full and how busy they are. Every count is bounded, by rows that are looked at or by what
+ * runs at once, so that a look costs the same whatever has piled up. Numbers are for people: queue entries whose
+ * execution has moved on, which claims remove when they come across them, are counted with the others.
+ */
+import { LIMITS } from '../contract/limits.ts';
+import { run, type Database } from './database.ts';
+
+/** Priorities looked at per route for the entry that waits longest, highest first. */
+const PRIORITIES_EXAMINED = 100;
+/** Pairs of namespace and outcome whose newest ends are looked at. */
+const OUTCOME_LISTS_EXAMINED = 1_000;
+
+/** Answers whether it was another way before. A lane nobody has used yet can be paused. */
+export async function pauseLane(database: Database, lane: string): Promise<boolean> {
+  const rows = await run(database, {
+    doing: 'pausing a lane',
+    text: `INSERT INTO ${database.prefix}ff_lane AS l (lane, paused) VALUES ($1, true)
+           ON CONFLICT (lane) DO UPDATE SET paused = true WHERE NOT l.paused RETURNING 1`,
+    params: [lane],
+    repeatable: 'yes',
+  });
+  return rows.length > 0;
+}
+
+/** Answers whether it was another way before. */
+export async function resumeLane(database: Database, lane: string): Promise<boolean> {
+  const rows = await run(database, {
+    doing: 'resuming a lane',
+    text: `UPDATE ${database.prefix}ff_lane SET paused = false WHERE lane = $1 AND paused RETURNING 1`,
+    params: [lane],
+    repeatable: 'yes',
+  });
+  return rows.length > 0;
+}
+
+export interface LaneRow {
+  lane: string;
+  paused: boolean;
+  /** One more than the limit when there are more. */
+  counted: number;
+  running: number;
+  oldest_age_ms: number | null;
+  arrival_rate: number;
+  completion_rate: number;
+  has_more: boolean;
+}
+
+/** The first entry of each priority of a route: the index is walked from one priority to the next. */
+const HEADS = `
+WITH RECURSIVE heads AS (
+  (SELECT -priority AS rank, ready_at_ms, 1 AS nth FROM s.ff_ready WHERE route_id = r.route_id
+   ORDER BY -priority, seq LIMIT 1)
+  UNION ALL
+  SELECT next.rank, next.ready_at_ms, h.nth + 1 FROM heads h
+  CROSS JOIN LATERAL (
+    SELECT -priority AS rank, ready_at_ms FROM s.ff_ready WHERE route_id = r.route_id AND -priority > h.rank
+    ORDER BY -priority, seq LIMIT 1) next
+  WHERE h.nth < ${PRIORITIES_EXAMINED})
+SELECT min(ready_at_ms) AS ready_at_ms FROM heads`;
+
+/** The newest ends of all: there is an order by time only within a namespace and outcome, so these are merged. */
+const ENDS = `
+WITH RECURSIVE lists AS (
+  (SELECT namespace, outcome, 1 AS nth FROM s.ff_outcome ORDER BY namespace, outcome LIMIT 1)
+  UNION ALL
+  SELECT next.namespace, next.outcome, p.nth + 1 FROM lists p
+  CROSS JOIN LATERAL (
+    SELECT namespace, outcome FROM s.ff_outcome WHERE (namespace, outcome) > (p.namespace, p.outcome)
+    ORDER BY namespace, outcome LIMIT 1) next
+  WHERE p.nth < ${OUTCOME_LISTS_EXAMINED})
+SELECT x.execution_id, x.ended_at_ms AS at_ms FROM lists p
+CROSS JOIN LATERAL (
+  SELECT execution_id, ended_at_ms FROM s.ff_outcome
+  WHERE namespace = p.namespace AND outcome = p.outcome AND ended_at_ms > (SELECT now_ms FROM clock) - $3::bigint
+  ORDER BY ended_at_ms DESC LIMIT (SELECT $4::integer)) x
+ORDER BY x.ended_at_ms DESC LIMIT $4::integer`;
+
+/** Seconds that a sample spans: the whole time unless there was more than fits. */
+const SECONDS = `
+SELECT greatest(CASE WHEN count(*) < $4::integer THEN $3::bigint ELSE (SELECT now_ms FROM clock) - min(at_ms) END, 1) / 1000.0::float8`;
+
+/**
+ * Where many rows may be read in the order of an index, the planner is not told the limit: then it expects a small part and
+ * walks the index; told, it may read and sort all there are.
+ */
+const LANES = `
+WITH clock AS MATERIALIZED (SELECT s.ff_now_ms() AS now_ms),
+page AS MATERIALIZED (SELECT lane, paused FROM s.ff_lane WHERE lane > $1 ORDER BY lane LIMIT $2),
+leases AS MATERIALIZED (SELECT route_id, count(*) AS count FROM s.ff_lease GROUP BY route_id),
+running AS MATERIALIZED (
+  SELECT r.lane, sum(l.count)::bigint AS count FROM leases l
+  CROSS JOIN LATERAL (SELECT lane FROM s.ff_route WHERE route_id = l.route_id OFFSET 0) r GROUP BY r.lane),
+created AS MATERIALIZED (
+  SELECT route_id, created_at_ms AS at_ms FROM s.ff_execution
+  WHERE created_at_ms > (SELECT now_ms FROM clock) - $3::bigint ORDER BY created_at_ms DESC
+  LIMIT (SELECT $4::integer)),
+ends AS MATERIALIZED (${ENDS}),
+arrivals AS MATERIALIZED (
+  SELECT r.lane, sum(c.count) / (${SECONDS} FROM created) AS rate
+  FROM (SELECT route_id, count(*) AS count FROM created GROUP BY route_id) c
+  CROSS JOIN LATERAL (SELECT lane FROM s.ff_route WHERE route_id = c.route_id OFFSET 0) r GROUP BY r.lane),
+completions AS MATERIALIZED (
+  SELECT r.lane, sum(c.count) / (${SECONDS} FROM ends) AS rate
+  FROM (
+    SELECT e.route_id, count(*) AS count FROM ends x
+    CROSS JOIN LATERAL (SELECT route_id FROM s.ff_execution WHERE execution_id = x.execution_id OFFSET 0) e
+    GROUP BY e.route_id) c
+  CROSS JOIN LATERAL (SELECT lane FROM s.ff_route WHERE route_id = c.route_id OFFSET 0) r GROUP BY r.lane)
+SELECT p.lane, p.paused, d.counted, coalesce(running.count, 0) AS running,
+  CASE WHEN o.ready_at_ms IS NOT NULL THEN greatest((SELECT now_ms FROM clock) - o.ready_at_ms, 0) END AS oldest_age_ms,
+  coalesce(arrivals.rate, 0)::float8 AS arrival_rate, coalesce(completions.rate, 0)::float8 AS completion_rate,
+  EXISTS (SELECT 1 FROM s.ff_lane WHERE lane > (SELECT max(lane) FROM page)) AS has_more
+FROM page p
+CROSS JOIN LATERAL (
+  SELECT count(*) AS counted FROM (
+    SELECT 1 FROM (SELECT route_id FROM s.ff_route WHERE lane = p.lane OFFSET 0) r
+    CROSS JOIN LATERAL (
+      SELECT 1 FROM s.ff_ready WHERE route_id = r.route_id ORDER BY -priority, seq LIMIT (SELECT $5::integer + 1)) q
+    LIMIT $5::integer + 1) x) d
+CROSS JOIN LATERAL (
+  SELECT min(h.ready_at_ms) AS ready_at_ms FROM (SELECT route_id FROM s.ff_route WHERE lane = p.lane OFFSET 0) r
+  CROSS JOIN LATERAL (${HEADS}) h) o
+LEFT JOIN running USING (lane)
+LEFT JOIN arrivals USING (lane)
+LEFT JOIN completions USING (lane)
+ORDER BY p.lane`;
+
+/** Lanes by name, after the given one; an empty name comes before all. */
+export function readLanes(database: Database, after: string, limit: number): Promise<LaneRow[]> {
+  return run<LaneRow>(database, {
+    doing: 'listing lanes',
+    text: LANES.replaceAll('s.ff_', `${database.prefix}ff_`),
+    params: [after, limit, LIMITS.rateSpanMs, LIMITS.rateSample, LIMITS.laneDepth],
+    repeatable: 'yes',
+  });
+}

@@ -1,0 +1,100 @@
+/**
+ * The part of the walk that is an operator's: keys, limits, lanes, replays, tags and forgetting, through the store's own
+ * calls.
+ */
+import { randomUUID } from 'node:crypto';
+import type { Database } from '../../src/store/database.ts';
+import { cancelExecutions, type ExecutionKey, type ExpectedKey } from '../../src/store/executions.ts';
+import { changePriorities, replayExecutions, setTags } from '../../src/store/operator.ts';
+import { listDueTimers } from '../../src/store/reconciling.ts';
+import { forgetExecutions } from '../../src/store/retention.ts';
+import type { Recorder } from './plan-recorder.ts';
+import { callsOn, claimBatch, leaseOf, PARTITION, RETRIES, submitBatch } from './workload.ts';
+
+interface OperatorCalls {
+  /** Only those that have not been claimed. */
+  cancelAsListed(keys: readonly ExecutionKey[]): Promise<unknown[]>;
+  replay(keys: readonly ExecutionKey[], from: 'failed_step' | 'start'): Promise<unknown[]>;
+  prioritise(keys: readonly ExecutionKey[], priority: number): Promise<unknown[]>;
+  label(keys: readonly ExecutionKey[], value: string): Promise<unknown[]>;
+  forget(keys: readonly ExecutionKey[]): Promise<unknown[]>;
+}
+
+function operatorCallsOn(database: Database): OperatorCalls {
+  return {
+    cancelAsListed: (keys) =>
+      cancelExecutions(
+        database,
+        keys.map((key) => ({ ...key, leaseEpoch: 0 })),
+        'why',
+        'me',
+      ),
+    replay: (keys, from) =>
+      replayExecutions(database, keys.map(whatever), {
+        fromStart: from === 'start',
+        reason: 'why',
+        actor: 'me',
+        defaultMaxReplays: 10,
+      }),
+    prioritise: (keys, priority) => changePriorities(database, keys.map(whatever), priority, 'me'),
+    label: (keys, value) => {
+      const call = { set: JSON.stringify({ label: value }), removed: ['team'], maxTags: 64, actor: 'me' };
+      return Promise.all(keys.slice(0, 1).map((key) => setTags(database, key, call)));
+    },
+    forget: (keys) =>
+      forgetExecutions(
+        database,
+        keys.map((key) => ({ ...key, hadSetback: false })),
+        -1,
+        0,
+      ),
+  };
+}
+
+/** Whatever epoch it has now. */
+function whatever(key: ExecutionKey): ExpectedKey {
+  return { ...key, leaseEpoch: null };
+}
+
+/** Everything asked of rows that are not there. */
+export async function walkUnknownOperated(database: Database, keys: readonly ExecutionKey[]): Promise<void> {
+  const calls = operatorCallsOn(database);
+  await calls.replay(keys, 'failed_step');
+  await calls.prioritise(keys, 3);
+  await calls.label(keys, 'none');
+  await calls.forget(keys);
+}
+
+/** What operators do: keys, limits, lanes, replays, tags and forgetting. */
+export async function walkOperated(
+  database: Database,
+  client: Recorder['client'],
+  each: number,
+): Promise<void> {
+  const calls = { ...callsOn(database), ...operatorCallsOn(database) };
+  const kind = `operated-${randomUUID().slice(0, 8)}`;
+  const keys = `key-${randomUUID().slice(0, 8)}`;
+  const { routes, uuids } = await submitBatch(database, { kinds: [kind], count: each, keys });
+  const own = uuids.map((uuid) => ({ uuid, partition: PARTITION }));
+  await calls.prioritise(own, 5);
+  await calls.complete((await claimBatch(database, routes, each)).map(leaseOf));
+  await submitBatch(database, { kinds: [kind], count: each, keys });
+  await calls.replay(own, 'failed_step');
+  await calls.complete((await claimBatch(database, routes, each)).map(leaseOf));
+  await calls.replay(own, 'start');
+  await calls.label(own, 'one');
+  await client.query(`UPDATE ff_lane SET paused = true WHERE lane = 'default'`);
+  await claimBatch(database, routes, 1);
+  await client.query(`UPDATE ff_lane SET paused = false WHERE lane = 'default'`);
+  await calls.cancelAsListed(own);
+  await calls.cancel(own);
+  await calls.forget(own);
+  // Limits that are over when they are set: there is no clock to move here.
+  const late = { timeout_policy: { execution_deadline_ms: -1 } };
+  await submitBatch(database, { kinds: [kind], count: each, policy: late });
+  const slow = { ...RETRIES, timeout_policy: { attempt_timeout_ms: -1 } };
+  const limited = await submitBatch(database, { kinds: [`${kind}-slow`], count: each, policy: slow });
+  await claimBatch(database, limited.routes, each);
+  const due = await listDueTimers(database, 1_000);
+  await calls.fire(due.map((timer) => timer.timerId));
+}
