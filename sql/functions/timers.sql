@@ -84,14 +84,14 @@ BEGIN
     ARRAY(SELECT 'execution_deadline'::text FROM unnest(v_unstarted)),
     ARRAY(SELECT 'timeout'::text FROM unnest(v_unstarted)), 'engine') OR v_told;
   RETURN QUERY
-  SELECT r.execution_id, 'timed_out', r.worker_instance_id, CASE WHEN v_told THEN 0::bigint END
+  SELECT r.execution_id, 'execution_timed_out', r.worker_instance_id, CASE WHEN v_told THEN 0::bigint END
   FROM unnest(v_over || v_unstarted) r
   UNION ALL
   SELECT r.execution_id, 'attempt_timed_out', r.worker_instance_id, (SELECT min(d) FROM unnest(v_delays) d)
   FROM unnest(v_again) r;
 END $$;
 
--- Answers a row an execution: `fired` (claimable now), `timed_out` (ended), `attempt_timed_out` (will be tried again, the
+-- Answers a row an execution: `fired` (claimable now), `execution_timed_out` (ended), `attempt_timed_out` (will be tried again, the
 -- soonest in due_in_ms), `discarded`. A timer whose execution is gone is discarded too.
 CREATE OR REPLACE FUNCTION ff_fire_timers(p_timer_ids bigint[])
 RETURNS TABLE (execution_id uuid, outcome text, route_id integer, worker_instance_id text, due_in_ms bigint)

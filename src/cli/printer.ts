@@ -4,15 +4,19 @@
  */
 import { isEngineError } from '../contract/errors.ts';
 import { UsageError } from './exit-codes.ts';
-import { lookFor, paint, type Line } from './look.ts';
+import { lookFor, paint, type Line, type Output, type Span } from './look.ts';
 import { withoutPasswords } from './secrets.ts';
 
 export type Format = 'text' | 'json';
 
 export interface Printer {
   readonly format: Format;
+  /** How wide the terminal is that results go to; null when they go elsewhere. */
+  readonly columns: number | null;
   /** The answer of a command: the object as JSON, or the lines. */
   result(value: unknown, lines: readonly Line[]): void;
+  /** Something beside the answer that programs may want to read as well: the same, on stderr. */
+  aside(value: unknown, lines: readonly Line[]): void;
   /** Something worth knowing that is not the answer. */
   note(sentence: string): void;
   error(error: unknown): void;
@@ -24,14 +28,17 @@ export interface PrinterOptions {
 }
 
 export function openPrinter({ format, env }: PrinterOptions): Printer {
-  const look = lookFor(process.stdout, env);
+  const write = (output: Output, value: unknown, lines: readonly Line[]): void => {
+    const look = lookFor(output, env);
+    const text = format === 'json' ? [JSON.stringify(value)] : lines.map((line) => paint(line, look));
+    output.write(text.map((line) => `${line}\n`).join(''));
+  };
   const complain = (text: string): void => void process.stderr.write(`${withoutPasswords(text)}\n`);
   return {
     format,
-    result(value, lines) {
-      const text = format === 'json' ? [JSON.stringify(value)] : lines.map((line) => paint(line, look));
-      process.stdout.write(text.map((line) => `${line}\n`).join(''));
-    },
+    columns: (process.stdout.isTTY && process.stdout.columns) || null,
+    result: (value, lines) => write(process.stdout, value, lines),
+    aside: (value, lines) => write(process.stderr, value, lines),
     note: (sentence) => complain(`flowfabric: ${sentence}`),
     error(error) {
       const { code, message, hint } = explain(error);
@@ -65,4 +72,24 @@ function explain(error: unknown): Explanation {
 function codeOf(error: unknown): string {
   if (error instanceof UsageError) return 'usage';
   return isEngineError(error) ? error.code : 'error';
+}
+
+const GAP = '  ';
+
+/** Columns side by side. Widths are kept in `widths`, so that later rows line up with those printed before. */
+export function tableRows(rows: readonly (readonly Span[])[], widths: number[]): Line[] {
+  for (const cells of rows) {
+    cells.forEach(([text], column) => {
+      widths[column] = Math.max(widths[column] ?? 0, text.length);
+    });
+  }
+  return rows.map((cells) => {
+    const last = cells.findLastIndex(([text]) => text !== '');
+    return cells
+      .slice(0, last + 1)
+      .map(([text, tone = 'plain'], column) => [
+        column === last ? text : `${text.padEnd(widths[column]!)}${GAP}`,
+        tone,
+      ]);
+  });
 }

@@ -5,13 +5,19 @@
 import { readFileSync } from 'node:fs';
 import { Command } from 'commander';
 import { DEFAULT_SCHEMA } from '../store/migrate.ts';
+import { addBulkOptions } from './bulk.ts';
 import { cancelCommand, type CancelOptions } from './cancel.ts';
 import { DEMO_EXECUTIONS, runDemo } from './demo.ts';
 import { runDemoWorker } from './demo-worker.ts';
 import { doctorCommand, type DoctorOptions } from './doctor.ts';
 import { UsageError } from './exit-codes.ts';
+import { addFilterOptions, collect } from './filter-options.ts';
 import { parseWhole } from './input.ts';
+import { laneCommand, lanesCommand, type LaneVerb } from './lanes.ts';
+import { listCommand, type ListOptions } from './list.ts';
 import { migrateCommand, type MigrateCommandOptions } from './migrate.ts';
+import { priorityCommand, type PriorityOptions } from './priority.ts';
+import { replayCommand, type ReplayOptions } from './replay.ts';
 import {
   databaseUrlOf,
   environmentFor,
@@ -19,8 +25,10 @@ import {
   type CommandWork,
   type GlobalOptions,
 } from './session.ts';
-import { showCommand } from './show.ts';
+import { showCommand, type ShowOptions } from './show.ts';
 import { submitCommand, type SubmitOptions } from './submit.ts';
+import { tagCommand, type TagOptions } from './tag.ts';
+import { whyCommand } from './why.ts';
 import { workersCommand } from './workers.ts';
 
 /** Hears the exit code of the command that ran. */
@@ -42,12 +50,28 @@ export function buildProgram(onExit: OnExit): Command {
     .configureOutput({ outputError: () => undefined })
     .exitOverride()
     .addHelpText('after', EXIT_CODES_HELP);
-  for (const add of [addDemo, addMigrate, addSubmit, addShow, addCancel, addWorkers, addDoctor])
-    add(program, onExit);
+  for (const add of COMMANDS) add(program, onExit);
   // Not in the help: the demo starts it.
   program.command('demo-worker', { hidden: true }).action(async () => onExit(await runDemoWorker()));
   return program;
 }
+
+/** In the order of the help. */
+const COMMANDS = [
+  addDemo,
+  addMigrate,
+  addSubmit,
+  addList,
+  addShow,
+  addWhy,
+  addCancel,
+  addReplay,
+  addPriority,
+  addTag,
+  addLanes,
+  addWorkers,
+  addDoctor,
+];
 
 const EXIT_CODES_HELP = `
 Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 refused by state, 69 unavailable, 124 timed out, 130 interrupted.
@@ -115,10 +139,6 @@ function addMigrate(program: Command, onExit: OnExit): void {
     );
 }
 
-function collect(value: string, before: string[] = []): string[] {
-  return [...before, value];
-}
-
 function addSubmit(program: Command, onExit: OnExit): void {
   program
     .command('submit')
@@ -147,35 +167,157 @@ function addSubmit(program: Command, onExit: OnExit): void {
     );
 }
 
+const ID_HELP = 'its id, {fp:N}:uuid; mind the quotes';
+const IDS_HELP = 'their ids, {fp:N}:uuid; mind the quotes';
+const AN_ID = `'{fp:12}:01890a5d-ac96-774b-bcce-b302099a8057'`;
+const FILTER_NOTE = 'Either ids or a filter. A filter asks before it acts; --dry-run only looks.';
+
+function addList(program: Command, onExit: OnExit): void {
+  addFilterOptions(
+    program
+      .command('list')
+      .summary('find executions')
+      .description('List executions that fit all conditions: newest first, ends by when they ended.'),
+  )
+    .option('--limit <n>', 'how many, 1 to 1000 (default: 50)')
+    .option('--cursor <cursor>', 'go on after a page that was listed before')
+    .option('--all', 'all of them')
+    .addHelpText(
+      'after',
+      examples(
+        'flowfabric list --state failed --ended-after 2h --error-contains timeout',
+        'flowfabric list --lane mail --tag customer=42 --limit 200',
+        'flowfabric list --state active --all --json | jq -r .workerInstanceId | sort | uniq -c',
+      ),
+    )
+    .action((options: ListOptions, command: Command) =>
+      run(command, onExit, (session) => listCommand(options, session)),
+    );
+}
+
 function addShow(program: Command, onExit: OnExit): void {
   program
     .command('show')
     .summary('show one execution')
     .description('Show an execution: its state and why, its lease, attempts, progress, steps and result.')
-    .argument('<id>', 'its id, {fp:N}:uuid; mind the quotes')
-    .addHelpText('after', examples(`flowfabric show '{fp:12}:01890a5d-ac96-774b-bcce-b302099a8057'`))
+    .argument('<id>', ID_HELP)
+    .option('--attempts', 'list all attempts, with what is known about each')
+    .addHelpText('after', examples(`flowfabric show ${AN_ID}`))
+    .action((id: string, options: ShowOptions, command: Command) =>
+      run(command, onExit, (session) => showCommand(id, options, session)),
+    );
+}
+
+function addWhy(program: Command, onExit: OnExit): void {
+  program
+    .command('why')
+    .summary('say why an execution is not running')
+    .description('Say what keeps an execution from running, all that may do so, and what helps.')
+    .argument('<id>', ID_HELP)
+    .addHelpText('after', examples(`flowfabric why ${AN_ID}`))
     .action((id: string, _options: object, command: Command) =>
-      run(command, onExit, (session) => showCommand(id, session)),
+      run(command, onExit, (session) => whyCommand(id, session)),
     );
 }
 
 function addCancel(program: Command, onExit: OnExit): void {
-  program
+  const cancel = program
     .command('cancel')
     .summary('cancel executions')
-    .description('Cancel executions for good. Their handlers are told; the reason is kept.')
-    .argument('<id...>', 'their ids, {fp:N}:uuid; mind the quotes')
-    .requiredOption('--reason <text>', 'why (required)')
-    .option('--by <name>', 'who asks (default: operator)')
+    .description(`Cancel executions for good. Their handlers are told; the reason is kept.\n${FILTER_NOTE}`)
+    .argument('[id...]', IDS_HELP)
+    .option('--reason <text>', 'why (required)')
+    .option('--by <name>', 'who asks (default: operator)');
+  addBulkOptions(cancel)
     .addHelpText(
       'after',
       examples(
-        `flowfabric cancel '{fp:12}:01890a5d-ac96-774b-bcce-b302099a8057' --reason 'sent twice' --by ada`,
+        `flowfabric cancel ${AN_ID} --reason 'sent twice' --by ada`,
+        'flowfabric cancel --lane mail --tag customer=42 --dry-run',
       ),
     )
     .action((ids: string[], options: CancelOptions, command: Command) =>
       run(command, onExit, (session) => cancelCommand(ids, options, session)),
     );
+}
+
+function addReplay(program: Command, onExit: OnExit): void {
+  const replay = program
+    .command('replay')
+    .summary('run executions again')
+    .description(`Run executions again after they have ended. Their history stays.\n${FILTER_NOTE}`)
+    .argument('[id...]', IDS_HELP)
+    .option('--from <place>', 'failed_step keeps finished steps, start does all again (default: failed_step)')
+    .option('--reason <text>', 'why (required)')
+    .option('--by <name>', 'who asks (default: operator)');
+  addBulkOptions(replay)
+    .addHelpText(
+      'after',
+      examples(
+        `flowfabric replay ${AN_ID} --reason 'the mail server is back'`,
+        `flowfabric replay --state failed --ended-after 2h --error-contains ECONNREFUSED --reason 'it is back'`,
+      ),
+    )
+    .action((ids: string[], options: ReplayOptions, command: Command) =>
+      run(command, onExit, (session) => replayCommand(ids, options, session)),
+    );
+}
+
+function addPriority(program: Command, onExit: OnExit): void {
+  const priority = program
+    .command('priority')
+    .summary('move waiting executions in the queue')
+    .description(`Change the priority of executions that wait for a worker.\n${FILTER_NOTE}`)
+    .argument('<n>', '0 to 9000, higher first')
+    .argument('[id...]', IDS_HELP)
+    .option('--by <name>', 'who asks (default: operator)');
+  addBulkOptions(priority)
+    .addHelpText(
+      'after',
+      examples(`flowfabric priority 9000 ${AN_ID}`, 'flowfabric priority 0 --lane mail --kind newsletter'),
+    )
+    .action((n: string, ids: string[], options: PriorityOptions, command: Command) =>
+      run(command, onExit, (session) => priorityCommand(n, ids, options, session)),
+    );
+}
+
+function addTag(program: Command, onExit: OnExit): void {
+  program
+    .command('tag')
+    .summary('change the tags of an execution')
+    .description('Add, replace and remove tags of an execution, and print those it has then.')
+    .argument('<id>', ID_HELP)
+    .argument('[key=value...]', 'tags to add or to replace')
+    .option('--remove <key>', 'a tag to remove; may be given more than once', collect)
+    .option('--by <name>', 'who asks (default: operator)')
+    .addHelpText('after', examples(`flowfabric tag ${AN_ID} ticket=4711 --remove draft`))
+    .action((id: string, pairs: string[], options: TagOptions, command: Command) =>
+      run(command, onExit, (session) => tagCommand(id, pairs, options, session)),
+    );
+}
+
+function addLanes(program: Command, onExit: OnExit): void {
+  const lanes = program
+    .command('lanes')
+    .summary('list the lanes; hold one, let it go')
+    .description('List the lanes: how much waits, since when, and how fast it goes.')
+    .addHelpText(
+      'after',
+      examples('flowfabric lanes', 'flowfabric lanes pause mail', 'flowfabric lanes --json'),
+    )
+    .action((_options: object, command: Command) => run(command, onExit, (session) => lanesCommand(session)));
+  const verb = (name: LaneVerb, description: string): void => {
+    lanes
+      .command(name)
+      .description(description)
+      .argument('<lane>', 'its name')
+      .addHelpText('after', examples(`flowfabric lanes ${name} mail`))
+      .action((lane: string, _options: object, command: Command) =>
+        run(command, onExit, (session) => laneCommand(name, lane, session)),
+      );
+  };
+  verb('pause', 'Give out no work of a lane from now on; what runs goes on.');
+  verb('resume', 'Give out work of a lane again.');
 }
 
 function addWorkers(program: Command, onExit: OnExit): void {

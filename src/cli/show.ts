@@ -1,45 +1,73 @@
 /**
  * `flowfabric show`: one execution, whole: its state and why, who holds it, what it has done, how it ended.
  */
+import type { Connection } from '../client/connect.ts';
 import { EngineError } from '../contract/errors.ts';
 import type { AttemptSnapshot, ExecutionEnd, ExecutionSnapshot } from '../contract/engine.ts';
 import { parseExecutionId } from '../contract/ids.ts';
-import type { PublicState } from '../contract/states.ts';
+import { LIMITS } from '../contract/limits.ts';
+import type { AttemptRecord } from '../contract/operations.ts';
 import { EXIT } from './exit-codes.ts';
 import type { Line, Tone } from './look.ts';
 import { printable } from './secrets.ts';
 import { withEngine, type Session } from './session.ts';
-import { instant, why } from './wording.ts';
+import { instant, span, thousands, toneOf, why } from './wording.ts';
 
 const LABEL_COLUMNS = 11;
-/** Attempts listed for people; --json has all of them. */
+/** Attempts listed for people unless they ask for all. */
 const ATTEMPTS_SHOWN = 10;
+/** Pages of attempts that are read when all are asked for. */
+const ATTEMPT_PAGES_MAX = 100;
 
-export async function showCommand(id: string, session: Session): Promise<number> {
+export interface ShowOptions {
+  attempts?: true;
+}
+
+interface Shown {
+  snapshot: ExecutionSnapshot;
+  /** How it ended; null while it has not. */
+  end: ExecutionEnd | null;
+  /** All that are kept, oldest first; null when only the last ones are asked for. */
+  attempts: AttemptRecord[] | null;
+}
+
+export async function showCommand(id: string, options: ShowOptions, session: Session): Promise<number> {
   parseExecutionId(id, 'id');
-  const { snapshot, end } = await withEngine(session, { listen: 'off' }, async (engine) => {
-    const found = await engine.describe(id);
-    if (found === null) throw new EngineError('not_found', `There is no execution ${printable(id)}.`);
-    if (found.state.lifecyclePhase !== 'terminal') return { snapshot: found, end: null };
-    return { snapshot: found, end: (await engine.result(id)) as ExecutionEnd };
+  const shown = await withEngine(session, { listen: 'off' }, async (engine): Promise<Shown> => {
+    const snapshot = await engine.describe(id);
+    if (snapshot === null) throw new EngineError('not_found', `There is no execution ${printable(id)}.`);
+    const hasEnded = snapshot.state.lifecyclePhase === 'terminal';
+    const end = hasEnded ? ((await engine.result(id)) as ExecutionEnd) : null;
+    return { snapshot, end, attempts: options.attempts ? await readAttempts(engine, id, session) : null };
   });
-  session.printer.result({ ...snapshot, why: why(snapshot, end), result: end }, linesOf(snapshot, end));
+  const { snapshot, end, attempts } = shown;
+  const told = { ...snapshot, ...(attempts === null ? {} : { attempts }) };
+  session.printer.result({ ...told, why: why(snapshot, end), result: end }, linesOf(shown));
   return EXIT.ok;
 }
 
-const TONES: Partial<Record<PublicState, Tone>> = {
-  completed: 'good',
-  failed: 'bad',
-  expired: 'bad',
-  cancelled: 'warn',
-};
+async function readAttempts(engine: Connection, id: string, { printer }: Session): Promise<AttemptRecord[]> {
+  const newestFirst: AttemptRecord[] = [];
+  let before: number | null = null;
+  for (let pages = 0; pages < ATTEMPT_PAGES_MAX; pages += 1) {
+    const page = await engine.listAttempts(id, {
+      limit: LIMITS.listPage,
+      ...(before === null ? {} : { before: before as number }),
+    });
+    newestFirst.push(...page.attempts);
+    before = page.before;
+    if (before === null) return newestFirst.toReversed();
+  }
+  printer.note(`only the last ${thousands(newestFirst.length)} attempts are listed.`);
+  return newestFirst.toReversed();
+}
 
-function linesOf(snapshot: ExecutionSnapshot, end: ExecutionEnd | null): Line[] {
+function linesOf({ snapshot, end, attempts }: Shown): Line[] {
   const { publicState } = snapshot;
   return [
     [
       [`${snapshot.executionId}  `, 'strong'],
-      [publicState, TONES[publicState] ?? 'plain'],
+      [publicState, toneOf(publicState)],
     ],
     row('why', why(snapshot, end)),
     row('task', printable(snapshot.kind)),
@@ -48,9 +76,11 @@ function linesOf(snapshot: ExecutionSnapshot, end: ExecutionEnd | null): Line[] 
     row('submitted', instant(snapshot.createdAtMs)),
     ...(snapshot.startedAtMs === null ? [] : [row('started', instant(snapshot.startedAtMs))]),
     ...(snapshot.endedAtMs === null ? [] : [row('ended', instant(snapshot.endedAtMs))]),
+    ...(snapshot.deadlineAtMs === null ? [] : [row('deadline', instant(snapshot.deadlineAtMs))]),
     ...leaseRow(snapshot),
     ...progressRow(snapshot),
-    ...attemptRows(snapshot),
+    ...(snapshot.replayCount === 0 ? [] : [row('replays', String(snapshot.replayCount))]),
+    ...attemptRows(snapshot, attempts),
     row('steps', String(snapshot.stepCount)),
     ...(snapshot.parentId === null ? [] : [row('parent', snapshot.parentId)]),
     ...snapshot.setbacks.map(({ reconciler, failures, errorCode }) =>
@@ -93,13 +123,15 @@ function progressRow({ progress }: ExecutionSnapshot): Line[] {
   return [row('progress', `${parts.join(', ')} at ${instant(progress.reportedAtMs)}`)];
 }
 
-function attemptRows(snapshot: ExecutionSnapshot): Line[] {
+function attemptRows(snapshot: ExecutionSnapshot, all: AttemptRecord[] | null): Line[] {
   const { attempts, attemptIndex, retryCount, reclaimCount } = snapshot;
   const counts = `${retryCount} retries, ${reclaimCount} leases lost`;
+  const heading = row('attempts', `${snapshot.startedAtMs === null ? 0 : attemptIndex + 1} (${counts})`);
+  if (all !== null) return [heading, ...all.map((attempt) => row('', recordText(attempt, snapshot)))];
   const left = attempts.length - ATTEMPTS_SHOWN;
   return [
-    row('attempts', `${snapshot.startedAtMs === null ? 0 : attemptIndex + 1} (${counts})`),
-    ...(left > 0 ? [row('', `… ${left} earlier ones`, 'dim')] : []),
+    heading,
+    ...(left > 0 ? [row('', `… ${left} earlier ones: --attempts lists all`, 'dim')] : []),
     ...attempts.slice(-ATTEMPTS_SHOWN).map((attempt) => row('', attemptText(attempt))),
   ];
 }
@@ -116,4 +148,19 @@ function attemptText(attempt: AttemptSnapshot): string {
   const by = attempt.workerInstanceId === null ? '' : ` by ${printable(attempt.workerInstanceId)}`;
   const failure = attempt.failureMessage === null ? '' : `: ${failureText(attempt.failureMessage)}`;
   return `${number}. ${attempt.outcome ?? 'paused'}${by}, begun ${instant(attempt.startedAtMs)}${failure}`;
+}
+
+/** All there is to know about an attempt, still on one line. */
+function recordText(attempt: AttemptRecord, { lease, attemptIndex }: ExecutionSnapshot): string {
+  const runs = lease !== null && attempt.attemptIndex === attemptIndex;
+  const outcome = attempt.outcome ?? (runs ? 'running' : 'paused');
+  const lost = attempt.interruptedBy === null ? '' : ` (lease ${attempt.interruptedBy})`;
+  const by = attempt.workerInstanceId === null ? '' : ` by ${printable(attempt.workerInstanceId)}`;
+  const { startedAtMs, endedAtMs, retryAtMs } = attempt;
+  const lasted = endedAtMs === null ? '' : `, took ${span(endedAtMs - startedAtMs)}`;
+  const failure = attempt.failureMessage === null ? '' : `: ${failureText(attempt.failureMessage)}`;
+  const category = attempt.failureCategory === null ? '' : ` (${printable(attempt.failureCategory)})`;
+  const retry = retryAtMs === null ? '' : `; next due ${instant(retryAtMs)}`;
+  const begun = `begun ${instant(startedAtMs)}${lasted}`;
+  return `${attempt.attemptIndex + 1}. ${outcome}${lost}${by}, ${begun}${failure}${category}${retry}`;
 }

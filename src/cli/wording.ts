@@ -1,13 +1,64 @@
 /**
- * The state of an execution in words: why it is where it is, and what it waits for. Pure text from a snapshot.
+ * The state of an execution in words: why it is where it is, and what it waits for; and how times, spans and counts are
+ * spelled. Pure text from values.
  */
 import type { ExecutionEnd, ExecutionSnapshot } from '../contract/engine.ts';
-import type { BlockingReason } from '../contract/states.ts';
+import type { BlockingReason, PublicState } from '../contract/states.ts';
+import type { Tone } from './look.ts';
 import { printable } from './secrets.ts';
 
 /** An instant, in the one spelling that needs no time zone. */
 export function instant(ms: number): string {
   return new Date(ms).toISOString();
+}
+
+const UNITS = [
+  ['d', 86_400_000],
+  ['h', 3_600_000],
+  ['m', 60_000],
+  ['s', 1_000],
+] as const;
+
+/** How long, in the two largest units: `2h04m`. Below a second, milliseconds; a clock that ran back gives none. */
+export function span(ms: number): string {
+  const first = UNITS.findIndex(([, unitMs]) => ms >= unitMs);
+  if (first < 0) return `${Math.max(Math.round(ms), 0)}ms`;
+  const [[name, unitMs], next] = [UNITS[first]!, UNITS[first + 1]];
+  const whole = `${Math.floor(ms / unitMs)}${name}`;
+  if (next === undefined) return whole;
+  const rest = Math.floor((ms % unitMs) / next[1]);
+  return rest === 0 ? whole : `${whole}${String(rest).padStart(2, '0')}${next[0]}`;
+}
+
+/** `12,500`, whatever the locale. */
+export function thousands(count: number): string {
+  return count.toLocaleString('en-US');
+}
+
+/** On one line of at most so many characters. */
+export function cutLine(text: string, most: number): string {
+  const characters = [...printable(text)];
+  return characters.length > most ? `${characters.slice(0, most - 1).join('')}…` : characters.join('');
+}
+
+const PLAIN_WORD = /^[\w@%+=:,./-]+$/;
+
+/** A command as it can be pasted into a shell. */
+export function commandLine(words: readonly string[]): string {
+  return words
+    .map((word) => (PLAIN_WORD.test(word) ? word : `'${word.replaceAll("'", String.raw`'\''`)}'`))
+    .join(' ');
+}
+
+const TONES: Partial<Record<PublicState, Tone>> = {
+  completed: 'good',
+  failed: 'bad',
+  expired: 'bad',
+  cancelled: 'warn',
+};
+
+export function toneOf(state: PublicState): Tone {
+  return TONES[state] ?? 'plain';
 }
 
 /** One sentence. `end` is given for an execution that has ended. */
@@ -29,8 +80,10 @@ function whyEnded(snapshot: ExecutionSnapshot, end: ExecutionEnd): string {
   const category = end.category === null ? '' : ` (${printable(end.category)})`;
   if (end.outcome === 'failed') return `It failed ${after}${because}${category}.`;
   if (end.outcome === 'cancelled') return `It was cancelled${by}${because}.`;
-  if (end.outcome === 'expired') return `Its lease lapsed ${after} and no retry was left${because}.`;
-  return `It was skipped${because}.`;
+  if (end.outcome === 'skipped') return `It was skipped${because}.`;
+  if (end.message === 'execution_deadline') return `Its deadline was over ${after}.`;
+  if (end.message === 'attempt_time_limit') return `It took too long ${after} and no retry was left.`;
+  return `Its lease lapsed ${after} and no retry was left${because}.`;
 }
 
 type Words = string | ((snapshot: ExecutionSnapshot) => string);
@@ -39,7 +92,7 @@ const WAITING: Record<BlockingReason, Words> = {
   none: 'It is between two states; look again.',
   waiting_for_worker: ({ kind, lane, capabilities }) => {
     const offers = capabilities.length === 0 ? '' : ` and offers ${capabilities.join(', ')}`;
-    return `It can run now and waits for a worker that handles ${kind} on lane ${lane}${offers}.`;
+    return `It waits for a worker that handles ${kind} on lane ${lane}${offers}; \`flowfabric why\` says more.`;
   },
   waiting_for_retry_backoff: (snapshot) => {
     const failure = snapshot.attempts.at(-1)?.failureMessage ?? null;

@@ -23,7 +23,7 @@ export async function fireTimers(context: EngineContext, timers: readonly DueTim
   );
   const withOutcome = (outcome: string): FiredAnswer[] => answers.filter((row) => row.outcome === outcome);
   const fired = withOutcome('fired');
-  const ended = withOutcome('timed_out');
+  const ended = withOutcome('execution_timed_out');
   const again = withOutcome('attempt_timed_out');
   if (fired.length > 0) {
     context.doorbell.ring({ routes: [...new Set(fired.map((row) => row.route_id!))], count: fired.length });

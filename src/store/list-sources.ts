@@ -67,7 +67,7 @@ export interface SourceText {
   /** By columns of `rows`. */
   order: string;
   key: string;
-  /** Whether the pointer s still means what the execution e is. */
+  /** Whether the pointer s still means what the execution e is; then e is in the state of the source. */
   fence: string;
   /** Whether there may be more rows; without it, when as many came as were asked for. */
   more?: string;
@@ -100,7 +100,7 @@ function builderOf(source: ListSource): Build {
     case 'tag':
       return byTag(source.tag);
     case 'leases':
-      return byId('s.ff_lease', 'true');
+      return byId('s.ff_lease', `e.lifecycle_phase = 'active'`);
     case 'child_waits':
       return byId('s.ff_child_wait', 's.attempt_index = e.attempt_index AND s.lease_epoch = e.lease_epoch');
     case 'delays':
@@ -116,25 +116,26 @@ function builderOf(source: ListSource): Build {
 
 /**
  * A value the planner does not see. Told the value, it would guess how many rows are after it, and where it guesses few it
- * reads and sorts all of them, however many there are. For the same reason ranges are written as comparisons of rows, by
- * all columns of the index: of those a ninth of the table is always expected, and the index read in its order instead.
+ * reads and sorts all of them, however many there are. For the same reason an index is read from a row on, compared by all
+ * its columns at once: a third of the table is expected after any, so that the index is read in its order, and no further
+ * than asked.
  */
 const hidden = (value: string): string => `(SELECT ${value})`;
 
 /**
- * The index holds the time only, and many may share one: first the time is found that the window reaches down to, so that
- * however the rest is sorted, only the window and those that share its first or last time are read.
+ * Indexes that end in a time: many rows may share one, and their order is by another column. First the time is found that
+ * the window reaches to; then, however the rows are sorted, only those of the window are read, and those that share its
+ * first or last time.
  */
 function byCreation(bounds: SourceBounds, { after, examine }: SourceWindow, bind: Bind): SourceText {
   const at = hidden(bind(after?.[0] ?? bounds.createdBeforeMs ?? END_OF_TIME, 'bigint'));
   const from = hidden(bind(bounds.createdFromMs ?? -END_OF_TIME, 'bigint'));
   return {
     parts: `edge AS MATERIALIZED (
-      SELECT created_at_ms AS at FROM s.ff_execution
-      WHERE created_at_ms < ${at} AND (created_at_ms, execution_id) >= (${from}, '${NO_UUID}')
+      SELECT created_at_ms AS at FROM s.ff_execution WHERE created_at_ms < ${at}
       ORDER BY created_at_ms DESC OFFSET ${bind(examine - 1, 'bigint')} LIMIT 1),`,
     rows: `SELECT created_at_ms, execution_id FROM s.ff_execution
-      WHERE created_at_ms >= coalesce((SELECT at FROM edge), ${from}) AND created_at_ms <= ${at}
+      WHERE created_at_ms >= greatest((SELECT at FROM edge), ${from}) AND created_at_ms <= ${at}
         AND (created_at_ms, execution_id) < (${at}, ${bind(after?.[1] ?? NO_UUID, 'uuid')})`,
     order: 'created_at_ms DESC, execution_id DESC',
     key: 'created_at_ms, execution_id',
@@ -142,23 +143,22 @@ function byCreation(bounds: SourceBounds, { after, examine }: SourceWindow, bind
   };
 }
 
-/** As by creation. The parent is compared together with the time, so that no index of times alone is read for it. */
+/** The window may reach into the children of another parent: then all of this one are in it. */
 function byParent(parentId: string): Build {
   return (bounds, { after, examine }, bind) => {
     const parent = hidden(bind(parentId, 'uuid'));
     const at = hidden(bind(after?.[0] ?? bounds.createdBeforeMs ?? END_OF_TIME, 'bigint'));
     const from = hidden(bind(bounds.createdFromMs ?? -END_OF_TIME, 'bigint'));
-    const since = 'parent_id IS NOT NULL AND (parent_id, created_at_ms) >=';
     return {
       parts: `edge AS MATERIALIZED (
-        SELECT created_at_ms AS at FROM s.ff_execution
-        WHERE ${since} (${parent}, ${from}) AND (parent_id, created_at_ms) < (${parent}, ${at})
+        SELECT parent_id, created_at_ms AS at FROM s.ff_execution
+        WHERE parent_id IS NOT NULL AND (parent_id, created_at_ms) < (${parent}, ${at})
         ORDER BY parent_id DESC, created_at_ms DESC OFFSET ${bind(examine - 1, 'bigint')} LIMIT 1),`,
-      rows: `SELECT parent_id, created_at_ms, execution_id FROM s.ff_execution
-        WHERE ${since} (${parent}, coalesce((SELECT at FROM edge), ${from}))
-          AND (parent_id, created_at_ms) <= (${parent}, ${at})
+      rows: `SELECT created_at_ms, execution_id FROM s.ff_execution
+        WHERE parent_id = ${parent} AND created_at_ms <= ${at}
+          AND created_at_ms >= greatest((SELECT at FROM edge WHERE parent_id = ${parent}), ${from})
           AND (created_at_ms, execution_id) < (${at}, ${bind(after?.[1] ?? NO_UUID, 'uuid')})`,
-      order: 'parent_id DESC, created_at_ms DESC, execution_id DESC',
+      order: 'created_at_ms DESC, execution_id DESC',
       key: 'created_at_ms, execution_id',
       fence: 'true',
     };
@@ -166,17 +166,22 @@ function byParent(parentId: string): Build {
 }
 
 function byTag([tagKey, tagValue]: readonly [string, string]): Build {
-  return (bounds, { after }, bind) => {
-    const tag = `${hidden(bind(tagKey, 'text'))}, ${hidden(bind(tagValue, 'text'))}`;
+  return (bounds, { after, examine }, bind) => {
+    const [key, value] = [hidden(bind(tagKey, 'text')), hidden(bind(tagValue, 'text'))];
     const at = hidden(bind(after?.[0] ?? bounds.createdBeforeMs ?? END_OF_TIME, 'bigint'));
     const id = hidden(bind(after?.[1] ?? NO_UUID, 'uuid'));
     const from = hidden(bind(bounds.createdFromMs ?? -END_OF_TIME, 'bigint'));
+    const place = '(tag_key, tag_value, created_at_ms, execution_id)';
     return {
-      parts: '',
-      rows: `SELECT tag_key, tag_value, created_at_ms, execution_id FROM s.ff_tag
-        WHERE (tag_key, tag_value, created_at_ms, execution_id) < (${tag}, ${at}, ${id})
-          AND (tag_key, tag_value, created_at_ms) >= (${tag}, ${from})`,
-      order: 'tag_key DESC, tag_value DESC, created_at_ms DESC, execution_id DESC',
+      parts: `edge AS MATERIALIZED (
+        SELECT tag_key, tag_value, created_at_ms AS at FROM s.ff_tag WHERE ${place} < (${key}, ${value}, ${at}, ${id})
+        ORDER BY tag_key DESC, tag_value DESC, created_at_ms DESC, execution_id DESC
+        OFFSET ${bind(examine - 1, 'bigint')} LIMIT 1),`,
+      rows: `SELECT created_at_ms, execution_id FROM s.ff_tag
+        WHERE tag_key = ${key} AND tag_value = ${value} AND (created_at_ms, execution_id) < (${at}, ${id})
+          AND created_at_ms >= greatest(
+            (SELECT at FROM edge WHERE tag_key = ${key} AND tag_value = ${value}), ${from})`,
+      order: 'created_at_ms DESC, execution_id DESC',
       key: 'created_at_ms, execution_id',
       fence: 'true',
     };
@@ -194,7 +199,7 @@ function byId(table: string, fence: string): Build {
   });
 }
 
-/** As with times of creation, many may be due at once. Limits are among the timers; the fence leaves them out. */
+/** Limits are among the timers; the fence leaves them out. */
 function byDueTime(which: 'coming' | 'due'): Build {
   return (_, { after, examine }, bind) => {
     const at = hidden(bind(after?.[0] ?? -END_OF_TIME, 'bigint'));
@@ -202,11 +207,10 @@ function byDueTime(which: 'coming' | 'due'): Build {
     const [low, high] = which === 'due' ? [at, now] : [`greatest(${at}, ${now} + 1)`, LAST_BIGINT];
     return {
       parts: `edge AS MATERIALIZED (
-        SELECT due_at_ms AS at FROM s.ff_timer
-        WHERE due_at_ms > ${low} AND (due_at_ms, timer_id) <= (${high}, ${LAST_BIGINT})
+        SELECT due_at_ms AS at FROM s.ff_timer WHERE due_at_ms > ${low}
         ORDER BY due_at_ms OFFSET ${bind(examine - 1, 'bigint')} LIMIT 1),`,
       rows: `SELECT due_at_ms, timer_id, execution_id, kind, attempt_index, lease_epoch FROM s.ff_timer
-        WHERE due_at_ms >= ${low} AND due_at_ms <= coalesce((SELECT at FROM edge), ${high})
+        WHERE due_at_ms >= ${low} AND due_at_ms <= least((SELECT at FROM edge), ${high})
           AND (due_at_ms, timer_id) > (${at}, ${bind(after?.[1] ?? 0, 'bigint')})`,
       order: 'due_at_ms, timer_id',
       key: 'due_at_ms, timer_id',
@@ -259,8 +263,7 @@ const LEAST_OF_EACH = 16;
 
 /**
  * Of each namespace the same number of rows is read. Where one has more than that, its next row is not known: what ended
- * before the last one read of it has to wait, because the next one may come between. Many may end at one time, as many
- * are created at one.
+ * before the last one read of it has to wait, because the next one may come between.
  */
 function byEnd(outcome: TerminalOutcome): Build {
   return (bounds, { after, examine }, bind) => {
@@ -270,21 +273,21 @@ function byEnd(outcome: TerminalOutcome): Build {
     const ofEach = bind(count, 'bigint');
     const at = hidden(bind(after?.[0] ?? bounds.endedBeforeMs ?? END_OF_TIME, 'bigint'));
     const from = hidden(bind(bounds.endedFromMs ?? -END_OF_TIME, 'bigint'));
-    const place = '(namespace, outcome, ended_at_ms)';
-    const ends = `n.namespace, ${hidden(bind(outcome, 's.ff_terminal_outcome'))}`;
+    const how = hidden(bind(outcome, 's.ff_terminal_outcome'));
     return {
       parts: `peeked AS MATERIALIZED (
         SELECT q.*, row_number() OVER (
           PARTITION BY n.namespace ORDER BY q.ended_at_ms DESC, q.execution_id DESC) AS place
         FROM unnest(${bind(namespaces, 'text[]')}) n(namespace)
         LEFT JOIN LATERAL (
-          SELECT ended_at_ms AS at FROM s.ff_outcome
-          WHERE ${place} >= (${ends}, ${from}) AND ${place} < (${ends}, ${at})
+          SELECT namespace, outcome, ended_at_ms AS at FROM s.ff_outcome
+          WHERE (namespace, outcome, ended_at_ms) < (n.namespace, ${how}, ${at})
           ORDER BY namespace DESC, outcome DESC, ended_at_ms DESC
-          OFFSET ${bind(count - 1, 'bigint')} LIMIT 1) g ON true
+          OFFSET ${bind(count - 1, 'bigint')} LIMIT 1) g ON g.namespace = n.namespace AND g.outcome = ${how}
         CROSS JOIN LATERAL (
           SELECT ended_at_ms, execution_id, attempt_index FROM s.ff_outcome
-          WHERE ${place} >= (${ends}, coalesce(g.at, ${from})) AND ${place} <= (${ends}, ${at})
+          WHERE namespace = n.namespace AND outcome = ${how}
+            AND ended_at_ms >= greatest(g.at, ${from}) AND ended_at_ms <= ${at}
             AND (ended_at_ms, execution_id) < (${at}, ${bind(after?.[1] ?? NO_UUID, 'uuid')})
           ORDER BY ended_at_ms DESC, execution_id DESC LIMIT ${ofEach}) q),
       edge AS MATERIALIZED (

@@ -72,6 +72,8 @@ export interface ListAnswer {
   more: boolean;
 }
 
+const PUBLIC_STATE_OF_E = `s.ff_public_state(e.lifecycle_phase, e.eligibility_state, e.terminal_outcome, e.eligible_at_ms,
+  (SELECT now_ms FROM clock))`;
 const OUTCOME_OF_E = `LEFT JOIN LATERAL (
   SELECT ended_at_ms, outcome, failure_message, failure_category FROM s.ff_outcome
   WHERE e.lifecycle_phase = 'terminal' AND execution_id = e.execution_id AND partition_key = e.partition_key
@@ -116,15 +118,14 @@ fitting AS MATERIALIZED (
   FROM scanned s
   CROSS JOIN LATERAL (
     SELECT execution_id, partition_key, route_id, namespace, priority, created_at_ms, changed_at_ms, eligible_at_ms,
-           attempt_index, lease_epoch, retry_count, replay_count, lifecycle_phase, eligibility_state, parent_id,
-           parent_partition, s.ff_public_state(lifecycle_phase, eligibility_state, terminal_outcome, eligible_at_ms,
-             (SELECT now_ms FROM clock)) AS public_state
+           attempt_index, lease_epoch, retry_count, replay_count, lifecycle_phase, eligibility_state, terminal_outcome,
+           parent_id, parent_partition
     FROM s.ff_execution WHERE execution_id = s.execution_id OFFSET 0) e
   ${joins.join('\n  ')}
   WHERE ${[source.fence, ...wheres].join('\n    AND ')}
   ORDER BY s.ord LIMIT ${bind(scan.need, 'bigint')})
 SELECT ${source.looked ?? 't.scanned'} AS looked, t.last, ${source.more ?? `t.scanned = ${examine}`} AS more, e.key, e.execution_id, e.partition_key,
-  e.public_state, r.kind, r.lane, e.namespace, e.priority, b.tags, e.created_at_ms, e.changed_at_ms, e.eligible_at_ms,
+  ${PUBLIC_STATE_OF_E} AS public_state, r.kind, r.lane, e.namespace, e.priority, b.tags, e.created_at_ms, e.changed_at_ms, e.eligible_at_ms,
   o.ended_at_ms, e.attempt_index, e.lease_epoch, e.retry_count, e.replay_count, l.worker_instance_id, o.outcome,
   o.failure_message, o.failure_category, e.parent_id, e.parent_partition
 FROM (SELECT count(*) AS scanned, (SELECT key FROM scanned ORDER BY ord DESC LIMIT 1) AS last FROM scanned) t
@@ -141,7 +142,6 @@ function conditionsText({ source, conditions }: ListScan, bind: Bind): { joins: 
   const c = conditions;
   // The source has seen to the first.
   const tags = c.tags?.slice(1) ?? [];
-  const states = 'state' in source ? [source.state] : c.states;
   const isAsked = (value: unknown): boolean => value !== null;
   const compare = (column: string, operator: string, value: unknown, type: string): string[] =>
     value === null ? [] : [`${column} ${operator} ${bind(value, type)}`];
@@ -153,7 +153,9 @@ function conditionsText({ source, conditions }: ListScan, bind: Bind): { joins: 
       : []),
   ];
   const wheres = [
-    ...(states === null ? [] : [`e.public_state = ANY (${bind(states, 'text[]')})`]),
+    ...(c.states === null || 'state' in source
+      ? []
+      : [`${PUBLIC_STATE_OF_E} = ANY (${bind(c.states, 'text[]')})`]),
     ...compare('e.namespace', '=', c.namespace, 'text'),
     ...compare('e.parent_id', '=', c.parent?.uuid ?? null, 'uuid'),
     ...compare('e.parent_partition', '=', c.parent?.partition ?? null, 'smallint'),

@@ -28,6 +28,9 @@ const FUNCTIONS = {
   record: 'ff_record_steps',
   spawn: 'ff_spawn',
   progress: 'ff_report_progress',
+  replay: 'ff_replay',
+  prioritise: 'ff_change_priority',
+  forget: 'ff_forget',
 } as const;
 
 export type FunctionNames = Partial<Record<keyof typeof FUNCTIONS, string>>;
@@ -103,6 +106,10 @@ export interface Calls {
   pause(leases: Lease[], request?: PauseFor): Call;
   record(leases: Lease[], name: string, value?: unknown): Call;
   spawn(parent: Lease, submission: Submission): Call;
+  replay(ids: string[], from: 'failed_step' | 'start'): Call;
+  prioritise(ids: string[], priority: number): Call;
+  /** Forgets what has ended, however short ago. */
+  forget(ids: string[]): Call;
   /** Answers nothing. */
   progress(leases: Lease[], percent: number): Call;
 }
@@ -169,6 +176,11 @@ export function callsOf(names: FunctionNames): Calls {
         parent.epoch,
         ...submitParams(submission),
       ]),
+    replay: (ids, from) =>
+      call('replay', `$1, $2, NULL, $3, 'why', 'somebody', 10`, [...idArrays(toIds(ids)), from === 'start']),
+    prioritise: (ids, priority) =>
+      call('prioritise', `$1, $2, NULL, $3, 'somebody'`, [...idArrays(toIds(ids)), priority]),
+    forget: (ids) => call('forget', '$1, $2, 0, 0', idArrays(toIds(ids))),
     progress: (leases, percent) => ({
       sql: `SELECT NULL::uuid AS execution_id
             FROM ${functions.progress}($1, $2, $3, $4, array_fill($6::real, ARRAY[$5::int]), array_fill(NULL::text, ARRAY[$5::int]))`,
@@ -218,6 +230,10 @@ function submitParams({ ids, routes, ordinals, delayMs = 0, policy = {} }: Submi
     ids.map(() => delayMs),
     ids.map(() => '{"work": 1}'),
   ];
+}
+
+function toIds(ids: string[]): Pick<Lease, 'id'>[] {
+  return ids.map((id) => ({ id }));
 }
 
 function idArrays(leases: Pick<Lease, 'id'>[]): unknown[] {

@@ -9,7 +9,7 @@ import type { Answer, Ask } from './calls.ts';
 const LIFE_OF_A_LEASE =
   '^lease\\.(acquired|reclaimed)( lease\\.renewed)*' +
   '( completion\\.(success|failed)| lease\\.expired( completion\\.expired)?' +
-  '| lease\\.revoked( completion\\.(cancelled|failed))?| lease\\.released)?$';
+  '| lease\\.revoked( completion\\.(cancelled|failed|expired))?| lease\\.released)?$';
 const HELD_LEASE = '^lease\\.(acquired|reclaimed)( lease\\.renewed)*$';
 
 const VIOLATIONS_SQL = `
@@ -17,9 +17,11 @@ WITH e AS MATERIALIZED (SELECT * FROM ff_execution WHERE $1::uuid[] IS NULL OR e
 l AS MATERIALIZED (SELECT * FROM ff_lease WHERE $1::uuid[] IS NULL OR execution_id = ANY ($1)),
 ev AS MATERIALIZED (SELECT * FROM ff_event WHERE $1::uuid[] IS NULL OR execution_id = ANY ($1)),
 ended AS MATERIALIZED (
-  SELECT execution_id, count(*) AS n, min(event_type) AS outcome FROM ev WHERE family = 'completion' GROUP BY 1),
+  SELECT execution_id, count(*) AS n, (array_agg(event_type ORDER BY ev_id DESC))[1] AS outcome
+  FROM ev WHERE family = 'completion' GROUP BY 1),
 results AS MATERIALIZED (
-  SELECT execution_id, count(*) AS n, min(outcome::text) AS outcome, max(attempt_index) AS attempt_index
+  SELECT execution_id, count(*) AS n, (array_agg(outcome::text ORDER BY attempt_index DESC))[1] AS outcome,
+         max(attempt_index) AS attempt_index
   FROM ff_outcome WHERE $1::uuid[] IS NULL OR execution_id = ANY ($1) GROUP BY 1),
 fresh AS MATERIALIZED (
   SELECT e.execution_id,
@@ -45,18 +47,19 @@ UNION ALL
 SELECT e.execution_id, format('is %s (%s) with %s completion events (%s)', lifecycle_phase, terminal_outcome,
                               coalesce(n, 0), outcome)
 FROM e LEFT JOIN ended USING (execution_id)
-WHERE coalesce(n, 0) <> CASE lifecycle_phase WHEN 'terminal' THEN 1 ELSE 0 END
+WHERE coalesce(n, 0) <> replay_count + CASE lifecycle_phase WHEN 'terminal' THEN 1 ELSE 0 END
    OR (lifecycle_phase = 'terminal' AND outcome <> terminal_outcome::text)
 UNION ALL
 SELECT e.execution_id, format('is %s (%s) with %s outcome rows (%s)', lifecycle_phase, terminal_outcome,
                               coalesce(n, 0), outcome)
 FROM e LEFT JOIN results r USING (execution_id)
-WHERE coalesce(n, 0) <> CASE lifecycle_phase WHEN 'terminal' THEN 1 ELSE 0 END
+WHERE coalesce(n, 0) <> replay_count + CASE lifecycle_phase WHEN 'terminal' THEN 1 ELSE 0 END
    OR (lifecycle_phase = 'terminal' AND (outcome <> terminal_outcome::text OR r.attempt_index <> e.attempt_index))
 UNION ALL
 SELECT execution_id, format('is %s and has %s fresh queue rows and %s live timers', eligibility_state, ready, timers)
 FROM e JOIN fresh USING (execution_id)
-WHERE ready <> CASE eligibility_state WHEN 'eligible_now' THEN 1 ELSE 0 END
+-- Two of them when its priority was changed and changed back: they are discarded together.
+WHERE least(ready, 1) <> CASE eligibility_state WHEN 'eligible_now' THEN 1 ELSE 0 END
    OR timers <> CASE eligibility_state WHEN 'not_eligible_until_time' THEN 1 ELSE 0 END
 UNION ALL
 SELECT execution_id, format('has a lease that lived like this: %s', life) FROM lives WHERE life !~ $2
@@ -75,6 +78,16 @@ SELECT e.execution_id, format('left attempt %s without an end', a.n) FROM e, gen
 WHERE NOT EXISTS (
   SELECT FROM ff_attempt_history h WHERE h.execution_id = e.execution_id AND h.attempt_index = a.n
     AND h.outcome IS NOT NULL)
+  -- One that ended before an attempt began, and was replayed.
+  AND NOT EXISTS (SELECT FROM ff_outcome o WHERE o.execution_id = e.execution_id AND o.attempt_index = a.n)
+UNION ALL
+SELECT e.execution_id, format('is %s with %s timers for its deadline and %s for its attempt', lifecycle_phase, t.deadlines,
+                              t.limits)
+FROM e CROSS JOIN LATERAL (
+  SELECT count(*) FILTER (WHERE kind = 'deadline') AS deadlines, count(*) FILTER (WHERE kind = 'attempt_limit') AS limits
+  FROM ff_timer WHERE execution_id = e.execution_id) t
+WHERE t.deadlines <> CASE WHEN lifecycle_phase <> 'terminal' AND deadline_at_ms IS NOT NULL THEN 1 ELSE 0 END
+   OR t.limits <> CASE WHEN lifecycle_phase = 'active' AND attempt_limit_ms IS NOT NULL THEN 1 ELSE 0 END
 UNION ALL
 SELECT e.execution_id, 'is blocked and nothing says on which children' FROM e
 WHERE eligibility_state = 'blocked_by_dependencies' AND NOT EXISTS (
@@ -130,6 +143,12 @@ function promisedBy({ word, repeated, reclaimed, takenFrom }: Answer): string[] 
       return ['lease.expired'];
     case 'expired':
       return ['lease.expired', 'completion.expired'];
+    case 'execution_timed_out':
+      return takenFrom === null ? ['completion.expired'] : ['lease.revoked', 'completion.expired'];
+    case 'attempt_timed_out':
+      return ['lease.revoked'];
+    case 'replayed':
+      return ['operator.replayed'];
     default:
       return [];
   }
@@ -144,7 +163,9 @@ export async function endOfLog(through: Ask): Promise<number> {
 /** Answers of committed calls that are not in the log after that place, and events nobody was told of. */
 export async function unkeptAnswers(through: Ask, answers: Answer[], after: number): Promise<string[]> {
   const found = await through(
-    `SELECT execution_id, family || '.' || event_type AS event FROM ff_event WHERE ev_id > $1`,
+    // A change of priority to the one it had is answered, and is no event.
+    `SELECT execution_id, family || '.' || event_type AS event FROM ff_event
+     WHERE ev_id > $1 AND event_type <> 'priority_changed'`,
     [after],
   );
   const balance = new Map<string, number>();

@@ -19,7 +19,15 @@ const WANTED_OPEN = 24;
 const MAX_DRAIN_PASSES = 50;
 /** A move of the clock is half a lease, so delays and leases come due while others are at them. */
 const DELAY_MS = LEASE_MS;
-const POLICY = { retry_policy: { max_retries: 1_000, backoff: { type: 'fixed', delay_ms: DELAY_MS } } };
+const POLICY = {
+  retry_policy: { max_retries: 1_000, backoff: { type: 'fixed', delay_ms: DELAY_MS } },
+  max_replay_count: 5,
+};
+/** Over while others are at the execution. */
+const LIMITED = {
+  ...POLICY,
+  timeout_policy: { execution_deadline_ms: 4 * DELAY_MS, attempt_timeout_ms: DELAY_MS },
+};
 
 let database: TestDatabase;
 let arena: Arena;
@@ -52,6 +60,7 @@ interface Board {
   children: Map<string, string[]>;
   /** Whatever was submitted or spawned, ended or not. */
   known: Set<string>;
+  ended: Set<string>;
 }
 
 type Pick = (below: number) => number;
@@ -72,8 +81,11 @@ const WEIGHTS = {
   cancel: 1,
   revoke: 1,
   lapse: 2,
-  fire: 1,
+  fire: 2,
   clock: 1,
+  replay: 1,
+  prioritise: 1,
+  forget: 1,
 };
 const WEIGHTED = (Object.keys(WEIGHTS) as (keyof typeof WEIGHTS)[]).flatMap((name) =>
   Array.from({ length: WEIGHTS[name] }, () => name),
@@ -100,7 +112,15 @@ function submission(board: Board, pick: Pick): Call | null {
   const ids = Array.from({ length: 1 + pick(BATCH) }, () => randomUUID());
   // Known to the others before it is committed, so that they also ask for what is not there yet.
   ids.forEach((id) => board.open.add(id));
-  return arena.calls.submit({ ids, routes: [ROUTE], delayMs: pick(3) === 0 ? DELAY_MS : 0, policy: POLICY });
+  const delayMs = pick(3) === 0 ? DELAY_MS : 0;
+  return arena.calls.submit({ ids, routes: [ROUTE], delayMs, policy: pick(2) === 0 ? POLICY : LIMITED });
+}
+
+/** Executions that have ended, and were heard to have. */
+function someEnded(board: Board, pick: Pick): string[] {
+  const ended = [...board.ended];
+  const from = pick(ended.length + 1);
+  return ended.slice(from, from + 1 + pick(3));
 }
 
 /** A child or a few of one running execution; known to its parent at once, to the others when they are there. */
@@ -135,6 +155,10 @@ function nextCall(board: Board, pick: Pick, worker: string): Call | null {
   if (name === 'spawn') return spawning(board, pick);
   if (name === 'pause') return pausing(board, pick);
   if (name === 'fire') return arena.calls.fire(someOpen(board, pick));
+  if (name === 'replay')
+    return arena.calls.replay(someEnded(board, pick), pick(2) === 0 ? 'start' : 'failed_step');
+  if (name === 'prioritise') return arena.calls.prioritise(someOpen(board, pick), 100 + pick(3));
+  if (name === 'forget') return arena.calls.forget(someEnded(board, pick));
   if (name === 'clock')
     return { sql: 'UPDATE ff_clock SET offset_ms = offset_ms + $1', params: [LEASE_MS / 2] };
   if (name === 'cancel')
@@ -160,7 +184,12 @@ function note(board: Board, answers: Answer[]): void {
       board.known.add(id);
     }
     if (word === 'claimed') board.leases.set(id, [...(board.leases.get(id) ?? []), { id, attempt, epoch }]);
-    if (['completed', 'failed', 'cancelled', 'expired'].includes(word)) board.open.delete(id);
+    if (['completed', 'failed', 'cancelled', 'expired', 'execution_timed_out'].includes(word)) {
+      board.open.delete(id);
+      board.ended.add(id);
+    }
+    if (word === 'replayed') board.open.add(id);
+    if (word === 'replayed' || word === 'forgotten') board.ended.delete(id);
   }
 }
 
@@ -207,6 +236,7 @@ it('a mix of everything leaves no contradiction, no unkept answer and nothing st
     answers: [],
     children: new Map(),
     known: new Set(),
+    ended: new Set(),
   };
   const first = arena.calls.submit({ ids: [randomUUID()], routes: [ROUTE], policy: POLICY });
   board.routeId = Number((await arena.through(first.sql, first.params)).rows[0]?.route_id);
@@ -231,7 +261,15 @@ it('a mix of everything leaves no contradiction, no unkept answer and nothing st
   ]) {
     expect(words, 'what the mix came by').toContain(word);
   }
-  for (const word of ['paused', 'recorded']) {
+  for (const word of [
+    'paused',
+    'recorded',
+    'replayed',
+    'changed',
+    'execution_timed_out',
+    'attempt_timed_out',
+    'forgotten',
+  ]) {
     expect(words, 'what the mix came by').toContain(word);
   }
   for (const word of ['lapsed', 'fired', 'lease_expired', 'not_active', 'stale_lease']) {

@@ -1,0 +1,227 @@
+/**
+ * The options that say which executions are meant: their help, what they become in the engine's words, and the way back,
+ * so that a command to go on with can be printed. Whether a value is allowed is for the engine to say; its refusals are
+ * reworded to name the option.
+ */
+import type { Command } from 'commander';
+import { durationMs } from '../contract/duration.ts';
+import { isEngineError } from '../contract/errors.ts';
+import { parseExecutionId } from '../contract/ids.ts';
+import { LIMITS } from '../contract/limits.ts';
+import type { ExecutionFilter } from '../contract/operations.ts';
+import type { PublicState } from '../contract/states.ts';
+import { openDatabase } from '../store/database.ts';
+import { readClock } from '../store/doctor.ts';
+import { DEFAULT_SCHEMA } from '../store/migrate.ts';
+import { UsageError } from './exit-codes.ts';
+import { parseTags } from './input.ts';
+import type { Session } from './session.ts';
+import { instant } from './wording.ts';
+
+export interface FilterOptions {
+  state?: string[];
+  lane?: string;
+  kind?: string;
+  namespace?: string;
+  tag?: string[];
+  parent?: string;
+  createdAfter?: string;
+  createdBefore?: string;
+  endedAfter?: string;
+  endedBefore?: string;
+  errorCategory?: string;
+  errorContains?: string;
+}
+
+const NAMES = [
+  'state',
+  'lane',
+  'kind',
+  'namespace',
+  'tag',
+  'parent',
+  'createdAfter',
+  'createdBefore',
+  'endedAfter',
+  'endedBefore',
+  'errorCategory',
+  'errorContains',
+] as const satisfies readonly (keyof FilterOptions)[];
+
+const UNSUCCESSFUL: readonly PublicState[] = ['failed', 'expired', 'cancelled', 'skipped'];
+const ENDS: readonly PublicState[] = ['completed', ...UNSUCCESSFUL];
+
+/** For an option that may be given more than once. */
+export function collect(value: string, before: string[] = []): string[] {
+  return [...before, value];
+}
+
+export function addFilterOptions(command: Command): Command {
+  return command
+    .option(
+      '--state <state>',
+      'in this state, such as waiting or failed; may be given more than once',
+      collect,
+    )
+    .option('--lane <name>', 'in this lane')
+    .option('--kind <task>', 'of this task')
+    .option('--namespace <name>', 'of this namespace')
+    .option('--tag <key=value>', 'with this tag; may be given more than once', collect)
+    .option('--parent <id>', 'spawned by this execution')
+    .option(
+      '--created-after <time>',
+      'submitted since: 2h for two hours ago, or a time such as 2026-05-17T08:00Z',
+    )
+    .option('--created-before <time>', 'submitted before that')
+    .option('--ended-after <time>', 'ended since')
+    .option('--ended-before <time>', 'ended before that')
+    .option('--error-category <name>', 'failed with this category')
+    .option('--error-contains <text>', 'failed with this text in the message');
+}
+
+export function hasFilter(options: FilterOptions): boolean {
+  return NAMES.some((name) => options[name] !== undefined);
+}
+
+/**
+ * The filter the options stand for. Without --state it is about `states`; what only ends have implies states that are
+ * ends.
+ */
+export async function readFilter(
+  options: FilterOptions,
+  session: Session,
+  states?: readonly PublicState[],
+): Promise<ExecutionFilter> {
+  const { lane, kind, namespace, tag, parent, errorCategory, errorContains } = options;
+  if (parent !== undefined) parseExecutionId(parent, '--parent');
+  const asked = (options.state as PublicState[] | undefined) ?? impliedStates(options) ?? states;
+  const failure = {
+    ...(errorCategory === undefined ? {} : { category: errorCategory }),
+    ...(errorContains === undefined ? {} : { contains: errorContains }),
+  };
+  return {
+    ...(asked === undefined ? {} : { states: asked }),
+    ...(namespace === undefined ? {} : { namespace }),
+    ...(lane === undefined ? {} : { lane }),
+    ...(kind === undefined ? {} : { kind }),
+    ...(tag === undefined ? {} : { tags: parseTagFilter(tag) }),
+    ...(parent === undefined ? {} : { parentId: parent }),
+    ...(await readTimes(options, session)),
+    ...(Object.keys(failure).length === 0 ? {} : { failure }),
+  };
+}
+
+function impliedStates(options: FilterOptions): readonly PublicState[] | undefined {
+  if (options.errorCategory !== undefined || options.errorContains !== undefined) return UNSUCCESSFUL;
+  return options.endedAfter === undefined && options.endedBefore === undefined ? undefined : ENDS;
+}
+
+function parseTagFilter(pairs: readonly string[]): Record<string, string> {
+  const tags = parseTags(pairs);
+  if (Object.keys(tags).length < pairs.length)
+    throw new UsageError('--tag names a key twice; an execution has one value for it.');
+  return tags;
+}
+
+type Times = Pick<ExecutionFilter, 'createdFromMs' | 'createdBeforeMs' | 'endedFromMs' | 'endedBeforeMs'>;
+
+const TIMES = [
+  ['createdFromMs', 'createdAfter', '--created-after'],
+  ['createdBeforeMs', 'createdBefore', '--created-before'],
+  ['endedFromMs', 'endedAfter', '--ended-after'],
+  ['endedBeforeMs', 'endedBefore', '--ended-before'],
+] as const;
+
+/** An age is counted back from the database's clock, which is asked only then. */
+async function readTimes(options: FilterOptions, session: Session): Promise<Times> {
+  const moments = TIMES.flatMap(([member, name, option]) => {
+    const text = options[name];
+    return text === undefined ? [] : [{ member, moment: parseMoment(text, option) }];
+  });
+  const nowMs = moments.some(({ moment }) => 'agoMs' in moment) ? await databaseNowMs(session) : 0;
+  return Object.fromEntries(
+    moments.map(({ member, moment }) => [member, 'agoMs' in moment ? nowMs - moment.agoMs : moment.atMs]),
+  );
+}
+
+/** As much of ISO 8601 as people type. */
+const MOMENT = /^\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?(?:Z|[+-]\d\d:\d\d)?)?$/;
+const HAS_ZONE = /(?:Z|[+-]\d\d:\d\d)$/;
+
+/** Without a zone it is UTC, as all times that are printed. */
+function parseMoment(text: string, option: string): { agoMs: number } | { atMs: number } {
+  if (MOMENT.test(text)) {
+    const atMs = Date.parse(text.includes('T') && !HAS_ZONE.test(text) ? `${text}Z` : text);
+    if (!Number.isNaN(atMs)) return { atMs };
+  }
+  try {
+    return { agoMs: durationMs(text, option, LIMITS.delayMs) };
+  } catch {
+    throw new UsageError(
+      `${option} must be how long ago, such as 90s, 2h or 7d, or a time such as 2026-05-17T08:00Z.`,
+    );
+  }
+}
+
+/** The database's clock; a host's may be wrong. */
+export async function databaseNowMs(session: Session): Promise<number> {
+  const database = openDatabase({
+    databaseUrl: session.databaseUrl(),
+    schema: session.schema,
+    poolSize: 1,
+  });
+  try {
+    return await readClock(database, 'engine');
+  } finally {
+    await database.close();
+  }
+}
+
+/** The same filter as options again, times as they were understood: a cursor is good for exactly one filter. */
+export function filterWords(filter: ExecutionFilter): string[] {
+  const { states = [], namespace, lane, kind, tags = {}, parentId, failure } = filter;
+  const word = (option: string, value: string | undefined): string[] =>
+    value === undefined ? [] : [option, value];
+  return [
+    ...states.flatMap((state) => ['--state', state]),
+    ...word('--lane', lane),
+    ...word('--kind', kind),
+    ...word('--namespace', namespace),
+    ...Object.entries(tags).flatMap(([key, value]) => ['--tag', `${key}=${value}`]),
+    ...word('--parent', parentId),
+    ...TIMES.flatMap(([member, , option]) => {
+      const ms = filter[member];
+      return ms === undefined ? [] : [option, instant(ms)];
+    }),
+    ...word('--error-category', failure?.category),
+    ...word('--error-contains', failure?.contains),
+  ];
+}
+
+/** What goes on a printed command besides its own words. The URL may hold a password and is left out. */
+export function schemaWords({ schema }: Session): string[] {
+  return schema === DEFAULT_SCHEMA ? [] : ['--schema', schema];
+}
+
+/** Longer names first: one is the beginning of another. */
+const OPTION_OF: readonly [RegExp, string][] = [
+  [/filter\.states(?:\[\d+\])?/g, '--state'],
+  [/filter\.tags\./g, '--tag '],
+  [/filter\.tags/g, '--tag'],
+  [/filter\.parentId/g, '--parent'],
+  [/filter\.failure\.category/g, '--error-category'],
+  [/filter\.failure\.contains/g, '--error-contains'],
+  [/filter\.failure/g, '--error-category or --error-contains'],
+  ...TIMES.map(([member, , option]): [RegExp, string] => [new RegExp(`filter\\.${member}`, 'g'), option]),
+  [/filter\.(?=lane|kind|namespace)/g, '--'],
+  [/^cursor/, '--cursor'],
+];
+
+/** A refusal of the engine in the words of the command line; anything else as it is. */
+export function inOptions(error: unknown): unknown {
+  if (!isEngineError(error) || !/^(?:filter\.|cursor$)/.test(error.field ?? '')) return error;
+  let named = error.message;
+  for (const [field, option] of OPTION_OF) named = named.replace(field, option);
+  const how = error.code === 'invalid_cursor' ? ' Paste the whole command that came with it.' : '';
+  return new UsageError(`${named}${how}`);
+}
