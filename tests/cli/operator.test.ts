@@ -1,0 +1,270 @@
+/**
+ * `flowfabric list`, `why`, `replay`, `priority`, `tag`, `lanes` and `show --attempts` against a real database: what they
+ * print, as text and as JSON, and how they exit. Acting on all that fit a filter is tested beside it.
+ */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { connect, type Connection } from '../../src/index.ts';
+import type { TestDatabase } from '../../src/testing/test-database.ts';
+import { plainDatabase } from '../setup/database.ts';
+import { PATIENCE, runCommand } from './processes.ts';
+
+const UNKNOWN = '{fp:12}:01890a5d-ac96-774b-bcce-b302099a8057';
+const NOWHERE = 'postgres://nobody@127.0.0.1:1/nothing';
+const WORKER = { workerId: 'w', workerInstanceId: 'w-1' };
+
+let database: TestDatabase;
+let engine: Connection;
+
+beforeAll(async () => {
+  database = await plainDatabase();
+  engine = await connect({ databaseUrl: database.url, defaultPolicy: {} });
+});
+
+afterAll(async () => {
+  await engine?.close();
+  await database?.drop();
+});
+
+function run(...args: string[]) {
+  return runCommand({ args, databaseUrl: database.url });
+}
+
+function lines<Value>(output: string): Value[] {
+  const text = output.trimEnd();
+  return text === '' ? [] : text.split('\n').map((line) => JSON.parse(line) as Value);
+}
+
+async function submit(kind: string, request: object = {}): Promise<string> {
+  return (await engine.submit({ kind, ...request })).executionId;
+}
+
+/** Claims the one waiting execution of this kind. */
+async function claim(kind: string) {
+  const request = { ...WORKER, kinds: [kind], limit: 1, leaseMs: 600_000 };
+  let [lease] = (await engine.claim(request)).claims;
+  await expect
+    .poll(async () => {
+      lease ??= (await engine.claim(request)).claims[0];
+      return lease;
+    }, PATIENCE)
+    .toBeDefined();
+  return lease!;
+}
+
+async function failed(kind: string, message: string, request: object = {}): Promise<string> {
+  const executionId = await submit(kind, request);
+  await engine.fail(await claim(kind), { message, retry: 'never' });
+  return executionId;
+}
+
+describe('flowfabric list', () => {
+  it('is a table whose last column says what matters: worker, time or failure', async () => {
+    const tags = { list: 'table' };
+    const bad = await failed('broken', `no\u001B[31m\nluck ${'x'.repeat(200)}`, { tags });
+    const active = await submit('running', { tags });
+    await claim('running');
+    const delayed = await submit('later', { tags, delayMs: 3_600_000 });
+    const waiting = await submit('idle', { tags, priority: 7, lane: 'slow' });
+    const { exitCode, output, errors } = await run('list', '--tag', 'list=table');
+    expect({ exitCode, errors }).toEqual({ exitCode: 0, errors: '' });
+    const [heading, ...rows] = output.trimEnd().split('\n');
+    expect(heading).toMatch(/^ID +STATE +TASK +LANE +AGE +ATTEMPT +DETAIL$/);
+    expect(rows).toHaveLength(4);
+    const rowOf = (id: string): string => rows.find((row) => row.startsWith(id))!.slice(id.length);
+    expect(rowOf(waiting)).toMatch(/^ +waiting +idle +slow +\d+\w+ +1 +priority 7$/);
+    expect(rowOf(delayed)).toMatch(/^ +delayed +later +default +\d+\w+ +1 +until \d{4}-.*Z$/);
+    expect(rowOf(active)).toMatch(/^ +active +running +default +\d+\w+ +1 +on w-1$/);
+    expect(rowOf(bad)).toMatch(/^ +failed +broken +default +\d+\w+ +1 +transient: no \[31m luck x+…$/);
+    expect(output).not.toContain('\u001B');
+  });
+
+  it('is one object a line with --json, and says on stderr how to go on', async () => {
+    const ids = [];
+    for (let left = 3; left > 0; left -= 1) ids.push(await submit('paged', { lane: 'pages' }));
+    const filter = ['--lane', 'pages', '--created-after', '1h', '--state', 'waiting'];
+    const first = await run('list', ...filter, '--limit', '2', '--json');
+    const found = lines<{ executionId: string; publicState: string }>(first.output);
+    expect(found).toMatchObject([{ publicState: 'waiting' }, { publicState: 'waiting' }]);
+    const { cursor, command } = JSON.parse(first.errors) as { cursor: string; command: string };
+    // An age means another time a moment later; the cursor is good for the one it was read as.
+    expect(command).toMatch(/^flowfabric list .*--created-after \d{4}-\S+Z .*--cursor \S+$/);
+    expect(command).toContain(cursor);
+    const second = await run(...command.split(' ').slice(1), '--json');
+    expect(second).toMatchObject({ exitCode: 0, errors: '' });
+    found.push(...lines<(typeof found)[0]>(second.output));
+    expect(found.map(({ executionId }) => executionId).toSorted()).toEqual(ids.toSorted());
+    const all = await run('list', '--lane', 'pages', '--all');
+    expect(all).toMatchObject({ exitCode: 0, errors: '' });
+    expect(all.output.trimEnd().split('\n')).toHaveLength(4);
+  });
+
+  it('takes a part of a failure, a parent and an age for what they are', async () => {
+    const id = await failed('declined', 'card declined: 4242');
+    const parent = await submit('family');
+    const lease = await claim('family');
+    const spawned = await engine.spawn(lease, [{ kind: 'child' }]);
+    if (spawned.outcome !== 'spawned') throw new Error(spawned.outcome);
+    const child = spawned.children[0]!.executionId;
+    const [byFailure, byParent, none] = await Promise.all([
+      run('list', '--error-contains', 'declined: 42', '--ended-after', '1h', '--json'),
+      run('list', '--parent', parent, '--json'),
+      run('list', '--kind', 'declined', '--created-before', '1h'),
+    ]);
+    expect(lines(byFailure.output)).toMatchObject([{ executionId: id, failure: { category: 'transient' } }]);
+    expect(lines(byParent.output)).toMatchObject([{ executionId: child, parentId: parent }]);
+    expect(none).toEqual({ exitCode: 0, output: '', errors: 'flowfabric: nothing found.\n' });
+  });
+});
+
+describe('a value that makes no sense', () => {
+  const cases: [string[], string][] = [
+    [['list', '--state', 'faild'], '--state must be one of active, waiting'],
+    [['list', '--created-after', 'yesterday'], '--created-after must be how long ago, such as 90s, 2h or 7d'],
+    [
+      ['list', '--created-after', '1h', '--created-before', '2h'],
+      '--created-before must be later than --created-after',
+    ],
+    [['list', '--state', 'waiting', '--error-contains', 'x'], '--error-contains goes only with states'],
+    [['list', '--tag', 'a=1', '--tag', 'a=2'], '--tag names a key twice'],
+    [['list', '--parent', 'me'], '--parent does not begin with {fp:'],
+    [['list', '--limit', '0'], '--limit must be a whole number from 1 to 1000.'],
+    [['list', '--cursor', 'abc'], '--cursor is malformed.'],
+    [['tag', UNKNOWN, 'customer'], 'A tag must be key=value, not "customer".'],
+    [['priority', 'high', UNKNOWN], 'The priority must be a whole number from 0 to 9000.'],
+    [['replay', UNKNOWN], `Required option '--reason <text>' not specified.`],
+    [['replay', UNKNOWN, '--reason', 'r', '--from', 'end'], '--from must be failed_step or start.'],
+  ];
+
+  it.each(cases)('is refused in %j with exit code 2 and a sentence that names it', async (args, sentence) => {
+    const { exitCode, output, errors } = await run(...args);
+    expect({ exitCode, output }).toEqual({ exitCode: 2, output: '' });
+    expect(errors).toContain(sentence);
+  });
+});
+
+describe('every command for operators', () => {
+  it('has a help with an example', async () => {
+    const names = ['list', 'why', 'replay', 'priority', 'tag', 'lanes', 'lanes pause', 'lanes resume'];
+    const helps = await Promise.all(
+      names.map((name) => runCommand({ args: [...name.split(' '), '--help'] })),
+    );
+    helps.forEach(({ exitCode, output }, index) => {
+      expect(exitCode).toBe(0);
+      expect(output).toContain(`Usage: flowfabric ${names[index]}`);
+      expect(output).toMatch(new RegExp(`^ {2}\\$ .*flowfabric ${names[index]}`, 'm'));
+    });
+  });
+
+  it('exits with 69 when the database is not there', async () => {
+    const calls = [['list', '--created-after', '1h'], ['why', UNKNOWN], ['tag', UNKNOWN, 'a=b'], ['lanes']];
+    const answers = await Promise.all(calls.map((args) => runCommand({ args, databaseUrl: NOWHERE })));
+    for (const { exitCode, errors } of answers) {
+      expect(exitCode).toBe(69);
+      expect(errors).toMatch(/^flowfabric: While .* \[unavailable\]$/m);
+    }
+  });
+});
+
+describe('flowfabric lanes', () => {
+  it('lists the lanes, holds one and lets it go; why says so, and what helps', async () => {
+    const id = await submit('letter', { lane: 'mail' });
+    expect(await run('lanes', 'pause', 'mail')).toEqual({
+      exitCode: 0,
+      output: 'mail  paused\n',
+      errors: '',
+    });
+    const [again, text, json, reason] = await Promise.all([
+      run('lanes', 'pause', 'mail', '--json'),
+      run('lanes'),
+      run('lanes', '--json'),
+      run('why', id),
+    ]);
+    expect(JSON.parse(again.output)).toEqual({ lane: 'mail', outcome: 'paused', repeated: true });
+    expect(text.output).toMatch(/^LANE +STATE +DEPTH +RUNNING +OLDEST +ARRIVALS\/S +COMPLETIONS\/S$/m);
+    expect(text.output).toMatch(/^mail +paused +1 +0 +\d+m?s +\d+\.\d +\d+\.\d$/m);
+    expect(lines(json.output)).toContainEqual(
+      expect.objectContaining({ lane: 'mail', paused: true, depth: 1, depthIsCapped: false }),
+    );
+    const [state, sentence, ...rest] = reason.output.trimEnd().split('\n');
+    expect(state).toBe(`${id}  waiting`);
+    expect(sentence).toMatch(/^Lane mail is paused/);
+    expect(rest.find((line) => line.startsWith('  holds'))).toMatch(/^ {2}holds +lane paused +Lane mail/);
+    expect(rest.at(-1)).toBe('next: flowfabric lanes resume mail');
+    expect(await run('lanes', 'resume', 'mail')).toMatchObject({ exitCode: 0, output: 'mail  resumed\n' });
+    const after = JSON.parse((await run('why', id, '--json')).output) as object;
+    expect(after).toMatchObject({ publicState: 'waiting', holding: { gate: 'no_worker' } });
+    expect(after).toMatchObject({ next: 'flowfabric workers', gates: expect.any(Array) });
+  });
+});
+
+describe('flowfabric replay', () => {
+  it('runs again what has ended, tells of each id, and exits with the worst', async () => {
+    const id = await failed('flaky', 'the server is gone');
+    expect((await run('why', id)).output).toContain(`next: flowfabric replay '${id}' --reason`);
+    const once = await run('replay', id, '--reason', 'it is back', '--by', 'ada', '--from', 'start');
+    expect(once).toEqual({ exitCode: 0, output: `${id}  replayed (replay 1)\n`, errors: '' });
+    await engine.complete(await claim('flaky'));
+    const both = await run('replay', id, UNKNOWN, '--reason', 'again');
+    expect(both.exitCode).toBe(3);
+    expect(both.output).toBe(
+      `${id}  replayed (replay 2)\n${UNKNOWN}  not replayed: there is no such execution\n`,
+    );
+    const refused = await run('replay', id, '--reason', 'again', '--json');
+    expect(refused.exitCode).toBe(4);
+    expect(JSON.parse(refused.output)).toEqual({
+      executionId: id,
+      outcome: 'not_terminal',
+      lifecyclePhase: 'runnable',
+    });
+  });
+});
+
+describe('flowfabric show', () => {
+  it('tells of replays, the deadline and, with --attempts, of every attempt', async () => {
+    const id = await failed('tried', 'first', { policy: { deadlineMs: 3_600_000 } });
+    await engine.replay(id, { reason: 'again' });
+    await claim('tried');
+    const { output } = await run('show', id, '--attempts');
+    expect(output).toMatch(/^ {2}deadline +\d{4}-.*Z$/m);
+    expect(output).toMatch(/^ {2}replays +1$/m);
+    expect(output).toMatch(/1\. failed by w-1, begun \S+Z, took \d+m?s: first \(transient\)/);
+    expect(output).toMatch(/2\. running by w-1, begun \S+Z$/m);
+    const json = JSON.parse((await run('show', id, '--attempts', '--json')).output) as object;
+    expect(json).toMatchObject({
+      replayCount: 1,
+      attempts: [
+        { attemptIndex: 0, outcome: 'failed', workerId: 'w' },
+        { attemptIndex: 1, outcome: null, workerId: 'w' },
+      ],
+    });
+  });
+});
+
+describe('flowfabric priority and tag', () => {
+  it('move an execution in the queue and label it', async () => {
+    const id = await submit('queued', { tags: { draft: 'yes' } });
+    const moved = await run('priority', '9', id);
+    expect(moved).toEqual({ exitCode: 0, output: `${id}  priority 9, was 0\n`, errors: '' });
+    const tagged = await run('tag', id, 'customer=42', 'note=a=b', '--remove', 'draft');
+    expect(tagged).toEqual({ exitCode: 0, output: 'customer=42\nnote=a=b\n', errors: '' });
+    expect(await engine.describe(id)).toMatchObject({
+      priority: 9,
+      tags: { customer: '42', note: 'a=b' },
+    });
+    await claim('queued');
+    const refused = await run('priority', '1', id, '--json');
+    expect(refused.exitCode).toBe(4);
+    expect(JSON.parse(refused.output)).toEqual({ executionId: id, outcome: 'not_eligible' });
+  });
+
+  it('exit with 3 when there is no such execution, as why does', async () => {
+    const answers = await Promise.all([
+      run('priority', '1', UNKNOWN),
+      run('tag', UNKNOWN, 'a=b'),
+      run('why', UNKNOWN),
+    ]);
+    expect(answers.map(({ exitCode }) => exitCode)).toEqual([3, 3, 3]);
+    expect(answers[0]!.output).toContain('not changed: there is no such execution');
+    for (const { errors } of answers.slice(1)) expect(errors).toContain('[not_found]');
+  });
+});
