@@ -26,6 +26,8 @@ const BY_CODE: Partial<Record<ErrorCode, number>> = {
   invalid_capabilities: EXIT.usage,
   payload_too_large: EXIT.usage,
   too_many: EXIT.usage,
+  invalid_cursor: EXIT.usage,
+  idempotency_key_reused: EXIT.refused,
   not_found: EXIT.notFound,
   unavailable: EXIT.unavailable,
   contention: EXIT.unavailable,

@@ -61,7 +61,7 @@ function toSnapshot(row: LaneRow): LaneSnapshot {
     lane: row.lane,
     paused: row.paused,
     depth: Math.min(row.counted, LIMITS.laneDepth),
-    depthIsCapped: row.counted > LIMITS.laneDepth,
+    depthIsCapped: row.is_capped,
     running: row.running,
     oldestAgeMs: row.oldest_age_ms,
     arrivalRate: row.arrival_rate,

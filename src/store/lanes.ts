@@ -1,7 +1,7 @@
 /**
  * Lanes: their switch, and how full and how busy they are. Every count is bounded, by rows that are looked at or by what
- * runs at once, so that a look costs the same whatever has piled up. Numbers are for people: queue entries whose
- * execution has moved on, which claims remove when they come across them, are counted with the others.
+ * runs at once, so that a look costs the same whatever has piled up. Queue entries whose execution has moved on, which
+ * claims remove when they come across them, are looked at and not counted.
  */
 import { LIMITS } from '../contract/limits.ts';
 import { run, type Database } from './database.ts';
@@ -37,8 +37,10 @@ export async function resumeLane(database: Database, lane: string): Promise<bool
 export interface LaneRow {
   lane: string;
   paused: boolean;
-  /** One more than the limit when there are more. */
+  /** Executions that wait, among the queue entries that were looked at. */
   counted: number;
+  /** There are more entries than were looked at. */
+  is_capped: boolean;
   running: number;
   oldest_age_ms: number | null;
   arrival_rate: number;
@@ -107,17 +109,25 @@ completions AS MATERIALIZED (
     CROSS JOIN LATERAL (SELECT route_id FROM s.ff_execution WHERE execution_id = x.execution_id OFFSET 0) e
     GROUP BY e.route_id) c
   CROSS JOIN LATERAL (SELECT lane FROM s.ff_route WHERE route_id = c.route_id OFFSET 0) r GROUP BY r.lane)
-SELECT p.lane, p.paused, d.counted, coalesce(running.count, 0) AS running,
-  CASE WHEN o.ready_at_ms IS NOT NULL THEN greatest((SELECT now_ms FROM clock) - o.ready_at_ms, 0) END AS oldest_age_ms,
+SELECT p.lane, p.paused, d.counted, d.is_capped, coalesce(running.count, 0) AS running,
+  CASE WHEN d.counted > 0 THEN greatest((SELECT now_ms FROM clock)
+    - least(d.ready_at_ms, CASE WHEN d.is_capped THEN o.ready_at_ms END), 0) END AS oldest_age_ms,
   coalesce(arrivals.rate, 0)::float8 AS arrival_rate, coalesce(completions.rate, 0)::float8 AS completion_rate,
   EXISTS (SELECT 1 FROM s.ff_lane WHERE lane > (SELECT max(lane) FROM page)) AS has_more
 FROM page p
 CROSS JOIN LATERAL (
-  SELECT count(*) AS counted FROM (
-    SELECT 1 FROM (SELECT route_id FROM s.ff_route WHERE lane = p.lane OFFSET 0) r
+  SELECT count(e.priority) AS counted, count(*) > $5::integer AS is_capped,
+         min(x.ready_at_ms) FILTER (WHERE e.priority IS NOT NULL) AS ready_at_ms
+  FROM (
+    SELECT q.* FROM (SELECT route_id FROM s.ff_route WHERE lane = p.lane OFFSET 0) r
     CROSS JOIN LATERAL (
-      SELECT 1 FROM s.ff_ready WHERE route_id = r.route_id ORDER BY -priority, seq LIMIT (SELECT $5::integer + 1)) q
-    LIMIT $5::integer + 1) x) d
+      SELECT execution_id, attempt_index, lease_epoch, priority, ready_at_ms FROM s.ff_ready WHERE route_id = r.route_id
+      ORDER BY -priority, seq LIMIT (SELECT $5::integer + 1)) q
+    LIMIT $5::integer + 1) x
+  LEFT JOIN LATERAL (
+    SELECT priority FROM s.ff_execution
+    WHERE execution_id = x.execution_id AND attempt_index = x.attempt_index AND lease_epoch = x.lease_epoch
+      AND priority = x.priority AND eligibility_state = 'eligible_now' OFFSET 0) e ON true) d
 CROSS JOIN LATERAL (
   SELECT min(h.ready_at_ms) AS ready_at_ms FROM (SELECT route_id FROM s.ff_route WHERE lane = p.lane OFFSET 0) r
   CROSS JOIN LATERAL (${HEADS}) h) o

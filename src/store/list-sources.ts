@@ -154,11 +154,13 @@ function byParent(parentId: string): Build {
         SELECT parent_id, created_at_ms AS at FROM s.ff_execution
         WHERE parent_id IS NOT NULL AND (parent_id, created_at_ms) < (${parent}, ${at})
         ORDER BY parent_id DESC, created_at_ms DESC OFFSET ${bind(examine - 1, 'bigint')} LIMIT 1),`,
-      rows: `SELECT created_at_ms, execution_id FROM s.ff_execution
-        WHERE parent_id = ${parent} AND created_at_ms <= ${at}
-          AND created_at_ms >= greatest((SELECT at FROM edge WHERE parent_id = ${parent}), ${from})
+      // Compared with the time, so that no index of times alone is read in the hope of meeting children of this parent.
+      rows: `SELECT parent_id, created_at_ms, execution_id FROM s.ff_execution
+        WHERE parent_id IS NOT NULL AND (parent_id, created_at_ms) <= (${parent}, ${at})
+          AND (parent_id, created_at_ms) >= (${parent}, greatest(
+            (SELECT at FROM edge WHERE parent_id = ${parent}), ${from}))
           AND (created_at_ms, execution_id) < (${at}, ${bind(after?.[1] ?? NO_UUID, 'uuid')})`,
-      order: 'created_at_ms DESC, execution_id DESC',
+      order: 'parent_id DESC, created_at_ms DESC, execution_id DESC',
       key: 'created_at_ms, execution_id',
       fence: 'true',
     };

@@ -124,10 +124,11 @@ fitting AS MATERIALIZED (
   ${joins.join('\n  ')}
   WHERE ${[source.fence, ...wheres].join('\n    AND ')}
   ORDER BY s.ord LIMIT ${bind(scan.need, 'bigint')})
-SELECT ${source.looked ?? 't.scanned'} AS looked, t.last, ${source.more ?? `t.scanned = ${examine}`} AS more, e.key, e.execution_id, e.partition_key,
-  ${PUBLIC_STATE_OF_E} AS public_state, r.kind, r.lane, e.namespace, e.priority, b.tags, e.created_at_ms, e.changed_at_ms, e.eligible_at_ms,
-  o.ended_at_ms, e.attempt_index, e.lease_epoch, e.retry_count, e.replay_count, l.worker_instance_id, o.outcome,
-  o.failure_message, o.failure_category, e.parent_id, e.parent_partition
+SELECT ${source.looked ?? 't.scanned'} AS looked, ${source.more ?? `t.scanned = ${examine}`} AS more, t.last,
+  e.key, e.execution_id, e.partition_key, ${PUBLIC_STATE_OF_E} AS public_state, r.kind, r.lane, e.namespace, e.priority,
+  b.tags, e.created_at_ms, e.changed_at_ms, e.eligible_at_ms, o.ended_at_ms, e.attempt_index, e.lease_epoch,
+  e.retry_count, e.replay_count, l.worker_instance_id, o.outcome, o.failure_message, o.failure_category, e.parent_id,
+  e.parent_partition
 FROM (SELECT count(*) AS scanned, (SELECT key FROM scanned ORDER BY ord DESC LIMIT 1) AS last FROM scanned) t
 LEFT JOIN fitting e ON true
 ${ROUTE_OF_E}
@@ -145,8 +146,8 @@ function conditionsText({ source, conditions }: ListScan, bind: Bind): { joins: 
   const isAsked = (value: unknown): boolean => value !== null;
   const compare = (column: string, operator: string, value: unknown, type: string): string[] =>
     value === null ? [] : [`${column} ${operator} ${bind(value, type)}`];
+  const routes = [...compare('lane', '=', c.lane, 'text'), ...compare('kind', '=', c.kind, 'text')];
   const joins = [
-    ...(isAsked(c.lane) || isAsked(c.kind) ? [ROUTE_OF_E] : []),
     ...(tags.length === 0 ? [] : [BODY_OF_E]),
     ...([c.endedFromMs, c.endedBeforeMs, c.failureCategory, c.failureContains].some(isAsked)
       ? [OUTCOME_OF_E]
@@ -162,8 +163,7 @@ function conditionsText({ source, conditions }: ListScan, bind: Bind): { joins: 
     ...compare('e.created_at_ms', '>=', c.createdFromMs, 'bigint'),
     ...compare('e.created_at_ms', '<', c.createdBeforeMs, 'bigint'),
     ...compare('e.priority', '<>', c.exceptPriority, 'integer'),
-    ...compare('r.lane', '=', c.lane, 'text'),
-    ...compare('r.kind', '=', c.kind, 'text'),
+    ...(routes.length === 0 || source.from === 'queue' ? [] : [routeText(routes)]),
     ...(tags.length === 0 ? [] : [`b.tags @> ${bind(JSON.stringify(Object.fromEntries(tags)), 'jsonb')}`]),
     ...compare('o.ended_at_ms', '>=', c.endedFromMs, 'bigint'),
     ...compare('o.ended_at_ms', '<', c.endedBeforeMs, 'bigint'),
@@ -173,6 +173,12 @@ function conditionsText({ source, conditions }: ListScan, bind: Bind): { joins: 
       : [`strpos(o.failure_message, ${bind(c.failureContains, 'text')}) > 0`]),
   ];
   return { joins, wheres };
+}
+
+/** CASE keeps it a hashed look-up: the routes are read once, and not for each row. */
+function routeText(conditions: readonly string[]): string {
+  return `CASE WHEN e.route_id IN (SELECT route_id FROM s.ff_route WHERE ${conditions.join(' AND ')})
+    THEN true ELSE false END`;
 }
 
 /** The namespaces in which something has ended, up to a number, each found by one look into the index. */

@@ -11,7 +11,21 @@ import { runCommand, startCommand } from './processes.ts';
 
 const NOWHERE = 'postgres://nobody@127.0.0.1:1/nothing';
 const ID = '{fp:12}:01890a5d-ac96-774b-bcce-b302099a8057';
-const COMMANDS = ['demo', 'migrate', 'submit', 'show', 'cancel', 'workers', 'doctor'];
+const COMMANDS = [
+  'demo',
+  'migrate',
+  'submit',
+  'show',
+  'list',
+  'why',
+  'replay',
+  'cancel',
+  'priority',
+  'tag',
+  'lanes',
+  'workers',
+  'doctor',
+];
 
 describe('flowfabric', () => {
   it.each([['--help'], ['-h'], ['help']])('explains itself with %s', async (flag) => {

@@ -107,6 +107,15 @@ describe('asked again', () => {
 });
 
 describe('the depth of a lane', () => {
+  it('leaves out entries of the queue whose execution was moved or has ended', async () => {
+    const [kind, name] = [newKind(), newLane()];
+    const ids = (await bench.engine.submit(times(3, { kind, lane: name }))).map((one) => one.executionId);
+    await bench.engine.changePriority(ids, { priority: 7 });
+    expect(await lane(name)).toMatchObject({ depth: 3 });
+    await bench.engine.cancel(ids, { reason: 'not wanted' });
+    expect(await lane(name)).toMatchObject({ depth: 0, oldestAgeMs: null });
+  });
+
   it('counts what waits for a worker, over all its kinds, and nothing else', async () => {
     const [name, kind] = [newLane(), newKind()];
     await bench.submit({ lane: name, capabilities: ['gpu'] });

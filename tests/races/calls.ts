@@ -114,10 +114,22 @@ export interface Calls {
   progress(leases: Lease[], percent: number): Call;
 }
 
+type Caller = (name: keyof typeof FUNCTIONS, args: string, params: unknown[]) => Call;
+
+function operatorCallsOf(call: Caller): Pick<Calls, 'replay' | 'prioritise' | 'forget'> {
+  return {
+    replay: (ids, from) =>
+      call('replay', `$1, $2, NULL, $3, 'why', 'somebody', 10`, [...idArrays(toIds(ids)), from === 'start']),
+    prioritise: (ids, priority) =>
+      call('prioritise', `$1, $2, NULL, $3, 'somebody'`, [...idArrays(toIds(ids)), priority]),
+    forget: (ids) => call('forget', '$1, $2, 0, 0', idArrays(toIds(ids))),
+  };
+}
+
 /** The calls, with the engine's functions or with those of the given names in their place. */
 export function callsOf(names: FunctionNames): Calls {
   const functions = { ...FUNCTIONS, ...names };
-  const call = (name: keyof typeof FUNCTIONS, args: string, params: unknown[]): Call => ({
+  const call: Caller = (name, args, params) => ({
     sql: `SELECT * FROM ${functions[name]}(${args})`,
     params,
   });
@@ -176,11 +188,7 @@ export function callsOf(names: FunctionNames): Calls {
         parent.epoch,
         ...submitParams(submission),
       ]),
-    replay: (ids, from) =>
-      call('replay', `$1, $2, NULL, $3, 'why', 'somebody', 10`, [...idArrays(toIds(ids)), from === 'start']),
-    prioritise: (ids, priority) =>
-      call('prioritise', `$1, $2, NULL, $3, 'somebody'`, [...idArrays(toIds(ids)), priority]),
-    forget: (ids) => call('forget', '$1, $2, 0, 0', idArrays(toIds(ids))),
+    ...operatorCallsOf(call),
     progress: (leases, percent) => ({
       sql: `SELECT NULL::uuid AS execution_id
             FROM ${functions.progress}($1, $2, $3, $4, array_fill($6::real, ARRAY[$5::int]), array_fill(NULL::text, ARRAY[$5::int]))`,
