@@ -209,7 +209,7 @@ CREATE TABLE ff_outcome (
   CONSTRAINT ff_outcome_outcome_check CHECK ((outcome <> 'none'::ff_terminal_outcome))
 );
 CREATE INDEX ff_outcome_ended ON ff_outcome USING btree (ended_at_ms) WHERE (retain_ms IS NULL);
-CREATE INDEX ff_outcome_list ON ff_outcome USING btree (namespace, outcome, ended_at_ms, execution_id);
+CREATE INDEX ff_outcome_list ON ff_outcome USING btree (namespace, outcome, ended_at_ms);
 CREATE INDEX ff_outcome_retained ON ff_outcome USING btree (((ended_at_ms + retain_ms))) WHERE (retain_ms IS NOT NULL);
 
 CREATE TABLE ff_progress (
@@ -449,6 +449,11 @@ CREATE TABLE ff_worker (
 --   sql IMMUTABLE PARALLEL SAFE COST 100
 --   md5 3d19c2e9ad244917b3ee3db9e4675864
 
+-- function ff_known_ids(p_ids uuid[], p_holders uuid[])
+--   returns uuid[]
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 66996f7684d2fed84bff73741adb8add
+
 -- function ff_lapse_leases(p_ids uuid[], p_partitions smallint[], p_epochs bigint[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
@@ -486,7 +491,7 @@ CREATE TABLE ff_worker (
 
 -- function ff_public_state(phase ff_lifecycle_phase, eligibility ff_eligibility_state, outcome ff_terminal_outcome, eligible_at_ms bigint, now_ms bigint)
 --   returns text
---   sql IMMUTABLE PARALLEL SAFE COST 100
+--   sql STABLE PARALLEL SAFE COST 100
 --   md5 948b0674a2c27f6c599eb698949ca957
 
 -- function ff_record_steps(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_kinds ff_step_kind[], p_names text[], p_keys text[], p_sleeps bigint[], p_values jsonb[])
@@ -512,7 +517,7 @@ CREATE TABLE ff_worker (
 -- function ff_replay(p_ids uuid[], p_partitions smallint[], p_epochs bigint[], p_from_start boolean, p_reason text, p_actor text, p_default_max integer)
 --   returns TABLE(execution_id uuid, outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, route_id integer, replay_count smallint, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 c033aa798f4d5f95c9d6eaea7a554eb7
+--   md5 4eeffb02e42950a428f159f747f56885
 
 -- function ff_report_progress(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_percents real[], p_messages text[])
 --   returns void
@@ -542,7 +547,7 @@ CREATE TABLE ff_worker (
 -- function ff_settle(p_transition text, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_details jsonb[] DEFAULT NULL::jsonb[])
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 1ec7eb021b6fafe85e4087ebbfa114c5
+--   md5 7506434766c7cab9059b29c174451626
 
 -- function ff_share_leases(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[])
 --   returns bigint[]
@@ -557,7 +562,7 @@ CREATE TABLE ff_worker (
 -- function ff_submit(p_routes jsonb, p_max_routes integer, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_channel text, p_parent uuid DEFAULT NULL::uuid, p_parent_partition smallint DEFAULT NULL::smallint, p_keys text[] DEFAULT NULL::text[], p_hashes text[] DEFAULT NULL::text[], p_windows bigint[] DEFAULT NULL::bigint[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, existing_id uuid)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 9c6692f196cdcd80116fd0f634aa03a6
+--   md5 3cef49979c00eca439550390e62372d8
 
 -- function ff_sweep_stale(p_routes integer[], p_ranks integer[], p_afters bigint[], p_quotas integer[])
 --   returns void
@@ -567,12 +572,12 @@ CREATE TABLE ff_worker (
 -- function ff_take_keys(p_namespaces text[], p_keys text[], p_hashes text[], p_windows bigint[], p_ids uuid[], p_partitions smallint[])
 --   returns uuid[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 8693cff63ac0755aa6042f805eeb8c04
+--   md5 d6572cf205b2c4a22b1eaec65f66f9cd
 
 -- function ff_time_out(p_rows ff_locked[], p_late uuid[])
 --   returns TABLE(execution_id uuid, outcome text, worker_instance_id text, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
---   md5 0f481d7f5357d76290b231892ce6f1a9
+--   md5 4f6876a705f2319792f83f329eaab012
 
 -- function ff_uuids(p_list jsonb)
 --   returns uuid[]

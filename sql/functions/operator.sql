@@ -45,6 +45,8 @@ BEGIN
     UPDATE ff_execution SET generation = generation + 1
     WHERE execution_id = ANY (ARRAY(SELECT r.execution_id FROM unnest(v_again) r));
   END IF;
+  -- What an earlier run said of itself is not true of the next.
+  DELETE FROM ff_progress WHERE execution_id = ANY (ARRAY(SELECT r.execution_id FROM unnest(v_again) r));
   PERFORM ff_settle('replay', v_again, v_deadlines, NULL, NULL, NULL, p_actor, v_details);
   RETURN QUERY
   SELECT u.id,
@@ -108,8 +110,8 @@ BEGIN
     SELECT * FROM ff_execution x WHERE x.execution_id = u.id AND x.partition_key = u.part OFFSET 0) e ON true;
 END $$;
 
--- Adds, replaces and removes tags of one execution. The execution is locked, so that two changes do not undo each other and
--- no lease is granted with old tags meanwhile; a lease that is held goes on telling its events with the tags it began with.
+-- Adds, replaces and removes tags of one execution. The execution is locked, so that two changes do not undo each other. A
+-- lease tells its events with the tags it began with, also one that is granted at the same moment.
 CREATE OR REPLACE FUNCTION ff_set_tags(
   p_id uuid, p_partition smallint, p_set jsonb, p_removed text[], p_max integer, p_actor text
 ) RETURNS TABLE (outcome text, tags jsonb) LANGUAGE plpgsql

@@ -195,10 +195,13 @@ BEGIN
   PERFORM ff_require_equal(p_transition || ' leases',
     (SELECT count(*) FROM unnest(p_rows) r WHERE r.lease_id IS NOT NULL), v_unleased);
   IF v_limited > 0 AND t.replay_step = 0 THEN
-    -- A limit of a lease is over with the lease, a deadline with the end; most would be due long after that.
-    DELETE FROM ff_timer
-    WHERE kind IN ('deadline', 'attempt_limit') AND execution_id = ANY (ARRAY(SELECT r.execution_id FROM unnest(p_rows) r))
-      AND (kind = 'attempt_limit' OR t.terminal_outcome <> 'none');
+    -- A limit of a lease is over with the lease, a deadline with the end; most would be due long after that. One that is
+    -- being fired is not waited for: two firings could wait in a circle, and it will be discarded.
+    DELETE FROM ff_timer WHERE timer_id = ANY (ARRAY(
+      SELECT timer_id FROM ff_timer
+      WHERE kind IN ('deadline', 'attempt_limit') AND execution_id = ANY (ARRAY(SELECT r.execution_id FROM unnest(p_rows) r))
+        AND (kind = 'attempt_limit' OR t.terminal_outcome <> 'none')
+      FOR UPDATE SKIP LOCKED));
   END IF;
   RETURN v_children > 0 AND t.terminal_outcome <> 'none';
 END $$;

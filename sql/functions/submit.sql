@@ -43,16 +43,22 @@ CREATE OR REPLACE FUNCTION ff_take_keys(
 #variable_conflict use_column
 DECLARE
   v_now bigint := ff_now_ms();
+  v_wanted bigint := cardinality(array_remove(p_keys, NULL));
+  v_locked bigint;
   v_holders uuid[];
   v_faulty bigint;
 BEGIN
-  INSERT INTO ff_idempotency (namespace, key, partition_key, execution_id, body_hash, expires_at_ms)
-  SELECT n, k, part, id, decode(h, 'hex'), v_now + w
-  FROM unnest(p_namespaces, p_keys, p_hashes, p_windows, p_ids, p_partitions) u(n, k, h, w, id, part)
-  WHERE k IS NOT NULL ORDER BY n, k ON CONFLICT DO NOTHING;
-  -- In statements of their own: what a rival committed while it was waited for must be seen.
-  PERFORM 1 FROM (SELECT * FROM unnest(p_namespaces, p_keys) u(n, k) WHERE k IS NOT NULL ORDER BY n, k OFFSET 0) u
-  CROSS JOIN LATERAL (SELECT 1 FROM ff_idempotency WHERE namespace = u.n AND key = u.k FOR UPDATE) i;
+  -- Again when one of them was removed, because its time was over, after it had kept ours from being inserted.
+  LOOP
+    INSERT INTO ff_idempotency (namespace, key, partition_key, execution_id, body_hash, expires_at_ms)
+    SELECT n, k, part, id, decode(h, 'hex'), v_now + w
+    FROM unnest(p_namespaces, p_keys, p_hashes, p_windows, p_ids, p_partitions) u(n, k, h, w, id, part)
+    WHERE k IS NOT NULL ORDER BY n, k ON CONFLICT DO NOTHING;
+    -- In statements of their own: what a rival committed while it was waited for must be seen.
+    SELECT count(*) INTO v_locked FROM (SELECT * FROM unnest(p_namespaces, p_keys) u(n, k) WHERE k IS NOT NULL ORDER BY n, k OFFSET 0) u
+    CROSS JOIN LATERAL (SELECT 1 FROM ff_idempotency WHERE namespace = u.n AND key = u.k FOR UPDATE) i;
+    EXIT WHEN v_locked = v_wanted;
+  END LOOP;
   WITH free AS MATERIALIZED (
     SELECT u.n, u.k, u.id, decode(u.h, 'hex') AS hash, u.w
     FROM unnest(p_namespaces, p_keys, p_hashes, p_windows, p_ids) u(n, k, h, w, id)
@@ -73,6 +79,16 @@ BEGIN
     RAISE EXCEPTION 'an idempotency key stands for another request' USING ERRCODE = 'FF005', DETAIL = v_faulty::text;
   END IF;
   RETURN v_holders;
+END $$;
+
+-- Of the executions to be submitted those that are there already, and those whose key is another's.
+CREATE OR REPLACE FUNCTION ff_known_ids(p_ids uuid[], p_holders uuid[]) RETURNS uuid[] LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+  RETURN ARRAY(
+    SELECT u.id FROM unnest(p_ids, p_holders) u(id, holder)
+    LEFT JOIN LATERAL (SELECT execution_id FROM ff_execution WHERE execution_id = u.id OFFSET 0) e ON true
+    WHERE e.execution_id IS NOT NULL OR u.holder <> u.id);
 END $$;
 
 -- p_routes: [{lane, kind, capabilities}]. p_templates: [{route, namespace, priority, policy, tags}], what many executions
@@ -105,7 +121,9 @@ DECLARE
   v_limits bigint[];
   v_retains bigint[];
   v_holders uuid[];
-  v_new uuid[];
+  -- Of p_ids: those that are not new, or whose key is another's.
+  v_known uuid[] := '{}';
+  v_tried uuid[];
 BEGIN
   SELECT * INTO STRICT s FROM ff_transition WHERE transition = 'submit';
   SELECT * INTO STRICT d FROM ff_transition WHERE transition = 'submit_delayed';
@@ -130,23 +148,34 @@ BEGIN
   IF p_keys IS NOT NULL THEN
     v_holders := ff_take_keys(ARRAY(SELECT v_namespaces[of] FROM unnest(p_template_ordinals) WITH ORDINALITY u(of, ord)
                                     ORDER BY ord), p_keys, p_hashes, p_windows, p_ids, p_partitions);
+    v_known := ARRAY(SELECT id FROM unnest(p_ids, v_holders) u(id, holder) WHERE holder <> id);
   END IF;
-  WITH inserted AS (
-    INSERT INTO ff_execution (
-      execution_id, partition_key, route_id, priority, namespace, created_at_ms, changed_at_ms, eligible_at_ms,
-      deadline_at_ms, attempt_limit_ms, retain_ms, lifecycle_phase, ownership_state, eligibility_state, blocking_reason,
-      terminal_outcome, attempt_state, parent_id, parent_partition)
-    SELECT id, part, v_template_routes[of], v_priorities[of], v_namespaces[of], v_now, v_now,
-           CASE WHEN delay > 0 THEN v_now + delay END, v_now + v_deadlines[of], v_limits[of], v_retains[of],
-           s.lifecycle_phase, s.ownership_state,
-           CASE WHEN delay > 0 THEN d.eligibility_state ELSE s.eligibility_state END,
-           CASE WHEN delay > 0 THEN d.blocking_reason ELSE s.blocking_reason END, s.terminal_outcome, s.attempt_state,
-           p_parent, p_parent_partition
-    FROM unnest(p_ids, p_partitions, p_template_ordinals, p_delays, v_holders) u(id, part, of, delay, holder)
-    WHERE holder IS NULL OR holder = id ORDER BY id
-    ON CONFLICT DO NOTHING RETURNING execution_id)
-  SELECT array_agg(execution_id) INTO v_new FROM inserted;
-  IF cardinality(v_new) IS DISTINCT FROM cardinality(p_ids) AND EXISTS (
+  -- Without ON CONFLICT, which would look every row up first and write a record more for each: an id that is there
+  -- already is rare. Then the insert is undone, and done again for the others.
+  LOOP
+    BEGIN
+      INSERT INTO ff_execution (
+        execution_id, partition_key, route_id, priority, namespace, created_at_ms, changed_at_ms, eligible_at_ms,
+        deadline_at_ms, attempt_limit_ms, retain_ms, lifecycle_phase, ownership_state, eligibility_state, blocking_reason,
+        terminal_outcome, attempt_state, parent_id, parent_partition)
+      SELECT id, part, v_template_routes[of], v_priorities[of], v_namespaces[of], v_now, v_now,
+             CASE WHEN delay > 0 THEN v_now + delay END, v_now + v_deadlines[of], v_limits[of], v_retains[of],
+             s.lifecycle_phase, s.ownership_state,
+             CASE WHEN delay > 0 THEN d.eligibility_state ELSE s.eligibility_state END,
+             CASE WHEN delay > 0 THEN d.blocking_reason ELSE s.blocking_reason END, s.terminal_outcome, s.attempt_state,
+             p_parent, p_parent_partition
+      FROM unnest(p_ids, p_partitions, p_template_ordinals, p_delays) u(id, part, of, delay)
+      WHERE id <> ALL (v_known) ORDER BY id;
+      EXIT;
+    EXCEPTION WHEN unique_violation THEN
+      v_tried := v_known;
+      v_known := ff_known_ids(p_ids, v_holders);
+      IF v_known = v_tried THEN
+        RAISE EXCEPTION 'an execution was submitted by a transaction this one cannot see' USING ERRCODE = '40001';
+      END IF;
+    END;
+  END LOOP;
+  IF cardinality(v_known) > 0 AND EXISTS (
     SELECT 1 FROM unnest(p_ids, p_partitions) u(id, part)
     CROSS JOIN LATERAL (SELECT partition_key FROM ff_execution WHERE execution_id = u.id OFFSET 0) e
     WHERE e.partition_key <> u.part) THEN
@@ -156,8 +185,7 @@ BEGIN
   WITH i AS MATERIALIZED (
     SELECT * FROM unnest(p_ids, p_partitions, p_template_ordinals, p_delays, p_payloads)
       WITH ORDINALITY u(id, part, of, delay, payload, ord)
-    WHERE CASE WHEN cardinality(v_new) = cardinality(p_ids) THEN true
-               WHEN u.id IN (SELECT unnest(v_new)) THEN true ELSE false END),
+    WHERE CASE WHEN cardinality(v_known) = 0 THEN true WHEN u.id IN (SELECT unnest(v_known)) THEN false ELSE true END),
   bodies AS (
     INSERT INTO ff_body (execution_id, partition_key, payload, policy, tags)
     SELECT id, part, payload, v_policies[of], v_tags[of] FROM i),
@@ -168,24 +196,24 @@ BEGIN
   SELECT 'eligible'::ff_timer_kind, v_now + delay, id, part, 0, 0 FROM i WHERE delay > 0
   UNION ALL
   SELECT 'deadline', v_now + v_deadlines[of], id, part, 0, 0 FROM i WHERE v_deadlines[of] IS NOT NULL;
-  IF EXISTS (SELECT 1 FROM unnest(v_tags) x WHERE x <> '{}') AND v_new IS NOT NULL THEN
+  IF EXISTS (SELECT 1 FROM unnest(v_tags) x WHERE x <> '{}') THEN
     INSERT INTO ff_tag (tag_key, tag_value, created_at_ms, execution_id, partition_key)
     SELECT t.key, t.value, v_now, u.id, u.part
     FROM unnest(p_ids, p_partitions, p_template_ordinals) u(id, part, of)
     CROSS JOIN LATERAL jsonb_each_text(v_tags[u.of]) t
-    WHERE ff_is_listed_tag(t.key) AND CASE WHEN cardinality(v_new) = cardinality(p_ids) THEN true
-                                           WHEN u.id IN (SELECT unnest(v_new)) THEN true ELSE false END;
+    WHERE ff_is_listed_tag(t.key) AND CASE WHEN cardinality(v_known) = 0 THEN true
+                                           WHEN u.id IN (SELECT unnest(v_known)) THEN false ELSE true END;
   END IF;
-  IF p_channel IS NOT NULL AND v_new IS NOT NULL THEN
+  IF p_channel IS NOT NULL AND cardinality(v_known) < cardinality(p_ids) THEN
     -- A notification holds 8,000 bytes; with more routes than fit it says "look everywhere".
     PERFORM pg_notify(p_channel, jsonb_strip_nulls(jsonb_build_object(
       'routes', CASE WHEN cardinality(v_routes) <= 500 THEN to_jsonb(v_routes) ELSE '"all"'::jsonb END,
-      'due', (SELECT min(x) FROM unnest(p_delays) x WHERE x > 0)))::text);
+      'due', (SELECT min(x) FROM unnest(p_delays || v_deadlines) x WHERE x > 0)))::text);
   END IF;
   RETURN QUERY
   SELECT u.id,
-         CASE WHEN cardinality(v_new) = cardinality(p_ids) THEN 'submitted'
-              WHEN u.id IN (SELECT unnest(v_new)) THEN 'submitted' ELSE 'duplicate' END,
+         CASE WHEN cardinality(v_known) = 0 THEN 'submitted'
+              WHEN u.id IN (SELECT unnest(v_known)) THEN 'duplicate' ELSE 'submitted' END,
          v_template_routes[u.of], CASE WHEN u.delay > 0 THEN u.delay END, nullif(u.holder, u.id)
   FROM unnest(p_ids, p_template_ordinals, p_delays, v_holders) WITH ORDINALITY u(id, of, delay, holder, ord)
   ORDER BY u.ord;

@@ -70,7 +70,7 @@ END $$;
 CREATE FUNCTION ff_public_state(
   phase ff_lifecycle_phase, eligibility ff_eligibility_state, outcome ff_terminal_outcome,
   eligible_at_ms bigint, now_ms bigint
-) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+) RETURNS text LANGUAGE sql STABLE PARALLEL SAFE
 RETURN CASE phase
   WHEN 'terminal' THEN CASE outcome WHEN 'success' THEN 'completed' WHEN 'none' THEN 'failed' ELSE outcome::text END
   WHEN 'suspended' THEN 'suspended'
@@ -201,7 +201,8 @@ CREATE TABLE ff_body (
 );
 
 -- A row exists while the execution is claimable now. Rows are inserted and deleted, never updated: claim deletes
--- them by ctid in the transaction that locked them, which is only safe because of that.
+-- them by ctid in the transaction that locked them, which is only safe because of that. A row that is meant has the time
+-- of its execution's last change: lists know it by that.
 CREATE TABLE ff_ready (
   seq             bigint GENERATED ALWAYS AS IDENTITY,
   execution_id    uuid NOT NULL,
@@ -333,7 +334,8 @@ CREATE TABLE ff_outcome (
   result           jsonb,
   PRIMARY KEY (execution_id, partition_key, attempt_index)
 );
-CREATE INDEX ff_outcome_list ON ff_outcome (namespace, outcome, ended_at_ms, execution_id);
+-- Without the id: with it, a planner that believes the table empty would look outcomes up by walking this index.
+CREATE INDEX ff_outcome_list ON ff_outcome (namespace, outcome, ended_at_ms);
 CREATE INDEX ff_outcome_ended ON ff_outcome (ended_at_ms) WHERE retain_ms IS NULL;
 CREATE INDEX ff_outcome_retained ON ff_outcome ((ended_at_ms + retain_ms)) WHERE retain_ms IS NOT NULL;
 

@@ -151,6 +151,8 @@ function addSubmit(program: Command, onExit: OnExit): void {
     .option('--namespace <name>', 'whose it is')
     .option('--tag <key=value>', 'a tag; may be given more than once', collect)
     .option('--delay <duration>', 'start no sooner than this from now, such as 90s, 5m, 1h30m')
+    .option('--deadline <duration>', 'end as expired when it has not ended this long from now')
+    .option('--key <key>', 'an idempotency key: a second submit with it is a duplicate')
     .option('--id <id>', 'submit under this id, {fp:N}:uuid; a second time it is a duplicate')
     .option('--wait', 'wait for the end: print the result, exit 1 when there is none')
     .option('--timeout <duration>', 'with --wait: give up waiting, with exit code 124; the execution goes on')

@@ -18,7 +18,9 @@ export interface SubmitOptions {
   namespace?: string;
   tag?: string[];
   delay?: string;
+  deadline?: string;
   id?: string;
+  key?: string;
   wait?: true;
   timeout?: string;
 }
@@ -31,6 +33,8 @@ export async function submitCommand(kind: string, options: SubmitOptions, sessio
     options.timeout === undefined ? undefined : parseDuration(options.timeout, '--timeout', TIMEOUT_MAX_MS);
   if (timeoutMs !== undefined && !options.wait) throw new UsageError('--timeout needs --wait.');
   if (options.id !== undefined) parseExecutionId(options.id, '--id');
+  if (options.id !== undefined && options.key !== undefined)
+    throw new UsageError('Give --id or --key, not both.');
   session.databaseUrl();
   const request = await toRequest(kind, options);
   return withEngine(session, { listen: options.wait ? 'on' : 'off' }, async (engine) => {
@@ -44,12 +48,16 @@ export async function submitCommand(kind: string, options: SubmitOptions, sessio
 }
 
 async function toRequest(kind: string, options: SubmitOptions): Promise<SubmitRequest> {
-  const { input, lane, priority, namespace, tag, delay, id } = options;
+  const { input, lane, priority, namespace, tag, delay, deadline, id, key } = options;
   return {
     kind,
     ...(lane === undefined ? {} : { lane }),
     ...(namespace === undefined ? {} : { namespace }),
     ...(id === undefined ? {} : { executionId: id }),
+    ...(key === undefined ? {} : { idempotencyKey: key }),
+    ...(deadline === undefined
+      ? {}
+      : { policy: { deadlineMs: parseDuration(deadline, '--deadline', LIMITS.delayMs) } }),
     ...(tag === undefined ? {} : { tags: parseTags(tag) }),
     ...(priority === undefined
       ? {}

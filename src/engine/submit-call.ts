@@ -14,6 +14,7 @@ export interface CheckedRequest {
   namespace: string;
   priority: number;
   delayMs: number;
+  deadlineMs: number | undefined;
   payload: string | null;
   policy: string;
   tags: string;

@@ -172,10 +172,11 @@ async function spawn(
   entries: readonly CheckedRequest[],
 ): Promise<SpawnOutcome> {
   const first = firstOfEach(entries);
-  const answers = await spawnExecutions(context.database, parent, toCall([...first.values()]));
+  const sent = [...first.values()];
+  const answers = await spawnExecutions(context.database, parent, toCall(sent));
   const refused = answers.find((answer) => !['submitted', 'duplicate'].includes(answer.outcome));
   if (refused !== undefined) return toRefusal(refused);
-  ringFor(context, answers);
+  ringFor(context, answers, sent);
   return { outcome: 'spawned', children: toResults(entries, first, answers) };
 }
 
@@ -193,7 +194,7 @@ async function submit(
       executor === undefined
         ? await submitExecutions(context.database, call)
         : await submitExecutionsInside(context.database, executor, call, hint);
-    if (executor === undefined) ringFor(context, answers);
+    if (executor === undefined) ringFor(context, answers, sent);
     return toResults(entries, first, answers);
   } catch (error) {
     throw withField(error, entries, sent);
@@ -210,7 +211,7 @@ function checkOptions(options: SubmitOptions): void {
 
 /** What tells one request from another: its key, if it has one, or its id. */
 function nameOf({ idempotency, namespace, uuid }: CheckedRequest): string {
-  return idempotency === null ? uuid : `${namespace}\n${idempotency.key}`;
+  return idempotency === null ? uuid : JSON.stringify([namespace, idempotency.key]);
 }
 
 /** Inside one call the first request with an id or a key wins, as it would over two calls. */
@@ -286,6 +287,7 @@ function checkFields(
     lane: lane === undefined ? 'default' : checkName(lane, 'lane', LIMITS.laneBytes),
     kind: checkName(kind, 'kind', LIMITS.kindBytes),
     capabilities: capabilities === undefined ? [] : checkCapabilities(capabilities, 'capabilities'),
+    deadlineMs: policy?.deadlineMs ?? defaultPolicy.policy.deadlineMs,
     idempotency: null,
   };
   const idempotency = idempotencyOf(request, checked.payload);
@@ -304,9 +306,14 @@ function checkBytes(entries: readonly CheckedRequest[]): void {
 }
 
 /** Repeated answers ring too: the first one may have been lost before its ring. */
-function ringFor(context: EngineContext, answers: readonly SubmitAnswer[]): void {
+function ringFor(
+  context: EngineContext,
+  answers: readonly SubmitAnswer[],
+  sent: readonly CheckedRequest[],
+): void {
   const ready = answers.filter((answer) => answer.due_in_ms === null);
   const delays = answers.flatMap((answer) => (answer.due_in_ms === null ? [] : [Number(answer.due_in_ms)]));
+  for (const { deadlineMs } of sent) if (deadlineMs !== undefined) delays.push(deadlineMs);
   context.doorbell.ring({
     routes: [...new Set(ready.map((answer) => answer.route_id))],
     count: ready.length,

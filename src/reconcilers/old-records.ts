@@ -6,6 +6,8 @@ import type { EngineContext } from '../engine/context.ts';
 import { forgetEvents, forgetKeys } from '../store/retention.ts';
 
 const BATCH = 5_000;
+/** When a key whose execution has not ended is looked at again. */
+const AGAIN_MS = 3_600_000;
 /** Batches of one call: what is left is for the next. */
 const MAX_BATCHES = 200;
 
@@ -16,7 +18,7 @@ export async function forgetOldRecords(
 ): Promise<void> {
   for (let round = 0; round < MAX_BATCHES && !signal.aborted; round += 1) {
     const events = await forgetEvents(context.database, retentionMs, BATCH);
-    const keys = await forgetKeys(context.database, BATCH);
+    const keys = await forgetKeys(context.database, BATCH, AGAIN_MS);
     if (events < BATCH && keys < BATCH) return;
   }
 }

@@ -102,7 +102,11 @@ function builderOf(source: ListSource): Build {
     case 'leases':
       return byId('s.ff_lease', `e.lifecycle_phase = 'active'`);
     case 'child_waits':
-      return byId('s.ff_child_wait', 's.attempt_index = e.attempt_index AND s.lease_epoch = e.lease_epoch');
+      return byId(
+        's.ff_child_wait',
+        `e.eligibility_state = 'blocked_by_dependencies' AND s.attempt_index = e.attempt_index
+          AND s.lease_epoch = e.lease_epoch`,
+      );
     case 'delays':
       return byDueTime('coming');
     case 'due_delays':
@@ -115,12 +119,12 @@ function builderOf(source: ListSource): Build {
 }
 
 /**
- * A value the planner does not see. Told the value, it would guess how many rows are after it, and where it guesses few it
- * reads and sorts all of them, however many there are. For the same reason an index is read from a row on, compared by all
- * its columns at once: a third of the table is expected after any, so that the index is read in its order, and no further
- * than asked.
+ * A value the planner does not see. Told the values, it would guess how many rows there are after one, and where it guesses
+ * no more than are asked for, it reads and sorts all of them, however many there are. For the same reason an index is read
+ * from a row on, compared by all its columns at once: a third of the table is expected after any, and a tenth of that to be
+ * asked for, so that the index is read in its order, and no further than asked.
  */
-const hidden = (value: string): string => `(SELECT ${value})`;
+export const hidden = (value: string): string => `(SELECT ${value})`;
 
 /**
  * Indexes that end in a time: many rows may share one, and their order is by another column. First the time is found that
@@ -133,7 +137,7 @@ function byCreation(bounds: SourceBounds, { after, examine }: SourceWindow, bind
   return {
     parts: `edge AS MATERIALIZED (
       SELECT created_at_ms AS at FROM s.ff_execution WHERE created_at_ms < ${at}
-      ORDER BY created_at_ms DESC OFFSET ${bind(examine - 1, 'bigint')} LIMIT 1),`,
+      ORDER BY created_at_ms DESC OFFSET ${hidden(bind(examine - 1, 'bigint'))} LIMIT 1),`,
     rows: `SELECT created_at_ms, execution_id FROM s.ff_execution
       WHERE created_at_ms >= greatest((SELECT at FROM edge), ${from}) AND created_at_ms <= ${at}
         AND (created_at_ms, execution_id) < (${at}, ${bind(after?.[1] ?? NO_UUID, 'uuid')})`,
@@ -153,7 +157,7 @@ function byParent(parentId: string): Build {
       parts: `edge AS MATERIALIZED (
         SELECT parent_id, created_at_ms AS at FROM s.ff_execution
         WHERE parent_id IS NOT NULL AND (parent_id, created_at_ms) < (${parent}, ${at})
-        ORDER BY parent_id DESC, created_at_ms DESC OFFSET ${bind(examine - 1, 'bigint')} LIMIT 1),`,
+        ORDER BY parent_id DESC, created_at_ms DESC OFFSET ${hidden(bind(examine - 1, 'bigint'))} LIMIT 1),`,
       // Compared with the time, so that no index of times alone is read in the hope of meeting children of this parent.
       rows: `SELECT parent_id, created_at_ms, execution_id FROM s.ff_execution
         WHERE parent_id IS NOT NULL AND (parent_id, created_at_ms) <= (${parent}, ${at})
@@ -178,7 +182,7 @@ function byTag([tagKey, tagValue]: readonly [string, string]): Build {
       parts: `edge AS MATERIALIZED (
         SELECT tag_key, tag_value, created_at_ms AS at FROM s.ff_tag WHERE ${place} < (${key}, ${value}, ${at}, ${id})
         ORDER BY tag_key DESC, tag_value DESC, created_at_ms DESC, execution_id DESC
-        OFFSET ${bind(examine - 1, 'bigint')} LIMIT 1),`,
+        OFFSET ${hidden(bind(examine - 1, 'bigint'))} LIMIT 1),`,
       rows: `SELECT created_at_ms, execution_id FROM s.ff_tag
         WHERE tag_key = ${key} AND tag_value = ${value} AND (created_at_ms, execution_id) < (${at}, ${id})
           AND created_at_ms >= greatest(
@@ -209,8 +213,9 @@ function byDueTime(which: 'coming' | 'due'): Build {
     const [low, high] = which === 'due' ? [at, now] : [`greatest(${at}, ${now} + 1)`, LAST_BIGINT];
     return {
       parts: `edge AS MATERIALIZED (
-        SELECT due_at_ms AS at FROM s.ff_timer WHERE due_at_ms > ${low}
-        ORDER BY due_at_ms OFFSET ${bind(examine - 1, 'bigint')} LIMIT 1),`,
+        SELECT due_at_ms AS at FROM s.ff_timer
+        WHERE due_at_ms > ${low}${which === 'due' ? ` AND (due_at_ms, timer_id) <= (${now}, ${LAST_BIGINT})` : ''}
+        ORDER BY due_at_ms OFFSET ${hidden(bind(examine - 1, 'bigint'))} LIMIT 1),`,
       rows: `SELECT due_at_ms, timer_id, execution_id, kind, attempt_index, lease_epoch FROM s.ff_timer
         WHERE due_at_ms >= ${low} AND due_at_ms <= least((SELECT at FROM edge), ${high})
           AND (due_at_ms, timer_id) > (${at}, ${bind(after?.[1] ?? 0, 'bigint')})`,
@@ -249,8 +254,8 @@ function byQueue(bounds: SourceBounds, { after, examine }: SourceWindow, bind: B
       SELECT ${QUEUE_COLUMNS} FROM s.ff_ready q
       WHERE (q.route_id, -q.priority, q.seq) > (r.route_id, r.rank, r.seq)
         AND (q.route_id, -q.priority, q.seq) <= (r.route_id, ${LAST_BIGINT}, ${LAST_BIGINT})
-      ORDER BY q.route_id, -q.priority, q.seq LIMIT ${bind(examine, 'bigint')}) q
-    LIMIT ${bind(examine, 'bigint')}) x`;
+      ORDER BY q.route_id, -q.priority, q.seq LIMIT ${hidden(bind(examine, 'bigint'))}) q
+    LIMIT ${hidden(bind(examine, 'bigint'))}) x`;
   return {
     parts: '',
     rows: named.length === 0 ? everywhere : someRoutes(),
@@ -272,7 +277,7 @@ function byEnd(outcome: TerminalOutcome): Build {
     const { namespaces } = bounds;
     const share = Math.ceil(examine / Math.max(1, namespaces.length));
     const count = Math.max(share, Math.min(examine, LEAST_OF_EACH));
-    const ofEach = bind(count, 'bigint');
+    const ofEach = hidden(bind(count, 'bigint'));
     const at = hidden(bind(after?.[0] ?? bounds.endedBeforeMs ?? END_OF_TIME, 'bigint'));
     const from = hidden(bind(bounds.endedFromMs ?? -END_OF_TIME, 'bigint'));
     const how = hidden(bind(outcome, 's.ff_terminal_outcome'));
@@ -285,7 +290,7 @@ function byEnd(outcome: TerminalOutcome): Build {
           SELECT namespace, outcome, ended_at_ms AS at FROM s.ff_outcome
           WHERE (namespace, outcome, ended_at_ms) < (n.namespace, ${how}, ${at})
           ORDER BY namespace DESC, outcome DESC, ended_at_ms DESC
-          OFFSET ${bind(count - 1, 'bigint')} LIMIT 1) g ON g.namespace = n.namespace AND g.outcome = ${how}
+          OFFSET ${hidden(bind(count - 1, 'bigint'))} LIMIT 1) g ON g.namespace = n.namespace AND g.outcome = ${how}
         CROSS JOIN LATERAL (
           SELECT ended_at_ms, execution_id, attempt_index FROM s.ff_outcome
           WHERE namespace = n.namespace AND outcome = ${how}

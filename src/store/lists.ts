@@ -6,7 +6,14 @@
 import type { AttemptOutcome, PublicState, TerminalOutcome } from '../contract/states.ts';
 import { run, type Database } from './database.ts';
 import type { ExecutionKey } from './executions.ts';
-import { sourceText, type Bind, type ListSource, type SourceKey, type SourceWindow } from './list-sources.ts';
+import {
+  hidden,
+  sourceText,
+  type Bind,
+  type ListSource,
+  type SourceKey,
+  type SourceWindow,
+} from './list-sources.ts';
 
 /** All must hold; null asks nothing. */
 export interface ListConditions {
@@ -105,7 +112,7 @@ type Answered = ListedRow & { looked: number; last: SourceKey | null; more: bool
 function scanText(scan: ListScan, bind: Bind): string {
   const source = sourceText(scan.source, { ...scan.conditions, namespaces: scan.namespaces }, scan, bind);
   const { joins, wheres } = conditionsText(scan, bind);
-  const examine = bind(scan.examine, 'bigint');
+  const examine = hidden(bind(scan.examine, 'bigint'));
   return `
 WITH clock AS MATERIALIZED (SELECT s.ff_now_ms() AS now_ms),
 ${source.parts}
@@ -146,7 +153,10 @@ function conditionsText({ source, conditions }: ListScan, bind: Bind): { joins: 
   const isAsked = (value: unknown): boolean => value !== null;
   const compare = (column: string, operator: string, value: unknown, type: string): string[] =>
     value === null ? [] : [`${column} ${operator} ${bind(value, type)}`];
-  const routes = [...compare('lane', '=', c.lane, 'text'), ...compare('kind', '=', c.kind, 'text')];
+  const routes =
+    source.from === 'queue'
+      ? []
+      : [...compare('lane', '=', c.lane, 'text'), ...compare('kind', '=', c.kind, 'text')];
   const joins = [
     ...(tags.length === 0 ? [] : [BODY_OF_E]),
     ...([c.endedFromMs, c.endedBeforeMs, c.failureCategory, c.failureContains].some(isAsked)
@@ -163,7 +173,7 @@ function conditionsText({ source, conditions }: ListScan, bind: Bind): { joins: 
     ...compare('e.created_at_ms', '>=', c.createdFromMs, 'bigint'),
     ...compare('e.created_at_ms', '<', c.createdBeforeMs, 'bigint'),
     ...compare('e.priority', '<>', c.exceptPriority, 'integer'),
-    ...(routes.length === 0 || source.from === 'queue' ? [] : [routeText(routes)]),
+    ...(routes.length === 0 ? [] : [routeText(routes)]),
     ...(tags.length === 0 ? [] : [`b.tags @> ${bind(JSON.stringify(Object.fromEntries(tags)), 'jsonb')}`]),
     ...compare('o.ended_at_ms', '>=', c.endedFromMs, 'bigint'),
     ...compare('o.ended_at_ms', '<', c.endedBeforeMs, 'bigint'),

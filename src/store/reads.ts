@@ -73,7 +73,7 @@ SELECT
   (SELECT count(*) FROM s.ff_step t WHERE t.execution_id = e.execution_id AND t.retired_by = 0) AS step_count, e.parent_id, e.parent_partition,
   coalesce((SELECT jsonb_agg(jsonb_build_object('reconciler', x.reconciler, 'failures', x.failures,
      'errorCode', x.error_code) ORDER BY x.reconciler)
-   FROM s.ff_setback x WHERE e.lifecycle_phase <> 'terminal'
+   FROM s.ff_setback x WHERE (e.lifecycle_phase <> 'terminal' OR x.reconciler = 'retention')
      AND x.execution_id = e.execution_id AND x.partition_key = e.partition_key), '[]') AS setbacks
 FROM s.ff_execution e
 JOIN s.ff_route r ON r.route_id = e.route_id

@@ -13,18 +13,20 @@ export async function listForgettable(
 ): Promise<DueRow[]> {
   const rows = await run<{ execution_id: string; partition_key: number; had_setback: boolean }>(database, {
     doing: 'looking for what has been kept long enough',
-    text: `WITH old AS MATERIALIZED (
-             (SELECT execution_id, partition_key, attempt_index FROM ${database.prefix}ff_outcome
-              WHERE retain_ms IS NULL AND ended_at_ms <= (SELECT ${database.prefix}ff_now_ms()) - $1::bigint
-              ORDER BY ended_at_ms LIMIT $2)
+    text: `WITH clock AS MATERIALIZED (SELECT ${database.prefix}ff_now_ms() AS now_ms),
+           old AS MATERIALIZED (
+             (SELECT t.execution_id, t.partition_key, b.failures IS NOT NULL AS had_setback
+              FROM ${database.prefix}ff_outcome t ${setbackJoin(database, 'retention', 't')}
+              WHERE t.retain_ms IS NULL AND t.ended_at_ms <= (SELECT now_ms FROM clock) - $1::bigint
+                AND (b.retry_at_ms IS NULL OR b.retry_at_ms <= (SELECT now_ms FROM clock))
+              ORDER BY t.ended_at_ms LIMIT $2)
              UNION ALL
-             (SELECT execution_id, partition_key, attempt_index FROM ${database.prefix}ff_outcome
-              WHERE retain_ms IS NOT NULL AND ended_at_ms + retain_ms <= (SELECT ${database.prefix}ff_now_ms())
-              ORDER BY ended_at_ms + retain_ms LIMIT $2))
-           SELECT DISTINCT t.execution_id, t.partition_key, b.failures IS NOT NULL AS had_setback
-           FROM old t ${setbackJoin(database, 'retention', 't')}
-           WHERE b.retry_at_ms IS NULL OR b.retry_at_ms <= (SELECT ${database.prefix}ff_now_ms())
-           LIMIT $2`,
+             (SELECT t.execution_id, t.partition_key, b.failures IS NOT NULL
+              FROM ${database.prefix}ff_outcome t ${setbackJoin(database, 'retention', 't')}
+              WHERE t.retain_ms IS NOT NULL AND t.ended_at_ms + t.retain_ms <= (SELECT now_ms FROM clock)
+                AND (b.retry_at_ms IS NULL OR b.retry_at_ms <= (SELECT now_ms FROM clock))
+              ORDER BY t.ended_at_ms + t.retain_ms LIMIT $2))
+           SELECT DISTINCT execution_id, partition_key, had_setback FROM old LIMIT $2`,
     params: [retentionMs, limit],
     repeatable: 'yes',
   });
@@ -68,23 +70,32 @@ export async function forgetEvents(database: Database, olderThanMs: number, limi
   return rows[0]!.n;
 }
 
-/** Removes one batch of idempotency keys whose time is over and whose execution has ended or is gone; answers how many. */
-export async function forgetKeys(database: Database, limit: number): Promise<number> {
+/**
+ * Looks at one batch of idempotency keys whose time is over and removes them; answers how many. One whose execution has
+ * not ended is kept for a while more, so that it does not stand before those that can go.
+ */
+export async function forgetKeys(database: Database, limit: number, againMs: number): Promise<number> {
   const rows = await run<{ n: number }>(database, {
     doing: 'forgetting idempotency keys',
-    text: `WITH old AS MATERIALIZED (
-             SELECT i.namespace, i.key, i.partition_key FROM (
-               SELECT namespace, key, partition_key, execution_id FROM ${database.prefix}ff_idempotency
-               WHERE expires_at_ms <= (SELECT ${database.prefix}ff_now_ms())
-               ORDER BY expires_at_ms LIMIT $1 FOR UPDATE SKIP LOCKED) i
-             WHERE NOT EXISTS (
-               SELECT 1 FROM ${database.prefix}ff_execution e
-               WHERE e.execution_id = i.execution_id AND e.lifecycle_phase <> 'terminal')),
+    text: `WITH due AS MATERIALIZED (
+             SELECT namespace, key, partition_key, execution_id FROM ${database.prefix}ff_idempotency
+             WHERE expires_at_ms <= (SELECT ${database.prefix}ff_now_ms())
+             ORDER BY expires_at_ms LIMIT $1 FOR UPDATE SKIP LOCKED),
+           old AS MATERIALIZED (
+             SELECT d.*, coalesce(e.lifecycle_phase, 'terminal') = 'terminal' AS is_over FROM due d
+             LEFT JOIN LATERAL (
+               SELECT lifecycle_phase FROM ${database.prefix}ff_execution
+               WHERE execution_id = d.execution_id OFFSET 0) e ON true),
            gone AS (
              DELETE FROM ${database.prefix}ff_idempotency k USING old
-             WHERE k.namespace = old.namespace AND k.key = old.key AND k.partition_key = old.partition_key RETURNING 1)
+             WHERE old.is_over AND k.namespace = old.namespace AND k.key = old.key
+               AND k.partition_key = old.partition_key RETURNING 1),
+           kept AS (
+             UPDATE ${database.prefix}ff_idempotency k SET expires_at_ms = ${database.prefix}ff_now_ms() + $2::bigint FROM old
+             WHERE NOT old.is_over AND k.namespace = old.namespace AND k.key = old.key
+               AND k.partition_key = old.partition_key)
            SELECT count(*)::integer AS n FROM gone`,
-    params: [limit],
+    params: [limit, againMs],
     repeatable: 'yes',
   });
   return rows[0]!.n;

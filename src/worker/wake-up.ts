@@ -49,8 +49,14 @@ export class WakeUp {
     const waitMs = Math.min(Math.ceil(this.#dueAt - performance.now()), MAX_TIMEOUT_MS);
     this.#dueTimer = setTimeout(() => {
       if (performance.now() < this.#dueAt) this.#armDue();
-      else this.ring();
+      else this.#due();
     }, waitMs);
+  }
+
+  /** Also for a worker without room: what has run out of its time may be its own. */
+  #due(): void {
+    this.ring();
+    this.#wakeOnSlot?.();
   }
 
   /** Whether firing helps: a due timer nobody can fire now must not keep the loop spinning. */
@@ -82,7 +88,10 @@ export class WakeUp {
     this.#rung = false;
   }
 
-  /** Until a run ends, and a turn of the event loop more: others that end with it make room for one larger claim. */
+  /**
+   * Until a run ends or a timer comes due, and a turn of the event loop more: others that end with it make room for one
+   * larger claim.
+   */
   async slot(): Promise<void> {
     if (this.#closed) return;
     await new Promise<void>((resolve) => {

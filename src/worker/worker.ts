@@ -46,6 +46,8 @@ export interface Worker {
   [Symbol.asyncDispose](): Promise<void>;
 }
 
+/** How often a worker without room looks for due timers, once it knew of one. */
+const FULL_LOOK_MS = 1_000;
 /** Leases held, as a multiple of the concurrency: those running and those whose end is being reported. */
 const MAX_HELD = 2;
 /** A database that does not answer must not keep a process from ending; what is not given back lapses. */
@@ -166,11 +168,26 @@ class ClaimLoop implements Worker {
       const groups = this.#groups.groups.filter((group) => this.#room(group) > 0);
       if (groups.length === 0) {
         await this.#wakeUp.slot();
+        await this.#fireWithoutRoom();
         continue;
       }
       const full = await this.#claimAll(groups);
       if (!full && this.#stopping === undefined && !this.#late) await this.#wakeUp.work();
     }
+  }
+
+  /** A claim fires what is due before it; without room there is none, and what is due may be what fills the room. */
+  async #fireWithoutRoom(): Promise<void> {
+    const isFull = this.#groups.groups.every((group) => this.#room(group) <= 0);
+    if (!isFull || this.#late || !this.#wakeUp.takeDue()) return;
+    try {
+      await this.#engine.fireTimers();
+    } catch (error) {
+      this.#failed('claimErrors', error);
+      if (error instanceof EngineError && error.code === 'closed') this.#close();
+    }
+    // When the next is due is told by claims, and none is made now.
+    this.#wakeUp.dueIn(FULL_LOOK_MS);
   }
 
   /** How many a group may claim now. */

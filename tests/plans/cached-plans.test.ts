@@ -8,16 +8,8 @@ import { listDueTimers } from '../../src/store/reconciling.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { buffersOf, mostRowsOf, openRecorder, type Recorder } from './plan-recorder.ts';
 import { fill, FULL_ROWS, resetFunctionSettings, storeOf, vacuumedEmptyTables } from './table-states.ts';
-import {
-  callsOn,
-  claimBatch,
-  leaseOf,
-  NO_LEASE_MS,
-  submitBatch,
-  until,
-  walk,
-  type Calls,
-} from './workload.ts';
+import { callsOn, claimBatch, leaseOf, NO_LEASE_MS, submitBatch, until, type Calls } from './workload.ts';
+import { walk } from './walk.ts';
 
 const BATCH = 500;
 /** A row is read, locked and written in at most six tables, each with its indexes a few levels deep. */

@@ -16,7 +16,7 @@ import {
   vacuumedEmptyTables,
   type TableStats,
 } from './table-states.ts';
-import { walk } from './workload.ts';
+import { walk } from './walk.ts';
 
 interface State {
   name: string;

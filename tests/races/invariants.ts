@@ -84,7 +84,11 @@ UNION ALL
 SELECT e.execution_id, format('is %s with %s timers for its deadline and %s for its attempt', lifecycle_phase, t.deadlines,
                               t.limits)
 FROM e CROSS JOIN LATERAL (
-  SELECT count(*) FILTER (WHERE kind = 'deadline') AS deadlines, count(*) FILTER (WHERE kind = 'attempt_limit') AS limits
+  -- One that was being fired when its time was over anyway is left, and discarded by the next firing.
+  SELECT count(*) FILTER (WHERE kind = 'deadline' AND (due_at_ms > ff_now_ms() OR (
+           e.lifecycle_phase <> 'terminal' AND due_at_ms = e.deadline_at_ms))) AS deadlines,
+         count(*) FILTER (WHERE kind = 'attempt_limit' AND (due_at_ms > ff_now_ms() OR (
+           e.lifecycle_phase = 'active' AND attempt_index = e.attempt_index AND lease_epoch = e.lease_epoch))) AS limits
   FROM ff_timer WHERE execution_id = e.execution_id) t
 WHERE t.deadlines <> CASE WHEN lifecycle_phase <> 'terminal' AND deadline_at_ms IS NOT NULL THEN 1 ELSE 0 END
    OR t.limits <> CASE WHEN lifecycle_phase = 'active' AND attempt_limit_ms IS NOT NULL THEN 1 ELSE 0 END

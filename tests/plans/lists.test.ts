@@ -1,0 +1,240 @@
+/**
+ * What lists cost beside a million executions: each filter finds its rows by an index, and looks at no more of them than
+ * a page may, whatever the planner believes about the tables. Counted in buffers and rows, never in time.
+ */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { ExecutionFilter, ListPage } from '../../src/contract/operations.ts';
+import type { EngineContext } from '../../src/engine/context.ts';
+import { list, listAttempts } from '../../src/engine/lists.ts';
+import { LIMITS } from '../../src/index.ts';
+import type { TestDatabase } from '../../src/testing/test-database.ts';
+import {
+  buffersOf,
+  mostRowsOf,
+  nodesOf,
+  openRecorder,
+  type PlanNode,
+  type RecordedPlan,
+  type Recorder,
+} from './plan-recorder.ts';
+import { vacuumedEmptyTables } from './table-states.ts';
+
+const EXECUTIONS = 1_000_000;
+const NAMESPACES = 3;
+const ROUTES = 200;
+const ATTEMPTS = 50_000;
+/** Executions that share a millisecond of their submission, and of their end. */
+const TOGETHER = 100;
+const LIMIT = 100;
+/** A page of which every row fits: the rows with the one after them, and those that share a time with the first or last. */
+const ROWS_OF_A_PAGE = LIMIT + 1 + 2 * TOGETHER;
+/** A row is looked up in five tables, each by an index a few levels deep. */
+const BUFFERS_PER_ROW = 30;
+/** Of a row that does not fit, only the execution and what it was refused by is looked up. */
+const BUFFERS_PER_LOOK = 14;
+/** The largest number of rows one statement looks at, and at each twice. */
+const ROWS_OF_A_WINDOW = 2 * (5_000 + 2 * TOGETHER);
+
+const LIVE = { waiting: 40_000, delayed: 40_000, active: 10_000, parents: 10_000 };
+const ENDED = EXECUTIONS - LIVE.waiting - LIVE.delayed - LIVE.active - LIVE.parents;
+/** Where each state begins in the numbers of the executions. */
+const FROM = {
+  waiting: ENDED,
+  delayed: ENDED + LIVE.waiting,
+  active: ENDED + LIVE.waiting + LIVE.delayed,
+  parents: ENDED + LIVE.waiting + LIVE.delayed + LIVE.active,
+};
+/** The older ones have no tags, and nobody asks for their bodies. */
+const TAGGED_FROM = 800_000;
+const BIG_TABLES = [
+  'ff_execution',
+  'ff_body',
+  'ff_outcome',
+  'ff_tag',
+  'ff_ready',
+  'ff_timer',
+  'ff_lease',
+  'ff_child_wait',
+  'ff_attempt_history',
+];
+const FAR_MS = 10_000_000_000_000;
+const ID = `lpad(to_hex(n), 32, '0')::uuid`;
+
+const FILLING = [
+  // Checked row by row in plpgsql, which is most of the time it takes to fill the table.
+  'ALTER TABLE ff_execution DROP CONSTRAINT ff_execution_legal',
+  // No list reads these.
+  'DROP INDEX ff_outcome_ended, ff_outcome_retained',
+  `INSERT INTO ff_lane (lane) VALUES ('default')`,
+  `INSERT INTO ff_route (lane, kind, capabilities)
+   SELECT 'default', CASE n WHEN 1 THEN 'plain' ELSE 'rare' || n END, '{}' FROM generate_series(1, ${ROUTES}) n`,
+  `INSERT INTO ff_execution (execution_id, created_at_ms, changed_at_ms, route_id, priority, lifecycle_phase,
+     ownership_state, eligibility_state, blocking_reason, terminal_outcome, attempt_state, partition_key, namespace,
+     eligible_at_ms, parent_id, parent_partition)
+   SELECT ${ID}, n / ${TOGETHER}, 0, CASE WHEN n = 5 THEN 2 ELSE 1 END, 0, s.phase::ff_lifecycle_phase, 'unowned',
+     s.eligibility::ff_eligibility_state, 'none', s.outcome::ff_terminal_outcome, 'attempt_terminal', 0,
+     'space-' || n % ${NAMESPACES}, CASE s.eligibility WHEN 'not_eligible_until_time' THEN ${FAR_MS} + n / ${TOGETHER} END,
+     CASE WHEN n % 10 = 0 THEN lpad(to_hex(n % 20), 32, '0')::uuid END, 0
+   FROM generate_series(1, ${EXECUTIONS}) n
+   CROSS JOIN LATERAL (
+     SELECT CASE WHEN n <= ${FROM.waiting} THEN 'terminal'
+                 WHEN n > ${FROM.active} AND n <= ${FROM.parents} THEN 'active' ELSE 'runnable' END AS phase,
+            CASE WHEN n <= ${FROM.waiting} THEN 'not_applicable' WHEN n <= ${FROM.delayed} THEN 'eligible_now'
+                 WHEN n <= ${FROM.active} THEN 'not_eligible_until_time' WHEN n <= ${FROM.parents} THEN 'not_applicable'
+                 ELSE 'blocked_by_dependencies' END AS eligibility,
+            CASE WHEN n > ${FROM.waiting} THEN 'none' ELSE 'success' END AS outcome) s`,
+  `INSERT INTO ff_body SELECT ${ID}, 0, NULL, '{}', '{"team": "plans"}' FROM generate_series(${TAGGED_FROM}, ${EXECUTIONS}) n`,
+  `INSERT INTO ff_tag SELECT 'team', 'plans', n / ${TOGETHER}, ${ID}, 0 FROM generate_series(${TAGGED_FROM}, ${EXECUTIONS}) n`,
+  `INSERT INTO ff_outcome (execution_id, ended_at_ms, attempt_index, outcome, partition_key, namespace, failure_category)
+   SELECT ${ID}, n / ${TOGETHER}, 0, 'success', 0, 'space-' || n % ${NAMESPACES}, 'plain' FROM generate_series(1, ${ENDED}) n`,
+  `INSERT INTO ff_ready (execution_id, lease_epoch, ready_at_ms, route_id, priority, attempt_index, partition_key)
+   SELECT ${ID}, 0, 0, 1, 0, 0, 0 FROM generate_series(${FROM.waiting} + 1, ${FROM.delayed}) n`,
+  `INSERT INTO ff_timer (due_at_ms, execution_id, lease_epoch, attempt_index, kind, partition_key)
+   SELECT ${FAR_MS} + n / ${TOGETHER}, ${ID}, 0, 0, 'eligible', 0
+   FROM generate_series(${FROM.delayed} + 1, ${FROM.active}) n`,
+  `INSERT INTO ff_lease (execution_id, lease_id, claim_id, lease_epoch, acquired_at_ms, renewed_at_ms, expires_at_ms,
+     attempt_started_at_ms, attempt_index, route_id, partition_key, resumed, reclaimed, renewal_events, namespace,
+     worker_id, worker_instance_id, tags)
+   SELECT ${ID}, gen_random_uuid(), gen_random_uuid(), 0, 0, 0, 0, 0, 0, 1, 0, false, false, false, 'space-0', 'w', 'w-1', '{}'
+   FROM generate_series(${FROM.active} + 1, ${FROM.parents}) n`,
+  // All parents that wait, and several times as many whose wait is over.
+  `INSERT INTO ff_child_wait SELECT ${ID}, CASE WHEN n > ${FROM.parents} THEN 0 ELSE 1 END, 0, 0, 1, '{}'
+   FROM generate_series(${EXECUTIONS} - 8 * ${LIVE.parents} + 1, ${EXECUTIONS}) n`,
+  `INSERT INTO ff_attempt_history (execution_id, lease_epoch, started_at_ms, ended_at_ms, attempt_index, outcome, partition_key)
+   SELECT lpad('1', 32, '0')::uuid, n, n, n, n, 'failed', 0 FROM generate_series(1, ${ATTEMPTS}) n`,
+];
+
+const PARENT = '{fp:0}:00000000-0000-0000-0000-00000000000a';
+const MUCH_TRIED = '{fp:0}:00000000-0000-0000-0000-000000000001';
+
+/** What the planner believes about the tables, rightly or not. */
+const BELIEFS = {
+  'that nobody has counted': [],
+  'that are believed to be empty': [
+    `UPDATE pg_class SET reltuples = 0, relpages = 1000 WHERE relnamespace = 'flowfabric'::regnamespace AND relkind = 'r'`,
+  ],
+  'that were counted': ['ANALYZE'],
+} as const;
+
+/** Every row of these fits. */
+const PLAIN: Record<string, ExecutionFilter> = {
+  'all there are': {},
+  'the time of submission': { createdFromMs: 1_000, createdBeforeMs: 5_000 },
+  'a tag': { tags: { team: 'plans' } },
+  'a tag and the time of submission': {
+    tags: { team: 'plans' },
+    createdFromMs: 8_500,
+    createdBeforeMs: 9_000,
+  },
+  'a parent': { parentId: PARENT },
+  'a parent and the time of submission': { parentId: PARENT, createdFromMs: 1_000, createdBeforeMs: 5_000 },
+  'what runs': { states: ['active'] },
+  'what waits': { states: ['waiting'] },
+  'what waits in one lane': { states: ['waiting'], lane: 'default' },
+  'what ended in one namespace': { states: ['completed'], namespace: 'space-1' },
+  'what ended in a time': {
+    states: ['completed'],
+    namespace: 'space-1',
+    endedFromMs: 1_000,
+    endedBeforeMs: 5_000,
+  },
+};
+
+/** So few fit these that a page looks at all it may. */
+const SPARSE: Record<string, ExecutionFilter> = {
+  'a rare kind': { kind: 'rare2' },
+  'no such namespace': { namespace: 'nobody' },
+  'a tag and a rare kind': { tags: { team: 'plans' }, kind: 'rare2' },
+  'two tags': { tags: { team: 'plans', tier: 'gold' } },
+  'a parent and a rare kind': { parentId: PARENT, kind: 'rare2' },
+  'what waits in no such namespace': { states: ['waiting'], namespace: 'nobody' },
+  'what waits in one lane and no such namespace': {
+    states: ['waiting'],
+    namespace: 'nobody',
+    lane: 'default',
+  },
+  'what is delayed in no such namespace': { states: ['delayed'], namespace: 'nobody' },
+  'what waits for children in no such namespace': { states: ['waiting_children'], namespace: 'nobody' },
+  'what ended of a rare kind': { states: ['completed'], kind: 'rare2' },
+  'what failed in a rare way': { states: ['completed'], failure: { category: 'rare' } },
+};
+
+let test: TestDatabase;
+
+beforeAll(async () => {
+  test = await vacuumedEmptyTables();
+  for (const statement of FILLING) await test.query(statement);
+}, 120_000);
+afterAll(() => test.drop());
+
+/** Big tables that were read from end to end. */
+function readWhole(plans: readonly RecordedPlan[]): string[] {
+  return plans
+    .flatMap(({ root }) => nodesOf(root))
+    .filter((node) => node['Node Type'] === 'Seq Scan' && BIG_TABLES.includes(node['Relation Name'] ?? ''))
+    .map((node) => node['Relation Name']!);
+}
+
+/** Routes are few by a named limit: reading all of them at once is a sensible choice. */
+function withoutRoutes(node: PlanNode): PlanNode {
+  const below = (node.Plans ?? []).filter((child) => child['Relation Name'] !== 'ff_route');
+  return { ...node, Plans: below.map(withoutRoutes) };
+}
+
+function expectBounded(plans: readonly RecordedPlan[], most: { rows: number; buffers: number }): void {
+  expect(readWhole(plans)).toEqual([]);
+  const { rows, at } = mostRowsOf(plans.map((plan) => ({ ...plan, root: withoutRoutes(plan.root) })));
+  expect(rows, `rows looked at by ${at}`).toBeLessThanOrEqual(most.rows);
+  expect(buffersOf(plans), 'buffers').toBeLessThanOrEqual(most.buffers);
+}
+
+describe.each(Object.entries(BELIEFS))('on tables %s', (_, statements) => {
+  let recorder: Recorder;
+  let context: EngineContext;
+
+  beforeAll(async () => {
+    for (const statement of statements) await test.query(statement);
+    recorder = await openRecorder(test, 'counted');
+    context = { database: recorder.database } as EngineContext;
+    // The first statements of a connection also read the catalogue.
+    await list(context);
+  });
+  afterAll(() => recorder.client.end());
+
+  async function listed(filter: ExecutionFilter): Promise<{ page: ListPage; plans: RecordedPlan[] }> {
+    let page: ListPage | undefined;
+    const plans = await recorder.record(async () => {
+      page = await list(context, { filter, limit: LIMIT });
+    });
+    return { page: page!, plans };
+  }
+
+  it.each(Object.entries(PLAIN))('a page by %s costs its rows', async (__, filter) => {
+    const { page, plans } = await listed(filter);
+    expect(page.executions).toHaveLength(LIMIT);
+    expect(page.cursor).not.toBeNull();
+    expectBounded(plans, { rows: ROWS_OF_A_PAGE, buffers: ROWS_OF_A_PAGE * BUFFERS_PER_ROW });
+  });
+
+  it('a page of what ended in all namespaces costs its rows in each', async () => {
+    const { page, plans } = await listed({ states: ['completed'] });
+    expect(page.executions).toHaveLength(LIMIT);
+    const rows = NAMESPACES * ROWS_OF_A_PAGE;
+    expectBounded(plans, { rows, buffers: rows * BUFFERS_PER_ROW });
+  });
+
+  it.each(Object.entries(SPARSE))('a page by %s costs what a page may look at', async (__, filter) => {
+    const { page, plans } = await listed(filter);
+    expect(page.executions).toEqual([]);
+    expect(page.cursor).not.toBeNull();
+    expectBounded(plans, { rows: ROWS_OF_A_WINDOW, buffers: LIMITS.listExamined * BUFFERS_PER_LOOK });
+  });
+
+  it('a page of attempts costs its rows', async () => {
+    const plans = await recorder.record(async () => {
+      const page = await listAttempts(context, MUCH_TRIED, { before: ATTEMPTS / 2, limit: LIMIT });
+      expect(page.before).toBe(ATTEMPTS / 2 - LIMIT);
+    });
+    expectBounded(plans, { rows: LIMIT + 1, buffers: LIMIT * BUFFERS_PER_ROW });
+  });
+});

@@ -1,0 +1,141 @@
+/**
+ * One walk that makes every function run every statement it has.
+ */
+import { randomUUID } from 'node:crypto';
+import type { Database } from '../../src/store/database.ts';
+import { submitExecutionsInside, type LeaseKey } from '../../src/store/executions.ts';
+import { listDueTimers } from '../../src/store/reconciling.ts';
+import { spawnExecutions } from '../../src/store/steps.ts';
+import { walkOperated, walkUnknownOperated } from './operated.ts';
+import type { Recorder } from './plan-recorder.ts';
+import {
+  callsOn,
+  claimBatch,
+  leaseOf,
+  NO_LEASE_MS,
+  PARTITION,
+  submitBatch,
+  submitCall,
+  unknownLeases,
+  until,
+  type Calls,
+} from './workload.ts';
+
+/** Far beyond any timer's number. */
+const NO_TIMER = 1_000_000_000;
+
+/** Everything asked of rows that are not there: the tables stay as they are while most statements are planned. */
+async function walkUnknown(database: Database): Promise<void> {
+  const leases = unknownLeases(200);
+  const calls = callsOn(database);
+  await claimBatch(database, [1, 2], 200);
+  await calls.renew(leases);
+  await calls.complete(leases);
+  await calls.fail(leases);
+  await calls.release(leases);
+  await calls.record(leases);
+  await calls.report(leases);
+  await calls.awaitChildren(leases, [randomUUID()]);
+  await spawnExecutions(database, leases[0]!, submitCall({ kinds: ['unknown'], count: 1 }));
+  await calls.cancel(leases);
+  await calls.revoke(leases);
+  await walkUnknownOperated(database, leases);
+  await calls.lapse(leases);
+  await calls.fire(leases.map((_, index) => NO_TIMER + index));
+}
+
+/** Plans the one statement that is not reached without rows. It finds none, so the function raises. */
+async function settleUnknown({ client }: Recorder): Promise<void> {
+  await client.query('BEGIN');
+  for (const name of ['enable_seqscan', 'enable_hashjoin', 'enable_mergejoin', 'jit']) {
+    await client.query(`SET LOCAL ${name} = off`);
+  }
+  await client.query('SET LOCAL plan_cache_mode = force_generic_plan');
+  const row = `ROW(1, gen_random_uuid(), 7, 1, 1, 'n', 0, 1, 0, 'running_attempt', gen_random_uuid(), 'w', 'w-1', 1, '{}', NULL)`;
+  const settled = client.query(
+    `SELECT ff_settle('complete', ARRAY[${row}::ff_locked], NULL, NULL, NULL, NULL, NULL)`,
+  );
+  const raised = await settled.then(
+    () => 'nothing',
+    (error: { code?: string }) => error.code,
+  );
+  await client.query('ROLLBACK');
+  if (raised !== 'FF002') throw new Error(`settling an unknown execution answered ${raised}`);
+}
+
+/** Two callers meet at the same new route: the second waits, and then reads what the first has interned. */
+async function meetAtRoute(walker: Recorder, rival: Recorder, kind: string): Promise<void> {
+  await rival.client.query('BEGIN');
+  await submitBatch(rival.database, { kinds: [kind], count: 1 });
+  const pid = await rival.client.query<{ pid: number }>('SELECT pg_backend_pid() AS pid');
+  const second = submitBatch(walker.database, { kinds: [kind], count: 1 });
+  await until(async () => {
+    const waiting = await rival.client.query(
+      'SELECT 1 FROM pg_locks WHERE NOT granted AND $1 = ANY (pg_blocking_pids(pid)) LIMIT 1',
+      [pid.rows[0]?.pid],
+    );
+    return waiting.rowCount === 1;
+  });
+  await rival.client.query('COMMIT');
+  await second;
+}
+
+/** Steps, sleeps and children: parents that wait for a child, and are woken by its end. */
+async function walkPaused(database: Database, calls: Calls, take: () => Promise<LeaseKey[]>): Promise<void> {
+  const strangers = unknownLeases(1);
+  const parents = await take();
+  await calls.record([...parents, ...strangers]);
+  await calls.record(parents);
+  await calls.report(parents);
+  const name = `child-${randomUUID().slice(0, 8)}`;
+  const call = submitCall({ kinds: [name], count: 1 });
+  const [child] = await spawnExecutions(database, parents[0]!, call);
+  await calls.awaitChildren([...parents, ...strangers], [child!.execution_id]);
+  await calls.complete((await claimBatch(database, [child!.route_id], 1)).map(leaseOf));
+  const told = await listDueTimers(database, 1_000);
+  await calls.fire(told.map((timer) => timer.timerId));
+  await calls.nap(await take());
+  const due = await listDueTimers(database, 1_000);
+  await calls.fire(due.map((timer) => timer.timerId));
+  await calls.awaitChildren(await take(), [child!.execution_id]);
+}
+
+/** The life of some executions, so that every function runs every statement it has. */
+async function walkKnown(database: Database, kinds: readonly [string, string], each: number): Promise<void> {
+  const { routes, uuids } = await submitBatch(database, { kinds, count: 15 * each });
+  await submitBatch(database, { kinds, count: each, uuids: uuids.slice(0, 1) });
+  const calls = callsOn(database);
+  const take = async (leaseMs?: number) => (await claimBatch(database, routes, each, leaseMs)).map(leaseOf);
+  const strangers = unknownLeases(1);
+  const held = await take();
+  await calls.renew([...held, ...strangers]);
+  await calls.complete([...held, ...strangers]);
+  await calls.fail([...(await take()), ...strangers]);
+  await calls.retry([...(await take()), ...strangers]);
+  await calls.release([...(await take()), ...strangers]);
+  const due = await listDueTimers(database, each);
+  await calls.fire(due.map((timer) => timer.timerId));
+  await calls.lapse(await take(NO_LEASE_MS));
+  await calls.revoke([...(await take()), ...strangers]);
+  await calls.exhaust(await take());
+  await walkPaused(database, calls, take);
+  const started = await take();
+  const taken = new Set(started.map(({ uuid }) => uuid));
+  const others = uuids.filter((uuid) => !taken.has(uuid)).map((uuid) => ({ uuid, partition: PARTITION }));
+  await calls.cancel([...started, ...strangers, ...others]);
+  // The pointers of what was cancelled are stale now, and are swept.
+  await take();
+}
+
+/** Rows a function is given in the walk; with a few the tables hardly grow, so plans are still made for empty ones. */
+export async function walk(walker: Recorder, rival: Recorder, each: number): Promise<void> {
+  const { database, client } = walker;
+  const name = `walk-${randomUUID().slice(0, 8)}`;
+  await walkUnknown(database);
+  await settleUnknown(walker);
+  await walkKnown(database, [`${name}-a`, `${name}-b`], each);
+  await walkOperated(database, client, each);
+  await meetAtRoute(walker, rival, `${name}-c`);
+  const executor = (text: string, params: unknown[]) => client.query(text, params);
+  await submitExecutionsInside(database, executor, submitCall({ kinds: [name], count: each }), 'on');
+}

@@ -1,0 +1,326 @@
+/**
+ * Limits in time as a worker and its handlers see them: the signal that says `deadline`, the result that comes too late,
+ * the retry that runs, and nothing left behind. Workers here notice short limits themselves; long ones by a moved clock.
+ */
+import { describe, expect, test } from 'vitest';
+import type { ExecutionPolicy } from '../../src/contract/engine.ts';
+import type { ExecutionId } from '../../src/contract/ids.ts';
+import { task } from '../../src/contract/task.ts';
+import { handle } from '../../src/worker/handlers.ts';
+import { TaskAborted } from '../../src/worker/task.ts';
+import type { TaskContext } from '../../src/worker/context.ts';
+import { AGAIN, deaf, latch, newKind, resultOf, SOON, useCrew, uuidOf } from './crew.ts';
+
+const crew = useCrew();
+const SHORT_MS = 150;
+const MINUTE_MS = 60_000;
+/** Longer than any move of the clock here. */
+const LEASE_MS = 86_400_000;
+
+function codeOf({ signal }: TaskContext): string | undefined {
+  const reason = signal.reason as unknown;
+  return reason instanceof TaskAborted ? reason.code : undefined;
+}
+
+async function timersOf(...ids: ExecutionId[]): Promise<string[]> {
+  const found = await crew.database.query<{ kind: string }>(
+    'SELECT kind::text FROM ff_timer WHERE execution_id = ANY ($1)',
+    [ids.map(uuidOf)],
+  );
+  return found.rows.map(({ kind }) => kind);
+}
+
+/** Resolves when the signal has fired; a handler that ends when it is told to. */
+const untilAborted = ({ signal }: TaskContext): Promise<never> =>
+  new Promise((_, reject) => {
+    signal.addEventListener('abort', () => reject(signal.reason as Error));
+  });
+
+describe('a handler that hangs past the limit of its attempt', () => {
+  test('is told `deadline`; the retry runs beside it, and its late result is refused', async () => {
+    const engine = await crew.connect();
+    const kind = newKind();
+    const [hanging, finish] = [latch<TaskContext>(), latch()];
+    const worker = crew.work(engine, {
+      concurrency: 2,
+      handlers: {
+        [kind]: async (ctx) => {
+          if (ctx.attemptIndex > 0) return 'in time';
+          hanging.open(ctx);
+          await finish.opened;
+          return 'too late';
+        },
+      },
+    });
+    const policy = { ...AGAIN, attemptTimeoutMs: SHORT_MS };
+    const { executionId } = await engine.submit({ kind, policy });
+    const ctx = await hanging.opened;
+    // Nobody but the worker itself looks at the clock here.
+    await expect.poll(() => codeOf(ctx), SOON).toBe('deadline');
+    expect(await engine.waitForEnd(executionId)).toEqual({ outcome: 'success', result: 'in time' });
+    finish.open();
+    await expect.poll(() => worker.stats.lost, SOON).toBe(1);
+    expect(await engine.result(executionId)).toEqual({ outcome: 'success', result: 'in time' });
+    expect(await engine.describe(executionId)).toMatchObject({
+      attemptIndex: 1,
+      retryCount: 1,
+      attempts: [{ outcome: 'expired', failureCategory: 'timeout' }, { outcome: 'success' }],
+    });
+    expect(await crew.eventsOf(executionId)).toEqual([
+      'lease.acquired',
+      'lease.revoked',
+      'lease.acquired',
+      'completion.success',
+    ]);
+    expect(await timersOf(executionId)).toEqual([]);
+  });
+
+  test('and ends when it is told to makes room for the retry, and is the end when no retry is left', async () => {
+    const engine = await crew.connect();
+    const kind = newKind();
+    const attempts: number[] = [];
+    crew.work(engine, {
+      concurrency: 2,
+      handlers: {
+        [kind]: (ctx) => {
+          attempts.push(ctx.attemptIndex);
+          return untilAborted(ctx);
+        },
+      },
+    });
+    const retry = { maxRetries: 1, backoff: { type: 'fixed', delayMs: 1 } } as const;
+    const { executionId } = await engine.submit({ kind, policy: { retry, attemptTimeoutMs: SHORT_MS } });
+    expect(await engine.waitForEnd(executionId)).toEqual({
+      outcome: 'expired',
+      message: 'attempt_time_limit',
+      category: 'timeout',
+      by: 'engine',
+    });
+    expect(attempts).toEqual([0, 1]);
+    expect(await timersOf(executionId)).toEqual([]);
+  });
+
+  test('in the only slot of its worker is told all the same, by that worker alone', async () => {
+    const engine = await crew.connect();
+    const kind = newKind();
+    const hanging = latch<TaskContext>();
+    crew.work(engine, {
+      concurrency: 1,
+      handlers: {
+        [kind]: (ctx) => {
+          hanging.open(ctx);
+          return untilAborted(ctx);
+        },
+      },
+    });
+    await engine.submit({ kind, policy: { attemptTimeoutMs: SHORT_MS } });
+    const ctx = await hanging.opened;
+    await expect.poll(() => codeOf(ctx), SOON).toBe('deadline');
+  });
+
+  test('in the only slot of its worker is told by whoever reconciles', async () => {
+    const engine = await crew.connect({ reconcile: 'on' });
+    const kind = newKind();
+    crew.work(engine, {
+      concurrency: 1,
+      handlers: { [kind]: (ctx) => ctx.attemptIndex || untilAborted(ctx) },
+    });
+    const { executionId } = await engine.submit({ kind, policy: { ...AGAIN, attemptTimeoutMs: SHORT_MS } });
+    expect(await engine.waitForEnd(executionId)).toEqual({ outcome: 'success', result: 1 });
+  });
+
+  test('is told also when another process noticed', async () => {
+    const engine = await crew.connect();
+    const kind = newKind();
+    const hanging = latch<TaskContext>();
+    crew.work(engine, {
+      leaseMs: LEASE_MS,
+      handlers: {
+        [kind]: (ctx) => {
+          hanging.open(ctx);
+          return untilAborted(ctx);
+        },
+      },
+    });
+    const { executionId } = await engine.submit({ kind, policy: { attemptTimeoutMs: MINUTE_MS } });
+    const ctx = await hanging.opened;
+    const elsewhere = await crew.connect({ listen: 'off' });
+    await crew.database.moveClock(MINUTE_MS);
+    expect(await elsewhere.fireTimers()).toBeGreaterThan(0);
+    await expect.poll(() => codeOf(ctx), SOON).toBe('deadline');
+    expect(await resultOf(engine, executionId)).toBe('expired');
+  });
+
+  test('that was told nothing still cannot write', async () => {
+    const engine = await crew.connect();
+    const kind = newKind();
+    const [hanging, finish] = [latch<TaskContext>(), latch()];
+    const worker = crew.work(deaf(engine), {
+      leaseMs: LEASE_MS,
+      pollMs: 20,
+      handlers: {
+        [kind]: async (ctx) => {
+          hanging.open(ctx);
+          await finish.opened;
+          return 'too late';
+        },
+      },
+    });
+    const { executionId } = await engine.submit({ kind, policy: { attemptTimeoutMs: MINUTE_MS } });
+    const ctx = await hanging.opened;
+    await crew.database.moveClock(MINUTE_MS);
+    await expect.poll(() => resultOf(engine, executionId), SOON).toBe('expired');
+    finish.open();
+    await expect.poll(() => worker.stats.lost, SOON).toBe(1);
+    expect(codeOf(ctx)).toBe('deadline');
+    expect(await resultOf(engine, executionId)).toBe('expired');
+  });
+
+  test('does nothing more by its context: a step begun after the limit does not run', async () => {
+    const engine = await crew.connect();
+    const slow = task<null>(newKind());
+    const [begun, go, told] = [latch<TaskContext>(), latch(), latch<string>()];
+    let ran = 0;
+    crew.work(engine, {
+      leaseMs: LEASE_MS,
+      handlers: [
+        handle(slow, async (_, ctx) => {
+          begun.open(ctx);
+          await go.opened;
+          const late = ctx.step('late', () => {
+            ran += 1;
+          });
+          await late.catch((error: { code: string }) => told.open(error.code));
+        }),
+      ],
+    });
+    const run = await engine.submit(slow, null, { policy: { attemptTimeoutMs: MINUTE_MS } });
+    const ctx = await begun.opened;
+    await crew.database.moveClock(MINUTE_MS);
+    await engine.fireTimers();
+    expect(await run.end()).toMatchObject({ outcome: 'expired' });
+    await expect.poll(() => codeOf(ctx), SOON).toBe('deadline');
+    go.open();
+    expect(await told.opened).toBe('deadline');
+    expect(ran).toBe(0);
+    expect(await engine.readSteps(run.executionId)).toEqual([]);
+  });
+});
+
+describe('the deadline of an execution', () => {
+  const policy: ExecutionPolicy = { deadlineMs: MINUTE_MS, ...AGAIN };
+  const OVER = { outcome: 'expired', message: 'execution_deadline', category: 'timeout', by: 'engine' };
+
+  test('ends a task that sleeps: it is not woken for it, and not at the end of its sleep', async () => {
+    const engine = await crew.connect();
+    const sleeper = task<null>(newKind());
+    let runs = 0;
+    const worker = crew.work(engine, {
+      handlers: [
+        handle(sleeper, async (_, ctx) => {
+          runs += 1;
+          await ctx.sleep('long', '1h');
+          return 'slept';
+        }),
+      ],
+    });
+    const run = await engine.submit(sleeper, null, { policy });
+    await expect.poll(() => worker.stats.paused, SOON).toBe(1);
+    await crew.database.moveClock(MINUTE_MS);
+    await engine.fireTimers();
+    expect(await run.end()).toEqual(OVER);
+    await crew.database.moveClock(3_600_000);
+    await engine.fireTimers();
+    expect(await timersOf(run.executionId)).toEqual([]);
+    expect(await engine.result(run.executionId)).toEqual(OVER);
+    expect(runs).toBe(1);
+  });
+
+  test('ends one that is delayed and never started', async () => {
+    const engine = await crew.connect();
+    const kind = newKind();
+    let runs = 0;
+    crew.work(engine, {
+      handlers: {
+        [kind]: () => {
+          runs += 1;
+        },
+      },
+    });
+    const { executionId } = await engine.submit({ kind, policy, delayMs: 2 * MINUTE_MS });
+    await crew.database.moveClock(MINUTE_MS);
+    await crew.connect({ reconcile: 'on' });
+    await expect.poll(() => engine.result(executionId), SOON).toEqual(OVER);
+    await crew.database.moveClock(MINUTE_MS);
+    await expect.poll(() => timersOf(executionId), SOON).toEqual([]);
+    expect(runs).toBe(0);
+    expect(await engine.describe(executionId)).toMatchObject({ startedAtMs: null, attempts: [] });
+  });
+
+  test('that is short is kept by the worker that runs it, without anybody else', async () => {
+    const engine = await crew.connect();
+    const kind = newKind();
+    const hanging = latch<TaskContext>();
+    crew.work(engine, {
+      handlers: {
+        [kind]: (ctx) => {
+          hanging.open(ctx);
+          return untilAborted(ctx);
+        },
+      },
+    });
+    // The queue is looked at before the execution is there, so that its deadline is news to the worker.
+    const { executionId } = await engine.submit({ kind, policy: { deadlineMs: 400 } });
+    const ctx = await hanging.opened;
+    await expect.poll(() => codeOf(ctx), SOON).toBe('deadline');
+    expect(await engine.result(executionId)).toEqual(OVER);
+  });
+
+  test('ends a parent that waits for its children, and the children go on', async () => {
+    const engine = await crew.connect();
+    const [parent, child] = [task<null>(newKind()), task<null>(newKind(), { lane: 'later' })];
+    const spawned = latch<string>();
+    const worker = crew.work(engine, {
+      lanes: ['default'],
+      handlers: [
+        handle(parent, async (_, ctx) => {
+          const one = await ctx.spawn(child, null);
+          spawned.open(one.executionId);
+          return one.result();
+        }),
+      ],
+    });
+    const run = await engine.submit(parent, null, { policy });
+    const childId = await spawned.opened;
+    await expect.poll(() => worker.stats.paused, SOON).toBe(1);
+    await crew.database.moveClock(MINUTE_MS);
+    await engine.fireTimers();
+    expect(await run.end()).toEqual(OVER);
+    crew.work(engine, { lanes: ['later'], handlers: [handle(child, () => 'done')] });
+    expect(await engine.execution(child, childId).result()).toBe('done');
+    await engine.fireTimers();
+    expect(await timersOf(run.executionId)).toEqual([]);
+    expect(await engine.result(run.executionId)).toEqual(OVER);
+  });
+});
+
+test('limits that were kept leave no timer, however the work went', async () => {
+  const engine = await crew.connect();
+  const mixed = task<number>(newKind());
+  crew.work(engine, {
+    handlers: [
+      handle(mixed, async (number, ctx) => {
+        if (number % 3 === 1 && ctx.attemptIndex === 0) throw new Error('once');
+        if (number % 3 === 2) await ctx.sleep('short', { milliseconds: 5 });
+        return number;
+      }),
+    ],
+  });
+  const policy = { ...AGAIN, attemptTimeoutMs: LEASE_MS, deadlineMs: LEASE_MS };
+  const runs = await engine.submitMany(
+    mixed,
+    Array.from({ length: 30 }, (_, input) => ({ input, policy })),
+  );
+  expect(await Promise.all(runs.map((run) => run.result()))).toEqual(runs.map((_, index) => index));
+  expect(await timersOf(...runs.map(({ executionId }) => executionId))).toEqual([]);
+});
