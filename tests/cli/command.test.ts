@@ -106,7 +106,8 @@ describe('the exit codes', () => {
 });
 
 describe('an error', () => {
-  it.each([
+  // Side by side: each tries for a while to reach the database.
+  it.concurrent.each([
     [['migrate']],
     [['migrate', '--dry-run']],
     [['demo']],
@@ -142,7 +143,7 @@ describe('an error', () => {
 });
 
 describe('a password', () => {
-  it.each([
+  it.concurrent.each([
     [['migrate', '--url', 'postgres://ada:hunter2@127.0.0.1:1/x']],
     [['doctor', '--url', 'postgres://ada@127.0.0.1:1/x?password=hunter2']],
     [['migrate', '--rul=postgres://ada:hunter2@127.0.0.1:1/x']],
