@@ -106,20 +106,23 @@ describe('the exit codes', () => {
 });
 
 describe('an error', () => {
-  // Side by side: each tries for a while to reach the database.
-  it.concurrent.each([
-    [['migrate']],
-    [['migrate', '--dry-run']],
-    [['demo']],
-    [['submit', 'greet']],
-    [['show', ID]],
-    [['cancel', ID, '--reason', 'r']],
-    [['workers']],
-    [['doctor']],
-  ])('of a database that is not there makes %j exit with 69', async (args) => {
-    const { exitCode, errors } = await runCommand({ args, databaseUrl: NOWHERE });
-    expect(exitCode).toBe(69);
-    expect(errors).toMatch(/^flowfabric: While .* \[unavailable\]$/m);
+  it('of a database that is not there makes every command exit with 69', async () => {
+    const commands = [
+      ['migrate'],
+      ['migrate', '--dry-run'],
+      ['demo'],
+      ['submit', 'greet'],
+      ['show', ID],
+      ['cancel', ID, '--reason', 'r'],
+      ['workers'],
+      ['doctor'],
+    ];
+    // Side by side: each tries for a while to reach the database.
+    const ends = await Promise.all(commands.map((args) => runCommand({ args, databaseUrl: NOWHERE })));
+    for (const { exitCode, errors } of ends) {
+      expect(errors).toMatch(/^flowfabric: While .* \[unavailable\]$/m);
+      expect(exitCode).toBe(69);
+    }
   });
 
   it.each([[['submit', 'greet']], [['show', ID]], [['cancel', ID, '--reason', 'r']], [['workers']]])(
@@ -143,7 +146,7 @@ describe('an error', () => {
 });
 
 describe('a password', () => {
-  it.concurrent.each([
+  it.each([
     [['migrate', '--url', 'postgres://ada:hunter2@127.0.0.1:1/x']],
     [['doctor', '--url', 'postgres://ada@127.0.0.1:1/x?password=hunter2']],
     [['migrate', '--rul=postgres://ada:hunter2@127.0.0.1:1/x']],
