@@ -156,9 +156,13 @@ CREATE INDEX ff_idempotency_expired ON ff_idempotency USING btree (expires_at_ms
 CREATE TABLE ff_lane (
   lane text NOT NULL,
   paused boolean DEFAULT false NOT NULL,
+  paused_at_ms bigint,
+  paused_by text,
+  pause_reason text,
   renewal_events boolean DEFAULT true NOT NULL,
   created_at_ms bigint DEFAULT ff_now_ms() NOT NULL,
-  CONSTRAINT ff_lane_pkey PRIMARY KEY (lane)
+  CONSTRAINT ff_lane_pkey PRIMARY KEY (lane),
+  CONSTRAINT ff_lane_open CHECK ((paused OR (num_nonnulls(paused_at_ms, paused_by, pause_reason) = 0)))
 );
 CREATE INDEX ff_lane_paused ON ff_lane USING btree (lane) WHERE paused;
 
@@ -197,6 +201,7 @@ CREATE TABLE ff_outcome (
   execution_id uuid NOT NULL,
   ended_at_ms bigint NOT NULL,
   retain_ms bigint,
+  look_again_at_ms bigint,
   attempt_index integer NOT NULL,
   outcome ff_terminal_outcome NOT NULL,
   partition_key smallint NOT NULL,
@@ -208,9 +213,9 @@ CREATE TABLE ff_outcome (
   CONSTRAINT ff_outcome_pkey PRIMARY KEY (execution_id, partition_key, attempt_index),
   CONSTRAINT ff_outcome_outcome_check CHECK ((outcome <> 'none'::ff_terminal_outcome))
 );
-CREATE INDEX ff_outcome_ended ON ff_outcome USING btree (ended_at_ms) WHERE (retain_ms IS NULL);
+CREATE INDEX ff_outcome_ended ON ff_outcome USING btree (ended_at_ms) WHERE ((retain_ms IS NULL) AND (look_again_at_ms IS NULL));
 CREATE INDEX ff_outcome_list ON ff_outcome USING btree (namespace, outcome, ended_at_ms);
-CREATE INDEX ff_outcome_retained ON ff_outcome USING btree (((ended_at_ms + retain_ms))) WHERE (retain_ms IS NOT NULL);
+CREATE INDEX ff_outcome_retained ON ff_outcome USING btree (COALESCE(look_again_at_ms, (ended_at_ms + retain_ms))) WHERE ((retain_ms IS NOT NULL) OR (look_again_at_ms IS NOT NULL));
 
 CREATE TABLE ff_progress (
   execution_id uuid NOT NULL,
@@ -258,6 +263,12 @@ CREATE TABLE ff_setback (
   retry_at_ms bigint NOT NULL,
   error_code text NOT NULL,
   CONSTRAINT ff_setback_pkey PRIMARY KEY (execution_id, partition_key, reconciler)
+);
+
+CREATE TABLE ff_setting (
+  name text NOT NULL,
+  value jsonb NOT NULL,
+  CONSTRAINT ff_setting_pkey PRIMARY KEY (name)
 );
 
 CREATE TABLE ff_step (
@@ -387,7 +398,7 @@ CREATE TABLE ff_worker (
 -- function ff_change_priority(p_ids uuid[], p_partitions smallint[], p_epochs bigint[], p_priority integer, p_actor text)
 --   returns TABLE(execution_id uuid, outcome text, lifecycle_phase text, eligibility_state text, route_id integer, old_priority integer)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 cb3186b147dafece83c25769e7f48614
+--   md5 af966472607fbf51cc73be5f2cd8bfee
 
 -- function ff_children_ended(p_parent uuid, p_children uuid[], p_needed integer)
 --   returns boolean
@@ -397,7 +408,7 @@ CREATE TABLE ff_worker (
 -- function ff_claim(p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer, p_worker_id text, p_worker_instance_id text, p_claim_id uuid, p_lease_ms bigint, p_quiet_routes integer[])
 --   returns TABLE(execution_id uuid, partition_key smallint, route_id integer, priority integer, seq bigint, namespace text, attempt_index integer, lease_epoch bigint, lease_id uuid, retry_count integer, reclaimed boolean, resumed boolean, created_at_ms bigint, payload jsonb, tags jsonb, generation smallint, attempt_limit_ms bigint, next_due_in_ms bigint, route_high integer)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 c15e2b603d403a6c7745f22abc11a58c
+--   md5 af14415520b1692bf34b840da408466a
 
 -- function ff_claim_quotas(p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer, p_tried bigint[])
 --   returns integer[]
@@ -417,12 +428,17 @@ CREATE TABLE ff_worker (
 -- function ff_fire_timers(p_timer_ids bigint[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, worker_instance_id text, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 2ecf4d3779fc633c92f1994be54a5755
+--   md5 d27c7ed3c7dc7690355c6b2def7498e9
 
 -- function ff_forget(p_ids uuid[], p_partitions smallint[], p_retain_ms bigint, p_again_ms bigint)
 --   returns TABLE(execution_id uuid, outcome text)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 c2d46e2440b45dab23feedeba90e596b
+--   md5 5efb9bf47f9a8a3d6915ce59948fe278
+
+-- function ff_forget_keys(p_limit integer, p_again_ms bigint)
+--   returns bigint
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 53d9ec7c34d321727a3e59f75115c7c0
 
 -- function ff_grown_ms(p_initial double precision, p_max double precision, p_multiplier double precision, p_retries integer)
 --   returns double precision
@@ -484,11 +500,6 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 5556be09518b9601d5fcc936281dd23f
 
--- function ff_paused_routes()
---   returns integer[]
---   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 1e4e8273e193231efbed5762265af06e
-
 -- function ff_public_state(phase ff_lifecycle_phase, eligibility ff_eligibility_state, outcome ff_terminal_outcome, eligible_at_ms bigint, now_ms bigint)
 --   returns text
 --   sql STABLE PARALLEL SAFE COST 100
@@ -517,7 +528,7 @@ CREATE TABLE ff_worker (
 -- function ff_replay(p_ids uuid[], p_partitions smallint[], p_epochs bigint[], p_from_start boolean, p_reason text, p_actor text, p_default_max integer)
 --   returns TABLE(execution_id uuid, outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, route_id integer, replay_count smallint, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 4eeffb02e42950a428f159f747f56885
+--   md5 b277d56b09b25eab31dc02c592d9586e
 
 -- function ff_report_progress(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_percents real[], p_messages text[])
 --   returns void
@@ -544,10 +555,10 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 441440f69d02f99c67e4ddaf0135e9aa
 
--- function ff_settle(p_transition text, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_details jsonb[] DEFAULT NULL::jsonb[])
+-- function ff_settle(p_transition text, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_details jsonb[] DEFAULT NULL::jsonb[], p_deadlines bigint[] DEFAULT NULL::bigint[])
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 7506434766c7cab9059b29c174451626
+--   md5 97a68de96003bf6e58f8fca83f864f00
 
 -- function ff_share_leases(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[])
 --   returns bigint[]
@@ -564,20 +575,35 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 3cef49979c00eca439550390e62372d8
 
--- function ff_sweep_stale(p_routes integer[], p_ranks integer[], p_afters bigint[], p_quotas integer[])
---   returns void
+-- function ff_sweep_queue(p_route integer, p_rank integer, p_seq bigint, p_limit integer)
+--   returns TABLE(route_id integer, rank integer, seq bigint, removed bigint)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 32d99a95084356167ec3edfe22a107f0
+
+-- function ff_sweep_stale(p_routes integer[], p_ranks integer[], p_afters bigint[], p_quotas integer[], p_limit integer)
+--   returns bigint
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 09d5da2a535e793fe95376c5fa88ced8
+--   md5 c155f1f588654a7dd1c9af50bc725282
+
+-- function ff_sweep_timers(p_after bigint, p_limit integer)
+--   returns TABLE(timer_id bigint, removed bigint)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 c5f2ede946f727e026cf07ab62e379c0
 
 -- function ff_take_keys(p_namespaces text[], p_keys text[], p_hashes text[], p_windows bigint[], p_ids uuid[], p_partitions smallint[])
 --   returns uuid[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 d6572cf205b2c4a22b1eaec65f66f9cd
+--   md5 dc7acba71b60999901510fb896fb2a9d
 
 -- function ff_time_out(p_rows ff_locked[], p_late uuid[])
 --   returns TABLE(execution_id uuid, outcome text, worker_instance_id text, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
 --   md5 4f6876a705f2319792f83f329eaab012
+
+-- function ff_unpaused(INOUT p_routes integer[], INOUT p_ranks integer[], INOUT p_afters bigint[])
+--   returns record
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 3127c7e4d86f58344e2e9bde62aa6aff
 
 -- function ff_uuids(p_list jsonb)
 --   returns uuid[]

@@ -1,5 +1,6 @@
 -- Grants leases. Claim never waits: queue rows and executions are taken with SKIP LOCKED, and only what was got is
--- removed from the queue. A queue row is a pointer; a stale one is discarded here.
+-- removed from the queue. A queue row is a pointer; a stale one is discarded here. What is past its deadline is not granted
+-- any more: its timer is about to end it.
 
 -- How many rows to take per entry so that together they are the best p_limit in queue order. Reading without locks
 -- first keeps a claim over many routes from locking p_limit rows on each. Room for an admission step lies between
@@ -25,37 +26,50 @@ BEGIN
     GROUP BY ord ORDER BY ord);
 END $$;
 
--- Removes pointers near the head of the entries that were asked whose execution has moved on: epochs and attempts only
--- grow, so what does not fit now never will. Looked for without locks, so that nobody else's claim finds them taken;
--- only what is stale is locked, and deleted.
-CREATE OR REPLACE FUNCTION ff_sweep_stale(p_routes integer[], p_ranks integer[], p_afters bigint[], p_quotas integer[])
-RETURNS void LANGUAGE plpgsql AS $$
+-- Removes pointers near the head of the entries that were asked whose execution has moved on, and answers how many: epochs
+-- and attempts only grow, so what does not fit now never will, and a priority that is changed back brings its own pointer.
+-- Looked for without locks, so that nobody else's claim finds them taken; only what is stale is locked, and deleted.
+CREATE OR REPLACE FUNCTION ff_sweep_stale(
+  p_routes integer[], p_ranks integer[], p_afters bigint[], p_quotas integer[], p_limit integer
+) RETURNS bigint LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-  c_sweep CONSTANT integer := 200;
+  v_removed bigint;
 BEGIN
   WITH stale AS MATERIALIZED (
     SELECT r.tid
     FROM unnest(p_routes, p_ranks, p_afters, p_quotas) q(route, rank, after, quota)
     CROSS JOIN LATERAL (
-      SELECT ctid AS tid, execution_id, attempt_index, lease_epoch FROM ff_ready
+      SELECT ctid AS tid, execution_id, attempt_index, lease_epoch, priority FROM ff_ready
       WHERE route_id = q.route AND (-priority, seq) > (coalesce(q.rank, -2147483648), q.after)
         AND -priority <= coalesce(q.rank, 2147483647)
-      ORDER BY -priority, seq LIMIT c_sweep) r
+      ORDER BY -priority, seq LIMIT p_limit) r
     LEFT JOIN LATERAL (
-      SELECT attempt_index, lease_epoch FROM ff_execution WHERE execution_id = r.execution_id OFFSET 0) e ON true
-    WHERE q.quota > 0 AND (e.attempt_index, e.lease_epoch) IS DISTINCT FROM (r.attempt_index, r.lease_epoch)),
+      SELECT attempt_index, lease_epoch, priority FROM ff_execution WHERE execution_id = r.execution_id OFFSET 0) e ON true
+    WHERE q.quota > 0
+      AND (e.attempt_index, e.lease_epoch, e.priority) IS DISTINCT FROM (r.attempt_index, r.lease_epoch, r.priority)),
   taken AS MATERIALIZED (
     SELECT ctid AS tid FROM ff_ready WHERE ctid = ANY (ARRAY(SELECT tid FROM stale)) FOR UPDATE SKIP LOCKED)
   DELETE FROM ff_ready WHERE ctid = ANY (ARRAY(SELECT tid FROM taken));
+  GET DIAGNOSTICS v_removed = ROW_COUNT;
+  RETURN v_removed;
 END $$;
 
-CREATE OR REPLACE FUNCTION ff_paused_routes() RETURNS integer[] LANGUAGE plpgsql AS $$
+-- Callers remember routes, and with them which lanes are paused; one that was paused since must not be claimed from. Answers
+-- the entries that are left, as they were when no lane is paused.
+CREATE OR REPLACE FUNCTION ff_unpaused(INOUT p_routes integer[], INOUT p_ranks integer[], INOUT p_afters bigint[])
+LANGUAGE plpgsql AS $$
 #variable_conflict use_column
+DECLARE
+  v_paused integer[];
 BEGIN
-  RETURN ARRAY(
+  v_paused := ARRAY(
     SELECT r.route_id FROM ff_lane l
     CROSS JOIN LATERAL (SELECT route_id FROM ff_route WHERE lane = l.lane OFFSET 0) r WHERE l.paused);
+  IF cardinality(v_paused) = 0 THEN RETURN; END IF;
+  SELECT coalesce(array_agg(route ORDER BY ord), '{}'), array_agg(rank ORDER BY ord), array_agg(after ORDER BY ord)
+  INTO p_routes, p_ranks, p_afters
+  FROM unnest(p_routes, p_ranks, p_afters) WITH ORDINALITY q(route, rank, after, ord) WHERE route <> ALL (v_paused);
 END $$;
 
 -- p_routes, p_ranks, p_afters: where to look. A rank (negated priority) with a sequence number seeks past what was
@@ -77,7 +91,11 @@ DECLARE
   t ff_transition%ROWTYPE;
   v_now bigint := ff_now_ms();
   c_passes CONSTANT integer := 20;
-  v_paused integer[];
+  c_swept CONSTANT integer := 100000;
+  v_sweep integer := 200;
+  v_removed bigint;
+  v_swept bigint := 0;
+  v_pass integer := 0;
   v_left integer := p_limit;
   v_got integer;
   v_quotas integer[];
@@ -93,22 +111,15 @@ DECLARE
   v_epochs bigint[];
 BEGIN
   PERFORM ff_require_read_committed();
-  RETURN QUERY SELECT NULL::uuid, NULL::smallint, NULL::integer, NULL::integer, NULL::bigint, NULL::text,
-    NULL::integer, NULL::bigint, NULL::uuid, NULL::integer, NULL::boolean, NULL::boolean, NULL::bigint,
-    NULL::jsonb, NULL::jsonb, NULL::smallint, NULL::bigint,
-    (SELECT greatest(due_at_ms - v_now, 0) FROM ff_timer ORDER BY due_at_ms LIMIT 1),
-    (SELECT route_id FROM ff_route ORDER BY route_id DESC LIMIT 1);
-  -- Callers remember routes, and with them which lanes are paused; one that was paused since must not be claimed from.
-  v_paused := ff_paused_routes();
-  IF cardinality(v_paused) > 0 THEN
-    SELECT array_agg(route ORDER BY ord), array_agg(rank ORDER BY ord), array_agg(after ORDER BY ord)
-    INTO p_routes, p_ranks, p_afters
-    FROM unnest(p_routes, p_ranks, p_afters) WITH ORDINALITY q(route, rank, after, ord) WHERE route <> ALL (v_paused);
-  END IF;
-  IF coalesce(cardinality(p_routes), 0) = 0 THEN RETURN; END IF;
+  next_due_in_ms := (SELECT greatest(due_at_ms - v_now, 0) FROM ff_timer ORDER BY due_at_ms LIMIT 1);
+  route_high := (SELECT route_id FROM ff_route ORDER BY route_id DESC LIMIT 1);
+  RETURN NEXT;
+  SELECT * INTO p_routes, p_ranks, p_afters FROM ff_unpaused(p_routes, p_ranks, p_afters);
+  IF cardinality(p_routes) = 0 THEN RETURN; END IF;
   SELECT * INTO STRICT t FROM ff_transition WHERE transition = 'claim';
-  -- Stale pointers, and executions somebody works on, make a pass come back short; a few more passes look behind them.
-  FOR pass IN 1..c_passes LOOP
+  -- Stale pointers, and executions somebody works on, make a pass come back short; a few more passes look behind them, and
+  -- as long as some are removed it is worth another: many are left by priorities that were changed in bulk.
+  WHILE v_pass < c_passes AND v_swept < c_swept LOOP
     v_quotas := CASE WHEN v_greedy THEN array_fill(v_left, ARRAY[cardinality(p_routes)])
                      ELSE ff_claim_quotas(p_routes, p_ranks, p_afters, v_left, v_tried) END;
     SELECT array_agg(tid), array_agg(execution_id), array_agg(partition_key), array_agg(rank), array_agg(seq),
@@ -132,14 +143,15 @@ BEGIN
     WITH seen AS MATERIALIZED (
       SELECT r.tid, r.seq, x.*,
              x.lifecycle_phase = 'runnable' AND x.eligibility_state = 'eligible_now' AND x.attempt_index = r.attempt
-               AND x.lease_epoch = r.epoch AND -x.priority = r.rank AS fresh
+               AND x.lease_epoch = r.epoch AND -x.priority = r.rank AS fits,
+             coalesce(x.deadline_at_ms <= v_now, false) AS late
       FROM unnest(v_tids, v_ids, v_parts, v_ranks, v_seqs, v_attempts, v_epochs)
         r(tid, id, part, rank, seq, attempt, epoch)
       CROSS JOIN LATERAL (
         SELECT execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
-               created_at_ms, lifecycle_phase, eligibility_state, attempt_state, generation, attempt_limit_ms
+               created_at_ms, lifecycle_phase, eligibility_state, attempt_state, generation, attempt_limit_ms, deadline_at_ms
         FROM ff_execution WHERE execution_id = r.id AND partition_key = r.part FOR UPDATE SKIP LOCKED) x),
-    won AS MATERIALIZED (SELECT DISTINCT ON (execution_id) * FROM seen WHERE fresh ORDER BY execution_id, seq),
+    won AS MATERIALIZED (SELECT DISTINCT ON (execution_id) * FROM seen WHERE fits AND NOT late ORDER BY execution_id, seq),
     granted AS MATERIALIZED (
       SELECT w.*, b.payload, b.tags, gen_random_uuid() AS lease_id, h.owner, h.started_at_ms,
              h.outcome IS NOT DISTINCT FROM 'interrupted' AS reclaimed
@@ -164,7 +176,7 @@ BEGIN
         lease_epoch = lease_epoch + t.epoch_step, changed_at_ms = v_now, eligible_at_ms = NULL,
         started_at_ms = coalesce(started_at_ms, v_now)
       WHERE execution_id = ANY (ARRAY(SELECT execution_id FROM won)) RETURNING 1),
-    unqueued AS (DELETE FROM ff_ready WHERE ctid = ANY (ARRAY(SELECT tid FROM seen)) RETURNING 1),
+    unqueued AS (DELETE FROM ff_ready WHERE ctid = ANY (ARRAY(SELECT tid FROM seen WHERE NOT (fits AND late))) RETURNING 1),
     leased AS (
       INSERT INTO ff_lease (
         execution_id, partition_key, route_id, attempt_index, lease_epoch, lease_id, claim_id, worker_id,
@@ -176,8 +188,7 @@ BEGIN
       FROM granted),
     limited AS (
       INSERT INTO ff_timer (kind, due_at_ms, execution_id, partition_key, attempt_index, lease_epoch)
-      SELECT 'attempt_limit', v_now + attempt_limit_ms, execution_id, partition_key, attempt_index,
-             lease_epoch + t.epoch_step
+      SELECT 'attempt_limit', v_now + attempt_limit_ms, execution_id, partition_key, attempt_index, lease_epoch + t.epoch_step
       FROM granted WHERE attempt_limit_ms IS NOT NULL),
     told AS (
       INSERT INTO ff_event (family, event_type, occurred_at_ms, execution_id, partition_key, attempt_index,
@@ -192,13 +203,16 @@ BEGIN
            NULL::bigint, NULL::integer
     FROM granted g
     WHERE (SELECT ff_require_equal('claim executions', (SELECT count(*) FROM won), (SELECT count(*) FROM moved))
-              AND ff_require_equal('claim queue', (SELECT count(*) FROM seen), (SELECT count(*) FROM unqueued)))
+              AND ff_require_equal('claim queue', (SELECT count(*) FROM seen WHERE NOT (fits AND late)), (SELECT count(*) FROM unqueued)))
     ORDER BY g.priority DESC, g.seq;
     GET DIAGNOSTICS v_got = ROW_COUNT;
     EXIT WHEN v_got = cardinality(v_tids) AND NOT v_short;
     v_left := v_left - v_got;
     EXIT WHEN v_left = 0;
     v_tried := v_tried || v_seqs;
-    PERFORM ff_sweep_stale(p_routes, p_ranks, p_afters, v_quotas);
+    v_removed := ff_sweep_stale(p_routes, p_ranks, p_afters, v_quotas, v_sweep);
+    v_swept := v_swept + v_removed;
+    v_sweep := least(v_sweep * 4, 10000);
+    v_pass := v_pass + (v_removed = 0)::integer;
   END LOOP;
 END $$;

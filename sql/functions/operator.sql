@@ -20,6 +20,7 @@ DECLARE
   v_deadlines bigint[];
   v_details jsonb[];
   v_now bigint;
+  v_written bigint;
 BEGIN
   PERFORM ff_require_read_committed();
   v_rows := ff_lock_open(p_ids, p_partitions, true);
@@ -44,10 +45,12 @@ BEGIN
     WHERE execution_id = ANY (ARRAY(SELECT r.execution_id FROM unnest(v_again) r)) AND retired_by = 0;
     UPDATE ff_execution SET generation = generation + 1
     WHERE execution_id = ANY (ARRAY(SELECT r.execution_id FROM unnest(v_again) r));
+    GET DIAGNOSTICS v_written = ROW_COUNT;
+    PERFORM ff_require_equal('generations', cardinality(v_again), v_written);
   END IF;
   -- What an earlier run said of itself is not true of the next.
   DELETE FROM ff_progress WHERE execution_id = ANY (ARRAY(SELECT r.execution_id FROM unnest(v_again) r));
-  PERFORM ff_settle('replay', v_again, v_deadlines, NULL, NULL, NULL, p_actor, v_details);
+  PERFORM ff_settle('replay', v_again, NULL, NULL, NULL, NULL, p_actor, v_details, v_deadlines);
   RETURN QUERY
   SELECT u.id,
          CASE WHEN e.execution_id IS NULL THEN 'not_found'
@@ -78,6 +81,7 @@ DECLARE
   v_moved ff_locked[];
   v_old jsonb;
   v_details jsonb[];
+  v_written bigint;
 BEGIN
   PERFORM ff_require_read_committed();
   v_rows := ff_lock_open(p_ids, p_partitions);
@@ -96,13 +100,17 @@ BEGIN
   INTO v_moved, v_old, v_details FROM decided;
   UPDATE ff_execution SET priority = p_priority
   WHERE execution_id = ANY (ARRAY(SELECT r.execution_id FROM unnest(v_moved) r));
+  GET DIAGNOSTICS v_written = ROW_COUNT;
+  PERFORM ff_require_equal('priorities', coalesce(cardinality(v_moved), 0), v_written);
   PERFORM ff_settle('change_priority', v_moved, NULL, NULL, NULL, NULL, p_actor, v_details);
   RETURN QUERY
   SELECT u.id,
          CASE WHEN e.execution_id IS NULL THEN 'not_found'
               WHEN p_epochs IS NOT NULL AND e.lease_epoch <> u.ep THEN 'moved'
               WHEN e.eligibility_state <> 'eligible_now' THEN 'not_eligible'
-              ELSE 'changed' END,
+              WHEN u.id IN (SELECT execution_id FROM unnest(v_rows)) THEN 'changed'
+              -- Waiting and yet not locked: it came only after the lock was asked for.
+              ELSE 'not_found' END,
          e.lifecycle_phase::text, e.eligibility_state::text, e.route_id,
          coalesce((v_old ->> u.id::text)::integer, e.priority)
   FROM unnest(p_ids, p_partitions, p_epochs) u(id, part, ep)

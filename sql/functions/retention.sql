@@ -1,9 +1,9 @@
--- Forgets executions that ended long enough ago, with everything that belongs to them. Never waits: one that somebody works
--- on is left for the next pass, so a replay that came first keeps its execution.
+-- Forgets what has been kept long enough. Never waits: what somebody works on is left for the next pass, so a replay that
+-- came first keeps its execution.
 
--- p_retain_ms: how long what has no time of its own is kept. One that must stay (its parent has not ended and may still ask
--- for its result, or it was replayed since) is looked at again after p_again_ms, so that it does not stand in the way of
--- what comes after it.
+-- Forgets executions with everything that belongs to them. p_retain_ms: how long what has no time of its own is kept, or NULL
+-- for ever. One that must stay (its parent is still there and may be replayed, or it was replayed itself) is looked at
+-- again after p_again_ms, so that it does not stand before what comes after it.
 CREATE OR REPLACE FUNCTION ff_forget(
   p_ids uuid[], p_partitions smallint[], p_retain_ms bigint, p_again_ms bigint
 ) RETURNS TABLE (execution_id uuid, outcome text) LANGUAGE plpgsql
@@ -15,6 +15,7 @@ DECLARE
   v_locked uuid[];
   v_gone uuid[];
   v_kept uuid[];
+  v_deleted bigint;
 BEGIN
   PERFORM ff_require_read_committed();
   SELECT array_agg(e.execution_id) INTO v_locked
@@ -25,7 +26,7 @@ BEGIN
   IF v_locked IS NULL THEN RETURN; END IF;
   WITH decided AS MATERIALIZED (
     SELECT e.execution_id,
-           e.lifecycle_phase = 'terminal' AND coalesce(p.lifecycle_phase, 'terminal') = 'terminal'
+           e.lifecycle_phase = 'terminal' AND p.execution_id IS NULL
              AND coalesce(o.ended_at_ms + coalesce(o.retain_ms, p_retain_ms) <= v_now, false) AS over
     FROM unnest(v_locked) u(id)
     CROSS JOIN LATERAL (
@@ -34,13 +35,11 @@ BEGIN
     LEFT JOIN LATERAL (
       SELECT ended_at_ms, retain_ms FROM ff_outcome WHERE execution_id = e.execution_id
         AND partition_key = e.partition_key AND attempt_index = e.attempt_index OFFSET 0) o ON true
-    LEFT JOIN LATERAL (
-      SELECT lifecycle_phase FROM ff_execution WHERE execution_id = e.parent_id OFFSET 0) p ON true)
+    LEFT JOIN LATERAL (SELECT execution_id FROM ff_execution WHERE execution_id = e.parent_id OFFSET 0) p ON true)
   SELECT coalesce(array_agg(execution_id) FILTER (WHERE over), '{}'),
          coalesce(array_agg(execution_id) FILTER (WHERE NOT over), '{}')
   INTO v_gone, v_kept FROM decided;
-  UPDATE ff_outcome SET retain_ms = v_now - ended_at_ms + p_again_ms
-  WHERE execution_id = ANY (v_kept) AND ended_at_ms + coalesce(retain_ms, p_retain_ms) <= v_now;
+  UPDATE ff_outcome SET look_again_at_ms = v_now + p_again_ms WHERE execution_id = ANY (v_kept);
   -- By ctid, because a tag row is inserted and deleted under its execution's lock, and never updated.
   DELETE FROM ff_tag WHERE ctid = ANY (ARRAY(
     SELECT t.tid FROM unnest(v_gone) u(id)
@@ -50,13 +49,49 @@ BEGIN
     CROSS JOIN LATERAL (
       SELECT ctid AS tid FROM ff_tag WHERE tag_key = g.key AND tag_value = g.value
         AND created_at_ms = e.created_at_ms AND execution_id = u.id OFFSET 0) t));
-  DELETE FROM ff_body WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_step WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_progress WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_child_wait WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_attempt_history WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_outcome WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_setback WHERE execution_id = ANY (v_gone);
+  DELETE FROM ff_body WHERE execution_id = ANY (v_gone);
+  GET DIAGNOSTICS v_deleted = ROW_COUNT;
+  PERFORM ff_require_equal('forgotten bodies', cardinality(v_gone), v_deleted);
   DELETE FROM ff_execution WHERE execution_id = ANY (v_gone);
+  GET DIAGNOSTICS v_deleted = ROW_COUNT;
+  PERFORM ff_require_equal('forgotten executions', cardinality(v_gone), v_deleted);
   RETURN QUERY SELECT id, 'forgotten' FROM unnest(v_gone) id UNION ALL SELECT id, 'kept' FROM unnest(v_kept) id;
+END $$;
+
+-- Removes idempotency keys whose time is over; answers how many. One whose execution has not ended is kept for p_again_ms
+-- more, so that it does not stand before those that can go.
+CREATE OR REPLACE FUNCTION ff_forget_keys(p_limit integer, p_again_ms bigint) RETURNS bigint LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+DECLARE
+  v_now bigint := ff_now_ms();
+  v_namespaces text[];
+  v_keys text[];
+  v_gone tid[];
+  v_kept tid[];
+BEGIN
+  PERFORM ff_require_read_committed();
+  SELECT array_agg(namespace), array_agg(key) INTO v_namespaces, v_keys
+  FROM (SELECT namespace, key FROM ff_idempotency WHERE expires_at_ms <= v_now
+        ORDER BY expires_at_ms LIMIT p_limit FOR UPDATE SKIP LOCKED) k;
+  -- Looked up again, by a later statement than the one that locked them: these are the versions that count.
+  SELECT array_agg(i.tid) FILTER (WHERE coalesce(e.lifecycle_phase, 'terminal') = 'terminal'),
+         array_agg(i.tid) FILTER (WHERE e.lifecycle_phase <> 'terminal')
+  INTO v_gone, v_kept
+  FROM unnest(v_namespaces, v_keys) u(n, k)
+  CROSS JOIN LATERAL (
+    SELECT ctid AS tid, execution_id FROM ff_idempotency
+    WHERE namespace = u.n AND key = u.k AND expires_at_ms <= v_now OFFSET 0) i
+  LEFT JOIN LATERAL (
+    SELECT lifecycle_phase FROM ff_execution WHERE execution_id = i.execution_id OFFSET 0) e ON true;
+  UPDATE ff_idempotency SET expires_at_ms = v_now + p_again_ms WHERE ctid = ANY (v_kept);
+  DELETE FROM ff_idempotency WHERE ctid = ANY (v_gone);
+  RETURN coalesce(cardinality(v_gone), 0);
 END $$;

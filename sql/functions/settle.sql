@@ -91,11 +91,11 @@ END $$;
 
 -- Performs one transition on locked rows: state, lease, queue or timer, attempt, outcome and events, all or nothing.
 -- The arrays after p_rows run parallel to it and may be shorter or NULL; p_dues is when what is delayed becomes claimable,
--- or the new deadline of what is replayed; p_details goes into operator events. Answers whether parents are to be told: a
+-- p_deadlines the new deadlines of what is replayed; p_details goes into operator events. Answers whether parents are to be told: a
 -- timer for them is due at once.
 CREATE OR REPLACE FUNCTION ff_settle(
   p_transition text, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[],
-  p_actor text, p_details jsonb[] DEFAULT NULL
+  p_actor text, p_details jsonb[] DEFAULT NULL, p_deadlines bigint[] DEFAULT NULL
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -109,11 +109,11 @@ BEGIN
   IF cardinality(p_rows) = 0 OR p_rows IS NULL THEN RETURN false; END IF;
   SELECT * INTO STRICT t FROM ff_transition WHERE transition = p_transition;
   WITH r AS MATERIALIZED (
-    SELECT * FROM unnest(p_rows, p_dues, p_results, p_messages, p_categories, p_details) r(
+    SELECT * FROM unnest(p_rows, p_dues, p_results, p_messages, p_categories, p_details, p_deadlines) r(
       ordinal, execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
       attempt_state, lease_id, worker_id, worker_instance_id, attempt_started_at_ms, tags, retain_ms,
-      due_at_ms, result, message, category, detail)),
-  due AS MATERIALIZED (SELECT jsonb_object_agg(execution_id, due_at_ms) AS by_id FROM r),
+      due_at_ms, result, message, category, detail, new_deadline_ms)),
+  due AS MATERIALIZED (SELECT jsonb_object_agg(execution_id, coalesce(due_at_ms, new_deadline_ms)) AS by_id FROM r),
   moved AS (
     UPDATE ff_execution SET
       lifecycle_phase = t.lifecycle_phase, ownership_state = t.ownership_state,
@@ -143,8 +143,8 @@ BEGIN
            lease_epoch + t.epoch_step
     FROM r WHERE t.eligibility_state = 'not_eligible_until_time'
     UNION ALL
-    SELECT 'deadline'::ff_timer_kind, due_at_ms, execution_id, partition_key, 0, 0::bigint
-    FROM r WHERE t.replay_step = 1 AND due_at_ms IS NOT NULL
+    SELECT 'deadline'::ff_timer_kind, new_deadline_ms, execution_id, partition_key, 0, 0::bigint
+    FROM r WHERE t.replay_step = 1 AND new_deadline_ms IS NOT NULL
     UNION ALL
     -- A parent is told by a timer that is due at once: locking it here could wait in a circle.
     SELECT DISTINCT 'child_ended'::ff_timer_kind, v_now, parent_id, parent_partition, 0, 0::bigint

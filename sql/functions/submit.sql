@@ -1,5 +1,6 @@
 -- Creates executions: state, body and their place in the queue or a timer.
--- Runs on a caller's transaction as well, at any isolation level: it inserts, and decides nothing on what others wrote.
+-- Runs on a caller's transaction as well, at any isolation level: what it decides on, a key or an id that is there already, it
+-- locks or inserts first, and a snapshot that is too old for that fails with 40001.
 
 -- The number of a route, interning it on first use. Two callers may meet here; the unique key makes one of them wait.
 CREATE OR REPLACE FUNCTION ff_intern_route(p_lane text, p_kind text, p_capabilities text[], p_max integer)
@@ -43,21 +44,28 @@ CREATE OR REPLACE FUNCTION ff_take_keys(
 #variable_conflict use_column
 DECLARE
   v_now bigint := ff_now_ms();
+  c_rounds CONSTANT integer := 10;
   v_wanted bigint := cardinality(array_remove(p_keys, NULL));
   v_locked bigint;
   v_holders uuid[];
   v_faulty bigint;
 BEGIN
   -- Again when one of them was removed, because its time was over, after it had kept ours from being inserted.
-  LOOP
+  FOR round IN 1..c_rounds LOOP
     INSERT INTO ff_idempotency (namespace, key, partition_key, execution_id, body_hash, expires_at_ms)
     SELECT n, k, part, id, decode(h, 'hex'), v_now + w
     FROM unnest(p_namespaces, p_keys, p_hashes, p_windows, p_ids, p_partitions) u(n, k, h, w, id, part)
     WHERE k IS NOT NULL ORDER BY n, k ON CONFLICT DO NOTHING;
     -- In statements of their own: what a rival committed while it was waited for must be seen.
-    SELECT count(*) INTO v_locked FROM (SELECT * FROM unnest(p_namespaces, p_keys) u(n, k) WHERE k IS NOT NULL ORDER BY n, k OFFSET 0) u
-    CROSS JOIN LATERAL (SELECT 1 FROM ff_idempotency WHERE namespace = u.n AND key = u.k FOR UPDATE) i;
+    SELECT count(*) INTO v_locked
+    FROM (SELECT * FROM unnest(p_namespaces, p_keys, p_partitions) u(n, k, part) WHERE k IS NOT NULL
+          ORDER BY n, k OFFSET 0) u
+    CROSS JOIN LATERAL (
+      SELECT 1 FROM ff_idempotency WHERE namespace = u.n AND key = u.k AND partition_key = u.part FOR UPDATE) i;
     EXIT WHEN v_locked = v_wanted;
+    IF round = c_rounds THEN
+      RAISE EXCEPTION 'idempotency keys were removed again and again' USING ERRCODE = '40001';
+    END IF;
   END LOOP;
   WITH free AS MATERIALIZED (
     SELECT u.n, u.k, u.id, decode(u.h, 'hex') AS hash, u.w

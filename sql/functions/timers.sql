@@ -108,7 +108,6 @@ DECLARE
   v_executions uuid[];
   v_timed_out uuid[] := '{}';
   v_waiting uuid[];
-  v_gone bigint;
 BEGIN
   PERFORM ff_require_read_committed();
   WITH due AS MATERIALIZED (

@@ -129,8 +129,13 @@ INSERT INTO ff_transition VALUES
 CREATE TABLE ff_lane (
   lane           text PRIMARY KEY,
   paused         boolean NOT NULL DEFAULT false,
+  -- Of the pause that holds. Missing as well when somebody paused it by SQL.
+  paused_at_ms   bigint,
+  paused_by      text,
+  pause_reason   text,
   renewal_events boolean NOT NULL DEFAULT true,
-  created_at_ms  bigint NOT NULL DEFAULT ff_now_ms()
+  created_at_ms  bigint NOT NULL DEFAULT ff_now_ms(),
+  CONSTRAINT ff_lane_open CHECK (paused OR num_nonnulls(paused_at_ms, paused_by, pause_reason) = 0)
 );
 -- Asked by every claim, and mostly empty.
 CREATE INDEX ff_lane_paused ON ff_lane (lane) WHERE paused;
@@ -324,6 +329,8 @@ CREATE TABLE ff_outcome (
   ended_at_ms      bigint NOT NULL,
   -- How long it is kept; without it, as long as the deployment keeps things.
   retain_ms        bigint,
+  -- It could not be forgotten when its time was over, and is looked at again then.
+  look_again_at_ms bigint,
   attempt_index    integer NOT NULL,
   outcome          ff_terminal_outcome NOT NULL CHECK (outcome <> 'none'),
   partition_key    smallint NOT NULL,
@@ -336,8 +343,9 @@ CREATE TABLE ff_outcome (
 );
 -- Without the id: with it, a planner that believes the table empty would look outcomes up by walking this index.
 CREATE INDEX ff_outcome_list ON ff_outcome (namespace, outcome, ended_at_ms);
-CREATE INDEX ff_outcome_ended ON ff_outcome (ended_at_ms) WHERE retain_ms IS NULL;
-CREATE INDEX ff_outcome_retained ON ff_outcome ((ended_at_ms + retain_ms)) WHERE retain_ms IS NOT NULL;
+CREATE INDEX ff_outcome_ended ON ff_outcome (ended_at_ms) WHERE retain_ms IS NULL AND look_again_at_ms IS NULL;
+CREATE INDEX ff_outcome_retained ON ff_outcome ((coalesce(look_again_at_ms, ended_at_ms + retain_ms)))
+  WHERE retain_ms IS NOT NULL OR look_again_at_ms IS NOT NULL;
 
 CREATE FUNCTION ff_is_known_event(family ff_event_family, event_type text) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$

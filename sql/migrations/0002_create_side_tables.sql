@@ -25,6 +25,12 @@ CREATE TABLE ff_idempotency (
 ) WITH (fillfactor = 90);
 CREATE INDEX ff_idempotency_expired ON ff_idempotency (expires_at_ms);
 
+-- What holds for all processes, and was said by one of them.
+CREATE TABLE ff_setting (
+  name  text PRIMARY KEY,
+  value jsonb NOT NULL
+);
+
 -- Who runs the next pass of a reconciler. Losing the row, or its holder, costs nothing but a pass.
 CREATE TABLE ff_reconciler (
   name          text PRIMARY KEY,

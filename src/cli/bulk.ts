@@ -7,12 +7,16 @@ import type { Readable } from 'node:stream';
 import type { Command } from 'commander';
 import type { Connection } from '../client/connect.ts';
 import { LIMITS } from '../contract/limits.ts';
-import type { BulkProgress, BulkRequest, BulkVerb, ExecutionFilter } from '../contract/operations.ts';
-import type { PublicState } from '../contract/states.ts';
+import {
+  BULK_STATES,
+  type BulkProgress,
+  type BulkRequest,
+  type BulkVerb,
+  type ExecutionFilter,
+} from '../contract/operations.ts';
 import { EXIT, UsageError } from './exit-codes.ts';
 import {
   addFilterOptions,
-  databaseNowMs,
   filterWords,
   hasFilter,
   inOptions,
@@ -39,8 +43,6 @@ export interface BulkCall {
   deed: string;
   /** The command with its own arguments, to be printed again with a filter and a cursor. */
   words: readonly string[];
-  /** Which states are meant when none is named. */
-  states?: readonly PublicState[];
 }
 
 /** Executions shown by a dry run. */
@@ -97,10 +99,11 @@ export async function bulkCommand(call: BulkCall, options: BulkOptions, session:
   if (!dryRun && !yes && !canAsk)
     throw new UsageError('Nobody can be asked here: look with --dry-run, then give --yes.');
   return withEngine(session, { listen: 'off' }, async (engine) => {
-    const filter = await readFilter(options, session, call.states);
+    const filter = await readFilter(options, engine, BULK_STATES[call.verb.verb].meant);
     const request = { ...call.verb, filter, ...chunk, ...(cursor === undefined ? {} : { cursor }) };
     try {
       if (dryRun) return await look(engine, request, session);
+      if (!yes) await tryOut(engine, request);
       if (!yes && !(await confirmed(call, filter, session))) return EXIT.failed;
       return await drive(engine, { call, request, session });
     } catch (error) {
@@ -119,13 +122,20 @@ async function look(engine: Connection, request: BulkRequest, session: Session):
   }
   const walk = { filter: request.filter, cursor: null, session };
   const { executions } = matched === 0 ? { executions: [] } : await readPage(engine, walk, SAMPLE);
-  const nowMs = printer.format === 'json' ? 0 : await databaseNowMs(session);
+  const nowMs = printer.format === 'json' ? 0 : await engine.serverTimeMs();
   const { verb } = request;
   printer.result({ verb, dryRun: true, matched, first: executions }, [
     ...sampleLines(executions, nowMs, printer.columns),
     [[`${thousands(matched)} match; nothing was changed.`, 'strong']],
   ]);
   return EXIT.ok;
+}
+
+/** What makes no sense is refused before anybody is asked. */
+async function tryOut(engine: Connection, request: BulkRequest): Promise<void> {
+  const steps = engine.bulk({ ...request, chunk: 1, dryRun: 'on' })[Symbol.asyncIterator]();
+  await steps.next();
+  await steps.return?.();
 }
 
 async function confirmed({ deed }: BulkCall, filter: ExecutionFilter, session: Session): Promise<boolean> {

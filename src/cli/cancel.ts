@@ -4,7 +4,6 @@
  */
 import type { CancelOutcome } from '../contract/engine.ts';
 import { parseExecutionId } from '../contract/ids.ts';
-import type { PublicState } from '../contract/states.ts';
 import { bulkCommand, readReason, targetOf, type BulkOptions } from './bulk.ts';
 import { EXIT } from './exit-codes.ts';
 import type { Line, Tone } from './look.ts';
@@ -14,9 +13,6 @@ export interface CancelOptions extends BulkOptions {
   reason?: string;
   by?: string;
 }
-
-/** Work moves from left to right: what was delayed a moment ago is met again among what waits, and so on. */
-const OPEN_STATES: readonly PublicState[] = ['delayed', 'waiting_children', 'waiting', 'active'];
 
 export async function cancelCommand(
   ids: readonly string[],
@@ -29,8 +25,7 @@ export async function cancelCommand(
   const note = { reason: readReason(options.reason, options), ...(by === undefined ? {} : { by }) };
   if (target === 'filter') {
     const words = ['cancel', '--reason', note.reason, ...(by === undefined ? [] : ['--by', by])];
-    const call = { verb: { verb: 'cancel', ...note }, deed: 'cancel', words, states: OPEN_STATES } as const;
-    return bulkCommand(call, options, session);
+    return bulkCommand({ verb: { verb: 'cancel', ...note }, deed: 'cancel', words }, options, session);
   }
   const answers = await withEngine(session, { listen: 'off' }, (engine) => engine.cancel(ids, note));
   for (const answer of answers) session.printer.result(answer, [lineOf(answer)]);

@@ -8,10 +8,8 @@ import { durationMs } from '../contract/duration.ts';
 import { isEngineError } from '../contract/errors.ts';
 import { parseExecutionId } from '../contract/ids.ts';
 import { LIMITS } from '../contract/limits.ts';
-import type { ExecutionFilter } from '../contract/operations.ts';
+import type { ExecutionFilter, Operations } from '../contract/operations.ts';
 import type { PublicState } from '../contract/states.ts';
-import { openDatabase } from '../store/database.ts';
-import { readClock } from '../store/doctor.ts';
 import { DEFAULT_SCHEMA } from '../store/migrate.ts';
 import { UsageError } from './exit-codes.ts';
 import { parseTags } from './input.ts';
@@ -83,37 +81,38 @@ export function hasFilter(options: FilterOptions): boolean {
   return NAMES.some((name) => options[name] !== undefined);
 }
 
-/**
- * The filter the options stand for. Without --state it is about `states`; what only ends have implies states that are
- * ends.
- */
+/** Whose clock ages are counted back from; a host's may be wrong. */
+type Clock = Pick<Operations, 'serverTimeMs'>;
+
+/** The filter the options stand for. Without --state it is about `states`; null: about all. */
 export async function readFilter(
   options: FilterOptions,
-  session: Session,
-  states?: readonly PublicState[],
+  clock: Clock,
+  states: readonly PublicState[] | null,
 ): Promise<ExecutionFilter> {
   const { lane, kind, namespace, tag, parent, errorCategory, errorContains } = options;
   if (parent !== undefined) parseExecutionId(parent, '--parent');
-  const asked = (options.state as PublicState[] | undefined) ?? impliedStates(options) ?? states;
+  const asked = (options.state as PublicState[] | undefined) ?? states;
   const failure = {
     ...(errorCategory === undefined ? {} : { category: errorCategory }),
     ...(errorContains === undefined ? {} : { contains: errorContains }),
   };
   return {
-    ...(asked === undefined ? {} : { states: asked }),
+    ...(asked === null ? {} : { states: asked }),
     ...(namespace === undefined ? {} : { namespace }),
     ...(lane === undefined ? {} : { lane }),
     ...(kind === undefined ? {} : { kind }),
     ...(tag === undefined ? {} : { tags: parseTagFilter(tag) }),
     ...(parent === undefined ? {} : { parentId: parent }),
-    ...(await readTimes(options, session)),
+    ...(await readTimes(options, clock)),
     ...(Object.keys(failure).length === 0 ? {} : { failure }),
   };
 }
 
-function impliedStates(options: FilterOptions): readonly PublicState[] | undefined {
+/** What only ends have implies states that are ends. */
+export function impliedStates(options: FilterOptions): readonly PublicState[] | null {
   if (options.errorCategory !== undefined || options.errorContains !== undefined) return UNSUCCESSFUL;
-  return options.endedAfter === undefined && options.endedBefore === undefined ? undefined : ENDS;
+  return options.endedAfter === undefined && options.endedBefore === undefined ? null : ENDS;
 }
 
 function parseTagFilter(pairs: readonly string[]): Record<string, string> {
@@ -133,12 +132,12 @@ const TIMES = [
 ] as const;
 
 /** An age is counted back from the database's clock, which is asked only then. */
-async function readTimes(options: FilterOptions, session: Session): Promise<Times> {
+async function readTimes(options: FilterOptions, clock: Clock): Promise<Times> {
   const moments = TIMES.flatMap(([member, name, option]) => {
     const text = options[name];
     return text === undefined ? [] : [{ member, moment: parseMoment(text, option) }];
   });
-  const nowMs = moments.some(({ moment }) => 'agoMs' in moment) ? await databaseNowMs(session) : 0;
+  const nowMs = moments.some(({ moment }) => 'agoMs' in moment) ? await clock.serverTimeMs() : 0;
   return Object.fromEntries(
     moments.map(({ member, moment }) => [member, 'agoMs' in moment ? nowMs - moment.agoMs : moment.atMs]),
   );
@@ -160,20 +159,6 @@ function parseMoment(text: string, option: string): { agoMs: number } | { atMs: 
     throw new UsageError(
       `${option} must be how long ago, such as 90s, 2h or 7d, or a time such as 2026-05-17T08:00Z.`,
     );
-  }
-}
-
-/** The database's clock; a host's may be wrong. */
-export async function databaseNowMs(session: Session): Promise<number> {
-  const database = openDatabase({
-    databaseUrl: session.databaseUrl(),
-    schema: session.schema,
-    poolSize: 1,
-  });
-  try {
-    return await readClock(database, 'engine');
-  } finally {
-    await database.close();
   }
 }
 

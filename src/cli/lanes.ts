@@ -9,9 +9,11 @@ import type { Span } from './look.ts';
 import { tableRows } from './printer.ts';
 import { printable } from './secrets.ts';
 import { withEngine, type Session } from './session.ts';
-import { span } from './wording.ts';
+import { cutLine, instant, span } from './wording.ts';
 
-const HEADINGS = ['LANE', 'STATE', 'DEPTH', 'RUNNING', 'OLDEST', 'ARRIVALS/S', 'COMPLETIONS/S'];
+const HEADINGS = ['LANE', 'STATE', 'DEPTH', 'RUNNING', 'OLDEST', 'ARRIVALS/S', 'COMPLETIONS/S', 'PAUSED'];
+/** Who paused a lane and why: the rest is in the JSON. */
+const PAUSE_CHARACTERS = 100;
 /** Pages of lanes that are listed: beyond that nobody reads a table. */
 const PAGES_MAX = 100;
 
@@ -50,18 +52,38 @@ function cellsOf(lane: LaneSnapshot): Span[] {
     [lane.oldestAgeMs === null ? '-' : span(lane.oldestAgeMs)],
     [lane.arrivalRate.toFixed(1)],
     [lane.completionRate.toFixed(1)],
+    [cutLine(pauseOf(lane), PAUSE_CHARACTERS)],
   ];
+}
+
+function pauseOf({ pausedAtMs, pausedBy, pauseReason }: LaneSnapshot): string {
+  if (pausedAtMs === null) return '';
+  const by = pausedBy === null ? '' : ` by ${pausedBy}`;
+  return `since ${instant(pausedAtMs)}${by}${pauseReason === null ? '' : `: ${pauseReason}`}`;
 }
 
 export type LaneVerb = 'pause' | 'resume';
 
-export async function laneCommand(verb: LaneVerb, lane: string, session: Session): Promise<number> {
+export interface LaneOptions {
+  reason?: string;
+  by?: string;
+}
+
+export async function laneCommand(
+  verb: LaneVerb,
+  lane: string,
+  options: LaneOptions,
+  session: Session,
+): Promise<number> {
+  const { printer } = session;
   const answer = await withEngine(session, { listen: 'off' }, (engine) =>
-    verb === 'pause' ? engine.pauseLane(lane) : engine.resumeLane(lane),
+    verb === 'pause' ? engine.pauseLane(lane, options) : engine.resumeLane(lane),
   );
   const was = verb === 'pause' ? 'was paused before' : 'was not paused';
-  session.printer.result({ lane, ...answer }, [
+  printer.result({ lane, ...answer }, [
     [[`${printable(lane)}  `], answer.repeated ? [was] : [answer.outcome, 'good']],
   ]);
+  if (answer.outcome === 'paused' && answer.isNew)
+    printer.note(`No work was ever submitted to lane ${printable(lane)}.`);
   return EXIT.ok;
 }

@@ -7,8 +7,8 @@ import { LIMITS } from '../contract/limits.ts';
 import type { ExecutionFilter, ExecutionSummary } from '../contract/operations.ts';
 import { EXIT, UsageError } from './exit-codes.ts';
 import {
-  databaseNowMs,
   filterWords,
+  impliedStates,
   inOptions,
   readFilter,
   schemaWords,
@@ -46,8 +46,8 @@ export async function listCommand(options: ListOptions, session: Session): Promi
       ? DEFAULT_LIMIT
       : parseWhole(options.limit, '--limit', { min: 1, max: LIMITS.listPage });
   return withEngine(session, { listen: 'off' }, async (engine) => {
-    const filter = await readFilter(options, session);
-    const nowMs = session.printer.format === 'json' ? 0 : await databaseNowMs(session);
+    const filter = await readFilter(options, engine, impliedStates(options));
+    const nowMs = session.printer.format === 'json' ? 0 : await engine.serverTimeMs();
     const print = listPrinter(session, nowMs);
     const walk = { filter, cursor: options.cursor ?? null, session };
     try {

@@ -30,7 +30,7 @@ export async function priorityCommand(
     const words = ['priority', text, ...(by === undefined ? [] : ['--by', by])];
     const verb = { verb: 'change_priority', ...request } as const;
     const deed = `give priority ${priority} to`;
-    return bulkCommand({ verb, deed, words, states: ['waiting'] }, options, session);
+    return bulkCommand({ verb, deed, words }, options, session);
   }
   const answers = await withEngine(session, { listen: 'off' }, (engine) =>
     engine.changePriority(ids, request),

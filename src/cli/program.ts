@@ -13,7 +13,7 @@ import { doctorCommand, type DoctorOptions } from './doctor.ts';
 import { UsageError } from './exit-codes.ts';
 import { addFilterOptions, collect } from './filter-options.ts';
 import { parseWhole } from './input.ts';
-import { laneCommand, lanesCommand, type LaneVerb } from './lanes.ts';
+import { laneCommand, lanesCommand, type LaneOptions, type LaneVerb } from './lanes.ts';
 import { listCommand, type ListOptions } from './list.ts';
 import { migrateCommand, type MigrateCommandOptions } from './migrate.ts';
 import { priorityCommand, type PriorityOptions } from './priority.ts';
@@ -308,18 +308,22 @@ function addLanes(program: Command, onExit: OnExit): void {
       examples('flowfabric lanes', 'flowfabric lanes pause mail', 'flowfabric lanes --json'),
     )
     .action((_options: object, command: Command) => run(command, onExit, (session) => lanesCommand(session)));
-  const verb = (name: LaneVerb, description: string): void => {
+  const verb = (name: LaneVerb, description: string): Command =>
     lanes
       .command(name)
       .description(description)
       .argument('<lane>', 'its name')
-      .addHelpText('after', examples(`flowfabric lanes ${name} mail`))
-      .action((lane: string, _options: object, command: Command) =>
-        run(command, onExit, (session) => laneCommand(name, lane, session)),
+      .action((lane: string, options: LaneOptions, command: Command) =>
+        run(command, onExit, (session) => laneCommand(name, lane, options, session)),
       );
-  };
-  verb('pause', 'Give out no work of a lane from now on; what runs goes on.');
-  verb('resume', 'Give out work of a lane again.');
+  verb('pause', 'Give out no work of a lane from now on; what runs goes on.')
+    .option('--reason <text>', 'why')
+    .option('--by <name>', 'who asks (default: operator)')
+    .addHelpText('after', examples(`flowfabric lanes pause mail --reason 'the mail server is down'`));
+  verb('resume', 'Give out work of a lane again.').addHelpText(
+    'after',
+    examples('flowfabric lanes resume mail'),
+  );
 }
 
 function addWorkers(program: Command, onExit: OnExit): void {

@@ -36,10 +36,7 @@ export async function replayCommand(
   return Math.max(...answers.map(codeOf));
 }
 
-/** Nobody means by accident to do again what succeeded: which ends are meant must be said. */
 function replayMatching(request: ReplayRequest, options: ReplayOptions, session: Session): Promise<number> {
-  if (options.state === undefined)
-    throw new UsageError('Which ends? To replay by a filter give --state, such as --state failed.');
   const { reason, from, by } = request;
   const words = [
     'replay',

@@ -4,14 +4,16 @@
 import { durationMs, type Duration } from '../contract/duration.ts';
 import type { Engine, ExecutionPolicy } from '../contract/engine.ts';
 import { LIMITS } from '../contract/limits.ts';
-import type { EngineContext } from '../engine/context.ts';
 import { checkChoice, checkMembers } from '../engine/members.ts';
+import { setRetention } from '../engine/retention.ts';
 import { ENGINE_OPTIONS, openEngine, type EngineOptions } from '../engine/open.ts';
 import { dueTimers } from '../reconcilers/due-timers.ts';
 import { expiredLeases } from '../reconcilers/expired-leases.ts';
 import type { Reconciler } from '../reconcilers/reconciler.ts';
-import { retention as forgetExecutions } from '../reconcilers/retention.ts';
-import { startReconcilers, type ReconcilerReport, type ReconcilerRunner } from '../reconcilers/runner.ts';
+import { oldRecords } from '../reconcilers/old-records.ts';
+import { retention } from '../reconcilers/retention.ts';
+import { stalePointers } from '../reconcilers/stale-pointers.ts';
+import { startReconcilers, type ReconcilerReport } from '../reconcilers/runner.ts';
 import type { SpanName } from '../contract/trace-context.ts';
 import { createTaskClient, type TaskClient } from './tasks.ts';
 
@@ -26,7 +28,8 @@ export interface ConnectOptions extends EngineOptions {
   defaultPolicy?: ExecutionPolicy;
   /**
    * How long executions are kept after their end, with their history, unless their policy says otherwise; and how long
-   * events are kept. Give it to every process that reconciles: the shortest wins. Default 7 days.
+   * events are kept. It is kept in the database and holds for all processes: the last one that says it wins, and a process that
+   * says nothing changes nothing. 7 days until somebody says something else.
    */
   retention?: Duration | 'forever';
 }
@@ -39,7 +42,7 @@ export interface Connection extends Omit<Engine, 'submit'>, Pick<TaskClient, 'su
   [Symbol.asyncDispose](): Promise<void>;
 }
 
-const DEFAULT_RETENTION: Duration = { days: 7 };
+const RECONCILERS: readonly Reconciler[] = [expiredLeases, dueTimers, retention];
 
 const DEFAULT_POLICY: ExecutionPolicy = { retry: { maxRetries: 3 } };
 
@@ -53,26 +56,21 @@ async function findActiveSpan(): Promise<() => SpanName | undefined> {
   return () => otel?.trace.getActiveSpan()?.spanContext();
 }
 
-function reconcileWith(context: EngineContext, retentionMs: number | undefined): ReconcilerRunner {
-  const reconcilers: Reconciler[] = [expiredLeases, dueTimers];
-  if (retentionMs === undefined) return startReconcilers(context, reconcilers);
-  return startReconcilers(context, [...reconcilers, forgetExecutions(retentionMs)], { retentionMs });
+/** Null is for ever. */
+function keptFor(keep: Duration | 'forever'): number | null {
+  return keep === 'forever' ? null : durationMs(keep, 'retention', LIMITS.delayMs);
 }
 
 /** Connects to a migrated schema. Close it when done: it holds connections and timers. */
 export async function connect(options: ConnectOptions): Promise<Connection> {
-  const {
-    reconcile = 'on',
-    defaultPolicy = DEFAULT_POLICY,
-    retention = DEFAULT_RETENTION,
-    ...engineOptions
-  } = options;
+  const { reconcile = 'on', defaultPolicy = DEFAULT_POLICY, retention: keep, ...engineOptions } = options;
   checkMembers(options, 'options', [...ENGINE_OPTIONS, 'reconcile', 'defaultPolicy', 'retention']);
   checkChoice(reconcile, 'reconcile', ['on', 'off']);
-  const retentionMs =
-    retention === 'forever' ? undefined : durationMs(retention, 'retention', LIMITS.delayMs);
+  const retentionMs = keep === undefined ? undefined : keptFor(keep);
   const { engine, context } = await openEngine(engineOptions, defaultPolicy);
-  const runner = reconcile === 'off' ? undefined : reconcileWith(context, retentionMs);
+  if (retentionMs !== undefined) await setRetention(context, retentionMs);
+  const chores = [oldRecords, stalePointers()];
+  const runner = reconcile === 'off' ? undefined : startReconcilers(context, RECONCILERS, { chores });
   const close = async (): Promise<void> => {
     await runner?.close();
     await engine.close();

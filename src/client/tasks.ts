@@ -140,7 +140,7 @@ async function toRequest(
   const { delay, deadline, policy, ...rest } = options;
   const own = {
     ...task.defaults.policy,
-    ...policy,
+    ...Object.fromEntries(Object.entries(policy ?? {}).filter(([, member]) => member !== undefined)),
     ...(deadline === undefined
       ? {}
       : { deadlineMs: durationMs(deadline, `${field}.deadline`, LIMITS.delayMs) }),

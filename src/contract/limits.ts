@@ -39,6 +39,8 @@ export const LIMITS = {
   listExamined: 20_000,
   /** States and tags named by one filter. */
   filterTerms: 16,
+  /** A lane nobody has used can be paused while there are fewer than this. */
+  lanes: 10_000,
   /** Waiting executions counted for one lane. */
   laneDepth: 10_000,
   /** Executions looked at for the rates of lanes, and the time they may span. */

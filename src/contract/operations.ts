@@ -167,11 +167,16 @@ export type TagsOutcome = { outcome: 'set'; tags: Record<string, string> } | { o
 export interface LaneSnapshot {
   lane: string;
   paused: boolean;
-  /** Executions that wait for a worker; counted up to 10,000. */
+  /** Since when, by whom and why; null while it is open, and what nobody said. */
+  pausedAtMs: number | null;
+  pausedBy: string | null;
+  pauseReason: string | null;
+  /** Executions that wait for a worker; counted up to 10,000, and less far the more lanes the page has. */
   depth: number;
+  /** There may be more. */
   depthIsCapped: boolean;
   running: number;
-  /** Since when the one that waits longest has been claimable. Null when none waits. */
+  /** Since when the one that waits longest has been claimable. Null when none waits. With a capped depth, at least. */
   oldestAgeMs: number | null;
   /** Per second, over the last minute or the last 5,000 executions of all lanes, whichever is shorter. */
   arrivalRate: number;
@@ -183,16 +188,37 @@ export interface LanePage {
   cursor: string | null;
 }
 
-/** `repeated`: it was so already. */
-export type LaneOutcome = { outcome: 'paused' | 'resumed'; repeated: boolean };
+/** `repeated`: it was so already; the note of the pause that holds is kept. `isNew`: nobody ever used or named it before. */
+export type LaneOutcome =
+  { outcome: 'paused'; repeated: boolean; isNew: boolean } | { outcome: 'resumed'; repeated: boolean };
 
 export type BulkVerb =
   | ({ verb: 'cancel' } & OperatorNote)
   | ({ verb: 'replay' } & ReplayRequest)
   | ({ verb: 'change_priority' } & PriorityRequest);
 
+interface BulkStates {
+  /** A filter that names others is refused. */
+  allowed: readonly PublicState[];
+  /** When the filter names none. Null: it must. */
+  meant: readonly PublicState[] | null;
+}
+
+/** Work moves from left to right: what leaves a state while it is being listed is met again in one after it. */
+const OPEN_STATES: readonly PublicState[] = ['delayed', 'waiting_children', 'waiting', 'active'];
+
+/** The states each bulk verb is about. Nobody means by accident to run again what succeeded: ends must be named. */
+export const BULK_STATES: Readonly<Record<BulkVerb['verb'], BulkStates>> = {
+  cancel: { allowed: OPEN_STATES, meant: OPEN_STATES },
+  replay: { allowed: ['completed', 'failed', 'cancelled', 'expired', 'skipped'], meant: null },
+  change_priority: { allowed: ['waiting'], meant: ['waiting'] },
+};
+
 export type BulkRequest = BulkVerb & {
-  /** At least one condition. Executions submitted after the beginning are left alone. */
+  /**
+   * At least one condition. Executions submitted after the beginning are left alone. States: for `cancel` those that
+   * are no ends, all of them unless named; for `replay` ends, which must be named; for `change_priority` `waiting`.
+   */
   filter: ExecutionFilter;
   /** Goes on where an earlier call stopped. */
   cursor?: string;
@@ -228,8 +254,10 @@ export interface Operations {
   setTags(executionId: string, request: TagsRequest): Promise<TagsOutcome>;
   listLanes(request?: { limit?: number; cursor?: string }): Promise<LanePage>;
   /** No claim that begins after this grants work of the lane; what runs goes on. */
-  pauseLane(lane: string): Promise<LaneOutcome>;
+  pauseLane(lane: string, note?: { reason?: string; by?: string }): Promise<LaneOutcome>;
   resumeLane(lane: string): Promise<LaneOutcome>;
   /** Acts on all that fit a filter, chunk by chunk; each chunk is committed by the time it is told of. */
   bulk(request: BulkRequest): AsyncIterable<BulkProgress>;
+  /** The database's clock, the only one: milliseconds since 1970. */
+  serverTimeMs(): Promise<number>;
 }

@@ -4,8 +4,13 @@
  * beginning goes with the cursor, so that a bulk that is gone on with does not reach for what came later.
  */
 import { LIMITS } from '../contract/limits.ts';
-import type { BulkProgress, BulkRequest, ExecutionSummary } from '../contract/operations.ts';
-import { readClock } from '../store/doctor.ts';
+import {
+  BULK_STATES,
+  type BulkProgress,
+  type BulkRequest,
+  type ExecutionSummary,
+} from '../contract/operations.ts';
+import type { PublicState } from '../contract/states.ts';
 import type { ListConditions } from '../store/lists.ts';
 import { cancel } from './cancel.ts';
 import { checkWhole, refuse } from './checks.ts';
@@ -14,6 +19,7 @@ import { decodeText, encodeText, invalidCursor } from './list-cursor.ts';
 import { checkFilter, listPage } from './lists.ts';
 import { checkChoice, checkMembers } from './members.ts';
 import { changePriority, replay } from './operator.ts';
+import { serverTimeMs } from './reads.ts';
 
 const DEFAULT_CHUNK = 500;
 
@@ -35,8 +41,8 @@ export async function* bulk(context: EngineContext, request: BulkRequest): Async
   // Acting on nothing checks what the verb is given, also when nothing will be acted on.
   await act([], []);
   const begin = request.cursor === undefined ? null : decodeBegin(request.cursor);
-  const beforeMs = begin?.beforeMs ?? (await readClock(context.database, 'engine')) + 1;
-  const conditions = { ...filter, createdBeforeMs: Math.min(filter.createdBeforeMs ?? beforeMs, beforeMs) };
+  const beforeMs = begin?.beforeMs ?? (await serverTimeMs(context)) + 1;
+  const conditions = boundedBy(filter, beforeMs, request.verb);
   const outcomes: Record<string, number> = {};
   let matched = 0;
   let cursor: string | null | undefined = begin?.cursor;
@@ -51,6 +57,13 @@ export async function* bulk(context: EngineContext, request: BulkRequest): Async
       cursor: cursor === null ? null : encodeText(['bulk', beforeMs, cursor]),
     };
   } while (cursor !== null);
+}
+
+/** What came after the beginning is left alone: new executions, and new ends of those that are being replayed. */
+function boundedBy(filter: ListConditions, beforeMs: number, verb: BulkRequest['verb']): ListConditions {
+  const createdBeforeMs = Math.min(filter.createdBeforeMs ?? beforeMs, beforeMs);
+  if (verb !== 'replay') return { ...filter, createdBeforeMs };
+  return { ...filter, createdBeforeMs, endedBeforeMs: Math.min(filter.endedBeforeMs ?? beforeMs, beforeMs) };
 }
 
 async function actOn(
@@ -87,12 +100,34 @@ function checkVerb(context: EngineContext, request: BulkRequest): Act {
 
 /** All executions are too many to be meant by leaving the filter out. */
 function checkBulkFilter(request: BulkRequest): ListConditions {
-  const filter = checkFilter(request.filter);
-  if (Object.values(filter).every((condition) => condition === null)) {
+  const given = checkFilter(request.filter);
+  if (Object.values(given).every((condition) => condition === null)) {
     refuse('filter', 'must have at least one condition');
   }
+  const filter = { ...given, states: checkBulkStates(request.verb, given.states) };
   // Those that have the priority already need none, and one that was moved down the queue is not met again there.
   return request.verb === 'change_priority' ? { ...filter, exceptPriority: request.priority } : filter;
+}
+
+/** The states that are meant, written out: a cursor is good for these, whether the filter names them or not. */
+function checkBulkStates(
+  verb: BulkRequest['verb'],
+  given: readonly PublicState[] | null,
+): readonly PublicState[] {
+  const { allowed, meant } = BULK_STATES[verb];
+  const states = given ?? meant;
+  if (states === null) {
+    const ends = allowed.join(', ');
+    refuse(
+      'filter.states',
+      `must say which ends are meant, of ${ends}: what succeeded is not run again by accident`,
+    );
+  }
+  const other = states.find((state) => !allowed.includes(state));
+  if (other !== undefined) {
+    refuse('filter.states', `names ${other}, but ${verb} is only about ${allowed.join(', ')}`);
+  }
+  return states;
 }
 
 function decodeBegin(cursor: string): { beforeMs: number; cursor: string } {

@@ -69,7 +69,7 @@ export function openDoorbell(options: DoorbellOptions): Doorbell {
     },
     async close() {
       watchers.clear();
-      sender.close();
+      await sender.close();
       await listener?.close();
     },
   };
@@ -134,7 +134,7 @@ class Sender {
   #pending: Hint | undefined;
   #asks = 0;
   #timer: NodeJS.Timeout | undefined;
-  #sending = false;
+  #sending: Promise<void> | undefined;
   #closed = false;
 
   constructor(database: Database, self: string) {
@@ -150,7 +150,7 @@ class Sender {
   send(hint: Hint): void {
     if (this.#closed) return;
     this.#pending = this.#pending === undefined ? hint : merge(this.#pending, hint);
-    if (this.#timer !== undefined || this.#sending) return;
+    if (this.#timer !== undefined || this.#sending !== undefined) return;
     this.#flush();
     this.#timer = setTimeout(() => {
       this.#timer = undefined;
@@ -163,22 +163,24 @@ class Sender {
     const hint = this.#pending;
     if (hint === undefined) return;
     this.#pending = undefined;
-    this.#sending = true;
     const asks = this.#asks;
     this.#asks = 0;
-    sendHint(this.#database, encode(hint, asks === 0 ? {} : { asks, from: this.#self }))
+    this.#sending = sendHint(this.#database, encode(hint, asks === 0 ? {} : { asks, from: this.#self }))
       // A hint that cannot be sent costs others a wait, never correctness.
       .catch(() => undefined)
       .finally(() => {
-        this.#sending = false;
+        this.#sending = undefined;
         if (this.#pending !== undefined) this.send(this.#pending);
       });
   }
 
-  close(): void {
-    if (this.#pending !== undefined) this.#flush();
+  /** What was rung goes out first: a process that ends right after its call is often the one others wait for. */
+  async close(): Promise<void> {
     this.#closed = true;
     clearTimeout(this.#timer);
+    await this.#sending;
+    this.#flush();
+    await this.#sending;
   }
 }
 

@@ -12,25 +12,27 @@ import type { Idempotency } from './submit-call.ts';
 const DEFAULT_WINDOW_MS = 86_400_000;
 
 /**
- * Null for a request without a key. `payload` is the JSON text that is stored. The policy counts as the caller gave it:
- * another default in the next deployment does not make it another request; neither does the trace it is part of.
+ * Null for a request without a key. `payload` is the JSON text that is stored. What is compared is what is asked for, and not
+ * how it is to be run: lane and policy mostly come from a task, and the next deployment may have others.
  */
-export function idempotencyOf(request: SubmitRequest, payload: string | null): Idempotency | null {
-  const { idempotencyKey, executionId, lane, kind, policy, tags } = request;
+export function idempotencyOf(
+  request: SubmitRequest,
+  payload: string | null,
+  defaultWindowMs: number = DEFAULT_WINDOW_MS,
+): Idempotency | null {
+  const { idempotencyKey, executionId, kind, policy, tags } = request;
   if (idempotencyKey === undefined) return null;
   if (executionId !== undefined) refuse('idempotencyKey', 'cannot be given together with executionId');
   const own = Object.entries(tags ?? {}).filter(([key]) => !TRACE_TAGS.includes(key));
   const body = {
-    lane: lane ?? 'default',
     kind,
     payload: payload === null ? null : (JSON.parse(payload) as unknown),
-    policy: policy ?? null,
     tags: Object.fromEntries(own),
   };
   return {
     key: checkText(idempotencyKey, 'idempotencyKey', LIMITS.idempotencyKeyBytes),
     bodyHash: createHash('sha256').update(canonicalJson(body)).digest('hex'),
-    windowMs: policy?.dedupWindowMs ?? DEFAULT_WINDOW_MS,
+    windowMs: policy?.dedupWindowMs ?? defaultWindowMs,
   };
 }
 

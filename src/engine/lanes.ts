@@ -2,18 +2,19 @@
  * Lanes as operators see them: listed, held and let go. Claims read in the database which lanes are paused, so a pause
  * holds from its commit on; what processes remember about lanes only saves asking, and is renewed here.
  */
-import { EngineError } from '../contract/errors.ts';
 import { LIMITS } from '../contract/limits.ts';
 import type { LaneOutcome, LanePage, LaneSnapshot } from '../contract/operations.ts';
 import { pauseLane as pauseRow, readLanes, resumeLane as resumeRow, type LaneRow } from '../store/lanes.ts';
-import { checkName, checkWhole } from './checks.ts';
+import { checkName, checkText, checkWhole, refuse } from './checks.ts';
 import type { EngineContext } from './context.ts';
+import { decodeText, encodeText, invalidCursor } from './list-cursor.ts';
 import { checkMembers } from './members.ts';
 
 const DEFAULT_PAGE = 100;
-/** A cursor is the name of the last lane of its page, marked as such. */
-const CURSOR_MARK = 'lanes:';
-const CURSOR = /^lanes:([\x20-\x7e]+)$/;
+/** Tells a cursor of lanes from those of other lists. */
+const CURSOR_MARK = 'lanes';
+/** A name that any lane may have. */
+const LANE_NAME = new RegExp(`^[\\x20-\\x7e]{1,${LIMITS.laneBytes}}$`);
 
 export async function listLanes(
   context: EngineContext,
@@ -21,17 +22,32 @@ export async function listLanes(
 ): Promise<LanePage> {
   checkMembers(request, 'request', ['limit', 'cursor']);
   const { limit = DEFAULT_PAGE, cursor } = request;
-  checkWhole(limit, 'request.limit', 1, LIMITS.listPage);
+  checkWhole(limit, 'limit', 1, LIMITS.listPage);
   const after = cursor === undefined ? '' : readCursor(cursor);
   const rows = await readLanes(context.database, after, limit);
   const last = rows.at(-1);
   return { lanes: rows.map(toSnapshot), cursor: last?.has_more === true ? writeCursor(last.lane) : null };
 }
 
-export async function pauseLane(context: EngineContext, lane: string): Promise<LaneOutcome> {
-  const changed = await pauseRow(context.database, checkLane(lane));
+export async function pauseLane(
+  context: EngineContext,
+  lane: string,
+  note: { reason?: string; by?: string } = {},
+): Promise<LaneOutcome> {
+  checkLane(lane);
+  checkMembers(note, 'note', ['reason', 'by']);
+  const row = await pauseRow(context.database, lane, {
+    by: checkText(note.by ?? 'operator', 'by', LIMITS.reasonBytes),
+    reason: note.reason === undefined ? null : checkText(note.reason, 'reason', LIMITS.reasonBytes),
+  });
+  if (row.is_refused)
+    refuse(
+      'lane',
+      `is not one of the lanes there are, and the limit of ${LIMITS.lanes} is reached`,
+      'too_many',
+    );
   await relearn(context);
-  return { outcome: 'paused', repeated: !changed };
+  return { outcome: 'paused', repeated: !row.changed, isNew: row.is_new };
 }
 
 export async function resumeLane(context: EngineContext, lane: string): Promise<LaneOutcome> {
@@ -60,7 +76,10 @@ function toSnapshot(row: LaneRow): LaneSnapshot {
   return {
     lane: row.lane,
     paused: row.paused,
-    depth: Math.min(row.counted, LIMITS.laneDepth),
+    pausedAtMs: row.paused_at_ms,
+    pausedBy: row.paused_by,
+    pauseReason: row.pause_reason,
+    depth: row.depth,
     depthIsCapped: row.is_capped,
     running: row.running,
     oldestAgeMs: row.oldest_age_ms,
@@ -69,15 +88,15 @@ function toSnapshot(row: LaneRow): LaneSnapshot {
   };
 }
 
+/** A cursor is the name of the last lane of its page. */
 function writeCursor(lane: string): string {
-  return Buffer.from(`${CURSOR_MARK}${lane}`).toString('base64url');
+  return encodeText([CURSOR_MARK, lane]);
 }
 
-function readCursor(cursor: unknown): string {
-  const text = typeof cursor === 'string' ? Buffer.from(cursor, 'base64url').toString() : '';
-  const lane = CURSOR.exec(text)?.[1];
-  if (lane !== undefined) return lane;
-  throw new EngineError('invalid_cursor', 'request.cursor is not the cursor of a page of lanes.', {
-    field: 'request.cursor',
-  });
+function readCursor(cursor: string): string {
+  const [mark, lane, ...rest] = decodeText(cursor);
+  if (mark !== CURSOR_MARK) throw invalidCursor('belongs to another list');
+  if (typeof lane !== 'string' || !LANE_NAME.test(lane) || rest.length > 0)
+    throw invalidCursor('is malformed');
+  return lane;
 }

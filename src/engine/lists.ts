@@ -13,6 +13,7 @@ import type {
   ListRequest,
 } from '../contract/operations.ts';
 import type { PublicState, TerminalOutcome } from '../contract/states.ts';
+import { TRACE_TAGS } from '../contract/trace-context.ts';
 import type { ListSource } from '../store/list-sources.ts';
 import {
   listAttemptRows,
@@ -126,7 +127,7 @@ function checkTagFilter(tags: Readonly<Record<string, string>>): [string, string
     refuse('filter.tags', `has ${entries.length} tags; the limit is ${LIMITS.filterTerms}`, 'too_many');
   }
   for (const [key] of entries) {
-    if (key === 'traceparent' || key === 'tracestate') {
+    if (TRACE_TAGS.includes(key)) {
       refuse(`filter.tags.${key}`, 'is kept for tracing: executions cannot be found by it');
     }
   }

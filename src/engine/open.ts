@@ -24,7 +24,7 @@ import { list, listAttempts } from './lists.ts';
 import { checkChoice, checkMembers } from './members.ts';
 import { changePriority, replay, setTags } from './operator.ts';
 import { encodePolicy } from './policy.ts';
-import { describe, result } from './reads.ts';
+import { describe, result, serverTimeMs } from './reads.ts';
 import { RouteCache } from './route-cache.ts';
 import { createSteps, readSteps, type Steps } from './steps.ts';
 import { createSubmits, type DefaultPolicy } from './submit.ts';
@@ -125,9 +125,10 @@ function bindOperator(open: Opened): Operations {
     listAttempts: async (id, request) => listAttempts(open(), id, request),
     explain: async (id) => explain(open(), id),
     listLanes: async (request) => listLanes(open(), request),
-    pauseLane: async (lane) => pauseLane(open(), lane),
+    pauseLane: async (lane, note) => pauseLane(open(), lane, note),
     resumeLane: async (lane) => resumeLane(open(), lane),
     bulk: (request) => bulk(open(), request),
+    serverTimeMs: async () => serverTimeMs(open()),
   };
 }
 

@@ -2,6 +2,7 @@
  * An operator's verbs on executions: run them again, move them in the queue, label them. Each takes a list and answers
  * in its order. With epochs, one that was claimed or moved since is left alone and answers `moved`.
  */
+import { TRACE_TAGS } from '../contract/trace-context.ts';
 import { formatExecutionId, parseExecutionId } from '../contract/ids.ts';
 import { LIMITS } from '../contract/limits.ts';
 import type {
@@ -102,6 +103,8 @@ export async function setTags(
   const key = parseExecutionId(executionId);
   checkMembers(request, 'request', ['set', 'remove', 'by']);
   const set = checkTags(request.set ?? {}, 'set');
+  for (const name of TRACE_TAGS)
+    if (name in set) refuse(`set.${name}`, 'is kept for the trace of the submit');
   const removed = checkList(request.remove ?? [], 'remove', LIMITS.tags).map((name, index) =>
     checkText(name, `remove[${index}]`, LIMITS.tagKeyBytes),
   );

@@ -35,7 +35,7 @@ const POLICY_MEMBERS: readonly (keyof ExecutionPolicy)[] = [
 export function encodePolicy(policy: ExecutionPolicy, field: string, others: ExecutionPolicy = {}): string {
   try {
     checkMembers(policy, field, POLICY_MEMBERS);
-    return JSON.stringify(storedPolicy({ ...others, ...policy }, field));
+    return JSON.stringify(storedPolicy({ ...others, ...present(policy) }, field));
   } catch (error) {
     if (!(error instanceof EngineError)) throw error;
     const detail = error.field === undefined ? {} : { field: error.field };

@@ -1,8 +1,9 @@
 /**
- * Reads of one execution: what it is and how it stands, and how it ended.
+ * Reads of one execution: what it is and how it stands, and how it ended. And of the clock all its times are by.
  */
 import { formatExecutionId, parseExecutionId } from '../contract/ids.ts';
 import type { ExecutionResult, ExecutionSnapshot, Json } from '../contract/engine.ts';
+import { readClock } from '../store/doctor.ts';
 import { readOutcomes, readSnapshot, type OutcomeRow } from '../store/reads.ts';
 import type { EngineContext } from './context.ts';
 
@@ -41,6 +42,10 @@ export async function describe(
     parentId: row.parent_id === null ? null : formatExecutionId(row.parent_partition ?? 0, row.parent_id),
     setbacks: row.setbacks,
   };
+}
+
+export function serverTimeMs(context: EngineContext): Promise<number> {
+  return readClock(context.database, 'engine');
 }
 
 export async function result(context: EngineContext, executionId: string): Promise<ExecutionResult> {

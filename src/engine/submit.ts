@@ -88,6 +88,12 @@ export function createSubmits(context: EngineContext, defaultPolicy: DefaultPoli
     ...BATCH,
     run: (entries) => submit(context, entries, {}),
   });
+  // Apart from the others: a key or an id may be held by a transaction that is open for long, and only its own waits.
+  const named = new Batch<CheckedRequest, SubmitResult>({
+    ...BATCH,
+    isItemFault: (error) => BATCH.isItemFault(error) || (isEngineError(error) && error.code === 'contention'),
+    run: (entries) => submit(context, entries, {}),
+  });
   const spawns = new Batch<Spawn, SpawnOutcome>({
     maxItems: BATCH.maxItems,
     maxFlights: BATCH.maxFlights,
@@ -100,7 +106,8 @@ export function createSubmits(context: EngineContext, defaultPolicy: DefaultPoli
     async one(request, options) {
       checkOptions(options);
       const entry = checkRequest(request, () => 'request', newMint(), defaultPolicy);
-      if (options.executor === undefined) return singles.add(entry);
+      const isNamed = !entry.minted || entry.idempotency !== null;
+      if (options.executor === undefined) return (isNamed ? named : singles).add(entry);
       return (await submit(context, [entry], options))[0]!;
     },
     async many(requests, options) {
@@ -117,7 +124,7 @@ export function createSubmits(context: EngineContext, defaultPolicy: DefaultPoli
       return entries.length === 0 ? { outcome: 'spawned', children: [] } : spawns.add({ parent, entries });
     },
     async settled() {
-      await Promise.all([singles.settled(), spawns.settled()]);
+      await Promise.all([singles.settled(), named.settled(), spawns.settled()]);
     },
   };
 }
@@ -233,7 +240,7 @@ function firstOfEach(entries: readonly CheckedRequest[]): Map<string, CheckedReq
 
 function keyReused(request: string, cause?: unknown): EngineError {
   const field = `${request}.idempotencyKey`;
-  const what = 'already stands for a request with another lane, kind, payload, policy or tags';
+  const what = 'already stands for a request with another kind, payload or tags';
   return new EngineError('idempotency_key_reused', `${field} ${what}.`, { field, cause });
 }
 
@@ -290,7 +297,7 @@ function checkFields(
     deadlineMs: policy?.deadlineMs ?? defaultPolicy.policy.deadlineMs,
     idempotency: null,
   };
-  const idempotency = idempotencyOf(request, checked.payload);
+  const idempotency = idempotencyOf(request, checked.payload, defaultPolicy.policy.dedupWindowMs);
   if (idempotency === null) return checked;
   return { ...checked, idempotency, partition: partitionOfKey(whose, idempotency.key) };
 }

@@ -55,6 +55,8 @@ const FREE: WorkerGroup = {
   free: 1,
   stopping: 0,
 };
+const PAUSE = { pausedAtMs: 9, pausedAgoMs: 11_400_000, by: 'ada', reason: 'the server\nis down' };
+const UNTOLD = { pausedAtMs: null, pausedAgoMs: null, by: null, reason: null };
 
 /** Claimable, alone in its queue, with a free worker that fits. */
 function facts(change: Partial<GateFacts> = {}): GateFacts {
@@ -62,7 +64,7 @@ function facts(change: Partial<GateFacts> = {}): GateFacts {
     state: WAITING,
     attemptIndex: 0,
     route: { routeId: 1, lane: 'slow', kind: 'mail', capabilities: ['gpu'] },
-    lanePaused: false,
+    lanePause: null,
     lease: null,
     eligibleInMs: null,
     deadlineInMs: null,
@@ -177,7 +179,12 @@ describe('a gate that holds says why', () => {
       'It waited for 2 of its 3 children; they have ended, and it goes on within about a second.',
       { state: AWAITING, children: children(1, 2) },
     ],
-    ['lane_paused', 'Lane slow is paused; it gives out no work until it is resumed.', { lanePaused: true }],
+    [
+      'lane_paused',
+      'Lane slow has been paused for 3 h 10 m by ada (the server is down); it gives out no work until it is resumed.',
+      { lanePause: PAUSE },
+    ],
+    ['lane_paused', 'Lane slow is paused; it gives out no work until it is resumed.', { lanePause: UNTOLD }],
     ['no_worker', 'No worker was heard of in the last 30 s.', { workers: [] }],
     ['no_worker', 'Of 1 live worker none handles mail.', { workers: [{ ...FREE, kinds: [] }] }],
     [
@@ -258,7 +265,7 @@ describe('which gates hold', () => {
     ['nothing holds what a worker should take any moment', {}, []],
     [
       'a delayed execution in a paused lane without workers shows all three',
-      { state: DELAYED, eligibleInMs: 5, lanePaused: true, workers: [] },
+      { state: DELAYED, eligibleInMs: 5, lanePause: PAUSE, workers: [] },
       ['delayed', 'lane_paused', 'no_worker'],
     ],
     [
@@ -268,12 +275,12 @@ describe('which gates hold', () => {
     ],
     [
       'a pause keeps back what waits, not what runs',
-      { state: RUNNING, lease: lease(5), lanePaused: true, workers: [] },
+      { state: RUNNING, lease: lease(5), lanePause: PAUSE, workers: [] },
       ['running'],
     ],
     [
       'nothing else matters to what has ended',
-      { state: FAILED, lanePaused: true, workers: [], queue: null, setbacks: [setback('due-timers', 5)] },
+      { state: FAILED, lanePause: PAUSE, workers: [], queue: null, setbacks: [setback('due-timers', 5)] },
       ['ended'],
     ],
     [
@@ -336,7 +343,7 @@ const anyFacts: fc.Arbitrary<GateFacts> = fc.record({
   state: fc.constantFrom(...STATES),
   attemptIndex: fc.nat(5),
   route: fc.constant(facts().route),
-  lanePaused: fc.boolean(),
+  lanePause: fc.constantFrom(null, PAUSE, UNTOLD),
   lease: fc.option(ms.map(lease)),
   eligibleInMs: fc.option(ms),
   deadlineInMs: fc.option(ms),

@@ -30,7 +30,13 @@ export interface GateFacts {
   state: StateVector;
   attemptIndex: number;
   route: Route;
-  lanePaused: boolean;
+  /** The pause that holds its lane; parts of it nobody told are null. */
+  lanePause: {
+    pausedAtMs: number | null;
+    pausedAgoMs: number | null;
+    by: string | null;
+    reason: string | null;
+  } | null;
   lease: { workerInstanceId: string; expiresInMs: number } | null;
   /** When it becomes claimable by itself; below zero, a timer is late. */
   eligibleInMs: number | null;
@@ -200,11 +206,16 @@ function isWaiting({ lifecyclePhase }: StateVector): boolean {
   return lifecyclePhase !== 'terminal' && lifecyclePhase !== 'active';
 }
 
-function judgeLane({ state, route: { lane }, lanePaused }: GateFacts): Judgement {
-  if (!lanePaused) return open(`Lane ${lane} is not paused.`, { lane });
+function judgeLane({ state, route: { lane }, lanePause }: GateFacts): Judgement {
+  if (lanePause === null) return open(`Lane ${lane} is not paused.`, { lane });
+  const { pausedAtMs, pausedAgoMs, by, reason } = lanePause;
+  const told = { lane, pausedAtMs, pausedAgoMs, pausedBy: by, pauseReason: reason };
   if (!isWaiting(state))
-    return open(`Lane ${lane} is paused, which keeps only waiting executions back.`, { lane });
-  return holding(`Lane ${lane} is paused; it gives out no work until it is resumed.`, { lane });
+    return open(`Lane ${lane} is paused, which keeps only waiting executions back.`, told);
+  const since = pausedAgoMs === null ? 'is paused' : `has been paused for ${spoken(pausedAgoMs)}`;
+  const who = by === null ? '' : ` by ${quoted(by)}`;
+  const why = bracketed(quoted(reason));
+  return holding(`Lane ${lane} ${since}${who}${why}; it gives out no work until it is resumed.`, told);
 }
 
 const demandOf = (group: WorkerGroup): RouteDemand => ({

@@ -20,6 +20,8 @@ export interface PassReport {
   failed: number;
   /** How often a failing set was halved. */
   splits: number;
+  /** Passes that took all the batches they may, and left more behind. */
+  unfinished: number;
 }
 
 /** Runs until nothing is left, a whole batch was skipped, or the signal says stop. */
@@ -29,8 +31,9 @@ export async function runPass<Item extends DueRow>(
   batch: number,
   signal: AbortSignal,
 ): Promise<PassReport> {
-  const report: PassReport = { acted: 0, skipped: 0, failed: 0, splits: 0 };
-  for (let round = 0; round < MAX_BATCHES && !signal.aborted; round += 1) {
+  const report: PassReport = { acted: 0, skipped: 0, failed: 0, splits: 0, unfinished: 0 };
+  let round = 0;
+  for (; round < MAX_BATCHES && !signal.aborted; round += 1) {
     const items = await reconciler.due(context, batch);
     if (items.length === 0) break;
     const before = report.acted + report.failed;
@@ -39,6 +42,7 @@ export async function runPass<Item extends DueRow>(
     report.skipped += items.length - moved;
     if (items.length < batch || moved === 0) break;
   }
+  if (round === MAX_BATCHES) report.unfinished = 1;
   return report;
 }
 

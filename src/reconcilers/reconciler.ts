@@ -15,3 +15,10 @@ export interface Reconciler<Item extends DueRow = DueRow> {
   /** Answers the uuids it acted on; rows somebody else works on are left for the next pass. */
   act(context: EngineContext, items: readonly Item[]): Promise<readonly string[]>;
 }
+
+/** Work that belongs to no execution, done at a rhythm by one process at a time. Answers how many rows it took care of. */
+export interface Chore {
+  name: string;
+  everyMs: number;
+  run(context: EngineContext, signal: AbortSignal): Promise<number>;
+}

@@ -7,8 +7,7 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { EngineContext } from '../engine/context.ts';
 import { forgetOldSetbacks, returnTickets, takeTickets, vacuumQueues } from '../store/reconciling.ts';
-import { forgetOldRecords } from './old-records.ts';
-import type { Reconciler } from './reconciler.ts';
+import type { Chore, Reconciler } from './reconciler.ts';
 import { runPass, type PassReport } from './pass.ts';
 import { forgetSilentWorkers } from './silent-workers.ts';
 
@@ -17,7 +16,6 @@ const TICK_MS = 500;
 const HOLD_MS = 6_000;
 const PASS_TIMEOUT_MS = 30_000;
 const TIDY_EVERY_MS = 600_000;
-const FORGET_EVERY_MS = 10_000;
 /** Removed queue rows after which the queue tables are vacuumed: autovacuum comes once a minute at best. */
 const VACUUM_AFTER_ROWS = 20_000;
 
@@ -35,7 +33,10 @@ export interface ReconcilerRunner {
 }
 
 interface Entry {
-  reconciler: Reconciler;
+  name: string;
+  everyMs: number;
+  maxBatch: number;
+  pass(batch: number, signal: AbortSignal): Promise<PassReport>;
   report: ReconcilerReport;
   dueAt: number;
   batch: number;
@@ -45,8 +46,8 @@ interface Entry {
 export interface RunnerOptions {
   /** Longest a pass may take. Default 30 s. */
   passTimeoutMs?: number;
-  /** How long events and idempotency keys are kept. Default: for ever. */
-  retentionMs?: number;
+  /** What else is done at a rhythm, besides executions. */
+  chores?: readonly Chore[];
 }
 
 export function startReconcilers(
@@ -57,12 +58,13 @@ export function startReconcilers(
   const holder = randomUUID();
   const passTimeoutMs = options.passTimeoutMs ?? PASS_TIMEOUT_MS;
   const stop = new AbortController();
-  const entries = reconcilers.map(toEntry);
-  const names = entries.map((entry) => entry.reconciler.name);
+  const entries = [
+    ...reconcilers.map((reconciler) => toEntry(context, reconciler)),
+    ...(options.chores ?? []).map((chore) => choreEntry(context, chore)),
+  ];
+  const names = entries.map((entry) => entry.name);
   let held = new Set<string>();
   let vacuuming: Promise<void> | undefined;
-  let forgetting: Promise<void> | undefined;
-  let forgotAt = Number.NEGATIVE_INFINITY;
   let ticketAt = Number.NEGATIVE_INFINITY;
   let tidiedAt = Number.NEGATIVE_INFINITY;
 
@@ -78,17 +80,8 @@ export function startReconcilers(
       await forgetSilentWorkers(context);
     }
     for (const entry of entries) {
-      const due = held.has(entry.reconciler.name) && now >= entry.dueAt;
-      if (due && entry.running === undefined) startPass(context, entry, passTimeoutMs, stop.signal);
-    }
-    if (held.size > 0 && options.retentionMs !== undefined && now - forgotAt >= FORGET_EVERY_MS) {
-      forgotAt = now;
-      // Not awaited, as little as the vacuum below: there may be much to forget.
-      forgetting ??= forgetOldRecords(context, options.retentionMs, stop.signal)
-        .catch(() => undefined)
-        .finally(() => {
-          forgetting = undefined;
-        });
+      const due = held.has(entry.name) && now >= entry.dueAt;
+      if (due && entry.running === undefined) startPass(entry, passTimeoutMs, stop.signal);
     }
     // Not awaited: a vacuum may take a while, and lapsed leases must not wait for it.
     vacuuming ??= vacuumWhenNeeded(context).finally(() => {
@@ -102,32 +95,51 @@ export function startReconcilers(
     async close() {
       stop.abort();
       await looping;
-      await Promise.all([...entries.map((entry) => entry.running), vacuuming, forgetting]);
+      await Promise.all([...entries.map((entry) => entry.running), vacuuming]);
       // A ticket that is not returned lapses by itself.
       await returnTickets(context.database, holder).catch(() => undefined);
     },
   };
 }
 
-function toEntry(reconciler: Reconciler): Entry {
-  const counters = { passes: 0, errors: 0, timeouts: 0, acted: 0, skipped: 0, failed: 0, splits: 0 };
+const NOTHING_DONE: PassReport = { acted: 0, skipped: 0, failed: 0, splits: 0, unfinished: 0 };
+
+function newEntry(what: Pick<Entry, 'name' | 'everyMs' | 'maxBatch' | 'pass'>): Entry {
   return {
-    reconciler,
-    report: { name: reconciler.name, ...counters },
+    ...what,
+    report: { name: what.name, passes: 0, errors: 0, timeouts: 0, ...NOTHING_DONE },
     dueAt: Number.NEGATIVE_INFINITY,
-    batch: reconciler.batch,
+    batch: what.maxBatch,
     running: undefined,
   };
 }
 
-function startPass(context: EngineContext, entry: Entry, timeoutMs: number, stopped: AbortSignal): void {
+function toEntry(context: EngineContext, reconciler: Reconciler): Entry {
+  const { name, everyMs, batch: maxBatch } = reconciler;
+  const pass = (batch: number, signal: AbortSignal) => runPass(context, reconciler, batch, signal);
+  return newEntry({ name, everyMs, maxBatch, pass });
+}
+
+function choreEntry(context: EngineContext, chore: Chore): Entry {
+  const { name, everyMs } = chore;
+  return newEntry({
+    name,
+    everyMs,
+    maxBatch: 1,
+    pass: async (_batch, signal) => ({ ...NOTHING_DONE, acted: await chore.run(context, signal) }),
+  });
+}
+
+function startPass(entry: Entry, timeoutMs: number, stopped: AbortSignal): void {
   const limit = AbortSignal.timeout(timeoutMs);
-  const rhythm = entry.reconciler.everyMs * (0.9 + Math.random() * 0.2);
+  const rhythm = entry.everyMs * (0.9 + Math.random() * 0.2);
   entry.dueAt = performance.now() + rhythm;
-  entry.running = runPass(context, entry.reconciler, entry.batch, AbortSignal.any([stopped, limit]))
+  entry.running = entry
+    .pass(entry.batch, AbortSignal.any([stopped, limit]))
     .then((pass) => {
       addReport(entry.report, pass);
       if (pass.acted + pass.skipped + pass.failed === 0) entry.dueAt += rhythm;
+      else if (pass.unfinished > 0) entry.dueAt = performance.now();
     })
     .catch(() => {
       entry.report.errors += 1;
@@ -139,7 +151,7 @@ function startPass(context: EngineContext, entry: Entry, timeoutMs: number, stop
       if (limit.aborted) entry.report.timeouts += 1;
       entry.batch = limit.aborted
         ? Math.max(1, Math.floor(entry.batch / 2))
-        : Math.min(entry.reconciler.batch, entry.batch * 2);
+        : Math.min(entry.maxBatch, entry.batch * 2);
     });
 }
 
@@ -148,6 +160,7 @@ function addReport(total: PassReport, pass: PassReport): void {
   total.skipped += pass.skipped;
   total.failed += pass.failed;
   total.splits += pass.splits;
+  total.unfinished += pass.unfinished;
 }
 
 async function vacuumWhenNeeded(context: EngineContext): Promise<void> {

@@ -21,7 +21,7 @@ interface ExplainRow {
   lane: string;
   kind: string;
   capabilities: string[];
-  paused: boolean;
+  lane_pause: GateFacts['lanePause'];
   eligible_in_ms: number | null;
   deadline_in_ms: number | null;
   lease: GateFacts['lease'];
@@ -107,7 +107,9 @@ SELECT
     'lifecyclePhase', e.lifecycle_phase, 'ownershipState', e.ownership_state, 'eligibilityState', e.eligibility_state,
     'blockingReason', e.blocking_reason, 'terminalOutcome', e.terminal_outcome, 'attemptState', e.attempt_state) AS state,
   e.attempt_index, e.route_id, r.lane, r.kind, r.capabilities,
-  coalesce((SELECT l.paused FROM s.ff_lane l WHERE l.lane = r.lane), false) AS paused,
+  (SELECT jsonb_build_object('pausedAtMs', l.paused_at_ms, 'pausedAgoMs', n.now_ms - l.paused_at_ms,
+      'by', l.paused_by, 'reason', l.pause_reason)
+   FROM s.ff_lane l WHERE l.lane = r.lane AND l.paused) AS lane_pause,
   e.eligible_at_ms - n.now_ms AS eligible_in_ms, e.deadline_at_ms - n.now_ms AS deadline_in_ms,
   (SELECT jsonb_build_object('workerInstanceId', l.worker_instance_id, 'expiresInMs', l.expires_at_ms - n.now_ms)
    FROM s.ff_lease l WHERE l.execution_id = e.execution_id AND l.partition_key = e.partition_key) AS lease,
@@ -150,7 +152,7 @@ function toFacts(row: ExplainRow): GateFacts {
     state: row.state,
     attemptIndex: row.attempt_index,
     route: { routeId: row.route_id, lane, kind, capabilities },
-    lanePaused: row.paused,
+    lanePause: row.lane_pause,
     lease: row.lease,
     eligibleInMs: row.eligible_in_ms,
     deadlineInMs: row.deadline_in_ms,

@@ -8,26 +8,58 @@ import { run, type Database } from './database.ts';
 
 /** Priorities looked at per route for the entry that waits longest, highest first. */
 const PRIORITIES_EXAMINED = 100;
+/** Queue entries looked at for one page, shared evenly by its lanes; a lane takes no more than its own limit. */
+const PAGE_ENTRIES_EXAMINED = 100_000;
 /** Pairs of namespace and outcome whose newest ends are looked at. */
 const OUTCOME_LISTS_EXAMINED = 1_000;
 
-/** Answers whether it was another way before. A lane nobody has used yet can be paused. */
-export async function pauseLane(database: Database, lane: string): Promise<boolean> {
-  const rows = await run(database, {
+export interface LaneNote {
+  by: string;
+  reason: string | null;
+}
+
+export interface PauseRow {
+  /** It was another way before. */
+  changed: boolean;
+  is_new: boolean;
+  /** It is unknown, and there are as many lanes as there may be. */
+  is_refused: boolean;
+}
+
+/** Lanes are never removed, so one that is known stays so. Those that are new at the same moment may pass the limit. */
+const PAUSE = `
+WITH known AS MATERIALIZED (SELECT lane FROM s.ff_lane WHERE lane = $1),
+room AS MATERIALIZED (
+  SELECT EXISTS (SELECT 1 FROM known)
+      OR (SELECT count(*) FROM (SELECT 1 FROM s.ff_lane LIMIT $4::integer) l) < $4::integer AS is_given),
+turned AS (
+  INSERT INTO s.ff_lane AS l (lane, paused, paused_at_ms, paused_by, pause_reason)
+  SELECT $1, true, s.ff_now_ms(), $2, $3 FROM room WHERE is_given
+  ON CONFLICT (lane) DO UPDATE SET paused = true, paused_at_ms = excluded.paused_at_ms,
+    paused_by = excluded.paused_by, pause_reason = excluded.pause_reason
+  WHERE NOT l.paused RETURNING 1)
+SELECT EXISTS (SELECT 1 FROM turned) AS changed, NOT room.is_given AS is_refused,
+  EXISTS (SELECT 1 FROM turned) AND NOT EXISTS (SELECT 1 FROM known) AS is_new
+FROM room`;
+
+/** A lane nobody has used yet can be paused. One that is paused already keeps its note. */
+export async function pauseLane(database: Database, lane: string, note: LaneNote): Promise<PauseRow> {
+  const rows = await run<PauseRow>(database, {
     doing: 'pausing a lane',
-    text: `INSERT INTO ${database.prefix}ff_lane AS l (lane, paused) VALUES ($1, true)
-           ON CONFLICT (lane) DO UPDATE SET paused = true WHERE NOT l.paused RETURNING 1`,
-    params: [lane],
+    text: PAUSE.replaceAll('s.ff_', `${database.prefix}ff_`),
+    params: [lane, note.by, note.reason, LIMITS.lanes],
     repeatable: 'yes',
   });
-  return rows.length > 0;
+  return rows[0]!;
 }
 
 /** Answers whether it was another way before. */
 export async function resumeLane(database: Database, lane: string): Promise<boolean> {
   const rows = await run(database, {
     doing: 'resuming a lane',
-    text: `UPDATE ${database.prefix}ff_lane SET paused = false WHERE lane = $1 AND paused RETURNING 1`,
+    text: `UPDATE ${database.prefix}ff_lane
+           SET paused = false, paused_at_ms = NULL, paused_by = NULL, pause_reason = NULL
+           WHERE lane = $1 AND paused RETURNING 1`,
     params: [lane],
     repeatable: 'yes',
   });
@@ -37,8 +69,11 @@ export async function resumeLane(database: Database, lane: string): Promise<bool
 export interface LaneRow {
   lane: string;
   paused: boolean;
+  paused_at_ms: number | null;
+  paused_by: string | null;
+  pause_reason: string | null;
   /** Executions that wait, among the queue entries that were looked at. */
-  counted: number;
+  depth: number;
   /** There are more entries than were looked at. */
   is_capped: boolean;
   running: number;
@@ -59,7 +94,7 @@ WITH RECURSIVE heads AS (
     SELECT -priority AS rank, ready_at_ms FROM s.ff_ready WHERE route_id = r.route_id AND -priority > h.rank
     ORDER BY -priority, seq LIMIT 1) next
   WHERE h.nth < ${PRIORITIES_EXAMINED})
-SELECT min(ready_at_ms) AS ready_at_ms FROM heads`;
+SELECT ready_at_ms FROM heads`;
 
 /** The newest ends of all: there is an order by time only within a namespace and outcome, so these are merged. */
 const ENDS = `
@@ -88,7 +123,10 @@ SELECT greatest(CASE WHEN count(*) < $4::integer THEN $3::bigint ELSE (SELECT no
  */
 const LANES = `
 WITH clock AS MATERIALIZED (SELECT s.ff_now_ms() AS now_ms),
-page AS MATERIALIZED (SELECT lane, paused FROM s.ff_lane WHERE lane > $1 ORDER BY lane LIMIT $2),
+page AS MATERIALIZED (
+  SELECT lane, paused, paused_at_ms, paused_by, pause_reason FROM s.ff_lane WHERE lane > $1 ORDER BY lane LIMIT $2),
+share AS MATERIALIZED (
+  SELECT least($5::bigint, ${PAGE_ENTRIES_EXAMINED} / greatest(count(*), 1)) AS entries FROM page),
 leases AS MATERIALIZED (SELECT route_id, count(*) AS count FROM s.ff_lease GROUP BY route_id),
 running AS MATERIALIZED (
   SELECT r.lane, sum(l.count)::bigint AS count FROM leases l
@@ -109,28 +147,30 @@ completions AS MATERIALIZED (
     CROSS JOIN LATERAL (SELECT route_id FROM s.ff_execution WHERE execution_id = x.execution_id OFFSET 0) e
     GROUP BY e.route_id) c
   CROSS JOIN LATERAL (SELECT lane FROM s.ff_route WHERE route_id = c.route_id OFFSET 0) r GROUP BY r.lane)
-SELECT p.lane, p.paused, d.counted, d.is_capped, coalesce(running.count, 0) AS running,
+SELECT p.*, least(d.counted, (SELECT entries FROM share)) AS depth, d.is_capped,
+  coalesce(running.count, 0) AS running,
   CASE WHEN d.counted > 0 THEN greatest((SELECT now_ms FROM clock)
-    - least(d.ready_at_ms, CASE WHEN d.is_capped THEN o.ready_at_ms END), 0) END AS oldest_age_ms,
+    - least(d.ready_at_ms, o.ready_at_ms), 0) END AS oldest_age_ms,
   coalesce(arrivals.rate, 0)::float8 AS arrival_rate, coalesce(completions.rate, 0)::float8 AS completion_rate,
   EXISTS (SELECT 1 FROM s.ff_lane WHERE lane > (SELECT max(lane) FROM page)) AS has_more
 FROM page p
 CROSS JOIN LATERAL (
-  SELECT count(e.priority) AS counted, count(*) > $5::integer AS is_capped,
+  SELECT count(e.priority) AS counted, count(*) > (SELECT entries FROM share) AS is_capped,
          min(x.ready_at_ms) FILTER (WHERE e.priority IS NOT NULL) AS ready_at_ms
   FROM (
     SELECT q.* FROM (SELECT route_id FROM s.ff_route WHERE lane = p.lane OFFSET 0) r
     CROSS JOIN LATERAL (
       SELECT execution_id, attempt_index, lease_epoch, priority, ready_at_ms FROM s.ff_ready WHERE route_id = r.route_id
-      ORDER BY -priority, seq LIMIT (SELECT $5::integer + 1)) q
-    LIMIT $5::integer + 1) x
+      ORDER BY -priority, seq LIMIT (SELECT entries + 1 FROM share)) q
+    LIMIT (SELECT entries + 1 FROM share)) x
   LEFT JOIN LATERAL (
     SELECT priority FROM s.ff_execution
     WHERE execution_id = x.execution_id AND attempt_index = x.attempt_index AND lease_epoch = x.lease_epoch
       AND priority = x.priority AND eligibility_state = 'eligible_now' OFFSET 0) e ON true) d
 CROSS JOIN LATERAL (
-  SELECT min(h.ready_at_ms) AS ready_at_ms FROM (SELECT route_id FROM s.ff_route WHERE lane = p.lane OFFSET 0) r
-  CROSS JOIN LATERAL (${HEADS}) h) o
+  SELECT min(x.ready_at_ms) AS ready_at_ms FROM (
+    SELECT h.ready_at_ms FROM (SELECT route_id FROM s.ff_route WHERE lane = p.lane AND d.is_capped OFFSET 0) r
+    CROSS JOIN LATERAL (${HEADS}) h LIMIT (SELECT entries FROM share)) x) o
 LEFT JOIN running USING (lane)
 LEFT JOIN arrivals USING (lane)
 LEFT JOIN completions USING (lane)

@@ -38,6 +38,7 @@ export interface MigrateReport {
 const WORKING_TABLES = [
   'ff_attempt_history',
   'ff_setback',
+  'ff_setting',
   'ff_body',
   'ff_child_wait',
   'ff_event',

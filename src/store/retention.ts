@@ -1,14 +1,38 @@
 /**
  * Finds and forgets what has been kept long enough. All of it goes in batches, oldest first, and never waits for a row
- * somebody works on.
+ * somebody works on. How long that is holds for all processes, so it is kept in the database.
  */
 import { run, type Database } from './database.ts';
 import { setbackJoin, type DueRow } from './reconciling.ts';
 
-/** Executions that ended longer ago than they are to be kept, oldest first. */
+const RETENTION = 'retention_ms';
+
+/** Null is for ever. */
+export async function writeRetention(database: Database, retentionMs: number | null): Promise<void> {
+  await run(database, {
+    doing: 'saying how long things are kept',
+    text: `INSERT INTO ${database.prefix}ff_setting (name, value) VALUES ('${RETENTION}', $1::text::jsonb)
+           ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value`,
+    params: [JSON.stringify(retentionMs)],
+    repeatable: 'yes',
+  });
+}
+
+/** Null is for ever; undefined when nobody has said. */
+export async function readRetention(database: Database): Promise<number | null | undefined> {
+  const rows = await run<{ value: number | null }>(database, {
+    doing: 'looking how long things are kept',
+    text: `SELECT value FROM ${database.prefix}ff_setting WHERE name = '${RETENTION}'`,
+    params: [],
+    repeatable: 'yes',
+  });
+  return rows[0]?.value;
+}
+
+/** Executions that ended longer ago than they are to be kept, oldest first. Without a time: those that have one of their own. */
 export async function listForgettable(
   database: Database,
-  retentionMs: number,
+  retentionMs: number | null,
   limit: number,
 ): Promise<DueRow[]> {
   const rows = await run<{ execution_id: string; partition_key: number; had_setback: boolean }>(database, {
@@ -17,15 +41,17 @@ export async function listForgettable(
            old AS MATERIALIZED (
              (SELECT t.execution_id, t.partition_key, b.failures IS NOT NULL AS had_setback
               FROM ${database.prefix}ff_outcome t ${setbackJoin(database, 'retention', 't')}
-              WHERE t.retain_ms IS NULL AND t.ended_at_ms <= (SELECT now_ms FROM clock) - $1::bigint
+              WHERE t.retain_ms IS NULL AND t.look_again_at_ms IS NULL
+                AND t.ended_at_ms <= (SELECT now_ms FROM clock) - $1::bigint
                 AND (b.retry_at_ms IS NULL OR b.retry_at_ms <= (SELECT now_ms FROM clock))
               ORDER BY t.ended_at_ms LIMIT $2)
              UNION ALL
              (SELECT t.execution_id, t.partition_key, b.failures IS NOT NULL
               FROM ${database.prefix}ff_outcome t ${setbackJoin(database, 'retention', 't')}
-              WHERE t.retain_ms IS NOT NULL AND t.ended_at_ms + t.retain_ms <= (SELECT now_ms FROM clock)
+              WHERE (t.retain_ms IS NOT NULL OR t.look_again_at_ms IS NOT NULL)
+                AND coalesce(t.look_again_at_ms, t.ended_at_ms + t.retain_ms) <= (SELECT now_ms FROM clock)
                 AND (b.retry_at_ms IS NULL OR b.retry_at_ms <= (SELECT now_ms FROM clock))
-              ORDER BY t.ended_at_ms + t.retain_ms LIMIT $2))
+              ORDER BY coalesce(t.look_again_at_ms, t.ended_at_ms + t.retain_ms) LIMIT $2))
            SELECT DISTINCT execution_id, partition_key, had_setback FROM old LIMIT $2`,
     params: [retentionMs, limit],
     repeatable: 'yes',
@@ -41,7 +67,7 @@ export async function listForgettable(
 export async function forgetExecutions(
   database: Database,
   items: readonly DueRow[],
-  retentionMs: number,
+  retentionMs: number | null,
   againMs: number,
 ): Promise<string[]> {
   const rows = await run<{ execution_id: string }>(database, {
@@ -53,50 +79,41 @@ export async function forgetExecutions(
   return rows.map((row) => row.execution_id);
 }
 
-/** Removes one batch of events that are older than this; answers how many. */
-export async function forgetEvents(database: Database, olderThanMs: number, limit: number): Promise<number> {
-  const rows = await run<{ n: number }>(database, {
-    doing: 'forgetting events',
-    text: `WITH old AS MATERIALIZED (
-             SELECT ev_id FROM (
-               SELECT ev_id, occurred_at_ms FROM ${database.prefix}ff_event ORDER BY ev_id LIMIT $2) e
-             WHERE occurred_at_ms <= (SELECT ${database.prefix}ff_now_ms()) - $1::bigint),
-           gone AS (
-             DELETE FROM ${database.prefix}ff_event WHERE ev_id = ANY (ARRAY(SELECT ev_id FROM old)) RETURNING 1)
-           SELECT count(*)::integer AS n FROM gone`,
-    params: [olderThanMs, limit],
-    repeatable: 'yes',
-  });
-  return rows[0]!.n;
+export interface ForgottenEvents {
+  removed: number;
+  /** The last that was looked at: the next batch begins behind it, and not behind rows that are dead and still there. */
+  lastId: number;
 }
 
-/**
- * Looks at one batch of idempotency keys whose time is over and removes them; answers how many. One whose execution has
- * not ended is kept for a while more, so that it does not stand before those that can go.
- */
-export async function forgetKeys(database: Database, limit: number, againMs: number): Promise<number> {
-  const rows = await run<{ n: number }>(database, {
-    doing: 'forgetting idempotency keys',
-    text: `WITH due AS MATERIALIZED (
-             SELECT namespace, key, partition_key, execution_id FROM ${database.prefix}ff_idempotency
-             WHERE expires_at_ms <= (SELECT ${database.prefix}ff_now_ms())
-             ORDER BY expires_at_ms LIMIT $1 FOR UPDATE SKIP LOCKED),
-           old AS MATERIALIZED (
-             SELECT d.*, coalesce(e.lifecycle_phase, 'terminal') = 'terminal' AS is_over FROM due d
-             LEFT JOIN LATERAL (
-               SELECT lifecycle_phase FROM ${database.prefix}ff_execution
-               WHERE execution_id = d.execution_id OFFSET 0) e ON true),
+/** Removes one batch of events that are older than this. */
+export async function forgetEvents(
+  database: Database,
+  olderThanMs: number,
+  limit: number,
+  afterId: number,
+): Promise<ForgottenEvents> {
+  const rows = await run<{ removed: number; last_id: number | null }>(database, {
+    doing: 'forgetting events',
+    text: `WITH looked AS MATERIALIZED (
+             SELECT ev_id, occurred_at_ms FROM ${database.prefix}ff_event WHERE ev_id > $3 ORDER BY ev_id LIMIT $2),
            gone AS (
-             DELETE FROM ${database.prefix}ff_idempotency k USING old
-             WHERE old.is_over AND k.namespace = old.namespace AND k.key = old.key
-               AND k.partition_key = old.partition_key RETURNING 1),
-           kept AS (
-             UPDATE ${database.prefix}ff_idempotency k SET expires_at_ms = ${database.prefix}ff_now_ms() + $2::bigint FROM old
-             WHERE NOT old.is_over AND k.namespace = old.namespace AND k.key = old.key
-               AND k.partition_key = old.partition_key)
-           SELECT count(*)::integer AS n FROM gone`,
+             DELETE FROM ${database.prefix}ff_event WHERE ev_id = ANY (ARRAY(
+               SELECT ev_id FROM looked WHERE occurred_at_ms <= (SELECT ${database.prefix}ff_now_ms()) - $1::bigint))
+             RETURNING 1)
+           SELECT (SELECT count(*)::integer FROM gone) AS removed, (SELECT max(ev_id) FROM looked) AS last_id`,
+    params: [olderThanMs, limit, afterId],
+    repeatable: 'yes',
+  });
+  return { removed: rows[0]!.removed, lastId: rows[0]!.last_id ?? afterId };
+}
+
+/** Removes one batch of idempotency keys whose time is over; answers how many. */
+export async function forgetKeys(database: Database, limit: number, againMs: number): Promise<number> {
+  const rows = await run<{ removed: number }>(database, {
+    doing: 'forgetting idempotency keys',
+    text: `SELECT ${database.prefix}ff_forget_keys($1, $2) AS removed`,
     params: [limit, againMs],
     repeatable: 'yes',
   });
-  return rows[0]!.n;
+  return rows[0]!.removed;
 }

@@ -118,10 +118,13 @@ function valueOf(executionId: ExecutionId, end: ExecutionEnd): unknown {
   throw new ExecutionFailed(executionId, end);
 }
 
-/** A version 8 uuid: its bits are a hash of ours. An execution that is begun anew from its start has other children. */
-function childId({ executionId, generation }: Claim, name: string, key: string): ExecutionId {
+/**
+ * A version 8 uuid: its bits are a hash of ours. An execution that is begun anew from its start has other children; so has
+ * one that was submitted again under its id when the first had been forgotten.
+ */
+function childId({ executionId, createdAtMs, generation }: Claim, name: string, key: string): ExecutionId {
   const bytes = createHash('sha256')
-    .update(JSON.stringify([executionId, generation, name, key]))
+    .update(JSON.stringify([executionId, createdAtMs, generation, name, key]))
     .digest()
     .subarray(0, 16);
   bytes[6] = (bytes[6]! & 0x0f) | 0x80;

@@ -103,6 +103,8 @@ class ClaimLoop implements Worker {
     this.workerInstanceId = `${options.workerId ?? DEFAULTS.workerId}-${randomUUID()}`;
     this.#leases = new LeaseWatch(engine, this.#leaseMs, (error) => this.#failed('renewErrors', error));
     this.#wakeUp = new WakeUp(options.pollMs ?? DEFAULTS.pollMs);
+    // Nobody may have been awake for long: what is over by now must not be begun.
+    this.#wakeUp.dueIn(0);
     this.#counts = new WorkerCounts(handlers.keys());
     this.#unwatch = engine.watch(this.#describe(), (hint) => this.#onHint(hint));
     this.#vitals = new Vitals();

@@ -39,7 +39,8 @@ async function submit(count: number, lane: string): Promise<string[]> {
 async function countOf(lane: string, state: 'waiting' | 'cancelled'): Promise<number> {
   let matched = 0;
   const filter = { lane, states: [state] };
-  for await (const progress of engine.bulk({ verb: 'cancel', reason: 'count', filter, dryRun: 'on' }))
+  const verb = state === 'waiting' ? 'cancel' : 'replay';
+  for await (const progress of engine.bulk({ verb, reason: 'count', filter, dryRun: 'on' }))
     ({ matched } = progress);
   return matched;
 }
@@ -87,7 +88,10 @@ describe('a filter instead of ids', () => {
     [['cancel', '--reason', 'r'], 'Give ids, or a filter such as --state failed.'],
     [['cancel', ID, '--lane', 'look', '--reason', 'r'], 'Give ids or a filter, not both.'],
     [['cancel', ID, '--dry-run'], '--dry-run goes with a filter, not with ids.'],
-    [['replay', '--lane', 'look', '--reason', 'r', '--yes'], 'Which ends?'],
+    [['replay', '--lane', 'look', '--reason', 'r', '--yes'], '--state must say which ends are meant'],
+    [['replay', '--ended-after', '1h', '--dry-run'], '--ended-after goes only with states that are ends'],
+    [['cancel', '--state', 'failed', '--dry-run'], '--state names failed, but cancel is only about delayed'],
+    [['priority', '1', '--state', 'active', '--yes'], '--state names active'],
     [['priority', '1', '--lane', 'look', '--yes', '--chunk', '0'], '--chunk must be a whole number from 1'],
     [['priority', '1', '--lane', 'look', '--yes', '--cursor', 'x'], '--cursor is malformed.'],
   ])('is refused in %j with exit code 2 and a sentence', async (args, sentence) => {

@@ -168,7 +168,7 @@ describe('every command for operators', () => {
 describe('flowfabric lanes', () => {
   it('lists the lanes, holds one and lets it go; why says so, and what helps', async () => {
     const id = await submit('letter', { lane: 'mail' });
-    expect(await run('lanes', 'pause', 'mail')).toEqual({
+    expect(await run('lanes', 'pause', 'mail', '--reason', 'server down', '--by', 'ada')).toEqual({
       exitCode: 0,
       output: 'mail  paused\n',
       errors: '',
@@ -179,21 +179,40 @@ describe('flowfabric lanes', () => {
       run('lanes', '--json'),
       run('why', id),
     ]);
-    expect(JSON.parse(again.output)).toEqual({ lane: 'mail', outcome: 'paused', repeated: true });
-    expect(text.output).toMatch(/^LANE +STATE +DEPTH +RUNNING +OLDEST +ARRIVALS\/S +COMPLETIONS\/S$/m);
-    expect(text.output).toMatch(/^mail +paused +1 +0 +\d+m?s +\d+\.\d +\d+\.\d$/m);
+    expect(JSON.parse(again.output)).toEqual({
+      lane: 'mail',
+      outcome: 'paused',
+      repeated: true,
+      isNew: false,
+    });
+    expect(text.output).toMatch(
+      /^LANE +STATE +DEPTH +RUNNING +OLDEST +ARRIVALS\/S +COMPLETIONS\/S +PAUSED$/m,
+    );
+    expect(text.output).toMatch(
+      /^mail +paused +1 +0 +\d+m?s +\d+\.\d +\d+\.\d +since \d{4}-\S+Z by ada: server down$/m,
+    );
+    expect(text.output).toMatch(/^default +open .*\d$/m);
+    const note = { pausedAtMs: expect.any(Number), pausedBy: 'ada', pauseReason: 'server down' };
     expect(lines(json.output)).toContainEqual(
-      expect.objectContaining({ lane: 'mail', paused: true, depth: 1, depthIsCapped: false }),
+      expect.objectContaining({ lane: 'mail', paused: true, depth: 1, depthIsCapped: false, ...note }),
     );
     const [state, sentence, ...rest] = reason.output.trimEnd().split('\n');
     expect(state).toBe(`${id}  waiting`);
-    expect(sentence).toMatch(/^Lane mail is paused/);
+    expect(sentence).toMatch(/^Lane mail has been paused for \d.* by ada \(server down\);/);
     expect(rest.find((line) => line.startsWith('  holds'))).toMatch(/^ {2}holds +lane paused +Lane mail/);
     expect(rest.at(-1)).toBe('next: flowfabric lanes resume mail');
     expect(await run('lanes', 'resume', 'mail')).toMatchObject({ exitCode: 0, output: 'mail  resumed\n' });
     const after = JSON.parse((await run('why', id, '--json')).output) as object;
     expect(after).toMatchObject({ publicState: 'waiting', holding: { gate: 'no_worker' } });
     expect(after).toMatchObject({ next: 'flowfabric workers', gates: expect.any(Array) });
+  });
+
+  it('say so when a lane that is paused never had any work', async () => {
+    const note = 'flowfabric: No work was ever submitted to lane emials.\n';
+    const paused = await run('lanes', 'pause', 'emials');
+    expect(paused).toEqual({ exitCode: 0, output: 'emials  paused\n', errors: note });
+    const again = await run('lanes', 'pause', 'emials');
+    expect(again).toEqual({ exitCode: 0, output: 'emials  was paused before\n', errors: '' });
   });
 });
 

@@ -1,9 +1,9 @@
 /**
- * One verb for all that fit a filter: chunks, what is left alone, going on from a cursor, and only counting.
+ * One verb for all that fit a filter: chunks, which states are meant, what is left alone, going on from a cursor, and only counting.
  */
 import { describe, expect, it, vi } from 'vitest';
-import type { BulkProgress, BulkRequest } from '../../src/contract/operations.ts';
-import { LIMITS, type ExecutionId, type SubmitRequest } from '../../src/index.ts';
+import { BULK_STATES, type BulkProgress, type BulkRequest } from '../../src/contract/operations.ts';
+import { LIMITS, type ExecutionId, type PublicState, type SubmitRequest } from '../../src/index.ts';
 import { newKind, useBench, WAIT } from './open.ts';
 
 const bench = useBench();
@@ -71,10 +71,13 @@ describe('bulk', () => {
 
   it('counts what a verb refuses by its answer', async () => {
     const namespace = newKind();
-    await bench.engine.complete(await bench.running({ namespace }));
-    await submitMany(2, { namespace });
-    expect(await told({ verb: 'cancel', ...WHY, filter: { namespace } })).toMatchObject([
-      { matched: 3, outcomes: { cancelled: 2, not_active: 1 } },
+    const once = await bench.running({ namespace, policy: { maxReplays: 0 } });
+    for (const lease of [once, await bench.running({ namespace })]) {
+      await bench.engine.fail(lease, { message: 'ouch', retry: 'never' });
+    }
+    const filter = { namespace, states: ['failed'] } as const;
+    expect(await told({ verb: 'replay', ...WHY, filter })).toMatchObject([
+      { matched: 2, outcomes: { replayed: 1, replays_exhausted: 1 } },
     ]);
   });
 
@@ -117,8 +120,62 @@ describe('bulk', () => {
       [team, LIMITS.listExamined + 1, (await bench.snapshot(id)).createdAtMs],
     );
     const progress = await told({ verb: 'cancel', ...WHY, filter: { tags: { team } }, chunk: 1 });
-    expect(progress.map(({ matched }) => matched)).toEqual([1, 1, 1]);
+    expect(progress.length).toBeGreaterThan(1);
+    expect(new Set(progress.map(({ matched }) => matched))).toEqual(new Set([1]));
     expect(progress.at(-1)).toEqual({ matched: 1, outcomes: { cancelled: 1 }, cursor: null });
+  });
+});
+
+describe('without states', () => {
+  it('cancel meets again what moves on while it goes, and does not look at ends', async () => {
+    const [namespace, kind] = [newKind(), newKind()];
+    await bench.engine.complete(await bench.running({ namespace }));
+    const ids = await submitMany(3, { namespace, kind, delayMs: 1_000 });
+    const request = { verb: 'cancel', ...WHY, filter: { namespace }, chunk: 1 } as const;
+    const steps = bench.engine.bulk(request)[Symbol.asyncIterator]();
+    await steps.next();
+    await bench.database.moveClock(2_000);
+    await bench.engine.fireTimers();
+    // One of the two that are left runs now, the other one waits.
+    await bench.claimOne(kind);
+    let last: BulkProgress | undefined;
+    for (let step = await steps.next(); !step.done; step = await steps.next()) last = step.value;
+    expect(last).toEqual({ matched: 3, outcomes: { cancelled: 3 }, cursor: null });
+    expect(new Set(await statesOf(ids))).toEqual(new Set(['cancelled']));
+  });
+
+  it('change_priority means what waits', async () => {
+    const namespace = newKind();
+    const delayed = await bench.submit({ namespace, delayMs: 60_000 });
+    await bench.running({ namespace });
+    const waiting = await bench.submit({ namespace });
+    expect(await told({ verb: 'change_priority', priority: 7, filter: { namespace } })).toEqual([
+      { matched: 1, outcomes: { changed: 1 }, cursor: null },
+    ]);
+    expect(await bench.snapshot(waiting)).toMatchObject({ priority: 7 });
+    expect(await bench.snapshot(delayed)).toMatchObject({ priority: 0 });
+  });
+
+  it('replay is refused: which ends are meant must be said', async () => {
+    const refused = told({ verb: 'replay', ...WHY, filter: { kind: 'k' } });
+    await expect(refused).rejects.toMatchObject({ code: 'invalid_input', field: 'filter.states' });
+    await expect(refused).rejects.toThrow('what succeeded is not run again by accident');
+  });
+});
+
+describe('a state the verb is not about', () => {
+  const CASES: [BulkRequest, string][] = [
+    [{ verb: 'cancel', ...WHY, filter: { states: ['waiting', 'failed'] } }, 'failed'],
+    [{ verb: 'replay', ...WHY, filter: { states: ['failed', 'delayed'] } }, 'delayed'],
+    [{ verb: 'change_priority', priority: 1, filter: { states: ['waiting', 'active'] } }, 'active'],
+  ];
+
+  it.each(CASES)('is refused in %j, also when it only counts', async (request, state) => {
+    for (const dryRun of ['on', 'off'] as const) {
+      const refused = told({ ...request, dryRun });
+      await expect(refused).rejects.toMatchObject({ code: 'invalid_input', field: 'filter.states' });
+      await expect(refused).rejects.toThrow(`names ${state}, but ${request.verb} is only about`);
+    }
   });
 });
 
@@ -193,5 +250,18 @@ describe('a bulk that was stopped', () => {
     });
     expect(new Set(await statesOf(ids))).toEqual(new Set(['cancelled']));
     expect(await statesOf([late])).toEqual(['waiting']);
+  });
+
+  it('may name the states it meant, and no others', async () => {
+    const namespace = newKind();
+    await submitMany(3, { namespace });
+    const request = { verb: 'cancel', ...WHY, chunk: 2 } as const;
+    const steps = bench.engine.bulk({ ...request, filter: { namespace } })[Symbol.asyncIterator]();
+    const { cursor } = (await steps.next()).value;
+    await steps.return?.();
+    const naming = (states: readonly PublicState[]) =>
+      told({ ...request, filter: { namespace, states }, cursor });
+    await expect(naming(['waiting'])).rejects.toMatchObject({ code: 'invalid_cursor' });
+    expect(await naming(BULK_STATES.cancel.allowed)).toMatchObject([{ matched: 1, cursor: null }]);
   });
 });

@@ -250,12 +250,39 @@ describe('a paused lane', () => {
   it('holds what waits in it, until it is resumed', async () => {
     const lane = `lane-of-${newKind()}`;
     const id = await takeable({ lane });
-    await bench.engine.pauseLane(lane);
+    await bench.engine.pauseLane(lane, { reason: 'the mail server is down', by: 'ada' });
     const answer = await explain(id);
-    expect(answer.holding).toMatchObject({ gate: 'lane_paused', facts: { lane } });
+    const facts = { lane, pausedBy: 'ada', pauseReason: 'the mail server is down' };
+    expect(answer.holding).toMatchObject({ gate: 'lane_paused', facts });
+    expect(answer.holding!.detail).toMatch(
+      / has been paused for \d+ m?s by ada \(the mail server is down\);/,
+    );
     expect(holders(answer)).toEqual(['lane_paused']);
     await bench.engine.resumeLane(lane);
     expect((await explain(id)).holding).toBeNull();
+    expect((await gate(id, 'lane_paused')).facts).toEqual({ lane });
+  });
+
+  it('says how long it has been paused', async () => {
+    const lane = `lane-of-${newKind()}`;
+    const id = await bench.submit({ lane });
+    await bench.engine.pauseLane(lane);
+    const { pausedAtMs } = (await explain(id)).holding!.facts;
+    expect(pausedAtMs).toEqual(expect.any(Number));
+    await bench.database.moveClock(190 * MINUTE_MS);
+    const { detail, facts } = (await explain(id)).holding!;
+    expect(detail).toContain('has been paused for 3 h 10 m by operator;');
+    expect(facts).toMatchObject({ pausedAtMs, pauseReason: null });
+    expect(facts['pausedAgoMs']).toBeGreaterThanOrEqual(190 * MINUTE_MS);
+  });
+
+  it('holds when it was paused by SQL, which says nothing about it', async () => {
+    const lane = `lane-of-${newKind()}`;
+    const id = await takeable({ lane });
+    await bench.database.query('UPDATE ff_lane SET paused = true WHERE lane = $1', [lane]);
+    const { detail, facts } = (await explain(id)).holding!;
+    expect(detail).toMatch(/^Lane \S+ is paused; it gives out no work until it is resumed\.$/);
+    expect(facts).toEqual({ lane, pausedAtMs: null, pausedAgoMs: null, pausedBy: null, pauseReason: null });
   });
 });
 

@@ -164,10 +164,8 @@ describe('a request is the same request', () => {
 describe('a key that stands for another request', () => {
   const others: [string, Partial<SubmitRequest>][] = [
     ['kind', { kind: 'quite-another' }],
-    ['lane', { lane: 'elsewhere' }],
     ['payload', { payload: { a: 2 } }],
     ['order in a list of the payload', { payload: { a: [2, 1] } }],
-    ['policy', { policy: { maxReplays: 1 } }],
     ['tags', { tags: { team: 'b' } }],
   ];
   it.each(others)('is refused when it differs in its %s', async (_, other) => {
@@ -177,6 +175,17 @@ describe('a key that stands for another request', () => {
       code: 'idempotency_key_reused',
       field: 'request.idempotencyKey',
     });
+  });
+
+  it.each<[string, Partial<SubmitRequest>]>([
+    ['lane', { lane: 'elsewhere' }],
+    ['policy', { policy: { maxReplays: 1 } }],
+    ['priority', { priority: 5 }],
+    ['delay', { delayMs: 5_000 }],
+  ])('is the same request when only its %s differs: that is how it is run, not what', async (_, other) => {
+    const one = request({ payload: 1 });
+    const { executionId } = await bench.engine.submit(one);
+    expect(await bench.engine.submit({ ...one, ...other })).toEqual({ executionId, outcome: 'duplicate' });
   });
 
   it('names the request of many, and nothing of the whole call is written', async () => {

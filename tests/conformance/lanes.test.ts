@@ -2,7 +2,7 @@
  * Lanes: paused, resumed and listed with how full and how busy they are. Time passes by moving the clock.
  */
 import { describe, expect, it, vi } from 'vitest';
-import type { LaneSnapshot } from '../../src/contract/operations.ts';
+import type { LanePage, LaneSnapshot } from '../../src/contract/operations.ts';
 import { LIMITS } from '../../src/index.ts';
 import { claimRequest, LISTENING, newKind, useBench, WAIT } from './open.ts';
 
@@ -19,12 +19,26 @@ async function lane(name: string): Promise<LaneSnapshot> {
   return found;
 }
 
+/** The same from a page of its own, where it shares with nobody what is looked at for a page. */
+async function laneAlone(name: string): Promise<LaneSnapshot> {
+  let cursor: string | null = null;
+  do {
+    const page: LanePage = await bench.engine.listLanes({ limit: 1, ...(cursor === null ? {} : { cursor }) });
+    if (page.lanes[0]?.lane === name) return page.lanes[0];
+    cursor = page.cursor;
+  } while (cursor !== null);
+  throw new Error(`lane ${name} is not listed`);
+}
+
+const PAUSED = { outcome: 'paused', repeated: false, isNew: false };
+const OPEN = { paused: false, pausedAtMs: null, pausedBy: null, pauseReason: null };
+
 describe('a paused lane', () => {
   it('gives out no work, lets what runs go on, and gives the rest out when it is resumed', async () => {
     const [kind, name] = [newKind(), newLane()];
     const running = await bench.running({ kind, lane: name });
     await bench.submit({ kind, lane: name });
-    expect(await bench.engine.pauseLane(name)).toEqual({ outcome: 'paused', repeated: false });
+    expect(await bench.engine.pauseLane(name)).toEqual(PAUSED);
     expect(await lane(name)).toMatchObject({ paused: true, depth: 1, running: 1 });
     expect(await bench.claim({ kinds: [kind] })).toEqual([]);
     const renewed = await bench.engine.renew([running], 10_000);
@@ -55,9 +69,30 @@ describe('a paused lane', () => {
     expect((await bench.claim({ kinds: [kind] })).map((claim) => claim.lane)).toEqual([free]);
   });
 
-  it('can be one that nobody has used yet', async () => {
+  it('says who paused it, when and why, until it is resumed', async () => {
+    const name = newLane();
+    await bench.submit({ lane: name });
+    expect(await lane(name)).toMatchObject(OPEN);
+    const reason = 'the mail server is down';
+    await bench.engine.pauseLane(name, { reason, by: 'ada' });
+    const { pausedAtMs, ...rest } = await lane(name);
+    expect(rest).toMatchObject({ paused: true, pausedBy: 'ada', pauseReason: reason });
+    expect(pausedAtMs).toEqual(expect.any(Number));
+    await bench.database.moveClock(MINUTE_MS);
+    // Whoever comes second did not pause it.
+    await bench.engine.pauseLane(name, { reason: 'me too', by: 'bob' });
+    expect(await lane(name)).toMatchObject({ pausedAtMs, pausedBy: 'ada', pauseReason: reason });
+    await bench.engine.resumeLane(name);
+    expect(await lane(name)).toMatchObject(OPEN);
+    await bench.engine.pauseLane(name);
+    const again = await lane(name);
+    expect(again).toMatchObject({ paused: true, pausedBy: 'operator', pauseReason: null });
+    expect(again.pausedAtMs).toBeGreaterThanOrEqual(pausedAtMs! + MINUTE_MS);
+  });
+
+  it('can be one that nobody has used yet, which the answer says', async () => {
     const [kind, name] = [newKind(), newLane()];
-    expect(await bench.engine.pauseLane(name)).toEqual({ outcome: 'paused', repeated: false });
+    expect(await bench.engine.pauseLane(name)).toEqual({ ...PAUSED, isNew: true });
     expect(await lane(name)).toMatchObject({ paused: true, depth: 0, running: 0, oldestAgeMs: null });
     await bench.submit({ kind, lane: name });
     expect(await bench.claim({ kinds: [kind] })).toEqual([]);
@@ -93,10 +128,10 @@ describe('asked again', () => {
   it('a pause and a resume answer that it was so already', async () => {
     const name = newLane();
     await bench.engine.pauseLane(name);
-    expect(await bench.engine.pauseLane(name)).toEqual({ outcome: 'paused', repeated: true });
+    expect(await bench.engine.pauseLane(name)).toEqual({ ...PAUSED, repeated: true });
     await bench.engine.resumeLane(name);
     expect(await bench.engine.resumeLane(name)).toEqual({ outcome: 'resumed', repeated: true });
-    expect(await bench.engine.pauseLane(name)).toEqual({ outcome: 'paused', repeated: false });
+    expect(await bench.engine.pauseLane(name)).toEqual(PAUSED);
   });
 
   it('a resume of a lane that does not exist makes none', async () => {
@@ -134,9 +169,9 @@ describe('the depth of a lane', () => {
     const submit = (kind: string, count: number) => bench.engine.submit(times(count, { kind, lane: name }));
     await submit(kinds[0]!, LIMITS.laneDepth - 1);
     await submit(kinds[1]!, 1);
-    expect(await lane(name)).toMatchObject({ depth: LIMITS.laneDepth, depthIsCapped: false });
+    expect(await laneAlone(name)).toMatchObject({ depth: LIMITS.laneDepth, depthIsCapped: false });
     await submit(kinds[1]!, 1);
-    expect(await lane(name)).toMatchObject({ depth: LIMITS.laneDepth, depthIsCapped: true });
+    expect(await laneAlone(name)).toMatchObject({ depth: LIMITS.laneDepth, depthIsCapped: true });
   });
 });
 
@@ -208,6 +243,8 @@ describe('the rates of a lane', () => {
 });
 
 describe('the list of lanes', () => {
+  const encoded = (parts: unknown): string => Buffer.from(JSON.stringify(parts)).toString('base64url');
+
   it('is by name and comes in pages, each lane once', async () => {
     const names = times(5, '').map(newLane);
     for (const name of names) await bench.submit({ lane: name });
@@ -233,12 +270,18 @@ describe('the list of lanes', () => {
   });
 
   it.each([
-    [{ limit: 0 }, 'invalid_input', 'request.limit'],
-    [{ limit: LIMITS.listPage + 1 }, 'invalid_input', 'request.limit'],
+    [{ limit: 0 }, 'invalid_input', 'limit'],
+    [{ limit: LIMITS.listPage + 1 }, 'invalid_input', 'limit'],
     [{ pages: 1 }, 'invalid_input', 'request.pages'],
-    [{ cursor: 'x' }, 'invalid_cursor', 'request.cursor'],
-    [{ cursor: Buffer.from('lanes:').toString('base64url') }, 'invalid_cursor', 'request.cursor'],
-    [{ cursor: 5 }, 'invalid_cursor', 'request.cursor'],
+    [{ cursor: 'x' }, 'invalid_cursor', 'cursor'],
+    [{ cursor: encoded([1, 'lanes']) }, 'invalid_cursor', 'cursor'],
+    [{ cursor: encoded([1, 'lanes', '']) }, 'invalid_cursor', 'cursor'],
+    [{ cursor: encoded([1, 'lanes', 'läne']) }, 'invalid_cursor', 'cursor'],
+    [{ cursor: encoded([1, 'lanes', 'a', 'b']) }, 'invalid_cursor', 'cursor'],
+    [{ cursor: encoded([1, 'other', 'a']) }, 'invalid_cursor', 'cursor'],
+    [{ cursor: encoded([2, 'lanes', 'a']) }, 'invalid_cursor', 'cursor'],
+    [{ cursor: 5 }, 'invalid_cursor', 'cursor'],
+    [{ cursor: null }, 'invalid_cursor', 'cursor'],
   ])('refuses %j', async (request, code, field) => {
     await expect(bench.engine.listLanes(request as object)).rejects.toMatchObject({ code, field });
   });
@@ -247,5 +290,36 @@ describe('the list of lanes', () => {
     const refused = { code: 'invalid_input', field: 'lane' };
     await expect(bench.engine.pauseLane(name as string)).rejects.toMatchObject(refused);
     await expect(bench.engine.resumeLane(name as string)).rejects.toMatchObject(refused);
+  });
+
+  it('refuses the cursor of another list, as others refuse its own', async () => {
+    const kind = newKind();
+    for (const name of [newLane(), newLane()]) await bench.submit({ kind, lane: name });
+    const filter = { kind };
+    const [ofLanes, ofList] = [
+      (await bench.engine.listLanes({ limit: 1 })).cursor!,
+      (await bench.engine.list({ filter, limit: 1 })).cursor!,
+    ];
+    const refused = { code: 'invalid_cursor', field: 'cursor' };
+    await expect(bench.engine.listLanes({ cursor: ofList })).rejects.toMatchObject(refused);
+    await expect(bench.engine.list({ filter, cursor: ofLanes })).rejects.toMatchObject(refused);
+  });
+
+  it.each([
+    [{ reason: '' }, 'reason'],
+    [{ reason: 'x'.repeat(LIMITS.reasonBytes + 1) }, 'reason'],
+    [{ reason: 5 }, 'reason'],
+    [{ by: '' }, 'by'],
+    [{ by: 'x'.repeat(LIMITS.reasonBytes + 1) }, 'by'],
+    [{ why: 'x' }, 'note.why'],
+    ['why', 'note'],
+    [null, 'note'],
+  ])('gets no lane that is paused with the note %j', async (note, field) => {
+    const name = newLane();
+    await expect(bench.engine.pauseLane(name, note as object)).rejects.toMatchObject({
+      code: 'invalid_input',
+      field,
+    });
+    await expect(lane(name)).rejects.toThrow('not listed');
   });
 });

@@ -6,7 +6,8 @@ import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest
 import type { EngineContext } from '../../src/engine/context.ts';
 import type { Claim, ExecutionId, SubmitRequest } from '../../src/index.ts';
 import { openEngine } from '../../src/engine/open.ts';
-import { forgetOldRecords } from '../../src/reconcilers/old-records.ts';
+import { setRetention } from '../../src/engine/retention.ts';
+import { oldRecords } from '../../src/reconcilers/old-records.ts';
 import { runPass } from '../../src/reconcilers/pass.ts';
 import { retention } from '../../src/reconcilers/retention.ts';
 import { forgetEvents, forgetKeys } from '../../src/store/retention.ts';
@@ -26,6 +27,7 @@ beforeAll(async () => {
   const opened = await openEngine({ databaseUrl: bench.database.url, listen: 'off', poolSize: 2 });
   context = opened.context;
   close = () => opened.engine.close();
+  await setRetention(context, DAY_MS);
 });
 
 afterEach(async () => {
@@ -39,7 +41,14 @@ const exists = async (id: ExecutionId): Promise<boolean> => (await bench.engine.
 
 /** One pass that keeps for a day what says nothing else. */
 function forget(batch = 500): ReturnType<typeof runPass> {
-  return runPass(context, retention(DAY_MS), batch, signal);
+  return runPass(context, retention, batch, signal);
+}
+
+/** Events older than this, and keys whose time is over. */
+async function forgetOldRecords(retentionMs: number): Promise<void> {
+  await setRetention(context, retentionMs);
+  await oldRecords.run(context, signal);
+  await setRetention(context, DAY_MS);
 }
 
 async function ended(request: Partial<SubmitRequest> = {}): Promise<Claim> {
@@ -221,7 +230,7 @@ describe('a child', () => {
     return { parent, child: claim.executionId };
   }
 
-  it('is kept while its parent has not ended, which may still ask for its result, and forgotten after', async () => {
+  it('is kept as long as its parent, which may ask for its result, also when it is replayed', async () => {
     const { parent, child } = await family();
     await bench.engine.release(parent);
     await bench.database.moveClock(5 * DAY_MS);
@@ -230,8 +239,12 @@ describe('a child', () => {
     await bench.engine.complete(await bench.claimOne(parent.kind));
     await bench.database.moveClock(HOUR_MS);
     await forget();
-    expect(await exists(child)).toBe(false);
-    expect(await exists(parent.executionId)).toBe(true);
+    expect([await exists(child), await exists(parent.executionId)]).toEqual([true, true]);
+    await bench.database.moveClock(DAY_MS);
+    await forget();
+    await bench.database.moveClock(HOUR_MS);
+    await forget();
+    expect([await exists(child), await exists(parent.executionId)]).toEqual([false, false]);
   });
 
   it('that must stay does not stand in the way of what ended after it', async () => {
@@ -279,15 +292,16 @@ describe('events', () => {
   const count = async (id: ExecutionId): Promise<number> => (await tracesOf(id))['ff_event'] ?? 0;
 
   it('go by their age alone, a batch at a time, also those of what still runs', async () => {
-    await forgetOldRecords(context, 0, signal);
+    await forgetOldRecords(0);
     const claim = await bench.running();
     await bench.engine.renew([claim], 5 * HOUR_MS);
     await bench.database.moveClock(HOUR_MS);
     await bench.engine.renew([claim], 5 * HOUR_MS);
     expect(await count(claim.executionId)).toBe(3);
-    expect(await forgetEvents(context.database, HOUR_MS, 1)).toBe(1);
-    expect(await forgetEvents(context.database, HOUR_MS, 100)).toBe(1);
-    expect(await forgetEvents(context.database, HOUR_MS, 100)).toBe(0);
+    const first = await forgetEvents(context.database, HOUR_MS, 1, 0);
+    expect(first.removed).toBe(1);
+    expect(await forgetEvents(context.database, HOUR_MS, 100, first.lastId)).toMatchObject({ removed: 1 });
+    expect(await forgetEvents(context.database, HOUR_MS, 100, 0)).toMatchObject({ removed: 0 });
     expect(await count(claim.executionId)).toBe(1);
     expect(await bench.engine.complete(claim)).toMatchObject({ outcome: 'completed' });
   });
@@ -295,7 +309,7 @@ describe('events', () => {
   it('all go in one call, however many batches they are', async () => {
     const { executionId } = await ended();
     await bench.database.moveClock(DAY_MS);
-    await forgetOldRecords(context, DAY_MS, signal);
+    await forgetOldRecords(DAY_MS);
     expect(await count(executionId)).toBe(0);
   });
 });
@@ -336,16 +350,25 @@ describe('idempotency keys', () => {
 });
 
 describe('a connection', () => {
-  it('forgets what it was told to, and nothing when it was told to keep things for ever', async () => {
+  it('that keeps things for ever forgets only what has a time of its own, and so does one that says nothing', async () => {
     const { executionId } = await ended();
+    const own = await ended({ policy: { retentionMs: DAY_MS } });
     await bench.database.moveClock(10 * DAY_MS);
     const keeping = await bench.another({ reconcile: 'on', retention: 'forever' });
-    await vi.waitFor(() => {
-      for (const report of keeping.reconcilerReports()) expect(report.passes).toBeGreaterThan(0);
-    }, WAIT);
-    expect(keeping.reconcilerReports().map(({ name }) => name)).not.toContain('retention');
+    await vi.waitFor(async () => expect(await exists(own.executionId)).toBe(false), WAIT);
     await keeping.close();
     expect(await exists(executionId)).toBe(true);
+    const later = await ended({ policy: { retentionMs: DAY_MS } });
+    await bench.database.moveClock(DAY_MS);
+    const silent = await bench.another({ reconcile: 'on' });
+    await vi.waitFor(async () => expect(await exists(later.executionId)).toBe(false), WAIT);
+    await silent.close();
+    expect(await exists(executionId)).toBe(true);
+  });
+
+  it('forgets what it was told to', async () => {
+    const { executionId } = await ended();
+    await bench.database.moveClock(10 * DAY_MS);
     const forgetting = await bench.another({ reconcile: 'on', retention: '2d' });
     await vi.waitFor(async () => expect(await exists(executionId)).toBe(false), WAIT);
     await vi.waitFor(async () => expect(await tracesOf(executionId)).toEqual({}), WAIT);

@@ -7,7 +7,8 @@ import type { Database } from '../../src/store/database.ts';
 import { cancelExecutions, type ExecutionKey, type ExpectedKey } from '../../src/store/executions.ts';
 import { changePriorities, replayExecutions, setTags } from '../../src/store/operator.ts';
 import { listDueTimers } from '../../src/store/reconciling.ts';
-import { forgetExecutions } from '../../src/store/retention.ts';
+import { forgetExecutions, forgetKeys } from '../../src/store/retention.ts';
+import { sweepQueue, sweepTimers } from '../../src/store/sweeping.ts';
 import type { Recorder } from './plan-recorder.ts';
 import { callsOn, claimBatch, leaseOf, PARTITION, RETRIES, submitBatch } from './workload.ts';
 
@@ -86,6 +87,9 @@ export async function walkOperated(
   await client.query(`UPDATE ff_lane SET paused = true WHERE lane = 'default'`);
   await claimBatch(database, routes, 1);
   await client.query(`UPDATE ff_lane SET paused = false WHERE lane = 'default'`);
+  await sweepQueue(database, { routeId: 0, rank: -2_147_483_648, seq: 0 }, 1_000);
+  await sweepTimers(database, 0, 1_000);
+  await forgetKeys(database, 1_000, 0);
   await calls.cancelAsListed(own);
   await calls.cancel(own);
   await calls.forget(own);

@@ -33,7 +33,7 @@ export const EXCEPTIONS: readonly Exception[] = [
     reason: 'the highest route: the last entry of the index, LIMIT 1',
   },
   {
-    within: 'ff_paused_routes',
+    within: 'ff_unpaused',
     node: /^(?:Bitmap )?Index (?:Only )?Scan on ff_lane_paused$/,
     reason: 'whether any lane is paused: the first entry of an index that is mostly empty',
   },

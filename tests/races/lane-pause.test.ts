@@ -47,7 +47,11 @@ const waiting =
     return { ids, routeId, lane, leases: [], logged: await endOfLog(asked) };
   };
 
-const SWITCHES = { pause: pauseLane, resume: resumeLane };
+const SWITCHES = {
+  pause: async (on: Database, lane: string) =>
+    (await pauseLane(on, lane, { by: 'operator', reason: null })).changed,
+  resume: resumeLane,
+};
 
 /** Whether the switch changed anything is the value of the step `call`. */
 function turn(which: keyof typeof SWITCHES): StepLike<Scene>[] {

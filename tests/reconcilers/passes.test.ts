@@ -55,7 +55,7 @@ async function passes<Item extends Awaited<ReturnType<Reconciler['due']>>[number
   reconciler: Reconciler<Item>,
   batch = reconciler.batch,
 ): Promise<PassReport> {
-  const total: PassReport = { acted: 0, failed: 0, skipped: 0, splits: 0 };
+  const total: PassReport = { acted: 0, failed: 0, skipped: 0, splits: 0, unfinished: 0 };
   await expect
     .poll(async () => {
       const report = await pass(context, reconciler, batch);
@@ -122,7 +122,13 @@ describe('a row that resists', () => {
     for (let round = 0; round < 5; round += 1) {
       const claims = await lapsed(engine, 8);
       await plant(claims[5]!.executionId);
-      expect(await pass(context, expiredLeases)).toEqual({ acted: 7, failed: 1, skipped: 0, splits: 3 });
+      expect(await pass(context, expiredLeases)).toEqual({
+        acted: 7,
+        failed: 1,
+        skipped: 0,
+        splits: 3,
+        unfinished: 0,
+      });
       await crew.database.query('DROP FUNCTION refuse_planted CASCADE');
       await engine.cancel(claims[5]!.executionId, { reason: 'next round' });
     }
@@ -155,7 +161,13 @@ describe('a row that resists', () => {
       expect(found.rows[0]!.retry_at_ms).toBeGreaterThanOrEqual(before + wait);
       expect(found.rows[0]!.retry_at_ms).toBeLessThanOrEqual(after + wait);
       // While it waits nobody touches it.
-      expect(await pass(context, expiredLeases)).toEqual({ acted: 0, failed: 0, skipped: 0, splits: 0 });
+      expect(await pass(context, expiredLeases)).toEqual({
+        acted: 0,
+        failed: 0,
+        skipped: 0,
+        splits: 0,
+        unfinished: 0,
+      });
       await crew.database.moveClock(wait);
     }
   });
@@ -167,7 +179,13 @@ describe('a row that resists', () => {
     await passes(context, expiredLeases);
     await crew.database.query('DROP FUNCTION refuse_planted CASCADE');
     await crew.database.moveClock(1_000);
-    expect(await pass(context, expiredLeases)).toEqual({ acted: 1, failed: 0, skipped: 0, splits: 0 });
+    expect(await pass(context, expiredLeases)).toEqual({
+      acted: 1,
+      failed: 0,
+      skipped: 0,
+      splits: 0,
+      unfinished: 0,
+    });
     expect(await engine.describe(claims[1]!.executionId)).toMatchObject({
       publicState: 'waiting',
       attemptIndex: 1,
@@ -234,7 +252,13 @@ describe('a pass', () => {
   test('goes on after a full batch until nothing is due', async () => {
     const { engine, context } = await open();
     const claims = await lapsed(engine, 8);
-    expect(await pass(context, expiredLeases, 3)).toEqual({ acted: 8, failed: 0, skipped: 0, splits: 0 });
+    expect(await pass(context, expiredLeases, 3)).toEqual({
+      acted: 8,
+      failed: 0,
+      skipped: 0,
+      splits: 0,
+      unfinished: 0,
+    });
     expect(new Set(await statesOf(engine, claims))).toEqual(new Set(['waiting']));
   });
 
@@ -253,7 +277,13 @@ describe('a pass', () => {
     await client.query('SELECT FROM ff_lease WHERE execution_id = $1 FOR UPDATE', [
       uuidOf(claims[0]!.executionId),
     ]);
-    expect(await pass(context, expiredLeases)).toEqual({ acted: 2, failed: 0, skipped: 1, splits: 0 });
+    expect(await pass(context, expiredLeases)).toEqual({
+      acted: 2,
+      failed: 0,
+      skipped: 1,
+      splits: 0,
+      unfinished: 0,
+    });
     await client.end();
     expect(await pass(context, expiredLeases)).toMatchObject({ acted: 1 });
   });
@@ -292,7 +322,7 @@ describe('a pass', () => {
     const { engine, context } = await open();
     await lapsed(engine, 1);
     const report = await runPass(context, expiredLeases, 10, AbortSignal.abort());
-    expect(report).toEqual({ acted: 0, failed: 0, skipped: 0, splits: 0 });
+    expect(report).toEqual({ acted: 0, failed: 0, skipped: 0, splits: 0, unfinished: 0 });
   });
 
   test('blames no row for trouble with the database', async () => {
