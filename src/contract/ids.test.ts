@@ -17,7 +17,7 @@ import {
 
 const UUID = '017f22e2-79b0-7cc3-98c4-dc0c0c07398f';
 const FORM = 'must be a string of the form {fp:N}:<uuid>';
-const PREFIX = 'does not begin with {fp:';
+const PREFIX = 'does not begin with {fp: as an id of the form {fp:N}:<uuid> does';
 const SEPARATOR = 'has no }: between the partition and the uuid';
 const PARTITION = 'has a partition that is not a whole number from 0 to 255';
 const ENDING = 'does not end in a lower-case uuid';

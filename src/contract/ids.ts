@@ -25,7 +25,8 @@ export function isUuid(text: string): boolean {
 /** Why a text is not an execution id, or its two parts. Never coerces: upper case, blanks or a signed N are faults. */
 export function parseExecutionId(text: unknown, field = 'executionId'): ParsedExecutionId {
   if (typeof text !== 'string') throw idFault(field, 'must be a string of the form {fp:N}:<uuid>');
-  if (!text.startsWith('{fp:')) throw idFault(field, 'does not begin with {fp:');
+  if (!text.startsWith('{fp:'))
+    throw idFault(field, 'does not begin with {fp: as an id of the form {fp:N}:<uuid> does');
   const close = text.indexOf('}:');
   if (close < 0) throw idFault(field, 'has no }: between the partition and the uuid');
   const digits = text.slice(4, close);

@@ -13,7 +13,7 @@ const ABORT_SENTENCES: Record<AbortCode, string> = {
   cancelled: 'The execution was cancelled.',
   revoked: 'The lease was revoked; another worker takes over.',
   lease_lost: 'The lease ran out or was taken over.',
-  deadline: 'The attempt took longer than its task allows.',
+  deadline: 'The time of the attempt, or of the whole execution, is over.',
   paused: 'The execution is paused; it goes on from its last finished step.',
   ended: 'The handler is over; what it left running can do nothing more.',
   shutdown: 'The worker is shutting down; the work was handed back.',

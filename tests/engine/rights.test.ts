@@ -47,7 +47,30 @@ async function live(engine: Connection): Promise<void> {
   expect(await engine.result(executionId)).toEqual({ outcome: 'success', result: 'r' });
   const other = await engine.submit({ kind: 'k' });
   expect(await engine.cancel(other.executionId, { reason: 'r' })).toMatchObject({ outcome: 'cancelled' });
+  await operate(engine, other.executionId);
   for (const report of engine.reconcilerReports()) expect(report).toMatchObject({ errors: 0, failed: 0 });
+}
+
+/** An operator's verbs, on an execution that has ended. */
+async function operate(engine: Connection, executionId: string): Promise<void> {
+  expect(await engine.replay(executionId, { reason: 'r', from: 'start' })).toMatchObject({
+    outcome: 'replayed',
+  });
+  expect(await engine.changePriority(executionId, { priority: 7 })).toMatchObject({ outcome: 'changed' });
+  expect(await engine.setTags(executionId, { set: { a: 'b' } })).toMatchObject({ outcome: 'set' });
+  expect((await engine.list({ filter: { tags: { a: 'b' } } })).executions).toHaveLength(1);
+  expect((await engine.listAttempts(executionId)).before).toBeNull();
+  expect(await engine.explain(executionId)).toMatchObject({ outcome: 'explained' });
+  expect(await engine.pauseLane('default')).toMatchObject({ outcome: 'paused' });
+  expect((await engine.listLanes()).lanes.map(({ lane }) => lane)).toEqual(['default', 'l']);
+  expect(await engine.resumeLane('default')).toMatchObject({ outcome: 'resumed' });
+  const keyed = { kind: 'k', idempotencyKey: 'key', policy: { deadlineMs: 60_000 } };
+  await engine.submit(keyed);
+  expect(await engine.submit(keyed)).toMatchObject({ outcome: 'duplicate' });
+  const request = { verb: 'cancel', reason: 'r', filter: { kind: 'k' } } as const;
+  for await (const { cursor, outcomes } of engine.bulk(request)) {
+    if (cursor === null) expect(outcomes).toEqual({ cancelled: 2 });
+  }
 }
 
 async function owner(schema: string): Promise<Role> {
@@ -87,6 +110,38 @@ describe('a role that was granted the use of a schema another one migrated', () 
     const worker = await roles.create();
     await migrate({ databaseUrl: migrator.url, schema: 'granted', grantTo: worker.name });
     await opened(worker.url, 'granted', live);
+  });
+
+  it('may forget what is old', async () => {
+    const migrator = await owner('forgetful');
+    const worker = await roles.create();
+    await migrate({ databaseUrl: migrator.url, schema: 'forgetful', grantTo: worker.name });
+    const engine = await connect({
+      databaseUrl: worker.url,
+      schema: 'forgetful',
+      retention: '0s',
+      reconcile: 'off',
+    });
+    const { executionId } = await engine.submit({
+      kind: 'k',
+      tags: { a: 'b' },
+      idempotencyKey: 'key',
+      policy: { dedupWindowMs: 1 },
+    });
+    await engine.cancel(executionId, { reason: 'r' });
+    await engine.close();
+    // Its first pass comes at once.
+    await opened(worker.url, 'forgetful', async (forgetting) => {
+      await vi.waitFor(async () => expect(await forgetting.describe(executionId)).toBeNull(), WAIT);
+      await vi.waitFor(() => {
+        for (const report of forgetting.reconcilerReports()) expect(report.passes).toBeGreaterThan(0);
+      }, WAIT);
+      const acted = forgetting
+        .reconcilerReports()
+        .map(({ name, acted: rows, errors }) => [name, rows > 0, errors]);
+      expect(acted).toContainEqual(['old-records', true, 0]);
+      expect(acted).toContainEqual(['stale-pointers', expect.any(Boolean), 0]);
+    });
   });
 
   it('may not change its tables, its functions, its history of migrations or its table of transitions', async () => {
