@@ -23,6 +23,7 @@ const STEPS = Array.from({ length: 10 }, (_, n) => String(n));
 const IN_TRANSACTION = ['4', '9'];
 /** How often a whole run sends each. */
 const EXPECTED: [RegExp, number][] = [
+  [/FROM \S*ff_timer t /, 1],
   [/ff_claim\(/, 1],
   [/^INSERT INTO public.effect/, 10],
   [/ff_record_steps\(/, 10],
@@ -88,7 +89,7 @@ test('no finished step runs again, at whichever statement its worker is killed',
   const statements = (await runDoomed(engine)).process.statements();
   const counted = EXPECTED.map(([part]) => [part, statements.filter((text) => part.test(text)).length]);
   expect(counted).toEqual(EXPECTED);
-  expect(statements).toHaveLength(26);
+  expect(statements).toHaveLength(27);
 
   const killed: Killed[] = [];
   const deaths = statements.map((_, index) => index + 1);

@@ -75,7 +75,7 @@ describe('flowfabric', () => {
     [['migrate', '--url', 'app'], 'must be a postgres:// URL'],
     [['submit', '--url', NOWHERE], `Missing required argument 'task'.`],
     [['show', '--url', NOWHERE], `Missing required argument 'id'.`],
-    [['show', '--url', NOWHERE, 'me'], 'id does not begin with {fp:.'],
+    [['show', '--url', NOWHERE, 'me'], 'id does not begin with {fp: as an id of the form'],
     [['cancel', '--url', NOWHERE, ID], `Required option '--reason <text>' not specified.`],
     [['cancel', '--url', NOWHERE, ID, '--reason', ' '], '--reason must say why.'],
     [['cancel', '--url', NOWHERE, ID, '{fp:300}:x', '--reason', 'r'], 'id has a partition'],
