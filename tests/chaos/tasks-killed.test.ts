@@ -23,7 +23,7 @@ const STEPS = Array.from({ length: 10 }, (_, n) => String(n));
 const IN_TRANSACTION = ['4', '9'];
 /** How often a whole run sends each. */
 const EXPECTED: [RegExp, number][] = [
-  [/FROM \S*ff_timer t /, 1],
+  [/^SELECT t\.timer_id/, 1],
   [/ff_claim\(/, 1],
   [/^INSERT INTO public.effect/, 10],
   [/ff_record_steps\(/, 10],
