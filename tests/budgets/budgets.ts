@@ -21,12 +21,12 @@ export interface OperationBudget {
 export const BUDGETS: Record<'submit' | 'claim' | 'renew' | 'record' | 'complete', OperationBudget> = {
   submit: {
     single: {
-      walRecords: 11,
-      walBytes: 1_150,
-      buffers: 50,
+      walRecords: 10,
+      walBytes: 1_090,
+      buffers: 45,
       why: 'execution, body, queue row, one tag and their keys, the time of the execution for lists',
     },
-    batched: { walRecords: 11, walBytes: 1_160, buffers: 18, why: 'the same rows; heap rows share records' },
+    batched: { walRecords: 10, walBytes: 1_110, buffers: 15, why: 'the same rows; heap rows share records' },
   },
   claim: {
     single: {
