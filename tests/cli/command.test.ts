@@ -37,12 +37,15 @@ describe('flowfabric', () => {
     expect(output).not.toContain('demo-worker');
   });
 
-  it.each(COMMANDS)('explains %s with an example', async (name) => {
-    const { exitCode, output } = await runCommand({ args: [name, '--help'] });
-    expect(exitCode).toBe(0);
-    expect(output).toContain(`Usage: flowfabric ${name}`);
-    expect(output).toMatch(new RegExp(`^ {2}\\$ .*flowfabric ${name}`, 'm'));
-    expect(output).toContain('--url <url>');
+  it('explains every command with an example', async () => {
+    const said = await Promise.all(COMMANDS.map((name) => runCommand({ args: [name, '--help'] })));
+    said.forEach(({ exitCode, output }, index) => {
+      const name = COMMANDS[index]!;
+      expect(exitCode).toBe(0);
+      expect(output).toContain(`Usage: flowfabric ${name}`);
+      expect(output).toMatch(new RegExp(`^ {2}\\$ .*flowfabric ${name}`, 'm'));
+      expect(output).toContain('--url <url>');
+    });
   });
 
   it('says its version', async () => {
