@@ -68,7 +68,13 @@ export async function connect(options: ConnectOptions): Promise<Connection> {
   checkChoice(reconcile, 'reconcile', ['on', 'off']);
   const retentionMs = keep === undefined ? undefined : keptFor(keep);
   const { engine, context } = await openEngine(engineOptions, defaultPolicy);
-  if (retentionMs !== undefined) await setRetention(context, retentionMs);
+  if (retentionMs !== undefined) {
+    await setRetention(context, retentionMs).catch(async (error: unknown) => {
+      // Nobody else would close what was opened.
+      await engine.close();
+      throw error;
+    });
+  }
   const chores = [oldRecords, stalePointers()];
   const runner = reconcile === 'off' ? undefined : startReconcilers(context, RECONCILERS, { chores });
   const close = async (): Promise<void> => {
