@@ -80,24 +80,281 @@ CREATE TABLE ff_child_wait (
   CONSTRAINT ff_child_wait_pkey PRIMARY KEY (execution_id)
 );
 
+CREATE TABLE ff_consumer (
+  name text NOT NULL,
+  "position" bigint NOT NULL,
+  moved_at_ms bigint NOT NULL,
+  held_until_ms bigint NOT NULL,
+  holder text,
+  failures integer DEFAULT 0 NOT NULL,
+  error_code text,
+  CONSTRAINT ff_consumer_pkey PRIMARY KEY (name)
+) WITH (fillfactor=50);
+
 CREATE TABLE ff_event (
   ev_id bigint GENERATED ALWAYS AS IDENTITY NOT NULL,
   xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
   occurred_at_ms bigint NOT NULL,
-  execution_id uuid NOT NULL,
+  execution_id uuid,
+  flow_id uuid,
   lease_id uuid,
-  lease_epoch bigint NOT NULL,
-  attempt_index integer NOT NULL,
+  lease_epoch bigint,
+  attempt_index integer,
+  route_id integer,
   family ff_event_family NOT NULL,
-  partition_key smallint NOT NULL,
+  partition_key smallint,
+  slot smallint NOT NULL,
   event_type text NOT NULL,
   namespace text NOT NULL,
   worker_instance_id text,
   tags jsonb NOT NULL,
   detail jsonb,
-  CONSTRAINT ff_event_pkey PRIMARY KEY (ev_id),
-  CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, event_type))
+  CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, event_type)),
+  CONSTRAINT ff_event_subject CHECK (
+CASE
+    WHEN (execution_id IS NULL) THEN (family = ANY (ARRAY['operator'::ff_event_family, 'worker'::ff_event_family]))
+    ELSE (num_nulls(partition_key, route_id, attempt_index, lease_epoch) = 0)
+END)
+) PARTITION BY LIST (slot);
+CREATE INDEX ff_event_by_id ON ONLY ff_event USING btree (ev_id);
+CREATE INDEX ff_event_by_transaction ON ONLY ff_event USING btree (xid);
+
+CREATE TABLE ff_event_0 (
+  ev_id bigint GENERATED ALWAYS AS IDENTITY NOT NULL,
+  xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
+  occurred_at_ms bigint NOT NULL,
+  execution_id uuid,
+  flow_id uuid,
+  lease_id uuid,
+  lease_epoch bigint,
+  attempt_index integer,
+  route_id integer,
+  family ff_event_family NOT NULL,
+  partition_key smallint,
+  slot smallint NOT NULL,
+  event_type text NOT NULL,
+  namespace text NOT NULL,
+  worker_instance_id text,
+  tags jsonb NOT NULL,
+  detail jsonb,
+  CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, event_type)),
+  CONSTRAINT ff_event_subject CHECK (
+CASE
+    WHEN (execution_id IS NULL) THEN (family = ANY (ARRAY['operator'::ff_event_family, 'worker'::ff_event_family]))
+    ELSE (num_nulls(partition_key, route_id, attempt_index, lease_epoch) = 0)
+END)
+) /* of ff_event FOR VALUES IN ('0') */;
+CREATE INDEX ff_event_0_ev_id_idx ON ff_event_0 USING btree (ev_id);
+CREATE INDEX ff_event_0_xid_idx ON ff_event_0 USING btree (xid);
+
+CREATE TABLE ff_event_1 (
+  ev_id bigint GENERATED ALWAYS AS IDENTITY NOT NULL,
+  xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
+  occurred_at_ms bigint NOT NULL,
+  execution_id uuid,
+  flow_id uuid,
+  lease_id uuid,
+  lease_epoch bigint,
+  attempt_index integer,
+  route_id integer,
+  family ff_event_family NOT NULL,
+  partition_key smallint,
+  slot smallint NOT NULL,
+  event_type text NOT NULL,
+  namespace text NOT NULL,
+  worker_instance_id text,
+  tags jsonb NOT NULL,
+  detail jsonb,
+  CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, event_type)),
+  CONSTRAINT ff_event_subject CHECK (
+CASE
+    WHEN (execution_id IS NULL) THEN (family = ANY (ARRAY['operator'::ff_event_family, 'worker'::ff_event_family]))
+    ELSE (num_nulls(partition_key, route_id, attempt_index, lease_epoch) = 0)
+END)
+) /* of ff_event FOR VALUES IN ('1') */;
+CREATE INDEX ff_event_1_ev_id_idx ON ff_event_1 USING btree (ev_id);
+CREATE INDEX ff_event_1_xid_idx ON ff_event_1 USING btree (xid);
+
+CREATE TABLE ff_event_2 (
+  ev_id bigint GENERATED ALWAYS AS IDENTITY NOT NULL,
+  xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
+  occurred_at_ms bigint NOT NULL,
+  execution_id uuid,
+  flow_id uuid,
+  lease_id uuid,
+  lease_epoch bigint,
+  attempt_index integer,
+  route_id integer,
+  family ff_event_family NOT NULL,
+  partition_key smallint,
+  slot smallint NOT NULL,
+  event_type text NOT NULL,
+  namespace text NOT NULL,
+  worker_instance_id text,
+  tags jsonb NOT NULL,
+  detail jsonb,
+  CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, event_type)),
+  CONSTRAINT ff_event_subject CHECK (
+CASE
+    WHEN (execution_id IS NULL) THEN (family = ANY (ARRAY['operator'::ff_event_family, 'worker'::ff_event_family]))
+    ELSE (num_nulls(partition_key, route_id, attempt_index, lease_epoch) = 0)
+END)
+) /* of ff_event FOR VALUES IN ('2') */;
+CREATE INDEX ff_event_2_ev_id_idx ON ff_event_2 USING btree (ev_id);
+CREATE INDEX ff_event_2_xid_idx ON ff_event_2 USING btree (xid);
+
+CREATE TABLE ff_event_3 (
+  ev_id bigint GENERATED ALWAYS AS IDENTITY NOT NULL,
+  xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
+  occurred_at_ms bigint NOT NULL,
+  execution_id uuid,
+  flow_id uuid,
+  lease_id uuid,
+  lease_epoch bigint,
+  attempt_index integer,
+  route_id integer,
+  family ff_event_family NOT NULL,
+  partition_key smallint,
+  slot smallint NOT NULL,
+  event_type text NOT NULL,
+  namespace text NOT NULL,
+  worker_instance_id text,
+  tags jsonb NOT NULL,
+  detail jsonb,
+  CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, event_type)),
+  CONSTRAINT ff_event_subject CHECK (
+CASE
+    WHEN (execution_id IS NULL) THEN (family = ANY (ARRAY['operator'::ff_event_family, 'worker'::ff_event_family]))
+    ELSE (num_nulls(partition_key, route_id, attempt_index, lease_epoch) = 0)
+END)
+) /* of ff_event FOR VALUES IN ('3') */;
+CREATE INDEX ff_event_3_ev_id_idx ON ff_event_3 USING btree (ev_id);
+CREATE INDEX ff_event_3_xid_idx ON ff_event_3 USING btree (xid);
+
+CREATE TABLE ff_event_4 (
+  ev_id bigint GENERATED ALWAYS AS IDENTITY NOT NULL,
+  xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
+  occurred_at_ms bigint NOT NULL,
+  execution_id uuid,
+  flow_id uuid,
+  lease_id uuid,
+  lease_epoch bigint,
+  attempt_index integer,
+  route_id integer,
+  family ff_event_family NOT NULL,
+  partition_key smallint,
+  slot smallint NOT NULL,
+  event_type text NOT NULL,
+  namespace text NOT NULL,
+  worker_instance_id text,
+  tags jsonb NOT NULL,
+  detail jsonb,
+  CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, event_type)),
+  CONSTRAINT ff_event_subject CHECK (
+CASE
+    WHEN (execution_id IS NULL) THEN (family = ANY (ARRAY['operator'::ff_event_family, 'worker'::ff_event_family]))
+    ELSE (num_nulls(partition_key, route_id, attempt_index, lease_epoch) = 0)
+END)
+) /* of ff_event FOR VALUES IN ('4') */;
+CREATE INDEX ff_event_4_ev_id_idx ON ff_event_4 USING btree (ev_id);
+CREATE INDEX ff_event_4_xid_idx ON ff_event_4 USING btree (xid);
+
+CREATE TABLE ff_event_5 (
+  ev_id bigint GENERATED ALWAYS AS IDENTITY NOT NULL,
+  xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
+  occurred_at_ms bigint NOT NULL,
+  execution_id uuid,
+  flow_id uuid,
+  lease_id uuid,
+  lease_epoch bigint,
+  attempt_index integer,
+  route_id integer,
+  family ff_event_family NOT NULL,
+  partition_key smallint,
+  slot smallint NOT NULL,
+  event_type text NOT NULL,
+  namespace text NOT NULL,
+  worker_instance_id text,
+  tags jsonb NOT NULL,
+  detail jsonb,
+  CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, event_type)),
+  CONSTRAINT ff_event_subject CHECK (
+CASE
+    WHEN (execution_id IS NULL) THEN (family = ANY (ARRAY['operator'::ff_event_family, 'worker'::ff_event_family]))
+    ELSE (num_nulls(partition_key, route_id, attempt_index, lease_epoch) = 0)
+END)
+) /* of ff_event FOR VALUES IN ('5') */;
+CREATE INDEX ff_event_5_ev_id_idx ON ff_event_5 USING btree (ev_id);
+CREATE INDEX ff_event_5_xid_idx ON ff_event_5 USING btree (xid);
+
+CREATE TABLE ff_event_6 (
+  ev_id bigint GENERATED ALWAYS AS IDENTITY NOT NULL,
+  xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
+  occurred_at_ms bigint NOT NULL,
+  execution_id uuid,
+  flow_id uuid,
+  lease_id uuid,
+  lease_epoch bigint,
+  attempt_index integer,
+  route_id integer,
+  family ff_event_family NOT NULL,
+  partition_key smallint,
+  slot smallint NOT NULL,
+  event_type text NOT NULL,
+  namespace text NOT NULL,
+  worker_instance_id text,
+  tags jsonb NOT NULL,
+  detail jsonb,
+  CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, event_type)),
+  CONSTRAINT ff_event_subject CHECK (
+CASE
+    WHEN (execution_id IS NULL) THEN (family = ANY (ARRAY['operator'::ff_event_family, 'worker'::ff_event_family]))
+    ELSE (num_nulls(partition_key, route_id, attempt_index, lease_epoch) = 0)
+END)
+) /* of ff_event FOR VALUES IN ('6') */;
+CREATE INDEX ff_event_6_ev_id_idx ON ff_event_6 USING btree (ev_id);
+CREATE INDEX ff_event_6_xid_idx ON ff_event_6 USING btree (xid);
+
+CREATE TABLE ff_event_7 (
+  ev_id bigint GENERATED ALWAYS AS IDENTITY NOT NULL,
+  xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
+  occurred_at_ms bigint NOT NULL,
+  execution_id uuid,
+  flow_id uuid,
+  lease_id uuid,
+  lease_epoch bigint,
+  attempt_index integer,
+  route_id integer,
+  family ff_event_family NOT NULL,
+  partition_key smallint,
+  slot smallint NOT NULL,
+  event_type text NOT NULL,
+  namespace text NOT NULL,
+  worker_instance_id text,
+  tags jsonb NOT NULL,
+  detail jsonb,
+  CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, event_type)),
+  CONSTRAINT ff_event_subject CHECK (
+CASE
+    WHEN (execution_id IS NULL) THEN (family = ANY (ARRAY['operator'::ff_event_family, 'worker'::ff_event_family]))
+    ELSE (num_nulls(partition_key, route_id, attempt_index, lease_epoch) = 0)
+END)
+) /* of ff_event FOR VALUES IN ('7') */;
+CREATE INDEX ff_event_7_ev_id_idx ON ff_event_7 USING btree (ev_id);
+CREATE INDEX ff_event_7_xid_idx ON ff_event_7 USING btree (xid);
+
+CREATE TABLE ff_event_run (
+  seq_from bigint NOT NULL,
+  n bigint NOT NULL,
+  stamped_at_ms bigint NOT NULL,
+  ev_from bigint,
+  slot smallint NOT NULL,
+  snap pg_snapshot,
+  CONSTRAINT ff_event_run_pkey PRIMARY KEY (seq_from),
+  CONSTRAINT ff_event_run_n_check CHECK ((n > 0))
 );
+CREATE INDEX ff_event_run_by_id ON ff_event_run USING btree (ev_from);
+CREATE INDEX ff_event_run_of_slot ON ff_event_run USING btree (slot, seq_from);
 
 CREATE TABLE ff_execution (
   execution_id uuid NOT NULL,
@@ -255,6 +512,18 @@ CREATE TABLE ff_route (
   CONSTRAINT ff_route_lane_kind_capabilities_key UNIQUE (lane, kind, capabilities)
 );
 
+CREATE TABLE ff_sequencer (
+  only_row boolean DEFAULT true NOT NULL,
+  slot smallint NOT NULL,
+  epoch integer NOT NULL,
+  opened_at_ms bigint NOT NULL,
+  floor_position bigint NOT NULL,
+  foreign_to_ev_id bigint NOT NULL,
+  identity text,
+  CONSTRAINT ff_sequencer_pkey PRIMARY KEY (only_row),
+  CONSTRAINT ff_sequencer_only_row_check CHECK (only_row)
+);
+
 CREATE TABLE ff_setback (
   reconciler text NOT NULL,
   execution_id uuid NOT NULL,
@@ -356,6 +625,20 @@ CREATE TABLE ff_worker (
 --   policy jsonb
 --   raw_fields jsonb
 
+-- view ff_completion_event
+--   partition_key smallint
+--   event_id bigint
+--   execution_id uuid
+--   flow_id uuid
+--   outcome text
+--   namespace text
+--   instance_tag text
+--   occurred_at_ms bigint
+--   committed_at_ms bigint
+--   dispatched_at_ms bigint
+--   attempt_index integer
+--   tags jsonb
+
 -- view ff_exec_core
 --   partition_key smallint
 --   execution_id uuid
@@ -385,6 +668,28 @@ CREATE TABLE ff_worker (
 --   lease_reclaim_count integer
 --   raw_fields jsonb
 
+-- view ff_lease_event
+--   event_id bigint
+--   execution_id text
+--   lease_id text
+--   event_type text
+--   occurred_at_ms bigint
+--   partition_key integer
+--   namespace text
+--   instance_tag text
+--   attempt_index integer
+--   lease_epoch bigint
+--   worker_instance_id text
+--   previous_owner text
+--   new_owner text
+--   revoked_by text
+--   tags jsonb
+
+-- function ff_adopt_log(p_identity text)
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 938df880af1539c72b544eddad5ee673
+
 -- function ff_backoff_ms(p_backoff jsonb, p_retries integer, p_draw double precision)
 --   returns bigint
 --   sql IMMUTABLE PARALLEL SAFE COST 100
@@ -408,7 +713,7 @@ CREATE TABLE ff_worker (
 -- function ff_claim(p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer, p_worker_id text, p_worker_instance_id text, p_claim_id uuid, p_lease_ms bigint, p_quiet_routes integer[])
 --   returns TABLE(execution_id uuid, partition_key smallint, route_id integer, priority integer, seq bigint, namespace text, attempt_index integer, lease_epoch bigint, lease_id uuid, retry_count integer, reclaimed boolean, resumed boolean, created_at_ms bigint, payload jsonb, tags jsonb, generation smallint, attempt_limit_ms bigint, next_due_in_ms bigint, route_high integer)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 af14415520b1692bf34b840da408466a
+--   md5 09ff92a764c9239f07d77a5511da85f3
 
 -- function ff_claim_quotas(p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer, p_tried bigint[])
 --   returns integer[]
@@ -419,6 +724,21 @@ CREATE TABLE ff_worker (
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 77b133d383a416a9dd5df0c3ed760500
+
+-- function ff_count_unstamped(p_older_than_ms bigint)
+--   returns bigint
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 b89297142555452033cbf52bad0c53cd
+
+-- function ff_drop_slot(p_retention_ms bigint, p_hold_ms bigint)
+--   returns boolean
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 f2df4e178bd9aa94fb0090a1c3936d5a
+
+-- function ff_expired_slot(p_retention_ms bigint, p_hold_ms bigint)
+--   returns TABLE(slot smallint, last_position bigint)
+--   plpgsql STABLE PARALLEL UNSAFE COST 100 ROWS 1000
+--   md5 9a936a77aadcebb7349382a20d4469a9
 
 -- function ff_fail(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_messages text[], p_categories text[], p_retry_afters bigint[], p_terminals boolean[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
@@ -440,6 +760,16 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 53d9ec7c34d321727a3e59f75115c7c0
 
+-- function ff_forget_silent_workers(p_silent_ms bigint)
+--   returns integer
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 f220671d4d122de7fbf01984cf3f3929
+
+-- function ff_forget_worker(p_instance text)
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 e0d3b6d3decc16971dcda7d9d7693585
+
 -- function ff_grown_ms(p_initial double precision, p_max double precision, p_multiplier double precision, p_retries integer)
 --   returns double precision
 --   sql IMMUTABLE PARALLEL SAFE COST 100
@@ -453,7 +783,7 @@ CREATE TABLE ff_worker (
 -- function ff_is_known_event(family ff_event_family, event_type text)
 --   returns boolean
 --   plpgsql IMMUTABLE PARALLEL SAFE COST 100
---   md5 e53fb345b4f74eb497439806255a2c47
+--   md5 0ee716ced61bcf99145bbfc91c31aef6
 
 -- function ff_is_legal(phase ff_lifecycle_phase, ownership ff_ownership_state, eligibility ff_eligibility_state, blocking ff_blocking_reason, outcome ff_terminal_outcome, attempt ff_attempt_state)
 --   returns boolean
@@ -490,20 +820,40 @@ CREATE TABLE ff_worker (
 --   sql IMMUTABLE PARALLEL SAFE COST 100
 --   md5 fbc863ce4503fac776bf4924c9ddced0
 
+-- function ff_move_consumer(p_name text, p_from bigint, p_to bigint)
+--   returns boolean
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 b5f9ef8655cdca4d9ed32dc60fa8be6a
+
 -- function ff_now_ms()
 --   returns bigint
 --   sql VOLATILE PARALLEL SAFE COST 100
 --   md5 e587aa058b1296f2545e5a334a6d1dff
+
+-- function ff_open_slot(p_retention_ms bigint)
+--   returns boolean
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 5ad7c003411e48faf3eee762bf274543
 
 -- function ff_pause(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_delays bigint[], p_children jsonb[], p_needed integer[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 5556be09518b9601d5fcc936281dd23f
 
+-- function ff_pause_lane(p_lane text, p_by text, p_reason text, p_max integer)
+--   returns TABLE(changed boolean, is_refused boolean, is_new boolean)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_seqscan=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 92dddb8babbb283d5600b44931443187
+
 -- function ff_public_state(phase ff_lifecycle_phase, eligibility ff_eligibility_state, outcome ff_terminal_outcome, eligible_at_ms bigint, now_ms bigint)
 --   returns text
 --   sql STABLE PARALLEL SAFE COST 100
 --   md5 948b0674a2c27f6c599eb698949ca957
+
+-- function ff_read_events(p_after bigint, p_examined integer, p_families text[], p_types text[], p_namespace text, p_tags jsonb, p_kind text, p_lane text, p_execution uuid, p_flow uuid, p_partitions smallint[])
+--   returns TABLE(event_id bigint, family text, event_type text, occurred_at_ms bigint, execution_id uuid, partition_key smallint, flow_id uuid, attempt_index integer, lease_epoch bigint, lease_id uuid, worker_instance_id text, namespace text, kind text, lane text, tags jsonb, detail jsonb, expected bigint, found bigint, floor_position bigint)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 5e554aa604cac48436531bf72db2036f
 
 -- function ff_record_steps(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_kinds ff_step_kind[], p_names text[], p_keys text[], p_sleeps bigint[], p_values jsonb[])
 --   returns TABLE(ordinal bigint, execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, kind text, value jsonb, due_in_ms bigint)
@@ -515,6 +865,11 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
 --   md5 80e81b1ec8e23a549bbdd109a5f01876
 
+-- function ff_register_worker(p_instance text, p_worker_id text, p_version text, p_kinds text[], p_lanes text[], p_capabilities text[], p_concurrency integer, p_running integer, p_stopping boolean, p_uptime_ms bigint)
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 d9020e57dc7a144d9efd308aa120fdde
+
 -- function ff_release(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
@@ -523,7 +878,7 @@ CREATE TABLE ff_worker (
 -- function ff_renew(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_lease_ms bigint)
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 09aecabcf37ae8b0bdd2fed5a0612c31
+--   md5 68c747ac36f72d11efe99f0ee567ee3b
 
 -- function ff_replay(p_ids uuid[], p_partitions smallint[], p_epochs bigint[], p_from_start boolean, p_reason text, p_actor text, p_default_max integer)
 --   returns TABLE(execution_id uuid, outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, route_id integer, replay_count smallint, due_in_ms bigint)
@@ -545,30 +900,55 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 63bb5c578800d7a80506379f888e25bd
 
+-- function ff_resume_lane(p_lane text)
+--   returns boolean
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 f7a3dfe62c9306484d63a69eb8bcb3ed
+
 -- function ff_revoke_leases(p_ids uuid[], p_partitions smallint[], p_lease_ids uuid[], p_reason text, p_actor text, p_default_max integer)
 --   returns TABLE(execution_id uuid, outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, route_id integer, worker_instance_id text)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 07be9e82f76eb5c24af67dc8b897337a
 
+-- function ff_sequence(p_wait boolean, p_channel text)
+--   returns TABLE(last_position bigint, stamped bigint, floor_position bigint)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 5b31c92c0a8579169fc449f8a5536c35
+
+-- function ff_server_identity()
+--   returns text
+--   plpgsql STABLE PARALLEL UNSAFE COST 100
+--   md5 f71b18f7f2a5e74e597c86c371b6bc27
+
 -- function ff_set_tags(p_id uuid, p_partition smallint, p_set jsonb, p_removed text[], p_max integer, p_actor text)
 --   returns TABLE(outcome text, tags jsonb)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 441440f69d02f99c67e4ddaf0135e9aa
+--   md5 b700c7e7ba2bf512691291a02c80cc62
 
 -- function ff_settle(p_transition text, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_details jsonb[] DEFAULT NULL::jsonb[], p_deadlines bigint[] DEFAULT NULL::bigint[])
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 97a68de96003bf6e58f8fca83f864f00
+--   md5 d65efa9930a3940491c2422aa307030a
 
 -- function ff_share_leases(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[])
 --   returns bigint[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 b74d9f077d9b5953ea02d4dc1fda1030
 
+-- function ff_slot_is_used(p_slot integer)
+--   returns boolean
+--   plpgsql STABLE PARALLEL UNSAFE COST 100
+--   md5 fb12d7ff0d6a22f4cf15ab8ee7b29806
+
 -- function ff_spawn(p_parent uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_routes jsonb, p_max_routes integer, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, lifecycle_phase text, terminal_outcome text, lease_epoch bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 842f32179f51d57ad27af236b14efb35
+
+-- function ff_stamp(p_ev_ids bigint[], p_slots smallint[], p_last bigint, p_snap pg_snapshot)
+--   returns bigint
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 e36f3dd99b25fcfd79a55bfbfbe77db6
 
 -- function ff_submit(p_routes jsonb, p_max_routes integer, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_channel text, p_parent uuid DEFAULT NULL::uuid, p_parent_partition smallint DEFAULT NULL::smallint, p_keys text[] DEFAULT NULL::text[], p_hashes text[] DEFAULT NULL::text[], p_windows bigint[] DEFAULT NULL::bigint[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, existing_id uuid)
@@ -595,6 +975,11 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 dc7acba71b60999901510fb896fb2a9d
 
+-- function ff_tell(p_family ff_event_family, p_types text[], p_workers text[], p_details jsonb[])
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 9abee1bdc3102bb71b7f5bc670a11321
+
 -- function ff_time_out(p_rows ff_locked[], p_late uuid[])
 --   returns TABLE(execution_id uuid, outcome text, worker_instance_id text, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
@@ -604,6 +989,11 @@ CREATE TABLE ff_worker (
 --   returns record
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 3127c7e4d86f58344e2e9bde62aa6aff
+
+-- function ff_unstamped(p_prev pg_snapshot, p_cur pg_snapshot, p_foreign_to bigint)
+--   returns TABLE(ev_id bigint, slot smallint)
+--   sql STABLE PARALLEL UNSAFE COST 100 ROWS 1000
+--   md5 e1bb44f8e9b7960edf0c68321e0916eb
 
 -- function ff_uuids(p_list jsonb)
 --   returns uuid[]

@@ -53,6 +53,9 @@ export type {
 } from './client/tasks.ts';
 export type * from './contract/engine.ts';
 export type * from './contract/operations.ts';
+export type * from './contract/feed.ts';
+export type * from './contract/events.ts';
+export { decodeCursor, encodeCursor, type Cursor } from './contract/cursor.ts';
 export type * from './contract/states.ts';
 export type { ExecutionId } from './contract/ids.ts';
 export { LIMITS } from './contract/limits.ts';

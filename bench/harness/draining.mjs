@@ -48,8 +48,11 @@ export async function submit(contender, store, { count, warmUp = 0, batch = BATC
  * @param {number} drain.count
  * @param {number} drain.processes
  * @param {'analysed' | 'never-analysed'} drain.statistics
+ * @param {(store: object, drain: () => Promise<number>) => Promise<number>} [drain.beside] Starts what goes on beside the
+ *   drain, runs it, and answers its milliseconds.
  */
-export async function drainOnce(bench, { contender, variant, count, processes, statistics, template }) {
+export async function drainOnce(bench, plan) {
+  const { contender, variant, count, processes, statistics, template, beside = alone } = plan;
   const run = async (store) => {
     if (statistics === 'never-analysed') await neverAnalyse(store);
     const probe = await contender.openProbe(store);
@@ -57,9 +60,8 @@ export async function drainOnce(bench, { contender, variant, count, processes, s
       const before = await probe.finished();
       await submit(contender, store, { count });
       await settleStore(store, statistics);
-      const ms = await bench.watched(() =>
-        timedDrain({ contender, variant, count, processes, store, probe }),
-      );
+      const drain = () => timedDrain({ contender, variant, count, processes, store, probe });
+      const ms = await bench.watched(() => beside(store, drain));
       await checkFinished(probe, before, count);
       return { 'jobs/s': (count / ms) * 1_000 };
     } finally {
@@ -67,6 +69,10 @@ export async function drainOnce(bench, { contender, variant, count, processes, s
     }
   };
   return withStore(bench, { contender, variant, template }, run);
+}
+
+function alone(_, drain) {
+  return drain();
 }
 
 async function checkFinished(probe, before, count) {

@@ -3,6 +3,7 @@
  */
 import { bulkSubmit } from './bulk-submit.mjs';
 import { drain } from './drain.mjs';
+import { feed, feedCatchUp, feedLatency } from './feed.mjs';
 import { idle } from './idle.mjs';
 import { latency } from './latency.mjs';
 import { pgbenchCeiling } from './pgbench-ceiling.mjs';
@@ -24,6 +25,9 @@ export const SCENARIOS = [
   latency,
   snapshotHeld,
   retained,
+  feed,
+  feedLatency,
+  feedCatchUp,
   idle,
   pgbenchCeiling,
 ];

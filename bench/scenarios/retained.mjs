@@ -39,8 +39,8 @@ const KEPT_ROWS = [
   {
     table: 'ff_event',
     columns: `family, event_type, occurred_at_ms, execution_id, partition_key, attempt_index, lease_epoch, lease_id,
-      worker_instance_id, namespace, tags`,
-    values: `SELECT e.family::ff_event_family, e.type, at + e.later, id, part, 0, 1, lease, 'bench-1', 'default', '{}'
+      worker_instance_id, namespace, tags, route_id, slot`,
+    values: `SELECT e.family::ff_event_family, e.type, at + e.later, id, part, 0, 1, lease, 'bench-1', 'default', '{}', route, 0
       FROM k CROSS JOIN (VALUES ('lease', 'acquired', 1), ('completion', 'success', 2)) e(family, type, later)`,
   },
 ];

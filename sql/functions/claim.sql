@@ -93,8 +93,7 @@ DECLARE
   c_passes CONSTANT integer := 20;
   c_swept CONSTANT integer := 100000;
   v_sweep integer := 200;
-  v_removed bigint;
-  v_swept bigint := 0;
+  v_removed bigint; v_swept bigint := 0;
   v_pass integer := 0;
   v_left integer := p_limit;
   v_got integer;
@@ -192,10 +191,11 @@ BEGIN
       FROM granted WHERE attempt_limit_ms IS NOT NULL),
     told AS (
       INSERT INTO ff_event (family, event_type, occurred_at_ms, execution_id, partition_key, attempt_index,
-                            lease_epoch, lease_id, worker_instance_id, namespace, tags, detail)
+                            lease_epoch, lease_id, worker_instance_id, namespace, tags, detail, route_id, slot)
       SELECT 'lease', CASE WHEN reclaimed THEN 'reclaimed' ELSE t.lease_event END, v_now, execution_id, partition_key,
              attempt_index, lease_epoch + t.epoch_step, lease_id, p_worker_instance_id, namespace, tags,
-             CASE WHEN reclaimed THEN jsonb_build_object('previous_owner', owner, 'new_owner', p_worker_instance_id) END
+             CASE WHEN reclaimed THEN jsonb_build_object('previous_owner', owner, 'new_owner', p_worker_instance_id) END,
+             route_id, (SELECT slot FROM ff_sequencer)
       FROM granted)
     SELECT g.execution_id, g.partition_key, g.route_id, g.priority, g.seq, g.namespace, g.attempt_index,
            g.lease_epoch + t.epoch_step, g.lease_id, g.retry_count, g.reclaimed,

@@ -28,9 +28,9 @@ BEGIN
     WHERE execution_id = ANY (ARRAY(SELECT execution_id FROM alive)) RETURNING 1),
   told AS (
     INSERT INTO ff_event (family, event_type, occurred_at_ms, execution_id, partition_key, attempt_index, lease_epoch,
-                          lease_id, worker_instance_id, namespace, tags)
+                          lease_id, worker_instance_id, namespace, tags, route_id, slot)
     SELECT 'lease', 'renewed', now_ms, execution_id, partition_key, attempt_index, lease_epoch, lease_id,
-           worker_instance_id, namespace, tags
+           worker_instance_id, namespace, tags, route_id, (SELECT slot FROM ff_sequencer)
     FROM alive WHERE renewal_events)
   SELECT array_agg(execution_id) INTO v_alive FROM alive
   WHERE (SELECT ff_require_equal('renew leases', (SELECT count(*) FROM alive), (SELECT count(*) FROM renewed)));

@@ -156,9 +156,10 @@ BEGIN
     SELECT key, value, e.created_at_ms, p_id, p_partition FROM jsonb_each_text(v_new)
     WHERE ff_is_listed_tag(key) ON CONFLICT DO NOTHING;
     INSERT INTO ff_event (family, event_type, occurred_at_ms, execution_id, partition_key, attempt_index, lease_epoch,
-                          namespace, tags, detail)
+                          namespace, tags, detail, route_id, slot)
     VALUES ('tag', 'tags_changed', ff_now_ms(), p_id, p_partition, e.attempt_index, e.lease_epoch, e.namespace, v_new,
-            jsonb_build_object('by', p_actor, 'set', p_set, 'removed', to_jsonb(p_removed)));
+            jsonb_build_object('by', p_actor, 'set', p_set, 'removed', to_jsonb(p_removed)),
+            e.route_id, (SELECT slot FROM ff_sequencer));
   END IF;
   RETURN QUERY SELECT 'set', v_new;
 END $$;

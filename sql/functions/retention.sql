@@ -95,3 +95,83 @@ BEGIN
   DELETE FROM ff_idempotency WHERE ctid = ANY (v_gone);
   RETURN coalesce(cardinality(v_gone), 0);
 END $$;
+
+-- Whether anything is in a part of the log.
+CREATE OR REPLACE FUNCTION ff_slot_is_used(p_slot integer) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  PERFORM 1 FROM ff_event e WHERE e.slot = p_slot ORDER BY e.ev_id LIMIT 1;
+  RETURN FOUND;
+END $$;
+
+-- Begins a new part of the log when the current one has been written for its share of the time events are kept. Writers that
+-- are under way may still write to the old one: which slot an event is in decides only when it goes.
+CREATE OR REPLACE FUNCTION ff_open_slot(p_retention_ms bigint) RETURNS boolean LANGUAGE plpgsql
+SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET search_path FROM CURRENT AS $$
+DECLARE
+  c_slots CONSTANT integer := 8;
+BEGIN
+  UPDATE ff_sequencer q SET slot = (q.slot + 1) % c_slots, opened_at_ms = ff_now_ms()
+  WHERE q.opened_at_ms <= ff_now_ms() - p_retention_ms / (c_slots - 1)
+    AND ff_slot_is_used(q.slot) AND NOT ff_slot_is_used((q.slot + 1) % c_slots);
+  RETURN FOUND;
+END $$;
+
+-- The part of the log that may go: not the current one, its last event given its position longer ago than events are kept, and no
+-- consumer still in need of it; a consumer is waited for no longer than p_hold_ms. Or one whose positions have all been let go.
+CREATE OR REPLACE FUNCTION ff_expired_slot(p_retention_ms bigint, p_hold_ms bigint)
+RETURNS TABLE (slot smallint, last_position bigint) LANGUAGE plpgsql STABLE AS $$
+#variable_conflict use_column
+BEGIN
+  RETURN QUERY
+  SELECT k.slot, r.last_position
+  FROM ff_sequencer q
+  CROSS JOIN LATERAL unnest(ARRAY[1, 2, 3, 4, 5, 6, 7]) i
+  CROSS JOIN LATERAL (SELECT ((q.slot + i) % 8)::smallint AS slot OFFSET 0) k
+  CROSS JOIN LATERAL (
+    SELECT o.seq_from + o.n - 1 AS last_position, o.stamped_at_ms FROM ff_event_run o WHERE o.slot = k.slot
+    ORDER BY o.seq_from DESC LIMIT 1) r
+  WHERE ff_slot_is_used(k.slot)
+    AND (r.last_position < q.floor_position
+      OR r.stamped_at_ms <= ff_now_ms() - p_retention_ms
+        AND (r.stamped_at_ms <= ff_now_ms() - p_retention_ms - p_hold_ms
+          OR coalesce((SELECT min(c.position) FROM ff_consumer c), r.last_position) >= r.last_position))
+  ORDER BY i LIMIT 1;
+END $$;
+
+-- Empties one slot that may go, as a whole. Never waits long: one that is in use is left for the next pass. Whoever wrote to it and
+-- has not committed holds a lock on it; what is committed and has no position yet keeps it.
+CREATE OR REPLACE FUNCTION ff_drop_slot(p_retention_ms bigint, p_hold_ms bigint) RETURNS boolean LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
+DECLARE
+  v_slot smallint;
+  v_foreign_to bigint;
+  v_found record;
+  v_newest ff_event_run%ROWTYPE;
+BEGIN
+  PERFORM ff_require_read_committed();
+  SELECT slot INTO v_slot FROM ff_expired_slot(p_retention_ms, p_hold_ms);
+  IF v_slot IS NULL THEN
+    RETURN false;
+  END IF;
+  -- The table before the sequencer, as everybody who gives out positions takes them.
+  PERFORM set_config('lock_timeout', '200ms', true);
+  EXECUTE format('LOCK TABLE ff_event_%s IN ACCESS EXCLUSIVE MODE', v_slot);
+  PERFORM 1 FROM ff_sequencer FOR UPDATE;
+  SELECT * INTO v_found FROM ff_expired_slot(p_retention_ms, p_hold_ms);
+  SELECT * INTO STRICT v_newest FROM ff_event_run ORDER BY seq_from DESC LIMIT 1;
+  SELECT foreign_to_ev_id INTO STRICT v_foreign_to FROM ff_sequencer;
+  IF v_found.slot IS DISTINCT FROM v_slot OR EXISTS (
+    SELECT 1 FROM ff_event e
+    WHERE e.slot = v_slot AND e.xid >= pg_snapshot_xmin(v_newest.snap) AND e.ev_id > v_foreign_to
+      AND NOT pg_visible_in_snapshot(e.xid, v_newest.snap)) THEN
+    RETURN false;
+  END IF;
+  EXECUTE format('TRUNCATE ONLY ff_event_%s', v_slot);
+  -- The newest run stays: it carries the snapshot.
+  DELETE FROM ff_event_run WHERE slot = v_slot AND seq_from < v_newest.seq_from;
+  UPDATE ff_sequencer SET floor_position = greatest(floor_position, v_found.last_position + 1);
+  RETURN true;
+EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
+  RETURN false;
+END $$;

@@ -174,19 +174,20 @@ BEGIN
     FROM r WHERE t.terminal_outcome <> 'none'),
   told AS (
     INSERT INTO ff_event (family, event_type, occurred_at_ms, execution_id, partition_key, attempt_index, lease_epoch,
-                          lease_id, worker_instance_id, namespace, tags, detail)
+                          lease_id, worker_instance_id, namespace, tags, detail, route_id, slot)
     SELECT 'lease'::ff_event_family, t.lease_event, v_now, execution_id, partition_key, attempt_index, lease_epoch,
            lease_id, worker_instance_id, namespace, tags,
            jsonb_strip_nulls(jsonb_build_object('transition', p_transition, 'revoked_by',
-             CASE WHEN t.lease_event = 'revoked' THEN p_actor END, 'previous_owner', worker_instance_id))
+             CASE WHEN t.lease_event = 'revoked' THEN p_actor END, 'previous_owner', worker_instance_id)),
+           route_id, (SELECT slot FROM ff_sequencer)
     FROM r WHERE t.lease_event IS NOT NULL AND lease_id IS NOT NULL
     UNION ALL
     SELECT 'completion', t.terminal_outcome::text, v_now, execution_id, partition_key, attempt_index, lease_epoch,
-           lease_id, worker_instance_id, namespace, tags, NULL
+           lease_id, worker_instance_id, namespace, tags, NULL, route_id, (SELECT slot FROM ff_sequencer)
     FROM r WHERE t.terminal_outcome <> 'none'
     UNION ALL
     SELECT 'operator', t.operator_event, v_now, execution_id, partition_key, attempt_index + t.attempt_step,
-           lease_epoch + t.epoch_step, NULL, NULL, namespace, tags, detail
+           lease_epoch + t.epoch_step, NULL, NULL, namespace, tags, detail, route_id, (SELECT slot FROM ff_sequencer)
     FROM r WHERE t.operator_event IS NOT NULL)
   SELECT count(*), count(parent_id),
          count(*) FILTER (WHERE attempt_limit_ms IS NOT NULL OR deadline_at_ms IS NOT NULL), (SELECT count(*) FROM unleased)

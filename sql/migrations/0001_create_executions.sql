@@ -347,37 +347,6 @@ CREATE INDEX ff_outcome_ended ON ff_outcome (ended_at_ms) WHERE retain_ms IS NUL
 CREATE INDEX ff_outcome_retained ON ff_outcome ((coalesce(look_again_at_ms, ended_at_ms + retain_ms)))
   WHERE retain_ms IS NOT NULL OR look_again_at_ms IS NOT NULL;
 
-CREATE FUNCTION ff_is_known_event(family ff_event_family, event_type text) RETURNS boolean
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
-BEGIN
-  RETURN CASE family
-    WHEN 'lease' THEN event_type IN ('acquired', 'renewed', 'expired', 'reclaimed', 'revoked', 'released')
-    WHEN 'completion' THEN event_type IN ('success', 'failed', 'cancelled', 'expired', 'skipped')
-    WHEN 'operator' THEN event_type IN ('priority_changed', 'replayed')
-    WHEN 'tag' THEN event_type = 'tags_changed'
-    ELSE true END;
-END $$;
-
--- The append-only log of committed facts. ev_id is drawn after the row locks (CACHE 1), so it is causal per execution;
--- it is not a position: ids commit out of order. xid is kept so that positions can be given in commit order.
-CREATE TABLE ff_event (
-  ev_id              bigint GENERATED ALWAYS AS IDENTITY (CACHE 1) PRIMARY KEY,
-  xid                xid8 NOT NULL DEFAULT pg_current_xact_id(),
-  occurred_at_ms     bigint NOT NULL,
-  execution_id       uuid NOT NULL,
-  lease_id           uuid,
-  lease_epoch        bigint NOT NULL,
-  attempt_index      integer NOT NULL,
-  family             ff_event_family NOT NULL,
-  partition_key      smallint NOT NULL,
-  event_type         text NOT NULL,
-  namespace          text NOT NULL,
-  worker_instance_id text,
-  tags               jsonb NOT NULL,
-  detail             jsonb,
-  CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, event_type))
-);
-
 -- A locked execution and what is needed of its lease and body, as the transition functions hand it to each other.
 CREATE TYPE ff_locked AS (
   ordinal               integer,

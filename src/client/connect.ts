@@ -10,7 +10,8 @@ import { ENGINE_OPTIONS, openEngine, type EngineOptions } from '../engine/open.t
 import { dueTimers } from '../reconcilers/due-timers.ts';
 import { expiredLeases } from '../reconcilers/expired-leases.ts';
 import type { Reconciler } from '../reconcilers/reconciler.ts';
-import { oldRecords } from '../reconcilers/old-records.ts';
+import { eventPositions, oldEvents } from '../reconcilers/event-log.ts';
+import { oldKeys } from '../reconcilers/old-keys.ts';
 import { retention } from '../reconcilers/retention.ts';
 import { stalePointers } from '../reconcilers/stale-pointers.ts';
 import { startReconcilers, type ReconcilerReport } from '../reconcilers/runner.ts';
@@ -75,7 +76,7 @@ export async function connect(options: ConnectOptions): Promise<Connection> {
       throw error;
     });
   }
-  const chores = [oldRecords, stalePointers()];
+  const chores = [eventPositions, oldEvents, oldKeys, stalePointers()];
   const runner = reconcile === 'off' ? undefined : startReconcilers(context, RECONCILERS, { chores });
   const close = async (): Promise<void> => {
     await runner?.close();

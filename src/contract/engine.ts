@@ -2,6 +2,7 @@
  * The Engine interface: what can be asked of FlowFabric and what it answers. Workers and applications know this and
  * nothing below it. Expected outcomes are values with an `outcome`; broken promises are thrown as EngineError.
  */
+import type { Feed } from './feed.ts';
 import type { ExecutionId } from './ids.ts';
 import type { Operations } from './operations.ts';
 import type { ExecutionPolicy } from './policy.ts';
@@ -340,7 +341,7 @@ export interface Interest {
 /** Answers true when it takes all the work the hint speaks of, so that nobody else need be woken. */
 export type HintWatcher = (hint: Hint) => boolean;
 
-export interface Engine extends Operations {
+export interface Engine extends Operations, Feed {
   submit(request: SubmitRequest, options?: SubmitOptions): Promise<SubmitResult>;
   submit(requests: readonly SubmitRequest[], options?: SubmitOptions): Promise<SubmitResult[]>;
   claim(request: ClaimRequest): Promise<ClaimResult>;

@@ -13,6 +13,11 @@ export const ERROR_CODES = {
   payload_too_large: 'a payload, result or batch is over its named limit',
   too_many: 'a list is longer than its named limit',
   invalid_cursor: 'a cursor is malformed or belongs to another filter',
+  cursor_expired:
+    'the events after a cursor are no longer kept; `oldest` is the first cursor that can be read from',
+  cursor_ahead:
+    'a cursor is beyond the last event: it is of another database, or this one was restored to an earlier time',
+  undecodable_event: 'an event in the log is not one this version knows; the message names its position',
   idempotency_key_reused: 'an idempotency key already stands for a request that differs from this one',
   not_found: 'the thing named by the id does not exist',
   route_limit_reached: 'the number of distinct lane, kind and capability combinations is at its limit',
@@ -38,6 +43,8 @@ export interface EngineErrorDetail {
   field?: string;
   /** SQLSTATE of the database error behind this one. */
   sqlState?: string;
+  /** With `cursor_expired`: where the feed begins now. */
+  oldest?: string;
   /** Error that caused this one. Never shown to users as text: it may quote data. */
   cause?: unknown;
 }
@@ -48,12 +55,14 @@ export class EngineError extends Error {
   readonly code: ErrorCode;
   readonly field: string | undefined;
   readonly sqlState: string | undefined;
+  readonly oldest: string | undefined;
 
   constructor(code: ErrorCode, message: string, detail: EngineErrorDetail = {}) {
     super(message, detail.cause === undefined ? undefined : { cause: detail.cause });
     this.code = code;
     this.field = detail.field;
     this.sqlState = detail.sqlState;
+    this.oldest = detail.oldest;
   }
 }
 

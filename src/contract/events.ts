@@ -1,19 +1,123 @@
 /**
- * The event vocabulary: every fact the log can hold, by family. Payloads stay out of events; an event says what
- * happened to which execution under which lease, never what the work was about.
+ * The event vocabulary: every fact the log can hold, by family, and the shape in which subscribers get it. Payloads stay
+ * out of events; an event says what happened to which execution under which lease, never what the work was about.
  */
+import type { Cursor } from './cursor.ts';
+import type { ExecutionId } from './ids.ts';
+
+export const EVENT_FAMILIES = ['lease', 'completion', 'signal', 'operator', 'flow', 'tag', 'worker'] as const;
+export type EventFamily = (typeof EVENT_FAMILIES)[number];
 
 /**
  * `released` closes the history of a lease whose worker gave it back without ending the execution (a retry was
- * scheduled, or the work was handed back), so that every grant has exactly one end in the log.
+ * scheduled, or the work was handed back). A lease whose worker ended the execution has the completion event as its end, so
+ * that every grant has exactly one in the log.
  */
 export const LEASE_EVENTS = ['acquired', 'renewed', 'expired', 'reclaimed', 'revoked', 'released'] as const;
-export type LeaseEvent = (typeof LEASE_EVENTS)[number];
+export type LeaseEventType = (typeof LEASE_EVENTS)[number];
 
 /** A completion event's type is the terminal outcome. */
 export const COMPLETION_EVENTS = ['success', 'failed', 'cancelled', 'expired', 'skipped'] as const;
-export type CompletionEvent = (typeof COMPLETION_EVENTS)[number];
+export type CompletionEventType = (typeof COMPLETION_EVENTS)[number];
 
-/** What an operator did to an execution. */
-export const OPERATOR_EVENTS = ['priority_changed', 'replayed'] as const;
-export type OperatorEvent = (typeof OPERATOR_EVENTS)[number];
+/** What an operator did to an execution, or to a lane. */
+export const OPERATOR_EVENTS = ['priority_changed', 'replayed', 'lane_paused', 'lane_resumed'] as const;
+export type OperatorEventType = (typeof OPERATOR_EVENTS)[number];
+
+export const TAG_EVENTS = ['tags_changed'] as const;
+
+export const WORKER_EVENTS = ['registered', 'stopped', 'lost'] as const;
+export type WorkerEventType = (typeof WORKER_EVENTS)[number];
+
+/** What every event has. */
+export interface EventBase {
+  /** Goes on strictly after this event. */
+  cursor: Cursor;
+  /** Dense and in commit order: the next event has the next number. */
+  position: bigint;
+  occurredAtMs: number;
+}
+
+/** What every event of an execution has. */
+export interface ExecutionEventBase extends EventBase {
+  executionId: ExecutionId;
+  flowId: string | null;
+  namespace: string;
+  kind: string;
+  lane: string;
+  /** As they were when the lease began; of an execution without a lease, as they were then. */
+  tags: Record<string, string>;
+  attemptIndex: number;
+  leaseEpoch: number;
+}
+
+interface LeaseEventBase extends ExecutionEventBase {
+  family: 'lease';
+  leaseId: string;
+}
+
+/** One step in the life of a lease. */
+export type LeaseHistoryEvent =
+  | (LeaseEventBase & { type: 'acquired' | 'renewed'; workerInstanceId: string })
+  | (LeaseEventBase & { type: 'reclaimed'; previousOwner: string | null; newOwner: string })
+  | (LeaseEventBase & { type: 'expired' | 'released'; previousOwner: string; transition: string })
+  | (LeaseEventBase & {
+      type: 'revoked';
+      previousOwner: string;
+      /** Who took it away. */
+      revokedBy: string | null;
+      /** What ended it: `revoke`, `cancel`, … */
+      transition: string;
+    });
+
+/** An execution ended. */
+export interface CompletionEvent extends ExecutionEventBase {
+  family: 'completion';
+  type: CompletionEventType;
+  /** Of the lease it ended under, if it had one. */
+  leaseId: string | null;
+  workerInstanceId: string | null;
+}
+
+interface OperatorEventBase extends ExecutionEventBase {
+  family: 'operator';
+  by: string | null;
+}
+
+/** Somebody intervened. */
+export type OperatorEvent =
+  | (OperatorEventBase & { type: 'priority_changed'; oldPriority: number; newPriority: number })
+  | (OperatorEventBase & {
+      type: 'replayed';
+      reason: string | null;
+      replayCount: number;
+      from: 'start' | 'failed_step';
+      previousOutcome: CompletionEventType;
+    })
+  | (EventBase & {
+      family: 'operator';
+      type: 'lane_paused';
+      lane: string;
+      by: string | null;
+      reason: string | null;
+    })
+  | (EventBase & { family: 'operator'; type: 'lane_resumed'; lane: string });
+
+export interface TagEvent extends ExecutionEventBase {
+  family: 'tag';
+  type: 'tags_changed';
+  by: string | null;
+  set: Record<string, string>;
+  removed: string[];
+}
+
+/** A worker came or went. `lost`: it fell silent without a word. */
+export interface WorkerEvent extends EventBase {
+  family: 'worker';
+  type: WorkerEventType;
+  workerInstanceId: string;
+  workerId: string;
+  version: string | null;
+}
+
+export type FeedEvent = LeaseHistoryEvent | CompletionEvent | OperatorEvent | TagEvent | WorkerEvent;

@@ -55,6 +55,19 @@ export const LIMITS = {
   /** Children one pause waits for. */
   awaitedChildren: 10_000,
   progressBytes: 1_024,
+  /** Events in one page of a subscription, and events one subscription holds ready. */
+  eventPage: 256,
+  eventBuffer: 1_024,
+  /** Events looked at in one statement for those a filter asks for. */
+  eventsExamined: 5_000,
+  /** Subscriptions of one process. */
+  subscriptions: 10_000,
+  /** Consumers of the event feed, and events handed to one at once. */
+  consumers: 1_000,
+  consumerNameBytes: 128,
+  consumerBatch: 1_024,
+  /** Longer than events are kept anyway, they are kept for a consumer that has not passed them. */
+  consumerGraceMs: 604_800_000,
   /** Transactions of user code at once, per process. */
   transactions: 4,
 } as const;

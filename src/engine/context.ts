@@ -8,6 +8,7 @@ import type { DemandMemory } from './claim-hints.ts';
 import type { DoubtfulClaim } from './doubtful-claims.ts';
 import type { Doorbell } from './doorbell.ts';
 import type { EndWatch } from './ends.ts';
+import type { DatabaseFeed } from '../subscriptions/database-feed.ts';
 import type { RouteCache } from './route-cache.ts';
 
 export interface EngineContext {
@@ -16,6 +17,8 @@ export interface EngineContext {
   /** Where transactions of user code run. */
   transactions: Transactions;
   ends: EndWatch;
+  /** The event log, for those who follow it. */
+  feed: DatabaseFeed;
   routes: RouteCache;
   /** By what a worker asks for: its kinds, lanes and capabilities. */
   demands: Map<string, DemandMemory>;

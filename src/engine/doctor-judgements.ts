@@ -6,6 +6,7 @@ import {
   REPAIRS,
   type AnsweringPids,
   type Echo,
+  type FeedFacts,
   type ServerFacts,
   type StuckFacts,
   type TableFacts,
@@ -34,6 +35,8 @@ const DEAD_ROWS_LIMIT = 20_000;
 /** A row that resisted this often will not give in by itself. */
 const FAILURES_LIMIT = 5;
 const NAMES_SHOWN = 5;
+/** A consumer this far behind is not keeping up. */
+const LAG_LIMIT_MS = 3_600_000;
 /** A process holds its pool and one connection to listen. */
 const LISTENING_CONNECTIONS = 1;
 
@@ -279,4 +282,28 @@ export function judgeUpkeep({ tickets, lapsedLeases, dueTimers, isBusy }: Upkeep
   if (held.length > 0) return ok(check, `At work: ${held.join(', ')}.`);
   if (!isBusy) return ok(check, 'None is at work, and there is nothing to do.');
   return { check, verdict: 'warn', detail: 'None is at work, and executions are open.', fix };
+}
+
+export function judgeFeed({ unstamped, epoch, consumers }: FeedFacts): Finding {
+  const check = 'event feed';
+  const fix = 'flowfabric consumers';
+  const failing = consumers.find(({ failures }) => failures >= FAILURES_LIMIT);
+  if (failing !== undefined) {
+    const detail = `Consumer ${failing.name} failed ${failing.failures} times in a row (${failing.errorCode}).`;
+    return { check, verdict: 'problem', detail, fix };
+  }
+  if (unstamped > 0)
+    return {
+      check,
+      verdict: 'warn',
+      detail: `${unstamped} events of more than a minute ago have no position: nobody gives them out.`,
+      fix: 'Keep a process running that calls connect() with reconcile on, for example a worker.',
+    };
+  const late = consumers.find(({ lagMs }) => lagMs > LAG_LIMIT_MS);
+  if (late !== undefined) {
+    const detail = `Consumer ${late.name} is ${Math.round(late.lagMs / 60_000)} minutes behind.`;
+    return { check, verdict: 'warn', detail, fix };
+  }
+  const jumps = epoch === 0 ? '' : ` Positions jumped ${epoch} times: the database was moved or restored.`;
+  return ok(check, `Every event has its position; ${consumers.length} consumers keep up.${jumps}`);
 }

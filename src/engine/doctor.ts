@@ -8,6 +8,7 @@ import {
   hearOwnHint,
   readAnsweringPids,
   readClock,
+  readFeed,
   readMissingRights,
   readQueueTables,
   readServer,
@@ -23,6 +24,7 @@ import {
   judgeConnections,
   judgeDurability,
   judgeEcho,
+  judgeFeed,
   judgePooler,
   judgeRights,
   judgeSchema,
@@ -52,6 +54,8 @@ const POOL_SIZE = 2;
 const ECHO_LIMIT_MS = 5_000;
 /** Leases and timers this late were not seen by anybody. */
 const OVERDUE_MS = 30_000;
+/** Events this old without a position are waited for in vain. */
+const UNSTAMPED_MS = 60_000;
 
 /** Looks at everything and answers what it found, the server first. Throws only when there is no server to ask. */
 export async function diagnose(options: DiagnoseOptions): Promise<Finding[]> {
@@ -101,6 +105,7 @@ async function lookAtSchema(
     await lookInside('dead rows', async () => judgeBloat(await readQueueTables(database), server, schema)),
     await lookInside('stuck executions', async () => judgeStuck(await readStuck(database))),
     await lookInside('reconcilers', async () => judgeUpkeep(await readUpkeep(database, OVERDUE_MS))),
+    await lookInside('event feed', async () => judgeFeed(await readFeed(database, UNSTAMPED_MS))),
     await look('oldest transaction', async () =>
       judgeTransactions(await readTransactions(database), server, options.transactionAgeMs),
     ),

@@ -7,6 +7,7 @@ import { randomUUID } from 'node:crypto';
 import type { Hint, HintWatcher } from '../contract/engine.ts';
 import type { Database } from '../store/database.ts';
 import { listenForHints, sendHint, type Listener } from '../store/notify.ts';
+import type { FeedWatcher } from '../subscriptions/source.ts';
 
 const MERGE_MS = 10;
 /** Longest an asker is told without asking again. */
@@ -22,6 +23,8 @@ interface Wire {
   /** For this long the sender, named by `from`, wants to hear what ends. */
   asks?: number;
   from?: string;
+  /** The last position of the event feed, as text. */
+  events?: string;
 }
 
 export interface Doorbell {
@@ -29,6 +32,7 @@ export interface Doorbell {
   /** Asks the other processes to say, for this long, which executions end. */
   askForEnds(forMs: number): void;
   watch(watcher: HintWatcher): () => void;
+  watchFeed(watcher: FeedWatcher): () => void;
   close(): Promise<void>;
 }
 
@@ -40,7 +44,9 @@ export interface DoorbellOptions {
 
 export function openDoorbell(options: DoorbellOptions): Doorbell {
   const watchers = new Set<HintWatcher>();
+  const feedWatchers = new Set<FeedWatcher>();
   const tell = (hint: Hint): boolean => {
+    for (const watcher of feedWatchers) watcher.stirred();
     let taken = false;
     for (const watcher of watchers) taken = tellOne(watcher, hint) || taken;
     return taken;
@@ -48,9 +54,17 @@ export function openDoorbell(options: DoorbellOptions): Doorbell {
   const self = randomUUID();
   const sender = new Sender(options.database, self);
   let endsAskedUntil = Number.NEGATIVE_INFINITY;
-  const listener = startListening(options, tell, (forMs, from) => {
-    if (from === self) return;
-    endsAskedUntil = performance.now() + Math.min(forMs, MAX_ASK_MS);
+  const listener = startListening(options, {
+    tell,
+    asked(forMs, from) {
+      if (from !== self) endsAskedUntil = performance.now() + Math.min(forMs, MAX_ASK_MS);
+    },
+    moved(last) {
+      for (const watcher of feedWatchers) watcher.moved(last);
+    },
+    lost() {
+      for (const watcher of feedWatchers) watcher.lost();
+    },
   });
   return {
     ring(partial) {
@@ -67,8 +81,13 @@ export function openDoorbell(options: DoorbellOptions): Doorbell {
       watchers.add(watcher);
       return () => watchers.delete(watcher);
     },
+    watchFeed(watcher) {
+      feedWatchers.add(watcher);
+      return () => feedWatchers.delete(watcher);
+    },
     async close() {
       watchers.clear();
+      feedWatchers.clear();
       await sender.close();
       await listener?.close();
     },
@@ -84,19 +103,24 @@ function tellOne(watcher: HintWatcher, hint: Hint): boolean {
   }
 }
 
-function startListening(
-  options: DoorbellOptions,
-  tell: (hint: Hint) => boolean,
-  onAsked: (forMs: number, from: string) => void,
-): Listener | undefined {
+interface Heard {
+  tell(hint: Hint): boolean;
+  asked(forMs: number, from: string): void;
+  moved(last: bigint): void;
+  lost(): void;
+}
+
+function startListening(options: DoorbellOptions, heard: Heard): Listener | undefined {
   if (options.listenUrl === undefined) return undefined;
   return listenForHints(options.listenUrl, options.database.schema, {
     hint(payload) {
-      const { asks, from, ...hint } = decode(payload);
-      if (asks > 0) onAsked(asks, from);
-      tell(hint);
+      const { asks, from, last, ...hint } = decode(payload);
+      if (asks > 0) heard.asked(asks, from);
+      if (last === null) heard.tell(hint);
+      else heard.moved(last);
     },
-    open: () => void tell(complete({ routes: 'all', ended: 'all' })),
+    open: () => void heard.tell(complete({ routes: 'all', ended: 'all' })),
+    lost: () => heard.lost(),
   });
 }
 
@@ -111,7 +135,7 @@ function complete(hint: Partial<Hint>): Hint {
 }
 
 /** Whatever another version sent: what cannot be read means "look everywhere". */
-function decode(payload: string): Hint & { asks: number; from: string } {
+function decode(payload: string): Hint & { asks: number; from: string; last: bigint | null } {
   try {
     const wire = JSON.parse(payload) as Wire;
     const hint = complete({
@@ -121,9 +145,11 @@ function decode(payload: string): Hint & { asks: number; from: string } {
       workers: Array.isArray(wire.workers) ? wire.workers : [],
       ended: wire.ended === 'all' || Array.isArray(wire.ended) ? wire.ended : [],
     });
-    return { ...hint, asks: typeof wire.asks === 'number' ? wire.asks : 0, from: String(wire.from ?? '') };
+    const asks = typeof wire.asks === 'number' ? wire.asks : 0;
+    const last = wire.events === undefined ? null : BigInt(wire.events);
+    return { ...hint, asks, from: String(wire.from ?? ''), last };
   } catch {
-    return { ...complete({ routes: 'all', ended: 'all' }), asks: 0, from: '' };
+    return { ...complete({ routes: 'all', ended: 'all' }), asks: 0, from: '', last: null };
   }
 }
 

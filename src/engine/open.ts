@@ -9,6 +9,7 @@ import { DEFAULT_SCHEMA } from '../store/migrate.ts';
 import { validDatabaseUrl } from '../store/names.ts';
 import { checkSchema } from '../store/schema-state.ts';
 import { openTransactions } from '../store/transactions.ts';
+import { DatabaseFeed } from '../subscriptions/database-feed.ts';
 import { bulk } from './bulk.ts';
 import { cancel } from './cancel.ts';
 import { checkWhole, refuse } from './checks.ts';
@@ -16,8 +17,9 @@ import { claim } from './claim.ts';
 import type { EngineContext } from './context.ts';
 import { openDoorbell } from './doorbell.ts';
 import { EndWatch } from './ends.ts';
-import { createEndings, type Endings } from './endings.ts';
+import { createEndings } from './endings.ts';
 import { explain } from './explain.ts';
+import { bindFeed } from './feed.ts';
 import { listLanes, pauseLane, resumeLane } from './lanes.ts';
 import { renew, revokeLease } from './leases.ts';
 import { list, listAttempts } from './lists.ts';
@@ -26,7 +28,7 @@ import { changePriority, replay, setTags } from './operator.ts';
 import { encodePolicy } from './policy.ts';
 import { describe, result, serverTimeMs } from './reads.ts';
 import { RouteCache } from './route-cache.ts';
-import { createSteps, readSteps, type Steps } from './steps.ts';
+import { createSteps, readSteps } from './steps.ts';
 import { createSubmits, type DefaultPolicy } from './submit.ts';
 import { fireDueTimers } from './timers.ts';
 import { watch } from './watch.ts';
@@ -76,6 +78,7 @@ export async function openEngine(
     doorbell,
     transactions: openTransactions(options),
     ends: new EndWatch(database, doorbell),
+    feed: new DatabaseFeed(database, doorbell.watchFeed),
     routes: new RouteCache(database),
     demands: new Map(),
     doubtful: [],
@@ -141,13 +144,10 @@ function bindOperations(context: EngineContext, defaultPolicy: DefaultPolicy): E
     if (closed) throw new EngineError('closed', 'The engine was closed.');
     return context;
   };
-  const openEndings = (): Endings => {
+  const { feed, close: closeFeed } = bindFeed(open);
+  const opened = <Part>(part: Part): Part => {
     open();
-    return endings;
-  };
-  const openSteps = (): Steps => {
-    open();
-    return steps;
+    return part;
   };
   async function submitOneOrMany(
     request: SubmitRequest | readonly SubmitRequest[],
@@ -161,19 +161,20 @@ function bindOperations(context: EngineContext, defaultPolicy: DefaultPolicy): E
     submit: submitOneOrMany,
     cancel: oneOrMany(open, cancel),
     ...bindOperator(open),
+    ...feed,
     claim: async (request) => claim(open(), request),
     renew: async (leases, leaseMs) => renew(open(), leases, leaseMs),
-    complete: async (lease, value) => openEndings().complete(lease, value),
-    fail: async (lease, failure) => openEndings().fail(lease, failure),
-    release: async (lease) => openEndings().release(lease),
-    recordStep: async (lease, step, stepOptions = {}) => openSteps().record(lease, step, stepOptions),
+    complete: async (lease, value) => opened(endings).complete(lease, value),
+    fail: async (lease, failure) => opened(endings).fail(lease, failure),
+    release: async (lease) => opened(endings).release(lease),
+    recordStep: async (lease, step, stepOptions = {}) => opened(steps).record(lease, step, stepOptions),
     readSteps: async (id) => readSteps(open(), id),
-    pause: async (lease, request) => openSteps().pause(lease, request),
+    pause: async (lease, request) => opened(steps).pause(lease, request),
     spawn: async (lease, requests) => {
       open();
       return submits.spawn(lease, requests);
     },
-    reportProgress: async (lease, progress) => openSteps().progress(lease, progress),
+    reportProgress: async (lease, progress) => opened(steps).progress(lease, progress),
     transact: async (work) => {
       if (typeof work !== 'function') refuse('work', 'must be a function');
       return open().transactions.run(work);
@@ -188,9 +189,12 @@ function bindOperations(context: EngineContext, defaultPolicy: DefaultPolicy): E
     listWorkers: async () => listWorkers(open()),
     forgetWorker: async (id) => forgetWorker(open(), id),
     async close() {
+      // Handlers of consumers may use the engine to the end of their batch.
+      await closeFeed();
       if (closed) return;
       closed = true;
       context.ends.close();
+      await context.feed.close();
       await Promise.all([endings.settled(), submits.settled(), steps.settled()]);
       await context.doorbell.close();
       await context.transactions.close();

@@ -3,7 +3,7 @@
  * `ff_transition` is what the SQL functions read; docs/state-machine.md and the assertion triggers of the test kit
  * are made from this table too. A transition that is not here cannot be performed.
  */
-import type { CompletionEvent, LeaseEvent, OperatorEvent } from '../contract/events.ts';
+import type { CompletionEventType, LeaseEventType, OperatorEventType } from '../contract/events.ts';
 import type { AttemptOutcome, AttemptState, StateVector } from '../contract/states.ts';
 import { SITUATIONS, type SituationName } from './situations.ts';
 
@@ -23,9 +23,9 @@ export interface Transition {
   retryStep: 0 | 1;
   reclaimStep: 0 | 1;
   /** The lease event owed when a lease ends here. A grant owes `acquired`, or `reclaimed` after a lost lease. */
-  leaseEvent: LeaseEvent | null;
+  leaseEvent: LeaseEventType | null;
   /** The event an operator's doing owes. */
-  operatorEvent: OperatorEvent | null;
+  operatorEvent: OperatorEventType | null;
   /** 1 counts a replay, which also begins retries and reclaims again from 0. */
   replayStep: 0 | 1;
 }
@@ -266,7 +266,7 @@ export const TRANSITIONS = {
 export type TransitionName = keyof typeof TRANSITIONS;
 
 /** The completion event a transition owes: the terminal outcome it results in, or null when it ends nothing. */
-export function completionEventOf(transition: Transition): CompletionEvent | null {
+export function completionEventOf(transition: Transition): CompletionEventType | null {
   const outcome = SITUATIONS[transition.to].terminalOutcome;
   return outcome === 'none' ? null : outcome;
 }

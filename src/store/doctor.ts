@@ -95,8 +95,12 @@ export async function readMissingRights(database: Database): Promise<string[]> {
      UNION ALL
      SELECT p || ' on ' || c.relname FROM ours, pg_class c, unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) p
      WHERE c.relnamespace = ours.oid AND c.relname LIKE 'ff\\_%' AND c.relkind IN ('r', 'p', 'v')
-       AND (p = 'SELECT' OR (c.relkind <> 'v' AND c.relname <> ALL ($2::text[])))
+       AND (p = 'SELECT' OR (c.relkind <> 'v' AND NOT c.relispartition AND c.relname <> ALL ($2::text[])))
        AND NOT has_table_privilege(c.oid, p)
+     UNION ALL
+     SELECT 'TRUNCATE on ' || c.relname FROM ours, pg_class c
+     WHERE c.relnamespace = ours.oid AND c.relname LIKE 'ff\\_event\\_%' AND c.relkind = 'r' AND c.relispartition
+       AND NOT has_table_privilege(c.oid, 'TRUNCATE')
      UNION ALL
      SELECT 'EXECUTE on ' || f.proname FROM ours, pg_proc f
      WHERE f.pronamespace = ours.oid AND f.proname LIKE 'ff\\_%' AND NOT has_function_privilege(f.oid, 'EXECUTE')
@@ -221,6 +225,33 @@ export function readUpkeep(database: Database, overdueMs: number): Promise<Upkee
          OR EXISTS (SELECT 1 FROM ${prefix}ff_timer) AS "isBusy"
      FROM (SELECT ${prefix}ff_now_ms() AS now_ms) clock`,
     [overdueMs],
+  );
+}
+
+export interface FeedFacts {
+  /** Events that were written this long ago, are committed, and have no position. */
+  unstamped: number;
+  /** How often positions had to jump, because the database was moved or lost its newest part. */
+  epoch: number;
+  /** Those furthest behind. */
+  consumers: { name: string; lagMs: number; failures: number; errorCode: string | null }[];
+}
+
+export async function readFeed(database: Database, overdueMs: number): Promise<FeedFacts> {
+  const { prefix } = database;
+  return readOne<FeedFacts>(
+    database,
+    'looking at the event feed',
+    `SELECT q.epoch, ${prefix}ff_count_unstamped($1::bigint) AS unstamped,
+       coalesce((SELECT jsonb_agg(to_jsonb(c)) FROM (
+         SELECT name, failures, error_code AS "errorCode", coalesce(n.now_ms - (
+           -- The first run it has not begun: for hours of lag that is near enough.
+           SELECT r.stamped_at_ms FROM ${prefix}ff_event_run r WHERE r.seq_from > position
+           ORDER BY r.seq_from LIMIT 1), 0) AS "lagMs"
+         FROM ${prefix}ff_consumer ORDER BY failures DESC, position LIMIT $2) c), '[]') AS consumers
+     FROM ${prefix}ff_sequencer q
+     CROSS JOIN (SELECT ${prefix}ff_now_ms() AS now_ms) n`,
+    [overdueMs, WORST_SHOWN],
   );
 }
 

@@ -26,27 +26,11 @@ export interface PauseRow {
   is_refused: boolean;
 }
 
-/** Lanes are never removed, so one that is known stays so. Those that are new at the same moment may pass the limit. */
-const PAUSE = `
-WITH known AS MATERIALIZED (SELECT lane FROM s.ff_lane WHERE lane = $1),
-room AS MATERIALIZED (
-  SELECT EXISTS (SELECT 1 FROM known)
-      OR (SELECT count(*) FROM (SELECT 1 FROM s.ff_lane LIMIT $4::integer) l) < $4::integer AS is_given),
-turned AS (
-  INSERT INTO s.ff_lane AS l (lane, paused, paused_at_ms, paused_by, pause_reason)
-  SELECT $1, true, s.ff_now_ms(), $2, $3 FROM room WHERE is_given
-  ON CONFLICT (lane) DO UPDATE SET paused = true, paused_at_ms = excluded.paused_at_ms,
-    paused_by = excluded.paused_by, pause_reason = excluded.pause_reason
-  WHERE NOT l.paused RETURNING 1)
-SELECT EXISTS (SELECT 1 FROM turned) AS changed, NOT room.is_given AS is_refused,
-  EXISTS (SELECT 1 FROM turned) AND NOT EXISTS (SELECT 1 FROM known) AS is_new
-FROM room`;
-
 /** A lane nobody has used yet can be paused. One that is paused already keeps its note. */
 export async function pauseLane(database: Database, lane: string, note: LaneNote): Promise<PauseRow> {
   const rows = await run<PauseRow>(database, {
     doing: 'pausing a lane',
-    text: PAUSE.replaceAll('s.ff_', `${database.prefix}ff_`),
+    text: `SELECT * FROM ${database.prefix}ff_pause_lane($1, $2, $3, $4)`,
     params: [lane, note.by, note.reason, LIMITS.lanes],
     repeatable: 'yes',
   });
@@ -55,15 +39,13 @@ export async function pauseLane(database: Database, lane: string, note: LaneNote
 
 /** Answers whether it was another way before. */
 export async function resumeLane(database: Database, lane: string): Promise<boolean> {
-  const rows = await run(database, {
+  const rows = await run<{ changed: boolean }>(database, {
     doing: 'resuming a lane',
-    text: `UPDATE ${database.prefix}ff_lane
-           SET paused = false, paused_at_ms = NULL, paused_by = NULL, pause_reason = NULL
-           WHERE lane = $1 AND paused RETURNING 1`,
+    text: `SELECT ${database.prefix}ff_resume_lane($1) AS changed`,
     params: [lane],
     repeatable: 'yes',
   });
-  return rows.length > 0;
+  return rows[0]!.changed;
 }
 
 export interface LaneRow {

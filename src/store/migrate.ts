@@ -41,7 +41,9 @@ const WORKING_TABLES = [
   'ff_setting',
   'ff_body',
   'ff_child_wait',
+  'ff_consumer',
   'ff_event',
+  'ff_event_run',
   'ff_execution',
   'ff_idempotency',
   'ff_lane',
@@ -51,11 +53,15 @@ const WORKING_TABLES = [
   'ff_ready',
   'ff_reconciler',
   'ff_route',
+  'ff_sequencer',
   'ff_step',
   'ff_tag',
   'ff_timer',
   'ff_worker',
 ];
+
+/** The parts of the event log. The oldest goes by being emptied as a whole. */
+const EVENT_SLOTS = Array.from({ length: 8 }, (_, slot) => `ff_event_${slot}`);
 
 interface MigrationFile {
   version: number;
@@ -218,6 +224,7 @@ async function grantUse(client: pg.Client, schema: string, role: string): Promis
   await client.query(`GRANT USAGE ON SCHEMA ${quoteIdentifier(schema)} TO ${to}`);
   await client.query(`GRANT SELECT ON ALL TABLES ${inSchema}`);
   await client.query(`GRANT INSERT, UPDATE, DELETE ON ${WORKING_TABLES.join(', ')} TO ${to}`);
+  await client.query(`GRANT TRUNCATE ON ${EVENT_SLOTS.join(', ')} TO ${to}`);
   await client.query(`GRANT USAGE ON ALL SEQUENCES ${inSchema}`);
   await client.query(`GRANT EXECUTE ON ALL FUNCTIONS ${inSchema}`);
 }

@@ -28,6 +28,8 @@ export interface ListenerEvents {
   hint(payload: string): void;
   /** The channel is open, for the first time or again: whatever was sent meanwhile is lost, look for yourself. */
   open(): void;
+  /** The channel was open and is no more. It is opened again by itself. */
+  lost?(): void;
 }
 
 export interface Heartbeat {
@@ -54,12 +56,15 @@ export function listenForHints(
   let timer: NodeJS.Timeout | undefined;
   let closed = false;
   let waitMs = RECONNECT_WAIT_MS.min;
+  let isOpen = false;
 
   const reconnect = (lost: Line): void => {
     if (current !== lost) return;
     current = undefined;
     lost.socket.destroy();
     if (closed) return;
+    if (isOpen) events.lost?.();
+    isOpen = false;
     clearTimeout(timer);
     timer = setTimeout(() => void open(), waitMs * (0.5 + Math.random()));
     waitMs = Math.min(waitMs * 2, RECONNECT_WAIT_MS.max);
@@ -87,6 +92,7 @@ export function listenForHints(
       if (current !== line) return;
       waitMs = RECONNECT_WAIT_MS.min;
       timer = setTimeout(() => void ask(line), heartbeat.everyMs);
+      isOpen = true;
       events.open();
     } catch {
       reconnect(line);

@@ -79,32 +79,30 @@ export async function forgetExecutions(
   return rows.map((row) => row.execution_id);
 }
 
-export interface ForgottenEvents {
-  removed: number;
-  /** The last that was looked at: the next batch begins behind it, and not behind rows that are dead and still there. */
-  lastId: number;
-}
-
-/** Removes one batch of events that are older than this. */
-export async function forgetEvents(
+/** Lets the oldest part of the event log go, if it may. Answers whether there was one. */
+export async function dropEventSlot(
   database: Database,
-  olderThanMs: number,
-  limit: number,
-  afterId: number,
-): Promise<ForgottenEvents> {
-  const rows = await run<{ removed: number; last_id: number | null }>(database, {
-    doing: 'forgetting events',
-    text: `WITH looked AS MATERIALIZED (
-             SELECT ev_id, occurred_at_ms FROM ${database.prefix}ff_event WHERE ev_id > $3 ORDER BY ev_id LIMIT $2),
-           gone AS (
-             DELETE FROM ${database.prefix}ff_event WHERE ev_id = ANY (ARRAY(
-               SELECT ev_id FROM looked WHERE occurred_at_ms <= (SELECT ${database.prefix}ff_now_ms()) - $1::bigint))
-             RETURNING 1)
-           SELECT (SELECT count(*)::integer FROM gone) AS removed, (SELECT max(ev_id) FROM looked) AS last_id`,
-    params: [olderThanMs, limit, afterId],
+  retentionMs: number,
+  graceMs: number,
+): Promise<boolean> {
+  const rows = await run<{ dropped: boolean }>(database, {
+    doing: 'letting old events go',
+    text: `SELECT ${database.prefix}ff_drop_slot($1, $2) AS dropped`,
+    params: [retentionMs, graceMs],
     repeatable: 'yes',
   });
-  return { removed: rows[0]!.removed, lastId: rows[0]!.last_id ?? afterId };
+  return rows[0]!.dropped;
+}
+
+/** Begins a new part of the event log, if it is time. Answers whether it was. */
+export async function openEventSlot(database: Database, retentionMs: number): Promise<boolean> {
+  const rows = await run<{ opened: boolean }>(database, {
+    doing: 'beginning a new part of the event log',
+    text: `SELECT ${database.prefix}ff_open_slot($1) AS opened`,
+    params: [retentionMs],
+    repeatable: 'yes',
+  });
+  return rows[0]!.opened;
 }
 
 /** Removes one batch of idempotency keys whose time is over; answers how many. */

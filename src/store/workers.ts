@@ -36,12 +36,7 @@ export interface WorkerEntry {
 export async function registerWorker(database: Database, entry: WorkerEntry): Promise<void> {
   await run(database, {
     doing: 'registering a worker',
-    text: `INSERT INTO ${database.prefix}ff_worker (worker_instance_id, worker_id, version, kinds, lanes, capabilities,
-             concurrency, running, stopping, started_at_ms, heartbeat_at_ms)
-           SELECT $1, $2, $3, $4::text[], $5::text[], $6::text[], $7, $8, $9, n.now_ms - $10::bigint, n.now_ms
-           FROM (SELECT ${database.prefix}ff_now_ms() AS now_ms) n
-           ON CONFLICT (worker_instance_id) DO UPDATE SET
-             running = EXCLUDED.running, stopping = EXCLUDED.stopping, heartbeat_at_ms = EXCLUDED.heartbeat_at_ms`,
+    text: `SELECT ${database.prefix}ff_register_worker($1, $2, $3, $4::text[], $5::text[], $6::text[], $7, $8, $9, $10)`,
     params: [
       entry.workerInstanceId,
       entry.workerId,
@@ -73,7 +68,7 @@ export function listWorkers(database: Database, limit: number): Promise<WorkerRo
 export async function forgetWorker(database: Database, workerInstanceId: string): Promise<void> {
   await run(database, {
     doing: 'removing a worker from the registry',
-    text: `DELETE FROM ${database.prefix}ff_worker WHERE worker_instance_id = $1`,
+    text: `SELECT ${database.prefix}ff_forget_worker($1)`,
     params: [workerInstanceId],
     repeatable: 'yes',
   });
@@ -83,10 +78,7 @@ export async function forgetWorker(database: Database, workerInstanceId: string)
 export async function forgetWorkersSilentFor(database: Database, silentMs: number): Promise<void> {
   await run(database, {
     doing: 'removing silent workers from the registry',
-    text: `DELETE FROM ${database.prefix}ff_worker WHERE worker_instance_id IN (
-             SELECT worker_instance_id FROM ${database.prefix}ff_worker
-             WHERE heartbeat_at_ms < (SELECT ${database.prefix}ff_now_ms()) - $1::bigint
-             FOR UPDATE SKIP LOCKED)`,
+    text: `SELECT ${database.prefix}ff_forget_silent_workers($1)`,
     params: [silentMs],
     repeatable: 'yes',
   });

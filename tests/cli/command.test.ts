@@ -24,6 +24,8 @@ const COMMANDS = [
   'tag',
   'lanes',
   'workers',
+  'tail',
+  'consumers',
   'doctor',
 ];
 
@@ -84,6 +86,9 @@ describe('flowfabric', () => {
     [['cancel', '--url', NOWHERE, ID, '{fp:300}:x', '--reason', 'r'], 'id has a partition'],
     [['workers'], 'Which database?'],
     [['workers', '--url', NOWHERE, 'all'], 'Too many arguments'],
+    [['tail'], 'Which database?'],
+    [['tail', '--url', NOWHERE, 'all'], 'Too many arguments'],
+    [['consumers'], 'Which database?'],
     [['doctor', '--url', NOWHERE, '--pool-size', '0'], '--pool-size must be a whole number from 1 to 1000.'],
     [['doctor', '--url', NOWHERE, '--transaction-age', '5'], '--transaction-age must be a duration'],
   ])('refuses %j with exit code 2 and a sentence', async (args, sentence) => {
@@ -118,6 +123,8 @@ describe('an error', () => {
       ['show', ID],
       ['cancel', ID, '--reason', 'r'],
       ['workers'],
+      ['tail'],
+      ['consumers'],
       ['doctor'],
     ];
     // Side by side: each tries for a while to reach the database.
@@ -128,16 +135,19 @@ describe('an error', () => {
     }
   });
 
-  it.each([[['submit', 'greet']], [['show', ID]], [['cancel', ID, '--reason', 'r']], [['workers']]])(
-    'of a schema that is not there makes %j say which command makes it',
-    async (args) => {
-      await using database = await emptyDatabase();
-      const { exitCode, output, errors } = await runCommand({ args, databaseUrl: database.url });
-      expect({ exitCode, output }).toEqual({ exitCode: 1, output: '' });
-      expect(errors).toContain('[schema_missing]');
-      expect(errors).toContain('flowfabric migrate');
-    },
-  );
+  it.each([
+    [['submit', 'greet']],
+    [['show', ID]],
+    [['cancel', ID, '--reason', 'r']],
+    [['workers']],
+    [['tail']],
+  ])('of a schema that is not there makes %j say which command makes it', async (args) => {
+    await using database = await emptyDatabase();
+    const { exitCode, output, errors } = await runCommand({ args, databaseUrl: database.url });
+    expect({ exitCode, output }).toEqual({ exitCode: 1, output: '' });
+    expect(errors).toContain('[schema_missing]');
+    expect(errors).toContain('flowfabric migrate');
+  });
 
   it('is an object on stderr with --json, and stdout stays empty', async () => {
     const { exitCode, output, errors } = await runCommand({ args: ['shwo', '--json'] });

@@ -21,6 +21,7 @@ const SOUND_CHECKS = [
   'dead rows',
   'stuck executions',
   'reconcilers',
+  'event feed',
   'oldest transaction',
   'clock',
 ];
@@ -70,7 +71,7 @@ describe('flowfabric doctor', () => {
     expect(output).toMatch(
       /^problem {2}schema: There is no schema flowfabric\.\n {9}fix: flowfabric migrate/m,
     );
-    expect(output).toMatch(/^\d+ problems, \d+ warnings in 13 checks\.$/m);
+    expect(output).toMatch(/^\d+ problems, \d+ warnings in 14 checks\.$/m);
     expect(output).not.toContain('\u001B');
   });
 });
@@ -84,7 +85,7 @@ describe('flowfabric doctor finds', () => {
       verdict: 'problem',
       fix: 'flowfabric migrate --schema orders',
     });
-    for (const check of ['rights', 'dead rows', 'stuck executions', 'reconcilers'])
+    for (const check of ['rights', 'dead rows', 'stuck executions', 'reconcilers', 'event feed'])
       expect(found.of(check).verdict).toBe('skipped');
     expect(found.of('clock').verdict).toBe('ok');
   });

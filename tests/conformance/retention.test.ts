@@ -7,10 +7,11 @@ import type { EngineContext } from '../../src/engine/context.ts';
 import type { Claim, ExecutionId, SubmitRequest } from '../../src/index.ts';
 import { openEngine } from '../../src/engine/open.ts';
 import { setRetention } from '../../src/engine/retention.ts';
-import { oldRecords } from '../../src/reconcilers/old-records.ts';
+import { eventPositions, oldEvents } from '../../src/reconcilers/event-log.ts';
+import { oldKeys } from '../../src/reconcilers/old-keys.ts';
 import { runPass } from '../../src/reconcilers/pass.ts';
 import { retention } from '../../src/reconcilers/retention.ts';
-import { forgetEvents, forgetKeys } from '../../src/store/retention.ts';
+import { forgetKeys, openEventSlot } from '../../src/store/retention.ts';
 import { newKind, useBench, WAIT } from './open.ts';
 
 const bench = useBench();
@@ -44,13 +45,6 @@ function forget(batch = 500): ReturnType<typeof runPass> {
   return runPass(context, retention, batch, signal);
 }
 
-/** Events older than this, and keys whose time is over. */
-async function forgetOldRecords(retentionMs: number): Promise<void> {
-  await setRetention(context, retentionMs);
-  await oldRecords.run(context, signal);
-  await setRetention(context, DAY_MS);
-}
-
 async function ended(request: Partial<SubmitRequest> = {}): Promise<Claim> {
   const claim = await bench.running(request);
   await bench.engine.complete(claim, 'done');
@@ -61,7 +55,8 @@ async function ended(request: Partial<SubmitRequest> = {}): Promise<Claim> {
 async function tracesOf(id: ExecutionId): Promise<Record<string, number>> {
   const tables = await bench.database.query<{ name: string }>(
     `SELECT table_name AS name FROM information_schema.columns JOIN information_schema.tables USING (table_schema, table_name)
-     WHERE column_name = 'execution_id' AND table_type = 'BASE TABLE' AND table_schema = $1 AND table_name LIKE 'ff\\_%'`,
+     WHERE column_name = 'execution_id' AND table_type = 'BASE TABLE' AND table_schema = $1 AND table_name LIKE 'ff\\_%'
+       AND NOT (SELECT relispartition FROM pg_class WHERE oid = to_regclass(table_name))`,
     [bench.database.schema],
   );
   const counts: Record<string, number> = {};
@@ -291,26 +286,24 @@ it('what resists being forgotten does not keep the next from going', async () =>
 describe('events', () => {
   const count = async (id: ExecutionId): Promise<number> => (await tracesOf(id))['ff_event'] ?? 0;
 
-  it('go by their age alone, a batch at a time, also those of what still runs', async () => {
-    await forgetOldRecords(0);
+  it('go by their age, a part of the log at a time, also those of what still runs', async () => {
+    await setRetention(context, 7 * HOUR_MS);
     const claim = await bench.running();
-    await bench.engine.renew([claim], 5 * HOUR_MS);
+    await bench.engine.renew([claim], DAY_MS);
+    await eventPositions.run(context, signal);
     await bench.database.moveClock(HOUR_MS);
-    await bench.engine.renew([claim], 5 * HOUR_MS);
+    expect(await oldEvents.run(context, signal)).toBe(1);
+    await bench.engine.renew([claim], DAY_MS);
+    await eventPositions.run(context, signal);
     expect(await count(claim.executionId)).toBe(3);
-    const first = await forgetEvents(context.database, HOUR_MS, 1, 0);
-    expect(first.removed).toBe(1);
-    expect(await forgetEvents(context.database, HOUR_MS, 100, first.lastId)).toMatchObject({ removed: 1 });
-    expect(await forgetEvents(context.database, HOUR_MS, 100, 0)).toMatchObject({ removed: 0 });
+    await bench.database.moveClock(6 * HOUR_MS - 1_000);
+    await oldEvents.run(context, signal);
+    expect(await count(claim.executionId)).toBe(3);
+    await bench.database.moveClock(2_000);
+    await oldEvents.run(context, signal);
     expect(await count(claim.executionId)).toBe(1);
     expect(await bench.engine.complete(claim)).toMatchObject({ outcome: 'completed' });
-  });
-
-  it('all go in one call, however many batches they are', async () => {
-    const { executionId } = await ended();
-    await bench.database.moveClock(DAY_MS);
-    await forgetOldRecords(DAY_MS);
-    expect(await count(executionId)).toBe(0);
+    await setRetention(context, DAY_MS);
   });
 });
 
@@ -335,6 +328,13 @@ describe('idempotency keys', () => {
     expect(await keyOf(open.executionId)).toBe(1);
     await bench.engine.cancel(open.executionId, WHY);
     expect(await forgetKeys(context.database, 100, AGAIN_MS)).toBe(1);
+  });
+
+  it('go in a pass of their own', async () => {
+    const done = await ended(keyed());
+    await bench.database.moveClock(HOUR_MS);
+    expect(await oldKeys.run(context, signal)).toBeGreaterThan(0);
+    expect(await keyOf(done.executionId)).toBe(0);
   });
 
   it('that must stay do not keep those behind them from going', async () => {
@@ -368,6 +368,9 @@ describe('a connection', () => {
 
   it('forgets what it was told to', async () => {
     const { executionId } = await ended();
+    await eventPositions.run(context, signal);
+    await bench.database.moveClock(DAY_MS);
+    expect(await openEventSlot(context.database, DAY_MS)).toBe(true);
     await bench.database.moveClock(10 * DAY_MS);
     const forgetting = await bench.another({ reconcile: 'on', retention: '2d' });
     await vi.waitFor(async () => expect(await exists(executionId)).toBe(false), WAIT);

@@ -1,10 +1,11 @@
 /**
- * The established read surface: queries that are known to be asked of ff_exec_core and ff_attempt, asked at every
- * station of an execution's life and compared with what happened to it.
+ * The established read surface: queries that are known to be asked of ff_exec_core, ff_attempt, ff_lease_event and
+ * ff_completion_event, asked at every station of an execution's life and compared with what happened to it.
  */
-import { describe, expect, it } from 'vitest';
-import type { Claim, ExecutionId } from '../../src/index.ts';
+import { beforeAll, describe, expect, it } from 'vitest';
+import type { Claim, ExecutionId, FeedEvent } from '../../src/index.ts';
 import { parseExecutionId } from '../../src/contract/ids.ts';
+import { take } from '../conformance/following.ts';
 import { LEASE_MS, newKind, useBench } from '../conformance/open.ts';
 
 const bench = useBench();
@@ -289,5 +290,92 @@ describe('an execution that ended otherwise', () => {
     await bench.engine.cancel(claims[2]!.executionId, { reason: 'enough' });
     await bench.database.moveClock(LEASE_MS * 2);
     for (const { executionId } of claims) expect(await due(executionId)).toEqual([]);
+  });
+});
+
+describe('the events of an execution', () => {
+  const LEASE_EVENTS = `
+    SELECT event_id, execution_id, lease_id, event_type, occurred_at_ms, partition_key, namespace, instance_tag
+    FROM ff_lease_event WHERE partition_key = $1 AND event_id > $2 ORDER BY event_id ASC LIMIT $3`;
+  const LAST = 'SELECT COALESCE(MAX(event_id), 0) AS last FROM ff_lease_event WHERE partition_key = $1';
+  const COMPLETIONS = `
+    SELECT partition_key, event_id, execution_id, flow_id, outcome, namespace, instance_tag, occurred_at_ms,
+           committed_at_ms, dispatched_at_ms
+    FROM ff_completion_event WHERE partition_key = $1 AND execution_id = $2 ORDER BY event_id`;
+  /** A partition that nothing else in this file is in. */
+  const executionId = '{fp:200}:018f0000-0000-7000-8000-0000000000c8';
+  const { partition, uuid } = parseExecutionId(executionId);
+  const kind = newKind();
+  const claims: Claim[] = [];
+  let told: FeedEvent[];
+
+  beforeAll(async () => {
+    expect((await bench.database.query(LAST, [partition])).rows).toEqual([{ last: 0 }]);
+    const feed = await bench.engine.subscribeEvents({ filter: { executionId } });
+    await bench.submit({ kind, executionId, namespace: 'team-c', tags: TAGS });
+    claims.push(await bench.claimOne(kind));
+    await bench.engine.renew(claims, LEASE_MS);
+    await bench.engine.revokeLease(executionId, { reason: 'slow' });
+    claims.push(await bench.claimOne(kind));
+    await bench.engine.complete(claims[1]!);
+    told = await take(feed, 5);
+    await feed.close();
+  });
+
+  const leaseRow = (index: number, type: string, claim: Claim) => ({
+    event_id: Number(told[index]!.position),
+    execution_id: uuid,
+    lease_id: claim.leaseId,
+    event_type: type,
+    occurred_at_ms: told[index]!.occurredAtMs,
+    partition_key: partition,
+    namespace: 'team-c',
+    instance_tag: 'i-1',
+  });
+
+  it('that are about its leases are found by partition and position, a page at a time', async () => {
+    const [first, second] = claims as [Claim, Claim];
+    const rows = [
+      leaseRow(0, 'acquired', first),
+      leaseRow(1, 'renewed', first),
+      leaseRow(2, 'revoked', first),
+      leaseRow(3, 'reclaimed', second),
+    ];
+    expect((await bench.database.query(LEASE_EVENTS, [partition, 0, 100])).rows).toEqual(rows);
+    const page = await bench.database.query(LEASE_EVENTS, [partition, rows[1]!.event_id, 1]);
+    expect(page.rows).toEqual([rows[2]]);
+    expect((await bench.database.query(LEASE_EVENTS, [partition + 1, 0, 100])).rows).toEqual([]);
+  });
+
+  it('have a last position, which is where a reader from now begins', async () => {
+    const last = await bench.database.query(LAST, [partition]);
+    expect(last.rows).toEqual([{ last: Number(told[3]!.position) }]);
+    expect((await bench.database.query(LAST, [partition + 1])).rows).toEqual([{ last: 0 }]);
+  });
+
+  it('end with a completion, at its place in the same order', async () => {
+    const [, , , , end] = told;
+    expect(await rowsOf(COMPLETIONS, executionId)).toEqual([
+      {
+        partition_key: partition,
+        event_id: Number(end!.position),
+        execution_id: uuid,
+        flow_id: null,
+        outcome: 'success',
+        namespace: 'team-c',
+        instance_tag: 'i-1',
+        occurred_at_ms: end!.occurredAtMs,
+        committed_at_ms: expect.any(Number),
+        dispatched_at_ms: null,
+      },
+    ]);
+  });
+
+  it('are not shown before they have their position', async () => {
+    const claim = await bench.running();
+    const count = 'SELECT count(*) AS n FROM ff_lease_event WHERE partition_key = $1 AND execution_id = $2';
+    expect(await rowsOf(count, claim.executionId)).toEqual([{ n: 0 }]);
+    await (await bench.engine.subscribeEvents()).close();
+    expect(await rowsOf(count, claim.executionId)).toEqual([{ n: 1 }]);
   });
 });

@@ -22,7 +22,7 @@ const GROWING_TABLES = [
   'ff_lease',
   'ff_attempt_history',
   'ff_outcome',
-  'ff_event',
+  'ff_event_0',
 ] as const;
 
 export interface TableStats {

@@ -6,6 +6,7 @@ import type { Database } from '../../src/store/database.ts';
 import { submitExecutionsInside, type LeaseKey } from '../../src/store/executions.ts';
 import { listDueTimers } from '../../src/store/reconciling.ts';
 import { spawnExecutions } from '../../src/store/steps.ts';
+import { walkFollowed } from './followed.ts';
 import { walkOperated, walkUnknownOperated } from './operated.ts';
 import type { Recorder } from './plan-recorder.ts';
 import {
@@ -135,6 +136,7 @@ export async function walk(walker: Recorder, rival: Recorder, each: number): Pro
   await settleUnknown(walker);
   await walkKnown(database, [`${name}-a`, `${name}-b`], each);
   await walkOperated(database, client, each);
+  await walkFollowed(database, client, rival);
   await meetAtRoute(walker, rival, `${name}-c`);
   const executor = (text: string, params: unknown[]) => client.query(text, params);
   await submitExecutionsInside(database, executor, submitCall({ kinds: [name], count: each }), 'on');

@@ -169,7 +169,7 @@ export async function unkeptAnswers(through: Ask, answers: Answer[], after: numb
   const found = await through(
     // A change of priority to the one it had is answered, and is no event.
     `SELECT execution_id, family || '.' || event_type AS event FROM ff_event
-     WHERE ev_id > $1 AND event_type <> 'priority_changed'`,
+     WHERE ev_id > $1 AND execution_id IS NOT NULL AND event_type <> 'priority_changed'`,
     [after],
   );
   const balance = new Map<string, number>();

@@ -15,7 +15,8 @@ const moved = (transition: string) =>
 const HOLDER = 'p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[]';
 const ANSWER = 'RETURNS TABLE (execution_id uuid, outcome text, repeated boolean, worker_instance_id text)';
 const EVENT = `INSERT INTO ${LOG} (family, event_type, occurred_at_ms, execution_id, partition_key, attempt_index,
-  lease_epoch, lease_id, namespace, tags)`;
+  lease_epoch, lease_id, namespace, tags, route_id, slot)`;
+const PLACE = 'route_id, (SELECT slot FROM ff_sequencer)';
 /** Joins are made in the order of the array, so that which lock comes first does not depend on a plan. */
 const SETTINGS = `SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_material = off
   SET search_path FROM CURRENT`;
@@ -29,7 +30,7 @@ const COMPLETED_ROWS = `
     SELECT execution_id, lease_id, lease_epoch, acquired_at_ms, ff_now_ms(), attempt_index, 'success', partition_key FROM k),
   told AS (${EVENT}
     SELECT 'completion', 'success', ff_now_ms(), execution_id, partition_key, attempt_index, lease_epoch, lease_id,
-           namespace, tags FROM k)`;
+           namespace, tags, ${PLACE} FROM k)`;
 
 const answerHolder = (verb: string, word: string) => `
   RETURN QUERY SELECT id, '${word}', false, NULL::text FROM unnest(v_done) id;
@@ -88,7 +89,7 @@ BEGIN
                                    expires_at_ms = (SELECT max(now_ms) FROM k) + p_lease_ms
     WHERE ctid = ANY (ARRAY(SELECT address FROM k))),
   told AS (${EVENT} SELECT 'lease', 'renewed', now_ms, execution_id, partition_key, attempt_index, lease_epoch,
-                           lease_id, namespace, tags FROM k)
+                           lease_id, namespace, tags, ${PLACE} FROM k)
   SELECT array_agg(execution_id) INTO v_done FROM k;
   ${answerHolder('renew', 'renewed')}
 END $$`;
@@ -110,10 +111,10 @@ BEGIN
     SELECT execution_id, ff_now_ms(), attempt_index, 'cancelled', partition_key, namespace FROM ended),
   told AS (${EVENT}
     SELECT 'lease'::ff_event_family, 'revoked', ff_now_ms(), execution_id, partition_key, attempt_index, lease_epoch,
-           lease_id, namespace, tags FROM unleased
+           lease_id, namespace, tags, ${PLACE} FROM unleased
     UNION ALL
     SELECT 'completion', 'cancelled', ff_now_ms(), e.execution_id, e.partition_key, e.attempt_index, e.lease_epoch - 1,
-           l.lease_id, e.namespace, '{}' FROM ended e LEFT JOIN unleased l ON l.execution_id = e.execution_id)
+           l.lease_id, e.namespace, '{}', e.${PLACE} FROM ended e LEFT JOIN unleased l ON l.execution_id = e.execution_id)
   SELECT e.execution_id, 'cancelled', false, l.worker_instance_id
   FROM ended e LEFT JOIN unleased l ON l.execution_id = e.execution_id;
 END $$`;
@@ -142,7 +143,7 @@ BEGIN
     SELECT execution_id, lease_id, lease_epoch, acquired_at_ms, ff_now_ms(), attempt_index, 'interrupted', partition_key,
            'expired' FROM unleased),
   told AS (${EVENT} SELECT 'lease', 'expired', ff_now_ms(), execution_id, partition_key, attempt_index, lease_epoch,
-                           lease_id, namespace, tags FROM unleased)
+                           lease_id, namespace, tags, ${PLACE} FROM unleased)
   SELECT execution_id, 'lapsed', false, NULL::text FROM freed;
 END $$`;
 

@@ -21,7 +21,7 @@ const MAY_IMPORT: Record<string, readonly string[] | typeof ANYTHING> = {
   contract: [],
   model: ['contract'],
   store: ['model', 'contract'],
-  engine: ['store', 'model', 'contract'],
+  engine: ['subscriptions', 'store', 'model', 'contract'],
   reconcilers: ['engine', 'store', 'model', 'contract'],
   subscriptions: ['store', 'model', 'contract'],
   worker: ['model', 'contract'],

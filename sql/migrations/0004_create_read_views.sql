@@ -68,3 +68,24 @@ JOIN ff_body b ON b.execution_id = h.execution_id AND b.partition_key = h.partit
 WHERE NOT EXISTS (
   SELECT 1 FROM ff_lease l
   WHERE l.execution_id = h.execution_id AND l.partition_key = h.partition_key AND l.attempt_index = h.attempt_index);
+
+-- An event's id for readers is its position: the one thing they keep.
+CREATE VIEW ff_lease_event AS
+SELECT
+  r.seq_from + (e.ev_id - r.ev_from) AS event_id, e.execution_id::text AS execution_id, e.lease_id::text AS lease_id,
+  e.event_type, e.occurred_at_ms, e.partition_key::integer AS partition_key, e.namespace,
+  e.tags ->> 'cairn.instance_id' AS instance_tag, e.attempt_index, e.lease_epoch, e.worker_instance_id,
+  e.detail ->> 'previous_owner' AS previous_owner, e.detail ->> 'new_owner' AS new_owner,
+  e.detail ->> 'revoked_by' AS revoked_by, e.tags
+FROM ff_event_run r
+JOIN ff_event e ON e.slot = r.slot AND e.ev_id >= r.ev_from AND e.ev_id < r.ev_from + r.n
+WHERE e.family = 'lease';
+
+CREATE VIEW ff_completion_event AS
+SELECT
+  e.partition_key, r.seq_from + (e.ev_id - r.ev_from) AS event_id, e.execution_id, e.flow_id, e.event_type AS outcome,
+  e.namespace, e.tags ->> 'cairn.instance_id' AS instance_tag, e.occurred_at_ms, r.stamped_at_ms AS committed_at_ms,
+  NULL::bigint AS dispatched_at_ms, e.attempt_index, e.tags
+FROM ff_event_run r
+JOIN ff_event e ON e.slot = r.slot AND e.ev_id >= r.ev_from AND e.ev_id < r.ev_from + r.n
+WHERE e.family = 'completion';

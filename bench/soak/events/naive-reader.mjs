@@ -1,0 +1,43 @@
+/**
+ * A planted bug: the reader everybody writes first, `ev_id > cursor ORDER BY ev_id`. What commits after a higher id was
+ * read is never seen. A soak in which it loses nothing has shown nothing.
+ */
+import { setTimeout as pause } from 'node:timers/promises';
+import { isGone, Session } from './session.mjs';
+
+const PAGE = 5_000;
+const EVERY_MS = 5;
+const NEXT = 'SELECT ev_id FROM ff_event WHERE ev_id > $1 ORDER BY ev_id LIMIT $2';
+
+export function startNaiveReader(url) {
+  const session = new Session(url, 'soak-naive');
+  const stopping = new AbortController();
+  let seen = 0;
+  let cursor = 0;
+  const read = async () => {
+    const rows = await session.rows(NEXT, [cursor, PAGE]);
+    seen += rows.length;
+    cursor = Number(rows.at(-1)?.ev_id ?? cursor);
+    return rows.length;
+  };
+  const follow = async () => {
+    while (!stopping.signal.aborted) {
+      await read().catch((error) => {
+        if (!isGone(error)) throw error;
+      });
+      await pause(EVERY_MS);
+    }
+    while ((await read()) > 0);
+    await session.close();
+  };
+  const following = follow();
+  following.catch(() => undefined);
+  return {
+    /** Reads to the end; answers how many it saw. */
+    async stop() {
+      stopping.abort();
+      await following;
+      return seen;
+    },
+  };
+}

@@ -1,0 +1,163 @@
+-- The order of the event log: who gives out positions, how the log is read by them, and how its oldest part goes.
+--
+-- A transaction that commits late must not slip behind a reader. So positions are not drawn when an event is written: whoever
+-- holds the sequencer's lock takes what became visible from one snapshot to the next, in the order of ev_id, and numbers it
+-- without a gap. A writer that stays open delays only its own events.
+
+-- What is visible in one snapshot and was not in an earlier one. The range of new transactions is split at those still
+-- under way, so that the rows of a long bulk writer are not read again and again.
+CREATE OR REPLACE FUNCTION ff_unstamped(p_prev pg_snapshot, p_cur pg_snapshot, p_foreign_to bigint)
+RETURNS TABLE (ev_id bigint, slot smallint) LANGUAGE sql STABLE AS $$
+  SELECT o.ev_id, o.slot
+  FROM (
+    SELECT lag(b.x, 1, (pg_snapshot_xmax(p_prev)::text::bigint - 1)::text::xid8) OVER (ORDER BY b.x) AS lo, b.x AS hi
+    FROM (SELECT x FROM pg_snapshot_xip(p_cur) x WHERE x >= pg_snapshot_xmax(p_prev)
+          UNION ALL SELECT pg_snapshot_xmax(p_cur)) b) g
+  CROSS JOIN LATERAL (
+    SELECT e.ev_id, e.slot FROM ff_event e
+    WHERE e.xid > g.lo AND e.xid < g.hi AND e.ev_id > p_foreign_to OFFSET 0) o
+  UNION ALL
+  SELECT e.ev_id, e.slot FROM ff_event e
+  WHERE e.xid = ANY (ARRAY(SELECT x FROM pg_snapshot_xip(p_prev) x WHERE pg_visible_in_snapshot(x, p_cur)))
+    AND e.ev_id > p_foreign_to
+$$;
+
+-- Which server this is, and how often it was promoted or restored to a point in time. Where a server does not tell, it
+-- is taken for the same.
+CREATE OR REPLACE FUNCTION ff_server_identity() RETURNS text LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (SELECT system_identifier::text FROM pg_control_system())
+    || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8);
+EXCEPTION WHEN feature_not_supported OR insufficient_privilege OR undefined_function THEN
+  RETURN 'unknown/0';
+END $$;
+
+-- Gives consecutive positions to events, in the order of ev_id, as runs. The last run keeps the snapshot.
+CREATE OR REPLACE FUNCTION ff_stamp(p_ev_ids bigint[], p_slots smallint[], p_last bigint, p_snap pg_snapshot)
+RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+  v_now bigint := ff_now_ms();
+BEGIN
+  INSERT INTO ff_event_run (seq_from, n, stamped_at_ms, ev_from, slot, snap)
+  SELECT p_last + 1 + (sum(i.n) OVER (ORDER BY i.ev_from) - i.n)::bigint, i.n, v_now, i.ev_from, i.slot,
+         CASE WHEN lead(i.ev_from) OVER (ORDER BY i.ev_from) IS NULL THEN p_snap END
+  FROM (
+    SELECT min(f.ev_id) AS ev_from, count(*) AS n, f.slot
+    FROM (SELECT u.ev_id, u.slot, u.ev_id - row_number() OVER (PARTITION BY u.slot ORDER BY u.ev_id) AS island
+          FROM unnest(p_ev_ids, p_slots) u(ev_id, slot)) f
+    GROUP BY f.slot, f.island) i;
+  RETURN cardinality(p_ev_ids);
+END $$;
+
+-- The log was moved to another server, or the server lost its newest part: positions that were given out before may be missing
+-- here. They are never given out again: the next one is far behind the last. After a dump and restore transaction ids begin
+-- anew, so what has no position yet is found without them, while no writer is under way.
+CREATE OR REPLACE FUNCTION ff_adopt_log(p_identity text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  s ff_sequencer%ROWTYPE;
+  v_last bigint;
+  v_snap pg_snapshot;
+  v_ev_ids bigint[];
+  v_slots smallint[];
+BEGIN
+  SELECT * INTO STRICT s FROM ff_sequencer;
+  SELECT seq_from + n - 1, snap INTO STRICT v_last, v_snap FROM ff_event_run ORDER BY seq_from DESC LIMIT 1;
+  IF s.identity IS NULL OR p_identity LIKE 'unknown/%' THEN
+    UPDATE ff_sequencer SET identity = p_identity;
+    RETURN;
+  END IF;
+  IF split_part(s.identity, '/', 1) <> split_part(p_identity, '/', 1) THEN
+    LOCK TABLE ff_event IN SHARE MODE;
+    v_snap := pg_current_snapshot();
+    SELECT array_agg(e.ev_id), array_agg(e.slot) INTO v_ev_ids, v_slots FROM ff_event e
+    WHERE coalesce(e.ev_id >= (SELECT r.ev_from + r.n FROM ff_event_run r WHERE r.ev_from <= e.ev_id
+                               ORDER BY r.ev_from DESC LIMIT 1), true);
+    UPDATE ff_sequencer SET foreign_to_ev_id = coalesce((SELECT max(ev_id) FROM ff_event), s.foreign_to_ev_id);
+  END IF;
+  v_last := v_last + 4294967296;
+  INSERT INTO ff_event_run (seq_from, n, stamped_at_ms, slot, snap) VALUES (v_last, 1, ff_now_ms(), s.slot, v_snap);
+  IF v_ev_ids IS NOT NULL THEN
+    PERFORM ff_stamp(v_ev_ids, v_slots, v_last, v_snap);
+  END IF;
+  UPDATE ff_sequencer SET identity = p_identity, epoch = epoch + 1;
+END $$;
+
+-- Gives positions to what was committed since the last call. Answers the last position, how many were given out now, and the
+-- first position that is kept. Does nothing, and takes no transaction id, when there is nothing to give out; when a rival is at it, that
+-- one is left to do it, or waited for. Rings when something was given out.
+CREATE OR REPLACE FUNCTION ff_sequence(p_wait boolean, p_channel text)
+RETURNS TABLE (last_position bigint, stamped bigint, floor_position bigint) LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+DECLARE
+  s ff_sequencer%ROWTYPE;
+  v_identity text := ff_server_identity();
+  v_last bigint;
+  v_prev pg_snapshot;
+  v_cur pg_snapshot := pg_current_snapshot();
+  v_ev_ids bigint[];
+  v_slots smallint[];
+BEGIN
+  PERFORM ff_require_read_committed();
+  IF pg_current_xact_id_if_assigned() IS NOT NULL THEN
+    -- Its own transaction would count as finished before it is.
+    RAISE EXCEPTION 'ff_sequence must not run in a transaction that has written' USING ERRCODE = 'FF002';
+  END IF;
+  SELECT * INTO STRICT s FROM ff_sequencer;
+  SELECT seq_from + n - 1, snap INTO STRICT v_last, v_prev FROM ff_event_run ORDER BY seq_from DESC LIMIT 1;
+  IF s.identity IS NOT DISTINCT FROM v_identity
+     AND NOT EXISTS (SELECT 1 FROM ff_unstamped(v_prev, v_cur, s.foreign_to_ev_id)) THEN
+    RETURN QUERY SELECT v_last, 0::bigint, s.floor_position;
+    RETURN;
+  END IF;
+  -- The lock is taken in one statement and everything is read in later ones: a snapshot from before the wait is older than
+  -- what the rival stamped by, and would give its events out again.
+  IF p_wait THEN
+    PERFORM 1 FROM ff_sequencer FOR UPDATE;
+  ELSE
+    PERFORM 1 FROM ff_sequencer FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+      RETURN QUERY SELECT v_last, 0::bigint, s.floor_position;
+      RETURN;
+    END IF;
+  END IF;
+  -- Here, because a setting of the function is undone before its commit. A position that was read must survive a crash.
+  PERFORM set_config('synchronous_commit', 'on', true);
+  SELECT * INTO STRICT s FROM ff_sequencer;
+  IF s.identity IS DISTINCT FROM v_identity THEN
+    PERFORM ff_adopt_log(v_identity);
+    SELECT * INTO STRICT s FROM ff_sequencer;
+  END IF;
+  SELECT seq_from + n - 1, snap INTO STRICT v_last, v_prev FROM ff_event_run ORDER BY seq_from DESC LIMIT 1;
+  v_cur := pg_current_snapshot();
+  IF pg_snapshot_xmax(v_cur) < pg_snapshot_xmax(v_prev)
+     OR EXISTS (SELECT 1 FROM pg_snapshot_xip(v_cur) x WHERE pg_visible_in_snapshot(x, v_prev)) THEN
+    RAISE EXCEPTION 'the snapshot % is older than the last one, %', v_cur, v_prev USING ERRCODE = 'FF002';
+  END IF;
+  SELECT array_agg(u.ev_id), array_agg(u.slot) INTO v_ev_ids, v_slots
+  FROM ff_unstamped(v_prev, v_cur, s.foreign_to_ev_id) u;
+  IF v_ev_ids IS NOT NULL THEN
+    v_last := v_last + ff_stamp(v_ev_ids, v_slots, v_last, v_cur);
+    PERFORM pg_notify(p_channel, json_build_object('events', v_last::text)::text) WHERE p_channel IS NOT NULL;
+  END IF;
+  RETURN QUERY SELECT v_last, coalesce(cardinality(v_ev_ids), 0)::bigint, s.floor_position;
+END $$;
+
+-- How many events were written longer ago than this, are committed, and have no position: for people who look.
+CREATE OR REPLACE FUNCTION ff_count_unstamped(p_older_than_ms bigint) RETURNS bigint LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
+DECLARE
+  v_cur pg_snapshot := pg_current_snapshot();
+  v_prev pg_snapshot;
+  v_foreign_to bigint;
+BEGIN
+  SELECT snap INTO STRICT v_prev FROM ff_event_run ORDER BY seq_from DESC LIMIT 1;
+  SELECT foreign_to_ev_id INTO STRICT v_foreign_to FROM ff_sequencer;
+  RETURN (
+    SELECT count(*) FROM ff_unstamped(v_prev, v_cur, v_foreign_to) u
+    CROSS JOIN LATERAL (
+      SELECT e.occurred_at_ms FROM ff_event e WHERE e.slot = u.slot AND e.ev_id = u.ev_id OFFSET 0) e
+    WHERE e.occurred_at_ms < ff_now_ms() - p_older_than_ms);
+END $$;

@@ -1,0 +1,98 @@
+-- The log of committed facts, the order in which its readers get them, and those who keep their place in it.
+-- Why:    whoever follows what happens must lose nothing, whenever a writer commits.
+-- Locks:  none that matter, all objects are new.
+-- Breaking: no
+
+CREATE FUNCTION ff_is_known_event(family ff_event_family, event_type text) RETURNS boolean
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+  RETURN CASE family
+    WHEN 'lease' THEN event_type IN ('acquired', 'renewed', 'expired', 'reclaimed', 'revoked', 'released')
+    WHEN 'completion' THEN event_type IN ('success', 'failed', 'cancelled', 'expired', 'skipped')
+    WHEN 'operator' THEN event_type IN ('priority_changed', 'replayed', 'lane_paused', 'lane_resumed')
+    WHEN 'tag' THEN event_type = 'tags_changed'
+    WHEN 'worker' THEN event_type IN ('registered', 'stopped', 'lost')
+    ELSE true END;
+END $$;
+
+-- Append-only. ev_id is drawn after the row locks (CACHE 1), so it is causal per execution; it is not a position: ids
+-- commit out of order. xid is the writer's transaction, by which the sequencer knows what became visible since it last
+-- looked. slot is the part of the log that was being written: old events go by emptying a whole slot, never row by row. An event
+-- of a worker or a lane belongs to no execution, and to no namespace.
+CREATE TABLE ff_event (
+  ev_id              bigint GENERATED ALWAYS AS IDENTITY (CACHE 1),
+  xid                xid8 NOT NULL DEFAULT pg_current_xact_id(),
+  occurred_at_ms     bigint NOT NULL,
+  execution_id       uuid,
+  flow_id            uuid,
+  lease_id           uuid,
+  lease_epoch        bigint,
+  attempt_index      integer,
+  route_id           integer,
+  family             ff_event_family NOT NULL,
+  partition_key      smallint,
+  slot               smallint NOT NULL,
+  event_type         text NOT NULL,
+  namespace          text NOT NULL,
+  worker_instance_id text,
+  tags               jsonb NOT NULL,
+  detail             jsonb,
+  CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, event_type)),
+  CONSTRAINT ff_event_subject CHECK (CASE WHEN execution_id IS NULL THEN family IN ('operator', 'worker')
+    ELSE num_nulls(partition_key, route_id, attempt_index, lease_epoch) = 0 END)
+) PARTITION BY LIST (slot);
+CREATE TABLE ff_event_0 PARTITION OF ff_event FOR VALUES IN (0);
+CREATE TABLE ff_event_1 PARTITION OF ff_event FOR VALUES IN (1);
+CREATE TABLE ff_event_2 PARTITION OF ff_event FOR VALUES IN (2);
+CREATE TABLE ff_event_3 PARTITION OF ff_event FOR VALUES IN (3);
+CREATE TABLE ff_event_4 PARTITION OF ff_event FOR VALUES IN (4);
+CREATE TABLE ff_event_5 PARTITION OF ff_event FOR VALUES IN (5);
+CREATE TABLE ff_event_6 PARTITION OF ff_event FOR VALUES IN (6);
+CREATE TABLE ff_event_7 PARTITION OF ff_event FOR VALUES IN (7);
+CREATE INDEX ff_event_by_id ON ff_event (ev_id);
+CREATE INDEX ff_event_by_transaction ON ff_event (xid);
+
+-- One row: the lock of whoever gives out positions, and what rarely changes about the log. It is locked for every stamp and
+-- never updated for one: versions of it would pile up while somebody holds an old snapshot.
+CREATE TABLE ff_sequencer (
+  only_row         boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+  -- The slot that is being written.
+  slot             smallint NOT NULL,
+  -- Counted up whenever positions had to jump.
+  epoch            integer NOT NULL,
+  opened_at_ms     bigint NOT NULL,
+  -- The first position that is still kept.
+  floor_position   bigint NOT NULL,
+  -- Transaction ids of events up to this one are of another server, and say nothing here.
+  foreign_to_ev_id bigint NOT NULL,
+  -- The server and timeline the positions were given out on.
+  identity         text
+);
+INSERT INTO ff_sequencer (slot, epoch, opened_at_ms, floor_position, foreign_to_ev_id)
+VALUES (0, 0, ff_now_ms(), 1, 0);
+
+-- Positions, by runs: n events with consecutive ev_ids have n consecutive positions. The last run of a stamp carries the
+-- snapshot it was made by. A run without ev_from is a place where positions jumped.
+CREATE TABLE ff_event_run (
+  seq_from      bigint PRIMARY KEY,
+  n             bigint NOT NULL CHECK (n > 0),
+  stamped_at_ms bigint NOT NULL,
+  ev_from       bigint,
+  slot          smallint NOT NULL,
+  snap          pg_snapshot
+);
+CREATE INDEX ff_event_run_of_slot ON ff_event_run (slot, seq_from);
+CREATE INDEX ff_event_run_by_id ON ff_event_run (ev_from);
+INSERT INTO ff_event_run (seq_from, n, stamped_at_ms, slot, snap) VALUES (0, 1, ff_now_ms(), 0, '3:3:');
+
+-- Who reads the log under a name and commits its place with what it did.
+CREATE TABLE ff_consumer (
+  name          text PRIMARY KEY,
+  position      bigint NOT NULL,
+  moved_at_ms   bigint NOT NULL,
+  -- Who reads for it now. Losing that, or two believing it, costs work that is rolled back, never an event.
+  held_until_ms bigint NOT NULL,
+  holder        text,
+  failures      integer NOT NULL DEFAULT 0,
+  error_code    text
+) WITH (fillfactor = 50);

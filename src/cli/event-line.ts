@@ -1,0 +1,106 @@
+/**
+ * An event as the cells of one line: when, what, to which execution, worker or lane, and what one would ask next about it. Pure
+ * text from values; what others wrote is kept to one line without control characters.
+ */
+import type { CompletionEvent, FeedEvent, LeaseHistoryEvent, OperatorEvent } from '../contract/events.ts';
+import type { Span, Tone } from './look.ts';
+import { printable } from './secrets.ts';
+import { cutLine, instant } from './wording.ts';
+
+/** Reasons and tags may be long: the rest is in the JSON. */
+const DETAIL_CHARACTERS = 120;
+
+const TONES: Readonly<Record<string, Tone>> = {
+  'lease.renewed': 'dim',
+  'lease.expired': 'warn',
+  'lease.reclaimed': 'warn',
+  'completion.success': 'good',
+  'completion.failed': 'bad',
+  'completion.expired': 'bad',
+  'completion.cancelled': 'warn',
+  'worker.lost': 'bad',
+};
+
+export function eventCells(event: FeedEvent): Span[] {
+  const name = `${event.family}.${event.type}`;
+  const { subject, kind, lane } = subjectOf(event);
+  return [
+    [instant(event.occurredAtMs), 'dim'],
+    [name, TONES[name] ?? 'plain'],
+    [printable(subject)],
+    [printable(kind)],
+    [printable(lane)],
+    [cutLine(detailOf(event), DETAIL_CHARACTERS)],
+  ];
+}
+
+function subjectOf(event: FeedEvent): { subject: string; kind: string; lane: string } {
+  if ('executionId' in event) return { subject: event.executionId, kind: event.kind, lane: event.lane };
+  const subject = event.family === 'worker' ? event.workerInstanceId : event.lane;
+  return { subject, kind: '', lane: '' };
+}
+
+function detailOf(event: FeedEvent): string {
+  switch (event.family) {
+    case 'lease':
+      return leaseDetail(event);
+    case 'completion':
+      return completionDetail(event);
+    case 'operator':
+      return operatorDetail(event);
+    case 'tag': {
+      const set = Object.entries(event.set).map(([key, value]) => `${key}=${value}`);
+      const removed = event.removed.map((key) => `-${key}`);
+      return `${[...set, ...removed].join(' ')}${by(event.by)}`;
+    }
+    case 'worker':
+      return `${event.workerId}${event.version === null ? '' : ` ${event.version}`}`;
+  }
+}
+
+function leaseDetail(event: LeaseHistoryEvent): string {
+  switch (event.type) {
+    case 'acquired':
+      return `on ${event.workerInstanceId}, attempt ${event.attemptIndex + 1}`;
+    case 'renewed':
+      return `on ${event.workerInstanceId}`;
+    case 'reclaimed': {
+      const from = event.previousOwner === null ? '' : `, from ${event.previousOwner}`;
+      return `on ${event.newOwner}${from}, attempt ${event.attemptIndex + 1}`;
+    }
+    case 'expired':
+    case 'released':
+      return `from ${event.previousOwner}: ${event.transition}`;
+    case 'revoked':
+      return `from ${event.previousOwner}${by(event.revokedBy)}: ${event.transition}`;
+  }
+}
+
+function completionDetail({ workerInstanceId, attemptIndex }: CompletionEvent): string {
+  return workerInstanceId === null ? '' : `on ${workerInstanceId}, attempt ${attemptIndex + 1}`;
+}
+
+function operatorDetail(event: OperatorEvent): string {
+  switch (event.type) {
+    case 'priority_changed':
+      return `${event.oldPriority} -> ${event.newPriority}${by(event.by)}`;
+    case 'replayed': {
+      const after = `after ${event.previousOutcome}, from ${event.from}`;
+      return `replay ${event.replayCount} ${after}${by(event.by)}${because(event.reason)}`;
+    }
+    case 'lane_paused':
+      return [event.by === null ? null : `by ${event.by}`, event.reason]
+        .filter((part) => part !== null)
+        .join(': ');
+    case 'lane_resumed':
+      return '';
+  }
+}
+
+function by(who: string | null): string {
+  return who === null ? '' : `, by ${who}`;
+}
+
+function because(reason: string | null): string {
+  return reason === null ? '' : `: ${reason}`;
+}

@@ -1,0 +1,160 @@
+/**
+ * `flowfabric tail`: events as they are committed, one line each, until it is interrupted or has printed as many as were
+ * asked for. As JSON one object a line, positions as text; how to go on from there is said on stderr.
+ */
+import { once } from 'node:events';
+import type { Command } from 'commander';
+import { decodeCursor } from '../contract/cursor.ts';
+import { EngineError, isEngineError, type ErrorCode } from '../contract/errors.ts';
+import { EVENT_FAMILIES, type EventFamily, type FeedEvent } from '../contract/events.ts';
+import type { EventsFilter, EventSubscription } from '../contract/feed.ts';
+import { parseExecutionId } from '../contract/ids.ts';
+import { eventCells } from './event-line.ts';
+import { EXIT, UsageError } from './exit-codes.ts';
+import {
+  collect,
+  filterWords,
+  inOptions,
+  readFilter,
+  schemaWords,
+  type FilterOptions,
+} from './filter-options.ts';
+import { parseWhole } from './input.ts';
+import { tableRows } from './printer.ts';
+import { withEngine, type Session } from './session.ts';
+import { commandLine } from './wording.ts';
+
+export interface TailOptions extends Pick<FilterOptions, 'namespace' | 'tag' | 'kind' | 'lane'> {
+  from?: string;
+  family?: string[];
+  execution?: string;
+  limit?: string;
+}
+
+const STARTS = ['now', 'beginning'];
+const CURSOR_CODES: readonly ErrorCode[] = ['cursor_expired', 'cursor_ahead'];
+const LIMIT = { min: 1, max: 1_000_000_000 };
+/** What most events need of each column but the last; a longer one moves those after it. */
+const WIDTHS = [24, 25, 45, 12, 8];
+
+export function addTailOptions(command: Command): Command {
+  const families = EVENT_FAMILIES.join(', ');
+  return command
+    .option('--from <cursor>', 'go on after this cursor; or now, or beginning (default: now)')
+    .option('--namespace <name>', 'of executions of this namespace')
+    .option('--tag <key=value>', 'of executions with this tag; may be given more than once', collect)
+    .option('--family <name>', `one of ${families}; may be given more than once`, collect)
+    .option('--kind <task>', 'of executions of this task')
+    .option('--lane <name>', 'of executions in this lane')
+    .option('--execution <id>', 'of this execution')
+    .option('--limit <n>', 'end after so many');
+}
+
+export async function tailCommand(options: TailOptions, session: Session): Promise<number> {
+  const { from = 'now', execution, family } = options;
+  if (!STARTS.includes(from)) decodeCursor(from, '--from');
+  if (execution !== undefined) parseExecutionId(execution, '--execution');
+  const families = family?.map(parseFamily);
+  const limit = options.limit === undefined ? LIMIT.max : parseWhole(options.limit, '--limit', LIMIT);
+  return withEngine(session, { listen: 'on' }, async (engine) => {
+    const filter: EventsFilter = {
+      ...(await readFilter(options, engine, null)),
+      ...(families === undefined ? {} : { families }),
+      ...(execution === undefined ? {} : { executionId: execution }),
+    };
+    const goOn: GoOn = (cursor) => commandLine([...tailWords(options, filter, session), '--from', cursor]);
+    try {
+      const subscription = await engine.subscribeEvents({ from, filter, signal: session.signal });
+      await follow(subscription, limit, { session, goOn });
+    } catch (error) {
+      throw inTail(inOptions(error), goOn);
+    }
+    session.signal.throwIfAborted();
+    return EXIT.ok;
+  });
+}
+
+function parseFamily(name: string): EventFamily {
+  const family = EVENT_FAMILIES.find((known) => known === name);
+  if (family !== undefined) return family;
+  throw new UsageError(`--family must be one of ${EVENT_FAMILIES.join(', ')}.`);
+}
+
+/** The command that reads on from a cursor. */
+type GoOn = (cursor: string) => string;
+
+function tailWords(options: TailOptions, filter: EventsFilter, session: Session): string[] {
+  const { families = [], executionId, namespace, lane, kind, tags } = filter;
+  const shared = {
+    ...(namespace === undefined ? {} : { namespace }),
+    ...(lane === undefined ? {} : { lane }),
+    ...(kind === undefined ? {} : { kind }),
+    ...(tags === undefined ? {} : { tags }),
+  };
+  return [
+    'flowfabric',
+    'tail',
+    ...schemaWords(session),
+    ...families.flatMap((family) => ['--family', family]),
+    ...filterWords(shared),
+    ...(executionId === undefined ? [] : ['--execution', executionId]),
+    ...(options.limit === undefined ? [] : ['--limit', options.limit]),
+  ];
+}
+
+/** Whatever ends it, the place is said from which nothing is missed; not to a reader who has gone away. */
+async function follow(
+  subscription: EventSubscription<FeedEvent>,
+  limit: number,
+  { session, goOn }: { session: Session; goOn: GoOn },
+): Promise<void> {
+  let isRead = true;
+  const onGone = (): void => {
+    isRead = false;
+  };
+  process.stdout.once('error', onGone);
+  try {
+    await printEvents(subscription, limit, session);
+  } catch (error) {
+    // Then going on from there is what is impossible.
+    if (isEngineError(error) && error.code === 'cursor_expired') isRead = false;
+    throw error;
+  } finally {
+    process.stdout.off('error', onGone);
+    if (isRead) sayRest(subscription.cursor, goOn, session);
+  }
+}
+
+function sayRest(cursor: string, goOn: GoOn, { printer }: Session): void {
+  const command = goOn(cursor);
+  printer.aside({ cursor, command }, [[['go on with', 'dim']], [[`  ${command}`]]]);
+}
+
+async function printEvents(
+  subscription: EventSubscription<FeedEvent>,
+  limit: number,
+  { printer, signal }: Session,
+): Promise<void> {
+  const widths = [...WIDTHS];
+  let left = limit;
+  for await (const item of subscription) {
+    const json = { ...item, position: String(item.position) };
+    if (item.type !== 'disconnected') {
+      printer.result(json, tableRows([eventCells(item)], widths));
+      left -= 1;
+    } else if (printer.format === 'json') printer.result(json, []);
+    else printer.note('the database cannot be heard. Nothing is lost: it goes on when it is back.');
+    if (left === 0) return;
+    // A reader that is slow slows the reading, instead of filling the memory.
+    if (process.stdout.writableNeedDrain) await once(process.stdout, 'drain', { signal });
+  }
+}
+
+/** A refused cursor in the words of the command line. Where its events are gone, what is left can be read from the oldest one. */
+function inTail(error: unknown, goOn: GoOn): unknown {
+  if (!isEngineError(error) || !CURSOR_CODES.includes(error.code)) return error;
+  const { code, message, oldest } = error;
+  const named = message.replace(/^from /, '--from ');
+  if (oldest === undefined) return new EngineError(code, named, { cause: error });
+  return new EngineError(code, `${named} Read what is left with: ${goOn(oldest)}`, { oldest, cause: error });
+}

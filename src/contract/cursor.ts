@@ -1,0 +1,59 @@
+/**
+ * Cursors: where a reader of the event feed is. One byte that names the kind of cursor and the position as a signed 64-bit
+ * big-endian integer, written as base64url text. To users a cursor is a word they keep and give back.
+ */
+import { EngineError } from './errors.ts';
+
+/** A place in the event feed, to be kept and given back as it is. */
+export type Cursor = string;
+
+const PREFIX = 0x02;
+const BYTES = 9;
+const ALPHABET = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_';
+const TEXT = /^[A-Za-z0-9_-]*$/;
+
+/** The cursor of a position. Reading from it goes on strictly after it. */
+export function encodeCursor(position: bigint): Cursor {
+  const high = Number(BigInt.asIntN(32, position >> 32n));
+  const low = Number(BigInt.asIntN(32, position));
+  return (
+    threeBytes((PREFIX << 16) | (high >>> 16)) +
+    threeBytes(((high & 0xffff) << 8) | (low >>> 24)) +
+    threeBytes(low & 0xffffff)
+  );
+}
+
+/** By hand, because every event has one: four characters for 24 bits. */
+function threeBytes(bits: number): string {
+  return (
+    ALPHABET[bits >>> 18]! +
+    ALPHABET[(bits >>> 12) & 63]! +
+    ALPHABET[(bits >>> 6) & 63]! +
+    ALPHABET[bits & 63]!
+  );
+}
+
+/** The position a cursor stands for; undefined for an empty one, which means "from now". Refuses everything else. */
+export function decodeCursor(cursor: unknown, field = 'cursor'): bigint | undefined {
+  const bytes = cursor instanceof Uint8Array ? cursor : fromText(cursor, field);
+  if (bytes.length === 0) return undefined;
+  if (bytes.length !== BYTES) refuse(field, `holds ${bytes.length} bytes; a cursor has ${BYTES}`);
+  if (bytes[0] !== PREFIX) {
+    refuse(field, `begins with byte ${bytes[0]}; a cursor of this feed begins with ${PREFIX}`);
+  }
+  const position = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength).getBigInt64(1);
+  if (position < 0n) refuse(field, 'stands for a negative position');
+  return position;
+}
+
+function fromText(cursor: unknown, field: string): Uint8Array {
+  if (typeof cursor !== 'string') refuse(field, 'must be a cursor: text, or the bytes it stands for');
+  // One character over a multiple of four cannot come from whole bytes.
+  if (!TEXT.test(cursor) || cursor.length % 4 === 1) refuse(field, 'is not base64url text');
+  const binary = atob(cursor.replaceAll('-', '+').replaceAll('_', '/'));
+  return Uint8Array.from(binary, (character) => character.charCodeAt(0));
+}
+
+function refuse(field: string, what: string): never {
+  throw new EngineError('invalid_cursor', `${field} ${what}.`, { field });
+}

@@ -1,0 +1,120 @@
+/**
+ * Following what happens: subscriptions, which yield events in commit order from where they stopped, and consumers, which
+ * commit their place together with what they did.
+ */
+import type { SqlTransaction, Transactor } from './engine.ts';
+import type { Cursor } from './cursor.ts';
+import type { CompletionEvent, EventFamily, FeedEvent, LeaseHistoryEvent } from './events.ts';
+
+/** Which events are wanted. Every member that is given must match. */
+export interface EventFilter {
+  namespace?: string;
+  /** Tags the execution must have, key and value. */
+  tags?: Record<string, string>;
+  /** Of executions: their kind (the task's name) and lane. */
+  kind?: string;
+  lane?: string;
+  executionId?: string;
+  flowId?: string;
+  /** Logical partitions, 0 to 255. */
+  partitions?: readonly number[];
+  /** Event types of the families that are asked for, for example `success`. */
+  types?: readonly string[];
+}
+
+export interface EventsFilter extends EventFilter {
+  families?: readonly EventFamily[];
+}
+
+/**
+ * `now`: what is committed after the call. `beginning`: the oldest event that is kept. Or a cursor: what comes strictly after it;
+ * an empty one is `now`.
+ */
+export type FeedStart = 'now' | 'beginning' | Cursor | Uint8Array;
+
+export interface SubscribeOptions<Filter = EventFilter> {
+  /** Default `now`. */
+  from?: FeedStart;
+  filter?: Filter;
+  /** Ends the subscription: a parked reader is let go, and the iteration is over. */
+  signal?: AbortSignal;
+}
+
+/**
+ * The database could not be heard for a while. Nothing was lost: the subscription goes on from the cursor by itself, only
+ * later than usual.
+ */
+export interface Disconnected {
+  type: 'disconnected';
+  cursor: Cursor;
+  position: bigint;
+}
+
+/** Yields events as they are committed, for as long as it is read. Leaving the loop releases everything. */
+export interface EventSubscription<Event> extends AsyncIterableIterator<Event | Disconnected> {
+  /** How far it has read, also past what the filter drops. Subscribing from here goes on without a gap. */
+  readonly cursor: Cursor;
+  close(): Promise<void>;
+  [Symbol.asyncIterator](): EventSubscription<Event>;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+export interface ConsumeOptions<Tx = SqlTransaction> {
+  /** Where a name that is new begins; one that is known goes on from its place. Default `beginning`. */
+  from?: FeedStart;
+  filter?: EventsFilter;
+  /** Most events handed over at once. Default 256. */
+  batch?: number;
+  /** Runs the handler in a transaction of the application's own library; see the adapters. Default: one of `pg`. */
+  transact?: Transactor<Tx>;
+  signal?: AbortSignal;
+  /** Told of every failure of the handler. The same events are handed over again, after a growing wait. */
+  onError?: (error: unknown, failures: number) => void;
+}
+
+/** Called with the next events and the transaction in which the consumer's place is moved past them. */
+export type EventHandler<Tx = SqlTransaction> = (events: readonly FeedEvent[], tx: Tx) => Promise<void>;
+
+export interface Consumer {
+  readonly name: string;
+  /** Settles when it has stopped; rejects when it cannot go on (for example `cursor_expired`). */
+  readonly done: Promise<void>;
+  /** Lets the batch under way finish. */
+  stop(): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+export interface ConsumerSnapshot {
+  name: string;
+  cursor: Cursor;
+  position: bigint;
+  /** Events it has not passed yet, matching or not. */
+  lag: bigint;
+  /** How long ago the next event it has not passed was committed; 0 when there is none. */
+  lagMs: number;
+  /** The instance that reads for it now; null when none does. */
+  holder: string | null;
+  movedAtMs: number;
+  /** Failures of the handler in a row, and the code of the last. */
+  failures: number;
+  errorCode: string | null;
+}
+
+export interface Feed {
+  subscribeEvents(options?: SubscribeOptions<EventsFilter>): Promise<EventSubscription<FeedEvent>>;
+  subscribeLeaseHistory(options?: SubscribeOptions): Promise<EventSubscription<LeaseHistoryEvent>>;
+  subscribeCompletions(options?: SubscribeOptions): Promise<EventSubscription<CompletionEvent>>;
+  /**
+   * Hands every event to the handler, in order, and commits the consumer's place in the handler's own transaction: what the
+   * handler writes there happens exactly once. Any number of processes may consume under one name; one at a time does.
+   */
+  consume<Tx = SqlTransaction>(
+    name: string,
+    handler: EventHandler<Tx>,
+    options?: ConsumeOptions<Tx>,
+  ): Promise<Consumer>;
+  /** By name; at most 1,000. */
+  listConsumers(): Promise<ConsumerSnapshot[]>;
+  /** Its place is forgotten, and events are no longer kept for it. Answers false when there is none. */
+  forgetConsumer(name: string): Promise<boolean>;
+}

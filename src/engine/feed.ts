@@ -1,0 +1,240 @@
+/**
+ * The event feed of one engine: checks what is asked, finds the place to begin, and keeps what is open, so that it ends with
+ * the engine. How events are read and handed over is known to the subscriptions.
+ */
+import { encodeCursor } from '../contract/cursor.ts';
+import type { Transactor } from '../contract/engine.ts';
+import { EngineError } from '../contract/errors.ts';
+import type { FeedEvent } from '../contract/events.ts';
+import type {
+  ConsumeOptions,
+  Consumer,
+  ConsumerSnapshot,
+  EventHandler,
+  EventSubscription,
+  Feed,
+  SubscribeOptions,
+} from '../contract/feed.ts';
+import { LIMITS } from '../contract/limits.ts';
+import {
+  enterConsumer,
+  forgetConsumer,
+  listConsumers,
+  readConsumer,
+  type ConsumerRow,
+} from '../store/consumers.ts';
+import type { StoredEventFilter } from '../store/events.ts';
+import { startConsumer } from '../subscriptions/consumer.ts';
+import type { FeedSource } from '../subscriptions/source.ts';
+import { openSubscription } from '../subscriptions/subscription.ts';
+import { checkName, checkWhole, refuse } from './checks.ts';
+import type { EngineContext } from './context.ts';
+import {
+  checkEventsFilter,
+  checkFamilyFilter,
+  checkFunction,
+  checkSignal,
+  checkStart,
+  type Start,
+} from './event-filter.ts';
+import { checkMembers } from './members.ts';
+
+const DEFAULT_BATCH = 256;
+/** A handler that does not come to its end must not keep the engine open: its transaction is rolled back with the connection. */
+export const CLOSE_LIMIT_MS = 30_000;
+
+type Opened = () => EngineContext;
+
+export interface BoundFeed {
+  feed: Feed;
+  /** Ends every subscription, and every consumer after the batch it is at, if that ends in time. Nothing can be opened any more. */
+  close(): Promise<void>;
+}
+
+export function bindFeed(open: Opened): BoundFeed {
+  const readers = new Readers(open);
+  return {
+    feed: {
+      subscribeEvents: async (options) => readers.subscribe(options, checkEventsFilter),
+      subscribeLeaseHistory: async (options) =>
+        readers.subscribe(options, (filter) => checkFamilyFilter(filter, 'lease')),
+      subscribeCompletions: async (options) =>
+        readers.subscribe(options, (filter) => checkFamilyFilter(filter, 'completion')),
+      consume: async (name, handler, options) =>
+        readers.consume(
+          checkConsume(name, handler as EventHandler<unknown>, options as ConsumeOptions<unknown>),
+        ),
+      async listConsumers() {
+        const { database, feed } = open();
+        const { last } = await feed.ends();
+        return (await listConsumers(database, last, LIMITS.consumers)).map(toSnapshot);
+      },
+      async forgetConsumer(name) {
+        const checked = checkConsumerName(name);
+        return forgetConsumer(open().database, checked);
+      },
+    },
+    close: () => readers.close(),
+  };
+}
+
+/** What is open. */
+class Readers {
+  readonly #open: Opened;
+  /** From the moment one is asked for, so that many that are asked for at once do not pass the limit. */
+  readonly #subscriptions = new Set<{ close(): Promise<void> }>();
+  readonly #consumers = new Set<Consumer>();
+  #closed = false;
+
+  constructor(open: Opened) {
+    this.#open = open;
+  }
+
+  async subscribe<Event extends FeedEvent, Filter>(
+    options: SubscribeOptions<Filter> = {},
+    checkFilter: (filter: Filter | undefined) => StoredEventFilter,
+  ): Promise<EventSubscription<Event>> {
+    checkMembers(options, 'options', ['from', 'filter', 'signal']);
+    const start = checkStart(options.from, 'now');
+    const filter = checkFilter(options.filter);
+    const signal = checkSignal(options.signal);
+    const source = this.#openFeed();
+    if (this.#subscriptions.size >= LIMITS.subscriptions) {
+      throw new EngineError('too_many', `${LIMITS.subscriptions} subscriptions are open already.`);
+    }
+    const place = { close: async () => {} };
+    this.#subscriptions.add(place);
+    const onClose = (): void => void this.#subscriptions.delete(place);
+    try {
+      const after = await findPlace(source, start);
+      this.#openFeed();
+      const subscription = openSubscription<Event>({ source, after, filter, signal, onClose });
+      place.close = () => subscription.close();
+      return subscription;
+    } catch (error) {
+      onClose();
+      // What broke because of the closing is not the caller's trouble.
+      this.#openFeed();
+      throw error;
+    }
+  }
+
+  async consume(request: ConsumeRequest): Promise<Consumer> {
+    try {
+      return await this.#consume(request);
+    } catch (error) {
+      this.#openFeed();
+      throw error;
+    }
+  }
+
+  async #consume({ start, ...request }: ConsumeRequest): Promise<Consumer> {
+    const source = this.#openFeed();
+    const { database, transactions } = this.#open();
+    if ((await readConsumer(database, request.name)) === undefined) {
+      const place = await findPlace(source, start);
+      const isKnown = await enterConsumer(database, request.name, place, LIMITS.consumers);
+      if (!isKnown) refuse('name', `is new, and there are ${LIMITS.consumers} consumers already`, 'too_many');
+    }
+    this.#openFeed();
+    const transact = request.transact ?? ((work) => transactions.run(work));
+    const consumer = startConsumer({ ...request, database, source, transact });
+    this.#consumers.add(consumer);
+    const forget = (): void => void this.#consumers.delete(consumer);
+    consumer.done.then(forget, forget);
+    return consumer;
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    const ended = Promise.allSettled([
+      ...[...this.#consumers].map((consumer) => consumer.stop()),
+      ...[...this.#subscriptions].map((subscription) => subscription.close()),
+    ]);
+    let timer: NodeJS.Timeout | undefined;
+    const limit = new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, CLOSE_LIMIT_MS);
+    });
+    await Promise.race([ended, limit]);
+    clearTimeout(timer);
+  }
+
+  #openFeed(): FeedSource {
+    if (this.#closed) throw new EngineError('closed', 'The engine was closed.');
+    return this.#open().feed;
+  }
+}
+
+/** The position to go on after. Asking for the ends first makes `now` mean: not what was committed before the call. */
+async function findPlace(source: FeedSource, start: Start): Promise<bigint> {
+  const { floor, last } = await source.ends();
+  const oldest = floor - 1n;
+  if (start === 'now') return last;
+  if (start === 'beginning') return oldest;
+  if (start > last) {
+    throw new EngineError(
+      'cursor_ahead',
+      `from stands for position ${start}, and the last event has ${last}: it is of another database, or this one was restored to an earlier time.`,
+      { field: 'from' },
+    );
+  }
+  if (start < oldest) {
+    throw new EngineError(
+      'cursor_expired',
+      `from stands for position ${start}, and events up to ${oldest} are no longer kept.`,
+      { field: 'from', oldest: encodeCursor(oldest) },
+    );
+  }
+  return start;
+}
+
+interface ConsumeRequest {
+  name: string;
+  start: Start;
+  filter: StoredEventFilter;
+  batch: number;
+  transact: Transactor<unknown> | undefined;
+  handler: EventHandler<unknown>;
+  onError: ((error: unknown, failures: number) => void) | undefined;
+  signal: AbortSignal | undefined;
+}
+
+function checkConsume(
+  name: string,
+  handler: EventHandler<unknown>,
+  options: ConsumeOptions<unknown> = {},
+): ConsumeRequest {
+  const checkedName = checkConsumerName(name);
+  if (typeof handler !== 'function') refuse('handler', 'must be a function');
+  checkMembers(options, 'options', ['from', 'filter', 'batch', 'transact', 'signal', 'onError']);
+  const { batch = DEFAULT_BATCH } = options;
+  return {
+    name: checkedName,
+    handler,
+    start: checkStart(options.from, 'beginning'),
+    filter: checkEventsFilter(options.filter),
+    batch: checkWhole(batch, 'batch', 1, LIMITS.consumerBatch),
+    transact: checkFunction(options.transact, 'transact'),
+    onError: checkFunction(options.onError, 'onError'),
+    signal: checkSignal(options.signal),
+  };
+}
+
+function checkConsumerName(name: unknown): string {
+  return checkName(name, 'name', LIMITS.consumerNameBytes);
+}
+
+function toSnapshot(row: ConsumerRow): ConsumerSnapshot {
+  const position = BigInt(row.position);
+  return {
+    name: row.name,
+    cursor: encodeCursor(position),
+    position,
+    lag: BigInt(row.lag),
+    lagMs: row.lag_ms,
+    holder: row.holder,
+    movedAtMs: row.moved_at_ms,
+    failures: row.failures,
+    errorCode: row.error_code,
+  };
+}

@@ -1,0 +1,159 @@
+/**
+ * Consumers of the event feed: their names, their places, and who reads for each now. A place is moved only from where the reader
+ * found it, in the reader's own transaction; that makes two readers of one name safe, and holding it merely spares
+ * them work that would be rolled back.
+ */
+import type { SqlExecutor } from '../contract/engine.ts';
+import { run, runInside, type Database } from './database.ts';
+
+export interface ConsumerRow {
+  name: string;
+  position: string;
+  moved_at_ms: number;
+  holder: string | null;
+  failures: number;
+  error_code: string | null;
+  lag: string;
+  lag_ms: number;
+}
+
+/** Enters a name, where it is not known and there are fewer than `max`. Answers whether it is known now. */
+export async function enterConsumer(
+  database: Database,
+  name: string,
+  position: bigint,
+  max: number,
+): Promise<boolean> {
+  const rows = await run<{ is_known: boolean }>(database, {
+    doing: 'entering a consumer',
+    text: `WITH entered AS (
+             INSERT INTO ${database.prefix}ff_consumer (name, position, moved_at_ms, held_until_ms)
+             SELECT $1, $2::bigint, ${database.prefix}ff_now_ms(), 0
+             WHERE (SELECT count(*) FROM ${database.prefix}ff_consumer) < $3::integer
+             ON CONFLICT (name) DO NOTHING RETURNING 1)
+           SELECT EXISTS (SELECT 1 FROM entered)
+               OR EXISTS (SELECT 1 FROM ${database.prefix}ff_consumer WHERE name = $1) AS is_known`,
+    params: [name, String(position), max],
+    repeatable: 'yes',
+  });
+  return rows[0]!.is_known;
+}
+
+/** Undefined when there is none of that name. */
+export async function readConsumer(database: Database, name: string): Promise<bigint | undefined> {
+  const rows = await run<{ position: string }>(database, {
+    doing: 'reading the place of a consumer',
+    text: `SELECT position::text FROM ${database.prefix}ff_consumer WHERE name = $1`,
+    params: [name],
+    repeatable: 'yes',
+  });
+  return rows[0] === undefined ? undefined : BigInt(rows[0].position);
+}
+
+/** Takes a consumer for this holder, or keeps it. Undefined: another holds it, or it is gone. */
+export async function holdConsumer(
+  database: Database,
+  name: string,
+  holder: string,
+  holdMs: number,
+): Promise<bigint | undefined> {
+  const rows = await run<{ position: string }>(database, {
+    doing: 'holding a consumer',
+    text: `UPDATE ${database.prefix}ff_consumer SET holder = $2, held_until_ms = ${database.prefix}ff_now_ms() + $3::bigint
+           WHERE name = $1 AND (holder IS NULL OR holder = $2 OR held_until_ms <= ${database.prefix}ff_now_ms())
+           RETURNING position::text`,
+    params: [name, holder, holdMs],
+    repeatable: 'yes',
+  });
+  return rows[0] === undefined ? undefined : BigInt(rows[0].position);
+}
+
+export async function releaseConsumer(database: Database, name: string, holder: string): Promise<void> {
+  await run(database, {
+    doing: 'letting a consumer go',
+    text: `UPDATE ${database.prefix}ff_consumer SET holder = NULL, held_until_ms = 0 WHERE name = $1 AND holder = $2`,
+    params: [name, holder],
+    repeatable: 'yes',
+  });
+}
+
+function moveStatement(database: Database, name: string, from: bigint, to: bigint) {
+  return {
+    doing: 'moving a consumer',
+    text: `SELECT ${database.prefix}ff_move_consumer($1, $2::bigint, $3::bigint) AS moved`,
+    params: [name, String(from), String(to)],
+    repeatable: 'no' as const,
+  };
+}
+
+/** In the handler's transaction, as its last statement. Answers false when somebody else has moved it: then roll back. */
+export async function moveConsumerInside(
+  executor: SqlExecutor,
+  database: Database,
+  name: string,
+  from: bigint,
+  to: bigint,
+): Promise<boolean> {
+  const rows = await runInside<{ moved: boolean }>(executor, moveStatement(database, name, from, to));
+  return rows[0]!.moved;
+}
+
+/** Past events that do not concern it. */
+export async function moveConsumer(
+  database: Database,
+  name: string,
+  from: bigint,
+  to: bigint,
+): Promise<boolean> {
+  const rows = await run<{ moved: boolean }>(database, moveStatement(database, name, from, to));
+  return rows[0]!.moved;
+}
+
+/** Counts a failure of the handler, for people who look. */
+export async function recordConsumerFailure(
+  database: Database,
+  name: string,
+  errorCode: string,
+): Promise<void> {
+  await run(database, {
+    doing: 'counting a failure of a consumer',
+    text: `UPDATE ${database.prefix}ff_consumer SET failures = failures + 1, error_code = $2 WHERE name = $1`,
+    params: [name, errorCode],
+    repeatable: 'yes',
+  });
+}
+
+/** By name. `last` is the last position that was given out. */
+export function listConsumers(database: Database, last: bigint, limit: number): Promise<ConsumerRow[]> {
+  return run<ConsumerRow>(database, {
+    doing: 'listing consumers',
+    text: `SELECT c.name, c.position::text, c.moved_at_ms, c.failures, c.error_code,
+             CASE WHEN c.held_until_ms > n.now_ms THEN c.holder END AS holder,
+             greatest($1::bigint - c.position, 0)::text AS lag,
+             CASE WHEN c.position < $1::bigint THEN greatest(n.now_ms - r.stamped_at_ms, 0) ELSE 0 END AS lag_ms
+           FROM (SELECT ${database.prefix}ff_now_ms() AS now_ms) n
+           CROSS JOIN (SELECT * FROM ${database.prefix}ff_consumer ORDER BY name LIMIT $2) c
+           CROSS JOIN LATERAL (
+             -- The run that holds the next position, or the first one after a place where positions jumped.
+             SELECT coalesce(
+               (SELECT x.stamped_at_ms FROM ${database.prefix}ff_event_run x
+                WHERE x.seq_from <= c.position + 1 AND x.seq_from + x.n > c.position + 1
+                ORDER BY x.seq_from DESC LIMIT 1),
+               (SELECT x.stamped_at_ms FROM ${database.prefix}ff_event_run x
+                WHERE x.seq_from > c.position ORDER BY x.seq_from LIMIT 1), n.now_ms) AS stamped_at_ms) r
+           ORDER BY c.name`,
+    params: [String(last), limit],
+    repeatable: 'yes',
+  });
+}
+
+/** Answers whether there was one. */
+export async function forgetConsumer(database: Database, name: string): Promise<boolean> {
+  const rows = await run(database, {
+    doing: 'forgetting a consumer',
+    text: `DELETE FROM ${database.prefix}ff_consumer WHERE name = $1 RETURNING 1`,
+    params: [name],
+    repeatable: 'yes',
+  });
+  return rows.length > 0;
+}

@@ -1,0 +1,308 @@
+/**
+ * A consumer: hands events to user code in a transaction and moves its place as the last statement of it, so that what the
+ * handler wrote and the place are one commit. Whether a batch counted is decided by the place in the database and nothing else:
+ * after a failure, a lost race or an answer that never came it is read again. Holding the name only spares rivals the work.
+ */
+import { randomUUID } from 'node:crypto';
+import { setTimeout as pause } from 'node:timers/promises';
+import type { Transactor } from '../contract/engine.ts';
+import { EngineError, isEngineError, isPassingTrouble } from '../contract/errors.ts';
+import type { Consumer, EventHandler } from '../contract/feed.ts';
+import { LIMITS } from '../contract/limits.ts';
+import {
+  holdConsumer,
+  moveConsumer,
+  moveConsumerInside,
+  readConsumer,
+  recordConsumerFailure,
+  releaseConsumer,
+} from '../store/consumers.ts';
+import type { Database } from '../store/database.ts';
+import { sqlStateOf, toEngineError } from '../store/database-errors.ts';
+import type { StoredEventFilter } from '../store/events.ts';
+import type { FeedPage, FeedSource } from './source.ts';
+
+/** After this long without a word of its holder another instance takes the name. */
+export const HOLD_MS = 10_000;
+/** How often the hold is renewed, and the place moved past events that do not concern it. */
+const RENEW_MS = HOLD_MS / 3;
+/** How often an instance that does not hold the name looks whether it can. */
+const STANDBY_MS = { min: 500, max: 1_500 };
+/** Before the same events are handed over again. */
+const RETRY_WAIT_MS = { min: 200, max: 30_000 };
+/** Before the database is asked again. */
+const TROUBLE_WAIT_MS = { min: 200, max: 5_000 };
+/** So often in a row a broken connection is not the handler's doing; then it may be, by staying idle or writing too much. */
+const SILENT_TROUBLES = 3;
+/** SQLSTATEs of a lost connection, and of a server that goes down or comes up. */
+const SERVER_LEFT = /^(08|57P0)/;
+/** Positions walked through for one batch before the place is moved. */
+const WALK = BigInt(LIMITS.eventsExamined * 4);
+/** What is stored of a failure besides a code of ours or the database's: a name, and nothing that may quote data. */
+const ERROR_NAME = /^[A-Za-z][\w.]{0,63}$/;
+
+export interface ConsumerOptions {
+  database: Database;
+  source: FeedSource;
+  /** Is entered already. */
+  name: string;
+  filter: StoredEventFilter;
+  batch: number;
+  transact: Transactor<unknown>;
+  handler: EventHandler<unknown>;
+  onError: ((error: unknown, failures: number) => void) | undefined;
+  signal: AbortSignal | undefined;
+}
+
+export function startConsumer(options: ConsumerOptions): Consumer {
+  return new EventConsumer(options);
+}
+
+/** How a batch went. `lost`: somebody else has moved the place. */
+type HandedOver = 'moved' | 'lost' | { error: unknown; by: 'handler' | 'transaction' };
+
+class EventConsumer implements Consumer {
+  readonly name: string;
+  readonly done: Promise<void>;
+  readonly #options: ConsumerOptions;
+  readonly #database: Database;
+  readonly #holder = randomUUID();
+  readonly #closing = new AbortController();
+  /** As it is in the database, if nobody moved it; undefined when it must be read again. */
+  #place: bigint | undefined;
+  /** Between the place and here nothing concerns it. */
+  #readTo = 0n;
+  #heldAt = Number.NEGATIVE_INFINITY;
+  /** In a row: of the handler, and of the database. */
+  #failures = 0;
+  #troubles = 0;
+
+  constructor(options: ConsumerOptions) {
+    this.#options = options;
+    this.#database = options.database;
+    this.name = options.name;
+    this.done = this.#run();
+    // Whoever does not look at it has not asked to be ended by it.
+    this.done.catch(() => undefined);
+  }
+
+  async stop(): Promise<void> {
+    this.#closing.abort();
+    await this.done.catch(() => undefined);
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop();
+  }
+
+  async #run(): Promise<void> {
+    const { signal } = this.#options;
+    const onAbort = (): void => this.#closing.abort();
+    signal?.addEventListener('abort', onAbort, { once: true });
+    if (signal?.aborted) onAbort();
+    try {
+      while (!this.#closing.signal.aborted) await this.#roundOrRest();
+      // Who comes next need not walk through it again.
+      await this.#passBy().catch(() => undefined);
+    } finally {
+      signal?.removeEventListener('abort', onAbort);
+      // What cannot be released runs out by itself.
+      await releaseConsumer(this.#database, this.name, this.#holder).catch(() => undefined);
+    }
+  }
+
+  async #roundOrRest(): Promise<void> {
+    try {
+      await this.#round();
+      this.#troubles = 0;
+    } catch (error) {
+      this.#place = undefined;
+      if (isClosed(error) && this.#closing.signal.aborted) return;
+      if (isClosed(error) || !isPassingTrouble(error)) throw error;
+      this.#troubles += 1;
+      await this.#rest(growing(TROUBLE_WAIT_MS, this.#troubles));
+    }
+  }
+
+  async #round(): Promise<void> {
+    const now = performance.now();
+    const renews = this.#place === undefined || now - this.#heldAt >= RENEW_MS;
+    if (renews) {
+      const place = await this.#hold();
+      if (place === undefined) return this.#standBy();
+      this.#heldAt = now;
+      if (place !== this.#place) this.#goOnFrom(place);
+    }
+    const page = await this.#walk();
+    if (this.#closing.signal.aborted) return;
+    if (page.events.length > 0) return this.#handOver(page);
+    this.#readTo = page.to;
+    // Not for each event that does not concern it, but with every renewal.
+    if (renews || !page.atEnd) await this.#passBy();
+    if (page.atEnd && this.#place !== undefined) await this.#waitForMore();
+  }
+
+  #hold(): Promise<bigint | undefined> {
+    return holdConsumer(this.#database, this.name, this.#holder, HOLD_MS);
+  }
+
+  #goOnFrom(place: bigint): void {
+    this.#place = place;
+    this.#readTo = place;
+  }
+
+  async #standBy(): Promise<void> {
+    this.#place = undefined;
+    await this.#currentPlace();
+    await this.#rest(between(STANDBY_MS.min, STANDBY_MS.max));
+  }
+
+  async #currentPlace(): Promise<bigint> {
+    const place = await readConsumer(this.#database, this.name);
+    if (place !== undefined) return place;
+    throw new EngineError('not_found', 'The consumer was forgotten.', { field: 'name' });
+  }
+
+  /** On to the next events that concern it, as many as are handed over at once. */
+  async #walk(): Promise<FeedPage> {
+    const { source, filter, batch } = this.#options;
+    const walked: FeedPage = { events: [], to: this.#readTo, atEnd: false };
+    do {
+      const page = await source.read(walked.to, filter, batch - walked.events.length);
+      walked.events.push(...page.events);
+      walked.to = page.to;
+      walked.atEnd = page.atEnd;
+    } while (!walked.atEnd && walked.events.length < batch && walked.to - this.#readTo < WALK);
+    return walked;
+  }
+
+  async #handOver(page: FeedPage): Promise<void> {
+    const from = this.#place!;
+    const handed = await this.#renewingMeanwhile(() => this.#transact(from, page));
+    if (typeof handed === 'object') return this.#failed(from, handed.error, handed.by);
+    this.#failures = 0;
+    if (handed === 'lost') this.#place = undefined;
+    else this.#goOnFrom(page.to);
+  }
+
+  /** Handler and place in one transaction. What went wrong is told by what was reached: libraries wrap what is thrown in them. */
+  async #transact(from: bigint, { events, to }: FeedPage): Promise<HandedOver> {
+    const { transact, handler } = this.#options;
+    let reached: 'nothing' | 'handler' | 'move' | 'lost' | 'moved' = 'nothing';
+    try {
+      await transact(async (tx, executor) => {
+        reached = 'handler';
+        await handler(events, tx);
+        reached = 'move';
+        const moved = await moveConsumerInside(executor, this.#database, this.name, from, to);
+        reached = moved ? 'moved' : 'lost';
+        if (!moved) throw new EngineError('retry_transaction', 'Another instance was faster: roll back.');
+      });
+    } catch (error) {
+      // Assigned in a callback, which the compiler does not follow.
+      const at = reached as string;
+      return at === 'lost' ? 'lost' : { error, by: at === 'handler' ? 'handler' : 'transaction' };
+    }
+    if ((reached as string) === 'moved') return 'moved';
+    const sentence = 'transact must run the work, and throw what it throws.';
+    return { error: new EngineError('invalid_input', sentence, { field: 'transact' }), by: 'handler' };
+  }
+
+  /** A handler may take longer than a hold lasts. */
+  async #renewingMeanwhile<Value>(work: () => Promise<Value>): Promise<Value> {
+    let renewing: Promise<void> | undefined;
+    const renew = async (): Promise<void> => {
+      const now = performance.now();
+      // Losing it is found out when the place is moved.
+      const place = await this.#hold().catch(() => undefined);
+      if (place !== undefined) this.#heldAt = now;
+      renewing = undefined;
+    };
+    const timer = setInterval(() => (renewing ??= renew()), RENEW_MS);
+    try {
+      return await work();
+    } finally {
+      clearInterval(timer);
+      // One that comes after the release would take the name again.
+      await renewing;
+    }
+  }
+
+  async #failed(from: bigint, error: unknown, by: 'handler' | 'transaction'): Promise<void> {
+    this.#place = undefined;
+    // A rival that did the same work may be why it failed, and a commit whose answer was lost has happened all the same.
+    if ((await this.#currentPlace()) !== from) {
+      this.#failures = 0;
+      return;
+    }
+    if (by === 'transaction' && isClosed(error)) throw error;
+    const isSilent = this.#troubles < SILENT_TROUBLES && isLostConnection(error, by);
+    if (isSilent) throw toEngineError(error, 'handing events over');
+    this.#failures += 1;
+    void this.#tell(error);
+    await recordConsumerFailure(this.#database, this.name, codeOf(error));
+    await this.#rest(growing(RETRY_WAIT_MS, this.#failures));
+  }
+
+  async #tell(error: unknown): Promise<void> {
+    try {
+      await this.#options.onError?.(error, this.#failures);
+    } catch {
+      // Its owner's trouble, also when it comes later: it must end neither the consumer nor the process.
+    }
+  }
+
+  /** Moves the place past what does not concern it. */
+  async #passBy(): Promise<void> {
+    const from = this.#place;
+    if (from === undefined || from === this.#readTo) return;
+    const moved = await moveConsumer(this.#database, this.name, from, this.#readTo);
+    this.#place = moved ? this.#readTo : undefined;
+  }
+
+  /** Until there is more, or the hold must be renewed. */
+  async #waitForMore(): Promise<void> {
+    const over = new AbortController();
+    const onOver = (): void => over.abort();
+    const timer = setTimeout(onOver, Math.max(1, this.#heldAt + RENEW_MS - performance.now()));
+    this.#closing.signal.addEventListener('abort', onOver, { once: true });
+    try {
+      if (!this.#closing.signal.aborted) await this.#options.source.wait(this.#readTo, over.signal);
+    } catch (error) {
+      if (!over.signal.aborted) throw error;
+    } finally {
+      clearTimeout(timer);
+      this.#closing.signal.removeEventListener('abort', onOver);
+    }
+  }
+
+  async #rest(ms: number): Promise<void> {
+    await pause(ms, undefined, { signal: this.#closing.signal }).catch(() => undefined);
+  }
+}
+
+/** A handler may have other connections, which say nothing about this one: only what the server itself said counts there. */
+function isLostConnection(error: unknown, by: 'handler' | 'transaction'): boolean {
+  if (by === 'handler') return SERVER_LEFT.test(sqlStateOf(error) ?? '');
+  return toEngineError(error, 'handing events over').code === 'unavailable';
+}
+
+function isClosed(error: unknown): boolean {
+  return isEngineError(error) && error.code === 'closed';
+}
+
+/** Never the message: it may quote data. */
+function codeOf(error: unknown): string {
+  if (isEngineError(error)) return error.code;
+  const name = error instanceof Error && ERROR_NAME.test(error.name) ? error.name : 'Error';
+  return sqlStateOf(error) ?? name;
+}
+
+function between(min: number, max: number): number {
+  return min + Math.random() * (max - min);
+}
+
+/** Jitter over a doubling range, so that rivals that met once do not meet again. */
+function growing(range: { min: number; max: number }, tries: number): number {
+  return between(range.min, Math.min(range.max, range.min * 2 ** tries));
+}

@@ -1,0 +1,238 @@
+/**
+ * One row of the event log as the event that subscribers get. A row this version does not know, or that lacks what its family
+ * promises, is an error with its position: it is neither skipped nor completed by a guess. Which rows are wanted is
+ * decided elsewhere.
+ */
+import { encodeCursor } from '../contract/cursor.ts';
+import { EngineError } from '../contract/errors.ts';
+import {
+  COMPLETION_EVENTS,
+  WORKER_EVENTS,
+  type CompletionEvent,
+  type EventBase,
+  type ExecutionEventBase,
+  type FeedEvent,
+  type LeaseHistoryEvent,
+  type OperatorEvent,
+  type TagEvent,
+  type WorkerEvent,
+} from '../contract/events.ts';
+import { formatExecutionId } from '../contract/ids.ts';
+import type { EventRow } from '../store/events.ts';
+
+/** Frozen: one event may be handed to several readers. */
+export function decodeEvent(row: EventRow): FeedEvent {
+  Object.freeze(row.tags);
+  return Object.freeze(toEvent(row));
+}
+
+function toEvent(row: EventRow): FeedEvent {
+  switch (row.family) {
+    case 'lease':
+      return leaseEvent(row);
+    case 'completion':
+      return completionEvent(row);
+    case 'operator':
+      return operatorEvent(row);
+    case 'tag':
+      return tagEvent(row);
+    case 'worker':
+      return workerEvent(row);
+    default:
+      throw undecodable(row, 'this version does not know its family');
+  }
+}
+
+function leaseEvent(row: EventRow): LeaseHistoryEvent {
+  const type = row.event_type;
+  const base = Object.assign(ofExecution(row), {
+    family: 'lease' as const,
+    leaseId: text(row, row.lease_id, 'lease_id'),
+  });
+  switch (type) {
+    case 'acquired':
+    case 'renewed':
+      return Object.assign(base, {
+        type,
+        workerInstanceId: text(row, row.worker_instance_id, 'worker_instance_id'),
+      });
+    case 'reclaimed':
+      return Object.assign(base, {
+        type,
+        previousOwner: textOrNull(row, row.detail?.['previous_owner'], 'previous_owner'),
+        newOwner: text(row, row.detail?.['new_owner'], 'new_owner'),
+      });
+    case 'expired':
+    case 'released':
+      return Object.assign(base, endOfLease(row), { type });
+    case 'revoked':
+      return Object.assign(base, endOfLease(row), {
+        type,
+        revokedBy: textOrNull(row, row.detail?.['revoked_by'], 'revoked_by'),
+      });
+    default:
+      throw unknownType(row);
+  }
+}
+
+function endOfLease(row: EventRow): { previousOwner: string; transition: string } {
+  return {
+    previousOwner: text(row, row.detail?.['previous_owner'], 'previous_owner'),
+    transition: text(row, row.detail?.['transition'], 'transition'),
+  };
+}
+
+function completionEvent(row: EventRow): CompletionEvent {
+  const type = COMPLETION_EVENTS.find((known) => known === row.event_type);
+  if (type === undefined) throw unknownType(row);
+  return Object.assign(ofExecution(row), {
+    family: 'completion' as const,
+    type,
+    leaseId: textOrNull(row, row.lease_id, 'lease_id'),
+    workerInstanceId: textOrNull(row, row.worker_instance_id, 'worker_instance_id'),
+  });
+}
+
+function operatorEvent(row: EventRow): OperatorEvent {
+  const { event_type: type, detail } = row;
+  const by = textOrNull(row, detail?.['by'], 'by');
+  switch (type) {
+    case 'priority_changed':
+      return Object.assign(ofExecution(row), {
+        family: 'operator' as const,
+        type,
+        by,
+        oldPriority: whole(row, detail?.['old_priority'], 'old_priority'),
+        newPriority: whole(row, detail?.['new_priority'], 'new_priority'),
+      });
+    case 'replayed':
+      return Object.assign(ofExecution(row), {
+        family: 'operator' as const,
+        type,
+        by,
+        reason: textOrNull(row, detail?.['reason'], 'reason'),
+        replayCount: whole(row, detail?.['replay_count'], 'replay_count'),
+        from: word(row, detail?.['from'], 'from', ['start', 'failed_step']),
+        previousOutcome: word(row, detail?.['previous_outcome'], 'previous_outcome', COMPLETION_EVENTS),
+      });
+    case 'lane_paused': {
+      const reason = textOrNull(row, detail?.['reason'], 'reason');
+      return Object.assign(ofAll(row), {
+        family: 'operator' as const,
+        type,
+        lane: text(row, detail?.['lane'], 'lane'),
+        by,
+        reason,
+      });
+    }
+    case 'lane_resumed':
+      return Object.assign(ofAll(row), {
+        family: 'operator' as const,
+        type,
+        lane: text(row, detail?.['lane'], 'lane'),
+      });
+    default:
+      throw unknownType(row);
+  }
+}
+
+function tagEvent(row: EventRow): TagEvent {
+  if (row.event_type !== 'tags_changed') throw unknownType(row);
+  const removed = row.detail?.['removed'];
+  if (!Array.isArray(removed)) throw malformed(row, 'removed');
+  return Object.assign(ofExecution(row), {
+    family: 'tag' as const,
+    type: 'tags_changed' as const,
+    by: textOrNull(row, row.detail?.['by'], 'by'),
+    set: texts(row, row.detail?.['set'], 'set'),
+    removed: removed.map((key: unknown) => text(row, key, 'removed')),
+  });
+}
+
+function workerEvent(row: EventRow): WorkerEvent {
+  const type = WORKER_EVENTS.find((known) => known === row.event_type);
+  if (type === undefined) throw unknownType(row);
+  return Object.assign(ofAll(row), {
+    family: 'worker' as const,
+    type,
+    workerInstanceId: text(row, row.worker_instance_id, 'worker_instance_id'),
+    workerId: text(row, row.detail?.['worker_id'], 'worker_id'),
+    version: textOrNull(row, row.detail?.['version'], 'version'),
+  });
+}
+
+function ofAll(row: EventRow): EventBase {
+  const position = BigInt(row.event_id);
+  return {
+    cursor: encodeCursor(position),
+    position,
+    occurredAtMs: whole(row, row.occurred_at_ms, 'occurred_at_ms'),
+  };
+}
+
+function ofExecution(row: EventRow): ExecutionEventBase {
+  const partition = whole(row, row.partition_key, 'partition_key');
+  const flow = textOrNull(row, row.flow_id, 'flow_id');
+  const position = BigInt(row.event_id);
+  return {
+    cursor: encodeCursor(position),
+    position,
+    occurredAtMs: whole(row, row.occurred_at_ms, 'occurred_at_ms'),
+    executionId: formatExecutionId(partition, text(row, row.execution_id, 'execution_id')),
+    flowId: flow === null ? null : formatExecutionId(partition, flow),
+    namespace: text(row, row.namespace, 'namespace'),
+    kind: text(row, row.kind, 'kind'),
+    lane: text(row, row.lane, 'lane'),
+    tags: texts(row, row.tags, 'tags'),
+    attemptIndex: whole(row, row.attempt_index, 'attempt_index'),
+    leaseEpoch: whole(row, row.lease_epoch, 'lease_epoch'),
+  };
+}
+
+function text(row: EventRow, value: unknown, member: string): string {
+  if (typeof value !== 'string') throw malformed(row, member);
+  return value;
+}
+
+/** What was not said is not written, or written as null. */
+function textOrNull(row: EventRow, value: unknown, member: string): string | null {
+  return value === undefined || value === null ? null : text(row, value, member);
+}
+
+function whole(row: EventRow, value: unknown, member: string): number {
+  if (!Number.isSafeInteger(value)) throw malformed(row, member);
+  return value as number;
+}
+
+function word<Word extends string>(
+  row: EventRow,
+  value: unknown,
+  member: string,
+  known: readonly Word[],
+): Word {
+  const found = known.find((choice) => choice === value);
+  if (found === undefined) throw malformed(row, member);
+  return found;
+}
+
+function texts(row: EventRow, value: unknown, member: string): Record<string, string> {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw malformed(row, member);
+  for (const each of Object.values(value)) text(row, each, member);
+  return value as Record<string, string>;
+}
+
+function unknownType(row: EventRow): EngineError {
+  return undecodable(row, 'this version does not know its type');
+}
+
+function malformed(row: EventRow, member: string): EngineError {
+  return undecodable(row, `its ${member} is missing or malformed`);
+}
+
+function undecodable(row: EventRow, why: string): EngineError {
+  const name = `${row.family}.${row.event_type}`;
+  return new EngineError(
+    'undecodable_event',
+    `The event at position ${row.event_id} (${name}) cannot be read: ${why}.`,
+  );
+}

@@ -1,0 +1,131 @@
+/**
+ * Waiting for events. While somebody waits, this process gives positions out itself: soon after something stirred, at once again
+ * while there is much, and less and less often while nothing happens. Losing every hint costs no more than the longest interval.
+ */
+import { EngineError } from '../contract/errors.ts';
+import type { Database } from '../store/database.ts';
+import { sequenceEvents } from '../store/events.ts';
+import { isOutage, type FeedWatcher } from './source.ts';
+
+/** Between two looks: so long when there is much, doubled up to the longest while there is nothing. */
+const LOOK_MS = { shortest: 10, longest: 100 };
+
+export type Woken = 'moved' | 'disconnected';
+
+interface Waiter {
+  after: bigint;
+  resolve(woken: Woken): void;
+  reject(error: unknown): void;
+}
+
+export class Pulse {
+  readonly #database: Database;
+  readonly #unwatch: () => void;
+  readonly #waiters = new Set<Waiter>();
+  #last = -1n;
+  #waitMs = LOOK_MS.shortest;
+  #lookedAt = Number.NEGATIVE_INFINITY;
+  #timer: NodeJS.Timeout | undefined;
+  #looking: Promise<void> | undefined;
+  /** Something stirred while a look was under way: it may have come too late for it. */
+  #stirred = false;
+  #closed = false;
+
+  constructor(database: Database, watchFeed: (watcher: FeedWatcher) => () => void) {
+    this.#database = database;
+    this.#unwatch = watchFeed({
+      moved: (last) => this.#moved(last),
+      stirred: () => this.#stir(),
+      lost: () => this.#wake('disconnected', () => true),
+    });
+  }
+
+  /** Until a position after this one is known to be given out, or nothing can be heard. */
+  wait(after: bigint, signal: AbortSignal): Promise<Woken> {
+    if (signal.aborted) return Promise.reject(signal.reason as Error);
+    if (this.#closed) return Promise.reject(new EngineError('closed', 'The engine was closed.'));
+    if (this.#last > after) return Promise.resolve('moved');
+    return new Promise((resolve, reject) => {
+      const waiter: Waiter = { after, resolve, reject };
+      const onAbort = (): void => {
+        this.#waiters.delete(waiter);
+        reject(signal.reason as Error);
+      };
+      const done = (): void => signal.removeEventListener('abort', onAbort);
+      waiter.resolve = (woken) => {
+        done();
+        resolve(woken);
+      };
+      waiter.reject = (error) => {
+        done();
+        reject(error as Error);
+      };
+      signal.addEventListener('abort', onAbort, { once: true });
+      this.#waiters.add(waiter);
+      if (this.#timer === undefined && this.#looking === undefined) this.#lookIn(this.#waitMs);
+    });
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.#unwatch();
+    clearTimeout(this.#timer);
+    for (const waiter of this.#waiters) waiter.reject(new EngineError('closed', 'The engine was closed.'));
+    this.#waiters.clear();
+    await this.#looking;
+  }
+
+  #moved(last: bigint): void {
+    if (last > this.#last) this.#last = last;
+    this.#wake('moved', (waiter) => waiter.after < this.#last);
+  }
+
+  #wake(woken: Woken, whom: (waiter: Waiter) => boolean): void {
+    for (const waiter of this.#waiters) {
+      if (!whom(waiter)) continue;
+      this.#waiters.delete(waiter);
+      waiter.resolve(woken);
+    }
+  }
+
+  #stir(): void {
+    this.#waitMs = LOOK_MS.shortest;
+    if (this.#looking !== undefined) this.#stirred = true;
+    else if (this.#waiters.size > 0) this.#lookIn(LOOK_MS.shortest);
+  }
+
+  /** Counted from the last look, so that many hints do not make many looks. */
+  #lookIn(ms: number): void {
+    if (this.#closed) return;
+    clearTimeout(this.#timer);
+    const wait = Math.max(0, this.#lookedAt + ms - performance.now());
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined;
+      this.#looking = this.#look().finally(() => {
+        this.#looking = undefined;
+        if (this.#waiters.size > 0) this.#lookIn(this.#waitMs);
+      });
+    }, wait);
+  }
+
+  async #look(): Promise<void> {
+    this.#stirred = false;
+    this.#lookedAt = performance.now();
+    try {
+      const { last, stamped } = await sequenceEvents(this.#database, 'skip');
+      const busy = stamped > 0 || last > this.#last || this.#stirred;
+      this.#waitMs = busy ? LOOK_MS.shortest : this.#longerWait();
+      this.#moved(last);
+    } catch (error) {
+      this.#waitMs = LOOK_MS.longest;
+      if (isOutage(error)) return this.#wake('disconnected', () => true);
+      for (const waiter of this.#waiters) waiter.reject(error);
+      this.#waiters.clear();
+    }
+  }
+
+  /** Spread, so that processes that wait for the same do not look at the same moment. */
+  #longerWait(): number {
+    return Math.min(this.#waitMs * 2, LOOK_MS.longest) * (0.8 + Math.random() * 0.2);
+  }
+}

@@ -1,0 +1,153 @@
+/**
+ * One reader of the event feed as an async iterable. It reads when it is read from: a reader that is slow holds a page, not
+ * the feed. While a page is handed over the next one is read already, if there is one. Leaving the loop ends it; nothing of it stays.
+ */
+import { encodeCursor, type Cursor } from '../contract/cursor.ts';
+import type { FeedEvent } from '../contract/events.ts';
+import type { Disconnected, EventSubscription } from '../contract/feed.ts';
+import { LIMITS } from '../contract/limits.ts';
+import type { StoredEventFilter } from '../store/events.ts';
+import { isOutage, type FeedPage, type FeedSource } from './source.ts';
+
+/** Two pages are held at most: the one that is handed over and the next. */
+const PAGE = Math.min(LIMITS.eventPage, LIMITS.eventBuffer / 2);
+
+export interface SubscriptionOptions {
+  source: FeedSource;
+  /** Events strictly after this position. */
+  after: bigint;
+  filter: StoredEventFilter;
+  signal?: AbortSignal | undefined;
+  /** Called once, when it is over. */
+  onClose?: () => void;
+}
+
+export function openSubscription<Event extends FeedEvent>(
+  options: SubscriptionOptions,
+): EventSubscription<Event> {
+  return new Subscription(options) as unknown as EventSubscription<Event>;
+}
+
+type Item = FeedEvent | Disconnected;
+const OVER: IteratorReturnResult<undefined> = { done: true, value: undefined };
+
+class Subscription implements AsyncIterableIterator<Item> {
+  readonly #source: FeedSource;
+  readonly #filter: StoredEventFilter;
+  readonly #closing = new AbortController();
+  readonly #onClose: (() => void) | undefined;
+  readonly #unlink: () => void;
+  #ready: Item[] = [];
+  #next = 0;
+  /** Everything up to here is in `#ready` or was handed over. */
+  #readTo: bigint;
+  #passed: bigint;
+  #isTold = false;
+  #ahead: Promise<FeedPage> | undefined;
+  /** Reads are answered one after another, however many are asked for at once. */
+  #turn: Promise<unknown> = Promise.resolve();
+
+  constructor({ source, after, filter, signal, onClose }: SubscriptionOptions) {
+    this.#source = source;
+    this.#filter = filter;
+    this.#onClose = onClose;
+    this.#readTo = after;
+    this.#passed = after;
+    const onAbort = (): void => this.#end();
+    signal?.addEventListener('abort', onAbort, { once: true });
+    this.#unlink = () => signal?.removeEventListener('abort', onAbort);
+    if (signal?.aborted) this.#end();
+  }
+
+  get cursor(): Cursor {
+    return encodeCursor(this.#passed);
+  }
+
+  next(): Promise<IteratorResult<Item>> {
+    const answer = this.#turn.then(() => this.#answer());
+    this.#turn = answer.catch(() => undefined);
+    return answer;
+  }
+
+  async return(): Promise<IteratorResult<Item>> {
+    this.#end();
+    return OVER;
+  }
+
+  async close(): Promise<void> {
+    this.#end();
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#end();
+  }
+
+  async #answer(): Promise<IteratorResult<Item>> {
+    try {
+      while (this.#next >= this.#ready.length) {
+        if (this.#closing.signal.aborted) return OVER;
+        await this.#fill();
+      }
+    } catch (error) {
+      if (this.#closing.signal.aborted) return OVER;
+      this.#end();
+      throw error;
+    }
+    if (this.#closing.signal.aborted) return OVER;
+    const value = this.#ready[this.#next]!;
+    this.#next += 1;
+    // The last of a page stands for all that was looked at behind it.
+    this.#passed = this.#next === this.#ready.length ? this.#readTo : value.position;
+    return { done: false, value };
+  }
+
+  async #fill(): Promise<void> {
+    const page = await this.#page().catch((error: unknown) => {
+      if (!isOutage(error)) throw error;
+      return undefined;
+    });
+    if (page === undefined) return this.#tellDisconnected();
+    this.#isTold = false;
+    this.#ready = page.events;
+    this.#next = 0;
+    this.#readTo = page.to;
+    if (page.events.length === 0) this.#passed = page.to;
+    if (page.atEnd) {
+      const woken = await this.#source.wait(page.to, this.#closing.signal);
+      if (woken === 'disconnected') this.#tellDisconnected();
+    } else if (page.events.length > 0) this.#readAhead();
+  }
+
+  #page(): Promise<FeedPage> {
+    const page = this.#ahead ?? this.#source.read(this.#readTo, this.#filter, PAGE);
+    this.#ahead = undefined;
+    return page;
+  }
+
+  #readAhead(): void {
+    this.#ahead = this.#source.read(this.#readTo, this.#filter, PAGE);
+    // Awaited when it is asked for; until then nobody may trip over its failure.
+    this.#ahead.catch(() => undefined);
+  }
+
+  /** Once for each time: a database that stays away is asked again and again. */
+  #tellDisconnected(): void {
+    if (this.#isTold) return;
+    this.#isTold = true;
+    this.#ready = [{ type: 'disconnected', cursor: encodeCursor(this.#readTo), position: this.#readTo }];
+    this.#next = 0;
+  }
+
+  #end(): void {
+    if (this.#closing.signal.aborted) return;
+    this.#closing.abort();
+    this.#unlink();
+    this.#ready = [];
+    this.#ahead = undefined;
+    this.#onClose?.();
+  }
+}

@@ -1,0 +1,333 @@
+/**
+ * `flowfabric tail` and `flowfabric consumers` against a real database: what they print, as text and as JSON, what they leave
+ * out, and how they end.
+ */
+import { once } from 'node:events';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { connect, encodeCursor, type Connection, type FeedEvent } from '../../src/index.ts';
+import type { TestDatabase } from '../../src/testing/test-database.ts';
+import { plainDatabase } from '../setup/database.ts';
+import { PATIENCE, runCommand, startCommand, type Started } from './processes.ts';
+
+const NOWHERE = 'postgres://nobody@127.0.0.1:1/nothing';
+const WORKER = { workerId: 'w', workerInstanceId: 'w-1' };
+const SECRET = 'only-in-the-payload';
+
+let database: TestDatabase;
+let engine: Connection;
+
+beforeAll(async () => {
+  database = await plainDatabase();
+  engine = await connect({ databaseUrl: database.url, defaultPolicy: {} });
+});
+
+afterAll(async () => {
+  await engine?.close();
+  await database?.drop();
+});
+
+function run(...args: string[]) {
+  return runCommand({ args, databaseUrl: database.url });
+}
+
+function start(...args: string[]): Started {
+  return startCommand({ args, databaseUrl: database.url });
+}
+
+type Printed = Omit<FeedEvent, 'position'> & { position: string; executionId?: string };
+
+function lines<Value = Printed>(output: string): Value[] {
+  const text = output.trimEnd();
+  return text === '' ? [] : text.split('\n').map((line) => JSON.parse(line) as Value);
+}
+
+/** Everything that is committed from here on comes after it. */
+async function here(): Promise<string> {
+  const subscription = await engine.subscribeEvents();
+  await subscription.close();
+  return subscription.cursor;
+}
+
+async function submit(kind: string, request: object = {}): Promise<string> {
+  return (await engine.submit({ kind, payload: { secret: SECRET }, ...request })).executionId;
+}
+
+/** Submits an execution and claims it. */
+async function claim(kind: string, request: object = {}) {
+  await submit(kind, request);
+  const asked = { ...WORKER, kinds: [kind], limit: 1, leaseMs: 600_000 };
+  let [lease] = (await engine.claim(asked)).claims;
+  await expect.poll(async () => (lease ??= (await engine.claim(asked)).claims[0]), PATIENCE).toBeDefined();
+  return lease!;
+}
+
+async function complete(kind: string, request: object = {}): Promise<string> {
+  const lease = await claim(kind, request);
+  await engine.complete(lease, { secret: SECRET });
+  return lease.executionId;
+}
+
+/** An event of no execution: the lane is held, or let go. */
+async function stir(lane: string): Promise<void> {
+  const { repeated } = await engine.pauseLane(lane);
+  if (repeated) await engine.resumeLane(lane);
+}
+
+/** Makes events until the command has printed one: before, it may not have begun to follow. */
+async function untilItFollows(started: Started, lane: string): Promise<void> {
+  await expect
+    .poll(async () => {
+      await stir(lane);
+      return started.output();
+    }, PATIENCE)
+    .toContain('lane_');
+}
+
+describe('flowfabric tail', () => {
+  it('prints a line an event, in order, with what is telling about it', async () => {
+    const from = await here();
+    const id = await complete('lined', { lane: 'slow', tags: { secret: 'no' } });
+    const { executionId: stopped } = await claim('stopped');
+    await engine.cancel(stopped, { reason: 'enough', by: 'ada' });
+    const waiting = await submit('queued');
+    await engine.changePriority(waiting, { priority: 9, by: 'ada' });
+    await engine.setTags(waiting, { set: { note: 'a\u001B[31m\nb' }, remove: ['x'], by: 'ada' });
+    await engine.pauseLane('line', { by: 'ada', reason: 'mail is down' });
+    const { exitCode, output, errors } = await run('tail', '--from', from, '--limit', '8');
+    expect(exitCode).toBe(0);
+    const time = String.raw`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`;
+    const printed = output.trimEnd().split('\n');
+    const expected = [
+      `lease.acquired +${id} +lined +slow +on w-1, attempt 1`,
+      `completion.success +${id} +lined +slow +on w-1, attempt 1`,
+      `lease.acquired +${stopped} +stopped +default +on w-1, attempt 1`,
+      `lease.revoked +${stopped} +stopped +default +from w-1, by ada: cancel`,
+      `completion.cancelled +${stopped} +stopped +default.*`,
+      `operator.priority_changed +${waiting} +queued +default +0 -> 9, by ada`,
+      String.raw`tag.tags_changed +${waiting} +queued +default +note=a \[31m b -x, by ada`,
+      `operator.lane_paused +line +by ada: mail is down`,
+    ].map((line) => new RegExp(`^${time} +${line.replaceAll(/[{}]/g, String.raw`\$&`)}$`));
+    expect(printed).toEqual(expected.map((line) => expect.stringMatching(line)));
+    const columns = printed.slice(0, 5).map((line) => line.indexOf('{fp:'));
+    expect(new Set(columns).size).toBe(1);
+    expect(errors).toMatch(/^go on with\n {2}flowfabric tail --limit 8 --from \S+\n$/);
+  });
+
+  it('is one object a line with --json, without payloads, and says on stderr how to go on', async () => {
+    const from = await here();
+    const id = await complete('objects', { tags: { customer: '42' }, namespace: 'shop' });
+    const first = await run('tail', '--from', from, '--limit', '1', '--json');
+    expect(first.exitCode).toBe(0);
+    const found = lines(first.output);
+    expect(found).toMatchObject([
+      {
+        family: 'lease',
+        type: 'acquired',
+        executionId: id,
+        workerInstanceId: 'w-1',
+        tags: { customer: '42' },
+      },
+    ]);
+    const { cursor, command } = JSON.parse(first.errors) as { cursor: string; command: string };
+    expect(cursor).toBe(found[0]!.cursor);
+    const second = await run(...command.split(' ').slice(1), '--json');
+    const [next] = lines(second.output);
+    expect(next).toMatchObject({ family: 'completion', type: 'success', executionId: id, namespace: 'shop' });
+    expect(next!.position).toBe(String(BigInt(found[0]!.position) + 1n));
+    expect(first.output + second.output).not.toContain(SECRET);
+  });
+
+  it('prints only what every condition asks for', async () => {
+    const from = await here();
+    const other = await complete('asked', {
+      namespace: 'elsewhere',
+      lane: 'quick',
+      tags: { a: '1', b: '2' },
+    });
+    const id = await complete('asked', { namespace: 'mine', lane: 'quick', tags: { a: '1', b: '3' } });
+    const ask = async (...conditions: string[]): Promise<(string | undefined)[]> => {
+      const words = ['tail', '--from', from, '--family', 'completion', '--json'];
+      const { output } = await run(...words, ...conditions);
+      return lines(output).map(({ executionId }) => executionId);
+    };
+    const answers = await Promise.all([
+      ask('--kind', 'asked', '--limit', '2'),
+      ask('--namespace', 'mine', '--limit', '1'),
+      ask('--tag', 'a=1', '--tag', 'b=3', '--limit', '1'),
+      ask('--execution', id, '--limit', '1'),
+      ask('--lane', 'quick', '--kind', 'asked', '--family', 'tag', '--limit', '2'),
+    ]);
+    expect(answers).toEqual([[other, id], [id], [id], [id], [other, id]]);
+  });
+
+  it('follows from now on until Ctrl-C, and what it says then goes on without a gap', async () => {
+    await stir('before');
+    const following = ['--family', 'operator', '--family', 'tag'];
+    const started = start('tail', ...following, '--json');
+    await untilItFollows(started, 'after');
+    started.child.kill('SIGINT');
+    expect(await started.exitCode).toBe(130);
+    expect(started.output()).not.toContain('"before"');
+    const { cursor, command } = JSON.parse(started.errors()) as { cursor: string; command: string };
+    expect(command).toBe(`flowfabric tail --family operator --family tag --from ${cursor}`);
+    await stir('later');
+    const printed = lines(started.output()).length;
+    const again = start(...command.split(' ').slice(1), '--json');
+    await expect.poll(() => again.output(), PATIENCE).toContain('"later"');
+    again.child.kill('SIGINT');
+    expect(await again.exitCode).toBe(130);
+    const all = lines(started.output() + again.output());
+    expect(all.length).toBeGreaterThan(printed);
+    const { cursor: first, position } = all[0]!;
+    const known = await run(
+      'tail',
+      ...following,
+      '--from',
+      encodeCursor(BigInt(position) - 1n),
+      '--json',
+      '--limit',
+      String(all.length),
+    );
+    expect(lines(known.output)).toEqual(all);
+    expect(lines(known.output)[0]!.cursor).toBe(first);
+  });
+
+  it('ends quietly when its reader goes away', async () => {
+    const started = start('tail', '--family', 'operator');
+    await untilItFollows(started, 'head');
+    started.child.stdout!.destroy();
+    let exitCode: number | null | undefined;
+    void once(started.child, 'exit').then(([code]) => (exitCode = code as number | null));
+    await expect
+      .poll(async () => {
+        await stir('head');
+        return exitCode;
+      }, PATIENCE)
+      .toBe(141);
+    expect(started.errors()).toBe('');
+  });
+});
+
+describe('a lost connection', () => {
+  const LISTENERS = `SELECT pid FROM pg_stat_activity
+    WHERE datname = current_database() AND application_name = 'flowfabric listener' AND state = 'idle'`;
+
+  async function listeners(): Promise<number[]> {
+    return (await database.query<{ pid: number }>(LISTENERS)).rows.map(({ pid }) => pid);
+  }
+
+  it.each([
+    [[], 'errors' as const, 'Nothing is lost'],
+    [['--json'], 'output' as const, '"type":"disconnected"'],
+  ])('is told with %j, and what was committed meanwhile is printed', async (args, where, words) => {
+    const before = await listeners();
+    const started = start('tail', '--family', 'operator', ...args);
+    await untilItFollows(started, 'cut');
+    await expect
+      .poll(async () => {
+        const own = (await listeners()).filter((pid) => !before.includes(pid));
+        await database.query('SELECT pg_terminate_backend(pid) FROM unnest($1::integer[]) pid', [own]);
+        return started[where]();
+      }, PATIENCE)
+      .toContain(words);
+    const lane = `meanwhile${args.length}`;
+    await engine.pauseLane(lane);
+    await expect.poll(() => started.output(), PATIENCE).toContain(lane);
+    started.child.kill('SIGINT');
+    expect(await started.exitCode).toBe(130);
+  });
+});
+
+describe('a cursor', () => {
+  it('whose events are gone is refused with the oldest one there is', async () => {
+    await using old = await plainDatabase();
+    await using owner = await connect({ databaseUrl: old.url });
+    for (const lane of ['a', 'b', 'c']) await owner.pauseLane(lane);
+    const kept = await owner.subscribeEvents({ from: 'beginning' });
+    const { value: first } = await kept.next();
+    await kept.close();
+    await old.query('UPDATE ff_sequencer SET floor_position = $1', [String(first.position + 1n)]);
+    const from = encodeCursor(first.position - 1n);
+    const tail = ['tail', '--family', 'operator', '--limit', '2'];
+    const refused = await runCommand({ args: [...tail, '--from', from], databaseUrl: old.url });
+    expect(refused).toMatchObject({ exitCode: 1, output: '' });
+    expect(refused.errors).toContain('[cursor_expired]');
+    const command = /: (flowfabric tail .*) \[cursor_expired\]$/m.exec(refused.errors)![1]!;
+    expect(command).toBe(`flowfabric ${tail.join(' ')} --from ${first.cursor}`);
+    const { exitCode, output } = await runCommand({
+      args: [...command.split(' ').slice(1), '--json'],
+      databaseUrl: old.url,
+    });
+    expect(exitCode).toBe(0);
+    expect(lines(output)).toMatchObject([{ lane: 'b' }, { lane: 'c' }]);
+  });
+
+  it('beyond the last event is refused', async () => {
+    const { exitCode, output, errors } = await run('tail', '--from', encodeCursor(2n ** 62n));
+    expect({ exitCode, output }).toEqual({ exitCode: 1, output: '' });
+    expect(errors).toMatch(/^flowfabric: --from stands for position .* \[cursor_ahead\]$/m);
+  });
+});
+
+describe('a value that makes no sense', () => {
+  it.each([
+    [['--from', 'yesterday'], '--from is not base64url text'],
+    [['--from', 'AgAA'], '--from holds 3 bytes'],
+    [['--from', 'AQAAAAAAAAAA'], '--from begins with byte 1'],
+    [['--from', encodeCursor(-1n)], '--from stands for a negative position'],
+    [['--family', 'leases'], '--family must be one of lease, completion, signal'],
+    [['--execution', 'me'], '--execution does not begin with {fp:'],
+    [['--limit', '0'], '--limit must be a whole number from 1 to'],
+  ])('such as %j is refused before the database is asked', async (args, sentence) => {
+    const { exitCode, output, errors } = await runCommand({ args: ['tail', ...args], databaseUrl: NOWHERE });
+    expect({ exitCode, output }).toEqual({ exitCode: 2, output: '' });
+    expect(errors).toContain(sentence);
+  });
+
+  it.each([
+    [['--tag', 'customer'], '--tag must be key=value'],
+    [['--tag', 'a=1', '--tag', 'a=2'], '--tag names a key twice'],
+    [['--lane', ''], '--lane'],
+  ])('such as %j is refused in the words of the command line', async (args, sentence) => {
+    const { exitCode, output, errors } = await run('tail', ...args);
+    expect({ exitCode, output }).toEqual({ exitCode: 2, output: '' });
+    expect(errors).toContain(sentence);
+    expect(errors).not.toContain('filter.');
+  });
+});
+
+describe('flowfabric consumers', () => {
+  it('lists them with how far behind they are and who reads, and forgets one', async () => {
+    await using own = await plainDatabase();
+    await using owner = await connect({ databaseUrl: own.url });
+    const answer = (...args: string[]) => runCommand({ args: ['consumers', ...args], databaseUrl: own.url });
+    expect(await answer()).toEqual({
+      exitCode: 0,
+      output: '',
+      errors: 'flowfabric: there is no consumer.\n',
+    });
+    for (const lane of ['a', 'b']) await owner.pauseLane(lane);
+    const failing = await owner.consume('billing', () => Promise.reject(new Error('no')));
+    onTestFinished(() => failing.stop());
+    await expect.poll(async () => (await owner.listConsumers())[0]?.failures, PATIENCE).toBeGreaterThan(0);
+    const table = await answer();
+    expect(table).toMatchObject({ exitCode: 0, errors: '' });
+    const [heading, row] = table.output.trimEnd().split('\n');
+    expect(heading).toMatch(/^CONSUMER +LAG +BEHIND +MOVED +HOLDER +FAILURES +ERROR$/);
+    expect(row).toMatch(/^billing +2 +\d+\w+ +\d{4}-\S+Z +\S+ +[1-9]\d* +\S+$/);
+    const listed = await answer('--json');
+    expect(lines<object>(listed.output)).toEqual([
+      expect.objectContaining({ name: 'billing', lag: '2', position: expect.stringMatching(/^\d+$/) }),
+    ]);
+    await failing.stop();
+    expect(await answer('--forget', 'billing')).toEqual({
+      exitCode: 0,
+      output: 'billing  forgotten\n',
+      errors: '',
+    });
+    const gone = await answer('--forget', 'billing');
+    expect(gone).toMatchObject({ exitCode: 3, output: '' });
+    expect(gone.errors).toContain('There is no consumer billing. [not_found]');
+    expect(await owner.listConsumers()).toEqual([]);
+  });
+});
