@@ -519,6 +519,7 @@ CREATE TABLE ff_sequencer (
   opened_at_ms bigint NOT NULL,
   floor_position bigint NOT NULL,
   foreign_to_ev_id bigint NOT NULL,
+  emptied_to bigint[] DEFAULT array_fill((- (1)::bigint), ARRAY[8]) NOT NULL,
   identity text,
   CONSTRAINT ff_sequencer_pkey PRIMARY KEY (only_row),
   CONSTRAINT ff_sequencer_only_row_check CHECK (only_row)
@@ -685,10 +686,10 @@ CREATE TABLE ff_worker (
 --   revoked_by text
 --   tags jsonb
 
--- function ff_adopt_log(p_identity text)
+-- function ff_adopt_log(p_change text, p_identity text)
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 938df880af1539c72b544eddad5ee673
+--   md5 373d55f69c114d8b66adc7be711a8b33
 
 -- function ff_backoff_ms(p_backoff jsonb, p_retries integer, p_draw double precision)
 --   returns bigint
@@ -730,15 +731,15 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 b89297142555452033cbf52bad0c53cd
 
--- function ff_drop_slot(p_retention_ms bigint, p_hold_ms bigint)
+-- function ff_drop_slot(p_retention_ms bigint, p_grace_ms bigint)
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 f2df4e178bd9aa94fb0090a1c3936d5a
+--   md5 9011715ca64ff056964a75269509a6b1
 
--- function ff_expired_slot(p_retention_ms bigint, p_hold_ms bigint)
+-- function ff_expired_slot(p_retention_ms bigint, p_grace_ms bigint)
 --   returns TABLE(slot smallint, last_position bigint)
 --   plpgsql STABLE PARALLEL UNSAFE COST 100 ROWS 1000
---   md5 9a936a77aadcebb7349382a20d4469a9
+--   md5 56f106b45be3c69bcb5c866d6bc1ccbd
 
 -- function ff_fail(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_messages text[], p_categories text[], p_retry_afters bigint[], p_terminals boolean[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
@@ -759,6 +760,11 @@ CREATE TABLE ff_worker (
 --   returns bigint
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 53d9ec7c34d321727a3e59f75115c7c0
+
+-- function ff_forget_runs(p_limit integer)
+--   returns integer
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 311d5a80f5850e5b01ca1e8b2b3e1c37
 
 -- function ff_forget_silent_workers(p_silent_ms bigint)
 --   returns integer
@@ -815,6 +821,11 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 f0838817106ccda794c9e3ec2f632666
 
+-- function ff_log_change(p_old text, p_new text, p_prev pg_snapshot, p_cur pg_snapshot)
+--   returns text
+--   plpgsql IMMUTABLE PARALLEL UNSAFE COST 100
+--   md5 914f189ce755dbfbe475c841ec25b09c
+
 -- function ff_may_retry(p_retry_policy jsonb, p_retries integer, p_category text)
 --   returns boolean
 --   sql IMMUTABLE PARALLEL SAFE COST 100
@@ -833,7 +844,7 @@ CREATE TABLE ff_worker (
 -- function ff_open_slot(p_retention_ms bigint)
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 5ad7c003411e48faf3eee762bf274543
+--   md5 2bdd8b60c1569ed6603904ddb519eb2e
 
 -- function ff_pause(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_delays bigint[], p_children jsonb[], p_needed integer[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
@@ -853,7 +864,7 @@ CREATE TABLE ff_worker (
 -- function ff_read_events(p_after bigint, p_examined integer, p_families text[], p_types text[], p_namespace text, p_tags jsonb, p_kind text, p_lane text, p_execution uuid, p_flow uuid, p_partitions smallint[])
 --   returns TABLE(event_id bigint, family text, event_type text, occurred_at_ms bigint, execution_id uuid, partition_key smallint, flow_id uuid, attempt_index integer, lease_epoch bigint, lease_id uuid, worker_instance_id text, namespace text, kind text, lane text, tags jsonb, detail jsonb, expected bigint, found bigint, floor_position bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 5e554aa604cac48436531bf72db2036f
+--   md5 ea74b704700b6980bed1041a31fa4371
 
 -- function ff_record_steps(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_kinds ff_step_kind[], p_names text[], p_keys text[], p_sleeps bigint[], p_values jsonb[])
 --   returns TABLE(ordinal bigint, execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, kind text, value jsonb, due_in_ms bigint)
@@ -913,12 +924,12 @@ CREATE TABLE ff_worker (
 -- function ff_sequence(p_wait boolean, p_channel text)
 --   returns TABLE(last_position bigint, stamped bigint, floor_position bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 5b31c92c0a8579169fc449f8a5536c35
+--   md5 e85195908649efbac88a97fe191ef8bb
 
 -- function ff_server_identity()
 --   returns text
 --   plpgsql STABLE PARALLEL UNSAFE COST 100
---   md5 f71b18f7f2a5e74e597c86c371b6bc27
+--   md5 a84a8cb00ed93c6a6dda93b63e778a6d
 
 -- function ff_set_tags(p_id uuid, p_partition smallint, p_set jsonb, p_removed text[], p_max integer, p_actor text)
 --   returns TABLE(outcome text, tags jsonb)

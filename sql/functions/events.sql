@@ -22,14 +22,47 @@ RETURNS TABLE (ev_id bigint, slot smallint) LANGUAGE sql STABLE AS $$
     AND e.ev_id > p_foreign_to
 $$;
 
--- Which server this is, and how often it was promoted or restored to a point in time. Where a server does not tell, it
--- is taken for the same.
+-- Which server, timeline and table this is. What a server does not tell, or not to this role, is written as a question mark.
 CREATE OR REPLACE FUNCTION ff_server_identity() RETURNS text LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  v_system text;
+  v_timeline text;
 BEGIN
-  RETURN (SELECT system_identifier::text FROM pg_control_system())
-    || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8);
-EXCEPTION WHEN feature_not_supported OR insufficient_privilege OR undefined_function THEN
-  RETURN 'unknown/0';
+  IF pg_is_in_recovery() THEN
+    -- Its snapshots call transactions finished that are not.
+    RAISE EXCEPTION 'a standby gives out no positions' USING ERRCODE = '25006';
+  END IF;
+  BEGIN
+    SELECT system_identifier::text INTO v_system FROM pg_control_system();
+  EXCEPTION WHEN feature_not_supported OR insufficient_privilege OR undefined_function THEN
+    v_system := '?';
+  END;
+  BEGIN
+    v_timeline := left(pg_walfile_name(pg_current_wal_lsn()), 8);
+  EXCEPTION WHEN feature_not_supported OR insufficient_privilege OR undefined_function THEN
+    v_timeline := '?';
+  END;
+  RETURN concat_ws('/', v_system, v_timeline,
+    (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()) || '.' || to_regclass('ff_event')::oid);
+END $$;
+
+-- What became of the log since positions were last given out. `moved`: it may lack some that were given out (a promoted
+-- standby, another point in time, a dump). `foreign`: transaction ids are another server's, too. What is unknown is taken for the same.
+CREATE OR REPLACE FUNCTION ff_log_change(p_old text, p_new text, p_prev pg_snapshot, p_cur pg_snapshot) RETURNS text
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  v_old text[] := string_to_array(p_old, '/');
+  v_new text[] := string_to_array(p_new, '/');
+  v_differs boolean[];
+BEGIN
+  FOR i IN 1 .. 3 LOOP
+    v_differs[i] := coalesce(v_old[i] <> v_new[i] AND v_old[i] <> '?' AND v_new[i] <> '?', false);
+  END LOOP;
+  -- On one server snapshots only grow.
+  IF v_differs[1] OR pg_snapshot_xmax(p_cur) < pg_snapshot_xmax(p_prev) THEN
+    RETURN 'foreign';
+  END IF;
+  RETURN CASE WHEN v_differs[2] OR v_differs[3] THEN 'moved' WHEN p_old IS NULL THEN 'new' ELSE 'none' END;
 END $$;
 
 -- Gives consecutive positions to events, in the order of ev_id, as runs. The last run keeps the snapshot.
@@ -49,10 +82,10 @@ BEGIN
   RETURN cardinality(p_ev_ids);
 END $$;
 
--- The log was moved to another server, or the server lost its newest part: positions that were given out before may be missing
--- here. They are never given out again: the next one is far behind the last. After a dump and restore transaction ids begin
--- anew, so what has no position yet is found without them, while no writer is under way.
-CREATE OR REPLACE FUNCTION ff_adopt_log(p_identity text) RETURNS void LANGUAGE plpgsql AS $$
+-- The log came from elsewhere, or lost its newest part: positions that were given out before may be missing here. They are
+-- never given out again: the next one is far behind the last. With transaction ids of another server what has no position yet is found
+-- without them, while no writer is under way.
+CREATE OR REPLACE FUNCTION ff_adopt_log(p_change text, p_identity text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   s ff_sequencer%ROWTYPE;
   v_last bigint;
@@ -60,26 +93,26 @@ DECLARE
   v_ev_ids bigint[];
   v_slots smallint[];
 BEGIN
+  IF p_change = 'foreign' THEN
+    LOCK TABLE ff_event IN SHARE MODE;
+  END IF;
   SELECT * INTO STRICT s FROM ff_sequencer;
   SELECT seq_from + n - 1, snap INTO STRICT v_last, v_snap FROM ff_event_run ORDER BY seq_from DESC LIMIT 1;
-  IF s.identity IS NULL OR p_identity LIKE 'unknown/%' THEN
-    UPDATE ff_sequencer SET identity = p_identity;
-    RETURN;
-  END IF;
-  IF split_part(s.identity, '/', 1) <> split_part(p_identity, '/', 1) THEN
-    LOCK TABLE ff_event IN SHARE MODE;
+  IF p_change = 'foreign' THEN
     v_snap := pg_current_snapshot();
     SELECT array_agg(e.ev_id), array_agg(e.slot) INTO v_ev_ids, v_slots FROM ff_event e
     WHERE coalesce(e.ev_id >= (SELECT r.ev_from + r.n FROM ff_event_run r WHERE r.ev_from <= e.ev_id
                                ORDER BY r.ev_from DESC LIMIT 1), true);
     UPDATE ff_sequencer SET foreign_to_ev_id = coalesce((SELECT max(ev_id) FROM ff_event), s.foreign_to_ev_id);
   END IF;
-  v_last := v_last + 4294967296;
-  INSERT INTO ff_event_run (seq_from, n, stamped_at_ms, slot, snap) VALUES (v_last, 1, ff_now_ms(), s.slot, v_snap);
+  IF p_change <> 'new' THEN
+    v_last := v_last + 4294967296;
+    INSERT INTO ff_event_run (seq_from, n, stamped_at_ms, slot, snap) VALUES (v_last, 1, ff_now_ms(), s.slot, v_snap);
+  END IF;
   IF v_ev_ids IS NOT NULL THEN
     PERFORM ff_stamp(v_ev_ids, v_slots, v_last, v_snap);
   END IF;
-  UPDATE ff_sequencer SET identity = p_identity, epoch = epoch + 1;
+  UPDATE ff_sequencer SET identity = p_identity, epoch = epoch + (p_change <> 'new')::integer;
 END $$;
 
 -- Gives positions to what was committed since the last call. Answers the last position, how many were given out now, and the
@@ -93,20 +126,22 @@ SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURR
 DECLARE
   s ff_sequencer%ROWTYPE;
   v_identity text := ff_server_identity();
+  v_change text;
   v_last bigint;
   v_prev pg_snapshot;
-  v_cur pg_snapshot := pg_current_snapshot();
+  v_cur pg_snapshot;
   v_ev_ids bigint[];
   v_slots smallint[];
 BEGIN
   PERFORM ff_require_read_committed();
   IF pg_current_xact_id_if_assigned() IS NOT NULL THEN
     -- Its own transaction would count as finished before it is.
-    RAISE EXCEPTION 'ff_sequence must not run in a transaction that has written' USING ERRCODE = 'FF002';
+    RAISE EXCEPTION 'ff_sequence must not run in a transaction that has written' USING ERRCODE = 'FF006';
   END IF;
   SELECT * INTO STRICT s FROM ff_sequencer;
   SELECT seq_from + n - 1, snap INTO STRICT v_last, v_prev FROM ff_event_run ORDER BY seq_from DESC LIMIT 1;
-  IF s.identity IS NOT DISTINCT FROM v_identity
+  v_cur := pg_current_snapshot();
+  IF ff_log_change(s.identity, v_identity, v_prev, v_cur) = 'none'
      AND NOT EXISTS (SELECT 1 FROM ff_unstamped(v_prev, v_cur, s.foreign_to_ev_id)) THEN
     RETURN QUERY SELECT v_last, 0::bigint, s.floor_position;
     RETURN;
@@ -114,6 +149,7 @@ BEGIN
   -- The lock is taken in one statement and everything is read in later ones: a snapshot from before the wait is older than
   -- what the rival stamped by, and would give its events out again.
   IF p_wait THEN
+    PERFORM set_config('lock_timeout', '2s', true);
     PERFORM 1 FROM ff_sequencer FOR UPDATE;
   ELSE
     PERFORM 1 FROM ff_sequencer FOR UPDATE SKIP LOCKED;
@@ -123,17 +159,19 @@ BEGIN
     END IF;
   END IF;
   -- Here, because a setting of the function is undone before its commit. A position that was read must survive a crash.
-  PERFORM set_config('synchronous_commit', 'on', true);
+  PERFORM set_config('synchronous_commit', 'on', true), set_config('lock_timeout', '2s', true);
   SELECT * INTO STRICT s FROM ff_sequencer;
-  IF s.identity IS DISTINCT FROM v_identity THEN
-    PERFORM ff_adopt_log(v_identity);
-    SELECT * INTO STRICT s FROM ff_sequencer;
-  END IF;
   SELECT seq_from + n - 1, snap INTO STRICT v_last, v_prev FROM ff_event_run ORDER BY seq_from DESC LIMIT 1;
   v_cur := pg_current_snapshot();
-  IF pg_snapshot_xmax(v_cur) < pg_snapshot_xmax(v_prev)
-     OR EXISTS (SELECT 1 FROM pg_snapshot_xip(v_cur) x WHERE pg_visible_in_snapshot(x, v_prev)) THEN
-    RAISE EXCEPTION 'the snapshot % is older than the last one, %', v_cur, v_prev USING ERRCODE = 'FF002';
+  v_change := ff_log_change(s.identity, v_identity, v_prev, v_cur);
+  IF v_change <> 'none' THEN
+    PERFORM ff_adopt_log(v_change, v_identity);
+    SELECT * INTO STRICT s FROM ff_sequencer;
+    SELECT seq_from + n - 1, snap INTO STRICT v_last, v_prev FROM ff_event_run ORDER BY seq_from DESC LIMIT 1;
+    v_cur := pg_current_snapshot();
+  END IF;
+  IF EXISTS (SELECT 1 FROM pg_snapshot_xip(v_cur) x WHERE pg_visible_in_snapshot(x, v_prev)) THEN
+    RAISE EXCEPTION 'the snapshot % is older than the last one, %', v_cur, v_prev USING ERRCODE = 'FF006';
   END IF;
   SELECT array_agg(u.ev_id), array_agg(u.slot) INTO v_ev_ids, v_slots
   FROM ff_unstamped(v_prev, v_cur, s.foreign_to_ev_id) u;

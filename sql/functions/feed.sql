@@ -14,13 +14,8 @@ CREATE OR REPLACE FUNCTION ff_read_events(
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
-DECLARE
-  v_routes integer[];
 BEGIN
   PERFORM ff_require_read_committed();
-  IF p_kind IS NOT NULL OR p_lane IS NOT NULL THEN
-    v_routes := ARRAY(SELECT route_id FROM ff_route WHERE kind = coalesce(p_kind, kind) AND lane = coalesce(p_lane, lane));
-  END IF;
   RETURN QUERY
   WITH runs AS MATERIALIZED (
     SELECT r.seq_from, r.n, r.ev_from, r.slot, greatest(p_after + 1 - r.seq_from, 0) AS skipped
@@ -53,7 +48,7 @@ BEGIN
      AND (p_types IS NULL OR s.event_type = ANY (p_types))
      AND (p_namespace IS NULL OR s.namespace = p_namespace)
      AND (p_tags IS NULL OR s.tags @> p_tags)
-     AND (v_routes IS NULL OR s.route_id = ANY (v_routes))
+     AND (p_kind IS NULL OR t.kind = p_kind) AND (p_lane IS NULL OR t.lane = p_lane)
      AND (p_execution IS NULL OR s.execution_id = p_execution)
      AND (p_flow IS NULL OR s.flow_id = p_flow)
      AND (p_partitions IS NULL OR s.partition_key = ANY (p_partitions))

@@ -107,50 +107,48 @@ END $$;
 -- are under way may still write to the old one: which slot an event is in decides only when it goes.
 CREATE OR REPLACE FUNCTION ff_open_slot(p_retention_ms bigint) RETURNS boolean LANGUAGE plpgsql
 SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET search_path FROM CURRENT AS $$
-DECLARE
-  c_slots CONSTANT integer := 8;
 BEGIN
-  UPDATE ff_sequencer q SET slot = (q.slot + 1) % c_slots, opened_at_ms = ff_now_ms()
-  WHERE q.opened_at_ms <= ff_now_ms() - p_retention_ms / (c_slots - 1)
-    AND ff_slot_is_used(q.slot) AND NOT ff_slot_is_used((q.slot + 1) % c_slots);
+  UPDATE ff_sequencer q SET slot = (q.slot + 1) % cardinality(q.emptied_to), opened_at_ms = ff_now_ms()
+  WHERE q.opened_at_ms <= ff_now_ms() - p_retention_ms / (cardinality(q.emptied_to) - 1)
+    AND ff_slot_is_used(q.slot) AND NOT ff_slot_is_used((q.slot + 1) % cardinality(q.emptied_to));
   RETURN FOUND;
 END $$;
 
 -- The part of the log that may go: not the current one, its last event given its position longer ago than events are kept, and no
--- consumer still in need of it; a consumer is waited for no longer than p_hold_ms. Or one whose positions have all been let go.
-CREATE OR REPLACE FUNCTION ff_expired_slot(p_retention_ms bigint, p_hold_ms bigint)
+-- consumer still in need of it; a consumer is waited for no longer than p_grace_ms. Or one whose positions have all been let go.
+CREATE OR REPLACE FUNCTION ff_expired_slot(p_retention_ms bigint, p_grace_ms bigint)
 RETURNS TABLE (slot smallint, last_position bigint) LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
 BEGIN
   RETURN QUERY
   SELECT k.slot, r.last_position
   FROM ff_sequencer q
-  CROSS JOIN LATERAL unnest(ARRAY[1, 2, 3, 4, 5, 6, 7]) i
-  CROSS JOIN LATERAL (SELECT ((q.slot + i) % 8)::smallint AS slot OFFSET 0) k
+  CROSS JOIN LATERAL generate_series(1, cardinality(q.emptied_to) - 1) i
+  CROSS JOIN LATERAL (SELECT ((q.slot + i) % cardinality(q.emptied_to))::smallint AS slot OFFSET 0) k
   CROSS JOIN LATERAL (
     SELECT o.seq_from + o.n - 1 AS last_position, o.stamped_at_ms FROM ff_event_run o WHERE o.slot = k.slot
     ORDER BY o.seq_from DESC LIMIT 1) r
   WHERE ff_slot_is_used(k.slot)
     AND (r.last_position < q.floor_position
       OR r.stamped_at_ms <= ff_now_ms() - p_retention_ms
-        AND (r.stamped_at_ms <= ff_now_ms() - p_retention_ms - p_hold_ms
+        AND (r.stamped_at_ms <= ff_now_ms() - p_retention_ms - p_grace_ms
           OR coalesce((SELECT min(c.position) FROM ff_consumer c), r.last_position) >= r.last_position))
   ORDER BY i LIMIT 1;
 END $$;
 
 -- Empties one slot that may go, as a whole. Never waits long: one that is in use is left for the next pass. Whoever wrote to it and
 -- has not committed holds a lock on it; what is committed and has no position yet keeps it.
-CREATE OR REPLACE FUNCTION ff_drop_slot(p_retention_ms bigint, p_hold_ms bigint) RETURNS boolean LANGUAGE plpgsql
+CREATE OR REPLACE FUNCTION ff_drop_slot(p_retention_ms bigint, p_grace_ms bigint) RETURNS boolean LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
 DECLARE
   v_slot smallint;
-  v_foreign_to bigint;
+  s ff_sequencer%ROWTYPE;
   v_found record;
-  v_newest ff_event_run%ROWTYPE;
+  v_snap pg_snapshot;
 BEGIN
   PERFORM ff_require_read_committed();
-  SELECT slot INTO v_slot FROM ff_expired_slot(p_retention_ms, p_hold_ms);
+  SELECT slot INTO v_slot FROM ff_expired_slot(p_retention_ms, p_grace_ms);
   IF v_slot IS NULL THEN
     RETURN false;
   END IF;
@@ -158,20 +156,43 @@ BEGIN
   PERFORM set_config('lock_timeout', '200ms', true);
   EXECUTE format('LOCK TABLE ff_event_%s IN ACCESS EXCLUSIVE MODE', v_slot);
   PERFORM 1 FROM ff_sequencer FOR UPDATE;
-  SELECT * INTO v_found FROM ff_expired_slot(p_retention_ms, p_hold_ms);
-  SELECT * INTO STRICT v_newest FROM ff_event_run ORDER BY seq_from DESC LIMIT 1;
-  SELECT foreign_to_ev_id INTO STRICT v_foreign_to FROM ff_sequencer;
-  IF v_found.slot IS DISTINCT FROM v_slot OR EXISTS (
-    SELECT 1 FROM ff_event e
-    WHERE e.slot = v_slot AND e.xid >= pg_snapshot_xmin(v_newest.snap) AND e.ev_id > v_foreign_to
-      AND NOT pg_visible_in_snapshot(e.xid, v_newest.snap)) THEN
+  SELECT * INTO STRICT s FROM ff_sequencer;
+  SELECT * INTO v_found FROM ff_expired_slot(p_retention_ms, p_grace_ms);
+  SELECT snap INTO STRICT v_snap FROM ff_event_run ORDER BY seq_from DESC LIMIT 1;
+  -- By transaction ids of another server nothing can be told.
+  IF v_found.slot IS DISTINCT FROM v_slot
+     OR ff_log_change(s.identity, ff_server_identity(), v_snap, pg_current_snapshot()) <> 'none'
+     OR EXISTS (
+       SELECT 1 FROM ff_event e
+       WHERE e.slot = v_slot AND e.xid >= pg_snapshot_xmin(v_snap) AND e.ev_id > s.foreign_to_ev_id
+         AND NOT pg_visible_in_snapshot(e.xid, v_snap)) THEN
     RETURN false;
   END IF;
   EXECUTE format('TRUNCATE ONLY ff_event_%s', v_slot);
-  -- The newest run stays: it carries the snapshot.
-  DELETE FROM ff_event_run WHERE slot = v_slot AND seq_from < v_newest.seq_from;
-  UPDATE ff_sequencer SET floor_position = greatest(floor_position, v_found.last_position + 1);
+  s.emptied_to[v_slot + 1] := v_found.last_position;
+  UPDATE ff_sequencer SET floor_position = greatest(floor_position, v_found.last_position + 1), emptied_to = s.emptied_to;
   RETURN true;
 EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
   RETURN false;
+END $$;
+
+-- Removes one batch of runs whose events are gone; answers how many. Not those of a slot that is still there: they tell
+-- which of its events have a position. Nor the newest, which carries the snapshot.
+CREATE OR REPLACE FUNCTION ff_forget_runs(p_limit integer) RETURNS integer LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
+DECLARE
+  s ff_sequencer%ROWTYPE;
+  v_newest bigint;
+  v_removed integer;
+BEGIN
+  SELECT * INTO STRICT s FROM ff_sequencer;
+  SELECT seq_from INTO STRICT v_newest FROM ff_event_run ORDER BY seq_from DESC LIMIT 1;
+  -- By ctid, because a run is inserted and deleted, and never updated.
+  DELETE FROM ff_event_run WHERE ctid = ANY (ARRAY(
+    SELECT r.ctid FROM ff_event_run r
+    WHERE r.seq_from < least(s.floor_position, v_newest) AND r.seq_from + r.n - 1 <= s.emptied_to[r.slot + 1]
+    ORDER BY r.seq_from LIMIT p_limit));
+  GET DIAGNOSTICS v_removed = ROW_COUNT;
+  RETURN v_removed;
 END $$;

@@ -65,6 +65,8 @@ CREATE TABLE ff_sequencer (
   floor_position   bigint NOT NULL,
   -- Transaction ids of events up to this one are of another server, and say nothing here.
   foreign_to_ev_id bigint NOT NULL,
+  -- By slot: the last position that went when it was emptied; -1 for none.
+  emptied_to       bigint[] NOT NULL DEFAULT array_fill(-1::bigint, ARRAY[8]),
   -- The server and timeline the positions were given out on.
   identity         text
 );

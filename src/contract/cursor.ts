@@ -9,11 +9,14 @@ export type Cursor = string;
 
 const PREFIX = 0x02;
 const BYTES = 9;
+const CHARACTERS = 12;
+const LAST = 2n ** 63n - 1n;
 const ALPHABET = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_';
 const TEXT = /^[A-Za-z0-9_-]*$/;
 
 /** The cursor of a position. Reading from it goes on strictly after it. */
 export function encodeCursor(position: bigint): Cursor {
+  if (position < 0n || position > LAST) refuse('position', 'is outside of what a cursor can stand for');
   const high = Number(BigInt.asIntN(32, position >> 32n));
   const low = Number(BigInt.asIntN(32, position));
   return (
@@ -48,6 +51,8 @@ export function decodeCursor(cursor: unknown, field = 'cursor'): bigint | undefi
 
 function fromText(cursor: unknown, field: string): Uint8Array {
   if (typeof cursor !== 'string') refuse(field, 'must be a cursor: text, or the bytes it stands for');
+  if (cursor.length > 4 * CHARACTERS)
+    refuse(field, `has ${cursor.length} characters; a cursor has ${CHARACTERS}`);
   // One character over a multiple of four cannot come from whole bytes.
   if (!TEXT.test(cursor) || cursor.length % 4 === 1) refuse(field, 'is not base64url text');
   const binary = atob(cursor.replaceAll('-', '+').replaceAll('_', '/'));

@@ -33,7 +33,7 @@ export type WorkerEventType = (typeof WORKER_EVENTS)[number];
 export interface EventBase {
   /** Goes on strictly after this event. */
   cursor: Cursor;
-  /** Dense and in commit order: the next event has the next number. */
+  /** In commit order and without a gap, but for jumps after a failover or a restore. */
   position: bigint;
   occurredAtMs: number;
 }
@@ -46,7 +46,7 @@ export interface ExecutionEventBase extends EventBase {
   kind: string;
   lane: string;
   /** As they were when the lease began; of an execution without a lease, as they were then. */
-  tags: Record<string, string>;
+  tags: Readonly<Record<string, string>>;
   attemptIndex: number;
   leaseEpoch: number;
 }
@@ -107,8 +107,8 @@ export interface TagEvent extends ExecutionEventBase {
   family: 'tag';
   type: 'tags_changed';
   by: string | null;
-  set: Record<string, string>;
-  removed: string[];
+  set: Readonly<Record<string, string>>;
+  removed: readonly string[];
 }
 
 /** A worker came or went. `lost`: it fell silent without a word. */
@@ -120,4 +120,7 @@ export interface WorkerEvent extends EventBase {
   version: string | null;
 }
 
-export type FeedEvent = LeaseHistoryEvent | CompletionEvent | OperatorEvent | TagEvent | WorkerEvent;
+/** Events cannot be changed: one may be handed to several readers. */
+export type FeedEvent = Readonly<
+  LeaseHistoryEvent | CompletionEvent | OperatorEvent | TagEvent | WorkerEvent
+>;

@@ -68,7 +68,10 @@ export interface ConsumeOptions<Tx = SqlTransaction> {
   /** Runs the handler in a transaction of the application's own library; see the adapters. Default: one of `pg`. */
   transact?: Transactor<Tx>;
   signal?: AbortSignal;
-  /** Told of every failure of the handler. The same events are handed over again, after a growing wait. */
+  /**
+   * Told of every failure of the handler, after which the same events are handed over again, with a growing wait; and of what
+   * ends the consumer, with 0 failures.
+   */
   onError?: (error: unknown, failures: number) => void;
 }
 
@@ -79,7 +82,7 @@ export interface Consumer {
   readonly name: string;
   /** Settles when it has stopped; rejects when it cannot go on (for example `cursor_expired`). */
   readonly done: Promise<void>;
-  /** Lets the batch under way finish. */
+  /** Lets the batch under way finish. Not to be awaited by its own handler. */
   stop(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 }
@@ -88,7 +91,7 @@ export interface ConsumerSnapshot {
   name: string;
   cursor: Cursor;
   position: bigint;
-  /** Events it has not passed yet, matching or not. */
+  /** Events it has not passed yet, matching or not. Positions that were never given out do not count. */
   lag: bigint;
   /** How long ago the next event it has not passed was committed; 0 when there is none. */
   lagMs: number;
@@ -102,8 +105,8 @@ export interface ConsumerSnapshot {
 
 export interface Feed {
   subscribeEvents(options?: SubscribeOptions<EventsFilter>): Promise<EventSubscription<FeedEvent>>;
-  subscribeLeaseHistory(options?: SubscribeOptions): Promise<EventSubscription<LeaseHistoryEvent>>;
-  subscribeCompletions(options?: SubscribeOptions): Promise<EventSubscription<CompletionEvent>>;
+  subscribeLeaseHistory(options?: SubscribeOptions): Promise<EventSubscription<Readonly<LeaseHistoryEvent>>>;
+  subscribeCompletions(options?: SubscribeOptions): Promise<EventSubscription<Readonly<CompletionEvent>>>;
   /**
    * Hands every event to the handler, in order, and commits the consumer's place in the handler's own transaction: what the
    * handler writes there happens exactly once. Any number of processes may consume under one name; one at a time does.

@@ -55,12 +55,11 @@ export const LIMITS = {
   /** Children one pause waits for. */
   awaitedChildren: 10_000,
   progressBytes: 1_024,
-  /** Events in one page of a subscription, and events one subscription holds ready. */
+  /** Events in one page of a subscription, which holds two at most: the one that is handed over and the next. */
   eventPage: 256,
-  eventBuffer: 1_024,
   /** Events looked at in one statement for those a filter asks for. */
   eventsExamined: 5_000,
-  /** Subscriptions of one process. */
+  /** Subscriptions of one engine. */
   subscriptions: 10_000,
   /** Consumers of the event feed, and events handed to one at once. */
   consumers: 1_000,

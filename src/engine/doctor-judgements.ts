@@ -284,11 +284,10 @@ export function judgeUpkeep({ tickets, lapsedLeases, dueTimers, isBusy }: Upkeep
   return { check, verdict: 'warn', detail: 'None is at work, and executions are open.', fix };
 }
 
-export function judgeFeed({ unstamped, epoch, consumers }: FeedFacts): Finding {
+export function judgeFeed({ unstamped, epoch, consumers, late, failing }: FeedFacts): Finding {
   const check = 'event feed';
   const fix = 'flowfabric consumers';
-  const failing = consumers.find(({ failures }) => failures >= FAILURES_LIMIT);
-  if (failing !== undefined) {
+  if (failing !== null && failing.failures >= FAILURES_LIMIT) {
     const detail = `Consumer ${failing.name} failed ${failing.failures} times in a row (${failing.errorCode}).`;
     return { check, verdict: 'problem', detail, fix };
   }
@@ -296,14 +295,13 @@ export function judgeFeed({ unstamped, epoch, consumers }: FeedFacts): Finding {
     return {
       check,
       verdict: 'warn',
-      detail: `${unstamped} events of more than a minute ago have no position: nobody gives them out.`,
+      detail: `${unstamped} events of more than a minute ago have no position. A transaction that was open for long has just ended, or nobody gives them out.`,
       fix: 'Keep a process running that calls connect() with reconcile on, for example a worker.',
     };
-  const late = consumers.find(({ lagMs }) => lagMs > LAG_LIMIT_MS);
-  if (late !== undefined) {
+  if (late !== null && late.lagMs > LAG_LIMIT_MS) {
     const detail = `Consumer ${late.name} is ${Math.round(late.lagMs / 60_000)} minutes behind.`;
     return { check, verdict: 'warn', detail, fix };
   }
   const jumps = epoch === 0 ? '' : ` Positions jumped ${epoch} times: the database was moved or restored.`;
-  return ok(check, `Every event has its position; ${consumers.length} consumers keep up.${jumps}`);
+  return ok(check, `Every event has its position; ${consumers} consumers, none far behind.${jumps}`);
 }

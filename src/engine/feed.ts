@@ -40,7 +40,7 @@ import {
 import { checkMembers } from './members.ts';
 
 const DEFAULT_BATCH = 256;
-/** A handler that does not come to its end must not keep the engine open: its transaction is rolled back with the connection. */
+/** A handler that does not come to its end must not keep the engine open. */
 export const CLOSE_LIMIT_MS = 30_000;
 
 type Opened = () => EngineContext;
@@ -131,8 +131,10 @@ class Readers {
   async #consume({ start, ...request }: ConsumeRequest): Promise<Consumer> {
     const source = this.#openFeed();
     const { database, transactions } = this.#open();
+    // Asked for in any case: a reader that is far behind must know it.
+    const place = await findPlace(source, start).catch((error: unknown) => error);
     if ((await readConsumer(database, request.name)) === undefined) {
-      const place = await findPlace(source, start);
+      if (typeof place !== 'bigint') throw place;
       const isKnown = await enterConsumer(database, request.name, place, LIMITS.consumers);
       if (!isKnown) refuse('name', `is new, and there are ${LIMITS.consumers} consumers already`, 'too_many');
     }

@@ -5,11 +5,14 @@
 import { LIMITS } from '../contract/limits.ts';
 import { retentionOf } from '../engine/retention.ts';
 import { sequenceEvents } from '../store/events.ts';
-import { dropEventSlot, openEventSlot } from '../store/retention.ts';
+import { dropEventSlot, forgetRuns, openEventSlot } from '../store/retention.ts';
 import type { Chore } from './reconciler.ts';
 
 /** There are eight slots, and one of them is being written. */
-const MAX_DROPS = 8;
+const MAX_DROPS = 7;
+const RUN_BATCH = 5_000;
+/** Batches of one pass: what is left is for the next. */
+const MAX_BATCHES = 200;
 
 export const eventPositions: Chore = {
   name: 'event-positions',
@@ -20,7 +23,7 @@ export const eventPositions: Chore = {
 export const oldEvents: Chore = {
   name: 'old-events',
   everyMs: 60_000,
-  async run(context) {
+  async run(context, signal) {
     const { database } = context;
     const retentionMs = await retentionOf(context);
     if (retentionMs === null) return 0;
@@ -29,6 +32,11 @@ export const oldEvents: Chore = {
       done += 1;
     // After the drops: the next slot must be empty to be opened.
     if (await openEventSlot(database, retentionMs)) done += 1;
+    for (let round = 0; round < MAX_BATCHES && !signal.aborted; round += 1) {
+      const removed = await forgetRuns(database, RUN_BATCH);
+      done += removed;
+      if (removed < RUN_BATCH) break;
+    }
     return done;
   },
 };

@@ -24,19 +24,17 @@ export async function enterConsumer(
   position: bigint,
   max: number,
 ): Promise<boolean> {
-  const rows = await run<{ is_known: boolean }>(database, {
+  const rows = await run(database, {
     doing: 'entering a consumer',
-    text: `WITH entered AS (
-             INSERT INTO ${database.prefix}ff_consumer (name, position, moved_at_ms, held_until_ms)
-             SELECT $1, $2::bigint, ${database.prefix}ff_now_ms(), 0
-             WHERE (SELECT count(*) FROM ${database.prefix}ff_consumer) < $3::integer
-             ON CONFLICT (name) DO NOTHING RETURNING 1)
-           SELECT EXISTS (SELECT 1 FROM entered)
-               OR EXISTS (SELECT 1 FROM ${database.prefix}ff_consumer WHERE name = $1) AS is_known`,
+    // One that was entered while this waited for it is answered by the update, which changes nothing.
+    text: `INSERT INTO ${database.prefix}ff_consumer (name, position, moved_at_ms, held_until_ms)
+           SELECT $1, $2::bigint, ${database.prefix}ff_now_ms(), 0
+           WHERE (SELECT count(*) FROM ${database.prefix}ff_consumer WHERE name <> $1) < $3::integer
+           ON CONFLICT (name) DO UPDATE SET name = EXCLUDED.name RETURNING 1`,
     params: [name, String(position), max],
     repeatable: 'yes',
   });
-  return rows[0]!.is_known;
+  return rows.length > 0;
 }
 
 /** Undefined when there is none of that name. */
@@ -129,10 +127,19 @@ export function listConsumers(database: Database, last: bigint, limit: number): 
     doing: 'listing consumers',
     text: `SELECT c.name, c.position::text, c.moved_at_ms, c.failures, c.error_code,
              CASE WHEN c.held_until_ms > n.now_ms THEN c.holder END AS holder,
-             greatest($1::bigint - c.position, 0)::text AS lag,
+             greatest($1::bigint - c.position - jumped.n, 0)::text AS lag,
              CASE WHEN c.position < $1::bigint THEN greatest(n.now_ms - r.stamped_at_ms, 0) ELSE 0 END AS lag_ms
            FROM (SELECT ${database.prefix}ff_now_ms() AS now_ms) n
            CROSS JOIN (SELECT * FROM ${database.prefix}ff_consumer ORDER BY name LIMIT $2) c
+           CROSS JOIN LATERAL (
+             -- Positions that were never given out.
+             SELECT coalesce(sum(j.seq_from - greatest(b.last, c.position)), 0) AS n
+             FROM ${database.prefix}ff_event_run j
+             CROSS JOIN LATERAL (
+               SELECT coalesce(max(p.seq_from + p.n - 1), 0) AS last FROM (
+                 SELECT x.seq_from, x.n FROM ${database.prefix}ff_event_run x WHERE x.seq_from < j.seq_from
+                 ORDER BY x.seq_from DESC LIMIT 1) p) b
+             WHERE j.ev_from IS NULL AND j.seq_from > c.position AND j.seq_from > 0) jumped
            CROSS JOIN LATERAL (
              -- The run that holds the next position, or the first one after a place where positions jumped.
              SELECT coalesce(

@@ -13,6 +13,10 @@ const BY_SQLSTATE: Record<string, [ErrorCode, string]> = {
     'idempotency_key_reused',
     'an idempotency key already stands for a request that differs from this one',
   ],
+  FF006: [
+    'invariant_broken',
+    'positions were asked for in a way that could lose events; nothing was written',
+  ],
   '40001': ['contention', 'the database reported a serialization conflict'],
   '40P01': ['contention', 'the database reported a deadlock'],
   '55P03': ['contention', 'a lock was not available in time'],

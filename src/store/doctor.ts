@@ -95,12 +95,13 @@ export async function readMissingRights(database: Database): Promise<string[]> {
      UNION ALL
      SELECT p || ' on ' || c.relname FROM ours, pg_class c, unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) p
      WHERE c.relnamespace = ours.oid AND c.relname LIKE 'ff\\_%' AND c.relkind IN ('r', 'p', 'v')
-       AND (p = 'SELECT' OR (c.relkind <> 'v' AND NOT c.relispartition AND c.relname <> ALL ($2::text[])))
+       AND (p = 'SELECT' OR (c.relkind = 'r' AND NOT c.relispartition AND c.relname <> ALL ($2::text[])))
        AND NOT has_table_privilege(c.oid, p)
      UNION ALL
-     SELECT 'TRUNCATE on ' || c.relname FROM ours, pg_class c
-     WHERE c.relnamespace = ours.oid AND c.relname LIKE 'ff\\_event\\_%' AND c.relkind = 'r' AND c.relispartition
-       AND NOT has_table_privilege(c.oid, 'TRUNCATE')
+     SELECT p || ' on ' || c.relname FROM ours, pg_class c, unnest(ARRAY['INSERT', 'TRUNCATE']) p
+     WHERE c.relnamespace = ours.oid AND c.relname LIKE 'ff\\_%' AND (c.relkind = 'p' OR (c.relispartition AND p = 'TRUNCATE'))
+       AND c.relkind IN ('r', 'p')
+       AND NOT CASE p WHEN 'INSERT' THEN has_any_column_privilege(c.oid, p) ELSE has_table_privilege(c.oid, p) END
      UNION ALL
      SELECT 'EXECUTE on ' || f.proname FROM ours, pg_proc f
      WHERE f.pronamespace = ours.oid AND f.proname LIKE 'ff\\_%' AND NOT has_function_privilege(f.oid, 'EXECUTE')
@@ -233,8 +234,10 @@ export interface FeedFacts {
   unstamped: number;
   /** How often positions had to jump, because the database was moved or lost its newest part. */
   epoch: number;
-  /** Those furthest behind. */
-  consumers: { name: string; lagMs: number; failures: number; errorCode: string | null }[];
+  consumers: number;
+  /** The one furthest behind, and the one that failed most often. */
+  late: { name: string; lagMs: number } | null;
+  failing: { name: string; failures: number; errorCode: string | null } | null;
 }
 
 export async function readFeed(database: Database, overdueMs: number): Promise<FeedFacts> {
@@ -243,15 +246,16 @@ export async function readFeed(database: Database, overdueMs: number): Promise<F
     database,
     'looking at the event feed',
     `SELECT q.epoch, ${prefix}ff_count_unstamped($1::bigint) AS unstamped,
-       coalesce((SELECT jsonb_agg(to_jsonb(c)) FROM (
-         SELECT name, failures, error_code AS "errorCode", coalesce(n.now_ms - (
-           -- The first run it has not begun: for hours of lag that is near enough.
-           SELECT r.stamped_at_ms FROM ${prefix}ff_event_run r WHERE r.seq_from > position
-           ORDER BY r.seq_from LIMIT 1), 0) AS "lagMs"
-         FROM ${prefix}ff_consumer ORDER BY failures DESC, position LIMIT $2) c), '[]') AS consumers
+       (SELECT count(*) FROM ${prefix}ff_consumer) AS consumers,
+       (SELECT jsonb_build_object('name', c.name, 'lagMs', coalesce(n.now_ms - (
+          -- The first run it has not begun: for hours of lag that is near enough.
+          SELECT r.stamped_at_ms FROM ${prefix}ff_event_run r WHERE r.seq_from > c.position
+          ORDER BY r.seq_from LIMIT 1), 0)) FROM ${prefix}ff_consumer c ORDER BY c.position LIMIT 1) AS late,
+       (SELECT jsonb_build_object('name', c.name, 'failures', c.failures, 'errorCode', c.error_code)
+        FROM ${prefix}ff_consumer c ORDER BY c.failures DESC LIMIT 1) AS failing
      FROM ${prefix}ff_sequencer q
      CROSS JOIN (SELECT ${prefix}ff_now_ms() AS now_ms) n`,
-    [overdueMs, WORST_SHOWN],
+    [overdueMs],
   );
 }
 

@@ -42,7 +42,6 @@ const WORKING_TABLES = [
   'ff_body',
   'ff_child_wait',
   'ff_consumer',
-  'ff_event',
   'ff_event_run',
   'ff_execution',
   'ff_idempotency',
@@ -224,9 +223,20 @@ async function grantUse(client: pg.Client, schema: string, role: string): Promis
   await client.query(`GRANT USAGE ON SCHEMA ${quoteIdentifier(schema)} TO ${to}`);
   await client.query(`GRANT SELECT ON ALL TABLES ${inSchema}`);
   await client.query(`GRANT INSERT, UPDATE, DELETE ON ${WORKING_TABLES.join(', ')} TO ${to}`);
-  await client.query(`GRANT TRUNCATE ON ${EVENT_SLOTS.join(', ')} TO ${to}`);
+  // The log is only added to, and who adds to it does not say which transaction it was; to be emptied it is truncated.
+  await client.query(`GRANT INSERT (${await writtenColumns(client)}) ON ff_event TO ${to}`);
+  await client.query(`GRANT TRUNCATE ON ff_event, ${EVENT_SLOTS.join(', ')} TO ${to}`);
   await client.query(`GRANT USAGE ON ALL SEQUENCES ${inSchema}`);
   await client.query(`GRANT EXECUTE ON ALL FUNCTIONS ${inSchema}`);
+}
+
+/** All columns of the event log but those the database fills in. */
+async function writtenColumns(client: pg.Client): Promise<string> {
+  const found = await client.query<{ names: string }>(
+    `SELECT string_agg(quote_ident(attname), ', ') AS names FROM pg_attribute
+     WHERE attrelid = 'ff_event'::regclass AND attnum > 0 AND NOT attisdropped AND attname NOT IN ('ev_id', 'xid')`,
+  );
+  return found.rows[0]!.names;
 }
 
 /** The migration files, by number. Numbers are dense from 1, so that a version is also a count. */

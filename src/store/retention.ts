@@ -94,6 +94,17 @@ export async function dropEventSlot(
   return rows[0]!.dropped;
 }
 
+/** Removes one batch of what is kept about events that are gone; answers how many. */
+export async function forgetRuns(database: Database, limit: number): Promise<number> {
+  const rows = await run<{ removed: number }>(database, {
+    doing: 'forgetting the positions of old events',
+    text: `SELECT ${database.prefix}ff_forget_runs($1) AS removed`,
+    params: [limit],
+    repeatable: 'yes',
+  });
+  return rows[0]!.removed;
+}
+
 /** Begins a new part of the event log, if it is time. Answers whether it was. */
 export async function openEventSlot(database: Database, retentionMs: number): Promise<boolean> {
   const rows = await run<{ opened: boolean }>(database, {

@@ -6,7 +6,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Transactor } from '../contract/engine.ts';
-import { EngineError, isEngineError, isPassingTrouble } from '../contract/errors.ts';
+import { EngineError, isEngineError } from '../contract/errors.ts';
 import type { Consumer, EventHandler } from '../contract/feed.ts';
 import { LIMITS } from '../contract/limits.ts';
 import {
@@ -20,7 +20,7 @@ import {
 import type { Database } from '../store/database.ts';
 import { sqlStateOf, toEngineError } from '../store/database-errors.ts';
 import type { StoredEventFilter } from '../store/events.ts';
-import type { FeedPage, FeedSource } from './source.ts';
+import { isOutage, type FeedPage, type FeedSource } from './source.ts';
 
 /** After this long without a word of its holder another instance takes the name. */
 export const HOLD_MS = 10_000;
@@ -59,7 +59,9 @@ export function startConsumer(options: ConsumerOptions): Consumer {
 }
 
 /** How a batch went. `lost`: somebody else has moved the place. */
-type HandedOver = 'moved' | 'lost' | { error: unknown; by: 'handler' | 'transaction' };
+type HandedOver = 'moved' | 'lost' | { error: unknown; by: Culprit };
+/** `nobody`: it did not come to the handler. */
+type Culprit = 'handler' | 'transaction' | 'nobody';
 
 class EventConsumer implements Consumer {
   readonly name: string;
@@ -81,7 +83,11 @@ class EventConsumer implements Consumer {
     this.#options = options;
     this.#database = options.database;
     this.name = options.name;
-    this.done = this.#run();
+    this.done = this.#run().catch((error: unknown) => {
+      this.#failures = 0;
+      void this.#tell(error);
+      throw error;
+    });
     // Whoever does not look at it has not asked to be ended by it.
     this.done.catch(() => undefined);
   }
@@ -118,7 +124,7 @@ class EventConsumer implements Consumer {
     } catch (error) {
       this.#place = undefined;
       if (isClosed(error) && this.#closing.signal.aborted) return;
-      if (isClosed(error) || !isPassingTrouble(error)) throw error;
+      if (!isOutage(error)) throw error;
       this.#troubles += 1;
       await this.#rest(growing(TROUBLE_WAIT_MS, this.#troubles));
     }
@@ -201,7 +207,8 @@ class EventConsumer implements Consumer {
     } catch (error) {
       // Assigned in a callback, which the compiler does not follow.
       const at = reached as string;
-      return at === 'lost' ? 'lost' : { error, by: at === 'handler' ? 'handler' : 'transaction' };
+      if (at === 'lost') return 'lost';
+      return { error, by: at === 'handler' ? 'handler' : at === 'nothing' ? 'nobody' : 'transaction' };
     }
     if ((reached as string) === 'moved') return 'moved';
     const sentence = 'transact must run the work, and throw what it throws.';
@@ -228,14 +235,16 @@ class EventConsumer implements Consumer {
     }
   }
 
-  async #failed(from: bigint, error: unknown, by: 'handler' | 'transaction'): Promise<void> {
+  async #failed(from: bigint, error: unknown, by: Culprit): Promise<void> {
     this.#place = undefined;
     // A rival that did the same work may be why it failed, and a commit whose answer was lost has happened all the same.
     if ((await this.#currentPlace()) !== from) {
       this.#failures = 0;
       return;
     }
-    if (by === 'transaction' && isClosed(error)) throw error;
+    if (by !== 'handler' && isClosed(error)) throw error;
+    // A pool that has no room for transactions, for example: that does not pass.
+    if (by === 'nobody' && isEngineError(error) && error.code === 'invalid_input') throw error;
     const isSilent = this.#troubles < SILENT_TROUBLES && isLostConnection(error, by);
     if (isSilent) throw toEngineError(error, 'handing events over');
     this.#failures += 1;
@@ -282,7 +291,7 @@ class EventConsumer implements Consumer {
 }
 
 /** A handler may have other connections, which say nothing about this one: only what the server itself said counts there. */
-function isLostConnection(error: unknown, by: 'handler' | 'transaction'): boolean {
+function isLostConnection(error: unknown, by: Culprit): boolean {
   if (by === 'handler') return SERVER_LEFT.test(sqlStateOf(error) ?? '');
   return toEngineError(error, 'handing events over').code === 'unavailable';
 }

@@ -49,7 +49,15 @@ export class DatabaseFeed implements FeedSource {
 
   constructor(database: Database, watchFeed: (watcher: FeedWatcher) => () => void) {
     this.#database = database;
-    this.#pulse = new Pulse(database, watchFeed);
+    this.#pulse = new Pulse(database, (watcher) =>
+      watchFeed({
+        ...watcher,
+        moved: (last) => {
+          if (last > this.#newest) this.#newest = last;
+          watcher.moved(last);
+        },
+      }),
+    );
   }
 
   async read(after: bigint, filter: StoredEventFilter, limit: number): Promise<FeedPage> {
@@ -59,10 +67,21 @@ export class DatabaseFeed implements FeedSource {
       : await this.#walk(after, filter, Math.min(limit, LIMITS.eventPage));
     if (to > this.#newest) this.#newest = to;
     const wanted = follows ? rows.filter((row) => matches(filter, row)) : rows;
-    const events = wanted.slice(0, limit).map((row) => this.#decode(row));
-    if (wanted.length <= limit) return { events, to, atEnd: to === after };
+    const events = this.#decodeFirst(wanted, limit);
+    if (events.length === wanted.length) return { events, to, atEnd: to === after };
     // Then everything was looked at up to the last one that is handed over.
     return { events, to: events.at(-1)!.position, atEnd: false };
+  }
+
+  /** Up to one that cannot be decoded; the read that begins with that one throws. */
+  #decodeFirst(rows: readonly EventRow[], limit: number): FeedEvent[] {
+    const events: FeedEvent[] = [];
+    try {
+      for (const row of rows.slice(0, limit)) events.push(this.#decode(row));
+    } catch (error) {
+      if (events.length === 0) throw error;
+    }
+    return events;
   }
 
   /** Once for all readers of a page. */

@@ -22,8 +22,10 @@ import type { EventRow } from '../store/events.ts';
 
 /** Frozen: one event may be handed to several readers. */
 export function decodeEvent(row: EventRow): FeedEvent {
+  const event = toEvent(row);
   Object.freeze(row.tags);
-  return Object.freeze(toEvent(row));
+  if (event.family === 'tag') [event.set, event.removed].forEach(Object.freeze);
+  return Object.freeze(event);
 }
 
 function toEvent(row: EventRow): FeedEvent {

@@ -44,7 +44,6 @@ export class Pulse {
   wait(after: bigint, signal: AbortSignal): Promise<Woken> {
     if (signal.aborted) return Promise.reject(signal.reason as Error);
     if (this.#closed) return Promise.reject(new EngineError('closed', 'The engine was closed.'));
-    if (this.#last > after) return Promise.resolve('moved');
     return new Promise((resolve, reject) => {
       const waiter: Waiter = { after, resolve, reject };
       const onAbort = (): void => {
@@ -62,7 +61,9 @@ export class Pulse {
       };
       signal.addEventListener('abort', onAbort, { once: true });
       this.#waiters.add(waiter);
-      if (this.#timer === undefined && this.#looking === undefined) this.#lookIn(this.#waitMs);
+      // Heard of something that was not there to read: too late for the read, or never true. The database knows.
+      if (this.#last > after) this.#stir();
+      else if (this.#timer === undefined && this.#looking === undefined) this.#lookIn(this.#waitMs);
     });
   }
 
@@ -115,6 +116,8 @@ export class Pulse {
       const { last, stamped } = await sequenceEvents(this.#database, 'skip');
       const busy = stamped > 0 || last > this.#last || this.#stirred;
       this.#waitMs = busy ? LOOK_MS.shortest : this.#longerWait();
+      // Not the highest ever heard of: a hint may be wrong, and a server that took over may know less.
+      this.#last = last;
       this.#moved(last);
     } catch (error) {
       this.#waitMs = LOOK_MS.longest;

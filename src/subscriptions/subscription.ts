@@ -9,9 +9,6 @@ import { LIMITS } from '../contract/limits.ts';
 import type { StoredEventFilter } from '../store/events.ts';
 import { isOutage, type FeedPage, type FeedSource } from './source.ts';
 
-/** Two pages are held at most: the one that is handed over and the next. */
-const PAGE = Math.min(LIMITS.eventPage, LIMITS.eventBuffer / 2);
-
 export interface SubscriptionOptions {
   source: FeedSource;
   /** Events strictly after this position. */
@@ -90,7 +87,7 @@ class Subscription implements AsyncIterableIterator<Item> {
     try {
       while (this.#next >= this.#ready.length) {
         if (this.#closing.signal.aborted) return OVER;
-        await this.#fill();
+        await this.#unlessClosed(this.#fill());
       }
     } catch (error) {
       if (this.#closing.signal.aborted) return OVER;
@@ -105,11 +102,22 @@ class Subscription implements AsyncIterableIterator<Item> {
     return { done: false, value };
   }
 
+  /** A database that gives no answer must not keep a reader that has left. */
+  #unlessClosed(filling: Promise<void>): Promise<void> {
+    const { signal } = this.#closing;
+    return new Promise((resolve, reject) => {
+      const onAbort = (): void => resolve();
+      signal.addEventListener('abort', onAbort, { once: true });
+      filling.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort));
+    });
+  }
+
   async #fill(): Promise<void> {
     const page = await this.#page().catch((error: unknown) => {
       if (!isOutage(error)) throw error;
       return undefined;
     });
+    if (this.#closing.signal.aborted) return;
     if (page === undefined) return this.#tellDisconnected();
     this.#isTold = false;
     this.#ready = page.events;
@@ -123,13 +131,13 @@ class Subscription implements AsyncIterableIterator<Item> {
   }
 
   #page(): Promise<FeedPage> {
-    const page = this.#ahead ?? this.#source.read(this.#readTo, this.#filter, PAGE);
+    const page = this.#ahead ?? this.#source.read(this.#readTo, this.#filter, LIMITS.eventPage);
     this.#ahead = undefined;
     return page;
   }
 
   #readAhead(): void {
-    this.#ahead = this.#source.read(this.#readTo, this.#filter, PAGE);
+    this.#ahead = this.#source.read(this.#readTo, this.#filter, LIMITS.eventPage);
     // Awaited when it is asked for; until then nobody may trip over its failure.
     this.#ahead.catch(() => undefined);
   }

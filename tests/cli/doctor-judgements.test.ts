@@ -59,15 +59,14 @@ describe('the doctor judges', () => {
   });
 
   it('a feed by its failing and late consumers, and by events without a position', () => {
-    const consumer = { name: 'billing', lagMs: 0, failures: 0, errorCode: null };
-    const feed = { unstamped: 0, epoch: 0, consumers: [consumer] };
+    const feed = { unstamped: 0, epoch: 0, consumers: 0, late: null, failing: null };
     expect(judgeFeed(feed).verdict).toBe('ok');
     expect(judgeFeed({ ...feed, epoch: 2 }).detail).toContain('jumped 2 times');
     expect(judgeFeed({ ...feed, unstamped: 3 })).toMatchObject({ verdict: 'warn' });
-    const late = { ...consumer, lagMs: 7_200_000 };
-    expect(judgeFeed({ ...feed, consumers: [late] }).detail).toContain('120 minutes behind');
-    const failing = { ...consumer, failures: 5, errorCode: '23505' };
-    expect(judgeFeed({ ...feed, consumers: [failing] })).toMatchObject({
+    const late = { name: 'billing', lagMs: 7_200_000 };
+    expect(judgeFeed({ ...feed, late }).detail).toContain('120 minutes behind');
+    const failing = { name: 'billing', failures: 5, errorCode: '23505' };
+    expect(judgeFeed({ ...feed, failing })).toMatchObject({
       verdict: 'problem',
       fix: 'flowfabric consumers',
     });

@@ -123,7 +123,7 @@ describe('positions', () => {
   it('cannot be given out from inside a transaction that has written', async () => {
     const client = await log.database.connect();
     await client.query('BEGIN; SELECT pg_current_xact_id()');
-    await expect(client.query('SELECT ff_sequence(true, NULL)')).rejects.toMatchObject({ code: 'FF002' });
+    await expect(client.query('SELECT ff_sequence(true, NULL)')).rejects.toMatchObject({ code: 'FF006' });
     await client.query('ROLLBACK');
   });
 });
