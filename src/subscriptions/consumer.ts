@@ -62,6 +62,7 @@ export function startConsumer(options: ConsumerOptions): Consumer {
 type HandedOver = 'moved' | 'lost' | { error: unknown; by: Culprit };
 /** `nobody`: it did not come to the handler. */
 type Culprit = 'handler' | 'transaction' | 'nobody';
+const CULPRITS: Record<string, Culprit> = { nothing: 'nobody', handler: 'handler' };
 
 class EventConsumer implements Consumer {
   readonly name: string;
@@ -208,7 +209,7 @@ class EventConsumer implements Consumer {
       // Assigned in a callback, which the compiler does not follow.
       const at = reached as string;
       if (at === 'lost') return 'lost';
-      return { error, by: at === 'handler' ? 'handler' : at === 'nothing' ? 'nobody' : 'transaction' };
+      return { error, by: CULPRITS[at] ?? 'transaction' };
     }
     if ((reached as string) === 'moved') return 'moved';
     const sentence = 'transact must run the work, and throw what it throws.';

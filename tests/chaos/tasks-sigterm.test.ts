@@ -70,7 +70,7 @@ test('workers terminated one after another amid claims and reports spend no atte
   }
   await checkUnspent(engine, kind, ids);
   const lost = await crew.database.query(
-    `SELECT event_type FROM ff_event JOIN ff_execution USING (execution_id) JOIN ff_route USING (route_id)
+    `SELECT event_type FROM ff_event JOIN ff_route USING (route_id)
      WHERE kind = $1 AND event_type IN ('expired', 'revoked', 'reclaimed')`,
     [kind],
   );
