@@ -156,7 +156,7 @@ END $$;
 
 -- The rows that must lie beside an execution: a lease while active, an outcome once ended, a queue row while claimable,
 -- a timer while it waits for a time; and none of them otherwise. Stale queue rows and timers do not count.
-CREATE OR REPLACE FUNCTION ff_broken_companion(e ff_execution) RETURNS text LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION ff_broken_companion(e ff_execution) RETURNS text LANGUAGE plpgsql STABLE AS $$
 DECLARE
   v_leases bigint;
   v_own_leases bigint;
@@ -197,16 +197,14 @@ BEGIN
   RETURN NULL;
 END $$;
 
--- Looks at the execution as it is now, at commit, whatever the change was that queued the check.
+-- Looks at the execution as it is now, at commit, whatever the change was that queued the check. In one statement, whose snapshot
+-- the stable function shares: who only removed a stale pointer has not locked the execution, and it may change meanwhile.
 CREATE OR REPLACE FUNCTION ff_assert_companions(p_id uuid, p_partition smallint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-  e ff_execution;
   v_broken text;
 BEGIN
-  SELECT * INTO e FROM ff_execution x WHERE x.execution_id = p_id AND x.partition_key = p_partition;
-  IF FOUND THEN
-    v_broken := ff_broken_companion(e);
-  ELSIF EXISTS (SELECT FROM ff_lease l WHERE l.execution_id = p_id AND l.partition_key = p_partition) THEN
+  SELECT ff_broken_companion(x) INTO v_broken FROM ff_execution x WHERE x.execution_id = p_id AND x.partition_key = p_partition;
+  IF NOT FOUND AND EXISTS (SELECT FROM ff_lease l WHERE l.execution_id = p_id AND l.partition_key = p_partition) THEN
     v_broken := 'has a lease and does not exist';
   END IF;
   IF v_broken IS NOT NULL THEN PERFORM ff_assertion_failed(p_id, v_broken); END IF;
