@@ -36,6 +36,8 @@ export interface SubscribeOptions<Filter = EventFilter> {
   /** Default `now`. */
   from?: FeedStart;
   filter?: Filter;
+  /** `now`: the iteration is over when everything that was committed before the call has been yielded. Default: never. */
+  until?: 'now';
   /** Ends the subscription: a parked reader is let go, and the iteration is over. */
   signal?: AbortSignal;
 }
@@ -118,6 +120,11 @@ export interface Feed {
   ): Promise<Consumer>;
   /** By name; at most 1,000. */
   listConsumers(): Promise<ConsumerSnapshot[]>;
+  /**
+   * Moves a consumer, forwards past events it cannot handle or back to have them handled again; whoever is at a batch rolls it back.
+   * Throws `not_found`.
+   */
+  moveConsumer(name: string, to: FeedStart): Promise<ConsumerSnapshot>;
   /** Its place is forgotten, and events are no longer kept for it. Answers false when there is none. */
   forgetConsumer(name: string): Promise<boolean>;
 }

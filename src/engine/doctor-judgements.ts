@@ -299,9 +299,10 @@ export function judgeFeed({ unstamped, epoch, consumers, late, failing }: FeedFa
       fix: 'Keep a process running that calls connect() with reconcile on, for example a worker.',
     };
   if (late !== null && late.lagMs > LAG_LIMIT_MS) {
-    const detail = `Consumer ${late.name} is ${Math.round(late.lagMs / 60_000)} minutes behind.`;
+    const detail = `Consumer ${late.name} is ${Math.round(late.lagMs / 3_600_000)} hours behind.`;
     return { check, verdict: 'warn', detail, fix };
   }
   const jumps = epoch === 0 ? '' : ` Positions jumped ${epoch} times: the database was moved or restored.`;
-  return ok(check, `Every event has its position; ${consumers} consumers, none far behind.${jumps}`);
+  const count = consumers === 1 ? '1 consumer' : `${consumers} consumers`;
+  return ok(check, `Every event has its position; ${count}, none far behind.${jumps}`);
 }

@@ -21,6 +21,7 @@ import {
   forgetConsumer,
   listConsumers,
   readConsumer,
+  resetConsumer,
   type ConsumerRow,
 } from '../store/consumers.ts';
 import type { StoredEventFilter } from '../store/events.ts';
@@ -37,7 +38,7 @@ import {
   checkStart,
   type Start,
 } from './event-filter.ts';
-import { checkMembers } from './members.ts';
+import { checkChoice, checkMembers } from './members.ts';
 
 const DEFAULT_BATCH = 256;
 /** A handler that does not come to its end must not keep the engine open. */
@@ -69,6 +70,16 @@ export function bindFeed(open: Opened): BoundFeed {
         const { last } = await feed.ends();
         return (await listConsumers(database, last, LIMITS.consumers)).map(toSnapshot);
       },
+      async moveConsumer(name, to) {
+        const checked = checkConsumerName(name);
+        const start = checkStart(to, 'now');
+        const { database, feed } = open();
+        const ends = await feed.ends();
+        const found = await resetConsumer(database, checked, placeOf(start, ends));
+        if (!found) throw new EngineError('not_found', `There is no consumer ${checked}.`, { field: 'name' });
+        const rows = await listConsumers(database, ends.last, LIMITS.consumers);
+        return toSnapshot(rows.find((row) => row.name === checked)!);
+      },
       async forgetConsumer(name) {
         const checked = checkConsumerName(name);
         return forgetConsumer(open().database, checked);
@@ -94,7 +105,8 @@ class Readers {
     options: SubscribeOptions<Filter> = {},
     checkFilter: (filter: Filter | undefined) => StoredEventFilter,
   ): Promise<EventSubscription<Event>> {
-    checkMembers(options, 'options', ['from', 'filter', 'signal']);
+    checkMembers(options, 'options', ['from', 'filter', 'until', 'signal']);
+    checkChoice(options.until, 'until', ['now']);
     const start = checkStart(options.from, 'now');
     const filter = checkFilter(options.filter);
     const signal = checkSignal(options.signal);
@@ -106,9 +118,11 @@ class Readers {
     this.#subscriptions.add(place);
     const onClose = (): void => void this.#subscriptions.delete(place);
     try {
-      const after = await findPlace(source, start);
+      const ends = await source.ends();
+      const after = placeOf(start, ends);
       this.#openFeed();
-      const subscription = openSubscription<Event>({ source, after, filter, signal, onClose });
+      const until = options.until === undefined ? undefined : ends.last;
+      const subscription = openSubscription<Event>({ source, after, filter, until, signal, onClose });
       place.close = () => subscription.close();
       return subscription;
     } catch (error) {
@@ -169,7 +183,10 @@ class Readers {
 
 /** The position to go on after. Asking for the ends first makes `now` mean: not what was committed before the call. */
 async function findPlace(source: FeedSource, start: Start): Promise<bigint> {
-  const { floor, last } = await source.ends();
+  return placeOf(start, await source.ends());
+}
+
+function placeOf(start: Start, { floor, last }: { floor: bigint; last: bigint }): bigint {
   const oldest = floor - 1n;
   if (start === 'now') return last;
   if (start === 'beginning') return oldest;
@@ -183,7 +200,7 @@ async function findPlace(source: FeedSource, start: Start): Promise<bigint> {
   if (start < oldest) {
     throw new EngineError(
       'cursor_expired',
-      `from stands for position ${start}, and events up to ${oldest} are no longer kept.`,
+      `from stands for position ${start}, and events up to ${oldest} are no longer kept: go on from error.oldest, or from 'beginning'.`,
       { field: 'from', oldest: encodeCursor(oldest) },
     );
   }

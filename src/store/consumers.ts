@@ -107,6 +107,19 @@ export async function moveConsumer(
   return rows[0]!.moved;
 }
 
+/** Moves a consumer wherever it is; whoever is at a batch finds it moved. Answers whether there is one. */
+export async function resetConsumer(database: Database, name: string, to: bigint): Promise<boolean> {
+  const rows = await run(database, {
+    doing: 'moving a consumer',
+    text: `UPDATE ${database.prefix}ff_consumer
+           SET position = $2::bigint, moved_at_ms = ${database.prefix}ff_now_ms(), failures = 0, error_code = NULL
+           WHERE name = $1 RETURNING 1`,
+    params: [name, String(to)],
+    repeatable: 'yes',
+  });
+  return rows.length > 0;
+}
+
 /** Counts a failure of the handler, for people who look. */
 export async function recordConsumerFailure(
   database: Database,

@@ -255,11 +255,23 @@ class EventConsumer implements Consumer {
   }
 
   async #tell(error: unknown): Promise<void> {
+    const { onError } = this.#options;
+    if (onError === undefined) return this.#warn(error);
     try {
-      await this.#options.onError?.(error, this.#failures);
+      await onError(error, this.#failures);
     } catch {
       // Its owner's trouble, also when it comes later: it must end neither the consumer nor the process.
     }
+  }
+
+  /** Nobody asked to be told, and silence would look like idleness. At the first failure, the second, the fourth, … */
+  #warn(error: unknown): void {
+    const failures = this.#failures;
+    if ((failures & (failures - 1)) !== 0 || isClosed(error)) return;
+    const what = failures === 0 ? 'has stopped' : `failed ${failures} times in a row`;
+    process.emitWarning(
+      `Consumer "${this.name}" ${what} (${codeOf(error)}). Give consume() an onError to see why.`,
+    );
   }
 
   /** Moves the place past what does not concern it. */

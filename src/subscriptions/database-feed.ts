@@ -147,9 +147,13 @@ export class DatabaseFeed implements FeedSource {
     const page = await readEvents(this.#database, after, examined, filter);
     const floor = page.found === page.expected ? page.floor : (await this.ends()).floor;
     if (after + 1n < floor) {
-      throw new EngineError('cursor_expired', `Events up to position ${floor - 1n} are no longer kept.`, {
-        oldest: encodeCursor(floor - 1n),
-      });
+      throw new EngineError(
+        'cursor_expired',
+        `Events up to position ${floor - 1n} are no longer kept: go on from error.oldest. A consumer is moved there by moveConsumer.`,
+        {
+          oldest: encodeCursor(floor - 1n),
+        },
+      );
     }
     if (page.found === page.expected) return page;
     throw new EngineError(

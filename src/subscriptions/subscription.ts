@@ -14,6 +14,8 @@ export interface SubscriptionOptions {
   /** Events strictly after this position. */
   after: bigint;
   filter: StoredEventFilter;
+  /** The last position that is yielded; without it there is none. */
+  until?: bigint | undefined;
   signal?: AbortSignal | undefined;
   /** Called once, when it is over. */
   onClose?: () => void;
@@ -31,6 +33,7 @@ const OVER: IteratorReturnResult<undefined> = { done: true, value: undefined };
 class Subscription implements AsyncIterableIterator<Item> {
   readonly #source: FeedSource;
   readonly #filter: StoredEventFilter;
+  readonly #until: bigint | undefined;
   readonly #closing = new AbortController();
   readonly #onClose: (() => void) | undefined;
   readonly #unlink: () => void;
@@ -44,9 +47,10 @@ class Subscription implements AsyncIterableIterator<Item> {
   /** Reads are answered one after another, however many are asked for at once. */
   #turn: Promise<unknown> = Promise.resolve();
 
-  constructor({ source, after, filter, signal, onClose }: SubscriptionOptions) {
+  constructor({ source, after, filter, until, signal, onClose }: SubscriptionOptions) {
     this.#source = source;
     this.#filter = filter;
+    this.#until = until;
     this.#onClose = onClose;
     this.#readTo = after;
     this.#passed = after;
@@ -86,6 +90,7 @@ class Subscription implements AsyncIterableIterator<Item> {
   async #answer(): Promise<IteratorResult<Item>> {
     try {
       while (this.#next >= this.#ready.length) {
+        if (this.#until !== undefined && this.#readTo >= this.#until) this.#end();
         if (this.#closing.signal.aborted) return OVER;
         await this.#unlessClosed(this.#fill());
       }
@@ -120,14 +125,20 @@ class Subscription implements AsyncIterableIterator<Item> {
     if (this.#closing.signal.aborted) return;
     if (page === undefined) return this.#tellDisconnected();
     this.#isTold = false;
-    this.#ready = page.events;
-    this.#next = 0;
-    this.#readTo = page.to;
-    if (page.events.length === 0) this.#passed = page.to;
+    this.#take(page);
     if (page.atEnd) {
       const woken = await this.#source.wait(page.to, this.#closing.signal);
       if (woken === 'disconnected') this.#tellDisconnected();
     } else if (page.events.length > 0) this.#readAhead();
+  }
+
+  /** Up to the last position that is wanted. */
+  #take({ events, to }: FeedPage): void {
+    const until = this.#until ?? to;
+    this.#ready = to > until ? events.filter(({ position }) => position <= until) : events;
+    this.#next = 0;
+    this.#readTo = to < until ? to : until;
+    if (this.#ready.length === 0) this.#passed = this.#readTo;
   }
 
   #page(): Promise<FeedPage> {

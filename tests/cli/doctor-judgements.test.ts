@@ -64,7 +64,7 @@ describe('the doctor judges', () => {
     expect(judgeFeed({ ...feed, epoch: 2 }).detail).toContain('jumped 2 times');
     expect(judgeFeed({ ...feed, unstamped: 3 })).toMatchObject({ verdict: 'warn' });
     const late = { name: 'billing', lagMs: 7_200_000 };
-    expect(judgeFeed({ ...feed, late }).detail).toContain('120 minutes behind');
+    expect(judgeFeed({ ...feed, late }).detail).toContain('2 hours behind');
     const failing = { name: 'billing', failures: 5, errorCode: '23505' };
     expect(judgeFeed({ ...feed, failing })).toMatchObject({
       verdict: 'problem',

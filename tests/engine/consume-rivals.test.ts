@@ -19,6 +19,16 @@ import {
 } from './consuming.ts';
 
 describe('instances under one name', () => {
+  it('may all be the first to use a name', async () => {
+    const { name, kind } = names();
+    const ids = await endSome(kind, 3);
+    const through = await Promise.all([bench.another(), bench.another(), bench.another(), bench.another()]);
+    await Promise.all(
+      through.map((connection) => consume(name, projection(name), { filter: { kind }, through: connection })),
+    );
+    await expectSeenOnce(name, ids);
+  });
+
   it('take turns: one reads, and another goes on when it has stopped', async () => {
     const { name, kind } = names();
     const by: string[] = [];

@@ -5,7 +5,7 @@
 import pg from 'pg';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { pgTransactor } from '../../src/adapters/index.ts';
-import type { EventHandler, SqlTransaction } from '../../src/index.ts';
+import { encodeCursor, type EventHandler, type FeedEvent, type SqlTransaction } from '../../src/index.ts';
 import { latch } from '../worker/crew.ts';
 import {
   bench,
@@ -172,3 +172,60 @@ describe('a handler that fails', () => {
     await expectSeenOnce(name, ids);
   });
 });
+
+describe('moving a consumer', () => {
+  it('past an event it cannot handle lets it go on, and back has it handle events again', async () => {
+    const { name, kind } = names();
+    const ids = await endSome(kind, 3);
+    const failed = latch();
+    const handler: EventHandler = async (events, tx) => {
+      if ((events[0] as { executionId?: string }).executionId === ids[0])
+        throw new Error('cannot be handled');
+      await projection(name)(events, tx);
+    };
+    const consumer = await consume(name, handler, {
+      filter: { kind },
+      batch: 1,
+      onError: () => failed.open(),
+    });
+    await failed.opened;
+    const [first] = await eventsOf(kind);
+    const moved = await bench.engine.moveConsumer(name, first!.cursor);
+    expect(moved).toMatchObject({ name, position: first!.position, failures: 0 });
+    await expectSeenOnce(name, ids.slice(1));
+    await consumer.stop();
+    await bench.engine.moveConsumer(name, 'beginning');
+    expect((await snapshotOf(name)).position).toBe(0n);
+    await expect(bench.engine.moveConsumer('nobody', 'now')).rejects.toMatchObject({ code: 'not_found' });
+    await expect(bench.engine.moveConsumer(name, encodeCursor(2n ** 60n))).rejects.toMatchObject({
+      code: 'cursor_ahead',
+    });
+  });
+
+  it('is not needed to hear of a failure: without onError the process is warned, with a code and no message', async () => {
+    const { name, kind } = names();
+    await endSome(kind, 1);
+    const warned: string[] = [];
+    const onWarning = (warning: Error): void => void warned.push(warning.message);
+    process.on('warning', onWarning);
+    onTestFinished(() => void process.off('warning', onWarning));
+    await consume(name, () => Promise.reject(new TypeError('of a secret')), { filter: { kind } });
+    const ours = (): string[] => warned.filter((text) => text.includes(name));
+    await expect.poll(ours, SOON).toHaveLength(1);
+    expect(ours()[0]).toBe(
+      `Consumer "${name}" failed 1 times in a row (TypeError). Give consume() an onError to see why.`,
+    );
+  });
+});
+
+async function eventsOf(kind: string): Promise<FeedEvent[]> {
+  const events: FeedEvent[] = [];
+  for await (const event of await bench.engine.subscribeEvents({
+    from: 'beginning',
+    filter: { kind },
+    until: 'now',
+  })) {
+    if (event.type !== 'disconnected') events.push(event);
+  }
+  return events;
+}
