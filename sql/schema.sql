@@ -689,7 +689,7 @@ CREATE TABLE ff_worker (
 -- function ff_adopt_log(p_change text, p_identity text)
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 373d55f69c114d8b66adc7be711a8b33
+--   md5 848a2e673f59d768d77731de20fd232b
 
 -- function ff_backoff_ms(p_backoff jsonb, p_retries integer, p_draw double precision)
 --   returns bigint
@@ -831,10 +831,10 @@ CREATE TABLE ff_worker (
 --   sql IMMUTABLE PARALLEL SAFE COST 100
 --   md5 fbc863ce4503fac776bf4924c9ddced0
 
--- function ff_move_consumer(p_name text, p_from bigint, p_to bigint)
+-- function ff_move_consumer(p_name text, p_from bigint, p_to bigint, p_transaction text)
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 b5f9ef8655cdca4d9ed32dc60fa8be6a
+--   md5 cc8e40d7325a9444b34a081902af6693
 
 -- function ff_now_ms()
 --   returns bigint
@@ -861,10 +861,10 @@ CREATE TABLE ff_worker (
 --   sql STABLE PARALLEL SAFE COST 100
 --   md5 948b0674a2c27f6c599eb698949ca957
 
--- function ff_read_events(p_after bigint, p_examined integer, p_families text[], p_types text[], p_namespace text, p_tags jsonb, p_kind text, p_lane text, p_execution uuid, p_flow uuid, p_partitions smallint[])
+-- function ff_read_events(p_after bigint, p_examined integer, p_limit integer, p_families text[], p_types text[], p_namespace text, p_tags jsonb, p_kind text, p_lane text, p_execution uuid, p_flow uuid, p_partitions smallint[])
 --   returns TABLE(event_id bigint, family text, event_type text, occurred_at_ms bigint, execution_id uuid, partition_key smallint, flow_id uuid, attempt_index integer, lease_epoch bigint, lease_id uuid, worker_instance_id text, namespace text, kind text, lane text, tags jsonb, detail jsonb, expected bigint, found bigint, floor_position bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 ea74b704700b6980bed1041a31fa4371
+--   md5 6d78d28edc2b931929f0886b7a8c0a28
 
 -- function ff_record_steps(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_kinds ff_step_kind[], p_names text[], p_keys text[], p_sleeps bigint[], p_values jsonb[])
 --   returns TABLE(ordinal bigint, execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, kind text, value jsonb, due_in_ms bigint)

@@ -100,9 +100,15 @@ BEGIN
   SELECT seq_from + n - 1, snap INTO STRICT v_last, v_snap FROM ff_event_run ORDER BY seq_from DESC LIMIT 1;
   IF p_change = 'foreign' THEN
     v_snap := pg_current_snapshot();
-    SELECT array_agg(e.ev_id), array_agg(e.slot) INTO v_ev_ids, v_slots FROM ff_event e
-    WHERE coalesce(e.ev_id >= (SELECT r.ev_from + r.n FROM ff_event_run r WHERE r.ev_from <= e.ev_id
-                               ORDER BY r.ev_from DESC LIMIT 1), true);
+    -- Only what lies between the runs, before the first and after the last: most of a log has its positions.
+    SELECT array_agg(e.ev_id), array_agg(e.slot) INTO v_ev_ids, v_slots
+    FROM (
+      SELECT lag(r.ev_from + r.n, 1, 0::bigint) OVER (ORDER BY r.ev_from) AS lo, r.ev_from AS hi
+      FROM (SELECT ev_from, n FROM ff_event_run WHERE ev_from IS NOT NULL
+            UNION ALL SELECT 9223372036854775807, 0) r) g
+    CROSS JOIN LATERAL (
+      SELECT x.ev_id, x.slot FROM ff_event x WHERE x.ev_id >= g.lo AND x.ev_id < g.hi OFFSET 0) e
+    WHERE g.lo < g.hi;
     UPDATE ff_sequencer SET foreign_to_ev_id = coalesce((SELECT max(ev_id) FROM ff_event), s.foreign_to_ev_id);
   END IF;
   IF p_change <> 'new' THEN

@@ -1,10 +1,10 @@
 -- Reading the event log by position.
 
--- What follows a position, in order. Looks at no more than p_examined events and answers those that match; NULL means that the filter
--- does not ask. A last row without family says how far it looked, how many events it had to find there and how many it
+-- What follows a position, in order. Looks at no more than p_examined events and answers no more than p_limit of those that match; NULL
+-- means that the filter does not ask. A last row without family says how far it looked, how many events it had to find there and how many it
 -- found: fewer means that the oldest part of the log went meanwhile, or that something is broken.
 CREATE OR REPLACE FUNCTION ff_read_events(
-  p_after bigint, p_examined integer, p_families text[], p_types text[], p_namespace text, p_tags jsonb, p_kind text,
+  p_after bigint, p_examined integer, p_limit integer, p_families text[], p_types text[], p_namespace text, p_tags jsonb, p_kind text,
   p_lane text, p_execution uuid, p_flow uuid, p_partitions smallint[]
 ) RETURNS TABLE (
   event_id bigint, family text, event_type text, occurred_at_ms bigint, execution_id uuid, partition_key smallint,
@@ -38,10 +38,11 @@ BEGIN
     SELECT p.seq_from + (e.ev_id - p.ev_from) AS event_id, e.*
     FROM (SELECT * FROM pieces WHERE ev_from IS NOT NULL ORDER BY seq_from OFFSET 0) p
     CROSS JOIN LATERAL (
-      SELECT * FROM ff_event x WHERE x.slot = p.slot AND x.ev_id >= p.ev_first AND x.ev_id < p.ev_end OFFSET 0) e)
-  (SELECT s.event_id, s.family::text, s.event_type, s.occurred_at_ms, s.execution_id, s.partition_key, s.flow_id,
+      SELECT * FROM ff_event x WHERE x.slot = p.slot AND x.ev_id >= p.ev_first AND x.ev_id < p.ev_end OFFSET 0) e),
+  matched AS MATERIALIZED (
+   SELECT s.event_id, s.family::text AS family, s.event_type, s.occurred_at_ms, s.execution_id, s.partition_key, s.flow_id,
           s.attempt_index, s.lease_epoch, s.lease_id, s.worker_instance_id, s.namespace, t.kind, t.lane, s.tags, s.detail,
-          NULL::bigint, NULL::bigint, NULL::bigint
+          NULL::bigint AS expected, NULL::bigint AS found, NULL::bigint AS floor_position
    FROM seen s
    LEFT JOIN LATERAL (SELECT kind, lane FROM ff_route WHERE route_id = s.route_id OFFSET 0) t ON true
    WHERE (p_families IS NULL OR s.family::text = ANY (p_families))
@@ -52,18 +53,25 @@ BEGIN
      AND (p_execution IS NULL OR s.execution_id = p_execution)
      AND (p_flow IS NULL OR s.flow_id = p_flow)
      AND (p_partitions IS NULL OR s.partition_key = ANY (p_partitions))
-   ORDER BY s.event_id)
+   ORDER BY s.event_id LIMIT p_limit)
+  SELECT * FROM matched
   UNION ALL
-  SELECT coalesce((SELECT max(seq_to) FROM pieces), p_after), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+  SELECT CASE WHEN (SELECT count(*) FROM matched) = p_limit THEN (SELECT max(event_id) FROM matched)
+              ELSE coalesce((SELECT max(seq_to) FROM pieces), p_after) END, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
          NULL, NULL, NULL, NULL, (SELECT coalesce(sum(ev_end - ev_first), 0)::bigint FROM pieces),
          (SELECT count(*) FROM seen), (SELECT q.floor_position FROM ff_sequencer q);
 END $$;
 
 -- Moves a consumer from where its reader found it. Answers whether it was still there: if not, the reader's transaction must be
 -- rolled back. A function, because on a caller's connection the engine sends SELECTs only.
-CREATE OR REPLACE FUNCTION ff_move_consumer(p_name text, p_from bigint, p_to bigint) RETURNS boolean LANGUAGE plpgsql
+CREATE OR REPLACE FUNCTION ff_move_consumer(p_name text, p_from bigint, p_to bigint, p_transaction text)
+RETURNS boolean LANGUAGE plpgsql
 SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET search_path FROM CURRENT AS $$
 BEGIN
+  IF p_transaction <> pg_current_xact_id()::text THEN
+    -- What it wrote is committed or lost already, and would not be one commit with the place.
+    RAISE EXCEPTION 'the handler ended its transaction itself' USING ERRCODE = 'FF007';
+  END IF;
   UPDATE ff_consumer SET position = p_to, moved_at_ms = ff_now_ms(), failures = 0, error_code = NULL
   WHERE name = p_name AND position = p_from;
   RETURN FOUND;

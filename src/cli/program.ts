@@ -7,7 +7,7 @@ import { Command } from 'commander';
 import { DEFAULT_SCHEMA } from '../store/migrate.ts';
 import { addBulkOptions } from './bulk.ts';
 import { cancelCommand, type CancelOptions } from './cancel.ts';
-import { consumersCommand, type ConsumersOptions } from './consumers.ts';
+import { consumersCommand, describeConsumers, type ConsumersOptions } from './consumers.ts';
 import { DEMO_EXECUTIONS, runDemo } from './demo.ts';
 import { runDemoWorker } from './demo-worker.ts';
 import { doctorCommand, type DoctorOptions } from './doctor.ts';
@@ -29,7 +29,7 @@ import {
 import { showCommand, type ShowOptions } from './show.ts';
 import { submitCommand, type SubmitOptions } from './submit.ts';
 import { tagCommand, type TagOptions } from './tag.ts';
-import { addTailOptions, tailCommand, type TailOptions } from './tail.ts';
+import { describeTail, tailCommand, type TailOptions } from './tail.ts';
 import { whyCommand } from './why.ts';
 import { workersCommand } from './workers.ts';
 
@@ -344,14 +344,13 @@ function addWorkers(program: Command, onExit: OnExit): void {
 }
 
 function addTail(program: Command, onExit: OnExit): void {
-  const tail = program
-    .command('tail')
-    .summary('print what happens, as it happens')
-    .description('Print events as they are committed, those that fit all conditions, until interrupted.');
-  addTailOptions(tail)
+  describeTail(program.command('tail'))
     .addHelpText(
       'after',
-      examples('flowfabric tail --family completion', 'flowfabric tail --from beginning --json | jq .type'),
+      examples(
+        'flowfabric tail --family completion --type failed',
+        'flowfabric tail --from beginning --no-follow --json | jq .type',
+      ),
     )
     .action((options: TailOptions, command: Command) =>
       run(command, onExit, (session) => tailCommand(options, session)),
@@ -359,12 +358,8 @@ function addTail(program: Command, onExit: OnExit): void {
 }
 
 function addConsumers(program: Command, onExit: OnExit): void {
-  program
-    .command('consumers')
-    .summary('list who follows the events; forget one')
-    .description('List the consumers of events: how far behind each is, who reads for it, what failed.')
-    .option('--forget <name>', 'forget its place; events are no longer kept for it')
-    .addHelpText('after', examples('flowfabric consumers', 'flowfabric consumers --forget billing'))
+  describeConsumers(program.command('consumers'))
+    .addHelpText('after', examples('flowfabric consumers', 'flowfabric consumers --move billing --to now'))
     .action((options: ConsumersOptions, command: Command) =>
       run(command, onExit, (session) => consumersCommand(options, session)),
     );

@@ -67,6 +67,6 @@ export const LIMITS = {
   consumerBatch: 1_024,
   /** Longer than events are kept anyway, they are kept for a consumer that has not passed them. */
   consumerGraceMs: 604_800_000,
-  /** Transactions of user code at once, per process. */
+  /** Transactions of user code at once, of one engine: so many of `ctx.tx`, and so many handlers of consumers. */
   transactions: 4,
 } as const;

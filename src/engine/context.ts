@@ -14,8 +14,9 @@ import type { RouteCache } from './route-cache.ts';
 export interface EngineContext {
   database: Database;
   doorbell: Doorbell;
-  /** Where transactions of user code run. */
+  /** Where transactions of user code run; those of consumers apart, because their handlers may take long. */
   transactions: Transactions;
+  handlings: Transactions;
   ends: EndWatch;
   /** The event log, for those who follow it. */
   feed: DatabaseFeed;

@@ -137,9 +137,9 @@ export function checkStart(from: unknown, usual: 'now' | 'beginning'): Start {
 export function checkSignal(signal: unknown): AbortSignal | undefined {
   if (signal === undefined) return undefined;
   const given = signal as AbortSignal | null;
-  if (typeof given?.addEventListener !== 'function' || typeof given.aborted !== 'boolean') {
-    refuse('signal', 'must be an AbortSignal');
-  }
+  const listens =
+    typeof given?.addEventListener === 'function' && typeof given.removeEventListener === 'function';
+  if (!listens || typeof given.aborted !== 'boolean') refuse('signal', 'must be an AbortSignal');
   return given;
 }
 

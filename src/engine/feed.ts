@@ -25,6 +25,7 @@ import {
   type ConsumerRow,
 } from '../store/consumers.ts';
 import type { StoredEventFilter } from '../store/events.ts';
+import { unlessAborted } from '../subscriptions/aborting.ts';
 import { startConsumer } from '../subscriptions/consumer.ts';
 import type { FeedSource } from '../subscriptions/source.ts';
 import { openSubscription } from '../subscriptions/subscription.ts';
@@ -72,13 +73,15 @@ export function bindFeed(open: Opened): BoundFeed {
       },
       async moveConsumer(name, to) {
         const checked = checkConsumerName(name);
+        if (to === undefined) refuse('to', 'must be a cursor, now or beginning');
         const start = checkStart(to, 'now');
         const { database, feed } = open();
         const ends = await feed.ends();
         const found = await resetConsumer(database, checked, placeOf(start, ends));
-        if (!found) throw new EngineError('not_found', `There is no consumer ${checked}.`, { field: 'name' });
+        if (!found) return unknownConsumer(checked);
         const rows = await listConsumers(database, ends.last, LIMITS.consumers);
-        return toSnapshot(rows.find((row) => row.name === checked)!);
+        const row = rows.find((each) => each.name === checked);
+        return row === undefined ? unknownConsumer(checked) : toSnapshot(row);
       },
       async forgetConsumer(name) {
         const checked = checkConsumerName(name);
@@ -118,10 +121,11 @@ class Readers {
     this.#subscriptions.add(place);
     const onClose = (): void => void this.#subscriptions.delete(place);
     try {
-      const ends = await source.ends();
-      const after = placeOf(start, ends);
+      const ends = await endsUnlessAborted(source, signal);
+      // With its signal aborted it is over before it begins, wherever that is.
+      const after = ends === undefined ? placeWithout(start) : placeOf(start, ends);
       this.#openFeed();
-      const until = options.until === undefined ? undefined : ends.last;
+      const until = options.until === undefined ? undefined : ends?.last;
       const subscription = openSubscription<Event>({ source, after, filter, until, signal, onClose });
       place.close = () => subscription.close();
       return subscription;
@@ -144,7 +148,7 @@ class Readers {
 
   async #consume({ start, ...request }: ConsumeRequest): Promise<Consumer> {
     const source = this.#openFeed();
-    const { database, transactions } = this.#open();
+    const { database, handlings } = this.#open();
     // Asked for in any case: a reader that is far behind must know it.
     const place = await findPlace(source, start).catch((error: unknown) => error);
     if ((await readConsumer(database, request.name)) === undefined) {
@@ -153,7 +157,7 @@ class Readers {
       if (!isKnown) refuse('name', `is new, and there are ${LIMITS.consumers} consumers already`, 'too_many');
     }
     this.#openFeed();
-    const transact = request.transact ?? ((work) => transactions.run(work));
+    const transact = request.transact ?? ((work) => handlings.run(work));
     const consumer = startConsumer({ ...request, database, source, transact });
     this.#consumers.add(consumer);
     const forget = (): void => void this.#consumers.delete(consumer);
@@ -186,7 +190,24 @@ async function findPlace(source: FeedSource, start: Start): Promise<bigint> {
   return placeOf(start, await source.ends());
 }
 
-function placeOf(start: Start, { floor, last }: { floor: bigint; last: bigint }): bigint {
+async function endsUnlessAborted(
+  source: FeedSource,
+  signal: AbortSignal | undefined,
+): Promise<FeedEnds | undefined> {
+  if (signal?.aborted) return undefined;
+  return unlessAborted<FeedEnds | undefined>(signal, source.ends()).catch((error: unknown) => {
+    if (signal?.aborted) return undefined;
+    throw error;
+  });
+}
+
+function placeWithout(start: Start): bigint {
+  return typeof start === 'bigint' ? start : 0n;
+}
+
+type FeedEnds = Awaited<ReturnType<FeedSource['ends']>>;
+
+function placeOf(start: Start, { floor, last }: FeedEnds): bigint {
   const oldest = floor - 1n;
   if (start === 'now') return last;
   if (start === 'beginning') return oldest;
@@ -237,6 +258,10 @@ function checkConsume(
     onError: checkFunction(options.onError, 'onError'),
     signal: checkSignal(options.signal),
   };
+}
+
+function unknownConsumer(name: string): never {
+  throw new EngineError('not_found', `There is no consumer ${name}.`, { field: 'name' });
 }
 
 function checkConsumerName(name: unknown): string {

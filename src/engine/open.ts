@@ -1,6 +1,7 @@
 /**
  * Puts the operations together into an Engine on one database and schema.
  */
+import { setTimeout as pause } from 'node:timers/promises';
 import { EngineError } from '../contract/errors.ts';
 import type { Engine, ExecutionPolicy, SubmitOptions, SubmitRequest } from '../contract/engine.ts';
 import type { Operations } from '../contract/operations.ts';
@@ -77,6 +78,7 @@ export async function openEngine(
     database,
     doorbell,
     transactions: openTransactions(options),
+    handlings: openTransactions(options),
     ends: new EndWatch(database, doorbell),
     feed: new DatabaseFeed(database, doorbell.watchFeed),
     routes: new RouteCache(database),
@@ -96,6 +98,7 @@ export const ENGINE_OPTIONS: readonly (keyof EngineOptions)[] = [
   'listen',
 ];
 const MAX_POOL_SIZE = 1_000;
+const CLOSE_LIMIT_MS = 5_000;
 
 function checkOptions(options: EngineOptions): void {
   checkMembers(options, 'options', ENGINE_OPTIONS);
@@ -197,8 +200,9 @@ function bindOperations(context: EngineContext, defaultPolicy: DefaultPolicy): E
       await context.feed.close();
       await Promise.all([endings.settled(), submits.settled(), steps.settled()]);
       await context.doorbell.close();
-      await context.transactions.close();
-      await context.database.close();
+      await Promise.all([context.transactions.close(), context.handlings.close()]);
+      // A server that gives no answer must not keep the process from going on.
+      await Promise.race([context.database.close(), pause(CLOSE_LIMIT_MS, undefined, { ref: false })]);
     },
   };
 }

@@ -58,7 +58,9 @@ export async function holdConsumer(
   const rows = await run<{ position: string }>(database, {
     doing: 'holding a consumer',
     text: `UPDATE ${database.prefix}ff_consumer SET holder = $2, held_until_ms = ${database.prefix}ff_now_ms() + $3::bigint
-           WHERE name = $1 AND (holder IS NULL OR holder = $2 OR held_until_ms <= ${database.prefix}ff_now_ms())
+           -- No honest hold lies further ahead: a clock that was set back must not make one last.
+           WHERE name = $1 AND (holder IS NULL OR holder = $2 OR held_until_ms <= ${database.prefix}ff_now_ms()
+             OR held_until_ms > ${database.prefix}ff_now_ms() + $3::bigint)
            RETURNING position::text`,
     params: [name, holder, holdMs],
     repeatable: 'yes',
@@ -75,13 +77,30 @@ export async function releaseConsumer(database: Database, name: string, holder: 
   });
 }
 
-function moveStatement(database: Database, name: string, from: bigint, to: bigint) {
+function moveStatement(
+  database: Database,
+  name: string,
+  from: bigint,
+  to: bigint,
+  transaction: string | null,
+) {
   return {
     doing: 'moving a consumer',
-    text: `SELECT ${database.prefix}ff_move_consumer($1, $2::bigint, $3::bigint) AS moved`,
-    params: [name, String(from), String(to)],
+    text: `SELECT ${database.prefix}ff_move_consumer($1, $2::bigint, $3::bigint, $4) AS moved`,
+    params: [name, String(from), String(to), transaction],
     repeatable: 'no' as const,
   };
+}
+
+/** Which transaction the handler is given, to be compared with the one its place is moved in. */
+export async function nameTransaction(executor: SqlExecutor): Promise<string> {
+  const rows = await runInside<{ transaction: string }>(executor, {
+    doing: 'beginning to consume',
+    text: 'SELECT pg_current_xact_id()::text AS transaction',
+    params: [],
+    repeatable: 'no',
+  });
+  return rows[0]!.transaction;
 }
 
 /** In the handler's transaction, as its last statement. Answers false when somebody else has moved it: then roll back. */
@@ -89,10 +108,12 @@ export async function moveConsumerInside(
   executor: SqlExecutor,
   database: Database,
   name: string,
-  from: bigint,
-  to: bigint,
+  { from, to, transaction }: { from: bigint; to: bigint; transaction: string },
 ): Promise<boolean> {
-  const rows = await runInside<{ moved: boolean }>(executor, moveStatement(database, name, from, to));
+  const rows = await runInside<{ moved: boolean }>(
+    executor,
+    moveStatement(database, name, from, to, transaction),
+  );
   return rows[0]!.moved;
 }
 
@@ -103,7 +124,7 @@ export async function moveConsumer(
   from: bigint,
   to: bigint,
 ): Promise<boolean> {
-  const rows = await run<{ moved: boolean }>(database, moveStatement(database, name, from, to));
+  const rows = await run<{ moved: boolean }>(database, moveStatement(database, name, from, to, null));
   return rows[0]!.moved;
 }
 
@@ -140,9 +161,10 @@ export function listConsumers(database: Database, last: bigint, limit: number): 
     doing: 'listing consumers',
     text: `SELECT c.name, c.position::text, c.moved_at_ms, c.failures, c.error_code,
              CASE WHEN c.held_until_ms > n.now_ms THEN c.holder END AS holder,
-             greatest($1::bigint - c.position - jumped.n, 0)::text AS lag,
+             greatest($1::bigint - greatest(c.position, q.floor_position - 1) - jumped.n, 0)::text AS lag,
              CASE WHEN c.position < $1::bigint THEN greatest(n.now_ms - r.stamped_at_ms, 0) ELSE 0 END AS lag_ms
            FROM (SELECT ${database.prefix}ff_now_ms() AS now_ms) n
+           CROSS JOIN ${database.prefix}ff_sequencer q
            CROSS JOIN (SELECT * FROM ${database.prefix}ff_consumer ORDER BY name LIMIT $2) c
            CROSS JOIN LATERAL (
              -- Positions that were never given out.

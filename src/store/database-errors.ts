@@ -13,6 +13,10 @@ const BY_SQLSTATE: Record<string, [ErrorCode, string]> = {
     'idempotency_key_reused',
     'an idempotency key already stands for a request that differs from this one',
   ],
+  FF007: [
+    'invalid_step',
+    'the handler of a consumer ended its transaction itself; leave COMMIT and ROLLBACK to the consumer',
+  ],
   FF006: [
     'invariant_broken',
     'positions were asked for in a way that could lose events; nothing was written',

@@ -77,11 +77,11 @@ interface LastRow {
   floor: string;
 }
 
-/** What follows a position: events that match, of the next `examined` ones. */
+/** What follows a position: no more than `limit` events that match, of the next `examined` ones. */
 export async function readEvents(
   database: Database,
   after: bigint,
-  examined: number,
+  { examined, limit }: { examined: number; limit: number },
   filter: StoredEventFilter,
 ): Promise<EventPage> {
   const rows = await run<EventRow | LastRow>(database, {
@@ -90,8 +90,8 @@ export async function readEvents(
              lease_epoch, lease_id, worker_instance_id, namespace, kind, lane, tags, detail, expected, found,
              floor_position::text AS floor
            FROM ${database.prefix}ff_read_events(
-             $1, $2, $3::text[], $4::text[], $5, $6::text::jsonb, $7, $8, $9::uuid, $10::uuid, $11::smallint[])`,
-    params: [String(after), examined, ...filterParams(filter)],
+             $1, $2, $3, $4::text[], $5::text[], $6, $7::text::jsonb, $8, $9, $10::uuid, $11::uuid, $12::smallint[])`,
+    params: [String(after), examined, limit, ...filterParams(filter)],
     repeatable: 'yes',
   });
   const last = rows.pop() as LastRow;

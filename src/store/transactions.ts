@@ -12,6 +12,7 @@ import { toEngineError } from './database-errors.ts';
 
 /** A peer that is gone without a word must not keep the process from ending. */
 const CLOSE_LIMIT_MS = 2_000;
+const BEGIN = 'BEGIN ISOLATION LEVEL READ COMMITTED';
 
 type Work<Value> = (tx: SqlTransaction, executor: SqlExecutor) => Promise<Value>;
 
@@ -27,12 +28,14 @@ export function openTransactions(source: { databaseUrl?: string; pool?: PoolLike
     own ??= openPool(source.databaseUrl!);
     return (await own.connect()) as unknown as ClientLike;
   };
+  // What user code has set on a connection of ours must not reach the next; on the application's own it is its affair.
+  const begin = source.pool === undefined ? `RESET ALL; ${BEGIN} READ WRITE` : BEGIN;
   const slots = new Slots(slotsOf(source.pool));
   const open = new Set<ClientLike>();
   const runOn = async <Value>(client: ClientLike, work: Work<Value>): Promise<Value> => {
     open.add(client);
     try {
-      return await transact(client, work);
+      return await transact(client, begin, work);
     } finally {
       open.delete(client);
     }
@@ -82,7 +85,7 @@ async function connected(connect: () => Promise<ClientLike>): Promise<ClientLike
 }
 
 /** What the work throws is thrown as it is: it is the caller's own. */
-async function transact<Value>(client: ClientLike, work: Work<Value>): Promise<Value> {
+async function transact<Value>(client: ClientLike, begin: string, work: Work<Value>): Promise<Value> {
   let broken = false;
   let over = false;
   // A connection that breaks between two statements says so as an event; unheard, it would end the process.
@@ -98,7 +101,7 @@ async function transact<Value>(client: ClientLike, work: Work<Value>): Promise<V
   };
   const tx = { query } as SqlTransaction;
   try {
-    await control(client, 'BEGIN ISOLATION LEVEL READ COMMITTED');
+    await control(client, begin);
     const value = await work(tx, query);
     over = true;
     await control(client, 'COMMIT');

@@ -13,6 +13,7 @@ import {
   holdConsumer,
   moveConsumer,
   moveConsumerInside,
+  nameTransaction,
   readConsumer,
   recordConsumerFailure,
   releaseConsumer,
@@ -20,6 +21,7 @@ import {
 import type { Database } from '../store/database.ts';
 import { sqlStateOf, toEngineError } from '../store/database-errors.ts';
 import type { StoredEventFilter } from '../store/events.ts';
+import { whenAborted } from './aborting.ts';
 import { isOutage, type FeedPage, type FeedSource } from './source.ts';
 
 /** After this long without a word of its holder another instance takes the name. */
@@ -39,7 +41,7 @@ const SERVER_LEFT = /^(08|57P0)/;
 /** Positions walked through for one batch before the place is moved. */
 const WALK = BigInt(LIMITS.eventsExamined * 4);
 /** What is stored of a failure besides a code of ours or the database's: a name, and nothing that may quote data. */
-const ERROR_NAME = /^[A-Za-z][\w.]{0,63}$/;
+const ERROR_NAME = /^[A-Za-z0-9][\w.]{0,63}$/;
 
 export interface ConsumerOptions {
   database: Database;
@@ -57,6 +59,8 @@ export interface ConsumerOptions {
 export function startConsumer(options: ConsumerOptions): Consumer {
   return new EventConsumer(options);
 }
+
+type Work = Parameters<Transactor<unknown>>[0];
 
 /** How a batch went. `lost`: somebody else has moved the place. */
 type HandedOver = 'moved' | 'lost' | { error: unknown; by: Culprit };
@@ -84,9 +88,12 @@ class EventConsumer implements Consumer {
     this.#options = options;
     this.#database = options.database;
     this.name = options.name;
-    this.done = this.#run().catch((error: unknown) => {
+    this.done = this.#run().catch(async (error: unknown) => {
       this.#failures = 0;
       void this.#tell(error);
+      // For people who look: it did not just stop.
+      if (!isClosed(error))
+        await recordConsumerFailure(this.#database, this.name, codeOf(error)).catch(() => undefined);
       throw error;
     });
     // Whoever does not look at it has not asked to be ended by it.
@@ -103,16 +110,13 @@ class EventConsumer implements Consumer {
   }
 
   async #run(): Promise<void> {
-    const { signal } = this.#options;
-    const onAbort = (): void => this.#closing.abort();
-    signal?.addEventListener('abort', onAbort, { once: true });
-    if (signal?.aborted) onAbort();
+    const unlink = whenAborted(this.#options.signal, () => this.#closing.abort());
     try {
       while (!this.#closing.signal.aborted) await this.#roundOrRest();
       // Who comes next need not walk through it again.
       await this.#passBy().catch(() => undefined);
     } finally {
-      signal?.removeEventListener('abort', onAbort);
+      unlink();
       // What cannot be released runs out by itself.
       await releaseConsumer(this.#database, this.name, this.#holder).catch(() => undefined);
     }
@@ -197,14 +201,18 @@ class EventConsumer implements Consumer {
     const { transact, handler } = this.#options;
     let reached: 'nothing' | 'handler' | 'move' | 'lost' | 'moved' = 'nothing';
     try {
-      await transact(async (tx, executor) => {
+      const work: Work = async (tx, executor) => {
+        if (this.#closing.signal.aborted) throw new EngineError('closed', 'The consumer was stopped.');
+        const transaction = await nameTransaction(executor);
         reached = 'handler';
         await handler(events, tx);
         reached = 'move';
-        const moved = await moveConsumerInside(executor, this.#database, this.name, from, to);
+        const place = { from, to, transaction };
+        const moved = await moveConsumerInside(executor, this.#database, this.name, place);
         reached = moved ? 'moved' : 'lost';
         if (!moved) throw new EngineError('retry_transaction', 'Another instance was faster: roll back.');
-      });
+      };
+      await this.#unlessStoppedBefore(() => reached === 'nothing', transact(work));
     } catch (error) {
       // Assigned in a callback, which the compiler does not follow.
       const at = reached as string;
@@ -214,6 +222,16 @@ class EventConsumer implements Consumer {
     if ((reached as string) === 'moved') return 'moved';
     const sentence = 'transact must run the work, and throw what it throws.';
     return { error: new EngineError('invalid_input', sentence, { field: 'transact' }), by: 'handler' };
+  }
+
+  /** One that waits for a connection, of which there are few, need not get one when it is stopped. */
+  #unlessStoppedBefore(isBefore: () => boolean, transacting: Promise<unknown>): Promise<unknown> {
+    return new Promise((resolve, reject) => {
+      const stop = whenAborted(this.#closing.signal, () => {
+        if (isBefore()) reject(new EngineError('closed', 'The consumer was stopped.'));
+      });
+      transacting.then(resolve, reject).finally(stop);
+    });
   }
 
   /** A handler may take longer than a hold lasts. */
@@ -268,7 +286,7 @@ class EventConsumer implements Consumer {
   #warn(error: unknown): void {
     const failures = this.#failures;
     if ((failures & (failures - 1)) !== 0 || isClosed(error)) return;
-    const what = failures === 0 ? 'has stopped' : `failed ${failures} times in a row`;
+    const what = ['has stopped', 'failed'][failures] ?? `failed ${failures} times in a row`;
     process.emitWarning(
       `Consumer "${this.name}" ${what} (${codeOf(error)}). Give consume() an onError to see why.`,
     );
@@ -305,6 +323,7 @@ class EventConsumer implements Consumer {
 
 /** A handler may have other connections, which say nothing about this one: only what the server itself said counts there. */
 function isLostConnection(error: unknown, by: Culprit): boolean {
+  if (codeOf(error) === 'Error') return false;
   if (by === 'handler') return SERVER_LEFT.test(sqlStateOf(error) ?? '');
   return toEngineError(error, 'handing events over').code === 'unavailable';
 }
@@ -313,11 +332,14 @@ function isClosed(error: unknown): boolean {
   return isEngineError(error) && error.code === 'closed';
 }
 
-/** Never the message: it may quote data. */
+/** Never the message: it may quote data. Whatever was thrown, asking for its name may throw again. */
 function codeOf(error: unknown): string {
-  if (isEngineError(error)) return error.code;
-  const name = error instanceof Error && ERROR_NAME.test(error.name) ? error.name : 'Error';
-  return sqlStateOf(error) ?? name;
+  try {
+    const code = isEngineError(error) ? error.code : (sqlStateOf(error) ?? (error as Error).name);
+    return ERROR_NAME.test(code) ? code : 'Error';
+  } catch {
+    return 'Error';
+  }
 }
 
 function between(min: number, max: number): number {

@@ -18,12 +18,11 @@ import {
 import { decodeEvent } from './decode.ts';
 import { matches } from './matching.ts';
 import { Pulse, type Woken } from './pulse.ts';
+import { SharedPages } from './shared-pages.ts';
 import type { FeedPage, FeedSource, FeedWatcher } from './source.ts';
 
-/** Pages kept for readers that come a moment later. */
-const SHARED_PAGES = 16;
 /** So far behind the newest a reader still follows. */
-const FOLLOWING = BigInt(LIMITS.eventPage * SHARED_PAGES);
+const FOLLOWING = BigInt(LIMITS.eventPage * 16);
 /** Positions passed in one read before the reader is heard again. */
 const WALKED = BigInt(LIMITS.eventsExamined * 4);
 
@@ -42,30 +41,25 @@ const EVERYTHING: StoredEventFilter = {
 export class DatabaseFeed implements FeedSource {
   readonly #database: Database;
   readonly #pulse: Pulse;
-  readonly #pages = new Map<bigint, Promise<EventPage>>();
+  readonly #pages: SharedPages;
   readonly #decoded = new WeakMap<EventRow, FeedEvent>();
   /** The last position anybody here has heard of: who reads shortly before it follows the feed. */
   #newest = -1n;
 
   constructor(database: Database, watchFeed: (watcher: FeedWatcher) => () => void) {
     this.#database = database;
-    this.#pulse = new Pulse(database, (watcher) =>
-      watchFeed({
-        ...watcher,
-        moved: (last) => {
-          if (last > this.#newest) this.#newest = last;
-          watcher.moved(last);
-        },
-      }),
+    this.#pulse = new Pulse(database, watchFeed, (last) => this.#heard(last));
+    this.#pages = new SharedPages((after) =>
+      this.#checked(after, LIMITS.eventPage, EVERYTHING, LIMITS.eventPage),
     );
   }
 
   async read(after: bigint, filter: StoredEventFilter, limit: number): Promise<FeedPage> {
     const follows = after >= this.#newest - FOLLOWING;
     const { rows, to } = follows
-      ? await this.#shared(after)
+      ? await this.#pages.after(after)
       : await this.#walk(after, filter, Math.min(limit, LIMITS.eventPage));
-    if (to > this.#newest) this.#newest = to;
+    this.#heard(to);
     const wanted = follows ? rows.filter((row) => matches(filter, row)) : rows;
     const events = this.#decodeFirst(wanted, limit);
     if (events.length === wanted.length) return { events, to, atEnd: to === after };
@@ -99,12 +93,18 @@ export class DatabaseFeed implements FeedSource {
 
   async ends(): Promise<{ floor: bigint; last: bigint }> {
     const { floor, last } = await sequenceEvents(this.#database, 'wait');
-    if (last > this.#newest) this.#newest = last;
+    this.#heard(last);
     return { floor, last };
   }
 
   close(): Promise<void> {
+    this.#pages.close();
     return this.#pulse.close();
+  }
+
+  /** From the database, never from a hint. */
+  #heard(last: bigint): void {
+    if (last > this.#newest) this.#newest = last;
   }
 
   /** Looks at more at once the less is wanted of it. */
@@ -117,7 +117,7 @@ export class DatabaseFeed implements FeedSource {
     let examined: number = LIMITS.eventPage;
     let to = after;
     while (to - after < WALKED) {
-      const page = await this.#checked(to, examined, filter);
+      const page = await this.#checked(to, examined, filter, wanted - rows.length);
       rows.push(...page.rows);
       if (page.to === to || rows.length >= wanted) return { rows, to: page.to };
       to = page.to;
@@ -126,25 +126,14 @@ export class DatabaseFeed implements FeedSource {
     return { rows, to };
   }
 
-  #shared(after: bigint): Promise<EventPage> {
-    const known = this.#pages.get(after);
-    if (known !== undefined) return known;
-    const page = this.#checked(after, LIMITS.eventPage, EVERYTHING);
-    this.#pages.set(after, page);
-    if (this.#pages.size > SHARED_PAGES) this.#pages.delete(this.#pages.keys().next().value!);
-    const forget = (): void => {
-      if (this.#pages.get(after) === page) this.#pages.delete(after);
-    };
-    // The next one who asks where nothing was yet, or where it failed, must ask the database.
-    page.then((answer) => {
-      if (answer.to === after) forget();
-    }, forget);
-    return page;
-  }
-
   /** Events are in the log without a gap: one that is not found was let go meanwhile, or something is broken. */
-  async #checked(after: bigint, examined: number, filter: StoredEventFilter): Promise<EventPage> {
-    const page = await readEvents(this.#database, after, examined, filter);
+  async #checked(
+    after: bigint,
+    examined: number,
+    filter: StoredEventFilter,
+    limit: number,
+  ): Promise<EventPage> {
+    const page = await readEvents(this.#database, after, { examined, limit }, filter);
     const floor = page.found === page.expected ? page.floor : (await this.ends()).floor;
     if (after + 1n < floor) {
       throw new EngineError(

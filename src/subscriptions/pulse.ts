@@ -2,6 +2,7 @@
  * Waiting for events. While somebody waits, this process gives positions out itself: soon after something stirred, at once again
  * while there is much, and less and less often while nothing happens. Losing every hint costs no more than the longest interval.
  */
+import { setTimeout as pause } from 'node:timers/promises';
 import { EngineError } from '../contract/errors.ts';
 import type { Database } from '../store/database.ts';
 import { sequenceEvents } from '../store/events.ts';
@@ -9,6 +10,7 @@ import { isOutage, type FeedWatcher } from './source.ts';
 
 /** Between two looks: so long when there is much, doubled up to the longest while there is nothing. */
 const LOOK_MS = { shortest: 10, longest: 100 };
+const CLOSE_LIMIT_MS = 2_000;
 
 export type Woken = 'moved' | 'disconnected';
 
@@ -21,6 +23,7 @@ interface Waiter {
 export class Pulse {
   readonly #database: Database;
   readonly #unwatch: () => void;
+  readonly #onLook: (last: bigint) => void;
   readonly #waiters = new Set<Waiter>();
   #last = -1n;
   #waitMs = LOOK_MS.shortest;
@@ -31,8 +34,13 @@ export class Pulse {
   #stirred = false;
   #closed = false;
 
-  constructor(database: Database, watchFeed: (watcher: FeedWatcher) => () => void) {
+  constructor(
+    database: Database,
+    watchFeed: (watcher: FeedWatcher) => () => void,
+    onLook: (last: bigint) => void,
+  ) {
     this.#database = database;
+    this.#onLook = onLook;
     this.#unwatch = watchFeed({
       moved: (last) => this.#moved(last),
       stirred: () => this.#stir(),
@@ -73,7 +81,8 @@ export class Pulse {
     clearTimeout(this.#timer);
     for (const waiter of this.#waiters) waiter.reject(new EngineError('closed', 'The engine was closed.'));
     this.#waiters.clear();
-    await this.#looking;
+    // A server that gives no answer must not keep the engine open.
+    await Promise.race([this.#looking, pause(CLOSE_LIMIT_MS, undefined, { ref: false })]);
   }
 
   #moved(last: bigint): void {
@@ -118,6 +127,7 @@ export class Pulse {
       this.#waitMs = busy ? LOOK_MS.shortest : this.#longerWait();
       // Not the highest ever heard of: a hint may be wrong, and a server that took over may know less.
       this.#last = last;
+      this.#onLook(last);
       this.#moved(last);
     } catch (error) {
       this.#waitMs = LOOK_MS.longest;

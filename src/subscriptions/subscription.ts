@@ -2,11 +2,13 @@
  * One reader of the event feed as an async iterable. It reads when it is read from: a reader that is slow holds a page, not
  * the feed. While a page is handed over the next one is read already, if there is one. Leaving the loop ends it; nothing of it stays.
  */
+import { setTimeout as pause } from 'node:timers/promises';
 import { encodeCursor, type Cursor } from '../contract/cursor.ts';
 import type { FeedEvent } from '../contract/events.ts';
 import type { Disconnected, EventSubscription } from '../contract/feed.ts';
 import { LIMITS } from '../contract/limits.ts';
 import type { StoredEventFilter } from '../store/events.ts';
+import { whenAborted } from './aborting.ts';
 import { isOutage, type FeedPage, type FeedSource } from './source.ts';
 
 export interface SubscriptionOptions {
@@ -27,6 +29,9 @@ export function openSubscription<Event extends FeedEvent>(
   return new Subscription(options) as unknown as EventSubscription<Event>;
 }
 
+/** Before the database is asked again, in a row of failures. */
+const TROUBLE_WAIT_MS = { min: 100, max: 5_000 };
+
 type Item = FeedEvent | Disconnected;
 const OVER: IteratorReturnResult<undefined> = { done: true, value: undefined };
 
@@ -36,13 +41,14 @@ class Subscription implements AsyncIterableIterator<Item> {
   readonly #until: bigint | undefined;
   readonly #closing = new AbortController();
   readonly #onClose: (() => void) | undefined;
-  readonly #unlink: () => void;
+  readonly #unlink: (() => void) | undefined;
   #ready: Item[] = [];
   #next = 0;
   /** Everything up to here is in `#ready` or was handed over. */
   #readTo: bigint;
   #passed: bigint;
   #isTold = false;
+  #troubles = 0;
   #ahead: Promise<FeedPage> | undefined;
   /** Reads are answered one after another, however many are asked for at once. */
   #turn: Promise<unknown> = Promise.resolve();
@@ -54,10 +60,7 @@ class Subscription implements AsyncIterableIterator<Item> {
     this.#onClose = onClose;
     this.#readTo = after;
     this.#passed = after;
-    const onAbort = (): void => this.#end();
-    signal?.addEventListener('abort', onAbort, { once: true });
-    this.#unlink = () => signal?.removeEventListener('abort', onAbort);
-    if (signal?.aborted) this.#end();
+    this.#unlink = whenAborted(signal, () => this.#end());
   }
 
   get cursor(): Cursor {
@@ -123,8 +126,12 @@ class Subscription implements AsyncIterableIterator<Item> {
       return undefined;
     });
     if (this.#closing.signal.aborted) return;
-    if (page === undefined) return this.#tellDisconnected();
+    if (page === undefined) {
+      this.#tellDisconnected();
+      return this.#rest();
+    }
     this.#isTold = false;
+    this.#troubles = 0;
     this.#take(page);
     if (page.atEnd) {
       const woken = await this.#source.wait(page.to, this.#closing.signal);
@@ -153,6 +160,14 @@ class Subscription implements AsyncIterableIterator<Item> {
     this.#ahead.catch(() => undefined);
   }
 
+  /** Not all trouble of a database takes its time. */
+  async #rest(): Promise<void> {
+    this.#troubles += 1;
+    const ms =
+      Math.min(TROUBLE_WAIT_MS.min * 2 ** this.#troubles, TROUBLE_WAIT_MS.max) * (0.5 + Math.random() / 2);
+    await pause(ms, undefined, { signal: this.#closing.signal }).catch(() => undefined);
+  }
+
   /** Once for each time: a database that stays away is asked again and again. */
   #tellDisconnected(): void {
     if (this.#isTold) return;
@@ -164,7 +179,7 @@ class Subscription implements AsyncIterableIterator<Item> {
   #end(): void {
     if (this.#closing.signal.aborted) return;
     this.#closing.abort();
-    this.#unlink();
+    this.#unlink?.();
     this.#ready = [];
     this.#ahead = undefined;
     this.#onClose?.();

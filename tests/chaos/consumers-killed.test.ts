@@ -19,7 +19,12 @@ const LONG = { timeout: 120_000 };
 const PLACES = 3;
 const BATCH = 4;
 const BATCHES = 2;
-const OF_A_BATCH = [/^BEGIN/, /^INSERT INTO public.projected/, /SET position|ff_move_consumer/, /^COMMIT/];
+const OF_A_BATCH = [
+  /BEGIN ISOLATION/,
+  /^INSERT INTO public.projected/,
+  /SET position|ff_move_consumer/,
+  /^COMMIT$/,
+];
 const crew = useCrew();
 
 beforeAll(() =>

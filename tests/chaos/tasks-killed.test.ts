@@ -27,8 +27,8 @@ const EXPECTED: [RegExp, number][] = [
   [/ff_claim\(/, 1],
   [/^INSERT INTO public.effect/, 10],
   [/ff_record_steps\(/, 10],
-  [/^BEGIN/, 2],
-  [/^COMMIT/, 2],
+  [/BEGIN ISOLATION/, 2],
+  [/^COMMIT$/, 2],
   [/ff_complete\(/, 1],
 ];
 const crew = useCrew();

@@ -88,7 +88,12 @@ describe('flowfabric', () => {
     [['workers', '--url', NOWHERE, 'all'], 'Too many arguments'],
     [['tail'], 'Which database?'],
     [['tail', '--url', NOWHERE, 'all'], 'Too many arguments'],
+    [['tail', '--url', NOWHERE, '--from', ''], '--from is empty: say now or beginning.'],
     [['consumers'], 'Which database?'],
+    [['consumers', '--url', NOWHERE, '--move', 'a'], '--move needs --to: now, beginning or a cursor.'],
+    [['consumers', '--url', NOWHERE, '--to', 'now'], '--to needs --move.'],
+    [['consumers', '--url', NOWHERE, '--forget', 'a', '--to', 'now'], '--to needs --move.'],
+    [['consumers', '--url', NOWHERE, '--forget', 'a', '--move', 'a', '--to', 'now'], 'not both.'],
     [['doctor', '--url', NOWHERE, '--pool-size', '0'], '--pool-size must be a whole number from 1 to 1000.'],
     [['doctor', '--url', NOWHERE, '--transaction-age', '5'], '--transaction-age must be a duration'],
   ])('refuses %j with exit code 2 and a sentence', async (args, sentence) => {

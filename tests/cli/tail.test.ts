@@ -1,9 +1,9 @@
 /**
- * `flowfabric tail` and `flowfabric consumers` against a real database: what they print, as text and as JSON, what they leave
- * out, and how they end.
+ * `flowfabric tail` against a real database: what it prints, as text and as JSON, what it leaves out, and how it ends.
+ * Consumers have a file of their own.
  */
 import { once } from 'node:events';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { connect, encodeCursor, type Connection, type FeedEvent } from '../../src/index.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { plainDatabase } from '../setup/database.ts';
@@ -160,6 +160,55 @@ describe('flowfabric tail', () => {
     expect(answers).toEqual([[other, id], [id], [id], [id], [other, id]]);
   });
 
+  it('prints only the types that are asked for, and says them again when it goes on', async () => {
+    const from = await here();
+    await complete('typed');
+    await engine.cancel(await submit('typed'), { reason: 'enough' });
+    await claim('typed');
+    const asked = ['--type', 'success', '--type', 'acquired'];
+    const { exitCode, output, errors } = await run('tail', ...asked, '--from', from, '--no-follow', '--json');
+    expect(exitCode).toBe(0);
+    expect(lines(output).map(({ type }) => type)).toEqual(['acquired', 'success', 'acquired']);
+    const { cursor, command } = JSON.parse(errors) as { cursor: string; command: string };
+    expect(command).toBe(`flowfabric tail ${asked.join(' ')} --no-follow --from ${cursor}`);
+  });
+
+  it('with --no-follow ends after what was committed before, and goes on from there', async () => {
+    const from = await here();
+    for (const lane of ['still', 'stiller']) await engine.pauseLane(lane);
+    const first = await run('tail', '--from', from, '--no-follow', '--json');
+    expect(first.exitCode).toBe(0);
+    expect(lines(first.output)).toMatchObject([{ lane: 'still' }, { lane: 'stiller' }]);
+    const { cursor, command } = JSON.parse(first.errors) as { cursor: string; command: string };
+    expect(cursor).toBe(lines(first.output)[1]!.cursor);
+    await engine.pauseLane('stillest');
+    const second = await run(...command.split(' ').slice(1), '--json');
+    expect(second.exitCode).toBe(0);
+    expect(lines(second.output)).toMatchObject([{ lane: 'stillest' }]);
+  });
+
+  it('with --no-follow ends where nothing matches, and passes all that did not', async () => {
+    const from = await here();
+    await stir('unmatched');
+    const beyond = await here();
+    const none = ['--family', 'worker', '--no-follow', '--json'];
+    const ends = await Promise.all([
+      run('tail', '--from', from, ...none),
+      run('tail', '--from', 'now', ...none),
+      run('tail', ...none),
+    ]);
+    for (const { exitCode, output, errors } of ends) {
+      expect({ exitCode, output }).toEqual({ exitCode: 0, output: '' });
+      expect(JSON.parse(errors)).toMatchObject({ cursor: beyond });
+    }
+  });
+
+  it('says in its help which families have no events yet', async () => {
+    const { output } = await run('tail', '--help');
+    const families = 'lease, completion, signal (none yet), operator, flow (none yet), tag, worker';
+    expect(output.replaceAll(/\s+/g, ' ')).toContain(`one of ${families};`);
+  });
+
   it('follows from now on until Ctrl-C, and what it says then goes on without a gap', async () => {
     await stir('before');
     const following = ['--family', 'operator', '--family', 'tag'];
@@ -251,7 +300,8 @@ describe('a cursor', () => {
     const tail = ['tail', '--family', 'operator', '--limit', '2'];
     const refused = await runCommand({ args: [...tail, '--from', from], databaseUrl: old.url });
     expect(refused).toMatchObject({ exitCode: 1, output: '' });
-    expect(refused.errors).toContain('[cursor_expired]');
+    expect(refused.errors).toContain('are no longer kept. Read what is left with: flowfabric tail');
+    expect(refused.errors).not.toContain('error.oldest');
     const command = /: (flowfabric tail .*) \[cursor_expired\]$/m.exec(refused.errors)![1]!;
     expect(command).toBe(`flowfabric ${tail.join(' ')} --from ${first.cursor}`);
     const { exitCode, output } = await runCommand({
@@ -269,12 +319,37 @@ describe('a cursor', () => {
   });
 });
 
+describe('a word that is no cursor', () => {
+  const HINT = 'a cursor is the word that tail printed or event.cursor gave you; or say now or beginning';
+  const POSITION = `this is a position, not a cursor; ${HINT}`;
+
+  it.each([
+    ['', '--from is empty: say now or beginning.', HINT],
+    ['42', '--from has digits only.', POSITION],
+    ['123456789012', '--from has digits only.', POSITION],
+    ['yesterday', '--from is not base64url text.', HINT],
+    ['Now', '--from holds 2 bytes; a cursor has 9.', HINT],
+  ])('such as %j is refused with a hint, before the database is asked', async (from, message, hint) => {
+    const args = ['tail', '--from', from];
+    expect(await runCommand({ args, databaseUrl: NOWHERE })).toEqual({
+      exitCode: 2,
+      output: '',
+      errors: `flowfabric: ${message} [invalid_cursor]\nhint: ${hint}\n`,
+    });
+    const { exitCode, output, errors } = await runCommand({
+      args: [...args, '--json'],
+      databaseUrl: NOWHERE,
+    });
+    expect({ exitCode, output }).toEqual({ exitCode: 2, output: '' });
+    expect(JSON.parse(errors)).toEqual({ error: { code: 'invalid_cursor', message, hint } });
+  });
+});
+
 describe('a value that makes no sense', () => {
   it.each([
-    [['--from', 'yesterday'], '--from is not base64url text'],
     [['--from', 'AgAA'], '--from holds 3 bytes'],
     [['--from', 'AQAAAAAAAAAA'], '--from begins with byte 1'],
-    [['--from', encodeCursor(-1n)], '--from stands for a negative position'],
+    [['--from', 'Av__________'], '--from stands for a negative position'],
     [['--family', 'leases'], '--family must be one of lease, completion, signal'],
     [['--execution', 'me'], '--execution does not begin with {fp:'],
     [['--limit', '0'], '--limit must be a whole number from 1 to'],
@@ -288,46 +363,13 @@ describe('a value that makes no sense', () => {
     [['--tag', 'customer'], '--tag must be key=value'],
     [['--tag', 'a=1', '--tag', 'a=2'], '--tag names a key twice'],
     [['--lane', ''], '--lane'],
+    [['--type', 'success', '--type', 'done'], '--type must be one of acquired, '],
+    [['--family', 'completion', '--type', 'acquired'], '--type must be one of success, failed, cancelled'],
+    [['--family', 'flow', '--type', 'success'], '--type cannot be named: flow has no types yet'],
   ])('such as %j is refused in the words of the command line', async (args, sentence) => {
     const { exitCode, output, errors } = await run('tail', ...args);
     expect({ exitCode, output }).toEqual({ exitCode: 2, output: '' });
     expect(errors).toContain(sentence);
     expect(errors).not.toContain('filter.');
-  });
-});
-
-describe('flowfabric consumers', () => {
-  it('lists them with how far behind they are and who reads, and forgets one', async () => {
-    await using own = await plainDatabase();
-    await using owner = await connect({ databaseUrl: own.url });
-    const answer = (...args: string[]) => runCommand({ args: ['consumers', ...args], databaseUrl: own.url });
-    expect(await answer()).toEqual({
-      exitCode: 0,
-      output: '',
-      errors: 'flowfabric: there is no consumer.\n',
-    });
-    for (const lane of ['a', 'b']) await owner.pauseLane(lane);
-    const failing = await owner.consume('billing', () => Promise.reject(new Error('no')));
-    onTestFinished(() => failing.stop());
-    await expect.poll(async () => (await owner.listConsumers())[0]?.failures, PATIENCE).toBeGreaterThan(0);
-    const table = await answer();
-    expect(table).toMatchObject({ exitCode: 0, errors: '' });
-    const [heading, row] = table.output.trimEnd().split('\n');
-    expect(heading).toMatch(/^CONSUMER +LAG +BEHIND +MOVED +HOLDER +FAILURES +ERROR$/);
-    expect(row).toMatch(/^billing +2 +\d+\w+ +\d{4}-\S+Z +\S+ +[1-9]\d* +\S+$/);
-    const listed = await answer('--json');
-    expect(lines<object>(listed.output)).toEqual([
-      expect.objectContaining({ name: 'billing', lag: '2', position: expect.stringMatching(/^\d+$/) }),
-    ]);
-    await failing.stop();
-    expect(await answer('--forget', 'billing')).toEqual({
-      exitCode: 0,
-      output: 'billing  forgotten\n',
-      errors: '',
-    });
-    const gone = await answer('--forget', 'billing');
-    expect(gone).toMatchObject({ exitCode: 3, output: '' });
-    expect(gone.errors).toContain('There is no consumer billing. [not_found]');
-    expect(await owner.listConsumers()).toEqual([]);
   });
 });

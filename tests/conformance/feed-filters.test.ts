@@ -79,7 +79,7 @@ beforeAll(async () => {
     Array.from({ length: EVENTS }, (_, index) => planted(index)),
   );
   await context.feed.ends();
-  rows = (await readEvents(context.database, 0n, 1_000, ANY)).rows;
+  rows = (await readEvents(context.database, 0n, { examined: 1_000, limit: 1_000 }, ANY)).rows;
   expect(rows).toHaveLength(EVENTS);
 });
 afterAll(() => close?.());
@@ -107,7 +107,7 @@ const idsOf = (found: readonly EventRow[]): string[] => found.map((row) => row.e
 async function expectSame(filter: EventsFilter): Promise<number> {
   const stored: StoredEventFilter = checkEventsFilter(filter);
   const expected = idsOf(rows.filter((row) => isWanted(filter, row)));
-  const page = await readEvents(context.database, 0n, 1_000, stored);
+  const page = await readEvents(context.database, 0n, { examined: 1_000, limit: 1_000 }, stored);
   expect(idsOf(page.rows)).toEqual(expected);
   expect(page).toMatchObject({ to: BigInt(EVENTS), found: EVENTS, expected: EVENTS });
   expect(idsOf(rows.filter((row) => matches(stored, row)))).toEqual(expected);
@@ -192,7 +192,7 @@ describe('a page', () => {
     const found: string[] = [];
     let after = 0n;
     for (;;) {
-      const page = await readEvents(context.database, after, 7, filter);
+      const page = await readEvents(context.database, after, { examined: 7, limit: 7 }, filter);
       expect(page.found).toBe(page.expected);
       if (page.to === after) break;
       expect(page.to - after).toBe(BigInt(Math.min(7, EVENTS - Number(after))));

@@ -50,7 +50,7 @@ export async function walkFollowed(
   await client.query('SELECT ff_count_unstamped(0)');
   await sequenceEvents(database, 'wait');
   await sequenceEvents(database, 'skip');
-  await readEvents(database, 0n, 256, ASKING);
+  await readEvents(database, 0n, { examined: 256, limit: 256 }, ASKING);
   await moveConsumer(database, 'nobody', 0n, 1n);
   await rival.client.query('BEGIN');
   await rival.client.query('SELECT 1 FROM ff_sequencer FOR UPDATE');

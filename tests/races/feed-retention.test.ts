@@ -272,7 +272,7 @@ const checkedPage: ReadPage = async (query, after) => {
   return { positions: events.map(({ position }) => position), to };
 };
 const trustingPage: ReadPage = async (query, after) => {
-  const { rows, to } = await readEvents(storeOn(query), after, LIMIT, EVERYTHING);
+  const { rows, to } = await readEvents(storeOn(query), after, { examined: LIMIT, limit: LIMIT }, EVERYTHING);
   return { positions: rows.map((row) => BigInt(row.event_id)), to };
 };
 

@@ -5,7 +5,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { moveConsumerInside } from '../../src/store/consumers.ts';
+import { moveConsumerInside, nameTransaction } from '../../src/store/consumers.ts';
 import { runRace, stepValue, tablesWaitedOn } from '../../src/testing/stepper.ts';
 import type { Interleaving, StepLike, StepSession } from '../../src/testing/stepper.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
@@ -145,7 +145,10 @@ interface Place extends Record<string, unknown> {
 type Move = (session: StepSession, place: Place, to: bigint) => Promise<boolean>;
 
 const FROM = 5n;
-const moveFrom: Move = ({ query }, { name }, to) => moveConsumerInside(query, storeOn(query), name, FROM, to);
+const moveFrom: Move = async ({ query }, { name }, to) => {
+  const transaction = await nameTransaction(query);
+  return moveConsumerInside(query, storeOn(query), name, { from: FROM, to, transaction });
+};
 const moveAnyway: Move = async ({ query }, { name }, to) => {
   const { rowCount } = await query('UPDATE ff_consumer SET position = $2 WHERE name = $1', [
     name,

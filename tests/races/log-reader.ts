@@ -77,7 +77,7 @@ export function sequencedBy(name: string): LogReader {
 async function readPages(ask: Ask, after: bigint): Promise<{ seen: Seen[]; to: bigint }> {
   const seen: Seen[] = [];
   for (let to = after; ;) {
-    const page = await readEvents(storeOn(ask), to, PAGE, EVERYTHING);
+    const page = await readEvents(storeOn(ask), to, { examined: PAGE, limit: PAGE }, EVERYTHING);
     seen.push(...page.rows.map((row) => ({ ...labelOf(row), position: BigInt(row.event_id) })));
     if (page.to === to) return { seen, to };
     to = page.to;
