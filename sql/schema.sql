@@ -769,12 +769,12 @@ CREATE TABLE ff_worker (
 -- function ff_forget_silent_workers(p_silent_ms bigint)
 --   returns integer
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 f220671d4d122de7fbf01984cf3f3929
+--   md5 1ab92e9ebd9d4defb817ab09e705d1ce
 
 -- function ff_forget_worker(p_instance text)
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 e0d3b6d3decc16971dcda7d9d7693585
+--   md5 238db35c157ca979877251e1e29d10b2
 
 -- function ff_grown_ms(p_initial double precision, p_max double precision, p_multiplier double precision, p_retries integer)
 --   returns double precision

@@ -34,11 +34,12 @@ END $$;
 CREATE OR REPLACE FUNCTION ff_forget_worker(p_instance text) RETURNS void LANGUAGE plpgsql
 SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET search_path FROM CURRENT AS $$
 DECLARE
-  v_worker_id text;
+  v_detail jsonb;
 BEGIN
-  DELETE FROM ff_worker WHERE worker_instance_id = p_instance RETURNING worker_id INTO v_worker_id;
+  DELETE FROM ff_worker WHERE worker_instance_id = p_instance
+  RETURNING jsonb_strip_nulls(jsonb_build_object('worker_id', worker_id, 'version', version)) INTO v_detail;
   IF FOUND THEN
-    PERFORM ff_tell('worker', ARRAY['stopped'], ARRAY[p_instance], ARRAY[jsonb_build_object('worker_id', v_worker_id)]);
+    PERFORM ff_tell('worker', ARRAY['stopped'], ARRAY[p_instance], ARRAY[v_detail]);
   END IF;
 END $$;
 
@@ -52,8 +53,9 @@ BEGIN
   WITH gone AS (
     DELETE FROM ff_worker WHERE worker_instance_id = ANY (ARRAY(
       SELECT worker_instance_id FROM ff_worker WHERE heartbeat_at_ms < ff_now_ms() - p_silent_ms FOR UPDATE SKIP LOCKED))
-    RETURNING worker_instance_id, worker_id)
-  SELECT array_agg(worker_instance_id), array_agg(jsonb_build_object('worker_id', worker_id))
+    RETURNING worker_instance_id, worker_id, version)
+  SELECT array_agg(worker_instance_id),
+         array_agg(jsonb_strip_nulls(jsonb_build_object('worker_id', worker_id, 'version', version)))
   INTO v_instances, v_details FROM gone;
   IF v_instances IS NOT NULL THEN
     PERFORM ff_tell('worker', array_fill('lost'::text, ARRAY[cardinality(v_instances)]), v_instances, v_details);

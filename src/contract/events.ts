@@ -45,7 +45,7 @@ export interface ExecutionEventBase extends EventBase {
   namespace: string;
   kind: string;
   lane: string;
-  /** As they were when the lease began; of an execution without a lease, as they were then. */
+  /** As they were when the lease began; of what an operator or a time limit did, and without a lease, as they were then. */
   tags: Readonly<Record<string, string>>;
   attemptIndex: number;
   leaseEpoch: number;

@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { expect, onTestFailed, onTestFinished, test } from 'vitest';
 
 const SOAK = fileURLToPath(new URL('../../bench/soak/events.mjs', import.meta.url));
-const SECONDS = 8;
+const SECONDS = 5;
 const LIMIT_MS = 150_000;
 
 /** Its exit code and what it printed. It takes its processes and its server along when it is told to end. */

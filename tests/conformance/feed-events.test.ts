@@ -213,7 +213,7 @@ describe('a worker', () => {
     await bench.reconcile();
     expect(await take(subscription, 4)).toMatchObject([
       { type: 'registered', workerInstanceId: 'w-1', workerId: 'w', version: '1.2.3' },
-      { type: 'stopped', workerInstanceId: 'w-1', workerId: 'w', version: null },
+      { type: 'stopped', workerInstanceId: 'w-1', workerId: 'w', version: '1.2.3' },
       { type: 'registered', workerInstanceId: 'w-2', workerId: 'w', version: null },
       { type: 'lost', workerInstanceId: 'w-2', workerId: 'w' },
     ]);

@@ -38,6 +38,9 @@ export interface Race {
   permutations?: 'all' | string[][];
 }
 
+/** Races of more orders are sampled: three sessions of a few steps have hundreds. `FLOWFABRIC_TEST_ORDERS` runs more. */
+const MOST_ORDERS = Number(process.env['FLOWFABRIC_TEST_ORDERS'] ?? 36);
+
 export interface Arena {
   database: TestDatabase;
   calls: Calls;
@@ -52,6 +55,7 @@ export function arenaOn(database: TestDatabase, names: FunctionNames = {}): Aren
     through: (text, params) => database.query(text, params),
     race: (race) =>
       runRace<Scene>({
+        most: MOST_ORDERS,
         connect: () => database.connect(),
         setup: () => race.given(arena),
         sessions: race.sessions,
