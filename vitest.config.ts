@@ -12,7 +12,7 @@ export default defineConfig({
     include: ['src/**/*.test.ts', 'tests/**/*.test.ts'],
     globalSetup: existsSync(new URL(GLOBAL_SETUP, import.meta.url)) ? [GLOBAL_SETUP] : [],
     pool: 'forks',
-    maxWorkers: 2,
+    maxWorkers: 3,
     fileParallelism: true,
     testTimeout: 30_000,
     hookTimeout: 60_000,

@@ -56,16 +56,22 @@ it('a hint of a position that does not exist wakes a reader and does not keep it
   const reads = (): number => count('ff_read_events');
   await expect.poll(reads, { timeout: 10_000 }).toBeGreaterThan(0);
   const before = reads();
-  await bench.database.query('SELECT pg_notify($1, $2)', [
-    hintChannel(bench.database.schema),
-    JSON.stringify({ events: '9223372036854775807' }),
-  ]);
-  await expect.poll(reads, { timeout: 10_000 }).toBeGreaterThan(before);
+  let hints = 0;
+  // Again and again, because the listener may not be there yet.
+  const hinted = async (): Promise<number> => {
+    hints += 1;
+    await bench.database.query('SELECT pg_notify($1, $2)', [
+      hintChannel(bench.database.schema),
+      JSON.stringify({ events: '9223372036854775807' }),
+    ]);
+    return reads();
+  };
+  await expect.poll(hinted, { timeout: 10_000 }).toBeGreaterThan(before);
   const looks = (): number => count('ff_sequence');
   const looked = looks();
   await expect.poll(looks, { timeout: 10_000 }).toBeGreaterThan(looked + 3);
   // A reader that believed it would read without end.
-  expect(reads() - before).toBeLessThan(5);
+  expect(reads() - before).toBeLessThan(hints + 5);
   const id = await endOne(bench, kind);
   expect(await next).toMatchObject({ value: { executionId: id } });
 });
