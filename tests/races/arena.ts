@@ -55,7 +55,8 @@ export function arenaOn(database: TestDatabase, names: FunctionNames = {}): Aren
     through: (text, params) => database.query(text, params),
     race: (race) =>
       runRace<Scene>({
-        most: MOST_ORDERS,
+        // A naive variant may fail in one order only.
+        ...(Object.keys(names).length === 0 ? { most: MOST_ORDERS } : {}),
         connect: () => database.connect(),
         setup: () => race.given(arena),
         sessions: race.sessions,
