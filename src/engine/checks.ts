@@ -100,3 +100,13 @@ export function cutText(text: string, maxBytes: number): string {
   if (bytes.length <= maxBytes) return bytes.toString();
   return new TextDecoder().decode(bytes.subarray(0, maxBytes), { stream: true });
 }
+
+/** Anything that acts as a signal is one: it may come from another realm, or stand in for one. */
+export function checkSignal(signal: unknown, field: string): AbortSignal | undefined {
+  if (signal === undefined) return undefined;
+  const given = signal as AbortSignal | null;
+  const listens =
+    typeof given?.addEventListener === 'function' && typeof given.removeEventListener === 'function';
+  if (!listens || typeof given.aborted !== 'boolean') refuse(field, 'must be an AbortSignal');
+  return given;
+}

@@ -9,7 +9,7 @@ import { parseExecutionId, type ParsedExecutionId } from '../contract/ids.ts';
 import type { Doorbell } from './doorbell.ts';
 import { readOutcomes, type OutcomeRow } from '../store/reads.ts';
 import type { Database } from '../store/database.ts';
-import { refuse } from './checks.ts';
+import { checkSignal } from './checks.ts';
 import { checkMembers } from './members.ts';
 import { toResult } from './reads.ts';
 
@@ -27,16 +27,6 @@ interface Waiter {
   looks: number;
   resolve(end: ExecutionEnd): void;
   reject(error: unknown): void;
-}
-
-/** Anything that acts as a signal is one: it may come from another realm, or stand in for one. */
-function checkSignal(options: WaitOptions): AbortSignal | undefined {
-  checkMembers(options, 'options', ['signal']);
-  const { signal } = options;
-  if (signal === undefined) return undefined;
-  const acts = typeof signal?.addEventListener === 'function' && typeof signal.aborted === 'boolean';
-  if (!acts) refuse('options.signal', 'must be an AbortSignal');
-  return signal;
 }
 
 export class EndWatch {
@@ -58,7 +48,8 @@ export class EndWatch {
 
   wait(executionId: string, options: WaitOptions): Promise<ExecutionEnd> {
     const key = parseExecutionId(executionId);
-    const signal = checkSignal(options);
+    checkMembers(options, 'options', ['signal']);
+    const signal = checkSignal(options.signal, 'options.signal');
     if (signal?.aborted) return Promise.reject(signal.reason as Error);
     if (this.#count >= MAX_WAITERS) {
       return Promise.reject(

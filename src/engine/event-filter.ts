@@ -133,16 +133,6 @@ export function checkStart(from: unknown, usual: 'now' | 'beginning'): Start {
   return decodeCursor(from, 'from') ?? 'now';
 }
 
-/** Whatever acts like a signal is one: it may be of another realm. */
-export function checkSignal(signal: unknown): AbortSignal | undefined {
-  if (signal === undefined) return undefined;
-  const given = signal as AbortSignal | null;
-  const listens =
-    typeof given?.addEventListener === 'function' && typeof given.removeEventListener === 'function';
-  if (!listens || typeof given.aborted !== 'boolean') refuse('signal', 'must be an AbortSignal');
-  return given;
-}
-
 /** A function, or nothing. */
 export function checkFunction<Given>(value: Given, field: string): Given {
   if (value !== undefined && typeof value !== 'function') refuse(field, 'must be a function');

@@ -29,13 +29,12 @@ import { unlessAborted } from '../subscriptions/aborting.ts';
 import { startConsumer } from '../subscriptions/consumer.ts';
 import type { FeedSource } from '../subscriptions/source.ts';
 import { openSubscription } from '../subscriptions/subscription.ts';
-import { checkName, checkWhole, refuse } from './checks.ts';
+import { checkName, checkSignal, checkWhole, refuse } from './checks.ts';
 import type { EngineContext } from './context.ts';
 import {
   checkEventsFilter,
   checkFamilyFilter,
   checkFunction,
-  checkSignal,
   checkStart,
   type Start,
 } from './event-filter.ts';
@@ -112,7 +111,7 @@ class Readers {
     checkChoice(options.until, 'until', ['now']);
     const start = checkStart(options.from, 'now');
     const filter = checkFilter(options.filter);
-    const signal = checkSignal(options.signal);
+    const signal = checkSignal(options.signal, 'signal');
     const source = this.#openFeed();
     if (this.#subscriptions.size >= LIMITS.subscriptions) {
       throw new EngineError('too_many', `${LIMITS.subscriptions} subscriptions are open already.`);
@@ -256,7 +255,7 @@ function checkConsume(
     batch: checkWhole(batch, 'batch', 1, LIMITS.consumerBatch),
     transact: checkFunction(options.transact, 'transact'),
     onError: checkFunction(options.onError, 'onError'),
-    signal: checkSignal(options.signal),
+    signal: checkSignal(options.signal, 'signal'),
   };
 }
 

@@ -144,7 +144,7 @@ function retryWait(error: EngineError, tries: number, statement: Statement): num
 }
 
 /** Full jitter over a doubling range, so that rivals that met once do not meet again. */
-function spread(range: { min: number; max: number }, tries: number): number {
+export function spread(range: { min: number; max: number }, tries: number): number {
   const top = Math.min(range.max, range.min * 2 ** tries);
   return range.min + Math.random() * (top - range.min);
 }

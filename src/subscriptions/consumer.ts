@@ -18,7 +18,7 @@ import {
   recordConsumerFailure,
   releaseConsumer,
 } from '../store/consumers.ts';
-import type { Database } from '../store/database.ts';
+import { spread, type Database } from '../store/database.ts';
 import { sqlStateOf, toEngineError } from '../store/database-errors.ts';
 import type { StoredEventFilter } from '../store/events.ts';
 import { whenAborted } from './aborting.ts';
@@ -30,6 +30,8 @@ export const HOLD_MS = 10_000;
 const RENEW_MS = HOLD_MS / 3;
 /** How often an instance that does not hold the name looks whether it can. */
 const STANDBY_MS = { min: 500, max: 1_500 };
+/** Over the whole range from the first look on. */
+const STANDBY_LOOKS = 2;
 /** Before the same events are handed over again. */
 const RETRY_WAIT_MS = { min: 200, max: 30_000 };
 /** Before the database is asked again. */
@@ -131,7 +133,7 @@ class EventConsumer implements Consumer {
       if (isClosed(error) && this.#closing.signal.aborted) return;
       if (!isOutage(error)) throw error;
       this.#troubles += 1;
-      await this.#rest(growing(TROUBLE_WAIT_MS, this.#troubles));
+      await this.#rest(spread(TROUBLE_WAIT_MS, this.#troubles));
     }
   }
 
@@ -165,7 +167,7 @@ class EventConsumer implements Consumer {
   async #standBy(): Promise<void> {
     this.#place = undefined;
     await this.#currentPlace();
-    await this.#rest(between(STANDBY_MS.min, STANDBY_MS.max));
+    await this.#rest(spread(STANDBY_MS, STANDBY_LOOKS));
   }
 
   async #currentPlace(): Promise<bigint> {
@@ -269,7 +271,7 @@ class EventConsumer implements Consumer {
     this.#failures += 1;
     void this.#tell(error);
     await recordConsumerFailure(this.#database, this.name, codeOf(error));
-    await this.#rest(growing(RETRY_WAIT_MS, this.#failures));
+    await this.#rest(spread(RETRY_WAIT_MS, this.#failures));
   }
 
   async #tell(error: unknown): Promise<void> {
@@ -340,13 +342,4 @@ function codeOf(error: unknown): string {
   } catch {
     return 'Error';
   }
-}
-
-function between(min: number, max: number): number {
-  return min + Math.random() * (max - min);
-}
-
-/** Jitter over a doubling range, so that rivals that met once do not meet again. */
-function growing(range: { min: number; max: number }, tries: number): number {
-  return between(range.min, Math.min(range.max, range.min * 2 ** tries));
 }

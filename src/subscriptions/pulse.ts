@@ -6,6 +6,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { EngineError } from '../contract/errors.ts';
 import type { Database } from '../store/database.ts';
 import { sequenceEvents } from '../store/events.ts';
+import { whenAborted } from './aborting.ts';
 import { isOutage, type FeedWatcher } from './source.ts';
 
 /** Between two looks: so long when there is much, doubled up to the longest while there is nothing. */
@@ -53,21 +54,21 @@ export class Pulse {
     if (signal.aborted) return Promise.reject(signal.reason as Error);
     if (this.#closed) return Promise.reject(new EngineError('closed', 'The engine was closed.'));
     return new Promise((resolve, reject) => {
-      const waiter: Waiter = { after, resolve, reject };
-      const onAbort = (): void => {
+      const waiter: Waiter = {
+        after,
+        resolve(woken) {
+          stop();
+          resolve(woken);
+        },
+        reject(error) {
+          stop();
+          reject(error as Error);
+        },
+      };
+      const stop = whenAborted(signal, () => {
         this.#waiters.delete(waiter);
         reject(signal.reason as Error);
-      };
-      const done = (): void => signal.removeEventListener('abort', onAbort);
-      waiter.resolve = (woken) => {
-        done();
-        resolve(woken);
-      };
-      waiter.reject = (error) => {
-        done();
-        reject(error as Error);
-      };
-      signal.addEventListener('abort', onAbort, { once: true });
+      });
       this.#waiters.add(waiter);
       // Heard of something that was not there to read: too late for the read, or never true. The database knows.
       if (this.#last > after) this.#stir();

@@ -7,6 +7,7 @@ import { encodeCursor, type Cursor } from '../contract/cursor.ts';
 import type { FeedEvent } from '../contract/events.ts';
 import type { Disconnected, EventSubscription } from '../contract/feed.ts';
 import { LIMITS } from '../contract/limits.ts';
+import { spread } from '../store/database.ts';
 import type { StoredEventFilter } from '../store/events.ts';
 import { whenAborted } from './aborting.ts';
 import { isOutage, type FeedPage, type FeedSource } from './source.ts';
@@ -112,11 +113,9 @@ class Subscription implements AsyncIterableIterator<Item> {
 
   /** A database that gives no answer must not keep a reader that has left. */
   #unlessClosed(filling: Promise<void>): Promise<void> {
-    const { signal } = this.#closing;
     return new Promise((resolve, reject) => {
-      const onAbort = (): void => resolve();
-      signal.addEventListener('abort', onAbort, { once: true });
-      filling.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort));
+      const stop = whenAborted(this.#closing.signal, resolve);
+      filling.then(resolve, reject).finally(stop);
     });
   }
 
@@ -163,8 +162,7 @@ class Subscription implements AsyncIterableIterator<Item> {
   /** Not all trouble of a database takes its time. */
   async #rest(): Promise<void> {
     this.#troubles += 1;
-    const ms =
-      Math.min(TROUBLE_WAIT_MS.min * 2 ** this.#troubles, TROUBLE_WAIT_MS.max) * (0.5 + Math.random() / 2);
+    const ms = spread(TROUBLE_WAIT_MS, this.#troubles);
     await pause(ms, undefined, { signal: this.#closing.signal }).catch(() => undefined);
   }
 
