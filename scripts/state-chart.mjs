@@ -104,6 +104,7 @@ function eventsText(transition) {
   if (transition.leaseEvent !== null) parts.push(`lease ${code(transition.leaseEvent)}`);
   if (completion !== null) parts.push(`completion ${code(completion)}`);
   if (transition.operatorEvent !== null) parts.push(`operator ${code(transition.operatorEvent)}`);
+  if (transition.signalEvent !== null) parts.push(`signal ${code(transition.signalEvent)}`);
   return orDash(parts.join(', '));
 }
 

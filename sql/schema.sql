@@ -15,11 +15,11 @@ CREATE TYPE ff_lifecycle_phase AS ENUM ('submitted', 'runnable', 'active', 'susp
 
 CREATE TYPE ff_ownership_state AS ENUM ('unowned', 'leased', 'lease_expired_reclaimable', 'lease_revoked');
 
-CREATE TYPE ff_step_kind AS ENUM ('step', 'sleep');
+CREATE TYPE ff_step_kind AS ENUM ('step', 'sleep', 'wait');
 
 CREATE TYPE ff_terminal_outcome AS ENUM ('none', 'success', 'failed', 'cancelled', 'expired', 'skipped');
 
-CREATE TYPE ff_timer_kind AS ENUM ('eligible', 'child_ended', 'deadline', 'attempt_limit');
+CREATE TYPE ff_timer_kind AS ENUM ('eligible', 'child_ended', 'deadline', 'attempt_limit', 'suspension', 'waitpoint');
 
 CREATE TYPE ff_locked AS (
   ordinal integer,
@@ -541,6 +541,34 @@ CREATE TABLE ff_setting (
   CONSTRAINT ff_setting_pkey PRIMARY KEY (name)
 );
 
+CREATE TABLE ff_signal (
+  execution_id uuid NOT NULL,
+  waitpoint_id uuid NOT NULL,
+  signal_id uuid NOT NULL,
+  accepted_at_ms bigint NOT NULL,
+  seq integer NOT NULL,
+  partition_key smallint NOT NULL,
+  name text NOT NULL,
+  source_type text NOT NULL,
+  source_identity text NOT NULL,
+  idempotency_key text,
+  effect text NOT NULL,
+  payload jsonb NOT NULL,
+  CONSTRAINT ff_signal_pkey PRIMARY KEY (execution_id, waitpoint_id, seq),
+  CONSTRAINT ff_signal_effect_check CHECK ((effect = ANY (ARRAY['buffered'::text, 'not_matching'::text, 'not_counted'::text, 'counted'::text, 'resumed'::text])))
+);
+CREATE UNIQUE INDEX ff_signal_once ON ff_signal USING btree (execution_id, waitpoint_id, idempotency_key) WHERE (idempotency_key IS NOT NULL);
+
+CREATE TABLE ff_signing_key (
+  kid text NOT NULL,
+  secret_print text NOT NULL,
+  created_at_ms bigint NOT NULL,
+  verify_until_ms bigint,
+  revoked_at_ms bigint,
+  CONSTRAINT ff_signing_key_pkey PRIMARY KEY (kid)
+);
+CREATE UNIQUE INDEX ff_signing_key_current ON ff_signing_key USING btree ((true)) WHERE ((verify_until_ms IS NULL) AND (revoked_at_ms IS NULL));
+
 CREATE TABLE ff_step (
   execution_id uuid NOT NULL,
   recorded_at_ms bigint NOT NULL,
@@ -554,6 +582,18 @@ CREATE TABLE ff_step (
   value jsonb,
   CONSTRAINT ff_step_pkey PRIMARY KEY (execution_id, retired_by, name, key)
 );
+
+CREATE TABLE ff_suspension (
+  execution_id uuid NOT NULL,
+  suspended_at_ms bigint NOT NULL,
+  wake_at_ms bigint,
+  lease_epoch bigint NOT NULL,
+  attempt_index integer NOT NULL,
+  partition_key smallint NOT NULL,
+  waits jsonb NOT NULL,
+  CONSTRAINT ff_suspension_pkey PRIMARY KEY (execution_id)
+) WITH (fillfactor=90);
+CREATE INDEX ff_suspension_list ON ff_suspension USING btree (suspended_at_ms);
 
 CREATE TABLE ff_tag (
   tag_key text NOT NULL,
@@ -575,7 +615,7 @@ CREATE TABLE ff_timer (
   CONSTRAINT ff_timer_pkey PRIMARY KEY (timer_id)
 ) WITH (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000);
 CREATE INDEX ff_timer_due ON ff_timer USING btree (due_at_ms);
-CREATE INDEX ff_timer_limits ON ff_timer USING btree (execution_id) WHERE (kind = ANY (ARRAY['deadline'::ff_timer_kind, 'attempt_limit'::ff_timer_kind]));
+CREATE INDEX ff_timer_limits ON ff_timer USING btree (execution_id) WHERE (kind = ANY (ARRAY['deadline'::ff_timer_kind, 'attempt_limit'::ff_timer_kind, 'suspension'::ff_timer_kind, 'waitpoint'::ff_timer_kind]));
 
 CREATE TABLE ff_transition (
   transition text NOT NULL,
@@ -588,6 +628,8 @@ CREATE TABLE ff_transition (
   attempt_outcome ff_attempt_outcome,
   lease_event text,
   operator_event text,
+  signal_event text,
+  leaves_suspension boolean NOT NULL,
   epoch_step smallint NOT NULL,
   attempt_step smallint NOT NULL,
   retry_step smallint NOT NULL,
@@ -595,6 +637,28 @@ CREATE TABLE ff_transition (
   replay_step smallint NOT NULL,
   CONSTRAINT ff_transition_pkey PRIMARY KEY (transition)
 );
+
+CREATE TABLE ff_waitpoint (
+  waitpoint_id uuid NOT NULL,
+  execution_id uuid NOT NULL,
+  created_at_ms bigint NOT NULL,
+  expires_at_ms bigint,
+  closed_at_ms bigint,
+  token_expires_at_ms bigint,
+  signal_bytes bigint DEFAULT 0 NOT NULL,
+  signal_count integer DEFAULT 0 NOT NULL,
+  partition_key smallint NOT NULL,
+  retired_by smallint DEFAULT 0 NOT NULL,
+  name text NOT NULL,
+  step_name text,
+  step_key text,
+  kid text,
+  close_reason text,
+  schema jsonb,
+  CONSTRAINT ff_waitpoint_pkey PRIMARY KEY (execution_id, retired_by, name),
+  CONSTRAINT ff_waitpoint_check CHECK (((closed_at_ms IS NULL) = (close_reason IS NULL))),
+  CONSTRAINT ff_waitpoint_close_reason_check CHECK ((close_reason = ANY (ARRAY['satisfied'::text, 'timed_out'::text, 'expired'::text])))
+) WITH (fillfactor=70);
 
 CREATE TABLE ff_worker (
   worker_instance_id text NOT NULL,
@@ -686,6 +750,11 @@ CREATE TABLE ff_worker (
 --   revoked_by text
 --   tags jsonb
 
+-- function ff_accept_signal(e ff_execution, w ff_waitpoint, p_signal ff_signal, p_bytes bigint)
+--   returns TABLE(effect text, due_in_ms bigint)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
+--   md5 df39ec010703f324a0583e84f9b773a8
+
 -- function ff_adopt_log(p_change text, p_identity text)
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
@@ -695,6 +764,11 @@ CREATE TABLE ff_worker (
 --   returns bigint
 --   sql IMMUTABLE PARALLEL SAFE COST 100
 --   md5 23a780da3ff8b162387f5bb8e3343648
+
+-- function ff_begin_waits(p_row ff_locked, p_waits jsonb)
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 517d9d1f4f59541375cc0d9f1cb1f19b
 
 -- function ff_cancel(p_ids uuid[], p_partitions smallint[], p_reason text, p_actor text, p_epochs bigint[] DEFAULT NULL::bigint[])
 --   returns TABLE(execution_id uuid, outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, route_id integer, worker_instance_id text)
@@ -721,20 +795,60 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 587618679c06340b356e5cc836515e0d
 
+-- function ff_close_waitpoints(p_id uuid, p_wait jsonb, p_reason text)
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 8e5e7bcea2ce7e9f491b28a2524e0e5b
+
 -- function ff_complete(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_results jsonb[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 77b133d383a416a9dd5df0c3ed760500
+
+-- function ff_condition_met(p_condition jsonb, p_execution uuid)
+--   returns boolean
+--   plpgsql STABLE PARALLEL UNSAFE COST 100
+--   md5 c2355bc9077a9f6ac7e219e31fbdaa32
 
 -- function ff_count_unstamped(p_older_than_ms bigint)
 --   returns bigint
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 b89297142555452033cbf52bad0c53cd
 
+-- function ff_create_waitpoints(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_waitpoints jsonb, p_max_waitpoints integer)
+--   returns TABLE(outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, waitpoint_id uuid, name text, created_at_ms bigint, expires_at_ms bigint, kid text, token_expires_at_ms bigint)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 14957aa494372944415368f2aca84455
+
+-- function ff_current_key(p_kid text, p_print text)
+--   returns TABLE(kid text, secret_print text)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET search_path=<schema>, pg_temp
+--   md5 3e17152106821a67f3ef84b778aecb03
+
+-- function ff_deliver_signal(p_id uuid, p_partition smallint, p_waitpoint uuid, p_waitpoint_name text, p_kid text, p_print text, p_token_expires_at_ms bigint, p_signal uuid, p_name text, p_source_type text, p_source_identity text, p_payload jsonb, p_idempotency_key text, p_is_checked boolean, p_max_signals integer, p_max_bytes bigint)
+--   returns TABLE(outcome text, signal_id uuid, effect text, schema jsonb, route_id integer, due_in_ms bigint)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 16368cd148ea57be4061b697d7d16d59
+
 -- function ff_drop_slot(p_retention_ms bigint, p_grace_ms bigint)
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 9011715ca64ff056964a75269509a6b1
+
+-- function ff_end_wait(p_id uuid, p_wait jsonb, p_outcome text)
+--   returns jsonb
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 dac2de289cbb71007d4276a0a7283a60
+
+-- function ff_escalate(p_row ff_locked, p_wait jsonb)
+--   returns bigint
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 b1715c0f24a5042ca16fe4c2a72ff9c6
+
+-- function ff_expire_waitpoints(p_rows ff_locked[])
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 c9fba9616ffc10893d6e17a71eedbd75
 
 -- function ff_expired_slot(p_retention_ms bigint, p_grace_ms bigint)
 --   returns TABLE(slot smallint, last_position bigint)
@@ -749,12 +863,12 @@ CREATE TABLE ff_worker (
 -- function ff_fire_timers(p_timer_ids bigint[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, worker_instance_id text, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 d27c7ed3c7dc7690355c6b2def7498e9
+--   md5 5b0accfdb4fad40369f71353a4d4bdc0
 
 -- function ff_forget(p_ids uuid[], p_partitions smallint[], p_retain_ms bigint, p_again_ms bigint)
 --   returns TABLE(execution_id uuid, outcome text)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 5efb9bf47f9a8a3d6915ce59948fe278
+--   md5 974cb02a99fd8a71d420b1427953cfe1
 
 -- function ff_forget_keys(p_limit integer, p_again_ms bigint)
 --   returns bigint
@@ -789,7 +903,7 @@ CREATE TABLE ff_worker (
 -- function ff_is_known_event(family ff_event_family, event_type text)
 --   returns boolean
 --   plpgsql IMMUTABLE PARALLEL SAFE COST 100
---   md5 0ee716ced61bcf99145bbfc91c31aef6
+--   md5 acea1991daf70e0ddbcb1b99a6239d14
 
 -- function ff_is_legal(phase ff_lifecycle_phase, ownership ff_ownership_state, eligibility ff_eligibility_state, blocking ff_blocking_reason, outcome ff_terminal_outcome, attempt ff_attempt_state)
 --   returns boolean
@@ -801,6 +915,11 @@ CREATE TABLE ff_worker (
 --   sql IMMUTABLE PARALLEL SAFE COST 100
 --   md5 3d19c2e9ad244917b3ee3db9e4675864
 
+-- function ff_key_verifies(p_kid text, p_print text)
+--   returns boolean
+--   plpgsql STABLE PARALLEL UNSAFE COST 100
+--   md5 5ba5e1ec704dab447d5c80c2f93cb6e5
+
 -- function ff_known_ids(p_ids uuid[], p_holders uuid[])
 --   returns uuid[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
@@ -810,6 +929,16 @@ CREATE TABLE ff_worker (
 --   returns TABLE(execution_id uuid, outcome text, route_id integer)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 d16968808909d007bf2320296492821a
+
+-- function ff_leaf_count(p_leaf jsonb, p_execution uuid)
+--   returns bigint
+--   plpgsql STABLE PARALLEL UNSAFE COST 100
+--   md5 40a0823ff0d55d934e50cb01027bac75
+
+-- function ff_leaves(p_condition jsonb)
+--   returns SETOF jsonb
+--   plpgsql IMMUTABLE PARALLEL UNSAFE COST 100 ROWS 1000
+--   md5 bea4d21c94c01b2f6cc36dee38bd2af2
 
 -- function ff_lock_leased(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[])
 --   returns ff_locked[]
@@ -845,6 +974,11 @@ CREATE TABLE ff_worker (
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 2bdd8b60c1569ed6603904ddb519eb2e
+
+-- function ff_open_waitpoints(p_id uuid, p_partition smallint, p_waitpoints jsonb)
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 b1b4a20a01462d7308a540bd2b14f307
 
 -- function ff_pause(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_delays bigint[], p_children jsonb[], p_needed integer[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
@@ -891,10 +1025,15 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 68c747ac36f72d11efe99f0ee567ee3b
 
+-- function ff_renew_waits(p_ids uuid[], p_from_start boolean)
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 f046daf8d84b2cda263abb111cb91660
+
 -- function ff_replay(p_ids uuid[], p_partitions smallint[], p_epochs bigint[], p_from_start boolean, p_reason text, p_actor text, p_default_max integer)
 --   returns TABLE(execution_id uuid, outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, route_id integer, replay_count smallint, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 b277d56b09b25eab31dc02c592d9586e
+--   md5 9fe5f757479c98d68d59f6dd3086d669
 
 -- function ff_report_progress(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_percents real[], p_messages text[])
 --   returns void
@@ -911,15 +1050,35 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 63bb5c578800d7a80506379f888e25bd
 
+-- function ff_resume(p_row ff_locked, p_wait jsonb, p_outcome text, p_actor text)
+--   returns bigint
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 8b93de79b60ad235592673672f8e5761
+
 -- function ff_resume_lane(p_lane text)
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 f7a3dfe62c9306484d63a69eb8bcb3ed
 
+-- function ff_revoke_key(p_kid text)
+--   returns text
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET search_path=<schema>, pg_temp
+--   md5 7e5b9929889f68da1939c6ed364eae38
+
 -- function ff_revoke_leases(p_ids uuid[], p_partitions smallint[], p_lease_ids uuid[], p_reason text, p_actor text, p_default_max integer)
 --   returns TABLE(execution_id uuid, outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, route_id integer, worker_instance_id text)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 07be9e82f76eb5c24af67dc8b897337a
+
+-- function ff_rotate_key(p_kid text, p_print text, p_grace_ms bigint, p_forget_ms bigint)
+--   returns text
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET search_path=<schema>, pg_temp
+--   md5 415477bc0486b740d865756021909974
+
+-- function ff_satisfiers(p_condition jsonb, p_execution uuid)
+--   returns bigint
+--   plpgsql STABLE PARALLEL UNSAFE COST 100
+--   md5 e3f00e9855fd2493f9612230f848c4f1
 
 -- function ff_sequence(p_wait boolean, p_channel text)
 --   returns TABLE(last_position bigint, stamped bigint, floor_position bigint)
@@ -939,12 +1098,17 @@ CREATE TABLE ff_worker (
 -- function ff_settle(p_transition text, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_details jsonb[] DEFAULT NULL::jsonb[], p_deadlines bigint[] DEFAULT NULL::bigint[])
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 d65efa9930a3940491c2422aa307030a
+--   md5 fd6ad59dc9dc3414872b6c053a59cf05
 
 -- function ff_share_leases(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[])
 --   returns bigint[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 b74d9f077d9b5953ea02d4dc1fda1030
+
+-- function ff_signal_fits(p_condition jsonb, p_waitpoint text, p_name text)
+--   returns boolean
+--   plpgsql IMMUTABLE PARALLEL UNSAFE COST 100
+--   md5 c8251c1f595e18de0d1fd4519afc434e
 
 -- function ff_slot_is_used(p_slot integer)
 --   returns boolean
@@ -965,6 +1129,11 @@ CREATE TABLE ff_worker (
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, existing_id uuid)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 3cef49979c00eca439550390e62372d8
+
+-- function ff_suspend(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_transition text, p_waits jsonb, p_waitpoints jsonb, p_max_waitpoints integer, p_wake_ms bigint, p_children jsonb, p_needed integer)
+--   returns TABLE(outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, ended jsonb, due_in_ms bigint)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 58ae7e09360694bd8b7191c3149bae6d
 
 -- function ff_sweep_queue(p_route integer, p_rank integer, p_seq bigint, p_limit integer)
 --   returns TABLE(route_id integer, rank integer, seq bigint, removed bigint)
@@ -991,10 +1160,25 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 9abee1bdc3102bb71b7f5bc670a11321
 
+-- function ff_tell_signal(p_row ff_locked, p_type text, p_detail jsonb)
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 2267e09e026aa3f00544df4cbb60c4d1
+
 -- function ff_time_out(p_rows ff_locked[], p_late uuid[])
 --   returns TABLE(execution_id uuid, outcome text, worker_instance_id text, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
 --   md5 4f6876a705f2319792f83f329eaab012
+
+-- function ff_time_out_suspended(p_rows ff_locked[])
+--   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
+--   md5 ee857e3822f276b49b978c34088c79c6
+
+-- function ff_time_suspension(p_row ff_locked)
+--   returns bigint
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 da5b854564f7f31a112e0fdb22e45f59
 
 -- function ff_unpaused(INOUT p_routes integer[], INOUT p_ranks integer[], INOUT p_afters bigint[])
 --   returns record
@@ -1010,6 +1194,11 @@ CREATE TABLE ff_worker (
 --   returns uuid[]
 --   plpgsql IMMUTABLE PARALLEL SAFE COST 100
 --   md5 8e6d311d447a8fa31bd6e60ec5ebb83d
+
+-- function ff_wait_fault(p_id uuid, p_waits jsonb, p_waitpoints jsonb, p_max_waitpoints integer)
+--   returns text
+--   plpgsql STABLE PARALLEL UNSAFE COST 100
+--   md5 5dce454b7f66305b65c0c5d91f425cad
 
 -- function ff_wait_is_over(p_id uuid, p_attempt integer, p_epoch bigint)
 --   returns boolean

@@ -52,6 +52,8 @@ export type {
   TaskSubmitOptions,
 } from './client/tasks.ts';
 export type * from './contract/engine.ts';
+export { allOf, anyOf, atLeast, type AtLeast } from './contract/conditions.ts';
+export type * from './contract/signals.ts';
 export type * from './contract/operations.ts';
 export type * from './contract/feed.ts';
 export type * from './contract/events.ts';

@@ -8,6 +8,7 @@ import { idle } from './idle.mjs';
 import { latency } from './latency.mjs';
 import { pgbenchCeiling } from './pgbench-ceiling.mjs';
 import { retained } from './retained.mjs';
+import { signal, signalRate } from './signal.mjs';
 import { singleSubmits } from './single-submits.mjs';
 import { snapshotHeld } from './snapshot-held.mjs';
 import { statistics } from './statistics.mjs';
@@ -28,6 +29,8 @@ export const SCENARIOS = [
   feed,
   feedLatency,
   feedCatchUp,
+  signal,
+  signalRate,
   idle,
   pgbenchCeiling,
 ];

@@ -2,6 +2,18 @@
 -- Each locks first and decides in the next statement. p_epochs: only an execution that still has this epoch; one that was
 -- claimed or moved since answers `moved`.
 
+-- Before a replay: a wait that had not ended begins anew, at the same waitpoints; those whose time was over are retired, and from the start
+-- all of them.
+CREATE OR REPLACE FUNCTION ff_renew_waits(p_ids uuid[], p_from_start boolean) RETURNS void LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+  DELETE FROM ff_step WHERE execution_id = ANY (p_ids) AND retired_by = 0 AND kind = 'wait' AND value ->> 'outcome' = 'pending';
+  UPDATE ff_waitpoint w SET retired_by = (SELECT replay_count + 1 FROM ff_execution e WHERE e.execution_id = w.execution_id)
+  WHERE execution_id = ANY (p_ids) AND retired_by = 0 AND (p_from_start OR close_reason IN ('timed_out', 'expired'));
+  UPDATE ff_waitpoint SET step_name = NULL, step_key = NULL
+  WHERE execution_id = ANY (p_ids) AND retired_by = 0 AND closed_at_ms IS NULL;
+END $$;
+
 -- Re-opens executions that have ended. Finished steps answer as before, so that the work goes on where it failed; from the
 -- start they are retired, and children get other ids. Retries and reclaims are counted anew, and the deadline begins again.
 CREATE OR REPLACE FUNCTION ff_replay(
@@ -48,6 +60,7 @@ BEGIN
     GET DIAGNOSTICS v_written = ROW_COUNT;
     PERFORM ff_require_equal('generations', cardinality(v_again), v_written);
   END IF;
+  PERFORM ff_renew_waits(ARRAY(SELECT r.execution_id FROM unnest(v_again) r), p_from_start);
   -- What an earlier run said of itself is not true of the next.
   DELETE FROM ff_progress WHERE execution_id = ANY (ARRAY(SELECT r.execution_id FROM unnest(v_again) r));
   PERFORM ff_settle('replay', v_again, NULL, NULL, NULL, NULL, p_actor, v_details, v_deadlines);

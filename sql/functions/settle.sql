@@ -91,7 +91,7 @@ END $$;
 
 -- Performs one transition on locked rows: state, lease, queue or timer, attempt, outcome and events, all or nothing.
 -- The arrays after p_rows run parallel to it and may be shorter or NULL; p_dues is when what is delayed becomes claimable,
--- p_deadlines the new deadlines of what is replayed; p_details goes into operator events. Answers whether parents are to be told: a
+-- p_deadlines the new deadlines of what is replayed; p_details goes into operator and signal events. Answers whether parents are to be told: a
 -- timer for them is due at once.
 CREATE OR REPLACE FUNCTION ff_settle(
   p_transition text, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[],
@@ -188,7 +188,11 @@ BEGIN
     UNION ALL
     SELECT 'operator', t.operator_event, v_now, execution_id, partition_key, attempt_index + t.attempt_step,
            lease_epoch + t.epoch_step, NULL, NULL, namespace, tags, detail, route_id, (SELECT slot FROM ff_sequencer)
-    FROM r WHERE t.operator_event IS NOT NULL)
+    FROM r WHERE t.operator_event IS NOT NULL
+    UNION ALL
+    SELECT 'signal', t.signal_event, v_now, execution_id, partition_key, attempt_index, lease_epoch, lease_id,
+           worker_instance_id, namespace, tags, detail, route_id, (SELECT slot FROM ff_sequencer)
+    FROM r WHERE t.signal_event IS NOT NULL)
   SELECT count(*), count(parent_id),
          count(*) FILTER (WHERE attempt_limit_ms IS NOT NULL OR deadline_at_ms IS NOT NULL), (SELECT count(*) FROM unleased)
   INTO v_written, v_children, v_limited, v_unleased FROM moved;
@@ -202,6 +206,14 @@ BEGIN
       SELECT timer_id FROM ff_timer
       WHERE kind IN ('deadline', 'attempt_limit') AND execution_id = ANY (ARRAY(SELECT r.execution_id FROM unnest(p_rows) r))
         AND (kind = 'attempt_limit' OR t.terminal_outcome <> 'none')
+      FOR UPDATE SKIP LOCKED));
+  END IF;
+  IF t.leaves_suspension THEN
+    DELETE FROM ff_suspension WHERE execution_id = ANY (ARRAY(
+      SELECT r.execution_id FROM unnest(p_rows) r WHERE r.attempt_state = 'attempt_interrupted'));
+    DELETE FROM ff_timer WHERE timer_id = ANY (ARRAY(
+      SELECT timer_id FROM ff_timer WHERE kind = 'suspension' AND execution_id = ANY (ARRAY(
+        SELECT r.execution_id FROM unnest(p_rows) r WHERE r.attempt_state = 'attempt_interrupted'))
       FOR UPDATE SKIP LOCKED));
   END IF;
   RETURN v_children > 0 AND t.terminal_outcome <> 'none';

@@ -1,6 +1,5 @@
 -- Fires timers: what waited for a time, or for children that have ended, becomes claimable; what had only so much time
--- is ended. Never waits; a timer whose
--- execution somebody works on stays for the next pass. A timer that no longer fits its execution (cancelled, claimed,
+-- is ended, or as it wished. Never waits; a timer whose execution somebody works on stays for the next pass. A timer that no longer fits its execution (cancelled, claimed,
 -- retried since) is discarded. So is word of a child while its parent runs: the parent looks before it pauses.
 
 -- Whether enough of the children have ended that an execution paused for. Called with the execution locked. Looks for
@@ -92,7 +91,7 @@ BEGIN
 END $$;
 
 -- Answers a row an execution: `fired` (claimable now), `execution_timed_out` (ended), `attempt_timed_out` (will be tried again, the
--- soonest in due_in_ms), `discarded`. A timer whose execution is gone is discarded too.
+-- soonest in due_in_ms), `delayed` (it waits on, the next is due in due_in_ms), `discarded`. A timer whose execution is gone is discarded too.
 CREATE OR REPLACE FUNCTION ff_fire_timers(p_timer_ids bigint[])
 RETURNS TABLE (execution_id uuid, outcome text, route_id integer, worker_instance_id text, due_in_ms bigint)
 LANGUAGE plpgsql
@@ -103,6 +102,8 @@ DECLARE
   v_rows ff_locked[];
   v_woken ff_locked[];
   v_late ff_locked[];
+  v_suspended ff_locked[];
+  v_expiring ff_locked[];
   v_late_ids uuid[];
   v_seen bigint[];
   v_executions uuid[];
@@ -135,28 +136,38 @@ BEGIN
     WHERE kind = 'child_ended' AND lifecycle_phase = 'runnable' AND attempt_state = 'attempt_interrupted'
       AND eligibility_state IN ('blocked_by_dependencies', 'not_eligible_until_time')
     ORDER BY execution_id),
+  told AS MATERIALIZED (
+    SELECT DISTINCT ON (execution_id) * FROM seen WHERE kind = 'child_ended' AND lifecycle_phase = 'suspended'
+    ORDER BY execution_id),
   fitting AS MATERIALIZED (
     SELECT * FROM seen WHERE CASE kind
       WHEN 'eligible' THEN lifecycle_phase = 'runnable' AND eligibility_state = 'not_eligible_until_time'
         AND attempt_index = attempt AND lease_epoch = epoch
       WHEN 'deadline' THEN lifecycle_phase <> 'terminal' AND deadline_at_ms = due_at_ms
       WHEN 'attempt_limit' THEN lifecycle_phase = 'active' AND attempt_index = attempt AND lease_epoch = epoch
+      WHEN 'suspension' THEN lifecycle_phase = 'suspended' AND attempt_index = attempt AND lease_epoch = epoch
+      WHEN 'waitpoint' THEN lifecycle_phase <> 'terminal'
       ELSE false END
     UNION ALL
-    SELECT * FROM paused WHERE ff_wait_is_over(execution_id, attempt_index, lease_epoch)),
+    SELECT * FROM paused WHERE ff_wait_is_over(execution_id, attempt_index, lease_epoch)
+    UNION ALL
+    SELECT * FROM told WHERE ff_wait_is_over(execution_id, attempt_index, lease_epoch)),
   -- A deadline goes before all else; one that its time and its children wake at once is woken by its time.
   once AS MATERIALIZED (
-    SELECT DISTINCT ON (execution_id) kind, execution_id,
+    SELECT DISTINCT ON (execution_id, kind = 'waitpoint') kind, execution_id, lifecycle_phase,
            ROW(NULL::integer, execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch,
                retry_count, attempt_state, NULL::uuid, NULL::text, NULL::text, NULL::bigint, NULL::jsonb,
                retain_ms)::ff_locked AS row
-    FROM fitting ORDER BY execution_id, kind <> 'deadline', kind)
-  SELECT (SELECT array_agg(row) FROM once WHERE kind = 'eligible'), (SELECT array_agg(row) FROM once WHERE kind = 'child_ended'),
+    FROM fitting ORDER BY execution_id, kind = 'waitpoint', kind <> 'deadline', kind)
+  SELECT (SELECT array_agg(row) FROM once WHERE kind = 'eligible'),
+         (SELECT array_agg(row) FROM once WHERE kind = 'child_ended' AND lifecycle_phase = 'runnable'),
+         (SELECT array_agg(row) FROM once WHERE kind IN ('child_ended', 'suspension') AND lifecycle_phase = 'suspended'),
+         (SELECT array_agg(row) FROM once WHERE kind = 'waitpoint'),
          (SELECT array_agg(row) FROM once WHERE kind IN ('deadline', 'attempt_limit')),
          (SELECT coalesce(array_agg(execution_id), '{}') FROM once WHERE kind = 'deadline'),
          (SELECT array_agg(timer_id) FROM (SELECT timer_id FROM seen UNION ALL SELECT timer_id FROM orphaned) x),
          (SELECT array_agg(execution_id) FROM (SELECT execution_id FROM seen UNION SELECT execution_id FROM orphaned) x)
-  INTO v_rows, v_woken, v_late, v_late_ids, v_seen, v_executions;
+  INTO v_rows, v_woken, v_suspended, v_expiring, v_late, v_late_ids, v_seen, v_executions;
   FOR execution_id, outcome, worker_instance_id, due_in_ms IN SELECT * FROM ff_time_out(v_late, v_late_ids) LOOP
     v_timed_out := v_timed_out || execution_id;
     RETURN NEXT;
@@ -165,6 +176,13 @@ BEGIN
   v_waiting := ARRAY(SELECT r.execution_id FROM unnest(v_late) r WHERE r.execution_id <> ALL (v_timed_out));
   PERFORM ff_settle('fire_timer', v_rows, NULL, NULL, NULL, NULL, NULL);
   PERFORM ff_settle('wake', v_woken, NULL, NULL, NULL, NULL, NULL);
+  FOR execution_id, outcome, route_id, due_in_ms IN SELECT * FROM ff_time_out_suspended(v_suspended) LOOP
+    v_timed_out := v_timed_out || execution_id;
+    worker_instance_id := NULL;
+    RETURN NEXT;
+  END LOOP;
+  -- Last, so that the end of a wait closes its own.
+  PERFORM ff_expire_waitpoints(v_expiring);
   v_rows := v_rows || v_woken;
   DELETE FROM ff_timer WHERE timer_id = ANY (v_seen) AND execution_id <> ALL (v_waiting);
   RETURN QUERY

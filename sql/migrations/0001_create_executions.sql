@@ -24,8 +24,8 @@ CREATE TYPE ff_attempt_state AS ENUM (
   'pending_replay_attempt', 'attempt_terminal');
 CREATE TYPE ff_attempt_outcome AS ENUM ('success', 'failed', 'cancelled', 'expired', 'interrupted');
 CREATE TYPE ff_event_family AS ENUM ('lease', 'completion', 'signal', 'operator', 'flow', 'tag', 'worker');
-CREATE TYPE ff_timer_kind AS ENUM ('eligible', 'child_ended', 'deadline', 'attempt_limit');
-CREATE TYPE ff_step_kind AS ENUM ('step', 'sleep');
+CREATE TYPE ff_timer_kind AS ENUM ('eligible', 'child_ended', 'deadline', 'attempt_limit', 'suspension', 'waitpoint');
+CREATE TYPE ff_step_kind AS ENUM ('step', 'sleep', 'wait');
 
 -- The legal combinations of the state vector: the same list as the model's situations. In plpgsql, because a CHECK is
 -- prepared anew by every statement: a call is cheap to prepare, this expression inlined would cost more than the write.
@@ -95,6 +95,9 @@ CREATE TABLE ff_transition (
   attempt_outcome   ff_attempt_outcome,
   lease_event       text,
   operator_event    text,
+  signal_event      text,
+  -- It may end a suspension: then that goes, and its timer.
+  leaves_suspension boolean NOT NULL,
   epoch_step        smallint NOT NULL,
   attempt_step      smallint NOT NULL,
   retry_step        smallint NOT NULL,
@@ -103,28 +106,37 @@ CREATE TABLE ff_transition (
   replay_step       smallint NOT NULL
 );
 INSERT INTO ff_transition VALUES
-  ('submit',             'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      'pending_first_attempt',  NULL,          NULL,       NULL,               0, 0, 0, 0, 0),
-  ('submit_delayed',     'runnable', 'unowned', 'not_eligible_until_time', 'waiting_for_delay',         'none',      'pending_first_attempt',  NULL,          NULL,       NULL,               0, 0, 0, 0, 0),
-  ('claim',              'active',   'leased',  'not_applicable',          'none',                      'none',      'running_attempt',        NULL,          'acquired', NULL,               1, 0, 0, 0, 0),
-  ('complete',           'terminal', 'unowned', 'not_applicable',          'none',                      'success',   'attempt_terminal',       'success',     NULL,       NULL,               0, 0, 0, 0, 0),
-  ('fail',               'terminal', 'unowned', 'not_applicable',          'none',                      'failed',    'attempt_terminal',       'failed',      NULL,       NULL,               0, 0, 0, 0, 0),
-  ('retry',              'runnable', 'unowned', 'not_eligible_until_time', 'waiting_for_retry_backoff', 'none',      'pending_retry_attempt',  'failed',      'released', NULL,               0, 1, 1, 0, 0),
-  ('release',            'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      'attempt_interrupted',    NULL,          'released', NULL,               0, 0, 0, 0, 0),
-  ('delay',              'runnable', 'unowned', 'not_eligible_until_time', 'waiting_for_delay',         'none',      'attempt_interrupted',    NULL,          'released', NULL,               0, 0, 0, 0, 0),
-  ('await_children',     'runnable', 'unowned', 'blocked_by_dependencies', 'waiting_for_children',      'none',      'attempt_interrupted',    NULL,          'released', NULL,               0, 0, 0, 0, 0),
-  ('wake',               'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      NULL,                     NULL,          NULL,       NULL,               1, 0, 0, 0, 0),
-  ('lapse',              'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      'pending_retry_attempt',  'interrupted', 'expired',  NULL,               1, 1, 1, 1, 0),
-  ('expire',             'terminal', 'unowned', 'not_applicable',          'none',                      'expired',   'attempt_terminal',       'interrupted', 'expired',  NULL,               1, 0, 0, 0, 0),
-  ('revoke',             'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      'pending_retry_attempt',  'interrupted', 'revoked',  NULL,               1, 1, 0, 1, 0),
-  ('exhaust_reclaims',   'terminal', 'unowned', 'not_applicable',          'none',                      'failed',    'attempt_terminal',       'interrupted', 'revoked',  NULL,               1, 0, 0, 0, 0),
-  ('cancel',             'terminal', 'unowned', 'not_applicable',          'none',                      'cancelled', 'attempt_terminal',       'cancelled',   'revoked',  NULL,               1, 0, 0, 0, 0),
-  ('cancel_unstarted',   'terminal', 'unowned', 'not_applicable',          'none',                      'cancelled', NULL,                     NULL,          NULL,       NULL,               1, 0, 0, 0, 0),
-  ('time_out_attempt',   'runnable', 'unowned', 'not_eligible_until_time', 'waiting_for_retry_backoff', 'none',      'pending_retry_attempt',  'expired',     'revoked',  NULL,               1, 1, 1, 0, 0),
-  ('time_out',           'terminal', 'unowned', 'not_applicable',          'none',                      'expired',   'attempt_terminal',       'expired',     'revoked',  NULL,               1, 0, 0, 0, 0),
-  ('time_out_unstarted', 'terminal', 'unowned', 'not_applicable',          'none',                      'expired',   NULL,                     NULL,          NULL,       NULL,               1, 0, 0, 0, 0),
-  ('fire_timer',         'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      NULL,                     NULL,          NULL,       NULL,               0, 0, 0, 0, 0),
-  ('change_priority',    'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      NULL,                     NULL,          NULL,       'priority_changed', 0, 0, 0, 0, 0),
-  ('replay',             'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      'pending_replay_attempt', NULL,          NULL,       'replayed',         1, 1, 0, 0, 1);
+  ('submit',             'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      'pending_first_attempt',  NULL,          NULL,       NULL,               NULL,        false, 0, 0, 0, 0, 0),
+  ('submit_delayed',     'runnable', 'unowned', 'not_eligible_until_time', 'waiting_for_delay',         'none',      'pending_first_attempt',  NULL,          NULL,       NULL,               NULL,        false, 0, 0, 0, 0, 0),
+  ('claim',              'active',   'leased',  'not_applicable',          'none',                      'none',      'running_attempt',        NULL,          'acquired', NULL,               NULL,        false, 1, 0, 0, 0, 0),
+  ('complete',           'terminal', 'unowned', 'not_applicable',          'none',                      'success',   'attempt_terminal',       'success',     NULL,       NULL,               NULL,        false, 0, 0, 0, 0, 0),
+  ('fail',               'terminal', 'unowned', 'not_applicable',          'none',                      'failed',    'attempt_terminal',       'failed',      NULL,       NULL,               NULL,        false, 0, 0, 0, 0, 0),
+  ('retry',              'runnable', 'unowned', 'not_eligible_until_time', 'waiting_for_retry_backoff', 'none',      'pending_retry_attempt',  'failed',      'released', NULL,               NULL,        false, 0, 1, 1, 0, 0),
+  ('release',            'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      'attempt_interrupted',    NULL,          'released', NULL,               NULL,        false, 0, 0, 0, 0, 0),
+  ('delay',              'runnable', 'unowned', 'not_eligible_until_time', 'waiting_for_delay',         'none',      'attempt_interrupted',    NULL,          'released', NULL,               NULL,        false, 0, 0, 0, 0, 0),
+  ('await_children',     'runnable', 'unowned', 'blocked_by_dependencies', 'waiting_for_children',      'none',      'attempt_interrupted',    NULL,          'released', NULL,               NULL,        false, 0, 0, 0, 0, 0),
+  ('wake',               'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      NULL,                     NULL,          NULL,       NULL,               NULL,        false, 1, 0, 0, 0, 0),
+  ('lapse',              'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      'pending_retry_attempt',  'interrupted', 'expired',  NULL,               NULL,        false, 1, 1, 1, 1, 0),
+  ('expire',             'terminal', 'unowned', 'not_applicable',          'none',                      'expired',   'attempt_terminal',       'interrupted', 'expired',  NULL,               NULL,        false, 1, 0, 0, 0, 0),
+  ('revoke',             'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      'pending_retry_attempt',  'interrupted', 'revoked',  NULL,               NULL,        false, 1, 1, 0, 1, 0),
+  ('exhaust_reclaims',   'terminal', 'unowned', 'not_applicable',          'none',                      'failed',    'attempt_terminal',       'interrupted', 'revoked',  NULL,               NULL,        false, 1, 0, 0, 0, 0),
+  ('cancel',             'terminal', 'unowned', 'not_applicable',          'none',                      'cancelled', 'attempt_terminal',       'cancelled',   'revoked',  NULL,               NULL,        true,  1, 0, 0, 0, 0),
+  ('cancel_unstarted',   'terminal', 'unowned', 'not_applicable',          'none',                      'cancelled', NULL,                     NULL,          NULL,       NULL,               NULL,        false, 1, 0, 0, 0, 0),
+  ('time_out_attempt',   'runnable', 'unowned', 'not_eligible_until_time', 'waiting_for_retry_backoff', 'none',      'pending_retry_attempt',  'expired',     'revoked',  NULL,               NULL,        false, 1, 1, 1, 0, 0),
+  ('time_out',           'terminal', 'unowned', 'not_applicable',          'none',                      'expired',   'attempt_terminal',       'expired',     'revoked',  NULL,               NULL,        true,  1, 0, 0, 0, 0),
+  ('time_out_unstarted', 'terminal', 'unowned', 'not_applicable',          'none',                      'expired',   NULL,                     NULL,          NULL,       NULL,               NULL,        false, 1, 0, 0, 0, 0),
+  ('fire_timer',         'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      NULL,                     NULL,          NULL,       NULL,               NULL,        false, 0, 0, 0, 0, 0),
+  ('change_priority',    'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      NULL,                     NULL,          NULL,       'priority_changed', NULL,        false, 0, 0, 0, 0, 0),
+  ('replay',             'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      'pending_replay_attempt', NULL,          NULL,       'replayed',         NULL,        false, 1, 1, 0, 0, 1),
+  ('suspend',                'suspended', 'unowned', 'not_applicable',          'waiting_for_signal',        'none',      'attempt_interrupted',    NULL,          'released', NULL,               'suspended', false, 0, 0, 0, 0, 0),
+  ('suspend_for_approval',   'suspended', 'unowned', 'not_applicable',          'waiting_for_approval',      'none',      'attempt_interrupted',    NULL,          'released', NULL,               'suspended', false, 0, 0, 0, 0, 0),
+  ('suspend_for_callback',   'suspended', 'unowned', 'not_applicable',          'waiting_for_callback',      'none',      'attempt_interrupted',    NULL,          'released', NULL,               'suspended', false, 0, 0, 0, 0, 0),
+  ('suspend_for_tool_result', 'suspended', 'unowned', 'not_applicable',          'waiting_for_tool_result',   'none',      'attempt_interrupted',    NULL,          'released', NULL,               'suspended', false, 0, 0, 0, 0, 0),
+  ('suspend_for_review',     'suspended', 'unowned', 'not_applicable',          'paused_by_operator',        'none',      'attempt_interrupted',    NULL,          'released', NULL,               'suspended', false, 0, 0, 0, 0, 0),
+  ('escalate',               'suspended', 'unowned', 'not_applicable',          'paused_by_operator',        'none',      NULL,                     NULL,          NULL,       NULL,               'escalated', false, 0, 0, 0, 0, 0),
+  ('resume',                 'runnable',  'unowned', 'eligible_now',            'waiting_for_worker',        'none',      NULL,                     NULL,          NULL,       NULL,               'resumed',   true,  1, 0, 0, 0, 0),
+  ('resume_later',           'runnable',  'unowned', 'not_eligible_until_time', 'waiting_for_resume_delay',  'none',      NULL,                     NULL,          NULL,       NULL,               'resumed',   true,  1, 0, 0, 0, 0),
+  ('fail_suspended',         'terminal',  'unowned', 'not_applicable',          'none',                      'failed',    'attempt_terminal',       'failed',      NULL,       NULL,               NULL,        true,  1, 0, 0, 0, 0);
 
 CREATE TABLE ff_lane (
   lane           text PRIMARY KEY,
@@ -235,7 +247,8 @@ CREATE TABLE ff_timer (
 -- Only the time: with the id as a second column the planner would look timers up by it through this index.
 CREATE INDEX ff_timer_due ON ff_timer (due_at_ms);
 -- Limits mostly outlive what they limit, so they are taken back when it ends.
-CREATE INDEX ff_timer_limits ON ff_timer (execution_id) WHERE kind IN ('deadline', 'attempt_limit');
+CREATE INDEX ff_timer_limits ON ff_timer (execution_id)
+  WHERE kind IN ('deadline', 'attempt_limit', 'suspension', 'waitpoint');
 
 -- A row exists while leased. claim_id names the claim call that made it, so that a worker whose answer was lost on the
 -- way can find what it was given. No index on the expiry: an index would make every renewal write it, and one whole scan

@@ -12,6 +12,7 @@ BEGIN
     WHEN 'operator' THEN event_type IN ('priority_changed', 'replayed', 'lane_paused', 'lane_resumed')
     WHEN 'tag' THEN event_type = 'tags_changed'
     WHEN 'worker' THEN event_type IN ('registered', 'stopped', 'lost')
+    WHEN 'signal' THEN event_type IN ('suspended', 'delivered', 'resumed', 'escalated', 'timed_out', 'waitpoints_expired')
     ELSE true END;
 END $$;
 

@@ -14,6 +14,7 @@ CREATE TABLE IF NOT EXISTS ff_legal_move (
   lease_event      text,
   completion_event text,
   operator_event   text,
+  signal_event     text,
   PRIMARY KEY (from_state, to_state, transition)
 );
 
@@ -136,6 +137,10 @@ BEGIN
        p_new.lease_epoch, p_new.attempt_index) <> 1 THEN
     RETURN format('one operator event %s of attempt %s', p_move.operator_event, p_new.attempt_index);
   END IF;
+  IF p_move.signal_event IS NOT NULL AND ff_events_written(p_new.execution_id, 'signal', p_move.signal_event,
+       p_old.lease_epoch, p_old.attempt_index) <> 1 THEN
+    RETURN format('one signal event %s of epoch %s', p_move.signal_event, p_old.lease_epoch);
+  END IF;
   RETURN NULL;
 END $$;
 
@@ -155,7 +160,7 @@ BEGIN
 END $$;
 
 -- The rows that must lie beside an execution: a lease while active, an outcome once ended, a queue row while claimable,
--- a timer while it waits for a time; and none of them otherwise. Stale queue rows and timers do not count.
+-- a timer while it waits for a time, a suspension while suspended; and none of them otherwise. Stale queue rows and timers do not count.
 CREATE OR REPLACE FUNCTION ff_broken_companion(e ff_execution) RETURNS text LANGUAGE plpgsql STABLE AS $$
 DECLARE
   v_leases bigint;
@@ -193,6 +198,19 @@ BEGIN
          AND t.due_at_ms = coalesce(e.eligible_at_ms, t.due_at_ms)) THEN
     RETURN CASE e.eligibility_state WHEN 'not_eligible_until_time' THEN 'waits for a time without a timer for it'
                                     ELSE 'does not wait for a time and has a live timer' END;
+  END IF;
+  IF (e.lifecycle_phase = 'suspended') <> EXISTS (
+       SELECT FROM ff_suspension s WHERE s.execution_id = e.execution_id AND s.partition_key = e.partition_key) THEN
+    RETURN CASE e.lifecycle_phase WHEN 'suspended' THEN 'is suspended without a suspension'
+                                  ELSE 'is not suspended and has a suspension' END;
+  END IF;
+  IF EXISTS (
+       SELECT FROM ff_suspension s WHERE s.execution_id = e.execution_id
+         AND (s.wake_at_ms IS NOT NULL OR jsonb_path_exists(s.waits, '$[*].timeout_at_ms ? (@ != null)'))
+         AND NOT EXISTS (
+           SELECT FROM ff_timer t WHERE t.execution_id = e.execution_id AND t.kind = 'suspension'
+             AND t.attempt_index = e.attempt_index AND t.lease_epoch = e.lease_epoch)) THEN
+    RETURN 'is suspended for a time without a timer for it';
   END IF;
   RETURN NULL;
 END $$;
@@ -234,7 +252,7 @@ CREATE OR REPLACE TRIGGER ff_assert_move BEFORE INSERT OR UPDATE ON ff_execution
 DROP TRIGGER IF EXISTS ff_assert_change ON ff_execution;
 CREATE CONSTRAINT TRIGGER ff_assert_change AFTER INSERT OR UPDATE ON ff_execution
   DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION ff_assert_change();
--- A lease, queue row, timer or outcome that comes or goes alone would not be seen by the execution's own triggers.
+-- A lease, queue row, timer, suspension or outcome that comes or goes alone would not be seen by the execution's own triggers.
 DROP TRIGGER IF EXISTS ff_assert_beside ON ff_lease;
 CREATE CONSTRAINT TRIGGER ff_assert_beside AFTER INSERT OR DELETE ON ff_lease
   DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION ff_assert_beside();
@@ -243,6 +261,9 @@ CREATE CONSTRAINT TRIGGER ff_assert_beside AFTER DELETE ON ff_ready
   DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION ff_assert_beside();
 DROP TRIGGER IF EXISTS ff_assert_beside ON ff_timer;
 CREATE CONSTRAINT TRIGGER ff_assert_beside AFTER DELETE ON ff_timer
+  DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION ff_assert_beside();
+DROP TRIGGER IF EXISTS ff_assert_beside ON ff_suspension;
+CREATE CONSTRAINT TRIGGER ff_assert_beside AFTER INSERT OR DELETE ON ff_suspension
   DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION ff_assert_beside();
 DROP TRIGGER IF EXISTS ff_assert_beside ON ff_outcome;
 CREATE CONSTRAINT TRIGGER ff_assert_beside AFTER INSERT OR DELETE ON ff_outcome

@@ -7,7 +7,7 @@ import type { Finding, Verdict } from '../engine/doctor-judgements.ts';
 import { EXIT } from './exit-codes.ts';
 import { parseDuration, parseWhole } from './input.ts';
 import type { Line, Tone } from './look.ts';
-import { printable, withoutPasswords } from './secrets.ts';
+import { printable, withoutSecrets } from './secrets.ts';
 import type { Session } from './session.ts';
 
 export interface DoctorOptions {
@@ -53,5 +53,5 @@ function linesOf({ check, verdict, detail, fix }: Finding): Line[] {
 
 /** Names of applications and executions are written by others. */
 function clean(text: string): string {
-  return withoutPasswords(printable(text));
+  return withoutSecrets(printable(text));
 }

@@ -2,7 +2,13 @@
  * An event as the cells of one line: when, what, to which execution, worker or lane, and what one would ask next about it. Pure
  * text from values; what others wrote is kept to one line without control characters.
  */
-import type { CompletionEvent, FeedEvent, LeaseHistoryEvent, OperatorEvent } from '../contract/events.ts';
+import type {
+  CompletionEvent,
+  FeedEvent,
+  LeaseHistoryEvent,
+  OperatorEvent,
+  SignalEvent,
+} from '../contract/events.ts';
 import type { Span, Tone } from './look.ts';
 import { printable } from './secrets.ts';
 import { cutLine, instant } from './wording.ts';
@@ -18,6 +24,9 @@ const TONES: Readonly<Record<string, Tone>> = {
   'completion.failed': 'bad',
   'completion.expired': 'bad',
   'completion.cancelled': 'warn',
+  'signal.escalated': 'warn',
+  'signal.timed_out': 'warn',
+  'signal.waitpoints_expired': 'warn',
   'worker.lost': 'bad',
 };
 
@@ -46,6 +55,8 @@ function detailOf(event: FeedEvent): string {
       return leaseDetail(event);
     case 'completion':
       return completionDetail(event);
+    case 'signal':
+      return signalDetail(event);
     case 'operator':
       return operatorDetail(event);
     case 'tag': {
@@ -78,6 +89,27 @@ function leaseDetail(event: LeaseHistoryEvent): string {
 
 function completionDetail({ workerInstanceId, attemptIndex }: CompletionEvent): string {
   return workerInstanceId === null ? '' : `on ${workerInstanceId}, attempt ${attemptIndex + 1}`;
+}
+
+function signalDetail(event: SignalEvent): string {
+  switch (event.type) {
+    case 'suspended': {
+      const until = event.timeoutAtMs === null ? '' : `, until ${instant(event.timeoutAtMs)}`;
+      return `waits for ${event.waits.join(', ')}${until}`;
+    }
+    case 'delivered':
+      return `${event.name} at ${event.waitpoint}, by ${event.source.type}:${event.source.identity}: ${event.effect}`;
+    case 'resumed': {
+      const key = event.key === null ? '' : ` (${event.key})`;
+      return `${event.wait === null ? '' : `${event.wait}${key}: `}${event.outcome}${by(event.by)}`;
+    }
+    case 'escalated':
+      return `${event.wait} waits for an operator`;
+    case 'timed_out':
+      return `${event.wait}: ${event.onTimeout}`;
+    case 'waitpoints_expired':
+      return event.waitpoints.join(', ');
+  }
 }
 
 function operatorDetail(event: OperatorEvent): string {

@@ -11,7 +11,7 @@ export const EXIT = {
   /** The command or an argument makes no sense. */
   usage: 2,
   notFound: 3,
-  /** The execution is in a state in which that cannot be done. */
+  /** The execution is in a state in which that cannot be done, or whoever asks may not. */
   refused: 4,
   /** No database to talk to; EX_UNAVAILABLE of sysexits. */
   unavailable: 69,
@@ -27,7 +27,9 @@ const BY_CODE: Partial<Record<ErrorCode, number>> = {
   payload_too_large: EXIT.usage,
   too_many: EXIT.usage,
   invalid_cursor: EXIT.usage,
+  signing_not_configured: EXIT.usage,
   idempotency_key_reused: EXIT.refused,
+  invalid_token: EXIT.refused,
   not_found: EXIT.notFound,
   unavailable: EXIT.unavailable,
   contention: EXIT.unavailable,

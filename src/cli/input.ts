@@ -13,38 +13,40 @@ import { UsageError } from './exit-codes.ts';
 const INPUT_BYTES_MAX = 8 * LIMITS.payloadBytes;
 
 /** `@file`, `-` for stdin, or the JSON itself. */
-export async function readInput(text: string): Promise<unknown> {
-  if (text === '-') return parseJson(await readAll(process.stdin, 'stdin'), 'stdin');
-  if (!text.startsWith('@')) return parseJson(text, '--input');
+export async function readInput(text: string, option: string): Promise<unknown> {
+  if (text === '-') return parseJson(await readStdin(option), option, 'stdin');
+  if (!text.startsWith('@')) return parseJson(text, option, 'it');
   const path = text.slice(1);
-  return parseJson(await readAll(createReadStream(path), path), path);
+  return parseJson(await readAll(createReadStream(path), option, path), option, path);
 }
 
-function parseJson(text: string, source: string): unknown {
+export function readStdin(option: string): Promise<string> {
+  return readAll(process.stdin, option, 'stdin');
+}
+
+function parseJson(text: string, option: string, source: string): unknown {
   try {
     return JSON.parse(text) as unknown;
   } catch {
     // Without the parser's own words: they quote the input, which may hold secrets.
-    throw new UsageError(
-      `--input must be JSON, @file or - for stdin; ${source === '--input' ? 'it' : source} is not JSON.`,
-    );
+    throw new UsageError(`${option} must be JSON, @file or - for stdin; ${source} is not JSON.`);
   }
 }
 
-async function readAll(stream: Readable, source: string): Promise<string> {
+async function readAll(stream: Readable, option: string, source: string): Promise<string> {
   const chunks: Buffer[] = [];
   let bytes = 0;
   try {
     for await (const chunk of stream as AsyncIterable<Buffer>) {
       bytes += chunk.length;
       if (bytes > INPUT_BYTES_MAX)
-        throw new UsageError(`--input: ${source} has more than ${INPUT_BYTES_MAX} bytes.`);
+        throw new UsageError(`${option}: ${source} has more than ${INPUT_BYTES_MAX} bytes.`);
       chunks.push(chunk);
     }
   } catch (error) {
     if (error instanceof UsageError) throw error;
     const code = (error as NodeJS.ErrnoException).code ?? 'unknown';
-    throw new UsageError(`--input: ${source} cannot be read (${code}).`);
+    throw new UsageError(`${option}: ${source} cannot be read (${code}).`);
   }
   return Buffer.concat(chunks).toString('utf8');
 }

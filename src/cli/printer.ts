@@ -5,7 +5,7 @@
 import { isEngineError } from '../contract/errors.ts';
 import { UsageError } from './exit-codes.ts';
 import { lookFor, paint, type Line, type Output, type Span } from './look.ts';
-import { withoutPasswords } from './secrets.ts';
+import { withoutSecrets } from './secrets.ts';
 
 export type Format = 'text' | 'json';
 
@@ -33,7 +33,7 @@ export function openPrinter({ format, env }: PrinterOptions): Printer {
     const text = format === 'json' ? [JSON.stringify(value)] : lines.map((line) => paint(line, look));
     output.write(text.map((line) => `${line}\n`).join(''));
   };
-  const complain = (text: string): void => void process.stderr.write(`${withoutPasswords(text)}\n`);
+  const complain = (text: string): void => void process.stderr.write(`${withoutSecrets(text)}\n`);
   return {
     format,
     columns: (process.stdout.isTTY && process.stdout.columns) || null,
@@ -66,7 +66,7 @@ const HINTS: Readonly<Record<string, string>> = {
 function explain(error: unknown): Explanation {
   const message = error instanceof Error ? error.message : String(error);
   const code = codeOf(error);
-  return { code, message: withoutPasswords(message), hint: HINTS[code] ?? null };
+  return { code, message: withoutSecrets(message), hint: HINTS[code] ?? null };
 }
 
 function codeOf(error: unknown): string {

@@ -19,22 +19,15 @@ import { listCommand, type ListOptions } from './list.ts';
 import { migrateCommand, type MigrateCommandOptions } from './migrate.ts';
 import { priorityCommand, type PriorityOptions } from './priority.ts';
 import { replayCommand, type ReplayOptions } from './replay.ts';
-import {
-  databaseUrlOf,
-  environmentFor,
-  runCommand,
-  type CommandWork,
-  type GlobalOptions,
-} from './session.ts';
+import { AN_ID, examples, ID_HELP, IDS_HELP, run, type OnExit } from './registering.ts';
+import { databaseUrlOf, environmentFor, type GlobalOptions } from './session.ts';
 import { showCommand, type ShowOptions } from './show.ts';
+import { SIGNAL_COMMANDS } from './signal-commands.ts';
 import { submitCommand, type SubmitOptions } from './submit.ts';
 import { tagCommand, type TagOptions } from './tag.ts';
 import { describeTail, tailCommand, type TailOptions } from './tail.ts';
 import { whyCommand } from './why.ts';
 import { workersCommand } from './workers.ts';
-
-/** Hears the exit code of the command that ran. */
-export type OnExit = (exitCode: number) => void;
 
 /** The whole command line. Usage errors are thrown as commander's own, with nothing printed. */
 export function buildProgram(onExit: OnExit): Command {
@@ -70,6 +63,7 @@ const COMMANDS = [
   addReplay,
   addPriority,
   addTag,
+  ...SIGNAL_COMMANDS,
   addLanes,
   addWorkers,
   addTail,
@@ -88,14 +82,6 @@ Example:
 function version(): string {
   const text = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
   return (JSON.parse(text) as { version: string }).version;
-}
-
-function examples(...lines: string[]): string {
-  return `\n${lines.length === 1 ? 'Example' : 'Examples'}:\n${lines.map((line) => `  $ ${line}\n`).join('')}`;
-}
-
-async function run(command: Command, onExit: OnExit, work: CommandWork): Promise<void> {
-  onExit(await runCommand(command.optsWithGlobals<GlobalOptions>(), work));
 }
 
 function addDemo(program: Command, onExit: OnExit): void {
@@ -173,9 +159,6 @@ function addSubmit(program: Command, onExit: OnExit): void {
     );
 }
 
-const ID_HELP = 'its id, {fp:N}:uuid; mind the quotes';
-const IDS_HELP = 'their ids, {fp:N}:uuid; mind the quotes';
-const AN_ID = `'{fp:12}:01890a5d-ac96-774b-bcce-b302099a8057'`;
 const FILTER_NOTE = 'Either ids or a filter. A filter asks before it acts; --dry-run only looks.';
 
 function addList(program: Command, onExit: OnExit): void {

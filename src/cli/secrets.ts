@@ -1,13 +1,20 @@
 /**
- * Keeps what must not be read over a shoulder or in a log out of what is printed: passwords in URLs, and control
+ * Keeps what must not be read over a shoulder or in a log out of what is printed: passwords in URLs, tokens, and control
  * characters that would move the cursor or colour the screen from inside stored text.
  */
 
 const PASSWORD_IN_AUTHORITY = /(\b[a-z][a-z0-9+.-]*:\/\/[^:@/\s]*):\S*@/gi;
 const PASSWORD_IN_QUERY = /([?&](?:password|sslpassword)=)[^&\s]*/gi;
+/** Also one that was cut short or mistyped: the rest may be guessed. */
+const TOKEN = /ffw\d+_\w+/gi;
+const TOKEN_IN_QUERY = /([?&]ff_token=)[^&\s]*/gi;
 
-export function withoutPasswords(text: string): string {
-  return text.replaceAll(PASSWORD_IN_AUTHORITY, '$1:***@').replaceAll(PASSWORD_IN_QUERY, '$1***');
+export function withoutSecrets(text: string): string {
+  return text
+    .replaceAll(PASSWORD_IN_AUTHORITY, '$1:***@')
+    .replaceAll(PASSWORD_IN_QUERY, '$1***')
+    .replaceAll(TOKEN_IN_QUERY, '$1***')
+    .replaceAll(TOKEN, 'ffw***');
 }
 
 /** Text of others on one line of a terminal. */

@@ -3,6 +3,7 @@
  * that need one, as small as it goes: a command is over in a moment and repairs nothing.
  */
 import { connect, type Connection, type ConnectOptions } from '../client/connect.ts';
+import { LIMITS } from '../contract/limits.ts';
 import { DEFAULT_SCHEMA } from '../store/migrate.ts';
 import { exitCodeOf, UsageError } from './exit-codes.ts';
 import { interruption } from './interruption.ts';
@@ -20,6 +21,8 @@ export interface Session {
   readonly printer: Printer;
   /** Throws a UsageError when nobody said which. */
   databaseUrl(): string;
+  /** What tokens are signed with, the first for new keys; none when nobody said. */
+  signingSecrets(): string[];
   readonly schema: string;
   /** Fires when the person has had enough. */
   readonly signal: AbortSignal;
@@ -47,6 +50,22 @@ export function databaseUrlOf(globals: GlobalOptions): string | undefined {
   return globals.url ?? (process.env['DATABASE_URL'] || undefined);
 }
 
+/** The variable with what tokens are signed with; more than one, separated by commas, while it is being changed. */
+const SECRETS_VARIABLE = 'FLOWFABRIC_SIGNING_SECRET';
+
+/** No option: those are seen in process lists. What is wrong with one is said without quoting it. */
+function signingSecrets(): string[] {
+  const text = process.env[SECRETS_VARIABLE] ?? '';
+  const secrets = text === '' ? [] : text.split(',');
+  if (secrets.length > LIMITS.signingSecrets)
+    throw new UsageError(`${SECRETS_VARIABLE} may have at most ${LIMITS.signingSecrets} secrets.`);
+  const short = secrets.findIndex((secret) => Buffer.byteLength(secret) < LIMITS.signingSecretBytesMin);
+  if (short < 0) return secrets;
+  throw new UsageError(
+    `${SECRETS_VARIABLE}: secret ${short + 1} of ${secrets.length} has less than ${LIMITS.signingSecretBytesMin} bytes; make one with openssl rand -hex 32.`,
+  );
+}
+
 /** Runs a command to its end or to its interruption; errors are explained, never thrown. */
 export async function runCommand(globals: GlobalOptions, work: CommandWork): Promise<number> {
   const printer = printerFor(globals);
@@ -59,6 +78,7 @@ export async function runCommand(globals: GlobalOptions, work: CommandWork): Pro
       printer,
       schema: globals.schema ?? DEFAULT_SCHEMA,
       signal: stop.signal,
+      signingSecrets,
       databaseUrl() {
         const url = databaseUrlOf(globals);
         if (url !== undefined) return url;
@@ -74,10 +94,10 @@ export async function runCommand(globals: GlobalOptions, work: CommandWork): Pro
   }
 }
 
-/** Work on an engine that is closed afterwards, whatever happens. */
+/** Work on an engine that is closed afterwards, whatever happens. Without `signingSecret` it knows no tokens. */
 export async function withEngine<Value>(
   session: Session,
-  options: Pick<ConnectOptions, 'listen'>,
+  options: Pick<ConnectOptions, 'listen' | 'signingSecret'>,
   work: (engine: Connection) => Promise<Value>,
 ): Promise<Value> {
   const engine = await connect({

@@ -7,6 +7,8 @@ import type { AttemptSnapshot, ExecutionEnd, ExecutionSnapshot } from '../contra
 import { parseExecutionId } from '../contract/ids.ts';
 import { LIMITS } from '../contract/limits.ts';
 import type { AttemptRecord } from '../contract/operations.ts';
+import type { PendingWaitpoint } from '../contract/signals.ts';
+import { waitpointText } from './approvals.ts';
 import { EXIT } from './exit-codes.ts';
 import type { Line, Tone } from './look.ts';
 import { printable } from './secrets.ts';
@@ -29,6 +31,8 @@ interface Shown {
   end: ExecutionEnd | null;
   /** All that are kept, oldest first; null when only the last ones are asked for. */
   attempts: AttemptRecord[] | null;
+  /** Where it waits to be told something, as of now; null when it is not suspended. */
+  waits: { waitpoints: PendingWaitpoint[]; nowMs: number } | null;
 }
 
 export async function showCommand(id: string, options: ShowOptions, session: Session): Promise<number> {
@@ -38,12 +42,26 @@ export async function showCommand(id: string, options: ShowOptions, session: Ses
     if (snapshot === null) throw new EngineError('not_found', `There is no execution ${printable(id)}.`);
     const hasEnded = snapshot.state.lifecyclePhase === 'terminal';
     const end = hasEnded ? ((await engine.result(id)) as ExecutionEnd) : null;
-    return { snapshot, end, attempts: options.attempts ? await readAttempts(engine, id, session) : null };
+    const attempts = options.attempts ? await readAttempts(engine, id, session) : null;
+    return { snapshot, end, attempts, waits: await readWaits(engine, snapshot) };
   });
-  const { snapshot, end, attempts } = shown;
-  const told = { ...snapshot, ...(attempts === null ? {} : { attempts }) };
+  const { snapshot, end, attempts, waits } = shown;
+  const told = {
+    ...snapshot,
+    ...(attempts === null ? {} : { attempts }),
+    ...(waits === null ? {} : { waitpoints: waits.waitpoints }),
+  };
   session.printer.result({ ...told, why: why(snapshot, end), result: end }, linesOf(shown));
   return EXIT.ok;
+}
+
+async function readWaits(
+  engine: Connection,
+  { executionId, state }: ExecutionSnapshot,
+): Promise<Shown['waits']> {
+  if (state.lifecyclePhase !== 'suspended') return null;
+  const { waitpoints } = await engine.listWaitpoints({ executionId });
+  return { waitpoints, nowMs: await engine.serverTimeMs() };
 }
 
 async function readAttempts(engine: Connection, id: string, { printer }: Session): Promise<AttemptRecord[]> {
@@ -62,7 +80,7 @@ async function readAttempts(engine: Connection, id: string, { printer }: Session
   return newestFirst.toReversed();
 }
 
-function linesOf({ snapshot, end, attempts }: Shown): Line[] {
+function linesOf({ snapshot, end, attempts, waits }: Shown): Line[] {
   const { publicState } = snapshot;
   return [
     [
@@ -70,6 +88,7 @@ function linesOf({ snapshot, end, attempts }: Shown): Line[] {
       [publicState, toneOf(publicState)],
     ],
     row('why', why(snapshot, end)),
+    ...waitRows(waits),
     row('task', printable(snapshot.kind)),
     row('place', placeOf(snapshot)),
     ...tagRow(snapshot.tags),
@@ -95,6 +114,12 @@ function row(label: string, text: string, tone: Tone = 'plain'): Line {
     [`  ${label.padEnd(LABEL_COLUMNS)}`, 'dim'],
     [text, tone],
   ];
+}
+
+function waitRows(waits: Shown['waits']): Line[] {
+  if (waits === null) return [];
+  const texts = waits.waitpoints.map((waitpoint) => waitpointText(waitpoint, waits.nowMs));
+  return texts.map((text, index) => row(index === 0 ? 'waits at' : '', text));
 }
 
 function placeOf({ lane, namespace, priority }: ExecutionSnapshot): string {

@@ -63,7 +63,7 @@ async function toRequest(kind: string, options: SubmitOptions): Promise<SubmitRe
       ? {}
       : { priority: parseWhole(priority, '--priority', { min: 0, max: LIMITS.priority }) }),
     ...(delay === undefined ? {} : { delayMs: parseDuration(delay, '--delay', LIMITS.delayMs) }),
-    ...(input === undefined ? {} : { payload: await readInput(input) }),
+    ...(input === undefined ? {} : { payload: await readInput(input, '--input') }),
   };
 }
 

@@ -38,7 +38,7 @@ export interface TailOptions extends Pick<FilterOptions, 'namespace' | 'tag' | '
 const STARTS = ['now', 'beginning'];
 const CURSOR_CODES: readonly ErrorCode[] = ['cursor_expired', 'cursor_ahead'];
 /** Families that are kept free for what is to come. */
-const EMPTY_FAMILIES: readonly EventFamily[] = ['signal', 'flow'];
+const EMPTY_FAMILIES: readonly EventFamily[] = ['flow'];
 const CURSOR_HINT =
   'a cursor is the word that tail printed or event.cursor gave you; or say now or beginning';
 const LIMIT = { min: 1, max: 1_000_000_000 };

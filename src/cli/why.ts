@@ -54,6 +54,7 @@ const NEXT: Partial<Record<GateName, NextWords>> = {
   setback: () => ['doctor'],
   backing_off: ({ executionId }) => ['show', executionId, '--attempts'],
   waiting_children: ({ executionId }) => ['list', '--parent', executionId],
+  suspended: ({ executionId }) => ['approvals', executionId],
   lane_paused: (_, { facts }) => [
     'lanes',
     'resume',

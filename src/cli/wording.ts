@@ -78,6 +78,9 @@ function whyEnded(snapshot: ExecutionSnapshot, end: ExecutionEnd): string {
   const by = end.by === null ? '' : ` by ${printable(end.by)}`;
   const because = end.message === null ? '' : `: ${printable(end.message)}`;
   const category = end.category === null ? '' : ` (${printable(end.category)})`;
+  const wait = TIMED_OUT_WAIT.exec(end.message ?? '')?.[1];
+  if (wait !== undefined)
+    return `It ${ENDED_AS[end.outcome]} ${after}: nobody ended its wait for ${printable(wait)} in time.`;
   if (end.outcome === 'failed') return `It failed ${after}${because}${category}.`;
   if (end.outcome === 'cancelled') return `It was cancelled${by}${because}.`;
   if (end.outcome === 'skipped') return `It was skipped${because}.`;
@@ -85,6 +88,15 @@ function whyEnded(snapshot: ExecutionSnapshot, end: ExecutionEnd): string {
   if (end.message === 'attempt_time_limit') return `It took too long ${after} and no retry was left.`;
   return `Its lease lapsed ${after} and no retry was left${because}.`;
 }
+
+/** How the end of an execution is worded whose wait ran out of time. */
+const TIMED_OUT_WAIT = /^suspension_timeout:(.*)$/s;
+const ENDED_AS = {
+  failed: 'failed',
+  cancelled: 'was cancelled',
+  expired: 'expired',
+  skipped: 'was skipped',
+} as const;
 
 type Words = string | ((snapshot: ExecutionSnapshot) => string);
 
@@ -99,21 +111,25 @@ const WAITING: Record<BlockingReason, Words> = {
     const because = failure === null ? '' : ` (${printable(failure)})`;
     return `The last attempt failed${because}; it is tried again at ${eligible(snapshot)}.`;
   },
-  waiting_for_resume_delay: (snapshot) => `It was paused and goes on at ${eligible(snapshot)}.`,
+  waiting_for_resume_delay: (snapshot) => `Its wait is over; it rests and goes on at ${eligible(snapshot)}.`,
   waiting_for_delay: (snapshot) =>
     snapshot.state.attemptState === 'pending_first_attempt'
       ? `It was submitted to start no sooner than ${eligible(snapshot)}.`
       : `It sleeps until ${eligible(snapshot)}.`,
   waiting_for_children: 'It waits for executions it spawned to end.',
-  waiting_for_signal: 'It waits for a signal.',
-  waiting_for_approval: 'It waits for an approval.',
-  waiting_for_callback: 'It waits for a callback.',
-  waiting_for_tool_result: 'It waits for the result of a tool.',
+  waiting_for_signal: 'It is suspended and waits for a signal; `flowfabric why` says what is missing.',
+  waiting_for_approval: 'It is suspended and waits for an approval; `flowfabric why` says what is missing.',
+  waiting_for_callback: 'It is suspended and waits for a callback; `flowfabric why` says what is missing.',
+  waiting_for_tool_result:
+    'It is suspended and waits for the result of a tool; `flowfabric why` says what is missing.',
   waiting_for_budget: 'Its budget is used up.',
   waiting_for_quota: 'Its quota is used up.',
   waiting_for_capable_worker: 'No worker offers the capabilities it needs.',
   waiting_for_locality_match: 'No worker is where it needs to run.',
-  paused_by_operator: 'An operator holds it back.',
+  paused_by_operator: ({ state }) =>
+    state.lifecyclePhase === 'suspended'
+      ? 'It is suspended and waits for an operator; `flowfabric why` says what is missing.'
+      : 'An operator holds it back.',
   paused_by_policy: 'A policy holds it back.',
   paused_by_flow_cancel: 'The flow it belongs to is being cancelled.',
 };

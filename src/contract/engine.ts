@@ -6,6 +6,7 @@ import type { Feed } from './feed.ts';
 import type { ExecutionId } from './ids.ts';
 import type { Operations } from './operations.ts';
 import type { ExecutionPolicy } from './policy.ts';
+import type { Signals, WaitEnd } from './signals.ts';
 import type { AttemptOutcome, LifecyclePhase, PublicState, StateVector, TerminalOutcome } from './states.ts';
 
 export type { Backoff, ExecutionPolicy, RetryPolicy } from './policy.ts';
@@ -128,11 +129,13 @@ export interface StepKey {
 
 /** What a step left behind. */
 export interface StepRecord {
-  kind: 'step' | 'sleep';
+  kind: 'step' | 'sleep' | 'wait';
   name: string;
   key: string;
   /** Of a step: what it returned. */
   value: Json;
+  /** Of a wait: how it ended; null while it has not. */
+  end: WaitEnd | null;
   /** Of a sleep: until it is over, 0 when it is. */
   dueInMs: number | null;
 }
@@ -341,7 +344,7 @@ export interface Interest {
 /** Answers true when it takes all the work the hint speaks of, so that nobody else need be woken. */
 export type HintWatcher = (hint: Hint) => boolean;
 
-export interface Engine extends Operations, Feed {
+export interface Engine extends Operations, Feed, Signals {
   submit(request: SubmitRequest, options?: SubmitOptions): Promise<SubmitResult>;
   submit(requests: readonly SubmitRequest[], options?: SubmitOptions): Promise<SubmitResult[]>;
   claim(request: ClaimRequest): Promise<ClaimResult>;

@@ -31,6 +31,9 @@ export const ERROR_CODES = {
   permission_denied: 'the database role lacks a right the engine needs',
   embedded_unavailable: 'no Postgres could be started on this machine',
   database_error: 'the database refused a statement for a reason of its own; `sqlState` names it',
+  invalid_token:
+    'a token is not one, is not for this, or is no longer good; nothing more is said, since a stranger may be asking',
+  signing_not_configured: 'tokens need a signing secret, and this process has none, or not the one in use',
   invalid_step: 'a step is used in a way that cannot be remembered; the message says how to write it',
   closed: 'the engine or worker was closed',
   invariant_broken: 'stored state contradicts itself; nothing was written; please report it',

@@ -4,6 +4,7 @@
  */
 import type { Cursor } from './cursor.ts';
 import type { ExecutionId } from './ids.ts';
+import type { SignalEffect } from './signals.ts';
 
 export const EVENT_FAMILIES = ['lease', 'completion', 'signal', 'operator', 'flow', 'tag', 'worker'] as const;
 export type EventFamily = (typeof EVENT_FAMILIES)[number];
@@ -23,6 +24,17 @@ export type CompletionEventType = (typeof COMPLETION_EVENTS)[number];
 /** What an operator did to an execution, or to a lane. */
 export const OPERATOR_EVENTS = ['priority_changed', 'replayed', 'lane_paused', 'lane_resumed'] as const;
 export type OperatorEventType = (typeof OPERATOR_EVENTS)[number];
+
+/** What became of waiting for signals. */
+export const SIGNAL_EVENTS = [
+  'suspended',
+  'delivered',
+  'resumed',
+  'escalated',
+  'timed_out',
+  'waitpoints_expired',
+] as const;
+export type SignalEventType = (typeof SIGNAL_EVENTS)[number];
 
 export const TAG_EVENTS = ['tags_changed'] as const;
 
@@ -103,6 +115,38 @@ export type OperatorEvent =
     })
   | (EventBase & { family: 'operator'; type: 'lane_resumed'; lane: string });
 
+interface SignalEventBase extends ExecutionEventBase {
+  family: 'signal';
+}
+
+/** An execution began to wait, was told something, or went on. What was said is not in the log. */
+export type SignalEvent =
+  | (SignalEventBase & {
+      type: 'suspended';
+      waits: readonly string[];
+      /** When the first of them is over. */
+      timeoutAtMs: number | null;
+    })
+  | (SignalEventBase & {
+      type: 'delivered';
+      waitpoint: string;
+      signalId: string;
+      name: string;
+      source: { type: string; identity: string };
+      effect: SignalEffect;
+    })
+  | (SignalEventBase & {
+      type: 'resumed';
+      /** The wait that ended; null when something else was due that was waited for beside it. */
+      wait: string | null;
+      key: string | null;
+      outcome: 'satisfied' | 'timed_out' | 'woken';
+      by: string | null;
+    })
+  | (SignalEventBase & { type: 'escalated'; wait: string })
+  | (SignalEventBase & { type: 'timed_out'; wait: string; onTimeout: 'fail' | 'cancel' | 'expire' })
+  | (SignalEventBase & { type: 'waitpoints_expired'; waitpoints: readonly string[] });
+
 export interface TagEvent extends ExecutionEventBase {
   family: 'tag';
   type: 'tags_changed';
@@ -122,5 +166,5 @@ export interface WorkerEvent extends EventBase {
 
 /** Events cannot be changed: one may be handed to several readers. */
 export type FeedEvent = Readonly<
-  LeaseHistoryEvent | CompletionEvent | OperatorEvent | TagEvent | WorkerEvent
+  LeaseHistoryEvent | CompletionEvent | SignalEvent | OperatorEvent | TagEvent | WorkerEvent
 >;

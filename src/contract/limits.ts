@@ -55,6 +55,34 @@ export const LIMITS = {
   /** Children one pause waits for. */
   awaitedChildren: 10_000,
   progressBytes: 1_024,
+  /** Waits of one suspension. */
+  waits: 16,
+  /** Of one condition: how deep, how many members of each, how many waitpoints of each leaf. */
+  conditionDepth: 4,
+  conditionMembers: 64,
+  conditionWaitpoints: 64,
+  /** What one leaf may count up to. */
+  conditionCount: 10_000,
+  /** Waitpoints of one execution, ever. */
+  waitpoints: 1_000,
+  waitpointNameBytes: 400,
+  /** Signals of one execution, and the bytes of their payloads together. */
+  signals: 10_000,
+  signalsBytes: 16_777_216,
+  /** Bytes of one signal's payload as JSON text. */
+  signalBytes: 65_536,
+  signalNameBytes: 128,
+  sourceBytes: 256,
+  /** Bytes of a JSON Schema of a waitpoint. */
+  schemaBytes: 65_536,
+  /** How long a token may be good, and is unless somebody says otherwise. */
+  tokenMs: 31_536_000_000,
+  tokenDefaultMs: 604_800_000,
+  /** Bytes of what a token is bound to: its source and its signal. */
+  tokenBoundBytes: 1_024,
+  /** Secrets a process may be configured with: the one that signs from the next rotation on, and older ones. */
+  signingSecrets: 4,
+  signingSecretBytesMin: 32,
   /** Events in one page of a subscription, which holds two at most: the one that is handed over and the next. */
   eventPage: 256,
   /** Events looked at in one statement for those a filter asks for. */

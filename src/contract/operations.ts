@@ -205,7 +205,7 @@ interface BulkStates {
 }
 
 /** Work moves from left to right: what leaves a state while it is being listed is met again in one after it. */
-const OPEN_STATES: readonly PublicState[] = ['delayed', 'waiting_children', 'waiting', 'active'];
+const OPEN_STATES: readonly PublicState[] = ['delayed', 'waiting_children', 'suspended', 'waiting', 'active'];
 
 /** The states each bulk verb is about. Nobody means by accident to run again what succeeded: ends must be named. */
 export const BULK_STATES: Readonly<Record<BulkVerb['verb'], BulkStates>> = {

@@ -10,6 +10,7 @@ import type { Doorbell } from './doorbell.ts';
 import type { EndWatch } from './ends.ts';
 import type { DatabaseFeed } from '../subscriptions/database-feed.ts';
 import type { RouteCache } from './route-cache.ts';
+import type { Signing } from './signing.ts';
 
 export interface EngineContext {
   database: Database;
@@ -21,6 +22,8 @@ export interface EngineContext {
   /** The event log, for those who follow it. */
   feed: DatabaseFeed;
   routes: RouteCache;
+  /** The secrets tokens are signed with. */
+  signing: Signing;
   /** By what a worker asks for: its kinds, lanes and capabilities. */
   demands: Map<string, DemandMemory>;
   /** Claim calls whose answer was lost: they may hold leases this process does not know of. */

@@ -8,6 +8,7 @@ import {
   EVENT_FAMILIES,
   LEASE_EVENTS,
   OPERATOR_EVENTS,
+  SIGNAL_EVENTS,
   TAG_EVENTS,
   WORKER_EVENTS,
   type EventFamily,
@@ -22,7 +23,7 @@ import { checkMembers } from './members.ts';
 const TYPES: Record<EventFamily, readonly string[]> = {
   lease: LEASE_EVENTS,
   completion: COMPLETION_EVENTS,
-  signal: [],
+  signal: SIGNAL_EVENTS,
   operator: OPERATOR_EVENTS,
   flow: [],
   tag: TAG_EVENTS,

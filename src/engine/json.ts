@@ -8,15 +8,19 @@ import { LIMITS } from '../contract/limits.ts';
 import { textFault } from './checks.ts';
 
 /** JSON text of a value, or null for undefined, which is stored as nothing. */
-export function encodeJson(value: unknown, field: string): string | null {
+export function encodeJson(
+  value: unknown,
+  field: string,
+  maxBytes: number = LIMITS.payloadBytes,
+): string | null {
   if (value === undefined) return null;
   look(value, field);
   const text = stringify(value, field);
   const bytes = Buffer.byteLength(text);
-  if (bytes > LIMITS.payloadBytes) {
+  if (bytes > maxBytes) {
     throw new EngineError(
       'payload_too_large',
-      `${field} is ${bytes} bytes as JSON; the limit is ${LIMITS.payloadBytes}. Store it elsewhere and pass a reference.`,
+      `${field} is ${bytes} bytes as JSON; the limit is ${maxBytes}. Store it elsewhere and pass a reference.`,
       { field },
     );
   }

@@ -59,16 +59,20 @@ const ENDS: Partial<Record<PublicState, TerminalOutcome>> = {
   skipped: 'skipped',
 };
 const SOURCES_OF_STATE: Partial<
-  Record<PublicState, readonly ('leases' | 'child_waits' | 'delays' | 'due_delays' | 'queue')[]>
+  Record<
+    PublicState,
+    readonly ('leases' | 'child_waits' | 'suspensions' | 'delays' | 'due_delays' | 'queue')[]
+  >
 > = {
   active: ['leases'],
   // What a timer makes claimable meanwhile goes from the first to the second, and is found there.
   waiting: ['due_delays', 'queue'],
   delayed: ['delays'],
   waiting_children: ['child_waits'],
+  suspended: ['suspensions'],
 };
 /** Nothing comes into these states yet; a list of them would look as if nothing were in them. */
-const UNUSED_STATES: readonly unknown[] = ['suspended', 'rate_limited'];
+const UNUSED_STATES: readonly unknown[] = ['rate_limited'];
 
 export async function list(context: EngineContext, request: ListRequest = {}): Promise<ListPage> {
   checkMembers(request, 'request', ['filter', 'limit', 'cursor']);

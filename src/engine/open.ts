@@ -5,6 +5,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { EngineError } from '../contract/errors.ts';
 import type { Engine, ExecutionPolicy, SubmitOptions, SubmitRequest } from '../contract/engine.ts';
 import type { Operations } from '../contract/operations.ts';
+import type { Signals } from '../contract/signals.ts';
 import { openDatabase, type PoolLike } from '../store/database.ts';
 import { DEFAULT_SCHEMA } from '../store/migrate.ts';
 import { validDatabaseUrl } from '../store/names.ts';
@@ -29,9 +30,14 @@ import { changePriority, replay, setTags } from './operator.ts';
 import { encodePolicy } from './policy.ts';
 import { describe, result, serverTimeMs } from './reads.ts';
 import { RouteCache } from './route-cache.ts';
+import { checkSecrets, Signing, type SigningSecret } from './signing.ts';
+import { listSigningKeys, revokeSigningKey, rotateSigningKey } from './signing-keys.ts';
+import { approve, deliverSignal } from './signals.ts';
 import { createSteps, readSteps } from './steps.ts';
 import { createSubmits, type DefaultPolicy } from './submit.ts';
+import { suspend } from './suspend.ts';
 import { fireDueTimers } from './timers.ts';
+import { createWaitpoint, issueToken, listWaitpoints } from './waitpoints.ts';
 import { watch } from './watch.ts';
 import { forgetWorker, listWorkers, registerWorker } from './workers.ts';
 
@@ -48,6 +54,11 @@ export interface EngineOptions {
   listenUrl?: string;
   /** `off`: no listening connection; work is found by looking at intervals. */
   listen?: 'on' | 'off';
+  /**
+   * What tokens of waitpoints are signed with: a text of 32 bytes or more, the same for all processes. To change it, give
+   * the new one first and the old one after it, everywhere, and then rotate the signing key.
+   */
+  signingSecret?: SigningSecret;
 }
 
 export interface OpenedEngine {
@@ -64,6 +75,7 @@ export async function openEngine(
   defaultPolicy: ExecutionPolicy = {},
 ): Promise<OpenedEngine> {
   checkOptions(options);
+  const secrets = checkSecrets(options.signingSecret);
   const policy = { policy: defaultPolicy, stored: encodePolicy(defaultPolicy, 'defaultPolicy') };
   const database = openDatabase({ ...options, schema: options.schema ?? DEFAULT_SCHEMA });
   try {
@@ -82,6 +94,7 @@ export async function openEngine(
     ends: new EndWatch(database, doorbell),
     feed: new DatabaseFeed(database, doorbell.watchFeed),
     routes: new RouteCache(database),
+    signing: new Signing(secrets, database.schema),
     demands: new Map(),
     doubtful: [],
     counters: { dequeued: 0 },
@@ -96,6 +109,7 @@ export const ENGINE_OPTIONS: readonly (keyof EngineOptions)[] = [
   'poolSize',
   'listenUrl',
   'listen',
+  'signingSecret',
 ];
 const MAX_POOL_SIZE = 1_000;
 const CLOSE_LIMIT_MS = 5_000;
@@ -138,6 +152,20 @@ function bindOperator(open: Opened): Operations {
   };
 }
 
+function bindSignals(open: Opened): Signals {
+  return {
+    createWaitpoint: async (lease, request) => createWaitpoint(open(), lease, request),
+    suspend: async (lease, request) => suspend(open(), lease, request),
+    issueToken: async (id, waitpoint, request) => issueToken(open(), id, waitpoint, request),
+    deliverSignal: async (request) => deliverSignal(open(), request),
+    approve: async (id, waitpoint, request) => approve(open(), id, waitpoint, request),
+    listWaitpoints: async (request) => listWaitpoints(open(), request),
+    listSigningKeys: async () => listSigningKeys(open()),
+    rotateSigningKey: async (request) => rotateSigningKey(open(), request),
+    revokeSigningKey: async (kid) => revokeSigningKey(open(), kid),
+  };
+}
+
 function bindOperations(context: EngineContext, defaultPolicy: DefaultPolicy): Engine {
   const endings = createEndings(context);
   const submits = createSubmits(context, defaultPolicy);
@@ -164,6 +192,7 @@ function bindOperations(context: EngineContext, defaultPolicy: DefaultPolicy): E
     submit: submitOneOrMany,
     cancel: oneOrMany(open, cancel),
     ...bindOperator(open),
+    ...bindSignals(open),
     ...feed,
     claim: async (request) => claim(open(), request),
     renew: async (leases, leaseMs) => renew(open(), leases, leaseMs),

@@ -16,6 +16,7 @@ import type {
   SqlExecutor,
   StepRecord,
 } from '../contract/engine.ts';
+import type { WaitEnd } from '../contract/signals.ts';
 import {
   pauseExecutions,
   readSteps as readStored,
@@ -27,6 +28,7 @@ import {
   type StepAnswer,
   type StepRow,
 } from '../store/steps.ts';
+import type { LeaseKey } from '../store/executions.ts';
 import { Batch } from './batch.ts';
 import { checkList, checkText, checkWhole, cutText, refuse } from './checks.ts';
 import type { EngineContext } from './context.ts';
@@ -118,14 +120,22 @@ function toRecords(rows: readonly StepRow[], answers: readonly StepAnswer[]): Re
 }
 
 function toRecord(stored: {
-  kind: 'step' | 'sleep';
+  kind: StepRecord['kind'];
   name: string;
   key: string;
   value: unknown;
   due_in_ms: number | null;
 }): StepRecord {
   const { kind, name, key, value, due_in_ms: due } = stored;
-  return { kind, name, key, value: (value ?? null) as Json, dueInMs: due === null ? null : Number(due) };
+  const end = kind === 'wait' ? toWaitEnd(value) : null;
+  const dueInMs = due === null ? null : Number(due);
+  return { kind, name, key, value: kind === 'wait' ? null : ((value ?? null) as Json), end, dueInMs };
+}
+
+/** A wait is stored from its beginning on. */
+function toWaitEnd(value: unknown): WaitEnd | null {
+  const stored = value as WaitEnd | { outcome: 'pending' };
+  return stored.outcome === 'pending' ? null : stored;
 }
 
 export async function readSteps(context: EngineContext, executionId: string): Promise<StepRecord[]> {
@@ -135,15 +145,19 @@ export async function readSteps(context: EngineContext, executionId: string): Pr
 
 function pauseRow(lease: LeaseRef, request: PauseRequest): PauseRow {
   checkMembers(request, 'request', ['wakeInMs', 'children']);
-  const { wakeInMs, children } = request;
-  if (wakeInMs === undefined && children === undefined) refuse('request', 'must say what to wait for');
+  if (request.wakeInMs === undefined && request.children === undefined)
+    refuse('request', 'must say what to wait for');
+  return { ...leaseKey(lease, 'lease'), ...pauseTerms(request) };
+}
+
+/** A time, children, or both. */
+export function pauseTerms({ wakeInMs, children }: PauseRequest): Omit<PauseRow, keyof LeaseKey> {
   if (children !== undefined) {
     checkMembers(children, 'request.children', ['executionIds', 'needed']);
     checkList(children.executionIds, 'request.children.executionIds', LIMITS.awaitedChildren);
     checkWhole(children.needed, 'request.children.needed', 1, children.executionIds.length);
   }
   return {
-    ...leaseKey(lease, 'lease'),
     delayMs: wakeInMs === undefined ? null : checkWhole(wakeInMs, 'request.wakeInMs', 0, LIMITS.delayMs),
     children: children === undefined ? null : childUuids(children.executionIds),
     needed: children?.needed ?? null,

@@ -8,44 +8,19 @@ import { GATES, type Gate, type GateName } from '../contract/operations.ts';
 import type { StateVector } from '../contract/states.ts';
 import { judgeGates, type GateFacts, type WorkerGroup } from './gates.ts';
 import { SITUATIONS } from './situations.ts';
+import type { SuspensionFacts } from './suspended-gate.ts';
+import { resultOf, TRANSITIONS, type TransitionName } from './transitions.ts';
 
-const WAITING: StateVector = {
-  lifecyclePhase: 'runnable',
-  ownershipState: 'unowned',
-  eligibilityState: 'eligible_now',
-  blockingReason: 'waiting_for_worker',
-  terminalOutcome: 'none',
-  attemptState: 'pending_first_attempt',
-};
-const RUNNING: StateVector = {
-  ...WAITING,
-  lifecyclePhase: 'active',
-  ownershipState: 'leased',
-  eligibilityState: 'not_applicable',
-  blockingReason: 'none',
-  attemptState: 'running_attempt',
-};
-const UNTIL_A_TIME = { ...WAITING, eligibilityState: 'not_eligible_until_time' } as const;
-const DELAYED: StateVector = { ...UNTIL_A_TIME, blockingReason: 'waiting_for_delay' };
-const ASLEEP: StateVector = { ...DELAYED, attemptState: 'attempt_interrupted' };
-const BACKING_OFF: StateVector = {
-  ...UNTIL_A_TIME,
-  blockingReason: 'waiting_for_retry_backoff',
-  attemptState: 'pending_retry_attempt',
-};
-const AWAITING: StateVector = {
-  ...WAITING,
-  eligibilityState: 'blocked_by_dependencies',
-  blockingReason: 'waiting_for_children',
-  attemptState: 'attempt_interrupted',
-};
-const FAILED: StateVector = {
-  ...RUNNING,
-  lifecyclePhase: 'terminal',
-  ownershipState: 'unowned',
-  terminalOutcome: 'failed',
-  attemptState: 'attempt_terminal',
-};
+const after = (name: TransitionName): StateVector => resultOf(TRANSITIONS[name], 'attempt_interrupted');
+const WAITING = after('submit');
+const RUNNING = after('claim');
+const DELAYED = after('submit_delayed');
+const ASLEEP = after('delay');
+const BACKING_OFF = after('retry');
+const AWAITING = after('await_children');
+const SUSPENDED = after('suspend_for_approval');
+const RESTING = after('resume_later');
+const FAILED = after('fail');
 
 const FREE: WorkerGroup = {
   kinds: ['mail'],
@@ -55,6 +30,7 @@ const FREE: WorkerGroup = {
   free: 1,
   stopping: 0,
 };
+const free = (change: Partial<WorkerGroup>): WorkerGroup => ({ ...FREE, ...change });
 const PAUSE = { pausedAtMs: 9, pausedAgoMs: 11_400_000, by: 'ada', reason: 'the server\nis down' };
 const UNTOLD = { pausedAtMs: null, pausedAgoMs: null, by: null, reason: null };
 
@@ -70,6 +46,7 @@ function facts(change: Partial<GateFacts> = {}): GateFacts {
     deadlineInMs: null,
     lastFailure: null,
     children: null,
+    suspension: null,
     setbacks: [],
     end: null,
     workers: [FREE],
@@ -92,6 +69,13 @@ const children = (open: number, needed = 3) => ({
   open,
   firstOpen: (['{fp:1}:a', '{fp:2}:b'] as const).slice(0, open),
 });
+const suspension = (timeoutInMs: number | null): SuspensionFacts => ({
+  suspendedAtMs: 1,
+  suspendedAgoMs: 5_000,
+  wakeInMs: null,
+  waits: [{ name: 'boss', key: '', timeoutInMs, onTimeout: 'fail', condition: ONE_SIGNAL, counts: [0] }],
+});
+const ONE_SIGNAL = { kind: 'count', n: 1, by: 'signals', waitpoints: ['ok'] } as const;
 const setback = (reconciler: string, retryInMs: number) => ({
   reconciler,
   failures: 3,
@@ -155,6 +139,11 @@ describe('a gate that holds says why', () => {
       { state: DELAYED, eligibleInMs: 60_000, deadlineInMs: 5_000 },
     ],
     [
+      'delayed',
+      'The rest before it goes on after its wait is over in 5 s.',
+      { state: RESTING, eligibleInMs: 5_000 },
+    ],
+    [
       'backing_off',
       'Attempt 2 failed (boom); the wait before attempt 3 is over in 9 s.',
       {
@@ -176,6 +165,11 @@ describe('a gate that holds says why', () => {
     ],
     [
       'waiting_children',
+      'It waits until 2 of its 3 children have ended or one of its waits is over; so far 1 did, open: {fp:1}:a, {fp:2}:b.',
+      { state: SUSPENDED, suspension: suspension(null), children: children(2, 2) },
+    ],
+    [
+      'waiting_children',
       'It waited for 2 of its 3 children; they have ended, and it goes on within about a second.',
       { state: AWAITING, children: children(1, 2) },
     ],
@@ -190,12 +184,7 @@ describe('a gate that holds says why', () => {
     [
       'no_worker',
       'The workers that handle mail do not serve lane slow.',
-      {
-        workers: [
-          { ...FREE, lanes: [] },
-          { ...FREE, kinds: [] },
-        ],
-      },
+      { workers: [free({ lanes: [] }), free({ kinds: [] })] },
     ],
     [
       'no_worker',
@@ -235,10 +224,7 @@ describe('what nobody offers', () => {
     ['is the lane', [{ ...FREE, lanes: [] }], { lacking: 'lane', live: 1 }],
     [
       'is what the nearest worker lacks',
-      [
-        { ...FREE, capabilities: [] },
-        { ...FREE, capabilities: ['gpu'] },
-      ],
+      [free({ capabilities: [] }), free({ capabilities: ['gpu'] })],
       { lacking: 'capabilities', live: 2, missingCapabilities: ['eu'] },
     ],
   ])('%s', (_, workers, told) => {
@@ -252,10 +238,7 @@ describe('what nobody offers', () => {
   });
 
   it('may be offered by two workers, one part each: then nobody can run it', () => {
-    const workers = [
-      { ...FREE, lanes: [] },
-      { ...FREE, capabilities: [] },
-    ];
+    const workers = [free({ lanes: [] }), free({ capabilities: [] })];
     expect(held({ workers })).toEqual(['no_worker']);
   });
 });
@@ -293,6 +276,11 @@ describe('which gates hold', () => {
       { state: ASLEEP, eligibleInMs: 5, children: children(2) },
       ['delayed', 'waiting_children'],
     ],
+    [
+      'a suspended execution also needs its lane and a worker when it is told',
+      { state: SUSPENDED, suspension: suspension(5), lanePause: PAUSE, workers: [], queue: null },
+      ['suspended', 'lane_paused', 'no_worker'],
+    ],
   ])('%s', (_, change, expected) => {
     expect(held(change)).toEqual(expected);
   });
@@ -324,6 +312,16 @@ describe('which gates hold', () => {
       { state: AWAITING, children: children(1, 2), setbacks: [setback('due-timers', 900)] },
       ['setback', 'waiting_children'],
     ],
+    [
+      'of what is suspended without a time does not hold',
+      { state: SUSPENDED, suspension: suspension(null), setbacks: [setback('due-timers', 900)] },
+      ['suspended'],
+    ],
+    [
+      'of a wait whose time is over holds',
+      { state: SUSPENDED, suspension: suspension(-5), setbacks: [setback('due-timers', 900)] },
+      ['setback', 'suspended'],
+    ],
   ])('a setback %s', (_, change, expected) => {
     expect(held(change)).toEqual(expected);
   });
@@ -349,6 +347,7 @@ const anyFacts: fc.Arbitrary<GateFacts> = fc.record({
   deadlineInMs: fc.option(ms),
   lastFailure: fc.option(fc.constant({ attemptIndex: 1, message: 'boom', category: null })),
   children: fc.option(fc.nat(3).map((open) => children(open))),
+  suspension: fc.option(fc.option(ms).map(suspension)),
   setbacks: fc.array(fc.tuple(fc.constantFrom('due-timers', 'expired-leases'), ms).map((x) => setback(...x))),
   end: fc.option(fc.constant({ outcome: 'failed', endedAtMs: 1, endedAgoMs: 1, message: 'm' } as const)),
   workers: fc.array(

@@ -8,11 +8,11 @@ import { GATES, type Gate, type GateName } from '../contract/operations.ts';
 import type { StateVector, TerminalOutcome } from '../contract/states.ts';
 import { offersAll } from './capabilities.ts';
 import { routeMatches, type Route, type RouteDemand } from './routes.ts';
+import { nextTimeMs, suspensionFacts, tellSuspension, type SuspensionFacts } from './suspended-gate.ts';
+import { counted, quoted, spoken } from './wording.ts';
 
 /** A worker that was heard of within this time is taken to be alive: three of its heartbeats. */
 export const LIVE_WITHIN_MS = 30_000;
-/** Of a failure's text, so much is quoted. */
-const QUOTED_CHARS = 200;
 
 /** Live workers that offer the same of what the route asks for. */
 export interface WorkerGroup {
@@ -44,6 +44,8 @@ export interface GateFacts {
   lastFailure: { attemptIndex: number; message: string | null; category: string | null } | null;
   /** The children a pause waits for; the first few that are open, by name. */
   children: { needed: number; total: number; open: number; firstOpen: readonly ExecutionId[] } | null;
+  /** What it is suspended for. */
+  suspension: SuspensionFacts | null;
   setbacks: readonly { reconciler: string; failures: number; errorCode: string; retryInMs: number }[];
   end: { outcome: TerminalOutcome; endedAtMs: number; endedAgoMs: number; message: string | null } | null;
   workers: readonly WorkerGroup[];
@@ -65,7 +67,7 @@ const JUDGES: Record<GateName, (facts: GateFacts) => Judgement> = {
   delayed: judgeDelay,
   backing_off: judgeBackoff,
   waiting_children: judgeChildren,
-  suspended: () => open('It is not suspended.'),
+  suspended: judgeSuspension,
   lane_paused: judgeLane,
   no_worker: judgeWorkers,
   workers_busy: judgeRoom,
@@ -86,7 +88,7 @@ function judgeEnd({ state, end, deadlineInMs }: GateFacts): Judgement {
     return open(`It has not ended${until}.`, { deadlineInMs });
   }
   const outcome = end?.outcome ?? state.terminalOutcome;
-  const message = quoted(end?.message ?? null);
+  const message = quotedOrNull(end?.message ?? null);
   const ago = end === null ? '' : ` ${spoken(end.endedAgoMs)} ago`;
   return holding(`It ${ENDED[outcome]}${ago}${bracketed(message)}; replay runs it again.`, {
     outcome,
@@ -131,10 +133,18 @@ function neededReconciler({ state, lease }: GateFacts): string | null {
 /** A setback that is over before the time the execution waits for is not what it waits for. */
 function resisting(facts: GateFacts): GateFacts['setbacks'] {
   const needed = neededReconciler(facts);
-  const waitMs = facts.state.lifecyclePhase === 'active' ? 0 : Math.max(facts.eligibleInMs ?? 0, 0);
+  const waitMs = Math.max(untilTimeMs(facts), 0);
   return facts.setbacks.filter(
     ({ reconciler, retryInMs }) => reconciler === needed && (waitMs === 0 || retryInMs > waitMs),
   );
+}
+
+/** Until time is to move it on. What is suspended without a time, and without children, waits for none. */
+function untilTimeMs({ state, eligibleInMs, suspension, children }: GateFacts): number {
+  if (state.lifecyclePhase === 'active') return 0;
+  if (state.lifecyclePhase !== 'suspended') return eligibleInMs ?? 0;
+  if (children !== null) return 0;
+  return (suspension && nextTimeMs(suspension)) ?? Number.POSITIVE_INFINITY;
 }
 
 function judgeSetbacks(facts: GateFacts): Judgement {
@@ -149,16 +159,23 @@ function judgeSetbacks(facts: GateFacts): Judgement {
   return holding(`The reconciler ${reconciler} failed on it ${often} (${errorCode}) and ${again}.`, told);
 }
 
+const DELAYS = {
+  first_start: 'Its delayed start',
+  sleep: 'Its sleep',
+  rest: 'The rest before it goes on after its wait',
+};
+
 function judgeDelay({ state, eligibleInMs, deadlineInMs, children }: GateFacts): Judgement {
   const { blockingReason, attemptState } = state;
   if (blockingReason !== 'waiting_for_delay' && blockingReason !== 'waiting_for_resume_delay')
     return open('No delay or sleep is under way.');
-  const isFirst = attemptState === 'pending_first_attempt';
-  const what = isFirst ? 'Its delayed start' : 'Its sleep';
+  const isRest = blockingReason === 'waiting_for_resume_delay';
+  const pause = attemptState === 'pending_first_attempt' ? 'first_start' : 'sleep';
+  const reason = isRest ? 'rest' : pause;
   const leftMs = eligibleInMs ?? 0;
   const sooner = children === null ? '' : ', or when enough of its children have ended';
-  return holding(`${what} ${overIn(leftMs)}${sooner}${deadlineFirst(leftMs, deadlineInMs)}.`, {
-    reason: isFirst ? 'first_start' : 'sleep',
+  return holding(`${DELAYS[reason]} ${overIn(leftMs)}${sooner}${deadlineFirst(leftMs, deadlineInMs)}.`, {
+    reason,
     eligibleInMs: leftMs,
     deadlineInMs,
   });
@@ -173,7 +190,7 @@ function judgeBackoff({
 }: GateFacts): Judgement {
   if (state.blockingReason !== 'waiting_for_retry_backoff') return open('No retry is being waited for.');
   const leftMs = eligibleInMs ?? 0;
-  const message = quoted(lastFailure?.message ?? null);
+  const message = quotedOrNull(lastFailure?.message ?? null);
   const failed = `Attempt ${(lastFailure?.attemptIndex ?? attemptIndex - 1) + 1} failed${bracketed(message)}`;
   const wait = `the wait before attempt ${attemptIndex + 1} ${overIn(leftMs)}`;
   return holding(`${failed}; ${wait}${deadlineFirst(leftMs, deadlineInMs)}.`, {
@@ -196,9 +213,16 @@ function judgeChildren({ children, state, eligibleInMs }: GateFacts): Judgement 
     return holding(`It waited for ${of}; they have ended, and it goes on within about a second.`, told);
   const more = stillOpen > firstOpen.length ? ` and ${stillOpen - firstOpen.length} more` : '';
   const untilTime = state.eligibilityState === 'not_eligible_until_time' && eligibleInMs !== null;
-  const orTime = untilTime ? ' or its sleep is over' : '';
+  const orSignal = state.lifecyclePhase === 'suspended' ? ' or one of its waits is over' : '';
+  const orTime = untilTime ? ' or its sleep is over' : orSignal;
   const detail = `It waits until ${of} have ended${orTime}; so far ${ended} did, open: ${firstOpen.join(', ')}${more}.`;
   return holding(detail, told);
+}
+
+function judgeSuspension({ state, suspension }: GateFacts): Judgement {
+  const { lifecyclePhase, blockingReason } = state;
+  if (lifecyclePhase !== 'suspended') return open('It is not suspended.');
+  return holding(tellSuspension(blockingReason, suspension), suspensionFacts(blockingReason, suspension));
 }
 
 /** Neither ended nor running: whatever else is in its way, it needs a lane and a worker. */
@@ -214,7 +238,7 @@ function judgeLane({ state, route: { lane }, lanePause }: GateFacts): Judgement 
     return open(`Lane ${lane} is paused, which keeps only waiting executions back.`, told);
   const since = pausedAgoMs === null ? 'is paused' : `has been paused for ${spoken(pausedAgoMs)}`;
   const who = by === null ? '' : ` by ${quoted(by)}`;
-  const why = bracketed(quoted(reason));
+  const why = bracketed(quotedOrNull(reason));
   return holding(`Lane ${lane} ${since}${who}${why}; it gives out no work until it is resumed.`, told);
 }
 
@@ -300,10 +324,6 @@ function judgeQueue({ state, queue }: GateFacts): Judgement {
   return holding(`It comes after ${many} of the same lane, kind and capabilities.`, { ahead, isCapped });
 }
 
-function counted(count: number, noun: string): string {
-  return `${count} ${noun}${count === 1 ? '' : 's'}`;
-}
-
 function when(ms: number): string {
   return ms > 0 ? `is in ${spoken(ms)}` : `was ${spoken(-ms)} ago, and it is about to expire`;
 }
@@ -318,30 +338,10 @@ function deadlineFirst(waitMs: number, deadlineInMs: number | null): string {
   return `, but its deadline comes first and ${when(deadlineInMs)}`;
 }
 
-/** On one line, and no more of it than a sentence bears. */
-function quoted(message: string | null): string | null {
-  if (message === null) return null;
-  const chars = [...message.replaceAll(/\s+/g, ' ').trim()];
-  return chars.length > QUOTED_CHARS ? `${chars.slice(0, QUOTED_CHARS - 1).join('')}…` : chars.join('');
+function quotedOrNull(message: string | null): string | null {
+  return message === null ? null : quoted(message);
 }
 
 function bracketed(message: string | null): string {
   return message === null || message === '' ? '' : ` (${message})`;
-}
-
-const UNITS = [
-  ['d', 86_400_000],
-  ['h', 3_600_000],
-  ['m', 60_000],
-  ['s', 1_000],
-] as const;
-
-/** The two largest units: `4 m 10 s`. Below a second, milliseconds. */
-function spoken(ms: number): string {
-  const whole = Math.max(Math.round(ms), 0);
-  const first = UNITS.findIndex(([, unitMs]) => whole >= unitMs);
-  if (first < 0) return `${whole} ms`;
-  const [[name, unitMs], second] = [UNITS[first]!, UNITS[first + 1]];
-  const rest = second === undefined ? 0 : Math.floor((whole % unitMs) / second[1]);
-  return `${Math.floor(whole / unitMs)} ${name}${rest === 0 ? '' : ` ${rest} ${second![0]}`}`;
 }

@@ -4,11 +4,12 @@
  */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { LEASE_EVENTS } from '../contract/events.ts';
+import { LEASE_EVENTS, SIGNAL_EVENTS } from '../contract/events.ts';
 import { ATTEMPT_STATES, type AttemptState, type StateVector } from '../contract/states.ts';
 import { SITUATIONS, situationOf, type Situation, type SituationName } from './situations.ts';
 import {
   completionEventOf,
+  leavesSuspension,
   resultOf,
   TRANSITIONS,
   type Transition,
@@ -71,6 +72,15 @@ describe('the table of transitions', () => {
     ['time_out_unstarted', LIVE, 'expired', [1, 0, 0, 0], [null, null, 'expired']],
     ['change_priority', ['waiting'], 'waiting', [0, 0, 0, 0], [null, null, null]],
     ['replay', TERMINAL, 'waiting', [1, 1, 0, 0], [null, null, null]],
+    ['suspend', ['running'], 'suspended', [0, 0, 0, 0], [null, 'released', null]],
+    ['suspend_for_approval', ['running'], 'suspended', [0, 0, 0, 0], [null, 'released', null]],
+    ['suspend_for_callback', ['running'], 'suspended', [0, 0, 0, 0], [null, 'released', null]],
+    ['suspend_for_tool_result', ['running'], 'suspended', [0, 0, 0, 0], [null, 'released', null]],
+    ['suspend_for_review', ['running'], 'suspended', [0, 0, 0, 0], [null, 'released', null]],
+    ['escalate', ['suspended'], 'suspended', [0, 0, 0, 0], [null, null, null]],
+    ['resume', ['suspended'], 'waiting', [1, 0, 0, 0], [null, null, null]],
+    ['resume_later', ['suspended'], 'resume_delayed', [1, 0, 0, 0], [null, null, null]],
+    ['fail_suspended', ['suspended'], 'failed', [1, 0, 0, 0], ['failed', null, 'failed']],
   ])('knows what %s does', (name, from, to, steps, written) => {
     const transition: Transition = TRANSITIONS[name];
     expect(transition.from).toEqual(from);
@@ -82,7 +92,7 @@ describe('the table of transitions', () => {
   });
 
   it('is covered by the test above, whole', () => {
-    expect(ALL).toHaveLength(22);
+    expect(ALL).toHaveLength(31);
   });
 });
 
@@ -125,6 +135,21 @@ describe('every transition', () => {
     ]);
   });
 
+  it('into, within or out of a suspension by what was said owes an event that says so, and no other does', () => {
+    const told = ALL.filter(([, { signalEvent }]) => signalEvent !== null);
+    expect(told.map(([name, { signalEvent }]) => [name, signalEvent])).toEqual([
+      ['suspend', 'suspended'],
+      ['suspend_for_approval', 'suspended'],
+      ['suspend_for_callback', 'suspended'],
+      ['suspend_for_tool_result', 'suspended'],
+      ['suspend_for_review', 'suspended'],
+      ['escalate', 'escalated'],
+      ['resume', 'resumed'],
+      ['resume_later', 'resumed'],
+    ]);
+    for (const [, { signalEvent }] of told) expect(SIGNAL_EVENTS).toContain(signalEvent);
+  });
+
   it('that ends an execution owes exactly one completion event, and no other does', () => {
     for (const [, transition] of ALL) {
       expect(completionEventOf(transition) !== null).toBe(TERMINAL.includes(transition.to));
@@ -141,6 +166,11 @@ describe('every transition', () => {
       ['lapse', 'expired'],
       ['revoke', 'revoked'],
       ['time_out_attempt', 'revoked'],
+      ['suspend', 'released'],
+      ['suspend_for_approval', 'released'],
+      ['suspend_for_callback', 'released'],
+      ['suspend_for_tool_result', 'released'],
+      ['suspend_for_review', 'released'],
     ]);
   });
 
@@ -158,8 +188,8 @@ describe('every transition', () => {
   });
 
   it('by which the holder itself ends its lease keeps the epoch, so that asking again is recognised', () => {
-    const own: TransitionName[] = ['complete', 'fail', 'retry', 'release'];
-    expect(own.map((name) => TRANSITIONS[name].epochStep)).toEqual([0, 0, 0, 0]);
+    const own: TransitionName[] = ['complete', 'fail', 'retry', 'release', 'delay', 'suspend'];
+    expect(own.map((name) => TRANSITIONS[name].epochStep)).toEqual([0, 0, 0, 0, 0, 0]);
   });
 
   it('that ends an attempt but not the execution, or re-opens it, goes on to the next attempt, and no other does', () => {
@@ -174,6 +204,37 @@ describe('every transition', () => {
     for (const { attemptState } of startsOf(TRANSITIONS.fire_timer)) {
       expect(resultOf(TRANSITIONS.fire_timer, attemptState).attemptState).toBe(attemptState);
     }
+  });
+});
+
+describe('a suspension', () => {
+  it('is told apart by what is waited for; an escalated one waits for an operator', () => {
+    const reasons = ALL.filter(([, { to }]) => to === 'suspended').map(([name, transition]) => [
+      name,
+      resultOf(transition, 'attempt_interrupted').blockingReason,
+    ]);
+    expect(reasons).toEqual([
+      ['suspend', 'waiting_for_signal'],
+      ['suspend_for_approval', 'waiting_for_approval'],
+      ['suspend_for_callback', 'waiting_for_callback'],
+      ['suspend_for_tool_result', 'waiting_for_tool_result'],
+      ['suspend_for_review', 'paused_by_operator'],
+      ['escalate', 'paused_by_operator'],
+    ]);
+  });
+
+  it('is left by each transition that may start in one and ends elsewhere, and by no other', () => {
+    const [suspended] = placesOf('suspended');
+    const leaving = ALL.filter(([, transition]) => leavesSuspension(transition)).map(([name]) => name);
+    expect(leaving).toEqual(['cancel', 'time_out', 'resume', 'resume_later', 'fail_suspended']);
+    for (const [name, transition] of ALL.filter(([, each]) => mayStart(each, suspended!))) {
+      expect(leaving.includes(name)).toBe(transition.to !== 'suspended');
+    }
+  });
+
+  it('that is left moves the epoch, so that no timer of it fits any more', () => {
+    const left = ALL.filter(([, transition]) => leavesSuspension(transition));
+    for (const [, { epochStep }] of left) expect(epochStep).toBe(1);
   });
 });
 

@@ -3,8 +3,13 @@
  * `ff_transition` is what the SQL functions read; docs/state-machine.md and the assertion triggers of the test kit
  * are made from this table too. A transition that is not here cannot be performed.
  */
-import type { CompletionEventType, LeaseEventType, OperatorEventType } from '../contract/events.ts';
-import type { AttemptOutcome, AttemptState, StateVector } from '../contract/states.ts';
+import type {
+  CompletionEventType,
+  LeaseEventType,
+  OperatorEventType,
+  SignalEventType,
+} from '../contract/events.ts';
+import type { AttemptOutcome, AttemptState, BlockingReason, StateVector } from '../contract/states.ts';
 import { SITUATIONS, type SituationName } from './situations.ts';
 
 export interface Transition {
@@ -26,6 +31,10 @@ export interface Transition {
   leaseEvent: LeaseEventType | null;
   /** The event an operator's doing owes. */
   operatorEvent: OperatorEventType | null;
+  /** The event that tells of waiting for signals. */
+  signalEvent: SignalEventType | null;
+  /** Which of the situation's blocking reasons it results in, where there are several. */
+  blockingReason?: BlockingReason;
   /** 1 counts a replay, which also begins retries and reclaims again from 0. */
   replayStep: 0 | 1;
 }
@@ -51,7 +60,22 @@ const STILL = {
   reclaimStep: 0,
   replayStep: 0,
   operatorEvent: null,
+  signalEvent: null,
 } as const;
+
+/** Giving the worker up until something is said; what it is differs. */
+function suspending(blockingReason: BlockingReason): Transition {
+  return {
+    from: ['running'],
+    to: 'suspended',
+    blockingReason,
+    attemptState: 'attempt_interrupted',
+    attemptOutcome: null,
+    leaseEvent: 'released',
+    ...STILL,
+    signalEvent: 'suspended',
+  };
+}
 
 export const TRANSITIONS = {
   submit: {
@@ -261,6 +285,51 @@ export const TRANSITIONS = {
     replayStep: 1,
     operatorEvent: 'replayed',
   },
+  suspend: suspending('waiting_for_signal'),
+  suspend_for_approval: suspending('waiting_for_approval'),
+  suspend_for_callback: suspending('waiting_for_callback'),
+  suspend_for_tool_result: suspending('waiting_for_tool_result'),
+  suspend_for_review: suspending('paused_by_operator'),
+  escalate: {
+    from: ['suspended'],
+    to: 'suspended',
+    blockingReason: 'paused_by_operator',
+    attemptState: null,
+    attemptOutcome: null,
+    leaseEvent: null,
+    ...STILL,
+    signalEvent: 'escalated',
+  },
+  // The epoch grows, so that a timer set for the same suspension no longer fits.
+  resume: {
+    from: ['suspended'],
+    to: 'waiting',
+    attemptState: null,
+    attemptOutcome: null,
+    leaseEvent: null,
+    ...STILL,
+    epochStep: 1,
+    signalEvent: 'resumed',
+  },
+  resume_later: {
+    from: ['suspended'],
+    to: 'resume_delayed',
+    attemptState: null,
+    attemptOutcome: null,
+    leaseEvent: null,
+    ...STILL,
+    epochStep: 1,
+    signalEvent: 'resumed',
+  },
+  fail_suspended: {
+    from: ['suspended'],
+    to: 'failed',
+    attemptState: 'attempt_terminal',
+    attemptOutcome: 'failed',
+    leaseEvent: null,
+    ...STILL,
+    epochStep: 1,
+  },
 } as const satisfies Record<string, Transition>;
 
 export type TransitionName = keyof typeof TRANSITIONS;
@@ -271,6 +340,12 @@ export function completionEventOf(transition: Transition): CompletionEventType |
   return outcome === 'none' ? null : outcome;
 }
 
+/** Whether a transition may end a suspension. */
+export function leavesSuspension({ from, to, fromAttempt }: Transition): boolean {
+  const fits = fromAttempt === undefined || fromAttempt.includes('attempt_interrupted');
+  return from !== null && from.includes('suspended') && to !== 'suspended' && fits;
+}
+
 /** The vector a transition results in, given the attempt state it started from. */
 export function resultOf(transition: Transition, attemptState: AttemptState): StateVector {
   const to = SITUATIONS[transition.to];
@@ -278,7 +353,7 @@ export function resultOf(transition: Transition, attemptState: AttemptState): St
     lifecyclePhase: to.lifecyclePhase,
     ownershipState: to.ownershipState,
     eligibilityState: to.eligibilityState,
-    blockingReason: to.blockingReasons[0],
+    blockingReason: transition.blockingReason ?? to.blockingReasons[0],
     terminalOutcome: to.terminalOutcome,
     attemptState: transition.attemptState ?? attemptState,
   };

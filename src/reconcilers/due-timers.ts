@@ -10,8 +10,5 @@ export const dueTimers: Reconciler<DueTimer> = {
   everyMs: 2_500,
   batch: TIMER_BATCH,
   due: (context, limit) => listDueTimers(context.database, limit),
-  async act(context, items) {
-    const { fired, discarded, timedOut } = await fireTimers(context, items);
-    return [...fired, ...discarded, ...timedOut];
-  },
+  act: fireTimers,
 };

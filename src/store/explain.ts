@@ -1,6 +1,6 @@
 /**
- * Reads in one statement what decides whether an execution runs: its state, lane, lease, failures, children, setbacks, the
- * workers that are alive, and its place in the queue. One snapshot, no locks. What it means is the model's business.
+ * Reads in one statement what decides whether an execution runs: its state, lane, lease, failures, children, suspension,
+ * setbacks, the workers that are alive, and its place in the queue. One snapshot, no locks. What it means is the model's business.
  */
 import { formatExecutionId } from '../contract/ids.ts';
 import type { PublicState, StateVector } from '../contract/states.ts';
@@ -10,6 +10,8 @@ import type { ExecutionKey } from './executions.ts';
 
 /** Children that are named. */
 const CHILDREN_NAMED = 5;
+/** Leaves of a wait's condition that are counted. */
+const LEAVES_COUNTED = 64;
 /** Queue entries looked at for its place. */
 const QUEUE_EXAMINED = 1_000;
 
@@ -32,6 +34,7 @@ interface ExplainRow {
     open: number;
     firstOpen: { partition: number; uuid: string }[];
   } | null;
+  suspension: GateFacts['suspension'];
   setbacks: GateFacts['setbacks'];
   ended: GateFacts['end'];
   workers: GateFacts['workers'];
@@ -61,7 +64,35 @@ CROSS JOIN LATERAL (
       WHERE execution_id = c.id OFFSET 0) x
     WHERE x.parent_id = w.execution_id AND x.lifecycle_phase <> 'terminal') y) o
 WHERE w.execution_id = e.execution_id AND w.attempt_index = e.attempt_index AND w.lease_epoch = e.lease_epoch
-  AND e.eligibility_state IN ('blocked_by_dependencies', 'not_eligible_until_time')`;
+  AND (e.eligibility_state IN ('blocked_by_dependencies', 'not_eligible_until_time') OR e.lifecycle_phase = 'suspended')`;
+
+/** Counted as ff_leaf_count does, which only functions that know their schema can call. Leaves come in their order. */
+const LEAVES = `
+SELECT coalesce(jsonb_agg(c.count ORDER BY l.place), '[]')
+FROM jsonb_path_query(w.wait -> 'condition', 'strict $.** ? (@.kind == "count")') WITH ORDINALITY l(leaf, place)
+CROSS JOIN LATERAL (
+  SELECT CASE l.leaf ->> 'by'
+    WHEN 'waitpoints' THEN count(DISTINCT g.waitpoint_id)
+    WHEN 'sources' THEN count(DISTINCT (g.source_type, g.source_identity))
+    ELSE count(*) END AS count
+  FROM (SELECT DISTINCT name FROM jsonb_array_elements_text(l.leaf -> 'waitpoints') name) u
+  CROSS JOIN LATERAL (
+    SELECT waitpoint_id FROM s.ff_waitpoint
+    WHERE execution_id = e.execution_id AND retired_by = 0 AND name = u.name OFFSET 0) p
+  CROSS JOIN LATERAL (
+    SELECT waitpoint_id, source_type, source_identity FROM s.ff_signal
+    WHERE execution_id = e.execution_id AND waitpoint_id = p.waitpoint_id
+      AND (l.leaf ->> 'match' IS NULL OR name = l.leaf ->> 'match') OFFSET 0) g) c
+WHERE l.place <= ${LEAVES_COUNTED}`;
+
+const SUSPENSION = `
+SELECT jsonb_build_object('suspendedAtMs', x.suspended_at_ms, 'suspendedAgoMs', n.now_ms - x.suspended_at_ms,
+  'wakeInMs', x.wake_at_ms - n.now_ms, 'waits', (
+    SELECT jsonb_agg(jsonb_build_object('name', w.wait -> 'name', 'key', w.wait -> 'key',
+      'timeoutInMs', (w.wait ->> 'timeout_at_ms')::bigint - n.now_ms, 'onTimeout', w.wait -> 'on_timeout',
+      'condition', w.wait -> 'condition', 'counts', (${LEAVES})) ORDER BY w.place)
+    FROM jsonb_array_elements(x.waits) WITH ORDINALITY w(wait, place)))
+FROM s.ff_suspension x WHERE x.execution_id = e.execution_id AND e.lifecycle_phase = 'suspended'`;
 
 /** Workers by what they offer of what the route asks: the lists are cut to that, so that few groups are answered. */
 const WORKERS = `
@@ -119,6 +150,7 @@ SELECT
      AND h.outcome IN ('failed', 'expired', 'interrupted')
    ORDER BY h.attempt_index DESC LIMIT 1) AS last_failure,
   (${CHILDREN}) AS children,
+  (${SUSPENSION}) AS suspension,
   coalesce((SELECT jsonb_agg(jsonb_build_object('reconciler', x.reconciler, 'failures', x.failures,
       'errorCode', x.error_code, 'retryInMs', x.retry_at_ms - n.now_ms) ORDER BY x.reconciler)
     FROM s.ff_setback x WHERE e.lifecycle_phase <> 'terminal'
@@ -161,6 +193,7 @@ function toFacts(row: ExplainRow): GateFacts {
       ...children,
       firstOpen: children.firstOpen.map(({ partition, uuid }) => formatExecutionId(partition, uuid)),
     },
+    suspension: row.suspension,
     setbacks: row.setbacks,
     end: row.ended,
     workers: row.workers,

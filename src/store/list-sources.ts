@@ -16,6 +16,7 @@ export type ListSource =
   /** By id, the newest first as far as ids tell. */
   | { from: 'leases'; state: PublicState }
   | { from: 'child_waits'; state: PublicState }
+  | { from: 'suspensions'; state: PublicState }
   /** What becomes claimable next first. */
   | { from: 'delays'; state: PublicState }
   /** Delays that are over and not yet told of: they read as waiting. */
@@ -32,6 +33,7 @@ export const SOURCE_KEYS: Record<ListSource['from'], readonly ('whole' | 'uuid')
   tag: ['whole', 'uuid'],
   leases: ['uuid'],
   child_waits: ['uuid'],
+  suspensions: ['uuid'],
   delays: ['whole', 'whole'],
   due_delays: ['whole', 'whole'],
   queue: ['whole', 'whole', 'whole'],
@@ -107,6 +109,8 @@ function builderOf(source: ListSource): Build {
         `e.eligibility_state = 'blocked_by_dependencies' AND s.attempt_index = e.attempt_index
           AND s.lease_epoch = e.lease_epoch`,
       );
+    case 'suspensions':
+      return byId('s.ff_suspension', `e.lifecycle_phase = 'suspended'`);
     case 'delays':
       return byDueTime('coming');
     case 'due_delays':

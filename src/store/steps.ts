@@ -18,6 +18,8 @@ import {
   type SubmitCall,
 } from './executions.ts';
 
+type StepKind = 'step' | 'sleep' | 'wait';
+
 export interface StepRow extends LeaseKey {
   kind: 'step' | 'sleep';
   name: string;
@@ -35,7 +37,7 @@ export interface StepAnswer {
   lifecycle_phase: LifecyclePhase;
   terminal_outcome: TerminalOutcome;
   lease_epoch: number;
-  kind: 'step' | 'sleep';
+  kind: StepKind;
   value: unknown;
   due_in_ms: number | null;
 }
@@ -71,7 +73,7 @@ function recordStatement(database: Database, rows: readonly StepRow[]) {
 }
 
 export interface StoredStep {
-  kind: 'step' | 'sleep';
+  kind: StepKind;
   name: string;
   key: string;
   value: unknown;

@@ -68,6 +68,15 @@ const replayed = {
   previous_outcome: 'failed',
 };
 
+const delivered = {
+  waitpoint: 'approval',
+  signal_id: LEASE,
+  name: 'approved',
+  source_type: 'user',
+  source_identity: 'ann',
+  effect: 'counted',
+};
+
 /** Family, type, what the row says beyond the usual, and what the event says beyond the usual. */
 const OF_EXECUTIONS: [string, string, Detail, object][] = [
   ['lease', 'acquired', null, { leaseId: LEASE, workerInstanceId: 'w1' }],
@@ -106,6 +115,40 @@ const OF_EXECUTIONS: [string, string, Detail, object][] = [
       { leaseId: LEASE, workerInstanceId: 'w1' },
     ],
   ),
+  [
+    'signal',
+    'suspended',
+    { waits: ['boss', 'board'], timeout_at_ms: 5 },
+    { waits: ['boss', 'board'], timeoutAtMs: 5 },
+  ],
+  ['signal', 'suspended', { waits: ['boss'] }, { waits: ['boss'], timeoutAtMs: null }],
+  [
+    'signal',
+    'delivered',
+    delivered,
+    {
+      waitpoint: 'approval',
+      signalId: LEASE,
+      name: 'approved',
+      source: { type: 'user', identity: 'ann' },
+      effect: 'counted',
+    },
+  ],
+  [
+    'signal',
+    'resumed',
+    { wait: 'boss', key: 'k', outcome: 'satisfied', by: 'user:ann' },
+    { wait: 'boss', key: 'k', outcome: 'satisfied', by: 'user:ann' },
+  ],
+  ['signal', 'resumed', { outcome: 'woken' }, { wait: null, key: null, outcome: 'woken', by: null }],
+  ['signal', 'escalated', { wait: 'boss' }, { wait: 'boss' }],
+  ...(['fail', 'cancel', 'expire'] as const).map((onTimeout): [string, string, Detail, object] => [
+    'signal',
+    'timed_out',
+    { wait: 'boss', on_timeout: onTimeout },
+    { wait: 'boss', onTimeout },
+  ]),
+  ['signal', 'waitpoints_expired', { waitpoints: ['a', 'b'] }, { waitpoints: ['a', 'b'] }],
   [
     'operator',
     'priority_changed',
@@ -184,6 +227,11 @@ describe('a row of the log', () => {
     expect(() => Object.assign(event, { position: 1n })).toThrow(TypeError);
     expect(() => Object.assign((event as { tags: object }).tags, { team: 'b' })).toThrow(TypeError);
   });
+
+  it.each(OF_EXECUTIONS)('%s.%s cannot be changed in its parts either', (family, type, detail) => {
+    const event = decodeEvent({ ...EXECUTION, family, event_type: type, detail });
+    for (const part of Object.values(event)) expect(Object.isFrozen(part)).toBe(true);
+  });
 });
 
 function faultOf(row: EventRow): EngineError {
@@ -206,18 +254,24 @@ const operator = (type: string, detail: Detail): Partial<EventRow> => ({
   event_type: type,
   detail,
 });
+const signal = (type: string, detail: Detail): Partial<EventRow> => ({
+  family: 'signal',
+  event_type: type,
+  detail,
+});
 const tag = (detail: Detail): Partial<EventRow> => ({ family: 'tag', event_type: 'tags_changed', detail });
 const worker = (detail: Detail): Partial<EventRow> => ({ family: 'worker', event_type: 'lost', detail });
 
 const UNDECODABLE: [Partial<EventRow>, string][] = [
   [{ family: 'weather' }, 'this version does not know its family'],
   [{ family: 'toString' }, 'this version does not know its family'],
-  [{ family: 'signal', event_type: 'sent' }, 'this version does not know its family'],
   [{ family: 'flow', event_type: 'ended' }, 'this version does not know its family'],
-  ...['lease', 'completion', 'operator', 'tag', 'worker'].map((family): [Partial<EventRow>, string] => [
-    { family, event_type: 'toString' },
-    'this version does not know its type',
-  ]),
+  ...['lease', 'completion', 'signal', 'operator', 'tag', 'worker'].map(
+    (family): [Partial<EventRow>, string] => [
+      { family, event_type: 'toString' },
+      'this version does not know its type',
+    ],
+  ),
   ...(
     [
       'execution_id',
@@ -244,6 +298,26 @@ const UNDECODABLE: [Partial<EventRow>, string][] = [
   [lease('released', { previous_owner: 'w' }), 'its transition is missing or malformed'],
   [lease('revoked', null), 'its previous_owner is missing or malformed'],
   [lease('revoked', { ...ended, revoked_by: 5 }), 'its revoked_by is missing or malformed'],
+  [signal('suspended', null), 'its waits is missing or malformed'],
+  [signal('suspended', { waits: 'boss' }), 'its waits is missing or malformed'],
+  [signal('suspended', { waits: [1] }), 'its waits is missing or malformed'],
+  [signal('suspended', { waits: [], timeout_at_ms: '5' }), 'its timeout_at_ms is missing or malformed'],
+  ...Object.keys(delivered).flatMap((member) =>
+    [undefined, 5].map((value): [Partial<EventRow>, string] => [
+      signal('delivered', { ...delivered, [member]: value }),
+      `its ${member} is missing or malformed`,
+    ]),
+  ),
+  [signal('delivered', { ...delivered, effect: 'lost' }), 'its effect is missing or malformed'],
+  [signal('resumed', { wait: 'boss' }), 'its outcome is missing or malformed'],
+  [signal('resumed', { outcome: 'escalated' }), 'its outcome is missing or malformed'],
+  [signal('resumed', { outcome: 'woken', wait: 5 }), 'its wait is missing or malformed'],
+  [signal('resumed', { outcome: 'woken', key: 5 }), 'its key is missing or malformed'],
+  [signal('resumed', { outcome: 'woken', by: 5 }), 'its by is missing or malformed'],
+  [signal('escalated', null), 'its wait is missing or malformed'],
+  [signal('timed_out', { wait: 'boss' }), 'its on_timeout is missing or malformed'],
+  [signal('timed_out', { wait: 'boss', on_timeout: 'resume' }), 'its on_timeout is missing or malformed'],
+  [signal('waitpoints_expired', {}), 'its waitpoints is missing or malformed'],
   [operator('priority_changed', null), 'its old_priority is missing or malformed'],
   [
     operator('priority_changed', { old_priority: '1', new_priority: 2 }),

@@ -14,17 +14,19 @@ import {
   type FeedEvent,
   type LeaseHistoryEvent,
   type OperatorEvent,
+  type SignalEvent,
   type TagEvent,
   type WorkerEvent,
 } from '../contract/events.ts';
 import { formatExecutionId } from '../contract/ids.ts';
+import { SIGNAL_EFFECTS } from '../contract/signals.ts';
 import type { EventRow } from '../store/events.ts';
 
 /** Frozen: one event may be handed to several readers. */
 export function decodeEvent(row: EventRow): FeedEvent {
   const event = toEvent(row);
   Object.freeze(row.tags);
-  if (event.family === 'tag') [event.set, event.removed].forEach(Object.freeze);
+  if (event.family === 'tag') Object.freeze(event.set);
   return Object.freeze(event);
 }
 
@@ -34,6 +36,8 @@ function toEvent(row: EventRow): FeedEvent {
       return leaseEvent(row);
     case 'completion':
       return completionEvent(row);
+    case 'signal':
+      return signalEvent(row);
     case 'operator':
       return operatorEvent(row);
     case 'tag':
@@ -95,6 +99,51 @@ function completionEvent(row: EventRow): CompletionEvent {
   });
 }
 
+function signalEvent(row: EventRow): SignalEvent {
+  const { event_type: type, detail } = row;
+  const base = Object.assign(ofExecution(row), { family: 'signal' as const });
+  switch (type) {
+    case 'suspended':
+      return Object.assign(base, {
+        type,
+        waits: textList(row, detail?.['waits'], 'waits'),
+        timeoutAtMs: wholeOrNull(row, detail?.['timeout_at_ms'], 'timeout_at_ms'),
+      });
+    case 'delivered':
+      return Object.assign(base, {
+        type,
+        waitpoint: text(row, detail?.['waitpoint'], 'waitpoint'),
+        signalId: text(row, detail?.['signal_id'], 'signal_id'),
+        name: text(row, detail?.['name'], 'name'),
+        source: Object.freeze({
+          type: text(row, detail?.['source_type'], 'source_type'),
+          identity: text(row, detail?.['source_identity'], 'source_identity'),
+        }),
+        effect: word(row, detail?.['effect'], 'effect', SIGNAL_EFFECTS),
+      });
+    case 'resumed':
+      return Object.assign(base, {
+        type,
+        wait: textOrNull(row, detail?.['wait'], 'wait'),
+        key: textOrNull(row, detail?.['key'], 'key'),
+        outcome: word(row, detail?.['outcome'], 'outcome', ['satisfied', 'timed_out', 'woken']),
+        by: textOrNull(row, detail?.['by'], 'by'),
+      });
+    case 'escalated':
+      return Object.assign(base, { type, wait: text(row, detail?.['wait'], 'wait') });
+    case 'timed_out':
+      return Object.assign(base, {
+        type,
+        wait: text(row, detail?.['wait'], 'wait'),
+        onTimeout: word(row, detail?.['on_timeout'], 'on_timeout', ['fail', 'cancel', 'expire']),
+      });
+    case 'waitpoints_expired':
+      return Object.assign(base, { type, waitpoints: textList(row, detail?.['waitpoints'], 'waitpoints') });
+    default:
+      throw unknownType(row);
+  }
+}
+
 function operatorEvent(row: EventRow): OperatorEvent {
   const { event_type: type, detail } = row;
   const by = textOrNull(row, detail?.['by'], 'by');
@@ -140,14 +189,13 @@ function operatorEvent(row: EventRow): OperatorEvent {
 
 function tagEvent(row: EventRow): TagEvent {
   if (row.event_type !== 'tags_changed') throw unknownType(row);
-  const removed = row.detail?.['removed'];
-  if (!Array.isArray(removed)) throw malformed(row, 'removed');
+  const removed = textList(row, row.detail?.['removed'], 'removed');
   return Object.assign(ofExecution(row), {
     family: 'tag' as const,
     type: 'tags_changed' as const,
     by: textOrNull(row, row.detail?.['by'], 'by'),
     set: texts(row, row.detail?.['set'], 'set'),
-    removed: removed.map((key: unknown) => text(row, key, 'removed')),
+    removed,
   });
 }
 
@@ -204,6 +252,15 @@ function textOrNull(row: EventRow, value: unknown, member: string): string | nul
 function whole(row: EventRow, value: unknown, member: string): number {
   if (!Number.isSafeInteger(value)) throw malformed(row, member);
   return value as number;
+}
+
+function wholeOrNull(row: EventRow, value: unknown, member: string): number | null {
+  return value === undefined || value === null ? null : whole(row, value, member);
+}
+
+function textList(row: EventRow, value: unknown, member: string): readonly string[] {
+  if (!Array.isArray(value)) throw malformed(row, member);
+  return Object.freeze(value.map((each: unknown) => text(row, each, member)));
 }
 
 function word<Word extends string>(

@@ -27,6 +27,7 @@ interface LegalMove {
   lease_event: string | null;
   completion_event: string | null;
   operator_event: string | null;
+  signal_event: string | null;
 }
 
 /** Installs the assertions, or brings them up to date. The client must not be inside a transaction. */
@@ -65,6 +66,7 @@ function legalMoves(): LegalMove[] {
         lease_event: transition.leaseEvent,
         completion_event: completionEventOf(transition),
         operator_event: transition.operatorEvent,
+        signal_event: transition.signalEvent,
       })),
     ),
   );
@@ -82,7 +84,9 @@ function resultsOf(transition: Transition, start: StateVector | null): StateVect
   const attemptState = transition.attemptState ?? start?.attemptState;
   if (attemptState === undefined) return [];
   return vectorsOf(SITUATIONS[transition.to], [attemptState]).filter(
-    (result) => situationOf(result) === transition.to,
+    (result) =>
+      situationOf(result) === transition.to &&
+      (transition.blockingReason === undefined || result.blockingReason === transition.blockingReason),
   );
 }
 

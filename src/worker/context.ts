@@ -5,7 +5,14 @@
 import type { Backoff, Json, Progress, SqlTransaction, Transactor } from '../contract/engine.ts';
 import type { Duration } from '../contract/duration.ts';
 import type { ExecutionId } from '../contract/ids.ts';
-import type { Task } from '../contract/task.ts';
+import type {
+  Signal,
+  SignalCondition,
+  TimeoutBehaviour,
+  Waitpoint,
+  WaitReason,
+} from '../contract/signals.ts';
+import type { Schema, Task } from '../contract/task.ts';
 
 /** Written like pino's: an object of facts, then a sentence. */
 export interface Logger {
@@ -53,6 +60,64 @@ export interface Child<Out> {
   result(): Promise<Out>;
 }
 
+/** A Standard Schema that can also be written as JSON Schema, as those of zod and arktype can. */
+export interface PayloadSchema<Payload = unknown> {
+  readonly '~standard': Schema<unknown, Payload>['~standard'] & {
+    readonly jsonSchema: {
+      readonly input: (options: { readonly target: 'draft-2020-12' }) => Record<string, unknown>;
+    };
+  };
+}
+
+export interface WaitpointOptions {
+  /**
+   * What payloads must fit: checked where signals are delivered, in processes that do not have your code, so it must be
+   * one that can be written as JSON Schema; or a JSON Schema itself.
+   */
+  schema?: PayloadSchema | Record<string, unknown>;
+  /** How long signals are taken, and the token is good, unless a wait suspends on it. Default 7 days. */
+  expiresIn?: Duration;
+}
+
+export interface WaitForOptions<Payload = Json> {
+  /**
+   * What payloads must fit: checked where signals are delivered, in processes that do not have your code, so it must be
+   * one that can be written as JSON Schema; or a JSON Schema itself. The handler gets what the schema makes of them; what JSON Schema cannot say, such as a
+   * refinement, is checked only then, and fails the execution.
+   */
+  schema?: PayloadSchema<Payload> | Record<string, unknown>;
+  /** How long to wait, from the first time it is asked for. Default: for ever. */
+  timeout?: Duration;
+  /**
+   * When the time is over: the execution ends as `failed`, `cancelled` or `expired`; the handler goes on without
+   * (`resume`); or it waits on, for an operator (`escalate`). Default `fail`.
+   */
+  onTimeout?: TimeoutBehaviour;
+  /** Which signals end it. Default `atLeast(1)`, at the waitpoint of the wait's own name, or `name:key`. */
+  by?: SignalCondition;
+  /** Short for `by: atLeast(1).named(match)`. */
+  match?: string;
+  /** What it is, for lists people look at. Default `signal`. */
+  reason?: WaitReason;
+  /** How long the execution rests after the last signal. Default: not at all. */
+  resumeDelay?: Duration;
+}
+
+export interface SatisfiedWait<Payload = Json> {
+  outcome: 'satisfied';
+  /** Of the last signal, the one that decided. */
+  payload: Payload;
+  /** All that fit, in the order they were accepted. */
+  signals: Signal<Payload>[];
+}
+
+/** How a wait ended whose time may run out. */
+export type WaitResult<Payload = Json> =
+  SatisfiedWait<Payload> | { outcome: 'timed_out'; payload: undefined; signals: Signal<Payload>[] };
+
+/** Waits whose time does not run out before the handler's eyes. */
+type DecidedWait<Payload> = WaitForOptions<Payload> & { onTimeout?: Exclude<TimeoutBehaviour, 'resume'> };
+
 export interface TaskContext {
   readonly executionId: ExecutionId;
   /** The task's name. */
@@ -95,6 +160,28 @@ export interface TaskContext {
   /** Waits by the database's clock. A long sleep gives the worker up and survives any crash. */
   sleep(name: string, duration: Duration): Promise<void>;
   sleep(name: string, key: string, duration: Duration): Promise<void>;
+  /**
+   * Waits until it is told: by a person, a callback, another service. Gives the worker up meanwhile. What was said at its
+   * waitpoint before counts. A wait that lost a race is still waited for, with its time, until the handler is over.
+   */
+  waitFor<Payload = Json>(name: string, options?: DecidedWait<Payload>): Promise<SatisfiedWait<Payload>>;
+  waitFor<Payload = Json>(name: string, options: WaitForOptions<Payload>): Promise<WaitResult<Payload>>;
+  waitFor<Payload = Json>(
+    name: string,
+    key: string,
+    options?: DecidedWait<Payload>,
+  ): Promise<SatisfiedWait<Payload>>;
+  waitFor<Payload = Json>(
+    name: string,
+    key: string,
+    options: WaitForOptions<Payload>,
+  ): Promise<WaitResult<Payload>>;
+  /**
+   * Opens a waitpoint before it is waited for, to hand out its token; signals are kept until then. Not a step: asked
+   * again, it answers the same waitpoint. Sending the token to somebody belongs in a `ctx.step`, so that it is sent once.
+   * Give it the schema of the wait that follows: what was said before is not checked again by it.
+   */
+  createWaitpoint(name: string, options?: WaitpointOptions): Promise<Waitpoint>;
   /** Starts another execution, once however often this one is run again. */
   spawn<In, Parsed, Made, Out>(
     task: Task<In, Parsed, Made, Out>,

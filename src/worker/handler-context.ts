@@ -4,6 +4,7 @@
  */
 import type { Json, Progress } from '../contract/engine.ts';
 import type { ExecutionId } from '../contract/ids.ts';
+import type { Waitpoint } from '../contract/signals.ts';
 import type { AnyTask } from '../contract/task.ts';
 import type { Child, Logger, SpawnOptions, TaskContext } from './context.ts';
 import type { HeldLease } from './lease-watch.ts';
@@ -15,12 +16,14 @@ export interface ContextCalls {
   step(...args: unknown[]): Promise<unknown>;
   tx(...args: unknown[]): Promise<unknown>;
   sleep(...args: unknown[]): Promise<void>;
+  waitFor(...args: unknown[]): Promise<unknown>;
+  createWaitpoint(name: unknown, options?: unknown): Promise<Waitpoint>;
   spawn(task: AnyTask, input: unknown, options?: SpawnOptions): Promise<Child<unknown>>;
   all(children: readonly Child<unknown>[]): Promise<unknown[]>;
   progress(progress: Progress): void;
 }
 
-const AWAITED = ['step', 'tx', 'sleep', 'spawn', 'all'] as const;
+const AWAITED = ['step', 'tx', 'sleep', 'waitFor', 'createWaitpoint', 'spawn', 'all'] as const;
 
 export class HandlerContext implements TaskContext {
   readonly executionId: ExecutionId;
@@ -35,6 +38,8 @@ export class HandlerContext implements TaskContext {
   declare step: TaskContext['step'];
   declare tx: TaskContext['tx'];
   declare sleep: TaskContext['sleep'];
+  declare waitFor: TaskContext['waitFor'];
+  declare createWaitpoint: TaskContext['createWaitpoint'];
   declare spawn: TaskContext['spawn'];
   declare all: TaskContext['all'];
   declare progress: TaskContext['progress'];

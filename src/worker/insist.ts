@@ -31,6 +31,6 @@ export async function insist<Answer>(lease: HeldLease, call: () => Promise<Answe
 }
 
 /** An error of the engine with a code of its own, other than trouble of the database, will be the same next time. */
-function isHopeless(error: unknown): boolean {
+export function isHopeless(error: unknown): boolean {
   return isEngineError(error) && !isPassingTrouble(error) && error.code !== 'database_error';
 }

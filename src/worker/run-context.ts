@@ -7,6 +7,7 @@ import { durationMs, type Duration } from '../contract/duration.ts';
 import type { Engine, Progress, SqlExecutor, SqlTransaction, Transactor } from '../contract/engine.ts';
 import { EngineError, isEngineError, isPassingTrouble } from '../contract/errors.ts';
 import { LIMITS } from '../contract/limits.ts';
+import type { Waitpoint } from '../contract/signals.ts';
 import type { AnyTask } from '../contract/task.ts';
 import { Children } from './children.ts';
 import type { Child, Logger, SpawnOptions, StepFunction, StepOptions, TaskContext } from './context.ts';
@@ -16,6 +17,7 @@ import type { HeldLease } from './lease-watch.ts';
 import { ProgressReports } from './progress.ts';
 import { checkKnown } from './options.ts';
 import { planOf, runStep } from './run-step.ts';
+import { Signals } from './signals.ts';
 import { StepBook } from './step-book.ts';
 import { subjectOf } from './task.ts';
 import { Waits } from './waits.ts';
@@ -40,6 +42,7 @@ export class RunContext implements ContextCalls {
   #madeBook: StepBook | undefined;
   #madeWaits: Waits | undefined;
   #madeChildren: Children | undefined;
+  #madeSignals: Signals | undefined;
   readonly #log: Logger;
   #factLog: Logger | undefined;
   #thrownIn: WeakMap<object, string> | undefined;
@@ -67,6 +70,10 @@ export class RunContext implements ContextCalls {
 
   get #children(): Children {
     return (this.#madeChildren ??= new Children(this.#engine, this.#lease, this.#waits));
+  }
+
+  get #signals(): Signals {
+    return (this.#madeSignals ??= new Signals(this.#engine, this.#lease, this.#book, this.#waits));
   }
 
   /** The handler's own function is over: a wait it abandoned is no reason to pause. */
@@ -195,6 +202,21 @@ export class RunContext implements ContextCalls {
     await this.#children.looked();
   }
 
+  /** `(name, options?)` or `(name, key, options?)`. */
+  async waitFor(...args: unknown[]): Promise<unknown> {
+    const keyed = typeof args[1] === 'string';
+    const name = this.#nameOf('waitFor', args[0], LIMITS.stepNameBytes);
+    const key = keyed ? (args[1] as string) : '';
+    this.#checkText('waitFor', 'key', key, LIMITS.stepKeyBytes);
+    const options = this.#optionsOf('waitFor', name, args.slice(keyed ? 2 : 1));
+    return this.#signals.waitFor(name, key, options);
+  }
+
+  async createWaitpoint(named: unknown, ...rest: unknown[]): Promise<Waitpoint> {
+    const name = this.#nameOf('createWaitpoint', named, LIMITS.waitpointNameBytes);
+    return this.#signals.createWaitpoint(name, this.#optionsOf('createWaitpoint', name, rest));
+  }
+
   async spawn(task: AnyTask, input: unknown, options: SpawnOptions = {}): Promise<Child<unknown>> {
     if (typeof task?.name !== 'string') throw this.#misused('spawn', 'needs a task made by task()');
     this.#checked('spawn', () =>
@@ -220,16 +242,27 @@ export class RunContext implements ContextCalls {
 
   /** `(name, what, options?)` or `(name, key, what, options?)`: a key is a text that something follows. */
   #named(method: string, args: unknown[]): Named {
-    const [name, second, third] = args;
-    if (typeof name !== 'string' || name === '') throw this.#misused(method, 'needs a name first');
+    const [, second, third] = args;
+    const name = this.#nameOf(method, args[0], LIMITS.stepNameBytes);
     const keyed = typeof third === 'function' || (typeof second === 'string' && isDurationLike(third));
     if (keyed && typeof second !== 'string') {
       throw this.#misused(method, `needs a text as its key of "${name}": String(…)`);
     }
     const key = keyed ? (second as string) : '';
-    this.#checkText(method, 'name', name, LIMITS.stepNameBytes);
     this.#checkText(method, 'key', key, LIMITS.stepKeyBytes);
     return keyed ? { name, key, what: third, options: args[3] } : { name, key, what: second, options: third };
+  }
+
+  #nameOf(method: string, name: unknown, maxBytes: number): string {
+    if (typeof name !== 'string' || name === '') throw this.#misused(method, 'needs a name first');
+    this.#checkText(method, 'name', name, maxBytes);
+    return name;
+  }
+
+  /** What follows the names: options, or nothing. */
+  #optionsOf(method: string, name: string, [options = {}, ...more]: unknown[]): object {
+    if (typeof options === 'object' && options !== null && more.length === 0) return options;
+    throw this.#misused(method, `takes options of "${name}" as an object, and a key as a text: String(…)`);
   }
 
   /** Before anything is done: a step that cannot be stored would be done again and again. */

@@ -9,7 +9,7 @@ import { insist } from './insist.ts';
 import { abortCodeFor, type HeldLease } from './lease-watch.ts';
 import { subjectOf, TaskAborted } from './task.ts';
 
-export type StepUse = 'step' | 'sleep' | 'spawn';
+export type StepUse = 'step' | 'sleep' | 'wait' | 'spawn';
 
 export class StepBook {
   readonly #engine: Engine;
@@ -35,7 +35,7 @@ export class StepBook {
   }
 
   /** What is stored under the name, if anything. */
-  async find(kind: 'step' | 'sleep', name: string, key: string): Promise<StepRecord | undefined> {
+  async find(kind: StepRecord['kind'], name: string, key: string): Promise<StepRecord | undefined> {
     this.#stored ??= this.#read();
     const stored = (await this.#stored).get(pairOf(kind, name, key));
     if (stored === undefined) return undefined;
@@ -113,7 +113,7 @@ export class StepBook {
   }
 }
 
-/** Steps and sleeps share their names; children have names of their own. */
+/** Steps, sleeps and waits share their names; children have names of their own. */
 function pairOf(use: StepUse, name: string, key: string): string {
   return `${use === 'spawn' ? 'spawn' : 'step'}\u0000${name}\u0000${key}`;
 }
@@ -125,5 +125,6 @@ function nameOf(name: string, key: string): string {
 function reuseSentence(use: StepUse, name: string, key: string): string {
   const again = `"${nameOf(name, key)}" is used twice in one run`;
   if (use === 'spawn') return `${again}; tell the children apart by a key: ctx.spawn(task, input, { key })`;
-  return `${again}; in a loop give each round a key: ctx.${use}('${name}', String(i), …)`;
+  const method = use === 'wait' ? 'waitFor' : use;
+  return `${again}; in a loop give each round a key: ctx.${method}('${name}', String(i), …)`;
 }

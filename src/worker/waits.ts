@@ -1,12 +1,17 @@
 /**
- * What a handler waits for without working: sleeps and children. Short waits are waited for here. When nothing else goes
- * on and all that is left takes long, the execution is paused: the worker is given up, the handler is stopped, and
- * it runs again from the top when there is something to go on with.
+ * What a handler waits for without working: sleeps, children and signals. Short waits are waited for here. When nothing
+ * else goes on and all that is left takes long, the execution is paused, or suspended if it waits for signals: the worker is
+ * given up, the handler is stopped, and it runs again from the top when there is something to go on with. Signals come
+ * to the database and not here: while the work cannot be given up they are looked for.
  */
-import type { Engine, PauseRequest } from '../contract/engine.ts';
-import { insist } from './insist.ts';
+import type { Engine, PauseOutcome, PauseRequest } from '../contract/engine.ts';
+import { EngineError } from '../contract/errors.ts';
+import { LIMITS } from '../contract/limits.ts';
+import type { SuspendOutcome, SuspendRequest, WaitEnd } from '../contract/signals.ts';
+import { insist, isHopeless } from './insist.ts';
 import { abortCodeFor, type HeldLease } from './lease-watch.ts';
 import { callAfter } from './long-timer.ts';
+import type { SignalWait } from './signals.ts';
 import { TaskAborted } from './task.ts';
 
 /** Waits shorter than this are not worth a pause. */
@@ -16,12 +21,17 @@ const PATIENCE_MS = 250;
  * beside work this cannot see: it is left alone for so long.
  */
 const LEFTOVER_PATIENCE_MS = 5_000;
+/** Between two looks for signals while something else holds the work here. The first one is after PATIENCE_MS. */
+const LOOK_MS = 1_000;
 
 interface Wait {
   /** On the monotonic clock; undefined when no time is waited for. */
   dueAt: number | undefined;
   /** Children that have not ended, as far as is known here; all of them are waited for. */
   children: ReadonlySet<string>;
+  signals: SignalWait | undefined;
+  /** How the wait for signals ended. */
+  end: WaitEnd | undefined;
   impatient: boolean;
   /** What was waited for has happened. */
   over: boolean;
@@ -32,6 +42,17 @@ interface Wait {
   reject(error: unknown): void;
 }
 
+const UNTOLD: Omit<Wait, 'resolve' | 'reject'> = {
+  dueAt: undefined,
+  children: new Set(),
+  signals: undefined,
+  end: undefined,
+  impatient: false,
+  over: false,
+  callOff: undefined,
+  calmed: undefined,
+};
+
 export class Waits {
   readonly #engine: Engine;
   readonly #lease: HeldLease;
@@ -39,6 +60,8 @@ export class Waits {
   #busy = 0;
   #pausing: Promise<void> | undefined;
   #considering = false;
+  #looking = false;
+  #callOffLook: (() => void) | undefined;
   #happenedAt = Number.NEGATIVE_INFINITY;
   #closed = false;
 
@@ -71,49 +94,55 @@ export class Waits {
   }
 
   /** `askedAt`: when the handler asked for it; what has happened since may be what it goes on with. */
-  sleep(ms: number, askedAt: number): Promise<void> {
-    const patienceMs = this.#happenedAt >= askedAt ? LEFTOVER_PATIENCE_MS : 0;
-    return this.#add({ dueAt: performance.now() + ms, children: new Set() }, ms, undefined, patienceMs);
+  async sleep(ms: number, askedAt: number): Promise<void> {
+    await this.#add({ dueAt: performance.now() + ms }, { ms, patienceMs: this.#patienceSince(askedAt) });
   }
 
   /** Until `ended` says so. The children are what a pause would wait for; who ends is taken out of them. */
-  children(open: ReadonlySet<string>, ended: Promise<unknown>): Promise<void> {
-    return this.#add({ dueAt: undefined, children: open }, undefined, ended);
+  async children(open: ReadonlySet<string>, ended: Promise<unknown>): Promise<void> {
+    await this.#add({ children: open }, { ended });
+  }
+
+  /** Until the database says that it is over. */
+  async signals(signals: SignalWait, askedAt: number): Promise<WaitEnd> {
+    if (this.#forSignals().length >= LIMITS.waits) {
+      const sentence = `An execution can wait for ${LIMITS.waits} things to be told at once; let one wait take several signals.`;
+      throw new EngineError('invalid_step', sentence);
+    }
+    this.#lookAfter(PATIENCE_MS);
+    const { end } = await this.#add({ signals }, { patienceMs: this.#patienceSince(askedAt) });
+    return end!;
   }
 
   /** The handler is over: what it left behind is not waited for any more. */
   close(): void {
     this.#closed = true;
+    this.#callOffLook?.();
     for (const wait of this.#waits) wait.reject(new TaskAborted('ended'));
   }
 
+  #patienceSince(askedAt: number): number {
+    return this.#happenedAt >= askedAt ? LEFTOVER_PATIENCE_MS : 0;
+  }
+
   async #add(
-    what: Pick<Wait, 'dueAt' | 'children'>,
-    ms: number | undefined,
-    ended?: Promise<unknown>,
-    patienceMs = PATIENCE_MS,
-  ): Promise<void> {
+    what: Partial<Pick<Wait, 'dueAt' | 'children' | 'signals'>>,
+    until: { ms?: number; ended?: Promise<unknown>; patienceMs?: number },
+  ): Promise<Wait> {
     const { signal } = this.#lease;
     this.#lease.throwIfTold();
     let onAbort!: () => void;
     let wait!: Wait;
     try {
       await new Promise<void>((resolve, reject) => {
-        wait = {
-          ...what,
-          impatient: false,
-          over: false,
-          callOff: undefined,
-          calmed: undefined,
-          resolve,
-          reject,
-        };
+        wait = { ...UNTOLD, ...what, resolve, reject };
         onAbort = () => reject(signal.reason as Error);
         signal.addEventListener('abort', onAbort, { once: true });
-        ended?.then(() => this.#end(wait), reject);
+        until.ended?.then(() => this.#end(wait), reject);
         this.#waits.add(wait);
-        this.#wait(wait, ms, patienceMs);
+        this.#wait(wait, until.ms, until.patienceMs ?? PATIENCE_MS);
       });
+      return wait;
     } finally {
       wait.callOff?.();
       wait.calmed?.();
@@ -160,7 +189,7 @@ export class Waits {
     this.#considering = true;
     setImmediate(() => {
       this.#considering = false;
-      if (this.#pausing !== undefined || !this.#mayPause()) return;
+      if (this.#pausing !== undefined || this.#looking || !this.#mayPause()) return;
       this.#pausing = this.#pause().finally(() => this.#goOn());
     });
   }
@@ -179,29 +208,45 @@ export class Waits {
   async #pause(): Promise<void> {
     try {
       // Once it was sent it may have happened: then only the same request, answered, says whether it did.
-      const request = this.#request();
-      const outcome = await insist(this.#lease, () => this.#engine.pause(this.#lease.claim, request));
-      if (outcome.outcome === 'due') this.#beginAgain();
-      else this.#lease.lose(outcome.outcome === 'paused' ? 'paused' : abortCodeFor(outcome));
+      const request = pauseRequestOf([...this.#waits]);
+      const told = signalsRequestOf(this.#forSignals());
+      const { claim } = this.#lease;
+      const ask = (): Promise<PauseOutcome | SuspendOutcome> =>
+        told === undefined
+          ? this.#engine.pause(claim, request)
+          : this.#engine.suspend(claim, { ...request, ...told });
+      this.#answered(await insist(this.#lease, ask));
     } catch (error) {
       // A lost lease has told everybody by its signal; anything else is for the handler to know.
       if (!(error instanceof TaskAborted)) for (const wait of this.#waits) wait.reject(error);
     }
   }
 
-  #request(): PauseRequest {
-    const waits = [...this.#waits];
-    const dues = waits.flatMap((wait) => wait.dueAt ?? []);
-    const families = waits.map((wait) => wait.children).filter((open) => open.size > 0);
-    const children = [...new Set(families.flatMap((open) => [...open]))];
-    // Several waits at once: any of them may be what the handler goes on with, and none is over sooner than that.
-    const needed = Math.min(...families.map((open) => open.size));
-    return {
-      ...(dues.length === 0
-        ? {}
-        : { wakeInMs: Math.max(0, Math.ceil(Math.min(...dues) - performance.now())) }),
-      ...(children.length === 0 ? {} : { children: { executionIds: children, needed } }),
-    };
+  #answered(answer: PauseOutcome | SuspendOutcome): void {
+    switch (answer.outcome) {
+      case 'already_satisfied':
+        return this.#told(answer.ended);
+      case 'due':
+        return this.#beginAgain();
+      case 'open':
+        return;
+      case 'paused':
+      case 'suspended':
+        return this.#lease.lose('paused');
+      default:
+        this.#lease.lose(abortCodeFor(answer));
+    }
+  }
+
+  #told(ended: readonly { name: string; key: string; end: WaitEnd }[]): void {
+    for (const { name, key, end } of ended) {
+      const wait = this.#forSignals().find(
+        ({ signals }) => signals?.request.name === name && signals.request.key === key,
+      );
+      if (wait === undefined) continue;
+      wait.end = end;
+      this.#end(wait);
+    }
   }
 
   /** Children have ended that nobody here has heard of yet: they are waited for once more. */
@@ -210,6 +255,63 @@ export class Waits {
       if (wait.children.size > 0) this.#calmDown(wait, PATIENCE_MS);
     }
   }
+
+  #forSignals(): Wait[] {
+    return [...this.#waits].filter((wait) => wait.signals !== undefined && !wait.over);
+  }
+
+  #lookAfter(ms: number): void {
+    this.#callOffLook ??= callAfter(ms, () => {
+      this.#callOffLook = undefined;
+      if (this.#closed || !this.#lease.isTrusted()) return;
+      const waits = this.#forSignals();
+      if (waits.length === 0) return;
+      // A pause that is under way asks for the same.
+      if (this.#pausing !== undefined) return this.#lookAfter(LOOK_MS);
+      this.#looking = true;
+      void this.#look(waits).finally(() => {
+        this.#looking = false;
+        if (!this.#closed) this.#lookAfter(LOOK_MS);
+        this.#consider();
+      });
+    });
+  }
+
+  async #look(waits: readonly Wait[]): Promise<void> {
+    try {
+      const request = { ...signalsRequestOf(waits)!, mode: 'look' as const };
+      const answer = await this.#engine.suspend(this.#lease.claim, request);
+      // The handler may have ended meanwhile: then the lease is for its end to be reported.
+      if (!this.#closed) this.#answered(answer);
+    } catch (error) {
+      // What passes has passed at the next look; what does not would be answered to the suspension too.
+      if (isHopeless(error)) for (const wait of waits) wait.reject(error);
+    }
+  }
+}
+
+function pauseRequestOf(waits: readonly Wait[]): PauseRequest {
+  const dues = waits.flatMap((wait) => wait.dueAt ?? []);
+  const families = waits.map((wait) => wait.children).filter((open) => open.size > 0);
+  const children = [...new Set(families.flatMap((open) => [...open]))];
+  // Several waits at once: any of them may be what the handler goes on with, and none is over sooner than that.
+  const needed = Math.min(...families.map((open) => open.size));
+  return {
+    ...(dues.length === 0 ? {} : { wakeInMs: Math.max(0, Math.ceil(Math.min(...dues) - performance.now())) }),
+    ...(children.length === 0 ? {} : { children: { executionIds: children, needed } }),
+  };
+}
+
+/** What is asked for all waits for signals together, or undefined when there are none. */
+function signalsRequestOf(waits: readonly Wait[]): SuspendRequest | undefined {
+  const signals = waits.flatMap((wait) => wait.signals ?? []);
+  const [first] = signals;
+  if (first === undefined) return undefined;
+  return {
+    waits: signals.map(({ request }) => request),
+    waitpoints: signals.flatMap(({ waitpoints }) => waitpoints),
+    ...(first.reason === undefined ? {} : { reason: first.reason }),
+  };
 }
 
 /**

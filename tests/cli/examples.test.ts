@@ -9,14 +9,30 @@ import { emptyDatabase } from '../setup/database.ts';
 
 const run = promisify(execFile);
 
-test('the hello example retries once and greets', async () => {
+async function example(name: string): Promise<string> {
   await using database = await emptyDatabase();
-  const main = fileURLToPath(new URL('../../examples/hello/main.mjs', import.meta.url));
+  const main = fileURLToPath(new URL(`../../examples/${name}/main.mjs`, import.meta.url));
   const { stdout } = await run(process.execPath, [main], {
     env: { ...process.env, DATABASE_URL: database.url },
   });
+  return stdout;
+}
+
+test('the hello example retries once and greets', async () => {
+  const stdout = await example('hello');
   expect(stdout).toMatch(/^hello Ada$/m);
   expect(stdout.match(/composing, once/g)).toHaveLength(1);
   expect(stdout).toMatch(/attempt 0: failed \(the first try fails/);
   expect(stdout).toMatch(/attempt 1: success/);
+});
+
+test('the approval example waits for two people, and the same one twice is not two', async () => {
+  const stdout = await example('approval');
+  expect(stdout.trimEnd().split('\n')).toEqual([
+    'order is suspended and waits at manager (approval)',
+    'ada, the first time: accepted, counted',
+    'ada, the second time: accepted, not_counted',
+    'grace: accepted, resumed',
+    'a telescope, approved by ada and grace',
+  ]);
 });

@@ -27,12 +27,14 @@ export interface StartOptions {
   cwd?: string;
   /** What stdin gives; absent: nothing. */
   input?: string;
+  /** Variables besides. */
+  env?: Record<string, string>;
 }
 
-export function startCommand({ args, databaseUrl, cwd, input }: StartOptions): Started {
+export function startCommand({ args, databaseUrl, cwd, input, env: more }: StartOptions): Started {
   const { DATABASE_URL: _, ...env } = process.env;
   const child = spawn(process.execPath, [PROGRAM, ...args], {
-    env: { ...env, ...(databaseUrl === undefined ? {} : { DATABASE_URL: databaseUrl }) },
+    env: { ...env, ...more, ...(databaseUrl === undefined ? {} : { DATABASE_URL: databaseUrl }) },
     ...(cwd === undefined ? {} : { cwd }),
     stdio: ['pipe', 'pipe', 'pipe'],
   });

@@ -205,7 +205,7 @@ describe('flowfabric tail', () => {
 
   it('says in its help which families have no events yet', async () => {
     const { output } = await run('tail', '--help');
-    const families = 'lease, completion, signal (none yet), operator, flow (none yet), tag, worker';
+    const families = 'lease, completion, signal, operator, flow (none yet), tag, worker';
     expect(output.replaceAll(/\s+/g, ' ')).toContain(`one of ${families};`);
   });
 

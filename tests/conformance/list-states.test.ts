@@ -134,6 +134,41 @@ describe('what waits', () => {
   });
 });
 
+describe('what is suspended', () => {
+  const ONE = { kind: 'count', n: 1, by: 'signals', waitpoints: ['go'] } as const;
+
+  async function suspended(request: Partial<SubmitRequest>): Promise<ExecutionId> {
+    const claim = await running(request);
+    const answer = await bench.engine.suspend(claim, { waits: [{ name: 'go', condition: ONE }] });
+    expect(answer).toMatchObject({ outcome: 'suspended' });
+    return claim.executionId;
+  }
+
+  it('is listed until it is told', async () => {
+    const namespace = newKind();
+    const ids = [await suspended({ namespace }), await suspended({ namespace }), await suspended({})];
+    await bench.submit({ namespace });
+    await expectSame({ namespace, states: ['suspended'] }, ids.slice(0, 2));
+    const [one] = (await list({ namespace, states: ['suspended'] }, { limit: 1 })).executions;
+    expect(one).toMatchObject({ publicState: 'suspended', workerInstanceId: null });
+    await bench.engine.approve(ids[0]!, 'go', { by: 'ann' });
+    await expectList({ namespace, states: ['suspended'] }, [ids[1]!]);
+    expect(await bench.snapshot(ids[0]!)).toMatchObject({ publicState: 'waiting' });
+    await bench.engine.cancel(ids[1]!, WHY);
+    await expectList({ namespace, states: ['suspended'] }, []);
+  });
+
+  it('is among what is open, and so cancelled with it', async () => {
+    const namespace = newKind();
+    const ids = [await suspended({ namespace }), await bench.submit({ namespace })];
+    const filter = { namespace };
+    for await (const { outcomes } of bench.engine.bulk({ verb: 'cancel', ...WHY, filter })) {
+      expect(outcomes).toEqual({ cancelled: 2 });
+    }
+    await expectSame({ namespace, states: ['cancelled'] }, ids);
+  });
+});
+
 describe('what has ended', () => {
   it('comes with what ended last first, over all namespaces', async () => {
     const lane = newKind();

@@ -13,6 +13,7 @@ import { testDatabase } from '../setup/database.ts';
 export const LISTENING = process.env['FLOWFABRIC_TEST_LISTEN'] !== 'off';
 
 export const LEASE_MS = 30_000;
+export const SIGNING_SECRET = 'a secret of the tests, long enough to be one';
 export const WAIT = { timeout: 10_000, interval: 10 } as const;
 
 function connectOptions(database: TestDatabase): ConnectOptions {
@@ -21,6 +22,7 @@ function connectOptions(database: TestDatabase): ConnectOptions {
     databaseUrl: database.url,
     // Tests say which policy they mean.
     defaultPolicy: {},
+    signingSecret: SIGNING_SECRET,
     ...(poolSize === undefined || poolSize === '' ? {} : { poolSize: Number(poolSize) }),
     ...(LISTENING ? {} : { listen: 'off' as const }),
   };

@@ -166,9 +166,9 @@ const LISTS: Trial[] = [
   },
   {
     title: 'a type of a family that has none',
-    call: filtering('types', { families: ['signal'] }),
+    call: filtering('types', { families: ['flow'] }),
     field: 'filter.types',
-    says: /signal has no types yet/,
+    says: /flow has no types yet/,
     values: { any: ['sent'] },
   },
   {

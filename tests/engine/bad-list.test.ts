@@ -102,7 +102,7 @@ const LISTS: Trial[] = [
     call: (value) => filtering('states')([value]),
     field: 'filter.states[0]',
     says: /no execution comes into yet/,
-    values: { suspended: 'suspended', rate_limited: 'rate_limited' },
+    values: { rate_limited: 'rate_limited' },
   },
   {
     title: 'list: namespace',

@@ -4,6 +4,14 @@
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
+  COMPLETION_EVENTS,
+  LEASE_EVENTS,
+  OPERATOR_EVENTS,
+  SIGNAL_EVENTS,
+  TAG_EVENTS,
+  WORKER_EVENTS,
+} from '../../src/contract/events.ts';
+import {
   ATTEMPT_STATES,
   BLOCKING_REASONS,
   ELIGIBILITY_STATES,
@@ -16,7 +24,7 @@ import { publicState } from '../../src/model/public-state.ts';
 import { backoffMs, DEFAULT_BACKOFF, decideRetry } from '../../src/model/retry.ts';
 import type { StoredBackoff, StoredRetryPolicy } from '../../src/model/retry.ts';
 import { SITUATIONS, situationOf } from '../../src/model/situations.ts';
-import { TRANSITIONS, type Transition } from '../../src/model/transitions.ts';
+import { leavesSuspension, TRANSITIONS, type Transition } from '../../src/model/transitions.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { plainDatabase } from '../setup/database.ts';
 
@@ -121,12 +129,14 @@ describe('the transition table', () => {
         lifecycle_phase: to.lifecyclePhase,
         ownership_state: to.ownershipState,
         eligibility_state: to.eligibilityState,
-        blocking_reason: to.blockingReasons[0],
+        blocking_reason: row.blockingReason ?? to.blockingReasons[0],
         terminal_outcome: to.terminalOutcome,
         attempt_state: row.attemptState,
         attempt_outcome: row.attemptOutcome,
         lease_event: row.leaseEvent,
         operator_event: row.operatorEvent,
+        signal_event: row.signalEvent,
+        leaves_suspension: leavesSuspension(row),
         epoch_step: row.epochStep,
         attempt_step: row.attemptStep,
         retry_step: row.retryStep,
@@ -135,6 +145,28 @@ describe('the transition table', () => {
       };
     });
     expect(rows).toEqual(model.toSorted((a, b) => (a.transition < b.transition ? -1 : 1)));
+  });
+});
+
+describe('the events of the log', () => {
+  it('are those of the contract; what a family without any will have is open', async () => {
+    const known: Record<string, readonly string[]> = {
+      lease: LEASE_EVENTS,
+      completion: COMPLETION_EVENTS,
+      signal: SIGNAL_EVENTS,
+      operator: OPERATOR_EVENTS,
+      tag: TAG_EVENTS,
+      worker: WORKER_EVENTS,
+    };
+    const types = [...new Set(Object.values(known).flat()), 'toString', ''];
+    const { rows } = await database.query<{ family: string; types: string[] }>(
+      `SELECT f::text AS family, array_agg(t) FILTER (WHERE ff_is_known_event(f, t)) AS types
+       FROM unnest(enum_range(NULL::ff_event_family)) f, unnest($1::text[]) t GROUP BY 1`,
+      [types],
+    );
+    const taken = Object.fromEntries(rows.map((row) => [row.family, row.types.toSorted()]));
+    const sorted = Object.entries({ ...known, flow: types }).map(([name, all]) => [name, all.toSorted()]);
+    expect(taken).toEqual(Object.fromEntries(sorted));
   });
 });
 

@@ -35,14 +35,15 @@ const BUFFERS_PER_LOOK = 14;
 /** The largest number of rows one statement looks at, and at each twice. */
 const ROWS_OF_A_WINDOW = 2 * (5_000 + 2 * TOGETHER);
 
-const LIVE = { waiting: 40_000, delayed: 40_000, active: 10_000, parents: 10_000 };
-const ENDED = EXECUTIONS - LIVE.waiting - LIVE.delayed - LIVE.active - LIVE.parents;
+const LIVE = { waiting: 40_000, delayed: 40_000, active: 10_000, suspended: 40_000, parents: 10_000 };
+const ENDED = EXECUTIONS - Object.values(LIVE).reduce((sum, count) => sum + count);
 /** Where each state begins in the numbers of the executions. */
 const FROM = {
   waiting: ENDED,
   delayed: ENDED + LIVE.waiting,
   active: ENDED + LIVE.waiting + LIVE.delayed,
-  parents: ENDED + LIVE.waiting + LIVE.delayed + LIVE.active,
+  suspended: ENDED + LIVE.waiting + LIVE.delayed + LIVE.active,
+  parents: EXECUTIONS - LIVE.parents,
 };
 /** The older ones have no tags, and nobody asks for their bodies. */
 const TAGGED_FROM = 800_000;
@@ -55,6 +56,7 @@ const BIG_TABLES = [
   'ff_timer',
   'ff_lease',
   'ff_child_wait',
+  'ff_suspension',
   'ff_attempt_history',
 ];
 const FAR_MS = 10_000_000_000_000;
@@ -78,7 +80,8 @@ const FILLING = [
    FROM generate_series(1, ${EXECUTIONS}) n
    CROSS JOIN LATERAL (
      SELECT CASE WHEN n <= ${FROM.waiting} THEN 'terminal'
-                 WHEN n > ${FROM.active} AND n <= ${FROM.parents} THEN 'active' ELSE 'runnable' END AS phase,
+                 WHEN n > ${FROM.active} AND n <= ${FROM.suspended} THEN 'active'
+                 WHEN n > ${FROM.suspended} AND n <= ${FROM.parents} THEN 'suspended' ELSE 'runnable' END AS phase,
             CASE WHEN n <= ${FROM.waiting} THEN 'not_applicable' WHEN n <= ${FROM.delayed} THEN 'eligible_now'
                  WHEN n <= ${FROM.active} THEN 'not_eligible_until_time' WHEN n <= ${FROM.parents} THEN 'not_applicable'
                  ELSE 'blocked_by_dependencies' END AS eligibility,
@@ -96,7 +99,9 @@ const FILLING = [
      attempt_started_at_ms, attempt_index, route_id, partition_key, resumed, reclaimed, renewal_events, namespace,
      worker_id, worker_instance_id, tags)
    SELECT ${ID}, gen_random_uuid(), gen_random_uuid(), 0, 0, 0, 0, 0, 0, 1, 0, false, false, false, 'space-0', 'w', 'w-1', '{}'
-   FROM generate_series(${FROM.active} + 1, ${FROM.parents}) n`,
+   FROM generate_series(${FROM.active} + 1, ${FROM.suspended}) n`,
+  `INSERT INTO ff_suspension (execution_id, suspended_at_ms, lease_epoch, attempt_index, partition_key, waits)
+   SELECT ${ID}, 0, 0, 0, 0, '[]' FROM generate_series(${FROM.suspended} + 1, ${FROM.parents}) n`,
   // All parents that wait, and several times as many whose wait is over.
   `INSERT INTO ff_child_wait SELECT ${ID}, CASE WHEN n > ${FROM.parents} THEN 0 ELSE 1 END, 0, 0, 1, '{}'
    FROM generate_series(${EXECUTIONS} - 8 * ${LIVE.parents} + 1, ${EXECUTIONS}) n`,
@@ -129,6 +134,7 @@ const PLAIN: Record<string, ExecutionFilter> = {
   'a parent': { parentId: PARENT },
   'a parent and the time of submission': { parentId: PARENT, createdFromMs: 1_000, createdBeforeMs: 5_000 },
   'what runs': { states: ['active'] },
+  'what is suspended': { states: ['suspended'] },
   'what waits': { states: ['waiting'] },
   'what waits in one lane': { states: ['waiting'], lane: 'default' },
   'what ended in one namespace': { states: ['completed'], namespace: 'space-1' },
@@ -155,6 +161,7 @@ const SPARSE: Record<string, ExecutionFilter> = {
   },
   'what is delayed in no such namespace': { states: ['delayed'], namespace: 'nobody' },
   'what waits for children in no such namespace': { states: ['waiting_children'], namespace: 'nobody' },
+  'what is suspended in no such namespace': { states: ['suspended'], namespace: 'nobody' },
   'what ended of a rare kind': { states: ['completed'], kind: 'rare2' },
   'what failed in a rare way': { states: ['completed'], failure: { category: 'rare' } },
 };

@@ -23,6 +23,9 @@ const GROWING_TABLES = [
   'ff_attempt_history',
   'ff_outcome',
   'ff_event_0',
+  'ff_suspension',
+  'ff_waitpoint',
+  'ff_signal',
 ] as const;
 
 export interface TableStats {
@@ -65,9 +68,24 @@ export async function vacuumedEmptyTables(): Promise<TestDatabase> {
   return test;
 }
 
+/** As many that wait to be told, by nobody's executions: each has two waitpoints, and was told twice at one of them. */
+const WAITING = [
+  `INSERT INTO ff_suspension (execution_id, suspended_at_ms, lease_epoch, attempt_index, partition_key, waits)
+   SELECT lpad(to_hex(n), 32, '0')::uuid, n, 1, 0, 0, '[]' FROM generate_series(1, $1::integer) n`,
+  `INSERT INTO ff_waitpoint (execution_id, waitpoint_id, created_at_ms, partition_key, name)
+   SELECT lpad(to_hex(n), 32, '0')::uuid, lpad(to_hex(n), 32, '0')::uuid, n, 0, name
+   FROM generate_series(1, $1::integer) n, unnest('{here,there}'::text[]) name`,
+  `INSERT INTO ff_signal (execution_id, waitpoint_id, signal_id, accepted_at_ms, seq, partition_key, name, source_type,
+     source_identity, idempotency_key, effect, payload)
+   SELECT lpad(to_hex(n), 32, '0')::uuid, lpad(to_hex(n), 32, '0')::uuid, gen_random_uuid(), n, seq, 0, 'go', 'user', 'me',
+     seq::text, 'buffered', '{}'
+   FROM generate_series(1, $1::integer) n, generate_series(0, 1) seq`,
+];
+
 export async function fullTables(): Promise<TestDatabase> {
   const test = await vacuumedEmptyTables();
   await fill(storeOf(test), FULL_ROWS);
+  for (const statement of WAITING) await test.query(statement, [FULL_ROWS]);
   await test.query('VACUUM ANALYZE');
   return test;
 }

@@ -9,6 +9,7 @@ import { spawnExecutions } from '../../src/store/steps.ts';
 import { walkFollowed } from './followed.ts';
 import { walkOperated, walkUnknownOperated } from './operated.ts';
 import type { Recorder } from './plan-recorder.ts';
+import { walkTold } from './told.ts';
 import {
   callsOn,
   claimBatch,
@@ -136,6 +137,7 @@ export async function walk(walker: Recorder, rival: Recorder, each: number): Pro
   await settleUnknown(walker);
   await walkKnown(database, [`${name}-a`, `${name}-b`], each);
   await walkOperated(database, client, each);
+  await walkTold(database, client);
   await walkFollowed(database, client, rival);
   await meetAtRoute(walker, rival, `${name}-c`);
   const executor = (text: string, params: unknown[]) => client.query(text, params);

@@ -3,6 +3,7 @@
  * can be replaced by name, so that the same race runs on a variant of it. No race and no expectation lives here.
  */
 import { randomUUID } from 'node:crypto';
+import { signalCallsOf, type SignalCalls } from './signal-calls.ts';
 
 /** Every execution of a race lies in this partition. */
 const PARTITION = 7;
@@ -31,6 +32,12 @@ const FUNCTIONS = {
   replay: 'ff_replay',
   prioritise: 'ff_change_priority',
   forget: 'ff_forget',
+  suspend: 'ff_suspend',
+  create: 'ff_create_waitpoints',
+  deliver: 'ff_deliver_signal',
+  currentKey: 'ff_current_key',
+  rotateKey: 'ff_rotate_key',
+  revokeKey: 'ff_revoke_key',
 } as const;
 
 export type FunctionNames = Partial<Record<keyof typeof FUNCTIONS, string>>;
@@ -55,7 +62,7 @@ export interface Call {
 export interface Answer {
   /** Null where the function does not say, as for a discarded timer. */
   id: string | null;
-  /** The function's own word; `claimed` for a granted lease. */
+  /** The function's own word; `claimed` for a granted lease, and for an accepted signal what it did. */
   word: string;
   /** The answer was given before, to the same lease. */
   repeated: boolean;
@@ -87,7 +94,7 @@ export interface PauseFor {
   needed?: number;
 }
 
-export interface Calls {
+export interface Calls extends SignalCalls {
   submit(submission: Submission): Call;
   claim(routeId: number, limit: number, worker: string): Call;
   complete(leases: Lease[]): Call;
@@ -114,7 +121,8 @@ export interface Calls {
   progress(leases: Lease[], percent: number): Call;
 }
 
-type Caller = (name: keyof typeof FUNCTIONS, args: string, params: unknown[]) => Call;
+/** Makes a call of a function from the text of its arguments. */
+export type Caller = (name: keyof typeof FUNCTIONS, args: string, params: unknown[]) => Call;
 
 function operatorCallsOf(call: Caller): Pick<Calls, 'replay' | 'prioritise' | 'forget'> {
   return {
@@ -189,6 +197,7 @@ export function callsOf(names: FunctionNames): Calls {
         ...submitParams(submission),
       ]),
     ...operatorCallsOf(call),
+    ...signalCallsOf(call, PARTITION),
     progress: (leases, percent) => ({
       sql: `SELECT NULL::uuid AS execution_id
             FROM ${functions.progress}($1, $2, $3, $4, array_fill($6::real, ARRAY[$5::int]), array_fill(NULL::text, ARRAY[$5::int]))`,
@@ -215,7 +224,8 @@ export function wordsOf(answers: Answer[]): string {
 function toAnswer(row: Record<string, unknown>): Answer {
   return {
     id: row.execution_id as string | null,
-    word: (row.outcome as string | undefined) ?? 'claimed',
+    word:
+      row.outcome === 'accepted' ? String(row.effect) : ((row.outcome as string | undefined) ?? 'claimed'),
     repeated: row.repeated === true,
     reclaimed: row.reclaimed === true,
     takenFrom: (row.worker_instance_id as string | null | undefined) ?? null,

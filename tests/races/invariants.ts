@@ -4,6 +4,7 @@
  * found, as sentences; an empty list is a pass.
  */
 import type { Answer, Ask } from './calls.ts';
+import { SIGNAL_VIOLATIONS_SQL } from './signal-invariants.ts';
 
 /** The whole life of a lease as its events tell it; without the last group it is still held. */
 const LIFE_OF_A_LEASE =
@@ -33,7 +34,7 @@ fresh AS MATERIALIZED (
 lives AS MATERIALIZED (
   SELECT execution_id, lease_id, string_agg(family || '.' || event_type, ' ' ORDER BY ev_id) AS life,
          max(occurred_at_ms) FILTER (WHERE event_type = 'renewed') AS renewed_at_ms
-  FROM ev WHERE lease_id IS NOT NULL GROUP BY 1, 2)
+  FROM ev WHERE lease_id IS NOT NULL AND family <> 'signal' GROUP BY 1, 2)
 SELECT e.execution_id, 'is active without a lease of its epoch and attempt' AS problem FROM e
 WHERE lifecycle_phase = 'active' AND NOT EXISTS (
   SELECT FROM l WHERE l.execution_id = e.execution_id AND l.partition_key = e.partition_key
@@ -101,7 +102,7 @@ UNION ALL
 SELECT e.execution_id, 'waits for children of which enough have ended, and nobody will tell it'
 FROM e JOIN ff_child_wait w ON w.execution_id = e.execution_id AND w.attempt_index = e.attempt_index
   AND w.lease_epoch = e.lease_epoch
-WHERE eligibility_state IN ('blocked_by_dependencies', 'not_eligible_until_time')
+WHERE (eligibility_state IN ('blocked_by_dependencies', 'not_eligible_until_time') OR lifecycle_phase = 'suspended')
   AND w.needed <= (SELECT count(*) FROM unnest(w.children) child JOIN ff_execution c ON c.execution_id = child
                    WHERE c.lifecycle_phase = 'terminal')
   AND NOT EXISTS (SELECT FROM ff_timer t WHERE t.execution_id = e.execution_id AND t.kind = 'child_ended')
@@ -118,7 +119,8 @@ WHERE ($1::uuid[] IS NULL OR s.execution_id = ANY ($1)) AND NOT EXISTS (
 /** Contradictions between the rows of these executions, or of all there are. */
 export async function violationsOf(through: Ask, ids: string[] | null): Promise<string[]> {
   const found = await through(VIOLATIONS_SQL, [ids, LIFE_OF_A_LEASE, HELD_LEASE]);
-  return found.rows.map((row) => `${row.execution_id} ${row.problem}`);
+  const told = await through(SIGNAL_VIOLATIONS_SQL, [ids]);
+  return [...found.rows, ...told.rows].map((row) => `${row.execution_id} ${row.problem}`);
 }
 
 /** The events an accepted answer promises. A refusal and a repeated answer promise none. */
@@ -153,6 +155,14 @@ function promisedBy({ word, repeated, reclaimed, takenFrom }: Answer): string[] 
       return ['lease.revoked'];
     case 'replayed':
       return ['operator.replayed'];
+    case 'suspended':
+      return ['lease.released', 'signal.suspended'];
+    case 'buffered':
+    case 'counted':
+    case 'not_counted':
+    case 'not_matching':
+    case 'resumed':
+      return ['signal.delivered'];
     default:
       return [];
   }
@@ -167,15 +177,20 @@ export async function endOfLog(through: Ask): Promise<number> {
 /** Answers of committed calls that are not in the log after that place, and events nobody was told of. */
 export async function unkeptAnswers(through: Ask, answers: Answer[], after: number): Promise<string[]> {
   const found = await through(
-    // A change of priority to the one it had is answered, and is no event.
-    `SELECT execution_id, family || '.' || event_type AS event FROM ff_event
-     WHERE ev_id > $1 AND execution_id IS NOT NULL AND event_type <> 'priority_changed'`,
+    // A change of priority to the one it had is answered, and is no event. How a suspension ends is not answered to who
+    // ends it; when by its time, it is answered alike whatever the end is.
+    `SELECT execution_id, family || '.' || CASE WHEN family = 'completion' AND EXISTS (
+         SELECT FROM ff_event t WHERE t.execution_id = e.execution_id AND t.xid = e.xid AND t.event_type = 'timed_out')
+       THEN 'expired' ELSE event_type END AS event
+     FROM ff_event e
+     WHERE ev_id > $1 AND execution_id IS NOT NULL
+       AND (family <> 'signal' OR event_type IN ('suspended', 'delivered')) AND event_type <> 'priority_changed'`,
     [after],
   );
   const balance = new Map<string, number>();
   const count = (key: string, by: number) => balance.set(key, (balance.get(key) ?? 0) + by);
   for (const row of found.rows) count(`${row.execution_id} ${row.event}`, 1);
-  for (const answer of answers) {
+  for (const answer of answers.filter(({ id }) => id !== null)) {
     for (const event of promisedBy(answer)) count(`${answer.id} ${event}`, -1);
   }
   return [...balance]

@@ -61,6 +61,8 @@ interface Board {
   /** Whatever was submitted or spawned, ended or not. */
   known: Set<string>;
   ended: Set<string>;
+  /** Whatever was suspended or has a waitpoint, the last one last. */
+  waiting: Set<string>;
 }
 
 type Pick = (below: number) => number;
@@ -86,6 +88,9 @@ const WEIGHTS = {
   replay: 1,
   prioritise: 1,
   forget: 1,
+  create: 1,
+  suspend: 5,
+  deliver: 8,
 };
 const WEIGHTED = (Object.keys(WEIGHTS) as (keyof typeof WEIGHTS)[]).flatMap((name) =>
   Array.from({ length: WEIGHTS[name] }, () => name),
@@ -147,6 +152,39 @@ function pausing(board: Board, pick: Pick): Call | null {
   return arena.calls.pause([lease], { children, needed, ...delay });
 }
 
+const WAITPOINTS = ['one', 'two'];
+const TIMEOUTS = ['fail', 'cancel', 'expire', 'resume', 'escalate', undefined] as const;
+
+/** Until some of the waitpoints are told, or a time, or some of the children. */
+function suspending(board: Board, pick: Pick): Call | null {
+  const lease = someLeases(board, pick)[0];
+  if (lease === undefined) return null;
+  const which = pick(2);
+  const waitpoints = WAITPOINTS.map((name) => `${name}-${which}`);
+  const by = (['signals', 'waitpoints', 'sources'] as const)[pick(3)]!;
+  const onTimeout = TIMEOUTS[pick(TIMEOUTS.length)];
+  const children = (board.children.get(lease.id) ?? []).filter((child) => board.known.has(child));
+  return arena.calls.suspend(lease, {
+    name: `wait-${which}`,
+    waitpoints,
+    condition: { kind: 'count', n: 1 + pick(2), by, waitpoints },
+    ...(onTimeout === undefined ? {} : { onTimeout, timeoutMs: DELAY_MS }),
+    ...(children.length > 0 && pick(2) === 0 ? { children, needed: 1 + pick(children.length) } : {}),
+    ...(pick(3) === 0 ? { wakeMs: DELAY_MS } : {}),
+    resumeDelayMs: pick(3) === 0 ? DELAY_MS : 0,
+    mode: pick(5) === 0 ? 'look' : 'suspend',
+  });
+}
+
+/** Mostly to one of those that were last heard to wait, so that they are told while others are at them. */
+function signalling(board: Board, pick: Pick): Call | null {
+  const waiting = [...board.waiting].slice(-BATCH);
+  const id = pick(5) === 0 ? someOpen(board, pick)[0] : waiting[pick(waiting.length)];
+  if (id === undefined) return null;
+  const waitpoint = `${WAITPOINTS[pick(2)]}-${pick(2)}`;
+  return arena.calls.deliver(id, { waitpoint, source: `source-${pick(3)}`, key: `key-${pick(4)}` });
+}
+
 /** The next call of a party; null when there is nothing to do it on. */
 function nextCall(board: Board, pick: Pick, worker: string): Call | null {
   const name = WEIGHTED[pick(WEIGHTED.length)] ?? 'claim';
@@ -154,6 +192,8 @@ function nextCall(board: Board, pick: Pick, worker: string): Call | null {
   if (name === 'claim') return arena.calls.claim(board.routeId, 1 + pick(BATCH), worker);
   if (name === 'spawn') return spawning(board, pick);
   if (name === 'pause') return pausing(board, pick);
+  if (name === 'suspend') return suspending(board, pick);
+  if (name === 'deliver') return signalling(board, pick);
   if (name === 'fire') return arena.calls.fire(someOpen(board, pick));
   if (name === 'replay')
     return arena.calls.replay(someEnded(board, pick), pick(2) === 0 ? 'start' : 'failed_step');
@@ -169,6 +209,12 @@ function nextCall(board: Board, pick: Pick, worker: string): Call | null {
     );
   const leases = someLeases(board, pick);
   if (leases.length === 0) return null;
+  if (name === 'create')
+    return arena.calls.create(
+      leases[0]!,
+      WAITPOINTS.map((one) => ({ name: `${one}-${pick(2)}` })),
+      DELAY_MS,
+    );
   if (name === 'record') return arena.calls.record(leases, `step-${pick(4)}`, worker);
   return arena.calls[name](leases);
 }
@@ -187,6 +233,10 @@ function note(board: Board, answers: Answer[]): void {
     if (['completed', 'failed', 'cancelled', 'expired', 'execution_timed_out'].includes(word)) {
       board.open.delete(id);
       board.ended.add(id);
+    }
+    if (['suspended', 'open', 'created'].includes(word)) {
+      board.waiting.delete(id);
+      board.waiting.add(id);
     }
     if (word === 'replayed') board.open.add(id);
     if (word === 'replayed' || word === 'forgotten') board.ended.delete(id);
@@ -220,6 +270,15 @@ async function drain(board: Board): Promise<number> {
     );
     note(board, await ask(through, calls.lapse(held.rows as unknown as Lease[])));
     note(board, await ask(through, calls.fire(ids)));
+    const suspended = await through(
+      `SELECT execution_id AS id, name FROM ff_suspension JOIN ff_waitpoint USING (execution_id) WHERE retired_by = 0`,
+    );
+    for (const { id, name } of suspended.rows) {
+      note(
+        board,
+        await ask(through, calls.deliver(id as string, { waitpoint: name as string, source: randomUUID() })),
+      );
+    }
     const claimed = await ask(through, calls.claim(board.routeId, ids.length, 'drain'));
     note(board, claimed);
     const leases = claimed.map(({ id, attempt, epoch }) => ({ id: id ?? '', attempt, epoch }));
@@ -237,6 +296,7 @@ it('a mix of everything leaves no contradiction, no unkept answer and nothing st
     children: new Map(),
     known: new Set(),
     ended: new Set(),
+    waiting: new Set(),
   };
   const first = arena.calls.submit({ ids: [randomUUID()], routes: [ROUTE], policy: POLICY });
   board.routeId = Number((await arena.through(first.sql, first.params)).rows[0]?.route_id);
@@ -269,6 +329,18 @@ it('a mix of everything leaves no contradiction, no unkept answer and nothing st
     'execution_timed_out',
     'attempt_timed_out',
     'forgotten',
+  ]) {
+    expect(words, 'what the mix came by').toContain(word);
+  }
+  for (const word of [
+    'suspended',
+    'open',
+    'created',
+    'resumed',
+    'counted',
+    'buffered',
+    'duplicate',
+    'closed',
   ]) {
     expect(words, 'what the mix came by').toContain(word);
   }

@@ -19,6 +19,8 @@ import {
   waitPastExpiry,
 } from './known-races.ts';
 import { NAIVE_FUNCTIONS } from './naive-functions.ts';
+import { NAIVE_SIGNALS } from './naive-signals.ts';
+import { lastTwoSignals, signalAndSuspend } from './signal-races.ts';
 
 const CLOCK_FILE = new URL('../../sql/testing/clock.sql', import.meta.url);
 
@@ -27,7 +29,7 @@ let database: TestDatabase;
 beforeAll(async () => {
   database = await plainDatabase();
   await database.query(await readFile(CLOCK_FILE, 'utf8'));
-  for (const text of NAIVE_FUNCTIONS) await database.query(text);
+  for (const text of [...NAIVE_FUNCTIONS, ...NAIVE_SIGNALS]) await database.query(text);
 });
 
 afterAll(() => database?.drop());
@@ -85,6 +87,24 @@ const LOSSES: Loss[] = [
     names: { complete: 'naive_complete_by_join' },
     race: (arena) => waitPastExpiry(arena, 'complete', 'cancel'),
     says: /expected 'completed' to be 'lease_expired'/,
+  },
+  {
+    title: 'a suspension that counts in the statement that locks waits for what was said meanwhile',
+    names: { suspend: 'naive_suspend_at_once' },
+    race: signalAndSuspend,
+    says: /is suspended for told, for which enough was said/,
+  },
+  {
+    title: 'a signal that looks for the suspension before it has the execution does not resume it',
+    names: { deliver: 'naive_deliver_at_waitpoint' },
+    race: signalAndSuspend,
+    says: /is suspended for told, for which enough was said/,
+  },
+  {
+    title: 'the last two signals, each counted in the statement that locks, are both the last but one',
+    names: { deliver: 'naive_deliver_at_waitpoint' },
+    race: lastTwoSignals,
+    says: /is suspended for told, for which enough was said/,
   },
 ];
 

@@ -1,0 +1,177 @@
+-- Being told: waitpoints that are opened before the suspension, signals, and the keys of their tokens.
+-- Lock order: execution, then waitpoint, signal. Whoever delivers the signal that meets a condition resumes the execution in the same
+-- transaction.
+
+-- Opens waitpoints while the execution runs, so that their tokens can be handed out before it suspends. One that is there stays as it is.
+CREATE OR REPLACE FUNCTION ff_create_waitpoints(
+  p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_waitpoints jsonb, p_max_waitpoints integer
+) RETURNS TABLE (
+  outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, waitpoint_id uuid, name text, created_at_ms bigint,
+  expires_at_ms bigint, kid text, token_expires_at_ms bigint
+) LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+DECLARE
+  v_fault text;
+BEGIN
+  PERFORM ff_require_read_committed();
+  IF cardinality(ff_share_leases(ARRAY[p_id], ARRAY[p_partition], ARRAY[p_attempt], ARRAY[p_epoch])) = 0 THEN
+    RETURN QUERY
+    SELECT f.outcome, f.lifecycle_phase, f.terminal_outcome, f.lease_epoch, NULL::uuid, NULL, NULL::bigint, NULL::bigint, NULL, NULL::bigint
+    FROM ff_refusals('record', ARRAY[p_id], ARRAY[p_partition], ARRAY[p_attempt], ARRAY[p_epoch], '{}') f;
+    RETURN;
+  END IF;
+  v_fault := ff_wait_fault(p_id, '[]', p_waitpoints, p_max_waitpoints);
+  IF v_fault IS NOT NULL THEN
+    RETURN QUERY SELECT v_fault, 'active', 'none', p_epoch, NULL::uuid, NULL, NULL::bigint, NULL::bigint, NULL, NULL::bigint;
+    RETURN;
+  END IF;
+  PERFORM ff_open_waitpoints(p_id, p_partition, p_waitpoints);
+  RETURN QUERY
+  SELECT 'created', 'active', 'none', p_epoch, w.waitpoint_id, w.name, w.created_at_ms, w.expires_at_ms, w.kid, w.token_expires_at_ms
+  FROM jsonb_array_elements(p_waitpoints) j
+  CROSS JOIN LATERAL (
+    SELECT * FROM ff_waitpoint WHERE execution_id = p_id AND retired_by = 0 AND name = j ->> 'name' OFFSET 0) w;
+END $$;
+
+-- Whether tokens of a key, made from that secret, are good now. The grace of an old key ends here, and nowhere else.
+CREATE OR REPLACE FUNCTION ff_key_verifies(p_kid text, p_print text) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN EXISTS (
+    SELECT FROM ff_signing_key k WHERE k.kid = p_kid AND k.secret_print = p_print AND k.revoked_at_ms IS NULL
+      AND (k.verify_until_ms IS NULL OR k.verify_until_ms > ff_now_ms()));
+END $$;
+
+-- Takes one signal at a waitpoint. Whoever calls this has authenticated the sender; p_kid is the key the token was signed by, p_print its secret, NULL for an
+-- operator, who names the waitpoint and whom no expiry stops. `unknown` is answered to strangers as a bad token is. The same idempotency key twice is one
+-- signal. `unchecked`: the payload must first fit the schema; then it is sent again, with p_is_checked.
+CREATE OR REPLACE FUNCTION ff_deliver_signal(
+  p_id uuid, p_partition smallint, p_waitpoint uuid, p_waitpoint_name text, p_kid text, p_print text, p_token_expires_at_ms bigint,
+  p_signal uuid, p_name text, p_source_type text, p_source_identity text, p_payload jsonb, p_idempotency_key text,
+  p_is_checked boolean, p_max_signals integer, p_max_bytes bigint
+) RETURNS TABLE (outcome text, signal_id uuid, effect text, schema jsonb, route_id integer, due_in_ms bigint)
+LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+DECLARE
+  e ff_execution%ROWTYPE;
+  w ff_waitpoint%ROWTYPE;
+  g ff_signal%ROWTYPE;
+  v_now bigint;
+  v_bytes bigint := octet_length(p_payload::text);
+  v_refusal text;
+BEGIN
+  PERFORM ff_require_read_committed();
+  SELECT * INTO e FROM ff_execution x WHERE x.execution_id = p_id AND x.partition_key = p_partition FOR UPDATE;
+  v_now := ff_now_ms();
+  SELECT * INTO w FROM ff_waitpoint x
+  WHERE x.execution_id = p_id AND x.retired_by = 0
+    AND CASE WHEN p_waitpoint IS NULL THEN x.name = p_waitpoint_name ELSE x.waitpoint_id = p_waitpoint END
+  FOR UPDATE;
+  IF e.execution_id IS NULL OR w.execution_id IS NULL OR (p_kid IS NOT NULL AND NOT ff_key_verifies(p_kid, p_print)) THEN
+    RETURN QUERY SELECT 'unknown', NULL::uuid, NULL, NULL::jsonb, NULL::integer, NULL::bigint;
+    RETURN;
+  END IF;
+  SELECT * INTO g FROM ff_signal x
+  WHERE x.execution_id = p_id AND x.waitpoint_id = w.waitpoint_id AND x.idempotency_key = p_idempotency_key;
+  v_refusal := CASE
+    WHEN g.signal_id IS NOT NULL THEN 'duplicate'
+    WHEN p_token_expires_at_ms <= v_now THEN 'expired'
+    WHEN e.lifecycle_phase = 'terminal' OR w.close_reason IN ('satisfied', 'timed_out') THEN 'closed'
+    WHEN p_kid IS NOT NULL AND (w.close_reason = 'expired' OR w.expires_at_ms <= v_now) THEN 'expired'
+    WHEN w.schema IS NOT NULL AND NOT p_is_checked THEN 'unchecked'
+    WHEN (SELECT sum(x.signal_count) >= p_max_signals OR sum(x.signal_bytes) + v_bytes > p_max_bytes
+          FROM ff_waitpoint x WHERE x.execution_id = p_id) THEN 'too_many' END;
+  IF v_refusal IS NOT NULL THEN
+    RETURN QUERY SELECT v_refusal, g.signal_id, g.effect, CASE v_refusal WHEN 'unchecked' THEN w.schema END, NULL::integer, NULL::bigint;
+    RETURN;
+  END IF;
+  RETURN QUERY
+  SELECT 'accepted', p_signal, a.effect, NULL::jsonb, e.route_id, a.due_in_ms
+  FROM ff_accept_signal(e, w, ROW(p_id, w.waitpoint_id, p_signal, v_now, w.signal_count, p_partition, p_name, p_source_type,
+    p_source_identity, p_idempotency_key, 'buffered', p_payload)::ff_signal, v_bytes) a;
+END $$;
+
+-- Writes a signal down, and resumes the execution, locked, when it is the last that was waited for.
+CREATE OR REPLACE FUNCTION ff_accept_signal(e ff_execution, w ff_waitpoint, p_signal ff_signal, p_bytes bigint)
+RETURNS TABLE (effect text, due_in_ms bigint) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+  g ff_signal := p_signal;
+  r ff_locked := ROW(1, e.execution_id, e.partition_key, e.route_id, e.priority, e.namespace, e.attempt_index, e.lease_epoch, e.retry_count,
+    e.attempt_state, NULL, NULL, NULL, NULL, NULL, e.retain_ms)::ff_locked;
+  v_wait jsonb;
+  v_before bigint;
+BEGIN
+  SELECT b.tags INTO STRICT r.tags FROM ff_body b WHERE b.execution_id = e.execution_id AND b.partition_key = e.partition_key;
+  SELECT x INTO v_wait FROM ff_suspension s, jsonb_array_elements(s.waits) x
+  WHERE s.execution_id = e.execution_id AND x ->> 'name' = w.step_name AND x ->> 'key' = w.step_key;
+  IF FOUND AND NOT ff_signal_fits(v_wait -> 'condition', w.name, g.name) THEN
+    g.effect := 'not_matching';
+  END IF;
+  v_before := CASE WHEN v_wait IS NOT NULL AND g.effect = 'buffered' THEN ff_satisfiers(v_wait -> 'condition', e.execution_id) END;
+  INSERT INTO ff_signal SELECT g.*;
+  UPDATE ff_waitpoint x SET signal_count = x.signal_count + 1, signal_bytes = x.signal_bytes + p_bytes
+  WHERE x.execution_id = e.execution_id AND x.retired_by = 0 AND x.name = w.name;
+  IF v_before IS NOT NULL THEN
+    g.effect := CASE WHEN ff_condition_met(v_wait -> 'condition', e.execution_id) THEN 'resumed'
+      WHEN ff_satisfiers(v_wait -> 'condition', e.execution_id) > v_before THEN 'counted' ELSE 'not_counted' END;
+    UPDATE ff_signal x SET effect = g.effect
+    WHERE x.execution_id = g.execution_id AND x.waitpoint_id = g.waitpoint_id AND x.seq = g.seq;
+  END IF;
+  PERFORM ff_tell_signal(r, 'delivered', jsonb_build_object('waitpoint', w.name, 'signal_id', g.signal_id, 'name', g.name,
+    'source_type', g.source_type, 'source_identity', g.source_identity, 'effect', g.effect));
+  effect := g.effect;
+  IF g.effect = 'resumed' THEN
+    due_in_ms := ff_resume(r, v_wait, 'satisfied', concat_ws(':', g.source_type, g.source_identity));
+  END IF;
+  RETURN NEXT;
+END $$;
+
+-- The key that signs. When there is none, the one offered becomes it.
+CREATE OR REPLACE FUNCTION ff_current_key(p_kid text, p_print text) RETURNS TABLE (kid text, secret_print text) LANGUAGE plpgsql
+SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+BEGIN
+  RETURN QUERY
+  SELECT k.kid, k.secret_print FROM ff_signing_key k WHERE k.verify_until_ms IS NULL AND k.revoked_at_ms IS NULL;
+  IF NOT FOUND AND p_kid IS NOT NULL THEN
+    INSERT INTO ff_signing_key (kid, secret_print, created_at_ms) VALUES (p_kid, p_print, ff_now_ms()) ON CONFLICT DO NOTHING;
+    RETURN QUERY
+    SELECT k.kid, k.secret_print FROM ff_signing_key k WHERE k.verify_until_ms IS NULL AND k.revoked_at_ms IS NULL;
+  END IF;
+END $$;
+
+-- Makes a new key the one that signs; the old one verifies for p_grace_ms more. Keys that have been of no use for p_forget_ms are forgotten.
+CREATE OR REPLACE FUNCTION ff_rotate_key(p_kid text, p_print text, p_grace_ms bigint, p_forget_ms bigint) RETURNS text LANGUAGE plpgsql
+SET search_path FROM CURRENT AS $$
+DECLARE
+  v_old text;
+BEGIN
+  PERFORM ff_require_read_committed();
+  DELETE FROM ff_signing_key WHERE coalesce(revoked_at_ms, verify_until_ms) <= ff_now_ms() - p_forget_ms;
+  LOOP
+    UPDATE ff_signing_key SET verify_until_ms = ff_now_ms() + p_grace_ms
+    WHERE verify_until_ms IS NULL AND revoked_at_ms IS NULL RETURNING kid INTO v_old;
+    -- Somebody else rotated meanwhile: theirs is replaced too. Only that is a conflict: a key of this name, there already, fails.
+    INSERT INTO ff_signing_key (kid, secret_print, created_at_ms) VALUES (p_kid, p_print, ff_now_ms())
+    ON CONFLICT ((true)) WHERE verify_until_ms IS NULL AND revoked_at_ms IS NULL DO NOTHING;
+    EXIT WHEN FOUND;
+  END LOOP;
+  RETURN v_old;
+END $$;
+
+-- Ends a key at once. The one that signs cannot be: rotating with no grace ends it and has another.
+CREATE OR REPLACE FUNCTION ff_revoke_key(p_kid text) RETURNS text LANGUAGE plpgsql
+SET search_path FROM CURRENT AS $$
+BEGIN
+  PERFORM ff_require_read_committed();
+  PERFORM 1 FROM ff_signing_key WHERE kid = p_kid FOR UPDATE;
+  IF NOT FOUND THEN RETURN 'not_found'; END IF;
+  UPDATE ff_signing_key SET revoked_at_ms = ff_now_ms()
+  WHERE kid = p_kid AND revoked_at_ms IS NULL AND verify_until_ms IS NOT NULL;
+  IF FOUND THEN RETURN 'revoked'; END IF;
+  RETURN (SELECT CASE WHEN revoked_at_ms IS NULL THEN 'is_current' ELSE 'already_revoked' END FROM ff_signing_key WHERE kid = p_kid);
+END $$;

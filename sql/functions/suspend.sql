@@ -1,0 +1,181 @@
+-- Suspending until told, and running out of time.
+-- Lock order: execution, lease, then waitpoint. A signal locks the execution too, so that it is seen by whoever suspends, or sees
+-- the suspension.
+
+-- Suspends a running execution until one of its waits is over, or until a time (p_wake_ms), or until p_needed of p_children have
+-- ended. With enough said already there is nothing to wait for: `satisfied`, and what ended; the lease stays. So it does with enough
+-- children ended: `due`. p_transition says what is waited for; without it nothing is suspended, `open`: the waits have begun, and signals are taken.
+CREATE OR REPLACE FUNCTION ff_suspend(
+  p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_transition text, p_waits jsonb, p_waitpoints jsonb,
+  p_max_waitpoints integer, p_wake_ms bigint, p_children jsonb, p_needed integer
+) RETURNS TABLE (
+  outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, ended jsonb, due_in_ms bigint
+) LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+DECLARE
+  v_rows ff_locked[];
+  v_fault text;
+  v_now bigint;
+  v_due bigint;
+  v_wait jsonb;
+  v_value jsonb;
+  v_open jsonb := '[]';
+  v_ended jsonb := '[]';
+BEGIN
+  PERFORM ff_require_read_committed();
+  v_rows := ff_lock_leased(ARRAY[p_id], ARRAY[p_partition], ARRAY[p_attempt], ARRAY[p_epoch]);
+  IF cardinality(v_rows) = 0 THEN
+    RETURN QUERY
+    SELECT f.outcome, f.lifecycle_phase, f.terminal_outcome, f.lease_epoch, NULL::jsonb, NULL::bigint
+    FROM ff_refusals('pause', ARRAY[p_id], ARRAY[p_partition], ARRAY[p_attempt], ARRAY[p_epoch], '{}') f;
+    RETURN;
+  END IF;
+  v_fault := ff_wait_fault(p_id, p_waits, p_waitpoints, p_max_waitpoints);
+  IF v_fault IS NOT NULL THEN
+    RETURN QUERY SELECT v_fault, 'active', 'none', p_epoch, NULL::jsonb, NULL::bigint;
+    RETURN;
+  END IF;
+  PERFORM ff_open_waitpoints(p_id, p_partition, p_waitpoints);
+  PERFORM ff_begin_waits(v_rows[1], p_waits);
+  -- In statements later than the lock: what was delivered while it was waited for is seen. Who delivers later waits.
+  FOR v_wait, v_value IN
+    SELECT j, s.value FROM jsonb_array_elements(p_waits) j
+    CROSS JOIN LATERAL (
+      SELECT value FROM ff_step
+      WHERE execution_id = p_id AND retired_by = 0 AND name = j ->> 'name' AND key = j ->> 'key' OFFSET 0) s
+  LOOP
+    IF v_value ->> 'outcome' = 'pending' AND ff_condition_met(v_wait -> 'condition', p_id) THEN
+      v_value := ff_end_wait(p_id, v_wait, 'satisfied');
+    END IF;
+    IF v_value ->> 'outcome' = 'pending' THEN
+      v_open := v_open || jsonb_build_array((v_wait - 'timeout_ms') || jsonb_build_object('timeout_at_ms', v_value -> 'timeoutAtMs'));
+    ELSE
+      v_ended := v_ended || jsonb_build_object('name', v_wait -> 'name', 'key', v_wait -> 'key', 'end', v_value);
+    END IF;
+  END LOOP;
+  IF v_ended <> '[]' OR p_transition IS NULL OR (p_needed IS NOT NULL AND ff_children_ended(p_id, ff_uuids(p_children), p_needed)) THEN
+    RETURN QUERY SELECT CASE WHEN v_ended <> '[]' THEN 'satisfied' WHEN p_transition IS NULL THEN 'open' ELSE 'due' END,
+      'active', 'none', p_epoch, v_ended, NULL::bigint;
+    RETURN;
+  END IF;
+  v_now := ff_now_ms();
+  INSERT INTO ff_suspension (execution_id, partition_key, attempt_index, lease_epoch, suspended_at_ms, wake_at_ms, waits)
+  VALUES (p_id, p_partition, p_attempt, p_epoch, v_now, v_now + p_wake_ms, v_open);
+  v_due := ff_time_suspension(v_rows[1]);
+  IF p_needed IS NOT NULL THEN
+    INSERT INTO ff_child_wait AS w (execution_id, partition_key, attempt_index, lease_epoch, needed, children)
+    VALUES (p_id, p_partition, p_attempt, p_epoch, p_needed, ff_uuids(p_children))
+    ON CONFLICT (execution_id) DO UPDATE SET attempt_index = EXCLUDED.attempt_index, lease_epoch = EXCLUDED.lease_epoch,
+      needed = EXCLUDED.needed, children = EXCLUDED.children;
+  END IF;
+  PERFORM ff_settle(p_transition, v_rows, NULL, NULL, NULL, NULL, NULL, ARRAY[jsonb_strip_nulls(jsonb_build_object(
+    'waits', (SELECT jsonb_agg(j -> 'name') FROM jsonb_array_elements(v_open) j), 'timeout_at_ms', v_due))]);
+  RETURN QUERY SELECT 'suspended', 'suspended', 'none', p_epoch, NULL::jsonb, v_due - v_now;
+END $$;
+
+-- Sets the timer of a suspension, for the first thing that will be due. Answers when that is, or NULL.
+CREATE OR REPLACE FUNCTION ff_time_suspension(p_row ff_locked) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+  v_due bigint;
+BEGIN
+  SELECT least(s.wake_at_ms, (SELECT min((w ->> 'timeout_at_ms')::bigint) FROM jsonb_array_elements(s.waits) w)) INTO v_due
+  FROM ff_suspension s WHERE s.execution_id = p_row.execution_id;
+  INSERT INTO ff_timer (kind, due_at_ms, execution_id, partition_key, attempt_index, lease_epoch)
+  SELECT 'suspension', v_due, p_row.execution_id, p_row.partition_key, p_row.attempt_index, p_row.lease_epoch
+  WHERE v_due IS NOT NULL;
+  RETURN v_due;
+END $$;
+
+-- Tells of something that changes no state of an execution, in the family of signals.
+CREATE OR REPLACE FUNCTION ff_tell_signal(p_row ff_locked, p_type text, p_detail jsonb) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO ff_event (family, event_type, occurred_at_ms, execution_id, partition_key, attempt_index, lease_epoch, namespace, tags,
+                        detail, route_id, slot)
+  VALUES ('signal', p_type, ff_now_ms(), p_row.execution_id, p_row.partition_key, p_row.attempt_index, p_row.lease_epoch,
+          p_row.namespace, p_row.tags, p_detail, p_row.route_id, (SELECT slot FROM ff_sequencer));
+END $$;
+
+-- Ends (`execution_timed_out`), resumes (`fired`, or `delayed` when it rests before) or hands to an operator (`delayed`, until the next
+-- is due) what was suspended for too long, and resumes what waited for a time or for children beside its
+-- waits: executions that are locked, by their timers. The suspension is read here, in a statement later than the lock.
+CREATE OR REPLACE FUNCTION ff_time_out_suspended(p_rows ff_locked[])
+RETURNS TABLE (execution_id uuid, outcome text, route_id integer, due_in_ms bigint) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+  r ff_locked;
+  v_woken boolean;
+  v_wait jsonb;
+  v_due bigint;
+  v_told boolean;
+BEGIN
+  FOREACH r IN ARRAY coalesce(p_rows, '{}') LOOP
+    SELECT b.tags INTO STRICT r.tags FROM ff_body b
+    WHERE b.execution_id = r.execution_id AND b.partition_key = r.partition_key;
+    SELECT s.wake_at_ms <= ff_now_ms() OR ff_wait_is_over(r.execution_id, r.attempt_index, r.lease_epoch) INTO v_woken
+    FROM ff_suspension s WHERE s.execution_id = r.execution_id;
+    SELECT w INTO v_wait FROM ff_suspension s, jsonb_array_elements(s.waits) w
+    WHERE s.execution_id = r.execution_id AND (w ->> 'timeout_at_ms')::bigint <= ff_now_ms() AND v_woken IS NOT TRUE
+    ORDER BY (w ->> 'timeout_at_ms')::bigint LIMIT 1;
+    IF v_woken OR v_wait ->> 'on_timeout' = 'resume' THEN
+      v_due := ff_resume(r, v_wait, 'timed_out', 'engine');
+      RETURN QUERY SELECT r.execution_id, CASE WHEN v_due IS NULL THEN 'fired' ELSE 'delayed' END, r.route_id, v_due;
+    ELSIF v_wait ->> 'on_timeout' = 'escalate' THEN
+      RETURN QUERY SELECT r.execution_id, 'delayed', NULL::integer, ff_escalate(r, v_wait);
+    ELSIF v_wait IS NOT NULL THEN
+      PERFORM ff_close_waitpoints(r.execution_id, v_wait, 'timed_out');
+      PERFORM ff_tell_signal(r, 'timed_out', jsonb_build_object('wait', v_wait -> 'name', 'on_timeout', v_wait -> 'on_timeout'));
+      v_told := ff_settle(
+        CASE v_wait ->> 'on_timeout' WHEN 'fail' THEN 'fail_suspended' WHEN 'cancel' THEN 'cancel' ELSE 'time_out' END,
+        ARRAY[r], NULL, NULL, ARRAY['suspension_timeout:' || (v_wait ->> 'name')], ARRAY['timeout'], 'engine');
+      RETURN QUERY SELECT r.execution_id, 'execution_timed_out', NULL::integer, CASE WHEN v_told THEN 0::bigint END;
+    ELSE
+      -- The clock went back since its timer was found due.
+      RETURN QUERY SELECT r.execution_id, 'delayed', NULL::integer, ff_time_suspension(r) - ff_now_ms();
+    END IF;
+  END LOOP;
+END $$;
+
+-- Hands a wait whose time is over to an operator: it waits on, without a time. Answers when the next one's is over, or NULL.
+CREATE OR REPLACE FUNCTION ff_escalate(p_row ff_locked, p_wait jsonb) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+  v_due bigint;
+BEGIN
+  UPDATE ff_suspension s SET waits = (
+    SELECT jsonb_agg(CASE WHEN w = p_wait THEN w || '{"timeout_at_ms": null}' ELSE w END ORDER BY place)
+    FROM jsonb_array_elements(s.waits) WITH ORDINALITY x(w, place))
+  WHERE s.execution_id = p_row.execution_id;
+  UPDATE ff_step SET value = value || '{"timeoutAtMs": null}'
+  WHERE execution_id = p_row.execution_id AND retired_by = 0 AND name = p_wait ->> 'name' AND key = p_wait ->> 'key';
+  UPDATE ff_waitpoint SET closed_at_ms = NULL, close_reason = NULL, expires_at_ms = NULL
+  WHERE execution_id = p_row.execution_id AND retired_by = 0 AND step_name = p_wait ->> 'name' AND step_key = p_wait ->> 'key'
+    AND (closed_at_ms IS NULL OR close_reason = 'expired');
+  v_due := ff_time_suspension(p_row);
+  PERFORM ff_settle('escalate', ARRAY[p_row], NULL, NULL, NULL, NULL, 'engine', ARRAY[jsonb_build_object('wait', p_wait -> 'name')]);
+  RETURN greatest(v_due - ff_now_ms(), 0);
+END $$;
+
+-- Closes the waitpoints of executions, locked, whose time is over. One that its execution is opening again is left to it, not waited
+-- for.
+CREATE OR REPLACE FUNCTION ff_expire_waitpoints(p_rows ff_locked[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  r ff_locked;
+  v_names text[];
+BEGIN
+  FOREACH r IN ARRAY coalesce(p_rows, '{}') LOOP
+    WITH closed AS (
+      UPDATE ff_waitpoint SET closed_at_ms = ff_now_ms(), close_reason = 'expired'
+      WHERE execution_id = r.execution_id AND retired_by = 0 AND closed_at_ms IS NULL AND expires_at_ms <= ff_now_ms()
+        AND name = ANY (ARRAY(
+          SELECT name FROM ff_waitpoint WHERE execution_id = r.execution_id AND retired_by = 0 AND closed_at_ms IS NULL
+            AND expires_at_ms <= ff_now_ms() FOR UPDATE SKIP LOCKED))
+      RETURNING name)
+    SELECT array_agg(name ORDER BY name) INTO v_names FROM closed;
+    IF v_names IS NOT NULL THEN
+      SELECT b.tags INTO STRICT r.tags FROM ff_body b
+      WHERE b.execution_id = r.execution_id AND b.partition_key = r.partition_key;
+      PERFORM ff_tell_signal(r, 'waitpoints_expired', jsonb_build_object('waitpoints', to_jsonb(v_names)));
+    END IF;
+  END LOOP;
+END $$;

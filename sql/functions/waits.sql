@@ -1,0 +1,196 @@
+-- What a wait is made of: waitpoints, where signals arrive from before the suspension on, so that none is lost in between; the
+-- condition that says which of them end it; and its end, stored as a step. Pieces of suspend.sql and signals.sql, called
+-- with the execution locked.
+
+-- How many distinct satisfiers of a leaf there are: signals, waitpoints that got one, or who sent them.
+CREATE OR REPLACE FUNCTION ff_leaf_count(p_leaf jsonb, p_execution uuid) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (
+    SELECT CASE p_leaf ->> 'by'
+      WHEN 'waitpoints' THEN count(DISTINCT s.waitpoint_id)
+      WHEN 'sources' THEN count(DISTINCT (s.source_type, s.source_identity))
+      ELSE count(*) END
+    FROM (SELECT DISTINCT n FROM jsonb_array_elements_text(p_leaf -> 'waitpoints') n) u
+    CROSS JOIN LATERAL (
+      SELECT waitpoint_id FROM ff_waitpoint WHERE execution_id = p_execution AND retired_by = 0 AND name = u.n OFFSET 0) w
+    CROSS JOIN LATERAL (
+      SELECT waitpoint_id, source_type, source_identity FROM ff_signal
+      WHERE execution_id = p_execution AND waitpoint_id = w.waitpoint_id
+        AND (p_leaf ->> 'match' IS NULL OR name = p_leaf ->> 'match') OFFSET 0) s);
+END $$;
+
+-- The same as the model's: a test compares them.
+CREATE OR REPLACE FUNCTION ff_condition_met(p_condition jsonb, p_execution uuid) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  v_all boolean := p_condition ->> 'kind' = 'all';
+  v_member jsonb;
+BEGIN
+  IF p_condition ->> 'kind' = 'count' THEN
+    RETURN ff_leaf_count(p_condition, p_execution) >= (p_condition ->> 'n')::integer;
+  END IF;
+  FOR v_member IN SELECT jsonb_array_elements(p_condition -> 'of') LOOP
+    IF ff_condition_met(v_member, p_execution) <> v_all THEN
+      RETURN NOT v_all;
+    END IF;
+  END LOOP;
+  RETURN v_all;
+END $$;
+
+-- The leaves of a condition.
+CREATE OR REPLACE FUNCTION ff_leaves(p_condition jsonb) RETURNS SETOF jsonb LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  IF p_condition ->> 'kind' = 'count' THEN
+    RETURN NEXT p_condition;
+  ELSE
+    RETURN QUERY SELECT l FROM jsonb_array_elements(p_condition -> 'of') m, ff_leaves(m) l;
+  END IF;
+END $$;
+
+-- How far a condition is: the satisfiers of all its leaves.
+CREATE OR REPLACE FUNCTION ff_satisfiers(p_condition jsonb, p_execution uuid) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (SELECT coalesce(sum(ff_leaf_count(l, p_execution)), 0) FROM ff_leaves(p_condition) l);
+END $$;
+
+-- Whether a leaf takes signals of this name at this waitpoint.
+CREATE OR REPLACE FUNCTION ff_signal_fits(p_condition jsonb, p_waitpoint text, p_name text) RETURNS boolean
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  RETURN (
+    SELECT coalesce(bool_or(l ->> 'match' IS NULL OR l ->> 'match' = p_name), false)
+    FROM ff_leaves(p_condition) l WHERE l -> 'waitpoints' ? p_waitpoint);
+END $$;
+
+-- Opens waitpoints. With a wait (step_name), they become its own, and live as long as it may wait; one that had expired is opened again.
+-- Those of a wait that has ended are not: nobody would ever read what is said there.
+CREATE OR REPLACE FUNCTION ff_open_waitpoints(p_id uuid, p_partition smallint, p_waitpoints jsonb) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+  v_now bigint := ff_now_ms();
+BEGIN
+  WITH opened AS (
+    INSERT INTO ff_waitpoint AS w (waitpoint_id, execution_id, partition_key, name, created_at_ms, expires_at_ms, step_name,
+                                   step_key, kid, token_expires_at_ms, schema)
+    SELECT (j ->> 'id')::uuid, p_id, p_partition, j ->> 'name', v_now, v_now + (j ->> 'expires_in_ms')::bigint,
+           j ->> 'step_name', j ->> 'step_key', j ->> 'kid',
+           CASE WHEN j ->> 'kid' IS NOT NULL THEN v_now + (j ->> 'expires_in_ms')::bigint END, j -> 'schema'
+    FROM jsonb_array_elements(p_waitpoints) j
+    LEFT JOIN LATERAL (
+      SELECT value FROM ff_step
+      WHERE execution_id = p_id AND retired_by = 0 AND name = j ->> 'step_name' AND key = j ->> 'step_key' OFFSET 0) s ON true
+    WHERE coalesce(s.value ->> 'outcome', 'pending') = 'pending' ORDER BY j ->> 'name'
+    ON CONFLICT (execution_id, retired_by, name) DO UPDATE SET
+      step_name = coalesce(w.step_name, EXCLUDED.step_name), step_key = coalesce(w.step_key, EXCLUDED.step_key),
+      expires_at_ms = CASE WHEN EXCLUDED.expires_at_ms IS NOT NULL THEN greatest(w.expires_at_ms, EXCLUDED.expires_at_ms) END,
+      kid = CASE WHEN w.expires_at_ms <= v_now THEN coalesce(EXCLUDED.kid, w.kid) ELSE w.kid END,
+      token_expires_at_ms = CASE WHEN w.expires_at_ms <= v_now THEN coalesce(EXCLUDED.token_expires_at_ms, w.token_expires_at_ms)
+        ELSE w.token_expires_at_ms END,
+      closed_at_ms = NULL, close_reason = NULL, schema = coalesce(w.schema, EXCLUDED.schema)
+    WHERE (w.closed_at_ms IS NULL OR w.close_reason = 'expired')
+      AND (w.expires_at_ms <= v_now OR (w.step_name IS NULL AND EXCLUDED.step_name IS NOT NULL))
+    RETURNING expires_at_ms)
+  INSERT INTO ff_timer (kind, due_at_ms, execution_id, partition_key, attempt_index, lease_epoch)
+  SELECT DISTINCT 'waitpoint'::ff_timer_kind, expires_at_ms, p_id, p_partition, 0, 0::bigint FROM opened
+  WHERE expires_at_ms IS NOT NULL;
+END $$;
+
+-- Why waits and waitpoints cannot be had, before anything is written: more waitpoints than an execution may have, one that is another
+-- wait's, or a name that a step of another kind has. NULL when they can.
+CREATE OR REPLACE FUNCTION ff_wait_fault(p_id uuid, p_waits jsonb, p_waitpoints jsonb, p_max_waitpoints integer) RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF (SELECT count(*) FROM ff_waitpoint w WHERE w.execution_id = p_id)
+     + (SELECT count(*) FROM jsonb_array_elements(p_waitpoints) j
+        LEFT JOIN LATERAL (
+          SELECT execution_id FROM ff_waitpoint
+          WHERE execution_id = p_id AND retired_by = 0 AND name = j ->> 'name' OFFSET 0) w ON true
+        WHERE w.execution_id IS NULL)
+     > p_max_waitpoints THEN
+    RETURN 'too_many_waitpoints';
+  END IF;
+  IF EXISTS (
+    SELECT FROM jsonb_array_elements(p_waitpoints) j
+    CROSS JOIN LATERAL (
+      SELECT step_name, step_key FROM ff_waitpoint
+      WHERE execution_id = p_id AND retired_by = 0 AND name = j ->> 'name' OFFSET 0) w
+    WHERE (w.step_name, w.step_key) IS DISTINCT FROM (j ->> 'step_name', j ->> 'step_key')
+      AND w.step_name IS NOT NULL AND j ->> 'step_name' IS NOT NULL) THEN
+    RETURN 'waitpoint_taken';
+  END IF;
+  IF EXISTS (
+    SELECT FROM jsonb_array_elements(p_waits) j
+    CROSS JOIN LATERAL (
+      SELECT kind FROM ff_step
+      WHERE execution_id = p_id AND retired_by = 0 AND name = j ->> 'name' AND key = j ->> 'key' OFFSET 0) s
+    WHERE s.kind <> 'wait') THEN
+    RETURN 'name_taken';
+  END IF;
+  RETURN NULL;
+END $$;
+
+-- A wait is a step from its beginning on, so that its time is counted from then, however often its execution is resumed for
+-- something else.
+CREATE OR REPLACE FUNCTION ff_begin_waits(p_row ff_locked, p_waits jsonb) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  v_now bigint := ff_now_ms();
+BEGIN
+  INSERT INTO ff_step (execution_id, partition_key, attempt_index, lease_epoch, recorded_at_ms, kind, name, key, value)
+  SELECT p_row.execution_id, p_row.partition_key, p_row.attempt_index, p_row.lease_epoch, v_now, 'wait', j ->> 'name', j ->> 'key',
+         jsonb_build_object('outcome', 'pending', 'timeoutAtMs', v_now + (j ->> 'timeout_ms')::bigint)
+  FROM jsonb_array_elements(p_waits) j
+  ON CONFLICT DO NOTHING;
+END $$;
+
+-- Stores how a wait ended, with the signals that fit it, and closes its waitpoints. From then on the step answers.
+CREATE OR REPLACE FUNCTION ff_end_wait(p_id uuid, p_wait jsonb, p_outcome text) RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+  v_now bigint := ff_now_ms();
+  v_value jsonb;
+BEGIN
+  SELECT jsonb_build_object('outcome', p_outcome, 'signals', coalesce(jsonb_agg(jsonb_build_object(
+    'signalId', s.signal_id, 'waitpoint', w.name, 'name', s.name, 'payload', s.payload,
+    'source', jsonb_build_object('type', s.source_type, 'identity', s.source_identity),
+    'acceptedAtMs', s.accepted_at_ms) ORDER BY s.accepted_at_ms, w.name, s.seq), '[]'))
+  INTO v_value
+  FROM (SELECT waitpoint_id, name FROM ff_waitpoint
+        WHERE execution_id = p_id AND retired_by = 0 AND step_name = p_wait ->> 'name' AND step_key = p_wait ->> 'key' OFFSET 0) w
+  CROSS JOIN LATERAL (
+    SELECT * FROM ff_signal WHERE execution_id = p_id AND waitpoint_id = w.waitpoint_id OFFSET 0) s
+  WHERE ff_signal_fits(p_wait -> 'condition', w.name, s.name);
+  UPDATE ff_step SET value = v_value
+  WHERE execution_id = p_id AND retired_by = 0 AND name = p_wait ->> 'name' AND key = p_wait ->> 'key'
+    AND kind = 'wait' AND value ->> 'outcome' = 'pending';
+  PERFORM ff_close_waitpoints(p_id, p_wait, p_outcome);
+  RETURN v_value;
+END $$;
+
+-- Closes the waitpoints of a wait. Their timers are taken back when no waitpoint of the execution needs one any more.
+CREATE OR REPLACE FUNCTION ff_close_waitpoints(p_id uuid, p_wait jsonb, p_reason text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE ff_waitpoint SET closed_at_ms = ff_now_ms(), close_reason = p_reason
+  WHERE execution_id = p_id AND retired_by = 0 AND step_name = p_wait ->> 'name' AND step_key = p_wait ->> 'key'
+    AND closed_at_ms IS NULL;
+  IF NOT EXISTS (SELECT FROM ff_waitpoint WHERE execution_id = p_id AND closed_at_ms IS NULL) THEN
+    DELETE FROM ff_timer WHERE timer_id = ANY (ARRAY(
+      SELECT timer_id FROM ff_timer WHERE kind = 'waitpoint' AND execution_id = p_id FOR UPDATE SKIP LOCKED));
+  END IF;
+END $$;
+
+-- Takes an execution out of its suspension: p_row, locked, with its tags. With a wait, that one has ended; without, something else
+-- is due that was waited for beside it. Answers how long the wait asked to be let rest, or NULL.
+CREATE OR REPLACE FUNCTION ff_resume(p_row ff_locked, p_wait jsonb, p_outcome text, p_actor text) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+  v_delay bigint := nullif((p_wait ->> 'resume_delay_ms')::bigint, 0);
+  v_detail jsonb := jsonb_strip_nulls(jsonb_build_object('wait', p_wait ->> 'name', 'key', nullif(p_wait ->> 'key', ''),
+    'outcome', CASE WHEN p_wait IS NULL THEN 'woken' ELSE p_outcome END, 'by', p_actor));
+BEGIN
+  IF p_wait IS NOT NULL THEN
+    PERFORM ff_end_wait(p_row.execution_id, p_wait, p_outcome);
+  END IF;
+  IF v_delay IS NULL THEN
+    PERFORM ff_settle('resume', ARRAY[p_row], NULL, NULL, NULL, NULL, p_actor, ARRAY[v_detail]);
+  ELSE
+    PERFORM ff_settle('resume_later', ARRAY[p_row], ARRAY[ff_now_ms() + v_delay], NULL, NULL, NULL, p_actor, ARRAY[v_detail]);
+  END IF;
+  RETURN v_delay;
+END $$;

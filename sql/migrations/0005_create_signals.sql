@@ -1,0 +1,78 @@
+-- Suspension: executions that wait until they are told, the places where they are told, what they were told, and the keys that
+-- sign who may.
+-- Why:    people, callbacks and tools answer minutes or days later, and no worker is held meanwhile.
+-- Locks:  none that matter, all objects are new.
+-- Breaking: no
+
+-- A row exists while suspended. Each of the waits has its condition and its time; the first that ends resumes the execution, and
+-- how it ended is stored as the step of its name.
+CREATE TABLE ff_suspension (
+  execution_id    uuid PRIMARY KEY,
+  suspended_at_ms bigint NOT NULL,
+  -- When something else is due that is waited for beside the waits.
+  wake_at_ms      bigint,
+  lease_epoch     bigint NOT NULL,
+  attempt_index   integer NOT NULL,
+  partition_key   smallint NOT NULL,
+  waits           jsonb NOT NULL
+) WITH (fillfactor = 90);
+-- What waits longest first. Without the id: with it, a planner that believes the table empty would look suspensions up by walking
+-- this index.
+CREATE INDEX ff_suspension_list ON ff_suspension (suspended_at_ms);
+
+-- Where signals arrive, from before the suspension on. It belongs to the wait that first suspended on it. Its token is not kept.
+CREATE TABLE ff_waitpoint (
+  waitpoint_id  uuid NOT NULL,
+  execution_id  uuid NOT NULL,
+  created_at_ms bigint NOT NULL,
+  -- NULL while its wait has no time.
+  expires_at_ms bigint,
+  closed_at_ms  bigint,
+  -- Of the token that was made with it: which key signed it, and its expiry.
+  token_expires_at_ms bigint,
+  signal_bytes  bigint NOT NULL DEFAULT 0,
+  signal_count  integer NOT NULL DEFAULT 0,
+  partition_key smallint NOT NULL,
+  -- The replay that retired it, 0 while it counts.
+  retired_by    smallint NOT NULL DEFAULT 0,
+  name          text NOT NULL,
+  -- The wait it belongs to; NULL until one suspends on it.
+  step_name     text,
+  step_key      text,
+  kid           text,
+  close_reason  text CHECK (close_reason IN ('satisfied', 'timed_out', 'expired')),
+  schema        jsonb,
+  PRIMARY KEY (execution_id, retired_by, name),
+  CHECK ((closed_at_ms IS NULL) = (close_reason IS NULL))
+) WITH (fillfactor = 70);
+
+-- What was said, in the order it was accepted. Kept with the execution.
+CREATE TABLE ff_signal (
+  execution_id    uuid NOT NULL,
+  waitpoint_id    uuid NOT NULL,
+  signal_id       uuid NOT NULL,
+  accepted_at_ms  bigint NOT NULL,
+  seq             integer NOT NULL,
+  partition_key   smallint NOT NULL,
+  name            text NOT NULL,
+  source_type     text NOT NULL,
+  source_identity text NOT NULL,
+  idempotency_key text,
+  effect          text NOT NULL CHECK (effect IN ('buffered', 'not_matching', 'not_counted', 'counted', 'resumed')),
+  payload         jsonb NOT NULL,
+  PRIMARY KEY (execution_id, waitpoint_id, seq)
+);
+CREATE UNIQUE INDEX ff_signal_once ON ff_signal (execution_id, waitpoint_id, idempotency_key)
+  WHERE idempotency_key IS NOT NULL;
+
+-- Which keys sign and verify. The keys themselves are derived from a secret the processes are configured with: a copy of
+-- this table signs nothing. The one that verifies without an end signs.
+CREATE TABLE ff_signing_key (
+  kid             text PRIMARY KEY,
+  -- Which secret it is derived from.
+  secret_print    text NOT NULL,
+  created_at_ms   bigint NOT NULL,
+  verify_until_ms bigint,
+  revoked_at_ms   bigint
+);
+CREATE UNIQUE INDEX ff_signing_key_current ON ff_signing_key ((true)) WHERE verify_until_ms IS NULL AND revoked_at_ms IS NULL;

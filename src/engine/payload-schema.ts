@@ -1,0 +1,63 @@
+/**
+ * JSON Schemas of waitpoints: whether one can be used, and whether a payload fits it. They are checked where signals are
+ * delivered, which may be in a process that knows nothing of the task.
+ */
+import { Validator, type OutputUnit, type Schema } from '@cfworker/json-schema';
+import { EngineError } from '../contract/errors.ts';
+import type { Json } from '../contract/engine.ts';
+import { LIMITS } from '../contract/limits.ts';
+import { refuse } from './checks.ts';
+import { encodeJson } from './json.ts';
+
+const DRAFT = '2020-12';
+
+/** The schema as JSON text, if payloads can be checked by it. */
+export function checkPayloadSchema(schema: Json | undefined, field: string): string | null {
+  if (schema === undefined) return null;
+  if (typeof schema !== 'object' || schema === null || Array.isArray(schema))
+    refuse(field, 'must be a JSON Schema, an object');
+  const text = encodeJson(schema, field, LIMITS.schemaBytes)!;
+  try {
+    const validator = new Validator(JSON.parse(text) as Schema, DRAFT, true);
+    for (const sample of [null, '', 0, [], {}]) validator.validate(sample);
+  } catch (cause) {
+    throw new EngineError(
+      'invalid_input',
+      `${field} is not a JSON Schema that can be used: ${reasonOf(cause)}.`,
+      {
+        field,
+        cause,
+      },
+    );
+  }
+  return text;
+}
+
+/** These sentences speak of the schema, and of nothing the payload holds. */
+const TELLING = ['required', 'type', 'enum', 'const', 'minItems', 'maxItems', 'minLength', 'maxLength'];
+
+/** Refuses a payload that does not fit, and says where. The payload itself is not quoted. */
+export function checkPayload(payload: string, schema: unknown): void {
+  const worst = firstFault(JSON.parse(payload), schema as Schema);
+  if (worst === undefined) return;
+  const path = worst.instanceLocation.split('/').slice(1);
+  const field = ['payload', ...path].join('.');
+  const why = TELLING.includes(worst.keyword) ? worst.error.replace(/\.$/, '') : worst.keyword;
+  throw new EngineError('invalid_input', `${field} does not fit the waitpoint's schema: ${why}.`, { field });
+}
+
+/** The innermost: it names the place. */
+function firstFault(value: unknown, schema: Schema): OutputUnit | undefined {
+  try {
+    return new Validator(schema, DRAFT, true).validate(value).errors.at(-1);
+  } catch (cause) {
+    throw new EngineError('invalid_input', `The waitpoint's schema cannot be used: ${reasonOf(cause)}.`, {
+      field: 'schema',
+      cause,
+    });
+  }
+}
+
+function reasonOf(cause: unknown): string {
+  return cause instanceof Error ? cause.message.split('\n')[0]!.replace(/\.$/, '') : 'it could not be read';
+}

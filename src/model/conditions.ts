@@ -1,0 +1,72 @@
+/**
+ * Conditions of waits: which are well-formed, and when signals meet one. Pure; the SQL function of the same meaning is held to
+ * this one by a test.
+ */
+import { LIMITS } from '../contract/limits.ts';
+import type { CountCondition, CountedBy, Signal, SignalCondition } from '../contract/signals.ts';
+
+export type ConditionFault =
+  | 'too_deep'
+  | 'no_members'
+  | 'too_many_members'
+  | 'no_waitpoints'
+  | 'too_many_waitpoints'
+  | 'count_not_positive'
+  | 'count_too_high'
+  | 'count_exceeds_waitpoints'
+  | 'empty_match';
+
+/** What is wrong with a condition, or undefined. */
+export function conditionFault(condition: SignalCondition, depth = 1): ConditionFault | undefined {
+  if (depth > LIMITS.conditionDepth) return 'too_deep';
+  if (condition.kind === 'count') return leafFault(condition);
+  if (condition.of.length === 0) return 'no_members';
+  if (condition.of.length > LIMITS.conditionMembers) return 'too_many_members';
+  return condition.of.map((member) => conditionFault(member, depth + 1)).find((fault) => fault !== undefined);
+}
+
+function leafFault({ n, by, waitpoints, match }: CountCondition): ConditionFault | undefined {
+  if (waitpoints.length === 0) return 'no_waitpoints';
+  if (waitpoints.length > LIMITS.conditionWaitpoints) return 'too_many_waitpoints';
+  if (!Number.isInteger(n) || n < 1) return 'count_not_positive';
+  if (n > LIMITS.conditionCount) return 'count_too_high';
+  if (by === 'waitpoints' && n > new Set(waitpoints).size) return 'count_exceeds_waitpoints';
+  return match === '' ? 'empty_match' : undefined;
+}
+
+type Said = Pick<Signal, 'signalId' | 'waitpoint' | 'name' | 'source'>;
+
+/** Whether the signals meet it. */
+export function isMet(condition: SignalCondition, signals: readonly Said[]): boolean {
+  switch (condition.kind) {
+    case 'count':
+      return satisfiersOf(condition, signals).size >= condition.n;
+    case 'all':
+      return condition.of.every((member) => isMet(member, signals));
+    case 'any':
+      return condition.of.some((member) => isMet(member, signals));
+  }
+}
+
+/** The distinct things a leaf counts. */
+function satisfiersOf({ by, waitpoints, match }: CountCondition, signals: readonly Said[]): Set<string> {
+  const fitting = signals.filter(
+    ({ waitpoint, name }) => waitpoints.includes(waitpoint) && (match === undefined || name === match),
+  );
+  return new Set(fitting.map((signal) => countedAs(by, signal)));
+}
+
+function countedAs(by: CountedBy, { signalId, waitpoint, source }: Said): string {
+  if (by === 'signals') return signalId;
+  return by === 'waitpoints' ? waitpoint : JSON.stringify([source.type, source.identity]);
+}
+
+/** What a condition counts, in the order it is written. */
+export function leavesOf(condition: SignalCondition): CountCondition[] {
+  return condition.kind === 'count' ? [condition] : condition.of.flatMap(leavesOf);
+}
+
+/** The waitpoints a condition names, each once. */
+export function waitpointsOf(condition: SignalCondition): string[] {
+  return [...new Set(leavesOf(condition).flatMap((leaf) => leaf.waitpoints))];
+}

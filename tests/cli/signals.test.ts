@@ -1,0 +1,221 @@
+/**
+ * `flowfabric approvals`, `approve`, `signal`, `token`, `keys` and `show` of a suspended execution, against a real database: what
+ * they print, how they exit, and that no token or secret is ever in what they complain about.
+ */
+import { userInfo } from 'node:os';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { approvalsCommand } from '../../src/cli/approvals.ts';
+import { UsageError } from '../../src/cli/exit-codes.ts';
+import { rotateCommand } from '../../src/cli/keys.ts';
+import type { Session } from '../../src/cli/session.ts';
+import { signalCommand } from '../../src/cli/signal.ts';
+import { tokenCommand } from '../../src/cli/token.ts';
+import { why } from '../../src/cli/wording.ts';
+import { atLeast, connect, type Connection, type ExecutionEnd } from '../../src/index.ts';
+import type { TestDatabase } from '../../src/testing/test-database.ts';
+import { plainDatabase } from '../setup/database.ts';
+import { PATIENCE, runCommand } from './processes.ts';
+
+const NOWHERE = 'postgres://nobody@127.0.0.1:1/nothing';
+const UNKNOWN = '{fp:12}:01890a5d-ac96-774b-bcce-b302099a8057';
+const SECRET = 'hunter2-hunter2-hunter2-hunter2-hunter2';
+const TOKEN = /^ffw1_\w+\n$/;
+
+let database: TestDatabase;
+let engine: Connection;
+
+beforeAll(async () => {
+  database = await plainDatabase();
+  engine = await connect({ databaseUrl: database.url, signingSecret: SECRET });
+});
+
+afterAll(async () => {
+  await engine?.close();
+  await database?.drop();
+});
+
+const env = { FLOWFABRIC_SIGNING_SECRET: SECRET };
+
+function run(...args: string[]) {
+  return runCommand({ args, databaseUrl: database.url, env });
+}
+
+/** An execution that waits for two people at `manager`. */
+async function suspended(kind: string): Promise<string> {
+  const { executionId } = await engine.submit({ kind });
+  const request = { workerId: 'w', workerInstanceId: 'w-1', kinds: [kind], limit: 1, leaseMs: 600_000 };
+  let [lease] = (await engine.claim(request)).claims;
+  await expect.poll(async () => (lease ??= (await engine.claim(request)).claims[0]), PATIENCE).toBeDefined();
+  const condition = { ...atLeast(2).distinctSources().at('manager') };
+  const { outcome } = await engine.suspend(lease!, {
+    waits: [{ name: 'manager', condition, timeoutMs: 86_400_000 }],
+    reason: 'approval',
+  });
+  expect(outcome).toBe('suspended');
+  return executionId;
+}
+
+describe('what is waited for', () => {
+  it('is listed, shown, and answered by operators; the same one twice does not pass', async () => {
+    expect(await run('approvals')).toEqual({
+      exitCode: 0,
+      output: '',
+      errors: 'flowfabric: nothing is waited for.\n',
+    });
+    const id = await suspended('order');
+    await engine.approve(id, 'manager', { by: userInfo().username });
+    expect(await run('approve', id, 'manager')).toEqual({
+      exitCode: 0,
+      output: 'accepted: it adds nothing: the same was counted before\n',
+      errors: '',
+    });
+    const [table, one, shown] = await Promise.all([
+      run('approvals'),
+      run('approvals', id, '--json'),
+      run('show', id),
+    ]);
+    const [heading, row] = table.output.trimEnd().split('\n');
+    expect(heading).toMatch(/^ID +TASK +WAITPOINT +REASON +WAITING +LEFT +SIGNALS +TAKES +TOKEN$/);
+    expect(row!.startsWith(id)).toBe(true);
+    expect(row).toMatch(/ +order +manager +approval +\d+\w+ +23h\d+m +2 +any +-$/);
+    expect(JSON.parse(one.output)).toMatchObject({ executionId: id, name: 'manager', signalCount: 2 });
+    expect(shown.output).toMatch(/^ {2}waits at +manager: 2 signals so far, 23h\d+m left$/m);
+    expect(shown.output).toMatch(/^ {2}why +It is suspended and waits for an approval;/m);
+    const last = await run('approve', id, 'manager', '--by', 'grace', '--payload', '{"ok":true}');
+    expect(last.output).toBe('accepted: it was the last that was needed; the execution goes on\n');
+    const [late, nowhere] = await Promise.all([
+      run('approve', id, 'manager', '--json'),
+      run('approve', id, 'elsewhere'),
+    ]);
+    expect(late).toEqual({ exitCode: 4, output: '{"outcome":"closed"}\n', errors: '' });
+    expect(nowhere).toMatchObject({ exitCode: 3, output: '' });
+    const [{ end } = { end: null }] = await engine.readSteps(id);
+    expect(end?.signals.map(({ source, payload }) => [source.identity, payload])).toEqual([
+      [userInfo().username, null],
+      [userInfo().username, null],
+      ['grace', { ok: true }],
+    ]);
+  });
+});
+
+describe('a token', () => {
+  it('is printed alone, as a link when asked for, and read from stdin', async () => {
+    const id = await suspended('parcel');
+    const [bound, link] = await Promise.all([
+      run('token', id, 'manager', '--for', 'user:ada', '--once', '--expires', '2d'),
+      run('token', id, 'manager', '--says', 'approved', '--link', 'https://example.org/answer?lang=en'),
+    ]);
+    expect(bound).toMatchObject({ exitCode: 0, output: expect.stringMatching(TOKEN), errors: '' });
+    expect(link.output).toMatch(/^https:\/\/example\.org\/answer\?lang=en&ff_token=ffw1_\w+\n$/);
+    const send = (input: string, ...args: string[]) =>
+      runCommand({ args: ['signal', '-', ...args], databaseUrl: database.url, env, input });
+    const first = await send(bound.output);
+    expect(first).toEqual({ exitCode: 0, output: 'accepted: it counts; more are needed\n', errors: '' });
+    const [twice, other, said, forged] = await Promise.all([
+      send(bound.output),
+      send(bound.output, '--source', 'user:grace'),
+      send(link.output, '--name', 'rejected'),
+      run(
+        'signal',
+        bound.output.trim().replace(/.$/, (digit) => (digit === '0' ? '1' : '0')),
+      ),
+    ]);
+    expect(twice).toMatchObject({
+      exitCode: 0,
+      output: 'was delivered before; then: it counts; more are needed\n',
+    });
+    expect(other).toMatchObject({ exitCode: 2, output: '' });
+    expect(other.errors).toContain('--source is not who the token is for.');
+    expect(said).toMatchObject({ exitCode: 2, output: '' });
+    expect(said.errors).toContain('--name is said by the token already.');
+    expect(forged).toMatchObject({ exitCode: 4, output: '' });
+    expect(forged.errors).toBe('flowfabric: The token is not valid. [invalid_token]\n');
+    const resumed = await send(link.output);
+    expect(resumed.output).toBe('accepted: it was the last that was needed; the execution goes on\n');
+  });
+
+  it('is never quoted, and neither is the secret', async () => {
+    const token = `ffw1_4f2a91c0_${'0'.repeat(78)}_${'0'.repeat(64)}`;
+    const short = { FLOWFABRIC_SIGNING_SECRET: `${SECRET},short-hunter2` };
+    const said = await Promise.all([
+      run(token),
+      run('signal', `--nmae=${token}`),
+      runCommand({ args: ['signal', token], databaseUrl: NOWHERE, env: short }),
+      runCommand({ args: ['signal', token], databaseUrl: database.url }),
+    ]);
+    for (const { exitCode, output, errors } of said) {
+      expect({ exitCode, output }).toEqual({ exitCode: 2, output: '' });
+      expect(errors).not.toMatch(/4f2a91c0|0000|hunter2/);
+    }
+    expect(said[2]!.errors).toContain('secret 2 of 2 has less than 32 bytes');
+    expect(said[3]!.errors).toContain('[signing_not_configured]');
+  });
+});
+
+describe('flowfabric keys', () => {
+  it('lists, rotates and revokes, but not the one that signs', async () => {
+    const id = await suspended('keyed');
+    const { token } = await engine.issueToken(id, 'manager');
+    const rotated = await run('keys', 'rotate', '--grace', '2d', '--json');
+    const { kid, previousKid } = JSON.parse(rotated.output) as { kid: string; previousKid: string };
+    const [list, current, revoked] = await Promise.all([
+      run('keys'),
+      run('keys', 'revoke', kid),
+      run('keys', 'revoke', previousKid),
+    ]);
+    const rows = list.output.split('\n');
+    expect(rows[0]).toMatch(/^KEY +STATE +SECRET +MADE +GOOD UNTIL$/);
+    expect(list.output).toMatch(new RegExp(`^${kid} +signing +known +\\S+Z +-$`, 'm'));
+    expect(list.output).toMatch(
+      new RegExp(`^${previousKid} +(verifying|revoked) +known +\\S+Z +\\S+Z$`, 'm'),
+    );
+    expect(current).toMatchObject({ exitCode: 4, output: expect.stringContaining('keys rotate --grace 0') });
+    expect(revoked).toMatchObject({ exitCode: 0, output: expect.stringContaining('good no longer') });
+    await expect(engine.deliverSignal({ token })).rejects.toMatchObject({ code: 'invalid_token' });
+  });
+});
+
+describe('a value that makes no sense', () => {
+  const session = { signingSecrets: () => [SECRET] } as Session;
+  const cases: [string, () => Promise<unknown>, string][] = [
+    ['two things on stdin', () => signalCommand('-', { payload: '-' }, session), 'not both'],
+    ['a source of no type', () => signalCommand('x', { source: ':ada' }, session), 'type:identity'],
+    ['half a payload', () => signalCommand('x', { payload: '{' }, session), '--payload must be JSON'],
+    [
+      'a payload of nothing',
+      () => tokenCommand(UNKNOWN, 'w', { payload: '{}' }, session),
+      '--payload needs --says.',
+    ],
+    ['a number as grace', () => rotateCommand({ grace: '5' }, session), '--grace must be a duration'],
+    [
+      'a page of one execution',
+      () => approvalsCommand(UNKNOWN, { limit: '5' }, session),
+      '--limit and --cursor are for the list of all executions.',
+    ],
+  ];
+  it.each(cases)('is refused: %s', async (_, call, sentence) => {
+    await expect(call()).rejects.toThrow(sentence);
+    await expect(call()).rejects.toBeInstanceOf(UsageError);
+  });
+});
+
+describe('a wait that nobody ended', () => {
+  it.each([
+    ['failed', 'It failed in attempt 1:'],
+    ['cancelled', 'It was cancelled in attempt 1:'],
+    ['expired', 'It expired in attempt 1:'],
+  ] as const)('is said of an execution that ended as %s', async (outcome, beginning) => {
+    const { executionId } = await engine.submit({ kind: 'silent' });
+    const snapshot = (await engine.describe(executionId))!;
+    const end: ExecutionEnd = {
+      outcome,
+      message: 'suspension_timeout:manager',
+      category: 'timeout',
+      by: 'engine',
+    };
+    const attempts = [{} as (typeof snapshot.attempts)[0]];
+    expect(why({ ...snapshot, attempts }, end)).toBe(
+      `${beginning} nobody ended its wait for manager in time.`,
+    );
+  });
+});

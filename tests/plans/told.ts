@@ -1,0 +1,173 @@
+/**
+ * The part of the walk that waits to be told: waitpoints, suspensions, signals, what happens when nobody says anything in time,
+ * and the keys of tokens.
+ */
+import { randomUUID } from 'node:crypto';
+import type { SignalCondition } from '../../src/contract/signals.ts';
+import type { Database } from '../../src/store/database.ts';
+import type { LeaseKey } from '../../src/store/executions.ts';
+import { listDueTimers } from '../../src/store/reconciling.ts';
+import {
+  createWaitpoint,
+  currentKey,
+  deliverSignal,
+  revokeKey,
+  rotateKey,
+  suspendExecution,
+  type SignalAnswer,
+  type SuspendAnswer,
+  type SuspendCall,
+  type WaitRow,
+  type WaitpointAnswer,
+} from '../../src/store/signals.ts';
+import { spawnExecutions } from '../../src/store/steps.ts';
+import type { Recorder } from './plan-recorder.ts';
+import { callsOn, claimBatch, leaseOf, submitBatch, submitCall, unknownLeases } from './workload.ts';
+
+const MANY = 1_000_000;
+const HOUR_MS = 3_600_000;
+const SCENES = 9;
+const HERE = 'here';
+const KID = 'walk';
+
+/** Nested, with both ways of counting that read more than signals. */
+const NESTED: SignalCondition = {
+  kind: 'any',
+  of: [
+    { kind: 'all', of: [{ kind: 'count', n: 2, by: 'sources', waitpoints: [HERE] }] },
+    { kind: 'count', n: 2, by: 'signals', waitpoints: [HERE, 'there'], match: 'go' },
+  ],
+};
+const ONE: SignalCondition = { kind: 'count', n: 1, by: 'signals', waitpoints: [HERE] };
+
+type Terms = Partial<WaitRow> & Partial<Pick<SuspendCall, 'transition' | 'children' | 'needed' | 'delayMs'>>;
+
+export interface ToldCalls {
+  open(lease: LeaseKey, expiresInMs?: number): Promise<WaitpointAnswer>;
+  suspend(lease: LeaseKey, terms?: Terms): Promise<SuspendAnswer>;
+  tell(lease: LeaseKey, waitpoint?: { uuid: string }): Promise<SignalAnswer>;
+}
+
+export function toldCallsOn(database: Database): ToldCalls {
+  return {
+    open: (lease, expires_in_ms = HOUR_MS) =>
+      createWaitpoint(database, lease, { id: randomUUID(), name: HERE, expires_in_ms, kid: KID }, MANY),
+    suspend: (
+      lease,
+      { transition = 'suspend', children = null, needed = null, delayMs = null, ...wait } = {},
+    ) =>
+      suspendExecution(database, {
+        lease,
+        transition,
+        waits: [waitRow(wait)],
+        waitpoints: [
+          {
+            id: randomUUID(),
+            name: HERE,
+            expires_in_ms: wait.timeout_ms ?? null,
+            step_name: 'w',
+            step_key: '',
+          },
+        ],
+        maxWaitpoints: MANY,
+        children,
+        needed,
+        delayMs,
+      }),
+    tell: ({ uuid, partition }, waitpoint) =>
+      deliverSignal(
+        database,
+        {
+          uuid,
+          partition,
+          waitpoint:
+            waitpoint === undefined ? { name: HERE } : { ...waitpoint, kid: KID, tokenExpiresAtMs: 9e15 },
+          signalId: randomUUID(),
+          name: 'go',
+          sourceType: 'user',
+          sourceIdentity: randomUUID(),
+          payload: '{}',
+          idempotencyKey: randomUUID(),
+          maxSignals: MANY,
+          maxBytes: MANY,
+        },
+        'checked',
+      ),
+  };
+}
+
+function waitRow(wait: Partial<WaitRow>): WaitRow {
+  return {
+    name: 'w',
+    key: '',
+    condition: ONE,
+    timeout_ms: null,
+    on_timeout: 'fail',
+    resume_delay_ms: 0,
+    ...wait,
+  };
+}
+
+async function fireDue(database: Database): Promise<void> {
+  const due = await listDueTimers(database, 1_000);
+  await callsOn(database).fire(due.map((timer) => timer.timerId));
+}
+
+/** Opened before, told before, begun without suspending, suspended, told enough. */
+async function walkSignals(database: Database, take: () => Promise<LeaseKey>): Promise<void> {
+  const calls = toldCallsOn(database);
+  const early = await take();
+  const { waitpoint_id: uuid } = await calls.open(early);
+  await calls.suspend(early, { transition: null, condition: NESTED });
+  await calls.tell(early, { uuid });
+  await calls.suspend(early, { condition: NESTED, resume_delay_ms: HOUR_MS });
+  const answers = [await calls.tell(early), await calls.tell(early)];
+  if (answers.map(({ effect }) => effect).join() !== 'resumed,')
+    throw new Error('the walk was not told enough');
+  const satisfied = await take();
+  await calls.open(satisfied);
+  await calls.tell(satisfied);
+  await calls.suspend(satisfied);
+}
+
+/** Nobody says anything in time. */
+async function walkLate(database: Database, take: () => Promise<LeaseKey>): Promise<void> {
+  const calls = toldCallsOn(database);
+  for (const on_timeout of ['resume', 'escalate', 'fail', 'expire']) {
+    await calls.suspend(await take(), { timeout_ms: 0, on_timeout });
+  }
+  const parent = await take();
+  const [child] = await spawnExecutions(database, parent, submitCall({ kinds: ['told-child'], count: 1 }));
+  await calls.suspend(parent, { delayMs: 0, children: [child!.execution_id], needed: 1 });
+  await calls.open(await take(), 0);
+  await fireDue(database);
+}
+
+async function walkKeys(database: Database): Promise<void> {
+  const made = () => ({ kid: randomUUID().slice(0, 8), print: 'p' });
+  const { kid } = await currentKey(database, made());
+  await revokeKey(database, kid);
+  await rotateKey(database, made(), HOUR_MS, HOUR_MS);
+  await revokeKey(database, kid);
+  await revokeKey(database, kid);
+  await revokeKey(database, 'nobody');
+}
+
+export async function walkTold(database: Database, client: Recorder['client']): Promise<void> {
+  const calls = toldCallsOn(database);
+  const [stranger] = unknownLeases(1);
+  await calls.open(stranger!);
+  await calls.suspend(stranger!);
+  await calls.tell(stranger!);
+  // None yet: the one offered becomes it.
+  await client.query('DELETE FROM ff_signing_key');
+  await currentKey(database, { kid: KID, print: 'p' });
+  const { routes } = await submitBatch(database, { kinds: [`told-${randomUUID()}`], count: SCENES });
+  const take = async (): Promise<LeaseKey> => leaseOf((await claimBatch(database, routes, 1))[0]!);
+  await walkSignals(database, take);
+  await walkLate(database, take);
+  const ended = await take();
+  await calls.suspend(ended);
+  await callsOn(database).cancel([ended]);
+  await walkKeys(database);
+}

@@ -1,0 +1,279 @@
+/**
+ * Waiting to be told, as a handler sees it: what was said reaches it once, whether it came before or while it waited, and no
+ * worker is held meanwhile. What signals and timeouts do to an execution is tested with the engine.
+ */
+import { describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import type { Connection } from '../../src/client/connect.ts';
+import { allOf, anyOf, atLeast } from '../../src/contract/conditions.ts';
+import type { Json } from '../../src/contract/engine.ts';
+import { EngineError } from '../../src/contract/errors.ts';
+import { task } from '../../src/contract/task.ts';
+import type { TaskContext } from '../../src/worker/context.ts';
+import { handle } from '../../src/worker/handlers.ts';
+import { latch, newKind, SOON, useCrew } from '../worker/crew.ts';
+
+const crew = useCrew();
+const signingSecret = 'a secret that is used only by these tests';
+const HOUR_MS = 3_600_000;
+const Decision = z.object({ approved: z.boolean(), on: z.string().transform((day) => new Date(day)) });
+
+async function stateOf(engine: Connection, id: string): Promise<string | undefined> {
+  return (await engine.describe(id))?.publicState;
+}
+
+async function openWaitpoints(engine: Connection, executionId: string): Promise<string[]> {
+  const { waitpoints } = await engine.listWaitpoints({ executionId });
+  return waitpoints.map(({ name }) => name).toSorted();
+}
+
+/** A run of a handler that is suspended, and another task of the same worker, which runs one at a time. */
+async function suspended(work: (ctx: TaskContext) => Promise<unknown>) {
+  const engine = await crew.connect({ signingSecret });
+  const waiting = task<null>(newKind(), { retry: { maxRetries: 0 } });
+  const other = task<null>(newKind());
+  const worker = crew.work(engine, {
+    concurrency: 1,
+    handlers: [handle(waiting, (_, ctx) => work(ctx)), handle(other, () => 'ran')],
+  });
+  const run = await engine.submit(waiting, null);
+  await expect.poll(() => stateOf(engine, run.executionId), SOON).toBe('suspended');
+  await expect.poll(() => worker.running, SOON).toBe(0);
+  return { engine, run, other, id: run.executionId };
+}
+
+describe('a wait', () => {
+  test('gives the worker up, and goes on in the same attempt with what was said', async () => {
+    const attempts: [number, boolean][] = [];
+    const { engine, run, other, id } = await suspended(async (ctx) => {
+      attempts.push([ctx.attemptIndex, ctx.resumed]);
+      await ctx.createWaitpoint('approval');
+      const { payload, signals } = await ctx.waitFor('approval', { schema: Decision, reason: 'approval' });
+      return {
+        year: payload.on.getUTCFullYear(),
+        approved: payload.approved,
+        by: signals[0]?.source.identity,
+      };
+    });
+    expect(await (await engine.submit(other, null)).result()).toBe('ran');
+    const wrong = engine.approve(id, 'approval', { by: 'ann', payload: { approved: 'yes' } });
+    await expect(wrong).rejects.toMatchObject({ code: 'invalid_input' });
+    const payload = { approved: true, on: '2031-05-06' };
+    expect(await engine.approve(id, 'approval', { by: 'ann', payload })).toMatchObject({ effect: 'resumed' });
+    expect(await run.result()).toEqual({ year: 2031, approved: true, by: 'ann' });
+    expect(attempts).toEqual([
+      [0, false],
+      [0, true],
+    ]);
+  });
+
+  test('is over at once when it was said before', async () => {
+    const engine = await crew.connect({ signingSecret });
+    const asking = task<null>(newKind());
+    const worker = crew.work(engine, {
+      handlers: [
+        handle(asking, async (_, ctx) => {
+          const { token } = await ctx.createWaitpoint('answer', { schema: z.number(), expiresIn: '1h' });
+          const again = await ctx.createWaitpoint('answer');
+          await ctx.step('ask', () => engine.deliverSignal({ token: again.token, payload: 7 }));
+          const { payload } = await ctx.waitFor('answer', { schema: z.number() });
+          return { payload, same: token === again.token };
+        }),
+      ],
+    });
+    const run = await engine.submit(asking, null);
+    expect(await run.result()).toEqual({ payload: 7, same: true });
+    expect(worker.stats.paused).toBe(0);
+  });
+
+  test('for two approvers is not over when one of them says it twice', async () => {
+    const { engine, run, id } = await suspended(async (ctx) => {
+      const by = anyOf(atLeast(2).distinctSources().named('approved'), atLeast(1).named('vetoed'));
+      const { signals } = await ctx.waitFor('release', { by });
+      return signals.map(({ source }) => source.identity);
+    });
+    const effects = [];
+    for (const by of ['ann', 'ann', 'bob']) {
+      const said = await engine.approve(id, 'release', { by });
+      effects.push('effect' in said ? said.effect : said.outcome);
+    }
+    expect(effects).toEqual(['counted', 'not_counted', 'resumed']);
+    expect(await run.result()).toEqual(['ann', 'ann', 'bob']);
+  });
+
+  test('may be for signals at several waitpoints', async () => {
+    const { engine, run, id } = await suspended(async (ctx) => {
+      const by = allOf(atLeast(1), atLeast(2).at('north', 'south').distinctWaitpoints());
+      return (await ctx.waitFor('all', { by })).payload;
+    });
+    expect(await openWaitpoints(engine, id)).toEqual(['all', 'north', 'south']);
+    for (const name of ['south', 'all', 'north'])
+      await engine.approve(id, name, { by: 'ann', payload: name });
+    expect(await run.result()).toBe('north');
+  });
+
+  test('whose time is over goes on without, if it asked for that', async () => {
+    const { engine, run } = await suspended(async (ctx) => {
+      const { outcome, payload } = await ctx.waitFor('word', { timeout: '1h', onTimeout: 'resume' });
+      return { outcome, said: payload !== undefined };
+    });
+    await crew.database.moveClock(HOUR_MS);
+    await engine.fireTimers();
+    expect(await run.result()).toEqual({ outcome: 'timed_out', said: false });
+  });
+
+  test('has a waitpoint for each round of a loop', async () => {
+    const { engine, run, id } = await suspended(async (ctx) => {
+      const words: Json[] = [];
+      for (const round of ['0', '1']) {
+        words.push((await ctx.waitFor('round', round, { match: 'word' })).payload);
+      }
+      return words;
+    });
+    for (const round of ['0', '1']) {
+      await expect.poll(() => openWaitpoints(engine, id), SOON).toContain(`round:${round}`);
+      const say = (name: string) => engine.approve(id, `round:${round}`, { by: 'ann', name, payload: round });
+      await say('noise');
+      await say('word');
+    }
+    expect(await run.result()).toEqual(['0', '1']);
+  });
+});
+
+describe('beside other things', () => {
+  test('a signal wins a race with a long sleep', async () => {
+    const { engine, run, id } = await suspended((ctx) =>
+      Promise.race([
+        ctx.waitFor('word').then(({ payload }) => payload),
+        ctx.sleep('limit', '1h').then(() => 'too late'),
+      ]),
+    );
+    await engine.approve(id, 'word', { by: 'ann', payload: 'in time' });
+    expect(await run.result()).toBe('in time');
+  });
+
+  test('a sleep wins a race with a wait nobody ends', async () => {
+    const { engine, run } = await suspended((ctx) =>
+      Promise.race([ctx.waitFor('word'), ctx.sleep('limit', '1h').then(() => 'too late')]),
+    );
+    await crew.database.moveClock(HOUR_MS);
+    await engine.fireTimers();
+    expect(await run.result()).toBe('too late');
+  });
+
+  test('two waits are waited for together, whichever ends first', async () => {
+    const { engine, run, id } = await suspended(async (ctx) => {
+      const both = await Promise.all([ctx.waitFor('a'), ctx.waitFor('b')]);
+      return both.map(({ payload }) => payload);
+    });
+    for (const name of ['b', 'a']) await engine.approve(id, name, { by: 'ann', payload: name });
+    expect(await run.result()).toEqual(['a', 'b']);
+  });
+
+  test('a signal is looked for while a step holds the worker, also after a look that failed', async () => {
+    const engine = await crew.connect({ signingSecret });
+    const racing = task<null>(newKind());
+    const never = latch();
+    const looks = { begun: 0, ended: 0, most: 0 };
+    const shaky: typeof engine = {
+      ...engine,
+      suspend: async (lease, request) => {
+        looks.begun += 1;
+        looks.most = Math.max(looks.most, looks.begun - looks.ended);
+        try {
+          if (looks.begun === 1) throw new EngineError('unavailable', 'The database is away.');
+          return await engine.suspend(lease, request);
+        } finally {
+          looks.ended += 1;
+        }
+      },
+    };
+    const worker = crew.work(shaky, {
+      handlers: [
+        handle(racing, (_, ctx) =>
+          Promise.race([
+            ctx.step('work', () => never.opened),
+            ctx.waitFor('stop').then(({ payload }) => payload),
+          ]),
+        ),
+      ],
+    });
+    const run = await engine.submit(racing, null);
+    await expect.poll(() => openWaitpoints(engine, run.executionId), SOON).toEqual(['stop']);
+    const said = await engine.approve(run.executionId, 'stop', { by: 'ann', payload: 'enough' });
+    expect(said).toMatchObject({ outcome: 'accepted', effect: 'buffered' });
+    expect(await run.result()).toBe('enough');
+    expect(worker.stats.paused).toBe(0);
+    expect(looks.most).toBe(1);
+    never.open();
+  });
+
+  test('a child or a signal ends the wait for both', async () => {
+    const engine = await crew.connect({ signingSecret });
+    const [parent, child] = [task<null>(newKind()), task<null>(newKind(), { lane: 'later' })];
+    const worker = crew.work(engine, {
+      lanes: ['default'],
+      handlers: [
+        handle(parent, async (_, ctx) => {
+          const spawned = await ctx.spawn(child, null);
+          return Promise.race([spawned.result(), ctx.waitFor('word').then(() => 'word')]);
+        }),
+      ],
+    });
+    const run = await engine.submit(parent, null);
+    await expect.poll(() => stateOf(engine, run.executionId), SOON).toBe('suspended');
+    expect(worker.stats.paused).toBe(1);
+    crew.work(engine, { lanes: ['later'], handlers: [handle(child, () => 'child')] });
+    expect(await run.result()).toBe('child');
+  });
+});
+
+describe('misuse is said to who asked, with how to write it:', () => {
+  const loose = { '~standard': { version: 1, vendor: 'loose', validate: (value: unknown) => ({ value }) } };
+  const cases: [string, (ctx: TaskContext) => Promise<unknown>, string][] = [
+    [
+      'the same name twice',
+      (ctx) => Promise.all([ctx.waitFor('twice'), ctx.waitFor('twice')]),
+      `"twice" is used twice in one run; in a loop give each round a key: ctx.waitFor('twice', String(i), …)`,
+    ],
+    [
+      'an unknown option',
+      (ctx) => ctx.waitFor('word', { until: '1h' } as object),
+      `ctx.waitFor('word'): options.until is not a known setting`,
+    ],
+    [
+      'a schema that cannot be written as JSON Schema',
+      (ctx) => ctx.waitFor('word', { schema: loose as object as Record<string, unknown> }),
+      'options.schema of loose cannot be written as JSON Schema',
+    ],
+    [
+      'both a match and a condition',
+      (ctx) => ctx.waitFor('word', { match: 'a', by: atLeast(2) }),
+      'options.match cannot stand beside by',
+    ],
+    [
+      'a condition that cannot be met',
+      (ctx) => ctx.waitFor('word', { by: atLeast(0) }),
+      'must be a whole number from 1',
+    ],
+    [
+      'a waitpoint of another wait',
+      (ctx) => Promise.all([ctx.waitFor('a'), ctx.waitFor('b', { by: atLeast(1).at('a') })]),
+      'share a waitpoint',
+    ],
+    [
+      'more waits than one suspension has',
+      (ctx) => Promise.all(Array.from({ length: 17 }, (_, index) => ctx.waitFor('many', String(index)))),
+      'can wait for 16 things to be told at once',
+    ],
+  ];
+
+  test.each(cases)('%s', async (_, work, sentence) => {
+    const engine = await crew.connect({ signingSecret });
+    const broken = task<null>(newKind(), { retry: { maxRetries: 3 } });
+    crew.work(engine, { handlers: [handle(broken, (_input, ctx) => work(ctx))] });
+    const run = await engine.submit(broken, null);
+    expect(await run.end()).toMatchObject({ outcome: 'failed', message: expect.stringContaining(sentence) });
+    expect(await run.end()).toMatchObject({ message: expect.stringContaining(run.executionId) });
+  });
+});
