@@ -80,11 +80,11 @@ export function openToken(
   const fields = [partition!, execution!, waitpoint!, expiry!, bond!];
   const given = Buffer.from(signature!, 'hex');
   // All are compared: how long it takes says nothing of which is right.
-  const [signer] = keysFor(kid!).filter(({ key }) => timingSafeEqual(signatureOf(kid!, fields, key), given));
-  if (signer === undefined) return undefined;
+  const signers = keysFor(kid!).filter(({ key }) => timingSafeEqual(signatureOf(kid!, fields, key), given));
+  if (signers.length === 0) return undefined;
   return {
     kid: kid!,
-    print: signer.print,
+    print: signers[0]!.print,
     partition: Number.parseInt(partition!, 16),
     executionUuid: dashed(execution!),
     waitpointUuid: dashed(waitpoint!),

@@ -29,6 +29,7 @@ const HOUR_MS = 3_600_000;
 const SCENES = 9;
 const HERE = 'here';
 const KID = 'walk';
+const PRINT = 'p';
 
 /** Nested, with both ways of counting that read more than signals. */
 const NESTED: SignalCondition = {
@@ -42,13 +43,13 @@ const ONE: SignalCondition = { kind: 'count', n: 1, by: 'signals', waitpoints: [
 
 type Terms = Partial<WaitRow> & Partial<Pick<SuspendCall, 'transition' | 'children' | 'needed' | 'delayMs'>>;
 
-export interface ToldCalls {
+interface ToldCalls {
   open(lease: LeaseKey, expiresInMs?: number): Promise<WaitpointAnswer>;
   suspend(lease: LeaseKey, terms?: Terms): Promise<SuspendAnswer>;
   tell(lease: LeaseKey, waitpoint?: { uuid: string }): Promise<SignalAnswer>;
 }
 
-export function toldCallsOn(database: Database): ToldCalls {
+function toldCallsOn(database: Database): ToldCalls {
   return {
     open: (lease, expires_in_ms = HOUR_MS) =>
       createWaitpoint(database, lease, { id: randomUUID(), name: HERE, expires_in_ms, kid: KID }, MANY),
@@ -81,7 +82,9 @@ export function toldCallsOn(database: Database): ToldCalls {
           uuid,
           partition,
           waitpoint:
-            waitpoint === undefined ? { name: HERE } : { ...waitpoint, kid: KID, tokenExpiresAtMs: 9e15 },
+            waitpoint === undefined
+              ? { name: HERE }
+              : { ...waitpoint, kid: KID, print: PRINT, tokenExpiresAtMs: 9e15 },
           signalId: randomUUID(),
           name: 'go',
           sourceType: 'user',
@@ -161,7 +164,7 @@ export async function walkTold(database: Database, client: Recorder['client']): 
   await calls.tell(stranger!);
   // None yet: the one offered becomes it.
   await client.query('DELETE FROM ff_signing_key');
-  await currentKey(database, { kid: KID, print: 'p' });
+  await currentKey(database, { kid: KID, print: PRINT });
   const { routes } = await submitBatch(database, { kinds: [`told-${randomUUID()}`], count: SCENES });
   const take = async (): Promise<LeaseKey> => leaseOf((await claimBatch(database, routes, 1))[0]!);
   await walkSignals(database, take);

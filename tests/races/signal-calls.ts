@@ -11,12 +11,12 @@ const MAX_SIGNALS = 10_000;
 const MAX_SIGNAL_BYTES = 1_000_000;
 const WAITPOINT_LIFE_MS = 604_800_000;
 /** The wait of every race that does not name its own. */
-export const WAIT_NAME = 'told';
+const WAIT_NAME = 'told';
 /** The waitpoint of every race that does not name its own. */
 export const WAITPOINT = 'here';
 const FORGET_KEYS_MS = 2_592_000_000;
 
-export const ONE_SIGNAL: SignalCondition = { kind: 'count', n: 1, by: 'signals', waitpoints: [WAITPOINT] };
+const ONE_SIGNAL: SignalCondition = { kind: 'count', n: 1, by: 'signals', waitpoints: [WAITPOINT] };
 
 export interface WaitFor {
   name?: string;
