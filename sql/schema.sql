@@ -563,6 +563,7 @@ CREATE TABLE ff_signing_key (
   kid text NOT NULL,
   secret_print text NOT NULL,
   created_at_ms bigint NOT NULL,
+  tokens_until_ms bigint NOT NULL,
   verify_until_ms bigint,
   revoked_at_ms bigint,
   CONSTRAINT ff_signing_key_pkey PRIMARY KEY (kid)
@@ -640,6 +641,7 @@ CREATE TABLE ff_transition (
 
 CREATE TABLE ff_waitpoint (
   waitpoint_id uuid NOT NULL,
+  token_id uuid NOT NULL,
   execution_id uuid NOT NULL,
   created_at_ms bigint NOT NULL,
   expires_at_ms bigint,
@@ -753,7 +755,7 @@ CREATE TABLE ff_worker (
 -- function ff_accept_signal(e ff_execution, w ff_waitpoint, p_signal ff_signal, p_bytes bigint)
 --   returns TABLE(effect text, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
---   md5 df39ec010703f324a0583e84f9b773a8
+--   md5 da5f38cbe216b2336c2b378d5f290184
 
 -- function ff_adopt_log(p_change text, p_identity text)
 --   returns void
@@ -798,17 +800,17 @@ CREATE TABLE ff_worker (
 -- function ff_close_waitpoints(p_id uuid, p_wait jsonb, p_reason text)
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 8e5e7bcea2ce7e9f491b28a2524e0e5b
+--   md5 eb85c7244bdde703573aab9f609712c2
 
 -- function ff_complete(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_results jsonb[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 77b133d383a416a9dd5df0c3ed760500
 
--- function ff_condition_met(p_condition jsonb, p_execution uuid)
+-- function ff_condition_met(p_condition jsonb, p_execution uuid, p_until integer DEFAULT 2147483647)
 --   returns boolean
 --   plpgsql STABLE PARALLEL UNSAFE COST 100
---   md5 c2355bc9077a9f6ac7e219e31fbdaa32
+--   md5 54399d9de4afa6a39a4e7c42fd7d9ad9
 
 -- function ff_count_unstamped(p_older_than_ms bigint)
 --   returns bigint
@@ -816,19 +818,24 @@ CREATE TABLE ff_worker (
 --   md5 b89297142555452033cbf52bad0c53cd
 
 -- function ff_create_waitpoints(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_waitpoints jsonb, p_max_waitpoints integer)
---   returns TABLE(outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, waitpoint_id uuid, name text, created_at_ms bigint, expires_at_ms bigint, kid text, token_expires_at_ms bigint)
+--   returns TABLE(outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, waitpoint_id uuid, token_id uuid, created_at_ms bigint, kid text, secret_print text, token_expires_at_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 14957aa494372944415368f2aca84455
+--   md5 adba7f72fed47eb2bcfc2bb5045a4165
 
--- function ff_current_key(p_kid text, p_print text)
+-- function ff_current_key(p_kid text, p_print text, p_token_ms bigint)
 --   returns TABLE(kid text, secret_print text)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET search_path=<schema>, pg_temp
---   md5 3e17152106821a67f3ef84b778aecb03
+--   md5 3b72180b2674d6cf033a057f9de818d1
+
+-- function ff_deciding_signal(p_id uuid, p_wait jsonb)
+--   returns integer
+--   plpgsql STABLE PARALLEL UNSAFE COST 100
+--   md5 8d3a7b3d138ca826b7d00116380e10ca
 
 -- function ff_deliver_signal(p_id uuid, p_partition smallint, p_waitpoint uuid, p_waitpoint_name text, p_kid text, p_print text, p_token_expires_at_ms bigint, p_signal uuid, p_name text, p_source_type text, p_source_identity text, p_payload jsonb, p_idempotency_key text, p_is_checked boolean, p_max_signals integer, p_max_bytes bigint)
 --   returns TABLE(outcome text, signal_id uuid, effect text, schema jsonb, route_id integer, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 16368cd148ea57be4061b697d7d16d59
+--   md5 dde22a75884dc3d55c7905ce2f081bf2
 
 -- function ff_drop_slot(p_retention_ms bigint, p_grace_ms bigint)
 --   returns boolean
@@ -838,17 +845,17 @@ CREATE TABLE ff_worker (
 -- function ff_end_wait(p_id uuid, p_wait jsonb, p_outcome text)
 --   returns jsonb
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 dac2de289cbb71007d4276a0a7283a60
+--   md5 22646d78dda97630d7281696f6e6bdeb
 
 -- function ff_escalate(p_row ff_locked, p_wait jsonb)
 --   returns bigint
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 b1715c0f24a5042ca16fe4c2a72ff9c6
+--   md5 fe5880d7a264d6094771320a48355587
 
 -- function ff_expire_waitpoints(p_rows ff_locked[])
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 c9fba9616ffc10893d6e17a71eedbd75
+--   md5 e460dce0758c75df9622c6fb8356cb34
 
 -- function ff_expired_slot(p_retention_ms bigint, p_grace_ms bigint)
 --   returns TABLE(slot smallint, last_position bigint)
@@ -863,12 +870,12 @@ CREATE TABLE ff_worker (
 -- function ff_fire_timers(p_timer_ids bigint[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, worker_instance_id text, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 5b0accfdb4fad40369f71353a4d4bdc0
+--   md5 a0336ec83f1172c55d0be41f09049067
 
 -- function ff_forget(p_ids uuid[], p_partitions smallint[], p_retain_ms bigint, p_again_ms bigint)
 --   returns TABLE(execution_id uuid, outcome text)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 974cb02a99fd8a71d420b1427953cfe1
+--   md5 8660534bf7a8c343a7535ba26837354c
 
 -- function ff_forget_keys(p_limit integer, p_again_ms bigint)
 --   returns bigint
@@ -917,7 +924,7 @@ CREATE TABLE ff_worker (
 
 -- function ff_key_verifies(p_kid text, p_print text)
 --   returns boolean
---   plpgsql STABLE PARALLEL UNSAFE COST 100
+--   plpgsql STABLE PARALLEL UNSAFE COST 100 SET search_path=<schema>, pg_temp
 --   md5 5ba5e1ec704dab447d5c80c2f93cb6e5
 
 -- function ff_known_ids(p_ids uuid[], p_holders uuid[])
@@ -930,10 +937,10 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 d16968808909d007bf2320296492821a
 
--- function ff_leaf_count(p_leaf jsonb, p_execution uuid)
+-- function ff_leaf_count(p_leaf jsonb, p_execution uuid, p_until integer)
 --   returns bigint
 --   plpgsql STABLE PARALLEL UNSAFE COST 100
---   md5 40a0823ff0d55d934e50cb01027bac75
+--   md5 a9e0f443e126636ec56d69df669338a6
 
 -- function ff_leaves(p_condition jsonb)
 --   returns SETOF jsonb
@@ -978,7 +985,7 @@ CREATE TABLE ff_worker (
 -- function ff_open_waitpoints(p_id uuid, p_partition smallint, p_waitpoints jsonb)
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 b1b4a20a01462d7308a540bd2b14f307
+--   md5 189bf7b74f52f45e3390927c17e45a90
 
 -- function ff_pause(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_delays bigint[], p_children jsonb[], p_needed integer[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
@@ -1028,7 +1035,7 @@ CREATE TABLE ff_worker (
 -- function ff_renew_waits(p_ids uuid[], p_from_start boolean)
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 f046daf8d84b2cda263abb111cb91660
+--   md5 c583a224a4f0d490ddd8b29a6fa6ef95
 
 -- function ff_replay(p_ids uuid[], p_partitions smallint[], p_epochs bigint[], p_from_start boolean, p_reason text, p_actor text, p_default_max integer)
 --   returns TABLE(execution_id uuid, outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, route_id integer, replay_count smallint, due_in_ms bigint)
@@ -1070,15 +1077,15 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 07be9e82f76eb5c24af67dc8b897337a
 
+-- function ff_revoke_tokens(p_id uuid, p_partition smallint, p_name text, p_token_id uuid)
+--   returns boolean
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 64a5ad7f337314b0a823e6135eebc507
+
 -- function ff_rotate_key(p_kid text, p_print text, p_grace_ms bigint, p_forget_ms bigint)
 --   returns text
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET search_path=<schema>, pg_temp
---   md5 415477bc0486b740d865756021909974
-
--- function ff_satisfiers(p_condition jsonb, p_execution uuid)
---   returns bigint
---   plpgsql STABLE PARALLEL UNSAFE COST 100
---   md5 e3f00e9855fd2493f9612230f848c4f1
+--   md5 a2db7f2250500dd02c0b1148c316432c
 
 -- function ff_sequence(p_wait boolean, p_channel text)
 --   returns TABLE(last_position bigint, stamped bigint, floor_position bigint)
@@ -1105,6 +1112,11 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 b74d9f077d9b5953ea02d4dc1fda1030
 
+-- function ff_signal_adds(p_condition jsonb, p_waitpoint text, p_signal ff_signal)
+--   returns boolean
+--   plpgsql STABLE PARALLEL UNSAFE COST 100
+--   md5 d63c47d48793a7dc2a381b08788b7bc1
+
 -- function ff_signal_fits(p_condition jsonb, p_waitpoint text, p_name text)
 --   returns boolean
 --   plpgsql IMMUTABLE PARALLEL UNSAFE COST 100
@@ -1130,10 +1142,10 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 3cef49979c00eca439550390e62372d8
 
--- function ff_suspend(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_transition text, p_waits jsonb, p_waitpoints jsonb, p_max_waitpoints integer, p_wake_ms bigint, p_children jsonb, p_needed integer)
+-- function ff_suspend(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_transition text, p_only_look boolean, p_waits jsonb, p_waitpoints jsonb, p_max_waitpoints integer, p_wake_ms bigint, p_children jsonb, p_needed integer)
 --   returns TABLE(outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, ended jsonb, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 58ae7e09360694bd8b7191c3149bae6d
+--   md5 34be940fbdce1c05f0540409ae5780c7
 
 -- function ff_sweep_queue(p_route integer, p_rank integer, p_seq bigint, p_limit integer)
 --   returns TABLE(route_id integer, rank integer, seq bigint, removed bigint)
@@ -1180,6 +1192,16 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 da5b854564f7f31a112e0fdb22e45f59
 
+-- function ff_time_waitpoints(p_id uuid, p_partition smallint)
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 eb8cc563b6b4a8f99ec1d0ff6112660f
+
+-- function ff_token_is_good(w ff_waitpoint, p_now bigint)
+--   returns boolean
+--   plpgsql STABLE PARALLEL UNSAFE COST 100
+--   md5 dde551d4222bd211271767b05d6a5e4d
+
 -- function ff_unpaused(INOUT p_routes integer[], INOUT p_ranks integer[], INOUT p_afters bigint[])
 --   returns record
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
@@ -1198,7 +1220,7 @@ CREATE TABLE ff_worker (
 -- function ff_wait_fault(p_id uuid, p_waits jsonb, p_waitpoints jsonb, p_max_waitpoints integer)
 --   returns text
 --   plpgsql STABLE PARALLEL UNSAFE COST 100
---   md5 5dce454b7f66305b65c0c5d91f425cad
+--   md5 e31061794dc6b0f3ddc3ee15f7115318
 
 -- function ff_wait_is_over(p_id uuid, p_attempt integer, p_epoch bigint)
 --   returns boolean

@@ -6,8 +6,8 @@
 CREATE OR REPLACE FUNCTION ff_create_waitpoints(
   p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_waitpoints jsonb, p_max_waitpoints integer
 ) RETURNS TABLE (
-  outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, waitpoint_id uuid, name text, created_at_ms bigint,
-  expires_at_ms bigint, kid text, token_expires_at_ms bigint
+  outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, waitpoint_id uuid, token_id uuid, created_at_ms bigint,
+  kid text, secret_print text, token_expires_at_ms bigint
 ) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
@@ -16,27 +16,40 @@ DECLARE
   v_fault text;
 BEGIN
   PERFORM ff_require_read_committed();
-  IF cardinality(ff_share_leases(ARRAY[p_id], ARRAY[p_partition], ARRAY[p_attempt], ARRAY[p_epoch])) = 0 THEN
+  IF cardinality(ff_lock_leased(ARRAY[p_id], ARRAY[p_partition], ARRAY[p_attempt], ARRAY[p_epoch])) = 0 THEN
     RETURN QUERY
-    SELECT f.outcome, f.lifecycle_phase, f.terminal_outcome, f.lease_epoch, NULL::uuid, NULL, NULL::bigint, NULL::bigint, NULL, NULL::bigint
+    SELECT f.outcome, f.lifecycle_phase, f.terminal_outcome, f.lease_epoch, NULL::uuid, NULL::uuid, NULL::bigint, NULL, NULL, NULL::bigint
     FROM ff_refusals('record', ARRAY[p_id], ARRAY[p_partition], ARRAY[p_attempt], ARRAY[p_epoch], '{}') f;
     RETURN;
   END IF;
   v_fault := ff_wait_fault(p_id, '[]', p_waitpoints, p_max_waitpoints);
   IF v_fault IS NOT NULL THEN
-    RETURN QUERY SELECT v_fault, 'active', 'none', p_epoch, NULL::uuid, NULL, NULL::bigint, NULL::bigint, NULL, NULL::bigint;
+    RETURN QUERY SELECT v_fault, 'active', 'none', p_epoch, NULL::uuid, NULL::uuid, NULL::bigint, NULL, NULL, NULL::bigint;
     RETURN;
   END IF;
   PERFORM ff_open_waitpoints(p_id, p_partition, p_waitpoints);
   RETURN QUERY
-  SELECT 'created', 'active', 'none', p_epoch, w.waitpoint_id, w.name, w.created_at_ms, w.expires_at_ms, w.kid, w.token_expires_at_ms
+  SELECT 'created', 'active', 'none', p_epoch, w.waitpoint_id, w.token_id, w.created_at_ms, w.kid, k.secret_print, w.token_expires_at_ms
   FROM jsonb_array_elements(p_waitpoints) j
   CROSS JOIN LATERAL (
-    SELECT * FROM ff_waitpoint WHERE execution_id = p_id AND retired_by = 0 AND name = j ->> 'name' OFFSET 0) w;
+    SELECT * FROM ff_waitpoint WHERE execution_id = p_id AND retired_by = 0 AND name = j ->> 'name' OFFSET 0) w
+  LEFT JOIN LATERAL (SELECT secret_print FROM ff_signing_key WHERE kid = w.kid OFFSET 0) k ON true;
+END $$;
+
+-- Ends the tokens of a waitpoint that are out; what was said by them stays.
+CREATE OR REPLACE FUNCTION ff_revoke_tokens(p_id uuid, p_partition smallint, p_name text, p_token_id uuid) RETURNS boolean LANGUAGE plpgsql
+SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET search_path FROM CURRENT AS $$
+BEGIN
+  PERFORM ff_require_read_committed();
+  PERFORM 1 FROM ff_execution WHERE execution_id = p_id AND partition_key = p_partition FOR UPDATE;
+  UPDATE ff_waitpoint SET token_id = p_token_id, kid = NULL, token_expires_at_ms = NULL
+  WHERE execution_id = p_id AND retired_by = 0 AND name = p_name AND partition_key = p_partition;
+  RETURN FOUND;
 END $$;
 
 -- Whether tokens of a key, made from that secret, are good now. The grace of an old key ends here, and nowhere else.
-CREATE OR REPLACE FUNCTION ff_key_verifies(p_kid text, p_print text) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+CREATE OR REPLACE FUNCTION ff_key_verifies(p_kid text, p_print text) RETURNS boolean LANGUAGE plpgsql STABLE
+SET search_path FROM CURRENT AS $$
 BEGIN
   RETURN EXISTS (
     SELECT FROM ff_signing_key k WHERE k.kid = p_kid AND k.secret_print = p_print AND k.revoked_at_ms IS NULL
@@ -62,13 +75,14 @@ DECLARE
   v_now bigint;
   v_bytes bigint := octet_length(p_payload::text);
   v_refusal text;
+  v_seq integer;
 BEGIN
   PERFORM ff_require_read_committed();
   SELECT * INTO e FROM ff_execution x WHERE x.execution_id = p_id AND x.partition_key = p_partition FOR UPDATE;
   v_now := ff_now_ms();
   SELECT * INTO w FROM ff_waitpoint x
   WHERE x.execution_id = p_id AND x.retired_by = 0
-    AND CASE WHEN p_waitpoint IS NULL THEN x.name = p_waitpoint_name ELSE x.waitpoint_id = p_waitpoint END
+    AND CASE WHEN p_waitpoint IS NULL THEN x.name = p_waitpoint_name ELSE x.token_id = p_waitpoint END
   FOR UPDATE;
   IF e.execution_id IS NULL OR w.execution_id IS NULL OR (p_kid IS NOT NULL AND NOT ff_key_verifies(p_kid, p_print)) THEN
     RETURN QUERY SELECT 'unknown', NULL::uuid, NULL, NULL::jsonb, NULL::integer, NULL::bigint;
@@ -82,15 +96,18 @@ BEGIN
     WHEN e.lifecycle_phase = 'terminal' OR w.close_reason IN ('satisfied', 'timed_out') THEN 'closed'
     WHEN p_kid IS NOT NULL AND (w.close_reason = 'expired' OR w.expires_at_ms <= v_now) THEN 'expired'
     WHEN w.schema IS NOT NULL AND NOT p_is_checked THEN 'unchecked'
+    -- One waitpoint leaves half of it to the others.
+    WHEN w.signal_count >= p_max_signals / 2 OR w.signal_bytes + v_bytes > p_max_bytes / 2 THEN 'too_many'
     WHEN (SELECT sum(x.signal_count) >= p_max_signals OR sum(x.signal_bytes) + v_bytes > p_max_bytes
-          FROM ff_waitpoint x WHERE x.execution_id = p_id) THEN 'too_many' END;
+          FROM ff_waitpoint x WHERE x.execution_id = p_id AND x.retired_by = 0) THEN 'too_many' END;
   IF v_refusal IS NOT NULL THEN
     RETURN QUERY SELECT v_refusal, g.signal_id, g.effect, CASE v_refusal WHEN 'unchecked' THEN w.schema END, NULL::integer, NULL::bigint;
     RETURN;
   END IF;
+  v_seq := (SELECT sum(x.signal_count) FROM ff_waitpoint x WHERE x.execution_id = p_id);
   RETURN QUERY
   SELECT 'accepted', p_signal, a.effect, NULL::jsonb, e.route_id, a.due_in_ms
-  FROM ff_accept_signal(e, w, ROW(p_id, w.waitpoint_id, p_signal, v_now, w.signal_count, p_partition, p_name, p_source_type,
+  FROM ff_accept_signal(e, w, ROW(p_id, w.waitpoint_id, p_signal, v_now, v_seq, p_partition, p_name, p_source_type,
     p_source_identity, p_idempotency_key, 'buffered', p_payload)::ff_signal, v_bytes) a;
 END $$;
 
@@ -103,7 +120,7 @@ DECLARE
   r ff_locked := ROW(1, e.execution_id, e.partition_key, e.route_id, e.priority, e.namespace, e.attempt_index, e.lease_epoch, e.retry_count,
     e.attempt_state, NULL, NULL, NULL, NULL, NULL, e.retain_ms)::ff_locked;
   v_wait jsonb;
-  v_before bigint;
+  v_adds boolean;
 BEGIN
   SELECT b.tags INTO STRICT r.tags FROM ff_body b WHERE b.execution_id = e.execution_id AND b.partition_key = e.partition_key;
   SELECT x INTO v_wait FROM ff_suspension s, jsonb_array_elements(s.waits) x
@@ -111,13 +128,14 @@ BEGIN
   IF FOUND AND NOT ff_signal_fits(v_wait -> 'condition', w.name, g.name) THEN
     g.effect := 'not_matching';
   END IF;
-  v_before := CASE WHEN v_wait IS NOT NULL AND g.effect = 'buffered' THEN ff_satisfiers(v_wait -> 'condition', e.execution_id) END;
+  v_adds := CASE WHEN v_wait IS NOT NULL AND g.effect = 'buffered' THEN ff_signal_adds(v_wait -> 'condition', w.name, g) END;
   INSERT INTO ff_signal SELECT g.*;
   UPDATE ff_waitpoint x SET signal_count = x.signal_count + 1, signal_bytes = x.signal_bytes + p_bytes
   WHERE x.execution_id = e.execution_id AND x.retired_by = 0 AND x.name = w.name;
-  IF v_before IS NOT NULL THEN
-    g.effect := CASE WHEN ff_condition_met(v_wait -> 'condition', e.execution_id) THEN 'resumed'
-      WHEN ff_satisfiers(v_wait -> 'condition', e.execution_id) > v_before THEN 'counted' ELSE 'not_counted' END;
+  IF v_adds IS NOT NULL THEN
+    -- What adds nothing cannot be the last that was waited for.
+    g.effect := CASE WHEN NOT v_adds THEN 'not_counted' WHEN ff_condition_met(v_wait -> 'condition', e.execution_id) THEN 'resumed'
+      ELSE 'counted' END;
     UPDATE ff_signal x SET effect = g.effect
     WHERE x.execution_id = g.execution_id AND x.waitpoint_id = g.waitpoint_id AND x.seq = g.seq;
   END IF;
@@ -130,21 +148,25 @@ BEGIN
   RETURN NEXT;
 END $$;
 
--- The key that signs. When there is none, the one offered becomes it.
-CREATE OR REPLACE FUNCTION ff_current_key(p_kid text, p_print text) RETURNS TABLE (kid text, secret_print text) LANGUAGE plpgsql
+-- The key that signs. When there is none, the one offered becomes it. How long tokens of it are good is remembered, to the day, for when it is
+-- rotated.
+CREATE OR REPLACE FUNCTION ff_current_key(p_kid text, p_print text, p_token_ms bigint) RETURNS TABLE (kid text, secret_print text) LANGUAGE plpgsql
 SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 BEGIN
+  UPDATE ff_signing_key k SET tokens_until_ms = ff_now_ms() + p_token_ms + 86400000
+  WHERE k.verify_until_ms IS NULL AND k.revoked_at_ms IS NULL AND k.tokens_until_ms < ff_now_ms() + p_token_ms;
   RETURN QUERY
   SELECT k.kid, k.secret_print FROM ff_signing_key k WHERE k.verify_until_ms IS NULL AND k.revoked_at_ms IS NULL;
   IF NOT FOUND AND p_kid IS NOT NULL THEN
-    INSERT INTO ff_signing_key (kid, secret_print, created_at_ms) VALUES (p_kid, p_print, ff_now_ms()) ON CONFLICT DO NOTHING;
+    INSERT INTO ff_signing_key (kid, secret_print, created_at_ms, tokens_until_ms)
+    VALUES (p_kid, p_print, ff_now_ms(), ff_now_ms() + p_token_ms) ON CONFLICT DO NOTHING;
     RETURN QUERY
     SELECT k.kid, k.secret_print FROM ff_signing_key k WHERE k.verify_until_ms IS NULL AND k.revoked_at_ms IS NULL;
   END IF;
 END $$;
 
--- Makes a new key the one that signs; the old one verifies for p_grace_ms more. Keys that have been of no use for p_forget_ms are forgotten.
+-- Makes a new key the one that signs; the old one verifies for p_grace_ms more, or as long as a token of it is good. Keys that have been of no use for p_forget_ms are forgotten.
 CREATE OR REPLACE FUNCTION ff_rotate_key(p_kid text, p_print text, p_grace_ms bigint, p_forget_ms bigint) RETURNS text LANGUAGE plpgsql
 SET search_path FROM CURRENT AS $$
 DECLARE
@@ -153,10 +175,12 @@ BEGIN
   PERFORM ff_require_read_committed();
   DELETE FROM ff_signing_key WHERE coalesce(revoked_at_ms, verify_until_ms) <= ff_now_ms() - p_forget_ms;
   LOOP
-    UPDATE ff_signing_key SET verify_until_ms = ff_now_ms() + p_grace_ms
+    UPDATE ff_signing_key SET
+      verify_until_ms = coalesce(ff_now_ms() + p_grace_ms, greatest(tokens_until_ms, ff_now_ms()))
     WHERE verify_until_ms IS NULL AND revoked_at_ms IS NULL RETURNING kid INTO v_old;
     -- Somebody else rotated meanwhile: theirs is replaced too. Only that is a conflict: a key of this name, there already, fails.
-    INSERT INTO ff_signing_key (kid, secret_print, created_at_ms) VALUES (p_kid, p_print, ff_now_ms())
+    INSERT INTO ff_signing_key (kid, secret_print, created_at_ms, tokens_until_ms)
+    VALUES (p_kid, p_print, ff_now_ms(), ff_now_ms())
     ON CONFLICT ((true)) WHERE verify_until_ms IS NULL AND revoked_at_ms IS NULL DO NOTHING;
     EXIT WHEN FOUND;
   END LOOP;

@@ -4,10 +4,11 @@
 
 -- Suspends a running execution until one of its waits is over, or until a time (p_wake_ms), or until p_needed of p_children have
 -- ended. With enough said already there is nothing to wait for: `satisfied`, and what ended; the lease stays. So it does with enough
--- children ended: `due`. p_transition says what is waited for; without it nothing is suspended, `open`: the waits have begun, and signals are taken.
+-- children ended: `due`. p_transition says what is waited for. With p_only_look nothing is suspended, `open`: the waits have begun, and signals are
+-- taken; but for a wait whose time is over, which ends as it wished.
 CREATE OR REPLACE FUNCTION ff_suspend(
-  p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_transition text, p_waits jsonb, p_waitpoints jsonb,
-  p_max_waitpoints integer, p_wake_ms bigint, p_children jsonb, p_needed integer
+  p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_transition text, p_only_look boolean, p_waits jsonb,
+  p_waitpoints jsonb, p_max_waitpoints integer, p_wake_ms bigint, p_children jsonb, p_needed integer
 ) RETURNS TABLE (
   outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, ended jsonb, due_in_ms bigint
 ) LANGUAGE plpgsql
@@ -21,6 +22,8 @@ DECLARE
   v_due bigint;
   v_wait jsonb;
   v_value jsonb;
+  v_is_late boolean;
+  v_overdue boolean := false;
   v_open jsonb := '[]';
   v_ended jsonb := '[]';
 BEGIN
@@ -46,17 +49,23 @@ BEGIN
       SELECT value FROM ff_step
       WHERE execution_id = p_id AND retired_by = 0 AND name = j ->> 'name' AND key = j ->> 'key' OFFSET 0) s
   LOOP
+    v_is_late := coalesce((v_value ->> 'timeoutAtMs')::bigint <= ff_now_ms(), false);
     IF v_value ->> 'outcome' = 'pending' AND ff_condition_met(v_wait -> 'condition', p_id) THEN
       v_value := ff_end_wait(p_id, v_wait, 'satisfied');
+    ELSIF v_value ->> 'outcome' = 'pending' AND v_is_late AND v_wait ->> 'on_timeout' = 'resume' THEN
+      v_value := ff_end_wait(p_id, v_wait, 'timed_out');
     END IF;
     IF v_value ->> 'outcome' = 'pending' THEN
-      v_open := v_open || jsonb_build_array((v_wait - 'timeout_ms') || jsonb_build_object('timeout_at_ms', v_value -> 'timeoutAtMs'));
+      v_overdue := v_overdue OR v_is_late;
+      v_open := v_open || jsonb_build_array((v_wait - 'timeout_ms') || jsonb_build_object('timeout_at_ms', v_value -> 'timeoutAtMs',
+        'reason', coalesce(v_value -> 'reason', v_wait -> 'reason')));
     ELSE
       v_ended := v_ended || jsonb_build_object('name', v_wait -> 'name', 'key', v_wait -> 'key', 'end', v_value);
     END IF;
   END LOOP;
-  IF v_ended <> '[]' OR p_transition IS NULL OR (p_needed IS NOT NULL AND ff_children_ended(p_id, ff_uuids(p_children), p_needed)) THEN
-    RETURN QUERY SELECT CASE WHEN v_ended <> '[]' THEN 'satisfied' WHEN p_transition IS NULL THEN 'open' ELSE 'due' END,
+  IF v_ended <> '[]' OR (p_only_look AND NOT v_overdue)
+     OR (p_needed IS NOT NULL AND ff_children_ended(p_id, ff_uuids(p_children), p_needed)) THEN
+    RETURN QUERY SELECT CASE WHEN v_ended <> '[]' THEN 'satisfied' WHEN p_only_look THEN 'open' ELSE 'due' END,
       'active', 'none', p_epoch, v_ended, NULL::bigint;
     RETURN;
   END IF;
@@ -70,8 +79,12 @@ BEGIN
     ON CONFLICT (execution_id) DO UPDATE SET attempt_index = EXCLUDED.attempt_index, lease_epoch = EXCLUDED.lease_epoch,
       needed = EXCLUDED.needed, children = EXCLUDED.children;
   END IF;
-  PERFORM ff_settle(p_transition, v_rows, NULL, NULL, NULL, NULL, NULL, ARRAY[jsonb_strip_nulls(jsonb_build_object(
-    'waits', (SELECT jsonb_agg(j -> 'name') FROM jsonb_array_elements(v_open) j), 'timeout_at_ms', v_due))]);
+  PERFORM ff_settle(
+    -- What was handed to an operator stays with one.
+    CASE WHEN v_open @> '[{"reason": "review"}]' THEN 'suspend_for_review' ELSE p_transition END,
+    v_rows, NULL, NULL, NULL, NULL, NULL, ARRAY[(
+      SELECT jsonb_strip_nulls(jsonb_build_object('waits', jsonb_agg(j -> 'name'), 'timeout_at_ms', min((j ->> 'timeout_at_ms')::bigint)))
+      FROM jsonb_array_elements(v_open) j)]);
   RETURN QUERY SELECT 'suspended', 'suspended', 'none', p_epoch, NULL::jsonb, v_due - v_now;
 END $$;
 
@@ -143,21 +156,20 @@ DECLARE
   v_due bigint;
 BEGIN
   UPDATE ff_suspension s SET waits = (
-    SELECT jsonb_agg(CASE WHEN w = p_wait THEN w || '{"timeout_at_ms": null}' ELSE w END ORDER BY place)
+    SELECT jsonb_agg(CASE WHEN w = p_wait THEN w || '{"timeout_at_ms": null, "reason": "review"}' ELSE w END ORDER BY place)
     FROM jsonb_array_elements(s.waits) WITH ORDINALITY x(w, place))
   WHERE s.execution_id = p_row.execution_id;
-  UPDATE ff_step SET value = value || '{"timeoutAtMs": null}'
+  UPDATE ff_step SET value = value || '{"timeoutAtMs": null, "reason": "review"}'
   WHERE execution_id = p_row.execution_id AND retired_by = 0 AND name = p_wait ->> 'name' AND key = p_wait ->> 'key';
   UPDATE ff_waitpoint SET closed_at_ms = NULL, close_reason = NULL, expires_at_ms = NULL
   WHERE execution_id = p_row.execution_id AND retired_by = 0 AND step_name = p_wait ->> 'name' AND step_key = p_wait ->> 'key'
     AND (closed_at_ms IS NULL OR close_reason = 'expired');
   v_due := ff_time_suspension(p_row);
   PERFORM ff_settle('escalate', ARRAY[p_row], NULL, NULL, NULL, NULL, 'engine', ARRAY[jsonb_build_object('wait', p_wait -> 'name')]);
-  RETURN greatest(v_due - ff_now_ms(), 0);
+  RETURN CASE WHEN v_due IS NOT NULL THEN greatest(v_due - ff_now_ms(), 0) END;
 END $$;
 
--- Closes the waitpoints of executions, locked, whose time is over. One that its execution is opening again is left to it, not waited
--- for.
+-- Closes the waitpoints of executions, locked, whose time is over; the next one's timer is set.
 CREATE OR REPLACE FUNCTION ff_expire_waitpoints(p_rows ff_locked[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   r ff_locked;
@@ -167,9 +179,6 @@ BEGIN
     WITH closed AS (
       UPDATE ff_waitpoint SET closed_at_ms = ff_now_ms(), close_reason = 'expired'
       WHERE execution_id = r.execution_id AND retired_by = 0 AND closed_at_ms IS NULL AND expires_at_ms <= ff_now_ms()
-        AND name = ANY (ARRAY(
-          SELECT name FROM ff_waitpoint WHERE execution_id = r.execution_id AND retired_by = 0 AND closed_at_ms IS NULL
-            AND expires_at_ms <= ff_now_ms() FOR UPDATE SKIP LOCKED))
       RETURNING name)
     SELECT array_agg(name ORDER BY name) INTO v_names FROM closed;
     IF v_names IS NOT NULL THEN
@@ -177,5 +186,6 @@ BEGIN
       WHERE b.execution_id = r.execution_id AND b.partition_key = r.partition_key;
       PERFORM ff_tell_signal(r, 'waitpoints_expired', jsonb_build_object('waitpoints', to_jsonb(v_names)));
     END IF;
+    PERFORM ff_time_waitpoints(r.execution_id, r.partition_key);
   END LOOP;
 END $$;

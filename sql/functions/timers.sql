@@ -108,6 +108,7 @@ DECLARE
   v_seen bigint[];
   v_executions uuid[];
   v_timed_out uuid[] := '{}';
+  v_over uuid[] := '{}';
   v_waiting uuid[];
 BEGIN
   PERFORM ff_require_read_committed();
@@ -170,6 +171,7 @@ BEGIN
   INTO v_rows, v_woken, v_suspended, v_expiring, v_late, v_late_ids, v_seen, v_executions;
   FOR execution_id, outcome, worker_instance_id, due_in_ms IN SELECT * FROM ff_time_out(v_late, v_late_ids) LOOP
     v_timed_out := v_timed_out || execution_id;
+    v_over := CASE outcome WHEN 'execution_timed_out' THEN v_over || execution_id ELSE v_over END;
     RETURN NEXT;
   END LOOP;
   -- Their leases were held by somebody: they keep their timers, for the next pass.
@@ -178,11 +180,12 @@ BEGIN
   PERFORM ff_settle('wake', v_woken, NULL, NULL, NULL, NULL, NULL);
   FOR execution_id, outcome, route_id, due_in_ms IN SELECT * FROM ff_time_out_suspended(v_suspended) LOOP
     v_timed_out := v_timed_out || execution_id;
+    v_over := CASE outcome WHEN 'execution_timed_out' THEN v_over || execution_id ELSE v_over END;
     worker_instance_id := NULL;
     RETURN NEXT;
   END LOOP;
   -- Last, so that the end of a wait closes its own.
-  PERFORM ff_expire_waitpoints(v_expiring);
+  PERFORM ff_expire_waitpoints(ARRAY(SELECT r FROM unnest(v_expiring) r WHERE r.execution_id <> ALL (v_over)));
   v_rows := v_rows || v_woken;
   DELETE FROM ff_timer WHERE timer_id = ANY (v_seen) AND execution_id <> ALL (v_waiting);
   RETURN QUERY

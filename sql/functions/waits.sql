@@ -2,8 +2,9 @@
 -- condition that says which of them end it; and its end, stored as a step. Pieces of suspend.sql and signals.sql, called
 -- with the execution locked.
 
--- How many distinct satisfiers of a leaf there are: signals, waitpoints that got one, or who sent them.
-CREATE OR REPLACE FUNCTION ff_leaf_count(p_leaf jsonb, p_execution uuid) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+-- How many distinct satisfiers of a leaf there are: signals, waitpoints that got one, or who sent them. p_until counts only those that
+-- were accepted up to then.
+CREATE OR REPLACE FUNCTION ff_leaf_count(p_leaf jsonb, p_execution uuid, p_until integer) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN (
     SELECT CASE p_leaf ->> 'by'
@@ -15,21 +16,22 @@ BEGIN
       SELECT waitpoint_id FROM ff_waitpoint WHERE execution_id = p_execution AND retired_by = 0 AND name = u.n OFFSET 0) w
     CROSS JOIN LATERAL (
       SELECT waitpoint_id, source_type, source_identity FROM ff_signal
-      WHERE execution_id = p_execution AND waitpoint_id = w.waitpoint_id
+      WHERE execution_id = p_execution AND waitpoint_id = w.waitpoint_id AND seq <= p_until
         AND (p_leaf ->> 'match' IS NULL OR name = p_leaf ->> 'match') OFFSET 0) s);
 END $$;
 
--- The same as the model's: a test compares them.
-CREATE OR REPLACE FUNCTION ff_condition_met(p_condition jsonb, p_execution uuid) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+-- The same as the model's: a test compares them. p_until: with what was accepted up to then.
+CREATE OR REPLACE FUNCTION ff_condition_met(p_condition jsonb, p_execution uuid, p_until integer DEFAULT 2147483647) RETURNS boolean
+LANGUAGE plpgsql STABLE AS $$
 DECLARE
   v_all boolean := p_condition ->> 'kind' = 'all';
   v_member jsonb;
 BEGIN
   IF p_condition ->> 'kind' = 'count' THEN
-    RETURN ff_leaf_count(p_condition, p_execution) >= (p_condition ->> 'n')::integer;
+    RETURN ff_leaf_count(p_condition, p_execution, p_until) >= (p_condition ->> 'n')::integer;
   END IF;
   FOR v_member IN SELECT jsonb_array_elements(p_condition -> 'of') LOOP
-    IF ff_condition_met(v_member, p_execution) <> v_all THEN
+    IF ff_condition_met(v_member, p_execution, p_until) <> v_all THEN
       RETURN NOT v_all;
     END IF;
   END LOOP;
@@ -46,10 +48,25 @@ BEGIN
   END IF;
 END $$;
 
--- How far a condition is: the satisfiers of all its leaves.
-CREATE OR REPLACE FUNCTION ff_satisfiers(p_condition jsonb, p_execution uuid) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+-- Whether a signal adds a satisfier to a leaf that takes it: one that counts signals always; others only when no signal before it was of
+-- its source, or at its waitpoint.
+CREATE OR REPLACE FUNCTION ff_signal_adds(p_condition jsonb, p_waitpoint text, p_signal ff_signal) RETURNS boolean
+LANGUAGE plpgsql STABLE AS $$
 BEGIN
-  RETURN (SELECT coalesce(sum(ff_leaf_count(l, p_execution)), 0) FROM ff_leaves(p_condition) l);
+  RETURN EXISTS (
+    SELECT FROM ff_leaves(p_condition) l
+    WHERE l -> 'waitpoints' ? p_waitpoint AND (l ->> 'match' IS NULL OR l ->> 'match' = p_signal.name)
+      AND (l ->> 'by' = 'signals' OR NOT EXISTS (
+        SELECT FROM (SELECT DISTINCT n FROM jsonb_array_elements_text(l -> 'waitpoints') n) u
+        CROSS JOIN LATERAL (
+          SELECT waitpoint_id FROM ff_waitpoint
+          WHERE execution_id = p_signal.execution_id AND retired_by = 0 AND name = u.n OFFSET 0) w
+        CROSS JOIN LATERAL (
+          SELECT waitpoint_id, source_type, source_identity FROM ff_signal
+          WHERE execution_id = p_signal.execution_id AND waitpoint_id = w.waitpoint_id
+            AND (l ->> 'match' IS NULL OR name = l ->> 'match') OFFSET 0) s
+        WHERE CASE l ->> 'by' WHEN 'waitpoints' THEN s.waitpoint_id = p_signal.waitpoint_id
+              ELSE s.source_type = p_signal.source_type AND s.source_identity = p_signal.source_identity END)));
 END $$;
 
 -- Whether a leaf takes signals of this name at this waitpoint.
@@ -61,17 +78,19 @@ BEGIN
     FROM ff_leaves(p_condition) l WHERE l -> 'waitpoints' ? p_waitpoint);
 END $$;
 
--- Opens waitpoints. With a wait (step_name), they become its own, and live as long as it may wait; one that had expired is opened again.
--- Those of a wait that has ended are not: nobody would ever read what is said there.
+-- Opens waitpoints. With a wait (step_name), they become its own, and live as long as it may wait. One that had expired before anybody
+-- waited there is opened again; one whose wait's time is over is not, nor those of a wait that has ended: nobody would ever read what is said
+-- there. A token that is asked for (kid) replaces one that is no longer good; a schema, one of which nothing has been said yet.
 CREATE OR REPLACE FUNCTION ff_open_waitpoints(p_id uuid, p_partition smallint, p_waitpoints jsonb) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
   v_now bigint := ff_now_ms();
+  v_touched bigint;
 BEGIN
   WITH opened AS (
-    INSERT INTO ff_waitpoint AS w (waitpoint_id, execution_id, partition_key, name, created_at_ms, expires_at_ms, step_name,
+    INSERT INTO ff_waitpoint AS w (waitpoint_id, token_id, execution_id, partition_key, name, created_at_ms, expires_at_ms, step_name,
                                    step_key, kid, token_expires_at_ms, schema)
-    SELECT (j ->> 'id')::uuid, p_id, p_partition, j ->> 'name', v_now, v_now + (j ->> 'expires_in_ms')::bigint,
+    SELECT (j ->> 'id')::uuid, (j ->> 'id')::uuid, p_id, p_partition, j ->> 'name', v_now, v_now + (j ->> 'expires_in_ms')::bigint,
            j ->> 'step_name', j ->> 'step_key', j ->> 'kid',
            CASE WHEN j ->> 'kid' IS NOT NULL THEN v_now + (j ->> 'expires_in_ms')::bigint END, j -> 'schema'
     FROM jsonb_array_elements(p_waitpoints) j
@@ -81,17 +100,44 @@ BEGIN
     WHERE coalesce(s.value ->> 'outcome', 'pending') = 'pending' ORDER BY j ->> 'name'
     ON CONFLICT (execution_id, retired_by, name) DO UPDATE SET
       step_name = coalesce(w.step_name, EXCLUDED.step_name), step_key = coalesce(w.step_key, EXCLUDED.step_key),
-      expires_at_ms = CASE WHEN EXCLUDED.expires_at_ms IS NOT NULL THEN greatest(w.expires_at_ms, EXCLUDED.expires_at_ms) END,
-      kid = CASE WHEN w.expires_at_ms <= v_now THEN coalesce(EXCLUDED.kid, w.kid) ELSE w.kid END,
-      token_expires_at_ms = CASE WHEN w.expires_at_ms <= v_now THEN coalesce(EXCLUDED.token_expires_at_ms, w.token_expires_at_ms)
-        ELSE w.token_expires_at_ms END,
-      closed_at_ms = NULL, close_reason = NULL, schema = coalesce(w.schema, EXCLUDED.schema)
-    WHERE (w.closed_at_ms IS NULL OR w.close_reason = 'expired')
-      AND (w.expires_at_ms <= v_now OR (w.step_name IS NULL AND EXCLUDED.step_name IS NOT NULL))
-    RETURNING expires_at_ms)
+      expires_at_ms = CASE
+        WHEN w.step_name IS NOT NULL OR (EXCLUDED.step_name IS NULL AND w.expires_at_ms > v_now) THEN w.expires_at_ms
+        WHEN EXCLUDED.expires_at_ms IS NOT NULL THEN greatest(w.expires_at_ms, EXCLUDED.expires_at_ms) END,
+      kid = CASE WHEN ff_token_is_good(w, v_now) THEN w.kid ELSE coalesce(EXCLUDED.kid, w.kid) END,
+      token_expires_at_ms = CASE WHEN ff_token_is_good(w, v_now) THEN w.token_expires_at_ms
+        ELSE coalesce(EXCLUDED.token_expires_at_ms, w.token_expires_at_ms) END,
+      schema = CASE WHEN w.signal_count = 0 OR w.schema IS NULL THEN coalesce(EXCLUDED.schema, w.schema) ELSE w.schema END,
+      closed_at_ms = NULL, close_reason = NULL
+    WHERE (w.closed_at_ms IS NULL OR (w.close_reason = 'expired' AND w.step_name IS NULL))
+      AND ((w.step_name IS NULL AND (EXCLUDED.step_name IS NOT NULL OR w.expires_at_ms <= v_now))
+        OR (EXCLUDED.kid IS NOT NULL AND NOT ff_token_is_good(w, v_now))
+        OR (EXCLUDED.schema <> w.schema AND w.signal_count = 0) OR (w.schema IS NULL AND EXCLUDED.schema IS NOT NULL))
+    RETURNING 1)
+  SELECT count(*) INTO v_touched FROM opened;
+  IF v_touched > 0 THEN
+    PERFORM ff_time_waitpoints(p_id, p_partition);
+  END IF;
+END $$;
+
+-- Sets the timer of the waitpoints of an execution, for the first that expires; there may be an earlier one.
+CREATE OR REPLACE FUNCTION ff_time_waitpoints(p_id uuid, p_partition smallint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  v_due bigint := (
+    SELECT min(expires_at_ms) FROM ff_waitpoint WHERE execution_id = p_id AND retired_by = 0 AND closed_at_ms IS NULL);
+BEGIN
   INSERT INTO ff_timer (kind, due_at_ms, execution_id, partition_key, attempt_index, lease_epoch)
-  SELECT DISTINCT 'waitpoint'::ff_timer_kind, expires_at_ms, p_id, p_partition, 0, 0::bigint FROM opened
-  WHERE expires_at_ms IS NOT NULL;
+  SELECT 'waitpoint', v_due, p_id, p_partition, 0, 0
+  WHERE v_due IS NOT NULL AND NOT EXISTS (
+    SELECT FROM ff_timer t
+    WHERE t.kind = 'waitpoint' AND t.execution_id = p_id AND t.due_at_ms <= v_due AND t.due_at_ms > ff_now_ms());
+END $$;
+
+-- Whether the token made with a waitpoint can still be used.
+CREATE OR REPLACE FUNCTION ff_token_is_good(w ff_waitpoint, p_now bigint) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN coalesce(w.token_expires_at_ms > p_now, false) AND EXISTS (
+    SELECT FROM ff_signing_key k WHERE k.kid = w.kid AND k.revoked_at_ms IS NULL
+      AND (k.verify_until_ms IS NULL OR k.verify_until_ms > p_now));
 END $$;
 
 -- Why waits and waitpoints cannot be had, before anything is written: more waitpoints than an execution may have, one that is another
@@ -99,7 +145,7 @@ END $$;
 CREATE OR REPLACE FUNCTION ff_wait_fault(p_id uuid, p_waits jsonb, p_waitpoints jsonb, p_max_waitpoints integer) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
-  IF (SELECT count(*) FROM ff_waitpoint w WHERE w.execution_id = p_id)
+  IF (SELECT count(*) FROM ff_waitpoint w WHERE w.execution_id = p_id AND w.retired_by = 0)
      + (SELECT count(*) FROM jsonb_array_elements(p_waitpoints) j
         LEFT JOIN LATERAL (
           SELECT execution_id FROM ff_waitpoint
@@ -141,21 +187,45 @@ BEGIN
   ON CONFLICT DO NOTHING;
 END $$;
 
+-- With which of the signals at a wait's waitpoints its condition, which is met, was met first: what came after has no part in it, whether
+-- it came before the suspension or was never taken.
+CREATE OR REPLACE FUNCTION ff_deciding_signal(p_id uuid, p_wait jsonb) RETURNS integer LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  v_seqs integer[] := ARRAY(
+    SELECT s.seq FROM (
+      SELECT waitpoint_id FROM ff_waitpoint
+      WHERE execution_id = p_id AND retired_by = 0 AND step_name = p_wait ->> 'name' AND step_key = p_wait ->> 'key' OFFSET 0) w
+    CROSS JOIN LATERAL (SELECT seq FROM ff_signal WHERE execution_id = p_id AND waitpoint_id = w.waitpoint_id OFFSET 0) s ORDER BY s.seq);
+  v_low integer := 1;
+  v_high integer := cardinality(v_seqs);
+  v_middle integer;
+BEGIN
+  WHILE v_low < v_high LOOP
+    v_middle := (v_low + v_high) / 2;
+    IF ff_condition_met(p_wait -> 'condition', p_id, v_seqs[v_middle]) THEN
+      v_high := v_middle;
+    ELSE
+      v_low := v_middle + 1;
+    END IF;
+  END LOOP;
+  RETURN v_seqs[v_low];
+END $$;
+
 -- Stores how a wait ended, with the signals that fit it, and closes its waitpoints. From then on the step answers.
 CREATE OR REPLACE FUNCTION ff_end_wait(p_id uuid, p_wait jsonb, p_outcome text) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
-  v_now bigint := ff_now_ms();
+  v_until integer := CASE p_outcome WHEN 'satisfied' THEN ff_deciding_signal(p_id, p_wait) ELSE 2147483647 END;
   v_value jsonb;
 BEGIN
   SELECT jsonb_build_object('outcome', p_outcome, 'signals', coalesce(jsonb_agg(jsonb_build_object(
     'signalId', s.signal_id, 'waitpoint', w.name, 'name', s.name, 'payload', s.payload,
     'source', jsonb_build_object('type', s.source_type, 'identity', s.source_identity),
-    'acceptedAtMs', s.accepted_at_ms) ORDER BY s.accepted_at_ms, w.name, s.seq), '[]'))
+    'acceptedAtMs', s.accepted_at_ms) ORDER BY s.seq), '[]'))
   INTO v_value
   FROM (SELECT waitpoint_id, name FROM ff_waitpoint
         WHERE execution_id = p_id AND retired_by = 0 AND step_name = p_wait ->> 'name' AND step_key = p_wait ->> 'key' OFFSET 0) w
   CROSS JOIN LATERAL (
-    SELECT * FROM ff_signal WHERE execution_id = p_id AND waitpoint_id = w.waitpoint_id OFFSET 0) s
+    SELECT * FROM ff_signal WHERE execution_id = p_id AND waitpoint_id = w.waitpoint_id AND seq <= v_until OFFSET 0) s
   WHERE ff_signal_fits(p_wait -> 'condition', w.name, s.name);
   UPDATE ff_step SET value = v_value
   WHERE execution_id = p_id AND retired_by = 0 AND name = p_wait ->> 'name' AND key = p_wait ->> 'key'
@@ -170,7 +240,7 @@ BEGIN
   UPDATE ff_waitpoint SET closed_at_ms = ff_now_ms(), close_reason = p_reason
   WHERE execution_id = p_id AND retired_by = 0 AND step_name = p_wait ->> 'name' AND step_key = p_wait ->> 'key'
     AND closed_at_ms IS NULL;
-  IF NOT EXISTS (SELECT FROM ff_waitpoint WHERE execution_id = p_id AND closed_at_ms IS NULL) THEN
+  IF NOT EXISTS (SELECT FROM ff_waitpoint WHERE execution_id = p_id AND retired_by = 0 AND closed_at_ms IS NULL) THEN
     DELETE FROM ff_timer WHERE timer_id = ANY (ARRAY(
       SELECT timer_id FROM ff_timer WHERE kind = 'waitpoint' AND execution_id = p_id FOR UPDATE SKIP LOCKED));
   END IF;

@@ -246,7 +246,7 @@ CREATE TABLE ff_timer (
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
 -- Only the time: with the id as a second column the planner would look timers up by it through this index.
 CREATE INDEX ff_timer_due ON ff_timer (due_at_ms);
--- Limits mostly outlive what they limit, so they are taken back when it ends.
+-- Limits mostly outlive what they limit, so they are taken back when it ends, or is forgotten.
 CREATE INDEX ff_timer_limits ON ff_timer (execution_id)
   WHERE kind IN ('deadline', 'attempt_limit', 'suspension', 'waitpoint');
 

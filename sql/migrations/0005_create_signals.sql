@@ -23,6 +23,8 @@ CREATE INDEX ff_suspension_list ON ff_suspension (suspended_at_ms);
 -- Where signals arrive, from before the suspension on. It belongs to the wait that first suspended on it. Its token is not kept.
 CREATE TABLE ff_waitpoint (
   waitpoint_id  uuid NOT NULL,
+  -- What tokens name. Another one ends those that are out.
+  token_id      uuid NOT NULL,
   execution_id  uuid NOT NULL,
   created_at_ms bigint NOT NULL,
   -- NULL while its wait has no time.
@@ -72,6 +74,8 @@ CREATE TABLE ff_signing_key (
   -- Which secret it is derived from.
   secret_print    text NOT NULL,
   created_at_ms   bigint NOT NULL,
+  -- No token of it is good for longer.
+  tokens_until_ms bigint NOT NULL,
   verify_until_ms bigint,
   revoked_at_ms   bigint
 );

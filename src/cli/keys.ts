@@ -30,9 +30,9 @@ export function describeRotate(command: Command): Command {
   return command
     .description(
       'Sign new tokens with a new key, made from the first secret of FLOWFABRIC_SIGNING_SECRET.\n' +
-        'Tokens of the old key stay good for a while.',
+        'Tokens of the old key stay good as long as they were to be, or as --grace says.',
     )
-    .option('--grace <duration>', 'how long; 0 ends the old key at once (default: 7d)');
+    .option('--grace <duration>', 'how long; 0 ends the old key at once (default: as long as its tokens)');
 }
 
 export async function keysCommand(session: Session): Promise<number> {
@@ -63,21 +63,27 @@ function cellsOf({ kid, state, secret, createdAtMs, verifiesUntilMs, revokedAtMs
 }
 
 export async function rotateCommand({ grace }: RotateOptions, session: Session): Promise<number> {
-  const graceMs =
+  const request =
     grace === undefined
-      ? LIMITS.tokenDefaultMs
-      : parseDuration(grace === '0' ? '0s' : grace, '--grace', LIMITS.tokenMs);
+      ? {}
+      : { graceMs: parseDuration(grace === '0' ? '0s' : grace, '--grace', LIMITS.tokenMs) };
   const signingSecret = session.signingSecrets();
   const rotated = await withEngine(session, { listen: 'off', signingSecret }, (engine) =>
-    engine.rotateSigningKey({ graceMs }),
+    engine.rotateSigningKey(request),
   );
   const { kid, previousKid } = rotated;
-  const rest = graceMs === 0 ? 'are good no longer' : `stay good for ${span(graceMs)}`;
   session.printer.result(rotated, [
     [[`${kid}  `], ['signs from now on', 'good']],
-    ...(previousKid === null ? [] : [[[`${previousKid}  `], [`its tokens ${rest}`]] as const]),
+    ...(previousKid === null
+      ? []
+      : [[[`${previousKid}  `], [`its tokens ${restOf(request.graceMs)}`]] as const]),
   ]);
   return EXIT.ok;
+}
+
+function restOf(graceMs: number | undefined): string {
+  if (graceMs === undefined) return 'stay good as long as they were to be';
+  return graceMs === 0 ? 'are good no longer' : `stay good for ${span(graceMs)}`;
 }
 
 export async function revokeCommand(kid: string, session: Session): Promise<number> {

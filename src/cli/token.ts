@@ -8,6 +8,7 @@ import { LIMITS } from '../contract/limits.ts';
 import type { TokenRequest } from '../contract/signals.ts';
 import { EXIT, UsageError } from './exit-codes.ts';
 import { parseDuration, readInput } from './input.ts';
+import { printable } from './secrets.ts';
 import { withEngine, type Session } from './session.ts';
 import { asOption, parseSource } from './signal.ts';
 
@@ -18,6 +19,7 @@ export interface TokenOptions {
   says?: string;
   payload?: string;
   link?: string;
+  revoke?: true;
 }
 
 export function describeToken(command: Command): Command {
@@ -34,7 +36,8 @@ export function describeToken(command: Command): Command {
     .option('--once', 'good for one signal')
     .option('--says <name>', 'nothing but this can be said with it')
     .option('--payload <json>', 'with --says: and this; JSON, @file, or - for stdin')
-    .option('--link <url>', 'make a link of it, to this address');
+    .option('--link <url>', 'make a link of it, to this address')
+    .option('--revoke', 'make none: end all tokens of the waitpoint that are out');
 }
 
 export async function tokenCommand(
@@ -44,6 +47,7 @@ export async function tokenCommand(
   session: Session,
 ): Promise<number> {
   parseExecutionId(id, 'id');
+  if (options.revoke) return revokeTokens(id, waitpoint, options, session);
   const request = await readRequest(options);
   const signingSecret = session.signingSecrets();
   const issued = await withEngine(session, { listen: 'off', signingSecret }, (engine) =>
@@ -52,6 +56,20 @@ export async function tokenCommand(
     throw asOption(error, '--for');
   });
   session.printer.result(issued, [[[issued.link ?? issued.token]]]);
+  return EXIT.ok;
+}
+
+async function revokeTokens(
+  id: string,
+  waitpoint: string,
+  { revoke: _, ...others }: TokenOptions,
+  session: Session,
+): Promise<number> {
+  const [other] = Object.keys(others);
+  if (other !== undefined) throw new UsageError(`--revoke makes no token: leave --${other} out.`);
+  await withEngine(session, { listen: 'off' }, (engine) => engine.revokeTokens(id, waitpoint));
+  const gone = `tokens of ${printable(waitpoint)} that were out are good no longer`;
+  session.printer.result({ executionId: id, waitpoint, outcome: 'revoked' }, [[[gone, 'good']]]);
   return EXIT.ok;
 }
 

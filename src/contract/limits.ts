@@ -57,18 +57,23 @@ export const LIMITS = {
   progressBytes: 1_024,
   /** Waits of one suspension. */
   waits: 16,
-  /** Of one condition: how deep, how many members of each, how many waitpoints of each leaf. */
+  /** Of one condition: how deep, how many members of each, how many leaves in all, how many waitpoints of each, bytes as JSON. */
   conditionDepth: 4,
   conditionMembers: 64,
+  conditionLeaves: 64,
   conditionWaitpoints: 64,
+  conditionBytes: 65_536,
   /** What one leaf may count up to. */
-  conditionCount: 10_000,
-  /** Waitpoints of one execution, ever. */
+  conditionCount: 5_000,
+  /** Waitpoints of one execution. */
   waitpoints: 1_000,
   waitpointNameBytes: 400,
-  /** Signals of one execution, and the bytes of their payloads together. */
+  /** Signals of one execution, and the bytes of their payloads together; half as much at one waitpoint. */
   signals: 10_000,
   signalsBytes: 16_777_216,
+  /** So many more, and so much, for operators. */
+  operatorSignals: 1_000,
+  operatorSignalsBytes: 1_048_576,
   /** Bytes of one signal's payload as JSON text. */
   signalBytes: 65_536,
   signalNameBytes: 128,
@@ -80,6 +85,8 @@ export const LIMITS = {
   tokenDefaultMs: 604_800_000,
   /** Bytes of what a token is bound to: its source and its signal. */
   tokenBoundBytes: 1_024,
+  /** Of the address a link leads to. */
+  linkBytes: 2_048,
   /** Secrets a process may be configured with: the one that signs from the next rotation on, and older ones. */
   signingSecrets: 4,
   signingSecretBytesMin: 32,

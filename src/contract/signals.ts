@@ -7,7 +7,7 @@ import type { ExecutionId } from './ids.ts';
 
 /** Who says it. A person counts once: by `type` and `identity` together. */
 export interface SignalSource {
-  /** For example `user` or `service`. Default `user`. */
+  /** For example `user` or `service`, without a colon; `operator`, `token` and `engine` are kept. Default `user`. */
   type?: string;
   identity: string;
 }
@@ -63,6 +63,8 @@ export interface WaitRequest extends StepKey {
   onTimeout?: TimeoutBehaviour;
   /** How long the execution rests after the wait has ended, before it is claimable. Default 0. */
   resumeDelayMs?: number;
+  /** What is waited for. The execution shows the first wait's. Default `signal`. */
+  reason?: WaitReason;
 }
 
 export interface WaitpointRequest {
@@ -78,9 +80,10 @@ export interface SuspendRequest extends PauseRequest {
   waits: readonly WaitRequest[];
   /** Waitpoints with more than a name. Those that the conditions name and nobody has opened are opened. */
   waitpoints?: readonly Omit<WaitpointRequest, 'expiresInMs'>[];
-  /** Default `signal`. */
-  reason?: WaitReason;
-  /** `look`: begin the waits and take signals, but keep the lease; answers `open` while none has ended. Default `suspend`. */
+  /**
+   * `look`: begin the waits and take signals, but keep the lease; answers `open` while none has ended. A wait whose time is over
+   * ends as it wished, if need be by suspending. Default `suspend`.
+   */
   mode?: 'suspend' | 'look';
 }
 
@@ -107,7 +110,7 @@ export interface Waitpoint {
 export type CreateWaitpointOutcome = { outcome: 'created'; waitpoint: Waitpoint } | LeaseRefusal;
 
 export interface TokenRequest {
-  /** How long it is good. Default 7 days. */
+  /** How long it is good; never longer than its waitpoint. Default 7 days. */
   expiresInMs?: number;
   /** Who it is for: its signals are from this source, whatever is said with them. */
   source?: SignalSource;
@@ -135,9 +138,9 @@ export interface SignalRequest {
   name?: string;
   /** At most 64 KB as JSON; checked against the waitpoint's schema. */
   payload?: unknown;
-  /** Who says it; the caller vouches for that. Default: who the token is for, or the token itself. */
+  /** Who says it; the caller vouches for that. Default: who the token is for; of one for nobody, always the same one. */
   source?: SignalSource;
-  /** The same key at the same waitpoint is the same signal. */
+  /** The same key of the same source at the same waitpoint is the same signal. */
   idempotencyKey?: string;
 }
 
@@ -201,7 +204,7 @@ export interface WaitpointPage {
 export interface WaitpointListRequest {
   /** All open waitpoints of this execution. Default: those that any execution is suspended on, the longest wait first. */
   executionId?: string;
-  /** Executions in a page, 1 to 1,000. Default 100. */
+  /** Waitpoints in a page, 1 to 1,000. Default 100. */
   limit?: number;
   cursor?: string;
 }
@@ -217,7 +220,7 @@ export interface SigningKey {
 }
 
 export interface RotateRequest {
-  /** How long tokens of the old key stay good. Default 7 days, as long as tokens last by default. */
+  /** How long tokens of the old key stay good. Default: as long as any of them is. */
   graceMs?: number;
 }
 
@@ -231,8 +234,10 @@ export interface Signals {
   createWaitpoint(lease: LeaseRef, request: WaitpointRequest): Promise<CreateWaitpointOutcome>;
   /** Gives the worker up until something is said. Repeatable: the same lease is answered the same. */
   suspend(lease: LeaseRef, request: SuspendRequest): Promise<SuspendOutcome>;
-  /** A token for a waitpoint of an execution. Throws `not_found` when it has no open one of that name. */
+  /** A token for a waitpoint of an execution. Throws `not_found` when it has no open one of that name, or is over. */
   issueToken(executionId: string, waitpoint: string, request?: TokenRequest): Promise<IssuedToken>;
+  /** Ends all tokens of a waitpoint that are out; what was said by them stays. Throws `not_found`. */
+  revokeTokens(executionId: string, waitpoint: string): Promise<void>;
   /** Says something by a token. Throws `invalid_token`, for whatever is wrong with one. */
   deliverSignal(request: SignalRequest): Promise<DeliverOutcome>;
   /** Says something as an operator, without a token. Throws `not_found`. */

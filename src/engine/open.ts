@@ -37,7 +37,7 @@ import { createSteps, readSteps } from './steps.ts';
 import { createSubmits, type DefaultPolicy } from './submit.ts';
 import { suspend } from './suspend.ts';
 import { fireDueTimers } from './timers.ts';
-import { createWaitpoint, issueToken, listWaitpoints } from './waitpoints.ts';
+import { createWaitpoint, issueToken, listWaitpoints, revokeTokens } from './waitpoints.ts';
 import { watch } from './watch.ts';
 import { forgetWorker, listWorkers, registerWorker } from './workers.ts';
 
@@ -157,6 +157,7 @@ function bindSignals(open: Opened): Signals {
     createWaitpoint: async (lease, request) => createWaitpoint(open(), lease, request),
     suspend: async (lease, request) => suspend(open(), lease, request),
     issueToken: async (id, waitpoint, request) => issueToken(open(), id, waitpoint, request),
+    revokeTokens: async (id, waitpoint) => revokeTokens(open(), id, waitpoint),
     deliverSignal: async (request) => deliverSignal(open(), request),
     approve: async (id, waitpoint, request) => approve(open(), id, waitpoint, request),
     listWaitpoints: async (request) => listWaitpoints(open(), request),

@@ -10,6 +10,7 @@ import { refuse } from './checks.ts';
 import { encodeJson } from './json.ts';
 
 const DRAFT = '2020-12';
+const MAX_FIELD_LENGTH = 120;
 
 /** The schema as JSON text, if payloads can be checked by it. */
 export function checkPayloadSchema(schema: Json | undefined, field: string): string | null {
@@ -40,10 +41,26 @@ const TELLING = ['required', 'type', 'enum', 'const', 'minItems', 'maxItems', 'm
 export function checkPayload(payload: string, schema: unknown): void {
   const worst = firstFault(JSON.parse(payload), schema as Schema);
   if (worst === undefined) return;
+  const known = namesIn(schema);
   const path = worst.instanceLocation.split('/').slice(1);
-  const field = ['payload', ...path].join('.');
-  const why = TELLING.includes(worst.keyword) ? worst.error.replace(/\.$/, '') : worst.keyword;
+  const field = [
+    'payload',
+    ...path.map((part) => (known.has(part) || /^[0-9]{1,6}$/.test(part) ? part : '*')),
+  ]
+    .join('.')
+    .slice(0, MAX_FIELD_LENGTH);
+  const why = TELLING.includes(worst.keyword)
+    ? worst.error.replace(/\.$/, '').slice(0, MAX_FIELD_LENGTH)
+    : worst.keyword;
   throw new EngineError('invalid_input', `${field} does not fit the waitpoint's schema: ${why}.`, { field });
+}
+
+/** The names a schema speaks of; others are the payload's own, and not told. */
+function namesIn(schema: unknown): Set<string> {
+  if (typeof schema !== 'object' || schema === null) return new Set();
+  const { properties } = schema as { properties?: unknown };
+  const own = typeof properties === 'object' && properties !== null ? Object.keys(properties) : [];
+  return new Set([...own, ...Object.values(schema).flatMap((part) => [...namesIn(part)])]);
 }
 
 /** The innermost: it names the place. */

@@ -1,23 +1,28 @@
 /**
  * Says something to a waiting execution: by a token, which is authenticated before any row is looked at, or as an operator.
  */
-import { randomUUID } from 'node:crypto';
+import { createHash, randomUUID } from 'node:crypto';
 import { EngineError } from '../contract/errors.ts';
 import { parseExecutionId } from '../contract/ids.ts';
 import { LIMITS } from '../contract/limits.ts';
 import type { ApproveRequest, DeliverOutcome, SignalRequest, SignalSource } from '../contract/signals.ts';
-import { deliverSignal as deliver, type SignalAnswer, type SignalCall } from '../store/signals.ts';
+import {
+  deliverSignal as deliver,
+  keyVerifies,
+  type SignalAnswer,
+  type SignalCall,
+} from '../store/signals.ts';
 import { checkName, checkText, refuse } from './checks.ts';
 import type { EngineContext } from './context.ts';
 import { encodeJson } from './json.ts';
 import { checkMembers } from './members.ts';
 import { checkPayload } from './payload-schema.ts';
-import { fingerprintOf, MAX_TOKEN_LENGTH, tokenIn, type TokenBond } from './tokens.ts';
+import { fingerprintOf, MAX_TOKEN_LENGTH, tokenIn, type TokenBond, type TokenClaims } from './tokens.ts';
 
 const DEFAULT_NAME = 'signal';
 const DEFAULT_APPROVAL = 'approved';
 /** A link has an address besides its token. */
-const MAX_LINK_LENGTH = MAX_TOKEN_LENGTH + 2_048;
+const MAX_LINK_LENGTH = MAX_TOKEN_LENGTH + 2 * LIMITS.linkBytes;
 
 export async function deliverSignal(context: EngineContext, request: SignalRequest): Promise<DeliverOutcome> {
   checkMembers(request, 'request', ['token', 'name', 'payload', 'source', 'idempotencyKey']);
@@ -28,7 +33,6 @@ export async function deliverSignal(context: EngineContext, request: SignalReque
   const token = given.length > MAX_LINK_LENGTH ? '' : tokenIn(given);
   const claims = context.signing.open(token);
   if (claims === undefined) throw invalidToken();
-  const { type, identity } = sourceOf(request.source, claims.bond, token);
   const answer = await send(context, {
     uuid: claims.executionUuid,
     partition: claims.partition,
@@ -38,12 +42,32 @@ export async function deliverSignal(context: EngineContext, request: SignalReque
       print: claims.print,
       tokenExpiresAtMs: claims.expiresAtMs,
     },
-    sourceType: type,
-    sourceIdentity: identity,
-    ...saidBy(request, claims.bond, token),
+    ...(await faultlessly(context, claims, () => saidBy(request, claims, token))),
+    ...LIMIT,
   });
   if (answer.outcome === 'unknown') throw invalidToken();
   return toOutcome(answer);
+}
+
+const LIMIT = { maxSignals: LIMITS.signals, maxBytes: LIMITS.signalsBytes };
+/** Others may have used up what there is. */
+const OPERATOR_LIMIT = {
+  maxSignals: LIMITS.signals + LIMITS.operatorSignals,
+  maxBytes: LIMITS.signalsBytes + LIMITS.operatorSignalsBytes,
+};
+
+/** What is wrong with a request is for those whose token is good; others learn nothing. */
+async function faultlessly<Value>(
+  context: EngineContext,
+  { kid, print }: { kid: string; print: string },
+  check: () => Value,
+): Promise<Value> {
+  try {
+    return check();
+  } catch (fault) {
+    if (await keyVerifies(context.database, kid, print)) throw fault;
+    throw invalidToken();
+  }
 }
 
 export async function approve(
@@ -56,64 +80,85 @@ export async function approve(
   const answer = await send(context, {
     ...parseExecutionId(executionId),
     waitpoint: { name: checkName(waitpoint, 'waitpoint', LIMITS.waitpointNameBytes) },
-    sourceType: 'operator',
-    sourceIdentity: checkText(request.by, 'request.by', LIMITS.sourceBytes),
-    ...saidBy({ ...request, name: request.name ?? DEFAULT_APPROVAL }, {}, ''),
+    ...said(
+      { ...request, name: request.name ?? DEFAULT_APPROVAL },
+      { type: 'operator', identity: checkText(request.by, 'request.by', LIMITS.sourceBytes) },
+    ),
+    ...OPERATOR_LIMIT,
   });
   if (answer.outcome === 'unknown')
     throw new EngineError('not_found', `${executionId} does not exist, or has no waitpoint ${waitpoint}.`);
   return toOutcome(answer);
 }
 
-type Said = Pick<SignalCall, 'signalId' | 'name' | 'payload' | 'idempotencyKey'>;
+type Said = Pick<
+  SignalCall,
+  'signalId' | 'name' | 'payload' | 'idempotencyKey' | 'sourceType' | 'sourceIdentity'
+>;
+type Saying = Pick<SignalRequest, 'name' | 'payload' | 'idempotencyKey'>;
 
-/** What a token says cannot be said differently. */
-function saidBy(
-  request: Pick<SignalRequest, 'name' | 'payload' | 'idempotencyKey'>,
-  { signal, once }: TokenBond,
-  token: string,
-): Said {
+/** What a token says cannot be said differently, nor by anybody else, nor twice. */
+function saidBy(request: SignalRequest, { bond, waitpointUuid }: TokenClaims, token: string): Said {
   for (const member of ['name', 'payload'] as const)
-    if (signal !== undefined && request[member] !== undefined)
+    if (bond.signal !== undefined && request[member] !== undefined)
       refuse(`request.${member}`, 'is said by the token already');
-  const { name = DEFAULT_NAME, payload } = signal ?? request;
+  const source = sourceOf(request.source, bond) ?? { type: 'token', identity: waitpointUuid };
+  const saying = said({ ...request, ...bond.signal }, source);
+  return bond.once === true ? { ...saying, idempotencyKey: `t:${fingerprintOf(token)}` } : saying;
+}
+
+function said(
+  { name = DEFAULT_NAME, payload, idempotencyKey }: Saying,
+  source: Required<SignalSource>,
+): Said {
   const signalId = randomUUID();
   return {
     signalId,
     name: checkText(name, 'request.name', LIMITS.signalNameBytes),
     payload: encodeJson(payload ?? null, 'request.payload', LIMITS.signalBytes)!,
-    idempotencyKey: once === true ? `t:${fingerprintOf(token)}` : keyOf(request.idempotencyKey, signalId),
+    idempotencyKey: keyOf(idempotencyKey, source, signalId),
+    sourceType: source.type,
+    sourceIdentity: source.identity,
   };
 }
 
-/** A signal without a key is still one signal when its answer is lost and it is sent again. */
-function keyOf(key: string | undefined, signalId: string): string {
+/**
+ * A key is its source's own: another's cannot be taken. A signal without one is still one signal when its answer is lost and it
+ * is sent again.
+ */
+function keyOf(key: string | undefined, { type, identity }: SignalSource, signalId: string): string {
   if (key === undefined) return `s:${signalId}`;
-  return `k:${checkText(key, 'request.idempotencyKey', LIMITS.idempotencyKeyBytes)}`;
+  const own = [type, identity, checkText(key, 'request.idempotencyKey', LIMITS.idempotencyKeyBytes)];
+  return `k:${createHash('sha256').update(JSON.stringify(own)).digest('hex')}`;
 }
 
-function sourceOf(source: SignalSource | undefined, bond: TokenBond, token: string): Required<SignalSource> {
+function sourceOf(
+  source: SignalSource | undefined,
+  { source: bound }: TokenBond,
+): Required<SignalSource> | undefined {
   const given = source === undefined ? undefined : checkSource(source, 'request.source');
-  const bound = bond.source;
-  if (bound === undefined) return given ?? { type: 'token', identity: fingerprintOf(token) };
+  if (bound === undefined) return given;
   if (given !== undefined && (given.type !== bound.type || given.identity !== bound.identity))
     refuse('request.source', 'is not who the token is for');
   return bound;
 }
 
+/** Nobody appears as one of these but who is. */
+const KEPT_TYPES = ['operator', 'token', 'engine'];
+
 export function checkSource(source: SignalSource, field: string): Required<SignalSource> {
   checkMembers(source, field, ['type', 'identity']);
+  const type = checkText(source.type ?? 'user', `${field}.type`, LIMITS.sourceBytes);
+  if (type.includes(':') || KEPT_TYPES.includes(type))
+    refuse(`${field}.type`, `must have no colon and be none of ${KEPT_TYPES.join(', ')}`);
   return {
-    type: checkText(source.type ?? 'user', `${field}.type`, LIMITS.sourceBytes),
+    type,
     identity: checkText(source.identity, `${field}.identity`, LIMITS.sourceBytes),
   };
 }
 
-type Call = Omit<SignalCall, 'maxSignals' | 'maxBytes'>;
-
 /** The schema of a waitpoint that has one is answered first, and its payload sent again when it fits. */
-async function send(context: EngineContext, said: Call): Promise<SignalAnswer> {
-  const call = { ...said, maxSignals: LIMITS.signals, maxBytes: LIMITS.signalsBytes };
+async function send(context: EngineContext, call: SignalCall): Promise<SignalAnswer> {
   let answer = await deliver(context.database, call, 'unchecked');
   if (answer.outcome === 'unchecked') {
     checkPayload(call.payload, answer.schema);

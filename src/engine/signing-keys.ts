@@ -19,10 +19,13 @@ function newKid(): string {
   return randomBytes(KID_BYTES).toString('hex');
 }
 
-/** Read anew for every token: one signed by a key that was just revoked would be good for nothing. */
-export async function signingKey(context: EngineContext): Promise<{ kid: string; print: string }> {
+/** Read anew for every token, good for so long: one signed by a key that was just revoked would be good for nothing. */
+export async function signingKey(
+  context: EngineContext,
+  tokenMs: number,
+): Promise<{ kid: string; print: string }> {
   const offered = { kid: newKid(), print: context.signing.firstPrint };
-  const { kid, secret_print: print } = await currentKey(context.database, offered);
+  const { kid, secret_print: print } = await currentKey(context.database, offered, tokenMs);
   return { kid, print };
 }
 
@@ -49,9 +52,10 @@ export async function rotateSigningKey(
   request: RotateRequest = {},
 ): Promise<{ kid: string; previousKid: string | null }> {
   checkMembers(request, 'request', ['graceMs']);
-  const graceMs = checkWhole(request.graceMs ?? LIMITS.tokenDefaultMs, 'request.graceMs', 0, LIMITS.tokenMs);
+  const { graceMs } = request;
+  if (graceMs !== undefined) checkWhole(graceMs, 'request.graceMs', 0, LIMITS.tokenMs);
   const made = { kid: newKid(), print: context.signing.firstPrint };
-  return { kid: made.kid, previousKid: await rotateKey(context.database, made, graceMs, FORGET_MS) };
+  return { kid: made.kid, previousKid: await rotateKey(context.database, made, graceMs ?? null, FORGET_MS) };
 }
 
 export async function revokeSigningKey(context: EngineContext, kid: string): Promise<RevokeKeyOutcome> {

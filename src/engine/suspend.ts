@@ -28,7 +28,6 @@ import { pauseTerms } from './steps.ts';
 const REQUEST_MEMBERS: readonly (keyof SuspendRequest)[] = [
   'waits',
   'waitpoints',
-  'reason',
   'mode',
   'wakeInMs',
   'children',
@@ -40,6 +39,7 @@ const WAIT_MEMBERS: readonly (keyof WaitRequest)[] = [
   'timeoutMs',
   'onTimeout',
   'resumeDelayMs',
+  'reason',
 ];
 
 const TRANSITIONS: Record<WaitReason, TransitionName> = {
@@ -56,14 +56,14 @@ export async function suspend(
   request: SuspendRequest,
 ): Promise<SuspendOutcome> {
   checkMembers(request, 'request', REQUEST_MEMBERS);
-  checkChoice(request.reason, 'request.reason', WAIT_REASONS);
   checkChoice(request.mode, 'request.mode', ['suspend', 'look']);
   checkList(request.waits, 'request.waits', LIMITS.waits);
   if (request.waits.length === 0) refuse('request.waits', 'must name what is waited for');
   const waits = Array.from(request.waits, (wait, index) => waitRow(wait, `request.waits[${index}]`));
   const answer = await suspendExecution(context.database, {
     lease: leaseKey(lease, 'lease'),
-    transition: request.mode === 'look' ? null : TRANSITIONS[request.reason ?? 'signal'],
+    transition: TRANSITIONS[waits[0]!.reason],
+    mode: request.mode ?? 'suspend',
     waits,
     waitpoints: waitpointRows(waits, schemasOf(request)),
     maxWaitpoints: LIMITS.waitpoints,
@@ -105,6 +105,7 @@ export function refuseFault(fault: string): void {
 function waitRow(wait: WaitRequest, field: string): WaitRow {
   checkMembers(wait, field, WAIT_MEMBERS);
   checkChoice(wait.onTimeout, `${field}.onTimeout`, TIMEOUT_BEHAVIOURS);
+  checkChoice(wait.reason, `${field}.reason`, WAIT_REASONS);
   const { timeoutMs, onTimeout, resumeDelayMs = 0 } = wait;
   if (timeoutMs === undefined && onTimeout !== undefined) refuse(`${field}.onTimeout`, 'needs a timeoutMs');
   const key =
@@ -117,11 +118,14 @@ function waitRow(wait: WaitRequest, field: string): WaitRow {
       timeoutMs === undefined ? null : checkWhole(timeoutMs, `${field}.timeoutMs`, 0, LIMITS.delayMs),
     on_timeout: onTimeout ?? 'fail',
     resume_delay_ms: checkWhole(resumeDelayMs, `${field}.resumeDelayMs`, 0, LIMITS.delayMs),
+    reason: wait.reason ?? 'signal',
   };
 }
 
 const FAULTS: Record<ConditionFault, string> = {
   too_deep: `is nested deeper than ${LIMITS.conditionDepth} levels`,
+  too_many_leaves: `counts in more than ${LIMITS.conditionLeaves} places`,
+  too_long: `is longer than ${LIMITS.conditionBytes} bytes as JSON`,
   no_members: 'has an all or any without members',
   too_many_members: `has an all or any of more than ${LIMITS.conditionMembers} members`,
   no_waitpoints: 'counts at no waitpoint',

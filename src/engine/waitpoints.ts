@@ -11,34 +11,34 @@ import type {
   CreateWaitpointOutcome,
   IssuedToken,
   PendingWaitpoint,
-  SignalCondition,
   TokenRequest,
+  Waitpoint,
   WaitpointListRequest,
   WaitpointPage,
   WaitpointRequest,
-  WaitReason,
 } from '../contract/signals.ts';
-import type { BlockingReason } from '../contract/states.ts';
-import { leavesOf } from '../model/conditions.ts';
+import type { LeaseKey } from '../store/executions.ts';
 import {
   createWaitpoint as create,
   findWaitpoint,
   listWaitedFor,
   listWaitpointsOf,
+  revokeTokens as revoke,
   type OpenWaitpoint,
-  type SuspensionPlace,
+  type WaitpointAnswer,
+  type WaitpointPlace,
 } from '../store/signals.ts';
 import { checkName, checkText, checkWhole, refuse } from './checks.ts';
 import type { EngineContext } from './context.ts';
 import { encodeJson } from './json.ts';
 import { decodeText, encodeText, invalidCursor } from './list-cursor.ts';
 import { checkChoice, checkMembers } from './members.ts';
-import { checkPayloadSchema } from './payload-schema.ts';
+import { checkPayload, checkPayloadSchema } from './payload-schema.ts';
 import { leaseKey, toRefusal } from './refusals.ts';
 import { signingKey } from './signing-keys.ts';
 import { checkSource } from './signals.ts';
 import { refuseFault } from './suspend.ts';
-import { bondText, fingerprintOf, linkWith, type TokenBond, type TokenClaims } from './tokens.ts';
+import { bondText, fingerprintOf, linkWith, type TokenBond } from './tokens.ts';
 
 const DEFAULT_PAGE = 100;
 
@@ -52,7 +52,7 @@ export async function createWaitpoint(
   const expiresInMs = checkExpiry(request.expiresInMs);
   const schema = checkPayloadSchema(request.schema, 'request.schema');
   const key = leaseKey(lease, 'lease');
-  const { kid } = await signingKey(context);
+  const { kid } = await signingKey(context, expiresInMs);
   const row = { id: randomUUID(), name, expires_in_ms: expiresInMs, kid };
   const answer = await create(
     context.database,
@@ -64,20 +64,29 @@ export async function createWaitpoint(
     refuseFault(answer.outcome);
     return toRefusal(answer);
   }
-  const { token, expiresAtMs } = await makeToken(context, key, answer.waitpoint_id, {
-    expiresAtMs: answer.token_expires_at_ms ?? answer.created_at_ms + expiresInMs,
-    bond: {},
-  });
+  return { outcome: 'created', waitpoint: toWaitpoint(context, key, name, answer) };
+}
+
+/** The token is made again from what is stored of it: the same one, as long as it is good. */
+function toWaitpoint(
+  { signing }: EngineContext,
+  { uuid, partition }: LeaseKey,
+  name: string,
+  answer: WaitpointAnswer,
+): Waitpoint {
+  const { kid, secret_print: print, token_expires_at_ms: expiresAtMs, token_id: waitpointUuid } = answer;
+  if (kid === null || print === null || expiresAtMs === null)
+    throw new EngineError('invalid_step', `The waitpoint ${name} is closed: its wait is over.`, {
+      field: 'name',
+    });
+  const claims = { kid, partition, executionUuid: uuid, waitpointUuid, expiresAtMs, bond: {} };
   return {
-    outcome: 'created',
-    waitpoint: {
-      waitpointId: answer.waitpoint_id,
-      executionId: formatExecutionId(key.partition, key.uuid),
-      name,
-      createdAtMs: answer.created_at_ms,
-      token,
-      tokenExpiresAtMs: expiresAtMs,
-    },
+    waitpointId: answer.waitpoint_id,
+    executionId: formatExecutionId(partition, uuid),
+    name,
+    createdAtMs: answer.created_at_ms,
+    token: signing.sign(claims, print),
+    tokenExpiresAtMs: expiresAtMs,
   };
 }
 
@@ -99,21 +108,25 @@ export async function issueToken(
     throw new EngineError('not_found', `${executionId} has no open waitpoint ${name}.`, {
       field: 'waitpoint',
     });
-  const expiresAtMs = found.now_ms + expiresInMs;
-  const { token } = await makeToken(context, key, found.waitpoint_id, { expiresAtMs, bond });
+  if (request.signal !== undefined && found.schema !== null)
+    checkPayload(JSON.stringify(bond.signal!.payload), found.schema);
+  const expiresAtMs = Math.min(found.now_ms + expiresInMs, found.expires_at_ms ?? Infinity);
+  const { kid, print } = await signingKey(context, expiresInMs);
+  const claims = { kid, partition: key.partition, executionUuid: key.uuid, waitpointUuid: found.token_id };
+  const token = context.signing.sign({ ...claims, expiresAtMs, bond }, print);
   const link = linkTo === null ? null : linkWith(linkTo, token);
   return { token, expiresAtMs, fingerprint: fingerprintOf(token), link };
 }
 
-async function makeToken(
+export async function revokeTokens(
   context: EngineContext,
-  { uuid: executionUuid, partition }: { uuid: string; partition: number },
-  waitpointUuid: string,
-  { expiresAtMs, bond }: Pick<TokenClaims, 'expiresAtMs' | 'bond'>,
-): Promise<{ token: string; expiresAtMs: number }> {
-  const { kid, print } = await signingKey(context);
-  const claims = { kid, partition, executionUuid, waitpointUuid, expiresAtMs, bond };
-  return { token: context.signing.sign(claims, print), expiresAtMs };
+  executionId: string,
+  waitpoint: string,
+): Promise<void> {
+  const name = checkName(waitpoint, 'waitpoint', LIMITS.waitpointNameBytes);
+  const isFound = await revoke(context.database, parseExecutionId(executionId), name, randomUUID());
+  if (!isFound)
+    throw new EngineError('not_found', `${executionId} has no waitpoint ${name}.`, { field: 'waitpoint' });
 }
 
 function checkExpiry(expiresInMs: number = LIMITS.tokenDefaultMs): number {
@@ -145,9 +158,10 @@ function bondOf({ source, signal, use }: TokenRequest): TokenBond {
 }
 
 function checkAddress(address: string): string {
-  const url = URL.canParse(address) ? new URL(address) : undefined;
+  const field = 'request.linkTo';
+  const url = URL.canParse(checkText(address, field, LIMITS.linkBytes)) ? new URL(address) : undefined;
   if (url?.protocol !== 'https:' && url?.protocol !== 'http:')
-    refuse('request.linkTo', 'must be an http or https address');
+    refuse(field, 'must be an http or https address');
   return address;
 }
 
@@ -164,32 +178,24 @@ export async function listWaitpoints(
     return { waitpoints: rows.map((row) => toPending(context, row)), cursor: null };
   }
   const after = cursor === undefined ? null : placeOf(cursor);
-  const { rows, last } = await listWaitedFor(context.database, after, limit);
+  const rows = await listWaitedFor(context.database, after, limit);
+  const last = rows.length < limit ? undefined : rows.at(-1);
   return {
     waitpoints: rows.map((row) => toPending(context, row)),
-    cursor: last === null ? null : encodeText(['waitpoints', last.suspendedAtMs, last.uuid]),
+    cursor:
+      last === undefined
+        ? null
+        : encodeText(['waitpoints', last.suspended_at_ms, last.execution_id, last.name]),
   };
 }
 
-function placeOf(cursor: string): SuspensionPlace {
-  const [list, suspendedAtMs, uuid] = decodeText(cursor);
-  if (
-    list !== 'waitpoints' ||
-    !Number.isSafeInteger(suspendedAtMs) ||
-    typeof uuid !== 'string' ||
-    !isUuid(uuid)
-  )
+function placeOf(cursor: string): WaitpointPlace {
+  const [list, suspendedAtMs, uuid, name] = decodeText(cursor);
+  const isPlace = typeof uuid === 'string' && isUuid(uuid) && typeof name === 'string';
+  if (list !== 'waitpoints' || !Number.isSafeInteger(suspendedAtMs) || !isPlace)
     throw invalidCursor('is not of a list of waitpoints');
-  return { suspendedAtMs: suspendedAtMs as number, uuid };
+  return { suspendedAtMs: suspendedAtMs as number, uuid, name };
 }
-
-const REASONS: Partial<Record<BlockingReason, WaitReason>> = {
-  waiting_for_signal: 'signal',
-  waiting_for_approval: 'approval',
-  waiting_for_callback: 'callback',
-  waiting_for_tool_result: 'tool_result',
-  paused_by_operator: 'review',
-};
 
 function toPending(context: EngineContext, row: OpenWaitpoint): PendingWaitpoint {
   const isWaiting = row.suspended_at_ms !== null;
@@ -202,24 +208,17 @@ function toPending(context: EngineContext, row: OpenWaitpoint): PendingWaitpoint
     name: row.name,
     state: isWaiting ? 'waiting' : 'pending',
     wait: row.step_name === null ? null : { name: row.step_name, key: row.step_key! },
-    reason: isWaiting ? (REASONS[row.blocking_reason] ?? null) : null,
+    reason: row.reason,
     createdAtMs: row.created_at_ms,
     waitingSinceMs: row.suspended_at_ms,
     timeoutAtMs: row.timeout_at_ms,
     expiresAtMs: row.expires_at_ms,
-    matches: row.condition === null ? [] : matchesAt(row.condition, row.name),
+    // Some leaf takes any name.
+    matches: row.matches === null || row.matches.includes(null) ? [] : (row.matches as string[]),
     signalCount: row.signal_count,
     tokenKid: row.kid,
     tokenFingerprint: fingerprint(context, row),
   };
-}
-
-/** None, when some leaf takes any name. */
-function matchesAt(condition: SignalCondition, waitpoint: string): string[] {
-  const matches = leavesOf(condition)
-    .filter((leaf) => leaf.waitpoints.includes(waitpoint))
-    .map((leaf) => leaf.match);
-  return matches.includes(undefined) ? [] : [...new Set(matches as string[])];
 }
 
 /** Made again, since tokens are stored nowhere. */
@@ -230,7 +229,7 @@ function fingerprint({ signing }: EngineContext, row: OpenWaitpoint): string | n
     kid,
     partition: row.partition_key,
     executionUuid: row.execution_id,
-    waitpointUuid: row.waitpoint_id,
+    waitpointUuid: row.token_id,
     expiresAtMs,
     bond: {},
   };

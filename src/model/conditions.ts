@@ -7,6 +7,8 @@ import type { CountCondition, CountedBy, Signal, SignalCondition } from '../cont
 
 export type ConditionFault =
   | 'too_deep'
+  | 'too_many_leaves'
+  | 'too_long'
   | 'no_members'
   | 'too_many_members'
   | 'no_waitpoints'
@@ -17,12 +19,20 @@ export type ConditionFault =
   | 'empty_match';
 
 /** What is wrong with a condition, or undefined. */
-export function conditionFault(condition: SignalCondition, depth = 1): ConditionFault | undefined {
+export function conditionFault(condition: SignalCondition): ConditionFault | undefined {
+  const fault = nodeFault(condition, 1);
+  if (fault !== undefined) return fault;
+  if (leavesOf(condition).length > LIMITS.conditionLeaves) return 'too_many_leaves';
+  const isLong = new TextEncoder().encode(JSON.stringify(condition)).length > LIMITS.conditionBytes;
+  return isLong ? 'too_long' : undefined;
+}
+
+function nodeFault(condition: SignalCondition, depth: number): ConditionFault | undefined {
   if (depth > LIMITS.conditionDepth) return 'too_deep';
   if (condition.kind === 'count') return leafFault(condition);
   if (condition.of.length === 0) return 'no_members';
   if (condition.of.length > LIMITS.conditionMembers) return 'too_many_members';
-  return condition.of.map((member) => conditionFault(member, depth + 1)).find((fault) => fault !== undefined);
+  return condition.of.map((member) => nodeFault(member, depth + 1)).find((fault) => fault !== undefined);
 }
 
 function leafFault({ n, by, waitpoints, match }: CountCondition): ConditionFault | undefined {

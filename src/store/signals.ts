@@ -1,8 +1,8 @@
 /**
  * Calls the SQL functions of suspension and signals, and reads waitpoints and signing keys. Nothing here decides anything.
  */
-import type { BlockingReason, LifecyclePhase, TerminalOutcome } from '../contract/states.ts';
-import type { SignalCondition, SignalEffect } from '../contract/signals.ts';
+import type { LifecyclePhase, TerminalOutcome } from '../contract/states.ts';
+import type { SignalCondition, SignalEffect, WaitReason } from '../contract/signals.ts';
 import { run, type Database } from './database.ts';
 import type { ExecutionKey, LeaseKey } from './executions.ts';
 
@@ -31,12 +31,14 @@ export interface WaitRow {
   timeout_ms: number | null;
   on_timeout: string;
   resume_delay_ms: number;
+  reason: WaitReason;
 }
 
 export interface SuspendCall {
   lease: LeaseKey;
-  /** Null: only begin the waits. */
-  transition: string | null;
+  transition: string;
+  /** `look`: only begin the waits. */
+  mode: 'suspend' | 'look';
   waits: readonly WaitRow[];
   waitpoints: readonly WaitpointRow[];
   maxWaitpoints: number;
@@ -59,11 +61,12 @@ function leaseParams({ uuid, partition, attemptIndex, leaseEpoch }: LeaseKey): u
 export async function suspendExecution(database: Database, call: SuspendCall): Promise<SuspendAnswer> {
   const rows = await run<SuspendAnswer>(database, {
     doing: 'suspending an execution',
-    text: `SELECT * FROM ${database.prefix}ff_suspend(${LEASE}, $5::text, $6::jsonb, $7::jsonb, $8::integer, $9::bigint,
-      $10::jsonb, $11::integer)`,
+    text: `SELECT * FROM ${database.prefix}ff_suspend(${LEASE}, $5::text, $6::boolean, $7::jsonb, $8::jsonb, $9::integer,
+      $10::bigint, $11::jsonb, $12::integer)`,
     params: [
       ...leaseParams(call.lease),
       call.transition,
+      call.mode === 'look',
       JSON.stringify(call.waits),
       JSON.stringify(call.waitpoints),
       call.maxWaitpoints,
@@ -78,10 +81,10 @@ export async function suspendExecution(database: Database, call: SuspendCall): P
 
 export interface WaitpointAnswer extends Refusable {
   waitpoint_id: string;
-  name: string;
+  token_id: string;
   created_at_ms: number;
-  expires_at_ms: number | null;
   kid: string | null;
+  secret_print: string | null;
   token_expires_at_ms: number | null;
 }
 
@@ -161,18 +164,27 @@ export async function deliverSignal(
   return rows[0]!;
 }
 
-/** The id of an open waitpoint of an execution that has not ended, and the time by the database's clock. */
+export interface FoundWaitpoint {
+  token_id: string;
+  expires_at_ms: number | null;
+  schema: unknown;
+  /** By the database's clock. */
+  now_ms: number;
+}
+
+/** An open waitpoint of an execution that has not ended. */
 export async function findWaitpoint(
   database: Database,
   key: ExecutionKey,
   name: string,
-): Promise<{ waitpoint_id: string; now_ms: number } | undefined> {
-  const rows = await run<{ waitpoint_id: string; now_ms: number }>(database, {
+): Promise<FoundWaitpoint | undefined> {
+  const rows = await run<FoundWaitpoint>(database, {
     doing: 'looking for a waitpoint',
-    text: `SELECT w.waitpoint_id, ${database.prefix}ff_now_ms() AS now_ms
+    text: `SELECT w.token_id, w.expires_at_ms, w.schema, ${database.prefix}ff_now_ms() AS now_ms
            FROM ${database.prefix}ff_waitpoint w
            JOIN ${database.prefix}ff_execution e ON e.execution_id = w.execution_id AND e.partition_key = w.partition_key
            WHERE w.execution_id = $1 AND w.partition_key = $2 AND w.retired_by = 0 AND w.name = $3 AND w.closed_at_ms IS NULL
+             AND (w.expires_at_ms IS NULL OR w.expires_at_ms > ${database.prefix}ff_now_ms())
              AND e.lifecycle_phase <> 'terminal'`,
     params: [key.uuid, key.partition, name],
     repeatable: 'yes',
@@ -187,6 +199,7 @@ export interface OpenWaitpoint {
   lane: string;
   namespace: string;
   waitpoint_id: string;
+  token_id: string;
   name: string;
   step_name: string | null;
   step_key: string | null;
@@ -196,15 +209,18 @@ export interface OpenWaitpoint {
   kid: string | null;
   secret_print: string | null;
   token_expires_at_ms: number | null;
-  blocking_reason: BlockingReason;
+  reason: WaitReason | null;
   suspended_at_ms: number | null;
-  condition: SignalCondition | null;
+  /** Of the leaves that count here; null among them takes any name. */
+  matches: (string | null)[] | null;
   timeout_at_ms: number | null;
 }
 
-const OPEN_WAITPOINT = `e.execution_id, e.partition_key, r.kind, r.lane, e.namespace, w.waitpoint_id, w.name, w.step_name,
-  w.step_key, w.created_at_ms, w.expires_at_ms, w.signal_count, w.kid, k.secret_print, w.token_expires_at_ms, e.blocking_reason::text,
-  CASE WHEN x.wait IS NOT NULL THEN s.suspended_at_ms END AS suspended_at_ms, x.wait -> 'condition' AS condition,
+const OPEN_WAITPOINT = `e.execution_id, e.partition_key, r.kind, r.lane, e.namespace, w.waitpoint_id, w.token_id, w.name, w.step_name,
+  w.step_key, w.created_at_ms, w.expires_at_ms, w.signal_count, w.kid, k.secret_print, w.token_expires_at_ms, x.wait ->> 'reason' AS reason,
+  CASE WHEN x.wait IS NOT NULL THEN s.suspended_at_ms END AS suspended_at_ms, (
+    SELECT array_agg(DISTINCT l ->> 'match') FROM jsonb_path_query(x.wait -> 'condition', 'strict $.** ? (@.kind == "count")') l
+    WHERE l -> 'waitpoints' ? w.name) AS matches,
   (x.wait ->> 'timeout_at_ms')::bigint AS timeout_at_ms`;
 
 /** The rest of the statement, from the execution e and the suspension s on. */
@@ -233,41 +249,36 @@ export function listWaitpointsOf(database: Database, key: ExecutionKey): Promise
   });
 }
 
-export interface SuspensionPlace {
+export interface WaitpointPlace {
   suspendedAtMs: number;
   uuid: string;
+  name: string;
 }
 
-/** Of the executions that are suspended, from a place on, the longest wait first; with the last place that was looked at. */
-export async function listWaitedFor(
+/** Of the executions that are suspended, from a place on, the longest wait first. */
+export function listWaitedFor(
   database: Database,
-  after: SuspensionPlace | null,
+  after: WaitpointPlace | null,
   limit: number,
-): Promise<{ rows: OpenWaitpoint[]; last: SuspensionPlace | null }> {
+): Promise<OpenWaitpoint[]> {
   const { prefix } = database;
-  const found = await run<{ rows: OpenWaitpoint[] | null; at: number | null; id: string | null; n: number }>(
-    database,
-    {
-      doing: 'listing what is waited for',
-      text: `WITH page AS MATERIALIZED (
-             SELECT * FROM ${prefix}ff_suspension
-             WHERE (suspended_at_ms, execution_id) > ((SELECT $1::bigint), (SELECT $2::uuid))
-             ORDER BY suspended_at_ms, execution_id LIMIT $3),
-           found AS (
-             SELECT ${OPEN_WAITPOINT}, row_number() OVER (ORDER BY s.suspended_at_ms, s.execution_id, w.created_at_ms, w.name) AS place
-             FROM page s
-             JOIN ${prefix}ff_execution e ON e.execution_id = s.execution_id AND e.partition_key = s.partition_key
-             ${ITS_WAITPOINTS(prefix)}
-             WHERE x.wait IS NOT NULL)
-           SELECT (SELECT jsonb_agg(found ORDER BY place) FROM found) AS rows, (SELECT count(*) FROM page) AS n,
-                  (SELECT max(suspended_at_ms) FROM page) AS at,
-                  (SELECT execution_id FROM page ORDER BY suspended_at_ms DESC, execution_id DESC LIMIT 1) AS id`,
-      params: [after?.suspendedAtMs ?? -1, after?.uuid ?? '00000000-0000-0000-0000-000000000000', limit],
-      repeatable: 'yes',
-    },
-  );
-  const { rows, at, id, n } = found[0]!;
-  return { rows: rows ?? [], last: n < limit ? null : { suspendedAtMs: at!, uuid: id! } };
+  return run<OpenWaitpoint>(database, {
+    doing: 'listing what is waited for',
+    text: `SELECT ${OPEN_WAITPOINT}
+           FROM ${prefix}ff_suspension s
+           JOIN ${prefix}ff_execution e ON e.execution_id = s.execution_id AND e.partition_key = s.partition_key
+           ${ITS_WAITPOINTS(prefix)}
+           WHERE s.suspended_at_ms >= (SELECT $1::bigint) AND x.wait IS NOT NULL
+             AND (s.suspended_at_ms, s.execution_id, w.name) > ((SELECT $1::bigint), (SELECT $2::uuid), (SELECT $3::text))
+           ORDER BY s.suspended_at_ms, s.execution_id, w.name LIMIT $4`,
+    params: [
+      after?.suspendedAtMs ?? -1,
+      after?.uuid ?? '00000000-0000-0000-0000-000000000000',
+      after?.name ?? '',
+      limit,
+    ],
+    repeatable: 'yes',
+  });
 }
 
 export interface StoredKey {
@@ -293,11 +304,12 @@ export function listKeys(database: Database): Promise<StoredKey[]> {
 export async function currentKey(
   database: Database,
   offered: { kid: string; print: string },
+  tokenMs: number,
 ): Promise<{ kid: string; secret_print: string }> {
   const rows = await run<{ kid: string; secret_print: string }>(database, {
     doing: 'finding the signing key',
-    text: `SELECT * FROM ${database.prefix}ff_current_key($1::text, $2::text)`,
-    params: [offered.kid, offered.print],
+    text: `SELECT * FROM ${database.prefix}ff_current_key($1::text, $2::text, $3::bigint)`,
+    params: [offered.kid, offered.print, tokenMs],
     repeatable: 'yes',
   });
   return rows[0]!;
@@ -307,7 +319,7 @@ export async function currentKey(
 export async function rotateKey(
   database: Database,
   made: { kid: string; print: string },
-  graceMs: number,
+  graceMs: number | null,
   forgetMs: number,
 ): Promise<string | null> {
   const rows = await run<{ previous: string | null }>(database, {
@@ -327,4 +339,31 @@ export async function revokeKey(database: Database, kid: string): Promise<string
     repeatable: 'yes',
   });
   return rows[0]!.outcome;
+}
+
+/** Whether tokens of a key are good now. */
+export async function keyVerifies(database: Database, kid: string, print: string): Promise<boolean> {
+  const rows = await run<{ verifies: boolean }>(database, {
+    doing: 'looking at a signing key',
+    text: `SELECT ${database.prefix}ff_key_verifies($1::text, $2::text) AS verifies`,
+    params: [kid, print],
+    repeatable: 'yes',
+  });
+  return rows[0]!.verifies;
+}
+
+/** False when there is no such waitpoint. */
+export async function revokeTokens(
+  database: Database,
+  key: ExecutionKey,
+  name: string,
+  tokenId: string,
+): Promise<boolean> {
+  const rows = await run<{ found: boolean }>(database, {
+    doing: 'revoking tokens',
+    text: `SELECT ${database.prefix}ff_revoke_tokens($1::uuid, $2::smallint, $3::text, $4::uuid) AS found`,
+    params: [key.uuid, key.partition, name, tokenId],
+    repeatable: 'yes',
+  });
+  return rows[0]!.found;
 }

@@ -15,7 +15,6 @@ import {
   type WaitEnd,
   type Waitpoint,
   type WaitpointRequest,
-  type WaitReason,
   type WaitRequest,
 } from '../contract/signals.ts';
 import { parseWith, type Schema } from '../contract/task.ts';
@@ -32,7 +31,6 @@ import type { Waits } from './waits.ts';
 export interface SignalWait {
   request: WaitRequest & { key: string };
   waitpoints: readonly WaitpointRequest[];
-  reason: WaitReason | undefined;
 }
 
 const WAIT_MEMBERS = ['schema', 'timeout', 'onTimeout', 'by', 'match', 'reason', 'resumeDelay'];
@@ -105,13 +103,13 @@ function signalWaitOf(name: string, key: string, options: WaitForOptions): Signa
       condition,
       ...(timeout === undefined ? {} : { timeoutMs: durationMs(timeout, 'options.timeout', LIMITS.delayMs) }),
       ...(onTimeout === undefined ? {} : { onTimeout }),
+      ...(reason === undefined ? {} : { reason }),
       ...(resumeDelay === undefined
         ? {}
         : { resumeDelayMs: durationMs(resumeDelay, 'options.resumeDelay', LIMITS.delayMs) }),
     },
     waitpoints:
       schema === undefined ? [] : waitpointsOf(condition).map((waitpoint) => ({ name: waitpoint, schema })),
-    reason,
   };
 }
 

@@ -305,12 +305,10 @@ function pauseRequestOf(waits: readonly Wait[]): PauseRequest {
 /** What is asked for all waits for signals together, or undefined when there are none. */
 function signalsRequestOf(waits: readonly Wait[]): SuspendRequest | undefined {
   const signals = waits.flatMap((wait) => wait.signals ?? []);
-  const [first] = signals;
-  if (first === undefined) return undefined;
+  if (signals.length === 0) return undefined;
   return {
     waits: signals.map(({ request }) => request),
     waitpoints: signals.flatMap(({ waitpoints }) => waitpoints),
-    ...(first.reason === undefined ? {} : { reason: first.reason }),
   };
 }
 

@@ -48,8 +48,7 @@ async function suspended(kind: string): Promise<string> {
   await expect.poll(async () => (lease ??= (await engine.claim(request)).claims[0]), PATIENCE).toBeDefined();
   const condition = { ...atLeast(2).distinctSources().at('manager') };
   const { outcome } = await engine.suspend(lease!, {
-    waits: [{ name: 'manager', condition, timeoutMs: 86_400_000 }],
-    reason: 'approval',
+    waits: [{ name: 'manager', condition, timeoutMs: 86_400_000, reason: 'approval' }],
   });
   expect(outcome).toBe('suspended');
   return executionId;

@@ -78,8 +78,8 @@ async function write(executionId: string, signals: readonly Said[], retiredBy: n
     const waitpointId = randomUUID();
     const own = signals.filter(({ waitpoint }) => waitpoint === name);
     await database.query(
-      `INSERT INTO ff_waitpoint (waitpoint_id, execution_id, created_at_ms, partition_key, name, retired_by)
-       VALUES ($1, $2, 0, 0, $3, $4)`,
+      `INSERT INTO ff_waitpoint (waitpoint_id, token_id, execution_id, created_at_ms, partition_key, name, retired_by)
+       VALUES ($1, $1, $2, 0, 0, $3, $4)`,
       [waitpointId, executionId, name, retiredBy],
     );
     await database.query(

@@ -39,8 +39,16 @@ const ONE: SignalCondition = { kind: 'count', n: 1, by: 'signals', waitpoints: [
 describe('a suspension', () => {
   it('holds, and says what came of what is waited for', async () => {
     const id = await suspended({
-      reason: 'approval',
-      waits: [{ name: 'boss', key: 'k', condition: TWO, timeoutMs: 10 * MINUTE_MS, onTimeout: 'expire' }],
+      waits: [
+        {
+          name: 'boss',
+          key: 'k',
+          condition: TWO,
+          timeoutMs: 10 * MINUTE_MS,
+          onTimeout: 'expire',
+          reason: 'approval',
+        },
+      ],
     });
     await approve(id, 'desk', 'ann');
     await approve(id, 'desk', 'ann');

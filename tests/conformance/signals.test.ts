@@ -2,58 +2,13 @@
  * Saying something to an execution by a token: who may, what it does, what is said twice or too late, and what strangers learn.
  */
 import { describe, expect, it } from 'vitest';
-import {
-  LIMITS,
-  type Claim,
-  type SignalCondition,
-  type SignalRequest,
-  type TokenRequest,
-} from '../../src/index.ts';
+import { LIMITS, type SignalCondition } from '../../src/index.ts';
 import { SIGNING_SECRET, newKind, useBench } from './open.ts';
+import { from, leaf, tellingOn } from './telling.ts';
 
 const bench = useBench();
 const HOUR_MS = 3_600_000;
-
-const leaf = (
-  n: number,
-  by: 'signals' | 'waitpoints' | 'sources',
-  waitpoints: string[],
-  match?: string,
-): SignalCondition => ({
-  kind: 'count',
-  n,
-  by,
-  waitpoints,
-  ...(match === undefined ? {} : { match }),
-});
-
-/** Suspended on a condition. */
-async function waiting(condition: SignalCondition, schema?: object): Promise<Claim> {
-  const claim = await bench.running();
-  const names = [
-    ...new Set(
-      JSON.stringify(condition)
-        .match(/(?<="waitpoints":\[)[^\]]*/g)!
-        .join(',')
-        .match(/\w+/g),
-    ),
-  ];
-  const waitpoints = schema === undefined ? [] : names.map((name) => ({ name, schema: schema as never }));
-  await bench.engine.suspend(claim, { waits: [{ name: 'wait', condition }], waitpoints });
-  return claim;
-}
-
-async function tokenFor(claim: Claim, waitpoint = 'door', request: TokenRequest = {}): Promise<string> {
-  return (await bench.engine.issueToken(claim.executionId, waitpoint, request)).token;
-}
-
-const deliver = (token: string, more: Partial<SignalRequest> = {}) =>
-  bench.engine.deliverSignal({ token, ...more });
-const effectOf = async (token: string, more: Partial<SignalRequest> = {}) => {
-  const outcome = await deliver(token, more);
-  return 'effect' in outcome ? outcome.effect : outcome.outcome;
-};
-const from = (identity: string) => ({ source: { identity } });
+const { waiting, tokenFor, deliver, effectOf } = tellingOn(bench);
 
 describe('a signal by a token', () => {
   it('resumes what waits for it, with its payload', async () => {
@@ -93,6 +48,22 @@ describe('a signal by a token', () => {
     expect(await deliver(token, { idempotencyKey: 'k' })).toEqual({ ...first, outcome: 'duplicate' });
   });
 
+  it('with a key of its own source is not another’s', async () => {
+    const claim = await waiting(leaf(2, 'sources', ['door']));
+    const token = await tokenFor(claim);
+    expect(await effectOf(token, { idempotencyKey: '1', ...from('ann') })).toBe('counted');
+    expect(await effectOf(token, { idempotencyKey: '1', ...from('bob') })).toBe('resumed');
+  });
+
+  it('is from nobody who is kept for others', async () => {
+    const claim = await waiting(leaf(1, 'signals', ['door']));
+    const token = await tokenFor(claim);
+    for (const type of ['operator', 'token', 'engine', 'a:b'])
+      await expect(deliver(token, { source: { type, identity: 'x' } })).rejects.toMatchObject({
+        field: 'request.source.type',
+      });
+  });
+
   it('by a token of one use is one signal, whatever else is said with it', async () => {
     const claim = await waiting(leaf(2, 'signals', ['door']));
     const token = await tokenFor(claim, 'door', { use: 'once' });
@@ -117,6 +88,44 @@ describe('a signal by a token', () => {
 });
 
 describe('a condition', () => {
+  it('that is met before the suspension answers what it would have after: the first that met it', async () => {
+    const claim = await bench.running();
+    const created = await bench.engine.createWaitpoint(claim, { name: 'door' });
+    if (created.outcome !== 'created') throw new Error('not created');
+    for (const name of ['declined', 'approved']) {
+      await deliver(created.waitpoint.token, { name });
+      // The order is of acceptance, whatever the clock says.
+      await bench.database.moveClock(-2_000);
+    }
+    const request = { waits: [{ name: 'wait', condition: leaf(1, 'signals', ['door']) }] };
+    const outcome = await bench.engine.suspend(claim, request);
+    expect(outcome).toMatchObject({
+      outcome: 'already_satisfied',
+      ended: [{ end: { signals: [{ name: 'declined' }] } }],
+    });
+    expect('ended' in outcome && outcome.ended[0]!.end.signals).toHaveLength(1);
+    await bench.database.moveClock(4_000);
+  });
+
+  it('by sources is not met by two unbound tokens of one waitpoint, also after a rotation', async () => {
+    const claim = await waiting(leaf(2, 'sources', ['door']));
+    expect(await effectOf(await tokenFor(claim))).toBe('counted');
+    await bench.engine.rotateSigningKey();
+    expect(await effectOf(await tokenFor(claim))).toBe('not_counted');
+  });
+
+  it('is limited in its size', async () => {
+    const many = (kind: 'all' | 'any', of: SignalCondition[]): SignalCondition => ({ kind, of });
+    const wide = many(
+      'all',
+      Array.from({ length: 5 }, () => many('any', Array(13).fill(leaf(1, 'signals', ['a'])))),
+    );
+    await expect(waiting(wide)).rejects.toThrow(/more than 64 places/);
+    const names = Array.from({ length: 64 }, (_, n) => `${'n'.repeat(300)}${n}`);
+    const long = many('all', Array(4).fill(leaf(1, 'signals', names)));
+    await expect(waiting(long)).rejects.toThrow(/longer than 65536 bytes/);
+  });
+
   it('by sources is not met by the same person twice', async () => {
     const claim = await waiting(leaf(2, 'sources', ['door']));
     const token = await tokenFor(claim);
@@ -168,6 +177,30 @@ describe('a payload', () => {
       field: 'payload',
     });
     expect(await effectOf(token, { payload: { ok: true } })).toBe('resumed');
+  });
+
+  it('is not quoted when it does not fit, nor are names of its own', async () => {
+    const claim = await waiting(leaf(1, 'signals', ['door']), {
+      type: 'object',
+      properties: { a: {} },
+      additionalProperties: false,
+    });
+    const refused = await deliver(await tokenFor(claim), { payload: { 'sk-live-secret': 1 } }).catch(
+      (error: Error) => error,
+    );
+    expect(JSON.stringify([refused, (refused as Error).message])).not.toContain('sk-live');
+    expect(refused).toMatchObject({ code: 'invalid_input' });
+  });
+
+  it('is checked by the schema that was given last, while nothing was said', async () => {
+    const claim = await bench.running();
+    await bench.engine.createWaitpoint(claim, { name: 'door', schema: { type: 'string' } });
+    await bench.engine.createWaitpoint(claim, { name: 'door', schema: { type: 'number' } });
+    const token = await tokenFor(claim);
+    await expect(deliver(token, { payload: 'text' })).rejects.toMatchObject({ field: 'payload' });
+    expect(await effectOf(token, { payload: 1 })).toBe('buffered');
+    const says = { signal: { name: 'yes', payload: 'text' } };
+    await expect(tokenFor(claim, 'door', says)).rejects.toMatchObject({ field: 'payload' });
   });
 
   it('is refused over 64 KB, and nothing is written', async () => {
@@ -226,107 +259,20 @@ describe('a stranger', () => {
     expect(await bench.snapshot(claim.executionId)).toMatchObject({ publicState: 'suspended' });
   });
 
+  it('whose key has ended learns nothing of what else is wrong', async () => {
+    const claim = await waiting(leaf(1, 'signals', ['door']));
+    const token = await tokenFor(claim);
+    const large = { payload: 'x'.repeat(LIMITS.signalBytes) };
+    await expect(deliver(token, large)).rejects.toMatchObject({ code: 'payload_too_large' });
+    await bench.engine.rotateSigningKey({ graceMs: 0 });
+    await expect(deliver(token, large)).rejects.toMatchObject({ code: 'invalid_token' });
+  });
+
   it('is told that a token’s time is over, and only who has the token', async () => {
     const claim = await waiting(leaf(1, 'signals', ['door']));
     const token = await tokenFor(claim, 'door', { expiresInMs: HOUR_MS });
     await bench.database.moveClock(HOUR_MS);
     expect(await deliver(token)).toEqual({ outcome: 'expired' });
     expect(await effectOf(await tokenFor(claim))).toBe('resumed');
-  });
-});
-
-describe('limits', () => {
-  it('refuse the signal after the last one an execution may take', async () => {
-    const claim = await waiting(leaf(9_999, 'signals', ['door']));
-    const uuid = claim.executionId.split(':').at(-1);
-    await bench.database.query(
-      `UPDATE ff_waitpoint SET signal_count = ${LIMITS.signals - 1} WHERE execution_id = $1`,
-      [uuid],
-    );
-    const token = await tokenFor(claim);
-    expect(await effectOf(token)).toBe('counted');
-    expect(await deliver(token)).toEqual({ outcome: 'too_many' });
-    await bench.database.query(
-      `UPDATE ff_waitpoint SET signal_count = 5, signal_bytes = $2 WHERE execution_id = $1`,
-      [uuid, LIMITS.signalsBytes],
-    );
-    expect(await deliver(token)).toEqual({ outcome: 'too_many' });
-  });
-
-  it('refuse the waitpoint after the last one an execution may have', async () => {
-    const claim = await bench.running();
-    await bench.database.query(
-      `INSERT INTO ff_waitpoint (waitpoint_id, execution_id, partition_key, name, created_at_ms)
-       SELECT gen_random_uuid(), $1, 0, 'w' || n, 0 FROM generate_series(1, ${LIMITS.waitpoints}) n`,
-      [claim.executionId.split(':').at(-1)],
-    );
-    await expect(bench.engine.createWaitpoint(claim, { name: 'one more' })).rejects.toMatchObject({
-      code: 'too_many',
-    });
-    expect(await bench.engine.createWaitpoint(claim, { name: 'w1' })).toMatchObject({ outcome: 'created' });
-  });
-});
-
-describe('a waitpoint', () => {
-  it('that is never waited at closes when its time is over, and can be opened again', async () => {
-    const claim = await bench.running();
-    const request = { name: 'door', expiresInMs: 1_000 };
-    const created = await bench.engine.createWaitpoint(claim, request);
-    if (created.outcome !== 'created') throw new Error('not created');
-    await bench.database.moveClock(1_000);
-    await bench.engine.fireTimers();
-    expect(await deliver(created.waitpoint.token)).toEqual({ outcome: 'expired' });
-    expect((await bench.engine.listWaitpoints({ executionId: claim.executionId })).waitpoints).toEqual([]);
-    const again = await bench.engine.createWaitpoint(claim, request);
-    if (again.outcome !== 'created') throw new Error('not created');
-    expect(await effectOf(again.waitpoint.token)).toBe('buffered');
-  });
-
-  it('is listed with the fingerprint of its token, the longest wait first, page by page', async () => {
-    const first = await waiting(leaf(1, 'signals', ['door'], 'knock'));
-    const claim = await bench.running();
-    const created = await bench.engine.createWaitpoint(claim, { name: 'early' });
-    const own = await bench.engine.listWaitpoints({ executionId: claim.executionId });
-    expect(own.waitpoints).toMatchObject([{ name: 'early', state: 'pending', wait: null, signalCount: 0 }]);
-    expect(own.waitpoints[0]!.tokenFingerprint).toMatch(/^[0-9a-f]{16}$/);
-    expect(JSON.stringify(own)).not.toContain('ffw1_');
-    expect(created).toMatchObject({ outcome: 'created', waitpoint: { name: 'early' } });
-    const seen: string[] = [];
-    let cursor: string | null = null;
-    do {
-      const page = await bench.engine.listWaitpoints({ limit: 2, ...(cursor === null ? {} : { cursor }) });
-      seen.push(...page.waitpoints.map(({ executionId }) => executionId));
-      const mine = page.waitpoints.find(({ executionId }) => executionId === first.executionId);
-      if (mine !== undefined)
-        expect(mine).toMatchObject({ state: 'waiting', matches: ['knock'], reason: 'signal' });
-      ({ cursor } = page);
-    } while (cursor !== null);
-    expect(seen).toContain(first.executionId);
-    expect(seen).not.toContain(claim.executionId);
-    expect(new Set(seen).size).toBe(seen.length);
-  });
-
-  it('that does not exist has no tokens, and cannot be approved', async () => {
-    const claim = await bench.running();
-    await expect(bench.engine.issueToken(claim.executionId, 'no')).rejects.toMatchObject({
-      code: 'not_found',
-    });
-    await expect(bench.engine.approve(claim.executionId, 'no', { by: 'ann' })).rejects.toMatchObject({
-      code: 'not_found',
-    });
-  });
-});
-
-describe('tokens without a secret', () => {
-  it('cannot be made or read, and operators still approve', async () => {
-    const plain = await bench.another({ signingSecret: [] });
-    const claim = await waiting(leaf(1, 'signals', ['door']));
-    const configured = { code: 'signing_not_configured' };
-    await expect(plain.issueToken(claim.executionId, 'door')).rejects.toMatchObject(configured);
-    await expect(plain.deliverSignal({ token: 'any' })).rejects.toMatchObject(configured);
-    await expect(bench.another({ signingSecret: 'short' })).rejects.toMatchObject({ field: 'signingSecret' });
-    expect(await plain.approve(claim.executionId, 'door', { by: 'ann' })).toMatchObject({
-      effect: 'resumed',
-    });
   });
 });

@@ -44,6 +44,32 @@ describe('a rotation', () => {
     expect(await states()).toMatchObject({ [kid]: 'signing', [previousKid!]: 'expired' });
   });
 
+  it('keeps tokens good as long as they were to be, unless told otherwise', async () => {
+    const claim = await waiting();
+    const month = 30 * 24 * HOUR_MS;
+    const { token } = await bench.engine.issueToken(claim.executionId, 'door', { expiresInMs: month });
+    await bench.engine.rotateSigningKey();
+    await bench.database.moveClock(month - HOUR_MS);
+    expect(await isTaken(token)).toBe(true);
+  });
+
+  it('gives a waitpoint its token again while that is good, and then another', async () => {
+    const claim = await bench.running();
+    const create = async () => {
+      const created = await bench.engine.createWaitpoint(claim, { name: 'early' });
+      if (created.outcome !== 'created') throw new Error(created.outcome);
+      return created.waitpoint.token;
+    };
+    const first = await create();
+    await bench.engine.rotateSigningKey();
+    expect(await create()).toBe(first);
+    await bench.engine.rotateSigningKey();
+    await bench.engine.revokeSigningKey(first.split('_')[1]!);
+    const second = await create();
+    expect(second).not.toBe(first);
+    expect(await isTaken(second)).toBe(true);
+  });
+
   it('without grace ends the old key at once', async () => {
     const claim = await waiting();
     const old = await tokenFor(claim);

@@ -17,7 +17,7 @@ const said = (waitpoint: string, n = 1): SignalCondition => ({
 });
 
 function forApproval(more: Partial<SuspendRequest['waits'][number]> = {}): SuspendRequest {
-  return { waits: [{ name: 'approval', condition: said('approval'), ...more }], reason: 'approval' };
+  return { waits: [{ name: 'approval', condition: said('approval'), reason: 'approval', ...more }] };
 }
 
 async function suspended(request: SuspendRequest = forApproval(), kind = newKind()): Promise<Claim> {
@@ -235,6 +235,50 @@ describe('when nobody says it in time', () => {
     await bench.claimOne(kind);
   });
 
+  it('escalate is not forgotten when the execution is resumed for another wait', async () => {
+    const kind = newKind();
+    const waits: SuspendRequest['waits'] = [
+      { name: 'a', condition: said('a'), timeoutMs: HOUR_MS, onTimeout: 'escalate', reason: 'approval' },
+      { name: 'b', condition: said('b'), reason: 'callback' },
+    ];
+    const claim = await suspended({ waits }, kind);
+    await fire(HOUR_MS);
+    await approve(claim, 'b');
+    const again = await bench.claimOne(kind);
+    expect(await bench.engine.suspend(again, { waits: waits.slice(0, 1) })).toMatchObject({
+      outcome: 'suspended',
+    });
+    expect(await bench.snapshot(claim.executionId)).toMatchObject({
+      state: { blockingReason: 'paused_by_operator' },
+    });
+    const { waitpoints } = await bench.engine.listWaitpoints({ executionId: claim.executionId });
+    expect(waitpoints).toMatchObject([{ name: 'a', reason: 'review', timeoutAtMs: null }]);
+  });
+
+  it.each([
+    ['resume', 'already_satisfied'],
+    ['fail', 'suspended'],
+  ] as const)(
+    '%s is done as well while a worker holds it, and its token is good no more',
+    async (onTimeout, outcome) => {
+      const claim = await bench.running();
+      const look = { ...forApproval({ timeoutMs: HOUR_MS, onTimeout }), mode: 'look' as const };
+      const lease = { ...claim };
+      expect(await bench.engine.suspend(lease, look)).toEqual({ outcome: 'open' });
+      await bench.engine.renew([claim], 10 * HOUR_MS);
+      const { token } = await bench.engine.issueToken(claim.executionId, 'approval', {
+        expiresInMs: 2 * HOUR_MS,
+      });
+      await bench.database.moveClock(HOUR_MS);
+      expect(await bench.engine.deliverSignal({ token })).toEqual({ outcome: 'expired' });
+      expect(await bench.engine.suspend(lease, look)).toMatchObject({ outcome });
+      expect(await bench.engine.deliverSignal({ token })).toEqual({ outcome: 'expired' });
+      await fire();
+      const end = await bench.engine.result(claim.executionId);
+      expect(end.outcome).toBe(onTimeout === 'fail' ? 'failed' : 'pending');
+    },
+  );
+
   it('a wait that was satisfied does not fire its time', async () => {
     const kind = newKind();
     const claim = await suspended(forApproval({ timeoutMs: HOUR_MS }), kind);
@@ -243,6 +287,22 @@ describe('when nobody says it in time', () => {
     await fire(2 * HOUR_MS);
     expect(await bench.snapshot(claim.executionId)).toMatchObject({ publicState: 'active' });
     expect(await bench.engine.complete(resumed)).toMatchObject({ outcome: 'completed' });
+  });
+});
+
+describe('what is over', () => {
+  it('leaves no timers behind when it is forgotten', async () => {
+    const claim = await bench.running({ policy: { retentionMs: 1_000 } });
+    await bench.engine.createWaitpoint(claim, { name: 'far', expiresInMs: 1_000 * HOUR_MS });
+    await bench.engine.complete(claim);
+    await bench.database.moveClock(HOUR_MS);
+    await bench.reconcile();
+    expect(await bench.engine.describe(claim.executionId)).toBeNull();
+    const uuid = claim.executionId.split(':').at(-1);
+    for (const table of ['ff_timer', 'ff_waitpoint', 'ff_signal', 'ff_step', 'ff_suspension']) {
+      const { rows } = await bench.database.query(`SELECT 1 FROM ${table} WHERE execution_id = $1`, [uuid]);
+      expect(rows).toEqual([]);
+    }
   });
 });
 
@@ -273,75 +333,5 @@ describe('a replay', () => {
     await bench.engine.replay(claim.executionId, { reason: 'again', from: 'start' });
     const anew = await bench.claimOne(kind);
     expect(await bench.engine.suspend(anew, forApproval())).toMatchObject({ outcome: 'suspended' });
-  });
-});
-
-describe('a suspend that asks for what cannot be', () => {
-  const refused = async (request: unknown): Promise<string> => {
-    const claim = await bench.running();
-    const error = await bench.engine.suspend(claim, request as SuspendRequest).then(
-      () => {
-        throw new Error('it was accepted');
-      },
-      (thrown: { code: string; field?: string; message: string }) => thrown,
-    );
-    expect(await bench.snapshot(claim.executionId)).toMatchObject({ publicState: 'active' });
-    return `${error.code} ${error.field}: ${error.message}`;
-  };
-  const wait = (condition: unknown) => ({ waits: [{ name: 'w', condition }] });
-  const deep = (levels: number): unknown =>
-    levels === 0 ? said('a') : { kind: 'all', of: [deep(levels - 1)] };
-
-  it.each([
-    ['no waits', { waits: [] }, /invalid_input request.waits/],
-    ['an unknown member', { ...forApproval(), wits: 1 }, /request.wits/],
-    ['an unknown reason', { ...forApproval(), reason: 'lunch' }, /request.reason/],
-    ['a behaviour without a time', forApproval({ onTimeout: 'fail' }), /onTimeout needs a timeoutMs/],
-    ['an unknown kind of condition', wait({ kind: 'maybe' }), /condition.kind/],
-    ['a condition nested too deep', wait(deep(4)), /nested deeper than 4/],
-    ['an empty all', wait({ kind: 'all', of: [] }), /without members/],
-    ['a count of nothing', wait({ ...said('a'), n: 0 }), /whole number from 1/],
-    ['a count at no waitpoint', wait({ ...said('a'), waitpoints: [] }), /no waitpoint/],
-    [
-      'more waitpoints than there are',
-      wait({ ...said('a', 2), by: 'waitpoints' }),
-      /more waitpoints than it names/,
-    ],
-    [
-      'a waitpoint of two waits',
-      { waits: [forApproval().waits[0], { name: 'b', condition: said('approval') }] },
-      /share/,
-    ],
-    [
-      'seventeen waits',
-      { waits: Array.from({ length: 17 }, (_, n) => ({ name: `w${n}`, condition: said(`w${n}`) })) },
-      /too_many/,
-    ],
-    [
-      'a waitpoint nobody waits at',
-      { ...forApproval(), waitpoints: [{ name: 'other' }] },
-      /nothing is waited for/,
-    ],
-    [
-      'a schema that is none',
-      { ...forApproval(), waitpoints: [{ name: 'approval', schema: 5 }] },
-      /JSON Schema/,
-    ],
-  ])('is refused before anything is written: %s', async (_, request, sentence) => {
-    expect(await refused(request)).toMatch(sentence);
-  });
-
-  it('takes a condition four levels deep', async () => {
-    await suspended(wait(deep(3)) as SuspendRequest);
-  });
-
-  it('is refused a name that a step has, and a waitpoint that is another wait’s', async () => {
-    const claim = await bench.running();
-    await bench.engine.recordStep(claim, { name: 'approval', value: 1 });
-    await expect(bench.engine.suspend(claim, forApproval())).rejects.toMatchObject({ code: 'invalid_step' });
-    const first = { waits: [{ name: 'a', condition: said('shared') }], mode: 'look' as const };
-    expect(await bench.engine.suspend(claim, first)).toEqual({ outcome: 'open' });
-    const second = { waits: [{ name: 'b', condition: said('shared') }] };
-    await expect(bench.engine.suspend(claim, second)).rejects.toMatchObject({ code: 'invalid_input' });
   });
 });

@@ -10,8 +10,10 @@ import { listDueTimers } from '../../src/store/reconciling.ts';
 import {
   createWaitpoint,
   currentKey,
+  keyVerifies,
   deliverSignal,
   revokeKey,
+  revokeTokens,
   rotateKey,
   suspendExecution,
   type SignalAnswer,
@@ -41,7 +43,8 @@ const NESTED: SignalCondition = {
 };
 const ONE: SignalCondition = { kind: 'count', n: 1, by: 'signals', waitpoints: [HERE] };
 
-type Terms = Partial<WaitRow> & Partial<Pick<SuspendCall, 'transition' | 'children' | 'needed' | 'delayMs'>>;
+type Terms = Partial<WaitRow> &
+  Partial<Pick<SuspendCall, 'transition' | 'mode' | 'children' | 'needed' | 'delayMs'>>;
 
 interface ToldCalls {
   open(lease: LeaseKey, expiresInMs?: number): Promise<WaitpointAnswer>;
@@ -55,11 +58,19 @@ function toldCallsOn(database: Database): ToldCalls {
       createWaitpoint(database, lease, { id: randomUUID(), name: HERE, expires_in_ms, kid: KID }, MANY),
     suspend: (
       lease,
-      { transition = 'suspend', children = null, needed = null, delayMs = null, ...wait } = {},
+      {
+        transition = 'suspend',
+        mode = 'suspend',
+        children = null,
+        needed = null,
+        delayMs = null,
+        ...wait
+      } = {},
     ) =>
       suspendExecution(database, {
         lease,
         transition,
+        mode,
         waits: [waitRow(wait)],
         waitpoints: [
           {
@@ -107,6 +118,7 @@ function waitRow(wait: Partial<WaitRow>): WaitRow {
     timeout_ms: null,
     on_timeout: 'fail',
     resume_delay_ms: 0,
+    reason: 'signal',
     ...wait,
   };
 }
@@ -120,8 +132,8 @@ async function fireDue(database: Database): Promise<void> {
 async function walkSignals(database: Database, take: () => Promise<LeaseKey>): Promise<void> {
   const calls = toldCallsOn(database);
   const early = await take();
-  const { waitpoint_id: uuid } = await calls.open(early);
-  await calls.suspend(early, { transition: null, condition: NESTED });
+  const { token_id: uuid } = await calls.open(early);
+  await calls.suspend(early, { mode: 'look', condition: NESTED });
   await calls.tell(early, { uuid });
   await calls.suspend(early, { condition: NESTED, resume_delay_ms: HOUR_MS });
   const answers = [await calls.tell(early), await calls.tell(early)];
@@ -131,13 +143,14 @@ async function walkSignals(database: Database, take: () => Promise<LeaseKey>): P
   await calls.open(satisfied);
   await calls.tell(satisfied);
   await calls.suspend(satisfied);
+  await revokeTokens(database, satisfied, HERE, randomUUID());
 }
 
 /** Nobody says anything in time. */
 async function walkLate(database: Database, take: () => Promise<LeaseKey>): Promise<void> {
   const calls = toldCallsOn(database);
   for (const on_timeout of ['resume', 'escalate', 'fail', 'expire']) {
-    await calls.suspend(await take(), { timeout_ms: 0, on_timeout });
+    await calls.suspend(await take(), { timeout_ms: 1, on_timeout });
   }
   const parent = await take();
   const [child] = await spawnExecutions(database, parent, submitCall({ kinds: ['told-child'], count: 1 }));
@@ -148,12 +161,14 @@ async function walkLate(database: Database, take: () => Promise<LeaseKey>): Prom
 
 async function walkKeys(database: Database): Promise<void> {
   const made = () => ({ kid: randomUUID().slice(0, 8), print: 'p' });
-  const { kid } = await currentKey(database, made());
+  const { kid } = await currentKey(database, made(), HOUR_MS);
   await revokeKey(database, kid);
   await rotateKey(database, made(), HOUR_MS, HOUR_MS);
   await revokeKey(database, kid);
   await revokeKey(database, kid);
   await revokeKey(database, 'nobody');
+  await rotateKey(database, made(), null, HOUR_MS);
+  await keyVerifies(database, kid, 'p');
 }
 
 export async function walkTold(database: Database, client: Recorder['client']): Promise<void> {
@@ -164,7 +179,7 @@ export async function walkTold(database: Database, client: Recorder['client']): 
   await calls.tell(stranger!);
   // None yet: the one offered becomes it.
   await client.query('DELETE FROM ff_signing_key');
-  await currentKey(database, { kid: KID, print: PRINT });
+  await currentKey(database, { kid: KID, print: PRINT }, HOUR_MS);
   const { routes } = await submitBatch(database, { kinds: [`told-${randomUUID()}`], count: SCENES });
   const take = async (): Promise<LeaseKey> => leaseOf((await claimBatch(database, routes, 1))[0]!);
   await walkSignals(database, take);

@@ -9,7 +9,7 @@ const SETTINGS = 'SET enable_seqscan = off SET search_path FROM CURRENT';
 /** Counts what was said in the statement that locks: what is delivered while it waits is not seen. */
 const SUSPEND_AT_ONCE = `
 CREATE FUNCTION naive_suspend_at_once(
-  p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_transition text, p_waits jsonb, p_waitpoints jsonb,
+  p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_transition text, p_only_look boolean, p_waits jsonb, p_waitpoints jsonb,
   p_max_waitpoints integer, p_wake_ms bigint, p_children jsonb, p_needed integer
 ) ${ANSWER} LANGUAGE plpgsql ${SETTINGS} AS $$
 #variable_conflict use_column
@@ -47,7 +47,7 @@ DECLARE
   r ff_locked;
 BEGIN
   SELECT x.waitpoint_id, x.signal_count, s.waits -> 0 AS wait,
-         ff_satisfiers(s.waits -> 0 -> 'condition', p_id) + 1 >= (s.waits #>> '{0,condition,n}')::integer AS enough
+         ff_leaf_count(s.waits -> 0 -> 'condition', p_id, 2147483647) + 1 >= (s.waits #>> '{0,condition,n}')::integer AS enough
   INTO w FROM ff_waitpoint x LEFT JOIN ff_suspension s ON s.execution_id = x.execution_id
   WHERE x.execution_id = p_id AND x.retired_by = 0 AND x.name = p_waitpoint_name FOR UPDATE OF x;
   v_effect := CASE WHEN w.wait IS NULL THEN 'buffered' WHEN w.enough THEN 'resumed' ELSE 'counted' END;

@@ -128,7 +128,7 @@ export function signalCallsOf(call: Caller, partition: number): SignalCalls {
       of(
         call(
           'suspend',
-          `$1, ${partition}::smallint, $2, $3, $4, $5::jsonb, $6::jsonb, ${MAX_WAITPOINTS}, $7::bigint, $8::jsonb, $9::int`,
+          `$1, ${partition}::smallint, $2, $3, $4, false, $5::jsonb, $6::jsonb, ${MAX_WAITPOINTS}, $7::bigint, $8::jsonb, $9::int`,
           suspendParams(lease, request),
         ),
         `f.*, f.outcome = 'paused' AS repeated`,
@@ -160,8 +160,8 @@ export function signalCallsOf(call: Caller, partition: number): SignalCalls {
         `f.effect, CASE f.outcome WHEN 'expired' THEN 'too_late' ELSE f.outcome END AS outcome`,
       ),
     currentKey: (offered) => ({
-      ...call('currentKey', `$1, 'print'`, [offered]),
-      sql: call('currentKey', `$1, 'print'`, []).sql.replace(
+      ...call('currentKey', `$1, 'print', 0`, [offered]),
+      sql: call('currentKey', `$1, 'print', 0`, []).sql.replace(
         '*',
         'NULL::uuid AS execution_id, kid AS outcome',
       ),
