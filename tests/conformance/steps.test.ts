@@ -17,7 +17,7 @@ const record = (lease: LeaseRef, step: NewStep) => bench.engine.recordStep(lease
 describe('recordStep', () => {
   it('stores what a step returned and answers it', async () => {
     const claim = await bench.running();
-    const step = { kind: 'step', name: 'charge', key: '', value: { amount: 7 }, dueInMs: null };
+    const step = { kind: 'step', name: 'charge', key: '', value: { amount: 7 }, end: null, dueInMs: null };
     expect(await record(claim, { name: 'charge', value: { amount: 7 } })).toEqual({
       outcome: 'recorded',
       repeated: false,

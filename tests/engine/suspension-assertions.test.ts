@@ -29,7 +29,7 @@ async function suspend({ id, attempt, epoch }: RawLease, wait: object = {}): Pro
   const waits = [{ name: 'w', key: '', condition: CONDITION, on_timeout: 'fail', ...wait }];
   const waitpoints = [{ id: randomUUID(), name: 'here', step_name: 'w', step_key: '' }];
   const answer = await database.query<{ outcome: string }>(
-    `SELECT outcome FROM ff_suspend($1, $2, $3, $4, 'suspend', $5, $6, $7, NULL, NULL, NULL)`,
+    `SELECT outcome FROM ff_suspend($1, $2, $3, $4, 'suspend', false, $5, $6, $7, NULL, NULL, NULL)`,
     [id, PARTITION, attempt, epoch, JSON.stringify(waits), JSON.stringify(waitpoints), MANY],
   );
   return answer.rows[0]!.outcome;

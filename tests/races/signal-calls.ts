@@ -87,7 +87,7 @@ function suspendParams({ id, attempt, epoch }: Lease, request: SuspendFor): unkn
     id,
     attempt,
     epoch,
-    request.mode === 'look' ? null : 'suspend',
+    request.mode === 'look',
     JSON.stringify(waits.map(waitRow)),
     JSON.stringify(waits.flatMap(waitpointRows)),
     request.wakeMs ?? null,
@@ -128,7 +128,7 @@ export function signalCallsOf(call: Caller, partition: number): SignalCalls {
       of(
         call(
           'suspend',
-          `$1, ${partition}::smallint, $2, $3, $4, false, $5::jsonb, $6::jsonb, ${MAX_WAITPOINTS}, $7::bigint, $8::jsonb, $9::int`,
+          `$1, ${partition}::smallint, $2, $3, 'suspend', $4, $5::jsonb, $6::jsonb, ${MAX_WAITPOINTS}, $7::bigint, $8::jsonb, $9::int`,
           suspendParams(lease, request),
         ),
         `f.*, f.outcome = 'paused' AS repeated`,

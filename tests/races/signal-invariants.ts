@@ -42,12 +42,21 @@ WHERE n <> CASE WHEN EXISTS (SELECT FROM s WHERE s.execution_id = e.execution_id
     OR EXISTS (SELECT FROM waits WHERE waits.execution_id = e.execution_id AND w ->> 'timeout_at_ms' IS NOT NULL)
   THEN 1 ELSE 0 END
 UNION ALL
-SELECT p.execution_id, format('has a waitpoint %s that counts %s signals and has %s, the last as number %s', p.name,
-                              p.signal_count, g.n, g.last)
+SELECT p.execution_id, format('has a waitpoint %s that counts %s signals and has %s', p.name, p.signal_count, g.n)
 FROM ff_waitpoint p CROSS JOIN LATERAL (
-  SELECT count(*) AS n, max(seq) AS last FROM ff_signal x
-  WHERE x.execution_id = p.execution_id AND x.waitpoint_id = p.waitpoint_id) g
-WHERE ($1::uuid[] IS NULL OR p.execution_id = ANY ($1)) AND (g.n <> p.signal_count OR g.last <> g.n - 1)
+  SELECT count(*) AS n FROM ff_signal x WHERE x.execution_id = p.execution_id AND x.waitpoint_id = p.waitpoint_id) g
+WHERE ($1::uuid[] IS NULL OR p.execution_id = ANY ($1)) AND g.n <> p.signal_count
+UNION ALL
+SELECT e.execution_id, format('has %s signals with %s numbers, the last %s', n, numbers, last) FROM e CROSS JOIN LATERAL (
+  SELECT count(*) AS n, count(DISTINCT seq) AS numbers, max(seq) AS last FROM ff_signal g
+  WHERE g.execution_id = e.execution_id) g
+WHERE n > 0 AND (numbers <> n OR last <> n - 1)
+UNION ALL
+SELECT p.execution_id, format('has a waitpoint %s that expires at %s, and no timer by then', p.name, p.expires_at_ms)
+FROM ff_waitpoint p JOIN e USING (execution_id)
+WHERE p.retired_by = 0 AND p.closed_at_ms IS NULL AND p.expires_at_ms IS NOT NULL AND e.lifecycle_phase <> 'terminal'
+  AND NOT EXISTS (SELECT FROM ff_timer t WHERE t.kind = 'waitpoint' AND t.execution_id = p.execution_id
+    AND t.due_at_ms <= p.expires_at_ms)
 UNION ALL
 SELECT execution_id, format('has %s signals and was told of %s', said, told) FROM e CROSS JOIN LATERAL (
   SELECT (SELECT count(*) FROM ff_signal g WHERE g.execution_id = e.execution_id) AS said,
