@@ -825,12 +825,12 @@ CREATE TABLE ff_worker (
 -- function ff_current_key(p_kid text, p_print text, p_token_ms bigint)
 --   returns TABLE(kid text, secret_print text)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET search_path=<schema>, pg_temp
---   md5 3b72180b2674d6cf033a057f9de818d1
+--   md5 6065a10882996bee86280539759f0214
 
 -- function ff_deciding_signal(p_id uuid, p_wait jsonb)
 --   returns integer
 --   plpgsql STABLE PARALLEL UNSAFE COST 100
---   md5 8d3a7b3d138ca826b7d00116380e10ca
+--   md5 d314244552ddada86f7885a904ba6edf
 
 -- function ff_deliver_signal(p_id uuid, p_partition smallint, p_waitpoint uuid, p_waitpoint_name text, p_kid text, p_print text, p_token_expires_at_ms bigint, p_signal uuid, p_name text, p_source_type text, p_source_identity text, p_payload jsonb, p_idempotency_key text, p_is_checked boolean, p_max_signals integer, p_max_bytes bigint)
 --   returns TABLE(outcome text, signal_id uuid, effect text, schema jsonb, route_id integer, due_in_ms bigint)
@@ -845,7 +845,7 @@ CREATE TABLE ff_worker (
 -- function ff_end_wait(p_id uuid, p_wait jsonb, p_outcome text)
 --   returns jsonb
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 22646d78dda97630d7281696f6e6bdeb
+--   md5 21424f4a98515d9609f1734f6724daee
 
 -- function ff_escalate(p_row ff_locked, p_wait jsonb)
 --   returns bigint
@@ -1035,7 +1035,7 @@ CREATE TABLE ff_worker (
 -- function ff_renew_waits(p_ids uuid[], p_from_start boolean)
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 c583a224a4f0d490ddd8b29a6fa6ef95
+--   md5 df3f95110e18e5976e55fa3a42427e61
 
 -- function ff_replay(p_ids uuid[], p_partitions smallint[], p_epochs bigint[], p_from_start boolean, p_reason text, p_actor text, p_default_max integer)
 --   returns TABLE(execution_id uuid, outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, route_id integer, replay_count smallint, due_in_ms bigint)
@@ -1195,7 +1195,7 @@ CREATE TABLE ff_worker (
 -- function ff_time_waitpoints(p_id uuid, p_partition smallint)
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 eb8cc563b6b4a8f99ec1d0ff6112660f
+--   md5 970abc0100dc0075eaa12e3f70d6ffc3
 
 -- function ff_token_is_good(w ff_waitpoint, p_now bigint)
 --   returns boolean
@@ -1220,7 +1220,7 @@ CREATE TABLE ff_worker (
 -- function ff_wait_fault(p_id uuid, p_waits jsonb, p_waitpoints jsonb, p_max_waitpoints integer)
 --   returns text
 --   plpgsql STABLE PARALLEL UNSAFE COST 100
---   md5 e31061794dc6b0f3ddc3ee15f7115318
+--   md5 a5ffc2f20d56d5a31b51e748b856d54f
 
 -- function ff_wait_is_over(p_id uuid, p_attempt integer, p_epoch bigint)
 --   returns boolean

@@ -12,6 +12,10 @@ BEGIN
   WHERE execution_id = ANY (p_ids) AND retired_by = 0 AND (p_from_start OR close_reason IN ('timed_out', 'expired') OR expires_at_ms <= ff_now_ms());
   UPDATE ff_waitpoint SET step_name = NULL, step_key = NULL
   WHERE execution_id = ANY (p_ids) AND retired_by = 0 AND closed_at_ms IS NULL;
+  -- A timer that fired after the end set none for those that stay.
+  PERFORM ff_time_waitpoints(w.execution_id, w.partition_key) FROM (
+    SELECT DISTINCT execution_id, partition_key FROM ff_waitpoint
+    WHERE execution_id = ANY (p_ids) AND retired_by = 0 AND closed_at_ms IS NULL OFFSET 0) w;
 END $$;
 
 -- Re-opens executions that have ended. Finished steps answer as before, so that the work goes on where it failed; from the

@@ -153,17 +153,28 @@ END $$;
 CREATE OR REPLACE FUNCTION ff_current_key(p_kid text, p_print text, p_token_ms bigint) RETURNS TABLE (kid text, secret_print text) LANGUAGE plpgsql
 SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
+DECLARE
+  k ff_signing_key;
+  v_until bigint;
+  v_offered boolean := p_kid IS NULL;
 BEGIN
-  UPDATE ff_signing_key k SET tokens_until_ms = ff_now_ms() + p_token_ms + 86400000
-  WHERE k.verify_until_ms IS NULL AND k.revoked_at_ms IS NULL AND k.tokens_until_ms < ff_now_ms() + p_token_ms;
-  RETURN QUERY
-  SELECT k.kid, k.secret_print FROM ff_signing_key k WHERE k.verify_until_ms IS NULL AND k.revoked_at_ms IS NULL;
-  IF NOT FOUND AND p_kid IS NOT NULL THEN
-    INSERT INTO ff_signing_key (kid, secret_print, created_at_ms, tokens_until_ms)
-    VALUES (p_kid, p_print, ff_now_ms(), ff_now_ms() + p_token_ms) ON CONFLICT DO NOTHING;
-    RETURN QUERY
-    SELECT k.kid, k.secret_print FROM ff_signing_key k WHERE k.verify_until_ms IS NULL AND k.revoked_at_ms IS NULL;
-  END IF;
+  LOOP
+    v_until := ff_now_ms() + p_token_ms;
+    SELECT * INTO k FROM ff_signing_key x WHERE x.verify_until_ms IS NULL AND x.revoked_at_ms IS NULL;
+    IF FOUND THEN
+      EXIT WHEN k.tokens_until_ms >= v_until;
+      UPDATE ff_signing_key x SET tokens_until_ms = greatest(x.tokens_until_ms, v_until + 86400000)
+      WHERE x.kid = k.kid AND x.verify_until_ms IS NULL AND x.revoked_at_ms IS NULL;
+      -- Otherwise it was rotated meanwhile, and nothing is remembered yet of the one that signs now.
+      EXIT WHEN FOUND;
+    ELSE
+      EXIT WHEN v_offered;
+      INSERT INTO ff_signing_key (kid, secret_print, created_at_ms, tokens_until_ms)
+      VALUES (p_kid, p_print, ff_now_ms(), v_until + 86400000) ON CONFLICT DO NOTHING;
+      v_offered := true;
+    END IF;
+  END LOOP;
+  RETURN QUERY SELECT k.kid, k.secret_print WHERE k.kid IS NOT NULL;
 END $$;
 
 -- Makes a new key the one that signs; the old one verifies for p_grace_ms more, or as long as a token of it is good. Keys that have been of no use for p_forget_ms are forgotten.

@@ -122,9 +122,9 @@ END $$;
 -- Sets the timer of the waitpoints of an execution, for the first that expires; there may be an earlier one.
 CREATE OR REPLACE FUNCTION ff_time_waitpoints(p_id uuid, p_partition smallint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-  v_due bigint := (
-    SELECT min(expires_at_ms) FROM ff_waitpoint WHERE execution_id = p_id AND retired_by = 0 AND closed_at_ms IS NULL);
+  v_due bigint;
 BEGIN
+  SELECT min(expires_at_ms) INTO v_due FROM ff_waitpoint WHERE execution_id = p_id AND retired_by = 0 AND closed_at_ms IS NULL;
   INSERT INTO ff_timer (kind, due_at_ms, execution_id, partition_key, attempt_index, lease_epoch)
   SELECT 'waitpoint', v_due, p_id, p_partition, 0, 0
   WHERE v_due IS NOT NULL AND NOT EXISTS (
@@ -141,7 +141,7 @@ BEGIN
 END $$;
 
 -- Why waits and waitpoints cannot be had, before anything is written: more waitpoints than an execution may have, one that is another
--- wait's, or a name that a step of another kind has. NULL when they can.
+-- wait's, one without the schema its wait has, or a name that a step of another kind has. NULL when they can.
 CREATE OR REPLACE FUNCTION ff_wait_fault(p_id uuid, p_waits jsonb, p_waitpoints jsonb, p_max_waitpoints integer) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -162,6 +162,15 @@ BEGIN
     WHERE (w.step_name, w.step_key) IS DISTINCT FROM (j ->> 'step_name', j ->> 'step_key')
       AND w.step_name IS NOT NULL AND j ->> 'step_name' IS NOT NULL) THEN
     RETURN 'waitpoint_taken';
+  END IF;
+  -- Payloads are checked where they are delivered: what came before the wait must have been checked by its schema too.
+  IF EXISTS (
+    SELECT FROM jsonb_array_elements(p_waitpoints) j
+    CROSS JOIN LATERAL (
+      SELECT schema FROM ff_waitpoint
+      WHERE execution_id = p_id AND retired_by = 0 AND name = j ->> 'name' AND step_name IS NULL OFFSET 0) w
+    WHERE j ->> 'step_name' IS NOT NULL AND j -> 'schema' IS NOT NULL AND w.schema IS NULL) THEN
+    RETURN 'schema_late';
   END IF;
   IF EXISTS (
     SELECT FROM jsonb_array_elements(p_waits) j
@@ -191,15 +200,16 @@ END $$;
 -- it came before the suspension or was never taken.
 CREATE OR REPLACE FUNCTION ff_deciding_signal(p_id uuid, p_wait jsonb) RETURNS integer LANGUAGE plpgsql STABLE AS $$
 DECLARE
-  v_seqs integer[] := ARRAY(
-    SELECT s.seq FROM (
-      SELECT waitpoint_id FROM ff_waitpoint
-      WHERE execution_id = p_id AND retired_by = 0 AND step_name = p_wait ->> 'name' AND step_key = p_wait ->> 'key' OFFSET 0) w
-    CROSS JOIN LATERAL (SELECT seq FROM ff_signal WHERE execution_id = p_id AND waitpoint_id = w.waitpoint_id OFFSET 0) s ORDER BY s.seq);
+  v_seqs integer[];
   v_low integer := 1;
-  v_high integer := cardinality(v_seqs);
+  v_high integer;
   v_middle integer;
 BEGIN
+  SELECT array_agg(s.seq ORDER BY s.seq) INTO v_seqs
+  FROM (SELECT waitpoint_id FROM ff_waitpoint
+        WHERE execution_id = p_id AND retired_by = 0 AND step_name = p_wait ->> 'name' AND step_key = p_wait ->> 'key' OFFSET 0) w
+  CROSS JOIN LATERAL (SELECT seq FROM ff_signal WHERE execution_id = p_id AND waitpoint_id = w.waitpoint_id OFFSET 0) s;
+  v_high := cardinality(v_seqs);
   WHILE v_low < v_high LOOP
     v_middle := (v_low + v_high) / 2;
     IF ff_condition_met(p_wait -> 'condition', p_id, v_seqs[v_middle]) THEN
@@ -217,7 +227,7 @@ DECLARE
   v_until integer := CASE p_outcome WHEN 'satisfied' THEN ff_deciding_signal(p_id, p_wait) ELSE 2147483647 END;
   v_value jsonb;
 BEGIN
-  SELECT jsonb_build_object('outcome', p_outcome, 'signals', coalesce(jsonb_agg(jsonb_build_object(
+  SELECT jsonb_build_object('outcome', p_outcome, 'endedAtMs', ff_now_ms(), 'signals', coalesce(jsonb_agg(jsonb_build_object(
     'signalId', s.signal_id, 'waitpoint', w.name, 'name', s.name, 'payload', s.payload,
     'source', jsonb_build_object('type', s.source_type, 'identity', s.source_identity),
     'acceptedAtMs', s.accepted_at_ms) ORDER BY s.seq), '[]'))

@@ -41,6 +41,7 @@ export interface Signal<Payload = Json> {
 /** How a wait ended, with the signals that fit it, in the order they were accepted. */
 export interface WaitEnd {
   outcome: 'satisfied' | 'timed_out';
+  endedAtMs: number;
   signals: Signal[];
 }
 

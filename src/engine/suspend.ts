@@ -96,6 +96,8 @@ export function refuseFault(fault: string): void {
     refuse('waitpoints', `are more than the ${LIMITS.waitpoints} an execution may have`, 'too_many');
   if (fault === 'waitpoint_taken')
     refuse('condition', 'names a waitpoint that belongs to another wait; give this one a name of its own');
+  if (fault === 'schema_late')
+    refuse('schema', 'must be given to createWaitpoint as well: what comes before the wait is checked by it');
   if (fault === 'name_taken')
     throw new EngineError('invalid_step', 'A wait has the name of a step or sleep that is stored already.', {
       field: 'name',

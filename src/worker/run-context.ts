@@ -14,6 +14,7 @@ import type { Child, Logger, SpawnOptions, StepFunction, StepOptions, TaskContex
 import { HandlerContext, type ContextCalls } from './handler-context.ts';
 import { insist } from './insist.ts';
 import type { HeldLease } from './lease-watch.ts';
+import { PastEnds } from './past-ends.ts';
 import { ProgressReports } from './progress.ts';
 import { checkKnown } from './options.ts';
 import { planOf, runStep } from './run-step.ts';
@@ -43,6 +44,7 @@ export class RunContext implements ContextCalls {
   #madeWaits: Waits | undefined;
   #madeChildren: Children | undefined;
   #madeSignals: Signals | undefined;
+  #madePastEnds: PastEnds | undefined;
   readonly #log: Logger;
   #factLog: Logger | undefined;
   #thrownIn: WeakMap<object, string> | undefined;
@@ -73,7 +75,12 @@ export class RunContext implements ContextCalls {
   }
 
   get #signals(): Signals {
-    return (this.#madeSignals ??= new Signals(this.#engine, this.#lease, this.#book, this.#waits));
+    const parts = [this.#engine, this.#lease, this.#book, this.#waits, this.#pastEnds] as const;
+    return (this.#madeSignals ??= new Signals(...parts));
+  }
+
+  get #pastEnds(): PastEnds {
+    return (this.#madePastEnds ??= new PastEnds(this.#waits, () => this.#children.looked()));
   }
 
   /** The handler's own function is over: a wait it abandoned is no reason to pause. */
@@ -192,14 +199,13 @@ export class RunContext implements ContextCalls {
     const sleepMs = this.#checked(`sleep('${name}')`, () => durationMs(what, 'duration', LIMITS.delayMs));
     this.#book.take('sleep', name, key);
     const askedAt = performance.now();
-    const dueInMs = await this.#waits.busyWith(async () => {
-      const begun =
-        (await this.#book.find('sleep', name, key)) ?? (await this.#book.record({ name, key, sleepMs }));
-      return begun.dueInMs ?? 0;
-    });
+    const begun = await this.#waits.busyWith(
+      async () =>
+        (await this.#book.find('sleep', name, key)) ?? (await this.#book.record({ name, key, sleepMs })),
+    );
+    const dueInMs = begun.dueInMs ?? 0;
     if (dueInMs > 0) return this.#waits.sleep(dueInMs, askedAt);
-    // What finished before the time was over must win a race again when the handler is run again.
-    await this.#children.looked();
+    await this.#pastEnds.turnOf(begun.value as number, () => Promise.resolve());
   }
 
   /** `(name, options?)` or `(name, key, options?)`. */

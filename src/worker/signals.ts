@@ -23,6 +23,7 @@ import type { PayloadSchema, WaitForOptions, WaitpointOptions, WaitResult } from
 import { insist } from './insist.ts';
 import { abortCodeFor, type HeldLease } from './lease-watch.ts';
 import { checkKnown } from './options.ts';
+import type { PastEnds } from './past-ends.ts';
 import type { StepBook } from './step-book.ts';
 import { subjectOf, TaskAborted } from './task.ts';
 import type { Waits } from './waits.ts';
@@ -41,12 +42,14 @@ export class Signals {
   readonly #lease: HeldLease;
   readonly #book: StepBook;
   readonly #waits: Waits;
+  readonly #pastEnds: PastEnds;
 
-  constructor(engine: Engine, lease: HeldLease, book: StepBook, waits: Waits) {
+  constructor(engine: Engine, lease: HeldLease, book: StepBook, waits: Waits, pastEnds: PastEnds) {
     this.#engine = engine;
     this.#lease = lease;
     this.#book = book;
     this.#waits = waits;
+    this.#pastEnds = pastEnds;
   }
 
   async waitFor(name: string, key: string, options: WaitForOptions): Promise<WaitResult> {
@@ -55,8 +58,11 @@ export class Signals {
       this.#book.take('wait', name, key);
       const askedAt = performance.now();
       const stored = await this.#waits.busyWith(() => this.#book.find('wait', name, key));
-      const end = stored?.end ?? (await this.#waits.signals(wait, askedAt));
-      return resultOf(end, codeOf(options.schema));
+      const past = stored?.end ?? null;
+      const schema = codeOf(options.schema);
+      if (past !== null) return this.#pastEnds.turnOf(past.endedAtMs, () => resultOf(past, schema));
+      const end = await this.#waits.signals(wait, askedAt);
+      return this.#waits.busyWith(() => resultOf(end, schema));
     });
   }
 

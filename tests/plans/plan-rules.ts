@@ -86,17 +86,22 @@ export const EXCEPTIONS: readonly Exception[] = [
     node: / on ff_lane(?:_\w+)?$/,
     reason: 'counts lanes, up to a named limit, when one is new',
   },
-  ...['ff_accept_signal', 'ff_time_out_suspended', 'ff_escalate'].map((within) => ({
+  ...['ff_accept_signal', 'ff_time_out_suspended', 'ff_time_suspension', 'ff_escalate'].map((within) => ({
     within,
     node: /^Function Scan of jsonb_array_elements$/,
     reason: 'unfolds the waits of one execution: the list is that of the row itself',
   })),
   {
+    within: 'ff_signal_adds',
+    node: /^Function Scan of jsonb_array_elements_text$/,
+    reason: 'unfolds the waitpoints of each leaf of one condition: the list is that of the leaf itself',
+  },
+  {
     within: 'ff_leaves',
     node: /^Function Scan of ff_leaves$/,
     reason: 'unfolds each member of a condition, which is nested no deeper than a named limit',
   },
-  ...['ff_current_key', 'ff_rotate_key', 'ff_revoke_key'].map((within) => ({
+  ...['ff_current_key', 'ff_rotate_key', 'ff_revoke_key', 'ff_key_verifies'].map((within) => ({
     within,
     node: / on ff_signing_key(?:_\w+)?$/,
     reason: 'keys, of which there are few: those of no use are forgotten',

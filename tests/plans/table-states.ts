@@ -72,8 +72,8 @@ export async function vacuumedEmptyTables(): Promise<TestDatabase> {
 const WAITING = [
   `INSERT INTO ff_suspension (execution_id, suspended_at_ms, lease_epoch, attempt_index, partition_key, waits)
    SELECT lpad(to_hex(n), 32, '0')::uuid, n, 1, 0, 0, '[]' FROM generate_series(1, $1::integer) n`,
-  `INSERT INTO ff_waitpoint (execution_id, waitpoint_id, created_at_ms, partition_key, name)
-   SELECT lpad(to_hex(n), 32, '0')::uuid, lpad(to_hex(n), 32, '0')::uuid, n, 0, name
+  `INSERT INTO ff_waitpoint (execution_id, waitpoint_id, token_id, created_at_ms, partition_key, name)
+   SELECT lpad(to_hex(n), 32, '0')::uuid, lpad(to_hex(n), 32, '0')::uuid, gen_random_uuid(), n, 0, name
    FROM generate_series(1, $1::integer) n, unnest('{here,there}'::text[]) name`,
   `INSERT INTO ff_signal (execution_id, waitpoint_id, signal_id, accepted_at_ms, seq, partition_key, name, source_type,
      source_identity, idempotency_key, effect, payload)

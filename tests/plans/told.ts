@@ -164,6 +164,7 @@ async function walkKeys(database: Database): Promise<void> {
   const { kid } = await currentKey(database, made(), HOUR_MS);
   await revokeKey(database, kid);
   await rotateKey(database, made(), HOUR_MS, HOUR_MS);
+  await currentKey(database, made(), HOUR_MS);
   await revokeKey(database, kid);
   await revokeKey(database, kid);
   await revokeKey(database, 'nobody');

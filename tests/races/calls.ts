@@ -38,6 +38,7 @@ const FUNCTIONS = {
   currentKey: 'ff_current_key',
   rotateKey: 'ff_rotate_key',
   revokeKey: 'ff_revoke_key',
+  revokeTokens: 'ff_revoke_tokens',
 } as const;
 
 export type FunctionNames = Partial<Record<keyof typeof FUNCTIONS, string>>;

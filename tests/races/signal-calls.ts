@@ -52,10 +52,12 @@ export interface SignalCalls {
   /** Opens waitpoints, of the ids given. */
   create(lease: Lease, waitpoints: { name: string; id?: string }[], expiresInMs?: number): Call;
   deliver(id: string, signal?: SignalTo): Call;
+  /** Ends the tokens of the waitpoint. */
+  revokeTokens(id: string): Call;
   /** Answers the key that signs, as its word. */
   currentKey(offered: string): Call;
-  /** Answers the key that was replaced. */
-  rotateKey(kid: string, graceMs?: number): Call;
+  /** Answers the key that was replaced; it is good for as long as its tokens. */
+  rotateKey(kid: string): Call;
   revokeKey(kid: string): Call;
 }
 
@@ -159,15 +161,19 @@ export function signalCallsOf(call: Caller, partition: number): SignalCalls {
         // The word is also a reaper's.
         `f.effect, CASE f.outcome WHEN 'expired' THEN 'too_late' ELSE f.outcome END AS outcome`,
       ),
+    revokeTokens: (id) =>
+      of(
+        call('revokeTokens', `$1, ${partition}::smallint, $2, $3`, [id, WAITPOINT, randomUUID()]),
+        `CASE WHEN f THEN 'ended' ELSE 'unknown' END AS outcome`,
+      ),
     currentKey: (offered) => ({
-      ...call('currentKey', `$1, 'print', 0`, [offered]),
-      sql: call('currentKey', `$1, 'print', 0`, []).sql.replace(
+      ...call('currentKey', `$1, 'print', ${WAITPOINT_LIFE_MS}`, [offered]),
+      sql: call('currentKey', `$1, 'print', ${WAITPOINT_LIFE_MS}`, []).sql.replace(
         '*',
         'NULL::uuid AS execution_id, kid AS outcome',
       ),
     }),
-    rotateKey: (kid, graceMs = WAITPOINT_LIFE_MS) =>
-      named(call('rotateKey', `$1, 'print', $2, ${FORGET_KEYS_MS}`, [kid, graceMs])),
+    rotateKey: (kid) => named(call('rotateKey', `$1, 'print', NULL, ${FORGET_KEYS_MS}`, [kid])),
     revokeKey: (kid) => named(call('revokeKey', '$1', [kid])),
   };
 }

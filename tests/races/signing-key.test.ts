@@ -34,6 +34,24 @@ const keys =
 
 const rotate = (kid: string) => () => arena.calls.rotateKey(kid);
 const current = (kid: string) => () => arena.calls.currentKey(kid);
+/** The same, and the last one has signed. */
+const used =
+  (...kids: string[]) =>
+  async (on: Arena): Promise<Scene> => {
+    const scene = await keys(...kids)(on);
+    await ask(on.through, on.calls.currentKey('nobody’s'));
+    return scene;
+  };
+
+/** Whoever was told to sign with a key made tokens of it, and they are good until they end; those are all that have a time. */
+async function expectGood(...kids: string[]): Promise<void> {
+  const found = await arena.through(
+    `SELECT kid FROM ff_signing_key
+     WHERE tokens_until_ms > created_at_ms AND coalesce(verify_until_ms >= tokens_until_ms, true) ORDER BY kid`,
+    [],
+  );
+  expect(found.rows.map((row) => row.kid)).toEqual(kids);
+}
 
 async function expectSigning(kids: string[], others: number): Promise<void> {
   const found = await arena.through(
@@ -77,21 +95,42 @@ describe('a rotation', () => {
       a: rotate('a'),
       b: current('b'),
       expected: inTurn(['none', 'a'], ['b', 'b'], 'ff_signing_key'),
-      check: () => expectSigning(['a'], 0).catch(() => expectSigning(['a'], 1)),
+      check: () =>
+        expectSigning(['a'], 0).then(
+          () => expectGood('a'),
+          () => expectSigning(['a'], 1).then(() => expectGood('b')),
+        ),
     });
   });
 
-  it('and a use of the key before: it is answered until the rotation is committed, and still good after', async () => {
+  it('and the first use of the key before: the one that signs after is answered, or the old one is good', async () => {
     await meet(arena, {
       steps,
       given: keys('old'),
+      a: rotate('a'),
+      b: current('b'),
+      expected: inTurn(['old', 'a'], ['old', 'old'], 'ff_signing_key'),
+      check: async () => {
+        await expectSigning(['a'], 1);
+        await expectGood('a').catch(() => expectGood('old'));
+      },
+    });
+  });
+
+  it('and a later use of it: it is answered until the rotation is committed, and still good after', async () => {
+    await meet(arena, {
+      steps,
+      given: used('old'),
       a: rotate('a'),
       b: current('b'),
       expected: {
         ...inTurn(['old', 'a'], ['old', 'old'], null),
         'b meets a': { told: ['old', 'old'], waitsOn: null },
       },
-      check: () => expectSigning(['a'], 1),
+      check: async () => {
+        await expectSigning(['a'], 1);
+        await expectGood('old').catch(() => expectGood('a', 'old'));
+      },
     });
   });
 
@@ -129,9 +168,20 @@ describe('a signal by the token of a key', () => {
   const byToken = ({ ids, waitpointId }: Scene) =>
     arena.calls.deliver(ids[0]!, { token: { kid: 'old', waitpointId: waitpointId as string } });
   const rotated = async (on: Arena): Promise<Scene> => {
-    await keys('old', randomUUID())(on);
+    await used('old')(on);
+    await ask(on.through, on.calls.rotateKey(randomUUID()));
     return opened()(on);
   };
+
+  it('that the waitpoint’s tokens are ended with: taken before, and unknown after', async () => {
+    await meet(arena, {
+      steps,
+      given: rotated,
+      a: byToken,
+      b: ({ ids }) => arena.calls.revokeTokens(ids[0]!),
+      expected: inTurn(['buffered', 'ended'], ['unknown', 'ended']),
+    });
+  });
 
   it('that is revoked: taken before it is committed, and unknown after', async () => {
     await meet(arena, {

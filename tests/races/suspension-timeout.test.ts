@@ -6,10 +6,19 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { SignalCondition } from '../../src/contract/signals.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { testDatabase } from '../setup/database.ts';
-import { arenaOn, isBefore, meet, saidTo, shortTransaction, type Arena, type Scene } from './arena.ts';
+import {
+  arenaOn,
+  isBefore,
+  leased,
+  meet,
+  saidTo,
+  shortTransaction,
+  type Arena,
+  type Scene,
+} from './arena.ts';
 import { ask } from './calls.ts';
 import { asFamily, childIds, family } from './families.ts';
-import { endOfLog } from './invariants.ts';
+import { endOfLog, violationsOf } from './invariants.ts';
 import { WAITPOINT, type SuspendFor } from './signal-calls.ts';
 import { after, deliverTo, inTurn, lifeOf, opened, suspended, suspendOn } from './signal-races.ts';
 
@@ -238,10 +247,11 @@ describe('the expiry of a waitpoint', () => {
   const old = async (on: Arena): Promise<Scene> => {
     const scene = await opened()(on);
     await ask(on.through, on.calls.currentKey(kid));
-    await on.through('UPDATE ff_waitpoint SET expires_at_ms = ff_now_ms() WHERE execution_id = $1', [
-      scene.ids[0],
-    ]);
-    await on.through('UPDATE ff_timer SET due_at_ms = ff_now_ms() WHERE execution_id = $1', [scene.ids[0]]);
+    await on.through(
+      `WITH w AS (UPDATE ff_waitpoint SET expires_at_ms = ff_now_ms() WHERE execution_id = $1 RETURNING expires_at_ms)
+       UPDATE ff_timer SET due_at_ms = w.expires_at_ms FROM w WHERE execution_id = $1`,
+      [scene.ids[0]],
+    );
     return { ...scene, logged: await endOfLog(on.through) };
   };
 
@@ -286,12 +296,28 @@ describe('the expiry of a waitpoint', () => {
       a: ({ leases }) => arena.calls.create(leases[0]!, [{ name: WAITPOINT }]),
       b: fire,
       expected: {
-        ...inTurn(['created', 'discarded'], ['created', 'discarded'], 'ff_timer or ff_waitpoint'),
-        'b meets a': { told: ['created', 'discarded'], waitsOn: null },
+        ...inTurn(['created', 'discarded'], ['created', 'discarded']),
+        'b meets a': { told: ['created', 'nothing'], waitsOn: null },
       },
       check: async (scene) => {
+        await ask(arena.through, fire(scene));
         expect(await ask(arena.through, byToken(scene))).toMatchObject([{ word: 'buffered' }]);
       },
     });
+  });
+
+  it('after the end, when another was the first: it is told of once a replay has kept it', async () => {
+    const scene = await leased(1)(arena);
+    const [lease] = scene.leases;
+    await ask(arena.through, arena.calls.create(lease!, [{ name: 'first' }], TIMEOUT_MS));
+    await ask(arena.through, arena.calls.create(lease!, [{ name: 'second' }], 2 * TIMEOUT_MS));
+    await ask(arena.through, arena.calls.cancel([lease!]));
+    await database.moveClock(TIMEOUT_MS);
+    expect(await ask(arena.through, fire(scene))).toMatchObject([{ word: 'discarded' }]);
+    await ask(arena.through, arena.calls.replay(scene.ids, 'failed_step'));
+    expect(await violationsOf(arena.through, scene.ids)).toEqual([]);
+    await database.moveClock(TIMEOUT_MS);
+    await ask(arena.through, fire(scene));
+    expect((await eventsOf(scene)).at(-1)).toBe('signal.waitpoints_expired');
   });
 });

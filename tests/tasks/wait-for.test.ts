@@ -47,7 +47,7 @@ describe('a wait', () => {
     const attempts: [number, boolean][] = [];
     const { engine, run, other, id } = await suspended(async (ctx) => {
       attempts.push([ctx.attemptIndex, ctx.resumed]);
-      await ctx.createWaitpoint('approval');
+      await ctx.createWaitpoint('approval', { schema: Decision });
       const { payload, signals } = await ctx.waitFor('approval', { schema: Decision, reason: 'approval' });
       return {
         year: payload.on.getUTCFullYear(),

@@ -1,0 +1,118 @@
+/**
+ * Waits beside other waits, sleeps and steps: whatever ends a pause is known to it, and a race is won by the same one however
+ * often the handler is run again.
+ */
+import { expect, test } from 'vitest';
+import type { Connection } from '../../src/client/connect.ts';
+import type { Schema } from '../../src/contract/task.ts';
+import { task } from '../../src/contract/task.ts';
+import type { TaskContext } from '../../src/worker/context.ts';
+import { handle } from '../../src/worker/handlers.ts';
+import { newKind, SOON, useCrew } from '../worker/crew.ts';
+
+const crew = useCrew();
+const HOUR_MS = 3_600_000;
+
+async function started(work: (ctx: TaskContext) => Promise<unknown>) {
+  const engine = await crew.connect();
+  const waiting = task<null>(newKind(), { retry: { maxRetries: 0 } });
+  crew.work(engine, { handlers: [handle(waiting, (_, ctx) => work(ctx))] });
+  const run = await engine.submit(waiting, null);
+  return { engine, run, id: run.executionId, isSuspended: () => isSuspended(engine, run.executionId) };
+}
+
+async function isSuspended(engine: Connection, id: string): Promise<void> {
+  await expect.poll(async () => (await engine.describe(id))?.publicState, SOON).toBe('suspended');
+}
+
+test('a sleep that is over is not forgotten by what was left of earlier rounds', async () => {
+  const rounds: number[] = [];
+  const { engine, run, id } = await started(async (ctx) => {
+    for (const round of [0, 1]) {
+      const stopped = ctx.waitFor('stop', String(round));
+      await Promise.race([ctx.sleep('tick', String(round), '1h'), stopped]);
+      rounds.push(round);
+    }
+    return 'done';
+  });
+  let end: unknown;
+  void run.end().then((told) => {
+    end = told;
+  });
+  await expect
+    .poll(async () => {
+      if ((await engine.describe(id))?.publicState === 'suspended') await crew.database.moveClock(HOUR_MS);
+      await engine.fireTimers();
+      return end;
+    }, SOON)
+    .toMatchObject({ outcome: 'success', result: 'done' });
+  expect(new Set(rounds)).toEqual(new Set([0, 1]));
+});
+
+/** Takes its time, and says yes. */
+const slow: Schema<unknown, unknown> & object = {
+  '~standard': {
+    version: 1,
+    vendor: 'slow',
+    async validate(value: unknown) {
+      await new Promise((resolve) => setImmediate(() => setImmediate(resolve)));
+      return { value };
+    },
+    jsonSchema: { input: () => ({}) },
+  },
+} as never;
+
+test.each([
+  ['two waits', (ctx: TaskContext) => ctx.waitFor('b', { schema: slow as never }).then(() => 'b'), 'b'],
+  ['a wait and a sleep', (ctx: TaskContext) => ctx.sleep('s', '1h').then(() => 's'), 's'],
+])('%s: who won once wins again, also when the other has ended since', async (_, other, winner) => {
+  const winners: string[] = [];
+  const { engine, run, id, isSuspended } = await started(async (ctx) => {
+    const won = await Promise.race([ctx.waitFor('a').then(() => 'a'), other(ctx)]);
+    winners.push(won);
+    const first = await ctx.step('first', () => won);
+    await ctx.waitFor('rest');
+    return { won, first };
+  });
+  await isSuspended();
+  if (winner === 'b') await engine.approve(id, 'b', { by: 'ann' });
+  else await crew.database.moveClock(HOUR_MS);
+  await engine.fireTimers();
+  await expect.poll(() => winners.length, SOON).toBe(1);
+  await isSuspended();
+  await engine.approve(id, 'a', { by: 'ann' });
+  await expect.poll(() => winners.length, SOON).toBe(2);
+  await isSuspended();
+  await engine.approve(id, 'rest', { by: 'ann' });
+  expect(await run.end()).toMatchObject({ result: { won: winner, first: winner } });
+});
+
+test('the time of a wait inside a step runs, and takes the worker away', async () => {
+  const { engine, id, run } = await started((ctx) =>
+    ctx.step('asking', () => ctx.waitFor('answer', { timeout: '1s', onTimeout: 'cancel' })),
+  );
+  await expect
+    .poll(async () => (await engine.listWaitpoints({ executionId: id })).waitpoints.length, SOON)
+    .toBe(1);
+  await crew.database.moveClock(1_000);
+  expect(await run.end()).toMatchObject({ outcome: 'cancelled', message: 'suspension_timeout:answer' });
+});
+
+test('a schema that createWaitpoint was not given is refused, before anything is waited for', async () => {
+  const engine = await crew.connect({ signingSecret: 'a secret that is used only by these tests' });
+  const early = task<null>(newKind(), { retry: { maxRetries: 0 } });
+  const schema = { type: 'number' };
+  crew.work(engine, {
+    handlers: [
+      handle(early, async (_, ctx) => {
+        await ctx.createWaitpoint('paid');
+        await ctx.waitFor('paid', { schema });
+      }),
+    ],
+  });
+  const run = await engine.submit(early, null);
+  expect(await run.end()).toMatchObject({
+    outcome: 'failed',
+    message: expect.stringContaining('must be given to createWaitpoint as well') as string,
+  });
+});
