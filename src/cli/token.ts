@@ -62,10 +62,10 @@ export async function tokenCommand(
 async function revokeTokens(
   id: string,
   waitpoint: string,
-  { revoke: _, ...others }: TokenOptions,
+  options: TokenOptions,
   session: Session,
 ): Promise<number> {
-  const [other] = Object.keys(others);
+  const other = Object.keys(options).find((option) => option !== 'revoke');
   if (other !== undefined) throw new UsageError(`--revoke makes no token: leave --${other} out.`);
   await withEngine(session, { listen: 'off' }, (engine) => engine.revokeTokens(id, waitpoint));
   const gone = `tokens of ${printable(waitpoint)} that were out are good no longer`;

@@ -18,7 +18,7 @@ async function started(work: (ctx: TaskContext) => Promise<unknown>) {
   const waiting = task<null>(newKind(), { retry: { maxRetries: 0 } });
   crew.work(engine, { handlers: [handle(waiting, (_, ctx) => work(ctx))] });
   const run = await engine.submit(waiting, null);
-  return { engine, run, id: run.executionId, isSuspended: () => isSuspended(engine, run.executionId) };
+  return { engine, run, id: run.executionId };
 }
 
 async function isSuspended(engine: Connection, id: string): Promise<void> {
@@ -67,22 +67,22 @@ test.each([
   ['a wait and a sleep', (ctx: TaskContext) => ctx.sleep('s', '1h').then(() => 's'), 's'],
 ])('%s: who won once wins again, also when the other has ended since', async (_, other, winner) => {
   const winners: string[] = [];
-  const { engine, run, id, isSuspended } = await started(async (ctx) => {
+  const { engine, run, id } = await started(async (ctx) => {
     const won = await Promise.race([ctx.waitFor('a').then(() => 'a'), other(ctx)]);
     winners.push(won);
     const first = await ctx.step('first', () => won);
     await ctx.waitFor('rest');
     return { won, first };
   });
-  await isSuspended();
+  await isSuspended(engine, id);
   if (winner === 'b') await engine.approve(id, 'b', { by: 'ann' });
   else await crew.database.moveClock(HOUR_MS);
   await engine.fireTimers();
   await expect.poll(() => winners.length, SOON).toBe(1);
-  await isSuspended();
+  await isSuspended(engine, id);
   await engine.approve(id, 'a', { by: 'ann' });
   await expect.poll(() => winners.length, SOON).toBe(2);
-  await isSuspended();
+  await isSuspended(engine, id);
   await engine.approve(id, 'rest', { by: 'ann' });
   expect(await run.end()).toMatchObject({ result: { won: winner, first: winner } });
 });
