@@ -1085,7 +1085,7 @@ CREATE TABLE ff_worker (
 -- function ff_rotate_key(p_kid text, p_print text, p_grace_ms bigint, p_forget_ms bigint)
 --   returns text
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET search_path=<schema>, pg_temp
---   md5 a2db7f2250500dd02c0b1148c316432c
+--   md5 a2a30cedf94796918821bbb278ca682d
 
 -- function ff_sequence(p_wait boolean, p_channel text)
 --   returns TABLE(last_position bigint, stamped bigint, floor_position bigint)

@@ -182,6 +182,7 @@ CREATE OR REPLACE FUNCTION ff_rotate_key(p_kid text, p_print text, p_grace_ms bi
 SET search_path FROM CURRENT AS $$
 DECLARE
   v_old text;
+  v_now bigint;
 BEGIN
   PERFORM ff_require_read_committed();
   DELETE FROM ff_signing_key WHERE coalesce(revoked_at_ms, verify_until_ms) <= ff_now_ms() - p_forget_ms;
@@ -190,8 +191,9 @@ BEGIN
       verify_until_ms = coalesce(ff_now_ms() + p_grace_ms, greatest(tokens_until_ms, ff_now_ms()))
     WHERE verify_until_ms IS NULL AND revoked_at_ms IS NULL RETURNING kid INTO v_old;
     -- Somebody else rotated meanwhile: theirs is replaced too. Only that is a conflict: a key of this name, there already, fails.
+    v_now := ff_now_ms();
     INSERT INTO ff_signing_key (kid, secret_print, created_at_ms, tokens_until_ms)
-    VALUES (p_kid, p_print, ff_now_ms(), ff_now_ms())
+    VALUES (p_kid, p_print, v_now, v_now)
     ON CONFLICT ((true)) WHERE verify_until_ms IS NULL AND revoked_at_ms IS NULL DO NOTHING;
     EXIT WHEN FOUND;
   END LOOP;

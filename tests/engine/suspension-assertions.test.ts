@@ -137,7 +137,8 @@ describe('the engine', () => {
     ['resume', 'fired', ['signal.resumed']],
     ['escalate', 'delayed', ['signal.escalated']],
   ])('is told nothing in time, and is to %s', async (on_timeout, outcome, events) => {
-    const id = await suspended({ timeout_ms: 1, on_timeout });
+    const id = await suspended({ timeout_ms: HOUR_MS, on_timeout });
+    await database.moveClock(HOUR_MS);
     expect(await raw.fire(id)).toBe(outcome);
     expect((await raw.eventsOf(id)).slice(3)).toEqual(events);
   });

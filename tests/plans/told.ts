@@ -11,6 +11,7 @@ import {
   createWaitpoint,
   currentKey,
   keyVerifies,
+  listWaitpointsOf,
   deliverSignal,
   revokeKey,
   revokeTokens,
@@ -149,14 +150,18 @@ async function walkSignals(database: Database, take: () => Promise<LeaseKey>): P
 /** Nobody says anything in time. */
 async function walkLate(database: Database, take: () => Promise<LeaseKey>): Promise<void> {
   const calls = toldCallsOn(database);
-  for (const on_timeout of ['resume', 'escalate', 'fail', 'expire']) {
-    await calls.suspend(await take(), { timeout_ms: 1, on_timeout });
+  for (const on_timeout of ['escalate', 'fail', 'expire']) {
+    await calls.suspend(await take(), { timeout_ms: 0, on_timeout });
   }
+  // One that is late when it is asked for goes on at once: this one is not, yet.
+  const later = await take();
+  await calls.suspend(later, { timeout_ms: 50, on_timeout: 'resume' });
   const parent = await take();
   const [child] = await spawnExecutions(database, parent, submitCall({ kinds: ['told-child'], count: 1 }));
   await calls.suspend(parent, { delayMs: 0, children: [child!.execution_id], needed: 1 });
   await calls.open(await take(), 0);
-  await fireDue(database);
+  do await fireDue(database);
+  while ((await listWaitpointsOf(database, later)).length > 0);
 }
 
 async function walkKeys(database: Database): Promise<void> {
