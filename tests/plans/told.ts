@@ -160,8 +160,9 @@ async function walkLate(database: Database, take: () => Promise<LeaseKey>): Prom
   const [child] = await spawnExecutions(database, parent, submitCall({ kinds: ['told-child'], count: 1 }));
   await calls.suspend(parent, { delayMs: 0, children: [child!.execution_id], needed: 1 });
   await calls.open(await take(), 0);
+  // Until it is, and no timer is left that others would meet.
   do await fireDue(database);
-  while ((await listWaitpointsOf(database, later)).length > 0);
+  while ((await listWaitpointsOf(database, later)).length + (await listDueTimers(database, 1)).length > 0);
 }
 
 async function walkKeys(database: Database): Promise<void> {
