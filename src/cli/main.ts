@@ -1,41 +1,9 @@
 #!/usr/bin/env node
 /**
- * The command `flowfabric`: runs the command line and sets the exit code. What there is to run is in program.ts, what
- * the exit codes mean in exit-codes.ts.
+ * The process of the command `flowfabric`: runs the command line and sets the exit code.
  */
-import { CommanderError } from 'commander';
-import { EXIT, exitCodeOf, UsageError } from './exit-codes.ts';
 import { BROKEN_PIPE_EXIT_CODE } from './interruption.ts';
-import { buildProgram } from './program.ts';
-import { printerFor } from './session.ts';
-
-/** Help and the version were asked for and given. */
-const GIVEN = new Set(['commander.help', 'commander.helpDisplayed', 'commander.version']);
-
-async function main(args: readonly string[]): Promise<number> {
-  let exitCode: number = EXIT.ok;
-  const program = buildProgram((code) => {
-    exitCode = code;
-  });
-  try {
-    await program.parseAsync(args, { from: 'user' });
-    return exitCode;
-  } catch (error) {
-    // Without a command the help was printed to stderr, and that is a mistake.
-    if (error instanceof CommanderError && GIVEN.has(error.code))
-      return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
-    const clear = error instanceof CommanderError ? asUsage(error) : error;
-    printerFor(args.includes('--json') ? { json: true } : {}).error(clear);
-    return exitCodeOf(clear);
-  }
-}
-
-/** "error: unknown command 'shwo'\n(Did you mean show?)" as a sentence. */
-function asUsage({ message }: CommanderError): UsageError {
-  const [first = '', ...rest] = message.replace(/^error: /, '').split('\n');
-  const sentence = `${first.slice(0, 1).toUpperCase()}${first.slice(1)}`;
-  return new UsageError([sentence.endsWith('.') ? sentence : `${sentence}.`, ...rest].join(' '));
-}
+import { runProgram } from './run.ts';
 
 // Help into a closed pipe: commands that run for long hear of it themselves.
 process.stdout.on('error', () => {
@@ -44,5 +12,5 @@ process.stdout.on('error', () => {
 // Nobody is left to tell that nobody reads the complaints.
 process.stderr.on('error', () => undefined);
 // Not process.exit(): what was written to a pipe must get out first.
-const exitCode = await main(process.argv.slice(2));
+const exitCode = await runProgram(process.argv.slice(2));
 process.exitCode ??= exitCode;

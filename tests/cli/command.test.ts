@@ -7,7 +7,7 @@ import { createServer, type AddressInfo, type Socket } from 'node:net';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { EXIT } from '../../src/cli/exit-codes.ts';
 import { emptyDatabase } from '../setup/database.ts';
-import { runCommand, startCommand } from './processes.ts';
+import { runCommand, runProcess, startCommand } from './processes.ts';
 
 const NOWHERE = 'postgres://nobody@127.0.0.1:1/nothing';
 const ID = '{fp:12}:01890a5d-ac96-774b-bcce-b302099a8057';
@@ -58,7 +58,7 @@ describe('flowfabric', () => {
   it('says its version', async () => {
     const text = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
     const { version } = JSON.parse(text) as { version: string };
-    expect(await runCommand({ args: ['--version'] })).toEqual({
+    expect(await runProcess({ args: ['--version'] })).toEqual({
       exitCode: 0,
       output: `${version}\n`,
       errors: '',
@@ -66,7 +66,7 @@ describe('flowfabric', () => {
   });
 
   it('shows its help on stderr when no command is given, and that is a mistake', async () => {
-    const { exitCode, output, errors } = await runCommand({ args: [] });
+    const { exitCode, output, errors } = await runProcess({ args: [] });
     expect({ exitCode, output }).toEqual({ exitCode: 2, output: '' });
     expect(errors).toContain('Usage: flowfabric <command>');
   });
@@ -109,7 +109,7 @@ describe('flowfabric', () => {
   });
 
   it('tells a person who starts demo-worker by hand what to run', async () => {
-    const { exitCode, errors } = await runCommand({ args: ['demo-worker'] });
+    const { exitCode, errors } = await runProcess({ args: ['demo-worker'] });
     expect(exitCode).toBe(2);
     expect(errors).toContain('flowfabric demo');
   });
@@ -138,7 +138,7 @@ describe('an error', () => {
       ['doctor'],
     ];
     // Side by side: each tries for a while to reach the database.
-    const ends = await Promise.all(commands.map((args) => runCommand({ args, databaseUrl: NOWHERE })));
+    const ends = await Promise.all(commands.map((args) => runProcess({ args, databaseUrl: NOWHERE })));
     for (const { exitCode, errors } of ends) {
       expect(errors).toMatch(/^flowfabric: While .* \[unavailable\]$/m);
       expect(exitCode).toBe(69);

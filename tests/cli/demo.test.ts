@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { emptyDatabase } from '../setup/database.ts';
-import { expectGone, PATIENCE, runCommand, startCommand, workerPids } from './processes.ts';
+import { expectGone, PATIENCE, runProcess, startCommand, workerPids } from './processes.ts';
 
 const EXECUTIONS = 120;
 const ARGS = ['demo', '--executions', String(EXECUTIONS)];
@@ -32,7 +32,7 @@ function closing(output: string, label: string): number {
 
 describe('flowfabric demo', { timeout: TEST_LIMIT_MS }, () => {
   it('loses nothing although a worker is killed while it holds leases', async () => {
-    const { exitCode, output, errors } = await runCommand({ args: ARGS, databaseUrl: database.url });
+    const { exitCode, output, errors } = await runProcess({ args: ARGS, databaseUrl: database.url });
     expect({ exitCode, errors }).toEqual({ exitCode: 0, errors: '' });
     expect(output).toMatch(/killed worker-2 \(SIGKILL\) holding [1-9]/);
     expect(output).toMatch(/worker-[13] took over \S+ \d+ from worker-2/);
@@ -68,7 +68,7 @@ describe('flowfabric demo', { timeout: TEST_LIMIT_MS }, () => {
     await expect.poll(demo.output, PATIENCE).toContain(' failed (');
     demo.child.kill('SIGKILL');
     await expectGone(workerPids(demo.output()));
-    const next = await runCommand({ args: ARGS, databaseUrl: database.url });
+    const next = await runProcess({ args: ARGS, databaseUrl: database.url });
     expect(next.exitCode).toBe(0);
     expect(closing(next.output, 'completed')).toBe(EXECUTIONS);
     expect(next.output).toMatch(/\d+ executions left by an interrupted run were completed as well\./);

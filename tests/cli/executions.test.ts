@@ -9,7 +9,7 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vites
 import { connect, handle, startWorker, task, TaskFailed, type Connection } from '../../src/index.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { plainDatabase } from '../setup/database.ts';
-import { PATIENCE, runCommand, startCommand } from './processes.ts';
+import { PATIENCE, runCommand, runProcess, startCommand } from './processes.ts';
 
 const UNKNOWN = '{fp:12}:01890a5d-ac96-774b-bcce-b302099a8057';
 const ID = /^\{fp:\d+\}:[0-9a-f-]{36}$/;
@@ -108,7 +108,7 @@ describe('flowfabric submit', () => {
     const [typed, fromFile, fromStdin] = await Promise.all([
       run(...waiting, '{"name":"Ada"}'),
       run(...waiting, `@${file}`),
-      runCommand({ args: [...waiting, '-'], databaseUrl: database.url, input: '{"name":"stdin"}' }),
+      runProcess({ args: [...waiting, '-'], databaseUrl: database.url, input: '{"name":"stdin"}' }),
     ]);
     expect(typed).toMatchObject({ exitCode: 0, output: '{"greeting":"hello Ada"}\n' });
     expect(fromFile).toMatchObject({ exitCode: 0, output: '{"greeting":"hello file"}\n' });

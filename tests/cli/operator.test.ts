@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { connect, type Connection } from '../../src/index.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { plainDatabase } from '../setup/database.ts';
-import { PATIENCE, runCommand } from './processes.ts';
+import { PATIENCE, runCommand, runProcess } from './processes.ts';
 
 const UNKNOWN = '{fp:12}:01890a5d-ac96-774b-bcce-b302099a8057';
 const NOWHERE = 'postgres://nobody@127.0.0.1:1/nothing';
@@ -157,7 +157,7 @@ describe('every command for operators', () => {
 
   it('exits with 69 when the database is not there', async () => {
     const calls = [['list', '--created-after', '1h'], ['why', UNKNOWN], ['tag', UNKNOWN, 'a=b'], ['lanes']];
-    const answers = await Promise.all(calls.map((args) => runCommand({ args, databaseUrl: NOWHERE })));
+    const answers = await Promise.all(calls.map((args) => runProcess({ args, databaseUrl: NOWHERE })));
     for (const { exitCode, errors } of answers) {
       expect(exitCode).toBe(69);
       expect(errors).toMatch(/^flowfabric: While .* \[unavailable\]$/m);

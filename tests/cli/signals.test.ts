@@ -14,7 +14,7 @@ import { why } from '../../src/cli/wording.ts';
 import { atLeast, connect, type Connection, type ExecutionEnd } from '../../src/index.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { plainDatabase } from '../setup/database.ts';
-import { PATIENCE, runCommand } from './processes.ts';
+import { PATIENCE, runCommand, runProcess } from './processes.ts';
 
 const NOWHERE = 'postgres://nobody@127.0.0.1:1/nothing';
 const UNKNOWN = '{fp:12}:01890a5d-ac96-774b-bcce-b302099a8057';
@@ -107,7 +107,7 @@ describe('a token', () => {
     expect(bound).toMatchObject({ exitCode: 0, output: expect.stringMatching(TOKEN), errors: '' });
     expect(link.output).toMatch(/^https:\/\/example\.org\/answer\?lang=en&ff_token=ffw1_\w+\n$/);
     const send = (input: string, ...args: string[]) =>
-      runCommand({ args: ['signal', '-', ...args], databaseUrl: database.url, env, input });
+      runProcess({ args: ['signal', '-', ...args], databaseUrl: database.url, env, input });
     const first = await send(bound.output);
     expect(first).toEqual({ exitCode: 0, output: 'accepted: it counts; more are needed\n', errors: '' });
     const [twice, other, said, forged] = await Promise.all([
