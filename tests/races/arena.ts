@@ -39,7 +39,7 @@ export interface Race {
 }
 
 /** Races of more orders are sampled: three sessions of a few steps have hundreds. `FLOWFABRIC_TEST_ORDERS` runs more. */
-const MOST_ORDERS = Number(process.env['FLOWFABRIC_TEST_ORDERS'] ?? 12);
+const MOST_ORDERS = Number(process.env['FLOWFABRIC_TEST_ORDERS'] ?? 24);
 
 export interface Arena {
   database: TestDatabase;
