@@ -37,7 +37,7 @@ it('waits until the last connection to the template is gone', async () => {
 
 it('is migrated, watched and movable without a template, too', async () => {
   await using database = await createTestDatabase({ serverUrl: inject('testServer').url });
-  expect((await database.query<{ n: number }>(TRIGGERS)).rows[0]?.n).toBe(6);
+  expect((await database.query<{ n: number }>(TRIGGERS)).rows[0]?.n).toBe(7);
   await database.setClockOffset(HOUR_MS);
   await database.moveClock(HOUR_MS);
   const client = await database.connect();
