@@ -1200,7 +1200,7 @@ CREATE TABLE ff_worker (
 -- function ff_token_is_good(w ff_waitpoint, p_now bigint)
 --   returns boolean
 --   plpgsql STABLE PARALLEL UNSAFE COST 100
---   md5 dde551d4222bd211271767b05d6a5e4d
+--   md5 b0496860cb8c8a38eca3b5c701bf5e80
 
 -- function ff_unpaused(INOUT p_routes integer[], INOUT p_ranks integer[], INOUT p_afters bigint[])
 --   returns record

@@ -136,8 +136,7 @@ END $$;
 CREATE OR REPLACE FUNCTION ff_token_is_good(w ff_waitpoint, p_now bigint) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN coalesce(w.token_expires_at_ms > p_now, false) AND EXISTS (
-    SELECT FROM ff_signing_key k WHERE k.kid = w.kid AND k.revoked_at_ms IS NULL
-      AND (k.verify_until_ms IS NULL OR k.verify_until_ms > p_now));
+    SELECT FROM ff_signing_key k WHERE k.kid = w.kid AND ff_key_verifies(k.kid, k.secret_print));
 END $$;
 
 -- Why waits and waitpoints cannot be had, before anything is written: more waitpoints than an execution may have, one that is another

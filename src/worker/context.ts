@@ -107,7 +107,7 @@ export interface SatisfiedWait<Payload = Json> {
   outcome: 'satisfied';
   /** Of the last signal, the one that decided. */
   payload: Payload;
-  /** All that fit, in the order they were accepted. */
+  /** Those that fit up to that one, in the order they were accepted. */
   signals: Signal<Payload>[];
 }
 
@@ -179,7 +179,7 @@ export interface TaskContext {
   /**
    * Opens a waitpoint before it is waited for, to hand out its token; signals are kept until then. Not a step: asked
    * again, it answers the same waitpoint. Sending the token to somebody belongs in a `ctx.step`, so that it is sent once.
-   * Give it the schema of the wait that follows: what was said before is not checked again by it.
+   * Give it the schema of the wait that follows, which is refused otherwise: what is said before is checked by it too.
    */
   createWaitpoint(name: string, options?: WaitpointOptions): Promise<Waitpoint>;
   /** Starts another execution, once however often this one is run again. */

@@ -3,7 +3,7 @@
  * however many of them have ended since. Nothing is paused meanwhile.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { Waits } from './waits.ts';
+import { forgiven, type Waits } from './waits.ts';
 
 interface Past {
   endedAtMs: number;
@@ -26,7 +26,8 @@ export class PastEnds {
   /** What `make` makes, after all that is asked for at the same time and ended before it. */
   turnOf<Value>(endedAtMs: number, make: () => Promise<Value>): Promise<Value> {
     return this.#waits.busyWith(async () => {
-      const made = make();
+      // Nobody awaits it before its turn; what it fails with is told then.
+      const made = forgiven(make);
       await new Promise<void>((goOn) => {
         this.#pasts.push({ endedAtMs, made, goOn });
         if (this.#pasts.length === 1) void this.#goOn();

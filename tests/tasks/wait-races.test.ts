@@ -116,3 +116,26 @@ test('a schema that createWaitpoint was not given is refused, before anything is
     message: expect.stringContaining('must be given to createWaitpoint as well') as string,
   });
 });
+
+test('a payload that the schema’s code refuses fails the execution, and nothing else', async () => {
+  const refusing = {
+    '~standard': {
+      version: 1,
+      vendor: 'refusing',
+      validate: () => ({ issues: [{ message: 'no' }] }),
+      jsonSchema: { input: () => ({}) },
+    },
+  };
+  const strays: unknown[] = [];
+  const onStray = (stray: unknown): void => void strays.push(stray);
+  process.on('unhandledRejection', onStray);
+  const { engine, run, id } = await started((ctx) => ctx.waitFor('a', { schema: refusing as never }));
+  await isSuspended(engine, id);
+  await engine.approve(id, 'a', { by: 'ann' });
+  expect(await run.end()).toMatchObject({
+    outcome: 'failed',
+    message: expect.stringContaining('Signal "approved" at "a": payload: no') as string,
+  });
+  process.off('unhandledRejection', onStray);
+  expect(strays).toEqual([]);
+});
