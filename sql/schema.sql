@@ -11,6 +11,10 @@ CREATE TYPE ff_eligibility_state AS ENUM ('eligible_now', 'not_eligible_until_ti
 
 CREATE TYPE ff_event_family AS ENUM ('lease', 'completion', 'signal', 'operator', 'flow', 'tag', 'worker');
 
+CREATE TYPE ff_frame_encoding AS ENUM ('text', 'json', 'binary');
+
+CREATE TYPE ff_frame_mode AS ENUM ('durable', 'summary', 'best_effort');
+
 CREATE TYPE ff_lifecycle_phase AS ENUM ('submitted', 'runnable', 'active', 'suspended', 'terminal');
 
 CREATE TYPE ff_ownership_state AS ENUM ('unowned', 'leased', 'lease_expired_reclaimable', 'lease_revoked');
@@ -391,6 +395,26 @@ CREATE TABLE ff_execution (
 CREATE INDEX ff_execution_created ON ff_execution USING btree (created_at_ms);
 CREATE INDEX ff_execution_parent ON ff_execution USING btree (parent_id, created_at_ms) WHERE (parent_id IS NOT NULL);
 
+CREATE TABLE ff_frame (
+  execution_id uuid NOT NULL,
+  ts_ms bigint NOT NULL,
+  seq bigint NOT NULL,
+  lease_epoch bigint NOT NULL,
+  attempt_index integer NOT NULL,
+  summary_version integer,
+  partition_key smallint NOT NULL,
+  mode ff_frame_mode NOT NULL,
+  encoding ff_frame_encoding NOT NULL,
+  frame_type text NOT NULL,
+  correlation_id text,
+  step_name text,
+  step_key text,
+  step_try integer,
+  payload bytea NOT NULL,
+  CONSTRAINT ff_frame_pkey PRIMARY KEY (execution_id, attempt_index, ts_ms, seq)
+) WITH (autovacuum_vacuum_insert_scale_factor=0.1);
+CREATE INDEX ff_frame_live ON ff_frame USING btree (execution_id, attempt_index, seq) WHERE (mode = 'best_effort'::ff_frame_mode);
+
 CREATE TABLE ff_function_set (
   only_row boolean DEFAULT true NOT NULL,
   version integer NOT NULL,
@@ -584,6 +608,42 @@ CREATE TABLE ff_step (
   CONSTRAINT ff_step_pkey PRIMARY KEY (execution_id, retired_by, name, key)
 );
 
+CREATE TABLE ff_stream_meta (
+  execution_id uuid NOT NULL,
+  created_at_ms bigint NOT NULL,
+  last_append_ts_ms bigint NOT NULL,
+  last_seq bigint NOT NULL,
+  total_bytes bigint NOT NULL,
+  closed_at_ms bigint,
+  ema_rate_hz double precision DEFAULT 0 NOT NULL,
+  ema_at_ms bigint,
+  ema_pending bigint DEFAULT 0 NOT NULL,
+  lease_epoch bigint NOT NULL,
+  attempt_index integer NOT NULL,
+  live_count integer DEFAULT 0 NOT NULL,
+  maxlen_applied_last integer,
+  partition_key smallint NOT NULL,
+  append_ids uuid[] DEFAULT '{}'::uuid[] NOT NULL,
+  append_seqs bigint[] DEFAULT '{}'::bigint[] NOT NULL,
+  append_times bigint[] DEFAULT '{}'::bigint[] NOT NULL,
+  closed_reason text,
+  CONSTRAINT ff_stream_meta_pkey PRIMARY KEY (execution_id, attempt_index),
+  CONSTRAINT ff_stream_meta_check CHECK (((closed_at_ms IS NULL) = (closed_reason IS NULL))),
+  CONSTRAINT ff_stream_meta_closed_reason_check CHECK ((closed_reason = ANY (ARRAY['attempt_success'::text, 'attempt_failure'::text, 'attempt_cancelled'::text, 'reclaimed'::text, 'lease_expired'::text, 'expired'::text])))
+) WITH (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000, fillfactor=50);
+
+CREATE TABLE ff_stream_summary (
+  execution_id uuid NOT NULL,
+  first_applied_ms bigint NOT NULL,
+  last_updated_ms bigint NOT NULL,
+  attempt_index integer NOT NULL,
+  version integer NOT NULL,
+  partition_key smallint NOT NULL,
+  patch_kind text DEFAULT 'json-merge-patch'::text NOT NULL,
+  document_json jsonb NOT NULL,
+  CONSTRAINT ff_stream_summary_pkey PRIMARY KEY (execution_id, attempt_index)
+) WITH (fillfactor=50);
+
 CREATE TABLE ff_suspension (
   execution_id uuid NOT NULL,
   suspended_at_ms bigint NOT NULL,
@@ -631,6 +691,7 @@ CREATE TABLE ff_transition (
   operator_event text,
   signal_event text,
   leaves_suspension boolean NOT NULL,
+  stream_close text,
   epoch_step smallint NOT NULL,
   attempt_step smallint NOT NULL,
   retry_step smallint NOT NULL,
@@ -752,6 +813,16 @@ CREATE TABLE ff_worker (
 --   revoked_by text
 --   tags jsonb
 
+-- view ff_stream_frame
+--   partition_key smallint
+--   execution_id uuid
+--   attempt_index integer
+--   ts_ms bigint
+--   seq bigint
+--   mode text
+--   created_at_ms bigint
+--   fields jsonb
+
 -- function ff_accept_signal(e ff_execution, w ff_waitpoint, p_signal ff_signal, p_bytes bigint)
 --   returns TABLE(effect text, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
@@ -761,6 +832,11 @@ CREATE TABLE ff_worker (
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 848a2e673f59d768d77731de20fd232b
+
+-- function ff_append_frames(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_append_id uuid, p_modes text[], p_encodings text[], p_types text[], p_correlations text[], p_step_names text[], p_step_keys text[], p_step_tries integer[], p_payloads bytea[], p_ttl_ms bigint, p_floor integer, p_ceiling integer, p_alpha double precision, p_max_document integer)
+--   returns TABLE(outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, ts_ms bigint, last_seq bigint, total_bytes bigint, summary_version integer)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 47428b0cbb64bf0020ededa0b8a761c2
 
 -- function ff_backoff_ms(p_backoff jsonb, p_retries integer, p_draw double precision)
 --   returns bigint
@@ -872,10 +948,15 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 a0336ec83f1172c55d0be41f09049067
 
+-- function ff_fold_patches(p_id uuid, p_partition smallint, p_attempt integer, p_patches bytea[], p_max_bytes integer, p_now bigint)
+--   returns integer
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 c4c2c5bd833263f7d91bfd437f40aa79
+
 -- function ff_forget(p_ids uuid[], p_partitions smallint[], p_retain_ms bigint, p_again_ms bigint)
 --   returns TABLE(execution_id uuid, outcome text)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 8660534bf7a8c343a7535ba26837354c
+--   md5 6fcb1da8119b39e6b279cce65f2e4ded
 
 -- function ff_forget_keys(p_limit integer, p_again_ms bigint)
 --   returns bigint
@@ -896,6 +977,11 @@ CREATE TABLE ff_worker (
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 238db35c157ca979877251e1e29d10b2
+
+-- function ff_frame_text(p_payload bytea)
+--   returns text
+--   plpgsql IMMUTABLE PARALLEL SAFE COST 100
+--   md5 4bd31f875d01fa16c5727b9d542579d1
 
 -- function ff_grown_ms(p_initial double precision, p_max double precision, p_multiplier double precision, p_retries integer)
 --   returns double precision
@@ -957,6 +1043,11 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 f0838817106ccda794c9e3ec2f632666
 
+-- function ff_lock_stream(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint)
+--   returns ff_stream_meta
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 aee839062a6b2c04ba6a30ffef1cc2f9
+
 -- function ff_log_change(p_old text, p_new text, p_prev pg_snapshot, p_cur pg_snapshot)
 --   returns text
 --   plpgsql IMMUTABLE PARALLEL UNSAFE COST 100
@@ -966,6 +1057,21 @@ CREATE TABLE ff_worker (
 --   returns boolean
 --   sql IMMUTABLE PARALLEL SAFE COST 100
 --   md5 fbc863ce4503fac776bf4924c9ddced0
+
+-- function ff_meant_nulls(p_value jsonb)
+--   returns jsonb
+--   plpgsql IMMUTABLE PARALLEL UNSAFE COST 100
+--   md5 a9768e5c013248e594619f4b8b8a3bbe
+
+-- function ff_measure_live(s ff_stream_meta, p_frames bigint, p_now bigint, p_ttl_ms bigint, p_floor integer, p_ceiling integer, p_alpha double precision)
+--   returns ff_stream_meta
+--   plpgsql IMMUTABLE PARALLEL UNSAFE COST 100
+--   md5 9b337e6e814b4f370f82ff995717dfb1
+
+-- function ff_merge_patch(p_target jsonb, p_patch jsonb)
+--   returns jsonb
+--   plpgsql IMMUTABLE PARALLEL UNSAFE COST 100
+--   md5 257bdd84b75a0e11fdcbcb46b2bbade7
 
 -- function ff_move_consumer(p_name text, p_from bigint, p_to bigint, p_transaction text)
 --   returns boolean
@@ -1105,7 +1211,7 @@ CREATE TABLE ff_worker (
 -- function ff_settle(p_transition text, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_details jsonb[] DEFAULT NULL::jsonb[], p_deadlines bigint[] DEFAULT NULL::bigint[])
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 fd6ad59dc9dc3414872b6c053a59cf05
+--   md5 837c211b76008f50a9f1c30fa20e460f
 
 -- function ff_share_leases(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[])
 --   returns bigint[]
@@ -1201,6 +1307,11 @@ CREATE TABLE ff_worker (
 --   returns boolean
 --   plpgsql STABLE PARALLEL UNSAFE COST 100
 --   md5 b0496860cb8c8a38eca3b5c701bf5e80
+
+-- function ff_trim_live(s ff_stream_meta)
+--   returns integer
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 d2f02646958a3534078bdbfe0f1d6018
 
 -- function ff_unpaused(INOUT p_routes integer[], INOUT p_ranks integer[], INOUT p_afters bigint[])
 --   returns record

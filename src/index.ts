@@ -25,16 +25,21 @@ export {
 export type { LaneLimit } from './worker/claim-groups.ts';
 export type * from './worker/context.ts';
 export { TaskAborted, TaskFailed, type AbortCode } from './worker/task.ts';
-export {
-  task,
-  type Schema,
-  type SchemaIssue,
-  type SchemaResult,
-  type Task,
-  type TaskOptions,
-  type UncheckedTaskOptions,
-} from './contract/task.ts';
+export { task, type Task, type TaskOptions, type UncheckedTaskOptions } from './contract/task.ts';
 export type { TaskRetry } from './contract/task.ts';
+export type { Schema, SchemaIssue, SchemaResult } from './contract/schema.ts';
+export {
+  durable,
+  live,
+  summary,
+  type ChunkStream,
+  type LiveOptions,
+  type MergePatch,
+  type NoStreams,
+  type StreamKind,
+  type StreamKinds,
+  type SummaryStream,
+} from './contract/stream-kinds.ts';
 export type { Duration, DurationParts } from './contract/duration.ts';
 export {
   EngineError,
@@ -51,9 +56,20 @@ export type {
   TaskClient,
   TaskSubmitOptions,
 } from './client/tasks.ts';
+export type {
+  ChunkItem,
+  ChunkReader,
+  ChunkTailOptions,
+  StreamReaders,
+  SummaryReader,
+  TypedSummary,
+  TypedSummaryItem,
+} from './client/stream-readers.ts';
 export type * from './contract/engine.ts';
 export { allOf, anyOf, atLeast, type AtLeast } from './contract/conditions.ts';
 export type * from './contract/signals.ts';
+export type * from './contract/streams.ts';
+export { applyPatch } from './model/merge-patch.ts';
 export type * from './contract/operations.ts';
 export type * from './contract/feed.ts';
 export type * from './contract/events.ts';

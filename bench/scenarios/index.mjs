@@ -13,6 +13,7 @@ import { singleSubmits } from './single-submits.mjs';
 import { snapshotHeld } from './snapshot-held.mjs';
 import { statistics } from './statistics.mjs';
 import { steps } from './steps.mjs';
+import { streamAppend, streamTail } from './stream.mjs';
 import { unbatched } from './unbatched.mjs';
 
 /** @type {import('../harness/runner.mjs').Scenario[]} */
@@ -31,6 +32,8 @@ export const SCENARIOS = [
   feedCatchUp,
   signal,
   signalRate,
+  streamAppend,
+  streamTail,
   idle,
   pgbenchCeiling,
 ];

@@ -49,6 +49,9 @@ BEGIN
     CROSS JOIN LATERAL (
       SELECT ctid AS tid FROM ff_tag WHERE tag_key = g.key AND tag_value = g.value
         AND created_at_ms = e.created_at_ms AND execution_id = u.id OFFSET 0) t));
+  DELETE FROM ff_frame WHERE execution_id = ANY (v_gone);
+  DELETE FROM ff_stream_summary WHERE execution_id = ANY (v_gone);
+  DELETE FROM ff_stream_meta WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_timer WHERE kind = 'waitpoint' AND execution_id = ANY (v_gone);
   DELETE FROM ff_signal WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_waitpoint WHERE execution_id = ANY (v_gone);

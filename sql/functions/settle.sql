@@ -208,6 +208,11 @@ BEGIN
         AND (kind = 'attempt_limit' OR t.terminal_outcome <> 'none')
       FOR UPDATE SKIP LOCKED));
   END IF;
+  IF t.stream_close IS NOT NULL THEN
+    -- Only the stream of the attempt they are in is open.
+    UPDATE ff_stream_meta SET closed_at_ms = v_now, closed_reason = t.stream_close
+    WHERE execution_id = ANY (ARRAY(SELECT r.execution_id FROM unnest(p_rows) r)) AND closed_at_ms IS NULL;
+  END IF;
   IF t.leaves_suspension THEN
     DELETE FROM ff_suspension WHERE execution_id = ANY (ARRAY(
       SELECT r.execution_id FROM unnest(p_rows) r WHERE r.attempt_state = 'attempt_interrupted'));

@@ -23,6 +23,7 @@ import { AN_ID, examples, ID_HELP, IDS_HELP, run, type OnExit } from './register
 import { databaseUrlOf, environmentFor, type GlobalOptions } from './session.ts';
 import { showCommand, type ShowOptions } from './show.ts';
 import { SIGNAL_COMMANDS } from './signal-commands.ts';
+import { describeStream, streamCommand, type StreamOptions } from './stream.ts';
 import { submitCommand, type SubmitOptions } from './submit.ts';
 import { tagCommand, type TagOptions } from './tag.ts';
 import { describeTail, tailCommand, type TailOptions } from './tail.ts';
@@ -66,6 +67,7 @@ const COMMANDS = [
   ...SIGNAL_COMMANDS,
   addLanes,
   addWorkers,
+  addStream,
   addTail,
   addConsumers,
   addDoctor,
@@ -323,6 +325,20 @@ function addWorkers(program: Command, onExit: OnExit): void {
     .addHelpText('after', examples('flowfabric workers', 'flowfabric workers --json | jq .workerId'))
     .action((_options: object, command: Command) =>
       run(command, onExit, (session) => workersCommand(session)),
+    );
+}
+
+function addStream(program: Command, onExit: OnExit): void {
+  describeStream(program.command('stream'))
+    .addHelpText(
+      'after',
+      examples(
+        `flowfabric stream ${AN_ID}`,
+        `flowfabric stream ${AN_ID} --from 0/1794802913416-17 --json | jq .cursor`,
+      ),
+    )
+    .action((id: string, options: StreamOptions, command: Command) =>
+      run(command, onExit, (session) => streamCommand(id, options, session)),
     );
 }
 

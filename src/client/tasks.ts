@@ -16,10 +16,12 @@ import type {
 } from '../contract/engine.ts';
 import type { ExecutionId } from '../contract/ids.ts';
 import { LIMITS } from '../contract/limits.ts';
+import type { NoStreams, StreamKinds } from '../contract/stream-kinds.ts';
 import { checkInput, type AnyTask, type Task } from '../contract/task.ts';
 import { withTrace, type SpanName } from '../contract/trace-context.ts';
 import { checkList, refuse } from '../engine/checks.ts';
 import { checkMembers } from '../engine/members.ts';
+import { streamReaders, type StreamReaders } from './stream-readers.ts';
 
 /** What one submit of a task may say differently from its contract. */
 export interface TaskSubmitOptions {
@@ -46,35 +48,38 @@ export interface TaskCallOptions {
   hint?: 'on' | 'off';
 }
 
-export interface ExecutionHandle<Out> {
+export interface ExecutionHandle<Out, Streams extends StreamKinds = NoStreams> {
   readonly executionId: ExecutionId;
+  /** What it writes besides its result, by the names of the task's contract. */
+  readonly streams: StreamReaders<Streams>;
   /** Waits for the end; told of it, not asking again and again. Throws ExecutionFailed when there is no result. */
   result(options?: WaitOptions): Promise<Out>;
   /** Waits for the end, whatever it is. */
   end(options?: WaitOptions): Promise<ExecutionEnd>;
 }
 
-export interface SubmittedExecution<Out> extends ExecutionHandle<Out>, SubmitResult {
+export interface SubmittedExecution<Out, Streams extends StreamKinds = NoStreams>
+  extends ExecutionHandle<Out, Streams>, SubmitResult {
   readonly executionId: ExecutionId;
 }
 
 export interface TaskClient {
-  submit<In, Parsed, Made, Out>(
-    task: Task<In, Parsed, Made, Out>,
+  submit<In, Parsed, Made, Out, Streams extends StreamKinds>(
+    task: Task<In, Parsed, Made, Out, Streams>,
     input: In,
     options?: TaskSubmitOptions & TaskCallOptions,
-  ): Promise<SubmittedExecution<Out>>;
+  ): Promise<SubmittedExecution<Out, Streams>>;
   /** All of them in one statement: all are submitted, or none. */
-  submitMany<In, Parsed, Made, Out>(
-    task: Task<In, Parsed, Made, Out>,
+  submitMany<In, Parsed, Made, Out, Streams extends StreamKinds>(
+    task: Task<In, Parsed, Made, Out, Streams>,
     items: readonly (TaskSubmitOptions & { input: In })[],
     options?: TaskCallOptions,
-  ): Promise<SubmittedExecution<Out>[]>;
+  ): Promise<SubmittedExecution<Out, Streams>[]>;
   /** An execution of the task that was submitted before, here or elsewhere. */
-  execution<In, Parsed, Made, Out>(
-    task: Task<In, Parsed, Made, Out>,
+  execution<In, Parsed, Made, Out, Streams extends StreamKinds>(
+    task: Task<In, Parsed, Made, Out, Streams>,
     executionId: string,
-  ): ExecutionHandle<Out>;
+  ): ExecutionHandle<Out, Streams>;
 }
 
 const ITEM_MEMBERS = [
@@ -101,7 +106,7 @@ export function createTaskClient(engine: Engine, activeSpan: () => SpanName | un
       const { executor, hint, ...own } = options;
       const request = traced(await toRequest(task, input, own, 'options'));
       const result = await engine.submit(request, callOptions({ executor, hint }));
-      return { ...handleOf(engine, result.executionId), ...result } as never;
+      return { ...handleOf(engine, task, result.executionId), ...result } as never;
     },
     async submitMany(task, items, options = {}) {
       checkList(items, 'items', LIMITS.submitBatch);
@@ -113,9 +118,9 @@ export function createTaskClient(engine: Engine, activeSpan: () => SpanName | un
         items.map(({ input, ...own }, index) => toRequest(task, input, own, `items[${index}]`)),
       );
       const results = await engine.submit(requests.map(traced), callOptions(options));
-      return results.map((result) => ({ ...handleOf(engine, result.executionId), ...result })) as never;
+      return results.map((result) => ({ ...handleOf(engine, task, result.executionId), ...result })) as never;
     },
-    execution: (_task, executionId) => handleOf(engine, executionId as ExecutionId) as never,
+    execution: (task, executionId) => handleOf(engine, task, executionId as ExecutionId) as never,
   };
 }
 
@@ -154,10 +159,11 @@ async function toRequest(
   };
 }
 
-function handleOf(engine: Engine, executionId: ExecutionId): ExecutionHandle<Json> {
+function handleOf(engine: Engine, task: AnyTask, executionId: ExecutionId): ExecutionHandle<Json> {
   const end = (options: WaitOptions = {}) => engine.waitForEnd(executionId, options);
   return {
     executionId,
+    streams: streamReaders(engine, executionId, (task.streams ?? {}) as StreamKinds),
     end,
     async result(options) {
       const ended = await end(options);

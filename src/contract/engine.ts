@@ -7,6 +7,7 @@ import type { ExecutionId } from './ids.ts';
 import type { Operations } from './operations.ts';
 import type { ExecutionPolicy } from './policy.ts';
 import type { Signals, WaitEnd } from './signals.ts';
+import type { Streams } from './streams.ts';
 import type { AttemptOutcome, LifecyclePhase, PublicState, StateVector, TerminalOutcome } from './states.ts';
 
 export type { Backoff, ExecutionPolicy, RetryPolicy } from './policy.ts';
@@ -332,6 +333,8 @@ export interface Hint {
   workers: readonly string[];
   /** Uuids of executions that ended, or `all` when they are too many to name. */
   ended: readonly string[] | 'all';
+  /** Uuids of executions whose stream got frames or was closed, or `all`. */
+  streams: readonly string[] | 'all';
 }
 
 /** What a watcher can run; hints about other work are kept from it. */
@@ -344,7 +347,7 @@ export interface Interest {
 /** Answers true when it takes all the work the hint speaks of, so that nobody else need be woken. */
 export type HintWatcher = (hint: Hint) => boolean;
 
-export interface Engine extends Operations, Feed, Signals {
+export interface Engine extends Operations, Feed, Signals, Streams {
   submit(request: SubmitRequest, options?: SubmitOptions): Promise<SubmitResult>;
   submit(requests: readonly SubmitRequest[], options?: SubmitOptions): Promise<SubmitResult[]>;
   claim(request: ClaimRequest): Promise<ClaimResult>;

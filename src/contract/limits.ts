@@ -87,6 +87,29 @@ export const LIMITS = {
   tokenBoundBytes: 1_024,
   /** Of the address a link leads to. */
   linkBytes: 2_048,
+  /** Bytes of one frame of a stream; frames and bytes of one append. */
+  frameBytes: 65_536,
+  appendFrames: 1_000,
+  /** Patches among them: each is folded while others wait. */
+  appendPatches: 50,
+  appendBytes: 4_194_304,
+  frameTypeBytes: 128,
+  correlationBytes: 256,
+  /** Nesting of a patch, and bytes of the document patches make. */
+  patchDepth: 16,
+  documentBytes: 1_048_576,
+  /** Frames in one read of a stream, and how long one call waits for more. */
+  streamRead: 10_000,
+  /** Bytes of one page of frames; one frame at least. */
+  streamPageBytes: 4_194_304,
+  tailBlockMs: 30_000,
+  /** Tails of one engine. */
+  tails: 50_000,
+  /** Appends of one stream that wait for the one under way. */
+  waitingAppends: 10_000,
+  /** What best-effort streams may be configured with. */
+  bestEffortTtlMs: 3_600_000,
+  bestEffortFrames: 1_000_000,
   /** Secrets a process may be configured with: the one that signs from the next rotation on, and older ones. */
   signingSecrets: 4,
   signingSecretBytesMin: 32,

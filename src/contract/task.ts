@@ -6,24 +6,8 @@ import type { Backoff, ExecutionPolicy, SubmitRequest } from './engine.ts';
 import { durationMs, type Duration } from './duration.ts';
 import { EngineError } from './errors.ts';
 import { LIMITS } from './limits.ts';
-
-/** The part of Standard Schema (version 1) that is used here. */
-export interface Schema<Input = unknown, Output = Input> {
-  readonly '~standard': {
-    readonly version: 1;
-    readonly vendor: string;
-    readonly validate: (value: unknown) => SchemaResult<Output> | Promise<SchemaResult<Output>>;
-    readonly types?: { readonly input: Input; readonly output: Output } | undefined;
-  };
-}
-
-export type SchemaResult<Output> =
-  { readonly value: Output; readonly issues?: undefined } | { readonly issues: readonly SchemaIssue[] };
-
-export interface SchemaIssue {
-  readonly message: string;
-  readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
-}
+import { checkSchema, parseWith, type Schema } from './schema.ts';
+import { checkStreams, type NoStreams, type StreamKinds } from './stream-kinds.ts';
 
 export interface TaskRetry {
   /** Tries after the first one. */
@@ -33,9 +17,11 @@ export interface TaskRetry {
 }
 
 /** `In` is what is submitted, `Parsed` what the handler gets, `Made` what it returns, `Out` what is stored and read. */
-export interface TaskOptions<In, Parsed, Made, Out> {
+export interface TaskOptions<In, Parsed, Made, Out, Streams extends StreamKinds = NoStreams> {
   input?: Schema<In, Parsed>;
   output?: Schema<Made, Out>;
+  /** What the handler writes besides its result, by name: `{ tokens: durable<string>() }`. Also by live() and summary(). */
+  streams?: Streams;
   /** Default: as the connection's default policy says. */
   retry?: TaskRetry;
   /** How long the handler may run, from the start of the attempt or its last pause. Default: as long as it likes. */
@@ -49,21 +35,29 @@ export interface TaskOptions<In, Parsed, Made, Out> {
   capabilities?: string[];
 }
 
-export interface Task<In = unknown, Parsed = In, Made = unknown, Out = Made> {
+export interface Task<
+  In = unknown,
+  Parsed = In,
+  Made = unknown,
+  Out = Made,
+  Streams extends StreamKinds = NoStreams,
+> {
   readonly name: string;
   readonly input: Schema<In, Parsed> | undefined;
   readonly output: Schema<Made, Out> | undefined;
+  readonly streams: Streams;
   readonly timeoutMs: number | undefined;
   /** What every submit of this task has in common. */
   readonly defaults: Pick<SubmitRequest, 'kind' | 'lane' | 'priority' | 'capabilities' | 'policy'>;
 }
 
 // oxlint-disable-next-line no-explicit-any -- stands for a task of whatever shapes
-export type AnyTask = Task<any, any, any, any>;
+export type AnyTask = Task<any, any, any, any, any>;
 
 const MEMBERS = [
   'input',
   'output',
+  'streams',
   'retry',
   'timeout',
   'deadline',
@@ -74,24 +68,37 @@ const MEMBERS = [
 ];
 
 /** The options of a task whose shapes are given as types. */
-export type UncheckedTaskOptions = Omit<TaskOptions<never, never, never, never>, 'input' | 'output'> & {
+export type UncheckedTaskOptions = Omit<
+  TaskOptions<never, never, never, never>,
+  'input' | 'output' | 'streams'
+> & {
   input?: never;
   output?: never;
+  streams?: never;
 };
 
-/** Describes a task. Without a schema the shapes are unchecked: `task<In, Out>(name)`. */
+/**
+ * Describes a task. Without a schema the shapes are unchecked: `task<In, Out>(name)`; with streams beside them
+ * `task<In, Out, typeof streams>(name, { streams })`.
+ */
 export function task<In = unknown, Out = unknown>(
   name: string,
   options?: UncheckedTaskOptions,
 ): Task<In, In, Out, Out>;
-export function task<In, Parsed = In, Made = unknown, Out = Made>(
+export function task<In, Out, Streams extends StreamKinds>(
   name: string,
-  options: TaskOptions<In, Parsed, Made, Out>,
-): Task<In, Parsed, Made, Out>;
-export function task<In, Parsed, Made, Out>(
+  options: Omit<UncheckedTaskOptions, 'streams'> & { streams: Streams },
+): Task<In, In, Out, Out, Streams>;
+export function task<In, Parsed = In, Made = unknown, Out = Made, Streams extends StreamKinds = NoStreams>(
   name: string,
-  options: TaskOptions<In, Parsed, Made, Out> = {},
-): Task<In, Parsed, Made, Out> {
+  // Where the types are given and those of the streams are not, streams would be there without a type.
+  options: TaskOptions<In, Parsed, Made, Out, Streams> &
+    (NoStreams extends Streams ? { streams?: { readonly [name: string]: never } } : unknown),
+): Task<In, Parsed, Made, Out, Streams>;
+export function task<In, Parsed, Made, Out, Streams extends StreamKinds>(
+  name: string,
+  options: TaskOptions<In, Parsed, Made, Out, Streams> = {},
+): Task<In, Parsed, Made, Out, Streams> {
   if (typeof name !== 'string' || !/^[\x20-\x7e]+$/.test(name) || name.length > LIMITS.kindBytes) {
     throw fault('name', `of a task must be 1 to ${LIMITS.kindBytes} printable ASCII characters`);
   }
@@ -99,17 +106,19 @@ export function task<In, Parsed, Made, Out>(
   const unknown = Object.keys(options).find((member) => !MEMBERS.includes(member));
   if (unknown !== undefined)
     throw fault(`options.${unknown}`, `is not known; known are ${MEMBERS.join(', ')}`);
-  const { input, output, retry, timeout, lane, priority, capabilities } = options;
+  const { input, output, streams = {} as Streams, retry, timeout, lane, priority, capabilities } = options;
   const maxRetries = retry?.maxRetries ?? 0;
   if (!Number.isInteger(maxRetries) || maxRetries < 0 || maxRetries > LIMITS.maxRetries) {
     throw fault('options.retry.maxRetries', `must be a whole number from 0 to ${LIMITS.maxRetries}`);
   }
   checkSchema(input, 'options.input');
   checkSchema(output, 'options.output');
+  checkStreams(streams, 'options.streams');
   return {
     name,
     input,
     output,
+    streams: { ...streams },
     timeoutMs: timeout === undefined ? undefined : durationMs(timeout, 'options.timeout', LIMITS.delayMs),
     defaults: {
       kind: name,
@@ -140,33 +149,8 @@ function policyOf({
   return Object.keys(policy).length === 0 ? {} : { policy };
 }
 
-function checkSchema(schema: unknown, field: string): void {
-  if (schema === undefined) return;
-  const standard = (schema as Partial<Schema> | null)?.['~standard'];
-  if (standard?.version === 1 && typeof standard.validate === 'function') return;
-  throw fault(field, 'must be a Standard Schema, such as one of zod, valibot or arktype');
-}
-
 function fault(field: string, what: string): EngineError {
   return new EngineError('invalid_input', `${field} ${what}.`, { field });
-}
-
-/** The value as the schema gives it back; an EngineError names the first thing that is wrong and where. */
-export async function parseWith<Output>(
-  // oxlint-disable-next-line no-explicit-any -- what goes in is what is being checked
-  schema: Schema<any, Output> | undefined,
-  value: unknown,
-  what: { field: string; of: string },
-): Promise<Output> {
-  if (schema === undefined) return value as Output;
-  const result = await schema['~standard'].validate(value);
-  if (result.issues === undefined) return result.value;
-  const [first] = result.issues;
-  const field = [what.field, ...(first?.path ?? []).map(pathPart)].join('.');
-  const more = result.issues.length > 1 ? ` (and ${result.issues.length - 1} more)` : '';
-  throw new EngineError('invalid_input', `${what.of}: ${field}: ${first?.message ?? 'refused'}${more}.`, {
-    field,
-  });
 }
 
 /**
@@ -199,8 +183,4 @@ function asStored(input: unknown, of: string): unknown {
       cause,
     });
   }
-}
-
-function pathPart(part: PropertyKey | { readonly key: PropertyKey }): string {
-  return String(typeof part === 'object' ? part.key : part);
 }

@@ -2,8 +2,8 @@
  * Checks of single arguments. Each refuses with a code, the field and a sentence, before anything is written.
  * Values are never coerced: a number that is out of range is refused, not clamped.
  */
-import { EngineError, type ErrorCode } from '../contract/errors.ts';
 import { LIMITS } from '../contract/limits.ts';
+import { checkText, refuse, textFault } from '../model/arguments.ts';
 import {
   CAPABILITY_LIMITS,
   capabilityBytes,
@@ -11,31 +11,7 @@ import {
   normaliseCapabilities,
 } from '../model/capabilities.ts';
 
-/** Newer than the library the project is compiled against, older than the oldest Node it runs on. */
-type WellFormed = { isWellFormed(): boolean };
-
-/** Why Postgres could not store a text, or undefined. */
-export function textFault(text: string): string | undefined {
-  if (text.includes('\u0000')) return 'contains the character \\u0000, which Postgres cannot store';
-  if (!(text as unknown as WellFormed).isWellFormed())
-    return 'contains half of a surrogate pair, which is not valid text';
-  return undefined;
-}
-
-export function refuse(field: string, what: string, code: ErrorCode = 'invalid_input'): never {
-  throw new EngineError(code, `${field} ${what}.`, { field });
-}
-
-/** A text of 1 to `maxBytes` bytes. */
-export function checkText(value: unknown, field: string, maxBytes: number): string {
-  if (typeof value !== 'string') refuse(field, 'must be a string');
-  if (value.length === 0) refuse(field, 'must not be empty');
-  const bytes = Buffer.byteLength(value);
-  if (bytes > maxBytes) refuse(field, `is ${bytes} bytes; the limit is ${maxBytes}`);
-  const fault = textFault(value);
-  if (fault !== undefined) refuse(field, fault);
-  return value;
-}
+export { checkText, refuse };
 
 /** A name of printable ASCII: it travels in index keys, logs and command lines. */
 export function checkName(value: unknown, field: string, maxBytes: number): string {

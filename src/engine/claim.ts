@@ -32,7 +32,14 @@ export async function claim(context: EngineContext, request: ClaimRequest): Prom
     answer = await claimRounds(context, request, demand, rows);
   }
   context.counters.dequeued += rows.length;
+  tellResumed(context, rows);
   return { claims: toClaims(context, rows, request), nextDueInMs: soonestDue(answer.nextDueInMs, rows) };
+}
+
+/** Who follows the output of an attempt is to hear that it goes on. */
+function tellResumed({ doorbell }: EngineContext, rows: readonly ClaimRow[]): void {
+  const resumed = rows.filter((row) => row.resumed).map((row) => row.execution_id);
+  if (resumed.length > 0) doorbell.ring({ streams: resumed });
 }
 
 /** The limits of the attempts that begin here were set after the queue's next timer was looked up. */

@@ -9,6 +9,7 @@ import type { DoubtfulClaim } from './doubtful-claims.ts';
 import type { Doorbell } from './doorbell.ts';
 import type { EndWatch } from './ends.ts';
 import type { DatabaseFeed } from '../subscriptions/database-feed.ts';
+import type { StreamHub } from '../subscriptions/stream-hub.ts';
 import type { RouteCache } from './route-cache.ts';
 import type { Signing } from './signing.ts';
 
@@ -21,6 +22,8 @@ export interface EngineContext {
   ends: EndWatch;
   /** The event log, for those who follow it. */
   feed: DatabaseFeed;
+  /** The output of attempts, for those who follow it. */
+  streams: StreamHub;
   routes: RouteCache;
   /** The secrets tokens are signed with. */
   signing: Signing;

@@ -20,8 +20,10 @@ interface Wire {
   due?: number;
   workers?: string[];
   ended?: string[] | 'all';
-  /** For this long the sender, named by `from`, wants to hear what ends. */
+  streams?: string[] | 'all';
+  /** For this long the sender, named by `from`, wants to hear what ends, or what is written to streams. */
   asks?: number;
+  follows?: number;
   from?: string;
   /** The last position of the event feed, as text. */
   events?: string;
@@ -31,6 +33,8 @@ export interface Doorbell {
   ring(hint: Partial<Hint>): void;
   /** Asks the other processes to say, for this long, which executions end. */
   askForEnds(forMs: number): void;
+  /** Asks them to say which streams are written to or closed. */
+  askForStreams(forMs: number): void;
   watch(watcher: HintWatcher): () => void;
   watchFeed(watcher: FeedWatcher): () => void;
   close(): Promise<void>;
@@ -54,10 +58,14 @@ export function openDoorbell(options: DoorbellOptions): Doorbell {
   const self = randomUUID();
   const sender = new Sender(options.database, self);
   let endsAskedUntil = Number.NEGATIVE_INFINITY;
+  let streamsAskedUntil = Number.NEGATIVE_INFINITY;
   const listener = startListening(options, {
     tell,
-    asked(forMs, from) {
-      if (from !== self) endsAskedUntil = performance.now() + Math.min(forMs, MAX_ASK_MS);
+    asked({ asks, follows, from }) {
+      if (from === self) return;
+      const now = performance.now();
+      if (asks > 0) endsAskedUntil = now + Math.min(asks, MAX_ASK_MS);
+      if (follows > 0) streamsAskedUntil = now + Math.min(follows, MAX_ASK_MS);
     },
     moved(last) {
       for (const watcher of feedWatchers) watcher.moved(last);
@@ -70,13 +78,17 @@ export function openDoorbell(options: DoorbellOptions): Doorbell {
     ring(partial) {
       const hint = complete(partial);
       const taken = tell(hint);
-      // Nobody else hears of ends unless somebody asked: most are awaited here or not at all.
-      const ended = performance.now() < endsAskedUntil ? hint.ended : [];
-      const onlyWork = hint.workers.length === 0 && hint.dueInMs === null && ended.length === 0;
+      // Nobody else hears of ends and streams unless somebody asked: most are awaited here or not at all.
+      const now = performance.now();
+      const ended = now < Math.max(endsAskedUntil, streamsAskedUntil) ? hint.ended : [];
+      const streams = now < streamsAskedUntil ? hint.streams : [];
+      const told = hint.workers.length + ended.length + streams.length;
+      const onlyWork = told === 0 && hint.dueInMs === null;
       const nothing = onlyWork && hint.routes.length === 0;
-      if (!nothing && !(taken && onlyWork)) sender.send({ ...hint, ended });
+      if (!nothing && !(taken && onlyWork)) sender.send({ ...hint, ended, streams });
     },
-    askForEnds: (forMs) => sender.ask(forMs),
+    askForEnds: (forMs) => sender.ask({ asks: forMs }),
+    askForStreams: (forMs) => sender.ask({ follows: forMs }),
     watch(watcher) {
       watchers.add(watcher);
       return () => watchers.delete(watcher);
@@ -103,9 +115,16 @@ function tellOne(watcher: HintWatcher, hint: Hint): boolean {
   }
 }
 
+/** What a process wants to hear, and for how long. */
+interface Asking {
+  asks: number;
+  follows: number;
+  from: string;
+}
+
 interface Heard {
   tell(hint: Hint): boolean;
-  asked(forMs: number, from: string): void;
+  asked(asking: Asking): void;
   moved(last: bigint): void;
   lost(): void;
 }
@@ -114,12 +133,12 @@ function startListening(options: DoorbellOptions, heard: Heard): Listener | unde
   if (options.listenUrl === undefined) return undefined;
   return listenForHints(options.listenUrl, options.database.schema, {
     hint(payload) {
-      const { asks, from, last, ...hint } = decode(payload);
-      if (asks > 0) heard.asked(asks, from);
+      const { asks, follows, from, last, ...hint } = decode(payload);
+      if (asks + follows > 0) heard.asked({ asks, follows, from });
       if (last === null) heard.tell(hint);
       else heard.moved(last);
     },
-    open: () => void heard.tell(complete({ routes: 'all', ended: 'all' })),
+    open: () => void heard.tell(complete({ routes: 'all', ended: 'all', streams: 'all' })),
     lost: () => heard.lost(),
   });
 }
@@ -131,11 +150,12 @@ function complete(hint: Partial<Hint>): Hint {
     dueInMs: hint.dueInMs ?? null,
     workers: hint.workers ?? [],
     ended: hint.ended ?? [],
+    streams: hint.streams ?? [],
   };
 }
 
 /** Whatever another version sent: what cannot be read means "look everywhere". */
-function decode(payload: string): Hint & { asks: number; from: string; last: bigint | null } {
+function decode(payload: string): Hint & Asking & { last: bigint | null } {
   try {
     const wire = JSON.parse(payload) as Wire;
     const hint = complete({
@@ -144,12 +164,15 @@ function decode(payload: string): Hint & { asks: number; from: string; last: big
       dueInMs: typeof wire.due === 'number' ? wire.due : null,
       workers: Array.isArray(wire.workers) ? wire.workers : [],
       ended: wire.ended === 'all' || Array.isArray(wire.ended) ? wire.ended : [],
+      streams: wire.streams === 'all' || Array.isArray(wire.streams) ? wire.streams : [],
     });
     const asks = typeof wire.asks === 'number' ? wire.asks : 0;
+    const follows = typeof wire.follows === 'number' ? wire.follows : 0;
     const last = wire.events === undefined ? null : BigInt(wire.events);
-    return { ...hint, asks, from: String(wire.from ?? ''), last };
+    return { ...hint, asks, follows, from: String(wire.from ?? ''), last };
   } catch {
-    return { ...complete({ routes: 'all', ended: 'all' }), asks: 0, from: '', last: null };
+    const all = complete({ routes: 'all', ended: 'all', streams: 'all' });
+    return { ...all, asks: 0, follows: 0, from: '', last: null };
   }
 }
 
@@ -158,7 +181,7 @@ class Sender {
   readonly #database: Database;
   readonly #self: string;
   #pending: Hint | undefined;
-  #asks = 0;
+  #asking: Pick<Wire, 'asks' | 'follows'> = {};
   #timer: NodeJS.Timeout | undefined;
   #sending: Promise<void> | undefined;
   #closed = false;
@@ -168,19 +191,23 @@ class Sender {
     this.#self = self;
   }
 
-  ask(forMs: number): void {
-    this.#asks = forMs;
+  ask(asking: Pick<Wire, 'asks' | 'follows'>): void {
+    this.#asking = { ...this.#asking, ...asking };
     this.send(complete({}));
   }
 
   send(hint: Hint): void {
     if (this.#closed) return;
     this.#pending = this.#pending === undefined ? hint : merge(this.#pending, hint);
-    if (this.#timer !== undefined || this.#sending !== undefined) return;
+    this.#sendPending();
+  }
+
+  #sendPending(): void {
+    if (this.#pending === undefined || this.#timer !== undefined || this.#sending !== undefined) return;
     this.#flush();
     this.#timer = setTimeout(() => {
       this.#timer = undefined;
-      if (this.#pending !== undefined) this.send(this.#pending);
+      this.#sendPending();
     }, MERGE_MS);
     this.#timer.unref();
   }
@@ -189,14 +216,15 @@ class Sender {
     const hint = this.#pending;
     if (hint === undefined) return;
     this.#pending = undefined;
-    const asks = this.#asks;
-    this.#asks = 0;
-    this.#sending = sendHint(this.#database, encode(hint, asks === 0 ? {} : { asks, from: this.#self }))
+    const asking = this.#asking;
+    this.#asking = {};
+    const asked = Object.keys(asking).length === 0 ? {} : { ...asking, from: this.#self };
+    this.#sending = sendHint(this.#database, encode(hint, asked))
       // A hint that cannot be sent costs others a wait, never correctness.
       .catch(() => undefined)
       .finally(() => {
         this.#sending = undefined;
-        if (this.#pending !== undefined) this.send(this.#pending);
+        if (!this.#closed) this.#sendPending();
       });
   }
 
@@ -218,18 +246,20 @@ function merge(a: Hint, b: Hint): Hint {
     dueInMs: due.length === 0 ? null : Math.min(...due),
     workers: [...new Set([...a.workers, ...b.workers])],
     ended: a.ended === 'all' || b.ended === 'all' ? 'all' : [...a.ended, ...b.ended],
+    streams: a.streams === 'all' || b.streams === 'all' ? 'all' : [...new Set([...a.streams, ...b.streams])],
   };
 }
 
-function encode(hint: Hint, asking: Pick<Wire, 'asks' | 'from'>): string {
+function encode(hint: Hint, asking: Pick<Wire, 'asks' | 'follows' | 'from'>): string {
   const due = hint.dueInMs === null ? {} : { due: hint.dueInMs };
   const routes = hint.routes.length === 0 ? {} : { routes: hint.routes };
   const workers = hint.workers.length === 0 ? {} : { workers: hint.workers };
   const ended = hint.ended.length === 0 ? {} : { ended: hint.ended };
-  const text = JSON.stringify({ ...routes, ...workers, ...due, ...ended, ...asking });
+  const streams = hint.streams.length === 0 ? {} : { streams: hint.streams };
+  const text = JSON.stringify({ ...routes, ...workers, ...due, ...ended, ...streams, ...asking });
   if (Buffer.byteLength(text) <= MAX_HINT_BYTES) return text;
-  // Too many ends alone must not send every worker looking.
-  const fewer = JSON.stringify({ ...routes, ...workers, ...due, ended: 'all', ...asking });
+  // Too many ends or streams alone must not send every worker looking.
+  const fewer = JSON.stringify({ ...routes, ...workers, ...due, ended: 'all', streams: 'all', ...asking });
   if (Buffer.byteLength(fewer) <= MAX_HINT_BYTES) return fewer;
-  return JSON.stringify({ routes: 'all', workers: ['*'], ...due, ended: 'all', ...asking });
+  return JSON.stringify({ routes: 'all', workers: ['*'], ...due, ended: 'all', streams: 'all', ...asking });
 }

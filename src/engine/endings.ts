@@ -16,7 +16,7 @@ import {
 import { Batch } from './batch.ts';
 import { checkText, checkWhole, cutText, refuse } from './checks.ts';
 import type { EngineContext } from './context.ts';
-import { encodeJson } from './json.ts';
+import { encodeJson } from '../model/json.ts';
 import { checkMembers } from './members.ts';
 import { inOrder, leaseKey, toRefusal } from './refusals.ts';
 
@@ -72,10 +72,13 @@ async function complete(context: EngineContext, rows: CompleteRow[]): Promise<Co
 
 async function fail(context: EngineContext, rows: FailRow[]): Promise<FailOutcome[]> {
   const answers = inOrder(rows, await failExecutions(context.database, rows));
-  const delays = answers
-    .filter((row) => row.outcome === 'retry_scheduled')
-    .map((row) => row.retry_in_ms ?? 0);
-  if (delays.length > 0) context.doorbell.ring({ dueInMs: Math.min(...delays) });
+  const again = answers.filter((row) => row.outcome === 'retry_scheduled');
+  if (again.length > 0) {
+    context.doorbell.ring({
+      dueInMs: Math.min(...again.map((row) => row.retry_in_ms ?? 0)),
+      streams: again.map((row) => row.execution_id),
+    });
+  }
   ringForEnds(context, answers, 'failed');
   return answers.map(toFailOutcome);
 }
@@ -107,6 +110,7 @@ async function release(context: EngineContext, keys: LeaseKey[]): Promise<Releas
     context.doorbell.ring({
       routes: [...new Set(released.map((row) => row.route_id))],
       count: released.length,
+      streams: released.map((row) => row.execution_id),
     });
   }
   return answers.map((row) =>

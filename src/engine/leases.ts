@@ -68,6 +68,7 @@ export function ringForTaken(context: EngineContext, rows: readonly TakenAnswer[
   if (workers.size === 0 && requeued.length === 0 && ended.length === 0) return;
   context.doorbell.ring({
     ended: ended.map((row) => row.execution_id),
+    streams: requeued.map((row) => row.execution_id),
     // A parent may have to be told, by a timer that is due at once.
     dueInMs: ended.length > 0 ? 0 : null,
     workers: [...workers],
@@ -84,7 +85,11 @@ export async function lapse(context: EngineContext, leases: readonly LapsedLease
   const answers = await lapseLeases(context.database, leases);
   const again = answers.filter((row) => row.outcome === 'lapsed');
   if (again.length > 0) {
-    context.doorbell.ring({ routes: [...new Set(again.map((row) => row.route_id!))], count: again.length });
+    context.doorbell.ring({
+      routes: [...new Set(again.map((row) => row.route_id!))],
+      count: again.length,
+      streams: again.map((row) => row.execution_id),
+    });
   }
   const ended = answers.filter((row) => row.outcome === 'expired');
   if (ended.length > 0) {

@@ -6,12 +6,16 @@ import { EngineError } from '../contract/errors.ts';
 import type { Engine, ExecutionPolicy, SubmitOptions, SubmitRequest } from '../contract/engine.ts';
 import type { Operations } from '../contract/operations.ts';
 import type { Signals } from '../contract/signals.ts';
+import type { Streams } from '../contract/streams.ts';
 import { openDatabase, type PoolLike } from '../store/database.ts';
 import { DEFAULT_SCHEMA } from '../store/migrate.ts';
 import { validDatabaseUrl } from '../store/names.ts';
 import { checkSchema } from '../store/schema-state.ts';
 import { openTransactions } from '../store/transactions.ts';
 import { DatabaseFeed } from '../subscriptions/database-feed.ts';
+import { StreamHub } from '../subscriptions/stream-hub.ts';
+import { DatabaseStreams } from '../subscriptions/stream-source.ts';
+import { createAppends, type Appends } from './append.ts';
 import { bulk } from './bulk.ts';
 import { cancel } from './cancel.ts';
 import { checkWhole, refuse } from './checks.ts';
@@ -35,6 +39,7 @@ import { listSigningKeys, revokeSigningKey, rotateSigningKey } from './signing-k
 import { approve, deliverSignal } from './signals.ts';
 import { createSteps, readSteps } from './steps.ts';
 import { createSubmits, type DefaultPolicy } from './submit.ts';
+import { readStream, readSummary, tailOnce, tailStream, watchSummary } from './streams.ts';
 import { suspend } from './suspend.ts';
 import { fireDueTimers } from './timers.ts';
 import { createWaitpoint, issueToken, listWaitpoints, revokeTokens } from './waitpoints.ts';
@@ -93,6 +98,7 @@ export async function openEngine(
     handlings: openTransactions(options),
     ends: new EndWatch(database, doorbell),
     feed: new DatabaseFeed(database, doorbell.watchFeed),
+    streams: new StreamHub(new DatabaseStreams(database), doorbell),
     routes: new RouteCache(database),
     signing: new Signing(secrets, database.schema),
     demands: new Map(),
@@ -167,10 +173,40 @@ function bindSignals(open: Opened): Signals {
   };
 }
 
+function bindStreams(open: Opened, appends: Appends): Streams {
+  return {
+    appendFrames: async (lease, frames, options = {}) => {
+      open();
+      return appends.append(lease, frames, options);
+    },
+    readStream: async (id, request) => readStream(open(), id, request),
+    tailStream: (id, request) => tailStream(open(), id, request),
+    tailOnce: async (id, request) => tailOnce(open(), id, request),
+    readSummary: async (id, request) => readSummary(open(), id, request),
+    watchSummary: (id, request) => watchSummary(open(), id, request),
+  };
+}
+
+/** Those who wait are told; what is under way has its answer first. */
+async function closeContext(
+  context: EngineContext,
+  batches: readonly { settled(): Promise<void> }[],
+): Promise<void> {
+  context.ends.close();
+  context.streams.close();
+  await context.feed.close();
+  await Promise.all(batches.map((batch) => batch.settled()));
+  await context.doorbell.close();
+  await Promise.all([context.transactions.close(), context.handlings.close()]);
+  // A server that gives no answer must not keep the process from going on.
+  await Promise.race([context.database.close(), pause(CLOSE_LIMIT_MS, undefined, { ref: false })]);
+}
+
 function bindOperations(context: EngineContext, defaultPolicy: DefaultPolicy): Engine {
   const endings = createEndings(context);
   const submits = createSubmits(context, defaultPolicy);
   const steps = createSteps(context);
+  const appends = createAppends(context);
   let closed = false;
   const open = (): EngineContext => {
     if (closed) throw new EngineError('closed', 'The engine was closed.');
@@ -189,11 +225,19 @@ function bindOperations(context: EngineContext, defaultPolicy: DefaultPolicy): E
     if (Array.isArray(request)) return (await submits.many(request, options ?? {})) as never;
     return (await submits.one(request as SubmitRequest, options ?? {})) as never;
   }
+  async function close(): Promise<void> {
+    // Handlers of consumers may use the engine to the end of their batch.
+    await closeFeed();
+    if (closed) return;
+    closed = true;
+    await closeContext(context, [endings, submits, steps, appends]);
+  }
   return {
     submit: submitOneOrMany,
     cancel: oneOrMany(open, cancel),
     ...bindOperator(open),
     ...bindSignals(open),
+    ...bindStreams(open, appends),
     ...feed,
     claim: async (request) => claim(open(), request),
     renew: async (leases, leaseMs) => renew(open(), leases, leaseMs),
@@ -221,18 +265,6 @@ function bindOperations(context: EngineContext, defaultPolicy: DefaultPolicy): E
     registerWorker: async (worker) => registerWorker(open(), worker),
     listWorkers: async () => listWorkers(open()),
     forgetWorker: async (id) => forgetWorker(open(), id),
-    async close() {
-      // Handlers of consumers may use the engine to the end of their batch.
-      await closeFeed();
-      if (closed) return;
-      closed = true;
-      context.ends.close();
-      await context.feed.close();
-      await Promise.all([endings.settled(), submits.settled(), steps.settled()]);
-      await context.doorbell.close();
-      await Promise.all([context.transactions.close(), context.handlings.close()]);
-      // A server that gives no answer must not keep the process from going on.
-      await Promise.race([context.database.close(), pause(CLOSE_LIMIT_MS, undefined, { ref: false })]);
-    },
+    close,
   };
 }

@@ -7,7 +7,7 @@ import { EngineError } from '../contract/errors.ts';
 import type { Json } from '../contract/engine.ts';
 import { LIMITS } from '../contract/limits.ts';
 import { refuse } from './checks.ts';
-import { encodeJson } from './json.ts';
+import { encodeJson } from '../model/json.ts';
 
 const DRAFT = '2020-12';
 const MAX_FIELD_LENGTH = 120;

@@ -14,7 +14,7 @@ import {
 } from '../store/signals.ts';
 import { checkName, checkText, refuse } from './checks.ts';
 import type { EngineContext } from './context.ts';
-import { encodeJson } from './json.ts';
+import { encodeJson } from '../model/json.ts';
 import { checkMembers } from './members.ts';
 import { checkPayload } from './payload-schema.ts';
 import { fingerprintOf, MAX_TOKEN_LENGTH, tokenIn, type TokenBond, type TokenClaims } from './tokens.ts';

@@ -32,7 +32,7 @@ import type { LeaseKey } from '../store/executions.ts';
 import { Batch } from './batch.ts';
 import { checkList, checkText, checkWhole, cutText, refuse } from './checks.ts';
 import type { EngineContext } from './context.ts';
-import { encodeJson } from './json.ts';
+import { encodeJson } from '../model/json.ts';
 import { checkMembers } from './members.ts';
 import { inOrder, leaseKey, toRefusal } from './refusals.ts';
 
@@ -171,10 +171,12 @@ function childUuids(ids: readonly string[]): string[] {
 
 async function pause(context: EngineContext, rows: PauseRow[]): Promise<PauseOutcome[]> {
   const answers = inOrder(rows, await pauseExecutions(context.database, rows));
-  const delays = answers.flatMap((row) =>
-    row.outcome === 'paused' && row.retry_in_ms !== null ? [row.retry_in_ms] : [],
-  );
-  if (delays.length > 0) context.doorbell.ring({ dueInMs: Math.min(...delays) });
+  const paused = answers.filter((row) => row.outcome === 'paused');
+  const delays = paused.flatMap((row) => row.retry_in_ms ?? []);
+  if (paused.length > 0) {
+    const dueInMs = delays.length === 0 ? null : Math.min(...delays);
+    context.doorbell.ring({ dueInMs, streams: paused.map((row) => row.execution_id) });
+  }
   return answers.map((row): PauseOutcome => {
     if (row.outcome === 'paused') return { outcome: 'paused', repeated: row.repeated };
     return row.outcome === 'due' ? { outcome: 'due' } : toRefusal(row);

@@ -40,7 +40,7 @@ import {
 } from './checks.ts';
 import type { EngineContext } from './context.ts';
 import { idempotencyOf } from './idempotency.ts';
-import { encodeJson } from './json.ts';
+import { encodeJson } from '../model/json.ts';
 import { checkChoice, checkedAs, checkMembers } from './members.ts';
 import { encodePolicy } from './policy.ts';
 import { leaseKey, toRefusal } from './refusals.ts';

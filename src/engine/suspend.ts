@@ -4,6 +4,7 @@
 import { randomUUID } from 'node:crypto';
 import { EngineError } from '../contract/errors.ts';
 import type { LeaseRef } from '../contract/engine.ts';
+import { parseExecutionId } from '../contract/ids.ts';
 import { LIMITS } from '../contract/limits.ts';
 import {
   TIMEOUT_BEHAVIOURS,
@@ -69,7 +70,10 @@ export async function suspend(
     maxWaitpoints: LIMITS.waitpoints,
     ...pauseTerms(request),
   });
-  if (answer.due_in_ms !== null) context.doorbell.ring({ dueInMs: Math.max(0, answer.due_in_ms) });
+  if (answer.outcome === 'suspended') {
+    const dueInMs = answer.due_in_ms === null ? null : Math.max(0, answer.due_in_ms);
+    context.doorbell.ring({ dueInMs, streams: [parseExecutionId(lease.executionId).uuid] });
+  }
   return toOutcome(answer);
 }
 

@@ -30,6 +30,7 @@ function ringForOthers(context: EngineContext, rows: readonly FiredAnswer[]): vo
       ...new Set(rows.flatMap((row) => (row.worker_instance_id === null ? [] : [row.worker_instance_id]))),
     ],
     ended: idsOf(rows.filter((row) => row.outcome === 'execution_timed_out')),
+    streams: idsOf(rows.filter((row) => row.outcome === 'attempt_timed_out')),
     dueInMs: dues.length === 0 ? null : Math.min(...dues),
   });
 }

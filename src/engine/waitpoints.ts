@@ -30,7 +30,7 @@ import {
 } from '../store/signals.ts';
 import { checkName, checkText, checkWhole, refuse } from './checks.ts';
 import type { EngineContext } from './context.ts';
-import { encodeJson } from './json.ts';
+import { encodeJson } from '../model/json.ts';
 import { decodeText, encodeText, invalidCursor } from './list-cursor.ts';
 import { checkChoice, checkMembers } from './members.ts';
 import { checkPayload, checkPayloadSchema } from './payload-schema.ts';

@@ -10,6 +10,7 @@ import type {
   SignalEventType,
 } from '../contract/events.ts';
 import type { AttemptOutcome, AttemptState, BlockingReason, StateVector } from '../contract/states.ts';
+import type { StreamCloseReason } from '../contract/streams.ts';
 import { SITUATIONS, type SituationName } from './situations.ts';
 
 export interface Transition {
@@ -339,6 +340,20 @@ export function completionEventOf(transition: Transition): CompletionEventType |
   const outcome = SITUATIONS[transition.to].terminalOutcome;
   return outcome === 'none' ? null : outcome;
 }
+
+/** How the stream of the attempt is closed that a transition ends, or null when it ends none. */
+export function streamCloseOf({ attemptOutcome, leaseEvent }: Transition): StreamCloseReason | null {
+  if (attemptOutcome === null) return null;
+  if (attemptOutcome === 'interrupted') return leaseEvent === 'expired' ? 'lease_expired' : 'reclaimed';
+  return STREAM_CLOSE[attemptOutcome];
+}
+
+const STREAM_CLOSE = {
+  success: 'attempt_success',
+  failed: 'attempt_failure',
+  cancelled: 'attempt_cancelled',
+  expired: 'expired',
+} as const;
 
 /** Whether a transition may end a suspension. */
 export function leavesSuspension({ from, to, fromAttempt }: Transition): boolean {

@@ -12,7 +12,10 @@ import type {
   Waitpoint,
   WaitReason,
 } from '../contract/signals.ts';
-import type { Schema, Task } from '../contract/task.ts';
+import type { Schema } from '../contract/schema.ts';
+import type { ChunkStream, MergePatch, StreamKinds, SummaryStream } from '../contract/stream-kinds.ts';
+import type { FrameEncoding, FrameMode } from '../contract/streams.ts';
+import type { Task } from '../contract/task.ts';
 
 /** Written like pino's: an object of facts, then a sentence. */
 export interface Logger {
@@ -118,6 +121,71 @@ export type WaitResult<Payload = Json> =
 /** Waits whose time does not run out before the handler's eyes. */
 type DecidedWait<Payload> = WaitForOptions<Payload> & { onTimeout?: Exclude<TimeoutBehaviour, 'resume'> };
 
+/** One piece of output: a text, bytes, or what JSON can say. */
+export type StreamChunk = string | Uint8Array | Json;
+
+export interface WriteOptions {
+  /** For readers to tell frames apart. Default `event`. */
+  type?: string;
+  correlationId?: string;
+  /** `best_effort` is kept while it is news. Default `durable`. */
+  mode?: Exclude<FrameMode, 'summary'>;
+  /** Default: `text` for a string, `binary` for bytes, `json` for the rest. */
+  encoding?: FrameEncoding;
+}
+
+/** A ReadableStream of the web, as far as it is used. */
+export interface ReadableLike<Chunk> {
+  getReader(): {
+    read(): Promise<{ done: boolean; value?: Chunk | undefined }>;
+    cancel(reason?: unknown): Promise<void>;
+  };
+}
+
+/** Where chunks come from. */
+export type ChunkSource<Chunk> = AsyncIterable<Chunk> | ReadableLike<Chunk>;
+
+/**
+ * The output of the attempt, for whoever follows it. What is written inside a `ctx.step` is there before the step is stored, and is not
+ * written again once it is; what is written outside is written again by the next run, and readers are told so. Frames carry the try of the
+ * step: one that failed or timed out writes nothing more. Inside a `ctx.tx` nothing is written: write before or after it.
+ */
+export interface OutputStream {
+  /**
+   * Takes a chunk, in the order of the calls. Resolves when there is room for the next: await it, and the handler is no faster than the
+   * database. A chunk that cannot be stored is refused by this call; if nobody awaits that, by `flush`, or the attempt fails.
+   */
+  write(chunk: StreamChunk, options?: WriteOptions): Promise<void>;
+  /**
+   * Patches the document of the attempt (RFC 7396): members are merged, null takes one away. The next attempt begins with an empty
+   * one: what it must have is patched outside of steps.
+   */
+  patch(patch: { [key: string]: Json | undefined }): Promise<void>;
+  /** Writes each chunk as it comes, no faster than the database takes them; answers how many. The source is cancelled when the work is taken away. */
+  pipe(source: ChunkSource<StreamChunk>, options?: WriteOptions): Promise<number>;
+  /** Until what was written so far is stored. Happens by itself before a step is stored, before a pause and at the end. */
+  flush(): Promise<void>;
+}
+
+/** Writes one stream of the task's contract. Its schema, if it has one, must answer at once: order is kept. */
+export interface ChunkWriter<Chunk> {
+  write(chunk: Chunk, options?: Pick<WriteOptions, 'correlationId'>): Promise<void>;
+  pipe(source: ChunkSource<Chunk>, options?: Pick<WriteOptions, 'correlationId'>): Promise<number>;
+}
+
+export interface SummaryWriter<Document> {
+  patch(patch: MergePatch<Document>): Promise<void>;
+}
+
+/** Writers of the streams of a task's contract, by name. */
+export type StreamWriters<Streams extends StreamKinds> = {
+  readonly [Name in keyof Streams]: Streams[Name] extends SummaryStream<infer Document>
+    ? SummaryWriter<Document>
+    : Streams[Name] extends ChunkStream<infer Made, infer _Out>
+      ? ChunkWriter<Made>
+      : never;
+};
+
 export interface TaskContext {
   readonly executionId: ExecutionId;
   /** The task's name. */
@@ -183,8 +251,8 @@ export interface TaskContext {
    */
   createWaitpoint(name: string, options?: WaitpointOptions): Promise<Waitpoint>;
   /** Starts another execution, once however often this one is run again. */
-  spawn<In, Parsed, Made, Out>(
-    task: Task<In, Parsed, Made, Out>,
+  spawn<In, Parsed, Made, Out, Streams extends StreamKinds>(
+    task: Task<In, Parsed, Made, Out, Streams>,
     input: In,
     options?: SpawnOptions,
   ): Promise<Child<Out>>;
@@ -192,6 +260,8 @@ export interface TaskContext {
   all<const Children extends readonly Child<unknown>[]>(
     children: Children,
   ): Promise<{ -readonly [Place in keyof Children]: Children[Place] extends Child<infer Out> ? Out : never }>;
+  /** What the attempt has to say while it runs, as it is written. `ctx.streams` has those of the task's contract. */
+  readonly stream: OutputStream;
   /** Says how far the work is. Overwrites what was said before; sent at intervals. */
   progress(progress: Progress): void;
 }

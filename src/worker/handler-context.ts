@@ -6,13 +6,16 @@ import type { Json, Progress } from '../contract/engine.ts';
 import type { ExecutionId } from '../contract/ids.ts';
 import type { Waitpoint } from '../contract/signals.ts';
 import type { AnyTask } from '../contract/task.ts';
-import type { Child, Logger, SpawnOptions, TaskContext } from './context.ts';
+import type { Child, Logger, OutputStream, SpawnOptions, TaskContext } from './context.ts';
 import type { HeldLease } from './lease-watch.ts';
 import { forgiven } from './waits.ts';
 
 /** What stands behind the methods of a context. */
 export interface ContextCalls {
   readonly log: Logger;
+  readonly stream: OutputStream;
+  /** Of the task's contract, by name. */
+  readonly streams: object;
   step(...args: unknown[]): Promise<unknown>;
   tx(...args: unknown[]): Promise<unknown>;
   sleep(...args: unknown[]): Promise<void>;
@@ -71,6 +74,14 @@ export class HandlerContext implements TaskContext {
 
   get log(): Logger {
     return this.#calls.log;
+  }
+
+  get stream(): OutputStream {
+    return this.#calls.stream;
+  }
+
+  get streams(): object {
+    return this.#calls.streams;
   }
 
   static {

@@ -2,12 +2,16 @@
  * Joins a task's contract with the code that does it. The worker looks handlers up by the task's name.
  */
 import { EngineError } from '../contract/errors.ts';
+import type { NoStreams, StreamKinds } from '../contract/stream-kinds.ts';
 import type { AnyTask, Task } from '../contract/task.ts';
-import type { TaskContext } from './context.ts';
+import type { StreamWriters, TaskContext } from './context.ts';
 import { checkKnown } from './options.ts';
 
 /** Does the work; what it returns is the result. */
-export type HandlerFunction<Parsed, Made> = (input: Parsed, ctx: TaskContext) => Made | Promise<Made>;
+export type HandlerFunction<Parsed, Made, Streams extends StreamKinds = NoStreams> = (
+  input: Parsed,
+  ctx: TaskContext & { readonly streams: StreamWriters<Streams> },
+) => Made | Promise<Made>;
 
 export interface HandlerOptions {
   /** Executions of this task run at the same time by one worker. Default: only the worker's own limit. */
@@ -23,9 +27,9 @@ export interface TaskHandler {
 /** Seen around every run of a worker: for timing, tracing, or setting something up. Call `next` once. */
 export type Middleware = (ctx: TaskContext, next: () => Promise<unknown>) => Promise<unknown>;
 
-export function handle<In, Parsed, Made, Out>(
-  task: Task<In, Parsed, Made, Out>,
-  run: HandlerFunction<Parsed, Made>,
+export function handle<In, Parsed, Made, Out, Streams extends StreamKinds = NoStreams>(
+  task: Task<In, Parsed, Made, Out, Streams>,
+  run: HandlerFunction<Parsed, Made, Streams>,
   options: HandlerOptions = {},
 ): TaskHandler {
   if (typeof task?.name !== 'string') throw fault('task', 'must come from task()');

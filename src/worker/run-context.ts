@@ -8,24 +8,28 @@ import type { Engine, Progress, SqlExecutor, SqlTransaction, Transactor } from '
 import { EngineError, isEngineError, isPassingTrouble } from '../contract/errors.ts';
 import { LIMITS } from '../contract/limits.ts';
 import type { Waitpoint } from '../contract/signals.ts';
+import type { StreamKinds } from '../contract/stream-kinds.ts';
 import type { AnyTask } from '../contract/task.ts';
 import { Children } from './children.ts';
-import type { Child, Logger, SpawnOptions, StepFunction, StepOptions, TaskContext } from './context.ts';
+import type { Child, Logger, OutputStream, SpawnOptions, StepFunction, StepOptions } from './context.ts';
 import { HandlerContext, type ContextCalls } from './handler-context.ts';
 import { insist } from './insist.ts';
 import type { HeldLease } from './lease-watch.ts';
 import { PastEnds } from './past-ends.ts';
 import { ProgressReports } from './progress.ts';
 import { checkKnown } from './options.ts';
-import { planOf, runStep } from './run-step.ts';
+import { currentTry, planOf, runStep } from './run-step.ts';
 import { Signals } from './signals.ts';
 import { StepBook } from './step-book.ts';
+import { contractStreams, outputStream, type StreamRun } from './stream.ts';
+import { StreamWriter } from './stream-writer.ts';
 import { subjectOf } from './task.ts';
 import { Waits } from './waits.ts';
 
 type TransactionWork = (tx: SqlTransaction, executor: SqlExecutor) => Promise<unknown>;
 
-const insideTransaction = new AsyncLocalStorage<true>();
+/** Whose transaction the caller is in. */
+const insideTransaction = new AsyncLocalStorage<RunContext>();
 
 /** Thrown inside a transaction to roll it back: the step had been committed before. */
 class AlreadyRecorded {
@@ -37,7 +41,7 @@ class AlreadyRecorded {
 }
 
 export class RunContext implements ContextCalls {
-  readonly ctx: TaskContext;
+  readonly ctx: HandlerContext;
   readonly #engine: Engine;
   readonly #lease: HeldLease;
   #madeBook: StepBook | undefined;
@@ -49,12 +53,18 @@ export class RunContext implements ContextCalls {
   #factLog: Logger | undefined;
   #thrownIn: WeakMap<object, string> | undefined;
   #isOver = false;
+  #isClosed = false;
   #progress: ProgressReports | undefined;
+  #writer: StreamWriter | undefined;
+  #stream: OutputStream | undefined;
+  readonly #kinds: StreamKinds;
+  #streams: object | undefined;
 
-  constructor(engine: Engine, lease: HeldLease, log: Logger) {
+  constructor(engine: Engine, lease: HeldLease, log: Logger, kinds: StreamKinds) {
     this.#engine = engine;
     this.#lease = lease;
     this.#log = log;
+    this.#kinds = kinds;
     this.ctx = new HandlerContext(lease, this);
   }
 
@@ -64,7 +74,7 @@ export class RunContext implements ContextCalls {
 
   get #waits(): Waits {
     if (this.#madeWaits === undefined) {
-      this.#madeWaits = new Waits(this.#engine, this.#lease);
+      this.#madeWaits = new Waits(this.#engine, this.#lease, () => this.#writer?.settled());
       if (this.#isOver) this.#madeWaits.close();
     }
     return this.#madeWaits;
@@ -81,6 +91,35 @@ export class RunContext implements ContextCalls {
 
   get #pastEnds(): PastEnds {
     return (this.#madePastEnds ??= new PastEnds(this.#waits, () => this.#children.looked()));
+  }
+
+  get stream(): OutputStream {
+    return (this.#stream ??= outputStream(this.#streamRun(), this.#kinds));
+  }
+
+  get streams(): object {
+    return (this.#streams ??= contractStreams(this.#streamRun(), this.#kinds));
+  }
+
+  #streamRun(): StreamRun {
+    if (this.#writer === undefined) {
+      this.#writer = new StreamWriter(this.#engine, this.#lease);
+      if (this.#isClosed) this.#writer.close();
+    }
+    return {
+      claim: this.#lease.claim,
+      writer: this.#writer,
+      currentTry: () => currentTry(this.#lease.signal),
+      isInTransaction: () => insideTransaction.getStore() === this,
+      during: (work) => this.#waits.during(work),
+    };
+  }
+
+  /** Nothing more is written; until what was is stored. Undefined when nothing was: most handlers write nothing. */
+  endStream(): Promise<void> | undefined {
+    this.#isClosed = true;
+    this.#writer?.close();
+    return this.#writer?.flush();
   }
 
   /** The handler's own function is over: a wait it abandoned is no reason to pause. */
@@ -116,9 +155,12 @@ export class RunContext implements ContextCalls {
     return this.#waits.during(async () => {
       const stored = await this.#book.find('step', name, key);
       if (stored !== undefined) return stored.value;
-      const value = await this.#inStep(name, key, () =>
-        runStep(name, what as StepFunction<unknown>, plan, this.#lease.signal),
-      );
+      const value = await this.#inStep(name, key, async () => {
+        const made = await runStep({ name, key }, what as StepFunction<unknown>, plan, this.#lease.signal);
+        // Once the step is stored it is not run again: what it has written must be there before.
+        await this.#writer?.settled();
+        return made;
+      });
       return (await this.#book.record({ name, key, value })).value;
     });
   }
@@ -142,7 +184,7 @@ export class RunContext implements ContextCalls {
   async tx(...args: unknown[]): Promise<unknown> {
     const { name, key, what, options } = this.#named('tx', args);
     if (typeof what !== 'function') throw this.#misused('tx', 'needs a function');
-    if (insideTransaction.getStore() === true) {
+    if (insideTransaction.getStore() === this) {
       // Each would hold one of the few connections while it waits for another.
       throw this.#misused('tx', `'${name}' is inside another ctx.tx: use the outer one's transaction`);
     }
@@ -153,12 +195,14 @@ export class RunContext implements ContextCalls {
     return this.#waits.during(async () => {
       const stored = await this.#book.find('step', name, key);
       if (stored !== undefined) return stored.value;
+      // Not inside: frames go over another connection, and a transaction must not wait for one.
+      await this.#writer?.settled();
       this.#lease.signal.throwIfAborted();
       let recorded = false;
       try {
         return await this.#begin(through, async (tx, executor) => {
           this.#lease.throwIfTold();
-          const value = await this.#inStep(name, key, () => insideTransaction.run(true, () => work(tx)));
+          const value = await this.#inStep(name, key, () => insideTransaction.run(this, () => work(tx)));
           const { repeated, step } = await this.#book.recordInside({ name, key, value }, executor);
           recorded = true;
           if (repeated) throw new AlreadyRecorded(step.value);

@@ -4,7 +4,9 @@
  */
 import { isEngineError } from '../contract/errors.ts';
 import type { CompleteOutcome, Engine, Failure, FailOutcome } from '../contract/engine.ts';
-import { parseInput, parseWith } from '../contract/task.ts';
+import type { StreamKinds } from '../contract/stream-kinds.ts';
+import { parseWith } from '../contract/schema.ts';
+import { parseInput } from '../contract/task.ts';
 import type { Logger } from './context.ts';
 import type { Middleware, TaskHandler } from './handlers.ts';
 import { insist } from './insist.ts';
@@ -29,12 +31,16 @@ export async function runHandler(
   handler: TaskHandler,
   options: RunOptions,
 ): Promise<RunEnd> {
-  const run = new RunContext(engine, lease, options.log);
+  const run = new RunContext(engine, lease, options.log, handler.task.streams as StreamKinds);
   let result: unknown;
   try {
     result = await called(run, lease, handler, options.middleware);
+    const written = run.endStream();
+    if (written !== undefined) await written;
   } catch (thrown) {
     run.close();
+    // What was said before it failed is told if it can be; what it failed with is told in any case.
+    await run.endStream()?.catch(() => undefined);
     options.onHandled();
     if (lease.lostBy !== undefined) return endOfLost(lease);
     const step = run.stepOf(thrown);

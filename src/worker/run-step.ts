@@ -1,11 +1,12 @@
 /**
  * Runs the function of one step: its tries, its time limit, its signal. Knows nothing of what is stored.
  */
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { setTimeout as pause } from 'node:timers/promises';
 import { durationMs } from '../contract/duration.ts';
 import { LIMITS } from '../contract/limits.ts';
 import { EngineError } from '../contract/errors.ts';
-import type { Backoff } from '../contract/engine.ts';
+import type { Backoff, StepKey } from '../contract/engine.ts';
 import { backoffMs, DEFAULT_BACKOFF, type StoredBackoff } from '../model/retry.ts';
 import { callAfter, MAX_TIMEOUT_MS } from './long-timer.ts';
 import type { StepFunction, StepOptions } from './context.ts';
@@ -16,6 +17,32 @@ export interface StepPlan {
   maxRetries: number;
   backoff: StoredBackoff;
   timeoutMs: number | undefined;
+}
+
+/** One try of a step. */
+export interface StepTry extends Required<StepKey> {
+  readonly tryIndex: number;
+  /** Of the run it belongs to: what wakes another run must not lend it its steps. */
+  readonly run: AbortSignal;
+  /** Fires when it has failed or its time is over; its function may still be running then. */
+  readonly over: AbortSignal;
+}
+
+/** Output is written from anywhere: this is how steps that run at the same time, and their tries, are told apart. */
+const insideTry = new AsyncLocalStorage<StepTry>();
+
+/** The try the caller is in, of the run with this signal. */
+export function currentTry(run: AbortSignal): StepTry | undefined {
+  const own = insideTry.getStore();
+  return own?.run === run ? own : undefined;
+}
+
+/** What is left of a try that is over: the next one does its work. */
+class TryOver extends TaskAborted {
+  constructor(name: string, tryIndex: number) {
+    super('ended');
+    this.message = `Try ${tryIndex} of step "${name}" is over; what it left running can write nothing more.`;
+  }
 }
 
 const NO_PLAN: StepPlan = { maxRetries: 0, backoff: DEFAULT_BACKOFF, timeoutMs: undefined };
@@ -63,16 +90,19 @@ function storedBackoff(backoff: Backoff | undefined): StoredBackoff {
 
 /** Tries until it succeeds, has no tries left, says itself that there is no use, or the work is taken away. */
 export async function runStep<Value>(
-  name: string,
+  { name, key }: Required<StepKey>,
   fn: StepFunction<Value>,
   plan: StepPlan,
   signal: AbortSignal,
 ): Promise<Value> {
   for (let tryIndex = 0; ; tryIndex += 1) {
     signal.throwIfAborted();
+    const over = new AbortController();
+    const own: StepTry = { name, key, tryIndex, run: signal, over: over.signal };
     try {
-      return await tryOnce(name, fn, plan, signal, tryIndex);
+      return await insideTry.run(own, () => tryOnce(name, fn, plan, signal, tryIndex));
     } catch (error) {
+      over.abort(new TryOver(name, tryIndex));
       const hopeless =
         error instanceof TaskAborted || (error instanceof TaskFailed && error.options.retry === 'never');
       if (signal.aborted || hopeless || tryIndex >= plan.maxRetries) throw error;

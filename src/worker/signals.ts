@@ -17,7 +17,7 @@ import {
   type WaitpointRequest,
   type WaitRequest,
 } from '../contract/signals.ts';
-import { parseWith, type Schema } from '../contract/task.ts';
+import { parseWith, type Schema } from '../contract/schema.ts';
 import { waitpointsOf } from '../model/conditions.ts';
 import type { PayloadSchema, WaitForOptions, WaitpointOptions, WaitResult } from './context.ts';
 import { insist } from './insist.ts';

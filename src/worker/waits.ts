@@ -56,6 +56,7 @@ const UNTOLD: Omit<Wait, 'resolve' | 'reject'> = {
 export class Waits {
   readonly #engine: Engine;
   readonly #lease: HeldLease;
+  readonly #written: () => Promise<void> | undefined;
   readonly #waits = new Set<Wait>();
   #busy = 0;
   #pausing: Promise<void> | undefined;
@@ -65,9 +66,11 @@ export class Waits {
   #happenedAt = Number.NEGATIVE_INFINITY;
   #closed = false;
 
-  constructor(engine: Engine, lease: HeldLease) {
+  /** `written`: until the output of the run so far is stored; undefined when it is. */
+  constructor(engine: Engine, lease: HeldLease, written: () => Promise<void> | undefined) {
     this.#engine = engine;
     this.#lease = lease;
+    this.#written = written;
   }
 
   /** Runs something that is work: while it goes on there is no pause, and afterwards the handler may go on. */
@@ -207,6 +210,11 @@ export class Waits {
 
   async #pause(): Promise<void> {
     try {
+      const written = this.#written();
+      if (written !== undefined) {
+        await written;
+        if (!this.#mayPause()) return;
+      }
       // Once it was sent it may have happened: then only the same request, answered, says whether it did.
       const request = pauseRequestOf([...this.#waits]);
       const told = signalsRequestOf(this.#forSignals());

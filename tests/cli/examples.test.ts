@@ -36,3 +36,16 @@ test('the approval example waits for two people, and the same one twice is not t
     'a telescope, approved by ada and grace',
   ]);
 });
+
+test('the streaming example has every word once, though its agent is killed and its reader was away', async () => {
+  const stdout = await example('streaming');
+  expect(stdout.trimEnd().split('\n')).toEqual([
+    'the reader leaves in the middle of the second sentence',
+    'the agent was killed, and another one takes over',
+    'closed: lease_expired',
+    'the reader is back and keeps: Streams outlive their writer. ',
+    'closed: attempt_success',
+    'Streams outlive their writer. They outlive their reader too. That is the point. ',
+    '{ sentences: 3 }',
+  ]);
+});

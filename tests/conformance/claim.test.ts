@@ -257,7 +257,7 @@ describe('a watcher', () => {
     await engine.submit({ kind: other });
     await engine.submit([{ kind }, { kind }]);
     expect(heard).toEqual([
-      { count: 2, routes: [expect.any(Number)], dueInMs: null, workers: [], ended: [] },
+      { count: 2, routes: [expect.any(Number)], dueInMs: null, workers: [], ended: [], streams: [] },
     ]);
   });
 

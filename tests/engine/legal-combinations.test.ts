@@ -24,7 +24,12 @@ import { publicState } from '../../src/model/public-state.ts';
 import { backoffMs, DEFAULT_BACKOFF, decideRetry } from '../../src/model/retry.ts';
 import type { StoredBackoff, StoredRetryPolicy } from '../../src/model/retry.ts';
 import { SITUATIONS, situationOf } from '../../src/model/situations.ts';
-import { leavesSuspension, TRANSITIONS, type Transition } from '../../src/model/transitions.ts';
+import {
+  leavesSuspension,
+  streamCloseOf,
+  TRANSITIONS,
+  type Transition,
+} from '../../src/model/transitions.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { plainDatabase } from '../setup/database.ts';
 
@@ -137,6 +142,7 @@ describe('the transition table', () => {
         operator_event: row.operatorEvent,
         signal_event: row.signalEvent,
         leaves_suspension: leavesSuspension(row),
+        stream_close: streamCloseOf(row),
         epoch_step: row.epochStep,
         attempt_step: row.attemptStep,
         retry_step: row.retryStep,

@@ -1,6 +1,7 @@
 /**
  * The established read surface: queries that are known to be asked of ff_exec_core, ff_attempt, ff_lease_event and
- * ff_completion_event, asked at every station of an execution's life and compared with what happened to it.
+ * ff_completion_event, asked at every station of an execution's life and compared with what happened to it. Those of streams
+ * are in seed-stream-selects.test.ts.
  */
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { Claim, ExecutionId, FeedEvent } from '../../src/index.ts';

@@ -96,8 +96,8 @@ async function setUp(client: pg.Client, detail: Detail): Promise<void> {
   }
 }
 
-/** The innermost function is named first; what the client sent itself has no such line. */
-const PLACE = /^PL\/pgSQL function (?:\w+\.)?(\w+)\(.*\) line (\d+) at /m;
+/** The innermost function is named first; what the client sent itself has no such line. Variables have theirs while they are made. */
+const PLACE = /^PL\/pgSQL function (?:\w+\.)?(\w+)\(.*\) line (\d+) (?:at|during) /m;
 
 function parsePlan(message: string, where: string): RecordedPlan | undefined {
   const found = /^duration: \S+ ms {2}plan:\n([\s\S]*)$/.exec(message);

@@ -8,6 +8,14 @@ import type { Database } from '../../src/store/database.ts';
 import { readClaims } from '../../src/store/executions.ts';
 import { readOutcomes, readSnapshot } from '../../src/store/reads.ts';
 import { clearSetbacks, listDueTimers, listLapsedLeases, takeTickets } from '../../src/store/reconciling.ts';
+import {
+  epochAt,
+  readFinishedSteps,
+  readFrames,
+  readHeads,
+  readSummary,
+  type FrameRange,
+} from '../../src/store/streams.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { nodesOf, openRecorder, type PlanNode, type Recorder } from './plan-recorder.ts';
 import { findingsOf } from './plan-rules.ts';
@@ -107,5 +115,53 @@ describe('on full tables', () => {
 
   it('setbacks are cleared by their primary key', async () => {
     expect(await readWhole((database) => clearSetbacks(database, 'expired-leases', [key]))).toEqual([]);
+  });
+
+  const range: FrameRange = {
+    attemptIndex: 0,
+    from: { tsMs: 0, seq: 0 },
+    to: { tsMs: 9e15, seq: 9e15 },
+    limit: 500,
+    maxBytes: 4_194_304,
+    order: 'forward',
+    modes: null,
+  };
+
+  it.each<[string, FrameRange]>([
+    ['forward', range],
+    ['backward', { ...range, order: 'backward' }],
+    ['of the latest attempt', { ...range, attemptIndex: null }],
+    ['of some modes', { ...range, modes: ['durable', 'summary'] }],
+  ])('frames are read by primary keys, in the order of the index: %s', async (_, asked) => {
+    const work = (database: Database) => readFrames(database, key, asked);
+    expect(await readWhole(work)).toEqual([]);
+    const nodes = await planOf(work);
+    expect(nodes.filter((node) => node['Relation Name'] === 'ff_frame')).toMatchObject([
+      { 'Node Type': 'Index Scan', 'Index Name': 'ff_frame_pkey' },
+    ]);
+    // A range of a long stream is not sorted before its first frames are taken.
+    const limited = nodes.find((node) => node['Node Type'] === 'Limit');
+    expect(nodesOf(limited!).map((node) => node['Node Type'])).toEqual(['Limit', 'Index Scan']);
+  });
+
+  it('the heads of streams are looked up by primary keys', async () => {
+    // A thousand of them are one in twenty here, and the table is read whole rather than that.
+    const keys = Array.from({ length: 100 }, () => ({ ...key, uuid: randomUUID(), attemptIndex: 0 }));
+    expect(await readWhole((database) => readHeads(database, keys))).toEqual([]);
+  });
+
+  it('the lease of a frame is the last entry before a place in the index', async () => {
+    const work = (database: Database) => epochAt(database, key, 0, { tsMs: 5, seq: 5 });
+    expect(await readWhole(work)).toEqual([]);
+    expect((await planOf(work)).map((node) => node['Node Type'])).toEqual(['Limit', 'Index Scan']);
+  });
+
+  it('finished steps are found among the frames of one attempt', async () => {
+    expect(await readWhole((database) => readFinishedSteps(database, key, 0, 2))).toEqual([]);
+  });
+
+  it('a document is read by primary keys', async () => {
+    expect(await readWhole((database) => readSummary(database, key, 0))).toEqual([]);
+    expect(await readWhole((database) => readSummary(database, key, null))).toEqual([]);
   });
 });

@@ -26,6 +26,9 @@ const GROWING_TABLES = [
   'ff_suspension',
   'ff_waitpoint',
   'ff_signal',
+  'ff_stream_meta',
+  'ff_frame',
+  'ff_stream_summary',
 ] as const;
 
 export interface TableStats {
@@ -82,10 +85,24 @@ const WAITING = [
    FROM generate_series(1, $1::integer) n, generate_series(0, 1) seq`,
 ];
 
+/** As many streams, of nobody's executions: each of two frames and a document. */
+const WRITTEN = [
+  `INSERT INTO ff_stream_meta (execution_id, created_at_ms, last_append_ts_ms, last_seq, total_bytes, lease_epoch,
+     attempt_index, live_count, partition_key)
+   SELECT lpad(to_hex(n), 32, '0')::uuid, n, n, 2, 2, 1, 0, 1, 0 FROM generate_series(1, $1::integer) n`,
+  `INSERT INTO ff_frame (execution_id, ts_ms, seq, lease_epoch, attempt_index, partition_key, mode, encoding, frame_type, step_name,
+     step_key, payload)
+   SELECT lpad(to_hex(n), 32, '0')::uuid, n, seq, 1, 0, 0, CASE seq WHEN 1 THEN 'durable' ELSE 'best_effort' END::ff_frame_mode, 'text',
+     'event', 's', 'a', 'x'
+   FROM generate_series(1, $1::integer) n, generate_series(1, 2) seq`,
+  `INSERT INTO ff_stream_summary (execution_id, first_applied_ms, last_updated_ms, attempt_index, version, partition_key, document_json)
+   SELECT lpad(to_hex(n), 32, '0')::uuid, n, n, 0, 1, 0, '{}' FROM generate_series(1, $1::integer) n`,
+];
+
 export async function fullTables(): Promise<TestDatabase> {
   const test = await vacuumedEmptyTables();
   await fill(storeOf(test), FULL_ROWS);
-  for (const statement of WAITING) await test.query(statement, [FULL_ROWS]);
+  for (const statement of [...WAITING, ...WRITTEN]) await test.query(statement, [FULL_ROWS]);
   await test.query('VACUUM ANALYZE');
   return test;
 }

@@ -22,6 +22,7 @@ import {
   until,
   type Calls,
 } from './workload.ts';
+import { walkWritten } from './written.ts';
 
 /** Far beyond any timer's number. */
 const NO_TIMER = 1_000_000_000;
@@ -138,6 +139,7 @@ export async function walk(walker: Recorder, rival: Recorder, each: number): Pro
   await walkKnown(database, [`${name}-a`, `${name}-b`], each);
   await walkOperated(database, client, each);
   await walkTold(database, client);
+  await walkWritten(database);
   await walkFollowed(database, client, rival);
   await meetAtRoute(walker, rival, `${name}-c`);
   const executor = (text: string, params: unknown[]) => client.query(text, params);

@@ -4,6 +4,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { signalCallsOf, type SignalCalls } from './signal-calls.ts';
+import { streamCallsOf, type StreamCalls } from './stream-calls.ts';
 
 /** Every execution of a race lies in this partition. */
 const PARTITION = 7;
@@ -38,6 +39,7 @@ const FUNCTIONS = {
   currentKey: 'ff_current_key',
   rotateKey: 'ff_rotate_key',
   revokeKey: 'ff_revoke_key',
+  append: 'ff_append_frames',
   revokeTokens: 'ff_revoke_tokens',
 } as const;
 
@@ -95,7 +97,7 @@ export interface PauseFor {
   needed?: number;
 }
 
-export interface Calls extends SignalCalls {
+export interface Calls extends SignalCalls, StreamCalls {
   submit(submission: Submission): Call;
   claim(routeId: number, limit: number, worker: string): Call;
   complete(leases: Lease[]): Call;
@@ -133,6 +135,10 @@ function operatorCallsOf(call: Caller): Pick<Calls, 'replay' | 'prioritise' | 'f
       call('prioritise', `$1, $2, NULL, $3, 'somebody'`, [...idArrays(toIds(ids)), priority]),
     forget: (ids) => call('forget', '$1, $2, 0, 0', idArrays(toIds(ids))),
   };
+}
+
+function callsOfParts(call: Caller): SignalCalls & StreamCalls {
+  return { ...signalCallsOf(call, PARTITION), ...streamCallsOf(call, PARTITION) };
 }
 
 /** The calls, with the engine's functions or with those of the given names in their place. */
@@ -198,7 +204,7 @@ export function callsOf(names: FunctionNames): Calls {
         ...submitParams(submission),
       ]),
     ...operatorCallsOf(call),
-    ...signalCallsOf(call, PARTITION),
+    ...callsOfParts(call),
     progress: (leases, percent) => ({
       sql: `SELECT NULL::uuid AS execution_id
             FROM ${functions.progress}($1, $2, $3, $4, array_fill($6::real, ARRAY[$5::int]), array_fill(NULL::text, ARRAY[$5::int]))`,

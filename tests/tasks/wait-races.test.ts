@@ -4,7 +4,7 @@
  */
 import { expect, test } from 'vitest';
 import type { Connection } from '../../src/client/connect.ts';
-import type { Schema } from '../../src/contract/task.ts';
+import type { Schema } from '../../src/contract/schema.ts';
 import { task } from '../../src/contract/task.ts';
 import type { TaskContext } from '../../src/worker/context.ts';
 import { handle } from '../../src/worker/handlers.ts';

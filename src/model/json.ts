@@ -5,7 +5,7 @@
  */
 import { EngineError, isEngineError } from '../contract/errors.ts';
 import { LIMITS } from '../contract/limits.ts';
-import { textFault } from './checks.ts';
+import { bytesOver, textFault } from './arguments.ts';
 
 /** JSON text of a value, or null for undefined, which is stored as nothing. */
 export function encodeJson(
@@ -16,8 +16,8 @@ export function encodeJson(
   if (value === undefined) return null;
   look(value, field);
   const text = stringify(value, field);
-  const bytes = Buffer.byteLength(text);
-  if (bytes > maxBytes) {
+  const bytes = bytesOver(text, maxBytes);
+  if (bytes !== undefined) {
     throw new EngineError(
       'payload_too_large',
       `${field} is ${bytes} bytes as JSON; the limit is ${maxBytes}. Store it elsewhere and pass a reference.`,

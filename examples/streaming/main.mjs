@@ -1,0 +1,111 @@
+/**
+ * An agent that writes its answer word by word, in a process of its own that is killed in the middle. Whoever reads leaves and comes back,
+ * and has every word once. Run it with `node examples/streaming/main.mjs`; set DATABASE_URL to use a Postgres of yours.
+ */
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
+import { setTimeout as pause } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { applyPatch, connect, durable, handle, migrate, startWorker, summary, task } from 'flowfabric';
+import { startEmbedded } from 'flowfabric/embedded';
+
+const SENTENCES = ['Streams outlive their writer.', 'They outlive their reader too.', 'That is the point.'];
+
+const answer = task('answer', { streams: { words: durable(), draft: summary() } });
+
+/** The agent: each sentence is a step, so that a finished one is not written again. */
+const work = handle(answer, async (_, ctx) => {
+  for (const [index, sentence] of SENTENCES.entries()) {
+    await ctx.step('sentence', String(index), async () => {
+      for (const word of sentence.split(' ')) {
+        await ctx.streams.words.write(`${word} `);
+        // The first one gets stuck here, so that it can be killed in the middle.
+        const isStuck = ctx.attemptIndex === 0 && index === 1 && word === 'outlive';
+        await pause(isStuck ? 60_000 : 30, undefined, { signal: ctx.signal });
+      }
+      await ctx.streams.draft.patch({ sentences: index + 1 });
+    });
+  }
+});
+
+async function runAgent(databaseUrl) {
+  const connection = await connect({ databaseUrl });
+  // A short lease, so that the example need not wait long for a dead worker.
+  const worker = startWorker(connection, { leaseMs: 1_000, onError: console.error, handlers: [work] });
+  await once(process, 'disconnect');
+  await worker.stop();
+  await connection.close();
+}
+
+function startAgent(databaseUrl) {
+  return fork(fileURLToPath(import.meta.url), ['agent'], {
+    env: { ...process.env, DATABASE_URL: databaseUrl },
+  });
+}
+
+/** What a page shows: words in their order, without those that are written again. */
+class Page {
+  cursor;
+  words = [];
+
+  take(item) {
+    this.cursor = item.cursor;
+    if (item.type === 'frame') this.words.push({ text: item.payload, step: item.frame.step, isFinal: false });
+    if (item.type !== 'restarted' && item.type !== 'superseded') return;
+    const finished = item.finishedSteps.map(({ name, key }) => `${name}/${key}`);
+    this.words = this.words
+      .filter(
+        ({ step, isFinal }) => isFinal || (step !== null && finished.includes(`${step.name}/${step.key}`)),
+      )
+      .map((word) => ({ ...word, isFinal: true }));
+  }
+
+  get text() {
+    return this.words.map(({ text }) => text).join('');
+  }
+}
+
+async function main(databaseUrl) {
+  await migrate({ databaseUrl });
+  const connection = await connect({ databaseUrl });
+  const run = await connection.submit(answer, null);
+  const page = new Page();
+
+  const first = startAgent(databaseUrl);
+  for await (const item of run.streams.words) {
+    page.take(item);
+    if (page.words.length === 6) break;
+  }
+  console.log('the reader leaves in the middle of the second sentence');
+
+  first.kill('SIGKILL');
+  await once(first, 'exit');
+  const second = startAgent(databaseUrl);
+  console.log('the agent was killed, and another one takes over');
+
+  for await (const item of run.streams.words.tail({ after: page.cursor })) {
+    page.take(item);
+    if (item.type === 'superseded') console.log(`the reader is back and keeps: ${page.text}`);
+    if (item.type === 'closed') console.log(`closed: ${item.reason}`);
+  }
+  console.log(page.text);
+
+  let draft = {};
+  for await (const item of run.streams.draft.watch()) {
+    if (item.type === 'document') draft = item.document;
+    if (item.type === 'patch') draft = applyPatch(draft, item.patch);
+  }
+  console.log(draft);
+
+  second.disconnect();
+  await once(second, 'exit');
+  await connection.close();
+}
+
+if (process.argv[2] === 'agent') {
+  await runAgent(process.env.DATABASE_URL);
+} else {
+  const server = process.env.DATABASE_URL === undefined ? await startEmbedded() : undefined;
+  await main(server?.url ?? process.env.DATABASE_URL);
+  await server?.stop();
+}

@@ -1,0 +1,89 @@
+-- Streams: the output of each attempt, frame by frame, and the document its patches make.
+-- Why:    an attempt writes for minutes; whoever reads may leave and come back, and knows when it is over.
+-- Locks:  none that matter, all objects are new.
+-- Breaking: no
+
+CREATE TYPE ff_frame_mode AS ENUM ('durable', 'summary', 'best_effort');
+CREATE TYPE ff_frame_encoding AS ENUM ('text', 'json', 'binary');
+
+-- One row an attempt that wrote something; every append locks it, so that the order of ids is the order of commits. The document of
+-- the patches is apart: this row is written by every append.
+CREATE TABLE ff_stream_meta (
+  execution_id          uuid NOT NULL,
+  created_at_ms         bigint NOT NULL,
+  -- Never goes back, whatever the clock does.
+  last_append_ts_ms     bigint NOT NULL,
+  -- Of the last frame. Dense: a frame that is missing was trimmed.
+  last_seq              bigint NOT NULL,
+  total_bytes           bigint NOT NULL,
+  closed_at_ms          bigint,
+  -- How fast best-effort frames come, when that was last told, and how many came since.
+  ema_rate_hz           double precision NOT NULL DEFAULT 0,
+  ema_at_ms             bigint,
+  ema_pending           bigint NOT NULL DEFAULT 0,
+  lease_epoch           bigint NOT NULL,
+  attempt_index         integer NOT NULL,
+  -- Best-effort frames that are kept, and how many may be.
+  live_count            integer NOT NULL DEFAULT 0,
+  maxlen_applied_last   integer,
+  partition_key         smallint NOT NULL,
+  -- Of the last appends, the newest first: their names, last frames and times. Their answers may have been lost: sent again, they are
+  -- answered again.
+  append_ids            uuid[] NOT NULL DEFAULT '{}',
+  append_seqs           bigint[] NOT NULL DEFAULT '{}',
+  append_times          bigint[] NOT NULL DEFAULT '{}',
+  closed_reason         text CHECK (closed_reason IN (
+    'attempt_success', 'attempt_failure', 'attempt_cancelled', 'reclaimed', 'lease_expired', 'expired')),
+  PRIMARY KEY (execution_id, attempt_index),
+  CHECK ((closed_at_ms IS NULL) = (closed_reason IS NULL))
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
+
+-- Bytes as they were written. A frame that was written inside a step is never written again once that step is finished.
+CREATE TABLE ff_frame (
+  execution_id    uuid NOT NULL,
+  ts_ms           bigint NOT NULL,
+  seq             bigint NOT NULL,
+  lease_epoch     bigint NOT NULL,
+  attempt_index   integer NOT NULL,
+  summary_version integer,
+  partition_key   smallint NOT NULL,
+  mode            ff_frame_mode NOT NULL,
+  encoding        ff_frame_encoding NOT NULL,
+  frame_type      text NOT NULL,
+  correlation_id  text,
+  step_name       text,
+  step_key        text,
+  step_try        integer,
+  payload         bytea NOT NULL,
+  PRIMARY KEY (execution_id, attempt_index, ts_ms, seq)
+) WITH (autovacuum_vacuum_insert_scale_factor = 0.1);
+CREATE INDEX ff_frame_live ON ff_frame (execution_id, attempt_index, seq) WHERE mode = 'best_effort';
+
+-- What the patches of an attempt have made.
+CREATE TABLE ff_stream_summary (
+  execution_id     uuid NOT NULL,
+  first_applied_ms bigint NOT NULL,
+  last_updated_ms  bigint NOT NULL,
+  attempt_index    integer NOT NULL,
+  version          integer NOT NULL,
+  partition_key    smallint NOT NULL,
+  patch_kind       text NOT NULL DEFAULT 'json-merge-patch',
+  document_json    jsonb NOT NULL,
+  PRIMARY KEY (execution_id, attempt_index)
+) WITH (fillfactor = 50);
+
+-- Payload as text, for views: bytes that are not UTF-8 cannot be there, since they are checked before they are written. A text with the
+-- character 0 is none to Postgres, and is spelled as what is not text.
+CREATE FUNCTION ff_frame_text(p_payload bytea) RETURNS text LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+  RETURN convert_from(p_payload, 'UTF8');
+END $$;
+
+-- Frames as those who read by SQL know them. What is not text is spelled in hex.
+CREATE VIEW ff_stream_frame AS
+SELECT partition_key, execution_id, attempt_index, ts_ms, seq, mode::text AS mode, ts_ms AS created_at_ms,
+       jsonb_strip_nulls(jsonb_build_object(
+         'frame_type', frame_type, 'encoding', CASE WHEN is_text THEN 'utf8' ELSE 'hex' END, 'source', 'worker',
+         'payload', CASE WHEN is_text THEN ff_frame_text(payload) ELSE encode(payload, 'hex') END,
+         'correlation_id', correlation_id, 'ts', ts_ms, 'mode', mode, 'summary_version', summary_version)) AS fields
+FROM ff_frame, LATERAL (SELECT encoding <> 'binary' AND position('\x00'::bytea IN payload) = 0 AS is_text) t;

@@ -1,0 +1,78 @@
+/**
+ * Schemas of any library that speaks Standard Schema: the part of it that is used here, and checking a value by one.
+ */
+import { EngineError } from './errors.ts';
+
+/** The part of Standard Schema (version 1) that is used here. */
+export interface Schema<Input = unknown, Output = Input> {
+  readonly '~standard': {
+    readonly version: 1;
+    readonly vendor: string;
+    readonly validate: (value: unknown) => SchemaResult<Output> | Promise<SchemaResult<Output>>;
+    readonly types?: { readonly input: Input; readonly output: Output } | undefined;
+  };
+}
+
+export type SchemaResult<Output> =
+  { readonly value: Output; readonly issues?: undefined } | { readonly issues: readonly SchemaIssue[] };
+
+export interface SchemaIssue {
+  readonly message: string;
+  readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
+}
+
+/** Undefined is fine. */
+export function checkSchema(schema: unknown, field: string): void {
+  if (schema === undefined) return;
+  const standard = (schema as Partial<Schema> | null)?.['~standard'];
+  if (standard?.version === 1 && typeof standard.validate === 'function') return;
+  throw fault(field, 'must be a Standard Schema, such as one of zod, valibot or arktype');
+}
+
+/** The value as the schema gives it back; an EngineError names the first thing that is wrong and where. */
+export async function parseWith<Output>(
+  // oxlint-disable-next-line no-explicit-any -- what goes in is what is being checked
+  schema: Schema<any, Output> | undefined,
+  value: unknown,
+  what: Checked,
+): Promise<Output> {
+  if (schema === undefined) return value as Output;
+  return accepted(await schema['~standard'].validate(value), what);
+}
+
+/** The same at once, for values whose order must be kept: a schema that takes its time is refused. */
+export function parseAtOnce<Output>(
+  // oxlint-disable-next-line no-explicit-any -- what goes in is what is being checked
+  schema: Schema<any, Output> | undefined,
+  value: unknown,
+  what: Checked,
+): Output {
+  if (schema === undefined) return value as Output;
+  const result = schema['~standard'].validate(value);
+  if (!('then' in result)) return accepted(result, what);
+  result.catch(() => undefined);
+  throw fault(what.field, 'is checked by a schema that is asynchronous; give it one that answers at once');
+}
+
+interface Checked {
+  field: string;
+  of: string;
+}
+
+function accepted<Output>(result: SchemaResult<Output>, what: Checked): Output {
+  if (result.issues === undefined) return result.value;
+  const [first] = result.issues;
+  const field = [what.field, ...(first?.path ?? []).map(pathPart)].join('.');
+  const more = result.issues.length > 1 ? ` (and ${result.issues.length - 1} more)` : '';
+  throw new EngineError('invalid_input', `${what.of}: ${field}: ${first?.message ?? 'refused'}${more}.`, {
+    field,
+  });
+}
+
+function pathPart(part: PropertyKey | { readonly key: PropertyKey }): string {
+  return String(typeof part === 'object' ? part.key : part);
+}
+
+function fault(field: string, what: string): EngineError {
+  return new EngineError('invalid_input', `${field} ${what}.`, { field });
+}

@@ -1,0 +1,130 @@
+/**
+ * Frames of streams, checked and turned into bytes before anything is written: a frame that cannot be read back as it was
+ * given is refused here, by the worker to the call that brought it, and by the engine to everybody else.
+ */
+import { EngineError } from '../contract/errors.ts';
+import { LIMITS } from '../contract/limits.ts';
+import {
+  FRAME_ENCODINGS,
+  FRAME_MODES,
+  type FrameEncoding,
+  type FrameMode,
+  type FrameRequest,
+} from '../contract/streams.ts';
+import { checkChoice, checkMembers, checkText, isWellFormed, refuse } from './arguments.ts';
+import { encodeJson } from './json.ts';
+import { patchFault, type PatchFault } from './merge-patch.ts';
+
+/** A frame as it is stored. */
+export interface EncodedFrame {
+  mode: FrameMode;
+  encoding: FrameEncoding;
+  frameType: string;
+  correlationId: string | null;
+  step: { name: string; key: string; tryIndex: number } | null;
+  /** Nobody else's: what it was made of may change. */
+  payload: Uint8Array;
+}
+
+const FRAME_MEMBERS: readonly (keyof FrameRequest)[] = [
+  'payload',
+  'encoding',
+  'mode',
+  'frameType',
+  'correlationId',
+  'step',
+];
+const DEFAULT_TYPE = 'event';
+
+export function encodeFrame(frame: FrameRequest, field: string): EncodedFrame {
+  checkMembers(frame, field, FRAME_MEMBERS);
+  checkChoice(frame.mode, `${field}.mode`, FRAME_MODES);
+  checkChoice(frame.encoding, `${field}.encoding`, FRAME_ENCODINGS);
+  const { mode = 'durable', frameType = DEFAULT_TYPE, correlationId, step } = frame;
+  const encoding = mode === 'summary' ? 'json' : (frame.encoding ?? encodingOf(frame.payload));
+  const payload = bytesOf(frame.payload, encoding, `${field}.payload`);
+  if (payload.length > LIMITS.frameBytes) refuseSize(payload.length, `${field}.payload`);
+  if (mode === 'summary') checkPatch(frame, payload, field);
+  return {
+    mode,
+    encoding,
+    payload,
+    frameType: checkText(frameType, `${field}.frameType`, LIMITS.frameTypeBytes),
+    correlationId:
+      correlationId === undefined
+        ? null
+        : checkText(correlationId, `${field}.correlationId`, LIMITS.correlationBytes),
+    step: step === undefined ? null : stepOf(step, `${field}.step`),
+  };
+}
+
+function refuseSize(bytes: number, field: string): never {
+  refuse(field, `is ${bytes} bytes; the limit of a frame is ${LIMITS.frameBytes}`, 'payload_too_large');
+}
+
+function stepOf(step: NonNullable<FrameRequest['step']>, field: string): NonNullable<EncodedFrame['step']> {
+  checkMembers(step, field, ['name', 'key', 'tryIndex']);
+  const { tryIndex = 0 } = step;
+  if (!Number.isInteger(tryIndex) || tryIndex < 0 || tryIndex > LIMITS.maxRetries)
+    refuse(`${field}.tryIndex`, `must be a whole number from 0 to ${LIMITS.maxRetries}`);
+  const key =
+    step.key === undefined || step.key === '' ? '' : checkText(step.key, `${field}.key`, LIMITS.stepKeyBytes);
+  return { name: checkText(step.name, `${field}.name`, LIMITS.stepNameBytes), key, tryIndex };
+}
+
+function encodingOf(payload: unknown): FrameEncoding {
+  if (typeof payload === 'string') return 'text';
+  return payload instanceof Uint8Array ? 'binary' : 'json';
+}
+
+function bytesOf(payload: unknown, encoding: FrameEncoding, field: string): Uint8Array {
+  if (payload instanceof Uint8Array) return markedBytes(payload, encoding, field);
+  if (encoding === 'binary') refuse(field, 'must be bytes (a Uint8Array)');
+  if (encoding === 'json') {
+    const text = encodeJson(payload, field);
+    return text === null ? refuse(field, 'must be given') : new TextEncoder().encode(text);
+  }
+  if (typeof payload !== 'string') refuse(field, 'must be a string');
+  if (!isWellFormed(payload)) refuse(field, 'contains half of a surrogate pair, which is not valid text');
+  return new TextEncoder().encode(payload);
+}
+
+/** Bytes that say what they are must be that. They are kept as they are. */
+function markedBytes(payload: Uint8Array, encoding: FrameEncoding, field: string): Uint8Array {
+  if (payload.length > LIMITS.frameBytes) refuseSize(payload.length, field);
+  const bytes = new Uint8Array(payload);
+  if (encoding === 'binary') return bytes;
+  let text: string;
+  try {
+    text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    refuse(field, 'is marked as text and is not valid UTF-8');
+  }
+  if (encoding === 'json') parse(text, field);
+  return bytes;
+}
+
+function parse(text: string, field: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch (cause) {
+    throw new EngineError('invalid_input', `${field} is not valid JSON.`, { field, cause });
+  }
+}
+
+const PATCH_FAULTS: Record<PatchFault, string> = {
+  not_an_object: 'must be an object: a JSON Merge Patch of the document',
+  too_deep: `is nested deeper than ${LIMITS.patchDepth} levels`,
+  dangerous_key: 'has a member named __proto__, constructor or prototype',
+};
+
+function checkPatch(frame: FrameRequest, payload: Uint8Array, field: string): void {
+  if (frame.encoding !== undefined && frame.encoding !== 'json')
+    refuse(`${field}.encoding`, 'of a patch must be json');
+  const text = new TextDecoder('utf-8', { ignoreBOM: true }).decode(payload);
+  const patch = parse(text, `${field}.payload`);
+  const fault = patchFault(patch);
+  if (fault !== undefined) refuse(`${field}.payload`, PATCH_FAULTS[fault]);
+  // Text can say what a document cannot hold: \u0000, half of a surrogate pair, a number beyond all.
+  if (frame.payload instanceof Uint8Array) encodeJson(patch, `${field}.payload`);
+}

@@ -1,0 +1,135 @@
+/**
+ * `flowfabric stream` against a real database: it follows what is written, goes on from a cursor, and its exit code says how it
+ * ended. How items look is tested beside the code.
+ */
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { connect, type Claim, type Connection, type FrameRequest } from '../../src/index.ts';
+import type { TestDatabase } from '../../src/testing/test-database.ts';
+import { plainDatabase } from '../setup/database.ts';
+import { PATIENCE, runCommand, startCommand } from './processes.ts';
+
+let database: TestDatabase;
+let engine: Connection;
+
+beforeAll(async () => {
+  database = await plainDatabase();
+  engine = await connect({ databaseUrl: database.url, defaultPolicy: {} });
+});
+
+afterAll(async () => {
+  await engine?.close();
+  await database?.drop();
+});
+
+async function claim(kind: string): Promise<Claim> {
+  const worker = { workerId: 'w', workerInstanceId: 'w-1', limit: 1, leaseMs: 600_000 };
+  const claimed: Claim[] = [];
+  await expect
+    .poll(async () => {
+      await engine.fireTimers();
+      claimed.push(...(await engine.claim({ ...worker, kinds: [kind] })).claims);
+      return claimed.length;
+    }, PATIENCE)
+    .toBe(1);
+  return claimed[0]!;
+}
+
+async function running(kind: string, request: object = {}): Promise<Claim> {
+  await engine.submit({ kind, ...request });
+  return claim(kind);
+}
+
+async function write(lease: Claim, ...frames: FrameRequest[]): Promise<void> {
+  expect(await engine.appendFrames(lease, frames)).toMatchObject({ outcome: 'appended' });
+}
+
+function start(...args: string[]) {
+  return startCommand({ args: ['stream', ...args], databaseUrl: database.url });
+}
+
+function run(...args: string[]) {
+  return runCommand({ args: ['stream', ...args], databaseUrl: database.url });
+}
+
+interface Line {
+  type: string;
+  cursor: string;
+  attemptIndex: number;
+  reason?: string;
+  frame?: { payload: unknown; encoding: string };
+}
+
+function lines(output: string): Line[] {
+  return output
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line) as Line);
+}
+
+it('prints text as it is written, says the rest on stderr, and ends with the execution', async () => {
+  const lease = await running('told');
+  await write(lease, { payload: 'Dear ' });
+  const started = start(lease.executionId);
+  await expect.poll(started.output, PATIENCE).toBe('Dear ');
+  await write(lease, { payload: 'Ada' }, { payload: { tokens: 2 } }, { payload: Buffer.from([1, 2, 3]) });
+  await expect.poll(started.output, PATIENCE).toBe('Dear Ada\n{"tokens":2}\n');
+  await engine.complete(lease, null);
+  expect(await started.exitCode).toBe(0);
+  expect(started.output()).toBe('Dear Ada\n{"tokens":2}\n');
+  expect(started.errors()).toBe(
+    'flowfabric: 3 bytes of type event.\nflowfabric: attempt 1 is over: attempt_success.\n',
+  );
+});
+
+it('goes on after Ctrl-C from the cursor it names, over attempts, and fails with the execution', async () => {
+  const policy = { retry: { maxRetries: 1, backoff: { type: 'fixed', delayMs: 0 } } };
+  const first = await running('tried', { policy });
+  await write(first, { payload: 'one' }, { payload: 'seen', mode: 'best_effort' });
+  const started = start(first.executionId, '--json', '--mode', 'durable');
+  await expect.poll(started.output, PATIENCE).toContain('one');
+  started.child.kill('SIGINT');
+  expect(await started.exitCode).toBe(130);
+  const { command } = JSON.parse(started.errors()) as { command: string };
+  expect(command).toContain(` --mode durable --from 0/`);
+
+  await write(first, { payload: Buffer.from([0, 255]) });
+  await engine.fail(first, { message: 'not yet' });
+  const second = await claim('tried');
+  await write(second, { payload: 'two' });
+  await engine.fail(second, { message: 'never' });
+  const words = command.split(' ').slice(2);
+  const rest = await run(...words.map((word) => word.replaceAll("'", '')), '--json');
+  expect(rest.exitCode).toBe(1);
+  expect(
+    lines(rest.output).map(({ type, attemptIndex, reason, frame }) => [
+      type,
+      attemptIndex,
+      reason ?? frame?.payload,
+    ]),
+  ).toEqual([
+    ['frame', 0, 'AP8='],
+    ['closed', 0, 'attempt_failure'],
+    ['superseded', 0, undefined],
+    ['frame', 1, 'two'],
+    ['closed', 1, 'attempt_failure'],
+  ]);
+  expect(JSON.parse(rest.errors)).toMatchObject({ outcome: 'failed', reason: 'attempt_failure' });
+});
+
+it('prints what there is with --no-follow, and what came since from there', async () => {
+  const lease = await running('asked');
+  const none = await run(lease.executionId, '--no-follow');
+  expect(none).toEqual({ exitCode: 0, output: '', errors: '' });
+  await write(lease, { payload: 'a' }, { payload: 'b', mode: 'best_effort' });
+  const some = await run(lease.executionId, '--no-follow', '--mode', 'durable', '--attempt', '1');
+  expect({ ...some, errors: '' }).toEqual({ exitCode: 0, output: 'a', errors: '' });
+  expect(some.errors).toMatch(
+    /^go on with\n {2}flowfabric stream '\S+' --attempt 1 --mode durable --no-follow --from \d+-2\n$/,
+  );
+});
+
+it('knows no output of an execution that is not there', async () => {
+  const { exitCode, output, errors } = await run('{fp:12}:01890a5d-ac96-774b-bcce-b302099a8057');
+  expect({ exitCode, output }).toEqual({ exitCode: 3, output: '' });
+  expect(errors).toContain('[not_found]');
+});

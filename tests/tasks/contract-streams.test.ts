@@ -1,0 +1,102 @@
+/**
+ * Streams of a task's contract: written and read by their names and types, and refused where the contract or a chunk makes no
+ * sense. How they reach their readers is tested in streaming.test.ts.
+ */
+import { describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { durable, live, summary } from '../../src/contract/stream-kinds.ts';
+import { task } from '../../src/contract/task.ts';
+import { handle } from '../../src/worker/handlers.ts';
+import { newKind, useCrew } from '../worker/crew.ts';
+
+const crew = useCrew();
+
+async function* numbers(): AsyncGenerator<string> {
+  yield* ['0', '1', '2'];
+}
+
+async function listed<Item>(items: AsyncIterable<Item>): Promise<Item[]> {
+  const found: Item[] = [];
+  for await (const item of items) found.push(item);
+  return found;
+}
+
+/** Chunks, and what else is told. */
+async function chunks<Chunk>(
+  items: AsyncIterable<{ type: 'frame'; payload: Chunk } | { type: Exclude<string, 'frame'> }>,
+): Promise<unknown[]> {
+  return (await listed(items)).map((item) => ('payload' in item ? item.payload : item.type));
+}
+
+describe('streams of the contract', () => {
+  interface Draft {
+    title: string;
+    parts: { [name: string]: number };
+  }
+  const streams = {
+    tokens: durable<string>(),
+    points: durable(z.object({ x: z.number(), on: z.coerce.number() })),
+    cursor: live<number>({ ttl: '10s' }),
+    draft: summary<Draft>(),
+  };
+
+  test('are written and read by their names and types', async () => {
+    const engine = await crew.connect();
+    const writing = task(newKind(), { retry: { maxRetries: 0 }, streams });
+    crew.work(engine, {
+      handlers: [
+        handle(writing, async (_, { streams: { tokens, points, cursor, draft } }) => {
+          await tokens.pipe(numbers());
+          await points.write({ x: 1, on: '7' });
+          const refused = await points.write({ x: 'one' } as never).catch((error: Error) => error.message);
+          await cursor.write(3);
+          await draft.patch({ title: 'T', parts: { a: 1, b: 2 } });
+          await draft.patch({ parts: { a: null } });
+          return refused;
+        }),
+      ],
+    });
+    const run = await engine.submit(writing, null);
+    expect(await run.result()).toMatch(/ctx\.streams\.points\.write: stream points: chunk\.x: /);
+    expect(await chunks(run.streams.tokens)).toEqual(['0', '1', '2', 'closed']);
+    expect(await chunks(run.streams.points)).toEqual([{ x: 1, on: 7 }, 'closed']);
+    const again = engine.execution(writing, run.executionId);
+    expect(await chunks(again.streams.cursor)).toEqual([3, 'closed']);
+    const first = await listed(run.streams.tokens);
+    const after = first[1]!.cursor;
+    expect(await chunks(run.streams.tokens.tail({ after }))).toEqual(['2', 'closed']);
+    expect(await run.streams.draft.read()).toMatchObject({
+      version: 2,
+      document: { title: 'T', parts: { b: 2 } },
+    });
+    expect(await listed(run.streams.draft.watch())).toMatchObject([{ type: 'document' }, { type: 'closed' }]);
+  });
+
+  test('have types', () => {
+    const typed = task<string, number, typeof streams>(newKind(), { streams });
+    handle(typed, async (input, ctx) => {
+      // @ts-expect-error: of another type
+      void ctx.streams.tokens.write(1);
+      // @ts-expect-error: not of the contract
+      void ctx.streams.other;
+      // @ts-expect-error: a document is patched
+      void ctx.streams.draft.write({});
+      return input.length;
+    });
+    // @ts-expect-error: types of its own would hide those of the streams
+    expect(task<string, number>(newKind(), { streams }).streams).toEqual(streams);
+  });
+
+  test('that make no sense are refused', () => {
+    const wrong = (given: object) => () => task(newKind(), { streams: given as never });
+    expect(wrong({ a: summary(), b: summary() })).toThrow(/more than one summary \(a, b\)/);
+    expect(wrong({ a: live({ ttl: '5s' }), b: live() })).toThrow(
+      /different ttls \(5000 ms, 10000 ms\): the frames of an attempt are kept together/,
+    );
+    expect(wrong({ a: live({ ttl: '10s' }), b: live(), c: durable() })).not.toThrow();
+    expect(wrong({ a: 'durable' })).toThrow(/options\.streams\.a must be made by/);
+    expect(wrong({ '': durable() })).toThrow(/has a name/);
+    expect(() => live({ ttl: 'soon' })).toThrow(/options\.ttl/);
+    expect(() => durable({} as never)).toThrow(/Standard Schema/);
+  });
+});
