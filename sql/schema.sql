@@ -956,7 +956,7 @@ CREATE TABLE ff_worker (
 -- function ff_forget(p_ids uuid[], p_partitions smallint[], p_retain_ms bigint, p_again_ms bigint)
 --   returns TABLE(execution_id uuid, outcome text)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 6fcb1da8119b39e6b279cce65f2e4ded
+--   md5 ef5c295ee256bfac90de4c99d570016b
 
 -- function ff_forget_keys(p_limit integer, p_again_ms bigint)
 --   returns bigint

@@ -68,6 +68,7 @@ export type {
 export type * from './contract/engine.ts';
 export { allOf, anyOf, atLeast, type AtLeast } from './contract/conditions.ts';
 export type * from './contract/signals.ts';
+export { SUMMARY_NULL } from './contract/streams.ts';
 export type * from './contract/streams.ts';
 export { applyPatch } from './model/merge-patch.ts';
 export type * from './contract/operations.ts';

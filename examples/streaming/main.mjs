@@ -23,8 +23,9 @@ const work = handle(answer, async (_, ctx) => {
         const isStuck = ctx.attemptIndex === 0 && index === 1 && word === 'outlive';
         await pause(isStuck ? 60_000 : 30, undefined, { signal: ctx.signal });
       }
-      await ctx.streams.draft.patch({ sentences: index + 1 });
     });
+    // Outside the step: the next attempt begins with an empty document, and does not run finished steps again.
+    await ctx.streams.draft.patch({ sentences: index + 1 });
   }
 });
 

@@ -3,7 +3,8 @@
 
 -- Forgets executions with everything that belongs to them. p_retain_ms: how long what has no time of its own is kept, or NULL
 -- for ever. One that must stay (its parent is still there and may be replayed, or it was replayed itself) is looked at
--- again after p_again_ms, so that it does not stand before what comes after it.
+-- again after p_again_ms, so that it does not stand before what comes after it. What many frames were written to goes in
+-- several passes.
 CREATE OR REPLACE FUNCTION ff_forget(
   p_ids uuid[], p_partitions smallint[], p_retain_ms bigint, p_again_ms bigint
 ) RETURNS TABLE (execution_id uuid, outcome text) LANGUAGE plpgsql
@@ -15,7 +16,10 @@ DECLARE
   v_locked uuid[];
   v_gone uuid[];
   v_kept uuid[];
+  v_begun uuid[];
   v_deleted bigint;
+  -- In one transaction.
+  c_frames CONSTANT integer := 50000;
 BEGIN
   PERFORM ff_require_read_committed();
   SELECT array_agg(e.execution_id) INTO v_locked
@@ -40,6 +44,17 @@ BEGIN
          coalesce(array_agg(execution_id) FILTER (WHERE NOT over), '{}')
   INTO v_gone, v_kept FROM decided;
   UPDATE ff_outcome SET look_again_at_ms = v_now + p_again_ms WHERE execution_id = ANY (v_kept);
+  -- By ctid, because a frame is inserted and deleted under its execution's lock, and never updated.
+  DELETE FROM ff_frame WHERE ctid = ANY (ARRAY(
+    SELECT f.tid FROM unnest(v_gone) u(id)
+    CROSS JOIN LATERAL (
+      SELECT ctid AS tid FROM ff_frame WHERE execution_id = u.id ORDER BY attempt_index, ts_ms, seq LIMIT c_frames) f
+    LIMIT c_frames));
+  SELECT coalesce(array_agg(u.id) FILTER (WHERE f.is_left IS NULL), '{}'),
+         coalesce(array_agg(u.id) FILTER (WHERE f.is_left), '{}')
+  INTO v_gone, v_begun FROM unnest(v_gone) u(id)
+  LEFT JOIN LATERAL (SELECT true AS is_left FROM ff_frame WHERE execution_id = u.id LIMIT 1) f ON true;
+  UPDATE ff_outcome SET look_again_at_ms = v_now WHERE execution_id = ANY (v_begun);
   -- By ctid, because a tag row is inserted and deleted under its execution's lock, and never updated.
   DELETE FROM ff_tag WHERE ctid = ANY (ARRAY(
     SELECT t.tid FROM unnest(v_gone) u(id)
@@ -49,7 +64,6 @@ BEGIN
     CROSS JOIN LATERAL (
       SELECT ctid AS tid FROM ff_tag WHERE tag_key = g.key AND tag_value = g.value
         AND created_at_ms = e.created_at_ms AND execution_id = u.id OFFSET 0) t));
-  DELETE FROM ff_frame WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_stream_summary WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_stream_meta WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_timer WHERE kind = 'waitpoint' AND execution_id = ANY (v_gone);
@@ -67,7 +81,8 @@ BEGIN
   DELETE FROM ff_execution WHERE execution_id = ANY (v_gone);
   GET DIAGNOSTICS v_deleted = ROW_COUNT;
   PERFORM ff_require_equal('forgotten executions', cardinality(v_gone), v_deleted);
-  RETURN QUERY SELECT id, 'forgotten' FROM unnest(v_gone) id UNION ALL SELECT id, 'kept' FROM unnest(v_kept) id;
+  RETURN QUERY SELECT id, 'forgotten' FROM unnest(v_gone) id UNION ALL SELECT id, 'kept' FROM unnest(v_kept) id
+    UNION ALL SELECT id, 'begun' FROM unnest(v_begun) id;
 END $$;
 
 -- Removes idempotency keys whose time is over; answers how many. One whose execution has not ended is kept for p_again_ms

@@ -50,7 +50,7 @@ export function openDoorbell(options: DoorbellOptions): Doorbell {
   const watchers = new Set<HintWatcher>();
   const feedWatchers = new Set<FeedWatcher>();
   const tell = (hint: Hint): boolean => {
-    for (const watcher of feedWatchers) watcher.stirred();
+    if (!isOfStreams(hint)) for (const watcher of feedWatchers) watcher.stirred();
     let taken = false;
     for (const watcher of watchers) taken = tellOne(watcher, hint) || taken;
     return taken;
@@ -104,6 +104,11 @@ export function openDoorbell(options: DoorbellOptions): Doorbell {
       await listener?.close();
     },
   };
+}
+
+/** What is written to streams is in no event. */
+function isOfStreams({ routes, ended, workers, dueInMs, streams }: Hint): boolean {
+  return streams.length > 0 && routes.length + ended.length + workers.length === 0 && dueInMs === null;
 }
 
 /** A watcher that throws is its owner's trouble: what the hint is about has been committed. */

@@ -105,8 +105,9 @@ export interface StreamHead {
   active_epoch: number | null;
   closed_at_ms: number | null;
   closed_reason: StreamCloseReason | null;
-  /** How an attempt that wrote nothing ended, if it has. */
+  /** How an attempt that wrote nothing ended, if it has; and the execution with it, if nobody had begun it. */
   attempt_outcome: AttemptOutcome | null;
+  terminal_outcome: Exclude<TerminalOutcome, 'none'> | null;
   interrupted_by: 'expired' | 'revoked' | null;
   ended_at_ms: number | null;
 }
@@ -128,15 +129,18 @@ const FRAME = `f.ts_ms, f.seq, f.lease_epoch, f.mode::text, f.encoding::text, f.
   f.summary_version, f.payload`;
 
 const HEAD = `e.lifecycle_phase::text, e.attempt_index AS current_attempt, a.attempt_index, m.last_seq, m.last_append_ts_ms AS last_ts_ms,
-  m.total_bytes, 
+  m.total_bytes,
   CASE WHEN e.attempt_index = a.attempt_index AND e.attempt_state = 'attempt_interrupted' THEN e.blocking_reason::text END AS paused_by,
-  CASE WHEN e.attempt_index = a.attempt_index AND e.lifecycle_phase = 'active' THEN e.lease_epoch END AS active_epoch, m.closed_at_ms, m.closed_reason, h.outcome::text AS attempt_outcome,
-  h.interrupted_by, h.ended_at_ms`;
+  CASE WHEN e.attempt_index = a.attempt_index AND e.lifecycle_phase = 'active' THEN e.lease_epoch END AS active_epoch,
+  m.closed_at_ms, m.closed_reason, h.outcome::text AS attempt_outcome, o.outcome::text AS terminal_outcome, h.interrupted_by,
+  coalesce(h.ended_at_ms, o.ended_at_ms) AS ended_at_ms`;
 
 const ITS_HEAD = (prefix: string): string => `
   LEFT JOIN ${prefix}ff_stream_meta m ON m.execution_id = e.execution_id AND m.attempt_index = a.attempt_index
   LEFT JOIN ${prefix}ff_attempt_history h ON h.execution_id = e.execution_id AND h.partition_key = e.partition_key
-    AND h.attempt_index = a.attempt_index`;
+    AND h.attempt_index = a.attempt_index
+  LEFT JOIN ${prefix}ff_outcome o ON o.execution_id = e.execution_id AND o.partition_key = e.partition_key
+    AND o.attempt_index = a.attempt_index AND e.lifecycle_phase = 'terminal'`;
 
 /** The head and the frames of a range, as of one moment. Undefined when there is no such execution. */
 export async function readFrames(
@@ -160,7 +164,7 @@ export async function readFrames(
                  WHERE x.execution_id = e.execution_id AND x.attempt_index = a.attempt_index
                    AND (x.ts_ms, x.seq) >= ($4::bigint, $5::bigint) AND (x.ts_ms, x.seq) <= ($6::bigint, $7::bigint)
                    AND ($8::text[] IS NULL OR x.mode::text = ANY ($8::text[]))
-                 ORDER BY x.ts_ms ${order}, x.seq ${order} LIMIT $9) p) p
+                 ORDER BY x.ts_ms ${order}, x.seq ${order} LIMIT $9 + 1) p) p
              WHERE p.bytes <= $10 OR p.bytes = p.size) f ON true
            WHERE e.execution_id = $1 AND e.partition_key = $2
            ORDER BY f.ts_ms ${order}, f.seq ${order}`,
@@ -182,7 +186,9 @@ export async function readFrames(
   if (head === undefined) return undefined;
   const frames = rows.filter((row) => row.seq !== null);
   const found = frames[0]?.found ?? 0;
-  return { head, frames, isComplete: frames.length === found && found < range.limit };
+  // One more than asked for is looked for, and not handed out.
+  const isComplete = frames.length === found && found <= range.limit;
+  return { head, frames: frames.slice(0, range.limit), isComplete };
 }
 
 /** The heads of streams that are parked at, by their place among the keys; those of executions that are gone are missing. */

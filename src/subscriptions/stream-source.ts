@@ -102,15 +102,16 @@ function toHead(row: StreamHead): Head {
   };
 }
 
-/** An attempt that wrote nothing has no stream to close: it is over when its history says so. */
+/** An attempt that wrote nothing has no stream to close: it is over when its history, or the end of its execution, says so. */
 function closedOf(row: StreamHead): Head['closed'] {
   if (row.closed_reason !== null) return { atMs: row.closed_at_ms!, reason: row.closed_reason };
-  if (row.attempt_outcome === null) return null;
-  return { atMs: row.ended_at_ms!, reason: reasonOf(row.attempt_outcome, row.interrupted_by) };
+  const outcome = row.attempt_outcome ?? row.terminal_outcome;
+  if (outcome === null) return null;
+  return { atMs: row.ended_at_ms!, reason: reasonOf(outcome, row.interrupted_by) };
 }
 
 function reasonOf(
-  outcome: NonNullable<StreamHead['attempt_outcome']>,
+  outcome: NonNullable<StreamHead['attempt_outcome'] | StreamHead['terminal_outcome']>,
   interruptedBy: StreamHead['interrupted_by'],
 ): StreamCloseReason {
   switch (outcome) {
@@ -119,6 +120,7 @@ function reasonOf(
     case 'failed':
       return 'attempt_failure';
     case 'cancelled':
+    case 'skipped':
       return 'attempt_cancelled';
     case 'expired':
       return 'expired';

@@ -276,9 +276,10 @@ describe('what nobody ever began', () => {
     await followed.parked();
     const once = reader.tailOnce(id, { attemptIndex: 0, blockMs: 20_000 });
     await writer.cancel(id, WHY);
-    expect(await once).toMatchObject({ frames: [], closed: null });
+    expect(await once).toMatchObject({ frames: [], closed: { reason: 'attempt_cancelled' } });
+    await followed.hear('closed attempt_cancelled');
     await followed.stop();
-    expect(followed.told).toEqual([]);
+    expect(followed.told).toEqual(['closed attempt_cancelled']);
   });
 });
 
@@ -320,5 +321,31 @@ describe('what was kept as long as it was to be', () => {
     );
     expect(left.rows).toEqual([]);
     await expect(reader.readStream(claim.executionId)).rejects.toMatchObject({ code: 'not_found' });
+  });
+
+  it('goes in several passes when much was written', async () => {
+    const [long, short] = [await bench.running(), await bench.running()];
+    for (const claim of [long, short]) await writer.appendFrames(claim, [{ payload: 'x' }]);
+    const { partition, uuid } = parseExecutionId(long.executionId);
+    await bench.database.query(
+      `INSERT INTO ff_frame (execution_id, partition_key, attempt_index, lease_epoch, ts_ms, seq, mode, encoding, frame_type, payload)
+       SELECT $1, $2, 0, 1, 9e15::bigint, n, 'durable', 'text', '', '' FROM generate_series(1, 50000) n`,
+      [uuid, partition],
+    );
+    for (const claim of [long, short]) await writer.complete(claim);
+    const forget = async () => {
+      const { rows } = await bench.database.query<{ outcome: string }>(
+        'SELECT outcome FROM ff_forget($1, $2, 0, 0)',
+        [
+          [uuid, parseExecutionId(short.executionId).uuid],
+          [partition, parseExecutionId(short.executionId).partition],
+        ],
+      );
+      return rows.map((row) => row.outcome).toSorted();
+    };
+    expect(await forget()).toEqual(['begun', 'begun']);
+    const left = await bench.database.query('SELECT 1 FROM ff_frame WHERE execution_id = $1', [uuid]);
+    expect(left.rows).toHaveLength(1);
+    expect(await forget()).toEqual(['forgotten', 'forgotten']);
   });
 });

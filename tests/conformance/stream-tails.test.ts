@@ -67,6 +67,18 @@ describe('a blocking call', () => {
   });
 });
 
+describe('a page that is just full', () => {
+  it('says whether there was more', async () => {
+    const claim = await bench.running();
+    await write(claim, text('a'), text('b'), text('c'));
+    for (const direction of ['forward', 'backward'] as const) {
+      const page = (limit: number) => bench.engine.readStream(claim.executionId, { limit, direction });
+      expect(await page(2)).toMatchObject({ frames: [{}, { payload: 'b' }], isComplete: false });
+      expect(await page(3)).toMatchObject({ frames: [{}, {}, {}], isComplete: true });
+    }
+  });
+});
+
 describe('a lease that follows another', () => {
   it('is told before it writes, once; and each pause is', async () => {
     const kind = newKind();
