@@ -14,6 +14,8 @@ export default defineConfig({
     pool: 'forks',
     maxWorkers: 3,
     fileParallelism: true,
+    // Files of one process share what they import: importing takes a tenth of the time otherwise. None keeps state in a module but its own.
+    isolate: false,
     testTimeout: 30_000,
     hookTimeout: 60_000,
     reporters: ['default', './scripts/count-reporter.mjs'],

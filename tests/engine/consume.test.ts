@@ -177,10 +177,11 @@ describe('moving a consumer', () => {
   it('past an event it cannot handle lets it go on, and back has it handle events again', async () => {
     const { name, kind } = names();
     const ids = await endSome(kind, 3);
+    // Which comes first in the feed is not said: they ended together.
+    const [first] = await eventsOf(kind);
     const failed = latch();
     const handler: EventHandler = async (events, tx) => {
-      if ((events[0] as { executionId?: string }).executionId === ids[0])
-        throw new Error('cannot be handled');
+      if (events[0]!.position === first!.position) throw new Error('cannot be handled');
       await projection(name)(events, tx);
     };
     const consumer = await consume(name, handler, {
@@ -189,10 +190,13 @@ describe('moving a consumer', () => {
       onError: () => failed.open(),
     });
     await failed.opened;
-    const [first] = await eventsOf(kind);
     const moved = await bench.engine.moveConsumer(name, first!.cursor);
     expect(moved).toMatchObject({ name, position: first!.position, failures: 0 });
-    await expectSeenOnce(name, ids.slice(1));
+    const { executionId } = first as { executionId?: string };
+    await expectSeenOnce(
+      name,
+      ids.filter((id) => id !== executionId),
+    );
     await consumer.stop();
     await bench.engine.moveConsumer(name, 'beginning');
     expect((await snapshotOf(name)).position).toBe(0n);

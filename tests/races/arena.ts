@@ -96,12 +96,8 @@ export function alone(placed: Placed): Steps {
   return [{ name: 'call', run: (session, scene) => ask(session.query, placed(scene)) }];
 }
 
-export function transaction(placed: Placed): Steps {
-  return ['BEGIN', ...alone(placed), 'COMMIT'];
-}
-
-/** A transaction in two steps, for races of many: a BEGIN takes nothing, so nothing is lost by joining it. */
-export function shortTransaction(placed: Placed, end: 'COMMIT' | 'ROLLBACK' = 'COMMIT'): Steps {
+/** A transaction in two steps: a BEGIN takes nothing, not even a snapshot, so nothing is lost by joining it to the call. */
+export function transaction(placed: Placed, end: 'COMMIT' | 'ROLLBACK' = 'COMMIT'): Steps {
   const call: StepLike<Scene> = {
     name: 'call',
     run: async (session, scene) => {

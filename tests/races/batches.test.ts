@@ -7,7 +7,7 @@ import { tablesWaitedOn } from '../../src/testing/stepper.ts';
 import type { Interleaving } from '../../src/testing/stepper.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { testDatabase } from '../setup/database.ts';
-import { alone, answersOf, arenaOn, leased, meet, shortTransaction, submitted } from './arena.ts';
+import { alone, answersOf, arenaOn, leased, meet, transaction, submitted } from './arena.ts';
 import type { Arena, Scene } from './arena.ts';
 import { oppositeBatches } from './known-races.ts';
 import { answersInTurn, type Operation } from './lease-answers.ts';
@@ -88,9 +88,9 @@ describe('three batches over overlapping sets', () => {
     const outcomes = await arena.race({
       given: leased(6),
       sessions: {
-        complete: shortTransaction(completed),
-        renew: shortTransaction(renewed),
-        cancel: shortTransaction(cancelled),
+        complete: transaction(completed),
+        renew: transaction(renewed),
+        cancel: transaction(cancelled),
       },
       check: (outcome, { ids }) => ids.forEach((id) => expectSomeOrder(outcome, id)),
     });
@@ -101,7 +101,7 @@ describe('three batches over overlapping sets', () => {
     const outcomes = await arena.race({
       given: leased(6),
       sessions: {
-        blocker: shortTransaction(({ leases }) => arena.calls[blocker](leases.slice(2, 3)), 'ROLLBACK'),
+        blocker: transaction(({ leases }) => arena.calls[blocker](leases.slice(2, 3)), 'ROLLBACK'),
         complete: alone(completed),
         renew: alone(renewed),
         cancel: alone(cancelled),

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { runRace, type StepLike } from '../../src/testing/stepper.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { testDatabase } from '../setup/database.ts';
-import { alone, arenaOn, leased, meet, saidTo, shortTransaction, submitted } from './arena.ts';
+import { alone, arenaOn, leased, meet, saidTo, transaction, submitted } from './arena.ts';
 import type { Arena, Expected, Race, Scene } from './arena.ts';
 import { ask, LEASE_MS, type Call } from './calls.ts';
 
@@ -87,7 +87,7 @@ describe('a deadline', () => {
     await arena.race({
       given: leased(1, DEADLINE),
       sessions: {
-        holder: shortTransaction(({ leases }) => arena.calls.cancel(leases), 'ROLLBACK'),
+        holder: transaction(({ leases }) => arena.calls.cancel(leases), 'ROLLBACK'),
         complete: alone(({ leases }) => arena.calls.complete(leases)),
         clock: moving,
         fire: alone(fireAll),
@@ -295,7 +295,7 @@ describe('two firings that each hold a timer the other one’s execution wants t
           },
           'ROLLBACK',
         ],
-        holder: shortTransaction(
+        holder: transaction(
           ({ ids }) => ({
             sql: 'SELECT execution_id FROM ff_execution WHERE execution_id = $1 FOR UPDATE',
             params: [ids[0]],

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { tablesWaitedOn } from '../../src/testing/stepper.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { testDatabase } from '../setup/database.ts';
-import { arenaOn, claimAll, meet, runOut, saidTo, shortTransaction } from './arena.ts';
+import { arenaOn, claimAll, meet, runOut, saidTo, transaction } from './arena.ts';
 import type { Arena, Expected, Meeting, Scene } from './arena.ts';
 import { ask, type Lease } from './calls.ts';
 import { endOfLog } from './invariants.ts';
@@ -140,9 +140,9 @@ describe('a worker that comes back after its work was taken over', () => {
     await arena.race({
       given: runOut(1),
       sessions: {
-        late: shortTransaction(({ leases }) => arena.calls.complete(leases)),
-        reaper: shortTransaction(lapseAll),
-        taker: shortTransaction(({ routeId }) => arena.calls.claim(routeId, 1, 'w-2')),
+        late: transaction(({ leases }) => arena.calls.complete(leases)),
+        reaper: transaction(lapseAll),
+        taker: transaction(({ routeId }) => arena.calls.claim(routeId, 1, 'w-2')),
       },
       check: async (outcome, scene) => {
         expect(saidTo(outcome, 'late')).toBe('lease_expired');

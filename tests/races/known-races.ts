@@ -13,7 +13,6 @@ import {
   leased,
   meet,
   saidTo,
-  shortTransaction,
   submitted,
   transaction,
   type Arena,
@@ -173,7 +172,7 @@ export function oppositeBatches(
   const race: Race = {
     given: leased(BATCH),
     sessions: {
-      blocker: shortTransaction(({ leases }) => arena.calls[blocker](middle(leases)), 'ROLLBACK'),
+      blocker: transaction(({ leases }) => arena.calls[blocker](middle(leases)), 'ROLLBACK'),
       a: alone(({ leases }) => callOf(arena.calls, one, leases)),
       b: alone(({ leases }) => callOf(arena.calls, other, leases.toReversed())),
     },

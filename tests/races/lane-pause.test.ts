@@ -9,7 +9,7 @@ import { pauseLane, resumeLane } from '../../src/store/lanes.ts';
 import { stepValue, type Interleaving, type StepLike } from '../../src/testing/stepper.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { testDatabase } from '../setup/database.ts';
-import { alone, arenaOn, isBefore, saidTo, shortTransaction, transaction } from './arena.ts';
+import { alone, arenaOn, isBefore, saidTo, transaction } from './arena.ts';
 import type { Arena, Scene } from './arena.ts';
 import { ask, LEASE_MS, type Call } from './calls.ts';
 import { endOfLog } from './invariants.ts';
@@ -123,7 +123,7 @@ describe('a claim that names a lane', () => {
         const [scene, other] = [await waiting()(given), await waiting()(given)];
         return { ...scene, ids: [...scene.ids, ...other.ids].toSorted(), otherRoute: other.routeId };
       },
-      sessions: { pause: turn('pause'), claim: shortTransaction(claimBoth) },
+      sessions: { pause: turn('pause'), claim: transaction(claimBoth) },
       check: (outcome) => {
         const late = isBefore(outcome, 'pause.COMMIT', 'claim.call');
         expect(saidTo(outcome, 'claim')).toBe(late ? 'claimed' : 'claimed, claimed');
@@ -185,7 +185,7 @@ it('what was claimed before a pause is kept, and ends', async () => {
     },
     sessions: {
       pause: turn('pause'),
-      complete: shortTransaction(({ leases }) => arena.calls.complete(leases)),
+      complete: transaction(({ leases }) => arena.calls.complete(leases)),
     },
     check: (outcome) => {
       expect(saidTo(outcome, 'complete')).toBe('completed');

@@ -53,16 +53,7 @@ it.each([
       ],
     },
     permutations: [
-      [
-        'gate.shut',
-        'pause.BEGIN',
-        'pause.call',
-        'child.call',
-        'fire.hold',
-        'fire.call',
-        'pause.COMMIT',
-        'gate.open',
-      ],
+      ['gate.shut', 'pause.call', 'child.call', 'fire.hold', 'fire.call', 'pause.COMMIT', 'gate.open'],
     ],
     check: async (outcome, scene) => {
       expect(outcome.waited).toEqual(['fire.call']);

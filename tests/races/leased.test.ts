@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { tablesWaitedOn } from '../../src/testing/stepper.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { testDatabase } from '../setup/database.ts';
-import { arenaOn, leased, saidTo, shortTransaction, transaction, type Arena } from './arena.ts';
+import { arenaOn, leased, saidTo, transaction, type Arena } from './arena.ts';
 import { pairAtLease } from './known-races.ts';
 import { answersInTurn, callOf, OPERATIONS, pairsOfOperations } from './lease-answers.ts';
 
@@ -33,10 +33,10 @@ describe('at a leased execution', () => {
       arena.race({
         given: leased(1),
         sessions: {
-          holder: shortTransaction(({ leases }) => arena.calls[holder](leases), 'ROLLBACK'),
+          holder: transaction(({ leases }) => arena.calls[holder](leases), 'ROLLBACK'),
           waiter: transaction(({ leases }) => callOf(arena.calls, operation, leases)),
         },
-        permutations: [['holder.call', 'waiter.BEGIN', 'waiter.call', 'holder.ROLLBACK', 'waiter.COMMIT']],
+        permutations: [['holder.call', 'waiter.call', 'holder.ROLLBACK', 'waiter.COMMIT']],
         check: (outcome) => {
           expect(outcome.waited).toEqual(['waiter.call']);
           expect([saidTo(outcome, 'waiter')]).toEqual(answersInTurn([operation]));

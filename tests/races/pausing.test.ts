@@ -6,7 +6,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { testDatabase } from '../setup/database.ts';
-import { answersOf, arenaOn, HOUR_MS, isBefore, meet, saidTo, shortTransaction } from './arena.ts';
+import { answersOf, arenaOn, HOUR_MS, isBefore, meet, saidTo, transaction } from './arena.ts';
 import type { Arena, Expected, Meeting, Scene } from './arena.ts';
 import { ask, LEASE_MS, type PauseFor } from './calls.ts';
 import { endOfLog } from './invariants.ts';
@@ -66,9 +66,9 @@ describe('a pause for children', () => {
       await arena.race({
         given: family(1),
         sessions: {
-          pause: shortTransaction(pauseFor(request)),
-          child: shortTransaction(completeChild(0)),
-          fire: shortTransaction(fireParent),
+          pause: transaction(pauseFor(request)),
+          child: transaction(completeChild(0)),
+          fire: transaction(fireParent),
         },
         check: async (outcome, scene) => {
           const due = isBefore(outcome, 'child.COMMIT', 'pause.call');
@@ -93,9 +93,9 @@ describe('a pause for children', () => {
     await arena.race({
       given: family(2),
       sessions: {
-        pause: shortTransaction(pauseFor()),
-        one: shortTransaction(completeChild(0)),
-        two: shortTransaction(completeChild(1)),
+        pause: transaction(pauseFor()),
+        one: transaction(completeChild(0)),
+        two: transaction(completeChild(1)),
       },
       check: async (outcome, scene) => {
         const ends = ['one.COMMIT', 'two.COMMIT'];
@@ -114,9 +114,9 @@ describe('a pause for children', () => {
         return { ...scene, paused, logged: await endOfLog(on.through) };
       },
       sessions: {
-        one: shortTransaction(completeChild(0)),
-        two: shortTransaction(completeChild(1)),
-        fire: shortTransaction(fireParent),
+        one: transaction(completeChild(0)),
+        two: transaction(completeChild(1)),
+        fire: transaction(fireParent),
       },
       check: async (outcome, scene) => {
         const ended = ['one.COMMIT', 'two.COMMIT'].filter((end) => isBefore(outcome, end, 'fire.call'));

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { testDatabase } from '../setup/database.ts';
 import { PARTITION } from '../setup/raw-functions.ts';
-import { alone, arenaOn, meet, saidTo, shortTransaction, submitted } from './arena.ts';
+import { alone, arenaOn, meet, saidTo, transaction, submitted } from './arena.ts';
 import type { Arena, Scene } from './arena.ts';
 import { ask, type Call, type Lease } from './calls.ts';
 
@@ -163,7 +163,7 @@ describe('a change of priority', () => {
     await arena.race({
       given: submitted(3),
       sessions: {
-        blocker: shortTransaction(({ ids }) => change(ids.slice(1, 2), 1), 'ROLLBACK'),
+        blocker: transaction(({ ids }) => change(ids.slice(1, 2), 1), 'ROLLBACK'),
         a: alone(({ ids }) => change(ids, 2)),
         b: alone(({ ids }) => change(ids.toReversed(), 3)),
       },

@@ -5,17 +5,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { testDatabase } from '../setup/database.ts';
-import {
-  answersOf,
-  arenaOn,
-  due,
-  leased,
-  meet,
-  runOut,
-  saidTo,
-  shortTransaction,
-  submitted,
-} from './arena.ts';
+import { answersOf, arenaOn, due, leased, meet, runOut, saidTo, transaction, submitted } from './arena.ts';
 import type { Arena, Expected, Meeting, Scene } from './arena.ts';
 import { ask } from './calls.ts';
 import { claimAndCancel } from './known-races.ts';
@@ -60,7 +50,7 @@ describe('two claims', () => {
   it('of one each take different executions, also while the first is open', async () => {
     await arena.race({
       given: submitted(2),
-      sessions: { a: shortTransaction(claimOne('w-1')), b: shortTransaction(claimOne('w-2')) },
+      sessions: { a: transaction(claimOne('w-1')), b: transaction(claimOne('w-2')) },
       check: (outcome, { ids }) => {
         const got = ['a', 'b'].flatMap((session) => answersOf(outcome, session).map(({ id }) => id));
         expect(got.toSorted()).toEqual(ids);
@@ -91,9 +81,9 @@ describe('a claim', () => {
     await arena.race({
       given: submitted(1),
       sessions: {
-        first: shortTransaction(claimOne('w-1')),
-        cancel: shortTransaction(cancelAll),
-        second: shortTransaction(claimOne('w-2')),
+        first: transaction(claimOne('w-1')),
+        cancel: transaction(cancelAll),
+        second: transaction(claimOne('w-2')),
       },
       check: async (outcome, { ids }) => {
         expect(saidTo(outcome, 'cancel')).toBe('cancelled');

@@ -16,7 +16,7 @@ import {
   meet,
   runOut,
   saidTo,
-  shortTransaction,
+  transaction,
   type Arena,
   type Expected,
   type Meeting,
@@ -118,11 +118,11 @@ describe('recording a step', () => {
     await arena.race({
       given: leased(1),
       sessions: {
-        record: shortTransaction(record()),
+        record: transaction(record()),
         clock: [
           { name: 'move', sql: 'UPDATE ff_clock SET offset_ms = offset_ms + $1', params: [LEASE_MS + 1] },
         ],
-        lapse: shortTransaction(lapse),
+        lapse: transaction(lapse),
       },
       check: async (outcome, scene) => {
         // One that waits for the reaper to pass is decided when it has passed.
@@ -161,8 +161,8 @@ describe('recording a step', () => {
     await arena.race({
       given: leased(1),
       sessions: {
-        first: shortTransaction(record('taken back'), 'ROLLBACK'),
-        second: shortTransaction(record('kept')),
+        first: transaction(record('taken back'), 'ROLLBACK'),
+        second: transaction(record('kept')),
       },
       permutations: [['first.call', 'second.call', 'first.ROLLBACK', 'second.COMMIT']],
       check: async (outcome, scene) => {
@@ -285,7 +285,7 @@ describe('progress', () => {
   it('and complete: reported before or dropped after', async () => {
     await arena.race({
       given: leased(1),
-      sessions: { progress: shortTransaction(progress(50)), end: shortTransaction(complete) },
+      sessions: { progress: transaction(progress(50)), end: transaction(complete) },
       check: async (outcome, scene) => {
         const first = isBefore(outcome, 'progress.call', 'end.call');
         expect(await progressOf(scene)).toEqual(first ? [50] : []);
@@ -299,7 +299,7 @@ describe('progress', () => {
   it('twice: the last word stays', async () => {
     await arena.race({
       given: leased(1),
-      sessions: { a: shortTransaction(progress(10)), b: shortTransaction(progress(20)) },
+      sessions: { a: transaction(progress(10)), b: transaction(progress(20)) },
       check: async (outcome, scene) => {
         expect(await progressOf(scene)).toEqual([isBefore(outcome, 'a.call', 'b.call') ? 20 : 10]);
       },
@@ -310,8 +310,8 @@ describe('progress', () => {
     await arena.race({
       given: leased(1),
       sessions: {
-        progress: shortTransaction(progress(10)),
-        renew: shortTransaction(({ leases }) => arena.calls.renew(leases)),
+        progress: transaction(progress(10)),
+        renew: transaction(({ leases }) => arena.calls.renew(leases)),
       },
       check: (outcome) => {
         expect(outcome.waited).toEqual([]);

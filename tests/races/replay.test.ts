@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { testDatabase } from '../setup/database.ts';
 import { PARTITION } from '../setup/raw-functions.ts';
-import { arenaOn, leased, meet, saidTo, shortTransaction } from './arena.ts';
+import { arenaOn, leased, meet, saidTo, transaction } from './arena.ts';
 import type { Arena, Race, Scene } from './arena.ts';
 import { ask, type Call, type Lease } from './calls.ts';
 import { endOfLog } from './invariants.ts';
@@ -209,9 +209,9 @@ describe('replays of many in opposite order', () => {
     await arena.race({
       given: over({}, 3),
       sessions: {
-        blocker: shortTransaction(({ ids }) => replayOf(ids.slice(1, 2)), 'ROLLBACK'),
-        a: shortTransaction(({ ids }) => replayOf(ids, { start: true })),
-        b: shortTransaction(({ ids }) => replayOf(ids.toReversed())),
+        blocker: transaction(({ ids }) => replayOf(ids.slice(1, 2)), 'ROLLBACK'),
+        a: transaction(({ ids }) => replayOf(ids, { start: true })),
+        b: transaction(({ ids }) => replayOf(ids.toReversed())),
       },
       check: async (outcome, scene) => {
         const answers = [saidTo(outcome, 'a'), saidTo(outcome, 'b')].toSorted();
@@ -247,8 +247,8 @@ describe('a replay from the start', () => {
     await arena.race({
       given: async () => scene,
       sessions: {
-        fail: shortTransaction(({ leases }) => arena.calls.fail(leases)),
-        replay: shortTransaction(({ ids }) => replayOf(ids, { start: true })),
+        fail: transaction(({ leases }) => arena.calls.fail(leases)),
+        replay: transaction(({ ids }) => replayOf(ids, { start: true })),
       },
       permutations: [['fail.call', 'replay.call', 'fail.COMMIT', 'replay.COMMIT']],
       check: async (outcome, { ids }) => {

@@ -6,15 +6,7 @@ import { randomUUID } from 'node:crypto';
 import { expect } from 'vitest';
 import type { SignalCondition } from '../../src/contract/signals.ts';
 import type { Interleaving } from '../../src/testing/stepper.ts';
-import {
-  leased,
-  meet,
-  shortTransaction,
-  type Arena,
-  type Expected,
-  type Meeting,
-  type Scene,
-} from './arena.ts';
+import { leased, meet, transaction, type Arena, type Expected, type Meeting, type Scene } from './arena.ts';
 import { ask, type Call } from './calls.ts';
 import { endOfLog } from './invariants.ts';
 import { WAITPOINT, type SignalTo, type SuspendFor } from './signal-calls.ts';
@@ -110,7 +102,7 @@ async function expectHeard(arena: Arena, scene: Scene): Promise<void> {
 /** Whichever comes first: enough was said before, or the signal resumes what is suspended. */
 export function signalAndSuspend(arena: Arena): Promise<Interleaving[]> {
   return meet(arena, {
-    steps: shortTransaction,
+    steps: transaction,
     given: opened(),
     a: suspendOn(arena),
     b: deliverTo(arena),
@@ -124,7 +116,7 @@ export const TWO_SIGNALS: SignalCondition = { kind: 'count', n: 2, by: 'signals'
 /** Both see one of two, unless the second counts after the first is there. */
 export function lastTwoSignals(arena: Arena): Promise<Interleaving[]> {
   return meet(arena, {
-    steps: shortTransaction,
+    steps: transaction,
     given: suspended({ condition: TWO_SIGNALS }),
     a: deliverTo(arena),
     b: deliverTo(arena),

@@ -6,7 +6,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { testDatabase } from '../setup/database.ts';
-import { arenaOn, leased, meet, shortTransaction, type Arena, type Scene } from './arena.ts';
+import { arenaOn, leased, meet, transaction, type Arena, type Scene } from './arena.ts';
 import { ask } from './calls.ts';
 import { WAITPOINT } from './signal-calls.ts';
 import {
@@ -23,7 +23,7 @@ import {
 } from './signal-races.ts';
 
 const DEADLINE = { timeout_policy: { execution_deadline_ms: 60_000 } };
-const steps = shortTransaction;
+const steps = transaction;
 
 let database: TestDatabase;
 let arena: Arena;

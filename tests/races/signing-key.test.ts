@@ -6,12 +6,12 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { testDatabase } from '../setup/database.ts';
-import { arenaOn, isBefore, meet, saidTo, shortTransaction, type Arena, type Scene } from './arena.ts';
+import { arenaOn, isBefore, meet, saidTo, transaction, type Arena, type Scene } from './arena.ts';
 import { ask } from './calls.ts';
 import { endOfLog } from './invariants.ts';
 import { inTurn, opened } from './signal-races.ts';
 
-const steps = shortTransaction;
+const steps = transaction;
 
 let database: TestDatabase;
 let arena: Arena;
@@ -200,9 +200,9 @@ describe('a signal by the token of a key', () => {
     await arena.race({
       given: rotated,
       sessions: {
-        blocker: shortTransaction(({ leases }) => arena.calls.cancel(leases), 'ROLLBACK'),
-        signal: shortTransaction(byToken),
-        revoke: shortTransaction(() => arena.calls.revokeKey('old')),
+        blocker: transaction(({ leases }) => arena.calls.cancel(leases), 'ROLLBACK'),
+        signal: transaction(byToken),
+        revoke: transaction(() => arena.calls.revokeKey('old')),
       },
       check: (outcome) => {
         const waited = outcome.waited.includes('signal.call');

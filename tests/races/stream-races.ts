@@ -4,7 +4,7 @@
  */
 import { expect } from 'vitest';
 import type { Interleaving, StepLike } from '../../src/testing/stepper.ts';
-import { isBefore, leased, meet, saidTo, shortTransaction, type Arena, type Scene } from './arena.ts';
+import { isBefore, leased, meet, saidTo, transaction, type Arena, type Scene } from './arena.ts';
 import { ask, type Ask, type Call } from './calls.ts';
 import { endOfLog } from './invariants.ts';
 import { inTurn } from './signal-races.ts';
@@ -62,8 +62,8 @@ export function followTwo(arena: Arena, skewMs = 0): Promise<Interleaving[]> {
     permutations: ORDERS,
     given: written({ skewMs }),
     sessions: {
-      a: shortTransaction(append(arena, { frames: [['durable', 'a']], skewMs })),
-      b: shortTransaction(append(arena, { frames: [['durable', 'b']], skewMs: -skewMs })),
+      a: transaction(append(arena, { frames: [['durable', 'a']], skewMs })),
+      b: transaction(append(arena, { frames: [['durable', 'b']], skewMs: -skewMs })),
       reader: [following('one'), following('two')],
     },
     check: async ({ order }, scene) => {
@@ -84,8 +84,8 @@ export function appendAndComplete(arena: Arena): Promise<Interleaving[]> {
   return arena.race({
     given: written(),
     sessions: {
-      a: shortTransaction(append(arena, { frames: [['durable', 'late']] })),
-      b: shortTransaction(({ leases }) => arena.calls.complete(leases)),
+      a: transaction(append(arena, { frames: [['durable', 'late']] })),
+      b: transaction(({ leases }) => arena.calls.complete(leases)),
     },
     check: async (outcome, scene) => {
       const isInTime = isBefore(outcome, 'a.call', 'b.call');
@@ -106,7 +106,7 @@ export function appendTwice(arena: Arena): Promise<Interleaving[]> {
   const same = append(arena, { frames: [['durable', 'once']], appendId });
   return arena.race({
     given: written(),
-    sessions: { a: shortTransaction(same), b: shortTransaction(same) },
+    sessions: { a: transaction(same), b: transaction(same) },
     check: async (outcome, scene) => {
       expect(await payloadsOf(arena, scene), 'what is there').toEqual(['first', 'once']);
       expect([saidTo(outcome, 'a'), saidTo(outcome, 'b')]).toEqual(['appended', 'appended']);
@@ -118,7 +118,7 @@ export function appendTwice(arena: Arena): Promise<Interleaving[]> {
 /** Each of two patches is in the document. */
 export function patchTwice(arena: Arena): Promise<Interleaving[]> {
   return meet(arena, {
-    steps: shortTransaction,
+    steps: transaction,
     given: written({ frames: [['summary', '{"first": 1}']] }),
     a: append(arena, { frames: [['summary', '{"a": 1}']] }),
     b: append(arena, { frames: [['summary', '{"b": {"c": 1}}']] }),
@@ -156,9 +156,9 @@ export function appendAndTrim(arena: Arena): Promise<Interleaving[]> {
     permutations: TRIM_ORDERS,
     given: written({ ...live('old', 2), frames: [['durable', 'first'], ...live('old', 2).frames!] }),
     sessions: {
-      a: shortTransaction(append(arena, { frames: [['durable', 'kept']] })),
-      trim: shortTransaction(append(arena, live('t', 3))),
-      b: shortTransaction(append(arena, live('b', 1))),
+      a: transaction(append(arena, { frames: [['durable', 'kept']] })),
+      trim: transaction(append(arena, live('t', 3))),
+      b: transaction(append(arena, live('b', 1))),
     },
     check: async ({ order }, scene) => {
       const frames = await framesAfter(arena.through, scene.ids[0]!);

@@ -8,16 +8,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { RaceFailure, tablesWaitedOn } from '../../src/testing/stepper.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { plainDatabase, testDatabase } from '../setup/database.ts';
-import {
-  arenaOn,
-  claimAll,
-  leased,
-  meet,
-  runOut,
-  shortTransaction,
-  type Arena,
-  type Scene,
-} from './arena.ts';
+import { arenaOn, claimAll, leased, meet, runOut, transaction, type Arena, type Scene } from './arena.ts';
 import { ask, type Lease } from './calls.ts';
 import { endOfLog } from './invariants.ts';
 import { NAIVE_STREAMS } from './naive-streams.ts';
@@ -36,7 +27,7 @@ import {
 
 const CLOCK_FILE = new URL('../../sql/testing/clock.sql', import.meta.url);
 const MINUTE_MS = 60_000;
-const steps = shortTransaction;
+const steps = transaction;
 
 let database: TestDatabase;
 let arena: Arena;

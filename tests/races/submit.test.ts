@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { tablesWaitedOn } from '../../src/testing/stepper.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { testDatabase } from '../setup/database.ts';
-import { alone, arenaOn, meet, saidTo, shortTransaction, submitted } from './arena.ts';
+import { alone, arenaOn, meet, saidTo, transaction, submitted } from './arena.ts';
 import type { Arena, Scene } from './arena.ts';
 import type { Route, Submission } from './calls.ts';
 
@@ -70,7 +70,7 @@ describe('two submissions of one id', () => {
   it('create one execution when the first is rolled back', async () => {
     await arena.race({
       given: () => planned(),
-      sessions: { a: shortTransaction(oneExecution, 'ROLLBACK'), b: shortTransaction(oneExecution) },
+      sessions: { a: transaction(oneExecution, 'ROLLBACK'), b: transaction(oneExecution) },
       check: (outcome) => {
         expect(saidTo(outcome, 'b')).toBe('submitted');
         expect(['submitted', 'duplicate']).toContain(saidTo(outcome, 'a'));
@@ -86,7 +86,7 @@ describe('two submissions of the same executions in opposite order', () => {
     const outcomes = await arena.race({
       given: () => planned(),
       sessions: {
-        blocker: shortTransaction(
+        blocker: transaction(
           submit(({ ids, known }) => ({ ids: ids.slice(1, 2), routes: [known] })),
           'ROLLBACK',
         ),
@@ -138,7 +138,7 @@ describe.each(['known lane', 'new lanes'] as const)(
       const outcomes = await arena.race({
         given: () => planned(lanes),
         sessions: {
-          blocker: shortTransaction(
+          blocker: transaction(
             submit(({ fresh }) => ({ ids: [randomUUID()], routes: fresh.slice(1, 2) })),
             'ROLLBACK',
           ),

@@ -6,16 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { SignalCondition } from '../../src/contract/signals.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { testDatabase } from '../setup/database.ts';
-import {
-  arenaOn,
-  isBefore,
-  leased,
-  meet,
-  saidTo,
-  shortTransaction,
-  type Arena,
-  type Scene,
-} from './arena.ts';
+import { arenaOn, isBefore, leased, meet, saidTo, transaction, type Arena, type Scene } from './arena.ts';
 import { ask } from './calls.ts';
 import { asFamily, childIds, family } from './families.ts';
 import { endOfLog, violationsOf } from './invariants.ts';
@@ -23,7 +14,7 @@ import { WAITPOINT, type SuspendFor } from './signal-calls.ts';
 import { after, deliverTo, inTurn, lifeOf, opened, suspended, suspendOn } from './signal-races.ts';
 
 const TIMEOUT_MS = 60_000;
-const steps = shortTransaction;
+const steps = transaction;
 
 let database: TestDatabase;
 let arena: Arena;
@@ -224,9 +215,9 @@ describe('children beside the waits', () => {
     await arena.race({
       given: family(1),
       sessions: {
-        suspend: shortTransaction(besideChildren),
-        child: shortTransaction(complete),
-        fire: shortTransaction(fire),
+        suspend: transaction(besideChildren),
+        child: transaction(complete),
+        fire: transaction(fire),
       },
       check: async (outcome, scene) => {
         const due = isBefore(outcome, 'child.COMMIT', 'suspend.call');

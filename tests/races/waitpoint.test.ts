@@ -5,12 +5,12 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { testDatabase } from '../setup/database.ts';
-import { arenaOn, leased, meet, shortTransaction, type Arena, type Scene } from './arena.ts';
+import { arenaOn, leased, meet, transaction, type Arena, type Scene } from './arena.ts';
 import { ask, LEASE_MS } from './calls.ts';
 import { WAITPOINT } from './signal-calls.ts';
 import { deliverTo, inTurn, lifeOf, opened, suspendOn } from './signal-races.ts';
 
-const steps = shortTransaction;
+const steps = transaction;
 
 let database: TestDatabase;
 let arena: Arena;
