@@ -63,7 +63,7 @@ export class StreamHub {
   readonly #byExecution = new Map<string, Set<Group>>();
   readonly #toRead = new Set<Group>();
   #readers = 0;
-  #waiting = 0;
+  #tails = 0;
   #timer: NodeJS.Timeout | undefined;
   #looking = false;
   #lookAgain = false;
@@ -77,6 +77,16 @@ export class StreamHub {
     this.#unwatch = bells.watch((hint) => this.#onHint(hint));
   }
 
+  /** Takes a place among the tails, until it is given back: who was let in is not put out for somebody who came later. */
+  admit(): () => void {
+    if (this.#tails >= LIMITS.tails)
+      throw new EngineError('too_many', `This process already follows ${LIMITS.tails} streams.`);
+    this.#tails += 1;
+    return () => {
+      this.#tails -= 1;
+    };
+  }
+
   /** What is new since the place, as soon as something is; undefined when the execution is gone. */
   async next(place: ReaderPlace, signal?: AbortSignal): Promise<StreamRead | undefined> {
     signal?.throwIfAborted();
@@ -86,6 +96,7 @@ export class StreamHub {
   /** The same; when nothing is new in time, what was last seen there. */
   async nextWithin(place: ReaderPlace, ms: number): Promise<TimedRead> {
     const group = this.#groupAt(place);
+    const leave = this.admit();
     const timeout = new AbortController();
     const timer = setTimeout(() => timeout.abort(), ms);
     try {
@@ -94,6 +105,7 @@ export class StreamHub {
       if (!timeout.signal.aborted) throw error;
       return { read: group.latest ?? (await this.#readLate(group)), isLate: true };
     } finally {
+      leave();
       clearTimeout(timer);
     }
   }
@@ -112,13 +124,11 @@ export class StreamHub {
       return await new Promise<StreamRead | undefined>((resolve, reject) => {
         waiter = { resolve, reject };
         group.waiters.add(waiter);
-        this.#waiting += 1;
         stop = whenAborted(signal, () => reject(signal!.reason as Error));
         if (group.stirred) this.#read(group);
       });
     } finally {
       stop();
-      this.#waiting -= 1;
       group.waiters.delete(waiter);
       if (group.waiters.size === 0 && !group.reading) this.#remove(group);
     }
@@ -135,8 +145,6 @@ export class StreamHub {
   /** Who joins others knows as much as they do; a place nobody is at is read at once, after it was entered. */
   #groupAt(place: ReaderPlace): Group {
     if (this.#closed) throw new EngineError('closed', 'The engine was closed.');
-    if (this.#waiting >= LIMITS.tails)
-      throw new EngineError('too_many', `This process already follows ${LIMITS.tails} streams.`);
     const name = nameOf(place);
     return this.#groups.get(name) ?? this.#enter(place, name);
   }

@@ -74,6 +74,15 @@ export class StreamTail {
   }
 
   async *items(): AsyncGenerator<StreamItem, void, undefined> {
+    const leave = this.#hub.admit();
+    try {
+      yield* this.#follow();
+    } finally {
+      leave();
+    }
+  }
+
+  async *#follow(): AsyncGenerator<StreamItem, void, undefined> {
     const start = this.#place;
     if (start.seq > 0)
       start.epoch = await this.#surely(() => this.#history.epochAt(this.#key, start.attemptIndex, start));
@@ -126,7 +135,9 @@ export class StreamTail {
 
   #finishedSteps(beforeEpoch: number): Promise<FinishedStep[]> {
     const { attemptIndex } = this.#place;
-    return this.#surely(() => this.#history.finishedSteps(this.#key, attemptIndex, beforeEpoch));
+    const asked = this.#surely(() => this.#history.finishedSteps(this.#key, attemptIndex, beforeEpoch));
+    // Others have the same answer: what one does with it must not show there.
+    return asked.then((steps) => steps.map((step) => ({ ...step })));
   }
 
   /** Who sees no best-effort frames misses none. */
