@@ -14,7 +14,10 @@ import {
   seenBy,
   snapshotOf,
   SOON,
+  useConsuming,
 } from './consuming.ts';
+
+useConsuming();
 
 describe('the end of a consumer', () => {
   it('comes when it is stopped, after the batch it is at', async () => {

@@ -5,7 +5,19 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
 import type { EventHandler } from '../../src/index.ts';
 import { latch } from '../worker/crew.ts';
-import { bench, consume, endSome, expectSeenOnce, names, projection, snapshotOf, SOON } from './consuming.ts';
+import {
+  bench,
+  consume,
+  endSome,
+  expectSeenOnce,
+  names,
+  projection,
+  snapshotOf,
+  SOON,
+  useConsuming,
+} from './consuming.ts';
+
+useConsuming();
 
 describe('a handler that', () => {
   it.each(['ROLLBACK', 'COMMIT', 'ROLLBACK AND CHAIN', 'COMMIT AND CHAIN'])(

@@ -16,7 +16,10 @@ import {
   projection,
   snapshotOf,
   SOON,
+  useConsuming,
 } from './consuming.ts';
+
+useConsuming();
 
 describe('instances under one name', () => {
   it('may all be the first to use a name', async () => {

@@ -17,7 +17,10 @@ import {
   seenBy,
   snapshotOf,
   SOON,
+  useConsuming,
 } from './consuming.ts';
+
+useConsuming();
 
 describe('a consumer', () => {
   it('is handed everything from the beginning, and what happens later, in order and once', async () => {

@@ -14,18 +14,33 @@ import type {
   FeedEvent,
   SqlTransaction,
 } from '../../src/index.ts';
-import { newKind, useBench } from '../conformance/open.ts';
+import { newKind, useBench, type Bench } from '../conformance/open.ts';
 
 export const SOON = { timeout: 20_000, interval: 15 };
 export const LONG = { timeout: 60_000 };
-export const bench = useBench();
+let opened: Bench;
+/** Of the file that asked for it last: files of one process share this module. */
+export const bench: Pick<Bench, 'engine' | 'database' | 'another'> = {
+  get engine() {
+    return opened.engine;
+  },
+  get database() {
+    return opened.database;
+  },
+  another: (options) => opened.another(options),
+};
 
-beforeAll(() =>
-  bench.database.query(
-    'CREATE TABLE public.seen (id bigint GENERATED ALWAYS AS IDENTITY, name text, position bigint, execution_id text)',
-  ),
-);
-afterAll(() => bench.database.query('DROP TABLE public.seen'));
+/** Opens a bench with the table for the tests of one file. */
+export function useConsuming(): void {
+  const own = useBench();
+  opened = own;
+  beforeAll(() =>
+    own.database.query(
+      'CREATE TABLE public.seen (id bigint GENERATED ALWAYS AS IDENTITY, name text, position bigint, execution_id text)',
+    ),
+  );
+  afterAll(() => own.database.query('DROP TABLE public.seen'));
+}
 
 /** So many executions of a kind end: one event each. */
 export async function endSome(kind: string, count: number): Promise<ExecutionId[]> {
