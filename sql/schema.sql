@@ -7,13 +7,23 @@ CREATE TYPE ff_attempt_state AS ENUM ('none', 'pending_first_attempt', 'running_
 
 CREATE TYPE ff_blocking_reason AS ENUM ('none', 'waiting_for_worker', 'waiting_for_retry_backoff', 'waiting_for_resume_delay', 'waiting_for_delay', 'waiting_for_signal', 'waiting_for_approval', 'waiting_for_callback', 'waiting_for_tool_result', 'waiting_for_children', 'waiting_for_budget', 'waiting_for_quota', 'waiting_for_capable_worker', 'waiting_for_locality_match', 'paused_by_operator', 'paused_by_policy', 'paused_by_flow_cancel');
 
+CREATE TYPE ff_edge_condition AS ENUM ('success', 'failure', 'always', 'skipped');
+
+CREATE TYPE ff_edge_state AS ENUM ('staged', 'pending', 'satisfied', 'failed', 'skipped');
+
 CREATE TYPE ff_eligibility_state AS ENUM ('eligible_now', 'not_eligible_until_time', 'blocked_by_dependencies', 'blocked_by_budget', 'blocked_by_quota', 'blocked_by_route', 'blocked_by_lane_state', 'blocked_by_operator', 'not_applicable');
 
 CREATE TYPE ff_event_family AS ENUM ('lease', 'completion', 'signal', 'operator', 'flow', 'tag', 'worker');
 
+CREATE TYPE ff_flow_outcome AS ENUM ('completed', 'failed', 'cancelled');
+
 CREATE TYPE ff_frame_encoding AS ENUM ('text', 'json', 'binary');
 
 CREATE TYPE ff_frame_mode AS ENUM ('durable', 'summary', 'best_effort');
+
+CREATE TYPE ff_group_state AS ENUM ('pending', 'satisfied', 'impossible');
+
+CREATE TYPE ff_join_kind AS ENUM ('all', 'any', 'quorum');
 
 CREATE TYPE ff_lifecycle_phase AS ENUM ('submitted', 'runnable', 'active', 'suspended', 'terminal');
 
@@ -41,7 +51,8 @@ CREATE TYPE ff_locked AS (
   worker_instance_id text,
   attempt_started_at_ms bigint,
   tags jsonb,
-  retain_ms bigint
+  retain_ms bigint,
+  flow_id uuid
 );
 
 CREATE TABLE ff_attempt_history (
@@ -74,6 +85,14 @@ CREATE TABLE ff_body (
   CONSTRAINT ff_body_pkey PRIMARY KEY (execution_id, partition_key)
 );
 
+CREATE TABLE ff_cancel_backlog (
+  flow_id uuid NOT NULL,
+  requested_at_ms bigint NOT NULL,
+  done_to uuid,
+  partition_key smallint NOT NULL,
+  CONSTRAINT ff_cancel_backlog_pkey PRIMARY KEY (flow_id)
+);
+
 CREATE TABLE ff_child_wait (
   execution_id uuid NOT NULL,
   lease_epoch bigint NOT NULL,
@@ -94,6 +113,47 @@ CREATE TABLE ff_consumer (
   error_code text,
   CONSTRAINT ff_consumer_pkey PRIMARY KEY (name)
 ) WITH (fillfactor=50);
+
+CREATE TABLE ff_edge (
+  upstream_eid uuid NOT NULL,
+  downstream_eid uuid NOT NULL,
+  flow_id uuid NOT NULL,
+  edge_id uuid NOT NULL,
+  created_at_ms bigint NOT NULL,
+  resolved_at_ms bigint,
+  upstream_attempt integer,
+  input_place integer,
+  partition_key smallint NOT NULL,
+  condition ff_edge_condition NOT NULL,
+  state ff_edge_state NOT NULL,
+  is_counted boolean DEFAULT false NOT NULL,
+  input_name text,
+  CONSTRAINT ff_edge_pkey PRIMARY KEY (upstream_eid, downstream_eid)
+) WITH (fillfactor=80);
+CREATE INDEX ff_edge_downstream ON ff_edge USING btree (downstream_eid);
+CREATE UNIQUE INDEX ff_edge_name ON ff_edge USING btree (edge_id);
+
+CREATE TABLE ff_edge_group (
+  downstream_eid uuid NOT NULL,
+  flow_id uuid NOT NULL,
+  decided_at_ms bigint,
+  k_target integer NOT NULL,
+  edge_count integer NOT NULL,
+  success_count integer DEFAULT 0 NOT NULL,
+  fail_count integer DEFAULT 0 NOT NULL,
+  skip_count integer DEFAULT 0 NOT NULL,
+  partition_key smallint NOT NULL,
+  join_kind ff_join_kind NOT NULL,
+  group_state ff_group_state DEFAULT 'pending'::ff_group_state NOT NULL,
+  cancels_rest boolean NOT NULL,
+  cancel_siblings_pending_flag boolean DEFAULT false NOT NULL,
+  cancel_siblings_reason text,
+  cancel_siblings_pending_members text[] DEFAULT '{}'::text[] NOT NULL,
+  CONSTRAINT ff_edge_group_pkey PRIMARY KEY (downstream_eid),
+  CONSTRAINT ff_edge_group_counted CHECK ((((success_count + fail_count) + skip_count) <= edge_count)),
+  CONSTRAINT ff_edge_group_decided CHECK (((group_state = 'pending'::ff_group_state) = (decided_at_ms IS NULL)))
+) WITH (fillfactor=50);
+CREATE INDEX ff_edge_group_pending ON ff_edge_group USING btree (downstream_eid) WHERE (group_state = 'pending'::ff_group_state);
 
 CREATE TABLE ff_event (
   ev_id bigint GENERATED ALWAYS AS IDENTITY NOT NULL,
@@ -116,7 +176,7 @@ CREATE TABLE ff_event (
   CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, event_type)),
   CONSTRAINT ff_event_subject CHECK (
 CASE
-    WHEN (execution_id IS NULL) THEN (family = ANY (ARRAY['operator'::ff_event_family, 'worker'::ff_event_family]))
+    WHEN (execution_id IS NULL) THEN ((family = ANY (ARRAY['operator'::ff_event_family, 'worker'::ff_event_family])) OR ((family = 'flow'::ff_event_family) AND (num_nulls(flow_id, partition_key) = 0)))
     ELSE (num_nulls(partition_key, route_id, attempt_index, lease_epoch) = 0)
 END)
 ) PARTITION BY LIST (slot);
@@ -144,7 +204,7 @@ CREATE TABLE ff_event_0 (
   CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, event_type)),
   CONSTRAINT ff_event_subject CHECK (
 CASE
-    WHEN (execution_id IS NULL) THEN (family = ANY (ARRAY['operator'::ff_event_family, 'worker'::ff_event_family]))
+    WHEN (execution_id IS NULL) THEN ((family = ANY (ARRAY['operator'::ff_event_family, 'worker'::ff_event_family])) OR ((family = 'flow'::ff_event_family) AND (num_nulls(flow_id, partition_key) = 0)))
     ELSE (num_nulls(partition_key, route_id, attempt_index, lease_epoch) = 0)
 END)
 ) /* of ff_event FOR VALUES IN ('0') */;
@@ -172,7 +232,7 @@ CREATE TABLE ff_event_1 (
   CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, event_type)),
   CONSTRAINT ff_event_subject CHECK (
 CASE
-    WHEN (execution_id IS NULL) THEN (family = ANY (ARRAY['operator'::ff_event_family, 'worker'::ff_event_family]))
+    WHEN (execution_id IS NULL) THEN ((family = ANY (ARRAY['operator'::ff_event_family, 'worker'::ff_event_family])) OR ((family = 'flow'::ff_event_family) AND (num_nulls(flow_id, partition_key) = 0)))
     ELSE (num_nulls(partition_key, route_id, attempt_index, lease_epoch) = 0)
 END)
 ) /* of ff_event FOR VALUES IN ('1') */;
@@ -200,7 +260,7 @@ CREATE TABLE ff_event_2 (
   CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, event_type)),
   CONSTRAINT ff_event_subject CHECK (
 CASE
-    WHEN (execution_id IS NULL) THEN (family = ANY (ARRAY['operator'::ff_event_family, 'worker'::ff_event_family]))
+    WHEN (execution_id IS NULL) THEN ((family = ANY (ARRAY['operator'::ff_event_family, 'worker'::ff_event_family])) OR ((family = 'flow'::ff_event_family) AND (num_nulls(flow_id, partition_key) = 0)))
     ELSE (num_nulls(partition_key, route_id, attempt_index, lease_epoch) = 0)
 END)
 ) /* of ff_event FOR VALUES IN ('2') */;
@@ -228,7 +288,7 @@ CREATE TABLE ff_event_3 (
   CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, event_type)),
   CONSTRAINT ff_event_subject CHECK (
 CASE
-    WHEN (execution_id IS NULL) THEN (family = ANY (ARRAY['operator'::ff_event_family, 'worker'::ff_event_family]))
+    WHEN (execution_id IS NULL) THEN ((family = ANY (ARRAY['operator'::ff_event_family, 'worker'::ff_event_family])) OR ((family = 'flow'::ff_event_family) AND (num_nulls(flow_id, partition_key) = 0)))
     ELSE (num_nulls(partition_key, route_id, attempt_index, lease_epoch) = 0)
 END)
 ) /* of ff_event FOR VALUES IN ('3') */;
@@ -256,7 +316,7 @@ CREATE TABLE ff_event_4 (
   CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, event_type)),
   CONSTRAINT ff_event_subject CHECK (
 CASE
-    WHEN (execution_id IS NULL) THEN (family = ANY (ARRAY['operator'::ff_event_family, 'worker'::ff_event_family]))
+    WHEN (execution_id IS NULL) THEN ((family = ANY (ARRAY['operator'::ff_event_family, 'worker'::ff_event_family])) OR ((family = 'flow'::ff_event_family) AND (num_nulls(flow_id, partition_key) = 0)))
     ELSE (num_nulls(partition_key, route_id, attempt_index, lease_epoch) = 0)
 END)
 ) /* of ff_event FOR VALUES IN ('4') */;
@@ -284,7 +344,7 @@ CREATE TABLE ff_event_5 (
   CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, event_type)),
   CONSTRAINT ff_event_subject CHECK (
 CASE
-    WHEN (execution_id IS NULL) THEN (family = ANY (ARRAY['operator'::ff_event_family, 'worker'::ff_event_family]))
+    WHEN (execution_id IS NULL) THEN ((family = ANY (ARRAY['operator'::ff_event_family, 'worker'::ff_event_family])) OR ((family = 'flow'::ff_event_family) AND (num_nulls(flow_id, partition_key) = 0)))
     ELSE (num_nulls(partition_key, route_id, attempt_index, lease_epoch) = 0)
 END)
 ) /* of ff_event FOR VALUES IN ('5') */;
@@ -312,7 +372,7 @@ CREATE TABLE ff_event_6 (
   CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, event_type)),
   CONSTRAINT ff_event_subject CHECK (
 CASE
-    WHEN (execution_id IS NULL) THEN (family = ANY (ARRAY['operator'::ff_event_family, 'worker'::ff_event_family]))
+    WHEN (execution_id IS NULL) THEN ((family = ANY (ARRAY['operator'::ff_event_family, 'worker'::ff_event_family])) OR ((family = 'flow'::ff_event_family) AND (num_nulls(flow_id, partition_key) = 0)))
     ELSE (num_nulls(partition_key, route_id, attempt_index, lease_epoch) = 0)
 END)
 ) /* of ff_event FOR VALUES IN ('6') */;
@@ -340,7 +400,7 @@ CREATE TABLE ff_event_7 (
   CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, event_type)),
   CONSTRAINT ff_event_subject CHECK (
 CASE
-    WHEN (execution_id IS NULL) THEN (family = ANY (ARRAY['operator'::ff_event_family, 'worker'::ff_event_family]))
+    WHEN (execution_id IS NULL) THEN ((family = ANY (ARRAY['operator'::ff_event_family, 'worker'::ff_event_family])) OR ((family = 'flow'::ff_event_family) AND (num_nulls(flow_id, partition_key) = 0)))
     ELSE (num_nulls(partition_key, route_id, attempt_index, lease_epoch) = 0)
 END)
 ) /* of ff_event FOR VALUES IN ('7') */;
@@ -386,6 +446,7 @@ CREATE TABLE ff_execution (
   generation smallint DEFAULT 0 NOT NULL,
   parent_partition smallint,
   parent_id uuid,
+  flow_id uuid,
   namespace text NOT NULL,
   CONSTRAINT ff_execution_pkey PRIMARY KEY (execution_id) INCLUDE (partition_key),
   CONSTRAINT ff_execution_legal CHECK (ff_is_legal(lifecycle_phase, ownership_state, eligibility_state, blocking_reason, terminal_outcome, attempt_state)),
@@ -394,6 +455,54 @@ CREATE TABLE ff_execution (
 ) WITH (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.02, fillfactor=30);
 CREATE INDEX ff_execution_created ON ff_execution USING btree (created_at_ms);
 CREATE INDEX ff_execution_parent ON ff_execution USING btree (parent_id, created_at_ms) WHERE (parent_id IS NOT NULL);
+
+CREATE TABLE ff_flow (
+  flow_id uuid NOT NULL,
+  created_at_ms bigint NOT NULL,
+  changed_at_ms bigint NOT NULL,
+  sealed_at_ms bigint,
+  graph_revision bigint NOT NULL,
+  node_count integer NOT NULL,
+  edge_count integer NOT NULL,
+  partition_key smallint NOT NULL,
+  name text NOT NULL,
+  namespace text NOT NULL,
+  tags jsonb NOT NULL,
+  CONSTRAINT ff_flow_pkey PRIMARY KEY (flow_id),
+  CONSTRAINT ff_flow_partition CHECK (((partition_key >= 0) AND (partition_key <= 255)))
+);
+CREATE INDEX ff_flow_created ON ff_flow USING btree (created_at_ms);
+
+CREATE TABLE ff_flow_job (
+  job_id bigint GENERATED ALWAYS AS IDENTITY NOT NULL,
+  created_at_ms bigint NOT NULL,
+  execution_id uuid NOT NULL,
+  flow_id uuid NOT NULL,
+  partition_key smallint NOT NULL,
+  CONSTRAINT ff_flow_job_pkey PRIMARY KEY (job_id)
+) WITH (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000);
+
+CREATE TABLE ff_flow_progress (
+  flow_id uuid NOT NULL,
+  ended_at_ms bigint,
+  retain_ms bigint,
+  cancelled_at_ms bigint,
+  open_count integer NOT NULL,
+  success_count integer DEFAULT 0 NOT NULL,
+  failed_count integer DEFAULT 0 NOT NULL,
+  cancelled_count integer DEFAULT 0 NOT NULL,
+  expired_count integer DEFAULT 0 NOT NULL,
+  skipped_count integer DEFAULT 0 NOT NULL,
+  outcome ff_flow_outcome,
+  cancel_policy text,
+  cancel_reason text,
+  cancelled_by text,
+  CONSTRAINT ff_flow_progress_pkey PRIMARY KEY (flow_id),
+  CONSTRAINT ff_flow_progress_cancel_policy_check CHECK ((cancel_policy = ANY (ARRAY['cancel_all'::text, 'cancel_pending'::text, 'let_finish'::text]))),
+  CONSTRAINT ff_flow_progress_cancelled CHECK (((cancel_policy IS NULL) = (cancelled_at_ms IS NULL))),
+  CONSTRAINT ff_flow_progress_ended CHECK (((outcome IS NULL) = (ended_at_ms IS NULL))),
+  CONSTRAINT ff_flow_progress_open CHECK ((open_count >= 0))
+) WITH (fillfactor=50);
 
 CREATE TABLE ff_frame (
   execution_id uuid NOT NULL,
@@ -456,6 +565,7 @@ CREATE TABLE ff_lease (
   renewed_at_ms bigint NOT NULL,
   expires_at_ms bigint NOT NULL,
   attempt_started_at_ms bigint NOT NULL,
+  flow_id uuid,
   attempt_index integer NOT NULL,
   route_id integer NOT NULL,
   partition_key smallint NOT NULL,
@@ -468,6 +578,17 @@ CREATE TABLE ff_lease (
   tags jsonb NOT NULL,
   CONSTRAINT ff_lease_pkey PRIMARY KEY (execution_id, partition_key)
 ) WITH (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000, fillfactor=50);
+
+CREATE TABLE ff_member (
+  flow_id uuid NOT NULL,
+  execution_id uuid NOT NULL,
+  partition_key smallint NOT NULL,
+  outcome ff_terminal_outcome,
+  name text NOT NULL,
+  CONSTRAINT ff_member_pkey PRIMARY KEY (execution_id)
+) WITH (fillfactor=80);
+CREATE UNIQUE INDEX ff_member_name ON ff_member USING btree (flow_id, name);
+CREATE INDEX ff_member_open ON ff_member USING btree (flow_id, execution_id) WHERE (outcome IS NULL);
 
 CREATE TABLE ff_migration (
   version integer NOT NULL,
@@ -497,6 +618,15 @@ CREATE TABLE ff_outcome (
 CREATE INDEX ff_outcome_ended ON ff_outcome USING btree (ended_at_ms) WHERE ((retain_ms IS NULL) AND (look_again_at_ms IS NULL));
 CREATE INDEX ff_outcome_list ON ff_outcome USING btree (namespace, outcome, ended_at_ms);
 CREATE INDEX ff_outcome_retained ON ff_outcome USING btree (COALESCE(look_again_at_ms, (ended_at_ms + retain_ms))) WHERE ((retain_ms IS NOT NULL) OR (look_again_at_ms IS NOT NULL));
+
+CREATE TABLE ff_pending_cancel_groups (
+  partition_key smallint NOT NULL,
+  flow_id uuid NOT NULL,
+  downstream_eid uuid NOT NULL,
+  enqueued_at_ms bigint NOT NULL,
+  CONSTRAINT ff_pending_cancel_groups_pkey PRIMARY KEY (downstream_eid, flow_id, partition_key)
+);
+CREATE INDEX ff_pending_cancel_groups_oldest ON ff_pending_cancel_groups USING btree (enqueued_at_ms);
 
 CREATE TABLE ff_progress (
   execution_id uuid NOT NULL,
@@ -796,6 +926,15 @@ CREATE TABLE ff_worker (
 --   lease_reclaim_count integer
 --   raw_fields jsonb
 
+-- view ff_flow_core
+--   partition_key smallint
+--   flow_id uuid
+--   graph_revision bigint
+--   public_flow_state text
+--   created_at_ms bigint
+--   terminal_at_ms bigint
+--   raw_fields jsonb
+
 -- view ff_lease_event
 --   event_id bigint
 --   execution_id text
@@ -826,17 +965,47 @@ CREATE TABLE ff_worker (
 -- function ff_accept_signal(e ff_execution, w ff_waitpoint, p_signal ff_signal, p_bytes bigint)
 --   returns TABLE(effect text, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
---   md5 da5f38cbe216b2336c2b378d5f290184
+--   md5 8d91adfcfd6215a1bfc96ddd3d3a8aa2
+
+-- function ff_act_on_joins(p_ids uuid[])
+--   returns TABLE(execution_id uuid, outcome text, route_id integer)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
+--   md5 fa57531dd7894a9487daa77a8e820d0b
+
+-- function ff_add_to_joins(f ff_flow, p_downs uuid[])
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 8cfb77cd2beb727d64cc009569ddc545
 
 -- function ff_adopt_log(p_change text, p_identity text)
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 848a2e673f59d768d77731de20fd232b
 
+-- function ff_adopt_members(p_flow uuid, p_partition smallint, p_revision bigint, p_ids uuid[], p_names text[])
+--   returns bigint
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 3f1ff7ef73f05e23294968bf2ce15956
+
+-- function ff_advance(p_ended uuid[], p_locked uuid[])
+--   returns TABLE(execution_id uuid, outcome text, route_id integer)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
+--   md5 39e15cc598db6fd775d3dde98f4e8f79
+
+-- function ff_advance_ended(p_rows ff_locked[], p_after uuid[])
+--   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
+--   md5 1c5ab2739490445ebb7020ffc58d0840
+
 -- function ff_append_frames(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_append_id uuid, p_modes text[], p_encodings text[], p_types text[], p_correlations text[], p_step_names text[], p_step_keys text[], p_step_tries integer[], p_payloads bytea[], p_ttl_ms bigint, p_floor integer, p_ceiling integer, p_alpha double precision, p_max_document integer)
 --   returns TABLE(outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, ts_ms bigint, last_seq bigint, total_bytes bigint, summary_version integer)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 47428b0cbb64bf0020ededa0b8a761c2
+
+-- function ff_apply_edges(p_flow uuid, p_partition smallint, p_edge_ids uuid[])
+--   returns integer
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 06d021cc8e0c9178c3642b926b85022a
 
 -- function ff_backoff_ms(p_backoff jsonb, p_retries integer, p_draw double precision)
 --   returns bigint
@@ -848,15 +1017,40 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 517d9d1f4f59541375cc0d9f1cb1f19b
 
+-- function ff_blocked_rows(p_ids uuid[])
+--   returns ff_locked[]
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 18febd9f9ddaecc6eee9f7876bc315b7
+
+-- function ff_bump_flow(f ff_flow, p_nodes integer, p_edges integer)
+--   returns bigint
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 8f798cbdd9adf3ceae7eb5d1e2c9c2e0
+
 -- function ff_cancel(p_ids uuid[], p_partitions smallint[], p_reason text, p_actor text, p_epochs bigint[] DEFAULT NULL::bigint[])
 --   returns TABLE(execution_id uuid, outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, route_id integer, worker_instance_id text)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 38a1a68358678d5fa6054d5e3fbef384
 
+-- function ff_cancel_flow(p_flow uuid, p_partition smallint, p_policy text, p_reason text, p_actor text)
+--   returns TABLE(outcome text, flow_outcome text, policy text, was_open boolean)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 095f7daacda3bc442b0b12e5007d6445
+
+-- function ff_cancel_members(p_flow uuid, p_limit integer)
+--   returns TABLE(execution_id uuid, outcome text, worker_instance_id text)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 b263113f9833dcd9e9adf62e0fd809a8
+
+-- function ff_cancel_siblings(p_partition smallint, p_flow uuid, p_downstream uuid, p_limit integer)
+--   returns TABLE(execution_id uuid, outcome text, worker_instance_id text)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 a6dff6eea7c73fef514b0796e13a834d
+
 -- function ff_change_priority(p_ids uuid[], p_partitions smallint[], p_epochs bigint[], p_priority integer, p_actor text)
 --   returns TABLE(execution_id uuid, outcome text, lifecycle_phase text, eligibility_state text, route_id integer, old_priority integer)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 af966472607fbf51cc73be5f2cd8bfee
+--   md5 d60a5d67473f4d789437208dd7e53700
 
 -- function ff_children_ended(p_parent uuid, p_children uuid[], p_needed integer)
 --   returns boolean
@@ -864,9 +1058,9 @@ CREATE TABLE ff_worker (
 --   md5 fac68d804be8b4e787e48e24e5dba3ea
 
 -- function ff_claim(p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer, p_worker_id text, p_worker_instance_id text, p_claim_id uuid, p_lease_ms bigint, p_quiet_routes integer[])
---   returns TABLE(execution_id uuid, partition_key smallint, route_id integer, priority integer, seq bigint, namespace text, attempt_index integer, lease_epoch bigint, lease_id uuid, retry_count integer, reclaimed boolean, resumed boolean, created_at_ms bigint, payload jsonb, tags jsonb, generation smallint, attempt_limit_ms bigint, next_due_in_ms bigint, route_high integer)
+--   returns TABLE(execution_id uuid, partition_key smallint, route_id integer, priority integer, seq bigint, namespace text, attempt_index integer, lease_epoch bigint, lease_id uuid, retry_count integer, reclaimed boolean, resumed boolean, created_at_ms bigint, payload jsonb, tags jsonb, generation smallint, attempt_limit_ms bigint, flow_id uuid, next_due_in_ms bigint, route_high integer)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 09ff92a764c9239f07d77a5511da85f3
+--   md5 cd0fbdb275f4e048ed1e67e1f4504aec
 
 -- function ff_claim_quotas(p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer, p_tried bigint[])
 --   returns integer[]
@@ -881,17 +1075,32 @@ CREATE TABLE ff_worker (
 -- function ff_complete(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_results jsonb[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 77b133d383a416a9dd5df0c3ed760500
+--   md5 52abca6f3b683a2d6cbeaaae8d61d2a8
 
 -- function ff_condition_met(p_condition jsonb, p_execution uuid, p_until integer DEFAULT 2147483647)
 --   returns boolean
 --   plpgsql STABLE PARALLEL UNSAFE COST 100
 --   md5 54399d9de4afa6a39a4e7c42fd7d9ad9
 
+-- function ff_count_edges(p_downs uuid[])
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 8875fd81d2f6606201eff4c457b5bde5
+
+-- function ff_count_members(p_ended uuid[])
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 28b3ceb2ca82c5a2fdc438ac9125d000
+
 -- function ff_count_unstamped(p_older_than_ms bigint)
 --   returns bigint
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 b89297142555452033cbf52bad0c53cd
+
+-- function ff_create_flow(p_flow uuid, p_partition smallint, p_name text, p_namespace text, p_tags jsonb, p_sealed boolean)
+--   returns boolean
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 5a6130d3f2c1ac36c4fd6dec8fc06edb
 
 -- function ff_create_waitpoints(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_waitpoints jsonb, p_max_waitpoints integer)
 --   returns TABLE(outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, waitpoint_id uuid, token_id uuid, created_at_ms bigint, kid text, secret_print text, token_expires_at_ms bigint)
@@ -903,6 +1112,11 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET search_path=<schema>, pg_temp
 --   md5 6065a10882996bee86280539759f0214
 
+-- function ff_decide_joins(p_ids uuid[])
+--   returns TABLE(execution_id uuid, outcome text, route_id integer)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
+--   md5 a107d5d4008ea3ad305f14bd7162ad87
+
 -- function ff_deciding_signal(p_id uuid, p_wait jsonb)
 --   returns integer
 --   plpgsql STABLE PARALLEL UNSAFE COST 100
@@ -913,15 +1127,35 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 dde22a75884dc3d55c7905ce2f081bf2
 
+-- function ff_downstreams(p_ids uuid[], p_limit integer)
+--   returns uuid[]
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 ac8379eef3b47dcb39787df830ac6c3e
+
 -- function ff_drop_slot(p_retention_ms bigint, p_grace_ms bigint)
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 9011715ca64ff056964a75269509a6b1
 
+-- function ff_edge_result(p_condition ff_edge_condition, p_outcome ff_terminal_outcome)
+--   returns ff_edge_state
+--   sql IMMUTABLE PARALLEL SAFE COST 100
+--   md5 c7b92f721258c1cf3a4935e1ac02e208
+
+-- function ff_end_flows(p_flows uuid[])
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 f4711b044c827c37f3c79773ea526214
+
 -- function ff_end_wait(p_id uuid, p_wait jsonb, p_outcome text)
 --   returns jsonb
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 21424f4a98515d9609f1734f6724daee
+
+-- function ff_ended_badly(p_flow uuid)
+--   returns boolean
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 4efc2fbbfb80a771a5f90bd673bb407b
 
 -- function ff_escalate(p_row ff_locked, p_wait jsonb)
 --   returns bigint
@@ -941,12 +1175,12 @@ CREATE TABLE ff_worker (
 -- function ff_fail(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_messages text[], p_categories text[], p_retry_afters bigint[], p_terminals boolean[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 2e78cbdd305b3f54dc040aa756d5dc78
+--   md5 b7519f92ba024013443022211eda168f
 
 -- function ff_fire_timers(p_timer_ids bigint[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, worker_instance_id text, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 a0336ec83f1172c55d0be41f09049067
+--   md5 82eeb530134b05ce7a5e589055b1124f
 
 -- function ff_fold_patches(p_id uuid, p_partition smallint, p_attempt integer, p_patches bytea[], p_max_bytes integer, p_now bigint)
 --   returns integer
@@ -956,12 +1190,17 @@ CREATE TABLE ff_worker (
 -- function ff_forget(p_ids uuid[], p_partitions smallint[], p_retain_ms bigint, p_again_ms bigint)
 --   returns TABLE(execution_id uuid, outcome text)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 ef5c295ee256bfac90de4c99d570016b
+--   md5 67a1b59c25633062bb13cec605f01a22
 
 -- function ff_forget_keys(p_limit integer, p_again_ms bigint)
 --   returns bigint
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 53d9ec7c34d321727a3e59f75115c7c0
+
+-- function ff_forget_members(p_ids uuid[])
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 b070c72f434c08d0461cc5301206b49f
 
 -- function ff_forget_runs(p_limit integer)
 --   returns integer
@@ -970,12 +1209,12 @@ CREATE TABLE ff_worker (
 
 -- function ff_forget_silent_workers(p_silent_ms bigint)
 --   returns integer
---   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 1ab92e9ebd9d4defb817ab09e705d1ce
 
 -- function ff_forget_worker(p_instance text)
 --   returns void
---   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 238db35c157ca979877251e1e29d10b2
 
 -- function ff_frame_text(p_payload bytea)
@@ -983,10 +1222,40 @@ CREATE TABLE ff_worker (
 --   plpgsql IMMUTABLE PARALLEL SAFE COST 100
 --   md5 4bd31f875d01fa16c5727b9d542579d1
 
+-- function ff_grow_flow(p_flow uuid, p_partition smallint, p_revision bigint, p_member uuid, p_attempt integer, p_epoch bigint, p_routes jsonb, p_max_routes integer, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_names text[], p_kinds text[], p_ks integer[], p_cancels boolean[], p_edge_ids uuid[], p_ups uuid[], p_downs uuid[], p_conditions text[], p_input_names text[], p_input_places integer[])
+--   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, name text, graph_revision bigint)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 618fd52cfa505338482f636581466221
+
 -- function ff_grown_ms(p_initial double precision, p_max double precision, p_multiplier double precision, p_retries integer)
 --   returns double precision
 --   sql IMMUTABLE PARALLEL SAFE COST 100
 --   md5 a860c838d99c93e83e2a44b831979d3a
+
+-- function ff_has_circle(p_nodes uuid[])
+--   returns boolean
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 852394e9bfd1735ec15fe898138c7de3
+
+-- function ff_held_back_by(p_ids uuid[])
+--   returns uuid[]
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 c80a7430c0d32054b6173c9cc28f4038
+
+-- function ff_input(p_id uuid, p_payload jsonb)
+--   returns jsonb
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 4315fba512907fad143ac5a2535e6cf7
+
+-- function ff_insert_edges(f ff_flow, p_state ff_edge_state, p_edge_ids uuid[], p_ups uuid[], p_downs uuid[], p_conditions text[], p_input_names text[], p_input_places integer[])
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 e51713d846fce1bac7c02a7ea83c8331
+
+-- function ff_insert_members(f ff_flow, p_ids uuid[], p_names text[], p_kinds text[], p_ks integer[], p_cancels boolean[])
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 72319f87e87da69fdba7a785ed4a5080
 
 -- function ff_intern_route(p_lane text, p_kind text, p_capabilities text[], p_max integer)
 --   returns integer
@@ -996,7 +1265,7 @@ CREATE TABLE ff_worker (
 -- function ff_is_known_event(family ff_event_family, event_type text)
 --   returns boolean
 --   plpgsql IMMUTABLE PARALLEL SAFE COST 100
---   md5 acea1991daf70e0ddbcb1b99a6239d14
+--   md5 9caeebedcc9b11f44752300a98eb7729
 
 -- function ff_is_legal(phase ff_lifecycle_phase, ownership ff_ownership_state, eligibility ff_eligibility_state, blocking ff_blocking_reason, outcome ff_terminal_outcome, attempt ff_attempt_state)
 --   returns boolean
@@ -1007,6 +1276,11 @@ CREATE TABLE ff_worker (
 --   returns boolean
 --   sql IMMUTABLE PARALLEL SAFE COST 100
 --   md5 3d19c2e9ad244917b3ee3db9e4675864
+
+-- function ff_join_state(p_kind ff_join_kind, p_k integer, p_edges integer, p_satisfied integer, p_unmet integer)
+--   returns ff_group_state
+--   sql IMMUTABLE PARALLEL SAFE COST 100
+--   md5 cf017ad8398243e066237e32ec91e370
 
 -- function ff_key_verifies(p_kid text, p_print text)
 --   returns boolean
@@ -1021,27 +1295,47 @@ CREATE TABLE ff_worker (
 -- function ff_lapse_leases(p_ids uuid[], p_partitions smallint[], p_epochs bigint[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 d16968808909d007bf2320296492821a
+--   md5 0971f4a30f4845887e64c45ee8472370
 
 -- function ff_leaf_count(p_leaf jsonb, p_execution uuid, p_until integer)
 --   returns bigint
 --   plpgsql STABLE PARALLEL UNSAFE COST 100
 --   md5 a9e0f443e126636ec56d69df669338a6
 
+-- function ff_leave_suspension(p_ids uuid[])
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 bac9eef62cca5b36dc30c479295cd271
+
 -- function ff_leaves(p_condition jsonb)
 --   returns SETOF jsonb
 --   plpgsql IMMUTABLE PARALLEL UNSAFE COST 100 ROWS 1000
 --   md5 bea4d21c94c01b2f6cc36dee38bd2af2
 
--- function ff_lock_leased(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[])
---   returns ff_locked[]
+-- function ff_lock_executions(p_ids uuid[])
+--   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 0e4a222b17bb7de2e99c75fd8efecb5f
+--   md5 7fa4a16e389733c7b1025bbe135809ee
 
--- function ff_lock_open(p_ids uuid[], p_partitions smallint[], p_ended boolean DEFAULT false)
+-- function ff_lock_flow(p_flow uuid, p_partition smallint)
+--   returns ff_flow
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 0ba25fdd949478a209b4b266e020b981
+
+-- function ff_lock_leased(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_also uuid[] DEFAULT '{}'::uuid[])
 --   returns ff_locked[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 f0838817106ccda794c9e3ec2f632666
+--   md5 d3d35a3abff5af84635e2acddf7d9e73
+
+-- function ff_lock_open(p_ids uuid[], p_partitions smallint[], p_ended boolean DEFAULT false, p_also uuid[] DEFAULT '{}'::uuid[])
+--   returns ff_locked[]
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 c02619dbf35c27137e83fa36b01f6bed
+
+-- function ff_lock_replayed(p_ids uuid[], p_partitions smallint[], OUT held uuid[], OUT rows ff_locked[])
+--   returns record
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 e476cd436043223ebe4181134c88e742
 
 -- function ff_lock_stream(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint)
 --   returns ff_stream_meta
@@ -1052,6 +1346,16 @@ CREATE TABLE ff_worker (
 --   returns text
 --   plpgsql IMMUTABLE PARALLEL UNSAFE COST 100
 --   md5 914f189ce755dbfbe475c841ec25b09c
+
+-- function ff_longest_retention(p_flow uuid)
+--   returns bigint
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 bdd0fb2d2e363bb513decca00248248b
+
+-- function ff_lose_upstreams(p_losers uuid[], p_reason text)
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 a627cebd85939b3061c3514cc5a57cf9
 
 -- function ff_may_retry(p_retry_policy jsonb, p_retries integer, p_category text)
 --   returns boolean
@@ -1075,8 +1379,13 @@ CREATE TABLE ff_worker (
 
 -- function ff_move_consumer(p_name text, p_from bigint, p_to bigint, p_transaction text)
 --   returns boolean
---   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 cc8e40d7325a9444b34a081902af6693
+
+-- function ff_needed_by_none(p_ids uuid[], p_but uuid)
+--   returns uuid[]
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 bff5b855b93b3a28471bfe5192ab66b0
 
 -- function ff_now_ms()
 --   returns bigint
@@ -1085,13 +1394,18 @@ CREATE TABLE ff_worker (
 
 -- function ff_open_slot(p_retention_ms bigint)
 --   returns boolean
---   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 2bdd8b60c1569ed6603904ddb519eb2e
 
 -- function ff_open_waitpoints(p_id uuid, p_partition smallint, p_waitpoints jsonb)
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 189bf7b74f52f45e3390927c17e45a90
+
+-- function ff_overfed(p_ids uuid[])
+--   returns uuid[]
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 bee180be6133e341be8c00253c98082c
 
 -- function ff_pause(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_delays bigint[], p_children jsonb[], p_needed integer[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
@@ -1100,7 +1414,7 @@ CREATE TABLE ff_worker (
 
 -- function ff_pause_lane(p_lane text, p_by text, p_reason text, p_max integer)
 --   returns TABLE(changed boolean, is_refused boolean, is_new boolean)
---   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_seqscan=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 92dddb8babbb283d5600b44931443187
 
 -- function ff_public_state(phase ff_lifecycle_phase, eligibility ff_eligibility_state, outcome ff_terminal_outcome, eligible_at_ms bigint, now_ms bigint)
@@ -1113,19 +1427,39 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 6d78d28edc2b931929f0886b7a8c0a28
 
+-- function ff_reconcile_siblings(p_limit integer)
+--   returns TABLE(outcome text, n bigint)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 ebc30984858d36379286895907df8b4d
+
 -- function ff_record_steps(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_kinds ff_step_kind[], p_names text[], p_keys text[], p_sleeps bigint[], p_values jsonb[])
 --   returns TABLE(ordinal bigint, execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, kind text, value jsonb, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 4ad8f5b8023db937f3f1cba5ec3345db
+
+-- function ff_recount_members(p_ids uuid[])
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 072f6fcc0070036918b838fa59e583dc
 
 -- function ff_refusals(p_verb text, p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_accepted uuid[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
 --   md5 80e81b1ec8e23a549bbdd109a5f01876
 
+-- function ff_refuse_circle(p_ups uuid[], p_downs uuid[])
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 b6972db203d45802713f7a120a33f4d9
+
+-- function ff_refuse_flow(p_code text, p_detail text)
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 66b8235f9428e297e0e2c0fa5b7028c4
+
 -- function ff_register_worker(p_instance text, p_worker_id text, p_version text, p_kinds text[], p_lanes text[], p_capabilities text[], p_concurrency integer, p_running integer, p_stopping boolean, p_uptime_ms bigint)
 --   returns void
---   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 d9020e57dc7a144d9efd308aa120fdde
 
 -- function ff_release(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[])
@@ -1136,17 +1470,27 @@ CREATE TABLE ff_worker (
 -- function ff_renew(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_lease_ms bigint)
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 68c747ac36f72d11efe99f0ee567ee3b
+--   md5 b5187b052411d54bf24a89f8811710b7
 
 -- function ff_renew_waits(p_ids uuid[], p_from_start boolean)
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 df3f95110e18e5976e55fa3a42427e61
 
+-- function ff_reopen_flows(p_ids uuid[], p_locked uuid[], p_details jsonb)
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 fbf7eaf5428fa49ca5d8fb397b6383dc
+
 -- function ff_replay(p_ids uuid[], p_partitions smallint[], p_epochs bigint[], p_from_start boolean, p_reason text, p_actor text, p_default_max integer)
 --   returns TABLE(execution_id uuid, outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, route_id integer, replay_count smallint, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 9fe5f757479c98d68d59f6dd3086d669
+--   md5 dab4184ced322008bf003a30a097de10
+
+-- function ff_replay_rows(p_rows ff_locked[], p_details jsonb[], p_deadlines bigint[], p_held uuid[], p_actor text, p_reason text)
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 64bd60c7ddb6ff2c0b43e1e5172f5e0d
 
 -- function ff_report_progress(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_percents real[], p_messages text[])
 --   returns void
@@ -1158,10 +1502,25 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 080a4e25bd201b4536b0c27f45baffc9
 
+-- function ff_require_members(p_flow uuid, p_ids uuid[])
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 6cebae58deaf9d44903dbcb2680b8392
+
+-- function ff_require_open(f ff_flow, p_revision bigint)
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 76bc2df1232ff92648a744420a9be660
+
 -- function ff_require_read_committed()
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 63bb5c578800d7a80506379f888e25bd
+
+-- function ff_require_room(p_downs uuid[])
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 a297e345682f5427e82f4de4bea591b4
 
 -- function ff_resume(p_row ff_locked, p_wait jsonb, p_outcome text, p_actor text)
 --   returns bigint
@@ -1170,7 +1529,7 @@ CREATE TABLE ff_worker (
 
 -- function ff_resume_lane(p_lane text)
 --   returns boolean
---   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 f7a3dfe62c9306484d63a69eb8bcb3ed
 
 -- function ff_revoke_key(p_kid text)
@@ -1185,13 +1544,18 @@ CREATE TABLE ff_worker (
 
 -- function ff_revoke_tokens(p_id uuid, p_partition smallint, p_name text, p_token_id uuid)
 --   returns boolean
---   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 64a5ad7f337314b0a823e6135eebc507
 
 -- function ff_rotate_key(p_kid text, p_print text, p_grace_ms bigint, p_forget_ms bigint)
 --   returns text
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET search_path=<schema>, pg_temp
 --   md5 a2a30cedf94796918821bbb278ca682d
+
+-- function ff_seal_flow(p_flow uuid, p_partition smallint, p_revision bigint)
+--   returns TABLE(execution_id uuid, outcome text, route_id integer)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 c29418950139ffaa1549315d12b9b8cf
 
 -- function ff_sequence(p_wait boolean, p_channel text)
 --   returns TABLE(last_position bigint, stamped bigint, floor_position bigint)
@@ -1203,15 +1567,20 @@ CREATE TABLE ff_worker (
 --   plpgsql STABLE PARALLEL UNSAFE COST 100
 --   md5 a84a8cb00ed93c6a6dda93b63e778a6d
 
+-- function ff_set_join(p_flow uuid, p_partition smallint, p_id uuid, p_kind text, p_k integer, p_cancels boolean)
+--   returns text
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 92ac646071347a1e777d60342841613c
+
 -- function ff_set_tags(p_id uuid, p_partition smallint, p_set jsonb, p_removed text[], p_max integer, p_actor text)
 --   returns TABLE(outcome text, tags jsonb)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 b700c7e7ba2bf512691291a02c80cc62
+--   md5 be85fbd3776cc9819073340e5c5773e1
 
--- function ff_settle(p_transition text, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_details jsonb[] DEFAULT NULL::jsonb[], p_deadlines bigint[] DEFAULT NULL::bigint[])
+-- function ff_settle(p_transition text, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_details jsonb[] DEFAULT NULL::jsonb[], p_deadlines bigint[] DEFAULT NULL::bigint[], p_flow text DEFAULT 'later'::text)
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 837c211b76008f50a9f1c30fa20e460f
+--   md5 f3fb24293398f68f822a02e12c4abe56
 
 -- function ff_share_leases(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[])
 --   returns bigint[]
@@ -1228,6 +1597,11 @@ CREATE TABLE ff_worker (
 --   plpgsql IMMUTABLE PARALLEL UNSAFE COST 100
 --   md5 c8251c1f595e18de0d1fd4519afc434e
 
+-- function ff_skip(p_transition text, p_rows ff_locked[], p_overfed uuid[])
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 e450f2c5e44ad81a90a9c58c731433dc
+
 -- function ff_slot_is_used(p_slot integer)
 --   returns boolean
 --   plpgsql STABLE PARALLEL UNSAFE COST 100
@@ -1238,15 +1612,25 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 842f32179f51d57ad27af236b14efb35
 
+-- function ff_stage_edges(p_flow uuid, p_partition smallint, p_revision bigint, p_edge_ids uuid[], p_ups uuid[], p_downs uuid[], p_conditions text[], p_input_names text[], p_input_places integer[])
+--   returns bigint
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 badc4d7053b79afc662b388623e32c03
+
 -- function ff_stamp(p_ev_ids bigint[], p_slots smallint[], p_last bigint, p_snap pg_snapshot)
 --   returns bigint
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 e36f3dd99b25fcfd79a55bfbfbe77db6
 
--- function ff_submit(p_routes jsonb, p_max_routes integer, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_channel text, p_parent uuid DEFAULT NULL::uuid, p_parent_partition smallint DEFAULT NULL::smallint, p_keys text[] DEFAULT NULL::text[], p_hashes text[] DEFAULT NULL::text[], p_windows bigint[] DEFAULT NULL::bigint[])
+-- function ff_submit(p_routes jsonb, p_max_routes integer, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_channel text, p_parent uuid DEFAULT NULL::uuid, p_parent_partition smallint DEFAULT NULL::smallint, p_keys text[] DEFAULT NULL::text[], p_hashes text[] DEFAULT NULL::text[], p_windows bigint[] DEFAULT NULL::bigint[], p_flow uuid DEFAULT NULL::uuid, p_blocked boolean[] DEFAULT NULL::boolean[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, existing_id uuid)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 3cef49979c00eca439550390e62372d8
+--   md5 db17b6babb9f1cc06fb2a5154817a070
+
+-- function ff_submit_flow(p_flow uuid, p_partition smallint, p_flow_name text, p_namespace text, p_tags jsonb, p_routes jsonb, p_max_routes integer, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_names text[], p_kinds text[], p_ks integer[], p_cancels boolean[], p_edge_ids uuid[], p_ups uuid[], p_downs uuid[], p_conditions text[], p_input_names text[], p_input_places integer[])
+--   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, name text, graph_revision bigint)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 63a527d5f56f967f102178a82fdf009a
 
 -- function ff_suspend(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_transition text, p_only_look boolean, p_waits jsonb, p_waitpoints jsonb, p_max_waitpoints integer, p_wake_ms bigint, p_children jsonb, p_needed integer)
 --   returns TABLE(outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, ended jsonb, due_in_ms bigint)
@@ -1268,6 +1652,11 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 c5f2ede946f727e026cf07ab62e379c0
 
+-- function ff_take_back_edges(p_ids uuid[], p_locked uuid[])
+--   returns uuid[]
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 e9950dbd95bfe154a40c6f0faaf5aa6f
+
 -- function ff_take_keys(p_namespaces text[], p_keys text[], p_hashes text[], p_windows bigint[], p_ids uuid[], p_partitions smallint[])
 --   returns uuid[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
@@ -1278,15 +1667,25 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 9abee1bdc3102bb71b7f5bc670a11321
 
+-- function ff_tell_ends(p_limit integer, p_edges integer)
+--   returns TABLE(execution_id uuid, outcome text, route_id integer)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 7a6977b11ccc7e2a4e1e582285ba1935
+
+-- function ff_tell_lost_ends(p_flow uuid, p_execution uuid, p_limit integer)
+--   returns TABLE(found bigint, flow_id uuid, execution_id uuid)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 4b1eda210a72dfccc45c4316dd276198
+
 -- function ff_tell_signal(p_row ff_locked, p_type text, p_detail jsonb)
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 2267e09e026aa3f00544df4cbb60c4d1
+--   md5 926dd698fadf296e02cfd4efde4bc1ac
 
 -- function ff_time_out(p_rows ff_locked[], p_late uuid[])
 --   returns TABLE(execution_id uuid, outcome text, worker_instance_id text, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
---   md5 4f6876a705f2319792f83f329eaab012
+--   md5 ead5e7905c8f82571dc3c5ecdccfcc06
 
 -- function ff_time_out_suspended(p_rows ff_locked[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint)
@@ -1313,10 +1712,20 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 d2f02646958a3534078bdbfe0f1d6018
 
+-- function ff_unbegun_rows(p_ids uuid[])
+--   returns ff_locked[]
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 fc34a597289cc1bc049cf86a1377fb4c
+
 -- function ff_unpaused(INOUT p_routes integer[], INOUT p_ranks integer[], INOUT p_afters bigint[])
 --   returns record
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 3127c7e4d86f58344e2e9bde62aa6aff
+
+-- function ff_unstage_edges(p_flow uuid, p_partition smallint, p_edge_ids uuid[])
+--   returns integer
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 a8b45d33779ccbbface214c2b2665d58
 
 -- function ff_unstamped(p_prev pg_snapshot, p_cur pg_snapshot, p_foreign_to bigint)
 --   returns TABLE(ev_id bigint, slot smallint)

@@ -26,7 +26,7 @@ export type { LaneLimit } from './worker/claim-groups.ts';
 export type * from './worker/context.ts';
 export { TaskAborted, TaskFailed, type AbortCode } from './worker/task.ts';
 export { task, type Task, type TaskOptions, type UncheckedTaskOptions } from './contract/task.ts';
-export type { TaskRetry } from './contract/task.ts';
+export type { TaskRetry, TaskTerms } from './contract/task.ts';
 export type { Schema, SchemaIssue, SchemaResult } from './contract/schema.ts';
 export {
   durable,
@@ -71,6 +71,23 @@ export type * from './contract/signals.ts';
 export { SUMMARY_NULL } from './contract/streams.ts';
 export type * from './contract/streams.ts';
 export { applyPatch } from './model/merge-patch.ts';
+export type * from './contract/flows.ts';
+export { all, any, quorum } from './contract/flow-nodes.ts';
+export type {
+  AllJoin,
+  Edge,
+  EdgeRow,
+  FailedEnd,
+  FlowNode,
+  FlowRow,
+  JoinOptions,
+  MemberEnd,
+  SkippedEnd,
+  SomeJoin,
+} from './contract/flow-nodes.ts';
+export type { AddOptions, FlowDefinition, FlowExtension, MemberBuilder } from './contract/flow-plan.ts';
+export { flow, type Flow, type FlowBuilder, type HandledOptions } from './worker/flow-definition.ts';
+export type { FlowClient, FlowRun, FlowSubmitOptions } from './client/flows.ts';
 export type * from './contract/operations.ts';
 export type * from './contract/feed.ts';
 export type * from './contract/events.ts';

@@ -4,6 +4,7 @@
 import { bulkSubmit } from './bulk-submit.mjs';
 import { drain } from './drain.mjs';
 import { feed, feedCatchUp, feedLatency } from './feed.mjs';
+import { flowAny, flowChain, flowChainAlone, flowJoin, flowJoinRate } from './flow.mjs';
 import { idle } from './idle.mjs';
 import { latency } from './latency.mjs';
 import { pgbenchCeiling } from './pgbench-ceiling.mjs';
@@ -34,6 +35,11 @@ export const SCENARIOS = [
   signalRate,
   streamAppend,
   streamTail,
+  flowChain,
+  flowChainAlone,
+  flowJoin,
+  flowJoinRate,
+  flowAny,
   idle,
   pgbenchCeiling,
 ];

@@ -81,8 +81,8 @@ CREATE OR REPLACE FUNCTION ff_claim(
 ) RETURNS TABLE (
   execution_id uuid, partition_key smallint, route_id integer, priority integer, seq bigint, namespace text,
   attempt_index integer, lease_epoch bigint, lease_id uuid, retry_count integer, reclaimed boolean, resumed boolean,
-  created_at_ms bigint, payload jsonb, tags jsonb, generation smallint, attempt_limit_ms bigint, next_due_in_ms bigint,
-  route_high integer
+  created_at_ms bigint, payload jsonb, tags jsonb, generation smallint, attempt_limit_ms bigint, flow_id uuid,
+  next_due_in_ms bigint, route_high integer
 ) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
@@ -102,12 +102,9 @@ DECLARE
   v_greedy boolean := false;
   v_short boolean;
   v_tids tid[];
-  v_ids uuid[];
-  v_parts smallint[];
-  v_ranks integer[];
-  v_seqs bigint[];
-  v_attempts integer[];
-  v_epochs bigint[];
+  v_ids uuid[]; v_parts smallint[];
+  v_ranks integer[]; v_seqs bigint[];
+  v_attempts integer[]; v_epochs bigint[];
 BEGIN
   PERFORM ff_require_read_committed();
   next_due_in_ms := (SELECT greatest(due_at_ms - v_now, 0) FROM ff_timer ORDER BY due_at_ms LIMIT 1);
@@ -148,7 +145,7 @@ BEGIN
         r(tid, id, part, rank, seq, attempt, epoch)
       CROSS JOIN LATERAL (
         SELECT execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
-               created_at_ms, lifecycle_phase, eligibility_state, attempt_state, generation, attempt_limit_ms, deadline_at_ms
+               created_at_ms, lifecycle_phase, eligibility_state, attempt_state, generation, attempt_limit_ms, deadline_at_ms, flow_id
         FROM ff_execution WHERE execution_id = r.id AND partition_key = r.part FOR UPDATE SKIP LOCKED) x),
     won AS MATERIALIZED (SELECT DISTINCT ON (execution_id) * FROM seen WHERE fits AND NOT late ORDER BY execution_id, seq),
     granted AS MATERIALIZED (
@@ -180,10 +177,11 @@ BEGIN
       INSERT INTO ff_lease (
         execution_id, partition_key, route_id, attempt_index, lease_epoch, lease_id, claim_id, worker_id,
         worker_instance_id, namespace, tags, acquired_at_ms, renewed_at_ms, expires_at_ms, attempt_started_at_ms, resumed,
-        reclaimed, renewal_events)
+        reclaimed, renewal_events, flow_id)
       SELECT execution_id, partition_key, route_id, attempt_index, lease_epoch + t.epoch_step, lease_id, p_claim_id,
              p_worker_id, p_worker_instance_id, namespace, tags, v_now, v_now, v_now + p_lease_ms,
-             coalesce(started_at_ms, v_now), attempt_state = 'attempt_interrupted', reclaimed, NOT (route_id = ANY (p_quiet_routes))
+             coalesce(started_at_ms, v_now), attempt_state = 'attempt_interrupted', reclaimed,
+             NOT (route_id = ANY (p_quiet_routes)), flow_id
       FROM granted),
     limited AS (
       INSERT INTO ff_timer (kind, due_at_ms, execution_id, partition_key, attempt_index, lease_epoch)
@@ -191,16 +189,17 @@ BEGIN
       FROM granted WHERE attempt_limit_ms IS NOT NULL),
     told AS (
       INSERT INTO ff_event (family, event_type, occurred_at_ms, execution_id, partition_key, attempt_index,
-                            lease_epoch, lease_id, worker_instance_id, namespace, tags, detail, route_id, slot)
+                            lease_epoch, lease_id, worker_instance_id, namespace, tags, detail, route_id, flow_id, slot)
       SELECT 'lease', CASE WHEN reclaimed THEN 'reclaimed' ELSE t.lease_event END, v_now, execution_id, partition_key,
              attempt_index, lease_epoch + t.epoch_step, lease_id, p_worker_instance_id, namespace, tags,
              CASE WHEN reclaimed THEN jsonb_build_object('previous_owner', owner, 'new_owner', p_worker_instance_id) END,
-             route_id, (SELECT slot FROM ff_sequencer)
+             route_id, flow_id, (SELECT slot FROM ff_sequencer)
       FROM granted)
     SELECT g.execution_id, g.partition_key, g.route_id, g.priority, g.seq, g.namespace, g.attempt_index,
            g.lease_epoch + t.epoch_step, g.lease_id, g.retry_count, g.reclaimed,
-           g.attempt_state = 'attempt_interrupted', g.created_at_ms, g.payload, g.tags, g.generation, g.attempt_limit_ms,
-           NULL::bigint, NULL::integer
+           g.attempt_state = 'attempt_interrupted', g.created_at_ms,
+           CASE WHEN g.flow_id IS NULL THEN g.payload ELSE ff_input(g.execution_id, g.payload) END, g.tags, g.generation,
+           g.attempt_limit_ms, g.flow_id, NULL::bigint, NULL::integer
     FROM granted g
     WHERE (SELECT ff_require_equal('claim executions', (SELECT count(*) FROM won), (SELECT count(*) FROM moved))
               AND ff_require_equal('claim queue', (SELECT count(*) FROM seen WHERE NOT (fits AND late)), (SELECT count(*) FROM unqueued)))

@@ -1,6 +1,23 @@
 -- What a lease holder does with its lease: complete, fail, release. Each locks, decides, settles and answers per row;
 -- retry_in_ms is when a timer that was set is due: that of a retry, or at once that of a parent to be told.
--- What follows a failure is decided here from the frozen policy, by the same rules as the model's.
+-- What follows a failure is decided here from the frozen policy, by the same rules as the model's. What comes after members of flows is
+-- decided in the same transaction, up to a bound; rows with `unblocked`, `skipped` and `more` tell of it.
+
+-- Ends members of flows for those after them: p_rows have just ended, p_after are locked.
+CREATE OR REPLACE FUNCTION ff_advance_ended(p_rows ff_locked[], p_after uuid[]) RETURNS TABLE (
+  execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint,
+  attempt_index integer, route_id integer, retry_in_ms bigint
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+  v_members uuid[];
+BEGIN
+  v_members := ARRAY(SELECT r.execution_id FROM unnest(p_rows) r WHERE r.flow_id IS NOT NULL);
+  IF cardinality(v_members) = 0 THEN RETURN; END IF;
+  RETURN QUERY
+  SELECT a.execution_id, a.outcome, false, NULL::text, NULL::text, NULL::bigint, NULL::integer, a.route_id, NULL::bigint
+  FROM ff_advance(v_members, p_after) a;
+END $$;
 
 CREATE OR REPLACE FUNCTION ff_complete(
   p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_results jsonb[]
@@ -14,12 +31,16 @@ SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURR
 DECLARE
   v_rows ff_locked[];
   v_results jsonb[];
+  v_after uuid[];
   v_told boolean;
+  c_after CONSTANT integer := 256;
 BEGIN
   PERFORM ff_require_read_committed();
-  v_rows := ff_lock_leased(p_ids, p_partitions, p_attempts, p_epochs);
+  v_after := ff_downstreams(p_ids, c_after);
+  v_rows := ff_lock_leased(p_ids, p_partitions, p_attempts, p_epochs, v_after);
   v_results := ARRAY(SELECT p_results[r.ordinal] FROM unnest(v_rows) r);
-  v_told := ff_settle('complete', v_rows, NULL, v_results, NULL, NULL, NULL);
+  v_told := ff_settle('complete', v_rows, NULL, v_results, NULL, NULL, NULL, p_flow => 'now');
+  RETURN QUERY SELECT * FROM ff_advance_ended(v_rows, v_after);
   RETURN QUERY
   SELECT r.execution_id, 'completed', false, 'terminal', 'success', r.lease_epoch, r.attempt_index, r.route_id,
          CASE WHEN v_told THEN 0::bigint END
@@ -75,10 +96,13 @@ DECLARE
   v_end ff_locked[];
   v_delays bigint[];
   v_now bigint;
+  v_after uuid[];
   v_told boolean;
+  c_after CONSTANT integer := 256;
 BEGIN
   PERFORM ff_require_read_committed();
-  v_rows := ff_lock_leased(p_ids, p_partitions, p_attempts, p_epochs);
+  v_after := ff_downstreams(p_ids, c_after);
+  v_rows := ff_lock_leased(p_ids, p_partitions, p_attempts, p_epochs, v_after);
   WITH decided AS MATERIALIZED (
     SELECT r AS row, b.again,
            coalesce(p_retry_afters[r.ordinal], ff_backoff_ms(b.backoff, r.retry_count, random())) AS delay_ms
@@ -97,13 +121,14 @@ BEGIN
     ARRAY(SELECT p_categories[r.ordinal] FROM unnest(v_retry) r), NULL);
   v_told := ff_settle('fail', v_end, NULL, NULL,
     ARRAY(SELECT p_messages[r.ordinal] FROM unnest(v_end) r),
-    ARRAY(SELECT p_categories[r.ordinal] FROM unnest(v_end) r), NULL);
+    ARRAY(SELECT p_categories[r.ordinal] FROM unnest(v_end) r), NULL, p_flow => 'now');
+  RETURN QUERY SELECT * FROM ff_advance_ended(v_end, v_after);
   RETURN QUERY
   SELECT r.execution_id, 'retry_scheduled', false, 'runnable', 'none', r.lease_epoch, r.attempt_index + 1,
          r.route_id, r.delay_ms
   FROM unnest(v_retry, v_delays) r(ordinal, execution_id, partition_key, route_id, priority, namespace, attempt_index,
     lease_epoch, retry_count, attempt_state, lease_id, worker_id, worker_instance_id, attempt_started_at_ms, tags, retain_ms,
-    delay_ms)
+    flow_id, delay_ms)
   UNION ALL
   SELECT r.execution_id, 'failed', false, 'terminal', 'failed', r.lease_epoch, r.attempt_index, r.route_id,
          CASE WHEN v_told THEN 0 END

@@ -66,7 +66,7 @@ END $$;
 -- rolled back. A function, because on a caller's connection the engine sends SELECTs only.
 CREATE OR REPLACE FUNCTION ff_move_consumer(p_name text, p_from bigint, p_to bigint, p_transaction text)
 RETURNS boolean LANGUAGE plpgsql
-SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET search_path FROM CURRENT AS $$
+SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
 BEGIN
   IF p_transaction <> pg_current_xact_id()::text THEN
     -- What it wrote is committed or lost already, and would not be one commit with the place.

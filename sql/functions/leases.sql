@@ -28,9 +28,9 @@ BEGIN
     WHERE execution_id = ANY (ARRAY(SELECT execution_id FROM alive)) RETURNING 1),
   told AS (
     INSERT INTO ff_event (family, event_type, occurred_at_ms, execution_id, partition_key, attempt_index, lease_epoch,
-                          lease_id, worker_instance_id, namespace, tags, route_id, slot)
+                          lease_id, worker_instance_id, namespace, tags, route_id, flow_id, slot)
     SELECT 'lease', 'renewed', now_ms, execution_id, partition_key, attempt_index, lease_epoch, lease_id,
-           worker_instance_id, namespace, tags, route_id, (SELECT slot FROM ff_sequencer)
+           worker_instance_id, namespace, tags, route_id, flow_id, (SELECT slot FROM ff_sequencer)
     FROM alive WHERE renewal_events)
   SELECT array_agg(execution_id) INTO v_alive FROM alive
   WHERE (SELECT ff_require_equal('renew leases', (SELECT count(*) FROM alive), (SELECT count(*) FROM renewed)));
@@ -59,7 +59,7 @@ BEGIN
     SELECT e.* FROM (SELECT * FROM unnest(p_ids, p_partitions, p_epochs) u(id, part, ep) ORDER BY id OFFSET 0) u
     CROSS JOIN LATERAL (
       SELECT execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
-             retain_ms
+             retain_ms, flow_id
       FROM ff_execution WHERE execution_id = u.id AND partition_key = u.part AND lifecycle_phase = 'active'
         AND lease_epoch = u.ep FOR UPDATE SKIP LOCKED) e),
   held AS MATERIALIZED (
@@ -73,7 +73,7 @@ BEGIN
   decided AS MATERIALIZED (
     SELECT ROW(NULL::integer, h.execution_id, h.partition_key, h.route_id, h.priority, h.namespace, h.attempt_index,
                h.lease_epoch, h.retry_count, 'running_attempt', h.lease_id, h.worker_id, h.worker_instance_id,
-               h.attempt_started_at_ms, h.tags, h.retain_ms)::ff_locked AS row,
+               h.attempt_started_at_ms, h.tags, h.retain_ms, h.flow_id)::ff_locked AS row,
            b.again
     FROM held h
     CROSS JOIN LATERAL (

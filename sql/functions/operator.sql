@@ -33,13 +33,14 @@ SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURR
 DECLARE
   v_rows ff_locked[];
   v_again ff_locked[];
+  v_held uuid[];
   v_deadlines bigint[];
   v_details jsonb[];
   v_now bigint;
   v_written bigint;
 BEGIN
   PERFORM ff_require_read_committed();
-  v_rows := ff_lock_open(p_ids, p_partitions, true);
+  SELECT l.held, l.rows INTO v_held, v_rows FROM ff_lock_replayed(p_ids, p_partitions) l;
   v_now := ff_now_ms();
   WITH decided AS MATERIALIZED (
     SELECT r AS row, e.terminal_outcome, e.replay_count,
@@ -67,7 +68,7 @@ BEGIN
   PERFORM ff_renew_waits(ARRAY(SELECT r.execution_id FROM unnest(v_again) r), p_from_start);
   -- What an earlier run said of itself is not true of the next.
   DELETE FROM ff_progress WHERE execution_id = ANY (ARRAY(SELECT r.execution_id FROM unnest(v_again) r));
-  PERFORM ff_settle('replay', v_again, NULL, NULL, NULL, NULL, p_actor, v_details, v_deadlines);
+  PERFORM ff_replay_rows(v_again, v_details, v_deadlines, v_held, p_actor, p_reason);
   RETURN QUERY
   SELECT u.id,
          CASE WHEN e.execution_id IS NULL THEN 'not_found'
@@ -105,7 +106,7 @@ BEGIN
   WITH decided AS MATERIALIZED (
     SELECT ROW(r.ordinal, r.execution_id, r.partition_key, r.route_id, p_priority, r.namespace, r.attempt_index,
                r.lease_epoch, r.retry_count, r.attempt_state, r.lease_id, r.worker_id, r.worker_instance_id,
-               r.attempt_started_at_ms, r.tags, r.retain_ms)::ff_locked AS row,
+               r.attempt_started_at_ms, r.tags, r.retain_ms, r.flow_id)::ff_locked AS row,
            r.priority
     FROM unnest(v_rows) r
     CROSS JOIN LATERAL (
@@ -173,10 +174,10 @@ BEGIN
     SELECT key, value, e.created_at_ms, p_id, p_partition FROM jsonb_each_text(v_new)
     WHERE ff_is_listed_tag(key) ON CONFLICT DO NOTHING;
     INSERT INTO ff_event (family, event_type, occurred_at_ms, execution_id, partition_key, attempt_index, lease_epoch,
-                          namespace, tags, detail, route_id, slot)
+                          namespace, tags, detail, route_id, flow_id, slot)
     VALUES ('tag', 'tags_changed', ff_now_ms(), p_id, p_partition, e.attempt_index, e.lease_epoch, e.namespace, v_new,
             jsonb_build_object('by', p_actor, 'set', p_set, 'removed', to_jsonb(p_removed)),
-            e.route_id, (SELECT slot FROM ff_sequencer));
+            e.route_id, e.flow_id, (SELECT slot FROM ff_sequencer));
   END IF;
   RETURN QUERY SELECT 'set', v_new;
 END $$;

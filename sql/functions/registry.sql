@@ -12,7 +12,7 @@ END $$;
 CREATE OR REPLACE FUNCTION ff_register_worker(
   p_instance text, p_worker_id text, p_version text, p_kinds text[], p_lanes text[], p_capabilities text[],
   p_concurrency integer, p_running integer, p_stopping boolean, p_uptime_ms bigint
-) RETURNS void LANGUAGE plpgsql SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET search_path FROM CURRENT AS $$
+) RETURNS void LANGUAGE plpgsql SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
 DECLARE
   v_now bigint := ff_now_ms();
   v_is_new boolean;
@@ -32,7 +32,7 @@ END $$;
 
 -- Takes one worker that stops from the registry.
 CREATE OR REPLACE FUNCTION ff_forget_worker(p_instance text) RETURNS void LANGUAGE plpgsql
-SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET search_path FROM CURRENT AS $$
+SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
 DECLARE
   v_detail jsonb;
 BEGIN
@@ -45,7 +45,7 @@ END $$;
 
 -- Removes workers that have been silent. Leaves alone a row that is being refreshed right now.
 CREATE OR REPLACE FUNCTION ff_forget_silent_workers(p_silent_ms bigint) RETURNS integer LANGUAGE plpgsql
-SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET search_path FROM CURRENT AS $$
+SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
 DECLARE
   v_instances text[];
   v_details jsonb[];
@@ -67,7 +67,7 @@ END $$;
 -- never removed, so one that is known stays so. Those that are new at the same moment may pass the limit.
 CREATE OR REPLACE FUNCTION ff_pause_lane(p_lane text, p_by text, p_reason text, p_max integer)
 RETURNS TABLE (changed boolean, is_refused boolean, is_new boolean) LANGUAGE plpgsql
-SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET search_path FROM CURRENT AS $$
+SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
   v_known boolean;
@@ -93,7 +93,7 @@ END $$;
 
 -- Answers whether it was paused.
 CREATE OR REPLACE FUNCTION ff_resume_lane(p_lane text) RETURNS boolean LANGUAGE plpgsql
-SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET search_path FROM CURRENT AS $$
+SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
 BEGIN
   UPDATE ff_lane SET paused = false, paused_at_ms = NULL, paused_by = NULL, pause_reason = NULL
   WHERE lane = p_lane AND paused;

@@ -2,9 +2,9 @@
 -- came first keeps its execution.
 
 -- Forgets executions with everything that belongs to them. p_retain_ms: how long what has no time of its own is kept, or NULL
--- for ever. One that must stay (its parent is still there and may be replayed, or it was replayed itself) is looked at
--- again after p_again_ms, so that it does not stand before what comes after it. What many frames were written to goes in
--- several passes.
+-- for ever; members of a flow go when the longest of them has been kept since its end. One that must stay (its parent is still there and
+-- may be replayed, it was replayed itself, or its flow is not over that long) is looked at again after p_again_ms, so that it does not stand before what comes after it. What many frames were
+-- written to goes in several passes.
 CREATE OR REPLACE FUNCTION ff_forget(
   p_ids uuid[], p_partitions smallint[], p_retain_ms bigint, p_again_ms bigint
 ) RETURNS TABLE (execution_id uuid, outcome text) LANGUAGE plpgsql
@@ -17,6 +17,7 @@ DECLARE
   v_gone uuid[];
   v_kept uuid[];
   v_begun uuid[];
+  v_flows uuid[];
   v_deleted bigint;
   -- In one transaction.
   c_frames CONSTANT integer := 50000;
@@ -28,14 +29,23 @@ BEGIN
     SELECT execution_id FROM ff_execution WHERE execution_id = u.id AND partition_key = u.part
     FOR UPDATE SKIP LOCKED) e;
   IF v_locked IS NULL THEN RETURN; END IF;
+  -- Flows that nobody changes: who does may wait for what is locked here.
+  v_flows := ARRAY(
+    SELECT f.flow_id FROM (
+      SELECT DISTINCT e.flow_id FROM unnest(v_locked) u(id)
+      CROSS JOIN LATERAL (SELECT flow_id FROM ff_execution WHERE execution_id = u.id OFFSET 0) e
+      WHERE e.flow_id IS NOT NULL ORDER BY 1 OFFSET 0) m
+    CROSS JOIN LATERAL (SELECT flow_id FROM ff_flow WHERE flow_id = m.flow_id FOR UPDATE SKIP LOCKED) f);
   WITH decided AS MATERIALIZED (
     SELECT e.execution_id,
            e.lifecycle_phase = 'terminal' AND p.execution_id IS NULL
-             AND coalesce(o.ended_at_ms + coalesce(o.retain_ms, p_retain_ms) <= v_now, false) AS over
+             AND coalesce(CASE WHEN e.flow_id IS NULL THEN o.ended_at_ms + coalesce(o.retain_ms, p_retain_ms)
+                               WHEN e.flow_id = ANY (v_flows) THEN f.ended_at_ms + greatest(f.retain_ms, p_retain_ms) END <= v_now, false) AS over
     FROM unnest(v_locked) u(id)
     CROSS JOIN LATERAL (
-      SELECT execution_id, partition_key, attempt_index, lifecycle_phase, parent_id
+      SELECT execution_id, partition_key, attempt_index, lifecycle_phase, parent_id, flow_id
       FROM ff_execution WHERE execution_id = u.id OFFSET 0) e
+    LEFT JOIN LATERAL (SELECT ended_at_ms, retain_ms FROM ff_flow_progress WHERE flow_id = e.flow_id OFFSET 0) f ON true
     LEFT JOIN LATERAL (
       SELECT ended_at_ms, retain_ms FROM ff_outcome WHERE execution_id = e.execution_id
         AND partition_key = e.partition_key AND attempt_index = e.attempt_index OFFSET 0) o ON true
@@ -64,6 +74,7 @@ BEGIN
     CROSS JOIN LATERAL (
       SELECT ctid AS tid FROM ff_tag WHERE tag_key = g.key AND tag_value = g.value
         AND created_at_ms = e.created_at_ms AND execution_id = u.id OFFSET 0) t));
+  PERFORM ff_forget_members(v_gone);
   DELETE FROM ff_stream_summary WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_stream_meta WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_timer WHERE kind = 'waitpoint' AND execution_id = ANY (v_gone);
@@ -83,6 +94,30 @@ BEGIN
   PERFORM ff_require_equal('forgotten executions', cardinality(v_gone), v_deleted);
   RETURN QUERY SELECT id, 'forgotten' FROM unnest(v_gone) id UNION ALL SELECT id, 'kept' FROM unnest(v_kept) id
     UNION ALL SELECT id, 'begun' FROM unnest(v_begun) id;
+END $$;
+
+-- Forgets members of flows that are over, with their edges; and a flow with the last of them.
+CREATE OR REPLACE FUNCTION ff_forget_members(p_ids uuid[]) RETURNS void LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+  v_flows uuid[];
+BEGIN
+  DELETE FROM ff_edge WHERE upstream_eid = ANY (p_ids);
+  DELETE FROM ff_edge WHERE edge_id = ANY (ARRAY(
+    SELECT x.edge_id FROM unnest(p_ids) u(id)
+    CROSS JOIN LATERAL (SELECT edge_id FROM ff_edge WHERE downstream_eid = u.id OFFSET 0) x));
+  DELETE FROM ff_edge_group WHERE downstream_eid = ANY (p_ids);
+  WITH gone AS (DELETE FROM ff_member WHERE execution_id = ANY (p_ids) RETURNING flow_id)
+  SELECT array_agg(DISTINCT flow_id) INTO v_flows FROM gone;
+  -- Who takes the last members at the same time sees those of the other one gone.
+  PERFORM 1 FROM (SELECT unnest(v_flows) AS id ORDER BY 1 OFFSET 0) u
+  CROSS JOIN LATERAL (SELECT 1 FROM ff_flow_progress WHERE flow_id = u.id FOR UPDATE) p;
+  v_flows := ARRAY(
+    SELECT u.id FROM unnest(v_flows) u(id)
+    LEFT JOIN LATERAL (SELECT 1 AS found FROM ff_member WHERE flow_id = u.id LIMIT 1) m ON true WHERE m.found IS NULL);
+  DELETE FROM ff_cancel_backlog WHERE flow_id = ANY (v_flows);
+  DELETE FROM ff_flow_progress WHERE flow_id = ANY (v_flows);
+  DELETE FROM ff_flow WHERE flow_id = ANY (v_flows);
 END $$;
 
 -- Removes idempotency keys whose time is over; answers how many. One whose execution has not ended is kept for p_again_ms
@@ -127,7 +162,7 @@ END $$;
 -- Begins a new part of the log when the current one has been written for its share of the time events are kept. Writers that
 -- are under way may still write to the old one: which slot an event is in decides only when it goes.
 CREATE OR REPLACE FUNCTION ff_open_slot(p_retention_ms bigint) RETURNS boolean LANGUAGE plpgsql
-SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET search_path FROM CURRENT AS $$
+SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
 BEGIN
   UPDATE ff_sequencer q SET slot = (q.slot + 1) % cardinality(q.emptied_to), opened_at_ms = ff_now_ms()
   WHERE q.opened_at_ms <= ff_now_ms() - p_retention_ms / (cardinality(q.emptied_to) - 1)

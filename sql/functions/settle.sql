@@ -23,9 +23,10 @@ BEGIN
 END $$;
 
 -- Locks what a lease holder claims to own: all executions in id order, then all their leases. Only rows whose lease is
--- the caller's and alive come back; the expiry is decided on the locked lease, by a clock read after the wait.
+-- the caller's and alive come back; the expiry is decided on the locked lease, by a clock read after the wait. p_also: executions to
+-- be locked in the same pass, of the same partitions.
 CREATE OR REPLACE FUNCTION ff_lock_leased(
-  p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[]
+  p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_also uuid[] DEFAULT '{}'
 ) RETURNS ff_locked[] LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -33,12 +34,12 @@ DECLARE
 BEGIN
   WITH owned AS MATERIALIZED (
     SELECT u.ord, u.att, u.ep, e.*
-    FROM (SELECT * FROM unnest(p_ids, p_partitions, p_attempts, p_epochs) WITH ORDINALITY u(id, part, att, ep, ord)
+    FROM (SELECT * FROM unnest(p_ids || p_also, p_partitions, p_attempts, p_epochs) WITH ORDINALITY u(id, part, att, ep, ord)
           ORDER BY id OFFSET 0) u
     CROSS JOIN LATERAL (
       SELECT execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
-             lifecycle_phase, retain_ms
-      FROM ff_execution WHERE execution_id = u.id AND partition_key = u.part FOR UPDATE) e),
+             lifecycle_phase, retain_ms, flow_id
+      FROM ff_execution WHERE execution_id = u.id AND partition_key = coalesce(u.part, partition_key) FOR UPDATE) e),
   leased AS MATERIALIZED (
     SELECT o.*, l.lease_id, l.worker_id, l.worker_instance_id, l.attempt_started_at_ms, l.tags,
            l.expires_at_ms > ff_now_ms() AS alive
@@ -50,7 +51,7 @@ BEGIN
         AND lease_epoch = o.lease_epoch FOR UPDATE) l)
   SELECT array_agg(ROW(ord, execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch,
                        retry_count, 'running_attempt', lease_id, worker_id, worker_instance_id, attempt_started_at_ms,
-                       tags, retain_ms)::ff_locked)
+                       tags, retain_ms, flow_id)::ff_locked)
   INTO v_rows FROM leased WHERE alive;
   RETURN coalesce(v_rows, '{}');
 END $$;
@@ -58,24 +59,27 @@ END $$;
 -- Locks executions for an operation that does not carry the epoch: all of them in id order, then their leases. Answers
 -- those that have not ended, or with p_ended those that have. Two statements, because one cannot see a lease that was inserted while it waited; and the second reads
 -- only what the first has locked, because it may see an execution that was committed in between and is nobody's yet.
-CREATE OR REPLACE FUNCTION ff_lock_open(p_ids uuid[], p_partitions smallint[], p_ended boolean DEFAULT false)
-RETURNS ff_locked[] LANGUAGE plpgsql AS $$
+-- p_also: executions to be locked in the same pass.
+CREATE OR REPLACE FUNCTION ff_lock_open(
+  p_ids uuid[], p_partitions smallint[], p_ended boolean DEFAULT false, p_also uuid[] DEFAULT '{}'
+) RETURNS ff_locked[] LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
   v_locked uuid[];
   v_rows ff_locked[];
 BEGIN
   SELECT array_agg(e.execution_id) INTO v_locked
-  FROM (SELECT * FROM unnest(p_ids, p_partitions) u(id, part) ORDER BY id OFFSET 0) u
+  FROM (SELECT * FROM unnest(p_ids || p_also, p_partitions) u(id, part) ORDER BY id OFFSET 0) u
   CROSS JOIN LATERAL (
-    SELECT execution_id FROM ff_execution WHERE execution_id = u.id AND partition_key = u.part FOR UPDATE) e;
+    SELECT execution_id FROM ff_execution
+    WHERE execution_id = u.id AND partition_key = coalesce(u.part, partition_key) FOR UPDATE) e;
   WITH k AS MATERIALIZED (
     SELECT u.ord, e.*, b.tags, l.lease_id, l.worker_id, l.worker_instance_id, l.attempt_started_at_ms
     FROM (SELECT * FROM unnest(p_ids, p_partitions) WITH ORDINALITY u(id, part, ord)
           WHERE id = ANY (v_locked) ORDER BY id OFFSET 0) u
     CROSS JOIN LATERAL (
       SELECT execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
-             lifecycle_phase, attempt_state, retain_ms
+             lifecycle_phase, attempt_state, retain_ms, flow_id
       FROM ff_execution WHERE execution_id = u.id AND partition_key = u.part OFFSET 0) e
     CROSS JOIN LATERAL (
       SELECT tags FROM ff_body WHERE execution_id = e.execution_id AND partition_key = e.partition_key OFFSET 0) b
@@ -84,18 +88,27 @@ BEGIN
       FROM ff_lease WHERE execution_id = e.execution_id AND partition_key = e.partition_key FOR UPDATE) l ON true)
   SELECT array_agg(ROW(ord, execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch,
                        retry_count, attempt_state, lease_id, worker_id, worker_instance_id,
-                       attempt_started_at_ms, tags, retain_ms)::ff_locked)
+                       attempt_started_at_ms, tags, retain_ms, flow_id)::ff_locked)
   INTO v_rows FROM k WHERE (lifecycle_phase = 'terminal') = p_ended;
   RETURN coalesce(v_rows, '{}');
 END $$;
 
+-- Ends suspensions of locked executions: those that have one. A timer that is being fired is not waited for, and will be discarded.
+CREATE OR REPLACE FUNCTION ff_leave_suspension(p_ids uuid[]) RETURNS void LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+  DELETE FROM ff_suspension WHERE execution_id = ANY (p_ids);
+  DELETE FROM ff_timer WHERE timer_id = ANY (ARRAY(
+    SELECT timer_id FROM ff_timer WHERE kind = 'suspension' AND execution_id = ANY (p_ids) FOR UPDATE SKIP LOCKED));
+END $$;
+
 -- Performs one transition on locked rows: state, lease, queue or timer, attempt, outcome and events, all or nothing.
 -- The arrays after p_rows run parallel to it and may be shorter or NULL; p_dues is when what is delayed becomes claimable,
--- p_deadlines the new deadlines of what is replayed; p_details goes into operator and signal events. Answers whether parents are to be told: a
--- timer for them is due at once.
+-- p_deadlines the new deadlines of what is replayed; p_details goes into operator and signal events. Answers whether something is left to be done at once:
+-- a timer for a parent, or a job for what comes after a member of a flow. p_flow: `now` when the caller tells those itself.
 CREATE OR REPLACE FUNCTION ff_settle(
   p_transition text, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[],
-  p_actor text, p_details jsonb[] DEFAULT NULL, p_deadlines bigint[] DEFAULT NULL
+  p_actor text, p_details jsonb[] DEFAULT NULL, p_deadlines bigint[] DEFAULT NULL, p_flow text DEFAULT 'later'
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -105,13 +118,14 @@ DECLARE
   v_children bigint;
   v_unleased bigint;
   v_limited bigint;
+  v_jobs bigint;
 BEGIN
   IF cardinality(p_rows) = 0 OR p_rows IS NULL THEN RETURN false; END IF;
   SELECT * INTO STRICT t FROM ff_transition WHERE transition = p_transition;
   WITH r AS MATERIALIZED (
     SELECT * FROM unnest(p_rows, p_dues, p_results, p_messages, p_categories, p_details, p_deadlines) r(
       ordinal, execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
-      attempt_state, lease_id, worker_id, worker_instance_id, attempt_started_at_ms, tags, retain_ms,
+      attempt_state, lease_id, worker_id, worker_instance_id, attempt_started_at_ms, tags, retain_ms, flow_id,
       due_at_ms, result, message, category, detail, new_deadline_ms)),
   due AS MATERIALIZED (SELECT jsonb_object_agg(execution_id, coalesce(due_at_ms, new_deadline_ms)) AS by_id FROM r),
   moved AS (
@@ -149,6 +163,10 @@ BEGIN
     -- A parent is told by a timer that is due at once: locking it here could wait in a circle.
     SELECT DISTINCT 'child_ended'::ff_timer_kind, v_now, parent_id, parent_partition, 0, 0::bigint
     FROM moved WHERE t.terminal_outcome <> 'none' AND parent_id IS NOT NULL),
+  to_tell AS (
+    INSERT INTO ff_flow_job (created_at_ms, execution_id, flow_id, partition_key)
+    SELECT v_now, execution_id, flow_id, partition_key FROM r
+    WHERE flow_id IS NOT NULL AND t.terminal_outcome <> 'none' AND p_flow = 'later' RETURNING 1),
   attempted AS (
     INSERT INTO ff_attempt_history AS h (
       execution_id, partition_key, attempt_index, lease_id, lease_epoch, worker_id, worker_instance_id, started_at_ms,
@@ -174,28 +192,30 @@ BEGIN
     FROM r WHERE t.terminal_outcome <> 'none'),
   told AS (
     INSERT INTO ff_event (family, event_type, occurred_at_ms, execution_id, partition_key, attempt_index, lease_epoch,
-                          lease_id, worker_instance_id, namespace, tags, detail, route_id, slot)
+                          lease_id, worker_instance_id, namespace, tags, detail, route_id, flow_id, slot)
     SELECT 'lease'::ff_event_family, t.lease_event, v_now, execution_id, partition_key, attempt_index, lease_epoch,
            lease_id, worker_instance_id, namespace, tags,
            jsonb_strip_nulls(jsonb_build_object('transition', p_transition, 'revoked_by',
              CASE WHEN t.lease_event = 'revoked' THEN p_actor END, 'previous_owner', worker_instance_id)),
-           route_id, (SELECT slot FROM ff_sequencer)
+           route_id, flow_id, (SELECT slot FROM ff_sequencer)
     FROM r WHERE t.lease_event IS NOT NULL AND lease_id IS NOT NULL
     UNION ALL
     SELECT 'completion', t.terminal_outcome::text, v_now, execution_id, partition_key, attempt_index, lease_epoch,
-           lease_id, worker_instance_id, namespace, tags, NULL, route_id, (SELECT slot FROM ff_sequencer)
+           lease_id, worker_instance_id, namespace, tags, NULL, route_id, flow_id, (SELECT slot FROM ff_sequencer)
     FROM r WHERE t.terminal_outcome <> 'none'
     UNION ALL
     SELECT 'operator', t.operator_event, v_now, execution_id, partition_key, attempt_index + t.attempt_step,
-           lease_epoch + t.epoch_step, NULL, NULL, namespace, tags, detail, route_id, (SELECT slot FROM ff_sequencer)
+           lease_epoch + t.epoch_step, NULL, NULL, namespace, tags, detail, route_id, flow_id,
+           (SELECT slot FROM ff_sequencer)
     FROM r WHERE t.operator_event IS NOT NULL
     UNION ALL
     SELECT 'signal', t.signal_event, v_now, execution_id, partition_key, attempt_index, lease_epoch, lease_id,
-           worker_instance_id, namespace, tags, detail, route_id, (SELECT slot FROM ff_sequencer)
+           worker_instance_id, namespace, tags, detail, route_id, flow_id, (SELECT slot FROM ff_sequencer)
     FROM r WHERE t.signal_event IS NOT NULL)
   SELECT count(*), count(parent_id),
-         count(*) FILTER (WHERE attempt_limit_ms IS NOT NULL OR deadline_at_ms IS NOT NULL), (SELECT count(*) FROM unleased)
-  INTO v_written, v_children, v_limited, v_unleased FROM moved;
+         count(*) FILTER (WHERE attempt_limit_ms IS NOT NULL OR deadline_at_ms IS NOT NULL), (SELECT count(*) FROM unleased),
+         (SELECT count(*) FROM to_tell)
+  INTO v_written, v_children, v_limited, v_unleased, v_jobs FROM moved;
   PERFORM ff_require_equal(p_transition || ' executions', cardinality(p_rows), v_written);
   PERFORM ff_require_equal(p_transition || ' leases',
     (SELECT count(*) FROM unnest(p_rows) r WHERE r.lease_id IS NOT NULL), v_unleased);
@@ -214,14 +234,10 @@ BEGIN
     WHERE execution_id = ANY (ARRAY(SELECT r.execution_id FROM unnest(p_rows) r)) AND closed_at_ms IS NULL;
   END IF;
   IF t.leaves_suspension THEN
-    DELETE FROM ff_suspension WHERE execution_id = ANY (ARRAY(
+    PERFORM ff_leave_suspension(ARRAY(
       SELECT r.execution_id FROM unnest(p_rows) r WHERE r.attempt_state = 'attempt_interrupted'));
-    DELETE FROM ff_timer WHERE timer_id = ANY (ARRAY(
-      SELECT timer_id FROM ff_timer WHERE kind = 'suspension' AND execution_id = ANY (ARRAY(
-        SELECT r.execution_id FROM unnest(p_rows) r WHERE r.attempt_state = 'attempt_interrupted'))
-      FOR UPDATE SKIP LOCKED));
   END IF;
-  RETURN v_children > 0 AND t.terminal_outcome <> 'none';
+  RETURN (v_children > 0 AND t.terminal_outcome <> 'none') OR v_jobs > 0;
 END $$;
 
 -- Says precisely why a lease holder was refused. Asking again for what the same lease already did is answered as the

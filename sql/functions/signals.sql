@@ -38,7 +38,7 @@ END $$;
 
 -- Ends the tokens of a waitpoint that are out; what was said by them stays.
 CREATE OR REPLACE FUNCTION ff_revoke_tokens(p_id uuid, p_partition smallint, p_name text, p_token_id uuid) RETURNS boolean LANGUAGE plpgsql
-SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET search_path FROM CURRENT AS $$
+SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
 BEGIN
   PERFORM ff_require_read_committed();
   PERFORM 1 FROM ff_execution WHERE execution_id = p_id AND partition_key = p_partition FOR UPDATE;
@@ -118,7 +118,7 @@ RETURNS TABLE (effect text, due_in_ms bigint) LANGUAGE plpgsql AS $$
 DECLARE
   g ff_signal := p_signal;
   r ff_locked := ROW(1, e.execution_id, e.partition_key, e.route_id, e.priority, e.namespace, e.attempt_index, e.lease_epoch, e.retry_count,
-    e.attempt_state, NULL, NULL, NULL, NULL, NULL, e.retain_ms)::ff_locked;
+    e.attempt_state, NULL, NULL, NULL, NULL, NULL, e.retain_ms, e.flow_id)::ff_locked;
   v_wait jsonb;
   v_adds boolean;
 BEGIN

@@ -102,13 +102,14 @@ END $$;
 -- p_routes: [{lane, kind, capabilities}]. p_templates: [{route, namespace, priority, policy, tags}], what many executions
 -- of one call have in common; route points into p_routes and p_template_ordinals into p_templates, both from 1.
 -- p_channel: where to ring inside this transaction, or NULL when the caller rings after its commit.
+-- p_flow: the flow they are members of; p_blocked those that wait for others of it.
 -- p_parent: the execution that is told when these end. p_keys, p_hashes, p_windows: idempotency keys with the hash of what
 -- they stand for and how long they do, or NULL when none has one. existing_id is who holds a key that was taken.
 CREATE OR REPLACE FUNCTION ff_submit(
   p_routes jsonb, p_max_routes integer, p_templates jsonb, p_ids uuid[], p_partitions smallint[],
   p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_channel text,
   p_parent uuid DEFAULT NULL, p_parent_partition smallint DEFAULT NULL, p_keys text[] DEFAULT NULL,
-  p_hashes text[] DEFAULT NULL, p_windows bigint[] DEFAULT NULL
+  p_hashes text[] DEFAULT NULL, p_windows bigint[] DEFAULT NULL, p_flow uuid DEFAULT NULL, p_blocked boolean[] DEFAULT NULL
 ) RETURNS TABLE (execution_id uuid, outcome text, route_id integer, due_in_ms bigint, existing_id uuid) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off
@@ -118,6 +119,7 @@ SET lock_timeout = '2s' SET search_path FROM CURRENT AS $$
 DECLARE
   s ff_transition%ROWTYPE;
   d ff_transition%ROWTYPE;
+  b ff_transition%ROWTYPE;
   v_now bigint := ff_now_ms();
   v_routes integer[];
   v_template_routes integer[];
@@ -135,6 +137,7 @@ DECLARE
 BEGIN
   SELECT * INTO STRICT s FROM ff_transition WHERE transition = 'submit';
   SELECT * INTO STRICT d FROM ff_transition WHERE transition = 'submit_delayed';
+  SELECT * INTO STRICT b FROM ff_transition WHERE transition = 'submit_blocked';
   -- Interned in one order for all callers, so that two that bring the same new routes never wait in a circle.
   v_routes := ARRAY(
     SELECT i.route FROM (
@@ -165,14 +168,14 @@ BEGIN
       INSERT INTO ff_execution (
         execution_id, partition_key, route_id, priority, namespace, created_at_ms, changed_at_ms, eligible_at_ms,
         deadline_at_ms, attempt_limit_ms, retain_ms, lifecycle_phase, ownership_state, eligibility_state, blocking_reason,
-        terminal_outcome, attempt_state, parent_id, parent_partition)
+        terminal_outcome, attempt_state, parent_id, parent_partition, flow_id)
       SELECT id, part, v_template_routes[of], v_priorities[of], v_namespaces[of], v_now, v_now,
              CASE WHEN delay > 0 THEN v_now + delay END, v_now + v_deadlines[of], v_limits[of], v_retains[of],
              s.lifecycle_phase, s.ownership_state,
-             CASE WHEN delay > 0 THEN d.eligibility_state ELSE s.eligibility_state END,
-             CASE WHEN delay > 0 THEN d.blocking_reason ELSE s.blocking_reason END, s.terminal_outcome, s.attempt_state,
-             p_parent, p_parent_partition
-      FROM unnest(p_ids, p_partitions, p_template_ordinals, p_delays) u(id, part, of, delay)
+             CASE WHEN blocked THEN b.eligibility_state WHEN delay > 0 THEN d.eligibility_state ELSE s.eligibility_state END,
+             CASE WHEN blocked THEN b.blocking_reason WHEN delay > 0 THEN d.blocking_reason ELSE s.blocking_reason END,
+             s.terminal_outcome, s.attempt_state, p_parent, p_parent_partition, p_flow
+      FROM unnest(p_ids, p_partitions, p_template_ordinals, p_delays, p_blocked) u(id, part, of, delay, blocked)
       WHERE id <> ALL (v_known) ORDER BY id;
       EXIT;
     EXCEPTION WHEN unique_violation THEN
@@ -191,15 +194,16 @@ BEGIN
   END IF;
   -- CASE keeps the test a hashed look-up; with every id new (the usual case) it is skipped altogether.
   WITH i AS MATERIALIZED (
-    SELECT * FROM unnest(p_ids, p_partitions, p_template_ordinals, p_delays, p_payloads)
-      WITH ORDINALITY u(id, part, of, delay, payload, ord)
+    SELECT * FROM unnest(p_ids, p_partitions, p_template_ordinals, p_delays, p_payloads, p_blocked)
+      WITH ORDINALITY u(id, part, of, delay, payload, blocked, ord)
     WHERE CASE WHEN cardinality(v_known) = 0 THEN true WHEN u.id IN (SELECT unnest(v_known)) THEN false ELSE true END),
   bodies AS (
     INSERT INTO ff_body (execution_id, partition_key, payload, policy, tags)
     SELECT id, part, payload, v_policies[of], v_tags[of] FROM i),
   queued AS (
     INSERT INTO ff_ready (execution_id, partition_key, route_id, priority, attempt_index, lease_epoch, ready_at_ms)
-    SELECT id, part, v_template_routes[of], v_priorities[of], 0, 0, v_now FROM i WHERE delay <= 0 ORDER BY ord)
+    SELECT id, part, v_template_routes[of], v_priorities[of], 0, 0, v_now FROM i
+    WHERE delay <= 0 AND blocked IS NOT TRUE ORDER BY ord)
   INSERT INTO ff_timer (kind, due_at_ms, execution_id, partition_key, attempt_index, lease_epoch)
   SELECT 'eligible'::ff_timer_kind, v_now + delay, id, part, 0, 0 FROM i WHERE delay > 0
   UNION ALL

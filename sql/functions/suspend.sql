@@ -105,9 +105,9 @@ END $$;
 CREATE OR REPLACE FUNCTION ff_tell_signal(p_row ff_locked, p_type text, p_detail jsonb) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO ff_event (family, event_type, occurred_at_ms, execution_id, partition_key, attempt_index, lease_epoch, namespace, tags,
-                        detail, route_id, slot)
+                        detail, route_id, flow_id, slot)
   VALUES ('signal', p_type, ff_now_ms(), p_row.execution_id, p_row.partition_key, p_row.attempt_index, p_row.lease_epoch,
-          p_row.namespace, p_row.tags, p_detail, p_row.route_id, (SELECT slot FROM ff_sequencer));
+          p_row.namespace, p_row.tags, p_detail, p_row.route_id, p_row.flow_id, (SELECT slot FROM ff_sequencer));
 END $$;
 
 -- Ends (`execution_timed_out`), resumes (`fired`, or `delayed` when it rests before) or hands to an operator (`delayed`, until the next

@@ -51,7 +51,7 @@ BEGIN
   IF p_rows IS NULL THEN RETURN; END IF;
   WITH held AS MATERIALIZED (
     SELECT r.execution_id, r.partition_key, r.route_id, r.priority, r.namespace, r.attempt_index, r.lease_epoch,
-           r.retry_count, r.attempt_state, r.retain_ms, l.lease_id, l.worker_id, l.worker_instance_id,
+           r.retry_count, r.attempt_state, r.retain_ms, r.flow_id, l.lease_id, l.worker_id, l.worker_instance_id,
            l.attempt_started_at_ms
     FROM (SELECT * FROM unnest(p_rows) ORDER BY execution_id OFFSET 0) r
     LEFT JOIN LATERAL (
@@ -61,7 +61,7 @@ BEGIN
   decided AS MATERIALIZED (
     SELECT ROW(NULL::integer, h.execution_id, h.partition_key, h.route_id, h.priority, h.namespace, h.attempt_index,
                h.lease_epoch, h.retry_count, h.attempt_state, h.lease_id, h.worker_id, h.worker_instance_id,
-               h.attempt_started_at_ms, b.tags, h.retain_ms)::ff_locked AS row,
+               h.attempt_started_at_ms, b.tags, h.retain_ms, h.flow_id)::ff_locked AS row,
            h.attempt_state = 'pending_first_attempt' AS unstarted,
            h.execution_id <> ALL (p_late) AND ff_may_retry(b.retry, h.retry_count, 'timeout') AS again,
            ff_backoff_ms(b.retry -> 'backoff', h.retry_count, random()) AS delay_ms
@@ -123,7 +123,7 @@ BEGIN
     FROM (SELECT * FROM due ORDER BY execution_id OFFSET 0) d
     CROSS JOIN LATERAL (
       SELECT execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
-             lifecycle_phase, eligibility_state, attempt_state, retain_ms, deadline_at_ms
+             lifecycle_phase, eligibility_state, attempt_state, retain_ms, flow_id, deadline_at_ms
       FROM ff_execution WHERE execution_id = d.execution_id AND partition_key = d.partition_key
       FOR UPDATE SKIP LOCKED) e),
   orphaned AS MATERIALIZED (
@@ -158,7 +158,7 @@ BEGIN
     SELECT DISTINCT ON (execution_id, kind = 'waitpoint') kind, execution_id, lifecycle_phase,
            ROW(NULL::integer, execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch,
                retry_count, attempt_state, NULL::uuid, NULL::text, NULL::text, NULL::bigint, NULL::jsonb,
-               retain_ms)::ff_locked AS row
+               retain_ms, flow_id)::ff_locked AS row
     FROM fitting ORDER BY execution_id, kind = 'waitpoint', kind <> 'deadline', kind)
   SELECT (SELECT array_agg(row) FROM once WHERE kind = 'eligible'),
          (SELECT array_agg(row) FROM once WHERE kind = 'child_ended' AND lifecycle_phase = 'runnable'),

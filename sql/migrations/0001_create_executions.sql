@@ -138,7 +138,13 @@ INSERT INTO ff_transition VALUES
   ('escalate',               'suspended', 'unowned', 'not_applicable',          'paused_by_operator',        'none',      NULL,                     NULL,          NULL,       NULL,               'escalated', false, NULL,               0, 0, 0, 0, 0),
   ('resume',                 'runnable',  'unowned', 'eligible_now',            'waiting_for_worker',        'none',      NULL,                     NULL,          NULL,       NULL,               'resumed',   true,  NULL,               1, 0, 0, 0, 0),
   ('resume_later',           'runnable',  'unowned', 'not_eligible_until_time', 'waiting_for_resume_delay',  'none',      NULL,                     NULL,          NULL,       NULL,               'resumed',   true,  NULL,               1, 0, 0, 0, 0),
-  ('fail_suspended',         'terminal',  'unowned', 'not_applicable',          'none',                      'failed',    'attempt_terminal',       'failed',      NULL,       NULL,               NULL,        true,  'attempt_failure',  1, 0, 0, 0, 0);
+  ('fail_suspended',         'terminal',  'unowned', 'not_applicable',          'none',                      'failed',    'attempt_terminal',       'failed',      NULL,       NULL,               NULL,        true,  'attempt_failure',  1, 0, 0, 0, 0),
+  ('submit_blocked',     'runnable', 'unowned', 'blocked_by_dependencies', 'waiting_for_children',      'none',      'pending_first_attempt',  NULL,          NULL,       NULL,               NULL,        false, NULL,               0, 0, 0, 0, 0),
+  ('block',              'runnable', 'unowned', 'blocked_by_dependencies', 'waiting_for_children',      'none',      NULL,                     NULL,          NULL,       NULL,               NULL,        false, NULL,               1, 0, 0, 0, 0),
+  ('unblock',            'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      NULL,                     NULL,          NULL,       NULL,               NULL,        false, NULL,               1, 0, 0, 0, 0),
+  ('skip',               'terminal', 'unowned', 'not_applicable',          'none',                      'skipped',   'attempt_terminal',       NULL,          NULL,       NULL,               NULL,        false, NULL,               1, 0, 0, 0, 0),
+  ('skip_unstarted',     'terminal', 'unowned', 'not_applicable',          'none',                      'skipped',   NULL,                     NULL,          NULL,       NULL,               NULL,        false, NULL,               1, 0, 0, 0, 0),
+  ('reopen',             'runnable', 'unowned', 'blocked_by_dependencies', 'waiting_for_children',      'none',      'pending_replay_attempt', NULL,          NULL,       'replayed',         NULL,        false, NULL,               1, 1, 0, 0, 1);
 
 CREATE TABLE ff_lane (
   lane           text PRIMARY KEY,
@@ -196,6 +202,8 @@ CREATE TABLE ff_execution (
   -- Who spawned it: told when it ends.
   parent_partition  smallint,
   parent_id         uuid,
+  -- The flow it is a member of, in the same partition.
+  flow_id           uuid,
   namespace         text NOT NULL,
   -- A uuid names one execution in all partitions: sets of rows are written by uuid alone.
   PRIMARY KEY (execution_id) INCLUDE (partition_key),
@@ -264,6 +272,7 @@ CREATE TABLE ff_lease (
   renewed_at_ms       bigint NOT NULL,
   expires_at_ms       bigint NOT NULL,
   attempt_started_at_ms bigint NOT NULL,
+  flow_id             uuid,
   attempt_index       integer NOT NULL,
   route_id            integer NOT NULL,
   partition_key       smallint NOT NULL,
@@ -379,5 +388,6 @@ CREATE TYPE ff_locked AS (
   worker_instance_id    text,
   attempt_started_at_ms bigint,
   tags                  jsonb,
-  retain_ms             bigint
+  retain_ms             bigint,
+  flow_id               uuid
 );

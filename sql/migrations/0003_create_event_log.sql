@@ -12,14 +12,15 @@ BEGIN
     WHEN 'operator' THEN event_type IN ('priority_changed', 'replayed', 'lane_paused', 'lane_resumed')
     WHEN 'tag' THEN event_type = 'tags_changed'
     WHEN 'worker' THEN event_type IN ('registered', 'stopped', 'lost')
+    WHEN 'flow' THEN event_type IN ('submitted', 'cancel_requested', 'completed', 'failed', 'cancelled', 'reopened')
     WHEN 'signal' THEN event_type IN ('suspended', 'delivered', 'resumed', 'escalated', 'timed_out', 'waitpoints_expired')
-    ELSE true END;
+    ELSE false END;
 END $$;
 
 -- Append-only. ev_id is drawn after the row locks (CACHE 1), so it is causal per execution; it is not a position: ids
 -- commit out of order. xid is the writer's transaction, by which the sequencer knows what became visible since it last
 -- looked. slot is the part of the log that was being written: old events go by emptying a whole slot, never row by row. An event
--- of a worker or a lane belongs to no execution, and to no namespace.
+-- of a worker or a lane belongs to no execution, and to no namespace; one of a flow to the flow.
 CREATE TABLE ff_event (
   ev_id              bigint GENERATED ALWAYS AS IDENTITY (CACHE 1),
   xid                xid8 NOT NULL DEFAULT pg_current_xact_id(),
@@ -40,6 +41,7 @@ CREATE TABLE ff_event (
   detail             jsonb,
   CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, event_type)),
   CONSTRAINT ff_event_subject CHECK (CASE WHEN execution_id IS NULL THEN family IN ('operator', 'worker')
+      OR family = 'flow' AND num_nulls(flow_id, partition_key) = 0
     ELSE num_nulls(partition_key, route_id, attempt_index, lease_epoch) = 0 END)
 ) PARTITION BY LIST (slot);
 CREATE TABLE ff_event_0 PARTITION OF ff_event FOR VALUES IN (0);

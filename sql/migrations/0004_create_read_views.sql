@@ -7,7 +7,7 @@ CREATE VIEW ff_exec_core AS
 SELECT
   e.partition_key,
   e.execution_id,
-  NULL::uuid AS flow_id,
+  e.flow_id,
   r.lane AS lane_id,
   r.kind AS execution_kind,
   r.capabilities AS required_capabilities,

@@ -1,10 +1,11 @@
 /**
- * An event as the cells of one line: when, what, to which execution, worker or lane, and what one would ask next about it. Pure
+ * An event as the cells of one line: when, what, to which execution, flow, worker or lane, and what one would ask next about it. Pure
  * text from values; what others wrote is kept to one line without control characters.
  */
 import type {
   CompletionEvent,
   FeedEvent,
+  FlowEvent,
   LeaseHistoryEvent,
   OperatorEvent,
   SignalEvent,
@@ -28,6 +29,10 @@ const TONES: Readonly<Record<string, Tone>> = {
   'signal.timed_out': 'warn',
   'signal.waitpoints_expired': 'warn',
   'worker.lost': 'bad',
+  'flow.completed': 'good',
+  'flow.failed': 'bad',
+  'flow.cancelled': 'warn',
+  'flow.cancel_requested': 'warn',
 };
 
 export function eventCells(event: FeedEvent): Span[] {
@@ -45,6 +50,7 @@ export function eventCells(event: FeedEvent): Span[] {
 
 function subjectOf(event: FeedEvent): { subject: string; kind: string; lane: string } {
   if ('executionId' in event) return { subject: event.executionId, kind: event.kind, lane: event.lane };
+  if (event.family === 'flow') return { subject: event.flowId, kind: '', lane: '' };
   const subject = event.family === 'worker' ? event.workerInstanceId : event.lane;
   return { subject, kind: '', lane: '' };
 }
@@ -59,6 +65,8 @@ function detailOf(event: FeedEvent): string {
       return signalDetail(event);
     case 'operator':
       return operatorDetail(event);
+    case 'flow':
+      return flowDetail(event);
     case 'tag': {
       const set = Object.entries(event.set).map(([key, value]) => `${key}=${value}`);
       const removed = event.removed.map((key) => `-${key}`);
@@ -125,6 +133,17 @@ function operatorDetail(event: OperatorEvent): string {
         .filter((part) => part !== null)
         .join(': ');
     case 'lane_resumed':
+      return '';
+  }
+}
+
+function flowDetail(event: FlowEvent): string {
+  switch (event.type) {
+    case 'submitted':
+      return event.name;
+    case 'cancel_requested':
+      return `${event.policy}${by(event.by)}${because(event.reason)}`;
+    default:
       return '';
   }
 }

@@ -13,6 +13,7 @@ import { runDemoWorker } from './demo-worker.ts';
 import { doctorCommand, type DoctorOptions } from './doctor.ts';
 import { UsageError } from './exit-codes.ts';
 import { addFilterOptions, collect } from './filter-options.ts';
+import { FLOW_COMMANDS } from './flow-commands.ts';
 import { parseWhole } from './input.ts';
 import { laneCommand, lanesCommand, type LaneOptions, type LaneVerb } from './lanes.ts';
 import { listCommand, type ListOptions } from './list.ts';
@@ -64,6 +65,7 @@ const COMMANDS = [
   addReplay,
   addPriority,
   addTag,
+  ...FLOW_COMMANDS,
   ...SIGNAL_COMMANDS,
   addLanes,
   addWorkers,

@@ -102,6 +102,7 @@ function linesOf({ snapshot, end, attempts, waits }: Shown): Line[] {
     ...attemptRows(snapshot, attempts),
     row('steps', String(snapshot.stepCount)),
     ...(snapshot.parentId === null ? [] : [row('parent', snapshot.parentId)]),
+    ...(snapshot.flowId === null ? [] : [row('flow', snapshot.flowId)]),
     ...snapshot.setbacks.map(({ reconciler, failures, errorCode }) =>
       row('setback', `${reconciler} could not act on it ${failures} times (${errorCode})`, 'bad'),
     ),

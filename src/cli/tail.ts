@@ -30,6 +30,7 @@ export interface TailOptions extends Pick<FilterOptions, 'namespace' | 'tag' | '
   family?: string[];
   type?: string[];
   execution?: string;
+  flow?: string;
   limit?: string;
   /** False with --no-follow. */
   follow: boolean;
@@ -37,8 +38,6 @@ export interface TailOptions extends Pick<FilterOptions, 'namespace' | 'tag' | '
 
 const STARTS = ['now', 'beginning'];
 const CURSOR_CODES: readonly ErrorCode[] = ['cursor_expired', 'cursor_ahead'];
-/** Families that are kept free for what is to come. */
-const EMPTY_FAMILIES: readonly EventFamily[] = ['flow'];
 const CURSOR_HINT =
   'a cursor is the word that tail printed or event.cursor gave you; or say now or beginning';
 const LIMIT = { min: 1, max: 1_000_000_000 };
@@ -46,29 +45,28 @@ const LIMIT = { min: 1, max: 1_000_000_000 };
 const WIDTHS = [24, 25, 45, 12, 8];
 
 export function describeTail(command: Command): Command {
-  const families = EVENT_FAMILIES.map((name) =>
-    EMPTY_FAMILIES.includes(name) ? `${name} (none yet)` : name,
-  ).join(', ');
   return command
     .summary('print what happens, as it happens')
     .description('Print events as they are committed, those that fit all conditions, until interrupted.')
     .option('--from <cursor>', 'go on after this cursor; or now, or beginning (default: now)')
     .option('--namespace <name>', 'of executions of this namespace')
     .option('--tag <key=value>', 'of executions with this tag; may be given more than once', collect)
-    .option('--family <name>', `one of ${families}; may be given more than once`, collect)
+    .option('--family <name>', `one of ${EVENT_FAMILIES.join(', ')}; may be given more than once`, collect)
     .option('--type <name>', 'of this type, such as success; may be given more than once', collect)
     .option('--kind <task>', 'of executions of this task')
     .option('--lane <name>', 'of executions in this lane')
     .option('--execution <id>', 'of this execution')
+    .option('--flow <id>', 'of this flow and its members')
     .option('--limit <n>', 'end after so many')
     .option('--no-follow', 'end when all that was committed before is printed; goes with --from');
 }
 
 export async function tailCommand(options: TailOptions, session: Session): Promise<number> {
-  const { from = 'now', execution, family, type, follow: isFollowing } = options;
+  const { from = 'now', execution, flow, family, type, follow: isFollowing } = options;
   const refusal = refusedPlace(from, '--from');
   if (refusal !== null) return sayRefusal(refusal, session);
   if (execution !== undefined) parseExecutionId(execution, '--execution');
+  if (flow !== undefined) parseExecutionId(flow, '--flow');
   const families = family?.map(parseFamily);
   const limit = options.limit === undefined ? LIMIT.max : parseWhole(options.limit, '--limit', LIMIT);
   return withEngine(session, { listen: isFollowing ? 'on' : 'off' }, async (engine) => {
@@ -77,6 +75,7 @@ export async function tailCommand(options: TailOptions, session: Session): Promi
       ...(families === undefined ? {} : { families }),
       ...(type === undefined ? {} : { types: type }),
       ...(execution === undefined ? {} : { executionId: execution }),
+      ...(flow === undefined ? {} : { flowId: flow }),
     };
     const end = isFollowing ? {} : { until: 'now' as const };
     const goOn: GoOn = (cursor) => commandLine([...tailWords(options, filter, session), '--from', cursor]);
@@ -140,7 +139,7 @@ function typeAsOption(error: unknown): unknown {
 type GoOn = (cursor: string) => string;
 
 function tailWords(options: TailOptions, filter: EventsFilter, session: Session): string[] {
-  const { families = [], types = [], executionId, namespace, lane, kind, tags } = filter;
+  const { families = [], types = [], executionId, flowId, namespace, lane, kind, tags } = filter;
   const shared = {
     ...(namespace === undefined ? {} : { namespace }),
     ...(lane === undefined ? {} : { lane }),
@@ -155,6 +154,7 @@ function tailWords(options: TailOptions, filter: EventsFilter, session: Session)
     ...types.flatMap((type) => ['--type', type]),
     ...filterWords(shared),
     ...(executionId === undefined ? [] : ['--execution', executionId]),
+    ...(flowId === undefined ? [] : ['--flow', flowId]),
     ...(options.limit === undefined ? [] : ['--limit', options.limit]),
     ...(options.follow ? [] : ['--no-follow']),
   ];

@@ -2,6 +2,7 @@
  * `flowfabric why`: what keeps an execution from running, in one sentence; all that was asked about it; and the command
  * that helps.
  */
+import type { Json } from '../contract/engine.ts';
 import { EngineError } from '../contract/errors.ts';
 import { parseExecutionId } from '../contract/ids.ts';
 import type { Explanation, Gate, GateName } from '../contract/operations.ts';
@@ -48,12 +49,15 @@ type NextWords = (explanation: Explained, gate: Gate) => readonly string[] | nul
 
 /** Where to look or what to do, by what holds it. A time that must pass needs nothing. */
 const NEXT: Partial<Record<GateName, NextWords>> = {
-  ended: ({ executionId, publicState }) =>
-    publicState === 'completed' ? ['show', executionId] : ['replay', executionId, '--reason', 'why'],
+  ended: ({ executionId, publicState }, { facts }) => {
+    if (publicState === 'completed') return ['show', executionId];
+    return flowWords(facts['flowId']) ?? ['replay', executionId, '--reason', 'why'];
+  },
   running: ({ executionId }) => ['show', executionId],
   setback: () => ['doctor'],
   backing_off: ({ executionId }) => ['show', executionId, '--attempts'],
   waiting_children: ({ executionId }) => ['list', '--parent', executionId],
+  waiting_upstreams: (_, { facts }) => flowWords(facts['flowId']),
   suspended: ({ executionId }) => ['approvals', executionId],
   lane_paused: (_, { facts }) => [
     'lanes',
@@ -64,6 +68,11 @@ const NEXT: Partial<Record<GateName, NextWords>> = {
   workers_busy: () => ['workers'],
   queued: () => ['lanes'],
 };
+
+/** What was skipped, or waits, does so because of others of its flow. */
+function flowWords(flowId: Json | undefined): readonly string[] | null {
+  return typeof flowId === 'string' ? ['flow', flowId] : null;
+}
 
 function nextWords(explanation: Explained): readonly string[] | null {
   const { holding } = explanation;

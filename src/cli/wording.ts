@@ -81,6 +81,8 @@ function whyEnded(snapshot: ExecutionSnapshot, end: ExecutionEnd): string {
   const wait = TIMED_OUT_WAIT.exec(end.message ?? '')?.[1];
   if (wait !== undefined)
     return `It ${ENDED_AS[end.outcome]} ${after}: nobody ended its wait for ${printable(wait)} in time.`;
+  const inFlow = IN_FLOWS[end.by === 'engine' ? (end.message ?? '') : ''];
+  if (inFlow !== undefined) return `It ${ENDED_AS[end.outcome]}: ${inFlow} (${end.message}).`;
   if (end.outcome === 'failed') return `It failed ${after}${because}${category}.`;
   if (end.outcome === 'cancelled') return `It was cancelled${by}${because}.`;
   if (end.outcome === 'skipped') return `It was skipped${because}.`;
@@ -91,6 +93,13 @@ function whyEnded(snapshot: ExecutionSnapshot, end: ExecutionEnd): string {
 
 /** How the end of an execution is worded whose wait ran out of time. */
 const TIMED_OUT_WAIT = /^suspension_timeout:(.*)$/s;
+/** What the engine does to members of flows, by the word it is stored under. */
+const IN_FLOWS: Readonly<Record<string, string>> = {
+  sibling_quorum_satisfied: 'the join it ran for was satisfied without it',
+  sibling_quorum_impossible: 'the join it ran for had become impossible',
+  dependency_impossible: 'its join became impossible, `flowfabric why` says by whom',
+  input_too_large: 'what it was to be handed is too large',
+};
 const ENDED_AS = {
   failed: 'failed',
   cancelled: 'was cancelled',
@@ -116,7 +125,10 @@ const WAITING: Record<BlockingReason, Words> = {
     snapshot.state.attemptState === 'pending_first_attempt'
       ? `It was submitted to start no sooner than ${eligible(snapshot)}.`
       : `It sleeps until ${eligible(snapshot)}.`,
-  waiting_for_children: 'It waits for executions it spawned to end.',
+  waiting_for_children: ({ state }) =>
+    state.attemptState === 'attempt_interrupted'
+      ? 'It waits for executions it spawned to end.'
+      : 'It waits for members of its flow that it comes after; `flowfabric why` says for which.',
   waiting_for_signal: 'It is suspended and waits for a signal; `flowfabric why` says what is missing.',
   waiting_for_approval: 'It is suspended and waits for an approval; `flowfabric why` says what is missing.',
   waiting_for_callback: 'It is suspended and waits for a callback; `flowfabric why` says what is missing.',

@@ -11,11 +11,13 @@ import { dueTimers } from '../reconcilers/due-timers.ts';
 import { expiredLeases } from '../reconcilers/expired-leases.ts';
 import type { Reconciler } from '../reconcilers/reconciler.ts';
 import { eventPositions, oldEvents } from '../reconcilers/event-log.ts';
+import { flowSiblings, flowWork, lostEnds } from '../reconcilers/flow-work.ts';
 import { oldKeys } from '../reconcilers/old-keys.ts';
 import { retention } from '../reconcilers/retention.ts';
 import { stalePointers } from '../reconcilers/stale-pointers.ts';
 import { startReconcilers, type ReconcilerReport } from '../reconcilers/runner.ts';
 import type { SpanName } from '../contract/trace-context.ts';
+import { createFlowClient, isDefinition, type FlowClient } from './flows.ts';
 import { createTaskClient, type TaskClient } from './tasks.ts';
 
 export interface ConnectOptions extends EngineOptions {
@@ -36,8 +38,10 @@ export interface ConnectOptions extends EngineOptions {
 }
 
 /** The engine, and the same verbs for tasks with a contract. */
-export interface Connection extends Omit<Engine, 'submit'>, Pick<TaskClient, 'submitMany' | 'execution'> {
+export interface Connection
+  extends Omit<Engine, 'submit' | 'submitFlow'>, Pick<TaskClient, 'submitMany' | 'execution'> {
   submit: TaskClient['submit'] & Engine['submit'];
+  submitFlow: FlowClient['submitFlow'] & Engine['submitFlow'];
   /** What the reconcilers of this process have done so far. */
   reconcilerReports(): ReconcilerReport[];
   [Symbol.asyncDispose](): Promise<void>;
@@ -76,21 +80,30 @@ export async function connect(options: ConnectOptions): Promise<Connection> {
       throw error;
     });
   }
-  const chores = [eventPositions, oldEvents, oldKeys, stalePointers()];
+  const chores = [eventPositions, oldEvents, oldKeys, stalePointers(), flowWork, flowSiblings, lostEnds()];
   const runner = reconcile === 'off' ? undefined : startReconcilers(context, RECONCILERS, { chores });
   const close = async (): Promise<void> => {
     await runner?.close();
     await engine.close();
   };
-  const tasks = createTaskClient(engine, await findActiveSpan());
+  const activeSpan = await findActiveSpan();
+  const tasks = createTaskClient(engine, activeSpan);
+  const flows = createFlowClient(engine, activeSpan);
   function submit(first: unknown, ...rest: unknown[]): Promise<never> {
     const verb = (isTask(first) ? tasks.submit : engine.submit) as (...args: unknown[]) => Promise<never>;
+    return verb(first, ...rest);
+  }
+  function submitFlow(first: unknown, ...rest: unknown[]): Promise<never> {
+    const verb = (isDefinition(first) ? flows.submitFlow : engine.submitFlow) as (
+      ...args: unknown[]
+    ) => Promise<never>;
     return verb(first, ...rest);
   }
   return {
     ...engine,
     ...tasks,
     submit,
+    submitFlow,
     close,
     reconcilerReports: () => runner?.report() ?? [],
     [Symbol.asyncDispose]: close,

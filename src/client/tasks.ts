@@ -7,7 +7,6 @@ import { ExecutionFailed } from '../contract/errors.ts';
 import type {
   Engine,
   ExecutionEnd,
-  ExecutionPolicy,
   Json,
   SqlExecutor,
   SubmitRequest,
@@ -17,22 +16,15 @@ import type {
 import type { ExecutionId } from '../contract/ids.ts';
 import { LIMITS } from '../contract/limits.ts';
 import type { NoStreams, StreamKinds } from '../contract/stream-kinds.ts';
-import { checkInput, type AnyTask, type Task } from '../contract/task.ts';
+import { checkInput, requestOf, type AnyTask, type Task, type TaskTerms } from '../contract/task.ts';
 import { withTrace, type SpanName } from '../contract/trace-context.ts';
 import { checkList, refuse } from '../engine/checks.ts';
 import { checkMembers } from '../engine/members.ts';
 import { streamReaders, type StreamReaders } from './stream-readers.ts';
 
 /** What one submit of a task may say differently from its contract. */
-export interface TaskSubmitOptions {
-  lane?: string;
+export interface TaskSubmitOptions extends TaskTerms {
   namespace?: string;
-  priority?: number;
-  tags?: Record<string, string>;
-  /** What is not said here is as the task says, and then as the connection's default policy does. */
-  policy?: ExecutionPolicy;
-  /** How long it may take in all, waiting included; then it ends as expired. */
-  deadline?: Duration;
   /** Start no sooner than this long from now, by the database's clock. */
   delay?: Duration;
   /** A given id makes the submit repeatable: the second one answers `duplicate`. */
@@ -142,19 +134,9 @@ async function toRequest(
 ): Promise<SubmitRequest> {
   checkMembers(options, field, ITEM_MEMBERS);
   await checkInput(task, input);
-  const { delay, deadline, policy, ...rest } = options;
-  const own = {
-    ...task.defaults.policy,
-    ...Object.fromEntries(Object.entries(policy ?? {}).filter(([, member]) => member !== undefined)),
-    ...(deadline === undefined
-      ? {}
-      : { deadlineMs: durationMs(deadline, `${field}.deadline`, LIMITS.delayMs) }),
-  };
+  const { delay, ...terms } = options;
   return {
-    ...task.defaults,
-    payload: input,
-    ...rest,
-    ...(Object.keys(own).length === 0 ? {} : { policy: own }),
+    ...requestOf(task, input, terms, field),
     ...(delay === undefined ? {} : { delayMs: durationMs(delay, `${field}.delay`, LIMITS.delayMs) }),
   };
 }

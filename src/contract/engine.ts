@@ -3,6 +3,7 @@
  * nothing below it. Expected outcomes are values with an `outcome`; broken promises are thrown as EngineError.
  */
 import type { Feed } from './feed.ts';
+import type { Flows } from './flows.ts';
 import type { ExecutionId } from './ids.ts';
 import type { Operations } from './operations.ts';
 import type { ExecutionPolicy } from './policy.ts';
@@ -88,6 +89,8 @@ export interface Claim extends LeaseRef {
   createdAtMs: number;
   /** How often the execution was begun anew from its start. */
   generation: number;
+  /** The flow it is a member of, or null. */
+  flowId: ExecutionId | null;
   leaseMs: number;
 }
 
@@ -267,6 +270,8 @@ export interface ExecutionSnapshot {
   stepCount: number;
   /** Who spawned it. */
   parentId: ExecutionId | null;
+  /** The flow it is a member of. */
+  flowId: ExecutionId | null;
   /** Reconcilers that could not act on it and are backing off. */
   setbacks: { reconciler: string; failures: number; errorCode: string }[];
 }
@@ -321,6 +326,11 @@ export interface WorkerSnapshot {
   stopping: boolean;
 }
 
+export interface FireOptions {
+  /** `leave`: what is left for flows is left to who ended its members, and to the reconcilers. Default `await`. */
+  flows?: 'await' | 'leave';
+}
+
 /** What woke a watcher. Hints may be lost, doubled or late; they only save waiting. */
 export interface Hint {
   /** Routes that got claimable work, or `all` when it is not known which. */
@@ -347,7 +357,7 @@ export interface Interest {
 /** Answers true when it takes all the work the hint speaks of, so that nobody else need be woken. */
 export type HintWatcher = (hint: Hint) => boolean;
 
-export interface Engine extends Operations, Feed, Signals, Streams {
+export interface Engine extends Operations, Feed, Signals, Streams, Flows {
   submit(request: SubmitRequest, options?: SubmitOptions): Promise<SubmitResult>;
   submit(requests: readonly SubmitRequest[], options?: SubmitOptions): Promise<SubmitResult[]>;
   claim(request: ClaimRequest): Promise<ClaimResult>;
@@ -376,8 +386,8 @@ export interface Engine extends Operations, Feed, Signals, Streams {
   result(executionId: string): Promise<ExecutionResult>;
   /** How it ended, as soon as it has; told, not asked again and again. Throws `not_found`. */
   waitForEnd(executionId: string, options?: WaitOptions): Promise<ExecutionEnd>;
-  /** Makes claimable what was delayed until now; answers how many timers were due. Workers call it in time. */
-  fireTimers(): Promise<number>;
+  /** Makes claimable what was delayed until now, and does what is left for flows; answers how many timers were due. Workers call it in time. */
+  fireTimers(options?: FireOptions): Promise<number>;
   /** Be told when there may be something to do. Returns the way to stop. */
   watch(interest: Interest, watcher: HintWatcher): () => void;
   /** Enters a worker into the registry, or refreshes what is said of it there. Workers call it at intervals. */

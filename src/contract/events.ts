@@ -3,6 +3,7 @@
  * out of events; an event says what happened to which execution under which lease, never what the work was about.
  */
 import type { Cursor } from './cursor.ts';
+import type { CancelFlowPolicy, FlowId } from './flows.ts';
 import type { ExecutionId } from './ids.ts';
 import type { SignalEffect } from './signals.ts';
 
@@ -36,6 +37,17 @@ export const SIGNAL_EVENTS = [
 ] as const;
 export type SignalEventType = (typeof SIGNAL_EVENTS)[number];
 
+/** What became of a flow as a whole. `reopened`: a member was replayed after the end. */
+export const FLOW_EVENTS = [
+  'submitted',
+  'cancel_requested',
+  'completed',
+  'failed',
+  'cancelled',
+  'reopened',
+] as const;
+export type FlowEventType = (typeof FLOW_EVENTS)[number];
+
 export const TAG_EVENTS = ['tags_changed'] as const;
 
 export const WORKER_EVENTS = ['registered', 'stopped', 'lost'] as const;
@@ -53,7 +65,8 @@ export interface EventBase {
 /** What every event of an execution has. */
 export interface ExecutionEventBase extends EventBase {
   executionId: ExecutionId;
-  flowId: string | null;
+  /** The flow it is a member of. */
+  flowId: FlowId | null;
   namespace: string;
   kind: string;
   lane: string;
@@ -147,6 +160,20 @@ export type SignalEvent =
   | (SignalEventBase & { type: 'timed_out'; wait: string; onTimeout: 'fail' | 'cancel' | 'expire' })
   | (SignalEventBase & { type: 'waitpoints_expired'; waitpoints: readonly string[] });
 
+interface FlowEventBase extends EventBase {
+  family: 'flow';
+  flowId: FlowId;
+  /** The flow's own, and so are the tags. */
+  namespace: string;
+  tags: Readonly<Record<string, string>>;
+}
+
+/** A flow began, was told to end, ended or went on. What its members do are events of theirs. */
+export type FlowEvent =
+  | (FlowEventBase & { type: 'submitted'; name: string })
+  | (FlowEventBase & { type: 'cancel_requested'; by: string; reason: string; policy: CancelFlowPolicy })
+  | (FlowEventBase & { type: 'completed' | 'failed' | 'cancelled' | 'reopened' });
+
 export interface TagEvent extends ExecutionEventBase {
   family: 'tag';
   type: 'tags_changed';
@@ -166,5 +193,5 @@ export interface WorkerEvent extends EventBase {
 
 /** Events cannot be changed: one may be handed to several readers. */
 export type FeedEvent = Readonly<
-  LeaseHistoryEvent | CompletionEvent | SignalEvent | OperatorEvent | TagEvent | WorkerEvent
+  LeaseHistoryEvent | CompletionEvent | SignalEvent | OperatorEvent | FlowEvent | TagEvent | WorkerEvent
 >;

@@ -110,6 +110,16 @@ export const LIMITS = {
   /** What best-effort streams may be configured with. */
   bestEffortTtlMs: 3_600_000,
   bestEffortFrames: 1_000_000,
+  /** Members of one flow in one call, and edges into one member or in one call. */
+  flowMembers: 10_000,
+  flowEdges: 10_000,
+  /** Edges of one flow in one call. */
+  flowCallEdges: 100_000,
+  /** Flows looked at for one page of a list. */
+  flowsExamined: 10_000,
+  flowNameBytes: 128,
+  memberNameBytes: 128,
+  inputNameBytes: 128,
   /** Secrets a process may be configured with: the one that signs from the next rotation on, and older ones. */
   signingSecrets: 4,
   signingSecretBytesMin: 32,

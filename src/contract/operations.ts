@@ -100,6 +100,7 @@ export const GATES = [
   'delayed',
   'backing_off',
   'waiting_children',
+  'waiting_upstreams',
   'suspended',
   'lane_paused',
   'no_worker',

@@ -153,6 +153,39 @@ function fault(field: string, what: string): EngineError {
   return new EngineError('invalid_input', `${field} ${what}.`, { field });
 }
 
+/** What one execution of a task may say differently from its contract. */
+export interface TaskTerms {
+  lane?: string;
+  priority?: number;
+  tags?: Record<string, string>;
+  /** What is not said here is as the task says, and then as the connection's default policy does. */
+  policy?: ExecutionPolicy;
+  /** How long it may take in all, waiting included; then it ends as expired. */
+  deadline?: Duration;
+}
+
+/** A request for one execution of a task. */
+export function requestOf(
+  contract: AnyTask,
+  payload: unknown,
+  { deadline, policy, ...rest }: TaskTerms,
+  field: string,
+): SubmitRequest {
+  const own = {
+    ...contract.defaults.policy,
+    ...Object.fromEntries(Object.entries(policy ?? {}).filter(([, member]) => member !== undefined)),
+    ...(deadline === undefined
+      ? {}
+      : { deadlineMs: durationMs(deadline, `${field}.deadline`, LIMITS.delayMs) }),
+  };
+  return {
+    ...contract.defaults,
+    payload,
+    ...rest,
+    ...(Object.keys(own).length === 0 ? {} : { policy: own }),
+  };
+}
+
 /**
  * Checks an input as the handler will get it: as JSON gives it back. So what only looks right in memory, such as a Date,
  * is refused where the mistake was made.

@@ -151,6 +151,7 @@ function toClaim(row: ClaimRow, route: RouteRow, leaseMs: number): Claim {
     reclaimed: row.reclaimed,
     createdAtMs: row.created_at_ms,
     generation: row.generation,
+    flowId: row.flow_id === null ? null : formatExecutionId(row.partition_key, row.flow_id),
     leaseMs,
   };
 }

@@ -8,6 +8,7 @@ import type { DemandMemory } from './claim-hints.ts';
 import type { DoubtfulClaim } from './doubtful-claims.ts';
 import type { Doorbell } from './doorbell.ts';
 import type { EndWatch } from './ends.ts';
+import type { FlowWork } from './flow-work.ts';
 import type { DatabaseFeed } from '../subscriptions/database-feed.ts';
 import type { StreamHub } from '../subscriptions/stream-hub.ts';
 import type { RouteCache } from './route-cache.ts';
@@ -24,6 +25,8 @@ export interface EngineContext {
   feed: DatabaseFeed;
   /** The output of attempts, for those who follow it. */
   streams: StreamHub;
+  /** What ends of members have left to be done. */
+  flowWork: FlowWork;
   routes: RouteCache;
   /** The secrets tokens are signed with. */
   signing: Signing;

@@ -13,11 +13,13 @@ import {
   type LeaseAnswer,
   type LeaseKey,
 } from '../store/executions.ts';
+import type { Advanced } from '../store/flows.ts';
 import { Batch } from './batch.ts';
 import { checkText, checkWhole, cutText, refuse } from './checks.ts';
 import type { EngineContext } from './context.ts';
 import { encodeJson } from '../model/json.ts';
 import { checkMembers } from './members.ts';
+import { ringForAdvanced } from './flow-work.ts';
 import { inOrder, leaseKey, toRefusal } from './refusals.ts';
 
 const BATCH = {
@@ -63,7 +65,9 @@ export function createEndings(context: EngineContext): Endings {
 }
 
 async function complete(context: EngineContext, rows: CompleteRow[]): Promise<CompleteOutcome[]> {
-  const answers = inOrder(rows, await completeExecutions(context.database, rows));
+  const found = await completeExecutions(context.database, rows);
+  const answers = inOrder(rows, found);
+  advance(context, found);
   ringForEnds(context, answers, 'completed');
   return answers.map((row) =>
     row.outcome === 'completed' ? { outcome: 'completed', repeated: row.repeated } : toRefusal(row),
@@ -71,7 +75,9 @@ async function complete(context: EngineContext, rows: CompleteRow[]): Promise<Co
 }
 
 async function fail(context: EngineContext, rows: FailRow[]): Promise<FailOutcome[]> {
-  const answers = inOrder(rows, await failExecutions(context.database, rows));
+  const found = await failExecutions(context.database, rows);
+  const answers = inOrder(rows, found);
+  advance(context, found);
   const again = answers.filter((row) => row.outcome === 'retry_scheduled');
   if (again.length > 0) {
     context.doorbell.ring({
@@ -82,6 +88,15 @@ async function fail(context: EngineContext, rows: FailRow[]): Promise<FailOutcom
   ringForEnds(context, answers, 'failed');
   return answers.map(toFailOutcome);
 }
+
+/** What the ends of members have decided for those after them. */
+function advance(context: EngineContext, rows: readonly LeaseAnswer[]): void {
+  const advanced = rows.filter((row) => ADVANCED.includes(row.outcome));
+  if (advanced.length === 0) return;
+  if (ringForAdvanced(context, advanced as unknown as Advanced[])) context.flowWork.stir();
+}
+
+const ADVANCED = ['unblocked', 'skipped', 'more'];
 
 /** Tells who waits for an end and, where a parent is to be told by a timer, those who fire timers. */
 function ringForEnds(context: EngineContext, answers: readonly LeaseAnswer[], word: string): void {

@@ -6,6 +6,7 @@ import { decodeCursor } from '../contract/cursor.ts';
 import {
   COMPLETION_EVENTS,
   EVENT_FAMILIES,
+  FLOW_EVENTS,
   LEASE_EVENTS,
   OPERATOR_EVENTS,
   SIGNAL_EVENTS,
@@ -25,7 +26,7 @@ const TYPES: Record<EventFamily, readonly string[]> = {
   completion: COMPLETION_EVENTS,
   signal: SIGNAL_EVENTS,
   operator: OPERATOR_EVENTS,
-  flow: [],
+  flow: FLOW_EVENTS,
   tag: TAG_EVENTS,
   worker: WORKER_EVENTS,
 };
@@ -84,7 +85,6 @@ function checkFamilies(families: readonly EventFamily[]): EventFamily[] {
 
 function checkTypes(types: readonly string[], families: readonly EventFamily[]): string[] {
   const known = [...new Set(families.flatMap((family) => TYPES[family]))];
-  if (known.length === 0) refuse('filter.types', `cannot be named: ${families.join(', ')} has no types yet`);
   return checkWords(types, 'filter.types', known, MAX_TYPES);
 }
 

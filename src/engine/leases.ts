@@ -66,6 +66,8 @@ export function ringForTaken(context: EngineContext, rows: readonly TakenAnswer[
   const requeued = rows.filter((row) => row.outcome === again && row.lifecycle_phase === 'runnable');
   const ended = rows.filter((row) => row.lifecycle_phase === 'terminal' && row.outcome !== 'not_active');
   if (workers.size === 0 && requeued.length === 0 && ended.length === 0) return;
+  // Members of flows may be among them.
+  if (ended.length > 0) context.flowWork.stir();
   context.doorbell.ring({
     ended: ended.map((row) => row.execution_id),
     streams: requeued.map((row) => row.execution_id),
@@ -93,6 +95,8 @@ export async function lapse(context: EngineContext, leases: readonly LapsedLease
   }
   const ended = answers.filter((row) => row.outcome === 'expired');
   if (ended.length > 0) {
+    // Members of flows may be among them.
+    context.flowWork.stir();
     context.doorbell.ring({ ended: ended.map((row) => row.execution_id), dueInMs: 0 });
   }
   return answers.map((row) => row.execution_id);

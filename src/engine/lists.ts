@@ -61,14 +61,14 @@ const ENDS: Partial<Record<PublicState, TerminalOutcome>> = {
 const SOURCES_OF_STATE: Partial<
   Record<
     PublicState,
-    readonly ('leases' | 'child_waits' | 'suspensions' | 'delays' | 'due_delays' | 'queue')[]
+    readonly ('leases' | 'child_waits' | 'join_waits' | 'suspensions' | 'delays' | 'due_delays' | 'queue')[]
   >
 > = {
   active: ['leases'],
   // What a timer makes claimable meanwhile goes from the first to the second, and is found there.
   waiting: ['due_delays', 'queue'],
   delayed: ['delays'],
-  waiting_children: ['child_waits'],
+  waiting_children: ['child_waits', 'join_waits'],
   suspended: ['suspensions'],
 };
 /** Nothing comes into these states yet; a list of them would look as if nothing were in them. */
@@ -186,7 +186,7 @@ function sourcesOf(conditions: ListConditions): ListSource[] {
 
 const BY_CREATION: readonly string[] = ['created', 'parent', 'tag'];
 /** Much of these may be out of date, or something else. */
-const SPARSE: readonly string[] = ['child_waits', 'delays', 'due_delays'];
+const SPARSE: readonly string[] = ['child_waits', 'join_waits', 'delays', 'due_delays'];
 
 /** Whether rows of the source may not fit, though nothing has changed about them. */
 function isSifted({ from }: ListSource, conditions: ListConditions): boolean {

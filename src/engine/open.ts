@@ -4,6 +4,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { EngineError } from '../contract/errors.ts';
 import type { Engine, ExecutionPolicy, SubmitOptions, SubmitRequest } from '../contract/engine.ts';
+import type { Flows } from '../contract/flows.ts';
 import type { Operations } from '../contract/operations.ts';
 import type { Signals } from '../contract/signals.ts';
 import type { Streams } from '../contract/streams.ts';
@@ -26,6 +27,10 @@ import { EndWatch } from './ends.ts';
 import { createEndings } from './endings.ts';
 import { explain } from './explain.ts';
 import { bindFeed } from './feed.ts';
+import { cancelFlow } from './flow-cancel.ts';
+import { describeFlow, listFlows, waitForFlow } from './flow-reads.ts';
+import { FlowWork, workOnFlows } from './flow-work.ts';
+import * as flows from './flows.ts';
 import { listLanes, pauseLane, resumeLane } from './lanes.ts';
 import { renew, revokeLease } from './leases.ts';
 import { list, listAttempts } from './lists.ts';
@@ -99,6 +104,7 @@ export async function openEngine(
     ends: new EndWatch(database, doorbell),
     feed: new DatabaseFeed(database, doorbell.watchFeed),
     streams: new StreamHub(new DatabaseStreams(database), doorbell),
+    flowWork: new FlowWork((signal) => workOnFlows(context, signal)),
     routes: new RouteCache(database),
     signing: new Signing(secrets, database.schema),
     demands: new Map(),
@@ -187,6 +193,25 @@ function bindStreams(open: Opened, appends: Appends): Streams {
   };
 }
 
+function bindFlows(open: Opened, defaultPolicy: DefaultPolicy): Flows {
+  return {
+    submitFlow: async (request) => flows.submitFlow(open(), request, defaultPolicy),
+    extendFlow: async (lease, members) => flows.extendFlow(open(), lease, members, defaultPolicy),
+    createFlow: async (request) => flows.createFlow(open(), request),
+    addMembers: async (id, members, options = {}) =>
+      flows.addMembers(open(), id, members, options, defaultPolicy),
+    setJoin: async (id, member, policy) => flows.setJoin(open(), id, member, policy),
+    stageEdges: async (id, edges, options = {}) => flows.stageEdges(open(), id, edges, options),
+    applyEdges: async (id, edgeIds) => flows.applyEdges(open(), id, edgeIds),
+    unstageEdges: async (id, edgeIds) => flows.unstageEdges(open(), id, edgeIds),
+    sealFlow: async (id, options = {}) => flows.sealFlow(open(), id, options),
+    cancelFlow: async (id, request) => cancelFlow(open(), id, request),
+    describeFlow: async (id) => describeFlow(open(), id),
+    listFlows: async (request) => listFlows(open(), request),
+    waitForFlow: async (id, options) => waitForFlow(open(), id, options),
+  };
+}
+
 /** Those who wait are told; what is under way has its answer first. */
 async function closeContext(
   context: EngineContext,
@@ -196,6 +221,7 @@ async function closeContext(
   context.streams.close();
   await context.feed.close();
   await Promise.all(batches.map((batch) => batch.settled()));
+  await context.flowWork.close();
   await context.doorbell.close();
   await Promise.all([context.transactions.close(), context.handlings.close()]);
   // A server that gives no answer must not keep the process from going on.
@@ -238,6 +264,7 @@ function bindOperations(context: EngineContext, defaultPolicy: DefaultPolicy): E
     ...bindOperator(open),
     ...bindSignals(open),
     ...bindStreams(open, appends),
+    ...bindFlows(open, defaultPolicy),
     ...feed,
     claim: async (request) => claim(open(), request),
     renew: async (leases, leaseMs) => renew(open(), leases, leaseMs),
@@ -260,7 +287,7 @@ function bindOperations(context: EngineContext, defaultPolicy: DefaultPolicy): E
     describe: async (id) => describe(open(), id),
     result: async (id) => result(open(), id),
     waitForEnd: async (id, waitOptions = {}) => open().ends.wait(id, waitOptions),
-    fireTimers: async () => fireDueTimers(open()),
+    fireTimers: async (options) => fireDueTimers(open(), options),
     watch: (interest, watcher) => watch(open(), interest, watcher),
     registerWorker: async (worker) => registerWorker(open(), worker),
     listWorkers: async () => listWorkers(open()),

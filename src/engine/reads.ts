@@ -39,6 +39,7 @@ export async function describe(
     attempts: row.attempts,
     progress: row.progress,
     stepCount: row.step_count,
+    flowId: row.flow_id === null ? null : formatExecutionId(key.partition, row.flow_id),
     parentId: row.parent_id === null ? null : formatExecutionId(row.parent_partition ?? 0, row.parent_id),
     setbacks: row.setbacks,
   };

@@ -348,6 +348,27 @@ function toResults(
   });
 }
 
+/** A member of a flow: placed and named by the flow. */
+export function checkMemberRequest(
+  request: Omit<SubmitRequest, 'kind'> & { kind?: string },
+  field: string,
+  namespace: string,
+  mint: () => ParsedExecutionId,
+  defaultPolicy: DefaultPolicy,
+): CheckedRequest {
+  return checkRequest({ ...request, namespace } as SubmitRequest, () => field, mint, defaultPolicy);
+}
+
+/** Ids of members of one flow. */
+export function mintFor(partition: number): () => ParsedExecutionId {
+  const mint = newMint();
+  return () => ({ uuid: mint().uuid, partition });
+}
+
+export function mintFlow(): ParsedExecutionId {
+  return newMint()();
+}
+
 const RANDOM_BYTES = 10;
 const randomPool = new Uint8Array(RANDOM_BYTES * 256);
 let randomUsed = randomPool.length;

@@ -2,6 +2,7 @@
  * Fires what waited for a time. Any process may call this at any moment: timers are re-checked under their locks.
  */
 import { fireTimers as fire, listDueTimers, type DueTimer, type FiredAnswer } from '../store/reconciling.ts';
+import type { FireOptions } from '../contract/engine.ts';
 import type { EngineContext } from './context.ts';
 
 export const TIMER_BATCH = 1_000;
@@ -25,6 +26,8 @@ export async function fireTimers(context: EngineContext, timers: readonly DueTim
 /** Tells the workers that lost their leases, who waits for an end, and who is to fire the timers that were set. */
 function ringForOthers(context: EngineContext, rows: readonly FiredAnswer[]): void {
   const dues = rows.flatMap((row) => (row.due_in_ms === null ? [] : [row.due_in_ms]));
+  // Members of flows may be among them.
+  if (rows.some((row) => row.outcome === 'execution_timed_out')) context.flowWork.stir();
   context.doorbell.ring({
     workers: [
       ...new Set(rows.flatMap((row) => (row.worker_instance_id === null ? [] : [row.worker_instance_id]))),
@@ -39,7 +42,16 @@ function idsOf(rows: readonly FiredAnswer[]): string[] {
   return rows.map((row) => row.execution_id);
 }
 
-/** Fires one batch of whatever is due now; answers how many executions it took care of. */
-export async function fireDueTimers(context: EngineContext): Promise<number> {
-  return (await fireTimers(context, await listDueTimers(context.database, TIMER_BATCH))).length;
+/** Fires one batch of whatever is due now, and has done what is left for flows; answers how many executions it took care of. */
+export async function fireDueTimers(
+  context: EngineContext,
+  { flows = 'await' }: FireOptions = {},
+): Promise<number> {
+  const fired = await fireTimers(context, await listDueTimers(context.database, TIMER_BATCH));
+  // Who ended a member has it told; who is asked to waits for that, and for what others have left.
+  if (flows === 'await') {
+    context.flowWork.stir();
+    await context.flowWork.settled();
+  }
+  return fired.length;
 }

@@ -1,6 +1,5 @@
 /**
- * What keeps an execution from running, from facts alone: each gate's sentence and numbers, which of several comes
- * first, and that the answer has one shape whatever the facts are.
+ * What keeps an execution from running, from facts alone: each gate's sentence and numbers, and which of several comes first.
  */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -46,6 +45,7 @@ function facts(change: Partial<GateFacts> = {}): GateFacts {
     deadlineInMs: null,
     lastFailure: null,
     children: null,
+    join: null,
     suspension: null,
     setbacks: [],
     end: null,
@@ -347,6 +347,7 @@ const anyFacts: fc.Arbitrary<GateFacts> = fc.record({
   deadlineInMs: fc.option(ms),
   lastFailure: fc.option(fc.constant({ attemptIndex: 1, message: 'boom', category: null })),
   children: fc.option(fc.nat(3).map((open) => children(open))),
+  join: fc.constant(null),
   suspension: fc.option(fc.option(ms).map(suspension)),
   setbacks: fc.array(fc.tuple(fc.constantFrom('due-timers', 'expired-leases'), ms).map((x) => setback(...x))),
   end: fc.option(fc.constant({ outcome: 'failed', endedAtMs: 1, endedAgoMs: 1, message: 'm' } as const)),

@@ -6,6 +6,7 @@ import type { Json } from '../contract/engine.ts';
 import type { ExecutionId } from '../contract/ids.ts';
 import { GATES, type Gate, type GateName } from '../contract/operations.ts';
 import type { StateVector, TerminalOutcome } from '../contract/states.ts';
+import { isBlocked, joinFacts, tellJoin, tellSkip, type JoinFacts } from './blocked-gate.ts';
 import { offersAll } from './capabilities.ts';
 import { routeMatches, type Route, type RouteDemand } from './routes.ts';
 import { nextTimeMs, suspensionFacts, tellSuspension, type SuspensionFacts } from './suspended-gate.ts';
@@ -44,6 +45,8 @@ export interface GateFacts {
   lastFailure: { attemptIndex: number; message: string | null; category: string | null } | null;
   /** The children a pause waits for; the first few that are open, by name. */
   children: { needed: number; total: number; open: number; firstOpen: readonly ExecutionId[] } | null;
+  /** What it waits for as a member of a flow, or has waited for and was skipped. */
+  join: JoinFacts | null;
   /** What it is suspended for. */
   suspension: SuspensionFacts | null;
   setbacks: readonly { reconciler: string; failures: number; errorCode: string; retryInMs: number }[];
@@ -67,6 +70,7 @@ const JUDGES: Record<GateName, (facts: GateFacts) => Judgement> = {
   delayed: judgeDelay,
   backing_off: judgeBackoff,
   waiting_children: judgeChildren,
+  waiting_upstreams: judgeJoin,
   suspended: judgeSuspension,
   lane_paused: judgeLane,
   no_worker: judgeWorkers,
@@ -82,7 +86,7 @@ function holding(detail: string, facts: Record<string, Json>): Judgement {
   return { holds: true, detail, facts };
 }
 
-function judgeEnd({ state, end, deadlineInMs }: GateFacts): Judgement {
+function judgeEnd({ state, end, deadlineInMs, join }: GateFacts): Judgement {
   if (state.lifecyclePhase !== 'terminal') {
     const until = deadlineInMs === null ? '' : `; its deadline ${when(deadlineInMs)}`;
     return open(`It has not ended${until}.`, { deadlineInMs });
@@ -90,10 +94,13 @@ function judgeEnd({ state, end, deadlineInMs }: GateFacts): Judgement {
   const outcome = end?.outcome ?? state.terminalOutcome;
   const message = quotedOrNull(end?.message ?? null);
   const ago = end === null ? '' : ` ${spoken(end.endedAgoMs)} ago`;
-  return holding(`It ${ENDED[outcome]}${ago}${bracketed(message)}; replay runs it again.`, {
+  const skip = outcome === 'skipped' ? tellSkip(join, message) : null;
+  const why = skip === null ? bracketed(message) : `: ${skip}`;
+  return holding(`It ${ENDED[outcome]}${ago}${why}; replay runs it again.`, {
     outcome,
     endedAtMs: end?.endedAtMs ?? null,
     message,
+    ...(outcome === 'skipped' ? joinFacts(join) : {}),
   });
 }
 
@@ -127,7 +134,8 @@ function judgeLease(facts: GateFacts): Judgement {
 /** The reconciler an execution needs now to go on; only its setbacks are in the way. */
 function neededReconciler({ state, lease }: GateFacts): string | null {
   if (state.lifecyclePhase === 'active') return (lease?.expiresInMs ?? 1) > 0 ? null : 'expired-leases';
-  return isWaiting(state) && state.eligibilityState !== 'eligible_now' ? 'due-timers' : null;
+  if (!isWaiting(state) || isBlocked(state)) return null;
+  return state.eligibilityState === 'eligible_now' ? null : 'due-timers';
 }
 
 /** A setback that is over before the time the execution waits for is not what it waits for. */
@@ -217,6 +225,11 @@ function judgeChildren({ children, state, eligibleInMs }: GateFacts): Judgement 
   const orTime = untilTime ? ' or its sleep is over' : orSignal;
   const detail = `It waits until ${of} have ended${orTime}; so far ${ended} did, open: ${firstOpen.join(', ')}${more}.`;
   return holding(detail, told);
+}
+
+function judgeJoin({ state, join }: GateFacts): Judgement {
+  if (!isBlocked(state)) return open('It waits for no other member of a flow.');
+  return holding(tellJoin(join), joinFacts(join));
 }
 
 function judgeSuspension({ state, suspension }: GateFacts): Judgement {

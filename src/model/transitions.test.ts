@@ -81,6 +81,12 @@ describe('the table of transitions', () => {
     ['resume', ['suspended'], 'waiting', [1, 0, 0, 0], [null, null, null]],
     ['resume_later', ['suspended'], 'resume_delayed', [1, 0, 0, 0], [null, null, null]],
     ['fail_suspended', ['suspended'], 'failed', [1, 0, 0, 0], ['failed', null, 'failed']],
+    ['submit_blocked', null, 'waiting_children', [0, 0, 0, 0], [null, null, null]],
+    ['block', ['waiting'], 'waiting_children', [1, 0, 0, 0], [null, null, null]],
+    ['unblock', ['waiting_children'], 'waiting', [1, 0, 0, 0], [null, null, null]],
+    ['skip', ['waiting_children'], 'skipped', [1, 0, 0, 0], [null, null, 'skipped']],
+    ['skip_unstarted', ['waiting_children'], 'skipped', [1, 0, 0, 0], [null, null, 'skipped']],
+    ['reopen', ['skipped'], 'waiting_children', [1, 1, 0, 0], [null, null, null]],
   ])('knows what %s does', (name, from, to, steps, written) => {
     const transition: Transition = TRANSITIONS[name];
     expect(transition.from).toEqual(from);
@@ -92,7 +98,7 @@ describe('the table of transitions', () => {
   });
 
   it('is covered by the test above, whole', () => {
-    expect(ALL).toHaveLength(31);
+    expect(ALL).toHaveLength(37);
   });
 });
 
@@ -124,7 +130,7 @@ describe('every transition', () => {
     const leaving = TERMINAL.flatMap(placesOf).flatMap((place) =>
       ALL.filter(([, transition]) => mayStart(transition, place)).map(([name]) => name),
     );
-    expect(new Set(leaving)).toEqual(new Set(['replay']));
+    expect(new Set(leaving)).toEqual(new Set(['replay', 'reopen']));
   });
 
   it('by an operator owes an event that says so, and no other does', () => {
@@ -132,6 +138,7 @@ describe('every transition', () => {
     expect(told.map(([name, { operatorEvent }]) => [name, operatorEvent])).toEqual([
       ['change_priority', 'priority_changed'],
       ['replay', 'replayed'],
+      ['reopen', 'replayed'],
     ]);
   });
 

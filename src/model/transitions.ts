@@ -3,42 +3,14 @@
  * `ff_transition` is what the SQL functions read; docs/state-machine.md and the assertion triggers of the test kit
  * are made from this table too. A transition that is not here cannot be performed.
  */
-import type {
-  CompletionEventType,
-  LeaseEventType,
-  OperatorEventType,
-  SignalEventType,
-} from '../contract/events.ts';
-import type { AttemptOutcome, AttemptState, BlockingReason, StateVector } from '../contract/states.ts';
+import type { CompletionEventType } from '../contract/events.ts';
+import type { AttemptState, BlockingReason, StateVector } from '../contract/states.ts';
 import type { StreamCloseReason } from '../contract/streams.ts';
+import { FLOW_TRANSITIONS } from './flow-transitions.ts';
 import { SITUATIONS, type SituationName } from './situations.ts';
+import { STILL, type Transition } from './transition.ts';
 
-export interface Transition {
-  /** Situations it may start from; null for the one that creates the row. */
-  from: readonly SituationName[] | null;
-  to: SituationName;
-  /** Attempt states it may start from, where the situation alone does not decide. */
-  fromAttempt?: readonly AttemptState[];
-  /** The resulting attempt state; null keeps the one there was. */
-  attemptState: AttemptState | null;
-  /** How the open attempt ends; null leaves it open (or there is none). */
-  attemptOutcome: AttemptOutcome | null;
-  /** What is added to the execution's counters. */
-  epochStep: 0 | 1;
-  attemptStep: 0 | 1;
-  retryStep: 0 | 1;
-  reclaimStep: 0 | 1;
-  /** The lease event owed when a lease ends here. A grant owes `acquired`, or `reclaimed` after a lost lease. */
-  leaseEvent: LeaseEventType | null;
-  /** The event an operator's doing owes. */
-  operatorEvent: OperatorEventType | null;
-  /** The event that tells of waiting for signals. */
-  signalEvent: SignalEventType | null;
-  /** Which of the situation's blocking reasons it results in, where there are several. */
-  blockingReason?: BlockingReason;
-  /** 1 counts a replay, which also begins retries and reclaims again from 0. */
-  replayStep: 0 | 1;
-}
+export type { Transition } from './transition.ts';
 
 const NAMES = Object.keys(SITUATIONS) as SituationName[];
 /** Every situation that is not an end: what a cancel may start from. */
@@ -53,16 +25,6 @@ const BEGUN: readonly AttemptState[] = [
   'pending_retry_attempt',
   'pending_replay_attempt',
 ];
-
-const STILL = {
-  epochStep: 0,
-  attemptStep: 0,
-  retryStep: 0,
-  reclaimStep: 0,
-  replayStep: 0,
-  operatorEvent: null,
-  signalEvent: null,
-} as const;
 
 /** Giving the worker up until something is said; what it is differs. */
 function suspending(blockingReason: BlockingReason): Transition {
@@ -331,6 +293,7 @@ export const TRANSITIONS = {
     ...STILL,
     epochStep: 1,
   },
+  ...FLOW_TRANSITIONS,
 } as const satisfies Record<string, Transition>;
 
 export type TransitionName = keyof typeof TRANSITIONS;

@@ -21,6 +21,7 @@ const BY_SQLSTATE: Record<string, [ErrorCode, string]> = {
     'invariant_broken',
     'positions were asked for in a way that could lose events; nothing was written',
   ],
+  FF008: ['invalid_input', 'a change of a flow was refused'],
   '40001': ['contention', 'the database reported a serialization conflict'],
   '40P01': ['contention', 'the database reported a deadlock'],
   '55P03': ['contention', 'a lock was not available in time'],

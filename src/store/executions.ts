@@ -157,6 +157,7 @@ export interface ClaimRow {
   tags: Record<string, string>;
   generation: number;
   attempt_limit_ms: number | null;
+  flow_id: string | null;
 }
 
 export interface ClaimAnswer {
@@ -206,8 +207,9 @@ export function readClaims(
   return run<ClaimRow & { claim_id: string }>(database, {
     doing: 'looking for leases of an unanswered claim',
     text: `SELECT l.execution_id, l.partition_key, l.route_id, e.priority, 0 AS seq, l.namespace, l.attempt_index, l.lease_epoch,
-             l.lease_id, e.retry_count, l.reclaimed, l.resumed, e.created_at_ms, b.payload, l.tags, e.generation,
-             e.attempt_limit_ms, l.claim_id
+             l.lease_id, e.retry_count, l.reclaimed, l.resumed, e.created_at_ms,
+             CASE WHEN e.flow_id IS NULL THEN b.payload ELSE ${database.prefix}ff_input(e.execution_id, b.payload) END AS payload, l.tags, e.generation,
+             e.attempt_limit_ms, e.flow_id, l.claim_id
            FROM ${database.prefix}ff_lease l
            JOIN ${database.prefix}ff_execution e ON e.execution_id = l.execution_id AND e.partition_key = l.partition_key
            JOIN ${database.prefix}ff_body b ON b.execution_id = l.execution_id AND b.partition_key = l.partition_key

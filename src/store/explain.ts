@@ -1,15 +1,18 @@
 /**
- * Reads in one statement what decides whether an execution runs: its state, lane, lease, failures, children, suspension,
+ * Reads in one statement what decides whether an execution runs: its state, lane, lease, failures, children, join, suspension,
  * setbacks, the workers that are alive, and its place in the queue. One snapshot, no locks. What it means is the model's business.
  */
 import { formatExecutionId } from '../contract/ids.ts';
 import type { PublicState, StateVector } from '../contract/states.ts';
+import type { JoinFacts, Upstream } from '../model/blocked-gate.ts';
 import { LIVE_WITHIN_MS, type GateFacts } from '../model/gates.ts';
 import { run, type Database } from './database.ts';
 import type { ExecutionKey } from './executions.ts';
 
 /** Children that are named. */
 const CHILDREN_NAMED = 5;
+/** Upstreams that are named: of those that were not heard of, and of those that did not say what was asked. */
+const UPSTREAMS_NAMED = 5;
 /** Leaves of a wait's condition that are counted. */
 const LEAVES_COUNTED = 64;
 /** Queue entries looked at for its place. */
@@ -34,12 +37,21 @@ interface ExplainRow {
     open: number;
     firstOpen: { partition: number; uuid: string }[];
   } | null;
+  join: StoredJoin | null;
   suspension: GateFacts['suspension'];
   setbacks: GateFacts['setbacks'];
   ended: GateFacts['end'];
   workers: GateFacts['workers'];
   queue: GateFacts['queue'];
 }
+
+type StoredUpstream = Omit<Upstream, 'executionId'> & { uuid: string };
+type StoredJoin = Omit<JoinFacts, 'pending' | 'unmet' | 'flowId'> & {
+  partition: number;
+  uuid: string;
+  pending: StoredUpstream[];
+  unmet: StoredUpstream[];
+};
 
 export interface ExplainedExecution {
   publicState: PublicState;
@@ -65,6 +77,28 @@ CROSS JOIN LATERAL (
     WHERE x.parent_id = w.execution_id AND x.lifecycle_phase <> 'terminal') y) o
 WHERE w.execution_id = e.execution_id AND w.attempt_index = e.attempt_index AND w.lease_epoch = e.lease_epoch
   AND (e.eligibility_state IN ('blocked_by_dependencies', 'not_eligible_until_time') OR e.lifecycle_phase = 'suspended')`;
+
+/** The first edges in these states into the member, with who they come from. */
+const upstreamsIn = (states: string, first: string, shown: string): string => `
+(SELECT coalesce(jsonb_agg(jsonb_build_object('name', m.name, 'uuid', x.upstream_eid, 'on', x.condition, 'state',
+   s.ff_public_state(u.lifecycle_phase, u.eligibility_state, u.terminal_outcome, u.eligible_at_ms, n.now_ms)) ORDER BY ${shown}), '[]')
+ FROM (SELECT upstream_eid, condition, row_number() OVER (ORDER BY ${first}) AS nth FROM s.ff_edge
+       WHERE downstream_eid = e.execution_id AND state IN (${states}) ORDER BY nth LIMIT ${UPSTREAMS_NAMED}) x
+ CROSS JOIN LATERAL (SELECT name FROM s.ff_member WHERE execution_id = x.upstream_eid OFFSET 0) m
+ CROSS JOIN LATERAL (SELECT * FROM s.ff_execution WHERE execution_id = x.upstream_eid OFFSET 0) u)`;
+
+/** Of what has begun it does not matter any more. */
+const JOIN = `
+SELECT jsonb_build_object('partition', f.partition_key, 'uuid', f.flow_id, 'flow', f.name,
+  'isSealed', f.sealed_at_ms IS NOT NULL, 'member', m.name, 'kind', g.join_kind, 'needed', g.k_target, 'edges', g.edge_count,
+  'satisfied', g.success_count, 'failed', g.fail_count, 'skipped', g.skip_count,
+  'pending', ${upstreamsIn(`'staged', 'pending'`, 'upstream_eid', 'm.name')},
+  'unmet', ${upstreamsIn(`'failed', 'skipped'`, 'resolved_at_ms, upstream_eid', 'x.nth')})
+FROM (SELECT * FROM s.ff_flow WHERE flow_id = e.flow_id OFFSET 0) f
+CROSS JOIN LATERAL (SELECT name FROM s.ff_member WHERE execution_id = e.execution_id OFFSET 0) m
+CROSS JOIN LATERAL (SELECT * FROM s.ff_edge_group WHERE downstream_eid = e.execution_id OFFSET 0) g
+WHERE e.terminal_outcome = 'skipped' OR (e.eligibility_state = 'blocked_by_dependencies'
+  AND e.attempt_state IN ('pending_first_attempt', 'pending_replay_attempt'))`;
 
 /** Counted as ff_leaf_count does, which only functions that know their schema can call. Leaves come in their order. */
 const LEAVES = `
@@ -150,6 +184,7 @@ SELECT
      AND h.outcome IN ('failed', 'expired', 'interrupted')
    ORDER BY h.attempt_index DESC LIMIT 1) AS last_failure,
   (${CHILDREN}) AS children,
+  (${JOIN}) AS join,
   (${SUSPENSION}) AS suspension,
   coalesce((SELECT jsonb_agg(jsonb_build_object('reconciler', x.reconciler, 'failures', x.failures,
       'errorCode', x.error_code, 'retryInMs', x.retry_at_ms - n.now_ms) ORDER BY x.reconciler)
@@ -193,10 +228,25 @@ function toFacts(row: ExplainRow): GateFacts {
       ...children,
       firstOpen: children.firstOpen.map(({ partition, uuid }) => formatExecutionId(partition, uuid)),
     },
+    join: row.join && toJoin(row.join),
     suspension: row.suspension,
     setbacks: row.setbacks,
     end: row.ended,
     workers: row.workers,
     queue: row.queue,
+  };
+}
+
+function toJoin({ partition, uuid, pending, unmet, ...join }: StoredJoin): JoinFacts {
+  const named = (upstreams: readonly StoredUpstream[]): Upstream[] =>
+    upstreams.map(({ uuid: id, ...upstream }) => ({
+      ...upstream,
+      executionId: formatExecutionId(partition, id),
+    }));
+  return {
+    ...join,
+    flowId: formatExecutionId(partition, uuid),
+    pending: named(pending),
+    unmet: named(unmet),
   };
 }

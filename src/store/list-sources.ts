@@ -16,6 +16,7 @@ export type ListSource =
   /** By id, the newest first as far as ids tell. */
   | { from: 'leases'; state: PublicState }
   | { from: 'child_waits'; state: PublicState }
+  | { from: 'join_waits'; state: PublicState }
   | { from: 'suspensions'; state: PublicState }
   /** What becomes claimable next first. */
   | { from: 'delays'; state: PublicState }
@@ -33,6 +34,7 @@ export const SOURCE_KEYS: Record<ListSource['from'], readonly ('whole' | 'uuid')
   tag: ['whole', 'uuid'],
   leases: ['uuid'],
   child_waits: ['uuid'],
+  join_waits: ['uuid'],
   suspensions: ['uuid'],
   delays: ['whole', 'whole'],
   due_delays: ['whole', 'whole'],
@@ -108,6 +110,12 @@ function builderOf(source: ListSource): Build {
         's.ff_child_wait',
         `e.eligibility_state = 'blocked_by_dependencies' AND s.attempt_index = e.attempt_index
           AND s.lease_epoch = e.lease_epoch`,
+      );
+    case 'join_waits':
+      return byId(
+        `(SELECT downstream_eid AS execution_id, 0 AS attempt_index, 0 AS lease_epoch FROM s.ff_edge_group
+          WHERE group_state = 'pending') g`,
+        `e.eligibility_state = 'blocked_by_dependencies'`,
       );
     case 'suspensions':
       return byId('s.ff_suspension', `e.lifecycle_phase = 'suspended'`);

@@ -44,6 +44,7 @@ export interface SnapshotRow {
   progress: { percent: number | null; message: string | null; reportedAtMs: number } | null;
   step_count: number;
   parent_id: string | null;
+  flow_id: string | null;
   parent_partition: number | null;
   setbacks: { reconciler: string; failures: number; errorCode: string }[];
 }
@@ -70,7 +71,7 @@ SELECT
          AND a.partition_key = e.partition_key ORDER BY a.attempt_index DESC LIMIT ${MAX_ATTEMPTS_SHOWN}) h), '[]') AS attempts,
   (SELECT jsonb_build_object('percent', p.percent, 'message', p.message, 'reportedAtMs', p.reported_at_ms)
    FROM s.ff_progress p WHERE p.execution_id = e.execution_id) AS progress,
-  (SELECT count(*) FROM s.ff_step t WHERE t.execution_id = e.execution_id AND t.retired_by = 0) AS step_count, e.parent_id, e.parent_partition,
+  (SELECT count(*) FROM s.ff_step t WHERE t.execution_id = e.execution_id AND t.retired_by = 0) AS step_count, e.parent_id, e.parent_partition, e.flow_id,
   coalesce((SELECT jsonb_agg(jsonb_build_object('reconciler', x.reconciler, 'failures', x.failures,
      'errorCode', x.error_code) ORDER BY x.reconciler)
    FROM s.ff_setback x WHERE (e.lifecycle_phase <> 'terminal' OR x.reconciler = 'retention')

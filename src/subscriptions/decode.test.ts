@@ -192,7 +192,36 @@ const OF_NO_EXECUTION: [string, string, Partial<EventRow>, object][] = [
   ],
 ];
 
+const OF_FLOWS: [string, Detail, object][] = [
+  ['submitted', { name: 'race' }, { name: 'race' }],
+  [
+    'cancel_requested',
+    { by: 'ann', reason: 'why', policy: 'cancel_pending' },
+    { by: 'ann', reason: 'why', policy: 'cancel_pending' },
+  ],
+  ...['completed', 'failed', 'cancelled', 'reopened'].map((type): [string, Detail, object] => [
+    type,
+    null,
+    {},
+  ]),
+];
+const OF_FLOW: EventRow = {
+  ...NO_EXECUTION,
+  family: 'flow',
+  partition_key: 17,
+  flow_id: FLOW,
+  namespace: 'default',
+  tags: { team: 'a' },
+};
+
 describe('a row of the log', () => {
+  it.each(OF_FLOWS)('flow.%s with %j says %j', (type, detail, said) => {
+    const event = decodeEvent({ ...OF_FLOW, event_type: type, detail });
+    const ofFlow = { flowId: `{fp:17}:${FLOW}`, namespace: 'default', tags: { team: 'a' } };
+    expect(event).toEqual({ ...base, ...ofFlow, family: 'flow', type, ...said });
+    for (const part of Object.values(event)) expect(Object.isFrozen(part)).toBe(true);
+  });
+
   it.each(OF_EXECUTIONS)('%s.%s of an execution says %j', (family, type, detail, said) => {
     const event = decodeEvent({ ...EXECUTION, family, event_type: type, detail });
     expect(event).toEqual({ ...ofExecution, family, type, ...said });
@@ -259,13 +288,14 @@ const signal = (type: string, detail: Detail): Partial<EventRow> => ({
   event_type: type,
   detail,
 });
+const flow = (type: string, detail: Detail): Partial<EventRow> => ({ ...OF_FLOW, event_type: type, detail });
+const cancel = { by: 'ann', reason: 'why', policy: 'cancel_all' };
 const tag = (detail: Detail): Partial<EventRow> => ({ family: 'tag', event_type: 'tags_changed', detail });
 const worker = (detail: Detail): Partial<EventRow> => ({ family: 'worker', event_type: 'lost', detail });
 
 const UNDECODABLE: [Partial<EventRow>, string][] = [
   [{ family: 'weather' }, 'this version does not know its family'],
   [{ family: 'toString' }, 'this version does not know its family'],
-  [{ family: 'flow', event_type: 'ended' }, 'this version does not know its family'],
   ...['lease', 'completion', 'signal', 'operator', 'tag', 'worker'].map(
     (family): [Partial<EventRow>, string] => [
       { family, event_type: 'toString' },
@@ -333,6 +363,16 @@ const UNDECODABLE: [Partial<EventRow>, string][] = [
   [operator('lane_paused', { by: 'ann' }), 'its lane is missing or malformed'],
   [operator('lane_resumed', null), 'its lane is missing or malformed'],
   [operator('lane_paused', { lane: 'l', by: 5 }), 'its by is missing or malformed'],
+  [flow('ended', null), 'this version does not know its type'],
+  [{ ...flow('completed', null), flow_id: null }, 'its flow_id is missing or malformed'],
+  [{ ...flow('completed', null), partition_key: null }, 'its partition_key is missing or malformed'],
+  [{ ...flow('completed', null), namespace: null as never }, 'its namespace is missing or malformed'],
+  [flow('submitted', null), 'its name is missing or malformed'],
+  ...Object.keys(cancel).map((member): [Partial<EventRow>, string] => [
+    flow('cancel_requested', { ...cancel, [member]: 5 }),
+    `its ${member} is missing or malformed`,
+  ]),
+  [flow('cancel_requested', { ...cancel, policy: 'cancel_some' }), 'its policy is missing or malformed'],
   [tag(null), 'its removed is missing or malformed'],
   [tag({ removed: [] }), 'its set is missing or malformed'],
   [tag({ removed: [1], set: {} }), 'its removed is missing or malformed'],

@@ -12,12 +12,14 @@ import {
   type EventBase,
   type ExecutionEventBase,
   type FeedEvent,
+  type FlowEvent,
   type LeaseHistoryEvent,
   type OperatorEvent,
   type SignalEvent,
   type TagEvent,
   type WorkerEvent,
 } from '../contract/events.ts';
+import { CANCEL_FLOW_POLICIES } from '../contract/flows.ts';
 import { formatExecutionId } from '../contract/ids.ts';
 import { SIGNAL_EFFECTS } from '../contract/signals.ts';
 import type { EventRow } from '../store/events.ts';
@@ -40,6 +42,8 @@ function toEvent(row: EventRow): FeedEvent {
       return signalEvent(row);
     case 'operator':
       return operatorEvent(row);
+    case 'flow':
+      return flowEvent(row);
     case 'tag':
       return tagEvent(row);
     case 'worker':
@@ -182,6 +186,35 @@ function operatorEvent(row: EventRow): OperatorEvent {
         type,
         lane: text(row, detail?.['lane'], 'lane'),
       });
+    default:
+      throw unknownType(row);
+  }
+}
+
+function flowEvent(row: EventRow): FlowEvent {
+  const { event_type: type, detail } = row;
+  const partition = whole(row, row.partition_key, 'partition_key');
+  const base = Object.assign(ofAll(row), {
+    family: 'flow' as const,
+    flowId: formatExecutionId(partition, text(row, row.flow_id, 'flow_id')),
+    namespace: text(row, row.namespace, 'namespace'),
+    tags: texts(row, row.tags, 'tags'),
+  });
+  switch (type) {
+    case 'submitted':
+      return Object.assign(base, { type, name: text(row, detail?.['name'], 'name') });
+    case 'cancel_requested':
+      return Object.assign(base, {
+        type,
+        by: text(row, detail?.['by'], 'by'),
+        reason: text(row, detail?.['reason'], 'reason'),
+        policy: word(row, detail?.['policy'], 'policy', CANCEL_FLOW_POLICIES),
+      });
+    case 'completed':
+    case 'failed':
+    case 'cancelled':
+    case 'reopened':
+      return Object.assign(base, { type });
     default:
       throw unknownType(row);
   }

@@ -4,6 +4,8 @@
  */
 import type { Backoff, Json, Progress, SqlTransaction, Transactor } from '../contract/engine.ts';
 import type { Duration } from '../contract/duration.ts';
+import type { FlowExtension } from '../contract/flow-plan.ts';
+import type { FlowId, SubmittedFlow } from '../contract/flows.ts';
 import type { ExecutionId } from '../contract/ids.ts';
 import type {
   Signal,
@@ -186,6 +188,17 @@ export type StreamWriters<Streams extends StreamKinds> = {
       : never;
 };
 
+/** The flow a member runs in. */
+export interface FlowScope {
+  readonly flowId: FlowId;
+  /**
+   * Adds members to the flow, all of them or none: `extend((f) => { f.add('page', fetchPage, { url }) })`. Repeatable: members are known
+   * by their names, and a run that comes later adds nothing, if it says the same names. They run when their own edges say so; for one
+   * that waits for this member, `f.member` names it.
+   */
+  extend(define: (f: FlowExtension) => void): Promise<SubmittedFlow>;
+}
+
 export interface TaskContext {
   readonly executionId: ExecutionId;
   /** The task's name. */
@@ -208,6 +221,8 @@ export interface TaskContext {
    * key use `executionId`, which does not.
    */
   readonly fence: string;
+  /** The flow it is a member of; null outside of flows. */
+  readonly flow: FlowScope | null;
   /** The worker's logger, with the execution's facts added. */
   readonly log: Logger;
   /** Runs `fn` once and for all: its value is stored, and answered from then on. */

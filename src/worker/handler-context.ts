@@ -6,13 +6,14 @@ import type { Json, Progress } from '../contract/engine.ts';
 import type { ExecutionId } from '../contract/ids.ts';
 import type { Waitpoint } from '../contract/signals.ts';
 import type { AnyTask } from '../contract/task.ts';
-import type { Child, Logger, OutputStream, SpawnOptions, TaskContext } from './context.ts';
+import type { Child, FlowScope, Logger, OutputStream, SpawnOptions, TaskContext } from './context.ts';
 import type { HeldLease } from './lease-watch.ts';
 import { forgiven } from './waits.ts';
 
 /** What stands behind the methods of a context. */
 export interface ContextCalls {
   readonly log: Logger;
+  readonly flow: FlowScope | null;
   readonly stream: OutputStream;
   /** Of the task's contract, by name. */
   readonly streams: object;
@@ -70,6 +71,10 @@ export class HandlerContext implements TaskContext {
 
   get fence(): string {
     return `${this.executionId}/${this.attemptIndex}/${this.#lease.claim.leaseEpoch}`;
+  }
+
+  get flow(): FlowScope | null {
+    return this.#calls.flow;
   }
 
   get log(): Logger {

@@ -11,7 +11,16 @@ import type { Waitpoint } from '../contract/signals.ts';
 import type { StreamKinds } from '../contract/stream-kinds.ts';
 import type { AnyTask } from '../contract/task.ts';
 import { Children } from './children.ts';
-import type { Child, Logger, OutputStream, SpawnOptions, StepFunction, StepOptions } from './context.ts';
+import type {
+  Child,
+  FlowScope,
+  Logger,
+  OutputStream,
+  SpawnOptions,
+  StepFunction,
+  StepOptions,
+} from './context.ts';
+import { flowScope } from './flow.ts';
 import { HandlerContext, type ContextCalls } from './handler-context.ts';
 import { insist } from './insist.ts';
 import type { HeldLease } from './lease-watch.ts';
@@ -91,6 +100,10 @@ export class RunContext implements ContextCalls {
 
   get #pastEnds(): PastEnds {
     return (this.#madePastEnds ??= new PastEnds(this.#waits, () => this.#children.looked()));
+  }
+
+  get flow(): FlowScope | null {
+    return flowScope(this.#engine, this.#lease, (work) => this.#waits.during(work));
   }
 
   get stream(): OutputStream {

@@ -4,7 +4,7 @@
  */
 import { inspect } from 'node:util';
 import type { Failure } from '../contract/engine.ts';
-import { isEngineError, type EngineError } from '../contract/errors.ts';
+import { isEngineError, type EngineError, type ErrorCode } from '../contract/errors.ts';
 
 /** Why a task's signal fired. */
 export type AbortCode = 'cancelled' | 'revoked' | 'lease_lost' | 'deadline' | 'paused' | 'shutdown' | 'ended';
@@ -65,12 +65,20 @@ function describeThrown(thrown: unknown): Failure {
   return { message: `A handler threw something that is not an Error: ${shown(thrown)}` };
 }
 
+const MISUSES: readonly ErrorCode[] = [
+  'invalid_step',
+  'invalid_input',
+  'payload_too_large',
+  'too_many',
+  'cycle',
+  'not_a_member',
+  'flow_ended',
+  'already_started',
+];
+
 /** What the engine refused as malformed will be refused the next time too. */
 function isMisuse(thrown: unknown): thrown is EngineError {
-  return (
-    isEngineError(thrown) &&
-    ['invalid_step', 'invalid_input', 'payload_too_large', 'too_many'].includes(thrown.code)
-  );
+  return isEngineError(thrown) && MISUSES.includes(thrown.code);
 }
 
 /** With the cause, which for a failed request is most of what there is to know. */

@@ -183,7 +183,7 @@ class ClaimLoop implements Worker {
     const isFull = this.#groups.groups.every((group) => this.#room(group) <= 0);
     if (!isFull || this.#late || !this.#wakeUp.takeDue()) return;
     try {
-      await this.#engine.fireTimers();
+      await this.#engine.fireTimers({ flows: 'leave' });
     } catch (error) {
       this.#failed('claimErrors', error);
       if (error instanceof EngineError && error.code === 'closed') this.#close();
@@ -202,7 +202,7 @@ class ClaimLoop implements Worker {
     this.#turn += 1;
     const due = this.#wakeUp.takeDue();
     try {
-      const fired = due ? await this.#engine.fireTimers() : undefined;
+      const fired = due ? await this.#engine.fireTimers({ flows: 'leave' }) : undefined;
       let full = false;
       const dues: number[] = [];
       for (let index = 0; index < groups.length; index += 1) {

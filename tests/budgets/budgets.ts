@@ -54,8 +54,8 @@ export const BUDGETS: Record<'submit' | 'claim' | 'renew' | 'record' | 'complete
     single: {
       walRecords: 15,
       walBytes: 1_350,
-      buffers: 45,
-      why: 'two locks, state update, lease delete, attempt, outcome, event',
+      buffers: 50,
+      why: 'two locks, state update, lease delete, attempt, outcome, event, a look whether there are flows',
     },
     batched: { walRecords: 15, walBytes: 1_380, buffers: 33, why: 'the same rows' },
   },

@@ -16,7 +16,7 @@ export const LEASE_MS = 3_600_000;
 
 export interface TaskProcessOptions {
   url: string;
-  mode: 'tenSteps' | 'threeSteps' | 'parent' | 'sleeper';
+  mode: 'tenSteps' | 'threeSteps' | 'parent' | 'extender' | 'sleeper';
   kinds: readonly string[];
   childKind?: string;
   name: string;

@@ -49,3 +49,16 @@ test('the streaming example has every word once, though its agent is killed and 
     '{ sentences: 3 }',
   ]);
 });
+
+test('the race example takes the first answer and stops the others while they run', async () => {
+  const stdout = await example('race');
+  expect(stdout.trimEnd().split('\n')).toEqual([
+    'the flow is completed',
+    'The answer? 42, says quick',
+    'stopped while they ran: slow, slower',
+    'publish: completed',
+    'quick: completed',
+    'slow: cancelled (sibling_quorum_satisfied)',
+    'slower: cancelled (sibling_quorum_satisfied)',
+  ]);
+});

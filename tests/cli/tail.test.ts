@@ -203,9 +203,9 @@ describe('flowfabric tail', () => {
     }
   });
 
-  it('says in its help which families have no events yet', async () => {
+  it('says in its help which families there are', async () => {
     const { output } = await run('tail', '--help');
-    const families = 'lease, completion, signal, operator, flow (none yet), tag, worker';
+    const families = 'lease, completion, signal, operator, flow, tag, worker';
     expect(output.replaceAll(/\s+/g, ' ')).toContain(`one of ${families};`);
   });
 
@@ -365,7 +365,10 @@ describe('a value that makes no sense', () => {
     [['--lane', ''], '--lane'],
     [['--type', 'success', '--type', 'done'], '--type must be one of acquired, '],
     [['--family', 'completion', '--type', 'acquired'], '--type must be one of success, failed, cancelled'],
-    [['--family', 'flow', '--type', 'success'], '--type cannot be named: flow has no types yet'],
+    [
+      ['--family', 'flow', '--type', 'success'],
+      '--type must be one of submitted, cancel_requested, completed',
+    ],
   ])('such as %j is refused in the words of the command line', async (args, sentence) => {
     const { exitCode, output, errors } = await run('tail', ...args);
     expect({ exitCode, output }).toEqual({ exitCode: 2, output: '' });

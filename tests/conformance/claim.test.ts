@@ -45,6 +45,7 @@ describe('a claim', () => {
       reclaimed: false,
       createdAtMs,
       generation: 0,
+      flowId: null,
       leaseMs: LEASE_MS,
     });
   });

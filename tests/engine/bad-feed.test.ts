@@ -165,11 +165,11 @@ const LISTS: Trial[] = [
     values: { success: ['success'] },
   },
   {
-    title: 'a type of a family that has none',
+    title: 'a type of completions among flows',
     call: filtering('types', { families: ['flow'] }),
-    field: 'filter.types',
-    says: /flow has no types yet/,
-    values: { any: ['sent'] },
+    field: 'filter.types[0]',
+    says: /must be one of submitted, cancel_requested, completed, failed, cancelled, reopened\./,
+    values: { success: ['success'] },
   },
   {
     title: 'partitions',

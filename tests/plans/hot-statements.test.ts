@@ -79,6 +79,19 @@ describe.each(STATES)('on tables that are $name', (state) => {
   });
 });
 
+describe('a function that carries planner settings', () => {
+  it('never compiles: a scan that is switched off looks expensive enough for it', async () => {
+    const test = await freshTables();
+    const { rows } = await test.query(
+      `SELECT proname FROM pg_proc WHERE pronamespace = $1::regnamespace AND proconfig @> '{enable_seqscan=off}'
+       AND NOT proconfig @> '{jit=off}'`,
+      [test.schema],
+    );
+    await test.drop();
+    expect(rows).toEqual([]);
+  });
+});
+
 describe('the exceptions', () => {
   it('are all needed', () => {
     const findings = seen.flatMap((plan) => findingsOf(plan, leading));

@@ -36,6 +36,10 @@ const ONE_ROW_READERS = [
   'ff_drop_slot',
   'ff_count_unstamped',
   'ff_forget_runs',
+  'ff_create_flow',
+  'ff_end_flows',
+  'ff_cancel_flow',
+  'ff_recount_members',
 ];
 
 export const EXCEPTIONS: readonly Exception[] = [
@@ -126,6 +130,31 @@ export const EXCEPTIONS: readonly Exception[] = [
     node: /^Function Scan of jsonb_each_text$/,
     reason: 'unfolds the tags of one execution: the object is that of the row itself',
   })),
+  ...['ff_downstreams', 'ff_held_back_by'].map((within) => ({
+    within,
+    node: /^Index (?:Only )?Scan on ff_flow_\w+$/,
+    reason: 'whether there are flows at all: the first entry of an index, LIMIT 1',
+  })),
+  {
+    within: 'ff_tell_ends',
+    node: /^Index (?:Only )?Scan on ff_flow_job_pkey$/,
+    reason: 'the oldest jobs: the first entries of the index, with a limit',
+  },
+  {
+    within: 'ff_tell_lost_ends',
+    node: /^Seq Scan on ff_flow_job$/,
+    reason: 'what is left to be told, read once: mostly nothing',
+  },
+  {
+    within: 'ff_reconcile_siblings',
+    node: /^Index (?:Only )?Scan on ff_pending_cancel_groups_oldest$/,
+    reason: 'the oldest tickets: the first entries of the index, with a limit',
+  },
+  {
+    within: 'ff_reconcile_siblings',
+    node: /^Function Scan of unnest$/,
+    reason: 'unfolds the losers of one join: the list is that of the row itself',
+  },
   {
     within: 'ff_intern_route',
     node: / on ff_route_(?:pkey|lane_kind_capabilities_key)$/,

@@ -6,6 +6,7 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Database } from '../../src/store/database.ts';
 import { readClaims } from '../../src/store/executions.ts';
+import { listFlows, readEdges, readFlowHead, readFlowOf, readMembers } from '../../src/store/flow-reads.ts';
 import { readOutcomes, readSnapshot } from '../../src/store/reads.ts';
 import { clearSetbacks, listDueTimers, listLapsedLeases, takeTickets } from '../../src/store/reconciling.ts';
 import {
@@ -163,5 +164,23 @@ describe('on full tables', () => {
   it('a document is read by primary keys', async () => {
     expect(await readWhole((database) => readSummary(database, key, 0))).toEqual([]);
     expect(await readWhole((database) => readSummary(database, key, null))).toEqual([]);
+  });
+
+  it('a flow is read by its own rows, and lists of flows from the newest', async () => {
+    expect(await readWhole((database) => readFlowHead(database, key))).toEqual([]);
+    expect(await readWhole((database) => readMembers(database, key))).toEqual([]);
+    expect(await readWhole((database) => readEdges(database, key))).toEqual([]);
+    expect(await readWhole((database) => readFlowOf(database, key))).toEqual([]);
+    const query = {
+      namespace: 'default',
+      name: 'full',
+      outcome: 'open',
+      after: null,
+      limit: 10,
+      examined: 100,
+    } as const;
+    expect(await readWhole((database) => listFlows(database, query))).toEqual([]);
+    const after = { createdAtMs: 5_000, uuid: randomUUID() };
+    expect(await readWhole((database) => listFlows(database, { ...query, after }))).toEqual([]);
   });
 });

@@ -29,6 +29,14 @@ const GROWING_TABLES = [
   'ff_stream_meta',
   'ff_frame',
   'ff_stream_summary',
+  'ff_flow',
+  'ff_flow_progress',
+  'ff_member',
+  'ff_edge',
+  'ff_edge_group',
+  'ff_pending_cancel_groups',
+  'ff_flow_job',
+  'ff_cancel_backlog',
 ] as const;
 
 export interface TableStats {
@@ -99,10 +107,36 @@ const WRITTEN = [
    SELECT lpad(to_hex(n), 32, '0')::uuid, n, n, 0, 1, 0, '{}' FROM generate_series(1, $1::integer) n`,
 ];
 
+const UUID = (n: string): string => `lpad(to_hex(${n}), 32, '0')::uuid`;
+
+/** As many flows, of nobody's executions: each of two members and an edge; and as much left to be done for them, long ago. */
+const JOINED = [
+  `INSERT INTO ff_flow (flow_id, created_at_ms, changed_at_ms, sealed_at_ms, graph_revision, node_count, edge_count, partition_key, name,
+     namespace, tags)
+   SELECT ${UUID('n')}, n, n, n, 1, 2, 1, 0, 'full', 'default', '{}' FROM generate_series(1, $1::integer) n`,
+  `INSERT INTO ff_flow_progress (flow_id, open_count) SELECT ${UUID('n')}, 2 FROM generate_series(1, $1::integer) n`,
+  `INSERT INTO ff_member (flow_id, execution_id, partition_key, name)
+   SELECT ${UUID('n')}, ${UUID('2 * n + i')}, 0, i::text FROM generate_series(1, $1::integer) n, generate_series(0, 1) i`,
+  `INSERT INTO ff_edge (upstream_eid, downstream_eid, flow_id, edge_id, created_at_ms, partition_key, condition, state)
+   SELECT ${UUID('2 * n')}, ${UUID('2 * n + 1')}, ${UUID('n')}, ${UUID('n')}, n, 0, 'success', 'pending'
+   FROM generate_series(1, $1::integer) n`,
+  `INSERT INTO ff_edge_group (downstream_eid, flow_id, k_target, edge_count, partition_key, join_kind, cancels_rest)
+   SELECT ${UUID('2 * n + 1')}, ${UUID('n')}, 0, 1, 0, 'all', false FROM generate_series(1, $1::integer) n`,
+];
+
+/** Queues are short: what is left to be done for flows is done at once. */
+const LEFT = [
+  `INSERT INTO ff_pending_cancel_groups SELECT 0, ${UUID('n')}, ${UUID('2 * n + 1')}, 9e15::bigint FROM generate_series(1, 500) n`,
+  `INSERT INTO ff_flow_job (created_at_ms, execution_id, flow_id, partition_key)
+   SELECT n, ${UUID('2 * n')}, ${UUID('n')}, 0 FROM generate_series(1, 500) n`,
+  `INSERT INTO ff_cancel_backlog SELECT ${UUID('n')}, 9e15::bigint, NULL, 0 FROM generate_series(1, 500) n`,
+];
+
 export async function fullTables(): Promise<TestDatabase> {
   const test = await vacuumedEmptyTables();
   await fill(storeOf(test), FULL_ROWS);
-  for (const statement of [...WAITING, ...WRITTEN]) await test.query(statement, [FULL_ROWS]);
+  for (const statement of [...WAITING, ...WRITTEN, ...JOINED]) await test.query(statement, [FULL_ROWS]);
+  for (const statement of LEFT) await test.query(statement);
   await test.query('VACUUM ANALYZE');
   return test;
 }

@@ -7,6 +7,7 @@ import { submitExecutionsInside, type LeaseKey } from '../../src/store/execution
 import { listDueTimers } from '../../src/store/reconciling.ts';
 import { spawnExecutions } from '../../src/store/steps.ts';
 import { walkFollowed } from './followed.ts';
+import { walkJoined } from './joined.ts';
 import { walkOperated, walkUnknownOperated } from './operated.ts';
 import type { Recorder } from './plan-recorder.ts';
 import { walkTold } from './told.ts';
@@ -54,7 +55,7 @@ async function settleUnknown({ client }: Recorder): Promise<void> {
     await client.query(`SET LOCAL ${name} = off`);
   }
   await client.query('SET LOCAL plan_cache_mode = force_generic_plan');
-  const row = `ROW(1, gen_random_uuid(), 7, 1, 1, 'n', 0, 1, 0, 'running_attempt', gen_random_uuid(), 'w', 'w-1', 1, '{}', NULL)`;
+  const row = `ROW(1, gen_random_uuid(), 7, 1, 1, 'n', 0, 1, 0, 'running_attempt', gen_random_uuid(), 'w', 'w-1', 1, '{}', NULL, NULL)`;
   const settled = client.query(
     `SELECT ff_settle('complete', ARRAY[${row}::ff_locked], NULL, NULL, NULL, NULL, NULL)`,
   );
@@ -140,6 +141,7 @@ export async function walk(walker: Recorder, rival: Recorder, each: number): Pro
   await walkOperated(database, client, each);
   await walkTold(database, client);
   await walkWritten(database);
+  await walkJoined(database, client);
   await walkFollowed(database, client, rival);
   await meetAtRoute(walker, rival, `${name}-c`);
   const executor = (text: string, params: unknown[]) => client.query(text, params);

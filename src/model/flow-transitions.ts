@@ -1,0 +1,69 @@
+/**
+ * The transitions of members of flows: waiting for a join, being let go or skipped by it, and waiting again after a replay of what had
+ * made it impossible. Part of the one table.
+ */
+import { STILL, UNBEGUN, type Transition } from './transition.ts';
+
+export const FLOW_TRANSITIONS = {
+  submit_blocked: {
+    from: null,
+    to: 'waiting_children',
+    attemptState: 'pending_first_attempt',
+    attemptOutcome: null,
+    leaseEvent: null,
+    ...STILL,
+  },
+  // The epoch grows, so that what points to it in the queue no longer fits.
+  block: {
+    from: ['waiting'],
+    fromAttempt: UNBEGUN,
+    to: 'waiting_children',
+    attemptState: null,
+    attemptOutcome: null,
+    leaseEvent: null,
+    ...STILL,
+    epochStep: 1,
+  },
+  unblock: {
+    from: ['waiting_children'],
+    fromAttempt: UNBEGUN,
+    to: 'waiting',
+    attemptState: null,
+    attemptOutcome: null,
+    leaseEvent: null,
+    ...STILL,
+    epochStep: 1,
+  },
+  skip: {
+    from: ['waiting_children'],
+    fromAttempt: ['pending_replay_attempt'],
+    to: 'skipped',
+    attemptState: 'attempt_terminal',
+    attemptOutcome: null,
+    leaseEvent: null,
+    ...STILL,
+    epochStep: 1,
+  },
+  skip_unstarted: {
+    from: ['waiting_children'],
+    fromAttempt: ['pending_first_attempt'],
+    to: 'skipped',
+    attemptState: null,
+    attemptOutcome: null,
+    leaseEvent: null,
+    ...STILL,
+    epochStep: 1,
+  },
+  reopen: {
+    from: ['skipped'],
+    to: 'waiting_children',
+    attemptState: 'pending_replay_attempt',
+    attemptOutcome: null,
+    leaseEvent: null,
+    ...STILL,
+    epochStep: 1,
+    attemptStep: 1,
+    replayStep: 1,
+    operatorEvent: 'replayed',
+  },
+} as const satisfies Record<string, Transition>;

@@ -1,0 +1,47 @@
+/**
+ * What a transition is: where it may start, where it leads, what it counts and which events it owes. The table of them is elsewhere.
+ */
+import type { LeaseEventType, OperatorEventType, SignalEventType } from '../contract/events.ts';
+import type { AttemptOutcome, AttemptState, BlockingReason } from '../contract/states.ts';
+import type { SituationName } from './situations.ts';
+
+export interface Transition {
+  /** Situations it may start from; null for the one that creates the row. */
+  from: readonly SituationName[] | null;
+  to: SituationName;
+  /** Attempt states it may start from, where the situation alone does not decide. */
+  fromAttempt?: readonly AttemptState[];
+  /** The resulting attempt state; null keeps the one there was. */
+  attemptState: AttemptState | null;
+  /** How the open attempt ends; null leaves it open (or there is none). */
+  attemptOutcome: AttemptOutcome | null;
+  /** What is added to the execution's counters. */
+  epochStep: 0 | 1;
+  attemptStep: 0 | 1;
+  retryStep: 0 | 1;
+  reclaimStep: 0 | 1;
+  /** The lease event owed when a lease ends here. A grant owes `acquired`, or `reclaimed` after a lost lease. */
+  leaseEvent: LeaseEventType | null;
+  /** The event an operator's doing owes. */
+  operatorEvent: OperatorEventType | null;
+  /** The event that tells of waiting for signals. */
+  signalEvent: SignalEventType | null;
+  /** Which of the situation's blocking reasons it results in, where there are several. */
+  blockingReason?: BlockingReason;
+  /** 1 counts a replay, which also begins retries and reclaims again from 0. */
+  replayStep: 0 | 1;
+}
+
+/** Attempt states of an execution whose attempt nobody has begun. */
+export const UNBEGUN: readonly AttemptState[] = ['pending_first_attempt', 'pending_replay_attempt'];
+
+/** A transition that counts nothing and tells only of the lease. */
+export const STILL = {
+  epochStep: 0,
+  attemptStep: 0,
+  retryStep: 0,
+  reclaimStep: 0,
+  replayStep: 0,
+  operatorEvent: null,
+  signalEvent: null,
+} as const;

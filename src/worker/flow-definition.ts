@@ -1,0 +1,108 @@
+/**
+ * Defines flows: the plan, and handlers that are written where their member is, with what comes before it as their input. A definition is
+ * made once, by whoever submits it and by the workers that run such handlers.
+ */
+import { EngineError } from '../contract/errors.ts';
+import {
+  FlowPlan,
+  type FlowDefinition,
+  type From,
+  type MemberBuilder,
+  type MemberTerms,
+} from '../contract/flow-plan.ts';
+import type { AllJoin, FlowNode, Joined, NotGiven, Sources } from '../contract/flow-nodes.ts';
+import type { JoinPolicy } from '../contract/flows.ts';
+import { LIMITS } from '../contract/limits.ts';
+import { task, type UncheckedTaskOptions } from '../contract/task.ts';
+import { handle, type HandlerFunction, type HandlerOptions, type TaskHandler } from './handlers.ts';
+
+/** How a task is run that has no contract of its own. */
+type TaskPart = Pick<UncheckedTaskOptions, 'retry' | 'timeout' | 'retention' | 'capabilities'>;
+
+export interface HandledOptions<FlowIn, After, Own, Join>
+  extends MemberTerms<Join>, TaskPart, HandlerOptions {
+  /** After these, whose results become members of the input by these names. */
+  after?: After;
+  /** What the handler gets besides. */
+  input?: From<FlowIn, Own & NotGiven<NoInfer<keyof After>>>;
+}
+
+export interface FlowBuilder<FlowIn = void> extends MemberBuilder<FlowIn> {
+  /**
+   * A member and its handler in one: the handler gets what comes before it. Its task is called `flow.member`. It runs on workers that are
+   * given the `handlers` of the flow, so it knows nothing but its input.
+   */
+  handle<
+    Made,
+    // oxlint-disable-next-line no-empty-object-type -- no names at all
+    After extends Sources = {},
+    // oxlint-disable-next-line no-empty-object-type -- nothing by hand
+    Own extends object = {},
+    Join extends JoinPolicy = AllJoin,
+  >(
+    name: string,
+    options: HandledOptions<FlowIn, After, Own, Join>,
+    run: HandlerFunction<Joined<Own, After, Join>, Made>,
+  ): FlowNode<Made>;
+}
+
+/** A flow that can be submitted, and the handlers that were written in it. */
+export interface Flow<In, Out> extends FlowDefinition<In, Out> {
+  /** To give to `startWorker`. */
+  readonly handlers: readonly TaskHandler[];
+}
+
+class DefiningPlan<FlowIn> extends FlowPlan<FlowIn> {
+  readonly handlers: TaskHandler[] = [];
+  readonly #flowName: string;
+
+  constructor(flowName: string) {
+    super();
+    this.#flowName = flowName;
+  }
+
+  handle(
+    name: string,
+    options: HandledOptions<unknown, Sources, object, JoinPolicy>,
+    run: HandlerFunction<unknown, unknown>,
+  ): FlowNode<never> {
+    const { input = {}, retry, timeout, retention, capabilities, concurrency, ...terms } = options;
+    const own = task(`${this.#flowName}.${name}`, {
+      ...(retry === undefined ? {} : { retry }),
+      ...(timeout === undefined ? {} : { timeout }),
+      ...(retention === undefined ? {} : { retention }),
+      ...(capabilities === undefined ? {} : { capabilities }),
+    });
+    const node = this.add(name, own, input, terms);
+    this.handlers.push(handle(own, run, concurrency === undefined ? {} : { concurrency }));
+    return node;
+  }
+}
+
+/**
+ * Defines a flow: `define` adds its members and returns the one whose result is the flow's. It is called once, so what differs from submit to
+ * submit comes as the input: `flow('race', (f: FlowBuilder<{ question: string }>) => …)`.
+ */
+export function flow<Out, In = void>(
+  name: string,
+  define: (f: FlowBuilder<In>) => FlowNode<Out>,
+): Flow<In, Out> {
+  if (typeof name !== 'string' || !/^[\x20-\x7e]+$/.test(name) || name.length > LIMITS.flowNameBytes)
+    throw fault('name', `of a flow must be 1 to ${LIMITS.flowNameBytes} printable ASCII characters`);
+  if (typeof define !== 'function') throw fault('define', 'must be a function that adds members');
+  const plan = new DefiningPlan<In>(name);
+  const result = define(plan as unknown as FlowBuilder<In>);
+  plan.close();
+  if (typeof result?.name !== 'string' || !plan.has(result))
+    throw fault('define', `of ${name} must return the member whose result is the flow's`);
+  return {
+    name,
+    resultOf: result.name,
+    handlers: plan.handlers,
+    layOut: (input) => plan.layOut(input),
+  };
+}
+
+function fault(field: string, what: string): EngineError {
+  return new EngineError('invalid_input', `${field} ${what}.`, { field });
+}

@@ -1,0 +1,90 @@
+/**
+ * Whole stories, as people tell them: a deploy that waits for its tests and for two people, and is undone when it proves bad; and a flow of
+ * work that lies ahead, cancelled as a whole.
+ */
+import { expect, test } from 'vitest';
+import { atLeast, flow, handle, summary, task, TaskFailed, type ExecutionId } from '../../src/index.ts';
+import { newKind, SOON, useCrew } from '../worker/crew.ts';
+
+const crew = useCrew();
+
+test('a deploy waits for three suites and two reviewers, and what is left is cancelled when it does not verify', async () => {
+  const engine = await crew.connect();
+  const order: string[] = [];
+  const build = task(newKind(), { streams: { log: summary() } });
+  const builds = handle(build, async (_, ctx) => {
+    await ctx.streams.log.patch({ compiled: 1 });
+    await ctx.streams.log.patch({ linked: true, compiled: 2 });
+    order.push('build');
+    return 'artifact';
+  });
+  const suite = task<{ name: string; artifact: unknown }, string>(newKind(), { capabilities: ['tests'] });
+  const suites = handle(suite, ({ name }) => {
+    order.push(name);
+    return name;
+  });
+  const deploying = flow(newKind(), (f) => {
+    const built = f.add('build', build, null);
+    const tested = ['unit', 'integration', 'e2e'].map((name) =>
+      f.add(name, suite, { name }, { after: { artifact: built } }),
+    );
+    const deployed = f.handle('deploy', { alsoAfter: tested }, async (_, ctx) => {
+      await ctx.waitFor('approval', { by: atLeast(2).distinctSources() });
+      order.push('deploy');
+      return 'deployed';
+    });
+    const verified = f.handle('verify', { after: { deployed } }, () => {
+      throw new TaskFailed('it answers 500', { retry: 'never' });
+    });
+    f.handle('announce', { after: { verified } }, () => 'announced');
+    f.handle('watch', { alsoAfter: [deployed] }, (_, ctx) => ctx.waitFor('never'));
+    return verified;
+  });
+  crew.work(engine, { handlers: [builds, suites, ...deploying.handlers], capabilities: ['tests'] });
+  const run = await engine.submitFlow(deploying);
+  const deploy = run.members['deploy'] as ExecutionId;
+  await expect.poll(async () => (await engine.describe(deploy))?.publicState, SOON).toBe('suspended');
+  expect(order[0]).toBe('build');
+  expect(order.slice(1).toSorted()).toEqual(['e2e', 'integration', 'unit']);
+  const say = (by: string) => engine.approve(deploy, 'approval', { by });
+  expect(await say('ada')).toMatchObject({ effect: 'counted' });
+  expect(await say('ada')).toMatchObject({ effect: 'not_counted' });
+  expect((await engine.describe(deploy))?.publicState).toBe('suspended');
+  expect(await say('grace')).toMatchObject({ effect: 'resumed' });
+  await expect.poll(async () => (await engine.result(run.members['verify']!)).outcome, SOON).toBe('failed');
+  const { cancelled } = (await run.cancel({ reason: 'it does not verify', wait: 'end' })) as {
+    cancelled?: string[];
+  };
+  expect(cancelled).toContain(run.members['watch']);
+  const { members, state } = (await run.describe())!;
+  expect(state).toBe('cancelled');
+  expect(
+    members.filter((member) => !['completed', 'failed', 'skipped', 'cancelled'].includes(member.state)),
+  ).toEqual([]);
+  expect((await engine.readSummary(run.members['build']!))?.document).toEqual({ compiled: 2, linked: true });
+});
+
+test('what always fails is tried as often as it may, and a flow that lies ahead is cancelled as a whole', async () => {
+  const engine = await crew.connect();
+  const hopeless = task(newKind());
+  let tries = 0;
+  const fails = handle(hopeless, () => {
+    tries += 1;
+    throw new Error('no');
+  });
+  crew.work(engine, { handlers: [fails] });
+  const policy = { retry: { maxRetries: 2, backoff: { type: 'fixed', delayMs: 50 } } } as const;
+  const { executionId } = await engine.submit({ kind: hopeless.name, policy });
+  expect(await engine.waitForEnd(executionId)).toMatchObject({ outcome: 'failed' });
+  expect(tries).toBe(3);
+  const ahead = await engine.submitFlow({
+    name: 'ahead',
+    members: ['a', 'b'].map((name) => ({ name, kind: newKind() })),
+  });
+  const answer = await engine.cancelFlow(ahead.flowId, { reason: 'not needed', wait: 'end' });
+  expect(answer).toMatchObject({ outcome: 'cancelled' });
+  expect((answer as { cancelled: string[] }).cancelled.toSorted()).toEqual(
+    Object.values(ahead.members).toSorted(),
+  );
+  expect((await engine.describeFlow(ahead.flowId))?.counts).toEqual({ cancelled: 2 });
+});
