@@ -17,6 +17,8 @@ const booking = pgTable('booking', { id: text().primaryKey() });
 
 describeLibrary('Drizzle on pg', async (url): Promise<Library<TransactionOf<NodePgDatabase>>> => {
   const pool = new pg.Pool({ connectionString: url, max: 2 });
+  // A database that is dropped may end a connection before its pool has.
+  pool.on('error', () => undefined);
   const db = onPg(pool);
   return {
     transaction: (work) => db.transaction(work),
