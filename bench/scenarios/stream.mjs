@@ -123,8 +123,8 @@ async function withBareStore(bench, { contender }, run) {
 }
 
 function tailCases(bench) {
-  const cases = TAILS.map(({ label, ...one }) => ({ contender: ours(bench), label, module: OURS, ...one }));
-  const peer = { contender: redis, label: 'XREAD BLOCK, 1 reader', module: REDIS, ...TAILS[0] };
+  const cases = TAILS.map(({ label, ...one }) => ({ contender: ours(bench), label, ...one }));
+  const peer = { contender: redis, ...TAILS[0] };
   return [...cases, ...(hasRedis(bench) ? [{ ...peer, label: 'XREAD BLOCK, 1 reader' }] : [])].map((one) => ({
     ...one,
     key: keyOf(one.contender.name, one.label),
@@ -136,13 +136,15 @@ function tailCases(bench) {
 }
 
 function tailLatency(one, bench) {
-  const { module, streams, tailsEach, perSecond, forMs } = one;
+  const { streams, tailsEach, perSecond, forMs } = one;
+  const isOurs = one.contender.side === 'ours';
+  const module = isOurs ? OURS : REDIS;
   const skipped = Math.ceil((perSecond * WARM_UP_MS) / 1_000);
   const count = skipped + Math.ceil((perSecond * forMs) / 1_000);
-  const open = one.contender.side === 'ours' ? withStore : withBareStore;
+  const open = isOurs ? withStore : withBareStore;
   return open(bench, one, (target) =>
     withSeats(2, async ([writer, reader]) => {
-      const ids = module === OURS ? await writer.call(OURS, 'hold', { target, streams, present: 1 }) : [];
+      const ids = isOurs ? await writer.call(OURS, 'hold', { target, streams, present: 1 }) : [];
       await settleStore(target, 'analysed');
       await reader.call(module, 'follow', { target, ids, tailsEach, skipped });
       return bench.watched(async () => {

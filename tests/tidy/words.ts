@@ -59,7 +59,7 @@ export const noLeftovers: Check = {
 
 /** Homebrew on Linux has one fixed home on every machine. */
 const MACHINE_PLACE =
-  /(?<![\w.:/-])\/(?:home|Users|root)\/(?!linuxbrew\b)[\w.-]+|(?<![\w.:/-])\/work\/(?:main|shared)\b|\b[A-Z]:\\Users\\|\bregistry\.[\w-]+\.\w+/g;
+  /(?:file:\/\/|(?<![\w.:/-]))\/(?:(?:home|Users|root)\/(?!linuxbrew\b)[\w.-]+|work\/(?:main|shared)\b)|\b[A-Z]:\\Users\\|\bregistry\.[\w-]+\.\w+/g;
 
 export const noMachinePaths: Check = {
   name: 'nothing names a path or a package registry of one machine',
