@@ -970,12 +970,12 @@ CREATE TABLE ff_worker (
 -- function ff_act_on_joins(p_ids uuid[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
---   md5 fa57531dd7894a9487daa77a8e820d0b
+--   md5 a980b435ea1258e7bb927c2e0702c0f3
 
 -- function ff_add_to_joins(f ff_flow, p_downs uuid[])
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 8cfb77cd2beb727d64cc009569ddc545
+--   md5 880208bbef0bae5424b8233564eabe4d
 
 -- function ff_adopt_log(p_change text, p_identity text)
 --   returns void
@@ -1016,11 +1016,6 @@ CREATE TABLE ff_worker (
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 517d9d1f4f59541375cc0d9f1cb1f19b
-
--- function ff_blocked_rows(p_ids uuid[])
---   returns ff_locked[]
---   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 18febd9f9ddaecc6eee9f7876bc315b7
 
 -- function ff_bump_flow(f ff_flow, p_nodes integer, p_edges integer)
 --   returns bigint
@@ -1712,10 +1707,10 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 d2f02646958a3534078bdbfe0f1d6018
 
--- function ff_unbegun_rows(p_ids uuid[])
+-- function ff_unbegun_rows(p_ids uuid[], p_eligibility ff_eligibility_state)
 --   returns ff_locked[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 fc34a597289cc1bc049cf86a1377fb4c
+--   md5 faf32ef2f4864293553041d51e173128
 
 -- function ff_unpaused(INOUT p_routes integer[], INOUT p_ranks integer[], INOUT p_afters bigint[])
 --   returns record

@@ -190,7 +190,7 @@ BEGIN
   WHERE g.found IS NULL;
   UPDATE ff_edge_group g SET edge_count = edge_count + c.n
   FROM (SELECT u.id, count(*) AS n FROM unnest(p_downs) u(id) GROUP BY u.id) c WHERE g.downstream_eid = c.id;
-  PERFORM ff_settle('block', ff_unbegun_rows(p_downs), NULL, NULL, NULL, NULL, NULL);
+  PERFORM ff_settle('block', ff_unbegun_rows(p_downs, 'eligible_now'), NULL, NULL, NULL, NULL, NULL);
   SELECT u.id INTO v_late FROM unnest(p_downs) u(id)
   CROSS JOIN LATERAL (SELECT group_state FROM ff_edge_group WHERE downstream_eid = u.id OFFSET 0) g
   CROSS JOIN LATERAL (
@@ -199,22 +199,6 @@ BEGIN
     OFFSET 0) e
   LIMIT 1;
   IF v_late IS NOT NULL THEN PERFORM ff_refuse_flow('already_started', v_late::text); END IF;
-END $$;
-
--- The locked rows of executions that nobody has begun and that wait for a worker.
-CREATE OR REPLACE FUNCTION ff_unbegun_rows(p_ids uuid[]) RETURNS ff_locked[] LANGUAGE plpgsql AS $$
-#variable_conflict use_column
-BEGIN
-  RETURN ARRAY(
-    SELECT ROW(NULL::integer, e.execution_id, e.partition_key, e.route_id, e.priority, e.namespace, e.attempt_index,
-               e.lease_epoch, e.retry_count, e.attempt_state, NULL::uuid, NULL::text, NULL::text, NULL::bigint, b.tags,
-               e.retain_ms, e.flow_id)::ff_locked
-    FROM (SELECT DISTINCT unnest(p_ids) AS id) u
-    CROSS JOIN LATERAL (SELECT * FROM ff_execution WHERE execution_id = u.id OFFSET 0) e
-    CROSS JOIN LATERAL (
-      SELECT tags FROM ff_body WHERE execution_id = e.execution_id AND partition_key = e.partition_key OFFSET 0) b
-    WHERE e.lifecycle_phase = 'runnable' AND e.eligibility_state = 'eligible_now'
-      AND e.attempt_state IN ('pending_first_attempt', 'pending_replay_attempt'));
 END $$;
 
 -- Takes a change of the graph down in its flow.

@@ -41,22 +41,23 @@ BEGIN
     LIMIT p_limit);
 END $$;
 
--- The locked rows of executions that wait for a join, and for nothing else.
-CREATE OR REPLACE FUNCTION ff_blocked_rows(p_ids uuid[]) RETURNS ff_locked[] LANGUAGE plpgsql AS $$
+-- The locked rows of executions whose attempt nobody has begun: those that wait for a join (blocked_by_dependencies), or for a worker
+-- (eligible_now).
+CREATE OR REPLACE FUNCTION ff_unbegun_rows(p_ids uuid[], p_eligibility ff_eligibility_state) RETURNS ff_locked[] LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
   RETURN ARRAY(
     SELECT ROW(NULL::integer, e.execution_id, e.partition_key, e.route_id, e.priority, e.namespace, e.attempt_index,
                e.lease_epoch, e.retry_count, e.attempt_state, NULL::uuid, NULL::text, NULL::text, NULL::bigint, b.tags,
                e.retain_ms, e.flow_id)::ff_locked
-    FROM unnest(p_ids) u(id)
+    FROM (SELECT DISTINCT unnest(p_ids) AS id) u
     CROSS JOIN LATERAL (
       SELECT execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
              attempt_state, retain_ms, flow_id, lifecycle_phase, eligibility_state
       FROM ff_execution WHERE execution_id = u.id OFFSET 0) e
     CROSS JOIN LATERAL (
       SELECT tags FROM ff_body WHERE execution_id = e.execution_id AND partition_key = e.partition_key OFFSET 0) b
-    WHERE e.lifecycle_phase = 'runnable' AND e.eligibility_state = 'blocked_by_dependencies'
+    WHERE e.lifecycle_phase = 'runnable' AND e.eligibility_state = p_eligibility
       AND e.attempt_state IN ('pending_first_attempt', 'pending_replay_attempt'));
 END $$;
 
@@ -123,9 +124,9 @@ BEGIN
   INTO v_satisfied, v_impossible FROM unnest(p_ids) u(id)
   CROSS JOIN LATERAL (SELECT group_state FROM ff_edge_group WHERE downstream_eid = u.id OFFSET 0) g;
   v_overfed := ff_overfed(v_satisfied);
-  v_free := ff_blocked_rows(ARRAY(SELECT id FROM unnest(v_satisfied) id WHERE id <> ALL (v_overfed)));
+  v_free := ff_unbegun_rows(ARRAY(SELECT id FROM unnest(v_satisfied) id WHERE id <> ALL (v_overfed)), 'blocked_by_dependencies');
   PERFORM ff_settle('unblock', v_free, NULL, NULL, NULL, NULL, NULL);
-  v_skip := ff_blocked_rows(v_impossible || v_overfed);
+  v_skip := ff_unbegun_rows(v_impossible || v_overfed, 'blocked_by_dependencies');
   PERFORM ff_skip('skip_unstarted', ARRAY(SELECT r FROM unnest(v_skip) r WHERE r.attempt_state = 'pending_first_attempt'), v_overfed);
   PERFORM ff_skip('skip', ARRAY(SELECT r FROM unnest(v_skip) r WHERE r.attempt_state <> 'pending_first_attempt'), v_overfed);
   -- Whose work nobody waits for any more. Which of them something else still needs is looked at when they are stopped.

@@ -4,7 +4,8 @@
  * written in the test files.
  */
 import { randomUUID } from 'node:crypto';
-import { expect } from 'vitest';
+import { afterAll, beforeAll, expect } from 'vitest';
+import { testDatabase } from '../setup/database.ts';
 import { connect, type Connection } from '../../src/client/connect.ts';
 import { formatExecutionId, parseExecutionId } from '../../src/contract/ids.ts';
 import type { MemberRequest } from '../../src/contract/flows.ts';
@@ -85,6 +86,35 @@ export async function flowArenaOn(
     close: () => engine.close(),
   };
   return arena;
+}
+
+/** An arena for the tests of one file, on a database of its own. */
+export function useFlowArena(): FlowArena {
+  let opened: FlowArena;
+  beforeAll(async () => {
+    opened = await flowArenaOn(await testDatabase());
+  });
+  afterAll(async () => {
+    await opened?.close();
+    await opened?.database.drop();
+  });
+  return {
+    get database() {
+      return opened.database;
+    },
+    get engine() {
+      return opened.engine;
+    },
+    get calls() {
+      return opened.calls;
+    },
+    get flows() {
+      return opened.flows;
+    },
+    through: (text, params) => opened.through(text, params),
+    race: (race) => opened.race(race),
+    close: () => opened.close(),
+  };
 }
 
 function runFlowRace(arena: FlowArena, race: FlowRace, most: number | undefined): Promise<Interleaving[]> {

@@ -1,25 +1,12 @@
 /**
  * Races of who cancels a flow with its members: each ends once, and what was let go meanwhile is cancelled too.
  */
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { TestDatabase } from '../../src/testing/test-database.ts';
-import { testDatabase } from '../setup/database.ts';
+import { describe, expect, it } from 'vitest';
 import { ask } from './calls.ts';
-import { after, flowArenaOn, flowOf, outcomeOf, saidOf, statesOf, type FlowArena } from './flow-arena.ts';
+import { after, flowOf, outcomeOf, saidOf, statesOf, useFlowArena } from './flow-arena.ts';
 import { completing, failing } from './flow-races.ts';
 
-let database: TestDatabase;
-let arena: FlowArena;
-
-beforeAll(async () => {
-  database = await testDatabase();
-  arena = await flowArenaOn(database);
-});
-
-afterAll(async () => {
-  await arena?.close();
-  await database?.drop();
-});
+const arena = useFlowArena();
 
 describe('a flow that is cancelled', () => {
   it('meets the completion of a member: it completed, or it was cancelled', async () => {

@@ -2,41 +2,27 @@
  * Races of who builds a flow with the members that already run in it: no end is lost because its edge came later, and none counts twice.
  */
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { formatExecutionId } from '../../src/contract/ids.ts';
-import type { TestDatabase } from '../../src/testing/test-database.ts';
-import { testDatabase } from '../setup/database.ts';
 import { ask, type Call } from './calls.ts';
 import {
   after,
   claimed,
   expectFiredOnce,
   finish,
-  flowArenaOn,
   flowOf,
   outcomeOf,
   routeOf,
   saidOf,
   sceneOf,
   statesOf,
-  type FlowArena,
+  useFlowArena,
   type FlowScene,
 } from './flow-arena.ts';
 import { PARTITION } from './flow-calls.ts';
 import { cancelling, completing, failing } from './flow-races.ts';
 
-let database: TestDatabase;
-let arena: FlowArena;
-
-beforeAll(async () => {
-  database = await testDatabase();
-  arena = await flowArenaOn(database);
-});
-
-afterAll(async () => {
-  await arena?.close();
-  await database?.drop();
-});
+const arena = useFlowArena();
 
 /** An open flow of executions that were there before: `up` runs, `down` waits for a worker, and an edge between them is staged. */
 async function staged(): Promise<FlowScene> {

@@ -1,17 +1,14 @@
 /**
  * Races at joins: whoever ends last lets the member after it go, once, however they meet; and no order of locks closes a circle.
  */
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { TestDatabase } from '../../src/testing/test-database.ts';
-import { testDatabase } from '../setup/database.ts';
+import { describe, expect, it } from 'vitest';
 import {
   after,
   expectFiredOnce,
-  flowArenaOn,
   flowOf,
   outcomeOf,
   statesOf,
-  type FlowArena,
+  useFlowArena,
   type NamedMember,
 } from './flow-arena.ts';
 import { ask } from './calls.ts';
@@ -26,18 +23,7 @@ import {
   RING_UPS,
 } from './flow-races.ts';
 
-let database: TestDatabase;
-let arena: FlowArena;
-
-beforeAll(async () => {
-  database = await testDatabase();
-  arena = await flowArenaOn(database);
-});
-
-afterAll(async () => {
-  await arena?.close();
-  await database?.drop();
-});
+const arena = useFlowArena();
 
 const BOTH: NamedMember[] = [{ name: 'x' }, { name: 'y' }, { name: 'both', after: ['x', 'y'] }];
 

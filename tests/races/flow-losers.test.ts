@@ -3,9 +3,7 @@
  * stops it in the end.
  */
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { TestDatabase } from '../../src/testing/test-database.ts';
-import { testDatabase } from '../setup/database.ts';
+import { describe, expect, it } from 'vitest';
 import type { StepLike } from '../../src/testing/stepper.ts';
 import { alone, type Scene } from './arena.ts';
 import { ask } from './calls.ts';
@@ -15,30 +13,18 @@ import {
   expectFiredOnce,
   expectSettled,
   finish,
-  flowArenaOn,
   flowOf,
   outcomeOf,
   routeOf,
   saidOf,
   statesOf,
-  type FlowArena,
+  useFlowArena,
   type FlowScene,
   type NamedMember,
 } from './flow-arena.ts';
 import { cancelling, completing, failing, loserCompletes, raced, stopping } from './flow-races.ts';
 
-let database: TestDatabase;
-let arena: FlowArena;
-
-beforeAll(async () => {
-  database = await testDatabase();
-  arena = await flowArenaOn(database);
-});
-
-afterAll(async () => {
-  await arena?.close();
-  await database?.drop();
-});
+const arena = useFlowArena();
 
 const FANNED: NamedMember[] = [
   { name: 'x' },

@@ -2,37 +2,23 @@
  * Races of a replay of a member with what its end is saying to those after it: in the end they wait for it again, if nobody had acted on
  * its end, and go on when it completes.
  */
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { TestDatabase } from '../../src/testing/test-database.ts';
-import { testDatabase } from '../setup/database.ts';
+import { describe, expect, it } from 'vitest';
 import type { StepLike } from '../../src/testing/stepper.ts';
 import type { Scene } from './arena.ts';
 import { ask, type Call } from './calls.ts';
 import {
   after,
   finish,
-  flowArenaOn,
   flowOf,
   outcomeOf,
   statesOf,
-  type FlowArena,
+  useFlowArena,
   type FlowScene,
   type NamedMember,
 } from './flow-arena.ts';
 import { cancelling, completing, failing } from './flow-races.ts';
 
-let database: TestDatabase;
-let arena: FlowArena;
-
-beforeAll(async () => {
-  database = await testDatabase();
-  arena = await flowArenaOn(database);
-});
-
-afterAll(async () => {
-  await arena?.close();
-  await database?.drop();
-});
+const arena = useFlowArena();
 
 const CHAIN: NamedMember[] = [{ name: 'a' }, { name: 'b', after: ['a'] }, { name: 'c', after: ['b'] }];
 const replaying =

@@ -28,7 +28,7 @@ BEGIN
       SELECT count(*) FROM ff_edge x WHERE x.downstream_eid = g.downstream_eid AND x.state = 'satisfied')
   WHERE downstream_eid IN (SELECT downstream_eid FROM ff_edge WHERE upstream_eid = ANY (p_ids));
   UPDATE ff_edge_group SET group_state = 'satisfied', decided_at_ms = ff_now_ms() WHERE downstream_eid = ANY (v_ready);
-  PERFORM ff_settle('unblock', ff_blocked_rows(v_ready), NULL, NULL, NULL, NULL, NULL);
+  PERFORM ff_settle('unblock', ff_unbegun_rows(v_ready, 'blocked_by_dependencies'), NULL, NULL, NULL, NULL, NULL);
   PERFORM ff_count_members(p_ids);
   RETURN QUERY
   SELECT id, 'unblocked', false, NULL::text, NULL::text, NULL::bigint, NULL::integer, NULL::integer, NULL::bigint
