@@ -155,6 +155,15 @@ CREATE TABLE ff_edge_group (
 ) WITH (fillfactor=50);
 CREATE INDEX ff_edge_group_pending ON ff_edge_group USING btree (downstream_eid) WHERE (group_state = 'pending'::ff_group_state);
 
+CREATE TABLE ff_end_order (
+  execution_id uuid NOT NULL,
+  lease_epoch bigint NOT NULL,
+  place integer NOT NULL,
+  partition_key smallint NOT NULL,
+  ends jsonb NOT NULL,
+  CONSTRAINT ff_end_order_pkey PRIMARY KEY (execution_id, lease_epoch, place)
+);
+
 CREATE TABLE ff_event (
   ev_id bigint GENERATED ALWAYS AS IDENTITY NOT NULL,
   xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
@@ -1185,7 +1194,7 @@ CREATE TABLE ff_worker (
 -- function ff_forget(p_ids uuid[], p_partitions smallint[], p_retain_ms bigint, p_again_ms bigint)
 --   returns TABLE(execution_id uuid, outcome text)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 67a1b59c25633062bb13cec605f01a22
+--   md5 4cf9afb8981d4c6bd7fba66847c732e6
 
 -- function ff_forget_keys(p_limit integer, p_again_ms bigint)
 --   returns bigint
@@ -1427,6 +1436,11 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 ebc30984858d36379286895907df8b4d
 
+-- function ff_record_orders(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_places integer[], p_ends jsonb[])
+--   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 970bbc3a8c524e4a8967c19047a7faa3
+
 -- function ff_record_steps(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_kinds ff_step_kind[], p_names text[], p_keys text[], p_sleeps bigint[], p_values jsonb[])
 --   returns TABLE(ordinal bigint, execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, kind text, value jsonb, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
@@ -1480,7 +1494,7 @@ CREATE TABLE ff_worker (
 -- function ff_replay(p_ids uuid[], p_partitions smallint[], p_epochs bigint[], p_from_start boolean, p_reason text, p_actor text, p_default_max integer)
 --   returns TABLE(execution_id uuid, outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, route_id integer, replay_count smallint, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 dab4184ced322008bf003a30a097de10
+--   md5 388a7bc18c91d8ad196d0771938f797f
 
 -- function ff_replay_rows(p_rows ff_locked[], p_details jsonb[], p_deadlines bigint[], p_held uuid[], p_actor text, p_reason text)
 --   returns void

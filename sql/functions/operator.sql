@@ -60,6 +60,7 @@ BEGIN
   IF p_from_start AND cardinality(v_again) > 0 THEN
     UPDATE ff_step s SET retired_by = (SELECT replay_count + 1 FROM ff_execution e WHERE e.execution_id = s.execution_id)
     WHERE execution_id = ANY (ARRAY(SELECT r.execution_id FROM unnest(v_again) r)) AND retired_by = 0;
+    DELETE FROM ff_end_order WHERE execution_id = ANY (ARRAY(SELECT r.execution_id FROM unnest(v_again) r));
     UPDATE ff_execution SET generation = generation + 1
     WHERE execution_id = ANY (ARRAY(SELECT r.execution_id FROM unnest(v_again) r));
     GET DIAGNOSTICS v_written = ROW_COUNT;

@@ -70,6 +70,35 @@ BEGIN
   END IF;
 END $$;
 
+-- Stores in which order ends were handed to handlers, from a place on. One row an execution; the same again is answered the same.
+CREATE OR REPLACE FUNCTION ff_record_orders(
+  p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_places integer[], p_ends jsonb[]
+) RETURNS TABLE (
+  execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint,
+  attempt_index integer, route_id integer, retry_in_ms bigint
+) LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+DECLARE
+  v_held bigint[];
+BEGIN
+  PERFORM ff_require_read_committed();
+  v_held := ff_share_leases(p_ids, p_partitions, p_attempts, p_epochs);
+  INSERT INTO ff_end_order (execution_id, lease_epoch, place, partition_key, ends)
+  SELECT id, ep, place, part, ends
+  FROM unnest(p_ids, p_epochs, p_places, p_partitions, p_ends) WITH ORDINALITY u(id, ep, place, part, ends, ord)
+  WHERE ord = ANY (v_held) ORDER BY id
+  ON CONFLICT DO NOTHING;
+  RETURN QUERY
+  SELECT p_ids[ord], 'recorded', false, 'active', 'none', p_epochs[ord], p_attempts[ord], NULL::integer, NULL::bigint
+  FROM unnest(v_held) ord;
+  IF cardinality(v_held) < cardinality(p_ids) THEN
+    RETURN QUERY SELECT * FROM ff_refusals('record', p_ids, p_partitions, p_attempts, p_epochs,
+      ARRAY(SELECT p_ids[ord] FROM unnest(v_held) ord));
+  END IF;
+END $$;
+
 -- Overwrites how far executions are. Words of a lease that is gone are dropped without an answer: nothing hangs on them.
 CREATE OR REPLACE FUNCTION ff_report_progress(
   p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_percents real[], p_messages text[]

@@ -25,6 +25,17 @@ CREATE TABLE ff_idempotency (
 ) WITH (fillfactor = 90);
 CREATE INDEX ff_idempotency_expired ON ff_idempotency (expires_at_ms);
 
+-- In which order a handler was handed the ends of what it had asked for: later runs are handed the same order. A row replaces what the
+-- rows before it say from its place on. Handlers that ask for one thing at a time have none.
+CREATE TABLE ff_end_order (
+  execution_id  uuid NOT NULL,
+  lease_epoch   bigint NOT NULL,
+  place         integer NOT NULL,
+  partition_key smallint NOT NULL,
+  ends          jsonb NOT NULL,
+  PRIMARY KEY (execution_id, lease_epoch, place)
+);
+
 -- What holds for all processes, and was said by one of them.
 CREATE TABLE ff_setting (
   name  text PRIMARY KEY,

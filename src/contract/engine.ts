@@ -7,10 +7,23 @@ import type { Flows } from './flows.ts';
 import type { ExecutionId } from './ids.ts';
 import type { Operations } from './operations.ts';
 import type { ExecutionPolicy } from './policy.ts';
-import type { Signals, WaitEnd } from './signals.ts';
+import type { Signals } from './signals.ts';
+import type { Steps } from './steps.ts';
 import type { Streams } from './streams.ts';
 import type { AttemptOutcome, LifecyclePhase, PublicState, StateVector, TerminalOutcome } from './states.ts';
 
+export type {
+  EndOrder,
+  NewStep,
+  OrderOutcome,
+  PauseOutcome,
+  PauseRequest,
+  Progress,
+  RecordOutcome,
+  SpawnOutcome,
+  StepKey,
+  StepRecord,
+} from './steps.ts';
 export type { Backoff, ExecutionPolicy, RetryPolicy } from './policy.ts';
 
 /** Anything JSON can say. */
@@ -124,48 +137,6 @@ export type FailOutcome =
   | LeaseRefusal;
 export type ReleaseOutcome = { outcome: 'released'; repeated: boolean } | LeaseRefusal;
 export type RenewOutcome = { outcome: 'renewed' } | LeaseRefusal;
-
-export interface StepKey {
-  name: string;
-  /** Tells apart the rounds of a loop. Default: the empty text. */
-  key?: string;
-}
-
-/** What a step left behind. */
-export interface StepRecord {
-  kind: 'step' | 'sleep' | 'wait';
-  name: string;
-  key: string;
-  /** Of a step: what it returned. */
-  value: Json;
-  /** Of a wait: how it ended; null while it has not. */
-  end: WaitEnd | null;
-  /** Of a sleep: until it is over, 0 when it is. */
-  dueInMs: number | null;
-}
-
-/** A finished step with its value, or a sleep that begins now. */
-export type NewStep = StepKey & ({ value?: unknown } | { sleepMs: number });
-
-/** Answers what is stored. `repeated`: it was there before; the first record of a step stays, whatever is sent later. */
-export type RecordOutcome = { outcome: 'recorded'; repeated: boolean; step: StepRecord } | LeaseRefusal;
-
-/** What a paused execution waits for: a time, some of its children, or whichever comes first. */
-export interface PauseRequest {
-  wakeInMs?: number;
-  children?: { executionIds: readonly string[]; needed: number };
-}
-
-/** `due`: what was to be waited for has happened already; the lease is kept. */
-export type PauseOutcome = { outcome: 'paused'; repeated: boolean } | { outcome: 'due' } | LeaseRefusal;
-
-export type SpawnOutcome = { outcome: 'spawned'; children: SubmitResult[] } | LeaseRefusal;
-
-export interface Progress {
-  /** 0 to 100. */
-  percent?: number;
-  message?: string;
-}
 
 /** Runs work in a transaction and commits when it returns. The executor is the same transaction's. */
 export type Transactor<Tx> = <Value>(
@@ -357,7 +328,7 @@ export interface Interest {
 /** Answers true when it takes all the work the hint speaks of, so that nobody else need be woken. */
 export type HintWatcher = (hint: Hint) => boolean;
 
-export interface Engine extends Operations, Feed, Signals, Streams, Flows {
+export interface Engine extends Operations, Steps, Feed, Signals, Streams, Flows {
   submit(request: SubmitRequest, options?: SubmitOptions): Promise<SubmitResult>;
   submit(requests: readonly SubmitRequest[], options?: SubmitOptions): Promise<SubmitResult[]>;
   claim(request: ClaimRequest): Promise<ClaimResult>;
@@ -365,16 +336,6 @@ export interface Engine extends Operations, Feed, Signals, Streams, Flows {
   complete(lease: LeaseRef, result?: unknown): Promise<CompleteOutcome>;
   fail(lease: LeaseRef, failure: Failure): Promise<FailOutcome>;
   release(lease: LeaseRef): Promise<ReleaseOutcome>;
-  /** Stores a finished step or begins a sleep. With an executor: in the caller's transaction, committed with it. */
-  recordStep(lease: LeaseRef, step: NewStep, options?: { executor?: SqlExecutor }): Promise<RecordOutcome>;
-  /** All steps of an execution, in no order. */
-  readSteps(executionId: string): Promise<StepRecord[]>;
-  /** Gives the worker up without ending the attempt: the next claim continues it. */
-  pause(lease: LeaseRef, request: PauseRequest): Promise<PauseOutcome>;
-  /** Submits children of the lease's execution. Repeatable when the requests carry ids. */
-  spawn(lease: LeaseRef, requests: readonly SubmitRequest[]): Promise<SpawnOutcome>;
-  /** Overwrites how far the execution is. Dropped when the lease is gone. */
-  reportProgress(lease: LeaseRef, progress: Progress): Promise<void>;
   /** Runs work in a transaction on a connection kept for that, so that leases are renewed meanwhile. */
   transact: Transactor<SqlTransaction>;
   cancel(executionId: string, note: OperatorNote): Promise<CancelOutcome>;

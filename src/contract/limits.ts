@@ -52,6 +52,8 @@ export const LIMITS = {
   steps: 10_000,
   stepNameBytes: 128,
   stepKeyBytes: 256,
+  /** Ends one run of a handler is handed: of steps, sleeps, waits and children. */
+  handedEnds: 40_000,
   /** Children one pause waits for. */
   awaitedChildren: 10_000,
   progressBytes: 1_024,

@@ -24,6 +24,7 @@ import { claim } from './claim.ts';
 import type { EngineContext } from './context.ts';
 import { openDoorbell } from './doorbell.ts';
 import { EndWatch } from './ends.ts';
+import { createOrders, readOrder } from './end-order.ts';
 import { createEndings } from './endings.ts';
 import { explain } from './explain.ts';
 import { bindFeed } from './feed.ts';
@@ -232,6 +233,7 @@ function bindOperations(context: EngineContext, defaultPolicy: DefaultPolicy): E
   const endings = createEndings(context);
   const submits = createSubmits(context, defaultPolicy);
   const steps = createSteps(context);
+  const orders = createOrders(context);
   const appends = createAppends(context);
   let closed = false;
   const open = (): EngineContext => {
@@ -256,7 +258,7 @@ function bindOperations(context: EngineContext, defaultPolicy: DefaultPolicy): E
     await closeFeed();
     if (closed) return;
     closed = true;
-    await closeContext(context, [endings, submits, steps, appends]);
+    await closeContext(context, [endings, submits, steps, orders, appends]);
   }
   return {
     submit: submitOneOrMany,
@@ -273,6 +275,8 @@ function bindOperations(context: EngineContext, defaultPolicy: DefaultPolicy): E
     release: async (lease) => opened(endings).release(lease),
     recordStep: async (lease, step, stepOptions = {}) => opened(steps).record(lease, step, stepOptions),
     readSteps: async (id) => readSteps(open(), id),
+    recordOrder: async (lease, order) => opened(orders).record(lease, order),
+    readOrder: async (id) => readOrder(open(), id),
     pause: async (lease, request) => opened(steps).pause(lease, request),
     spawn: async (lease, requests) => {
       open();

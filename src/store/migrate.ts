@@ -57,6 +57,7 @@ const WORKING_TABLES = [
   'ff_body',
   'ff_child_wait',
   'ff_consumer',
+  'ff_end_order',
   'ff_event_run',
   'ff_execution',
   'ff_idempotency',

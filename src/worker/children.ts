@@ -4,7 +4,6 @@
  */
 import { createHash } from 'node:crypto';
 import { setMaxListeners } from 'node:events';
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import { durationMs } from '../contract/duration.ts';
 import { ExecutionFailed } from '../contract/errors.ts';
 import type { Claim, Engine, ExecutionEnd, SubmitRequest } from '../contract/engine.ts';
@@ -12,6 +11,7 @@ import { formatExecutionId, partitionOfUuid, type ExecutionId } from '../contrac
 import { LIMITS } from '../contract/limits.ts';
 import { checkInput, type AnyTask } from '../contract/task.ts';
 import type { Child, SpawnOptions } from './context.ts';
+import type { Asked, HandOver } from './hand-over.ts';
 import { insist } from './insist.ts';
 import { abortCodeFor, type HeldLease } from './lease-watch.ts';
 import { TaskAborted } from './task.ts';
@@ -21,19 +21,21 @@ export class Children {
   readonly #engine: Engine;
   readonly #lease: HeldLease;
   readonly #waits: Waits;
+  readonly #handOver: HandOver;
   readonly #own = new WeakSet<object>();
-  readonly #looks = new Set<Promise<unknown>>();
 
-  constructor(engine: Engine, lease: HeldLease, waits: Waits) {
+  constructor(engine: Engine, lease: HeldLease, waits: Waits, handOver: HandOver) {
     this.#engine = engine;
     this.#lease = lease;
     this.#waits = waits;
+    this.#handOver = handOver;
   }
 
   async spawn(task: AnyTask, input: unknown, options: SpawnOptions): Promise<Child<unknown>> {
     await checkInput(task, input);
     const executionId = childId(this.#lease.claim, task.name, options.key ?? '');
     const request = requestFor(task, input, options, executionId, this.#lease.claim.namespace);
+    await this.#handOver.saved();
     const outcome = await insist(this.#lease, () => this.#engine.spawn(this.#lease.claim, [request]));
     if (outcome.outcome !== 'spawned') {
       this.#lease.lose(abortCodeFor(outcome));
@@ -54,39 +56,39 @@ export class Children {
     return this.#results(children.map((child) => child.executionId));
   }
 
-  /** Until every child this run has asked for so far was looked at once. */
-  async looked(): Promise<void> {
-    await nextTurn();
-    await Promise.allSettled(this.#looks);
-    await nextTurn();
-  }
-
-  /** In a run that is not the first, a child may have ended long ago: that is known before a due sleep is told. */
+  /** In a run that is not the first, a child may have ended long ago: that is known before a due sleep is handed over. */
   async #look(id: ExecutionId): Promise<ExecutionEnd | undefined> {
     const { resumed, attemptIndex } = this.#lease.claim;
     if (!resumed && attemptIndex === 0) return undefined;
-    const look = this.#engine.result(id).catch(() => ({ outcome: 'pending' as const }));
-    this.#looks.add(look);
-    const seen = await look.finally(() => this.#looks.delete(look));
+    const seen = await this.#engine.result(id).catch(() => ({ outcome: 'pending' as const }));
     return seen.outcome === 'pending' || seen.outcome === 'not_found' ? undefined : seen;
   }
 
   /** Waits for all of them together. */
   async #results(ids: readonly ExecutionId[]): Promise<unknown[]> {
+    const which = ids.length === 1 ? ids[0]! : createHash('sha256').update(ids.join()).digest('base64url');
+    const id = this.#handOver.numbered('children', which);
+    const ends = await this.#handOver.take(id, (asked) => this.#ends(ids, asked));
+    return ends.map((end, index) => valueOf(ids[index]!, end));
+  }
+
+  async #ends(ids: readonly ExecutionId[], asked: Asked): Promise<ExecutionEnd[]> {
     const stop = new AbortController();
     setMaxListeners(0, stop.signal);
     const open = new Set<string>(ids);
-    const endOf = async (id: ExecutionId): Promise<ExecutionEnd> => {
-      const end = (await this.#look(id)) ?? (await this.#engine.waitForEnd(id, { signal: stop.signal }));
+    const looks = ids.map((id) => this.#look(id));
+    const endOf = async (id: ExecutionId, index: number): Promise<ExecutionEnd> => {
+      const end = (await looks[index]) ?? (await this.#engine.waitForEnd(id, { signal: stop.signal }));
       open.delete(id);
       return end;
     };
     const ends = Promise.all(ids.map(endOf));
     // Rejected when the waiting is stopped; nobody is left to hear of it then.
     ends.catch(() => undefined);
+    void Promise.all(looks).then((seen) => seen.includes(undefined) && asked.live());
     try {
       if (ids.length > 0) await this.#waits.children(open, ends);
-      return (await ends).map((end, index) => valueOf(ids[index]!, end));
+      return await ends;
     } finally {
       stop.abort();
     }

@@ -14,7 +14,7 @@ import { forgiven } from './waits.ts';
 
 type During = <Value>(work: () => Promise<Value>) => Promise<Value>;
 
-/** Null outside of flows. `during`: a pause waits for what is done in it. */
+/** Null outside of flows. `during`: a pause waits for what is done in it, and its end is handed over in its turn. */
 export function flowScope(engine: Engine, lease: HeldLease, during: During): FlowScope | null {
   const { flowId } = lease.claim;
   if (flowId === null) return null;

@@ -3,13 +3,14 @@
  * used, because most handlers use few of them.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { durationMs, type Duration } from '../contract/duration.ts';
+import { durationMs } from '../contract/duration.ts';
 import type { Engine, Progress, SqlExecutor, SqlTransaction, Transactor } from '../contract/engine.ts';
-import { EngineError, isEngineError, isPassingTrouble } from '../contract/errors.ts';
+import { isPassingTrouble } from '../contract/errors.ts';
 import { LIMITS } from '../contract/limits.ts';
 import type { Waitpoint } from '../contract/signals.ts';
 import type { StreamKinds } from '../contract/stream-kinds.ts';
 import type { AnyTask } from '../contract/task.ts';
+import { CallArguments } from './call-arguments.ts';
 import { Children } from './children.ts';
 import type {
   Child,
@@ -22,9 +23,9 @@ import type {
 } from './context.ts';
 import { flowScope } from './flow.ts';
 import { HandlerContext, type ContextCalls } from './handler-context.ts';
+import { HandOver, stepEnd } from './hand-over.ts';
 import { insist } from './insist.ts';
 import type { HeldLease } from './lease-watch.ts';
-import { PastEnds } from './past-ends.ts';
 import { ProgressReports } from './progress.ts';
 import { checkKnown } from './options.ts';
 import { currentTry, planOf, runStep } from './run-step.ts';
@@ -32,7 +33,6 @@ import { Signals } from './signals.ts';
 import { StepBook } from './step-book.ts';
 import { contractStreams, outputStream, type StreamRun } from './stream.ts';
 import { StreamWriter } from './stream-writer.ts';
-import { subjectOf } from './task.ts';
 import { Waits } from './waits.ts';
 
 type TransactionWork = (tx: SqlTransaction, executor: SqlExecutor) => Promise<unknown>;
@@ -53,11 +53,12 @@ export class RunContext implements ContextCalls {
   readonly ctx: HandlerContext;
   readonly #engine: Engine;
   readonly #lease: HeldLease;
+  #madeArguments: CallArguments | undefined;
   #madeBook: StepBook | undefined;
   #madeWaits: Waits | undefined;
   #madeChildren: Children | undefined;
   #madeSignals: Signals | undefined;
-  #madePastEnds: PastEnds | undefined;
+  #madeHandOver: HandOver | undefined;
   readonly #log: Logger;
   #factLog: Logger | undefined;
   #thrownIn: WeakMap<object, string> | undefined;
@@ -77,33 +78,53 @@ export class RunContext implements ContextCalls {
     this.ctx = new HandlerContext(lease, this);
   }
 
+  get #arguments(): CallArguments {
+    return (this.#madeArguments ??= new CallArguments(this.#lease.claim));
+  }
+
   get #book(): StepBook {
     return (this.#madeBook ??= new StepBook(this.#engine, this.#lease));
   }
 
   get #waits(): Waits {
     if (this.#madeWaits === undefined) {
-      this.#madeWaits = new Waits(this.#engine, this.#lease, () => this.#writer?.settled());
+      this.#madeWaits = new Waits(this.#engine, this.#lease, {
+        stored: () => both(this.#writer?.settled(), this.orderStored()),
+        isHandingOver: () => this.#madeHandOver?.isHandingOver() ?? false,
+      });
       if (this.#isOver) this.#madeWaits.close();
     }
     return this.#madeWaits;
   }
 
   get #children(): Children {
-    return (this.#madeChildren ??= new Children(this.#engine, this.#lease, this.#waits));
+    return (this.#madeChildren ??= new Children(this.#engine, this.#lease, this.#waits, this.#handOver));
   }
 
   get #signals(): Signals {
-    const parts = [this.#engine, this.#lease, this.#book, this.#waits, this.#pastEnds] as const;
+    const parts = [this.#engine, this.#lease, this.#book, this.#waits, this.#handOver] as const;
     return (this.#madeSignals ??= new Signals(...parts));
   }
 
-  get #pastEnds(): PastEnds {
-    return (this.#madePastEnds ??= new PastEnds(this.#waits, () => this.#children.looked()));
+  get #handOver(): HandOver {
+    if (this.#madeHandOver === undefined) {
+      const isExempt = (): boolean =>
+        currentTry(this.#lease.signal) !== undefined || insideTransaction.getStore() === this;
+      this.#madeHandOver = new HandOver(this.#engine, this.#lease, this.#waits, isExempt);
+      if (this.#isOver) this.#madeHandOver.close();
+    }
+    return this.#madeHandOver;
   }
 
   get flow(): FlowScope | null {
-    return flowScope(this.#engine, this.#lease, (work) => this.#waits.during(work));
+    const during = <Value>(work: () => Promise<Value>): Promise<Value> =>
+      this.#handOver.take(this.#handOver.numbered('flow'), () =>
+        this.#waits.during(async () => {
+          await this.#handOver.saved();
+          return work();
+        }),
+      );
+    return flowScope(this.#engine, this.#lease, during);
   }
 
   get stream(): OutputStream {
@@ -138,7 +159,13 @@ export class RunContext implements ContextCalls {
   /** The handler's own function is over: a wait it abandoned is no reason to pause. */
   handled(): void {
     this.#isOver = true;
+    this.#madeHandOver?.close();
     this.#madeWaits?.close();
+  }
+
+  /** Until the order in which the handler was handed ends is stored; undefined when it is, or nothing hangs on it. */
+  orderStored(): Promise<void> | undefined {
+    return this.#madeHandOver?.saved();
   }
 
   /** The handler is over. Answers whether it has used steps. */
@@ -161,13 +188,11 @@ export class RunContext implements ContextCalls {
   }
 
   async step(...args: unknown[]): Promise<unknown> {
-    const { name, key, what, options } = this.#named('step', args);
-    if (typeof what !== 'function') throw this.#misused('step', 'needs a function');
-    const plan = this.#checked(`step('${name}')`, () => planOf(options as StepOptions | undefined));
+    const { name, key, what, options } = this.#arguments.named('step', args);
+    if (typeof what !== 'function') throw this.#arguments.misused('step', 'needs a function');
+    const plan = this.#arguments.checked(`step('${name}')`, () => planOf(options as StepOptions | undefined));
     this.#book.take('step', name, key);
-    return this.#waits.during(async () => {
-      const stored = await this.#book.find('step', name, key);
-      if (stored !== undefined) return stored.value;
+    return this.#performed(name, key, async () => {
       const value = await this.#inStep(name, key, async () => {
         const made = await runStep({ name, key }, what as StepFunction<unknown>, plan, this.#lease.signal);
         // Once the step is stored it is not run again: what it has written must be there before.
@@ -176,6 +201,18 @@ export class RunContext implements ContextCalls {
       });
       return (await this.#book.record({ name, key, value })).value;
     });
+  }
+
+  /** The stored value of a step, or what `perform` makes of it. */
+  #performed(name: string, key: string, perform: () => Promise<unknown>): Promise<unknown> {
+    return this.#handOver.take(stepEnd(name, key), (asked) =>
+      this.#waits.during(async () => {
+        const stored = await this.#book.find('step', name, key);
+        if (stored !== undefined) return stored.value;
+        await asked.begin();
+        return perform();
+      }),
+    );
   }
 
   /** Remembers where an error came from: its message alone seldom says. */
@@ -195,19 +232,20 @@ export class RunContext implements ContextCalls {
   }
 
   async tx(...args: unknown[]): Promise<unknown> {
-    const { name, key, what, options } = this.#named('tx', args);
-    if (typeof what !== 'function') throw this.#misused('tx', 'needs a function');
+    const { name, key, what, options } = this.#arguments.named('tx', args);
+    if (typeof what !== 'function') throw this.#arguments.misused('tx', 'needs a function');
     if (insideTransaction.getStore() === this) {
       // Each would hold one of the few connections while it waits for another.
-      throw this.#misused('tx', `'${name}' is inside another ctx.tx: use the outer one's transaction`);
+      throw this.#arguments.misused(
+        'tx',
+        `'${name}' is inside another ctx.tx: use the outer one's transaction`,
+      );
     }
     const through = ((options as { through?: Transactor<unknown> } | undefined)?.through ??
       this.#engine.transact) as Transactor<SqlTransaction>;
     const work = what as (tx: unknown) => Promise<unknown>;
     this.#book.take('step', name, key);
-    return this.#waits.during(async () => {
-      const stored = await this.#book.find('step', name, key);
-      if (stored !== undefined) return stored.value;
+    return this.#performed(name, key, async () => {
       // Not inside: frames go over another connection, and a transaction must not wait for one.
       await this.#writer?.settled();
       this.#lease.signal.throwIfAborted();
@@ -252,48 +290,59 @@ export class RunContext implements ContextCalls {
   }
 
   async sleep(...args: unknown[]): Promise<void> {
-    const { name, key, what } = this.#named('sleep', args);
-    const sleepMs = this.#checked(`sleep('${name}')`, () => durationMs(what, 'duration', LIMITS.delayMs));
+    const { name, key, what } = this.#arguments.named('sleep', args);
+    const sleepMs = this.#arguments.checked(`sleep('${name}')`, () =>
+      durationMs(what, 'duration', LIMITS.delayMs),
+    );
     this.#book.take('sleep', name, key);
     const askedAt = performance.now();
-    const begun = await this.#waits.busyWith(
-      async () =>
-        (await this.#book.find('sleep', name, key)) ?? (await this.#book.record({ name, key, sleepMs })),
-    );
-    const dueInMs = begun.dueInMs ?? 0;
-    if (dueInMs > 0) return this.#waits.sleep(dueInMs, askedAt);
-    await this.#pastEnds.turnOf(begun.value as number, () => Promise.resolve());
+    const id = stepEnd(name, key);
+    return this.#handOver.take(id, async (asked) => {
+      const dueInMs = await this.#waits.busyWith(async () => {
+        const stored = await this.#book.find('sleep', name, key);
+        if (stored === undefined) await asked.begin();
+        const begun = stored ?? (await this.#book.record({ name, key, sleepMs }));
+        asked.endedAtMs = begun.value as number;
+        // By a clock that was set back it may be due again.
+        return begun.dueInMs !== 0 && (await this.#handOver.wasHanded(id)) ? 0 : begun.dueInMs!;
+      });
+      if (dueInMs === 0) return;
+      asked.live();
+      return this.#waits.sleep(dueInMs, askedAt);
+    });
   }
 
   /** `(name, options?)` or `(name, key, options?)`. */
   async waitFor(...args: unknown[]): Promise<unknown> {
     const keyed = typeof args[1] === 'string';
-    const name = this.#nameOf('waitFor', args[0], LIMITS.stepNameBytes);
+    const name = this.#arguments.nameOf('waitFor', args[0], LIMITS.stepNameBytes);
     const key = keyed ? (args[1] as string) : '';
-    this.#checkText('waitFor', 'key', key, LIMITS.stepKeyBytes);
-    const options = this.#optionsOf('waitFor', name, args.slice(keyed ? 2 : 1));
+    this.#arguments.checkText('waitFor', 'key', key, LIMITS.stepKeyBytes);
+    const options = this.#arguments.optionsOf('waitFor', name, args.slice(keyed ? 2 : 1));
     return this.#signals.waitFor(name, key, options);
   }
 
   async createWaitpoint(named: unknown, ...rest: unknown[]): Promise<Waitpoint> {
-    const name = this.#nameOf('createWaitpoint', named, LIMITS.waitpointNameBytes);
-    return this.#signals.createWaitpoint(name, this.#optionsOf('createWaitpoint', name, rest));
+    const name = this.#arguments.nameOf('createWaitpoint', named, LIMITS.waitpointNameBytes);
+    return this.#signals.createWaitpoint(name, this.#arguments.optionsOf('createWaitpoint', name, rest));
   }
 
   async spawn(task: AnyTask, input: unknown, options: SpawnOptions = {}): Promise<Child<unknown>> {
-    if (typeof task?.name !== 'string') throw this.#misused('spawn', 'needs a task made by task()');
-    this.#checked('spawn', () =>
+    if (typeof task?.name !== 'string') throw this.#arguments.misused('spawn', 'needs a task made by task()');
+    this.#arguments.checked('spawn', () =>
       checkKnown(options, 'options', ['key', 'lane', 'priority', 'tags', 'delay']),
     );
-    this.#checkText('spawn', 'key', options.key ?? '', LIMITS.stepKeyBytes);
+    this.#arguments.checkText('spawn', 'key', options.key ?? '', LIMITS.stepKeyBytes);
     this.#book.take('spawn', task.name, options.key ?? '');
-    return this.#waits.during(() => this.#children.spawn(task, input, options));
+    return this.#handOver.take(JSON.stringify(['spawn', task.name, options.key ?? '']), () =>
+      this.#waits.during(() => this.#children.spawn(task, input, options)),
+    );
   }
 
   async all(children: readonly Child<unknown>[]): Promise<unknown[]> {
     this.#lease.throwIfTold();
     if (!Array.isArray(children) || !children.every((child) => this.#children.isOwn(child))) {
-      throw this.#misused('all', 'takes a list of children that this run has spawned by ctx.spawn');
+      throw this.#arguments.misused('all', 'takes a list of children that this run has spawned by ctx.spawn');
     }
     return this.#children.results(children);
   }
@@ -302,68 +351,10 @@ export class RunContext implements ContextCalls {
     this.#progress ??= new ProgressReports(this.#engine, this.#lease);
     this.#progress.say(progress);
   }
-
-  /** `(name, what, options?)` or `(name, key, what, options?)`: a key is a text that something follows. */
-  #named(method: string, args: unknown[]): Named {
-    const [, second, third] = args;
-    const name = this.#nameOf(method, args[0], LIMITS.stepNameBytes);
-    const keyed = typeof third === 'function' || (typeof second === 'string' && isDurationLike(third));
-    if (keyed && typeof second !== 'string') {
-      throw this.#misused(method, `needs a text as its key of "${name}": String(…)`);
-    }
-    const key = keyed ? (second as string) : '';
-    this.#checkText(method, 'key', key, LIMITS.stepKeyBytes);
-    return keyed ? { name, key, what: third, options: args[3] } : { name, key, what: second, options: third };
-  }
-
-  #nameOf(method: string, name: unknown, maxBytes: number): string {
-    if (typeof name !== 'string' || name === '') throw this.#misused(method, 'needs a name first');
-    this.#checkText(method, 'name', name, maxBytes);
-    return name;
-  }
-
-  /** What follows the names: options, or nothing. */
-  #optionsOf(method: string, name: string, [options = {}, ...more]: unknown[]): object {
-    if (typeof options === 'object' && options !== null && more.length === 0) return options;
-    throw this.#misused(method, `takes options of "${name}" as an object, and a key as a text: String(…)`);
-  }
-
-  /** Before anything is done: a step that cannot be stored would be done again and again. */
-  #checkText(method: string, what: string, text: string, maxBytes: number): void {
-    if (Buffer.byteLength(text) > maxBytes) {
-      throw this.#misused(
-        method,
-        `has a ${what} of ${Buffer.byteLength(text)} bytes; the limit is ${maxBytes}`,
-      );
-    }
-    if (text.includes('\u0000')) throw this.#misused(method, `has a ${what} with the character \\u0000`);
-  }
-
-  #misused(method: string, what: string): EngineError {
-    return new EngineError('invalid_step', `${subjectOf(this.#lease.claim)}: ctx.${method} ${what}.`);
-  }
-
-  /** What is wrong with an argument is said with the call it was given to. */
-  #checked<Value>(call: string, check: () => Value): Value {
-    try {
-      return check();
-    } catch (error) {
-      if (!isEngineError(error)) throw error;
-      const { code, field = 'options', message } = error;
-      throw new EngineError(code, `${subjectOf(this.#lease.claim)}: ctx.${call}: ${message}`, { field });
-    }
-  }
 }
 
-interface Named {
-  name: string;
-  key: string;
-  what: unknown;
-  options: unknown;
-}
-
-function isDurationLike(value: unknown): value is Duration {
-  return typeof value === 'string' || (typeof value === 'object' && value !== null);
+function both(one: Promise<void> | undefined, other: Promise<void> | undefined): Promise<void> | undefined {
+  return one === undefined || other === undefined ? (one ?? other) : one.then(() => other);
 }
 
 function factsOf({ claim }: HeldLease): object {

@@ -45,16 +45,16 @@ export async function runHandler(
     if (lease.lostBy !== undefined) return endOfLost(lease);
     const step = run.stepOf(thrown);
     run.log.error({ err: thrown, ...(step === undefined ? {} : { step }) }, 'The attempt failed.');
-    return reportFailure(engine, lease, withStep(toFailure(thrown), step));
+    return reportFailure(engine, lease, run, withStep(toFailure(thrown), step));
   }
   if (run.close()) await run.warnOfUnreached();
   options.onHandled();
   try {
-    return await report(lease, () => engine.complete(lease.claim, result));
+    return await report(lease, run, () => engine.complete(lease.claim, result));
   } catch (error) {
     // The result itself cannot be stored; the next try would make the same one.
     const message = `${subjectOf(lease.claim)}: ${toFailure(error).message}`;
-    return reportFailure(engine, lease, { message, category: 'permanent', retry: 'never' });
+    return reportFailure(engine, lease, run, { message, category: 'permanent', retry: 'never' });
   }
 }
 
@@ -133,19 +133,29 @@ async function inTime(
   }
 }
 
-async function reportFailure(engine: Engine, lease: HeldLease, failure: Failure): Promise<RunEnd> {
+async function reportFailure(
+  engine: Engine,
+  lease: HeldLease,
+  run: RunContext,
+  failure: Failure,
+): Promise<RunEnd> {
   try {
-    return await report(lease, () => engine.fail(lease.claim, failure));
+    return await report(lease, run, () => engine.fail(lease.claim, failure));
   } catch (error) {
     // What the handler said about its failure was refused: then the failure alone must be reported.
     const message = `${failure.message} (how to treat it was refused: ${toFailure(error).message})`;
     const retry = failure.retry === 'never' ? 'never' : 'policy';
-    return report(lease, () => engine.fail(lease.claim, { message, retry }));
+    return report(lease, run, () => engine.fail(lease.claim, { message, retry }));
   }
 }
 
-async function report(lease: HeldLease, call: () => Promise<CompleteOutcome | FailOutcome>): Promise<RunEnd> {
+type Report = () => Promise<CompleteOutcome | FailOutcome>;
+
+async function report(lease: HeldLease, run: RunContext, call: Report): Promise<RunEnd> {
   try {
+    // The next attempt, or a replay, takes the branches of this one.
+    const stored = run.orderStored();
+    if (stored !== undefined) await stored;
     return toEnd(lease, await insist(lease, call));
   } catch (error) {
     if (error instanceof TaskAborted) return endOfLost(lease);

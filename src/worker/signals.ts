@@ -20,10 +20,10 @@ import {
 import { parseWith, type Schema } from '../contract/schema.ts';
 import { waitpointsOf } from '../model/conditions.ts';
 import type { PayloadSchema, WaitForOptions, WaitpointOptions, WaitResult } from './context.ts';
+import { stepEnd, type HandOver } from './hand-over.ts';
 import { insist } from './insist.ts';
 import { abortCodeFor, type HeldLease } from './lease-watch.ts';
 import { checkKnown } from './options.ts';
-import type { PastEnds } from './past-ends.ts';
 import type { StepBook } from './step-book.ts';
 import { subjectOf, TaskAborted } from './task.ts';
 import type { Waits } from './waits.ts';
@@ -42,14 +42,14 @@ export class Signals {
   readonly #lease: HeldLease;
   readonly #book: StepBook;
   readonly #waits: Waits;
-  readonly #pastEnds: PastEnds;
+  readonly #handOver: HandOver;
 
-  constructor(engine: Engine, lease: HeldLease, book: StepBook, waits: Waits, pastEnds: PastEnds) {
+  constructor(engine: Engine, lease: HeldLease, book: StepBook, waits: Waits, handOver: HandOver) {
     this.#engine = engine;
     this.#lease = lease;
     this.#book = book;
     this.#waits = waits;
-    this.#pastEnds = pastEnds;
+    this.#handOver = handOver;
   }
 
   async waitFor(name: string, key: string, options: WaitForOptions): Promise<WaitResult> {
@@ -57,26 +57,33 @@ export class Signals {
       const wait = signalWaitOf(name, key, options);
       this.#book.take('wait', name, key);
       const askedAt = performance.now();
-      const stored = await this.#waits.busyWith(() => this.#book.find('wait', name, key));
-      const past = stored?.end ?? null;
-      const schema = codeOf(options.schema);
-      if (past !== null) return this.#pastEnds.turnOf(past.endedAtMs, () => resultOf(past, schema));
-      const end = await this.#waits.signals(wait, askedAt);
-      return this.#waits.busyWith(() => resultOf(end, schema));
+      return this.#handOver.take(stepEnd(name, key), async (asked) => {
+        const past = await this.#waits.busyWith(async () => {
+          const stored = await this.#book.find('wait', name, key);
+          if (stored?.end === undefined || stored.end === null) await asked.begin();
+          else asked.endedAtMs = stored.end.endedAtMs;
+          return stored?.end ?? null;
+        });
+        const end = past ?? (await this.#waits.signals(wait, askedAt));
+        return this.#waits.busyWith(() => resultOf(end, codeOf(options.schema)));
+      });
     });
   }
 
   async createWaitpoint(name: string, options: WaitpointOptions): Promise<Waitpoint> {
     return this.#explaining(`createWaitpoint('${name}')`, async () => {
       const request = waitpointOf(name, options);
-      return this.#waits.during(async () => {
+      const create = async (): Promise<Waitpoint> => {
+        await this.#handOver.saved();
         const outcome = await insist(this.#lease, () =>
           this.#engine.createWaitpoint(this.#lease.claim, request),
         );
         if (outcome.outcome === 'created') return outcome.waitpoint;
         this.#lease.lose(abortCodeFor(outcome));
         throw new TaskAborted(this.#lease.lostBy ?? 'lease_lost');
-      });
+      };
+      const id = this.#handOver.numbered('waitpoint', name);
+      return this.#handOver.take(id, () => this.#waits.during(create));
     });
   }
 

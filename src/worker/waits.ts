@@ -20,7 +20,7 @@ const PATIENCE_MS = 250;
  * After something happened, what is still waited for may be the rest of a Promise.all, or the loser of a Promise.race
  * beside work this cannot see: it is left alone for so long.
  */
-const LEFTOVER_PATIENCE_MS = 5_000;
+export const LEFTOVER_PATIENCE_MS = 5_000;
 /** Between two looks for signals while something else holds the work here. The first one is after PATIENCE_MS. */
 const LOOK_MS = 1_000;
 
@@ -53,10 +53,18 @@ const UNTOLD: Omit<Wait, 'resolve' | 'reject'> = {
   calmed: undefined,
 };
 
+/** What a pause must know of the rest of the run. */
+export interface Beside {
+  /** Until the output of the run so far and the order of its ends are stored; undefined when they are. */
+  stored(): Promise<void> | undefined;
+  /** Whether the handler is about to be handed something. */
+  isHandingOver(): boolean;
+}
+
 export class Waits {
   readonly #engine: Engine;
   readonly #lease: HeldLease;
-  readonly #written: () => Promise<void> | undefined;
+  readonly #beside: Beside;
   readonly #waits = new Set<Wait>();
   #busy = 0;
   #pausing: Promise<void> | undefined;
@@ -66,11 +74,10 @@ export class Waits {
   #happenedAt = Number.NEGATIVE_INFINITY;
   #closed = false;
 
-  /** `written`: until the output of the run so far is stored; undefined when it is. */
-  constructor(engine: Engine, lease: HeldLease, written: () => Promise<void> | undefined) {
+  constructor(engine: Engine, lease: HeldLease, beside: Beside) {
     this.#engine = engine;
     this.#lease = lease;
-    this.#written = written;
+    this.#beside = beside;
   }
 
   /** Runs something that is work: while it goes on there is no pause, and afterwards the handler may go on. */
@@ -78,7 +85,7 @@ export class Waits {
     try {
       return await this.busyWith(work);
     } finally {
-      this.#happened();
+      this.happened();
     }
   }
 
@@ -92,7 +99,7 @@ export class Waits {
       return await work();
     } finally {
       this.#busy -= 1;
-      this.#consider();
+      this.consider();
     }
   }
 
@@ -151,12 +158,12 @@ export class Waits {
       wait.calmed?.();
       signal.removeEventListener('abort', onAbort);
       this.#waits.delete(wait);
-      this.#happened();
+      this.happened();
     }
   }
 
   /** The handler may be going on with something: what is left is not a reason to pause for a while. */
-  #happened(): void {
+  happened(): void {
     this.#happenedAt = performance.now();
     if (this.#closed || this.#lease.lostBy !== undefined) return;
     for (const wait of this.#waits) this.#calmDown(wait, LEFTOVER_PATIENCE_MS);
@@ -183,11 +190,11 @@ export class Waits {
 
   #turnImpatient(wait: Wait): void {
     wait.impatient = true;
-    this.#consider();
+    this.consider();
   }
 
   /** Pauses when only long waits are left. Decided a turn later: code that runs now may still begin something. */
-  #consider(): void {
+  consider(): void {
     if (this.#considering) return;
     this.#considering = true;
     setImmediate(() => {
@@ -200,19 +207,20 @@ export class Waits {
   #goOn(): void {
     this.#pausing = undefined;
     for (const wait of this.#waits) if (wait.over) wait.resolve();
-    this.#consider();
+    this.consider();
   }
 
   #mayPause(): boolean {
-    if (this.#closed || this.#busy > 0 || this.#waits.size === 0) return false;
+    if (this.#closed || this.#busy > 0 || this.#waits.size === 0 || this.#beside.isHandingOver())
+      return false;
     return [...this.#waits].every((wait) => wait.impatient && !wait.over);
   }
 
   async #pause(): Promise<void> {
     try {
-      const written = this.#written();
-      if (written !== undefined) {
-        await written;
+      const stored = this.#beside.stored();
+      if (stored !== undefined) {
+        await stored;
         if (!this.#mayPause()) return;
       }
       // Once it was sent it may have happened: then only the same request, answered, says whether it did.
@@ -280,7 +288,7 @@ export class Waits {
       void this.#look(waits).finally(() => {
         this.#looking = false;
         if (!this.#closed) this.#lookAfter(LOOK_MS);
-        this.#consider();
+        this.consider();
       });
     });
   }

@@ -267,3 +267,45 @@ describe('reportProgress', () => {
     }
   });
 });
+
+describe('recordOrder', () => {
+  it('stores from a place on, and what was stored behind it is replaced', async () => {
+    const claim = await bench.running();
+    const store = (place: number, ends: string[]) => bench.engine.recordOrder(claim, { place, ends });
+    expect(await store(0, ['a', 'b', 'c'])).toEqual({ outcome: 'recorded' });
+    expect(await store(0, ['a', 'b', 'c'])).toEqual({ outcome: 'recorded' });
+    expect(await store(2, ['d', 'e'])).toEqual({ outcome: 'recorded' });
+    expect(await bench.engine.readOrder(claim.executionId)).toEqual(['a', 'b', 'd', 'e']);
+  });
+
+  it('refuses a holder whose lease is over, and stores nothing', async () => {
+    const claim = await bench.running(RETRYING);
+    await bench.engine.fail(claim, { message: 'again' });
+    expect(await bench.engine.recordOrder(claim, { place: 0, ends: ['a'] })).toMatchObject({
+      outcome: 'not_active',
+    });
+    expect(await bench.engine.readOrder(claim.executionId)).toEqual([]);
+  });
+
+  it.each([
+    ['order.place', { place: -1, ends: [] }],
+    ['order.ends', { place: 0, ends: 'a' }],
+    ['order.ends[0]', { place: 0, ends: [''] }],
+    ['order.more', { place: 0, ends: [], more: 1 }],
+  ])('refuses a bad %s', async (field, order) => {
+    const claim = await bench.running();
+    const refused = bench.engine.recordOrder(claim, order as never);
+    await expect(refused).rejects.toMatchObject({ code: 'invalid_input', field });
+  });
+
+  it('is forgotten by a replay from the start, and by no other', async () => {
+    const claim = await bench.running();
+    await bench.engine.recordOrder(claim, { place: 0, ends: ['a'] });
+    await bench.engine.complete(claim);
+    await bench.engine.replay(claim.executionId, { reason: 'again' });
+    expect(await bench.engine.readOrder(claim.executionId)).toEqual(['a']);
+    await bench.engine.cancel(claim.executionId, { reason: 'enough' });
+    await bench.engine.replay(claim.executionId, { reason: 'anew', from: 'start' });
+    expect(await bench.engine.readOrder(claim.executionId)).toEqual([]);
+  });
+});

@@ -19,6 +19,7 @@ import {
   type SubmitRow,
 } from '../../src/store/executions.ts';
 import { fireTimers, lapseLeases, type LapsedLease } from '../../src/store/reconciling.ts';
+import { recordOrders } from '../../src/store/end-order.ts';
 import { type PauseRow, pauseExecutions, recordSteps, reportProgress } from '../../src/store/steps.ts';
 
 export const PARTITION = 7;
@@ -135,6 +136,7 @@ export interface Calls {
   fire(timerIds: readonly number[]): Promise<unknown[]>;
   /** Records two steps of each. */
   record(leases: readonly LeaseKey[]): Promise<unknown[]>;
+  order(leases: readonly LeaseKey[]): Promise<unknown[]>;
   report(leases: readonly LeaseKey[]): Promise<void>;
   nap(leases: readonly LeaseKey[]): Promise<unknown[]>;
   /** Pauses until one of these has ended. */
@@ -196,6 +198,11 @@ export function callsOn(database: Database): Calls {
             value: '1',
           })),
         ),
+      ),
+    order: (leases) =>
+      recordOrders(
+        database,
+        leases.map((lease) => ({ ...lease, place: 0, ends: ['a', 'b'] })),
       ),
     report: (leases) =>
       reportProgress(

@@ -1,0 +1,232 @@
+/**
+ * A handler takes the same branch whenever it runs again, whatever its races are made of: random handlers are paused, killed and
+ * retried at random, and each run must agree with what the first one recorded.
+ */
+import { expect, test } from 'vitest';
+import type { Connection } from '../../src/client/connect.ts';
+import type { Engine } from '../../src/contract/engine.ts';
+import { task } from '../../src/contract/task.ts';
+import type { TaskContext } from '../../src/worker/context.ts';
+import { handle } from '../../src/worker/handlers.ts';
+import { newKind, SOON, useCrew } from '../worker/crew.ts';
+import { chance, perform, randomHandler, turns, type Surroundings } from './random-handlers.ts';
+
+const crew = useCrew();
+const HISTORIES = Number(process.env['FLOWFABRIC_TEST_HISTORIES'] ?? 60);
+const SEED = Number(process.env['FLOWFABRIC_TEST_SEED'] ?? 1);
+const AT_ONCE = 60;
+const HOUR_MS = 3_600_000;
+const POLICY = {
+  retry: { maxRetries: 1_000, backoff: { type: 'fixed', delayMs: 5 } },
+} as const;
+
+/** A handler of one execution, and what a test does to it. */
+async function started(work: (ctx: TaskContext, note: (what: string) => void) => Promise<unknown>) {
+  const engine = await crew.connect();
+  const racing = task<null>(newKind(), { retry: { maxRetries: 0 } });
+  const notes: string[] = [];
+  const handler = (_: null, ctx: TaskContext): Promise<unknown> => work(ctx, (what) => notes.push(what));
+  crew.work(engine, { handlers: [handle(racing, handler)] });
+  const run = await engine.submit(racing, null);
+  const done = {
+    engine,
+    notes,
+    fire: () => engine.fireTimers(),
+    async approve(waitpoint: string) {
+      const approve = () => engine.approve(run.executionId, waitpoint, { by: 'ann' });
+      await expect.poll(() => approve().catch(() => null), SOON).not.toBeNull();
+    },
+    async paused() {
+      const isHeld = async () =>
+        ['suspended', 'delayed'].includes((await engine.describe(run.executionId))!.publicState);
+      await expect.poll(isHeld, SOON).toBe(true);
+    },
+  };
+  return { run, done };
+}
+
+interface Verdict {
+  histories: number;
+  runs: number;
+  contradictions: string[];
+}
+
+/** Runs the handlers of seeds side by side under an engine that workers may be given in another shape. */
+async function runHistories(count: number, seen: (engine: Connection) => Engine): Promise<Verdict> {
+  const engine = await crew.connect({ poolSize: 8 });
+  const parent = task<number>(newKind(), POLICY);
+  const child = task<number>(newKind(), POLICY);
+  const verdict: Verdict = { histories: 0, runs: 0, contradictions: [] };
+  const wanted = new Map<string, { id: string; waitpoint: string }>();
+  const living = new Set<string>();
+  const seenNames = new Set<string>();
+  const around: Surroundings = {
+    child,
+    wanted: (ctx, waitpoint) =>
+      void wanted.set(`${ctx.executionId} ${waitpoint}`, { id: ctx.executionId, waitpoint }),
+    isFirst(ctx, name) {
+      const known = seenNames.has(`${ctx.executionId} ${name}`);
+      seenNames.add(`${ctx.executionId} ${name}`);
+      return !known;
+    },
+    onContradiction: (ctx, race, stored, taken) =>
+      void verdict.contradictions.push(
+        `seed ${String(ctx.payload)}: ${race} was won by ${String(stored)}, then by ${String(taken)}`,
+      ),
+  };
+  const handler = async (seed: number, ctx: TaskContext): Promise<void> => {
+    verdict.runs += 1;
+    living.add(ctx.executionId);
+    await perform(randomHandler(seed), ctx, around);
+  };
+  crew.work(seen(engine), {
+    concurrency: AT_ONCE * 2,
+    pollMs: 200,
+    handlers: [handle(parent, handler), handle(child, turns)],
+  });
+  const stop = new AbortController();
+  const disturbing = disturb(engine, { wanted, living, stop: stop.signal });
+  for (let from = 0; from < count; from += AT_ONCE) {
+    const seeds = Array.from(
+      { length: Math.min(AT_ONCE, count - from) },
+      (_, index) => SEED * 100_000 + from + index,
+    );
+    await Promise.all(
+      seeds.map(async (seed) => {
+        const run = await engine.submit(parent, seed);
+        const end = await run.end();
+        expect(end, JSON.stringify(end)).toMatchObject({ outcome: 'success' });
+        living.delete(run.executionId);
+        verdict.histories += 1;
+      }),
+    );
+  }
+  stop.abort();
+  await disturbing;
+  return verdict;
+}
+
+interface Scene {
+  wanted: Map<string, { id: string; waitpoint: string }>;
+  living: Set<string>;
+  stop: AbortSignal;
+}
+
+/** Sends the signals that are waited for, some late, and takes leases away at random. */
+async function disturb(engine: Connection, { wanted, living, stop }: Scene): Promise<void> {
+  const next = chance(SEED);
+  while (!stop.aborted) {
+    // One look a round trip.
+    await engine.serverTimeMs();
+    const answers = [...wanted].filter(() => next() < 0.1);
+    await Promise.all(
+      answers.map(async ([key, { id, waitpoint }]) => {
+        // Nobody has waited there yet: it is tried again.
+        const answer = await engine.approve(id, waitpoint, { by: 'ann' }).catch(() => null);
+        if (answer !== null) wanted.delete(key);
+      }),
+    );
+    const victims = [...living].filter(() => next() < 0.003);
+    await Promise.all(
+      victims.map((id) => engine.revokeLease(id, { reason: 'chance' }).catch(() => undefined)),
+    );
+  }
+}
+
+test(
+  'random handlers that are paused, killed and retried take the branch of the first run',
+  { timeout: HISTORIES * 2_000 },
+  async () => {
+    const verdict = await runHistories(HISTORIES, (engine) => engine);
+    console.log(
+      `branches: ${verdict.histories} histories, ${verdict.runs} runs, ${verdict.contradictions.length} contradictions`,
+    );
+    expect(verdict.contradictions).toEqual([]);
+    expect(verdict.runs).toBeGreaterThan(verdict.histories * 2);
+  },
+);
+
+test('without the stored order they do not', { timeout: 120_000 }, async () => {
+  const forgetful = (engine: Connection): Engine => ({ ...engine, readOrder: async () => [] });
+  const verdict = await runHistories(20, forgetful);
+  expect(verdict.contradictions.length).toBeGreaterThan(0);
+});
+
+test('an approval that beat a sleep has beaten it for good, also when a later pause outlasts the sleep', async () => {
+  const { run, done } = await started(async (ctx, note) => {
+    const winner = await Promise.race([
+      ctx.waitFor('approval').then(() => 'paid'),
+      ctx.sleep('patience', '2s').then(() => 'refused'),
+    ]);
+    note(winner);
+    await ctx.step(winner, () => null);
+    await ctx.sleep('cooling off', '1h');
+    return winner;
+  });
+  await done.approve('approval');
+  await done.paused();
+  await crew.database.moveClock(HOUR_MS);
+  await done.fire();
+  expect(await run.end()).toMatchObject({ outcome: 'success', result: 'paid' });
+  expect(done.notes).toEqual(['paid', 'paid']);
+  const steps = await done.engine.readSteps(run.executionId);
+  expect(steps.filter(({ kind }) => kind === 'step').map(({ name }) => name)).toEqual(['paid']);
+});
+
+test('a sleep that was over stays over when the clock of the database is set back', async () => {
+  const { run, done } = await started(async (ctx, note) => {
+    const asked = ctx.waitFor('asked');
+    await Promise.race([ctx.sleep('first', '1h'), asked]);
+    note('slept');
+    await ctx.step('after', () => null);
+    await asked;
+    return 'done';
+  });
+  await done.paused();
+  await crew.database.moveClock(HOUR_MS);
+  await done.fire();
+  await expect.poll(() => done.notes, SOON).toEqual(['slept']);
+  await done.paused();
+  await crew.database.moveClock(-HOUR_MS);
+  await done.approve('asked');
+  expect(await run.end()).toMatchObject({ outcome: 'success', result: 'done' });
+  expect(done.notes).toEqual(['slept', 'slept']);
+});
+
+test('what won is stored before its branch does anything', async () => {
+  let orders: string[] = [];
+  const { run, done } = await started(async (ctx) => {
+    await Promise.race([ctx.sleep('long', '1h'), ctx.step('short', () => null)]);
+    await ctx.step('branch', async () => {
+      orders = await done.engine.readOrder(ctx.executionId);
+    });
+  });
+  expect(await run.end()).toMatchObject({ outcome: 'success' });
+  expect(orders).toEqual([JSON.stringify(['step', 'short'])]);
+});
+
+test('a handler that asks for one thing at a time stores no order', async () => {
+  const { run, done } = await started(async (ctx) => {
+    await ctx.step('one', () => null);
+    await ctx.step('two', () => null);
+    await ctx.sleep('three', { milliseconds: 1 });
+  });
+  expect(await run.end()).toMatchObject({ outcome: 'success' });
+  expect(await done.engine.readOrder(run.executionId)).toEqual([]);
+});
+
+test('code that no longer asks for what was handed over first comes to its end', async () => {
+  const { run, done } = await started(async (ctx, note) => {
+    const left = ctx.waitFor('left');
+    if (done.notes.length === 0) await Promise.race([left, ctx.step('removed', () => null)]);
+    note('ran');
+    await Promise.race([left, ctx.step('kept', () => null)]);
+    await left;
+    return 'done';
+  });
+  await done.paused();
+  await done.approve('left');
+  expect(await run.end()).toMatchObject({ outcome: 'success', result: 'done' });
+  const order = await done.engine.readOrder(run.executionId);
+  expect(order.map((end) => (JSON.parse(end) as string[])[1])).toEqual(['kept', 'left']);
+});
