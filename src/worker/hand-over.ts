@@ -250,7 +250,8 @@ export class HandOver {
     // A step that failed in the first run and does not now, or the reverse: what came after it then may never be asked for.
     if (hadFailed !== undefined && hadFailed !== hasFailed) this.#patienceMs = 0;
     this.#waits.happened();
-    this.#drain();
+    // In a first run, what is asked for from here on ends in another turn.
+    if (this.#asked.size > 0 || this.#hasPast) this.#drain();
   }
 
   /** What an earlier run was handed next is not asked for: the handler is at something else, or its code was changed. */

@@ -38,6 +38,7 @@ async function walkUnknown(database: Database): Promise<void> {
   await calls.fail(leases);
   await calls.release(leases);
   await calls.record(leases);
+  await calls.order(leases);
   await calls.report(leases);
   await calls.awaitChildren(leases, [randomUUID()]);
   await spawnExecutions(database, leases[0]!, submitCall({ kinds: ['unknown'], count: 1 }));
@@ -90,6 +91,7 @@ async function walkPaused(database: Database, calls: Calls, take: () => Promise<
   const parents = await take();
   await calls.record([...parents, ...strangers]);
   await calls.record(parents);
+  await calls.order([...parents, ...strangers]);
   await calls.report(parents);
   const name = `child-${randomUUID().slice(0, 8)}`;
   const call = submitCall({ kinds: [name], count: 1 });
