@@ -1053,9 +1053,9 @@ CREATE TABLE ff_worker (
 --   md5 fac68d804be8b4e787e48e24e5dba3ea
 
 -- function ff_claim(p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer, p_worker_id text, p_worker_instance_id text, p_claim_id uuid, p_lease_ms bigint, p_quiet_routes integer[])
---   returns TABLE(execution_id uuid, partition_key smallint, route_id integer, priority integer, seq bigint, namespace text, attempt_index integer, lease_epoch bigint, lease_id uuid, retry_count integer, reclaimed boolean, resumed boolean, created_at_ms bigint, payload jsonb, tags jsonb, generation smallint, attempt_limit_ms bigint, flow_id uuid, next_due_in_ms bigint, route_high integer)
+--   returns TABLE(execution_id uuid, partition_key smallint, route_id integer, priority integer, seq bigint, namespace text, attempt_index integer, lease_epoch bigint, lease_id uuid, retry_count integer, reclaimed boolean, resumed boolean, created_at_ms bigint, payload jsonb, tags jsonb, generation smallint, attempt_limit_ms bigint, flow_id uuid, next_due_in_ms bigint, route_high integer, passed_by integer)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 cd0fbdb275f4e048ed1e67e1f4504aec
+--   md5 ddf3f24bd9bda6a6f94d108467e6e772
 
 -- function ff_claim_quotas(p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer, p_tried bigint[])
 --   returns integer[]
@@ -1086,6 +1086,11 @@ CREATE TABLE ff_worker (
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 28b3ceb2ca82c5a2fdc438ac9125d000
+
+-- function ff_count_passed_by(p_tids tid[], p_now bigint)
+--   returns integer
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 7cc36a5abd1468620cf7f756647e53bb
 
 -- function ff_count_unstamped(p_older_than_ms bigint)
 --   returns bigint

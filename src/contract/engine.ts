@@ -10,7 +10,6 @@ import type { ExecutionPolicy } from './policy.ts';
 import type { Signals, WaitEnd } from './signals.ts';
 import type { Streams } from './streams.ts';
 import type { AttemptOutcome, LifecyclePhase, PublicState, StateVector, TerminalOutcome } from './states.ts';
-
 export type { Backoff, ExecutionPolicy, RetryPolicy } from './policy.ts';
 
 /** Anything JSON can say. */
@@ -98,6 +97,8 @@ export interface ClaimResult {
   claims: Claim[];
   /** Until the next timer is due, or null when none is set. */
   nextDueInMs: number | null;
+  /** Ready executions that were not claimed because another transaction held them. Nobody rings when it ends: look again soon. */
+  passedBy: number;
 }
 
 /** Why a lease holder was refused. After any of these the holder must stop: it owns nothing. */
