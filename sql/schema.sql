@@ -63,6 +63,8 @@ CREATE TABLE ff_attempt_history (
   ended_at_ms bigint,
   retry_at_ms bigint,
   released_epoch bigint,
+  paused_epoch bigint,
+  suspended_epoch bigint,
   attempt_index integer NOT NULL,
   outcome ff_attempt_outcome,
   partition_key smallint NOT NULL,
@@ -1445,7 +1447,7 @@ CREATE TABLE ff_worker (
 -- function ff_refusals(p_verb text, p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_accepted uuid[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
---   md5 80e81b1ec8e23a549bbdd109a5f01876
+--   md5 9f3f2c8549094d8de8836e4a097307ab
 
 -- function ff_refuse_circle(p_ups uuid[], p_downs uuid[])
 --   returns void
@@ -1580,7 +1582,7 @@ CREATE TABLE ff_worker (
 -- function ff_settle(p_transition text, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_details jsonb[] DEFAULT NULL::jsonb[], p_deadlines bigint[] DEFAULT NULL::bigint[], p_flow text DEFAULT 'later'::text)
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 f3fb24293398f68f822a02e12c4abe56
+--   md5 549afc49f65db8e1d70136cedb27e06f
 
 -- function ff_share_leases(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[])
 --   returns bigint[]
@@ -1635,7 +1637,7 @@ CREATE TABLE ff_worker (
 -- function ff_suspend(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_transition text, p_only_look boolean, p_waits jsonb, p_waitpoints jsonb, p_max_waitpoints integer, p_wake_ms bigint, p_children jsonb, p_needed integer)
 --   returns TABLE(outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, ended jsonb, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 34be940fbdce1c05f0540409ae5780c7
+--   md5 3eabd8d055f65bfdd8178607e09b7673
 
 -- function ff_sweep_queue(p_route integer, p_rank integer, p_seq bigint, p_limit integer)
 --   returns TABLE(route_id integer, rank integer, seq bigint, removed bigint)

@@ -114,14 +114,13 @@ CREATE OR REPLACE FUNCTION ff_settle(
 DECLARE
   t ff_transition%ROWTYPE;
   v_now bigint := ff_now_ms();
-  v_written bigint;
-  v_children bigint;
-  v_unleased bigint;
-  v_limited bigint;
-  v_jobs bigint;
+  v_written bigint; v_children bigint; v_unleased bigint; v_limited bigint; v_jobs bigint;
+  v_given_up text;
 BEGIN
   IF cardinality(p_rows) = 0 OR p_rows IS NULL THEN RETURN false; END IF;
   SELECT * INTO STRICT t FROM ff_transition WHERE transition = p_transition;
+  v_given_up := CASE WHEN t.attempt_outcome IS NOT NULL THEN NULL WHEN t.lifecycle_phase = 'suspended' THEN 'suspended'
+                     WHEN t.eligibility_state = 'eligible_now' THEN 'released' ELSE 'paused' END;
   WITH r AS MATERIALIZED (
     SELECT * FROM unnest(p_rows, p_dues, p_results, p_messages, p_categories, p_details, p_deadlines) r(
       ordinal, execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
@@ -170,11 +169,12 @@ BEGIN
   attempted AS (
     INSERT INTO ff_attempt_history AS h (
       execution_id, partition_key, attempt_index, lease_id, lease_epoch, worker_id, worker_instance_id, started_at_ms,
-      ended_at_ms, outcome, interrupted_by, failure_message, failure_category, retry_at_ms, released_epoch)
+      ended_at_ms, outcome, interrupted_by, failure_message, failure_category, retry_at_ms, released_epoch, paused_epoch, suspended_epoch)
     SELECT execution_id, partition_key, attempt_index, lease_id, lease_epoch, worker_id, worker_instance_id,
            coalesce(attempt_started_at_ms, v_now), CASE WHEN t.attempt_outcome IS NOT NULL THEN v_now END,
            t.attempt_outcome, CASE WHEN t.attempt_outcome = 'interrupted' THEN t.lease_event END, message, category,
-           due_at_ms, CASE WHEN t.attempt_outcome IS NULL THEN lease_epoch END
+           due_at_ms, CASE v_given_up WHEN 'released' THEN lease_epoch END,
+           CASE v_given_up WHEN 'paused' THEN lease_epoch END, CASE v_given_up WHEN 'suspended' THEN lease_epoch END
     FROM r WHERE r.attempt_state IN ('running_attempt', 'attempt_interrupted')
       AND (t.attempt_outcome IS NOT NULL OR t.attempt_state = 'attempt_interrupted')
     ON CONFLICT (execution_id, partition_key, attempt_index) DO UPDATE SET
@@ -183,7 +183,8 @@ BEGIN
       worker_instance_id = coalesce(EXCLUDED.worker_instance_id, h.worker_instance_id),
       ended_at_ms = EXCLUDED.ended_at_ms, outcome = EXCLUDED.outcome, interrupted_by = EXCLUDED.interrupted_by,
       failure_message = EXCLUDED.failure_message, failure_category = EXCLUDED.failure_category,
-      retry_at_ms = EXCLUDED.retry_at_ms, released_epoch = coalesce(EXCLUDED.released_epoch, h.released_epoch)),
+      retry_at_ms = EXCLUDED.retry_at_ms, released_epoch = coalesce(EXCLUDED.released_epoch, h.released_epoch),
+      paused_epoch = coalesce(EXCLUDED.paused_epoch, h.paused_epoch), suspended_epoch = coalesce(EXCLUDED.suspended_epoch, h.suspended_epoch)),
   ended AS (
     INSERT INTO ff_outcome (execution_id, partition_key, attempt_index, namespace, outcome, ended_at_ms, retain_ms, result,
                             failure_message, failure_category, ended_by)
@@ -241,8 +242,9 @@ BEGIN
 END $$;
 
 -- Says precisely why a lease holder was refused. Asking again for what the same lease already did is answered as the
--- first time (repeated = true); its answer is kept on the attempt row. Within one attempt a lease is followed by another
--- only after a release, so every epoch up to the last released one was released.
+-- first time (repeated = true), and for something else is a conflict; what it did is kept on the attempt row. Of leases that were
+-- given up (released, paused, suspended) the row knows the last of each kind: a lease later than the last of its own kind ended as another, and
+-- of one before it only that it is over is known.
 CREATE OR REPLACE FUNCTION ff_refusals(
   p_verb text, p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_accepted uuid[]
 ) RETURNS TABLE (
@@ -255,21 +257,22 @@ BEGIN
   SELECT u.id,
     CASE
       WHEN e.execution_id IS NULL THEN 'not_found'
-      WHEN p_verb = 'release' AND h.released_epoch >= u.ep THEN 'released'
-      WHEN p_verb = 'pause' AND h.released_epoch >= u.ep THEN 'paused'
+      WHEN h.same_epoch = u.ep THEN CASE p_verb WHEN 'release' THEN 'released' WHEN 'pause' THEN 'paused' ELSE 'suspended' END
+      WHEN p_verb IN ('release', 'pause', 'suspend') AND (u.ep IN (h.released_epoch, h.paused_epoch, h.suspended_epoch)
+        OR (u.ep > coalesce(h.same_epoch, -1)
+            AND u.ep <= greatest(h.released_epoch, h.paused_epoch, h.suspended_epoch))) THEN 'conflict'
       WHEN p_verb = 'complete' AND h.outcome = 'success' AND h.mine THEN 'completed'
       WHEN p_verb = 'fail' AND h.outcome = 'failed' AND h.mine THEN
         CASE WHEN h.retry_at_ms IS NULL THEN 'failed' ELSE 'retry_scheduled' END
       WHEN h.outcome = 'interrupted' AND h.mine THEN 'lease_' || h.interrupted_by
       WHEN h.outcome = 'expired' AND h.mine THEN 'timed_out'
-      WHEN p_verb IN ('complete', 'fail', 'release', 'pause') AND h.outcome IN ('success', 'failed') AND h.mine THEN 'conflict'
+      WHEN p_verb IN ('complete', 'fail', 'release', 'pause', 'suspend') AND h.outcome IN ('success', 'failed') AND h.mine THEN 'conflict'
       WHEN e.lifecycle_phase <> 'active' THEN 'not_active'
       WHEN e.attempt_index = u.att AND e.lease_epoch = u.ep THEN 'lease_expired'
       ELSE 'stale_lease' END,
     coalesce(CASE p_verb WHEN 'complete' THEN h.outcome = 'success' AND h.mine
                          WHEN 'fail' THEN h.outcome = 'failed' AND h.mine
-                         WHEN 'release' THEN h.released_epoch >= u.ep
-                         WHEN 'pause' THEN h.released_epoch >= u.ep END, false),
+                         ELSE h.same_epoch = u.ep END, false),
     e.lifecycle_phase::text, e.terminal_outcome::text, e.lease_epoch, e.attempt_index, e.route_id,
     CASE WHEN h.retry_at_ms IS NOT NULL THEN greatest(h.retry_at_ms - ff_now_ms(), 0) END
   FROM (SELECT * FROM unnest(p_ids, p_partitions, p_attempts, p_epochs) u(id, part, att, ep)
@@ -278,6 +281,9 @@ BEGIN
   LEFT JOIN LATERAL (
     SELECT * FROM ff_execution x WHERE x.execution_id = u.id AND x.partition_key = u.part OFFSET 0) e ON true
   LEFT JOIN LATERAL (
-    SELECT *, a.lease_epoch = u.ep AS mine FROM ff_attempt_history a
+    SELECT *, a.lease_epoch = u.ep AS mine,
+           CASE p_verb WHEN 'release' THEN a.released_epoch WHEN 'pause' THEN a.paused_epoch
+                       WHEN 'suspend' THEN a.suspended_epoch END AS same_epoch
+    FROM ff_attempt_history a
     WHERE a.execution_id = u.id AND a.partition_key = u.part AND a.attempt_index = u.att OFFSET 0) h ON true;
 END $$;

@@ -287,8 +287,8 @@ CREATE TABLE ff_lease (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
         autovacuum_vacuum_cost_delay = 0);
 
--- One row an attempt, written when it ends; a pause writes it open (no outcome) and the end fills it in. retry_at_ms and
--- released_epoch keep what a call that ended or paused it was answered, for when it is asked again.
+-- One row an attempt, written when it ends; a pause writes it open (no outcome) and the end fills it in. retry_at_ms and the
+-- epochs of the last leases that were given up, by how, keep what a call was answered, for when it is asked again.
 CREATE TABLE ff_attempt_history (
   execution_id       uuid NOT NULL,
   lease_id           uuid,
@@ -297,6 +297,8 @@ CREATE TABLE ff_attempt_history (
   ended_at_ms        bigint,
   retry_at_ms        bigint,
   released_epoch     bigint,
+  paused_epoch       bigint,
+  suspended_epoch    bigint,
   attempt_index      integer NOT NULL,
   outcome            ff_attempt_outcome,
   partition_key      smallint NOT NULL,

@@ -218,6 +218,58 @@ describe('an outcome that contradicts an earlier one of the same lease is a conf
   });
 });
 
+/** What gives the worker up and leaves the attempt open. */
+const GIVE_UP = {
+  release: (lease: LeaseRef) => bench.engine.release(lease),
+  pause: (lease: LeaseRef) => bench.engine.pause(lease, { wakeInMs: 3_600_000 }),
+  suspend: (lease: LeaseRef) =>
+    bench.engine.suspend(lease, {
+      waits: [{ name: 'told', condition: { kind: 'count', n: 1, by: 'signals', waitpoints: ['told'] } }],
+    }),
+};
+type GivingUp = keyof typeof GIVE_UP;
+
+describe.each(Object.keys(GIVE_UP) as GivingUp[])('after %s', (first) => {
+  const phase = first === 'suspend' ? 'suspended' : 'runnable';
+
+  it('the same again is answered as the first time', async () => {
+    const claim = await bench.running();
+    const answer = await GIVE_UP[first](claim);
+    expect(answer).toMatchObject({ repeated: false });
+    expect(await GIVE_UP[first](claim)).toEqual({ ...answer, repeated: true });
+  });
+
+  it.each((Object.keys(GIVE_UP) as GivingUp[]).filter((verb) => verb !== first))(
+    '%s by the same lease is a conflict, and changes nothing',
+    async (second) => {
+      const claim = await bench.running();
+      await GIVE_UP[first](claim);
+      const before = await bench.snapshot(claim.executionId);
+      const conflict = { outcome: 'conflict', lifecyclePhase: phase, terminalOutcome: 'none' };
+      expect(await GIVE_UP[second](claim)).toEqual(conflict);
+      expect(await GIVE_UP[second](claim)).toEqual(conflict);
+      expect(await bench.snapshot(claim.executionId)).toEqual(before);
+    },
+  );
+});
+
+it('what an earlier lease of the attempt did is not taken for what a later one did', async () => {
+  const kind = newKind();
+  const first = await bench.running({ kind });
+  await GIVE_UP.release(first);
+  const second = await bench.claimOne(kind);
+  await bench.engine.pause(second, { wakeInMs: 0 });
+  expect(await GIVE_UP.release(first)).toEqual({ outcome: 'released', repeated: true });
+  expect(await GIVE_UP.pause(first)).not.toHaveProperty('repeated');
+  expect(await GIVE_UP.release(second)).toMatchObject({ outcome: 'conflict' });
+  await bench.engine.fireTimers();
+  const third = await bench.claimOne(kind);
+  await GIVE_UP.release(third);
+  expect(await GIVE_UP.pause(second)).toEqual({ outcome: 'paused', repeated: true });
+  expect(await GIVE_UP.release(second)).not.toHaveProperty('repeated');
+  expect(await GIVE_UP.release(third)).toEqual({ outcome: 'released', repeated: true });
+});
+
 for (const verb of ['complete', 'fail', 'release', 'renew'] as const) {
   describe(`${verb} is refused`, () => {
     it('with not_found when there is no such execution, or its partition is another one', async () => {
