@@ -62,9 +62,6 @@ CREATE TABLE ff_attempt_history (
   started_at_ms bigint NOT NULL,
   ended_at_ms bigint,
   retry_at_ms bigint,
-  released_epoch bigint,
-  paused_epoch bigint,
-  suspended_epoch bigint,
   attempt_index integer NOT NULL,
   outcome ff_attempt_outcome,
   partition_key smallint NOT NULL,
@@ -73,6 +70,7 @@ CREATE TABLE ff_attempt_history (
   interrupted_by text,
   failure_message text,
   failure_category text,
+  given_up bigint[],
   CONSTRAINT ff_attempt_history_pkey PRIMARY KEY (execution_id, partition_key, attempt_index),
   CONSTRAINT ff_attempt_history_ended CHECK (((outcome IS NULL) = (ended_at_ms IS NULL))),
   CONSTRAINT ff_attempt_history_interrupted_by_check CHECK ((interrupted_by = ANY (ARRAY['expired'::text, 'revoked'::text])))
@@ -999,6 +997,11 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
 --   md5 1c5ab2739490445ebb7020ffc58d0840
 
+-- function ff_also_given_up(p_before bigint[], p_last bigint)
+--   returns bigint[]
+--   plpgsql IMMUTABLE PARALLEL SAFE COST 100
+--   md5 af047cad6c38bb0255ddcfd572bdc3f4
+
 -- function ff_append_frames(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_append_id uuid, p_modes text[], p_encodings text[], p_types text[], p_correlations text[], p_step_names text[], p_step_keys text[], p_step_tries integer[], p_payloads bytea[], p_ttl_ms bigint, p_floor integer, p_ceiling integer, p_alpha double precision, p_max_document integer)
 --   returns TABLE(outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, ts_ms bigint, last_seq bigint, total_bytes bigint, summary_version integer)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
@@ -1224,6 +1227,11 @@ CREATE TABLE ff_worker (
 --   plpgsql IMMUTABLE PARALLEL SAFE COST 100
 --   md5 4bd31f875d01fa16c5727b9d542579d1
 
+-- function ff_given_up_by(p_given_up bigint[], p_epoch bigint)
+--   returns text
+--   sql IMMUTABLE PARALLEL SAFE COST 100
+--   md5 fda642a888ed30c62b12b94f1731fb62
+
 -- function ff_grow_flow(p_flow uuid, p_partition smallint, p_revision bigint, p_member uuid, p_attempt integer, p_epoch bigint, p_routes jsonb, p_max_routes integer, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_names text[], p_kinds text[], p_ks integer[], p_cancels boolean[], p_edge_ids uuid[], p_ups uuid[], p_downs uuid[], p_conditions text[], p_input_names text[], p_input_places integer[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, name text, graph_revision bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
@@ -1447,7 +1455,7 @@ CREATE TABLE ff_worker (
 -- function ff_refusals(p_verb text, p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_accepted uuid[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
---   md5 9f3f2c8549094d8de8836e4a097307ab
+--   md5 b35259373fcab081c601e8e284203c7f
 
 -- function ff_refuse_circle(p_ups uuid[], p_downs uuid[])
 --   returns void
@@ -1582,7 +1590,7 @@ CREATE TABLE ff_worker (
 -- function ff_settle(p_transition text, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_details jsonb[] DEFAULT NULL::jsonb[], p_deadlines bigint[] DEFAULT NULL::bigint[], p_flow text DEFAULT 'later'::text)
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 549afc49f65db8e1d70136cedb27e06f
+--   md5 fbfab1ad7caaa2afb4e72c871ee58f9a
 
 -- function ff_share_leases(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[])
 --   returns bigint[]

@@ -253,21 +253,32 @@ describe.each(Object.keys(GIVE_UP) as GivingUp[])('after %s', (first) => {
   );
 });
 
-it('what an earlier lease of the attempt did is not taken for what a later one did', async () => {
+it('every lease of an attempt is answered by how it was given up itself, however others were', async () => {
   const kind = newKind();
-  const first = await bench.running({ kind });
-  await GIVE_UP.release(first);
-  const second = await bench.claimOne(kind);
-  await bench.engine.pause(second, { wakeInMs: 0 });
-  expect(await GIVE_UP.release(first)).toEqual({ outcome: 'released', repeated: true });
-  expect(await GIVE_UP.pause(first)).not.toHaveProperty('repeated');
-  expect(await GIVE_UP.release(second)).toMatchObject({ outcome: 'conflict' });
-  await bench.engine.fireTimers();
-  const third = await bench.claimOne(kind);
-  await GIVE_UP.release(third);
-  expect(await GIVE_UP.pause(second)).toEqual({ outcome: 'paused', repeated: true });
-  expect(await GIVE_UP.release(second)).not.toHaveProperty('repeated');
-  expect(await GIVE_UP.release(third)).toEqual({ outcome: 'released', repeated: true });
+  const turns: GivingUp[] = ['release', 'release', 'pause', 'release', 'pause', 'pause', 'release'];
+  const claims: Claim[] = [await bench.running({ kind })];
+  for (const [place, verb] of turns.entries()) {
+    if (place > 0) claims.push(await bench.claimOne(kind));
+    if (verb === 'pause') await bench.engine.pause(claims[place]!, { wakeInMs: 0 });
+    else await GIVE_UP[verb](claims[place]!);
+    await bench.engine.fireTimers();
+  }
+  for (const [place, verb] of turns.entries()) {
+    expect(await GIVE_UP[verb](claims[place]!)).toMatchObject({ repeated: true });
+    const other = verb === 'pause' ? 'release' : 'pause';
+    expect(await GIVE_UP[other](claims[place]!)).toMatchObject({ outcome: 'conflict' });
+    expect(await GIVE_UP.suspend(claims[place]!)).toMatchObject({ outcome: 'conflict' });
+  }
+});
+
+it('how very many leases ended in turns is remembered of the last of them', async () => {
+  const found = await bench.database.query<{ by: string | null }>(
+    `WITH RECURSIVE turn AS (
+       SELECT 1 AS epoch, ff_also_given_up(NULL, 4 * 1 + 1) AS kept
+       UNION ALL SELECT epoch + 1, ff_also_given_up(kept, 4 * (epoch + 1) + (epoch + 1) % 2) FROM turn WHERE epoch < 1000)
+     SELECT ff_given_up_by((SELECT kept FROM turn WHERE epoch = 1000), epoch) AS by FROM unnest(ARRAY[1, 900, 999, 1000, 1001]) epoch`,
+  );
+  expect(found.rows.map(({ by }) => by)).toEqual([null, null, 'pause', 'release', null]);
 });
 
 for (const verb of ['complete', 'fail', 'release', 'renew'] as const) {
