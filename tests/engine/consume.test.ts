@@ -112,6 +112,7 @@ describe('a consumer', () => {
   it("runs in a transaction of the application's own library", async () => {
     const { name, kind } = names();
     const pool = new pg.Pool({ connectionString: bench.database.url, max: 2 });
+    pool.on('error', () => undefined);
     onTestFinished(() => pool.end());
     const ids = await endSome(kind, 12);
     const consumer = await consume<pg.PoolClient>(
