@@ -62,7 +62,6 @@ CREATE TABLE ff_attempt_history (
   started_at_ms bigint NOT NULL,
   ended_at_ms bigint,
   retry_at_ms bigint,
-  released_epoch bigint,
   attempt_index integer NOT NULL,
   outcome ff_attempt_outcome,
   partition_key smallint NOT NULL,
@@ -71,6 +70,7 @@ CREATE TABLE ff_attempt_history (
   interrupted_by text,
   failure_message text,
   failure_category text,
+  given_up bigint[],
   CONSTRAINT ff_attempt_history_pkey PRIMARY KEY (execution_id, partition_key, attempt_index),
   CONSTRAINT ff_attempt_history_ended CHECK (((outcome IS NULL) = (ended_at_ms IS NULL))),
   CONSTRAINT ff_attempt_history_interrupted_by_check CHECK ((interrupted_by = ANY (ARRAY['expired'::text, 'revoked'::text])))
@@ -1006,6 +1006,11 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
 --   md5 1c5ab2739490445ebb7020ffc58d0840
 
+-- function ff_also_given_up(p_before bigint[], p_last bigint)
+--   returns bigint[]
+--   plpgsql IMMUTABLE PARALLEL SAFE COST 100
+--   md5 af047cad6c38bb0255ddcfd572bdc3f4
+
 -- function ff_append_frames(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_append_id uuid, p_modes text[], p_encodings text[], p_types text[], p_correlations text[], p_step_names text[], p_step_keys text[], p_step_tries integer[], p_payloads bytea[], p_ttl_ms bigint, p_floor integer, p_ceiling integer, p_alpha double precision, p_max_document integer)
 --   returns TABLE(outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, ts_ms bigint, last_seq bigint, total_bytes bigint, summary_version integer)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
@@ -1062,9 +1067,9 @@ CREATE TABLE ff_worker (
 --   md5 fac68d804be8b4e787e48e24e5dba3ea
 
 -- function ff_claim(p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer, p_worker_id text, p_worker_instance_id text, p_claim_id uuid, p_lease_ms bigint, p_quiet_routes integer[])
---   returns TABLE(execution_id uuid, partition_key smallint, route_id integer, priority integer, seq bigint, namespace text, attempt_index integer, lease_epoch bigint, lease_id uuid, retry_count integer, reclaimed boolean, resumed boolean, created_at_ms bigint, payload jsonb, tags jsonb, generation smallint, attempt_limit_ms bigint, flow_id uuid, next_due_in_ms bigint, route_high integer)
+--   returns TABLE(execution_id uuid, partition_key smallint, route_id integer, priority integer, seq bigint, namespace text, attempt_index integer, lease_epoch bigint, lease_id uuid, retry_count integer, reclaimed boolean, resumed boolean, created_at_ms bigint, payload jsonb, tags jsonb, generation smallint, attempt_limit_ms bigint, flow_id uuid, next_due_in_ms bigint, route_high integer, passed_by integer)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 cd0fbdb275f4e048ed1e67e1f4504aec
+--   md5 ddf3f24bd9bda6a6f94d108467e6e772
 
 -- function ff_claim_quotas(p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer, p_tried bigint[])
 --   returns integer[]
@@ -1095,6 +1100,11 @@ CREATE TABLE ff_worker (
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 28b3ceb2ca82c5a2fdc438ac9125d000
+
+-- function ff_count_passed_by(p_tids tid[], p_now bigint)
+--   returns integer
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 7cc36a5abd1468620cf7f756647e53bb
 
 -- function ff_count_unstamped(p_older_than_ms bigint)
 --   returns bigint
@@ -1225,6 +1235,11 @@ CREATE TABLE ff_worker (
 --   returns text
 --   plpgsql IMMUTABLE PARALLEL SAFE COST 100
 --   md5 4bd31f875d01fa16c5727b9d542579d1
+
+-- function ff_given_up_by(p_given_up bigint[], p_epoch bigint)
+--   returns text
+--   sql IMMUTABLE PARALLEL SAFE COST 100
+--   md5 fda642a888ed30c62b12b94f1731fb62
 
 -- function ff_grow_flow(p_flow uuid, p_partition smallint, p_revision bigint, p_member uuid, p_attempt integer, p_epoch bigint, p_routes jsonb, p_max_routes integer, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_names text[], p_kinds text[], p_ks integer[], p_cancels boolean[], p_edge_ids uuid[], p_ups uuid[], p_downs uuid[], p_conditions text[], p_input_names text[], p_input_places integer[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, name text, graph_revision bigint)
@@ -1454,7 +1469,7 @@ CREATE TABLE ff_worker (
 -- function ff_refusals(p_verb text, p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_accepted uuid[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
---   md5 80e81b1ec8e23a549bbdd109a5f01876
+--   md5 b35259373fcab081c601e8e284203c7f
 
 -- function ff_refuse_circle(p_ups uuid[], p_downs uuid[])
 --   returns void
@@ -1589,7 +1604,7 @@ CREATE TABLE ff_worker (
 -- function ff_settle(p_transition text, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_details jsonb[] DEFAULT NULL::jsonb[], p_deadlines bigint[] DEFAULT NULL::bigint[], p_flow text DEFAULT 'later'::text)
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 f3fb24293398f68f822a02e12c4abe56
+--   md5 fbfab1ad7caaa2afb4e72c871ee58f9a
 
 -- function ff_share_leases(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[])
 --   returns bigint[]
@@ -1644,7 +1659,7 @@ CREATE TABLE ff_worker (
 -- function ff_suspend(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_transition text, p_only_look boolean, p_waits jsonb, p_waitpoints jsonb, p_max_waitpoints integer, p_wake_ms bigint, p_children jsonb, p_needed integer)
 --   returns TABLE(outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, ended jsonb, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 34be940fbdce1c05f0540409ae5780c7
+--   md5 3eabd8d055f65bfdd8178607e09b7673
 
 -- function ff_sweep_queue(p_route integer, p_rank integer, p_seq bigint, p_limit integer)
 --   returns TABLE(route_id integer, rank integer, seq bigint, removed bigint)

@@ -72,9 +72,24 @@ BEGIN
   FROM unnest(p_routes, p_ranks, p_afters) WITH ORDINALITY q(route, rank, after, ord) WHERE route <> ALL (v_paused);
 END $$;
 
+-- How many of the queue rows of a pass, locked, are left because somebody holds their executions: they still fit, and nobody
+-- rings when they are let go. Only what a claim did not take is asked about.
+CREATE OR REPLACE FUNCTION ff_count_passed_by(p_tids tid[], p_now bigint) RETURNS integer LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+  RETURN (
+    SELECT count(*) FROM ff_ready r
+    CROSS JOIN LATERAL (
+      SELECT 1 FROM ff_execution
+      WHERE execution_id = r.execution_id AND partition_key = r.partition_key AND attempt_index = r.attempt_index
+        AND lease_epoch = r.lease_epoch AND priority = r.priority AND coalesce(deadline_at_ms > p_now, true) OFFSET 0) e
+    WHERE r.ctid = ANY (p_tids));
+END $$;
+
 -- p_routes, p_ranks, p_afters: where to look. A rank (negated priority) with a sequence number seeks past what was
 -- claimed before; a NULL rank with 0 looks at the whole route. p_quiet_routes: lanes whose renewals write no events.
--- The first row answered is a header: when the next timer is due, and the highest route there is.
+-- The last row answered names no execution: when the next timer is due, the highest route there is, and how many executions
+-- were passed by because somebody held them.
 CREATE OR REPLACE FUNCTION ff_claim(
   p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer, p_worker_id text,
   p_worker_instance_id text, p_claim_id uuid, p_lease_ms bigint, p_quiet_routes integer[]
@@ -82,7 +97,7 @@ CREATE OR REPLACE FUNCTION ff_claim(
   execution_id uuid, partition_key smallint, route_id integer, priority integer, seq bigint, namespace text,
   attempt_index integer, lease_epoch bigint, lease_id uuid, retry_count integer, reclaimed boolean, resumed boolean,
   created_at_ms bigint, payload jsonb, tags jsonb, generation smallint, attempt_limit_ms bigint, flow_id uuid,
-  next_due_in_ms bigint, route_high integer
+  next_due_in_ms bigint, route_high integer, passed_by integer
 ) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
@@ -109,13 +124,12 @@ BEGIN
   PERFORM ff_require_read_committed();
   next_due_in_ms := (SELECT greatest(due_at_ms - v_now, 0) FROM ff_timer ORDER BY due_at_ms LIMIT 1);
   route_high := (SELECT route_id FROM ff_route ORDER BY route_id DESC LIMIT 1);
-  RETURN NEXT;
+  passed_by := 0;
   SELECT * INTO p_routes, p_ranks, p_afters FROM ff_unpaused(p_routes, p_ranks, p_afters);
-  IF cardinality(p_routes) = 0 THEN RETURN; END IF;
   SELECT * INTO STRICT t FROM ff_transition WHERE transition = 'claim';
   -- Stale pointers, and executions somebody works on, make a pass come back short; a few more passes look behind them, and
   -- as long as some are removed it is worth another: many are left by priorities that were changed in bulk.
-  WHILE v_pass < c_passes AND v_swept < c_swept LOOP
+  WHILE cardinality(p_routes) > 0 AND v_pass < c_passes AND v_swept < c_swept LOOP
     v_quotas := CASE WHEN v_greedy THEN array_fill(v_left, ARRAY[cardinality(p_routes)])
                      ELSE ff_claim_quotas(p_routes, p_ranks, p_afters, v_left, v_tried) END;
     SELECT array_agg(tid), array_agg(execution_id), array_agg(partition_key), array_agg(rank), array_agg(seq),
@@ -199,13 +213,14 @@ BEGIN
            g.lease_epoch + t.epoch_step, g.lease_id, g.retry_count, g.reclaimed,
            g.attempt_state = 'attempt_interrupted', g.created_at_ms,
            CASE WHEN g.flow_id IS NULL THEN g.payload ELSE ff_input(g.execution_id, g.payload) END, g.tags, g.generation,
-           g.attempt_limit_ms, g.flow_id, NULL::bigint, NULL::integer
+           g.attempt_limit_ms, g.flow_id, NULL::bigint, NULL::integer, NULL::integer
     FROM granted g
     WHERE (SELECT ff_require_equal('claim executions', (SELECT count(*) FROM won), (SELECT count(*) FROM moved))
               AND ff_require_equal('claim queue', (SELECT count(*) FROM seen WHERE NOT (fits AND late)), (SELECT count(*) FROM unqueued)))
     ORDER BY g.priority DESC, g.seq;
     GET DIAGNOSTICS v_got = ROW_COUNT;
     EXIT WHEN v_got = cardinality(v_tids) AND NOT v_short;
+    passed_by := passed_by + ff_count_passed_by(v_tids, v_now);
     v_left := v_left - v_got;
     EXIT WHEN v_left = 0;
     v_tried := v_tried || v_seqs;
@@ -214,4 +229,5 @@ BEGIN
     v_sweep := least(v_sweep * 4, 10000);
     v_pass := v_pass + (v_removed = 0)::integer;
   END LOOP;
+  RETURN NEXT;
 END $$;

@@ -102,6 +102,27 @@ BEGIN
     SELECT timer_id FROM ff_timer WHERE kind = 'suspension' AND execution_id = ANY (p_ids) FOR UPDATE SKIP LOCKED));
 END $$;
 
+-- How the leases of an attempt that left it open were given up, in order, as 4 * epoch + how (0 released, 1 paused, 2 suspended). Leases
+-- that follow each other and ended alike are one entry, that of the last; within an attempt a lease follows another only when that was
+-- given up. Of an attempt with very many changes the oldest are forgotten (3).
+CREATE OR REPLACE FUNCTION ff_also_given_up(p_before bigint[], p_last bigint) RETURNS bigint[]
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+DECLARE
+  c_entries CONSTANT integer := 64;
+  v_count integer := coalesce(cardinality(p_before), 0);
+BEGIN
+  IF p_last IS NULL THEN RETURN p_before; END IF;
+  IF v_count > 0 AND p_before[v_count] % 4 = p_last % 4 THEN RETURN p_before[:v_count - 1] || p_last; END IF;
+  IF v_count < c_entries THEN RETURN coalesce(p_before, '{}') || p_last; END IF;
+  RETURN ((p_before[2] / 4) * 4 + 3) || p_before[3:] || p_last;
+END $$;
+
+-- The verb that gave up the lease of this epoch; NULL when it was not, or that is forgotten.
+CREATE OR REPLACE FUNCTION ff_given_up_by(p_given_up bigint[], p_epoch bigint) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN (ARRAY['release', 'pause', 'suspend'])[
+  1 + (SELECT g % 4 FROM unnest(p_given_up) g WHERE g / 4 >= p_epoch ORDER BY g LIMIT 1)];
+
 -- Performs one transition on locked rows: state, lease, queue or timer, attempt, outcome and events, all or nothing.
 -- The arrays after p_rows run parallel to it and may be shorter or NULL; p_dues is when what is delayed becomes claimable,
 -- p_deadlines the new deadlines of what is replayed; p_details goes into operator and signal events. Answers whether something is left to be done at once:
@@ -114,14 +135,13 @@ CREATE OR REPLACE FUNCTION ff_settle(
 DECLARE
   t ff_transition%ROWTYPE;
   v_now bigint := ff_now_ms();
-  v_written bigint;
-  v_children bigint;
-  v_unleased bigint;
-  v_limited bigint;
-  v_jobs bigint;
+  v_written bigint; v_children bigint; v_unleased bigint; v_limited bigint; v_jobs bigint;
+  v_given_up integer;
 BEGIN
   IF cardinality(p_rows) = 0 OR p_rows IS NULL THEN RETURN false; END IF;
   SELECT * INTO STRICT t FROM ff_transition WHERE transition = p_transition;
+  v_given_up := CASE WHEN t.attempt_outcome IS NOT NULL THEN NULL WHEN t.lifecycle_phase = 'suspended' THEN 2
+                     WHEN t.eligibility_state = 'eligible_now' THEN 0 ELSE 1 END;
   WITH r AS MATERIALIZED (
     SELECT * FROM unnest(p_rows, p_dues, p_results, p_messages, p_categories, p_details, p_deadlines) r(
       ordinal, execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
@@ -170,11 +190,11 @@ BEGIN
   attempted AS (
     INSERT INTO ff_attempt_history AS h (
       execution_id, partition_key, attempt_index, lease_id, lease_epoch, worker_id, worker_instance_id, started_at_ms,
-      ended_at_ms, outcome, interrupted_by, failure_message, failure_category, retry_at_ms, released_epoch)
+      ended_at_ms, outcome, interrupted_by, failure_message, failure_category, retry_at_ms, given_up)
     SELECT execution_id, partition_key, attempt_index, lease_id, lease_epoch, worker_id, worker_instance_id,
            coalesce(attempt_started_at_ms, v_now), CASE WHEN t.attempt_outcome IS NOT NULL THEN v_now END,
            t.attempt_outcome, CASE WHEN t.attempt_outcome = 'interrupted' THEN t.lease_event END, message, category,
-           due_at_ms, CASE WHEN t.attempt_outcome IS NULL THEN lease_epoch END
+           due_at_ms, CASE WHEN v_given_up IS NOT NULL THEN ARRAY[4 * lease_epoch + v_given_up] END
     FROM r WHERE r.attempt_state IN ('running_attempt', 'attempt_interrupted')
       AND (t.attempt_outcome IS NOT NULL OR t.attempt_state = 'attempt_interrupted')
     ON CONFLICT (execution_id, partition_key, attempt_index) DO UPDATE SET
@@ -183,7 +203,7 @@ BEGIN
       worker_instance_id = coalesce(EXCLUDED.worker_instance_id, h.worker_instance_id),
       ended_at_ms = EXCLUDED.ended_at_ms, outcome = EXCLUDED.outcome, interrupted_by = EXCLUDED.interrupted_by,
       failure_message = EXCLUDED.failure_message, failure_category = EXCLUDED.failure_category,
-      retry_at_ms = EXCLUDED.retry_at_ms, released_epoch = coalesce(EXCLUDED.released_epoch, h.released_epoch)),
+      retry_at_ms = EXCLUDED.retry_at_ms, given_up = ff_also_given_up(h.given_up, EXCLUDED.given_up[1])),
   ended AS (
     INSERT INTO ff_outcome (execution_id, partition_key, attempt_index, namespace, outcome, ended_at_ms, retain_ms, result,
                             failure_message, failure_category, ended_by)
@@ -241,8 +261,7 @@ BEGIN
 END $$;
 
 -- Says precisely why a lease holder was refused. Asking again for what the same lease already did is answered as the
--- first time (repeated = true); its answer is kept on the attempt row. Within one attempt a lease is followed by another
--- only after a release, so every epoch up to the last released one was released.
+-- first time (repeated = true), and for something else is a conflict; what it did is kept on the attempt row.
 CREATE OR REPLACE FUNCTION ff_refusals(
   p_verb text, p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_accepted uuid[]
 ) RETURNS TABLE (
@@ -255,21 +274,20 @@ BEGIN
   SELECT u.id,
     CASE
       WHEN e.execution_id IS NULL THEN 'not_found'
-      WHEN p_verb = 'release' AND h.released_epoch >= u.ep THEN 'released'
-      WHEN p_verb = 'pause' AND h.released_epoch >= u.ep THEN 'paused'
+      WHEN h.given_up_by = p_verb THEN CASE p_verb WHEN 'release' THEN 'released' WHEN 'pause' THEN 'paused' ELSE 'suspended' END
+      WHEN p_verb IN ('release', 'pause', 'suspend') AND h.given_up_by IS NOT NULL THEN 'conflict'
       WHEN p_verb = 'complete' AND h.outcome = 'success' AND h.mine THEN 'completed'
       WHEN p_verb = 'fail' AND h.outcome = 'failed' AND h.mine THEN
         CASE WHEN h.retry_at_ms IS NULL THEN 'failed' ELSE 'retry_scheduled' END
       WHEN h.outcome = 'interrupted' AND h.mine THEN 'lease_' || h.interrupted_by
       WHEN h.outcome = 'expired' AND h.mine THEN 'timed_out'
-      WHEN p_verb IN ('complete', 'fail', 'release', 'pause') AND h.outcome IN ('success', 'failed') AND h.mine THEN 'conflict'
+      WHEN p_verb IN ('complete', 'fail', 'release', 'pause', 'suspend') AND h.outcome IN ('success', 'failed') AND h.mine THEN 'conflict'
       WHEN e.lifecycle_phase <> 'active' THEN 'not_active'
       WHEN e.attempt_index = u.att AND e.lease_epoch = u.ep THEN 'lease_expired'
       ELSE 'stale_lease' END,
     coalesce(CASE p_verb WHEN 'complete' THEN h.outcome = 'success' AND h.mine
                          WHEN 'fail' THEN h.outcome = 'failed' AND h.mine
-                         WHEN 'release' THEN h.released_epoch >= u.ep
-                         WHEN 'pause' THEN h.released_epoch >= u.ep END, false),
+                         ELSE h.given_up_by = p_verb END, false),
     e.lifecycle_phase::text, e.terminal_outcome::text, e.lease_epoch, e.attempt_index, e.route_id,
     CASE WHEN h.retry_at_ms IS NOT NULL THEN greatest(h.retry_at_ms - ff_now_ms(), 0) END
   FROM (SELECT * FROM unnest(p_ids, p_partitions, p_attempts, p_epochs) u(id, part, att, ep)
@@ -278,6 +296,7 @@ BEGIN
   LEFT JOIN LATERAL (
     SELECT * FROM ff_execution x WHERE x.execution_id = u.id AND x.partition_key = u.part OFFSET 0) e ON true
   LEFT JOIN LATERAL (
-    SELECT *, a.lease_epoch = u.ep AS mine FROM ff_attempt_history a
+    SELECT *, a.lease_epoch = u.ep AS mine, ff_given_up_by(a.given_up, u.ep) AS given_up_by
+    FROM ff_attempt_history a
     WHERE a.execution_id = u.id AND a.partition_key = u.part AND a.attempt_index = u.att OFFSET 0) h ON true;
 END $$;

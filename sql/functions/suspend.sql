@@ -31,8 +31,9 @@ BEGIN
   v_rows := ff_lock_leased(ARRAY[p_id], ARRAY[p_partition], ARRAY[p_attempt], ARRAY[p_epoch]);
   IF cardinality(v_rows) = 0 THEN
     RETURN QUERY
-    SELECT f.outcome, f.lifecycle_phase, f.terminal_outcome, f.lease_epoch, NULL::jsonb, NULL::bigint
-    FROM ff_refusals('pause', ARRAY[p_id], ARRAY[p_partition], ARRAY[p_attempt], ARRAY[p_epoch], '{}') f;
+    SELECT CASE WHEN f.repeated THEN 'already_suspended' ELSE f.outcome END, f.lifecycle_phase, f.terminal_outcome,
+           f.lease_epoch, NULL::jsonb, NULL::bigint
+    FROM ff_refusals('suspend', ARRAY[p_id], ARRAY[p_partition], ARRAY[p_attempt], ARRAY[p_epoch], '{}') f;
     RETURN;
   END IF;
   v_fault := ff_wait_fault(p_id, p_waits, p_waitpoints, p_max_waitpoints);

@@ -288,7 +288,7 @@ CREATE TABLE ff_lease (
         autovacuum_vacuum_cost_delay = 0);
 
 -- One row an attempt, written when it ends; a pause writes it open (no outcome) and the end fills it in. retry_at_ms and
--- released_epoch keep what a call that ended or paused it was answered, for when it is asked again.
+-- given_up keep what a call was answered, for when it is asked again: given_up how the leases ended that left it open (ff_given_up).
 CREATE TABLE ff_attempt_history (
   execution_id       uuid NOT NULL,
   lease_id           uuid,
@@ -296,7 +296,6 @@ CREATE TABLE ff_attempt_history (
   started_at_ms      bigint NOT NULL,
   ended_at_ms        bigint,
   retry_at_ms        bigint,
-  released_epoch     bigint,
   attempt_index      integer NOT NULL,
   outcome            ff_attempt_outcome,
   partition_key      smallint NOT NULL,
@@ -305,6 +304,7 @@ CREATE TABLE ff_attempt_history (
   interrupted_by     text CHECK (interrupted_by IN ('expired', 'revoked')),
   failure_message    text,
   failure_category   text,
+  given_up           bigint[],
   PRIMARY KEY (execution_id, partition_key, attempt_index),
   CONSTRAINT ff_attempt_history_ended CHECK ((outcome IS NULL) = (ended_at_ms IS NULL))
 );

@@ -111,6 +111,8 @@ export interface ClaimResult {
   claims: Claim[];
   /** Until the next timer is due, or null when none is set. */
   nextDueInMs: number | null;
+  /** Ready executions that were not claimed because another transaction held them. Nobody rings when it ends: look again soon. */
+  passedBy: number;
 }
 
 /** Why a lease holder was refused. After any of these the holder must stop: it owns nothing. */

@@ -95,7 +95,7 @@ export interface ConsumerSnapshot {
   position: bigint;
   /** Events it has not passed yet, matching or not. Positions that were never given out do not count. */
   lag: bigint;
-  /** How long ago the next event it has not passed was committed; 0 when there is none. */
+  /** How long ago the next event it has not passed happened, by the event's own time; 0 when there is none. */
   lagMs: number;
   /** The instance that reads for it now; null when none does. */
   holder: string | null;

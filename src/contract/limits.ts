@@ -24,6 +24,9 @@ export const LIMITS = {
   leaseMsMin: 50,
   leaseMsMax: 86_400_000,
   claimBatch: 1_000,
+  /** Before work that somebody held is looked at again. Doubles while it is held: for a worker up to its poll, for a pass of a reconciler so many times. */
+  lookAgainMs: 20,
+  passLooks: 4,
   maxRetries: 1_000_000,
   maxReclaims: 1_000_000,
   multiplier: 1_000,

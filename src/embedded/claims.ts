@@ -16,10 +16,10 @@ const LOCK_LIMIT_MS = 180_000; // longer than the longest work done under the lo
 const LOCK_POLL_MS = 5;
 const LOCK_JITTER_MS = 15;
 
-/** Puts a claim of this process into the directory and returns its path. */
-export async function addClaim(directory: string): Promise<string> {
-  const self = await findProcess(process.pid);
-  const path = join(directory, `${process.pid}-${self?.started ?? ''}-${randomBytes(6).toString('hex')}`);
+/** Puts a claim into the directory, of this process or of another one, and returns its path. */
+export async function addClaim(directory: string, pid = process.pid): Promise<string> {
+  const found = await findProcess(pid);
+  const path = join(directory, `${pid}-${found?.started ?? ''}-${randomBytes(6).toString('hex')}`);
   await mkdir(directory, { recursive: true, mode: 0o700 });
   await writeFile(path, '', { flag: 'wx', mode: 0o600 });
   return path;

@@ -17,6 +17,7 @@ export interface Home {
   readonly log: string;
   readonly lock: string;
   readonly users: string;
+  readonly watcher: string;
   /** Account of the server; undefined when it is the account of this process. */
   readonly account: Account | undefined;
 }
@@ -119,6 +120,7 @@ async function makeHome(directory: string, account: Account | undefined): Promis
     log: join(directory, 'server.log'),
     lock: join(directory, 'lock'),
     users: join(directory, 'users'),
+    watcher: join(directory, 'watcher'),
   };
 }
 

@@ -1,7 +1,7 @@
 /**
  * `startEmbedded`: one Postgres per data directory, shared by all processes of the same user. Whoever comes
- * first starts it, the last to call `stop()` stops it. A process that ends without `stop()` leaves the server
- * running for the next one; no signal handlers are installed. How each step works is in the files beside.
+ * first starts it, the last to call `stop()` stops it. When the last process ends without `stop()`, also by being killed,
+ * a watcher stops it a moment later; no signal handlers are installed. How each step works is in the files beside.
  */
 
 import { setTimeout as delay } from 'node:timers/promises';
@@ -13,6 +13,7 @@ import { initialise, SUPERUSER } from './cluster.ts';
 import { initialisedMajor, openHome, readPassword, type Home } from './home.ts';
 import { launch, shutDown, untilReady, type Postmaster, type StopMode } from './postmaster.ts';
 import { cannotStart, reasonOf, unavailable } from './unavailable.ts';
+import { ensureWatcher } from './watcher.ts';
 
 export interface EmbeddedOptions {
   /**
@@ -95,6 +96,7 @@ async function join(home: Home, which: string, settings: string[]): Promise<Embe
       throw error;
     });
     if (version === undefined) continue; // it ended before it answered
+    await ensureWatcher(home, postmaster, { binDir: binaries.binDir, isNew: running === undefined });
     const claim = await addClaim(home.users);
     return serverHandle(home, claim, { ...postmaster, url, version, binDir: binaries.binDir });
   }

@@ -17,12 +17,12 @@ import { claimSurely, recoverClaims } from './doubtful-claims.ts';
 /** Workers of one process that are remembered by their demand. */
 const MAX_DEMANDS = 100;
 
-const NOTHING: ClaimAnswer = { rows: [], nextDueInMs: null, routeHigh: 0 };
+const NOTHING: ClaimAnswer = { rows: [], nextDueInMs: null, routeHigh: 0, passedBy: 0 };
 
 export async function claim(context: EngineContext, request: ClaimRequest): Promise<ClaimResult> {
   const demand = checkRequest(request);
   const found = await recoverClaims(context, request);
-  if (found.length > 0) return { claims: toClaims(context, found, request), nextDueInMs: null };
+  if (found.length > 0) return { claims: toClaims(context, found, request), nextDueInMs: null, passedBy: 0 };
   await context.routes.refreshIfOld();
   const rows: ClaimRow[] = [];
   let answer = await claimRounds(context, request, demand, rows);
@@ -31,9 +31,20 @@ export async function claim(context: EngineContext, request: ClaimRequest): Prom
     await context.routes.refresh().catch(() => undefined);
     answer = await claimRounds(context, request, demand, rows);
   }
+  const { passedBy } = answer;
   context.counters.dequeued += rows.length;
   tellResumed(context, rows);
-  return { claims: toClaims(context, rows, request), nextDueInMs: soonestDue(answer.nextDueInMs, rows) };
+  if (passedBy > 0 && rows.length >= request.limit) handOn(context, demand, passedBy);
+  return {
+    claims: toClaims(context, rows, request),
+    nextDueInMs: soonestDue(answer.nextDueInMs, rows),
+    passedBy,
+  };
+}
+
+/** A worker that has got all it asked for may not look again for long; the hint it used up is somebody else's then. */
+function handOn({ doorbell, routes }: EngineContext, demand: RouteDemand, count: number): void {
+  doorbell.ring({ routes: routes.matching(demand).map((route) => route.route_id), count });
 }
 
 /** Who follows the output of an attempt is to hear that it goes on. */
@@ -59,12 +70,14 @@ async function claimRounds(
 ): Promise<ClaimAnswer> {
   const memory = memoryFor(context, request);
   let answer = NOTHING;
+  let passedBy = 0;
   for (const routes of laneRounds(context.routes.matching(demand), memory)) {
     answer = await claimRound(context, request, routes, rows, memory);
+    passedBy += answer.passedBy;
     if (rows.length >= request.limit) break;
   }
   memory.foundNothing = rows.length === 0;
-  return answer;
+  return { ...answer, passedBy };
 }
 
 function checkRequest(request: ClaimRequest): RouteDemand {

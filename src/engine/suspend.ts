@@ -81,7 +81,7 @@ function toOutcome(answer: SuspendAnswer): SuspendOutcome {
   switch (answer.outcome) {
     case 'suspended':
       return { outcome: 'suspended', repeated: false };
-    case 'paused':
+    case 'already_suspended':
       return { outcome: 'suspended', repeated: true };
     case 'satisfied':
       return { outcome: 'already_satisfied', ended: answer.ended as never };

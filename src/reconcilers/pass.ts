@@ -4,6 +4,7 @@
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { isEngineError, isPassingTrouble } from '../contract/errors.ts';
+import { LIMITS } from '../contract/limits.ts';
 import type { EngineContext } from '../engine/context.ts';
 import { clearSetbacks, recordSetback, type DueRow } from '../store/reconciling.ts';
 import type { Reconciler } from './reconciler.ts';
@@ -24,7 +25,7 @@ export interface PassReport {
   unfinished: number;
 }
 
-/** Runs until nothing is left, a whole batch was skipped, or the signal says stop. */
+/** Runs until nothing is left but rows that stay held, or the signal says stop. Held rows are looked at again a few times, less and less often. */
 export async function runPass<Item extends DueRow>(
   context: EngineContext,
   reconciler: Reconciler<Item>,
@@ -32,15 +33,18 @@ export async function runPass<Item extends DueRow>(
   signal: AbortSignal,
 ): Promise<PassReport> {
   const report: PassReport = { acted: 0, skipped: 0, failed: 0, splits: 0, unfinished: 0 };
-  let round = 0;
+  let [round, looks] = [0, 0];
   for (; round < MAX_BATCHES && !signal.aborted; round += 1) {
     const items = await reconciler.due(context, batch);
-    if (items.length === 0) break;
     const before = report.acted + report.failed;
-    await actSplitting(context, reconciler, items, report, signal);
+    if (items.length > 0) await actSplitting(context, reconciler, items, report, signal);
     const moved = report.acted + report.failed - before;
-    report.skipped += items.length - moved;
-    if (items.length < batch || moved === 0) break;
+    // What was skipped is due again in each round.
+    report.skipped = items.length - moved;
+    if (moved > 0 && items.length === batch) continue;
+    if (report.skipped === 0 || looks === LIMITS.passLooks) break;
+    await pause(LIMITS.lookAgainMs * 2 ** looks, undefined, { signal }).catch(() => undefined);
+    looks += 1;
   }
   if (round === MAX_BATCHES) report.unfinished = 1;
   return report;

@@ -141,18 +141,36 @@ export async function resetConsumer(database: Database, name: string, to: bigint
   return rows.length > 0;
 }
 
-/** Counts a failure of the handler, for people who look. */
+/** Counts a failure of the handler, for people who look; one at a place it was moved away from meanwhile is not its any more. */
 export async function recordConsumerFailure(
   database: Database,
   name: string,
   errorCode: string,
+  at: bigint | null,
 ): Promise<void> {
   await run(database, {
     doing: 'counting a failure of a consumer',
-    text: `UPDATE ${database.prefix}ff_consumer SET failures = failures + 1, error_code = $2 WHERE name = $1`,
-    params: [name, errorCode],
+    text: `UPDATE ${database.prefix}ff_consumer SET failures = failures + 1, error_code = $2
+           WHERE name = $1 AND position = coalesce($3::bigint, position)`,
+    params: [name, errorCode, at === null ? null : String(at)],
     repeatable: 'yes',
   });
+}
+
+/**
+ * When the first event that a consumer `c` has not passed happened, as an expression; null when there is none. By the event, not by its
+ * position: that is given out after the commit, and late when nobody was awake to do it.
+ */
+export function nextEventMs({ prefix }: Database): string {
+  return `(SELECT coalesce((
+      SELECT e.occurred_at_ms FROM ${prefix}ff_event e
+      WHERE e.slot = r.slot AND e.ev_id = r.ev_from + greatest(c.position + 1 - r.seq_from, 0)), r.stamped_at_ms)
+    FROM ${prefix}ff_event_run r
+    WHERE r.ev_from IS NOT NULL AND r.seq_from + r.n > c.position + 1
+      -- The run that holds the next position, or the first one after a place where positions jumped.
+      AND r.seq_from >= coalesce((SELECT x.seq_from FROM ${prefix}ff_event_run x WHERE x.seq_from <= c.position + 1
+                                  ORDER BY x.seq_from DESC LIMIT 1), 0)
+    ORDER BY r.seq_from LIMIT 1)`;
 }
 
 /** By name. `last` is the last position that was given out. */
@@ -162,7 +180,8 @@ export function listConsumers(database: Database, last: bigint, limit: number): 
     text: `SELECT c.name, c.position::text, c.moved_at_ms, c.failures, c.error_code,
              CASE WHEN c.held_until_ms > n.now_ms THEN c.holder END AS holder,
              greatest($1::bigint - greatest(c.position, q.floor_position - 1) - jumped.n, 0)::text AS lag,
-             CASE WHEN c.position < $1::bigint THEN greatest(n.now_ms - r.stamped_at_ms, 0) ELSE 0 END AS lag_ms
+             CASE WHEN c.position < $1::bigint
+               THEN greatest(n.now_ms - coalesce(${nextEventMs(database)}, n.now_ms), 0) ELSE 0 END AS lag_ms
            FROM (SELECT ${database.prefix}ff_now_ms() AS now_ms) n
            CROSS JOIN ${database.prefix}ff_sequencer q
            CROSS JOIN (SELECT * FROM ${database.prefix}ff_consumer ORDER BY name LIMIT $2) c
@@ -175,14 +194,6 @@ export function listConsumers(database: Database, last: bigint, limit: number): 
                  SELECT x.seq_from, x.n FROM ${database.prefix}ff_event_run x WHERE x.seq_from < j.seq_from
                  ORDER BY x.seq_from DESC LIMIT 1) p) b
              WHERE j.ev_from IS NULL AND j.seq_from > c.position AND j.seq_from > 0) jumped
-           CROSS JOIN LATERAL (
-             -- The run that holds the next position, or the first one after a place where positions jumped.
-             SELECT coalesce(
-               (SELECT x.stamped_at_ms FROM ${database.prefix}ff_event_run x
-                WHERE x.seq_from <= c.position + 1 AND x.seq_from + x.n > c.position + 1
-                ORDER BY x.seq_from DESC LIMIT 1),
-               (SELECT x.stamped_at_ms FROM ${database.prefix}ff_event_run x
-                WHERE x.seq_from > c.position ORDER BY x.seq_from LIMIT 1), n.now_ms) AS stamped_at_ms) r
            ORDER BY c.name`,
     params: [String(last), limit],
     repeatable: 'yes',

@@ -8,6 +8,7 @@ import { EngineError } from '../contract/errors.ts';
 import { formatExecutionId } from '../contract/ids.ts';
 import { run, type ClientLike, type Database } from './database.ts';
 import { toEngineError } from './database-errors.ts';
+import { nextEventMs } from './consumers.ts';
 import { quoteIdentifier } from './names.ts';
 import { listenForHints, sendHint } from './notify.ts';
 
@@ -247,10 +248,7 @@ export async function readFeed(database: Database, overdueMs: number): Promise<F
     'looking at the event feed',
     `SELECT q.epoch, ${prefix}ff_count_unstamped($1::bigint) AS unstamped,
        (SELECT count(*) FROM ${prefix}ff_consumer) AS consumers,
-       (SELECT jsonb_build_object('name', c.name, 'lagMs', coalesce(n.now_ms - (
-          -- The first run it has not begun: for hours of lag that is near enough.
-          SELECT r.stamped_at_ms FROM ${prefix}ff_event_run r WHERE r.seq_from > c.position
-          ORDER BY r.seq_from LIMIT 1), 0)) FROM ${prefix}ff_consumer c ORDER BY c.position LIMIT 1) AS late,
+       (SELECT jsonb_build_object('name', c.name, 'lagMs', greatest(n.now_ms - coalesce(${nextEventMs(database)}, n.now_ms), 0)) FROM ${prefix}ff_consumer c ORDER BY c.position LIMIT 1) AS late,
        (SELECT jsonb_build_object('name', c.name, 'failures', c.failures, 'errorCode', c.error_code)
         FROM ${prefix}ff_consumer c ORDER BY c.failures DESC LIMIT 1) AS failing
      FROM ${prefix}ff_sequencer q

@@ -164,11 +164,13 @@ export interface ClaimAnswer {
   rows: ClaimRow[];
   nextDueInMs: number | null;
   routeHigh: number;
+  /** Ready, but held by somebody who will ring for nobody. */
+  passedBy: number;
 }
 
 export async function claimExecutions(database: Database, call: ClaimCall): Promise<ClaimAnswer> {
-  type Header = { next_due_in_ms: number | null; route_high: number | null };
-  const answer = await run<ClaimRow & Header>(database, {
+  type Footer = { next_due_in_ms: number | null; route_high: number | null; passed_by: number };
+  const answer = await run<ClaimRow & Footer>(database, {
     doing: 'claiming executions',
     text: `SELECT * FROM ${database.prefix}ff_claim($1::integer[], $2::integer[], $3::bigint[], $4, $5, $6, $7::uuid, $8,
       $9::integer[])`,
@@ -186,11 +188,12 @@ export async function claimExecutions(database: Database, call: ClaimCall): Prom
     // A claim whose answer was lost holds leases; sending it again would take more instead of finding those.
     repeatable: 'no',
   });
-  const header = answer[0] as Header | undefined;
+  const footer = answer.at(-1);
   return {
-    rows: answer.slice(1),
-    nextDueInMs: header?.next_due_in_ms ?? null,
-    routeHigh: header?.route_high ?? 0,
+    rows: answer.slice(0, -1),
+    nextDueInMs: footer?.next_due_in_ms ?? null,
+    routeHigh: footer?.route_high ?? 0,
+    passedBy: footer?.passed_by ?? 0,
   };
 }
 

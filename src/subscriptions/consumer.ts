@@ -95,7 +95,7 @@ class EventConsumer implements Consumer {
       void this.#tell(error);
       // For people who look: it did not just stop.
       if (!isClosed(error))
-        await recordConsumerFailure(this.#database, this.name, codeOf(error)).catch(() => undefined);
+        await recordConsumerFailure(this.#database, this.name, codeOf(error), null).catch(() => undefined);
       throw error;
     });
     // Whoever does not look at it has not asked to be ended by it.
@@ -270,7 +270,7 @@ class EventConsumer implements Consumer {
     if (isSilent) throw toEngineError(error, 'handing events over');
     this.#failures += 1;
     void this.#tell(error);
-    await recordConsumerFailure(this.#database, this.name, codeOf(error));
+    await recordConsumerFailure(this.#database, this.name, codeOf(error), from);
     await this.#rest(spread(RETRY_WAIT_MS, this.#failures));
   }
 

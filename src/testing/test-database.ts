@@ -50,6 +50,9 @@ const POOL_SIZE = 4;
 /** A template in use, because its last user is still leaving, is tried again until then. */
 const TEMPLATE_WAIT_LIMIT_MS = 30_000;
 const TEMPLATE_POLL_MS = 50;
+/** How long connections that were ended have to leave before those that are left are forced out. */
+const LEAVE_LIMIT_MS = 1_000;
+const LEAVE_POLL_MS = 5;
 const OBJECT_IN_USE = '55006';
 const UNDEFINED_TABLE = '42P01';
 const INT8_OID = 20;
@@ -135,7 +138,17 @@ async function createDatabase(server: pg.Client, name: string, template = 'templ
   }
 }
 
+/** A pool answers its end before its connections are closed; one that is forced out meanwhile tells so, and a pool nobody listens to ends the process. */
+async function untilAllLeft(server: pg.Client, name: string): Promise<void> {
+  const deadline = performance.now() + LEAVE_LIMIT_MS;
+  const connected = 'SELECT FROM pg_stat_activity WHERE datname = $1 LIMIT 1';
+  while ((await server.query(connected, [name])).rowCount !== 0 && performance.now() < deadline) {
+    await delay(LEAVE_POLL_MS);
+  }
+}
+
 async function dropDatabase(server: pg.Client, name: string): Promise<void> {
+  await untilAllLeft(server, name);
   // Forced, because a connection that a test broke may take the server a while to notice.
   await server.query(`DROP DATABASE IF EXISTS ${quoteIdentifier(name)} WITH (FORCE)`);
 }

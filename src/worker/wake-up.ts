@@ -2,11 +2,12 @@
  * What a claim loop waits for: a hint, a timer that comes due, room for another run, or simply time. Rings that come
  * while nobody waits are kept, so that none falls between a look and the wait after it.
  */
+import { LIMITS } from '../contract/limits.ts';
 
 /** setTimeout holds 31 bits; later timers are found again by a look in between. */
 const MAX_TIMEOUT_MS = 2_000_000_000;
-/** While a due timer stays due after a firing (somebody holds its row, or it is backed off), the next waits this long. */
-const STUCK_MS = { first: 100, max: 5_000 };
+/** While what is due, or ready, stays so after a look (somebody holds its row, or it is backed off), the next one waits this long. */
+const STUCK_MS = { first: LIMITS.lookAgainMs, max: 5_000 };
 
 export class WakeUp {
   readonly #pollMs: number;
@@ -17,6 +18,8 @@ export class WakeUp {
   #dueTimer: NodeJS.Timeout | undefined;
   #dueAt = Number.POSITIVE_INFINITY;
   #leastDueMs = 0;
+  #lookTimer: NodeJS.Timeout | undefined;
+  #lookAgainMs: number = STUCK_MS.first;
 
   constructor(pollMs: number) {
     this.#pollMs = pollMs;
@@ -26,6 +29,24 @@ export class WakeUp {
   ring(): void {
     this.#rung = true;
     this.#wake?.();
+  }
+
+  /** Somebody says that there is work. If just that is held now, it is looked at again as soon as if it were the first. */
+  hint(): void {
+    this.#lookAgainMs = STUCK_MS.first;
+    this.ring();
+  }
+
+  /**
+   * How many executions a look passed by because somebody held them. Nobody rings when they are let go, so the next look comes
+   * soon; later and later while they stay held, and never later than the poll.
+   */
+  notePassedBy(count: number): void {
+    clearTimeout(this.#lookTimer);
+    const waitMs = count === 0 ? 0 : this.#lookAgainMs;
+    this.#lookAgainMs = Math.min(Math.max(waitMs * 2, STUCK_MS.first), STUCK_MS.max);
+    if (waitMs === 0 || waitMs >= this.#pollMs || this.#closed) return;
+    this.#lookTimer = setTimeout(() => this.ring(), waitMs);
   }
 
   /** A run ended. */
@@ -107,6 +128,7 @@ export class WakeUp {
   close(): void {
     this.#closed = true;
     clearTimeout(this.#dueTimer);
+    clearTimeout(this.#lookTimer);
     this.#wake?.();
     this.#wakeOnSlot?.();
   }

@@ -46,7 +46,7 @@ export interface Worker {
   [Symbol.asyncDispose](): Promise<void>;
 }
 
-/** How often a worker without room looks for due timers, once it knew of one. */
+/** How often a worker without room looks for due timers, once it knew of one: soon after it fired some or somebody held them, then this rarely. */
 const FULL_LOOK_MS = 1_000;
 /** Leases held, as a multiple of the concurrency: those running and those whose end is being reported. */
 const MAX_HELD = 2;
@@ -87,6 +87,7 @@ class ClaimLoop implements Worker {
   /** Room already promised to a claim under way. */
   #asking = 0;
   #turn = 0;
+  #fullLookMs: number = LIMITS.lookAgainMs;
   #state: WorkerHealth['state'] = 'running';
   #stopping: Promise<void> | undefined;
   readonly #hurry = new AbortController();
@@ -154,7 +155,7 @@ class ClaimLoop implements Worker {
     if (hint.workers.includes(this.workerInstanceId) || hint.workers.includes('*')) this.#leases.checkNow();
     if (hint.dueInMs !== null) this.#wakeUp.dueIn(hint.dueInMs);
     if (hint.routes.length === 0) return false;
-    this.#wakeUp.ring();
+    this.#wakeUp.hint();
     // Which task and lane the work is of is not known here: only what fits under every limit is surely taken.
     const room = Math.min(this.#free(), ...this.#groups.groups.flatMap(roomsOf));
     return this.#stopping === undefined && room - this.#asking >= hint.count;
@@ -183,13 +184,15 @@ class ClaimLoop implements Worker {
     const isFull = this.#groups.groups.every((group) => this.#room(group) <= 0);
     if (!isFull || this.#late || !this.#wakeUp.takeDue()) return;
     try {
-      await this.#engine.fireTimers({ flows: 'leave' });
+      const fired = await this.#engine.fireTimers({ flows: 'leave' });
+      this.#fullLookMs = fired > 0 ? LIMITS.lookAgainMs : Math.min(this.#fullLookMs * 2, FULL_LOOK_MS);
     } catch (error) {
+      this.#fullLookMs = FULL_LOOK_MS;
       this.#failed('claimErrors', error);
       if (error instanceof EngineError && error.code === 'closed') this.#close();
     }
     // When the next is due is told by claims, and none is made now.
-    this.#wakeUp.dueIn(FULL_LOOK_MS);
+    this.#wakeUp.dueIn(this.#fullLookMs);
   }
 
   /** How many a group may claim now. */
@@ -200,16 +203,19 @@ class ClaimLoop implements Worker {
   /** Claims once for each group, in turns over who is first; answers whether any of them got all it asked for. */
   async #claimAll(groups: readonly ClaimGroup[]): Promise<boolean> {
     this.#turn += 1;
+    this.#fullLookMs = LIMITS.lookAgainMs / 2;
     const due = this.#wakeUp.takeDue();
     try {
       const fired = due ? await this.#engine.fireTimers({ flows: 'leave' }) : undefined;
       let full = false;
+      let passed = 0;
       const dues: number[] = [];
       for (let index = 0; index < groups.length; index += 1) {
         const group = groups[(index + this.#turn) % groups.length]!;
         const asked = this.#room(group);
         if (asked <= 0) continue;
-        const { claims, nextDueInMs } = await this.#claim(group, asked);
+        const { claims, nextDueInMs, passedBy } = await this.#claim(group, asked);
+        passed += passedBy;
         if (nextDueInMs !== null) dues.push(nextDueInMs);
         if (claims.length >= asked) this.#hungry.add(group);
         else this.#hungry.delete(group);
@@ -217,6 +223,7 @@ class ClaimLoop implements Worker {
       }
       this.#wakeUp.noteFiring(fired === 0 && dues.includes(0) ? 'stuck' : 'moving');
       if (dues.length > 0) this.#wakeUp.dueIn(Math.min(...dues));
+      this.#wakeUp.notePassedBy(passed);
       return full;
     } catch (error) {
       // A failing database is waited for like an empty queue.

@@ -23,8 +23,10 @@ const TEMPLATES = JSON.stringify([
 ]);
 /** Calls before counting: caches are filled, and pages, so that extending a table is not counted. */
 const WARM_UP = 3;
+const COUNTED = 3;
 
 type Cost = Omit<Budget, 'why'>;
+type Costs = Record<keyof typeof BUDGETS, Cost>;
 
 let database: TestDatabase;
 let client: pg.Client;
@@ -53,7 +55,7 @@ async function counted(count: number, text: string, params: unknown[]): Promise<
 }
 
 /** Runs a whole life of `count` executions and answers what each call cost. */
-async function life(count: number): Promise<Record<keyof typeof BUDGETS, Cost>> {
+async function life(count: number): Promise<Costs> {
   const ids = Array.from({ length: count }, () => uuidV7((moment += 1), randomBytes(10))).toSorted();
   const submit = await counted(count, 'SELECT * FROM ff_submit($1, 10000, $2, $3, $4, $5, $6, $7, NULL)', [
     ROUTES,
@@ -88,16 +90,27 @@ async function life(count: number): Promise<Record<keyof typeof BUDGETS, Cost>> 
   return { submit, claim, renew, record, complete };
 }
 
-async function warmLife(count: number): Promise<Record<keyof typeof BUDGETS, Cost>> {
+/** The least of some lives: what changes in other databases can make a connection forget the catalog, and reading that again is no operation's cost. */
+async function warmLife(count: number): Promise<Costs> {
   for (let round = 0; round < WARM_UP; round += 1) await life(count);
-  return life(count);
+  let least = await life(count);
+  for (let round = 1; round < COUNTED; round += 1) least = lesser(least, await life(count));
+  return least;
+}
+
+function lesser(one: Costs, other: Costs): Costs {
+  const costs = { ...one };
+  for (const operation of Object.keys(costs) as (keyof Costs)[]) {
+    if (other[operation].buffers < costs[operation].buffers) costs[operation] = other[operation];
+  }
+  return costs;
 }
 
 describe.each([
   ['single', 1],
   ['batched', 100],
 ] as const)('%s calls', (form, count) => {
-  let costs: Record<keyof typeof BUDGETS, Cost>;
+  let costs: Costs;
   beforeAll(async () => {
     costs = await warmLife(count);
   });

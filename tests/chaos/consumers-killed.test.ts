@@ -12,10 +12,9 @@ import type { EventHandler, ExecutionId, FeedEvent } from '../../src/index.ts';
 import { HOLD_MS } from '../../src/subscriptions/consumer.ts';
 import { startFaultProxy, type FaultProxy } from '../../src/testing/fault-proxy.ts';
 import { newKind, SOON, useCrew } from '../worker/crew.ts';
-import { inTurns } from './task-processes.ts';
+import { inTurns, timeFor } from './task-processes.ts';
 
 const FIXTURE = fileURLToPath(new URL('./fixtures/consumer-process.mjs', import.meta.url));
-const LONG = { timeout: 120_000 };
 const PLACES = 3;
 const BATCH = 4;
 const BATCHES = 2;
@@ -106,37 +105,47 @@ async function passedEverything(engine: Connection, wanted: readonly string[]): 
   return consumers.filter(({ name }) => wanted.includes(name)).every(({ lag }) => lag === 0n);
 }
 
-test('every event is projected once, at whichever statement the process is killed', LONG, async () => {
-  const engine = await crew.connect();
-  const kind = newKind();
-  const ids = (await endSome(engine, kind, BATCH * BATCHES)).toSorted();
-  const whole = startConsumerProcess({ name: 'whole', kind });
-  await expect.poll(() => projectedBy('whole'), SOON).toEqual(ids);
-  whole.finish();
-  expect(await whole.ended()).toBe(0);
-  const expected = Array.from({ length: BATCHES }, () => OF_A_BATCH).flat();
-  expect(whole.statements).toHaveLength(expected.length);
-  expected.forEach((part, index) => expect(whole.statements[index]).toMatch(part));
+test(
+  'every event is projected once, at whichever statement the process is killed',
+  timeFor(2 + 2 * BATCHES * OF_A_BATCH.length),
+  async () => {
+    const engine = await crew.connect();
+    const kind = newKind();
+    const ids = (await endSome(engine, kind, BATCH * BATCHES)).toSorted();
+    const whole = startConsumerProcess({ name: 'whole', kind });
+    await expect.poll(() => projectedBy('whole'), SOON).toEqual(ids);
+    whole.finish();
+    expect(await whole.ended()).toBe(0);
+    const expected = Array.from({ length: BATCHES }, () => OF_A_BATCH).flat();
+    expect(whole.statements).toHaveLength(expected.length);
+    expected.forEach((part, index) => expect(whole.statements[index]).toMatch(part));
 
-  const deaths = expected.flatMap((_, index) =>
-    (['before', 'after'] as const).map((when) => ({ when, dieAt: index + 1, name: `${when} ${index + 1}` })),
-  );
-  await inTurns(PLACES, deaths, async (death) => {
-    const doomed = startConsumerProcess({ ...death, kind });
-    expect(await doomed.ended()).toBe('SIGKILL');
-    expect(doomed.statements).toHaveLength(death.dieAt);
-  });
-  // Before the first commit was sent nothing is there, and after the second one began the first batch is.
-  expect(await projectedBy('before 4')).toEqual([]);
-  expect(await projectedBy('before 5')).toHaveLength(BATCH);
+    const deaths = expected.flatMap((_, index) =>
+      (['before', 'after'] as const).map((when) => ({
+        when,
+        dieAt: index + 1,
+        name: `${when} ${index + 1}`,
+      })),
+    );
+    await inTurns(PLACES, deaths, async (death) => {
+      const doomed = startConsumerProcess({ ...death, kind });
+      expect(await doomed.ended()).toBe('SIGKILL');
+      expect(doomed.statements).toHaveLength(death.dieAt);
+    });
+    // Before the first commit was sent nothing is there, and after the second one began the first batch is.
+    expect(await projectedBy('before 4')).toEqual([]);
+    expect(await projectedBy('before 5')).toHaveLength(BATCH);
 
-  await crew.database.moveClock(HOLD_MS);
-  const rescue = { batch: BATCH, filter: filterOf(kind) };
-  await Promise.all(deaths.map(({ name }) => engine.consume(name, projectionOf(name), rescue)));
-  const all = deaths.map(({ name }) => name);
-  await expect.poll(() => passedEverything(engine, all), { ...SOON, timeout: 60_000 }).toBe(true);
-  for (const name of all) expect([name, await projectedBy(name)]).toEqual([name, ids]);
-});
+    await crew.database.moveClock(HOLD_MS);
+    const rescue = { batch: BATCH, filter: filterOf(kind) };
+    await Promise.all(deaths.map(({ name }) => engine.consume(name, projectionOf(name), rescue)));
+    const all = deaths.map(({ name }) => name);
+    await expect
+      .poll(() => passedEverything(engine, all), { ...SOON, ...timeFor(BATCHES * OF_A_BATCH.length) })
+      .toBe(true);
+    for (const name of all) expect([name, await projectedBy(name)]).toEqual([name, ids]);
+  },
+);
 
 describe('a connection that is cut', () => {
   let proxy: FaultProxy;
@@ -149,7 +158,7 @@ describe('a connection that is cut', () => {
     (['before', 'after'] as const).map((when) => ({ when, part, name: `cut ${when} ${part.source}` })),
   );
 
-  test.each(cuts)('$when $part costs no event and doubles none', LONG, async ({ when, part, name }) => {
+  test.each(cuts)('$when $part costs no event and doubles none', timeFor(2), async ({ when, part, name }) => {
     const direct = await crew.connect();
     const engine = await crew.connect({ databaseUrl: proxy.url(crew.database.url), listen: 'off' });
     const kind = newKind();
@@ -176,7 +185,7 @@ describe('a connection that is cut', () => {
     if (isCommitted) expect(handed.toSorted()).toEqual(all);
   });
 
-  test('while the consumer waits is got over', LONG, async () => {
+  test('while the consumer waits is got over', timeFor(2), async () => {
     const direct = await crew.connect();
     const name = 'cut while waiting';
     const kind = newKind();

@@ -4,11 +4,19 @@
  */
 import { beforeAll, expect, test } from 'vitest';
 import type { Connection } from '../../src/client/connect.ts';
-import { AGAIN, newKind, SOON, useCrew } from '../worker/crew.ts';
-import { createEffects, inTurns, LEASE_MS, startTaskProcess, type TaskProcess } from './task-processes.ts';
+import { AGAIN, newKind, useCrew } from '../worker/crew.ts';
+import {
+  createEffects,
+  inTurns,
+  LEASE_MS,
+  startTaskProcess,
+  timeFor,
+  type TaskProcess,
+} from './task-processes.ts';
 
 const PLACES = 3;
-const LONG = { timeout: 60_000 };
+/** About as many as the statements of a whole run, and those around it. */
+const PROCESSES = 20;
 const PARTS = [0, 1, 2, 3, 4];
 const crew = useCrew();
 
@@ -38,13 +46,15 @@ async function runDoomed(engine: Connection, childKind: string, dieAt?: number):
     counted: true,
     ...(dieAt === undefined ? {} : { dieAt }),
   });
-  const fate = async () => process.fate ?? (await engine.result(members['extender']!)).outcome;
-  await expect.poll(fate, SOON).toBe(dieAt === undefined ? 'success' : 'SIGKILL');
+  const extender = members['extender']!;
+  await Promise.race([process.ended(), engine.waitForEnd(extender).catch(() => undefined)]);
+  const fate = process.fate ?? (await engine.result(extender)).outcome;
+  expect(fate).toBe(dieAt === undefined ? 'success' : 'SIGKILL');
   await process.kill();
   return { kind, flowId, process, members: (await engine.describeFlow(flowId))!.members.length };
 }
 
-test('members are added once, wherever the worker is killed that adds them', LONG, async () => {
+test('members are added once, wherever the worker is killed that adds them', timeFor(PROCESSES), async () => {
   const engine = await crew.connect();
   const childKind = newKind();
   const whole = await runDoomed(engine, childKind);

@@ -9,10 +9,11 @@ import { parseExecutionId } from '../../src/contract/ids.ts';
 import { flowFaults, flowLeftovers, memberFaults } from '../races/flow-invariants.ts';
 import { AGAIN, newKind, SOON, useCrew } from '../worker/crew.ts';
 import { startFlowProcess } from './flows-processes.ts';
-import { inTurns } from './task-processes.ts';
+import { inTurns, timeFor } from './task-processes.ts';
 
 const PLACES = 3;
-const LONG = { timeout: 60_000 };
+/** About as many as the statements of a whole run, and those around it. */
+const PROCESSES = 40;
 const LEASE_MS = 3_600_000;
 const crew = useCrew();
 const through = (text: string, params?: unknown[]) => crew.database.query(text, params);
@@ -75,42 +76,46 @@ async function rescue(engine: Connection, flows: readonly Flow[]): Promise<void>
     );
     return states.rows.map(({ state }) => state as string);
   };
-  await expect.poll(round, SOON).toEqual(['completed']);
+  await expect.poll(round, { ...SOON, ...timeFor(1) }).toEqual(['completed']);
 }
 
-test('every member ends as it must, at whichever statement somebody is killed', LONG, async () => {
-  const engine = await crew.connect();
-  const whole = await runDoomed(engine);
-  for (const name of ['ff_complete(', 'ff_fail(', 'ff_cancel_siblings(', 'ff_tell_ends('])
-    expect(whole.statements).toContainEqual(expect.stringContaining(name));
-  const flows: Flow[] = [whole];
-  const deaths = whole.statements.map((_, index) => index + 1);
-  await inTurns(PLACES, deaths, async (dieAt) => void flows.push(await runDoomed(engine, dieAt)));
-  const uuids = flows.map(({ flowId }) => parseExecutionId(flowId).uuid);
-  expect(await flowFaults(through, uuids)).toEqual([]);
+test(
+  'every member ends as it must, at whichever statement somebody is killed',
+  timeFor(PROCESSES),
+  async () => {
+    const engine = await crew.connect();
+    const whole = await runDoomed(engine);
+    for (const name of ['ff_complete(', 'ff_fail(', 'ff_cancel_siblings(', 'ff_tell_ends('])
+      expect(whole.statements).toContainEqual(expect.stringContaining(name));
+    const flows: Flow[] = [whole];
+    const deaths = whole.statements.map((_, index) => index + 1);
+    await inTurns(PLACES, deaths, async (dieAt) => void flows.push(await runDoomed(engine, dieAt)));
+    const uuids = flows.map(({ flowId }) => parseExecutionId(flowId).uuid);
+    expect(await flowFaults(through, uuids)).toEqual([]);
 
-  await crew.database.moveClock(LEASE_MS + 1);
-  const heir = await crew.connect({ reconcile: 'on' });
-  await rescue(heir, flows);
-  expect(await flowFaults(through, uuids)).toEqual([]);
-  expect(await memberFaults(through, uuids)).toEqual([]);
-  expect(await flowLeftovers(through, uuids)).toEqual([]);
-  for (const { flowId } of flows) {
-    const { members } = (await engine.describeFlow(flowId))!;
-    const states = Object.fromEntries(members.map(({ name, state }) => [name, state]));
-    expect(states).toEqual({
-      fast: expect.stringMatching(/^(completed|cancelled)$/),
-      slow: expect.stringMatching(/^(completed|cancelled)$/),
-      bad: 'failed',
-      best: 'completed',
-      rescue: 'completed',
-      never: 'skipped',
-      end: 'completed',
-      tail: 'completed',
-    });
-    // Whoever came first, and nobody else had to.
-    expect([states['fast'], states['slow']]).toContain('completed');
-  }
-  const reports = heir.reconcilerReports().filter(({ name }) => name === 'lost-ends');
-  expect(reports).toMatchObject([{ errors: 0, acted: 0 }]);
-});
+    await crew.database.moveClock(LEASE_MS + 1);
+    const heir = await crew.connect({ reconcile: 'on' });
+    await rescue(heir, flows);
+    expect(await flowFaults(through, uuids)).toEqual([]);
+    expect(await memberFaults(through, uuids)).toEqual([]);
+    expect(await flowLeftovers(through, uuids)).toEqual([]);
+    for (const { flowId } of flows) {
+      const { members } = (await engine.describeFlow(flowId))!;
+      const states = Object.fromEntries(members.map(({ name, state }) => [name, state]));
+      expect(states).toEqual({
+        fast: expect.stringMatching(/^(completed|cancelled)$/),
+        slow: expect.stringMatching(/^(completed|cancelled)$/),
+        bad: 'failed',
+        best: 'completed',
+        rescue: 'completed',
+        never: 'skipped',
+        end: 'completed',
+        tail: 'completed',
+      });
+      // Whoever came first, and nobody else had to.
+      expect([states['fast'], states['slow']]).toContain('completed');
+    }
+    const reports = heir.reconcilerReports().filter(({ name }) => name === 'lost-ends');
+    expect(reports).toMatchObject([{ errors: 0, acted: 0 }]);
+  },
+);

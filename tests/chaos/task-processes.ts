@@ -14,6 +14,13 @@ const FIXTURE = fileURLToPath(new URL('./fixtures/task-process.mjs', import.meta
 /** How long a lease of these processes is: nobody waits for its end, the database's clock is moved. */
 export const LEASE_MS = 3_600_000;
 
+/** How long one process may take to start, work and end, on a machine that does much else; nothing is timed by it. */
+const PROCESS_LIMIT_MS = 30_000;
+/** For a test that starts about so many processes, one after another. */
+export function timeFor(processes: number): { timeout: number } {
+  return { timeout: processes * PROCESS_LIMIT_MS };
+}
+
 export interface TaskProcessOptions {
   url: string;
   mode: 'tenSteps' | 'threeSteps' | 'parent' | 'extender' | 'sleeper';

@@ -7,11 +7,19 @@ import type { Connection } from '../../src/client/connect.ts';
 import type { ExecutionId } from '../../src/contract/ids.ts';
 import { AGAIN, newKind, SOON, useCrew, uuidOf } from '../worker/crew.ts';
 import { faultsOf } from './checker.ts';
-import { createEffects, inTurns, LEASE_MS, startTaskProcess, type TaskProcess } from './task-processes.ts';
+import {
+  createEffects,
+  inTurns,
+  LEASE_MS,
+  startTaskProcess,
+  timeFor,
+  type TaskProcess,
+} from './task-processes.ts';
 
 const PLACES = 3;
 const CHILDREN = [0, 1, 2, 3, 4];
-const LONG = { timeout: 60_000 };
+/** About as many as the statements of a whole run, and those around it. */
+const PROCESSES = 20;
 const crew = useCrew();
 
 beforeAll(() => createEffects(crew.database));
@@ -48,14 +56,14 @@ async function runDoomed(engine: Connection, childKind: string, dieAt?: number):
     ...(dieAt === undefined ? {} : { dieAt }),
   });
   const fate = async () => process.fate ?? (await engine.describe(executionId))?.publicState;
-  await expect.poll(fate, SOON).toMatch(/^(?:SIGKILL|waiting_children)$/);
+  await expect.poll(fate, { ...SOON, ...timeFor(1) }).toMatch(/^(?:SIGKILL|waiting_children)$/);
   await process.kill();
   return { kind, executionId, process, spawned: (await childrenOf(executionId)).length };
 }
 
 test(
   'five children are spawned once and their results awaited, wherever the worker is killed',
-  LONG,
+  timeFor(PROCESSES),
   async () => {
     const engine = await crew.connect();
     const childKind = newKind();

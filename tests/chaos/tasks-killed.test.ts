@@ -6,7 +6,7 @@ import { beforeAll, expect, test } from 'vitest';
 import type { Connection } from '../../src/client/connect.ts';
 import type { Json } from '../../src/contract/engine.ts';
 import type { ExecutionId } from '../../src/contract/ids.ts';
-import { AGAIN, newKind, resultOf, SOON, useCrew } from '../worker/crew.ts';
+import { AGAIN, newKind, resultOf, useCrew } from '../worker/crew.ts';
 import { faultsOf } from './checker.ts';
 import {
   createEffects,
@@ -14,11 +14,13 @@ import {
   inTurns,
   LEASE_MS,
   startTaskProcess,
+  timeFor,
   type TaskProcess,
 } from './task-processes.ts';
 
 const PLACES = 3;
-const LONG = { timeout: 60_000 };
+/** What a whole run sends: as many processes are killed. */
+const STATEMENTS = 27;
 const STEPS = Array.from({ length: 10 }, (_, n) => String(n));
 const IN_TRANSACTION = ['4', '9'];
 /** How often a whole run sends each. */
@@ -56,8 +58,11 @@ async function runDoomed(engine: Connection, dieAt?: number): Promise<Killed> {
     counted: true,
     ...(dieAt === undefined ? {} : { dieAt }),
   });
-  const fate = async () => process.fate ?? (await resultOf(engine, executionId));
-  await expect.poll(fate, SOON).toBe(dieAt === undefined ? 'success' : 'SIGKILL');
+  // Whichever comes first; a process that should have died and did not has ended its execution.
+  await Promise.race([process.ended(), engine.waitForEnd(executionId).catch(() => undefined)]);
+  expect(process.fate ?? (await resultOf(engine, executionId))).toBe(
+    dieAt === undefined ? 'success' : 'SIGKILL',
+  );
   await process.kill();
   const steps = await engine.readSteps(executionId);
   return { kind, executionId, process, stored: new Map(steps.map((step) => [step.key, step.value])) };
@@ -84,26 +89,32 @@ async function checkRescued(engine: Connection, { kind, executionId, stored }: K
   expect(await faultsOf(crew.database.url, kind)).toEqual([]);
 }
 
-test('no finished step runs again, at whichever statement its worker is killed', LONG, async () => {
-  const engine = await crew.connect();
-  const statements = (await runDoomed(engine)).process.statements();
-  const counted = EXPECTED.map(([part]) => [part, statements.filter((text) => part.test(text)).length]);
-  expect(counted).toEqual(EXPECTED);
-  expect(statements).toHaveLength(27);
+test(
+  'no finished step runs again, at whichever statement its worker is killed',
+  timeFor(STATEMENTS + 2),
+  async () => {
+    const engine = await crew.connect();
+    const statements = (await runDoomed(engine)).process.statements();
+    const counted = EXPECTED.map(([part]) => [part, statements.filter((text) => part.test(text)).length]);
+    expect(counted).toEqual(EXPECTED);
+    expect(statements).toHaveLength(STATEMENTS);
 
-  const killed: Killed[] = [];
-  const deaths = statements.map((_, index) => index + 1);
-  await inTurns(PLACES, deaths, async (dieAt) => void killed.push(await runDoomed(engine, dieAt)));
-  // Every number of finished steps was left behind by somebody.
-  expect(new Set(killed.map(({ stored }) => stored.size))).toEqual(new Set([...STEPS.keys(), STEPS.length]));
+    const killed: Killed[] = [];
+    const deaths = statements.map((_, index) => index + 1);
+    await inTurns(PLACES, deaths, async (dieAt) => void killed.push(await runDoomed(engine, dieAt)));
+    // Every number of finished steps was left behind by somebody.
+    expect(new Set(killed.map(({ stored }) => stored.size))).toEqual(
+      new Set([...STEPS.keys(), STEPS.length]),
+    );
 
-  await crew.database.moveClock(LEASE_MS + 1);
-  startTaskProcess({
-    url: crew.database.url,
-    mode: 'tenSteps',
-    kinds: killed.map(({ kind }) => kind),
-    name: 'rescuer',
-  });
-  await Promise.all(killed.map(({ executionId }) => engine.waitForEnd(executionId)));
-  for (const one of killed) await checkRescued(engine, one);
-});
+    await crew.database.moveClock(LEASE_MS + 1);
+    startTaskProcess({
+      url: crew.database.url,
+      mode: 'tenSteps',
+      kinds: killed.map(({ kind }) => kind),
+      name: 'rescuer',
+    });
+    await Promise.all(killed.map(({ executionId }) => engine.waitForEnd(executionId)));
+    for (const one of killed) await checkRescued(engine, one);
+  },
+);

@@ -3,7 +3,7 @@
  * come with a way out.
  */
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { connect, migrate } from '../../src/index.ts';
+import { connect, encodeCursor, migrate } from '../../src/index.ts';
 import { useRoles } from '../engine/roles.ts';
 import { emptyDatabase, plainDatabase, testDatabase } from '../setup/database.ts';
 import { PATIENCE, runCommand } from './processes.ts';
@@ -243,5 +243,22 @@ describe('flowfabric doctor finds', () => {
     await expect
       .poll(async () => (await diagnose(database.url)).of('reconcilers'), PATIENCE)
       .toMatchObject({ verdict: 'ok', detail: expect.stringContaining('due-timers') });
+  });
+
+  it('a consumer that stopped in the midst of what happened hours ago', async () => {
+    await using database = await testDatabase();
+    const engine = await connect({ databaseUrl: database.url, reconcile: 'off' });
+    onTestFinished(() => engine.close());
+    const consumer = await engine.consume('billing', async () => undefined, { from: 'now' });
+    await consumer.stop();
+    await engine.pauseLane('one');
+    await engine.pauseLane('two');
+    const [{ position } = { position: 0n }] = await engine.listConsumers();
+    await engine.moveConsumer('billing', encodeCursor(position + 1n));
+    await database.moveClock(3 * 3_600_000);
+    expect((await diagnose(database.url)).of('event feed')).toMatchObject({
+      verdict: 'warn',
+      detail: 'Consumer billing is 3 hours behind.',
+    });
   });
 });

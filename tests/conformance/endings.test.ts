@@ -218,6 +218,69 @@ describe('an outcome that contradicts an earlier one of the same lease is a conf
   });
 });
 
+/** What gives the worker up and leaves the attempt open. */
+const GIVE_UP = {
+  release: (lease: LeaseRef) => bench.engine.release(lease),
+  pause: (lease: LeaseRef) => bench.engine.pause(lease, { wakeInMs: 3_600_000 }),
+  suspend: (lease: LeaseRef) =>
+    bench.engine.suspend(lease, {
+      waits: [{ name: 'told', condition: { kind: 'count', n: 1, by: 'signals', waitpoints: ['told'] } }],
+    }),
+};
+type GivingUp = keyof typeof GIVE_UP;
+
+describe.each(Object.keys(GIVE_UP) as GivingUp[])('after %s', (first) => {
+  const phase = first === 'suspend' ? 'suspended' : 'runnable';
+
+  it('the same again is answered as the first time', async () => {
+    const claim = await bench.running();
+    const answer = await GIVE_UP[first](claim);
+    expect(answer).toMatchObject({ repeated: false });
+    expect(await GIVE_UP[first](claim)).toEqual({ ...answer, repeated: true });
+  });
+
+  it.each((Object.keys(GIVE_UP) as GivingUp[]).filter((verb) => verb !== first))(
+    '%s by the same lease is a conflict, and changes nothing',
+    async (second) => {
+      const claim = await bench.running();
+      await GIVE_UP[first](claim);
+      const before = await bench.snapshot(claim.executionId);
+      const conflict = { outcome: 'conflict', lifecyclePhase: phase, terminalOutcome: 'none' };
+      expect(await GIVE_UP[second](claim)).toEqual(conflict);
+      expect(await GIVE_UP[second](claim)).toEqual(conflict);
+      expect(await bench.snapshot(claim.executionId)).toEqual(before);
+    },
+  );
+});
+
+it('every lease of an attempt is answered by how it was given up itself, however others were', async () => {
+  const kind = newKind();
+  const turns: GivingUp[] = ['release', 'release', 'pause', 'release', 'pause', 'pause', 'release'];
+  const claims: Claim[] = [await bench.running({ kind })];
+  for (const [place, verb] of turns.entries()) {
+    if (place > 0) claims.push(await bench.claimOne(kind));
+    if (verb === 'pause') await bench.engine.pause(claims[place]!, { wakeInMs: 0 });
+    else await GIVE_UP[verb](claims[place]!);
+    await bench.engine.fireTimers();
+  }
+  for (const [place, verb] of turns.entries()) {
+    expect(await GIVE_UP[verb](claims[place]!)).toMatchObject({ repeated: true });
+    const other = verb === 'pause' ? 'release' : 'pause';
+    expect(await GIVE_UP[other](claims[place]!)).toMatchObject({ outcome: 'conflict' });
+    expect(await GIVE_UP.suspend(claims[place]!)).toMatchObject({ outcome: 'conflict' });
+  }
+});
+
+it('how very many leases ended in turns is remembered of the last of them', async () => {
+  const found = await bench.database.query<{ by: string | null }>(
+    `WITH RECURSIVE turn AS (
+       SELECT 1 AS epoch, ff_also_given_up(NULL, 4 * 1 + 1) AS kept
+       UNION ALL SELECT epoch + 1, ff_also_given_up(kept, 4 * (epoch + 1) + (epoch + 1) % 2) FROM turn WHERE epoch < 1000)
+     SELECT ff_given_up_by((SELECT kept FROM turn WHERE epoch = 1000), epoch) AS by FROM unnest(ARRAY[1, 900, 999, 1000, 1001]) epoch`,
+  );
+  expect(found.rows.map(({ by }) => by)).toEqual([null, null, 'pause', 'release', null]);
+});
+
 for (const verb of ['complete', 'fail', 'release', 'renew'] as const) {
   describe(`${verb} is refused`, () => {
     it('with not_found when there is no such execution, or its partition is another one', async () => {

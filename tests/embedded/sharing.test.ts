@@ -43,19 +43,77 @@ test(
 );
 
 test(
-  'a server whose starter was killed is used again, and its dead users do not keep it running',
+  'a server ends by itself when its only user was killed, and the next one starts it again',
+  { timeout: LIMIT_MS },
+  async () => {
+    const dataDir = sharedDir;
+    const starter = await startUser({ dataDir });
+    const pid = Number(starter.said.pid);
+    await killHard(starter.child);
+    await until(async () => !(await isAlive(pid)));
+    const log = await readFile(join(dataDir, 'server.log'), 'utf8');
+    expect(log.trimEnd()).toMatch(/database system is shut down$/);
+    const server = await startEmbedded({ dataDir });
+    await server.stop();
+  },
+);
+
+test(
+  'a server stays for its other users when one was killed, also the one that started it',
+  { timeout: LIMIT_MS },
+  async () => {
+    const dataDir = sharedDir;
+    const starter = await startUser({ dataDir });
+    const other = await startUser({ dataDir });
+    const pid = Number(starter.said.pid);
+    expect(other.said.pid).toBe(pid);
+    await killHard(starter.child);
+    // The watcher has looked, and found a user that is gone.
+    await until(async () => (await readdir(join(dataDir, 'users'))).length === 1);
+    expect(await query(String(other.said.url), 'select 7 as n')).toEqual([{ n: 7 }]);
+    await killHard(other.child);
+    await until(async () => !(await isAlive(pid)));
+  },
+);
+
+test(
+  'who joins a server whose users were killed has it for as long as it needs it',
   { timeout: LIMIT_MS },
   async () => {
     const dataDir = sharedDir;
     const starter = await startUser({ dataDir });
     await killHard(starter.child);
-    expect(await isAlive(Number(starter.said.pid))).toBe(true);
-    const server = await startEmbedded({ dataDir });
-    expect(server.pid).toBe(starter.said.pid);
+    await using server = await startEmbedded({ dataDir });
+    await until(async () => (await readdir(join(dataDir, 'users'))).length === 1);
+    expect(await query(server.url, 'select 7 as n')).toEqual([{ n: 7 }]);
     await server.stop();
     expect(await isAlive(server.pid)).toBe(false);
   },
 );
+
+test('a watcher that was killed is replaced by who joins next', { timeout: LIMIT_MS }, async () => {
+  const dataDir = sharedDir;
+  const starter = await startUser({ dataDir });
+  const watchers = async (): Promise<number[]> =>
+    (await readdir(join(dataDir, 'watcher'))).map((name) => Number.parseInt(name, 10));
+  const running = async (): Promise<number[]> => {
+    const found = await Promise.all(
+      (await watchers()).map(async (pid) => ((await isAlive(pid)) ? [pid] : [])),
+    );
+    return found.flat();
+  };
+  // Those of servers that were stopped end by themselves.
+  await until(async () => (await running()).length === 1);
+  const [first] = await running();
+  process.kill(first!, 'SIGKILL');
+  await until(async () => !(await isAlive(first!)));
+  const other = await startUser({ dataDir });
+  expect(other.said.pid).toBe(starter.said.pid);
+  expect(await running()).toHaveLength(1);
+  await Promise.all([killHard(starter.child), killHard(other.child)]);
+  await until(async () => !(await isAlive(Number(starter.said.pid))));
+  await until(async () => (await running()).length === 0);
+});
 
 test('a server that was killed is started again with its committed data', { timeout: LIMIT_MS }, async () => {
   const dataDir = sharedDir;

@@ -56,7 +56,7 @@ test(
     ]);
 
     expect((await readdir(dataDir)).toSorted()).toEqual(
-      ['lock', 'password', 'pgdata', 'port', 'server.log', 'users'].toSorted(),
+      ['lock', 'password', 'pgdata', 'port', 'server.log', 'users', 'watcher'].toSorted(),
     );
     expect(await readFile(join(dataDir, 'password'), 'utf8')).toBe(new URL(server.url).password);
     if (!posix) return;

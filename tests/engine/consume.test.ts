@@ -6,6 +6,7 @@ import pg from 'pg';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { pgTransactor } from '../../src/adapters/index.ts';
 import { encodeCursor, type EventHandler, type FeedEvent, type SqlTransaction } from '../../src/index.ts';
+import { parseExecutionId } from '../../src/contract/ids.ts';
 import { latch } from '../worker/crew.ts';
 import {
   bench,
@@ -40,6 +41,33 @@ describe('a consumer', () => {
     await expect
       .poll(() => snapshotOf(name), SOON)
       .toMatchObject({ lag: 0n, lagMs: 0, failures: 0, errorCode: null });
+  });
+
+  it('is behind for as long as its next event is old, however late that got its position', async () => {
+    const HOUR_MS = 3_600_000;
+    const { name, kind } = names();
+    const consumer = await consume(name, async () => undefined, { from: 'now' });
+    await consumer.stop();
+    const [old] = await bench.engine.submit([{ kind }]);
+    const { partition, uuid } = parseExecutionId(old!.executionId);
+    const slow = await bench.database.connect();
+    await slow.query('BEGIN');
+    await slow.query(`SELECT ff_cancel(ARRAY[$1::uuid], ARRAY[$2::smallint], 'why', 'ann')`, [
+      uuid,
+      partition,
+    ]);
+    await bench.database.moveClock(HOUR_MS);
+    await slow.query('COMMIT');
+    await slow.end();
+    const { lag, lagMs, position } = await snapshotOf(name);
+    expect(lag).toBe(1n);
+    expect(lagMs).toBeGreaterThanOrEqual(HOUR_MS);
+    // In the midst of a run of events, and at the end.
+    await endSome(kind, 3);
+    const behind = await bench.engine.moveConsumer(name, encodeCursor(position + 2n));
+    expect(behind).toMatchObject({ lag: 2n });
+    expect(behind!.lagMs).toBeLessThan(HOUR_MS);
+    expect(await bench.engine.moveConsumer(name, 'now')).toMatchObject({ lag: 0n, lagMs: 0 });
   });
 
   it('is handed no more than its batch at once', async () => {
@@ -84,6 +112,7 @@ describe('a consumer', () => {
   it("runs in a transaction of the application's own library", async () => {
     const { name, kind } = names();
     const pool = new pg.Pool({ connectionString: bench.database.url, max: 2 });
+    pool.on('error', () => undefined);
     onTestFinished(() => pool.end());
     const ids = await endSome(kind, 12);
     const consumer = await consume<pg.PoolClient>(

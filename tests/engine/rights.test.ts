@@ -212,6 +212,7 @@ describe('a role without rights', () => {
       expect(await engine.claim({ ...claimRequest(), kinds: ['k'] })).toEqual({
         claims: [],
         nextDueInMs: null,
+        passedBy: 0,
       });
     } finally {
       await engine.close();

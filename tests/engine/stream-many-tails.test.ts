@@ -38,6 +38,7 @@ interface Following {
 
 async function openFollowing(): Promise<Following> {
   const pool = new pg.Pool({ connectionString: urlAs(NAMES.pool), max: POOL });
+  pool.on('error', () => undefined);
   let reads = 0;
   const counted: PoolLike = {
     query(config) {

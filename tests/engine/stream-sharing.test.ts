@@ -37,6 +37,7 @@ interface Watched {
 
 async function watched(): Promise<Watched> {
   const pool = new pg.Pool({ connectionString: bench.database.url, max: 2 });
+  pool.on('error', () => undefined);
   let asked = 0;
   const looks: string[][] = [];
   const watching: PoolLike = {

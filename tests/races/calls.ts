@@ -216,7 +216,7 @@ export function callsOf(names: FunctionNames): Calls {
 /** Runs a call and reads its answer. */
 export async function ask(through: Ask, { sql, params }: Call): Promise<Answer[]> {
   const { rows } = await through(sql, params);
-  // The first row of a claim is a header and names no execution; a discarded timer has an outcome.
+  // The last row of a claim names no execution; a discarded timer has an outcome.
   return rows.filter((row) => row.execution_id !== null || row.outcome !== undefined).map(toAnswer);
 }
 

@@ -133,7 +133,7 @@ export function signalCallsOf(call: Caller, partition: number): SignalCalls {
           `$1, ${partition}::smallint, $2, $3, 'suspend', $4, $5::jsonb, $6::jsonb, ${MAX_WAITPOINTS}, $7::bigint, $8::jsonb, $9::int`,
           suspendParams(lease, request),
         ),
-        `f.*, f.outcome = 'paused' AS repeated`,
+        `f.*, f.outcome = 'already_suspended' AS repeated`,
       ),
     create: ({ id, attempt, epoch }, waitpoints, expiresInMs = WAITPOINT_LIFE_MS) =>
       of(

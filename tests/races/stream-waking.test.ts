@@ -218,6 +218,7 @@ describe('one call that waits', () => {
   /** An engine that counts how often it reads frames. */
   async function counting(): Promise<{ engine: Engine; reads: () => number }> {
     const pool = new pg.Pool({ connectionString: bench.database.url, max: 2 });
+    pool.on('error', () => undefined);
     let reads = 0;
     const counted: PoolLike = {
       query(config) {

@@ -76,7 +76,7 @@ describe('the suspension of a zombie', () => {
       given: opened(),
       a: suspendOn(arena),
       b: suspendOn(arena),
-      expected: inTurn(['suspended', 'paused again'], ['paused again', 'suspended']),
+      expected: inTurn(['suspended', 'already_suspended again'], ['already_suspended again', 'suspended']),
     });
   });
 });

@@ -85,7 +85,7 @@ async function openServer(): Promise<Server> {
   const url = process.env['DATABASE_URL'];
   if (url !== undefined && url !== '') return { url, pid: null, dataDir: null, stop: async () => undefined };
   const parent = await mkdtemp(join(tmpdir(), 'flowfabric-tests-'));
-  const remove = () => rm(parent, { recursive: true, force: true });
+  const remove = () => rm(parent, { recursive: true, force: true, maxRetries: 3 });
   try {
     // Run by root, the server drops to another account, which must get through to its directory.
     await chmod(parent, EVERYBODY_MAY_ENTER);

@@ -2,6 +2,7 @@
  * The throw-away databases themselves: that each is its own, that the clock of one moves for all its connections, and
  * that nothing is left of it. What the assertions in it reject is tested beside the engine.
  */
+import pg from 'pg';
 import { inject, expect, it } from 'vitest';
 import { createTestDatabase } from '../../src/testing/index.ts';
 import { emptyDatabase, plainDatabase, testDatabase } from '../setup/database.ts';
@@ -52,6 +53,21 @@ it('is plain when asked: no assertions, and a clock that refuses to be moved', a
   await using database = await plainDatabase();
   expect((await database.query<{ n: number }>(TRIGGERS)).rows[0]?.n).toBe(0);
   await expect(database.moveClock(1)).rejects.toMatchObject({ code: 'invalid_input' });
+});
+
+it('lets a connection leave that is about to, and does not tell it that it was forced out', async () => {
+  const database = await emptyDatabase();
+  const errors: string[] = [];
+  const client = new pg.Client({ connectionString: database.url });
+  client.on('error', (error) => errors.push(error.message));
+  await client.connect();
+  const leaving = client.query('SELECT pg_sleep(0.2)').then(
+    () => client.end(),
+    (error: Error) => errors.push(error.message),
+  );
+  await database.drop();
+  await leaving;
+  expect(errors).toEqual([]);
 });
 
 it('is gone after its drop, with the connections that were still open', async () => {

@@ -1,0 +1,108 @@
+/**
+ * Rows that somebody holds while a reconciler is at them: they are not waited for, and yet acted on soon after they are let go.
+ */
+import { afterEach, expect, test } from 'vitest';
+import type { Engine } from '../../src/contract/engine.ts';
+import { LIMITS } from '../../src/contract/limits.ts';
+import type { EngineContext } from '../../src/engine/context.ts';
+import { openEngine } from '../../src/engine/open.ts';
+import { dueTimers } from '../../src/reconcilers/due-timers.ts';
+import { expiredLeases } from '../../src/reconcilers/expired-leases.ts';
+import { runPass, type PassReport } from '../../src/reconcilers/pass.ts';
+import type { Reconciler } from '../../src/reconcilers/reconciler.ts';
+import { newKind, useCrew } from '../worker/crew.ts';
+
+const LEASE_MS = 10_000;
+const crew = useCrew();
+const opened: Engine[] = [];
+
+afterEach(() => Promise.all(opened.splice(0).map((engine) => engine.close())));
+
+async function open(): Promise<{ engine: Engine; context: EngineContext }> {
+  const found = await openEngine({ databaseUrl: crew.database.url, listen: 'off', poolSize: 2 });
+  opened.push(found.engine);
+  return found;
+}
+
+function pass(context: EngineContext, reconciler: Reconciler<never>): Promise<PassReport> {
+  return runPass(context, reconciler, reconciler.batch, new AbortController().signal);
+}
+
+/** Two executions of which the first is held; `letGo` lets it go. */
+async function oneOfTwoHeld(kind: string): Promise<{ letGo(): Promise<void> }> {
+  const holder = await crew.database.connect();
+  await holder.query('BEGIN');
+  const held = await holder.query(
+    `SELECT FROM ff_execution WHERE route_id = (SELECT route_id FROM ff_route WHERE kind = $1) LIMIT 1 FOR UPDATE`,
+    [kind],
+  );
+  expect(held.rowCount).toBe(1);
+  return {
+    async letGo() {
+      await holder.query('ROLLBACK');
+      await holder.end();
+    },
+  };
+}
+
+/** Has something that is due now for both executions of the kind. */
+const DUE = {
+  'expired-leases': async (engine: Engine, kind: string) => {
+    await engine.submit([{ kind }, { kind }]);
+    const worker = { workerId: 'gone', workerInstanceId: 'gone-1' };
+    await engine.claim({ ...worker, kinds: [kind], limit: 2, leaseMs: LEASE_MS });
+    await crew.database.moveClock(LEASE_MS);
+  },
+  'due-timers': async (engine: Engine, kind: string) => {
+    await engine.submit([
+      { kind, delayMs: LEASE_MS },
+      { kind, delayMs: LEASE_MS },
+    ]);
+    await crew.database.moveClock(LEASE_MS);
+  },
+};
+
+const RECONCILERS = [expiredLeases, dueTimers] as unknown as (Reconciler<never> & {
+  name: keyof typeof DUE;
+})[];
+
+test.each(RECONCILERS)('a pass of $name acts on what is let go while it runs', async (reconciler) => {
+  const { engine, context } = await open();
+  const kind = newKind();
+  await DUE[reconciler.name](engine, kind);
+  const holder = await oneOfTwoHeld(kind);
+  const seen: number[] = [];
+  const letGoAfterOneLook: Reconciler<never> = {
+    ...reconciler,
+    act: async (on, items) => {
+      seen.push(items.length);
+      const acted = await reconciler.act(on, items);
+      if (seen.length === 1) await holder.letGo();
+      return acted;
+    },
+  };
+  expect(await pass(context, letGoAfterOneLook)).toMatchObject({ acted: 2, skipped: 0 });
+  expect(seen).toEqual([2, 1]);
+});
+
+test.each(RECONCILERS)(
+  'a pass of $name leaves what is held for long to the next, after a number of looks',
+  async (reconciler) => {
+    const { engine, context } = await open();
+    const kind = newKind();
+    await DUE[reconciler.name](engine, kind);
+    const holder = await oneOfTwoHeld(kind);
+    let looks = 0;
+    const counting: Reconciler<never> = {
+      ...reconciler,
+      due: (on, limit) => {
+        looks += 1;
+        return reconciler.due(on, limit);
+      },
+    };
+    expect(await pass(context, counting)).toMatchObject({ acted: 1, skipped: 1, unfinished: 0 });
+    expect(looks).toBe(1 + LIMITS.passLooks);
+    await holder.letGo();
+    expect(await pass(context, reconciler)).toMatchObject({ acted: 1, skipped: 0 });
+  },
+);
