@@ -43,11 +43,13 @@ export interface SubscribeOptions<Filter = EventFilter> {
 }
 
 /**
- * The database could not be heard for a while. Nothing was lost: the subscription goes on from the cursor by itself, only
- * later than usual.
+ * The database cannot be heard: yielded once for each outage. Nothing is lost: the subscription continues from the cursor by itself
+ * when the trouble is over.
  */
 export interface Disconnected {
   type: 'disconnected';
+  /** A sentence: why, and where there is one, the remedy. */
+  reason: string;
   cursor: Cursor;
   position: bigint;
 }
@@ -71,8 +73,8 @@ export interface ConsumeOptions<Tx = SqlTransaction> {
   transact?: Transactor<Tx>;
   signal?: AbortSignal;
   /**
-   * Told of every failure of the handler, after which the same events are handed over again, with a growing wait; and of what
-   * ends the consumer, with 0 failures.
+   * Called for every failure of the handler, after which the same events are handed over again, with a growing wait. With 0
+   * failures: once for each outage of the database, after which it continues by itself; and for what ends the consumer.
    */
   onError?: (error: unknown, failures: number) => void;
 }

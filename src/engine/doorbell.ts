@@ -73,6 +73,9 @@ export function openDoorbell(options: DoorbellOptions): Doorbell {
     lost() {
       for (const watcher of feedWatchers) watcher.lost();
     },
+    found() {
+      for (const watcher of feedWatchers) watcher.found();
+    },
   });
   return {
     ring(partial) {
@@ -132,6 +135,7 @@ interface Heard {
   asked(asking: Asking): void;
   moved(last: bigint): void;
   lost(): void;
+  found(): void;
 }
 
 function startListening(options: DoorbellOptions, heard: Heard): Listener | undefined {
@@ -143,7 +147,10 @@ function startListening(options: DoorbellOptions, heard: Heard): Listener | unde
       if (last === null) heard.tell(hint);
       else heard.moved(last);
     },
-    open: () => void heard.tell(complete({ routes: 'all', ended: 'all', streams: 'all' })),
+    open() {
+      heard.found();
+      heard.tell(complete({ routes: 'all', ended: 'all', streams: 'all' }));
+    },
     lost: () => heard.lost(),
   });
 }

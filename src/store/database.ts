@@ -6,7 +6,8 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import pg from 'pg';
 import { EngineError } from '../contract/errors.ts';
-import { sqlStateOf, toEngineError } from './database-errors.ts';
+import type { Retry } from './conditions.ts';
+import { conditionOf, toEngineError } from './database-errors.ts';
 import { quoteIdentifier, validDatabaseUrl, validSchemaName } from './names.ts';
 import type { SqlExecutor } from '../contract/engine.ts';
 
@@ -56,11 +57,13 @@ export interface Statement {
   repeatable: 'yes' | 'no';
 }
 
-const CONFLICT_TRIES = 8;
-const CONFLICT_WAIT_MS = { min: 5, max: 200 };
-/** A restarting server is back within seconds; after this long the caller should know. */
-const UNREACHABLE_TRIES = 12;
-const UNREACHABLE_WAIT_MS = { min: 20, max: 800 };
+/** How often, and after which waits. A restarting server is back within seconds; after that long the caller should know. */
+const TRIES: Record<Retry, { most: number; waitMs: { min: number; max: number } }> = {
+  conflict: { most: 8, waitMs: { min: 5, max: 200 } },
+  outage: { most: 12, waitMs: { min: 20, max: 800 } },
+  briefly: { most: 3, waitMs: { min: 20, max: 200 } },
+  never: { most: 1, waitMs: { min: 0, max: 0 } },
+};
 
 /** A connection that gives no answer for this long is given up; the statement counts as unknown. */
 const ANSWER_LIMIT_MS = 60_000;
@@ -108,9 +111,8 @@ export async function run<Row>(database: Database, statement: Statement): Promis
       });
       return answer.rows as Row[];
     } catch (thrown) {
-      const error = toEngineError(thrown, statement.doing);
-      const wait = retryWait(error, tries, statement);
-      if (wait === undefined) throw error;
+      const wait = retryWait(thrown, tries, statement);
+      if (wait === undefined) throw toEngineError(thrown, statement.doing);
       await pause(wait);
     }
   }
@@ -134,13 +136,11 @@ export async function runInside<Row>(executor: SqlExecutor, statement: Statement
   }
 }
 
-function retryWait(error: EngineError, tries: number, statement: Statement): number | undefined {
-  if (error.code === 'contention' && tries < CONFLICT_TRIES) return spread(CONFLICT_WAIT_MS, tries);
-  const unreachable = error.code === 'unavailable' && statement.repeatable === 'yes';
-  if (unreachable && tries < UNREACHABLE_TRIES && sqlStateOf(error.cause) !== '3D000') {
-    return spread(UNREACHABLE_WAIT_MS, tries);
-  }
-  return undefined;
+function retryWait(thrown: unknown, tries: number, statement: Statement): number | undefined {
+  const retry = conditionOf(thrown)?.retry ?? 'never';
+  if (retry !== 'conflict' && statement.repeatable === 'no') return undefined;
+  const { most, waitMs } = TRIES[retry];
+  return tries < most ? spread(waitMs, tries) : undefined;
 }
 
 /** Full jitter over a doubling range, so that rivals that met once do not meet again. */

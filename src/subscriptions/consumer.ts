@@ -6,7 +6,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Transactor } from '../contract/engine.ts';
-import { EngineError, isEngineError } from '../contract/errors.ts';
+import { EngineError, isEngineError, isOutage } from '../contract/errors.ts';
 import type { Consumer, EventHandler } from '../contract/feed.ts';
 import { LIMITS } from '../contract/limits.ts';
 import {
@@ -22,7 +22,7 @@ import { spread, type Database } from '../store/database.ts';
 import { sqlStateOf, toEngineError } from '../store/database-errors.ts';
 import type { StoredEventFilter } from '../store/events.ts';
 import { whenAborted } from './aborting.ts';
-import { isOutage, type FeedPage, type FeedSource } from './source.ts';
+import type { FeedPage, FeedSource } from './source.ts';
 
 /** After this long without a word of its holder another instance takes the name. */
 export const HOLD_MS = 10_000;
@@ -91,8 +91,7 @@ class EventConsumer implements Consumer {
     this.#database = options.database;
     this.name = options.name;
     this.done = this.#run().catch(async (error: unknown) => {
-      this.#failures = 0;
-      void this.#tell(error);
+      void this.#tell(error, 0, 'has stopped');
       // For people who look: it did not just stop.
       if (!isClosed(error))
         await recordConsumerFailure(this.#database, this.name, codeOf(error)).catch(() => undefined);
@@ -133,6 +132,8 @@ class EventConsumer implements Consumer {
       if (isClosed(error) && this.#closing.signal.aborted) return;
       if (!isOutage(error)) throw error;
       this.#troubles += 1;
+      // Once, however long it lasts.
+      if (this.#troubles === 1) void this.#tell(error, 0, 'waits for the database');
       await this.#rest(spread(TROUBLE_WAIT_MS, this.#troubles));
     }
   }
@@ -266,29 +267,29 @@ class EventConsumer implements Consumer {
     if (by !== 'handler' && isClosed(error)) throw error;
     // A pool that has no room for transactions, for example: that does not pass.
     if (by === 'nobody' && isEngineError(error) && error.code === 'invalid_input') throw error;
-    const isSilent = this.#troubles < SILENT_TROUBLES && isLostConnection(error, by);
-    if (isSilent) throw toEngineError(error, 'handing events over');
+    if (isTroubleOf(error, by, this.#troubles)) throw toEngineError(error, 'handing events over');
     this.#failures += 1;
-    void this.#tell(error);
+    // Without onError at the first failure, the second, the fourth, …
+    const isTold = (this.#failures & (this.#failures - 1)) === 0;
+    const what = this.#failures === 1 ? 'failed' : `failed ${this.#failures} times in a row`;
+    void this.#tell(error, this.#failures, isTold ? what : undefined);
     await recordConsumerFailure(this.#database, this.name, codeOf(error));
     await this.#rest(spread(RETRY_WAIT_MS, this.#failures));
   }
 
-  async #tell(error: unknown): Promise<void> {
+  /** Where nobody asked to be told, silence would look like idleness: then the process is warned of what happened. */
+  async #tell(error: unknown, failures: number, what: string | undefined): Promise<void> {
     const { onError } = this.#options;
-    if (onError === undefined) return this.#warn(error);
+    if (onError === undefined) return this.#warn(error, what);
     try {
-      await onError(error, this.#failures);
+      await onError(error, failures);
     } catch {
       // Its owner's trouble, also when it comes later: it must end neither the consumer nor the process.
     }
   }
 
-  /** Nobody asked to be told, and silence would look like idleness. At the first failure, the second, the fourth, … */
-  #warn(error: unknown): void {
-    const failures = this.#failures;
-    if ((failures & (failures - 1)) !== 0 || isClosed(error)) return;
-    const what = ['has stopped', 'failed'][failures] ?? `failed ${failures} times in a row`;
+  #warn(error: unknown, what: string | undefined): void {
+    if (what === undefined || isClosed(error)) return;
     process.emitWarning(
       `Consumer "${this.name}" ${what} (${codeOf(error)}). Give consume() an onError to see why.`,
     );
@@ -323,9 +324,18 @@ class EventConsumer implements Consumer {
   }
 }
 
+/**
+ * Whether it is the database's trouble, which is waited for, and no failure. Before the handler was reached it is; a connection that
+ * broke under it a few times, too.
+ */
+function isTroubleOf(error: unknown, by: Culprit, troubles: number): boolean {
+  if (codeOf(error) === 'Error') return false;
+  if (by === 'nobody') return isOutage(toEngineError(error, 'handing events over'));
+  return troubles < SILENT_TROUBLES && isLostConnection(error, by);
+}
+
 /** A handler may have other connections, which say nothing about this one: only what the server itself said counts there. */
 function isLostConnection(error: unknown, by: Culprit): boolean {
-  if (codeOf(error) === 'Error') return false;
   if (by === 'handler') return SERVER_LEFT.test(sqlStateOf(error) ?? '');
   return toEngineError(error, 'handing events over').code === 'unavailable';
 }

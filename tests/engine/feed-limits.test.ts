@@ -91,6 +91,7 @@ describe('one subscription too many', () => {
   const source: FeedSource = {
     ends: async () => ({ floor: 1n, last: 0n }),
     read: async (after) => ({ events: [], to: after, atEnd: true }),
+    outage: (reason) => ({ number: 1, reason }),
     wait: (_, signal) =>
       new Promise((_resolve, reject) =>
         signal.addEventListener('abort', () => reject(signal.reason as Error)),
