@@ -194,8 +194,10 @@ export function conditionOfMessage(message: string): Condition | undefined {
   return BY_MESSAGE.find(([pattern]) => pattern.test(message))?.[1];
 }
 
+/** Read again for each connection, so it may be in the middle of being replaced. */
 export const UNREADABLE_FILE = condition(
-  'invalid_input',
+  'unavailable',
   'a file that the URL names (sslrootcert, sslcert or sslkey) cannot be read; check its path and its rights',
+  'briefly',
 );
 export const UNREACHABLE = condition('unavailable', 'the database could not be reached', 'outage');

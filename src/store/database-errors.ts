@@ -82,8 +82,7 @@ export function toEngineError(error: unknown, doing: string): EngineError {
   const known = conditionOf(error);
   if (known !== undefined) {
     const where = sqlState === undefined ? placeOf(error) : '';
-    const field = known === UNREADABLE_FILE ? { field: 'databaseUrl' } : {};
-    return new EngineError(known.code, `While ${doing}: ${known.says}${where}.`, { ...detail, ...field });
+    return new EngineError(known.code, `While ${doing}: ${known.says}${where}.`, detail);
   }
   const why =
     sqlState === undefined

@@ -65,6 +65,10 @@ export function listenForHints(
     if (closed) return;
     if (isOpen) events.lost?.();
     isOpen = false;
+    openLater();
+  };
+
+  const openLater = (): void => {
     clearTimeout(timer);
     timer = setTimeout(() => void open(), waitMs * (0.5 + Math.random()));
     waitMs = Math.min(waitMs * 2, RECONNECT_WAIT_MS.max);
@@ -81,6 +85,8 @@ export function listenForHints(
 
   const open = async (): Promise<void> => {
     const line = newLine(databaseUrl);
+    // A file that the URL names may be in the middle of being replaced.
+    if (line === undefined) return openLater();
     current = line;
     line.client.on('error', () => reconnect(line));
     line.client.on('end', () => reconnect(line));
@@ -117,16 +123,20 @@ interface Line {
   socket: Socket;
 }
 
-function newLine(databaseUrl: string): Line {
+function newLine(databaseUrl: string): Line | undefined {
   const socket = new Socket();
-  const client = new pg.Client({
-    connectionString: databaseUrl,
-    keepAlive: true,
-    application_name: 'flowfabric listener',
-    connectionTimeoutMillis: CONNECT_LIMIT_MS,
-    stream: () => socket,
-  });
-  return { client, socket };
+  try {
+    const client = new pg.Client({
+      connectionString: databaseUrl,
+      keepAlive: true,
+      application_name: 'flowfabric listener',
+      connectionTimeoutMillis: CONNECT_LIMIT_MS,
+      stream: () => socket,
+    });
+    return { client, socket };
+  } catch {
+    return undefined;
+  }
 }
 
 async function leave({ client, socket }: Line): Promise<void> {
