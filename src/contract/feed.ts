@@ -5,6 +5,7 @@
 import type { SqlTransaction, Transactor } from './engine.ts';
 import type { Cursor } from './cursor.ts';
 import type { CompletionEvent, EventFamily, FeedEvent, LeaseHistoryEvent } from './events.ts';
+import type { StopOptions } from './stopping.ts';
 
 /** Which events are wanted. Every member that is given must match. */
 export interface EventFilter {
@@ -86,8 +87,11 @@ export interface Consumer {
   readonly name: string;
   /** Settles when it has stopped; rejects when it cannot go on (for example `cursor_expired`). */
   readonly done: Promise<void>;
-  /** Lets the batch under way finish. Not to be awaited by its own handler. */
-  stop(): Promise<void>;
+  /**
+   * Lets the handler finish the batch under way, by the deadline (30 s unless told otherwise). Resolves by then and one second, whether or not the
+   * database answers: what was not committed is handed over again. Not to be awaited by its own handler.
+   */
+  stop(options?: StopOptions): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 }
 

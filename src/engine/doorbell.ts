@@ -38,6 +38,8 @@ export interface Doorbell {
   watch(watcher: HintWatcher): () => void;
   watchFeed(watcher: FeedWatcher): () => void;
   close(): Promise<void>;
+  /** Without a word to anybody. */
+  abandon(): void;
 }
 
 export interface DoorbellOptions {
@@ -106,6 +108,7 @@ export function openDoorbell(options: DoorbellOptions): Doorbell {
       await sender.close();
       await listener?.close();
     },
+    abandon: () => listener?.abandon(),
   };
 }
 

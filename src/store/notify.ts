@@ -21,6 +21,8 @@ export async function sendHint(database: Database, payload: string): Promise<voi
 
 export interface Listener {
   close(): Promise<void>;
+  /** Without a word to the server. */
+  abandon(): void;
 }
 
 export interface ListenerEvents {
@@ -53,6 +55,7 @@ export function listenForHints(
   heartbeat: Heartbeat = LISTENER_HEARTBEAT,
 ): Listener {
   let current: Line | undefined;
+  let newest: Line | undefined;
   let timer: NodeJS.Timeout | undefined;
   let closed = false;
   let waitMs = RECONNECT_WAIT_MS.min;
@@ -88,6 +91,7 @@ export function listenForHints(
     // A file that the URL names may be in the middle of being replaced.
     if (line === undefined) return openLater();
     current = line;
+    newest = line;
     line.client.on('error', () => reconnect(line));
     line.client.on('end', () => reconnect(line));
     line.client.on('notification', (message) => events.hint(message.payload ?? ''));
@@ -113,6 +117,11 @@ export function listenForHints(
       const last = current;
       current = undefined;
       if (last !== undefined) await leave(last);
+    },
+    abandon() {
+      closed = true;
+      clearTimeout(timer);
+      newest?.socket.destroy();
     },
   };
 }

@@ -9,6 +9,7 @@ import type { Transactor } from '../contract/engine.ts';
 import { EngineError, isEngineError, isOutage } from '../contract/errors.ts';
 import type { Consumer, EventHandler } from '../contract/feed.ts';
 import { LIMITS } from '../contract/limits.ts';
+import { deadlineOf, LAST_WORD_MS, withDeadline, type StopOptions } from '../contract/stopping.ts';
 import {
   holdConsumer,
   moveConsumer,
@@ -40,6 +41,8 @@ const TROUBLE_WAIT_MS = { min: 200, max: 5_000 };
 const SILENT_TROUBLES = 3;
 /** SQLSTATEs of a lost connection, and of a server that goes down or comes up. */
 const SERVER_LEFT = /^(08|57P0)/;
+/** A handler that does not come to its end must not keep a process from ending. */
+export const STOP_DEADLINE_MS = 30_000;
 /** Positions walked through for one batch before the place is moved. */
 const WALK = BigInt(LIMITS.eventsExamined * 4);
 /** What is stored of a failure besides a code of ours or the database's: a name, and nothing that may quote data. */
@@ -58,7 +61,13 @@ export interface ConsumerOptions {
   signal: AbortSignal | undefined;
 }
 
-export function startConsumer(options: ConsumerOptions): Consumer {
+/** For the engine it ends with. */
+export interface OpenConsumer extends Consumer {
+  /** Stops, and waits for the handler and nothing else. */
+  drain(deadlineMs: number): Promise<void>;
+}
+
+export function startConsumer(options: ConsumerOptions): OpenConsumer {
   return new EventConsumer(options);
 }
 
@@ -70,7 +79,7 @@ type HandedOver = 'moved' | 'lost' | { error: unknown; by: Culprit };
 type Culprit = 'handler' | 'transaction' | 'nobody';
 const CULPRITS: Record<string, Culprit> = { nothing: 'nobody', handler: 'handler' };
 
-class EventConsumer implements Consumer {
+class EventConsumer implements OpenConsumer {
   readonly name: string;
   readonly done: Promise<void>;
   readonly #options: ConsumerOptions;
@@ -85,6 +94,8 @@ class EventConsumer implements Consumer {
   /** In a row: of the handler, and of the database. */
   #failures = 0;
   #troubles = 0;
+  /** Settles when no handler is running. */
+  #handling: Promise<unknown> = Promise.resolve();
 
   constructor(options: ConsumerOptions) {
     this.#options = options;
@@ -101,9 +112,17 @@ class EventConsumer implements Consumer {
     this.done.catch(() => undefined);
   }
 
-  async stop(): Promise<void> {
+  async stop(options: StopOptions = {}): Promise<void> {
+    await this.drain(deadlineOf(options, STOP_DEADLINE_MS));
+    await withDeadline(
+      this.done.catch(() => undefined),
+      LAST_WORD_MS,
+    );
+  }
+
+  async drain(deadlineMs: number): Promise<void> {
     this.#closing.abort();
-    await this.done.catch(() => undefined);
+    await withDeadline(this.#handling, deadlineMs);
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -192,7 +211,9 @@ class EventConsumer implements Consumer {
 
   async #handOver(page: FeedPage): Promise<void> {
     const from = this.#place!;
-    const handed = await this.#renewingMeanwhile(() => this.#transact(from, page));
+    const handing = this.#transact(from, page);
+    this.#handling = handing;
+    const handed = await this.#renewingMeanwhile(() => handing);
     if (typeof handed === 'object') return this.#failed(from, handed.error, handed.by);
     this.#failures = 0;
     if (handed === 'lost') this.#place = undefined;
