@@ -6,14 +6,12 @@ import type { Engine, ExecutionPolicy, SubmitOptions, SubmitRequest } from '../c
 import type { Flows } from '../contract/flows.ts';
 import type { Operations } from '../contract/operations.ts';
 import type { Signals } from '../contract/signals.ts';
-import { deadlineOf, LAST_WORD_MS, withDeadline, type StopOptions } from '../contract/stopping.ts';
 import type { Streams } from '../contract/streams.ts';
 import { openDatabase, type PoolLike } from '../store/database.ts';
 import { DEFAULT_SCHEMA } from '../store/migrate.ts';
 import { validDatabaseUrl } from '../store/names.ts';
 import { checkSchema } from '../store/schema-state.ts';
 import { openTransactions } from '../store/transactions.ts';
-import { STOP_DEADLINE_MS } from '../subscriptions/consumer.ts';
 import { DatabaseFeed } from '../subscriptions/database-feed.ts';
 import { StreamHub } from '../subscriptions/stream-hub.ts';
 import { DatabaseStreams } from '../subscriptions/stream-source.ts';
@@ -22,6 +20,7 @@ import { bulk } from './bulk.ts';
 import { cancel } from './cancel.ts';
 import { checkWhole, refuse } from './checks.ts';
 import { claim } from './claim.ts';
+import { closingOf } from './closing.ts';
 import type { EngineContext } from './context.ts';
 import { openDoorbell } from './doorbell.ts';
 import { EndWatch } from './ends.ts';
@@ -126,9 +125,6 @@ export const ENGINE_OPTIONS: readonly (keyof EngineOptions)[] = [
   'signingSecret',
 ];
 const MAX_POOL_SIZE = 1_000;
-/** What is under way when an engine is closed, and has nothing to do with user code, has its answer by then or none. */
-const ANSWERS_LIMIT_MS = 5_000;
-const SETTLE_MS = 200;
 
 function checkOptions(options: EngineOptions): void {
   checkMembers(options, 'options', ENGINE_OPTIONS);
@@ -216,36 +212,6 @@ function bindFlows(open: Opened, defaultPolicy: DefaultPolicy): Flows {
   };
 }
 
-/** Every wait for the database is over at once; the connections that are ours are gone. */
-function abandon({ database, transactions, handlings, doorbell }: EngineContext): void {
-  for (const one of [database, transactions, handlings, doorbell]) one.abandon();
-}
-
-/** Those who wait are told; what is under way has its answer first. */
-async function closeContext(
-  context: EngineContext,
-  batches: readonly { settled(): Promise<void> }[],
-): Promise<void> {
-  await Promise.all(context.companions.map((companion) => companion.close()));
-  context.ends.close();
-  context.streams.close();
-  await context.feed.close();
-  await Promise.all(batches.map((batch) => batch.settled()));
-  await context.flowWork.close();
-  await context.doorbell.close();
-  await Promise.all([context.transactions.close(), context.handlings.close()]);
-  await context.database.close();
-}
-
-/** By the deadline and a last word, whatever the database does. */
-async function closeInTime(context: EngineContext, leftMs: number, closing: Promise<void>): Promise<void> {
-  const limitMs = Math.max(LAST_WORD_MS, Math.min(leftMs, ANSWERS_LIMIT_MS));
-  await withDeadline(closing, limitMs);
-  abandon(context);
-  // Nothing waits for the database any more; what waits for something else is not worth a process.
-  await withDeadline(closing, SETTLE_MS);
-}
-
 function bindOperations(context: EngineContext, defaultPolicy: DefaultPolicy): Engine {
   const endings = createEndings(context);
   const submits = createSubmits(context, defaultPolicy);
@@ -257,6 +223,11 @@ function bindOperations(context: EngineContext, defaultPolicy: DefaultPolicy): E
     return context;
   };
   const bound = bindFeed(open);
+  const close = closingOf(context, [bound, endings, submits, steps, appends], async (deadlineMs) => {
+    // Handlers of consumers may use the engine to the end of their batch.
+    await bound.close(deadlineMs);
+    closed = true;
+  });
   const opened = <Part>(part: Part): Part => {
     open();
     return part;
@@ -268,22 +239,6 @@ function bindOperations(context: EngineContext, defaultPolicy: DefaultPolicy): E
     open();
     if (Array.isArray(request)) return (await submits.many(request, options ?? {})) as never;
     return (await submits.one(request as SubmitRequest, options ?? {})) as never;
-  }
-  let closing: Promise<void> | undefined;
-  async function closeOnce(deadlineMs: number): Promise<void> {
-    const beganAt = performance.now();
-    for (const companion of context.companions) companion.stop();
-    // Handlers of consumers may use the engine to the end of their batch.
-    await bound.close(deadlineMs);
-    closed = true;
-    const leftMs = deadlineMs - (performance.now() - beganAt);
-    await closeInTime(context, leftMs, closeContext(context, [bound, endings, submits, steps, appends]));
-  }
-  async function close(options: StopOptions = {}): Promise<void> {
-    checkMembers(options, 'options', ['deadlineMs']);
-    const deadlineMs = deadlineOf(options, STOP_DEADLINE_MS);
-    closing ??= closeOnce(deadlineMs);
-    return closing;
   }
   return {
     submit: submitOneOrMany,

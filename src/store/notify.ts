@@ -4,11 +4,12 @@
  * at intervals whether it still answers: a listener sends nothing by itself, so it would never find out that the other
  * side has gone without a word.
  */
-import { Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import pg from 'pg';
 import { EngineError } from '../contract/errors.ts';
 import { CONNECT_LIMIT_MS, run, type Database } from './database.ts';
 import { hintChannel, quoteIdentifier } from './names.ts';
+import { trackSockets } from './sockets.ts';
 
 export async function sendHint(database: Database, payload: string): Promise<void> {
   await run(database, {
@@ -55,7 +56,7 @@ export function listenForHints(
   heartbeat: Heartbeat = LISTENER_HEARTBEAT,
 ): Listener {
   let current: Line | undefined;
-  let newest: Line | undefined;
+  const sockets = trackSockets();
   let timer: NodeJS.Timeout | undefined;
   let closed = false;
   let waitMs = RECONNECT_WAIT_MS.min;
@@ -87,18 +88,15 @@ export function listenForHints(
   };
 
   const open = async (): Promise<void> => {
-    const line = newLine(databaseUrl);
+    const line = newLine(databaseUrl, sockets.open());
     // A file that the URL names may be in the middle of being replaced.
     if (line === undefined) return openLater();
     current = line;
-    newest = line;
     line.client.on('error', () => reconnect(line));
     line.client.on('end', () => reconnect(line));
     line.client.on('notification', (message) => events.hint(message.payload ?? ''));
     try {
-      await line.client.connect();
-      const listen = `LISTEN ${quoteIdentifier(hintChannel(schema))}`;
-      await within(heartbeat.answerMs, line.client.query(listen));
+      await beginListening(line, schema, heartbeat.answerMs);
       if (current !== line) return;
       waitMs = RECONNECT_WAIT_MS.min;
       timer = setTimeout(() => void ask(line), heartbeat.everyMs);
@@ -118,11 +116,7 @@ export function listenForHints(
       current = undefined;
       if (last !== undefined) await leave(last);
     },
-    abandon() {
-      closed = true;
-      clearTimeout(timer);
-      newest?.socket.destroy();
-    },
+    abandon: () => sockets.destroyAll(),
   };
 }
 
@@ -132,8 +126,7 @@ interface Line {
   socket: Socket;
 }
 
-function newLine(databaseUrl: string): Line | undefined {
-  const socket = new Socket();
+function newLine(databaseUrl: string, socket: Socket): Line | undefined {
   try {
     const client = new pg.Client({
       connectionString: databaseUrl,
@@ -146,6 +139,11 @@ function newLine(databaseUrl: string): Line | undefined {
   } catch {
     return undefined;
   }
+}
+
+async function beginListening({ client }: Line, schema: string, answerMs: number): Promise<void> {
+  await client.connect();
+  await within(answerMs, client.query(`LISTEN ${quoteIdentifier(hintChannel(schema))}`));
 }
 
 async function leave({ client, socket }: Line): Promise<void> {
