@@ -6,7 +6,8 @@ export type { EngineOptions } from './engine/open.ts';
 export type { ReconcilerReport } from './reconcilers/runner.ts';
 export type { ClientLike, PoolLike } from './store/database.ts';
 export { migrate, type MigrateOptions, type MigrateReport } from './store/migrate.ts';
-export { startWorker, type StopOptions, type Worker, type WorkerOptions } from './worker/worker.ts';
+export { startWorker, type Worker, type WorkerOptions } from './worker/worker.ts';
+export type { StopOptions } from './contract/stopping.ts';
 export type {
   DurationHistogram,
   KindMetrics,

@@ -86,4 +86,4 @@ SELECT partition_key, execution_id, attempt_index, ts_ms, seq, mode::text AS mod
          'frame_type', frame_type, 'encoding', CASE WHEN is_text THEN 'utf8' ELSE 'hex' END, 'source', 'worker',
          'payload', CASE WHEN is_text THEN ff_frame_text(payload) ELSE encode(payload, 'hex') END,
          'correlation_id', correlation_id, 'ts', ts_ms, 'mode', mode, 'summary_version', summary_version)) AS fields
-FROM ff_frame, LATERAL (SELECT encoding <> 'binary' AND position('\x00'::bytea IN payload) = 0 AS is_text) t;
+FROM ff_frame, LATERAL (SELECT encoding <> 'binary' AND position(E'\\x00'::bytea IN payload) = 0 AS is_text) t;

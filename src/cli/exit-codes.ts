@@ -32,6 +32,7 @@ const BY_CODE: Partial<Record<ErrorCode, number>> = {
   invalid_token: EXIT.refused,
   not_found: EXIT.notFound,
   unavailable: EXIT.unavailable,
+  no_connection: EXIT.unavailable,
   contention: EXIT.unavailable,
   embedded_unavailable: EXIT.unavailable,
 };

@@ -201,7 +201,7 @@ async function printEvents(
       printer.result(json, tableRows([eventCells(item)], widths));
       left -= 1;
     } else if (printer.format === 'json') printer.result(json, []);
-    else printer.note('the database cannot be heard. Nothing is lost: it goes on when it is back.');
+    else printer.note(`${item.reason} Nothing is lost: tail continues when the database is back.`);
     if (left === 0) return;
     // A reader that is slow slows the reading, instead of filling the memory.
     if (process.stdout.writableNeedDrain) await once(process.stdout, 'drain', { signal });

@@ -82,10 +82,7 @@ export async function connect(options: ConnectOptions): Promise<Connection> {
   }
   const chores = [eventPositions, oldEvents, oldKeys, stalePointers(), flowWork, flowSiblings, lostEnds()];
   const runner = reconcile === 'off' ? undefined : startReconcilers(context, RECONCILERS, { chores });
-  const close = async (): Promise<void> => {
-    await runner?.close();
-    await engine.close();
-  };
+  if (runner !== undefined) context.companions.push(runner);
   const activeSpan = await findActiveSpan();
   const tasks = createTaskClient(engine, activeSpan);
   const flows = createFlowClient(engine, activeSpan);
@@ -104,8 +101,7 @@ export async function connect(options: ConnectOptions): Promise<Connection> {
     ...tasks,
     submit,
     submitFlow,
-    close,
     reconcilerReports: () => runner?.report() ?? [],
-    [Symbol.asyncDispose]: close,
+    [Symbol.asyncDispose]: () => engine.close(),
   };
 }

@@ -9,6 +9,7 @@ import type { Operations } from './operations.ts';
 import type { ExecutionPolicy } from './policy.ts';
 import type { Signals } from './signals.ts';
 import type { Steps } from './steps.ts';
+import type { Closable } from './stopping.ts';
 import type { Streams } from './streams.ts';
 import type { AttemptOutcome, LifecyclePhase, PublicState, StateVector, TerminalOutcome } from './states.ts';
 
@@ -330,7 +331,7 @@ export interface Interest {
 /** Answers true when it takes all the work the hint speaks of, so that nobody else need be woken. */
 export type HintWatcher = (hint: Hint) => boolean;
 
-export interface Engine extends Operations, Steps, Feed, Signals, Streams, Flows {
+export interface Engine extends Operations, Steps, Feed, Signals, Streams, Flows, Closable {
   submit(request: SubmitRequest, options?: SubmitOptions): Promise<SubmitResult>;
   submit(requests: readonly SubmitRequest[], options?: SubmitOptions): Promise<SubmitResult[]>;
   claim(request: ClaimRequest): Promise<ClaimResult>;
@@ -358,5 +359,4 @@ export interface Engine extends Operations, Steps, Feed, Signals, Streams, Flows
   /** Who is registered, the newest first; at most 10,000. */
   listWorkers(): Promise<WorkerSnapshot[]>;
   forgetWorker(workerInstanceId: string): Promise<void>;
-  close(): Promise<void>;
 }

@@ -24,7 +24,10 @@ export const ERROR_CODES = {
   retry_transaction: "the caller's own transaction must be rolled back and tried again; `sqlState` says why",
   isolation_unsupported: 'the operation needs READ COMMITTED and the transaction runs at another level',
   contention: 'the database kept reporting conflicts after all tries',
-  unavailable: 'the database cannot be reached or is shutting down',
+  unavailable: 'the database cannot be reached, is shutting down, or accepts no writes',
+  no_connection: 'no connection was left: of the server, the role, or the budget of this process',
+  statement_cancelled: 'the database ended a statement: a statement_timeout, or an administrator',
+  database_unsupported: 'the database has an encoding or a setting that the engine cannot work with',
   schema_missing: 'the schema has not been migrated',
   schema_newer: 'the database was migrated by newer code that this version cannot work with',
   schema_drift: 'an applied migration differs from the file of the same number',
@@ -87,8 +90,15 @@ export function isPassingTrouble(error: unknown): boolean {
   return isEngineError(error) && PASSING.includes(error.code);
 }
 
+/** The same, where whatever runs for long waits until it is over: an engine that was closed does not open again. */
+export function isOutage(error: unknown): error is EngineError {
+  return isPassingTrouble(error) && (error as EngineError).code !== 'closed';
+}
+
 const PASSING: readonly ErrorCode[] = [
   'unavailable',
+  'no_connection',
+  'statement_cancelled',
   'contention',
   'closed',
   'schema_missing',

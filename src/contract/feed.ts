@@ -5,6 +5,7 @@
 import type { SqlTransaction, Transactor } from './engine.ts';
 import type { Cursor } from './cursor.ts';
 import type { CompletionEvent, EventFamily, FeedEvent, LeaseHistoryEvent } from './events.ts';
+import type { StopOptions } from './stopping.ts';
 
 /** Which events are wanted. Every member that is given must match. */
 export interface EventFilter {
@@ -43,11 +44,13 @@ export interface SubscribeOptions<Filter = EventFilter> {
 }
 
 /**
- * The database could not be heard for a while. Nothing was lost: the subscription goes on from the cursor by itself, only
- * later than usual.
+ * The database cannot be heard: yielded once for each outage. Nothing is lost: the subscription continues from the cursor by itself
+ * when the trouble is over.
  */
 export interface Disconnected {
   type: 'disconnected';
+  /** A sentence: why, and where there is one, the remedy. */
+  reason: string;
   cursor: Cursor;
   position: bigint;
 }
@@ -71,8 +74,8 @@ export interface ConsumeOptions<Tx = SqlTransaction> {
   transact?: Transactor<Tx>;
   signal?: AbortSignal;
   /**
-   * Told of every failure of the handler, after which the same events are handed over again, with a growing wait; and of what
-   * ends the consumer, with 0 failures.
+   * Called for every failure of the handler, after which the same events are handed over again, with a growing wait. With 0
+   * failures: once for each outage of the database, after which it continues by itself; and for what ends the consumer.
    */
   onError?: (error: unknown, failures: number) => void;
 }
@@ -84,8 +87,11 @@ export interface Consumer {
   readonly name: string;
   /** Settles when it has stopped; rejects when it cannot go on (for example `cursor_expired`). */
   readonly done: Promise<void>;
-  /** Lets the batch under way finish. Not to be awaited by its own handler. */
-  stop(): Promise<void>;
+  /**
+   * Lets the handler finish the batch under way, by the deadline (30 s unless told otherwise). Resolves by then and one second, whether or not the
+   * database answers: what was not committed is handed over again. Not to be awaited by its own handler.
+   */
+  stop(options?: StopOptions): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 }
 

@@ -36,4 +36,6 @@ export interface EngineContext {
   doubtful: DoubtfulClaim[];
   /** Queue rows this process has removed since the queue tables were last vacuumed. */
   counters: { dequeued: number };
+  /** What runs beside the engine and ends with it: told to stop first, and waited for while the database can still be used. */
+  companions: { stop(): void; close(): Promise<void> }[];
 }

@@ -86,6 +86,20 @@ export function judgeWriting({ settings, role, isStandby }: ServerFacts): Findin
       detail: 'Transactions are read-only by default.',
       fix: REPAIRS.setForRole(role, 'default_transaction_read_only', 'off'),
     };
+  if (settings.server_encoding !== undefined && settings.server_encoding !== 'UTF8')
+    return {
+      check,
+      verdict: 'problem',
+      detail: `The database has the encoding ${settings.server_encoding}; the engine needs UTF8.`,
+      fix: REPAIRS.createInUtf8,
+    };
+  if (settings.array_nulls === 'off')
+    return {
+      check,
+      verdict: 'problem',
+      detail: 'array_nulls is off; the engine sends arrays with NULL.',
+      fix: REPAIRS.setForRole(role, 'array_nulls', 'on'),
+    };
   const isolation = settings.default_transaction_isolation ?? 'unknown';
   if (isolation !== 'read committed')
     return {

@@ -38,6 +38,8 @@ export interface Doorbell {
   watch(watcher: HintWatcher): () => void;
   watchFeed(watcher: FeedWatcher): () => void;
   close(): Promise<void>;
+  /** Without a word to anybody. */
+  abandon(): void;
 }
 
 export interface DoorbellOptions {
@@ -73,6 +75,9 @@ export function openDoorbell(options: DoorbellOptions): Doorbell {
     lost() {
       for (const watcher of feedWatchers) watcher.lost();
     },
+    found() {
+      for (const watcher of feedWatchers) watcher.found();
+    },
   });
   return {
     ring(partial) {
@@ -103,6 +108,7 @@ export function openDoorbell(options: DoorbellOptions): Doorbell {
       await sender.close();
       await listener?.close();
     },
+    abandon: () => listener?.abandon(),
   };
 }
 
@@ -132,6 +138,7 @@ interface Heard {
   asked(asking: Asking): void;
   moved(last: bigint): void;
   lost(): void;
+  found(): void;
 }
 
 function startListening(options: DoorbellOptions, heard: Heard): Listener | undefined {
@@ -143,7 +150,10 @@ function startListening(options: DoorbellOptions, heard: Heard): Listener | unde
       if (last === null) heard.tell(hint);
       else heard.moved(last);
     },
-    open: () => void heard.tell(complete({ routes: 'all', ended: 'all', streams: 'all' })),
+    open() {
+      heard.found();
+      heard.tell(complete({ routes: 'all', ended: 'all', streams: 'all' }));
+    },
     lost: () => heard.lost(),
   });
 }

@@ -3,7 +3,7 @@
  * has waiters it asks the others to say what ended, so that nobody is told who did not ask. Every waiter also looks at
  * growing intervals: a lost hint costs time, nothing else.
  */
-import { EngineError } from '../contract/errors.ts';
+import { EngineError, isOutage } from '../contract/errors.ts';
 import type { ExecutionEnd, Hint, WaitOptions } from '../contract/engine.ts';
 import { parseExecutionId, type ParsedExecutionId } from '../contract/ids.ts';
 import type { Doorbell } from './doorbell.ts';
@@ -146,7 +146,7 @@ export class EndWatch {
         for (const uuid of uuids) this.#settle(uuid, found.get(uuid));
       } catch (error) {
         // A database that is away is asked again at the next look; what cannot be read at all is told to who waits.
-        if (error instanceof EngineError && !['unavailable', 'contention'].includes(error.code)) {
+        if (error instanceof EngineError && !isOutage(error)) {
           for (const uuid of uuids) this.#fail(uuid, error);
         }
       }

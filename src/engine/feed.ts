@@ -26,7 +26,7 @@ import {
 } from '../store/consumers.ts';
 import type { StoredEventFilter } from '../store/events.ts';
 import { unlessAborted } from '../subscriptions/aborting.ts';
-import { startConsumer } from '../subscriptions/consumer.ts';
+import { startConsumer, type OpenConsumer } from '../subscriptions/consumer.ts';
 import type { FeedSource } from '../subscriptions/source.ts';
 import { openSubscription } from '../subscriptions/subscription.ts';
 import { checkName, checkSignal, checkWhole, refuse } from './checks.ts';
@@ -41,15 +41,15 @@ import {
 import { checkChoice, checkMembers } from './members.ts';
 
 const DEFAULT_BATCH = 256;
-/** A handler that does not come to its end must not keep the engine open. */
-export const CLOSE_LIMIT_MS = 30_000;
 
 type Opened = () => EngineContext;
 
 export interface BoundFeed {
   feed: Feed;
   /** Ends every subscription, and every consumer after the batch it is at, if that ends in time. Nothing can be opened any more. */
-  close(): Promise<void>;
+  close(deadlineMs: number): Promise<void>;
+  /** Until consumers have said their last words to the database. */
+  settled(): Promise<void>;
 }
 
 export function bindFeed(open: Opened): BoundFeed {
@@ -87,7 +87,8 @@ export function bindFeed(open: Opened): BoundFeed {
         return forgetConsumer(open().database, checked);
       },
     },
-    close: () => readers.close(),
+    close: (deadlineMs) => readers.close(deadlineMs),
+    settled: () => readers.settled(),
   };
 }
 
@@ -96,7 +97,7 @@ class Readers {
   readonly #open: Opened;
   /** From the moment one is asked for, so that many that are asked for at once do not pass the limit. */
   readonly #subscriptions = new Set<{ close(): Promise<void> }>();
-  readonly #consumers = new Set<Consumer>();
+  readonly #consumers = new Set<OpenConsumer>();
   #closed = false;
 
   constructor(open: Opened) {
@@ -164,18 +165,16 @@ class Readers {
     return consumer;
   }
 
-  async close(): Promise<void> {
+  async close(deadlineMs: number): Promise<void> {
     this.#closed = true;
-    const ended = Promise.allSettled([
-      ...[...this.#consumers].map((consumer) => consumer.stop()),
+    await Promise.allSettled([
+      ...[...this.#consumers].map((consumer) => consumer.drain(deadlineMs)),
       ...[...this.#subscriptions].map((subscription) => subscription.close()),
     ]);
-    let timer: NodeJS.Timeout | undefined;
-    const limit = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, CLOSE_LIMIT_MS);
-    });
-    await Promise.race([ended, limit]);
-    clearTimeout(timer);
+  }
+
+  async settled(): Promise<void> {
+    await Promise.allSettled([...this.#consumers].map((consumer) => consumer.done));
   }
 
   #openFeed(): FeedSource {

@@ -1,7 +1,7 @@
 /**
  * Reads flows: what is in one, how far it is, lists of them, and waiting for the end of one.
  */
-import { EngineError } from '../contract/errors.ts';
+import { EngineError, isOutage } from '../contract/errors.ts';
 import type {
   EdgeSnapshot,
   FlowPage,
@@ -194,14 +194,27 @@ export async function waitForFlow(
     }
     const heard = listenForEnds(context);
     try {
-      const head = await readFlowHead(context.database, flow);
+      const head = await readUnlessAway(context, flow);
       if (head === undefined)
         throw new EngineError('not_found', `There is no flow ${flowId}.`, { field: 'flowId' });
-      if (head.outcome !== null) return head.outcome;
+      if (head !== 'away' && head.outcome !== null) return head.outcome;
       await unlessAborted(signal, heard.soon);
     } finally {
       heard.stop();
     }
+  }
+}
+
+/** Whoever waits for a flow waits for its database, too. */
+async function readUnlessAway(
+  { database }: EngineContext,
+  flow: ParsedExecutionId,
+): Promise<FlowHead | 'away' | undefined> {
+  try {
+    return await readFlowHead(database, flow);
+  } catch (error) {
+    if (isOutage(error)) return 'away';
+    throw error;
   }
 }
 

@@ -1,7 +1,6 @@
 /**
  * Puts the operations together into an Engine on one database and schema.
  */
-import { setTimeout as pause } from 'node:timers/promises';
 import { EngineError } from '../contract/errors.ts';
 import type { Engine, ExecutionPolicy, SubmitOptions, SubmitRequest } from '../contract/engine.ts';
 import type { Flows } from '../contract/flows.ts';
@@ -21,6 +20,7 @@ import { bulk } from './bulk.ts';
 import { cancel } from './cancel.ts';
 import { checkWhole, refuse } from './checks.ts';
 import { claim } from './claim.ts';
+import { closingOf } from './closing.ts';
 import type { EngineContext } from './context.ts';
 import { openDoorbell } from './doorbell.ts';
 import { EndWatch } from './ends.ts';
@@ -111,6 +111,7 @@ export async function openEngine(
     demands: new Map(),
     doubtful: [],
     counters: { dequeued: 0 },
+    companions: [],
   };
   return { engine: bindOperations(context, policy), context };
 }
@@ -125,7 +126,6 @@ export const ENGINE_OPTIONS: readonly (keyof EngineOptions)[] = [
   'signingSecret',
 ];
 const MAX_POOL_SIZE = 1_000;
-const CLOSE_LIMIT_MS = 5_000;
 
 function checkOptions(options: EngineOptions): void {
   checkMembers(options, 'options', ENGINE_OPTIONS);
@@ -213,22 +213,6 @@ function bindFlows(open: Opened, defaultPolicy: DefaultPolicy): Flows {
   };
 }
 
-/** Those who wait are told; what is under way has its answer first. */
-async function closeContext(
-  context: EngineContext,
-  batches: readonly { settled(): Promise<void> }[],
-): Promise<void> {
-  context.ends.close();
-  context.streams.close();
-  await context.feed.close();
-  await Promise.all(batches.map((batch) => batch.settled()));
-  await context.flowWork.close();
-  await context.doorbell.close();
-  await Promise.all([context.transactions.close(), context.handlings.close()]);
-  // A server that gives no answer must not keep the process from going on.
-  await Promise.race([context.database.close(), pause(CLOSE_LIMIT_MS, undefined, { ref: false })]);
-}
-
 function bindOperations(context: EngineContext, defaultPolicy: DefaultPolicy): Engine {
   const endings = createEndings(context);
   const submits = createSubmits(context, defaultPolicy);
@@ -240,7 +224,12 @@ function bindOperations(context: EngineContext, defaultPolicy: DefaultPolicy): E
     if (closed) throw new EngineError('closed', 'The engine was closed.');
     return context;
   };
-  const { feed, close: closeFeed } = bindFeed(open);
+  const bound = bindFeed(open);
+  const close = closingOf(context, [bound, endings, submits, steps, orders, appends], async (deadlineMs) => {
+    // Handlers of consumers may use the engine to the end of their batch.
+    await bound.close(deadlineMs);
+    closed = true;
+  });
   const opened = <Part>(part: Part): Part => {
     open();
     return part;
@@ -253,13 +242,6 @@ function bindOperations(context: EngineContext, defaultPolicy: DefaultPolicy): E
     if (Array.isArray(request)) return (await submits.many(request, options ?? {})) as never;
     return (await submits.one(request as SubmitRequest, options ?? {})) as never;
   }
-  async function close(): Promise<void> {
-    // Handlers of consumers may use the engine to the end of their batch.
-    await closeFeed();
-    if (closed) return;
-    closed = true;
-    await closeContext(context, [endings, submits, steps, orders, appends]);
-  }
   return {
     submit: submitOneOrMany,
     cancel: oneOrMany(open, cancel),
@@ -267,7 +249,7 @@ function bindOperations(context: EngineContext, defaultPolicy: DefaultPolicy): E
     ...bindSignals(open),
     ...bindStreams(open, appends),
     ...bindFlows(open, defaultPolicy),
-    ...feed,
+    ...bound.feed,
     claim: async (request) => claim(open(), request),
     renew: async (leases, leaseMs) => renew(open(), leases, leaseMs),
     complete: async (lease, value) => opened(endings).complete(lease, value),

@@ -29,6 +29,8 @@ export interface ReconcilerReport extends PassReport {
 
 export interface ReconcilerRunner {
   report(): ReconcilerReport[];
+  /** Begins nothing more. */
+  stop(): void;
   close(): Promise<void>;
 }
 
@@ -92,6 +94,7 @@ export function startReconcilers(
   const looping = loop(tick, stop.signal);
   return {
     report: () => entries.map((entry) => ({ ...entry.report })),
+    stop: () => stop.abort(),
     async close() {
       stop.abort();
       await looping;

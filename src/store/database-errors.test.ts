@@ -8,7 +8,7 @@ const failing = (code: string, more: object = {}) =>
   Object.assign(new Error('from the driver'), { code, ...more });
 
 describe('an error of the driver', () => {
-  it.each(['EPIPE', 'ECONNRESET', 'ENETUNREACH', '57P01', '08006', '53300', '57014', '25006', 'EMFILE'])(
+  it.each(['EPIPE', 'ECONNRESET', 'ENETUNREACH', '57P01', '08006', '25006', 'EMFILE'])(
     '%s means unavailable',
     (code) => {
       expect(toEngineError(failing(code), 'testing').code).toBe('unavailable');
@@ -16,6 +16,8 @@ describe('an error of the driver', () => {
   );
 
   it.each([
+    ['53300', 'no_connection'],
+    ['57014', 'statement_cancelled'],
     ['40P01', 'contention'],
     ['42501', 'permission_denied'],
     ['25P02', 'retry_transaction'],

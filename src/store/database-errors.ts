@@ -1,48 +1,16 @@
 /**
- * Translates what the driver throws into the engine's closed codes, and says which failures may be tried again.
+ * Translates what the driver throws into the engine's closed codes. What each condition means is written in one table beside.
  * Database messages can quote data, so they travel only as `cause`, never in the text of the error.
  */
-import { EngineError, type ErrorCode } from '../contract/errors.ts';
-
-const BY_SQLSTATE: Record<string, [ErrorCode, string]> = {
-  FF001: ['isolation_unsupported', 'the transaction must run at READ COMMITTED'],
-  FF002: ['invariant_broken', 'a write did not reach every row it had locked; nothing was written'],
-  FF003: ['route_limit_reached', 'too many distinct combinations of lane, kind and capabilities'],
-  FF004: ['invalid_id', 'an id names a uuid that belongs to an execution of another partition'],
-  FF005: [
-    'idempotency_key_reused',
-    'an idempotency key already stands for a request that differs from this one',
-  ],
-  FF007: [
-    'invalid_step',
-    'the handler of a consumer ended its transaction itself; leave COMMIT and ROLLBACK to the consumer',
-  ],
-  FF006: [
-    'invariant_broken',
-    'positions were asked for in a way that could lose events; nothing was written',
-  ],
-  FF008: ['invalid_input', 'a change of a flow was refused'],
-  '40001': ['contention', 'the database reported a serialization conflict'],
-  '40P01': ['contention', 'the database reported a deadlock'],
-  '55P03': ['contention', 'a lock was not available in time'],
-  '42P01': ['schema_missing', 'a table is missing; run the migrations first'],
-  '42883': ['schema_missing', 'a function is missing; run the migrations first'],
-  '3F000': ['schema_missing', 'the schema does not exist; run the migrations first'],
-  '42501': ['permission_denied', 'the database role lacks a right; migrate with grantTo set to it'],
-  '22P05': ['invalid_input', 'text holds the character \\u0000, which Postgres cannot store'],
-  '22021': ['invalid_input', 'text holds bytes that are not valid UTF-8'],
-  '25P02': ['retry_transaction', 'the transaction had already failed; roll it back'],
-  '28P01': ['permission_denied', 'the database refused the password'],
-  '28000': ['permission_denied', 'the database refused the role'],
-  '53100': ['unavailable', 'the database has no disk space left'],
-  '3D000': ['unavailable', 'the database named in the URL does not exist'],
-};
-
-/**
- * Connection gone, server starting, stopping, full or read-only, statement cancelled or timed out: what was asked for
- * is not at fault, and it may or may not have happened.
- */
-const UNREACHABLE = /^(08|53|57P0|57014|58|25006|25P03|25P04)/;
+import { EngineError } from '../contract/errors.ts';
+import {
+  conditionOfCode,
+  conditionOfMessage,
+  conditionOfState,
+  UNREACHABLE,
+  UNREADABLE_FILE,
+  type Condition,
+} from './conditions.ts';
 
 /** Libraries wrap the driver's error in one or more of their own. */
 const MAX_CAUSES = 5;
@@ -58,6 +26,8 @@ interface DriverError {
   message?: unknown;
   /** Only on errors of the operating system. */
   syscall?: unknown;
+  /** Only on errors of the server. */
+  severity?: unknown;
 }
 
 function* withCauses(error: unknown): Generator<DriverError> {
@@ -75,14 +45,25 @@ export function sqlStateOf(error: unknown): string | undefined {
   return undefined;
 }
 
-function isUnreachable(error: unknown): boolean {
-  const state = sqlStateOf(error);
-  if (state !== undefined) return UNREACHABLE.test(state);
+/** What the error says about the database; undefined when it says nothing the engine knows. */
+export function conditionOf(error: unknown): Condition | undefined {
+  const sqlState = sqlStateOf(error);
+  if (sqlState !== undefined) return conditionOfState(sqlState, severityOf(error));
   for (const { code, message, syscall } of withCauses(error)) {
-    if (syscall !== undefined || (typeof code === 'string' && NODE_CODE.test(code))) return true;
-    if (typeof message === 'string' && /connection|terminated|timeout/i.test(message)) return true;
+    const known = typeof code === 'string' ? conditionOfCode(code) : undefined;
+    if (known !== undefined) return known;
+    const said = typeof message === 'string' ? conditionOfMessage(message) : undefined;
+    if (said !== undefined) return said;
+    if (syscall === 'open') return UNREADABLE_FILE;
+    if (syscall !== undefined || (typeof code === 'string' && NODE_CODE.test(code))) return UNREACHABLE;
+    if (typeof message === 'string' && /connection|terminated|timeout/i.test(message)) return UNREACHABLE;
   }
-  return false;
+  return undefined;
+}
+
+function severityOf(error: unknown): string {
+  for (const { severity } of withCauses(error)) if (typeof severity === 'string') return severity;
+  return '';
 }
 
 /** The system's code and the address, which quote no data; empty when the error does not say. */
@@ -97,16 +78,11 @@ function placeOf(error: unknown): string {
 export function toEngineError(error: unknown, doing: string): EngineError {
   if (error instanceof EngineError) return error;
   const sqlState = sqlStateOf(error);
-  const known = sqlState === undefined ? undefined : BY_SQLSTATE[sqlState];
   const detail = { cause: error, ...(sqlState === undefined ? {} : { sqlState }) };
-  if (known !== undefined) return new EngineError(known[0], `While ${doing}: ${known[1]}.`, detail);
-  if (isUnreachable(error)) {
-    const where = placeOf(error);
-    return new EngineError(
-      'unavailable',
-      `While ${doing}: the database could not be reached${where}.`,
-      detail,
-    );
+  const known = conditionOf(error);
+  if (known !== undefined) {
+    const where = sqlState === undefined ? placeOf(error) : '';
+    return new EngineError(known.code, `While ${doing}: ${known.says}${where}.`, detail);
   }
   const why =
     sqlState === undefined

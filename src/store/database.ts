@@ -6,8 +6,11 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import pg from 'pg';
 import { EngineError } from '../contract/errors.ts';
-import { sqlStateOf, toEngineError } from './database-errors.ts';
+import { Answers } from './answers.ts';
+import type { Retry } from './conditions.ts';
+import { conditionOf, toEngineError } from './database-errors.ts';
 import { quoteIdentifier, validDatabaseUrl, validSchemaName } from './names.ts';
+import { trackSockets } from './sockets.ts';
 import type { SqlExecutor } from '../contract/engine.ts';
 
 /** What is needed of a pool; `pg.Pool` has it, whichever copy of `pg` it came from. */
@@ -45,7 +48,12 @@ export interface Database {
   /** The schema quoted, with a dot: what table and function names are prefixed with. */
   readonly prefix: string;
   readonly pool: PoolLike;
+  /** What statements wait for. */
+  readonly answers: Answers;
+  /** Ends the engine's own connections when what is under way has its answer. */
   close(): Promise<void>;
+  /** Ends every wait for an answer at once, and the engine's own connections with it. */
+  abandon(): void;
 }
 
 /** `repeatable` statements may be sent again when it is unknown whether the first one happened. */
@@ -56,11 +64,13 @@ export interface Statement {
   repeatable: 'yes' | 'no';
 }
 
-const CONFLICT_TRIES = 8;
-const CONFLICT_WAIT_MS = { min: 5, max: 200 };
-/** A restarting server is back within seconds; after this long the caller should know. */
-const UNREACHABLE_TRIES = 12;
-const UNREACHABLE_WAIT_MS = { min: 20, max: 800 };
+/** How often, and after which waits. A restarting server is back within seconds; after that long the caller should know. */
+const TRIES: Record<Retry, { most: number; waitMs: { min: number; max: number } }> = {
+  conflict: { most: 8, waitMs: { min: 5, max: 200 } },
+  outage: { most: 12, waitMs: { min: 20, max: 800 } },
+  briefly: { most: 3, waitMs: { min: 20, max: 200 } },
+  never: { most: 1, waitMs: { min: 0, max: 0 } },
+};
 
 /** A connection that gives no answer for this long is given up; the statement counts as unknown. */
 const ANSWER_LIMIT_MS = 60_000;
@@ -78,14 +88,18 @@ const TYPES = {
 export function openDatabase(options: DatabaseOptions): Database {
   const schema = validSchemaName(options.schema);
   const prefix = `${quoteIdentifier(schema)}.`;
+  const answers = new Answers();
   if (options.pool !== undefined) {
-    return { schema, prefix, pool: options.pool, close: async () => undefined };
+    const abandon = (): void => answers.giveUp();
+    return { schema, prefix, pool: options.pool, answers, close: async () => undefined, abandon };
   }
   if (options.databaseUrl === undefined) {
     throw new EngineError('invalid_input', 'Give either databaseUrl or pool.', { field: 'databaseUrl' });
   }
+  const sockets = trackSockets();
   const pool = new pg.Pool({
     connectionString: validDatabaseUrl(options.databaseUrl),
+    stream: () => sockets.open(),
     max: options.poolSize ?? 10,
     application_name: 'flowfabric',
     keepAlive: true,
@@ -94,24 +108,30 @@ export function openDatabase(options: DatabaseOptions): Database {
   });
   // An idle connection that breaks is replaced at its next use; without a listener it would end the process.
   pool.on('error', () => undefined);
-  return { schema, prefix, pool: pool as unknown as PoolLike, close: () => pool.end() };
+  return {
+    schema,
+    prefix,
+    pool: pool as unknown as PoolLike,
+    answers,
+    close: () => pool.end(),
+    abandon() {
+      answers.giveUp();
+      sockets.destroyAll();
+    },
+  };
 }
 
 /** Runs a statement on the engine's pool, in a transaction of its own. */
 export async function run<Row>(database: Database, statement: Statement): Promise<Row[]> {
   for (let tries = 1; ; tries += 1) {
     try {
-      const answer = await database.pool.query({
-        text: statement.text,
-        values: statement.params,
-        types: TYPES,
-      });
-      return answer.rows as Row[];
+      const { text, params: values } = statement;
+      const ask = async () => database.pool.query({ text, values, types: TYPES });
+      return (await database.answers.wait(ask)).rows as Row[];
     } catch (thrown) {
-      const error = toEngineError(thrown, statement.doing);
-      const wait = retryWait(error, tries, statement);
-      if (wait === undefined) throw error;
-      await pause(wait);
+      const wait = retryWait(thrown, tries, statement);
+      if (wait === undefined) throw toEngineError(thrown, statement.doing);
+      await database.answers.wait(() => pause(wait));
     }
   }
 }
@@ -134,13 +154,11 @@ export async function runInside<Row>(executor: SqlExecutor, statement: Statement
   }
 }
 
-function retryWait(error: EngineError, tries: number, statement: Statement): number | undefined {
-  if (error.code === 'contention' && tries < CONFLICT_TRIES) return spread(CONFLICT_WAIT_MS, tries);
-  const unreachable = error.code === 'unavailable' && statement.repeatable === 'yes';
-  if (unreachable && tries < UNREACHABLE_TRIES && sqlStateOf(error.cause) !== '3D000') {
-    return spread(UNREACHABLE_WAIT_MS, tries);
-  }
-  return undefined;
+function retryWait(thrown: unknown, tries: number, statement: Statement): number | undefined {
+  const retry = conditionOf(thrown)?.retry ?? 'never';
+  if (retry !== 'conflict' && statement.repeatable === 'no') return undefined;
+  const { most, waitMs } = TRIES[retry];
+  return tries < most ? spread(waitMs, tries) : undefined;
 }
 
 /** Full jitter over a doubling range, so that rivals that met once do not meet again. */

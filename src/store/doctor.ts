@@ -33,6 +33,7 @@ async function readOne<Row>(
 }
 
 const SETTINGS = [
+  'array_nulls',
   'autovacuum',
   'default_transaction_isolation',
   'default_transaction_read_only',
@@ -40,6 +41,7 @@ const SETTINGS = [
   'full_page_writes',
   'max_connections',
   'reserved_connections',
+  'server_encoding',
   'superuser_reserved_connections',
   'synchronous_commit',
 ] as const;
@@ -95,17 +97,17 @@ export async function readMissingRights(database: Database): Promise<string[]> {
      SELECT 'USAGE on schema ' || $1 AS lacking FROM ours WHERE NOT has_schema_privilege(oid, 'USAGE')
      UNION ALL
      SELECT p || ' on ' || c.relname FROM ours, pg_class c, unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) p
-     WHERE c.relnamespace = ours.oid AND c.relname LIKE 'ff\\_%' AND c.relkind IN ('r', 'p', 'v')
+     WHERE c.relnamespace = ours.oid AND starts_with(c.relname, 'ff_') AND c.relkind IN ('r', 'p', 'v')
        AND (p = 'SELECT' OR (c.relkind = 'r' AND NOT c.relispartition AND c.relname <> ALL ($2::text[])))
        AND NOT has_table_privilege(c.oid, p)
      UNION ALL
      SELECT p || ' on ' || c.relname FROM ours, pg_class c, unnest(ARRAY['INSERT', 'TRUNCATE']) p
-     WHERE c.relnamespace = ours.oid AND c.relname LIKE 'ff\\_%' AND (c.relkind = 'p' OR (c.relispartition AND p = 'TRUNCATE'))
+     WHERE c.relnamespace = ours.oid AND starts_with(c.relname, 'ff_') AND (c.relkind = 'p' OR (c.relispartition AND p = 'TRUNCATE'))
        AND c.relkind IN ('r', 'p')
        AND NOT CASE p WHEN 'INSERT' THEN has_any_column_privilege(c.oid, p) ELSE has_table_privilege(c.oid, p) END
      UNION ALL
      SELECT 'EXECUTE on ' || f.proname FROM ours, pg_proc f
-     WHERE f.pronamespace = ours.oid AND f.proname LIKE 'ff\\_%' AND NOT has_function_privilege(f.oid, 'EXECUTE')
+     WHERE f.pronamespace = ours.oid AND starts_with(f.proname, 'ff_') AND NOT has_function_privilege(f.oid, 'EXECUTE')
      ORDER BY 1`,
     [database.schema, READ_ONLY_TABLES],
   );
@@ -342,5 +344,6 @@ export const REPAIRS = {
   setForServer: (setting: Setting) => `ALTER SYSTEM SET ${setting} TO on; SELECT pg_reload_conf();`,
   setForRole: (role: string, setting: Setting, value: string) =>
     `ALTER ROLE ${quoteIdentifier(role)} SET ${setting} TO ${quoteText(value)};`,
+  createInUtf8: `CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0;`,
   seeAllSessions: (role: string) => `GRANT pg_read_all_stats TO ${quoteIdentifier(role)};`,
 } as const;

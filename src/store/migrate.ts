@@ -12,6 +12,7 @@ import { EngineError } from '../contract/errors.ts';
 import { CONNECT_LIMIT_MS } from './database.ts';
 import { quoteIdentifier, validDatabaseUrl, validSchemaName } from './names.ts';
 import { toEngineError } from './database-errors.ts';
+import { FITNESS, refuseUnfit, type Fitness } from './server-fitness.ts';
 
 export const DEFAULT_SCHEMA = 'flowfabric';
 
@@ -104,6 +105,7 @@ export async function migrate(options: MigrateOptions): Promise<MigrateReport> {
   client.on('error', () => undefined);
   try {
     await client.connect();
+    refuseUnfit((await client.query<Fitness>(FITNESS)).rows[0]!);
     await client.query('BEGIN ISOLATION LEVEL READ COMMITTED');
     const applied = await migrateLocked(client, schema, options);
     await client.query('COMMIT');
@@ -234,6 +236,16 @@ async function installMovableClock(client: pg.Client, isNew: boolean): Promise<v
 }
 
 async function grantUse(client: pg.Client, schema: string, role: string): Promise<void> {
+  const found = await client.query('SELECT 1 FROM pg_roles WHERE rolname = $1', [role]);
+  if (found.rowCount === 0) {
+    throw new EngineError(
+      'invalid_input',
+      `There is no role ${role} to grant to: create it with CREATE ROLE first.`,
+      {
+        field: 'grantTo',
+      },
+    );
+  }
   const to = quoteIdentifier(role);
   const inSchema = `IN SCHEMA ${quoteIdentifier(schema)} TO ${to}`;
   await client.query(`GRANT USAGE ON SCHEMA ${quoteIdentifier(schema)} TO ${to}`);

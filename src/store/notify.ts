@@ -4,11 +4,12 @@
  * at intervals whether it still answers: a listener sends nothing by itself, so it would never find out that the other
  * side has gone without a word.
  */
-import { Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import pg from 'pg';
 import { EngineError } from '../contract/errors.ts';
 import { CONNECT_LIMIT_MS, run, type Database } from './database.ts';
 import { hintChannel, quoteIdentifier } from './names.ts';
+import { trackSockets } from './sockets.ts';
 
 export async function sendHint(database: Database, payload: string): Promise<void> {
   await run(database, {
@@ -21,6 +22,8 @@ export async function sendHint(database: Database, payload: string): Promise<voi
 
 export interface Listener {
   close(): Promise<void>;
+  /** Without a word to the server. */
+  abandon(): void;
 }
 
 export interface ListenerEvents {
@@ -53,6 +56,7 @@ export function listenForHints(
   heartbeat: Heartbeat = LISTENER_HEARTBEAT,
 ): Listener {
   let current: Line | undefined;
+  const sockets = trackSockets();
   let timer: NodeJS.Timeout | undefined;
   let closed = false;
   let waitMs = RECONNECT_WAIT_MS.min;
@@ -65,6 +69,10 @@ export function listenForHints(
     if (closed) return;
     if (isOpen) events.lost?.();
     isOpen = false;
+    openLater();
+  };
+
+  const openLater = (): void => {
     clearTimeout(timer);
     timer = setTimeout(() => void open(), waitMs * (0.5 + Math.random()));
     waitMs = Math.min(waitMs * 2, RECONNECT_WAIT_MS.max);
@@ -80,15 +88,15 @@ export function listenForHints(
   };
 
   const open = async (): Promise<void> => {
-    const line = newLine(databaseUrl);
+    const line = newLine(databaseUrl, sockets.open());
+    // A file that the URL names may be in the middle of being replaced.
+    if (line === undefined) return openLater();
     current = line;
     line.client.on('error', () => reconnect(line));
     line.client.on('end', () => reconnect(line));
     line.client.on('notification', (message) => events.hint(message.payload ?? ''));
     try {
-      await line.client.connect();
-      const listen = `LISTEN ${quoteIdentifier(hintChannel(schema))}`;
-      await within(heartbeat.answerMs, line.client.query(listen));
+      await beginListening(line, schema, heartbeat.answerMs);
       if (current !== line) return;
       waitMs = RECONNECT_WAIT_MS.min;
       timer = setTimeout(() => void ask(line), heartbeat.everyMs);
@@ -108,6 +116,7 @@ export function listenForHints(
       current = undefined;
       if (last !== undefined) await leave(last);
     },
+    abandon: () => sockets.destroyAll(),
   };
 }
 
@@ -117,16 +126,24 @@ interface Line {
   socket: Socket;
 }
 
-function newLine(databaseUrl: string): Line {
-  const socket = new Socket();
-  const client = new pg.Client({
-    connectionString: databaseUrl,
-    keepAlive: true,
-    application_name: 'flowfabric listener',
-    connectionTimeoutMillis: CONNECT_LIMIT_MS,
-    stream: () => socket,
-  });
-  return { client, socket };
+function newLine(databaseUrl: string, socket: Socket): Line | undefined {
+  try {
+    const client = new pg.Client({
+      connectionString: databaseUrl,
+      keepAlive: true,
+      application_name: 'flowfabric listener',
+      connectionTimeoutMillis: CONNECT_LIMIT_MS,
+      stream: () => socket,
+    });
+    return { client, socket };
+  } catch {
+    return undefined;
+  }
+}
+
+async function beginListening({ client }: Line, schema: string, answerMs: number): Promise<void> {
+  await client.connect();
+  await within(answerMs, client.query(`LISTEN ${quoteIdentifier(hintChannel(schema))}`));
 }
 
 async function leave({ client, socket }: Line): Promise<void> {

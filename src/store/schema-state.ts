@@ -3,12 +3,16 @@
  */
 import { EngineError } from '../contract/errors.ts';
 import { run, type Database } from './database.ts';
+import { FITNESS, refuseUnfit, type Fitness } from './server-fitness.ts';
 import { FUNCTION_SET_VERSION, readMigrations } from './migrate.ts';
 
 export async function checkSchema(database: Database): Promise<void> {
+  const doing = `checking schema ${database.schema}`;
+  const [fitness] = await run<Fitness>(database, { doing, text: FITNESS, params: [], repeatable: 'yes' });
+  refuseUnfit(fitness!);
   const files = await readMigrations();
   const rows = await run<{ version: number; name: string; breaking: boolean }>(database, {
-    doing: `checking schema ${database.schema}`,
+    doing,
     text: `SELECT version, name, breaking FROM ${database.prefix}ff_migration ORDER BY version`,
     params: [],
     repeatable: 'yes',
@@ -27,7 +31,7 @@ export async function checkSchema(database: Database): Promise<void> {
     );
   }
   const installed = await run<{ version: number; isolation: string }>(database, {
-    doing: `checking schema ${database.schema}`,
+    doing,
     text: `SELECT version, current_setting('transaction_isolation') AS isolation FROM ${database.prefix}ff_function_set`,
     params: [],
     repeatable: 'yes',

@@ -2,13 +2,16 @@
  * Transactions of user code. They run on connections of their own, so that however long they take, the engine's pool
  * stays free for renewals; with the application's pool they share it, and are few.
  */
+import type { Socket } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 import pg from 'pg';
 import { EngineError } from '../contract/errors.ts';
 import { LIMITS } from '../contract/limits.ts';
 import type { SqlExecutor, SqlTransaction } from '../contract/engine.ts';
 import { CONNECT_LIMIT_MS, type ClientLike, type PoolLike } from './database.ts';
+import { Answers } from './answers.ts';
 import { toEngineError } from './database-errors.ts';
+import { trackSockets } from './sockets.ts';
 
 /** A peer that is gone without a word must not keep the process from ending. */
 const CLOSE_LIMIT_MS = 2_000;
@@ -19,13 +22,17 @@ type Work<Value> = (tx: SqlTransaction, executor: SqlExecutor) => Promise<Value>
 export interface Transactions {
   run<Value>(work: Work<Value>): Promise<Value>;
   close(): Promise<void>;
+  /** Ends every wait at once, and the connections that are ours with it: what was not committed is rolled back. */
+  abandon(): void;
 }
 
 export function openTransactions(source: { databaseUrl?: string; pool?: PoolLike }): Transactions {
   let own: pg.Pool | undefined;
+  const sockets = trackSockets();
+  const answers = new Answers();
   const connect = async (): Promise<ClientLike> => {
     if (source.pool !== undefined) return connectThrough(source.pool);
-    own ??= openPool(source.databaseUrl!);
+    own ??= openPool(source.databaseUrl!, () => sockets.open());
     return (await own.connect()) as unknown as ClientLike;
   };
   // What user code has set on a connection of ours must not reach the next; on the application's own it is its affair.
@@ -41,7 +48,7 @@ export function openTransactions(source: { databaseUrl?: string; pool?: PoolLike
     }
   };
   return {
-    run: (work) => slots.use(async () => runOn(await connected(connect), work)),
+    run: (work) => answers.wait(() => slots.use(async () => runOn(await connected(connect), work))),
     async close() {
       if (own === undefined) return;
       const ended = own.end();
@@ -49,6 +56,10 @@ export function openTransactions(source: { databaseUrl?: string; pool?: PoolLike
       const ends = Promise.all([...open].map((client) => client.end?.()));
       await Promise.race([ends, pause(CLOSE_LIMIT_MS, undefined, { ref: false })]);
       if (open.size === 0) await ended;
+    },
+    abandon() {
+      answers.giveUp();
+      sockets.destroyAll();
     },
   };
 }
@@ -59,9 +70,10 @@ function slotsOf(pool: PoolLike | undefined): number {
   return max === undefined ? LIMITS.transactions : Math.min(LIMITS.transactions, max - 1);
 }
 
-function openPool(databaseUrl: string): pg.Pool {
+function openPool(databaseUrl: string, stream: () => Socket): pg.Pool {
   const pool = new pg.Pool({
     connectionString: databaseUrl,
+    stream,
     max: LIMITS.transactions,
     application_name: 'flowfabric transactions',
     keepAlive: true,

@@ -6,9 +6,10 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Transactor } from '../contract/engine.ts';
-import { EngineError, isEngineError } from '../contract/errors.ts';
+import { EngineError, isEngineError, isOutage } from '../contract/errors.ts';
 import type { Consumer, EventHandler } from '../contract/feed.ts';
 import { LIMITS } from '../contract/limits.ts';
+import { deadlineOf, LAST_WORD_MS, withDeadline, type StopOptions } from '../contract/stopping.ts';
 import {
   holdConsumer,
   moveConsumer,
@@ -22,7 +23,7 @@ import { spread, type Database } from '../store/database.ts';
 import { sqlStateOf, toEngineError } from '../store/database-errors.ts';
 import type { StoredEventFilter } from '../store/events.ts';
 import { whenAborted } from './aborting.ts';
-import { isOutage, type FeedPage, type FeedSource } from './source.ts';
+import type { FeedPage, FeedSource } from './source.ts';
 
 /** After this long without a word of its holder another instance takes the name. */
 export const HOLD_MS = 10_000;
@@ -40,6 +41,8 @@ const TROUBLE_WAIT_MS = { min: 200, max: 5_000 };
 const SILENT_TROUBLES = 3;
 /** SQLSTATEs of a lost connection, and of a server that goes down or comes up. */
 const SERVER_LEFT = /^(08|57P0)/;
+/** A handler that does not come to its end must not keep a process from ending. */
+export const STOP_DEADLINE_MS = 30_000;
 /** Positions walked through for one batch before the place is moved. */
 const WALK = BigInt(LIMITS.eventsExamined * 4);
 /** What is stored of a failure besides a code of ours or the database's: a name, and nothing that may quote data. */
@@ -58,7 +61,13 @@ export interface ConsumerOptions {
   signal: AbortSignal | undefined;
 }
 
-export function startConsumer(options: ConsumerOptions): Consumer {
+/** For the engine it ends with. */
+export interface OpenConsumer extends Consumer {
+  /** Stops, and waits for the handler and nothing else. */
+  drain(deadlineMs: number): Promise<void>;
+}
+
+export function startConsumer(options: ConsumerOptions): OpenConsumer {
   return new EventConsumer(options);
 }
 
@@ -70,7 +79,7 @@ type HandedOver = 'moved' | 'lost' | { error: unknown; by: Culprit };
 type Culprit = 'handler' | 'transaction' | 'nobody';
 const CULPRITS: Record<string, Culprit> = { nothing: 'nobody', handler: 'handler' };
 
-class EventConsumer implements Consumer {
+class EventConsumer implements OpenConsumer {
   readonly name: string;
   readonly done: Promise<void>;
   readonly #options: ConsumerOptions;
@@ -85,14 +94,15 @@ class EventConsumer implements Consumer {
   /** In a row: of the handler, and of the database. */
   #failures = 0;
   #troubles = 0;
+  /** Settles when no handler is running. */
+  #handling: Promise<unknown> = Promise.resolve();
 
   constructor(options: ConsumerOptions) {
     this.#options = options;
     this.#database = options.database;
     this.name = options.name;
     this.done = this.#run().catch(async (error: unknown) => {
-      this.#failures = 0;
-      void this.#tell(error);
+      void this.#tell(error, 0, 'has stopped');
       // For people who look: it did not just stop.
       if (!isClosed(error))
         await recordConsumerFailure(this.#database, this.name, codeOf(error), null).catch(() => undefined);
@@ -102,9 +112,17 @@ class EventConsumer implements Consumer {
     this.done.catch(() => undefined);
   }
 
-  async stop(): Promise<void> {
+  async stop(options: StopOptions = {}): Promise<void> {
+    await this.drain(deadlineOf(options, STOP_DEADLINE_MS));
+    await withDeadline(
+      this.done.catch(() => undefined),
+      LAST_WORD_MS,
+    );
+  }
+
+  async drain(deadlineMs: number): Promise<void> {
     this.#closing.abort();
-    await this.done.catch(() => undefined);
+    await withDeadline(this.#handling, deadlineMs);
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -133,6 +151,8 @@ class EventConsumer implements Consumer {
       if (isClosed(error) && this.#closing.signal.aborted) return;
       if (!isOutage(error)) throw error;
       this.#troubles += 1;
+      // Once, however long it lasts.
+      if (this.#troubles === 1) void this.#tell(error, 0, 'waits for the database');
       await this.#rest(spread(TROUBLE_WAIT_MS, this.#troubles));
     }
   }
@@ -191,7 +211,9 @@ class EventConsumer implements Consumer {
 
   async #handOver(page: FeedPage): Promise<void> {
     const from = this.#place!;
-    const handed = await this.#renewingMeanwhile(() => this.#transact(from, page));
+    const handing = this.#transact(from, page);
+    this.#handling = handing;
+    const handed = await this.#renewingMeanwhile(() => handing);
     if (typeof handed === 'object') return this.#failed(from, handed.error, handed.by);
     this.#failures = 0;
     if (handed === 'lost') this.#place = undefined;
@@ -266,29 +288,29 @@ class EventConsumer implements Consumer {
     if (by !== 'handler' && isClosed(error)) throw error;
     // A pool that has no room for transactions, for example: that does not pass.
     if (by === 'nobody' && isEngineError(error) && error.code === 'invalid_input') throw error;
-    const isSilent = this.#troubles < SILENT_TROUBLES && isLostConnection(error, by);
-    if (isSilent) throw toEngineError(error, 'handing events over');
+    if (isTroubleOf(error, by, this.#troubles)) throw toEngineError(error, 'handing events over');
     this.#failures += 1;
-    void this.#tell(error);
+    // Without onError at the first failure, the second, the fourth, …
+    const isTold = (this.#failures & (this.#failures - 1)) === 0;
+    const what = this.#failures === 1 ? 'failed' : `failed ${this.#failures} times in a row`;
+    void this.#tell(error, this.#failures, isTold ? what : undefined);
     await recordConsumerFailure(this.#database, this.name, codeOf(error), from);
     await this.#rest(spread(RETRY_WAIT_MS, this.#failures));
   }
 
-  async #tell(error: unknown): Promise<void> {
+  /** Where nobody asked to be told, silence would look like idleness: then the process is warned of what happened. */
+  async #tell(error: unknown, failures: number, what: string | undefined): Promise<void> {
     const { onError } = this.#options;
-    if (onError === undefined) return this.#warn(error);
+    if (onError === undefined) return this.#warn(error, what);
     try {
-      await onError(error, this.#failures);
+      await onError(error, failures);
     } catch {
       // Its owner's trouble, also when it comes later: it must end neither the consumer nor the process.
     }
   }
 
-  /** Nobody asked to be told, and silence would look like idleness. At the first failure, the second, the fourth, … */
-  #warn(error: unknown): void {
-    const failures = this.#failures;
-    if ((failures & (failures - 1)) !== 0 || isClosed(error)) return;
-    const what = ['has stopped', 'failed'][failures] ?? `failed ${failures} times in a row`;
+  #warn(error: unknown, what: string | undefined): void {
+    if (what === undefined || isClosed(error)) return;
     process.emitWarning(
       `Consumer "${this.name}" ${what} (${codeOf(error)}). Give consume() an onError to see why.`,
     );
@@ -323,9 +345,18 @@ class EventConsumer implements Consumer {
   }
 }
 
+/**
+ * Whether it is the database's trouble, which is waited for, and no failure. Before the handler was reached it is; a connection that
+ * broke under it a few times, too.
+ */
+function isTroubleOf(error: unknown, by: Culprit, troubles: number): boolean {
+  if (codeOf(error) === 'Error') return false;
+  if (by === 'nobody') return isOutage(toEngineError(error, 'handing events over'));
+  return troubles < SILENT_TROUBLES && isLostConnection(error, by);
+}
+
 /** A handler may have other connections, which say nothing about this one: only what the server itself said counts there. */
 function isLostConnection(error: unknown, by: Culprit): boolean {
-  if (codeOf(error) === 'Error') return false;
   if (by === 'handler') return SERVER_LEFT.test(sqlStateOf(error) ?? '');
   return toEngineError(error, 'handing events over').code === 'unavailable';
 }

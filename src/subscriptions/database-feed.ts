@@ -17,9 +17,9 @@ import {
 } from '../store/events.ts';
 import { decodeEvent } from './decode.ts';
 import { matches } from './matching.ts';
-import { Pulse, type Woken } from './pulse.ts';
+import { Pulse } from './pulse.ts';
 import { SharedPages } from './shared-pages.ts';
-import type { FeedPage, FeedSource, FeedWatcher } from './source.ts';
+import type { FeedPage, FeedSource, FeedWatcher, Outage, Woken } from './source.ts';
 
 /** So far behind the newest a reader still follows. */
 const FOLLOWING = BigInt(LIMITS.eventPage * 16);
@@ -89,6 +89,10 @@ export class DatabaseFeed implements FeedSource {
 
   wait(after: bigint, signal: AbortSignal): Promise<Woken> {
     return this.#pulse.wait(after, signal);
+  }
+
+  outage(reason: string): Outage {
+    return this.#pulse.outage(reason);
   }
 
   async ends(): Promise<{ floor: bigint; last: bigint }> {

@@ -3,17 +3,19 @@
  * while there is much, and less and less often while nothing happens. Losing every hint costs no more than the longest interval.
  */
 import { setTimeout as pause } from 'node:timers/promises';
-import { EngineError } from '../contract/errors.ts';
-import type { Database } from '../store/database.ts';
+import { EngineError, isOutage } from '../contract/errors.ts';
+import { spread, type Database } from '../store/database.ts';
 import { sequenceEvents } from '../store/events.ts';
 import { whenAborted } from './aborting.ts';
-import { isOutage, type FeedWatcher } from './source.ts';
+import type { FeedWatcher, Outage, Woken } from './source.ts';
 
 /** Between two looks: so long when there is much, doubled up to the longest while there is nothing. */
 const LOOK_MS = { shortest: 10, longest: 100 };
+/** Before a database that is away is asked again, in a row of failures. */
+const TROUBLE_WAIT_MS = { min: 100, max: 5_000 };
 const CLOSE_LIMIT_MS = 2_000;
-
-export type Woken = 'moved' | 'disconnected';
+const UNHEARD =
+  'The listening connection was lost: hints of other processes are not heard until it is open again.';
 
 interface Waiter {
   after: bigint;
@@ -33,6 +35,11 @@ export class Pulse {
   #looking: Promise<void> | undefined;
   /** Something stirred while a look was under way: it may have come too late for it. */
   #stirred = false;
+  /** It began when something could not be read or heard, and lasts until everything can. */
+  #isAway = false;
+  #outages = 0;
+  #isUnheard = false;
+  #troubles = 0;
   #closed = false;
 
   constructor(
@@ -45,7 +52,13 @@ export class Pulse {
     this.#unwatch = watchFeed({
       moved: (last) => this.#moved(last),
       stirred: () => this.#stir(),
-      lost: () => this.#wake('disconnected', () => true),
+      lost: () => {
+        this.#isUnheard = true;
+        this.#wake(this.outage(UNHEARD), () => true);
+      },
+      found: () => {
+        this.#isUnheard = false;
+      },
     });
   }
 
@@ -99,10 +112,17 @@ export class Pulse {
     }
   }
 
+  outage(reason: string): Outage {
+    if (!this.#isAway) this.#outages += 1;
+    this.#isAway = true;
+    return { number: this.#outages, reason };
+  }
+
   #stir(): void {
-    this.#waitMs = LOOK_MS.shortest;
+    // However much is heard of, a database that is away is not asked more often.
+    if (this.#troubles === 0) this.#waitMs = LOOK_MS.shortest;
     if (this.#looking !== undefined) this.#stirred = true;
-    else if (this.#waiters.size > 0) this.#lookIn(LOOK_MS.shortest);
+    else if (this.#waiters.size > 0) this.#lookIn(this.#waitMs);
   }
 
   /** Counted from the last look, so that many hints do not make many looks. */
@@ -129,10 +149,13 @@ export class Pulse {
       // Not the highest ever heard of: a hint may be wrong, and a server that took over may know less.
       this.#last = last;
       this.#onLook(last);
+      this.#troubles = 0;
+      this.#isAway = this.#isUnheard;
       this.#moved(last);
     } catch (error) {
-      this.#waitMs = LOOK_MS.longest;
-      if (isOutage(error)) return this.#wake('disconnected', () => true);
+      this.#troubles += 1;
+      this.#waitMs = spread(TROUBLE_WAIT_MS, this.#troubles);
+      if (isOutage(error)) return this.#wake(this.outage(error.message), () => true);
       for (const waiter of this.#waiters) waiter.reject(error);
       this.#waiters.clear();
     }

@@ -1,7 +1,6 @@
 /**
  * What subscriptions and consumers read from: pages of the event log by position, and a way to wait for more.
  */
-import { isEngineError } from '../contract/errors.ts';
 import type { FeedEvent } from '../contract/events.ts';
 import type { StoredEventFilter } from '../store/events.ts';
 
@@ -13,7 +12,18 @@ export interface FeedWatcher {
   stirred(): void;
   /** Hints from other processes can no longer be heard, for a while. */
   lost(): void;
+  /** They can be heard, for the first time or again. */
+  found(): void;
 }
+
+/** A time in which the database cannot be heard. Readers tell of each once. */
+export interface Outage {
+  number: number;
+  /** A sentence. */
+  reason: string;
+}
+
+export type Woken = 'moved' | Outage;
 
 export interface FeedPage {
   /** Those that match, in order. */
@@ -31,15 +41,12 @@ export interface FeedSource {
    */
   read(after: bigint, filter: StoredEventFilter, limit: number): Promise<FeedPage>;
   /**
-   * Until something after the position may be there to read. `disconnected`: the database could not be heard meanwhile; whoever
-   * waits tells its reader, and goes on reading. Rejects with the signal's reason.
+   * Until something after the position may be there to read, or the database cannot be heard: then whoever waits tells its reader, and
+   * continues reading. Rejects with the signal's reason.
    */
-  wait(after: bigint, signal: AbortSignal): Promise<'moved' | 'disconnected'>;
+  wait(after: bigint, signal: AbortSignal): Promise<Woken>;
+  /** The outage that a read which failed belongs to. */
+  outage(reason: string): Outage;
   /** The first position that is kept and the last one there is; everything committed before the call has its position. */
   ends(): Promise<{ floor: bigint; last: bigint }>;
-}
-
-/** The database cannot be reached or is busy with itself: what was asked for is asked again. */
-export function isOutage(error: unknown): boolean {
-  return isEngineError(error) && (error.code === 'unavailable' || error.code === 'contention');
 }

@@ -4,13 +4,14 @@
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { encodeCursor, type Cursor } from '../contract/cursor.ts';
+import { isOutage } from '../contract/errors.ts';
 import type { FeedEvent } from '../contract/events.ts';
 import type { Disconnected, EventSubscription } from '../contract/feed.ts';
 import { LIMITS } from '../contract/limits.ts';
 import { spread } from '../store/database.ts';
 import type { StoredEventFilter } from '../store/events.ts';
 import { whenAborted } from './aborting.ts';
-import { isOutage, type FeedPage, type FeedSource } from './source.ts';
+import type { FeedPage, FeedSource, Outage } from './source.ts';
 
 export interface SubscriptionOptions {
   source: FeedSource;
@@ -48,7 +49,8 @@ class Subscription implements AsyncIterableIterator<Item> {
   /** Everything up to here is in `#ready` or was handed over. */
   #readTo: bigint;
   #passed: bigint;
-  #isTold = false;
+  /** The last outage its reader was told of. */
+  #toldOf = 0;
   #troubles = 0;
   #ahead: Promise<FeedPage> | undefined;
   /** Reads are answered one after another, however many are asked for at once. */
@@ -122,20 +124,25 @@ class Subscription implements AsyncIterableIterator<Item> {
   async #fill(): Promise<void> {
     const page = await this.#page().catch((error: unknown) => {
       if (!isOutage(error)) throw error;
-      return undefined;
+      return this.#source.outage(error.message);
     });
     if (this.#closing.signal.aborted) return;
-    if (page === undefined) {
-      this.#tellDisconnected();
-      return this.#rest();
-    }
-    this.#isTold = false;
-    this.#troubles = 0;
+    if ('reason' in page) return this.#away(page);
     this.#take(page);
     if (page.atEnd) {
       const woken = await this.#source.wait(page.to, this.#closing.signal);
-      if (woken === 'disconnected') this.#tellDisconnected();
+      if (woken !== 'moved') return this.#away(woken);
     } else if (page.events.length > 0) this.#readAhead();
+    this.#troubles = 0;
+  }
+
+  /** Its reader is told first, and once: a database that stays away is asked again and again. */
+  async #away({ number, reason }: Outage): Promise<void> {
+    if (this.#toldOf === number) return this.#rest();
+    this.#toldOf = number;
+    const position = this.#readTo;
+    this.#ready = [{ type: 'disconnected', reason, cursor: encodeCursor(position), position }];
+    this.#next = 0;
   }
 
   /** Up to the last position that is wanted. */
@@ -164,14 +171,6 @@ class Subscription implements AsyncIterableIterator<Item> {
     this.#troubles += 1;
     const ms = spread(TROUBLE_WAIT_MS, this.#troubles);
     await pause(ms, undefined, { signal: this.#closing.signal }).catch(() => undefined);
-  }
-
-  /** Once for each time: a database that stays away is asked again and again. */
-  #tellDisconnected(): void {
-    if (this.#isTold) return;
-    this.#isTold = true;
-    this.#ready = [{ type: 'disconnected', cursor: encodeCursor(this.#readTo), position: this.#readTo }];
-    this.#next = 0;
   }
 
   #end(): void {

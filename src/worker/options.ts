@@ -32,11 +32,6 @@ export interface WorkerOptions {
   onError?: (error: unknown) => void;
 }
 
-export interface StopOptions {
-  /** How long running handlers may go on before their work is handed back. Default 10 s; Infinity waits for all. */
-  deadlineMs?: number;
-}
-
 export const DEFAULTS = {
   concurrency: 10,
   leaseMs: 30_000,
@@ -48,7 +43,6 @@ export const DEFAULTS = {
 /** Most handlers one process may run at once; beyond that, start another process. */
 export const MAX_CONCURRENCY = 100_000;
 const MAX_POLL_MS = 3_600_000;
-const MAX_STOP_MS = 86_400_000;
 /** A logger nobody hears. */
 export const SILENT: Logger = {
   debug: () => undefined,
@@ -94,11 +88,6 @@ export function checkOptions(options: WorkerOptions): void {
   checkRange(options.concurrency ?? DEFAULTS.concurrency, 'concurrency', 1, MAX_CONCURRENCY);
   checkRange(options.leaseMs ?? DEFAULTS.leaseMs, 'leaseMs', LIMITS.leaseMsMin, LIMITS.leaseMsMax);
   checkRange(options.pollMs ?? DEFAULTS.pollMs, 'pollMs', 1, MAX_POLL_MS);
-}
-
-export function stopDeadline({ deadlineMs = DEFAULTS.stopDeadlineMs }: StopOptions): number {
-  if (deadlineMs !== Infinity) checkRange(deadlineMs, 'deadlineMs', 0, MAX_STOP_MS);
-  return deadlineMs;
 }
 
 function checkName(name: unknown, field: string, maxBytes: number): void {

@@ -4,11 +4,10 @@
  */
 import type { Engine, WorkerRegistration } from '../contract/engine.ts';
 import { isEngineError } from '../contract/errors.ts';
+import { LAST_WORD_MS, withDeadline } from '../contract/stopping.ts';
 
 /** Time between two refreshes, jittered so that workers started together do not stay in step. */
 const REFRESH_MS = 10_000;
-/** How long a stop may wait for the row to be removed. A row that stays is removed as a silent worker's. */
-const FORGET_LIMIT_MS = 2_000;
 
 export interface RegistrationOptions {
   /** What is to be said now. */
@@ -47,7 +46,8 @@ export class Registration {
     clearTimeout(this.#timer);
     const { workerInstanceId } = this.#options.describe();
     this.#last = this.#last.then(() => this.#try(() => this.#engine.forgetWorker(workerInstanceId)));
-    await withDeadline(this.#last, FORGET_LIMIT_MS);
+    // A row that stays is removed as a silent worker's.
+    await withDeadline(this.#last, LAST_WORD_MS);
   }
 
   #beat(): void {
@@ -79,15 +79,4 @@ export class Registration {
       this.#options.onError(error);
     }
   }
-}
-
-/** Until the work is done or its time is over. */
-export async function withDeadline(work: Promise<unknown>, deadlineMs: number): Promise<void> {
-  if (deadlineMs === Infinity) return void (await work);
-  let timer: NodeJS.Timeout | undefined;
-  const deadline = new Promise<void>((resolve) => {
-    timer = setTimeout(resolve, deadlineMs);
-  });
-  await Promise.race([work, deadline]);
-  clearTimeout(timer);
 }

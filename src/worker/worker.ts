@@ -6,6 +6,7 @@ import { randomUUID } from 'node:crypto';
 import { EngineError } from '../contract/errors.ts';
 import type { Claim, ClaimResult, Engine, Hint, WorkerRegistration } from '../contract/engine.ts';
 import { LIMITS } from '../contract/limits.ts';
+import { deadlineOf, LAST_WORD_MS, withDeadline, type StopOptions } from '../contract/stopping.ts';
 import { ClaimGroups, nameOf, type ClaimGroup, type Limit } from './claim-groups.ts';
 import { handlersByName, type TaskHandler } from './handlers.ts';
 import { LeaseWatch } from './lease-watch.ts';
@@ -17,21 +18,13 @@ import {
   type WorkerMetrics,
   type WorkerStats,
 } from './metrics.ts';
-import {
-  checkOptions,
-  DEFAULTS,
-  MAX_CONCURRENCY,
-  SILENT,
-  stopDeadline,
-  type StopOptions,
-  type WorkerOptions,
-} from './options.ts';
-import { Registration, withDeadline } from './registration.ts';
+import { checkOptions, DEFAULTS, MAX_CONCURRENCY, SILENT, type WorkerOptions } from './options.ts';
+import { Registration } from './registration.ts';
 import { runHandler, type RunEnd } from './run-handler.ts';
 import { letGoOfStrays } from './stray-rejections.ts';
 import { WakeUp } from './wake-up.ts';
 
-export type { StopOptions, WorkerOptions } from './options.ts';
+export type { WorkerOptions } from './options.ts';
 
 export interface Worker {
   readonly workerInstanceId: string;
@@ -41,7 +34,10 @@ export interface Worker {
   health(): WorkerHealth;
   /** What it has done so far, in numbers. */
   metrics(): WorkerMetrics;
-  /** Stops claiming, waits for handlers, hands back what is not finished by the deadline. */
+  /**
+   * Stops claiming, waits for handlers, hands back what is not finished by the deadline (10 s unless told otherwise). Resolves by the
+   * deadline and one second, whether or not the database answers: what could not be handed back lapses.
+   */
   stop(options?: StopOptions): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 }
@@ -50,8 +46,6 @@ export interface Worker {
 const FULL_LOOK_MS = 1_000;
 /** Leases held, as a multiple of the concurrency: those running and those whose end is being reported. */
 const MAX_HELD = 2;
-/** A database that does not answer must not keep a process from ending; what is not given back lapses. */
-const HAND_BACK_LIMIT_MS = 5_000;
 
 /** Starts claiming at once. */
 export function startWorker(engine: Engine, options: WorkerOptions): Worker {
@@ -344,7 +338,7 @@ class ClaimLoop implements Worker {
   }
 
   stop(options: StopOptions = {}): Promise<void> {
-    const deadlineMs = stopDeadline(options);
+    const deadlineMs = deadlineOf(options, DEFAULTS.stopDeadlineMs);
     if (this.#stopping === undefined) this.#stopping = this.#drain(deadlineMs);
     // Asked again with less time, as by a second Ctrl-C: the sooner deadline counts.
     else if (deadlineMs !== Infinity) setTimeout(() => this.#hurry.abort(), deadlineMs).unref();
@@ -366,7 +360,7 @@ class ClaimLoop implements Worker {
     const handBacks = [...this.#runs.keys()].map((lease) => this.#handBack(lease));
     // A claim under way is waited for as well: what it answers is given back, and the engine may be closed after that.
     const allBack = Promise.all([...handBacks, this.#looping.then(() => Promise.all(this.#untouched))]);
-    await Promise.all([withDeadline(allBack, HAND_BACK_LIMIT_MS), this.#registration.close()]);
+    await Promise.all([withDeadline(allBack, LAST_WORD_MS), this.#registration.close()]);
     this.#vitals.close();
     this.#holdOnToStrays();
     this.#state = 'stopped';

@@ -308,7 +308,8 @@ describe('a connection that breaks', () => {
       },
       { timeout: 20_000, interval: 100 },
     );
-    expect(item).toEqual({ type: 'disconnected', cursor, position: decodeCursor(cursor) });
+    const reason = expect.stringMatching(/^[A-Z].*\.$/) as unknown;
+    expect(item).toEqual({ type: 'disconnected', reason, cursor, position: decodeCursor(cursor) });
     await plantWorkers(bench.database, 3);
     expect(positionsOf(await takeThrough(subscription, 3))).toEqual(
       consecutive(decodeCursor(cursor)! + 1n, 3),

@@ -4,7 +4,8 @@
  */
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import type { Feed } from '../../src/contract/feed.ts';
-import { bindFeed, CLOSE_LIMIT_MS, type BoundFeed } from '../../src/engine/feed.ts';
+import { STOP_DEADLINE_MS } from '../../src/subscriptions/consumer.ts';
+import { bindFeed, type BoundFeed } from '../../src/engine/feed.ts';
 import { openEngine } from '../../src/engine/open.ts';
 import { decodeCursor, encodeCursor, LIMITS } from '../../src/index.ts';
 import type { FeedSource } from '../../src/subscriptions/source.ts';
@@ -53,8 +54,8 @@ describe('a consumer whose handler does not come to its end', () => {
     const consumer = await feed.consume('held', endless);
     await vi.waitFor(() => expect(endless).toHaveBeenCalledOnce(), WAIT);
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
-    const closing = close();
-    await vi.advanceTimersByTimeAsync(CLOSE_LIMIT_MS);
+    const closing = close(STOP_DEADLINE_MS);
+    await vi.advanceTimersByTimeAsync(STOP_DEADLINE_MS);
     await closing;
     vi.useRealTimers();
     release();
@@ -86,11 +87,12 @@ describe('one consumer too many', () => {
 
 describe('one subscription too many', () => {
   let bound: BoundFeed | undefined;
-  afterEach(() => bound?.close());
+  afterEach(() => bound?.close(0));
 
   const source: FeedSource = {
     ends: async () => ({ floor: 1n, last: 0n }),
     read: async (after) => ({ events: [], to: after, atEnd: true }),
+    outage: (reason) => ({ number: 1, reason }),
     wait: (_, signal) =>
       new Promise((_resolve, reject) =>
         signal.addEventListener('abort', () => reject(signal.reason as Error)),
@@ -126,7 +128,7 @@ describe('one subscription too many', () => {
     const subscription = await bound.feed.subscribeCompletions();
     const parked = subscription.next();
     const late = bound.feed.subscribeLeaseHistory();
-    await Promise.all([bound.close(), expect(late).rejects.toMatchObject({ code: 'closed' })]);
+    await Promise.all([bound.close(0), expect(late).rejects.toMatchObject({ code: 'closed' })]);
     expect(await parked).toEqual({ done: true, value: undefined });
     await expect(bound.feed.subscribeEvents()).rejects.toMatchObject({ code: 'closed' });
     await expect(bound.feed.consume('c', handler)).rejects.toMatchObject({ code: 'closed' });

@@ -4,7 +4,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Database, PoolLike } from '../../src/store/database.ts';
+import { openDatabase, type Database, type PoolLike } from '../../src/store/database.ts';
 import { pauseLane, resumeLane } from '../../src/store/lanes.ts';
 import { stepValue, type Interleaving, type StepLike } from '../../src/testing/stepper.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
@@ -26,7 +26,7 @@ afterAll(() => database?.drop());
 
 /** The store's own statements, on the connection of a race. */
 function through(client: unknown): Database {
-  return { schema: database.schema, prefix: '', pool: client as PoolLike, close: async () => undefined };
+  return { ...openDatabase({ schema: database.schema, pool: client as PoolLike }), prefix: '' };
 }
 
 interface LaneScene extends Scene {

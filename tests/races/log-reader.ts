@@ -3,7 +3,7 @@
  * holds. Naive ways of reading implement the same interface elsewhere, so that one race runs on all of them.
  */
 import { sequenceEvents, readEvents, type StoredEventFilter } from '../../src/store/events.ts';
-import type { Database, PoolLike } from '../../src/store/database.ts';
+import { openDatabase, type Database, type PoolLike } from '../../src/store/database.ts';
 import { DEFAULT_SCHEMA } from '../../src/store/migrate.ts';
 import type { Ask } from './calls.ts';
 
@@ -43,7 +43,7 @@ export interface LogReader {
 export function storeOn(ask: Ask): Database {
   const query = ({ text, values }: { text: string; values: unknown[] }) => ask(text, values);
   const pool = { query } as PoolLike;
-  return { schema: DEFAULT_SCHEMA, prefix: '', pool, close: async () => undefined };
+  return { ...openDatabase({ schema: DEFAULT_SCHEMA, pool }), prefix: '' };
 }
 
 export function labelOf(row: object): Pick<Seen, 'label' | 'subject'> {

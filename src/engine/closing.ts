@@ -1,0 +1,61 @@
+/**
+ * Closing an engine by a deadline: user code first, then what is under way, and then whatever the database does, nothing waits for it
+ * any more.
+ */
+import { deadlineOf, LAST_WORD_MS, withDeadline, type StopOptions } from '../contract/stopping.ts';
+import { STOP_DEADLINE_MS } from '../subscriptions/consumer.ts';
+import type { EngineContext } from './context.ts';
+import { checkMembers } from './members.ts';
+
+/** What is under way and has nothing to do with user code has its answer by then or none. */
+const ANSWERS_LIMIT_MS = 5_000;
+/** For what is over to notice it. */
+const SETTLE_MS = 200;
+
+interface Settling {
+  settled(): Promise<void>;
+}
+
+/** The one way to close; `endUserCode` resolves by the deadline, and from then on nothing new is accepted. */
+export function closingOf(
+  context: EngineContext,
+  batches: readonly Settling[],
+  endUserCode: (deadlineMs: number) => Promise<void>,
+): (options?: StopOptions) => Promise<void> {
+  let closing: Promise<void> | undefined;
+  const closeOnce = async (deadlineMs: number): Promise<void> => {
+    const beganAt = performance.now();
+    for (const companion of context.companions) companion.stop();
+    await endUserCode(deadlineMs);
+    const leftMs = deadlineMs - (performance.now() - beganAt);
+    const closed = closeContext(context, batches);
+    await withDeadline(closed, Math.max(LAST_WORD_MS, Math.min(leftMs, ANSWERS_LIMIT_MS)));
+    abandon(context);
+    // Nothing waits for the database any more; what waits for something else is not worth a process.
+    await withDeadline(closed, SETTLE_MS);
+  };
+  return async (options = {}) => {
+    checkMembers(options, 'options', ['deadlineMs']);
+    const deadlineMs = deadlineOf(options, STOP_DEADLINE_MS);
+    closing ??= closeOnce(deadlineMs);
+    return closing;
+  };
+}
+
+/** Every wait for the database is over at once; the connections that are ours are gone. */
+function abandon({ database, transactions, handlings, doorbell }: EngineContext): void {
+  for (const one of [database, transactions, handlings, doorbell]) one.abandon();
+}
+
+/** Those who wait are told; what is under way has its answer first. */
+async function closeContext(context: EngineContext, batches: readonly Settling[]): Promise<void> {
+  await Promise.all(context.companions.map((companion) => companion.close()));
+  context.ends.close();
+  context.streams.close();
+  await context.feed.close();
+  await Promise.all(batches.map((batch) => batch.settled()));
+  await context.flowWork.close();
+  await context.doorbell.close();
+  await Promise.all([context.transactions.close(), context.handlings.close()]);
+  await context.database.close();
+}
