@@ -1,0 +1,110 @@
+/**
+ * What the documents show is what a reader types: their programs are compiled as they stand against the packed package, and those of
+ * the quickstart are run until they end.
+ */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFile } from 'node:fs/promises';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { emptyDatabase } from '../setup/database.ts';
+import { installPacked, type Consumer } from './consumer.ts';
+
+const PROGRAM = { module: 'nodenext', outDir: 'out' };
+const LIMIT = { timeout: 120_000 };
+
+/** What fragments are about: the reader's own, or said in the text around them. */
+const CONTEXT = `
+import type { Connection, Task, TaskContext } from 'flowfabric';
+import type { EmbeddedServer } from 'flowfabric/embedded';
+import type { Client } from 'pg';
+declare global {
+  const connection: Connection;
+  const ctx: TaskContext;
+  const client: Client;
+  const chargeCard: Task<{ orderId: string }, void>;
+  const cursor: string | undefined;
+  const server: EmbeddedServer;
+  const executionId: string;
+  const lastCursor: string;
+  const orderId: string;
+  const question: string;
+  const model: { stream(question: string): AsyncIterable<string> };
+  function show(payload: unknown): void;
+}
+`;
+
+let consumer: Consumer;
+beforeAll(async () => {
+  consumer = await installPacked(['typescript', '@types/node', '@types/pg', 'zod']);
+});
+afterAll(() => consumer?.remove());
+
+/** The programs of a page by their file: those that name one in their first line, and fragments. */
+async function programsOf(page: string): Promise<Map<string, string>> {
+  const text = await readFile(new URL(`../../${page}`, import.meta.url), 'utf8');
+  const blocks = [...text.matchAll(/^```ts\n([\s\S]*?)^```$/gm)].map((match) => match[1]!);
+  return new Map(
+    blocks.map((block, index) => [
+      /^\/\/ (\w+\.ts)\n/.exec(block)?.[1] ?? `fragment${index}.ts`,
+      `${block}\nexport {};\n`,
+    ]),
+  );
+}
+
+async function writeAll(programs: ReadonlyMap<string, string>): Promise<string[]> {
+  for (const [name, text] of programs) await consumer.write(name, text);
+  await consumer.write('context.d.ts', CONTEXT);
+  return ['context.d.ts', ...programs.keys()];
+}
+
+test.each([
+  ['README.md', 8],
+  ['docs/operations.md', 1],
+])('the programs of %s compile as they stand', LIMIT, async (page, least) => {
+  const programs = await programsOf(page);
+  expect(programs.size).toBeGreaterThanOrEqual(least);
+  expect(await consumer.compile({ ...PROGRAM, noEmit: true }, await writeAll(programs))).toBe('');
+});
+
+/** Stands for the page of the quickstart: there may be no network where this runs. */
+async function serveText(): Promise<string> {
+  const server: Server = createServer((_, response) => response.end('seven words are what this page has'));
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  onTestFinished(() => void server.close());
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+}
+
+function start(file: string, args: string[], databaseUrl: string) {
+  const child = spawn(process.execPath, [join(consumer.folder, 'out', file), ...args], {
+    cwd: consumer.folder,
+    env: { ...process.env, DATABASE_URL: databaseUrl },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  let printed = '';
+  child.stdout.on('data', (chunk: Buffer) => (printed += chunk.toString()));
+  onTestFinished(() => void child.kill('SIGKILL'));
+  const ended = once(child, 'close').then(([code]) => ({ code: code as number | null, printed }));
+  return { child, ended };
+}
+
+test('the quickstart of the README runs to its end, and its programs exit with 0', LIMIT, async () => {
+  await using database = await emptyDatabase();
+  const all = await programsOf('README.md');
+  const files = ['tasks.ts', 'worker.ts', 'app.ts'];
+  await writeAll(new Map(files.map((name) => [name, all.get(name)!])));
+  expect(await consumer.compile(PROGRAM, files)).toBe('');
+  const worker = start('worker.js', [], database.url);
+  await expect
+    .poll(async () => (await database.query(`SELECT to_regclass('public.summaries') AS made`)).rows, {
+      timeout: 30_000,
+    })
+    .toEqual([{ made: 'public.summaries' }]);
+  const app = start('app.js', [await serveText()], database.url);
+  expect(await app.ended).toEqual({ code: 0, printed: '7 seven words are what this page has\n' });
+  worker.child.kill('SIGTERM');
+  expect(await worker.ended).toMatchObject({ code: 0 });
+});
