@@ -23,7 +23,8 @@ export const ERROR_CODES = {
   route_limit_reached: 'the number of distinct lane, kind and capability combinations is at its limit',
   retry_transaction: "the caller's own transaction must be rolled back and tried again; `sqlState` says why",
   isolation_unsupported: 'the operation needs READ COMMITTED and the transaction runs at another level',
-  contention: 'the database kept reporting conflicts after all tries',
+  contention:
+    'the database kept reporting conflicts after all tries, or an open transaction holds the key or id asked for',
   unavailable: 'the database cannot be reached or is shutting down',
   schema_missing: 'the schema has not been migrated',
   schema_newer: 'the database was migrated by newer code that this version cannot work with',

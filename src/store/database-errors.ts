@@ -3,11 +3,15 @@
  * Database messages can quote data, so they travel only as `cause`, never in the text of the error.
  */
 import { EngineError, type ErrorCode } from '../contract/errors.ts';
+import { LIMITS } from '../contract/limits.ts';
 
 const BY_SQLSTATE: Record<string, [ErrorCode, string]> = {
   FF001: ['isolation_unsupported', 'the transaction must run at READ COMMITTED'],
   FF002: ['invariant_broken', 'a write did not reach every row it had locked; nothing was written'],
-  FF003: ['route_limit_reached', 'too many distinct combinations of lane, kind and capabilities'],
+  FF003: [
+    'route_limit_reached',
+    `${LIMITS.routes} distinct combinations of lane, kind and capabilities are in use, which is the limit; those out of use are forgotten about a day after the last submit, once nothing is kept of what they ran. Keep results for less long, or use fewer lanes: tell tenants apart by namespace or tag`,
+  ],
   FF004: ['invalid_id', 'an id names a uuid that belongs to an execution of another partition'],
   FF005: [
     'idempotency_key_reused',

@@ -5,7 +5,7 @@
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import pg from 'pg';
-import { EngineError } from '../contract/errors.ts';
+import { EngineError, isEngineError } from '../contract/errors.ts';
 import { sqlStateOf, toEngineError } from './database-errors.ts';
 import { quoteIdentifier, validDatabaseUrl, validSchemaName } from './names.ts';
 import type { SqlExecutor } from '../contract/engine.ts';
@@ -45,6 +45,8 @@ export interface Database {
   /** The schema quoted, with a dot: what table and function names are prefixed with. */
   readonly prefix: string;
   readonly pool: PoolLike;
+  /** It is the application's own: whoever calls may hold its last connection. */
+  readonly isShared: boolean;
   close(): Promise<void>;
 }
 
@@ -54,6 +56,8 @@ export interface Statement {
   text: string;
   params: unknown[];
   repeatable: 'yes' | 'no';
+  /** `final`: a lock that was not to be had in time is told, and not waited for again. */
+  lockTimeout?: 'final';
 }
 
 const CONFLICT_TRIES = 8;
@@ -79,7 +83,7 @@ export function openDatabase(options: DatabaseOptions): Database {
   const schema = validSchemaName(options.schema);
   const prefix = `${quoteIdentifier(schema)}.`;
   if (options.pool !== undefined) {
-    return { schema, prefix, pool: options.pool, close: async () => undefined };
+    return { schema, prefix, pool: options.pool, isShared: true, close: async () => undefined };
   }
   if (options.databaseUrl === undefined) {
     throw new EngineError('invalid_input', 'Give either databaseUrl or pool.', { field: 'databaseUrl' });
@@ -94,7 +98,7 @@ export function openDatabase(options: DatabaseOptions): Database {
   });
   // An idle connection that breaks is replaced at its next use; without a listener it would end the process.
   pool.on('error', () => undefined);
-  return { schema, prefix, pool: pool as unknown as PoolLike, close: () => pool.end() };
+  return { schema, prefix, pool: pool as unknown as PoolLike, isShared: false, close: () => pool.end() };
 }
 
 /** Runs a statement on the engine's pool, in a transaction of its own. */
@@ -135,12 +139,18 @@ export async function runInside<Row>(executor: SqlExecutor, statement: Statement
 }
 
 function retryWait(error: EngineError, tries: number, statement: Statement): number | undefined {
+  if (isLockTimeout(error) && statement.lockTimeout === 'final') return undefined;
   if (error.code === 'contention' && tries < CONFLICT_TRIES) return spread(CONFLICT_WAIT_MS, tries);
   const unreachable = error.code === 'unavailable' && statement.repeatable === 'yes';
   if (unreachable && tries < UNREACHABLE_TRIES && sqlStateOf(error.cause) !== '3D000') {
     return spread(UNREACHABLE_WAIT_MS, tries);
   }
   return undefined;
+}
+
+/** A lock was not to be had in time. */
+export function isLockTimeout(error: unknown): boolean {
+  return isEngineError(error) && error.sqlState === '55P03';
 }
 
 /** Full jitter over a doubling range, so that rivals that met once do not meet again. */

@@ -26,7 +26,13 @@ afterAll(() => database?.drop());
 
 /** The store's own statements, on the connection of a race. */
 function through(client: unknown): Database {
-  return { schema: database.schema, prefix: '', pool: client as PoolLike, close: async () => undefined };
+  return {
+    schema: database.schema,
+    prefix: '',
+    pool: client as PoolLike,
+    isShared: true,
+    close: async () => undefined,
+  };
 }
 
 interface LaneScene extends Scene {

@@ -43,7 +43,7 @@ export interface LogReader {
 export function storeOn(ask: Ask): Database {
   const query = ({ text, values }: { text: string; values: unknown[] }) => ask(text, values);
   const pool = { query } as PoolLike;
-  return { schema: DEFAULT_SCHEMA, prefix: '', pool, close: async () => undefined };
+  return { schema: DEFAULT_SCHEMA, prefix: '', pool, isShared: true, close: async () => undefined };
 }
 
 export function labelOf(row: object): Pick<Seen, 'label' | 'subject'> {
