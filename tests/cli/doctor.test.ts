@@ -20,6 +20,7 @@ const SOUND_CHECKS = [
   'rights',
   'dead rows',
   'stuck executions',
+  'routes',
   'reconcilers',
   'event feed',
   'oldest transaction',
