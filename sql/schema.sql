@@ -513,6 +513,15 @@ CREATE TABLE ff_flow_progress (
   CONSTRAINT ff_flow_progress_open CHECK ((open_count >= 0))
 ) WITH (fillfactor=50);
 
+CREATE TABLE ff_former_route (
+  route_id integer NOT NULL,
+  lane text NOT NULL,
+  kind text NOT NULL,
+  last_ev_id bigint NOT NULL,
+  CONSTRAINT ff_former_route_pkey PRIMARY KEY (route_id)
+);
+CREATE INDEX ff_former_route_last ON ff_former_route USING btree (last_ev_id);
+
 CREATE TABLE ff_frame (
   execution_id uuid NOT NULL,
   ts_ms bigint NOT NULL,
@@ -671,6 +680,7 @@ CREATE TABLE ff_route (
   lane text NOT NULL,
   kind text NOT NULL,
   capabilities text[] NOT NULL,
+  usable_until_ms bigint DEFAULT (ff_now_ms() + 86400000) NOT NULL,
   CONSTRAINT ff_route_pkey PRIMARY KEY (route_id),
   CONSTRAINT ff_route_lane_kind_capabilities_key UNIQUE (lane, kind, capabilities)
 );
@@ -1191,6 +1201,11 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 b7519f92ba024013443022211eda168f
 
+-- function ff_find_routes(p_routes jsonb, p_now bigint)
+--   returns integer[]
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 eb4c882349200eff157bcf23ff68e831
+
 -- function ff_fire_timers(p_timer_ids bigint[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, worker_instance_id text, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
@@ -1206,15 +1221,30 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 4cf9afb8981d4c6bd7fba66847c732e6
 
+-- function ff_forget_former_routes()
+--   returns bigint
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 5e0d5e3f8689cfc0331facd0d4449bbf
+
 -- function ff_forget_keys(p_limit integer, p_again_ms bigint)
 --   returns bigint
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 53d9ec7c34d321727a3e59f75115c7c0
 
+-- function ff_forget_lanes(p_margin_ms bigint, p_limit integer)
+--   returns bigint
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 fda662f3f35124a0772aa825e529257d
+
 -- function ff_forget_members(p_ids uuid[])
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 b070c72f434c08d0461cc5301206b49f
+
+-- function ff_forget_routes(p_routes integer[], p_untils bigint[], p_used integer[], p_margin_ms bigint)
+--   returns bigint
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 15656505bd47635c1ee4537cb05bf6ec
 
 -- function ff_forget_runs(p_limit integer)
 --   returns integer
@@ -1241,10 +1271,10 @@ CREATE TABLE ff_worker (
 --   sql IMMUTABLE PARALLEL SAFE COST 100
 --   md5 fda642a888ed30c62b12b94f1731fb62
 
--- function ff_grow_flow(p_flow uuid, p_partition smallint, p_revision bigint, p_member uuid, p_attempt integer, p_epoch bigint, p_routes jsonb, p_max_routes integer, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_names text[], p_kinds text[], p_ks integer[], p_cancels boolean[], p_edge_ids uuid[], p_ups uuid[], p_downs uuid[], p_conditions text[], p_input_names text[], p_input_places integer[])
+-- function ff_grow_flow(p_flow uuid, p_partition smallint, p_revision bigint, p_member uuid, p_attempt integer, p_epoch bigint, p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_names text[], p_kinds text[], p_ks integer[], p_cancels boolean[], p_edge_ids uuid[], p_ups uuid[], p_downs uuid[], p_conditions text[], p_input_names text[], p_input_places integer[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, name text, graph_revision bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 618fd52cfa505338482f636581466221
+--   md5 941799cc9cd44275e374ab3861a73dbd
 
 -- function ff_grown_ms(p_initial double precision, p_max double precision, p_multiplier double precision, p_retries integer)
 --   returns double precision
@@ -1256,10 +1286,20 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 852394e9bfd1735ec15fe898138c7de3
 
+-- function ff_has_unknown_route(p_routes jsonb)
+--   returns boolean
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 e072fd1b030a2bc1c9cda309be1621b1
+
 -- function ff_held_back_by(p_ids uuid[])
 --   returns uuid[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 c80a7430c0d32054b6173c9cc28f4038
+
+-- function ff_idle_routes(p_margin_ms bigint, p_kept_ms bigint, p_many integer)
+--   returns TABLE(route_id integer, usable_until_ms bigint, barrier text)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 9bc26d60bb2d2a75f3d097277df56503
 
 -- function ff_input(p_id uuid, p_payload jsonb)
 --   returns jsonb
@@ -1276,10 +1316,10 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 72319f87e87da69fdba7a785ed4a5080
 
--- function ff_intern_route(p_lane text, p_kind text, p_capabilities text[], p_max integer)
---   returns integer
---   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 21f69745e197207e164657ce24fa8a55
+-- function ff_intern_routes(p_routes jsonb, p_max integer)
+--   returns TABLE(ordinal bigint, route_id integer, usable_until_ms bigint)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 d1ae2bf1475f53db59d8c28eb45e16cd
 
 -- function ff_is_known_event(family ff_event_family, event_type text)
 --   returns boolean
@@ -1444,7 +1484,7 @@ CREATE TABLE ff_worker (
 -- function ff_read_events(p_after bigint, p_examined integer, p_limit integer, p_families text[], p_types text[], p_namespace text, p_tags jsonb, p_kind text, p_lane text, p_execution uuid, p_flow uuid, p_partitions smallint[])
 --   returns TABLE(event_id bigint, family text, event_type text, occurred_at_ms bigint, execution_id uuid, partition_key smallint, flow_id uuid, attempt_index integer, lease_epoch bigint, lease_id uuid, worker_instance_id text, namespace text, kind text, lane text, tags jsonb, detail jsonb, expected bigint, found bigint, floor_position bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 6d78d28edc2b931929f0886b7a8c0a28
+--   md5 2739dce1d347e6b71797c30065b851ac
 
 -- function ff_reconcile_siblings(p_limit integer)
 --   returns TABLE(outcome text, n bigint)
@@ -1631,10 +1671,10 @@ CREATE TABLE ff_worker (
 --   plpgsql STABLE PARALLEL UNSAFE COST 100
 --   md5 fb12d7ff0d6a22f4cf15ab8ee7b29806
 
--- function ff_spawn(p_parent uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_routes jsonb, p_max_routes integer, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[])
+-- function ff_spawn(p_parent uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, lifecycle_phase text, terminal_outcome text, lease_epoch bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 842f32179f51d57ad27af236b14efb35
+--   md5 f298f5e6bfa86340e9136e57fd078ea5
 
 -- function ff_stage_edges(p_flow uuid, p_partition smallint, p_revision bigint, p_edge_ids uuid[], p_ups uuid[], p_downs uuid[], p_conditions text[], p_input_names text[], p_input_places integer[])
 --   returns bigint
@@ -1646,15 +1686,20 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 e36f3dd99b25fcfd79a55bfbfbe77db6
 
--- function ff_submit(p_routes jsonb, p_max_routes integer, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_channel text, p_parent uuid DEFAULT NULL::uuid, p_parent_partition smallint DEFAULT NULL::smallint, p_keys text[] DEFAULT NULL::text[], p_hashes text[] DEFAULT NULL::text[], p_windows bigint[] DEFAULT NULL::bigint[], p_flow uuid DEFAULT NULL::uuid, p_blocked boolean[] DEFAULT NULL::boolean[])
+-- function ff_submit(p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_channel text, p_parent uuid DEFAULT NULL::uuid, p_parent_partition smallint DEFAULT NULL::smallint, p_keys text[] DEFAULT NULL::text[], p_hashes text[] DEFAULT NULL::text[], p_windows bigint[] DEFAULT NULL::bigint[], p_flow uuid DEFAULT NULL::uuid, p_blocked boolean[] DEFAULT NULL::boolean[], p_patience_ms integer DEFAULT NULL::integer)
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, existing_id uuid)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 db17b6babb9f1cc06fb2a5154817a070
+--   md5 308af73d2eccfeaa1a728eac24815b06
 
--- function ff_submit_flow(p_flow uuid, p_partition smallint, p_flow_name text, p_namespace text, p_tags jsonb, p_routes jsonb, p_max_routes integer, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_names text[], p_kinds text[], p_ks integer[], p_cancels boolean[], p_edge_ids uuid[], p_ups uuid[], p_downs uuid[], p_conditions text[], p_input_names text[], p_input_places integer[])
+-- function ff_submit_each(p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_keys text[], p_hashes text[], p_windows bigint[], p_patience_ms integer)
+--   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, existing_id uuid)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 3760f9e2f493eb7cac3bf214e5d39680
+
+-- function ff_submit_flow(p_flow uuid, p_partition smallint, p_flow_name text, p_namespace text, p_tags jsonb, p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_names text[], p_kinds text[], p_ks integer[], p_cancels boolean[], p_edge_ids uuid[], p_ups uuid[], p_downs uuid[], p_conditions text[], p_input_names text[], p_input_places integer[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, name text, graph_revision bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 63a527d5f56f967f102178a82fdf009a
+--   md5 789f65fdc77239ad3a1effb61cc5c75e
 
 -- function ff_suspend(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_transition text, p_only_look boolean, p_waits jsonb, p_waitpoints jsonb, p_max_waitpoints integer, p_wake_ms bigint, p_children jsonb, p_needed integer)
 --   returns TABLE(outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, ended jsonb, due_in_ms bigint)
@@ -1755,6 +1800,11 @@ CREATE TABLE ff_worker (
 --   returns TABLE(ev_id bigint, slot smallint)
 --   sql STABLE PARALLEL UNSAFE COST 100 ROWS 1000
 --   md5 e1bb44f8e9b7960edf0c68321e0916eb
+
+-- function ff_used_routes(p_after bigint, p_before bigint, p_limit integer)
+--   returns TABLE(looked bigint, last_at_ms bigint, routes integer[])
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 bbeaa79ea0908557e5b46d83b5a64dee
 
 -- function ff_uuids(p_list jsonb)
 --   returns uuid[]

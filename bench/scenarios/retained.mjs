@@ -50,7 +50,9 @@ async function fill(store, count) {
   await withClient(store.url, async (client) => {
     await client.query('SET search_path TO flowfabric');
     await client.query('SET synchronous_commit TO off');
-    const { rows } = await client.query(`SELECT ff_intern_route('default', 'bench', '{}', 100) AS route`);
+    const { rows } = await client.query(
+      `SELECT route_id AS route FROM ff_intern_routes('[{"lane": "default", "kind": "bench", "capabilities": []}]', 100)`,
+    );
     await client.query(
       `CREATE TEMP TABLE k AS
        SELECT n, $2::integer AS route, (n % 256)::smallint AS part, at, gen_random_uuid() AS lease,

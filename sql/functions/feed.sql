@@ -41,15 +41,16 @@ BEGIN
       SELECT * FROM ff_event x WHERE x.slot = p.slot AND x.ev_id >= p.ev_first AND x.ev_id < p.ev_end OFFSET 0) e),
   matched AS MATERIALIZED (
    SELECT s.event_id, s.family::text AS family, s.event_type, s.occurred_at_ms, s.execution_id, s.partition_key, s.flow_id,
-          s.attempt_index, s.lease_epoch, s.lease_id, s.worker_instance_id, s.namespace, t.kind, t.lane, s.tags, s.detail,
+          s.attempt_index, s.lease_epoch, s.lease_id, s.worker_instance_id, s.namespace, coalesce(t.kind, f.kind) AS kind, coalesce(t.lane, f.lane) AS lane, s.tags, s.detail,
           NULL::bigint AS expected, NULL::bigint AS found, NULL::bigint AS floor_position
    FROM seen s
    LEFT JOIN LATERAL (SELECT kind, lane FROM ff_route WHERE route_id = s.route_id OFFSET 0) t ON true
+   LEFT JOIN LATERAL (SELECT kind, lane FROM ff_former_route WHERE t.kind IS NULL AND route_id = s.route_id OFFSET 0) f ON true
    WHERE (p_families IS NULL OR s.family::text = ANY (p_families))
      AND (p_types IS NULL OR s.event_type = ANY (p_types))
      AND (p_namespace IS NULL OR s.namespace = p_namespace)
      AND (p_tags IS NULL OR s.tags @> p_tags)
-     AND (p_kind IS NULL OR t.kind = p_kind) AND (p_lane IS NULL OR t.lane = p_lane)
+     AND (p_kind IS NULL OR coalesce(t.kind, f.kind) = p_kind) AND (p_lane IS NULL OR coalesce(t.lane, f.lane) = p_lane)
      AND (p_execution IS NULL OR s.execution_id = p_execution)
      AND (p_flow IS NULL OR s.flow_id = p_flow)
      AND (p_partitions IS NULL OR s.partition_key = ANY (p_partitions))

@@ -239,13 +239,13 @@ BEGIN
   RETURN true;
 END $$;
 
--- Adds members to a flow, with their edges, all or none. p_ids, p_partitions, p_template_ordinals, p_delays, p_payloads, p_routes, p_max_routes,
+-- Adds members to a flow, with their edges, all or none. p_ids, p_partitions, p_template_ordinals, p_delays, p_payloads, p_routes,
 -- p_templates: as ff_submit has them. p_kinds: how each one joins, NULL for one that waits for nothing. Under a lease (p_lease: a
 -- member's execution, attempt and epoch) also to a flow that is sealed. Members are known by their names: those that are there already, all of them, are
 -- answered as `duplicate`.
 CREATE OR REPLACE FUNCTION ff_grow_flow(
   p_flow uuid, p_partition smallint, p_revision bigint, p_member uuid, p_attempt integer, p_epoch bigint,
-  p_routes jsonb, p_max_routes integer, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[],
+  p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[],
   p_delays bigint[], p_payloads jsonb[], p_names text[], p_kinds text[], p_ks integer[], p_cancels boolean[],
   p_edge_ids uuid[], p_ups uuid[], p_downs uuid[], p_conditions text[], p_input_names text[], p_input_places integer[]
 ) RETURNS TABLE (execution_id uuid, outcome text, route_id integer, due_in_ms bigint, name text, graph_revision bigint)
@@ -259,6 +259,10 @@ DECLARE
   v_old uuid[];
 BEGIN
   PERFORM ff_require_read_committed();
+  IF ff_has_unknown_route(p_routes) THEN
+    RETURN QUERY SELECT NULL::uuid, 'unknown_route', NULL::integer, NULL::bigint, NULL::text, NULL::bigint;
+    RETURN;
+  END IF;
   f := ff_lock_flow(p_flow, p_partition);
   IF cardinality(p_names) > 0 AND cardinality(p_names) = (
     SELECT count(*) FROM unnest(p_names) u(n)
@@ -286,7 +290,7 @@ BEGIN
   PERFORM ff_require_members(p_flow, v_old);
   RETURN QUERY
   SELECT s.execution_id, s.outcome, CASE WHEN p_kinds[s.ord] IS NULL THEN s.route_id END, s.due_in_ms, p_names[s.ord], NULL::bigint
-  FROM ff_submit(p_routes, p_max_routes, p_templates, p_ids, p_partitions, p_template_ordinals, p_delays, p_payloads, NULL,
+  FROM ff_submit(p_routes, p_templates, p_ids, p_partitions, p_template_ordinals, p_delays, p_payloads, NULL,
     p_flow => p_flow, p_blocked => ARRAY(SELECT k IS NOT NULL FROM unnest(p_kinds) WITH ORDINALITY u(k, ord) ORDER BY ord))
     WITH ORDINALITY s(execution_id, outcome, route_id, due_in_ms, existing_id, ord);
   PERFORM ff_insert_members(f, p_ids, p_names, p_kinds, p_ks, p_cancels);
@@ -302,16 +306,20 @@ END $$;
 -- A whole flow at once, sealed. Answers as ff_grow_flow does; of one that is there already its members, as `duplicate`.
 CREATE OR REPLACE FUNCTION ff_submit_flow(
   p_flow uuid, p_partition smallint, p_flow_name text, p_namespace text, p_tags jsonb,
-  p_routes jsonb, p_max_routes integer, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[],
+  p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[],
   p_delays bigint[], p_payloads jsonb[], p_names text[], p_kinds text[], p_ks integer[], p_cancels boolean[],
   p_edge_ids uuid[], p_ups uuid[], p_downs uuid[], p_conditions text[], p_input_names text[], p_input_places integer[]
 ) RETURNS TABLE (execution_id uuid, outcome text, route_id integer, due_in_ms bigint, name text, graph_revision bigint)
 LANGUAGE plpgsql SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 BEGIN
+  IF ff_has_unknown_route(p_routes) THEN
+    RETURN QUERY SELECT NULL::uuid, 'unknown_route', NULL::integer, NULL::bigint, NULL::text, NULL::bigint;
+    RETURN;
+  END IF;
   IF ff_create_flow(p_flow, p_partition, p_flow_name, p_namespace, p_tags, true) THEN
     RETURN QUERY
-    SELECT * FROM ff_grow_flow(p_flow, p_partition, NULL, NULL, NULL, NULL, p_routes, p_max_routes, p_templates, p_ids,
+    SELECT * FROM ff_grow_flow(p_flow, p_partition, NULL, NULL, NULL, NULL, p_routes, p_templates, p_ids,
       p_partitions, p_template_ordinals, p_delays, p_payloads, p_names, p_kinds, p_ks, p_cancels, p_edge_ids, p_ups, p_downs,
       p_conditions, p_input_names, p_input_places);
     RETURN;

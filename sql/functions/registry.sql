@@ -63,8 +63,8 @@ BEGIN
   RETURN coalesce(cardinality(v_instances), 0);
 END $$;
 
--- A lane nobody has used yet can be paused, while there are fewer than p_max; one that is paused already keeps its note. Lanes are
--- never removed, so one that is known stays so. Those that are new at the same moment may pass the limit.
+-- A lane nobody has used yet can be paused, while there are fewer than p_max; one that is paused already keeps its note, and no
+-- lane that is paused is forgotten. Those that are new at the same moment may pass the limit.
 CREATE OR REPLACE FUNCTION ff_pause_lane(p_lane text, p_by text, p_reason text, p_max integer)
 RETURNS TABLE (changed boolean, is_refused boolean, is_new boolean) LANGUAGE plpgsql
 SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$

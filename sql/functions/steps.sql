@@ -181,7 +181,7 @@ END $$;
 -- Submits on behalf of a running execution, which is told when they end. Refused as a whole when its lease is gone: then
 -- the first row names the parent and says why.
 CREATE OR REPLACE FUNCTION ff_spawn(
-  p_parent uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_routes jsonb, p_max_routes integer,
+  p_parent uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_routes jsonb,
   p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[],
   p_payloads jsonb[]
 ) RETURNS TABLE (
@@ -201,6 +201,6 @@ BEGIN
   END IF;
   RETURN QUERY
   SELECT s.execution_id, s.outcome, s.route_id, s.due_in_ms, NULL::text, NULL::text, NULL::bigint
-  FROM ff_submit(p_routes, p_max_routes, p_templates, p_ids, p_partitions, p_template_ordinals, p_delays, p_payloads, NULL,
+  FROM ff_submit(p_routes, p_templates, p_ids, p_partitions, p_template_ordinals, p_delays, p_payloads, NULL,
     p_parent, p_partition) s;
 END $$;

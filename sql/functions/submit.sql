@@ -2,34 +2,6 @@
 -- Runs on a caller's transaction as well, at any isolation level: what it decides on, a key or an id that is there already, it
 -- locks or inserts first, and a snapshot that is too old for that fails with 40001.
 
--- The number of a route, interning it on first use. Two callers may meet here; the unique key makes one of them wait.
-CREATE OR REPLACE FUNCTION ff_intern_route(p_lane text, p_kind text, p_capabilities text[], p_max integer)
-RETURNS integer LANGUAGE plpgsql AS $$
-#variable_conflict use_column
-DECLARE
-  v_route integer;
-BEGIN
-  SELECT route_id INTO v_route FROM ff_route
-  WHERE lane = p_lane AND kind = p_kind AND capabilities = p_capabilities;
-  IF FOUND THEN RETURN v_route; END IF;
-  IF (SELECT count(*) FROM ff_route) >= p_max THEN
-    RAISE EXCEPTION 'there are already % routes', p_max USING ERRCODE = 'FF003';
-  END IF;
-  IF NOT EXISTS (SELECT 1 FROM ff_lane WHERE lane = p_lane) THEN
-    INSERT INTO ff_lane (lane) VALUES (p_lane) ON CONFLICT DO NOTHING;
-  END IF;
-  INSERT INTO ff_route (lane, kind, capabilities) VALUES (p_lane, p_kind, p_capabilities)
-  ON CONFLICT DO NOTHING RETURNING route_id INTO v_route;
-  IF v_route IS NULL THEN
-    SELECT route_id INTO v_route FROM ff_route
-    WHERE lane = p_lane AND kind = p_kind AND capabilities = p_capabilities;
-  END IF;
-  IF v_route IS NULL THEN
-    RAISE EXCEPTION 'the route was interned by a transaction this one cannot see' USING ERRCODE = '40001';
-  END IF;
-  RETURN v_route;
-END $$;
-
 -- Tags that are different for every execution and that nobody looks for.
 CREATE OR REPLACE FUNCTION ff_is_listed_tag(p_key text) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN p_key NOT IN ('traceparent', 'tracestate');
@@ -99,27 +71,31 @@ BEGIN
     WHERE e.execution_id IS NOT NULL OR u.holder <> u.id);
 END $$;
 
--- p_routes: [{lane, kind, capabilities}]. p_templates: [{route, namespace, priority, policy, tags}], what many executions
+-- p_routes: [{lane, kind, capabilities}], interned before; while one is not, nothing is written, and `unknown_route` answered. p_templates: [{route, namespace, priority, policy, tags}], what many executions
 -- of one call have in common; route points into p_routes and p_template_ordinals into p_templates, both from 1.
 -- p_channel: where to ring inside this transaction, or NULL when the caller rings after its commit.
 -- p_flow: the flow they are members of; p_blocked those that wait for others of it.
 -- p_parent: the execution that is told when these end. p_keys, p_hashes, p_windows: idempotency keys with the hash of what
 -- they stand for and how long they do, or NULL when none has one. existing_id is who holds a key that was taken.
+-- p_patience_ms: how long a key or an id is waited for that another transaction holds.
 CREATE OR REPLACE FUNCTION ff_submit(
-  p_routes jsonb, p_max_routes integer, p_templates jsonb, p_ids uuid[], p_partitions smallint[],
+  p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[],
   p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_channel text,
   p_parent uuid DEFAULT NULL, p_parent_partition smallint DEFAULT NULL, p_keys text[] DEFAULT NULL,
-  p_hashes text[] DEFAULT NULL, p_windows bigint[] DEFAULT NULL, p_flow uuid DEFAULT NULL, p_blocked boolean[] DEFAULT NULL
+  p_hashes text[] DEFAULT NULL, p_windows bigint[] DEFAULT NULL, p_flow uuid DEFAULT NULL, p_blocked boolean[] DEFAULT NULL,
+  p_patience_ms integer DEFAULT NULL
 ) RETURNS TABLE (execution_id uuid, outcome text, route_id integer, due_in_ms bigint, existing_id uuid) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off
--- A caller's open transaction may hold a new route; better to let the connection go and try again than to wait with it.
+-- A transaction that is open for long may hold a key or an id; better to let the connection go than to wait with it.
 SET lock_timeout = '2s' SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
   s ff_transition%ROWTYPE;
   d ff_transition%ROWTYPE;
   b ff_transition%ROWTYPE;
+  -- Before the clock is read: who submits within the term of a route is then seen to be under way when it is over.
+  v_xid xid8 := pg_current_xact_id();
   v_now bigint := ff_now_ms();
   v_routes integer[];
   v_template_routes integer[];
@@ -138,16 +114,14 @@ BEGIN
   SELECT * INTO STRICT s FROM ff_transition WHERE transition = 'submit';
   SELECT * INTO STRICT d FROM ff_transition WHERE transition = 'submit_delayed';
   SELECT * INTO STRICT b FROM ff_transition WHERE transition = 'submit_blocked';
-  -- Interned in one order for all callers, so that two that bring the same new routes never wait in a circle.
-  v_routes := ARRAY(
-    SELECT i.route FROM (
-      SELECT x.ord, ff_intern_route(x.lane, x.kind, x.capabilities, p_max_routes) AS route
-      FROM (SELECT ord, r ->> 'lane' AS lane, r ->> 'kind' AS kind,
-                   ARRAY(SELECT jsonb_array_elements_text(r -> 'capabilities')) AS capabilities
-            FROM jsonb_array_elements(p_routes) WITH ORDINALITY e(r, ord)
-            ORDER BY lane, kind, capabilities OFFSET 0) x
-      OFFSET 0) i
-    ORDER BY i.ord);
+  v_routes := ff_find_routes(p_routes, v_now);
+  IF array_position(v_routes, NULL) IS NOT NULL THEN
+    -- What has been written for a flow must go with it: begun again, it is found out before anything is.
+    IF p_flow IS NOT NULL THEN RAISE EXCEPTION 'the term of a route has ended' USING ERRCODE = '40001'; END IF;
+    RETURN QUERY SELECT NULL::uuid, 'unknown_route', NULL::integer, NULL::bigint, NULL::uuid;
+    RETURN;
+  END IF;
+  IF p_patience_ms IS NOT NULL THEN PERFORM set_config('lock_timeout', p_patience_ms::text, true); END IF;
   SELECT array_agg(v_routes[(t ->> 'route')::integer] ORDER BY ord), array_agg(t ->> 'namespace' ORDER BY ord),
          array_agg((t ->> 'priority')::integer ORDER BY ord), array_agg(t -> 'policy' ORDER BY ord),
          array_agg(t -> 'tags' ORDER BY ord),
@@ -229,4 +203,34 @@ BEGIN
          v_template_routes[u.of], CASE WHEN u.delay > 0 THEN u.delay END, nullif(u.holder, u.id)
   FROM unnest(p_ids, p_template_ordinals, p_delays, v_holders) WITH ORDINALITY u(id, of, delay, holder, ord)
   ORDER BY u.ord;
+END $$;
+
+-- Submits each on its own: one whose key or id is held by a transaction that has not ended is answered as `held`, and does not hold up
+-- the others.
+CREATE OR REPLACE FUNCTION ff_submit_each(
+  p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[],
+  p_payloads jsonb[], p_keys text[], p_hashes text[], p_windows bigint[], p_patience_ms integer
+) RETURNS TABLE (execution_id uuid, outcome text, route_id integer, due_in_ms bigint, existing_id uuid) LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+DECLARE
+  v_template jsonb;
+BEGIN
+  IF ff_has_unknown_route(p_routes) THEN
+    RETURN QUERY SELECT NULL::uuid, 'unknown_route', NULL::integer, NULL::bigint, NULL::uuid;
+    RETURN;
+  END IF;
+  FOR i IN 1..cardinality(p_ids) LOOP
+    v_template := p_templates -> (p_template_ordinals[i] - 1);
+    BEGIN
+      RETURN QUERY
+      SELECT coalesce(s.execution_id, p_ids[i]), s.outcome, s.route_id, s.due_in_ms, s.existing_id
+      FROM ff_submit(jsonb_build_array(p_routes -> ((v_template ->> 'route')::integer - 1)),
+        jsonb_build_array(v_template || '{"route": 1}'), p_ids[i:i], p_partitions[i:i], '{1}', p_delays[i:i], p_payloads[i:i], NULL,
+        p_keys => p_keys[i:i], p_hashes => p_hashes[i:i], p_windows => p_windows[i:i], p_patience_ms => p_patience_ms) s;
+    EXCEPTION WHEN lock_not_available THEN
+      RETURN QUERY SELECT p_ids[i], 'held', NULL::integer, NULL::bigint, NULL::uuid;
+    END;
+  END LOOP;
 END $$;

@@ -160,12 +160,14 @@ CREATE TABLE ff_lane (
 -- Asked by every claim, and mostly empty.
 CREATE INDEX ff_lane_paused ON ff_lane (lane) WHERE paused;
 
--- Lane, kind and required capabilities, interned: the queue is keyed by the number.
+-- Lane, kind and required capabilities, interned: the queue is keyed by the number. A row exists while it is in use; a number is never used again.
 CREATE TABLE ff_route (
   route_id     integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   lane         text NOT NULL,
   kind         text NOT NULL,
   capabilities text[] NOT NULL,
+  -- Executions are submitted to it before this time only: when it is over, the route must be interned again.
+  usable_until_ms bigint NOT NULL DEFAULT ff_now_ms() + 86400000,
   UNIQUE (lane, kind, capabilities)
 );
 

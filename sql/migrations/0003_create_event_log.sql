@@ -55,6 +55,16 @@ CREATE TABLE ff_event_7 PARTITION OF ff_event FOR VALUES IN (7);
 CREATE INDEX ff_event_by_id ON ff_event (ev_id);
 CREATE INDEX ff_event_by_transaction ON ff_event (xid);
 
+-- Routes that are forgotten, while there are events about what they were of.
+CREATE TABLE ff_former_route (
+  route_id   integer PRIMARY KEY,
+  lane       text NOT NULL,
+  kind       text NOT NULL,
+  -- No later event is about it.
+  last_ev_id bigint NOT NULL
+);
+CREATE INDEX ff_former_route_last ON ff_former_route (last_ev_id);
+
 -- One row: the lock of whoever gives out positions, and what rarely changes about the log. It is locked for every stamp and
 -- never updated for one: versions of it would pile up while somebody holds an old snapshot.
 CREATE TABLE ff_sequencer (

@@ -15,6 +15,7 @@ import { flowSiblings, flowWork, lostEnds } from '../reconcilers/flow-work.ts';
 import { oldKeys } from '../reconcilers/old-keys.ts';
 import { retention } from '../reconcilers/retention.ts';
 import { stalePointers } from '../reconcilers/stale-pointers.ts';
+import { unusedRoutes } from '../reconcilers/unused-routes.ts';
 import { startReconcilers, type ReconcilerReport } from '../reconcilers/runner.ts';
 import type { SpanName } from '../contract/trace-context.ts';
 import { createFlowClient, isDefinition, type FlowClient } from './flows.ts';
@@ -80,7 +81,16 @@ export async function connect(options: ConnectOptions): Promise<Connection> {
       throw error;
     });
   }
-  const chores = [eventPositions, oldEvents, oldKeys, stalePointers(), flowWork, flowSiblings, lostEnds()];
+  const chores = [
+    eventPositions,
+    oldEvents,
+    oldKeys,
+    stalePointers(),
+    unusedRoutes(),
+    flowWork,
+    flowSiblings,
+    lostEnds(),
+  ];
   const runner = reconcile === 'off' ? undefined : startReconcilers(context, RECONCILERS, { chores });
   if (runner !== undefined) context.companions.push(runner);
   const activeSpan = await findActiveSpan();

@@ -42,6 +42,12 @@ export const LIMITS = {
   listExamined: 20_000,
   /** States and tags named by one filter. */
   filterTerms: 16,
+  /** Combinations of lane, kind and capabilities that are in use: each is a queue of its own. Those out of use are forgotten. */
+  routes: 10_000,
+  /** How long a submit waits for a transaction that has used its idempotency key or id first and is still open. */
+  heldWaitMs: 2_000,
+  /** How long one inside a transaction waits for a connection of the application's own pool, to make a new combination known. */
+  poolWaitMs: 2_000,
   /** A lane nobody has used can be paused while there are fewer than this. */
   lanes: 10_000,
   /** Waiting executions counted for one lane. */

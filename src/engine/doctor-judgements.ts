@@ -2,6 +2,7 @@
  * What the facts about an installation mean: for each check whether it is well, and what to do when it is not.
  * Pure: facts in, findings out.
  */
+import { LIMITS } from '../contract/limits.ts';
 import {
   REPAIRS,
   type AnsweringPids,
@@ -296,6 +297,18 @@ export function judgeUpkeep({ tickets, lapsedLeases, dueTimers, isBusy }: Upkeep
   if (held.length > 0) return ok(check, `At work: ${held.join(', ')}.`);
   if (!isBusy) return ok(check, 'None is at work, and there is nothing to do.');
   return { check, verdict: 'warn', detail: 'None is at work, and executions are open.', fix };
+}
+
+export function judgeRoutes(count: number): Finding {
+  const check = 'routes';
+  const detail = `${count} combinations of lane, kind and capabilities are in use; the limit is ${LIMITS.routes}.`;
+  if (count < LIMITS.routes / 2) return ok(check, detail);
+  return {
+    check,
+    verdict: count < LIMITS.routes ? 'warn' : 'problem',
+    detail: `${detail} Beyond it new ones are refused.`,
+    fix: 'Use fewer lanes: tell tenants apart by namespace or tag. Those out of use are forgotten when nothing is kept of what they ran.',
+  };
 }
 
 export function judgeFeed({ unstamped, epoch, consumers, late, failing }: FeedFacts): Finding {

@@ -11,6 +11,7 @@ import {
   readFeed,
   readMissingRights,
   readQueueTables,
+  readRouteCount,
   readServer,
   readStuck,
   readTransactions,
@@ -27,6 +28,7 @@ import {
   judgeFeed,
   judgePooler,
   judgeRights,
+  judgeRoutes,
   judgeSchema,
   judgeStuck,
   judgeTransactions,
@@ -104,6 +106,7 @@ async function lookAtSchema(
     ),
     await lookInside('dead rows', async () => judgeBloat(await readQueueTables(database), server, schema)),
     await lookInside('stuck executions', async () => judgeStuck(await readStuck(database))),
+    await lookInside('routes', async () => judgeRoutes(await readRouteCount(database))),
     await lookInside('reconcilers', async () => judgeUpkeep(await readUpkeep(database, OVERDUE_MS))),
     await lookInside('event feed', async () => judgeFeed(await readFeed(database, UNSTAMPED_MS))),
     await look('oldest transaction', async () =>

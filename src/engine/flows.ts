@@ -35,10 +35,12 @@ import {
   type CheckedMember,
 } from './flow-requests.ts';
 import { ringForAdvanced } from './flow-work.ts';
+import { knowingRoutes } from './interning.ts';
 import { checkMembers } from './members.ts';
+import { mintFlow, mintFor } from './mint.ts';
 import { leaseKey } from './refusals.ts';
 import { toCall, type CheckedRequest } from './submit-call.ts';
-import { checkMemberRequest, mintFor, mintFlow, type DefaultPolicy } from './submit.ts';
+import { checkMemberRequest, type DefaultPolicy } from './submit.ts';
 
 const FLOW_MEMBERS = ['name', 'flowId', 'namespace', 'tags'];
 
@@ -103,7 +105,11 @@ export async function submitFlow(
   const flow = checkFlow(request, [...FLOW_MEMBERS, 'members']);
   const members = newMembers(flow, request.members, defaultPolicy);
   const growth = growthOf(members, new Map(), 'no');
-  const rows = await sayingWhy(context, flow, () => store.submitFlow(context.database, flow, growth));
+  const rows = await sayingWhy(context, flow, () =>
+    knowingRoutes(context, growth.call, (call) =>
+      store.submitFlow(context.database, flow, { ...growth, call }),
+    ),
+  );
   return grown(context, flow, rows);
 }
 
@@ -120,7 +126,9 @@ export async function extendFlow(
   const known = await namesIn(context, flow, members.checked);
   const growth = growthOf(members, known, 'no');
   const rows = await sayingWhy(context, flow, () =>
-    store.growFlow(context.database, flow, growth, { lease: key }),
+    knowingRoutes(context, growth.call, (call) =>
+      store.growFlow(context.database, flow, { ...growth, call }, { lease: key }),
+    ),
   );
   return grown(context, flow, rows);
 }
@@ -192,7 +200,9 @@ export async function addMembers(
   const members = newMembers(found, requests as MemberRequest[], defaultPolicy);
   const growth = growthOf(members, await namesIn(context, flow, members.checked), 'until_sealed');
   const rows = await sayingWhy(context, flow, () =>
-    store.growFlow(context.database, flow, growth, { revision }),
+    knowingRoutes(context, growth.call, (call) =>
+      store.growFlow(context.database, flow, { ...growth, call }, { revision }),
+    ),
   );
   return grown(context, flow, rows);
 }

@@ -2,7 +2,6 @@
  * Lays a submit out for the database: what many executions have in common is sent once, as routes and templates, and
  * each execution points to its own.
  */
-import { MAX_ROUTES } from '../model/routes.ts';
 import type { SubmitCall, SubmitRoute, SubmitRow, SubmitTemplate } from '../store/executions.ts';
 
 /** A request that is in order; `payload`, `policy` and `tags` are JSON texts. */
@@ -48,7 +47,7 @@ export function toCall(entries: readonly CheckedRequest[]): SubmitCall {
     const { uuid, partition, delayMs, payload, idempotency } = entry;
     return { uuid, partition, templateOrdinal, delayMs, payload, idempotency };
   });
-  return { routes: routes.values, templates: templates.values, maxRoutes: MAX_ROUTES, rows };
+  return { routes: routes.values, templates: templates.values, rows };
 }
 
 /** Distinct values in the order they came, counted from 1. */

@@ -3,11 +3,9 @@
  * inside the caller's own transaction. Nothing is written unless every request of the call is in order. Single
  * submits made at the same time share a statement.
  */
-import { randomFillSync } from 'node:crypto';
 import { EngineError, isEngineError, isPassingTrouble } from '../contract/errors.ts';
 import {
   formatExecutionId,
-  mintExecution,
   parseExecutionId,
   partitionOfKey,
   type ParsedExecutionId,
@@ -21,11 +19,14 @@ import type {
   SubmitRequest,
   SubmitResult,
 } from '../contract/engine.ts';
+import { isLockTimeout } from '../store/database.ts';
 import {
+  submitEach,
   submitExecutions,
   submitExecutionsInside,
   type LeaseKey,
   type SubmitAnswer,
+  type SubmitCall,
 } from '../store/executions.ts';
 import { spawnExecutions } from '../store/steps.ts';
 import { Batch } from './batch.ts';
@@ -39,9 +40,12 @@ import {
   refuse,
 } from './checks.ts';
 import type { EngineContext } from './context.ts';
+import { HeldSubmits, heldError, HELD_PATIENCE_MS, type Held } from './held-submits.ts';
 import { idempotencyOf } from './idempotency.ts';
+import { knowingRoutes } from './interning.ts';
 import { encodeJson } from '../model/json.ts';
 import { checkChoice, checkedAs, checkMembers } from './members.ts';
+import { newMint } from './mint.ts';
 import { encodePolicy } from './policy.ts';
 import { leaseKey, toRefusal } from './refusals.ts';
 import { toCall, type CheckedRequest } from './submit-call.ts';
@@ -88,11 +92,9 @@ export function createSubmits(context: EngineContext, defaultPolicy: DefaultPoli
     ...BATCH,
     run: (entries) => submit(context, entries, {}),
   });
-  // Apart from the others: a key or an id may be held by a transaction that is open for long, and only its own waits.
-  const named = new Batch<CheckedRequest, SubmitResult>({
-    ...BATCH,
-    isItemFault: (error) => BATCH.isItemFault(error) || (isEngineError(error) && error.code === 'contention'),
-    run: (entries) => submit(context, entries, {}),
+  const named = new HeldSubmits({
+    together: { ...BATCH, run: (entries) => submitNamed(context, entries) },
+    again: { ...BATCH, maxFlights: 1, run: (entries) => submitApart(context, entries) },
   });
   const spawns = new Batch<Spawn, SpawnOutcome>({
     maxItems: BATCH.maxItems,
@@ -180,28 +182,58 @@ async function spawn(
 ): Promise<SpawnOutcome> {
   const first = firstOfEach(entries);
   const sent = [...first.values()];
-  const answers = await spawnExecutions(context.database, parent, toCall(sent));
+  const answers = await knowingRoutes(context, toCall(sent), (call) =>
+    spawnExecutions(context.database, parent, call),
+  );
   const refused = answers.find((answer) => !['submitted', 'duplicate'].includes(answer.outcome));
   if (refused !== undefined) return toRefusal(refused);
   ringFor(context, answers, sent);
-  return { outcome: 'spawned', children: toResults(entries, first, answers) };
+  return { outcome: 'spawned', children: toResults(entries, first, answers) as SubmitResult[] };
 }
 
 async function submit(
   context: EngineContext,
   entries: readonly CheckedRequest[],
-  options: SubmitOptions,
+  { executor, hint = 'on' }: SubmitOptions,
 ): Promise<SubmitResult[]> {
+  const { database } = context;
+  if (executor === undefined)
+    return (await send(context, entries, (call) => submitExecutions(database, call))) as SubmitResult[];
+  const inside = (call: SubmitCall) => submitExecutionsInside(database, executor, call, hint);
+  return (await send(context, entries, inside, 'inside')) as SubmitResult[];
+}
+
+/** A key or an id may be held by a transaction that is open for long: then only those that have the same wait. */
+async function submitNamed(
+  context: EngineContext,
+  entries: readonly CheckedRequest[],
+): Promise<(SubmitResult | Held)[]> {
+  return send(context, entries, (call) =>
+    submitExecutions(context.database, call, HELD_PATIENCE_MS.together).catch((error: unknown) => {
+      if (!isLockTimeout(error)) throw error;
+      return submitEach(context.database, call, HELD_PATIENCE_MS.apart);
+    }),
+  );
+}
+
+function submitApart(
+  context: EngineContext,
+  entries: readonly CheckedRequest[],
+): Promise<(SubmitResult | Held)[]> {
+  return send(context, entries, (call) => submitEach(context.database, call, HELD_PATIENCE_MS.apart));
+}
+
+async function send(
+  context: EngineContext,
+  entries: readonly CheckedRequest[],
+  statement: (call: SubmitCall) => Promise<SubmitAnswer[]>,
+  where: 'inside' | 'alone' = 'alone',
+): Promise<(SubmitResult | Held)[]> {
   const first = firstOfEach(entries);
   const sent = [...first.values()];
-  const call = toCall(sent);
-  const { executor, hint = 'on' } = options;
   try {
-    const answers =
-      executor === undefined
-        ? await submitExecutions(context.database, call)
-        : await submitExecutionsInside(context.database, executor, call, hint);
-    if (executor === undefined) ringFor(context, answers, sent);
+    const answers = await knowingRoutes(context, toCall(sent), statement, where);
+    if (where === 'alone') ringFor(context, answers, sent);
     return toResults(entries, first, answers);
   } catch (error) {
     throw withField(error, entries, sent);
@@ -250,7 +282,9 @@ function withField(
   entries: readonly CheckedRequest[],
   sent: readonly CheckedRequest[],
 ): unknown {
-  if (!isEngineError(error) || error.code !== 'idempotency_key_reused') return error;
+  if (!isEngineError(error)) return error;
+  if (error.code === 'contention' && isLockTimeout(error)) return heldError('requests', error);
+  if (error.code !== 'idempotency_key_reused') return error;
   const { detail } = (error.cause ?? {}) as { detail?: unknown };
   const place = entries.indexOf(sent[Number(detail) - 1]!);
   return keyReused(entries.length === 1 ? 'request' : `requests[${Math.max(place, 0)}]`, error);
@@ -318,7 +352,7 @@ function ringFor(
   answers: readonly SubmitAnswer[],
   sent: readonly CheckedRequest[],
 ): void {
-  const ready = answers.filter((answer) => answer.due_in_ms === null);
+  const ready = answers.filter((answer) => answer.due_in_ms === null && answer.outcome !== 'held');
   const delays = answers.flatMap((answer) => (answer.due_in_ms === null ? [] : [Number(answer.due_in_ms)]));
   for (const { deadlineMs } of sent) if (deadlineMs !== undefined) delays.push(deadlineMs);
   context.doorbell.ring({
@@ -332,11 +366,12 @@ function toResults(
   entries: readonly CheckedRequest[],
   first: ReadonlyMap<string, CheckedRequest>,
   answers: readonly SubmitAnswer[],
-): SubmitResult[] {
+): (SubmitResult | Held)[] {
   const byId = new Map(answers.map((answer) => [answer.execution_id, answer]));
   return entries.map((entry) => {
     const leader = first.get(nameOf(entry))!;
     const answer = byId.get(leader.uuid);
+    if (answer?.outcome === 'held') return 'held';
     const existing = answer?.existing_id ?? null;
     const repeated = leader !== entry || answer?.outcome !== 'submitted';
     // A minted id cannot have been there before: then an unanswered try of this very call had succeeded.
@@ -357,31 +392,4 @@ export function checkMemberRequest(
   defaultPolicy: DefaultPolicy,
 ): CheckedRequest {
   return checkRequest({ ...request, namespace } as SubmitRequest, () => field, mint, defaultPolicy);
-}
-
-/** Ids of members of one flow. */
-export function mintFor(partition: number): () => ParsedExecutionId {
-  const mint = newMint();
-  return () => ({ uuid: mint().uuid, partition });
-}
-
-export function mintFlow(): ParsedExecutionId {
-  return newMint()();
-}
-
-const RANDOM_BYTES = 10;
-const randomPool = new Uint8Array(RANDOM_BYTES * 256);
-let randomUsed = randomPool.length;
-
-/** Ids of one call. The host's time only orders index pages; nothing reads it back. */
-function newMint(): () => ParsedExecutionId {
-  const unixMs = performance.timeOrigin + performance.now();
-  return () => {
-    if (randomUsed >= randomPool.length) {
-      randomFillSync(randomPool);
-      randomUsed = 0;
-    }
-    randomUsed += RANDOM_BYTES;
-    return mintExecution(unixMs, randomPool.subarray(randomUsed - RANDOM_BYTES, randomUsed));
-  };
 }

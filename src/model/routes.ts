@@ -4,9 +4,6 @@
  */
 import { offersAll } from './capabilities.ts';
 
-/** Distinct routes one schema may hold: each is a queue of its own, so they are counted, not grown without end. */
-export const MAX_ROUTES = 10_000;
-
 export interface Route {
   routeId: number;
   lane: string;

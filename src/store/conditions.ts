@@ -4,6 +4,7 @@
  * tried again before its caller is told.
  */
 import type { ErrorCode } from '../contract/errors.ts';
+import { LIMITS } from '../contract/limits.ts';
 
 /**
  * `conflict`: at once, because nothing happened. `outage`: for some seconds, as a restart takes. `briefly`: a few times, because it
@@ -25,7 +26,10 @@ function condition(code: ErrorCode, says: string, retry: Retry = 'never'): Condi
 const OURS: Record<string, Condition> = {
   FF001: condition('isolation_unsupported', 'the transaction must run at READ COMMITTED'),
   FF002: condition('invariant_broken', 'a write did not reach every row it had locked; nothing was written'),
-  FF003: condition('route_limit_reached', 'too many distinct combinations of lane, kind and capabilities'),
+  FF003: condition(
+    'route_limit_reached',
+    `${LIMITS.routes} distinct combinations of lane, kind and capabilities are in use, which is the limit; those out of use are forgotten about a day after the last submit, once nothing is kept of what they ran. Keep results for less long, or use fewer lanes: tell tenants apart by namespace or tag`,
+  ),
   FF004: condition('invalid_id', 'an id names a uuid that belongs to an execution of another partition'),
   FF005: condition(
     'idempotency_key_reused',

@@ -5,10 +5,10 @@
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import pg from 'pg';
-import { EngineError } from '../contract/errors.ts';
+import { EngineError, isEngineError } from '../contract/errors.ts';
 import { Answers } from './answers.ts';
 import type { Retry } from './conditions.ts';
-import { conditionOf, toEngineError } from './database-errors.ts';
+import { conditionOf, sqlStateOf, toEngineError } from './database-errors.ts';
 import { quoteIdentifier, validDatabaseUrl, validSchemaName } from './names.ts';
 import { trackSockets } from './sockets.ts';
 import type { SqlExecutor } from '../contract/engine.ts';
@@ -48,6 +48,8 @@ export interface Database {
   /** The schema quoted, with a dot: what table and function names are prefixed with. */
   readonly prefix: string;
   readonly pool: PoolLike;
+  /** It is the application's own: whoever calls may hold its last connection. */
+  readonly isShared: boolean;
   /** What statements wait for. */
   readonly answers: Answers;
   /** Ends the engine's own connections when what is under way has its answer. */
@@ -62,6 +64,8 @@ export interface Statement {
   text: string;
   params: unknown[];
   repeatable: 'yes' | 'no';
+  /** `final`: a lock that was not to be had in time is told, and not waited for again. */
+  lockTimeout?: 'final';
 }
 
 /** How often, and after which waits. A restarting server is back within seconds; after that long the caller should know. */
@@ -71,6 +75,8 @@ const TRIES: Record<Retry, { most: number; waitMs: { min: number; max: number } 
   briefly: { most: 3, waitMs: { min: 20, max: 200 } },
   never: { most: 1, waitMs: { min: 0, max: 0 } },
 };
+
+const LOCK_TIMEOUT = '55P03';
 
 /** A connection that gives no answer for this long is given up; the statement counts as unknown. */
 const ANSWER_LIMIT_MS = 60_000;
@@ -91,7 +97,15 @@ export function openDatabase(options: DatabaseOptions): Database {
   const answers = new Answers();
   if (options.pool !== undefined) {
     const abandon = (): void => answers.giveUp();
-    return { schema, prefix, pool: options.pool, answers, close: async () => undefined, abandon };
+    return {
+      schema,
+      prefix,
+      pool: options.pool,
+      isShared: true,
+      answers,
+      close: async () => undefined,
+      abandon,
+    };
   }
   if (options.databaseUrl === undefined) {
     throw new EngineError('invalid_input', 'Give either databaseUrl or pool.', { field: 'databaseUrl' });
@@ -112,6 +126,7 @@ export function openDatabase(options: DatabaseOptions): Database {
     schema,
     prefix,
     pool: pool as unknown as PoolLike,
+    isShared: false,
     answers,
     close: () => pool.end(),
     abandon() {
@@ -155,10 +170,16 @@ export async function runInside<Row>(executor: SqlExecutor, statement: Statement
 }
 
 function retryWait(thrown: unknown, tries: number, statement: Statement): number | undefined {
+  if (statement.lockTimeout === 'final' && sqlStateOf(thrown) === LOCK_TIMEOUT) return undefined;
   const retry = conditionOf(thrown)?.retry ?? 'never';
   if (retry !== 'conflict' && statement.repeatable === 'no') return undefined;
   const { most, waitMs } = TRIES[retry];
   return tries < most ? spread(waitMs, tries) : undefined;
+}
+
+/** A lock was not to be had in time. */
+export function isLockTimeout(error: unknown): boolean {
+  return isEngineError(error) && error.sqlState === LOCK_TIMEOUT;
 }
 
 /** Full jitter over a doubling range, so that rivals that met once do not meet again. */

@@ -232,6 +232,12 @@ export function readUpkeep(database: Database, overdueMs: number): Promise<Upkee
   );
 }
 
+/** Combinations of lane, kind and capabilities that are in use, or were until lately. */
+export async function readRouteCount(database: Database): Promise<number> {
+  const text = `SELECT count(*) AS count FROM ${database.prefix}ff_route`;
+  return (await readOne<{ count: number }>(database, 'counting routes', text)).count;
+}
+
 export interface FeedFacts {
   /** Events that were written this long ago, are committed, and have no position. */
   unstamped: number;

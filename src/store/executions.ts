@@ -5,6 +5,7 @@
 import { hintChannel } from './names.ts';
 import { run, runInside, type Database } from './database.ts';
 import type { SqlExecutor } from '../contract/engine.ts';
+import { LIMITS } from '../contract/limits.ts';
 import type { LifecyclePhase, TerminalOutcome } from '../contract/states.ts';
 
 export interface ExecutionKey {
@@ -39,11 +40,15 @@ export interface SubmitRoute {
   lane: string;
   kind: string;
   capabilities: string[];
+  /** Of one that was interned for this call: its number, and until when it is good. */
+  route_id?: number;
+  usable_until_ms?: number;
 }
 
+/** `unknown_route`: nothing was written, because a route must be interned first. `held`: its key or id is used by another transaction. */
 export interface SubmitAnswer {
   execution_id: string;
-  outcome: 'submitted' | 'duplicate';
+  outcome: 'submitted' | 'duplicate' | 'unknown_route' | 'held';
   route_id: number;
   due_in_ms: number | string | null;
   /** Who holds the idempotency key, when it is not this one. */
@@ -53,12 +58,32 @@ export interface SubmitAnswer {
 export interface SubmitCall {
   routes: SubmitRoute[];
   templates: SubmitTemplate[];
-  maxRoutes: number;
   rows: SubmitRow[];
 }
 
-export function submitExecutions(database: Database, call: SubmitCall): Promise<SubmitAnswer[]> {
-  return run<SubmitAnswer>(database, { ...submitStatement(database, call, null), repeatable: 'yes' });
+/** All or none. A key or an id that another transaction holds is waited for, for `patienceMs`, and once. */
+export function submitExecutions(
+  database: Database,
+  call: SubmitCall,
+  patienceMs: number = LIMITS.heldWaitMs,
+): Promise<SubmitAnswer[]> {
+  const statement = submitStatement(database, call, null, patienceMs);
+  return run<SubmitAnswer>(database, { ...statement, repeatable: 'yes', lockTimeout: 'final' });
+}
+
+/** Each for itself: those whose key or id another transaction holds are answered as `held`. */
+export function submitEach(
+  database: Database,
+  call: SubmitCall,
+  patienceMs: number,
+): Promise<SubmitAnswer[]> {
+  return run<SubmitAnswer>(database, {
+    doing: 'submitting executions',
+    text: `SELECT * FROM ${database.prefix}ff_submit_each(${SUBMIT_ARGUMENTS}, p_keys => $8::text[], p_hashes => $9::text[],
+      p_windows => $10::bigint[], p_patience_ms => $11::integer)`,
+    params: [...submitParams(call), ...keyParams(call.rows), patienceMs],
+    repeatable: 'yes',
+  });
 }
 
 /** Inside the caller's transaction; `hint` rings from within it, because nobody else will know of the commit. */
@@ -69,15 +94,15 @@ export function submitExecutionsInside(
   hint: 'on' | 'off',
 ): Promise<SubmitAnswer[]> {
   const channel = hint === 'on' ? hintChannel(database.schema) : null;
-  return runInside<SubmitAnswer>(executor, submitStatement(database, call, channel));
+  return runInside<SubmitAnswer>(executor, submitStatement(database, call, channel, LIMITS.heldWaitMs));
 }
 
-function submitStatement(database: Database, call: SubmitCall, channel: string | null) {
+function submitStatement(database: Database, call: SubmitCall, channel: string | null, patienceMs: number) {
   return {
     doing: 'submitting executions',
-    text: `SELECT * FROM ${database.prefix}ff_submit(${SUBMIT_ARGUMENTS}, p_channel => $9::text, p_keys => $10::text[],
-      p_hashes => $11::text[], p_windows => $12::bigint[])`,
-    params: [...submitParams(call), channel, ...keyParams(call.rows)],
+    text: `SELECT * FROM ${database.prefix}ff_submit(${SUBMIT_ARGUMENTS}, p_channel => $8::text, p_keys => $9::text[],
+      p_hashes => $10::text[], p_windows => $11::bigint[], p_patience_ms => $12::integer)`,
+    params: [...submitParams(call), channel, ...keyParams(call.rows), patienceMs],
     repeatable: 'no' as const,
   };
 }
@@ -91,12 +116,11 @@ function keyParams(rows: readonly SubmitRow[]): unknown[] {
   ];
 }
 
-/** What is submitted, as the first eight parameters of a statement. */
+/** What is submitted, as the first seven parameters of a statement. */
 export function submitParams(call: SubmitCall): unknown[] {
   const { rows } = call;
   return [
     JSON.stringify(call.routes),
-    call.maxRoutes,
     `[${call.templates.map(templateJson).join(',')}]`,
     rows.map((row) => row.uuid),
     rows.map((row) => row.partition),
@@ -118,9 +142,8 @@ export const JSON_VALUES = (param: string): string =>
   `ARRAY(SELECT e -> 0 FROM jsonb_array_elements(${param}::text::jsonb) WITH ORDINALITY a(e, n) ORDER BY n)`;
 
 /** The arguments of a submit, for `submitParams`. */
-export const SUBMIT_ARGUMENTS = `p_routes => $1::text::jsonb, p_max_routes => $2::integer, p_templates => $3::text::jsonb,
-  p_ids => $4::uuid[], p_partitions => $5::smallint[], p_template_ordinals => $6::integer[], p_delays => $7::bigint[],
-  p_payloads => ${JSON_VALUES('$8')}`;
+export const SUBMIT_ARGUMENTS = `p_routes => $1::text::jsonb, p_templates => $2::text::jsonb, p_ids => $3::uuid[],
+  p_partitions => $4::smallint[], p_template_ordinals => $5::integer[], p_delays => $6::bigint[], p_payloads => ${JSON_VALUES('$7')}`;
 
 /** Put together as text, because policy and tags are JSON already. */
 function templateJson(template: SubmitTemplate): string {

@@ -48,11 +48,11 @@ export interface Growth {
 
 /**
  * `submitted` and `duplicate`: a member, by its name. `unblocked` and `skipped`: one that was decided about. `more`: work is left.
- * `grown`: the new revision; `known`: that of a flow that was there.
+ * `grown`: the new revision; `known`: that of a flow that was there. `unknown_route`: nothing was done, because a route must be interned first.
  */
 export interface GrowAnswer {
   execution_id: string | null;
-  outcome: 'submitted' | 'duplicate' | 'known' | 'unblocked' | 'skipped' | 'more' | 'grown';
+  outcome: 'submitted' | 'duplicate' | 'known' | 'unblocked' | 'skipped' | 'more' | 'grown' | 'unknown_route';
   route_id: number | null;
   due_in_ms: number | null;
   name: string | null;

@@ -46,6 +46,7 @@ const WORKING_TABLES = [
   'ff_flow',
   'ff_flow_job',
   'ff_flow_progress',
+  'ff_former_route',
   'ff_member',
   'ff_pending_cancel_groups',
   'ff_frame',

@@ -35,6 +35,7 @@ let moment = 1;
 beforeAll(async () => {
   database = await plainDatabase();
   client = await database.connect();
+  await client.query('SELECT FROM ff_intern_routes($1, 10000)', [ROUTES]);
 });
 afterAll(() => database.drop());
 
@@ -57,7 +58,7 @@ async function counted(count: number, text: string, params: unknown[]): Promise<
 /** Runs a whole life of `count` executions and answers what each call cost. */
 async function life(count: number): Promise<Costs> {
   const ids = Array.from({ length: count }, () => uuidV7((moment += 1), randomBytes(10))).toSorted();
-  const submit = await counted(count, 'SELECT * FROM ff_submit($1, 10000, $2, $3, $4, $5, $6, $7, NULL)', [
+  const submit = await counted(count, 'SELECT * FROM ff_submit($1, $2, $3, $4, $5, $6, $7, NULL)', [
     ROUTES,
     TEMPLATES,
     ids,

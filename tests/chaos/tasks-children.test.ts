@@ -67,6 +67,12 @@ test(
   async () => {
     const engine = await crew.connect();
     const childKind = newKind();
+    // Known before, so that every run has the same statements.
+    const first = await engine.submit([childKind].map((kind) => ({ kind, lane: 'children' })));
+    await engine.cancel(
+      first.map(({ executionId }) => executionId),
+      { reason: 'only for their routes' },
+    );
     const paused = await runDoomed(engine, childKind);
     const statements = paused.process.statements();
     expect(statements.filter((text) => text.includes('ff_spawn('))).toHaveLength(CHILDREN.length);

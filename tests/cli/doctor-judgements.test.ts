@@ -11,6 +11,7 @@ import {
   judgeEcho,
   judgeFeed,
   judgePooler,
+  judgeRoutes,
   judgeTransactions,
   judgeVersion,
   judgeWriting,
@@ -69,6 +70,15 @@ describe('the doctor judges', () => {
     expect(judgeFeed({ ...feed, failing })).toMatchObject({
       verdict: 'problem',
       fix: 'flowfabric consumers',
+    });
+  });
+
+  it('routes by how many there may still be', () => {
+    const verdicts = [0, 4_999, 5_000, 9_999, 10_000].map((count) => judgeRoutes(count).verdict);
+    expect(verdicts).toEqual(['ok', 'ok', 'warn', 'warn', 'problem']);
+    expect(judgeRoutes(5_000)).toMatchObject({
+      detail: expect.stringContaining('the limit is 10000') as string,
+      fix: expect.stringMatching(/fewer lanes.*tag/) as string,
     });
   });
 

@@ -20,6 +20,7 @@ const SOUND_CHECKS = [
   'rights',
   'dead rows',
   'stuck executions',
+  'routes',
   'reconcilers',
   'event feed',
   'oldest transaction',
@@ -71,7 +72,7 @@ describe('flowfabric doctor', () => {
     expect(output).toMatch(
       /^problem {2}schema: There is no schema flowfabric\.\n {9}fix: flowfabric migrate/m,
     );
-    expect(output).toMatch(/^\d+ problems, \d+ warnings in 14 checks\.$/m);
+    expect(output).toMatch(/^\d+ problems, \d+ warnings in 15 checks\.$/m);
     expect(output).not.toContain('\u001B');
   });
 });

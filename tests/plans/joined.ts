@@ -32,7 +32,7 @@ import {
 import { replayExecutions } from '../../src/store/operator.ts';
 import { forgetExecutions } from '../../src/store/retention.ts';
 import type { Recorder } from './plan-recorder.ts';
-import { callsOn, claimBatch, leaseOf, PARTITION, submitCall, unknownLeases } from './workload.ts';
+import { callsOn, claimBatch, makeKnown, leaseOf, PARTITION, submitCall, unknownLeases } from './workload.ts';
 
 const NO_UUID = '00000000-0000-0000-0000-000000000000';
 const join = (kind: JoinKind, needed = 0): JoinRow => ({ kind, needed, cancelsRest: kind !== 'all' });
@@ -62,6 +62,12 @@ function castOf(
       edges: edges.map(([from, to, input]) => edgeRow(uuids[from]!, uuids[to]!, input)),
     },
   };
+}
+
+/** What a cast adds, with its routes made known. */
+async function ready(database: Database, { growth }: Cast): Promise<Growth> {
+  await makeKnown(database, growth.call);
+  return growth;
 }
 
 function edgeRow(upstream: string, downstream: string, inputName?: string): EdgeRow {
@@ -108,8 +114,8 @@ async function walkWon(database: Database, client: Recorder['client']): Promise<
     ['z', 'best', 'z'],
     ['best', 'end', 'best'],
   ]);
-  await submitFlow(database, flow, cast.growth);
-  await submitFlow(database, flow, cast.growth);
+  await submitFlow(database, flow, await ready(database, cast));
+  await submitFlow(database, flow, await ready(database, cast));
   const calls = callsOn(database);
   await calls.complete([await claimOf(database, client, cast.kindOf('x'))]);
   const [group] = await listPendingGroups(database, 10);
@@ -142,7 +148,7 @@ async function walkLost(database: Database, client: Recorder['client']): Promise
     ['a', 'b'],
     ['b', 'c'],
   ]);
-  await submitFlow(database, flow, cast.growth);
+  await submitFlow(database, flow, await ready(database, cast));
   await callsOn(database).fail([await claimOf(database, client, cast.kindOf('a'))]);
   for (let level = 0; level < 3; level += 1) await tellEnds(database, 1_000, 1_000);
   await replayExecutions(database, [{ uuid: cast.uuids['a']!, partition: PARTITION, leaseEpoch: null }], {
@@ -153,10 +159,13 @@ async function walkLost(database: Database, client: Recorder['client']): Promise
   });
   const lease = await claimOf(database, client, cast.kindOf('a'));
   const more = castOf({ d: join('all') }, [['a', 'd']], cast.uuids);
-  await growFlow(database, flow, more.growth, { lease });
-  await growFlow(database, flow, more.growth, { lease });
+  await growFlow(database, flow, await ready(database, more), { lease });
+  await growFlow(database, flow, await ready(database, more), { lease });
   const late = castOf({ e: join('all') }, [['a', 'e']], cast.uuids);
-  await expectRefused('lease_lost', growFlow(database, flow, late.growth, { lease: unknownLeases(1)[0]! }));
+  await expectRefused(
+    'lease_lost',
+    growFlow(database, flow, await ready(database, late), { lease: unknownLeases(1)[0]! }),
+  );
   const request = { reason: 'why', by: 'me' };
   await cancelFlow(database, flow, { ...request, policy: 'cancel_pending' });
   await cancelMembers(database, flow.uuid, 1);
@@ -170,7 +179,7 @@ async function walkBuilt(database: Database): Promise<void> {
   const flow = newFlow();
   await createFlow(database, flow);
   const cast = castOf({ a: join('all'), b: join('all') }, []);
-  await growFlow(database, flow, cast.growth, { revision: 0 });
+  await growFlow(database, flow, await ready(database, cast), { revision: 0 });
   const { a, b } = cast.uuids as { a: string; b: string };
   const stranger = submitCall({ kinds: [`stranger-${randomUUID()}`], count: 1 }).rows[0]!.uuid;
   await expectRefused(
@@ -194,7 +203,7 @@ async function walkAdopted(database: Database): Promise<void> {
   const flow = newFlow();
   await createFlow(database, flow);
   const call = submitCall({ kinds: [`adopted-${randomUUID().slice(0, 8)}`], count: 1 });
-  await submitExecutions(database, call);
+  await submitExecutions(database, await makeKnown(database, call));
   await adoptMembers(database, flow, null, [{ uuid: call.rows[0]!.uuid, name: 'adopted' }]);
 }
 

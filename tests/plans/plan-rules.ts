@@ -156,15 +156,30 @@ export const EXCEPTIONS: readonly Exception[] = [
     reason: 'unfolds the losers of one join: the list is that of the row itself',
   },
   {
-    within: 'ff_intern_route',
+    within: 'ff_intern_routes',
     node: / on ff_route_(?:pkey|lane_kind_capabilities_key)$/,
     reason: 'counts the routes, of which a named limit allows few, and only when a new one is interned',
   },
-  {
-    within: 'ff_submit',
+  ...['ff_find_routes', 'ff_intern_routes'].map((within) => ({
+    within,
     node: /^ProjectSet$/,
     reason: 'unfolds the capabilities of one route: the array is that of the row itself',
+  })),
+  {
+    within: 'ff_idle_routes',
+    node: / on ff_route(?:_\w+)?$/,
+    reason: 'reads the routes, of which a named limit allows few, once a minute',
   },
+  {
+    within: 'ff_forget_lanes',
+    node: /^Index Scan on ff_lane_pkey$/,
+    reason: 'reads the lanes, of which there are hardly more than routes, once a minute',
+  },
+  ...['ff_forget_routes', 'ff_forget_former_routes'].map((within) => ({
+    within,
+    node: /^Index (?:Only )?Scan on ff_event_\d_ev_id_idx$/,
+    reason: 'the first or the last event: one entry of the index, LIMIT 1',
+  })),
 ];
 
 const JOINS = new Set(['Hash Join', 'Merge Join']);

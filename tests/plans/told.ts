@@ -25,7 +25,15 @@ import {
 } from '../../src/store/signals.ts';
 import { spawnExecutions } from '../../src/store/steps.ts';
 import type { Recorder } from './plan-recorder.ts';
-import { callsOn, claimBatch, leaseOf, submitBatch, submitCall, unknownLeases } from './workload.ts';
+import {
+  callsOn,
+  claimBatch,
+  makeKnown,
+  leaseOf,
+  submitBatch,
+  submitCall,
+  unknownLeases,
+} from './workload.ts';
 
 const MANY = 1_000_000;
 const HOUR_MS = 3_600_000;
@@ -157,7 +165,11 @@ async function walkLate(database: Database, take: () => Promise<LeaseKey>): Prom
   const later = await take();
   await calls.suspend(later, { timeout_ms: 50, on_timeout: 'resume' });
   const parent = await take();
-  const [child] = await spawnExecutions(database, parent, submitCall({ kinds: ['told-child'], count: 1 }));
+  const [child] = await spawnExecutions(
+    database,
+    parent,
+    await makeKnown(database, submitCall({ kinds: ['told-child'], count: 1 })),
+  );
   await calls.suspend(parent, { delayMs: 0, children: [child!.execution_id], needed: 1 });
   await calls.open(await take(), 0);
   // Until it is, and no timer is left that others would meet.

@@ -10,10 +10,12 @@ import { walkFollowed } from './followed.ts';
 import { walkJoined } from './joined.ts';
 import { walkOperated, walkUnknownOperated } from './operated.ts';
 import type { Recorder } from './plan-recorder.ts';
+import { walkRouted } from './routed.ts';
 import { walkTold } from './told.ts';
 import {
   callsOn,
   claimBatch,
+  makeKnown,
   leaseOf,
   NO_LEASE_MS,
   PARTITION,
@@ -68,7 +70,7 @@ async function settleUnknown({ client }: Recorder): Promise<void> {
   if (raised !== 'FF002') throw new Error(`settling an unknown execution answered ${raised}`);
 }
 
-/** Two callers meet at the same new route: the second waits, and then reads what the first has interned. */
+/** Two meet at the same new route: the second waits, and then reads what the first has interned. */
 async function meetAtRoute(walker: Recorder, rival: Recorder, kind: string): Promise<void> {
   await rival.client.query('BEGIN');
   await submitBatch(rival.database, { kinds: [kind], count: 1 });
@@ -94,7 +96,7 @@ async function walkPaused(database: Database, calls: Calls, take: () => Promise<
   await calls.order([...parents, ...strangers]);
   await calls.report(parents);
   const name = `child-${randomUUID().slice(0, 8)}`;
-  const call = submitCall({ kinds: [name], count: 1 });
+  const call = await makeKnown(database, submitCall({ kinds: [name], count: 1 }));
   const [child] = await spawnExecutions(database, parents[0]!, call);
   await calls.awaitChildren([...parents, ...strangers], [child!.execution_id]);
   await calls.complete((await claimBatch(database, [child!.route_id], 1)).map(leaseOf));
@@ -145,7 +147,9 @@ export async function walk(walker: Recorder, rival: Recorder, each: number): Pro
   await walkWritten(database);
   await walkJoined(database, client);
   await walkFollowed(database, client, rival);
+  await walkRouted(database, client);
   await meetAtRoute(walker, rival, `${name}-c`);
   const executor = (text: string, params: unknown[]) => client.query(text, params);
-  await submitExecutionsInside(database, executor, submitCall({ kinds: [name], count: each }), 'on');
+  const call = await makeKnown(database, submitCall({ kinds: [name], count: each }));
+  await submitExecutionsInside(database, executor, call, 'on');
 }

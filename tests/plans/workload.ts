@@ -20,10 +20,10 @@ import {
 } from '../../src/store/executions.ts';
 import { fireTimers, lapseLeases, type LapsedLease } from '../../src/store/reconciling.ts';
 import { recordOrders } from '../../src/store/end-order.ts';
+import { internRoutes } from '../../src/store/routes.ts';
 import { type PauseRow, pauseExecutions, recordSteps, reportProgress } from '../../src/store/steps.ts';
 
 export const PARTITION = 7;
-const MAX_ROUTES = 10_000;
 const LONG_LEASE_MS = 3_600_000;
 /** A lease granted with this has lapsed when it begins: there is no clock to move here. */
 export const NO_LEASE_MS = -1;
@@ -78,7 +78,13 @@ export function submitCall(batch: Batch): SubmitCall {
       batch.keys === undefined ? null : { key: `${batch.keys}-${index}`, bodyHash: '00', windowMs: -1 },
   }));
   const routes = kinds.map((kind) => ({ lane: 'default', kind, capabilities: ['cpu'] }));
-  return { routes, templates, maxRoutes: MAX_ROUTES, rows };
+  return { routes, templates, rows };
+}
+
+/** The call, with its routes made known. */
+export async function makeKnown(database: Database, call: SubmitCall): Promise<SubmitCall> {
+  await internRoutes(database, call.routes);
+  return call;
 }
 
 /** Submits and answers the routes of the kinds and the ids, in their order. */
@@ -86,7 +92,7 @@ export async function submitBatch(
   database: Database,
   batch: Batch,
 ): Promise<{ routes: number[]; uuids: string[]; outcomes: string[] }> {
-  const answers = await submitExecutions(database, submitCall(batch));
+  const answers = await submitExecutions(database, await makeKnown(database, submitCall(batch)));
   return {
     routes: answers.slice(0, batch.kinds.length).map((answer) => answer.route_id),
     uuids: answers.map((answer) => answer.execution_id),

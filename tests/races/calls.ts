@@ -13,7 +13,6 @@ export const LEASE_MS = 30_000;
 const BY_TIME: PauseFor = { delayMs: 3_600_000 };
 /** How often a lease may be revoked before the execution fails. */
 const MAX_RECLAIMS = 1_000;
-const MAX_ROUTES = 10_000;
 
 const FUNCTIONS = {
   submit: 'ff_submit',
@@ -124,6 +123,12 @@ export interface Calls extends SignalCalls, StreamCalls {
   progress(leases: Lease[], percent: number): Call;
 }
 
+/** The routes of a call, made known by it: a race for them is one of its own. */
+export const INTERNED = (routes: string): string =>
+  `CASE WHEN (SELECT count(*) FROM ff_intern_routes(${routes}::jsonb, 10000)) >= 0 THEN ${routes}::jsonb END`;
+
+const SUBMIT = `${INTERNED('$1')}, $2, $3, $4, $5, $6, $7, NULL`;
+
 /** Makes a call of a function from the text of its arguments. */
 export type Caller = (name: keyof typeof FUNCTIONS, args: string, params: unknown[]) => Call;
 
@@ -155,7 +160,7 @@ export function callsOf(names: FunctionNames): Calls {
       [...leaseArrays(leases), leases.map(() => 'broken'), leases.length],
     );
   return {
-    submit: (submission) => call('submit', '$1, $2, $3, $4, $5, $6, $7, $8, NULL', submitParams(submission)),
+    submit: (submission) => call('submit', SUBMIT, submitParams(submission)),
     claim: (routeId, limit, worker) =>
       call('claim', `ARRAY[$1::int], '{NULL}', '{0}', $2, 'w', $3, $4, $5, '{}'`, [
         routeId,
@@ -196,7 +201,7 @@ export function callsOf(names: FunctionNames): Calls {
         [...leaseArrays(leases), leases.length, name, JSON.stringify(value)],
       ),
     spawn: (parent, submission) =>
-      call('spawn', '$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12', [
+      call('spawn', `$1, $2, $3, $4, ${INTERNED('$5')}, $6, $7, $8, $9, $10, $11`, [
         parent.id,
         PARTITION,
         parent.attempt,
@@ -247,7 +252,6 @@ function submitParams({ ids, routes, ordinals, delayMs = 0, policy = {} }: Submi
   const common = { namespace: 'default', priority: 100, policy, tags: {} };
   return [
     JSON.stringify(routes.map((route) => ({ ...route, capabilities: [] }))),
-    MAX_ROUTES,
     JSON.stringify(routes.map((_, index) => ({ route: index + 1, ...common }))),
     ids,
     ids.map(() => PARTITION),

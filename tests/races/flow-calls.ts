@@ -3,11 +3,10 @@
  * a variant of it. No race and no expectation lives here.
  */
 import { randomUUID } from 'node:crypto';
-import type { Call, Lease } from './calls.ts';
+import { INTERNED, type Call, type Lease } from './calls.ts';
 
 /** Every execution of a race lies in this partition, as in calls.ts. */
 export const PARTITION = 7;
-const MAX_ROUTES = 10_000;
 
 export interface FlowFunctionNames {
   siblings?: string;
@@ -60,7 +59,7 @@ export function flowCallsOf(names: FlowFunctionNames = {}): FlowCalls {
     }),
     seal: (flow) => ({ sql: `SELECT * FROM ff_seal_flow($1, ${PARTITION}::smallint, NULL)`, params: [flow] }),
     extend: (flow, lease, growth) => ({
-      sql: `SELECT * FROM ff_grow_flow($1, ${PARTITION}::smallint, NULL, $2, $3, $4, $5::text::jsonb, ${MAX_ROUTES}, $6::text::jsonb,
+      sql: `SELECT * FROM ff_grow_flow($1, ${PARTITION}::smallint, NULL, $2, $3, $4, ${INTERNED('$5')}, $6::text::jsonb,
         ARRAY[$7::uuid], '{${PARTITION}}', '{1}', '{0}', ARRAY['{}'::jsonb], ARRAY[$8::text], '{all}', '{0}', '{f}',
         ARRAY[$9::uuid], ARRAY[$10::uuid], ARRAY[$7::uuid], '{success}', '{NULL}', '{NULL}')`,
       params: [

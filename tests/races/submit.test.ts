@@ -1,6 +1,6 @@
 /**
- * Races between submissions: the same execution twice, the same executions in opposite order, the same new routes. The
- * unique keys make the second wait and then see what the first did; nobody waits in a circle.
+ * Races between submissions: the same execution twice, the same executions in opposite order, and before them the same new
+ * routes. The unique keys make the second wait and then see what the first did; nobody waits in a circle.
  */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -9,7 +9,7 @@ import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { testDatabase } from '../setup/database.ts';
 import { alone, arenaOn, meet, saidTo, transaction, submitted } from './arena.ts';
 import type { Arena, Scene } from './arena.ts';
-import type { Route, Submission } from './calls.ts';
+import type { Call, Route, Submission } from './calls.ts';
 
 let database: TestDatabase;
 let arena: Arena;
@@ -103,23 +103,23 @@ describe('two submissions of the same executions in opposite order', () => {
 });
 
 describe.each(['known lane', 'new lanes'] as const)(
-  'two submissions that name the same new routes (%s)',
+  'two who make the same new routes known (%s)',
   (lanes) => {
-    const table = lanes === 'new lanes' ? 'ff_lane' : 'ff_route';
-    /** Each with executions of its own; b lists the routes backwards. */
-    const forwards = submit(({ fresh }) => ({
-      ids: fresh.map(() => randomUUID()),
-      routes: fresh,
-      ordinals: [1, 2, 3],
-    }));
-    const backwards = submit(({ fresh }) => ({
-      ids: fresh.map(() => randomUUID()),
-      routes: fresh.toReversed(),
-      ordinals: [1, 2, 3],
-    }));
+    // A wait for a unique key does not name its table.
+    const table = lanes === 'new lanes' ? 'ff_lane' : 'ff_lane or ff_route';
+    const interning =
+      (order: (routes: Route[]) => Route[]) =>
+      (scene: Scene): Call => ({
+        sql: `SELECT NULL::uuid AS execution_id, count(*)::text AS outcome FROM ff_intern_routes($1, 10000)`,
+        params: [
+          JSON.stringify(order((scene as Plan).fresh).map((route) => ({ ...route, capabilities: [] }))),
+        ],
+      });
+    const forwards = interning((routes) => routes);
+    const backwards = interning((routes) => routes.toReversed());
 
-    it('intern each once, whoever comes first', async () => {
-      const told: [string, string] = ['submitted, submitted, submitted', 'submitted, submitted, submitted'];
+    it('make each once, whoever comes first', async () => {
+      const told: [string, string] = ['3', '3'];
       await meet(arena, {
         given: () => planned(lanes),
         a: forwards,
@@ -134,12 +134,12 @@ describe.each(['known lane', 'new lanes'] as const)(
       });
     });
 
-    it('do not wait in a circle while somebody interns one in the middle and takes it back', async () => {
+    it('do not wait in a circle while somebody makes one in the middle known and takes it back', async () => {
       const outcomes = await arena.race({
         given: () => planned(lanes),
         sessions: {
           blocker: transaction(
-            submit(({ fresh }) => ({ ids: [randomUUID()], routes: fresh.slice(1, 2) })),
+            interning((routes) => routes.slice(1, 2)),
             'ROLLBACK',
           ),
           a: alone(forwards),

@@ -10,7 +10,6 @@ export const PARTITION = 7;
 
 const LEASE_MS = 30_000;
 const LONGEST_DELAY_MS = 3_600_000;
-const MAX_ROUTES = 10_000;
 /** How often a lease may be revoked before the execution fails. */
 const MAX_RECLAIMS = 2;
 
@@ -72,9 +71,10 @@ export function rawFunctions(database: TestDatabase): RawFunctions {
 
 async function submit(database: TestDatabase, delayMs: number, policy: object): Promise<string> {
   const id = randomUUID();
-  await database.query('SELECT * FROM ff_submit($1, $2, $3, $4, $5, $6, $7, $8, NULL)', [
-    JSON.stringify([{ lane: 'default', kind: id, capabilities: [] }]),
-    MAX_ROUTES,
+  const routes = JSON.stringify([{ lane: 'default', kind: id, capabilities: [] }]);
+  await database.query('SELECT FROM ff_intern_routes($1, 10000)', [routes]);
+  await database.query('SELECT * FROM ff_submit($1, $2, $3, $4, $5, $6, $7, NULL)', [
+    routes,
     JSON.stringify([{ route: 1, namespace: 'default', priority: 100, policy, tags: {} }]),
     [id],
     [PARTITION],

@@ -1,0 +1,65 @@
+/**
+ * Submits that bring a key or an id of their own, which a transaction that is open for long may hold. They share statements
+ * like others; when one of them is held, it is set apart, and asked for again at intervals, without a connection in between, until
+ * the transaction has ended or its time is over. Nothing else waits for it.
+ */
+import { setTimeout as pause } from 'node:timers/promises';
+import { EngineError } from '../contract/errors.ts';
+import { LIMITS } from '../contract/limits.ts';
+import type { SubmitResult } from '../contract/engine.ts';
+import { spread } from '../store/database.ts';
+import { Batch, type BatchOptions } from './batch.ts';
+import type { CheckedRequest } from './submit-call.ts';
+
+/** Its key or id is used by another transaction that has not ended. */
+export type Held = 'held';
+
+/** How long a statement waits for what is held: one that many share, and for each of those that are set apart. */
+export const HELD_PATIENCE_MS = { together: 50, apart: 5 } as const;
+const AGAIN_MS = { min: 20, max: 200 };
+
+type Options = BatchOptions<CheckedRequest, SubmitResult | Held>;
+
+export class HeldSubmits {
+  readonly #together: Batch<CheckedRequest, SubmitResult | Held>;
+  readonly #again: Batch<CheckedRequest, SubmitResult | Held>;
+  readonly #open = new Set<Promise<unknown>>();
+
+  constructor(options: { together: Options; again: Options }) {
+    this.#together = new Batch(options.together);
+    this.#again = new Batch(options.again);
+  }
+
+  add(entry: CheckedRequest): Promise<SubmitResult> {
+    const submitting = this.#submit(entry);
+    const settled = submitting.catch(() => undefined).finally(() => this.#open.delete(settled));
+    this.#open.add(settled);
+    return submitting;
+  }
+
+  /** Until every call made so far has its answer. */
+  async settled(): Promise<void> {
+    await Promise.all(this.#open);
+  }
+
+  async #submit(entry: CheckedRequest): Promise<SubmitResult> {
+    const until = performance.now() + LIMITS.heldWaitMs;
+    let answer = await this.#together.add(entry);
+    for (let tries = 1; answer === 'held'; tries += 1) {
+      if (performance.now() >= until)
+        throw heldError(entry.idempotency === null ? 'request.executionId' : 'request.idempotencyKey');
+      await pause(spread(AGAIN_MS, tries));
+      answer = await this.#again.add(entry);
+    }
+    return answer;
+  }
+}
+
+export function heldError(field: string, cause?: unknown): EngineError {
+  const what = field === 'requests' ? 'requests name a key or an id that' : `${field} names what`;
+  return new EngineError(
+    'contention',
+    `${what} another transaction has just submitted, and that transaction has not ended within ${LIMITS.heldWaitMs / 1_000} seconds. Submit again when it has committed or rolled back.`,
+    { field, cause },
+  );
+}

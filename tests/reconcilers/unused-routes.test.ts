@@ -1,0 +1,179 @@
+/**
+ * Routes and lanes that nothing refers to any more are forgotten, so that new ones find room; what anything refers to stays.
+ */
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { LIMITS } from '../../src/index.ts';
+import { openEngine } from '../../src/engine/open.ts';
+import { unusedRoutes } from '../../src/reconcilers/unused-routes.ts';
+import { newKind, useBench, WAIT } from '../conformance/open.ts';
+
+const HOUR_MS = 3_600_000;
+/** A route may be submitted to for a day; an hour later it may be forgotten. */
+const IDLE_MS = 26 * HOUR_MS;
+
+const bench = useBench();
+let opened: Awaited<ReturnType<typeof openEngine>>;
+
+beforeAll(async () => {
+  opened = await openEngine({ databaseUrl: bench.database.url, listen: 'off' });
+  await bench.another({ retention: '1h' });
+});
+
+afterAll(() => opened?.engine.close());
+
+const chore = unusedRoutes();
+const pass = () => chore.run(opened.context, new AbortController().signal);
+
+async function kindsKnown(): Promise<string[]> {
+  const { rows } = await bench.database.query<{ kind: string }>(
+    'SELECT kind FROM ff_route ORDER BY route_id',
+  );
+  return rows.map((row) => row.kind);
+}
+
+async function lanesKnown(): Promise<string[]> {
+  return (await bench.engine.listLanes()).lanes.map(({ lane }) => lane);
+}
+
+/** Passes until the kind is forgotten: one may have to wait for transactions of other tests on the same server. */
+async function untilForgotten(kind: string): Promise<void> {
+  await vi.waitFor(async () => {
+    await pass();
+    expect(await kindsKnown()).not.toContain(kind);
+  }, WAIT);
+}
+
+async function ended(kind: string, lane: string): Promise<string> {
+  const executionId = await bench.submit({ kind, lane });
+  await bench.engine.cancel(executionId, { reason: 'over' });
+  return executionId;
+}
+
+/** Lets the time of everything that has ended be over, and what has ended go. */
+async function goBy(): Promise<void> {
+  await bench.database.moveClock(IDLE_MS + HOUR_MS);
+  await bench.reconcile();
+}
+
+let kind: string;
+beforeEach(() => {
+  kind = newKind();
+});
+
+describe('at the limit of routes', () => {
+  it('a new one is refused with the way out, and accepted when others have been out of use', async () => {
+    await ended(kind, 'tenant-1');
+    await bench.database.query(
+      `INSERT INTO ff_route (lane, kind, capabilities) SELECT 'default', 'filler-' || n, '{}'
+       FROM generate_series(1, $1 - (SELECT count(*) FROM ff_route)) n`,
+      [LIMITS.routes],
+    );
+    await expect(bench.engine.submit({ kind: 'new' })).rejects.toMatchObject({
+      code: 'route_limit_reached',
+      message: expect.stringMatching(/10,?000.*out of use.*tag/s) as string,
+    });
+    await goBy();
+    await vi.waitFor(async () => {
+      await pass();
+      await bench.engine.submit({ kind: 'new' });
+    }, WAIT);
+    expect(await kindsKnown()).toEqual(['new']);
+    await vi.waitFor(async () => {
+      await pass();
+      expect(await lanesKnown()).toEqual(['default']);
+    }, WAIT);
+  });
+});
+
+describe('a route', () => {
+  it('stays while an execution has it: one that waits, one that is delayed, one that is kept', async () => {
+    const kinds = [newKind(), newKind(), newKind(), newKind()] as const;
+    await bench.submit({ kind: kinds[0] });
+    await bench.submit({ kind: kinds[1], delayMs: 1_000 * HOUR_MS });
+    const kept = await bench.submit({ kind: kinds[2], policy: { retentionMs: 1_000 * HOUR_MS } });
+    await bench.engine.cancel(kept, { reason: 'over' });
+    await ended(kinds[3], 'default');
+    await goBy();
+    await untilForgotten(kinds[3]);
+    expect(await kindsKnown()).toEqual(expect.arrayContaining(kinds.slice(0, 3)));
+    // And need not be made known again.
+    await bench.submit({ kind: kinds[1] });
+    expect(await bench.claim({ kinds: [...kinds] })).toHaveLength(2);
+  });
+
+  it('has another number when it is used again, which those who know the old one find', async () => {
+    await bench.submit({ kind });
+    const claim = await bench.claimOne(kind);
+    await bench.engine.complete(claim);
+    await goBy();
+    await untilForgotten(kind);
+    const again = await bench.submit({ kind });
+    expect(
+      (
+        await bench.engine.claim({
+          kinds: [kind],
+          limit: 1,
+          leaseMs: HOUR_MS,
+          workerId: 'w',
+          workerInstanceId: 'w-1',
+        })
+      ).claims,
+    ).toMatchObject([{ executionId: again, kind }]);
+  });
+
+  it('is told by events about what it was of, as long as there are any', async () => {
+    await ended(kind, 'told');
+    await goBy();
+    await untilForgotten(kind);
+    const read = async () =>
+      (
+        await bench.database.query(
+          `SELECT event_type, kind, lane FROM ff_read_events(0, 100000, 100000, NULL, NULL, NULL, NULL, $1, 'told', NULL, NULL, NULL)
+           WHERE family IS NOT NULL`,
+          [kind],
+        )
+      ).rows;
+    expect(await read()).toEqual([expect.objectContaining({ event_type: 'cancelled', kind, lane: 'told' })]);
+    await vi.waitFor(async () => {
+      await goBy();
+      await pass();
+      expect(
+        (await bench.database.query('SELECT FROM ff_former_route WHERE kind = $1', [kind])).rowCount,
+      ).toBe(0);
+    }, WAIT);
+    expect(await read()).toEqual([]);
+  });
+
+  it('stays as long as what was submitted to it last may be kept, while there is room', async () => {
+    const longer = await bench.another({ retention: '100h' });
+    await longer
+      .submit({ kind, policy: { retentionMs: 0 } })
+      .then(({ executionId }) => longer.cancel(executionId, { reason: 'over' }));
+    await goBy();
+    await pass();
+    await pass();
+    expect(await kindsKnown()).toContain(kind);
+    await bench.another({ retention: '1h' });
+    await untilForgotten(kind);
+  });
+});
+
+describe('a lane', () => {
+  it('stays while somebody has said something of it', async () => {
+    await ended(kind, 'paused');
+    await ended(kind, 'quiet');
+    await ended(kind, 'plain');
+    await bench.engine.pauseLane('paused');
+    await bench.database.query(`UPDATE ff_lane SET renewal_events = false WHERE lane = 'quiet'`);
+    await goBy();
+    await untilForgotten(kind);
+    await vi.waitFor(async () => {
+      await pass();
+      expect(await lanesKnown()).not.toContain('plain');
+    }, WAIT);
+    expect(await lanesKnown()).toEqual(expect.arrayContaining(['paused', 'quiet']));
+    await bench.engine.resumeLane('paused');
+    await pass();
+    expect(await lanesKnown()).not.toContain('paused');
+  });
+});
