@@ -1399,7 +1399,7 @@ CREATE TABLE ff_worker (
 -- function ff_move_consumer(p_name text, p_from bigint, p_to bigint, p_transaction text)
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 cc8e40d7325a9444b34a081902af6693
+--   md5 d52fa20cdf73aef4405d432623f285c0
 
 -- function ff_needed_by_none(p_ids uuid[], p_but uuid)
 --   returns uuid[]
@@ -1456,10 +1456,10 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 970bbc3a8c524e4a8967c19047a7faa3
 
--- function ff_record_steps(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_kinds ff_step_kind[], p_names text[], p_keys text[], p_sleeps bigint[], p_values jsonb[])
+-- function ff_record_steps(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_kinds ff_step_kind[], p_names text[], p_keys text[], p_sleeps bigint[], p_values jsonb[], p_transaction text DEFAULT NULL::text)
 --   returns TABLE(ordinal bigint, execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, kind text, value jsonb, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 4ad8f5b8023db937f3f1cba5ec3345db
+--   md5 1a39b3da75236a7ce23bcf7345c612be
 
 -- function ff_recount_members(p_ids uuid[])
 --   returns void
@@ -1545,6 +1545,11 @@ CREATE TABLE ff_worker (
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 a297e345682f5427e82f4de4bea591b4
+
+-- function ff_require_transaction(p_transaction text)
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 4bcc679dfa7adeb10b6cbbd2002804d0
 
 -- function ff_resume(p_row ff_locked, p_wait jsonb, p_outcome text, p_actor text)
 --   returns bigint
@@ -1646,10 +1651,10 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 e36f3dd99b25fcfd79a55bfbfbe77db6
 
--- function ff_submit(p_routes jsonb, p_max_routes integer, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_channel text, p_parent uuid DEFAULT NULL::uuid, p_parent_partition smallint DEFAULT NULL::smallint, p_keys text[] DEFAULT NULL::text[], p_hashes text[] DEFAULT NULL::text[], p_windows bigint[] DEFAULT NULL::bigint[], p_flow uuid DEFAULT NULL::uuid, p_blocked boolean[] DEFAULT NULL::boolean[])
+-- function ff_submit(p_routes jsonb, p_max_routes integer, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_channel text, p_parent uuid DEFAULT NULL::uuid, p_parent_partition smallint DEFAULT NULL::smallint, p_keys text[] DEFAULT NULL::text[], p_hashes text[] DEFAULT NULL::text[], p_windows bigint[] DEFAULT NULL::bigint[], p_flow uuid DEFAULT NULL::uuid, p_blocked boolean[] DEFAULT NULL::boolean[], p_transaction text DEFAULT NULL::text)
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, existing_id uuid)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 db17b6babb9f1cc06fb2a5154817a070
+--   md5 44d52aad4b90dae13d9dc141a3898dac
 
 -- function ff_submit_flow(p_flow uuid, p_partition smallint, p_flow_name text, p_namespace text, p_tags jsonb, p_routes jsonb, p_max_routes integer, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_names text[], p_kinds text[], p_ks integer[], p_cancels boolean[], p_edge_ids uuid[], p_ups uuid[], p_downs uuid[], p_conditions text[], p_input_names text[], p_input_places integer[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, name text, graph_revision bigint)

@@ -21,10 +21,11 @@ BEGIN
 END $$;
 
 -- Records steps; several of one execution may come together. What is recorded stays: a second record of the same step is
--- answered with the first. A sleep's value is the time it ends, by the database's clock.
+-- answered with the first. A sleep's value is the time it ends, by the database's clock. p_transaction: the one they belong to, or
+-- NULL when they are a transaction of their own.
 CREATE OR REPLACE FUNCTION ff_record_steps(
   p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_kinds ff_step_kind[], p_names text[],
-  p_keys text[], p_sleeps bigint[], p_values jsonb[]
+  p_keys text[], p_sleeps bigint[], p_values jsonb[], p_transaction text DEFAULT NULL
 ) RETURNS TABLE (
   ordinal bigint, execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text,
   lease_epoch bigint, kind text, value jsonb, due_in_ms bigint
@@ -40,6 +41,7 @@ DECLARE
   v_new text[];
 BEGIN
   PERFORM ff_require_read_committed();
+  IF p_transaction IS NOT NULL THEN PERFORM ff_require_transaction(p_transaction); END IF;
   v_held := ff_share_leases(p_ids, p_partitions, p_attempts, p_epochs);
   v_all := cardinality(v_held) = cardinality(p_ids);
   v_now := ff_now_ms();

@@ -11,7 +11,6 @@ import type { Retry } from './conditions.ts';
 import { conditionOf, toEngineError } from './database-errors.ts';
 import { quoteIdentifier, validDatabaseUrl, validSchemaName } from './names.ts';
 import { trackSockets } from './sockets.ts';
-import type { SqlExecutor } from '../contract/engine.ts';
 
 /** What is needed of a pool; `pg.Pool` has it, whichever copy of `pg` it came from. */
 export interface PoolLike {
@@ -133,24 +132,6 @@ export async function run<Row>(database: Database, statement: Statement): Promis
       if (wait === undefined) throw toEngineError(thrown, statement.doing);
       await database.answers.wait(() => pause(wait));
     }
-  }
-}
-
-/** Runs a statement inside the caller's transaction: once, and what fails there is the caller's to try again. */
-export async function runInside<Row>(executor: SqlExecutor, statement: Statement): Promise<Row[]> {
-  try {
-    const answer = await executor(statement.text, statement.params);
-    if (Array.isArray(answer?.rows)) return answer.rows as Row[];
-    throw new EngineError('invalid_input', 'executor must answer an object with rows.', {
-      field: 'executor',
-    });
-  } catch (thrown) {
-    const error = toEngineError(thrown, statement.doing);
-    if (error.code !== 'contention') throw error;
-    throw new EngineError('retry_transaction', `While ${statement.doing}: roll back and try again.`, {
-      cause: thrown,
-      ...(error.sqlState === undefined ? {} : { sqlState: error.sqlState }),
-    });
   }
 }
 

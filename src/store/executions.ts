@@ -3,7 +3,8 @@
  * anything; arrays go down and rows come up.
  */
 import { hintChannel } from './names.ts';
-import { run, runInside, type Database } from './database.ts';
+import { run, type Database } from './database.ts';
+import { runNamed } from './inside.ts';
 import type { SqlExecutor } from '../contract/engine.ts';
 import type { LifecyclePhase, TerminalOutcome } from '../contract/states.ts';
 
@@ -58,7 +59,7 @@ export interface SubmitCall {
 }
 
 export function submitExecutions(database: Database, call: SubmitCall): Promise<SubmitAnswer[]> {
-  return run<SubmitAnswer>(database, { ...submitStatement(database, call, null), repeatable: 'yes' });
+  return run<SubmitAnswer>(database, { ...submitStatement(database, call, null, null), repeatable: 'yes' });
 }
 
 /** Inside the caller's transaction; `hint` rings from within it, because nobody else will know of the commit. */
@@ -69,15 +70,22 @@ export function submitExecutionsInside(
   hint: 'on' | 'off',
 ): Promise<SubmitAnswer[]> {
   const channel = hint === 'on' ? hintChannel(database.schema) : null;
-  return runInside<SubmitAnswer>(executor, submitStatement(database, call, channel));
+  return runNamed<SubmitAnswer>(executor, (transaction) =>
+    submitStatement(database, call, channel, transaction),
+  );
 }
 
-function submitStatement(database: Database, call: SubmitCall, channel: string | null) {
+function submitStatement(
+  database: Database,
+  call: SubmitCall,
+  channel: string | null,
+  transaction: string | null,
+) {
   return {
     doing: 'submitting executions',
     text: `SELECT * FROM ${database.prefix}ff_submit(${SUBMIT_ARGUMENTS}, p_channel => $9::text, p_keys => $10::text[],
-      p_hashes => $11::text[], p_windows => $12::bigint[])`,
-    params: [...submitParams(call), channel, ...keyParams(call.rows)],
+      p_hashes => $11::text[], p_windows => $12::bigint[], p_transaction => $13::text)`,
+    params: [...submitParams(call), channel, ...keyParams(call.rows), transaction],
     repeatable: 'no' as const,
   };
 }
