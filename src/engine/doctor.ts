@@ -17,6 +17,7 @@ import {
   readUpkeep,
   type ServerFacts,
 } from '../store/doctor.ts';
+import { readHeld } from '../store/held.ts';
 import { readStanding } from '../store/migration-plan.ts';
 import {
   judgeBloat,
@@ -25,6 +26,7 @@ import {
   judgeDurability,
   judgeEcho,
   judgeFeed,
+  judgeHeld,
   judgePooler,
   judgeRights,
   judgeSchema,
@@ -104,6 +106,7 @@ async function lookAtSchema(
     ),
     await lookInside('dead rows', async () => judgeBloat(await readQueueTables(database), server, schema)),
     await lookInside('stuck executions', async () => judgeStuck(await readStuck(database))),
+    await lookInside('held executions', async () => judgeHeld(await readHeld(database, OVERDUE_MS))),
     await lookInside('reconcilers', async () => judgeUpkeep(await readUpkeep(database, OVERDUE_MS))),
     await lookInside('event feed', async () => judgeFeed(await readFeed(database, UNSTAMPED_MS))),
     await look('oldest transaction', async () =>

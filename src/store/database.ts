@@ -8,7 +8,7 @@ import pg from 'pg';
 import { EngineError } from '../contract/errors.ts';
 import { Answers } from './answers.ts';
 import type { Retry } from './conditions.ts';
-import { conditionOf, toEngineError } from './database-errors.ts';
+import { conditionOf, sqlStateOf, toEngineError } from './database-errors.ts';
 import { quoteIdentifier, validDatabaseUrl, validSchemaName } from './names.ts';
 import { trackSockets } from './sockets.ts';
 
@@ -61,6 +61,8 @@ export interface Statement {
   text: string;
   params: unknown[];
   repeatable: 'yes' | 'no';
+  /** `once`: a lock that was not to be had in time is not waited for again. */
+  waits?: 'once';
 }
 
 /** How often, and after which waits. A restarting server is back within seconds; after that long the caller should know. */
@@ -74,6 +76,9 @@ const TRIES: Record<Retry, { most: number; waitMs: { min: number; max: number } 
 /** A connection that gives no answer for this long is given up; the statement counts as unknown. */
 const ANSWER_LIMIT_MS = 60_000;
 export const CONNECT_LIMIT_MS = 10_000;
+
+/** SQLSTATE of a lock that was waited for as long as `lock_timeout` says. */
+export const LOCK_TIMEOUT = '55P03';
 
 const INT8_OID = 20;
 
@@ -136,6 +141,7 @@ export async function run<Row>(database: Database, statement: Statement): Promis
 }
 
 function retryWait(thrown: unknown, tries: number, statement: Statement): number | undefined {
+  if (statement.waits === 'once' && sqlStateOf(thrown) === LOCK_TIMEOUT) return undefined;
   const retry = conditionOf(thrown)?.retry ?? 'never';
   if (retry !== 'conflict' && statement.repeatable === 'no') return undefined;
   const { most, waitMs } = TRIES[retry];

@@ -4,6 +4,7 @@
  */
 import { hintChannel } from './names.ts';
 import { run, type Database } from './database.ts';
+import { runForPerson } from './held.ts';
 import { runNamed } from './inside.ts';
 import type { SqlExecutor } from '../contract/engine.ts';
 import type { LifecyclePhase, TerminalOutcome } from '../contract/states.ts';
@@ -334,18 +335,26 @@ export function expectedArrays(keys: readonly ExpectedKey[]): unknown[] {
   ];
 }
 
+export function uuidsOf(keys: readonly ExecutionKey[]): string[] {
+  return keys.map((key) => key.uuid);
+}
+
 export function cancelExecutions(
   database: Database,
   keys: readonly ExpectedKey[],
   reason: string,
   actor: string,
 ): Promise<TakenAnswer[]> {
-  return run<TakenAnswer>(database, {
-    doing: 'cancelling executions',
-    text: `SELECT * FROM ${database.prefix}ff_cancel($1::uuid[], $2::smallint[], $4, $5, $3::bigint[])`,
-    params: [...expectedArrays(keys), reason, actor],
-    repeatable: 'yes',
-  });
+  return runForPerson<TakenAnswer>(
+    database,
+    {
+      doing: 'cancelling executions',
+      text: `SELECT * FROM ${database.prefix}ff_cancel($1::uuid[], $2::smallint[], $4, $5, $3::bigint[])`,
+      params: [...expectedArrays(keys), reason, actor],
+      repeatable: 'yes',
+    },
+    uuidsOf(keys),
+  );
 }
 
 export function revokeLeases(
@@ -355,18 +364,22 @@ export function revokeLeases(
   actor: string,
   defaultMaxReclaims: number,
 ): Promise<TakenAnswer[]> {
-  return run<TakenAnswer>(database, {
-    doing: 'revoking leases',
-    text: `SELECT * FROM ${database.prefix}ff_revoke_leases($1::uuid[], $2::smallint[], $3::uuid[], $4, $5, $6)`,
-    params: [
-      keys.map((key) => key.uuid),
-      keys.map((key) => key.partition),
-      keys.map((key) => key.leaseId),
-      reason,
-      actor,
-      defaultMaxReclaims,
-    ],
-    // Without a lease id, a second revocation would hit the next worker.
-    repeatable: keys.every((key) => key.leaseId !== null) ? 'yes' : 'no',
-  });
+  return runForPerson<TakenAnswer>(
+    database,
+    {
+      doing: 'revoking leases',
+      text: `SELECT * FROM ${database.prefix}ff_revoke_leases($1::uuid[], $2::smallint[], $3::uuid[], $4, $5, $6)`,
+      params: [
+        keys.map((key) => key.uuid),
+        keys.map((key) => key.partition),
+        keys.map((key) => key.leaseId),
+        reason,
+        actor,
+        defaultMaxReclaims,
+      ],
+      // Without a lease id, a second revocation would hit the next worker.
+      repeatable: keys.every((key) => key.leaseId !== null) ? 'yes' : 'no',
+    },
+    uuidsOf(keys),
+  );
 }

@@ -3,8 +3,9 @@
  * execution out.
  */
 import type { LifecyclePhase } from '../contract/states.ts';
-import { run, type Database } from './database.ts';
-import { expectedArrays, type ExecutionKey, type ExpectedKey } from './executions.ts';
+import type { Database } from './database.ts';
+import { expectedArrays, uuidsOf, type ExecutionKey, type ExpectedKey } from './executions.ts';
+import { runForPerson } from './held.ts';
 
 export interface ReplayAnswer {
   execution_id: string;
@@ -27,13 +28,17 @@ export function replayExecutions(
   keys: readonly ExpectedKey[],
   call: ReplayCall,
 ): Promise<ReplayAnswer[]> {
-  return run<ReplayAnswer>(database, {
-    doing: 'replaying executions',
-    text: `SELECT * FROM ${database.prefix}ff_replay($1::uuid[], $2::smallint[], $3::bigint[], $4, $5, $6, $7)`,
-    params: [...expectedArrays(keys), call.fromStart, call.reason, call.actor, call.defaultMaxReplays],
-    // Sent again after it was done, it would say that the execution has not ended, or replay its next end.
-    repeatable: 'no',
-  });
+  return runForPerson<ReplayAnswer>(
+    database,
+    {
+      doing: 'replaying executions',
+      text: `SELECT * FROM ${database.prefix}ff_replay($1::uuid[], $2::smallint[], $3::bigint[], $4, $5, $6, $7)`,
+      params: [...expectedArrays(keys), call.fromStart, call.reason, call.actor, call.defaultMaxReplays],
+      // Sent again after it was done, it would say that the execution has not ended, or replay its next end.
+      repeatable: 'no',
+    },
+    uuidsOf(keys),
+  );
 }
 
 export interface PriorityAnswer {
@@ -49,12 +54,16 @@ export function changePriorities(
   priority: number,
   actor: string,
 ): Promise<PriorityAnswer[]> {
-  return run<PriorityAnswer>(database, {
-    doing: 'changing priorities',
-    text: `SELECT * FROM ${database.prefix}ff_change_priority($1::uuid[], $2::smallint[], $3::bigint[], $4, $5)`,
-    params: [...expectedArrays(keys), priority, actor],
-    repeatable: 'yes',
-  });
+  return runForPerson<PriorityAnswer>(
+    database,
+    {
+      doing: 'changing priorities',
+      text: `SELECT * FROM ${database.prefix}ff_change_priority($1::uuid[], $2::smallint[], $3::bigint[], $4, $5)`,
+      params: [...expectedArrays(keys), priority, actor],
+      repeatable: 'yes',
+    },
+    uuidsOf(keys),
+  );
 }
 
 export interface TagsCall {
@@ -71,11 +80,15 @@ export interface TagsAnswer {
 }
 
 export async function setTags(database: Database, key: ExecutionKey, call: TagsCall): Promise<TagsAnswer> {
-  const rows = await run<TagsAnswer>(database, {
-    doing: 'setting tags',
-    text: `SELECT * FROM ${database.prefix}ff_set_tags($1, $2, $3::text::jsonb, $4::text[], $5, $6)`,
-    params: [key.uuid, key.partition, call.set, call.removed, call.maxTags, call.actor],
-    repeatable: 'yes',
-  });
+  const rows = await runForPerson<TagsAnswer>(
+    database,
+    {
+      doing: 'setting tags',
+      text: `SELECT * FROM ${database.prefix}ff_set_tags($1, $2, $3::text::jsonb, $4::text[], $5, $6)`,
+      params: [key.uuid, key.partition, call.set, call.removed, call.maxTags, call.actor],
+      repeatable: 'yes',
+    },
+    [key.uuid],
+  );
   return rows[0]!;
 }

@@ -161,6 +161,11 @@ export const EXCEPTIONS: readonly Exception[] = [
     reason: 'counts the routes, of which a named limit allows few, and only when a new one is interned',
   },
   {
+    within: 'ff_holders',
+    node: /^(?:CTE Scan|Nested Loop|Function Scan of \w+)$/,
+    reason: 'sessions and locks of the server, of which there are few, when somebody is told who holds a row',
+  },
+  {
     within: 'ff_submit',
     node: /^ProjectSet$/,
     reason: 'unfolds the capabilities of one route: the array is that of the row itself',
