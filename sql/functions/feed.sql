@@ -69,10 +69,7 @@ CREATE OR REPLACE FUNCTION ff_move_consumer(p_name text, p_from bigint, p_to big
 RETURNS boolean LANGUAGE plpgsql
 SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
 BEGIN
-  IF p_transaction <> pg_current_xact_id()::text THEN
-    -- What it wrote is committed or lost already, and would not be one commit with the place.
-    RAISE EXCEPTION 'the handler ended its transaction itself' USING ERRCODE = 'FF007';
-  END IF;
+  IF p_transaction IS NOT NULL THEN PERFORM ff_require_transaction(p_transaction); END IF;
   UPDATE ff_consumer SET position = p_to, moved_at_ms = ff_now_ms(), failures = 0, error_code = NULL
   WHERE name = p_name AND position = p_from;
   RETURN FOUND;

@@ -102,7 +102,9 @@ CREATE OR REPLACE FUNCTION ff_revoke_leases(
   worker_instance_id text
 ) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
+SET plan_cache_mode = force_generic_plan SET jit = off
+-- An operator is told who holds a row rather than left to wait for it.
+SET lock_timeout = '2s' SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
   v_rows ff_locked[];

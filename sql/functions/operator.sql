@@ -28,7 +28,9 @@ CREATE OR REPLACE FUNCTION ff_replay(
   replay_count smallint, due_in_ms bigint
 ) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
+SET plan_cache_mode = force_generic_plan SET jit = off
+-- An operator is told who holds a row rather than left to wait for it.
+SET lock_timeout = '2s' SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
   v_rows ff_locked[];
@@ -93,7 +95,9 @@ CREATE OR REPLACE FUNCTION ff_change_priority(
   execution_id uuid, outcome text, lifecycle_phase text, eligibility_state text, route_id integer, old_priority integer
 ) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
+SET plan_cache_mode = force_generic_plan SET jit = off
+-- An operator is told who holds a row rather than left to wait for it.
+SET lock_timeout = '2s' SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
   v_rows ff_locked[];
@@ -143,7 +147,9 @@ CREATE OR REPLACE FUNCTION ff_set_tags(
   p_id uuid, p_partition smallint, p_set jsonb, p_removed text[], p_max integer, p_actor text
 ) RETURNS TABLE (outcome text, tags jsonb) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
+SET plan_cache_mode = force_generic_plan SET jit = off
+-- An operator is told who holds a row rather than left to wait for it.
+SET lock_timeout = '2s' SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
   e ff_execution%ROWTYPE;

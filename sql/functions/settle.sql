@@ -12,6 +12,15 @@ BEGIN
   END IF;
 END $$;
 
+-- What is written inside a transaction of somebody else's code belongs to that transaction and to no other: one that the code has
+-- ended meanwhile has committed or lost the rest already.
+CREATE OR REPLACE FUNCTION ff_require_transaction(p_transaction text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF p_transaction <> pg_current_xact_id()::text THEN
+    RAISE EXCEPTION 'the transaction was ended inside' USING ERRCODE = 'FF007';
+  END IF;
+END $$;
+
 -- A write that did not reach every locked row must not commit: silence would be a lost or orphaned lease.
 CREATE OR REPLACE FUNCTION ff_require_equal(p_what text, p_expected bigint, p_found bigint) RETURNS boolean
 LANGUAGE plpgsql AS $$

@@ -38,7 +38,9 @@ END $$;
 
 -- Ends the tokens of a waitpoint that are out; what was said by them stays.
 CREATE OR REPLACE FUNCTION ff_revoke_tokens(p_id uuid, p_partition smallint, p_name text, p_token_id uuid) RETURNS boolean LANGUAGE plpgsql
-SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
+SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off
+-- An operator is told who holds a row rather than left to wait for it.
+SET lock_timeout = '2s' SET search_path FROM CURRENT AS $$
 BEGIN
   PERFORM ff_require_read_committed();
   PERFORM 1 FROM ff_execution WHERE execution_id = p_id AND partition_key = p_partition FOR UPDATE;
@@ -66,7 +68,9 @@ CREATE OR REPLACE FUNCTION ff_deliver_signal(
 ) RETURNS TABLE (outcome text, signal_id uuid, effect text, schema jsonb, route_id integer, due_in_ms bigint)
 LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
+SET plan_cache_mode = force_generic_plan SET jit = off
+-- An operator is told who holds a row rather than left to wait for it.
+SET lock_timeout = '2s' SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
   e ff_execution%ROWTYPE;

@@ -20,11 +20,26 @@ BEGIN
     WHERE alive);
 END $$;
 
+-- Between its record and its COMMIT a transaction holds up the end of the lease: nobody could take the work from a process that stopped there.
+-- So it may be silent for half a lease, and for 10 s at most. A stricter limit of the session's own stays.
+CREATE OR REPLACE FUNCTION ff_limit_silence(p_ids uuid[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  c_name CONSTANT text := 'idle_in_transaction_session_timeout';
+  v_limit bigint;
+  v_own bigint;
+BEGIN
+  SELECT least(greatest(min(expires_at_ms - renewed_at_ms) / 2, 1000), 10000),
+         extract(epoch FROM current_setting(c_name)::interval) * 1000
+  INTO v_limit, v_own FROM ff_lease WHERE execution_id = ANY (p_ids);
+  IF v_own = 0 OR v_own > v_limit THEN PERFORM set_config(c_name, v_limit::text, true); END IF;
+END $$;
+
 -- Records steps; several of one execution may come together. What is recorded stays: a second record of the same step is
--- answered with the first. A sleep's value is the time it ends, by the database's clock.
+-- answered with the first. A sleep's value is the time it ends, by the database's clock. p_transaction: the one they belong to, or
+-- NULL when they are a transaction of their own.
 CREATE OR REPLACE FUNCTION ff_record_steps(
   p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_kinds ff_step_kind[], p_names text[],
-  p_keys text[], p_sleeps bigint[], p_values jsonb[]
+  p_keys text[], p_sleeps bigint[], p_values jsonb[], p_transaction text DEFAULT NULL
 ) RETURNS TABLE (
   ordinal bigint, execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text,
   lease_epoch bigint, kind text, value jsonb, due_in_ms bigint
@@ -40,6 +55,10 @@ DECLARE
   v_new text[];
 BEGIN
   PERFORM ff_require_read_committed();
+  IF p_transaction IS NOT NULL THEN
+    PERFORM ff_require_transaction(p_transaction);
+    PERFORM ff_limit_silence(p_ids);
+  END IF;
   v_held := ff_share_leases(p_ids, p_partitions, p_attempts, p_epochs);
   v_all := cardinality(v_held) = cardinality(p_ids);
   v_now := ff_now_ms();

@@ -75,6 +75,7 @@ END $$;
 -- of one call have in common; route points into p_routes and p_template_ordinals into p_templates, both from 1.
 -- p_channel: where to ring inside this transaction, or NULL when the caller rings after its commit.
 -- p_flow: the flow they are members of; p_blocked those that wait for others of it.
+-- p_transaction: the one of the caller's they belong to, or NULL when they are a transaction of their own.
 -- p_parent: the execution that is told when these end. p_keys, p_hashes, p_windows: idempotency keys with the hash of what
 -- they stand for and how long they do, or NULL when none has one. existing_id is who holds a key that was taken.
 -- p_patience_ms: how long a key or an id is waited for that another transaction holds.
@@ -83,7 +84,7 @@ CREATE OR REPLACE FUNCTION ff_submit(
   p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_channel text,
   p_parent uuid DEFAULT NULL, p_parent_partition smallint DEFAULT NULL, p_keys text[] DEFAULT NULL,
   p_hashes text[] DEFAULT NULL, p_windows bigint[] DEFAULT NULL, p_flow uuid DEFAULT NULL, p_blocked boolean[] DEFAULT NULL,
-  p_patience_ms integer DEFAULT NULL
+  p_patience_ms integer DEFAULT NULL, p_transaction text DEFAULT NULL
 ) RETURNS TABLE (execution_id uuid, outcome text, route_id integer, due_in_ms bigint, existing_id uuid) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off
@@ -111,6 +112,7 @@ DECLARE
   v_known uuid[] := '{}';
   v_tried uuid[];
 BEGIN
+  IF p_transaction IS NOT NULL THEN PERFORM ff_require_transaction(p_transaction); END IF;
   SELECT * INTO STRICT s FROM ff_transition WHERE transition = 'submit';
   SELECT * INTO STRICT d FROM ff_transition WHERE transition = 'submit_delayed';
   SELECT * INTO STRICT b FROM ff_transition WHERE transition = 'submit_blocked';

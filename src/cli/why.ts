@@ -53,6 +53,7 @@ const NEXT: Partial<Record<GateName, NextWords>> = {
     if (publicState === 'completed') return ['show', executionId];
     return flowWords(facts['flowId']) ?? ['replay', executionId, '--reason', 'why'];
   },
+  held: () => ['doctor'],
   running: ({ executionId }) => ['show', executionId],
   setback: () => ['doctor'],
   backing_off: ({ executionId }) => ['show', executionId, '--attempts'],

@@ -12,6 +12,7 @@ import type { Steps } from './steps.ts';
 import type { Closable } from './stopping.ts';
 import type { Streams } from './streams.ts';
 import type { AttemptOutcome, LifecyclePhase, PublicState, StateVector, TerminalOutcome } from './states.ts';
+import type { SqlExecutor, Transact } from './transactions.ts';
 
 export type {
   EndOrder,
@@ -26,6 +27,7 @@ export type {
   StepRecord,
 } from './steps.ts';
 export type { Backoff, ExecutionPolicy, RetryPolicy } from './policy.ts';
+export type { SqlExecutor, SqlTransaction, Transact, Transactor } from './transactions.ts';
 
 /** Anything JSON can say. */
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
@@ -57,9 +59,6 @@ export interface SubmitResult {
   executionId: ExecutionId;
   outcome: 'submitted' | 'duplicate';
 }
-
-/** Runs one statement on the caller's own connection or transaction. */
-export type SqlExecutor = (text: string, params: unknown[]) => Promise<{ rows: unknown[] }>;
 
 export interface SubmitOptions {
   /** Submit inside the caller's transaction: committed or rolled back with it. The engine never retries there. */
@@ -140,19 +139,6 @@ export type FailOutcome =
   | LeaseRefusal;
 export type ReleaseOutcome = { outcome: 'released'; repeated: boolean } | LeaseRefusal;
 export type RenewOutcome = { outcome: 'renewed' } | LeaseRefusal;
-
-/** Runs work in a transaction and commits when it returns. The executor is the same transaction's. */
-export type Transactor<Tx> = <Value>(
-  work: (tx: Tx, executor: SqlExecutor) => Promise<Value>,
-) => Promise<Value>;
-
-/** One statement on a transaction, as `pg` spells it. */
-export interface SqlTransaction {
-  query<Row = Record<string, unknown>>(
-    text: string,
-    params?: unknown[],
-  ): Promise<{ rows: Row[]; rowCount: number | null }>;
-}
 
 export interface Failure {
   message: string;
@@ -339,8 +325,7 @@ export interface Engine extends Operations, Steps, Feed, Signals, Streams, Flows
   complete(lease: LeaseRef, result?: unknown): Promise<CompleteOutcome>;
   fail(lease: LeaseRef, failure: Failure): Promise<FailOutcome>;
   release(lease: LeaseRef): Promise<ReleaseOutcome>;
-  /** Runs work in a transaction on a connection kept for that, so that leases are renewed meanwhile. */
-  transact: Transactor<SqlTransaction>;
+  transact: Transact;
   cancel(executionId: string, note: OperatorNote): Promise<CancelOutcome>;
   cancel(executionIds: readonly string[], note: OperatorNote): Promise<CancelOutcome[]>;
   revokeLease(executionId: string, request: RevokeRequest): Promise<RevokeOutcome>;

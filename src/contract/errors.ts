@@ -24,7 +24,7 @@ export const ERROR_CODES = {
   retry_transaction: "the caller's own transaction must be rolled back and tried again; `sqlState` says why",
   isolation_unsupported: 'the operation needs READ COMMITTED and the transaction runs at another level',
   contention:
-    'the database kept reporting conflicts after all tries, or an open transaction holds the key or id asked for',
+    'the database kept reporting conflicts after all tries, or a session holds a row, key or id for too long; the message says which',
   unavailable: 'the database cannot be reached, is shutting down, or accepts no writes',
   no_connection: 'no connection was left: of the server, the role, or the budget of this process',
   statement_cancelled: 'the database ended a statement: a statement_timeout, or an administrator',

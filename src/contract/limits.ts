@@ -148,4 +148,6 @@ export const LIMITS = {
   consumerGraceMs: 604_800_000,
   /** Transactions of user code at once, of one engine: so many of `ctx.tx`, and so many handlers of consumers. */
   transactions: 4,
+  /** How often the function of one `ctx.tx` is called because its connection was lost, before that fails the attempt. */
+  transactionTries: 5,
 } as const;

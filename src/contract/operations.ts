@@ -95,6 +95,7 @@ export interface AttemptPage {
 /** What may keep an execution from running, in the order it is asked. */
 export const GATES = [
   'ended',
+  'held',
   'running',
   'setback',
   'delayed',

@@ -4,7 +4,8 @@
 import { formatExecutionId } from '../contract/ids.ts';
 import { LIMITS } from '../contract/limits.ts';
 import type { CancelOutcome, OperatorNote } from '../contract/engine.ts';
-import { cancelExecutions, type ExpectedKey, type TakenAnswer } from '../store/executions.ts';
+import type { ExpectedKey } from '../store/executions.ts';
+import { cancelExecutions, type TakenAnswer } from '../store/operator.ts';
 import { checkText } from './checks.ts';
 import type { EngineContext } from './context.ts';
 import { ringForTaken } from './leases.ts';

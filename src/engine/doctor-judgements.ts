@@ -3,6 +3,7 @@
  * Pure: facts in, findings out.
  */
 import { LIMITS } from '../contract/limits.ts';
+import { holderOf, SESSION_DOES } from '../model/held-gate.ts';
 import {
   REPAIRS,
   type AnsweringPids,
@@ -14,6 +15,7 @@ import {
   type TransactionFacts,
   type UpkeepFacts,
 } from '../store/doctor.ts';
+import type { HeldFacts } from '../store/held.ts';
 import type { SchemaStanding } from '../store/migration-plan.ts';
 
 /** `skipped`: it could not be looked at, because of what an earlier finding says. */
@@ -38,6 +40,8 @@ const FAILURES_LIMIT = 5;
 const NAMES_SHOWN = 5;
 /** A consumer this far behind is not keeping up. */
 const LAG_LIMIT_MS = 3_600_000;
+/** A transaction open for this long over an execution's row will not end by itself. */
+const HELD_PROBLEM_MS = 15_000;
 /** A process holds its pool and one connection to listen. */
 const LISTENING_CONNECTIONS = 1;
 
@@ -280,6 +284,25 @@ export function judgeStuck({ count, worst }: StuckFacts): Finding {
     verdict: first.failures >= FAILURES_LIMIT ? 'problem' : 'warn',
     detail: `${count} could not be moved on: ${names.join(', ')}${more > 0 ? ` and ${more} more` : ''}.`,
     fix: `flowfabric show '${first.executionId}'`,
+  };
+}
+
+export function judgeHeld({ sessions }: HeldFacts): Finding {
+  const check = 'held executions';
+  const holder = holderOf(sessions);
+  if (holder === undefined) return ok(check, 'No session holds one for long.');
+  const { pid, ageMs, doing, executionIds } = holder;
+  const first = executionIds[0]!;
+  const which = executionIds.length === 1 ? first : `${first} and ${executionIds.length - 1} more`;
+  const age =
+    ageMs === null ? 'of a role this one may not look at' : `open for ${Math.round(ageMs / 1_000)} s`;
+  const does = doing === null ? '' : `, ${SESSION_DOES[doing]}`;
+  return {
+    check,
+    // What the engine bounds is over by then; what is at work may end by itself.
+    verdict: doing !== 'active' && (ageMs ?? 0) >= HELD_PROBLEM_MS ? 'problem' : 'warn',
+    detail: `Session ${pid} (${age}${does}) holds ${which}: leases cannot lapse nor deadlines fire until it ends.`,
+    fix: REPAIRS.endSession(pid),
   };
 }
 

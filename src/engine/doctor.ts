@@ -18,6 +18,7 @@ import {
   readUpkeep,
   type ServerFacts,
 } from '../store/doctor.ts';
+import { readHeld } from '../store/held.ts';
 import { readStanding } from '../store/migration-plan.ts';
 import {
   judgeBloat,
@@ -26,6 +27,7 @@ import {
   judgeDurability,
   judgeEcho,
   judgeFeed,
+  judgeHeld,
   judgePooler,
   judgeRights,
   judgeRoutes,
@@ -107,6 +109,7 @@ async function lookAtSchema(
     await lookInside('dead rows', async () => judgeBloat(await readQueueTables(database), server, schema)),
     await lookInside('stuck executions', async () => judgeStuck(await readStuck(database))),
     await lookInside('routes', async () => judgeRoutes(await readRouteCount(database))),
+    await lookInside('held executions', async () => judgeHeld(await readHeld(database, OVERDUE_MS))),
     await lookInside('reconcilers', async () => judgeUpkeep(await readUpkeep(database, OVERDUE_MS))),
     await lookInside('event feed', async () => judgeFeed(await readFeed(database, UNSTAMPED_MS))),
     await look('oldest transaction', async () =>

@@ -1,17 +1,20 @@
 /**
- * Says why an execution is where it is: reads the facts once and lets the model judge them. Changes nothing.
+ * Says why an execution is where it is: reads the facts and lets the model judge them. Changes nothing.
  */
 import { formatExecutionId, parseExecutionId } from '../contract/ids.ts';
 import type { Explanation } from '../contract/operations.ts';
 import { judgeGates } from '../model/gates.ts';
 import { readForExplain } from '../store/explain.ts';
+import { readHolders } from '../store/held.ts';
 import type { EngineContext } from './context.ts';
 
 export async function explain(context: EngineContext, executionId: string): Promise<Explanation> {
   const key = parseExecutionId(executionId);
   const found = await readForExplain(context.database, key);
   if (found === undefined) return { outcome: 'not_found' };
-  const gates = judgeGates(found.facts);
+  const holders = await readHolders(context.database, [key.uuid]);
+  const sessions = holders.map(({ pid, age_ms: ageMs, doing }) => ({ pid, ageMs, doing }));
+  const gates = judgeGates({ ...found.facts, sessions });
   return {
     outcome: 'explained',
     executionId: formatExecutionId(key.partition, key.uuid),

@@ -4,7 +4,8 @@
 import { LIMITS } from '../contract/limits.ts';
 import { isUuid, parseExecutionId } from '../contract/ids.ts';
 import type { LeaseRef, RenewOutcome, RevokeOutcome, RevokeRequest } from '../contract/engine.ts';
-import { renewLeases, revokeLeases, type TakenAnswer } from '../store/executions.ts';
+import { renewLeases } from '../store/executions.ts';
+import { revokeLeases, type TakenAnswer } from '../store/operator.ts';
 import { lapseLeases, type LapsedLease } from '../store/reconciling.ts';
 import { checkList, checkText, checkWhole, refuse } from './checks.ts';
 import type { EngineContext } from './context.ts';

@@ -18,7 +18,7 @@ import { DatabaseStreams } from '../subscriptions/stream-source.ts';
 import { createAppends, type Appends } from './append.ts';
 import { bulk } from './bulk.ts';
 import { cancel } from './cancel.ts';
-import { checkWhole, refuse } from './checks.ts';
+import { checkWhole } from './checks.ts';
 import { claim } from './claim.ts';
 import { closingOf } from './closing.ts';
 import type { EngineContext } from './context.ts';
@@ -48,6 +48,7 @@ import { createSubmits, type DefaultPolicy } from './submit.ts';
 import { readStream, readSummary, tailOnce, tailStream, watchSummary } from './streams.ts';
 import { suspend } from './suspend.ts';
 import { fireDueTimers } from './timers.ts';
+import { transact } from './transact.ts';
 import { createWaitpoint, issueToken, listWaitpoints, revokeTokens } from './waitpoints.ts';
 import { watch } from './watch.ts';
 import { forgetWorker, listWorkers, registerWorker } from './workers.ts';
@@ -100,8 +101,8 @@ export async function openEngine(
   const context: EngineContext = {
     database,
     doorbell,
-    transactions: openTransactions(options),
-    handlings: openTransactions(options),
+    transactions: openTransactions(options, database.prefix),
+    handlings: openTransactions(options, database.prefix),
     ends: new EndWatch(database, doorbell),
     feed: new DatabaseFeed(database, doorbell.watchFeed),
     streams: new StreamHub(new DatabaseStreams(database), doorbell),
@@ -265,10 +266,7 @@ function bindOperations(context: EngineContext, defaultPolicy: DefaultPolicy): E
       return submits.spawn(lease, requests);
     },
     reportProgress: async (lease, progress) => opened(steps).progress(lease, progress),
-    transact: async (work) => {
-      if (typeof work !== 'function') refuse('work', 'must be a function');
-      return open().transactions.run(work);
-    },
+    transact: async (work, transactOptions = {}) => transact(open(), work, transactOptions),
     revokeLease: async (id, request) => revokeLease(open(), id, request),
     describe: async (id) => describe(open(), id),
     result: async (id) => result(open(), id),

@@ -8,6 +8,7 @@ import { GATES, type Gate, type GateName } from '../contract/operations.ts';
 import type { StateVector, TerminalOutcome } from '../contract/states.ts';
 import { isBlocked, joinFacts, tellJoin, tellSkip, type JoinFacts } from './blocked-gate.ts';
 import { offersAll } from './capabilities.ts';
+import { holderOf, tellHolder, type SessionFacts } from './held-gate.ts';
 import { routeMatches, type Route, type RouteDemand } from './routes.ts';
 import { nextTimeMs, suspensionFacts, tellSuspension, type SuspensionFacts } from './suspended-gate.ts';
 import { counted, quoted, spoken } from './wording.ts';
@@ -49,6 +50,8 @@ export interface GateFacts {
   join: JoinFacts | null;
   /** What it is suspended for. */
   suspension: SuspensionFacts | null;
+  /** Sessions whose transactions hold its rows, the oldest first. */
+  sessions: readonly SessionFacts[];
   setbacks: readonly { reconciler: string; failures: number; errorCode: string; retryInMs: number }[];
   end: { outcome: TerminalOutcome; endedAtMs: number; endedAgoMs: number; message: string | null } | null;
   workers: readonly WorkerGroup[];
@@ -65,6 +68,7 @@ export function judgeGates(facts: GateFacts): Gate[] {
 
 const JUDGES: Record<GateName, (facts: GateFacts) => Judgement> = {
   ended: judgeEnd,
+  held: judgeSessions,
   running: judgeLease,
   setback: judgeSetbacks,
   delayed: judgeDelay,
@@ -112,6 +116,15 @@ const ENDED: Record<TerminalOutcome, string> = {
   expired: 'expired',
   skipped: 'was skipped',
 };
+
+function judgeSessions({ sessions, state }: GateFacts): Judgement {
+  const told = { sessions: sessions.map((session) => ({ ...session })) };
+  if (state.lifecyclePhase === 'terminal') return open('It has ended: nothing has to change it.', told);
+  const holder = holderOf(sessions);
+  return holder === undefined
+    ? open('No session holds its row for long.', told)
+    : holding(tellHolder(holder), told);
+}
 
 function judgeLease(facts: GateFacts): Judgement {
   const { state, lease } = facts;

@@ -41,7 +41,7 @@ const OURS: Record<string, Condition> = {
   ),
   FF007: condition(
     'invalid_step',
-    'the handler of a consumer ended its transaction itself; leave COMMIT and ROLLBACK to the consumer',
+    'the transaction was ended by a COMMIT or ROLLBACK inside it, so nothing is recorded of it; leave COMMIT and ROLLBACK to whoever began it',
   ),
   FF008: condition('invalid_input', 'a change of a flow was refused'),
 };

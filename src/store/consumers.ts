@@ -4,7 +4,8 @@
  * them work that would be rolled back.
  */
 import type { SqlExecutor } from '../contract/engine.ts';
-import { run, runInside, type Database } from './database.ts';
+import { run, type Database } from './database.ts';
+import { runInside } from './inside.ts';
 
 export interface ConsumerRow {
   name: string;
@@ -90,17 +91,6 @@ function moveStatement(
     params: [name, String(from), String(to), transaction],
     repeatable: 'no' as const,
   };
-}
-
-/** Which transaction the handler is given, to be compared with the one its place is moved in. */
-export async function nameTransaction(executor: SqlExecutor): Promise<string> {
-  const rows = await runInside<{ transaction: string }>(executor, {
-    doing: 'beginning to consume',
-    text: 'SELECT pg_current_xact_id()::text AS transaction',
-    params: [],
-    repeatable: 'no',
-  });
-  return rows[0]!.transaction;
 }
 
 /** In the handler's transaction, as its last statement. Answers false when somebody else has moved it: then roll back. */

@@ -66,6 +66,22 @@ function severityOf(error: unknown): string {
   return '';
 }
 
+/** What drivers say of a connection that is gone; the server's own words come with a SQLSTATE. */
+const LOST_STATE = /^(08|57P0|25P03|25P04)/;
+const LOST_WORDS =
+  /connection (was |has been )?(terminated|ended|closed|lost|reset|destroyed|error)|closed the connection|CONNECTION_(CLOSED|ENDED|DESTROYED)|terminating connection|not queryable/i;
+
+/** True for a connection that broke, and only for that: a statement that took too long, for example, has not lost its own. */
+export function isConnectionLost(error: unknown): boolean {
+  const state = sqlStateOf(error);
+  if (state !== undefined) return LOST_STATE.test(state);
+  for (const { code, message, syscall } of withCauses(error)) {
+    if (syscall !== undefined || (typeof code === 'string' && NODE_CODE.test(code))) return true;
+    if (typeof message === 'string' && LOST_WORDS.test(message)) return true;
+  }
+  return false;
+}
+
 /** The system's code and the address, which quote no data; empty when the error does not say. */
 function placeOf(error: unknown): string {
   const { code, address, port } = error as { code?: unknown; address?: unknown; port?: unknown };

@@ -11,7 +11,6 @@ import type { Retry } from './conditions.ts';
 import { conditionOf, sqlStateOf, toEngineError } from './database-errors.ts';
 import { quoteIdentifier, validDatabaseUrl, validSchemaName } from './names.ts';
 import { trackSockets } from './sockets.ts';
-import type { SqlExecutor } from '../contract/engine.ts';
 
 /** What is needed of a pool; `pg.Pool` has it, whichever copy of `pg` it came from. */
 export interface PoolLike {
@@ -64,8 +63,8 @@ export interface Statement {
   text: string;
   params: unknown[];
   repeatable: 'yes' | 'no';
-  /** `final`: a lock that was not to be had in time is told, and not waited for again. */
-  lockTimeout?: 'final';
+  /** `once`: a lock that was not to be had in time is not waited for again. */
+  waits?: 'once';
 }
 
 /** How often, and after which waits. A restarting server is back within seconds; after that long the caller should know. */
@@ -76,11 +75,12 @@ const TRIES: Record<Retry, { most: number; waitMs: { min: number; max: number } 
   never: { most: 1, waitMs: { min: 0, max: 0 } },
 };
 
-const LOCK_TIMEOUT = '55P03';
-
 /** A connection that gives no answer for this long is given up; the statement counts as unknown. */
 const ANSWER_LIMIT_MS = 60_000;
 export const CONNECT_LIMIT_MS = 10_000;
+
+/** SQLSTATE of a lock that was waited for as long as `lock_timeout` says. */
+export const LOCK_TIMEOUT = '55P03';
 
 const INT8_OID = 20;
 
@@ -151,26 +151,8 @@ export async function run<Row>(database: Database, statement: Statement): Promis
   }
 }
 
-/** Runs a statement inside the caller's transaction: once, and what fails there is the caller's to try again. */
-export async function runInside<Row>(executor: SqlExecutor, statement: Statement): Promise<Row[]> {
-  try {
-    const answer = await executor(statement.text, statement.params);
-    if (Array.isArray(answer?.rows)) return answer.rows as Row[];
-    throw new EngineError('invalid_input', 'executor must answer an object with rows.', {
-      field: 'executor',
-    });
-  } catch (thrown) {
-    const error = toEngineError(thrown, statement.doing);
-    if (error.code !== 'contention') throw error;
-    throw new EngineError('retry_transaction', `While ${statement.doing}: roll back and try again.`, {
-      cause: thrown,
-      ...(error.sqlState === undefined ? {} : { sqlState: error.sqlState }),
-    });
-  }
-}
-
 function retryWait(thrown: unknown, tries: number, statement: Statement): number | undefined {
-  if (statement.lockTimeout === 'final' && sqlStateOf(thrown) === LOCK_TIMEOUT) return undefined;
+  if (statement.waits === 'once' && sqlStateOf(thrown) === LOCK_TIMEOUT) return undefined;
   const retry = conditionOf(thrown)?.retry ?? 'never';
   if (retry !== 'conflict' && statement.repeatable === 'no') return undefined;
   const { most, waitMs } = TRIES[retry];

@@ -3,7 +3,8 @@
  * anything; arrays go down and rows come up.
  */
 import { hintChannel } from './names.ts';
-import { run, runInside, type Database } from './database.ts';
+import { run, type Database } from './database.ts';
+import { runNamed } from './inside.ts';
 import type { SqlExecutor } from '../contract/engine.ts';
 import { LIMITS } from '../contract/limits.ts';
 import type { LifecyclePhase, TerminalOutcome } from '../contract/states.ts';
@@ -67,8 +68,8 @@ export function submitExecutions(
   call: SubmitCall,
   patienceMs: number = LIMITS.heldWaitMs,
 ): Promise<SubmitAnswer[]> {
-  const statement = submitStatement(database, call, null, patienceMs);
-  return run<SubmitAnswer>(database, { ...statement, repeatable: 'yes', lockTimeout: 'final' });
+  const statement = submitStatement(database, call, { patienceMs });
+  return run<SubmitAnswer>(database, { ...statement, repeatable: 'yes', waits: 'once' });
 }
 
 /** Each for itself: those whose key or id another transaction holds are answered as `held`. */
@@ -94,15 +95,25 @@ export function submitExecutionsInside(
   hint: 'on' | 'off',
 ): Promise<SubmitAnswer[]> {
   const channel = hint === 'on' ? hintChannel(database.schema) : null;
-  return runInside<SubmitAnswer>(executor, submitStatement(database, call, channel, LIMITS.heldWaitMs));
+  return runNamed<SubmitAnswer>(executor, (transaction) =>
+    submitStatement(database, call, { patienceMs: LIMITS.heldWaitMs, channel, transaction }),
+  );
 }
 
-function submitStatement(database: Database, call: SubmitCall, channel: string | null, patienceMs: number) {
+interface SubmitTerms {
+  patienceMs: number;
+  channel?: string | null;
+  /** The caller's. */
+  transaction?: string;
+}
+
+function submitStatement(database: Database, call: SubmitCall, terms: SubmitTerms) {
+  const { patienceMs, channel = null, transaction = null } = terms;
   return {
     doing: 'submitting executions',
     text: `SELECT * FROM ${database.prefix}ff_submit(${SUBMIT_ARGUMENTS}, p_channel => $8::text, p_keys => $9::text[],
-      p_hashes => $10::text[], p_windows => $11::bigint[], p_patience_ms => $12::integer)`,
-    params: [...submitParams(call), channel, ...keyParams(call.rows), patienceMs],
+      p_hashes => $10::text[], p_windows => $11::bigint[], p_patience_ms => $12::integer, p_transaction => $13::text)`,
+    params: [...submitParams(call), channel, ...keyParams(call.rows), patienceMs, transaction],
     repeatable: 'no' as const,
   };
 }
@@ -325,16 +336,6 @@ export function releaseExecutions(database: Database, leases: readonly LeaseKey[
   });
 }
 
-export interface TakenAnswer {
-  execution_id: string;
-  outcome: string;
-  lifecycle_phase: LifecyclePhase;
-  terminal_outcome: TerminalOutcome;
-  lease_epoch: number;
-  route_id: number;
-  worker_instance_id: string | null;
-}
-
 /** An execution, and the epoch it must still have for the verb to touch it. */
 export interface ExpectedKey extends ExecutionKey {
   leaseEpoch: number | null;
@@ -349,39 +350,6 @@ export function expectedArrays(keys: readonly ExpectedKey[]): unknown[] {
   ];
 }
 
-export function cancelExecutions(
-  database: Database,
-  keys: readonly ExpectedKey[],
-  reason: string,
-  actor: string,
-): Promise<TakenAnswer[]> {
-  return run<TakenAnswer>(database, {
-    doing: 'cancelling executions',
-    text: `SELECT * FROM ${database.prefix}ff_cancel($1::uuid[], $2::smallint[], $4, $5, $3::bigint[])`,
-    params: [...expectedArrays(keys), reason, actor],
-    repeatable: 'yes',
-  });
-}
-
-export function revokeLeases(
-  database: Database,
-  keys: readonly (ExecutionKey & { leaseId: string | null })[],
-  reason: string,
-  actor: string,
-  defaultMaxReclaims: number,
-): Promise<TakenAnswer[]> {
-  return run<TakenAnswer>(database, {
-    doing: 'revoking leases',
-    text: `SELECT * FROM ${database.prefix}ff_revoke_leases($1::uuid[], $2::smallint[], $3::uuid[], $4, $5, $6)`,
-    params: [
-      keys.map((key) => key.uuid),
-      keys.map((key) => key.partition),
-      keys.map((key) => key.leaseId),
-      reason,
-      actor,
-      defaultMaxReclaims,
-    ],
-    // Without a lease id, a second revocation would hit the next worker.
-    repeatable: keys.every((key) => key.leaseId !== null) ? 'yes' : 'no',
-  });
+export function uuidsOf(keys: readonly ExecutionKey[]): string[] {
+  return keys.map((key) => key.uuid);
 }

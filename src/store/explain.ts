@@ -55,7 +55,7 @@ type StoredJoin = Omit<JoinFacts, 'pending' | 'unmet' | 'flowId'> & {
 
 export interface ExplainedExecution {
   publicState: PublicState;
-  facts: GateFacts;
+  facts: Omit<GateFacts, 'sessions'>;
 }
 
 /**
@@ -213,7 +213,7 @@ export async function readForExplain(
   return rows[0] === undefined ? undefined : { publicState: rows[0].public_state, facts: toFacts(rows[0]) };
 }
 
-function toFacts(row: ExplainRow): GateFacts {
+function toFacts(row: ExplainRow): Omit<GateFacts, 'sessions'> {
   const { children, lane, kind, capabilities } = row;
   return {
     state: row.state,

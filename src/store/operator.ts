@@ -1,10 +1,66 @@
 /**
- * Calls the SQL functions behind an operator's verbs: replay, change of priority, tags. Arrays in, one row per
+ * Calls the SQL functions behind an operator's verbs: cancel, revoke, replay, change of priority, tags. Arrays in, one row per
  * execution out.
  */
-import type { LifecyclePhase } from '../contract/states.ts';
-import { run, type Database } from './database.ts';
-import { expectedArrays, type ExecutionKey, type ExpectedKey } from './executions.ts';
+import type { LifecyclePhase, TerminalOutcome } from '../contract/states.ts';
+import type { Database } from './database.ts';
+import { expectedArrays, uuidsOf, type ExecutionKey, type ExpectedKey } from './executions.ts';
+import { runForPerson } from './held.ts';
+
+export interface TakenAnswer {
+  execution_id: string;
+  outcome: string;
+  lifecycle_phase: LifecyclePhase;
+  terminal_outcome: TerminalOutcome;
+  lease_epoch: number;
+  route_id: number;
+  worker_instance_id: string | null;
+}
+
+export function cancelExecutions(
+  database: Database,
+  keys: readonly ExpectedKey[],
+  reason: string,
+  actor: string,
+): Promise<TakenAnswer[]> {
+  return runForPerson<TakenAnswer>(
+    database,
+    {
+      doing: 'cancelling executions',
+      text: `SELECT * FROM ${database.prefix}ff_cancel($1::uuid[], $2::smallint[], $4, $5, $3::bigint[])`,
+      params: [...expectedArrays(keys), reason, actor],
+      repeatable: 'yes',
+    },
+    uuidsOf(keys),
+  );
+}
+
+export function revokeLeases(
+  database: Database,
+  keys: readonly (ExecutionKey & { leaseId: string | null })[],
+  reason: string,
+  actor: string,
+  defaultMaxReclaims: number,
+): Promise<TakenAnswer[]> {
+  return runForPerson<TakenAnswer>(
+    database,
+    {
+      doing: 'revoking leases',
+      text: `SELECT * FROM ${database.prefix}ff_revoke_leases($1::uuid[], $2::smallint[], $3::uuid[], $4, $5, $6)`,
+      params: [
+        keys.map((key) => key.uuid),
+        keys.map((key) => key.partition),
+        keys.map((key) => key.leaseId),
+        reason,
+        actor,
+        defaultMaxReclaims,
+      ],
+      // Without a lease id, a second revocation would hit the next worker.
+      repeatable: keys.every((key) => key.leaseId !== null) ? 'yes' : 'no',
+    },
+    uuidsOf(keys),
+  );
+}
 
 export interface ReplayAnswer {
   execution_id: string;
@@ -27,13 +83,17 @@ export function replayExecutions(
   keys: readonly ExpectedKey[],
   call: ReplayCall,
 ): Promise<ReplayAnswer[]> {
-  return run<ReplayAnswer>(database, {
-    doing: 'replaying executions',
-    text: `SELECT * FROM ${database.prefix}ff_replay($1::uuid[], $2::smallint[], $3::bigint[], $4, $5, $6, $7)`,
-    params: [...expectedArrays(keys), call.fromStart, call.reason, call.actor, call.defaultMaxReplays],
-    // Sent again after it was done, it would say that the execution has not ended, or replay its next end.
-    repeatable: 'no',
-  });
+  return runForPerson<ReplayAnswer>(
+    database,
+    {
+      doing: 'replaying executions',
+      text: `SELECT * FROM ${database.prefix}ff_replay($1::uuid[], $2::smallint[], $3::bigint[], $4, $5, $6, $7)`,
+      params: [...expectedArrays(keys), call.fromStart, call.reason, call.actor, call.defaultMaxReplays],
+      // Sent again after it was done, it would say that the execution has not ended, or replay its next end.
+      repeatable: 'no',
+    },
+    uuidsOf(keys),
+  );
 }
 
 export interface PriorityAnswer {
@@ -49,12 +109,16 @@ export function changePriorities(
   priority: number,
   actor: string,
 ): Promise<PriorityAnswer[]> {
-  return run<PriorityAnswer>(database, {
-    doing: 'changing priorities',
-    text: `SELECT * FROM ${database.prefix}ff_change_priority($1::uuid[], $2::smallint[], $3::bigint[], $4, $5)`,
-    params: [...expectedArrays(keys), priority, actor],
-    repeatable: 'yes',
-  });
+  return runForPerson<PriorityAnswer>(
+    database,
+    {
+      doing: 'changing priorities',
+      text: `SELECT * FROM ${database.prefix}ff_change_priority($1::uuid[], $2::smallint[], $3::bigint[], $4, $5)`,
+      params: [...expectedArrays(keys), priority, actor],
+      repeatable: 'yes',
+    },
+    uuidsOf(keys),
+  );
 }
 
 export interface TagsCall {
@@ -71,11 +135,15 @@ export interface TagsAnswer {
 }
 
 export async function setTags(database: Database, key: ExecutionKey, call: TagsCall): Promise<TagsAnswer> {
-  const rows = await run<TagsAnswer>(database, {
-    doing: 'setting tags',
-    text: `SELECT * FROM ${database.prefix}ff_set_tags($1, $2, $3::text::jsonb, $4::text[], $5, $6)`,
-    params: [key.uuid, key.partition, call.set, call.removed, call.maxTags, call.actor],
-    repeatable: 'yes',
-  });
+  const rows = await runForPerson<TagsAnswer>(
+    database,
+    {
+      doing: 'setting tags',
+      text: `SELECT * FROM ${database.prefix}ff_set_tags($1, $2, $3::text::jsonb, $4::text[], $5, $6)`,
+      params: [key.uuid, key.partition, call.set, call.removed, call.maxTags, call.actor],
+      repeatable: 'yes',
+    },
+    [key.uuid],
+  );
   return rows[0]!;
 }

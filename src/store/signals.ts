@@ -5,6 +5,7 @@ import type { LifecyclePhase, TerminalOutcome } from '../contract/states.ts';
 import type { SignalCondition, SignalEffect, WaitReason } from '../contract/signals.ts';
 import { run, type Database } from './database.ts';
 import type { ExecutionKey, LeaseKey } from './executions.ts';
+import { runForPerson } from './held.ts';
 
 interface Refusable {
   outcome: string;
@@ -137,30 +138,34 @@ export async function deliverSignal(
     'uuid' in waitpoint
       ? [waitpoint.uuid, null, waitpoint.kid, waitpoint.print, waitpoint.tokenExpiresAtMs]
       : [null, waitpoint.name, null, null, null];
-  const rows = await run<SignalAnswer>(database, {
-    doing: 'delivering a signal',
-    text: `SELECT * FROM ${database.prefix}ff_deliver_signal($1::uuid, $2::smallint, $3::uuid, $4::text, $5::text, $6::text,
+  const rows = await runForPerson<SignalAnswer>(
+    database,
+    {
+      doing: 'delivering a signal',
+      text: `SELECT * FROM ${database.prefix}ff_deliver_signal($1::uuid, $2::smallint, $3::uuid, $4::text, $5::text, $6::text,
       $7::bigint, $8::uuid, $9::text, $10::text, $11::text, $12::jsonb, $13::text, $14::boolean, $15::integer, $16::bigint)`,
-    params: [
-      call.uuid,
-      call.partition,
-      uuid,
-      name,
-      kid,
-      print,
-      expires,
-      call.signalId,
-      call.name,
-      call.sourceType,
-      call.sourceIdentity,
-      call.payload,
-      call.idempotencyKey,
-      payloadIs === 'checked',
-      call.maxSignals,
-      call.maxBytes,
-    ],
-    repeatable: 'yes',
-  });
+      params: [
+        call.uuid,
+        call.partition,
+        uuid,
+        name,
+        kid,
+        print,
+        expires,
+        call.signalId,
+        call.name,
+        call.sourceType,
+        call.sourceIdentity,
+        call.payload,
+        call.idempotencyKey,
+        payloadIs === 'checked',
+        call.maxSignals,
+        call.maxBytes,
+      ],
+      repeatable: 'yes',
+    },
+    [call.uuid],
+  );
   return rows[0]!;
 }
 
@@ -359,11 +364,15 @@ export async function revokeTokens(
   name: string,
   tokenId: string,
 ): Promise<boolean> {
-  const rows = await run<{ found: boolean }>(database, {
-    doing: 'revoking tokens',
-    text: `SELECT ${database.prefix}ff_revoke_tokens($1::uuid, $2::smallint, $3::text, $4::uuid) AS found`,
-    params: [key.uuid, key.partition, name, tokenId],
-    repeatable: 'yes',
-  });
+  const rows = await runForPerson<{ found: boolean }>(
+    database,
+    {
+      doing: 'revoking tokens',
+      text: `SELECT ${database.prefix}ff_revoke_tokens($1::uuid, $2::smallint, $3::text, $4::uuid) AS found`,
+      params: [key.uuid, key.partition, name, tokenId],
+      repeatable: 'yes',
+    },
+    [key.uuid],
+  );
   return rows[0]!.found;
 }

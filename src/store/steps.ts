@@ -1,7 +1,8 @@
 /**
  * Calls the SQL functions of a running handler: record a step, pause, spawn, report progress; and reads steps.
  */
-import { run, runInside, type Database } from './database.ts';
+import { run, type Database } from './database.ts';
+import { runNamed } from './inside.ts';
 import type { SqlExecutor } from '../contract/engine.ts';
 import type { LifecyclePhase, TerminalOutcome } from '../contract/states.ts';
 import {
@@ -43,7 +44,7 @@ export interface StepAnswer {
 }
 
 export function recordSteps(database: Database, rows: readonly StepRow[]): Promise<StepAnswer[]> {
-  return run<StepAnswer>(database, recordStatement(database, rows));
+  return run<StepAnswer>(database, recordStatement(database, rows, null));
 }
 
 /** In the caller's transaction. Its driver may spell numbers as texts; the caller of this converts. */
@@ -52,14 +53,14 @@ export function recordStepsInside(
   executor: SqlExecutor,
   rows: readonly StepRow[],
 ): Promise<StepAnswer[]> {
-  return runInside<StepAnswer>(executor, recordStatement(database, rows));
+  return runNamed<StepAnswer>(executor, (transaction) => recordStatement(database, rows, transaction));
 }
 
-function recordStatement(database: Database, rows: readonly StepRow[]) {
+function recordStatement(database: Database, rows: readonly StepRow[], transaction: string | null) {
   return {
     doing: 'recording steps',
     text: `SELECT * FROM ${database.prefix}ff_record_steps(${LEASE_ARRAYS}, $5::text[]::${database.prefix}ff_step_kind[], $6::text[],
-      $7::text[], $8::bigint[], ${JSON_VALUES('$9')})`,
+      $7::text[], $8::bigint[], ${JSON_VALUES('$9')}, p_transaction => $10::text)`,
     params: [
       ...leaseArrays(rows),
       rows.map((row) => row.kind),
@@ -67,6 +68,7 @@ function recordStatement(database: Database, rows: readonly StepRow[]) {
       rows.map((row) => row.key),
       rows.map((row) => row.sleepMs),
       jsonValues(rows.map((row) => row.value)),
+      transaction,
     ],
     repeatable: 'yes' as const,
   };

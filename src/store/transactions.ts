@@ -5,12 +5,13 @@
 import type { Socket } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 import pg from 'pg';
-import { EngineError } from '../contract/errors.ts';
+import { EngineError, isEngineError } from '../contract/errors.ts';
 import { LIMITS } from '../contract/limits.ts';
 import type { SqlExecutor, SqlTransaction } from '../contract/engine.ts';
 import { CONNECT_LIMIT_MS, type ClientLike, type PoolLike } from './database.ts';
 import { Answers } from './answers.ts';
-import { toEngineError } from './database-errors.ts';
+import { isConnectionLost, toEngineError } from './database-errors.ts';
+import { connectionLost, executorOf, NAME_OF_TRANSACTION, type TransactionName } from './inside.ts';
 import { trackSockets } from './sockets.ts';
 
 /** A peer that is gone without a word must not keep the process from ending. */
@@ -19,6 +20,13 @@ const BEGIN = 'BEGIN ISOLATION LEVEL READ COMMITTED';
 
 type Work<Value> = (tx: SqlTransaction, executor: SqlExecutor) => Promise<Value>;
 
+/** The statements around the work. */
+interface Frame {
+  /** Answers the name of the transaction. */
+  begin: string;
+  commit(transaction: string): string;
+}
+
 export interface Transactions {
   run<Value>(work: Work<Value>): Promise<Value>;
   close(): Promise<void>;
@@ -26,7 +34,11 @@ export interface Transactions {
   abandon(): void;
 }
 
-export function openTransactions(source: { databaseUrl?: string; pool?: PoolLike }): Transactions {
+/** `prefix` is that of the schema, whose function says whether the transaction is still the one that was begun. */
+export function openTransactions(
+  source: { databaseUrl?: string; pool?: PoolLike },
+  prefix: string,
+): Transactions {
   let own: pg.Pool | undefined;
   const sockets = trackSockets();
   const answers = new Answers();
@@ -37,12 +49,17 @@ export function openTransactions(source: { databaseUrl?: string; pool?: PoolLike
   };
   // What user code has set on a connection of ours must not reach the next; on the application's own it is its affair.
   const begin = source.pool === undefined ? `RESET ALL; ${BEGIN} READ WRITE` : BEGIN;
+  const frame: Frame = {
+    begin: `${begin}; ${NAME_OF_TRANSACTION}`,
+    // In one message, so that nothing comes between.
+    commit: (transaction) => `SELECT ${prefix}ff_require_transaction('${transaction}'); COMMIT`,
+  };
   const slots = new Slots(slotsOf(source.pool));
   const open = new Set<ClientLike>();
   const runOn = async <Value>(client: ClientLike, work: Work<Value>): Promise<Value> => {
     open.add(client);
     try {
-      return await transact(client, begin, work);
+      return await transact(client, frame, work);
     } finally {
       open.delete(client);
     }
@@ -96,8 +113,8 @@ async function connected(connect: () => Promise<ClientLike>): Promise<ClientLike
   }
 }
 
-/** What the work throws is thrown as it is: it is the caller's own. */
-async function transact<Value>(client: ClientLike, begin: string, work: Work<Value>): Promise<Value> {
+/** What the work throws is thrown as it is: it is the caller's own. But for the loss of the connection, which is not its doing. */
+async function transact<Value>(client: ClientLike, frame: Frame, work: Work<Value>): Promise<Value> {
   let broken = false;
   let over = false;
   // A connection that breaks between two statements says so as an event; unheard, it would end the process.
@@ -113,32 +130,35 @@ async function transact<Value>(client: ClientLike, begin: string, work: Work<Val
   };
   const tx = { query } as SqlTransaction;
   try {
-    await control(client, begin);
-    const value = await work(tx, query);
+    const name = nameIn(await control(client, frame.begin, 'beginning a transaction'));
+    const value = await work(tx, executorOf(query, name));
     over = true;
-    await control(client, 'COMMIT');
+    await control(client, frame.commit(name.transaction), 'committing a transaction');
     return value;
   } catch (error) {
     over = true;
     await client.query('ROLLBACK').catch(onError);
-    throw error;
+    throw broken && !isEngineError(error) && isConnectionLost(error) ? connectionLost(error) : error;
   } finally {
     client.off?.('error', onError);
     client.release(broken);
   }
 }
 
-async function control(client: ClientLike, statement: string): Promise<void> {
-  const answer = await client.query(statement).catch((error: unknown) => {
-    throw toEngineError(error, `running ${statement}`);
-  });
-  // A transaction in which a statement failed is rolled back by its COMMIT, without an error.
-  if (statement === 'COMMIT' && answer.command === 'ROLLBACK') {
-    throw new EngineError(
-      'retry_transaction',
-      'A statement of the transaction had failed: nothing was committed.',
-    );
+async function control(client: ClientLike, statements: string, doing: string): Promise<unknown> {
+  try {
+    return await client.query(statements);
+  } catch (error) {
+    throw toEngineError(error, doing);
   }
+}
+
+/** Several statements in one message have as many answers. */
+function nameIn(answers: unknown): TransactionName {
+  const [last] = [answers].flat().slice(-1) as { rows?: TransactionName[] }[];
+  const name = last?.rows?.[0];
+  if (name !== undefined && /^\d+$/.test(name.transaction)) return name;
+  throw new EngineError('invalid_input', 'pool must answer queries as pg does.', { field: 'pool' });
 }
 
 /** Lets a number of callers in at a time; the others wait in order. */

@@ -14,7 +14,6 @@ import {
   holdConsumer,
   moveConsumer,
   moveConsumerInside,
-  nameTransaction,
   readConsumer,
   recordConsumerFailure,
   releaseConsumer,
@@ -22,6 +21,7 @@ import {
 import { spread, type Database } from '../store/database.ts';
 import { sqlStateOf, toEngineError } from '../store/database-errors.ts';
 import type { StoredEventFilter } from '../store/events.ts';
+import { nameTransaction } from '../store/inside.ts';
 import { whenAborted } from './aborting.ts';
 import type { FeedPage, FeedSource } from './source.ts';
 
@@ -227,7 +227,7 @@ class EventConsumer implements OpenConsumer {
     try {
       const work: Work = async (tx, executor) => {
         if (this.#closing.signal.aborted) throw new EngineError('closed', 'The consumer was stopped.');
-        const transaction = await nameTransaction(executor);
+        const { transaction } = await nameTransaction(executor);
         reached = 'handler';
         await handler(events, tx);
         reached = 'move';

@@ -4,8 +4,7 @@
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { durationMs } from '../contract/duration.ts';
-import type { Engine, Progress, SqlExecutor, SqlTransaction, Transactor } from '../contract/engine.ts';
-import { isPassingTrouble } from '../contract/errors.ts';
+import type { Engine, Progress, Transactor } from '../contract/engine.ts';
 import { LIMITS } from '../contract/limits.ts';
 import type { Waitpoint } from '../contract/signals.ts';
 import type { StreamKinds } from '../contract/stream-kinds.ts';
@@ -24,30 +23,19 @@ import type {
 import { flowScope } from './flow.ts';
 import { HandlerContext, type ContextCalls } from './handler-context.ts';
 import { HandOver, stepEnd } from './hand-over.ts';
-import { insist } from './insist.ts';
 import type { HeldLease } from './lease-watch.ts';
 import { ProgressReports } from './progress.ts';
 import { checkKnown } from './options.ts';
 import { currentTry, planOf, runStep } from './run-step.ts';
+import { runTransaction } from './run-transaction.ts';
 import { Signals } from './signals.ts';
 import { StepBook } from './step-book.ts';
 import { contractStreams, outputStream, type StreamRun } from './stream.ts';
 import { StreamWriter } from './stream-writer.ts';
 import { Waits } from './waits.ts';
 
-type TransactionWork = (tx: SqlTransaction, executor: SqlExecutor) => Promise<unknown>;
-
 /** Whose transaction the caller is in. */
 const insideTransaction = new AsyncLocalStorage<RunContext>();
-
-/** Thrown inside a transaction to roll it back: the step had been committed before. */
-class AlreadyRecorded {
-  readonly value: unknown;
-
-  constructor(value: unknown) {
-    this.value = value;
-  }
-}
 
 export class RunContext implements ContextCalls {
   readonly ctx: HandlerContext;
@@ -241,52 +229,18 @@ export class RunContext implements ContextCalls {
         `'${name}' is inside another ctx.tx: use the outer one's transaction`,
       );
     }
-    const through = ((options as { through?: Transactor<unknown> } | undefined)?.through ??
-      this.#engine.transact) as Transactor<SqlTransaction>;
-    const work = what as (tx: unknown) => Promise<unknown>;
+    const through = (options as { through?: Transactor<unknown> } | undefined)?.through;
     this.#book.take('step', name, key);
     return this.#performed(name, key, async () => {
       // Not inside: frames go over another connection, and a transaction must not wait for one.
       await this.#writer?.settled();
       this.#lease.signal.throwIfAborted();
-      let recorded = false;
-      try {
-        return await this.#begin(through, async (tx, executor) => {
-          this.#lease.throwIfTold();
-          const value = await this.#inStep(name, key, () => insideTransaction.run(this, () => work(tx)));
-          const { repeated, step } = await this.#book.recordInside({ name, key, value }, executor);
-          recorded = true;
-          if (repeated) throw new AlreadyRecorded(step.value);
-          return step.value;
-        });
-      } catch (error) {
-        if (error instanceof AlreadyRecorded) return error.value;
-        // It may be the answer to the COMMIT that was lost, and not the COMMIT.
-        const committed = recorded ? await this.#book.lookAgain(name, key) : undefined;
-        if (committed === undefined) throw error;
-        return committed.value;
-      }
+      const call = what as (tx: unknown) => Promise<unknown>;
+      const work = (tx: unknown) =>
+        this.#inStep(name, key, () => insideTransaction.run(this, () => call(tx)));
+      const parts = { engine: this.#engine, lease: this.#lease, book: this.#book };
+      return runTransaction({ ...parts, name, key, through, work });
     });
-  }
-
-  /** A transaction that could not even begin has done nothing: it is begun again while the lease lasts. */
-  async #begin(through: Transactor<SqlTransaction>, work: TransactionWork): Promise<unknown> {
-    const attempt = async (): Promise<{ value: unknown } | { error: unknown }> => {
-      let begun = false;
-      try {
-        const value = await through((tx, executor) => {
-          begun = true;
-          return work(tx, executor);
-        });
-        return { value };
-      } catch (error) {
-        if (begun || !isPassingTrouble(error)) return { error };
-        throw error;
-      }
-    };
-    const outcome = await insist(this.#lease, attempt);
-    if ('error' in outcome) throw outcome.error;
-    return outcome.value;
   }
 
   async sleep(...args: unknown[]): Promise<void> {

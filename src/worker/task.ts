@@ -81,10 +81,10 @@ function isMisuse(thrown: unknown): thrown is EngineError {
   return isEngineError(thrown) && MISUSES.includes(thrown.code);
 }
 
-/** With the cause, which for a failed request is most of what there is to know. */
+/** With the cause, which for a failed request is most of what there is to know. The engine's own may quote data. */
 function messageOf(error: Error): string {
   const own = printable(error.message) || printable(error.name);
-  const { cause } = error;
+  const cause = isEngineError(error) ? undefined : error.cause;
   return cause instanceof Error ? `${own}: ${printable(cause.message)}` : own;
 }
 

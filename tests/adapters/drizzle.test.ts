@@ -19,12 +19,14 @@ describeLibrary('Drizzle on pg', async (url): Promise<Library<TransactionOf<Node
   const pool = new pg.Pool({ connectionString: url, max: 2 });
   // A database that is dropped may end a connection before its pool has.
   pool.on('error', () => undefined);
+  pool.on('connect', (client) => client.on('error', () => undefined));
   const db = onPg(pool);
   return {
     transaction: (work) => db.transaction(work),
     executor: drizzleExecutor,
     transactor: drizzleTransactor(db),
     write: (tx, id) => tx.insert(booking).values({ id }),
+    send: (tx, statement) => tx.execute(statement),
     close: () => pool.end(),
   };
 });
@@ -39,7 +41,9 @@ describeLibrary(
       executor: drizzleExecutor,
       transactor: drizzleTransactor(db),
       write: (tx, id) => tx.insert(booking).values({ id }),
+      send: async (tx, statement) => tx.execute(statement),
       close: () => sql.end(),
+      losing: 'throws past its caller',
     };
   },
 );

@@ -1,7 +1,7 @@
 /**
  * The adapter for Kysely, plain and with a plugin that renames what comes back.
  */
-import { CamelCasePlugin, Kysely, PostgresDialect, type Transaction } from 'kysely';
+import { CamelCasePlugin, Kysely, PostgresDialect, sql, type Transaction } from 'kysely';
 import pg from 'pg';
 import { kyselyExecutor, kyselyTransactor } from '../../src/adapters/index.ts';
 import { describeLibrary, type Library } from './library.ts';
@@ -17,12 +17,14 @@ for (const [name, plugins] of Object.entries(PLUGINS)) {
     const pool = new pg.Pool({ connectionString: url, max: 2 });
     // A database that is dropped may end a connection before its pool has.
     pool.on('error', () => undefined);
+    pool.on('connect', (client) => client.on('error', () => undefined));
     const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool }), plugins });
     return {
       transaction: (work) => db.transaction().execute(work),
       executor: kyselyExecutor,
       transactor: kyselyTransactor(db),
       write: (trx, id) => trx.insertInto('public.booking').values({ id }).execute(),
+      send: (trx, statement) => sql.raw(statement).execute(trx),
       close: () => db.destroy(),
     };
   });

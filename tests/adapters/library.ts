@@ -20,7 +20,11 @@ export interface Library<Tx> {
   transactor: Transactor<Tx>;
   /** Adds a row to `public.booking` with the library's own means. */
   write(tx: Tx, id: string): Promise<unknown>;
+  /** Sends any statement with the library's own means. */
+  send(tx: Tx, statement: string): Promise<unknown>;
   close(): Promise<unknown>;
+  /** postgres.js throws past its caller when it rolls back on a connection that is gone: nobody could catch that. */
+  losing?: 'throws past its caller';
 }
 
 interface Bench<Tx> {
@@ -48,6 +52,8 @@ export function describeLibrary<Tx>(name: string, open: (url: string) => Promise
     describeSubmit(bench);
     describeFailure(bench);
     describeSteps(bench);
+    describeLoss(bench);
+    describeEndedInside(bench);
   });
 }
 
@@ -247,4 +253,69 @@ function describeSteps<Tx>(bench: Bench<Tx>): void {
     expect(before).toEqual([0, 0]);
     await expect.poll(() => bench.bookings(run.executionId), SOON).toBe(1);
   });
+}
+
+function describeLoss<Tx>(bench: Bench<Tx>): void {
+  test('a connection lost inside the transaction costs no attempt: the work runs again', async (context) => {
+    context.skip(bench.library.losing !== undefined, bench.library.losing);
+    let calls = 0;
+    const book = bench.work<null>((_, ctx) =>
+      ctx.tx(
+        'book',
+        async (tx) => {
+          calls += 1;
+          await bench.library.write(tx, ctx.executionId);
+          if (calls === 1) await bench.library.send(tx, 'SELECT pg_terminate_backend(pg_backend_pid())');
+          return `in call ${calls} of attempt ${ctx.attemptIndex}`;
+        },
+        { through: bench.library.transactor },
+      ),
+    );
+    const run = await bench.engine.submit(book, null);
+    expect(await run.result()).toBe('in call 2 of attempt 0');
+    expect(await bench.bookings(run.executionId)).toBe(1);
+  });
+}
+
+/** What the work itself, or a library it uses, may send although the transaction is not its own to end. */
+const ENDINGS = ['ROLLBACK', 'COMMIT', 'ROLLBACK AND CHAIN', 'COMMIT AND CHAIN'];
+
+function describeEndedInside<Tx>(bench: Bench<Tx>): void {
+  test.each(ENDINGS)('a step whose transaction was ended inside by %s is not stored', async (statement) => {
+    const calls: string[] = [];
+    const book = bench.work<null>(async (_, ctx) => {
+      calls.push(ctx.executionId);
+      await ctx.tx(
+        'book',
+        async (tx) => {
+          await bench.library.write(tx, ctx.executionId);
+          await bench.library.send(tx, statement);
+          return 'booked';
+        },
+        { through: bench.library.transactor },
+      );
+    });
+    const run = await bench.engine.submit(book, null);
+    expect(await run.end()).toMatchObject({
+      outcome: 'failed',
+      message: expect.stringContaining('leave COMMIT and ROLLBACK to whoever began it'),
+    });
+    expect(calls).toHaveLength(1);
+    expect(await bench.engine.readSteps(run.executionId)).toEqual([]);
+  });
+
+  test.each(['ROLLBACK', 'COMMIT'])(
+    'a submit after %s is refused: nothing would undo it',
+    async (statement) => {
+      const kind = newKind();
+      const executionId = newId(5);
+      const submitted = bench.library.transaction(async (tx) => {
+        await bench.library.write(tx, kind);
+        await bench.library.send(tx, statement);
+        await bench.engine.submit({ kind, executionId }, { executor: bench.library.executor(tx) });
+      });
+      await expect(submitted).rejects.toMatchObject({ code: 'invalid_input', field: 'options.executor' });
+      expect(await bench.engine.describe(executionId)).toBeNull();
+    },
+  );
 }

@@ -29,6 +29,7 @@ describeLibrary('pg', async (url): Promise<Library<pg.PoolClient>> => {
     executor: pgExecutor,
     transactor: pgTransactor(pool),
     write: (client, id) => client.query('INSERT INTO public.booking VALUES ($1)', [id]),
+    send: (client, statement) => client.query(statement),
     close: () => pool.end(),
   };
 });

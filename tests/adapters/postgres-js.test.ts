@@ -20,7 +20,9 @@ for (const [name, settings] of Object.entries(SETTINGS)) {
       executor: postgresJsExecutor,
       transactor: postgresJsTransactor(sql),
       write: (own, id) => own`INSERT INTO public.booking VALUES (${id})`,
+      send: (own, statement) => own.unsafe(statement),
       close: () => sql.end(),
+      losing: 'throws past its caller',
     };
   });
 }

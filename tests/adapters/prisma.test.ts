@@ -10,6 +10,7 @@ import { describeLibrary, type Library } from './library.ts';
 
 interface Tx extends PrismaTransaction {
   $executeRaw(text: TemplateStringsArray, ...params: unknown[]): Promise<number>;
+  $executeRawUnsafe(text: string): Promise<number>;
 }
 
 interface Client extends Tx {
@@ -69,6 +70,7 @@ describe.skipIf(!isInstalled())('with @prisma/client and @prisma/adapter-pg inst
       executor: prismaExecutor,
       transactor: prismaTransactor(prisma, { timeout: 15_000 }),
       write: (tx, id) => tx.$executeRaw`INSERT INTO public.booking VALUES (${id})`,
+      send: (tx, statement) => tx.$executeRawUnsafe(statement),
       close: () => prisma.$disconnect(),
     };
   });

@@ -22,7 +22,7 @@ const OF_A_BATCH = [
   /BEGIN ISOLATION/,
   /^INSERT INTO public.projected/,
   /SET position|ff_move_consumer/,
-  /^COMMIT$/,
+  /COMMIT$/,
 ];
 const crew = useCrew();
 

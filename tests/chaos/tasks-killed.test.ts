@@ -30,7 +30,7 @@ const EXPECTED: [RegExp, number][] = [
   [/^INSERT INTO public.effect/, 10],
   [/ff_record_steps\(/, 10],
   [/BEGIN ISOLATION/, 2],
-  [/^COMMIT$/, 2],
+  [/COMMIT$/, 2],
   [/ff_complete\(/, 1],
 ];
 const crew = useCrew();

@@ -21,6 +21,7 @@ const SOUND_CHECKS = [
   'dead rows',
   'stuck executions',
   'routes',
+  'held executions',
   'reconcilers',
   'event feed',
   'oldest transaction',
@@ -72,7 +73,7 @@ describe('flowfabric doctor', () => {
     expect(output).toMatch(
       /^problem {2}schema: There is no schema flowfabric\.\n {9}fix: flowfabric migrate/m,
     );
-    expect(output).toMatch(/^\d+ problems, \d+ warnings in 15 checks\.$/m);
+    expect(output).toMatch(/^\d+ problems, \d+ warnings in 16 checks\.$/m);
     expect(output).not.toContain('\u001B');
   });
 });
@@ -86,7 +87,14 @@ describe('flowfabric doctor finds', () => {
       verdict: 'problem',
       fix: 'flowfabric migrate --schema orders',
     });
-    for (const check of ['rights', 'dead rows', 'stuck executions', 'reconcilers', 'event feed'])
+    for (const check of [
+      'rights',
+      'dead rows',
+      'stuck executions',
+      'held executions',
+      'reconcilers',
+      'event feed',
+    ])
       expect(found.of(check).verdict).toBe('skipped');
     expect(found.of('clock').verdict).toBe('ok');
   });
@@ -226,6 +234,35 @@ describe('flowfabric doctor finds', () => {
     });
     await engine.cancel(executionId, { reason: 'r' });
     expect((await diagnose(database.url)).of('stuck executions')).toMatchObject({ verdict: 'ok' });
+  });
+
+  it('a session whose open transaction holds an execution', async () => {
+    await using database = await plainDatabase();
+    const engine = await connect({ databaseUrl: database.url, reconcile: 'off' });
+    onTestFinished(() => engine.close());
+    const { executionId } = await engine.submit({ kind: 'k' });
+    const request = { workerId: 'w', workerInstanceId: 'w', kinds: ['k'], limit: 1, leaseMs: 60_000 };
+    await engine.claim(request);
+    await engine.claim(request);
+    const client = await database.connect();
+    await client.query('BEGIN');
+    const { rows } = await client.query(
+      'SELECT pg_backend_pid() AS pid FROM ff_lease FOR KEY SHARE OF ff_lease',
+    );
+    const { pid } = rows[0] as { pid: number };
+    await expect
+      .poll(async () => (await diagnose(database.url)).of('held executions'), PATIENCE)
+      .toMatchObject({
+        verdict: 'warn',
+        detail: expect.stringMatching(
+          new RegExp(
+            `^Session ${pid} \\(open for \\d+ s, idle in its transaction\\) holds \\${executionId}:`,
+          ),
+        ),
+        fix: `SELECT pg_terminate_backend(${pid});`,
+      });
+    await client.query('ROLLBACK');
+    expect((await diagnose(database.url)).of('held executions')).toMatchObject({ verdict: 'ok' });
   });
 
   it('that nobody looks after open work, and that it is overdue', async () => {

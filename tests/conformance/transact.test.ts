@@ -8,6 +8,7 @@ import { LEASE_MS, newKind, useBench, WAIT } from './open.ts';
 
 const bench = useBench();
 const INSERT = 'INSERT INTO public.booking VALUES ($1)';
+const ENDINGS = ['ROLLBACK', 'COMMIT', 'ROLLBACK; BEGIN', 'COMMIT AND CHAIN'];
 
 beforeAll(() => bench.database.query('CREATE TABLE public.booking (what text PRIMARY KEY)'));
 afterAll(() => bench.database.query('DROP TABLE public.booking'));
@@ -58,6 +59,28 @@ describe('transact', () => {
     expect(await bookings('room 3')).toEqual([]);
   });
 
+  it.each(ENDINGS)('is not taken for committed when its work sends %s', async (statement) => {
+    const attempt = bench.engine.transact(async (tx) => {
+      await tx.query(INSERT, [`room ${statement}`]);
+      await tx.query(statement);
+      return 'ignored';
+    });
+    await expect(attempt).rejects.toMatchObject({ name: 'EngineError', code: 'invalid_step' });
+    expect(await bench.engine.transact(async () => 'still works')).toBe('still works');
+  });
+
+  it('is not taken for committed when something it left running rolls it back', async () => {
+    const attempt = bench.engine.transact(async (tx) => {
+      await tx.query(INSERT, ['room 4']);
+      // Not awaited: the second is sent when the first is answered, after the work has returned.
+      void tx.query('SELECT 1').then(() => tx.query('ROLLBACK'));
+      await tx.query('SELECT 2');
+      return 'ignored';
+    });
+    await expect(attempt).rejects.toMatchObject({ code: 'invalid_step' });
+    expect(await bookings('room 4')).toEqual([]);
+  });
+
   it('runs so many at a time, and the next when one is over', async () => {
     const leave: (() => void)[] = [];
     let entered = 0;
@@ -84,6 +107,28 @@ describe('transact', () => {
 });
 
 describe('a step recorded in a transaction', () => {
+  it.each(ENDINGS)('is not stored after %s, alone or in another transaction', async (statement) => {
+    const claim = await bench.running();
+    const attempt = bench.engine.transact(async (tx, executor) => {
+      await tx.query(statement);
+      await bench.engine.recordStep(claim, { name: 'book' }, { executor });
+    });
+    await expect(attempt).rejects.toMatchObject({ code: 'invalid_step', sqlState: 'FF007' });
+    expect(await stepsOf(claim)).toEqual([]);
+  });
+
+  it('is refused on an executor that is inside no transaction', async () => {
+    const claim = await bench.running();
+    const client = await bench.database.connect();
+    const executor: SqlExecutor = (text, params) => client.query(text, params);
+    await expect(bench.engine.recordStep(claim, { name: 'book' }, { executor })).rejects.toMatchObject({
+      code: 'invalid_input',
+      field: 'options.executor',
+    });
+    expect(await stepsOf(claim)).toEqual([]);
+    await client.end();
+  });
+
   it('is there once that commits, and not before', async () => {
     const claim = await bench.running();
     await bench.engine.transact(async (tx, executor) => {

@@ -4,8 +4,8 @@
  */
 import { randomUUID } from 'node:crypto';
 import type { Database } from '../../src/store/database.ts';
-import { cancelExecutions, type ExecutionKey, type ExpectedKey } from '../../src/store/executions.ts';
-import { changePriorities, replayExecutions, setTags } from '../../src/store/operator.ts';
+import type { ExecutionKey, ExpectedKey } from '../../src/store/executions.ts';
+import { cancelExecutions, changePriorities, replayExecutions, setTags } from '../../src/store/operator.ts';
 import { listDueTimers } from '../../src/store/reconciling.ts';
 import { forgetExecutions, forgetKeys } from '../../src/store/retention.ts';
 import { sweepQueue, sweepTimers } from '../../src/store/sweeping.ts';

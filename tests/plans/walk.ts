@@ -2,10 +2,12 @@
  * One walk that makes every function run every statement it has.
  */
 import { randomUUID } from 'node:crypto';
+import type { SqlExecutor } from '../../src/contract/engine.ts';
 import type { Database } from '../../src/store/database.ts';
 import { submitExecutionsInside, type LeaseKey } from '../../src/store/executions.ts';
+import { readHolders } from '../../src/store/held.ts';
 import { listDueTimers } from '../../src/store/reconciling.ts';
-import { spawnExecutions } from '../../src/store/steps.ts';
+import { recordStepsInside, spawnExecutions } from '../../src/store/steps.ts';
 import { walkFollowed } from './followed.ts';
 import { walkJoined } from './joined.ts';
 import { walkOperated, walkUnknownOperated } from './operated.ts';
@@ -149,7 +151,29 @@ export async function walk(walker: Recorder, rival: Recorder, each: number): Pro
   await walkFollowed(database, client, rival);
   await walkRouted(database, client);
   await meetAtRoute(walker, rival, `${name}-c`);
-  const executor = (text: string, params: unknown[]) => client.query(text, params);
   const call = await makeKnown(database, submitCall({ kinds: [name], count: each }));
-  await submitExecutionsInside(database, executor, call, 'on');
+  await client.query('BEGIN');
+  await submitExecutionsInside(database, executorOn(walker), call, 'on');
+  await client.query('COMMIT');
+  await walkHeld(walker, rival, `${name}-d`);
+}
+
+function executorOn({ client }: Recorder): SqlExecutor {
+  return (text, params) => client.query(text, params);
+}
+
+/** A lease that a rival holds, and then both. */
+async function walkHeld(walker: Recorder, rival: Recorder, kind: string): Promise<void> {
+  const { database, client } = walker;
+  const { routes } = await submitBatch(database, { kinds: [kind], count: 1 });
+  const lease = leaseOf((await claimBatch(database, routes, 1))[0]!);
+  await rival.client.query('BEGIN');
+  await rival.client.query('SELECT FROM ff_lease WHERE execution_id = $1 FOR KEY SHARE', [lease.uuid]);
+  await readHolders(database, [lease.uuid]);
+  await client.query('BEGIN');
+  const step = { ...lease, kind: 'step', name: 'a', key: '', sleepMs: null, value: null } as const;
+  await recordStepsInside(database, executorOn(walker), [step]);
+  await readHolders(database, [lease.uuid]);
+  await client.query('COMMIT');
+  await rival.client.query('ROLLBACK');
 }

@@ -4,13 +4,11 @@
 import { randomUUID } from 'node:crypto';
 import type { Database } from '../../src/store/database.ts';
 import {
-  cancelExecutions,
   claimExecutions,
   completeExecutions,
   failExecutions,
   releaseExecutions,
   renewLeases,
-  revokeLeases,
   submitExecutions,
   type ClaimRow,
   type ExecutionKey,
@@ -19,6 +17,7 @@ import {
   type SubmitRow,
 } from '../../src/store/executions.ts';
 import { fireTimers, lapseLeases, type LapsedLease } from '../../src/store/reconciling.ts';
+import { cancelExecutions, revokeLeases } from '../../src/store/operator.ts';
 import { recordOrders } from '../../src/store/end-order.ts';
 import { internRoutes } from '../../src/store/routes.ts';
 import { type PauseRow, pauseExecutions, recordSteps, reportProgress } from '../../src/store/steps.ts';

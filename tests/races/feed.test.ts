@@ -5,7 +5,8 @@
  */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { moveConsumerInside, nameTransaction } from '../../src/store/consumers.ts';
+import { moveConsumerInside } from '../../src/store/consumers.ts';
+import { nameTransaction } from '../../src/store/inside.ts';
 import { runRace, stepValue, tablesWaitedOn } from '../../src/testing/stepper.ts';
 import type { Interleaving, StepLike, StepSession } from '../../src/testing/stepper.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
@@ -146,7 +147,7 @@ type Move = (session: StepSession, place: Place, to: bigint) => Promise<boolean>
 
 const FROM = 5n;
 const moveFrom: Move = async ({ query }, { name }, to) => {
-  const transaction = await nameTransaction(query);
+  const { transaction } = await nameTransaction(query);
   return moveConsumerInside(query, storeOn(query), name, { from: FROM, to, transaction });
 };
 const moveAnyway: Move = async ({ query }, { name }, to) => {

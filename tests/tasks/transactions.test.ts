@@ -12,7 +12,7 @@ import { task } from '../../src/contract/task.ts';
 import { startFaultProxy, type FaultProxy } from '../../src/testing/fault-proxy.ts';
 import type { TaskContext } from '../../src/worker/context.ts';
 import { handle } from '../../src/worker/handlers.ts';
-import { AGAIN, latch, newKind, SOON, useCrew } from '../worker/crew.ts';
+import { latch, newKind, SOON, useCrew } from '../worker/crew.ts';
 
 const LEASE_MS = 30_000;
 const INSERT = 'INSERT INTO public.paid VALUES ($1)';
@@ -171,51 +171,79 @@ describe.each(['a connection of the engine', 'a transactor of the application'])
   const options = (url: string) =>
     whose === 'a connection of the engine' ? {} : { through: ownTransactor(url) };
 
-  /** Pays once through the proxy; `policy` says whether there is a second attempt. */
-  async function payThroughProxy(policy: object): Promise<{ engine: Connection; executionId: ExecutionId }> {
+  /** Pays once through the proxy; there is no second attempt. */
+  async function payThroughProxy(): Promise<{ engine: Connection; executionId: ExecutionId }> {
     const url = proxy.url(crew.database.url);
     const engine = await crew.connect({ databaseUrl: url, listen: 'off' });
     const paying = task<null>(newKind());
+    let calls = 0;
     crew.work(engine, {
       pollMs: 20,
       handlers: [
         handle(paying, async (_, ctx) => {
           const work = async (tx: SqlTransaction) => {
             await tx.query(INSERT, [ctx.executionId]);
-            return `paid in attempt ${ctx.attemptIndex}`;
+            calls += 1;
+            return `paid in call ${calls} of attempt ${ctx.attemptIndex}`;
           };
           return ctx.tx('pay', work, options(url));
         }),
       ],
     });
-    const { executionId } = await engine.submit(paying, null, { policy });
+    const { executionId } = await engine.submit(paying, null);
     return { engine, executionId };
   }
 
   test('a COMMIT whose answer is lost has happened: the handler goes on, and the row is there once', async () => {
-    const struck = proxy.cutAfter(/^COMMIT/);
-    const { engine, executionId } = await payThroughProxy({});
-    expect(await struck).toBe('COMMIT');
-    expect(await engine.waitForEnd(executionId)).toEqual({ outcome: 'success', result: 'paid in attempt 0' });
-    expect(await paidBy(executionId)).toBe(1);
+    const struck = proxy.cutAfter(/COMMIT$/);
+    const { engine, executionId } = await payThroughProxy();
+    expect(await struck).toMatch(/COMMIT$/);
+    await expectPaid(engine, executionId, 'paid in call 1 of attempt 0');
   });
 
-  test('a COMMIT that never arrived has not happened: the next attempt pays, once', async () => {
-    const struck = proxy.cutBefore(/^COMMIT/);
-    const { engine, executionId } = await payThroughProxy(AGAIN);
+  test('a COMMIT that never arrived has not happened: the same attempt pays, once', async () => {
+    const struck = proxy.cutBefore(/COMMIT$/);
+    const { engine, executionId } = await payThroughProxy();
     await struck;
-    expect(await engine.waitForEnd(executionId)).toEqual({ outcome: 'success', result: 'paid in attempt 1' });
-    expect(await paidBy(executionId)).toBe(1);
+    await expectPaid(engine, executionId, 'paid in call 2 of attempt 0');
   });
 
-  test('a connection lost after the record and before the COMMIT leaves neither', async () => {
+  test('a connection lost after the record and before the COMMIT leaves neither, and costs no attempt', async () => {
     const struck = proxy.cutAfter('ff_record_steps');
-    const { engine, executionId } = await payThroughProxy(AGAIN);
+    const { engine, executionId } = await payThroughProxy();
     await struck;
-    expect(await engine.waitForEnd(executionId)).toEqual({ outcome: 'success', result: 'paid in attempt 1' });
-    expect(await paidBy(executionId)).toBe(1);
+    await expectPaid(engine, executionId, 'paid in call 2 of attempt 0');
+  });
+
+  test('a connection lost between two statements of the work costs no attempt', async () => {
+    const struck = proxy.cutAfter(/^INSERT INTO public.paid/);
+    const { engine, executionId } = await payThroughProxy();
+    await struck;
+    await expectPaid(engine, executionId, 'paid in call 1 of attempt 0');
+  });
+
+  test('a connection that is lost again and again fails the attempt in words of the engine', async () => {
+    const engine = await crew.connect();
+    const paying = task<null>(newKind(), { retry: { maxRetries: 0 } });
+    let calls = 0;
+    const work = async (tx: SqlTransaction) => {
+      calls += 1;
+      await tx.query('SELECT pg_terminate_backend(pg_backend_pid())');
+    };
+    crew.work(engine, {
+      handlers: [handle(paying, (_, ctx) => ctx.tx('pay', work, options(crew.database.url)))],
+    });
+    const end = await (await engine.submit(paying, null)).end();
+    expect(end).toMatchObject({ outcome: 'failed', message: expect.stringContaining('was lost') });
+    expect(JSON.stringify(end)).not.toMatch(/terminat/);
+    expect(calls).toBe(LIMITS.transactionTries);
   });
 });
+
+async function expectPaid(engine: Connection, executionId: ExecutionId, result: string): Promise<void> {
+  expect(await engine.waitForEnd(executionId)).toEqual({ outcome: 'success', result });
+  expect(await paidBy(executionId)).toBe(1);
+}
 
 test('what the work of a transaction throws rolls it back, and is what the handler meets', async () => {
   const engine = await crew.connect();
