@@ -3,6 +3,7 @@
  * Pure: facts in, findings out.
  */
 import { LIMITS } from '../contract/limits.ts';
+import { connectionBudget } from '../store/connection-budget.ts';
 import {
   REPAIRS,
   type AnsweringPids,
@@ -38,8 +39,6 @@ const FAILURES_LIMIT = 5;
 const NAMES_SHOWN = 5;
 /** A consumer this far behind is not keeping up. */
 const LAG_LIMIT_MS = 3_600_000;
-/** A process holds its pool and one connection to listen. */
-const LISTENING_CONNECTIONS = 1;
 
 function ok(check: string, detail: string): Finding {
   return { check, verdict: 'ok', detail, fix: null };
@@ -247,7 +246,7 @@ export function judgeConnections(server: ServerFacts, poolSize: number): Finding
   // Limits of a role or a database do not bind a superuser.
   const limits = isSuperuser ? [] : [server.roleLimit, server.databaseLimit].filter((limit) => limit >= 0);
   const most = Math.min(Number(settings.max_connections) - reserved, ...limits);
-  const needed = poolSize + LISTENING_CONNECTIONS;
+  const needed = connectionBudget(poolSize).total;
   const fix = 'Lower poolSize, use a pooler, or raise max_connections (and the limits of role and database).';
   if (needed > most)
     return {

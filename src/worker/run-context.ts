@@ -24,7 +24,7 @@ import type {
 import { flowScope } from './flow.ts';
 import { HandlerContext, type ContextCalls } from './handler-context.ts';
 import { HandOver, stepEnd } from './hand-over.ts';
-import { insist } from './insist.ts';
+import { insistOnConnection } from './insist.ts';
 import type { HeldLease } from './lease-watch.ts';
 import { ProgressReports } from './progress.ts';
 import { checkKnown } from './options.ts';
@@ -284,7 +284,9 @@ export class RunContext implements ContextCalls {
         throw error;
       }
     };
-    const outcome = await insist(this.#lease, attempt);
+    const report = ({ code, message }: EngineError): void =>
+      this.log.warn({ code }, `ctx.tx waits. ${message}`);
+    const outcome = await insistOnConnection(this.#lease, attempt, report);
     if ('error' in outcome) throw outcome.error;
     return outcome.value;
   }
