@@ -5,7 +5,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { durationMs } from '../contract/duration.ts';
 import type { Engine, Progress, SqlExecutor, SqlTransaction, Transactor } from '../contract/engine.ts';
-import { isPassingTrouble } from '../contract/errors.ts';
+import { isPassingTrouble, type EngineError } from '../contract/errors.ts';
 import { LIMITS } from '../contract/limits.ts';
 import type { Waitpoint } from '../contract/signals.ts';
 import type { StreamKinds } from '../contract/stream-kinds.ts';
