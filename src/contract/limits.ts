@@ -146,8 +146,14 @@ export const LIMITS = {
   consumerBatch: 1_024,
   /** Longer than events are kept anyway, they are kept for a consumer that has not passed them. */
   consumerGraceMs: 604_800_000,
-  /** Transactions of user code at once, of one engine: so many of `ctx.tx`, and so many handlers of consumers. */
+  /**
+   * Transactions of user code at once, of one engine: so many of `ctx.tx`, and so many handlers of consumers; of each at most as many as
+   * there are connections for statements.
+   */
   transactions: 4,
   /** How often the function of one `ctx.tx` is called because its connection was lost, before that fails the attempt. */
   transactionTries: 5,
+  /** One that waits for a connection is reported after this long, and refused after that long. */
+  connectionReportMs: 5_000,
+  connectionWaitMs: 30_000,
 } as const;

@@ -4,6 +4,7 @@
  */
 import { LIMITS } from '../contract/limits.ts';
 import { holderOf, SESSION_DOES } from '../model/held-gate.ts';
+import { connectionBudget } from '../store/connection-budget.ts';
 import {
   REPAIRS,
   type AnsweringPids,
@@ -42,8 +43,6 @@ const NAMES_SHOWN = 5;
 const LAG_LIMIT_MS = 3_600_000;
 /** A transaction open for this long over an execution's row will not end by itself. */
 const HELD_PROBLEM_MS = 15_000;
-/** A process holds its pool and one connection to listen. */
-const LISTENING_CONNECTIONS = 1;
 
 function ok(check: string, detail: string): Finding {
   return { check, verdict: 'ok', detail, fix: null };
@@ -251,7 +250,7 @@ export function judgeConnections(server: ServerFacts, poolSize: number): Finding
   // Limits of a role or a database do not bind a superuser.
   const limits = isSuperuser ? [] : [server.roleLimit, server.databaseLimit].filter((limit) => limit >= 0);
   const most = Math.min(Number(settings.max_connections) - reserved, ...limits);
-  const needed = poolSize + LISTENING_CONNECTIONS;
+  const needed = connectionBudget(poolSize).total;
   const fix = 'Lower poolSize, use a pooler, or raise max_connections (and the limits of role and database).';
   if (needed > most)
     return {

@@ -7,6 +7,7 @@ import type { Flows } from '../contract/flows.ts';
 import type { Operations } from '../contract/operations.ts';
 import type { Signals } from '../contract/signals.ts';
 import type { Streams } from '../contract/streams.ts';
+import { connectionBudget } from '../store/connection-budget.ts';
 import { openDatabase, type PoolLike } from '../store/database.ts';
 import { DEFAULT_SCHEMA } from '../store/migrate.ts';
 import { validDatabaseUrl } from '../store/names.ts';
@@ -60,7 +61,10 @@ export interface EngineOptions {
   pool?: PoolLike;
   /** Default `flowfabric`. Several engines may live in one database, each in a schema of its own. */
   schema?: string;
-  /** Connections of the engine's own pool. Default 10. */
+  /**
+   * Connections for statements. Default 10. Besides them a process opens up to 4 for `ctx.tx`, 4 for handlers of consumers (not more of each than
+   * `poolSize`) and one to listen: 19 in all, with `poolSize: 1` four.
+   */
   poolSize?: number;
   /** A direct connection for wake-ups, when databaseUrl goes through a pooler. Default: databaseUrl. */
   listenUrl?: string;
@@ -101,8 +105,11 @@ export async function openEngine(
   const context: EngineContext = {
     database,
     doorbell,
-    transactions: openTransactions(options, database.prefix),
-    handlings: openTransactions(options, database.prefix),
+    ...openTransactions(
+      options,
+      database.prefix,
+      connectionBudget(options.poolSize, listenUrl === undefined ? 'off' : 'on'),
+    ),
     ends: new EndWatch(database, doorbell),
     feed: new DatabaseFeed(database, doorbell.watchFeed),
     streams: new StreamHub(new DatabaseStreams(database), doorbell),

@@ -7,6 +7,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import pg from 'pg';
 import { EngineError, isEngineError } from '../contract/errors.ts';
 import { Answers } from './answers.ts';
+import { DEFAULT_POOL_SIZE } from './connection-budget.ts';
 import type { Retry } from './conditions.ts';
 import { conditionOf, sqlStateOf, toEngineError } from './database-errors.ts';
 import { quoteIdentifier, validDatabaseUrl, validSchemaName } from './names.ts';
@@ -114,7 +115,7 @@ export function openDatabase(options: DatabaseOptions): Database {
   const pool = new pg.Pool({
     connectionString: validDatabaseUrl(options.databaseUrl),
     stream: () => sockets.open(),
-    max: options.poolSize ?? 10,
+    max: options.poolSize ?? DEFAULT_POOL_SIZE,
     application_name: 'flowfabric',
     keepAlive: true,
     connectionTimeoutMillis: CONNECT_LIMIT_MS,
@@ -145,10 +146,17 @@ export async function run<Row>(database: Database, statement: Statement): Promis
       return (await database.answers.wait(ask)).rows as Row[];
     } catch (thrown) {
       const wait = retryWait(thrown, tries, statement);
-      if (wait === undefined) throw toEngineError(thrown, statement.doing);
+      if (wait === undefined) throw explained(thrown, statement.doing, database);
       await database.answers.wait(() => pause(wait));
     }
   }
+}
+
+function explained(thrown: unknown, doing: string, { pool }: Database): EngineError {
+  const error = toEngineError(thrown, doing);
+  const max = pool.options?.max;
+  if (error.code !== 'no_connection' || error.sqlState !== undefined || max === undefined) return error;
+  return new EngineError(error.code, `${error.message} It has ${max}.`, { cause: thrown });
 }
 
 function retryWait(thrown: unknown, tries: number, statement: Statement): number | undefined {

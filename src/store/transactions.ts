@@ -10,8 +10,10 @@ import { LIMITS } from '../contract/limits.ts';
 import type { SqlExecutor, SqlTransaction } from '../contract/engine.ts';
 import { CONNECT_LIMIT_MS, type ClientLike, type PoolLike } from './database.ts';
 import { Answers } from './answers.ts';
+import { describeBudget, type ConnectionBudget } from './connection-budget.ts';
 import { isConnectionLost, toEngineError } from './database-errors.ts';
 import { connectionLost, executorOf, NAME_OF_TRANSACTION, type TransactionName } from './inside.ts';
+import { Slots } from './slots.ts';
 import { trackSockets } from './sockets.ts';
 
 /** A peer that is gone without a word must not keep the process from ending. */
@@ -34,17 +36,41 @@ export interface Transactions {
   abandon(): void;
 }
 
-/** `prefix` is that of the schema, whose function says whether the transaction is still the one that was begun. */
+interface Source {
+  databaseUrl?: string;
+  pool?: PoolLike;
+}
+
+/**
+ * Where transactions of user code run: those of `ctx.tx`, and those of handlers of consumers. Of an application's pool they share what
+ * they may have. `prefix` is that of the schema, whose function says whether the transaction is still the one that was begun.
+ */
 export function openTransactions(
-  source: { databaseUrl?: string; pool?: PoolLike },
+  source: Source,
   prefix: string,
-): Transactions {
+  budget: ConnectionBudget,
+): { transactions: Transactions; handlings: Transactions } {
+  const openWith = (slots: Slots): Transactions => openOne(source, prefix, budget, slots);
+  if (source.pool !== undefined) {
+    const count = slotsOf(source.pool, budget);
+    const describe = (): string => 'Of the pool that was given one connection is left to the engine.';
+    const slots = new Slots({ count, describe });
+    return { transactions: openWith(slots), handlings: openWith(slots) };
+  }
+  const slotsFor = (count: number) => new Slots({ count, describe: () => describeBudget(budget) });
+  return {
+    transactions: openWith(slotsFor(budget.transactions)),
+    handlings: openWith(slotsFor(budget.handlings)),
+  };
+}
+
+function openOne(source: Source, prefix: string, budget: ConnectionBudget, slots: Slots): Transactions {
   let own: pg.Pool | undefined;
   const sockets = trackSockets();
   const answers = new Answers();
   const connect = async (): Promise<ClientLike> => {
     if (source.pool !== undefined) return connectThrough(source.pool);
-    own ??= openPool(source.databaseUrl!, () => sockets.open());
+    own ??= openPool(source.databaseUrl!, budget.transactions, () => sockets.open());
     return (await own.connect()) as unknown as ClientLike;
   };
   // What user code has set on a connection of ours must not reach the next; on the application's own it is its affair.
@@ -54,7 +80,6 @@ export function openTransactions(
     // In one message, so that nothing comes between.
     commit: (transaction) => `SELECT ${prefix}ff_require_transaction('${transaction}'); COMMIT`,
   };
-  const slots = new Slots(slotsOf(source.pool));
   const open = new Set<ClientLike>();
   const runOn = async <Value>(client: ClientLike, work: Work<Value>): Promise<Value> => {
     open.add(client);
@@ -65,7 +90,7 @@ export function openTransactions(
     }
   };
   return {
-    run: (work) => answers.wait(() => slots.use(async () => runOn(await connected(connect), work))),
+    run: (work) => answers.wait(() => slots.use(async () => runOn(await connected(connect, budget), work))),
     async close() {
       if (own === undefined) return;
       const ended = own.end();
@@ -82,16 +107,17 @@ export function openTransactions(
 }
 
 /** Of the application's pool one connection is left to the engine: leases must be renewed meanwhile. */
-function slotsOf(pool: PoolLike | undefined): number {
-  const max = pool?.options?.max;
-  return max === undefined ? LIMITS.transactions : Math.min(LIMITS.transactions, max - 1);
+function slotsOf(pool: PoolLike, budget: ConnectionBudget): number {
+  const max = pool.options?.max;
+  const wanted = budget.transactions + budget.handlings;
+  return max === undefined ? LIMITS.transactions : Math.min(wanted, max - 1);
 }
 
-function openPool(databaseUrl: string, stream: () => Socket): pg.Pool {
+function openPool(databaseUrl: string, max: number, stream: () => Socket): pg.Pool {
   const pool = new pg.Pool({
     connectionString: databaseUrl,
     stream,
-    max: LIMITS.transactions,
+    max,
     application_name: 'flowfabric transactions',
     keepAlive: true,
     connectionTimeoutMillis: CONNECT_LIMIT_MS,
@@ -105,11 +131,16 @@ async function connectThrough(pool: PoolLike): Promise<ClientLike> {
   throw new EngineError('invalid_input', 'pool must have connect() to run transactions.', { field: 'pool' });
 }
 
-async function connected(connect: () => Promise<ClientLike>): Promise<ClientLike> {
+async function connected(connect: () => Promise<ClientLike>, budget: ConnectionBudget): Promise<ClientLike> {
   try {
     return await connect();
-  } catch (error) {
-    throw toEngineError(error, 'beginning a transaction');
+  } catch (thrown) {
+    const error = toEngineError(thrown, 'beginning a transaction');
+    if (error.code !== 'no_connection' || error.sqlState === undefined) throw error;
+    throw new EngineError(error.code, `${error.message} ${describeBudget(budget)}`, {
+      cause: thrown,
+      sqlState: error.sqlState,
+    });
   }
 }
 
@@ -159,33 +190,4 @@ function nameIn(answers: unknown): TransactionName {
   const name = last?.rows?.[0];
   if (name !== undefined && /^\d+$/.test(name.transaction)) return name;
   throw new EngineError('invalid_input', 'pool must answer queries as pg does.', { field: 'pool' });
-}
-
-/** Lets a number of callers in at a time; the others wait in order. */
-class Slots {
-  readonly #waiting: (() => void)[] = [];
-  readonly #none: boolean;
-  #free: number;
-
-  constructor(count: number) {
-    this.#none = count < 1;
-    this.#free = count;
-  }
-
-  async use<Value>(work: () => Promise<Value>): Promise<Value> {
-    if (this.#none) {
-      throw new EngineError('invalid_input', 'pool needs at least two connections to run transactions.', {
-        field: 'pool',
-      });
-    }
-    if (this.#free > 0) this.#free -= 1;
-    else await new Promise<void>((resolve) => this.#waiting.push(resolve));
-    try {
-      return await work();
-    } finally {
-      const next = this.#waiting.shift();
-      if (next === undefined) this.#free += 1;
-      else next();
-    }
-  }
 }

@@ -4,15 +4,41 @@
  * number of times, because a statement may have been cancelled by chance.
  */
 import { setTimeout as pause } from 'node:timers/promises';
-import { isEngineError, isPassingTrouble } from '../contract/errors.ts';
+import { isEngineError, isPassingTrouble, type EngineError } from '../contract/errors.ts';
 import { TaskAborted } from './task.ts';
 import type { HeldLease } from './lease-watch.ts';
 
 const RETRY_MS = 100;
 const MAX_ODD_TRIES = 50;
+/** A few seconds: whoever limits connections on purpose is to hear of it. */
+const MAX_ROOMLESS_TRIES = 30;
 
 /** Throws a TaskAborted once the lease is not trusted any more. */
 export async function insist<Answer>(lease: HeldLease, call: () => Promise<Answer>): Promise<Answer> {
+  return insistUnless(lease, call, () => false);
+}
+
+/** The same for what needs a connection of its own: that none is left is reported once, and after some tries thrown. */
+export async function insistOnConnection<Answer>(
+  lease: HeldLease,
+  call: () => Promise<Answer>,
+  report: (error: EngineError) => void,
+): Promise<Answer> {
+  let tries = 0;
+  return insistUnless(lease, call, (error) => {
+    if (!isEngineError(error) || error.code !== 'no_connection') return false;
+    tries += 1;
+    if (tries === 1) report(error);
+    // Without a SQLSTATE it has waited for its turn in this process, and for long.
+    return error.sqlState === undefined || tries >= MAX_ROOMLESS_TRIES;
+  });
+}
+
+async function insistUnless<Answer>(
+  lease: HeldLease,
+  call: () => Promise<Answer>,
+  isEnough: (error: unknown) => boolean,
+): Promise<Answer> {
   let oddTries = 0;
   while (lease.isTrusted()) {
     try {
@@ -23,7 +49,7 @@ export async function insist<Answer>(lease: HeldLease, call: () => Promise<Answe
         break;
       }
       if (!isPassingTrouble(error)) oddTries += 1;
-      if (isHopeless(error) || oddTries >= MAX_ODD_TRIES) throw error;
+      if (isHopeless(error) || isEnough(error) || oddTries >= MAX_ODD_TRIES) throw error;
       await pause(RETRY_MS, undefined, { signal: lease.signal }).catch(() => undefined);
     }
   }

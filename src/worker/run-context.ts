@@ -239,7 +239,7 @@ export class RunContext implements ContextCalls {
       const work = (tx: unknown) =>
         this.#inStep(name, key, () => insideTransaction.run(this, () => call(tx)));
       const parts = { engine: this.#engine, lease: this.#lease, book: this.#book };
-      return runTransaction({ ...parts, name, key, through, work });
+      return runTransaction({ ...parts, name, key, through, work, log: this.log });
     });
   }
 

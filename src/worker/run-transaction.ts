@@ -7,7 +7,8 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { Engine, SqlExecutor, Transactor } from '../contract/engine.ts';
 import { EngineError, isEngineError, isPassingTrouble } from '../contract/errors.ts';
 import { LIMITS } from '../contract/limits.ts';
-import { insist } from './insist.ts';
+import type { Logger } from './context.ts';
+import { insistOnConnection } from './insist.ts';
 import type { HeldLease } from './lease-watch.ts';
 import type { StepBook } from './step-book.ts';
 import { subjectOf } from './task.ts';
@@ -23,6 +24,7 @@ export interface TransactionRun {
   key: string;
   through: Transactor<unknown> | undefined;
   work: (tx: unknown) => Promise<unknown>;
+  log: Logger;
 }
 
 /** How one try went. `isBegun`: user code was called. */
@@ -36,10 +38,11 @@ interface Tried {
 
 export async function runTransaction(run: TransactionRun): Promise<unknown> {
   const { lease, book, name, key } = run;
+  const report = ({ code, message }: EngineError): void => run.log.warn({ code }, `ctx.tx waits. ${message}`);
   let isDoubtful = false;
   for (let tries = 1; ; tries += 1) {
     lease.throwIfTold();
-    const tried = await insist(lease, () => tryOnce(run));
+    const tried = await insistOnConnection(lease, () => tryOnce(run), report);
     if (tried.earlier !== undefined) return tried.earlier.value;
     if ('value' in tried.end) return tried.end.value;
     const { error } = tried.end;

@@ -197,7 +197,7 @@ describe('flowfabric doctor finds', () => {
     await using database = await plainDatabase();
     const found = await diagnose(database.url, '--pool-size', '1000');
     expect(found.of('connections')).toMatchObject({ verdict: 'problem' });
-    expect(found.of('connections').detail).toContain('A process needs 1001 connections');
+    expect(found.of('connections').detail).toContain('A process needs 1009 connections');
   });
 
   it('notifications that are not heard', async () => {

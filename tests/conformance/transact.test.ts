@@ -3,10 +3,12 @@
  * that is there exactly when the rest is. The engine goes on meanwhile.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { LIMITS, type Claim, type SqlExecutor } from '../../src/index.ts';
+import type { Claim, SqlExecutor } from '../../src/index.ts';
+import { connectionBudget } from '../../src/store/connection-budget.ts';
 import { LEASE_MS, newKind, useBench, WAIT } from './open.ts';
 
 const bench = useBench();
+const AT_ONCE = connectionBudget(Number(process.env['FLOWFABRIC_TEST_POOL'] || '10')).transactions;
 const INSERT = 'INSERT INTO public.booking VALUES ($1)';
 const ENDINGS = ['ROLLBACK', 'COMMIT', 'ROLLBACK; BEGIN', 'COMMIT AND CHAIN'];
 
@@ -84,7 +86,7 @@ describe('transact', () => {
   it('runs so many at a time, and the next when one is over', async () => {
     const leave: (() => void)[] = [];
     let entered = 0;
-    const all = Array.from({ length: LIMITS.transactions + 1 }, (_, index) =>
+    const all = Array.from({ length: AT_ONCE + 1 }, (_, index) =>
       bench.engine.transact(async (tx) => {
         await tx.query('SELECT 1');
         entered += 1;
@@ -92,9 +94,9 @@ describe('transact', () => {
         return index;
       }),
     );
-    await expect.poll(() => entered, WAIT).toBe(LIMITS.transactions);
+    await expect.poll(() => entered, WAIT).toBe(AT_ONCE);
     leave.shift()!();
-    await expect.poll(() => entered, WAIT).toBe(LIMITS.transactions + 1);
+    await expect.poll(() => entered, WAIT).toBe(AT_ONCE + 1);
     for (const go of leave) go();
     expect(await Promise.all(all)).toEqual(all.map((_, index) => index));
   });

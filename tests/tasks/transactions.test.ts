@@ -7,6 +7,7 @@ import pg from 'pg';
 import type { Connection } from '../../src/client/connect.ts';
 import type { SqlTransaction, Transactor } from '../../src/contract/engine.ts';
 import type { ExecutionId } from '../../src/contract/ids.ts';
+import { connectionBudget } from '../../src/store/connection-budget.ts';
 import { LIMITS } from '../../src/contract/limits.ts';
 import { task } from '../../src/contract/task.ts';
 import { startFaultProxy, type FaultProxy } from '../../src/testing/fault-proxy.ts';
@@ -109,9 +110,9 @@ describe('with one connection for the engine', () => {
       Array.from({ length: 10 }, () => ({ input: null })),
     );
     const ids = submitted.map(({ executionId }) => executionId);
-    await expect.poll(() => [started.length, open], SOON).toEqual([10, LIMITS.transactions]);
+    await expect.poll(() => [started.length, open], SOON).toEqual([10, connectionBudget(1).transactions]);
     await renewThroughLeases(ids);
-    expect(open).toBe(LIMITS.transactions);
+    expect(open).toBe(connectionBudget(1).transactions);
     expect(started.filter((ctx) => ctx.signal.aborted)).toEqual([]);
     held.open();
     await checkFirstAttempts(engine, ids);
@@ -141,7 +142,7 @@ describe('with one connection for the engine', () => {
       ],
     });
     const { executionId } = await engine.submit(paying, null);
-    await expect.poll(() => open, SOON).toBe(LIMITS.transactions);
+    await expect.poll(() => open, SOON).toBe(connectionBudget(1).transactions);
     await renewThroughLeases([executionId]);
     held.open();
     await checkFirstAttempts(engine, [executionId]);
