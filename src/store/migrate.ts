@@ -148,6 +148,7 @@ async function openSchema(client: pg.Client, schema: string): Promise<void> {
   await requireRights(client, schema);
   await client.query(`SET LOCAL search_path TO ${quoted}, pg_temp`);
   await client.query('SET LOCAL client_min_messages TO warning');
+  await client.query('SET LOCAL jit TO off');
   await client.query(
     `CREATE TABLE IF NOT EXISTS ff_migration (
        version integer PRIMARY KEY, name text NOT NULL, checksum text NOT NULL, breaking boolean NOT NULL,
