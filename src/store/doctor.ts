@@ -344,8 +344,8 @@ async function connectOnce(database: Database): Promise<ClientLike> {
 
 async function pidOf(client: ClientLike): Promise<number> {
   try {
-    const { rows } = await client.query('SELECT pg_backend_pid() AS pid');
-    return (rows[0] as { pid: number }).pid;
+    const { rows } = await client.query('SELECT pg_backend_pid()::text AS pid');
+    return Number((rows[0] as { pid: string }).pid);
   } catch (error) {
     throw toEngineError(error, 'asking which process answers');
   }

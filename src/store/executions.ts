@@ -52,7 +52,7 @@ export interface SubmitAnswer {
   execution_id: string;
   outcome: 'submitted' | 'duplicate' | 'unknown_route' | 'held';
   route_id: number;
-  due_in_ms: number | string | null;
+  due_in_ms: number | null;
   /** Who holds the idempotency key, when it is not this one. */
   existing_id: string | null;
 }

@@ -13,6 +13,7 @@ import { CONNECT_LIMIT_MS } from './database.ts';
 import { quoteIdentifier, validDatabaseUrl, validSchemaName } from './names.ts';
 import { toEngineError } from './database-errors.ts';
 import { FITNESS, refuseUnfit, type Fitness } from './server-fitness.ts';
+import { VALUE_PARSERS } from './value-parsers.ts';
 
 export const DEFAULT_SCHEMA = 'flowfabric';
 
@@ -101,6 +102,7 @@ export async function migrate(options: MigrateOptions): Promise<MigrateReport> {
   const client = new pg.Client({
     connectionString: validDatabaseUrl(options.databaseUrl),
     connectionTimeoutMillis: CONNECT_LIMIT_MS,
+    types: VALUE_PARSERS as unknown as pg.CustomTypesConfig,
   });
   // A connection that breaks is reported by the statement under way; without a listener it would end the process.
   client.on('error', () => undefined);

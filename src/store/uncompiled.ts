@@ -3,6 +3,7 @@
  * looks expensive, takes seconds; they run inside a function that never compiles.
  */
 import { run, type Database, type Statement } from './database.ts';
+import { arrayText } from './plain-statement.ts';
 
 export type Value = string | number | null | readonly string[];
 
@@ -22,5 +23,5 @@ export async function readUncompiled<Row>(
 function toText(value: Value): string | null {
   if (value === null || typeof value === 'string') return value;
   if (typeof value === 'number') return String(value);
-  return `{${value.map((item) => `"${item.replaceAll(/["\\]/g, '\\$&')}"`).join(',')}}`;
+  return arrayText(value);
 }
