@@ -6,21 +6,19 @@
  * Files name no schema: they run with search_path set to it, and functions keep that search_path.
  */
 import { createHash } from 'node:crypto';
-import { readdir, readFile } from 'node:fs/promises';
 import pg from 'pg';
 import { EngineError } from '../contract/errors.ts';
 import { CONNECT_LIMIT_MS } from './database.ts';
 import { quoteIdentifier, validDatabaseUrl, validSchemaName } from './names.ts';
 import { toEngineError } from './database-errors.ts';
 import { FITNESS, refuseUnfit, type Fitness } from './server-fitness.ts';
+import { sqlFiles } from './sql-files.ts';
 import { VALUE_PARSERS } from './value-parsers.ts';
 
 export const DEFAULT_SCHEMA = 'flowfabric';
 
 /** Raised whenever a released function set changes, so that older code never puts older functions back. */
 export const FUNCTION_SET_VERSION = 1;
-
-const SQL_ROOT = new URL('../../sql/', import.meta.url);
 
 export interface MigrateOptions {
   databaseUrl: string;
@@ -124,7 +122,7 @@ export async function migrate(options: MigrateOptions): Promise<MigrateReport> {
 async function migrateLocked(client: pg.Client, schema: string, options: MigrateOptions): Promise<string[]> {
   await client.query('SELECT pg_advisory_xact_lock(hashtextextended($1, 0))', [`flowfabric:${schema}`]);
   await openSchema(client, schema);
-  const files = await readMigrations();
+  const files = readMigrations();
   const known = await readLedger(client);
   refuseForeign(files, known);
   const applied: string[] = [];
@@ -203,7 +201,7 @@ function refuseForeign(files: MigrationFile[], known: AppliedMigration[]): void 
 }
 
 async function installFunctions(client: pg.Client): Promise<boolean> {
-  const { texts, checksum } = await readFunctionSet();
+  const { texts, checksum } = readFunctionSet();
   const found = await client.query<{ version: number; checksum: string }>(
     'SELECT version, checksum FROM ff_function_set',
   );
@@ -220,11 +218,8 @@ async function installFunctions(client: pg.Client): Promise<boolean> {
 }
 
 /** The texts of all functions, and the checksum that is stored for them. */
-export async function readFunctionSet(): Promise<{ texts: string[]; checksum: string }> {
-  const names = (await readdir(new URL('functions/', SQL_ROOT)))
-    .filter((name) => name.endsWith('.sql'))
-    .toSorted();
-  const texts = await Promise.all(names.map((name) => readSql(`functions/${name}`)));
+export function readFunctionSet(): { texts: string[]; checksum: string } {
+  const texts = sqlFiles('functions').map(({ text }) => text);
   return { texts, checksum: sha256(texts.join('\n')) };
 }
 
@@ -236,7 +231,7 @@ async function installMovableClock(client: pg.Client, isNew: boolean): Promise<v
       field: 'clock',
     });
   }
-  await client.query(await readSql('testing/clock.sql'));
+  await client.query(testingSql('clock.sql'));
 }
 
 async function grantUse(client: pg.Client, schema: string, role: string): Promise<void> {
@@ -272,27 +267,19 @@ async function writtenColumns(client: pg.Client): Promise<string> {
 }
 
 /** The migration files, by number. Numbers are dense from 1, so that a version is also a count. */
-export async function readMigrations(): Promise<MigrationFile[]> {
-  const names = (await readdir(new URL('migrations/', SQL_ROOT)))
-    .filter((name) => name.endsWith('.sql'))
-    .toSorted();
-  return Promise.all(
-    names.map(async (name, index) => {
-      const text = await readSql(`migrations/${name}`);
-      const version = Number(name.slice(0, 4));
-      if (version !== index + 1) {
-        throw new EngineError(
-          'schema_drift',
-          `Migration files are not numbered without gaps: found ${name}.`,
-        );
-      }
-      return { version, name, text, checksum: sha256(text), breaking: /^-- Breaking: yes$/m.test(text) };
-    }),
-  );
+export function readMigrations(): MigrationFile[] {
+  return sqlFiles('migrations').map(({ name, text }, index) => {
+    const version = Number(name.slice(0, 4));
+    if (version !== index + 1) {
+      throw new EngineError('schema_drift', `Migration files are not numbered without gaps: found ${name}.`);
+    }
+    return { version, name, text, checksum: sha256(text), breaking: /^-- Breaking: yes$/m.test(text) };
+  });
 }
 
-function readSql(path: string): Promise<string> {
-  return readFile(new URL(path, SQL_ROOT), 'utf8');
+/** What is only installed in schemas made for tests. */
+export function testingSql(name: 'assertions.sql' | 'clock.sql'): string {
+  return sqlFiles('testing').find((file) => file.name === name)!.text;
 }
 
 function sha256(text: string): string {

@@ -92,10 +92,10 @@ export async function readStanding(database: Database): Promise<SchemaStanding> 
   const access = await readAccess(database);
   const ledger: Ledger =
     access === 'open' ? await readLedger(database) : { migrations: [], functions: undefined };
-  const files = await readMigrations();
+  const files = readMigrations();
   const own = ledger.migrations.filter(({ version }) => version <= files.length);
   const foreign = ledger.migrations.filter(({ version }) => version > files.length);
-  const set = await readFunctionSet();
+  const set = readFunctionSet();
   const functions = compareFunctions(ledger.functions, set.checksum);
   const create = { name: `schema ${schema}`, sql: `CREATE SCHEMA ${quoteIdentifier(schema)};\n` };
   return {
