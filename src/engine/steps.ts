@@ -191,7 +191,8 @@ function progressRow(lease: LeaseRef, progress: Progress): ProgressRow {
   if (message !== undefined && typeof message !== 'string') refuse('progress.message', 'must be a string');
   return {
     ...leaseKey(lease, 'lease'),
-    percent: percent ?? null,
+    // Stored with half the digits: what is too small for that is nothing.
+    percent: percent === undefined ? null : Math.fround(percent),
     message: message === undefined ? null : cutText(message, LIMITS.progressBytes),
   };
 }

@@ -8,6 +8,7 @@
 import { createHash } from 'node:crypto';
 import pg from 'pg';
 import { EngineError } from '../contract/errors.ts';
+import { checkChoice, checkMembers, checkText } from '../model/arguments.ts';
 import { CONNECT_LIMIT_MS } from './database.ts';
 import { quoteIdentifier, validDatabaseUrl, validSchemaName } from './names.ts';
 import { toEngineError } from './database-errors.ts';
@@ -16,6 +17,9 @@ import { sqlFiles } from './sql-files.ts';
 import { VALUE_PARSERS } from './value-parsers.ts';
 
 export const DEFAULT_SCHEMA = 'flowfabric';
+
+/** Postgres cuts longer names, and would give the rights to another role. */
+const MAX_ROLE_BYTES = 63;
 
 /** Raised whenever a released function set changes, so that older code never puts older functions back. */
 export const FUNCTION_SET_VERSION = 1;
@@ -96,6 +100,9 @@ interface AppliedMigration {
 
 /** Migrates, and answers what had to be done. Safe to call on every start and from many processes at once. */
 export async function migrate(options: MigrateOptions): Promise<MigrateReport> {
+  checkMembers(options, 'options', ['databaseUrl', 'schema', 'grantTo', 'clock']);
+  checkChoice(options.clock, 'clock', ['database', 'movable']);
+  if (options.grantTo !== undefined) checkText(options.grantTo, 'grantTo', MAX_ROLE_BYTES);
   const schema = validSchemaName(options.schema ?? DEFAULT_SCHEMA);
   const client = new pg.Client({
     connectionString: validDatabaseUrl(options.databaseUrl),

@@ -3,6 +3,7 @@
  * stands in the way. Reads only; nothing is locked, nothing is created.
  */
 import { EngineError } from '../contract/errors.ts';
+import { checkMembers } from '../model/arguments.ts';
 import { openDatabase, run, type Database } from './database.ts';
 import {
   DEFAULT_SCHEMA,
@@ -57,6 +58,7 @@ export interface MigrationPlan {
 export async function planMigration(
   options: Pick<MigrateOptions, 'databaseUrl' | 'schema'>,
 ): Promise<MigrationPlan> {
+  checkMembers(options, 'options', ['databaseUrl', 'schema']);
   const { databaseUrl, schema = DEFAULT_SCHEMA } = options;
   const database = openDatabase({ databaseUrl, schema, poolSize: 1 });
   try {
