@@ -154,6 +154,8 @@ function workCalls({ lease, lost }: Known): OddCall[] {
     ['recordStep', lease, { name: 's', key: 'k', value: { a: [1] } }],
     ['recordStep', lease, { name: 'sleep', sleepMs: 5 }, {}],
     ['readSteps', ID],
+    ['recordOrder', lease, { place: 0, ends: ['a', 'b'] }],
+    ['readOrder', ID],
     ['pause', lost, { delayMs: 5, children: { ids: [ID], needed: 1 } }],
     ['spawn', lost, [{ kind: 'k' }]],
     ['reportProgress', lease, { percent: 5, message: 'm' }],

@@ -9,6 +9,7 @@ import type { EngineContext } from '../../src/engine/context.ts';
 import * as consumers from '../../src/store/consumers.ts';
 import type { Database } from '../../src/store/database.ts';
 import * as doctor from '../../src/store/doctor.ts';
+import { readOrders } from '../../src/store/end-order.ts';
 import { readClaims } from '../../src/store/executions.ts';
 import * as flowReads from '../../src/store/flow-reads.ts';
 import { listCancellingFlows, readFlowWork } from '../../src/store/flow-work.ts';
@@ -51,6 +52,7 @@ export async function askStore({ database, client }: Recorder): Promise<void> {
   await readOutcomes(database, [key.uuid]);
   await readClaims(database, [key.uuid], [], MANY);
   await readSteps(database, key, MANY);
+  await readOrders(database, key);
   await recordStepsInside(
     database,
     executor,
