@@ -1196,6 +1196,41 @@ CREATE TABLE ff_worker (
 --   plpgsql STABLE PARALLEL UNSAFE COST 100 ROWS 1000
 --   md5 56f106b45be3c69bcb5c866d6bc1ccbd
 
+-- function ff_explain(p_id uuid, p_partition smallint, p_alive_ms bigint)
+--   returns jsonb
+--   plpgsql STABLE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 dacdcd748c1ea7b11cd202f8b84c0974
+
+-- function ff_explain_children(e ff_execution)
+--   returns jsonb
+--   plpgsql STABLE PARALLEL UNSAFE COST 100
+--   md5 2bbcf0bc7dbf2b45957ca71372266a70
+
+-- function ff_explain_join(e ff_execution, p_now bigint)
+--   returns jsonb
+--   plpgsql STABLE PARALLEL UNSAFE COST 100
+--   md5 bc86d445efba5534cbe17eac3f0e2f43
+
+-- function ff_explain_queue(e ff_execution)
+--   returns jsonb
+--   plpgsql STABLE PARALLEL UNSAFE COST 100
+--   md5 d5b9f694dfa7b69b7578faaef83cea88
+
+-- function ff_explain_suspension(e ff_execution, p_now bigint)
+--   returns jsonb
+--   plpgsql STABLE PARALLEL UNSAFE COST 100
+--   md5 087f1d1d81e3d85fc4b10421f0e69738
+
+-- function ff_explain_upstreams(e ff_execution, p_pending boolean, p_now bigint)
+--   returns jsonb
+--   plpgsql STABLE PARALLEL UNSAFE COST 100
+--   md5 7994f23f511c98f946770de3cc30ef0b
+
+-- function ff_explain_workers(r ff_route, p_alive_since bigint)
+--   returns jsonb
+--   plpgsql STABLE PARALLEL UNSAFE COST 100
+--   md5 a89b2b06a81b8de8d65b81e4acdd17c3
+
 -- function ff_fail(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_messages text[], p_categories text[], p_retry_afters bigint[], p_terminals boolean[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
@@ -1495,6 +1530,11 @@ CREATE TABLE ff_worker (
 --   returns text
 --   sql STABLE PARALLEL SAFE COST 100
 --   md5 948b0674a2c27f6c599eb698949ca957
+
+-- function ff_read(p_text text, p_values text[])
+--   returns SETOF jsonb
+--   plpgsql STABLE PARALLEL UNSAFE COST 100 ROWS 1000 SET jit=off SET search_path=<schema>, pg_temp
+--   md5 9aad4954b79fbd33320a013e7d8811fc
 
 -- function ff_read_events(p_after bigint, p_examined integer, p_limit integer, p_families text[], p_types text[], p_namespace text, p_tags jsonb, p_kind text, p_lane text, p_execution uuid, p_flow uuid, p_partitions smallint[])
 --   returns TABLE(event_id bigint, family text, event_type text, occurred_at_ms bigint, execution_id uuid, partition_key smallint, flow_id uuid, attempt_index integer, lease_epoch bigint, lease_id uuid, worker_instance_id text, namespace text, kind text, lane text, tags jsonb, detail jsonb, expected bigint, found bigint, floor_position bigint)

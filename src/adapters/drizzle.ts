@@ -3,7 +3,6 @@
  * parts of it that are used are described here; the package is not imported.
  */
 import type { SqlExecutor } from '../contract/engine.ts';
-import { plainExecutor, type PlainStatement } from './plain-statement.ts';
 import type { Through } from './through.ts';
 
 /** What Drizzle's `execute()` takes besides a text: something that can say its own text and parameters. */
@@ -25,7 +24,7 @@ export interface DrizzleRoot<Tx extends DrizzleTransaction> {
 }
 
 export function drizzleExecutor(tx: DrizzleTransaction): SqlExecutor {
-  return plainExecutor(async (statement) => rowsOf(await tx.execute(asDrizzle(statement))));
+  return async (text, params) => ({ rows: rowsOf(await tx.execute(asDrizzle(text, params))) });
 }
 
 export function drizzleTransactor<Tx extends DrizzleTransaction>(db: DrizzleRoot<Tx>): Through<Tx> {
@@ -33,7 +32,7 @@ export function drizzleTransactor<Tx extends DrizzleTransaction>(db: DrizzleRoot
     db.transaction((tx) => work(tx, drizzleExecutor(tx)), { isolationLevel: 'read committed' });
 }
 
-function asDrizzle({ text, params }: PlainStatement): DrizzleStatement {
+function asDrizzle(text: string, params: unknown[]): DrizzleStatement {
   return { getSQL: () => ({ toQuery: () => ({ sql: text, params }) }) };
 }
 

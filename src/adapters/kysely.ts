@@ -3,7 +3,6 @@
  * Only the parts of it that are used are described here; the package is not imported.
  */
 import type { SqlExecutor } from '../contract/engine.ts';
-import { plainExecutor } from './plain-statement.ts';
 import type { Through } from './through.ts';
 
 /** What Kysely calls a compiled query, made from a text. */
@@ -36,15 +35,13 @@ export interface KyselyRoot<Trx extends KyselyTransaction> {
 }
 
 export function kyselyExecutor(trx: KyselyTransaction): SqlExecutor {
-  return plainExecutor(async ({ text, params }) => {
-    const answer = await trx.withoutPlugins().executeQuery({
+  return (text, params) =>
+    trx.withoutPlugins().executeQuery({
       sql: text,
       parameters: params,
       query: { kind: 'RawNode', sqlFragments: [text], parameters: [] },
       queryId: { queryId: 'flowfabric' },
     });
-    return answer.rows;
-  });
 }
 
 export function kyselyTransactor<Trx extends KyselyTransaction>(db: KyselyRoot<Trx>): Through<Trx> {

@@ -3,7 +3,6 @@
  * used are described here; the package is not imported.
  */
 import type { SqlExecutor } from '../contract/engine.ts';
-import { plainExecutor } from './plain-statement.ts';
 import type { Through } from './through.ts';
 
 /** `pg.Client` or `pg.PoolClient`. */
@@ -26,7 +25,7 @@ export interface PgPool<Client extends PgPoolClient> {
 
 /** For a client on which you have sent BEGIN. A pool will not do: each of its queries may use another connection. */
 export function pgExecutor(client: PgClient): SqlExecutor {
-  return plainExecutor(async ({ text, params }) => (await client.query(text, params)).rows);
+  return async (text, params) => ({ rows: (await client.query(text, params)).rows });
 }
 
 export function pgTransactor<Client extends PgPoolClient>(pool: PgPool<Client>): Through<Client> {

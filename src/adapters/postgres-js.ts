@@ -3,7 +3,6 @@
  * that are used are described here; the package is not imported.
  */
 import type { SqlExecutor } from '../contract/engine.ts';
-import { plainExecutor } from './plain-statement.ts';
 import type { Through } from './through.ts';
 
 /** What `sql.begin()` gives its function. */
@@ -17,7 +16,7 @@ export interface PostgresJsRoot<Sql extends PostgresJsSql> {
 }
 
 export function postgresJsExecutor(sql: PostgresJsSql): SqlExecutor {
-  return plainExecutor(async ({ text, params }) => sql.unsafe(text, params));
+  return async (text, params) => ({ rows: [...(await sql.unsafe(text, params))] });
 }
 
 export function postgresJsTransactor<Sql extends PostgresJsSql>(root: PostgresJsRoot<Sql>): Through<Sql> {

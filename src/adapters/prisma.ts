@@ -3,7 +3,6 @@
  * of it that are used are described here; the package is not imported.
  */
 import type { SqlExecutor } from '../contract/engine.ts';
-import { plainExecutor } from './plain-statement.ts';
 import type { Through } from './through.ts';
 
 /** `Prisma.TransactionClient`. */
@@ -28,13 +27,13 @@ export interface PrismaTransactorOptions {
 }
 
 export function prismaExecutor(tx: PrismaTransaction): SqlExecutor {
-  return plainExecutor(async ({ text, params }) => {
+  return async (text, params) => {
     try {
-      return (await tx.$queryRawUnsafe(text, ...params)) as unknown[];
+      return { rows: (await tx.$queryRawUnsafe(text, ...params)) as unknown[] };
     } catch (error) {
       throw withSqlState(error);
     }
-  });
+  };
 }
 
 export function prismaTransactor<Tx extends PrismaTransaction>(

@@ -29,6 +29,7 @@ import { readPage, sampleLines } from './list.ts';
 import type { Output } from './look.ts';
 import { withEngine, type Session } from './session.ts';
 import { commandLine, cutLine, thousands } from './wording.ts';
+import { withoutControls } from './secrets.ts';
 
 export interface BulkOptions extends FilterOptions {
   dryRun?: true;
@@ -156,7 +157,7 @@ export async function ask(
   question: string,
   { input, output, signal }: { input: Readable; output: Output; signal: AbortSignal },
 ): Promise<string> {
-  output.write(question);
+  output.write(withoutControls(question));
   const lines = createInterface({ input, terminal: false, signal });
   try {
     const first = await lines[Symbol.asyncIterator]().next();
@@ -297,7 +298,7 @@ function linesMeter(output: Output, textOf: (progress: BulkProgress) => string):
   return {
     show(progress) {
       chunks += 1;
-      if (chunks % CHUNKS_A_LINE === 0) output.write(`flowfabric: ${textOf(progress)}\n`);
+      if (chunks % CHUNKS_A_LINE === 0) output.write(withoutControls(`flowfabric: ${textOf(progress)}\n`));
     },
     settle() {
       // Every line stays as it was written.

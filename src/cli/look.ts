@@ -3,6 +3,7 @@
  * else. What is said is decided elsewhere.
  */
 import type { WriteStream } from 'node:tty';
+import { withoutControls } from './secrets.ts';
 
 export type Tone = 'plain' | 'strong' | 'dim' | 'good' | 'bad' | 'warn';
 export type Span = readonly [text: string, tone?: Tone];
@@ -33,7 +34,8 @@ export function lookFor(output: Output, env: NodeJS.ProcessEnv): Look {
 
 export function paint(line: Line, look: Look): string {
   return line
-    .map(([text, tone = 'plain']) => {
+    .map(([given, tone = 'plain']) => {
+      const text = withoutControls(given);
       if (look.colour === 'off' || tone === 'plain' || text === '') return text;
       return `\u001B[${CODES[tone]}m${text}\u001B[0m`;
     })

@@ -5,7 +5,7 @@
 import { isEngineError } from '../contract/errors.ts';
 import { UsageError } from './exit-codes.ts';
 import { lookFor, paint, type Line, type Output, type Span } from './look.ts';
-import { withoutSecrets } from './secrets.ts';
+import { escapedControls, withoutControls, withoutSecrets } from './secrets.ts';
 
 export type Format = 'text' | 'json';
 
@@ -30,10 +30,12 @@ export interface PrinterOptions {
 export function openPrinter({ format, env }: PrinterOptions): Printer {
   const write = (output: Output, value: unknown, lines: readonly Line[]): void => {
     const look = lookFor(output, env);
-    const text = format === 'json' ? [JSON.stringify(value)] : lines.map((line) => paint(line, look));
+    const text =
+      format === 'json' ? [escapedControls(JSON.stringify(value))] : lines.map((line) => paint(line, look));
     output.write(text.map((line) => `${line}\n`).join(''));
   };
-  const complain = (text: string): void => void process.stderr.write(`${withoutSecrets(text)}\n`);
+  const complain = (text: string): void =>
+    void process.stderr.write(`${withoutControls(withoutSecrets(text))}\n`);
   return {
     format,
     columns: (process.stdout.isTTY && process.stdout.columns) || null,
@@ -42,7 +44,7 @@ export function openPrinter({ format, env }: PrinterOptions): Printer {
     note: (sentence) => complain(`flowfabric: ${sentence}`),
     error(error) {
       const { code, message, hint } = explain(error);
-      if (format === 'json') complain(JSON.stringify({ error: { code, message, hint } }));
+      if (format === 'json') complain(escapedControls(JSON.stringify({ error: { code, message, hint } })));
       else complain(`flowfabric: ${message} [${code}]${hint === null ? '' : `\nhint: ${hint}`}`);
     },
   };

@@ -17,7 +17,22 @@ export function withoutSecrets(text: string): string {
     .replaceAll(TOKEN, 'ffw***');
 }
 
+/** What would move the cursor, colour the screen or turn letters round, whichever half of the controls it is from. */
+const CONTROLS = /[\p{Cc}\u2028\u2029\u202A-\u202E\u2066-\u2069]+/gu;
+
 /** Text of others on one line of a terminal. */
 export function printable(text: string): string {
-  return text.replaceAll(/[\p{Cc}\u2028\u2029\u202A-\u202E\u2066-\u2069]+/gu, ' ').trim();
+  return text.replaceAll(CONTROLS, ' ').trim();
+}
+
+/** Text for a terminal, whatever it is made of: new lines and tabs stay. */
+export function withoutControls(text: string): string {
+  return text.replaceAll(CONTROLS, (run) => run.replaceAll(/[^\n\t]/g, ''));
+}
+
+/** JSON that says the same and holds no such character: JSON itself escapes only the older half of them. */
+export function escapedControls(json: string): string {
+  const escaped = (character: string): string =>
+    `\\u${character.codePointAt(0)!.toString(16).padStart(4, '0')}`;
+  return json.replaceAll(CONTROLS, (run) => Array.from(run, escaped).join(''));
 }

@@ -3,7 +3,7 @@
  * written to is given; nothing is decided about following or exit codes.
  */
 import type { StreamFrame, StreamItem } from '../contract/streams.ts';
-import { printable } from './secrets.ts';
+import { printable, withoutControls } from './secrets.ts';
 import { thousands } from './wording.ts';
 
 export interface ScreenOutput {
@@ -13,9 +13,6 @@ export interface ScreenOutput {
 
 /** Names of finished steps in one note. */
 const STEPS_NAMED = 5;
-
-/** What would move the cursor, colour the screen or turn letters round; new lines and tabs stay. */
-const CONTROL = /(?![\n\t])[\p{Cc}\u2028\u2029\u202A-\u202E\u2066-\u2069]/gu;
 
 export class StreamScreen {
   readonly #output: ScreenOutput;
@@ -57,7 +54,7 @@ export class StreamScreen {
   }
 
   #clean(text: string): string {
-    return this.#output.isTTY === true ? text.replaceAll(CONTROL, '') : text;
+    return this.#output.isTTY === true ? withoutControls(text) : text;
   }
 
   #endLine(): void {

@@ -20,6 +20,7 @@ import { startReconcilers, type ReconcilerReport } from '../reconcilers/runner.t
 import type { SpanName } from '../contract/trace-context.ts';
 import { createFlowClient, isDefinition, type FlowClient } from './flows.ts';
 import { createTaskClient, type TaskClient } from './tasks.ts';
+import { guarded } from './guarded.ts';
 
 export interface ConnectOptions extends EngineOptions {
   /** `off`: this process repairs nothing; at least one other must. Default on. */
@@ -69,8 +70,8 @@ function keptFor(keep: Duration | 'forever'): number | null {
 
 /** Connects to a migrated schema. Close it when done: it holds connections and timers. */
 export async function connect(options: ConnectOptions): Promise<Connection> {
-  const { reconcile = 'on', defaultPolicy = DEFAULT_POLICY, retention: keep, ...engineOptions } = options;
   checkMembers(options, 'options', [...ENGINE_OPTIONS, 'reconcile', 'defaultPolicy', 'retention']);
+  const { reconcile = 'on', defaultPolicy = DEFAULT_POLICY, retention: keep, ...engineOptions } = options;
   checkChoice(reconcile, 'reconcile', ['on', 'off']);
   const retentionMs = keep === undefined ? undefined : keptFor(keep);
   const { engine, context } = await openEngine(engineOptions, defaultPolicy);
@@ -106,7 +107,7 @@ export async function connect(options: ConnectOptions): Promise<Connection> {
     ) => Promise<never>;
     return verb(first, ...rest);
   }
-  return {
+  const connection = {
     ...engine,
     ...tasks,
     submit,
@@ -114,4 +115,5 @@ export async function connect(options: ConnectOptions): Promise<Connection> {
     reconcilerReports: () => runner?.report() ?? [],
     [Symbol.asyncDispose]: () => engine.close(),
   };
+  return guarded(connection, ['transact']);
 }

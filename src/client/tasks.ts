@@ -112,7 +112,10 @@ export function createTaskClient(engine: Engine, activeSpan: () => SpanName | un
       const results = await engine.submit(requests.map(traced), callOptions(options));
       return results.map((result) => ({ ...handleOf(engine, task, result.executionId), ...result })) as never;
     },
-    execution: (task, executionId) => handleOf(engine, task, executionId as ExecutionId) as never,
+    execution(task, executionId) {
+      checkTask(task);
+      return handleOf(engine, task, executionId as ExecutionId) as never;
+    },
   };
 }
 
@@ -126,12 +129,19 @@ function callOptions({
   return { ...(executor === undefined ? {} : { executor }), ...(hint === undefined ? {} : { hint }) };
 }
 
+function checkTask(task: unknown): void {
+  const { name, defaults } = (task ?? {}) as Partial<AnyTask>;
+  if (typeof name === 'string' && typeof defaults === 'object' && defaults !== null) return;
+  refuse('task', 'must be a task, as task() makes one');
+}
+
 async function toRequest(
   task: AnyTask,
   input: unknown,
   options: TaskSubmitOptions,
   field: string,
 ): Promise<SubmitRequest> {
+  checkTask(task);
   checkMembers(options, field, ITEM_MEMBERS);
   await checkInput(task, input);
   const { delay, ...terms } = options;

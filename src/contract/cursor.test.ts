@@ -109,6 +109,12 @@ describe('what is no cursor', () => {
     });
   });
 
+  it.each([1, '1', null, undefined, Symbol('odd'), {}])('is not made of %s', (position) => {
+    expect(() => encodeCursor(position as never)).toThrow(
+      expect.objectContaining({ code: 'invalid_cursor', field: 'position' }),
+    );
+  });
+
   it('is refused under the name the caller knows it by', () => {
     expect(faultOf('*', 'from')).toMatchObject({ field: 'from', message: 'from is not base64url text.' });
   });

@@ -16,6 +16,7 @@ const TEXT = /^[A-Za-z0-9_-]*$/;
 
 /** The cursor of a position. Reading from it goes on strictly after it. */
 export function encodeCursor(position: bigint): Cursor {
+  if (typeof position !== 'bigint') refuse('position', 'must be a bigint');
   if (position < 0n || position > LAST) refuse('position', 'is outside of what a cursor can stand for');
   const high = Number(BigInt.asIntN(32, position >> 32n));
   const low = Number(BigInt.asIntN(32, position));

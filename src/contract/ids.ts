@@ -18,8 +18,8 @@ export interface ParsedExecutionId {
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 
 /** True for the canonical lower-case spelling. */
-export function isUuid(text: string): boolean {
-  return UUID.test(text);
+export function isUuid(text: unknown): text is string {
+  return typeof text === 'string' && UUID.test(text);
 }
 
 /** Why a text is not an execution id, or its two parts. Never coerces: upper case, blanks or a signed N are faults. */

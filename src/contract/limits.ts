@@ -91,6 +91,8 @@ export const LIMITS = {
   sourceBytes: 256,
   /** Bytes of a JSON Schema of a waitpoint. */
   schemaBytes: 65_536,
+  /** How long one payload may be checked by it: a `pattern` can take for ever. */
+  schemaCheckMs: 250,
   /** How long a token may be good, and is unless somebody says otherwise. */
   tokenMs: 31_536_000_000,
   tokenDefaultMs: 604_800_000,

@@ -2,8 +2,8 @@
  * Transactions of user code: how the engine is given one, and how it gives one.
  */
 
-/** Runs one statement inside a transaction of the caller's own. */
-export type SqlExecutor = (text: string, params: unknown[]) => Promise<{ rows: unknown[] }>;
+/** Runs one statement inside a transaction of the caller's own. All its parameters are texts, and so is what each row answers. */
+export type SqlExecutor = (text: string, params: (string | null)[]) => Promise<{ rows: readonly unknown[] }>;
 
 /** Runs work in a transaction and commits when it returns. The executor is the same transaction's. */
 export type Transactor<Tx> = <Value>(

@@ -68,6 +68,7 @@ const RESERVED_SETTINGS = new Set([
 
 /** Starts the embedded Postgres, or joins the one that already runs on the same data directory. */
 export async function startEmbedded(options: EmbeddedOptions = {}): Promise<EmbeddedServer> {
+  checkOptions(options);
   const settings = settingArguments(options.settings ?? {});
   const which = options.binaries ?? 'auto';
   try {
@@ -180,11 +181,34 @@ function refused(home: Home, cause: unknown): EngineError {
   );
 }
 
+const OPTIONS = ['dataDir', 'binaries', 'settings'];
+
+/** An empty path would be the working directory: what is meant is a variable that was not set. */
+function checkOptions(options: EmbeddedOptions): void {
+  const refuse = (field: string, what: string): never => {
+    throw new EngineError('invalid_input', `${field} ${what}.`, { field });
+  };
+  const isObject = (value: unknown): boolean =>
+    typeof value === 'object' && value !== null && !Array.isArray(value);
+  if (!isObject(options)) refuse('options', 'must be an object');
+  const unknown = Object.keys(options).find((name) => !OPTIONS.includes(name));
+  if (unknown !== undefined) refuse(unknown, `is not a known option (known: ${OPTIONS.join(', ')})`);
+  for (const name of ['dataDir', 'binaries'] as const) {
+    const value: unknown = options[name];
+    if (value === undefined) continue;
+    if (typeof value !== 'string' || value.trim() === '' || value.includes('\0'))
+      refuse(name, 'must be a path, and not an empty one');
+  }
+  if (options.settings !== undefined && !isObject(options.settings)) refuse('settings', 'must be an object');
+}
+
 function settingArguments(settings: Record<string, string>): string[] {
   return Object.entries(settings).flatMap(([name, value]) => {
+    const field = `settings.${name}`;
+    if (typeof value !== 'string' || value.includes('\0'))
+      throw new EngineError('invalid_input', `${field} must be a string.`, { field });
     if (SETTING_NAME.test(name) && !RESERVED_SETTINGS.has(name.toLowerCase()))
       return ['-c', `${name}=${value}`];
-    const field = `settings.${name}`;
     throw new EngineError('invalid_input', `${field} is not a server setting that can be chosen.`, { field });
   });
 }

@@ -80,10 +80,9 @@ async function actOn(
 }
 
 function checkVerb(context: EngineContext, request: BulkRequest): Act {
-  const members = VERB_MEMBERS[request?.verb];
-  if (!Object.hasOwn(VERB_MEMBERS, request?.verb ?? '')) {
-    refuse('verb', `must be one of ${Object.keys(VERB_MEMBERS).join(', ')}`);
-  }
+  const verbs = Object.keys(VERB_MEMBERS);
+  if (!verbs.some((verb) => verb === request?.verb)) refuse('verb', `must be one of ${verbs.join(', ')}`);
+  const members = VERB_MEMBERS[request.verb];
   checkMembers(request, 'request', ['verb', 'filter', 'cursor', 'chunk', 'dryRun', ...members]);
   const given = Object.fromEntries(
     Object.entries(request).filter(([name]) => members.some((each) => each === name)),

@@ -2,6 +2,7 @@
  * Checks of single arguments. Each refuses with a code, the field and a sentence, before anything is written.
  * Values are never coerced: a number that is out of range is refused, not clamped.
  */
+import type { ErrorCode } from '../contract/errors.ts';
 import { LIMITS } from '../contract/limits.ts';
 import { checkText, refuse, textFault } from '../model/arguments.ts';
 import {
@@ -31,12 +32,20 @@ export function checkWhole(value: unknown, field: string, min: number, max: numb
 export function checkList<Item>(value: readonly Item[], field: string, max: number): readonly Item[] {
   if (!Array.isArray(value)) refuse(field, 'must be a list');
   if (value.length > max) refuse(field, `has ${value.length} entries; the limit is ${max}`, 'too_many');
+  checkFilled(value, field);
   return value;
+}
+
+/** Loops pass over holes: what is asked for them would be answered for others. */
+function checkFilled(value: readonly unknown[], field: string, code?: ErrorCode): void {
+  for (let index = 0; index < value.length; index += 1)
+    if (!(index in value)) refuse(`${field}[${index}]`, 'is missing', code);
 }
 
 /** Sorted, without repeats; malformed tokens are refused. */
 export function checkCapabilities(value: readonly unknown[], field: string): string[] {
   if (!Array.isArray(value)) refuse(field, 'must be a list', 'invalid_capabilities');
+  checkFilled(value, field, 'invalid_capabilities');
   value.forEach((token: unknown, index) => checkCapability(token, `${field}[${index}]`));
   const tokens = normaliseCapabilities(value as string[]);
   if (tokens.length > CAPABILITY_LIMITS.maxTokens) {

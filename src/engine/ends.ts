@@ -12,6 +12,7 @@ import type { Database } from '../store/database.ts';
 import { checkSignal } from './checks.ts';
 import { checkMembers } from './members.ts';
 import { toResult } from './reads.ts';
+import { whenAborted } from '../model/aborting.ts';
 
 /** Outcomes read in one statement. */
 const READ_BATCH = 1_000;
@@ -58,11 +59,10 @@ export class EndWatch {
     }
     return new Promise((resolve, reject) => {
       const waiter: Waiter = { key, lookAt: 0, looks: 0, resolve, reject };
-      const onAbort = (): void => {
+      const done = whenAborted(signal, () => {
         this.#remove(waiter);
         reject(signal!.reason as Error);
-      };
-      const done = (): void => signal?.removeEventListener('abort', onAbort);
+      });
       waiter.resolve = (end) => {
         done();
         resolve(end);
@@ -71,7 +71,6 @@ export class EndWatch {
         done();
         reject(error as Error);
       };
-      signal?.addEventListener('abort', onAbort, { once: true });
       this.#add(waiter);
     });
   }

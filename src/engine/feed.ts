@@ -25,7 +25,7 @@ import {
   type ConsumerRow,
 } from '../store/consumers.ts';
 import type { StoredEventFilter } from '../store/events.ts';
-import { unlessAborted } from '../subscriptions/aborting.ts';
+import { unlessAborted } from '../model/aborting.ts';
 import { startConsumer, type OpenConsumer } from '../subscriptions/consumer.ts';
 import type { FeedSource } from '../subscriptions/source.ts';
 import { openSubscription } from '../subscriptions/subscription.ts';

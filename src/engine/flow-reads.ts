@@ -25,7 +25,7 @@ import {
   type StoredEdge,
   type StoredMember,
 } from '../store/flow-reads.ts';
-import { unlessAborted } from '../subscriptions/aborting.ts';
+import { unlessAborted } from '../model/aborting.ts';
 import { checkSignal, checkText, checkWhole, refuse } from './checks.ts';
 import type { EngineContext } from './context.ts';
 import { checkChoice, checkMembers } from './members.ts';

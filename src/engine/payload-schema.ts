@@ -2,8 +2,9 @@
  * JSON Schemas of waitpoints: whether one can be used, and whether a payload fits it. They are checked where signals are
  * delivered, which may be in a process that knows nothing of the task.
  */
+import { createContext, Script } from 'node:vm';
 import { Validator, type OutputUnit, type Schema } from '@cfworker/json-schema';
-import { EngineError } from '../contract/errors.ts';
+import { EngineError, isEngineError } from '../contract/errors.ts';
 import type { Json } from '../contract/engine.ts';
 import { LIMITS } from '../contract/limits.ts';
 import { refuse } from './checks.ts';
@@ -19,9 +20,12 @@ export function checkPayloadSchema(schema: Json | undefined, field: string): str
     refuse(field, 'must be a JSON Schema, an object');
   const text = encodeJson(schema, field, LIMITS.schemaBytes)!;
   try {
-    const validator = new Validator(JSON.parse(text) as Schema, DRAFT, true);
-    for (const sample of [null, '', 0, [], {}]) validator.validate(sample);
+    withinLimit(() => {
+      const validator = new Validator(JSON.parse(text) as Schema, DRAFT, true);
+      for (const sample of [null, '', 0, [], {}]) validator.validate(sample);
+    }, field);
   } catch (cause) {
+    if (isEngineError(cause)) throw cause;
     throw new EngineError(
       'invalid_input',
       `${field} is not a JSON Schema that can be used: ${reasonOf(cause)}.`,
@@ -66,12 +70,36 @@ function namesIn(schema: unknown): Set<string> {
 /** The innermost: it names the place. */
 function firstFault(value: unknown, schema: Schema): OutputUnit | undefined {
   try {
-    return new Validator(schema, DRAFT, true).validate(value).errors.at(-1);
+    return withinLimit(() => new Validator(schema, DRAFT, true).validate(value).errors.at(-1), 'payload');
   } catch (cause) {
+    if (isEngineError(cause)) throw cause;
     throw new EngineError('invalid_input', `The waitpoint's schema cannot be used: ${reasonOf(cause)}.`, {
       field: 'schema',
       cause,
     });
+  }
+}
+
+const CHECK = new Script('check()');
+let room: { check: () => unknown } | undefined;
+
+/**
+ * Runs a check that strangers may make as slow as they like: a `pattern` tried on a text it almost fits takes longer than anybody waits. A
+ * script with a time limit is interrupted wherever it is, inside a regular expression too.
+ */
+function withinLimit<Value>(check: () => Value, field: string): Value {
+  // One for all: making it takes longer than most checks.
+  room ??= createContext({ check }) as { check: () => unknown };
+  room.check = check;
+  try {
+    return CHECK.runInContext(room, { timeout: LIMITS.schemaCheckMs }) as Value;
+  } catch (error) {
+    if ((error as { code?: unknown } | null)?.code !== 'ERR_SCRIPT_EXECUTION_TIMEOUT') throw error;
+    throw new EngineError(
+      'invalid_input',
+      `${field} took longer than ${LIMITS.schemaCheckMs} ms to check by the waitpoint's schema: look at its patterns.`,
+      { field },
+    );
   }
 }
 

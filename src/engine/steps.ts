@@ -106,9 +106,8 @@ function stepRow(lease: LeaseRef, step: NewStep): StepRow {
   };
 }
 
-/** Numbers may come as texts: a caller's own driver spells them as it likes. */
 function toRecords(rows: readonly StepRow[], answers: readonly StepAnswer[]): RecordOutcome[] {
-  const byOrdinal = new Map(answers.map((answer) => [Number(answer.ordinal), answer]));
+  const byOrdinal = new Map(answers.map((answer) => [answer.ordinal, answer]));
   return rows.map((row, index) => {
     const answer = byOrdinal.get(index + 1);
     if (answer === undefined)
@@ -128,8 +127,7 @@ function toRecord(stored: {
 }): StepRecord {
   const { kind, name, key, value, due_in_ms: due } = stored;
   const end = kind === 'wait' ? toWaitEnd(value) : null;
-  const dueInMs = due === null ? null : Number(due);
-  return { kind, name, key, value: kind === 'wait' ? null : ((value ?? null) as Json), end, dueInMs };
+  return { kind, name, key, value: kind === 'wait' ? null : ((value ?? null) as Json), end, dueInMs: due };
 }
 
 /** A wait is stored from its beginning on. */
@@ -193,7 +191,8 @@ function progressRow(lease: LeaseRef, progress: Progress): ProgressRow {
   if (message !== undefined && typeof message !== 'string') refuse('progress.message', 'must be a string');
   return {
     ...leaseKey(lease, 'lease'),
-    percent: percent ?? null,
+    // Stored with half the digits: what is too small for that is nothing.
+    percent: percent === undefined ? null : Math.fround(percent),
     message: message === undefined ? null : cutText(message, LIMITS.progressBytes),
   };
 }

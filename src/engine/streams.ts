@@ -18,7 +18,7 @@ import type {
 } from '../contract/streams.ts';
 import type { ExecutionKey } from '../store/executions.ts';
 import { epochAt, readFinishedSteps, readSummary as readStored, type FramePlace } from '../store/streams.ts';
-import { unlessAborted } from '../subscriptions/aborting.ts';
+import { unlessAborted } from '../model/aborting.ts';
 import { cancelling } from '../subscriptions/cancelling.ts';
 import { placeAfter, type ReaderPlace } from '../subscriptions/reader-place.ts';
 import { DatabaseStreams, type StreamRead } from '../subscriptions/stream-source.ts';

@@ -353,7 +353,7 @@ function ringFor(
   sent: readonly CheckedRequest[],
 ): void {
   const ready = answers.filter((answer) => answer.due_in_ms === null && answer.outcome !== 'held');
-  const delays = answers.flatMap((answer) => (answer.due_in_ms === null ? [] : [Number(answer.due_in_ms)]));
+  const delays = answers.flatMap((answer) => (answer.due_in_ms === null ? [] : [answer.due_in_ms]));
   for (const { deadlineMs } of sent) if (deadlineMs !== undefined) delays.push(deadlineMs);
   context.doorbell.ring({
     routes: [...new Set(ready.map((answer) => answer.route_id))],

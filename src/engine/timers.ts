@@ -4,8 +4,10 @@
 import { fireTimers as fire, listDueTimers, type DueTimer, type FiredAnswer } from '../store/reconciling.ts';
 import type { FireOptions } from '../contract/engine.ts';
 import type { EngineContext } from './context.ts';
+import { checkChoice, checkMembers } from './members.ts';
 
 export const TIMER_BATCH = 1_000;
+const FLOWS = ['await', 'leave'];
 
 /** Answers the executions whose timers were taken care of; timers of others stay for the next pass. */
 export async function fireTimers(context: EngineContext, timers: readonly DueTimer[]): Promise<string[]> {
@@ -43,10 +45,10 @@ function idsOf(rows: readonly FiredAnswer[]): string[] {
 }
 
 /** Fires one batch of whatever is due now, and has done what is left for flows; answers how many executions it took care of. */
-export async function fireDueTimers(
-  context: EngineContext,
-  { flows = 'await' }: FireOptions = {},
-): Promise<number> {
+export async function fireDueTimers(context: EngineContext, options: FireOptions = {}): Promise<number> {
+  checkMembers(options, 'options', ['flows']);
+  const { flows = 'await' } = options;
+  checkChoice(flows, 'options.flows', FLOWS);
   const fired = await fireTimers(context, await listDueTimers(context.database, TIMER_BATCH));
   // Who ended a member has it told; who is asked to waits for that, and for what others have left.
   if (flows === 'await') {

@@ -122,8 +122,7 @@ function ownJson(toJSON: (key: string) => unknown, field: string): unknown {
   try {
     return toJSON('');
   } catch (cause) {
-    const why = cause instanceof Error ? cause.message : 'something that is not an Error';
-    throw new EngineError('invalid_input', `${field} has a toJSON that threw: ${why}`, { field, cause });
+    throw new EngineError('invalid_input', `${field} has a toJSON that threw.`, { field, cause });
   }
 }
 

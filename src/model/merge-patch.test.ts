@@ -118,6 +118,36 @@ describe('whatever the document and the patch', () => {
     );
   });
 
+  it.each<[string, Json, Json, Json]>([
+    ['null', { a: 1 }, null, null],
+    ['a list', { a: 1 }, [1, null, { b: SUMMARY_NULL }], [1, null, { b: null }]],
+    ['a text', { a: 1 }, 'x', 'x'],
+    ['a number', [1], 5, 5],
+  ])('%s stands in the place of the document', (_, before, patch, after) => {
+    expect(applyPatch(before, patch)).toEqual(after);
+  });
+
+  it.each<[string, Json]>([
+    ['null', null],
+    ['a list', [1]],
+    ['a text', 'x'],
+  ])('%s is no document: a patch begins with an empty one', (_, before) => {
+    expect(applyPatch(before, { a: { b: null, c: 1 } })).toEqual({ a: { c: 1 } });
+  });
+
+  it('no name of a member reaches into what is not data', () => {
+    const patch = JSON.parse('{"__proto__": {"odd": 1}, "a": 1}') as Json;
+    const after = applyPatch({}, patch);
+    expect(JSON.stringify(after)).toBe('{"__proto__":{"odd":1},"a":1}');
+    expect(Object.getPrototypeOf(after)).toBe(Object.prototype);
+  });
+
+  it('a patch that contains itself is refused', () => {
+    const patch: Record<string, Json> = {};
+    patch['self'] = patch;
+    expect(() => applyPatch({}, patch)).toThrow(expect.objectContaining({ code: 'invalid_input' }));
+  });
+
   it('neither is changed, and members the patch does not name stay', () => {
     fc.assert(
       fc.property(document, object, (before, patch) => {

@@ -1,10 +1,11 @@
 /**
- * JSON Merge Patch (RFC 7396) on objects, with a text that stands for a null that is meant. The SQL function of the same
+ * JSON Merge Patch (RFC 7396), with a text that stands for a null that is meant. The SQL function of the same
  * meaning is held to this one by a test; readers of patches fold them with it.
  */
 import type { Json } from '../contract/engine.ts';
 import { LIMITS } from '../contract/limits.ts';
 import { SUMMARY_NULL } from '../contract/streams.ts';
+import { refuse } from './arguments.ts';
 
 export type JsonObject = { [key: string]: Json };
 
@@ -30,27 +31,40 @@ function memberFault(value: unknown, depth: number): PatchFault | undefined {
   return undefined;
 }
 
-/** The document after a patch; neither is changed. */
-export function applyPatch(document: JsonObject, patch: JsonObject): JsonObject {
-  const result: JsonObject = { ...document };
-  for (const [key, value] of Object.entries(patch)) {
-    if (value === null) delete result[key];
-    else result[key] = applied(Object.hasOwn(document, key) ? document[key]! : null, value);
-  }
-  return result;
+/** The document after a patch; neither is changed. A patch that is no object stands in the document's place. */
+export function applyPatch(document: Json, patch: JsonObject): JsonObject;
+export function applyPatch(document: Json, patch: Json): Json;
+export function applyPatch(document: Json, patch: Json): Json {
+  return applied(document, patch, 0);
 }
 
-function applied(target: Json, value: Json): Json {
-  if (!isObject(value)) return meantNulls(value);
-  return applyPatch(isObject(target) ? target : {}, value);
+function applied(target: Json, patch: Json, depth: number): Json {
+  if (!isObject(patch)) return meantNulls(patch, depth);
+  refuseTooDeep(depth);
+  const document = isObject(target) ? target : {};
+  const result = new Map(Object.entries(document));
+  for (const [key, value] of Object.entries(patch)) {
+    if (value === null) result.delete(key);
+    else result.set(key, applied(result.get(key) ?? null, value, depth + 1));
+  }
+  // By entries, so that no name of a member reaches into what is not data.
+  return Object.fromEntries(result);
 }
 
 /** Inside lists members are taken as they are: there is nothing to merge them into. */
-function meantNulls(value: Json): Json {
+function meantNulls(value: Json, depth: number): Json {
   if (value === SUMMARY_NULL) return null;
-  if (Array.isArray(value)) return value.map(meantNulls);
-  if (!isObject(value)) return value;
-  return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, meantNulls(member)]));
+  if (typeof value !== 'object' || value === null) return value;
+  refuseTooDeep(depth);
+  if (Array.isArray(value)) return value.map((member) => meantNulls(member, depth + 1));
+  return Object.fromEntries(
+    Object.entries(value).map(([key, member]) => [key, meantNulls(member, depth + 1)]),
+  );
+}
+
+function refuseTooDeep(depth: number): void {
+  if (depth >= LIMITS.jsonDepth)
+    refuse('patch', `is nested deeper than ${LIMITS.jsonDepth} levels, or contains itself`);
 }
 
 function isObject(value: unknown): value is JsonObject {

@@ -6,6 +6,7 @@
 import type { SqlExecutor } from '../contract/engine.ts';
 import { run, type Database } from './database.ts';
 import { runInside } from './inside.ts';
+import { readUncompiled } from './uncompiled.ts';
 
 export interface ConsumerRow {
   name: string;
@@ -165,7 +166,7 @@ export function nextEventMs({ prefix }: Database): string {
 
 /** By name. `last` is the last position that was given out. */
 export function listConsumers(database: Database, last: bigint, limit: number): Promise<ConsumerRow[]> {
-  return run<ConsumerRow>(database, {
+  return readUncompiled<ConsumerRow>(database, {
     doing: 'listing consumers',
     text: `SELECT c.name, c.position::text, c.moved_at_ms, c.failures, c.error_code,
              CASE WHEN c.held_until_ms > n.now_ms THEN c.holder END AS holder,
@@ -174,7 +175,7 @@ export function listConsumers(database: Database, last: bigint, limit: number): 
                THEN greatest(n.now_ms - coalesce(${nextEventMs(database)}, n.now_ms), 0) ELSE 0 END AS lag_ms
            FROM (SELECT ${database.prefix}ff_now_ms() AS now_ms) n
            CROSS JOIN ${database.prefix}ff_sequencer q
-           CROSS JOIN (SELECT * FROM ${database.prefix}ff_consumer ORDER BY name LIMIT $2) c
+           CROSS JOIN (SELECT * FROM ${database.prefix}ff_consumer ORDER BY name LIMIT $2::bigint) c
            CROSS JOIN LATERAL (
              -- Positions that were never given out.
              SELECT coalesce(sum(j.seq_from - greatest(b.last, c.position)), 0) AS n

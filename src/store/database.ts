@@ -12,6 +12,7 @@ import type { Retry } from './conditions.ts';
 import { conditionOf, sqlStateOf, toEngineError } from './database-errors.ts';
 import { quoteIdentifier, validDatabaseUrl, validSchemaName } from './names.ts';
 import { trackSockets } from './sockets.ts';
+import { VALUE_PARSERS } from './value-parsers.ts';
 
 /** What is needed of a pool; `pg.Pool` has it, whichever copy of `pg` it came from. */
 export interface PoolLike {
@@ -83,15 +84,6 @@ export const CONNECT_LIMIT_MS = 10_000;
 /** SQLSTATE of a lock that was waited for as long as `lock_timeout` says. */
 export const LOCK_TIMEOUT = '55P03';
 
-const INT8_OID = 20;
-
-/** int8 as number: times and epochs stay far below 2^53. Feed positions are read another way, as bigint. */
-const TYPES = {
-  getTypeParser(oid: number, format?: 'text' | 'binary') {
-    return oid === INT8_OID ? Number : pg.types.getTypeParser(oid, format as 'text');
-  },
-};
-
 export function openDatabase(options: DatabaseOptions): Database {
   const schema = validSchemaName(options.schema);
   const prefix = `${quoteIdentifier(schema)}.`;
@@ -142,7 +134,7 @@ export async function run<Row>(database: Database, statement: Statement): Promis
   for (let tries = 1; ; tries += 1) {
     try {
       const { text, params: values } = statement;
-      const ask = async () => database.pool.query({ text, values, types: TYPES });
+      const ask = async () => database.pool.query({ text, values, types: VALUE_PARSERS });
       return (await database.answers.wait(ask)).rows as Row[];
     } catch (thrown) {
       const wait = retryWait(thrown, tries, statement);

@@ -11,6 +11,7 @@ import { toEngineError } from './database-errors.ts';
 import { nextEventMs } from './consumers.ts';
 import { quoteIdentifier } from './names.ts';
 import { listenForHints, sendHint } from './notify.ts';
+import { readUncompiled } from './uncompiled.ts';
 
 async function readRows<Row>(
   database: Database,
@@ -27,7 +28,15 @@ async function readOne<Row>(
   text: string,
   params: unknown[] = [],
 ): Promise<Row> {
-  const [row] = await readRows<Row>(database, doing, text, params);
+  return only(doing, await readRows<Row>(database, doing, text, params));
+}
+
+/** Of the engine's tables, which may be large. */
+function readMany<Row>(database: Database, doing: string, text: string, params: number[]): Promise<Row[]> {
+  return readUncompiled<Row>(database, { doing, text, params, repeatable: 'yes' });
+}
+
+function only<Row>(doing: string, [row]: readonly Row[]): Row {
   if (row === undefined) throw new EngineError('database_error', `While ${doing}: nothing was answered.`);
   return row;
 }
@@ -182,7 +191,7 @@ const WORST_SHOWN = 5;
 
 /** Rows the reconcilers could not act on, of executions that have not ended. */
 export async function readStuck(database: Database): Promise<StuckFacts> {
-  const rows = await readRows<{
+  const rows = await readMany<{
     uuid: string;
     partition: number;
     reconciler: string;
@@ -195,7 +204,7 @@ export async function readStuck(database: Database): Promise<StuckFacts> {
     `SELECT s.execution_id AS uuid, s.partition_key AS partition, s.reconciler, s.failures, s.error_code,
        count(*) OVER () AS count
      FROM ${database.prefix}ff_setback s JOIN ${database.prefix}ff_execution e USING (execution_id, partition_key)
-     WHERE e.lifecycle_phase <> 'terminal' ORDER BY s.failures DESC, s.execution_id LIMIT $1`,
+     WHERE e.lifecycle_phase <> 'terminal' ORDER BY s.failures DESC, s.execution_id LIMIT $1::bigint`,
     [WORST_SHOWN],
   );
   const worst = rows.map(({ uuid, partition, reconciler, failures, error_code: errorCode }) => ({
@@ -216,11 +225,12 @@ export interface UpkeepFacts {
   isBusy: boolean;
 }
 
-export function readUpkeep(database: Database, overdueMs: number): Promise<UpkeepFacts> {
+export async function readUpkeep(database: Database, overdueMs: number): Promise<UpkeepFacts> {
   const { prefix } = database;
-  return readOne<UpkeepFacts>(
+  const doing = 'looking at the reconcilers';
+  const rows = await readMany<UpkeepFacts>(
     database,
-    'looking at the reconcilers',
+    doing,
     `SELECT coalesce((SELECT jsonb_agg(jsonb_build_object('name', name, 'isHeld', held_until_ms > now_ms) ORDER BY name)
          FROM ${prefix}ff_reconciler), '[]') AS tickets,
        (SELECT count(*) FROM ${prefix}ff_lease WHERE expires_at_ms < now_ms - $1::bigint) AS "lapsedLeases",
@@ -230,6 +240,7 @@ export function readUpkeep(database: Database, overdueMs: number): Promise<Upkee
      FROM (SELECT ${prefix}ff_now_ms() AS now_ms) clock`,
     [overdueMs],
   );
+  return only(doing, rows);
 }
 
 /** Combinations of lane, kind and capabilities that are in use, or were until lately. */
@@ -251,9 +262,10 @@ export interface FeedFacts {
 
 export async function readFeed(database: Database, overdueMs: number): Promise<FeedFacts> {
   const { prefix } = database;
-  return readOne<FeedFacts>(
+  const doing = 'looking at the event feed';
+  const rows = await readMany<FeedFacts>(
     database,
-    'looking at the event feed',
+    doing,
     `SELECT q.epoch, ${prefix}ff_count_unstamped($1::bigint) AS unstamped,
        (SELECT count(*) FROM ${prefix}ff_consumer) AS consumers,
        (SELECT jsonb_build_object('name', c.name, 'lagMs', greatest(n.now_ms - coalesce(${nextEventMs(database)}, n.now_ms), 0)) FROM ${prefix}ff_consumer c ORDER BY c.position LIMIT 1) AS late,
@@ -263,6 +275,7 @@ export async function readFeed(database: Database, overdueMs: number): Promise<F
      CROSS JOIN (SELECT ${prefix}ff_now_ms() AS now_ms) n`,
     [overdueMs],
   );
+  return only(doing, rows);
 }
 
 /** `unopened`: the listening connection did not come about. */
@@ -331,8 +344,8 @@ async function connectOnce(database: Database): Promise<ClientLike> {
 
 async function pidOf(client: ClientLike): Promise<number> {
   try {
-    const { rows } = await client.query('SELECT pg_backend_pid() AS pid');
-    return (rows[0] as { pid: number }).pid;
+    const { rows } = await client.query('SELECT pg_backend_pid()::text AS pid');
+    return Number((rows[0] as { pid: string }).pid);
   } catch (error) {
     throw toEngineError(error, 'asking which process answers');
   }

@@ -8,6 +8,7 @@ import { runNamed } from './inside.ts';
 import type { SqlExecutor } from '../contract/engine.ts';
 import { LIMITS } from '../contract/limits.ts';
 import type { LifecyclePhase, TerminalOutcome } from '../contract/states.ts';
+import { readUncompiled } from './uncompiled.ts';
 
 export interface ExecutionKey {
   partition: number;
@@ -51,7 +52,7 @@ export interface SubmitAnswer {
   execution_id: string;
   outcome: 'submitted' | 'duplicate' | 'unknown_route' | 'held';
   route_id: number;
-  due_in_ms: number | string | null;
+  due_in_ms: number | null;
   /** Who holds the idempotency key, when it is not this one. */
   existing_id: string | null;
 }
@@ -241,7 +242,7 @@ export function readClaims(
   knownLeaseIds: readonly string[],
   limit: number,
 ): Promise<(ClaimRow & { claim_id: string })[]> {
-  return run<ClaimRow & { claim_id: string }>(database, {
+  return readUncompiled<ClaimRow & { claim_id: string }>(database, {
     doing: 'looking for leases of an unanswered claim',
     text: `SELECT l.execution_id, l.partition_key, l.route_id, e.priority, 0 AS seq, l.namespace, l.attempt_index, l.lease_epoch,
              l.lease_id, e.retry_count, l.reclaimed, l.resumed, e.created_at_ms,
@@ -250,7 +251,7 @@ export function readClaims(
            FROM ${database.prefix}ff_lease l
            JOIN ${database.prefix}ff_execution e ON e.execution_id = l.execution_id AND e.partition_key = l.partition_key
            JOIN ${database.prefix}ff_body b ON b.execution_id = l.execution_id AND b.partition_key = l.partition_key
-           WHERE l.claim_id = ANY ($1::uuid[]) AND l.lease_id <> ALL ($2::uuid[]) LIMIT $3`,
+           WHERE l.claim_id = ANY ($1::uuid[]) AND l.lease_id <> ALL ($2::uuid[]) LIMIT $3::bigint`,
     params: [claimIds, knownLeaseIds, limit],
     repeatable: 'yes',
   });

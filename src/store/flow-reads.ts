@@ -5,6 +5,7 @@ import type { CancelFlowPolicy, EdgeCondition, EdgeState, GroupState, JoinKind }
 import type { PublicState } from '../contract/states.ts';
 import { run, type Database } from './database.ts';
 import type { ExecutionKey } from './executions.ts';
+import { readUncompiled } from './uncompiled.ts';
 
 /** The flow an execution is a member of; or the flow itself, by its own id. Undefined when there is none. */
 export async function readFlowOf(
@@ -110,7 +111,7 @@ export interface StoredMember {
 
 export function readMembers(database: Database, flow: ExecutionKey): Promise<StoredMember[]> {
   const { prefix } = database;
-  return run<StoredMember>(database, {
+  return readUncompiled<StoredMember>(database, {
     doing: 'reading the members of a flow',
     text: `SELECT m.name, m.execution_id, r.kind, e.attempt_index, o.failure_message,
              ${prefix}ff_public_state(e.lifecycle_phase, e.eligibility_state, e.terminal_outcome, e.eligible_at_ms, ${prefix}ff_now_ms())
@@ -123,7 +124,7 @@ export function readMembers(database: Database, flow: ExecutionKey): Promise<Sto
            LEFT JOIN ${prefix}ff_outcome o ON o.execution_id = m.execution_id AND o.partition_key = m.partition_key
              AND o.attempt_index = e.attempt_index AND e.lifecycle_phase = 'terminal'
            LEFT JOIN ${prefix}ff_edge_group g ON g.downstream_eid = m.execution_id
-           WHERE m.flow_id = $1 ORDER BY m.name`,
+           WHERE m.flow_id = $1::uuid ORDER BY m.name`,
     params: [flow.uuid],
     repeatable: 'yes',
   });
@@ -140,10 +141,10 @@ export interface StoredEdge {
 
 export function readEdges(database: Database, flow: ExecutionKey): Promise<StoredEdge[]> {
   const { prefix } = database;
-  return run<StoredEdge>(database, {
+  return readUncompiled<StoredEdge>(database, {
     doing: 'reading the edges of a flow',
     text: `SELECT x.edge_id, x.upstream_eid, x.downstream_eid, x.condition::text, x.state::text, x.input_name
-           FROM ${prefix}ff_member m JOIN ${prefix}ff_edge x ON x.upstream_eid = m.execution_id WHERE m.flow_id = $1`,
+           FROM ${prefix}ff_member m JOIN ${prefix}ff_edge x ON x.upstream_eid = m.execution_id WHERE m.flow_id = $1::uuid`,
     params: [flow.uuid],
     repeatable: 'yes',
   });
@@ -178,12 +179,12 @@ export async function listFlows(
   const looked = `SELECT * FROM ${prefix}ff_flow
     WHERE created_at_ms <= $1::bigint AND (created_at_ms, flow_id) < ($1::bigint, $2::uuid)
     ORDER BY created_at_ms DESC, flow_id DESC`;
-  const flows = await run<FlowHead>(database, {
+  const flows = await readUncompiled<FlowHead>(database, {
     doing: 'listing flows',
-    text: `SELECT ${HEAD} FROM (${looked} LIMIT $3) f JOIN ${prefix}ff_flow_progress p ON p.flow_id = f.flow_id
-           WHERE ($4::text IS NULL OR f.namespace = $4) AND ($5::text IS NULL OR f.name = $5)
-             AND ($6::text IS NULL OR coalesce(p.outcome::text, 'open') = $6)
-           ORDER BY f.created_at_ms DESC, f.flow_id DESC LIMIT $7`,
+    text: `SELECT ${HEAD} FROM (${looked} LIMIT $3::bigint) f JOIN ${prefix}ff_flow_progress p ON p.flow_id = f.flow_id
+           WHERE ($4::text IS NULL OR f.namespace = $4::text) AND ($5::text IS NULL OR f.name = $5::text)
+             AND ($6::text IS NULL OR coalesce(p.outcome::text, 'open') = $6::text)
+           ORDER BY f.created_at_ms DESC, f.flow_id DESC LIMIT $7::bigint`,
     params: [...after, query.examined, query.namespace, query.name, query.outcome, query.limit],
     repeatable: 'yes',
   });

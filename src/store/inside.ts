@@ -8,6 +8,7 @@ import type { SqlExecutor } from '../contract/engine.ts';
 import { EngineError, isEngineError } from '../contract/errors.ts';
 import { run, type Database, type Statement } from './database.ts';
 import { toEngineError } from './database-errors.ts';
+import { plainStatement, readPlainRow } from './plain-statement.ts';
 
 /** Raised by `ff_require_transaction`. */
 const ENDED_INSIDE = 'FF007';
@@ -66,11 +67,15 @@ export async function runNamed<Row>(
   }
 }
 
-/** Runs a statement inside the caller's transaction: once, and what fails there is the caller's to try again. */
+/**
+ * Runs a statement inside the caller's transaction: once, and what fails there is the caller's to try again. It is sent as one that any
+ * library and any settings of it carry unchanged.
+ */
 export async function runInside<Row>(executor: SqlExecutor, statement: Statement): Promise<Row[]> {
   try {
-    const answer = await executor(statement.text, statement.params);
-    if (Array.isArray(answer?.rows)) return answer.rows as Row[];
+    const { text, params } = plainStatement(statement.text, statement.params);
+    const answer = await executor(text, params);
+    if (Array.isArray(answer?.rows)) return answer.rows.map(readPlainRow<Row>);
     throw new EngineError('invalid_input', 'executor must answer an object with rows.', {
       field: 'executor',
     });

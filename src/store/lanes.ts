@@ -5,6 +5,7 @@
  */
 import { LIMITS } from '../contract/limits.ts';
 import { run, type Database } from './database.ts';
+import { readUncompiled } from './uncompiled.ts';
 
 /** Priorities looked at per route for the entry that waits longest, highest first. */
 const PRIORITIES_EXAMINED = 100;
@@ -106,7 +107,7 @@ SELECT greatest(CASE WHEN count(*) < $4::integer THEN $3::bigint ELSE (SELECT no
 const LANES = `
 WITH clock AS MATERIALIZED (SELECT s.ff_now_ms() AS now_ms),
 page AS MATERIALIZED (
-  SELECT lane, paused, paused_at_ms, paused_by, pause_reason FROM s.ff_lane WHERE lane > $1 ORDER BY lane LIMIT $2),
+  SELECT lane, paused, paused_at_ms, paused_by, pause_reason FROM s.ff_lane WHERE lane > $1::text ORDER BY lane LIMIT $2::bigint),
 share AS MATERIALIZED (
   SELECT least($5::bigint, ${PAGE_ENTRIES_EXAMINED} / greatest(count(*), 1)) AS entries FROM page),
 leases AS MATERIALIZED (SELECT route_id, count(*) AS count FROM s.ff_lease GROUP BY route_id),
@@ -160,7 +161,7 @@ ORDER BY p.lane`;
 
 /** Lanes by name, after the given one; an empty name comes before all. */
 export function readLanes(database: Database, after: string, limit: number): Promise<LaneRow[]> {
-  return run<LaneRow>(database, {
+  return readUncompiled<LaneRow>(database, {
     doing: 'listing lanes',
     text: LANES.replaceAll('s.ff_', `${database.prefix}ff_`),
     params: [after, limit, LIMITS.rateSpanMs, LIMITS.rateSample, LIMITS.laneDepth],

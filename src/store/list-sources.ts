@@ -4,6 +4,7 @@
  * of the list, on the rows themselves. Names are written s.ff_…, for the schema to be filled in.
  */
 import type { PublicState, TerminalOutcome } from '../contract/states.ts';
+import type { Value } from './uncompiled.ts';
 
 /** Of the last row that was looked at, in the order of its source. */
 export type SourceKey = readonly (number | string)[];
@@ -61,7 +62,7 @@ export interface SourceWindow {
 }
 
 /** Puts a value among the parameters of a statement; answers how the statement names it. */
-export type Bind = (value: unknown, type: string) => string;
+export type Bind = (value: Value, type: string) => string;
 
 export interface SourceText {
   /** Named parts that `rows` needs, each followed by a comma. */
@@ -210,7 +211,7 @@ function byId(table: string, fence: string): Build {
   return (_, { after }, bind) => ({
     parts: '',
     rows: `SELECT execution_id, attempt_index, lease_epoch FROM ${table}
-      WHERE ${after === null ? 'true' : `execution_id < ${hidden(bind(after[0], 'uuid'))}`}`,
+      WHERE ${after === null ? 'true' : `execution_id < ${hidden(bind(after[0] ?? NO_UUID, 'uuid'))}`}`,
     order: 'execution_id DESC',
     key: 'execution_id',
     fence,

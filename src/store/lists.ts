@@ -14,6 +14,7 @@ import {
   type SourceKey,
   type SourceWindow,
 } from './list-sources.ts';
+import { readUncompiled, type Value } from './uncompiled.ts';
 
 /** All must hold; null asks nothing. */
 export interface ListConditions {
@@ -94,10 +95,10 @@ const LEASE_OF_E = `LEFT JOIN LATERAL (
   WHERE e.lifecycle_phase = 'active' AND execution_id = e.execution_id AND partition_key = e.partition_key OFFSET 0) l ON true`;
 
 export async function scanList(database: Database, scan: ListScan): Promise<ListAnswer> {
-  const params: unknown[] = [];
+  const params: Value[] = [];
   const bind: Bind = (value, type) => `$${params.push(value)}::${type}`;
   const text = scanText(scan, bind);
-  const rows = await run<Answered>(database, {
+  const rows = await readUncompiled<Answered>(database, {
     doing: 'listing executions',
     text: text.replaceAll('s.ff_', `${database.prefix}ff_`),
     params,
@@ -151,7 +152,7 @@ function conditionsText({ source, conditions }: ListScan, bind: Bind): { joins: 
   // The source has seen to the first.
   const tags = c.tags?.slice(1) ?? [];
   const isAsked = (value: unknown): boolean => value !== null;
-  const compare = (column: string, operator: string, value: unknown, type: string): string[] =>
+  const compare = (column: string, operator: string, value: Value, type: string): string[] =>
     value === null ? [] : [`${column} ${operator} ${bind(value, type)}`];
   const routes =
     source.from === 'queue'

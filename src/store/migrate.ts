@@ -6,20 +6,23 @@
  * Files name no schema: they run with search_path set to it, and functions keep that search_path.
  */
 import { createHash } from 'node:crypto';
-import { readdir, readFile } from 'node:fs/promises';
 import pg from 'pg';
 import { EngineError } from '../contract/errors.ts';
+import { checkChoice, checkMembers, checkText } from '../model/arguments.ts';
 import { CONNECT_LIMIT_MS } from './database.ts';
 import { quoteIdentifier, validDatabaseUrl, validSchemaName } from './names.ts';
 import { toEngineError } from './database-errors.ts';
 import { FITNESS, refuseUnfit, type Fitness } from './server-fitness.ts';
+import { sqlFiles } from './sql-files.ts';
+import { VALUE_PARSERS } from './value-parsers.ts';
 
 export const DEFAULT_SCHEMA = 'flowfabric';
 
+/** Postgres cuts longer names, and would give the rights to another role. */
+const MAX_ROLE_BYTES = 63;
+
 /** Raised whenever a released function set changes, so that older code never puts older functions back. */
 export const FUNCTION_SET_VERSION = 1;
-
-const SQL_ROOT = new URL('../../sql/', import.meta.url);
 
 export interface MigrateOptions {
   databaseUrl: string;
@@ -97,10 +100,14 @@ interface AppliedMigration {
 
 /** Migrates, and answers what had to be done. Safe to call on every start and from many processes at once. */
 export async function migrate(options: MigrateOptions): Promise<MigrateReport> {
+  checkMembers(options, 'options', ['databaseUrl', 'schema', 'grantTo', 'clock']);
+  checkChoice(options.clock, 'clock', ['database', 'movable']);
+  if (options.grantTo !== undefined) checkText(options.grantTo, 'grantTo', MAX_ROLE_BYTES);
   const schema = validSchemaName(options.schema ?? DEFAULT_SCHEMA);
   const client = new pg.Client({
     connectionString: validDatabaseUrl(options.databaseUrl),
     connectionTimeoutMillis: CONNECT_LIMIT_MS,
+    types: VALUE_PARSERS as unknown as pg.CustomTypesConfig,
   });
   // A connection that breaks is reported by the statement under way; without a listener it would end the process.
   client.on('error', () => undefined);
@@ -122,7 +129,7 @@ export async function migrate(options: MigrateOptions): Promise<MigrateReport> {
 async function migrateLocked(client: pg.Client, schema: string, options: MigrateOptions): Promise<string[]> {
   await client.query('SELECT pg_advisory_xact_lock(hashtextextended($1, 0))', [`flowfabric:${schema}`]);
   await openSchema(client, schema);
-  const files = await readMigrations();
+  const files = readMigrations();
   const known = await readLedger(client);
   refuseForeign(files, known);
   const applied: string[] = [];
@@ -148,6 +155,7 @@ async function openSchema(client: pg.Client, schema: string): Promise<void> {
   await requireRights(client, schema);
   await client.query(`SET LOCAL search_path TO ${quoted}, pg_temp`);
   await client.query('SET LOCAL client_min_messages TO warning');
+  await client.query('SET LOCAL jit TO off');
   await client.query(
     `CREATE TABLE IF NOT EXISTS ff_migration (
        version integer PRIMARY KEY, name text NOT NULL, checksum text NOT NULL, breaking boolean NOT NULL,
@@ -200,7 +208,7 @@ function refuseForeign(files: MigrationFile[], known: AppliedMigration[]): void 
 }
 
 async function installFunctions(client: pg.Client): Promise<boolean> {
-  const { texts, checksum } = await readFunctionSet();
+  const { texts, checksum } = readFunctionSet();
   const found = await client.query<{ version: number; checksum: string }>(
     'SELECT version, checksum FROM ff_function_set',
   );
@@ -217,11 +225,8 @@ async function installFunctions(client: pg.Client): Promise<boolean> {
 }
 
 /** The texts of all functions, and the checksum that is stored for them. */
-export async function readFunctionSet(): Promise<{ texts: string[]; checksum: string }> {
-  const names = (await readdir(new URL('functions/', SQL_ROOT)))
-    .filter((name) => name.endsWith('.sql'))
-    .toSorted();
-  const texts = await Promise.all(names.map((name) => readSql(`functions/${name}`)));
+export function readFunctionSet(): { texts: string[]; checksum: string } {
+  const texts = sqlFiles('functions').map(({ text }) => text);
   return { texts, checksum: sha256(texts.join('\n')) };
 }
 
@@ -233,7 +238,7 @@ async function installMovableClock(client: pg.Client, isNew: boolean): Promise<v
       field: 'clock',
     });
   }
-  await client.query(await readSql('testing/clock.sql'));
+  await client.query(testingSql('clock.sql'));
 }
 
 async function grantUse(client: pg.Client, schema: string, role: string): Promise<void> {
@@ -269,27 +274,19 @@ async function writtenColumns(client: pg.Client): Promise<string> {
 }
 
 /** The migration files, by number. Numbers are dense from 1, so that a version is also a count. */
-export async function readMigrations(): Promise<MigrationFile[]> {
-  const names = (await readdir(new URL('migrations/', SQL_ROOT)))
-    .filter((name) => name.endsWith('.sql'))
-    .toSorted();
-  return Promise.all(
-    names.map(async (name, index) => {
-      const text = await readSql(`migrations/${name}`);
-      const version = Number(name.slice(0, 4));
-      if (version !== index + 1) {
-        throw new EngineError(
-          'schema_drift',
-          `Migration files are not numbered without gaps: found ${name}.`,
-        );
-      }
-      return { version, name, text, checksum: sha256(text), breaking: /^-- Breaking: yes$/m.test(text) };
-    }),
-  );
+export function readMigrations(): MigrationFile[] {
+  return sqlFiles('migrations').map(({ name, text }, index) => {
+    const version = Number(name.slice(0, 4));
+    if (version !== index + 1) {
+      throw new EngineError('schema_drift', `Migration files are not numbered without gaps: found ${name}.`);
+    }
+    return { version, name, text, checksum: sha256(text), breaking: /^-- Breaking: yes$/m.test(text) };
+  });
 }
 
-function readSql(path: string): Promise<string> {
-  return readFile(new URL(path, SQL_ROOT), 'utf8');
+/** What is only installed in schemas made for tests. */
+export function testingSql(name: 'assertions.sql' | 'clock.sql'): string {
+  return sqlFiles('testing').find((file) => file.name === name)!.text;
 }
 
 function sha256(text: string): string {

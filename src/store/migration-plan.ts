@@ -3,6 +3,7 @@
  * stands in the way. Reads only; nothing is locked, nothing is created.
  */
 import { EngineError } from '../contract/errors.ts';
+import { checkMembers } from '../model/arguments.ts';
 import { openDatabase, run, type Database } from './database.ts';
 import {
   DEFAULT_SCHEMA,
@@ -57,6 +58,7 @@ export interface MigrationPlan {
 export async function planMigration(
   options: Pick<MigrateOptions, 'databaseUrl' | 'schema'>,
 ): Promise<MigrationPlan> {
+  checkMembers(options, 'options', ['databaseUrl', 'schema']);
   const { databaseUrl, schema = DEFAULT_SCHEMA } = options;
   const database = openDatabase({ databaseUrl, schema, poolSize: 1 });
   try {
@@ -92,10 +94,10 @@ export async function readStanding(database: Database): Promise<SchemaStanding> 
   const access = await readAccess(database);
   const ledger: Ledger =
     access === 'open' ? await readLedger(database) : { migrations: [], functions: undefined };
-  const files = await readMigrations();
+  const files = readMigrations();
   const own = ledger.migrations.filter(({ version }) => version <= files.length);
   const foreign = ledger.migrations.filter(({ version }) => version > files.length);
-  const set = await readFunctionSet();
+  const set = readFunctionSet();
   const functions = compareFunctions(ledger.functions, set.checksum);
   const create = { name: `schema ${schema}`, sql: `CREATE SCHEMA ${quoteIdentifier(schema)};\n` };
   return {

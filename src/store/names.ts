@@ -17,7 +17,8 @@ const RESERVED_SCHEMAS = /^(pg_|information_schema$)/;
 
 /** A schema name that needs no thought anywhere: lower case letters, digits and underscores. */
 export function validSchemaName(name: string): string {
-  if (!/^[a-z_][a-z0-9_]*$/.test(name) || name.length > MAX_SCHEMA_BYTES || RESERVED_SCHEMAS.test(name)) {
+  const isPlain = typeof name === 'string' && /^[a-z_][a-z0-9_]*$/.test(name);
+  if (!isPlain || name.length > MAX_SCHEMA_BYTES || RESERVED_SCHEMAS.test(name)) {
     throw new EngineError(
       'invalid_input',
       `schema must be lower-case letters, digits and underscores, at most ${MAX_SCHEMA_BYTES}, not beginning with a digit or pg_, and not information_schema, which is Postgres' own.`,

@@ -3,6 +3,7 @@
  */
 import { run, type Database } from './database.ts';
 import type { ExecutionKey } from './executions.ts';
+import { readUncompiled } from './uncompiled.ts';
 
 /** A row a reconciler should act on. */
 export interface DueRow extends ExecutionKey {
@@ -23,13 +24,13 @@ interface LapsedRow {
 
 /** Leases past their expiry, in id order. The table is as small as the number of running executions: read whole. */
 export async function listLapsedLeases(database: Database, limit: number): Promise<LapsedLease[]> {
-  const rows = await run<LapsedRow>(database, {
+  const rows = await readUncompiled<LapsedRow>(database, {
     doing: 'looking for lapsed leases',
     text: `SELECT l.execution_id, l.partition_key, l.lease_epoch, b.failures IS NOT NULL AS had_setback
            FROM ${database.prefix}ff_lease l ${setbackJoin(database, 'expired-leases', 'l')}
            WHERE l.expires_at_ms <= (SELECT ${database.prefix}ff_now_ms())
              AND (b.retry_at_ms IS NULL OR b.retry_at_ms <= (SELECT ${database.prefix}ff_now_ms()))
-           ORDER BY l.execution_id LIMIT $1`,
+           ORDER BY l.execution_id LIMIT $1::bigint`,
     params: [limit],
     repeatable: 'yes',
   });

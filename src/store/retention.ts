@@ -4,6 +4,7 @@
  */
 import { run, type Database } from './database.ts';
 import { setbackJoin, type DueRow } from './reconciling.ts';
+import { readUncompiled } from './uncompiled.ts';
 
 const RETENTION = 'retention_ms';
 
@@ -35,27 +36,30 @@ export async function listForgettable(
   retentionMs: number | null,
   limit: number,
 ): Promise<DueRow[]> {
-  const rows = await run<{ execution_id: string; partition_key: number; had_setback: boolean }>(database, {
-    doing: 'looking for what has been kept long enough',
-    text: `WITH clock AS MATERIALIZED (SELECT ${database.prefix}ff_now_ms() AS now_ms),
+  const rows = await readUncompiled<{ execution_id: string; partition_key: number; had_setback: boolean }>(
+    database,
+    {
+      doing: 'looking for what has been kept long enough',
+      text: `WITH clock AS MATERIALIZED (SELECT ${database.prefix}ff_now_ms() AS now_ms),
            old AS MATERIALIZED (
              (SELECT t.execution_id, t.partition_key, b.failures IS NOT NULL AS had_setback
               FROM ${database.prefix}ff_outcome t ${setbackJoin(database, 'retention', 't')}
               WHERE t.retain_ms IS NULL AND t.look_again_at_ms IS NULL
                 AND t.ended_at_ms <= (SELECT now_ms FROM clock) - $1::bigint
                 AND (b.retry_at_ms IS NULL OR b.retry_at_ms <= (SELECT now_ms FROM clock))
-              ORDER BY t.ended_at_ms LIMIT $2)
+              ORDER BY t.ended_at_ms LIMIT $2::bigint)
              UNION ALL
              (SELECT t.execution_id, t.partition_key, b.failures IS NOT NULL
               FROM ${database.prefix}ff_outcome t ${setbackJoin(database, 'retention', 't')}
               WHERE (t.retain_ms IS NOT NULL OR t.look_again_at_ms IS NOT NULL)
                 AND coalesce(t.look_again_at_ms, t.ended_at_ms + t.retain_ms) <= (SELECT now_ms FROM clock)
                 AND (b.retry_at_ms IS NULL OR b.retry_at_ms <= (SELECT now_ms FROM clock))
-              ORDER BY coalesce(t.look_again_at_ms, t.ended_at_ms + t.retain_ms) LIMIT $2))
-           SELECT DISTINCT execution_id, partition_key, had_setback FROM old LIMIT $2`,
-    params: [retentionMs, limit],
-    repeatable: 'yes',
-  });
+              ORDER BY coalesce(t.look_again_at_ms, t.ended_at_ms + t.retain_ms) LIMIT $2::bigint))
+           SELECT DISTINCT execution_id, partition_key, had_setback FROM old LIMIT $2::bigint`,
+      params: [retentionMs, limit],
+      repeatable: 'yes',
+    },
+  );
   return rows.map((row) => ({
     uuid: row.execution_id,
     partition: row.partition_key,

@@ -10,7 +10,7 @@ export async function checkSchema(database: Database): Promise<void> {
   const doing = `checking schema ${database.schema}`;
   const [fitness] = await run<Fitness>(database, { doing, text: FITNESS, params: [], repeatable: 'yes' });
   refuseUnfit(fitness!);
-  const files = await readMigrations();
+  const files = readMigrations();
   const rows = await run<{ version: number; name: string; breaking: boolean }>(database, {
     doing,
     text: `SELECT version, name, breaking FROM ${database.prefix}ff_migration ORDER BY version`,

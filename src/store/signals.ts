@@ -6,6 +6,7 @@ import type { SignalCondition, SignalEffect, WaitReason } from '../contract/sign
 import { run, type Database } from './database.ts';
 import type { ExecutionKey, LeaseKey } from './executions.ts';
 import { runForPerson } from './held.ts';
+import { readUncompiled } from './uncompiled.ts';
 
 interface Refusable {
   outcome: string;
@@ -242,12 +243,12 @@ const ITS_WAITPOINTS = (prefix: string): string => `
 
 export function listWaitpointsOf(database: Database, key: ExecutionKey): Promise<OpenWaitpoint[]> {
   const { prefix } = database;
-  return run<OpenWaitpoint>(database, {
+  return readUncompiled<OpenWaitpoint>(database, {
     doing: 'listing waitpoints',
     text: `SELECT ${OPEN_WAITPOINT}
            FROM ${prefix}ff_execution e
            LEFT JOIN ${prefix}ff_suspension s ON s.execution_id = e.execution_id ${ITS_WAITPOINTS(prefix)}
-           WHERE e.execution_id = $1 AND e.partition_key = $2 AND e.lifecycle_phase <> 'terminal'
+           WHERE e.execution_id = $1::uuid AND e.partition_key = $2::smallint AND e.lifecycle_phase <> 'terminal'
            ORDER BY w.created_at_ms, w.name`,
     params: [key.uuid, key.partition],
     repeatable: 'yes',
@@ -267,7 +268,7 @@ export function listWaitedFor(
   limit: number,
 ): Promise<OpenWaitpoint[]> {
   const { prefix } = database;
-  return run<OpenWaitpoint>(database, {
+  return readUncompiled<OpenWaitpoint>(database, {
     doing: 'listing what is waited for',
     text: `SELECT ${OPEN_WAITPOINT}
            FROM ${prefix}ff_suspension s
@@ -275,7 +276,7 @@ export function listWaitedFor(
            ${ITS_WAITPOINTS(prefix)}
            WHERE s.suspended_at_ms >= (SELECT $1::bigint) AND x.wait IS NOT NULL
              AND (s.suspended_at_ms, s.execution_id, w.name) > ((SELECT $1::bigint), (SELECT $2::uuid), (SELECT $3::text))
-           ORDER BY s.suspended_at_ms, s.execution_id, w.name LIMIT $4`,
+           ORDER BY s.suspended_at_ms, s.execution_id, w.name LIMIT $4::bigint`,
     params: [
       after?.suspendedAtMs ?? -1,
       after?.uuid ?? '00000000-0000-0000-0000-000000000000',

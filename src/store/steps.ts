@@ -47,7 +47,7 @@ export function recordSteps(database: Database, rows: readonly StepRow[]): Promi
   return run<StepAnswer>(database, recordStatement(database, rows, null));
 }
 
-/** In the caller's transaction. Its driver may spell numbers as texts; the caller of this converts. */
+/** In the caller's transaction. */
 export function recordStepsInside(
   database: Database,
   executor: SqlExecutor,

@@ -2,7 +2,7 @@
  * Iterators that can be left while they wait. A generator that is asked to return finishes what it awaits first, which for a tail may be
  * never: so what it waits for is aborted.
  */
-import { whenAborted } from './aborting.ts';
+import { whenAborted } from '../model/aborting.ts';
 
 const OVER: IteratorReturnResult<undefined> = { done: true, value: undefined };
 

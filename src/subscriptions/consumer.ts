@@ -22,7 +22,7 @@ import { spread, type Database } from '../store/database.ts';
 import { sqlStateOf, toEngineError } from '../store/database-errors.ts';
 import type { StoredEventFilter } from '../store/events.ts';
 import { nameTransaction } from '../store/inside.ts';
-import { whenAborted } from './aborting.ts';
+import { whenAborted } from '../model/aborting.ts';
 import type { FeedPage, FeedSource } from './source.ts';
 
 /** After this long without a word of its holder another instance takes the name. */

@@ -6,7 +6,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { EngineError, isOutage } from '../contract/errors.ts';
 import { spread, type Database } from '../store/database.ts';
 import { sequenceEvents } from '../store/events.ts';
-import { whenAborted } from './aborting.ts';
+import { whenAborted } from '../model/aborting.ts';
 import type { FeedWatcher, Outage, Woken } from './source.ts';
 
 /** Between two looks: so long when there is much, doubled up to the longest while there is nothing. */

@@ -6,7 +6,7 @@
 import { EngineError, isPassingTrouble } from '../contract/errors.ts';
 import type { Hint } from '../contract/engine.ts';
 import { LIMITS } from '../contract/limits.ts';
-import { whenAborted } from './aborting.ts';
+import { whenAborted } from '../model/aborting.ts';
 import { isNews, placeAfter, type ReaderPlace } from './reader-place.ts';
 import type { Head, StreamRead, StreamSource } from './stream-source.ts';
 

@@ -8,7 +8,7 @@ import { formatExecutionId } from '../contract/ids.ts';
 import type { StreamFrame, StreamItem, StreamVisibility } from '../contract/streams.ts';
 import type { ExecutionKey } from '../store/executions.ts';
 import type { FramePlace } from '../store/streams.ts';
-import { unlessAborted } from './aborting.ts';
+import { unlessAborted } from '../model/aborting.ts';
 import { isAfter, placeAt, restAt, type ReaderPlace } from './reader-place.ts';
 import type { StreamHub } from './stream-hub.ts';
 import type { Head, StreamRead } from './stream-source.ts';

@@ -10,7 +10,7 @@ import type { Disconnected, EventSubscription } from '../contract/feed.ts';
 import { LIMITS } from '../contract/limits.ts';
 import { spread } from '../store/database.ts';
 import type { StoredEventFilter } from '../store/events.ts';
-import { whenAborted } from './aborting.ts';
+import { whenAborted } from '../model/aborting.ts';
 import type { FeedPage, FeedSource, Outage } from './source.ts';
 
 export interface SubscriptionOptions {

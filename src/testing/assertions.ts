@@ -3,14 +3,12 @@
  * change the model does not know and a commit that left something undone. The list of legal moves is spelled out
  * here from the model's transitions and situations. What is checked is written in the SQL file.
  */
-import { readFile } from 'node:fs/promises';
 import type { ClientBase } from 'pg';
 import type { AttemptState, StateVector } from '../contract/states.ts';
 import { SITUATIONS, situationOf, type Situation } from '../model/situations.ts';
 import { completionEventOf, TRANSITIONS, type Transition } from '../model/transitions.ts';
 import { quoteIdentifier, validSchemaName } from '../store/names.ts';
-
-const ASSERTIONS = new URL('../../sql/testing/assertions.sql', import.meta.url);
+import { testingSql } from '../store/migrate.ts';
 
 /** The state of an execution that does not exist yet. */
 const NOTHING = 'nothing';
@@ -32,7 +30,7 @@ interface LegalMove {
 
 /** Installs the assertions, or brings them up to date. The client must not be inside a transaction. */
 export async function installAssertions(client: ClientBase, schema: string): Promise<void> {
-  const text = await readFile(ASSERTIONS, 'utf8');
+  const text = testingSql('assertions.sql');
   await client.query('BEGIN');
   try {
     await client.query(`SET LOCAL search_path TO ${quoteIdentifier(validSchemaName(schema))}, pg_temp`);

@@ -13,6 +13,7 @@ import { checkKnown } from './options.ts';
 import type { StepTry } from './run-step.ts';
 import type { StreamWriter } from './stream-writer.ts';
 import { subjectOf, TaskAborted } from './task.ts';
+import { unlessAborted } from '../model/aborting.ts';
 
 const WRITE_OPTIONS: readonly (keyof WriteOptions)[] = ['type', 'correlationId', 'mode', 'encoding'];
 const TYPED_OPTIONS: readonly (keyof WriteOptions)[] = ['correlationId'];
@@ -174,7 +175,7 @@ class StreamCalls {
     const own = this.#run.currentTry();
     const signal = own === undefined ? writer.signal : AbortSignal.any([writer.signal, own.over]);
     for (let count = 0; ; count += 1) {
-      const { done, value } = await unlessAborted(signal, () => chunks.next());
+      const { done, value } = await begunUnlessAborted(signal, () => chunks.next());
       if (done === true) return count;
       await this.#written(call, value, framing);
     }
@@ -225,15 +226,10 @@ function letGo(cancel: () => Promise<unknown>): void {
   (async () => cancel())().catch(() => undefined);
 }
 
-/** A race that leaves nothing behind at the signal, which lives much longer. */
-function unlessAborted<Value>(signal: AbortSignal, begin: () => Promise<Value>): Promise<Value> {
-  return new Promise((resolve, reject) => {
-    const onAbort = (): void => reject(signal.reason as Error);
-    if (signal.aborted) return onAbort();
-    signal.addEventListener('abort', onAbort, { once: true });
-    const over = (): void => signal.removeEventListener('abort', onAbort);
-    (async () => begin())().then(resolve, reject).finally(over);
-  });
+/** Not begun at all where the signal is aborted already. */
+async function begunUnlessAborted<Value>(signal: AbortSignal, begin: () => Promise<Value>): Promise<Value> {
+  signal.throwIfAborted();
+  return unlessAborted(signal, (async () => begin())());
 }
 
 function fault(field: string, what: string): EngineError {

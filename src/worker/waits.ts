@@ -13,6 +13,7 @@ import { abortCodeFor, type HeldLease } from './lease-watch.ts';
 import { callAfter } from './long-timer.ts';
 import type { SignalWait } from './signals.ts';
 import { TaskAborted } from './task.ts';
+import { whenAborted } from '../model/aborting.ts';
 
 /** Waits shorter than this are not worth a pause. */
 const PATIENCE_MS = 250;
@@ -141,13 +142,12 @@ export class Waits {
   ): Promise<Wait> {
     const { signal } = this.#lease;
     this.#lease.throwIfTold();
-    let onAbort!: () => void;
+    let stop!: () => void;
     let wait!: Wait;
     try {
       await new Promise<void>((resolve, reject) => {
         wait = { ...UNTOLD, ...what, resolve, reject };
-        onAbort = () => reject(signal.reason as Error);
-        signal.addEventListener('abort', onAbort, { once: true });
+        stop = whenAborted(signal, () => reject(signal.reason as Error));
         until.ended?.then(() => this.#end(wait), reject);
         this.#waits.add(wait);
         this.#wait(wait, until.ms, until.patienceMs ?? PATIENCE_MS);
@@ -156,7 +156,7 @@ export class Waits {
     } finally {
       wait.callOff?.();
       wait.calmed?.();
-      signal.removeEventListener('abort', onAbort);
+      stop();
       this.#waits.delete(wait);
       this.happened();
     }

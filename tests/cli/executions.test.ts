@@ -184,6 +184,28 @@ describe('flowfabric show', () => {
     expect(output).not.toContain('\u001B');
   });
 
+  it('never lets stored text move the cursor or turn letters round', async () => {
+    const odd = 'a\u009B31mb\u202Ec\u001B[2Jd\u2066e';
+    const { executionId } = await engine.submit({
+      kind: 'odd',
+      namespace: odd,
+      tags: { odd },
+      payload: { odd },
+    });
+    // New lines are the command's own.
+    const controls = /(?!\n)[\p{Cc}\u202A-\u202E\u2066-\u2069]/u;
+    for (const args of [
+      ['show', executionId],
+      ['list', '--kind', 'odd'],
+      ['why', executionId],
+    ])
+      expect((await run(...args)).output).not.toMatch(controls);
+    const { output } = await run('show', executionId, '--json');
+    expect(output).not.toMatch(controls);
+    expect(JSON.parse(output)).toMatchObject({ namespace: odd, tags: { odd } });
+    expect((await run('show', odd)).errors).not.toMatch(controls);
+  });
+
   it('shows lease, progress, steps and parent of a running execution', async () => {
     const parent = await engine.submit({ kind: 'parent' });
     const claimed = async (kind: string) => {

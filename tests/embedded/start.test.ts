@@ -131,3 +131,16 @@ test('settings that the launcher depends on, or that are no names, are refused',
 test('some binaries are available where these tests run', async () => {
   expect(await availableBinaries()).not.toEqual([]);
 });
+
+test.each([
+  ['an option nobody knows', { dataDirectory: 'x' }, 'dataDirectory'],
+  ['an empty directory', { dataDir: '' }, 'dataDir'],
+  ['a blank directory', { dataDir: ' ' }, 'dataDir'],
+  ['a directory that is no text', { dataDir: 5 }, 'dataDir'],
+  ['empty binaries', { binaries: '' }, 'binaries'],
+  ['settings that are none', { settings: 'fsync=off' }, 'settings'],
+  ['a setting that is no text', { settings: { fsync: false } }, 'settings.fsync'],
+  ['nothing', null, 'options'],
+])('%s is refused, and nothing is started', async (_, options, field) => {
+  await expect(startEmbedded(options as never)).rejects.toMatchObject({ code: 'invalid_input', field });
+});

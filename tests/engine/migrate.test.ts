@@ -48,7 +48,7 @@ describe('on an empty database', () => {
   afterEach(() => database.drop());
 
   it('everything is applied once, in order', async () => {
-    const files = (await readMigrations()).map(({ name }) => name);
+    const files = readMigrations().map(({ name }) => name);
     expect(files.length).toBeGreaterThan(1);
     expect(await migrate({ databaseUrl: database.url })).toEqual({ applied: [...files, 'functions'] });
     expect(await migrate({ databaseUrl: database.url })).toEqual({ applied: [] });
@@ -56,7 +56,7 @@ describe('on an empty database', () => {
   });
 
   it('eight processes at once apply it once between them', async () => {
-    const files = (await readMigrations()).map(({ name }) => name);
+    const files = readMigrations().map(({ name }) => name);
     const reports = await Promise.all(
       Array.from({ length: 8 }, () => migrate({ databaseUrl: database.url })),
     );
@@ -195,7 +195,7 @@ describe('on a migrated database', () => {
   });
 
   it('a ledger that lacks the last migration is refused by connect as schema_missing', async () => {
-    const last = (await readMigrations()).at(-1)!;
+    const last = readMigrations().at(-1)!;
     await database.query('DELETE FROM ff_migration WHERE version = $1', [last.version]);
     await expect(connect({ databaseUrl: database.url })).rejects.toMatchObject({ code: 'schema_missing' });
   });

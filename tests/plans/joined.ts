@@ -5,6 +5,7 @@
 import { randomUUID } from 'node:crypto';
 import type { JoinKind } from '../../src/contract/flows.ts';
 import type { Database } from '../../src/store/database.ts';
+import { readForExplain } from '../../src/store/explain.ts';
 import { submitExecutions, type ExecutionKey, type LeaseKey } from '../../src/store/executions.ts';
 import {
   cancelFlow,
@@ -116,6 +117,7 @@ async function walkWon(database: Database, client: Recorder['client']): Promise<
   ]);
   await submitFlow(database, flow, await ready(database, cast));
   await submitFlow(database, flow, await ready(database, cast));
+  for (const key of keysOf(cast)) await readForExplain(database, key);
   const calls = callsOn(database);
   await calls.complete([await claimOf(database, client, cast.kindOf('x'))]);
   const [group] = await listPendingGroups(database, 10);

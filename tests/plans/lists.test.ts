@@ -17,6 +17,7 @@ import {
   type RecordedPlan,
   type Recorder,
 } from './plan-recorder.ts';
+import { compiled } from './plan-rules.ts';
 import { vacuumedEmptyTables } from './table-states.ts';
 
 const EXECUTIONS = 1_000_000;
@@ -189,6 +190,7 @@ function withoutRoutes(node: PlanNode): PlanNode {
 }
 
 function expectBounded(plans: readonly RecordedPlan[], most: { rows: number; buffers: number }): void {
+  expect(compiled(plans)).toEqual([]);
   expect(readWhole(plans)).toEqual([]);
   const { rows, at } = mostRowsOf(plans.map((plan) => ({ ...plan, root: withoutRoutes(plan.root) })));
   expect(rows, `rows looked at by ${at}`).toBeLessThanOrEqual(most.rows);

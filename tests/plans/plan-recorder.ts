@@ -10,6 +10,7 @@ export interface PlanNode {
   'Node Type': string;
   'Parent Relationship'?: string;
   'Subplan Name'?: string;
+  'Total Cost': number;
   'Relation Name'?: string;
   'Function Name'?: string;
   'Index Name'?: string;
@@ -32,6 +33,10 @@ export interface RecordedPlan {
   line: number;
   text: string;
   root: PlanNode;
+  /** Whether the server compiled it to machine code; a server without a compiler never does. */
+  isCompiled: boolean;
+  /** Whether a server with a compiler may: functions can forbid it for all that runs inside them. */
+  mayCompile: boolean;
 }
 
 export interface Recorder {
@@ -84,6 +89,7 @@ async function setUp(client: pg.Client, detail: Detail): Promise<void> {
     log_timing: 'off',
     // Says of a sub-plan in a select list whether it is hashed.
     log_verbose: 'on',
+    log_settings: 'on',
   };
   for (const [name, value] of Object.entries(settings)) {
     await client.query(`SET auto_explain.${name} = '${value}'`);
@@ -99,16 +105,26 @@ async function setUp(client: pg.Client, detail: Detail): Promise<void> {
 /** The innermost function is named first; what the client sent itself has no such line. Variables have theirs while they are made. */
 const PLACE = /^PL\/pgSQL function (?:\w+\.)?(\w+)\(.*\) line (\d+) (?:at|during) /m;
 
+interface LoggedPlan {
+  'Query Text': string;
+  Plan: PlanNode;
+  JIT?: object;
+  /** Those that are not the server's defaults. */
+  Settings?: Record<string, string>;
+}
+
 function parsePlan(message: string, where: string): RecordedPlan | undefined {
   const found = /^duration: \S+ ms {2}plan:\n([\s\S]*)$/.exec(message);
   if (found === null) return undefined;
-  const json = JSON.parse(found[1] ?? '') as { 'Query Text': string; Plan: PlanNode };
+  const json = JSON.parse(found[1] ?? '') as LoggedPlan;
   const place = PLACE.exec(where);
   return {
     within: place?.[1] ?? null,
     line: Number(place?.[2] ?? 0),
     text: json['Query Text'],
     root: json.Plan,
+    isCompiled: json.JIT !== undefined,
+    mayCompile: json.Settings?.['jit'] !== 'off',
   };
 }
 

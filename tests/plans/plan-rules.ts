@@ -80,17 +80,29 @@ export const EXCEPTIONS: readonly Exception[] = [
     node: / on ff_consumer(?:_pkey)?$/,
     reason: 'consumers, of which a named limit allows few',
   },
-  {
-    within: 'ff_forget_silent_workers',
+  ...['ff_forget_silent_workers', 'ff_explain_workers'].map((within) => ({
+    within,
     node: / on ff_worker(?:_pkey)?$/,
     reason: 'workers, of which there are few',
-  },
+  })),
+  ...['ff_explain_workers', 'ff_explain_children'].map((within) => ({
+    within,
+    node: /^Function Scan of unnest$/,
+    reason:
+      'unfolds what one worker offers, or the children one execution waits for: the list is that of the row itself',
+  })),
   {
     within: 'ff_pause_lane',
     node: / on ff_lane(?:_\w+)?$/,
     reason: 'counts lanes, up to a named limit, when one is new',
   },
-  ...['ff_accept_signal', 'ff_time_out_suspended', 'ff_time_suspension', 'ff_escalate'].map((within) => ({
+  ...[
+    'ff_accept_signal',
+    'ff_time_out_suspended',
+    'ff_time_suspension',
+    'ff_escalate',
+    'ff_explain_suspension',
+  ].map((within) => ({
     within,
     node: /^Function Scan of jsonb_array_elements$/,
     reason: 'unfolds the waits of one execution: the list is that of the row itself',
@@ -100,11 +112,11 @@ export const EXCEPTIONS: readonly Exception[] = [
     node: /^Function Scan of jsonb_array_elements_text$/,
     reason: 'unfolds the waitpoints of each leaf of one condition: the list is that of the leaf itself',
   },
-  {
-    within: 'ff_leaves',
+  ...['ff_leaves', 'ff_explain_suspension'].map((within) => ({
+    within,
     node: /^Function Scan of ff_leaves$/,
     reason: 'unfolds each member of a condition, which is nested no deeper than a named limit',
-  },
+  })),
   ...['ff_current_key', 'ff_rotate_key', 'ff_revoke_key', 'ff_key_verifies'].map((within) => ({
     within,
     node: / on ff_signing_key(?:_\w+)?$/,
@@ -271,4 +283,20 @@ export function refusals(plans: readonly RecordedPlan[], leading: LeadingColumns
     .filter((finding) => !isExcepted(finding, EXCEPTIONS))
     .map(({ within, line, node, problem }) => `${within} line ${line}: ${node}: ${problem}`);
   return [...new Set(lines)].toSorted();
+}
+
+/** The server's own: what it thinks costs more than this is compiled to machine code first, which takes seconds. */
+const COMPILED_ABOVE = 100_000;
+
+/** The plans that a server with a compiler compiles, one line each. */
+export function compiled(plans: readonly RecordedPlan[]): string[] {
+  const lines = plans
+    .filter(
+      ({ root, mayCompile, isCompiled }) => isCompiled || (mayCompile && root['Total Cost'] > COMPILED_ABOVE),
+    )
+    .map(({ root, within, text }) => {
+      const start = text.trim().replaceAll(/\s+/g, ' ').slice(0, 100);
+      return `${within ?? CLIENT}, cost ${Math.round(root['Total Cost'])}: ${start}`;
+    });
+  return [...new Set(lines)];
 }

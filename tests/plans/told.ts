@@ -6,6 +6,7 @@ import { randomUUID } from 'node:crypto';
 import type { SignalCondition } from '../../src/contract/signals.ts';
 import type { Database } from '../../src/store/database.ts';
 import type { LeaseKey } from '../../src/store/executions.ts';
+import { readForExplain } from '../../src/store/explain.ts';
 import { listDueTimers } from '../../src/store/reconciling.ts';
 import {
   createWaitpoint,
@@ -164,6 +165,7 @@ async function walkLate(database: Database, take: () => Promise<LeaseKey>): Prom
   // One that is late when it is asked for goes on at once: this one is not, yet.
   const later = await take();
   await calls.suspend(later, { timeout_ms: 50, on_timeout: 'resume' });
+  await readForExplain(database, later);
   const parent = await take();
   const [child] = await spawnExecutions(
     database,

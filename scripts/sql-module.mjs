@@ -1,0 +1,28 @@
+/**
+ * Writes the module of the built package that holds the texts of `sql/`, in place of the one that reads them from files: the same
+ * exports, and nothing to be found at run time. The build runs it last.
+ */
+import { readdir, readFile, writeFile } from 'node:fs/promises';
+
+const SQL = new URL('../sql/', import.meta.url);
+const TARGET = new URL('../dist/store/sql-files.js', import.meta.url);
+const FOLDERS = ['migrations', 'functions', 'testing'];
+
+async function filesOf(folder) {
+  const names = (await readdir(new URL(`${folder}/`, SQL)))
+    .filter((name) => name.endsWith('.sql'))
+    .toSorted();
+  const read = (name) => readFile(new URL(`${folder}/${name}`, SQL), 'utf8');
+  return Promise.all(names.map(async (name) => ({ name, text: await read(name) })));
+}
+
+const entries = await Promise.all(FOLDERS.map(async (folder) => [folder, await filesOf(folder)]));
+await writeFile(
+  TARGET,
+  `const FILES = ${JSON.stringify(Object.fromEntries(entries), undefined, 1)};
+
+export function sqlFiles(folder) {
+  return FILES[folder];
+}
+`,
+);

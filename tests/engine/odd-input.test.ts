@@ -1,0 +1,158 @@
+/**
+ * Input that no type allows and that a program may give all the same: refused with a code and a field, or taken as it is meant, and never
+ * answered with an exception of the language, a warning of Node, or silence.
+ */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { connect, LIMITS, migrate, type Claim } from '../../src/index.ts';
+import { newKind, useBench } from '../conformance/open.ts';
+
+const bench = useBench();
+const WHY = { reason: 'why' };
+let lease: Claim;
+
+beforeAll(async () => {
+  lease = await bench.running();
+});
+
+/** With a hole where the first should be. */
+function holed<Item>(item: Item): Item[] {
+  const list: Item[] = [];
+  list[1] = item;
+  return list;
+}
+
+describe('refused', () => {
+  it.each<[string, () => Promise<unknown>, object]>([
+    ['fireTimers(null)', () => bench.engine.fireTimers(null as never), { field: 'options' }],
+    [
+      'fireTimers of another word',
+      () => bench.engine.fireTimers({ flows: 'x' } as never),
+      { field: 'options.flows' },
+    ],
+    [
+      'a lease id that is a symbol',
+      () => bench.engine.revokeLease(lease.executionId, { ...WHY, leaseId: Symbol('x') as never }),
+      { field: 'leaseId' },
+    ],
+    [
+      'a lease id that only looks like one',
+      () =>
+        bench.engine.revokeLease(lease.executionId, {
+          ...WHY,
+          leaseId: { toString: () => lease.leaseId } as never,
+        }),
+      { field: 'leaseId' },
+    ],
+    [
+      'a hole in a payload',
+      () => bench.engine.submit({ kind: 'k', payload: { list: holed(1) } }),
+      { field: 'request.payload.list[0]' },
+    ],
+    ['a hole among requests', () => bench.engine.submit(holed({ kind: 'k' })), { field: 'requests[0]' }],
+    [
+      'a hole among ids',
+      () => bench.engine.cancel(holed(lease.executionId), WHY),
+      { field: 'executionIds[0]' },
+    ],
+    ['a hole among leases', () => bench.engine.renew(holed(lease), 60_000), { field: 'leases[0]' }],
+    [
+      'a hole among capabilities',
+      () => bench.engine.submit({ kind: 'k', capabilities: holed('c') }),
+      { code: 'invalid_capabilities' },
+    ],
+    [
+      'what is no task',
+      () => bench.engine.submitMany({} as never, [{ input: 1 } as never]),
+      { field: 'task' },
+    ],
+  ])('%s', async (_, call, refusal) => {
+    await expect(call()).rejects.toMatchObject({ name: 'EngineError', code: 'invalid_input', ...refusal });
+  });
+
+  it.each([
+    'postgres://localhost:99999/x',
+    'postgres://user:secret@localhost:port/x',
+    'postgres://[::1',
+    'postgres://localhost/x?sslcert=/nowhere',
+    'mysql://x',
+    '',
+  ])('the address %s, without quoting it', async (databaseUrl) => {
+    const refusal = { name: 'EngineError', code: 'invalid_input', field: 'databaseUrl' };
+    for (const call of [migrate, connect]) {
+      const error: unknown = await call({ databaseUrl }).catch((thrown: unknown) => thrown);
+      expect(error).toMatchObject(refusal);
+      if (databaseUrl !== '') expect((error as Error).message).not.toContain(databaseUrl);
+    }
+  });
+
+  it.each([
+    null,
+    undefined,
+    5,
+    { databaseUrl: 'postgres://localhost/x', schema: Symbol('x') },
+    { url: 'postgres://localhost/x' },
+  ])('migrate(%s)', async (options) => {
+    await expect(migrate(options as never)).rejects.toMatchObject({
+      name: 'EngineError',
+      code: 'invalid_input',
+    });
+  });
+});
+
+describe('taken as it is meant', () => {
+  it('progress too small to be stored is none, and spoils nobody else’s', async () => {
+    const other = await bench.running();
+    await Promise.all([
+      bench.engine.reportProgress(lease, { percent: 5e-324 }),
+      bench.engine.reportProgress(other, { percent: 33.3 }),
+    ]);
+    const percents = await Promise.all([lease, other].map(({ executionId }) => bench.snapshot(executionId)));
+    expect(percents.map(({ progress }) => progress?.percent)).toEqual([0, 33.3]);
+  });
+});
+
+describe('one signal', () => {
+  const warnings: Error[] = [];
+  const note = (warning: Error): void => void warnings.push(warning);
+  beforeAll(() => process.on('warning', note));
+  afterAll(() => process.off('warning', note));
+
+  it('may end any number of waits, without a warning', async () => {
+    const stop = new AbortController();
+    const ids = await Promise.all(Array.from({ length: 30 }, () => bench.submit({ kind: newKind() })));
+    const waits = ids.map((id) => bench.engine.waitForEnd(id, { signal: stop.signal }));
+    stop.abort(new Error('enough'));
+    const ends = await Promise.allSettled(waits);
+    expect(ends.filter(({ status }) => status === 'rejected')).toHaveLength(30);
+    // Node tells of warnings a turn later.
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(warnings.filter(({ name }) => name === 'MaxListenersExceededWarning')).toEqual([]);
+  });
+});
+
+describe('a pattern that takes for ever', () => {
+  const schema = { type: 'object', properties: { word: { type: 'string', pattern: '^(a+)+$' } } };
+  const slow = { word: `${'a'.repeat(200)}!` };
+
+  async function token(): Promise<string> {
+    const claim = await bench.running();
+    const made = await bench.engine.createWaitpoint(claim, { name: 'w', schema });
+    return (made as { waitpoint: { token: string } }).waitpoint.token;
+  }
+
+  it('is interrupted: the payload is refused, and the next one is checked', async () => {
+    const given = await token();
+    await expect(bench.engine.deliverSignal({ token: given, payload: slow })).rejects.toMatchObject({
+      name: 'EngineError',
+      code: 'invalid_input',
+      field: 'payload',
+      message: expect.stringContaining(`${LIMITS.schemaCheckMs} ms`),
+    });
+    await expect(bench.engine.deliverSignal({ token: given, payload: { word: 'b' } })).rejects.toMatchObject({
+      code: 'invalid_input',
+      field: 'payload.word',
+    });
+    const { outcome } = await bench.engine.deliverSignal({ token: given, payload: { word: 'aaa' } });
+    expect(outcome).toBe('accepted');
+  });
+});

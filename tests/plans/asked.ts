@@ -1,0 +1,157 @@
+/**
+ * Every call of the store that the walk does not make, mostly of nobody's rows: what is planned is the same.
+ */
+import { randomUUID } from 'node:crypto';
+import type { SqlExecutor } from '../../src/contract/engine.ts';
+import type { ExecutionFilter } from '../../src/contract/operations.ts';
+import { list } from '../../src/engine/lists.ts';
+import type { EngineContext } from '../../src/engine/context.ts';
+import * as consumers from '../../src/store/consumers.ts';
+import type { Database } from '../../src/store/database.ts';
+import * as doctor from '../../src/store/doctor.ts';
+import { readOrders } from '../../src/store/end-order.ts';
+import { readClaims } from '../../src/store/executions.ts';
+import * as flowReads from '../../src/store/flow-reads.ts';
+import { listCancellingFlows, readFlowWork } from '../../src/store/flow-work.ts';
+import { nameTransaction } from '../../src/store/inside.ts';
+import { readLanes } from '../../src/store/lanes.ts';
+import { listAttemptRows } from '../../src/store/lists.ts';
+import { readStanding } from '../../src/store/migration-plan.ts';
+import { sendHint } from '../../src/store/notify.ts';
+import { readOutcomes, readSnapshot } from '../../src/store/reads.ts';
+import * as reconciling from '../../src/store/reconciling.ts';
+import { listForgettable, readRetention, writeRetention } from '../../src/store/retention.ts';
+import { readRoutes } from '../../src/store/routes.ts';
+import { checkSchema } from '../../src/store/schema-state.ts';
+import { findWaitpoint, listKeys, listWaitedFor } from '../../src/store/signals.ts';
+import { readSteps, recordStepsInside } from '../../src/store/steps.ts';
+import * as streams from '../../src/store/streams.ts';
+import { listWorkers } from '../../src/store/workers.ts';
+import type { Recorder } from './plan-recorder.ts';
+import { PARTITION, unknownLeases } from './workload.ts';
+
+const MANY = 1_000;
+const key = { uuid: randomUUID(), partition: PARTITION };
+
+/** Between them they look into every source a list has. */
+const FILTERS: readonly ExecutionFilter[] = [
+  {},
+  { kind: 'nobody', lane: 'default' },
+  { tags: { team: 'plans', tier: 'gold' } },
+  { parentId: `{fp:${PARTITION}}:${key.uuid}` },
+  { states: ['waiting'], lane: 'default' },
+  { states: ['waiting', 'delayed', 'active', 'suspended', 'waiting_children'] },
+  { states: ['completed', 'failed', 'cancelled', 'expired', 'skipped'], failure: { contains: 'x' } },
+];
+
+export async function askStore({ database, client }: Recorder): Promise<void> {
+  const executor = (text: string, params: unknown[]) => client.query(text, params);
+  for (const filter of FILTERS) await list({ database } as EngineContext, { filter });
+  await listAttemptRows(database, key, { before: MANY, limit: MANY });
+  await readSnapshot(database, key);
+  await readOutcomes(database, [key.uuid]);
+  await readClaims(database, [key.uuid], [], MANY);
+  await readSteps(database, key, MANY);
+  await readOrders(database, key);
+  await executor('BEGIN', []);
+  await recordStepsInside(
+    database,
+    executor,
+    unknownLeases(1).map((lease) => ({
+      ...lease,
+      kind: 'step',
+      name: 's',
+      key: '',
+      sleepMs: null,
+      value: '1',
+    })),
+  );
+  await executor('COMMIT', []);
+  await readLanes(database, '', MANY);
+  await listWorkers(database, MANY);
+  await readRoutes(database);
+  await checkSchema(database);
+  await readStanding(database);
+  await sendHint(database, '');
+  await askReconcilers(database);
+  await askConsumers(database, executor);
+  await askFlows(database);
+  await askSignalsAndStreams(database);
+  await askDoctor(database);
+}
+
+async function askReconcilers(database: Database): Promise<void> {
+  await reconciling.listLapsedLeases(database, MANY);
+  await reconciling.listDueTimers(database, MANY);
+  await reconciling.takeTickets(database, ['a'], 'me', MANY);
+  await reconciling.returnTickets(database, 'me');
+  await reconciling.recordSetback(database, 'due-timers', key, 'x');
+  await reconciling.clearSetbacks(database, 'due-timers', [key]);
+  await reconciling.forgetOldSetbacks(database);
+  await reconciling.vacuumQueues(database);
+  await writeRetention(database, null);
+  await readRetention(database);
+  await listForgettable(database, MANY, MANY);
+}
+
+async function askConsumers(database: Database, executor: SqlExecutor): Promise<void> {
+  const name = 'asked';
+  await consumers.enterConsumer(database, name, 0n, MANY);
+  await consumers.readConsumer(database, name);
+  await consumers.holdConsumer(database, name, 'me', MANY);
+  await consumers.releaseConsumer(database, name, 'me');
+  await executor('BEGIN', []);
+  const { transaction } = await nameTransaction(executor);
+  await consumers.moveConsumerInside(executor, database, name, { from: 0n, to: 0n, transaction });
+  await executor('COMMIT', []);
+  await consumers.resetConsumer(database, name, 0n);
+  await consumers.recordConsumerFailure(database, name, 'x', null);
+  await consumers.listConsumers(database, 0n, MANY);
+  await consumers.forgetConsumer(database, name);
+}
+
+async function askFlows(database: Database): Promise<void> {
+  await readFlowWork(database);
+  await listCancellingFlows(database, MANY);
+  await flowReads.readFlowOf(database, key);
+  await flowReads.readFlowOf(database, key, 'by_flow');
+  await flowReads.readMemberNames(database, key, ['a']);
+  await flowReads.readNamesOf(database, [key.uuid]);
+  await flowReads.readFlowHead(database, key);
+  await flowReads.readMembers(database, key);
+  await flowReads.readEdges(database, key);
+  const query = { namespace: null, name: null, outcome: null, after: null, limit: MANY, examined: MANY };
+  await flowReads.listFlows(database, query);
+}
+
+async function askSignalsAndStreams(database: Database): Promise<void> {
+  await findWaitpoint(database, key, 'here');
+  await listWaitedFor(database, null, MANY);
+  await listKeys(database);
+  const place = { tsMs: 0, seq: 0 };
+  const range = {
+    attemptIndex: 0,
+    from: place,
+    to: place,
+    limit: MANY,
+    maxBytes: MANY,
+    modes: null,
+  } as const;
+  await streams.readFrames(database, key, { ...range, order: 'forward' });
+  await streams.readFrames(database, key, { ...range, attemptIndex: null, order: 'backward' });
+  await streams.readHeads(database, [{ ...key, attemptIndex: 0 }]);
+  await streams.epochAt(database, key, 0, place);
+  await streams.readFinishedSteps(database, key, 0, 2);
+  await streams.readSummary(database, key, null);
+}
+
+async function askDoctor(database: Database): Promise<void> {
+  await doctor.readServer(database);
+  await doctor.readClock(database, 'engine');
+  await doctor.readMissingRights(database);
+  await doctor.readQueueTables(database);
+  await doctor.readTransactions(database);
+  await doctor.readStuck(database);
+  await doctor.readUpkeep(database, MANY);
+  await doctor.readFeed(database, MANY);
+}
