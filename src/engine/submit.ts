@@ -28,6 +28,7 @@ import {
   type SubmitAnswer,
   type SubmitCall,
 } from '../store/executions.ts';
+import { insideOf } from '../store/inside.ts';
 import { spawnExecutions } from '../store/steps.ts';
 import { Batch } from './batch.ts';
 import {
@@ -199,7 +200,8 @@ async function submit(
   const { database } = context;
   if (executor === undefined)
     return (await send(context, entries, (call) => submitExecutions(database, call))) as SubmitResult[];
-  const inside = (call: SubmitCall) => submitExecutionsInside(database, executor, call, hint);
+  const own = await insideOf(executor);
+  const inside = (call: SubmitCall) => submitExecutionsInside(database, own, call, hint);
   return (await send(context, entries, inside, 'inside')) as SubmitResult[];
 }
 

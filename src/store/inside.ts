@@ -26,13 +26,20 @@ export interface TransactionName {
 export const NAME_OF_TRANSACTION =
   'SELECT pg_current_xact_id()::text AS transaction, pg_backend_pid() AS pid';
 
-/** Executors of transactions the engine has seen begin. Of others it is not known how long an executor is used. */
-const names = new WeakMap<SqlExecutor, TransactionName>();
+/** Whose transaction it is: of one that the engine has seen begin it is known that there is one. */
+type Whose = 'begun here' | "the caller's";
+
+/** Only of executors made here: of others it is not known how long they are used. */
+const names = new WeakMap<SqlExecutor, TransactionName & { whose: Whose }>();
 
 /** The same executor, known to belong to this transaction. */
-export function executorOf(executor: SqlExecutor, name: TransactionName): SqlExecutor {
+export function executorOf(
+  executor: SqlExecutor,
+  name: TransactionName,
+  whose: Whose = 'begun here',
+): SqlExecutor {
   const own: SqlExecutor = (text, params) => executor(text, params);
-  names.set(own, name);
+  names.set(own, { ...name, whose });
   return own;
 }
 
@@ -49,20 +56,25 @@ export async function nameTransaction(executor: SqlExecutor): Promise<Transactio
   return rows[0]!;
 }
 
+/** The caller's executor for one call of the engine, all statements of which belong to the transaction it is in now. */
+export async function insideOf(executor: SqlExecutor): Promise<SqlExecutor> {
+  if (names.has(executor)) return executor;
+  return executorOf(executor, await nameTransaction(executor), "the caller's");
+}
+
 /** Runs a statement that is made for one transaction. */
 export async function runNamed<Row>(
   executor: SqlExecutor,
   statementFor: (transaction: string) => Statement,
 ): Promise<Row[]> {
-  const isKnown = names.has(executor);
   const { transaction } = await nameTransaction(executor);
-  const statement = statementFor(transaction);
   try {
-    return await runInside<Row>(executor, statement);
+    return await runInside<Row>(executor, statementFor(transaction));
   } catch (error) {
-    if (isKnown || !isEngineError(error) || error.sqlState !== ENDED_INSIDE) throw error;
+    if (names.get(executor)?.whose === 'begun here') throw error;
+    if (!isEngineError(error) || error.sqlState !== ENDED_INSIDE) throw error;
     const sentence =
-      'options.executor is inside no transaction: begin one on its connection (a pool will not do), or leave the executor out. Nothing was written.';
+      'options.executor is inside no transaction, or not inside the same one throughout: begin one on its connection (a pool will not do), or leave the executor out. Nothing was written.';
     throw new EngineError('invalid_input', sentence, { field: 'options.executor', cause: error.cause });
   }
 }

@@ -90,6 +90,24 @@ describe('inside a transaction, an execution', () => {
     expect(await bench.claim({ kinds: [kind] })).toEqual([]);
   });
 
+  it('is refused when its transaction is replaced between two statements of one submit', async () => {
+    const kind = newKind();
+    const { client, executor } = await begin();
+    // Of a kind that is not known the first statement tells, and writes nothing.
+    const replacing: SqlExecutor = async (text, params) => {
+      const answer = await executor(text, params).finally(async () => {
+        if (text.includes('ff_submit')) await client.query('ROLLBACK; BEGIN');
+      });
+      return answer;
+    };
+    await expect(bench.engine.submit({ kind }, { executor: replacing })).rejects.toMatchObject({
+      code: 'invalid_input',
+      field: 'options.executor',
+    });
+    await client.query('COMMIT');
+    expect(await bench.claim({ kinds: [kind] })).toEqual([]);
+  });
+
   it('is checked before the transaction is touched', async () => {
     const { client, executor } = await begin();
     const calls = vi.fn<SqlExecutor>(executor);
