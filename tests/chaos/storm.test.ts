@@ -3,6 +3,7 @@
  * nothing is lost and nothing is done twice. The seed decides who is killed when, and is printed.
  */
 import { expect, test } from 'vitest';
+import { chance } from '../setup/chance.ts';
 import { newKind, SOON, useCrew } from '../worker/crew.ts';
 import { faultsOf } from './checker.ts';
 import { startWorkerProcess, type WorkerProcess } from './children.ts';
@@ -13,21 +14,10 @@ const KILLS = 7;
 const STORM = { timeout: 30_000, interval: 10 };
 const crew = useCrew();
 
-/** The same numbers for the same seed (mulberry32). */
-function randomFrom(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
-  };
-}
-
 test('workers killed at random lose nothing and double nothing', { timeout: 60_000 }, async () => {
   const seed = Number(process.env['FLOWFABRIC_TEST_SEED'] ?? Math.trunc(performance.timeOrigin));
   console.log(`FLOWFABRIC_TEST_SEED=${seed}`);
-  const random = randomFrom(seed);
+  const random = chance(seed);
   const engine = await crew.connect({ reconcile: 'on' });
   const kind = newKind();
   const submitted = await engine.submit(

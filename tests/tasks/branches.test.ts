@@ -9,7 +9,8 @@ import { task } from '../../src/contract/task.ts';
 import type { TaskContext } from '../../src/worker/context.ts';
 import { handle } from '../../src/worker/handlers.ts';
 import { newKind, SOON, useCrew } from '../worker/crew.ts';
-import { chance, perform, randomHandler, turns, type Surroundings } from './random-handlers.ts';
+import { chance } from '../setup/chance.ts';
+import { perform, randomHandler, turns, type Surroundings } from './random-handlers.ts';
 
 const crew = useCrew();
 const HISTORIES = Number(process.env['FLOWFABRIC_TEST_HISTORIES'] ?? 60);

@@ -5,6 +5,7 @@
  */
 import type { AnyTask } from '../../src/contract/task.ts';
 import type { TaskContext } from '../../src/worker/context.ts';
+import { chance } from '../setup/chance.ts';
 
 export type Leaf = 'step' | 'tx' | 'sleep' | 'pause' | 'wait' | 'child' | 'caught' | 'throw';
 
@@ -18,17 +19,6 @@ const MAX_MS = 12;
 const MAX_HOPS = 6;
 /** Long enough to give the worker up for. */
 const PAUSE_MS = 300;
-
-/** A small generator of numbers from 0 to 1 (mulberry32). */
-export function chance(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
-  };
-}
 
 /** Two races at least, each after the other, with something that makes the handler run again behind them. */
 export function randomHandler(seed: number): Part {
