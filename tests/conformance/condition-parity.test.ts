@@ -8,6 +8,7 @@ import { LIMITS } from '../../src/contract/limits.ts';
 import type { CountedBy, Signal, SignalCondition } from '../../src/contract/signals.ts';
 import { conditionFault, isMet } from '../../src/model/conditions.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
+import { picks } from '../setup/chance.ts';
 import { testDatabase } from '../setup/database.ts';
 
 const SEED = 4_711;
@@ -35,17 +36,6 @@ beforeAll(async () => {
 });
 
 afterAll(() => database?.drop());
-
-/** The same choices in every run (mulberry32). */
-function seeded(seed: number): Pick {
-  let state = seed;
-  return (below) => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) % below;
-  };
-}
 
 const oneOf = <Value>(pick: Pick, values: readonly Value[]): Value => values[pick(values.length)]!;
 const several = <Value>(count: number, make: () => Value): Value[] => Array.from({ length: count }, make);
@@ -102,7 +92,7 @@ async function metIn(executionId: string, conditions: readonly SignalCondition[]
 }
 
 it('the database and the model agree on which conditions are met', async () => {
-  const pick = seeded(SEED);
+  const pick = picks(SEED);
   const counts = { met: 0, unmet: 0 };
   for (let history = 0; history < HISTORIES; history += 1) {
     const executionId = randomUUID();

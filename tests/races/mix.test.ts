@@ -5,6 +5,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
+import { picks } from '../setup/chance.ts';
 import { testDatabase } from '../setup/database.ts';
 import { arenaOn, HOUR_MS, type Arena } from './arena.ts';
 import { ask, LEASE_MS, type Answer, type Ask, type Call, type Lease } from './calls.ts';
@@ -38,17 +39,6 @@ beforeAll(async () => {
 });
 
 afterAll(() => database?.drop());
-
-/** A small generator with a seed (mulberry32): the same choices in every run, whatever the timing. */
-function seeded(seed: number): (below: number) => number {
-  let state = seed;
-  return (below) => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) % below;
-  };
-}
 
 /** What all parties share: who is still open, and every lease anybody was ever granted on them. */
 interface Board {
@@ -244,7 +234,7 @@ function note(board: Board, answers: Answer[]): void {
 }
 
 async function play(board: Board, through: Ask, party: number): Promise<number> {
-  const pick = seeded(SEED + party);
+  const pick = picks(SEED + party);
   let done = 0;
   for (let turn = 0; turn < OPERATIONS_EACH; turn += 1) {
     const call = nextCall(board, pick, `w-${party}`);

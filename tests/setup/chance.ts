@@ -12,3 +12,9 @@ export function chance(seed: number): () => number {
     return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
   };
 }
+
+/** Whole numbers from 0 to below what is asked for. */
+export function picks(seed: number): (below: number) => number {
+  const next = chance(seed);
+  return (below) => Math.floor(next() * below);
+}
