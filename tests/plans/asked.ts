@@ -13,7 +13,8 @@ import { readOrders } from '../../src/store/end-order.ts';
 import { readClaims } from '../../src/store/executions.ts';
 import * as flowReads from '../../src/store/flow-reads.ts';
 import { listCancellingFlows, readFlowWork } from '../../src/store/flow-work.ts';
-import { nameTransaction } from '../../src/store/inside.ts';
+import { readHeld, readHolders } from '../../src/store/held.ts';
+import { isCommitted, isSessionGone, nameTransaction } from '../../src/store/inside.ts';
 import { readLanes } from '../../src/store/lanes.ts';
 import { listAttemptRows } from '../../src/store/lists.ts';
 import { readStanding } from '../../src/store/migration-plan.ts';
@@ -21,7 +22,7 @@ import { sendHint } from '../../src/store/notify.ts';
 import { readOutcomes, readSnapshot } from '../../src/store/reads.ts';
 import * as reconciling from '../../src/store/reconciling.ts';
 import { listForgettable, readRetention, writeRetention } from '../../src/store/retention.ts';
-import { readRoutes } from '../../src/store/routes.ts';
+import { isBehind, readRoutes } from '../../src/store/routes.ts';
 import { checkSchema } from '../../src/store/schema-state.ts';
 import { findWaitpoint, listKeys, listWaitedFor } from '../../src/store/signals.ts';
 import { readSteps, recordStepsInside } from '../../src/store/steps.ts';
@@ -31,6 +32,8 @@ import type { Recorder } from './plan-recorder.ts';
 import { PARTITION, unknownLeases } from './workload.ts';
 
 const MANY = 1_000;
+/** Of no session. */
+const NO_PID = 0;
 const key = { uuid: randomUUID(), partition: PARTITION };
 
 /** Between them they look into every source a list has. */
@@ -53,28 +56,15 @@ export async function askStore({ database, client }: Recorder): Promise<void> {
   await readClaims(database, [key.uuid], [], MANY);
   await readSteps(database, key, MANY);
   await readOrders(database, key);
-  await executor('BEGIN', []);
-  await recordStepsInside(
-    database,
-    executor,
-    unknownLeases(1).map((lease) => ({
-      ...lease,
-      kind: 'step',
-      name: 's',
-      key: '',
-      sleepMs: null,
-      value: '1',
-    })),
-  );
-  await executor('COMMIT', []);
+  await askInside(database, executor);
   await readLanes(database, '', MANY);
   await listWorkers(database, MANY);
   await readRoutes(database);
+  await isBehind(database, '3');
   await checkSchema(database);
   await readStanding(database);
   await sendHint(database, '');
   await askReconcilers(database);
-  await askConsumers(database, executor);
   await askFlows(database);
   await askSignalsAndStreams(database);
   await askDoctor(database);
@@ -94,16 +84,34 @@ async function askReconcilers(database: Database): Promise<void> {
   await listForgettable(database, MANY, MANY);
 }
 
+async function askInside(database: Database, executor: SqlExecutor): Promise<void> {
+  await executor('BEGIN', []);
+  await recordStepsInside(
+    database,
+    executor,
+    unknownLeases(1).map((lease) => ({
+      ...lease,
+      kind: 'step',
+      name: 's',
+      key: '',
+      sleepMs: null,
+      value: '1',
+    })),
+  );
+  await askConsumers(database, executor);
+  await executor('COMMIT', []);
+  await isSessionGone(database, NO_PID);
+  await isCommitted(database, '3');
+}
+
 async function askConsumers(database: Database, executor: SqlExecutor): Promise<void> {
   const name = 'asked';
   await consumers.enterConsumer(database, name, 0n, MANY);
   await consumers.readConsumer(database, name);
   await consumers.holdConsumer(database, name, 'me', MANY);
   await consumers.releaseConsumer(database, name, 'me');
-  await executor('BEGIN', []);
   const { transaction } = await nameTransaction(executor);
   await consumers.moveConsumerInside(executor, database, name, { from: 0n, to: 0n, transaction });
-  await executor('COMMIT', []);
   await consumers.resetConsumer(database, name, 0n);
   await consumers.recordConsumerFailure(database, name, 'x', null);
   await consumers.listConsumers(database, 0n, MANY);
@@ -147,6 +155,7 @@ async function askSignalsAndStreams(database: Database): Promise<void> {
 
 async function askDoctor(database: Database): Promise<void> {
   await doctor.readServer(database);
+  await doctor.readRouteCount(database);
   await doctor.readClock(database, 'engine');
   await doctor.readMissingRights(database);
   await doctor.readQueueTables(database);
@@ -154,4 +163,6 @@ async function askDoctor(database: Database): Promise<void> {
   await doctor.readStuck(database);
   await doctor.readUpkeep(database, MANY);
   await doctor.readFeed(database, MANY);
+  await readHeld(database, MANY);
+  await readHolders(database, [key.uuid]);
 }

@@ -19,7 +19,16 @@ import { walk } from './walk.ts';
 
 const STORE = new URL('../../src/store/', import.meta.url);
 /** What sends statements for others. */
-const CARRIERS = ['run', 'runInside', 'readUncompiled', 'readRows', 'readOne', 'readMany'];
+const CARRIERS = [
+  'run',
+  'runInside',
+  'runNamed',
+  'runForPerson',
+  'readUncompiled',
+  'readRows',
+  'readOne',
+  'readMany',
+];
 /** Send no statement with a plan, or on connections of their own. */
 const WITHOUT_PLANS = ['planMigration', 'hearOwnHint', 'readAnsweringPids'];
 
