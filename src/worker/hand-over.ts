@@ -47,13 +47,27 @@ export class Asked {
 }
 
 const FAILED = '!';
+/**
+ * What an earlier run was handed next may be asked for after something that is not seen here, such as a request of the handler's own: it is
+ * waited for so long, and less once a step has ended another way than then, because the handler may have taken another turn.
+ */
+const PATIENCE_MS = { same: LEFTOVER_PATIENCE_MS, other: 1_000 };
+/** A timer that goes off this much too late says that the process stood still, and not that the handler asked for nothing. */
+const STOOD_STILL_MS = 500;
+
+/** What the rest of the run says. */
+export interface Around {
+  /** True for a caller whose ends are not the handler's to order: a step's function is not run again once its step is stored. */
+  isExempt(): boolean;
+  /** Whether output is on its way, which the handler may await before it asks for more. */
+  isWriting(): boolean;
+}
 
 export class HandOver {
   readonly #engine: Engine;
   readonly #lease: HeldLease;
   readonly #waits: Waits;
-  /** True for a caller whose ends are not the handler's to order: a step's function is not run again once its step is stored. */
-  readonly #isExempt: () => boolean;
+  readonly #around: Around;
   readonly #hasPast: boolean;
   readonly #asked = new Map<string, Asked>();
   readonly #calls = new Map<string, number>();
@@ -72,14 +86,15 @@ export class HandOver {
   #isDraining = false;
   #isListening = false;
   #isClosed = false;
-  #patienceMs = LEFTOVER_PATIENCE_MS;
+  #asides = 0;
+  #patienceMs = PATIENCE_MS.same;
   #callOff: (() => void) | undefined;
 
-  constructor(engine: Engine, lease: HeldLease, waits: Waits, isExempt: () => boolean) {
+  constructor(engine: Engine, lease: HeldLease, waits: Waits, around: Around) {
     this.#engine = engine;
     this.#lease = lease;
     this.#waits = waits;
-    this.#isExempt = isExempt;
+    this.#around = around;
     this.#hasPast = lease.claim.resumed || lease.claim.attemptIndex > 0;
     if (!this.#hasPast) this.#past = new Map();
   }
@@ -94,7 +109,7 @@ export class HandOver {
 
   /** What `work` ends with, when it is its turn. */
   async take<Value>(id: string, work: (asked: Asked) => Promise<Value>): Promise<Value> {
-    if (this.#isExempt()) return work(new Asked(id, this, false));
+    if (this.#around.isExempt()) return work(new Asked(id, this, false));
     const asked = new Asked(id, this, this.#hasPast);
     if (this.#asked.size + this.#handed.length >= LIMITS.handedEnds) throw this.#tooMany();
     this.#asked.set(id, asked);
@@ -135,10 +150,24 @@ export class HandOver {
   saved(): Promise<void> | undefined {
     if (this.#isUnsaved) {
       this.#isUnsaved = false;
-      this.#saving = this.#save(this.#saving);
-      this.#saving.catch(() => undefined);
+      const saving = this.#save(this.#saving);
+      this.#saving = saving;
+      saving.catch(() => {
+        this.#isUnsaved = true;
+        if (this.#saving === saving) this.#saving = undefined;
+      });
     }
     return this.#saving;
+  }
+
+  /** Runs output, which has no place in the order, and which the handler may await before it asks for more. */
+  async beside<Value>(work: () => Promise<Value>): Promise<Value> {
+    this.#asides += 1;
+    try {
+      return await work();
+    } finally {
+      this.#asides -= 1;
+    }
   }
 
   /** The handler is over: nothing more is handed to it. */
@@ -248,7 +277,8 @@ export class HandOver {
     const hadFailed = this.#past?.get(id);
     this.#past?.delete(id);
     // A step that failed in the first run and does not now, or the reverse: what came after it then may never be asked for.
-    if (hadFailed !== undefined && hadFailed !== hasFailed) this.#patienceMs = 0;
+    if (hadFailed !== undefined)
+      this.#patienceMs = hadFailed === hasFailed ? PATIENCE_MS.same : PATIENCE_MS.other;
     this.#waits.happened();
     // In a first run, what is asked for from here on ends in another turn.
     if (this.#asked.size > 0 || this.#hasPast) this.#drain();
@@ -259,14 +289,21 @@ export class HandOver {
     const head = this.#head();
     this.#waits.consider();
     if (head === undefined || this.#asked.has(head) || this.#callOff !== undefined) return;
+    const until = performance.now() + this.#patienceMs;
     this.#callOff = callAfter(this.#patienceMs, () => {
       this.#callOff = undefined;
-      for (const id of this.#past!.keys()) {
-        if (this.#asked.has(id)) break;
-        this.#past!.delete(id);
-      }
-      this.#drain();
+      const isHeldUp = this.#asides > 0 || this.#around.isWriting();
+      if (isHeldUp || performance.now() - until > STOOD_STILL_MS) this.#wait();
+      else this.#dropUnasked();
     });
+  }
+
+  #dropUnasked(): void {
+    for (const id of this.#past!.keys()) {
+      if (this.#asked.has(id)) break;
+      this.#past!.delete(id);
+    }
+    this.#drain();
   }
 
   #read(): Promise<Map<string, boolean>> {
@@ -284,12 +321,12 @@ export class HandOver {
 
   async #save(before: Promise<void> | undefined): Promise<void> {
     await before;
-    const left = [...(this.#past ?? [])].map(([id, hasFailed]) => (hasFailed ? FAILED + id : id));
-    const order = [...this.#handed, ...left];
     const place = this.#same;
+    // The one before it has taken them along. So no two of a run are stored at one place.
+    if (place >= this.#handed.length) return;
+    const left = [...(this.#past ?? [])].map(([id, hasFailed]) => (hasFailed ? FAILED + id : id));
+    const order = [...this.#handed, ...left].slice(0, LIMITS.handedEnds);
     const ends = order.slice(place);
-    // The one before it has taken them along.
-    if (ends.length === 0) return;
     const { claim } = this.#lease;
     const answer = await insist(this.#lease, () => this.#engine.recordOrder(claim, { place, ends }));
     if (answer.outcome !== 'recorded') {

@@ -96,9 +96,10 @@ export class RunContext implements ContextCalls {
 
   get #handOver(): HandOver {
     if (this.#madeHandOver === undefined) {
-      const isExempt = (): boolean =>
-        currentTry(this.#lease.signal) !== undefined || insideTransaction.getStore() === this;
-      this.#madeHandOver = new HandOver(this.#engine, this.#lease, this.#waits, isExempt);
+      this.#madeHandOver = new HandOver(this.#engine, this.#lease, this.#waits, {
+        isExempt: () => currentTry(this.#lease.signal) !== undefined || insideTransaction.getStore() === this,
+        isWriting: () => this.#writer?.isSettled === false,
+      });
       if (this.#isOver) this.#madeHandOver.close();
     }
     return this.#madeHandOver;
@@ -133,7 +134,7 @@ export class RunContext implements ContextCalls {
       writer: this.#writer,
       currentTry: () => currentTry(this.#lease.signal),
       isInTransaction: () => insideTransaction.getStore() === this,
-      during: (work) => this.#waits.during(work),
+      during: (work) => this.#handOver.beside(() => this.#waits.during(work)),
     };
   }
 

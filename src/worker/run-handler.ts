@@ -153,9 +153,11 @@ type Report = () => Promise<CompleteOutcome | FailOutcome>;
 
 async function report(lease: HeldLease, run: RunContext, call: Report): Promise<RunEnd> {
   try {
-    // The next attempt, or a replay, takes the branches of this one.
-    const stored = run.orderStored();
-    if (stored !== undefined) await stored;
+    // The next attempt, or a replay, takes the branches of this one; but the end itself matters more.
+    await run.orderStored()?.catch((error: unknown) => {
+      if (error instanceof TaskAborted) throw error;
+      run.log.error({ err: error }, 'The order of ends could not be stored.');
+    });
     return toEnd(lease, await insist(lease, call));
   } catch (error) {
     if (error instanceof TaskAborted) return endOfLost(lease);

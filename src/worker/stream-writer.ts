@@ -149,6 +149,11 @@ export class StreamWriter {
     return promise;
   }
 
+  /** Whether nothing that was given is on its way. */
+  get isSettled(): boolean {
+    return this.#broken !== undefined || this.#settled >= this.#given;
+  }
+
   /** Until all that was given so far is stored or refused; undefined when it is. */
   settled(): Promise<void> | undefined {
     if (this.#broken !== undefined) return Promise.reject(this.#broken.error);

@@ -28,7 +28,9 @@ const EXPECTED: [RegExp, number][] = [
   [/^SELECT t\.timer_id/, 1],
   [/ff_claim\(/, 1],
   [/^INSERT INTO public.effect/, 10],
-  [/ff_record_steps\(/, 10],
+  [/^SELECT \* FROM "flowfabric"\.ff_record_steps\(/, 8],
+  // In a transaction of user code.
+  [/^SELECT to_json\(/, 2],
   [/BEGIN ISOLATION/, 2],
   [/COMMIT$/, 2],
   [/ff_complete\(/, 1],

@@ -231,3 +231,27 @@ test('code that no longer asks for what was handed over first comes to its end',
   const order = await done.engine.readOrder(run.executionId);
   expect(order.map((end) => (JSON.parse(end) as string[])[1])).toEqual(['kept', 'left']);
 });
+
+test('a step that fails in one run and not in the next does not change what won after it', async () => {
+  let calls = 0;
+  const flaky = (): void => {
+    calls += 1;
+    if (calls === 1) throw new Error('the first time only');
+  };
+  const { run, done } = await started(async (ctx, note) => {
+    const deadline = ctx.sleep('deadline', '30m').then(() => 'deadline');
+    await ctx.step('flaky', flaky).catch(() => undefined);
+    // Something of the handler's own, which is not seen.
+    await turns(500);
+    const won = await Promise.race([ctx.step('work', () => null).then(() => 'work'), deadline]);
+    note(won);
+    await ctx.step(`won ${won}`, () => null);
+    await ctx.sleep('rest', '1h');
+    return won;
+  });
+  await done.paused();
+  await crew.database.moveClock(HOUR_MS);
+  await done.fire();
+  expect(await run.end()).toMatchObject({ outcome: 'success', result: 'work' });
+  expect([calls, done.notes]).toEqual([2, ['work', 'work']]);
+});

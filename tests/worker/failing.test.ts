@@ -134,7 +134,7 @@ describe('a result that cannot be stored fails for good, with a reason', () => {
           throw new Error('refuses to become JSON');
         },
       }),
-      /refuses to become JSON/,
+      /result has a toJSON that threw/,
     ],
   ];
   test.each(results)('%s', async (_, make, message) => {
