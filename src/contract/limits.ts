@@ -27,6 +27,8 @@ export const LIMITS = {
   /** Before work that somebody held is looked at again. Doubles while it is held: for a worker up to its poll, for a pass of a reconciler so many times. */
   lookAgainMs: 20,
   passLooks: 4,
+  /** Longest between two hints that hand work on which stays held; the first ones come after `lookAgainMs`, and twice that. */
+  handOnMs: 5_000,
   maxRetries: 1_000_000,
   maxReclaims: 1_000_000,
   multiplier: 1_000,
