@@ -46,7 +46,10 @@ export const LIMITS = {
   filterTerms: 16,
   /** Combinations of lane, kind and capabilities that are in use: each is a queue of its own. Those out of use are forgotten. */
   routes: 10_000,
-  /** How long a submit waits for a transaction that has used its idempotency key or id first and is still open. */
+  /**
+   * How long a submit waits for a transaction that has used its idempotency key or id first and is still open. The SQL functions that
+   * wait for what others hold say the same as their lock_timeout.
+   */
   heldWaitMs: 2_000,
   /** How long one inside a transaction waits for a connection of the application's own pool, to make a new combination known. */
   poolWaitMs: 2_000,

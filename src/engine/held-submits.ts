@@ -7,7 +7,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { EngineError } from '../contract/errors.ts';
 import { LIMITS } from '../contract/limits.ts';
 import type { SubmitResult } from '../contract/engine.ts';
-import { spread } from '../store/database.ts';
+import { spread } from '../model/retry.ts';
 import type { SubmitAnswer, SubmitCall } from '../store/executions.ts';
 import { Batch, type BatchOptions } from './batch.ts';
 import type { CheckedRequest } from './submit-call.ts';
@@ -53,7 +53,7 @@ export class HeldSubmits {
     for (let tries = 1; answer === 'held'; tries += 1) {
       if (performance.now() >= until)
         throw heldError(entry.idempotency === null ? 'request.executionId' : 'request.idempotencyKey');
-      await pause(spread(AGAIN_MS, tries));
+      await pause(spread(AGAIN_MS, tries, Math.random()));
       answer = await this.#apart.add(entry);
     }
     return answer;
