@@ -27,6 +27,8 @@ export const LIMITS = {
   /** Before work that somebody held is looked at again. Doubles while it is held: for a worker up to its poll, for a pass of a reconciler so many times. */
   lookAgainMs: 20,
   passLooks: 4,
+  /** Longest between two hints that hand work on which stays held; the first ones come after `lookAgainMs`, and twice that. */
+  handOnMs: 5_000,
   maxRetries: 1_000_000,
   maxReclaims: 1_000_000,
   multiplier: 1_000,
@@ -44,7 +46,10 @@ export const LIMITS = {
   filterTerms: 16,
   /** Combinations of lane, kind and capabilities that are in use: each is a queue of its own. Those out of use are forgotten. */
   routes: 10_000,
-  /** How long a submit waits for a transaction that has used its idempotency key or id first and is still open. */
+  /**
+   * How long a submit waits for a transaction that has used its idempotency key or id first and is still open. The SQL functions that
+   * wait for what others hold say the same as their lock_timeout.
+   */
   heldWaitMs: 2_000,
   /** How long one inside a transaction waits for a connection of the application's own pool, to make a new combination known. */
   poolWaitMs: 2_000,

@@ -4,6 +4,7 @@
  * out of order, and a plain claim runs regularly and whenever fewer rows came than were asked for.
  */
 import type { ClaimCall, ClaimRow } from '../store/executions.ts';
+import type { HandOn } from './hand-on.ts';
 
 /** How far the hint trails: rows with a lower number commit within this time, or are found by the plain claim. */
 const TRAIL_MS = 250;
@@ -23,6 +24,7 @@ export interface DemandMemory {
   /** Which lane is asked first. */
   turn: number;
   foundNothing: boolean;
+  handOn: HandOn;
 }
 
 export class ClaimHints {

@@ -13,6 +13,7 @@ import { ClaimHints, type DemandMemory } from './claim-hints.ts';
 import type { EngineContext } from './context.ts';
 import { checkDemand } from './demand.ts';
 import { claimSurely, recoverClaims } from './doubtful-claims.ts';
+import { HandOn } from './hand-on.ts';
 
 /** Workers of one process that are remembered by their demand. */
 const MAX_DEMANDS = 100;
@@ -34,7 +35,7 @@ export async function claim(context: EngineContext, request: ClaimRequest): Prom
   const { passedBy } = answer;
   context.counters.dequeued += rows.length;
   tellResumed(context, rows);
-  if (passedBy > 0 && rows.length >= request.limit) handOn(context, demand, passedBy);
+  if (passedBy > 0 && rows.length >= request.limit) handOn(context, request, demand, passedBy);
   return {
     claims: toClaims(context, rows, request),
     nextDueInMs: soonestDue(answer.nextDueInMs, rows),
@@ -43,8 +44,11 @@ export async function claim(context: EngineContext, request: ClaimRequest): Prom
 }
 
 /** A worker that has got all it asked for may not look again for long; the hint it used up is somebody else's then. */
-function handOn({ doorbell, routes }: EngineContext, demand: RouteDemand, count: number): void {
-  doorbell.ring({ routes: routes.matching(demand).map((route) => route.route_id), count });
+function handOn(context: EngineContext, request: ClaimRequest, demand: RouteDemand, count: number): void {
+  const { doorbell, routes } = context;
+  memoryFor(context, request).handOn.pass(() =>
+    doorbell.ring({ routes: routes.matching(demand).map((route) => route.route_id), count }),
+  );
 }
 
 /** Who follows the output of an attempt is to hear that it goes on. */
@@ -138,7 +142,7 @@ function memoryFor(context: EngineContext, request: ClaimRequest): DemandMemory 
   const known = context.demands.get(key);
   if (known !== undefined) return known;
   if (context.demands.size >= MAX_DEMANDS) context.demands.clear();
-  const memory: DemandMemory = { hints: new ClaimHints(), turn: 0, foundNothing: true };
+  const memory: DemandMemory = { hints: new ClaimHints(), turn: 0, foundNothing: true, handOn: new HandOn() };
   context.demands.set(key, memory);
   return memory;
 }

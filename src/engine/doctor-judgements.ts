@@ -3,7 +3,7 @@
  * Pure: facts in, findings out.
  */
 import { LIMITS } from '../contract/limits.ts';
-import { holderOf, SESSION_DOES } from '../model/held-gate.ts';
+import { holderOf, nameSession } from '../model/held-gate.ts';
 import { connectionBudget } from '../store/connection-budget.ts';
 import {
   REPAIRS,
@@ -293,14 +293,11 @@ export function judgeHeld({ sessions }: HeldFacts): Finding {
   const { pid, ageMs, doing, executionIds } = holder;
   const first = executionIds[0]!;
   const which = executionIds.length === 1 ? first : `${first} and ${executionIds.length - 1} more`;
-  const age =
-    ageMs === null ? 'of a role this one may not look at' : `open for ${Math.round(ageMs / 1_000)} s`;
-  const does = doing === null ? '' : `, ${SESSION_DOES[doing]}`;
   return {
     check,
     // What the engine bounds is over by then; what is at work may end by itself.
     verdict: doing !== 'active' && (ageMs ?? 0) >= HELD_PROBLEM_MS ? 'problem' : 'warn',
-    detail: `Session ${pid} (${age}${does}) holds ${which}: leases cannot lapse nor deadlines fire until it ends.`,
+    detail: `${nameSession(holder, 'Session')}, holds ${which}: leases cannot lapse nor deadlines fire until it ends.`,
     fix: REPAIRS.endSession(pid),
   };
 }

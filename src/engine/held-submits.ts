@@ -7,7 +7,8 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { EngineError } from '../contract/errors.ts';
 import { LIMITS } from '../contract/limits.ts';
 import type { SubmitResult } from '../contract/engine.ts';
-import { spread } from '../store/database.ts';
+import { spread } from '../model/retry.ts';
+import type { SubmitAnswer, SubmitCall } from '../store/executions.ts';
 import { Batch, type BatchOptions } from './batch.ts';
 import type { CheckedRequest } from './submit-call.ts';
 
@@ -15,19 +16,21 @@ import type { CheckedRequest } from './submit-call.ts';
 export type Held = 'held';
 
 /** How long a statement waits for what is held: one that many share, and for each of those that are set apart. */
-export const HELD_PATIENCE_MS = { together: 50, apart: 5 } as const;
+export const HELD_PATIENCE_MS = { together: 50, apart: 1 } as const;
+/** Set apart in one statement: while it waits, rivals wait for the keys it has taken, so that both kinds wait as long in all. */
+const APART_ITEMS = HELD_PATIENCE_MS.together / HELD_PATIENCE_MS.apart;
 const AGAIN_MS = { min: 20, max: 200 };
 
 type Options = BatchOptions<CheckedRequest, SubmitResult | Held>;
 
 export class HeldSubmits {
   readonly #together: Batch<CheckedRequest, SubmitResult | Held>;
-  readonly #again: Batch<CheckedRequest, SubmitResult | Held>;
+  readonly #apart: Batch<CheckedRequest, SubmitResult | Held>;
   readonly #open = new Set<Promise<unknown>>();
 
-  constructor(options: { together: Options; again: Options }) {
+  constructor(options: { together: Options; apart: Options }) {
     this.#together = new Batch(options.together);
-    this.#again = new Batch(options.again);
+    this.#apart = new Batch({ ...options.apart, maxItems: APART_ITEMS, maxFlights: 1 });
   }
 
   add(entry: CheckedRequest): Promise<SubmitResult> {
@@ -45,14 +48,27 @@ export class HeldSubmits {
   async #submit(entry: CheckedRequest): Promise<SubmitResult> {
     const until = performance.now() + LIMITS.heldWaitMs;
     let answer = await this.#together.add(entry);
+    // Only one of those it shared a statement with may have been held: the others are not to wait.
+    if (answer === 'held') answer = await this.#apart.add(entry);
     for (let tries = 1; answer === 'held'; tries += 1) {
       if (performance.now() >= until)
         throw heldError(entry.idempotency === null ? 'request.executionId' : 'request.idempotencyKey');
-      await pause(spread(AGAIN_MS, tries));
-      answer = await this.#again.add(entry);
+      await pause(spread(AGAIN_MS, tries, Math.random()));
+      answer = await this.#apart.add(entry);
     }
     return answer;
   }
+}
+
+/** What is answered for a statement that waited for too long: for which of them is not known. */
+export function allHeld({ rows }: SubmitCall): SubmitAnswer[] {
+  return rows.map(({ uuid }) => ({
+    execution_id: uuid,
+    outcome: 'held',
+    route_id: 0,
+    due_in_ms: null,
+    existing_id: null,
+  }));
 }
 
 export function heldError(field: string, cause?: unknown): EngineError {

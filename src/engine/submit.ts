@@ -41,7 +41,7 @@ import {
   refuse,
 } from './checks.ts';
 import type { EngineContext } from './context.ts';
-import { HeldSubmits, heldError, HELD_PATIENCE_MS, type Held } from './held-submits.ts';
+import { allHeld, HeldSubmits, heldError, HELD_PATIENCE_MS, type Held } from './held-submits.ts';
 import { idempotencyOf } from './idempotency.ts';
 import { knowingRoutes } from './interning.ts';
 import { encodeJson } from '../model/json.ts';
@@ -95,7 +95,7 @@ export function createSubmits(context: EngineContext, defaultPolicy: DefaultPoli
   });
   const named = new HeldSubmits({
     together: { ...BATCH, run: (entries) => submitNamed(context, entries) },
-    again: { ...BATCH, maxFlights: 1, run: (entries) => submitApart(context, entries) },
+    apart: { ...BATCH, run: (entries) => submitApart(context, entries) },
   });
   const spawns = new Batch<Spawn, SpawnOutcome>({
     maxItems: BATCH.maxItems,
@@ -205,7 +205,7 @@ async function submit(
   return (await send(context, entries, inside, 'inside')) as SubmitResult[];
 }
 
-/** A key or an id may be held by a transaction that is open for long: then only those that have the same wait. */
+/** A key or an id may be held by a transaction that is open for long: whose it is only a statement for each can say. */
 async function submitNamed(
   context: EngineContext,
   entries: readonly CheckedRequest[],
@@ -213,7 +213,7 @@ async function submitNamed(
   return send(context, entries, (call) =>
     submitExecutions(context.database, call, HELD_PATIENCE_MS.together).catch((error: unknown) => {
       if (!isLockTimeout(error)) throw error;
-      return submitEach(context.database, call, HELD_PATIENCE_MS.apart);
+      return allHeld(call);
     }),
   );
 }

@@ -13,9 +13,12 @@ const session = (ageMs: number | null, doing: SessionFacts['doing']): SessionFac
 it.each([
   [
     session(40_000, 'step'),
-    'Session 7, whose transaction has been open for 40 s, holds its row and is idle after it recorded a step of ctx.tx; until that ends, nothing can change it.',
+    'Session 7, open for 40 s, idle after it recorded a step of ctx.tx, holds its row; until that ends, nothing can change it.',
   ],
-  [session(null, null), 'Session 7, of another role, holds its row; until that ends, nothing can change it.'],
+  [
+    session(null, null),
+    'Session 7, whose transaction this role may not look at, holds its row; until that ends, nothing can change it.',
+  ],
 ])('%o is told', (facts, sentence) => {
   expect(tellHolder(facts)).toBe(sentence);
 });

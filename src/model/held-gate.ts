@@ -7,7 +7,7 @@ import { spoken } from './wording.ts';
 export const HELD_AFTER_MS = 1_000;
 
 /** What a session last did. */
-export const SESSION_DOES = {
+const SESSION_DOES = {
   step: 'idle after it recorded a step of ctx.tx',
   idle: 'idle in its transaction',
   active: 'at work',
@@ -27,8 +27,12 @@ export function holderOf<Session extends SessionFacts>(sessions: readonly Sessio
   return sessions.find(({ ageMs }) => ageMs === null || ageMs >= HELD_AFTER_MS);
 }
 
-export function tellHolder({ pid, ageMs, doing }: SessionFacts): string {
-  const age = ageMs === null ? 'of another role' : `whose transaction has been open for ${spoken(ageMs)}`;
-  const does = doing === null ? '' : ` and is ${SESSION_DOES[doing]}`;
-  return `Session ${pid}, ${age}, holds its row${does}; until that ends, nothing can change it.`;
+/** `noun` is capitalized at the beginning of a sentence. */
+export function nameSession({ pid, ageMs, doing }: SessionFacts, noun: 'session' | 'Session'): string {
+  const age = ageMs === null ? 'whose transaction this role may not look at' : `open for ${spoken(ageMs)}`;
+  return `${noun} ${pid}, ${age}${doing === null ? '' : `, ${SESSION_DOES[doing]}`}`;
+}
+
+export function tellHolder(session: SessionFacts): string {
+  return `${nameSession(session, 'Session')}, holds its row; until that ends, nothing can change it.`;
 }

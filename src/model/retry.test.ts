@@ -9,6 +9,7 @@ import {
   backoffMs,
   decideRetry,
   DEFAULT_BACKOFF,
+  spread,
   type FailedAttempt,
   type StoredBackoff,
   type StoredRetryPolicy,
@@ -184,9 +185,9 @@ describe('a delay', () => {
     fc.assert(
       fc.property(anyExponential, anyCount, anyDraw, (backoff, retryCount, draw) => {
         const plain = backoffMs({ ...backoff, jitter: false }, retryCount, draw);
-        const spread = backoffMs({ ...backoff, jitter: true }, retryCount, draw);
-        expect(spread).toBeGreaterThanOrEqual(Math.floor(plain / 2));
-        expect(spread).toBeLessThanOrEqual(plain);
+        const jittered = backoffMs({ ...backoff, jitter: true }, retryCount, draw);
+        expect(jittered).toBeGreaterThanOrEqual(Math.floor(plain / 2));
+        expect(jittered).toBeLessThanOrEqual(plain);
       }),
     );
   });
@@ -195,9 +196,9 @@ describe('a delay', () => {
     fc.assert(
       fc.property(anyExponential, anyCount, anyDraw, anyDraw, (backoff, retryCount, one, other) => {
         const [low, high] = one <= other ? [one, other] : [other, one];
-        const spread = backoffMs(backoff, retryCount, high) - backoffMs(backoff, retryCount, low);
-        expect(spread).toBeGreaterThanOrEqual(0);
-        if (!backoff.jitter) expect(spread).toBe(0);
+        const grown = backoffMs(backoff, retryCount, high) - backoffMs(backoff, retryCount, low);
+        expect(grown).toBeGreaterThanOrEqual(0);
+        if (!backoff.jitter) expect(grown).toBe(0);
       }),
     );
   });
@@ -225,4 +226,13 @@ describe('a delay', () => {
       }),
     );
   });
+});
+
+it.each([
+  [1, 0, 20],
+  [1, 0.5, 30],
+  [3, 0.5, 90],
+  [9, 0.5, 110],
+])('try %i with a draw of %d is spread to %i ms', (tries, draw, ms) => {
+  expect(spread({ min: 20, max: 200 }, tries, draw)).toBe(ms);
 });

@@ -54,6 +54,12 @@ function grownMs(initial: number, max: number, multiplier: number, retryCount: n
   return Math.min(initial * multiplier ** retryCount, max);
 }
 
+/** Full jitter over a doubling range, so that rivals that met once do not meet again. `draw` in [0, 1) chooses within it. */
+export function spread(range: { min: number; max: number }, tries: number, draw: number): number {
+  const top = Math.min(range.max, range.min * 2 ** tries);
+  return range.min + draw * (top - range.min);
+}
+
 /** No policy means no retries. An empty or absent category list means every category is retryable. */
 export function decideRetry(
   policy: StoredRetryPolicy | undefined,

@@ -6,6 +6,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import pg from 'pg';
 import { EngineError, isEngineError } from '../contract/errors.ts';
+import { spread } from '../model/retry.ts';
 import { Answers } from './answers.ts';
 import { DEFAULT_POOL_SIZE } from './connection-budget.ts';
 import type { Retry } from './conditions.ts';
@@ -156,16 +157,10 @@ function retryWait(thrown: unknown, tries: number, statement: Statement): number
   const retry = conditionOf(thrown)?.retry ?? 'never';
   if (retry !== 'conflict' && statement.repeatable === 'no') return undefined;
   const { most, waitMs } = TRIES[retry];
-  return tries < most ? spread(waitMs, tries) : undefined;
+  return tries < most ? spread(waitMs, tries, Math.random()) : undefined;
 }
 
 /** A lock was not to be had in time. */
-export function isLockTimeout(error: unknown): boolean {
+export function isLockTimeout(error: unknown): error is EngineError {
   return isEngineError(error) && error.sqlState === LOCK_TIMEOUT;
-}
-
-/** Full jitter over a doubling range, so that rivals that met once do not meet again. */
-export function spread(range: { min: number; max: number }, tries: number): number {
-  const top = Math.min(range.max, range.min * 2 ** tries);
-  return range.min + Math.random() * (top - range.min);
 }

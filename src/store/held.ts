@@ -2,10 +2,11 @@
  * Rows that a session holds for longer than whoever wants them should wait: who it is, and statements on behalf of a person that say so
  * instead of waiting. Never what the session said: that may quote data.
  */
-import { EngineError, isEngineError } from '../contract/errors.ts';
+import { EngineError } from '../contract/errors.ts';
 import { formatExecutionId, type ExecutionId } from '../contract/ids.ts';
-import { SESSION_DOES, type SessionDoing, type SessionFacts } from '../model/held-gate.ts';
-import { LOCK_TIMEOUT, run, type Database, type Statement } from './database.ts';
+import { nameSession, type SessionDoing, type SessionFacts } from '../model/held-gate.ts';
+import { firstOf } from '../model/wording.ts';
+import { isLockTimeout, LOCK_TIMEOUT, run, type Database, type Statement } from './database.ts';
 
 export interface Holder {
   execution_id: string;
@@ -14,9 +15,6 @@ export interface Holder {
   age_ms: number | null;
   doing: SessionDoing | null;
 }
-
-/** Sessions named in one sentence. */
-const HOLDERS_NAMED = 3;
 
 /** The oldest first. */
 export function readHolders(database: Database, uuids: readonly string[]): Promise<Holder[]> {
@@ -67,7 +65,7 @@ export async function runForPerson<Row>(
   try {
     return await run<Row>(database, { ...statement, waits: 'once' });
   } catch (error) {
-    if (!isEngineError(error) || error.sqlState !== LOCK_TIMEOUT) throw error;
+    if (!isLockTimeout(error)) throw error;
     const holders = await readHolders(database, uuids).catch(() => []);
     const message = `While ${statement.doing}: ${whoHolds(holders)} Nothing was changed.`;
     throw new EngineError('contention', message, { cause: error.cause, sqlState: LOCK_TIMEOUT });
@@ -77,16 +75,8 @@ export async function runForPerson<Row>(
 function whoHolds(holders: readonly Holder[]): string {
   const sessions = [...new Map(holders.map((holder) => [holder.pid, holder])).values()];
   if (sessions.length === 0) return 'somebody held a row of it for too long, and has let it go: try again.';
-  const named = sessions.slice(0, HOLDERS_NAMED).map(sessionText).join('; ');
-  const more = sessions.length > HOLDERS_NAMED ? ` and ${sessions.length - HOLDERS_NAMED} more` : '';
-  return `the row is held by ${named}${more}. Try again when that is over, or end the session with pg_terminate_backend.`;
-}
-
-function sessionText({ pid, age_ms: ageMs, doing }: Holder): string {
-  const age = ageMs === null ? 'whose transaction this role may not look at' : `open for ${seconds(ageMs)} s`;
-  return `session ${pid}, ${age}${doing === null ? '' : `, ${SESSION_DOES[doing]}`}`;
-}
-
-function seconds(ms: number): number {
-  return Math.round(ms / 1_000);
+  const named = sessions.map(({ pid, age_ms: ageMs, doing }) =>
+    nameSession({ pid, ageMs, doing }, 'session'),
+  );
+  return `the row is held by ${firstOf(named, '; ')}. Try again when that is over, or end the session with pg_terminate_backend.`;
 }

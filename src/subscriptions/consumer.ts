@@ -18,7 +18,8 @@ import {
   recordConsumerFailure,
   releaseConsumer,
 } from '../store/consumers.ts';
-import { spread, type Database } from '../store/database.ts';
+import { spread } from '../model/retry.ts';
+import type { Database } from '../store/database.ts';
 import { sqlStateOf, toEngineError } from '../store/database-errors.ts';
 import type { StoredEventFilter } from '../store/events.ts';
 import { nameTransaction } from '../store/inside.ts';
@@ -153,7 +154,7 @@ class EventConsumer implements OpenConsumer {
       this.#troubles += 1;
       // Once, however long it lasts.
       if (this.#troubles === 1) void this.#tell(error, 0, 'waits for the database');
-      await this.#rest(spread(TROUBLE_WAIT_MS, this.#troubles));
+      await this.#rest(spread(TROUBLE_WAIT_MS, this.#troubles, Math.random()));
     }
   }
 
@@ -187,7 +188,7 @@ class EventConsumer implements OpenConsumer {
   async #standBy(): Promise<void> {
     this.#place = undefined;
     await this.#currentPlace();
-    await this.#rest(spread(STANDBY_MS, STANDBY_LOOKS));
+    await this.#rest(spread(STANDBY_MS, STANDBY_LOOKS, Math.random()));
   }
 
   async #currentPlace(): Promise<bigint> {
@@ -295,7 +296,7 @@ class EventConsumer implements OpenConsumer {
     const what = this.#failures === 1 ? 'failed' : `failed ${this.#failures} times in a row`;
     void this.#tell(error, this.#failures, isTold ? what : undefined);
     await recordConsumerFailure(this.#database, this.name, codeOf(error), from);
-    await this.#rest(spread(RETRY_WAIT_MS, this.#failures));
+    await this.#rest(spread(RETRY_WAIT_MS, this.#failures, Math.random()));
   }
 
   /** Where nobody asked to be told, silence would look like idleness: then the process is warned of what happened. */

@@ -4,7 +4,8 @@
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { EngineError, isOutage } from '../contract/errors.ts';
-import { spread, type Database } from '../store/database.ts';
+import { spread } from '../model/retry.ts';
+import type { Database } from '../store/database.ts';
 import { sequenceEvents } from '../store/events.ts';
 import { whenAborted } from '../model/aborting.ts';
 import type { FeedWatcher, Outage, Woken } from './source.ts';
@@ -154,7 +155,7 @@ export class Pulse {
       this.#moved(last);
     } catch (error) {
       this.#troubles += 1;
-      this.#waitMs = spread(TROUBLE_WAIT_MS, this.#troubles);
+      this.#waitMs = spread(TROUBLE_WAIT_MS, this.#troubles, Math.random());
       if (isOutage(error)) return this.#wake(this.outage(error.message), () => true);
       for (const waiter of this.#waiters) waiter.reject(error);
       this.#waiters.clear();

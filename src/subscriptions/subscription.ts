@@ -8,7 +8,7 @@ import { isOutage } from '../contract/errors.ts';
 import type { FeedEvent } from '../contract/events.ts';
 import type { Disconnected, EventSubscription } from '../contract/feed.ts';
 import { LIMITS } from '../contract/limits.ts';
-import { spread } from '../store/database.ts';
+import { spread } from '../model/retry.ts';
 import type { StoredEventFilter } from '../store/events.ts';
 import { whenAborted } from '../model/aborting.ts';
 import type { FeedPage, FeedSource, Outage } from './source.ts';
@@ -169,7 +169,7 @@ class Subscription implements AsyncIterableIterator<Item> {
   /** Not all trouble of a database takes its time. */
   async #rest(): Promise<void> {
     this.#troubles += 1;
-    const ms = spread(TROUBLE_WAIT_MS, this.#troubles);
+    const ms = spread(TROUBLE_WAIT_MS, this.#troubles, Math.random());
     await pause(ms, undefined, { signal: this.#closing.signal }).catch(() => undefined);
   }
 

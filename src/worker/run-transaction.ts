@@ -7,6 +7,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { Engine, SqlExecutor, Transactor } from '../contract/engine.ts';
 import { EngineError, isEngineError, isPassingTrouble } from '../contract/errors.ts';
 import { LIMITS } from '../contract/limits.ts';
+import { spread } from '../model/retry.ts';
 import type { Logger } from './context.ts';
 import { insistOnConnection } from './insist.ts';
 import type { HeldLease } from './lease-watch.ts';
@@ -52,7 +53,8 @@ export async function runTransaction(run: TransactionRun): Promise<unknown> {
     if (committed !== undefined) return committed.value;
     if (!isEngineError(error) || error.code !== 'unavailable') throw error;
     if (tries >= LIMITS.transactionTries) throw lostTooOften(run, error);
-    await pause(waitAfter(tries), undefined, { signal: lease.signal }).catch(() => undefined);
+    const waitMs = spread(RETRY_WAIT_MS, tries, Math.random());
+    await pause(waitMs, undefined, { signal: lease.signal }).catch(() => undefined);
   }
 }
 
@@ -86,9 +88,4 @@ function lostTooOften({ lease, name }: TransactionRun, { code, sqlState, cause }
     cause,
     ...(sqlState === undefined ? {} : { sqlState }),
   });
-}
-
-function waitAfter(tries: number): number {
-  const { min, max } = RETRY_WAIT_MS;
-  return min + Math.random() * (Math.min(max, min * 2 ** tries) - min);
 }

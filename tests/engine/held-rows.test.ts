@@ -5,6 +5,7 @@
 import type pg from 'pg';
 import { afterEach, describe, expect, it } from 'vitest';
 import { connect, migrate, type Claim, type SqlExecutor } from '../../src/index.ts';
+import { LIMITS } from '../../src/contract/limits.ts';
 import { newKind, useBench, WAIT } from '../conformance/open.ts';
 import { uuidOf } from '../worker/crew.ts';
 import { useRoles } from './roles.ts';
@@ -193,6 +194,17 @@ describe('a row that a session holds', () => {
     await client.query('ROLLBACK');
     expect(await holding()).toMatchObject({ gate: 'running' });
   });
+});
+
+it('functions wait for what others hold as long as errors say', async () => {
+  const { rows } = await bench.database.query(
+    `SELECT proname AS name, substring(setting FROM '=(.*)')::interval = $1::bigint * interval '1 ms' AS same
+     FROM pg_proc, unnest(proconfig) setting
+     WHERE pronamespace = $2::regnamespace AND setting LIKE 'lock\\_timeout=%'`,
+    [LIMITS.heldWaitMs, bench.database.schema],
+  );
+  expect(rows).toContainEqual({ name: 'ff_submit', same: true });
+  expect(rows.filter(({ same }) => same !== true)).toEqual([]);
 });
 
 it('a session of a role that may not be looked at is told by its number', async () => {

@@ -5,7 +5,13 @@
 import { randomUUID } from 'node:crypto';
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { connect, type Connection, type SubmitRequest, type SubmitResult } from '../../src/index.ts';
+import {
+  connect,
+  type Connection,
+  type PoolLike,
+  type SubmitRequest,
+  type SubmitResult,
+} from '../../src/index.ts';
 import { runRace, stepValue, type Interleaving, type StepLike } from '../../src/testing/stepper.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { testDatabase } from '../setup/database.ts';
@@ -196,6 +202,34 @@ describe.each(NAMES)('an open transaction that has used a %s', (_, name) => {
     await client.query('COMMIT');
     expect(await waiting).toEqual({ executionId, outcome: 'duplicate' });
   });
+});
+
+it('an open transaction that has used many keys lets no statement keep others waiting for long', async () => {
+  const pool = new pg.Pool({ connectionString: database.url });
+  const patience: number[] = [];
+  const query = pool.query.bind(pool) as PoolLike['query'];
+  const watched: PoolLike = {
+    query(statement) {
+      const { text, values } = statement;
+      if (text.includes('ff_submit_each(')) patience.push(Number(values.at(-1)) * (values[2] as []).length);
+      return query(statement);
+    },
+  };
+  const shared = await connect({ pool: watched, reconcile: 'off', listen: 'off' });
+  const named = (count: number): SubmitRequest[] =>
+    Array.from({ length: count }, () => ({ kind: 'held', idempotencyKey: randomUUID() }));
+  const [held, free] = [named(120), named(20)];
+  const client = await begin();
+  await engine.submit(held, { executor: (text, params) => client.query(text, params) });
+  const waiting = Promise.allSettled(held.map((request) => shared.submit(request)));
+  const through = await Promise.all(free.map((request) => shared.submit(request)));
+  expect(through).toMatchObject(free.map(() => ({ outcome: 'submitted' })));
+  await client.query('ROLLBACK');
+  await waiting;
+  await shared.close();
+  await pool.end();
+  expect(Math.max(...patience)).toBeGreaterThan(0);
+  expect(Math.max(...patience)).toBeLessThanOrEqual(50);
 });
 
 describe('a pool that the application shares with the engine', () => {
