@@ -10,6 +10,7 @@ import { EngineError } from '../contract/errors.ts';
 import { CONNECT_LIMIT_MS, run, type Database } from './database.ts';
 import { hintChannel, quoteIdentifier } from './names.ts';
 import { trackSockets } from './sockets.ts';
+import { within } from './within.ts';
 
 export async function sendHint(database: Database, payload: string): Promise<void> {
   await run(database, {
@@ -80,7 +81,7 @@ export function listenForHints(
 
   const ask = async (line: Line): Promise<void> => {
     try {
-      await within(heartbeat.answerMs, line.client.query('SELECT 1'));
+      await within(heartbeat.answerMs, line.client.query('SELECT 1'), noAnswer);
       if (current === line) timer = setTimeout(() => void ask(line), heartbeat.everyMs);
     } catch {
       reconnect(line);
@@ -143,22 +144,14 @@ function newLine(databaseUrl: string, socket: Socket): Line | undefined {
 
 async function beginListening({ client }: Line, schema: string, answerMs: number): Promise<void> {
   await client.connect();
-  await within(answerMs, client.query(`LISTEN ${quoteIdentifier(hintChannel(schema))}`));
+  await within(answerMs, client.query(`LISTEN ${quoteIdentifier(hintChannel(schema))}`), noAnswer);
 }
 
 async function leave({ client, socket }: Line): Promise<void> {
-  await within(LEAVE_LIMIT_MS, client.end()).catch(() => undefined);
+  await within(LEAVE_LIMIT_MS, client.end(), noAnswer).catch(() => undefined);
   socket.destroy();
 }
 
-/** Rejects when there is no answer in time. One that has arrived while this process was busy elsewhere still counts. */
-function within<Answer>(limitMs: number, answer: Promise<Answer>): Promise<Answer> {
-  return new Promise((resolve, reject) => {
-    // What has arrived is read before an immediate runs.
-    const timer = setTimeout(
-      () => setImmediate(() => reject(new EngineError('unavailable', 'The listener got no answer in time.'))),
-      limitMs,
-    );
-    answer.then(resolve, reject).finally(() => clearTimeout(timer));
-  });
+function noAnswer(): EngineError {
+  return new EngineError('unavailable', 'The listener got no answer in time.');
 }

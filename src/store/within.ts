@@ -1,0 +1,14 @@
+import type { EngineError } from '../contract/errors.ts';
+
+/** Rejects when there is no answer in time. One that has arrived while this process was busy elsewhere still counts. */
+export function within<Answer>(
+  limitMs: number,
+  answer: Promise<Answer>,
+  late: () => EngineError,
+): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    // What has arrived is read before an immediate runs.
+    const timer = setTimeout(() => setImmediate(() => reject(late())), limitMs);
+    answer.then(resolve, reject).finally(() => clearTimeout(timer));
+  });
+}
