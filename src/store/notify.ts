@@ -59,7 +59,6 @@ export function listenForHints(
   let current: Line | undefined;
   const sockets = trackSockets();
   let timer: NodeJS.Timeout | undefined;
-  let closed = false;
   let waitMs = RECONNECT_WAIT_MS.min;
   let isOpen = false;
 
@@ -67,7 +66,6 @@ export function listenForHints(
     if (current !== lost) return;
     current = undefined;
     lost.socket.destroy();
-    if (closed) return;
     if (isOpen) events.lost?.();
     isOpen = false;
     openLater();
@@ -89,13 +87,10 @@ export function listenForHints(
   };
 
   const open = async (): Promise<void> => {
-    const line = newLine(databaseUrl, sockets.open());
+    const line = newLine(databaseUrl, sockets.open(), events, reconnect);
     // A file that the URL names may be in the middle of being replaced.
     if (line === undefined) return openLater();
     current = line;
-    line.client.on('error', () => reconnect(line));
-    line.client.on('end', () => reconnect(line));
-    line.client.on('notification', (message) => events.hint(message.payload ?? ''));
     try {
       await beginListening(line, schema, heartbeat.answerMs);
       if (current !== line) return;
@@ -108,16 +103,21 @@ export function listenForHints(
     }
   };
 
+  /** Without a current line nothing is asked, opened or reported any more. */
+  const end = (): Line | undefined => {
+    clearTimeout(timer);
+    const last = current;
+    current = undefined;
+    return last;
+  };
+
   void open();
   return {
-    async close() {
-      closed = true;
-      clearTimeout(timer);
-      const last = current;
-      current = undefined;
-      if (last !== undefined) await leave(last);
+    close: () => leave(end()),
+    abandon() {
+      end();
+      sockets.destroyAll();
     },
-    abandon: () => sockets.destroyAll(),
   };
 }
 
@@ -127,7 +127,12 @@ interface Line {
   socket: Socket;
 }
 
-function newLine(databaseUrl: string, socket: Socket): Line | undefined {
+function newLine(
+  databaseUrl: string,
+  socket: Socket,
+  events: ListenerEvents,
+  onLost: (line: Line) => void,
+): Line | undefined {
   try {
     const client = new pg.Client({
       connectionString: databaseUrl,
@@ -136,8 +141,13 @@ function newLine(databaseUrl: string, socket: Socket): Line | undefined {
       connectionTimeoutMillis: CONNECT_LIMIT_MS,
       stream: () => socket,
     });
-    return { client, socket };
+    const line = { client, socket };
+    client.on('error', () => onLost(line));
+    client.on('end', () => onLost(line));
+    client.on('notification', (message) => events.hint(message.payload ?? ''));
+    return line;
   } catch {
+    socket.destroy();
     return undefined;
   }
 }
@@ -147,9 +157,10 @@ async function beginListening({ client }: Line, schema: string, answerMs: number
   await within(answerMs, client.query(`LISTEN ${quoteIdentifier(hintChannel(schema))}`), noAnswer);
 }
 
-async function leave({ client, socket }: Line): Promise<void> {
-  await within(LEAVE_LIMIT_MS, client.end(), noAnswer).catch(() => undefined);
-  socket.destroy();
+async function leave(line: Line | undefined): Promise<void> {
+  if (line === undefined) return;
+  await within(LEAVE_LIMIT_MS, line.client.end(), noAnswer).catch(() => undefined);
+  line.socket.destroy();
 }
 
 function noAnswer(): EngineError {
