@@ -1,3 +1,7 @@
+/**
+ * The limit of one wait for the database or for a connection to it: whoever asked hears of it by then.
+ * What was asked for is not stopped by it; that is the affair of whoever holds the connection.
+ */
 import type { EngineError } from '../contract/errors.ts';
 
 /** Rejects when there is no answer in time. One that has arrived while this process was busy elsewhere still counts. */
