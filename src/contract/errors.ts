@@ -81,6 +81,13 @@ export class EngineError extends Error {
   }
 }
 
+/** No connection, after as long a wait as there is for one (`LIMITS.connectionWaitMs`): asking again at once would only take as long again. */
+export class ConnectionWaitOver extends EngineError {
+  constructor(message: string) {
+    super('no_connection', message);
+  }
+}
+
 /** True for an EngineError, also one made by another copy of this package. */
 export function isEngineError(value: unknown): value is EngineError {
   return value instanceof Error && value.name === 'EngineError' && 'code' in value;

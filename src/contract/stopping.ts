@@ -40,6 +40,9 @@ export async function withDeadline(work: Promise<unknown>, deadlineMs: number): 
   const deadline = new Promise<void>((resolve) => {
     timer = setTimeout(resolve, deadlineMs);
   });
-  await Promise.race([work, deadline]);
-  clearTimeout(timer);
+  try {
+    await Promise.race([work, deadline]);
+  } finally {
+    clearTimeout(timer);
+  }
 }

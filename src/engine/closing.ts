@@ -25,14 +25,13 @@ export function closingOf(
   let closing: Promise<void> | undefined;
   const closeOnce = async (deadlineMs: number): Promise<void> => {
     const beganAt = performance.now();
-    for (const companion of context.companions) companion.stop();
-    await endUserCode(deadlineMs);
-    const leftMs = deadlineMs - (performance.now() - beganAt);
-    const closed = closeContext(context, batches);
-    await withDeadline(closed, Math.max(LAST_WORD_MS, Math.min(leftMs, ANSWERS_LIMIT_MS)));
-    abandon(context);
-    // Nothing waits for the database any more; what waits for something else is not worth a process.
-    await withDeadline(closed, SETTLE_MS);
+    try {
+      for (const companion of context.companions) companion.stop();
+      await endUserCode(deadlineMs);
+    } finally {
+      const leftMs = deadlineMs - (performance.now() - beganAt);
+      await closeBy(Math.max(LAST_WORD_MS, Math.min(leftMs, ANSWERS_LIMIT_MS)), context, batches);
+    }
   };
   return async (options = {}) => {
     checkMembers(options, 'options', ['deadlineMs']);
@@ -40,6 +39,18 @@ export function closingOf(
     closing ??= closeOnce(deadlineMs);
     return closing;
   };
+}
+
+/** Whatever fails on the way, no connection of ours stays open. */
+async function closeBy(limitMs: number, context: EngineContext, batches: readonly Settling[]): Promise<void> {
+  const closed = closeContext(context, batches);
+  try {
+    await withDeadline(closed, limitMs);
+  } finally {
+    abandon(context);
+  }
+  // Nothing waits for the database any more; what waits for something else is not worth a process.
+  await withDeadline(closed, SETTLE_MS);
 }
 
 /** Every wait for the database is over at once; the connections that are ours are gone. */

@@ -10,7 +10,7 @@ export class Answers {
 
   /** What is awaited (by a function that does not throw, but rejects), or `closed` as soon as answers are given up. */
   wait<Answer>(ask: () => Promise<Answer>): Promise<Answer> {
-    if (this.#isGivenUp) return Promise.reject(closed());
+    if (this.#isGivenUp) return Promise.reject(engineClosed());
     return new Promise((resolve, reject) => {
       this.#waiting.add(reject);
       ask()
@@ -21,11 +21,11 @@ export class Answers {
 
   giveUp(): void {
     this.#isGivenUp = true;
-    for (const reject of this.#waiting) reject(closed());
+    for (const reject of this.#waiting) reject(engineClosed());
     this.#waiting.clear();
   }
 }
 
-function closed(): EngineError {
+export function engineClosed(): EngineError {
   return new EngineError('closed', 'The engine was closed before the database answered.');
 }

@@ -2,7 +2,7 @@
  * How the driver's errors are read: which code, whether they pass, and what their text may say.
  */
 import { describe, expect, it } from 'vitest';
-import { sqlStateOf, toEngineError } from './database-errors.ts';
+import { isConnectionLost, sqlStateOf, toEngineError } from './database-errors.ts';
 
 const failing = (code: string, more: object = {}) =>
   Object.assign(new Error('from the driver'), { code, ...more });
@@ -46,5 +46,20 @@ describe('an error of the driver', () => {
     expect(toEngineError(new Error('SASL: no password'), 'testing').message).toMatch(
       /before it reached the database/,
     );
+  });
+});
+
+describe('a lost connection', () => {
+  it.each([
+    ['08006', true, true],
+    ['57P01', true, true],
+    ['25P03', true, false],
+    ['25P04', true, false],
+    ['ECONNRESET', true, false],
+    ['57014', false, false],
+    ['40001', false, false],
+  ])('%s: for anything %s, for the server %s', (code, anything, server) => {
+    const error = failing(code);
+    expect([isConnectionLost(error), isConnectionLost(error, 'server')]).toEqual([anything, server]);
   });
 });

@@ -66,15 +66,23 @@ function severityOf(error: unknown): string {
   return '';
 }
 
+/** SQLSTATEs of a lost connection, and of a server that goes down or comes up. */
+const SERVER_LEFT = /^(08|57P0)/;
+/** SQLSTATEs of a transaction that was idle, or took, longer than the server allows: its connection is ended for what was done in it. */
+const ENDED_BY_LIMIT = /^25P0[34]$/;
 /** What drivers say of a connection that is gone; the server's own words come with a SQLSTATE. */
-const LOST_STATE = /^(08|57P0|25P03|25P04)/;
 const LOST_WORDS =
   /connection (was |has been )?(terminated|ended|closed|lost|reset|destroyed|error)|closed the connection|CONNECTION_(CLOSED|ENDED|DESTROYED)|terminating connection|not queryable/i;
 
+/** `server`: only what the server itself said counts, and not that a transaction met a limit of time. */
+type LostBy = 'anything' | 'server';
+
 /** True for a connection that broke, and only for that: a statement that took too long, for example, has not lost its own. */
-export function isConnectionLost(error: unknown): boolean {
+export function isConnectionLost(error: unknown, by: LostBy = 'anything'): boolean {
   const state = sqlStateOf(error);
-  if (state !== undefined) return LOST_STATE.test(state);
+  if (state !== undefined)
+    return SERVER_LEFT.test(state) || (by === 'anything' && ENDED_BY_LIMIT.test(state));
+  if (by === 'server') return false;
   for (const { code, message, syscall } of withCauses(error)) {
     if (syscall !== undefined || (typeof code === 'string' && NODE_CODE.test(code))) return true;
     if (typeof message === 'string' && LOST_WORDS.test(message)) return true;

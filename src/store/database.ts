@@ -79,7 +79,7 @@ const TRIES: Record<Retry, { most: number; waitMs: { min: number; max: number } 
 };
 
 /** A connection that gives no answer for this long is given up; the statement counts as unknown. */
-const ANSWER_LIMIT_MS = 60_000;
+export const ANSWER_LIMIT_MS = 60_000;
 export const CONNECT_LIMIT_MS = 10_000;
 
 /** SQLSTATE of a lock that was waited for as long as `lock_timeout` says. */

@@ -10,6 +10,7 @@ import { EngineError } from '../contract/errors.ts';
 import { CONNECT_LIMIT_MS, run, type Database } from './database.ts';
 import { hintChannel, quoteIdentifier } from './names.ts';
 import { trackSockets } from './sockets.ts';
+import { within } from './within.ts';
 
 export async function sendHint(database: Database, payload: string): Promise<void> {
   await run(database, {
@@ -58,7 +59,6 @@ export function listenForHints(
   let current: Line | undefined;
   const sockets = trackSockets();
   let timer: NodeJS.Timeout | undefined;
-  let closed = false;
   let waitMs = RECONNECT_WAIT_MS.min;
   let isOpen = false;
 
@@ -66,7 +66,6 @@ export function listenForHints(
     if (current !== lost) return;
     current = undefined;
     lost.socket.destroy();
-    if (closed) return;
     if (isOpen) events.lost?.();
     isOpen = false;
     openLater();
@@ -80,7 +79,7 @@ export function listenForHints(
 
   const ask = async (line: Line): Promise<void> => {
     try {
-      await within(heartbeat.answerMs, line.client.query('SELECT 1'));
+      await within(heartbeat.answerMs, line.client.query('SELECT 1'), noAnswer);
       if (current === line) timer = setTimeout(() => void ask(line), heartbeat.everyMs);
     } catch {
       reconnect(line);
@@ -88,13 +87,10 @@ export function listenForHints(
   };
 
   const open = async (): Promise<void> => {
-    const line = newLine(databaseUrl, sockets.open());
+    const line = newLine(databaseUrl, sockets.open(), events, reconnect);
     // A file that the URL names may be in the middle of being replaced.
     if (line === undefined) return openLater();
     current = line;
-    line.client.on('error', () => reconnect(line));
-    line.client.on('end', () => reconnect(line));
-    line.client.on('notification', (message) => events.hint(message.payload ?? ''));
     try {
       await beginListening(line, schema, heartbeat.answerMs);
       if (current !== line) return;
@@ -107,16 +103,21 @@ export function listenForHints(
     }
   };
 
+  /** Without a current line nothing is asked, opened or reported any more. */
+  const end = (): Line | undefined => {
+    clearTimeout(timer);
+    const last = current;
+    current = undefined;
+    return last;
+  };
+
   void open();
   return {
-    async close() {
-      closed = true;
-      clearTimeout(timer);
-      const last = current;
-      current = undefined;
-      if (last !== undefined) await leave(last);
+    close: () => leave(end()),
+    abandon() {
+      end();
+      sockets.destroyAll();
     },
-    abandon: () => sockets.destroyAll(),
   };
 }
 
@@ -126,7 +127,12 @@ interface Line {
   socket: Socket;
 }
 
-function newLine(databaseUrl: string, socket: Socket): Line | undefined {
+function newLine(
+  databaseUrl: string,
+  socket: Socket,
+  events: ListenerEvents,
+  onLost: (line: Line) => void,
+): Line | undefined {
   try {
     const client = new pg.Client({
       connectionString: databaseUrl,
@@ -135,30 +141,28 @@ function newLine(databaseUrl: string, socket: Socket): Line | undefined {
       connectionTimeoutMillis: CONNECT_LIMIT_MS,
       stream: () => socket,
     });
-    return { client, socket };
+    const line = { client, socket };
+    client.on('error', () => onLost(line));
+    client.on('end', () => onLost(line));
+    client.on('notification', (message) => events.hint(message.payload ?? ''));
+    return line;
   } catch {
+    socket.destroy();
     return undefined;
   }
 }
 
 async function beginListening({ client }: Line, schema: string, answerMs: number): Promise<void> {
   await client.connect();
-  await within(answerMs, client.query(`LISTEN ${quoteIdentifier(hintChannel(schema))}`));
+  await within(answerMs, client.query(`LISTEN ${quoteIdentifier(hintChannel(schema))}`), noAnswer);
 }
 
-async function leave({ client, socket }: Line): Promise<void> {
-  await within(LEAVE_LIMIT_MS, client.end()).catch(() => undefined);
-  socket.destroy();
+async function leave(line: Line | undefined): Promise<void> {
+  if (line === undefined) return;
+  await within(LEAVE_LIMIT_MS, line.client.end(), noAnswer).catch(() => undefined);
+  line.socket.destroy();
 }
 
-/** Rejects when there is no answer in time. One that has arrived while this process was busy elsewhere still counts. */
-function within<Answer>(limitMs: number, answer: Promise<Answer>): Promise<Answer> {
-  return new Promise((resolve, reject) => {
-    // What has arrived is read before an immediate runs.
-    const timer = setTimeout(
-      () => setImmediate(() => reject(new EngineError('unavailable', 'The listener got no answer in time.'))),
-      limitMs,
-    );
-    answer.then(resolve, reject).finally(() => clearTimeout(timer));
-  });
+function noAnswer(): EngineError {
+  return new EngineError('unavailable', 'The listener got no answer in time.');
 }

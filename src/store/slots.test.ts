@@ -51,3 +51,18 @@ it('is given in order', async () => {
   await Promise.all([1, 2, 3].map((n) => slots.use(async () => void order.push(n))));
   expect(order).toEqual([1, 2, 3]);
 });
+
+it('is refused to those who wait, and to all who come later, once it is closed', async () => {
+  const slots = new Slots({ count: 1, describe: () => '' });
+  const first = held();
+  const using = slots.use(() => first.open);
+  const entered: string[] = [];
+  const waiting = slots.use(async () => void entered.push('waiting'));
+  slots.close();
+  expect(vi.getTimerCount()).toBe(0);
+  await expect(waiting).rejects.toMatchObject({ code: 'closed' });
+  first.release();
+  await using;
+  await expect(slots.use(async () => void entered.push('later'))).rejects.toMatchObject({ code: 'closed' });
+  expect(entered).toEqual([]);
+});

@@ -2,8 +2,9 @@
  * Lets a number of callers in at a time; the others wait in order, and not for ever. That somebody waits for long is reported
  * once, until nobody waits any more.
  */
-import { EngineError } from '../contract/errors.ts';
+import { ConnectionWaitOver, EngineError } from '../contract/errors.ts';
 import { LIMITS } from '../contract/limits.ts';
+import { engineClosed } from './answers.ts';
 
 export interface SlotsOptions {
   count: number;
@@ -13,6 +14,7 @@ export interface SlotsOptions {
 
 interface Waiting {
   enter(): void;
+  refuse(error: EngineError): void;
 }
 
 export class Slots {
@@ -20,6 +22,7 @@ export class Slots {
   readonly #options: SlotsOptions;
   #free: number;
   #isReported = false;
+  #isClosed = false;
 
   constructor(options: SlotsOptions) {
     this.#options = options;
@@ -27,6 +30,7 @@ export class Slots {
   }
 
   async use<Value>(work: () => Promise<Value>): Promise<Value> {
+    if (this.#isClosed) throw engineClosed();
     if (this.#options.count < 1) {
       throw new EngineError('invalid_input', 'pool needs at least two connections to run transactions.', {
         field: 'pool',
@@ -41,13 +45,19 @@ export class Slots {
     }
   }
 
+  /** Nobody is let in any more, nor those who wait. */
+  close(): void {
+    this.#isClosed = true;
+    for (const waiting of this.#waiting) waiting.refuse(engineClosed());
+  }
+
   #wait(): Promise<void> {
     return new Promise((resolve, reject) => {
       const report = setTimeout(() => this.#report(), LIMITS.connectionReportMs);
-      const limit = setTimeout(() => {
-        leave();
-        reject(new EngineError('no_connection', this.#sentence(LIMITS.connectionWaitMs)));
-      }, LIMITS.connectionWaitMs);
+      const limit = setTimeout(
+        () => waiting.refuse(new ConnectionWaitOver(this.#sentence(LIMITS.connectionWaitMs))),
+        LIMITS.connectionWaitMs,
+      );
       const leave = (): void => {
         clearTimeout(report);
         clearTimeout(limit);
@@ -57,6 +67,10 @@ export class Slots {
         enter() {
           leave();
           resolve();
+        },
+        refuse(error) {
+          leave();
+          reject(error);
         },
       };
       this.#waiting.add(waiting);

@@ -5,16 +5,17 @@
 import type { Socket } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 import pg from 'pg';
-import { EngineError, isEngineError } from '../contract/errors.ts';
+import { ConnectionWaitOver, EngineError, isEngineError } from '../contract/errors.ts';
 import { LIMITS } from '../contract/limits.ts';
 import type { SqlExecutor, SqlTransaction } from '../contract/engine.ts';
-import { CONNECT_LIMIT_MS, type ClientLike, type PoolLike } from './database.ts';
-import { Answers } from './answers.ts';
+import { ANSWER_LIMIT_MS, CONNECT_LIMIT_MS, type ClientLike, type PoolLike } from './database.ts';
+import { Answers, engineClosed } from './answers.ts';
 import { describeBudget, type ConnectionBudget } from './connection-budget.ts';
 import { isConnectionLost, toEngineError } from './database-errors.ts';
 import { connectionLost, executorOf, NAME_OF_TRANSACTION, type TransactionName } from './inside.ts';
 import { Slots } from './slots.ts';
 import { trackSockets } from './sockets.ts';
+import { within } from './within.ts';
 
 /** A peer that is gone without a word must not keep the process from ending. */
 const CLOSE_LIMIT_MS = 2_000;
@@ -68,6 +69,13 @@ function openOne(source: Source, prefix: string, budget: ConnectionBudget, slots
   let own: pg.Pool | undefined;
   const sockets = trackSockets();
   const answers = new Answers();
+  const arrivals = new Answers();
+  let isClosed = false;
+  const beginNoMore = (): void => {
+    isClosed = true;
+    slots.close();
+    arrivals.giveUp();
+  };
   const connect = async (): Promise<ClientLike> => {
     if (source.pool !== undefined) return connectThrough(source.pool);
     own ??= openPool(source.databaseUrl!, budget.transactions, () => sockets.open());
@@ -84,14 +92,19 @@ function openOne(source: Source, prefix: string, budget: ConnectionBudget, slots
   const runOn = async <Value>(client: ClientLike, work: Work<Value>): Promise<Value> => {
     open.add(client);
     try {
-      return await transact(client, frame, work);
+      return await transact(client, frame, (tx, executor) => {
+        if (isClosed) throw engineClosed();
+        return work(tx, executor);
+      });
     } finally {
       open.delete(client);
     }
   };
   return {
-    run: (work) => answers.wait(() => slots.use(async () => runOn(await connected(connect, budget), work))),
+    run: (work) =>
+      answers.wait(() => slots.use(async () => runOn(await connected(connect, arrivals, budget), work))),
     async close() {
+      beginNoMore();
       if (own === undefined) return;
       const ended = own.end();
       // Work that does not come to its end must not keep the process from ending: closing rolls it back.
@@ -100,6 +113,7 @@ function openOne(source: Source, prefix: string, budget: ConnectionBudget, slots
       if (open.size === 0) await ended;
     },
     abandon() {
+      beginNoMore();
       answers.giveUp();
       sockets.destroyAll();
     },
@@ -131,9 +145,13 @@ async function connectThrough(pool: PoolLike): Promise<ClientLike> {
   throw new EngineError('invalid_input', 'pool must have connect() to run transactions.', { field: 'pool' });
 }
 
-async function connected(connect: () => Promise<ClientLike>, budget: ConnectionBudget): Promise<ClientLike> {
+async function connected(
+  connect: () => Promise<ClientLike>,
+  arrivals: Answers,
+  budget: ConnectionBudget,
+): Promise<ClientLike> {
   try {
-    return await connect();
+    return await arrived(connect(), arrivals);
   } catch (thrown) {
     const error = toEngineError(thrown, 'beginning a transaction');
     if (error.code !== 'no_connection' || error.sqlState === undefined) throw error;
@@ -144,9 +162,26 @@ async function connected(connect: () => Promise<ClientLike>, budget: ConnectionB
   }
 }
 
+/** An application's pool may have no limit of its own. A connection that arrives when nobody waits for it any more goes back. */
+async function arrived(arriving: Promise<ClientLike>, arrivals: Answers): Promise<ClientLike> {
+  const { connectionWaitMs } = LIMITS;
+  const sentence = `A transaction got no connection of the pool within ${connectionWaitMs / 1_000} s: others hold them all. Give them back sooner, or raise its max.`;
+  try {
+    const arrival = arrivals.wait(() => arriving);
+    return await within(connectionWaitMs, arrival, () => new ConnectionWaitOver(sentence));
+  } catch (error) {
+    void arriving.then(
+      (client) => client.release(),
+      () => undefined,
+    );
+    throw error;
+  }
+}
+
 /** What the work throws is thrown as it is: it is the caller's own. But for the loss of the connection, which is not its doing. */
 async function transact<Value>(client: ClientLike, frame: Frame, work: Work<Value>): Promise<Value> {
   let broken = false;
+  let begun = false;
   let over = false;
   // A connection that breaks between two statements says so as an event; unheard, it would end the process.
   const onError = (): void => {
@@ -161,25 +196,38 @@ async function transact<Value>(client: ClientLike, frame: Frame, work: Work<Valu
   };
   const tx = { query } as SqlTransaction;
   try {
-    const name = nameIn(await control(client, frame.begin, 'beginning a transaction'));
+    const name = nameIn(await control(client, frame.begin, 'beginning a transaction', onError));
+    begun = true;
     const value = await work(tx, executorOf(query, name));
     over = true;
-    await control(client, frame.commit(name.transaction), 'committing a transaction');
+    await control(client, frame.commit(name.transaction), 'committing a transaction', onError);
     return value;
   } catch (error) {
     over = true;
-    await client.query('ROLLBACK').catch(onError);
+    if (!broken) await control(client, 'ROLLBACK', 'rolling a transaction back', onError).catch(onError);
     throw broken && !isEngineError(error) && isConnectionLost(error) ? connectionLost(error) : error;
   } finally {
     client.off?.('error', onError);
-    client.release(broken);
+    // Where it did not begin, nobody knows what the connection is in.
+    client.release(broken || !begun);
   }
 }
 
-async function control(client: ClientLike, statements: string, doing: string): Promise<unknown> {
+/** A connection that gives no answer is of no use to anybody: `onSilence` says so before the error does. */
+async function control(
+  client: ClientLike,
+  statements: string,
+  doing: string,
+  onSilence: () => void,
+): Promise<unknown> {
+  const silent = new EngineError(
+    'unavailable',
+    `While ${doing}: the database gave no answer within ${ANSWER_LIMIT_MS / 1_000} s.`,
+  );
   try {
-    return await client.query(statements);
+    return await within(ANSWER_LIMIT_MS, client.query(statements), () => silent);
   } catch (error) {
+    if (error === silent) onSilence();
     throw toEngineError(error, doing);
   }
 }

@@ -20,7 +20,7 @@ import {
 } from '../store/consumers.ts';
 import { spread } from '../model/retry.ts';
 import type { Database } from '../store/database.ts';
-import { sqlStateOf, toEngineError } from '../store/database-errors.ts';
+import { isConnectionLost, sqlStateOf, toEngineError } from '../store/database-errors.ts';
 import type { StoredEventFilter } from '../store/events.ts';
 import { nameTransaction } from '../store/inside.ts';
 import { whenAborted } from '../model/aborting.ts';
@@ -40,8 +40,6 @@ const RETRY_WAIT_MS = { min: 200, max: 30_000 };
 const TROUBLE_WAIT_MS = { min: 200, max: 5_000 };
 /** So often in a row a broken connection is not the handler's doing; then it may be, by staying idle or writing too much. */
 const SILENT_TROUBLES = 3;
-/** SQLSTATEs of a lost connection, and of a server that goes down or comes up. */
-const SERVER_LEFT = /^(08|57P0)/;
 /** A handler that does not come to its end must not keep a process from ending. */
 export const STOP_DEADLINE_MS = 30_000;
 /** Positions walked through for one batch before the place is moved. */
@@ -353,12 +351,9 @@ class EventConsumer implements OpenConsumer {
 function isTroubleOf(error: unknown, by: Culprit, troubles: number): boolean {
   if (codeOf(error) === 'Error') return false;
   if (by === 'nobody') return isOutage(toEngineError(error, 'handing events over'));
-  return troubles < SILENT_TROUBLES && isLostConnection(error, by);
-}
-
-/** A handler may have other connections, which say nothing about this one: only what the server itself said counts there. */
-function isLostConnection(error: unknown, by: Culprit): boolean {
-  if (by === 'handler') return SERVER_LEFT.test(sqlStateOf(error) ?? '');
+  if (troubles >= SILENT_TROUBLES) return false;
+  // A handler may have other connections, whose loss says nothing about this one.
+  if (by === 'handler') return isConnectionLost(error, 'server');
   return toEngineError(error, 'handing events over').code === 'unavailable';
 }
 

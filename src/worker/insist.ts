@@ -4,7 +4,7 @@
  * number of times, because a statement may have been cancelled by chance.
  */
 import { setTimeout as pause } from 'node:timers/promises';
-import { isEngineError, isPassingTrouble, type EngineError } from '../contract/errors.ts';
+import { ConnectionWaitOver, isEngineError, isPassingTrouble, type EngineError } from '../contract/errors.ts';
 import { TaskAborted } from './task.ts';
 import type { HeldLease } from './lease-watch.ts';
 
@@ -29,8 +29,7 @@ export async function insistOnConnection<Answer>(
     if (!isEngineError(error) || error.code !== 'no_connection') return false;
     tries += 1;
     if (tries === 1) report(error);
-    // Without a SQLSTATE it has waited for its turn in this process, and for long.
-    return error.sqlState === undefined || tries >= MAX_ROOMLESS_TRIES;
+    return error instanceof ConnectionWaitOver || tries >= MAX_ROOMLESS_TRIES;
   });
 }
 

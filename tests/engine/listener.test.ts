@@ -179,6 +179,21 @@ describe('a connection that died without a word', () => {
   });
 });
 
+test('an abandoned listener does not come back', async () => {
+  const proxy = await newProxy();
+  const events: string[] = [];
+  const listener = listenForHints(proxy.url(database.url), database.schema, {
+    hint: () => undefined,
+    open: () => void events.push('open'),
+    lost: () => void events.push('lost, to be opened again'),
+  });
+  listeners.push(listener);
+  await expect.poll(() => events, SOON).toEqual(['open']);
+  listener.abandon();
+  await expect.poll(() => proxy.connectionCount, SOON).toBe(0);
+  expect(events).toEqual(['open']);
+});
+
 test('closing ends the connection at once also while it is being opened', async () => {
   const listener = listenForHints(database.url, database.schema, {
     hint: () => undefined,
