@@ -154,7 +154,7 @@ function describeDrift(expected, actual) {
 /** Makes an empty database on the server, migrates it, dumps it and drops it. */
 async function dumpMigrated(serverUrl) {
   // Built code, so that what is dumped is what a user would get.
-  const { migrate } = await import('../dist/store/migrate.js');
+  const { migrate } = await import('../dist/engine/database/migrate.js');
   const database = `ff_schema_dump_${randomUUID().slice(0, 8)}`;
   const admin = new pg.Client({ connectionString: serverUrl });
   await admin.connect();

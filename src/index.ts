@@ -1,11 +1,11 @@
 /**
  * FlowFabric: durable execution on plain Postgres. This is the whole public surface of the main entry.
  */
-export { connect, type Connection, type ConnectOptions } from './client/connect.ts';
+export { connect, type Connection, type ConnectOptions } from './connect/connect.ts';
 export type { EngineOptions } from './engine/open.ts';
-export type { ReconcilerReport } from './reconcilers/runner.ts';
-export type { ClientLike, PoolLike } from './store/database.ts';
-export { migrate, type MigrateOptions, type MigrateReport } from './store/migrate.ts';
+export type { ReconcilerReport } from './engine/upkeep/runner.ts';
+export type { ClientLike, PoolLike } from './engine/database/database.ts';
+export { migrate, type MigrateOptions, type MigrateReport } from './engine/database/migrate.ts';
 export { startWorker, type Worker, type WorkerOptions } from './worker/worker.ts';
 export type { StopOptions } from './contract/stopping.ts';
 export type {
@@ -23,11 +23,11 @@ export {
   type Middleware,
   type TaskHandler,
 } from './worker/handlers.ts';
-export type { LaneLimit } from './worker/claim-groups.ts';
+export type { LaneLimit } from './worker/loop/claim-groups.ts';
 export type * from './worker/context.ts';
 export { TaskAborted, TaskFailed, type AbortCode } from './worker/task.ts';
-export { task, type Task, type TaskOptions, type UncheckedTaskOptions } from './contract/task.ts';
-export type { TaskRetry, TaskTerms } from './contract/task.ts';
+export { task, type Task, type TaskOptions, type UncheckedTaskOptions } from './define/task.ts';
+export type { TaskRetry, TaskTerms } from './define/task.ts';
 export type { Schema, SchemaIssue, SchemaResult } from './contract/schema.ts';
 export {
   durable,
@@ -40,7 +40,7 @@ export {
   type StreamKind,
   type StreamKinds,
   type SummaryStream,
-} from './contract/stream-kinds.ts';
+} from './define/streams.ts';
 export type { Duration, DurationParts } from './contract/duration.ts';
 export {
   EngineError,
@@ -56,7 +56,7 @@ export type {
   TaskCallOptions,
   TaskClient,
   TaskSubmitOptions,
-} from './client/tasks.ts';
+} from './connect/tasks.ts';
 export type {
   ChunkItem,
   ChunkReader,
@@ -65,15 +65,15 @@ export type {
   SummaryReader,
   TypedSummary,
   TypedSummaryItem,
-} from './client/stream-readers.ts';
+} from './connect/stream-readers.ts';
 export type * from './contract/engine.ts';
-export { allOf, anyOf, atLeast, type AtLeast } from './contract/conditions.ts';
+export { allOf, anyOf, atLeast, type AtLeast } from './define/conditions.ts';
 export type * from './contract/signals.ts';
 export { SUMMARY_NULL } from './contract/streams.ts';
 export type * from './contract/streams.ts';
 export { applyPatch } from './model/merge-patch.ts';
 export type * from './contract/flows.ts';
-export { all, any, quorum } from './contract/flow-nodes.ts';
+export { all, any, quorum } from './define/flow-nodes.ts';
 export type {
   AllJoin,
   Edge,
@@ -85,10 +85,10 @@ export type {
   MemberEnd,
   SkippedEnd,
   SomeJoin,
-} from './contract/flow-nodes.ts';
-export type { AddOptions, FlowDefinition, FlowExtension, MemberBuilder } from './contract/flow-plan.ts';
+} from './define/flow-nodes.ts';
+export type { AddOptions, FlowDefinition, FlowExtension, MemberBuilder } from './define/flow-plan.ts';
 export { flow, type Flow, type FlowBuilder, type HandledOptions } from './worker/flow-definition.ts';
-export type { FlowClient, FlowRun, FlowSubmitOptions } from './client/flows.ts';
+export type { FlowClient, FlowRun, FlowSubmitOptions } from './connect/flows.ts';
 export type * from './contract/operations.ts';
 export type * from './contract/feed.ts';
 export type * from './contract/events.ts';

@@ -10,7 +10,7 @@ import { parseExecutionId } from '../contract/ids.ts';
 import { LIMITS } from '../contract/limits.ts';
 import type { ExecutionFilter, Operations } from '../contract/operations.ts';
 import type { PublicState } from '../contract/states.ts';
-import { DEFAULT_SCHEMA } from '../store/migrate.ts';
+import { DEFAULT_SCHEMA } from '../engine/database/migrate.ts';
 import { UsageError } from './exit-codes.ts';
 import { parseTags } from './input.ts';
 import type { Session } from './session.ts';

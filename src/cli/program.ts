@@ -4,32 +4,32 @@
  */
 import { readFileSync } from 'node:fs';
 import { Command } from 'commander';
-import { DEFAULT_SCHEMA } from '../store/migrate.ts';
-import { addBulkOptions } from './bulk.ts';
-import { cancelCommand, type CancelOptions } from './cancel.ts';
-import { consumersCommand, describeConsumers, type ConsumersOptions } from './consumers.ts';
-import { DEMO_EXECUTIONS, runDemo } from './demo.ts';
-import { runDemoWorker } from './demo-worker.ts';
-import { doctorCommand, type DoctorOptions } from './doctor.ts';
+import { DEFAULT_SCHEMA } from '../engine/database/migrate.ts';
+import { addBulkOptions } from './commands/bulk.ts';
+import { cancelCommand, type CancelOptions } from './commands/cancel.ts';
+import { consumersCommand, describeConsumers, type ConsumersOptions } from './commands/consumers.ts';
+import { DEMO_EXECUTIONS, runDemo } from './demo/demo.ts';
+import { runDemoWorker } from './demo/worker.ts';
+import { doctorCommand, type DoctorOptions } from './commands/doctor.ts';
 import { UsageError } from './exit-codes.ts';
 import { addFilterOptions, collect } from './filter-options.ts';
-import { FLOW_COMMANDS } from './flow-commands.ts';
+import { FLOW_COMMANDS } from './commands/flow-commands.ts';
 import { parseWhole } from './input.ts';
-import { laneCommand, lanesCommand, type LaneOptions, type LaneVerb } from './lanes.ts';
-import { listCommand, type ListOptions } from './list.ts';
-import { migrateCommand, type MigrateCommandOptions } from './migrate.ts';
-import { priorityCommand, type PriorityOptions } from './priority.ts';
-import { replayCommand, type ReplayOptions } from './replay.ts';
+import { laneCommand, lanesCommand, type LaneOptions, type LaneVerb } from './commands/lanes.ts';
+import { listCommand, type ListOptions } from './commands/list.ts';
+import { migrateCommand, type MigrateCommandOptions } from './commands/migrate.ts';
+import { priorityCommand, type PriorityOptions } from './commands/priority.ts';
+import { replayCommand, type ReplayOptions } from './commands/replay.ts';
 import { AN_ID, examples, ID_HELP, IDS_HELP, run, type OnExit } from './registering.ts';
 import { databaseUrlOf, environmentFor, type GlobalOptions } from './session.ts';
-import { showCommand, type ShowOptions } from './show.ts';
-import { SIGNAL_COMMANDS } from './signal-commands.ts';
-import { describeStream, streamCommand, type StreamOptions } from './stream.ts';
-import { submitCommand, type SubmitOptions } from './submit.ts';
-import { tagCommand, type TagOptions } from './tag.ts';
-import { describeTail, tailCommand, type TailOptions } from './tail.ts';
-import { whyCommand } from './why.ts';
-import { workersCommand } from './workers.ts';
+import { showCommand, type ShowOptions } from './commands/show.ts';
+import { SIGNAL_COMMANDS } from './commands/signal-commands.ts';
+import { describeStream, streamCommand, type StreamOptions } from './commands/stream.ts';
+import { submitCommand, type SubmitOptions } from './commands/submit.ts';
+import { tagCommand, type TagOptions } from './commands/tag.ts';
+import { describeTail, tailCommand, type TailOptions } from './commands/tail.ts';
+import { whyCommand } from './commands/why.ts';
+import { workersCommand } from './commands/workers.ts';
 
 /** The whole command line. Usage errors are thrown as commander's own, with nothing printed. */
 export function buildProgram(onExit: OnExit): Command {

@@ -2,9 +2,9 @@
  * What every command is given: where to print, which database, and when to stop. Opens the engine for the commands
  * that need one, as small as it goes: a command is over in a moment and repairs nothing.
  */
-import { connect, type Connection, type ConnectOptions } from '../client/connect.ts';
+import { connect, type Connection, type ConnectOptions } from '../connect/connect.ts';
 import { LIMITS } from '../contract/limits.ts';
-import { DEFAULT_SCHEMA } from '../store/migrate.ts';
+import { DEFAULT_SCHEMA } from '../engine/database/migrate.ts';
 import { exitCodeOf, UsageError } from './exit-codes.ts';
 import { interruption } from './interruption.ts';
 import { openPrinter, type Printer } from './printer.ts';

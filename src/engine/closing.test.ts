@@ -4,7 +4,7 @@
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { withDeadline } from '../contract/stopping.ts';
 import { closingOf } from './closing.ts';
-import type { EngineContext } from './context.ts';
+import type { EngineContext } from './kit/context.ts';
 
 beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] }));
 afterEach(() => void vi.useRealTimers());

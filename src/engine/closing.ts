@@ -3,9 +3,9 @@
  * any more.
  */
 import { deadlineOf, LAST_WORD_MS, withDeadline, type StopOptions } from '../contract/stopping.ts';
-import { STOP_DEADLINE_MS } from '../subscriptions/consumer.ts';
-import type { EngineContext } from './context.ts';
-import { checkMembers } from './members.ts';
+import { STOP_DEADLINE_MS } from './feed/consumer.ts';
+import type { EngineContext } from './kit/context.ts';
+import { checkMembers } from './kit/settings.ts';
 
 /** What is under way and has nothing to do with user code has its answer by then or none. */
 const ANSWERS_LIMIT_MS = 5_000;

@@ -7,8 +7,8 @@ import type { ClientBase } from 'pg';
 import type { AttemptState, StateVector } from '../contract/states.ts';
 import { SITUATIONS, situationOf, type Situation } from '../model/situations.ts';
 import { completionEventOf, TRANSITIONS, type Transition } from '../model/transitions.ts';
-import { quoteIdentifier, validSchemaName } from '../store/names.ts';
-import { testingSql } from '../store/migrate.ts';
+import { quoteIdentifier, validSchemaName } from '../engine/database/names.ts';
+import { testingSql } from '../engine/database/migrate.ts';
 
 /** The state of an execution that does not exist yet. */
 const NOTHING = 'nothing';

@@ -7,9 +7,9 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 import { EngineError } from '../contract/errors.ts';
-import { sqlStateOf, toEngineError } from '../store/database-errors.ts';
-import { DEFAULT_SCHEMA, migrate } from '../store/migrate.ts';
-import { quoteIdentifier } from '../store/names.ts';
+import { sqlStateOf, toEngineError } from '../engine/database/errors.ts';
+import { DEFAULT_SCHEMA, migrate } from '../engine/database/migrate.ts';
+import { quoteIdentifier } from '../engine/database/names.ts';
 import { installAssertions } from './assertions.ts';
 
 export interface TestDatabaseOptions {

@@ -4,7 +4,7 @@
  */
 import type { Backoff, Json, Progress, SqlTransaction, Transactor } from '../contract/engine.ts';
 import type { Duration } from '../contract/duration.ts';
-import type { FlowExtension } from '../contract/flow-plan.ts';
+import type { FlowExtension } from '../define/flow-plan.ts';
 import type { FlowId, SubmittedFlow } from '../contract/flows.ts';
 import type { ExecutionId } from '../contract/ids.ts';
 import type {
@@ -15,9 +15,9 @@ import type {
   WaitReason,
 } from '../contract/signals.ts';
 import type { Schema } from '../contract/schema.ts';
-import type { ChunkStream, MergePatch, StreamKinds, SummaryStream } from '../contract/stream-kinds.ts';
+import type { ChunkStream, MergePatch, StreamKinds, SummaryStream } from '../define/streams.ts';
 import type { FrameEncoding, FrameMode } from '../contract/streams.ts';
-import type { Task } from '../contract/task.ts';
+import type { Task } from '../define/task.ts';
 
 /** Written like pino's: an object of facts, then a sentence. */
 export interface Logger {

@@ -9,11 +9,11 @@ import {
   type From,
   type MemberBuilder,
   type MemberTerms,
-} from '../contract/flow-plan.ts';
-import type { AllJoin, FlowNode, Joined, NotGiven, Sources } from '../contract/flow-nodes.ts';
+} from '../define/flow-plan.ts';
+import type { AllJoin, FlowNode, Joined, NotGiven, Sources } from '../define/flow-nodes.ts';
 import type { JoinPolicy } from '../contract/flows.ts';
 import { LIMITS } from '../contract/limits.ts';
-import { task, type UncheckedTaskOptions } from '../contract/task.ts';
+import { task, type UncheckedTaskOptions } from '../define/task.ts';
 import { handle, type HandlerFunction, type HandlerOptions, type TaskHandler } from './handlers.ts';
 
 /** How a task is run that has no contract of its own. */

@@ -2,8 +2,8 @@
  * Joins a task's contract with the code that does it. The worker looks handlers up by the task's name.
  */
 import { EngineError } from '../contract/errors.ts';
-import type { NoStreams, StreamKinds } from '../contract/stream-kinds.ts';
-import type { AnyTask, Task } from '../contract/task.ts';
+import type { NoStreams, StreamKinds } from '../define/streams.ts';
+import type { AnyTask, Task } from '../define/task.ts';
 import type { StreamWriters, TaskContext } from './context.ts';
 import { checkKnown } from './options.ts';
 

@@ -5,7 +5,7 @@
  */
 import { monitorEventLoopDelay, type IntervalHistogram } from 'node:perf_hooks';
 import type { Claim } from '../contract/engine.ts';
-import { HeldLease } from './lease-watch.ts';
+import { HeldLease } from './loop/lease-watch.ts';
 
 export interface WorkerStats {
   claimed: number;

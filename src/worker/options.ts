@@ -4,7 +4,7 @@
  */
 import { EngineError } from '../contract/errors.ts';
 import { LIMITS } from '../contract/limits.ts';
-import type { LaneLimit } from './claim-groups.ts';
+import type { LaneLimit } from './loop/claim-groups.ts';
 import type { Logger } from './context.ts';
 import type { Middleware, TaskHandler } from './handlers.ts';
 

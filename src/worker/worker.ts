@@ -7,9 +7,9 @@ import { EngineError } from '../contract/errors.ts';
 import type { Claim, ClaimResult, Engine, Hint, WorkerRegistration } from '../contract/engine.ts';
 import { LIMITS } from '../contract/limits.ts';
 import { deadlineOf, LAST_WORD_MS, withDeadline, type StopOptions } from '../contract/stopping.ts';
-import { ClaimGroups, nameOf, type ClaimGroup, type Limit } from './claim-groups.ts';
+import { ClaimGroups, nameOf, type ClaimGroup, type Limit } from './loop/claim-groups.ts';
 import { handlersByName, type TaskHandler } from './handlers.ts';
-import { LeaseWatch } from './lease-watch.ts';
+import { LeaseWatch } from './loop/lease-watch.ts';
 import {
   MeasuredLease,
   Vitals,
@@ -19,10 +19,10 @@ import {
   type WorkerStats,
 } from './metrics.ts';
 import { checkOptions, DEFAULTS, MAX_CONCURRENCY, SILENT, type WorkerOptions } from './options.ts';
-import { Registration } from './registration.ts';
-import { runHandler, type RunEnd } from './run-handler.ts';
-import { letGoOfStrays } from './stray-rejections.ts';
-import { WakeUp } from './wake-up.ts';
+import { Registration } from './loop/registration.ts';
+import { runHandler, type RunEnd } from './run/run-handler.ts';
+import { letGoOfStrays } from './loop/stray-rejections.ts';
+import { WakeUp } from './loop/wake-up.ts';
 
 export type { WorkerOptions } from './options.ts';
 

@@ -3,10 +3,10 @@
  * worse. Each library's file says how it opens, writes and begins a transaction; nothing here knows one.
  */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { connect, type Connection } from '../../src/client/connect.ts';
+import { connect, type Connection } from '../../src/connect/connect.ts';
 import type { SqlExecutor, Transactor } from '../../src/contract/engine.ts';
 import { uuidV7 } from '../../src/contract/ids.ts';
-import { task } from '../../src/contract/task.ts';
+import { task } from '../../src/define/task.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { handle, type HandlerFunction } from '../../src/worker/handlers.ts';
 import { startWorker, type Worker } from '../../src/worker/worker.ts';

@@ -3,7 +3,7 @@
  * call succeeds by the engine's own second try or says that the database is unavailable, and the state is right.
  */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import type { Connection } from '../../src/client/connect.ts';
+import type { Connection } from '../../src/connect/connect.ts';
 import type { Claim } from '../../src/contract/engine.ts';
 import type { ExecutionId } from '../../src/contract/ids.ts';
 import { startFaultProxy, type FaultProxy } from '../../src/testing/fault-proxy.ts';

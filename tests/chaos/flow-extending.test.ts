@@ -3,7 +3,7 @@
  * every n. In the end they are there once, and have run once.
  */
 import { beforeAll, expect, test } from 'vitest';
-import type { Connection } from '../../src/client/connect.ts';
+import type { Connection } from '../../src/connect/connect.ts';
 import { AGAIN, newKind, useCrew } from '../worker/crew.ts';
 import {
   createEffects,

@@ -3,7 +3,7 @@
  * goes on, every member ends as it must, and no end was forgotten.
  */
 import { expect, test } from 'vitest';
-import type { Connection } from '../../src/client/connect.ts';
+import type { Connection } from '../../src/connect/connect.ts';
 import type { MemberRequest } from '../../src/contract/flows.ts';
 import { parseExecutionId } from '../../src/contract/ids.ts';
 import { flowFaults, flowLeftovers, memberFaults } from '../races/flow-invariants.ts';

@@ -3,7 +3,7 @@
  * and what they try afterwards changes nothing.
  */
 import { expect, onTestFinished, test } from 'vitest';
-import type { Connection } from '../../src/client/connect.ts';
+import type { Connection } from '../../src/connect/connect.ts';
 import { newKind, SOON, useCrew, uuidOf } from '../worker/crew.ts';
 import { faultsOf } from './checker.ts';
 import { startWorkerProcess } from './children.ts';

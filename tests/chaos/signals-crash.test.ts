@@ -6,12 +6,12 @@ import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { connect, type Connection } from '../../src/client/connect.ts';
+import { connect, type Connection } from '../../src/connect/connect.ts';
 import type { Claim } from '../../src/contract/engine.ts';
 import { isEngineError } from '../../src/contract/errors.ts';
 import type { DeliverOutcome, SignalRequest } from '../../src/contract/signals.ts';
 import { startEmbedded, type EmbeddedServer } from '../../src/embedded/index.ts';
-import { migrate } from '../../src/store/migrate.ts';
+import { migrate } from '../../src/engine/database/migrate.ts';
 import { newKind } from '../worker/crew.ts';
 
 const LIMIT_MS = 60_000;

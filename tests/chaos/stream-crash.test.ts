@@ -6,12 +6,12 @@ import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { connect, type Connection } from '../../src/client/connect.ts';
+import { connect, type Connection } from '../../src/connect/connect.ts';
 import type { Claim } from '../../src/contract/engine.ts';
 import { isEngineError } from '../../src/contract/errors.ts';
 import type { StreamItem } from '../../src/contract/streams.ts';
 import { startEmbedded } from '../../src/embedded/index.ts';
-import { migrate } from '../../src/store/migrate.ts';
+import { migrate } from '../../src/engine/database/migrate.ts';
 import { newKind, SOON } from '../worker/crew.ts';
 
 const LEASE_MS = 600_000;

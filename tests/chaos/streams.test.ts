@@ -4,7 +4,7 @@
  */
 import { existsSync } from 'node:fs';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import type { Connection } from '../../src/client/connect.ts';
+import type { Connection } from '../../src/connect/connect.ts';
 import type { Claim } from '../../src/contract/engine.ts';
 import type { StreamItem } from '../../src/contract/streams.ts';
 import { startFaultProxy } from '../../src/testing/fault-proxy.ts';

@@ -3,7 +3,7 @@
  * while it awaits them, and once it is paused. In the end there are five children, and the parent has their results.
  */
 import { beforeAll, expect, test } from 'vitest';
-import type { Connection } from '../../src/client/connect.ts';
+import type { Connection } from '../../src/connect/connect.ts';
 import type { ExecutionId } from '../../src/contract/ids.ts';
 import { AGAIN, newKind, SOON, useCrew, uuidOf } from '../worker/crew.ts';
 import { faultsOf } from './checker.ts';

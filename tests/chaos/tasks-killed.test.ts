@@ -3,7 +3,7 @@
  * finishes, and no step that was recorded is run again.
  */
 import { beforeAll, expect, test } from 'vitest';
-import type { Connection } from '../../src/client/connect.ts';
+import type { Connection } from '../../src/connect/connect.ts';
 import type { Json } from '../../src/contract/engine.ts';
 import type { ExecutionId } from '../../src/contract/ids.ts';
 import { AGAIN, newKind, resultOf, useCrew } from '../worker/crew.ts';

@@ -3,7 +3,7 @@
  * in the other at once, from its last finished step, and no attempt is spent. Leases are far longer than the test.
  */
 import { beforeAll, expect, test } from 'vitest';
-import type { Connection } from '../../src/client/connect.ts';
+import type { Connection } from '../../src/connect/connect.ts';
 import type { ExecutionId } from '../../src/contract/ids.ts';
 import { newKind, SOON, useCrew } from '../worker/crew.ts';
 import { faultsOf } from './checker.ts';

@@ -6,7 +6,7 @@ import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { connect, type Connection } from '../../src/client/connect.ts';
+import { connect, type Connection } from '../../src/connect/connect.ts';
 import type { ExecutionId } from '../../src/contract/ids.ts';
 import { startEmbedded, type EmbeddedServer } from '../../src/embedded/index.ts';
 import { createTestDatabase, type TestDatabase } from '../../src/testing/test-database.ts';

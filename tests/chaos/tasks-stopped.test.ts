@@ -7,7 +7,7 @@ import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { expect, onTestFinished, test } from 'vitest';
-import { task } from '../../src/contract/task.ts';
+import { task } from '../../src/define/task.ts';
 import { handle } from '../../src/worker/handlers.ts';
 import { AGAIN, newKind, useCrew } from '../worker/crew.ts';
 

@@ -4,7 +4,7 @@
  */
 import { PassThrough } from 'node:stream';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { ask, openMeter } from '../../src/cli/bulk.ts';
+import { ask, openMeter } from '../../src/cli/commands/bulk.ts';
 import { connect, type Connection } from '../../src/index.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { plainDatabase } from '../setup/database.ts';

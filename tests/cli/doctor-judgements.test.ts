@@ -15,8 +15,8 @@ import {
   judgeTransactions,
   judgeVersion,
   judgeWriting,
-} from '../../src/engine/doctor-judgements.ts';
-import type { ServerFacts } from '../../src/store/doctor.ts';
+} from '../../src/engine/operator/doctor-judgements.ts';
+import type { ServerFacts } from '../../src/engine/operator/doctor.sql.ts';
 
 const SERVER: ServerFacts = {
   version: '18.1',

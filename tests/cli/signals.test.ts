@@ -4,12 +4,12 @@
  */
 import { userInfo } from 'node:os';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { approvalsCommand } from '../../src/cli/approvals.ts';
+import { approvalsCommand } from '../../src/cli/commands/approvals.ts';
 import { UsageError } from '../../src/cli/exit-codes.ts';
-import { rotateCommand } from '../../src/cli/keys.ts';
+import { rotateCommand } from '../../src/cli/commands/keys.ts';
 import type { Session } from '../../src/cli/session.ts';
-import { signalCommand } from '../../src/cli/signal.ts';
-import { tokenCommand } from '../../src/cli/token.ts';
+import { signalCommand } from '../../src/cli/commands/signal.ts';
+import { tokenCommand } from '../../src/cli/commands/token.ts';
 import { why } from '../../src/cli/wording.ts';
 import { atLeast, connect, type Connection, type ExecutionEnd } from '../../src/index.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';

@@ -4,7 +4,7 @@
  */
 import { expect, it, onTestFinished } from 'vitest';
 import { openEngine } from '../../src/engine/open.ts';
-import { hintChannel } from '../../src/store/names.ts';
+import { hintChannel } from '../../src/engine/database/names.ts';
 import type { FeedEvent } from '../../src/index.ts';
 import { countingPool, endOne, take } from './following.ts';
 import { newKind, useBench } from './open.ts';

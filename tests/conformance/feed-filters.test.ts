@@ -4,13 +4,13 @@
  */
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { EngineContext } from '../../src/engine/context.ts';
+import type { EngineContext } from '../../src/engine/kit/context.ts';
 import type { EventsFilter } from '../../src/index.ts';
 import { formatExecutionId } from '../../src/contract/ids.ts';
-import { checkEventsFilter } from '../../src/engine/event-filter.ts';
+import { checkEventsFilter } from '../../src/engine/feed/filter.ts';
 import { openEngine } from '../../src/engine/open.ts';
-import { readEvents, type EventRow, type StoredEventFilter } from '../../src/store/events.ts';
-import { matches } from '../../src/subscriptions/matching.ts';
+import { readEvents, type EventRow, type StoredEventFilter } from '../../src/engine/feed/events.sql.ts';
+import { matches } from '../../src/engine/feed/matching.ts';
 import { ANY, plantRows, take, type PlantedRow } from './following.ts';
 import { useBench } from './open.ts';
 

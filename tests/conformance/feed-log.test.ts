@@ -6,7 +6,7 @@ import { randomUUID } from 'node:crypto';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { decodeCursor, encodeCursor } from '../../src/index.ts';
 import { openEngine } from '../../src/engine/open.ts';
-import { sequenceEvents } from '../../src/store/events.ts';
+import { sequenceEvents } from '../../src/engine/feed/events.sql.ts';
 import {
   consecutive,
   namesOf,

@@ -4,11 +4,11 @@
  */
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { openEngine } from '../../src/engine/open.ts';
-import { setRetention } from '../../src/engine/retention.ts';
+import { setRetention } from '../../src/engine/upkeep/retention-setting.ts';
 import { decodeCursor, encodeCursor, LIMITS } from '../../src/index.ts';
-import { eventPositions, oldEvents } from '../../src/reconcilers/event-log.ts';
-import { sequenceEvents } from '../../src/store/events.ts';
-import { dropEventSlot, openEventSlot } from '../../src/store/retention.ts';
+import { eventPositions, oldEvents } from '../../src/engine/upkeep/event-log.ts';
+import { sequenceEvents } from '../../src/engine/feed/events.sql.ts';
+import { dropEventSlot, openEventSlot } from '../../src/engine/upkeep/retention.sql.ts';
 import {
   consecutive,
   namesOf,

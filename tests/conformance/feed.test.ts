@@ -5,7 +5,7 @@
 import { randomUUID } from 'node:crypto';
 import { getEventListeners } from 'node:events';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import type { Connection } from '../../src/client/connect.ts';
+import type { Connection } from '../../src/connect/connect.ts';
 import { decodeCursor, encodeCursor, LIMITS, type FeedEvent, type TagEvent } from '../../src/index.ts';
 import { openEngine } from '../../src/engine/open.ts';
 import { startFaultProxy } from '../../src/testing/fault-proxy.ts';

@@ -2,12 +2,12 @@
  * Cancelling flows, replaying their members, forgetting them, and the reports of those who look after them.
  */
 import { describe, expect, it } from 'vitest';
-import { setRetention } from '../../src/engine/retention.ts';
-import { dispatchSiblings } from '../../src/engine/flow-work.ts';
+import { setRetention } from '../../src/engine/upkeep/retention-setting.ts';
+import { dispatchSiblings } from '../../src/engine/flows/work.ts';
 import { openEngine } from '../../src/engine/open.ts';
-import { runPass } from '../../src/reconcilers/pass.ts';
-import { retention } from '../../src/reconcilers/retention.ts';
-import { reconcileSiblings } from '../../src/store/flow-work.ts';
+import { runPass } from '../../src/engine/upkeep/pass.ts';
+import { retention } from '../../src/engine/upkeep/retention.ts';
+import { reconcileSiblings } from '../../src/engine/flows/work.sql.ts';
 import { submitFlow, type NamedMember } from './flow-kit.ts';
 import { useBench } from './open.ts';
 

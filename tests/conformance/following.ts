@@ -7,11 +7,11 @@ import pg from 'pg';
 import { afterAll, afterEach, beforeAll, beforeEach } from 'vitest';
 import type { FeedEvent } from '../../src/contract/events.ts';
 import type { EventSubscription } from '../../src/contract/feed.ts';
-import type { PoolLike } from '../../src/store/database.ts';
-import type { FeedSource } from '../../src/subscriptions/source.ts';
+import type { PoolLike } from '../../src/engine/database/database.ts';
+import type { FeedSource } from '../../src/engine/feed/source.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { openEngine, type OpenedEngine } from '../../src/engine/open.ts';
-import { sequenceEvents, type StoredEventFilter } from '../../src/store/events.ts';
+import { sequenceEvents, type StoredEventFilter } from '../../src/engine/feed/events.sql.ts';
 import { testDatabase } from '../setup/database.ts';
 import type { Bench } from './open.ts';
 

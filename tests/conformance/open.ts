@@ -4,7 +4,7 @@
  * listening connection; every test must hold under any of them. Tests speak to the Engine interface only.
  */
 import { afterAll, beforeAll, expect, vi } from 'vitest';
-import { connect, type Connection, type ConnectOptions } from '../../src/client/connect.ts';
+import { connect, type Connection, type ConnectOptions } from '../../src/connect/connect.ts';
 import type { Claim, ClaimRequest, ExecutionId, ExecutionSnapshot, SubmitRequest } from '../../src/index.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { testDatabase } from '../setup/database.ts';

@@ -4,9 +4,9 @@
  */
 import { describe, expect, it } from 'vitest';
 import type { ExecutionId } from '../../src/index.ts';
-import { cancel as cancelAt } from '../../src/engine/cancel.ts';
+import { cancel as cancelAt } from '../../src/engine/executions/cancel.ts';
 import { openEngine } from '../../src/engine/open.ts';
-import { changePriority as changeAt } from '../../src/engine/operator.ts';
+import { changePriority as changeAt } from '../../src/engine/operator/verbs.ts';
 import { misplaced, newKind, useBench } from './open.ts';
 
 const bench = useBench();

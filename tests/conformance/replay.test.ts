@@ -5,7 +5,7 @@
 import { describe, expect, it } from 'vitest';
 import type { Claim, ExecutionId, ExecutionPolicy } from '../../src/index.ts';
 import { openEngine } from '../../src/engine/open.ts';
-import { replay as replayAt } from '../../src/engine/operator.ts';
+import { replay as replayAt } from '../../src/engine/operator/verbs.ts';
 import { misplaced, newKind, useBench } from './open.ts';
 
 const bench = useBench();

@@ -3,15 +3,15 @@
  * Events and idempotency keys go by rules of their own. Who meets whom is in tests/races/retention.test.ts.
  */
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
-import type { EngineContext } from '../../src/engine/context.ts';
+import type { EngineContext } from '../../src/engine/kit/context.ts';
 import type { Claim, ExecutionId, SubmitRequest } from '../../src/index.ts';
 import { openEngine } from '../../src/engine/open.ts';
-import { setRetention } from '../../src/engine/retention.ts';
-import { eventPositions, oldEvents } from '../../src/reconcilers/event-log.ts';
-import { oldKeys } from '../../src/reconcilers/old-keys.ts';
-import { runPass } from '../../src/reconcilers/pass.ts';
-import { retention } from '../../src/reconcilers/retention.ts';
-import { forgetKeys, openEventSlot } from '../../src/store/retention.ts';
+import { setRetention } from '../../src/engine/upkeep/retention-setting.ts';
+import { eventPositions, oldEvents } from '../../src/engine/upkeep/event-log.ts';
+import { oldKeys } from '../../src/engine/upkeep/old-keys.ts';
+import { runPass } from '../../src/engine/upkeep/pass.ts';
+import { retention } from '../../src/engine/upkeep/retention.ts';
+import { forgetKeys, openEventSlot } from '../../src/engine/upkeep/retention.sql.ts';
 import { newKind, useBench, WAIT } from './open.ts';
 
 const bench = useBench();

@@ -2,8 +2,8 @@
  * Keys that sign tokens: tokens that are out while a key is rotated, the grace of the old one, revocation, and a change of secret.
  */
 import { describe, expect, it } from 'vitest';
-import { Signing } from '../../src/engine/signing.ts';
-import { printOf } from '../../src/engine/tokens.ts';
+import { Signing } from '../../src/engine/signals/signing.ts';
+import { printOf } from '../../src/engine/signals/tokens.ts';
 import type { Claim } from '../../src/index.ts';
 import { SIGNING_SECRET, useBench } from './open.ts';
 

@@ -4,11 +4,11 @@
  */
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { connect } from '../../src/client/connect.ts';
+import { connect } from '../../src/connect/connect.ts';
 import { parseExecutionId } from '../../src/contract/ids.ts';
-import type { EngineContext } from '../../src/engine/context.ts';
+import type { EngineContext } from '../../src/engine/kit/context.ts';
 import { openEngine } from '../../src/engine/open.ts';
-import { setRetention } from '../../src/engine/retention.ts';
+import { setRetention } from '../../src/engine/upkeep/retention-setting.ts';
 import type {
   Claim,
   Engine,
@@ -17,11 +17,11 @@ import type {
   StreamItem,
   TimeoutBehaviour,
 } from '../../src/index.ts';
-import { expiredLeases } from '../../src/reconcilers/expired-leases.ts';
-import { runPass } from '../../src/reconcilers/pass.ts';
-import { retention } from '../../src/reconcilers/retention.ts';
-import type { PoolLike } from '../../src/store/database.ts';
-import { hintChannel } from '../../src/store/names.ts';
+import { expiredLeases } from '../../src/engine/upkeep/expired-leases.ts';
+import { runPass } from '../../src/engine/upkeep/pass.ts';
+import { retention } from '../../src/engine/upkeep/retention.ts';
+import type { PoolLike } from '../../src/engine/database/database.ts';
+import { hintChannel } from '../../src/engine/database/names.ts';
 import { LEASE_MS, LISTENING, newKind, useBench, WAIT } from './open.ts';
 
 const bench = useBench();

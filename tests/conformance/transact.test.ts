@@ -4,7 +4,7 @@
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Claim, SqlExecutor } from '../../src/index.ts';
-import { connectionBudget } from '../../src/store/connection-budget.ts';
+import { connectionBudget } from '../../src/engine/database/connection-budget.ts';
 import { LEASE_MS, newKind, useBench, WAIT } from './open.ts';
 
 const bench = useBench();

@@ -10,7 +10,7 @@ import { afterAll, beforeAll, describe, expect, inject, it, onTestFinished, vi }
 import pg from 'pg';
 import { connect, isEngineError, migrate, type Connection, type EngineError } from '../../src/index.ts';
 import { startEmbedded, type EmbeddedServer } from '../../src/embedded/index.ts';
-import type { PoolLike } from '../../src/store/database.ts';
+import type { PoolLike } from '../../src/engine/database/database.ts';
 import { runCommand } from '../cli/processes.ts';
 import { selfSigned } from './certificate.ts';
 import { useRoles, type Role } from './roles.ts';

@@ -4,10 +4,10 @@
  */
 import { readFile } from 'node:fs/promises';
 import { beforeAll, expect, it, onTestFinished } from 'vitest';
-import { connect, type Connection, type ConnectOptions } from '../../src/client/connect.ts';
-import { task } from '../../src/contract/task.ts';
-import { connectionBudget } from '../../src/store/connection-budget.ts';
-import { migrate } from '../../src/store/migrate.ts';
+import { connect, type Connection, type ConnectOptions } from '../../src/connect/connect.ts';
+import { task } from '../../src/define/task.ts';
+import { connectionBudget } from '../../src/engine/database/connection-budget.ts';
+import { migrate } from '../../src/engine/database/migrate.ts';
 import { handle } from '../../src/worker/handlers.ts';
 import { startWorker } from '../../src/worker/worker.ts';
 import { runCommand } from '../cli/processes.ts';

@@ -3,7 +3,7 @@
  */
 import { describe, expect, it } from 'vitest';
 import type { EventHandler } from '../../src/index.ts';
-import { HOLD_MS } from '../../src/subscriptions/consumer.ts';
+import { HOLD_MS } from '../../src/engine/feed/consumer.ts';
 import { latch } from '../worker/crew.ts';
 import {
   bench,

@@ -4,11 +4,11 @@
  */
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import type { Feed } from '../../src/contract/feed.ts';
-import { STOP_DEADLINE_MS } from '../../src/subscriptions/consumer.ts';
-import { bindFeed, type BoundFeed } from '../../src/engine/feed.ts';
+import { STOP_DEADLINE_MS } from '../../src/engine/feed/consumer.ts';
+import { bindFeed, type BoundFeed } from '../../src/engine/feed/feed.ts';
 import { openEngine } from '../../src/engine/open.ts';
 import { decodeCursor, encodeCursor, LIMITS } from '../../src/index.ts';
-import type { FeedSource } from '../../src/subscriptions/source.ts';
+import type { FeedSource } from '../../src/engine/feed/source.ts';
 import { useBench, WAIT } from '../conformance/open.ts';
 import { expectRefused } from './refused.ts';
 

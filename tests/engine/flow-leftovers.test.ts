@@ -4,10 +4,10 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { Engine } from '../../src/index.ts';
 import { parseExecutionId } from '../../src/contract/ids.ts';
-import type { EngineContext } from '../../src/engine/context.ts';
-import { workOnFlows } from '../../src/engine/flow-work.ts';
+import type { EngineContext } from '../../src/engine/kit/context.ts';
+import { workOnFlows } from '../../src/engine/flows/work.ts';
 import { openEngine } from '../../src/engine/open.ts';
-import { reconcileSiblings } from '../../src/store/flow-work.ts';
+import { reconcileSiblings } from '../../src/engine/flows/work.sql.ts';
 import { submitFlow } from '../conformance/flow-kit.ts';
 import { useBench, WAIT } from '../conformance/open.ts';
 

@@ -3,8 +3,13 @@
  * that it did, so that everybody looks again, and hears from then on.
  */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { hintChannel } from '../../src/store/names.ts';
-import { LISTENER_HEARTBEAT, listenForHints, type Heartbeat, type Listener } from '../../src/store/notify.ts';
+import { hintChannel } from '../../src/engine/database/names.ts';
+import {
+  LISTENER_HEARTBEAT,
+  listenForHints,
+  type Heartbeat,
+  type Listener,
+} from '../../src/engine/database/notify.ts';
 import { startFaultProxy, type FaultProxy } from '../../src/testing/fault-proxy.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { plainDatabase } from '../setup/database.ts';

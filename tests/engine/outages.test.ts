@@ -5,10 +5,10 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, inject, it, onTestFinished } from 'vitest';
 import pg from 'pg';
-import { connect, type Connection } from '../../src/client/connect.ts';
+import { connect, type Connection } from '../../src/connect/connect.ts';
 import { isEngineError, type ExecutionId, type FeedEvent } from '../../src/index.ts';
-import { task } from '../../src/contract/task.ts';
-import { migrate } from '../../src/store/migrate.ts';
+import { task } from '../../src/define/task.ts';
+import { migrate } from '../../src/engine/database/migrate.ts';
 import { handle } from '../../src/worker/handlers.ts';
 import { startWorker } from '../../src/worker/worker.ts';
 import { latch } from '../worker/crew.ts';

@@ -4,7 +4,7 @@
  */
 import { expect, it } from 'vitest';
 import { parseExecutionId } from '../../src/contract/ids.ts';
-import { dispatchSiblings } from '../../src/engine/flow-work.ts';
+import { dispatchSiblings } from '../../src/engine/flows/work.ts';
 import { openEngine } from '../../src/engine/open.ts';
 import { submitFlow } from '../conformance/flow-kit.ts';
 import { useBench } from '../conformance/open.ts';

@@ -6,7 +6,7 @@ import pg from 'pg';
 import { expect, it, onTestFinished } from 'vitest';
 import { openEngine } from '../../src/engine/open.ts';
 import type { Claim, Engine, StreamItem } from '../../src/index.ts';
-import type { PoolLike } from '../../src/store/database.ts';
+import type { PoolLike } from '../../src/engine/database/database.ts';
 import { useBench } from '../conformance/open.ts';
 
 const TAILS = 10_000;

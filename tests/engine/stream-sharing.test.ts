@@ -6,13 +6,13 @@
 import { getEventListeners } from 'node:events';
 import pg from 'pg';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { connect, type Connection } from '../../src/client/connect.ts';
+import { connect, type Connection } from '../../src/connect/connect.ts';
 import { parseExecutionId } from '../../src/contract/ids.ts';
 import { durable, EngineError, LIMITS, live, summary, task } from '../../src/index.ts';
 import type { Claim, StreamItem } from '../../src/index.ts';
-import type { PoolLike } from '../../src/store/database.ts';
-import { hintChannel } from '../../src/store/names.ts';
-import { SharedHistory, type TailHistory } from '../../src/subscriptions/stream-tail.ts';
+import type { PoolLike } from '../../src/engine/database/database.ts';
+import { hintChannel } from '../../src/engine/database/names.ts';
+import { SharedHistory, type TailHistory } from '../../src/engine/streams/tail.ts';
 import { startFaultProxy, type FaultProxy } from '../../src/testing/fault-proxy.ts';
 import { newKind, useBench } from '../conformance/open.ts';
 

@@ -4,30 +4,31 @@
 import { randomUUID } from 'node:crypto';
 import type { SqlExecutor } from '../../src/contract/engine.ts';
 import type { ExecutionFilter } from '../../src/contract/operations.ts';
-import { list } from '../../src/engine/lists.ts';
-import type { EngineContext } from '../../src/engine/context.ts';
-import * as consumers from '../../src/store/consumers.ts';
-import type { Database } from '../../src/store/database.ts';
-import * as doctor from '../../src/store/doctor.ts';
-import { readOrders } from '../../src/store/end-order.ts';
-import { readClaims } from '../../src/store/executions.ts';
-import * as flowReads from '../../src/store/flow-reads.ts';
-import { listCancellingFlows, readFlowWork } from '../../src/store/flow-work.ts';
-import { readHeld, readHolders } from '../../src/store/held.ts';
-import { isCommitted, isSessionGone, nameTransaction } from '../../src/store/inside.ts';
-import { readLanes } from '../../src/store/lanes.ts';
-import { listAttemptRows } from '../../src/store/lists.ts';
-import { readStanding } from '../../src/store/migration-plan.ts';
-import { sendHint } from '../../src/store/notify.ts';
-import { readOutcomes, readSnapshot } from '../../src/store/reads.ts';
-import * as reconciling from '../../src/store/reconciling.ts';
-import { listForgettable, readRetention, writeRetention } from '../../src/store/retention.ts';
-import { isBehind, readRoutes } from '../../src/store/routes.ts';
-import { checkSchema } from '../../src/store/schema-state.ts';
-import { findWaitpoint, listKeys, listWaitedFor } from '../../src/store/signals.ts';
-import { readSteps, recordStepsInside } from '../../src/store/steps.ts';
-import * as streams from '../../src/store/streams.ts';
-import { listWorkers } from '../../src/store/workers.ts';
+import { list } from '../../src/engine/operator/lists.ts';
+import type { EngineContext } from '../../src/engine/kit/context.ts';
+import * as consumers from '../../src/engine/feed/consumers.sql.ts';
+import type { Database } from '../../src/engine/database/database.ts';
+import * as doctor from '../../src/engine/operator/doctor.sql.ts';
+import { listDueTimers, listLapsedLeases } from '../../src/engine/executions/due.sql.ts';
+import { readOrders } from '../../src/engine/steps/end-order.sql.ts';
+import { readClaims } from '../../src/engine/executions/executions.sql.ts';
+import * as flowReads from '../../src/engine/flows/reads.sql.ts';
+import { listCancellingFlows, readFlowWork } from '../../src/engine/flows/work.sql.ts';
+import { readHeld, readHolders } from '../../src/engine/database/held.ts';
+import { isCommitted, isSessionGone, nameTransaction } from '../../src/engine/database/inside.ts';
+import { readLanes } from '../../src/engine/operator/lanes.sql.ts';
+import { listAttemptRows } from '../../src/engine/operator/lists.sql.ts';
+import { readStanding } from '../../src/engine/database/migration-plan.ts';
+import { sendHint } from '../../src/engine/database/notify.ts';
+import { readClock, readOutcomes, readSnapshot } from '../../src/engine/executions/reads.sql.ts';
+import * as reconciling from '../../src/engine/upkeep/reconciling.sql.ts';
+import { listForgettable, readRetention, writeRetention } from '../../src/engine/upkeep/retention.sql.ts';
+import { isBehind, readRoutes } from '../../src/engine/executions/routes.sql.ts';
+import { checkSchema } from '../../src/engine/database/schema-state.ts';
+import { findWaitpoint, listKeys, listWaitedFor } from '../../src/engine/signals/signals.sql.ts';
+import { readSteps, recordStepsInside } from '../../src/engine/steps/steps.sql.ts';
+import * as streams from '../../src/engine/streams/streams.sql.ts';
+import { listWorkers } from '../../src/engine/operator/workers.sql.ts';
 import type { Recorder } from './plan-recorder.ts';
 import { PARTITION, unknownLeases } from './workload.ts';
 
@@ -71,8 +72,8 @@ export async function askStore({ database, client }: Recorder): Promise<void> {
 }
 
 async function askReconcilers(database: Database): Promise<void> {
-  await reconciling.listLapsedLeases(database, MANY);
-  await reconciling.listDueTimers(database, MANY);
+  await listLapsedLeases(database, MANY);
+  await listDueTimers(database, MANY);
   await reconciling.takeTickets(database, ['a'], 'me', MANY);
   await reconciling.returnTickets(database, 'me');
   await reconciling.recordSetback(database, 'due-timers', key, 'x');
@@ -156,7 +157,7 @@ async function askSignalsAndStreams(database: Database): Promise<void> {
 async function askDoctor(database: Database): Promise<void> {
   await doctor.readServer(database);
   await doctor.readRouteCount(database);
-  await doctor.readClock(database, 'engine');
+  await readClock(database, 'engine');
   await doctor.readMissingRights(database);
   await doctor.readQueueTables(database);
   await doctor.readTransactions(database);

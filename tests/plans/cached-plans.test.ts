@@ -3,8 +3,8 @@
  * Buffers and rows are counted, never time: both must grow with the batch and not with the tables.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Database } from '../../src/store/database.ts';
-import { listDueTimers } from '../../src/store/reconciling.ts';
+import type { Database } from '../../src/engine/database/database.ts';
+import { listDueTimers } from '../../src/engine/executions/due.sql.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { buffersOf, mostRowsOf, openRecorder, type Recorder } from './plan-recorder.ts';
 import { fill, FULL_ROWS, resetFunctionSettings, storeOf, vacuumedEmptyTables } from './table-states.ts';

@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { availableBinaries } from '../../src/embedded/binaries.ts';
 import { startEmbedded } from '../../src/embedded/index.ts';
-import { migrate } from '../../src/store/migrate.ts';
+import { migrate } from '../../src/engine/database/migrate.ts';
 import { createTestDatabase, type TestDatabase } from '../../src/testing/test-database.ts';
 import { findFunctions } from '../tidy/functions.ts';
 import { askStore } from './asked.ts';
@@ -17,7 +17,9 @@ import { openRecorder, type RecordedPlan, type Recorder } from './plan-recorder.
 import { compiled } from './plan-rules.ts';
 import { walk } from './walk.ts';
 
-const STORE = new URL('../../src/store/', import.meta.url);
+const ENGINE = new URL('../../src/engine/', import.meta.url);
+/** Where statements are written. */
+const STATEMENTS = /^database\/|\.sql\.ts$/;
 /** What sends statements for others. */
 const CARRIERS = [
   'run',
@@ -57,8 +59,10 @@ afterAll(async () => {
 
 /** The functions of the store that send a statement, by their name. */
 async function sendingFunctions(): Promise<string[]> {
-  const files = (await readdir(STORE)).filter((name) => name.endsWith('.ts') && !name.endsWith('.test.ts'));
-  const texts = await Promise.all(files.map((name) => readFile(new URL(name, STORE), 'utf8')));
+  const files = (await readdir(ENGINE, { recursive: true })).filter(
+    (name) => STATEMENTS.test(name) && name.endsWith('.ts') && !name.endsWith('.test.ts'),
+  );
+  const texts = await Promise.all(files.map((name) => readFile(new URL(name, ENGINE), 'utf8')));
   const sends = new RegExp(`(?:^|[^\\w.])(?:${CARRIERS.join('|')})[<(]`);
   return texts
     .flatMap((text) => {

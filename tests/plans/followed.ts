@@ -3,12 +3,16 @@
  * whose events belong to no execution.
  */
 import { randomUUID } from 'node:crypto';
-import type { Database } from '../../src/store/database.ts';
-import { moveConsumer } from '../../src/store/consumers.ts';
-import { readEvents, sequenceEvents, type StoredEventFilter } from '../../src/store/events.ts';
-import { pauseLane, resumeLane } from '../../src/store/lanes.ts';
-import { dropEventSlot, forgetRuns, openEventSlot } from '../../src/store/retention.ts';
-import { forgetWorker, forgetWorkersSilentFor, registerWorker } from '../../src/store/workers.ts';
+import type { Database } from '../../src/engine/database/database.ts';
+import { moveConsumer } from '../../src/engine/feed/consumers.sql.ts';
+import { readEvents, sequenceEvents, type StoredEventFilter } from '../../src/engine/feed/events.sql.ts';
+import { pauseLane, resumeLane } from '../../src/engine/operator/lanes.sql.ts';
+import { dropEventSlot, forgetRuns, openEventSlot } from '../../src/engine/upkeep/retention.sql.ts';
+import {
+  forgetWorker,
+  forgetWorkersSilentFor,
+  registerWorker,
+} from '../../src/engine/operator/workers.sql.ts';
 import type { Recorder } from './plan-recorder.ts';
 
 const KEPT_MS = 1_000;

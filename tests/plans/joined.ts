@@ -4,9 +4,13 @@
  */
 import { randomUUID } from 'node:crypto';
 import type { JoinKind } from '../../src/contract/flows.ts';
-import type { Database } from '../../src/store/database.ts';
-import { readForExplain } from '../../src/store/explain.ts';
-import { submitExecutions, type ExecutionKey, type LeaseKey } from '../../src/store/executions.ts';
+import type { Database } from '../../src/engine/database/database.ts';
+import { readForExplain } from '../../src/engine/operator/explain.sql.ts';
+import {
+  submitExecutions,
+  type ExecutionKey,
+  type LeaseKey,
+} from '../../src/engine/executions/executions.sql.ts';
 import {
   cancelFlow,
   cancelMembers,
@@ -15,7 +19,7 @@ import {
   reconcileSiblings,
   tellEnds,
   tellLostEnds,
-} from '../../src/store/flow-work.ts';
+} from '../../src/engine/flows/work.sql.ts';
 import {
   adoptMembers,
   applyEdges,
@@ -29,9 +33,9 @@ import {
   type EdgeRow,
   type Growth,
   type JoinRow,
-} from '../../src/store/flows.ts';
-import { replayExecutions } from '../../src/store/operator.ts';
-import { forgetExecutions } from '../../src/store/retention.ts';
+} from '../../src/engine/flows/flows.sql.ts';
+import { replayExecutions } from '../../src/engine/operator/verbs.sql.ts';
+import { forgetExecutions } from '../../src/engine/upkeep/retention.sql.ts';
 import type { Recorder } from './plan-recorder.ts';
 import { callsOn, claimBatch, makeKnown, leaseOf, PARTITION, submitCall, unknownLeases } from './workload.ts';
 

@@ -4,8 +4,8 @@
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { ExecutionFilter, ListPage } from '../../src/contract/operations.ts';
-import type { EngineContext } from '../../src/engine/context.ts';
-import { list, listAttempts } from '../../src/engine/lists.ts';
+import type { EngineContext } from '../../src/engine/kit/context.ts';
+import { list, listAttempts } from '../../src/engine/operator/lists.ts';
 import { LIMITS } from '../../src/index.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import {

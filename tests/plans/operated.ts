@@ -3,12 +3,13 @@
  * calls.
  */
 import { randomUUID } from 'node:crypto';
-import type { Database } from '../../src/store/database.ts';
-import type { ExecutionKey, ExpectedKey } from '../../src/store/executions.ts';
-import { cancelExecutions, changePriorities, replayExecutions, setTags } from '../../src/store/operator.ts';
-import { listDueTimers } from '../../src/store/reconciling.ts';
-import { forgetExecutions, forgetKeys } from '../../src/store/retention.ts';
-import { sweepQueue, sweepTimers } from '../../src/store/sweeping.ts';
+import type { Database } from '../../src/engine/database/database.ts';
+import type { ExecutionKey, ExpectedKey } from '../../src/engine/executions/executions.sql.ts';
+import { cancelExecutions } from '../../src/engine/executions/taking.sql.ts';
+import { changePriorities, replayExecutions, setTags } from '../../src/engine/operator/verbs.sql.ts';
+import { listDueTimers } from '../../src/engine/executions/due.sql.ts';
+import { forgetExecutions, forgetKeys } from '../../src/engine/upkeep/retention.sql.ts';
+import { sweepQueue, sweepTimers } from '../../src/engine/upkeep/sweeping.sql.ts';
 import type { Recorder } from './plan-recorder.ts';
 import { callsOn, claimBatch, leaseOf, PARTITION, RETRIES, submitBatch } from './workload.ts';
 

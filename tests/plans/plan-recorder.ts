@@ -3,7 +3,7 @@
  * plan as a notice, with the function and line it belongs to. What a plan may look like is not decided here.
  */
 import type pg from 'pg';
-import { openDatabase, type Database, type PoolLike } from '../../src/store/database.ts';
+import { openDatabase, type Database, type PoolLike } from '../../src/engine/database/database.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 
 export interface PlanNode {

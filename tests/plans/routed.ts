@@ -3,15 +3,15 @@
  */
 import { randomUUID } from 'node:crypto';
 import type pg from 'pg';
-import type { Database } from '../../src/store/database.ts';
-import { submitEach } from '../../src/store/executions.ts';
+import type { Database } from '../../src/engine/database/database.ts';
+import { submitEach } from '../../src/engine/executions/executions.sql.ts';
 import {
   forgetNames,
   forgetRoutes,
   internRoutes,
   listIdleRoutes,
   readUsedRoutes,
-} from '../../src/store/routes.ts';
+} from '../../src/engine/executions/routes.sql.ts';
 import { makeKnown, submitCall } from './workload.ts';
 
 const FOR_EVER_MS = 1_000_000_000_000;

@@ -4,11 +4,18 @@
  */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Database } from '../../src/store/database.ts';
-import { readClaims } from '../../src/store/executions.ts';
-import { listFlows, readEdges, readFlowHead, readFlowOf, readMembers } from '../../src/store/flow-reads.ts';
-import { readOutcomes, readSnapshot } from '../../src/store/reads.ts';
-import { clearSetbacks, listDueTimers, listLapsedLeases, takeTickets } from '../../src/store/reconciling.ts';
+import type { Database } from '../../src/engine/database/database.ts';
+import { readClaims } from '../../src/engine/executions/executions.sql.ts';
+import {
+  listFlows,
+  readEdges,
+  readFlowHead,
+  readFlowOf,
+  readMembers,
+} from '../../src/engine/flows/reads.sql.ts';
+import { readOutcomes, readSnapshot } from '../../src/engine/executions/reads.sql.ts';
+import { clearSetbacks, takeTickets } from '../../src/engine/upkeep/reconciling.sql.ts';
+import { listDueTimers, listLapsedLeases } from '../../src/engine/executions/due.sql.ts';
 import {
   epochAt,
   readFinishedSteps,
@@ -16,7 +23,7 @@ import {
   readHeads,
   readSummary,
   type FrameRange,
-} from '../../src/store/streams.ts';
+} from '../../src/engine/streams/streams.sql.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { nodesOf, openRecorder, type PlanNode, type RecordedPlan, type Recorder } from './plan-recorder.ts';
 import { askStore } from './asked.ts';

@@ -3,8 +3,8 @@
  * called for as long as a test looks at it.
  */
 import pg from 'pg';
-import { migrate } from '../../src/store/migrate.ts';
-import { openDatabase, type Database, type PoolLike } from '../../src/store/database.ts';
+import { migrate } from '../../src/engine/database/migrate.ts';
+import { openDatabase, type Database, type PoolLike } from '../../src/engine/database/database.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { emptyDatabase, plainDatabase } from '../setup/database.ts';
 import { callsOn, claimBatch, leaseOf, submitBatch } from './workload.ts';

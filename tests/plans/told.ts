@@ -4,10 +4,10 @@
  */
 import { randomUUID } from 'node:crypto';
 import type { SignalCondition } from '../../src/contract/signals.ts';
-import type { Database } from '../../src/store/database.ts';
-import type { LeaseKey } from '../../src/store/executions.ts';
-import { readForExplain } from '../../src/store/explain.ts';
-import { listDueTimers } from '../../src/store/reconciling.ts';
+import type { Database } from '../../src/engine/database/database.ts';
+import type { LeaseKey } from '../../src/engine/executions/executions.sql.ts';
+import { readForExplain } from '../../src/engine/operator/explain.sql.ts';
+import { listDueTimers } from '../../src/engine/executions/due.sql.ts';
 import {
   createWaitpoint,
   currentKey,
@@ -23,8 +23,8 @@ import {
   type SuspendCall,
   type WaitRow,
   type WaitpointAnswer,
-} from '../../src/store/signals.ts';
-import { spawnExecutions } from '../../src/store/steps.ts';
+} from '../../src/engine/signals/signals.sql.ts';
+import { spawnExecutions } from '../../src/engine/executions/executions.sql.ts';
 import type { Recorder } from './plan-recorder.ts';
 import {
   callsOn,

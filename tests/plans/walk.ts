@@ -3,11 +3,15 @@
  */
 import { randomUUID } from 'node:crypto';
 import type { SqlExecutor } from '../../src/contract/engine.ts';
-import type { Database } from '../../src/store/database.ts';
-import { submitExecutionsInside, type LeaseKey } from '../../src/store/executions.ts';
-import { readHolders } from '../../src/store/held.ts';
-import { listDueTimers } from '../../src/store/reconciling.ts';
-import { recordStepsInside, spawnExecutions } from '../../src/store/steps.ts';
+import type { Database } from '../../src/engine/database/database.ts';
+import {
+  spawnExecutions,
+  submitExecutionsInside,
+  type LeaseKey,
+} from '../../src/engine/executions/executions.sql.ts';
+import { readHolders } from '../../src/engine/database/held.ts';
+import { listDueTimers } from '../../src/engine/executions/due.sql.ts';
+import { recordStepsInside } from '../../src/engine/steps/steps.sql.ts';
 import { walkFollowed } from './followed.ts';
 import { walkJoined } from './joined.ts';
 import { walkOperated, walkUnknownOperated } from './operated.ts';

@@ -2,7 +2,7 @@
  * Work for the functions under test, through the store's own calls, on the server's own clock: rows by the hundred.
  */
 import { randomUUID } from 'node:crypto';
-import type { Database } from '../../src/store/database.ts';
+import type { Database } from '../../src/engine/database/database.ts';
 import {
   claimExecutions,
   completeExecutions,
@@ -15,12 +15,17 @@ import {
   type LeaseKey,
   type SubmitCall,
   type SubmitRow,
-} from '../../src/store/executions.ts';
-import { fireTimers, lapseLeases, type LapsedLease } from '../../src/store/reconciling.ts';
-import { cancelExecutions, revokeLeases } from '../../src/store/operator.ts';
-import { recordOrders } from '../../src/store/end-order.ts';
-import { internRoutes } from '../../src/store/routes.ts';
-import { type PauseRow, pauseExecutions, recordSteps, reportProgress } from '../../src/store/steps.ts';
+} from '../../src/engine/executions/executions.sql.ts';
+import { fireTimers, lapseLeases, type LapsedLease } from '../../src/engine/executions/due.sql.ts';
+import { cancelExecutions, revokeLeases } from '../../src/engine/executions/taking.sql.ts';
+import { recordOrders } from '../../src/engine/steps/end-order.sql.ts';
+import { internRoutes } from '../../src/engine/executions/routes.sql.ts';
+import {
+  type PauseRow,
+  pauseExecutions,
+  recordSteps,
+  reportProgress,
+} from '../../src/engine/steps/steps.sql.ts';
 
 export const PARTITION = 7;
 const LONG_LEASE_MS = 3_600_000;

@@ -4,9 +4,9 @@
  */
 import { randomUUID } from 'node:crypto';
 import type { FrameMode } from '../../src/contract/streams.ts';
-import type { Database } from '../../src/store/database.ts';
-import type { LeaseKey } from '../../src/store/executions.ts';
-import { appendFrames, type AppendAnswer, type AppendCall } from '../../src/store/streams.ts';
+import type { Database } from '../../src/engine/database/database.ts';
+import type { LeaseKey } from '../../src/engine/executions/executions.sql.ts';
+import { appendFrames, type AppendAnswer, type AppendCall } from '../../src/engine/streams/streams.sql.ts';
 import { callsOn, claimBatch, leaseOf, submitBatch, unknownLeases } from './workload.ts';
 
 const KEPT = 4;

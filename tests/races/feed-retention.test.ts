@@ -5,9 +5,9 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { decodeCursor } from '../../src/contract/cursor.ts';
 import { isEngineError } from '../../src/contract/errors.ts';
-import { readEvents, sequenceEvents } from '../../src/store/events.ts';
-import { dropEventSlot, openEventSlot } from '../../src/store/retention.ts';
-import { DatabaseFeed } from '../../src/subscriptions/database-feed.ts';
+import { readEvents, sequenceEvents } from '../../src/engine/feed/events.sql.ts';
+import { dropEventSlot, openEventSlot } from '../../src/engine/upkeep/retention.sql.ts';
+import { DatabaseFeed } from '../../src/engine/feed/database-feed.ts';
 import { runRace, stepValue, tablesWaitedOn } from '../../src/testing/stepper.ts';
 import type { Interleaving, StepLike, StepSession } from '../../src/testing/stepper.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';

@@ -6,11 +6,11 @@
 import { randomUUID } from 'node:crypto';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
-import { connect } from '../../src/client/connect.ts';
+import { connect } from '../../src/connect/connect.ts';
 import type { EventSubscription, FeedEvent } from '../../src/index.ts';
-import type { PoolLike } from '../../src/store/database.ts';
-import { sequenceEvents } from '../../src/store/events.ts';
-import { hintChannel } from '../../src/store/names.ts';
+import type { PoolLike } from '../../src/engine/database/database.ts';
+import { sequenceEvents } from '../../src/engine/feed/events.sql.ts';
+import { hintChannel } from '../../src/engine/database/names.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { plainDatabase } from '../setup/database.ts';
 import type { Ask } from './calls.ts';

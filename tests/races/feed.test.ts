@@ -5,8 +5,8 @@
  */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { moveConsumerInside } from '../../src/store/consumers.ts';
-import { nameTransaction } from '../../src/store/inside.ts';
+import { moveConsumerInside } from '../../src/engine/feed/consumers.sql.ts';
+import { nameTransaction } from '../../src/engine/database/inside.ts';
 import { runRace, stepValue, tablesWaitedOn } from '../../src/testing/stepper.ts';
 import type { Interleaving, StepLike, StepSession } from '../../src/testing/stepper.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
@@ -20,7 +20,7 @@ import {
   tailFromNow,
   twoSequencers,
 } from './feed-races.ts';
-import { sequenceEvents } from '../../src/store/events.ts';
+import { sequenceEvents } from '../../src/engine/feed/events.sql.ts';
 import { BY_POSITION, sequencedBy, storeOn, type LogReader } from './log-reader.ts';
 import { BY_ID, BY_ID_BELOW_HORIZON, BY_TRANSACTION, NAIVE_FEED_FUNCTIONS } from './naive-feed.ts';
 

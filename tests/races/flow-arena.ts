@@ -6,7 +6,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect } from 'vitest';
 import { testDatabase } from '../setup/database.ts';
-import { connect, type Connection } from '../../src/client/connect.ts';
+import { connect, type Connection } from '../../src/connect/connect.ts';
 import { formatExecutionId, parseExecutionId } from '../../src/contract/ids.ts';
 import type { MemberRequest } from '../../src/contract/flows.ts';
 import { runRace, type Interleaving, type StepLike } from '../../src/testing/stepper.ts';

@@ -5,9 +5,9 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { connect, type Connection, type SubmitRequest, type SubmitResult } from '../../src/index.ts';
-import type { EngineContext } from '../../src/engine/context.ts';
+import type { EngineContext } from '../../src/engine/kit/context.ts';
 import { openEngine } from '../../src/engine/open.ts';
-import { forgetKeys } from '../../src/store/retention.ts';
+import { forgetKeys } from '../../src/engine/upkeep/retention.sql.ts';
 import { runRace, stepValue, tablesWaitedOn } from '../../src/testing/stepper.ts';
 import type { Interleaving, RaceSpec, StepLike } from '../../src/testing/stepper.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';

@@ -4,8 +4,8 @@
  */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { openDatabase, type Database, type PoolLike } from '../../src/store/database.ts';
-import { pauseLane, resumeLane } from '../../src/store/lanes.ts';
+import { openDatabase, type Database, type PoolLike } from '../../src/engine/database/database.ts';
+import { pauseLane, resumeLane } from '../../src/engine/operator/lanes.sql.ts';
 import { stepValue, type Interleaving, type StepLike } from '../../src/testing/stepper.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { testDatabase } from '../setup/database.ts';

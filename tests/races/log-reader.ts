@@ -2,9 +2,9 @@
  * How a race reads the event log: the real way, by position, and the verdict on what a reader got, held against what the log
  * holds. Naive ways of reading implement the same interface elsewhere, so that one race runs on all of them.
  */
-import { sequenceEvents, readEvents, type StoredEventFilter } from '../../src/store/events.ts';
-import { openDatabase, type Database, type PoolLike } from '../../src/store/database.ts';
-import { DEFAULT_SCHEMA } from '../../src/store/migrate.ts';
+import { sequenceEvents, readEvents, type StoredEventFilter } from '../../src/engine/feed/events.sql.ts';
+import { openDatabase, type Database, type PoolLike } from '../../src/engine/database/database.ts';
+import { DEFAULT_SCHEMA } from '../../src/engine/database/migrate.ts';
 import type { Ask } from './calls.ts';
 
 export const EVERYTHING: StoredEventFilter = {

@@ -5,10 +5,10 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { connect, type Connection, type SubmitResult } from '../../src/index.ts';
-import type { EngineContext } from '../../src/engine/context.ts';
+import type { EngineContext } from '../../src/engine/kit/context.ts';
 import { openEngine } from '../../src/engine/open.ts';
-import { unusedRoutes } from '../../src/reconcilers/unused-routes.ts';
-import { internRoutes } from '../../src/store/routes.ts';
+import { unusedRoutes } from '../../src/engine/upkeep/unused-routes.ts';
+import { internRoutes } from '../../src/engine/executions/routes.sql.ts';
 import { RaceFailure, runRace, stepValue, type RaceSpec, type StepLike } from '../../src/testing/stepper.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { testDatabase } from '../setup/database.ts';

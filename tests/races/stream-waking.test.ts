@@ -7,14 +7,10 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vites
 import { openEngine } from '../../src/engine/open.ts';
 import type { Claim, Engine, Hint } from '../../src/index.ts';
 import { parseExecutionId } from '../../src/contract/ids.ts';
-import type { PoolLike } from '../../src/store/database.ts';
-import type { ReaderPlace } from '../../src/subscriptions/reader-place.ts';
-import { StreamHub, type HubBells } from '../../src/subscriptions/stream-hub.ts';
-import {
-  DatabaseStreams,
-  type StreamRead,
-  type StreamSource,
-} from '../../src/subscriptions/stream-source.ts';
+import type { PoolLike } from '../../src/engine/database/database.ts';
+import type { ReaderPlace } from '../../src/engine/streams/reader-place.ts';
+import { StreamHub, type HubBells } from '../../src/engine/streams/hub.ts';
+import { DatabaseStreams, type StreamRead, type StreamSource } from '../../src/engine/streams/source.ts';
 import { misplaced, useBench } from '../conformance/open.ts';
 
 const bench = useBench();

@@ -4,12 +4,12 @@
 import { afterEach, expect, test } from 'vitest';
 import type { Engine } from '../../src/contract/engine.ts';
 import { LIMITS } from '../../src/contract/limits.ts';
-import type { EngineContext } from '../../src/engine/context.ts';
+import type { EngineContext } from '../../src/engine/kit/context.ts';
 import { openEngine } from '../../src/engine/open.ts';
-import { dueTimers } from '../../src/reconcilers/due-timers.ts';
-import { expiredLeases } from '../../src/reconcilers/expired-leases.ts';
-import { runPass, type PassReport } from '../../src/reconcilers/pass.ts';
-import type { Reconciler } from '../../src/reconcilers/reconciler.ts';
+import { dueTimers } from '../../src/engine/upkeep/due-timers.ts';
+import { expiredLeases } from '../../src/engine/upkeep/expired-leases.ts';
+import { runPass, type PassReport } from '../../src/engine/upkeep/pass.ts';
+import type { Reconciler } from '../../src/engine/upkeep/reconciler.ts';
 import { newKind, useCrew } from '../worker/crew.ts';
 
 const LEASE_MS = 10_000;

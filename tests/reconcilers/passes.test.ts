@@ -3,16 +3,16 @@
  * counted, backed off, shown, and forgotten once it is done.
  */
 import { afterEach, describe, expect, test } from 'vitest';
-import type { EngineContext } from '../../src/engine/context.ts';
+import type { EngineContext } from '../../src/engine/kit/context.ts';
 import type { Claim, Engine } from '../../src/contract/engine.ts';
 import type { ExecutionId } from '../../src/contract/ids.ts';
 import { openEngine } from '../../src/engine/open.ts';
-import { dueTimers } from '../../src/reconcilers/due-timers.ts';
-import { expiredLeases } from '../../src/reconcilers/expired-leases.ts';
-import { runPass, type PassReport } from '../../src/reconcilers/pass.ts';
-import { startReconcilers } from '../../src/reconcilers/runner.ts';
-import type { LapsedLease } from '../../src/store/reconciling.ts';
-import type { Reconciler } from '../../src/reconcilers/reconciler.ts';
+import { dueTimers } from '../../src/engine/upkeep/due-timers.ts';
+import { expiredLeases } from '../../src/engine/upkeep/expired-leases.ts';
+import { runPass, type PassReport } from '../../src/engine/upkeep/pass.ts';
+import { startReconcilers } from '../../src/engine/upkeep/runner.ts';
+import type { LapsedLease } from '../../src/engine/executions/due.sql.ts';
+import type { Reconciler } from '../../src/engine/upkeep/reconciler.ts';
 import { AGAIN, newKind, SOON, useCrew, uuidOf } from '../worker/crew.ts';
 
 const LEASE_MS = 10_000;

@@ -2,9 +2,9 @@
  * Pointers nobody comes across: they are swept, and those that are meant stay.
  */
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import type { EngineContext } from '../../src/engine/context.ts';
+import type { EngineContext } from '../../src/engine/kit/context.ts';
 import { openEngine } from '../../src/engine/open.ts';
-import { stalePointers } from '../../src/reconcilers/stale-pointers.ts';
+import { stalePointers } from '../../src/engine/upkeep/stale-pointers.ts';
 import { newKind, useBench } from '../conformance/open.ts';
 
 const bench = useBench();

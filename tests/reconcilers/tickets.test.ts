@@ -3,10 +3,10 @@
  * the database costs a pass and no more.
  */
 import { expect, onTestFinished, test } from 'vitest';
-import type { Connection } from '../../src/client/connect.ts';
+import type { Connection } from '../../src/connect/connect.ts';
 import { openEngine } from '../../src/engine/open.ts';
-import type { ReconcilerReport } from '../../src/reconcilers/runner.ts';
-import { takeTickets } from '../../src/store/reconciling.ts';
+import type { ReconcilerReport } from '../../src/engine/upkeep/runner.ts';
+import { takeTickets } from '../../src/engine/upkeep/reconciling.sql.ts';
 import { startFaultProxy } from '../../src/testing/fault-proxy.ts';
 import { AGAIN, newKind, resultOf, SOON, useCrew } from '../worker/crew.ts';
 

@@ -4,7 +4,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { LIMITS } from '../../src/index.ts';
 import { openEngine } from '../../src/engine/open.ts';
-import { unusedRoutes } from '../../src/reconcilers/unused-routes.ts';
+import { unusedRoutes } from '../../src/engine/upkeep/unused-routes.ts';
 import { newKind, useBench, WAIT } from '../conformance/open.ts';
 
 const HOUR_MS = 3_600_000;

@@ -3,11 +3,11 @@
  * is one, what is wrong and, where it is not plain, what to do.
  */
 import { describe, expect, test } from 'vitest';
-import type { Connection } from '../../src/client/connect.ts';
+import type { Connection } from '../../src/connect/connect.ts';
 import type { ExecutionEnd } from '../../src/contract/engine.ts';
 import type { ExecutionId } from '../../src/contract/ids.ts';
 import type { Schema } from '../../src/contract/schema.ts';
-import { task, type TaskOptions } from '../../src/contract/task.ts';
+import { task, type TaskOptions } from '../../src/define/task.ts';
 import type { TaskContext } from '../../src/worker/context.ts';
 import { handle } from '../../src/worker/handlers.ts';
 import { startWorker } from '../../src/worker/worker.ts';

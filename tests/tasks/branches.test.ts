@@ -3,9 +3,9 @@
  * retried at random, and each run must agree with what the first one recorded.
  */
 import { expect, test } from 'vitest';
-import type { Connection } from '../../src/client/connect.ts';
+import type { Connection } from '../../src/connect/connect.ts';
 import type { Engine } from '../../src/contract/engine.ts';
-import { task } from '../../src/contract/task.ts';
+import { task } from '../../src/define/task.ts';
 import type { TaskContext } from '../../src/worker/context.ts';
 import { handle } from '../../src/worker/handlers.ts';
 import { newKind, SOON, useCrew } from '../worker/crew.ts';

@@ -4,8 +4,8 @@
  */
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { durable, live, summary } from '../../src/contract/stream-kinds.ts';
-import { task } from '../../src/contract/task.ts';
+import { durable, live, summary } from '../../src/define/streams.ts';
+import { task } from '../../src/define/task.ts';
 import { handle } from '../../src/worker/handlers.ts';
 import { newKind, useCrew } from '../worker/crew.ts';
 

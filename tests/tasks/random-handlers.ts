@@ -3,7 +3,7 @@
  * alls inside each other. Each race records who won in a step, so that a run that takes another branch than the first contradicts
  * what is stored. The same seed makes the same handler.
  */
-import type { AnyTask } from '../../src/contract/task.ts';
+import type { AnyTask } from '../../src/define/task.ts';
 import type { TaskContext } from '../../src/worker/context.ts';
 import { chance } from '../setup/chance.ts';
 

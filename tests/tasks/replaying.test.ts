@@ -3,7 +3,7 @@
  * it is done anew; and what is left of the run before can do nothing more.
  */
 import { describe, expect, test } from 'vitest';
-import { task } from '../../src/contract/task.ts';
+import { task } from '../../src/define/task.ts';
 import { handle } from '../../src/worker/handlers.ts';
 import { latch, newKind, SOON, useCrew } from '../worker/crew.ts';
 

@@ -3,10 +3,10 @@
  * streaming.test.ts.
  */
 import { describe, expect, test } from 'vitest';
-import type { Connection } from '../../src/client/connect.ts';
+import type { Connection } from '../../src/connect/connect.ts';
 import type { EngineError } from '../../src/contract/errors.ts';
-import { durable } from '../../src/contract/stream-kinds.ts';
-import { task } from '../../src/contract/task.ts';
+import { durable } from '../../src/define/streams.ts';
+import { task } from '../../src/define/task.ts';
 import type { TaskContext } from '../../src/worker/context.ts';
 import { handle } from '../../src/worker/handlers.ts';
 import { TaskAborted } from '../../src/worker/task.ts';

@@ -3,7 +3,7 @@
  */
 import { expect, test } from 'vitest';
 import { ExecutionFailed } from '../../src/contract/errors.ts';
-import { task } from '../../src/contract/task.ts';
+import { task } from '../../src/define/task.ts';
 import { handle } from '../../src/worker/handlers.ts';
 import { AGAIN, latch, newKind, SOON, useCrew } from '../worker/crew.ts';
 

@@ -3,10 +3,10 @@
  * the handler's end, its pause or its finished step is known.
  */
 import { describe, expect, test } from 'vitest';
-import type { Connection } from '../../src/client/connect.ts';
+import type { Connection } from '../../src/connect/connect.ts';
 import { EngineError } from '../../src/contract/errors.ts';
 import type { StreamItem } from '../../src/contract/streams.ts';
-import { task } from '../../src/contract/task.ts';
+import { task } from '../../src/define/task.ts';
 import type { TaskContext } from '../../src/worker/context.ts';
 import { handle } from '../../src/worker/handlers.ts';
 import { TaskAborted } from '../../src/worker/task.ts';

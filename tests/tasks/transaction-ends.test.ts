@@ -4,7 +4,7 @@
  */
 import { expect, test } from 'vitest';
 import type { SqlTransaction } from '../../src/contract/engine.ts';
-import { task } from '../../src/contract/task.ts';
+import { task } from '../../src/define/task.ts';
 import { handle } from '../../src/worker/handlers.ts';
 import { latch, newKind, useCrew } from '../worker/crew.ts';
 

@@ -4,12 +4,12 @@
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import pg from 'pg';
-import type { Connection } from '../../src/client/connect.ts';
+import type { Connection } from '../../src/connect/connect.ts';
 import type { SqlTransaction, Transactor } from '../../src/contract/engine.ts';
 import type { ExecutionId } from '../../src/contract/ids.ts';
-import { connectionBudget } from '../../src/store/connection-budget.ts';
+import { connectionBudget } from '../../src/engine/database/connection-budget.ts';
 import { LIMITS } from '../../src/contract/limits.ts';
-import { task } from '../../src/contract/task.ts';
+import { task } from '../../src/define/task.ts';
 import { startFaultProxy, type FaultProxy } from '../../src/testing/fault-proxy.ts';
 import type { TaskContext } from '../../src/worker/context.ts';
 import { handle } from '../../src/worker/handlers.ts';

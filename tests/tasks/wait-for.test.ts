@@ -4,11 +4,11 @@
  */
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import type { Connection } from '../../src/client/connect.ts';
-import { allOf, anyOf, atLeast } from '../../src/contract/conditions.ts';
+import type { Connection } from '../../src/connect/connect.ts';
+import { allOf, anyOf, atLeast } from '../../src/define/conditions.ts';
 import type { Json } from '../../src/contract/engine.ts';
 import { EngineError } from '../../src/contract/errors.ts';
-import { task } from '../../src/contract/task.ts';
+import { task } from '../../src/define/task.ts';
 import type { TaskContext } from '../../src/worker/context.ts';
 import { handle } from '../../src/worker/handlers.ts';
 import { latch, newKind, SOON, useCrew } from '../worker/crew.ts';

@@ -3,9 +3,9 @@
  * often the handler is run again.
  */
 import { expect, test } from 'vitest';
-import type { Connection } from '../../src/client/connect.ts';
+import type { Connection } from '../../src/connect/connect.ts';
 import type { Schema } from '../../src/contract/schema.ts';
-import { task } from '../../src/contract/task.ts';
+import { task } from '../../src/define/task.ts';
 import type { TaskContext } from '../../src/worker/context.ts';
 import { handle } from '../../src/worker/handlers.ts';
 import { newKind, SOON, useCrew } from '../worker/crew.ts';

@@ -4,7 +4,7 @@
  */
 import { expect, test } from 'vitest';
 import { EngineError } from '../../src/contract/errors.ts';
-import { task } from '../../src/contract/task.ts';
+import { task } from '../../src/define/task.ts';
 import { handle } from '../../src/worker/handlers.ts';
 import { AGAIN, latch, newKind, SOON, useCrew } from '../worker/crew.ts';
 

@@ -3,9 +3,9 @@
  * nothing of it is in the database afterwards. Some are told that they lost their work, some are not.
  */
 import { afterEach, beforeAll, describe, expect, test } from 'vitest';
-import type { Connection } from '../../src/client/connect.ts';
+import type { Connection } from '../../src/connect/connect.ts';
 import type { ExecutionId } from '../../src/contract/ids.ts';
-import { task } from '../../src/contract/task.ts';
+import { task } from '../../src/define/task.ts';
 import type { TaskContext } from '../../src/worker/context.ts';
 import { handle, type TaskHandler } from '../../src/worker/handlers.ts';
 import { TaskAborted } from '../../src/worker/task.ts';

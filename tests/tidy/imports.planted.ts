@@ -9,29 +9,34 @@ export const planted: readonly Plant[] = [
   plant(
     importDirection,
     {
-      'src/worker/claim.ts':
-        "import type { Engine } from '../contract/engine.ts';\nimport { pool } from '../store/pool.ts';",
+      'src/worker/run/claim.ts':
+        "import type { Engine } from '../../contract/engine.ts';\nimport { pool } from '../../engine/database/pool.ts';",
       'src/contract/ids.ts': "export { state } from '../model/states.ts';",
-      'src/model/states.ts': "import { id } from '../contract/ids.ts';\nimport { x } from './other.ts';",
-      'src/model/states.test.ts': "const load = () => import('../engine/submit.ts');",
-      'src/store/pool.ts': "import '../../tests/setup/global.ts';",
-      'src/store/multi.ts': "import {\n  a,\n  b,\n} from '../engine/submit.ts';",
+      'src/model/gates/states.ts':
+        "import { id } from '../../contract/ids.ts';\nimport { x } from '../other.ts';",
+      'src/model/states.test.ts': "const load = () => import('../engine/open.ts');",
+      'src/engine/database/pool.ts': "import '../../setup/global.ts';",
+      'src/engine/flows/multi.ts': "import {\n  a,\n  b,\n} from '../streams/append.ts';",
+      'src/engine/flows/fine.ts': "import { submit } from '../executions/submit.ts';",
+      'src/engine/kit/context.ts':
+        "import type { Hub } from '../streams/hub.ts';\nimport { type Signing } from '../signals/signing.ts';",
       'src/http/server.ts': "import { id } from '../contract/ids.ts';",
-      'src/cli/main.ts':
-        "import { migrate } from '../store/migrate.ts';\nimport { due } from '../subscriptions/events.ts';",
+      'src/cli/commands/main.ts':
+        "import { migrate } from '../../engine/database/migrate.ts';\nimport { due } from '../../engine/feed/events.ts';",
       'src/engine/root.ts': "import { all } from '../index.ts';",
-      'src/index.ts': "export { pool } from './store/pool.ts';",
-      'src/testing/index.ts': "import { pool } from '../store/pool.ts';",
-      'src/client/quoted.ts': "// from '../store/pool.ts'\nconst text = \"from '../store/pool.ts'\";",
+      'src/index.ts': "export { pool } from './engine/database/pool.ts';",
+      'src/testing/index.ts': "import { pool } from '../engine/database/pool.ts';",
+      'src/connect/quoted.ts': "// from '../store/pool.ts'\nconst text = \"from '../store/pool.ts'\";",
     },
     [
-      'src/worker/claim.ts:2',
+      'src/worker/run/claim.ts:2',
       'src/contract/ids.ts:1',
       'src/model/states.test.ts:1',
-      'src/store/pool.ts:1',
-      'src/store/multi.ts:4',
+      'src/engine/database/pool.ts:1',
+      'src/engine/flows/multi.ts:4',
+      'src/engine/kit/context.ts:2',
       'src/http/server.ts:1',
-      'src/cli/main.ts:2',
+      'src/cli/commands/main.ts:2',
       'src/engine/root.ts:1',
     ],
   ),
@@ -43,7 +48,7 @@ export const planted: readonly Plant[] = [
       'src/model/c.ts': "import { randomUUID } from 'node:crypto';",
       'src/model/c.test.ts':
         "import { it } from 'vitest';\nimport fc from 'fast-check';\nimport { readFileSync } from 'node:fs';",
-      'src/store/pool.ts': "import pg from 'pg';",
+      'src/engine/database/pool.ts': "import pg from 'pg';",
     },
     ['src/contract/a.ts:1', 'src/contract/b.ts:1', 'src/model/c.ts:1', 'src/model/c.test.ts:3'],
   ),
@@ -65,12 +70,12 @@ export const planted: readonly Plant[] = [
   plant(
     databaseClock,
     {
-      'src/store/a.ts': 'const a = Date.now();',
+      'src/engine/database/a.ts': 'const a = Date.now();',
       'src/engine/b.ts': 'const ok = new Date(row.at);\nconst b = new Date();',
-      'src/reconcilers/c.ts': 'const c = new Date;',
-      'src/subscriptions/d.ts': 'const d = [1].map(Date.now);',
+      'src/engine/upkeep/c.ts': 'const c = new Date;',
+      'src/engine/feed/d.ts': 'const d = [1].map(Date.now);',
       'src/cli/e.ts': 'const e = new Date();',
     },
-    ['src/store/a.ts:1', 'src/engine/b.ts:2', 'src/reconcilers/c.ts:1', 'src/subscriptions/d.ts:1'],
+    ['src/engine/database/a.ts:1', 'src/engine/b.ts:2', 'src/engine/upkeep/c.ts:1', 'src/engine/feed/d.ts:1'],
   ),
 ];

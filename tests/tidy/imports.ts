@@ -17,20 +17,47 @@ import {
 
 const ANYTHING = 'anything';
 
+/** The rooms below the engine, from the bottom up: a capability knows executions and what is under them, and no other capability. */
+const UNDER = ['engine/kit', 'engine/database', 'model', 'contract'];
+const CAPABILITY = ['engine/executions', ...UNDER];
+const CAPABILITIES = ['steps', 'signals', 'streams', 'flows', 'feed', 'operator'].map(
+  (name) => `engine/${name}`,
+);
+
 const MAY_IMPORT: Record<string, readonly string[] | typeof ANYTHING> = {
   contract: [],
+  define: ['contract'],
   model: ['contract'],
-  store: ['model', 'contract'],
-  engine: ['subscriptions', 'store', 'model', 'contract'],
-  reconcilers: ['engine', 'store', 'model', 'contract'],
-  subscriptions: ['store', 'model', 'contract'],
-  worker: ['model', 'contract'],
-  client: ['engine', 'reconcilers', 'contract'],
+  'engine/database': ['model', 'contract'],
+  'engine/kit': ['engine/database', 'model', 'contract'],
+  'engine/executions': UNDER,
+  'engine/steps': CAPABILITY,
+  'engine/signals': CAPABILITY,
+  'engine/streams': CAPABILITY,
+  'engine/flows': CAPABILITY,
+  'engine/feed': UNDER,
+  'engine/operator': [...CAPABILITY, 'model/gates'],
+  'engine/upkeep': [...CAPABILITY, ...CAPABILITIES],
+  engine: [...CAPABILITY, ...CAPABILITIES],
+  worker: ['define', 'model', 'contract'],
+  connect: ['engine', 'engine/kit', 'engine/upkeep', 'define', 'contract'],
   adapters: ['contract'],
   embedded: ['contract'],
-  cli: ['client', 'engine', 'worker', 'embedded', 'contract', 'reconcilers', 'store'],
+  cli: [
+    'connect',
+    'worker',
+    'embedded',
+    'define',
+    'contract',
+    'engine/database',
+    'engine/operator',
+    'engine/streams',
+  ],
   testing: ANYTHING,
 };
+
+/** What every operation is given holds parts of all capabilities: as types, and only there. */
+const KNOWS_TYPES_OF_ALL = 'engine/kit';
 
 /** Folders that must load in a browser, or give the same answer everywhere: nothing but our own code. */
 const PURE_FOLDERS = new Set(['contract', 'model']);
@@ -40,6 +67,7 @@ const BUILTINS = new Set(builtinModules);
 interface Import {
   specifier: string;
   line: number;
+  typeOnly: boolean;
 }
 
 function importsOf(file: SourceFile): Import[] {
@@ -48,17 +76,25 @@ function importsOf(file: SourceFile): Import[] {
     .filter(({ start }) =>
       /\b(?:from|import|import\s*\(|require\s*\()\s*$/.test(code.slice(0, start).slice(-200)),
     )
-    .map(({ text, line }) => ({ specifier: text, line }));
+    .map(({ text, line, start }) => ({ specifier: text, line, typeOnly: isTypeOnly(code.slice(0, start)) }));
 }
 
-/** The folder of src a path lies in: '' for a file directly in src, undefined outside src. */
+function isTypeOnly(before: string): boolean {
+  return (
+    /\bimport\s+type\b[^;]*$/.test(before.slice(-2_000)) && !/\bimport\s+\{[^;]*$/.test(before.slice(-2_000))
+  );
+}
+
+/** The room a path lies in, the innermost that has a row: '' for a file directly in src, undefined outside src. */
 function folderOf(path: string): string | undefined {
   const parts = path.split('/');
   if (parts[0] !== 'src') return undefined;
+  const inner = parts.slice(1, 3).join('/');
+  if (parts.length > 3 && inner in MAY_IMPORT) return inner;
   return parts.length > 2 ? parts[1] : '';
 }
 
-function judge(file: SourceFile, { specifier, line }: Import): Finding | undefined {
+function judge(file: SourceFile, { specifier, line, typeOnly }: Import): Finding | undefined {
   const refuse = (message: string): Finding => ({ path: file.path, line, message });
   const from = folderOf(file.path);
   if (from === undefined || !specifier.startsWith('.')) return undefined;
@@ -68,6 +104,7 @@ function judge(file: SourceFile, { specifier, line }: Import): Finding | undefin
   const allowed = MAY_IMPORT[from];
   if (allowed === undefined) return refuse(`folder ${from || 'src'} has no row in the import table`);
   if (allowed === ANYTHING || allowed.includes(to)) return undefined;
+  if (from === KNOWS_TYPES_OF_ALL && typeOnly && to.startsWith('engine/')) return undefined;
   return refuse(`${from} must not import ${to === '' ? 'the root of src' : to} (${specifier})`);
 }
 
@@ -112,12 +149,9 @@ export const pureModel: Check = {
 const HOST_CLOCK = /\bDate\.now\b|\bnew\s+Date\s*\(\s*\)|\bnew\s+Date\b(?!\s*\()/g;
 
 export const databaseClock: Check = {
-  name: 'time comes from the database in store, engine, reconcilers and subscriptions',
+  name: 'time comes from the database in the engine',
   find: (files) =>
     files
-      .filter(
-        (file) =>
-          isCode(file) && isUnder(file, 'src/store', 'src/engine', 'src/reconcilers', 'src/subscriptions'),
-      )
+      .filter((file) => isCode(file) && isUnder(file, 'src/engine'))
       .flatMap((file) => findPattern(file, lexed(file).code, HOST_CLOCK, 'host clock')),
 };

@@ -61,10 +61,10 @@ const functionPlant = plant(
   {
     ...LONG_HEADS,
     ...SHORT_HEADS,
-    'src/store/method.ts': `class Pool extends Base {\n  ${long('async close(): Promise<void> {')}\n}`,
-    'src/store/private.ts': `class Pool {\n  ${long('static async #close<T>(a: T) {')}\n}`,
-    'src/store/accessor.ts': `const o = {\n  ${long('get size() {')}\n};`,
-    'src/store/spread.ts': `const x = 1;\nexport function spread(\n  a: string,\n): string {\n${body(FUNCTION_LINES_MAX - 3)}\n}`,
+    'src/engine/database/method.ts': `class Pool extends Base {\n  ${long('async close(): Promise<void> {')}\n}`,
+    'src/engine/database/private.ts': `class Pool {\n  ${long('static async #close<T>(a: T) {')}\n}`,
+    'src/engine/database/accessor.ts': `const o = {\n  ${long('get size() {')}\n};`,
+    'src/engine/database/spread.ts': `const x = 1;\nexport function spread(\n  a: string,\n): string {\n${body(FUNCTION_LINES_MAX - 3)}\n}`,
     'tests/nested.test.ts': `describe('a', () => {\n${long("it('b', () => {", '});')}\n});`,
     'tests/grouped.test.ts': `describe.each([1, 2])('a %s', (n) => {\n${short("it('b', () => {", '});')}\n});`,
     'src/model/fine.ts': [
@@ -79,10 +79,10 @@ const functionPlant = plant(
   },
   [
     ...Object.keys(LONG_HEADS).map((path) => `${path}:2`),
-    'src/store/method.ts:2',
-    'src/store/private.ts:2',
-    'src/store/accessor.ts:2',
-    'src/store/spread.ts:2',
+    'src/engine/database/method.ts:2',
+    'src/engine/database/private.ts:2',
+    'src/engine/database/accessor.ts:2',
+    'src/engine/database/spread.ts:2',
     'tests/nested.test.ts:2',
   ],
 );
@@ -117,7 +117,7 @@ export const planted: readonly Plant[] = [
   plant(
     fileNames,
     {
-      'src/store/utils.ts': '',
+      'src/engine/database/utils.ts': '',
       'src/engine/types.ts': '',
       'tests/helpers/clock.ts': '',
       'src/worker/lease-manager.ts': '',
@@ -127,7 +127,7 @@ export const planted: readonly Plant[] = [
       'docs/internal.md': '',
     },
     [
-      'src/store/utils.ts:1',
+      'src/engine/database/utils.ts:1',
       'src/engine/types.ts:1',
       'tests/helpers/clock.ts:1',
       'src/worker/lease-manager.ts:1',
@@ -137,14 +137,14 @@ export const planted: readonly Plant[] = [
   plant(
     fileHeader,
     {
-      'src/store/a.ts': "import pg from 'pg';\n/** late */",
-      'src/store/b.ts': '/** Short. */\n',
-      'src/store/c.ts': header(15),
-      'src/store/fine.ts': header(14),
+      'src/engine/database/a.ts': "import pg from 'pg';\n/** late */",
+      'src/engine/database/b.ts': '/** Short. */\n',
+      'src/engine/database/c.ts': header(15),
+      'src/engine/database/fine.ts': header(14),
       'src/cli/main.ts': `#!/usr/bin/env node\n${header(3)}`,
       'src/cli/lines.ts': '// a\n// b\n// c\nx;',
       'tests/any.ts': 'x;',
     },
-    ['src/store/a.ts:1', 'src/store/b.ts:1', 'src/store/c.ts:1'],
+    ['src/engine/database/a.ts:1', 'src/engine/database/b.ts:1', 'src/engine/database/c.ts:1'],
   ),
 ];

@@ -16,7 +16,7 @@ export const planted: readonly Plant[] = [
       'src/worker/b.ts': 'await query(`\n  -- why\n  WITH due AS (SELECT 1) ${rest}`);',
       'src/cli/c.ts': "query('BEGIN');\nquery('LISTEN ff');\nquery(\"DROP SCHEMA x\");",
       'src/client/d.ts': 'query(`select id from ${table} where id = $1`);\nquery("delete from x");',
-      'src/reconcilers/e.ts': "query('select ff_claim($1)');",
+      'src/engine/upkeep/e.ts': "query('select ff_claim($1)');",
       'src/engine/fine.ts': [
         '// SELECT 1',
         "const verb = 'SELECT';",
@@ -24,7 +24,8 @@ export const planted: readonly Plant[] = [
         "const word = 'SETTINGS are stored';",
         "const begin = 'BEGINNING';",
       ].join('\n'),
-      'src/store/f.ts': "query('SELECT 1');",
+      'src/engine/flows/f.sql.ts': "query('SELECT 1');",
+      'src/engine/database/f.ts': "query('SELECT 1');",
       'src/testing/g.ts': "query('CREATE DATABASE x');",
       'src/embedded/h.ts': "query('ALTER ROLE x');",
       'tests/i.test.ts': "query('TRUNCATE x');",
@@ -37,13 +38,13 @@ export const planted: readonly Plant[] = [
       'src/cli/c.ts:3',
       'src/client/d.ts:1',
       'src/client/d.ts:2',
-      'src/reconcilers/e.ts:1',
+      'src/engine/upkeep/e.ts:1',
     ],
   ),
   plant(
     oneWriterOfState,
     {
-      'src/store/a.ts': `query(\`\${schema}\`);\nquery(\`${UPDATE} \${schema}.ff_execution SET state = 1\`);`,
+      'src/engine/database/a.ts': `query(\`\${schema}\`);\nquery(\`${UPDATE} \${schema}.ff_execution SET state = 1\`);`,
       'sql/migrations/0002_x.sql': `-- ${UPDATE} ff_execution\n${INSERT} /* schema */ flowfabric.ff_event VALUES (1);`,
       'tests/b.test.ts': `query('${UPDATE.toLowerCase()} only "x".ff_execution set state = 1');`,
       'sql/functions/fine.sql': `${UPDATE} ff_execution SET state = 1;`,
@@ -55,6 +56,6 @@ export const planted: readonly Plant[] = [
         `${UPDATE} ff_execution_body SET a = 1;`,
       ].join('\n'),
     },
-    ['src/store/a.ts:2', 'sql/migrations/0002_x.sql:2', 'tests/b.test.ts:1'],
+    ['src/engine/database/a.ts:2', 'sql/migrations/0002_x.sql:2', 'tests/b.test.ts:1'],
   ),
 ];

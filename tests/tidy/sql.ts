@@ -4,7 +4,9 @@
  */
 import { findPattern, isCode, isSql, isUnder, lexed, shown, type Check } from './tree.ts';
 
-const SQL_FOLDERS = ['src/store', 'src/adapters', 'src/testing', 'src/embedded'];
+const SQL_FOLDERS = ['src/engine/database', 'src/adapters', 'src/testing', 'src/embedded'];
+/** The statements of a capability, beside its operations. */
+const SQL_FILE = /^src\/engine\/.+\.sql\.ts$/;
 
 /** A literal that opens a statement in capitals; the bare word alone may be an ordinary value. */
 const STATEMENT =
@@ -15,10 +17,13 @@ const LOWER_CASE_STATEMENT =
 const LEADING_SQL_COMMENT = /^(?:\s+|--[^\n]*\n|\/\*[\s\S]*?\*\/)+/;
 
 export const sqlInStore: Check = {
-  name: 'no SQL statement is written outside sql, src/store, src/adapters, src/testing and src/embedded',
+  name: 'no SQL statement is written outside sql, *.sql.ts, src/engine/database, src/adapters, src/testing and src/embedded',
   find: (files) =>
     files
-      .filter((file) => isCode(file) && isUnder(file, 'src') && !isUnder(file, ...SQL_FOLDERS))
+      .filter(
+        (file) =>
+          isCode(file) && isUnder(file, 'src') && !isUnder(file, ...SQL_FOLDERS) && !SQL_FILE.test(file.path),
+      )
       .flatMap((file) =>
         lexed(file)
           .literals.map(({ text, line }) => ({ statement: text.replace(LEADING_SQL_COMMENT, ''), line }))

@@ -22,10 +22,10 @@ export const planted: readonly Plant[] = [
   plant(
     noTickets,
     {
-      'src/store/a.ts': '// see #123\n/*\n * as decided in ABC-42\n */\nx; // Phase 2',
+      'src/engine/database/a.ts': '// see #123\n/*\n * as decided in ABC-42\n */\nx; // Phase 2',
       'sql/functions/b.sql':
         "-- RFC-024 says so\n-- https://example.org/a/b/issues/7\n-- design §4\nselect '#1';",
-      'src/store/fine.ts': [
+      'src/engine/database/fine.ts': [
         '// UTF-8, SHA-256 and ISO-8601',
         '// merge patch, RFC 7396 §2',
         '// two-phase; top-10; issue 2 statements; {fp:3}',
@@ -33,9 +33,9 @@ export const planted: readonly Plant[] = [
       ].join('\n'),
     },
     [
-      'src/store/a.ts:1',
-      'src/store/a.ts:3',
-      'src/store/a.ts:5',
+      'src/engine/database/a.ts:1',
+      'src/engine/database/a.ts:3',
+      'src/engine/database/a.ts:5',
       'sql/functions/b.sql:1',
       'sql/functions/b.sql:2',
       'sql/functions/b.sql:3',
@@ -44,21 +44,21 @@ export const planted: readonly Plant[] = [
   plant(
     noLeftovers,
     {
-      'src/store/a.ts': '// TODO: later\n/** FIXME */',
+      'src/engine/database/a.ts': '// TODO: later\n/** FIXME */',
       'sql/functions/b.sql': 'select 1; -- XXX',
-      'src/store/fine.ts': "const word = 'TODO'; // a todo list",
+      'src/engine/database/fine.ts': "const word = 'TODO'; // a todo list",
     },
-    ['src/store/a.ts:1', 'src/store/a.ts:2', 'sql/functions/b.sql:1'],
+    ['src/engine/database/a.ts:1', 'src/engine/database/a.ts:2', 'sql/functions/b.sql:1'],
   ),
   plant(
     noMachinePaths,
     {
-      'src/store/a.ts': `const a = '${HOME}/someone/x';`,
+      'src/engine/database/a.ts': `const a = '${HOME}/someone/x';`,
       'docs/b.md': `Run it in\n\`${WORK}/main\`.`,
       'package-lock.json': `{ "a": "https://${REGISTRY}.example.org/a" }`,
       'docs/fine.md': `https://example.org${HOME}/page and ./src${HOME}/x and /usr/lib/postgresql/15/bin and ${HOME}/linuxbrew/x`,
     },
-    ['src/store/a.ts:1', 'docs/b.md:2', 'package-lock.json:1'],
+    ['src/engine/database/a.ts:1', 'docs/b.md:2', 'package-lock.json:1'],
   ),
   plant(
     noSkippedTests,

@@ -3,7 +3,7 @@
  * changes nothing.
  */
 import { describe, expect, test } from 'vitest';
-import type { Connection } from '../../src/client/connect.ts';
+import type { Connection } from '../../src/connect/connect.ts';
 import type { ExecutionId } from '../../src/contract/ids.ts';
 import type { TaskContext } from '../../src/worker/context.ts';
 import { TaskAborted } from '../../src/worker/task.ts';

@@ -4,12 +4,12 @@
  */
 import { randomUUID } from 'node:crypto';
 import { afterAll, afterEach, beforeAll } from 'vitest';
-import { connect, type Connection, type ConnectOptions } from '../../src/client/connect.ts';
+import { connect, type Connection, type ConnectOptions } from '../../src/connect/connect.ts';
 import type { Engine, ExecutionResult } from '../../src/contract/engine.ts';
 import type { ExecutionId } from '../../src/contract/ids.ts';
-import { hintChannel } from '../../src/store/names.ts';
+import { hintChannel } from '../../src/engine/database/names.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
-import { task } from '../../src/contract/task.ts';
+import { task } from '../../src/define/task.ts';
 import type { TaskContext } from '../../src/worker/context.ts';
 import { handle, type TaskHandler } from '../../src/worker/handlers.ts';
 import { startWorker, type Worker, type WorkerOptions } from '../../src/worker/worker.ts';

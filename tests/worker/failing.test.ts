@@ -5,7 +5,7 @@
 import { describe, expect, test } from 'vitest';
 import { TaskFailed } from '../../src/worker/task.ts';
 import type { ExecutionId } from '../../src/contract/ids.ts';
-import type { Connection } from '../../src/client/connect.ts';
+import type { Connection } from '../../src/connect/connect.ts';
 import type { Worker } from '../../src/worker/worker.ts';
 import { AGAIN, newKind, resultOf, SOON, useCrew, uuidOf } from './crew.ts';
 

@@ -4,7 +4,7 @@
  */
 import { describe, expect, test } from 'vitest';
 import type { ClaimRequest } from '../../src/contract/engine.ts';
-import { task } from '../../src/contract/task.ts';
+import { task } from '../../src/define/task.ts';
 import type { TaskContext } from '../../src/worker/context.ts';
 import { handle, type TaskHandler } from '../../src/worker/handlers.ts';
 import { latch, newKind, resultOf, SOON, useCrew } from './crew.ts';

@@ -4,12 +4,12 @@
  */
 import type pg from 'pg';
 import { describe, expect, test, vi } from 'vitest';
-import type { Connection } from '../../src/client/connect.ts';
+import type { Connection } from '../../src/connect/connect.ts';
 import { parseExecutionId, type ExecutionId } from '../../src/contract/ids.ts';
-import { task } from '../../src/contract/task.ts';
+import { task } from '../../src/define/task.ts';
 import { handle } from '../../src/worker/handlers.ts';
-import { hintChannel } from '../../src/store/names.ts';
-import { WakeUp } from '../../src/worker/wake-up.ts';
+import { hintChannel } from '../../src/engine/database/names.ts';
+import { WakeUp } from '../../src/worker/loop/wake-up.ts';
 import { newKind, NEVER_MS, resultOf, SOON, useCrew, uuidOf } from './crew.ts';
 
 const SIGNING_SECRET = 'a secret of at least thirty-two bytes';

@@ -6,7 +6,7 @@ import { afterEach, describe, expect, test } from 'vitest';
 import type { Engine, WorkerRegistration, WorkerSnapshot } from '../../src/contract/engine.ts';
 import { EngineError } from '../../src/contract/errors.ts';
 import { startFaultProxy } from '../../src/testing/fault-proxy.ts';
-import { Registration } from '../../src/worker/registration.ts';
+import { Registration } from '../../src/worker/loop/registration.ts';
 import { startWorker } from '../../src/worker/worker.ts';
 import { latch, newKind, plain, resultOf, SOON, useCrew } from './crew.ts';
 

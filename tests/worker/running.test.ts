@@ -6,7 +6,7 @@ import { describe, expect, test } from 'vitest';
 import type { ClaimRequest, LeaseRef } from '../../src/contract/engine.ts';
 import { AGAIN, latch, newKind, NEVER_MS, plain, resultOf, SOON, useCrew } from './crew.ts';
 import { startWorker, type WorkerOptions } from '../../src/worker/worker.ts';
-import { task as contract } from '../../src/contract/task.ts';
+import { task as contract } from '../../src/define/task.ts';
 import type { TaskContext } from '../../src/worker/context.ts';
 import { handle } from '../../src/worker/handlers.ts';
 import { TaskFailed } from '../../src/worker/task.ts';

@@ -5,7 +5,7 @@
 import { describe, expect, test } from 'vitest';
 import type { ExecutionPolicy } from '../../src/contract/engine.ts';
 import type { ExecutionId } from '../../src/contract/ids.ts';
-import { task } from '../../src/contract/task.ts';
+import { task } from '../../src/define/task.ts';
 import { handle } from '../../src/worker/handlers.ts';
 import { TaskAborted } from '../../src/worker/task.ts';
 import type { TaskContext } from '../../src/worker/context.ts';

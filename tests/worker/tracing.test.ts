@@ -11,8 +11,8 @@ import {
   type ReadableSpan,
 } from '@opentelemetry/sdk-trace-base';
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
-import type { Connection } from '../../src/client/connect.ts';
-import { task } from '../../src/contract/task.ts';
+import type { Connection } from '../../src/connect/connect.ts';
+import { task } from '../../src/define/task.ts';
 import { handle, type Middleware, type TaskHandler } from '../../src/worker/handlers.ts';
 import { TaskFailed } from '../../src/worker/task.ts';
 import { openTelemetry, type TracingOptions } from '../../src/worker/tracing.ts';

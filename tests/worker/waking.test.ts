@@ -4,9 +4,9 @@
  */
 import { describe, expect, test, vi } from 'vitest';
 import { AGAIN, latch, newKind, NEVER_MS, resultOf, SOON, useCrew, uuidOf } from './crew.ts';
-import type { Connection } from '../../src/client/connect.ts';
+import type { Connection } from '../../src/connect/connect.ts';
 import type { ExecutionId } from '../../src/contract/ids.ts';
-import { WakeUp } from '../../src/worker/wake-up.ts';
+import { WakeUp } from '../../src/worker/loop/wake-up.ts';
 
 const crew = useCrew();
 

@@ -1,0 +1,157 @@
+/**
+ * An event as the cells of one line: when, what, to which execution, flow, worker or lane, and what one would ask next about it. Pure
+ * text from values; what others wrote is kept to one line without control characters.
+ */
+import type {
+  CompletionEvent,
+  FeedEvent,
+  FlowEvent,
+  LeaseHistoryEvent,
+  OperatorEvent,
+  SignalEvent,
+} from '../../contract/events.ts';
+import type { Span, Tone } from '../look.ts';
+import { printable } from '../secrets.ts';
+import { cutLine, instant } from '../wording.ts';
+
+/** Reasons and tags may be long: the rest is in the JSON. */
+const DETAIL_CHARACTERS = 120;
+
+const TONES: Readonly<Record<string, Tone>> = {
+  'lease.renewed': 'dim',
+  'lease.expired': 'warn',
+  'lease.reclaimed': 'warn',
+  'completion.success': 'good',
+  'completion.failed': 'bad',
+  'completion.expired': 'bad',
+  'completion.cancelled': 'warn',
+  'signal.escalated': 'warn',
+  'signal.timed_out': 'warn',
+  'signal.waitpoints_expired': 'warn',
+  'worker.lost': 'bad',
+  'flow.completed': 'good',
+  'flow.failed': 'bad',
+  'flow.cancelled': 'warn',
+  'flow.cancel_requested': 'warn',
+};
+
+export function eventCells(event: FeedEvent): Span[] {
+  const name = `${event.family}.${event.type}`;
+  const { subject, kind, lane } = subjectOf(event);
+  return [
+    [instant(event.occurredAtMs), 'dim'],
+    [name, TONES[name] ?? 'plain'],
+    [printable(subject)],
+    [printable(kind)],
+    [printable(lane)],
+    [cutLine(detailOf(event), DETAIL_CHARACTERS)],
+  ];
+}
+
+function subjectOf(event: FeedEvent): { subject: string; kind: string; lane: string } {
+  if ('executionId' in event) return { subject: event.executionId, kind: event.kind, lane: event.lane };
+  if (event.family === 'flow') return { subject: event.flowId, kind: '', lane: '' };
+  const subject = event.family === 'worker' ? event.workerInstanceId : event.lane;
+  return { subject, kind: '', lane: '' };
+}
+
+function detailOf(event: FeedEvent): string {
+  switch (event.family) {
+    case 'lease':
+      return leaseDetail(event);
+    case 'completion':
+      return completionDetail(event);
+    case 'signal':
+      return signalDetail(event);
+    case 'operator':
+      return operatorDetail(event);
+    case 'flow':
+      return flowDetail(event);
+    case 'tag': {
+      const set = Object.entries(event.set).map(([key, value]) => `${key}=${value}`);
+      const removed = event.removed.map((key) => `-${key}`);
+      return `${[...set, ...removed].join(' ')}${by(event.by)}`;
+    }
+    case 'worker':
+      return `${event.workerId}${event.version === null ? '' : ` ${event.version}`}`;
+  }
+}
+
+function leaseDetail(event: LeaseHistoryEvent): string {
+  switch (event.type) {
+    case 'acquired':
+      return `on ${event.workerInstanceId}, attempt ${event.attemptIndex + 1}`;
+    case 'renewed':
+      return `on ${event.workerInstanceId}`;
+    case 'reclaimed': {
+      const from = event.previousOwner === null ? '' : `, from ${event.previousOwner}`;
+      return `on ${event.newOwner}${from}, attempt ${event.attemptIndex + 1}`;
+    }
+    case 'expired':
+    case 'released':
+      return `from ${event.previousOwner}: ${event.transition}`;
+    case 'revoked':
+      return `from ${event.previousOwner}${by(event.revokedBy)}: ${event.transition}`;
+  }
+}
+
+function completionDetail({ workerInstanceId, attemptIndex }: CompletionEvent): string {
+  return workerInstanceId === null ? '' : `on ${workerInstanceId}, attempt ${attemptIndex + 1}`;
+}
+
+function signalDetail(event: SignalEvent): string {
+  switch (event.type) {
+    case 'suspended': {
+      const until = event.timeoutAtMs === null ? '' : `, until ${instant(event.timeoutAtMs)}`;
+      return `waits for ${event.waits.join(', ')}${until}`;
+    }
+    case 'delivered':
+      return `${event.name} at ${event.waitpoint}, by ${event.source.type}:${event.source.identity}: ${event.effect}`;
+    case 'resumed': {
+      const key = event.key === null ? '' : ` (${event.key})`;
+      return `${event.wait === null ? '' : `${event.wait}${key}: `}${event.outcome}${by(event.by)}`;
+    }
+    case 'escalated':
+      return `${event.wait} waits for an operator`;
+    case 'timed_out':
+      return `${event.wait}: ${event.onTimeout}`;
+    case 'waitpoints_expired':
+      return event.waitpoints.join(', ');
+  }
+}
+
+function operatorDetail(event: OperatorEvent): string {
+  switch (event.type) {
+    case 'priority_changed':
+      return `${event.oldPriority} -> ${event.newPriority}${by(event.by)}`;
+    case 'replayed': {
+      const after = `after ${event.previousOutcome}, from ${event.from}`;
+      return `replay ${event.replayCount} ${after}${by(event.by)}${because(event.reason)}`;
+    }
+    case 'lane_paused':
+      return [event.by === null ? null : `by ${event.by}`, event.reason]
+        .filter((part) => part !== null)
+        .join(': ');
+    case 'lane_resumed':
+      return '';
+  }
+}
+
+function flowDetail(event: FlowEvent): string {
+  switch (event.type) {
+    case 'submitted':
+      return event.name;
+    case 'cancel_requested':
+      return `${event.policy}${by(event.by)}${because(event.reason)}`;
+    default:
+      return '';
+  }
+}
+
+function by(who: string | null): string {
+  return who === null ? '' : `, by ${who}`;
+}
+
+function because(reason: string | null): string {
+  return reason === null ? '' : `: ${reason}`;
+}

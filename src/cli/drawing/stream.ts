@@ -1,0 +1,106 @@
+/**
+ * How the items of a stream look to a person: text as it was written, JSON a line each, everything else as a note. Where it is
+ * written to is given; nothing is decided about following or exit codes.
+ */
+import type { StreamFrame, StreamItem } from '../../contract/streams.ts';
+import { printable, withoutControls } from '../secrets.ts';
+import { thousands } from '../wording.ts';
+
+export interface ScreenOutput {
+  write(text: string): unknown;
+  isTTY?: boolean;
+}
+
+/** Names of finished steps in one note. */
+const STEPS_NAMED = 5;
+
+export class StreamScreen {
+  readonly #output: ScreenOutput;
+  readonly #note: (sentence: string) => void;
+  /** The type of the text that the line under way belongs to; null at the beginning of a line. */
+  #openLine: string | null = null;
+
+  constructor(output: ScreenOutput, note: (sentence: string) => void) {
+    this.#output = output;
+    this.#note = note;
+  }
+
+  show(item: StreamItem): void {
+    if (item.type === 'frame') return this.#frame(item.frame);
+    this.#say(noteOf(item));
+  }
+
+  /** A shell's next line begins on a line of its own. */
+  end(): void {
+    if (this.#output.isTTY === true) this.#endLine();
+  }
+
+  #frame(frame: StreamFrame): void {
+    const { encoding, payload, frameType, bytes } = frame;
+    if (encoding === 'binary')
+      return this.#say(`${thousands(bytes.length)} bytes of type ${printable(frameType)}.`);
+    if (encoding === 'text') return this.#text(payload as string, frameType);
+    this.#endLine();
+    this.#output.write(`${this.#clean(JSON.stringify(payload))}\n`);
+  }
+
+  /** Texts of one type belong together, such as the tokens of an answer. */
+  #text(text: string, frameType: string): void {
+    if (this.#openLine !== null && this.#openLine !== frameType) this.#endLine();
+    const clean = this.#clean(text);
+    if (clean === '') return;
+    this.#output.write(clean);
+    this.#openLine = clean.endsWith('\n') ? null : frameType;
+  }
+
+  #clean(text: string): string {
+    return this.#output.isTTY === true ? withoutControls(text) : text;
+  }
+
+  #endLine(): void {
+    if (this.#openLine === null) return;
+    this.#output.write('\n');
+    this.#openLine = null;
+  }
+
+  /** Notes go elsewhere, but on a terminal that is the same screen. */
+  #say(sentence: string): void {
+    this.end();
+    this.#note(sentence);
+  }
+}
+
+function noteOf(item: Exclude<StreamItem, { type: 'frame' }>): string {
+  const attempt = `attempt ${item.attemptIndex + 1}`;
+  switch (item.type) {
+    case 'gap':
+      return `${thousands(item.missed)} best-effort frames were trimmed before they could be read.`;
+    case 'restarted':
+      return `${attempt} goes on under another lease: what it wrote is written again${exceptIn(item.finishedSteps)}.`;
+    case 'paused':
+      return `${attempt} is paused (${item.reason}) and will go on.`;
+    case 'closed':
+      return `${attempt} is over: ${item.reason}.`;
+    case 'superseded':
+      return `attempt ${item.by + 1} follows: what ${attempt} wrote no longer counts${exceptIn(item.finishedSteps)}.`;
+    case 'forgotten':
+      return 'the execution was kept as long as it was to be, and is gone.';
+  }
+}
+
+function exceptIn(steps: readonly { name: string; key: string }[]): string {
+  if (steps.length === 0) return '';
+  const names = steps
+    .slice(0, STEPS_NAMED)
+    .map(({ name, key }) => printable(key === '' ? name : `${name} (${key})`));
+  const more = steps.length > STEPS_NAMED ? ` and ${steps.length - STEPS_NAMED} more` : '';
+  return `, except in finished steps: ${names.join(', ')}${more}`;
+}
+
+/** An item as a line of JSON: bytes in base64, and nothing twice. */
+export function jsonOf(item: StreamItem): object {
+  if (item.type !== 'frame') return item;
+  const { bytes, payload, ...frame } = item.frame;
+  const readable = frame.encoding === 'binary' ? Buffer.from(bytes).toString('base64') : payload;
+  return { ...item, frame: { ...frame, payload: readable } };
+}

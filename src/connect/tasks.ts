@@ -1,0 +1,166 @@
+/**
+ * Submits tasks by their contract and reads their results with its types. What is submitted is checked against the
+ * contract's schema first; what is stored is the input as it was given.
+ */
+import { durationMs, type Duration } from '../contract/duration.ts';
+import { ExecutionFailed } from '../contract/errors.ts';
+import type {
+  Engine,
+  ExecutionEnd,
+  Json,
+  SqlExecutor,
+  SubmitRequest,
+  SubmitResult,
+  WaitOptions,
+} from '../contract/engine.ts';
+import type { ExecutionId } from '../contract/ids.ts';
+import { LIMITS } from '../contract/limits.ts';
+import type { NoStreams, StreamKinds } from '../define/streams.ts';
+import { checkInput, requestOf, type AnyTask, type Task, type TaskTerms } from '../define/task.ts';
+import { withTrace, type SpanName } from '../contract/trace-context.ts';
+import { checkList, refuse } from '../engine/kit/checks.ts';
+import { checkMembers } from '../engine/kit/settings.ts';
+import { streamReaders, type StreamReaders } from './stream-readers.ts';
+
+/** What one submit of a task may say differently from its contract. */
+export interface TaskSubmitOptions extends TaskTerms {
+  namespace?: string;
+  /** Start no sooner than this long from now, by the database's clock. */
+  delay?: Duration;
+  /** A given id makes the submit repeatable: the second one answers `duplicate`. */
+  executionId?: string;
+  /** So does a key, within the namespace: the second submit answers `duplicate` and the first one's id. */
+  idempotencyKey?: string;
+}
+
+/** How the call is made, for all that is submitted by it. */
+export interface TaskCallOptions {
+  /** Submit inside your own transaction: committed or rolled back with it. */
+  executor?: SqlExecutor;
+  hint?: 'on' | 'off';
+}
+
+export interface ExecutionHandle<Out, Streams extends StreamKinds = NoStreams> {
+  readonly executionId: ExecutionId;
+  /** What it writes besides its result, by the names of the task's contract. */
+  readonly streams: StreamReaders<Streams>;
+  /** Waits for the end; told of it, not asking again and again. Throws ExecutionFailed when there is no result. */
+  result(options?: WaitOptions): Promise<Out>;
+  /** Waits for the end, whatever it is. */
+  end(options?: WaitOptions): Promise<ExecutionEnd>;
+}
+
+export interface SubmittedExecution<Out, Streams extends StreamKinds = NoStreams>
+  extends ExecutionHandle<Out, Streams>, SubmitResult {
+  readonly executionId: ExecutionId;
+}
+
+export interface TaskClient {
+  submit<In, Parsed, Made, Out, Streams extends StreamKinds>(
+    task: Task<In, Parsed, Made, Out, Streams>,
+    input: In,
+    options?: TaskSubmitOptions & TaskCallOptions,
+  ): Promise<SubmittedExecution<Out, Streams>>;
+  /** All of them in one statement: all are submitted, or none. */
+  submitMany<In, Parsed, Made, Out, Streams extends StreamKinds>(
+    task: Task<In, Parsed, Made, Out, Streams>,
+    items: readonly (TaskSubmitOptions & { input: In })[],
+    options?: TaskCallOptions,
+  ): Promise<SubmittedExecution<Out, Streams>[]>;
+  /** An execution of the task that was submitted before, here or elsewhere. */
+  execution<In, Parsed, Made, Out, Streams extends StreamKinds>(
+    task: Task<In, Parsed, Made, Out, Streams>,
+    executionId: string,
+  ): ExecutionHandle<Out, Streams>;
+}
+
+const ITEM_MEMBERS = [
+  'lane',
+  'namespace',
+  'priority',
+  'tags',
+  'policy',
+  'deadline',
+  'delay',
+  'executionId',
+  'idempotencyKey',
+];
+
+/** What is submitted while a span is active carries it along, so that the trace can go on where the work is done. */
+export function createTaskClient(engine: Engine, activeSpan: () => SpanName | undefined): TaskClient {
+  const traced = (request: SubmitRequest): SubmitRequest => {
+    const tags = withTrace(request.tags, activeSpan());
+    return tags === undefined ? request : { ...request, tags };
+  };
+  return {
+    async submit(task, input, options = {}) {
+      if (typeof options !== 'object' || options === null) refuse('options', 'must be an object');
+      const { executor, hint, ...own } = options;
+      const request = traced(await toRequest(task, input, own, 'options'));
+      const result = await engine.submit(request, callOptions({ executor, hint }));
+      return { ...handleOf(engine, task, result.executionId), ...result } as never;
+    },
+    async submitMany(task, items, options = {}) {
+      checkList(items, 'items', LIMITS.submitBatch);
+      items.forEach((item: unknown, index) => {
+        if (typeof item !== 'object' || item === null)
+          refuse(`items[${index}]`, 'must be an object with an input');
+      });
+      const requests = await Promise.all(
+        items.map(({ input, ...own }, index) => toRequest(task, input, own, `items[${index}]`)),
+      );
+      const results = await engine.submit(requests.map(traced), callOptions(options));
+      return results.map((result) => ({ ...handleOf(engine, task, result.executionId), ...result })) as never;
+    },
+    execution(task, executionId) {
+      checkTask(task);
+      return handleOf(engine, task, executionId as ExecutionId) as never;
+    },
+  };
+}
+
+function callOptions({
+  executor,
+  hint,
+}: {
+  executor?: SqlExecutor | undefined;
+  hint?: 'on' | 'off' | undefined;
+}) {
+  return { ...(executor === undefined ? {} : { executor }), ...(hint === undefined ? {} : { hint }) };
+}
+
+function checkTask(task: unknown): void {
+  const { name, defaults } = (task ?? {}) as Partial<AnyTask>;
+  if (typeof name === 'string' && typeof defaults === 'object' && defaults !== null) return;
+  refuse('task', 'must be a task, as task() makes one');
+}
+
+async function toRequest(
+  task: AnyTask,
+  input: unknown,
+  options: TaskSubmitOptions,
+  field: string,
+): Promise<SubmitRequest> {
+  checkTask(task);
+  checkMembers(options, field, ITEM_MEMBERS);
+  await checkInput(task, input);
+  const { delay, ...terms } = options;
+  return {
+    ...requestOf(task, input, terms, field),
+    ...(delay === undefined ? {} : { delayMs: durationMs(delay, `${field}.delay`, LIMITS.delayMs) }),
+  };
+}
+
+function handleOf(engine: Engine, task: AnyTask, executionId: ExecutionId): ExecutionHandle<Json> {
+  const end = (options: WaitOptions = {}) => engine.waitForEnd(executionId, options);
+  return {
+    executionId,
+    streams: streamReaders(engine, executionId, (task.streams ?? {}) as StreamKinds),
+    end,
+    async result(options) {
+      const ended = await end(options);
+      if (ended.outcome === 'success') return ended.result;
+      throw new ExecutionFailed(executionId, ended);
+    },
+  };
+}

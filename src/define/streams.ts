@@ -1,0 +1,120 @@
+/**
+ * The streams of a task's contract: what its handler may write besides its result, under which names, in which shapes, and how
+ * long it is kept. The name of a stream is the type of its frames.
+ */
+import { durationMs, type Duration } from '../contract/duration.ts';
+import { EngineError } from '../contract/errors.ts';
+import { LIMITS } from '../contract/limits.ts';
+import { checkSchema, type Schema } from '../contract/schema.ts';
+import type { BestEffortOptions, FrameMode } from '../contract/streams.ts';
+
+/** Streams of one task. */
+const MAX_STREAMS = 64;
+/** How long chunks of a live stream are kept that says nothing about it. */
+const USUAL_TTL_MS = 10_000;
+
+/** Chunks: `Made` is what is written, `Out` what is stored and read. */
+export interface ChunkStream<Made, Out = Made> {
+  readonly mode: Exclude<FrameMode, 'summary'>;
+  readonly schema: Schema<Made, Out> | undefined;
+  /** How long chunks that are not durable are kept. */
+  readonly bestEffort: BestEffortOptions | undefined;
+}
+
+/** A document that is made of patches. */
+export interface SummaryStream<Document> {
+  readonly mode: 'summary';
+  /** Only for the compiler. */
+  readonly types?: { readonly document: Document } | undefined;
+}
+
+// oxlint-disable-next-line no-explicit-any -- stands for a stream of whatever shapes
+export type StreamKind = ChunkStream<any, any> | SummaryStream<any>;
+
+/** By name. */
+export type StreamKinds = Readonly<Record<string, StreamKind>>;
+
+/** Of a task that has none. */
+// oxlint-disable-next-line no-empty-object-type -- with an index signature every name would pass
+export type NoStreams = {};
+
+/** What a patch of a document may say: members are set, merged into objects, or taken away by null (RFC 7396). */
+export type MergePatch<Document> = {
+  [Member in keyof Document]?: MemberPatch<Document[Member]> | null;
+};
+type MemberPatch<Value> = Value extends readonly unknown[]
+  ? Value
+  : Value extends object
+    ? MergePatch<Value>
+    : Value;
+
+export interface LiveOptions {
+  /** About how long chunks are kept: alike in all live streams of a task. 5 to 30 seconds for most. Default 10 s. */
+  ttl?: Duration;
+}
+
+/** Chunks that are kept as long as the execution. With a schema, each is checked when it is written. */
+export function durable<Chunk>(): ChunkStream<Chunk>;
+export function durable<Made, Out>(schema: Schema<Made, Out>): ChunkStream<Made, Out>;
+export function durable<Made, Out>(schema?: Schema<Made, Out>): ChunkStream<Made, Out> {
+  checkSchema(schema, 'schema');
+  return { mode: 'durable', schema, bestEffort: undefined };
+}
+
+/** Chunks that are kept while they are news: cursors, progress, levels. */
+export function live<Chunk>(options?: LiveOptions): ChunkStream<Chunk>;
+export function live<Made, Out>(schema: Schema<Made, Out>, options?: LiveOptions): ChunkStream<Made, Out>;
+export function live<Made, Out>(
+  first: Schema<Made, Out> | LiveOptions = {},
+  second?: LiveOptions,
+): ChunkStream<Made, Out> {
+  // Some libraries make their schemas functions.
+  const isSchema = second !== undefined || typeof first === 'function' || '~standard' in first;
+  const schema = isSchema ? (first as Schema<Made, Out>) : undefined;
+  checkSchema(schema, 'schema');
+  const { ttl, ...unknown } = (isSchema ? second : (first as LiveOptions)) ?? {};
+  const [odd] = Object.keys(unknown);
+  if (odd !== undefined) throw fault(`options.${odd}`, 'is not known; known is ttl');
+  const ttlMs = ttl === undefined ? USUAL_TTL_MS : durationMs(ttl, 'options.ttl', LIMITS.bestEffortTtlMs);
+  if (ttlMs === 0) throw fault('options.ttl', 'must be at least 1 ms');
+  return { mode: 'best_effort', schema, bestEffort: { ttlMs } };
+}
+
+/** One document an attempt, which the handler patches and anybody can read as it is now. */
+export function summary<Document extends object>(): SummaryStream<Document> {
+  return { mode: 'summary' };
+}
+
+/** Refuses what is no contract: an attempt has one document, and one measure of how long live chunks are kept. */
+export function checkStreams(streams: unknown, field: string): void {
+  if (typeof streams !== 'object' || streams === null || Array.isArray(streams))
+    throw fault(field, 'must be an object of durable(), live() and summary() by name');
+  const entries = Object.entries(streams as Record<string, Partial<StreamKind> | null>);
+  if (entries.length > MAX_STREAMS)
+    throw fault(field, `has ${entries.length} streams; the limit is ${MAX_STREAMS}`);
+  for (const [name, kind] of entries) {
+    if (!/^[\x20-\x7e]+$/.test(name) || name.length > LIMITS.frameTypeBytes)
+      throw fault(field, `has a name that is not 1 to ${LIMITS.frameTypeBytes} printable ASCII characters`);
+    if (kind?.mode === undefined)
+      throw fault(`${field}.${name}`, 'must be made by durable(), live() or summary()');
+  }
+  const documents = entries.filter(([, kind]) => kind?.mode === 'summary').map(([name]) => name);
+  if (documents.length > 1)
+    throw fault(field, `has more than one summary (${documents.join(', ')}); an attempt has one document`);
+  const ttls = new Set(entries.map(([, kind]) => ttlOf(kind)).filter((ttlMs) => ttlMs !== undefined));
+  if (ttls.size > 1) {
+    const found = [...ttls].map((ttlMs) => `${ttlMs} ms`).join(', ');
+    throw fault(
+      field,
+      `has live streams with different ttls (${found}): the frames of an attempt are kept together, so give all the same`,
+    );
+  }
+}
+
+function ttlOf(kind: Partial<StreamKind> | null): number | undefined {
+  return kind?.mode === 'best_effort' ? kind.bestEffort?.ttlMs : undefined;
+}
+
+function fault(field: string, what: string): EngineError {
+  return new EngineError('invalid_input', `${field} ${what}.`, { field });
+}

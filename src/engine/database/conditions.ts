@@ -1,0 +1,207 @@
+/**
+ * Every condition of a database that the engine has words for: by SQLSTATE, by the code of a TLS failure, or by what the driver
+ * says when nothing else tells. One row says the code, the reason with its remedy, and whether a statement that met it is
+ * tried again before its caller is told.
+ */
+import type { ErrorCode } from '../../contract/errors.ts';
+import { LIMITS } from '../../contract/limits.ts';
+
+/**
+ * `conflict`: at once, because nothing happened. `outage`: for some seconds, as a restart takes. `briefly`: a few times, because it
+ * may be over in a moment. `never`: the next try would fail in the same way. Those after lost answers only for statements that may happen twice.
+ */
+export type Retry = 'conflict' | 'outage' | 'briefly' | 'never';
+
+export interface Condition {
+  code: ErrorCode;
+  /** Completes a sentence: the reason, and what to do about it. */
+  says: string;
+  retry: Retry;
+}
+
+function condition(code: ErrorCode, says: string, retry: Retry = 'never'): Condition {
+  return { code, says, retry };
+}
+
+const OURS: Record<string, Condition> = {
+  FF001: condition('isolation_unsupported', 'the transaction must run at READ COMMITTED'),
+  FF002: condition('invariant_broken', 'a write did not reach every row it had locked; nothing was written'),
+  FF003: condition(
+    'route_limit_reached',
+    `${LIMITS.routes} distinct combinations of lane, kind and capabilities are in use, which is the limit; those out of use are forgotten about a day after the last submit, once nothing is kept of what they ran. Keep results for less long, or use fewer lanes: tell tenants apart by namespace or tag`,
+  ),
+  FF004: condition('invalid_id', 'an id names a uuid that belongs to an execution of another partition'),
+  FF005: condition(
+    'idempotency_key_reused',
+    'an idempotency key already stands for a request that differs from this one',
+  ),
+  FF006: condition(
+    'invariant_broken',
+    'positions were asked for in a way that could lose events; nothing was written',
+  ),
+  FF007: condition(
+    'invalid_step',
+    'the transaction was ended by a COMMIT or ROLLBACK inside it, so nothing is recorded of it; leave COMMIT and ROLLBACK to whoever began it',
+  ),
+  FF008: condition('invalid_input', 'a change of a flow was refused'),
+};
+
+const STATEMENTS: Record<string, Condition> = {
+  '22P05': condition('invalid_input', 'text holds the character \\u0000, which Postgres cannot store'),
+  '22021': condition('invalid_input', 'text holds bytes that are not valid UTF-8'),
+  '25P02': condition('retry_transaction', 'the transaction had already failed; roll it back'),
+  '40001': condition('contention', 'the database reported a serialization conflict', 'conflict'),
+  '40P01': condition('contention', 'the database reported a deadlock', 'conflict'),
+  '55P03': condition('contention', 'a lock was not available in time', 'conflict'),
+  '57014': condition(
+    'statement_cancelled',
+    'the statement was cancelled: it took longer than the statement_timeout of the role or the database allows, or an administrator cancelled it; raise the timeout with ALTER ROLE … SET statement_timeout',
+  ),
+};
+
+const RIGHTS: Record<string, Condition> = {
+  '28P01': condition(
+    'permission_denied',
+    'the database refused the password; check the one in the URL, or set it with ALTER ROLE … PASSWORD',
+  ),
+  '28000': condition(
+    'permission_denied',
+    'the database refused the role: it does not exist, may not log in, or pg_hba.conf does not let it in from here (it may ask for TLS: sslmode=require)',
+  ),
+  '42501': condition('permission_denied', 'the database role lacks a right; migrate with grantTo set to it'),
+  '42P01': condition('schema_missing', 'a table is missing; run the migrations first'),
+  '42883': condition('schema_missing', 'a function is missing; run the migrations first'),
+  '3F000': condition('schema_missing', 'the schema does not exist; run the migrations first'),
+};
+
+/** What was asked for is not at fault, and unless the server says that it refused, it may have happened. */
+const OUTAGES: Record<string, Condition> = {
+  '25006': condition(
+    'unavailable',
+    'the server accepts no writes: it is a standby, or default_transaction_read_only is on; connect to the primary, or set it off for the role',
+    'briefly',
+  ),
+  '25P03': condition(
+    'unavailable',
+    'the database ended a transaction that was idle for longer than idle_in_transaction_session_timeout allows; raise it for the role',
+    'outage',
+  ),
+  '25P04': condition(
+    'unavailable',
+    'the database ended a transaction that took longer than transaction_timeout allows; raise it for the role',
+    'briefly',
+  ),
+  '3D000': condition(
+    'unavailable',
+    'the database named in the URL does not exist; check the name, or create it',
+  ),
+  '53100': condition('unavailable', 'the disk of the database is full; free some space', 'briefly'),
+  '53200': condition('unavailable', 'the server is out of memory', 'briefly'),
+  '53300': condition(
+    'no_connection',
+    'no connection is left for this role (max_connections of the server, or CONNECTION LIMIT of the role or the database); raise the limit, or lower poolSize: flowfabric doctor says how many a process needs',
+    'briefly',
+  ),
+  '55000': condition(
+    'unavailable',
+    'the database accepts no connections at present (ALTER DATABASE … ALLOW_CONNECTIONS)',
+  ),
+  '57P01': condition(
+    'unavailable',
+    'the server is shutting down, or an administrator ended the connection',
+    'outage',
+  ),
+  '57P02': condition('unavailable', 'the server crashed and is recovering', 'outage'),
+  '57P03': condition('unavailable', 'the server is starting up or shutting down', 'outage'),
+  '57P04': condition('unavailable', 'the database was dropped', 'outage'),
+  '57P05': condition(
+    'unavailable',
+    'the server ended a connection that was idle for longer than idle_session_timeout allows',
+    'outage',
+  ),
+};
+
+/** Connection gone, resources used up, system errors of the server: words only for the class. */
+const CLASSES: readonly [RegExp, Condition][] = [
+  [/^08/, condition('unavailable', 'the connection to the database was lost', 'outage')],
+  [/^53/, condition('unavailable', 'the server has used up a resource', 'briefly')],
+  [/^58/, condition('unavailable', 'the server met an error of its system', 'outage')],
+];
+
+const UNTRUSTED = condition(
+  'unavailable',
+  'the certificate of the server is signed by nobody this process trusts; name the certificate of its authority with sslrootcert=FILE in the URL, or do not verify it: sslmode=no-verify',
+);
+
+/** Codes of Node and OpenSSL for a session that was not agreed on. */
+const TLS: Record<string, Condition> = {
+  DEPTH_ZERO_SELF_SIGNED_CERT: UNTRUSTED,
+  SELF_SIGNED_CERT_IN_CHAIN: UNTRUSTED,
+  UNABLE_TO_GET_ISSUER_CERT: UNTRUSTED,
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: UNTRUSTED,
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: UNTRUSTED,
+  CERT_HAS_EXPIRED: condition('unavailable', 'the certificate of the server has expired; renew it'),
+  CERT_NOT_YET_VALID: condition(
+    'unavailable',
+    'the certificate of the server is not valid yet; check the clock of this host',
+  ),
+  ERR_TLS_CERT_ALTNAME_INVALID: condition(
+    'unavailable',
+    'the certificate of the server is for another name than the host in the URL; use the name that is in the certificate',
+  ),
+};
+const TLS_CODE = /^(ERR_SSL_|ERR_TLS_|ERR_OSSL_|EPROTO$)/;
+const TLS_FAILED = condition('unavailable', 'no TLS session could be agreed on with the server');
+
+/** The driver's own errors have no code. */
+const BY_MESSAGE: readonly [RegExp, Condition][] = [
+  [
+    /does not support SSL/,
+    condition(
+      'unavailable',
+      'the URL asks for TLS and the server does not offer it; set ssl = on at the server, or sslmode=disable in the URL',
+    ),
+  ],
+  [
+    /timeout exceeded when trying to connect/,
+    condition(
+      'no_connection',
+      'no connection of the pool became free in time: statements that take long, or get no answer, hold them all; raise poolSize',
+    ),
+  ],
+  [
+    /password must be a string/,
+    condition('permission_denied', 'the server asks for a password, and there is none in the URL'),
+  ],
+];
+
+const BY_SQLSTATE: Record<string, Condition> = { ...OURS, ...STATEMENTS, ...RIGHTS, ...OUTAGES };
+
+/** A connection the server ended with an error of its own is gone, whatever the reason. */
+const ENDED = condition('unavailable', 'the server refused or ended the connection', 'briefly');
+const FATAL = new Set(['FATAL', 'PANIC']);
+/** Of a statement they mean something else than of a connection. */
+const ONLY_FATAL = new Set(['55000']);
+
+export function conditionOfState(sqlState: string, severity: string): Condition | undefined {
+  const isFatal = FATAL.has(severity);
+  const known = BY_SQLSTATE[sqlState] ?? CLASSES.find(([pattern]) => pattern.test(sqlState))?.[1];
+  if (known !== undefined && (isFatal || !ONLY_FATAL.has(sqlState))) return known;
+  return isFatal ? ENDED : undefined;
+}
+
+export function conditionOfCode(code: string): Condition | undefined {
+  return TLS[code] ?? (TLS_CODE.test(code) ? TLS_FAILED : undefined);
+}
+
+export function conditionOfMessage(message: string): Condition | undefined {
+  return BY_MESSAGE.find(([pattern]) => pattern.test(message))?.[1];
+}
+
+/** Read again for each connection, so it may be in the middle of being replaced. */
+export const UNREADABLE_FILE = condition(
+  'unavailable',
+  'a file that the URL names (sslrootcert, sslcert or sslkey) cannot be read; check its path and its rights',
+  'briefly',
+);
+export const UNREACHABLE = condition('unavailable', 'the database could not be reached', 'outage');

@@ -1,0 +1,166 @@
+/**
+ * What a migration of a schema would do, found out without doing it: the files that are not applied yet, and what
+ * stands in the way. Reads only; nothing is locked, nothing is created.
+ */
+import { EngineError } from '../../contract/errors.ts';
+import { checkMembers } from '../../model/arguments.ts';
+import { openDatabase, run, type Database } from './database.ts';
+import {
+  DEFAULT_SCHEMA,
+  FUNCTION_SET_VERSION,
+  readFunctionSet,
+  readMigrations,
+  type MigrateOptions,
+} from './migrate.ts';
+import { quoteIdentifier } from './names.ts';
+
+/** One thing a migration would run, by the name the migration reports it under. */
+export interface PlannedChange {
+  name: string;
+  sql: string;
+}
+
+export interface SchemaStanding {
+  schema: string;
+  /** `closed`: it is there, and this role may not look into it. */
+  access: 'open' | 'missing' | 'closed';
+  /** Migrations of this version that are in the database, of how many. */
+  applied: number;
+  known: number;
+  pending: PlannedChange[];
+  /** `older` functions cannot be worked with; `different` ones have the right version and another text. */
+  functions: 'current' | 'different' | 'older' | 'newer';
+  /** Migrations in the database that this version does not know, and those of them it cannot work with. */
+  newer: string[];
+  breaking: string[];
+  /** Migrations applied with another text than they have now. */
+  drifted: string[];
+}
+
+interface LedgerRow {
+  version: number;
+  name: string;
+  checksum: string;
+  breaking: boolean;
+}
+
+interface Ledger {
+  migrations: LedgerRow[];
+  functions: { version: number; checksum: string } | undefined;
+}
+
+export interface MigrationPlan {
+  /** In the order they would be applied; empty when everything is there. */
+  pending: PlannedChange[];
+}
+
+/** What `migrate` with these options would apply. Throws what it would throw for a schema it cannot bring up to date. */
+export async function planMigration(
+  options: Pick<MigrateOptions, 'databaseUrl' | 'schema'>,
+): Promise<MigrationPlan> {
+  checkMembers(options, 'options', ['databaseUrl', 'schema']);
+  const { databaseUrl, schema = DEFAULT_SCHEMA } = options;
+  const database = openDatabase({ databaseUrl, schema, poolSize: 1 });
+  try {
+    const standing = await readStanding(database);
+    refuseUnfit(standing);
+    return { pending: standing.pending };
+  } finally {
+    await database.close();
+  }
+}
+
+function refuseUnfit({ schema, access, breaking, drifted }: SchemaStanding): void {
+  if (access === 'closed') {
+    throw new EngineError('permission_denied', `The database role may not look into schema ${schema}.`);
+  }
+  if (breaking.length > 0) {
+    throw new EngineError(
+      'schema_newer',
+      `Schema ${schema} has migration ${breaking[0]}, which this version of flowfabric cannot work with.`,
+    );
+  }
+  if (drifted.length > 0) {
+    throw new EngineError(
+      'schema_drift',
+      `Migration ${drifted[0]} was applied to schema ${schema} with another text than it has now.`,
+    );
+  }
+}
+
+/** Compares the schema with the files of this version. */
+export async function readStanding(database: Database): Promise<SchemaStanding> {
+  const { schema } = database;
+  const access = await readAccess(database);
+  const ledger: Ledger =
+    access === 'open' ? await readLedger(database) : { migrations: [], functions: undefined };
+  const files = readMigrations();
+  const own = ledger.migrations.filter(({ version }) => version <= files.length);
+  const foreign = ledger.migrations.filter(({ version }) => version > files.length);
+  const set = readFunctionSet();
+  const functions = compareFunctions(ledger.functions, set.checksum);
+  const create = { name: `schema ${schema}`, sql: `CREATE SCHEMA ${quoteIdentifier(schema)};\n` };
+  return {
+    schema,
+    access,
+    applied: own.length,
+    known: files.length,
+    pending: [
+      ...(access === 'missing' ? [create] : []),
+      ...files.slice(own.length).map(({ name, text }) => ({ name, sql: text })),
+      ...(['older', 'different'].includes(functions)
+        ? [{ name: 'functions', sql: set.texts.join('\n') }]
+        : []),
+    ],
+    functions,
+    newer: foreign.map(({ name }) => name),
+    breaking: foreign.filter(({ breaking }) => breaking).map(({ name }) => name),
+    drifted: own
+      .filter(({ version, checksum }) => files[version - 1]?.checksum !== checksum)
+      .map(({ name }) => name),
+  };
+}
+
+function compareFunctions(installed: Ledger['functions'], checksum: string): SchemaStanding['functions'] {
+  if (installed === undefined || installed.version < FUNCTION_SET_VERSION) return 'older';
+  if (installed.version > FUNCTION_SET_VERSION) return 'newer';
+  return installed.checksum === checksum ? 'current' : 'different';
+}
+
+async function readAccess(database: Database): Promise<SchemaStanding['access']> {
+  const rows = await run<{ open: boolean }>(database, {
+    doing: `looking for schema ${database.schema}`,
+    text: `SELECT has_schema_privilege(oid, 'USAGE') AND coalesce((
+             SELECT has_table_privilege(t.oid, 'SELECT') FROM pg_class t
+             WHERE t.relnamespace = n.oid AND t.relname = 'ff_migration'), true) AS open
+           FROM pg_namespace n WHERE nspname = $1`,
+    params: [database.schema],
+    repeatable: 'yes',
+  });
+  if (rows[0] === undefined) return 'missing';
+  return rows[0].open ? 'open' : 'closed';
+}
+
+/** Empty for a schema that somebody made and nobody migrated. */
+async function readLedger(database: Database): Promise<Ledger> {
+  const doing = `reading the migrations of schema ${database.schema}`;
+  try {
+    const migrations = await run<LedgerRow>(database, {
+      doing,
+      text: `SELECT version, name, checksum, breaking FROM ${database.prefix}ff_migration ORDER BY version`,
+      params: [],
+      repeatable: 'yes',
+    });
+    const functions = await run<{ version: number; checksum: string }>(database, {
+      doing,
+      text: `SELECT version, checksum FROM ${database.prefix}ff_function_set`,
+      params: [],
+      repeatable: 'yes',
+    });
+    return { migrations, functions: functions[0] };
+  } catch (error) {
+    if (error instanceof EngineError && error.code === 'schema_missing')
+      return { migrations: [], functions: undefined };
+    throw error;
+  }
+}

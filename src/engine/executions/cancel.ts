@@ -1,0 +1,35 @@
+/**
+ * Ends executions from outside. A running one loses its lease in the same transaction, and its worker is told.
+ */
+import { formatExecutionId } from '../../contract/ids.ts';
+import { LIMITS } from '../../contract/limits.ts';
+import type { CancelOutcome, OperatorNote } from '../../contract/engine.ts';
+import type { ExpectedKey } from './executions.sql.ts';
+import { cancelExecutions, type TakenAnswer } from './taking.sql.ts';
+import { checkText } from '../kit/checks.ts';
+import type { EngineContext } from '../kit/context.ts';
+import { ringForTaken } from './leases.ts';
+import { eachOnce } from '../kit/keys.ts';
+
+export async function cancel(
+  context: EngineContext,
+  executionIds: readonly string[],
+  note: OperatorNote,
+  epochs?: readonly number[],
+): Promise<CancelOutcome[]> {
+  const reason = checkText(note?.reason, 'reason', LIMITS.reasonBytes);
+  const actor = checkText(note.by ?? 'operator', 'by', LIMITS.reasonBytes);
+  return eachOnce(executionIds, epochs, toOutcome, async (keys) => {
+    const rows = await cancelExecutions(context.database, keys, reason, actor);
+    ringForTaken(context, rows, 'cancelled');
+    return rows;
+  });
+}
+
+function toOutcome({ uuid, partition }: ExpectedKey, row: TakenAnswer): CancelOutcome {
+  const executionId = formatExecutionId(partition, uuid);
+  if (row.outcome === 'not_active') {
+    return { executionId, outcome: 'not_active', terminalOutcome: row.terminal_outcome };
+  }
+  return { executionId, outcome: row.outcome as 'cancelled' | 'already_cancelled' | 'moved' | 'not_found' };
+}

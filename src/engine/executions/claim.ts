@@ -1,0 +1,174 @@
+/**
+ * Claims executions for a worker: names the routes it can run, in one statement, or two when several lanes take turns.
+ */
+import { randomUUID } from 'node:crypto';
+import { formatExecutionId } from '../../contract/ids.ts';
+import { LIMITS } from '../../contract/limits.ts';
+import type { Claim, ClaimRequest, ClaimResult, Json } from '../../contract/engine.ts';
+import type { ClaimAnswer, ClaimCall, ClaimRow } from './executions.sql.ts';
+import type { RouteRow } from './routes.sql.ts';
+import type { RouteDemand } from '../../model/routes.ts';
+import { checkText, checkWhole, refuse } from '../kit/checks.ts';
+import { ClaimHints, type DemandMemory } from './claim-hints.ts';
+import type { EngineContext } from '../kit/context.ts';
+import { checkDemand } from './demand.ts';
+import { claimSurely, recoverClaims } from './doubtful-claims.ts';
+import { HandOn } from './hand-on.ts';
+
+/** Workers of one process that are remembered by their demand. */
+const MAX_DEMANDS = 100;
+
+const NOTHING: ClaimAnswer = { rows: [], nextDueInMs: null, routeHigh: 0, passedBy: 0 };
+
+export async function claim(context: EngineContext, request: ClaimRequest): Promise<ClaimResult> {
+  const demand = checkRequest(request);
+  const found = await recoverClaims(context, request);
+  if (found.length > 0) return { claims: toClaims(context, found, request), nextDueInMs: null, passedBy: 0 };
+  await context.routes.refreshIfOld();
+  const rows: ClaimRow[] = [];
+  let answer = await claimRounds(context, request, demand, rows);
+  // A route this process did not know: it is read, and asked once.
+  if (rows.length < request.limit && answer.routeHigh > context.routes.highest) {
+    await context.routes.refresh().catch(() => undefined);
+    answer = await claimRounds(context, request, demand, rows);
+  }
+  const { passedBy } = answer;
+  context.counters.dequeued += rows.length;
+  tellResumed(context, rows);
+  if (passedBy > 0 && rows.length >= request.limit) handOn(context, request, demand, passedBy);
+  return {
+    claims: toClaims(context, rows, request),
+    nextDueInMs: soonestDue(answer.nextDueInMs, rows),
+    passedBy,
+  };
+}
+
+/** A worker that has got all it asked for may not look again for long; the hint it used up is somebody else's then. */
+function handOn(context: EngineContext, request: ClaimRequest, demand: RouteDemand, count: number): void {
+  const { doorbell, routes } = context;
+  memoryFor(context, request).handOn.pass(() =>
+    doorbell.ring({ routes: routes.matching(demand).map((route) => route.route_id), count }),
+  );
+}
+
+/** Who follows the output of an attempt is to hear that it goes on. */
+function tellResumed({ doorbell }: EngineContext, rows: readonly ClaimRow[]): void {
+  const resumed = rows.filter((row) => row.resumed).map((row) => row.execution_id);
+  if (resumed.length > 0) doorbell.ring({ streams: resumed });
+}
+
+/** The limits of the attempts that begin here were set after the queue's next timer was looked up. */
+function soonestDue(nextDueInMs: number | null, rows: readonly ClaimRow[]): number | null {
+  let soonest = nextDueInMs;
+  for (const { attempt_limit_ms: limit } of rows) {
+    if (limit !== null && (soonest === null || limit < soonest)) soonest = limit;
+  }
+  return soonest;
+}
+
+async function claimRounds(
+  context: EngineContext,
+  request: ClaimRequest,
+  demand: RouteDemand,
+  rows: ClaimRow[],
+): Promise<ClaimAnswer> {
+  const memory = memoryFor(context, request);
+  let answer = NOTHING;
+  let passedBy = 0;
+  for (const routes of laneRounds(context.routes.matching(demand), memory)) {
+    answer = await claimRound(context, request, routes, rows, memory);
+    passedBy += answer.passedBy;
+    if (rows.length >= request.limit) break;
+  }
+  memory.foundNothing = rows.length === 0;
+  return { ...answer, passedBy };
+}
+
+function checkRequest(request: ClaimRequest): RouteDemand {
+  if (typeof request !== 'object' || request === null) refuse('request', 'must be an object');
+  checkText(request.workerId, 'workerId', LIMITS.workerNameBytes);
+  checkText(request.workerInstanceId, 'workerInstanceId', LIMITS.workerNameBytes);
+  checkWhole(request.limit, 'limit', 1, LIMITS.claimBatch);
+  checkWhole(request.leaseMs, 'leaseMs', LIMITS.leaseMsMin, LIMITS.leaseMsMax);
+  return checkDemand(request);
+}
+
+/**
+ * One lane's turn, adding to `rows`: seeks past what was claimed before, and looks at the whole queue when that came
+ * back short. Rows already granted are never given up for an error that comes after them.
+ */
+async function claimRound(
+  context: EngineContext,
+  request: ClaimRequest,
+  routes: readonly RouteRow[],
+  rows: ClaimRow[],
+  memory: DemandMemory,
+): Promise<ClaimAnswer> {
+  const routeIds = routes.map((route) => route.route_id);
+  const quietRoutes = routes.filter((route) => !route.renewal_events).map((route) => route.route_id);
+  const ask = async (entries: ClaimCall['entries']): Promise<ClaimAnswer> => {
+    const limit = request.limit - rows.length;
+    const call = { ...request, entries, limit, quietRoutes, claimId: randomUUID() };
+    const answer = await claimSurely(context, call).catch((error: unknown) => {
+      if (rows.length === 0) throw error;
+      return NOTHING;
+    });
+    memory.hints.learn(answer.rows, limit, performance.now());
+    rows.push(...answer.rows);
+    return answer;
+  };
+  const seeking = memory.hints.seekingEntries(routeIds, performance.now());
+  if (seeking.length > 0) {
+    const answer = await ask(seeking);
+    if (rows.length >= request.limit) return answer;
+  }
+  return ask(memory.hints.plainEntries(routeIds, performance.now()));
+}
+
+/**
+ * Priority decides within a lane; lanes take turns at being asked first, so that a busy lane cannot starve the others.
+ * A worker that found nothing last time asks all at once: then there is nothing to be fair about.
+ */
+function laneRounds(routes: readonly RouteRow[], memory: DemandMemory): RouteRow[][] {
+  const lanes = [...new Set(routes.map((route) => route.lane))];
+  if (lanes.length <= 1 || memory.foundNothing) return [[...routes]];
+  memory.turn = (memory.turn + 1) % lanes.length;
+  const first = lanes[memory.turn];
+  return [routes.filter((route) => route.lane === first), routes.filter((route) => route.lane !== first)];
+}
+
+function memoryFor(context: EngineContext, request: ClaimRequest): DemandMemory {
+  const key = JSON.stringify([request.kinds, request.lanes ?? null, request.capabilities ?? []]);
+  const known = context.demands.get(key);
+  if (known !== undefined) return known;
+  if (context.demands.size >= MAX_DEMANDS) context.demands.clear();
+  const memory: DemandMemory = { hints: new ClaimHints(), turn: 0, foundNothing: true, handOn: new HandOn() };
+  context.demands.set(key, memory);
+  return memory;
+}
+
+function toClaims(context: EngineContext, rows: readonly ClaimRow[], request: ClaimRequest): Claim[] {
+  return rows.map((row) => toClaim(row, context.routes.get(row.route_id)!, request.leaseMs));
+}
+
+function toClaim(row: ClaimRow, route: RouteRow, leaseMs: number): Claim {
+  return {
+    executionId: formatExecutionId(row.partition_key, row.execution_id),
+    attemptIndex: row.attempt_index,
+    leaseEpoch: row.lease_epoch,
+    leaseId: row.lease_id,
+    kind: route.kind,
+    lane: route.lane,
+    namespace: row.namespace,
+    priority: row.priority,
+    tags: row.tags,
+    payload: row.payload as Json,
+    retryCount: row.retry_count,
+    resumed: row.resumed,
+    reclaimed: row.reclaimed,
+    createdAtMs: row.created_at_ms,
+    generation: row.generation,
+    flowId: row.flow_id === null ? null : formatExecutionId(row.partition_key, row.flow_id),
+    leaseMs,
+  };
+}

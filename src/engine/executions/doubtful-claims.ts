@@ -1,0 +1,87 @@
+/**
+ * Claims whose answer was lost on the way. The statement may have committed, and then this process owns leases it does
+ * not know of; left alone they would run out and cost the executions a retry they never had. So a claim that failed
+ * at the connection is remembered, and later claims look first for what it was given.
+ */
+import { isEngineError } from '../../contract/errors.ts';
+import type { ClaimRequest } from '../../contract/engine.ts';
+import { claimExecutions, readClaims, renewLeases } from './executions.sql.ts';
+import type { ClaimAnswer, ClaimCall, ClaimRow } from './executions.sql.ts';
+import type { EngineContext } from '../kit/context.ts';
+
+export interface DoubtfulClaim {
+  claimId: string;
+  workerInstanceId: string;
+  /** Its leases that were found and handed out: a lease must never be handed out twice. */
+  handedOut: string[];
+  /** After this its leases have run out and there is nothing to find. */
+  untilMs: number;
+}
+
+const MAX_DOUBTFUL = 1_000;
+
+/** Claims; when it stays unknown whether that happened, remembers to look. */
+export async function claimSurely(context: EngineContext, call: ClaimCall): Promise<ClaimAnswer> {
+  try {
+    return await claimExecutions(context.database, call);
+  } catch (error) {
+    if (isEngineError(error) && error.code === 'unavailable' && context.doubtful.length < MAX_DOUBTFUL) {
+      // From now, not from when it was sent: it may commit after its answer was given up.
+      const untilMs = performance.now() + call.leaseMs;
+      const { claimId, workerInstanceId } = call;
+      context.doubtful.push({ claimId, workerInstanceId, handedOut: [], untilMs });
+    }
+    throw error;
+  }
+}
+
+/** What this worker's unanswered claims were given. The leases are renewed, so that they count from now. */
+export async function recoverClaims(context: EngineContext, request: ClaimRequest): Promise<ClaimRow[]> {
+  const mine = takeDoubtful(context, request.workerInstanceId);
+  if (mine.length === 0) return [];
+  let open = mine;
+  try {
+    const rows = await readClaims(
+      context.database,
+      mine.map((doubtful) => doubtful.claimId),
+      mine.flatMap((doubtful) => doubtful.handedOut),
+      request.limit,
+    );
+    const alive = rows.length === 0 ? [] : await renewFound(context, rows, request.leaseMs);
+    for (const doubtful of mine) {
+      const found = rows.filter((row) => row.claim_id === doubtful.claimId);
+      doubtful.handedOut.push(...found.map((row) => row.lease_id));
+    }
+    // A claim that gave something has committed, and when less came than fits it has given all. One that gave nothing
+    // may still be under way.
+    if (rows.length < request.limit) open = mine.filter((doubtful) => doubtful.handedOut.length === 0);
+    return alive;
+  } finally {
+    context.doubtful.push(...open);
+  }
+}
+
+/** Takes them out while they are looked at, so that another claim made meanwhile does not find the same leases. */
+function takeDoubtful(context: EngineContext, workerInstanceId: string): DoubtfulClaim[] {
+  const now = performance.now();
+  const live = context.doubtful.filter((doubtful) => doubtful.untilMs > now);
+  const mine = live.filter((doubtful) => doubtful.workerInstanceId === workerInstanceId);
+  context.doubtful = live.filter((doubtful) => !mine.includes(doubtful));
+  return mine;
+}
+
+async function renewFound(context: EngineContext, rows: ClaimRow[], leaseMs: number): Promise<ClaimRow[]> {
+  await context.routes.refresh();
+  const answers = await renewLeases(context.database, rows.map(toKey), leaseMs);
+  const alive = new Set(answers.flatMap((row) => (row.outcome === 'renewed' ? [row.execution_id] : [])));
+  return rows.filter((row) => alive.has(row.execution_id));
+}
+
+function toKey(row: ClaimRow) {
+  return {
+    uuid: row.execution_id,
+    partition: row.partition_key,
+    attemptIndex: row.attempt_index,
+    leaseEpoch: row.lease_epoch,
+  };
+}

@@ -1,0 +1,158 @@
+/**
+ * What a lease holder does with its lease: complete, fail, release. Calls made together share one statement.
+ */
+import { isPassingTrouble } from '../../contract/errors.ts';
+import { LIMITS } from '../../contract/limits.ts';
+import type {
+  CompleteOutcome,
+  Failure,
+  FailOutcome,
+  LeaseRef,
+  ReleaseOutcome,
+} from '../../contract/engine.ts';
+import {
+  completeExecutions,
+  failExecutions,
+  releaseExecutions,
+  type CompleteRow,
+  type FailRow,
+  type LeaseAnswer,
+  type LeaseKey,
+} from './executions.sql.ts';
+import type { Advanced } from './advanced.ts';
+import { Batch } from '../kit/batch.ts';
+import { checkText, checkWhole, cutText, refuse } from '../kit/checks.ts';
+import type { EngineContext } from '../kit/context.ts';
+import { encodeJson } from '../../model/json.ts';
+import { checkMembers } from '../kit/settings.ts';
+import { ringForAdvanced } from './advanced.ts';
+import { inOrder, leaseKey, toRefusal } from '../kit/answers.ts';
+
+const BATCH = {
+  maxItems: 500,
+  maxFlights: 3,
+  keyOf: (key: LeaseKey) => key.uuid,
+  isItemFault: (error: unknown) => !isPassingTrouble(error),
+};
+
+export interface Endings {
+  complete(lease: LeaseRef, result: unknown): Promise<CompleteOutcome>;
+  fail(lease: LeaseRef, failure: Failure): Promise<FailOutcome>;
+  release(lease: LeaseRef): Promise<ReleaseOutcome>;
+  /** Until every call made so far has its answer. */
+  settled(): Promise<void>;
+}
+
+export function createEndings(context: EngineContext): Endings {
+  const completions = new Batch<CompleteRow, CompleteOutcome>({
+    ...BATCH,
+    sizeOf: (row) => row.result?.length ?? 0,
+    run: (rows) => complete(context, rows),
+  });
+  const failures = new Batch<FailRow, FailOutcome>({
+    ...BATCH,
+    sizeOf: (row) => row.message.length,
+    run: (rows) => fail(context, rows),
+  });
+  const releases = new Batch<LeaseKey, ReleaseOutcome>({
+    ...BATCH,
+    sizeOf: () => 0,
+    run: (keys) => release(context, keys),
+  });
+  return {
+    complete: async (lease, result) =>
+      completions.add({ ...leaseKey(lease, 'lease'), result: encodeJson(result, 'result') }),
+    fail: async (lease, failure) => failures.add(failRow(lease, failure)),
+    release: async (lease) => releases.add(leaseKey(lease, 'lease')),
+    async settled() {
+      await Promise.all([completions.settled(), failures.settled(), releases.settled()]);
+    },
+  };
+}
+
+async function complete(context: EngineContext, rows: CompleteRow[]): Promise<CompleteOutcome[]> {
+  const found = await completeExecutions(context.database, rows);
+  const answers = inOrder(rows, found);
+  advance(context, found);
+  ringForEnds(context, answers, 'completed');
+  return answers.map((row) =>
+    row.outcome === 'completed' ? { outcome: 'completed', repeated: row.repeated } : toRefusal(row),
+  );
+}
+
+async function fail(context: EngineContext, rows: FailRow[]): Promise<FailOutcome[]> {
+  const found = await failExecutions(context.database, rows);
+  const answers = inOrder(rows, found);
+  advance(context, found);
+  const again = answers.filter((row) => row.outcome === 'retry_scheduled');
+  if (again.length > 0) {
+    context.doorbell.ring({
+      dueInMs: Math.min(...again.map((row) => row.retry_in_ms ?? 0)),
+      streams: again.map((row) => row.execution_id),
+    });
+  }
+  ringForEnds(context, answers, 'failed');
+  return answers.map(toFailOutcome);
+}
+
+/** What the ends of members have decided for those after them. */
+function advance(context: EngineContext, rows: readonly LeaseAnswer[]): void {
+  const advanced = rows.filter((row) => ADVANCED.includes(row.outcome));
+  if (advanced.length === 0) return;
+  if (ringForAdvanced(context, advanced as unknown as Advanced[])) context.flowWork.stir();
+}
+
+const ADVANCED = ['unblocked', 'skipped', 'more'];
+
+/** Tells who waits for an end and, where a parent is to be told by a timer, those who fire timers. */
+function ringForEnds(context: EngineContext, answers: readonly LeaseAnswer[], word: string): void {
+  const ended = answers.filter((row) => row.outcome === word);
+  if (ended.length === 0) return;
+  const parents = ended.some((row) => row.retry_in_ms === 0);
+  context.doorbell.ring({ ended: ended.map((row) => row.execution_id), dueInMs: parents ? 0 : null });
+}
+
+function toFailOutcome(row: LeaseAnswer): FailOutcome {
+  switch (row.outcome) {
+    case 'retry_scheduled':
+      return { outcome: 'retry_scheduled', repeated: row.repeated, retryInMs: row.retry_in_ms ?? 0 };
+    case 'failed':
+      return { outcome: 'failed', repeated: row.repeated };
+    default:
+      return toRefusal(row);
+  }
+}
+
+async function release(context: EngineContext, keys: LeaseKey[]): Promise<ReleaseOutcome[]> {
+  const answers = inOrder(keys, await releaseExecutions(context.database, keys));
+  // A repeated answer rings too: the first one may have been lost before its ring.
+  const released = answers.filter((row) => row.outcome === 'released');
+  if (released.length > 0) {
+    context.doorbell.ring({
+      routes: [...new Set(released.map((row) => row.route_id))],
+      count: released.length,
+      streams: released.map((row) => row.execution_id),
+    });
+  }
+  return answers.map((row) =>
+    row.outcome === 'released' ? { outcome: 'released', repeated: row.repeated } : toRefusal(row),
+  );
+}
+
+/** A failure report must not fail for its text: messages are cut and cleaned, not refused. */
+function failRow(lease: LeaseRef, failure: Failure): FailRow {
+  checkMembers(failure, 'failure', ['message', 'category', 'retryAfterMs', 'retry']);
+  if (typeof failure.message !== 'string') refuse('failure.message', 'must be a string');
+  const retry = failure.retry ?? 'policy';
+  if (retry !== 'policy' && retry !== 'never') refuse('failure.retry', 'must be policy or never');
+  return {
+    ...leaseKey(lease, 'lease'),
+    message: cutText(failure.message, LIMITS.failureMessageBytes),
+    category: checkText(failure.category ?? 'transient', 'failure.category', LIMITS.categoryBytes),
+    retryAfterMs:
+      failure.retryAfterMs === undefined
+        ? null
+        : checkWhole(failure.retryAfterMs, 'failure.retryAfterMs', 0, LIMITS.delayMs),
+    terminal: retry === 'never',
+  };
+}

@@ -1,0 +1,48 @@
+/**
+ * Idempotency keys: what a key stands for, and where its execution lives. The same key with another body is a mistake
+ * of the caller, so the body is remembered by its hash.
+ */
+import { createHash } from 'node:crypto';
+import type { SubmitRequest } from '../../contract/engine.ts';
+import { LIMITS } from '../../contract/limits.ts';
+import { TRACE_TAGS } from '../../contract/trace-context.ts';
+import { checkText, refuse } from '../kit/checks.ts';
+import type { Idempotency } from './submit-call.ts';
+
+const DEFAULT_WINDOW_MS = 86_400_000;
+
+/**
+ * Null for a request without a key. `payload` is the JSON text that is stored. What is compared is what is asked for, and not
+ * how it is to be run: lane and policy mostly come from a task, and the next deployment may have others.
+ */
+export function idempotencyOf(
+  request: SubmitRequest,
+  payload: string | null,
+  defaultWindowMs: number = DEFAULT_WINDOW_MS,
+): Idempotency | null {
+  const { idempotencyKey, executionId, kind, policy, tags } = request;
+  if (idempotencyKey === undefined) return null;
+  if (executionId !== undefined) refuse('idempotencyKey', 'cannot be given together with executionId');
+  const own = Object.entries(tags ?? {}).filter(([key]) => !TRACE_TAGS.includes(key));
+  const body = {
+    kind,
+    payload: payload === null ? null : (JSON.parse(payload) as unknown),
+    tags: Object.fromEntries(own),
+  };
+  return {
+    key: checkText(idempotencyKey, 'idempotencyKey', LIMITS.idempotencyKeyBytes),
+    bodyHash: createHash('sha256').update(canonicalJson(body)).digest('hex'),
+    windowMs: policy?.dedupWindowMs ?? defaultWindowMs,
+  };
+}
+
+/** JSON with the members of every object in one order. Absent members are left out. */
+function canonicalJson(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map((item) => canonicalJson(item ?? null)).join(',')}]`;
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value);
+  const members = Object.entries(value)
+    .filter(([, member]) => member !== undefined)
+    .toSorted(([a], [b]) => (a < b ? -1 : 1))
+    .map(([key, member]) => `${JSON.stringify(key)}:${canonicalJson(member)}`);
+  return `{${members.join(',')}}`;
+}

@@ -1,0 +1,397 @@
+/**
+ * Submits executions: checks everything, mints ids, and writes all of a call in one statement, on the engine's pool or
+ * inside the caller's own transaction. Nothing is written unless every request of the call is in order. Single
+ * submits made at the same time share a statement.
+ */
+import { EngineError, isEngineError, isPassingTrouble } from '../../contract/errors.ts';
+import {
+  formatExecutionId,
+  parseExecutionId,
+  partitionOfKey,
+  type ParsedExecutionId,
+} from '../../contract/ids.ts';
+import { LIMITS } from '../../contract/limits.ts';
+import type {
+  ExecutionPolicy,
+  LeaseRef,
+  SpawnOutcome,
+  SubmitOptions,
+  SubmitRequest,
+  SubmitResult,
+} from '../../contract/engine.ts';
+import { isLockTimeout } from '../database/database.ts';
+import {
+  spawnExecutions,
+  submitEach,
+  submitExecutions,
+  submitExecutionsInside,
+  type LeaseKey,
+  type SubmitAnswer,
+  type SubmitCall,
+} from './executions.sql.ts';
+import { insideOf } from '../database/inside.ts';
+import { Batch } from '../kit/batch.ts';
+import {
+  checkCapabilities,
+  checkList,
+  checkName,
+  checkTags,
+  checkText,
+  checkWhole,
+  refuse,
+} from '../kit/checks.ts';
+import type { EngineContext } from '../kit/context.ts';
+import { allHeld, HeldSubmits, heldError, HELD_PATIENCE_MS, type Held } from './held-submits.ts';
+import { idempotencyOf } from './idempotency.ts';
+import { knowingRoutes } from './interning.ts';
+import { encodeJson } from '../../model/json.ts';
+import { checkChoice, checkedAs, checkMembers } from '../kit/settings.ts';
+import { newMint } from './mint.ts';
+import { encodePolicy } from './policy.ts';
+import { leaseKey, toRefusal } from '../kit/answers.ts';
+import { toCall, type CheckedRequest } from './submit-call.ts';
+
+const REQUEST_MEMBERS: readonly (keyof SubmitRequest)[] = [
+  'kind',
+  'payload',
+  'lane',
+  'namespace',
+  'priority',
+  'capabilities',
+  'tags',
+  'policy',
+  'delayMs',
+  'executionId',
+  'idempotencyKey',
+];
+
+const BATCH = {
+  maxItems: 500,
+  maxFlights: 3,
+  keyOf: nameOf,
+  sizeOf: (entry: CheckedRequest) => entry.payload?.length ?? 0,
+  isItemFault: (error: unknown) => !isPassingTrouble(error),
+};
+
+export interface Submits {
+  one(request: SubmitRequest, options: SubmitOptions): Promise<SubmitResult>;
+  many(requests: readonly SubmitRequest[], options: SubmitOptions): Promise<SubmitResult[]>;
+  /** Submits children under the lease of their parent. */
+  spawn(lease: LeaseRef, requests: readonly SubmitRequest[]): Promise<SpawnOutcome>;
+  /** Until every call made so far has its answer. */
+  settled(): Promise<void>;
+}
+
+/** What requests get that say nothing of their policy: as given, and as stored. */
+export interface DefaultPolicy {
+  policy: ExecutionPolicy;
+  stored: string;
+}
+
+export function createSubmits(context: EngineContext, defaultPolicy: DefaultPolicy): Submits {
+  const singles = new Batch<CheckedRequest, SubmitResult>({
+    ...BATCH,
+    run: (entries) => submit(context, entries, {}),
+  });
+  const named = new HeldSubmits({
+    together: { ...BATCH, run: (entries) => submitNamed(context, entries) },
+    apart: { ...BATCH, run: (entries) => submitApart(context, entries) },
+  });
+  const spawns = new Batch<Spawn, SpawnOutcome>({
+    maxItems: BATCH.maxItems,
+    maxFlights: BATCH.maxFlights,
+    isItemFault: BATCH.isItemFault,
+    keyOf: (item) => item.entries.map((entry) => entry.uuid).join(),
+    sizeOf: (item) => item.entries.length * 64,
+    run: (items) => spawnAll(context, items),
+  });
+  return {
+    async one(request, options) {
+      checkOptions(options);
+      const entry = checkRequest(request, () => 'request', newMint(), defaultPolicy);
+      const isNamed = !entry.minted || entry.idempotency !== null;
+      if (options.executor === undefined) return (isNamed ? named : singles).add(entry);
+      return (await submit(context, [entry], options))[0]!;
+    },
+    async many(requests, options) {
+      checkOptions(options);
+      const entries = checkRequests(requests, defaultPolicy);
+      return entries.length === 0 ? [] : submit(context, entries, options);
+    },
+    async spawn(lease, requests) {
+      const parent = leaseKey(lease, 'lease');
+      const entries = checkRequests(requests, defaultPolicy);
+      // A child is found by its id, which is made from its parent's.
+      if (entries.some((entry) => entry.idempotency !== null))
+        refuse('requests', 'cannot have idempotency keys');
+      return entries.length === 0 ? { outcome: 'spawned', children: [] } : spawns.add({ parent, entries });
+    },
+    async settled() {
+      await Promise.all([singles.settled(), named.settled(), spawns.settled()]);
+    },
+  };
+}
+
+function checkRequests(requests: readonly SubmitRequest[], defaultPolicy: DefaultPolicy): CheckedRequest[] {
+  checkList(requests, 'requests', LIMITS.submitBatch);
+  const mint = newMint();
+  const entries = Array.from(requests, (request, index) =>
+    checkRequest(request, () => `requests[${index}]`, mint, defaultPolicy),
+  );
+  checkBytes(entries);
+  return entries;
+}
+
+/** Children to be submitted for one parent. */
+interface Spawn {
+  parent: LeaseKey;
+  entries: CheckedRequest[];
+}
+
+/** Children of one parent share a statement; parents take turns. */
+async function spawnAll(context: EngineContext, items: readonly Spawn[]): Promise<SpawnOutcome[]> {
+  const families = new Map<string, Spawn[]>();
+  for (const item of items) {
+    const { uuid, attemptIndex, leaseEpoch } = item.parent;
+    const name = `${uuid}/${attemptIndex}/${leaseEpoch}`;
+    const family = families.get(name);
+    if (family === undefined) families.set(name, [item]);
+    else family.push(item);
+  }
+  const outcomes = new Map<Spawn, SpawnOutcome>();
+  for (const family of families.values()) {
+    const entries = family.flatMap((item) => item.entries);
+    const outcome = await spawn(context, family[0]!.parent, entries);
+    let from = 0;
+    for (const item of family) {
+      outcomes.set(item, partOf(outcome, from, item.entries.length));
+      from += item.entries.length;
+    }
+  }
+  return items.map((item) => outcomes.get(item)!);
+}
+
+function partOf(outcome: SpawnOutcome, from: number, count: number): SpawnOutcome {
+  if (outcome.outcome !== 'spawned') return outcome;
+  return { outcome: 'spawned', children: outcome.children.slice(from, from + count) };
+}
+
+async function spawn(
+  context: EngineContext,
+  parent: LeaseKey,
+  entries: readonly CheckedRequest[],
+): Promise<SpawnOutcome> {
+  const first = firstOfEach(entries);
+  const sent = [...first.values()];
+  const answers = await knowingRoutes(context, toCall(sent), (call) =>
+    spawnExecutions(context.database, parent, call),
+  );
+  const refused = answers.find((answer) => !['submitted', 'duplicate'].includes(answer.outcome));
+  if (refused !== undefined) return toRefusal(refused);
+  ringFor(context, answers, sent);
+  return { outcome: 'spawned', children: toResults(entries, first, answers) as SubmitResult[] };
+}
+
+async function submit(
+  context: EngineContext,
+  entries: readonly CheckedRequest[],
+  { executor, hint = 'on' }: SubmitOptions,
+): Promise<SubmitResult[]> {
+  const { database } = context;
+  if (executor === undefined)
+    return (await send(context, entries, (call) => submitExecutions(database, call))) as SubmitResult[];
+  const own = await insideOf(executor);
+  const inside = (call: SubmitCall) => submitExecutionsInside(database, own, call, hint);
+  return (await send(context, entries, inside, 'inside')) as SubmitResult[];
+}
+
+/** A key or an id may be held by a transaction that is open for long: whose it is only a statement for each can say. */
+async function submitNamed(
+  context: EngineContext,
+  entries: readonly CheckedRequest[],
+): Promise<(SubmitResult | Held)[]> {
+  return send(context, entries, (call) =>
+    submitExecutions(context.database, call, HELD_PATIENCE_MS.together).catch((error: unknown) => {
+      if (!isLockTimeout(error)) throw error;
+      return allHeld(call);
+    }),
+  );
+}
+
+function submitApart(
+  context: EngineContext,
+  entries: readonly CheckedRequest[],
+): Promise<(SubmitResult | Held)[]> {
+  return send(context, entries, (call) => submitEach(context.database, call, HELD_PATIENCE_MS.apart));
+}
+
+async function send(
+  context: EngineContext,
+  entries: readonly CheckedRequest[],
+  statement: (call: SubmitCall) => Promise<SubmitAnswer[]>,
+  where: 'inside' | 'alone' = 'alone',
+): Promise<(SubmitResult | Held)[]> {
+  const first = firstOfEach(entries);
+  const sent = [...first.values()];
+  try {
+    const answers = await knowingRoutes(context, toCall(sent), statement, where);
+    if (where === 'alone') ringFor(context, answers, sent);
+    return toResults(entries, first, answers);
+  } catch (error) {
+    throw withField(error, entries, sent);
+  }
+}
+
+function checkOptions(options: SubmitOptions): void {
+  checkMembers(options, 'options', ['executor', 'hint']);
+  checkChoice(options.hint, 'options.hint', ['on', 'off']);
+  if (options.executor !== undefined && typeof options.executor !== 'function') {
+    refuse('options.executor', 'must be a function');
+  }
+}
+
+/** What tells one request from another: its key, if it has one, or its id. */
+function nameOf({ idempotency, namespace, uuid }: CheckedRequest): string {
+  return idempotency === null ? uuid : JSON.stringify([namespace, idempotency.key]);
+}
+
+/** Inside one call the first request with an id or a key wins, as it would over two calls. */
+function firstOfEach(entries: readonly CheckedRequest[]): Map<string, CheckedRequest> {
+  const first = new Map<string, CheckedRequest>();
+  entries.forEach((entry, index) => {
+    const known = first.get(nameOf(entry));
+    if (known === undefined) {
+      first.set(nameOf(entry), entry);
+      return;
+    }
+    if (known.idempotency?.bodyHash !== entry.idempotency?.bodyHash) throw keyReused(`requests[${index}]`);
+    if (known.partition !== entry.partition) {
+      refuse('requests', 'name one uuid in two partitions', 'invalid_id');
+    }
+  });
+  return first;
+}
+
+function keyReused(request: string, cause?: unknown): EngineError {
+  const field = `${request}.idempotencyKey`;
+  const what = 'already stands for a request with another kind, payload or tags';
+  return new EngineError('idempotency_key_reused', `${field} ${what}.`, { field, cause });
+}
+
+/** The database names the request by its place in the statement. */
+function withField(
+  error: unknown,
+  entries: readonly CheckedRequest[],
+  sent: readonly CheckedRequest[],
+): unknown {
+  if (!isEngineError(error)) return error;
+  if (error.code === 'contention' && isLockTimeout(error)) return heldError('requests', error);
+  if (error.code !== 'idempotency_key_reused') return error;
+  const { detail } = (error.cause ?? {}) as { detail?: unknown };
+  const place = entries.indexOf(sent[Number(detail) - 1]!);
+  return keyReused(entries.length === 1 ? 'request' : `requests[${Math.max(place, 0)}]`, error);
+}
+
+/** Names are put together only for a request that is refused: most are not. */
+function checkRequest(
+  request: SubmitRequest,
+  field: () => string,
+  mint: () => ParsedExecutionId,
+  defaultPolicy: DefaultPolicy,
+): CheckedRequest {
+  if (typeof request !== 'object' || request === null || Array.isArray(request)) {
+    refuse(field(), 'must be an object');
+  }
+  return checkedAs(field, () => checkFields(request, mint, defaultPolicy));
+}
+
+function checkFields(
+  request: SubmitRequest,
+  mint: () => ParsedExecutionId,
+  defaultPolicy: DefaultPolicy,
+): CheckedRequest {
+  checkMembers(request, '', REQUEST_MEMBERS);
+  const { namespace, priority, delayMs, payload, policy, tags, lane, kind, capabilities } = request;
+  const minted = request.executionId === undefined;
+  const id = minted ? mint() : parseExecutionId(request.executionId, 'executionId');
+  const whose =
+    namespace === undefined ? 'default' : checkText(namespace, 'namespace', LIMITS.namespaceBytes);
+  const checked = {
+    uuid: id.uuid,
+    partition: id.partition,
+    minted,
+    namespace: whose,
+    priority: priority === undefined ? 0 : checkWhole(priority, 'priority', 0, LIMITS.priority),
+    delayMs: delayMs === undefined ? 0 : checkWhole(delayMs, 'delayMs', 0, LIMITS.delayMs),
+    payload: encodeJson(payload, 'payload'),
+    policy:
+      policy === undefined ? defaultPolicy.stored : encodePolicy(policy, 'policy', defaultPolicy.policy),
+    tags: tags === undefined ? '{}' : JSON.stringify(checkTags(tags, 'tags')),
+    lane: lane === undefined ? 'default' : checkName(lane, 'lane', LIMITS.laneBytes),
+    kind: checkName(kind, 'kind', LIMITS.kindBytes),
+    capabilities: capabilities === undefined ? [] : checkCapabilities(capabilities, 'capabilities'),
+    deadlineMs: policy?.deadlineMs ?? defaultPolicy.policy.deadlineMs,
+    idempotency: null,
+  };
+  const idempotency = idempotencyOf(request, checked.payload, defaultPolicy.policy.dedupWindowMs);
+  if (idempotency === null) return checked;
+  return { ...checked, idempotency, partition: partitionOfKey(whose, idempotency.key) };
+}
+
+function checkBytes(entries: readonly CheckedRequest[]): void {
+  const bytes = entries.reduce((sum, entry) => sum + Buffer.byteLength(entry.payload ?? ''), 0);
+  if (bytes <= LIMITS.submitBytes) return;
+  throw new EngineError(
+    'payload_too_large',
+    `The payloads of one submit call are ${bytes} bytes together; the limit is ${LIMITS.submitBytes}. Split the call.`,
+    { field: 'requests' },
+  );
+}
+
+/** Repeated answers ring too: the first one may have been lost before its ring. */
+function ringFor(
+  context: EngineContext,
+  answers: readonly SubmitAnswer[],
+  sent: readonly CheckedRequest[],
+): void {
+  const ready = answers.filter((answer) => answer.due_in_ms === null && answer.outcome !== 'held');
+  const delays = answers.flatMap((answer) => (answer.due_in_ms === null ? [] : [answer.due_in_ms]));
+  for (const { deadlineMs } of sent) if (deadlineMs !== undefined) delays.push(deadlineMs);
+  context.doorbell.ring({
+    routes: [...new Set(ready.map((answer) => answer.route_id))],
+    count: ready.length,
+    dueInMs: delays.length === 0 ? null : Math.min(...delays),
+  });
+}
+
+function toResults(
+  entries: readonly CheckedRequest[],
+  first: ReadonlyMap<string, CheckedRequest>,
+  answers: readonly SubmitAnswer[],
+): (SubmitResult | Held)[] {
+  const byId = new Map(answers.map((answer) => [answer.execution_id, answer]));
+  return entries.map((entry) => {
+    const leader = first.get(nameOf(entry))!;
+    const answer = byId.get(leader.uuid);
+    if (answer?.outcome === 'held') return 'held';
+    const existing = answer?.existing_id ?? null;
+    const repeated = leader !== entry || answer?.outcome !== 'submitted';
+    // A minted id cannot have been there before: then an unanswered try of this very call had succeeded.
+    const unheard = entry.minted && leader === entry && existing === null;
+    return {
+      executionId: formatExecutionId(leader.partition, existing ?? leader.uuid),
+      outcome: repeated && !unheard ? 'duplicate' : 'submitted',
+    };
+  });
+}
+
+/** A member of a flow: placed and named by the flow. */
+export function checkMemberRequest(
+  request: Omit<SubmitRequest, 'kind'> & { kind?: string },
+  field: string,
+  namespace: string,
+  mint: () => ParsedExecutionId,
+  defaultPolicy: DefaultPolicy,
+): CheckedRequest {
+  return checkRequest({ ...request, namespace } as SubmitRequest, () => field, mint, defaultPolicy);
+}

@@ -1,0 +1,91 @@
+/**
+ * Runs user code in a transaction, on a connection of the engine's or through the application's own library, and answers only when
+ * what it did is committed. The transaction is named at its beginning: a step that is recorded in it is refused anywhere else.
+ */
+import type { SqlExecutor, SqlTransaction, Transactor } from '../../contract/engine.ts';
+import { EngineError, isEngineError } from '../../contract/errors.ts';
+import { isConnectionLost, toEngineError } from '../database/errors.ts';
+import {
+  connectionLost,
+  executorOf,
+  isCommitted,
+  isSessionGone,
+  nameTransaction,
+  type TransactionName,
+} from '../database/inside.ts';
+import { refuse } from '../kit/checks.ts';
+import type { EngineContext } from '../kit/context.ts';
+import { checkMembers } from '../kit/settings.ts';
+
+type Work<Tx, Value> = (tx: Tx, executor: SqlExecutor) => Promise<Value>;
+
+export async function transact<Tx, Value>(
+  context: EngineContext,
+  work: Work<Tx, Value>,
+  options: { through?: Transactor<Tx> },
+): Promise<Value> {
+  if (typeof work !== 'function') refuse('work', 'must be a function');
+  checkMembers(options, 'options', ['through']);
+  const { through } = options;
+  if (through === undefined) {
+    return context.transactions.run(work as unknown as Work<SqlTransaction, Value>);
+  }
+  if (typeof through !== 'function') refuse('options.through', 'must be a function');
+  return transactThrough(context, work, through);
+}
+
+/** How far the work came, told by the work itself: libraries wrap what is thrown in them. */
+interface Progress<Value> {
+  name?: TransactionName;
+  thrown?: { error: unknown };
+  returned?: { value: Value };
+}
+
+async function transactThrough<Tx, Value>(
+  context: EngineContext,
+  work: Work<Tx, Value>,
+  through: Transactor<Tx>,
+): Promise<Value> {
+  const progress: Progress<Value> = {};
+  try {
+    await through(async (tx, executor) => {
+      progress.name = await nameTransaction(executor);
+      try {
+        const value = await work(tx, executorOf(executor, progress.name));
+        progress.returned = { value };
+        return value;
+      } catch (error) {
+        progress.thrown = { error };
+        throw error;
+      }
+    });
+  } catch (error) {
+    throw await reasonOf(context, error, progress);
+  }
+  const { name, returned } = progress;
+  if (returned === undefined) {
+    refuse('options.through', 'must run the work, and throw what it throws');
+  }
+  // Libraries take any answer to their COMMIT for one, also that it was a rollback.
+  if (!(await isCommitted(context.database, name!.transaction))) {
+    throw new EngineError(
+      'retry_transaction',
+      'The transaction was rolled back although its library reports no error: a statement in it had failed, or it was ended inside.',
+    );
+  }
+  return returned.value;
+}
+
+/** The work's own error as it is; the loss of the connection, whoever met it, in the engine's words. */
+async function reasonOf<Value>(
+  { database }: EngineContext,
+  error: unknown,
+  { name, thrown, returned }: Progress<Value>,
+): Promise<unknown> {
+  if (isEngineError(error) || !isConnectionLost(error)) return error;
+  if (returned !== undefined) return toEngineError(error, 'committing a transaction');
+  if (name === undefined) return toEngineError(error, 'beginning a transaction');
+  // Work may have other connections, whose loss says nothing about this one.
+  if (thrown === undefined || (await isSessionGone(database, name.pid))) return connectionLost(error);
+  return error;
+}

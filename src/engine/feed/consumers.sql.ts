@@ -1,0 +1,188 @@
+/**
+ * Consumers of the event feed: their names, their places, and who reads for each now. A place is moved only from where the reader
+ * found it, in the reader's own transaction; that makes two readers of one name safe, and holding it merely spares
+ * them work that would be rolled back.
+ */
+import type { SqlExecutor } from '../../contract/engine.ts';
+import { nextEventMs } from '../kit/consumer-lag.sql.ts';
+import { run, type Database } from '../database/database.ts';
+import { runInside } from '../database/inside.ts';
+import { readUncompiled } from '../database/uncompiled.ts';
+
+export interface ConsumerRow {
+  name: string;
+  position: string;
+  moved_at_ms: number;
+  holder: string | null;
+  failures: number;
+  error_code: string | null;
+  lag: string;
+  lag_ms: number;
+}
+
+/** Enters a name, where it is not known and there are fewer than `max`. Answers whether it is known now. */
+export async function enterConsumer(
+  database: Database,
+  name: string,
+  position: bigint,
+  max: number,
+): Promise<boolean> {
+  const rows = await run(database, {
+    doing: 'entering a consumer',
+    // One that was entered while this waited for it is answered by the update, which changes nothing.
+    text: `INSERT INTO ${database.prefix}ff_consumer (name, position, moved_at_ms, held_until_ms)
+           SELECT $1, $2::bigint, ${database.prefix}ff_now_ms(), 0
+           WHERE (SELECT count(*) FROM ${database.prefix}ff_consumer WHERE name <> $1) < $3::integer
+           ON CONFLICT (name) DO UPDATE SET name = EXCLUDED.name RETURNING 1`,
+    params: [name, String(position), max],
+    repeatable: 'yes',
+  });
+  return rows.length > 0;
+}
+
+/** Undefined when there is none of that name. */
+export async function readConsumer(database: Database, name: string): Promise<bigint | undefined> {
+  const rows = await run<{ position: string }>(database, {
+    doing: 'reading the place of a consumer',
+    text: `SELECT position::text FROM ${database.prefix}ff_consumer WHERE name = $1`,
+    params: [name],
+    repeatable: 'yes',
+  });
+  return rows[0] === undefined ? undefined : BigInt(rows[0].position);
+}
+
+/** Takes a consumer for this holder, or keeps it. Undefined: another holds it, or it is gone. */
+export async function holdConsumer(
+  database: Database,
+  name: string,
+  holder: string,
+  holdMs: number,
+): Promise<bigint | undefined> {
+  const rows = await run<{ position: string }>(database, {
+    doing: 'holding a consumer',
+    text: `UPDATE ${database.prefix}ff_consumer SET holder = $2, held_until_ms = ${database.prefix}ff_now_ms() + $3::bigint
+           -- No honest hold lies further ahead: a clock that was set back must not make one last.
+           WHERE name = $1 AND (holder IS NULL OR holder = $2 OR held_until_ms <= ${database.prefix}ff_now_ms()
+             OR held_until_ms > ${database.prefix}ff_now_ms() + $3::bigint)
+           RETURNING position::text`,
+    params: [name, holder, holdMs],
+    repeatable: 'yes',
+  });
+  return rows[0] === undefined ? undefined : BigInt(rows[0].position);
+}
+
+export async function releaseConsumer(database: Database, name: string, holder: string): Promise<void> {
+  await run(database, {
+    doing: 'letting a consumer go',
+    text: `UPDATE ${database.prefix}ff_consumer SET holder = NULL, held_until_ms = 0 WHERE name = $1 AND holder = $2`,
+    params: [name, holder],
+    repeatable: 'yes',
+  });
+}
+
+function moveStatement(
+  database: Database,
+  name: string,
+  from: bigint,
+  to: bigint,
+  transaction: string | null,
+) {
+  return {
+    doing: 'moving a consumer',
+    text: `SELECT ${database.prefix}ff_move_consumer($1, $2::bigint, $3::bigint, $4) AS moved`,
+    params: [name, String(from), String(to), transaction],
+    repeatable: 'no' as const,
+  };
+}
+
+/** In the handler's transaction, as its last statement. Answers false when somebody else has moved it: then roll back. */
+export async function moveConsumerInside(
+  executor: SqlExecutor,
+  database: Database,
+  name: string,
+  { from, to, transaction }: { from: bigint; to: bigint; transaction: string },
+): Promise<boolean> {
+  const rows = await runInside<{ moved: boolean }>(
+    executor,
+    moveStatement(database, name, from, to, transaction),
+  );
+  return rows[0]!.moved;
+}
+
+/** Past events that do not concern it. */
+export async function moveConsumer(
+  database: Database,
+  name: string,
+  from: bigint,
+  to: bigint,
+): Promise<boolean> {
+  const rows = await run<{ moved: boolean }>(database, moveStatement(database, name, from, to, null));
+  return rows[0]!.moved;
+}
+
+/** Moves a consumer wherever it is; whoever is at a batch finds it moved. Answers whether there is one. */
+export async function resetConsumer(database: Database, name: string, to: bigint): Promise<boolean> {
+  const rows = await run(database, {
+    doing: 'moving a consumer',
+    text: `UPDATE ${database.prefix}ff_consumer
+           SET position = $2::bigint, moved_at_ms = ${database.prefix}ff_now_ms(), failures = 0, error_code = NULL
+           WHERE name = $1 RETURNING 1`,
+    params: [name, String(to)],
+    repeatable: 'yes',
+  });
+  return rows.length > 0;
+}
+
+/** Counts a failure of the handler, for people who look; one at a place it was moved away from meanwhile is not its any more. */
+export async function recordConsumerFailure(
+  database: Database,
+  name: string,
+  errorCode: string,
+  at: bigint | null,
+): Promise<void> {
+  await run(database, {
+    doing: 'counting a failure of a consumer',
+    text: `UPDATE ${database.prefix}ff_consumer SET failures = failures + 1, error_code = $2
+           WHERE name = $1 AND position = coalesce($3::bigint, position)`,
+    params: [name, errorCode, at === null ? null : String(at)],
+    repeatable: 'yes',
+  });
+}
+
+/** By name. `last` is the last position that was given out. */
+export function listConsumers(database: Database, last: bigint, limit: number): Promise<ConsumerRow[]> {
+  return readUncompiled<ConsumerRow>(database, {
+    doing: 'listing consumers',
+    text: `SELECT c.name, c.position::text, c.moved_at_ms, c.failures, c.error_code,
+             CASE WHEN c.held_until_ms > n.now_ms THEN c.holder END AS holder,
+             greatest($1::bigint - greatest(c.position, q.floor_position - 1) - jumped.n, 0)::text AS lag,
+             CASE WHEN c.position < $1::bigint
+               THEN greatest(n.now_ms - coalesce(${nextEventMs(database)}, n.now_ms), 0) ELSE 0 END AS lag_ms
+           FROM (SELECT ${database.prefix}ff_now_ms() AS now_ms) n
+           CROSS JOIN ${database.prefix}ff_sequencer q
+           CROSS JOIN (SELECT * FROM ${database.prefix}ff_consumer ORDER BY name LIMIT $2::bigint) c
+           CROSS JOIN LATERAL (
+             -- Positions that were never given out.
+             SELECT coalesce(sum(j.seq_from - greatest(b.last, c.position)), 0) AS n
+             FROM ${database.prefix}ff_event_run j
+             CROSS JOIN LATERAL (
+               SELECT coalesce(max(p.seq_from + p.n - 1), 0) AS last FROM (
+                 SELECT x.seq_from, x.n FROM ${database.prefix}ff_event_run x WHERE x.seq_from < j.seq_from
+                 ORDER BY x.seq_from DESC LIMIT 1) p) b
+             WHERE j.ev_from IS NULL AND j.seq_from > c.position AND j.seq_from > 0) jumped
+           ORDER BY c.name`,
+    params: [String(last), limit],
+    repeatable: 'yes',
+  });
+}
+
+/** Answers whether there was one. */
+export async function forgetConsumer(database: Database, name: string): Promise<boolean> {
+  const rows = await run(database, {
+    doing: 'forgetting a consumer',
+    text: `DELETE FROM ${database.prefix}ff_consumer WHERE name = $1 RETURNING 1`,
+    params: [name],
+    repeatable: 'yes',
+  });
+  return rows.length > 0;
+}

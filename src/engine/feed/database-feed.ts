@@ -1,0 +1,157 @@
+/**
+ * The event log of a database as something to read from. Readers that follow the feed ask for the same pages at the same time, so
+ * a page is read once for all of them, without their filters; a reader that is behind reads for itself, with its filter in
+ * the statement.
+ */
+import { encodeCursor } from '../../contract/cursor.ts';
+import { EngineError } from '../../contract/errors.ts';
+import type { FeedEvent } from '../../contract/events.ts';
+import { LIMITS } from '../../contract/limits.ts';
+import type { Database } from '../database/database.ts';
+import {
+  readEvents,
+  sequenceEvents,
+  type EventPage,
+  type EventRow,
+  type StoredEventFilter,
+} from './events.sql.ts';
+import { decodeEvent } from './decode.ts';
+import { matches } from './matching.ts';
+import { Pulse } from './pulse.ts';
+import { SharedPages } from './shared-pages.ts';
+import type { FeedPage, FeedSource, FeedWatcher, Outage, Woken } from './source.ts';
+
+/** So far behind the newest a reader still follows. */
+const FOLLOWING = BigInt(LIMITS.eventPage * 16);
+/** Positions passed in one read before the reader is heard again. */
+const WALKED = BigInt(LIMITS.eventsExamined * 4);
+
+const EVERYTHING: StoredEventFilter = {
+  families: null,
+  types: null,
+  namespace: null,
+  tags: null,
+  kind: null,
+  lane: null,
+  execution: null,
+  flow: null,
+  partitions: null,
+};
+
+export class DatabaseFeed implements FeedSource {
+  readonly #database: Database;
+  readonly #pulse: Pulse;
+  readonly #pages: SharedPages;
+  readonly #decoded = new WeakMap<EventRow, FeedEvent>();
+  /** The last position anybody here has heard of: who reads shortly before it follows the feed. */
+  #newest = -1n;
+
+  constructor(database: Database, watchFeed: (watcher: FeedWatcher) => () => void) {
+    this.#database = database;
+    this.#pulse = new Pulse(database, watchFeed, (last) => this.#heard(last));
+    this.#pages = new SharedPages((after) =>
+      this.#checked(after, LIMITS.eventPage, EVERYTHING, LIMITS.eventPage),
+    );
+  }
+
+  async read(after: bigint, filter: StoredEventFilter, limit: number): Promise<FeedPage> {
+    const follows = after >= this.#newest - FOLLOWING;
+    const { rows, to } = follows
+      ? await this.#pages.after(after)
+      : await this.#walk(after, filter, Math.min(limit, LIMITS.eventPage));
+    this.#heard(to);
+    const wanted = follows ? rows.filter((row) => matches(filter, row)) : rows;
+    const events = this.#decodeFirst(wanted, limit);
+    if (events.length === wanted.length) return { events, to, atEnd: to === after };
+    // Then everything was looked at up to the last one that is handed over.
+    return { events, to: events.at(-1)!.position, atEnd: false };
+  }
+
+  /** Up to one that cannot be decoded; the read that begins with that one throws. */
+  #decodeFirst(rows: readonly EventRow[], limit: number): FeedEvent[] {
+    const events: FeedEvent[] = [];
+    try {
+      for (const row of rows.slice(0, limit)) events.push(this.#decode(row));
+    } catch (error) {
+      if (events.length === 0) throw error;
+    }
+    return events;
+  }
+
+  /** Once for all readers of a page. */
+  #decode(row: EventRow): FeedEvent {
+    const known = this.#decoded.get(row);
+    if (known !== undefined) return known;
+    const event = decodeEvent(row);
+    this.#decoded.set(row, event);
+    return event;
+  }
+
+  wait(after: bigint, signal: AbortSignal): Promise<Woken> {
+    return this.#pulse.wait(after, signal);
+  }
+
+  outage(reason: string): Outage {
+    return this.#pulse.outage(reason);
+  }
+
+  async ends(): Promise<{ floor: bigint; last: bigint }> {
+    const { floor, last } = await sequenceEvents(this.#database, 'wait');
+    this.#heard(last);
+    return { floor, last };
+  }
+
+  close(): Promise<void> {
+    this.#pages.close();
+    return this.#pulse.close();
+  }
+
+  /** From the database, never from a hint. */
+  #heard(last: bigint): void {
+    if (last > this.#newest) this.#newest = last;
+  }
+
+  /** Looks at more at once the less is wanted of it. */
+  async #walk(
+    after: bigint,
+    filter: StoredEventFilter,
+    wanted: number,
+  ): Promise<Pick<EventPage, 'rows' | 'to'>> {
+    const rows: EventRow[] = [];
+    let examined: number = LIMITS.eventPage;
+    let to = after;
+    while (to - after < WALKED) {
+      const page = await this.#checked(to, examined, filter, wanted - rows.length);
+      rows.push(...page.rows);
+      if (page.to === to || rows.length >= wanted) return { rows, to: page.to };
+      to = page.to;
+      if (page.rows.length * 8 < examined) examined = Math.min(examined * 4, LIMITS.eventsExamined);
+    }
+    return { rows, to };
+  }
+
+  /** Events are in the log without a gap: one that is not found was let go meanwhile, or something is broken. */
+  async #checked(
+    after: bigint,
+    examined: number,
+    filter: StoredEventFilter,
+    limit: number,
+  ): Promise<EventPage> {
+    const page = await readEvents(this.#database, after, { examined, limit }, filter);
+    const floor = page.found === page.expected ? page.floor : (await this.ends()).floor;
+    if (after + 1n < floor) {
+      throw new EngineError(
+        'cursor_expired',
+        `Events up to position ${floor - 1n} are no longer kept: go on from error.oldest. A consumer is moved there by moveConsumer.`,
+        {
+          oldest: encodeCursor(floor - 1n),
+        },
+      );
+    }
+    if (page.found === page.expected) return page;
+    throw new EngineError(
+      'invariant_broken',
+      `After position ${after} there should be ${page.expected} events up to ${page.to}, and there are ${page.found}.`,
+    );
+  }
+}

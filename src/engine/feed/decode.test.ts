@@ -1,0 +1,395 @@
+/**
+ * Rows of the event log as events: what each kind of event says, and that a row which cannot be one stops the reader with
+ * its position.
+ */
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { decodeCursor } from '../../contract/cursor.ts';
+import { EngineError } from '../../contract/errors.ts';
+import type { EventRow } from './events.sql.ts';
+import { decodeEvent } from './decode.ts';
+
+const UUID = '018f0000-0000-7000-8000-000000000001';
+const FLOW = '018f0000-0000-7000-8000-000000000002';
+const LEASE = '018f0000-0000-7000-8000-000000000003';
+
+const EXECUTION: EventRow = {
+  event_id: '9007199254740993',
+  family: 'completion',
+  event_type: 'success',
+  occurred_at_ms: 1_700_000_000_000,
+  execution_id: UUID,
+  partition_key: 17,
+  flow_id: null,
+  attempt_index: 2,
+  lease_epoch: 3,
+  lease_id: LEASE,
+  worker_instance_id: 'w1',
+  namespace: 'default',
+  kind: 'k',
+  lane: 'l',
+  tags: { team: 'a' },
+  detail: null,
+};
+const NO_EXECUTION: EventRow = {
+  ...EXECUTION,
+  execution_id: null,
+  partition_key: null,
+  attempt_index: null,
+  lease_epoch: null,
+  lease_id: null,
+  worker_instance_id: null,
+  namespace: '',
+  kind: null,
+  lane: null,
+  tags: {},
+};
+
+const base = { cursor: 'AgAgAAAAAAAB', position: 9007199254740993n, occurredAtMs: 1_700_000_000_000 };
+const ofExecution = {
+  ...base,
+  executionId: `{fp:17}:${UUID}`,
+  flowId: null,
+  namespace: 'default',
+  kind: 'k',
+  lane: 'l',
+  tags: { team: 'a' },
+  attemptIndex: 2,
+  leaseEpoch: 3,
+};
+
+type Detail = Record<string, unknown> | null;
+const ended = { transition: 'complete', previous_owner: 'w1' };
+const replayed = {
+  by: null,
+  reason: null,
+  replay_count: 1,
+  from: 'failed_step',
+  previous_outcome: 'failed',
+};
+
+const delivered = {
+  waitpoint: 'approval',
+  signal_id: LEASE,
+  name: 'approved',
+  source_type: 'user',
+  source_identity: 'ann',
+  effect: 'counted',
+};
+
+/** Family, type, what the row says beyond the usual, and what the event says beyond the usual. */
+const OF_EXECUTIONS: [string, string, Detail, object][] = [
+  ['lease', 'acquired', null, { leaseId: LEASE, workerInstanceId: 'w1' }],
+  ['lease', 'renewed', null, { leaseId: LEASE, workerInstanceId: 'w1' }],
+  [
+    'lease',
+    'reclaimed',
+    { previous_owner: 'w0', new_owner: 'w1' },
+    { leaseId: LEASE, previousOwner: 'w0', newOwner: 'w1' },
+  ],
+  [
+    'lease',
+    'reclaimed',
+    { previous_owner: null, new_owner: 'w1' },
+    { leaseId: LEASE, previousOwner: null, newOwner: 'w1' },
+  ],
+  ['lease', 'expired', ended, { leaseId: LEASE, previousOwner: 'w1', transition: 'complete' }],
+  ['lease', 'released', ended, { leaseId: LEASE, previousOwner: 'w1', transition: 'complete' }],
+  [
+    'lease',
+    'revoked',
+    ended,
+    { leaseId: LEASE, previousOwner: 'w1', transition: 'complete', revokedBy: null },
+  ],
+  [
+    'lease',
+    'revoked',
+    { ...ended, revoked_by: 'ann' },
+    { leaseId: LEASE, previousOwner: 'w1', transition: 'complete', revokedBy: 'ann' },
+  ],
+  ...['success', 'failed', 'cancelled', 'expired', 'skipped'].map(
+    (type): [string, string, Detail, object] => [
+      'completion',
+      type,
+      null,
+      { leaseId: LEASE, workerInstanceId: 'w1' },
+    ],
+  ),
+  [
+    'signal',
+    'suspended',
+    { waits: ['boss', 'board'], timeout_at_ms: 5 },
+    { waits: ['boss', 'board'], timeoutAtMs: 5 },
+  ],
+  ['signal', 'suspended', { waits: ['boss'] }, { waits: ['boss'], timeoutAtMs: null }],
+  [
+    'signal',
+    'delivered',
+    delivered,
+    {
+      waitpoint: 'approval',
+      signalId: LEASE,
+      name: 'approved',
+      source: { type: 'user', identity: 'ann' },
+      effect: 'counted',
+    },
+  ],
+  [
+    'signal',
+    'resumed',
+    { wait: 'boss', key: 'k', outcome: 'satisfied', by: 'user:ann' },
+    { wait: 'boss', key: 'k', outcome: 'satisfied', by: 'user:ann' },
+  ],
+  ['signal', 'resumed', { outcome: 'woken' }, { wait: null, key: null, outcome: 'woken', by: null }],
+  ['signal', 'escalated', { wait: 'boss' }, { wait: 'boss' }],
+  ...(['fail', 'cancel', 'expire'] as const).map((onTimeout): [string, string, Detail, object] => [
+    'signal',
+    'timed_out',
+    { wait: 'boss', on_timeout: onTimeout },
+    { wait: 'boss', onTimeout },
+  ]),
+  ['signal', 'waitpoints_expired', { waitpoints: ['a', 'b'] }, { waitpoints: ['a', 'b'] }],
+  [
+    'operator',
+    'priority_changed',
+    { by: 'ann', old_priority: 0, new_priority: 5 },
+    { by: 'ann', oldPriority: 0, newPriority: 5 },
+  ],
+  [
+    'operator',
+    'replayed',
+    replayed,
+    { by: null, reason: null, replayCount: 1, from: 'failed_step', previousOutcome: 'failed' },
+  ],
+  [
+    'tag',
+    'tags_changed',
+    { by: 'ann', set: { team: 'b' }, removed: ['old'] },
+    { by: 'ann', set: { team: 'b' }, removed: ['old'] },
+  ],
+];
+
+const OF_NO_EXECUTION: [string, string, Partial<EventRow>, object][] = [
+  [
+    'operator',
+    'lane_paused',
+    { detail: { lane: 'l', by: 'ann', reason: 'why' } },
+    { lane: 'l', by: 'ann', reason: 'why' },
+  ],
+  ['operator', 'lane_paused', { detail: { lane: 'l' } }, { lane: 'l', by: null, reason: null }],
+  ['operator', 'lane_resumed', { detail: { lane: 'l' } }, { lane: 'l' }],
+  ...['registered', 'stopped', 'lost'].map((type): [string, string, Partial<EventRow>, object] => [
+    'worker',
+    type,
+    { worker_instance_id: 'w1', detail: { worker_id: 'w' } },
+    { workerInstanceId: 'w1', workerId: 'w', version: null },
+  ]),
+  [
+    'worker',
+    'registered',
+    { worker_instance_id: 'w1', detail: { worker_id: 'w', version: '1.2' } },
+    { workerInstanceId: 'w1', workerId: 'w', version: '1.2' },
+  ],
+];
+
+const OF_FLOWS: [string, Detail, object][] = [
+  ['submitted', { name: 'race' }, { name: 'race' }],
+  [
+    'cancel_requested',
+    { by: 'ann', reason: 'why', policy: 'cancel_pending' },
+    { by: 'ann', reason: 'why', policy: 'cancel_pending' },
+  ],
+  ...['completed', 'failed', 'cancelled', 'reopened'].map((type): [string, Detail, object] => [
+    type,
+    null,
+    {},
+  ]),
+];
+const OF_FLOW: EventRow = {
+  ...NO_EXECUTION,
+  family: 'flow',
+  partition_key: 17,
+  flow_id: FLOW,
+  namespace: 'default',
+  tags: { team: 'a' },
+};
+
+describe('a row of the log', () => {
+  it.each(OF_FLOWS)('flow.%s with %j says %j', (type, detail, said) => {
+    const event = decodeEvent({ ...OF_FLOW, event_type: type, detail });
+    const ofFlow = { flowId: `{fp:17}:${FLOW}`, namespace: 'default', tags: { team: 'a' } };
+    expect(event).toEqual({ ...base, ...ofFlow, family: 'flow', type, ...said });
+    for (const part of Object.values(event)) expect(Object.isFrozen(part)).toBe(true);
+  });
+
+  it.each(OF_EXECUTIONS)('%s.%s of an execution says %j', (family, type, detail, said) => {
+    const event = decodeEvent({ ...EXECUTION, family, event_type: type, detail });
+    expect(event).toEqual({ ...ofExecution, family, type, ...said });
+  });
+
+  it.each(OF_NO_EXECUTION)('%s.%s of no execution says %j', (family, type, row, said) => {
+    const event = decodeEvent({ ...NO_EXECUTION, family, event_type: type, ...row });
+    expect(event).toEqual({ ...base, family, type, ...said });
+  });
+
+  it('may end without a lease', () => {
+    const event = decodeEvent({ ...EXECUTION, lease_id: null, worker_instance_id: null });
+    expect(event).toMatchObject({ leaseId: null, workerInstanceId: null });
+  });
+
+  it('names its flow in the partition of its execution', () => {
+    expect(decodeEvent({ ...EXECUTION, flow_id: FLOW })).toMatchObject({ flowId: `{fp:17}:${FLOW}` });
+  });
+
+  it('keeps its position to the last digit, also in its cursor', () => {
+    fc.assert(
+      fc.property(fc.bigInt({ min: 0n, max: 2n ** 63n - 1n }), (position) => {
+        const event = decodeEvent({ ...EXECUTION, event_id: String(position) });
+        expect(event.position).toBe(position);
+        expect(decodeCursor(event.cursor)).toBe(position);
+      }),
+    );
+  });
+
+  it('is an event nobody can change, because several readers may hold it', () => {
+    const event = decodeEvent({ ...EXECUTION, tags: { team: 'a' } });
+    expect(() => Object.assign(event, { position: 1n })).toThrow(TypeError);
+    expect(() => Object.assign((event as { tags: object }).tags, { team: 'b' })).toThrow(TypeError);
+  });
+
+  it.each(OF_EXECUTIONS)('%s.%s cannot be changed in its parts either', (family, type, detail) => {
+    const event = decodeEvent({ ...EXECUTION, family, event_type: type, detail });
+    for (const part of Object.values(event)) expect(Object.isFrozen(part)).toBe(true);
+  });
+});
+
+function faultOf(row: EventRow): EngineError {
+  try {
+    decodeEvent(row);
+  } catch (error) {
+    if (error instanceof EngineError) return error;
+    throw error;
+  }
+  throw new Error('the row was taken for an event');
+}
+
+const lease = (type: string, detail: Detail): Partial<EventRow> => ({
+  family: 'lease',
+  event_type: type,
+  detail,
+});
+const operator = (type: string, detail: Detail): Partial<EventRow> => ({
+  family: 'operator',
+  event_type: type,
+  detail,
+});
+const signal = (type: string, detail: Detail): Partial<EventRow> => ({
+  family: 'signal',
+  event_type: type,
+  detail,
+});
+const flow = (type: string, detail: Detail): Partial<EventRow> => ({ ...OF_FLOW, event_type: type, detail });
+const cancel = { by: 'ann', reason: 'why', policy: 'cancel_all' };
+const tag = (detail: Detail): Partial<EventRow> => ({ family: 'tag', event_type: 'tags_changed', detail });
+const worker = (detail: Detail): Partial<EventRow> => ({ family: 'worker', event_type: 'lost', detail });
+
+const UNDECODABLE: [Partial<EventRow>, string][] = [
+  [{ family: 'weather' }, 'this version does not know its family'],
+  [{ family: 'toString' }, 'this version does not know its family'],
+  ...['lease', 'completion', 'signal', 'operator', 'tag', 'worker'].map(
+    (family): [Partial<EventRow>, string] => [
+      { family, event_type: 'toString' },
+      'this version does not know its type',
+    ],
+  ),
+  ...(
+    [
+      'execution_id',
+      'partition_key',
+      'attempt_index',
+      'lease_epoch',
+      'namespace',
+      'kind',
+      'lane',
+      'tags',
+    ] as const
+  ).map((member): [Partial<EventRow>, string] => [
+    { [member]: null },
+    `its ${member} is missing or malformed`,
+  ]),
+  [{ occurred_at_ms: Number.NaN }, 'its occurred_at_ms is missing or malformed'],
+  [{ tags: { team: 1 } as never }, 'its tags is missing or malformed'],
+  [{ tags: [] as never }, 'its tags is missing or malformed'],
+  [{ ...lease('acquired', null), lease_id: null }, 'its lease_id is missing or malformed'],
+  [{ ...lease('renewed', null), worker_instance_id: null }, 'its worker_instance_id is missing or malformed'],
+  [lease('reclaimed', null), 'its new_owner is missing or malformed'],
+  [lease('reclaimed', { previous_owner: 1, new_owner: 'w' }), 'its previous_owner is missing or malformed'],
+  [lease('expired', { transition: 'expire' }), 'its previous_owner is missing or malformed'],
+  [lease('released', { previous_owner: 'w' }), 'its transition is missing or malformed'],
+  [lease('revoked', null), 'its previous_owner is missing or malformed'],
+  [lease('revoked', { ...ended, revoked_by: 5 }), 'its revoked_by is missing or malformed'],
+  [signal('suspended', null), 'its waits is missing or malformed'],
+  [signal('suspended', { waits: 'boss' }), 'its waits is missing or malformed'],
+  [signal('suspended', { waits: [1] }), 'its waits is missing or malformed'],
+  [signal('suspended', { waits: [], timeout_at_ms: '5' }), 'its timeout_at_ms is missing or malformed'],
+  ...Object.keys(delivered).flatMap((member) =>
+    [undefined, 5].map((value): [Partial<EventRow>, string] => [
+      signal('delivered', { ...delivered, [member]: value }),
+      `its ${member} is missing or malformed`,
+    ]),
+  ),
+  [signal('delivered', { ...delivered, effect: 'lost' }), 'its effect is missing or malformed'],
+  [signal('resumed', { wait: 'boss' }), 'its outcome is missing or malformed'],
+  [signal('resumed', { outcome: 'escalated' }), 'its outcome is missing or malformed'],
+  [signal('resumed', { outcome: 'woken', wait: 5 }), 'its wait is missing or malformed'],
+  [signal('resumed', { outcome: 'woken', key: 5 }), 'its key is missing or malformed'],
+  [signal('resumed', { outcome: 'woken', by: 5 }), 'its by is missing or malformed'],
+  [signal('escalated', null), 'its wait is missing or malformed'],
+  [signal('timed_out', { wait: 'boss' }), 'its on_timeout is missing or malformed'],
+  [signal('timed_out', { wait: 'boss', on_timeout: 'resume' }), 'its on_timeout is missing or malformed'],
+  [signal('waitpoints_expired', {}), 'its waitpoints is missing or malformed'],
+  [operator('priority_changed', null), 'its old_priority is missing or malformed'],
+  [
+    operator('priority_changed', { old_priority: '1', new_priority: 2 }),
+    'its old_priority is missing or malformed',
+  ],
+  [operator('priority_changed', { old_priority: 1 }), 'its new_priority is missing or malformed'],
+  [operator('replayed', { ...replayed, replay_count: 1.5 }), 'its replay_count is missing or malformed'],
+  [operator('replayed', { ...replayed, from: 'end' }), 'its from is missing or malformed'],
+  [
+    operator('replayed', { ...replayed, previous_outcome: 'none' }),
+    'its previous_outcome is missing or malformed',
+  ],
+  [operator('lane_paused', { by: 'ann' }), 'its lane is missing or malformed'],
+  [operator('lane_resumed', null), 'its lane is missing or malformed'],
+  [operator('lane_paused', { lane: 'l', by: 5 }), 'its by is missing or malformed'],
+  [flow('ended', null), 'this version does not know its type'],
+  [{ ...flow('completed', null), flow_id: null }, 'its flow_id is missing or malformed'],
+  [{ ...flow('completed', null), partition_key: null }, 'its partition_key is missing or malformed'],
+  [{ ...flow('completed', null), namespace: null as never }, 'its namespace is missing or malformed'],
+  [flow('submitted', null), 'its name is missing or malformed'],
+  ...Object.keys(cancel).map((member): [Partial<EventRow>, string] => [
+    flow('cancel_requested', { ...cancel, [member]: 5 }),
+    `its ${member} is missing or malformed`,
+  ]),
+  [flow('cancel_requested', { ...cancel, policy: 'cancel_some' }), 'its policy is missing or malformed'],
+  [tag(null), 'its removed is missing or malformed'],
+  [tag({ removed: [] }), 'its set is missing or malformed'],
+  [tag({ removed: [1], set: {} }), 'its removed is missing or malformed'],
+  [tag({ removed: [], set: { a: null } }), 'its set is missing or malformed'],
+  [worker(null), 'its worker_id is missing or malformed'],
+  [
+    { ...worker({ worker_id: 'w' }), worker_instance_id: null },
+    'its worker_instance_id is missing or malformed',
+  ],
+];
+
+describe('a row that cannot be an event', () => {
+  it.each(UNDECODABLE)('is refused with its position: %j', (members, why) => {
+    const row = { ...EXECUTION, ...members };
+    expect(faultOf(row)).toMatchObject({
+      code: 'undecodable_event',
+      message: `The event at position 9007199254740993 (${row.family}.${row.event_type}) cannot be read: ${why}.`,
+    });
+  });
+});

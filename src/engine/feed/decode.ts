@@ -1,0 +1,330 @@
+/**
+ * One row of the event log as the event that subscribers get. A row this version does not know, or that lacks what its family
+ * promises, is an error with its position: it is neither skipped nor completed by a guess. Which rows are wanted is
+ * decided elsewhere.
+ */
+import { encodeCursor } from '../../contract/cursor.ts';
+import { EngineError } from '../../contract/errors.ts';
+import {
+  COMPLETION_EVENTS,
+  WORKER_EVENTS,
+  type CompletionEvent,
+  type EventBase,
+  type ExecutionEventBase,
+  type FeedEvent,
+  type FlowEvent,
+  type LeaseHistoryEvent,
+  type OperatorEvent,
+  type SignalEvent,
+  type TagEvent,
+  type WorkerEvent,
+} from '../../contract/events.ts';
+import { CANCEL_FLOW_POLICIES } from '../../contract/flows.ts';
+import { formatExecutionId } from '../../contract/ids.ts';
+import { SIGNAL_EFFECTS } from '../../contract/signals.ts';
+import type { EventRow } from './events.sql.ts';
+
+/** Frozen: one event may be handed to several readers. */
+export function decodeEvent(row: EventRow): FeedEvent {
+  const event = toEvent(row);
+  Object.freeze(row.tags);
+  if (event.family === 'tag') Object.freeze(event.set);
+  return Object.freeze(event);
+}
+
+function toEvent(row: EventRow): FeedEvent {
+  switch (row.family) {
+    case 'lease':
+      return leaseEvent(row);
+    case 'completion':
+      return completionEvent(row);
+    case 'signal':
+      return signalEvent(row);
+    case 'operator':
+      return operatorEvent(row);
+    case 'flow':
+      return flowEvent(row);
+    case 'tag':
+      return tagEvent(row);
+    case 'worker':
+      return workerEvent(row);
+    default:
+      throw undecodable(row, 'this version does not know its family');
+  }
+}
+
+function leaseEvent(row: EventRow): LeaseHistoryEvent {
+  const type = row.event_type;
+  const base = Object.assign(ofExecution(row), {
+    family: 'lease' as const,
+    leaseId: text(row, row.lease_id, 'lease_id'),
+  });
+  switch (type) {
+    case 'acquired':
+    case 'renewed':
+      return Object.assign(base, {
+        type,
+        workerInstanceId: text(row, row.worker_instance_id, 'worker_instance_id'),
+      });
+    case 'reclaimed':
+      return Object.assign(base, {
+        type,
+        previousOwner: textOrNull(row, row.detail?.['previous_owner'], 'previous_owner'),
+        newOwner: text(row, row.detail?.['new_owner'], 'new_owner'),
+      });
+    case 'expired':
+    case 'released':
+      return Object.assign(base, endOfLease(row), { type });
+    case 'revoked':
+      return Object.assign(base, endOfLease(row), {
+        type,
+        revokedBy: textOrNull(row, row.detail?.['revoked_by'], 'revoked_by'),
+      });
+    default:
+      throw unknownType(row);
+  }
+}
+
+function endOfLease(row: EventRow): { previousOwner: string; transition: string } {
+  return {
+    previousOwner: text(row, row.detail?.['previous_owner'], 'previous_owner'),
+    transition: text(row, row.detail?.['transition'], 'transition'),
+  };
+}
+
+function completionEvent(row: EventRow): CompletionEvent {
+  const type = COMPLETION_EVENTS.find((known) => known === row.event_type);
+  if (type === undefined) throw unknownType(row);
+  return Object.assign(ofExecution(row), {
+    family: 'completion' as const,
+    type,
+    leaseId: textOrNull(row, row.lease_id, 'lease_id'),
+    workerInstanceId: textOrNull(row, row.worker_instance_id, 'worker_instance_id'),
+  });
+}
+
+function signalEvent(row: EventRow): SignalEvent {
+  const { event_type: type, detail } = row;
+  const base = Object.assign(ofExecution(row), { family: 'signal' as const });
+  switch (type) {
+    case 'suspended':
+      return Object.assign(base, {
+        type,
+        waits: textList(row, detail?.['waits'], 'waits'),
+        timeoutAtMs: wholeOrNull(row, detail?.['timeout_at_ms'], 'timeout_at_ms'),
+      });
+    case 'delivered':
+      return Object.assign(base, {
+        type,
+        waitpoint: text(row, detail?.['waitpoint'], 'waitpoint'),
+        signalId: text(row, detail?.['signal_id'], 'signal_id'),
+        name: text(row, detail?.['name'], 'name'),
+        source: Object.freeze({
+          type: text(row, detail?.['source_type'], 'source_type'),
+          identity: text(row, detail?.['source_identity'], 'source_identity'),
+        }),
+        effect: word(row, detail?.['effect'], 'effect', SIGNAL_EFFECTS),
+      });
+    case 'resumed':
+      return Object.assign(base, {
+        type,
+        wait: textOrNull(row, detail?.['wait'], 'wait'),
+        key: textOrNull(row, detail?.['key'], 'key'),
+        outcome: word(row, detail?.['outcome'], 'outcome', ['satisfied', 'timed_out', 'woken']),
+        by: textOrNull(row, detail?.['by'], 'by'),
+      });
+    case 'escalated':
+      return Object.assign(base, { type, wait: text(row, detail?.['wait'], 'wait') });
+    case 'timed_out':
+      return Object.assign(base, {
+        type,
+        wait: text(row, detail?.['wait'], 'wait'),
+        onTimeout: word(row, detail?.['on_timeout'], 'on_timeout', ['fail', 'cancel', 'expire']),
+      });
+    case 'waitpoints_expired':
+      return Object.assign(base, { type, waitpoints: textList(row, detail?.['waitpoints'], 'waitpoints') });
+    default:
+      throw unknownType(row);
+  }
+}
+
+function operatorEvent(row: EventRow): OperatorEvent {
+  const { event_type: type, detail } = row;
+  const by = textOrNull(row, detail?.['by'], 'by');
+  switch (type) {
+    case 'priority_changed':
+      return Object.assign(ofExecution(row), {
+        family: 'operator' as const,
+        type,
+        by,
+        oldPriority: whole(row, detail?.['old_priority'], 'old_priority'),
+        newPriority: whole(row, detail?.['new_priority'], 'new_priority'),
+      });
+    case 'replayed':
+      return Object.assign(ofExecution(row), {
+        family: 'operator' as const,
+        type,
+        by,
+        reason: textOrNull(row, detail?.['reason'], 'reason'),
+        replayCount: whole(row, detail?.['replay_count'], 'replay_count'),
+        from: word(row, detail?.['from'], 'from', ['start', 'failed_step']),
+        previousOutcome: word(row, detail?.['previous_outcome'], 'previous_outcome', COMPLETION_EVENTS),
+      });
+    case 'lane_paused': {
+      const reason = textOrNull(row, detail?.['reason'], 'reason');
+      return Object.assign(ofAll(row), {
+        family: 'operator' as const,
+        type,
+        lane: text(row, detail?.['lane'], 'lane'),
+        by,
+        reason,
+      });
+    }
+    case 'lane_resumed':
+      return Object.assign(ofAll(row), {
+        family: 'operator' as const,
+        type,
+        lane: text(row, detail?.['lane'], 'lane'),
+      });
+    default:
+      throw unknownType(row);
+  }
+}
+
+function flowEvent(row: EventRow): FlowEvent {
+  const { event_type: type, detail } = row;
+  const partition = whole(row, row.partition_key, 'partition_key');
+  const base = Object.assign(ofAll(row), {
+    family: 'flow' as const,
+    flowId: formatExecutionId(partition, text(row, row.flow_id, 'flow_id')),
+    namespace: text(row, row.namespace, 'namespace'),
+    tags: texts(row, row.tags, 'tags'),
+  });
+  switch (type) {
+    case 'submitted':
+      return Object.assign(base, { type, name: text(row, detail?.['name'], 'name') });
+    case 'cancel_requested':
+      return Object.assign(base, {
+        type,
+        by: text(row, detail?.['by'], 'by'),
+        reason: text(row, detail?.['reason'], 'reason'),
+        policy: word(row, detail?.['policy'], 'policy', CANCEL_FLOW_POLICIES),
+      });
+    case 'completed':
+    case 'failed':
+    case 'cancelled':
+    case 'reopened':
+      return Object.assign(base, { type });
+    default:
+      throw unknownType(row);
+  }
+}
+
+function tagEvent(row: EventRow): TagEvent {
+  if (row.event_type !== 'tags_changed') throw unknownType(row);
+  const removed = textList(row, row.detail?.['removed'], 'removed');
+  return Object.assign(ofExecution(row), {
+    family: 'tag' as const,
+    type: 'tags_changed' as const,
+    by: textOrNull(row, row.detail?.['by'], 'by'),
+    set: texts(row, row.detail?.['set'], 'set'),
+    removed,
+  });
+}
+
+function workerEvent(row: EventRow): WorkerEvent {
+  const type = WORKER_EVENTS.find((known) => known === row.event_type);
+  if (type === undefined) throw unknownType(row);
+  return Object.assign(ofAll(row), {
+    family: 'worker' as const,
+    type,
+    workerInstanceId: text(row, row.worker_instance_id, 'worker_instance_id'),
+    workerId: text(row, row.detail?.['worker_id'], 'worker_id'),
+    version: textOrNull(row, row.detail?.['version'], 'version'),
+  });
+}
+
+function ofAll(row: EventRow): EventBase {
+  const position = BigInt(row.event_id);
+  return {
+    cursor: encodeCursor(position),
+    position,
+    occurredAtMs: whole(row, row.occurred_at_ms, 'occurred_at_ms'),
+  };
+}
+
+function ofExecution(row: EventRow): ExecutionEventBase {
+  const partition = whole(row, row.partition_key, 'partition_key');
+  const flow = textOrNull(row, row.flow_id, 'flow_id');
+  const position = BigInt(row.event_id);
+  return {
+    cursor: encodeCursor(position),
+    position,
+    occurredAtMs: whole(row, row.occurred_at_ms, 'occurred_at_ms'),
+    executionId: formatExecutionId(partition, text(row, row.execution_id, 'execution_id')),
+    flowId: flow === null ? null : formatExecutionId(partition, flow),
+    namespace: text(row, row.namespace, 'namespace'),
+    kind: text(row, row.kind, 'kind'),
+    lane: text(row, row.lane, 'lane'),
+    tags: texts(row, row.tags, 'tags'),
+    attemptIndex: whole(row, row.attempt_index, 'attempt_index'),
+    leaseEpoch: whole(row, row.lease_epoch, 'lease_epoch'),
+  };
+}
+
+function text(row: EventRow, value: unknown, member: string): string {
+  if (typeof value !== 'string') throw malformed(row, member);
+  return value;
+}
+
+/** What was not said is not written, or written as null. */
+function textOrNull(row: EventRow, value: unknown, member: string): string | null {
+  return value === undefined || value === null ? null : text(row, value, member);
+}
+
+function whole(row: EventRow, value: unknown, member: string): number {
+  if (!Number.isSafeInteger(value)) throw malformed(row, member);
+  return value as number;
+}
+
+function wholeOrNull(row: EventRow, value: unknown, member: string): number | null {
+  return value === undefined || value === null ? null : whole(row, value, member);
+}
+
+function textList(row: EventRow, value: unknown, member: string): readonly string[] {
+  if (!Array.isArray(value)) throw malformed(row, member);
+  return Object.freeze(value.map((each: unknown) => text(row, each, member)));
+}
+
+function word<Word extends string>(
+  row: EventRow,
+  value: unknown,
+  member: string,
+  known: readonly Word[],
+): Word {
+  const found = known.find((choice) => choice === value);
+  if (found === undefined) throw malformed(row, member);
+  return found;
+}
+
+function texts(row: EventRow, value: unknown, member: string): Record<string, string> {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw malformed(row, member);
+  for (const each of Object.values(value)) text(row, each, member);
+  return value as Record<string, string>;
+}
+
+function unknownType(row: EventRow): EngineError {
+  return undecodable(row, 'this version does not know its type');
+}
+
+function malformed(row: EventRow, member: string): EngineError {
+  return undecodable(row, `its ${member} is missing or malformed`);
+}
+
+function undecodable(row: EventRow, why: string): EngineError {
+  const name = `${row.family}.${row.event_type}`;
+  return new EngineError(
+    'undecodable_event',
+    `The event at position ${row.event_id} (${name}) cannot be read: ${why}.`,
+  );
+}

@@ -1,0 +1,28 @@
+/**
+ * Whether a filter asks for a row of the event log. Says the same as the conditions of ff_read_events, for rows that several
+ * readers share and that were read without a filter.
+ */
+import { wantedPartitions, type EventRow, type StoredEventFilter } from './events.sql.ts';
+
+export function matches(filter: StoredEventFilter, row: EventRow): boolean {
+  return (
+    (filter.families === null || filter.families.includes(row.family)) &&
+    (filter.types === null || filter.types.includes(row.event_type)) &&
+    (filter.namespace === null || filter.namespace === row.namespace) &&
+    (filter.kind === null || filter.kind === row.kind) &&
+    (filter.lane === null || filter.lane === row.lane) &&
+    (filter.execution === null || filter.execution.uuid === row.execution_id) &&
+    (filter.flow === null || filter.flow.uuid === row.flow_id) &&
+    (filter.tags === null || hasTags(row.tags, filter.tags)) &&
+    isInPartitions(wantedPartitions(filter), row.partition_key)
+  );
+}
+
+function hasTags(tags: Record<string, string>, wanted: Record<string, string>): boolean {
+  return Object.keys(wanted).every((key) => Object.hasOwn(tags, key) && tags[key] === wanted[key]);
+}
+
+/** An event of no execution is in no partition. */
+function isInPartitions(wanted: readonly number[] | null, partition: number | null): boolean {
+  return wanted === null || (partition !== null && wanted.includes(partition));
+}

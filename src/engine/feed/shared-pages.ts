@@ -1,0 +1,71 @@
+/**
+ * Pages of the feed that are read once for all readers of a process. Events never change, so a page may be handed to who comes
+ * later, also from its middle; it is kept for a short while only, because what it holds may be large.
+ */
+import type { EventPage, EventRow } from './events.sql.ts';
+
+const KEPT_PAGES = 16;
+/** Without a reader for so long, nothing is kept. */
+const KEPT_MS = 2_000;
+
+export type SharedPage = Pick<EventPage, 'rows' | 'to'>;
+
+interface Kept {
+  after: bigint;
+  answer: Promise<SharedPage>;
+  /** Once it is there. */
+  page: SharedPage | undefined;
+}
+
+export class SharedPages {
+  readonly #read: (after: bigint) => Promise<SharedPage>;
+  #kept: Kept[] = [];
+  #idle: NodeJS.Timeout | undefined;
+
+  constructor(read: (after: bigint) => Promise<SharedPage>) {
+    this.#read = read;
+  }
+
+  after(position: bigint): Promise<SharedPage> {
+    this.#stay();
+    for (const { after, answer, page } of this.#kept) {
+      if (after === position) return answer;
+      if (page !== undefined && after < position && position < page.to) {
+        return Promise.resolve({ rows: page.rows.filter((row) => isAfter(row, position)), to: page.to });
+      }
+    }
+    return this.#begin(position);
+  }
+
+  close(): void {
+    clearTimeout(this.#idle);
+    this.#kept = [];
+  }
+
+  #begin(after: bigint): Promise<SharedPage> {
+    const kept: Kept = { after, answer: this.#read(after), page: undefined };
+    this.#kept.push(kept);
+    if (this.#kept.length > KEPT_PAGES) this.#kept.shift();
+    const forget = (): void => {
+      this.#kept = this.#kept.filter((other) => other !== kept);
+    };
+    // The next one who asks where nothing was yet, or where it failed, must ask the database.
+    kept.answer.then((page) => {
+      if (page.to === after) forget();
+      else kept.page = page;
+    }, forget);
+    return kept.answer;
+  }
+
+  #stay(): void {
+    this.#idle ??= setTimeout(() => {
+      this.#idle = undefined;
+      this.#kept = [];
+    }, KEPT_MS).unref();
+    this.#idle.refresh();
+  }
+}
+
+function isAfter(row: EventRow, position: bigint): boolean {
+  return BigInt(row.event_id) > position;
+}

@@ -1,0 +1,353 @@
+/**
+ * Builds flows: whole ones, parts of them by their own running members, or step by step. One exported function is one operation and
+ * one transaction; nothing of a call that is refused is written.
+ */
+import { randomUUID } from 'node:crypto';
+import type { LeaseRef } from '../../contract/engine.ts';
+import type {
+  AdoptedMember,
+  CreateFlowRequest,
+  FlowId,
+  FlowRequest,
+  GraphOptions,
+  JoinPolicy,
+  MemberRequest,
+  StagedEdge,
+  SubmittedFlow,
+} from '../../contract/flows.ts';
+import { formatExecutionId, isUuid, parseExecutionId, type ParsedExecutionId } from '../../contract/ids.ts';
+import { LIMITS } from '../../contract/limits.ts';
+import type { ExecutionKey } from '../executions/executions.sql.ts';
+import { readFlowOf, readMemberNames } from './reads.sql.ts';
+import * as store from './flows.sql.ts';
+import { checkList, checkName, checkTags, checkText, checkWhole, refuse } from '../kit/checks.ts';
+import type { EngineContext } from '../kit/context.ts';
+import { sayingWhy } from './refusals.ts';
+import {
+  checkEdgeTerms,
+  checkJoin,
+  checkMember,
+  checkRoomForInputs,
+  connect,
+  edgeRows,
+  GRAPH_MEMBERS,
+  joinRow,
+  type CheckedMember,
+} from './requests.ts';
+import { ringForAdvanced, type Advanced } from '../executions/advanced.ts';
+import { knowingRoutes } from '../executions/interning.ts';
+import { checkMembers } from '../kit/settings.ts';
+import { mintFlow, mintFor } from '../executions/mint.ts';
+import { leaseKey } from '../kit/answers.ts';
+import { toCall, type CheckedRequest } from '../executions/submit-call.ts';
+import { checkMemberRequest, type DefaultPolicy } from '../executions/submit.ts';
+
+const FLOW_MEMBERS = ['name', 'flowId', 'namespace', 'tags'];
+
+function checkFlow(request: CreateFlowRequest, known: readonly string[]): store.FlowRow {
+  checkMembers(request, 'request', known);
+  const { namespace, tags } = request;
+  const id = request.flowId === undefined ? mintFlow() : parseExecutionId(request.flowId, 'request.flowId');
+  return {
+    ...id,
+    name: checkName(request.name, 'request.name', LIMITS.flowNameBytes),
+    namespace:
+      namespace === undefined ? 'default' : checkText(namespace, 'request.namespace', LIMITS.namespaceBytes),
+    tags: JSON.stringify(tags === undefined ? {} : checkTags(tags, 'request.tags')),
+  };
+}
+
+/** New members of a flow, with ids of its partition. */
+function newMembers(
+  flow: { partition: number; namespace: string },
+  requests: readonly MemberRequest[],
+  defaultPolicy: DefaultPolicy,
+): { checked: CheckedMember[]; entries: CheckedRequest[]; requests: readonly MemberRequest[] } {
+  checkList(requests, 'members', LIMITS.flowMembers);
+  if (requests.length === 0) refuse('members', 'must name one at least');
+  const checked = Array.from(requests, (request, index) => checkMember(request, `members[${index}]`));
+  const mint = mintFor(flow.partition);
+  const entries = requests.map((request, index) => {
+    const own = Object.fromEntries(
+      Object.entries(request).filter(([key]) => !(GRAPH_MEMBERS as readonly string[]).includes(key)),
+    );
+    return checkMemberRequest(own, `members[${index}]`, flow.namespace, mint, defaultPolicy);
+  });
+  return { checked, entries, requests };
+}
+
+/** `known`: members that are there already, by name. */
+function growthOf(
+  { checked, entries, requests }: ReturnType<typeof newMembers>,
+  known: ReadonlyMap<string, string>,
+  held: 'until_sealed' | 'no',
+): store.Growth {
+  const uuids = new Map(checked.map(({ name }, index) => [name, entries[index]!.uuid]));
+  const edges = connect(checked, (name) => known.has(name), held);
+  requests.forEach(({ payload, name }, index) => {
+    if (edges.get(name)!.some((edge) => edge.inputName !== null))
+      checkRoomForInputs(payload, `members[${index}].payload`);
+  });
+  const joinOf = ({ name, join }: CheckedMember) =>
+    edges.get(name)!.length > 0 || held === 'until_sealed' ? joinRow(join ?? { kind: 'all' }) : null;
+  return {
+    call: toCall(entries),
+    members: checked.map((member) => ({ name: member.name, join: joinOf(member) })),
+    edges: edgeRows(edges, (name) => uuids.get(name) ?? known.get(name)!),
+  };
+}
+
+export async function submitFlow(
+  context: EngineContext,
+  request: FlowRequest,
+  defaultPolicy: DefaultPolicy,
+): Promise<SubmittedFlow> {
+  const flow = checkFlow(request, [...FLOW_MEMBERS, 'members']);
+  const members = newMembers(flow, request.members, defaultPolicy);
+  const growth = growthOf(members, new Map(), 'no');
+  const rows = await sayingWhy(context, flow, () =>
+    knowingRoutes(context, growth.call, (call) =>
+      store.submitFlow(context.database, flow, { ...growth, call }),
+    ),
+  );
+  return grown(context, flow, rows);
+}
+
+export async function extendFlow(
+  context: EngineContext,
+  lease: LeaseRef,
+  requests: readonly MemberRequest[],
+  defaultPolicy: DefaultPolicy,
+): Promise<SubmittedFlow> {
+  const key = leaseKey(lease, 'lease');
+  const flow = await readFlowOf(context.database, key);
+  if (flow === undefined) refuse('lease.executionId', 'is not a member of a flow', 'not_a_member');
+  const members = newMembers(flow, requests, defaultPolicy);
+  const known = await namesIn(context, flow, members.checked);
+  const growth = growthOf(members, known, 'no');
+  const rows = await sayingWhy(context, flow, () =>
+    knowingRoutes(context, growth.call, (call) =>
+      store.growFlow(context.database, flow, { ...growth, call }, { lease: key }),
+    ),
+  );
+  return grown(context, flow, rows);
+}
+
+/** Members that edges name and that are not new. */
+async function namesIn(
+  context: EngineContext,
+  flow: ExecutionKey,
+  members: readonly CheckedMember[],
+): Promise<Map<string, string>> {
+  const own = new Set(members.map(({ name }) => name));
+  const named = new Set(
+    members.flatMap(({ after, before }) => [...after.map(({ from }) => from), ...before.map(({ to }) => to)]),
+  );
+  const others = [...named].filter((name) => !own.has(name));
+  return others.length === 0 ? new Map() : readMemberNames(context.database, flow, others);
+}
+
+function grown(context: EngineContext, flow: ExecutionKey, rows: readonly store.GrowAnswer[]): SubmittedFlow {
+  const advanced = rows.filter((row): row is store.GrowAnswer & Advanced =>
+    ['unblocked', 'skipped', 'more'].includes(row.outcome),
+  );
+  if (ringForAdvanced(context, advanced)) context.flowWork.stir();
+  const named = rows.filter((row) => row.name !== null);
+  const free = named.filter((row) => row.outcome === 'submitted' && row.route_id !== null);
+  if (free.length > 0)
+    context.doorbell.ring({
+      routes: [...new Set(free.map((row) => row.route_id!))],
+      count: free.length,
+    });
+  return {
+    flowId: formatExecutionId(flow.partition, flow.uuid),
+    outcome: rows.some((row) => row.outcome === 'duplicate' || row.outcome === 'known')
+      ? 'duplicate'
+      : 'submitted',
+    members: Object.fromEntries(
+      named.map((row) => [row.name, formatExecutionId(flow.partition, row.execution_id!)]),
+    ),
+    revision: Math.max(...rows.map((row) => row.graph_revision ?? 0)),
+  };
+}
+
+export async function createFlow(
+  context: EngineContext,
+  request: CreateFlowRequest,
+): Promise<{ flowId: FlowId; outcome: 'created' | 'exists' }> {
+  const flow = checkFlow(request, FLOW_MEMBERS);
+  const isNew = await sayingWhy(context, flow, () => store.createFlow(context.database, flow));
+  return { flowId: formatExecutionId(flow.partition, flow.uuid), outcome: isNew ? 'created' : 'exists' };
+}
+
+export async function addMembers(
+  context: EngineContext,
+  flowId: string,
+  requests: readonly (MemberRequest | AdoptedMember)[],
+  options: GraphOptions,
+  defaultPolicy: DefaultPolicy,
+): Promise<SubmittedFlow> {
+  const flow = parseExecutionId(flowId, 'flowId');
+  const revision = checkRevision(options);
+  checkList(requests, 'members', LIMITS.flowMembers);
+  const adopted = requests.filter((request): request is AdoptedMember => isAdopted(request));
+  if (adopted.length > 0) {
+    if (adopted.length < requests.length) refuse('members', 'are new or there already: not both in one call');
+    return adopt(context, flow, adopted, revision);
+  }
+  const found = await readFlowOf(context.database, flow, 'by_flow');
+  if (found === undefined) refuse('flowId', 'names no flow', 'not_found');
+  const members = newMembers(found, requests as MemberRequest[], defaultPolicy);
+  const growth = growthOf(members, await namesIn(context, flow, members.checked), 'until_sealed');
+  const rows = await sayingWhy(context, flow, () =>
+    knowingRoutes(context, growth.call, (call) =>
+      store.growFlow(context.database, flow, { ...growth, call }, { revision }),
+    ),
+  );
+  return grown(context, flow, rows);
+}
+
+function isAdopted(request: MemberRequest | AdoptedMember): boolean {
+  return typeof request === 'object' && request !== null && 'executionId' in request;
+}
+
+async function adopt(
+  context: EngineContext,
+  flow: ExecutionKey,
+  members: readonly AdoptedMember[],
+  revision: number | null,
+): Promise<SubmittedFlow> {
+  const rows = Array.from(members, (member, index) => {
+    checkMembers(member, `members[${index}]`, ['name', 'executionId']);
+    const id = parseExecutionId(member.executionId, `members[${index}].executionId`);
+    if (id.partition !== flow.partition)
+      refuse(`members[${index}].executionId`, 'is of another partition than the flow', 'not_a_member');
+    return { uuid: id.uuid, name: checkName(member.name, `members[${index}].name`, LIMITS.memberNameBytes) };
+  });
+  refuseTwice(
+    rows.map(({ uuid }) => uuid),
+    'executionId',
+  );
+  refuseTwice(
+    rows.map(({ name }) => name),
+    'name',
+  );
+  const made = await sayingWhy(context, flow, () =>
+    store.adoptMembers(context.database, flow, revision, rows),
+  );
+  return {
+    flowId: formatExecutionId(flow.partition, flow.uuid),
+    outcome: 'submitted',
+    members: Object.fromEntries(
+      rows.map(({ uuid, name }) => [name, formatExecutionId(flow.partition, uuid)]),
+    ),
+    revision: made,
+  };
+}
+
+function refuseTwice(values: readonly string[], field: string): void {
+  const seen = new Set<string>();
+  values.forEach((value, index) => {
+    if (seen.has(value)) refuse(`members[${index}].${field}`, 'is that of another member of the call');
+    seen.add(value);
+  });
+}
+
+function checkRevision(options: GraphOptions): number | null {
+  checkMembers(options, 'options', ['expectedRevision']);
+  const { expectedRevision } = options;
+  if (expectedRevision === undefined) return null;
+  return checkWhole(expectedRevision, 'options.expectedRevision', 0, Number.MAX_SAFE_INTEGER);
+}
+
+export async function setJoin(
+  context: EngineContext,
+  flowId: string,
+  executionId: string,
+  policy: JoinPolicy,
+): Promise<'set' | 'already_set'> {
+  const flow = parseExecutionId(flowId, 'flowId');
+  const member = memberOf(flow, executionId, 'executionId');
+  const join = joinRow(checkJoin(policy, 'policy'));
+  return sayingWhy(context, flow, () => store.setJoin(context.database, flow, member, join));
+}
+
+function memberOf(flow: ParsedExecutionId, executionId: string, field: string): string {
+  const { partition, uuid } = parseExecutionId(executionId, field);
+  if (partition !== flow.partition) refuse(field, 'is of another partition than the flow', 'not_a_member');
+  return uuid;
+}
+
+export async function stageEdges(
+  context: EngineContext,
+  flowId: string,
+  edges: readonly StagedEdge[],
+  options: GraphOptions,
+): Promise<{ edgeIds: string[]; revision: number }> {
+  const flow = parseExecutionId(flowId, 'flowId');
+  const expected = checkRevision(options);
+  checkList(edges, 'edges', LIMITS.flowEdges);
+  if (edges.length === 0) refuse('edges', 'must name one at least');
+  const rows = Array.from(edges, (edge, index) => stagedRow(flow, edge, `edges[${index}]`, index));
+  const seen = new Set<string>();
+  rows.forEach(({ upstream, downstream }, index) => {
+    if (seen.has(`${upstream} ${downstream}`)) refuse(`edges[${index}]`, 'is there twice');
+    seen.add(`${upstream} ${downstream}`);
+  });
+  const revision = await sayingWhy(context, flow, () =>
+    store.stageEdges(context.database, flow, expected, rows),
+  );
+  return { edgeIds: rows.map(({ edgeId }) => edgeId), revision };
+}
+
+function stagedRow(flow: ParsedExecutionId, edge: StagedEdge, field: string, place: number): store.EdgeRow {
+  checkMembers(edge, field, ['upstream', 'downstream', 'on', 'as', 'list']);
+  const upstream = memberOf(flow, edge.upstream, `${field}.upstream`);
+  const downstream = memberOf(flow, edge.downstream, `${field}.downstream`);
+  if (upstream === downstream) refuse(field, 'leads from a member to itself', 'cycle');
+  const { condition, inputName, isList } = checkEdgeTerms(edge, field);
+  return {
+    edgeId: randomUUID(),
+    upstream,
+    downstream,
+    condition,
+    inputName,
+    inputPlace: isList ? place : null,
+  };
+}
+
+export async function applyEdges(
+  context: EngineContext,
+  flowId: string,
+  edgeIds: readonly string[],
+): Promise<{ applied: number }> {
+  const flow = parseExecutionId(flowId, 'flowId');
+  const ids = checkEdgeIds(edgeIds);
+  const applied = await sayingWhy(context, flow, () => store.applyEdges(context.database, flow, ids));
+  return { applied };
+}
+
+function checkEdgeIds(edgeIds: readonly string[]): string[] {
+  checkList(edgeIds, 'edgeIds', LIMITS.flowEdges);
+  for (const [index, id] of edgeIds.entries())
+    if (typeof id !== 'string' || !isUuid(id)) refuse(`edgeIds[${index}]`, 'must be a uuid', 'invalid_id');
+  return [...new Set(edgeIds)];
+}
+
+export async function unstageEdges(
+  context: EngineContext,
+  flowId: string,
+  edgeIds: readonly string[],
+): Promise<{ unstaged: number }> {
+  const flow = parseExecutionId(flowId, 'flowId');
+  const ids = checkEdgeIds(edgeIds);
+  const unstaged = await sayingWhy(context, flow, () => store.unstageEdges(context.database, flow, ids));
+  return { unstaged };
+}
+
+export async function sealFlow(context: EngineContext, flowId: string, options: GraphOptions): Promise<void> {
+  const flow = parseExecutionId(flowId, 'flowId');
+  const revision = checkRevision(options);
+  const rows = await sayingWhy(context, flow, () => store.sealFlow(context.database, flow, revision));
+  if (ringForAdvanced(context, rows)) context.flowWork.stir();
+}

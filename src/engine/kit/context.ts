@@ -1,0 +1,41 @@
+/**
+ * What every operation is given: the database, the doorbell and what this process remembers.
+ * Operations are functions of this context; they hold no state of their own.
+ */
+import type { Database } from '../database/database.ts';
+import type { Transactions } from '../database/transactions.ts';
+import type { DemandMemory } from '../executions/claim-hints.ts';
+import type { DoubtfulClaim } from '../executions/doubtful-claims.ts';
+import type { Doorbell } from './doorbell.ts';
+import type { EndWatch } from '../executions/waiting.ts';
+import type { FlowWork } from '../flows/work.ts';
+import type { DatabaseFeed } from '../feed/database-feed.ts';
+import type { StreamHub } from '../streams/hub.ts';
+import type { RouteCache } from '../executions/route-cache.ts';
+import type { Signing } from '../signals/signing.ts';
+
+export interface EngineContext {
+  database: Database;
+  doorbell: Doorbell;
+  /** Where transactions of user code run; those of consumers apart, because their handlers may take long. */
+  transactions: Transactions;
+  handlings: Transactions;
+  ends: EndWatch;
+  /** The event log, for those who follow it. */
+  feed: DatabaseFeed;
+  /** The output of attempts, for those who follow it. */
+  streams: StreamHub;
+  /** What ends of members have left to be done. */
+  flowWork: FlowWork;
+  routes: RouteCache;
+  /** The secrets tokens are signed with. */
+  signing: Signing;
+  /** By what a worker asks for: its kinds, lanes and capabilities. */
+  demands: Map<string, DemandMemory>;
+  /** Claim calls whose answer was lost: they may hold leases this process does not know of. */
+  doubtful: DoubtfulClaim[];
+  /** Queue rows this process has removed since the queue tables were last vacuumed. */
+  counters: { dequeued: number };
+  /** What runs beside the engine and ends with it: told to stop first, and waited for while the database can still be used. */
+  companions: { stop(): void; close(): Promise<void> }[];
+}

@@ -1,0 +1,42 @@
+/**
+ * Lays the ids of one call out for the database: each execution once, and no uuid twice in one statement, because an id
+ * with a wrong partition is another id. The answers come back in the order the caller gave.
+ */
+import { formatExecutionId, parseExecutionId } from '../../contract/ids.ts';
+import { LIMITS } from '../../contract/limits.ts';
+import type { ExpectedKey } from '../executions/executions.sql.ts';
+import { checkList } from './checks.ts';
+import { inOrder } from './answers.ts';
+
+export async function eachOnce<Row extends { execution_id: string }, Outcome>(
+  executionIds: readonly string[],
+  epochs: readonly number[] | undefined,
+  toOutcome: (key: ExpectedKey, row: Row) => Outcome,
+  act: (keys: ExpectedKey[]) => Promise<Row[]>,
+): Promise<Outcome[]> {
+  checkList(executionIds, 'executionIds', LIMITS.idBatch);
+  const keys = executionIds.map((id, index): ExpectedKey => ({
+    ...parseExecutionId(id, `executionIds[${index}]`),
+    leaseEpoch: epochs?.[index] ?? null,
+  }));
+  const answers = new Map<string, Row>();
+  for (const round of rounds(keys)) {
+    const rows = await act(round);
+    inOrder(round, rows).forEach((row, index) => answers.set(nameOf(round[index]!), row));
+  }
+  return keys.map((key) => toOutcome(key, answers.get(nameOf(key))!));
+}
+
+function nameOf(key: ExpectedKey): string {
+  return formatExecutionId(key.partition, key.uuid);
+}
+
+function rounds(keys: readonly ExpectedKey[]): ExpectedKey[][] {
+  const made: Map<string, ExpectedKey>[] = [];
+  for (const key of new Map(keys.map((each) => [nameOf(each), each])).values()) {
+    let round = made.find((taken) => !taken.has(key.uuid));
+    if (round === undefined) made.push((round = new Map()));
+    round.set(key.uuid, key);
+  }
+  return made.map((round) => [...round.values()]);
+}

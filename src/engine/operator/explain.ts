@@ -1,0 +1,25 @@
+/**
+ * Says why an execution is where it is: reads the facts and lets the model judge them. Changes nothing.
+ */
+import { formatExecutionId, parseExecutionId } from '../../contract/ids.ts';
+import type { Explanation } from '../../contract/operations.ts';
+import { judgeGates } from '../../model/gates/gates.ts';
+import { readForExplain } from './explain.sql.ts';
+import { readHolders } from '../database/held.ts';
+import type { EngineContext } from '../kit/context.ts';
+
+export async function explain(context: EngineContext, executionId: string): Promise<Explanation> {
+  const key = parseExecutionId(executionId);
+  const found = await readForExplain(context.database, key);
+  if (found === undefined) return { outcome: 'not_found' };
+  const holders = await readHolders(context.database, [key.uuid]);
+  const sessions = holders.map(({ pid, age_ms: ageMs, doing }) => ({ pid, ageMs, doing }));
+  const gates = judgeGates({ ...found.facts, sessions });
+  return {
+    outcome: 'explained',
+    executionId: formatExecutionId(key.partition, key.uuid),
+    publicState: found.publicState,
+    holding: gates.find(({ holds }) => holds) ?? null,
+    gates,
+  };
+}

@@ -1,0 +1,170 @@
+/**
+ * Lanes: their switch, and how full and how busy they are. Every count is bounded, by rows that are looked at or by what
+ * runs at once, so that a look costs the same whatever has piled up. Queue entries whose execution has moved on, which
+ * claims remove when they come across them, are looked at and not counted.
+ */
+import { LIMITS } from '../../contract/limits.ts';
+import { run, type Database } from '../database/database.ts';
+import { readUncompiled } from '../database/uncompiled.ts';
+
+/** Priorities looked at per route for the entry that waits longest, highest first. */
+const PRIORITIES_EXAMINED = 100;
+/** Queue entries looked at for one page, shared evenly by its lanes; a lane takes no more than its own limit. */
+const PAGE_ENTRIES_EXAMINED = 100_000;
+/** Pairs of namespace and outcome whose newest ends are looked at. */
+const OUTCOME_LISTS_EXAMINED = 1_000;
+
+export interface LaneNote {
+  by: string;
+  reason: string | null;
+}
+
+export interface PauseRow {
+  /** It was another way before. */
+  changed: boolean;
+  is_new: boolean;
+  /** It is unknown, and there are as many lanes as there may be. */
+  is_refused: boolean;
+}
+
+/** A lane nobody has used yet can be paused. One that is paused already keeps its note. */
+export async function pauseLane(database: Database, lane: string, note: LaneNote): Promise<PauseRow> {
+  const rows = await run<PauseRow>(database, {
+    doing: 'pausing a lane',
+    text: `SELECT * FROM ${database.prefix}ff_pause_lane($1, $2, $3, $4)`,
+    params: [lane, note.by, note.reason, LIMITS.lanes],
+    repeatable: 'yes',
+  });
+  return rows[0]!;
+}
+
+/** Answers whether it was another way before. */
+export async function resumeLane(database: Database, lane: string): Promise<boolean> {
+  const rows = await run<{ changed: boolean }>(database, {
+    doing: 'resuming a lane',
+    text: `SELECT ${database.prefix}ff_resume_lane($1) AS changed`,
+    params: [lane],
+    repeatable: 'yes',
+  });
+  return rows[0]!.changed;
+}
+
+export interface LaneRow {
+  lane: string;
+  paused: boolean;
+  paused_at_ms: number | null;
+  paused_by: string | null;
+  pause_reason: string | null;
+  /** Executions that wait, among the queue entries that were looked at. */
+  depth: number;
+  /** There are more entries than were looked at. */
+  is_capped: boolean;
+  running: number;
+  oldest_age_ms: number | null;
+  arrival_rate: number;
+  completion_rate: number;
+  has_more: boolean;
+}
+
+/** The first entry of each priority of a route: the index is walked from one priority to the next. */
+const HEADS = `
+WITH RECURSIVE heads AS (
+  (SELECT -priority AS rank, ready_at_ms, 1 AS nth FROM s.ff_ready WHERE route_id = r.route_id
+   ORDER BY -priority, seq LIMIT 1)
+  UNION ALL
+  SELECT next.rank, next.ready_at_ms, h.nth + 1 FROM heads h
+  CROSS JOIN LATERAL (
+    SELECT -priority AS rank, ready_at_ms FROM s.ff_ready WHERE route_id = r.route_id AND -priority > h.rank
+    ORDER BY -priority, seq LIMIT 1) next
+  WHERE h.nth < ${PRIORITIES_EXAMINED})
+SELECT ready_at_ms FROM heads`;
+
+/** The newest ends of all: there is an order by time only within a namespace and outcome, so these are merged. */
+const ENDS = `
+WITH RECURSIVE lists AS (
+  (SELECT namespace, outcome, 1 AS nth FROM s.ff_outcome ORDER BY namespace, outcome LIMIT 1)
+  UNION ALL
+  SELECT next.namespace, next.outcome, p.nth + 1 FROM lists p
+  CROSS JOIN LATERAL (
+    SELECT namespace, outcome FROM s.ff_outcome WHERE (namespace, outcome) > (p.namespace, p.outcome)
+    ORDER BY namespace, outcome LIMIT 1) next
+  WHERE p.nth < ${OUTCOME_LISTS_EXAMINED})
+SELECT x.execution_id, x.ended_at_ms AS at_ms FROM lists p
+CROSS JOIN LATERAL (
+  SELECT execution_id, ended_at_ms FROM s.ff_outcome
+  WHERE namespace = p.namespace AND outcome = p.outcome AND ended_at_ms > (SELECT now_ms FROM clock) - $3::bigint
+  ORDER BY ended_at_ms DESC LIMIT (SELECT $4::integer)) x
+ORDER BY x.ended_at_ms DESC LIMIT $4::integer`;
+
+/** Seconds that a sample spans: the whole time unless there was more than fits. */
+const SECONDS = `
+SELECT greatest(CASE WHEN count(*) < $4::integer THEN $3::bigint ELSE (SELECT now_ms FROM clock) - min(at_ms) END, 1) / 1000.0::float8`;
+
+/**
+ * Where many rows may be read in the order of an index, the planner is not told the limit: then it expects a small part and
+ * walks the index; told, it may read and sort all there are.
+ */
+const LANES = `
+WITH clock AS MATERIALIZED (SELECT s.ff_now_ms() AS now_ms),
+page AS MATERIALIZED (
+  SELECT lane, paused, paused_at_ms, paused_by, pause_reason FROM s.ff_lane WHERE lane > $1::text ORDER BY lane LIMIT $2::bigint),
+share AS MATERIALIZED (
+  SELECT least($5::bigint, ${PAGE_ENTRIES_EXAMINED} / greatest(count(*), 1)) AS entries FROM page),
+leases AS MATERIALIZED (SELECT route_id, count(*) AS count FROM s.ff_lease GROUP BY route_id),
+running AS MATERIALIZED (
+  SELECT r.lane, sum(l.count)::bigint AS count FROM leases l
+  CROSS JOIN LATERAL (SELECT lane FROM s.ff_route WHERE route_id = l.route_id OFFSET 0) r GROUP BY r.lane),
+created AS MATERIALIZED (
+  SELECT route_id, created_at_ms AS at_ms FROM s.ff_execution
+  WHERE created_at_ms > (SELECT now_ms FROM clock) - $3::bigint ORDER BY created_at_ms DESC
+  LIMIT (SELECT $4::integer)),
+ends AS MATERIALIZED (${ENDS}),
+arrivals AS MATERIALIZED (
+  SELECT r.lane, sum(c.count) / (${SECONDS} FROM created) AS rate
+  FROM (SELECT route_id, count(*) AS count FROM created GROUP BY route_id) c
+  CROSS JOIN LATERAL (SELECT lane FROM s.ff_route WHERE route_id = c.route_id OFFSET 0) r GROUP BY r.lane),
+completions AS MATERIALIZED (
+  SELECT r.lane, sum(c.count) / (${SECONDS} FROM ends) AS rate
+  FROM (
+    SELECT e.route_id, count(*) AS count FROM ends x
+    CROSS JOIN LATERAL (SELECT route_id FROM s.ff_execution WHERE execution_id = x.execution_id OFFSET 0) e
+    GROUP BY e.route_id) c
+  CROSS JOIN LATERAL (SELECT lane FROM s.ff_route WHERE route_id = c.route_id OFFSET 0) r GROUP BY r.lane)
+SELECT p.*, least(d.counted, (SELECT entries FROM share)) AS depth, d.is_capped,
+  coalesce(running.count, 0) AS running,
+  CASE WHEN d.counted > 0 THEN greatest((SELECT now_ms FROM clock)
+    - least(d.ready_at_ms, o.ready_at_ms), 0) END AS oldest_age_ms,
+  coalesce(arrivals.rate, 0)::float8 AS arrival_rate, coalesce(completions.rate, 0)::float8 AS completion_rate,
+  EXISTS (SELECT 1 FROM s.ff_lane WHERE lane > (SELECT max(lane) FROM page)) AS has_more
+FROM page p
+CROSS JOIN LATERAL (
+  SELECT count(e.priority) AS counted, count(*) > (SELECT entries FROM share) AS is_capped,
+         min(x.ready_at_ms) FILTER (WHERE e.priority IS NOT NULL) AS ready_at_ms
+  FROM (
+    SELECT q.* FROM (SELECT route_id FROM s.ff_route WHERE lane = p.lane OFFSET 0) r
+    CROSS JOIN LATERAL (
+      SELECT execution_id, attempt_index, lease_epoch, priority, ready_at_ms FROM s.ff_ready WHERE route_id = r.route_id
+      ORDER BY -priority, seq LIMIT (SELECT entries + 1 FROM share)) q
+    LIMIT (SELECT entries + 1 FROM share)) x
+  LEFT JOIN LATERAL (
+    SELECT priority FROM s.ff_execution
+    WHERE execution_id = x.execution_id AND attempt_index = x.attempt_index AND lease_epoch = x.lease_epoch
+      AND priority = x.priority AND eligibility_state = 'eligible_now' OFFSET 0) e ON true) d
+CROSS JOIN LATERAL (
+  SELECT min(x.ready_at_ms) AS ready_at_ms FROM (
+    SELECT h.ready_at_ms FROM (SELECT route_id FROM s.ff_route WHERE lane = p.lane AND d.is_capped OFFSET 0) r
+    CROSS JOIN LATERAL (${HEADS}) h LIMIT (SELECT entries FROM share)) x) o
+LEFT JOIN running USING (lane)
+LEFT JOIN arrivals USING (lane)
+LEFT JOIN completions USING (lane)
+ORDER BY p.lane`;
+
+/** Lanes by name, after the given one; an empty name comes before all. */
+export function readLanes(database: Database, after: string, limit: number): Promise<LaneRow[]> {
+  return readUncompiled<LaneRow>(database, {
+    doing: 'listing lanes',
+    text: LANES.replaceAll('s.ff_', `${database.prefix}ff_`),
+    params: [after, limit, LIMITS.rateSpanMs, LIMITS.rateSample, LIMITS.laneDepth],
+    repeatable: 'yes',
+  });
+}

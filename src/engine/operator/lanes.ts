@@ -1,0 +1,102 @@
+/**
+ * Lanes as operators see them: listed, held and let go. Claims read in the database which lanes are paused, so a pause
+ * holds from its commit on; what processes remember about lanes only saves asking, and is renewed here.
+ */
+import { LIMITS } from '../../contract/limits.ts';
+import type { LaneOutcome, LanePage, LaneSnapshot } from '../../contract/operations.ts';
+import { pauseLane as pauseRow, readLanes, resumeLane as resumeRow, type LaneRow } from './lanes.sql.ts';
+import { checkName, checkText, checkWhole, refuse } from '../kit/checks.ts';
+import type { EngineContext } from '../kit/context.ts';
+import { decodeText, encodeText, invalidCursor } from '../kit/cursor-text.ts';
+import { checkMembers } from '../kit/settings.ts';
+
+const DEFAULT_PAGE = 100;
+/** Tells a cursor of lanes from those of other lists. */
+const CURSOR_MARK = 'lanes';
+/** A name that any lane may have. */
+const LANE_NAME = new RegExp(`^[\\x20-\\x7e]{1,${LIMITS.laneBytes}}$`);
+
+export async function listLanes(
+  context: EngineContext,
+  request: { limit?: number; cursor?: string } = {},
+): Promise<LanePage> {
+  checkMembers(request, 'request', ['limit', 'cursor']);
+  const { limit = DEFAULT_PAGE, cursor } = request;
+  checkWhole(limit, 'limit', 1, LIMITS.listPage);
+  const after = cursor === undefined ? '' : readCursor(cursor);
+  const rows = await readLanes(context.database, after, limit);
+  const last = rows.at(-1);
+  return { lanes: rows.map(toSnapshot), cursor: last?.has_more === true ? writeCursor(last.lane) : null };
+}
+
+export async function pauseLane(
+  context: EngineContext,
+  lane: string,
+  note: { reason?: string; by?: string } = {},
+): Promise<LaneOutcome> {
+  checkLane(lane);
+  checkMembers(note, 'note', ['reason', 'by']);
+  const row = await pauseRow(context.database, lane, {
+    by: checkText(note.by ?? 'operator', 'by', LIMITS.reasonBytes),
+    reason: note.reason === undefined ? null : checkText(note.reason, 'reason', LIMITS.reasonBytes),
+  });
+  if (row.is_refused)
+    refuse(
+      'lane',
+      `is not one of the lanes there are, and the limit of ${LIMITS.lanes} is reached`,
+      'too_many',
+    );
+  await relearn(context);
+  return { outcome: 'paused', repeated: !row.changed, isNew: row.is_new };
+}
+
+export async function resumeLane(context: EngineContext, lane: string): Promise<LaneOutcome> {
+  const changed = await resumeRow(context.database, checkLane(lane));
+  await relearn(context);
+  // Not the routes of the lane: a process that holds it for paused leaves hints about them aside, which spares it the
+  // submits to a paused lane. This one makes all processes read the lanes again.
+  context.doorbell.ring({ routes: 'all' });
+  return { outcome: 'resumed', repeated: !changed };
+}
+
+function checkLane(lane: unknown): string {
+  return checkName(lane, 'lane', LIMITS.laneBytes);
+}
+
+/**
+ * A read of the routes that is under way may have begun before the change: it is awaited, and only what is read after it
+ * counts. The change itself has been made, so trouble here is the next claim's.
+ */
+async function relearn({ routes }: EngineContext): Promise<void> {
+  await routes.refresh().catch(() => undefined);
+  routes.forget();
+}
+
+function toSnapshot(row: LaneRow): LaneSnapshot {
+  return {
+    lane: row.lane,
+    paused: row.paused,
+    pausedAtMs: row.paused_at_ms,
+    pausedBy: row.paused_by,
+    pauseReason: row.pause_reason,
+    depth: row.depth,
+    depthIsCapped: row.is_capped,
+    running: row.running,
+    oldestAgeMs: row.oldest_age_ms,
+    arrivalRate: row.arrival_rate,
+    completionRate: row.completion_rate,
+  };
+}
+
+/** A cursor is the name of the last lane of its page. */
+function writeCursor(lane: string): string {
+  return encodeText([CURSOR_MARK, lane]);
+}
+
+function readCursor(cursor: string): string {
+  const [mark, lane, ...rest] = decodeText(cursor);
+  if (mark !== CURSOR_MARK) throw invalidCursor('belongs to another list');
+  if (typeof lane !== 'string' || !LANE_NAME.test(lane) || rest.length > 0)
+    throw invalidCursor('is malformed');
+  return lane;
+}

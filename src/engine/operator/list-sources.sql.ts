@@ -1,0 +1,326 @@
+/**
+ * Where lists of executions look, and in which order: one index each, read from a key on, never more than a given number
+ * of rows. A source answers pointers to executions; which of them are meant is told by its fence and by the conditions
+ * of the list, on the rows themselves. Names are written s.ff_…, for the schema to be filled in.
+ */
+import type { PublicState, TerminalOutcome } from '../../contract/states.ts';
+import type { Value } from '../database/uncompiled.ts';
+
+/** Of the last row that was looked at, in the order of its source. */
+export type SourceKey = readonly (number | string)[];
+
+export type ListSource =
+  /** Newest first. */
+  | { from: 'created' }
+  | { from: 'parent'; parentId: string }
+  | { from: 'tag'; tag: readonly [key: string, value: string] }
+  /** By id, the newest first as far as ids tell. */
+  | { from: 'leases'; state: PublicState }
+  | { from: 'child_waits'; state: PublicState }
+  | { from: 'join_waits'; state: PublicState }
+  | { from: 'suspensions'; state: PublicState }
+  /** What becomes claimable next first. */
+  | { from: 'delays'; state: PublicState }
+  /** Delays that are over and not yet told of: they read as waiting. */
+  | { from: 'due_delays'; state: PublicState }
+  /** Route by route, in the order of the queue. */
+  | { from: 'queue'; state: PublicState }
+  /** What ended last first, in all these namespaces. */
+  | { from: 'ends'; state: PublicState; outcome: TerminalOutcome };
+
+/** What the key of each source consists of. */
+export const SOURCE_KEYS: Record<ListSource['from'], readonly ('whole' | 'uuid')[]> = {
+  created: ['whole', 'uuid'],
+  parent: ['whole', 'uuid'],
+  tag: ['whole', 'uuid'],
+  leases: ['uuid'],
+  child_waits: ['uuid'],
+  join_waits: ['uuid'],
+  suspensions: ['uuid'],
+  delays: ['whole', 'whole'],
+  due_delays: ['whole', 'whole'],
+  queue: ['whole', 'whole', 'whole'],
+  ends: ['whole', 'uuid'],
+};
+
+/** What of a filter narrows the part of an index that is read. */
+export interface SourceBounds {
+  createdFromMs: number | null;
+  createdBeforeMs: number | null;
+  endedFromMs: number | null;
+  endedBeforeMs: number | null;
+  lane: string | null;
+  kind: string | null;
+  namespaces: readonly string[];
+}
+
+export interface SourceWindow {
+  /** Null: from the beginning. */
+  after: SourceKey | null;
+  /** Rows to look at. */
+  examine: number;
+}
+
+/** Puts a value among the parameters of a statement; answers how the statement names it. */
+export type Bind = (value: Value, type: string) => string;
+
+export interface SourceText {
+  /** Named parts that `rows` needs, each followed by a comma. */
+  parts: string;
+  /** The rows after the key; ordered and limited by the statement. */
+  rows: string;
+  /** By columns of `rows`. */
+  order: string;
+  key: string;
+  /** Whether the pointer s still means what the execution e is; then e is in the state of the source. */
+  fence: string;
+  /** Whether there may be more rows; without it, when as many came as were asked for. */
+  more?: string;
+  /** Rows that were looked at; without it, those that came. */
+  looked?: string;
+}
+
+const NO_UUID = '00000000-0000-0000-0000-000000000000';
+/** No time of the engine is later, and a JavaScript number holds it. */
+const END_OF_TIME = Number.MAX_SAFE_INTEGER;
+const LAST_BIGINT = '9223372036854775807';
+
+type Build = (bounds: SourceBounds, window: SourceWindow, bind: Bind) => SourceText;
+
+export function sourceText(
+  source: ListSource,
+  bounds: SourceBounds,
+  window: SourceWindow,
+  bind: Bind,
+): SourceText {
+  return builderOf(source)(bounds, window, bind);
+}
+
+function builderOf(source: ListSource): Build {
+  switch (source.from) {
+    case 'created':
+      return byCreation;
+    case 'parent':
+      return byParent(source.parentId);
+    case 'tag':
+      return byTag(source.tag);
+    case 'leases':
+      return byId('s.ff_lease', `e.lifecycle_phase = 'active'`);
+    case 'child_waits':
+      return byId(
+        's.ff_child_wait',
+        `e.eligibility_state = 'blocked_by_dependencies' AND s.attempt_index = e.attempt_index
+          AND s.lease_epoch = e.lease_epoch`,
+      );
+    case 'join_waits':
+      return byId(
+        `(SELECT downstream_eid AS execution_id, 0 AS attempt_index, 0 AS lease_epoch FROM s.ff_edge_group
+          WHERE group_state = 'pending') g`,
+        `e.eligibility_state = 'blocked_by_dependencies'`,
+      );
+    case 'suspensions':
+      return byId('s.ff_suspension', `e.lifecycle_phase = 'suspended'`);
+    case 'delays':
+      return byDueTime('coming');
+    case 'due_delays':
+      return byDueTime('due');
+    case 'queue':
+      return byQueue;
+    case 'ends':
+      return byEnd(source.outcome);
+  }
+}
+
+/**
+ * A value the planner does not see. Told the values, it would guess how many rows there are after one, and where it guesses
+ * no more than are asked for, it reads and sorts all of them, however many there are. For the same reason an index is read
+ * from a row on, compared by all its columns at once: a third of the table is expected after any, and a tenth of that to be
+ * asked for, so that the index is read in its order, and no further than asked.
+ */
+export const hidden = (value: string): string => `(SELECT ${value})`;
+
+/**
+ * Indexes that end in a time: many rows may share one, and their order is by another column. First the time is found that
+ * the window reaches to; then, however the rows are sorted, only those of the window are read, and those that share its
+ * first or last time.
+ */
+function byCreation(bounds: SourceBounds, { after, examine }: SourceWindow, bind: Bind): SourceText {
+  const at = hidden(bind(after?.[0] ?? bounds.createdBeforeMs ?? END_OF_TIME, 'bigint'));
+  const from = hidden(bind(bounds.createdFromMs ?? -END_OF_TIME, 'bigint'));
+  return {
+    parts: `edge AS MATERIALIZED (
+      SELECT created_at_ms AS at FROM s.ff_execution WHERE created_at_ms < ${at}
+      ORDER BY created_at_ms DESC OFFSET ${hidden(bind(examine - 1, 'bigint'))} LIMIT 1),`,
+    rows: `SELECT created_at_ms, execution_id FROM s.ff_execution
+      WHERE created_at_ms >= greatest((SELECT at FROM edge), ${from}) AND created_at_ms <= ${at}
+        AND (created_at_ms, execution_id) < (${at}, ${bind(after?.[1] ?? NO_UUID, 'uuid')})`,
+    order: 'created_at_ms DESC, execution_id DESC',
+    key: 'created_at_ms, execution_id',
+    fence: 'true',
+  };
+}
+
+/** The window may reach into the children of another parent: then all of this one are in it. */
+function byParent(parentId: string): Build {
+  return (bounds, { after, examine }, bind) => {
+    const parent = hidden(bind(parentId, 'uuid'));
+    const at = hidden(bind(after?.[0] ?? bounds.createdBeforeMs ?? END_OF_TIME, 'bigint'));
+    const from = hidden(bind(bounds.createdFromMs ?? -END_OF_TIME, 'bigint'));
+    return {
+      parts: `edge AS MATERIALIZED (
+        SELECT parent_id, created_at_ms AS at FROM s.ff_execution
+        WHERE parent_id IS NOT NULL AND (parent_id, created_at_ms) < (${parent}, ${at})
+        ORDER BY parent_id DESC, created_at_ms DESC OFFSET ${hidden(bind(examine - 1, 'bigint'))} LIMIT 1),`,
+      // Compared with the time, so that no index of times alone is read in the hope of meeting children of this parent.
+      rows: `SELECT parent_id, created_at_ms, execution_id FROM s.ff_execution
+        WHERE parent_id IS NOT NULL AND (parent_id, created_at_ms) <= (${parent}, ${at})
+          AND (parent_id, created_at_ms) >= (${parent}, greatest(
+            (SELECT at FROM edge WHERE parent_id = ${parent}), ${from}))
+          AND (created_at_ms, execution_id) < (${at}, ${bind(after?.[1] ?? NO_UUID, 'uuid')})`,
+      order: 'parent_id DESC, created_at_ms DESC, execution_id DESC',
+      key: 'created_at_ms, execution_id',
+      fence: 'true',
+    };
+  };
+}
+
+function byTag([tagKey, tagValue]: readonly [string, string]): Build {
+  return (bounds, { after, examine }, bind) => {
+    const [key, value] = [hidden(bind(tagKey, 'text')), hidden(bind(tagValue, 'text'))];
+    const at = hidden(bind(after?.[0] ?? bounds.createdBeforeMs ?? END_OF_TIME, 'bigint'));
+    const id = hidden(bind(after?.[1] ?? NO_UUID, 'uuid'));
+    const from = hidden(bind(bounds.createdFromMs ?? -END_OF_TIME, 'bigint'));
+    const place = '(tag_key, tag_value, created_at_ms, execution_id)';
+    return {
+      parts: `edge AS MATERIALIZED (
+        SELECT tag_key, tag_value, created_at_ms AS at FROM s.ff_tag WHERE ${place} < (${key}, ${value}, ${at}, ${id})
+        ORDER BY tag_key DESC, tag_value DESC, created_at_ms DESC, execution_id DESC
+        OFFSET ${hidden(bind(examine - 1, 'bigint'))} LIMIT 1),`,
+      rows: `SELECT created_at_ms, execution_id FROM s.ff_tag
+        WHERE tag_key = ${key} AND tag_value = ${value} AND (created_at_ms, execution_id) < (${at}, ${id})
+          AND created_at_ms >= greatest(
+            (SELECT at FROM edge WHERE tag_key = ${key} AND tag_value = ${value}), ${from})`,
+      order: 'created_at_ms DESC, execution_id DESC',
+      key: 'created_at_ms, execution_id',
+      fence: 'true',
+    };
+  };
+}
+
+function byId(table: string, fence: string): Build {
+  return (_, { after }, bind) => ({
+    parts: '',
+    rows: `SELECT execution_id, attempt_index, lease_epoch FROM ${table}
+      WHERE ${after === null ? 'true' : `execution_id < ${hidden(bind(after[0] ?? NO_UUID, 'uuid'))}`}`,
+    order: 'execution_id DESC',
+    key: 'execution_id',
+    fence,
+  });
+}
+
+/** Limits are among the timers; the fence leaves them out. */
+function byDueTime(which: 'coming' | 'due'): Build {
+  return (_, { after, examine }, bind) => {
+    const at = hidden(bind(after?.[0] ?? -END_OF_TIME, 'bigint'));
+    const now = '(SELECT now_ms FROM clock)';
+    const [low, high] = which === 'due' ? [at, now] : [`greatest(${at}, ${now} + 1)`, LAST_BIGINT];
+    return {
+      parts: `edge AS MATERIALIZED (
+        SELECT due_at_ms AS at FROM s.ff_timer
+        WHERE due_at_ms > ${low}${which === 'due' ? ` AND (due_at_ms, timer_id) <= (${now}, ${LAST_BIGINT})` : ''}
+        ORDER BY due_at_ms OFFSET ${hidden(bind(examine - 1, 'bigint'))} LIMIT 1),`,
+      rows: `SELECT due_at_ms, timer_id, execution_id, kind, attempt_index, lease_epoch FROM s.ff_timer
+        WHERE due_at_ms >= ${low} AND due_at_ms <= least((SELECT at FROM edge), ${high})
+          AND (due_at_ms, timer_id) > (${at}, ${bind(after?.[1] ?? 0, 'bigint')})`,
+      order: 'due_at_ms, timer_id',
+      key: 'due_at_ms, timer_id',
+      fence: `s.kind = 'eligible' AND e.eligibility_state = 'not_eligible_until_time'
+        AND s.attempt_index = e.attempt_index AND s.lease_epoch = e.lease_epoch`,
+    };
+  };
+}
+
+/**
+ * Of several rows that fit an execution whose priority went up and down again, its last change made one: the others are
+ * left out, so that no execution is listed twice.
+ */
+const QUEUE_FENCE = `e.eligibility_state = 'eligible_now' AND s.attempt_index = e.attempt_index
+  AND s.lease_epoch = e.lease_epoch AND s.rank = -e.priority AND s.ready_at_ms = e.changed_at_ms`;
+const QUEUE_COLUMNS =
+  'q.route_id, -q.priority AS rank, q.seq, q.execution_id, q.attempt_index, q.lease_epoch, q.ready_at_ms';
+
+function byQueue(bounds: SourceBounds, { after, examine }: SourceWindow, bind: Bind): SourceText {
+  const [route, rank, seq] = [0, 1, 2].map((place) => hidden(bind(after?.[place] ?? 0, 'bigint')));
+  const named = [
+    ...(bounds.lane === null ? [] : [`lane = ${bind(bounds.lane, 'text')}`]),
+    ...(bounds.kind === null ? [] : [`kind = ${bind(bounds.kind, 'text')}`]),
+  ];
+  const everywhere = `SELECT ${QUEUE_COLUMNS} FROM s.ff_ready q
+    WHERE (q.route_id, -q.priority, q.seq) > (${route}, ${rank}, ${seq})`;
+  // Routes in their order, each read from its head on; the first of them from the key on.
+  const someRoutes = () => `SELECT * FROM (
+    SELECT q.* FROM (
+      SELECT route_id, CASE WHEN route_id = ${route} THEN ${rank} ELSE -${LAST_BIGINT} END AS rank,
+             CASE WHEN route_id = ${route} THEN ${seq} ELSE 0 END AS seq
+      FROM s.ff_route WHERE ${named.join(' AND ')} AND route_id >= ${route} ORDER BY route_id OFFSET 0) r
+    CROSS JOIN LATERAL (
+      SELECT ${QUEUE_COLUMNS} FROM s.ff_ready q
+      WHERE (q.route_id, -q.priority, q.seq) > (r.route_id, r.rank, r.seq)
+        AND (q.route_id, -q.priority, q.seq) <= (r.route_id, ${LAST_BIGINT}, ${LAST_BIGINT})
+      ORDER BY q.route_id, -q.priority, q.seq LIMIT ${hidden(bind(examine, 'bigint'))}) q
+    LIMIT ${hidden(bind(examine, 'bigint'))}) x`;
+  return {
+    parts: '',
+    rows: named.length === 0 ? everywhere : someRoutes(),
+    order: 'route_id, rank, seq',
+    key: 'route_id, rank, seq',
+    fence: QUEUE_FENCE,
+  };
+}
+
+/** Rows read of each of many namespaces, at least. */
+const LEAST_OF_EACH = 16;
+
+/**
+ * Of each namespace the same number of rows is read. Where one has more than that, its next row is not known: what ended
+ * before the last one read of it has to wait, because the next one may come between.
+ */
+function byEnd(outcome: TerminalOutcome): Build {
+  return (bounds, { after, examine }, bind) => {
+    const { namespaces } = bounds;
+    const share = Math.ceil(examine / Math.max(1, namespaces.length));
+    const count = Math.max(share, Math.min(examine, LEAST_OF_EACH));
+    const ofEach = hidden(bind(count, 'bigint'));
+    const at = hidden(bind(after?.[0] ?? bounds.endedBeforeMs ?? END_OF_TIME, 'bigint'));
+    const from = hidden(bind(bounds.endedFromMs ?? -END_OF_TIME, 'bigint'));
+    const how = hidden(bind(outcome, 's.ff_terminal_outcome'));
+    return {
+      parts: `peeked AS MATERIALIZED (
+        SELECT q.*, row_number() OVER (
+          PARTITION BY n.namespace ORDER BY q.ended_at_ms DESC, q.execution_id DESC) AS place
+        FROM unnest(${bind(namespaces, 'text[]')}) n(namespace)
+        LEFT JOIN LATERAL (
+          SELECT namespace, outcome, ended_at_ms AS at FROM s.ff_outcome
+          WHERE (namespace, outcome, ended_at_ms) < (n.namespace, ${how}, ${at})
+          ORDER BY namespace DESC, outcome DESC, ended_at_ms DESC
+          OFFSET ${hidden(bind(count - 1, 'bigint'))} LIMIT 1) g ON g.namespace = n.namespace AND g.outcome = ${how}
+        CROSS JOIN LATERAL (
+          SELECT ended_at_ms, execution_id, attempt_index FROM s.ff_outcome
+          WHERE namespace = n.namespace AND outcome = ${how}
+            AND ended_at_ms >= greatest(g.at, ${from}) AND ended_at_ms <= ${at}
+            AND (ended_at_ms, execution_id) < (${at}, ${bind(after?.[1] ?? NO_UUID, 'uuid')})
+          ORDER BY ended_at_ms DESC, execution_id DESC LIMIT ${ofEach}) q),
+      edge AS MATERIALIZED (
+        SELECT ended_at_ms, execution_id FROM peeked WHERE place = ${ofEach}
+        ORDER BY ended_at_ms DESC, execution_id DESC LIMIT 1),`,
+      rows: `SELECT ended_at_ms, execution_id, attempt_index FROM peeked p
+        WHERE NOT EXISTS (
+          SELECT 1 FROM edge g WHERE (p.ended_at_ms, p.execution_id) < (g.ended_at_ms, g.execution_id))`,
+      order: 'ended_at_ms DESC, execution_id DESC',
+      key: 'ended_at_ms, execution_id',
+      fence: `e.lifecycle_phase = 'terminal' AND s.attempt_index = e.attempt_index`,
+      looked: '(SELECT count(*) FROM peeked)',
+      more: `(SELECT count(*) FROM edge) > 0 OR (SELECT count(*) FROM peeked) > ${bind(examine, 'bigint')}`,
+    };
+  };
+}

@@ -1,0 +1,265 @@
+/**
+ * Lists of executions, and of the attempts of one. One statement looks at a bounded number of rows of one source,
+ * whatever the filter, and answers those that fit. Nothing is counted that is not looked at, nothing is skipped by
+ * number: a list goes on from a key. Plain statements, no locks; every look-up is by a primary key, from the row at hand.
+ */
+import type { AttemptOutcome, PublicState, TerminalOutcome } from '../../contract/states.ts';
+import { run, type Database } from '../database/database.ts';
+import type { ExecutionKey } from '../executions/executions.sql.ts';
+import {
+  hidden,
+  sourceText,
+  type Bind,
+  type ListSource,
+  type SourceKey,
+  type SourceWindow,
+} from './list-sources.sql.ts';
+import { readUncompiled, type Value } from '../database/uncompiled.ts';
+
+/** All must hold; null asks nothing. */
+export interface ListConditions {
+  states: readonly PublicState[] | null;
+  namespace: string | null;
+  lane: string | null;
+  kind: string | null;
+  tags: readonly (readonly [key: string, value: string])[] | null;
+  parent: ExecutionKey | null;
+  createdFromMs: number | null;
+  createdBeforeMs: number | null;
+  endedFromMs: number | null;
+  endedBeforeMs: number | null;
+  failureCategory: string | null;
+  failureContains: string | null;
+  /** Not of this priority. */
+  exceptPriority: number | null;
+}
+
+export interface ListScan extends SourceWindow {
+  source: ListSource;
+  conditions: ListConditions;
+  /** For sources that are read namespace by namespace. */
+  namespaces: readonly string[];
+  /** Rows to answer at most. */
+  need: number;
+}
+
+export interface ListedRow {
+  key: SourceKey;
+  execution_id: string;
+  partition_key: number;
+  public_state: PublicState;
+  kind: string;
+  lane: string;
+  namespace: string;
+  priority: number;
+  tags: Record<string, string>;
+  created_at_ms: number;
+  changed_at_ms: number;
+  eligible_at_ms: number | null;
+  ended_at_ms: number | null;
+  attempt_index: number;
+  lease_epoch: number;
+  retry_count: number;
+  replay_count: number;
+  worker_instance_id: string | null;
+  outcome: TerminalOutcome | null;
+  failure_message: string | null;
+  failure_category: string | null;
+  parent_id: string | null;
+  parent_partition: number | null;
+}
+
+export interface ListAnswer {
+  /** In the order of the source. */
+  rows: ListedRow[];
+  /** Rows that were looked at. */
+  looked: number;
+  /** The key of the last row of the window. */
+  last: SourceKey | null;
+  /** Whether the source may have rows after that. */
+  more: boolean;
+}
+
+const PUBLIC_STATE_OF_E = `s.ff_public_state(e.lifecycle_phase, e.eligibility_state, e.terminal_outcome, e.eligible_at_ms,
+  (SELECT now_ms FROM clock))`;
+const OUTCOME_OF_E = `LEFT JOIN LATERAL (
+  SELECT ended_at_ms, outcome, failure_message, failure_category FROM s.ff_outcome
+  WHERE e.lifecycle_phase = 'terminal' AND execution_id = e.execution_id AND partition_key = e.partition_key
+    AND attempt_index = e.attempt_index OFFSET 0) o ON true`;
+const ROUTE_OF_E = `LEFT JOIN LATERAL (
+  SELECT lane, kind FROM s.ff_route WHERE route_id = e.route_id OFFSET 0) r ON true`;
+const BODY_OF_E = `LEFT JOIN LATERAL (
+  SELECT tags FROM s.ff_body WHERE execution_id = e.execution_id AND partition_key = e.partition_key OFFSET 0) b ON true`;
+const LEASE_OF_E = `LEFT JOIN LATERAL (
+  SELECT worker_instance_id FROM s.ff_lease
+  WHERE e.lifecycle_phase = 'active' AND execution_id = e.execution_id AND partition_key = e.partition_key OFFSET 0) l ON true`;
+
+export async function scanList(database: Database, scan: ListScan): Promise<ListAnswer> {
+  const params: Value[] = [];
+  const bind: Bind = (value, type) => `$${params.push(value)}::${type}`;
+  const text = scanText(scan, bind);
+  const rows = await readUncompiled<Answered>(database, {
+    doing: 'listing executions',
+    text: text.replaceAll('s.ff_', `${database.prefix}ff_`),
+    params,
+    repeatable: 'yes',
+  });
+  const { looked, last, more } = rows[0]!;
+  return { rows: rows.filter((row) => row.execution_id !== null), looked, last, more };
+}
+
+type Answered = ListedRow & { looked: number; last: SourceKey | null; more: boolean };
+
+function scanText(scan: ListScan, bind: Bind): string {
+  const source = sourceText(scan.source, { ...scan.conditions, namespaces: scan.namespaces }, scan, bind);
+  const { joins, wheres } = conditionsText(scan, bind);
+  const examine = hidden(bind(scan.examine, 'bigint'));
+  return `
+WITH clock AS MATERIALIZED (SELECT s.ff_now_ms() AS now_ms),
+${source.parts}
+scanned AS MATERIALIZED (
+  SELECT row_number() OVER (ORDER BY ${source.order}) AS ord,
+         jsonb_build_array(${source.key}) AS key, x.*
+  FROM (${source.rows} ORDER BY ${source.order} LIMIT ${examine}) x),
+fitting AS MATERIALIZED (
+  SELECT s.ord, s.key, e.*
+  FROM scanned s
+  CROSS JOIN LATERAL (
+    SELECT execution_id, partition_key, route_id, namespace, priority, created_at_ms, changed_at_ms, eligible_at_ms,
+           attempt_index, lease_epoch, retry_count, replay_count, lifecycle_phase, eligibility_state, terminal_outcome,
+           parent_id, parent_partition
+    FROM s.ff_execution WHERE execution_id = s.execution_id OFFSET 0) e
+  ${joins.join('\n  ')}
+  WHERE ${[source.fence, ...wheres].join('\n    AND ')}
+  ORDER BY s.ord LIMIT ${bind(scan.need, 'bigint')})
+SELECT ${source.looked ?? 't.scanned'} AS looked, ${source.more ?? `t.scanned = ${examine}`} AS more, t.last,
+  e.key, e.execution_id, e.partition_key, ${PUBLIC_STATE_OF_E} AS public_state, r.kind, r.lane, e.namespace, e.priority,
+  b.tags, e.created_at_ms, e.changed_at_ms, e.eligible_at_ms, o.ended_at_ms, e.attempt_index, e.lease_epoch,
+  e.retry_count, e.replay_count, l.worker_instance_id, o.outcome, o.failure_message, o.failure_category, e.parent_id,
+  e.parent_partition
+FROM (SELECT count(*) AS scanned, (SELECT key FROM scanned ORDER BY ord DESC LIMIT 1) AS last FROM scanned) t
+LEFT JOIN fitting e ON true
+${ROUTE_OF_E}
+${BODY_OF_E}
+${LEASE_OF_E}
+${OUTCOME_OF_E}
+ORDER BY e.ord`;
+}
+
+/** What must be looked up to decide whether an execution fits, and what it must be. */
+function conditionsText({ source, conditions }: ListScan, bind: Bind): { joins: string[]; wheres: string[] } {
+  const c = conditions;
+  // The source has seen to the first.
+  const tags = c.tags?.slice(1) ?? [];
+  const isAsked = (value: unknown): boolean => value !== null;
+  const compare = (column: string, operator: string, value: Value, type: string): string[] =>
+    value === null ? [] : [`${column} ${operator} ${bind(value, type)}`];
+  const routes =
+    source.from === 'queue'
+      ? []
+      : [...compare('lane', '=', c.lane, 'text'), ...compare('kind', '=', c.kind, 'text')];
+  const joins = [
+    ...(tags.length === 0 ? [] : [BODY_OF_E]),
+    ...([c.endedFromMs, c.endedBeforeMs, c.failureCategory, c.failureContains].some(isAsked)
+      ? [OUTCOME_OF_E]
+      : []),
+  ];
+  const wheres = [
+    ...(c.states === null || 'state' in source
+      ? []
+      : [`${PUBLIC_STATE_OF_E} = ANY (${bind(c.states, 'text[]')})`]),
+    ...compare('e.namespace', '=', c.namespace, 'text'),
+    ...compare('e.parent_id', '=', c.parent?.uuid ?? null, 'uuid'),
+    ...compare('e.parent_partition', '=', c.parent?.partition ?? null, 'smallint'),
+    ...compare('e.created_at_ms', '>=', c.createdFromMs, 'bigint'),
+    ...compare('e.created_at_ms', '<', c.createdBeforeMs, 'bigint'),
+    ...compare('e.priority', '<>', c.exceptPriority, 'integer'),
+    ...(routes.length === 0 ? [] : [routeText(routes)]),
+    ...(tags.length === 0 ? [] : [`b.tags @> ${bind(JSON.stringify(Object.fromEntries(tags)), 'jsonb')}`]),
+    ...compare('o.ended_at_ms', '>=', c.endedFromMs, 'bigint'),
+    ...compare('o.ended_at_ms', '<', c.endedBeforeMs, 'bigint'),
+    ...compare('o.failure_category', '=', c.failureCategory, 'text'),
+    ...(c.failureContains === null
+      ? []
+      : [`strpos(o.failure_message, ${bind(c.failureContains, 'text')}) > 0`]),
+  ];
+  return { joins, wheres };
+}
+
+/** CASE keeps it a hashed look-up: the routes are read once, and not for each row. */
+function routeText(conditions: readonly string[]): string {
+  return `CASE WHEN e.route_id IN (SELECT route_id FROM s.ff_route WHERE ${conditions.join(' AND ')})
+    THEN true ELSE false END`;
+}
+
+/** The namespaces in which something has ended, up to a number, each found by one look into the index. */
+export async function listNamespaces(database: Database, limit: number): Promise<string[]> {
+  const rows = await run<{ namespace: string }>(database, {
+    doing: 'listing namespaces',
+    text: `WITH RECURSIVE found AS (
+             (SELECT namespace FROM ${database.prefix}ff_outcome ORDER BY namespace LIMIT 1)
+             UNION ALL
+             SELECT n.namespace FROM found f
+             CROSS JOIN LATERAL (
+               SELECT namespace FROM ${database.prefix}ff_outcome WHERE namespace > f.namespace
+               ORDER BY namespace LIMIT 1) n)
+           SELECT namespace FROM found LIMIT $1`,
+    params: [limit],
+    repeatable: 'yes',
+  });
+  return rows.map((row) => row.namespace);
+}
+
+export interface AttemptRow {
+  attempt_index: number | null;
+  outcome: AttemptOutcome | null;
+  interrupted_by: 'expired' | 'revoked' | null;
+  lease_epoch: number;
+  worker_id: string | null;
+  worker_instance_id: string | null;
+  started_at_ms: number;
+  ended_at_ms: number | null;
+  retry_at_ms: number | null;
+  failure_message: string | null;
+  failure_category: string | null;
+}
+
+/** The running attempt is told by its lease: what an earlier pause of it left in the history is older. */
+const ATTEMPTS = `
+WITH e AS MATERIALIZED (
+  SELECT execution_id, partition_key FROM s.ff_execution WHERE execution_id = $1::uuid AND partition_key = $2::smallint),
+running AS MATERIALIZED (
+  SELECT l.* FROM e CROSS JOIN LATERAL (
+    SELECT attempt_index, lease_epoch, worker_id, worker_instance_id, attempt_started_at_ms FROM s.ff_lease
+    WHERE execution_id = e.execution_id AND partition_key = e.partition_key OFFSET 0) l),
+ended AS MATERIALIZED (
+  SELECT h.* FROM e CROSS JOIN LATERAL (
+    SELECT * FROM s.ff_attempt_history
+    WHERE execution_id = e.execution_id AND partition_key = e.partition_key AND attempt_index < $3::bigint
+    ORDER BY attempt_index DESC LIMIT $4::bigint) h)
+SELECT a.* FROM e LEFT JOIN LATERAL (
+  SELECT attempt_index, NULL::s.ff_attempt_outcome AS outcome, NULL AS interrupted_by, lease_epoch, worker_id,
+         worker_instance_id, attempt_started_at_ms AS started_at_ms, NULL::bigint AS ended_at_ms,
+         NULL::bigint AS retry_at_ms, NULL AS failure_message, NULL AS failure_category
+  FROM running WHERE attempt_index < $3::bigint
+  UNION ALL
+  SELECT attempt_index, outcome, interrupted_by, lease_epoch, worker_id, worker_instance_id, started_at_ms, ended_at_ms,
+         CASE WHEN outcome IS NOT NULL THEN retry_at_ms END, failure_message, failure_category
+  FROM ended WHERE NOT EXISTS (SELECT 1 FROM running l WHERE l.attempt_index = ended.attempt_index)) a ON true
+ORDER BY a.attempt_index DESC LIMIT $4::bigint`;
+
+/** Attempts before one, newest first. Undefined when there is no such execution. */
+export async function listAttemptRows(
+  database: Database,
+  key: ExecutionKey,
+  page: { before: number; limit: number },
+): Promise<(AttemptRow & { attempt_index: number })[] | undefined> {
+  const rows = await run<AttemptRow>(database, {
+    doing: 'listing attempts',
+    text: ATTEMPTS.replaceAll('s.ff_', `${database.prefix}ff_`),
+    params: [key.uuid, key.partition, page.before, page.limit],
+    repeatable: 'yes',
+  });
+  if (rows.length === 0) return undefined;
+  return rows.filter((row) => row.attempt_index !== null) as (AttemptRow & { attempt_index: number })[];
+}

@@ -1,0 +1,64 @@
+/**
+ * Which keys sign and verify tokens: the one that signs is made when it is first needed; rotation and revocation are an
+ * operator's. Keys are named here, never shown.
+ */
+import { randomBytes } from 'node:crypto';
+import { LIMITS } from '../../contract/limits.ts';
+import type { RevokeKeyOutcome, RotateRequest, SigningKey } from '../../contract/signals.ts';
+import { currentKey, listKeys, revokeKey, rotateKey, type StoredKey } from './signals.sql.ts';
+import { checkText, checkWhole } from '../kit/checks.ts';
+import type { EngineContext } from '../kit/context.ts';
+import { checkMembers } from '../kit/settings.ts';
+
+const KID_BYTES = 4;
+const KID_LIMIT_BYTES = 32;
+/** Keys are listed for so long after they were last of use. */
+const FORGET_MS = 2_592_000_000;
+
+function newKid(): string {
+  return randomBytes(KID_BYTES).toString('hex');
+}
+
+/** Read anew for every token, good for so long: one signed by a key that was just revoked would be good for nothing. */
+export async function signingKey(
+  context: EngineContext,
+  tokenMs: number,
+): Promise<{ kid: string; print: string }> {
+  const offered = { kid: newKid(), print: context.signing.firstPrint };
+  const { kid, secret_print: print } = await currentKey(context.database, offered, tokenMs);
+  return { kid, print };
+}
+
+export async function listSigningKeys(context: EngineContext): Promise<SigningKey[]> {
+  const rows = await listKeys(context.database);
+  return rows.map((row) => ({
+    kid: row.kid,
+    state: stateOf(row),
+    secret: context.signing.knows(row.secret_print) ? 'known' : 'foreign',
+    createdAtMs: row.created_at_ms,
+    verifiesUntilMs: row.verify_until_ms,
+    revokedAtMs: row.revoked_at_ms,
+  }));
+}
+
+function stateOf(row: StoredKey): SigningKey['state'] {
+  if (row.revoked_at_ms !== null) return 'revoked';
+  if (row.verify_until_ms === null) return 'signing';
+  return row.verify_until_ms > row.now_ms ? 'verifying' : 'expired';
+}
+
+export async function rotateSigningKey(
+  context: EngineContext,
+  request: RotateRequest = {},
+): Promise<{ kid: string; previousKid: string | null }> {
+  checkMembers(request, 'request', ['graceMs']);
+  const { graceMs } = request;
+  if (graceMs !== undefined) checkWhole(graceMs, 'request.graceMs', 0, LIMITS.tokenMs);
+  const made = { kid: newKid(), print: context.signing.firstPrint };
+  return { kid: made.kid, previousKid: await rotateKey(context.database, made, graceMs ?? null, FORGET_MS) };
+}
+
+export async function revokeSigningKey(context: EngineContext, kid: string): Promise<RevokeKeyOutcome> {
+  const outcome = await revokeKey(context.database, checkText(kid, 'kid', KID_LIMIT_BYTES));
+  return { outcome } as RevokeKeyOutcome;
+}

@@ -1,0 +1,120 @@
+/**
+ * Tokens of waitpoints: who has one may send signals to one waitpoint, until it expires, and only what it is bound to, if it is.
+ * A token says which key signed it, and is signed with HMAC-SHA-256; it is stored nowhere. Keys are derived from a secret the
+ * process is configured with, one for each key id and for this purpose only. Pure; whether a key still verifies is the
+ * database's to say.
+ */
+import { createHash, createHmac, hkdfSync, timingSafeEqual } from 'node:crypto';
+import type { Json } from '../../contract/engine.ts';
+import { LIMITS } from '../../contract/limits.ts';
+import type { SignalSource } from '../../contract/signals.ts';
+
+const PURPOSE = 'flowfabric waitpoint';
+const VERSION = 1;
+const KEY_BYTES = 32;
+/** `ffw1_<kid>_<partition, execution, waitpoint, expiry, bound>_<signature>`: all but the key's id in hex. */
+const TOKEN =
+  /^ffw1_([a-z0-9]{1,32})_([0-9a-f]{2})([0-9a-f]{32})([0-9a-f]{32})([0-9a-f]{12})((?:[0-9a-f]{2})*)_([0-9a-f]{64})$/;
+/** Two hex digits a byte, and the rest of a token with room to spare. */
+export const MAX_TOKEN_LENGTH = LIMITS.tokenBoundBytes * 2 + 512;
+const FINGERPRINT_DIGITS = 16;
+/** The query parameter of a link. */
+const LINK_PARAMETER = 'ff_token';
+
+/** What a token is bound to: nothing else can be said with it, or by anybody else. */
+export interface TokenBond {
+  source?: Required<SignalSource>;
+  signal?: { name: string; payload: Json };
+  once?: true;
+}
+
+export interface TokenClaims {
+  kid: string;
+  partition: number;
+  executionUuid: string;
+  waitpointUuid: string;
+  expiresAtMs: number;
+  bond: TokenBond;
+}
+
+/** The key of one key id, of one engine. */
+export function deriveKey(secret: string, schema: string, kid: string): Buffer {
+  return Buffer.from(hkdfSync('sha256', secret, schema, `${PURPOSE} ${kid}`, KEY_BYTES));
+}
+
+/** Tells secrets apart without telling anything of them. */
+export function printOf(secret: string): string {
+  return Buffer.from(hkdfSync('sha256', secret, '', 'flowfabric print', 8)).toString('hex');
+}
+
+export function signToken(claims: TokenClaims, key: Buffer): string {
+  const fields = fieldsOf(claims);
+  return `ffw${VERSION}_${claims.kid}_${fields.join('')}_${signatureOf(claims.kid, fields, key).toString('hex')}`;
+}
+
+export function fingerprintOf(token: string): string {
+  return createHash('sha256').update(token).digest('hex').slice(0, FINGERPRINT_DIGITS);
+}
+
+export function linkWith(address: string, token: string): string {
+  const link = new URL(address);
+  link.searchParams.set(LINK_PARAMETER, token);
+  return link.href;
+}
+
+/** The token itself, or the one in a link or in the path of a request to one. */
+export function tokenIn(text: string): string {
+  if (!text.includes(`${LINK_PARAMETER}=`)) return text;
+  const query = text.slice(text.indexOf('?') + 1).split('#')[0];
+  return new URLSearchParams(query).get(LINK_PARAMETER) ?? text;
+}
+
+/** What a token says, and which of the keys made for its key id signed it; undefined when none did. */
+export function openToken(
+  token: string,
+  keysFor: (kid: string) => readonly { print: string; key: Buffer }[],
+): (TokenClaims & { print: string }) | undefined {
+  const found = token.length > MAX_TOKEN_LENGTH ? null : TOKEN.exec(token);
+  if (found === null) return undefined;
+  const [, kid, partition, execution, waitpoint, expiry, bond, signature] = found as unknown as string[];
+  const fields = [partition!, execution!, waitpoint!, expiry!, bond!];
+  const given = Buffer.from(signature!, 'hex');
+  // All are compared: how long it takes says nothing of which is right.
+  const signers = keysFor(kid!).filter(({ key }) => timingSafeEqual(signatureOf(kid!, fields, key), given));
+  if (signers.length === 0) return undefined;
+  return {
+    kid: kid!,
+    print: signers[0]!.print,
+    partition: Number.parseInt(partition!, 16),
+    executionUuid: dashed(execution!),
+    waitpointUuid: dashed(waitpoint!),
+    expiresAtMs: Number.parseInt(expiry!, 16),
+    bond: bond === '' ? {} : (JSON.parse(Buffer.from(bond!, 'hex').toString()) as TokenBond),
+  };
+}
+
+/** As it is written in the token; nothing when there is none. */
+export function bondText(bond: TokenBond): string {
+  return Object.keys(bond).length === 0 ? '' : JSON.stringify(bond);
+}
+
+function fieldsOf({ partition, executionUuid, waitpointUuid, expiresAtMs, bond }: TokenClaims): string[] {
+  return [
+    partition.toString(16).padStart(2, '0'),
+    executionUuid.replaceAll('-', ''),
+    waitpointUuid.replaceAll('-', ''),
+    expiresAtMs.toString(16).padStart(12, '0'),
+    Buffer.from(bondText(bond)).toString('hex'),
+  ];
+}
+
+/** Over the fields with their lengths: no two lists of fields read the same. */
+function signatureOf(kid: string, fields: readonly string[], key: Buffer): Buffer {
+  const hmac = createHmac('sha256', key);
+  for (const field of [PURPOSE, String(VERSION), kid, ...fields]) hmac.update(`${field.length}:${field}`);
+  return hmac.digest();
+}
+
+function dashed(hex: string): string {
+  return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join('-');
+}

@@ -1,0 +1,60 @@
+/**
+ * The order in which a handler was handed the ends of what it had asked for, stored so that later runs take the same branches.
+ */
+import type { EndOrder, LeaseRef, OrderOutcome } from '../../contract/engine.ts';
+import { isPassingTrouble } from '../../contract/errors.ts';
+import { parseExecutionId } from '../../contract/ids.ts';
+import { LIMITS } from '../../contract/limits.ts';
+import { readOrders, recordOrders, type OrderRow } from './end-order.sql.ts';
+import { Batch } from '../kit/batch.ts';
+import { checkList, checkText, checkWhole } from '../kit/checks.ts';
+import type { EngineContext } from '../kit/context.ts';
+import { checkMembers } from '../kit/settings.ts';
+import { inOrder, leaseKey, toRefusal } from '../kit/answers.ts';
+
+/** A name and a key, as JSON, which may spell a character with six. */
+const END_BYTES = 4_096;
+
+export interface Orders {
+  record(lease: LeaseRef, order: EndOrder): Promise<OrderOutcome>;
+  /** Until every call made so far has its answer. */
+  settled(): Promise<void>;
+}
+
+export function createOrders(context: EngineContext): Orders {
+  const records = new Batch<OrderRow, OrderOutcome>({
+    maxItems: 500,
+    maxFlights: 3,
+    isItemFault: (error) => !isPassingTrouble(error),
+    keyOf: (row) => row.uuid,
+    sizeOf: (row) => row.ends.reduce((size, end) => size + end.length, 0),
+    async run(rows) {
+      const answers = inOrder(rows, await recordOrders(context.database, rows));
+      return answers.map((row) => (row.outcome === 'recorded' ? { outcome: 'recorded' } : toRefusal(row)));
+    },
+  });
+  return {
+    record: async (lease, order) => records.add(orderRow(lease, order)),
+    settled: () => records.settled(),
+  };
+}
+
+function orderRow(lease: LeaseRef, order: EndOrder): OrderRow {
+  checkMembers(order, 'order', ['place', 'ends']);
+  const { place, ends } = order;
+  checkList(ends, 'order.ends', LIMITS.handedEnds);
+  return {
+    ...leaseKey(lease, 'lease'),
+    place: checkWhole(place, 'order.place', 0, LIMITS.handedEnds),
+    ends: Array.from(ends, (end, index) => checkText(end, `order.ends[${index}]`, END_BYTES)),
+  };
+}
+
+/** Each record replaces what was stored from its place on. */
+export async function readOrder(context: EngineContext, executionId: string): Promise<string[]> {
+  const order: string[] = [];
+  for (const { place, ends } of await readOrders(context.database, parseExecutionId(executionId))) {
+    order.splice(place, order.length, ...ends);
+  }
+  return order;
+}

@@ -1,0 +1,179 @@
+/**
+ * What a running handler does besides ending: record steps, pause, report progress. Calls made together share one
+ * statement; a step recorded in the caller's transaction is committed with it.
+ */
+import { isPassingTrouble } from '../../contract/errors.ts';
+import { parseExecutionId } from '../../contract/ids.ts';
+import { LIMITS } from '../../contract/limits.ts';
+import type {
+  Json,
+  LeaseRef,
+  NewStep,
+  PauseOutcome,
+  PauseRequest,
+  Progress,
+  RecordOutcome,
+  SqlExecutor,
+  StepRecord,
+} from '../../contract/engine.ts';
+import type { WaitEnd } from '../../contract/signals.ts';
+import {
+  pauseExecutions,
+  readSteps as readStored,
+  recordSteps,
+  recordStepsInside,
+  reportProgress,
+  type PauseRow,
+  type ProgressRow,
+  type StepAnswer,
+  type StepRow,
+} from './steps.sql.ts';
+import { pauseTerms } from '../executions/pause-terms.ts';
+import { Batch } from '../kit/batch.ts';
+import { checkText, checkWhole, cutText, refuse } from '../kit/checks.ts';
+import type { EngineContext } from '../kit/context.ts';
+import { encodeJson } from '../../model/json.ts';
+import { checkMembers } from '../kit/settings.ts';
+import { inOrder, leaseKey, toRefusal } from '../kit/answers.ts';
+
+const BATCH = { maxItems: 500, maxFlights: 3, isItemFault: (error: unknown) => !isPassingTrouble(error) };
+
+export interface Steps {
+  record(lease: LeaseRef, step: NewStep, options: { executor?: SqlExecutor }): Promise<RecordOutcome>;
+  pause(lease: LeaseRef, request: PauseRequest): Promise<PauseOutcome>;
+  progress(lease: LeaseRef, progress: Progress): Promise<void>;
+  /** Until every call made so far has its answer. */
+  settled(): Promise<void>;
+}
+
+export function createSteps(context: EngineContext): Steps {
+  const records = new Batch<StepRow, RecordOutcome>({
+    ...BATCH,
+    keyOf: (row) => `${row.uuid}/${row.name}/${row.key}`,
+    sizeOf: (row) => row.value?.length ?? 0,
+    run: async (rows) => toRecords(rows, await recordSteps(context.database, rows)),
+  });
+  const pauses = new Batch<PauseRow, PauseOutcome>({
+    ...BATCH,
+    keyOf: (row) => row.uuid,
+    sizeOf: (row) => (row.children?.length ?? 0) * 40,
+    run: (rows) => pause(context, rows),
+  });
+  const reports = new Batch<ProgressRow, void>({
+    ...BATCH,
+    keyOf: (row) => row.uuid,
+    sizeOf: (row) => row.message?.length ?? 0,
+    async run(rows) {
+      await reportProgress(context.database, rows);
+      return rows.map(() => undefined);
+    },
+  });
+  return {
+    async record(lease, step, options) {
+      const row = stepRow(lease, step);
+      const executor = checkExecutor(options);
+      if (executor === undefined) return records.add(row);
+      return toRecords([row], await recordStepsInside(context.database, executor, [row]))[0]!;
+    },
+    pause: async (lease, request) => pauses.add(pauseRow(lease, request)),
+    progress: async (lease, progress) => reports.add(progressRow(lease, progress)),
+    async settled() {
+      await Promise.all([records.settled(), pauses.settled(), reports.settled()]);
+    },
+  };
+}
+
+function checkExecutor(options: { executor?: SqlExecutor }): SqlExecutor | undefined {
+  checkMembers(options, 'options', ['executor']);
+  const { executor } = options;
+  if (executor !== undefined && typeof executor !== 'function')
+    refuse('options.executor', 'must be a function');
+  return executor;
+}
+
+function stepRow(lease: LeaseRef, step: NewStep): StepRow {
+  checkMembers(step, 'step', ['name', 'key', 'value', 'sleepMs']);
+  if ('sleepMs' in step && 'value' in step) refuse('step.value', 'cannot be had by a sleep');
+  const sleepMs = 'sleepMs' in step ? checkWhole(step.sleepMs, 'step.sleepMs', 0, LIMITS.delayMs) : null;
+  return {
+    ...leaseKey(lease, 'lease'),
+    kind: sleepMs === null ? 'step' : 'sleep',
+    name: checkText(step.name, 'step.name', LIMITS.stepNameBytes),
+    key:
+      step.key === undefined || step.key === '' ? '' : checkText(step.key, 'step.key', LIMITS.stepKeyBytes),
+    sleepMs,
+    value: 'value' in step ? encodeJson(step.value, 'step.value') : null,
+  };
+}
+
+function toRecords(rows: readonly StepRow[], answers: readonly StepAnswer[]): RecordOutcome[] {
+  const byOrdinal = new Map(answers.map((answer) => [answer.ordinal, answer]));
+  return rows.map((row, index) => {
+    const answer = byOrdinal.get(index + 1);
+    if (answer === undefined)
+      return refuse('step', 'was left unanswered by the database', 'invariant_broken');
+    if (answer.outcome !== 'recorded') return toRefusal(answer);
+    const { name, key } = row;
+    return { outcome: 'recorded', repeated: answer.repeated, step: toRecord({ ...answer, name, key }) };
+  });
+}
+
+function toRecord(stored: {
+  kind: StepRecord['kind'];
+  name: string;
+  key: string;
+  value: unknown;
+  due_in_ms: number | null;
+}): StepRecord {
+  const { kind, name, key, value, due_in_ms: due } = stored;
+  const end = kind === 'wait' ? toWaitEnd(value) : null;
+  return { kind, name, key, value: kind === 'wait' ? null : ((value ?? null) as Json), end, dueInMs: due };
+}
+
+/** A wait is stored from its beginning on. */
+function toWaitEnd(value: unknown): WaitEnd | null {
+  const stored = value as WaitEnd | { outcome: 'pending' };
+  return stored.outcome === 'pending' ? null : stored;
+}
+
+export async function readSteps(context: EngineContext, executionId: string): Promise<StepRecord[]> {
+  const rows = await readStored(context.database, parseExecutionId(executionId), LIMITS.steps);
+  return rows.map(toRecord);
+}
+
+function pauseRow(lease: LeaseRef, request: PauseRequest): PauseRow {
+  checkMembers(request, 'request', ['wakeInMs', 'children']);
+  if (request.wakeInMs === undefined && request.children === undefined)
+    refuse('request', 'must say what to wait for');
+  return { ...leaseKey(lease, 'lease'), ...pauseTerms(request) };
+}
+
+async function pause(context: EngineContext, rows: PauseRow[]): Promise<PauseOutcome[]> {
+  const answers = inOrder(rows, await pauseExecutions(context.database, rows));
+  const paused = answers.filter((row) => row.outcome === 'paused');
+  const delays = paused.flatMap((row) => row.retry_in_ms ?? []);
+  if (paused.length > 0) {
+    const dueInMs = delays.length === 0 ? null : Math.min(...delays);
+    context.doorbell.ring({ dueInMs, streams: paused.map((row) => row.execution_id) });
+  }
+  return answers.map((row): PauseOutcome => {
+    if (row.outcome === 'paused') return { outcome: 'paused', repeated: row.repeated };
+    return row.outcome === 'due' ? { outcome: 'due' } : toRefusal(row);
+  });
+}
+
+/** Like a failure report it must not fail for its text: messages are cut. */
+function progressRow(lease: LeaseRef, progress: Progress): ProgressRow {
+  checkMembers(progress, 'progress', ['percent', 'message']);
+  const { percent, message } = progress;
+  if (percent !== undefined && !(typeof percent === 'number' && percent >= 0 && percent <= 100)) {
+    refuse('progress.percent', 'must be a number from 0 to 100');
+  }
+  if (message !== undefined && typeof message !== 'string') refuse('progress.message', 'must be a string');
+  return {
+    ...leaseKey(lease, 'lease'),
+    // Stored with half the digits: what is too small for that is nothing.
+    percent: percent === undefined ? null : Math.fround(percent),
+    message: message === undefined ? null : cutText(message, LIMITS.progressBytes),
+  };
+}

@@ -1,0 +1,247 @@
+/**
+ * Follows the output of an execution: frame by frame and attempt by attempt, and says where something is missing, begun again or
+ * over. Cursors and waiting are elsewhere.
+ */
+import { setTimeout as pause } from 'node:timers/promises';
+import { EngineError, isEngineError, isPassingTrouble } from '../../contract/errors.ts';
+import { formatExecutionId } from '../../contract/ids.ts';
+import type { StreamFrame, StreamItem, StreamVisibility } from '../../contract/streams.ts';
+import type { ExecutionKey } from '../executions/executions.sql.ts';
+import type { FramePlace } from './streams.sql.ts';
+import { unlessAborted } from '../../model/aborting.ts';
+import { isAfter, placeAt, restAt, type ReaderPlace } from './reader-place.ts';
+import type { StreamHub } from './hub.ts';
+import type { Head, StreamRead } from './source.ts';
+
+export interface TailStart extends FramePlace {
+  attemptIndex: number;
+  /** Whether the frame before is known: then one that is missing after it is noticed. */
+  isExact: boolean;
+}
+
+export interface TailOptions {
+  start: TailStart;
+  /** `attempt`: only this one. `execution`: those after it too. */
+  follow: 'attempt' | 'execution';
+  visibility: StreamVisibility;
+  signal: AbortSignal | undefined;
+}
+
+/** What a tail asks besides frames. */
+export interface TailHistory {
+  /** The lease of the frame at a place or the last before it. */
+  epochAt(key: ExecutionKey, attemptIndex: number, place: FramePlace): Promise<number | null>;
+  finishedSteps(key: ExecutionKey, attemptIndex: number, beforeEpoch: number): Promise<FinishedStep[]>;
+}
+
+interface FinishedStep {
+  name: string;
+  key: string;
+}
+
+type Fact = StreamItem extends infer Item
+  ? Item extends StreamItem
+    ? Omit<Item, 'cursor' | 'attemptIndex'>
+    : never
+  : never;
+
+/** An epoch no lease reaches. */
+const ANY_LEASE = Number.MAX_SAFE_INTEGER;
+/** Before a database that is away is asked again. */
+const TROUBLE_WAIT_MS = 1_000;
+/** Answers that tails share, and for how long: a replay takes finished steps back. */
+const KEPT = 1_000;
+const KEEP_MS = 10_000;
+
+export class StreamTail {
+  readonly #hub: StreamHub;
+  readonly #history: TailHistory;
+  readonly #key: ExecutionKey;
+  readonly #options: TailOptions;
+  #place: ReaderPlace;
+  #isExact: boolean;
+
+  constructor(hub: StreamHub, history: TailHistory, key: ExecutionKey, options: TailOptions) {
+    this.#hub = hub;
+    this.#history = history;
+    this.#key = key;
+    this.#options = options;
+    const { attemptIndex, tsMs, seq, isExact } = options.start;
+    this.#place = { ...key, attemptIndex, tsMs, seq, told: null, epoch: null };
+    // Whether there is such an attempt is to be known now, not when something happens.
+    if (this.#isFromCursor()) this.#place.told = 'unread';
+    this.#isExact = isExact;
+  }
+
+  async *items(): AsyncGenerator<StreamItem, void, undefined> {
+    const leave = this.#hub.admit();
+    try {
+      yield* this.#follow();
+    } finally {
+      leave();
+    }
+  }
+
+  async *#follow(): AsyncGenerator<StreamItem, void, undefined> {
+    const start = this.#place;
+    if (start.seq > 0)
+      start.epoch = await this.#surely(() => this.#history.epochAt(this.#key, start.attemptIndex, start));
+    let isKnown = false;
+    for (;;) {
+      const read = await this.#hub.next(this.#place, this.#options.signal);
+      if (read === undefined) {
+        if (!isKnown) throw notFound(this.#key);
+        yield this.#item({ type: 'forgotten' });
+        return;
+      }
+      if (!isKnown && this.#isFromCursor()) checkReached(start.attemptIndex, read.head);
+      isKnown = true;
+      yield* this.#frames(read);
+      if (!read.isComplete) continue;
+      yield* this.#rest(read.head);
+      const hasMovedOn = this.#place.attemptIndex !== read.attemptIndex;
+      if (!hasMovedOn && this.#isOver(read.head)) return;
+    }
+  }
+
+  /** A cursor of a later attempt than the first says that there is one; a request for it does not. */
+  #isFromCursor(): boolean {
+    const { follow, start } = this.#options;
+    return start.attemptIndex > 0 && (follow === 'execution' || start.tsMs > 0 || start.seq > 0);
+  }
+
+  async *#frames({ frames }: StreamRead): AsyncGenerator<StreamItem, void, undefined> {
+    for (const frame of frames) {
+      const { epoch, seq } = this.#place;
+      const next = placeAt(this.#place, frame);
+      const missed = next.seq - seq - 1;
+      if (missed > 0 && this.#isExact) {
+        // Who goes on after the gap is not told of it again.
+        this.#place = { ...this.#place, tsMs: next.tsMs, seq: next.seq - 1 };
+        yield* this.#gap(missed);
+      }
+      if (epoch !== null && next.epoch !== epoch) yield await this.#restarted(next.epoch!);
+      this.#place = next;
+      this.#isExact = true;
+      if (this.#isVisible(frame)) yield this.#item({ type: 'frame', frame });
+    }
+  }
+
+  /** An attempt that goes on under another lease writes again what is not in finished steps. */
+  async #restarted(leaseEpoch: number): Promise<StreamItem> {
+    const finishedSteps = await this.#finishedSteps(leaseEpoch);
+    return this.#item({ type: 'restarted', leaseEpoch, finishedSteps });
+  }
+
+  #finishedSteps(beforeEpoch: number): Promise<FinishedStep[]> {
+    const { attemptIndex } = this.#place;
+    const asked = this.#surely(() => this.#history.finishedSteps(this.#key, attemptIndex, beforeEpoch));
+    // Others have the same answer: what one does with it must not show there.
+    return asked.then((steps) => steps.map((step) => ({ ...step })));
+  }
+
+  /** Who sees no best-effort frames misses none. */
+  *#gap(missed: number): Generator<StreamItem, void, undefined> {
+    if (this.#options.visibility === 'all') yield this.#item({ type: 'gap', missed });
+  }
+
+  /** What there is to tell when all frames were read. */
+  async *#rest(head: Head): AsyncGenerator<StreamItem, void, undefined> {
+    const before = this.#place;
+    const { told, epoch } = (this.#place = restAt(before, head));
+    // Trimmed, and nothing was written since.
+    const missed = isAfter(head, before) ? head.lastSeq - before.seq : 0;
+    if (missed > 0 && this.#isExact) yield* this.#gap(missed);
+    if (epoch !== before.epoch) yield await this.#restarted(epoch!);
+    if (told !== before.told) {
+      if (head.closed !== null) yield this.#item({ type: 'closed', reason: head.closed.reason });
+      else if (told !== null && told === head.pausedBy) yield this.#item({ type: 'paused', reason: told });
+    }
+    if (this.#options.follow === 'execution' && head.currentAttempt > before.attemptIndex)
+      yield await this.#superseded();
+  }
+
+  /** Its cursor is the beginning of the next attempt. */
+  async #superseded(): Promise<StreamItem> {
+    const { attemptIndex } = this.#place;
+    const by = attemptIndex + 1;
+    const finishedSteps = await this.#finishedSteps(ANY_LEASE);
+    this.#place = { ...this.#place, attemptIndex: by, tsMs: 0, seq: 0, told: null, epoch: null };
+    this.#isExact = true;
+    return { ...this.#item({ type: 'superseded', by, finishedSteps }), attemptIndex };
+  }
+
+  /** Passing trouble of the database does not end a tail, as it does not while it waits. */
+  async #surely<Value>(ask: () => Promise<Value>): Promise<Value> {
+    const { signal } = this.#options;
+    for (;;) {
+      try {
+        return await unlessAborted(signal, ask());
+      } catch (error) {
+        if (!isPassingTrouble(error) || (isEngineError(error) && error.code === 'closed')) throw error;
+      }
+      await unlessAborted(signal, pause(TROUBLE_WAIT_MS, undefined, { ref: false }));
+    }
+  }
+
+  #isOver(head: Head): boolean {
+    const { attemptIndex } = this.#place;
+    if (this.#options.follow === 'attempt')
+      return head.closed !== null || head.currentAttempt > attemptIndex || head.phase === 'terminal';
+    return head.phase === 'terminal' && head.currentAttempt <= attemptIndex;
+  }
+
+  #isVisible({ mode }: StreamFrame): boolean {
+    return this.#options.visibility === 'all' || mode !== 'best_effort';
+  }
+
+  #item(fact: Fact): StreamItem {
+    const { attemptIndex, tsMs, seq } = this.#place;
+    const id = `${tsMs}-${seq}`;
+    const cursor = this.#options.follow === 'attempt' ? id : `${attemptIndex}/${id}`;
+    return { cursor, attemptIndex, ...fact } as StreamItem;
+  }
+}
+
+/** Asks once for what many tails want to know, of those that were asked for lately. */
+export class SharedHistory implements TailHistory {
+  readonly #history: TailHistory;
+  readonly #steps = new Map<string, { atMs: number; answer: Promise<FinishedStep[]> }>();
+
+  constructor(history: TailHistory) {
+    this.#history = history;
+  }
+
+  epochAt(key: ExecutionKey, attemptIndex: number, place: FramePlace): Promise<number | null> {
+    return this.#history.epochAt(key, attemptIndex, place);
+  }
+
+  finishedSteps(key: ExecutionKey, attemptIndex: number, beforeEpoch: number): Promise<FinishedStep[]> {
+    const name = `${key.partition}/${key.uuid}/${attemptIndex}/${beforeEpoch}`;
+    const now = performance.now();
+    const known = this.#steps.get(name);
+    if (known !== undefined && now - known.atMs < KEEP_MS) return known.answer;
+    const answer = this.#history.finishedSteps(key, attemptIndex, beforeEpoch);
+    const entry = { atMs: now, answer };
+    // Set anew, it is the last again.
+    this.#steps.delete(name);
+    this.#steps.set(name, entry);
+    if (this.#steps.size > KEPT) this.#steps.delete(this.#steps.keys().next().value!);
+    answer.catch(() => {
+      if (this.#steps.get(name) === entry) this.#steps.delete(name);
+    });
+    return answer;
+  }
+}
+
+function checkReached(attemptIndex: number, { currentAttempt }: Head): void {
+  if (attemptIndex <= currentAttempt) return;
+  const what = `is of attempt ${attemptIndex}, and the execution is in attempt ${currentAttempt}`;
+  throw new EngineError('invalid_cursor', `request.after ${what}.`, { field: 'request.after' });
+}
+
+function notFound({ partition, uuid }: ExecutionKey): EngineError {
+  return new EngineError('not_found', `There is no execution ${formatExecutionId(partition, uuid)}.`, {
+    field: 'executionId',
+  });
+}

@@ -1,0 +1,14 @@
+/**
+ * Fires timers nobody fired in time. Workers fire what is due as they wait; this is for when none was awake.
+ */
+import { fireTimers, TIMER_BATCH } from '../executions/timers.ts';
+import { listDueTimers, type DueTimer } from '../executions/due.sql.ts';
+import type { Reconciler } from './reconciler.ts';
+
+export const dueTimers: Reconciler<DueTimer> = {
+  name: 'due-timers',
+  everyMs: 2_500,
+  batch: TIMER_BATCH,
+  due: (context, limit) => listDueTimers(context.database, limit),
+  act: fireTimers,
+};

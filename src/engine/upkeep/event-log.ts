@@ -1,0 +1,42 @@
+/**
+ * Keeps the event log in order where nobody reads it: events get their positions, and the oldest part of the log goes when
+ * it has been kept long enough. Subscribers give positions out themselves, sooner.
+ */
+import { LIMITS } from '../../contract/limits.ts';
+import { retentionOf } from './retention-setting.ts';
+import { sequenceEvents } from '../feed/events.sql.ts';
+import { dropEventSlot, forgetRuns, openEventSlot } from './retention.sql.ts';
+import type { Chore } from './reconciler.ts';
+
+/** There are eight slots, and one of them is being written. */
+const MAX_DROPS = 7;
+const RUN_BATCH = 5_000;
+/** Batches of one pass: what is left is for the next. */
+const MAX_BATCHES = 200;
+
+export const eventPositions: Chore = {
+  name: 'event-positions',
+  everyMs: 5_000,
+  run: async ({ database }) => (await sequenceEvents(database, 'skip')).stamped,
+};
+
+export const oldEvents: Chore = {
+  name: 'old-events',
+  everyMs: 60_000,
+  async run(context, signal) {
+    const { database } = context;
+    const retentionMs = await retentionOf(context);
+    if (retentionMs === null) return 0;
+    let done = 0;
+    while (done < MAX_DROPS && (await dropEventSlot(database, retentionMs, LIMITS.consumerGraceMs)))
+      done += 1;
+    // After the drops: the next slot must be empty to be opened.
+    if (await openEventSlot(database, retentionMs)) done += 1;
+    for (let round = 0; round < MAX_BATCHES && !signal.aborted; round += 1) {
+      const removed = await forgetRuns(database, RUN_BATCH);
+      done += removed;
+      if (removed < RUN_BATCH) break;
+    }
+    return done;
+  },
+};

@@ -1,0 +1,182 @@
+/**
+ * The one loop that runs all reconcilers: rhythm with jitter, a ticket so that one process at a time does each pass,
+ * a time limit per pass, and counters. Losing a ticket, or two processes believing they hold it, costs nothing:
+ * what a pass does is safe to do twice at once.
+ */
+import { randomUUID } from 'node:crypto';
+import { setTimeout as pause } from 'node:timers/promises';
+import type { EngineContext } from '../kit/context.ts';
+import { forgetOldSetbacks, returnTickets, takeTickets, vacuumQueues } from './reconciling.sql.ts';
+import type { Chore, Reconciler } from './reconciler.ts';
+import { runPass, type PassReport } from './pass.ts';
+import { forgetSilentWorkers } from './silent-workers.ts';
+
+const TICK_MS = 500;
+/** How long a dead holder's ticket keeps others away. */
+const HOLD_MS = 6_000;
+const PASS_TIMEOUT_MS = 30_000;
+const TIDY_EVERY_MS = 600_000;
+/** Removed queue rows after which the queue tables are vacuumed: autovacuum comes once a minute at best. */
+const VACUUM_AFTER_ROWS = 20_000;
+
+export interface ReconcilerReport extends PassReport {
+  name: string;
+  passes: number;
+  /** Passes that ended in an error of the database. */
+  errors: number;
+  timeouts: number;
+}
+
+export interface ReconcilerRunner {
+  report(): ReconcilerReport[];
+  /** Begins nothing more. */
+  stop(): void;
+  close(): Promise<void>;
+}
+
+interface Entry {
+  name: string;
+  everyMs: number;
+  maxBatch: number;
+  pass(batch: number, signal: AbortSignal): Promise<PassReport>;
+  report: ReconcilerReport;
+  dueAt: number;
+  batch: number;
+  running: Promise<void> | undefined;
+}
+
+export interface RunnerOptions {
+  /** Longest a pass may take. Default 30 s. */
+  passTimeoutMs?: number;
+  /** What else is done at a rhythm, besides executions. */
+  chores?: readonly Chore[];
+}
+
+export function startReconcilers(
+  context: EngineContext,
+  reconcilers: readonly Reconciler[],
+  options: RunnerOptions = {},
+): ReconcilerRunner {
+  const holder = randomUUID();
+  const passTimeoutMs = options.passTimeoutMs ?? PASS_TIMEOUT_MS;
+  const stop = new AbortController();
+  const entries = [
+    ...reconcilers.map((reconciler) => toEntry(context, reconciler)),
+    ...(options.chores ?? []).map((chore) => choreEntry(context, chore)),
+  ];
+  const names = entries.map((entry) => entry.name);
+  let held = new Set<string>();
+  let vacuuming: Promise<void> | undefined;
+  let ticketAt = Number.NEGATIVE_INFINITY;
+  let tidiedAt = Number.NEGATIVE_INFINITY;
+
+  const tick = async (): Promise<void> => {
+    const now = performance.now();
+    if (now - ticketAt >= HOLD_MS / 2) {
+      ticketAt = now;
+      held = new Set(await takeTickets(context.database, names, holder, HOLD_MS));
+    }
+    if (held.size > 0 && now - tidiedAt >= TIDY_EVERY_MS) {
+      tidiedAt = now;
+      await forgetOldSetbacks(context.database);
+      await forgetSilentWorkers(context);
+    }
+    for (const entry of entries) {
+      const due = held.has(entry.name) && now >= entry.dueAt;
+      if (due && entry.running === undefined) startPass(entry, passTimeoutMs, stop.signal);
+    }
+    // Not awaited: a vacuum may take a while, and lapsed leases must not wait for it.
+    vacuuming ??= vacuumWhenNeeded(context).finally(() => {
+      vacuuming = undefined;
+    });
+  };
+
+  const looping = loop(tick, stop.signal);
+  return {
+    report: () => entries.map((entry) => ({ ...entry.report })),
+    stop: () => stop.abort(),
+    async close() {
+      stop.abort();
+      await looping;
+      await Promise.all([...entries.map((entry) => entry.running), vacuuming]);
+      // A ticket that is not returned lapses by itself.
+      await returnTickets(context.database, holder).catch(() => undefined);
+    },
+  };
+}
+
+const NOTHING_DONE: PassReport = { acted: 0, skipped: 0, failed: 0, splits: 0, unfinished: 0 };
+
+function newEntry(what: Pick<Entry, 'name' | 'everyMs' | 'maxBatch' | 'pass'>): Entry {
+  return {
+    ...what,
+    report: { name: what.name, passes: 0, errors: 0, timeouts: 0, ...NOTHING_DONE },
+    dueAt: Number.NEGATIVE_INFINITY,
+    batch: what.maxBatch,
+    running: undefined,
+  };
+}
+
+function toEntry(context: EngineContext, reconciler: Reconciler): Entry {
+  const { name, everyMs, batch: maxBatch } = reconciler;
+  const pass = (batch: number, signal: AbortSignal) => runPass(context, reconciler, batch, signal);
+  return newEntry({ name, everyMs, maxBatch, pass });
+}
+
+function choreEntry(context: EngineContext, chore: Chore): Entry {
+  const { name, everyMs } = chore;
+  return newEntry({
+    name,
+    everyMs,
+    maxBatch: 1,
+    pass: async (_batch, signal) => ({ ...NOTHING_DONE, acted: await chore.run(context, signal) }),
+  });
+}
+
+function startPass(entry: Entry, timeoutMs: number, stopped: AbortSignal): void {
+  const limit = AbortSignal.timeout(timeoutMs);
+  const rhythm = entry.everyMs * (0.9 + Math.random() * 0.2);
+  entry.dueAt = performance.now() + rhythm;
+  entry.running = entry
+    .pass(entry.batch, AbortSignal.any([stopped, limit]))
+    .then((pass) => {
+      addReport(entry.report, pass);
+      if (pass.acted + pass.skipped + pass.failed === 0) entry.dueAt += rhythm;
+      else if (pass.unfinished > 0) entry.dueAt = performance.now();
+    })
+    .catch(() => {
+      entry.report.errors += 1;
+    })
+    .finally(() => {
+      entry.running = undefined;
+      entry.report.passes += 1;
+      // A pass that ran out of time takes less at once until one is in time again.
+      if (limit.aborted) entry.report.timeouts += 1;
+      entry.batch = limit.aborted
+        ? Math.max(1, Math.floor(entry.batch / 2))
+        : Math.min(entry.maxBatch, entry.batch * 2);
+    });
+}
+
+function addReport(total: PassReport, pass: PassReport): void {
+  total.acted += pass.acted;
+  total.skipped += pass.skipped;
+  total.failed += pass.failed;
+  total.splits += pass.splits;
+  total.unfinished += pass.unfinished;
+}
+
+async function vacuumWhenNeeded(context: EngineContext): Promise<void> {
+  if (context.counters.dequeued < VACUUM_AFTER_ROWS) return;
+  context.counters.dequeued = 0;
+  // Without the right to it Postgres warns and goes on; autovacuum is slower but comes.
+  await vacuumQueues(context.database).catch(() => undefined);
+}
+
+/** Ticks until stopped. A tick that throws has failed at the database; the next one tries again. */
+async function loop(tick: () => Promise<void>, signal: AbortSignal): Promise<void> {
+  while (!signal.aborted) {
+    await tick().catch(() => undefined);
+    await pause(TICK_MS * (0.8 + Math.random() * 0.4), undefined, { signal }).catch(() => undefined);
+  }
+}

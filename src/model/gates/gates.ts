@@ -1,0 +1,373 @@
+/**
+ * Why an execution does not run: facts about it and its surroundings in, the gates it has to pass out, each with a
+ * sentence. Times are distances from now, so that nothing here needs a clock. Reading the facts is the store's business.
+ */
+import type { Json } from '../../contract/engine.ts';
+import type { ExecutionId } from '../../contract/ids.ts';
+import { GATES, type Gate, type GateName } from '../../contract/operations.ts';
+import type { StateVector, TerminalOutcome } from '../../contract/states.ts';
+import { isBlocked, joinFacts, tellJoin, tellSkip, type JoinFacts } from './blocked.ts';
+import { offersAll } from '../capabilities.ts';
+import { holderOf, tellHolder, type SessionFacts } from './held.ts';
+import { routeMatches, type Route, type RouteDemand } from '../routes.ts';
+import { nextTimeMs, suspensionFacts, tellSuspension, type SuspensionFacts } from './suspended.ts';
+import { counted, quoted, spoken } from '../wording.ts';
+
+/** A worker that was heard of within this time is taken to be alive: three of its heartbeats. */
+export const LIVE_WITHIN_MS = 30_000;
+
+/** Live workers that offer the same of what the route asks for. */
+export interface WorkerGroup {
+  kinds: readonly string[];
+  /** Null: every lane. */
+  lanes: readonly string[] | null;
+  capabilities: readonly string[];
+  count: number;
+  /** Not stopping, and with room for another run. */
+  free: number;
+  stopping: number;
+}
+
+export interface GateFacts {
+  state: StateVector;
+  attemptIndex: number;
+  route: Route;
+  /** The pause that holds its lane; parts of it nobody told are null. */
+  lanePause: {
+    pausedAtMs: number | null;
+    pausedAgoMs: number | null;
+    by: string | null;
+    reason: string | null;
+  } | null;
+  lease: { workerInstanceId: string; expiresInMs: number } | null;
+  /** When it becomes claimable by itself; below zero, a timer is late. */
+  eligibleInMs: number | null;
+  deadlineInMs: number | null;
+  lastFailure: { attemptIndex: number; message: string | null; category: string | null } | null;
+  /** The children a pause waits for; the first few that are open, by name. */
+  children: { needed: number; total: number; open: number; firstOpen: readonly ExecutionId[] } | null;
+  /** What it waits for as a member of a flow, or has waited for and was skipped. */
+  join: JoinFacts | null;
+  /** What it is suspended for. */
+  suspension: SuspensionFacts | null;
+  /** Sessions whose transactions hold its rows, the oldest first. */
+  sessions: readonly SessionFacts[];
+  setbacks: readonly { reconciler: string; failures: number; errorCode: string; retryInMs: number }[];
+  end: { outcome: TerminalOutcome; endedAtMs: number; endedAgoMs: number; message: string | null } | null;
+  workers: readonly WorkerGroup[];
+  /** Entries before it in the queue of its route, counted only so far. Null when it is in no queue. */
+  queue: { ahead: number; isCapped: boolean } | null;
+}
+
+type Judgement = Omit<Gate, 'gate'>;
+
+/** Every gate, in the order they are passed. The first that holds is the answer. */
+export function judgeGates(facts: GateFacts): Gate[] {
+  return GATES.map((gate) => ({ gate, ...JUDGES[gate](facts) }));
+}
+
+const JUDGES: Record<GateName, (facts: GateFacts) => Judgement> = {
+  ended: judgeEnd,
+  held: judgeSessions,
+  running: judgeLease,
+  setback: judgeSetbacks,
+  delayed: judgeDelay,
+  backing_off: judgeBackoff,
+  waiting_children: judgeChildren,
+  waiting_upstreams: judgeJoin,
+  suspended: judgeSuspension,
+  lane_paused: judgeLane,
+  no_worker: judgeWorkers,
+  workers_busy: judgeRoom,
+  queued: judgeQueue,
+};
+
+function open(detail: string, facts: Record<string, Json> = {}): Judgement {
+  return { holds: false, detail, facts };
+}
+
+function holding(detail: string, facts: Record<string, Json>): Judgement {
+  return { holds: true, detail, facts };
+}
+
+function judgeEnd({ state, end, deadlineInMs, join }: GateFacts): Judgement {
+  if (state.lifecyclePhase !== 'terminal') {
+    const until = deadlineInMs === null ? '' : `; its deadline ${when(deadlineInMs)}`;
+    return open(`It has not ended${until}.`, { deadlineInMs });
+  }
+  const outcome = end?.outcome ?? state.terminalOutcome;
+  const message = quotedOrNull(end?.message ?? null);
+  const ago = end === null ? '' : ` ${spoken(end.endedAgoMs)} ago`;
+  const skip = outcome === 'skipped' ? tellSkip(join, message) : null;
+  const why = skip === null ? bracketed(message) : `: ${skip}`;
+  return holding(`It ${ENDED[outcome]}${ago}${why}; replay runs it again.`, {
+    outcome,
+    endedAtMs: end?.endedAtMs ?? null,
+    message,
+    ...(outcome === 'skipped' ? joinFacts(join) : {}),
+  });
+}
+
+const ENDED: Record<TerminalOutcome, string> = {
+  none: 'ended',
+  success: 'completed',
+  failed: 'failed',
+  cancelled: 'was cancelled',
+  expired: 'expired',
+  skipped: 'was skipped',
+};
+
+function judgeSessions({ sessions, state }: GateFacts): Judgement {
+  const told = { sessions: sessions.map((session) => ({ ...session })) };
+  if (state.lifecyclePhase === 'terminal') return open('It has ended: nothing has to change it.', told);
+  const holder = holderOf(sessions);
+  return holder === undefined
+    ? open('No session holds its row for long.', told)
+    : holding(tellHolder(holder), told);
+}
+
+function judgeLease(facts: GateFacts): Judgement {
+  const { state, lease } = facts;
+  if (state.lifecyclePhase !== 'active') return open('No worker runs it.');
+  if (lease === null) return holding('A worker runs it.', {});
+  const { workerInstanceId, expiresInMs } = lease;
+  const told = { workerInstanceId, expiresInMs };
+  if (expiresInMs > 0) {
+    const rest = `its lease lasts for ${spoken(expiresInMs)} and is renewed while the worker lives`;
+    return holding(`Worker ${workerInstanceId} runs it; ${rest}.`, told);
+  }
+  const next =
+    resisting(facts).length > 0 ? 'could not be taken back so far' : 'is taken back within about a second';
+  return holding(
+    `The lease of worker ${workerInstanceId} ran out ${spoken(-expiresInMs)} ago and ${next}.`,
+    told,
+  );
+}
+
+/** The reconciler an execution needs now to go on; only its setbacks are in the way. */
+function neededReconciler({ state, lease }: GateFacts): string | null {
+  if (state.lifecyclePhase === 'active') return (lease?.expiresInMs ?? 1) > 0 ? null : 'expired-leases';
+  if (!isWaiting(state) || isBlocked(state)) return null;
+  return state.eligibilityState === 'eligible_now' ? null : 'due-timers';
+}
+
+/** A setback that is over before the time the execution waits for is not what it waits for. */
+function resisting(facts: GateFacts): GateFacts['setbacks'] {
+  const needed = neededReconciler(facts);
+  const waitMs = Math.max(untilTimeMs(facts), 0);
+  return facts.setbacks.filter(
+    ({ reconciler, retryInMs }) => reconciler === needed && (waitMs === 0 || retryInMs > waitMs),
+  );
+}
+
+/** Until time is to move it on. What is suspended without a time, and without children, waits for none. */
+function untilTimeMs({ state, eligibleInMs, suspension, children }: GateFacts): number {
+  if (state.lifecyclePhase === 'active') return 0;
+  if (state.lifecyclePhase !== 'suspended') return eligibleInMs ?? 0;
+  if (children !== null) return 0;
+  return (suspension && nextTimeMs(suspension)) ?? Number.POSITIVE_INFINITY;
+}
+
+function judgeSetbacks(facts: GateFacts): Judgement {
+  if (facts.setbacks.length === 0) return open('No reconciler failed on it.');
+  const told = { setbacks: facts.setbacks.map((setback) => ({ ...setback })) };
+  const worst = resisting(facts).toSorted((one, other) => other.retryInMs - one.retryInMs)[0];
+  if (worst === undefined)
+    return open('A reconciler failed on it, but it does not wait for that one now.', told);
+  const { reconciler, failures, errorCode, retryInMs } = worst;
+  const again = retryInMs > 0 ? `tries again in ${spoken(retryInMs)}` : 'is about to try again';
+  const often = failures === 1 ? 'once' : `${failures} times`;
+  return holding(`The reconciler ${reconciler} failed on it ${often} (${errorCode}) and ${again}.`, told);
+}
+
+const DELAYS = {
+  first_start: 'Its delayed start',
+  sleep: 'Its sleep',
+  rest: 'The rest before it goes on after its wait',
+};
+
+function judgeDelay({ state, eligibleInMs, deadlineInMs, children }: GateFacts): Judgement {
+  const { blockingReason, attemptState } = state;
+  if (blockingReason !== 'waiting_for_delay' && blockingReason !== 'waiting_for_resume_delay')
+    return open('No delay or sleep is under way.');
+  const isRest = blockingReason === 'waiting_for_resume_delay';
+  const pause = attemptState === 'pending_first_attempt' ? 'first_start' : 'sleep';
+  const reason = isRest ? 'rest' : pause;
+  const leftMs = eligibleInMs ?? 0;
+  const sooner = children === null ? '' : ', or when enough of its children have ended';
+  return holding(`${DELAYS[reason]} ${overIn(leftMs)}${sooner}${deadlineFirst(leftMs, deadlineInMs)}.`, {
+    reason,
+    eligibleInMs: leftMs,
+    deadlineInMs,
+  });
+}
+
+function judgeBackoff({
+  state,
+  attemptIndex,
+  eligibleInMs,
+  deadlineInMs,
+  lastFailure,
+}: GateFacts): Judgement {
+  if (state.blockingReason !== 'waiting_for_retry_backoff') return open('No retry is being waited for.');
+  const leftMs = eligibleInMs ?? 0;
+  const message = quotedOrNull(lastFailure?.message ?? null);
+  const failed = `Attempt ${(lastFailure?.attemptIndex ?? attemptIndex - 1) + 1} failed${bracketed(message)}`;
+  const wait = `the wait before attempt ${attemptIndex + 1} ${overIn(leftMs)}`;
+  return holding(`${failed}; ${wait}${deadlineFirst(leftMs, deadlineInMs)}.`, {
+    attemptIndex,
+    failedAttemptIndex: lastFailure?.attemptIndex ?? null,
+    message,
+    category: lastFailure?.category ?? null,
+    eligibleInMs: leftMs,
+    deadlineInMs,
+  });
+}
+
+function judgeChildren({ children, state, eligibleInMs }: GateFacts): Judgement {
+  if (children === null || !isWaiting(state)) return open('It waits for no children.');
+  const { needed, total, open: stillOpen, firstOpen } = children;
+  const ended = total - stillOpen;
+  const told = { needed, total, ended, open: stillOpen, firstOpen: [...firstOpen] };
+  const of = needed === total ? `all of its ${total} children` : `${needed} of its ${total} children`;
+  if (ended >= needed)
+    return holding(`It waited for ${of}; they have ended, and it goes on within about a second.`, told);
+  const more = stillOpen > firstOpen.length ? ` and ${stillOpen - firstOpen.length} more` : '';
+  const untilTime = state.eligibilityState === 'not_eligible_until_time' && eligibleInMs !== null;
+  const orSignal = state.lifecyclePhase === 'suspended' ? ' or one of its waits is over' : '';
+  const orTime = untilTime ? ' or its sleep is over' : orSignal;
+  const detail = `It waits until ${of} have ended${orTime}; so far ${ended} did, open: ${firstOpen.join(', ')}${more}.`;
+  return holding(detail, told);
+}
+
+function judgeJoin({ state, join }: GateFacts): Judgement {
+  if (!isBlocked(state)) return open('It waits for no other member of a flow.');
+  return holding(tellJoin(join), joinFacts(join));
+}
+
+function judgeSuspension({ state, suspension }: GateFacts): Judgement {
+  const { lifecyclePhase, blockingReason } = state;
+  if (lifecyclePhase !== 'suspended') return open('It is not suspended.');
+  return holding(tellSuspension(blockingReason, suspension), suspensionFacts(blockingReason, suspension));
+}
+
+/** Neither ended nor running: whatever else is in its way, it needs a lane and a worker. */
+function isWaiting({ lifecyclePhase }: StateVector): boolean {
+  return lifecyclePhase !== 'terminal' && lifecyclePhase !== 'active';
+}
+
+function judgeLane({ state, route: { lane }, lanePause }: GateFacts): Judgement {
+  if (lanePause === null) return open(`Lane ${lane} is not paused.`, { lane });
+  const { pausedAtMs, pausedAgoMs, by, reason } = lanePause;
+  const told = { lane, pausedAtMs, pausedAgoMs, pausedBy: by, pauseReason: reason };
+  if (!isWaiting(state))
+    return open(`Lane ${lane} is paused, which keeps only waiting executions back.`, told);
+  const since = pausedAgoMs === null ? 'is paused' : `has been paused for ${spoken(pausedAgoMs)}`;
+  const who = by === null ? '' : ` by ${quoted(by)}`;
+  const why = bracketed(quotedOrNull(reason));
+  return holding(`Lane ${lane} ${since}${who}${why}; it gives out no work until it is resumed.`, told);
+}
+
+const demandOf = (group: WorkerGroup): RouteDemand => ({
+  kinds: new Set(group.kinds),
+  lanes: group.lanes === null ? undefined : new Set(group.lanes),
+  capabilities: new Set(group.capabilities),
+});
+
+function sum(groups: readonly WorkerGroup[], part: 'count' | 'free' | 'stopping'): number {
+  return groups.reduce((total, group) => total + group[part], 0);
+}
+
+function matching({ route, workers }: GateFacts): WorkerGroup[] {
+  return workers.filter((group) => routeMatches(route, demandOf(group)));
+}
+
+function judgeWorkers(facts: GateFacts): Judgement {
+  if (!isWaiting(facts.state)) return open('It needs no worker now.');
+  const live = sum(facts.workers, 'count');
+  const fitting = sum(matching(facts), 'count');
+  if (fitting === 0) return { holds: true, ...whatLacks(facts, live) };
+  return open(`${counted(fitting, 'live worker')} can run it.`, { live, matching: fitting });
+}
+
+/** Which part of what it asks nobody offers together with the parts before it: kind, then lane, then capabilities. */
+function whatLacks({ route, workers }: GateFacts, live: number): Omit<Judgement, 'holds'> {
+  const { kind, lane, capabilities } = route;
+  const told = (lacking: string) => ({
+    live,
+    matching: 0,
+    lacking,
+    kind,
+    lane,
+    capabilities: [...capabilities],
+  });
+  if (live === 0)
+    return {
+      detail: `No worker was heard of in the last ${spoken(LIVE_WITHIN_MS)}.`,
+      facts: told('workers'),
+    };
+  const anyLane: Route = { ...route, capabilities: [] };
+  const ofKind = workers.filter((group) => routeMatches(anyLane, { ...demandOf(group), lanes: undefined }));
+  if (ofKind.length === 0)
+    return { detail: `Of ${counted(live, 'live worker')} none handles ${kind}.`, facts: told('kind') };
+  const onLane = ofKind.filter((group) => routeMatches(anyLane, demandOf(group)));
+  if (onLane.length === 0)
+    return { detail: `The workers that handle ${kind} do not serve lane ${lane}.`, facts: told('lane') };
+  const missing = fewestMissing(capabilities, onLane);
+  const detail = `The workers that handle ${kind} on lane ${lane} lack the capabilities ${missing.join(', ')}.`;
+  return { detail, facts: { ...told('capabilities'), missingCapabilities: missing } };
+}
+
+/** What the worker that comes nearest lacks: nobody may lack what all others have. */
+function fewestMissing(required: readonly string[], groups: readonly WorkerGroup[]): string[] {
+  const missing = groups.map((group) => {
+    const offered = new Set(group.capabilities);
+    return required.filter((token) => !offersAll([token], offered));
+  });
+  return missing.toSorted((one, other) => one.length - other.length)[0] ?? [];
+}
+
+function judgeRoom(facts: GateFacts): Judgement {
+  const groups = matching(facts);
+  const fitting = sum(groups, 'count');
+  const [free, stopping] = [sum(groups, 'free'), sum(groups, 'stopping')];
+  const told = { matching: fitting, free, stopping };
+  if (facts.state.eligibilityState !== 'eligible_now')
+    return open('It asks for no slot of a worker now.', told);
+  if (fitting === 0) return open('There is no worker that could be busy.', told);
+  if (free > 0)
+    return open(`Of ${counted(fitting, 'worker')} that can run it ${free} said to have a free slot.`, told);
+  const how = `${fitting - stopping} full, ${stopping} stopping`;
+  return holding(`All live workers that can run it are busy, by what they last said: ${how}.`, told);
+}
+
+function judgeQueue({ state, queue }: GateFacts): Judgement {
+  if (queue === null || state.eligibilityState !== 'eligible_now') return open('It is in no queue.');
+  const { ahead, isCapped } = queue;
+  if (ahead === 0 && !isCapped)
+    return open('Nothing is before it in the queue of its route.', { ahead, isCapped });
+  const many = isCapped ? `at least ${counted(ahead, 'execution')}` : counted(ahead, 'execution');
+  return holding(`It comes after ${many} of the same lane, kind and capabilities.`, { ahead, isCapped });
+}
+
+function when(ms: number): string {
+  return ms > 0 ? `is in ${spoken(ms)}` : `was ${spoken(-ms)} ago, and it is about to expire`;
+}
+
+function overIn(ms: number): string {
+  if (ms > 0) return `is over in ${spoken(ms)}`;
+  return `was over ${spoken(-ms)} ago, and it is queued within about a second`;
+}
+
+function deadlineFirst(waitMs: number, deadlineInMs: number | null): string {
+  if (deadlineInMs === null || deadlineInMs > waitMs) return '';
+  return `, but its deadline comes first and ${when(deadlineInMs)}`;
+}
+
+function quotedOrNull(message: string | null): string | null {
+  return message === null ? null : quoted(message);
+}
+
+function bracketed(message: string | null): string {
+  return message === null || message === '' ? '' : ` (${message})`;
+}

@@ -1,0 +1,186 @@
+/**
+ * The leases a worker holds and how long it may trust them. Trust is measured on the monotonic clock from the moment
+ * a request was sent, minus a margin: when it runs out the worker stops writing, whatever the database thinks. Both
+ * timers and every write check it, because a process that was paused wakes up between two lines.
+ */
+import { setMaxListeners } from 'node:events';
+import type { Claim, Engine, RenewOutcome } from '../../contract/engine.ts';
+import { TaskAborted, type AbortCode } from '../task.ts';
+
+/** The part of a lease kept in reserve for a write that is under way when it ends. */
+const MARGIN = { share: 0.2, minMs: 2_000, maxShare: 0.5 };
+/** Looks per lease time; every second one renews, so that two renewals may be lost before the lease is. */
+const LOOKS_PER_LEASE = 6;
+/** Leases renewed in one statement. */
+const RENEW_BATCH = 1_000;
+
+export class HeldLease {
+  readonly claim: Claim;
+  #trustedUntil: number;
+  #lost: AbortCode | undefined;
+  /** Why the handler must stop, while there is something left to report. */
+  #told: AbortCode | undefined;
+  /** Made when somebody is to be told: most handlers are over before, and an error is dear. */
+  #reason: TaskAborted | undefined;
+  /** Made when somebody asks for the signal: most handlers are over before anybody does. */
+  #abort: AbortController | undefined;
+
+  constructor(claim: Claim, sentAt: number) {
+    this.claim = claim;
+    this.#trustedUntil = trustUntil(sentAt, claim.leaseMs);
+  }
+
+  get signal(): AbortSignal {
+    if (this.#abort === undefined) {
+      this.#abort = new AbortController();
+      // Every step and wait of a handler may listen, and there may be thousands.
+      setMaxListeners(0, this.#abort.signal);
+      const reason = this.#stopReason();
+      if (reason !== undefined) this.#abort.abort(reason);
+    }
+    return this.#abort.signal;
+  }
+
+  /** Why the lease is gone, or undefined while it is not. */
+  get lostBy(): AbortCode | undefined {
+    return this.#lost;
+  }
+
+  /** False once the lease is gone or may be: then nothing may be written under it. */
+  isTrusted(): boolean {
+    if (this.#lost !== undefined) return false;
+    if (performance.now() < this.#trustedUntil) return true;
+    this.lose('lease_lost');
+    return false;
+  }
+
+  extend(sentAt: number): void {
+    this.#trustedUntil = trustUntil(sentAt, this.claim.leaseMs);
+  }
+
+  /** Fires the signal while the lease is still held: its holder has something left to write, its handler has not. */
+  tell(code: AbortCode): void {
+    if (this.#told !== undefined || this.#lost !== undefined) return;
+    this.#told = code;
+    this.#abort?.abort(this.#stopReason());
+  }
+
+  /** Throws why the handler must stop, if it must. */
+  throwIfTold(): void {
+    const reason = this.#stopReason();
+    if (reason !== undefined) throw reason;
+  }
+
+  #stopReason(): TaskAborted | undefined {
+    const code = this.#told ?? this.#lost;
+    if (code !== undefined) this.#reason ??= new TaskAborted(code);
+    return this.#reason;
+  }
+
+  lose(code: AbortCode): void {
+    if (this.#lost !== undefined) return;
+    this.#lost = code;
+    this.#abort?.abort(this.#stopReason());
+  }
+}
+
+function trustUntil(sentAt: number, leaseMs: number): number {
+  const margin = Math.min(Math.max(MARGIN.minMs, leaseMs * MARGIN.share), leaseMs * MARGIN.maxShare);
+  return sentAt + leaseMs - margin;
+}
+
+/** Renews all leases of a worker in one call, at a rhythm and when asked. */
+export class LeaseWatch {
+  readonly #engine: Engine;
+  readonly #leaseMs: number;
+  readonly #onError: (error: unknown) => void;
+  readonly #leases = new Set<HeldLease>();
+  readonly #newest = new Map<string, HeldLease>();
+  #timer: NodeJS.Timeout | undefined;
+  #renewing = false;
+  #asked = false;
+  #looks = 0;
+
+  constructor(engine: Engine, leaseMs: number, onError: (error: unknown) => void) {
+    this.#engine = engine;
+    this.#leaseMs = leaseMs;
+    this.#onError = onError;
+  }
+
+  add(lease: HeldLease): void {
+    // A lease that was taken away may come back to the same worker before it has heard of the loss.
+    const { executionId } = lease.claim;
+    this.#newest.get(executionId)?.lose('lease_lost');
+    this.#newest.set(executionId, lease);
+    this.#leases.add(lease);
+    this.#timer ??= setInterval(() => this.#look(), this.#leaseMs / LOOKS_PER_LEASE);
+  }
+
+  remove(lease: HeldLease): void {
+    this.#leases.delete(lease);
+    if (this.#newest.get(lease.claim.executionId) === lease) this.#newest.delete(lease.claim.executionId);
+    if (this.#leases.size > 0) return;
+    clearInterval(this.#timer);
+    this.#timer = undefined;
+  }
+
+  /** Asks now, because somebody said that a lease was taken away. */
+  checkNow(): void {
+    if (this.#leases.size > 0) this.#beat();
+  }
+
+  #look(): void {
+    for (const lease of this.#leases) lease.isTrusted();
+    this.#looks += 1;
+    if (this.#looks % 2 === 0) this.#beat();
+  }
+
+  #beat(): void {
+    // A renewal that hangs must not pile up others behind it; one that was asked for meanwhile follows.
+    if (this.#renewing) {
+      this.#asked = true;
+      return;
+    }
+    this.#renewing = true;
+    void this.#renew().finally(() => {
+      this.#renewing = false;
+      if (!this.#asked) return;
+      this.#asked = false;
+      this.checkNow();
+    });
+  }
+
+  async #renew(): Promise<void> {
+    const leases = [...this.#leases].filter((lease) => lease.isTrusted());
+    for (let from = 0; from < leases.length; from += RENEW_BATCH) {
+      await this.#renewSome(leases.slice(from, from + RENEW_BATCH));
+    }
+  }
+
+  async #renewSome(leases: readonly HeldLease[]): Promise<void> {
+    const sentAt = performance.now();
+    try {
+      const outcomes = await this.#engine.renew(
+        leases.map((lease) => lease.claim),
+        this.#leaseMs,
+      );
+      leases.forEach((lease, index) => apply(lease, outcomes[index]!, sentAt));
+    } catch (error) {
+      // The leases stay trusted until their time is over, and the next beat tries again.
+      this.#onError(error);
+    }
+  }
+}
+
+function apply(lease: HeldLease, outcome: RenewOutcome, sentAt: number): void {
+  if (outcome.outcome === 'renewed') lease.extend(sentAt);
+  else lease.lose(abortCodeFor(outcome));
+}
+
+/** What a refusal means to the handler. */
+export function abortCodeFor(refusal: Exclude<RenewOutcome, { outcome: 'renewed' }>): AbortCode {
+  if (refusal.outcome === 'lease_revoked') return 'revoked';
+  if (refusal.outcome === 'timed_out') return 'deadline';
+  if (refusal.outcome === 'not_active' && refusal.terminalOutcome === 'cancelled') return 'cancelled';
+  return 'lease_lost';
+}

@@ -1,0 +1,82 @@
+/**
+ * A worker's row in the registry: written when it starts, refreshed at a rhythm, removed when it stops. The registry is
+ * for people who look; nothing hangs on it, so trouble with it is reported and never keeps the worker from its work.
+ */
+import type { Engine, WorkerRegistration } from '../../contract/engine.ts';
+import { isEngineError } from '../../contract/errors.ts';
+import { LAST_WORD_MS, withDeadline } from '../../contract/stopping.ts';
+
+/** Time between two refreshes, jittered so that workers started together do not stay in step. */
+const REFRESH_MS = 10_000;
+
+export interface RegistrationOptions {
+  /** What is to be said now. */
+  describe(): WorkerRegistration;
+  onError(error: unknown): void;
+  /** Called before each refresh. */
+  onBeat?(): void;
+  /** Default 10 s. */
+  refreshMs?: number;
+}
+
+export class Registration {
+  readonly #engine: Engine;
+  readonly #options: RegistrationOptions;
+  readonly #refreshMs: number;
+  #timer: NodeJS.Timeout | undefined;
+  /** One statement after the other: a late refresh must not bring back a row that was removed. */
+  #last: Promise<void> = Promise.resolve();
+  #closed = false;
+
+  constructor(engine: Engine, options: RegistrationOptions) {
+    this.#engine = engine;
+    this.#options = options;
+    this.#refreshMs = options.refreshMs ?? REFRESH_MS;
+    this.#beat();
+  }
+
+  /** Says now what has changed. */
+  refresh(): void {
+    this.#send(() => this.#engine.registerWorker(this.#options.describe()));
+  }
+
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    this.#closed = true;
+    clearTimeout(this.#timer);
+    const { workerInstanceId } = this.#options.describe();
+    this.#last = this.#last.then(() => this.#try(() => this.#engine.forgetWorker(workerInstanceId)));
+    // A row that stays is removed as a silent worker's.
+    await withDeadline(this.#last, LAST_WORD_MS);
+  }
+
+  #beat(): void {
+    this.#options.onBeat?.();
+    this.refresh();
+    void this.#last.then(() => this.#arm());
+  }
+
+  /** Begins after an answer, so that refreshes never pile up; and keeps no process alive. */
+  #arm(): void {
+    if (this.#closed) return;
+    this.#timer = setTimeout(() => this.#beat(), this.#refreshMs * (0.8 + Math.random() * 0.4));
+    this.#timer.unref();
+  }
+
+  #send(call: () => Promise<void>): void {
+    this.#last = this.#last.then(() => (this.#closed ? undefined : this.#try(call)));
+  }
+
+  async #try(call: () => Promise<void>): Promise<void> {
+    try {
+      await call();
+    } catch (error) {
+      if (isEngineError(error) && error.code === 'closed') {
+        // The claim loop tells of it; the registry has nobody left to write to.
+        this.#closed = true;
+        return;
+      }
+      this.#options.onError(error);
+    }
+  }
+}

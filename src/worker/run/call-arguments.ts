@@ -1,0 +1,79 @@
+/**
+ * What a handler passes to the methods of its context: told apart, checked before anything is done, and refused with the call it was
+ * given to.
+ */
+import type { Duration } from '../../contract/duration.ts';
+import type { Claim } from '../../contract/engine.ts';
+import { EngineError, isEngineError } from '../../contract/errors.ts';
+import { LIMITS } from '../../contract/limits.ts';
+import { subjectOf } from '../task.ts';
+
+export interface Named {
+  name: string;
+  key: string;
+  what: unknown;
+  options: unknown;
+}
+
+function isDurationLike(value: unknown): value is Duration {
+  return typeof value === 'string' || (typeof value === 'object' && value !== null);
+}
+
+export class CallArguments {
+  readonly #claim: Claim;
+
+  constructor(claim: Claim) {
+    this.#claim = claim;
+  }
+
+  /** `(name, what, options?)` or `(name, key, what, options?)`: a key is a text that something follows. */
+  named(method: string, args: unknown[]): Named {
+    const [, second, third] = args;
+    const name = this.nameOf(method, args[0], LIMITS.stepNameBytes);
+    const keyed = typeof third === 'function' || (typeof second === 'string' && isDurationLike(third));
+    if (keyed && typeof second !== 'string') {
+      throw this.misused(method, `needs a text as its key of "${name}": String(…)`);
+    }
+    const key = keyed ? (second as string) : '';
+    this.checkText(method, 'key', key, LIMITS.stepKeyBytes);
+    return keyed ? { name, key, what: third, options: args[3] } : { name, key, what: second, options: third };
+  }
+
+  nameOf(method: string, name: unknown, maxBytes: number): string {
+    if (typeof name !== 'string' || name === '') throw this.misused(method, 'needs a name first');
+    this.checkText(method, 'name', name, maxBytes);
+    return name;
+  }
+
+  /** What follows the names: options, or nothing. */
+  optionsOf(method: string, name: string, [options = {}, ...more]: unknown[]): object {
+    if (typeof options === 'object' && options !== null && more.length === 0) return options;
+    throw this.misused(method, `takes options of "${name}" as an object, and a key as a text: String(…)`);
+  }
+
+  /** Before anything is done: a step that cannot be stored would be done again and again. */
+  checkText(method: string, what: string, text: string, maxBytes: number): void {
+    if (Buffer.byteLength(text) > maxBytes) {
+      throw this.misused(
+        method,
+        `has a ${what} of ${Buffer.byteLength(text)} bytes; the limit is ${maxBytes}`,
+      );
+    }
+    if (text.includes('\u0000')) throw this.misused(method, `has a ${what} with the character \\u0000`);
+  }
+
+  misused(method: string, what: string): EngineError {
+    return new EngineError('invalid_step', `${subjectOf(this.#claim)}: ctx.${method} ${what}.`);
+  }
+
+  /** What is wrong with an argument is said with the call it was given to. */
+  checked<Value>(call: string, check: () => Value): Value {
+    try {
+      return check();
+    } catch (error) {
+      if (!isEngineError(error)) throw error;
+      const { code, field = 'options', message } = error;
+      throw new EngineError(code, `${subjectOf(this.#claim)}: ctx.${call}: ${message}`, { field });
+    }
+  }
+}

@@ -1,0 +1,139 @@
+/**
+ * Children of a run. A child's id is made from its parent's id and the name it is spawned under, so that spawning again,
+ * after a crash at whatever moment, names the same execution and starts nothing twice.
+ */
+import { createHash } from 'node:crypto';
+import { setMaxListeners } from 'node:events';
+import { durationMs } from '../../contract/duration.ts';
+import { ExecutionFailed } from '../../contract/errors.ts';
+import type { Claim, Engine, ExecutionEnd, SubmitRequest } from '../../contract/engine.ts';
+import { formatExecutionId, partitionOfUuid, type ExecutionId } from '../../contract/ids.ts';
+import { LIMITS } from '../../contract/limits.ts';
+import { checkInput, type AnyTask } from '../../define/task.ts';
+import type { Child, SpawnOptions } from '../context.ts';
+import type { Asked, HandOver } from './hand-over.ts';
+import { insist } from './insist.ts';
+import { abortCodeFor, type HeldLease } from '../loop/lease-watch.ts';
+import { TaskAborted } from '../task.ts';
+import { forgiven, type Waits } from './waits.ts';
+
+export class Children {
+  readonly #engine: Engine;
+  readonly #lease: HeldLease;
+  readonly #waits: Waits;
+  readonly #handOver: HandOver;
+  readonly #own = new WeakSet<object>();
+
+  constructor(engine: Engine, lease: HeldLease, waits: Waits, handOver: HandOver) {
+    this.#engine = engine;
+    this.#lease = lease;
+    this.#waits = waits;
+    this.#handOver = handOver;
+  }
+
+  async spawn(task: AnyTask, input: unknown, options: SpawnOptions): Promise<Child<unknown>> {
+    await checkInput(task, input);
+    const executionId = childId(this.#lease.claim, task.name, options.key ?? '');
+    const request = requestFor(task, input, options, executionId, this.#lease.claim.namespace);
+    await this.#handOver.saved();
+    const outcome = await insist(this.#lease, () => this.#engine.spawn(this.#lease.claim, [request]));
+    if (outcome.outcome !== 'spawned') {
+      this.#lease.lose(abortCodeFor(outcome));
+      throw new TaskAborted(this.#lease.lostBy ?? 'lease_lost');
+    }
+    const result = async () => (await this.#results([executionId]))[0];
+    const child = { executionId, result: () => forgiven(result) };
+    this.#own.add(child);
+    return child;
+  }
+
+  /** True for what this run has spawned: of others nobody would tell it. */
+  isOwn(child: unknown): boolean {
+    return this.#own.has(child as object);
+  }
+
+  results(children: readonly Child<unknown>[]): Promise<unknown[]> {
+    return this.#results(children.map((child) => child.executionId));
+  }
+
+  /** In a run that is not the first, a child may have ended long ago: that is known before a due sleep is handed over. */
+  async #look(id: ExecutionId): Promise<ExecutionEnd | undefined> {
+    const { resumed, attemptIndex } = this.#lease.claim;
+    if (!resumed && attemptIndex === 0) return undefined;
+    const seen = await this.#engine.result(id).catch(() => ({ outcome: 'pending' as const }));
+    return seen.outcome === 'pending' || seen.outcome === 'not_found' ? undefined : seen;
+  }
+
+  /** Waits for all of them together. */
+  async #results(ids: readonly ExecutionId[]): Promise<unknown[]> {
+    const which = ids.length === 1 ? ids[0]! : createHash('sha256').update(ids.join()).digest('base64url');
+    const id = this.#handOver.numbered('children', which);
+    const ends = await this.#handOver.take(id, (asked) => this.#ends(ids, asked));
+    return ends.map((end, index) => valueOf(ids[index]!, end));
+  }
+
+  async #ends(ids: readonly ExecutionId[], asked: Asked): Promise<ExecutionEnd[]> {
+    const stop = new AbortController();
+    setMaxListeners(0, stop.signal);
+    const open = new Set<string>(ids);
+    const looks = ids.map((id) => this.#look(id));
+    const endOf = async (id: ExecutionId, index: number): Promise<ExecutionEnd> => {
+      const end = (await looks[index]) ?? (await this.#engine.waitForEnd(id, { signal: stop.signal }));
+      open.delete(id);
+      return end;
+    };
+    const ends = Promise.all(ids.map(endOf));
+    // Rejected when the waiting is stopped; nobody is left to hear of it then.
+    ends.catch(() => undefined);
+    void Promise.all(looks).then((seen) => seen.includes(undefined) && asked.live());
+    try {
+      if (ids.length > 0) await this.#waits.children(open, ends);
+      return await ends;
+    } finally {
+      stop.abort();
+    }
+  }
+}
+
+function requestFor(
+  task: AnyTask,
+  input: unknown,
+  options: SpawnOptions,
+  executionId: ExecutionId,
+  namespace: string,
+): SubmitRequest {
+  const { lane, priority, tags, delay } = options;
+  return {
+    ...task.defaults,
+    namespace,
+    payload: input,
+    executionId,
+    ...(lane === undefined ? {} : { lane }),
+    ...(priority === undefined ? {} : { priority }),
+    ...(tags === undefined ? {} : { tags }),
+    ...(delay === undefined ? {} : { delayMs: durationMs(delay, 'options.delay', LIMITS.delayMs) }),
+  };
+}
+
+function valueOf(executionId: ExecutionId, end: ExecutionEnd): unknown {
+  if (end.outcome === 'success') return end.result;
+  throw new ExecutionFailed(executionId, end);
+}
+
+/**
+ * A version 8 uuid: its bits are a hash of ours. An execution that is begun anew from its start has other children; so has
+ * one that was submitted again under its id when the first had been forgotten.
+ */
+function childId({ executionId, createdAtMs, generation }: Claim, name: string, key: string): ExecutionId {
+  const bytes = createHash('sha256')
+    .update(JSON.stringify([executionId, createdAtMs, generation, name, key]))
+    .digest()
+    .subarray(0, 16);
+  bytes[6] = (bytes[6]! & 0x0f) | 0x80;
+  bytes[8] = (bytes[8]! & 0x3f) | 0x80;
+  const hex = bytes.toString('hex');
+  const uuid = [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join(
+    '-',
+  );
+  return formatExecutionId(partitionOfUuid(uuid), uuid);
+}

@@ -1,0 +1,60 @@
+/**
+ * The flow of a run: a member that runs may add others. What it adds is known by its names, so that a run that comes after a crash adds
+ * nothing twice; and it is added under the lease, so that a run that was overtaken adds nothing at all.
+ */
+import type { Engine } from '../../contract/engine.ts';
+import { EngineError, isEngineError } from '../../contract/errors.ts';
+import { FlowPlan, type FlowExtension } from '../../define/flow-plan.ts';
+import type { SubmittedFlow } from '../../contract/flows.ts';
+import type { FlowScope } from '../context.ts';
+import { insist } from './insist.ts';
+import { abortCodeFor, type HeldLease } from '../loop/lease-watch.ts';
+import { subjectOf, TaskAborted, type AbortCode } from '../task.ts';
+import { forgiven } from './waits.ts';
+
+type During = <Value>(work: () => Promise<Value>) => Promise<Value>;
+
+/** Null outside of flows. `during`: a pause waits for what is done in it, and its end is handed over in its turn. */
+export function flowScope(engine: Engine, lease: HeldLease, during: During): FlowScope | null {
+  const { flowId } = lease.claim;
+  if (flowId === null) return null;
+  return {
+    flowId,
+    extend: (define) => forgiven(() => during(() => extend(engine, lease, define))),
+  };
+}
+
+async function extend(
+  engine: Engine,
+  lease: HeldLease,
+  define: (f: FlowExtension) => void,
+): Promise<SubmittedFlow> {
+  lease.throwIfTold();
+  if (typeof define !== 'function')
+    throw new EngineError('invalid_step', `${subjectOf(lease.claim)}: ctx.flow.extend needs a function.`);
+  const plan = new FlowPlan<void>();
+  const returned: unknown = define(plan as FlowExtension);
+  if (typeof (returned as { then?: unknown } | undefined)?.then === 'function')
+    throw new EngineError(
+      'invalid_step',
+      `${subjectOf(lease.claim)}: ctx.flow.extend needs a function that is done when it returns; await before it.`,
+    );
+  const members = await plan.close().layOut();
+  try {
+    return await insist(lease, () => engine.extendFlow(lease.claim, members));
+  } catch (error) {
+    const code = isEngineError(error) ? error.code : undefined;
+    const isOver = code === 'lease_lost' || code === 'flow_ended';
+    const lost = isOver ? await whyLost(engine, lease) : undefined;
+    // The flow may also have ended, or be about to, without this run being over.
+    if (lost === undefined && code !== 'lease_lost') throw error;
+    lease.lose(lost ?? 'lease_lost');
+    throw new TaskAborted(lease.lostBy ?? 'lease_lost');
+  }
+}
+
+/** The flow does not know why a lease is gone. Undefined when it is not, or nobody answers. */
+async function whyLost(engine: Engine, { claim }: HeldLease): Promise<AbortCode | undefined> {
+  const [answer] = await engine.renew([claim], claim.leaseMs).catch(() => []);
+  return answer === undefined || answer.outcome === 'renewed' ? undefined : abortCodeFor(answer);
+}

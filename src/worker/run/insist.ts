@@ -1,0 +1,66 @@
+/**
+ * Calls that must not be given up because a connection broke: they are tried again for as long as the lease is
+ * trusted. What the caller gave, or what no second try can mend, is thrown back; an error nobody knows is tried a
+ * number of times, because a statement may have been cancelled by chance.
+ */
+import { setTimeout as pause } from 'node:timers/promises';
+import {
+  ConnectionWaitOver,
+  isEngineError,
+  isPassingTrouble,
+  type EngineError,
+} from '../../contract/errors.ts';
+import { TaskAborted } from '../task.ts';
+import type { HeldLease } from '../loop/lease-watch.ts';
+
+const RETRY_MS = 100;
+const MAX_ODD_TRIES = 50;
+/** A few seconds: whoever limits connections on purpose is to hear of it. */
+const MAX_ROOMLESS_TRIES = 30;
+
+/** Throws a TaskAborted once the lease is not trusted any more. */
+export async function insist<Answer>(lease: HeldLease, call: () => Promise<Answer>): Promise<Answer> {
+  return insistUnless(lease, call, () => false);
+}
+
+/** The same for what needs a connection of its own: that none is left is reported once, and after some tries thrown. */
+export async function insistOnConnection<Answer>(
+  lease: HeldLease,
+  call: () => Promise<Answer>,
+  report: (error: EngineError) => void,
+): Promise<Answer> {
+  let tries = 0;
+  return insistUnless(lease, call, (error) => {
+    if (!isEngineError(error) || error.code !== 'no_connection') return false;
+    tries += 1;
+    if (tries === 1) report(error);
+    return error instanceof ConnectionWaitOver || tries >= MAX_ROOMLESS_TRIES;
+  });
+}
+
+async function insistUnless<Answer>(
+  lease: HeldLease,
+  call: () => Promise<Answer>,
+  isEnough: (error: unknown) => boolean,
+): Promise<Answer> {
+  let oddTries = 0;
+  while (lease.isTrusted()) {
+    try {
+      return await call();
+    } catch (error) {
+      if (isEngineError(error) && error.code === 'closed') {
+        lease.lose('lease_lost');
+        break;
+      }
+      if (!isPassingTrouble(error)) oddTries += 1;
+      if (isHopeless(error) || isEnough(error) || oddTries >= MAX_ODD_TRIES) throw error;
+      await pause(RETRY_MS, undefined, { signal: lease.signal }).catch(() => undefined);
+    }
+  }
+  throw new TaskAborted(lease.lostBy ?? 'lease_lost');
+}
+
+/** An error of the engine with a code of its own, other than trouble of the database, will be the same next time. */
+export function isHopeless(error: unknown): boolean {
+  return isEngineError(error) && !isPassingTrouble(error) && error.code !== 'database_error';
+}

@@ -1,0 +1,46 @@
+/**
+ * Sends what a handler says about its progress: the latest word, at intervals. Nothing hangs on it, so a report that
+ * fails is dropped.
+ */
+import type { Engine, Progress } from '../../contract/engine.ts';
+import { EngineError } from '../../contract/errors.ts';
+import type { HeldLease } from '../loop/lease-watch.ts';
+
+const INTERVAL_MS = 250;
+
+export class ProgressReports {
+  readonly #engine: Engine;
+  readonly #lease: HeldLease;
+  #latest: Progress | undefined;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(engine: Engine, lease: HeldLease) {
+    this.#engine = engine;
+    this.#lease = lease;
+  }
+
+  say(progress: Progress): void {
+    const { percent } = progress;
+    if (percent !== undefined && !(percent >= 0 && percent <= 100)) {
+      const field = 'progress.percent';
+      throw new EngineError('invalid_input', `${field} must be a number from 0 to 100.`, { field });
+    }
+    this.#latest = { ...progress };
+    if (this.#timer === undefined) this.#send();
+  }
+
+  close(): void {
+    clearTimeout(this.#timer);
+    if (this.#latest !== undefined) this.#send();
+    clearTimeout(this.#timer);
+  }
+
+  #send(): void {
+    const progress = this.#latest;
+    this.#latest = undefined;
+    this.#timer = undefined;
+    if (progress === undefined || !this.#lease.isTrusted()) return;
+    this.#timer = setTimeout(() => this.#send(), INTERVAL_MS);
+    this.#engine.reportProgress(this.#lease.claim, progress).catch(() => undefined);
+  }
+}

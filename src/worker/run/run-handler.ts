@@ -1,0 +1,182 @@
+/**
+ * Runs one claimed execution and reports how it ended. Nothing is written once the lease is not trusted; while the
+ * database is away the report is tried again for as long as the lease lasts.
+ */
+import { isEngineError } from '../../contract/errors.ts';
+import type { CompleteOutcome, Engine, Failure, FailOutcome } from '../../contract/engine.ts';
+import type { StreamKinds } from '../../define/streams.ts';
+import { parseWith } from '../../contract/schema.ts';
+import { parseInput } from '../../define/task.ts';
+import type { Logger } from '../context.ts';
+import type { Middleware, TaskHandler } from '../handlers.ts';
+import { insist } from './insist.ts';
+import { abortCodeFor, type HeldLease } from '../loop/lease-watch.ts';
+import { callAfter } from './long-timer.ts';
+import { RunContext } from './run-context.ts';
+import { subjectOf, TaskAborted, TaskFailed, toFailure } from '../task.ts';
+
+/** How a run ended, for the worker's counters. */
+export type RunEnd = 'completed' | 'failed' | 'retry_scheduled' | 'paused' | 'lost';
+
+export interface RunOptions {
+  log: Logger;
+  middleware: readonly Middleware[];
+  /** Called when the handler is over, before its end is reported. */
+  onHandled(): void;
+}
+
+export async function runHandler(
+  engine: Engine,
+  lease: HeldLease,
+  handler: TaskHandler,
+  options: RunOptions,
+): Promise<RunEnd> {
+  const run = new RunContext(engine, lease, options.log, handler.task.streams as StreamKinds);
+  let result: unknown;
+  try {
+    result = await called(run, lease, handler, options.middleware);
+    const written = run.endStream();
+    if (written !== undefined) await written;
+  } catch (thrown) {
+    run.close();
+    // What was said before it failed is told if it can be; what it failed with is told in any case.
+    await run.endStream()?.catch(() => undefined);
+    options.onHandled();
+    if (lease.lostBy !== undefined) return endOfLost(lease);
+    const step = run.stepOf(thrown);
+    run.log.error({ err: thrown, ...(step === undefined ? {} : { step }) }, 'The attempt failed.');
+    return reportFailure(engine, lease, run, withStep(toFailure(thrown), step));
+  }
+  if (run.close()) await run.warnOfUnreached();
+  options.onHandled();
+  try {
+    return await report(lease, run, () => engine.complete(lease.claim, result));
+  } catch (error) {
+    // The result itself cannot be stored; the next try would make the same one.
+    const message = `${subjectOf(lease.claim)}: ${toFailure(error).message}`;
+    return reportFailure(engine, lease, run, { message, category: 'permanent', retry: 'never' });
+  }
+}
+
+function withStep(failure: Failure, step: string | undefined): Failure {
+  return step === undefined ? failure : { ...failure, message: `${failure.message} (in step "${step}")` };
+}
+
+/** These lines run for every execution: a task without schemas, a time limit and middleware waits for nothing else. */
+function called(
+  run: RunContext,
+  lease: HeldLease,
+  handler: TaskHandler,
+  middleware: readonly Middleware[],
+): Promise<unknown> {
+  const { input, output, timeoutMs } = handler.task;
+  const isPlain = input === undefined && output === undefined && middleware.length === 0;
+  if (!isPlain) return inTime(lease, timeoutMs, () => callChecked(run, handler, middleware));
+  if (timeoutMs === undefined) return callPlain(run, handler, run.ctx.payload);
+  return inTime(lease, timeoutMs, () => callPlain(run, handler, run.ctx.payload));
+}
+
+async function callPlain(run: RunContext, handler: TaskHandler, input: unknown): Promise<unknown> {
+  try {
+    return await handler.run(input, run.ctx);
+  } finally {
+    run.handled();
+  }
+}
+
+async function callChecked(
+  run: RunContext,
+  handler: TaskHandler,
+  middleware: readonly Middleware[],
+): Promise<unknown> {
+  const { ctx } = run;
+  const { task } = handler;
+  const input = await checked('invalid_input', () => parseInput(task, ctx.payload, subjectOf(ctx)));
+  let callNext = (): Promise<unknown> => callPlain(run, handler, input);
+  for (const outer of middleware.toReversed()) {
+    const next = callNext;
+    callNext = async () => outer(ctx, next);
+  }
+  const made = await callNext();
+  return checked('invalid_output', () =>
+    parseWith(task.output, made, { field: 'output', of: subjectOf(ctx) }),
+  );
+}
+
+/** What does not fit its schema will not fit the next time either. */
+async function checked<Value>(category: string, parse: () => Promise<Value>): Promise<Value> {
+  try {
+    return await parse();
+  } catch (error) {
+    throw isEngineError(error) ? new TaskFailed(error.message, { category, retry: 'never' }) : error;
+  }
+}
+
+/** A handler that takes too long is told by its signal, and not waited for. */
+async function inTime(
+  lease: HeldLease,
+  timeoutMs: number | undefined,
+  work: () => Promise<unknown>,
+): Promise<unknown> {
+  if (timeoutMs === undefined) return work();
+  let callOff: (() => void) | undefined;
+  const over = new Promise<never>((_, reject) => {
+    callOff = callAfter(timeoutMs, () => {
+      lease.tell('deadline');
+      reject(new TaskFailed(`The attempt took longer than ${timeoutMs} ms.`, { category: 'timeout' }));
+    });
+  });
+  try {
+    return await Promise.race([work(), over]);
+  } finally {
+    callOff?.();
+  }
+}
+
+async function reportFailure(
+  engine: Engine,
+  lease: HeldLease,
+  run: RunContext,
+  failure: Failure,
+): Promise<RunEnd> {
+  try {
+    return await report(lease, run, () => engine.fail(lease.claim, failure));
+  } catch (error) {
+    // What the handler said about its failure was refused: then the failure alone must be reported.
+    const message = `${failure.message} (how to treat it was refused: ${toFailure(error).message})`;
+    const retry = failure.retry === 'never' ? 'never' : 'policy';
+    return report(lease, run, () => engine.fail(lease.claim, { message, retry }));
+  }
+}
+
+type Report = () => Promise<CompleteOutcome | FailOutcome>;
+
+async function report(lease: HeldLease, run: RunContext, call: Report): Promise<RunEnd> {
+  try {
+    // The next attempt, or a replay, takes the branches of this one; but the end itself matters more.
+    await run.orderStored()?.catch((error: unknown) => {
+      if (error instanceof TaskAborted) throw error;
+      run.log.error({ err: error }, 'The order of ends could not be stored.');
+    });
+    return toEnd(lease, await insist(lease, call));
+  } catch (error) {
+    if (error instanceof TaskAborted) return endOfLost(lease);
+    throw error;
+  }
+}
+
+function toEnd(lease: HeldLease, answer: CompleteOutcome | FailOutcome): RunEnd {
+  switch (answer.outcome) {
+    case 'completed':
+    case 'failed':
+    case 'retry_scheduled':
+      return answer.outcome;
+    default:
+      lease.lose(abortCodeFor(answer));
+      return endOfLost(lease);
+  }
+}
+
+function endOfLost(lease: HeldLease): RunEnd {
+  return lease.lostBy === 'paused' ? 'paused' : 'lost';
+}

@@ -1,0 +1,140 @@
+/**
+ * Runs the function of one step: its tries, its time limit, its signal. Knows nothing of what is stored.
+ */
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { setTimeout as pause } from 'node:timers/promises';
+import { durationMs } from '../../contract/duration.ts';
+import { LIMITS } from '../../contract/limits.ts';
+import { EngineError } from '../../contract/errors.ts';
+import type { Backoff, StepKey } from '../../contract/engine.ts';
+import { backoffMs, DEFAULT_BACKOFF, type StoredBackoff } from '../../model/retry.ts';
+import { callAfter, MAX_TIMEOUT_MS } from './long-timer.ts';
+import type { StepFunction, StepOptions } from '../context.ts';
+import { checkKnown } from '../options.ts';
+import { TaskAborted, TaskFailed } from '../task.ts';
+
+export interface StepPlan {
+  maxRetries: number;
+  backoff: StoredBackoff;
+  timeoutMs: number | undefined;
+}
+
+/** One try of a step. */
+export interface StepTry extends Required<StepKey> {
+  readonly tryIndex: number;
+  /** Of the run it belongs to: what wakes another run must not lend it its steps. */
+  readonly run: AbortSignal;
+  /** Fires when it has failed or its time is over; its function may still be running then. */
+  readonly over: AbortSignal;
+}
+
+/** Output is written from anywhere: this is how steps that run at the same time, and their tries, are told apart. */
+const insideTry = new AsyncLocalStorage<StepTry>();
+
+/** The try the caller is in, of the run with this signal. */
+export function currentTry(run: AbortSignal): StepTry | undefined {
+  const own = insideTry.getStore();
+  return own?.run === run ? own : undefined;
+}
+
+/** What is left of a try that is over: the next one does its work. */
+class TryOver extends TaskAborted {
+  constructor(name: string, tryIndex: number) {
+    super('ended');
+    this.message = `Try ${tryIndex} of step "${name}" is over; what it left running can write nothing more.`;
+  }
+}
+
+const NO_PLAN: StepPlan = { maxRetries: 0, backoff: DEFAULT_BACKOFF, timeoutMs: undefined };
+
+/** Checked before anything runs. */
+export function planOf(options: StepOptions | undefined): StepPlan {
+  if (options === undefined) return NO_PLAN;
+  checkKnown(options, 'options', ['retry', 'timeout']);
+  const { retry, timeout } = options;
+  const maxRetries = retry?.maxRetries ?? 0;
+  if (!Number.isInteger(maxRetries) || maxRetries < 0 || maxRetries > LIMITS.maxRetries) {
+    const field = 'options.retry.maxRetries';
+    throw new EngineError(
+      'invalid_input',
+      `${field} must be a whole number from 0 to ${LIMITS.maxRetries}.`,
+      {
+        field,
+      },
+    );
+  }
+  return {
+    maxRetries,
+    backoff: storedBackoff(retry?.backoff),
+    timeoutMs: timeout === undefined ? undefined : durationMs(timeout, 'options.timeout', LIMITS.delayMs),
+  };
+}
+
+function storedBackoff(backoff: Backoff | undefined): StoredBackoff {
+  if (backoff === undefined) return DEFAULT_BACKOFF;
+  const { type, ...numbers } = backoff;
+  for (const [name, value] of Object.entries(numbers)) {
+    if (typeof value === 'boolean' || (Number.isFinite(value) && value >= 0)) continue;
+    const field = `options.retry.backoff.${name}`;
+    throw new EngineError('invalid_input', `${field} must be a number from 0.`, { field });
+  }
+  if (type === 'fixed') return { type: 'fixed', delay_ms: backoff.delayMs ?? 0 };
+  return {
+    type: 'exponential',
+    initial_delay_ms: backoff.initialDelayMs ?? 1_000,
+    max_delay_ms: backoff.maxDelayMs ?? 60_000,
+    multiplier: backoff.multiplier ?? 2,
+    jitter: backoff.jitter ?? false,
+  };
+}
+
+/** Tries until it succeeds, has no tries left, says itself that there is no use, or the work is taken away. */
+export async function runStep<Value>(
+  { name, key }: Required<StepKey>,
+  fn: StepFunction<Value>,
+  plan: StepPlan,
+  signal: AbortSignal,
+): Promise<Value> {
+  for (let tryIndex = 0; ; tryIndex += 1) {
+    signal.throwIfAborted();
+    const over = new AbortController();
+    const own: StepTry = { name, key, tryIndex, run: signal, over: over.signal };
+    try {
+      return await insideTry.run(own, () => tryOnce(name, fn, plan, signal, tryIndex));
+    } catch (error) {
+      over.abort(new TryOver(name, tryIndex));
+      const hopeless =
+        error instanceof TaskAborted || (error instanceof TaskFailed && error.options.retry === 'never');
+      if (signal.aborted || hopeless || tryIndex >= plan.maxRetries) throw error;
+      const waitMs = Math.min(backoffMs(plan.backoff, tryIndex, Math.random()), MAX_TIMEOUT_MS);
+      await pause(waitMs, undefined, { signal }).catch(() => undefined);
+    }
+  }
+}
+
+async function tryOnce<Value>(
+  name: string,
+  fn: StepFunction<Value>,
+  plan: StepPlan,
+  signal: AbortSignal,
+  tryIndex: number,
+): Promise<Value> {
+  const { timeoutMs } = plan;
+  if (timeoutMs === undefined) return fn({ signal, tryIndex });
+  const limit = new AbortController();
+  const late = new TaskFailed(`Step "${name}" took longer than ${timeoutMs} ms.`, {
+    category: 'timeout',
+  });
+  let callOff: (() => void) | undefined;
+  const over = new Promise<never>((_, reject) => {
+    callOff = callAfter(timeoutMs, () => {
+      limit.abort(late);
+      reject(late);
+    });
+  });
+  try {
+    return await Promise.race([fn({ signal: AbortSignal.any([signal, limit.signal]), tryIndex }), over]);
+  } finally {
+    callOff?.();
+  }
+}

@@ -1,0 +1,91 @@
+/**
+ * Runs the function of one `ctx.tx` and records its step in the same transaction. A transaction whose connection is lost before its
+ * COMMIT has done nothing, so the function is called again, under the same lease and a few times; where the answer to the COMMIT
+ * was lost, the stored step says what happened.
+ */
+import { setTimeout as pause } from 'node:timers/promises';
+import type { Engine, SqlExecutor, Transactor } from '../../contract/engine.ts';
+import { EngineError, isEngineError, isPassingTrouble } from '../../contract/errors.ts';
+import { LIMITS } from '../../contract/limits.ts';
+import { spread } from '../../model/retry.ts';
+import type { Logger } from '../context.ts';
+import { insistOnConnection } from './insist.ts';
+import type { HeldLease } from '../loop/lease-watch.ts';
+import type { StepBook } from './step-book.ts';
+import { subjectOf } from '../task.ts';
+
+/** Before the function is called again; a server that restarts is back within seconds. */
+const RETRY_WAIT_MS = { min: 50, max: 2_000 };
+
+export interface TransactionRun {
+  engine: Engine;
+  lease: HeldLease;
+  book: StepBook;
+  name: string;
+  key: string;
+  through: Transactor<unknown> | undefined;
+  work: (tx: unknown) => Promise<unknown>;
+  log: Logger;
+}
+
+/** How one try went. `isBegun`: user code was called. */
+interface Tried {
+  isBegun: boolean;
+  isRecorded: boolean;
+  /** Set when the step had been committed before: then this transaction was rolled back. */
+  earlier?: { value: unknown };
+  end: { value: unknown } | { error: unknown };
+}
+
+export async function runTransaction(run: TransactionRun): Promise<unknown> {
+  const { lease, book, name, key } = run;
+  const report = ({ code, message }: EngineError): void => run.log.warn({ code }, `ctx.tx waits. ${message}`);
+  let isDoubtful = false;
+  for (let tries = 1; ; tries += 1) {
+    lease.throwIfTold();
+    const tried = await insistOnConnection(lease, () => tryOnce(run), report);
+    if (tried.earlier !== undefined) return tried.earlier.value;
+    if ('value' in tried.end) return tried.end.value;
+    const { error } = tried.end;
+    // It may be the answer to the COMMIT that was lost, and not the COMMIT; and it may arrive while the next try is under way.
+    isDoubtful ||= tried.isRecorded;
+    const committed = isDoubtful ? await book.lookAgain(name, key) : undefined;
+    if (committed !== undefined) return committed.value;
+    if (!isEngineError(error) || error.code !== 'unavailable') throw error;
+    if (tries >= LIMITS.transactionTries) throw lostTooOften(run, error);
+    const waitMs = spread(RETRY_WAIT_MS, tries, Math.random());
+    await pause(waitMs, undefined, { signal: lease.signal }).catch(() => undefined);
+  }
+}
+
+/** Throws only what has kept the transaction from beginning and will pass. */
+async function tryOnce({ engine, lease, book, name, key, through, work }: TransactionRun): Promise<Tried> {
+  const tried: Tried = { isBegun: false, isRecorded: false, end: { value: undefined } };
+  const inside = async (tx: unknown, executor: SqlExecutor): Promise<unknown> => {
+    tried.isBegun = true;
+    lease.throwIfTold();
+    const value = await work(tx);
+    const { repeated, step } = await book.recordInside({ name, key, value }, executor);
+    tried.isRecorded = true;
+    if (repeated) {
+      tried.earlier = { value: step.value };
+      throw new EngineError('retry_transaction', 'The step is stored already: roll back.');
+    }
+    return step.value;
+  };
+  try {
+    tried.end = { value: await engine.transact(inside, through === undefined ? {} : { through }) };
+  } catch (error) {
+    if (!tried.isBegun && isPassingTrouble(error)) throw error;
+    tried.end = { error };
+  }
+  return tried;
+}
+
+function lostTooOften({ lease, name }: TransactionRun, { code, sqlState, cause }: EngineError): EngineError {
+  const sentence = `the connection of ctx.tx('${name}') was lost ${LIMITS.transactionTries} times in a row; nothing of it was committed`;
+  return new EngineError(code, `${subjectOf(lease.claim)}: ${sentence}.`, {
+    cause,
+    ...(sqlState === undefined ? {} : { sqlState }),
+  });
+}

@@ -1,0 +1,130 @@
+/**
+ * The steps of one run: which names were used, what is stored under them, and the writing of new ones. The store is
+ * read when the first step is asked for, and only if there can be something: a first run has no past.
+ */
+import { EngineError, isEngineError } from '../../contract/errors.ts';
+import { LIMITS } from '../../contract/limits.ts';
+import type { Engine, NewStep, RecordOutcome, SqlExecutor, StepRecord } from '../../contract/engine.ts';
+import { insist } from './insist.ts';
+import { abortCodeFor, type HeldLease } from '../loop/lease-watch.ts';
+import { subjectOf, TaskAborted } from '../task.ts';
+
+export type StepUse = 'step' | 'sleep' | 'wait' | 'spawn';
+
+export class StepBook {
+  readonly #engine: Engine;
+  readonly #lease: HeldLease;
+  readonly #used = new Map<string, StepUse>();
+  #readAt = 0;
+  #stored: Promise<Map<string, StepRecord>> | undefined;
+
+  constructor(engine: Engine, lease: HeldLease) {
+    this.#engine = engine;
+    this.#lease = lease;
+  }
+
+  /** Takes a name for this run. A pair of name and key stands for one thing, so it may be taken once. */
+  take(use: StepUse, name: string, key: string): void {
+    const pair = pairOf(use, name, key);
+    const before = this.#used.get(pair);
+    if (before !== undefined) throw this.#misused(reuseSentence(use, name, key));
+    if (this.#used.size >= LIMITS.steps) {
+      throw this.#misused(`more than ${LIMITS.steps} steps in one execution; split the work into children`);
+    }
+    this.#used.set(pair, use);
+  }
+
+  /** What is stored under the name, if anything. */
+  async find(kind: StepRecord['kind'], name: string, key: string): Promise<StepRecord | undefined> {
+    this.#stored ??= this.#read();
+    const stored = (await this.#stored).get(pairOf(kind, name, key));
+    if (stored === undefined) return undefined;
+    if (stored.kind === kind) return { ...stored, dueInMs: this.#leftOf(stored.dueInMs) };
+    throw this.#misused(
+      `"${name}" was stored as a ${stored.kind} by an earlier run and is now used as a ${kind}; give the new one another name`,
+    );
+  }
+
+  /** Stores a step; what comes back is what is stored. */
+  async record(step: NewStep): Promise<StepRecord> {
+    const record = () => this.#engine.recordStep(this.#lease.claim, step);
+    try {
+      return this.#accepted(await insist(this.#lease, record)).step;
+    } catch (error) {
+      throw this.#explained(error, step);
+    }
+  }
+
+  /** Stores a step in a transaction of the handler's: once, without trying again. */
+  async recordInside(step: NewStep, executor: SqlExecutor): Promise<{ repeated: boolean; step: StepRecord }> {
+    if (!this.#lease.isTrusted()) throw new TaskAborted(this.#lease.lostBy ?? 'lease_lost');
+    try {
+      return this.#accepted(await this.#engine.recordStep(this.#lease.claim, step, { executor }));
+    } catch (error) {
+      throw this.#explained(error, step);
+    }
+  }
+
+  /** What is stored under the name now, whatever was known before. */
+  async lookAgain(name: string, key: string): Promise<StepRecord | undefined> {
+    const { executionId } = this.#lease.claim;
+    const steps = await insist(this.#lease, () => this.#engine.readSteps(executionId));
+    return steps.find((step) => step.name === name && step.key === key);
+  }
+
+  /** Stored steps this run never asked for: the code was changed under it. */
+  async unreached(): Promise<string[]> {
+    if (this.#stored === undefined) return [];
+    const stored = await this.#stored;
+    return [...stored]
+      .filter(([pair]) => !this.#used.has(pair))
+      .map(([, step]) => nameOf(step.name, step.key));
+  }
+
+  /** A sleep goes on while the handler is at something else. */
+  #leftOf(dueInMs: number | null): number | null {
+    return dueInMs === null ? null : Math.max(0, dueInMs - (performance.now() - this.#readAt));
+  }
+
+  #accepted(outcome: RecordOutcome): { repeated: boolean; step: StepRecord } {
+    if (outcome.outcome === 'recorded') return outcome;
+    this.#lease.lose(abortCodeFor(outcome));
+    throw new TaskAborted(this.#lease.lostBy ?? 'lease_lost');
+  }
+
+  async #read(): Promise<Map<string, StepRecord>> {
+    const { claim } = this.#lease;
+    if (claim.attemptIndex === 0 && !claim.resumed) return new Map();
+    const steps = await insist(this.#lease, () => this.#engine.readSteps(claim.executionId));
+    this.#readAt = performance.now();
+    return new Map(steps.map((step) => [pairOf(step.kind, step.name, step.key), step]));
+  }
+
+  #misused(what: string): EngineError {
+    return new EngineError('invalid_step', `${subjectOf(this.#lease.claim)}: ${what}.`);
+  }
+
+  /** What is wrong with a step is said with its name. */
+  #explained(error: unknown, { name, key = '' }: NewStep): unknown {
+    if (!isEngineError(error) || !error.field?.startsWith('step.')) return error;
+    const { code, field, message } = error;
+    const which = `${subjectOf(this.#lease.claim)}: step "${nameOf(name, key)}" cannot be stored`;
+    return new EngineError(code, `${which}: ${message}`, { field, cause: error.cause });
+  }
+}
+
+/** Steps, sleeps and waits share their names; children have names of their own. */
+function pairOf(use: StepUse, name: string, key: string): string {
+  return `${use === 'spawn' ? 'spawn' : 'step'}\u0000${name}\u0000${key}`;
+}
+
+function nameOf(name: string, key: string): string {
+  return key === '' ? name : `${name} [${key}]`;
+}
+
+function reuseSentence(use: StepUse, name: string, key: string): string {
+  const again = `"${nameOf(name, key)}" is used twice in one run`;
+  if (use === 'spawn') return `${again}; tell the children apart by a key: ctx.spawn(task, input, { key })`;
+  const method = use === 'wait' ? 'waitFor' : use;
+  return `${again}; in a loop give each round a key: ctx.${method}('${name}', String(i), …)`;
+}

@@ -1,0 +1,310 @@
+/**
+ * Writes the frames of one run, in the order they were given: what comes within a few milliseconds goes out as one append, and one
+ * append is under way at a time. Who is faster than the database waits for room. Frames are checked before they come here; what
+ * is refused all the same is dropped alone and told at the next flush.
+ */
+import { randomUUID } from 'node:crypto';
+import type { Engine } from '../../contract/engine.ts';
+import { EngineError, isEngineError } from '../../contract/errors.ts';
+import { LIMITS } from '../../contract/limits.ts';
+import type { BestEffortOptions, FrameRequest } from '../../contract/streams.ts';
+import { insist } from './insist.ts';
+import { abortCodeFor, type HeldLease } from '../loop/lease-watch.ts';
+import { TaskAborted } from '../task.ts';
+
+/** Frames that come within this time go out together. */
+const COALESCE_MS = 5;
+/** What waits to be sent while writes still resolve at once. It fits into one append, but for patches. */
+const ROOM = { frames: 1_000, bytes: 1_048_576 };
+/** What may wait in all, for handlers that do not await their writes. */
+const MAX_WAITING = { frames: 100_000, bytes: 67_108_864 };
+/** Refusals kept until somebody asks: the first ones say what is wrong. */
+const MAX_REFUSALS = 100;
+
+const DONE = Promise.resolve();
+
+export interface WrittenFrame {
+  frame: FrameRequest;
+  bytes: number;
+  /** Of a best-effort frame: how long it is kept. Those of one run are kept alike. */
+  bestEffort: BestEffortOptions | undefined;
+}
+
+interface Entry extends WrittenFrame {
+  /** Of a write that waits for room. */
+  resolve?: () => void;
+  reject?: (error: unknown) => void;
+}
+
+interface Flush {
+  /** How many frames must have been settled. */
+  upTo: number;
+  resolve(): void;
+  reject(error: unknown): void;
+}
+
+/** Knows whether somebody waits for it: a failure that nobody has heard of is told again. */
+class Heard<Value> extends Promise<Value> {
+  isHeard = false;
+
+  static override get [Symbol.species](): PromiseConstructor {
+    return Promise;
+  }
+
+  // oxlint-disable-next-line no-thenable -- a promise has one already; whether it is called is what is to be known
+  override then<Kept = Value, Mended = never>(
+    onKept?: ((value: Value) => Kept | PromiseLike<Kept>) | null,
+    onFailed?: ((error: unknown) => Mended | PromiseLike<Mended>) | null,
+  ): Promise<Kept | Mended> {
+    this.isHeard = true;
+    return super.then(onKept, onFailed);
+  }
+
+  /** Without counting as somebody. */
+  onFailure(tell: (error: unknown) => void): void {
+    super.then(undefined, tell);
+  }
+}
+
+interface Failing {
+  error: unknown;
+  /** Undefined when no call is left that could be told. */
+  promise: Heard<unknown> | undefined;
+}
+
+export class StreamWriter {
+  readonly #engine: Engine;
+  readonly #lease: HeldLease;
+  readonly #ended = new AbortController();
+  #queue: Entry[] = [];
+  #queuedBytes = 0;
+  /** The front of the queue, whose writes have resolved. */
+  #roomy = { frames: 0, bytes: 0 };
+  /** Frames that were given, and those of them that are stored or refused. */
+  #given = 0;
+  #settled = 0;
+  #hurriedUpTo = 0;
+  #flushes: Flush[] = [];
+  #refusals: Failing[] = [];
+  #sending = false;
+  #sentAt = Number.NEGATIVE_INFINITY;
+  #hurry: (() => void) | undefined;
+  #broken: { error: unknown } | undefined;
+
+  constructor(engine: Engine, lease: HeldLease) {
+    this.#engine = engine;
+    this.#lease = lease;
+    lease.signal.addEventListener('abort', () => this.#takeAway(), { once: true });
+  }
+
+  /** Fires when nothing more can be written. */
+  get signal(): AbortSignal {
+    return AbortSignal.any([this.#lease.signal, this.#ended.signal]);
+  }
+
+  /** Throws why nothing more can be written, if so. */
+  throwIfOver(): void {
+    this.#lease.throwIfTold();
+    if (this.#broken !== undefined) throw this.#broken.error;
+    this.#ended.signal.throwIfAborted();
+  }
+
+  /** Resolves when there is room for more. */
+  write(written: WrittenFrame): Promise<void> {
+    this.throwIfOver();
+    const bytes = this.#queuedBytes + written.bytes;
+    if (this.#queue.length >= MAX_WAITING.frames || bytes > MAX_WAITING.bytes) {
+      const sentence = 'Too much is waiting to be written to the stream: await the writes, or use pipe.';
+      throw new EngineError('too_many', sentence, { field: 'frame' });
+    }
+    const entry: Entry = { ...written };
+    this.#queue.push(entry);
+    this.#queuedBytes = bytes;
+    this.#given += 1;
+    this.#makeRoom();
+    const isTaken = this.#roomy.frames === this.#queue.length;
+    if (this.#isHurried()) this.#hurry?.();
+    if (!this.#sending) void this.#sendAll();
+    if (isTaken) return DONE;
+    const taken = new Promise<void>((resolve, reject) => Object.assign(entry, { resolve, reject }));
+    // Whoever does not await it hears of it at the end.
+    taken.catch(() => undefined);
+    return taken;
+  }
+
+  /** A promise that is rejected with the error, which is told again at the next flush if nobody listens to it. */
+  refuse(error: unknown): Promise<never> {
+    const promise = new Heard<never>((_, reject) => reject(error));
+    promise.onFailure(() => undefined);
+    this.#remember({ error, promise });
+    return promise;
+  }
+
+  /** The same for work that may fail later. Who was taken the work away need not listen. */
+  watched<Value>(work: Promise<Value>): Promise<Value> {
+    const promise = new Heard<Value>((resolve, reject) => void work.then(resolve, reject));
+    promise.onFailure((error) => {
+      if (!(error instanceof TaskAborted)) this.#remember({ error, promise });
+    });
+    return promise;
+  }
+
+  /** Whether nothing that was given is on its way. */
+  get isSettled(): boolean {
+    return this.#broken !== undefined || this.#settled >= this.#given;
+  }
+
+  /** Until all that was given so far is stored or refused; undefined when it is. */
+  settled(): Promise<void> | undefined {
+    if (this.#broken !== undefined) return Promise.reject(this.#broken.error);
+    if (this.#settled >= this.#given) return undefined;
+    this.#hurriedUpTo = this.#given;
+    this.#hurry?.();
+    return new Promise((resolve, reject) => this.#flushes.push({ upTo: this.#given, resolve, reject }));
+  }
+
+  /** The same, and throws what was refused since the last time. */
+  async flush(): Promise<void> {
+    await this.settled();
+    const unheard = this.#refusals.find(({ promise }) => promise?.isHeard !== true);
+    this.#refusals = [];
+    if (unheard !== undefined) throw unheard.error;
+  }
+
+  /** Takes nothing more; what was given is still written. */
+  close(): void {
+    if (!this.#ended.signal.aborted) this.#ended.abort(new TaskAborted('ended'));
+  }
+
+  #remember(refusal: Failing): void {
+    if (this.#refusals.length >= MAX_REFUSALS)
+      this.#refusals = this.#refusals.filter(({ promise }) => promise?.isHeard !== true);
+    if (this.#refusals.length < MAX_REFUSALS) this.#refusals.push(refusal);
+  }
+
+  #makeRoom(): void {
+    for (;;) {
+      const entry = this.#queue[this.#roomy.frames];
+      if (entry === undefined) return;
+      const bytes = this.#roomy.bytes + entry.bytes;
+      if (this.#roomy.frames >= ROOM.frames || bytes > ROOM.bytes) return;
+      this.#roomy = { frames: this.#roomy.frames + 1, bytes };
+      entry.resolve?.();
+    }
+  }
+
+  #isHurried(): boolean {
+    return this.#hurriedUpTo > this.#settled || this.#queue.length > this.#roomy.frames;
+  }
+
+  async #sendAll(): Promise<void> {
+    this.#sending = true;
+    while (this.#queue.length > 0) {
+      await this.#due();
+      const batch = this.#take();
+      if (batch.length > 0) await this.#send(batch);
+    }
+    this.#sending = false;
+  }
+
+  /** A frame that comes after a silence is sent in this turn of the loop, with those that come in it. */
+  #due(): Promise<void> {
+    const waitMs = this.#isHurried() ? 0 : this.#sentAt + COALESCE_MS - performance.now();
+    return new Promise((resolve) => {
+      if (waitMs <= 0) {
+        setImmediate(resolve);
+        return;
+      }
+      const go = (): void => {
+        clearTimeout(timer);
+        this.#hurry = undefined;
+        resolve();
+      };
+      const timer = setTimeout(go, waitMs);
+      this.#hurry = go;
+    });
+  }
+
+  /** All there is room for, up to one patch too many for an append. */
+  #take(): Entry[] {
+    const ready = this.#queue.slice(0, this.#roomy.frames);
+    let patches = 0;
+    const end = ready.findIndex(({ frame }) => frame.mode === 'summary' && ++patches > LIMITS.appendPatches);
+    const batch = end === -1 ? ready : ready.slice(0, end);
+    const bytes = batch.reduce((sum, entry) => sum + entry.bytes, 0);
+    this.#queue.splice(0, batch.length);
+    this.#queuedBytes -= bytes;
+    this.#roomy = { frames: this.#roomy.frames - batch.length, bytes: this.#roomy.bytes - bytes };
+    this.#makeRoom();
+    return batch;
+  }
+
+  async #send(batch: readonly Entry[]): Promise<void> {
+    this.#sentAt = performance.now();
+    try {
+      await this.#append(batch);
+      this.#settle(batch.length);
+    } catch (error) {
+      if (!isOfFrames(error)) return this.#break(error);
+      if (batch.length > 1) {
+        // The fault is of one of them: the others are not to suffer for it.
+        const half = Math.ceil(batch.length / 2);
+        await this.#send(batch.slice(0, half));
+        return this.#send(batch.slice(half));
+      }
+      this.#remember({ error, promise: undefined });
+      this.#settle(1);
+    }
+  }
+
+  /** Under a name: sent again when its answer was lost, it is written once. */
+  async #append(batch: readonly Entry[]): Promise<void> {
+    const bestEffort = batch.find(isLive)?.bestEffort;
+    const options = { appendId: randomUUID(), ...(bestEffort === undefined ? {} : { bestEffort }) };
+    const frames = batch.map(({ frame }) => frame);
+    const { claim } = this.#lease;
+    const outcome = await insist(this.#lease, () => this.#engine.appendFrames(claim, frames, options));
+    if (outcome.outcome === 'appended') return;
+    this.#lease.lose(abortCodeFor(outcome));
+    throw new TaskAborted(this.#lease.lostBy ?? 'lease_lost');
+  }
+
+  #settle(frames: number): void {
+    this.#settled += frames;
+    const over = this.#flushes.filter(({ upTo }) => upTo <= this.#settled);
+    if (over.length === 0) return;
+    this.#flushes = this.#flushes.filter(({ upTo }) => upTo > this.#settled);
+    for (const flush of over) flush.resolve();
+  }
+
+  /** Whoever waits for room is told at once. What was taken is still written if the lease is held. */
+  #takeAway(): void {
+    const reason: unknown = this.#lease.signal.reason;
+    if (this.#lease.lostBy !== undefined) return this.#break(reason);
+    const untaken = this.#queue.splice(this.#roomy.frames);
+    this.#given -= untaken.length;
+    this.#queuedBytes = this.#roomy.bytes;
+    for (const entry of untaken) entry.reject?.(reason);
+    for (const flush of this.#flushes) flush.upTo = Math.min(flush.upTo, this.#given);
+    this.#settle(0);
+  }
+
+  #break(error: unknown): void {
+    this.#broken ??= { error };
+    const [entries, flushes] = [this.#queue, this.#flushes];
+    this.#queue = [];
+    this.#flushes = [];
+    this.#queuedBytes = 0;
+    this.#roomy = { frames: 0, bytes: 0 };
+    for (const entry of entries) entry.reject?.(error);
+    for (const flush of flushes) flush.reject(error);
+  }
+}
+
+function isLive({ bestEffort }: Entry): boolean {
+  return bestEffort !== undefined;
+}
+
+function isOfFrames(error: unknown): boolean {
+  return isEngineError(error) && error.field?.startsWith('frames') === true;
+}

@@ -1,0 +1,237 @@
+/**
+ * `ctx.stream` and `ctx.streams`: what a handler calls to write output. Chunks are checked here, so that one that cannot be stored
+ * is refused by the very call that brought it, and kept as they are now. When they are sent is decided in stream-writer.ts.
+ */
+import type { Claim } from '../../contract/engine.ts';
+import { EngineError, isEngineError } from '../../contract/errors.ts';
+import { parseAtOnce } from '../../contract/schema.ts';
+import type { ChunkStream, StreamKind, StreamKinds } from '../../define/streams.ts';
+import type { BestEffortOptions, FrameRequest } from '../../contract/streams.ts';
+import { encodeFrame } from '../../model/frames.ts';
+import type { ChunkSource, ChunkWriter, OutputStream, SummaryWriter, WriteOptions } from '../context.ts';
+import { checkKnown } from '../options.ts';
+import type { StepTry } from './run-step.ts';
+import type { StreamWriter } from './stream-writer.ts';
+import { subjectOf, TaskAborted } from '../task.ts';
+import { unlessAborted } from '../../model/aborting.ts';
+
+const WRITE_OPTIONS: readonly (keyof WriteOptions)[] = ['type', 'correlationId', 'mode', 'encoding'];
+const TYPED_OPTIONS: readonly (keyof WriteOptions)[] = ['correlationId'];
+/** How long best-effort frames are kept where nobody says anything about it: as the engine does. */
+const USUAL: BestEffortOptions = {};
+
+/** What a run lends to its streams. */
+export interface StreamRun {
+  claim: Claim;
+  writer: StreamWriter;
+  /** The try of a step the caller is in. */
+  currentTry(): StepTry | undefined;
+  /** Whether the caller is inside a ctx.tx. */
+  isInTransaction(): boolean;
+  /** Runs something that is work: the worker is not given up meanwhile. */
+  during<Value>(work: () => Promise<Value>): Promise<Value>;
+}
+
+/** How chunks of one call become frames. */
+type Framing = (chunk: unknown) => { frame: FrameRequest; bestEffort?: BestEffortOptions | undefined };
+
+/** Best-effort frames of an attempt are kept alike: here as the contract says. */
+export function outputStream(run: StreamRun, kinds: StreamKinds): OutputStream {
+  const calls = new StreamCalls(run);
+  const live = Object.values(kinds).find(({ mode }) => mode === 'best_effort') as
+    ChunkStream<unknown> | undefined;
+  const kept = live?.bestEffort ?? USUAL;
+  return {
+    write: (chunk, options) => calls.write('stream.write', chunk, () => framingOf(kept, options)),
+    patch: (patch) => calls.write('stream.patch', patch, () => patching()),
+    pipe: (source, options) => calls.pipe('stream.pipe', source, () => framingOf(kept, options)),
+    flush: () => calls.flush('stream.flush'),
+  };
+}
+
+/** Those of the contract, by name. */
+export function contractStreams(
+  run: StreamRun,
+  kinds: StreamKinds,
+): Record<string, ChunkWriter<unknown> | SummaryWriter<unknown>> {
+  const calls = new StreamCalls(run);
+  const writers = Object.entries(kinds).map(([name, kind]) => [name, contractStream(calls, name, kind)]);
+  return Object.fromEntries(writers) as Record<string, ChunkWriter<unknown> | SummaryWriter<unknown>>;
+}
+
+function contractStream(
+  calls: StreamCalls,
+  name: string,
+  kind: StreamKind,
+): ChunkWriter<unknown> | SummaryWriter<unknown> {
+  const call = `streams.${name}`;
+  if (kind.mode === 'summary')
+    return { patch: (patch) => calls.write(`${call}.patch`, patch, () => patching(name)) };
+  return {
+    write: (chunk, options) => calls.write(`${call}.write`, chunk, () => typed(name, kind, options)),
+    pipe: (source, options) => calls.pipe(`${call}.pipe`, source, () => typed(name, kind, options)),
+  };
+}
+
+function framingOf(kept: BestEffortOptions, options: WriteOptions = {}): Framing {
+  checkKnown(options, 'options', WRITE_OPTIONS);
+  const { type, ...rest } = options;
+  // A patch would be taken for one by the engine.
+  if ((rest.mode as string) === 'summary') throw fault('options.mode', 'cannot be summary: use patch');
+  const more = { ...rest, ...(type === undefined ? {} : { frameType: type }) };
+  const bestEffort = rest.mode === 'best_effort' ? kept : undefined;
+  return (payload) => ({ frame: { payload, ...more }, bestEffort });
+}
+
+function patching(frameType?: string): Framing {
+  const more = { mode: 'summary', ...(frameType === undefined ? {} : { frameType }) } as const;
+  return (payload) => ({ frame: { payload, ...more } });
+}
+
+function typed(
+  name: string,
+  { mode, schema, bestEffort }: ChunkStream<unknown>,
+  options: WriteOptions = {},
+): Framing {
+  checkKnown(options, 'options', TYPED_OPTIONS);
+  const what = { field: 'chunk', of: `stream ${name}` };
+  return (chunk) => {
+    const payload = parseAtOnce(schema, chunk, what);
+    return { frame: { payload, mode, frameType: name, ...options }, bestEffort };
+  };
+}
+
+class StreamCalls {
+  readonly #run: StreamRun;
+
+  constructor(run: StreamRun) {
+    this.#run = run;
+  }
+
+  write(call: string, chunk: unknown, framing: () => Framing): Promise<void> {
+    try {
+      return this.#write(chunk, framing());
+    } catch (error) {
+      return this.#refused(call, error);
+    }
+  }
+
+  pipe(call: string, source: unknown, framing: () => Framing): Promise<number> {
+    try {
+      this.#refuseInTransaction();
+      const frames = framing();
+      return this.#run.writer.watched(this.#pipe(call, openSource(source), frames));
+    } catch (error) {
+      return this.#refused(call, error);
+    }
+  }
+
+  flush(call: string): Promise<void> {
+    try {
+      this.#refuseInTransaction();
+      return this.#run.writer.flush();
+    } catch (error) {
+      return this.#refused(call, error);
+    }
+  }
+
+  /** Frames go over another connection: transactions that wait for one while each holds one would wait for ever. */
+  #refuseInTransaction(): void {
+    if (!this.#run.isInTransaction()) return;
+    const sentence = 'write before or after the transaction: inside of ctx.tx nothing is written to streams.';
+    throw new EngineError('invalid_step', sentence);
+  }
+
+  #write(chunk: unknown, framing: Framing): Promise<void> {
+    this.#refuseInTransaction();
+    const { writer } = this.#run;
+    writer.throwIfOver();
+    const own = this.#run.currentTry();
+    own?.over.throwIfAborted();
+    const { frame, bestEffort } = framing(chunk);
+    const step = own && { name: own.name, key: own.key, tryIndex: own.tryIndex };
+    const { payload, encoding, mode } = encodeFrame(frame, 'frame');
+    // A text cannot change; of anything else the bytes are kept as they are now.
+    const kept = typeof frame.payload === 'string' && encoding === 'text' ? frame.payload : payload;
+    return writer.write({
+      frame: { ...frame, mode, encoding, payload: kept, ...(step === undefined ? {} : { step }) },
+      bytes: payload.length,
+      bestEffort,
+    });
+  }
+
+  /** The source is let go also when the work is gone before anything was taken from it. */
+  async #pipe(call: string, chunks: Chunks, framing: Framing): Promise<number> {
+    try {
+      return await this.#run.during(() => this.#pump(call, chunks, framing));
+    } catch (error) {
+      chunks.cancel(error);
+      throw error;
+    }
+  }
+
+  async #pump(call: string, chunks: Chunks, framing: Framing): Promise<number> {
+    const { writer } = this.#run;
+    const own = this.#run.currentTry();
+    const signal = own === undefined ? writer.signal : AbortSignal.any([writer.signal, own.over]);
+    for (let count = 0; ; count += 1) {
+      const { done, value } = await begunUnlessAborted(signal, () => chunks.next());
+      if (done === true) return count;
+      await this.#written(call, value, framing);
+    }
+  }
+
+  async #written(call: string, chunk: unknown, framing: Framing): Promise<void> {
+    try {
+      await this.#write(chunk, framing);
+    } catch (error) {
+      throw this.#explained(call, error);
+    }
+  }
+
+  /** Who was taken the work away need not listen; a frame that is missing must not go unnoticed. */
+  #refused(call: string, error: unknown): Promise<never> {
+    if (!(error instanceof TaskAborted)) return this.#run.writer.refuse(this.#explained(call, error));
+    const refused = Promise.reject(error);
+    refused.catch(() => undefined);
+    return refused;
+  }
+
+  #explained(call: string, error: unknown): unknown {
+    const subject = subjectOf(this.#run.claim);
+    if (!isEngineError(error) || error.message.startsWith(subject)) return error;
+    const { code, field = 'frame', message, cause } = error;
+    return new EngineError(code, `${subject}: ctx.${call}: ${message}`, { field, cause });
+  }
+}
+
+interface Chunks {
+  next(): Promise<{ done?: boolean | undefined; value?: unknown }>;
+  cancel(reason: unknown): void;
+}
+
+function openSource(source: unknown): Chunks {
+  const { getReader } = (source ?? {}) as { getReader?: unknown };
+  if (typeof getReader === 'function') {
+    const reader = (source as Exclude<ChunkSource<unknown>, AsyncIterable<unknown>>).getReader();
+    return { next: () => reader.read(), cancel: (reason) => letGo(() => reader.cancel(reason)) };
+  }
+  const iterator = (source as AsyncIterable<unknown> | undefined)?.[Symbol.asyncIterator]?.();
+  if (iterator === undefined) throw fault('source', 'must be an async iterable or a ReadableStream');
+  return { next: () => iterator.next(), cancel: () => letGo(async () => iterator.return?.()) };
+}
+
+/** Not waited for: a source that never ends its last chunk must not hold the handler. */
+function letGo(cancel: () => Promise<unknown>): void {
+  (async () => cancel())().catch(() => undefined);
+}
+
+/** Not begun at all where the signal is aborted already. */
+async function begunUnlessAborted<Value>(signal: AbortSignal, begin: () => Promise<Value>): Promise<Value> {
+  signal.throwIfAborted();
+  return unlessAborted(signal, (async () => begin())());
+}
+
+function fault(field: string, what: string): EngineError {
+  return new EngineError('invalid_input', `${field} ${what}.`, { field });
+}

@@ -1,0 +1,210 @@
+/**
+ * Waiting to be told, as a handler asks for it: its options are checked and made a request of the engine's, and what was
+ * said is given back as the schema makes it. When the work is given up meanwhile is decided in waits.ts.
+ */
+import { atLeast } from '../../define/conditions.ts';
+import { durationMs } from '../../contract/duration.ts';
+import type { Engine, Json } from '../../contract/engine.ts';
+import { EngineError, isEngineError } from '../../contract/errors.ts';
+import { LIMITS } from '../../contract/limits.ts';
+import {
+  TIMEOUT_BEHAVIOURS,
+  WAIT_REASONS,
+  type Signal,
+  type SignalCondition,
+  type WaitEnd,
+  type Waitpoint,
+  type WaitpointRequest,
+  type WaitRequest,
+} from '../../contract/signals.ts';
+import { parseWith, type Schema } from '../../contract/schema.ts';
+import { waitpointsOf } from '../../model/conditions.ts';
+import type { PayloadSchema, WaitForOptions, WaitpointOptions, WaitResult } from '../context.ts';
+import { stepEnd, type HandOver } from './hand-over.ts';
+import { insist } from './insist.ts';
+import { abortCodeFor, type HeldLease } from '../loop/lease-watch.ts';
+import { checkKnown } from '../options.ts';
+import type { StepBook } from './step-book.ts';
+import { subjectOf, TaskAborted } from '../task.ts';
+import type { Waits } from './waits.ts';
+
+/** What the engine is asked for one wait. */
+export interface SignalWait {
+  request: WaitRequest & { key: string };
+  waitpoints: readonly WaitpointRequest[];
+}
+
+const WAIT_MEMBERS = ['schema', 'timeout', 'onTimeout', 'by', 'match', 'reason', 'resumeDelay'];
+const SCHEMA_TARGET = 'draft-2020-12';
+
+export class Signals {
+  readonly #engine: Engine;
+  readonly #lease: HeldLease;
+  readonly #book: StepBook;
+  readonly #waits: Waits;
+  readonly #handOver: HandOver;
+
+  constructor(engine: Engine, lease: HeldLease, book: StepBook, waits: Waits, handOver: HandOver) {
+    this.#engine = engine;
+    this.#lease = lease;
+    this.#book = book;
+    this.#waits = waits;
+    this.#handOver = handOver;
+  }
+
+  async waitFor(name: string, key: string, options: WaitForOptions): Promise<WaitResult> {
+    return this.#explaining(`waitFor('${name}')`, async () => {
+      const wait = signalWaitOf(name, key, options);
+      this.#book.take('wait', name, key);
+      const askedAt = performance.now();
+      return this.#handOver.take(stepEnd(name, key), async (asked) => {
+        const past = await this.#waits.busyWith(async () => {
+          const stored = await this.#book.find('wait', name, key);
+          if (stored?.end === undefined || stored.end === null) await asked.begin();
+          else asked.endedAtMs = stored.end.endedAtMs;
+          return stored?.end ?? null;
+        });
+        const end = past ?? (await this.#waits.signals(wait, askedAt));
+        return this.#waits.busyWith(() => resultOf(end, codeOf(options.schema)));
+      });
+    });
+  }
+
+  async createWaitpoint(name: string, options: WaitpointOptions): Promise<Waitpoint> {
+    return this.#explaining(`createWaitpoint('${name}')`, async () => {
+      const request = waitpointOf(name, options);
+      const create = async (): Promise<Waitpoint> => {
+        await this.#handOver.saved();
+        const outcome = await insist(this.#lease, () =>
+          this.#engine.createWaitpoint(this.#lease.claim, request),
+        );
+        if (outcome.outcome === 'created') return outcome.waitpoint;
+        this.#lease.lose(abortCodeFor(outcome));
+        throw new TaskAborted(this.#lease.lostBy ?? 'lease_lost');
+      };
+      const id = this.#handOver.numbered('waitpoint', name);
+      return this.#handOver.take(id, () => this.#waits.during(create));
+    });
+  }
+
+  /** What the engine refuses is said with whom and which call it was about. */
+  async #explaining<Value>(call: string, work: () => Promise<Value>): Promise<Value> {
+    const subject = subjectOf(this.#lease.claim);
+    try {
+      return await work();
+    } catch (error) {
+      if (!isEngineError(error) || error.message.startsWith(subject)) throw error;
+      const { code, field = 'options', message, cause } = error;
+      throw new EngineError(code, `${subject}: ctx.${call}: ${message}`, { field, cause });
+    }
+  }
+}
+
+function signalWaitOf(name: string, key: string, options: WaitForOptions): SignalWait {
+  checkKnown(options, 'options', WAIT_MEMBERS);
+  const { timeout, onTimeout, reason, resumeDelay } = options;
+  checkOneOf(onTimeout, 'onTimeout', TIMEOUT_BEHAVIOURS);
+  checkOneOf(reason, 'reason', WAIT_REASONS);
+  if (onTimeout !== undefined && timeout === undefined) throw fault('options.onTimeout', 'needs a timeout');
+  const own = key === '' ? name : `${name}:${key}`;
+  const condition = plainCondition(byOf(options), own, 1);
+  const schema = jsonSchemaOf(options.schema);
+  return {
+    request: {
+      name,
+      key,
+      condition,
+      ...(timeout === undefined ? {} : { timeoutMs: durationMs(timeout, 'options.timeout', LIMITS.delayMs) }),
+      ...(onTimeout === undefined ? {} : { onTimeout }),
+      ...(reason === undefined ? {} : { reason }),
+      ...(resumeDelay === undefined
+        ? {}
+        : { resumeDelayMs: durationMs(resumeDelay, 'options.resumeDelay', LIMITS.delayMs) }),
+    },
+    waitpoints:
+      schema === undefined ? [] : waitpointsOf(condition).map((waitpoint) => ({ name: waitpoint, schema })),
+  };
+}
+
+function waitpointOf(name: string, options: WaitpointOptions): WaitpointRequest {
+  checkKnown(options, 'options', ['schema', 'expiresIn']);
+  const { expiresIn } = options;
+  const schema = jsonSchemaOf(options.schema);
+  return {
+    name,
+    ...(schema === undefined ? {} : { schema }),
+    ...(expiresIn === undefined
+      ? {}
+      : { expiresInMs: durationMs(expiresIn, 'options.expiresIn', LIMITS.tokenMs) }),
+  };
+}
+
+function byOf({ by, match }: WaitForOptions): SignalCondition {
+  if (match === undefined) return by ?? atLeast(1);
+  if (by !== undefined) throw fault('options.match', 'cannot stand beside by; say it there, with .named(…)');
+  return atLeast(1).named(match);
+}
+
+/** Without the builders; a leaf that names no waitpoint is about the wait's own. */
+function plainCondition(condition: SignalCondition, own: string, depth: number): SignalCondition {
+  if (depth > LIMITS.conditionDepth) {
+    throw fault('options.by', `is nested deeper than ${LIMITS.conditionDepth}`);
+  }
+  if (condition?.kind === 'count' && Array.isArray(condition.waitpoints)) {
+    const { kind, n, by, waitpoints, match } = condition;
+    const names = waitpoints.length === 0 ? [own] : [...waitpoints];
+    return { kind, n, by, waitpoints: names, ...(match === undefined ? {} : { match }) };
+  }
+  if ((condition?.kind === 'all' || condition?.kind === 'any') && Array.isArray(condition.of)) {
+    return { kind: condition.kind, of: condition.of.map((one) => plainCondition(one, own, depth + 1)) };
+  }
+  throw fault('options.by', 'must be made by atLeast(…), allOf(…) or anyOf(…)');
+}
+
+/** The schema's code, which gives payloads the form the handler gets; a plain JSON Schema has none. */
+function codeOf(schema: WaitForOptions['schema']): Schema<unknown, Json> | undefined {
+  return schema !== undefined && '~standard' in schema ? (schema as PayloadSchema<Json>) : undefined;
+}
+
+function jsonSchemaOf(schema: WaitpointOptions['schema']): Json | undefined {
+  if (schema === undefined) return undefined;
+  // Some libraries make their schemas functions.
+  if ((typeof schema !== 'object' && typeof schema !== 'function') || schema === null) {
+    throw fault('options.schema', 'must be a schema');
+  }
+  if (!('~standard' in schema)) return schema as Json;
+  const standard = (schema as Partial<PayloadSchema>)['~standard'];
+  if (typeof standard?.jsonSchema?.input !== 'function' || typeof standard.validate !== 'function') {
+    throw fault(
+      'options.schema',
+      `of ${standard?.vendor ?? 'this library'} cannot be written as JSON Schema, and payloads are checked where signals ` +
+        `are delivered, in processes that do not have its code; use one that can, such as of zod from 4.2 or arktype, ` +
+        'or give a JSON Schema',
+    );
+  }
+  try {
+    return standard.jsonSchema.input({ target: SCHEMA_TARGET }) as Json;
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw fault('options.schema', `cannot be written as JSON Schema: ${why}`);
+  }
+}
+
+async function resultOf(end: WaitEnd, schema: Schema<unknown, Json> | undefined): Promise<WaitResult> {
+  const signals: Signal[] = [];
+  for (const signal of end.signals) {
+    const what = { field: 'payload', of: `Signal "${signal.name}" at "${signal.waitpoint}"` };
+    signals.push({ ...signal, payload: await parseWith(schema, signal.payload, what) });
+  }
+  if (end.outcome === 'timed_out') return { outcome: 'timed_out', payload: undefined, signals };
+  return { outcome: 'satisfied', payload: signals.at(-1)?.payload ?? null, signals };
+}
+
+function checkOneOf(value: unknown, member: string, known: readonly string[]): void {
+  if (value === undefined || known.includes(value as string)) return;
+  throw fault(`options.${member}`, `must be one of ${known.join(', ')}`);
+}
+
+function fault(field: string, what: string): EngineError {
+  return new EngineError('invalid_input', `${field} ${what}.`, { field });
+}

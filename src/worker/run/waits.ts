@@ -1,0 +1,339 @@
+/**
+ * What a handler waits for without working: sleeps, children and signals. Short waits are waited for here. When nothing
+ * else goes on and all that is left takes long, the execution is paused, or suspended if it waits for signals: the worker is
+ * given up, the handler is stopped, and it runs again from the top when there is something to go on with. Signals come
+ * to the database and not here: while the work cannot be given up they are looked for.
+ */
+import type { Engine, PauseOutcome, PauseRequest } from '../../contract/engine.ts';
+import { EngineError } from '../../contract/errors.ts';
+import { LIMITS } from '../../contract/limits.ts';
+import type { SuspendOutcome, SuspendRequest, WaitEnd } from '../../contract/signals.ts';
+import { insist, isHopeless } from './insist.ts';
+import { abortCodeFor, type HeldLease } from '../loop/lease-watch.ts';
+import { callAfter } from './long-timer.ts';
+import type { SignalWait } from './wait-for.ts';
+import { TaskAborted } from '../task.ts';
+import { whenAborted } from '../../model/aborting.ts';
+
+/** Waits shorter than this are not worth a pause. */
+const PATIENCE_MS = 250;
+/**
+ * After something happened, what is still waited for may be the rest of a Promise.all, or the loser of a Promise.race
+ * beside work this cannot see: it is left alone for so long.
+ */
+export const LEFTOVER_PATIENCE_MS = 5_000;
+/** Between two looks for signals while something else holds the work here. The first one is after PATIENCE_MS. */
+const LOOK_MS = 1_000;
+
+interface Wait {
+  /** On the monotonic clock; undefined when no time is waited for. */
+  dueAt: number | undefined;
+  /** Children that have not ended, as far as is known here; all of them are waited for. */
+  children: ReadonlySet<string>;
+  signals: SignalWait | undefined;
+  /** How the wait for signals ended. */
+  end: WaitEnd | undefined;
+  impatient: boolean;
+  /** What was waited for has happened. */
+  over: boolean;
+  /** Call off the timers: of its end, and of its patience. */
+  callOff: (() => void) | undefined;
+  calmed: (() => void) | undefined;
+  resolve(): void;
+  reject(error: unknown): void;
+}
+
+const UNTOLD: Omit<Wait, 'resolve' | 'reject'> = {
+  dueAt: undefined,
+  children: new Set(),
+  signals: undefined,
+  end: undefined,
+  impatient: false,
+  over: false,
+  callOff: undefined,
+  calmed: undefined,
+};
+
+/** What a pause must know of the rest of the run. */
+export interface Beside {
+  /** Until the output of the run so far and the order of its ends are stored; undefined when they are. */
+  stored(): Promise<void> | undefined;
+  /** Whether the handler is about to be handed something. */
+  isHandingOver(): boolean;
+}
+
+export class Waits {
+  readonly #engine: Engine;
+  readonly #lease: HeldLease;
+  readonly #beside: Beside;
+  readonly #waits = new Set<Wait>();
+  #busy = 0;
+  #pausing: Promise<void> | undefined;
+  #considering = false;
+  #looking = false;
+  #callOffLook: (() => void) | undefined;
+  #happenedAt = Number.NEGATIVE_INFINITY;
+  #closed = false;
+
+  constructor(engine: Engine, lease: HeldLease, beside: Beside) {
+    this.#engine = engine;
+    this.#lease = lease;
+    this.#beside = beside;
+  }
+
+  /** Runs something that is work: while it goes on there is no pause, and afterwards the handler may go on. */
+  async during<Value>(work: () => Promise<Value>): Promise<Value> {
+    try {
+      return await this.busyWith(work);
+    } finally {
+      this.happened();
+    }
+  }
+
+  /** Runs what only prepares a wait. */
+  async busyWith<Value>(work: () => Promise<Value>): Promise<Value> {
+    this.#busy += 1;
+    try {
+      await this.#pausing;
+      this.#lease.throwIfTold();
+      if (this.#closed) throw new TaskAborted('ended');
+      return await work();
+    } finally {
+      this.#busy -= 1;
+      this.consider();
+    }
+  }
+
+  /** `askedAt`: when the handler asked for it; what has happened since may be what it goes on with. */
+  async sleep(ms: number, askedAt: number): Promise<void> {
+    await this.#add({ dueAt: performance.now() + ms }, { ms, patienceMs: this.#patienceSince(askedAt) });
+  }
+
+  /** Until `ended` says so. The children are what a pause would wait for; who ends is taken out of them. */
+  async children(open: ReadonlySet<string>, ended: Promise<unknown>): Promise<void> {
+    await this.#add({ children: open }, { ended });
+  }
+
+  /** Until the database says that it is over. */
+  async signals(signals: SignalWait, askedAt: number): Promise<WaitEnd> {
+    if (this.#forSignals().length >= LIMITS.waits) {
+      const sentence = `An execution can wait for ${LIMITS.waits} things to be told at once; let one wait take several signals.`;
+      throw new EngineError('invalid_step', sentence);
+    }
+    this.#lookAfter(PATIENCE_MS);
+    const { end } = await this.#add({ signals }, { patienceMs: this.#patienceSince(askedAt) });
+    return end!;
+  }
+
+  /** The handler is over: what it left behind is not waited for any more. */
+  close(): void {
+    this.#closed = true;
+    this.#callOffLook?.();
+    for (const wait of this.#waits) wait.reject(new TaskAborted('ended'));
+  }
+
+  #patienceSince(askedAt: number): number {
+    return this.#happenedAt >= askedAt ? LEFTOVER_PATIENCE_MS : 0;
+  }
+
+  async #add(
+    what: Partial<Pick<Wait, 'dueAt' | 'children' | 'signals'>>,
+    until: { ms?: number; ended?: Promise<unknown>; patienceMs?: number },
+  ): Promise<Wait> {
+    const { signal } = this.#lease;
+    this.#lease.throwIfTold();
+    let stop!: () => void;
+    let wait!: Wait;
+    try {
+      await new Promise<void>((resolve, reject) => {
+        wait = { ...UNTOLD, ...what, resolve, reject };
+        stop = whenAborted(signal, () => reject(signal.reason as Error));
+        until.ended?.then(() => this.#end(wait), reject);
+        this.#waits.add(wait);
+        this.#wait(wait, until.ms, until.patienceMs ?? PATIENCE_MS);
+      });
+      return wait;
+    } finally {
+      wait.callOff?.();
+      wait.calmed?.();
+      stop();
+      this.#waits.delete(wait);
+      this.happened();
+    }
+  }
+
+  /** The handler may be going on with something: what is left is not a reason to pause for a while. */
+  happened(): void {
+    this.#happenedAt = performance.now();
+    if (this.#closed || this.#lease.lostBy !== undefined) return;
+    for (const wait of this.#waits) this.#calmDown(wait, LEFTOVER_PATIENCE_MS);
+  }
+
+  #calmDown(wait: Wait, ms: number): void {
+    wait.impatient = false;
+    wait.calmed?.();
+    wait.calmed = callAfter(ms, () => this.#turnImpatient(wait));
+  }
+
+  /** A long sleep is timed here too: beside work that takes longer, or inside a step, there is no pause to end it. */
+  #wait(wait: Wait, ms: number | undefined, patienceMs: number): void {
+    if (ms === undefined) return this.#calmDown(wait, patienceMs);
+    wait.callOff = callAfter(ms, () => this.#end(wait));
+    if (ms > PATIENCE_MS) this.#calmDown(wait, patienceMs);
+  }
+
+  /** While a pause is under way nobody goes on: it decides whether the work is still this worker's. */
+  #end(wait: Wait): void {
+    wait.over = true;
+    if (this.#pausing === undefined) wait.resolve();
+  }
+
+  #turnImpatient(wait: Wait): void {
+    wait.impatient = true;
+    this.consider();
+  }
+
+  /** Pauses when only long waits are left. Decided a turn later: code that runs now may still begin something. */
+  consider(): void {
+    if (this.#considering) return;
+    this.#considering = true;
+    setImmediate(() => {
+      this.#considering = false;
+      if (this.#pausing !== undefined || this.#looking || !this.#mayPause()) return;
+      this.#pausing = this.#pause().finally(() => this.#goOn());
+    });
+  }
+
+  #goOn(): void {
+    this.#pausing = undefined;
+    for (const wait of this.#waits) if (wait.over) wait.resolve();
+    this.consider();
+  }
+
+  #mayPause(): boolean {
+    if (this.#closed || this.#busy > 0 || this.#waits.size === 0 || this.#beside.isHandingOver())
+      return false;
+    return [...this.#waits].every((wait) => wait.impatient && !wait.over);
+  }
+
+  async #pause(): Promise<void> {
+    try {
+      const stored = this.#beside.stored();
+      if (stored !== undefined) {
+        await stored;
+        if (!this.#mayPause()) return;
+      }
+      // Once it was sent it may have happened: then only the same request, answered, says whether it did.
+      const request = pauseRequestOf([...this.#waits]);
+      const told = signalsRequestOf(this.#forSignals());
+      const { claim } = this.#lease;
+      const ask = (): Promise<PauseOutcome | SuspendOutcome> =>
+        told === undefined
+          ? this.#engine.pause(claim, request)
+          : this.#engine.suspend(claim, { ...request, ...told });
+      this.#answered(await insist(this.#lease, ask));
+    } catch (error) {
+      // A lost lease has told everybody by its signal; anything else is for the handler to know.
+      if (!(error instanceof TaskAborted)) for (const wait of this.#waits) wait.reject(error);
+    }
+  }
+
+  #answered(answer: PauseOutcome | SuspendOutcome): void {
+    switch (answer.outcome) {
+      case 'already_satisfied':
+        return this.#told(answer.ended);
+      case 'due':
+        return this.#beginAgain();
+      case 'open':
+        return;
+      case 'paused':
+      case 'suspended':
+        return this.#lease.lose('paused');
+      default:
+        this.#lease.lose(abortCodeFor(answer));
+    }
+  }
+
+  #told(ended: readonly { name: string; key: string; end: WaitEnd }[]): void {
+    for (const { name, key, end } of ended) {
+      const wait = this.#forSignals().find(
+        ({ signals }) => signals?.request.name === name && signals.request.key === key,
+      );
+      if (wait === undefined) continue;
+      wait.end = end;
+      this.#end(wait);
+    }
+  }
+
+  /** Children have ended that nobody here has heard of yet: they are waited for once more. */
+  #beginAgain(): void {
+    for (const wait of this.#waits) {
+      if (wait.children.size > 0) this.#calmDown(wait, PATIENCE_MS);
+    }
+  }
+
+  #forSignals(): Wait[] {
+    return [...this.#waits].filter((wait) => wait.signals !== undefined && !wait.over);
+  }
+
+  #lookAfter(ms: number): void {
+    this.#callOffLook ??= callAfter(ms, () => {
+      this.#callOffLook = undefined;
+      if (this.#closed || !this.#lease.isTrusted()) return;
+      const waits = this.#forSignals();
+      if (waits.length === 0) return;
+      // A pause that is under way asks for the same.
+      if (this.#pausing !== undefined) return this.#lookAfter(LOOK_MS);
+      this.#looking = true;
+      void this.#look(waits).finally(() => {
+        this.#looking = false;
+        if (!this.#closed) this.#lookAfter(LOOK_MS);
+        this.consider();
+      });
+    });
+  }
+
+  async #look(waits: readonly Wait[]): Promise<void> {
+    try {
+      const request = { ...signalsRequestOf(waits)!, mode: 'look' as const };
+      const answer = await this.#engine.suspend(this.#lease.claim, request);
+      // The handler may have ended meanwhile: then the lease is for its end to be reported.
+      if (!this.#closed) this.#answered(answer);
+    } catch (error) {
+      // What passes has passed at the next look; what does not would be answered to the suspension too.
+      if (isHopeless(error)) for (const wait of waits) wait.reject(error);
+    }
+  }
+}
+
+function pauseRequestOf(waits: readonly Wait[]): PauseRequest {
+  const dues = waits.flatMap((wait) => wait.dueAt ?? []);
+  const families = waits.map((wait) => wait.children).filter((open) => open.size > 0);
+  const children = [...new Set(families.flatMap((open) => [...open]))];
+  // Several waits at once: any of them may be what the handler goes on with, and none is over sooner than that.
+  const needed = Math.min(...families.map((open) => open.size));
+  return {
+    ...(dues.length === 0 ? {} : { wakeInMs: Math.max(0, Math.ceil(Math.min(...dues) - performance.now())) }),
+    ...(children.length === 0 ? {} : { children: { executionIds: children, needed } }),
+  };
+}
+
+/** What is asked for all waits for signals together, or undefined when there are none. */
+function signalsRequestOf(waits: readonly Wait[]): SuspendRequest | undefined {
+  const signals = waits.flatMap((wait) => wait.signals ?? []);
+  if (signals.length === 0) return undefined;
+  return {
+    waits: signals.map(({ request }) => request),
+    waitpoints: signals.flatMap(({ waitpoints }) => waitpoints),
+  };
+}
+
+/**
+ * A handler that begins two things and awaits the first must not end the process when both are taken away from it. What
+ * it awaits it still meets.
+ */
+export function forgiven<Value>(begin: () => Promise<Value>): Promise<Value> {
+  const begun = begin();
+  begun.catch(() => undefined);
+  return begun;
+}
