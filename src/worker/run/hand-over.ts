@@ -116,7 +116,9 @@ export class HandOver {
     if (asked.isLookedUp) this.#lookUps += 1;
     try {
       const value = await work(asked);
-      await this.#turnOf(asked);
+      // Most are handed over at once: nothing is awaited for them.
+      const turn = this.#turnOf(asked);
+      if (turn !== undefined) await turn;
       return value;
     } catch (error) {
       if (this.#asked.get(id) === asked && !(error instanceof TaskAborted)) {
@@ -189,8 +191,8 @@ export class HandOver {
     this.lookedUp();
   }
 
-  /** Until it is the turn of one that has ended. */
-  async #turnOf(asked: Asked): Promise<void> {
+  /** Until it is the turn of one that has ended; undefined when it is, and it was handed over. */
+  #turnOf(asked: Asked): Promise<void> | undefined {
     if (asked.isLookedUp) {
       asked.isLookedUp = false;
       this.lookedUp();
@@ -200,9 +202,12 @@ export class HandOver {
       !this.#isDraining && this.#ready.length === 0 && this.#past?.size === 0 && this.#lookUps === 0;
     // What was there before this run ends at once, before the handler has asked for what stands beside it.
     const isNew = !this.#hasPast || asked.endedAtMs === Number.POSITIVE_INFINITY;
-    if (isNext && isNew) return this.#deliver(asked);
+    if (isNext && isNew) {
+      this.#deliver(asked);
+      return undefined;
+    }
     this.#listen();
-    await new Promise<void>((pass, refuse) => {
+    return new Promise<void>((pass, refuse) => {
       asked.pass = pass;
       asked.refuse = refuse;
       this.#ready.push(asked);

@@ -198,7 +198,8 @@ export class RunContext implements ContextCalls {
       this.#waits.during(async () => {
         const stored = await this.#book.find('step', name, key);
         if (stored !== undefined) return stored.value;
-        await asked.begin();
+        const led = asked.begin();
+        if (led !== undefined) await led;
         return perform();
       }),
     );
