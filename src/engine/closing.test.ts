@@ -1,5 +1,5 @@
 /**
- * Closing when something on the way fails: what was waited for is told, and nothing stays open.
+ * Closing when something on the way fails: whoever waits is notified, and nothing stays open.
  */
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { withDeadline } from '../contract/stopping.ts';

@@ -58,7 +58,7 @@ function abandon({ database, transactions, handlings, doorbell }: EngineContext)
   for (const one of [database, transactions, handlings, doorbell]) one.abandon();
 }
 
-/** Those who wait are told; what is under way has its answer first. */
+/** Whoever waits is notified; what is under way has its answer first. */
 async function closeContext(context: EngineContext, batches: readonly Settling[]): Promise<void> {
   await Promise.all(context.companions.map((companion) => companion.close()));
   context.ends.close();

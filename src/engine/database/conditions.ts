@@ -1,7 +1,7 @@
 /**
  * Every condition of a database that the engine has words for: by SQLSTATE, by the code of a TLS failure, or by what the driver
  * says when nothing else tells. One row says the code, the reason with its remedy, and whether a statement that met it is
- * tried again before its caller is told.
+ * tried again before it is reported to the caller.
  */
 import type { ErrorCode } from '../../contract/errors.ts';
 import { LIMITS } from '../../contract/limits.ts';

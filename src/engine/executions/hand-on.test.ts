@@ -18,17 +18,17 @@ function ringsOf(handOn: HandOn, everyMs: number, forMs: number): number {
   return ring.mock.calls.length;
 }
 
-it('the first is told at once, and the next ones less and less often', () => {
+it('the first is reported at once, and the next ones less and less often', () => {
   const handOn = new HandOn();
   expect(ringsOf(handOn, 1, 1)).toBe(1);
   expect(ringsOf(handOn, 5, 60_000)).toBeLessThanOrEqual(20);
 });
 
-it('one that is passed by seldom, but again and again, is told less and less often as well', () => {
+it('one that is passed by seldom, but again and again, is reported less and less often as well', () => {
   expect(ringsOf(new HandOn(), 1_000, 60_000)).toBeLessThanOrEqual(20);
 });
 
-it('the last one is told when the rest is over', () => {
+it('the last one is reported when the rest is over', () => {
   const handOn = new HandOn();
   ringsOf(handOn, 5, 60_000);
   vi.advanceTimersByTime(1);
@@ -39,7 +39,7 @@ it('the last one is told when the rest is over', () => {
   expect(ring).toHaveBeenCalledOnce();
 });
 
-it('after a time without any, the next is told at once again', () => {
+it('after a time without any, the next is reported at once again', () => {
   const handOn = new HandOn();
   ringsOf(handOn, 5, 60_000);
   vi.advanceTimersByTime(2 * LIMITS.handOnMs);
