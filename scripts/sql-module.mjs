@@ -9,8 +9,9 @@ const TARGET = new URL('../dist/engine/database/sql-files.js', import.meta.url);
 const FOLDERS = ['migrations', 'functions', 'testing'];
 
 async function filesOf(folder) {
-  const names = (await readdir(new URL(`${folder}/`, SQL)))
+  const names = (await readdir(new URL(`${folder}/`, SQL), { recursive: true }))
     .filter((name) => name.endsWith('.sql'))
+    .map((name) => name.replaceAll('\\', '/'))
     .toSorted();
   const read = (name) => readFile(new URL(`${folder}/${name}`, SQL), 'utf8');
   return Promise.all(names.map(async (name) => ({ name, text: await read(name) })));

@@ -4,7 +4,7 @@
  */
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { connect, encodeCursor, migrate } from '../../src/index.ts';
-import { useRoles } from '../engine/roles.ts';
+import { useRoles } from '../engine/database/roles.ts';
 import { emptyDatabase, plainDatabase, testDatabase } from '../setup/database.ts';
 import { PATIENCE, runCommand } from './processes.ts';
 

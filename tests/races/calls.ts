@@ -3,8 +3,8 @@
  * can be replaced by name, so that the same race runs on a variant of it. No race and no expectation lives here.
  */
 import { randomUUID } from 'node:crypto';
-import { signalCallsOf, type SignalCalls } from './signal-calls.ts';
-import { streamCallsOf, type StreamCalls } from './stream-calls.ts';
+import { signalCallsOf, type SignalCalls } from './signals/calls.ts';
+import { streamCallsOf, type StreamCalls } from './streams/calls.ts';
 
 /** Every execution of a race lies in this partition. */
 const PARTITION = 7;

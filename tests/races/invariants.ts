@@ -4,7 +4,7 @@
  * found, as sentences; an empty list is a pass.
  */
 import type { Answer, Ask } from './calls.ts';
-import { SIGNAL_VIOLATIONS_SQL } from './signal-invariants.ts';
+import { SIGNAL_VIOLATIONS_SQL } from './signals/invariants.ts';
 
 /** The whole life of a lease as its events tell it; without the last group it is still held. */
 const LIFE_OF_A_LEASE =

@@ -11,11 +11,12 @@ export interface SqlFile {
 
 const ROOT = new URL('../../../sql/', import.meta.url);
 
-/** The files of a folder, by their names. */
+/** The files of a folder and of the folders in it, by their names: `executions/claim.sql`. */
 export function sqlFiles(folder: 'migrations' | 'functions' | 'testing'): readonly SqlFile[] {
   const directory = new URL(`${folder}/`, ROOT);
-  return readdirSync(directory)
+  return readdirSync(directory, { recursive: true, encoding: 'utf8' })
     .filter((name) => name.endsWith('.sql'))
+    .map((name) => name.replaceAll('\\', '/'))
     .toSorted()
     .map((name) => ({ name, text: readFileSync(new URL(name, directory), 'utf8') }));
 }

@@ -1,0 +1,68 @@
+/**
+ * A process that is stopped between the record of a step and its COMMIT, and so neither dies nor goes on: its work is taken from it all
+ * the same, and whoever cancels meanwhile is answered.
+ */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import { expect, onTestFinished, test } from 'vitest';
+import { task } from '../../../src/define/task.ts';
+import { handle } from '../../../src/worker/handlers.ts';
+import { AGAIN, newKind, useCrew } from '../../worker/crew.ts';
+
+const FIXTURE = fileURLToPath(new URL('../fixtures/stopped-process.mjs', import.meta.url));
+const LEASE_MS = 4_000;
+const crew = useCrew();
+
+/** Until it has stopped in its transaction. It does not outlive the test. */
+async function stopInTransaction(kind: string): Promise<void> {
+  const options = JSON.stringify({ url: crew.database.url, kind, leaseMs: LEASE_MS });
+  const child = spawn(process.execPath, [FIXTURE, options], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const exited = once(child, 'exit');
+  onTestFinished(async () => {
+    child.kill('SIGKILL');
+    await exited;
+  });
+  await once(createInterface({ input: child.stdout }), 'line');
+}
+
+test('an execution whose process stopped before its COMMIT lapses, and is run by another', async () => {
+  await crew.database.query('CREATE TABLE public.paid (by text)');
+  const engine = await crew.connect();
+  const pay = task<null>(newKind());
+  const run = await engine.submit(pay, null, { policy: AGAIN });
+  await stopInTransaction(pay.name);
+  await crew.database.moveClock(LEASE_MS);
+  await crew.connect({ reconcile: 'on' });
+  const work = handle(pay, (_, ctx) =>
+    ctx.tx('pay', async (tx) => {
+      await tx.query('INSERT INTO public.paid VALUES ($1)', ['another']);
+      return 'another';
+    }),
+  );
+  crew.work(engine, { pollMs: 20, handlers: [work] });
+  expect(await run.result()).toBe('another');
+  expect((await crew.database.query('SELECT by FROM public.paid')).rows).toEqual([{ by: 'another' }]);
+});
+
+test('whoever cancels it is answered: by who holds it, and then by the end', async () => {
+  const engine = await crew.connect();
+  const pay = task<null>(newKind());
+  await crew.database.query('CREATE TABLE IF NOT EXISTS public.paid (by text)');
+  const { executionId } = await engine.submit(pay, null);
+  await stopInTransaction(pay.name);
+  const cancel = () =>
+    engine.cancel(executionId, { reason: 'stuck' }).then(
+      ({ outcome }) => outcome,
+      (error: { code?: string; message: string }) => `${error.code}: ${error.message}`,
+    );
+  const answers = [await cancel()];
+  while (!answers.includes('cancelled')) answers.push(await cancel());
+  // The server may have ended the session just before it was looked for.
+  for (const told of answers.slice(0, -1))
+    expect(told).toMatch(
+      /^contention: .* (session \d+, open for \d+ s, idle after it recorded a step|let it go)/,
+    );
+  expect(await engine.readSteps(executionId)).toEqual([]);
+});

@@ -1,0 +1,156 @@
+/**
+ * Cancelling: from every state, one or many, and what the worker that runs it gets to hear.
+ */
+import { describe, expect, it } from 'vitest';
+import { misplaced, newKind, useBench } from '../open.ts';
+
+const bench = useBench();
+const WHY = { reason: 'not needed', by: 'ann' };
+const CANCELLED = { outcome: 'cancelled', message: 'not needed', category: 'cancelled', by: 'ann' };
+
+describe('cancel ends an execution', () => {
+  it('that waits, without an attempt ever having been', async () => {
+    const executionId = await bench.submit();
+    expect(await bench.engine.cancel(executionId, WHY)).toEqual({ executionId, outcome: 'cancelled' });
+    expect(await bench.engine.result(executionId)).toEqual(CANCELLED);
+    expect(await bench.snapshot(executionId)).toMatchObject({
+      publicState: 'cancelled',
+      state: { terminalOutcome: 'cancelled', attemptState: 'pending_first_attempt' },
+      startedAtMs: null,
+      attempts: [],
+    });
+  });
+
+  it('that is delayed', async () => {
+    const executionId = await bench.submit({ delayMs: 60_000 });
+    expect(await bench.engine.cancel(executionId, WHY)).toMatchObject({ outcome: 'cancelled' });
+    expect(await bench.snapshot(executionId)).toMatchObject({ publicState: 'cancelled', eligibleAtMs: null });
+  });
+
+  it('that runs: its worker owns nothing any more', async () => {
+    const claim = await bench.running();
+    expect(await bench.engine.cancel(claim.executionId, WHY)).toMatchObject({ outcome: 'cancelled' });
+    expect(await bench.snapshot(claim.executionId)).toMatchObject({
+      publicState: 'cancelled',
+      state: { ownershipState: 'unowned', attemptState: 'attempt_terminal' },
+      lease: null,
+      leaseEpoch: claim.leaseEpoch + 1,
+      attempts: [{ attemptIndex: 0, outcome: 'cancelled', failureMessage: 'not needed' }],
+    });
+    expect(await bench.engine.complete(claim, 'too late')).toMatchObject({ outcome: 'not_active' });
+    expect(await bench.engine.result(claim.executionId)).toEqual(CANCELLED);
+  });
+
+  it('that waits for its next attempt', async () => {
+    const claim = await bench.running({ policy: { retry: { maxRetries: 1 } } });
+    await bench.engine.fail(claim, { message: 'ouch' });
+    expect(await bench.engine.cancel(claim.executionId, WHY)).toMatchObject({ outcome: 'cancelled' });
+    const { attempts, publicState } = await bench.snapshot(claim.executionId);
+    expect(publicState).toBe('cancelled');
+    expect(attempts).toMatchObject([{ attemptIndex: 0, outcome: 'failed' }]);
+    expect(await bench.engine.result(claim.executionId)).toEqual(CANCELLED);
+    expect(await bench.engine.fail(claim, { message: 'ouch' })).toMatchObject({
+      outcome: 'retry_scheduled',
+      repeated: true,
+    });
+  });
+
+  it('that was released', async () => {
+    const kind = newKind();
+    const claim = await bench.running({ kind });
+    await bench.engine.release(claim);
+    expect(await bench.engine.cancel(claim.executionId, WHY)).toMatchObject({ outcome: 'cancelled' });
+    expect(await bench.snapshot(claim.executionId)).toMatchObject({
+      attempts: [{ attemptIndex: 0, outcome: 'cancelled', workerInstanceId: 'worker-1' }],
+    });
+    expect(await bench.claim({ kinds: [kind] })).toEqual([]);
+  });
+
+  it('in the name of the operator when nobody is named', async () => {
+    const executionId = await bench.submit();
+    await bench.engine.cancel(executionId, { reason: 'not needed' });
+    expect(await bench.engine.result(executionId)).toMatchObject({ by: 'operator' });
+  });
+});
+
+describe('cancel is refused', () => {
+  it('with already_cancelled the second time, and the first reason stays', async () => {
+    const executionId = await bench.submit();
+    await bench.engine.cancel(executionId, WHY);
+    const again = await bench.engine.cancel(executionId, { reason: 'other', by: 'bob' });
+    expect(again).toEqual({ executionId, outcome: 'already_cancelled' });
+    expect(await bench.engine.result(executionId)).toEqual(CANCELLED);
+  });
+
+  it('with not_active and the outcome when it has ended otherwise', async () => {
+    const [done, failed, lost] = [await bench.running(), await bench.running(), await bench.running()];
+    await bench.engine.complete(done);
+    await bench.engine.fail(failed, { message: 'ouch' });
+    await bench.loseLeases();
+    const ids = [done, failed, lost].map(({ executionId }) => executionId);
+    expect(await bench.engine.cancel(ids, WHY)).toEqual([
+      { executionId: ids[0], outcome: 'not_active', terminalOutcome: 'success' },
+      { executionId: ids[1], outcome: 'not_active', terminalOutcome: 'failed' },
+      { executionId: ids[2], outcome: 'not_active', terminalOutcome: 'expired' },
+    ]);
+  });
+
+  it('with not_found when there is none, or in another partition', async () => {
+    const id = await bench.submit();
+    const executionId = misplaced(id);
+    expect(await bench.engine.cancel(executionId, WHY)).toEqual({ executionId, outcome: 'not_found' });
+    expect(await bench.snapshot(id)).toMatchObject({ publicState: 'waiting' });
+  });
+});
+
+describe('many at once', () => {
+  it('are answered in the order given, each for itself', async () => {
+    const [waiting, running, done] = [await bench.submit(), await bench.running(), await bench.running()];
+    await bench.engine.complete(done);
+    const other = misplaced(done.executionId);
+    const ids = [done.executionId, waiting, running.executionId];
+    const answers = await bench.engine.cancel(ids, WHY);
+    expect(answers.map(({ executionId }) => executionId)).toEqual(ids);
+    expect(answers.map(({ outcome }) => outcome)).toEqual(['not_active', 'cancelled', 'cancelled']);
+    expect(await bench.engine.cancel([other, waiting], WHY)).toMatchObject([
+      { outcome: 'not_found' },
+      { outcome: 'already_cancelled' },
+    ]);
+  });
+
+  it('may name one twice', async () => {
+    const executionId = await bench.submit();
+    expect(await bench.engine.cancel([executionId, executionId], WHY)).toMatchObject([
+      { outcome: 'cancelled' },
+      { outcome: expect.stringMatching(/cancelled$/) },
+    ]);
+  });
+
+  it('may name one beside the same uuid in a partition where it is not', async () => {
+    const executionId = await bench.submit();
+    expect(await bench.engine.cancel([executionId, misplaced(executionId)], WHY)).toMatchObject([
+      { executionId, outcome: 'cancelled' },
+      { executionId: misplaced(executionId), outcome: 'not_found' },
+    ]);
+    expect(await bench.snapshot(executionId)).toMatchObject({ publicState: 'cancelled' });
+  });
+
+  it('may be none', async () => {
+    expect(await bench.engine.cancel([], WHY)).toEqual([]);
+  });
+
+  it('by rivals at once are cancelled once each', async () => {
+    const kind = newKind();
+    const submitted = await bench.engine.submit(Array.from({ length: 30 }, () => ({ kind })));
+    const ids = submitted.map(({ executionId }) => executionId);
+    const rival = await bench.another();
+    const answers = await Promise.all([
+      bench.engine.cancel(ids, WHY),
+      rival.cancel(ids.toReversed(), WHY),
+      bench.engine.cancel(ids, WHY),
+    ]);
+    const outcomes = answers.flat().map(({ outcome }) => outcome);
+    expect(outcomes.filter((outcome) => outcome === 'cancelled')).toHaveLength(30);
+    expect(outcomes.filter((outcome) => outcome === 'already_cancelled')).toHaveLength(60);
+  });
+});

@@ -1,0 +1,328 @@
+/**
+ * Claiming: who gets what, in which order, and what a claim says when there is nothing.
+ */
+import { describe, expect, it, vi } from 'vitest';
+import type { Claim, ClaimRequest, Hint } from '../../../src/index.ts';
+import { claimRequest, LEASE_MS, LISTENING, newKind, useBench, WAIT } from '../open.ts';
+
+const bench = useBench();
+
+function payloads(claims: readonly Claim[]): unknown[] {
+  return claims.map(({ payload }) => payload);
+}
+
+/** Claims until a call comes back empty; each inner list is one call. */
+async function drain(request: Partial<ClaimRequest> & { kinds: string[] }): Promise<Claim[][]> {
+  const calls: Claim[][] = [];
+  for (let claims = await bench.claim(request); claims.length > 0; claims = await bench.claim(request)) {
+    calls.push(claims);
+  }
+  return calls;
+}
+
+describe('a claim', () => {
+  it('tells all there is to know about the execution and its lease', async () => {
+    const kind = newKind();
+    const submitted = {
+      kind,
+      lane: 'l1',
+      namespace: 'n1',
+      priority: 7,
+      tags: { 'a.b': 'c' },
+      payload: { x: 1 },
+    };
+    const executionId = await bench.submit(submitted);
+    const claim = await bench.claimOne(kind);
+    const { createdAtMs } = await bench.snapshot(executionId);
+    expect(claim).toEqual({
+      ...submitted,
+      executionId,
+      attemptIndex: 0,
+      leaseEpoch: 1,
+      leaseId: expect.stringMatching(/^[0-9a-f-]{36}$/),
+      retryCount: 0,
+      resumed: false,
+      reclaimed: false,
+      createdAtMs,
+      generation: 0,
+      flowId: null,
+      leaseMs: LEASE_MS,
+    });
+  });
+
+  it('makes the execution active under a lease of the worker that asked', async () => {
+    const kind = newKind();
+    await bench.submit({ kind });
+    const claim = await bench.claimOne(kind, { workerId: 'w', workerInstanceId: 'w-7', leaseMs: 5_000 });
+    const { publicState, state, lease, startedAtMs } = await bench.snapshot(claim.executionId);
+    expect({ publicState, ...state }).toMatchObject({
+      publicState: 'active',
+      lifecyclePhase: 'active',
+      ownershipState: 'leased',
+      attemptState: 'running_attempt',
+    });
+    expect(lease).toMatchObject({ leaseId: claim.leaseId, workerId: 'w', workerInstanceId: 'w-7' });
+    expect(lease!.expiresAtMs - lease!.acquiredAtMs).toBe(5_000);
+    expect(startedAtMs).toBe(lease!.acquiredAtMs);
+  });
+
+  it('takes only the kinds that were named', async () => {
+    const [wanted, also, other] = [newKind(), newKind(), newKind()];
+    for (const kind of [wanted, also, other]) await bench.submit({ kind, payload: kind });
+    expect(payloads(await bench.claim({ kinds: [wanted, also] })).toSorted()).toEqual(
+      [wanted, also].toSorted(),
+    );
+    expect(payloads(await bench.claim({ kinds: [other] }))).toEqual([other]);
+  });
+
+  it('takes from every lane unless lanes were named', async () => {
+    const kind = newKind();
+    for (const lane of ['red', 'green', 'blue']) await bench.submit({ kind, lane, payload: lane });
+    expect(payloads(await bench.claim({ kinds: [kind], lanes: ['green', 'none such'] }))).toEqual(['green']);
+    expect(payloads((await drain({ kinds: [kind] })).flat()).toSorted()).toEqual(['blue', 'red']);
+  });
+
+  it('takes nothing when no kind or no lane was named', async () => {
+    const kind = newKind();
+    await bench.submit({ kind });
+    expect(await bench.claim({ kinds: [] })).toEqual([]);
+    expect(await bench.claim({ kinds: [kind], lanes: [] })).toEqual([]);
+  });
+
+  it('takes what requires a part of the capabilities offered, or none', async () => {
+    const kind = newKind();
+    const required = {
+      none: [],
+      gpu: ['gpu'],
+      both: ['eu', 'gpu'],
+      more: ['eu', 'gpu', 'tpu'],
+      case: ['GPU'],
+    };
+    for (const [payload, capabilities] of Object.entries(required)) {
+      await bench.submit({ kind, payload, capabilities });
+    }
+    expect(payloads(await bench.claim({ kinds: [kind] }))).toEqual(['none']);
+    const offering = { kinds: [kind], capabilities: ['gpu', 'eu', 'gpu', 'unasked'] };
+    expect(payloads(await bench.claim(offering)).toSorted()).toEqual(['both', 'gpu']);
+    expect(await bench.claim(offering)).toEqual([]);
+  });
+
+  it('takes at most as many as asked for', async () => {
+    const kind = newKind();
+    await bench.engine.submit(Array.from({ length: 7 }, () => ({ kind })));
+    const calls = await drain({ kinds: [kind], limit: 3 });
+    expect(calls.map((claims) => claims.length)).toEqual([3, 3, 1]);
+  });
+
+  it('gives every execution to one of many rivals', async () => {
+    const kind = newKind();
+    await bench.engine.submit(Array.from({ length: 60 }, () => ({ kind })));
+    const rivals = [bench.engine, await bench.another(), await bench.another()];
+    await Promise.all(rivals.map((rival) => rival.claim({ ...claimRequest(), kinds: [newKind()] })));
+    const answers = await Promise.all(
+      Array.from({ length: 30 }, (_, index) =>
+        rivals[index % 3]!.claim({ ...claimRequest(), kinds: [kind], limit: 4 }),
+      ),
+    );
+    const rest = await drain({ kinds: [kind] });
+    const ids = [...answers.flatMap(({ claims }) => claims), ...rest.flat()].map(
+      (claim) => claim.executionId,
+    );
+    expect(ids).toHaveLength(60);
+    expect(new Set(ids).size).toBe(60);
+  });
+
+  it('does not find what is claimed, ended or cancelled', async () => {
+    const kind = newKind();
+    const [first, second] = [await bench.running({ kind }), await bench.running({ kind })];
+    await bench.engine.complete(first);
+    await bench.engine.cancel(second.executionId, { reason: 'enough' });
+    const third = await bench.submit({ kind });
+    await bench.engine.cancel(third, { reason: 'never mind' });
+    expect(await bench.claim({ kinds: [kind] })).toEqual([]);
+  });
+
+  it('finds what lies behind many cancelled ones, without having to be asked again', async () => {
+    const kind = newKind();
+    await bench.running({ kind });
+    await bench.engine.claim({ ...claimRequest(), kinds: [kind] });
+    const answers = await bench.engine.submit(Array.from({ length: 100 }, () => ({ kind })));
+    await bench.engine.cancel(
+      answers.map(({ executionId }) => executionId),
+      { reason: 'never mind' },
+    );
+    const last = await bench.submit({ kind });
+    const { claims } = await bench.engine.claim({ ...claimRequest(), kinds: [kind], limit: 5 });
+    expect(claims.map(({ executionId }) => executionId)).toEqual([last]);
+  });
+});
+
+describe('the order within a lane', () => {
+  it('is by priority, and among equals by the time of submit', async () => {
+    const kind = newKind();
+    for (const [priority, payload] of [
+      [0, 'low 1'],
+      [9_000, 'high 1'],
+      [5, 'middle'],
+      [9_000, 'high 2'],
+      [0, 'low 2'],
+    ] as const) {
+      await bench.submit({ kind, priority, payload });
+    }
+    const calls = await drain({ kinds: [kind], limit: 2 });
+    expect(payloads(calls.flat())).toEqual(['high 1', 'high 2', 'middle', 'low 1', 'low 2']);
+  });
+
+  it('is by priority across the kinds a worker runs', async () => {
+    const [a, b] = [newKind(), newKind()];
+    await bench.submit({ kind: a, priority: 1, payload: 'a1' });
+    await bench.submit({ kind: b, priority: 2, payload: 'b2' });
+    await bench.submit({ kind: a, priority: 3, payload: 'a3' });
+    await bench.submit({ kind: b, priority: 0, payload: 'b0' });
+    expect(payloads(await bench.claim({ kinds: [a, b], limit: 3 }))).toEqual(['a3', 'b2', 'a1']);
+  });
+
+  it('is the order of the list for executions of one call', async () => {
+    const kind = newKind();
+    await bench.engine.submit(Array.from({ length: 20 }, (_, payload) => ({ kind, payload })));
+    expect(payloads(await bench.claim({ kinds: [kind] }))).toEqual(
+      Array.from({ length: 20 }, (_, index) => index),
+    );
+  });
+});
+
+describe('lanes take turns', () => {
+  it('so that a busy lane starves no other, whatever its priorities', async () => {
+    const kind = newKind();
+    await bench.engine.submit(Array.from({ length: 60 }, () => ({ kind, lane: 'busy', priority: 100 })));
+    await bench.engine.submit([
+      { kind, lane: 'quiet' },
+      { kind, lane: 'calm' },
+    ]);
+    const lanes: string[] = [];
+    for (let calls = 0; calls < 4; calls += 1) {
+      lanes.push(...(await bench.claim({ kinds: [kind], limit: 5 })).map(({ lane }) => lane));
+    }
+    expect(lanes).toHaveLength(20);
+    expect(lanes).toContain('quiet');
+    expect(lanes).toContain('calm');
+  });
+
+  it('and the lane whose turn it is does not keep the others from filling the claim', async () => {
+    const kind = newKind();
+    for (const lane of ['one', 'two']) {
+      await bench.engine.submit(Array.from({ length: 3 }, () => ({ kind, lane })));
+    }
+    expect((await drain({ kinds: [kind], limit: 6 })).map((claims) => claims.length)).toEqual([6]);
+  });
+});
+
+describe('an empty claim', () => {
+  it('says that nothing is due when no timer is set, and else when the next one is', async () => {
+    const lonely = await bench.another();
+    await bench.database.moveClock(1_000_000);
+    while ((await lonely.fireTimers()) > 0);
+    const nothing = { ...claimRequest(), kinds: [newKind()] };
+    expect(await lonely.claim(nothing)).toEqual({ claims: [], nextDueInMs: null, passedBy: 0 });
+    await bench.engine.submit([
+      { kind: newKind(), delayMs: 500_000 },
+      { kind: newKind(), delayMs: 900_000 },
+    ]);
+    const { nextDueInMs } = await lonely.claim(nothing);
+    expect(nextDueInMs).toBeGreaterThan(0);
+    expect(nextDueInMs).toBeLessThanOrEqual(500_000);
+    await bench.database.moveClock(500_000);
+    expect(await lonely.claim(nothing)).toMatchObject({ nextDueInMs: 0 });
+    expect(await lonely.fireTimers()).toBe(1);
+    const later = await lonely.claim(nothing);
+    expect(later.nextDueInMs).toBeGreaterThan(0);
+    expect(later.nextDueInMs).toBeLessThanOrEqual(400_000);
+  });
+});
+
+describe('a watcher', () => {
+  /** Watches an engine that hears only itself, so that what it heard can be counted. */
+  async function watched(kind: string) {
+    await bench.running({ kind });
+    const engine = await bench.another({ listen: 'off' });
+    await engine.claim({ ...claimRequest(), kinds: [kind] });
+    const heard: Hint[] = [];
+    const stop = engine.watch({ kinds: [kind] }, (hint) => heard.push(hint) > 0);
+    return { engine, heard, stop };
+  }
+
+  it('hears of work it can run, and not of other work', async () => {
+    const [kind, other] = [newKind(), newKind()];
+    await bench.running({ kind: other });
+    const { engine, heard } = await watched(kind);
+    await engine.submit({ kind: other });
+    await engine.submit([{ kind }, { kind }]);
+    expect(heard).toEqual([
+      { count: 2, routes: [expect.any(Number)], dueInMs: null, workers: [], ended: [], streams: [] },
+    ]);
+  });
+
+  it('hears when a delay will be over', async () => {
+    const { engine, heard } = await watched(newKind());
+    await engine.submit([
+      { kind: newKind(), delayMs: 9_000 },
+      { kind: newKind(), delayMs: 4_000 },
+    ]);
+    expect(heard).toMatchObject([{ dueInMs: 4_000 }]);
+  });
+
+  it('hears when a retry will be due', async () => {
+    const { engine, heard } = await watched(newKind());
+    const claim = await bench.running({ policy: { retry: { maxRetries: 1 } } });
+    await engine.fail(claim, { message: 'no', retryAfterMs: 7_000 });
+    expect(heard).toMatchObject([{ dueInMs: 7_000 }]);
+  });
+
+  it('hears nothing after it stopped', async () => {
+    const kind = newKind();
+    const { engine, heard, stop } = await watched(kind);
+    stop();
+    await engine.submit({ kind });
+    expect(heard).toEqual([]);
+  });
+
+  it('hears of work that came back, and of the worker that lost it', async () => {
+    const kind = newKind();
+    const { executionId } = await bench.running({ kind });
+    const { engine, heard } = await watched(kind);
+    await engine.revokeLease(executionId, { reason: 'slow' });
+    await engine.release(await bench.claimOne(kind));
+    await engine.cancel((await bench.claimOne(kind)).executionId, { reason: 'enough' });
+    expect(heard).toMatchObject([
+      { workers: ['worker-1'], count: 1, routes: [expect.any(Number)] },
+      { workers: [], count: 1, routes: [expect.any(Number)] },
+      { workers: ['worker-1'], count: 0, routes: [] },
+    ]);
+  });
+
+  it('in another process hears of it too, where it listens', async () => {
+    const kind = newKind();
+    await bench.running({ kind });
+    const other = await bench.another();
+    await other.claim({ ...claimRequest(), kinds: [kind] });
+    const heard = vi.fn<(hint: Hint) => boolean>(() => false);
+    other.watch({ kinds: [kind] }, heard);
+    if (!LISTENING) return;
+    await vi.waitFor(async () => {
+      await bench.submit({ kind });
+      expect(heard.mock.calls.some(([hint]) => hint.routes !== 'all' && hint.routes.length === 1)).toBe(true);
+    }, WAIT);
+  });
+});
+
+it('a closed engine refuses every call and may be closed again', async () => {
+  const engine = await bench.another();
+  await engine.close();
+  await engine.close();
+  await expect(engine.submit({ kind: newKind() })).rejects.toMatchObject({ code: 'closed' });
+  await expect(engine.claim({ ...claimRequest(), kinds: [newKind()] })).rejects.toMatchObject({
+    code: 'closed',
+  });
+  await expect(engine.fireTimers()).rejects.toMatchObject({ code: 'closed' });
+  expect(() => engine.watch({ kinds: [] }, () => false)).toThrow(/closed/);
+});

@@ -1,0 +1,301 @@
+/**
+ * Leases between their grant and their end: renewed, run out, taken away. A lease runs out by moving the clock; the
+ * reconcilers of another connection notice.
+ */
+import { describe, expect, it } from 'vitest';
+import type { Claim, ExecutionPolicy } from '../../../src/index.ts';
+import { LEASE_MS, misplaced, newKind, useBench } from '../open.ts';
+
+const bench = useBench();
+const SLOW = { reason: 'slow' };
+
+function retrying(maxRetries: number): { policy: ExecutionPolicy } {
+  return { policy: { retry: { maxRetries } } };
+}
+
+describe('renew', () => {
+  it('keeps a lease from running out, counted from now, and keeps its name', async () => {
+    const claim = await bench.running();
+    await bench.database.moveClock(LEASE_MS - 1_000);
+    expect(await bench.engine.renew([claim], LEASE_MS)).toEqual([{ outcome: 'renewed' }]);
+    await bench.database.moveClock(LEASE_MS - 1_000);
+    await bench.reconcile();
+    const { lease, leaseEpoch } = await bench.snapshot(claim.executionId);
+    expect({ ...lease, leaseEpoch }).toMatchObject({ leaseId: claim.leaseId, leaseEpoch: claim.leaseEpoch });
+    expect(await bench.engine.complete(claim)).toMatchObject({ outcome: 'completed' });
+  });
+
+  it('may give another length than the claim did', async () => {
+    const claim = await bench.running();
+    const before = await bench.snapshot(claim.executionId);
+    await bench.engine.renew([claim], 10 * LEASE_MS);
+    const after = await bench.snapshot(claim.executionId);
+    expect(after.lease!.expiresAtMs - before.lease!.expiresAtMs).toBeGreaterThanOrEqual(9 * LEASE_MS);
+    expect(after.lease!.acquiredAtMs).toBe(before.lease!.acquiredAtMs);
+  });
+
+  it('renews many at once and says of each what became of it, in the order given', async () => {
+    const lost = await bench.running();
+    await bench.database.moveClock(LEASE_MS);
+    const kind = newKind();
+    await bench.engine.submit(Array.from({ length: 6 }, () => ({ kind })));
+    const claims = await bench.claim({ kinds: [kind] });
+    const [good, done, taken, released, cancelled, last] = claims as [
+      Claim,
+      Claim,
+      Claim,
+      Claim,
+      Claim,
+      Claim,
+    ];
+    await bench.engine.complete(done);
+    await bench.engine.revokeLease(taken.executionId, SLOW);
+    await bench.engine.release(released);
+    await bench.engine.cancel(cancelled.executionId, SLOW);
+    const unknown = { ...(await bench.running()), executionId: misplaced(good.executionId) };
+    const stale = { ...(await bench.running()), leaseEpoch: 9 };
+    const leases = [last, done, taken, released, cancelled, unknown, stale, lost];
+    expect(await bench.engine.renew(leases, LEASE_MS)).toMatchObject([
+      { outcome: 'renewed' },
+      { outcome: 'not_active', lifecyclePhase: 'terminal', terminalOutcome: 'success' },
+      { outcome: 'lease_revoked' },
+      { outcome: 'not_active', lifecyclePhase: 'runnable', terminalOutcome: 'none' },
+      { outcome: 'not_active', lifecyclePhase: 'terminal', terminalOutcome: 'cancelled' },
+      { outcome: 'not_found' },
+      { outcome: 'stale_lease', leaseEpoch: 1 },
+      { outcome: 'lease_expired' },
+    ]);
+  });
+
+  it('renews two hundred leases in one call', async () => {
+    const kind = newKind();
+    await bench.engine.submit(Array.from({ length: 200 }, () => ({ kind })));
+    const claims = await bench.claim({ kinds: [kind], limit: 200 });
+    const answers = await bench.engine.renew(claims, LEASE_MS);
+    expect(answers.filter(({ outcome }) => outcome === 'renewed')).toHaveLength(200);
+    await bench.engine.cancel(
+      claims.map(({ executionId }) => executionId),
+      SLOW,
+    );
+  });
+
+  it('of nothing is nothing', async () => {
+    expect(await bench.engine.renew([], LEASE_MS)).toEqual([]);
+  });
+});
+
+describe('a lease that runs out', () => {
+  it('ends the attempt and lets another worker begin the next one, by a retry', async () => {
+    const kind = newKind();
+    const lost = await bench.running({ kind, ...retrying(1) });
+    await bench.loseLeases();
+    const waiting = await bench.snapshot(lost.executionId);
+    expect(waiting).toMatchObject({
+      publicState: 'waiting',
+      state: {
+        lifecyclePhase: 'runnable',
+        eligibilityState: 'eligible_now',
+        attemptState: 'pending_retry_attempt',
+      },
+      attemptIndex: 1,
+      retryCount: 1,
+      reclaimCount: 1,
+      lease: null,
+    });
+    expect(waiting.attempts).toMatchObject([
+      {
+        attemptIndex: 0,
+        outcome: 'interrupted',
+        failureMessage: 'attempt_timeout',
+        workerInstanceId: 'worker-1',
+      },
+    ]);
+    const next = await bench.claimOne(kind, { workerInstanceId: 'worker-2' });
+    expect(next).toMatchObject({
+      executionId: lost.executionId,
+      attemptIndex: 1,
+      retryCount: 1,
+      reclaimed: true,
+      resumed: false,
+    });
+    expect(next.leaseEpoch).toBeGreaterThan(lost.leaseEpoch);
+  });
+
+  it('fences the old worker out while the new one works', async () => {
+    const kind = newKind();
+    const lost = await bench.running({ kind, ...retrying(1) });
+    await bench.loseLeases();
+    const next = await bench.claimOne(kind);
+    expect(await bench.engine.complete(lost, 'zombie')).toEqual({ outcome: 'lease_expired' });
+    expect(await bench.engine.fail(lost, { message: 'zombie' })).toEqual({ outcome: 'lease_expired' });
+    expect(await bench.engine.complete(next, 'mine')).toMatchObject({ outcome: 'completed' });
+    expect(await bench.engine.result(lost.executionId)).toEqual({ outcome: 'success', result: 'mine' });
+    expect(await bench.engine.complete(lost, 'zombie')).toEqual({ outcome: 'lease_expired' });
+  });
+
+  it('counts as reclaimed only for the attempt that follows it', async () => {
+    const kind = newKind();
+    await bench.running({ kind, ...retrying(3) });
+    await bench.loseLeases();
+    const second = await bench.claimOne(kind);
+    await bench.engine.release(second);
+    expect(await bench.claimOne(kind)).toMatchObject({ attemptIndex: 1, resumed: true, reclaimed: false });
+  });
+
+  it('ends a paused and resumed attempt too', async () => {
+    const kind = newKind();
+    const first = await bench.running({ kind, ...retrying(1) });
+    await bench.engine.release(first);
+    await bench.claimOne(kind, { workerInstanceId: 'worker-9' });
+    await bench.loseLeases();
+    const { attempts } = await bench.snapshot(first.executionId);
+    expect(attempts).toMatchObject([
+      { attemptIndex: 0, outcome: 'interrupted', workerInstanceId: 'worker-9' },
+    ]);
+    expect(await bench.claimOne(kind)).toMatchObject({ attemptIndex: 1, reclaimed: true, resumed: false });
+  });
+
+  it.each([0, 2])('ends the execution as expired when %i retries are used up', async (maxRetries) => {
+    const kind = newKind();
+    const { executionId } = await bench.running({ kind, ...retrying(maxRetries) });
+    for (let lost = 0; lost < maxRetries; lost += 1) {
+      await bench.loseLeases();
+      await bench.claimOne(kind);
+    }
+    await bench.loseLeases();
+    expect(await bench.engine.result(executionId)).toEqual({
+      outcome: 'expired',
+      message: 'attempt_timeout',
+      category: 'infra_crash',
+      by: 'engine',
+    });
+    const snapshot = await bench.snapshot(executionId);
+    expect(snapshot).toMatchObject({
+      publicState: 'expired',
+      attemptIndex: maxRetries,
+      retryCount: maxRetries,
+    });
+    expect(snapshot.attempts.map(({ outcome }) => outcome)).toEqual(
+      Array.from({ length: maxRetries + 1 }, () => 'interrupted'),
+    );
+    expect(await bench.claim({ kinds: [kind] })).toEqual([]);
+  });
+
+  it('ends the execution when there is no policy', async () => {
+    const { executionId } = await bench.running();
+    await bench.loseLeases();
+    expect(await bench.engine.result(executionId)).toMatchObject({ outcome: 'expired' });
+  });
+
+  it('is retried whatever the categories say, for the work is not at fault', async () => {
+    const policy = { retry: { maxRetries: 1, retryableCategories: ['timeout'] } };
+    const { executionId } = await bench.running({ policy });
+    await bench.loseLeases();
+    expect(await bench.snapshot(executionId)).toMatchObject({ publicState: 'waiting' });
+  });
+
+  it('does not disturb the others', async () => {
+    const [done, held] = [await bench.running(), await bench.running()];
+    const lost = await bench.running(retrying(1));
+    await bench.engine.complete(done);
+    await bench.engine.renew([held], 10 * LEASE_MS);
+    await bench.loseLeases();
+    expect(await bench.snapshot(lost.executionId)).toMatchObject({ publicState: 'waiting' });
+    expect(await bench.snapshot(held.executionId)).toMatchObject({ publicState: 'active' });
+    expect(await bench.snapshot(done.executionId)).toMatchObject({
+      publicState: 'completed',
+      reclaimCount: 0,
+    });
+  });
+});
+
+describe('revokeLease', () => {
+  it('gives the work to another worker without spending a retry', async () => {
+    const kind = newKind();
+    const taken = await bench.running({ kind });
+    expect(await bench.engine.revokeLease(taken.executionId, { ...SLOW, by: 'ann' })).toEqual({
+      outcome: 'revoked',
+    });
+    expect(await bench.snapshot(taken.executionId)).toMatchObject({
+      publicState: 'waiting',
+      attemptIndex: 1,
+      retryCount: 0,
+      reclaimCount: 1,
+      lease: null,
+      attempts: [{ attemptIndex: 0, outcome: 'interrupted', failureMessage: 'slow' }],
+    });
+    expect(await bench.claimOne(kind)).toMatchObject({ attemptIndex: 1, reclaimed: true, retryCount: 0 });
+  });
+
+  it('may name the lease it means', async () => {
+    const kind = newKind();
+    const first = await bench.running({ kind });
+    const request = { ...SLOW, leaseId: first.leaseId };
+    expect(await bench.engine.revokeLease(first.executionId, request)).toEqual({ outcome: 'revoked' });
+    const second = await bench.claimOne(kind);
+    expect(await bench.engine.revokeLease(first.executionId, request)).toEqual({
+      outcome: 'stale_lease',
+      leaseEpoch: second.leaseEpoch,
+    });
+    expect((await bench.snapshot(first.executionId)).lease).toMatchObject({ leaseId: second.leaseId });
+  });
+
+  it('is refused where there is no lease', async () => {
+    const waiting = await bench.submit();
+    expect(await bench.engine.revokeLease(waiting, SLOW)).toEqual({
+      outcome: 'no_active_lease',
+      lifecyclePhase: 'runnable',
+    });
+    const done = await bench.running();
+    await bench.engine.complete(done);
+    expect(await bench.engine.revokeLease(done.executionId, SLOW)).toEqual({
+      outcome: 'no_active_lease',
+      lifecyclePhase: 'terminal',
+    });
+    expect(await bench.engine.revokeLease(misplaced(waiting), SLOW)).toEqual({ outcome: 'not_found' });
+  });
+
+  it('is capped: one more than allowed fails the execution', async () => {
+    const kind = newKind();
+    const { executionId } = await bench.running({
+      kind,
+      policy: { maxReclaims: 2, retry: { maxRetries: 5 } },
+    });
+    for (let taken = 0; taken < 2; taken += 1) {
+      expect(await bench.engine.revokeLease(executionId, SLOW)).toEqual({ outcome: 'revoked' });
+      await bench.claimOne(kind);
+    }
+    expect(await bench.engine.revokeLease(executionId, { ...SLOW, by: 'ann' })).toEqual({
+      outcome: 'reclaims_exhausted',
+    });
+    expect(await bench.engine.result(executionId)).toMatchObject({ outcome: 'failed', by: 'ann' });
+    expect(await bench.snapshot(executionId)).toMatchObject({
+      publicState: 'failed',
+      retryCount: 0,
+      reclaimCount: 2,
+      attemptIndex: 2,
+    });
+    expect(await bench.engine.revokeLease(executionId, SLOW)).toMatchObject({ outcome: 'no_active_lease' });
+  });
+
+  it('that is not allowed at all fails the execution at once', async () => {
+    const { executionId } = await bench.running({ policy: { maxReclaims: 0 } });
+    expect(await bench.engine.revokeLease(executionId, SLOW)).toEqual({ outcome: 'reclaims_exhausted' });
+  });
+
+  it('counts leases that ran out as well', async () => {
+    const kind = newKind();
+    const policy = { maxReclaims: 1, retry: { maxRetries: 5 } };
+    const { executionId } = await bench.running({ kind, policy });
+    await bench.loseLeases();
+    await bench.claimOne(kind);
+    expect(await bench.engine.revokeLease(executionId, SLOW)).toEqual({ outcome: 'reclaims_exhausted' });
+  });
+
+  it('works on a lease that ran out and was not noticed yet', async () => {
+    const { executionId } = await bench.running();
+    await bench.database.moveClock(LEASE_MS);
+    expect(await bench.engine.revokeLease(executionId, SLOW)).toEqual({ outcome: 'revoked' });
+    expect(await bench.snapshot(executionId)).toMatchObject({ publicState: 'waiting', retryCount: 0 });
+  });
+});

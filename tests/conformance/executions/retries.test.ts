@@ -1,0 +1,267 @@
+/**
+ * What follows a failure: another attempt after a delay, or the end. The delay passes by moving the clock.
+ */
+import { describe, expect, it } from 'vitest';
+import type { Backoff, Claim, ExecutionPolicy, Failure } from '../../../src/index.ts';
+import { newKind, useBench } from '../open.ts';
+
+const bench = useBench();
+const OUCH = { message: 'ouch' };
+
+function retrying(maxRetries: number, backoff?: Backoff): ExecutionPolicy {
+  return { retry: backoff === undefined ? { maxRetries } : { maxRetries, backoff } };
+}
+
+/** Lets a retry become due and claims it. */
+async function nextAttempt(claim: Claim, delayMs: number): Promise<Claim> {
+  await bench.database.moveClock(delayMs);
+  await bench.engine.fireTimers();
+  return bench.claimOne(claim.kind);
+}
+
+describe('a failure with retries left', () => {
+  it('is retried as a new attempt once the delay is over', async () => {
+    const claim = await bench.running({ policy: retrying(2, { type: 'fixed', delayMs: 60_000 }) });
+    expect(await bench.engine.fail(claim, { message: 'ouch', category: 'timeout' })).toEqual({
+      outcome: 'retry_scheduled',
+      repeated: false,
+      retryInMs: 60_000,
+    });
+    const waiting = await bench.snapshot(claim.executionId);
+    expect(waiting).toMatchObject({
+      publicState: 'delayed',
+      state: {
+        lifecyclePhase: 'runnable',
+        ownershipState: 'unowned',
+        eligibilityState: 'not_eligible_until_time',
+        blockingReason: 'waiting_for_retry_backoff',
+        attemptState: 'pending_retry_attempt',
+      },
+      attemptIndex: 1,
+      leaseEpoch: 1,
+      retryCount: 1,
+      reclaimCount: 0,
+      lease: null,
+      endedAtMs: null,
+    });
+    expect(waiting.attempts).toMatchObject([
+      { attemptIndex: 0, outcome: 'failed', failureMessage: 'ouch', failureCategory: 'timeout' },
+    ]);
+    expect(waiting.eligibleAtMs! - waiting.changedAtMs).toBeLessThanOrEqual(60_000);
+    expect(await bench.engine.result(claim.executionId)).toEqual({
+      outcome: 'pending',
+      publicState: 'delayed',
+    });
+    await bench.engine.fireTimers();
+    expect(await bench.claim({ kinds: [claim.kind] })).toEqual([]);
+    expect(await nextAttempt(claim, 60_000)).toMatchObject({
+      executionId: claim.executionId,
+      attemptIndex: 1,
+      leaseEpoch: 2,
+      retryCount: 1,
+      resumed: false,
+      reclaimed: false,
+    });
+  });
+
+  it('reads as waiting from the moment it is due', async () => {
+    const claim = await bench.running({ policy: retrying(1, { type: 'fixed', delayMs: 60_000 }) });
+    await bench.engine.fail(claim, OUCH);
+    await bench.database.moveClock(60_000);
+    expect(await bench.snapshot(claim.executionId)).toMatchObject({ publicState: 'waiting' });
+  });
+
+  it('succeeds after all when a later attempt completes', async () => {
+    const claim = await bench.running({ policy: retrying(1) });
+    await bench.engine.fail(claim, OUCH);
+    await bench.engine.complete(await nextAttempt(claim, 1_000), 'at last');
+    expect(await bench.engine.result(claim.executionId)).toEqual({ outcome: 'success', result: 'at last' });
+    const { attempts } = await bench.snapshot(claim.executionId);
+    expect(attempts).toMatchObject([
+      { attemptIndex: 0, outcome: 'failed' },
+      { attemptIndex: 1, outcome: 'success' },
+    ]);
+  });
+
+  it('is answered with what remains of the delay when it is reported again', async () => {
+    const claim = await bench.running({ policy: retrying(1, { type: 'fixed', delayMs: 60_000 }) });
+    await bench.engine.fail(claim, OUCH);
+    await bench.database.moveClock(20_000);
+    const again = await bench.engine.fail(claim, { message: 'other', retryAfterMs: 5 });
+    expect(again).toMatchObject({ outcome: 'retry_scheduled', repeated: true });
+    expect(again).toHaveProperty(
+      'retryInMs',
+      expect.toSatisfy((ms) => ms > 0 && ms <= 40_000),
+    );
+  });
+});
+
+describe('the end', () => {
+  it('comes when the retries are used up, with the last failure', async () => {
+    const first = await bench.running({ policy: retrying(2, { type: 'fixed', delayMs: 10 }) });
+    await bench.engine.fail(first, { message: 'one' });
+    const second = await nextAttempt(first, 10);
+    await bench.engine.fail(second, { message: 'two' });
+    const third = await nextAttempt(first, 10);
+    expect(third).toMatchObject({ attemptIndex: 2, retryCount: 2, leaseEpoch: 3 });
+    expect(await bench.engine.fail(third, { message: 'three' })).toEqual({
+      outcome: 'failed',
+      repeated: false,
+    });
+    expect(await bench.engine.result(first.executionId)).toMatchObject({
+      outcome: 'failed',
+      message: 'three',
+    });
+    const { attempts, retryCount } = await bench.snapshot(first.executionId);
+    expect(attempts.map(({ failureMessage }) => failureMessage)).toEqual(['one', 'two', 'three']);
+    expect(retryCount).toBe(2);
+  });
+
+  const ENDS: Record<string, { policy?: ExecutionPolicy; failure?: Partial<Failure> }> = {
+    'without a policy': {},
+    'with a policy that says nothing of retries': { policy: { maxReclaims: 3 } },
+    'with no retries at all': { policy: retrying(0) },
+    'when the failure says never': { policy: retrying(9), failure: { retry: 'never' } },
+    'when the failure says never and asks for a delay': {
+      policy: retrying(9),
+      failure: { retry: 'never', retryAfterMs: 5 },
+    },
+    'when the category is not one of those to be retried': {
+      policy: { retry: { maxRetries: 9, retryableCategories: ['timeout', 'network'] } },
+      failure: { category: 'permanent' },
+    },
+    'when no category is given and transient is not to be retried': {
+      policy: { retry: { maxRetries: 9, retryableCategories: ['timeout'] } },
+    },
+  };
+  for (const [name, { policy, failure }] of Object.entries(ENDS)) {
+    it(`comes at once ${name}`, async () => {
+      const claim = await bench.running(policy === undefined ? {} : { policy });
+      expect(await bench.engine.fail(claim, { ...OUCH, ...failure })).toEqual({
+        outcome: 'failed',
+        repeated: false,
+      });
+      expect(await bench.engine.result(claim.executionId)).toMatchObject({ outcome: 'failed' });
+    });
+  }
+});
+
+describe('the delay', () => {
+  const BACKOFFS: Record<string, { backoff?: Backoff; delays: number[] }> = {
+    'doubles from one second unless told otherwise': { delays: [1_000, 2_000, 4_000, 8_000] },
+    'is the same each time when it is fixed': {
+      backoff: { type: 'fixed', delayMs: 77 },
+      delays: [77, 77, 77],
+    },
+    'may be nothing': { backoff: { type: 'fixed', delayMs: 0 }, delays: [0, 0] },
+    'grows by the multiplier up to the largest': {
+      backoff: { type: 'exponential', initialDelayMs: 100, maxDelayMs: 1_000, multiplier: 3 },
+      delays: [100, 300, 900, 1_000, 1_000],
+    },
+    'may grow by a fraction': {
+      backoff: { type: 'exponential', initialDelayMs: 100, multiplier: 1.5 },
+      delays: [100, 150, 225],
+    },
+  };
+  for (const [name, { backoff, delays }] of Object.entries(BACKOFFS)) {
+    it(name, async () => {
+      let claim = await bench.running({ policy: retrying(delays.length, backoff) });
+      for (const retryInMs of delays) {
+        expect(await bench.engine.fail(claim, OUCH)).toEqual({
+          outcome: 'retry_scheduled',
+          repeated: false,
+          retryInMs,
+        });
+        claim = await nextAttempt(claim, retryInMs);
+      }
+    });
+  }
+
+  it('is spread over its upper half when jitter is asked for', async () => {
+    const backoff: Backoff = { type: 'exponential', initialDelayMs: 1_000, jitter: true };
+    const kind = newKind();
+    await bench.engine.submit(Array.from({ length: 30 }, () => ({ kind, policy: retrying(1, backoff) })));
+    const claims = await bench.claim({ kinds: [kind] });
+    const answers = await Promise.all(claims.map((claim) => bench.engine.fail(claim, OUCH)));
+    const delays = answers.map((answer) => (answer.outcome === 'retry_scheduled' ? answer.retryInMs : -1));
+    expect(Math.min(...delays)).toBeGreaterThanOrEqual(500);
+    expect(Math.max(...delays)).toBeLessThanOrEqual(1_000);
+    expect(new Set(delays).size).toBeGreaterThan(5);
+  });
+
+  it('is the one the failure asks for, longer or shorter', async () => {
+    const claim = await bench.running({ policy: retrying(2) });
+    expect(await bench.engine.fail(claim, { ...OUCH, retryAfterMs: 3_600_000 })).toMatchObject({
+      retryInMs: 3_600_000,
+    });
+    const next = await nextAttempt(claim, 3_600_000);
+    expect(await bench.engine.fail(next, { ...OUCH, retryAfterMs: 0 })).toMatchObject({ retryInMs: 0 });
+    expect(await nextAttempt(claim, 0)).toMatchObject({ attemptIndex: 2 });
+  });
+});
+
+describe('a retryable category', () => {
+  it('is retried', async () => {
+    const policy = { retry: { maxRetries: 1, retryableCategories: ['timeout', 'network'] } };
+    const claim = await bench.running({ policy });
+    expect(await bench.engine.fail(claim, { ...OUCH, category: 'network' })).toMatchObject({
+      outcome: 'retry_scheduled',
+    });
+  });
+
+  it('is any when the list is empty', async () => {
+    const claim = await bench.running({ policy: { retry: { maxRetries: 1, retryableCategories: [] } } });
+    expect(await bench.engine.fail(claim, { ...OUCH, category: 'anything' })).toMatchObject({
+      outcome: 'retry_scheduled',
+    });
+  });
+});
+
+describe('fireTimers', () => {
+  it('makes due what is due, once, and says how many', async () => {
+    await bench.database.moveClock(10_000_000);
+    while ((await bench.engine.fireTimers()) > 0);
+    const kind = newKind();
+    await bench.engine.submit([
+      { kind, delayMs: 1_000 },
+      { kind, delayMs: 1_000 },
+      { kind, delayMs: 5_000 },
+    ]);
+    expect(await bench.engine.fireTimers()).toBe(0);
+    await bench.database.moveClock(1_000);
+    expect(await bench.engine.fireTimers()).toBe(2);
+    expect(await bench.engine.fireTimers()).toBe(0);
+    expect(await bench.claim({ kinds: [kind] })).toHaveLength(2);
+  });
+
+  it('by rivals at once makes each execution claimable once', async () => {
+    await bench.database.moveClock(10_000_000);
+    while ((await bench.engine.fireTimers()) > 0);
+    const kind = newKind();
+    await bench.engine.submit(Array.from({ length: 40 }, () => ({ kind, delayMs: 1_000 })));
+    await bench.database.moveClock(1_000);
+    const rivals = [bench.engine, await bench.another(), bench.engine];
+    const fired = await Promise.all(rivals.map((engine) => engine.fireTimers()));
+    const rest = await bench.engine.fireTimers();
+    expect([...fired, rest].reduce((sum, count) => sum + count)).toBe(40);
+    expect(await bench.claim({ kinds: [kind] })).toHaveLength(40);
+  });
+
+  it('passes over what was cancelled meanwhile', async () => {
+    const kind = newKind();
+    const id = await bench.submit({ kind, delayMs: 1_000 });
+    await bench.engine.cancel(id, { reason: 'never mind' });
+    await bench.database.moveClock(1_000);
+    await bench.engine.fireTimers();
+    expect(await bench.claim({ kinds: [kind] })).toEqual([]);
+    expect(await bench.snapshot(id)).toMatchObject({ publicState: 'cancelled' });
+  });
+
+  it('is also done by the reconcilers when no worker does it', async () => {
+    const kind = newKind();
+    const id = await bench.submit({ kind, delayMs: 1_000 });
+    await bench.database.moveClock(1_000);
+    await bench.reconcile();
+    expect(await bench.claimOne(kind)).toMatchObject({ executionId: id });
+  });
+});

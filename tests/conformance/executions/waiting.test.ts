@@ -1,0 +1,217 @@
+/**
+ * Waiting for an execution to end: told by the same process, by another, by looking when nobody can tell; and the ways in
+ * which waiting itself ends.
+ */
+import { describe, expect, it } from 'vitest';
+import type { Connection, WaitOptions } from '../../../src/index.ts';
+import { LEASE_MS, misplaced, newKind, useBench, WAIT } from '../open.ts';
+
+const bench = useBench();
+const WHY = { reason: 'why', by: 'ann' };
+
+/** Asks for an end and returns once the asker has been told at least once that it has not come. */
+async function waiting(
+  engine: Connection,
+  executionId: string,
+  options?: WaitOptions,
+): Promise<{ end: Promise<unknown>; settled: () => boolean }> {
+  let isSettled = false;
+  const end = engine.waitForEnd(executionId, options);
+  const note = (): void => void (isSettled = true);
+  end.then(note, note);
+  await engine.describe(executionId);
+  expect(isSettled).toBe(false);
+  return { end, settled: () => isSettled };
+}
+
+describe('waitForEnd of an execution that has ended', () => {
+  it('answers how, whatever the end was', async () => {
+    const [done, failed, cancelled, lost] = [
+      await bench.running(),
+      await bench.running(),
+      await bench.running(),
+      await bench.running(),
+    ];
+    await bench.engine.complete(done, { answer: 42 });
+    await bench.engine.fail(failed, { message: 'no', category: 'bad' });
+    await bench.engine.cancel(cancelled.executionId, WHY);
+    await bench.loseLeases();
+    expect(await bench.engine.waitForEnd(done.executionId)).toEqual({
+      outcome: 'success',
+      result: { answer: 42 },
+    });
+    expect(await bench.engine.waitForEnd(failed.executionId)).toMatchObject({
+      outcome: 'failed',
+      message: 'no',
+      category: 'bad',
+    });
+    expect(await bench.engine.waitForEnd(cancelled.executionId)).toMatchObject({
+      outcome: 'cancelled',
+      by: 'ann',
+    });
+    expect(await bench.engine.waitForEnd(lost.executionId)).toMatchObject({ outcome: 'expired' });
+  });
+
+  it('answers again and again', async () => {
+    const claim = await bench.running();
+    await bench.engine.complete(claim, 1);
+    const ends = await Promise.all(
+      Array.from({ length: 20 }, () => bench.engine.waitForEnd(claim.executionId)),
+    );
+    expect(ends).toEqual(Array.from({ length: 20 }, () => ({ outcome: 'success', result: 1 })));
+  });
+});
+
+describe('waitForEnd of an execution that ends later', () => {
+  it('is told by the same process, of every kind of end', async () => {
+    const claims = [await bench.running(), await bench.running(), await bench.running()];
+    const waits = await Promise.all(claims.map(({ executionId }) => waiting(bench.engine, executionId)));
+    await bench.engine.complete(claims[0]!);
+    await bench.engine.fail(claims[1]!, { message: 'no' });
+    await bench.engine.cancel(claims[2]!.executionId, WHY);
+    const ends = await Promise.all(waits.map(({ end }) => end));
+    expect(ends).toMatchObject([{ outcome: 'success' }, { outcome: 'failed' }, { outcome: 'cancelled' }]);
+  });
+
+  it('is told by another connection', async () => {
+    const other = await bench.another();
+    const claim = await bench.running();
+    const { end } = await waiting(other, claim.executionId);
+    await bench.engine.complete(claim, 'from there');
+    expect(await end).toEqual({ outcome: 'success', result: 'from there' });
+    await other.close();
+  });
+
+  it('finds out by itself when nobody can tell it', async () => {
+    const deaf = await bench.another({ listen: 'off' });
+    const claim = await bench.running();
+    const { end } = await waiting(deaf, claim.executionId);
+    await bench.engine.complete(claim, 'in silence');
+    expect(await end).toEqual({ outcome: 'success', result: 'in silence' });
+    await deaf.close();
+  });
+
+  it('finds out when the end was written by nobody who rings', async () => {
+    const claim = await bench.running();
+    const { end } = await waiting(bench.engine, claim.executionId);
+    const [, partition, uuid] = /^\{fp:(\d+)\}:(.*)$/.exec(claim.executionId)!;
+    await bench.database.query(`SELECT * FROM ff_cancel($1, $2, 'why', 'sql')`, [
+      [uuid],
+      [Number(partition)],
+    ]);
+    expect(await end).toMatchObject({ outcome: 'cancelled', by: 'sql' });
+  });
+
+  it('goes on through retries, pauses and lost leases', async () => {
+    const kind = newKind();
+    const first = await bench.running({ kind, policy: { retry: { maxRetries: 5 } } });
+    const { end, settled } = await waiting(bench.engine, first.executionId);
+    await bench.engine.fail(first, { message: 'no', retryAfterMs: 0 });
+    await bench.engine.fireTimers();
+    await bench.engine.pause(await bench.claimOne(kind), { wakeInMs: 0 });
+    await bench.engine.fireTimers();
+    await bench.claimOne(kind);
+    await bench.loseLeases();
+    const last = await bench.claimOne(kind);
+    expect(settled()).toBe(false);
+    await bench.engine.complete(last, 'at last');
+    expect(await end).toEqual({ outcome: 'success', result: 'at last' });
+  });
+
+  it('tells a thousand who wait for the same one', async () => {
+    const claim = await bench.running();
+    const ends = Array.from({ length: 1_000 }, () => bench.engine.waitForEnd(claim.executionId));
+    await bench.engine.describe(claim.executionId);
+    await bench.engine.complete(claim, 'for all');
+    expect(new Set((await Promise.all(ends)).map((end) => JSON.stringify(end)))).toEqual(
+      new Set(['{"outcome":"success","result":"for all"}']),
+    );
+  });
+
+  it('tells each of a thousand that end in one call', async () => {
+    const kind = newKind();
+    const submitted = await bench.engine.submit(Array.from({ length: 1_000 }, () => ({ kind })));
+    const ids = submitted.map(({ executionId }) => executionId);
+    const other = await bench.another();
+    const ends = ids.map((id) => other.waitForEnd(id));
+    await bench.engine.cancel(ids, WHY);
+    expect(new Set((await Promise.all(ends)).map(({ outcome }) => outcome))).toEqual(new Set(['cancelled']));
+    await other.close();
+  });
+});
+
+describe('waiting itself', () => {
+  it('is ended by a signal, for that waiter alone', async () => {
+    const claim = await bench.running();
+    const stop = new AbortController();
+    const [mine, theirs] = [
+      await waiting(bench.engine, claim.executionId, { signal: stop.signal }),
+      await waiting(bench.engine, claim.executionId),
+    ];
+    const reason = new Error('enough');
+    stop.abort(reason);
+    await expect(mine.end).rejects.toBe(reason);
+    expect(theirs.settled()).toBe(false);
+    expect(await bench.snapshot(claim.executionId)).toMatchObject({ publicState: 'active' });
+    await bench.engine.complete(claim);
+    expect(await theirs.end).toMatchObject({ outcome: 'success' });
+  });
+
+  it('does not begin with a signal that is given already', async () => {
+    const claim = await bench.running();
+    const reason = new Error('before');
+    const wait = bench.engine.waitForEnd(claim.executionId, { signal: AbortSignal.abort(reason) });
+    await expect(wait).rejects.toBe(reason);
+  });
+
+  it('leaves nothing on a signal that outlives it', async () => {
+    const claim = await bench.running();
+    const { signal } = new AbortController();
+    let listening = 0;
+    const counted = Object.assign(signal, {
+      addEventListener: () => void (listening += 1),
+      removeEventListener: () => void (listening -= 1),
+    });
+    const ends = Array.from({ length: 10 }, () =>
+      bench.engine.waitForEnd(claim.executionId, { signal: counted }),
+    );
+    // One listener for all of them: Node takes many for a leak.
+    await expect.poll(() => listening, WAIT).toBe(1);
+    await bench.engine.complete(claim);
+    await Promise.all(ends);
+    expect(listening).toBe(0);
+  });
+
+  it('is refused for an execution that does not exist', async () => {
+    const id = await bench.submit();
+    await expect(bench.engine.waitForEnd(misplaced(id))).rejects.toMatchObject({
+      code: 'not_found',
+      field: 'executionId',
+    });
+  });
+
+  it('is ended when the engine is closed, and refused after', async () => {
+    const engine = await bench.another();
+    const claim = await bench.running();
+    const { end } = await waiting(engine, claim.executionId);
+    const [answer] = await Promise.all([end.catch((error: unknown) => error), engine.close()]);
+    expect(answer).toMatchObject({ code: 'closed' });
+    await expect(engine.waitForEnd(claim.executionId)).rejects.toMatchObject({ code: 'closed' });
+    expect(await bench.engine.renew([claim], LEASE_MS)).toEqual([{ outcome: 'renewed' }]);
+  });
+
+  it.each<[what: string, id: unknown, options: unknown, code: string, field: string]>([
+    ['an id that is none', 'x', {}, 'invalid_id', 'executionId'],
+    ['no id', undefined, {}, 'invalid_id', 'executionId'],
+    ['options that are none', null, 5, 'invalid_input', 'options'],
+    ['an option nobody knows', null, { timeoutMs: 5 }, 'invalid_input', 'options.timeoutMs'],
+    ['a signal that is none', null, { signal: 5 }, 'invalid_input', 'options.signal'],
+  ])('is refused for %s', async (_, id, options, code, field) => {
+    const target = id === null ? await bench.submit() : id;
+    await expect(bench.engine.waitForEnd(target as string, options as WaitOptions)).rejects.toMatchObject({
+      name: 'EngineError',
+      code,
+      field,
+    });
+  });
+});

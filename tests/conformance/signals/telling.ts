@@ -1,0 +1,52 @@
+/**
+ * Executions that wait to be told, and those who tell them, for the tests of this folder.
+ */
+import type {
+  Claim,
+  DeliverOutcome,
+  SignalCondition,
+  SignalRequest,
+  TokenRequest,
+} from '../../../src/index.ts';
+import { waitpointsOf } from '../../../src/model/conditions.ts';
+import type { Bench } from '../open.ts';
+
+export const leaf = (
+  n: number,
+  by: 'signals' | 'waitpoints' | 'sources',
+  waitpoints: string[],
+  match?: string,
+): SignalCondition => ({ kind: 'count', n, by, waitpoints, ...(match === undefined ? {} : { match }) });
+
+export const from = (identity: string) => ({ source: { identity } });
+
+export interface Telling {
+  /** Suspended on a condition. */
+  waiting(condition: SignalCondition, schema?: object): Promise<Claim>;
+  tokenFor(claim: Claim, waitpoint?: string, request?: TokenRequest): Promise<string>;
+  deliver(token: string, more?: Partial<SignalRequest>): Promise<DeliverOutcome>;
+  /** What it did, or why it was not taken. */
+  effectOf(token: string, more?: Partial<SignalRequest>): Promise<string>;
+}
+
+export function tellingOn(bench: Bench): Telling {
+  const deliver: Telling['deliver'] = (token, more = {}) => bench.engine.deliverSignal({ token, ...more });
+  return {
+    async waiting(condition, schema) {
+      const claim = await bench.running();
+      const waitpoints =
+        schema === undefined
+          ? []
+          : waitpointsOf(condition).map((name) => ({ name, schema: schema as never }));
+      await bench.engine.suspend(claim, { waits: [{ name: 'wait', condition }], waitpoints });
+      return claim;
+    },
+    tokenFor: async (claim, waitpoint = 'door', request = {}) =>
+      (await bench.engine.issueToken(claim.executionId, waitpoint, request)).token,
+    deliver,
+    async effectOf(token, more) {
+      const outcome = await deliver(token, more);
+      return 'effect' in outcome ? outcome.effect : outcome.outcome;
+    },
+  };
+}

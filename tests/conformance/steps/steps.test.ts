@@ -1,0 +1,311 @@
+/**
+ * What a running execution writes besides its end: steps that are kept over attempts, sleeps by the database's clock,
+ * progress, and steps recorded in a transaction of the caller's own.
+ */
+import { describe, expect, it } from 'vitest';
+import { LIMITS, type Claim, type LeaseRef, type NewStep } from '../../../src/index.ts';
+import { startFaultProxy } from '../../../src/testing/fault-proxy.ts';
+import { UNSTORABLE } from '../../engine/refused.ts';
+import { LEASE_MS, misplaced, newKind, useBench } from '../open.ts';
+
+const bench = useBench();
+const RETRYING = { policy: { retry: { maxRetries: 3 } } };
+const NOON_MS = 12 * 3_600_000;
+
+const record = (lease: LeaseRef, step: NewStep) => bench.engine.recordStep(lease, step);
+
+describe('recordStep', () => {
+  it('stores what a step returned and answers it', async () => {
+    const claim = await bench.running();
+    const step = { kind: 'step', name: 'charge', key: '', value: { amount: 7 }, end: null, dueInMs: null };
+    expect(await record(claim, { name: 'charge', value: { amount: 7 } })).toEqual({
+      outcome: 'recorded',
+      repeated: false,
+      step,
+    });
+    expect(await bench.engine.readSteps(claim.executionId)).toEqual([step]);
+    expect(await bench.snapshot(claim.executionId)).toMatchObject({ stepCount: 1, publicState: 'active' });
+  });
+
+  for (const value of [undefined, null, false, 0, '', [], 'text', { deep: [{ er: 1 }] }]) {
+    it(`keeps the value ${JSON.stringify(value)}`, async () => {
+      const claim = await bench.running();
+      await record(claim, { name: 'step', value });
+      expect(await bench.engine.readSteps(claim.executionId)).toMatchObject([{ value: value ?? null }]);
+    });
+  }
+
+  it('answers the first record again, whatever is sent later', async () => {
+    const claim = await bench.running();
+    const first = await record(claim, { name: 'step', value: 'first' });
+    expect(await record(claim, { name: 'step', value: 'second' })).toEqual({ ...first, repeated: true });
+    expect(await record(claim, { name: 'step', sleepMs: 5 })).toEqual({ ...first, repeated: true });
+    expect(await bench.engine.readSteps(claim.executionId)).toHaveLength(1);
+  });
+
+  it('tells steps apart by name and key', async () => {
+    const claim = await bench.running();
+    const keys: [string, string][] = [
+      ['a', ''],
+      ['a', 'b'],
+      ['a/b', ''],
+      ['a', 'b/c'],
+      ['a/b', 'c'],
+      ['ü', '🙂'],
+    ];
+    const answers = await Promise.all(
+      keys.map(([name, key]) => record(claim, { name, key, value: [name, key] })),
+    );
+    expect(answers.map((answer) => answer.outcome === 'recorded' && !answer.repeated)).not.toContain(false);
+    const steps = await bench.engine.readSteps(claim.executionId);
+    expect(steps.map(({ name, key, value }) => ({ name, key, value }))).toEqual(
+      expect.arrayContaining(keys.map(([name, key]) => ({ name, key, value: [name, key] }))),
+    );
+    expect(steps).toHaveLength(keys.length);
+  });
+
+  it('takes many at once, of many executions', async () => {
+    const kind = newKind();
+    await bench.engine.submit(Array.from({ length: 5 }, () => ({ kind })));
+    const claims = await bench.claim({ kinds: [kind] });
+    const answers = await Promise.all(
+      Array.from({ length: 500 }, (_, index) =>
+        record(claims[index % 5]!, { name: 'part', key: String(index), value: index }),
+      ),
+    );
+    expect(answers.map((answer) => answer.outcome === 'recorded' && answer.step.value)).toEqual(
+      Array.from({ length: 500 }, (_, index) => index),
+    );
+    for (const claim of claims) expect(await bench.engine.readSteps(claim.executionId)).toHaveLength(100);
+  });
+
+  it('is kept over attempts, pauses and the end', async () => {
+    const kind = newKind();
+    const first = await bench.running({ kind, ...RETRYING });
+    await record(first, { name: 'once', value: 1 });
+    await bench.engine.fail(first, { message: 'no', retryAfterMs: 0 });
+    await bench.engine.fireTimers();
+    const second = await bench.claimOne(kind);
+    expect(await record(second, { name: 'once', value: 2 })).toMatchObject({
+      repeated: true,
+      step: { value: 1 },
+    });
+    await bench.engine.release(second);
+    const third = await bench.claimOne(kind);
+    await record(third, { name: 'twice', value: 3 });
+    await bench.loseLeases();
+    const fourth = await bench.claimOne(kind);
+    expect(fourth).toMatchObject({ attemptIndex: 2, executionId: first.executionId });
+    await bench.engine.complete(fourth);
+    const steps = await bench.engine.readSteps(first.executionId);
+    expect(steps.map(({ name, value }) => [name, value]).toSorted()).toEqual([
+      ['once', 1],
+      ['twice', 3],
+    ]);
+  });
+
+  it('of an execution without steps, or one that does not exist, reads as none', async () => {
+    const id = await bench.submit();
+    expect(await bench.engine.readSteps(id)).toEqual([]);
+    expect(await bench.engine.readSteps(misplaced(id))).toEqual([]);
+  });
+});
+
+describe('a sleep', () => {
+  it('ends by the clock of the database, and once begun is not begun again', async () => {
+    const claim = await bench.running();
+    const begun = await record(claim, { name: 'nap', sleepMs: NOON_MS });
+    expect(begun).toMatchObject({ outcome: 'recorded', step: { kind: 'sleep', dueInMs: NOON_MS } });
+    await bench.database.moveClock(LEASE_MS / 2);
+    const again = await record(claim, { name: 'nap', sleepMs: 2 * NOON_MS });
+    expect(again).toMatchObject({ outcome: 'recorded', repeated: true });
+    expect(again.outcome === 'recorded' && again.step.dueInMs).toBeLessThanOrEqual(NOON_MS - LEASE_MS / 2);
+    const value = (step: unknown) => (step as { value: number }).value;
+    expect(value((again as { step: unknown }).step)).toBe(value((begun as { step: unknown }).step));
+    await bench.database.moveClock(NOON_MS);
+    expect(await bench.engine.readSteps(claim.executionId)).toMatchObject([{ kind: 'sleep', dueInMs: 0 }]);
+  });
+
+  it('of no time is over at once', async () => {
+    const claim = await bench.running();
+    expect(await record(claim, { name: 'nap', sleepMs: 0 })).toMatchObject({ step: { dueInMs: 0 } });
+  });
+});
+
+/** A lease that its holder has lost, and how a step of it is answered. */
+const LOST: Record<string, { lose: (claim: Claim, kind: string) => Promise<unknown>; answer: object }> = {
+  released: {
+    lose: (claim) => bench.engine.release(claim),
+    answer: { outcome: 'not_active', lifecyclePhase: 'runnable', terminalOutcome: 'none', leaseEpoch: 1 },
+  },
+  completed: {
+    lose: (claim) => bench.engine.complete(claim),
+    answer: { outcome: 'not_active', lifecyclePhase: 'terminal', terminalOutcome: 'success', leaseEpoch: 1 },
+  },
+  cancelled: {
+    lose: (claim) => bench.engine.cancel(claim.executionId, { reason: 'why' }),
+    answer: {
+      outcome: 'not_active',
+      lifecyclePhase: 'terminal',
+      terminalOutcome: 'cancelled',
+      leaseEpoch: 2,
+    },
+  },
+  revoked: {
+    lose: (claim) => bench.engine.revokeLease(claim.executionId, { reason: 'why' }),
+    answer: { outcome: 'lease_revoked' },
+  },
+  'run out': { lose: () => bench.database.moveClock(LEASE_MS), answer: { outcome: 'lease_expired' } },
+  'run out and reaped': { lose: () => bench.loseLeases(), answer: { outcome: 'lease_expired' } },
+  'held by another worker': {
+    lose: async (claim, kind) => {
+      await bench.engine.release(claim);
+      await bench.claimOne(kind);
+    },
+    answer: { outcome: 'stale_lease', leaseEpoch: 2 },
+  },
+};
+
+describe('without the lease', () => {
+  it.each(Object.keys(LOST))('that was %s, neither step, sleep nor progress is written', async (how) => {
+    const kind = newKind();
+    const claim = await bench.running({ kind });
+    await record(claim, { name: 'before', value: 1 });
+    await LOST[how]!.lose(claim, kind);
+    expect(await record(claim, { name: 'after', value: 1 })).toEqual(LOST[how]!.answer);
+    expect(await record(claim, { name: 'before', value: 1 })).toEqual(LOST[how]!.answer);
+    expect(await record(claim, { name: 'nap', sleepMs: 1 })).toEqual(LOST[how]!.answer);
+    await bench.engine.reportProgress(claim, { percent: 50 });
+    expect(await bench.snapshot(claim.executionId)).toMatchObject({ stepCount: 1, progress: null });
+  });
+
+  it('of an execution that does not exist, it is not found', async () => {
+    const claim = await bench.running();
+    const elsewhere = { ...claim, executionId: misplaced(claim.executionId) };
+    expect(await record(elsewhere, { name: 'step' })).toEqual({ outcome: 'not_found' });
+  });
+
+  it('a step sent together with one of the lease that followed is refused alone', async () => {
+    const kind = newKind();
+    const old = await bench.running({ kind });
+    await bench.engine.release(old);
+    const held = await bench.claimOne(kind);
+    const answers = await Promise.all([
+      record(old, { name: 'by the old one', value: 1 }),
+      record(held, { name: 'by the new one', value: 2 }),
+      record(old, { name: 'again by the old one', value: 3 }),
+    ]);
+    expect(answers.map(({ outcome }) => outcome)).toEqual(['stale_lease', 'recorded', 'stale_lease']);
+    const steps = await bench.engine.readSteps(held.executionId);
+    expect(steps.map(({ name }) => name)).toEqual(['by the new one']);
+  });
+});
+
+describe('an answer that was lost', () => {
+  it('of a step, a sleep or progress comes by the second try of the engine', async () => {
+    const proxy = await startFaultProxy({ targetPort: Number(new URL(bench.database.url).port) });
+    const engine = await bench.another({ databaseUrl: proxy.url(bench.database.url), listen: 'off' });
+    try {
+      const claim = await bench.running();
+      const step = { name: 'step', value: 'kept' };
+      let cut = proxy.cutAfter('ff_record_steps');
+      const answer = await engine.recordStep(claim, step);
+      await cut;
+      expect(answer).toMatchObject({ outcome: 'recorded', repeated: true, step: { value: 'kept' } });
+      cut = proxy.cutAfter('ff_report_progress');
+      await engine.reportProgress(claim, { percent: 5 });
+      await cut;
+      expect(await bench.snapshot(claim.executionId)).toMatchObject({
+        stepCount: 1,
+        progress: { percent: 5 },
+      });
+    } finally {
+      await engine.close();
+      await proxy.close();
+    }
+  });
+});
+
+describe('reportProgress', () => {
+  it('overwrites what was said before', async () => {
+    const claim = await bench.running();
+    expect(await bench.snapshot(claim.executionId)).toMatchObject({ progress: null });
+    await bench.engine.reportProgress(claim, { percent: 12.5, message: 'reading' });
+    expect(await bench.snapshot(claim.executionId)).toMatchObject({
+      progress: { percent: 12.5, message: 'reading' },
+    });
+    await bench.engine.reportProgress(claim, { percent: 100 });
+    await bench.engine.complete(claim);
+    expect(await bench.snapshot(claim.executionId)).toMatchObject({
+      progress: { percent: 100, message: null },
+    });
+  });
+
+  it('cuts a long message between characters, and mends what cannot be stored', async () => {
+    const claim = await bench.running();
+    await bench.engine.reportProgress(claim, { message: `a${'ü'.repeat(LIMITS.progressBytes)}` });
+    const cut = (await bench.snapshot(claim.executionId)).progress?.message ?? '';
+    expect(Buffer.byteLength(cut)).toBe(LIMITS.progressBytes - 1);
+    expect(cut).toMatch(/^aü+$/);
+    for (const message of Object.values(UNSTORABLE) as string[]) {
+      await bench.engine.reportProgress(claim, { message });
+      expect((await bench.snapshot(claim.executionId)).progress?.message).toContain('\uFFFD');
+    }
+  });
+
+  it('of many at the same time leaves one word each', async () => {
+    const kind = newKind();
+    await bench.engine.submit(Array.from({ length: 3 }, () => ({ kind })));
+    const claims = await bench.claim({ kinds: [kind] });
+    await Promise.all(
+      Array.from({ length: 30 }, (_, index) =>
+        bench.engine.reportProgress(claims[index % 3]!, { percent: index }),
+      ),
+    );
+    for (const claim of claims) {
+      expect((await bench.snapshot(claim.executionId)).progress?.percent).toBeGreaterThanOrEqual(0);
+    }
+  });
+});
+
+describe('recordOrder', () => {
+  it('stores from a place on, and what was stored behind it is replaced', async () => {
+    const claim = await bench.running();
+    const store = (place: number, ends: string[]) => bench.engine.recordOrder(claim, { place, ends });
+    expect(await store(0, ['a', 'b', 'c'])).toEqual({ outcome: 'recorded' });
+    expect(await store(0, ['a', 'b', 'c'])).toEqual({ outcome: 'recorded' });
+    expect(await store(2, ['d', 'e'])).toEqual({ outcome: 'recorded' });
+    expect(await bench.engine.readOrder(claim.executionId)).toEqual(['a', 'b', 'd', 'e']);
+  });
+
+  it('refuses a holder whose lease is over, and stores nothing', async () => {
+    const claim = await bench.running(RETRYING);
+    await bench.engine.fail(claim, { message: 'again' });
+    expect(await bench.engine.recordOrder(claim, { place: 0, ends: ['a'] })).toMatchObject({
+      outcome: 'not_active',
+    });
+    expect(await bench.engine.readOrder(claim.executionId)).toEqual([]);
+  });
+
+  it.each([
+    ['order.place', { place: -1, ends: [] }],
+    ['order.ends', { place: 0, ends: 'a' }],
+    ['order.ends[0]', { place: 0, ends: [''] }],
+    ['order.more', { place: 0, ends: [], more: 1 }],
+  ])('refuses a bad %s', async (field, order) => {
+    const claim = await bench.running();
+    const refused = bench.engine.recordOrder(claim, order as never);
+    await expect(refused).rejects.toMatchObject({ code: 'invalid_input', field });
+  });
+
+  it('is forgotten by a replay from the start, and by no other', async () => {
+    const claim = await bench.running();
+    await bench.engine.recordOrder(claim, { place: 0, ends: ['a'] });
+    await bench.engine.complete(claim);
+    await bench.engine.replay(claim.executionId, { reason: 'again' });
+    expect(await bench.engine.readOrder(claim.executionId)).toEqual(['a']);
+    await bench.engine.cancel(claim.executionId, { reason: 'enough' });
+    await bench.engine.replay(claim.executionId, { reason: 'anew', from: 'start' });
+    expect(await bench.engine.readOrder(claim.executionId)).toEqual([]);
+  });
+});

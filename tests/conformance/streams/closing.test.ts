@@ -1,0 +1,351 @@
+/**
+ * Every way an attempt can end closes its stream with a reason, and wakes those who follow it at once: the reader here cannot look on
+ * its own, it has to be told. What wrote nothing has an end too.
+ */
+import pg from 'pg';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { connect } from '../../../src/connect/connect.ts';
+import { parseExecutionId } from '../../../src/contract/ids.ts';
+import type { EngineContext } from '../../../src/engine/kit/context.ts';
+import { openEngine } from '../../../src/engine/open.ts';
+import { setRetention } from '../../../src/engine/upkeep/retention-setting.ts';
+import type {
+  Claim,
+  Engine,
+  ExecutionPolicy,
+  StreamCloseReason,
+  StreamItem,
+  TimeoutBehaviour,
+} from '../../../src/index.ts';
+import { expiredLeases } from '../../../src/engine/upkeep/expired-leases.ts';
+import { runPass } from '../../../src/engine/upkeep/pass.ts';
+import { retention } from '../../../src/engine/upkeep/retention.ts';
+import type { PoolLike } from '../../../src/engine/database/database.ts';
+import { hintChannel } from '../../../src/engine/database/names.ts';
+import { LEASE_MS, LISTENING, newKind, useBench, WAIT } from '../open.ts';
+
+const bench = useBench();
+const HOUR_MS = 3_600_000;
+const WHY = { reason: 'why' };
+const AGAIN: ExecutionPolicy = { retry: { maxRetries: 1, backoff: { type: 'fixed', delayMs: HOUR_MS } } };
+const LOOK = /unnest\(\$1::uuid\[\], \$2::smallint\[\], \$3::integer\[\]\)/;
+const READ = /ff_frame x/;
+const NEVER = new Promise<never>(() => undefined);
+
+/** Ends what is followed, as another process. */
+let writer: Engine;
+let context: EngineContext;
+/** Follows; where it can listen, it is never let look by itself. */
+let reader: Engine;
+/** Executions whose streams the reader has read, once for each time. */
+const reads: unknown[] = [];
+const closing: (() => Promise<void>)[] = [];
+
+function blindPool(): PoolLike & { end(): Promise<void> } {
+  const pool = new pg.Pool({ connectionString: bench.database.url, max: 4 });
+  pool.on('error', () => undefined);
+  return {
+    async query(config) {
+      if (LOOK.test(config.text)) return NEVER;
+      const answer = await pool.query(config as pg.QueryConfig);
+      if (READ.test(config.text)) reads.push(config.values?.[0]);
+      return answer;
+    },
+    end: () => pool.end(),
+  };
+}
+
+beforeAll(async () => {
+  const url = bench.database.url;
+  const opened = await openEngine({ databaseUrl: url, ...(LISTENING ? {} : { listen: 'off' }) });
+  ({ engine: writer, context } = opened);
+  closing.push(() => writer.close());
+  reader = writer;
+  if (!LISTENING) return;
+  const pool = blindPool();
+  reader = await connect({ pool, listenUrl: url, reconcile: 'off' });
+  closing.push(
+    () => reader.close(),
+    () => pool.end(),
+  );
+  await expectHeard();
+});
+
+afterAll(async () => {
+  for (const close of closing) await close();
+});
+
+/** Until the reader is told of a frame: from then on the writer knows that somebody follows. */
+async function expectHeard(): Promise<void> {
+  const claim = await bench.running();
+  const next = reader.tailStream(claim.executionId)[Symbol.asyncIterator]().next();
+  let isTold = false;
+  void next.then(() => (isTold = true));
+  await vi.waitFor(async () => {
+    await writer.appendFrames(claim, [{ payload: 'x' }]);
+    expect(isTold).toBe(true);
+  }, WAIT);
+  await bench.engine.complete(claim);
+}
+
+/** What an item says, shortly. */
+function spoken(item: StreamItem): string {
+  if (item.type === 'closed' || item.type === 'paused') return `${item.type} ${item.reason}`;
+  if (item.type === 'superseded') return `superseded by ${item.by}`;
+  return item.type;
+}
+
+interface Followed {
+  told: string[];
+  /** Until it has told this. */
+  hear(word: string): Promise<void>;
+  /** Until it has read what there is, and waits. */
+  parked(): Promise<void>;
+  stop(): Promise<void>;
+}
+
+function follow(claim: Pick<Claim, 'executionId'>): Followed {
+  const told: string[] = [];
+  const stop = new AbortController();
+  const { uuid } = parseExecutionId(claim.executionId);
+  const tailing = (async () => {
+    for await (const item of reader.tailStream(claim.executionId, { signal: stop.signal }))
+      told.push(spoken(item));
+  })().catch(() => undefined);
+  return {
+    told,
+    async hear(word) {
+      await expect.poll(() => told, WAIT).toContain(word);
+    },
+    async parked() {
+      // It is entered where it will wait before it is told what was read.
+      const own = () => reads.filter((read) => read === uuid).length;
+      if (LISTENING) await expect.poll(own, WAIT).toBeGreaterThanOrEqual(1);
+    },
+    async stop() {
+      stop.abort();
+      await tailing;
+    },
+  };
+}
+
+async function fire(ms: number): Promise<void> {
+  await bench.database.moveClock(ms);
+  await writer.fireTimers();
+}
+
+async function lapse(): Promise<void> {
+  await bench.database.moveClock(LEASE_MS);
+  await runPass(context, expiredLeases, 500, new AbortController().signal);
+}
+
+async function suspend(claim: Claim, onTimeout?: TimeoutBehaviour): Promise<void> {
+  const condition = { kind: 'count', n: 1, by: 'signals', waitpoints: ['door'] } as const;
+  const limit = onTimeout === undefined ? {} : { timeoutMs: HOUR_MS, onTimeout };
+  await writer.suspend(claim, { waits: [{ name: 'door', condition, ...limit }] });
+}
+
+interface Ending {
+  title: string;
+  policy?: ExecutionPolicy;
+  /** Before the end is waited for. */
+  first?: (claim: Claim) => Promise<unknown>;
+  end: (claim: Claim) => Promise<unknown>;
+  reason: StreamCloseReason;
+  goesOn?: true;
+}
+
+const timingOut = (onTimeout: TimeoutBehaviour, reason: StreamCloseReason): Ending => ({
+  title: `a suspension nobody ended in time, by ${onTimeout}`,
+  first: (claim) => suspend(claim, onTimeout),
+  end: () => fire(HOUR_MS),
+  reason,
+});
+
+const ENDINGS: Ending[] = [
+  { title: 'complete', end: (claim) => writer.complete(claim), reason: 'attempt_success' },
+  { title: 'fail', end: (claim) => writer.fail(claim, { message: 'no' }), reason: 'attempt_failure' },
+  {
+    title: 'fail, with a retry left',
+    policy: AGAIN,
+    end: (claim) => writer.fail(claim, { message: 'no' }),
+    reason: 'attempt_failure',
+    goesOn: true,
+  },
+  {
+    title: 'cancel',
+    end: ({ executionId }) => writer.cancel(executionId, WHY),
+    reason: 'attempt_cancelled',
+  },
+  {
+    title: 'cancel while suspended',
+    first: (claim) => suspend(claim),
+    end: ({ executionId }) => writer.cancel(executionId, WHY),
+    reason: 'attempt_cancelled',
+  },
+  { title: 'a lease that ran out', end: lapse, reason: 'lease_expired' },
+  {
+    title: 'a lease that ran out, with a retry left',
+    policy: AGAIN,
+    end: lapse,
+    reason: 'lease_expired',
+    goesOn: true,
+  },
+  {
+    title: 'revoke',
+    end: ({ executionId }) => writer.revokeLease(executionId, WHY),
+    reason: 'reclaimed',
+    goesOn: true,
+  },
+  {
+    title: 'revoke, once too often',
+    policy: { maxReclaims: 0 },
+    end: ({ executionId }) => writer.revokeLease(executionId, WHY),
+    reason: 'reclaimed',
+  },
+  {
+    title: 'an attempt that took too long',
+    policy: { attemptTimeoutMs: 1_000 },
+    end: () => fire(1_000),
+    reason: 'expired',
+  },
+  {
+    title: 'an attempt that took too long, with a retry left',
+    policy: { attemptTimeoutMs: 1_000, ...AGAIN },
+    end: () => fire(1_000),
+    reason: 'expired',
+    goesOn: true,
+  },
+  {
+    title: 'the deadline',
+    policy: { deadlineMs: 1_000 },
+    end: () => fire(1_000),
+    reason: 'expired',
+  },
+  {
+    title: 'the deadline while suspended',
+    policy: { deadlineMs: 1_000 },
+    first: (claim) => suspend(claim),
+    end: () => fire(1_000),
+    reason: 'expired',
+  },
+  timingOut('fail', 'attempt_failure'),
+  timingOut('expire', 'expired'),
+  timingOut('cancel', 'attempt_cancelled'),
+];
+
+describe.each(ENDINGS)('$title', ({ policy = {}, first, end, reason, goesOn }) => {
+  it.each([['a frame'], ['nothing']])(
+    'closes what had written %s, and tells those who follow',
+    async (written) => {
+      const claim = await bench.running({ kind: newKind(), policy });
+      if (written === 'a frame') await writer.appendFrames(claim, [{ payload: 'x' }]);
+      await first?.(claim);
+      const followed = follow(claim);
+      if (first !== undefined) await followed.hear('paused waiting_for_signal');
+      else if (written === 'a frame') await followed.hear('frame');
+      await followed.parked();
+      const once = reader.tailOnce(claim.executionId, {
+        attemptIndex: 0,
+        after: '9000000000000-9',
+        blockMs: 20_000,
+      });
+      await end(claim);
+      await followed.hear(`closed ${reason}`);
+      expect((await once).closed).toMatchObject({ reason });
+      const expected = [
+        ...(written === 'a frame' ? ['frame'] : []),
+        ...(first === undefined ? [] : ['paused waiting_for_signal']),
+        `closed ${reason}`,
+        ...(goesOn ? ['superseded by 1'] : []),
+      ];
+      if (goesOn) await followed.hear('superseded by 1');
+      await followed.stop();
+      expect(followed.told).toEqual(expected);
+      const page = await reader.readStream(claim.executionId, { attemptIndex: 0 });
+      expect(page.closed).toEqual({ reason, atMs: expect.any(Number) as number });
+      expect(page.frames).toHaveLength(written === 'a frame' ? 1 : 0);
+    },
+  );
+});
+
+describe('what nobody ever began', () => {
+  it('is over for those who follow it when it ends', async () => {
+    const id = await bench.submit();
+    const followed = follow({ executionId: id });
+    await followed.parked();
+    const once = reader.tailOnce(id, { attemptIndex: 0, blockMs: 20_000 });
+    await writer.cancel(id, WHY);
+    expect(await once).toMatchObject({ frames: [], closed: { reason: 'attempt_cancelled' } });
+    await followed.hear('closed attempt_cancelled');
+    await followed.stop();
+    expect(followed.told).toEqual(['closed attempt_cancelled']);
+  });
+});
+
+describe('what was kept as long as it was to be', () => {
+  it('is told to be forgotten to those who still follow it', async () => {
+    const claim = await bench.running();
+    await writer.appendFrames(claim, [{ payload: 'x' }]);
+    const followed = follow(claim);
+    await followed.hear('frame');
+    await followed.parked();
+    const { partition, uuid } = parseExecutionId(claim.executionId);
+    // At once, so that nobody sees it ended.
+    const client = await bench.database.connect();
+    await client.query('BEGIN');
+    await client.query(`SELECT ff_cancel($1, $2, 'why', 'me')`, [[uuid], [partition]]);
+    await client.query('SELECT ff_forget($1, $2, 0, 0)', [[uuid], [partition]]);
+    await client.query('COMMIT');
+    await client.query('SELECT pg_notify($1, $2)', [
+      hintChannel(bench.database.schema),
+      JSON.stringify({ streams: [uuid] }),
+    ]);
+    await client.end();
+    await followed.hear('forgotten');
+    expect(followed.told).toEqual(['frame', 'forgotten']);
+  });
+
+  it('is gone with its frames, its head and its document', async () => {
+    await setRetention(context, 24 * HOUR_MS);
+    const claim = await bench.running();
+    await writer.appendFrames(claim, [{ payload: 'x' }, { payload: { a: 1 }, mode: 'summary' }]);
+    await writer.complete(claim);
+    await bench.database.moveClock(25 * HOUR_MS);
+    await runPass(context, retention, 500, new AbortController().signal);
+    const { uuid } = parseExecutionId(claim.executionId);
+    const left = await bench.database.query(
+      `SELECT 1 FROM ff_frame WHERE execution_id = $1 UNION ALL SELECT 1 FROM ff_stream_meta WHERE execution_id = $1
+       UNION ALL SELECT 1 FROM ff_stream_summary WHERE execution_id = $1`,
+      [uuid],
+    );
+    expect(left.rows).toEqual([]);
+    await expect(reader.readStream(claim.executionId)).rejects.toMatchObject({ code: 'not_found' });
+  });
+
+  it('goes in several passes when much was written', async () => {
+    const [long, short] = [await bench.running(), await bench.running()];
+    for (const claim of [long, short]) await writer.appendFrames(claim, [{ payload: 'x' }]);
+    const { partition, uuid } = parseExecutionId(long.executionId);
+    await bench.database.query(
+      `INSERT INTO ff_frame (execution_id, partition_key, attempt_index, lease_epoch, ts_ms, seq, mode, encoding, frame_type, payload)
+       SELECT $1, $2, 0, 1, 9e15::bigint, n, 'durable', 'text', '', '' FROM generate_series(1, 50000) n`,
+      [uuid, partition],
+    );
+    for (const claim of [long, short]) await writer.complete(claim);
+    const forget = async () => {
+      const { rows } = await bench.database.query<{ outcome: string }>(
+        'SELECT outcome FROM ff_forget($1, $2, 0, 0)',
+        [
+          [uuid, parseExecutionId(short.executionId).uuid],
+          [partition, parseExecutionId(short.executionId).partition],
+        ],
+      );
+      return rows.map((row) => row.outcome).toSorted();
+    };
+    expect(await forget()).toEqual(['begun', 'begun']);
+    const left = await bench.database.query('SELECT 1 FROM ff_frame WHERE execution_id = $1', [uuid]);
+    expect(left.rows).toHaveLength(1);
+    expect(await forget()).toEqual(['forgotten', 'forgotten']);
+  });
+});

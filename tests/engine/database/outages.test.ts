@@ -1,0 +1,214 @@
+/**
+ * Whatever keeps a process from its database for a while, everything that runs waits for it, reports it once, and continues by
+ * itself: subscriptions, consumers, tails, those who wait for an end, and workers.
+ */
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, inject, it, onTestFinished } from 'vitest';
+import pg from 'pg';
+import { connect, type Connection } from '../../../src/connect/connect.ts';
+import { isEngineError, type ExecutionId, type FeedEvent } from '../../../src/index.ts';
+import { task } from '../../../src/define/task.ts';
+import { migrate } from '../../../src/engine/database/migrate.ts';
+import { handle } from '../../../src/worker/handlers.ts';
+import { startWorker } from '../../../src/worker/worker.ts';
+import { latch } from '../../worker/crew.ts';
+import { useRoles, type Role } from './roles.ts';
+
+const roles = useRoles();
+const LONG = { timeout: 60_000 };
+let server: pg.Client;
+let renamer: pg.Client;
+let role: Role;
+
+beforeAll(async () => {
+  // Not connected to the database of the file, which is renamed.
+  server = new pg.Client({ connectionString: inject('testServer').url });
+  await server.connect();
+  renamer = new pg.Client({ connectionString: inject('testServer').url });
+  await renamer.connect();
+  role = await roles.create();
+  await migrate({ databaseUrl: roles.database.url, grantTo: role.name });
+});
+afterAll(() => Promise.all([server.end(), renamer.end()]));
+
+interface Trouble {
+  /** Statements of the superuser that bring it about, and that end it. */
+  begin: string;
+  end: string;
+}
+
+/** By the code that the trouble has when it is reported. */
+function troubles(): Record<string, Trouble & { code: string }> {
+  const { name, password } = role;
+  const database = roles.database.name;
+  return {
+    '28P01': {
+      code: 'permission_denied',
+      begin: `ALTER ROLE ${name} PASSWORD 'another'`,
+      end: `ALTER ROLE ${name} PASSWORD '${password}'`,
+    },
+    '28000': {
+      code: 'permission_denied',
+      begin: `ALTER ROLE ${name} NOLOGIN`,
+      end: `ALTER ROLE ${name} LOGIN`,
+    },
+    '3D000': {
+      code: 'unavailable',
+      begin: `ALTER DATABASE ${database} RENAME TO ${database}_away`,
+      end: `ALTER DATABASE ${database}_away RENAME TO ${database}`,
+    },
+    '53300': {
+      code: 'no_connection',
+      begin: `ALTER ROLE ${name} CONNECTION LIMIT 0`,
+      end: `ALTER ROLE ${name} CONNECTION LIMIT -1`,
+    },
+    '25006': {
+      code: 'unavailable',
+      begin: `ALTER ROLE ${name} SET default_transaction_read_only = on`,
+      end: `ALTER ROLE ${name} RESET default_transaction_read_only`,
+    },
+    '55000': {
+      code: 'unavailable',
+      begin: `ALTER DATABASE ${database} ALLOW_CONNECTIONS false`,
+      end: `ALTER DATABASE ${database} ALLOW_CONNECTIONS true`,
+    },
+  };
+}
+
+/** Then ends the connections there are. A database is renamed when none is left, and lets none in while it waits for that. */
+async function bringAbout({ begin }: Trouble): Promise<void> {
+  const renames = begin.includes('RENAME');
+  const changing = renames ? renamer.query(begin) : await server.query(begin);
+  const endAll = 'SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = $1';
+  const left = async () => (await server.query(endAll, [roles.database.name])).rowCount;
+  if (renames) await expect.poll(left, LONG).toBe(0);
+  else await left();
+  await changing;
+}
+
+async function open(): Promise<Connection> {
+  const connection = await connect({ databaseUrl: role.url, poolSize: 4 });
+  onTestFinished(() => connection.close());
+  return connection;
+}
+
+/** Everything of a process that runs, at one kind of execution. */
+async function runEverything(connection: Connection, kind: string) {
+  const filter = { kind };
+  const heard: (FeedEvent | { type: 'disconnected' })[] = [];
+  const handled: FeedEvent[] = [];
+  const errors: { error: unknown; failures: number }[] = [];
+  const disconnected = latch<{ type: string }>();
+  const told = latch<unknown>();
+  const subscription = await connection.subscribeEvents({ filter });
+  onTestFinished(() => subscription.close());
+  const reading = (async () => {
+    for await (const event of subscription) {
+      heard.push(event);
+      if (event.type === 'disconnected') disconnected.open(event);
+    }
+  })();
+  const consumer = await connection.consume(
+    `consumer-${kind}`,
+    async (events) => void handled.push(...events),
+    {
+      filter,
+      onError(error, failures) {
+        errors.push({ error, failures });
+        told.open(error);
+      },
+    },
+  );
+  const waited = (await connection.submit({ kind: `${kind}-waited` })).executionId;
+  const flow = await connection.createFlow({ name: 'waited' });
+  await connection.addMembers(flow.flowId, [{ name: 'only', kind: `${kind}-member` }]);
+  await connection.sealFlow(flow.flowId);
+  const tail = (async () => {
+    const items: string[] = [];
+    for await (const item of connection.tailStream(waited)) items.push(item.type);
+    return items;
+  })();
+  const end = connection.waitForEnd(waited);
+  const flowEnd = connection.waitForFlow(flow.flowId);
+  const died = latch();
+  const deaths: string[] = [];
+  for (const [what, running] of Object.entries({ reading, consumer: consumer.done, end, flowEnd, tail }))
+    running.catch((error: unknown) => {
+      if (isEngineError(error) && error.code !== 'closed') deaths.push(`${what}: ${error.message}`);
+      died.open();
+    });
+  const worker = startWorker(connection, { handlers: [handle(task(kind), () => 1)], pollMs: 100 });
+  onTestFinished(() => worker.stop({ deadlineMs: 0 }));
+  return {
+    heard,
+    handled,
+    errors,
+    deaths,
+    /** The trouble has been reported, or has ended something for good. */
+    noticed: Promise.race([Promise.all([disconnected.opened, told.opened]), died.opened]),
+    waited,
+    flowId: flow.flowId,
+    end,
+    flowEnd,
+    tail,
+  };
+}
+
+describe('what runs continues by itself after', () => {
+  it.each(['28P01', '28000', '3D000', '53300', '25006', '55000'])('%s', LONG, async (sqlState) => {
+    const trouble = troubles()[sqlState]!;
+    const kind = `kind-${randomUUID()}`;
+    const connection = await open();
+    const running = await runEverything(connection, kind);
+    const first = (await connection.submit({ kind })).executionId;
+    await expect.poll(() => endedOf(running.handled), LONG).toEqual([first]);
+
+    await bringAbout(trouble);
+    try {
+      await running.noticed;
+      expect(running.deaths).toEqual([]);
+      const reason = expect.stringMatching(/^[A-Z].*\.$/) as unknown;
+      expect(running.heard.at(-1)).toMatchObject({ type: 'disconnected', reason });
+      expect(running.errors).toMatchObject([{ error: { code: trouble.code, sqlState }, failures: 0 }]);
+    } finally {
+      await server.query(trouble.end);
+    }
+
+    const second = await insisting(() => connection.submit({ kind }));
+    await expect.poll(() => endedOf(running.handled), LONG).toEqual([first, second.executionId]);
+    await expect.poll(() => endedOf(running.heard), LONG).toEqual([first, second.executionId]);
+    await insisting(() => connection.cancel(running.waited, { reason: 'to have an end' }));
+    await insisting(() => connection.cancelFlow(running.flowId, { reason: 'to have an end' }));
+    expect(await running.end).toMatchObject({ outcome: 'cancelled' });
+    expect(await running.flowEnd).toBe('cancelled');
+    expect(await running.tail).toEqual(['closed']);
+    // Once each: for the outage, not for every look.
+    expect(running.heard.filter(({ type }) => type === 'disconnected')).toHaveLength(1);
+    expect(running.errors.map(({ failures }) => failures)).toEqual([0]);
+  });
+});
+
+/** A first call fails promptly instead, with a sentence that says why. */
+it('a first connect with a wrong password is refused', async () => {
+  const url = new URL(role.url);
+  url.password = 'another';
+  await expect(connect({ databaseUrl: url.href })).rejects.toMatchObject({
+    code: 'permission_denied',
+    sqlState: '28P01',
+  });
+});
+
+function endedOf(events: readonly { type: string }[]): ExecutionId[] {
+  return (events as FeedEvent[]).flatMap((event) => (event.type === 'success' ? [event.executionId] : []));
+}
+
+/** Connections of the pool that were made in the time of trouble may still be there. */
+async function insisting<Answer>(call: () => Promise<Answer>): Promise<Answer> {
+  for (;;) {
+    try {
+      return await call();
+    } catch (error) {
+      if (!isEngineError(error)) throw error;
+    }
+  }
+}

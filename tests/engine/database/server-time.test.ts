@@ -1,0 +1,16 @@
+/**
+ * The database's clock as the engine tells it: the one that stamps executions.
+ */
+import { expect, it } from 'vitest';
+import { useBench } from '../../conformance/open.ts';
+
+const bench = useBench();
+
+it('is the clock executions are stamped by', async () => {
+  const before = await bench.engine.serverTimeMs();
+  await bench.database.moveClock(86_400_000);
+  const { createdAtMs } = await bench.snapshot(await bench.submit({}));
+  const after = await bench.engine.serverTimeMs();
+  expect(createdAtMs - before).toBeGreaterThanOrEqual(86_400_000);
+  expect(after).toBeGreaterThanOrEqual(createdAtMs);
+});

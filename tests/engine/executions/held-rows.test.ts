@@ -1,0 +1,228 @@
+/**
+ * Transactions that stay open over an execution's rows: a silent one of `ctx.tx` is ended by the server, and whoever acts for a
+ * person is told who holds the row instead of being left to wait.
+ */
+import type pg from 'pg';
+import { afterEach, describe, expect, it } from 'vitest';
+import { connect, migrate, type Claim, type SqlExecutor } from '../../../src/index.ts';
+import { LIMITS } from '../../../src/contract/limits.ts';
+import { newKind, useBench, WAIT } from '../../conformance/open.ts';
+import { uuidOf } from '../../worker/crew.ts';
+import { useRoles } from '../database/roles.ts';
+
+const SHORT_LEASE_MS = 2_000;
+const bench = useBench();
+const roles = useRoles();
+const clients: pg.Client[] = [];
+
+afterEach(async () => {
+  await Promise.all(clients.splice(0).map((client) => client.end()));
+});
+
+interface Session {
+  client: pg.Client;
+  executor: SqlExecutor;
+  pid: number;
+  /** Opened by the server ending it. */
+  ended: Promise<Error>;
+}
+
+/** A session inside a transaction. */
+async function begin(): Promise<Session> {
+  const client = await bench.database.connect();
+  clients.push(client);
+  const ended = new Promise<Error>((resolve) => client.once('error', resolve));
+  await client.query('BEGIN');
+  const { rows } = await client.query<{ pid: number }>('SELECT pg_backend_pid() AS pid');
+  return { client, executor: (text, params) => client.query(text, params), pid: rows[0]!.pid, ended };
+}
+
+/** A session that has recorded a step and does not commit. */
+async function recordedBy(claim: Claim): Promise<Session> {
+  const session = await begin();
+  const { executor } = session;
+  expect(await bench.engine.recordStep(claim, { name: 'a' }, { executor })).toMatchObject({
+    outcome: 'recorded',
+  });
+  return session;
+}
+
+async function runningFor(leaseMs: number): Promise<Claim> {
+  const kind = newKind();
+  await bench.submit({ kind, policy: { retry: { maxRetries: 1 } } });
+  return bench.claimOne(kind, { leaseMs });
+}
+
+/** A session that holds the execution itself. */
+async function lockedBy(executionId: string): Promise<Session> {
+  const session = await begin();
+  await session.client.query('SELECT FROM ff_execution WHERE execution_id = $1 FOR UPDATE', [
+    uuidOf(executionId as Claim['executionId']),
+  ]);
+  return session;
+}
+
+describe('a transaction that has recorded a step', () => {
+  it('and falls silent is ended by the server, and its lease lapses', async () => {
+    const claim = await runningFor(SHORT_LEASE_MS);
+    const session = await recordedBy(claim);
+    await bench.database.moveClock(SHORT_LEASE_MS);
+    expect(await session.ended).toMatchObject({ code: '25P03' });
+    await bench.reconcile();
+    expect(await bench.snapshot(claim.executionId)).toMatchObject({
+      publicState: 'waiting',
+      attemptIndex: 1,
+    });
+    expect(await bench.engine.readSteps(claim.executionId)).toEqual([]);
+  });
+
+  it('and falls silent keeps no deadline from firing', async () => {
+    const kind = newKind();
+    await bench.submit({ kind, policy: { deadlineMs: 60_000 } });
+    const claim = await bench.claimOne(kind, { leaseMs: SHORT_LEASE_MS });
+    const session = await recordedBy(claim);
+    await bench.database.moveClock(60_000);
+    await session.ended;
+    await bench.engine.fireTimers();
+    expect(await bench.engine.result(claim.executionId)).toMatchObject({ outcome: 'expired' });
+  });
+
+  it.each([
+    [600_000, '0', '10s'],
+    [8_000, '0', '4s'],
+    [100, '0', '1s'],
+    [600_000, '3s', '3s'],
+    [8_000, '1min', '4s'],
+  ])('under a lease of %i ms, where %s was set, may be silent for %s', async (leaseMs, before, during) => {
+    const claim = await runningFor(leaseMs);
+    const { client, executor } = await begin();
+    await client.query(`SET idle_in_transaction_session_timeout = '${before}'`);
+    await bench.engine.recordStep(claim, { name: 'a' }, { executor });
+    expect(await limitOf(client)).toBe(during);
+    await client.query('COMMIT');
+    expect(await limitOf(client)).toBe(before);
+  });
+});
+
+async function limitOf(client: pg.Client): Promise<string> {
+  const { rows } = await client.query('SHOW idle_in_transaction_session_timeout');
+  return (rows[0] as { idle_in_transaction_session_timeout: string }).idle_in_transaction_session_timeout;
+}
+
+describe('a row that a session holds', () => {
+  it('is told to whoever acts for a person, with the session', async () => {
+    const { engine } = bench;
+    const claim = await bench.running();
+    const { executionId } = claim;
+    await engine.createWaitpoint(claim, { name: 'approval' });
+    const { pid } = await lockedBy(executionId);
+    const verbs = {
+      cancel: engine.cancel(executionId, { reason: 'test' }),
+      revokeLease: engine.revokeLease(executionId, { reason: 'test' }),
+      changePriority: engine.changePriority(executionId, { priority: 1 }),
+      setTags: engine.setTags(executionId, { set: { a: 'b' } }),
+      replay: engine.replay(executionId, { reason: 'test' }),
+      approve: engine.approve(executionId, 'approval', { by: 'ada' }),
+    };
+    const told = await Promise.allSettled(Object.values(verbs));
+    expect(told.map(({ status }) => status)).toEqual(Object.keys(verbs).map(() => 'rejected'));
+    for (const { reason } of told as PromiseRejectedResult[])
+      expect(reason).toMatchObject({
+        name: 'EngineError',
+        code: 'contention',
+        message: expect.stringMatching(
+          new RegExp(`session ${pid}, open for \\d+ s, idle in its transaction`),
+        ),
+      });
+  });
+
+  it('by the step of a transaction that is not committed is told as that', async () => {
+    const claim = await runningFor(600_000);
+    const { client, pid } = await recordedBy(claim);
+    // As in the time before the server ends it.
+    await client.query('SET LOCAL idle_in_transaction_session_timeout = 0');
+    await client.query('/* ff_record_steps */ SELECT 1');
+    await expect(bench.engine.cancel(claim.executionId, { reason: 'test' })).rejects.toMatchObject({
+      code: 'contention',
+      message: expect.stringMatching(
+        new RegExp(`session ${pid}, .* idle after it recorded a step of ctx\\.tx`),
+      ),
+    });
+  });
+
+  it('by several at once is told with each', async () => {
+    const claim = await runningFor(600_000);
+    const pids: number[] = [];
+    for (const session of [await begin(), await begin()]) {
+      pids.push(session.pid);
+      await session.client.query('SELECT FROM ff_lease WHERE execution_id = $1 FOR KEY SHARE', [
+        uuidOf(claim.executionId),
+      ]);
+    }
+    const error = await bench.engine.revokeLease(claim.executionId, { reason: 'test' }).catch(String);
+    for (const pid of pids) expect(error).toContain(`session ${pid}, `);
+  });
+
+  it('that itself waits for another is told with the one that everybody waits for', async () => {
+    const claim = await runningFor(600_000);
+    const { client, pid } = await begin();
+    await client.query('SELECT FROM ff_lease WHERE execution_id = $1 FOR KEY SHARE', [
+      uuidOf(claim.executionId),
+    ]);
+    const completing = bench.engine.complete(claim);
+    const waiting = `SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%ff_complete%'
+      AND datname = current_database()`;
+    await expect.poll(async () => (await bench.database.query(waiting)).rows.length, WAIT).toBe(1);
+    await expect(bench.engine.setTags(claim.executionId, { set: { a: 'b' } })).rejects.toMatchObject({
+      message: expect.stringContaining(`session ${pid}, `),
+    });
+    await client.query('ROLLBACK');
+    expect(await completing).toMatchObject({ outcome: 'completed' });
+  });
+
+  it('is told by explain, once it is held for long', async () => {
+    const { executionId } = await bench.running();
+    const { client, pid } = await lockedBy(executionId);
+    const holding = async () => {
+      const explained = await bench.engine.explain(executionId);
+      return explained.outcome === 'explained' ? explained.holding : null;
+    };
+    await expect.poll(holding, WAIT).toMatchObject({
+      gate: 'held',
+      facts: { sessions: [{ pid, doing: 'idle', ageMs: expect.any(Number) }] },
+    });
+    await client.query('ROLLBACK');
+    expect(await holding()).toMatchObject({ gate: 'running' });
+  });
+});
+
+it('functions wait for what others hold as long as errors say', async () => {
+  const { rows } = await bench.database.query(
+    `SELECT proname AS name, substring(setting FROM '=(.*)')::interval = $1::bigint * interval '1 ms' AS same
+     FROM pg_proc, unnest(proconfig) setting
+     WHERE pronamespace = $2::regnamespace AND setting LIKE 'lock\\_timeout=%'`,
+    [LIMITS.heldWaitMs, bench.database.schema],
+  );
+  expect(rows).toContainEqual({ name: 'ff_submit', same: true });
+  expect(rows.filter(({ same }) => same !== true)).toEqual([]);
+});
+
+it('a session of a role that may not be looked at is told by its number', async () => {
+  const role = await roles.create();
+  await migrate({ databaseUrl: roles.database.url, grantTo: role.name });
+  await using engine = await connect({ databaseUrl: role.url, reconcile: 'off', listen: 'off' });
+  const { executionId } = await engine.submit({ kind: newKind() });
+  const client = await roles.database.connect();
+  await client.query('BEGIN');
+  const { rows } = await client.query<{ pid: number }>(
+    'SELECT pg_backend_pid() AS pid FROM ff_execution FOR UPDATE',
+  );
+  await expect(engine.cancel(executionId, { reason: 'test' })).rejects.toMatchObject({
+    code: 'contention',
+    message: expect.stringContaining(`session ${rows[0]!.pid}, whose transaction this role may not look at.`),
+  });
+  expect(await engine.explain(executionId)).toMatchObject({
+    holding: { gate: 'held', facts: { sessions: [{ pid: rows[0]!.pid, ageMs: null, doing: null }] } },
+  });
+  await client.query('ROLLBACK');
+});

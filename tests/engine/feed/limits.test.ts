@@ -1,0 +1,136 @@
+/**
+ * Where the event feed ends: places that are no longer kept, one consumer and one subscription too many, and a feed that was
+ * closed.
+ */
+import { afterEach, describe, expect, it, vi } from 'vitest';
+import type { Feed } from '../../../src/contract/feed.ts';
+import { STOP_DEADLINE_MS } from '../../../src/engine/feed/consumer.ts';
+import { bindFeed, type BoundFeed } from '../../../src/engine/feed/feed.ts';
+import { openEngine } from '../../../src/engine/open.ts';
+import { decodeCursor, encodeCursor, LIMITS } from '../../../src/index.ts';
+import type { FeedSource } from '../../../src/engine/feed/source.ts';
+import { useBench, WAIT } from '../../conformance/open.ts';
+import { expectRefused } from '../refused.ts';
+
+const bench = useBench();
+const handler = async (): Promise<void> => {};
+
+describe('a place to begin', () => {
+  it('that is no longer kept is answered with the oldest one that is', async () => {
+    for (const lane of ['a', 'b', 'c']) await bench.engine.pauseLane(lane, { by: 'ann' });
+    const { cursor } = await opened(bench.engine.subscribeEvents());
+    const last = decodeCursor(cursor)!;
+    await bench.database.query('UPDATE ff_sequencer SET floor_position = $1', [String(last)]);
+    const from = encodeCursor(last - 2n);
+    const refused = bench.engine.subscribeEvents({ from });
+    const oldest = encodeCursor(last - 1n);
+    await expect(refused).rejects.toMatchObject({ code: 'cursor_expired', field: 'from', oldest });
+    await expect(bench.engine.consume('late', handler, { from })).rejects.toMatchObject({ oldest });
+    expect((await opened(bench.engine.subscribeEvents({ from: oldest }))).cursor).toBe(oldest);
+    expect((await opened(bench.engine.subscribeEvents({ from: 'beginning' }))).cursor).toBe(oldest);
+    expect((await opened(bench.engine.subscribeEvents({ from: 'now' }))).cursor).toBe(cursor);
+    expect((await opened(bench.engine.subscribeEvents({ from: '' }))).cursor).toBe(cursor);
+    expect((await opened(bench.engine.subscribeEvents({ from: new Uint8Array() }))).cursor).toBe(cursor);
+  });
+});
+
+/** A subscription that was accepted, and is closed again. */
+async function opened(subscription: ReturnType<Feed['subscribeEvents']>) {
+  const accepted = await subscription;
+  await accepted.close();
+  return accepted;
+}
+
+describe('a consumer whose handler does not come to its end', () => {
+  it('does not keep the feed from closing for longer than the limit', async () => {
+    const { engine, context } = await openEngine({ databaseUrl: bench.database.url });
+    const { feed, close } = bindFeed(() => context);
+    let release = (): void => {};
+    const held = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    await engine.pauseLane('held');
+    const endless = vi.fn(() => held);
+    const consumer = await feed.consume('held', endless);
+    await vi.waitFor(() => expect(endless).toHaveBeenCalledOnce(), WAIT);
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    const closing = close(STOP_DEADLINE_MS);
+    await vi.advanceTimersByTimeAsync(STOP_DEADLINE_MS);
+    await closing;
+    vi.useRealTimers();
+    release();
+    await consumer.done;
+    await engine.forgetConsumer('held');
+    await engine.close();
+  });
+});
+
+describe('one consumer too many', () => {
+  it('is refused, while one that is known goes on, and one that was forgotten makes room', async () => {
+    await bench.database.query(
+      `INSERT INTO ff_consumer (name, position, moved_at_ms, held_until_ms)
+       SELECT 'c' || n, 0, 0, 0 FROM generate_series(1, $1::integer) n`,
+      [LIMITS.consumers],
+    );
+    await expectRefused(bench.database, () => bench.engine.consume('new', handler), {
+      code: 'too_many',
+      field: 'name',
+      says: /1000 consumers/,
+    });
+    await (await bench.engine.consume('c7', handler, { from: 'now' })).stop();
+    expect(await bench.engine.listConsumers()).toHaveLength(LIMITS.consumers);
+    expect(await bench.engine.forgetConsumer('c7')).toBe(true);
+    expect(await bench.engine.forgetConsumer('c7')).toBe(false);
+    await (await bench.engine.consume('new', handler, { from: 'now' })).stop();
+  });
+});
+
+describe('one subscription too many', () => {
+  let bound: BoundFeed | undefined;
+  afterEach(() => bound?.close(0));
+
+  const source: FeedSource = {
+    ends: async () => ({ floor: 1n, last: 0n }),
+    read: async (after) => ({ events: [], to: after, atEnd: true }),
+    outage: (reason) => ({ number: 1, reason }),
+    wait: (_, signal) =>
+      new Promise((_resolve, reject) =>
+        signal.addEventListener('abort', () => reject(signal.reason as Error)),
+      ),
+  };
+
+  it('is refused, also when all are asked for at once, and each that is over makes room', async () => {
+    bound = bindFeed(() => ({ feed: source }) as never);
+    const { feed } = bound;
+    const aborting = new AbortController();
+    const asked = Array.from({ length: LIMITS.subscriptions - 1 }, () => feed.subscribeEvents());
+    const last = feed.subscribeEvents({ signal: aborting.signal });
+    await expect(feed.subscribeEvents()).rejects.toMatchObject({ code: 'too_many' });
+    const [first, second] = await Promise.all(asked);
+    await last;
+    await first!.close();
+    await first!.close();
+    await expect(feed.subscribeEvents({ from: encodeCursor(9n) })).rejects.toMatchObject({
+      code: 'cursor_ahead',
+    });
+    await feed.subscribeEvents({ signal: AbortSignal.abort() });
+    await feed.subscribeEvents();
+    await expect(feed.subscribeEvents()).rejects.toMatchObject({ code: 'too_many' });
+    await second!.return!();
+    await feed.subscribeEvents();
+    aborting.abort();
+    await feed.subscribeEvents();
+    await expect(feed.subscribeEvents()).rejects.toMatchObject({ code: 'too_many' });
+  });
+
+  it('is not opened on a feed that is closed, and those that are open end with it', async () => {
+    bound = bindFeed(() => ({ feed: source }) as never);
+    const subscription = await bound.feed.subscribeCompletions();
+    const parked = subscription.next();
+    const late = bound.feed.subscribeLeaseHistory();
+    await Promise.all([bound.close(0), expect(late).rejects.toMatchObject({ code: 'closed' })]);
+    expect(await parked).toEqual({ done: true, value: undefined });
+    await expect(bound.feed.subscribeEvents()).rejects.toMatchObject({ code: 'closed' });
+    await expect(bound.feed.consume('c', handler)).rejects.toMatchObject({ code: 'closed' });
+  });
+});

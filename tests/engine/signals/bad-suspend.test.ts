@@ -1,0 +1,95 @@
+/**
+ * Suspensions that are asked for wrongly, and nothing is written.
+ */
+import { describe, expect, it } from 'vitest';
+import type { Claim, SignalCondition, SuspendRequest } from '../../../src/index.ts';
+import { newKind, useBench } from '../../conformance/open.ts';
+
+const bench = useBench();
+
+const said = (waitpoint: string, n = 1): SignalCondition => ({
+  kind: 'count',
+  n,
+  by: 'signals',
+  waitpoints: [waitpoint],
+});
+
+function forApproval(more: Partial<SuspendRequest['waits'][number]> = {}): SuspendRequest {
+  return { waits: [{ name: 'approval', condition: said('approval'), reason: 'approval', ...more }] };
+}
+
+async function suspended(request: SuspendRequest = forApproval(), kind = newKind()): Promise<Claim> {
+  const claim = await bench.running({ kind });
+  expect(await bench.engine.suspend(claim, request)).toEqual({ outcome: 'suspended', repeated: false });
+  return claim;
+}
+
+describe('a suspend that asks for what cannot be', () => {
+  const refused = async (request: unknown): Promise<string> => {
+    const claim = await bench.running();
+    const error = await bench.engine.suspend(claim, request as SuspendRequest).then(
+      () => {
+        throw new Error('it was accepted');
+      },
+      (thrown: { code: string; field?: string; message: string }) => thrown,
+    );
+    expect(await bench.snapshot(claim.executionId)).toMatchObject({ publicState: 'active' });
+    return `${error.code} ${error.field}: ${error.message}`;
+  };
+  const wait = (condition: unknown) => ({ waits: [{ name: 'w', condition }] });
+  const deep = (levels: number): unknown =>
+    levels === 0 ? said('a') : { kind: 'all', of: [deep(levels - 1)] };
+
+  it.each([
+    ['no waits', { waits: [] }, /invalid_input request.waits/],
+    ['an unknown member', { ...forApproval(), wits: 1 }, /request.wits/],
+    ['an unknown reason', forApproval({ reason: 'lunch' as never }), /reason must be one of/],
+    ['a behaviour without a time', forApproval({ onTimeout: 'fail' }), /onTimeout needs a timeoutMs/],
+    ['an unknown kind of condition', wait({ kind: 'maybe' }), /condition.kind/],
+    ['a condition nested too deep', wait(deep(4)), /nested deeper than 4/],
+    ['an empty all', wait({ kind: 'all', of: [] }), /without members/],
+    ['a count of nothing', wait({ ...said('a'), n: 0 }), /whole number from 1/],
+    ['a count at no waitpoint', wait({ ...said('a'), waitpoints: [] }), /no waitpoint/],
+    [
+      'more waitpoints than there are',
+      wait({ ...said('a', 2), by: 'waitpoints' }),
+      /more waitpoints than it names/,
+    ],
+    [
+      'a waitpoint of two waits',
+      { waits: [forApproval().waits[0], { name: 'b', condition: said('approval') }] },
+      /share/,
+    ],
+    [
+      'seventeen waits',
+      { waits: Array.from({ length: 17 }, (_, n) => ({ name: `w${n}`, condition: said(`w${n}`) })) },
+      /too_many/,
+    ],
+    [
+      'a waitpoint nobody waits at',
+      { ...forApproval(), waitpoints: [{ name: 'other' }] },
+      /nothing is waited for/,
+    ],
+    [
+      'a schema that is none',
+      { ...forApproval(), waitpoints: [{ name: 'approval', schema: 5 }] },
+      /JSON Schema/,
+    ],
+  ])('is refused before anything is written: %s', async (_, request, sentence) => {
+    expect(await refused(request)).toMatch(sentence);
+  });
+
+  it('takes a condition four levels deep', async () => {
+    await suspended(wait(deep(3)) as SuspendRequest);
+  });
+
+  it('is refused a name that a step has, and a waitpoint that is another wait’s', async () => {
+    const claim = await bench.running();
+    await bench.engine.recordStep(claim, { name: 'approval', value: 1 });
+    await expect(bench.engine.suspend(claim, forApproval())).rejects.toMatchObject({ code: 'invalid_step' });
+    const first = { waits: [{ name: 'a', condition: said('shared') }], mode: 'look' as const };
+    expect(await bench.engine.suspend(claim, first)).toEqual({ outcome: 'open' });
+    const second = { waits: [{ name: 'b', condition: said('shared') }] };
+    await expect(bench.engine.suspend(claim, second)).rejects.toMatchObject({ code: 'invalid_input' });
+  });
+});

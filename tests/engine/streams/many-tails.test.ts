@@ -1,0 +1,122 @@
+/**
+ * Ten thousand tails in one process: what they hold of the database while they are parked, and how often it is read for all of them
+ * when something is written elsewhere. What each single tail is told is in the conformance tests.
+ */
+import pg from 'pg';
+import { expect, it, onTestFinished } from 'vitest';
+import { openEngine } from '../../../src/engine/open.ts';
+import type { Claim, Engine, StreamItem } from '../../../src/index.ts';
+import type { PoolLike } from '../../../src/engine/database/database.ts';
+import { useBench } from '../../conformance/open.ts';
+
+const TAILS = 10_000;
+const STREAMS = 8;
+const POOL = 3;
+const ROUNDS = 3;
+/** It is much to do, when others are busy, too. */
+const BUSY = { timeout: 90_000 };
+const SOON = { timeout: 20_000, interval: 15 };
+/** Of the connections of the engine that follows; the one that writes has others. */
+const NAMES = { pool: 'tails pool', listener: 'tails listener' };
+/** Once; twice for a stream that a look finds before the hint comes. */
+const MOST_READS = 2 * STREAMS;
+
+const bench = useBench();
+
+function urlAs(name: string): string {
+  const url = new URL(bench.database.url);
+  url.searchParams.set('application_name', name);
+  return url.href;
+}
+
+interface Following {
+  engine: Engine;
+  pool: pg.Pool;
+  /** Statements so far that read frames, or something about them. */
+  reads(): number;
+}
+
+async function openFollowing(): Promise<Following> {
+  const pool = new pg.Pool({ connectionString: urlAs(NAMES.pool), max: POOL });
+  pool.on('error', () => undefined);
+  let reads = 0;
+  const counted: PoolLike = {
+    query(config) {
+      if (config.text.includes('ff_frame')) reads += 1;
+      return pool.query(config as pg.QueryConfig);
+    },
+  };
+  const { engine } = await openEngine({ pool: counted, listenUrl: urlAs(NAMES.listener) });
+  onTestFinished(async () => {
+    await engine.close();
+    await pool.end();
+  });
+  return { engine, pool, reads: () => reads };
+}
+
+async function connectionsAs(name: string): Promise<{ isIdle: boolean }[]> {
+  const found = await bench.database.query<{ isIdle: boolean }>(
+    `SELECT state = 'idle' AND xact_start IS NULL AS "isIdle" FROM pg_stat_activity
+     WHERE datname = current_database() AND application_name = $1`,
+    [name],
+  );
+  return found.rows;
+}
+
+/** One connection listens, and nobody has one of the pool: they are all there to be taken. */
+async function expectNothingHeld(pool: pg.Pool): Promise<void> {
+  // Now and then one is used, for a moment, to look at all streams at once.
+  const held = async () => [...(await connectionsAs(NAMES.pool)), ...(await connectionsAs(NAMES.listener))];
+  await expect.poll(async () => (await held()).filter(({ isIdle }) => !isIdle), SOON).toEqual([]);
+  expect(await connectionsAs(NAMES.listener)).toHaveLength(1);
+  expect((await connectionsAs(NAMES.pool)).length).toBeLessThanOrEqual(POOL);
+  const taken = await Promise.all(Array.from({ length: POOL }, () => pool.connect()));
+  for (const client of taken) client.release();
+}
+
+/** Frames by their payload, everything else by its type. */
+async function follow(items: AsyncIterable<StreamItem>, told: string[]): Promise<void> {
+  for await (const item of items) told.push(item.type === 'frame' ? String(item.frame.payload) : item.type);
+}
+
+async function write(claims: readonly Claim[], ...payloads: string[]): Promise<void> {
+  const frames = payloads.map((payload) => ({ payload }));
+  for (const outcome of await Promise.all(claims.map((claim) => bench.engine.appendFrames(claim, frames))))
+    expect(outcome).toMatchObject({ outcome: 'appended' });
+}
+
+it('10,000 parked tails hold one listening connection, and share one read of a stream', BUSY, async () => {
+  const claims = await Promise.all(Array.from({ length: STREAMS }, () => bench.running()));
+  const { engine, pool, reads } = await openFollowing();
+  const told = Array.from({ length: TAILS }, (): string[] => []);
+  const tails = told.map((own, n) => follow(engine.tailStream(claims[n % STREAMS]!.executionId), own));
+  const following = Promise.all(tails);
+  following.catch(() => undefined); // awaited at the end; until then a failed one shows as missing items
+  await expect.poll(() => connectionsAs(NAMES.listener), SOON).toHaveLength(1);
+  await expect.poll(reads, SOON).toBe(STREAMS);
+  await expectNothingHeld(pool);
+  // A place that nothing happened at is not read again.
+  expect(reads()).toBe(STREAMS);
+
+  const written: string[] = [];
+  const readsOf: number[] = [];
+  for (let round = 0; round < ROUNDS; round += 1) {
+    const before = reads();
+    const payloads = [`${round} first`, `${round} second`];
+    written.push(...payloads);
+    await write(claims, ...payloads);
+    await expect.poll(() => told.filter((own) => own.length < written.length).length, SOON).toBe(0);
+    await expectNothingHeld(pool);
+    readsOf.push(reads() - before);
+  }
+  expect(Math.max(...readsOf)).toBeLessThanOrEqual(MOST_READS);
+  // No look comes in between every time.
+  expect(Math.min(...readsOf)).toBe(STREAMS);
+
+  const before = reads();
+  await Promise.all(claims.map((claim) => bench.engine.complete(claim)));
+  await following;
+  expect(reads() - before).toBeLessThanOrEqual(MOST_READS);
+  const all = JSON.stringify([...written, 'closed']);
+  expect(told.map((own) => JSON.stringify(own)).filter((own) => own !== all)).toEqual([]);
+});

@@ -1,0 +1,286 @@
+/**
+ * What tails of one engine share, and what is left of them: they ask together which steps are finished, whoever changes his answer changes
+ * nobody else's, trouble of the database costs none of them anything, and who leaves takes everything along. Ten thousand of them
+ * are in many-tails.test.ts.
+ */
+import { getEventListeners } from 'node:events';
+import pg from 'pg';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { connect, type Connection } from '../../../src/connect/connect.ts';
+import { parseExecutionId } from '../../../src/contract/ids.ts';
+import { durable, EngineError, LIMITS, live, summary, task } from '../../../src/index.ts';
+import type { Claim, StreamItem } from '../../../src/index.ts';
+import type { PoolLike } from '../../../src/engine/database/database.ts';
+import { hintChannel } from '../../../src/engine/database/names.ts';
+import { SharedHistory, type TailHistory } from '../../../src/engine/streams/tail.ts';
+import { startFaultProxy, type FaultProxy } from '../../../src/testing/fault-proxy.ts';
+import { newKind, useBench } from '../../conformance/open.ts';
+
+const bench = useBench();
+/** For what is much to do when others are busy, too. */
+const BUSY = { timeout: 90_000 };
+const SOON = { timeout: 20_000, interval: 15 };
+const AGAIN = { retry: { maxRetries: 1, backoff: { type: 'fixed' as const, delayMs: 0 } } };
+/** What the statements are known by that ask for finished steps, for the lease of a frame, and for the heads of parked streams. */
+const STEPS = 'SELECT DISTINCT step_name';
+const LEASE = 'SELECT lease_epoch FROM';
+const HEADS = 'WITH ORDINALITY a(uuid';
+const OVER = { done: true, value: undefined };
+
+interface Watched {
+  connection: Connection;
+  /** How often finished steps were asked for. */
+  askedForSteps(): number;
+  /** The executions that were looked at, by look. */
+  looks: string[][];
+}
+
+async function watched(): Promise<Watched> {
+  const pool = new pg.Pool({ connectionString: bench.database.url, max: 2 });
+  pool.on('error', () => undefined);
+  let asked = 0;
+  const looks: string[][] = [];
+  const watching: PoolLike = {
+    query(config) {
+      if (config.text.includes(STEPS)) asked += 1;
+      if (config.text.includes(HEADS)) looks.push(config.values[0] as string[]);
+      return pool.query(config as pg.QueryConfig);
+    },
+  };
+  const connection = await connect({
+    pool: watching,
+    listenUrl: bench.database.url,
+    reconcile: 'off',
+    defaultPolicy: {},
+  });
+  onTestFinished(async () => {
+    await connection.close();
+    await pool.end();
+  });
+  return { connection, askedForSteps: () => asked, looks };
+}
+
+const iteratorOf = <Item>(items: AsyncIterable<Item>): AsyncIterator<Item> => items[Symbol.asyncIterator]();
+
+async function follow(items: AsyncIterable<StreamItem>, told: StreamItem[] = []): Promise<StreamItem[]> {
+  for await (const item of items) told.push(item);
+  return told;
+}
+
+async function write(claim: Claim, payload: string, more: { step?: { name: string } } = {}): Promise<void> {
+  const outcome = await bench.engine.appendFrames(claim, [{ payload, frameType: 'tokens', ...more }]);
+  expect(outcome).toMatchObject({ outcome: 'appended' });
+}
+
+/** The attempt gives its worker up and goes on under another lease. */
+async function restart(claim: Claim, kind: string): Promise<Claim> {
+  const condition = { kind: 'count', n: 1, by: 'signals', waitpoints: ['door'] } as const;
+  await bench.engine.suspend(claim, { waits: [{ name: 'door', condition, reason: 'approval' }] });
+  await bench.engine.approve(claim.executionId, 'door', { by: 'ann' });
+  return bench.claimOne(kind);
+}
+
+async function retry(claim: Claim, kind: string): Promise<Claim> {
+  await bench.engine.fail(claim, { message: 'not yet' });
+  await bench.engine.fireTimers();
+  return bench.claimOne(kind);
+}
+
+/** It has finished the step `draft`, after a frame in it. */
+async function withFinishedStep(kind: string): Promise<Claim> {
+  const claim = await bench.running({ kind, policy: AGAIN });
+  await write(claim, 'in the step', { step: { name: 'draft' } });
+  await bench.engine.recordStep(claim, { name: 'draft', value: null });
+  return claim;
+}
+
+/** All who follow streams look for themselves, sooner than they would. */
+async function lookNow(): Promise<void> {
+  const { schema } = bench.database;
+  await bench.database.query('SELECT pg_notify($1, $2)', [
+    hintChannel(schema),
+    JSON.stringify({ streams: 'all' }),
+  ]);
+}
+
+const isAbout = ({ type }: StreamItem): boolean => type === 'restarted' || type === 'superseded';
+
+describe('many tails of an execution', () => {
+  const MANY = 500;
+
+  it('ask once for the finished steps when it is begun again, and once when another attempt follows', async () => {
+    const kind = newKind();
+    const first = await withFinishedStep(kind);
+    const { connection, askedForSteps } = await watched();
+    const told = Array.from({ length: MANY }, (): StreamItem[] => []);
+    const tails = Promise.all(told.map((own) => follow(connection.tailStream(first.executionId), own)));
+    const allTold = async (type: StreamItem['type']): Promise<void> => {
+      const isTold = (own: StreamItem[]): boolean => own.some((item) => item.type === type);
+      await expect.poll(() => told.filter(isTold).length, SOON).toBe(MANY);
+    };
+    await allTold('frame');
+    expect(askedForSteps()).toBe(0);
+    const second = await restart(first, kind);
+    await allTold('restarted');
+    expect(askedForSteps()).toBe(1);
+    const third = await retry(second, kind);
+    await allTold('superseded');
+    expect(askedForSteps()).toBe(2);
+    await bench.engine.complete(third);
+    const finishedSteps = [{ name: 'draft', key: '' }];
+    for (const own of await tails)
+      expect(own.filter(isAbout)).toMatchObject([
+        { type: 'restarted', leaseEpoch: second.leaseEpoch, finishedSteps },
+        { type: 'superseded', by: 1, finishedSteps },
+      ]);
+  });
+
+  it('have an answer of their own each', async () => {
+    const kind = newKind();
+    const first = await withFinishedStep(kind);
+    await bench.engine.complete(await retry(first, kind));
+    const { connection, askedForSteps } = await watched();
+    for (let reader = 0; reader < 2; reader += 1) {
+      const told = (await follow(connection.tailStream(first.executionId))).find(isAbout);
+      if (told?.type !== 'superseded') throw new Error('It was not told.');
+      expect(told.finishedSteps).toEqual([{ name: 'draft', key: '' }]);
+      told.finishedSteps[0]!.name = 'mine';
+      told.finishedSteps.push({ name: 'mine too', key: '' });
+    }
+    expect(askedForSteps()).toBe(1);
+  });
+
+  it('do not share that there was no answer', async () => {
+    const answers = [Promise.reject(new EngineError('unavailable', 'Gone.')), Promise.resolve([])];
+    answers[0]!.catch(() => undefined);
+    const history: TailHistory = { epochAt: async () => null, finishedSteps: () => answers.shift()! };
+    const shared = new SharedHistory(history);
+    const ask = () => shared.finishedSteps({ partition: 0, uuid: 'x' }, 0, 1);
+    const together = await Promise.allSettled([ask(), ask()]);
+    expect(together.map(({ status }) => status)).toEqual(['rejected', 'rejected']);
+    expect(await ask()).toEqual([]);
+  });
+});
+
+describe('a database that is away for a while', () => {
+  /** More than a statement is sent again: the tail itself has to ask anew. */
+  const CUTS = 15;
+
+  async function throughProxy(): Promise<{ connection: Connection; proxy: FaultProxy }> {
+    const proxy = await startFaultProxy({ targetPort: Number(new URL(bench.database.url).port) });
+    const databaseUrl = proxy.url(bench.database.url);
+    const connection = await bench.another({ databaseUrl });
+    onTestFinished(async () => {
+      await connection.close();
+      await proxy.close();
+    });
+    return { connection, proxy };
+  }
+
+  it.each([
+    ['which steps are finished', STEPS, 'from the beginning'],
+    ['whose the frame was that it goes on after', LEASE, 'from its first frame on'],
+  ])('costs a tail nothing that asks %s', async (_, statement, from) => {
+    const kind = newKind();
+    const first = await withFinishedStep(kind);
+    const second = await restart(first, kind);
+    await write(second, 'under the second lease');
+    const { frames } = await bench.engine.readStream(first.executionId);
+    const request = from === 'from the beginning' ? {} : { after: `0/${frames[0]!.id}` };
+    const { connection, proxy } = await throughProxy();
+    const cuts = Array.from({ length: CUTS }, () => proxy.cutBefore(statement));
+    const told = follow(connection.tailStream(first.executionId, request));
+    told.catch(() => undefined); // awaited below
+    await cuts[0];
+    await write(second, 'meanwhile');
+    await bench.engine.complete(await retry(second, kind));
+    await Promise.race([Promise.all(cuts), told]);
+    const undisturbed = await follow(bench.engine.tailStream(first.executionId, request));
+    expect(await told).toEqual(undisturbed);
+    expect(undisturbed.filter(isAbout)).toMatchObject([
+      { type: 'restarted', finishedSteps: [{ name: 'draft' }] },
+      { type: 'superseded', finishedSteps: [{ name: 'draft' }] },
+    ]);
+  });
+});
+
+describe('a typed reader', () => {
+  const streams = { tokens: durable<string>(), level: live<number>(), draft: summary<{ title: string }>() };
+  const answer = task('answer', { streams });
+  type Open = (connection: Connection, id: string, signal: AbortSignal) => AsyncIterable<unknown>;
+  const readers: [string, Open][] = [
+    ['durable', (from, id, signal) => from.execution(answer, id).streams.tokens.tail({ signal })],
+    ['live', (from, id, signal) => from.execution(answer, id).streams.level.tail({ signal })],
+    ['summary', (from, id, signal) => from.execution(answer, id).streams.draft.watch({ signal })],
+  ];
+  const leaving: [string, (items: AsyncIterable<unknown>, parked: () => Promise<void>) => Promise<void>][] = [
+    [
+      'in the middle of its loop',
+      async (items) => {
+        for await (const item of items) if (item !== undefined) break;
+      },
+    ],
+    [
+      'while it waits',
+      async (items, parked) => {
+        const iterator = iteratorOf(items);
+        await iterator.next();
+        const waiting = [iterator.next(), iterator.next()];
+        await parked();
+        expect(await iterator.return!()).toEqual(OVER);
+        expect(await Promise.all(waiting)).toEqual([OVER, OVER]);
+      },
+    ],
+  ];
+
+  it.each(readers.flatMap(([kind, open]) => leaving.map(([how, leave]) => ({ kind, how, open, leave }))))(
+    'that is left $how leaves nothing behind: $kind',
+    async ({ open, leave }) => {
+      const { connection, looks } = await watched();
+      const [left, stays] = [await bench.running(), await bench.running()];
+      await bench.engine.appendFrames(left, [
+        { payload: 'one', frameType: 'tokens' },
+        { payload: 1, frameType: 'level', mode: 'best_effort' },
+      ]);
+      const staying = follow(connection.tailStream(stays.executionId));
+      const { signal } = new AbortController();
+      const uuids = [stays, left].map(({ executionId }) => parseExecutionId(executionId).uuid);
+      // Streams are looked at as long as somebody waits there.
+      const waitedAt = async (expected: string[]): Promise<void> => {
+        looks.length = 0;
+        await lookNow();
+        await expect.poll(() => looks.at(-1)?.toSorted(), SOON).toEqual(expected.toSorted());
+      };
+      await leave(open(connection, left.executionId, signal), () => waitedAt(uuids));
+      expect(getEventListeners(signal, 'abort')).toEqual([]);
+      await waitedAt(uuids.slice(0, 1));
+      await bench.engine.complete(stays);
+      await staying;
+    },
+  );
+
+  it('that is one too many is refused, and each that leaves makes room for one', BUSY, async () => {
+    const { connection } = await watched();
+    const claim = await bench.running();
+    const { tokens } = connection.execution(answer, claim.executionId).streams;
+    const all = Array.from({ length: LIMITS.tails }, () => iteratorOf(tokens));
+    const waiting = Promise.allSettled(all.map((reader) => reader.next()));
+    const isRefused = () =>
+      expect(iteratorOf(tokens).next()).rejects.toMatchObject({
+        code: 'too_many',
+        message: expect.stringMatching(/\.$/),
+      });
+    await bench.engine.describe(claim.executionId);
+    await isRefused();
+    await all[0]!.return!();
+    await bench.engine.describe(claim.executionId);
+    const inItsPlace = iteratorOf(tokens).next();
+    await bench.engine.describe(claim.executionId);
+    await isRefused();
+    await write(claim, 'a');
+    expect(await inItsPlace).toMatchObject({ value: { type: 'frame', payload: 'a' } });
+    const [left, ...others] = await waiting;
+    expect(left).toEqual({ status: 'fulfilled', value: OVER });
+    expect(others.filter(({ status }) => status === 'rejected')).toEqual([]);
+  });
+});

@@ -1,0 +1,160 @@
+/**
+ * Races around the end of a lease's time: the reaper against the holder, a clock that runs on while somebody waits, and
+ * the worker that comes back too late. The reaper never waits, and an expiry is decided on the locked lease.
+ */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { tablesWaitedOn } from '../../../src/testing/stepper.ts';
+import type { TestDatabase } from '../../../src/testing/test-database.ts';
+import { testDatabase } from '../../setup/database.ts';
+import { arenaOn, claimAll, meet, runOut, saidTo, transaction } from '../arena.ts';
+import type { Arena, Expected, Meeting, Scene } from '../arena.ts';
+import { ask, type Lease } from '../calls.ts';
+import { endOfLog } from '../invariants.ts';
+import { holderAndLapse, renewTwice, waitPastExpiry } from './known-races.ts';
+import { callOf, OPERATIONS, type Operation } from './lease-answers.ts';
+
+let database: TestDatabase;
+let arena: Arena;
+
+beforeAll(async () => {
+  database = await testDatabase();
+  arena = arenaOn(database);
+});
+
+afterAll(() => database?.drop());
+
+const lapseAll = ({ leases }: Scene) => arena.calls.lapse(leases);
+
+/** What an operation is told at a lease that has run out, before and after the reaper came. */
+function toldTooLate(operation: Operation): { before: string; after: string; ends: boolean } {
+  if (operation === 'cancel') return { before: 'cancelled', after: 'cancelled', ends: true };
+  if (operation === 'revoke') return { before: 'revoked', after: 'no_active_lease', ends: true };
+  return { before: 'lease_expired', after: 'lease_expired', ends: false };
+}
+
+describe('a lease that has run out', () => {
+  it.each(OPERATIONS)('%s and lapse: the reaper passes by while the other is at it', async (operation) => {
+    const { before, after, ends } = toldTooLate(operation);
+    const table = operation === 'renew' ? 'ff_lease' : 'ff_execution';
+    await meet(arena, {
+      given: runOut(1),
+      a: ({ leases }) => callOf(arena.calls, operation, leases),
+      b: lapseAll,
+      expected: {
+        'a then b': { told: [before, ends ? 'nothing' : 'lapsed'], waitsOn: null },
+        'b meets a': { told: [before, 'nothing'], waitsOn: null },
+        'b then a': { told: [after, 'lapsed'], waitsOn: null },
+        'a meets b': { told: [after, 'lapsed'], waitsOn: table },
+      },
+    });
+  });
+
+  it.each([
+    ['another try', runOut(1), 'lapsed'],
+    ['the end', runOut(1, {}), 'expired'],
+  ])('is reaped once by two who see it at the same time, when what follows is %s', async (_, given, word) => {
+    const expected = (told: [string, string]): Expected => ({ told, waitsOn: null });
+    const meetings: Record<Meeting, Expected> = {
+      'a then b': expected([word, 'nothing']),
+      'b meets a': expected([word, 'nothing']),
+      'b then a': expected(['nothing', word]),
+      'a meets b': expected(['nothing', word]),
+    };
+    await meet(arena, { given, a: lapseAll, b: lapseAll, expected: meetings });
+  });
+});
+
+describe('a lease that runs out meanwhile', () => {
+  it.each(['complete', 'renew'] as const)(
+    '%s and lapse: one decision, by the time of the locks',
+    async (verb) => {
+      const outcomes = await holderAndLapse(arena, verb);
+      expect(tablesWaitedOn(outcomes)).toEqual([verb === 'renew' ? 'ff_lease' : 'ff_execution']);
+    },
+  );
+
+  it('is extended by both of two renewals, and knows of the last', async () => {
+    expect(tablesWaitedOn(await renewTwice(arena))).toEqual(['ff_lease']);
+  });
+
+  it.each([
+    ['complete', 'cancel', 'ff_execution'],
+    ['complete', 'renew', 'ff_lease'],
+    ['fail', 'cancel', 'ff_execution'],
+    ['fail', 'renew', 'ff_lease'],
+    ['release', 'cancel', 'ff_execution'],
+    ['release', 'renew', 'ff_lease'],
+    ['pause', 'cancel', 'ff_execution'],
+    ['pause', 'renew', 'ff_lease'],
+    ['renew', 'cancel', 'ff_lease'],
+    ['renew', 'renew', 'ff_lease'],
+  ] as const)(
+    'refuses a %s that waited behind a %s for %s until it was too late',
+    async (verb, blocker, table) => {
+      const outcomes = await waitPastExpiry(arena, verb, blocker);
+      expect(tablesWaitedOn(outcomes)).toEqual([table]);
+      const lateWaiters = outcomes.filter(
+        (outcome) => outcome.waited.includes('holder.call') && saidTo(outcome, 'holder') === 'lease_expired',
+      );
+      expect(lateWaiters.length, 'orders in which it waited past the expiry').toBeGreaterThan(0);
+    },
+  );
+});
+
+describe('a worker that comes back after its work was taken over', () => {
+  /** Lapsed and claimed by another worker; the old lease is kept beside the new. */
+  async function takenOver(): Promise<Scene & { old: Lease[] }> {
+    const scene = await runOut(1)(arena);
+    await ask(arena.through, lapseAll(scene));
+    const leases = await claimAll(arena, scene, 'w-2');
+    return { ...scene, old: scene.leases, leases, logged: await endOfLog(arena.through) };
+  }
+  const oldOf = (scene: Scene) => scene.old as Lease[];
+
+  it.each([
+    ['complete', 'complete'],
+    ['complete', 'renew'],
+    ['fail', 'complete'],
+    ['release', 'release'],
+    ['renew', 'complete'],
+    ['renew', 'renew'],
+  ] as const)('may not %s, and the new owner may %s unharmed', async (late, verb) => {
+    const accepted = { complete: 'completed', renew: 'renewed', release: 'released' }[verb];
+    // The late one is refused without touching the lease, so a renewal and it never wait for each other.
+    const waitsOn = late === 'renew' || verb === 'renew' ? null : 'ff_execution';
+    const told: [string, string] = ['lease_expired', accepted];
+    await meet(arena, {
+      given: takenOver,
+      a: (scene) => callOf(arena.calls, late, oldOf(scene)),
+      b: ({ leases }) => callOf(arena.calls, verb, leases),
+      expected: {
+        'a then b': { told, waitsOn: null },
+        'b meets a': { told, waitsOn: late === 'renew' ? null : waitsOn },
+        'b then a': { told, waitsOn: null },
+        'a meets b': { told, waitsOn },
+      },
+    });
+  });
+
+  it('is refused in every order with the reaper and the next owner', async () => {
+    await arena.race({
+      given: runOut(1),
+      sessions: {
+        late: transaction(({ leases }) => arena.calls.complete(leases)),
+        reaper: transaction(lapseAll),
+        taker: transaction(({ routeId }) => arena.calls.claim(routeId, 1, 'w-2')),
+      },
+      check: async (outcome, scene) => {
+        expect(saidTo(outcome, 'late')).toBe('lease_expired');
+        if (saidTo(outcome, 'taker') === 'nothing') return;
+        const { rows } = await database.query(
+          'SELECT execution_id AS id, attempt_index AS attempt, lease_epoch AS epoch FROM ff_lease WHERE execution_id = $1',
+          scene.ids,
+        );
+        expect(await ask(arena.through, arena.calls.complete(rows as Lease[]))).toMatchObject([
+          { word: 'completed' },
+        ]);
+      },
+    });
+  });
+});

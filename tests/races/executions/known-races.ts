@@ -1,0 +1,193 @@
+/**
+ * The races that simpler forms of the functions are known to lose. The files of their subjects run them on the engine's
+ * functions, which must pass in every order; naive.test.ts runs them on naive variants, which must not: so each
+ * expectation here is shown to bite.
+ */
+import { expect } from 'vitest';
+import { tablesWaitedOn } from '../../../src/testing/stepper.ts';
+import type { Interleaving, StepLike } from '../../../src/testing/stepper.ts';
+import {
+  alone,
+  answersOf,
+  isBefore,
+  leased,
+  meet,
+  saidTo,
+  submitted,
+  transaction,
+  type Arena,
+  type Race,
+  type Scene,
+} from '../arena.ts';
+import { LEASE_MS, type Lease } from '../calls.ts';
+import { answersInTurn, callOf, tableBetween, type Operation } from './lease-answers.ts';
+
+/** The step that lets a lease granted before the race run out. */
+const CLOCK: StepLike<Scene>[] = [
+  { name: 'move', sql: 'UPDATE ff_clock SET offset_ms = offset_ms + $1', params: [LEASE_MS + 1] },
+];
+
+/** Survives one move of the clock. */
+const LONG_LEASE_MS = 3 * LEASE_MS;
+
+export function claimAndCancel(arena: Arena): Promise<Interleaving[]> {
+  return meet(arena, {
+    given: submitted(1),
+    a: ({ routeId }) => arena.calls.claim(routeId, 1, 'w-1'),
+    b: ({ ids }) => arena.calls.cancel(ids.map((id) => ({ id }))),
+    expected: {
+      'a then b': { told: ['claimed', 'cancelled'], waitsOn: null },
+      'b meets a': { told: ['claimed', 'cancelled'], waitsOn: 'ff_execution' },
+      'b then a': { told: ['nothing', 'cancelled'], waitsOn: null },
+      'a meets b': { told: ['nothing', 'cancelled'], waitsOn: null },
+    },
+    check: async ({ routeId, ids }) => {
+      const { sql, params } = arena.calls.claim(routeId, 1, 'w-2');
+      const second = await arena.through(sql, params);
+      expect(second.rows.filter((row) => row.execution_id !== null)).toEqual([]);
+      const left = await arena.through('SELECT seq FROM ff_ready WHERE execution_id = ANY ($1)', [ids]);
+      expect(left.rows, 'queue rows a second claim left').toEqual([]);
+    },
+  });
+}
+
+/** Two who each want the same lease: the first to get the lock wins, the other waits and is answered precisely. */
+export function pairAtLease(arena: Arena, [one, other]: [Operation, Operation]): Promise<Interleaving[]> {
+  const [oneFirst, otherSecond] = answersInTurn([one, other]) as [string, string];
+  const [otherFirst, oneSecond] = answersInTurn([other, one]) as [string, string];
+  const table = tableBetween(one, other);
+  return meet(arena, {
+    given: leased(1),
+    a: ({ leases }) => callOf(arena.calls, one, leases),
+    b: ({ leases }) => callOf(arena.calls, other, leases),
+    expected: {
+      'a then b': { told: [oneFirst, otherSecond], waitsOn: null },
+      'b meets a': { told: [oneFirst, otherSecond], waitsOn: table },
+      'b then a': { told: [oneSecond, otherFirst], waitsOn: null },
+      'a meets b': { told: [oneSecond, otherFirst], waitsOn: table },
+    },
+  });
+}
+
+/** Both extend; the lease must end up knowing of the one that came last, however far the clock went in between. */
+export function renewTwice(arena: Arena): Promise<Interleaving[]> {
+  const renew = ({ leases }: Scene) => arena.calls.renew(leases, LONG_LEASE_MS);
+  return arena.race({
+    given: async (on) => {
+      const scene = await leased(1)(on);
+      const { sql, params } = renew(scene);
+      await on.through(sql, params);
+      const [last] = (await on.through('SELECT max(ev_id) AS ev_id FROM ff_event')).rows;
+      return { ...scene, logged: Number(last?.ev_id) };
+    },
+    sessions: { a: transaction(renew), b: transaction(renew), clock: CLOCK },
+    check: (outcome) => {
+      expect([saidTo(outcome, 'a'), saidTo(outcome, 'b')]).toEqual(['renewed', 'renewed']);
+      expect(outcome.waited.length === 0 || tablesWaitedOn([outcome]).join() === 'ff_lease').toBe(true);
+    },
+  });
+}
+
+/** When a holder's call was decided: at once, or, when it had to wait, when the other transaction ended. */
+function decidedLate(outcome: Interleaving, call: string, otherEnd: string): boolean {
+  const waited = outcome.waited.includes(call);
+  return isBefore(outcome, 'clock.move', call) || (waited && isBefore(outcome, 'clock.move', otherEnd));
+}
+
+/**
+ * A lease runs out while its holder and the reaper are both at it. The holder is accepted exactly when it had the
+ * locks before the lease ran out; the reaper never waits and never overrules an accepted or an undecided holder.
+ */
+export function holderAndLapse(arena: Arena, operation: 'complete' | 'renew'): Promise<Interleaving[]> {
+  const accepted = answersInTurn([operation])[0];
+  return arena.race({
+    given: leased(1),
+    sessions: {
+      a: transaction(({ leases }) =>
+        operation === 'renew' ? arena.calls.renew(leases, LONG_LEASE_MS) : arena.calls.complete(leases),
+      ),
+      b: transaction(({ leases }) => arena.calls.lapse(leases)),
+      clock: CLOCK,
+    },
+    check: (outcome) => {
+      const late = decidedLate(outcome, 'a.call', 'b.COMMIT');
+      expect(saidTo(outcome, 'a'), 'the holder').toBe(late ? 'lease_expired' : accepted);
+      const ranOut = isBefore(outcome, 'clock.move', 'b.call');
+      const holderFirst = isBefore(outcome, 'a.call', 'b.call');
+      const holderOpen = holderFirst && isBefore(outcome, 'b.call', 'a.COMMIT');
+      const reaped = ranOut && !holderOpen && !(holderFirst && !late);
+      expect(saidTo(outcome, 'b'), 'the reaper').toBe(reaped ? 'lapsed' : 'nothing');
+      expect(
+        outcome.waited.filter((step) => step !== 'a.call'),
+        'who waited',
+      ).toEqual([]);
+    },
+  });
+}
+
+/** The clock passes the expiry while the holder of a lease waits for a lock somebody else gives back unused. */
+export function waitPastExpiry(
+  arena: Arena,
+  operation: 'complete' | 'fail' | 'release' | 'pause' | 'renew',
+  blocker: 'cancel' | 'renew',
+): Promise<Interleaving[]> {
+  const accepted = answersInTurn([operation])[0];
+  return arena.race({
+    given: leased(1),
+    sessions: {
+      blocker: ['BEGIN', ...alone(({ leases }) => arena.calls[blocker](leases)), 'ROLLBACK'],
+      holder: alone(({ leases }) => callOf(arena.calls, operation, leases)),
+      clock: CLOCK,
+    },
+    check: (outcome) => {
+      const late = decidedLate(outcome, 'holder.call', 'blocker.ROLLBACK');
+      expect(saidTo(outcome, 'holder')).toBe(late ? 'lease_expired' : accepted);
+      const waited = outcome.waited.includes('holder.call');
+      const met = isBefore(outcome, 'blocker.call', 'holder.call');
+      expect(waited).toBe(met && isBefore(outcome, 'holder.call', 'blocker.ROLLBACK'));
+      const table = tableBetween(blocker, operation);
+      if (waited) expect(tablesWaitedOn([outcome])).toEqual([table]);
+    },
+  });
+}
+
+const BATCH = 5;
+const MIDDLE = 2;
+
+/**
+ * Two batches over the same executions in opposite order, while somebody holds one in the middle: whoever locks in the
+ * order of its array stands in the way of the other. Nobody may be half way in, so one batch wins as a whole.
+ */
+export function oppositeBatches(
+  arena: Arena,
+  [one, other]: [Operation, Operation],
+  blocker: 'cancel' | 'renew',
+): Promise<Interleaving[]> {
+  const orders: [Operation, Operation][] = [
+    [one, other],
+    [other, one],
+  ];
+  const [oneWins, otherWins] = orders.map((order) => answersInTurn(order).join(' / '));
+  const middle = (leases: Lease[]) => leases.slice(MIDDLE, MIDDLE + 1);
+  const race: Race = {
+    given: leased(BATCH),
+    sessions: {
+      blocker: transaction(({ leases }) => arena.calls[blocker](middle(leases)), 'ROLLBACK'),
+      a: alone(({ leases }) => callOf(arena.calls, one, leases)),
+      b: alone(({ leases }) => callOf(arena.calls, other, leases.toReversed())),
+    },
+    check: (outcome, { ids }) => {
+      const told = ids.map((id) => {
+        const words = ['a', 'b'].map((session) => {
+          const answer = answersOf(outcome, session).find((row) => row.id === id);
+          return `${answer?.word}${answer?.repeated === true ? ' again' : ''}`;
+        });
+        return words.join(' / ');
+      });
+      const secondFirst = otherWins?.split(' / ').toReversed().join(' / ');
+      expect([oneWins, secondFirst]).toContain(told[0]);
+      expect(new Set(told).size, `one winner for all of ${told.join('; ')}`).toBe(1);
+    },
+  };
+  return arena.race(race);
+}

@@ -1,0 +1,48 @@
+/**
+ * Two parties at one leased execution: every pair of complete, fail, retry, release, pause, renew, cancel and revoke, in
+ * every order. Whoever gets the lock first wins, the other waits on the table named and is told precisely why not.
+ */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { tablesWaitedOn } from '../../../src/testing/stepper.ts';
+import type { TestDatabase } from '../../../src/testing/test-database.ts';
+import { testDatabase } from '../../setup/database.ts';
+import { arenaOn, leased, saidTo, transaction, type Arena } from '../arena.ts';
+import { pairAtLease } from './known-races.ts';
+import { answersInTurn, callOf, OPERATIONS, pairsOfOperations } from './lease-answers.ts';
+
+let database: TestDatabase;
+let arena: Arena;
+
+beforeAll(async () => {
+  database = await testDatabase();
+  arena = arenaOn(database);
+});
+
+afterAll(() => database?.drop());
+
+describe('at a leased execution', () => {
+  it.each(pairsOfOperations())(
+    '%s and %s: the first wins, the other is answered precisely',
+    async (one, other) => {
+      await pairAtLease(arena, [one, other]);
+    },
+  );
+
+  it.each(OPERATIONS)('%s waits on every table it locks, and nowhere else', async (operation) => {
+    const behind = (holder: 'cancel' | 'renew') =>
+      arena.race({
+        given: leased(1),
+        sessions: {
+          holder: transaction(({ leases }) => arena.calls[holder](leases), 'ROLLBACK'),
+          waiter: transaction(({ leases }) => callOf(arena.calls, operation, leases)),
+        },
+        permutations: [['holder.call', 'waiter.call', 'holder.ROLLBACK', 'waiter.COMMIT']],
+        check: (outcome) => {
+          expect(outcome.waited).toEqual(['waiter.call']);
+          expect([saidTo(outcome, 'waiter')]).toEqual(answersInTurn([operation]));
+        },
+      });
+    const tables = tablesWaitedOn([...(await behind('cancel')), ...(await behind('renew'))]);
+    expect(tables).toEqual(operation === 'renew' ? ['ff_lease'] : ['ff_execution', 'ff_lease']);
+  });
+});

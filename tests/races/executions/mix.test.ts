@@ -1,0 +1,344 @@
+/**
+ * Many parties at once, unsteered: a seeded mix of all operations over a small set of executions with short leases and a
+ * clock that jumps. Afterwards the rows agree, every answer was kept, and what is left can still be brought to an end.
+ */
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import type { TestDatabase } from '../../../src/testing/test-database.ts';
+import { picks } from '../../setup/chance.ts';
+import { testDatabase } from '../../setup/database.ts';
+import { arenaOn, HOUR_MS, type Arena } from '../arena.ts';
+import { ask, LEASE_MS, type Answer, type Ask, type Call, type Lease } from '../calls.ts';
+import { unkeptAnswers, violationsOf } from '../invariants.ts';
+
+const SEED = 20_251;
+const PARTIES = 6;
+const OPERATIONS_EACH = 700;
+const BATCH = 8;
+/** The set stays small, so that the parties keep meeting. */
+const WANTED_OPEN = 24;
+const MAX_DRAIN_PASSES = 50;
+/** A move of the clock is half a lease, so delays and leases come due while others are at them. */
+const DELAY_MS = LEASE_MS;
+const POLICY = {
+  retry_policy: { max_retries: 1_000, backoff: { type: 'fixed', delay_ms: DELAY_MS } },
+  max_replay_count: 5,
+};
+/** Over while others are at the execution. */
+const LIMITED = {
+  ...POLICY,
+  timeout_policy: { execution_deadline_ms: 4 * DELAY_MS, attempt_timeout_ms: DELAY_MS },
+};
+
+let database: TestDatabase;
+let arena: Arena;
+
+beforeAll(async () => {
+  database = await testDatabase();
+  arena = arenaOn(database);
+});
+
+afterAll(() => database?.drop());
+
+/** What all parties share: who is still open, and every lease anybody was ever granted on them. */
+interface Board {
+  routeId: number;
+  open: Set<string>;
+  leases: Map<string, Lease[]>;
+  answers: Answer[];
+  /** Who was to be spawned by whom, committed or not. */
+  children: Map<string, string[]>;
+  /** Whatever was submitted or spawned, ended or not. */
+  known: Set<string>;
+  ended: Set<string>;
+  /** Whatever was suspended or has a waitpoint, the last one last. */
+  waiting: Set<string>;
+}
+
+type Pick = (below: number) => number;
+
+const ROUTE = { lane: 'default', kind: randomUUID() };
+/** How often each is chosen, in relation to the others. */
+const WEIGHTS = {
+  submit: 1,
+  claim: 7,
+  complete: 2,
+  renew: 2,
+  fail: 1,
+  retry: 1,
+  release: 1,
+  pause: 4,
+  record: 3,
+  spawn: 2,
+  cancel: 1,
+  revoke: 1,
+  lapse: 2,
+  fire: 2,
+  clock: 1,
+  replay: 1,
+  prioritise: 1,
+  forget: 1,
+  create: 1,
+  suspend: 5,
+  deliver: 8,
+};
+const WEIGHTED = (Object.keys(WEIGHTS) as (keyof typeof WEIGHTS)[]).flatMap((name) =>
+  Array.from({ length: WEIGHTS[name] }, () => name),
+);
+
+function someOpen(board: Board, pick: Pick): string[] {
+  const open = [...board.open];
+  const from = pick(open.length + 1);
+  const some = open.slice(from, from + 1 + pick(BATCH));
+  return pick(2) === 0 ? some : some.toReversed();
+}
+
+/** Mostly the newest lease of each, sometimes an older one, as a worker that was away would use. */
+function someLeases(board: Board, pick: Pick): Lease[] {
+  return someOpen(board, pick).flatMap((id) => {
+    const known = board.leases.get(id) ?? [];
+    const lease = known.at(pick(4) === 0 ? pick(known.length + 1) : -1);
+    return lease === undefined ? [] : [lease];
+  });
+}
+
+function submission(board: Board, pick: Pick): Call | null {
+  if (board.open.size >= WANTED_OPEN) return null;
+  const ids = Array.from({ length: 1 + pick(BATCH) }, () => randomUUID());
+  // Known to the others before it is committed, so that they also ask for what is not there yet.
+  ids.forEach((id) => board.open.add(id));
+  const delayMs = pick(3) === 0 ? DELAY_MS : 0;
+  return arena.calls.submit({ ids, routes: [ROUTE], delayMs, policy: pick(2) === 0 ? POLICY : LIMITED });
+}
+
+/** Executions that have ended, and were heard to have. */
+function someEnded(board: Board, pick: Pick): string[] {
+  const ended = [...board.ended];
+  const from = pick(ended.length + 1);
+  return ended.slice(from, from + 1 + pick(3));
+}
+
+/** A child or a few of one running execution; known to its parent at once, to the others when they are there. */
+function spawning(board: Board, pick: Pick): Call | null {
+  const parent = someLeases(board, pick)[0];
+  if (parent === undefined || board.open.size >= 2 * WANTED_OPEN) return null;
+  const ids = Array.from({ length: 1 + pick(3) }, () => randomUUID());
+  board.children.set(parent.id, [...(board.children.get(parent.id) ?? []), ...ids]);
+  return arena.calls.spawn(parent, { ids, routes: [ROUTE], policy: POLICY });
+}
+
+/** For a time, for some of the children, or for whichever comes first. */
+function pausing(board: Board, pick: Pick): Call | null {
+  const leases = someLeases(board, pick);
+  if (leases.length === 0) return null;
+  // Of those only that exist: nobody would tell of the end of one that was never there.
+  const childrenOf = ({ id }: Lease) =>
+    (board.children.get(id) ?? []).filter((child) => board.known.has(child));
+  const lease = leases.find((one) => childrenOf(one).length > 0);
+  if (lease === undefined) return arena.calls.pause(leases, { delayMs: DELAY_MS });
+  const children = childrenOf(lease);
+  const needed = 1 + pick(children.length);
+  const delay = pick(3) === 0 ? { delayMs: DELAY_MS } : {};
+  return arena.calls.pause([lease], { children, needed, ...delay });
+}
+
+const WAITPOINTS = ['one', 'two'];
+const TIMEOUTS = ['fail', 'cancel', 'expire', 'resume', 'escalate', undefined] as const;
+
+/** Until some of the waitpoints are told, or a time, or some of the children. */
+function suspending(board: Board, pick: Pick): Call | null {
+  const lease = someLeases(board, pick)[0];
+  if (lease === undefined) return null;
+  const which = pick(2);
+  const waitpoints = WAITPOINTS.map((name) => `${name}-${which}`);
+  const by = (['signals', 'waitpoints', 'sources'] as const)[pick(3)]!;
+  const onTimeout = TIMEOUTS[pick(TIMEOUTS.length)];
+  const children = (board.children.get(lease.id) ?? []).filter((child) => board.known.has(child));
+  return arena.calls.suspend(lease, {
+    name: `wait-${which}`,
+    waitpoints,
+    condition: { kind: 'count', n: 1 + pick(2), by, waitpoints },
+    ...(onTimeout === undefined ? {} : { onTimeout, timeoutMs: DELAY_MS }),
+    ...(children.length > 0 && pick(2) === 0 ? { children, needed: 1 + pick(children.length) } : {}),
+    ...(pick(3) === 0 ? { wakeMs: DELAY_MS } : {}),
+    resumeDelayMs: pick(3) === 0 ? DELAY_MS : 0,
+    mode: pick(5) === 0 ? 'look' : 'suspend',
+  });
+}
+
+/** Mostly to one of those that were last heard to wait, so that they are told while others are at them. */
+function signalling(board: Board, pick: Pick): Call | null {
+  const waiting = [...board.waiting].slice(-BATCH);
+  const id = pick(5) === 0 ? someOpen(board, pick)[0] : waiting[pick(waiting.length)];
+  if (id === undefined) return null;
+  const waitpoint = `${WAITPOINTS[pick(2)]}-${pick(2)}`;
+  return arena.calls.deliver(id, { waitpoint, source: `source-${pick(3)}`, key: `key-${pick(4)}` });
+}
+
+/** The next call of a party; null when there is nothing to do it on. */
+function nextCall(board: Board, pick: Pick, worker: string): Call | null {
+  const name = WEIGHTED[pick(WEIGHTED.length)] ?? 'claim';
+  if (name === 'submit') return submission(board, pick);
+  if (name === 'claim') return arena.calls.claim(board.routeId, 1 + pick(BATCH), worker);
+  if (name === 'spawn') return spawning(board, pick);
+  if (name === 'pause') return pausing(board, pick);
+  if (name === 'suspend') return suspending(board, pick);
+  if (name === 'deliver') return signalling(board, pick);
+  if (name === 'fire') return arena.calls.fire(someOpen(board, pick));
+  if (name === 'replay')
+    return arena.calls.replay(someEnded(board, pick), pick(2) === 0 ? 'start' : 'failed_step');
+  if (name === 'prioritise') return arena.calls.prioritise(someOpen(board, pick), 100 + pick(3));
+  if (name === 'forget') return arena.calls.forget(someEnded(board, pick));
+  if (name === 'clock')
+    return { sql: 'UPDATE ff_clock SET offset_ms = offset_ms + $1', params: [LEASE_MS / 2] };
+  if (name === 'cancel')
+    return arena.calls.cancel(
+      someOpen(board, pick)
+        .slice(0, 1)
+        .map((id) => ({ id })),
+    );
+  const leases = someLeases(board, pick);
+  if (leases.length === 0) return null;
+  if (name === 'create')
+    return arena.calls.create(
+      leases[0]!,
+      WAITPOINTS.map((one) => ({ name: `${one}-${pick(2)}` })),
+      DELAY_MS,
+    );
+  if (name === 'record') return arena.calls.record(leases, `step-${pick(4)}`, worker);
+  return arena.calls[name](leases);
+}
+
+function note(board: Board, answers: Answer[]): void {
+  for (const answer of answers) {
+    const { id, word, attempt, epoch } = answer;
+    // Submissions and refusals are answers too, but the log owes nothing for them.
+    board.answers.push(answer);
+    if (id === null) continue;
+    if (word === 'submitted') {
+      board.open.add(id);
+      board.known.add(id);
+    }
+    if (word === 'claimed') board.leases.set(id, [...(board.leases.get(id) ?? []), { id, attempt, epoch }]);
+    if (['completed', 'failed', 'cancelled', 'expired', 'execution_timed_out'].includes(word)) {
+      board.open.delete(id);
+      board.ended.add(id);
+    }
+    if (['suspended', 'open', 'created'].includes(word)) {
+      board.waiting.delete(id);
+      board.waiting.add(id);
+    }
+    if (word === 'replayed') board.open.add(id);
+    if (word === 'replayed' || word === 'forgotten') board.ended.delete(id);
+  }
+}
+
+async function play(board: Board, through: Ask, party: number): Promise<number> {
+  const pick = picks(SEED + party);
+  let done = 0;
+  for (let turn = 0; turn < OPERATIONS_EACH; turn += 1) {
+    const call = nextCall(board, pick, `w-${party}`);
+    if (call === null) continue;
+    note(board, await ask(through, call));
+    done += 1;
+  }
+  return done;
+}
+
+/** Brings everything to its end: whatever cannot be reached any more would stay open. */
+async function drain(board: Board): Promise<number> {
+  const { calls, through } = arena;
+  for (let pass = 0; pass < MAX_DRAIN_PASSES; pass += 1) {
+    const { rows } = await through(
+      `SELECT execution_id AS id FROM ff_execution WHERE lifecycle_phase <> 'terminal'`,
+    );
+    if (rows.length === 0) return 0;
+    const ids = rows.map((row) => row.id as string);
+    await database.moveClock(HOUR_MS);
+    const held = await through(
+      'SELECT execution_id AS id, attempt_index AS attempt, lease_epoch AS epoch FROM ff_lease',
+    );
+    note(board, await ask(through, calls.lapse(held.rows as unknown as Lease[])));
+    note(board, await ask(through, calls.fire(ids)));
+    const suspended = await through(
+      `SELECT execution_id AS id, name FROM ff_suspension JOIN ff_waitpoint USING (execution_id) WHERE retired_by = 0`,
+    );
+    for (const { id, name } of suspended.rows) {
+      note(
+        board,
+        await ask(through, calls.deliver(id as string, { waitpoint: name as string, source: randomUUID() })),
+      );
+    }
+    const claimed = await ask(through, calls.claim(board.routeId, ids.length, 'drain'));
+    note(board, claimed);
+    const leases = claimed.map(({ id, attempt, epoch }) => ({ id: id ?? '', attempt, epoch }));
+    note(board, await ask(through, calls.complete(leases)));
+  }
+  return board.open.size;
+}
+
+it('a mix of everything leaves no contradiction, no unkept answer and nothing stuck', async () => {
+  const board: Board = {
+    routeId: 0,
+    open: new Set(),
+    leases: new Map(),
+    answers: [],
+    children: new Map(),
+    known: new Set(),
+    ended: new Set(),
+    waiting: new Set(),
+  };
+  const first = arena.calls.submit({ ids: [randomUUID()], routes: [ROUTE], policy: POLICY });
+  board.routeId = Number((await arena.through(first.sql, first.params)).rows[0]?.route_id);
+
+  const clients = await Promise.all(Array.from({ length: PARTIES }, () => database.connect()));
+  // A deadlock, a broken assertion or any other error ends the test here.
+  const done = await Promise.all(
+    clients.map((client, party) => play(board, (text, params) => client.query(text, params), party)),
+  );
+  expect(done.reduce((sum, one) => sum + one, 0)).toBeGreaterThan((PARTIES * OPERATIONS_EACH) / 2);
+  expect(await violationsOf(arena.through, null)).toEqual([]);
+  expect(await unkeptAnswers(arena.through, board.answers, 0)).toEqual([]);
+  const words = new Set(board.answers.map(({ word }) => word));
+  for (const word of [
+    'completed',
+    'failed',
+    'retry_scheduled',
+    'released',
+    'renewed',
+    'cancelled',
+    'revoked',
+  ]) {
+    expect(words, 'what the mix came by').toContain(word);
+  }
+  for (const word of [
+    'paused',
+    'recorded',
+    'replayed',
+    'changed',
+    'execution_timed_out',
+    'attempt_timed_out',
+    'forgotten',
+  ]) {
+    expect(words, 'what the mix came by').toContain(word);
+  }
+  for (const word of [
+    'suspended',
+    'open',
+    'created',
+    'resumed',
+    'counted',
+    'buffered',
+    'duplicate',
+    'closed',
+  ]) {
+    expect(words, 'what the mix came by').toContain(word);
+  }
+  for (const word of ['lapsed', 'fired', 'lease_expired', 'not_active', 'stale_lease']) {
+    expect(words, 'what the mix came by').toContain(word);
+  }
+
+  expect(await drain(board)).toBe(0);
+  expect(await violationsOf(arena.through, null)).toEqual([]);
+  expect(await unkeptAnswers(arena.through, board.answers, 0)).toEqual([]);
+}, 60_000);

@@ -1,0 +1,118 @@
+/**
+ * The races and their checker can fail: each of the known races is run on a naive variant of a function, without the
+ * assertions that would stop it, and must report the damage. It does so only in an order in which somebody waited; the
+ * orders before that, in which nobody met, have passed.
+ */
+import { readFile } from 'node:fs/promises';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { RaceFailure } from '../../../src/testing/stepper.ts';
+import type { TestDatabase } from '../../../src/testing/test-database.ts';
+import { plainDatabase } from '../../setup/database.ts';
+import { arenaOn, type Arena } from '../arena.ts';
+import type { FunctionNames } from '../calls.ts';
+import {
+  claimAndCancel,
+  holderAndLapse,
+  oppositeBatches,
+  pairAtLease,
+  renewTwice,
+  waitPastExpiry,
+} from './known-races.ts';
+import { NAIVE_FUNCTIONS } from './naive-functions.ts';
+import { NAIVE_SIGNALS } from '../signals/naive-functions.ts';
+import { lastTwoSignals, signalAndSuspend } from '../signals/races.ts';
+
+const CLOCK_FILE = new URL('../../../sql/testing/clock.sql', import.meta.url);
+
+let database: TestDatabase;
+
+beforeAll(async () => {
+  database = await plainDatabase();
+  await database.query(await readFile(CLOCK_FILE, 'utf8'));
+  for (const text of [...NAIVE_FUNCTIONS, ...NAIVE_SIGNALS]) await database.query(text);
+});
+
+afterAll(() => database?.drop());
+
+/** The failure a race on the variant ends with. */
+async function failureOf(
+  names: FunctionNames,
+  race: (arena: Arena) => Promise<unknown>,
+): Promise<RaceFailure> {
+  const failure: unknown = await race(arenaOn(database, names)).catch((error: unknown) => error);
+  if (failure instanceof RaceFailure) return failure;
+  throw new Error('the race passed', { cause: failure });
+}
+
+interface Loss {
+  title: string;
+  names: FunctionNames;
+  race: (arena: Arena) => Promise<unknown>;
+  says: RegExp;
+}
+
+const LOSSES: Loss[] = [
+  {
+    title: 'a completion that deletes the lease by its address leaves it behind after a renewal',
+    names: { complete: 'naive_complete_by_address' },
+    race: (arena) => pairAtLease(arena, ['renew', 'complete']),
+    says: /has an orphan lease/,
+  },
+  {
+    title: 'a renewal that writes by address does nothing after another, and says it did',
+    names: { renew: 'naive_renew_by_address' },
+    race: renewTwice,
+    says: /does not know of its last renewal/,
+  },
+  {
+    title: 'a cancel in one statement does not see the lease granted while it waited',
+    names: { cancel: 'naive_cancel_at_once' },
+    race: claimAndCancel,
+    says: /has an orphan lease/,
+  },
+  {
+    title: 'a reaper that decides before it has the lease overrules a renewal',
+    names: { lapse: 'naive_lapse_before_lock' },
+    race: (arena) => holderAndLapse(arena, 'renew'),
+    says: /has an orphan lease/,
+  },
+  {
+    title: 'a completion that locks in the order of its array waits in a circle',
+    names: { complete: 'naive_complete_by_join' },
+    race: (arena) => oppositeBatches(arena, ['cancel', 'complete'], 'cancel'),
+    says: /deadlocks/,
+  },
+  {
+    title: 'a completion that reads the clock before it waits is accepted after the expiry',
+    names: { complete: 'naive_complete_by_join' },
+    race: (arena) => waitPastExpiry(arena, 'complete', 'cancel'),
+    says: /expected 'completed' to be 'lease_expired'/,
+  },
+  {
+    title: 'a suspension that counts in the statement that locks waits for what was said meanwhile',
+    names: { suspend: 'naive_suspend_at_once' },
+    race: signalAndSuspend,
+    says: /is suspended for told, for which enough was said/,
+  },
+  {
+    title: 'a signal that looks for the suspension before it has the execution does not resume it',
+    names: { deliver: 'naive_deliver_at_waitpoint' },
+    race: signalAndSuspend,
+    says: /is suspended for told, for which enough was said/,
+  },
+  {
+    title: 'the last two signals, each counted in the statement that locks, are both the last but one',
+    names: { deliver: 'naive_deliver_at_waitpoint' },
+    race: lastTwoSignals,
+    says: /is suspended for told, for which enough was said/,
+  },
+];
+
+describe('on a naive variant', () => {
+  it.each(LOSSES.map((loss) => [loss.title, loss] as const))('%s', async (_, { names, race, says }) => {
+    const failure = await failureOf(names, race);
+    const cause = failure.cause as Error & { actual?: unknown };
+    expect(`${failure.message}\n${JSON.stringify(cause.actual)}`).toMatch(says);
+    expect(failure.outcome.waited.length, 'steps that waited in the failing order').toBeGreaterThan(0);
+  });
+});

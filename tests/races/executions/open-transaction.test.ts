@@ -1,0 +1,267 @@
+/**
+ * What an open transaction of an application holds up. It has submitted to a lane and a task that were never used before, or
+ * with a key: nobody else waits for it but those who bring the same key, and they no longer than they are told.
+ */
+import { randomUUID } from 'node:crypto';
+import pg from 'pg';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import {
+  connect,
+  type Connection,
+  type PoolLike,
+  type SubmitRequest,
+  type SubmitResult,
+} from '../../../src/index.ts';
+import { runRace, stepValue, type Interleaving, type StepLike } from '../../../src/testing/stepper.ts';
+import type { TestDatabase } from '../../../src/testing/test-database.ts';
+import { testDatabase } from '../../setup/database.ts';
+
+let database: TestDatabase;
+let engine: Connection;
+const clients: pg.Client[] = [];
+
+beforeAll(async () => {
+  database = await testDatabase();
+  engine = await connect({ databaseUrl: database.url, reconcile: 'off', listen: 'off', defaultPolicy: {} });
+});
+
+afterEach(async () => {
+  await Promise.all(clients.splice(0).map((client) => client.end()));
+});
+
+afterAll(async () => {
+  await engine?.close();
+  await database?.drop();
+});
+
+interface Plan extends Record<string, unknown> {
+  fresh: SubmitRequest;
+  known: SubmitRequest;
+}
+
+/** A lane and a task, or a task only, that nobody has used, and a task that is known. */
+const planned = (lane: 'new lane' | 'known lane') => async (): Promise<Plan> => {
+  const known = { kind: 'known' };
+  await engine.submit(known);
+  return {
+    fresh: { kind: `z-${randomUUID()}`, lane: lane === 'new lane' ? randomUUID() : 'default' },
+    known,
+  };
+};
+
+const inside = (isolation = 'READ COMMITTED'): StepLike<Plan> => ({
+  name: 'call',
+  run: async (session, { fresh }) => {
+    await session.query(`BEGIN ISOLATION LEVEL ${isolation}`);
+    return engine.submit(fresh, { executor: (text, params) => session.query(text, params) });
+  },
+});
+
+const outcomesOf = (outcome: Interleaving, step: string): string[] =>
+  [stepValue<SubmitResult | SubmitResult[]>(outcome, step)].flat().map((answer) => answer.outcome);
+
+async function routesOf({ fresh }: Plan): Promise<number> {
+  return (await database.query('SELECT FROM ff_route WHERE kind = $1', [fresh.kind])).rowCount ?? 0;
+}
+
+async function claimed({ fresh }: Plan): Promise<number> {
+  const request = { kinds: [fresh.kind], limit: 10, leaseMs: 60_000, workerId: 'w', workerInstanceId: 'w-1' };
+  await engine.claim({ ...request, limit: 1 });
+  return (await engine.claim(request)).claims.length + 1;
+}
+
+describe.each(['new lane', 'known lane'] as const)(
+  'an open transaction that uses a task first (%s)',
+  (lane) => {
+    it.each(['COMMIT', 'ROLLBACK'] as const)('holds up no submit to the same (%s)', async (end) => {
+      await runRace<Plan>({
+        connect: () => database.connect(),
+        setup: planned(lane),
+        sessions: {
+          a: [inside(), end],
+          b: [{ name: 'call', run: (_, { fresh }) => engine.submit(fresh) }],
+          c: [inside(), 'COMMIT'],
+        },
+        check: async (outcome, plan) => {
+          expect(outcome.waited).toEqual([]);
+          for (const step of ['a.call', 'b.call', 'c.call'])
+            expect(outcomesOf(outcome, step)).toEqual(['submitted']);
+          expect(await routesOf(plan)).toBe(1);
+          expect(await claimed(plan)).toBe(end === 'COMMIT' ? 3 : 2);
+        },
+      });
+    });
+
+    it('holds up none that shares a statement with one to the same', async () => {
+      await runRace<Plan>({
+        connect: () => database.connect(),
+        setup: planned(lane),
+        sessions: {
+          a: [inside(), 'COMMIT'],
+          b: [
+            {
+              name: 'call',
+              run: (_, { fresh, known }) =>
+                Promise.all([known, fresh, known].map((request) => engine.submit(request))),
+            },
+          ],
+        },
+        check: (outcome) => expect(outcomesOf(outcome, 'b.call')).toEqual(Array(3).fill('submitted')),
+      });
+    });
+
+    it('holds up no claim, spawn or flow', async () => {
+      await runRace<Plan>({
+        connect: () => database.connect(),
+        setup: planned(lane),
+        sessions: {
+          a: [inside(), 'ROLLBACK'],
+          b: [
+            {
+              name: 'call',
+              run: async (_, { fresh, known }) => {
+                const request = { limit: 1, leaseMs: 60_000, workerId: 'w', workerInstanceId: 'w-1' };
+                const none = await engine.claim({ ...request, kinds: [fresh.kind] });
+                const { claims } = await engine.claim({ ...request, kinds: [known.kind] });
+                const spawned = await engine.spawn(claims[0]!, [fresh]);
+                const flow = await engine.submitFlow({ name: 'f', members: [{ name: 'm', ...fresh }] });
+                return [none.claims.length, spawned.outcome, flow.outcome];
+              },
+            },
+          ],
+        },
+        check: (outcome) => expect(stepValue(outcome, 'b.call')).toEqual([0, 'spawned', 'submitted']),
+      });
+    });
+  },
+);
+
+it('a transaction that cannot see the route that is made for it submits all the same', async () => {
+  await runRace<Plan>({
+    connect: () => database.connect(),
+    setup: planned('new lane'),
+    sessions: {
+      a: [inside('REPEATABLE READ'), 'COMMIT'],
+      b: [inside('SERIALIZABLE'), 'COMMIT'],
+    },
+    check: async (outcome, plan) => {
+      expect(outcome.waited).toEqual([]);
+      for (const step of ['a.call', 'b.call']) expect(outcomesOf(outcome, step)).toEqual(['submitted']);
+      expect(await claimed(plan)).toBe(2);
+    },
+  });
+});
+
+async function begin(): Promise<pg.Client> {
+  const client = await database.connect();
+  clients.push(client);
+  await client.query('BEGIN');
+  return client;
+}
+
+type Named = Pick<SubmitRequest, 'idempotencyKey' | 'executionId'>;
+
+const NAMES: [string, () => Named][] = [
+  ['key', () => ({ idempotencyKey: randomUUID() })],
+  ['id', () => ({ executionId: `{fp:9}:${randomUUID()}` as never })],
+];
+
+describe.each(NAMES)('an open transaction that has used a %s', (_, name) => {
+  it('holds up those that bring the same, and no other that shares their statement', async () => {
+    const client = await begin();
+    const held = { kind: 'held', ...name() };
+    await engine.submit(held, { executor: (text, params) => client.query(text, params) });
+    const told: string[] = [];
+    const submit = async (who: string, request: SubmitRequest | SubmitRequest[]) => {
+      const answer: unknown = await engine.submit(request as SubmitRequest).catch((error: unknown) => error);
+      told.push(who);
+      return answer;
+    };
+    const others = Array.from({ length: 20 }, () => ({ kind: 'held', ...name() }));
+    const [alone, among, ...answers] = await Promise.all([
+      submit('held', held),
+      submit('held', [{ kind: 'held', ...name() }, held]),
+      ...others.map((request) => submit('other', request)),
+    ]);
+    expect(answers).toMatchObject(others.map(() => ({ outcome: 'submitted' })));
+    const message = expect.stringMatching(/has not ended within 2 seconds\. Submit again/) as string;
+    expect(alone).toMatchObject({ code: 'contention', field: `request.${Object.keys(held)[1]!}`, message });
+    expect(among).toMatchObject({ code: 'contention', field: 'requests', message });
+    expect(told.slice(-2)).toEqual(['held', 'held']);
+    await client.query('ROLLBACK');
+    expect(await engine.submit(held)).toMatchObject({ outcome: 'submitted' });
+  });
+
+  it('lets those go on when it commits, with its execution', async () => {
+    const client = await begin();
+    const held = { kind: 'held', ...name() };
+    const executor = (text: string, params: unknown[]) => client.query(text, params);
+    const { executionId } = await engine.submit(held, { executor });
+    const waiting = engine.submit(held);
+    await engine.submit({ kind: 'held', ...name() });
+    await client.query('COMMIT');
+    expect(await waiting).toEqual({ executionId, outcome: 'duplicate' });
+  });
+});
+
+it('an open transaction that has used many keys lets no statement keep others waiting for long', async () => {
+  const pool = new pg.Pool({ connectionString: database.url });
+  const patience: number[] = [];
+  const query = pool.query.bind(pool) as PoolLike['query'];
+  const watched: PoolLike = {
+    query(statement) {
+      const { text, values } = statement;
+      if (text.includes('ff_submit_each(')) patience.push(Number(values.at(-1)) * (values[2] as []).length);
+      return query(statement);
+    },
+  };
+  const shared = await connect({ pool: watched, reconcile: 'off', listen: 'off' });
+  const named = (count: number): SubmitRequest[] =>
+    Array.from({ length: count }, () => ({ kind: 'held', idempotencyKey: randomUUID() }));
+  const [held, free] = [named(120), named(20)];
+  const client = await begin();
+  await engine.submit(held, { executor: (text, params) => client.query(text, params) });
+  const waiting = Promise.allSettled(held.map((request) => shared.submit(request)));
+  const through = await Promise.all(free.map((request) => shared.submit(request)));
+  expect(through).toMatchObject(free.map(() => ({ outcome: 'submitted' })));
+  await client.query('ROLLBACK');
+  await waiting;
+  await shared.close();
+  await pool.end();
+  expect(Math.max(...patience)).toBeGreaterThan(0);
+  expect(Math.max(...patience)).toBeLessThanOrEqual(50);
+});
+
+describe('a pool that the application shares with the engine', () => {
+  it('and of which it holds the last connection: a task that is new is told to begin again, and is known then', async () => {
+    const pool = new pg.Pool({ connectionString: database.url, max: 1 });
+    const shared = await connect({ pool, reconcile: 'off', listen: 'off' });
+    const kind = randomUUID();
+    const inTransaction = async (): Promise<SubmitResult> => {
+      const client = await pool.connect();
+      try {
+        await client.query('BEGIN');
+        const answer = await shared.submit(
+          { kind },
+          { executor: (text, params) => client.query(text, params) },
+        );
+        await client.query('COMMIT');
+        return answer;
+      } catch (error) {
+        await client.query('ROLLBACK');
+        throw error;
+      } finally {
+        client.release();
+      }
+    };
+    await expect(inTransaction()).rejects.toMatchObject({
+      code: 'retry_transaction',
+      message: expect.stringMatching(
+        /no free connection within 2 seconds.*Roll back and try again/,
+      ) as string,
+    });
+    expect(await inTransaction()).toMatchObject({ outcome: 'submitted' });
+    await shared.close();
+    await pool.end();
+  });
+});
