@@ -23,7 +23,7 @@ import { sendHint } from '../../src/engine/database/notify.ts';
 import { readClock, readOutcomes, readSnapshot } from '../../src/engine/executions/reads.sql.ts';
 import * as reconciling from '../../src/engine/upkeep/reconciling.sql.ts';
 import { listForgettable, readRetention, writeRetention } from '../../src/engine/upkeep/retention.sql.ts';
-import { isBehind, readRoutes } from '../../src/engine/executions/routes.sql.ts';
+import { isBehind, readRoutes } from '../../src/engine/executions/claiming/routes.sql.ts';
 import { checkSchema } from '../../src/engine/database/schema-state.ts';
 import { findWaitpoint, listKeys, listWaitedFor } from '../../src/engine/signals/signals.sql.ts';
 import { readSteps, recordStepsInside } from '../../src/engine/steps/steps.sql.ts';

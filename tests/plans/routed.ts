@@ -11,7 +11,7 @@ import {
   internRoutes,
   listIdleRoutes,
   readUsedRoutes,
-} from '../../src/engine/executions/routes.sql.ts';
+} from '../../src/engine/executions/claiming/routes.sql.ts';
 import { makeKnown, submitCall } from './workload.ts';
 
 const FOR_EVER_MS = 1_000_000_000_000;

@@ -5,7 +5,7 @@ import { formatExecutionId } from '../../contract/ids.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type { CancelOutcome, OperatorNote } from '../../contract/engine.ts';
 import type { ExpectedKey } from './executions.sql.ts';
-import { cancelExecutions, type TakenAnswer } from './taking.sql.ts';
+import { cancelExecutions, type TakenAnswer } from './claiming/taking.sql.ts';
 import { checkText } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { ringForTaken } from './leases.ts';

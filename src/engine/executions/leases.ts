@@ -5,7 +5,7 @@ import { LIMITS } from '../../contract/limits.ts';
 import { isUuid, parseExecutionId } from '../../contract/ids.ts';
 import type { LeaseRef, RenewOutcome, RevokeOutcome, RevokeRequest } from '../../contract/engine.ts';
 import { renewLeases } from './executions.sql.ts';
-import { revokeLeases, type TakenAnswer } from './taking.sql.ts';
+import { revokeLeases, type TakenAnswer } from './claiming/taking.sql.ts';
 import { lapseLeases, type LapsedLease } from './due.sql.ts';
 import { checkList, checkText, checkWhole, refuse } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';

@@ -35,12 +35,12 @@ import {
   type CheckedMember,
 } from './requests.ts';
 import { ringForAdvanced, type Advanced } from '../executions/advanced.ts';
-import { knowingRoutes } from '../executions/interning.ts';
+import { knowingRoutes } from '../executions/submitting/interning.ts';
 import { checkMembers } from '../kit/settings.ts';
-import { mintFlow, mintFor } from '../executions/mint.ts';
+import { mintFlow, mintFor } from '../executions/submitting/mint.ts';
 import { leaseKey } from '../kit/answers.ts';
-import { toCall, type CheckedRequest } from '../executions/submit-call.ts';
-import { checkMemberRequest, type DefaultPolicy } from '../executions/submit.ts';
+import { toCall, type CheckedRequest } from '../executions/submitting/submit-call.ts';
+import { checkMemberRequest, type DefaultPolicy } from '../executions/submitting/submit.ts';
 
 const FLOW_MEMBERS = ['name', 'flowId', 'namespace', 'tags'];
 

@@ -4,14 +4,14 @@
  */
 import type { Database } from '../database/database.ts';
 import type { Transactions } from '../database/transactions.ts';
-import type { DemandMemory } from '../executions/claim-hints.ts';
-import type { DoubtfulClaim } from '../executions/doubtful-claims.ts';
+import type { DemandMemory } from '../executions/claiming/claim-hints.ts';
+import type { DoubtfulClaim } from '../executions/claiming/doubtful-claims.ts';
 import type { Doorbell } from './doorbell.ts';
 import type { EndWatch } from '../executions/waiting.ts';
 import type { FlowWork } from '../flows/work.ts';
 import type { DatabaseFeed } from '../feed/database-feed.ts';
 import type { StreamHub } from '../streams/hub.ts';
-import type { RouteCache } from '../executions/route-cache.ts';
+import type { RouteCache } from '../executions/claiming/route-cache.ts';
 import type { Signing } from '../signals/signing.ts';
 
 export interface EngineContext {

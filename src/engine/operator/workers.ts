@@ -12,7 +12,7 @@ import {
 } from './workers.sql.ts';
 import { checkText, checkWhole, refuse } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';
-import { checkDemand } from '../executions/demand.ts';
+import { checkDemand } from '../executions/claiming/demand.ts';
 
 /** Workers answered by one list: the newest ones. */
 const MAX_WORKERS_LISTED = 10_000;

@@ -13,7 +13,7 @@ import {
   listIdleRoutes,
   readUsedRoutes,
   type IdleRoutes,
-} from '../executions/routes.sql.ts';
+} from '../executions/claiming/routes.sql.ts';
 import type { Chore } from './reconciler.ts';
 
 /** How long the term of a route has been over when it is looked at: more than clocks of two servers differ by. */

@@ -8,7 +8,7 @@ import { connect, type Connection, type SubmitResult } from '../../../src/index.
 import type { EngineContext } from '../../../src/engine/kit/context.ts';
 import { openEngine } from '../../../src/engine/open.ts';
 import { unusedRoutes } from '../../../src/engine/upkeep/unused-routes.ts';
-import { internRoutes } from '../../../src/engine/executions/routes.sql.ts';
+import { internRoutes } from '../../../src/engine/executions/claiming/routes.sql.ts';
 import {
   RaceFailure,
   runRace,

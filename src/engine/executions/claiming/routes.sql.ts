@@ -2,9 +2,9 @@
  * Routes: reads them with the settings of their lanes, which a process caches, makes new ones known, and forgets those
  * that are out of use.
  */
-import { LIMITS } from '../../contract/limits.ts';
-import { run, type Database } from '../database/database.ts';
-import type { SubmitRoute } from './executions.sql.ts';
+import { LIMITS } from '../../../contract/limits.ts';
+import { run, type Database } from '../../database/database.ts';
+import type { SubmitRoute } from '../executions.sql.ts';
 
 export interface RouteRow {
   route_id: number;

@@ -3,11 +3,11 @@
  * not know of; left alone they would run out and cost the executions a retry they never had. So a claim that failed
  * at the connection is remembered, and later claims look first for what it was given.
  */
-import { isEngineError } from '../../contract/errors.ts';
-import type { ClaimRequest } from '../../contract/engine.ts';
-import { claimExecutions, readClaims, renewLeases } from './executions.sql.ts';
-import type { ClaimAnswer, ClaimCall, ClaimRow } from './executions.sql.ts';
-import type { EngineContext } from '../kit/context.ts';
+import { isEngineError } from '../../../contract/errors.ts';
+import type { ClaimRequest } from '../../../contract/engine.ts';
+import { claimExecutions, readClaims, renewLeases } from '../executions.sql.ts';
+import type { ClaimAnswer, ClaimCall, ClaimRow } from '../executions.sql.ts';
+import type { EngineContext } from '../../kit/context.ts';
 
 export interface DoubtfulClaim {
   claimId: string;

@@ -1,10 +1,10 @@
 /**
  * Calls the SQL functions that take executions from whoever has them: cancel, revoke.
  */
-import type { LifecyclePhase, TerminalOutcome } from '../../contract/states.ts';
-import type { Database } from '../database/database.ts';
-import { runForPerson } from '../database/held.ts';
-import { expectedArrays, uuidsOf, type ExecutionKey, type ExpectedKey } from './executions.sql.ts';
+import type { LifecyclePhase, TerminalOutcome } from '../../../contract/states.ts';
+import type { Database } from '../../database/database.ts';
+import { runForPerson } from '../../database/held.ts';
+import { expectedArrays, uuidsOf, type ExecutionKey, type ExpectedKey } from '../executions.sql.ts';
 
 export interface TakenAnswer {
   execution_id: string;

@@ -2,18 +2,18 @@
  * Claims executions for a worker: names the routes it can run, in one statement, or two when several lanes take turns.
  */
 import { randomUUID } from 'node:crypto';
-import { formatExecutionId } from '../../contract/ids.ts';
-import { LIMITS } from '../../contract/limits.ts';
-import type { Claim, ClaimRequest, ClaimResult, Json } from '../../contract/engine.ts';
-import type { ClaimAnswer, ClaimCall, ClaimRow } from './executions.sql.ts';
+import { formatExecutionId } from '../../../contract/ids.ts';
+import { LIMITS } from '../../../contract/limits.ts';
+import type { Claim, ClaimRequest, ClaimResult, Json } from '../../../contract/engine.ts';
+import type { ClaimAnswer, ClaimCall, ClaimRow } from '../executions.sql.ts';
 import type { RouteRow } from './routes.sql.ts';
-import type { RouteDemand } from '../../model/routes.ts';
-import { checkText, checkWhole, refuse } from '../kit/checks.ts';
+import type { RouteDemand } from '../../../model/routes.ts';
+import { checkText, checkWhole, refuse } from '../../kit/checks.ts';
 import { ClaimHints, type DemandMemory } from './claim-hints.ts';
-import type { EngineContext } from '../kit/context.ts';
+import type { EngineContext } from '../../kit/context.ts';
 import { checkDemand } from './demand.ts';
 import { claimSurely, recoverClaims } from './doubtful-claims.ts';
-import { HandOn } from './hand-on.ts';
+import { HandOn } from '../hand-on.ts';
 
 /** Workers of one process that are remembered by their demand. */
 const MAX_DEMANDS = 100;

@@ -3,14 +3,14 @@
  * inside the caller's own transaction. Nothing is written unless every request of the call is in order. Single
  * submits made at the same time share a statement.
  */
-import { EngineError, isEngineError, isPassingTrouble } from '../../contract/errors.ts';
+import { EngineError, isEngineError, isPassingTrouble } from '../../../contract/errors.ts';
 import {
   formatExecutionId,
   parseExecutionId,
   partitionOfKey,
   type ParsedExecutionId,
-} from '../../contract/ids.ts';
-import { LIMITS } from '../../contract/limits.ts';
+} from '../../../contract/ids.ts';
+import { LIMITS } from '../../../contract/limits.ts';
 import type {
   ExecutionPolicy,
   LeaseRef,
@@ -18,8 +18,8 @@ import type {
   SubmitOptions,
   SubmitRequest,
   SubmitResult,
-} from '../../contract/engine.ts';
-import { isLockTimeout } from '../database/database.ts';
+} from '../../../contract/engine.ts';
+import { isLockTimeout } from '../../database/database.ts';
 import {
   spawnExecutions,
   submitEach,
@@ -28,9 +28,9 @@ import {
   type LeaseKey,
   type SubmitAnswer,
   type SubmitCall,
-} from './executions.sql.ts';
-import { insideOf } from '../database/inside.ts';
-import { Batch } from '../kit/batch.ts';
+} from '../executions.sql.ts';
+import { insideOf } from '../../database/inside.ts';
+import { Batch } from '../../kit/batch.ts';
 import {
   checkCapabilities,
   checkList,
@@ -39,16 +39,16 @@ import {
   checkText,
   checkWhole,
   refuse,
-} from '../kit/checks.ts';
-import type { EngineContext } from '../kit/context.ts';
+} from '../../kit/checks.ts';
+import type { EngineContext } from '../../kit/context.ts';
 import { allHeld, HeldSubmits, heldError, HELD_PATIENCE_MS, type Held } from './held-submits.ts';
 import { idempotencyOf } from './idempotency.ts';
 import { knowingRoutes } from './interning.ts';
-import { encodeJson } from '../../model/json.ts';
-import { checkChoice, checkedAs, checkMembers } from '../kit/settings.ts';
+import { encodeJson } from '../../../model/json.ts';
+import { checkChoice, checkedAs, checkMembers } from '../../kit/settings.ts';
 import { newMint } from './mint.ts';
 import { encodePolicy } from './policy.ts';
-import { leaseKey, toRefusal } from '../kit/answers.ts';
+import { leaseKey, toRefusal } from '../../kit/answers.ts';
 import { toCall, type CheckedRequest } from './submit-call.ts';
 
 const REQUEST_MEMBERS: readonly (keyof SubmitRequest)[] = [

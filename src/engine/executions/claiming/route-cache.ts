@@ -2,9 +2,9 @@
  * The routes a process knows, so that a claim names only those it can run. Read again when a claim reports a higher
  * route than known, when a hint names an unknown one, and at an interval for what changed about lanes.
  */
-import type { Database } from '../database/database.ts';
+import type { Database } from '../../database/database.ts';
 import { readRoutes, type RouteRow } from './routes.sql.ts';
-import { routeMatches, type RouteDemand } from '../../model/routes.ts';
+import { routeMatches, type RouteDemand } from '../../../model/routes.ts';
 
 /** Lanes that were paused or silenced are noticed within this time. */
 const MAX_AGE_MS = 10_000;

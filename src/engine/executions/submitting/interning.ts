@@ -4,12 +4,12 @@
  * says: a submit to one that is not writes nothing, and is sent again. One that nobody submits to is harmless, and forgotten.
  */
 import { setTimeout as pause } from 'node:timers/promises';
-import { EngineError } from '../../contract/errors.ts';
-import { LIMITS } from '../../contract/limits.ts';
-import type { Database } from '../database/database.ts';
-import type { SubmitCall, SubmitRoute } from './executions.sql.ts';
-import { internRoutes } from './routes.sql.ts';
-import type { EngineContext } from '../kit/context.ts';
+import { EngineError } from '../../../contract/errors.ts';
+import { LIMITS } from '../../../contract/limits.ts';
+import type { Database } from '../../database/database.ts';
+import type { SubmitCall, SubmitRoute } from '../executions.sql.ts';
+import { internRoutes } from '../claiming/routes.sql.ts';
+import type { EngineContext } from '../../kit/context.ts';
 
 /** Sends a call, and once more with its routes interned if one of them was not. `inside`: in a transaction of the caller's. */
 export async function knowingRoutes<Answer extends { outcome: string }>(

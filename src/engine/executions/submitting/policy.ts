@@ -2,12 +2,12 @@
  * Checks an execution's policy and turns it into the JSON that is frozen with it. The stored names are part of the
  * read surface: SQL readers look for `retry_policy.max_retries`.
  */
-import { EngineError } from '../../contract/errors.ts';
-import type { Backoff, ExecutionPolicy, RetryPolicy } from '../../contract/engine.ts';
-import { LIMITS } from '../../contract/limits.ts';
-import { DEFAULT_BACKOFF, type StoredBackoff, type StoredRetryPolicy } from '../../model/retry.ts';
-import { checkList, checkText, checkWhole, refuse } from '../kit/checks.ts';
-import { checkMembers } from '../kit/settings.ts';
+import { EngineError } from '../../../contract/errors.ts';
+import type { Backoff, ExecutionPolicy, RetryPolicy } from '../../../contract/engine.ts';
+import { LIMITS } from '../../../contract/limits.ts';
+import { DEFAULT_BACKOFF, type StoredBackoff, type StoredRetryPolicy } from '../../../model/retry.ts';
+import { checkList, checkText, checkWhole, refuse } from '../../kit/checks.ts';
+import { checkMembers } from '../../kit/settings.ts';
 
 interface StoredPolicy {
   retry_policy?: StoredRetryPolicy;

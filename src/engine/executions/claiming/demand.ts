@@ -1,10 +1,10 @@
 /**
  * What a worker asks for, checked and in the form routes are matched with.
  */
-import type { Interest } from '../../contract/engine.ts';
-import { LIMITS } from '../../contract/limits.ts';
-import type { RouteDemand } from '../../model/routes.ts';
-import { checkCapabilities, checkList, checkName, refuse } from '../kit/checks.ts';
+import type { Interest } from '../../../contract/engine.ts';
+import { LIMITS } from '../../../contract/limits.ts';
+import type { RouteDemand } from '../../../model/routes.ts';
+import { checkCapabilities, checkList, checkName, refuse } from '../../kit/checks.ts';
 
 /** Kinds or lanes one worker may name. */
 const MAX_NAMES = 10_000;

@@ -3,10 +3,10 @@
  * of the caller, so the body is remembered by its hash.
  */
 import { createHash } from 'node:crypto';
-import type { SubmitRequest } from '../../contract/engine.ts';
-import { LIMITS } from '../../contract/limits.ts';
-import { TRACE_TAGS } from '../../contract/trace-context.ts';
-import { checkText, refuse } from '../kit/checks.ts';
+import type { SubmitRequest } from '../../../contract/engine.ts';
+import { LIMITS } from '../../../contract/limits.ts';
+import { TRACE_TAGS } from '../../../contract/trace-context.ts';
+import { checkText, refuse } from '../../kit/checks.ts';
 import type { Idempotency } from './submit-call.ts';
 
 const DEFAULT_WINDOW_MS = 86_400_000;

@@ -2,7 +2,7 @@
  * Makes ids: of executions, of members of one flow, of flows.
  */
 import { randomFillSync } from 'node:crypto';
-import { mintExecution, type ParsedExecutionId } from '../../contract/ids.ts';
+import { mintExecution, type ParsedExecutionId } from '../../../contract/ids.ts';
 
 /** Ids of members of one flow. */
 export function mintFor(partition: number): () => ParsedExecutionId {

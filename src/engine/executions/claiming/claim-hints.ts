@@ -3,8 +3,8 @@
  * (somebody holds an old snapshot open). Only a hint: it trails by a moment, because rows become visible slightly
  * out of order, and a plain claim runs regularly and whenever fewer rows came than were asked for.
  */
-import type { ClaimCall, ClaimRow } from './executions.sql.ts';
-import type { HandOn } from './hand-on.ts';
+import type { ClaimCall, ClaimRow } from '../executions.sql.ts';
+import type { HandOn } from '../hand-on.ts';
 
 /** How far the hint trails: rows with a lower number commit within this time, or are found by the plain claim. */
 const TRAIL_MS = 250;

@@ -4,12 +4,12 @@
  * the transaction has ended or its time is over. Nothing else waits for it.
  */
 import { setTimeout as pause } from 'node:timers/promises';
-import { EngineError } from '../../contract/errors.ts';
-import { LIMITS } from '../../contract/limits.ts';
-import type { SubmitResult } from '../../contract/engine.ts';
-import { spread } from '../../model/retry.ts';
-import type { SubmitAnswer, SubmitCall } from './executions.sql.ts';
-import { Batch, type BatchOptions } from '../kit/batch.ts';
+import { EngineError } from '../../../contract/errors.ts';
+import { LIMITS } from '../../../contract/limits.ts';
+import type { SubmitResult } from '../../../contract/engine.ts';
+import { spread } from '../../../model/retry.ts';
+import type { SubmitAnswer, SubmitCall } from '../executions.sql.ts';
+import { Batch, type BatchOptions } from '../../kit/batch.ts';
 import type { CheckedRequest } from './submit-call.ts';
 
 /** Its key or id is used by another transaction that has not ended. */

@@ -2,7 +2,7 @@
  * Lays a submit out for the database: what many executions have in common is sent once, as routes and templates, and
  * each execution points to its own.
  */
-import type { SubmitCall, SubmitRoute, SubmitRow, SubmitTemplate } from './executions.sql.ts';
+import type { SubmitCall, SubmitRoute, SubmitRow, SubmitTemplate } from '../executions.sql.ts';
 
 /** A request that is in order; `payload`, `policy` and `tags` are JSON texts. */
 export interface CheckedRequest {
