@@ -80,7 +80,7 @@ async function acquire(directory: string): Promise<string> {
     if (Date.now() > deadline) {
       throw cannotStart(
         `Another process kept the embedded Postgres locked for ${LOCK_LIMIT_MS / 1000} s. ` +
-          `Stop that process, whose id begins the name of ${others[0]}.`,
+          `Stop that process; its id is at the start of the file name ${others[0]}.`,
       );
     }
     await delay(LOCK_POLL_MS + Math.random() * LOCK_JITTER_MS);

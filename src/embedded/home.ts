@@ -144,7 +144,7 @@ async function publicDirectory(cwd: string): Promise<string> {
 function unreachable(directory: string, account: Account | undefined): Error {
   return cannotStart(
     `Postgres does not run as root, and user ${account?.uid} that would run it cannot enter ${directory}. ` +
-      'Choose a dataDir below directories that everybody may enter, such as /var/tmp, run as another user ' +
+      'Choose a dataDir below directories that everybody may enter, such as /var/tmp, run as a user other ' +
       'than root, or set DATABASE_URL to a running Postgres.',
   );
 }

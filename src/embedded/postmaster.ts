@@ -158,7 +158,7 @@ export async function shutDown(home: Home, binDir: string, mode: StopMode): Prom
   if (await isGone(pid, limit)) return;
   await askToStop(home, binDir, { pid, mode: 'immediate' });
   if (await isGone(pid, IMMEDIATE_STOP_LIMIT_MS)) return;
-  throw cannotStart(`The embedded Postgres, process ${pid}, does not stop. See ${home.log}.`);
+  throw cannotStart(`The embedded Postgres, process ${pid}, did not stop. See ${home.log}.`);
 }
 
 async function askToStop(home: Home, binDir: string, target: { pid: number; mode: StopMode }): Promise<void> {

@@ -101,7 +101,9 @@ async function join(home: Home, which: string, settings: string[]): Promise<Embe
     const claim = await addClaim(home.users);
     return serverHandle(home, claim, { ...postmaster, url, version, binDir: binaries.binDir });
   }
-  throw unavailable(`Postgres in ${home.directory} ended ${LAUNCH_TRIES} times. See ${home.log}`);
+  throw unavailable(
+    `Postgres in ${home.directory} stopped ${LAUNCH_TRIES} times before it responded. See ${home.log}`,
+  );
 }
 
 function serverHandle(
@@ -144,7 +146,7 @@ async function askVersion(home: Home, url: string): Promise<string | undefined> 
       if ((await untilReady(home)) === undefined) return undefined;
       if (Date.now() > deadline) {
         throw cannotStart(
-          `The Postgres on ${home.directory} runs but does not answer: ${reasonOf(error)}. See ${home.log}.`,
+          `The Postgres on ${home.directory} runs but does not respond: ${reasonOf(error)}. See ${home.log}.`,
           error,
         );
       }
@@ -175,7 +177,7 @@ function sqlStateClass(error: unknown): string | undefined {
 
 function refused(home: Home, cause: unknown): EngineError {
   return cannotStart(
-    `The Postgres on ${home.directory} refuses the password kept beside it. Restore the password of the role ` +
+    `The Postgres on ${home.directory} refuses the password stored beside it. Restore the password of the role ` +
       `${SUPERUSER}, or delete the directory to start empty.`,
     cause,
   );

@@ -129,7 +129,7 @@ function throughPort(original: string, port: number): string {
 
 function arm(proxy: Proxy, when: Fault['when'], pattern: string | RegExp): Promise<string> {
   if (proxy.armed.length >= MAX_ARMED)
-    throw new EngineError('too_many', `At most ${MAX_ARMED} faults are armed.`);
+    throw new EngineError('too_many', `At most ${MAX_ARMED} faults can be armed at the same time.`);
   const happened = new Promise<string>((fire, drop) => proxy.armed.push({ when, pattern, fire, drop }));
   happened.catch(() => {}); // a test that ignores its fault must not cause an unhandled rejection
   return happened;
@@ -216,7 +216,7 @@ function frameBytes(link: Link, from: Socket, bytes: Buffer): number {
   if (bytes.length < lengthAt + 4) return lengthAt + 4;
   const total = lengthAt + bytes.readInt32BE(lengthAt);
   if (total >= lengthAt + 4 && total <= MAX_FRAME_BYTES) return total;
-  throw new EngineError('payload_too_large', `A message of ${total} bytes is not passed on.`);
+  throw new EngineError('payload_too_large', `A message of ${total} bytes is too large for the proxy.`);
 }
 
 function judgeClient(proxy: Proxy, link: Link, frame: Buffer): Verdict {

@@ -64,7 +64,7 @@ function nameStepsOf<M extends Memory>(session: string, list: StepLike<M>[]): St
   const steps = list.map((written) => nameStep(session, written));
   const repeated = steps.find((step, index) => steps.findIndex((other) => other.name === step.name) < index);
   if (repeated !== undefined) {
-    throw new EngineError('invalid_input', `Two steps are called ${repeated.name}: give one a name.`, {
+    throw new EngineError('invalid_input', `Two steps are called ${repeated.name}: rename one of them.`, {
       field,
     });
   }
@@ -113,7 +113,7 @@ export function mergeAll<T>(lists: T[][]): T[][] {
 export function planOrders<M extends Memory>(script: Script<M>, wanted: 'all' | string[][]): Step<M>[][] {
   const count = wanted === 'all' ? countMerges(script.map((list) => list.length)) : wanted.length;
   if (count > MAX_PERMUTATIONS) {
-    const sentence = `The race has ${count} permutations, the limit is ${MAX_PERMUTATIONS}: join steps or name some.`;
+    const sentence = `The race has ${count} permutations, the limit is ${MAX_PERMUTATIONS}: join steps, or list the permutations to run.`;
     throw new EngineError('too_many', sentence, { field: 'permutations' });
   }
   if (wanted === 'all') return mergeAll(script);
@@ -136,7 +136,7 @@ function resolveOrder<M extends Memory>(script: Script<M>, names: string[], fiel
   for (const list of script) {
     const placed = order.filter((step) => step.session === list[0]?.session);
     if (placed.length === list.length && placed.every((step, at) => step === list[at])) continue;
-    const sentence = `A permutation holds every step of session ${list[0]?.session} once, in the order of its list.`;
+    const sentence = `A permutation contains every step of session ${list[0]?.session} once, in the order of its list.`;
     throw new EngineError('invalid_input', sentence, { field });
   }
   return order;
