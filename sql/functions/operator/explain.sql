@@ -61,7 +61,7 @@ BEGIN
     CROSS JOIN LATERAL (SELECT * FROM ff_edge_group WHERE downstream_eid = e.execution_id OFFSET 0) g);
 END $$;
 
--- For each wait, how many signals satisfied each of its first 64 leaves, in the order they are written.
+-- For each wait, how many satisfiers each of its first 64 leaves has, in the order they are written.
 CREATE OR REPLACE FUNCTION ff_explain_suspension(e ff_execution, p_now bigint) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
 BEGIN
   IF e.lifecycle_phase <> 'suspended' THEN
