@@ -1,6 +1,6 @@
 /**
- * Measures FlowFabric beside other engines on one machine and writes what it found: tables on the screen, raw samples
- * as JSON, and a picture. How each measurement is made is in scenarios/, how each engine is driven in contenders/.
+ * Measures FlowFabric beside other engines on one machine and writes the results: tables on the screen, raw samples as
+ * JSON, and a picture. How each measurement is made is in scenarios/, how each engine is driven in contenders/.
  */
 import { mkdir, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
@@ -32,7 +32,7 @@ function chosenScenarios(only) {
   });
 }
 
-/** Contenders that cannot run here are left out, and the reason is printed and kept. */
+/** Contenders that cannot run here are left out; the reason is printed and recorded. */
 async function chosenContenders(names) {
   const present = [];
   const absent = {};
@@ -48,11 +48,11 @@ async function chosenContenders(names) {
   return { present, absent };
 }
 
-/** Undoes what the run made, last first. Also when it is interrupted: a server left behind would run for ever. */
+/** Undoes what the run created, last first, even when it is interrupted: a server left behind would run forever. */
 const cleanUps = [];
 let cleaning;
 
-/** Whoever asks first starts it; the others wait for the same end. */
+/** The first caller starts it; the others wait for the same promise. */
 function cleanUp() {
   cleaning ??= undoAll();
   return cleaning;
@@ -79,7 +79,7 @@ async function measure(options) {
     if (redis !== null) cleanUps.push(redis.stop);
     const stores = new Stores({ serverUrl: postgres.url, redisUrl: redis?.url ?? null });
     cleanUps.push(() => stores.dropAll());
-    // What a scenario made for all its rounds, such as a filled database to copy.
+    // What a scenario creates once for all its rounds, such as a filled database to copy.
     const made = new Map();
     const bench = { options, stores, contenders: present, log, made };
     Object.assign(bench, { serverPid: postgres.pid, binDir: postgres.binDir });

@@ -984,12 +984,12 @@ CREATE TABLE ff_worker (
 -- function ff_accept_signal(e ff_execution, w ff_waitpoint, p_signal ff_signal, p_bytes bigint)
 --   returns TABLE(effect text, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
---   md5 8d91adfcfd6215a1bfc96ddd3d3a8aa2
+--   md5 8299c23244c034db0b3bba100c71467e
 
 -- function ff_act_on_joins(p_ids uuid[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
---   md5 a980b435ea1258e7bb927c2e0702c0f3
+--   md5 6a41ccbc7705fba805500661c25b99a4
 
 -- function ff_add_to_joins(f ff_flow, p_downs uuid[])
 --   returns void
@@ -999,7 +999,7 @@ CREATE TABLE ff_worker (
 -- function ff_adopt_log(p_change text, p_identity text)
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 848a2e673f59d768d77731de20fd232b
+--   md5 06c9d6d67d8811e69fe1042d091e9d83
 
 -- function ff_adopt_members(p_flow uuid, p_partition smallint, p_revision bigint, p_ids uuid[], p_names text[])
 --   returns bigint
@@ -1009,7 +1009,7 @@ CREATE TABLE ff_worker (
 -- function ff_advance(p_ended uuid[], p_locked uuid[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
---   md5 39e15cc598db6fd775d3dde98f4e8f79
+--   md5 63edcc92574ab4ef35f08529cb1c4f40
 
 -- function ff_advance_ended(p_rows ff_locked[], p_after uuid[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
@@ -1024,12 +1024,12 @@ CREATE TABLE ff_worker (
 -- function ff_append_frames(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_append_id uuid, p_modes text[], p_encodings text[], p_types text[], p_correlations text[], p_step_names text[], p_step_keys text[], p_step_tries integer[], p_payloads bytea[], p_ttl_ms bigint, p_floor integer, p_ceiling integer, p_alpha double precision, p_max_document integer)
 --   returns TABLE(outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, ts_ms bigint, last_seq bigint, total_bytes bigint, summary_version integer)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 47428b0cbb64bf0020ededa0b8a761c2
+--   md5 da6d34f1b8c151d08176afad158f4e91
 
 -- function ff_apply_edges(p_flow uuid, p_partition smallint, p_edge_ids uuid[])
 --   returns integer
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 06d021cc8e0c9178c3642b926b85022a
+--   md5 b18e97c2197437cdc19eebf6482c7a3f
 
 -- function ff_backoff_ms(p_backoff jsonb, p_retries integer, p_draw double precision)
 --   returns bigint
@@ -1049,42 +1049,42 @@ CREATE TABLE ff_worker (
 -- function ff_cancel(p_ids uuid[], p_partitions smallint[], p_reason text, p_actor text, p_epochs bigint[] DEFAULT NULL::bigint[])
 --   returns TABLE(execution_id uuid, outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, route_id integer, worker_instance_id text)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 38a1a68358678d5fa6054d5e3fbef384
+--   md5 c862920efefecdc7866a61f97a557074
 
 -- function ff_cancel_flow(p_flow uuid, p_partition smallint, p_policy text, p_reason text, p_actor text)
 --   returns TABLE(outcome text, flow_outcome text, policy text, was_open boolean)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 095f7daacda3bc442b0b12e5007d6445
+--   md5 0c1058855c7274e70a273ef3f5d150cf
 
 -- function ff_cancel_members(p_flow uuid, p_limit integer)
 --   returns TABLE(execution_id uuid, outcome text, worker_instance_id text)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 b263113f9833dcd9e9adf62e0fd809a8
+--   md5 5fe914b2340eeb0c67fbb8cfef03ca7a
 
 -- function ff_cancel_siblings(p_partition smallint, p_flow uuid, p_downstream uuid, p_limit integer)
 --   returns TABLE(execution_id uuid, outcome text, worker_instance_id text)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 a6dff6eea7c73fef514b0796e13a834d
+--   md5 6b2b2e1aa9a8f5903c98507891978955
 
 -- function ff_change_priority(p_ids uuid[], p_partitions smallint[], p_epochs bigint[], p_priority integer, p_actor text)
 --   returns TABLE(execution_id uuid, outcome text, lifecycle_phase text, eligibility_state text, route_id integer, old_priority integer)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 d60a5d67473f4d789437208dd7e53700
+--   md5 636563ab204bdf9f51a1ff9e6a47f7e1
 
 -- function ff_children_ended(p_parent uuid, p_children uuid[], p_needed integer)
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 fac68d804be8b4e787e48e24e5dba3ea
+--   md5 54a5ac01fbb056536ec932e0bf9ded08
 
 -- function ff_claim(p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer, p_worker_id text, p_worker_instance_id text, p_claim_id uuid, p_lease_ms bigint, p_quiet_routes integer[])
 --   returns TABLE(execution_id uuid, partition_key smallint, route_id integer, priority integer, seq bigint, namespace text, attempt_index integer, lease_epoch bigint, lease_id uuid, retry_count integer, reclaimed boolean, resumed boolean, created_at_ms bigint, payload jsonb, tags jsonb, generation smallint, attempt_limit_ms bigint, flow_id uuid, next_due_in_ms bigint, route_high integer, passed_by integer)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 ddf3f24bd9bda6a6f94d108467e6e772
+--   md5 d7bb95b135b72e01dd6b200001c16ffc
 
 -- function ff_claim_quotas(p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer, p_tried bigint[])
 --   returns integer[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 587618679c06340b356e5cc836515e0d
+--   md5 3f7bb8e159bd9e7e55f5facea00bc940
 
 -- function ff_close_waitpoints(p_id uuid, p_wait jsonb, p_reason text)
 --   returns void
@@ -1134,7 +1134,7 @@ CREATE TABLE ff_worker (
 -- function ff_current_key(p_kid text, p_print text, p_token_ms bigint)
 --   returns TABLE(kid text, secret_print text)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET search_path=<schema>, pg_temp
---   md5 6065a10882996bee86280539759f0214
+--   md5 f9ffa494ac790c86753c9c8a6fe037d6
 
 -- function ff_decide_joins(p_ids uuid[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer)
@@ -1149,17 +1149,17 @@ CREATE TABLE ff_worker (
 -- function ff_deliver_signal(p_id uuid, p_partition smallint, p_waitpoint uuid, p_waitpoint_name text, p_kid text, p_print text, p_token_expires_at_ms bigint, p_signal uuid, p_name text, p_source_type text, p_source_identity text, p_payload jsonb, p_idempotency_key text, p_is_checked boolean, p_max_signals integer, p_max_bytes bigint)
 --   returns TABLE(outcome text, signal_id uuid, effect text, schema jsonb, route_id integer, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 dde22a75884dc3d55c7905ce2f081bf2
+--   md5 b7a44e0d04933c82c9c0b0a94031a694
 
 -- function ff_downstreams(p_ids uuid[], p_limit integer)
 --   returns uuid[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 ac8379eef3b47dcb39787df830ac6c3e
+--   md5 c191d4b77f630c2a1611824a7209944a
 
 -- function ff_drop_slot(p_retention_ms bigint, p_grace_ms bigint)
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 9011715ca64ff056964a75269509a6b1
+--   md5 ee58962ba7ad40212e3c3728d8b4a4ad
 
 -- function ff_edge_result(p_condition ff_edge_condition, p_outcome ff_terminal_outcome)
 --   returns ff_edge_state
@@ -1244,7 +1244,7 @@ CREATE TABLE ff_worker (
 -- function ff_fire_timers(p_timer_ids bigint[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, worker_instance_id text, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 82eeb530134b05ce7a5e589055b1124f
+--   md5 8be1f3f7537bd96530f30e9e758f144a
 
 -- function ff_fold_patches(p_id uuid, p_partition smallint, p_attempt integer, p_patches bytea[], p_max_bytes integer, p_now bigint)
 --   returns integer
@@ -1254,7 +1254,7 @@ CREATE TABLE ff_worker (
 -- function ff_forget(p_ids uuid[], p_partitions smallint[], p_retain_ms bigint, p_again_ms bigint)
 --   returns TABLE(execution_id uuid, outcome text)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 4cf9afb8981d4c6bd7fba66847c732e6
+--   md5 40f8689191f8e61267c48434c50833e0
 
 -- function ff_forget_former_routes()
 --   returns bigint
@@ -1264,27 +1264,27 @@ CREATE TABLE ff_worker (
 -- function ff_forget_keys(p_limit integer, p_again_ms bigint)
 --   returns bigint
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 53d9ec7c34d321727a3e59f75115c7c0
+--   md5 4a764b96ed949eab759a08bb20cf1f54
 
 -- function ff_forget_lanes(p_margin_ms bigint, p_limit integer)
 --   returns bigint
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 fda662f3f35124a0772aa825e529257d
+--   md5 acdaa3ae7657118c8394347582b1165d
 
 -- function ff_forget_members(p_ids uuid[])
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 b070c72f434c08d0461cc5301206b49f
+--   md5 2f694f4aca67eadbfcf9c331703c3548
 
 -- function ff_forget_routes(p_routes integer[], p_untils bigint[], p_used integer[], p_margin_ms bigint)
 --   returns bigint
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 15656505bd47635c1ee4537cb05bf6ec
+--   md5 9ad1b56fd664f7e409a8d760809a27d4
 
 -- function ff_forget_runs(p_limit integer)
 --   returns integer
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 311d5a80f5850e5b01ca1e8b2b3e1c37
+--   md5 9dd76571c8d350d3e589417878357401
 
 -- function ff_forget_silent_workers(p_silent_ms bigint)
 --   returns integer
@@ -1309,7 +1309,7 @@ CREATE TABLE ff_worker (
 -- function ff_grow_flow(p_flow uuid, p_partition smallint, p_revision bigint, p_member uuid, p_attempt integer, p_epoch bigint, p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_names text[], p_kinds text[], p_ks integer[], p_cancels boolean[], p_edge_ids uuid[], p_ups uuid[], p_downs uuid[], p_conditions text[], p_input_names text[], p_input_places integer[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, name text, graph_revision bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 941799cc9cd44275e374ab3861a73dbd
+--   md5 c877d39bce4581be207092a385415cf7
 
 -- function ff_grown_ms(p_initial double precision, p_max double precision, p_multiplier double precision, p_retries integer)
 --   returns double precision
@@ -1349,7 +1349,7 @@ CREATE TABLE ff_worker (
 -- function ff_insert_edges(f ff_flow, p_state ff_edge_state, p_edge_ids uuid[], p_ups uuid[], p_downs uuid[], p_conditions text[], p_input_names text[], p_input_places integer[])
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 e51713d846fce1bac7c02a7ea83c8331
+--   md5 3acf33584f097569ff8fb6f120b6f338
 
 -- function ff_insert_members(f ff_flow, p_ids uuid[], p_names text[], p_kinds text[], p_ks integer[], p_cancels boolean[])
 --   returns void
@@ -1359,7 +1359,7 @@ CREATE TABLE ff_worker (
 -- function ff_intern_routes(p_routes jsonb, p_max integer)
 --   returns TABLE(ordinal bigint, route_id integer, usable_until_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 d1ae2bf1475f53db59d8c28eb45e16cd
+--   md5 7b313088280fc10130f454215b317913
 
 -- function ff_is_known_event(family ff_event_family, event_type text)
 --   returns boolean
@@ -1394,7 +1394,7 @@ CREATE TABLE ff_worker (
 -- function ff_lapse_leases(p_ids uuid[], p_partitions smallint[], p_epochs bigint[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 0971f4a30f4845887e64c45ee8472370
+--   md5 93a636b5284ef20c13236194859c6502
 
 -- function ff_leaf_count(p_leaf jsonb, p_execution uuid, p_until integer)
 --   returns bigint
@@ -1449,7 +1449,7 @@ CREATE TABLE ff_worker (
 -- function ff_lockers(p_xmax xid, p_running xid[])
 --   returns xid[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 6314ec7a894eeef549a2bdaac28836b6
+--   md5 197cc69f8402fc33b78f4237a29aa296
 
 -- function ff_log_change(p_old text, p_new text, p_prev pg_snapshot, p_cur pg_snapshot)
 --   returns text
@@ -1479,7 +1479,7 @@ CREATE TABLE ff_worker (
 -- function ff_measure_live(s ff_stream_meta, p_frames bigint, p_now bigint, p_ttl_ms bigint, p_floor integer, p_ceiling integer, p_alpha double precision)
 --   returns ff_stream_meta
 --   plpgsql IMMUTABLE PARALLEL UNSAFE COST 100
---   md5 9b337e6e814b4f370f82ff995717dfb1
+--   md5 6096a06f1a8541805b9329d966dad828
 
 -- function ff_merge_patch(p_target jsonb, p_patch jsonb)
 --   returns jsonb
@@ -1519,7 +1519,7 @@ CREATE TABLE ff_worker (
 -- function ff_pause(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_delays bigint[], p_children jsonb[], p_needed integer[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 5556be09518b9601d5fcc936281dd23f
+--   md5 bf2267095f5bfb68e361fa62e6f715e1
 
 -- function ff_pause_lane(p_lane text, p_by text, p_reason text, p_max integer)
 --   returns TABLE(changed boolean, is_refused boolean, is_new boolean)
@@ -1539,12 +1539,12 @@ CREATE TABLE ff_worker (
 -- function ff_read_events(p_after bigint, p_examined integer, p_limit integer, p_families text[], p_types text[], p_namespace text, p_tags jsonb, p_kind text, p_lane text, p_execution uuid, p_flow uuid, p_partitions smallint[])
 --   returns TABLE(event_id bigint, family text, event_type text, occurred_at_ms bigint, execution_id uuid, partition_key smallint, flow_id uuid, attempt_index integer, lease_epoch bigint, lease_id uuid, worker_instance_id text, namespace text, kind text, lane text, tags jsonb, detail jsonb, expected bigint, found bigint, floor_position bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 2739dce1d347e6b71797c30065b851ac
+--   md5 d7844118af77d8d095ac2d5259d6d5fd
 
 -- function ff_reconcile_siblings(p_limit integer)
 --   returns TABLE(outcome text, n bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 ebc30984858d36379286895907df8b4d
+--   md5 78ea8605c4ddee79ebd224bb149f20dd
 
 -- function ff_record_orders(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_places integer[], p_ends jsonb[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
@@ -1559,17 +1559,17 @@ CREATE TABLE ff_worker (
 -- function ff_recount_members(p_ids uuid[])
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 072f6fcc0070036918b838fa59e583dc
+--   md5 d6cfe545989e08c311191d9380ba3648
 
 -- function ff_refusals(p_verb text, p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_accepted uuid[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
---   md5 b35259373fcab081c601e8e284203c7f
+--   md5 a89a93a8ef3c470e1bee69691ac48cd3
 
 -- function ff_refuse_circle(p_ups uuid[], p_downs uuid[])
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 b6972db203d45802713f7a120a33f4d9
+--   md5 52ca033d3aa7cbbf45300f059ceff618
 
 -- function ff_refuse_flow(p_code text, p_detail text)
 --   returns void
@@ -1589,12 +1589,12 @@ CREATE TABLE ff_worker (
 -- function ff_renew(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_lease_ms bigint)
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 b5187b052411d54bf24a89f8811710b7
+--   md5 c097e87a065299dcee313a1a1ecff03b
 
 -- function ff_renew_waits(p_ids uuid[], p_from_start boolean)
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 df3f95110e18e5976e55fa3a42427e61
+--   md5 f93337d1d2f4118da59973adacd5a8e4
 
 -- function ff_reopen_flows(p_ids uuid[], p_locked uuid[], p_details jsonb)
 --   returns void
@@ -1604,12 +1604,12 @@ CREATE TABLE ff_worker (
 -- function ff_replay(p_ids uuid[], p_partitions smallint[], p_epochs bigint[], p_from_start boolean, p_reason text, p_actor text, p_default_max integer)
 --   returns TABLE(execution_id uuid, outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, route_id integer, replay_count smallint, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 388a7bc18c91d8ad196d0771938f797f
+--   md5 a87b1c9d9aecbe069e3ad97259f67748
 
 -- function ff_replay_rows(p_rows ff_locked[], p_details jsonb[], p_deadlines bigint[], p_held uuid[], p_actor text, p_reason text)
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 64bd60c7ddb6ff2c0b43e1e5172f5e0d
+--   md5 0a5242df98d733431807c8fd72f7d72d
 
 -- function ff_report_progress(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_percents real[], p_messages text[])
 --   returns void
@@ -1674,7 +1674,7 @@ CREATE TABLE ff_worker (
 -- function ff_rotate_key(p_kid text, p_print text, p_grace_ms bigint, p_forget_ms bigint)
 --   returns text
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET search_path=<schema>, pg_temp
---   md5 a2a30cedf94796918821bbb278ca682d
+--   md5 a48241ff206f9e8ef12a489fe5b1fd87
 
 -- function ff_seal_flow(p_flow uuid, p_partition smallint, p_revision bigint)
 --   returns TABLE(execution_id uuid, outcome text, route_id integer)
@@ -1684,12 +1684,12 @@ CREATE TABLE ff_worker (
 -- function ff_sequence(p_wait boolean, p_channel text)
 --   returns TABLE(last_position bigint, stamped bigint, floor_position bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 e85195908649efbac88a97fe191ef8bb
+--   md5 f84f30a33d67af8c1c6a0cae967e82b2
 
 -- function ff_server_identity()
 --   returns text
 --   plpgsql STABLE PARALLEL UNSAFE COST 100
---   md5 a84a8cb00ed93c6a6dda93b63e778a6d
+--   md5 a9ff06fbf70f9a5b4f60edb6c98d52c9
 
 -- function ff_set_join(p_flow uuid, p_partition smallint, p_id uuid, p_kind text, p_k integer, p_cancels boolean)
 --   returns text
@@ -1699,12 +1699,12 @@ CREATE TABLE ff_worker (
 -- function ff_set_tags(p_id uuid, p_partition smallint, p_set jsonb, p_removed text[], p_max integer, p_actor text)
 --   returns TABLE(outcome text, tags jsonb)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 be85fbd3776cc9819073340e5c5773e1
+--   md5 83b41427c41632144d7c4bd76bd09d91
 
 -- function ff_settle(p_transition text, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_details jsonb[] DEFAULT NULL::jsonb[], p_deadlines bigint[] DEFAULT NULL::bigint[], p_flow text DEFAULT 'later'::text)
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 fbfab1ad7caaa2afb4e72c871ee58f9a
+--   md5 f17cad159ca3aadaeb73661f3eab5593
 
 -- function ff_share_leases(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[])
 --   returns bigint[]
@@ -1749,7 +1749,7 @@ CREATE TABLE ff_worker (
 -- function ff_submit(p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_channel text, p_parent uuid DEFAULT NULL::uuid, p_parent_partition smallint DEFAULT NULL::smallint, p_keys text[] DEFAULT NULL::text[], p_hashes text[] DEFAULT NULL::text[], p_windows bigint[] DEFAULT NULL::bigint[], p_flow uuid DEFAULT NULL::uuid, p_blocked boolean[] DEFAULT NULL::boolean[], p_patience_ms integer DEFAULT NULL::integer, p_transaction text DEFAULT NULL::text)
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, existing_id uuid)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 570a4b061ebc882ef898293cb15d5532
+--   md5 6416254ea27003e91754f6808e7b230e
 
 -- function ff_submit_each(p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_keys text[], p_hashes text[], p_windows bigint[], p_patience_ms integer)
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, existing_id uuid)
@@ -1764,7 +1764,7 @@ CREATE TABLE ff_worker (
 -- function ff_suspend(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_transition text, p_only_look boolean, p_waits jsonb, p_waitpoints jsonb, p_max_waitpoints integer, p_wake_ms bigint, p_children jsonb, p_needed integer)
 --   returns TABLE(outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, ended jsonb, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 3eabd8d055f65bfdd8178607e09b7673
+--   md5 385bb98312bf200ba52c19a350ab2067
 
 -- function ff_sweep_queue(p_route integer, p_rank integer, p_seq bigint, p_limit integer)
 --   returns TABLE(route_id integer, rank integer, seq bigint, removed bigint)
@@ -1784,12 +1784,12 @@ CREATE TABLE ff_worker (
 -- function ff_take_back_edges(p_ids uuid[], p_locked uuid[])
 --   returns uuid[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 e9950dbd95bfe154a40c6f0faaf5aa6f
+--   md5 b2e9abe1a03ac65131c55a61a0f690b3
 
 -- function ff_take_keys(p_namespaces text[], p_keys text[], p_hashes text[], p_windows bigint[], p_ids uuid[], p_partitions smallint[])
 --   returns uuid[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 dc7acba71b60999901510fb896fb2a9d
+--   md5 e9b596c557eeb2d0a419cc28b9609745
 
 -- function ff_tell(p_family ff_event_family, p_types text[], p_workers text[], p_details jsonb[])
 --   returns void
@@ -1874,7 +1874,7 @@ CREATE TABLE ff_worker (
 -- function ff_wait_fault(p_id uuid, p_waits jsonb, p_waitpoints jsonb, p_max_waitpoints integer)
 --   returns text
 --   plpgsql STABLE PARALLEL UNSAFE COST 100
---   md5 a5ffc2f20d56d5a31b51e748b856d54f
+--   md5 248fe5d592f1b1d0929e109eed3f9417
 
 -- function ff_wait_is_over(p_id uuid, p_attempt integer, p_epoch bigint)
 --   returns boolean

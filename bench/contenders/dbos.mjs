@@ -1,6 +1,6 @@
 /**
- * DBOS: durable workflows on Postgres. A workflow without steps, taken from a queue, is its counterpart of one
- * execution. It has no bulk call; many enqueues inside one transaction are the nearest.
+ * DBOS: durable workflows on Postgres. A workflow without steps, taken from a queue, is its counterpart to one
+ * execution. It has no bulk call; many enqueues inside one transaction come closest.
  */
 import { DBOS, DBOSClient } from '@dbos-inc/dbos-sdk';
 import pg from 'pg';
@@ -96,7 +96,7 @@ export const contender = {
     { name: 'defaults', mode: 'default', settings: { queue: {} } },
   ],
   bulk: { batch: 500, callers: BULK_CALLERS },
-  // A queue that is changed later is polled at the old rhythm for a while, so it is made with the worker's settings.
+  // A queue that is changed later keeps its old poll interval for a while, so it is created with the worker's settings.
   async prepare(target, settings) {
     configure(target);
     await DBOS.launch();

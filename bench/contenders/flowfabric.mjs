@@ -1,6 +1,6 @@
 /**
- * Ours, through the public interface only. Batching cannot be switched off in a worker, so `unbatched` is loops on
- * the Engine interface: each has a connection of its own, claims one execution and awaits its completion.
+ * Ours, through the public interface only. Batching cannot be switched off in a worker, so `unbatched` is loops on the
+ * Engine interface: each has its own connection, claims one execution and awaits its completion.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { connect, handle, migrate, startWorker, task } from '../../dist/index.js';

@@ -1,6 +1,6 @@
 /**
- * graphile-worker: a queue that deletes what is done and keeps no result. Its documented fastest way is a local
- * queue that prefetches and completions that are collected.
+ * graphile-worker: a queue that deletes finished jobs and keeps no result. Its fastest documented setup is a local
+ * queue that prefetches, with batched completions.
  */
 import { Logger, makeWorkerUtils, run, runMigrations } from 'graphile-worker';
 import { numbers, sqlProbe } from './contract.mjs';

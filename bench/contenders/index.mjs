@@ -1,6 +1,6 @@
 /**
- * Which contenders there are. A module is loaded only when it is asked for, because loading some peers changes the
- * process: a worker process loads its own and no other.
+ * Which contenders there are. A module is loaded only on demand, because loading some peers changes the process: a
+ * worker process loads its own and no other.
  */
 
 /** Ours first: ratios are always ours ÷ peer. */

@@ -1,6 +1,6 @@
 /**
- * openworkflow: durable workflows on Postgres. A workflow without steps is its counterpart of one execution. It has
- * no bulk call: many are submitted as that many calls at once.
+ * openworkflow: durable workflows on Postgres. A workflow without steps is its counterpart to one execution. It has no
+ * bulk call: many are submitted as that many concurrent calls.
  */
 import { OpenWorkflow } from 'openworkflow';
 import { BackendPostgres } from 'openworkflow/postgres';
@@ -11,7 +11,7 @@ const WORKFLOW = { name: 'bench' };
 const POOL_SIZE = 20;
 
 function openPool(target) {
-  // A pool of one's own must translate column names as the package's own does.
+  // A custom pool must translate column names as the package's own does.
   const transform = { column: { from: postgres.toCamel } };
   const pool = postgres(target.url, { max: POOL_SIZE, transform, onnotice: () => undefined });
   return BackendPostgres.fromPool(pool);

@@ -1,5 +1,5 @@
 /**
- * pg-boss: a queue that keeps finished jobs. Its fastest way is a loop of fetch and complete over large batches,
+ * pg-boss: a queue that keeps finished jobs. Its fastest setup is a loop of fetch and complete over large batches,
  * where one call settles the whole batch with one shared output.
  */
 import { setTimeout as pause } from 'node:timers/promises';
@@ -9,7 +9,7 @@ import { numbers, sqlProbe } from './contract.mjs';
 const QUEUE = 'bench';
 const EMPTY_WAIT_MS = 20;
 
-/** Supervision and schedules are switched off where only jobs move: they are no part of the comparison. */
+/** Supervision and schedules are switched off where only jobs run: they are not part of the comparison. */
 async function open(target, options) {
   const boss = new PgBoss({ connectionString: target.url, supervise: false, schedule: false, ...options });
   boss.on('error', (error) => process.stderr.write(`pg-boss: ${error.message}\n`));

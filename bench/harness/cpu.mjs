@@ -1,18 +1,18 @@
 /**
- * How much of the machine others used while something was measured. What belongs to the run is the process itself,
- * the Postgres server and all their children; the rest is foreign, and a sample with much of it is marked. Where
- * there is no /proc, or the server is somebody else's, nothing is known and nothing is claimed.
+ * How much of the machine other processes used during a measurement. The run consists of the process itself, the
+ * Postgres server and all their children; the rest is foreign, and a sample with much of it is marked. Without /proc,
+ * or with an external server, nothing is known and nothing is claimed.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { sum } from './figures.mjs';
 
-/** Fields of /proc/<pid>/stat after the name: parent, then user and system time of itself and of ended children. */
+/** Fields of /proc/<pid>/stat after the name: parent, then user and system time of itself and of exited children. */
 const PARENT = 1;
 const TIMES = [11, 12, 13, 14];
 const IDLE_FIELDS = [3, 4];
 const USED_FIELDS = 8;
 
-/** Starts watching; call the answer to learn the shares, from 0 to 1, since then. */
+/** Starts watching; call the returned function to get the shares, from 0 to 1, since then. */
 export function watchCpu(rootPids) {
   const before = snapshot(rootPids);
   return () => {
@@ -63,7 +63,7 @@ function treeTimes(rootPids) {
     .map(([, fields]) => sum(TIMES.map((field) => Number(fields[field]))));
 }
 
-/** A process may end between being listed and being read. */
+/** A process may exit between being listed and being read. */
 function statFields(pid) {
   try {
     const text = readFileSync(`/proc/${pid}/stat`, 'utf8');

@@ -1,6 +1,6 @@
 /**
- * The measurement most scenarios are made of: submit everything, bring the store into a known state, then start the
- * workers and stop the clock when every job is durably ended.
+ * The measurement most scenarios consist of: submit everything, bring the store into a known state, then start the
+ * workers and stop the clock when the end of every job is durable.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { sum } from './figures.mjs';
@@ -12,7 +12,7 @@ const PROBE_EVERY_MS = 5;
 const DRAIN_LIMIT_MS = 120_000;
 const BATCH = 1_000;
 
-/** Runs a function with a store of its own, prepared for a case or copied from a prepared one. */
+/** Runs a function with a separate store, prepared for a case or copied from a prepared one. */
 export async function withStore(bench, { contender, variant, template }, run) {
   const store = await bench.stores.create(contender, template);
   try {
@@ -26,7 +26,7 @@ export async function withStore(bench, { contender, variant, template }, run) {
   }
 }
 
-/** Submits jobs in the contender's own best way; answers the milliseconds. */
+/** Submits jobs in the contender's own best way; returns the milliseconds. */
 export async function submit(contender, store, { count, warmUp = 0, batch = BATCH, callers = 2 }) {
   const plan = {
     count,
@@ -41,15 +41,15 @@ export async function submit(contender, store, { count, warmUp = 0, batch = BATC
 }
 
 /**
- * One drain: answers jobs per second.
+ * One drain: returns jobs per second.
  * @param {object} drain
  * @param {import('../contenders/contract.mjs').Contender} drain.contender
  * @param {import('../contenders/contract.mjs').Variant} drain.variant
  * @param {number} drain.count
  * @param {number} drain.processes
  * @param {'analysed' | 'never-analysed'} drain.statistics
- * @param {(store: object, drain: () => Promise<number>) => Promise<number>} [drain.beside] Starts what goes on beside the
- *   drain, runs it, and answers its milliseconds.
+ * @param {(store: object, drain: () => Promise<number>) => Promise<number>} [drain.beside] Starts what runs beside the
+ *   drain, runs it, and returns its milliseconds.
  */
 export async function drainOnce(bench, plan) {
   const { contender, variant, count, processes, statistics, template, beside = alone } = plan;

@@ -12,7 +12,7 @@ export function spreadOf(values) {
   return { median: percentile(sorted, 50), min: sorted[0], max: sorted.at(-1), count: sorted.length };
 }
 
-/** The value below which `percent` of the sorted values lie, between two values when it falls between them. */
+/** The value below which `percent` of the sorted values lie, interpolated between two values. */
 export function percentile(sorted, percent) {
   const at = ((sorted.length - 1) * percent) / 100;
   const low = sorted[Math.floor(at)];
@@ -42,7 +42,7 @@ export function bestOf(results, metric) {
     .toSorted((a, b) => sign * (a.spread.median - b.spread.median))[0]?.result;
 }
 
-/** A number as people read it: three significant places, thousands apart. */
+/** A number for display: three significant digits, thousands separated. */
 export function shown(value) {
   if (value >= 1_000) return Math.round(value).toLocaleString('en-US');
   return value >= 100 ? value.toFixed(0) : value.toFixed(value >= 10 ? 1 : 2);

@@ -1,6 +1,6 @@
 /**
- * What a result must say about where it came from: versions, the shape of the machine, the commit. No host names, no
- * user names, no paths.
+ * What a result must record about its origin: versions, the shape of the machine, the commit. No host names, no user
+ * names, no paths.
  */
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';

@@ -1,5 +1,5 @@
 /**
- * The command line, read once. Every choice a run can make is here, and what was chosen is written into the results.
+ * The command line, parsed once. Every option of a run is here, and the choices are written into the results.
  */
 import { parseArgs } from 'node:util';
 import { CONTENDER_NAMES } from '../contenders/index.mjs';

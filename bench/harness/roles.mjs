@@ -1,12 +1,12 @@
 /**
- * What a process does for a contender when a scenario needs nothing special: install, submit, work. These run inside
- * a seat; everything they are given and answer crosses a process border.
+ * What a process does for a contender when a scenario needs nothing special: install, submit, work. These run inside a
+ * seat; all their arguments and results cross a process boundary.
  */
 import { loadContender } from '../contenders/index.mjs';
 
 const NEWS_EVERY_MS = 5;
 
-/** Loads the module ahead of the clock. */
+/** Loads the module before the clock starts. */
 export async function load({ contender }) {
   await loadContender(contender);
 }
@@ -16,8 +16,8 @@ export async function prepare({ contender, target, settings }) {
 }
 
 /**
- * Submits `count` jobs and answers how long it took. The first ones are not timed: they open connections and warm
- * the code up.
+ * Submits `count` jobs and returns how long it took. The first ones are not timed: they open connections and warm up
+ * the code.
  */
 export async function submitAll({ contender, target, count, warmUp, batch, callers }) {
   const producer = await (await loadContender(contender)).openProducer(target);
@@ -43,7 +43,7 @@ async function submitRange(producer, { first, end, batch, callers }) {
   await Promise.all(Array.from({ length: callers }, caller));
 }
 
-/** Starts a worker and from then on says how many jobs it has begun. Comes back when the worker is started. */
+/** Starts a worker and from then on reports how many jobs it has begun. Returns when the worker is started. */
 export async function startWorking({ contender, target, settings }, seat) {
   const loaded = await loadContender(contender);
   let runs = 0;
@@ -63,7 +63,7 @@ export async function stopWorking(_, seat) {
   await seat.kept.worker.stop();
 }
 
-/** Bytes of memory this process holds. */
+/** Memory of this process, in bytes. */
 export function memory() {
   return { rss: process.memoryUsage().rss };
 }

@@ -1,6 +1,6 @@
 /**
- * Runs a scenario: its cases in alternation, round after round, so that drift of the machine meets all contenders
- * alike. A case that fails is reported and does not end the run.
+ * Runs a scenario: its cases in alternation, round after round, so that machine drift affects all contenders alike. A
+ * case that fails is reported and does not end the run.
  *
  * @typedef {object} Metric
  * @property {string} name
@@ -10,9 +10,9 @@
  * @property {string} key Unique in the scenario.
  * @property {string} group Cases of one group are compared with each other.
  * @property {import('../contenders/contract.mjs').Contender} contender
- * @property {string} label What tells it from the other cases of its group: the settings.
+ * @property {string} label What distinguishes it from the other cases of its group: the settings.
  * @property {number} [count] Jobs.
- * @property {{ key: string, label: string }} [relativeTo] Another case this one is divided by.
+ * @property {{ key: string, label: string }} [relativeTo] Another case by which this one is divided.
  *
  * @typedef {object} Scenario
  * @property {string} name
@@ -30,7 +30,7 @@ export const FOREIGN_LIMIT = 0.12;
 export async function runScenario(scenario, bench) {
   const results = scenario.cases(bench).map((one) => ({ one, samples: [], errors: [] }));
   for (let round = 1; round <= bench.options.rounds; round += 1) {
-    // Every second round goes the other way, so that nobody is always first after a pause.
+    // Every second round runs in reverse, so that no contender is always first after a pause.
     const order = round % 2 === 1 ? results : results.toReversed();
     for (const result of order) await addSample(scenario, bench, result, round);
   }

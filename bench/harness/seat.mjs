@@ -1,12 +1,12 @@
 /**
- * A worker or producer process. It does what the run tells it: import a module and call a function of it. What a
- * function wants to keep for the next call it puts into the seat's `kept`.
+ * A worker or producer process. It does what the run tells it: imports a module and calls one of its functions.
+ * Whatever a function needs in the next call it puts into the seat's `kept`.
  */
 import process from 'node:process';
 
 const seat = {
   kept: {},
-  /** Tells the run something while a call goes on. */
+  /** Reports something to the run during a call. */
   say: (news) => process.send({ news }),
 };
 

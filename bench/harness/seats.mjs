@@ -1,6 +1,6 @@
 /**
- * Starts worker and producer processes and talks to them. Each sample gets fresh ones, so that no contender inherits
- * a warm process, and none sees another's modules.
+ * Starts worker and producer processes and talks to them. Each sample gets fresh ones, so that no contender inherits a
+ * warm process, and none sees another's modules.
  */
 import { fork } from 'node:child_process';
 import { once } from 'node:events';

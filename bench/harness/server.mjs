@@ -1,6 +1,6 @@
 /**
- * The stores the contenders run on: one Postgres with its usual durability, and a Redis where one is installed. Both
- * live in a directory that goes with the run. A server that was given by address is used and left as it is.
+ * The stores the contenders run on: one Postgres with its default durability, and a Redis if one is installed. Both are
+ * in a directory that is removed after the run. A server given by its address is used and left unchanged.
  */
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
@@ -19,7 +19,7 @@ const SETTINGS = {
   max_wal_size: '4GB',
   max_connections: '200',
 };
-/** What is written into the results, as the server itself reports it. */
+/** The settings written into the results, as the server reports them. */
 const REPORTED = [...Object.keys(SETTINGS), 'full_page_writes', 'autovacuum', 'wal_level', 'jit', 'work_mem'];
 const EVERYBODY_MAY_ENTER = 0o755;
 const REDIS_WAIT_MS = 5_000;
@@ -43,7 +43,7 @@ export async function openPostgres({ url, binaries }) {
   const parent = await mkdtemp(join(tmpdir(), 'flowfabric-bench-'));
   const remove = () => rm(parent, { recursive: true, force: true });
   try {
-    // Run by root, the server drops to another account, which must get through to its directory.
+    // Run by root, the server drops to another account, which must be able to enter its directory.
     await chmod(parent, EVERYBODY_MAY_ENTER);
     const server = await startEmbedded({ dataDir: join(parent, 'postgres'), binaries, settings: SETTINGS });
     const stop = async () => {
@@ -75,13 +75,13 @@ async function factsOf(url) {
   }
 }
 
-/** The installed Redis' version, or undefined. */
+/** The version of the installed Redis, or undefined. */
 export function redisVersion() {
   const answer = spawnSync('redis-server', ['--version'], { encoding: 'utf8' });
   return answer.status === 0 ? /v=(\S+)/.exec(answer.stdout)?.[1] : undefined;
 }
 
-/** Starts a Redis of our own on loopback. */
+/** Starts a separate Redis on loopback. */
 export async function openRedis() {
   const directory = await mkdtemp(join(tmpdir(), 'flowfabric-bench-redis-'));
   const port = await freePort();

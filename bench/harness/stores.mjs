@@ -1,16 +1,16 @@
 /**
- * Gives every sample a store of its own: a fresh database, or an emptied Redis. Also the few things done to a
- * database between two measurements, so that all contenders start from the same state.
+ * Gives every sample its own store: a fresh database, or an emptied Redis. Also prepares a database between two
+ * measurements, so that all contenders start from the same state.
  */
 import { Redis } from 'ioredis';
 import pg from 'pg';
 
 const PREFIX = 'bench_';
 
-/** Runs one function with a client that is closed after it. */
+/** Runs a function with a client that is closed afterwards. */
 export async function withClient(url, run) {
   const client = new pg.Client({ connectionString: url });
-  // A connection lost between two statements is reported by the statement that follows.
+  // The next statement reports a connection lost between two statements.
   client.on('error', () => undefined);
   await client.connect();
   try {
@@ -35,7 +35,7 @@ export class Stores {
     return this.#serverUrl;
   }
 
-  /** Makes a store for the contender, empty or a copy of another database. */
+  /** Creates a store for the contender, empty or a copy of another database. */
   async create(contender, template = 'template1') {
     if (contender.store === 'redis') return emptied(this.#redisUrl);
     this.#count += 1;
@@ -81,7 +81,7 @@ export async function settleStore(store, statistics) {
   });
 }
 
-/** Keeps autovacuum away from every table, so that nothing is analysed while the sample runs. */
+/** Disables autovacuum for every table, so that nothing is analysed during the sample. */
 export async function neverAnalyse(store) {
   if (store.name === null) return;
   await withClient(store.url, async (client) => {

@@ -1,13 +1,13 @@
 /**
- * How fast work can be handed over in bulk: batches of 1,000 from one process, with one batch under way and with
- * four. Contenders without a bulk call use their own nearest way, whatever the number of callers.
+ * How fast work can be submitted in bulk: batches of 1,000 from one process, with one batch in flight and with four.
+ * Contenders without a bulk call use the closest they have, whatever the number of callers.
  */
 import { submit, withStore } from '../harness/draining.mjs';
 import { settleStore } from '../harness/stores.mjs';
 import { jobs, keyOf } from './cases.mjs';
 
 const COUNT = { quick: 5_000, full: 20_000 };
-/** Of contenders that take one job per call. */
+/** For contenders that take one job per call. */
 const SLOW_COUNT = { quick: 1_000, full: 5_000 };
 const BATCH = 1_000;
 const CALLERS = [1, 4];

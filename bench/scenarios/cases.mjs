@@ -21,7 +21,7 @@ export function jobs(bench, count) {
   return Math.min(count, bench.options.jobsMax);
 }
 
-/** Only contenders that can do the whole count in reasonable time. */
+/** Only contenders that can run the whole count in reasonable time. */
 export function fast(list, count) {
   return list.filter(({ variant }) => (variant.jobsMax ?? count) >= count);
 }
@@ -30,7 +30,7 @@ export function thousands(count) {
   return count.toLocaleString('en-US');
 }
 
-/** The key of a case: all that tells it from the others. */
+/** The key of a case: everything that distinguishes it from the others. */
 export function keyOf(...parts) {
   return parts.join(' / ');
 }

@@ -1,7 +1,7 @@
 /**
- * How fast a backlog is worked off, with the fastest settings known of each contender: real handlers, results kept
- * where the contender keeps them, one worker process and two. The clock runs from the order to start until every
- * job is durably ended, start-up included.
+ * How fast a backlog is drained, with the fastest known settings of each contender: real handlers, results kept where
+ * the contender keeps them, one worker process and two. The clock runs from the order to start until the end of every
+ * job is durable, start-up included.
  */
 import { drainOnce } from '../harness/draining.mjs';
 import { fast, keyOf, pairs, thousands } from './cases.mjs';

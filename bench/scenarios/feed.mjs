@@ -1,6 +1,6 @@
 /**
- * Ours only, nobody else has a feed: what it costs the work when somebody follows it, how soon an event is there, and how
- * fast a subscriber catches up. Three scenarios, because each is compared by another figure.
+ * Ours only, because no other contender has a feed: what following costs the work, how soon an event arrives, and how
+ * fast a subscriber catches up. Three scenarios, because each compares a different figure.
  */
 import { jobs, pairs, thousands } from './cases.mjs';
 import { catchUpRate } from './feed/catch-up.mjs';
@@ -21,7 +21,7 @@ const FOR_MS = { quick: 3_000, full: 10_000 };
 const LOG_LEASES = 1_000;
 const LOG_ROUNDS = { quick: 20, full: 200 };
 
-/** The variant the other drains name first. */
+/** The variant that comes first in the other drains. */
 function ours(bench, count) {
   return pairs(bench, 'batched', count).find(({ contender }) => contender.side === 'ours');
 }

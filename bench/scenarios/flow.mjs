@@ -1,6 +1,6 @@
 /**
- * Flows: chains of ten members, a hundred branches that are all awaited, and a hundred of which the first is enough. How many a second,
- * and how soon one that is alone goes on. A scenario for each figure, because each is compared by its own.
+ * Flows: chains of ten members, a hundred branches that are all awaited, and a hundred of which the first is enough.
+ * How many per second, and the latency of a single one. One scenario per figure, because each compares its own.
  */
 import { withStore } from '../harness/draining.mjs';
 import { percentile } from '../harness/figures.mjs';
@@ -23,7 +23,7 @@ const JOINS_ALONE = { quick: 10, full: 50 };
 const RACES = { quick: 5, full: 30 };
 /** Everything before is cold: connections, plans, code. */
 const WARM_UP = { chain: 20, all: 3, any: 2 };
-/** Of each process: two have room for the race and for its join, and neither for all of it. */
+/** Per process: two have room for the race and its join, but neither has room for all of it. */
 const RACE_CONCURRENCY = 64;
 const RACE_PROCESSES = 2;
 
@@ -50,7 +50,7 @@ function dbos(way, more = {}) {
   };
 }
 
-/** Who can do it, and with what settings. `most`: more flows than this would take minutes. */
+/** Which contenders can do it, and with what settings. `most`: more flows than this would take minutes. */
 const WAYS = {
   chain: {
     flowfabric: [{ label: 'submitFlow, concurrency 500', settings: { worker: { concurrency: 500 } } }],
@@ -113,7 +113,7 @@ async function rate(one, bench, { underWay, unit }) {
   return { [unit]: (one.count / ms) * 1_000 };
 }
 
-/** One race after the other: the winner wins once all run, in both processes. */
+/** One race after the other: the winner wins once all branches run, in both processes. */
 async function raceAll(seats, order) {
   const desk = new Desk();
   for (const seat of seats) seat.onNews(({ n, what, at }) => desk.tell(n, what, at));

@@ -1,6 +1,6 @@
 /**
- * What a worker costs that has nothing to do: transactions per second in its database (an idle worker's statements
- * are transactions of their own) and the memory of its process. Every contender as its manual starts it.
+ * What an idle worker costs: transactions per second in its database (each of an idle worker's statements is its own
+ * transaction) and the memory of its process. Every contender is started as its manual says.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { ROLES, withStore } from '../harness/draining.mjs';
@@ -13,7 +13,7 @@ const FOR_MS = { quick: 6_000, full: 20_000 };
 const SETTLE_MS = { quick: 3_000, full: 12_000 };
 const MIB = 1024 ** 2;
 
-/** Asked from another database, so that asking is not counted. */
+/** Queried from another database, so that the query itself is not counted. */
 function transactions(bench, store) {
   return withClient(bench.stores.serverUrl, async (client) => {
     const { rows } = await client.query(

@@ -1,6 +1,6 @@
 /**
- * From the submit call to the start of the handler, producer and worker in one process: at a steady 50 per second,
- * and at half of what the same process can submit and run when nothing holds it back. Each contender's own half.
+ * From the submit call to the start of the handler, producer and worker in one process: at a steady 50 per second, and
+ * at half of what the same process can submit and run at full speed. Each contender has its own half.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { loadContender } from '../contenders/index.mjs';
@@ -17,10 +17,10 @@ const CAPACITY_CALLERS = 32;
 const WARM_UP_JOBS = 20;
 const TICK_MS = 1;
 const QUIET_LIMIT_MS = 30_000;
-/** More jobs not yet begun than this: the rate was no half capacity, and the sample is refused. */
+/** With more jobs waiting than this, the rate was not half the capacity, and the sample is refused. */
 const WAITING_MAX = 50_000;
 
-/** In a seat: answers percentiles in milliseconds, and the rate that was held. */
+/** In a seat: returns percentiles in milliseconds, and the rate that was sustained. */
 export async function measureLatency({ contender, target, settings, load, forMs, capacityMs }) {
   const loaded = await loadContender(contender);
   const desk = new Desk();
@@ -48,7 +48,7 @@ export async function measureLatency({ contender, target, settings, load, forMs,
   }
 }
 
-/** Keeps when each job was submitted and how long it waited. */
+/** Records when each job was submitted and how long it waited. */
 class Desk {
   submitted = 0;
   waits = [];
@@ -73,7 +73,7 @@ class Desk {
     return this.#sent.size;
   }
 
-  /** Until every job has begun. */
+  /** Waits until every job has begun. */
   async quiet() {
     const deadline = performance.now() + QUIET_LIMIT_MS;
     while (this.#sent.size > 0) {
@@ -83,7 +83,7 @@ class Desk {
   }
 }
 
-/** Callers that each wait for their submit before the next. */
+/** Callers that each await their submit before the next. */
 async function submitClosed(desk, { callers, until }) {
   const caller = async () => {
     while (!until()) await desk.submit();
@@ -91,7 +91,7 @@ async function submitClosed(desk, { callers, until }) {
   await Promise.all(Array.from({ length: callers }, caller));
 }
 
-/** Jobs per second that were submitted and begun; what is begun later than submitted counts as time. */
+/** Jobs per second that were submitted and begun; the time until the last one began counts. */
 async function capacityOf(desk, forMs) {
   const before = desk.submitted;
   const startedAt = performance.now();
@@ -100,7 +100,7 @@ async function capacityOf(desk, forMs) {
   return ((desk.submitted - before) / (performance.now() - startedAt)) * 1_000;
 }
 
-/** Submits at a rate whatever the answers do. */
+/** Submits at a fixed rate, regardless of the responses. */
 async function submitOpen(desk, perSecond, forMs) {
   const startedAt = performance.now();
   const calls = [];
@@ -115,7 +115,7 @@ async function submitOpen(desk, perSecond, forMs) {
   await Promise.all(calls);
 }
 
-/** A quick run asks only ours for the second load: finding each capacity takes time. */
+/** A quick run measures only ours under the second load: finding each capacity takes time. */
 function measured(bench, load) {
   const all = pairs(bench, 'latency');
   const isShort = bench.options.size === 'quick' && load === 'half';

@@ -1,6 +1,6 @@
 /**
- * Ours only: the rows of our claim and completion written by pgbench, 500 per transaction, with nothing of ours in
- * between: no worker, no batches of different sizes, no JSON, no second round trip. An upper bound for the drain.
+ * Ours only: the row writes of our claim and completion made by pgbench, 500 per transaction, without any of our code:
+ * no worker, no batches of different sizes, no JSON, no second round trip. An upper bound for the drain.
  */
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
@@ -16,7 +16,7 @@ const COUNT = { quick: 10_000, full: 100_000 };
 const PER_TRANSACTION = 500;
 const CLIENTS = [1, 2];
 
-/** Claims past what this client claimed before, as our workers do, and completes it with a small result each. */
+/** Claims past what this client claimed before, as our workers do, and completes each with a small result. */
 const SCRIPT = `
 WITH c AS MATERIALIZED (
   SELECT * FROM flowfabric.ff_claim(ARRAY[:route::integer], ARRAY[0], ARRAY[:after::bigint], ${PER_TRANSACTION}, 'pgbench',
@@ -31,7 +31,7 @@ FROM a CROSS JOIN LATERAL flowfabric.ff_complete(a.ids, a.parts, a.attempts, a.e
 WHERE d.outcome = 'completed' GROUP BY a.after \\gset
 `;
 
-/** Beside the server's programs, or on the path; undefined when there is none. */
+/** Beside the server's programs, or on the PATH; undefined when there is none. */
 function findPgbench(binDir) {
   const beside = binDir === null ? undefined : join(binDir, 'pgbench');
   if (beside !== undefined && existsSync(beside)) return beside;

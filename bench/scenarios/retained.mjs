@@ -1,6 +1,6 @@
 /**
- * Ours only: the same drain beside a million finished executions that are kept, and beside none. The finished ones
- * are written set-wise as the engine would have left them; the database made so is copied for every round.
+ * Ours only: the same drain beside a million finished executions that are kept, and beside none. The finished ones are
+ * written in bulk as the engine would have left them; the database is then copied for every round.
  */
 import { drainOnce, withStore } from '../harness/draining.mjs';
 import { withClient } from '../harness/stores.mjs';
@@ -45,7 +45,7 @@ const KEPT_ROWS = [
   },
 ];
 
-/** Fills a migrated database; ids are version 7, so that they lie in the indexes as real ones do. */
+/** Fills a migrated database; ids are version 7, so that they are placed in the indexes as real ones are. */
 async function fill(store, count) {
   await withClient(store.url, async (client) => {
     await client.query('SET search_path TO flowfabric');
@@ -70,7 +70,7 @@ async function fill(store, count) {
   });
 }
 
-/** The filled database, made at its first use; it stays until the run ends. */
+/** The filled database, created on first use; it stays until the run ends. */
 function filled(bench, contender, count) {
   const key = keyOf('retained', count);
   if (!bench.made.has(key)) bench.made.set(key, makeFilled(bench, contender, count));
@@ -78,7 +78,7 @@ function filled(bench, contender, count) {
 }
 
 async function makeFilled(bench, contender, count) {
-  // A copy outlives the store it is made of, and nobody is connected to it.
+  // A copy outlives the store it was made from, and has no connections.
   return withStore(bench, { contender }, async (store) => {
     await fill(store, count);
     return (await bench.stores.create(contender, store.name)).name;

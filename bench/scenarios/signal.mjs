@@ -1,6 +1,6 @@
 /**
- * Ours only: how soon and how fast suspended executions run again once they are told, beside how soon and how fast fresh ones run
- * once they are submitted, in the same way. Two scenarios, because each is compared by another figure.
+ * Ours only: how soon and how fast suspended executions resume after a signal, compared with how soon and how fast
+ * fresh ones start after a submit, in the same way. Two scenarios, because each compares a different figure.
  */
 import { withStore } from '../harness/draining.mjs';
 import { withSeats } from '../harness/seats.mjs';

@@ -11,7 +11,7 @@ const CALLERS = 32;
 const WARM_UP_MS = 500;
 const FOR_MS = { quick: 1_500, full: 5_000 };
 
-/** In a seat: counts the submits that were answered within the time. */
+/** In a seat: counts the submits that returned within the time. */
 export async function submitSingly({ contender, target, callers, warmUpMs, forMs }) {
   const producer = await (await loadContender(contender)).openProducer(target);
   let next = 0;

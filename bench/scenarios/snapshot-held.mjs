@@ -1,6 +1,6 @@
 /**
  * Sustained submit and drain while another session of the database holds a snapshot open, as a long report or a
- * forgotten transaction does: nothing that died since can be removed. Read it against the same load without.
+ * forgotten transaction does: dead rows cannot be removed. Compare it with the same load without.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { loadContender } from '../contenders/index.mjs';
@@ -15,10 +15,10 @@ const BATCH = 500;
 /** The backlog is kept below this, so that the queue is never empty and never long. */
 const BACKLOG_MAX = 4_000;
 const FULL_WAIT_MS = 1;
-/** The share at the end of the time that is reported on its own: by then most has died. */
+/** The share at the end of the time that is reported separately: by then there are the most dead rows. */
 const LAST_SHARE = 1 / 3;
 
-/** In a seat: submits and works at once for a time; answers the rates over all of it and over its last part. */
+/** In a seat: submits and works at once for a time; returns the rates over all of it and over its last part. */
 export async function sustain({ contender, target, settings, forMs }) {
   const loaded = await loadContender(contender);
   let begun = 0;

@@ -1,6 +1,6 @@
 /**
- * What the planner's statistics are worth: the same drain on tables that were vacuumed and analysed after the
- * submit, and on tables never analysed, as after an installation or in a sudden first burst.
+ * What the planner's statistics are worth: the same drain on tables that were vacuumed and analysed after the submit,
+ * and on tables never analysed, as after an installation or in a sudden first burst.
  */
 import { drainOnce } from '../harness/draining.mjs';
 import { fast, keyOf, pairs, thousands } from './cases.mjs';
@@ -12,7 +12,7 @@ function casesOf(bench) {
   const list = fast(pairs(bench, 'batched', count), COUNT.full).filter(
     ({ contender }) => contender.store === 'postgres',
   );
-  // One variant each: the first is the one its authors recommend.
+  // One variant each: the first, which its authors recommend.
   const firsts = list.filter(
     (pair, index) => list.findIndex((one) => one.contender === pair.contender) === index,
   );

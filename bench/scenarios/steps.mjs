@@ -1,6 +1,6 @@
 /**
- * Durable runs of three and of ten steps, one after the other, each stored before the next begins. Only contenders that
- * have steps take part.
+ * Durable runs of three and of ten steps in sequence, each stored before the next begins. Only contenders with steps
+ * take part.
  */
 import { drainOnce } from '../harness/draining.mjs';
 import { keyOf, pairs } from './cases.mjs';

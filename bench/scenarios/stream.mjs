@@ -1,6 +1,6 @@
 /**
- * Streams: how fast one writer appends, whether that depends on what is there already, and how soon a reader in another process has
- * what was written. Two scenarios, because each is compared by another figure.
+ * Streams: how fast one writer appends, whether that depends on the existing frames, and how soon a reader in another
+ * process gets what was written. Two scenarios, because each compares a different figure.
  */
 import { withStore } from '../harness/draining.mjs';
 import { withSeats } from '../harness/seats.mjs';
@@ -16,7 +16,7 @@ const BATCH_CALLS = { quick: 30, full: 500 };
 const CHUNKS = { quick: 5_000, full: 100_000 };
 const PER_CALL = 100;
 const WRITE = 'await ctx.stream.write(chunk), 200 bytes';
-/** Streams that are short are taken in turn, so that they stay short. */
+/** Short streams are used in turn, so that they stay short. */
 const PRESENT = [
   { present: 10, streams: 100 },
   { present: 1_000, streams: 5 },
@@ -112,7 +112,7 @@ function orderOf({ calls, perCall, streams, mode, present }) {
   return { calls, perCall, streams, mode, ...(present === undefined ? {} : { present }) };
 }
 
-/** Nothing of ours in it. */
+/** Without our schema. */
 async function withBareStore(bench, { contender }, run) {
   const store = await bench.stores.create(contender);
   try {

@@ -1,6 +1,6 @@
 /**
- * The same drain with every job claimed and settled by statements of its own: what is left when batching does not
- * help. Contenders that have no such setting are left out.
+ * The same drain with every job claimed and settled by its own statements: what remains when batching does not help.
+ * Contenders without such a setting are left out.
  */
 import { drainOnce } from '../harness/draining.mjs';
 import { keyOf, pairs } from './cases.mjs';

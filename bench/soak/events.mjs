@@ -1,7 +1,7 @@
 /**
- * Whether the event feed loses nothing: writers that commit late, abort and prepare, rival sequencers that are killed, a
- * server that crashes, and readers that are interrupted and resume from their cursor; in the end everything is held against
- * the tables. Exits with 1 when something is wrong, also when the planted naive reader lost nothing.
+ * Shows whether the event feed loses anything: writers that commit late, abort and prepare, rival sequencers that are
+ * killed, a server that crashes, and readers that are interrupted and resume from their cursor; in the end everything
+ * is compared with the tables. Exits with 1 when something is wrong, also when the planted naive reader lost nothing.
  * Run it with `npm run soak:events -- [--seconds N] [--json]`.
  */
 import { setTimeout as pause } from 'node:timers/promises';
@@ -22,7 +22,7 @@ const USAGE = `npm run soak:events -- [options]
   --readers N       readers of the feed (8)
   --binaries WHICH  Postgres to start: auto (default), system, packaged, or a directory with its programs
   --json            end with the figures as one line of JSON`;
-/** A second crash, after the late writer, where there is time for it. */
+/** A second crash, after the late writer, if there is time for it. */
 const SECOND_CRASH_FROM_SECONDS = 30;
 const FIRST_CRASH_AT = 0.2;
 const LATE_FOR = 1 / 3;
@@ -57,7 +57,7 @@ function say(text) {
   console.log(text);
 }
 
-/** Everything that happens while the writers write. Answers how often the server crashed. */
+/** Everything that happens while the writers write. Returns how often the server crashed. */
 async function disturb({ server, writers, seconds }) {
   const overAt = Date.now() + 1_000 * seconds;
   let crashes = 0;
@@ -174,7 +174,7 @@ async function main() {
     );
     process.exitCode = print(await soak(server, writers, readers, options), options);
   } catch (error) {
-    // What breaks because everything is being taken away says nothing.
+    // Errors during the teardown do not matter.
     if (!isOver) throw error;
   } finally {
     await clean();

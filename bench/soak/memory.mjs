@@ -1,7 +1,7 @@
 /**
- * Whether memory stays flat over many executions: one worker process, this one, runs short executions of two steps
- * each on an embedded server of its own, and says what it holds after every tenth part. Exits with 1 when it holds much
- * more at the end than after the second part. Run it with `node --expose-gc bench/soak/memory.mjs [executions]`.
+ * Shows whether memory stays flat over many executions: one worker process, this one, runs short executions of two
+ * steps each on its own embedded server, and prints its memory after every tenth part. Exits with 1 when it is much
+ * higher at the end than after the second part. Run it with `node --expose-gc bench/soak/memory.mjs [executions]`.
  */
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -12,13 +12,13 @@ import { connect, handle, migrate, startWorker, task } from '../../dist/index.js
 
 const EXECUTIONS = Number(process.argv[2] ?? 200_000);
 const PARTS = 10;
-/** Submitted at once, so that payloads of the future are not counted as held. */
+/** Submitted at once, so that later payloads do not count as held memory. */
 const BATCH = 1_000;
 const MOST_WAITING = 4 * BATCH;
 const ALLOWED_GROWTH = 1.3;
 const LOOK_MS = 20;
 const MEGABYTE = 1_048_576;
-// Run by root, the server drops to another account, which must get through to its directory.
+// Run by root, the server drops to another account, which must be able to enter its directory.
 const EVERYBODY_MAY_ENTER = 0o755;
 const SETTINGS = { fsync: 'off', full_page_writes: 'off', max_wal_size: '4GB' };
 
@@ -34,7 +34,7 @@ async function work(n, ctx) {
   return ctx.step('add', () => ({ sum: doubled + 1 }));
 }
 
-/** Twice, because what a finalizer lets go of is collected by the next round. */
+/** Twice, because what a finalizer releases is collected by the next round. */
 function measure() {
   globalThis.gc();
   globalThis.gc();
@@ -87,7 +87,7 @@ async function soak(url) {
   return { measures, stats: worker.stats };
 }
 
-/** The first part is left out: it fills caches and compiles. */
+/** The first part is left out: it fills caches and compiles code. */
 function growthOf(measures, what) {
   return measures.at(-1)[what] / measures[1][what];
 }

@@ -1,6 +1,6 @@
--- Assertions for test schemas: a state change that is not in the transition table fails at once, one that left something
--- undone fails at its commit. Installed by the test kit, never by a migration; production schemas do not have them.
--- The legal moves are filled in from the model. Every failure has SQLSTATE FFA01 and names the execution.
+-- Assertions for test schemas: a state change that is not in the transition table fails at once, one that left
+-- something undone fails at its commit. Installed by the test kit, never by a migration; production schemas do not have
+-- them. The legal moves are filled in from the model. Every failure has SQLSTATE FFA01 and names the execution.
 
 CREATE TABLE IF NOT EXISTS ff_legal_move (
   transition       text NOT NULL,
@@ -18,7 +18,7 @@ CREATE TABLE IF NOT EXISTS ff_legal_move (
   PRIMARY KEY (from_state, to_state, transition)
 );
 
--- Only the assertions look these tables up by execution.
+-- Only the assertions query these tables by execution.
 CREATE INDEX IF NOT EXISTS ff_event_of_execution ON ff_event (execution_id);
 CREATE INDEX IF NOT EXISTS ff_ready_of_execution ON ff_ready (execution_id);
 CREATE INDEX IF NOT EXISTS ff_timer_of_execution ON ff_timer (execution_id);
@@ -28,8 +28,8 @@ BEGIN
   RAISE EXCEPTION 'execution %: %', p_id, p_message USING ERRCODE = 'FFA01';
 END $$;
 
--- The state vector as the legal moves spell it; a row that does not exist is in the state "nothing".
--- plpgsql here and below, because it keeps its plans; these run for every row a test changes.
+-- The state vector as the legal moves spell it; a missing row is in the state "nothing".
+-- plpgsql here and below, because it caches its plans; these run for every row a test changes.
 CREATE OR REPLACE FUNCTION ff_state_text(p_row ff_execution) RETURNS text LANGUAGE plpgsql STABLE AS $$
 BEGIN
   IF p_row.execution_id IS NULL THEN RETURN 'nothing'; END IF;
@@ -37,7 +37,7 @@ BEGIN
                    p_row.terminal_outcome, p_row.attempt_state);
 END $$;
 
--- What the change added to epoch, attempt, retries and reclaims.
+-- How much the change added to epoch, attempt, retries and reclaims.
 CREATE OR REPLACE FUNCTION ff_steps(p_old ff_execution, p_new ff_execution) RETURNS bigint[]
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -63,7 +63,7 @@ BEGIN
   WHERE from_state = v_from AND to_state = v_to
     AND replay_step = p_new.replay_count - coalesce(p_old.replay_count, 0)
     AND ARRAY[epoch_step, attempt_step]::bigint[] = v_steps[1:2]
-    -- A replay counts retries and reclaims anew.
+    -- A replay resets retries and reclaims.
     AND CASE replay_step WHEN 0 THEN ARRAY[retry_step, reclaim_step]::bigint[] = v_steps[3:4]
                          ELSE p_new.retry_count = 0 AND p_new.reclaim_count = 0 END;
 END $$;
@@ -107,8 +107,8 @@ BEGIN
       AND lease_epoch = p_epoch AND attempt_index = p_attempt);
 END $$;
 
--- The event a move owes and this transaction did not write exactly once; NULL when it wrote all it owes. An ending lease
--- is told under the epoch it had, a beginning one under its new epoch.
+-- An event that a move requires and this transaction did not write exactly once; NULL when all are written. The end of
+-- a lease is recorded under its old epoch, the start of one under its new epoch.
 CREATE OR REPLACE FUNCTION ff_missing_event(p_old ff_execution, p_new ff_execution, p_move ff_legal_move) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -150,7 +150,7 @@ DECLARE
   v_missing text;
   v_all text;
 BEGIN
-  -- Two transitions may look the same from outside; it is enough that the events of one of them are there.
+  -- Two transitions may look the same from outside; the events of either one suffice.
   FOR m IN SELECT * FROM ff_moves_of(p_old, p_new) LOOP
     v_missing := ff_missing_event(p_old, p_new, m);
     IF v_missing IS NULL THEN RETURN; END IF;
@@ -159,8 +159,9 @@ BEGIN
   IF v_all IS NOT NULL THEN PERFORM ff_assertion_failed(p_new.execution_id, v_all || ', which was not written'); END IF;
 END $$;
 
--- The rows that must lie beside an execution: a lease while active, an outcome once ended, a queue row while claimable,
--- a timer while it waits for a time, a suspension while suspended; and none of them otherwise. Stale queue rows and timers do not count.
+-- The rows that must exist beside an execution: a lease while active, an outcome once ended, a queue row while
+-- claimable, a timer while it waits for a time, a suspension while suspended; and none of them otherwise. Stale queue
+-- rows and timers do not count.
 CREATE OR REPLACE FUNCTION ff_broken_companion(e ff_execution) RETURNS text LANGUAGE plpgsql STABLE AS $$
 DECLARE
   v_leases bigint;
@@ -215,8 +216,9 @@ BEGIN
   RETURN NULL;
 END $$;
 
--- Looks at the execution as it is now, at commit, whatever the change was that queued the check. In one statement, whose snapshot
--- the stable function shares: who only removed a stale pointer has not locked the execution, and it may change meanwhile.
+-- Checks the execution as it is at commit, whatever change queued the check. In one statement, whose snapshot the
+-- stable function shares: a transaction that only removed a stale pointer has not locked the execution, which may
+-- change meanwhile.
 CREATE OR REPLACE FUNCTION ff_assert_companions(p_id uuid, p_partition smallint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   v_broken text;
@@ -252,7 +254,8 @@ CREATE OR REPLACE TRIGGER ff_assert_move BEFORE INSERT OR UPDATE ON ff_execution
 DROP TRIGGER IF EXISTS ff_assert_change ON ff_execution;
 CREATE CONSTRAINT TRIGGER ff_assert_change AFTER INSERT OR UPDATE ON ff_execution
   DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION ff_assert_change();
--- A lease, queue row, timer, suspension or outcome that comes or goes alone would not be seen by the execution's own triggers.
+-- A lease, queue row, timer, suspension or outcome that appears or disappears alone would not fire the execution's own
+-- triggers.
 DROP TRIGGER IF EXISTS ff_assert_beside ON ff_lease;
 CREATE CONSTRAINT TRIGGER ff_assert_beside AFTER INSERT OR DELETE ON ff_lease
   DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION ff_assert_beside();

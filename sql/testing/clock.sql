@@ -1,5 +1,6 @@
--- Replaces the engine's clock by one that tests can move. The offset is a committed row, so a move reaches every
--- connection; the function is not inlined and takes a fresh snapshot on each call, so it reaches a waiting one too.
+-- Replaces the engine's clock with one that tests can move. The offset is a committed row, so a move reaches every
+-- connection; the function is not inlined and takes a fresh snapshot on each call, so it also reaches one that is
+-- waiting.
 CREATE TABLE IF NOT EXISTS ff_clock (
   only_row  boolean PRIMARY KEY DEFAULT true CHECK (only_row),
   offset_ms bigint NOT NULL DEFAULT 0

@@ -1,16 +1,16 @@
 /**
- * For Drizzle on Postgres, whichever driver it uses: a transaction, or the database object to begin one on. Only the
- * parts of it that are used are described here; the package is not imported.
+ * For Drizzle on Postgres with any driver: a transaction, or the database object to begin one on. Only the parts in
+ * use are described here; the package is not imported.
  */
 import type { SqlExecutor } from '../contract/engine.ts';
 import type { Through } from './through.ts';
 
-/** What Drizzle's `execute()` takes besides a text: something that can say its own text and parameters. */
+/** What Drizzle's `execute()` takes besides a string: an object that can return its SQL and parameters. */
 export interface DrizzleStatement {
   getSQL(): { toQuery(config: never): { sql: string; params: unknown[] } };
 }
 
-/** What `db.transaction()` gives its function. */
+/** What `db.transaction()` passes to its function. */
 export interface DrizzleTransaction {
   execute(query: string | DrizzleStatement): PromiseLike<unknown>;
 }
@@ -36,7 +36,7 @@ function asDrizzle(text: string, params: unknown[]): DrizzleStatement {
   return { getSQL: () => ({ toQuery: () => ({ sql: text, params }) }) };
 }
 
-/** Drizzle answers what its driver answers: a list of rows, or an object that has one. */
+/** Drizzle returns what its driver returns: a list of rows, or an object that has one. */
 function rowsOf(answer: unknown): readonly unknown[] {
   return Array.isArray(answer) ? answer : (answer as { rows: unknown[] }).rows;
 }

@@ -1,6 +1,6 @@
 /**
- * Adapters for the database libraries applications use: for each an executor, to submit inside a transaction of
- * yours, and a transactor, to give to `ctx.tx` as `through`. They import no library; bring your own.
+ * Adapters for the database libraries applications use: for each an executor, to submit inside your own transaction,
+ * and a transactor, to pass to `ctx.tx` as `through`. They import no library; bring your own.
  */
 export { drizzleExecutor, drizzleTransactor } from './drizzle.ts';
 export type { DrizzleRoot, DrizzleStatement, DrizzleTransaction } from './drizzle.ts';

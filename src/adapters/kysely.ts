@@ -1,11 +1,11 @@
 /**
- * For Kysely on Postgres, whichever driver its dialect uses: a transaction, or the database object to begin one on.
- * Only the parts of it that are used are described here; the package is not imported.
+ * For Kysely on Postgres with any dialect: a transaction, or the database object to begin one on. Only the parts in use
+ * are described here; the package is not imported.
  */
 import type { SqlExecutor } from '../contract/engine.ts';
 import type { Through } from './through.ts';
 
-/** What Kysely calls a compiled query, made from a text. */
+/** Kysely's compiled query, made from a string. */
 export interface KyselyStatement {
   readonly sql: string;
   readonly parameters: readonly unknown[];
@@ -19,7 +19,7 @@ export interface KyselyStatement {
 
 /** `Transaction<DB>`. */
 export interface KyselyTransaction {
-  /** Plugins rename columns and rewrite values: not those of the engine's statements. */
+  /** Plugins rename columns and rewrite values; the engine's statements must not go through them. */
   withoutPlugins(): {
     executeQuery(statement: KyselyStatement): Promise<{ readonly rows: readonly unknown[] }>;
   };

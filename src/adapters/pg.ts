@@ -1,6 +1,6 @@
 /**
- * For `pg` (node-postgres): a client inside a transaction, or a pool to begin one on. Only the parts of `pg` that are
- * used are described here; the package is not imported.
+ * For `pg` (node-postgres): a client inside a transaction, or a pool to begin one on. Only the parts in use are
+ * described here; the package is not imported.
  */
 import type { SqlExecutor } from '../contract/engine.ts';
 import type { Through } from './through.ts';
@@ -19,11 +19,11 @@ export interface PgPoolClient extends PgClient {
 /** `pg.Pool`. */
 export interface PgPool<Client extends PgPoolClient> {
   connect(): Promise<Client>;
-  /** Never used. The compiler finds `Client` only if there are as many signatures here as `pg` has. */
+  /** Never called. The compiler infers `Client` only if this has as many overloads as `pg` has. */
   connect(callback: (...args: never[]) => void): void;
 }
 
-/** For a client on which you have sent BEGIN. A pool will not do: each of its queries may use another connection. */
+/** For a client on which you have sent BEGIN. A pool does not work: each of its queries may use another connection. */
 export function pgExecutor(client: PgClient): SqlExecutor {
   return async (text, params) => ({ rows: (await client.query(text, params)).rows });
 }
@@ -51,5 +51,7 @@ export function pgTransactor<Client extends PgPoolClient>(pool: PgPool<Client>):
   };
 }
 
-/** A connection that breaks between two statements says so; unheard, that would end the process. The next one fails. */
+/**
+ * A broken connection emits an error, which would end the process if nobody listened. The next statement fails anyway.
+ */
 function heard(): void {}

@@ -1,11 +1,11 @@
 /**
- * For `postgres` (postgres.js): the `sql` of a transaction, or the root `sql` to begin one on. Only the parts of it
- * that are used are described here; the package is not imported.
+ * For `postgres` (postgres.js): the `sql` of a transaction, or the root `sql` to begin one on. Only the parts in use
+ * are described here; the package is not imported.
  */
 import type { SqlExecutor } from '../contract/engine.ts';
 import type { Through } from './through.ts';
 
-/** What `sql.begin()` gives its function. */
+/** What `sql.begin()` passes to its function. */
 export interface PostgresJsSql {
   unsafe(text: string, params?: (string | null)[]): PromiseLike<readonly unknown[]>;
 }
@@ -21,7 +21,7 @@ export function postgresJsExecutor(sql: PostgresJsSql): SqlExecutor {
 
 export function postgresJsTransactor<Sql extends PostgresJsSql>(root: PostgresJsRoot<Sql>): Through<Sql> {
   return async <Value>(work: (sql: Sql, executor: SqlExecutor) => Promise<Value>): Promise<Value> => {
-    // In an object, because the library awaits the members of a returned list.
+    // In an object, because the library awaits the items of a returned list.
     const done = (await root.begin('ISOLATION LEVEL READ COMMITTED', async (sql) => ({
       value: await work(sql, postgresJsExecutor(sql)),
     }))) as { value: Value };

@@ -1,6 +1,6 @@
 /**
  * For Prisma on Postgres: the client of an interactive transaction, or the root client to begin one on. Only the parts
- * of it that are used are described here; the package is not imported.
+ * in use are described here; the package is not imported.
  */
 import type { SqlExecutor } from '../contract/engine.ts';
 import type { Through } from './through.ts';
@@ -18,9 +18,9 @@ export interface PrismaRoot<Tx extends PrismaTransaction> {
   ): Promise<Value>;
 }
 
-/** Prisma's own limits, in milliseconds: it rolls back what takes longer, after five seconds if not told otherwise. */
+/** Prisma's own limits, in milliseconds: it rolls back what takes longer, by default after five seconds. */
 export interface PrismaTransactorOptions {
-  /** For a connection of the pool. */
+  /** To get a connection from the pool. */
   maxWait?: number;
   /** For the whole transaction. */
   timeout?: number;
@@ -47,7 +47,7 @@ export function prismaTransactor<Tx extends PrismaTransaction>(
     });
 }
 
-/** Where Prisma keeps the database's code: with a driver adapter, and with its own query engine. */
+/** Where Prisma keeps the SQLSTATE: with a driver adapter, and with its own query engine. */
 interface PrismaError {
   code?: unknown;
   meta?: { code?: unknown; driverAdapterError?: { cause?: { originalCode?: unknown } } };
@@ -56,7 +56,7 @@ interface PrismaError {
 const WRITE_CONFLICT = 'P2034';
 const SERIALIZATION_FAILURE = '40001';
 
-/** Prisma has codes of its own; the engine reads the database's from `code`, as all other libraries have it. */
+/** Prisma has its own codes; the engine reads the SQLSTATE from `code`, where all other libraries have it. */
 function withSqlState(error: unknown): unknown {
   const { code, meta } = (error ?? {}) as PrismaError;
   const known = meta?.driverAdapterError?.cause?.originalCode ?? meta?.code;

@@ -1,10 +1,11 @@
 /**
- * The type of what the adapters give to `ctx.tx` as `through`. Nothing runs here.
+ * The type of what the adapters pass to `ctx.tx` as `through`. There is no code here.
  */
 import type { Transactor } from '../contract/engine.ts';
 
 /**
- * A transactor, and by the `object` not merely a function: what a generic function answers that is one, the compiler
- * looks at last, and `ctx.tx('a', async (tx) => …, { through: pgTransactor(pool) })` would not know what `tx` is.
+ * A transactor that is also an `object`, not merely a function. The compiler infers from a bare function returned by a
+ * generic one last, and `ctx.tx('a', async (tx) => …, { through: pgTransactor(pool) })` would not know the type of
+ * `tx`.
  */
 export type Through<Tx> = Transactor<Tx> & object;

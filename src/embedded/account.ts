@@ -1,14 +1,14 @@
 /**
- * Which operating-system account the server runs under, and what that account can reach. Postgres refuses to
- * run as root, so root drops to another account; everybody else, and Windows, runs the server as themselves.
- * No account is ever created and nothing is spawned here.
+ * Which operating-system account the server runs under, and what that account can reach. Postgres refuses to run as
+ * root, so root drops to another account; everybody else, and Windows, runs the server under the current account. No
+ * account is ever created and nothing is spawned here.
  */
 
 import { readFileSync, type Stats } from 'node:fs';
 import { chmod, lstat, mkdir, stat } from 'node:fs/promises';
 import { dirname, parse } from 'node:path';
 
-/** Account to switch to. Ids are unsigned, as `stat` reports them. */
+/** Account to switch to. Ids are unsigned, as in `stat`. */
 export interface Account {
   readonly uid: number;
   readonly gid: number;
@@ -19,8 +19,8 @@ const OTHERS_MAY_WRITE = 0o022;
 const ENTER = 1;
 const READ_AND_ENTER = 5;
 
-// The server keeps running after its starter, under another account, with an environment that account can
-// read: secrets of the starter must not be in it. LD_* and FAKETIME* stay so that clock tests reach the server.
+// The server outlives its starter, under another account, with an environment that account can read: it must not
+// contain the starter's secrets. LD_* and FAKETIME* stay so that clock tests reach the server.
 const INHERITED = /^(PATH|TZ|SYSTEMROOT|TEMP|TMP|(LD|DYLD|FAKETIME)_.*|FAKETIME)$/i;
 
 /** The account root drops to: `postgres` when there is one, else `nobody`. Undefined when not root. */
@@ -30,7 +30,7 @@ export function accountToDropTo(): Account | undefined {
   try {
     passwd = readFileSync('/etc/passwd', 'utf8');
   } catch {
-    // No account list: the numeric id of nobody is the best that is left.
+    // No account list: fall back to the numeric id of nobody.
   }
   return accountNamed(passwd, 'postgres') ?? accountNamed(passwd, 'nobody') ?? { uid: NOBODY, gid: NOBODY };
 }
@@ -89,15 +89,15 @@ function allows(found: Stats, account: Account, bits: number): boolean {
 }
 
 /**
- * Makes, or accepts, a directory under a shared place such as /var/tmp. False when somebody else made it or
- * may write to it: its name can be guessed, so another user may have put a directory or a link there first.
+ * Creates, or accepts, a directory under a shared place such as /var/tmp. False when another user owns it or may write
+ * to it: its name can be guessed, so another user may have put a directory or a link there first.
  */
 export async function claimPublicDirectory(path: string): Promise<boolean> {
   try {
     await mkdir(path, { mode: 0o755 });
     await chmod(path, 0o755);
   } catch {
-    // It exists, or cannot be made; the look below tells which.
+    // It exists, or cannot be created; the check below decides.
   }
   const found = await lstat(path).catch(() => undefined);
   if (found === undefined || !found.isDirectory()) return false;

@@ -1,7 +1,7 @@
 /**
- * Choosing the Postgres binaries: the packaged ones, those of the system, or a directory that was named. Each
- * candidate is run once for its version, under the server's account, because that is the only sure test that
- * it can run at all. Making packaged binaries usable is done in packaged.ts.
+ * Chooses the Postgres binaries: the packaged ones, the system's, or a given directory. Each candidate is run once for
+ * its version, under the server's account, because that is the only sure test that it runs at all. Making packaged
+ * binaries usable is done in packaged.ts.
  */
 
 import { execFile } from 'node:child_process';
@@ -30,7 +30,7 @@ const PROBE_LIMIT_MS = 10_000;
 const OLDEST_MAJOR = 15;
 const EXE = process.platform === 'win32' ? '.exe' : '';
 
-// Each is a directory whose children may be versions, and the way from such a child to its programs.
+// Each is a directory whose children may be versions, and the path from such a child to its programs.
 const SYSTEM_PLACES: readonly { parent: string; child: RegExp; bin: string }[] = [
   { parent: '/usr/lib/postgresql', child: /^\d+$/, bin: 'bin' },
   { parent: '/usr', child: /^pgsql-\d+$/, bin: 'bin' },
@@ -61,7 +61,7 @@ export async function availableBinaries(): Promise<('packaged' | 'system')[]> {
   return found;
 }
 
-/** The first binaries, in order of preference, that run here and fit the data directory. */
+/** The first binaries, in order of preference, that run here and match the data directory. */
 export async function chooseBinaries(need: Need): Promise<Binaries> {
   const refusals: string[] = [];
   let unfit: Binaries | undefined;

@@ -1,8 +1,7 @@
 /**
- * Claims of processes on a data directory: empty files whose name says who made them. A claim counts only
- * while its process lives, so a killed process never blocks anybody. Because every claim has its own name,
- * clearing a dead one can never remove a live one. The start lock and the list of users are both built from
- * claims; what they protect is not known here.
+ * Claims of processes on a data directory: empty files whose name identifies the process. A claim counts only while its
+ * process lives, so a killed process never blocks others. Because every claim has its own name, removing a dead one can
+ * never remove a live one. The start lock and the list of users are both built from claims.
  */
 
 import { randomBytes } from 'node:crypto';
@@ -16,7 +15,7 @@ const LOCK_LIMIT_MS = 180_000; // longer than the longest work done under the lo
 const LOCK_POLL_MS = 5;
 const LOCK_JITTER_MS = 15;
 
-/** Puts a claim into the directory, of this process or of another one, and returns its path. */
+/** Adds a claim, of this process or another one, to the directory and returns its path. */
 export async function addClaim(directory: string, pid = process.pid): Promise<string> {
   const found = await findProcess(pid);
   const path = join(directory, `${pid}-${found?.started ?? ''}-${randomBytes(6).toString('hex')}`);
@@ -36,7 +35,7 @@ export async function removeOwnClaims(directory: string): Promise<void> {
   }
 }
 
-/** Paths of the claims whose process lives. Claims of dead processes are cleared on the way. */
+/** Paths of the claims whose process lives. Claims of dead processes are removed on the way. */
 export async function liveClaims(directory: string): Promise<string[]> {
   const names = await readdir(directory).catch(() => []);
   const live: string[] = [];
@@ -56,7 +55,7 @@ async function isLive(name: string): Promise<boolean> {
   return found.started === '' || parts[2] === '' || found.started === parts[2];
 }
 
-/** Runs the work while this caller alone holds the lock, among all processes and within this one. */
+/** Runs the work under the lock, which excludes other processes and other callers in this one. */
 export async function withLock<T>(directory: string, work: () => Promise<T>): Promise<T> {
   const claim = await acquire(directory);
   try {
@@ -66,8 +65,8 @@ export async function withLock<T>(directory: string, work: () => Promise<T>): Pr
   }
 }
 
-// Everybody claims first and looks second: of two that claim at the same time at least one sees the other and
-// steps back. Both may; the random pause then separates them.
+// Everybody claims first and checks second: of two concurrent claims at least one sees the other and backs off. Both
+// may; the random delay then separates them.
 async function acquire(directory: string): Promise<string> {
   const deadline = Date.now() + LOCK_LIMIT_MS;
   for (;;) {
@@ -81,7 +80,7 @@ async function acquire(directory: string): Promise<string> {
     if (Date.now() > deadline) {
       throw cannotStart(
         `Another process kept the embedded Postgres locked for ${LOCK_LIMIT_MS / 1000} s. ` +
-          `Stop that process, whose id begins the name of ${others[0]}.`,
+          `Stop that process; its id is at the start of the file name ${others[0]}.`,
       );
     }
     await delay(LOCK_POLL_MS + Math.random() * LOCK_JITTER_MS);

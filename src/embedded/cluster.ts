@@ -1,7 +1,7 @@
 /**
- * Creating the data directory with initdb. The work is done in a directory of its own that becomes `pgdata` by
- * a rename as the very last step: a `pgdata` that exists is complete, and what an interrupted initdb left is
- * recognised by its name and cleared. Starting the server is done in postmaster.ts.
+ * Creates the data directory with initdb. It works in a separate directory that is renamed to `pgdata` as the last
+ * step: an existing `pgdata` is complete, and the remains of an interrupted initdb are recognised by their name and
+ * removed. Starting the server is done in postmaster.ts.
  */
 
 import { spawn } from 'node:child_process';
@@ -21,7 +21,7 @@ const UNFINISHED = 'initdb-';
 /** Name of the database superuser. */
 export const SUPERUSER = 'postgres';
 
-/** Makes a new, empty cluster. The caller holds the lock and knows that there is none. */
+/** Creates a new, empty cluster. The caller holds the lock and knows that none exists. */
 export async function initialise(home: Home, binaries: Binaries): Promise<void> {
   await clearUnfinished(home);
   const work = join(home.directory, UNFINISHED + randomBytes(6).toString('hex'));
@@ -45,7 +45,7 @@ export async function initialise(home: Home, binaries: Binaries): Promise<void> 
 
 async function clearUnfinished(home: Home): Promise<void> {
   for (const name of await readdir(home.directory)) {
-    // An initdb whose starter was killed may still be writing; what it adds later is cleared the next time.
+    // An initdb whose starter was killed may still be writing; what it adds later is removed the next time.
     if (!name.startsWith(UNFINISHED)) continue;
     await rm(join(home.directory, name), { recursive: true, force: true, maxRetries: 3 }).catch(() => {});
   }

@@ -1,7 +1,7 @@
 /**
- * The directory of one embedded instance: where it lies, who owns it and what is in it. Postgres' own files
- * are in `pgdata`; the password, the log, the lock and the list of users lie beside it, so that removing the
- * one directory removes everything. Nothing is started here.
+ * The directory of one embedded instance: where it is, who owns it and what it contains. Postgres' own files are in
+ * `pgdata`; the password, the log, the lock and the list of users are beside it, so that removing the one directory
+ * removes everything. Nothing is started here.
  */
 
 import { createHash } from 'node:crypto';
@@ -18,14 +18,14 @@ export interface Home {
   readonly lock: string;
   readonly users: string;
   readonly watcher: string;
-  /** Account of the server; undefined when it is the account of this process. */
+  /** Account of the server; undefined when it is this process's account. */
   readonly account: Account | undefined;
 }
 
 const PUBLIC_BASE = '/var/tmp';
 const ENTER_ONLY = 0o711;
 
-/** Finds the place of the instance and makes its directory. */
+/** Finds the location of the instance and creates its directory. */
 export async function openHome(dataDir: string | undefined): Promise<Home> {
   const wanted = resolve(dataDir ?? join('.flowfabric', 'postgres'));
   const wantedAccount = await serverAccount(wanted);
@@ -44,7 +44,7 @@ export async function openHome(dataDir: string | undefined): Promise<Home> {
   return makeHome(fallback, await serverAccount(fallback));
 }
 
-/** Major version that initialised the instance; undefined when that has not happened yet. */
+/** Major version that initialised the instance; undefined if it is not initialised yet. */
 export async function initialisedMajor(home: Home): Promise<number | undefined> {
   try {
     return Number.parseInt(await readFile(join(home.pgdata, 'PG_VERSION'), 'utf8'), 10);
@@ -75,7 +75,7 @@ export async function keepPassword(home: Home, password: string): Promise<void> 
   await replaceFile(join(home.directory, 'password'), password);
 }
 
-/** The port of the last start, so that a restarted server can be reached under the same address. */
+/** The port of the last start, so that a restarted server keeps its address. */
 export async function rememberedPort(home: Home): Promise<number | undefined> {
   const text = await readFile(join(home.directory, 'port'), 'utf8').catch(() => '');
   const port = Number.parseInt(text, 10);
@@ -92,7 +92,7 @@ async function replaceFile(path: string, text: string): Promise<void> {
   await rename(next, path);
 }
 
-// Root continues an instance under the account that owns its files, whoever created it.
+// Root runs an instance under the account that owns its files, whoever created it.
 async function serverAccount(directory: string): Promise<Account | undefined> {
   const account = accountToDropTo();
   if (account === undefined) return undefined;
@@ -105,7 +105,7 @@ async function makeHome(directory: string, account: Account | undefined): Promis
   await mkdir(directory, { mode: 0o700 }).catch(async (error: unknown) => {
     if (systemCode(error) !== 'EEXIST') throw error;
   });
-  // The server's account must pass through a directory that root keeps; only an empty one, or one made here
+  // The server's account must be able to enter a directory that root owns; only an empty one, or one created here
   // before, is opened up.
   if (!(await canReach(directory, account))) {
     const names = await readdir(directory);
@@ -127,7 +127,7 @@ async function makeHome(directory: string, account: Account | undefined): Promis
 async function makeDirectories(directory: string, account: Account | undefined): Promise<void> {
   const first = await mkdir(directory, { recursive: true });
   if (account === undefined || first === undefined) return;
-  // A strict umask of root must not lock the server's account out of directories that were made for it.
+  // A strict umask of root must not lock the server's account out of directories created for it.
   for (let at = directory; at.length >= first.length; at = dirname(at)) await chmod(at, 0o755);
 }
 
@@ -144,7 +144,7 @@ async function publicDirectory(cwd: string): Promise<string> {
 function unreachable(directory: string, account: Account | undefined): Error {
   return cannotStart(
     `Postgres does not run as root, and user ${account?.uid} that would run it cannot enter ${directory}. ` +
-      'Choose a dataDir below directories that everybody may enter, such as /var/tmp, run as another user ' +
+      'Choose a dataDir below directories that everybody may enter, such as /var/tmp, run as a user other ' +
       'than root, or set DATABASE_URL to a running Postgres.',
   );
 }

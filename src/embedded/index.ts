@@ -1,6 +1,6 @@
 /**
- * The embedded Postgres: a real server for development and tests, started from packaged or system binaries
- * and shared by every process that uses the same data directory. Only the public names are listed here.
+ * The embedded Postgres: a real server for development and tests, started from packaged or system binaries and shared
+ * by every process that uses the same data directory. Lists only the public names.
  */
 
 export { availableBinaries } from './binaries.ts';

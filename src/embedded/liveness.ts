@@ -1,6 +1,6 @@
 /**
- * What can be known about another process from its id: whether it lives, when it started and what it runs. A
- * pid alone is never trusted, because pids are used again. Files and locks built on this live in claims.ts.
+ * What can be known about another process from its id: whether it lives, when it started and what it runs. A pid alone
+ * is never trusted, because pids are reused. Files and locks built on this are in claims.ts.
  */
 
 import { execFile } from 'node:child_process';
@@ -10,9 +10,9 @@ import { promisify } from 'node:util';
 import { systemCode } from './unavailable.ts';
 
 export interface LiveProcess {
-  /** Start time in a form that only this machine understands; empty when it cannot be known. */
+  /** Start time in a machine-specific form; empty when unknown. */
   readonly started: string;
-  /** Program name; empty when it cannot be known. */
+  /** Program name; empty when unknown. */
   readonly program: string;
 }
 
@@ -20,7 +20,7 @@ const run = promisify(execFile);
 const PS_LIMIT_MS = 5_000;
 const STAT_START_FIELD = 19; // counted after the program name, which may itself contain spaces
 
-/** The process with this id, or undefined when there is none. A process that only waits to be reaped is gone. */
+/** The process with this id, or undefined when there is none. A zombie counts as gone. */
 export async function findProcess(pid: number): Promise<LiveProcess | undefined> {
   if (!exists(pid)) return undefined;
   if (process.platform === 'win32') return { started: '', program: '' };
@@ -38,7 +38,7 @@ function exists(pid: number): boolean {
 
 async function fromProc(pid: number): Promise<LiveProcess | undefined> {
   const text = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => undefined);
-  // Hidden or just gone: another look at the id itself decides.
+  // Hidden or just gone: checking the id itself decides.
   if (text === undefined) return exists(pid) ? { started: '', program: '' } : undefined;
   const nameEnd = text.lastIndexOf(')');
   const fields = text.slice(nameEnd + 2).split(' ');

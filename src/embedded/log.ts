@@ -1,6 +1,6 @@
 /**
- * The log file of the server and of initdb, beside the data. It is the child's output stream, so that a server
- * which outlives its starter keeps a place to write to. Nothing reads it except to explain a failed start.
+ * The log file of the server and of initdb, beside the data. It is the child's output stream, so that a server that
+ * outlives its starter can still write. It is read only to explain a failed start.
  */
 
 import { constants } from 'node:fs';
@@ -17,9 +17,9 @@ export interface OpenLog {
   readonly offset: number;
 }
 
-/** Opens the log for a child. The caller closes it once the child has it. */
+/** Opens the log for a child. The caller closes it once the child has inherited it. */
 export async function openLog(home: Home): Promise<OpenLog> {
-  // Root may write into a directory of another user: a link planted there must not be followed.
+  // Root may write into another user's directory: a link planted there must not be followed.
   const { O_WRONLY, O_APPEND, O_CREAT, O_NOFOLLOW = 0 } = constants;
   const file = await open(home.log, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW, 0o600);
   const { size } = await file.stat();

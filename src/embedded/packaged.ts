@@ -1,7 +1,7 @@
 /**
- * The Postgres binaries that come as an npm package: finding the package, making the library links that its
- * install script would make (package managers increasingly refuse to run it), and copying the files to a
- * cache when they cannot be used where they are. Which binaries to prefer is decided in binaries.ts.
+ * The Postgres binaries from an npm package: finds the package, creates the library links that its install script would
+ * create (package managers increasingly refuse to run it), and copies the files to a cache when they cannot be used in
+ * place. Which binaries to prefer is decided in binaries.ts.
  */
 
 import { randomBytes } from 'node:crypto';
@@ -42,13 +42,13 @@ export async function packagedBinDir(account: Account | undefined): Promise<stri
   return join(await cachedCopy(root, name, account), 'native', 'bin');
 }
 
-// Looked up from here and from the user's project: a strict node_modules layout shows each only its own.
+// Resolved from here and from the user's project: a strict node_modules layout shows each only its own packages.
 function packageRoot(name: string): string | undefined {
   for (const from of [import.meta.url, join(process.cwd(), 'package.json')]) {
     try {
       return resolve(dirname(createRequire(from).resolve(name)), '..');
     } catch {
-      // Not visible from here; the next place may see it.
+      // Not visible from here; try the next place.
     }
   }
   return undefined;
@@ -71,12 +71,12 @@ async function linkInPlace(root: string): Promise<boolean> {
   }
 }
 
-/** Makes the library links the package lists. Safe to repeat, and for several processes at once. */
+/** Creates the library links the package lists. Safe to repeat and to run in several processes at once. */
 async function makeLinks(root: string): Promise<void> {
   for (const { source, target } of await listedLinks(root)) {
     const link = resolve(root, target);
     if ((await stat(link).catch(() => undefined)) !== undefined) continue;
-    // Put in place by rename, so that a wrong or half-made link is replaced and nobody sees a gap.
+    // Moved into place by rename, so that a wrong or incomplete link is replaced and nobody sees a gap.
     const next = `${link}.${randomBytes(6).toString('hex')}`;
     await symlink(relative(dirname(link), resolve(root, source)), next);
     await rename(next, link);
@@ -117,7 +117,7 @@ async function cachedCopy(root: string, name: string, account: Account | undefin
   );
 }
 
-// Temporary directories are tidied file by file, so a copy that was whole once may have gaps.
+// Temporary directories are cleaned file by file, so a copy that was complete once may have gaps.
 async function isComplete(place: string): Promise<boolean> {
   const expected = await readFile(join(place, 'files'), 'utf8').catch(() => undefined);
   return expected !== undefined && Number(expected) === (await countFiles(place));
@@ -129,7 +129,7 @@ async function countFiles(place: string): Promise<number> {
 
 async function fillCache(root: string, place: string): Promise<void> {
   if (await isComplete(place)) return; // another process was faster
-  const next = `${place}.new`; // what a killed process left there is cleared first
+  const next = `${place}.new`; // remains of a killed process are removed first
   await rm(next, { recursive: true, force: true });
   await makePublic(next);
   await copyTree(join(root, 'native'), join(next, 'native'));
@@ -139,14 +139,14 @@ async function fillCache(root: string, place: string): Promise<void> {
   await rename(next, place);
 }
 
-// Modes are set here and not copied: the original may be private, and the umask may be strict.
+// Modes are set, not copied: the original may be private, and the umask may be strict.
 async function copyTree(from: string, to: string): Promise<void> {
   await makePublic(to);
   for (const entry of await readdir(from, { withFileTypes: true })) {
     const source = join(from, entry.name);
     const target = join(to, entry.name);
     if (entry.isDirectory()) await copyTree(source, target);
-    if (!entry.isFile()) continue; // links are made anew from the package's list
+    if (!entry.isFile()) continue; // links are recreated from the package's list
     await copyFile(source, target, constants.COPYFILE_FICLONE);
     await chmod(target, ((await stat(source)).mode & 0o100) === 0 ? 0o644 : 0o755);
   }

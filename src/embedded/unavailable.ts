@@ -1,6 +1,6 @@
 /**
- * The one way this folder reports that no Postgres could be started: what went wrong, then what the reader can
- * do about it. Detection and starting live elsewhere.
+ * The one way this folder reports that no Postgres could be started: what went wrong, then what to do about it.
+ * Detection and starting are elsewhere.
  */
 
 import { EngineError } from '../contract/errors.ts';
@@ -16,7 +16,7 @@ const PACKAGED_PLATFORMS = new Set([
   'windows-x64',
 ]);
 
-/** Name of the package that holds the Postgres binaries of this platform; undefined when none is published. */
+/** Name of the package with the Postgres binaries for this platform; undefined when none is published. */
 export function platformPackage(): string | undefined {
   const system = process.platform === 'win32' ? 'windows' : process.platform;
   const platform = `${system}-${process.arch}`;
@@ -33,7 +33,7 @@ export function unavailable(sentence: string, cause?: unknown): EngineError {
   );
 }
 
-/** An error whose sentence already says what to do. */
+/** An error whose sentence already says what to do about it. */
 export function cannotStart(sentence: string, cause?: unknown): EngineError {
   return new EngineError('embedded_unavailable', sentence, cause === undefined ? {} : { cause });
 }

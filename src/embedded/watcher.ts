@@ -1,7 +1,7 @@
 /**
- * Ends a server that nobody uses any more, however its last user ended: a small process of its own looks at the claims of the
- * users, and when none of them lives it stops the server under the start lock, so that it never meets somebody who is about to join.
- * It is a text run by `node -e`, because a file beside this one would not survive a bundler.
+ * Stops a server without users, however its last user ended. A small separate process polls the users' claims, and when
+ * none of them lives it stops the server under the start lock, so that nobody can be joining at the same time. Its code
+ * is a string run by `node -e`, because a file beside this one would not survive a bundler.
  */
 
 import { spawn } from 'node:child_process';
@@ -14,21 +14,21 @@ import { findProcess } from './liveness.ts';
 import type { Postmaster } from './postmaster.ts';
 
 const LOOK_MS = 500;
-/** Looks in a row that must find no user: a program that is restarted finds its server still there. */
+/** Consecutive polls that must find no user: a program that restarts finds its server still running. */
 const EMPTY_LOOKS = 3;
 const STOP_LIMIT_MS = 30_000;
 
-/** What else may run this code (a single executable, an editor) does not take a text to run. */
+/** Other programs that may run this code (a single executable, an editor) do not accept code as an argument. */
 const TAKES_TEXT = /^(node|bun)/i;
 
-/** Starts a watcher of the server, unless one is at work. Called by the holder of the start lock. */
+/** Starts a watcher for the server unless one is running. The caller holds the start lock. */
 export async function ensureWatcher(
   home: Home,
   postmaster: Postmaster,
   { binDir, isNew }: { binDir: string; isNew: boolean },
 ): Promise<void> {
   if (!TAKES_TEXT.test(basename(process.execPath))) return;
-  // The one of a server that was stopped a moment ago may still live; it ends with its own.
+  // The watcher of a server stopped a moment ago may still live; it ends with its own server.
   if (!isNew && (await liveClaims(home.watcher)).length > 0) return;
   const task = JSON.stringify({
     users: home.users,
@@ -40,19 +40,19 @@ export async function ensureWatcher(
     emptyLooks: EMPTY_LOOKS,
     stopLimitMs: STOP_LIMIT_MS,
   });
-  // As the account of this process, which may signal the server and read the claims.
+  // Under this process's account, which may signal the server and read the claims.
   const child = spawn(process.execPath, ['-e', WATCHER, task], {
     ...runAs(undefined),
     detached: true,
     stdio: 'ignore',
   });
-  // Without a watcher the server stays until somebody stops it: no reason not to start.
+  // Without a watcher the server runs until it is stopped explicitly: no reason not to start.
   child.on('error', () => {});
   child.unref();
   if (child.pid !== undefined) await addClaim(home.watcher, child.pid);
 }
 
-/** The names of claims and how a process is told from a later one with its id are those of claims.ts and liveness.ts. */
+/** Claim names and the check for reused pids are the same as in claims.ts and liveness.ts. */
 const WATCHER = String.raw`
 const fs = process.getBuiltinModule('node:fs');
 const { join } = process.getBuiltinModule('node:path');

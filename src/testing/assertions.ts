@@ -1,7 +1,7 @@
 /**
- * Installs the assertions of sql/testing/assertions.sql in a schema made for tests: triggers that reject a state
- * change the model does not know and a commit that left something undone. The list of legal moves is spelled out
- * here from the model's transitions and situations. What is checked is written in the SQL file.
+ * Installs the assertions of sql/testing/assertions.sql in a test schema: triggers that reject a state change the model
+ * does not know and a commit that left something undone. The list of legal moves is generated here from the model's
+ * transitions and situations; the checks are in the SQL file.
  */
 import type { ClientBase } from 'pg';
 import type { AttemptState, StateVector } from '../contract/states.ts';
@@ -28,7 +28,7 @@ interface LegalMove {
   signal_event: string | null;
 }
 
-/** Installs the assertions, or brings them up to date. The client must not be inside a transaction. */
+/** Installs or updates the assertions. The client must not be inside a transaction. */
 export async function installAssertions(client: ClientBase, schema: string): Promise<void> {
   const text = testingSql('assertions.sql');
   await client.query('BEGIN');
@@ -77,7 +77,7 @@ function startsOf(transition: Transition): (StateVector | null)[] {
     .filter(({ attemptState }) => transition.fromAttempt?.includes(attemptState) ?? true);
 }
 
-/** A transition that keeps the attempt state does not fit a start whose attempt state the result cannot have. */
+/** A transition that keeps the attempt state does not apply to a start whose attempt state the result cannot have. */
 function resultsOf(transition: Transition, start: StateVector | null): StateVector[] {
   const attemptState = transition.attemptState ?? start?.attemptState;
   if (attemptState === undefined) return [];

@@ -1,8 +1,7 @@
 /**
- * A TCP proxy in front of Postgres that breaks connections at a chosen statement, so that tests can show what
- * survives a crash. It reads the frames of the wire protocol to find the statement and changes none of them.
- * A session that negotiates TLS is passed through unread: it can be stalled and cut, not matched.
- * What a fault means for the engine is the business of the tests, not of this file.
+ * A TCP proxy in front of Postgres that breaks connections at a chosen statement, so that tests can show what survives
+ * a crash. It parses the wire protocol to find the statement and changes no frame. A TLS session is passed through
+ * unread: it can be stalled and cut, but not matched. What a fault means for the engine is up to the tests.
  */
 
 import { connect, createServer } from 'node:net';
@@ -10,36 +9,36 @@ import type { AddressInfo, Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { EngineError } from '../contract/errors.ts';
 
-/** A longer message is not held in memory: its connection is cut. */
+/** A longer message is not buffered: its connection is cut. */
 const MAX_FRAME_BYTES = 64 * 1024 * 1024;
 /** Faults armed at the same time. */
 const MAX_ARMED = 100;
-/** What a first packet may ask for instead of a session: TLS, GSS encryption, or to cancel a query. */
+/** What a first packet may request instead of a session: TLS, GSS encryption, or cancelling a query. */
 const ENCRYPTION_REQUESTS = [80877103, 80877104];
 const CANCEL_REQUEST = 80877102;
 
 export interface FaultProxy {
   readonly port: number;
-  /** Connections that are open now. */
+  /** Currently open connections. */
   readonly connectionCount: number;
   /** The same connection string, through the proxy. */
   url(original: string): string;
   /** Resets every open connection. */
   cutAll(): void;
-  /** Nothing passes any more, in neither direction, and nobody is told: also not that a side has gone. */
+  /** Stops all traffic in both directions without telling either side, even when the other one closes. */
   stall(): void;
   /** Delivers what was held back. */
   resume(): void;
-  /** Holds every chunk back for so long. Zero turns it off. */
+  /** Delays every chunk by this long. Zero turns it off. */
   delay(ms: number): void;
-  /** Cuts the next connection that sends a statement with this text, before the server sees it. */
+  /** Cuts the next connection that sends a matching statement, before the server sees it. */
   cutBefore(pattern: string | RegExp): Promise<void>;
   /**
-   * Lets the next statement with this text run and cuts its connection once the server is ready for another,
-   * which is after the commit. The client sees no answer; the promise gives it: `INSERT 0 1`, `ERROR 23505`.
+   * Lets the next matching statement run and cuts its connection once the server is ready for another, which is after
+   * the commit. The client sees no response; the promise resolves to it: `INSERT 0 1`, `ERROR 23505`.
    */
   cutAfter(pattern: string | RegExp): Promise<string>;
-  /** Resets every connection and stops listening. Faults that did not happen are rejected. */
+  /** Resets every connection and stops listening. Faults that did not happen reject. */
   close(): Promise<void>;
 }
 
@@ -63,13 +62,13 @@ interface Link {
   client: Socket;
   server: Socket;
   phase: 'startup' | 'encryption asked' | 'framed' | 'raw';
-  /** SQL text of prepared statements and portals, by name. */
+  /** SQL of prepared statements and portals, by name. */
   statements: Map<string, string>;
   portals: Map<string, string>;
-  /** ReadyForQuery messages the server owes for what was sent so far, and those that came. */
+  /** ReadyForQuery messages the server owes for what was sent so far, and those received. */
   readyOwed: number;
   readySeen: number;
-  /** The fault this link met. It strikes at ReadyForQuery number `at`; nothing of the answer before it passes. */
+  /** The fault this link met. It strikes at ReadyForQuery number `at`; no part of the response before it passes. */
   ending: { fault: Fault; at: number; answer: string } | null;
   struck: boolean;
 }
@@ -130,9 +129,9 @@ function throughPort(original: string, port: number): string {
 
 function arm(proxy: Proxy, when: Fault['when'], pattern: string | RegExp): Promise<string> {
   if (proxy.armed.length >= MAX_ARMED)
-    throw new EngineError('too_many', `At most ${MAX_ARMED} faults are armed.`);
+    throw new EngineError('too_many', `At most ${MAX_ARMED} faults can be armed at the same time.`);
   const happened = new Promise<string>((fire, drop) => proxy.armed.push({ when, pattern, fire, drop }));
-  happened.catch(() => {}); // a test that never looks at its fault must not end as an unhandled rejection
+  happened.catch(() => {}); // a test that ignores its fault must not cause an unhandled rejection
   return happened;
 }
 
@@ -154,7 +153,7 @@ function resetLink(link: Link): void {
   link.server.resetAndDestroy();
 }
 
-/** Moves one direction, frame by frame, until a side ends or the fault strikes. */
+/** Moves one direction, frame by frame, until a side closes or the fault strikes. */
 async function pump(proxy: Proxy, link: Link, from: Socket, to: Socket, judge: (frame: Buffer) => Verdict) {
   const held: Buffer[] = [];
   let heldBytes = 0;
@@ -188,7 +187,7 @@ async function pump(proxy: Proxy, link: Link, from: Socket, to: Socket, judge: (
   }
 }
 
-/** What came before the statement, or before its answer, is still delivered; then both sides lose the other. */
+/** What came before the statement, or before its response, is still delivered; then both sides lose the connection. */
 async function strike(link: Link, to: Socket, passed: Buffer[]): Promise<void> {
   link.struck = true;
   if (passed.length > 0) await new Promise((resolve) => to.write(Buffer.concat(passed), resolve));
@@ -208,7 +207,7 @@ function drained(socket: Socket): Promise<void> {
   });
 }
 
-/** Bytes of the frame at the start, or as many as it takes to know. Always more than none. */
+/** Length of the first frame, or as many bytes as it takes to know it. Always positive. */
 function frameBytes(link: Link, from: Socket, bytes: Buffer): number {
   const isClient = from === link.client;
   if (link.phase === 'raw') return Math.max(bytes.length, 1);
@@ -217,7 +216,7 @@ function frameBytes(link: Link, from: Socket, bytes: Buffer): number {
   if (bytes.length < lengthAt + 4) return lengthAt + 4;
   const total = lengthAt + bytes.readInt32BE(lengthAt);
   if (total >= lengthAt + 4 && total <= MAX_FRAME_BYTES) return total;
-  throw new EngineError('payload_too_large', `A message of ${total} bytes is not passed on.`);
+  throw new EngineError('payload_too_large', `A message of ${total} bytes is too large for the proxy.`);
 }
 
 function judgeClient(proxy: Proxy, link: Link, frame: Buffer): Verdict {
@@ -244,7 +243,7 @@ function phaseAfter(request: number): Link['phase'] {
   return request === CANCEL_REQUEST ? 'raw' : 'framed';
 }
 
-/** The text a Query, Parse, Bind or Execute is about; remembers what later messages name. */
+/** The SQL of a Query, Parse, Bind or Execute; remembers what later messages refer to. */
 function sqlOf(link: Link, type: string, frame: Buffer): string | undefined {
   const [first = '', second = ''] = 'QPBEC'.includes(type) ? frame.toString('utf8', 5).split('\0', 2) : [];
   if (type === 'Q') return first;
@@ -266,8 +265,8 @@ function judgeServer(link: Link, frame: Buffer): Verdict {
   if (type === 'Z') link.readySeen += 1;
   if (link.ending === null || link.readySeen < link.ending.at - 1) return 'pass';
   if (link.readySeen >= link.ending.at) return type === 'Z' ? 'cut' : 'drop';
-  if (type === 'Z') return 'pass'; // the answer to the statement before
+  if (type === 'Z') return 'pass'; // the response to the previous statement
   if (type === 'C') link.ending.answer = frame.toString('utf8', 5, frame.length - 1);
   if (type === 'E') link.ending.answer = `ERROR ${/\0C([0-9A-Z]{5})\0/.exec(frame.toString('utf8', 4))?.[1]}`;
-  return type === 'G' ? 'pass' : 'drop'; // a COPY waits for the client to be asked for its rows
+  return type === 'G' ? 'pass' : 'drop'; // a COPY needs the client to be asked for its rows
 }

@@ -1,6 +1,6 @@
 /**
- * What tests of code built on the engine need: a throw-away database with a movable clock and assertions, every
- * order of a race, and a connection that breaks on command. Only the public names are listed here.
+ * What tests of code built on the engine need: a throw-away database with a movable clock and assertions, every order
+ * of a race, and a connection that breaks on command. Lists only the public names.
  */
 
 export { installAssertions } from './assertions.ts';

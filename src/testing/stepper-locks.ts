@@ -1,7 +1,7 @@
 /**
- * What the lock table says about the sessions of a race: who waits, on which table, for whom. Whether a step
- * is blocked is decided from this alone, never from how long it takes.
- * No scheduling belongs here, and nothing here may take a lock that a session could hold.
+ * What the lock table says about the sessions of a race: which session waits, on which table, for which session.
+ * Whether a step is blocked is decided from this alone, never from how long it takes. No scheduling belongs here, and
+ * nothing here may take a lock that a session could hold.
  */
 
 import type { Client } from 'pg';
@@ -11,13 +11,13 @@ export interface LockWait {
   /** `relation`, `tuple`, `transactionid`, `advisory` and so on, as in pg_locks. */
   locktype: string;
   mode: string;
-  /** The table waited on, the partitioned one when the lock is in a partition. Null when it is not known. */
+  /** The table waited on; for a lock in a partition, the partitioned table. Null when unknown. */
   table: string | null;
   /** The relation that holds the lock: the table itself or its partition. */
   relation: string | null;
   /**
-   * Tables both sides are writing to or locking rows of. A row conflict without a tuple lock (two inserts of
-   * one unique key) names no relation, and then these are the only ones it can be about.
+   * Tables both sides are writing to or locking rows of. A row conflict without a tuple lock (two inserts of one unique
+   * key) names no relation, and then it must be about one of these.
    */
   likely: string[];
   /** The key of an advisory lock, as `classid:objid`. */
@@ -40,9 +40,9 @@ interface SessionState {
 }
 
 /*
- * pg_locks is read once, with all lock partitions held, so its rows are one instant: sessions that are all
- * waiting in it were all waiting at the same time. A row waiter holds the tuple lock while it waits for the
- * other transaction, and that is how the relation of a transactionid wait is found.
+ * pg_locks is read once, with all lock partitions held, so its rows show one instant: sessions that all wait in it were
+ * waiting at the same time. A session waiting for a row holds the tuple lock while it waits for the other transaction;
+ * from that the relation of a transactionid wait is found.
  */
 const WAITS_SQL = `
 WITH seen AS MATERIALIZED (SELECT * FROM pg_catalog.pg_locks WHERE pid = ANY($1::int[])),
@@ -83,7 +83,7 @@ export async function readStates(controller: Client, pids: number[]): Promise<Se
   return answer.rows;
 }
 
-/** True when the waits of these processes form a circle: the database will end it by itself. */
+/** True when the waits of these processes form a cycle: the database will break it by itself. */
 export function hasCircle(waits: WaitRow[]): boolean {
   const blockers = new Map(waits.map((wait) => [wait.pid, wait.blockers]));
   return waits.some((wait) => reaches(blockers, wait.pid));

@@ -1,13 +1,12 @@
 /**
- * The orders a race is run in: turning what a test wrote into named steps, and merging the step lists of the
- * sessions into permutations. Everything here is pure.
- * Nothing that talks to a database belongs here.
+ * The orders a race is run in: turns a test's description into named steps, and merges the step lists of the sessions
+ * into permutations. Everything here is pure; nothing that talks to a database belongs here.
  */
 
 import type { Client, QueryResult } from 'pg';
 import { EngineError } from '../contract/errors.ts';
 
-/** More permutations than this take minutes to run: a race that needs more has steps that can be joined. */
+/** More permutations take minutes to run: a race that needs more has steps that can be joined. */
 export const MAX_PERMUTATIONS = 2000;
 /** Each session is one real connection to the database. */
 const MAX_SESSIONS = 16;
@@ -21,7 +20,7 @@ export interface QueryAnswer {
 
 export interface StepSession {
   readonly name: string;
-  /** The connection itself, for code under test that wants a whole client. */
+  /** The connection itself, for code under test that takes a client. */
   readonly client: Client;
   query(text: string, params?: unknown[]): Promise<QueryAnswer>;
 }
@@ -37,8 +36,8 @@ export interface Step<M extends Memory = Memory> {
 }
 
 /**
- * How a test writes a step. Bare text is SQL and is named after itself: `'BEGIN'` of session `a` is the step
- * `a.BEGIN`. The name of a step needs to be unique in its session only.
+ * How a test writes a step. A bare string is SQL and is its own name: `'BEGIN'` of session `a` is the step `a.BEGIN`.
+ * The name of a step must be unique in its session only.
  */
 export type StepLike<M extends Memory = Memory> =
   | string
@@ -65,7 +64,7 @@ function nameStepsOf<M extends Memory>(session: string, list: StepLike<M>[]): St
   const steps = list.map((written) => nameStep(session, written));
   const repeated = steps.find((step, index) => steps.findIndex((other) => other.name === step.name) < index);
   if (repeated !== undefined) {
-    throw new EngineError('invalid_input', `Two steps are called ${repeated.name}: give one a name.`, {
+    throw new EngineError('invalid_input', `Two steps are called ${repeated.name}: rename one of them.`, {
       field,
     });
   }
@@ -114,7 +113,7 @@ export function mergeAll<T>(lists: T[][]): T[][] {
 export function planOrders<M extends Memory>(script: Script<M>, wanted: 'all' | string[][]): Step<M>[][] {
   const count = wanted === 'all' ? countMerges(script.map((list) => list.length)) : wanted.length;
   if (count > MAX_PERMUTATIONS) {
-    const sentence = `The race has ${count} permutations, the limit is ${MAX_PERMUTATIONS}: join steps or name some.`;
+    const sentence = `The race has ${count} permutations, the limit is ${MAX_PERMUTATIONS}: join steps, or list the permutations to run.`;
     throw new EngineError('too_many', sentence, { field: 'permutations' });
   }
   if (wanted === 'all') return mergeAll(script);
@@ -137,7 +136,7 @@ function resolveOrder<M extends Memory>(script: Script<M>, names: string[], fiel
   for (const list of script) {
     const placed = order.filter((step) => step.session === list[0]?.session);
     if (placed.length === list.length && placed.every((step, at) => step === list[at])) continue;
-    const sentence = `A permutation holds every step of session ${list[0]?.session} once, in the order of its list.`;
+    const sentence = `A permutation contains every step of session ${list[0]?.session} once, in the order of its list.`;
     throw new EngineError('invalid_input', sentence, { field });
   }
   return order;

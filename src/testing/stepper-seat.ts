@@ -1,19 +1,19 @@
 /**
- * One session of a race: its connection, the step it is busy with, and how it is opened, used, freed and
- * closed. Which step runs when is decided in stepper.ts, not here.
+ * One session of a race: its connection, the step it is running, and how it is opened, used, freed and closed. Which
+ * step runs when is decided in stepper.ts.
  */
 
 import type { Client } from 'pg';
 import type { Memory, Step, StepSession } from './stepper-permutations.ts';
 
 /**
- * As short as Postgres takes it: a wait is mostly looked at for a deadlock before the next step starts, and
- * then it is the step that closes the circle which fails, whenever the race is run.
+ * The shortest Postgres accepts: a wait is usually checked for a deadlock before the next step starts, so the step that
+ * closes the cycle is the one that fails, in every run.
  */
 const DEADLOCK_TIMEOUT_MS = 1;
-/** How long the end of a connection waits for its backend to be gone. */
+/** How long closing a connection waits for its backend to exit. */
 const TERMINATE_LIMIT_MS = 5_000;
-/** How far the causes of an error are followed in search of a deadlock. */
+/** How many causes of an error are searched for a deadlock. */
 const MAX_CAUSES = 8;
 
 const DEADLOCK_DETECTED = '40P01';
@@ -23,9 +23,9 @@ export type StepResult = { ok: true; value: unknown } | { ok: false; code?: stri
 
 interface StepReport {
   result: StepResult;
-  /** How many deadlocks the database ended at this step's expense. */
+  /** How many deadlocks the database broke by failing this step. */
   deadlocks: number;
-  /** The processes that were in them. */
+  /** The processes involved in them. */
   deadlockedPids: number[];
 }
 
@@ -33,7 +33,7 @@ export interface Seat {
   name: string;
   client: Client;
   pid: number;
-  /** Name of the step it is busy with. */
+  /** Name of the step it is running. */
   running: string | null;
   /** Name of the step it started last. */
   lastStep: string | null;
@@ -59,12 +59,12 @@ export async function openSeat(name: string, connect: (session: string) => Promi
   return seat;
 }
 
-/** A role that may not change deadlock_timeout can race as well, only deadlocks take longer to end. */
+/** A role that may not change deadlock_timeout can run races too; only deadlocks take longer to break. */
 function ignoreMissingRight(error: unknown): void {
   if (codeOf(error) !== INSUFFICIENT_PRIVILEGE) throw error;
 }
 
-/** Runs a step to its end. Never rejects: how the step went is the result. */
+/** Runs a step to completion. Never rejects: the result says how the step went. */
 export async function runStep<M extends Memory>(seat: Seat, step: Step<M>, memory: M): Promise<StepReport> {
   const deadlocks = new Set<unknown>();
   const session: StepSession = {
@@ -91,15 +91,15 @@ export async function runStep<M extends Memory>(seat: Seat, step: Step<M>, memor
   return { result, deadlocks: deadlocks.size, deadlockedPids: [...deadlocks].flatMap(pidsInDeadlock) };
 }
 
-/** Both sides of a deadlock did wait, but it can be over before the lock table is read: the error names them. */
+/** Both sides of a deadlock waited, but it can be over before the lock table is read: the error names them. */
 function pidsInDeadlock(error: unknown): number[] {
   const detail = error instanceof Error && 'detail' in error ? String(error.detail) : '';
   return [...detail.matchAll(/process (\d+)/gi)].map((match) => Number(match[1]));
 }
 
 /**
- * A failed statement is reported before its transaction is undone and its locks are released. The answer to
- * an empty query, which a failed transaction takes too, comes after that.
+ * A failed statement is reported before its transaction is rolled back and its locks are released. The response to an
+ * empty query, which a failed transaction accepts too, comes after that.
  */
 async function untilReady(seat: Seat): Promise<void> {
   await seat.client.query('').catch(() => {});
@@ -116,7 +116,7 @@ function codeOf(error: unknown): string | undefined {
   return typeof code === 'string' ? code : undefined;
 }
 
-/** Code under test may wrap the database's error, as a cause or by its SQLSTATE. */
+/** Code under test may wrap the database's error, with a cause or its SQLSTATE. */
 function findDeadlock(error: unknown): unknown {
   let one = error;
   for (let depth = 0; depth < MAX_CAUSES && one instanceof Error; depth += 1) {
@@ -127,7 +127,7 @@ function findDeadlock(error: unknown): unknown {
   return undefined;
 }
 
-/** Makes a session let go of all it holds. True when it had a transaction open. */
+/** Makes a session release everything it holds. True when it had a transaction open. */
 export async function freeSeat(seat: Seat, controller: Client): Promise<boolean> {
   const wasOpen = seat.client.getTransactionStatus() !== 'I';
   try {
@@ -140,13 +140,13 @@ export async function freeSeat(seat: Seat, controller: Client): Promise<boolean>
   return wasOpen;
 }
 
-/** Closes a session, also one whose step hangs on a lock and would not notice that its client is gone. */
+/** Closes a session, including one whose step is blocked on a lock and would not notice that its client is gone. */
 export async function closeSeat(seat: Seat, controller: Client): Promise<void> {
   if (seat.running !== null) await terminate(seat, controller);
   await seat.client.end();
 }
 
-/** Returns when the backend is gone, and its locks with it. One that is gone already is fine. */
+/** Returns when the backend and its locks are gone. One that is already gone is fine. */
 async function terminate(seat: Seat, controller: Client): Promise<void> {
   const sql = 'SELECT pg_catalog.pg_terminate_backend($1::int, $2::bigint)';
   await controller.query(sql, [seat.pid, TERMINATE_LIMIT_MS]).catch(() => {});

@@ -1,10 +1,9 @@
 /**
- * The interleaving tester: runs the steps of several sessions, each a real connection, in every order they can
- * be merged into, and lets the test check the outcome of each. One step is started at a time; the next starts
- * only when every step under way has finished or stands still in the lock table.
- * Connections are kept from one permutation to the next, so a step must not leave session settings behind;
- * open transactions and advisory locks are released for it.
- * Naming and merging steps live in stepper-permutations.ts, reading the lock table in stepper-locks.ts.
+ * The interleaving tester: runs the steps of several sessions, each a real connection, in every order they can be
+ * merged into, and lets the test check the outcome of each. One step is started at a time; the next starts only when
+ * every running step has finished or is blocked in the lock table. Connections are reused for the next permutation, so
+ * a step must not leave session settings behind; open transactions and advisory locks are released for it. Naming and
+ * merging steps is in stepper-permutations.ts, reading the lock table in stepper-locks.ts.
  */
 
 import type { Client } from 'pg';
@@ -21,45 +20,45 @@ export type { QueryAnswer, Step, StepLike, StepSession } from './stepper-permuta
 export type { LockWait } from './stepper-locks.ts';
 export type { StepResult } from './stepper-seat.ts';
 
-/** How long nothing may move before a race is given up. Longer than the default deadlock_timeout of 1 s. */
+/** How long a race may be stuck before it is given up. Longer than the default deadlock_timeout of 1 s. */
 const STANDSTILL_LIMIT_MS = 10_000;
 const POLL_FIRST_MS = 1;
 const POLL_LONGEST_MS = 16;
 
 /** What happened in one permutation. Steps are named `session.step`. */
 export interface Interleaving {
-  /** Steps in the order they were started. Run again with `permutations: [order]` it gives the same race. */
+  /** Steps in the order they were started. Pass `permutations: [order]` to run the same race again. */
   order: string[];
-  /** Steps that stood in the lock table until another step, or the end of a deadlock, let them go. */
+  /** Steps that were blocked in the lock table until another step, or the end of a deadlock, released them. */
   waited: string[];
-  /** The locks each of these waited for. A deadlock may be over before the locks of its two sides are seen. */
+  /** The locks each of these waited for. A deadlock may be over before the locks of both sides are seen. */
   waitsOn: Record<string, LockWait[]>;
-  /** Every step. A failed step does not end the race, so a check has to look at the steps it relies on. */
+  /** Every step. A failed step does not end the race, so a check must look at the steps it relies on. */
   results: Record<string, StepResult>;
-  /** How often the database ended a deadlock (40P01). Which side loses is its choice. */
+  /** How often the database broke a deadlock (40P01). It chooses which side fails. */
   deadlocks: number;
   /** Sessions that ran out of steps with a transaction open, which was then rolled back. */
   rolledBack: string[];
 }
 
 export interface RaceSpec<M extends Memory = Memory> {
-  /** A new connection. Called once for each session and once, as `controller`, for the one that watches. */
+  /** A new connection. Called once for each session and once, as `controller`, for the one that observes them. */
   connect(session: string): Promise<Client>;
-  /** Makes fresh rows for a permutation; what it returns is handed to its steps and its check. */
+  /** Creates fresh rows for a permutation; what it returns is passed to its steps and its check. */
   setup(): Promise<M>;
   /** The steps of each session, run in this order. */
   sessions: Record<string, StepLike<M>[]>;
-  /** Called when every session has finished and holds nothing any more. Throws when the outcome is wrong. */
+  /** Called when every session has finished and released everything. Throws when the outcome is wrong. */
   check(outcome: Interleaving, memory: M): Promise<void> | void;
   /** Default `all`: every merge of the step lists, at most MAX_PERMUTATIONS. */
   permutations?: 'all' | string[][];
-  /** Of more than so many permutations only so many are run, evenly spread. Default: all. */
+  /** Runs at most this many permutations, evenly spread. Default: all. */
   most?: number;
-  /** How long nothing may move; default STANDSTILL_LIMIT_MS. */
+  /** How long the race may be stuck; default STANDSTILL_LIMIT_MS. */
   timeoutMs?: number;
 }
 
-/** A check that failed, or a race that stood still. The message holds the order, ready to be pasted. */
+/** A check that failed, or a race that got stuck. The message contains the order, ready to paste. */
 export class RaceFailure extends Error {
   override readonly name = 'RaceFailure';
   readonly outcome: Interleaving;
@@ -77,7 +76,7 @@ interface Table {
   standstillMs: number;
 }
 
-/** One permutation while it runs. */
+/** One permutation in progress. */
 interface Round extends Table {
   outcome: Interleaving;
   memory: Memory;
@@ -88,7 +87,7 @@ interface Round extends Table {
   wake: () => void;
 }
 
-/** The same ones every time. */
+/** Deterministic: the same ones every time. */
 function spread<Order>(orders: readonly Order[], most: number | undefined): readonly Order[] {
   if (most === undefined || orders.length <= most) return orders;
   return Array.from({ length: most }, (_, place) => orders[Math.floor((place * orders.length) / most)]!);
@@ -114,14 +113,17 @@ export async function runRace<M extends Memory>(spec: RaceSpec<M>): Promise<Inte
   }
 }
 
-/** The value a step returned; that of a plain SQL step is its answer. Throws when the step failed or did not run, so a typo cannot pass for a result. */
+/**
+ * The value a step returned; for a plain SQL step, its query result. Throws when the step failed or did not run, so a
+ * typo cannot pass for a result.
+ */
 export function stepValue<T = QueryAnswer>(outcome: Interleaving, step: string): T {
   const result = outcome.results[step];
   if (result?.ok === true) return result.value as T;
   throw new EngineError('not_found', `Step ${step} has no value: ${result?.message ?? 'it did not run'}.`);
 }
 
-/** Every table some step waited on, sorted, to state that a race has met each lock it is about. */
+/** Every table some step waited on, sorted, to assert that a race hit each lock it is about. */
 export function tablesWaitedOn(outcomes: Interleaving[]): string[] {
   const waits = outcomes.flatMap((outcome) => Object.values(outcome.waitsOn).flat());
   return [...new Set(waits.flatMap((wait) => wait.table ?? wait.likely))].toSorted();
@@ -166,7 +168,7 @@ async function interleave(round: Round): Promise<void> {
   }
 }
 
-/** The first step whose session is free: a step put off by a blocked session comes up as soon as it is not. */
+/** The first step whose session is free: a step deferred by a blocked session runs as soon as it can. */
 function takeNext(round: Round): { seat: Seat; step: Step } | undefined {
   for (const [index, step] of round.pending.entries()) {
     const seat = round.seats.find((one) => one.name === step.session && one.running === null);
@@ -198,8 +200,8 @@ function startStep(round: Round, seat: Seat, step: Step): void {
 }
 
 /**
- * Returns when no session moves any more: each is free or waits for another session of the race. Waits that
- * go in a circle do move, the database ends them, and a wait for a stranger ends without our help.
+ * Returns when no session makes progress: each is free or waits for another session of the race. Waits in a cycle do
+ * make progress, because the database breaks them, and a wait for an outside session ends by itself.
  */
 async function settle(round: Round): Promise<WaitRow[]> {
   let pauseMs = POLL_FIRST_MS;
@@ -243,7 +245,7 @@ function recordWaits(round: Round, waits: WaitRow[], steps: Map<number, string |
   }
 }
 
-/** Every session left waits for one that has no steps left: its transaction is in the way and has to go. */
+/** Every remaining session waits for one that has no steps left: that one's transaction has to be rolled back. */
 async function unblock(round: Round, waits: WaitRow[]): Promise<void> {
   const done = round.seats.find(
     (seat) => seat.running === null && waits.some((wait) => wait.blockers.includes(seat.pid)),

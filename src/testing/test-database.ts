@@ -1,7 +1,7 @@
 /**
- * A database of its own for one test file: copied from a template or freshly migrated, with a clock that can be moved
- * and assertions that watch every state change, gone after `drop()`. Needs a server and a role that may create
- * databases; which test runner uses it does not matter.
+ * A separate database for one test file: copied from a template or freshly migrated, with a movable clock and
+ * assertions that watch every state change, removed by `drop()`. Needs a server and a role that may create databases;
+ * works with any test runner.
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -16,11 +16,11 @@ export interface TestDatabaseOptions {
   /** Connection string of a server; the database it names is only used to create and drop others. */
   serverUrl: string;
   /**
-   * A database to copy as it is; nobody may be connected to it. Without one, an empty database is migrated, with
-   * the movable clock and the assertions.
+   * A database to copy as it is, without open connections. Without one, an empty database is migrated, with the movable
+   * clock and the assertions.
    */
   template?: string;
-  /** Default: a name nobody else has. */
+  /** Default: a unique name. */
   name?: string;
 }
 
@@ -30,16 +30,16 @@ export interface TestDatabase {
   readonly url: string;
   /** The engine's schema in it. */
   readonly schema: string;
-  /** Moves the engine's clock on (or, with a negative number, back), for all connections, at once. */
+  /** Moves the engine's clock forward (or back, with a negative number) for all connections at once. */
   moveClock(ms: number): Promise<void>;
   /** Sets how far the engine's clock is ahead of the real one. */
   setClockOffset(ms: number): Promise<void>;
-  /** Runs a statement with the schema on the search path. int8 comes as number. */
+  /** Runs a statement with the schema on the search path. int8 is returned as a number. */
   query<Row extends pg.QueryResultRow = pg.QueryResultRow>(
     text: string,
     params?: unknown[],
   ): Promise<pg.QueryResult<Row>>;
-  /** A connection with the schema on its search path; whoever took it may end it, `drop()` ends the rest. */
+  /** A connection with the schema on its search path. The caller may end it; `drop()` ends the rest. */
   connect(): Promise<pg.Client>;
   /** Ends all connections and removes the database. */
   drop(): Promise<void>;
@@ -47,10 +47,10 @@ export interface TestDatabase {
 }
 
 const POOL_SIZE = 4;
-/** A template in use, because its last user is still leaving, is tried again until then. */
+/** A template in use, because its last user is still disconnecting, is retried for this long. */
 const TEMPLATE_WAIT_LIMIT_MS = 30_000;
 const TEMPLATE_POLL_MS = 50;
-/** How long connections that were ended have to leave before those that are left are forced out. */
+/** How long ended connections have to close before the rest are terminated. */
 const LEAVE_LIMIT_MS = 1_000;
 const LEAVE_POLL_MS = 5;
 const OBJECT_IN_USE = '55006';
@@ -81,7 +81,7 @@ export async function createTestDatabase(options: TestDatabaseOptions): Promise<
 function openTestDatabase(serverUrl: string, name: string, url: string): TestDatabase {
   const config = { connectionString: url, types: TYPES, options: `-c search_path=${DEFAULT_SCHEMA}` };
   const pool = new pg.Pool({ ...config, max: POOL_SIZE, application_name: 'test-database' });
-  // Breaking an idle connection is something tests do on purpose.
+  // Tests break idle connections on purpose.
   pool.on('error', () => undefined);
   const clients = new Set<pg.Client>();
   const setClock = async (expression: string, ms: number): Promise<void> => {
@@ -138,7 +138,10 @@ async function createDatabase(server: pg.Client, name: string, template = 'templ
   }
 }
 
-/** A pool answers its end before its connections are closed; one that is forced out meanwhile tells so, and a pool nobody listens to ends the process. */
+/**
+ * A pool's end resolves before its connections are closed. One terminated meanwhile emits an error, which ends the
+ * process if nobody listens to the pool.
+ */
 async function untilAllLeft(server: pg.Client, name: string): Promise<void> {
   const deadline = performance.now() + LEAVE_LIMIT_MS;
   const connected = 'SELECT FROM pg_stat_activity WHERE datname = $1 LIMIT 1';
@@ -149,7 +152,7 @@ async function untilAllLeft(server: pg.Client, name: string): Promise<void> {
 
 async function dropDatabase(server: pg.Client, name: string): Promise<void> {
   await untilAllLeft(server, name);
-  // Forced, because a connection that a test broke may take the server a while to notice.
+  // Forced, because the server may take a while to notice a connection that a test broke.
   await server.query(`DROP DATABASE IF EXISTS ${quoteIdentifier(name)} WITH (FORCE)`);
 }
 

@@ -1,5 +1,5 @@
 /**
- * The adapter for Drizzle, on both of its drivers for a server: they answer in different shapes.
+ * The adapter for Drizzle, on both of its server drivers, which return results in different shapes.
  */
 import { drizzle as onPg, type NodePgDatabase } from 'drizzle-orm/node-postgres';
 import { drizzle as onPostgresJs, type PostgresJsDatabase } from 'drizzle-orm/postgres-js';
@@ -17,7 +17,7 @@ const booking = pgTable('booking', { id: text().primaryKey() });
 
 describeLibrary('Drizzle on pg', async (url): Promise<Library<TransactionOf<NodePgDatabase>>> => {
   const pool = new pg.Pool({ connectionString: url, max: 2 });
-  // A database that is dropped may end a connection before its pool has.
+  // Dropping the database may end a connection before its pool does.
   pool.on('error', () => undefined);
   pool.on('connect', (client) => client.on('error', () => undefined));
   const db = onPg(pool);

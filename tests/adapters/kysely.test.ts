@@ -1,5 +1,5 @@
 /**
- * The adapter for Kysely, plain and with a plugin that renames what comes back.
+ * The adapter for Kysely, plain and with a plugin that renames result columns.
  */
 import { CamelCasePlugin, Kysely, PostgresDialect, sql, type Transaction } from 'kysely';
 import pg from 'pg';
@@ -15,7 +15,7 @@ const PLUGINS = { Kysely: [], 'Kysely with camel-case names': [new CamelCasePlug
 for (const [name, plugins] of Object.entries(PLUGINS)) {
   describeLibrary(name, async (url): Promise<Library<Transaction<Tables>>> => {
     const pool = new pg.Pool({ connectionString: url, max: 2 });
-    // A database that is dropped may end a connection before its pool has.
+    // Dropping the database may end a connection before its pool does.
     pool.on('error', () => undefined);
     pool.on('connect', (client) => client.on('error', () => undefined));
     const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool }), plugins });

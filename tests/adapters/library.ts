@@ -1,6 +1,6 @@
 /**
- * What every adapter must do, as one suite: a submit and a step belong to the application's transaction, for better or
- * worse. Each library's file says how it opens, writes and begins a transaction; nothing here knows one.
+ * What every adapter must do, as one suite: a submit and a step commit or roll back with the application's transaction.
+ * Each library's file defines how to open it, write and begin a transaction; nothing here knows a particular library.
  */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { connect, type Connection } from '../../src/connect/connect.ts';
@@ -14,35 +14,35 @@ import { plainDatabase } from '../setup/database.ts';
 import { AGAIN, newKind, SOON } from '../worker/crew.ts';
 
 export interface Library<Tx> {
-  /** The library's own transaction, as an application writes it. */
+  /** The library's own transaction, as application code writes it. */
   transaction<Value>(work: (tx: Tx) => Promise<Value>): Promise<Value>;
   executor(tx: Tx): SqlExecutor;
   transactor: Transactor<Tx>;
-  /** Adds a row to `public.booking` with the library's own means. */
+  /** Adds a row to `public.booking` through the library. */
   write(tx: Tx, id: string): Promise<unknown>;
-  /** Sends any statement with the library's own means. */
+  /** Sends any statement through the library. */
   send(tx: Tx, statement: string): Promise<unknown>;
   close(): Promise<unknown>;
-  /** postgres.js throws past its caller when it rolls back on a connection that is gone: nobody could catch that. */
+  /** postgres.js throws outside its caller when it rolls back on a lost connection: nobody could catch that. */
   losing?: 'throws past its caller';
 }
 
 interface Bench<Tx> {
   readonly library: Library<Tx>;
   readonly engine: Connection;
-  /** Runs one task with that handler until the test ends. */
+  /** Runs one task with this handler until the test ends. */
   work<Input>(handler: HandlerFunction<Input, unknown>): ReturnType<typeof task<Input>>;
   bookings(id: string): Promise<number>;
 }
 
-/** What drivers, their settings and JSON have been known to spell differently. */
+/** Values that drivers, their settings and JSON are known to spell differently. */
 const AWKWARD = {
   snake_key: { inner_key: [null, 'null', '', 'NULL'] },
   text: `a"b\\c{d},'e'\n$1 ü 🎈`,
   large: 12_345_678_901,
   fraction: 0.1,
 };
-/** In milliseconds more than 32 bits hold. */
+/** More milliseconds than 32 bits hold. */
 const LONG_DELAY_DAYS = 40;
 const DAY_MS = 86_400_000;
 
@@ -100,7 +100,7 @@ function newId(partition: number): string {
 }
 
 function describeSubmit<Tx>(bench: Bench<Tx>): void {
-  test('an execution submitted in a transaction is there after its commit, and runs', async () => {
+  test('an execution submitted in a transaction exists after the commit and runs', async () => {
     const echo = bench.work<typeof AWKWARD>((input) => input);
     const run = await bench.library.transaction(async (tx) => {
       await bench.library.write(tx, echo.name);
@@ -118,7 +118,7 @@ function describeSubmit<Tx>(bench: Bench<Tx>): void {
     expect(await bench.bookings(echo.name)).toBe(1);
   });
 
-  test('an execution submitted in a transaction never was there after its rollback', async () => {
+  test('an execution submitted in a transaction does not exist after a rollback', async () => {
     const ran: unknown[] = [];
     const note = bench.work<null>((input) => ran.push(input));
     const executionId = newId(3);
@@ -133,7 +133,7 @@ function describeSubmit<Tx>(bench: Bench<Tx>): void {
     expect(ran).toEqual([]);
   });
 
-  test('many are submitted in one transaction, some of them for much later, some known already', async () => {
+  test('one transaction submits many executions, some long delayed, some known already', async () => {
     const later = task<number>(newKind(), { capabilities: ['a', 'b'], lane: 'later' });
     const executionId = newId(4);
     await bench.engine.submit(later, 0, { executionId });
@@ -157,14 +157,14 @@ function describeSubmit<Tx>(bench: Bench<Tx>): void {
 }
 
 function describeFailure<Tx>(bench: Bench<Tx>): void {
-  /** The uuid of an execution, said to lie where it does not: only the database can know. */
+  /** An execution's uuid under the wrong partition: only the database can tell. */
   async function misplacedId(): Promise<string> {
     const executionId = newId(1);
     await bench.engine.submit({ kind: newKind(), executionId });
     return executionId.replace('{fp:1}', '{fp:2}');
   }
 
-  test('a submit the database refuses fails the transaction with the engine’s error', async () => {
+  test('a submit refused by the database fails the transaction with the engine’s error', async () => {
     const executionId = await misplacedId();
     const kind = newKind();
     const refused = bench.library.transaction(async (tx) => {
@@ -179,7 +179,7 @@ function describeFailure<Tx>(bench: Bench<Tx>): void {
     expect(await bench.bookings(kind)).toBe(0);
   });
 
-  test('going on after a refused submit is answered with the need to roll back', async () => {
+  test('continuing after a refused submit reports that the transaction must be rolled back', async () => {
     const executionId = await misplacedId();
     const kind = newKind();
     const stubborn = bench.library.transaction(async (tx) => {
@@ -193,7 +193,7 @@ function describeFailure<Tx>(bench: Bench<Tx>): void {
 }
 
 function describeSteps<Tx>(bench: Bench<Tx>): void {
-  test('a write and its step are committed together, and a repeated run repeats neither', async () => {
+  test('a write and its step commit together, and a repeated run repeats neither', async () => {
     const seen: unknown[] = [];
     const book = bench.work<null>(async (_, ctx) => {
       const value = await ctx.tx(
@@ -215,7 +215,7 @@ function describeSteps<Tx>(bench: Bench<Tx>): void {
     expect(await bench.engine.readSteps(run.executionId)).toMatchObject([{ name: 'book', value: AWKWARD }]);
   });
 
-  test('a transaction that throws leaves neither its write nor its step', async () => {
+  test('a transaction that throws stores neither its write nor its step', async () => {
     const before: number[] = [];
     const book = bench.work<null>(async (_, ctx) => {
       before.push(await bench.bookings(ctx.executionId));
@@ -235,7 +235,7 @@ function describeSteps<Tx>(bench: Bench<Tx>): void {
     expect(await bench.bookings(run.executionId)).toBe(1);
   });
 
-  test('a worker whose lease is taken away inside the transaction writes nothing', async () => {
+  test('a worker that loses its lease inside the transaction writes nothing', async () => {
     const before: number[] = [];
     const book = bench.work<null>(async (_, ctx) => {
       before.push(await bench.bookings(ctx.executionId));
@@ -277,32 +277,35 @@ function describeLoss<Tx>(bench: Bench<Tx>): void {
   });
 }
 
-/** What the work itself, or a library it uses, may send although the transaction is not its own to end. */
+/** What the work, or a library it uses, may send although it must not end the transaction. */
 const ENDINGS = ['ROLLBACK', 'COMMIT', 'ROLLBACK AND CHAIN', 'COMMIT AND CHAIN'];
 
 function describeEndedInside<Tx>(bench: Bench<Tx>): void {
-  test.each(ENDINGS)('a step whose transaction was ended inside by %s is not stored', async (statement) => {
-    const calls: string[] = [];
-    const book = bench.work<null>(async (_, ctx) => {
-      calls.push(ctx.executionId);
-      await ctx.tx(
-        'book',
-        async (tx) => {
-          await bench.library.write(tx, ctx.executionId);
-          await bench.library.send(tx, statement);
-          return 'booked';
-        },
-        { through: bench.library.transactor },
-      );
-    });
-    const run = await bench.engine.submit(book, null);
-    expect(await run.end()).toMatchObject({
-      outcome: 'failed',
-      message: expect.stringContaining('leave COMMIT and ROLLBACK to whoever began it'),
-    });
-    expect(calls).toHaveLength(1);
-    expect(await bench.engine.readSteps(run.executionId)).toEqual([]);
-  });
+  test.each(ENDINGS)(
+    'a step whose transaction was ended by its own code with %s is not stored',
+    async (statement) => {
+      const calls: string[] = [];
+      const book = bench.work<null>(async (_, ctx) => {
+        calls.push(ctx.executionId);
+        await ctx.tx(
+          'book',
+          async (tx) => {
+            await bench.library.write(tx, ctx.executionId);
+            await bench.library.send(tx, statement);
+            return 'booked';
+          },
+          { through: bench.library.transactor },
+        );
+      });
+      const run = await bench.engine.submit(book, null);
+      expect(await run.end()).toMatchObject({
+        outcome: 'failed',
+        message: expect.stringContaining('leave COMMIT and ROLLBACK to whoever began it'),
+      });
+      expect(calls).toHaveLength(1);
+      expect(await bench.engine.readSteps(run.executionId)).toEqual([]);
+    },
+  );
 
   test.each(['ROLLBACK', 'COMMIT'])(
     'a submit after %s is refused: nothing would undo it',

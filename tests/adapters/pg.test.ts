@@ -9,7 +9,7 @@ import { describeLibrary, type Library } from './library.ts';
 
 describeLibrary('pg', async (url): Promise<Library<pg.PoolClient>> => {
   const pool = new pg.Pool({ connectionString: url, max: 2 });
-  // A database that is dropped may end a connection before its pool has.
+  // Dropping the database may end a connection before its pool does.
   pool.on('error', () => undefined);
   return {
     async transaction(work) {
@@ -34,10 +34,10 @@ describeLibrary('pg', async (url): Promise<Library<pg.PoolClient>> => {
   };
 });
 
-test('a connection that breaks inside a transaction fails it, and nothing else', async () => {
+test('a connection that breaks inside a transaction fails only that transaction', async () => {
   await using database = await plainDatabase();
   const pool = new pg.Pool({ connectionString: database.url, max: 1 });
-  // A database that is dropped may end a connection before its pool has.
+  // Dropping the database may end a connection before its pool does.
   pool.on('error', () => undefined);
   const transact = pgTransactor(pool);
   const cut = transact(async (client) => {

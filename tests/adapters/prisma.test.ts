@@ -1,7 +1,7 @@
 /**
- * The adapter for Prisma, on the real client with its driver adapter for `pg`. What `prisma generate` would write for
- * a schema without models is written out here, so that no generator has to run. Both packages are large, so a checkout
- * may be without them; then the suite says so and does not run.
+ * The adapter for Prisma, on the real client with its driver adapter for `pg`. What `prisma generate` would write for a
+ * schema without models is written out here, so that no generator has to run. Both packages are large and may be
+ * missing from a checkout; then the suite is skipped and says so.
  */
 import { createRequire } from 'node:module';
 import { describe } from 'vitest';
@@ -21,7 +21,7 @@ interface Client extends Tx {
   $disconnect(): Promise<void>;
 }
 
-/** Not among the types of Node 20. */
+/** Missing from the types of Node 20. */
 const { WebAssembly } = globalThis as unknown as {
   WebAssembly: { Module: new (bytes: Uint8Array) => unknown };
 };

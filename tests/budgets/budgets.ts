@@ -1,20 +1,20 @@
 /**
- * What an operation may cost, per execution, exactly: WAL records and bytes, and buffers touched. These do not depend
- * on how busy the machine is. A statement that grows beyond its budget should be noticed the day it is written;
- * raise a number only with its reason. Measured values are about 10 % below.
+ * What an operation may cost per execution: WAL records and bytes, and buffers touched. None of these depends on the
+ * machine's load. A statement that outgrows its budget should be noticed the day it is written; raise a number only
+ * with its reason. Measured values are about 10 % below.
  */
 export interface Budget {
   walRecords: number;
   walBytes: number;
   buffers: number;
-  /** What the writes are. */
+  /** Which writes these are. */
   why: string;
 }
 
 export interface OperationBudget {
   /** One execution per call. */
   single: Budget;
-  /** One hundred executions per call, per execution. */
+  /** One hundred executions per call; the cost of each. */
   batched: Budget;
 }
 
@@ -39,7 +39,7 @@ export const BUDGETS: Record<'submit' | 'claim' | 'renew' | 'record' | 'complete
       walRecords: 10,
       walBytes: 1_020,
       buffers: 23,
-      why: 'the same rows; the header look-ups are shared',
+      why: 'the same rows; the header lookups are shared',
     },
   },
   renew: {
@@ -55,7 +55,7 @@ export const BUDGETS: Record<'submit' | 'claim' | 'renew' | 'record' | 'complete
       walRecords: 15,
       walBytes: 1_350,
       buffers: 50,
-      why: 'two locks, state update, lease delete, attempt, outcome, event, a look whether there are flows',
+      why: 'two locks, state update, lease delete, attempt, outcome, event, a check for flows',
     },
     batched: { walRecords: 15, walBytes: 1_380, buffers: 33, why: 'the same rows' },
   },

@@ -1,6 +1,6 @@
 /**
- * How often an idle process asks the database. Counted over a while of real time; a slow machine asks less, so the
- * upper bound holds wherever this runs.
+ * How often an idle process queries the database. Counted over a stretch of real time; a slow machine queries less, so
+ * the upper bound holds everywhere.
  */
 import pg from 'pg';
 import { afterAll, beforeAll, expect, it } from 'vitest';
@@ -8,7 +8,7 @@ import { connect, handle, startWorker, task } from '../../src/index.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { plainDatabase } from '../setup/database.ts';
 
-/** Per second: one look at the leases, and now and then tickets, timers, routes and the queue. */
+/** Per second: one check of the leases, and now and then tickets, timers, routes and the queue. */
 const STATEMENTS_PER_SECOND = 2;
 const WATCHED_MS = 8_000;
 
@@ -18,7 +18,7 @@ beforeAll(async () => {
 });
 afterAll(() => database.drop());
 
-it('an idle worker that also runs the reconcilers asks less than twice a second', async () => {
+it('an idle worker that also runs the reconcilers queries less than twice a second', async () => {
   const pool = new pg.Pool({ connectionString: database.url });
   pool.on('error', () => undefined);
   let statements = 0;
@@ -30,7 +30,7 @@ it('an idle worker that also runs the reconcilers asks less than twice a second'
   };
   const engine = await connect({ pool: counting as never, schema: database.schema, listenUrl: database.url });
   const worker = startWorker(engine, { handlers: [handle(task('idle'), () => null)] });
-  // The first passes all come at the start.
+  // All first passes run at the start.
   const passed = () => engine.reconcilerReports().every(({ passes }) => passes > 0);
   await expect.poll(passed, { timeout: 10_000 }).toBe(true);
   const before = statements;

@@ -1,6 +1,6 @@
 /**
- * Counts what the hot operations write and touch per execution and holds them to their budgets. Counted by the server
- * for this one connection, so neither load nor other tests matter.
+ * Counts what the hot operations write and touch per execution and compares it to their budgets. The server counts for
+ * this one connection, so neither load nor other tests matter.
  */
 import { randomBytes } from 'node:crypto';
 import type pg from 'pg';
@@ -21,7 +21,7 @@ const TEMPLATES = JSON.stringify([
     tags: { 'team.name': 'billing' },
   },
 ]);
-/** Calls before counting: caches are filled, and pages, so that extending a table is not counted. */
+/** Calls before counting, to fill caches and pages, so that extending a table is not counted. */
 const WARM_UP = 3;
 const COUNTED = 3;
 
@@ -55,7 +55,7 @@ async function counted(count: number, text: string, params: unknown[]): Promise<
   };
 }
 
-/** Runs a whole life of `count` executions and answers what each call cost. */
+/** Runs the whole life of `count` executions and returns what each call cost. */
 async function life(count: number): Promise<Costs> {
   const ids = Array.from({ length: count }, () => uuidV7((moment += 1), randomBytes(10))).toSorted();
   const submit = await counted(count, 'SELECT * FROM ff_submit($1, $2, $3, $4, $5, $6, $7, NULL)', [
@@ -91,7 +91,10 @@ async function life(count: number): Promise<Costs> {
   return { submit, claim, renew, record, complete };
 }
 
-/** The least of some lives: what changes in other databases can make a connection forget the catalog, and reading that again is no operation's cost. */
+/**
+ * The least of several lives: changes in other databases can make a connection reload its catalog cache, which is not a
+ * cost of the operation.
+ */
 async function warmLife(count: number): Promise<Costs> {
   for (let round = 0; round < WARM_UP; round += 1) await life(count);
   let least = await life(count);
@@ -123,7 +126,7 @@ describe.each([
     expect(over, `${operation} costs ${JSON.stringify(cost)} (${budget.why})`).toEqual([]);
   });
 
-  it('completes what it claimed', async () => {
+  it('completes everything it claimed', async () => {
     const left = await client.query('SELECT 1 FROM ff_lease UNION ALL SELECT 1 FROM ff_ready');
     expect(left.rowCount).toBe(0);
   });

@@ -1,6 +1,6 @@
 /**
- * The checker itself: it finds nothing in a sound history and finds what is wrong with a bad one. Bad histories are
- * views laid over the true log, which nobody here writes to.
+ * The checker itself: it finds nothing wrong with a sound history and every fault of a bad one. Bad histories are views
+ * over the true log, which no test here writes to.
  */
 import { expect, test } from 'vitest';
 import { newKind, SOON, useCrew, uuidOf } from '../worker/crew.ts';
@@ -12,7 +12,7 @@ const LATER = 1_000_000_000;
 const OTHER_LEASE = '00000000-0000-4000-8000-000000000000';
 const TRUE_LOG = 'SELECT * FROM flowfabric.ff_event';
 
-/** The log and, at its end, another copy of some events with these columns changed. */
+/** The log followed by another copy of some events with these columns changed. */
 function withCopy(changes: object, where: string): string {
   const changed = JSON.stringify({ ev_id: LATER, ...changes });
   return `${TRUE_LOG} UNION ALL
@@ -27,27 +27,27 @@ const histories: [string, string, string[]][] = [
     [
       'does not have exactly one completion event',
       'has a lease that did not end exactly once',
-      'went on after it had ended',
+      'changed after it had ended',
     ],
   ],
   [
-    'a grant that nobody ended, with an epoch used before',
+    'a grant that never ended, with an epoch used before',
     withCopy({ lease_id: OTHER_LEASE }, `event_type = 'acquired'`),
     [
       'was granted a lease whose epoch is not higher than the one before',
       'has a lease that did not end exactly once',
-      'was granted a lease while another one held',
-      'went on after it had ended',
+      'was granted a lease while it had another one',
+      'changed after it had ended',
     ],
   ],
   [
-    'a takeover from nobody',
+    'a takeover without a previous owner',
     withCopy({ lease_id: OTHER_LEASE, lease_epoch: 9, event_type: 'reclaimed' }, `event_type = 'acquired'`),
     [
       'has a lease that did not end exactly once',
-      'was granted a lease while another one held',
-      'went on after it had ended',
-      'was reclaimed without both owners, or not after a lost lease',
+      'was granted a lease while it had another one',
+      'changed after it had ended',
+      'was reclaimed without naming both owners, or not after a lost lease',
     ],
   ],
   [
@@ -55,7 +55,7 @@ const histories: [string, string, string[]][] = [
     `${TRUE_LOG} WHERE family <> 'completion'`,
     [
       'does not have exactly one completion event',
-      'does not have exactly one outcome row, that of its state and its event',
+      'does not have exactly one outcome row that matches its state and its event',
       'has a lease that did not end exactly once',
     ],
   ],

@@ -1,13 +1,13 @@
 /**
- * Reads a database after a storm and says what is wrong with it, by plain SQL on the tables and with nothing of the
- * engine: whatever the engine believes of itself is not evidence.
+ * Examines a database after a storm and reports what is wrong with it, by plain SQL on the tables and without the
+ * engine: what the engine believes about itself is no evidence.
  */
 import pg from 'pg';
 
 interface Rule {
-  /** What is wrong with the executions the query finds. */
+  /** What is wrong with the executions the query returns. */
   fault: string;
-  /** Finds column `id` of each execution at fault, among those whose route has the kind $1. */
+  /** Returns column `id` of each faulty execution, among those whose route has the kind $1. */
   sql: string;
 }
 
@@ -26,7 +26,7 @@ const RULES: Rule[] = [
           GROUP BY 1 HAVING count(c.ev_id) <> 1`,
   },
   {
-    fault: 'does not have exactly one outcome row, that of its state and its event',
+    fault: 'does not have exactly one outcome row that matches its state and its event',
     sql: `SELECT o.execution_id AS id FROM ours o
           WHERE (SELECT count(*) FROM ff_outcome x WHERE x.execution_id = o.execution_id) <> 1
              OR NOT EXISTS (SELECT FROM ff_outcome x JOIN completions c USING (execution_id)
@@ -48,18 +48,18 @@ const RULES: Rule[] = [
                   WHEN 1 THEN false ELSE true END`,
   },
   {
-    fault: 'was granted a lease while another one held',
+    fault: 'was granted a lease while it had another one',
     sql: `SELECT g.execution_id AS id FROM grants g JOIN grants later
             ON later.execution_id = g.execution_id AND later.ev_id > g.ev_id
           WHERE NOT EXISTS (SELECT FROM ends e WHERE e.lease_id = g.lease_id
                             AND e.ev_id > g.ev_id AND e.ev_id < later.ev_id)`,
   },
   {
-    fault: 'went on after it had ended',
+    fault: 'changed after it had ended',
     sql: `SELECT c.execution_id AS id FROM completions c JOIN event v USING (execution_id) WHERE v.ev_id > c.ev_id`,
   },
   {
-    fault: 'was reclaimed without both owners, or not after a lost lease',
+    fault: 'was reclaimed without naming both owners, or not after a lost lease',
     sql: `SELECT g.execution_id AS id FROM grants g
           WHERE g.event_type = 'reclaimed' AND NOT EXISTS (
             SELECT FROM ends e WHERE e.execution_id = g.execution_id AND e.attempt_index = g.attempt_index - 1
@@ -74,7 +74,7 @@ const RULES: Rule[] = [
   },
 ];
 
-/** What is wrong with the executions of this kind, one sentence each; empty when all is well. */
+/** What is wrong with the executions of this kind, one sentence each; empty when nothing is. */
 export async function faultsOf(
   databaseUrl: string,
   kind: string,

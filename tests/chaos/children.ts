@@ -1,6 +1,6 @@
 /**
- * Worker processes for the tests that kill them: started, listened to, and gone by the end of the test whatever
- * happens. They run the compiled package, because Node cannot run TypeScript in every supported version.
+ * Worker processes for the tests that kill them: started, read from, and gone by the end of the test whatever happens.
+ * They run the compiled package, because not every supported version of Node runs TypeScript.
  */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
@@ -36,15 +36,15 @@ export interface WorkerProcess {
   signal(name: 'SIGKILL' | 'SIGSTOP' | 'SIGCONT' | 'SIGTERM'): void;
   /** Its exit code, once it is gone. */
   ended(): Promise<number | null>;
-  /** Lets its handlers go on. */
+  /** Lets its handlers continue. */
   go(): void;
   /** Kills it, frozen or not, and waits until it is gone. */
   kill(): Promise<void>;
-  /** Lets it finish what it runs, and waits until it is gone. */
+  /** Lets it finish its running work, and waits until it is gone. */
   finish(): Promise<void>;
 }
 
-/** Call it inside a test: the process does not outlive it. */
+/** Call it inside a test: the process is killed when the test ends. */
 export function startWorkerProcess(options: WorkerProcessOptions): WorkerProcess {
   const child = spawn(process.execPath, [FIXTURE, JSON.stringify(options)], {
     stdio: ['pipe', 'pipe', 'inherit'],

@@ -1,6 +1,6 @@
 /**
- * A process can stop whatever its database does: frozen, cut off or gone, everything that runs stops by its deadline, and the process
- * ends by itself while the database is still away.
+ * A process can stop whatever state its database is in: frozen, cut off or gone. Everything that runs stops by its
+ * deadline, and the process exits by itself while the database is still away.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -24,7 +24,7 @@ let server: EmbeddedServer;
 
 beforeAll(async () => {
   parent = await mkdtemp(join(tmpdir(), 'flowfabric-frozen-'));
-  // Run by root, the server drops to another account, which must get through to its directory.
+  // Run by root, the server drops to another account, which must be able to enter its directory.
   await chmod(parent, 0o755);
   server = await startEmbedded({ dataDir: join(parent, 'postgres'), settings: { fsync: 'off' } });
 }, LIMIT_MS);
@@ -34,7 +34,7 @@ afterAll(async () => {
   await rm(parent, { recursive: true, force: true, maxRetries: 3 });
 }, LIMIT_MS);
 
-/** A migrated database of its own. */
+/** A separate, migrated database. */
 async function database(name: string): Promise<string> {
   const client = new pg.Client({ connectionString: server.url });
   await client.connect();
@@ -48,7 +48,7 @@ async function database(name: string): Promise<string> {
 
 interface Stopping {
   ready: Promise<void>;
-  /** Asks it to stop; answers what it said until it had ended. */
+  /** Tells it to stop; returns what it printed until it exited. */
   stop(): Promise<string[]>;
 }
 
@@ -78,7 +78,7 @@ function start(url: string): Stopping {
   };
 }
 
-/** The server with all its processes, to be stopped and continued. */
+/** The server with all its processes, to stop and continue. */
 async function processes(): Promise<number[]> {
   const client = new pg.Client({ connectionString: server.url });
   await client.connect();
@@ -94,7 +94,7 @@ function signalAll(pids: readonly number[], signal: 'SIGSTOP' | 'SIGCONT'): void
     try {
       process.kill(pid, signal);
     } catch {
-      // It has ended since it was listed.
+      // It has exited since it was listed.
     }
 }
 

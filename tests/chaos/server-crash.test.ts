@@ -1,6 +1,6 @@
 /**
- * Postgres itself crashes under load, on a server of its own that syncs to disk as production does: whatever submit
- * had acknowledged ends exactly once.
+ * Postgres itself crashes under load, on a separate server that syncs to disk as in production: every acknowledged
+ * submit ends exactly once.
  */
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -27,7 +27,7 @@ let server: EmbeddedServer;
 
 beforeAll(async () => {
   parent = await mkdtemp(join(tmpdir(), 'flowfabric-crash-'));
-  // Run by root, the server drops to another account, which must get through to its directory.
+  // Run by root, the server drops to another account, which must be able to enter its directory.
   await chmod(parent, 0o755);
   server = await startEmbedded({ dataDir: join(parent, 'postgres') });
   await migrate({ databaseUrl: server.url });
@@ -38,7 +38,7 @@ afterAll(async () => {
   await rm(parent, { recursive: true, force: true, maxRetries: 3 });
 }, LIMIT_MS);
 
-/** Submits one after another until told to stop; keeps the ids that were acknowledged. */
+/** Submits one after another until told to stop; keeps the acknowledged ids. */
 async function submitting(
   engine: Connection,
   kind: string,
@@ -57,7 +57,7 @@ async function submitting(
 }
 
 test(
-  'a crashed Postgres loses nothing that was acknowledged, and nothing is done twice',
+  'a Postgres crash loses nothing acknowledged, and nothing is done twice',
   { timeout: LIMIT_MS },
   async () => {
     const kind = newKind();

@@ -1,4 +1,4 @@
-/** Where the binaries come from, which account runs them, and what is said when there are none. */
+/** Where the binaries come from, which account runs them, and what the error says when there are none. */
 
 import { cp, chmod, chown, mkdir, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -17,7 +17,7 @@ afterAll(shared.remove);
 const platform = `${process.platform === 'win32' ? 'windows' : process.platform}-${process.arch}`;
 
 test.runIf(available.includes('system'))(
-  'an installed Postgres serves as well, and its data stay with its version',
+  'an installed Postgres works too, and its data directory stays with its version',
   { timeout: LIMIT_MS },
   async () => {
     const dataDir = join(await temporaryDirectory(), 'pg');
@@ -35,7 +35,7 @@ test.runIf(available.includes('system'))(
   },
 );
 
-test('data of another major version are refused with both versions named', async () => {
+test('data of another major version is refused with both versions named', async () => {
   const dataDir = join(await temporaryDirectory(), 'pg');
   await mkdir(join(dataDir, 'pgdata'), { recursive: true });
   await writeFile(join(dataDir, 'pgdata', 'PG_VERSION'), '9\n');
@@ -55,7 +55,7 @@ test('without usable binaries the error says what to do', async () => {
 });
 
 test.runIf(isRoot)(
-  'a user without rights runs the server under the own account',
+  'an unprivileged user runs the server under their own account',
   { timeout: LIMIT_MS },
   async () => {
     const home = join(await temporaryDirectory(), 'home');
@@ -87,7 +87,7 @@ test.runIf(isRoot && available.includes('packaged'))(
       expect(user.said.binDir).toMatch(`${directory}/flowfabric-binaries-0/`);
       expect((await stat(join(dataDir, 'pgdata'))).uid).not.toBe(0);
       await query(String(user.said.url), 'select 1');
-      // The environment of root does not travel to the other account.
+      // Root's environment is not passed to the other account.
       const environment = await readFile(`/proc/${user.said.pid}/environ`, 'utf8').catch(() => '');
       expect(environment).not.toContain('TMPDIR');
     } finally {
@@ -98,20 +98,17 @@ test.runIf(isRoot && available.includes('packaged'))(
   },
 );
 
-test.runIf(isRoot)(
-  'a data directory that the account of the server cannot enter is refused to root',
-  async () => {
-    const directory = await temporaryDirectory();
-    await chmod(directory, 0o700);
-    await expect(startEmbedded({ dataDir: join(directory, 'pg') })).rejects.toMatchObject({
-      code: 'embedded_unavailable',
-      message: expect.stringContaining('cannot enter'),
-    });
-  },
-);
+test.runIf(isRoot)('root is refused a data directory that the server account cannot enter', async () => {
+  const directory = await temporaryDirectory();
+  await chmod(directory, 0o700);
+  await expect(startEmbedded({ dataDir: join(directory, 'pg') })).rejects.toMatchObject({
+    code: 'embedded_unavailable',
+    message: expect.stringContaining('cannot enter'),
+  });
+});
 
 test.runIf(isRoot && available.includes('packaged'))(
-  'the library links are made where the install script did not run, and in a copy where that is read-only',
+  'missing library links are created in place, or in a copy if the package is read-only',
   { timeout: LIMIT_MS },
   async () => {
     const directory = await temporaryDirectory();
@@ -153,7 +150,7 @@ async function makePackage(): Promise<{ project: string; dist: URL }> {
 
 let made: ReturnType<typeof makePackage> | undefined;
 
-/** Copied once for the file, because the binaries are large. */
+/** Copied once per file, because the binaries are large. */
 function privatePackage(): ReturnType<typeof makePackage> {
   made ??= makePackage();
   return made;

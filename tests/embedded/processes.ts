@@ -1,6 +1,6 @@
 /**
- * What the embedded tests share: temporary directories, queries, and child processes that use the embedded
- * Postgres. Children run the compiled package, because Node cannot run TypeScript in every supported version.
+ * What the embedded tests share: temporary directories, queries, and child processes that use the embedded Postgres.
+ * Children run the compiled package, because not every supported version of Node runs TypeScript.
  */
 
 import { spawn, type ChildProcess } from 'node:child_process';
@@ -20,13 +20,13 @@ const POLL_LIMIT_MS = 20_000;
 
 export interface UsingProcess {
   readonly child: ChildProcess;
-  /** What the process got from startEmbedded, or the error it met. */
+  /** What startEmbedded returned to the process, or the error it threw. */
   readonly said: Record<string, string | number>;
-  /** Lets the process call stop() and end. */
+  /** Makes the process call stop() and exit. */
   finish(): Promise<void>;
 }
 
-/** A directory that is removed after the test. Everybody may enter it, as a server of root must. */
+/** A directory that is removed after the test. Everybody may enter it, as root's server account must. */
 export async function temporaryDirectory(): Promise<string> {
   const { directory, remove } = await makeDirectory();
   onTestFinished(remove);
@@ -44,14 +44,14 @@ export async function makeDirectory(): Promise<{ directory: string; remove: () =
   return { directory, remove };
 }
 
-// A test that fails half way must not leave its server running.
+// A test that fails halfway must not leave its server running.
 async function stopServer(dataDir: string): Promise<void> {
   const text = await readFile(join(dataDir, 'pgdata', 'postmaster.pid'), 'utf8').catch(() => '');
   const pid = Number.parseInt(text, 10);
   if (pid > 0 && pid !== process.pid && (await isAlive(pid))) process.kill(pid, 'SIGQUIT');
 }
 
-/** Starts a process without waiting for what it says. */
+/** Starts a process without waiting for its output. */
 export function spawnUser(
   options: object,
   extra: { cwd?: string; uid?: number; env?: NodeJS.ProcessEnv; dist?: URL; detached?: boolean } = {},
@@ -66,7 +66,7 @@ export function spawnUser(
   });
 }
 
-/** Starts a process and waits until it has the server, or has failed. */
+/** Starts a process and waits until it has the server or has failed. */
 export async function startUser(...args: Parameters<typeof spawnUser>): Promise<UsingProcess> {
   const child = spawnUser(...args);
   const ended = once(child, 'exit');
@@ -80,14 +80,14 @@ export async function startUser(...args: Parameters<typeof spawnUser>): Promise<
   return { child, said: JSON.parse(line) as UsingProcess['said'], finish };
 }
 
-/** Kills a process the hard way and waits until it is gone. */
+/** Kills a process with SIGKILL and waits until it is gone. */
 export async function killHard(child: ChildProcess): Promise<void> {
   const ended = once(child, 'exit');
   child.kill('SIGKILL');
   await ended;
 }
 
-/** True while the process runs; one that only waits for its parent to take note of its end does not. */
+/** True while the process runs; a zombie does not count. */
 export async function isAlive(pid: number): Promise<boolean> {
   return (await findProcess(pid)) !== undefined;
 }
@@ -96,7 +96,7 @@ export async function until(condition: () => boolean | Promise<boolean>): Promis
   await vi.waitFor(async () => expect(await condition()).toBe(true), { timeout: POLL_LIMIT_MS, interval: 5 });
 }
 
-/** Runs one query on a connection of its own and returns the rows. */
+/** Runs one query on its own connection and returns the rows. */
 export async function query(url: string, text: string): Promise<unknown[]> {
   const client = new pg.Client({ connectionString: url });
   client.on('error', () => {});

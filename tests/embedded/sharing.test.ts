@@ -19,13 +19,13 @@ import {
 const LIMIT_MS = 60_000;
 const posix = process.platform !== 'win32';
 
-// One initdb serves all tests that only need some instance; each leaves it stopped.
+// One initdb serves all tests that only need an instance; each leaves it stopped.
 const shared = await makeDirectory();
 const sharedDir = join(shared.directory, 'pg');
 afterAll(shared.remove);
 
 test(
-  'processes that start at the same time share one server, which the last of them stops',
+  'processes that start at the same time share one server, and the last one stops it',
   { timeout: LIMIT_MS },
   async () => {
     const dataDir = join(await temporaryDirectory(), 'pg');
@@ -43,7 +43,7 @@ test(
 );
 
 test(
-  'a server ends by itself when its only user was killed, and the next one starts it again',
+  'a server stops by itself after its only user was killed, and the next user starts it again',
   { timeout: LIMIT_MS },
   async () => {
     const dataDir = sharedDir;
@@ -59,7 +59,7 @@ test(
 );
 
 test(
-  'a server stays for its other users when one was killed, also the one that started it',
+  'a server keeps running for its other users when one is killed, even the one that started it',
   { timeout: LIMIT_MS },
   async () => {
     const dataDir = sharedDir;
@@ -68,7 +68,7 @@ test(
     const pid = Number(starter.said.pid);
     expect(other.said.pid).toBe(pid);
     await killHard(starter.child);
-    // The watcher has looked, and found a user that is gone.
+    // The watcher has polled and removed the dead user.
     await until(async () => (await readdir(join(dataDir, 'users'))).length === 1);
     expect(await query(String(other.said.url), 'select 7 as n')).toEqual([{ n: 7 }]);
     await killHard(other.child);
@@ -77,7 +77,7 @@ test(
 );
 
 test(
-  'who joins a server whose users were killed has it for as long as it needs it',
+  'a process that joins a server whose users were killed keeps it as long as it needs it',
   { timeout: LIMIT_MS },
   async () => {
     const dataDir = sharedDir;
@@ -91,7 +91,7 @@ test(
   },
 );
 
-test('a watcher that was killed is replaced by who joins next', { timeout: LIMIT_MS }, async () => {
+test('a killed watcher is replaced by the next process to join', { timeout: LIMIT_MS }, async () => {
   const dataDir = sharedDir;
   const starter = await startUser({ dataDir });
   const watchers = async (): Promise<number[]> =>
@@ -102,7 +102,7 @@ test('a watcher that was killed is replaced by who joins next', { timeout: LIMIT
     );
     return found.flat();
   };
-  // Those of servers that were stopped end by themselves.
+  // Watchers of stopped servers end by themselves.
   await until(async () => (await running()).length === 1);
   const [first] = await running();
   process.kill(first!, 'SIGKILL');
@@ -115,7 +115,7 @@ test('a watcher that was killed is replaced by who joins next', { timeout: LIMIT
   await until(async () => (await running()).length === 0);
 });
 
-test('a server that was killed is started again with its committed data', { timeout: LIMIT_MS }, async () => {
+test('a killed server restarts with its committed data', { timeout: LIMIT_MS }, async () => {
   const dataDir = sharedDir;
   const starter = await startUser({ dataDir });
   await query(String(starter.said.url), 'create table kept as select 7 as n');
@@ -128,7 +128,7 @@ test('a server that was killed is started again with its committed data', { time
   expect(await isAlive(next.pid)).toBe(false);
 });
 
-test.runIf(posix)('an initdb that was killed half way is done again', { timeout: LIMIT_MS }, async () => {
+test.runIf(posix)('an initdb killed halfway is run again', { timeout: LIMIT_MS }, async () => {
   const dataDir = join(await temporaryDirectory(), 'pg');
   const starter = spawnUser({ dataDir }, { detached: true });
   const ended = once(starter, 'exit');
@@ -150,27 +150,23 @@ test.runIf(posix)('an initdb that was killed half way is done again', { timeout:
   await server.stop();
 });
 
-test(
-  'locks and pid files of processes that no longer exist do not stand in the way',
-  { timeout: LIMIT_MS },
-  async () => {
-    const dataDir = sharedDir;
-    const first = await startEmbedded({ dataDir });
-    const pidFile = join(dataDir, 'pgdata', 'postmaster.pid');
-    const lines = (await readFile(pidFile, 'utf8')).split('\n');
-    await first.stop();
+test('locks and pid files of dead processes do not block a start', { timeout: LIMIT_MS }, async () => {
+  const dataDir = sharedDir;
+  const first = await startEmbedded({ dataDir });
+  const pidFile = join(dataDir, 'pgdata', 'postmaster.pid');
+  const lines = (await readFile(pidFile, 'utf8')).split('\n');
+  await first.stop();
 
-    // A lock and a user whose pid now belongs to a process with another start time, or to nobody.
-    for (const folder of ['lock', 'users']) {
-      await writeFile(join(dataDir, folder, `${process.pid}-1-aaaaaaaaaaaa`), '');
-      await writeFile(join(dataDir, folder, '4194999-1-aaaaaaaaaaaa'), '');
-    }
-    // A postmaster.pid that survived a restart of the machine, with a pid that is something else now.
-    await writeFile(pidFile, [String(process.pid), ...lines.slice(1)].join('\n'));
+  // A lock and a user whose pid now belongs to a process with another start time, or to none.
+  for (const folder of ['lock', 'users']) {
+    await writeFile(join(dataDir, folder, `${process.pid}-1-aaaaaaaaaaaa`), '');
+    await writeFile(join(dataDir, folder, '4194999-1-aaaaaaaaaaaa'), '');
+  }
+  // A postmaster.pid that survived a restart of the machine; its pid is now another program's.
+  await writeFile(pidFile, [String(process.pid), ...lines.slice(1)].join('\n'));
 
-    const next = await startEmbedded({ dataDir });
-    await next.stop();
-    expect(await isAlive(next.pid)).toBe(false);
-    expect(await readdir(join(dataDir, 'users'))).toEqual([]);
-  },
-);
+  const next = await startEmbedded({ dataDir });
+  await next.stop();
+  expect(await isAlive(next.pid)).toBe(false);
+  expect(await readdir(join(dataDir, 'users'))).toEqual([]);
+});

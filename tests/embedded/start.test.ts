@@ -1,4 +1,4 @@
-/** Starting, stopping and coming back, within one process. */
+/** Starting, stopping and restarting, within one process. */
 
 import { readFile, readdir, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -9,13 +9,13 @@ import { isAlive, makeDirectory, query, temporaryDirectory } from './processes.t
 const LIMIT_MS = 60_000;
 const posix = process.platform !== 'win32';
 
-// One initdb serves all tests that only need some instance; each leaves it stopped.
+// One initdb serves all tests that only need an instance; each leaves it stopped.
 const shared = await makeDirectory();
 const sharedDir = join(shared.directory, 'pg');
 afterAll(shared.remove);
 
 test(
-  'a first start gives an empty server and a later one finds the data under the same address',
+  'a first start returns an empty server, and a later one finds the data at the same address',
   { timeout: LIMIT_MS },
   async () => {
     const dataDir = join(await temporaryDirectory(), 'made', 'on', 'demand');
@@ -40,7 +40,7 @@ test(
 );
 
 test(
-  'only the kept password opens the server, only on loopback, and no secret lies open',
+  'only the stored password opens the server, only on loopback, and no secret is readable by others',
   { timeout: LIMIT_MS },
   async () => {
     const dataDir = join(await temporaryDirectory(), 'pg');
@@ -67,7 +67,7 @@ test(
 );
 
 test(
-  'a stop in immediate mode is a crash that keeps what was committed, whoever uses the server',
+  'stopping in immediate mode is a crash that keeps committed data, even while others use the server',
   { timeout: LIMIT_MS },
   async () => {
     const dataDir = sharedDir;
@@ -101,25 +101,21 @@ test(
   },
 );
 
-test(
-  'a password that does not fit is reported, and no server is left running',
-  { timeout: LIMIT_MS },
-  async () => {
-    const dataDir = sharedDir;
-    const server = await startEmbedded({ dataDir });
-    await server.stop();
-    const password = await readFile(join(dataDir, 'password'), 'utf8');
-    await writeFile(join(dataDir, 'password'), 'wrong');
-    onTestFinished(() => writeFile(join(dataDir, 'password'), password));
-    await expect(startEmbedded({ dataDir })).rejects.toMatchObject({
-      code: 'embedded_unavailable',
-      message: expect.stringContaining('refuses the password'),
-    });
-    await expect(stat(join(dataDir, 'pgdata', 'postmaster.pid'))).rejects.toMatchObject({ code: 'ENOENT' });
-  },
-);
+test('a wrong password is reported, and no server is left running', { timeout: LIMIT_MS }, async () => {
+  const dataDir = sharedDir;
+  const server = await startEmbedded({ dataDir });
+  await server.stop();
+  const password = await readFile(join(dataDir, 'password'), 'utf8');
+  await writeFile(join(dataDir, 'password'), 'wrong');
+  onTestFinished(() => writeFile(join(dataDir, 'password'), password));
+  await expect(startEmbedded({ dataDir })).rejects.toMatchObject({
+    code: 'embedded_unavailable',
+    message: expect.stringContaining('refuses the password'),
+  });
+  await expect(stat(join(dataDir, 'pgdata', 'postmaster.pid'))).rejects.toMatchObject({ code: 'ENOENT' });
+});
 
-test('settings that the launcher depends on, or that are no names, are refused', async () => {
+test('settings that the launcher depends on, or that are not valid names, are refused', async () => {
   for (const name of ['port', 'Listen_Addresses', 'a b', '-x']) {
     await expect(startEmbedded({ settings: { [name]: '1' } })).rejects.toMatchObject({
       code: 'invalid_input',
@@ -133,7 +129,7 @@ test('some binaries are available where these tests run', async () => {
 });
 
 test.each([
-  ['an option nobody knows', { dataDirectory: 'x' }, 'dataDirectory'],
+  ['an unknown option', { dataDirectory: 'x' }, 'dataDirectory'],
   ['an empty directory', { dataDir: '' }, 'dataDir'],
   ['a blank directory', { dataDir: ' ' }, 'dataDir'],
   ['a directory that is no text', { dataDir: 5 }, 'dataDir'],

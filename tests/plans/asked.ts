@@ -1,5 +1,5 @@
 /**
- * Every call of the store that the walk does not make, mostly of nobody's rows: what is planned is the same.
+ * Every call of the store that the walk does not make, mostly for rows that do not exist: the plans are the same.
  */
 import { randomUUID } from 'node:crypto';
 import type { SqlExecutor } from '../../src/contract/engine.ts';
@@ -33,11 +33,11 @@ import type { Recorder } from './plan-recorder.ts';
 import { PARTITION, unknownLeases } from './workload.ts';
 
 const MANY = 1_000;
-/** Of no session. */
+/** The pid of no session. */
 const NO_PID = 0;
 const key = { uuid: randomUUID(), partition: PARTITION };
 
-/** Between them they look into every source a list has. */
+/** Together they read every source a list has. */
 const FILTERS: readonly ExecutionFilter[] = [
   {},
   { kind: 'nobody', lane: 'default' },

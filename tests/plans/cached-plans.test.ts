@@ -1,6 +1,6 @@
 /**
- * The trap as it happens: a connection makes its plans while the tables are empty and keeps them when rows arrive.
- * Buffers and rows are counted, never time: both must grow with the batch and not with the tables.
+ * The generic-plan trap, reproduced: a connection makes its plans while the tables are empty and keeps them when rows
+ * arrive. Buffers and rows are counted, never time: both must grow with the batch and not with the tables.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Database } from '../../src/engine/database/database.ts';
@@ -14,10 +14,10 @@ import { walk } from './walk.ts';
 const BATCH = 500;
 /** A row is read, locked and written in at most six tables, each with its indexes a few levels deep. */
 const BUFFERS_PER_ROW = 60;
-/** No node looks at a row of the batch more than this often. */
+/** No node reads a row of the batch more often than this. */
 const LOOKS_PER_ROW = 4;
 const KINDS = ['trap-a', 'trap-b'];
-/** How often the trap is set up before it is said that plans are never kept. */
+/** How many times to set up the trap before concluding that plans are never kept. */
 const TRIES = 5;
 
 interface Trap {
@@ -29,8 +29,9 @@ interface Trap {
 }
 
 /**
- * A connection that is silent while many tables and databases change is told to forget everything it knows, its plans too: there is only
- * so much room for what has changed. A statement that was planned together with the others shows it by its estimates.
+ * The server keeps limited room for invalidations, so a connection that is idle while many tables and databases change
+ * must drop all its caches, including its plans. A statement planned together with the others shows this by its
+ * estimates.
  */
 async function watchPlans({ client }: Recorder): Promise<() => Promise<boolean>> {
   await client.query('PREPARE watched AS SELECT FROM ff_execution WHERE execution_id = ANY ($1::uuid[])');
@@ -41,7 +42,7 @@ async function watchPlans({ client }: Recorder): Promise<() => Promise<boolean>>
   return async () => (await planned()) === before;
 }
 
-/** Plans made on tables that were vacuumed empty, then rows without anybody counting them. */
+/** Plans made on tables that were vacuumed while empty, then rows added without ANALYZE. */
 async function openTrap(prepare: (test: TestDatabase) => Promise<void>): Promise<Trap> {
   const test = await vacuumedEmptyTables();
   await prepare(test);
@@ -54,7 +55,7 @@ async function openTrap(prepare: (test: TestDatabase) => Promise<void>): Promise
   return { test, recorder, store, keptPlans };
 }
 
-/** Plans are kept, as connections do sooner or later: when, is up to how often they were used and to what they are thought to cost. */
+/** Forces plans to be kept, as connections do sooner or later, depending on use and estimated cost. */
 async function withoutSettings(test: TestDatabase): Promise<void> {
   await resetFunctionSettings(test);
   await test.query(`ALTER DATABASE ${test.name} SET plan_cache_mode = force_generic_plan`);
@@ -123,7 +124,7 @@ describe('plans made on empty tables, used on full ones', () => {
 });
 
 describe('without the settings the functions carry', () => {
-  /** What a completion costs by plans that were kept; undefined when they were not. */
+  /** What a completion costs with kept plans; undefined when they were not kept. */
   async function costByKeptPlans(): Promise<{ buffers: number; rows: number } | undefined> {
     const { test, recorder, store, keptPlans } = await openTrap(withoutSettings);
     try {
@@ -137,7 +138,7 @@ describe('without the settings the functions carry', () => {
     }
   }
 
-  it('the trap is real, and seen', async () => {
+  it('the trap is real and is detected', async () => {
     let cost = await costByKeptPlans();
     for (let tries = 1; cost === undefined && tries < TRIES; tries += 1) cost = await costByKeptPlans();
     expect(cost?.buffers).toBeGreaterThan(BATCH * BUFFERS_PER_ROW);

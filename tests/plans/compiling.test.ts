@@ -1,7 +1,7 @@
 /**
- * Nothing the engine sends is compiled to machine code: that takes seconds, and Postgres does it with whatever it believes to be
- * expensive. Every statement of the store and of the functions is run, on a server that has a compiler where this system has one; what
- * the server believes each costs is looked at everywhere.
+ * Nothing the engine sends is compiled to machine code: that takes seconds, and Postgres does it for any statement it
+ * estimates to be expensive. Every statement of the store and of the functions is run, on a server with a compiler
+ * where this system has one; the estimated costs are checked everywhere.
  */
 import { mkdtemp, chmod, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -18,9 +18,9 @@ import { compiled } from './plan-rules.ts';
 import { walk } from './walk.ts';
 
 const ENGINE = new URL('../../src/engine/', import.meta.url);
-/** Where statements are written. */
+/** Files that contain statements. */
 const STATEMENTS = /^database\/|\.sql\.ts$/;
-/** What sends statements for others. */
+/** Functions that send statements on behalf of others. */
 const CARRIERS = [
   'run',
   'runInside',
@@ -31,14 +31,14 @@ const CARRIERS = [
   'readOne',
   'readMany',
 ];
-/** Send no statement with a plan, or on connections of their own. */
+/** Functions that send no statement with a plan, or use their own connections. */
 const WITHOUT_PLANS = ['planMigration', 'hearOwnHint', 'readAnsweringPids'];
 
 let url: string;
 let hasCompiler: boolean;
 const cleanUps: (() => Promise<unknown>)[] = [];
 
-/** The system's own server, where there is one; it may have a compiler, which the packaged one has not. */
+/** The system's own server, if there is one; it may have a compiler, which the packaged one lacks. */
 async function openServer(): Promise<string> {
   if (!(await availableBinaries()).includes('system')) return inject('testServer').url;
   const parent = await mkdtemp(join(tmpdir(), 'flowfabric-compiling-'));
@@ -75,7 +75,7 @@ async function sendingFunctions(): Promise<string[]> {
     .filter((name) => !CARRIERS.includes(name) && !WITHOUT_PLANS.includes(name));
 }
 
-/** Notes by whom statements are sent: the functions on the stack of each. */
+/** Records which functions send statements: those on the stack of each call. */
 function noteSenders(recorder: Recorder, senders: Set<string>): Recorder {
   const note = (): void => {
     const frames = `${new Error('sent').stack}`.matchAll(/at (?:async )?(?:\w+\.)*(\w+) /g);
@@ -97,7 +97,7 @@ function noteSenders(recorder: Recorder, senders: Set<string>): Recorder {
   };
 }
 
-describe('on tables that nobody has counted', () => {
+describe('on tables without statistics', () => {
   const senders = new Set<string>();
   let test: TestDatabase;
   let plans: RecordedPlan[];
@@ -126,7 +126,7 @@ describe('on tables that nobody has counted', () => {
     expect(compiled(plans)).toEqual([]);
   });
 
-  it('a statement that costs as much is compiled, where there is a compiler', async () => {
+  it('a statement that expensive is compiled where there is a compiler', async () => {
     const recorder = await openRecorder(test, 'counted');
     const many = ['a', 'b', 'c', 'd'].map((name) => `jsonb_array_elements('[1]') ${name}`);
     const dear = `SELECT count(*) FROM ${many.join(', ')}`;

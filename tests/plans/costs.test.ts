@@ -1,6 +1,6 @@
 /**
- * What operations cost when there is much of something they do not want: duplicates, other routes' work, timers that
- * are not due. Counted in buffers and rows, never in time.
+ * What operations cost when there is much that they do not want: duplicates, other routes' work, timers that are not
+ * due. Counted in buffers and rows, never in time.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { ClaimRow } from '../../src/engine/executions/executions.sql.ts';
@@ -21,7 +21,7 @@ describe('submitting', () => {
   });
   afterAll(() => test.drop());
 
-  it('10,000 executions of which some are there already costs rows, not their square', async () => {
+  it('10,000 executions, some of which exist, has linear and not quadratic cost', async () => {
     const recorder = await openRecorder(test, 'counted');
     const batch = { kinds: ['dup'], count: COUNT };
     const first = await submitBatch(storeOf(test), { ...batch, count: COUNT / 10 });
@@ -46,8 +46,8 @@ describe('the state rows', () => {
   });
   afterAll(() => test.drop());
 
-  it('are updated in their page while executions are claimed and completed', async () => {
-    // One connection, because each counts for itself until it is told to hand in its numbers.
+  it('are updated within their page while executions are claimed and completed', async () => {
+    // One connection, because each counts separately until it flushes its statistics.
     const { client, database } = await openRecorder(test, 'planned');
     const { routes } = await submitBatch(database, { kinds: ['hot'], count: COUNT });
     for (let done = 0; done < COUNT; done += BATCH) {
@@ -75,7 +75,7 @@ describe('claiming', () => {
   });
   afterAll(() => test.drop());
 
-  /** By a connection of its own, and again with its plans made: both kinds of connection exist. */
+  /** On a new connection, and again once it has its plans: both kinds of connection exist. */
   const claimTwice = async (routes: readonly number[]): Promise<RecordedPlan[][]> => {
     const recorder = await openRecorder(test, 'counted');
     const claim = () => recorder.record(() => claimBatch(recorder.database, routes, LIMIT));
@@ -88,7 +88,7 @@ describe('claiming', () => {
       const { rows, at } = mostRowsOf(plans);
       expect(rows, `rows looked at by ${at}`).toBeLessThanOrEqual(LIMIT * 2);
     }
-    // The first claim of a connection also reads the catalogue, to make its plans.
+    // The first claim of a connection also reads the catalog, to make its plans.
     expect(buffersOf(claims.at(-1) ?? []), 'buffers').toBeLessThan(LIMIT * BUFFERS_PER_ROW);
   };
 
@@ -123,7 +123,7 @@ describe('claiming', () => {
     expectBounded(await claimTwice(routes));
   });
 
-  it('over many routes looks at each of them, and not at each for every row', async () => {
+  it('over many routes reads each of them once, not once per row', async () => {
     const kinds = Array.from({ length: MANY_ROUTES }, (_, index) => `many-${index}`);
     const { routes } = await submitBatch(storeOf(test), { kinds, count: 2 * MANY_ROUTES });
     for (const plans of await claimTwice(routes)) {
@@ -134,11 +134,11 @@ describe('claiming', () => {
 
   it.each([
     ['whose execution was cancelled', 'cancelled'],
-    ['whose execution somebody works on', 'locked'],
+    ['whose execution is locked', 'locked'],
   ] as const)('over many deep routes is not slowed by one head %s', async (_, state) => {
     const kinds = Array.from({ length: 20 }, (__, index) => `${state}-${index}`);
     const { routes, uuids } = await submitBatch(storeOf(test), { kinds, count: 200 * kinds.length });
-    // Priorities go round, so the third one is at the head.
+    // Priorities take turns, so the third one is at the head.
     const head = { uuid: uuids[2]!, partition: PARTITION };
     const rival = await test.connect();
     await rival.query('BEGIN');
@@ -146,7 +146,7 @@ describe('claiming', () => {
     else await rival.query('SELECT 1 FROM ff_execution WHERE execution_id = $1 FOR UPDATE', [head.uuid]);
     for (const plans of await claimTwice(routes)) {
       const { rows, at } = mostRowsOf(plans);
-      // The peek may look at as many rows per route as were asked for, and the sweep at a named number per route asked.
+      // The peek may read as many rows per route as were requested, and the sweep a fixed number per requested route.
       expect(rows, `rows looked at by ${at}`).toBeLessThanOrEqual(kinds.length * 200);
     }
     const locked = await rival.query(
@@ -165,7 +165,7 @@ describe('beside a million finished executions', () => {
 
   beforeAll(async () => {
     test = await vacuumedEmptyTables();
-    // Only the tables these operations read by key, and append to; ids in their order, as they are minted.
+    // Only the tables these operations read by key and append to; ids in order, as they are generated.
     await test.query(
       `INSERT INTO ff_execution (execution_id, created_at_ms, changed_at_ms, route_id, priority, lifecycle_phase,
          ownership_state, eligibility_state, blocking_reason, terminal_outcome, attempt_state, partition_key, namespace)
@@ -187,7 +187,7 @@ describe('beside a million finished executions', () => {
     const calls = callsOn(database);
     const { routes } = await submitBatch(database, { kinds: ['among-many'], count: 4 * BATCH });
     const buffers: Record<keyof typeof BUFFERS_PER_ROW, number> = { claim: 0, complete: 0, cancel: 0 };
-    // Twice: the first call of a connection also reads the catalogue, to make its plans.
+    // Twice: the first call of a connection also reads the catalog, to make its plans.
     for (let round = 0; round < 2; round += 1) {
       let held: ClaimRow[] = [];
       const claimed = await recorder.record(async () => {

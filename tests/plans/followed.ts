@@ -1,6 +1,6 @@
 /**
- * The part of the walk that is the event log's: positions, reading, parts that come and go, another server; and the registry,
- * whose events belong to no execution.
+ * The part of the walk about the event log: positions, reading, slots that are opened and dropped, another server; and
+ * the registry, whose events belong to no execution.
  */
 import { randomUUID } from 'node:crypto';
 import type { Database } from '../../src/engine/database/database.ts';
@@ -83,7 +83,7 @@ async function walkRegistry(database: Database, client: Recorder['client']): Pro
   await client.query(`SELECT * FROM ff_pause_lane('one-too-many', 'me', NULL, 0)`);
 }
 
-/** As if the log had come from another server, then from another timeline of this one, with events nobody had stamped. */
+/** As if the log came from another server, then from another timeline of this one, with events that had no position. */
 async function walkMoved(database: Database, client: Recorder['client']): Promise<void> {
   await client.query(`UPDATE ff_sequencer SET identity = 'elsewhere/1'`);
   await sequenceEvents(database, 'skip');

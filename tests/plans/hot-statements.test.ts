@@ -1,6 +1,6 @@
 /**
- * Every statement of every function, planned on tables in every state they can be in, with the settings the functions
- * carry. A plan that grows with a table or with the square of a batch is refused.
+ * Every statement of every function, planned on tables in every state they can be in, with the functions' own settings.
+ * A plan that grows with a table or with the square of a batch is refused.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
@@ -22,7 +22,7 @@ interface State {
   name: string;
   make: () => Promise<TestDatabase>;
   is: (stats: TableStats) => boolean;
-  /** Rows per call of the walk: few where the tables should stay next to empty. */
+  /** Rows per call of the walk: few where the tables should stay almost empty. */
   each: number;
 }
 
@@ -41,7 +41,7 @@ const STATES: readonly State[] = [
     each: 200,
   },
   {
-    name: 'emptied and vacuumed at their length',
+    name: 'emptied and vacuumed without shrinking',
     make: emptiedTables,
     is: ({ reltuples, relpages }) => reltuples === 0 && relpages > 0,
     each: 200,
@@ -75,7 +75,7 @@ describe.each(STATES)('on tables that are $name', (state) => {
   });
 
   it('no statement is planned in a way that grows with a table or with the square of a batch', () => {
-    // What ff_read runs is planned as it comes, and looked at by store-statements and lists.
+    // What ff_read runs uses the default planner settings, and is checked by store-statements and lists.
     const planned = plans.filter(({ within }) => within !== 'ff_read');
     expect(refusals(planned, leading)).toEqual([]);
   });
@@ -86,7 +86,7 @@ describe.each(STATES)('on tables that are $name', (state) => {
 });
 
 describe('a function that carries planner settings', () => {
-  it('never compiles: a scan that is switched off looks expensive enough for it', async () => {
+  it('never compiles: a disabled scan looks expensive enough for it', async () => {
     const test = await freshTables();
     const { rows } = await test.query(
       `SELECT proname FROM pg_proc WHERE pronamespace = $1::regnamespace AND proconfig @> '{enable_seqscan=off}'

@@ -1,6 +1,6 @@
 /**
- * The part of the walk that is flows': whole ones and such that are built step by step, joins that are satisfied or cannot be, losers,
- * growth, replays, cancels and forgetting, through the store's own calls.
+ * The part of the walk about flows: whole ones and those built step by step, joins that are satisfied or impossible,
+ * losers, growth, replays, cancels and retention, through the store's own calls.
  */
 import { randomUUID } from 'node:crypto';
 import type { JoinKind } from '../../src/contract/flows.ts';
@@ -42,7 +42,7 @@ import { callsOn, claimBatch, makeKnown, leaseOf, PARTITION, submitCall, unknown
 const NO_UUID = '00000000-0000-0000-0000-000000000000';
 const join = (kind: JoinKind, needed = 0): JoinRow => ({ kind, needed, cancelsRest: kind !== 'all' });
 
-/** Members of kinds of their own. */
+/** Members, each of its own kind. */
 interface Cast {
   uuids: Record<string, string>;
   kindOf(name: string): string;
@@ -69,7 +69,7 @@ function castOf(
   };
 }
 
-/** What a cast adds, with its routes made known. */
+/** The call's members, with their routes interned. */
 async function ready(database: Database, { growth }: Cast): Promise<Growth> {
   await makeKnown(database, growth.call);
   return growth;
@@ -110,7 +110,7 @@ async function expectRefused(code: string, refused: Promise<unknown>): Promise<v
 const keysOf = ({ uuids }: Cast): ExecutionKey[] =>
   Object.values(uuids).map((uuid) => ({ uuid, partition: PARTITION }));
 
-/** One of three wins; the others are stopped one after the other. */
+/** One of three wins; the others are stopped one by one. */
 async function walkWon(database: Database, client: Recorder['client']): Promise<void> {
   const flow = newFlow();
   const cast = castOf({ x: null, y: null, z: null, best: join('any', 1), end: join('all') }, [
@@ -147,7 +147,7 @@ async function walkWon(database: Database, client: Recorder['client']): Promise<
   );
 }
 
-/** A failure skips what comes after it, and a replay has it wait again. */
+/** A failure skips what comes after it, and a replay makes that wait again. */
 async function walkLost(database: Database, client: Recorder['client']): Promise<void> {
   const flow = newFlow();
   const cast = castOf({ a: null, b: join('all'), c: join('all') }, [
@@ -180,7 +180,7 @@ async function walkLost(database: Database, client: Recorder['client']): Promise
   for (let level = 0; level < 3; level += 1) await tellEnds(database, 1_000, 1_000);
 }
 
-/** A flow that is built step by step, and a circle that is refused. */
+/** A flow built step by step, and a cycle that is refused. */
 async function walkBuilt(database: Database): Promise<void> {
   const flow = newFlow();
   await createFlow(database, flow);
@@ -204,7 +204,7 @@ async function walkBuilt(database: Database): Promise<void> {
   await cancelFlow(database, open, { policy: 'let_finish', reason: 'why', by: 'me' });
 }
 
-/** An execution that is there already is taken in. */
+/** An existing execution is added. */
 async function walkAdopted(database: Database): Promise<void> {
   const flow = newFlow();
   await createFlow(database, flow);

@@ -1,6 +1,6 @@
 /**
- * What lists cost beside a million executions: each filter finds its rows by an index, and looks at no more of them than
- * a page may, whatever the planner believes about the tables. Counted in buffers and rows, never in time.
+ * What lists cost beside a million executions: each filter finds its rows by an index and reads no more of them than a
+ * page may, whatever the planner believes about the tables. Counted in buffers and rows, never in time.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { ExecutionFilter, ListPage } from '../../src/contract/operations.ts';
@@ -24,21 +24,21 @@ const EXECUTIONS = 1_000_000;
 const NAMESPACES = 3;
 const ROUTES = 200;
 const ATTEMPTS = 50_000;
-/** Executions that share a millisecond of their submission, and of their end. */
+/** Executions submitted in the same millisecond, and ended in the same one. */
 const TOGETHER = 100;
 const LIMIT = 100;
-/** A page of which every row fits: the rows with the one after them, and those that share a time with the first or last. */
+/** A page whose rows all match: the rows, the one after them, and those that share a time with the first or last. */
 const ROWS_OF_A_PAGE = LIMIT + 1 + 2 * TOGETHER;
 /** A row is looked up in five tables, each by an index a few levels deep. */
 const BUFFERS_PER_ROW = 30;
-/** Of a row that does not fit, only the execution and what it was refused by is looked up. */
+/** For a row that does not match, only the execution and the condition that excluded it are looked up. */
 const BUFFERS_PER_LOOK = 14;
-/** The largest number of rows one statement looks at, and at each twice. */
+/** The most rows one statement reads, each twice. */
 const ROWS_OF_A_WINDOW = 2 * (5_000 + 2 * TOGETHER);
 
 const LIVE = { waiting: 40_000, delayed: 40_000, active: 10_000, suspended: 40_000, parents: 10_000 };
 const ENDED = EXECUTIONS - Object.values(LIVE).reduce((sum, count) => sum + count);
-/** Where each state begins in the numbers of the executions. */
+/** The number at which the executions of each state begin. */
 const FROM = {
   waiting: ENDED,
   delayed: ENDED + LIVE.waiting,
@@ -46,7 +46,7 @@ const FROM = {
   suspended: ENDED + LIVE.waiting + LIVE.delayed + LIVE.active,
   parents: EXECUTIONS - LIVE.parents,
 };
-/** The older ones have no tags, and nobody asks for their bodies. */
+/** The older ones have no tags, and no test reads their bodies. */
 const TAGGED_FROM = 800_000;
 const BIG_TABLES = [
   'ff_execution',
@@ -64,7 +64,7 @@ const FAR_MS = 10_000_000_000_000;
 const ID = `lpad(to_hex(n), 32, '0')::uuid`;
 
 const FILLING = [
-  // Checked row by row in plpgsql, which is most of the time it takes to fill the table.
+  // Checked row by row in plpgsql, which takes most of the time of filling the table.
   'ALTER TABLE ff_execution DROP CONSTRAINT ff_execution_legal',
   // No list reads these.
   'DROP INDEX ff_outcome_ended, ff_outcome_retained',
@@ -103,7 +103,7 @@ const FILLING = [
    FROM generate_series(${FROM.active} + 1, ${FROM.suspended}) n`,
   `INSERT INTO ff_suspension (execution_id, suspended_at_ms, lease_epoch, attempt_index, partition_key, waits)
    SELECT ${ID}, 0, 0, 0, 0, '[]' FROM generate_series(${FROM.suspended} + 1, ${FROM.parents}) n`,
-  // All parents that wait, and several times as many whose wait is over.
+  // All waiting parents, and several times as many whose wait is over.
   `INSERT INTO ff_child_wait SELECT ${ID}, CASE WHEN n > ${FROM.parents} THEN 0 ELSE 1 END, 0, 0, 1, '{}'
    FROM generate_series(${EXECUTIONS} - 8 * ${LIVE.parents} + 1, ${EXECUTIONS}) n`,
   `INSERT INTO ff_attempt_history (execution_id, lease_epoch, started_at_ms, ended_at_ms, attempt_index, outcome, partition_key)
@@ -115,14 +115,14 @@ const MUCH_TRIED = '{fp:0}:00000000-0000-0000-0000-000000000001';
 
 /** What the planner believes about the tables, rightly or not. */
 const BELIEFS = {
-  'that nobody has counted': [],
-  'that are believed to be empty': [
+  'without statistics': [],
+  'believed to be empty': [
     `UPDATE pg_class SET reltuples = 0, relpages = 1000 WHERE relnamespace = 'flowfabric'::regnamespace AND relkind = 'r'`,
   ],
-  'that were counted': ['ANALYZE'],
+  'with statistics': ['ANALYZE'],
 } as const;
 
-/** Every row of these fits. */
+/** Every row matches these. */
 const PLAIN: Record<string, ExecutionFilter> = {
   'all there are': {},
   'the time of submission': { createdFromMs: 1_000, createdBeforeMs: 5_000 },
@@ -147,7 +147,7 @@ const PLAIN: Record<string, ExecutionFilter> = {
   },
 };
 
-/** So few fit these that a page looks at all it may. */
+/** So few rows match these that a page reads all it may. */
 const SPARSE: Record<string, ExecutionFilter> = {
   'a rare kind': { kind: 'rare2' },
   'no such namespace': { namespace: 'nobody' },
@@ -175,7 +175,7 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => test.drop());
 
-/** Big tables that were read from end to end. */
+/** Big tables that were read in full. */
 function readWhole(plans: readonly RecordedPlan[]): string[] {
   return plans
     .flatMap(({ root }) => nodesOf(root))
@@ -183,7 +183,7 @@ function readWhole(plans: readonly RecordedPlan[]): string[] {
     .map((node) => node['Relation Name']!);
 }
 
-/** Routes are few by a named limit: reading all of them at once is a sensible choice. */
+/** The number of routes has a fixed limit: reading all of them at once is a sensible choice. */
 function withoutRoutes(node: PlanNode): PlanNode {
   const below = (node.Plans ?? []).filter((child) => child['Relation Name'] !== 'ff_route');
   return { ...node, Plans: below.map(withoutRoutes) };
@@ -205,7 +205,7 @@ describe.each(Object.entries(BELIEFS))('on tables %s', (_, statements) => {
     for (const statement of statements) await test.query(statement);
     recorder = await openRecorder(test, 'counted');
     context = { database: recorder.database } as EngineContext;
-    // The first statements of a connection also read the catalogue.
+    // The first statements of a connection also read the catalog.
     await list(context);
   });
   afterAll(() => recorder.client.end());
@@ -225,14 +225,14 @@ describe.each(Object.entries(BELIEFS))('on tables %s', (_, statements) => {
     expectBounded(plans, { rows: ROWS_OF_A_PAGE, buffers: ROWS_OF_A_PAGE * BUFFERS_PER_ROW });
   });
 
-  it('a page of what ended in all namespaces costs its rows in each', async () => {
+  it('a page of ended executions across namespaces costs its rows in each', async () => {
     const { page, plans } = await listed({ states: ['completed'] });
     expect(page.executions).toHaveLength(LIMIT);
     const rows = NAMESPACES * ROWS_OF_A_PAGE;
     expectBounded(plans, { rows, buffers: rows * BUFFERS_PER_ROW });
   });
 
-  it.each(Object.entries(SPARSE))('a page by %s costs what a page may look at', async (__, filter) => {
+  it.each(Object.entries(SPARSE))('a page by %s reads no more than a page may', async (__, filter) => {
     const { page, plans } = await listed(filter);
     expect(page.executions).toEqual([]);
     expect(page.cursor).not.toBeNull();

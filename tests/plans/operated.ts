@@ -1,5 +1,5 @@
 /**
- * The part of the walk that is an operator's: keys, limits, lanes, replays, tags and forgetting, through the store's own
+ * The part of the walk about operators: keys, limits, lanes, replays, tags and retention, through the store's own
  * calls.
  */
 import { randomUUID } from 'node:crypto';
@@ -14,7 +14,7 @@ import type { Recorder } from './plan-recorder.ts';
 import { callsOn, claimBatch, leaseOf, PARTITION, RETRIES, submitBatch } from './workload.ts';
 
 interface OperatorCalls {
-  /** Only those that have not been claimed. */
+  /** Only unclaimed ones. */
   cancelAsListed(keys: readonly ExecutionKey[]): Promise<unknown[]>;
   replay(keys: readonly ExecutionKey[], from: 'failed_step' | 'start'): Promise<unknown[]>;
   prioritise(keys: readonly ExecutionKey[], priority: number): Promise<unknown[]>;
@@ -53,12 +53,12 @@ function operatorCallsOn(database: Database): OperatorCalls {
   };
 }
 
-/** Whatever epoch it has now. */
+/** Whatever its current epoch. */
 function whatever(key: ExecutionKey): ExpectedKey {
   return { ...key, leaseEpoch: null };
 }
 
-/** Everything asked of rows that are not there. */
+/** Every call for rows that do not exist. */
 export async function walkUnknownOperated(database: Database, keys: readonly ExecutionKey[]): Promise<void> {
   const calls = operatorCallsOn(database);
   await calls.replay(keys, 'failed_step');
@@ -67,7 +67,7 @@ export async function walkUnknownOperated(database: Database, keys: readonly Exe
   await calls.forget(keys);
 }
 
-/** What operators do: keys, limits, lanes, replays, tags and forgetting. */
+/** What operators do: keys, limits, lanes, replays, tags and retention. */
 export async function walkOperated(
   database: Database,
   client: Recorder['client'],
@@ -94,7 +94,7 @@ export async function walkOperated(
   await calls.cancelAsListed(own);
   await calls.cancel(own);
   await calls.forget(own);
-  // Limits that are over when they are set: there is no clock to move here.
+  // Limits that have passed when they are set: there is no clock to move here.
   const late = { timeout_policy: { execution_deadline_ms: -1 } };
   await submitBatch(database, { kinds: [kind], count: each, policy: late });
   const slow = { ...RETRIES, timeout_policy: { attempt_timeout_ms: -1 } };

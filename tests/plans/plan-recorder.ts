@@ -1,6 +1,6 @@
 /**
- * A connection that reports the plan of every statement it runs, those inside functions too: auto_explain sends each
- * plan as a notice, with the function and line it belongs to. What a plan may look like is not decided here.
+ * A connection that reports the plan of every statement it runs, including those inside functions: auto_explain sends
+ * each plan as a notice, with the function and line it belongs to. What a plan may look like is not decided here.
  */
 import type pg from 'pg';
 import { openDatabase, type Database, type PoolLike } from '../../src/engine/database/database.ts';
@@ -27,7 +27,7 @@ export interface PlanNode {
 }
 
 export interface RecordedPlan {
-  /** Name of the function the statement is in, or null for what the client itself sent. */
+  /** Name of the function the statement is in, or null for one sent by the client. */
   within: string | null;
   /** Line of the statement in the function's body, from 1. */
   line: number;
@@ -35,19 +35,19 @@ export interface RecordedPlan {
   root: PlanNode;
   /** Whether the server compiled it to machine code; a server without a compiler never does. */
   isCompiled: boolean;
-  /** Whether a server with a compiler may: functions can forbid it for all that runs inside them. */
+  /** Whether a server with a compiler may: functions can forbid it for everything they run. */
   mayCompile: boolean;
 }
 
 export interface Recorder {
   client: pg.Client;
-  /** The store's view of the connection: its functions run here, and are recorded. */
+  /** The store's view of the connection: its functions run here and are recorded. */
   database: Database;
-  /** Runs the work and answers the plans of everything it ran. */
+  /** Runs the work and returns the plans of everything it ran. */
   record(work: () => Promise<unknown>): Promise<RecordedPlan[]>;
 }
 
-/** `counted` plans also say how many rows and buffers each node touched; nothing is ever timed. */
+/** `counted` plans also include how many rows and buffers each node touched; nothing is ever timed. */
 export type Detail = 'planned' | 'counted';
 
 const PARAMETERS_ARE_LOGGED_SINCE = 160_000;
@@ -82,12 +82,12 @@ async function setUp(client: pg.Client, detail: Detail): Promise<void> {
   const settings = {
     log_nested_statements: 'on',
     log_format: 'json',
-    // As notices they reach the client and stay out of the server's log.
+    // As notices they reach the client and stay out of the server log.
     log_level: 'notice',
     log_analyze: detail === 'counted' ? 'on' : 'off',
     log_buffers: detail === 'counted' ? 'on' : 'off',
     log_timing: 'off',
-    // Says of a sub-plan in a select list whether it is hashed.
+    // Shows whether a sub-plan in a select list is hashed.
     log_verbose: 'on',
     log_settings: 'on',
   };
@@ -102,14 +102,17 @@ async function setUp(client: pg.Client, detail: Detail): Promise<void> {
   }
 }
 
-/** The innermost function is named first; what the client sent itself has no such line. Variables have theirs while they are made. */
+/**
+ * The innermost function comes first; a statement sent by the client has no such line. Declarations have a line of
+ * their own.
+ */
 const PLACE = /^PL\/pgSQL function (?:\w+\.)?(\w+)\(.*\) line (\d+) (?:at|during) /m;
 
 interface LoggedPlan {
   'Query Text': string;
   Plan: PlanNode;
   JIT?: object;
-  /** Those that are not the server's defaults. */
+  /** The settings that differ from the server's defaults. */
   Settings?: Record<string, string>;
 }
 
@@ -133,14 +136,14 @@ export function nodesOf(node: PlanNode): PlanNode[] {
   return [node, ...(node.Plans ?? []).flatMap(nodesOf)];
 }
 
-/** Buffers a call touched, in whichever of its functions. */
+/** Buffers touched by a call, in any of its functions. */
 export function buffersOf(plans: readonly RecordedPlan[]): number {
   return plans
     .filter(({ within }) => within === null)
     .reduce((sum, { root }) => sum + (root['Shared Hit Blocks'] ?? 0) + (root['Shared Read Blocks'] ?? 0), 0);
 }
 
-/** The most rows any one node of the plans looked at, kept or not. */
+/** The most rows any one node of the plans read, whether it kept them or not. */
 export function mostRowsOf(plans: readonly RecordedPlan[]): { rows: number; at: string } {
   let most = { rows: 0, at: '' };
   for (const { within, line, root } of plans) {

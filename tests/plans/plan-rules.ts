@@ -1,6 +1,6 @@
 /**
  * What no plan of a hot statement may contain, because it grows with a table or with the square of a batch. Pure: plans
- * in, findings out. Exceptions are listed with their reason; one that is no longer needed is a finding too.
+ * in, findings out. Exceptions are listed with their reasons; one that is no longer needed is a finding too.
  */
 import { nameOf, nodesOf, type PlanNode, type RecordedPlan } from './plan-recorder.ts';
 
@@ -13,7 +13,7 @@ export interface Finding {
 
 interface Exception {
   within: string;
-  /** What `Finding.node` says. */
+  /** As in `Finding.node`. */
   node: RegExp;
   reason: string;
 }
@@ -63,7 +63,7 @@ export const EXCEPTIONS: readonly Exception[] = [
   {
     within: 'ff_adopt_log',
     node: / on ff_event_\d(?:_ev_id_idx)?$/,
-    reason: 'the whole log is looked through once, after it was moved to another server',
+    reason: 'the whole log is read once, after it was moved to another server',
   },
   {
     within: 'ff_slot_is_used',
@@ -73,12 +73,12 @@ export const EXCEPTIONS: readonly Exception[] = [
   {
     within: 'ff_expired_slot',
     node: /^Function Scan of generate_series$/,
-    reason: 'the seven slots that are not being written',
+    reason: 'the seven slots not being written',
   },
   {
     within: 'ff_expired_slot',
     node: / on ff_consumer(?:_pkey)?$/,
-    reason: 'consumers, of which a named limit allows few',
+    reason: 'consumers, few by a fixed limit',
   },
   ...['ff_forget_silent_workers', 'ff_explain_workers'].map((within) => ({
     within,
@@ -89,12 +89,12 @@ export const EXCEPTIONS: readonly Exception[] = [
     within,
     node: /^Function Scan of unnest$/,
     reason:
-      'unfolds what one worker offers, or the children one execution waits for: the list is that of the row itself',
+      'expands what one worker offers, or the children one execution waits for: the list is in the row itself',
   })),
   {
     within: 'ff_pause_lane',
     node: / on ff_lane(?:_\w+)?$/,
-    reason: 'counts lanes, up to a named limit, when one is new',
+    reason: 'counts lanes, up to a fixed limit, when one is new',
   },
   ...[
     'ff_accept_signal',
@@ -105,22 +105,22 @@ export const EXCEPTIONS: readonly Exception[] = [
   ].map((within) => ({
     within,
     node: /^Function Scan of jsonb_array_elements$/,
-    reason: 'unfolds the waits of one execution: the list is that of the row itself',
+    reason: 'expands the waits of one execution: the list is in the row itself',
   })),
   {
     within: 'ff_signal_adds',
     node: /^Function Scan of jsonb_array_elements_text$/,
-    reason: 'unfolds the waitpoints of each leaf of one condition: the list is that of the leaf itself',
+    reason: 'expands the waitpoints of each leaf of one condition: the list is in the leaf itself',
   },
   ...['ff_leaves', 'ff_explain_suspension'].map((within) => ({
     within,
     node: /^Function Scan of ff_leaves$/,
-    reason: 'unfolds each member of a condition, which is nested no deeper than a named limit',
+    reason: 'expands each part of a condition, whose nesting depth has a fixed limit',
   })),
   ...['ff_current_key', 'ff_rotate_key', 'ff_revoke_key', 'ff_key_verifies'].map((within) => ({
     within,
     node: / on ff_signing_key(?:_\w+)?$/,
-    reason: 'keys, of which there are few: those of no use are forgotten',
+    reason: 'keys, of which there are few: unused ones are deleted',
   })),
   {
     within: 'ff_claim',
@@ -140,7 +140,7 @@ export const EXCEPTIONS: readonly Exception[] = [
   ...['ff_submit', 'ff_forget'].map((within) => ({
     within,
     node: /^Function Scan of jsonb_each_text$/,
-    reason: 'unfolds the tags of one execution: the object is that of the row itself',
+    reason: 'expands the tags of one execution: the object is in the row itself',
   })),
   ...['ff_downstreams', 'ff_held_back_by'].map((within) => ({
     within,
@@ -155,7 +155,7 @@ export const EXCEPTIONS: readonly Exception[] = [
   {
     within: 'ff_tell_lost_ends',
     node: /^Seq Scan on ff_flow_job$/,
-    reason: 'what is left to be told, read once: mostly nothing',
+    reason: 'the remaining jobs, read once: mostly none',
   },
   {
     within: 'ff_reconcile_siblings',
@@ -165,32 +165,32 @@ export const EXCEPTIONS: readonly Exception[] = [
   {
     within: 'ff_reconcile_siblings',
     node: /^Function Scan of unnest$/,
-    reason: 'unfolds the losers of one join: the list is that of the row itself',
+    reason: 'expands the losers of one join: the list is in the row itself',
   },
   {
     within: 'ff_intern_routes',
     node: / on ff_route_(?:pkey|lane_kind_capabilities_key)$/,
-    reason: 'counts the routes, of which a named limit allows few, and only when a new one is interned',
+    reason: 'counts the routes, few by a fixed limit, only when a new one is interned',
   },
   {
     within: 'ff_holders',
     node: /^(?:CTE Scan|Nested Loop|Function Scan of \w+)$/,
-    reason: 'sessions and locks of the server, of which there are few, when somebody is told who holds a row',
+    reason: 'the few sessions and locks of the server, when a caller is told who holds a row',
   },
   ...['ff_find_routes', 'ff_intern_routes'].map((within) => ({
     within,
     node: /^ProjectSet$/,
-    reason: 'unfolds the capabilities of one route: the array is that of the row itself',
+    reason: 'expands the capabilities of one route: the array is in the row itself',
   })),
   {
     within: 'ff_idle_routes',
     node: / on ff_route(?:_\w+)?$/,
-    reason: 'reads the routes, of which a named limit allows few, once a minute',
+    reason: 'reads the routes, few by a fixed limit, once a minute',
   },
   {
     within: 'ff_forget_lanes',
     node: /^Index Scan on ff_lane_pkey$/,
-    reason: 'reads the lanes, of which there are hardly more than routes, once a minute',
+    reason: 'reads the lanes, hardly more than there are routes, once a minute',
   },
   ...['ff_forget_routes', 'ff_forget_former_routes'].map((within) => ({
     within,
@@ -201,7 +201,7 @@ export const EXCEPTIONS: readonly Exception[] = [
 
 const JOINS = new Set(['Hash Join', 'Merge Join']);
 const INDEX_SCANS = new Set(['Index Scan', 'Index Only Scan', 'Bitmap Index Scan']);
-/** Scans of something without an index: repeated per row of something else they cost the product of the two. */
+/** Scans without an index: repeated for each row of something else, they cost the product of the two. */
 const BATCH_SCANS = new Set([
   'CTE Scan',
   'Function Scan',
@@ -261,7 +261,7 @@ function repeated(node: PlanNode | undefined, problem: string): Problem[] {
     .map((below) => ({ node: below, problem }));
 }
 
-/** A hashed sub-plan is read once; so are CTEs and init plans, which go by other names. */
+/** A hashed sub-plan is read once; so are CTEs and init plans, which have other names. */
 function isRepeatedSubPlan(node: PlanNode, hashed: ReadonlySet<string>): boolean {
   const name = node['Subplan Name'] ?? '';
   return node['Parent Relationship'] === 'SubPlan' && name.startsWith('SubPlan ') && !hashed.has(name);
@@ -276,7 +276,7 @@ export function isExcepted(finding: Finding, exceptions: readonly Exception[]): 
   return exceptions.some(({ within, node }) => within === finding.within && node.test(finding.node));
 }
 
-/** The findings that nothing excuses, one line each, without repetitions. */
+/** The findings without an exception, one line each, without duplicates. */
 export function refusals(plans: readonly RecordedPlan[], leading: LeadingColumns): string[] {
   const findings = plans.flatMap((plan) => findingsOf(plan, leading));
   const lines = findings
@@ -285,10 +285,10 @@ export function refusals(plans: readonly RecordedPlan[], leading: LeadingColumns
   return [...new Set(lines)].toSorted();
 }
 
-/** The server's own: what it thinks costs more than this is compiled to machine code first, which takes seconds. */
+/** The server's default: a statement estimated to cost more is compiled to machine code first, which takes seconds. */
 const COMPILED_ABOVE = 100_000;
 
-/** The plans that a server with a compiler compiles, one line each. */
+/** The plans that a server with a compiler would compile, one line each. */
 export function compiled(plans: readonly RecordedPlan[]): string[] {
   const lines = plans
     .filter(

@@ -1,5 +1,5 @@
 /**
- * Routes made known, used and forgotten, so that each function about them runs every statement it has.
+ * Routes are interned, used and forgotten, so that each of their functions runs every statement it has.
  */
 import { randomUUID } from 'node:crypto';
 import type pg from 'pg';

@@ -1,6 +1,6 @@
 /**
- * Which statements the functions consist of, read from their installed text, to know whether every one was seen; and
- * how each index begins.
+ * Which statements the functions consist of, read from their installed source, to know whether each was seen; and the
+ * leading column of each index.
  */
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import type { RecordedPlan } from './plan-recorder.ts';
@@ -12,7 +12,7 @@ export interface FunctionStatement {
   toLine: number;
 }
 
-/** Every statement of every function that reads from something, by its lines. */
+/** Every statement of every function that reads a table, by its lines. */
 export async function statementsOf(test: TestDatabase): Promise<FunctionStatement[]> {
   const functions = await test.query<{ name: string; body: string }>(
     `SELECT p.proname AS name, p.prosrc AS body FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang
@@ -34,7 +34,7 @@ function statementsIn(within: string, body: string): FunctionStatement[] {
   return statements;
 }
 
-/** The statements none of the plans belongs to. */
+/** The statements that none of the plans belongs to. */
 export function unseen(statements: readonly FunctionStatement[], plans: readonly RecordedPlan[]): string[] {
   const isSeen = ({ within, fromLine, toLine }: FunctionStatement): boolean =>
     plans.some((plan) => plan.within === within && plan.line >= fromLine && plan.line <= toLine);

@@ -1,6 +1,6 @@
 /**
- * The store's own statements that run often, on full and counted tables, with the planner as it comes: which tables each
- * may read whole, and by which index it must find the rest.
+ * The store's own frequent statements, on full tables with statistics and the default planner settings: which tables
+ * each may read in full, and which index it must use for the rest.
  */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -33,7 +33,7 @@ import { fullTables } from './table-states.ts';
 import { PARTITION } from './workload.ts';
 
 const BAD_ROWS = 2_000;
-/** So many that reading the table whole is no longer a sensible choice; with a few thousand it is. */
+/** So many that reading the whole table is no longer a sensible choice; with a few thousand it is. */
 const TIMERS = 50_000;
 let test: TestDatabase;
 let recorder: Recorder;
@@ -64,7 +64,7 @@ beforeAll(async () => {
 });
 afterAll(() => test.drop());
 
-/** The plan of the one statement that reads tables, sent by itself or run by a function that does not compile it. */
+/** The plan of the one statement that reads tables, sent directly or run by a function that does not compile it. */
 async function plansOf(work: (database: Database) => Promise<unknown>): Promise<RecordedPlan[]> {
   const plans = await recorder.record(() => work(recorder.database));
   const reading = plans.filter(({ text }) => !text.includes('ff_read('));
@@ -77,7 +77,7 @@ async function planOf(work: (database: Database) => Promise<unknown>): Promise<P
   return plans.flatMap(({ root }) => nodesOf(root));
 }
 
-/** Tables read from end to end, by an index or not. */
+/** Tables read in full, by an index or not. */
 async function readWhole(work: (database: Database) => Promise<unknown>): Promise<string[]> {
   const leading = await leadingColumns(test);
   const plans = await plansOf(work);
@@ -100,7 +100,7 @@ describe('on full tables', () => {
 
   it('a snapshot is read by primary keys', async () => {
     const whole = await readWhole((database) => readSnapshot(database, key));
-    // The two routes there are lie on one page.
+    // The only two routes are on one page.
     expect(whole.filter((table) => table !== 'ff_route')).toEqual([]);
   });
 
@@ -117,18 +117,18 @@ describe('on full tables', () => {
     expect(nodes.filter((node) => node['Relation Name'] === 'ff_timer')).toHaveLength(1);
   });
 
-  it('lapsed leases are found by reading the leases, and no larger table', async () => {
+  it('expired leases are found by reading the leases and no larger table', async () => {
     const whole = await readWhole((database) => listLapsedLeases(database, 1_000));
     expect(whole.filter((table) => table !== 'ff_setback')).toEqual(['ff_lease']);
   });
 
-  it('the leases of an unanswered claim are found by reading the leases, and no larger table', async () => {
+  it('the leases of a claim whose response was lost are found by reading the leases and no larger table', async () => {
     expect(await readWhole((database) => readClaims(database, [randomUUID()], [], 100))).toEqual([
       'ff_lease',
     ]);
   });
 
-  it('tickets are taken without reading a table whole', async () => {
+  it('tickets are taken without reading a whole table', async () => {
     expect(await readWhole((database) => takeTickets(database, ['a', 'b'], 'me', 1_000))).toEqual([]);
   });
 
@@ -164,12 +164,12 @@ describe('on full tables', () => {
   });
 
   it('the heads of streams are looked up by primary keys', async () => {
-    // A thousand of them are one in twenty here, and the table is read whole rather than that.
+    // Here a thousand of them are one in twenty, for which the whole table would be read.
     const keys = Array.from({ length: 100 }, () => ({ ...key, uuid: randomUUID(), attemptIndex: 0 }));
     expect(await readWhole((database) => readHeads(database, keys))).toEqual([]);
   });
 
-  it('the lease of a frame is the last entry before a place in the index', async () => {
+  it('the lease of a frame is the last index entry before its position', async () => {
     const work = (database: Database) => epochAt(database, key, 0, { tsMs: 5, seq: 5 });
     expect(await readWhole(work)).toEqual([]);
     expect((await planOf(work)).map((node) => node['Node Type'])).toEqual(['Limit', 'Index Scan']);
@@ -184,7 +184,7 @@ describe('on full tables', () => {
     expect(await readWhole((database) => readSummary(database, key, null))).toEqual([]);
   });
 
-  it('a flow is read by its own rows, and lists of flows from the newest', async () => {
+  it('a flow is read by its own rows, and lists of flows start at the newest', async () => {
     expect(await readWhole((database) => readFlowHead(database, key))).toEqual([]);
     expect(await readWhole((database) => readMembers(database, key))).toEqual([]);
     expect(await readWhole((database) => readEdges(database, key))).toEqual([]);

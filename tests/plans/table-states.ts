@@ -1,6 +1,6 @@
 /**
- * The states a table can be in when a plan is made. Autovacuum is kept away from them, so that each stays what it is
- * called for as long as a test looks at it.
+ * The states a table can be in when a plan is made. Autovacuum is disabled for them, so that each stays in its state
+ * during a test.
  */
 import pg from 'pg';
 import { migrate } from '../../src/engine/database/migrate.ts';
@@ -63,7 +63,7 @@ async function keepAutovacuumAway(test: TestDatabase): Promise<void> {
   }
 }
 
-/** As a first installation leaves it: nobody has ever counted anything. */
+/** As a first installation leaves it: no statistics at all. */
 export async function freshTables(): Promise<TestDatabase> {
   const test = await emptyDatabase();
   await migrate({ databaseUrl: test.url });
@@ -71,7 +71,7 @@ export async function freshTables(): Promise<TestDatabase> {
   return test;
 }
 
-/** Vacuumed while nothing was in them: the planner believes they are empty until somebody counts again. */
+/** Vacuumed while empty: the planner believes they are empty until the next ANALYZE. */
 export async function vacuumedEmptyTables(): Promise<TestDatabase> {
   const test = await plainDatabase();
   await keepAutovacuumAway(test);
@@ -79,7 +79,7 @@ export async function vacuumedEmptyTables(): Promise<TestDatabase> {
   return test;
 }
 
-/** As many that wait to be told, by nobody's executions: each has two waitpoints, and was told twice at one of them. */
+/** As many suspensions, of executions that do not exist: each has two waitpoints, and two signals at one of them. */
 const WAITING = [
   `INSERT INTO ff_suspension (execution_id, suspended_at_ms, lease_epoch, attempt_index, partition_key, waits)
    SELECT lpad(to_hex(n), 32, '0')::uuid, n, 1, 0, 0, '[]' FROM generate_series(1, $1::integer) n`,
@@ -93,7 +93,7 @@ const WAITING = [
    FROM generate_series(1, $1::integer) n, generate_series(0, 1) seq`,
 ];
 
-/** As many streams, of nobody's executions: each of two frames and a document. */
+/** As many streams, of executions that do not exist: each with two frames and a document. */
 const WRITTEN = [
   `INSERT INTO ff_stream_meta (execution_id, created_at_ms, last_append_ts_ms, last_seq, total_bytes, lease_epoch,
      attempt_index, live_count, partition_key)
@@ -109,7 +109,7 @@ const WRITTEN = [
 
 const UUID = (n: string): string => `lpad(to_hex(${n}), 32, '0')::uuid`;
 
-/** As many flows, of nobody's executions: each of two members and an edge; and as much left to be done for them, long ago. */
+/** As many flows, of executions that do not exist: each with two members and an edge, and as many old jobs for them. */
 const JOINED = [
   `INSERT INTO ff_flow (flow_id, created_at_ms, changed_at_ms, sealed_at_ms, graph_revision, node_count, edge_count, partition_key, name,
      namespace, tags)
@@ -124,7 +124,7 @@ const JOINED = [
    SELECT ${UUID('2 * n + 1')}, ${UUID('n')}, 0, 1, 0, 'all', false FROM generate_series(1, $1::integer) n`,
 ];
 
-/** Queues are short: what is left to be done for flows is done at once. */
+/** Queues are short: the jobs of flows are done at once. */
 const LEFT = [
   `INSERT INTO ff_pending_cancel_groups SELECT 0, ${UUID('n')}, ${UUID('2 * n + 1')}, 9e15::bigint FROM generate_series(1, 500) n`,
   `INSERT INTO ff_flow_job (created_at_ms, execution_id, flow_id, partition_key)
@@ -141,7 +141,9 @@ export async function fullTables(): Promise<TestDatabase> {
   return test;
 }
 
-/** Drained, and vacuumed as the engine does it: the files keep their length. No page is skipped, so the count is exact. */
+/**
+ * Drained, then vacuumed as the engine does it: the files keep their length. No page is skipped, so the count is exact.
+ */
 export async function emptiedTables(): Promise<TestDatabase> {
   const test = await fullTables();
   for (const table of GROWING_TABLES) {
@@ -174,7 +176,7 @@ export async function tableStats(test: TestDatabase): Promise<TableStats[]> {
   return stats.rows;
 }
 
-/** Takes the planner settings off the functions, to show what they are for. */
+/** Removes the planner settings of the functions, to show what they are for. */
 export async function resetFunctionSettings(test: TestDatabase): Promise<void> {
   const functions = await test.query<{ name: string }>(
     `SELECT oid::regprocedure::text AS name FROM pg_proc

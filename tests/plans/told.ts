@@ -1,6 +1,5 @@
 /**
- * The part of the walk that waits to be told: waitpoints, suspensions, signals, what happens when nobody says anything in time,
- * and the keys of tokens.
+ * The part of the walk about signals: waitpoints, suspensions, delivery, timeouts, and the keys of tokens.
  */
 import { randomUUID } from 'node:crypto';
 import type { SignalCondition } from '../../src/contract/signals.ts';
@@ -138,7 +137,7 @@ async function fireDue(database: Database): Promise<void> {
   await callsOn(database).fire(due.map((timer) => timer.timerId));
 }
 
-/** Opened before, told before, begun without suspending, suspended, told enough. */
+/** Opened early, signalled early, begun without suspending, suspended, satisfied. */
 async function walkSignals(database: Database, take: () => Promise<LeaseKey>): Promise<void> {
   const calls = toldCallsOn(database);
   const early = await take();
@@ -156,13 +155,13 @@ async function walkSignals(database: Database, take: () => Promise<LeaseKey>): P
   await revokeTokens(database, satisfied, HERE, randomUUID());
 }
 
-/** Nobody says anything in time. */
+/** Waits that time out. */
 async function walkLate(database: Database, take: () => Promise<LeaseKey>): Promise<void> {
   const calls = toldCallsOn(database);
   for (const on_timeout of ['escalate', 'fail', 'expire']) {
     await calls.suspend(await take(), { timeout_ms: 0, on_timeout });
   }
-  // One that is late when it is asked for goes on at once: this one is not, yet.
+  // A wait that is overdue when it begins resumes at once: this one is not overdue yet.
   const later = await take();
   await calls.suspend(later, { timeout_ms: 50, on_timeout: 'resume' });
   await readForExplain(database, later);
@@ -174,7 +173,7 @@ async function walkLate(database: Database, take: () => Promise<LeaseKey>): Prom
   );
   await calls.suspend(parent, { delayMs: 0, children: [child!.execution_id], needed: 1 });
   await calls.open(await take(), 0);
-  // Until it is, and no timer is left that others would meet.
+  // Until it is, and no timer is left that later parts would meet.
   do await fireDue(database);
   while ((await listWaitpointsOf(database, later)).length + (await listDueTimers(database, 1)).length > 0);
 }
@@ -198,7 +197,7 @@ export async function walkTold(database: Database, client: Recorder['client']): 
   await calls.open(stranger!);
   await calls.suspend(stranger!);
   await calls.tell(stranger!);
-  // None yet: the one offered becomes it.
+  // There is none yet: the one offered becomes it.
   await client.query('DELETE FROM ff_signing_key');
   await currentKey(database, { kid: KID, print: PRINT }, HOUR_MS);
   const { routes } = await submitBatch(database, { kinds: [`told-${randomUUID()}`], count: SCENES });

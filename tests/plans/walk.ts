@@ -1,5 +1,5 @@
 /**
- * One walk that makes every function run every statement it has.
+ * One walk that makes every function run each of its statements.
  */
 import { randomUUID } from 'node:crypto';
 import type { SqlExecutor } from '../../src/contract/engine.ts';
@@ -33,10 +33,10 @@ import {
 } from './workload.ts';
 import { walkWritten } from './written.ts';
 
-/** Far beyond any timer's number. */
+/** Far beyond any timer id. */
 const NO_TIMER = 1_000_000_000;
 
-/** Everything asked of rows that are not there: the tables stay as they are while most statements are planned. */
+/** Every call for rows that do not exist: the tables stay unchanged while most statements are planned. */
 async function walkUnknown(database: Database): Promise<void> {
   const leases = unknownLeases(200);
   const calls = callsOn(database);
@@ -76,7 +76,7 @@ async function settleUnknown({ client }: Recorder): Promise<void> {
   if (raised !== 'FF002') throw new Error(`settling an unknown execution answered ${raised}`);
 }
 
-/** Two meet at the same new route: the second waits, and then reads what the first has interned. */
+/** Two sessions intern the same new route: the second waits, and then reads what the first has interned. */
 async function meetAtRoute(walker: Recorder, rival: Recorder, kind: string): Promise<void> {
   await rival.client.query('BEGIN');
   await submitBatch(rival.database, { kinds: [kind], count: 1 });
@@ -93,7 +93,7 @@ async function meetAtRoute(walker: Recorder, rival: Recorder, kind: string): Pro
   await second;
 }
 
-/** Steps, sleeps and children: parents that wait for a child, and are woken by its end. */
+/** Steps, sleeps and children: parents wait for a child and are woken by its end. */
 async function walkPaused(database: Database, calls: Calls, take: () => Promise<LeaseKey[]>): Promise<void> {
   const strangers = unknownLeases(1);
   const parents = await take();
@@ -114,7 +114,7 @@ async function walkPaused(database: Database, calls: Calls, take: () => Promise<
   await calls.awaitChildren(await take(), [child!.execution_id]);
 }
 
-/** The life of some executions, so that every function runs every statement it has. */
+/** The life of some executions, so that every function runs each of its statements. */
 async function walkKnown(database: Database, kinds: readonly [string, string], each: number): Promise<void> {
   const { routes, uuids } = await submitBatch(database, { kinds, count: 15 * each });
   await submitBatch(database, { kinds, count: each, uuids: uuids.slice(0, 1) });
@@ -137,11 +137,11 @@ async function walkKnown(database: Database, kinds: readonly [string, string], e
   const taken = new Set(started.map(({ uuid }) => uuid));
   const others = uuids.filter((uuid) => !taken.has(uuid)).map((uuid) => ({ uuid, partition: PARTITION }));
   await calls.cancel([...started, ...strangers, ...others]);
-  // The pointers of what was cancelled are stale now, and are swept.
+  // The pointers of the cancelled executions are stale now, and are swept.
   await take();
 }
 
-/** Rows a function is given in the walk; with a few the tables hardly grow, so plans are still made for empty ones. */
+/** Rows per function call in the walk; with a few the tables hardly grow, so plans are still made for empty ones. */
 export async function walk(walker: Recorder, rival: Recorder, each: number): Promise<void> {
   const { database, client } = walker;
   const name = `walk-${randomUUID().slice(0, 8)}`;
@@ -166,7 +166,7 @@ function executorOn({ client }: Recorder): SqlExecutor {
   return (text, params) => client.query(text, params);
 }
 
-/** A lease that a rival holds, and then both. */
+/** A lease that a rival has locked, and then both. */
 async function walkHeld(walker: Recorder, rival: Recorder, kind: string): Promise<void> {
   const { database, client } = walker;
   const { routes } = await submitBatch(database, { kinds: [kind], count: 1 });

@@ -1,5 +1,5 @@
 /**
- * Work for the functions under test, through the store's own calls, on the server's own clock: rows by the hundred.
+ * Work for the functions under test, through the store's own calls and on the server's clock: rows by the hundred.
  */
 import { randomUUID } from 'node:crypto';
 import type { Database } from '../../src/engine/database/database.ts';
@@ -29,14 +29,14 @@ import {
 
 export const PARTITION = 7;
 const LONG_LEASE_MS = 3_600_000;
-/** A lease granted with this has lapsed when it begins: there is no clock to move here. */
+/** A lease granted with this has expired when it begins: there is no clock to move here. */
 export const NO_LEASE_MS = -1;
 const MANY_RECLAIMS = 5;
 export const RETRIES = { retry_policy: { max_retries: 5, backoff: { type: 'fixed', delay_ms: 0 } } };
 
 const WAIT_LIMIT_MS = 20_000;
 
-/** Asks again until the answer is yes. */
+/** Asks again until it holds. */
 export async function until(isSo: () => Promise<boolean>): Promise<void> {
   const deadline = performance.now() + WAIT_LIMIT_MS;
   while (!(await isSo())) {
@@ -48,18 +48,18 @@ export interface Batch {
   kinds: readonly string[];
   count: number;
   delayMs?: number;
-  /** How much later than the one before each is due. */
+  /** How much later each is due than the one before. */
   delayStepMs?: number;
-  /** Some of these ids may be known already. */
+  /** Some of these ids may exist already. */
   uuids?: readonly string[];
-  /** Each has a key made of this, which is free again at once. */
+  /** Each has a key made from this, which expires at once. */
   keys?: string;
   policy?: object;
 }
 
 const PRIORITIES = [0, 1, 2];
 
-/** A template for each kind and priority; the executions take turns at both. */
+/** One template for each kind and priority; the executions alternate between them. */
 export function submitCall(batch: Batch): SubmitCall {
   const { kinds } = batch;
   const templates = kinds.flatMap((_, kind) =>
@@ -75,7 +75,7 @@ export function submitCall(batch: Batch): SubmitCall {
     uuid: batch.uuids?.[index] ?? randomUUID(),
     partition: PARTITION,
     templateOrdinal: (index % kinds.length) * PRIORITIES.length + (index % PRIORITIES.length) + 1,
-    // Spread, as due times are: an index over few distinct ones would hide a bad look-up.
+    // Spread, as due times are: an index over few distinct ones would hide a bad lookup.
     delayMs: batch.delayMs === undefined ? 0 : batch.delayMs + index * (batch.delayStepMs ?? 0),
     payload: '{"work": 1}',
     idempotency:
@@ -85,13 +85,13 @@ export function submitCall(batch: Batch): SubmitCall {
   return { routes, templates, rows };
 }
 
-/** The call, with its routes made known. */
+/** The call, with its routes interned. */
 export async function makeKnown(database: Database, call: SubmitCall): Promise<SubmitCall> {
   await internRoutes(database, call.routes);
   return call;
 }
 
-/** Submits and answers the routes of the kinds and the ids, in their order. */
+/** Submits, and returns the routes of the kinds and the ids, in order. */
 export async function submitBatch(
   database: Database,
   batch: Batch,
@@ -131,7 +131,7 @@ export function leaseOf(row: ClaimRow): LeaseKey {
   };
 }
 
-/** The operations on a batch, by their name; each answers a row per execution. */
+/** The operations on a batch, by name; each returns a row per execution. */
 export interface Calls {
   renew(leases: readonly LeaseKey[]): Promise<unknown[]>;
   complete(leases: readonly LeaseKey[]): Promise<unknown[]>;
@@ -139,12 +139,12 @@ export interface Calls {
   retry(leases: readonly LeaseKey[]): Promise<unknown[]>;
   release(leases: readonly LeaseKey[]): Promise<unknown[]>;
   revoke(leases: readonly LeaseKey[]): Promise<unknown[]>;
-  /** Revokes what may not be taken up again. */
+  /** Revokes leases of executions that may not be reclaimed again. */
   exhaust(leases: readonly LeaseKey[]): Promise<unknown[]>;
   cancel(keys: readonly ExecutionKey[]): Promise<unknown[]>;
   lapse(leases: readonly LeaseKey[]): Promise<unknown[]>;
   fire(timerIds: readonly number[]): Promise<unknown[]>;
-  /** Records two steps of each. */
+  /** Records two steps for each. */
   record(leases: readonly LeaseKey[]): Promise<unknown[]>;
   order(leases: readonly LeaseKey[]): Promise<unknown[]>;
   report(leases: readonly LeaseKey[]): Promise<void>;
@@ -224,7 +224,7 @@ export function callsOn(database: Database): Calls {
   };
 }
 
-/** Leases nobody holds on executions nobody has. */
+/** Leases that do not exist, on executions that do not exist. */
 export function unknownLeases(count: number): LeaseKey[] {
   return Array.from({ length: count }, () => ({
     uuid: randomUUID(),

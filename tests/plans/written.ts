@@ -1,6 +1,6 @@
 /**
- * The part of the walk that writes to streams: frames of every mode, a document that grows, best-effort frames that are trimmed, a call
- * that is made again, and one that is refused.
+ * The part of the walk that writes to streams: frames of every mode, a document that grows, best-effort frames that are
+ * trimmed, a repeated call and a refused one.
  */
 import { randomUUID } from 'node:crypto';
 import type { FrameMode } from '../../src/contract/streams.ts';

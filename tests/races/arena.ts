@@ -1,7 +1,7 @@
 /**
- * Where races take place: fresh executions for each permutation, calls turned into steps, and the check that every
- * race ends with, whatever else it expects: no deadlock, no failed step, no violated invariant, every answer kept.
- * What a single race expects is written in the test files.
+ * Where races run: fresh executions for each permutation, calls turned into steps, and the check that ends every race,
+ * whatever else it expects: no deadlock, no failed step, no violated invariant, every result kept. What a single race
+ * expects is in the test files.
  */
 import { randomUUID } from 'node:crypto';
 import { expect } from 'vitest';
@@ -17,7 +17,7 @@ const RETRYING = {
   retry_policy: { max_retries: 1_000, backoff: { type: 'fixed', delay_ms: HOUR_MS } },
 };
 
-/** The executions of one permutation, by ascending id, and the route they alone have. */
+/** The executions of one permutation, in id order, and the route only they use. */
 export interface Scene extends Record<string, unknown> {
   ids: string[];
   routeId: number;
@@ -33,12 +33,14 @@ type Steps = StepLike<Scene>[];
 export interface Race {
   given: Given;
   sessions: Record<string, Steps>;
-  /** What this race expects beyond what all do. */
+  /** What this race expects beyond the common checks. */
   check?: (outcome: Interleaving, scene: Scene) => Promise<void> | void;
   permutations?: 'all' | string[][];
 }
 
-/** Races of more orders are sampled: three sessions of a few steps have hundreds. `FLOWFABRIC_TEST_ORDERS` runs more. */
+/**
+ * Races with more orders are sampled: three sessions of a few steps have hundreds. `FLOWFABRIC_TEST_ORDERS` runs more.
+ */
 const MOST_ORDERS = Number(process.env['FLOWFABRIC_TEST_ORDERS'] ?? 24);
 
 export interface Arena {
@@ -82,7 +84,7 @@ async function checkAll(arena: Arena, outcome: Interleaving, scene: Scene): Prom
   expect(await unkeptAnswers(arena.through, answers, scene.logged), 'answers not kept').toEqual([]);
 }
 
-/** Everything that was answered, but for what its session rolled back. */
+/** All results, except those whose session rolled back. */
 function committedAnswers({ results }: Interleaving): Answer[] {
   return Object.entries(results).flatMap(([step, result]) => {
     const session = step.slice(0, step.indexOf('.'));
@@ -91,12 +93,12 @@ function committedAnswers({ results }: Interleaving): Answer[] {
   });
 }
 
-/** A call on its own: it commits when it returns. */
+/** A single call: it commits when it returns. */
 export function alone(placed: Placed): Steps {
   return [{ name: 'call', run: (session, scene) => ask(session.query, placed(scene)) }];
 }
 
-/** A transaction in two steps: a BEGIN takes nothing, not even a snapshot, so nothing is lost by joining it to the call. */
+/** A transaction in two steps: BEGIN takes neither locks nor a snapshot, so joining it to the call loses no order. */
 export function transaction(placed: Placed, end: 'COMMIT' | 'ROLLBACK' = 'COMMIT'): Steps {
   const call: StepLike<Scene> = {
     name: 'call',
@@ -131,8 +133,8 @@ function meetingOf(outcome: Interleaving): Meeting {
 }
 
 /**
- * What a and b are told, and the table the later one waits on; null when it does not wait. A wait for a unique key does
- * not name its table: then it is `x or y`, all those it can be about.
+ * The results of a and b, and the table the later one waits on; null when it does not wait. A wait for a unique key
+ * does not name its table: then it is `x or y`, all the tables it can be.
  */
 export interface Expected {
   told: [a: string, b: string];
@@ -144,12 +146,12 @@ export interface Pair {
   a: Placed;
   b: Placed;
   expected: Record<Meeting, Expected>;
-  /** Default `transaction`; a short one has fewer orders, and the same meetings. */
+  /** Default `transaction`; a shorter one has fewer orders and the same meetings. */
   steps?: typeof transaction;
   check?: (scene: Scene) => Promise<void>;
 }
 
-/** Every permutation of two transactions; throws unless all four meetings came about and went as expected. */
+/** Runs every permutation of two transactions; throws unless all four meetings occurred and went as expected. */
 export async function meet(arena: Arena, pair: Pair): Promise<Interleaving[]> {
   const { given, a, b, expected, steps = transaction, check } = pair;
   const seen = new Set<Meeting>();
@@ -186,7 +188,7 @@ export function leased(count: number, policy: object = RETRYING): Given {
   };
 }
 
-/** Leased, and the lease has run out; nobody has noticed yet. */
+/** Leased, and the lease has expired; nobody has noticed yet. */
 export function runOut(count: number, policy: object = RETRYING): Given {
   return async (arena) => {
     const scene = await leased(count, policy)(arena);
@@ -195,7 +197,7 @@ export function runOut(count: number, policy: object = RETRYING): Given {
   };
 }
 
-/** Waiting for a time that has come. */
+/** Waiting for a time that has passed. */
 export function due(count: number): Given {
   return async (arena) => {
     const scene = await submitted(count, { delayMs: HOUR_MS })(arena);

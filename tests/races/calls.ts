@@ -1,15 +1,15 @@
 /**
- * The engine's SQL functions as calls a race can place on any connection, and their answers in one form. A function
- * can be replaced by name, so that the same race runs on a variant of it. No race and no expectation lives here.
+ * The engine's SQL functions as calls a race can make on any connection, with their results in one form. A function can
+ * be replaced by name, so that the same race runs on a variant of it. No race and no expectation belongs here.
  */
 import { randomUUID } from 'node:crypto';
 import { signalCallsOf, type SignalCalls } from './signals/calls.ts';
 import { streamCallsOf, type StreamCalls } from './streams/calls.ts';
 
-/** Every execution of a race lies in this partition. */
+/** Every execution of a race is in this partition. */
 const PARTITION = 7;
 export const LEASE_MS = 30_000;
-/** How long a pause lasts when nothing else is said; longer than any move of the clock. */
+/** The default length of a pause; longer than any move of the clock. */
 const BY_TIME: PauseFor = { delayMs: 3_600_000 };
 /** How often a lease may be revoked before the execution fails. */
 const MAX_RECLAIMS = 1_000;
@@ -60,36 +60,36 @@ export interface Call {
   params: unknown[];
 }
 
-/** One row a function answered with. */
+/** One row a function returned. */
 export interface Answer {
-  /** Null where the function does not say, as for a discarded timer. */
+  /** Null where the function does not name one, as for a discarded timer. */
   id: string | null;
-  /** The function's own word; `claimed` for a granted lease, and for an accepted signal what it did. */
+  /** The function's own outcome; `claimed` for a granted lease, and for an accepted signal its effect. */
   word: string;
-  /** The answer was given before, to the same lease. */
+  /** The same lease got this result before. */
   repeated: boolean;
   reclaimed: boolean;
   /** The worker a lease was taken from. */
   takenFrom: string | null;
   attempt: number;
   epoch: number;
-  /** Of a recorded step. */
+  /** The value of a recorded step. */
   value: unknown;
 }
 
-/** What can be asked through: a pool, a client or the session of a race. */
+/** What a call runs on: a pool, a client or the session of a race. */
 export type Ask = (text: string, params?: unknown[]) => Promise<{ rows: Record<string, unknown>[] }>;
 
 export interface Submission {
   ids: string[];
   routes: Route[];
-  /** Points into the routes, from 1; default the first for all. */
+  /** Indexes into the routes, from 1; default the first for all. */
   ordinals?: number[];
   delayMs?: number;
   policy?: object;
 }
 
-/** What each of the leases pauses for. With children and no delay, for them alone. */
+/** What each of the leases pauses for. With children and no delay, for the children alone. */
 export interface PauseFor {
   delayMs?: number;
   children?: string[];
@@ -100,7 +100,7 @@ export interface Calls extends SignalCalls, StreamCalls {
   submit(submission: Submission): Call;
   claim(routeId: number, limit: number, worker: string): Call;
   complete(leases: Lease[]): Call;
-  /** Ends the execution, whatever its policy says. */
+  /** Ends the execution, regardless of its policy. */
   fail(leases: Lease[]): Call;
   /** Fails the attempt; the policy decides what follows. */
   retry(leases: Lease[]): Call;
@@ -110,26 +110,26 @@ export interface Calls extends SignalCalls, StreamCalls {
   revoke(leases: Pick<Lease, 'id'>[]): Call;
   lapse(leases: Lease[]): Call;
   fire(ids: string[]): Call;
-  /** Fires these timers, and no others of their executions. */
+  /** Fires these timers and no others of their executions. */
   fireTimers(timerIds: string[]): Call;
   pause(leases: Lease[], request?: PauseFor): Call;
   record(leases: Lease[], name: string, value?: unknown): Call;
   spawn(parent: Lease, submission: Submission): Call;
   replay(ids: string[], from: 'failed_step' | 'start'): Call;
   prioritise(ids: string[], priority: number): Call;
-  /** Forgets what has ended, however short ago. */
+  /** Deletes what has ended, however recently. */
   forget(ids: string[]): Call;
-  /** Answers nothing. */
+  /** Returns nothing. */
   progress(leases: Lease[], percent: number): Call;
 }
 
-/** The routes of a call, made known by it: a race for them is one of its own. */
+/** The routes of a call, interned by it: races for routes are separate. */
 export const INTERNED = (routes: string): string =>
   `CASE WHEN (SELECT count(*) FROM ff_intern_routes(${routes}::jsonb, 10000)) >= 0 THEN ${routes}::jsonb END`;
 
 const SUBMIT = `${INTERNED('$1')}, $2, $3, $4, $5, $6, $7, NULL`;
 
-/** Makes a call of a function from the text of its arguments. */
+/** Builds a call of a function from the SQL of its arguments. */
 export type Caller = (name: keyof typeof FUNCTIONS, args: string, params: unknown[]) => Call;
 
 function operatorCallsOf(call: Caller): Pick<Calls, 'replay' | 'prioritise' | 'forget'> {
@@ -146,7 +146,7 @@ function callsOfParts(call: Caller): SignalCalls & StreamCalls {
   return { ...signalCallsOf(call, PARTITION), ...streamCallsOf(call, PARTITION) };
 }
 
-/** The calls, with the engine's functions or with those of the given names in their place. */
+/** The calls, with the engine's functions or with the given ones in their place. */
 export function callsOf(names: FunctionNames): Calls {
   const functions = { ...FUNCTIONS, ...names };
   const call: Caller = (name, args, params) => ({
@@ -218,14 +218,14 @@ export function callsOf(names: FunctionNames): Calls {
   };
 }
 
-/** Runs a call and reads its answer. */
+/** Runs a call and reads its result. */
 export async function ask(through: Ask, { sql, params }: Call): Promise<Answer[]> {
   const { rows } = await through(sql, params);
   // The last row of a claim names no execution; a discarded timer has an outcome.
   return rows.filter((row) => row.execution_id !== null || row.outcome !== undefined).map(toAnswer);
 }
 
-/** An answer in words, one for each row in the order of the ids. */
+/** A result as text: one outcome per row, in id order. */
 export function wordsOf(answers: Answer[]): string {
   const words = answers
     .toSorted((one, other) => ((one.id ?? '') < (other.id ?? '') ? -1 : 1))
@@ -247,7 +247,7 @@ function toAnswer(row: Record<string, unknown>): Answer {
   };
 }
 
-/** One template per route, so that an execution's ordinal names both. */
+/** One template per route, so that an execution's ordinal selects both. */
 function submitParams({ ids, routes, ordinals, delayMs = 0, policy = {} }: Submission): unknown[] {
   const common = { namespace: 'default', priority: 100, policy, tags: {} };
   return [

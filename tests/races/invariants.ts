@@ -1,12 +1,12 @@
 /**
  * What must hold after every race, whoever won: the rows of an execution agree with each other, each lease has one
- * beginning and at most one end, and what was answered is what was written. Both checks return the violations they
- * found, as sentences; an empty list is a pass.
+ * start and at most one end, and what was returned is what was written. Both checks return the violations they found,
+ * as sentences; an empty list is a pass.
  */
 import type { Answer, Ask } from './calls.ts';
 import { SIGNAL_VIOLATIONS_SQL } from './signals/invariants.ts';
 
-/** The whole life of a lease as its events tell it; without the last group it is still held. */
+/** The whole life of a lease as its events show it; without the last group it is still held. */
 const LIFE_OF_A_LEASE =
   '^lease\\.(acquired|reclaimed)( lease\\.renewed)*' +
   '( completion\\.(success|failed)| lease\\.expired( completion\\.expired)?' +
@@ -116,14 +116,14 @@ WHERE ($1::uuid[] IS NULL OR s.execution_id = ANY ($1)) AND NOT EXISTS (
       AND ev.attempt_index = s.attempt_index AND ev.occurred_at_ms >= s.recorded_at_ms
       AND (ev.family = 'completion' OR ev.event_type IN ('released', 'expired', 'revoked')))`;
 
-/** Contradictions between the rows of these executions, or of all there are. */
+/** Contradictions between the rows of these executions, or of all executions. */
 export async function violationsOf(through: Ask, ids: string[] | null): Promise<string[]> {
   const found = await through(VIOLATIONS_SQL, [ids, LIFE_OF_A_LEASE, HELD_LEASE]);
   const told = await through(SIGNAL_VIOLATIONS_SQL, [ids]);
   return [...found.rows, ...told.rows].map((row) => `${row.execution_id} ${row.problem}`);
 }
 
-/** The events an accepted answer promises. A refusal and a repeated answer promise none. */
+/** The events an accepted result promises. A refusal and a repeated result promise none. */
 function promisedBy({ word, repeated, reclaimed, takenFrom }: Answer): string[] {
   if (repeated) return [];
   switch (word) {
@@ -168,17 +168,17 @@ function promisedBy({ word, repeated, reclaimed, takenFrom }: Answer): string[] 
   }
 }
 
-/** Where the log of events ends now. */
+/** The current end of the event log. */
 export async function endOfLog(through: Ask): Promise<number> {
   const found = await through('SELECT coalesce(max(ev_id), 0) AS ev_id FROM ff_event');
   return Number(found.rows[0]?.ev_id);
 }
 
-/** Answers of committed calls that are not in the log after that place, and events nobody was told of. */
+/** Results of committed calls that are not in the log after that position, and events that no result announced. */
 export async function unkeptAnswers(through: Ask, answers: Answer[], after: number): Promise<string[]> {
   const found = await through(
-    // A change of priority to the one it had is answered, and is no event. How a suspension ends is not answered to who
-    // ends it; when by its time, it is answered alike whatever the end is.
+    // Setting a priority to its current value returns a result but writes no event. The call that ends a suspension
+    // does not return how it ended; a timeout returns the same result whatever the outcome.
     `SELECT execution_id, family || '.' || CASE WHEN family = 'completion' AND EXISTS (
          SELECT FROM ff_event t WHERE t.execution_id = e.execution_id AND t.xid = e.xid AND t.event_type = 'timed_out')
        THEN 'expired' ELSE event_type END AS event

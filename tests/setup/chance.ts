@@ -1,5 +1,5 @@
 /**
- * Chance that can be repeated: the same numbers for the same seed.
+ * Repeatable random numbers: the same sequence for the same seed.
  */
 
 /** Numbers from 0 to 1 (mulberry32). */
@@ -13,7 +13,7 @@ export function chance(seed: number): () => number {
   };
 }
 
-/** Whole numbers from 0 to below what is asked for. */
+/** Whole numbers from 0 up to, but not including, the bound. */
 export function picks(seed: number): (below: number) => number {
   const next = chance(seed);
   return (below) => Math.floor(next() * below);

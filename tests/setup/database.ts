@@ -1,6 +1,6 @@
 /**
- * Databases for the tests of this repository, copied from the templates of the run. Take one per file, in
- * beforeAll, and drop it in afterAll.
+ * Databases for the tests of this repository, copied from the templates of the run. Take one per file in beforeAll and
+ * drop it in afterAll.
  */
 import { inject } from 'vitest';
 import { createTestDatabase, type TestDatabase } from '../../src/testing/test-database.ts';
@@ -17,7 +17,7 @@ export function plainDatabase(): Promise<TestDatabase> {
   return createTestDatabase({ serverUrl: url, template: plainTemplate });
 }
 
-/** Without any of our tables, for tests that bring their own. */
+/** Without any of our tables, for tests that create their own. */
 export function emptyDatabase(): Promise<TestDatabase> {
   return createTestDatabase({ serverUrl: inject('testServer').url, template: 'template1' });
 }

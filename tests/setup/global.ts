@@ -1,7 +1,7 @@
 /**
  * Runs once around the whole test run: one throw-away Postgres (or the server DATABASE_URL names) with two migrated
- * template databases that test files copy. Durability is off because nothing in it outlives the run; a test about
- * surviving a crash starts a server of its own.
+ * template databases that test files copy. Durability is off because its data does not outlive the run; a test about
+ * surviving a crash starts its own server.
  */
 import { randomUUID } from 'node:crypto';
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
@@ -16,7 +16,7 @@ import { createTestDatabase, type TestDatabase } from '../../src/testing/test-da
 export interface TestServer {
   /** Connection string of a superuser, to the maintenance database. */
   url: string;
-  /** Process id and directory of the throw-away server; null when the server is somebody else's. */
+  /** Process id and directory of the throw-away server; null when the server is external. */
   pid: number | null;
   dataDir: string | null;
   /** Migrated, with the movable clock and the assertions. */
@@ -49,7 +49,7 @@ export async function setup(project: TestProject): Promise<void> {
   try {
     const { stop, ...server } = await openServer();
     cleanups.push(stop);
-    // On a server that others use too, two runs at once must not meet.
+    // On a shared server, two concurrent runs must not collide.
     const suffix = server.pid === null ? `_${randomUUID().slice(0, 8)}` : '';
     const template = `ff_template${suffix}`;
     const plainTemplate = `ff_template_plain${suffix}`;
@@ -72,7 +72,7 @@ export async function teardown(): Promise<void> {
   for (const cleanUp of cleanups.splice(0).toReversed()) await cleanUp();
 }
 
-/** A template must have no connections; it goes when the run ends. */
+/** A template must have no connections; it is dropped when the run ends. */
 async function leaveBehind(database: TestDatabase): Promise<void> {
   cleanups.push(() => database.drop());
   const client = new pg.Client({ connectionString: database.url });
@@ -87,7 +87,7 @@ async function openServer(): Promise<Server> {
   const parent = await mkdtemp(join(tmpdir(), 'flowfabric-tests-'));
   const remove = () => rm(parent, { recursive: true, force: true, maxRetries: 3 });
   try {
-    // Run by root, the server drops to another account, which must get through to its directory.
+    // Run by root, the server drops to another account, which must be able to enter its directory.
     await chmod(parent, EVERYBODY_MAY_ENTER);
     const server = await startEmbedded({
       dataDir: join(parent, 'postgres'),

@@ -1,11 +1,11 @@
 /**
- * The engine's SQL functions called one row at a time, for tests of what lies below the engine. Each execution gets a
- * route of its own, so that a claim finds just the one meant. Needs a database with the movable clock.
+ * The engine's SQL functions called one row at a time, for tests below the level of the engine. Each execution gets its
+ * own route, so that a claim finds exactly that one. Needs a database with the movable clock.
  */
 import { randomUUID } from 'node:crypto';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 
-/** Every execution made here lies in this partition. */
+/** Every execution created here is in this partition. */
 export const PARTITION = 7;
 
 const LEASE_MS = 30_000;
@@ -20,7 +20,7 @@ export interface RawLease {
 }
 
 export interface RawFunctions {
-  /** Delays, also those of the policy's backoff, are at most an hour: that is how far `fire` moves the clock. */
+  /** Delays, including the policy's backoff, are at most an hour: that is how far `fire` moves the clock. */
   submit(options?: { delayMs?: number; policy?: object }): Promise<string>;
   claim(id: string): Promise<RawLease>;
   complete(lease: RawLease): Promise<string>;
@@ -36,12 +36,12 @@ export interface RawFunctions {
   eventsOf(id: string): Promise<string[]>;
 }
 
-/** The arguments every function of a lease holder begins with. */
+/** The first arguments of every function a lease holder calls. */
 export function leaseArrays({ id, attempt, epoch }: RawLease): unknown[] {
   return [[id], [PARTITION], [attempt], [epoch]];
 }
 
-/** Each function answers the outcome word of its row. */
+/** Each function returns the outcome of its row. */
 export function rawFunctions(database: TestDatabase): RawFunctions {
   const outcome = async (call: string, params: unknown[]): Promise<string> => {
     const answer = await database.query<{ outcome: string }>(`SELECT outcome FROM ${call}`, params);

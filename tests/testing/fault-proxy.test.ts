@@ -1,6 +1,6 @@
 /**
- * The fault proxy between a real client and a real Postgres: what is written, and what the client is told, when
- * the connection breaks before, after or without regard to a statement.
+ * The fault proxy between a real client and a real Postgres: what is written, and what the client sees, when the
+ * connection breaks before or after a statement, or independently of one.
  */
 
 import { once } from 'node:events';
@@ -30,7 +30,7 @@ async function throughProxy({ port, ...config }: pg.ClientConfig = {}): Promise<
   return client;
 }
 
-/** Passes on what comes from `near`, one byte at a time, and what comes back as it comes. */
+/** Forwards data from `near` one byte at a time, and responses unchanged. */
 async function trickle(near: Socket, port: number): Promise<void> {
   const far = connectSocket(port, '127.0.0.1').setNoDelay(true);
   far.on('error', () => {}).on('close', () => near.destroy());
@@ -74,7 +74,7 @@ afterEach(async () => {
 });
 
 describe('a proxy without a fault', () => {
-  test('passes statements and answers of any size', async () => {
+  test('passes statements and responses of any size', async () => {
     const client = await throughProxy();
     const long = 'x'.repeat(3_000_000);
     expect((await client.query('SELECT $1 AS body', [long])).rows).toEqual([{ body: long }]);
@@ -97,7 +97,7 @@ describe('a proxy without a fault', () => {
     }
   });
 
-  test('passes the question for TLS and the answer to it', async () => {
+  test('passes the TLS request and its response', async () => {
     const refused = throughProxy({ ssl: { rejectUnauthorized: false } });
     await expect(refused).rejects.toThrow('does not support SSL');
   });
@@ -107,7 +107,7 @@ describe('a proxy without a fault', () => {
     expect(url).toBe(`postgres://me:secret@127.0.0.1:${proxy.port}/app?application_name=x`);
   });
 
-  test('delivers in order when it delays', async () => {
+  test('delivers in order when it adds a delay', async () => {
     proxy.delay(1);
     const client = await throughProxy();
     const answers = await Promise.all([1, 2, 3].map((n) => client.query('SELECT $1::int AS n', [n])));
@@ -128,7 +128,7 @@ describe('cutBefore', () => {
     expect(await notes()).toEqual(['second']);
   });
 
-  test('at COMMIT undoes the transaction', async () => {
+  test('at COMMIT rolls the transaction back', async () => {
     const client = await throughProxy();
     const cut = proxy.cutBefore(/^commit/i);
     await client.query('BEGIN');
@@ -139,7 +139,7 @@ describe('cutBefore', () => {
     expect(await notes()).toEqual([]);
   });
 
-  test('knows a named statement by its text when only its name is sent', async () => {
+  test('matches a named statement by its SQL when only its name is sent', async () => {
     const client = await throughProxy();
     await client.query({ name: 'add', text: INSERT, values: ['first'] });
     const cut = proxy.cutBefore('INSERT INTO note');
@@ -163,7 +163,7 @@ describe('cutAfter', () => {
     expect(await notes()).toEqual(['kept']);
   });
 
-  test('knows a named statement by its text when only its name is sent', async () => {
+  test('matches a named statement by its SQL when only its name is sent', async () => {
     const client = await throughProxy();
     await client.query({ name: 'add', text: INSERT, values: ['first'] });
     const cut = proxy.cutAfter('INSERT INTO note');
@@ -182,7 +182,7 @@ describe('cutAfter', () => {
     expect(await notes()).toEqual(['kept']);
   });
 
-  test('tells the error the client did not get to see', async () => {
+  test('resolves to the error the client did not see', async () => {
     await admin.query(INSERT, ['twice']);
     const client = await throughProxy();
     const cut = proxy.cutAfter('INSERT INTO note');
@@ -190,7 +190,7 @@ describe('cutAfter', () => {
     expect(await cut).toBe('ERROR 23505');
   });
 
-  test('spares the answer of the statement sent before it, and other connections', async () => {
+  test('delivers the response to the previous statement and leaves other connections alone', async () => {
     const [client, bystander] = [await throughProxy({ pipeline: true }), await throughProxy()];
     const cut = proxy.cutAfter('INSERT INTO note');
     const before = client.query('SELECT 1 AS one');
@@ -201,8 +201,8 @@ describe('cutAfter', () => {
   });
 });
 
-describe('the whole proxy', () => {
-  test('stalled is noticed by nothing but the timeout of the client', async () => {
+describe('the proxy as a whole', () => {
+  test('is noticed, when stalled, only by the timeout of the client', async () => {
     const client = await throughProxy({ query_timeout: 100 });
     proxy.stall();
     await expect(client.query(INSERT, ['held'])).rejects.toThrow('Query read timeout');
@@ -214,7 +214,7 @@ describe('the whole proxy', () => {
     expect((await client.query('SELECT 1 AS one')).rows).toEqual([{ one: 1 }]);
   });
 
-  test('stalled does not tell the server that a client has gone', async () => {
+  test('does not tell the server, when stalled, that a client has gone', async () => {
     const socket = connectSocket(proxy.port, '127.0.0.1');
     const client = await throughProxy();
     proxy.stall();
@@ -226,7 +226,7 @@ describe('the whole proxy', () => {
     await expect.poll(() => proxy.connectionCount).toBe(0);
   });
 
-  test('cut resets every connection at once and takes new ones', async () => {
+  test('resets every connection when cut, and accepts new ones', async () => {
     const both = [await throughProxy(), await throughProxy()];
     const errors = both.map((client) => new Promise((resolve) => client.once('error', resolve)));
     proxy.cutAll();
@@ -235,7 +235,7 @@ describe('the whole proxy', () => {
     expect((await (await throughProxy()).query('SELECT 1 AS one')).rows).toEqual([{ one: 1 }]);
   });
 
-  test('closed rejects the faults that did not happen', async () => {
+  test('rejects, when closed, the faults that did not happen', async () => {
     const never = proxy.cutBefore('no such statement');
     await proxy.close();
     await expect(never).rejects.toMatchObject({ code: 'closed' });

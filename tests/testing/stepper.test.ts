@@ -1,6 +1,6 @@
 /**
- * The interleaving tester against a real Postgres: that it enumerates every order, tells a step that is blocked
- * from one that is slow, and reports what a race did. Enumeration alone is also checked without a database.
+ * The interleaving tester against a real Postgres: it enumerates every order, distinguishes a blocked step from a slow
+ * one, and reports what a race did. Enumeration alone is also checked without a database.
  */
 
 import { randomUUID } from 'node:crypto';
@@ -18,7 +18,7 @@ import { countMerges, mergeAll } from '../../src/testing/stepper-permutations.ts
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { emptyDatabase } from '../setup/database.ts';
 
-// Roles belong to the whole server, which other files and other runs may share.
+// Roles belong to the whole server, which other files and runs may share.
 const PLAIN_ROLE = `plain_${randomUUID().replaceAll('-', '')}`;
 const PLAIN_PASSWORD = randomUUID();
 const SCHEMA = `
@@ -56,7 +56,7 @@ async function otherConnections(): Promise<number> {
   return (await admin.query(sql)).rows[0].n;
 }
 
-/** The same list for both sessions, all orders, no opinion on the outcome unless one is given. */
+/** The same list for both sessions, in all orders, without a check unless one is given. */
 function both(steps: StepLike[], rest: Partial<RaceSpec> = {}): Promise<Interleaving[]> {
   return runRace({ connect, setup, sessions: { a: steps, b: steps }, check: () => {}, ...rest });
 }
@@ -97,7 +97,7 @@ afterAll(async () => {
 });
 
 describe('the orders of a race', () => {
-  test('are as many as the multinomial coefficient says, all different, each keeping the lists in order', () => {
+  test('match the multinomial coefficient, are all different, and keep each list in order', () => {
     for (const lengths of [[1], [3, 3], [2, 2, 2], [1, 4, 2]]) {
       const lists = lengths.map((length, list) => Array.from({ length }, (_, at) => `${list}.${at}`));
       const merges = mergeAll(lists);
@@ -119,7 +119,7 @@ describe('the orders of a race', () => {
     expect(outcomes.flatMap((outcome) => outcome.waited)).toEqual([]);
   });
 
-  test('are refused before anything connects when there are too many', async () => {
+  test('are refused, before anything connects, when there are too many', async () => {
     const steps = Array.from({ length: 8 }, (_, index) => `SELECT ${index}`);
     const connectNever = () => Promise.reject(new Error('connected'));
     const race = both(steps, { connect: connectNever });
@@ -127,7 +127,7 @@ describe('the orders of a race', () => {
     await expect(race).rejects.toThrow(`the limit is ${MAX_PERMUTATIONS}`);
   });
 
-  test('can be named, and a name that is no merge of the lists is refused', async () => {
+  test('can be given, and one that is not a merge of the lists is refused', async () => {
     const order = ['b.SELECT 1', 'a.SELECT 1', 'a.SELECT 2', 'b.SELECT 2'];
     const [outcome, ...others] = await both(['SELECT 1', 'SELECT 2'], { permutations: [order] });
     expect(others).toEqual([]);
@@ -138,7 +138,7 @@ describe('the orders of a race', () => {
     }
   });
 
-  test('need steps with different names in a session', async () => {
+  test('need steps with distinct names within a session', async () => {
     await expect(both(['SELECT 1', 'SELECT  1'])).rejects.toMatchObject({ code: 'invalid_input' });
   });
 });
@@ -219,7 +219,7 @@ describe('a wait', () => {
     expect(wait).toMatchObject({ locktype: 'relation', table: 'invoice', mode: 'ExclusiveLock' });
   });
 
-  test('for the row behind a foreign key names the table that is referenced', async () => {
+  test('for the row behind a foreign key names the referenced table', async () => {
     const delete1 = { name: 'write', sql: 'DELETE FROM account WHERE id = 1' };
     const refer = { name: 'write', sql: 'INSERT INTO invoice VALUES (1, 1)' };
     const [outcome] = await runRace({
@@ -243,7 +243,7 @@ describe('a wait', () => {
     expect(wait).toMatchObject({ locktype: 'advisory', table: null, key: '3:4' });
   });
 
-  test('is not what SKIP LOCKED, NOWAIT or a slow statement do', async () => {
+  test('is not reported for SKIP LOCKED, NOWAIT or a slow statement', async () => {
     const outcomes = await both([
       'BEGIN',
       { name: 'take', sql: 'SELECT id FROM account ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED' },
@@ -267,7 +267,7 @@ describe('a deadlock', () => {
   });
   const sessions = { a: ['BEGIN', lock(1), lock(2), 'COMMIT'], b: ['BEGIN', lock(2), lock(1), 'COMMIT'] };
 
-  test('is counted, costs one side its transaction and happens exactly when both hold their first lock', async () => {
+  test('is counted, fails the transaction of one side and happens exactly when both hold their first lock', async () => {
     const outcomes = await runRace({ connect, setup, sessions, check: () => {} });
     expect(outcomes).toHaveLength(70);
     for (const { order, deadlocks, results, waited } of outcomes) {
@@ -306,7 +306,7 @@ describe('a deadlock', () => {
     expect((await race)[0]?.deadlocks).toBe(1);
   });
 
-  test('that the code under test handles itself is counted too', async () => {
+  test('handled by the code under test is counted too', async () => {
     const second = (id: number): StepLike => ({
       name: 'second',
       run: (session) => session.query(lock(id).sql).catch(() => 'handled'),
@@ -324,7 +324,7 @@ describe('a deadlock', () => {
 });
 
 describe('a race', () => {
-  test('rolls back a session that ends with its transaction open, also when another waits for it', async () => {
+  test('rolls back a session that ends with its transaction open, even when another waits for it', async () => {
     const hold = 'UPDATE account SET balance = 0 WHERE id = 1';
     const [outcome] = await runRace({
       connect,
@@ -336,7 +336,7 @@ describe('a race', () => {
     expect(outcome).toMatchObject({ waited: ['b.add'], rolledBack: ['a'] });
   });
 
-  test('hands what setup made to its steps and its check, and runs functions on the connection', async () => {
+  test('passes what setup returned to its steps and its check, and runs functions on the connection', async () => {
     const outcomes = await runRace({
       connect,
       setup: async () => ({ ...(await setup()), id: 2, seen: [] as string[] }),
@@ -359,7 +359,7 @@ describe('a race', () => {
     expect(outcomes).toHaveLength(1);
   });
 
-  test('goes on with a new connection when a step has broken one', async () => {
+  test('continues with a new connection when a step has broken one', async () => {
     const kill: StepLike = {
       name: 'die',
       run: (on) => on.query('SELECT pg_terminate_backend(pg_backend_pid())'),
@@ -370,7 +370,7 @@ describe('a race', () => {
     expect(results.map((result) => !result.ok && result.code)).toEqual(['57P01', '57P01', '57P01', '57P01']);
   });
 
-  test('that a stranger holds up says who waits on what, and leaves no connection behind', async () => {
+  test('blocked by an outside session reports which session waits on what, and leaves no connection behind', async () => {
     const stranger = await connect();
     await stranger.query('BEGIN; LOCK TABLE invoice');
     const race = runRace({

@@ -1,6 +1,6 @@
 /**
- * The throw-away databases themselves: that each is its own, that the clock of one moves for all its connections, and
- * that nothing is left of it. What the assertions in it reject is tested beside the engine.
+ * The throw-away databases themselves: each is separate, moving the clock of one affects all its connections, and
+ * nothing is left of it. What the assertions in it reject is tested beside the engine.
  */
 import pg from 'pg';
 import { inject, expect, it } from 'vitest';
@@ -17,7 +17,7 @@ async function databaseNames(): Promise<string[]> {
   return found.rows.map(({ datname }) => datname);
 }
 
-it('copies the template for many at once, each a database of its own', async () => {
+it('copies the template for many at once, each a separate database', async () => {
   const databases = await Promise.all(Array.from({ length: 4 }, () => testDatabase()));
   const [first, second] = databases;
   await first?.query(`INSERT INTO ff_lane (lane) VALUES ('only here')`);
@@ -36,7 +36,7 @@ it('waits until the last connection to the template is gone', async () => {
   expect((await copy.query('SELECT current_database() AS name')).rows).toEqual([{ name: copy.name }]);
 });
 
-it('is migrated, watched and movable without a template, too', async () => {
+it('is migrated, has assertions and a movable clock without a template too', async () => {
   await using database = await createTestDatabase({ serverUrl: inject('testServer').url });
   expect((await database.query<{ n: number }>(TRIGGERS)).rows[0]?.n).toBe(7);
   await database.setClockOffset(HOUR_MS);
@@ -49,13 +49,13 @@ it('is migrated, watched and movable without a template, too', async () => {
   expect(Math.round((now - real) / HOUR_MS)).toBe(2);
 });
 
-it('is plain when asked: no assertions, and a clock that refuses to be moved', async () => {
+it('is plain on request: no assertions, and a clock that refuses to be moved', async () => {
   await using database = await plainDatabase();
   expect((await database.query<{ n: number }>(TRIGGERS)).rows[0]?.n).toBe(0);
   await expect(database.moveClock(1)).rejects.toMatchObject({ code: 'invalid_input' });
 });
 
-it('lets a connection leave that is about to, and does not tell it that it was forced out', async () => {
+it('lets a closing connection close without reporting that it was terminated', async () => {
   const database = await emptyDatabase();
   const errors: string[] = [];
   const client = new pg.Client({ connectionString: database.url });
@@ -70,7 +70,7 @@ it('lets a connection leave that is about to, and does not tell it that it was f
   expect(errors).toEqual([]);
 });
 
-it('is gone after its drop, with the connections that were still open', async () => {
+it('is gone after drop(), along with its open connections', async () => {
   const database = await testDatabase();
   const client = await database.connect();
   await client.query('BEGIN');

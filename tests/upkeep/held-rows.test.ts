@@ -1,5 +1,6 @@
 /**
- * Rows that somebody holds while a reconciler is at them: they are not waited for, and yet acted on soon after they are let go.
+ * Rows locked by another transaction during a reconciler's pass: the pass does not wait for them, yet acts on them soon
+ * after they are released.
  */
 import { afterEach, expect, test } from 'vitest';
 import type { Engine } from '../../src/contract/engine.ts';
@@ -28,7 +29,7 @@ function pass(context: EngineContext, reconciler: Reconciler<never>): Promise<Pa
   return runPass(context, reconciler, reconciler.batch, new AbortController().signal);
 }
 
-/** Two executions of which the first is held; `letGo` lets it go. */
+/** Two executions of which the first is locked; `letGo` releases it. */
 async function oneOfTwoHeld(kind: string): Promise<{ letGo(): Promise<void> }> {
   const holder = await crew.database.connect();
   await holder.query('BEGIN');
@@ -45,7 +46,7 @@ async function oneOfTwoHeld(kind: string): Promise<{ letGo(): Promise<void> }> {
   };
 }
 
-/** Has something that is due now for both executions of the kind. */
+/** Makes something due now for both executions of the kind. */
 const DUE = {
   'expired-leases': async (engine: Engine, kind: string) => {
     await engine.submit([{ kind }, { kind }]);
@@ -66,7 +67,7 @@ const RECONCILERS = [expiredLeases, dueTimers] as unknown as (Reconciler<never> 
   name: keyof typeof DUE;
 })[];
 
-test.each(RECONCILERS)('a pass of $name acts on what is let go while it runs', async (reconciler) => {
+test.each(RECONCILERS)('a pass of $name acts on rows released while it runs', async (reconciler) => {
   const { engine, context } = await open();
   const kind = newKind();
   await DUE[reconciler.name](engine, kind);
@@ -86,7 +87,7 @@ test.each(RECONCILERS)('a pass of $name acts on what is let go while it runs', a
 });
 
 test.each(RECONCILERS)(
-  'a pass of $name leaves what is held for long to the next, after a number of looks',
+  'a pass of $name leaves rows locked for long to the next pass, after a number of tries',
   async (reconciler) => {
     const { engine, context } = await open();
     const kind = newKind();

@@ -1,6 +1,6 @@
 /**
- * One pass of a reconciler over rows of which some resist: the set is split, the rest is acted on, and what resists is
- * counted, backed off, shown, and forgotten once it is done.
+ * One pass of a reconciler over rows of which some fail: the batch is split, the rest is processed, and failing rows
+ * are counted, backed off, reported, and forgotten once they succeed.
  */
 import { afterEach, describe, expect, test } from 'vitest';
 import type { EngineContext } from '../../src/engine/kit/context.ts';
@@ -28,7 +28,7 @@ afterEach(async () => {
   await Promise.all(opened.splice(0).map((engine) => engine.close()));
 });
 
-/** Acts on all, but not before a millisecond of the clock has gone by. */
+/** Acts on all, but only after a millisecond of the clock has passed. */
 async function untilRoundsPass(items: readonly { uuid: string }[]): Promise<string[]> {
   const started = performance.now();
   await expect.poll(() => performance.now() - started, { interval: 1 }).toBeGreaterThan(2);
@@ -49,7 +49,7 @@ function pass<Item extends Awaited<ReturnType<Reconciler['due']>>[number]>(
   return runPass(context, reconciler, batch, new AbortController().signal);
 }
 
-/** Passes until none of the rows was held by somebody; what they did together. */
+/** Runs passes until no row was locked by another transaction; returns what they did in total. */
 async function passes<Item extends Awaited<ReturnType<Reconciler['due']>>[number]>(
   context: EngineContext,
   reconciler: Reconciler<Item>,
@@ -68,7 +68,7 @@ async function passes<Item extends Awaited<ReturnType<Reconciler['due']>>[number
   return total;
 }
 
-/** Claimed executions whose leases have run out, in the order of their ids. */
+/** Claimed executions with expired leases, in id order. */
 async function lapsed(engine: Engine, count: number, policy: object = AGAIN): Promise<Claim[]> {
   const kind = newKind();
   await engine.submit(Array.from({ length: count }, () => ({ kind, policy })));
@@ -100,8 +100,8 @@ async function nowMs(): Promise<number> {
   return answer.rows[0]!.now;
 }
 
-describe('a row that resists', () => {
-  test('is found by halving, and every other row is acted on', async () => {
+describe('a failing row', () => {
+  test('is found by halving, and every other row is processed', async () => {
     const { engine, context } = await open();
     const claims = await lapsed(engine, 8);
     const bad = claims[5]!.executionId;
@@ -117,7 +117,7 @@ describe('a row that resists', () => {
     ]);
   });
 
-  test('is found in one pass: what the failed statement held is free again before its halves are tried', async () => {
+  test('is found in one pass: locks of the failed statement are released before its halves are tried', async () => {
     const { engine, context } = await open();
     for (let round = 0; round < 5; round += 1) {
       const claims = await lapsed(engine, 8);
@@ -134,7 +134,7 @@ describe('a row that resists', () => {
     }
   });
 
-  test('is not the only one there may be', async () => {
+  test('may be one of several', async () => {
     const { engine, context } = await open();
     const claims = await lapsed(engine, 9);
     await plant(...[0, 1, 4, 8].map((index) => claims[index]!.executionId));
@@ -144,7 +144,7 @@ describe('a row that resists', () => {
     );
   });
 
-  test('is left alone for twice as long each time, up to an hour, and is tried again then', async () => {
+  test('is retried with a delay that doubles each time, up to an hour', async () => {
     const { engine, context } = await open();
     const [claim] = await lapsed(engine, 1);
     await plant(claim!.executionId);
@@ -160,7 +160,7 @@ describe('a row that resists', () => {
       expect(found.rows[0]!.failures).toBe(failures);
       expect(found.rows[0]!.retry_at_ms).toBeGreaterThanOrEqual(before + wait);
       expect(found.rows[0]!.retry_at_ms).toBeLessThanOrEqual(after + wait);
-      // While it waits nobody touches it.
+      // It is not touched while it waits.
       expect(await pass(context, expiredLeases)).toEqual({
         acted: 0,
         failed: 0,
@@ -172,7 +172,7 @@ describe('a row that resists', () => {
     }
   });
 
-  test('is forgotten once it is acted on', async () => {
+  test('is forgotten once it succeeds', async () => {
     const { engine, context } = await open();
     const claims = await lapsed(engine, 3);
     await plant(claims[1]!.executionId);
@@ -193,7 +193,7 @@ describe('a row that resists', () => {
     });
   });
 
-  test('is not forgotten because somebody held it when it was looked at', async () => {
+  test('is not forgotten because it was locked during a pass', async () => {
     const { engine, context } = await open();
     const [claim] = await lapsed(engine, 1);
     await plant(claim!.executionId);
@@ -224,7 +224,7 @@ describe('a row that resists', () => {
     });
   });
 
-  test('among timers holds up no other timer', async () => {
+  test('among timers delays no other timer', async () => {
     const { engine, context } = await open();
     const kind = newKind();
     const submitted = await engine.submit(Array.from({ length: 6 }, () => ({ kind, delayMs: 5_000 })));
@@ -249,7 +249,7 @@ describe('a row that resists', () => {
 });
 
 describe('a pass', () => {
-  test('goes on after a full batch until nothing is due', async () => {
+  test('continues after a full batch until nothing is due', async () => {
     const { engine, context } = await open();
     const claims = await lapsed(engine, 8);
     expect(await pass(context, expiredLeases, 3)).toEqual({
@@ -262,14 +262,14 @@ describe('a pass', () => {
     expect(new Set(await statesOf(engine, claims))).toEqual(new Set(['waiting']));
   });
 
-  test('that failed rows fill goes on with the rest', async () => {
+  test('full of failing rows continues with the rest', async () => {
     const { engine, context } = await open();
     const claims = await lapsed(engine, 7);
     await plant(...claims.slice(0, 3).map(({ executionId }) => executionId));
     expect(await passes(context, expiredLeases, 3)).toMatchObject({ acted: 4, failed: 3 });
   });
 
-  test('leaves alone what somebody works on, and does not wait for it', async () => {
+  test('skips locked rows without waiting for them', async () => {
     const { engine, context } = await open();
     const claims = await lapsed(engine, 3);
     const client = await crew.database.connect();
@@ -288,7 +288,7 @@ describe('a pass', () => {
     expect(await pass(context, expiredLeases)).toMatchObject({ acted: 1 });
   });
 
-  test('leaves alone a lease that was renewed after it was listed', async () => {
+  test('skips a lease that was renewed after it was listed', async () => {
     const { engine, context } = await open();
     const claims = await lapsed(engine, 2);
     await crew.database.moveClock(-LEASE_MS);
@@ -308,7 +308,7 @@ describe('a pass', () => {
     expect(await statesOf(engine, claims)).toEqual(['active', 'waiting']);
   });
 
-  test('ends what has no retries left', async () => {
+  test('ends executions that have no retries left', async () => {
     const { engine, context } = await open();
     const [claim] = await lapsed(engine, 1, {});
     expect(await pass(context, expiredLeases)).toMatchObject({ acted: 1 });
@@ -318,14 +318,14 @@ describe('a pass', () => {
     });
   });
 
-  test('that was told to stop begins nothing', async () => {
+  test('asked to stop starts nothing', async () => {
     const { engine, context } = await open();
     await lapsed(engine, 1);
     const report = await runPass(context, expiredLeases, 10, AbortSignal.abort());
     expect(report).toEqual({ acted: 0, failed: 0, skipped: 0, splits: 0, unfinished: 0 });
   });
 
-  test('blames no row for trouble with the database', async () => {
+  test('blames no row for a database failure', async () => {
     const { engine, context } = await open();
     await lapsed(engine, 4);
     await engine.close();
@@ -335,7 +335,7 @@ describe('a pass', () => {
   });
 });
 
-test('a pass whose time is up acts on no more rows, and leaves them for the next', async () => {
+test('a pass that has run out of time leaves the remaining rows for the next', async () => {
   const { engine, context } = await open();
   await lapsed(engine, 8);
   const limit = new AbortController();

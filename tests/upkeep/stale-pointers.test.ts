@@ -1,5 +1,5 @@
 /**
- * Pointers nobody comes across: they are swept, and those that are meant stay.
+ * Stale pointers that no claim or firing comes across are swept; valid ones stay.
  */
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { EngineContext } from '../../src/engine/kit/context.ts';
@@ -28,7 +28,7 @@ async function pointers(): Promise<{ queued: number; timers: number }> {
   return rows[0]!;
 }
 
-it('what priorities and cancels left behind goes, and what is waited for stays', async () => {
+it('pointers left by priority changes and cancels are removed, and valid ones stay', async () => {
   const kind = newKind();
   const moved = await bench.submit({ kind });
   for (const priority of [1, 2, 3]) await bench.engine.changePriority(moved, { priority });
@@ -49,13 +49,13 @@ it('what priorities and cancels left behind goes, and what is waited for stays',
   expect((await pointers()).timers).toBe(0);
 });
 
-it('a sweep goes on where it stopped, and begins again at the end', async () => {
+it('a sweep resumes where it stopped and starts over at the end', async () => {
   const sweep = stalePointers();
   const kind = newKind();
   const id = await bench.submit({ kind });
   expect(await sweep.run(context, signal)).toBe(0);
   await bench.engine.cancel(id, { reason: 'not wanted' });
-  // Behind the place where it stopped: not met now, but in the next round.
+  // Behind the place where it stopped: found in the next round, not in this one.
   const removed = [await sweep.run(context, signal), await sweep.run(context, signal)];
   expect(removed.reduce((sum, one) => sum + one, 0)).toBe(1);
 });

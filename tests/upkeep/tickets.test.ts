@@ -1,6 +1,6 @@
 /**
- * Reconcilers in several processes: one at a time does the passes, another takes over when it goes, and trouble with
- * the database costs a pass and no more.
+ * Reconcilers in several processes: one at a time runs the passes, another takes over when it stops, and a database
+ * failure costs one pass and no more.
  */
 import { expect, onTestFinished, test } from 'vitest';
 import type { Connection } from '../../src/connect/connect.ts';
@@ -30,7 +30,7 @@ async function holders(): Promise<(string | null)[]> {
   return found.rows.map(({ holder }) => holder);
 }
 
-test('one process does the passes; when it closes, another goes on without waiting for its ticket to lapse', async () => {
+test('one process runs the passes; when it closes, another takes over before its ticket expires', async () => {
   const first = await crew.connect({ reconcile: 'on' });
   await passesFrom(first);
   const second = await crew.connect({ reconcile: 'on' });
@@ -44,7 +44,7 @@ test('one process does the passes; when it closes, another goes on without waiti
   expect(await holders()).not.toContain(holder);
 });
 
-test('a process that fell silent loses its ticket when that has lapsed, and takes no more passes when it is back', async () => {
+test('a silent process loses its ticket when it expires, and runs no more passes when it is back', async () => {
   const proxy = await startFaultProxy({ targetPort: Number(new URL(crew.database.url).port) });
   onTestFinished(() => proxy.close());
   const silent = await crew.connect({
@@ -67,7 +67,7 @@ test('a process that fell silent loses its ticket when that has lapsed, and take
   expect(await holders()).toEqual([holder]);
 });
 
-test('what was repaired is counted', async () => {
+test('repairs are counted', async () => {
   const engine = await crew.connect({ reconcile: 'on' });
   const kind = newKind();
   const submitted = await engine.submit(Array.from({ length: 5 }, () => ({ kind, policy: AGAIN })));
@@ -98,12 +98,12 @@ test('a pass that fails at the database is counted, and the next one does the wo
   expect(reportOf(engine, 'due-timers')).toMatchObject({ failed: 0 });
 });
 
-test('a process that was asked to repair nothing repairs nothing', async () => {
+test('a process configured without reconcilers repairs nothing', async () => {
   const engine = await crew.connect();
   expect(engine.reconcilerReports()).toEqual([]);
 });
 
-test('a ticket of a holder that died before the clock went back keeps nobody away', async () => {
+test('the ticket of a holder that died before the clock went back blocks nobody', async () => {
   const names = ['after-the-clock'];
   const { context, engine } = await openEngine({
     databaseUrl: crew.database.url,

@@ -1,5 +1,5 @@
 /**
- * Routes and lanes that nothing refers to any more are forgotten, so that new ones find room; what anything refers to stays.
+ * Routes and lanes that nothing refers to any more are forgotten to make room for new ones; referenced ones stay.
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { LIMITS } from '../../src/index.ts';
@@ -35,7 +35,7 @@ async function lanesKnown(): Promise<string[]> {
   return (await bench.engine.listLanes()).lanes.map(({ lane }) => lane);
 }
 
-/** Passes until the kind is forgotten: one may have to wait for transactions of other tests on the same server. */
+/** Runs passes until the kind is forgotten: one may have to wait for transactions of other tests on the same server. */
 async function untilForgotten(kind: string): Promise<void> {
   await vi.waitFor(async () => {
     await pass();
@@ -49,7 +49,7 @@ async function ended(kind: string, lane: string): Promise<string> {
   return executionId;
 }
 
-/** Lets the time of everything that has ended be over, and what has ended go. */
+/** Lets the retention of everything that has ended pass, and deletes it. */
 async function goBy(): Promise<void> {
   await bench.database.moveClock(IDLE_MS + HOUR_MS);
   await bench.reconcile();
@@ -61,7 +61,7 @@ beforeEach(() => {
 });
 
 describe('at the limit of routes', () => {
-  it('a new one is refused with the way out, and accepted when others have been out of use', async () => {
+  it('a new one is refused with a remedy, and accepted once unused ones are forgotten', async () => {
     await ended(kind, 'tenant-1');
     await bench.database.query(
       `INSERT INTO ff_route (lane, kind, capabilities) SELECT 'default', 'filler-' || n, '{}'
@@ -86,7 +86,7 @@ describe('at the limit of routes', () => {
 });
 
 describe('a route', () => {
-  it('stays while an execution has it: one that waits, one that is delayed, one that is kept', async () => {
+  it('stays while an execution uses it: a waiting, a delayed or a finished one that is kept', async () => {
     const kinds = [newKind(), newKind(), newKind(), newKind()] as const;
     await bench.submit({ kind: kinds[0] });
     await bench.submit({ kind: kinds[1], delayMs: 1_000 * HOUR_MS });
@@ -96,12 +96,12 @@ describe('a route', () => {
     await goBy();
     await untilForgotten(kinds[3]);
     expect(await kindsKnown()).toEqual(expect.arrayContaining(kinds.slice(0, 3)));
-    // And need not be made known again.
+    // And need not be interned again.
     await bench.submit({ kind: kinds[1] });
     expect(await bench.claim({ kinds: [...kinds] })).toHaveLength(2);
   });
 
-  it('has another number when it is used again, which those who know the old one find', async () => {
+  it('has another number when it is used again, and processes that cached the old one find it', async () => {
     await bench.submit({ kind });
     const claim = await bench.claimOne(kind);
     await bench.engine.complete(claim);
@@ -121,7 +121,7 @@ describe('a route', () => {
     ).toMatchObject([{ executionId: again, kind }]);
   });
 
-  it('is told by events about what it was of, as long as there are any', async () => {
+  it('is still named by events after it was forgotten, as long as there are any', async () => {
     await ended(kind, 'told');
     await goBy();
     await untilForgotten(kind);
@@ -144,7 +144,7 @@ describe('a route', () => {
     expect(await read()).toEqual([]);
   });
 
-  it('stays as long as what was submitted to it last may be kept, while there is room', async () => {
+  it('stays while the last execution submitted to it may be kept, as long as there is room', async () => {
     const longer = await bench.another({ retention: '100h' });
     await longer
       .submit({ kind, policy: { retentionMs: 0 } })
@@ -159,7 +159,7 @@ describe('a route', () => {
 });
 
 describe('a lane', () => {
-  it('stays while somebody has said something of it', async () => {
+  it('stays while it has an operator setting', async () => {
     await ended(kind, 'paused');
     await ended(kind, 'quiet');
     await ended(kind, 'plain');

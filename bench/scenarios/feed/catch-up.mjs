@@ -1,6 +1,6 @@
 /**
- * How fast a subscriber gets through a log that is there already. The log is written through the engine while somebody
- * follows it, so that positions lie as they do in use; the database made so is copied for every sample.
+ * How fast a subscriber reads an existing log. The log is written through the engine while a subscriber follows it, so
+ * that positions are assigned as in use; the database is then copied for every sample.
  */
 import { withStore } from '../../harness/draining.mjs';
 import { withSeats } from '../../harness/seats.mjs';
@@ -22,7 +22,7 @@ function write(store, { leases, rounds }) {
   });
 }
 
-/** The written log, made at its first use; it stays until the run ends. */
+/** The written log, created on first use; it stays until the run ends. */
 function written(bench, one) {
   const key = keyOf('feed', one.leases, one.rounds);
   if (!bench.made.has(key)) bench.made.set(key, makeWritten(bench, one));
@@ -30,7 +30,7 @@ function written(bench, one) {
 }
 
 function makeWritten(bench, one) {
-  // A copy outlives the store it is made of, and nobody is connected to it.
+  // A copy outlives the store it was made from, and has no connections.
   return withStore(bench, { contender: one.contender }, async (store) => {
     await write(store, one);
     return (await bench.stores.create(one.contender, store.name)).name;
@@ -51,7 +51,7 @@ export async function catchUpRate(one, bench) {
   });
 }
 
-/** What it passed ends with the last event that matched: in the last round of the log, or something was left out. */
+/** The last event passed is the last that matched: in the last round of the log, or something was missed. */
 function check(one, { received, gaps, passed }, count) {
   if (received !== count) throw new Error(`${received} events were received, not ${count}.`);
   if (one.filter === 'all' && gaps > 0) throw new Error(`${gaps} positions did not follow the one before.`);

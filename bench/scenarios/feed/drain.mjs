@@ -1,7 +1,7 @@
 /**
- * A drain while somebody in another process follows all events. The sample counts only when every subscriber was given
- * every event that is in the log, without a gap. Subscribers that fall behind do part of their reading after the drain,
- * where it costs the drain nothing: how late the latest event came is therefore said beside the rate.
+ * A drain while subscribers in another process follow all events. The sample counts only if every subscriber received
+ * every event in the log, without a gap. Subscribers that fall behind do part of their reading after the drain, where
+ * it costs the drain nothing: therefore the delay of the latest event is reported beside the rate.
  */
 import { drainOnce } from '../../harness/draining.mjs';
 import { sum } from '../../harness/figures.mjs';
@@ -20,7 +20,7 @@ function writtenEvents(store) {
   });
 }
 
-/** Each execution was acquired and ended well, once; a worker came and went. Renewals may add to that. */
+/** Each execution was acquired and completed once; a worker came and went. Renewals may add to that. */
 function checkWritten(written, jobs) {
   for (const name of ['lease/acquired', 'completion/success']) {
     if (written[name] !== jobs) throw new Error(`${jobs} jobs wrote ${written[name] ?? 0} events ${name}.`);
@@ -48,7 +48,7 @@ function followed(one, store, drain) {
   });
 }
 
-/** Answers jobs per second and, where somebody followed, how late the latest event came after it had happened. */
+/** Returns jobs per second and, with subscribers, the largest delay between an event and its delivery. */
 export async function drainFollowed(one, bench) {
   const plan = { ...one, processes: 1, statistics: 'analysed' };
   if (one.readers === 0) return drainOnce(bench, plan);

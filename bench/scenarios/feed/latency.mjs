@@ -1,7 +1,7 @@
 /**
- * How soon an event is with a subscriber in another process: renewals at a steady pace, each call stamped when it is sent
- * and when it is answered, each event when the subscriber gets it. The answer comes after the commit, so an event may
- * arrive before it, and the difference be negative.
+ * How soon an event reaches a subscriber in another process: renewals at a steady pace, each call stamped when it is
+ * sent and when it returns, each event when the subscriber gets it. The response comes after the commit, so an event
+ * may arrive before it, and the difference may be negative.
  */
 import { withStore } from '../../harness/draining.mjs';
 import { percentile } from '../../harness/figures.mjs';
@@ -13,7 +13,7 @@ const LEASES = new URL('leases.mjs', import.meta.url);
 /** Everything before is cold: connections, plans, code. */
 const WARM_UP_MS = 1_000;
 
-/** The n-th event of an execution belongs to its n-th renewal. Answers the differences of calls that count. */
+/** The n-th event of an execution belongs to its n-th renewal. Returns the differences of the calls that count. */
 function differences(log, arrivals, warmUpCalls) {
   const renewals = new Map();
   log.forEach(({ ids, sentAt, answeredAt }, index) => {

@@ -1,6 +1,6 @@
 /**
- * Writes events at will: leases are held, and each renewal is one event, committed with the others of its call. Everything
- * here runs in a seat, on the Engine interface.
+ * Writes events on demand: leases are held, and each renewal is one event, committed with the others of its call.
+ * Everything here runs in a seat, on the Engine interface.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { connect } from '../../../dist/index.js';
@@ -39,9 +39,9 @@ async function renewAll(engine, leases) {
 }
 
 /**
- * Renews one batch after the other at a fixed pace, whatever the answers do. Answers, per call, which executions it
- * renewed, when it was sent and when it was answered. A lease is never in two calls at once, so its renewals commit in
- * the order they are sent.
+ * Renews one batch after the other at a fixed pace, regardless of the responses. Returns, per call, which executions it
+ * renewed, when it was sent and when it returned. A lease is never in two calls at once, so its renewals commit in the
+ * order they are sent.
  */
 export async function renewPaced({ batch, everyMs, calls }, seat) {
   const { engine, held } = seat.kept;

@@ -1,20 +1,20 @@
 /**
- * Subscribers in a process of their own. They repair nothing, so that what they cost is the feed alone. Everything here
- * runs in a seat. Nothing here judges: what was received is answered, and the scenario holds it against the log.
+ * Subscribers in a separate process. They run no reconcilers, so that their cost is the feed alone. Everything here
+ * runs in a seat. Nothing is judged here: what was received is returned, and the scenario compares it with the log.
  */
 import { connect, decodeCursor } from '../../../dist/index.js';
 
 const RECEIVE_LIMIT_MS = 60_000;
 
-/** Milliseconds that processes of one machine agree on, finer than the wall clock's. */
+/** Milliseconds by a clock that all processes of a machine share, finer than the wall clock's. */
 export function hostNow() {
   return performance.timeOrigin + performance.now();
 }
 
-/** Reads one subscription to the end, and can be asked to wait for a number of events. */
+/** Reads one subscription to the end, and can wait for a number of events. */
 class Reader {
   received = 0;
-  /** Positions that did not follow the one before. Means something without a filter only. */
+  /** Positions that did not follow the one before. Meaningful only without a filter. */
   gaps = 0;
   #subscription;
   #take;
@@ -28,7 +28,7 @@ class Reader {
     this.#take = take;
     this.#last = decodeCursor(subscription.cursor);
     this.#reading = this.#read();
-    // Told to whoever waits.
+    // Reported to whoever awaits it.
     this.#reading.catch(() => undefined);
   }
 
@@ -69,7 +69,7 @@ async function openReader(engine, options, take) {
   return new Reader(await engine.subscribeEvents(options), take);
 }
 
-/** Opens a connection and, before it answers, subscriptions to everything from now on; each counts what it gets. */
+/** Opens a connection and, before it returns, subscriptions to everything from now on; each counts what it gets. */
 export async function followAll({ target, readers }, seat) {
   seat.kept.engine = await connect({ databaseUrl: target.url, reconcile: 'off' });
   const opening = Array.from({ length: readers }, async () => {
@@ -84,7 +84,7 @@ export async function followAll({ target, readers }, seat) {
   seat.kept.readers = await Promise.all(opening);
 }
 
-/** When each of them has this many: what each was given, and how late the latest came after it had happened. */
+/** Once each has this many: what each received, and the largest delay after the event. */
 export async function receivedByAll({ count }, seat) {
   const { readers, engine } = seat.kept;
   await Promise.all(readers.map(({ reader }) => reader.reach(count)));
@@ -92,7 +92,7 @@ export async function receivedByAll({ count }, seat) {
   return readers.map(({ reader, tally }) => ({ ...tally, received: reader.received, gaps: reader.gaps }));
 }
 
-/** Opens one subscription that keeps when each event came. */
+/** Opens one subscription that records when each event arrived. */
 export async function followTimes({ target }, seat) {
   const arrivals = { ids: [], at: [] };
   const engine = await connect({ databaseUrl: target.url, reconcile: 'off' });
@@ -103,7 +103,7 @@ export async function followTimes({ target }, seat) {
   Object.assign(seat.kept, { engine, reader, arrivals });
 }
 
-/** When it has this many: whose events came, and when, in the order of their positions. */
+/** Once it has this many: which executions' events arrived, and when, in the order of their positions. */
 export async function timesOf({ count }, seat) {
   const { reader, engine, arrivals } = seat.kept;
   await reader.reach(count);
@@ -111,12 +111,12 @@ export async function timesOf({ count }, seat) {
   return { ...arrivals, gaps: reader.gaps };
 }
 
-/** Opens the connection ahead of the clock. */
+/** Opens the connection before the clock starts. */
 export async function openConnection({ target }, seat) {
   seat.kept.engine = await connect({ databaseUrl: target.url, reconcile: 'off' });
 }
 
-/** Reads from the beginning until this many events came. Answers the position it got to, and how long that took. */
+/** Reads from the start until this many events arrived. Returns the position it reached, and how long that took. */
 export async function catchUp({ filter, count }, seat) {
   const { engine } = seat.kept;
   const startedAt = performance.now();

@@ -1,6 +1,7 @@
 /**
- * BullMQ's FlowProducer, on a Redis whose log is flushed once a second. Its flows are trees whose children run first: a chain is one;
- * a root before the branches is not, so the root's handler adds the join with its branches. Runs in a seat.
+ * BullMQ's FlowProducer, on a Redis whose log is flushed once a second. Its flows are trees whose children run first: a
+ * chain fits; a root before the branches does not, so the root's handler adds the join with its branches. Runs in a
+ * seat.
  */
 import { FlowProducer, Queue, Worker } from 'bullmq';
 
@@ -10,7 +11,7 @@ function node(data, children) {
   return { name: QUEUE, queueName: QUEUE, data, ...(children === undefined ? {} : { children }) };
 }
 
-/** The last link is the outermost: what it depends on is inside it. */
+/** The last link is the outermost: its dependencies are inside it. */
 function chain(n, size) {
   let tree = node({ n, role: 'link' });
   for (let i = 1; i < size; i += 1) tree = node({ n, role: i === size - 1 ? 'end' : 'link' }, [tree]);

@@ -1,7 +1,8 @@
 /**
- * DBOS: a workflow that starts the members. Chains and joins of all start them in their own process and await them there, which is faster
- * than its queue; a chain can also be steps of one workflow. In a join of whichever is first they are taken from the queue by both processes, and
- * the workflow waits by `waitFirst`, then cancels the rest. Workflows are submitted over a client's connection. Runs in a seat.
+ * DBOS: a workflow that starts the members. Chains and joins of all start them in their own process and await them
+ * there, which is faster than its queue; a chain can also be steps of one workflow. In a first-of join both processes
+ * take them from the queue, and the workflow waits with `waitFirst`, then cancels the rest. Workflows are submitted
+ * over a client's connection. Runs in a seat.
  */
 import { DBOS, DBOSClient } from '@dbos-inc/dbos-sdk';
 import { fired } from './desk.mjs';
@@ -29,7 +30,7 @@ async function race(desk, n, i) {
   desk.tell(n, 'stopped');
 }
 
-/** The workflows by shape; each answers what it is started with. */
+/** The workflows by shape; each returns its input. */
 function workflowsOf({ kind, size }, settings, desk) {
   const member = DBOS.registerWorkflow(
     async (n, role) => {
@@ -70,7 +71,7 @@ function workflowsOf({ kind, size }, settings, desk) {
   return settings.way === 'steps' ? shapes.steps : shapes[kind];
 }
 
-/** How many workflows one flow leaves. */
+/** How many workflows one flow leaves behind. */
 function perFlow({ kind, size }, settings) {
   if (settings.way === 'steps') return 1;
   return size + (kind === 'all' ? 3 : 1);

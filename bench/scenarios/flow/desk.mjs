@@ -1,15 +1,16 @@
 /**
  * What happened to which flow, and when: one desk per process. Knows no engine and no shape.
  *
- * @typedef {'sent' | 'begun' | 'go' | 'over' | 'end' | 'stopped'} What `begun`: a branch began. `go`: the winner may win. `over`: the handler of the root, or of the
- *   winner, is done. `end`: the handler of the last member began. `stopped`: a loser's AbortSignal fired.
+ * @typedef {'sent' | 'begun' | 'go' | 'over' | 'end' | 'stopped'} What `begun`: a branch began. `go`: the winner may
+ * win.   `over`: the handler of the root, or of the winner, is done. `end`: the handler of the last member began.
+ * `stopped`: a   loser's AbortSignal fired.
  *
  * @typedef {object} Shape What every flow of a sample looks like.
- * @property {'chain' | 'all' | 'any'} kind `chain`: one after the other. `all`: a root, branches, and a join of all of them. `any`:
- *   branches that begin at once, and a join of whichever is first: the branch 0.
+ * @property {'chain' | 'all' | 'any'} kind `chain`: one after the other. `all`: a root, branches, and a join of all of
+ *   them. `any`: branches that begin at once, and a join of whichever is first: branch 0.
  * @property {number} size Members of the chain, or branches.
  *
- * @typedef {object} Flows An engine that runs flows of one shape: a worker, and connections of its own to submit over.
+ * @typedef {object} Flows An engine that runs flows of one shape: a worker, and separate connections to submit over.
  * @property {(n: number) => Promise<void>} submit One flow; awaited means durable.
  * @property {number | null} perFlow What the contender's probe counts for a finished flow; null when it keeps nothing.
  * @property {() => Promise<void>} stop
@@ -17,7 +18,7 @@
 
 const QUIET_LIMIT_MS = 120_000;
 
-/** Milliseconds that processes of one machine agree on, finer than the wall clock's. */
+/** Milliseconds by a clock that all processes of a machine share, finer than the wall clock's. */
 export function hostNow() {
   return performance.timeOrigin + performance.now();
 }
@@ -32,7 +33,7 @@ export class Desk {
   #notes = new Map();
   #listener;
 
-  /** @param {(n: number, what: What, at: number) => void} [listener] Hears of every note. */
+  /** @param {(n: number, what: What, at: number) => void} [listener] Called for every note. */
   constructor(listener = () => undefined) {
     this.#listener = listener;
   }
@@ -45,12 +46,12 @@ export class Desk {
     this.#listener(n, what, at);
   }
 
-  /** When it happened, the last time it did. */
+  /** When it last happened. */
   at(n, what) {
     return Math.max(...this.#note(n, what).times);
   }
 
-  /** Until it has happened, or has happened so many times. */
+  /** Waits until it has happened, or has happened this many times. */
   async seen(n, what, times = 1) {
     const note = this.#note(n, what);
     if (note.times.length >= times) return;

@@ -1,5 +1,6 @@
 /**
- * Ours, through the public interface: the whole flow is one submitFlow, sent over a connection that has no worker. Runs in a seat.
+ * Ours, through the public interface: the whole flow is one submitFlow, sent over a connection without a worker. Runs
+ * in a seat.
  */
 import { connect, handle, startWorker, task } from '../../../dist/index.js';
 import { fired } from './desk.mjs';

@@ -1,7 +1,7 @@
 /**
- * graphile-worker has no flows. By hand: a handler adds what comes next before it is done, and branches count themselves in a table of
- * the bench's own; whoever is the last adds the join in the same statement. A handler that is run again counts twice: nobody
- * should use it so, but it is what there is to beat. Runs in a seat.
+ * graphile-worker has no flows. By hand: a handler adds the next link before it is done, and branches count themselves
+ * in a table of the bench; the last one adds the join in the same statement. A handler that runs again counts twice:
+ * nobody should use it like that, but it is the baseline to beat. Runs in a seat.
  */
 import { Logger, makeWorkerUtils, run } from 'graphile-worker';
 import { withClient } from '../../harness/stores.mjs';

@@ -1,6 +1,6 @@
 /**
- * In a seat: a worker, and beside it a second connection that submits flows to it, as a web server would. Flows one at a time, many
- * under way at once, and races over two processes. Knows no engine.
+ * In a seat: a worker, and beside it a second connection that submits flows to it, as a web server would. Flows one at
+ * a time, many at once, and races over two processes. Knows no engine.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { loadContender } from '../../contenders/index.mjs';
@@ -22,7 +22,7 @@ async function runOne(flows, desk, n) {
   await desk.seen(n, 'end');
 }
 
-/** The flows from `first` to `end`, so many under way at once: the next is submitted when one has ended. */
+/** The flows from `first` to `end`, with this many in flight: the next is submitted when one has ended. */
 async function runMany(flows, desk, { first, end, underWay }) {
   let next = first;
   const lane = async () => {
@@ -35,7 +35,7 @@ async function runMany(flows, desk, { first, end, underWay }) {
   await Promise.all(Array.from({ length: Math.min(underWay, end - first) }, lane));
 }
 
-/** Until nothing is left to be settled; then what is kept is counted. */
+/** Waits until nothing is unsettled, then counts what is kept. */
 async function settled(contender, target, expected) {
   const probe = await contender.openProbe(target);
   try {
@@ -54,7 +54,7 @@ async function settled(contender, target, expected) {
   }
 }
 
-/** Flows a second, until the last of them is durably ended. */
+/** Flows per second, until the end of the last one is durable. */
 export async function flowRate(order) {
   const { contender, target, count, warmUp, underWay } = order;
   const desk = new Desk();
@@ -71,7 +71,7 @@ export async function flowRate(order) {
   }
 }
 
-/** Percentiles of flows that run alone, one after the other, from `since` to the begin of the last member. */
+/** Percentiles of flows that run alone, one after the other, from `since` to the start of the last member. */
 export async function flowTime(order) {
   const { count, warmUp, since } = order;
   const desk = new Desk();
@@ -89,7 +89,7 @@ export async function flowTime(order) {
   }
 }
 
-/** A worker of a race. From then on it says what happened to which flow. */
+/** A worker of a race. From then on it reports what happened to which flow. */
 export async function openRace(order, seat) {
   const desk = new Desk((n, what, at) => seat.say({ n, what, at }));
   Object.assign(seat.kept, { desk, flows: await openFlows(order, desk) });
@@ -99,7 +99,7 @@ export async function submitRace({ n }, seat) {
   await seat.kept.flows.submit(n);
 }
 
-/** Lets the winner win, when it is here. */
+/** Lets the winner win, if it runs here. */
 export function letWin({ n }, seat) {
   seat.kept.desk.tell(n, 'go');
 }

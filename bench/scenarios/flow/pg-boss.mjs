@@ -1,7 +1,8 @@
 /**
- * pg-boss in two ways. Its own flows: `flow()` submits the whole graph, and what ended is told to what comes after by `resolveFlow()`,
- * called here all the time, where its own timer calls it once a second at most. By hand: a handler submits the next link before it is
- * done. Both with loops of fetch and complete over large batches, its fastest way. Runs in a seat.
+ * pg-boss in two ways. Its own flows: `flow()` submits the whole graph, and `resolveFlow()` passes ends on to the next
+ * jobs, called continuously here, where its own timer calls it at most once a second. By hand: a handler submits the
+ * next link before it is done. Both with loops of fetch and complete over large batches, its fastest setup. Runs in a
+ * seat.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { PgBoss } from 'pg-boss';

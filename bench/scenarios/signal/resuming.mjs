@@ -1,6 +1,6 @@
 /**
  * In a seat: a worker, and beside it a second connection that sends to it, as a web server would: signals to suspended
- * executions, or fresh executions as the yardstick. One process, so that one clock stamps both ends.
+ * executions, or fresh executions as the baseline. One process, so that one clock stamps both ends.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { connect, handle, startWorker, task } from '../../../dist/index.js';
@@ -16,7 +16,7 @@ const SUBMIT_BATCH = 1_000;
 /** Everything before is cold: connections, plans, code. */
 const WARM_UP = 100;
 
-/** What is sent, and when it was sent, answered and begun. */
+/** What is sent, and when it was sent, acknowledged and begun. */
 class Desk {
   tokens = new Map();
   #times = [];
@@ -34,7 +34,7 @@ class Desk {
     times.answeredAt = performance.now();
   }
 
-  /** Until so many have begun. */
+  /** Waits until this many have begun. */
   quiet(count) {
     return until(
       () => this.#begun >= count,
@@ -42,7 +42,7 @@ class Desk {
     );
   }
 
-  /** Those that count, in milliseconds, sorted. The first may begin before its answer is there. */
+  /** Those that count, in milliseconds, sorted. The first may begin before its response arrives. */
   differences(from, since) {
     return this.#times
       .slice(from)
@@ -62,7 +62,7 @@ async function until(isTrue, complaint) {
 const waiting = task('waiting');
 const fresh = task('fresh');
 
-/** Answers what sends the n-th, and how to stop. */
+/** Returns a function that sends the n-th, and one that stops. */
 async function open({ target, what, count }) {
   const desk = new Desk();
   const options = { databaseUrl: target.url, signingSecret: SECRET };
@@ -100,7 +100,7 @@ async function suspend(sender, desk, count) {
   }
   const complaint = () => 'Not all were suspended.';
   await until(() => desk.tokens.size >= count, complaint);
-  // Counting them is work for the server: not more often than it takes.
+  // Counting them is work for the server: no more often than necessary.
   await until(
     async () => (await suspended(sender)) >= count || void (await pause(COUNT_EVERY_MS)),
     complaint,
@@ -130,7 +130,7 @@ async function closed(desk, call, { first, end }) {
   await Promise.all(Array.from({ length: CALLERS }, caller));
 }
 
-/** At a pace whatever the answers do. */
+/** At a fixed pace, regardless of the responses. */
 async function paced(desk, call, { first, end, perSecond }) {
   const startedAt = performance.now();
   const calls = [];
@@ -162,7 +162,7 @@ export async function resumeLatency({ target, what, count, perSecond }) {
   }
 }
 
-/** How many a second, with callers that each await their answer, until the last has begun. */
+/** How many per second, with callers that each await their response, until the last has begun. */
 export async function resumeRate({ target, what, count }) {
   const end = WARM_UP + count;
   const { desk, call, stop } = await open({ target, what, count: end });

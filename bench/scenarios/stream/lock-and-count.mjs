@@ -1,7 +1,7 @@
 /**
- * The obvious way to append to a stream on Postgres, as a yardstick: an advisory lock, the next number by max(), the insert, a trim of
- * all but the newest by NOT IN, and count(*) for the answer. Without a fence, a close or a notification, and with one index. Everything here runs in a
- * seat.
+ * The obvious way to append to a stream on Postgres, as a baseline: an advisory lock, the next number by max(), the
+ * insert, a trim of all but the newest by NOT IN, and count(*) for the result. Without a fence, a close or a
+ * notification, and with one index. Everything here runs in a seat.
  */
 import pg from 'pg';
 import { FRAME_BYTES, timedCalls } from './timing.mjs';
@@ -58,7 +58,7 @@ async function appendOne(client, { stream, mode, kept }) {
   await client.query('COMMIT');
 }
 
-/** Appends to the streams in turn; the last one is to warm up with. */
+/** Appends to the streams in turn; the last one is for warming up. */
 export async function append({ calls, streams, mode, present }, seat) {
   const { client } = seat.kept;
   for (let n = 0; n < WARM_UP; n += 1) await appendOne(client, { stream: streams, mode, kept: present });

@@ -1,6 +1,6 @@
 /**
- * Writes and follows streams through the public interface. Everything here runs in a seat. Writers listen, as workers do: that is
- * how they hear that somebody follows.
+ * Writes and follows streams through the public interface. Everything here runs in a seat. Writers listen, as workers
+ * do: that is how they learn of followers.
  */
 import { connect, handle, startWorker, task } from '../../../dist/index.js';
 import { Arrivals, FRAME_BYTES, paced, timedCalls } from './timing.mjs';
@@ -21,13 +21,16 @@ async function appended(answer) {
   if (outcome !== 'appended') throw new Error(`An append was answered ${outcome}.`);
 }
 
-/** As many best-effort frames as there are when it begins are kept. */
+/** Keeps as many best-effort frames as there are at the start. */
 function optionsFor({ mode, present }) {
   if (mode !== 'best_effort' || present === 0) return {};
   return { bestEffort: { ttlMs: 1, floor: present, ceiling: present } };
 }
 
-/** Opens a connection, claims executions, and writes what is to be there before the clock runs. The last one is to warm up with. */
+/**
+ * Opens a connection, claims executions, and writes the frames that must exist before the clock starts. The last one is
+ * for warming up.
+ */
 export async function hold({ target, streams, present = 0, mode = 'durable' }, seat) {
   const engine = await connect({ databaseUrl: target.url, reconcile: 'off' });
   const count = streams + 1;
@@ -64,7 +67,7 @@ export async function append({ calls, perCall, mode, present = 0 }, seat) {
   return figures;
 }
 
-/** A handler that writes one chunk after the other, and awaits each write: the worker batches them. */
+/** A handler that writes one chunk after the other and awaits each write: the worker batches them. */
 export async function writeInHandler({ target, count }) {
   const engine = await connect({ databaseUrl: target.url });
   const writing = task('writing');
@@ -102,7 +105,7 @@ export async function writePaced({ count, perSecond }, seat) {
   await engine.close();
 }
 
-/** Follows each of the executions so many times over. Comes back when every tail has read the frame that is there. */
+/** Follows each of the executions this many times. Returns when every tail has read the existing frame. */
 export async function follow({ target, ids, tailsEach, skipped }, seat) {
   const engine = await connect({ databaseUrl: target.url, reconcile: 'off' });
   const arrivals = new Arrivals(skipped);

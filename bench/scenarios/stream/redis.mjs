@@ -1,5 +1,6 @@
 /**
- * Streams of Redis, where it is installed: XADD and XREAD BLOCK. Its log is flushed once a second. Everything here runs in a seat.
+ * Redis streams, if Redis is installed: XADD and XREAD BLOCK. Its log is flushed once a second. Everything here runs in
+ * a seat.
  */
 import { Redis } from 'ioredis';
 import { Arrivals, FRAME_BYTES, paced, timedCalls } from './timing.mjs';

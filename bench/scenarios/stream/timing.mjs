@@ -1,22 +1,22 @@
 /**
- * Clocks of the stream scenarios: calls made one after the other, and frames sent at a pace whatever their answers do. Knows no
- * engine.
+ * Clocks of the stream scenarios: calls made one after the other, and frames sent at a fixed pace, regardless of the
+ * responses. Knows no engine.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { percentile } from '../../harness/figures.mjs';
 
 export const FRAME_BYTES = 200;
-/** A way that needs longer is judged by what it has done by then. */
+/** A contender that needs longer is judged by what it has done by then. */
 const LIMIT_MS = 15_000;
 const QUIET_LIMIT_MS = 60_000;
 const TICK_MS = 5;
 
-/** Milliseconds that processes of one machine agree on, finer than the wall clock's. */
+/** Milliseconds by a clock that all processes of a machine share, finer than the wall clock's. */
 export function hostNow() {
   return performance.timeOrigin + performance.now();
 }
 
-/** So many calls, each awaited; `perCall` frames each. */
+/** This many calls, each awaited; `perCall` frames each. */
 export async function timedCalls({ calls, perCall }, call) {
   const took = [];
   const startedAt = performance.now();
@@ -34,7 +34,7 @@ export async function timedCalls({ calls, perCall }, call) {
   };
 }
 
-/** Sends `count` at a pace. Each carries its number and when it was sent. */
+/** Sends `count` at a fixed pace. Each carries its number and when it was sent. */
 export async function paced({ count, perSecond }, send) {
   const startedAt = performance.now();
   const sending = [];
@@ -46,7 +46,7 @@ export async function paced({ count, perSecond }, send) {
   await Promise.all(sending);
 }
 
-/** What readers were given, and how late. */
+/** What readers received, and with which delay. */
 export class Arrivals {
   #lateMs = [];
   #skipped;

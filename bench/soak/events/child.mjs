@@ -1,5 +1,5 @@
 /**
- * The processes a soak is made of: told what to do by messages, listened to, and killed with it.
+ * The processes of a soak: controlled by messages, read from, and killed with it.
  */
 import { fork } from 'node:child_process';
 import { once } from 'node:events';

@@ -1,6 +1,6 @@
 /**
- * The real thing beside the plain writers: executions are submitted, claimed and completed through the engine, so that the
- * events of its own functions are in the run.
+ * The real engine beside the plain writers: executions are submitted, claimed and completed through it, so that the run
+ * includes the events of its own functions.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { connect, handle, isEngineError, startWorker, task } from '../../../dist/index.js';

@@ -1,9 +1,9 @@
 /**
- * What makes one event that event, as a number: the same from a row of the table and from what a subscriber was given, so
- * that hundreds of thousands can be compared position by position without being kept.
+ * The identity of an event as a number: the same for a row of the table and for what a subscriber received, so that
+ * hundreds of thousands can be compared by position without being kept.
  */
 
-/** Tells the events of plain writers from those of the engine's workers. */
+/** Distinguishes the events of plain writers from those of the engine's workers. */
 export const ENTITY_PREFIX = 'soak-entity-';
 const UUID = /[0-9a-f-]{36}$/;
 const SEEDS = [0xdeadbeef, 0x41c6ce57];
@@ -11,7 +11,7 @@ const FACTORS = [2654435761, 1597334677];
 const LOW_BITS = 0x1fffff;
 const TWO_TO_32 = 4_294_967_296;
 
-/** 53 bits of a text. */
+/** 53 bits of a string. */
 function digest(text) {
   let [a, b] = SEEDS;
   for (let index = 0; index < text.length; index += 1) {
@@ -24,7 +24,7 @@ function digest(text) {
   return TWO_TO_32 * (LOW_BITS & b) + (a >>> 0);
 }
 
-/** Of an event of a subscription. */
+/** For an event of a subscription. */
 export function identityOf(event) {
   const id = UUID.exec(event.executionId ?? '')?.[0] ?? '';
   const worker =
@@ -33,7 +33,7 @@ export function identityOf(event) {
   return digest([event.family, event.type, id, ...lease, event.occurredAtMs, ...worker].join('|'));
 }
 
-/** Of a row of the table. */
+/** For a row of the table. */
 export function identityOfRow(row) {
   const worker = row.family === 'worker' ? [row.worker_instance_id, row.worker_id, row.version ?? ''] : [];
   const lease = [row.attempt_index ?? '', row.lease_epoch ?? ''];
@@ -41,7 +41,7 @@ export function identityOfRow(row) {
   return digest([row.family, row.event_type, id, ...lease, row.occurred_at_ms, ...worker].join('|'));
 }
 
-/** An entity and the version it came to, for an event of a plain writer; nothing for one of the engine. */
+/** The entity and its version, for an event of a plain writer; nothing for one of the engine. */
 export function changeOf(workerId, version) {
   return workerId?.startsWith(ENTITY_PREFIX) ? { entity: workerId, version: Number(version) } : undefined;
 }

@@ -1,6 +1,6 @@
 /**
- * What writers know about their own transactions: acknowledged, given up, or cut off in the middle of a commit. The table
- * is held against it in the end.
+ * What writers know about their own transactions: committed, aborted, or cut off during the commit. The table is
+ * compared with it in the end.
  */
 
 export class Ledger {

@@ -1,6 +1,6 @@
 /**
- * A planted bug: the reader everybody writes first, `ev_id > cursor ORDER BY ev_id`. What commits after a higher id was
- * read is never seen. A soak in which it loses nothing has shown nothing.
+ * A planted bug: the reader everybody writes first, `ev_id > cursor ORDER BY ev_id`. An event that commits after a
+ * higher id was read is never seen. A soak in which it loses nothing has shown nothing.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { isGone, Session } from './session.mjs';
@@ -33,7 +33,7 @@ export function startNaiveReader(url) {
   const following = follow();
   following.catch(() => undefined);
   return {
-    /** Reads to the end; answers how many it saw. */
+    /** Reads to the end; returns how many it saw. */
     async stop() {
       stopping.abort();
       await following;

@@ -1,6 +1,6 @@
 /**
- * Writers that stay open: one that commits long after events with higher ids were read, and one that prepares its transactions
- * and settles them later, also after a crash. Each has an entity of its own, so that it holds up nobody.
+ * Writers that stay open: one that commits long after events with higher ids were read, and one that prepares its
+ * transactions and settles them later, even after a crash. Each has its own entity, so that it blocks nobody.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { beginOn, below, commit, HOT_ENTITIES } from './transaction.mjs';
@@ -12,7 +12,7 @@ const PREPARED_EVENTS = 20;
 const PREPARED_HOLD_MS = 1_500;
 const ROLLED_BACK_SHARE = 0.2;
 
-/** Writes now and then for so long, and commits then. Answers whether it could. */
+/** Writes now and then for this long, then commits. Returns whether it could. */
 export async function writeLate(url, ledger, { name, entity, holdMs }) {
   const session = new Session(url, 'soak-late');
   const startedAt = performance.now();
@@ -75,14 +75,14 @@ async function isPrepared(session, tx) {
   );
 }
 
-/** What was prepared stays until it is settled; when it is gone, the try whose answer was lost did it. */
+/** A prepared transaction stays until it is settled; when it is gone, the try whose response was lost settled it. */
 async function settle(session, tx, verb) {
   await insist(async () => {
     if (await isPrepared(session, tx)) await session.query(`${verb} PREPARED '${tx}'`);
   });
 }
 
-/** Again, for as long as it is only the connection that goes; a session limits how long it waits for the server. */
+/** Retries as long as only the connection is lost; a session limits how long it waits for the server. */
 async function insist(work) {
   for (;;) {
     try {

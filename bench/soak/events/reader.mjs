@@ -1,6 +1,6 @@
 /**
- * A reader of the feed that is interrupted at random, in every way a reader can be, and goes on from the cursor of the last
- * event it was given and from nothing else.
+ * A reader of the feed that is interrupted at random, in every way a reader can be, and resumes from the cursor of the
+ * last event it received and from nothing else.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { isEngineError } from '../../../dist/index.js';
@@ -11,7 +11,7 @@ const BREAK_AFTER_EVENTS = 700;
 const TRY_AGAIN_MS = 20;
 const LAZY_MS = 400;
 const PASSING = ['unavailable', 'contention', 'closed'];
-/** By the loop itself: leave it, or read nothing for a while so that it falls behind. */
+/** By the loop itself: leave it, or read nothing for a while to fall behind. */
 const INSIDE = ['break', 'dawdle'];
 /** The others come from outside, at any moment. */
 const INTERRUPTIONS = [...INSIDE, 'abort', 'close', 'cut'];
@@ -36,7 +36,7 @@ export class Reader {
   /** From now on undisturbed, up to this position. */
   drainTo(position) {
     this.#target = position;
-    // One that waits for more, having seen all, must be let go.
+    // A reader that waits for more after it has seen everything must be released.
     if (this.#record.last >= position) this.#stopping.abort();
   }
 
@@ -91,7 +91,7 @@ export class Reader {
     }
   }
 
-  /** Whoever calls a connection that another one closes may be told anything. */
+  /** A call on a connection that another reader closes may fail in any way. */
   #mayFailSo(error) {
     return (isEngineError(error) && PASSING.includes(error.code)) || this.#seat.isDropped(this.#connection);
   }
@@ -100,7 +100,7 @@ export class Reader {
     return this.#target !== Number.POSITIVE_INFINITY;
   }
 
-  /** Chooses how this subscription is to be interrupted next; what comes from outside comes after a while. */
+  /** Chooses how this subscription is interrupted next; an interruption from outside comes after a while. */
   #arm(ending) {
     this.#interruption = undefined;
     if (this.#isDraining) return;
@@ -116,7 +116,7 @@ export class Reader {
     this.counts[happens] += 1;
     if (kind === 'close') void this.#seat.drop();
     else if (kind === 'cut') this.#seat.cut();
-    // Also for one that was to leave by itself and got nothing to leave after.
+    // Also for one that was to leave by itself but got no event to leave after.
     else ending.abort();
     // A subscription outlives a cut, and is interrupted again.
     if (kind === 'cut') this.#arm(ending);

@@ -1,6 +1,6 @@
 /**
- * The process of all readers. Two share a connection, behind a proxy of their own that can cut it. It follows the feed until
- * it is told the last position, reads up to there and says what every reader saw.
+ * The process of all readers. Two share a connection, behind a separate proxy that can cut it. It follows the feed
+ * until it is told the last position, reads up to it and reports what every reader saw.
  */
 import { connect } from '../../../dist/index.js';
 import { startFaultProxy } from '../../../dist/testing/index.js';
@@ -14,7 +14,7 @@ const readers = [];
 const seats = [];
 let running;
 
-/** A connection that is made again when somebody asks after it was dropped. */
+/** A connection that is reopened on demand after it was dropped. */
 async function openSeat({ url, port }) {
   const proxy = await startFaultProxy({ targetPort: port });
   const dropped = new WeakSet();
@@ -31,7 +31,7 @@ async function openSeat({ url, port }) {
     connection() {
       if (current === undefined) {
         const opening = connect({ databaseUrl: proxy.url(url), poolSize: POOL_SIZE, reconcile: 'off' });
-        // One that could not be made must not be handed to the next who asks.
+        // A connection that failed to open must not be handed to the next caller.
         opening.catch(() => {
           if (current === opening) current = undefined;
         });

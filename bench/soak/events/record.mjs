@@ -1,6 +1,6 @@
 /**
- * What one reader saw: the identity of the event at every position, and what was wrong with the order at the moment it was
- * delivered. Kept as numbers, because a long run delivers millions.
+ * What one reader saw: the identity of the event at every position, and what was wrong with the order on delivery. Kept
+ * as numbers, because a long run delivers millions.
  */
 import { changeOf, identityOf } from './identity.mjs';
 
@@ -12,7 +12,7 @@ export class Record {
   last = 0;
   /** Positions that came again, or late. */
   duplicated = 0;
-  /** Positions that were jumped over. */
+  /** Positions that were skipped. */
   skipped = 0;
   inversions = 0;
 

@@ -1,6 +1,6 @@
 /**
- * Rivals that give out positions, on connections of their own, and somebody who ends one of them again and again, in the
- * middle of a call where that can be had. Beside them the log moves on to its next slot now and then.
+ * Rivals that assign positions, on separate connections, and a session that kills one of them again and again, in the
+ * middle of a call if possible. Meanwhile the log moves on to its next slot now and then.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { isGone, SCHEMA, Session } from './session.mjs';
@@ -8,7 +8,7 @@ import { isGone, SCHEMA, Session } from './session.mjs';
 const RIVALS = 3;
 const EVERY_MS = 10;
 const KILL_EVERY_MS = 500;
-/** A slot is never emptied here, so only as many can be opened. */
+/** A slot is never truncated here, so no more than this many can be opened. */
 const SLOTS = 5;
 const WAITING_SHARE = 0.5;
 const NAME = 'soak-sequencer';
@@ -21,7 +21,7 @@ const KILL = `
 export function startSequencers(url, { seconds, fault }) {
   const stopping = new AbortController();
   const counts = { calls: 0, kills: 0, killedInCall: 0, slots: 1 };
-  /** Again and again until told to stop; a connection that goes is no fault. */
+  /** Again and again until told to stop; a lost connection is not a fault. */
   const repeat = async (name, everyMs, work) => {
     const session = new Session(url, name);
     while (!stopping.signal.aborted) {
@@ -63,7 +63,7 @@ export function startSequencers(url, { seconds, fault }) {
   };
 }
 
-/** Gives out positions to everything there is; answers the last one. */
+/** Assigns positions to everything that has none; returns the last one. */
 export async function sequenceAll(session) {
   for (;;) {
     const [{ last_position: last, stamped }] = await session.rows(SEQUENCE, [true, CHANNEL]);

@@ -1,6 +1,6 @@
 /**
- * The server of a soak: private, synced to disk as in production, and gone afterwards. A crash is an immediate stop, which
- * recovers from the log at the next start.
+ * The server of a soak: private, synced to disk as in production, and removed afterwards. A crash is an immediate stop,
+ * after which the next start recovers from the WAL.
  */
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -14,7 +14,7 @@ const SETTINGS = {
   max_prepared_transactions: '16',
   max_wal_size: '4GB',
 };
-// Run by root, the server drops to another account, which must get through to its directory.
+// Run by root, the server drops to another account, which must be able to enter its directory.
 const EVERYBODY_MAY_ENTER = 0o755;
 
 /** @param {string} binaries which Postgres: `auto`, `system`, `packaged` or a directory with its programs */
@@ -38,7 +38,7 @@ export async function openServer(binaries) {
     if (!isOver) server = await start();
   };
   return {
-    // The port is kept over a restart, so this address stays right.
+    // A restart keeps the port, so this address stays valid.
     url: server.url,
     version: server.version,
     port: server.port,

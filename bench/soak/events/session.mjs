@@ -1,6 +1,6 @@
 /**
- * A plain connection that comes back: whoever uses it meets the error of what was under way, and gets a new one when it
- * asks again. What a lost connection means is for its user to say.
+ * A plain connection that comes back: its user gets the error of the running statement, and a new connection with the
+ * next one. What a lost connection means is up to the user.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import pg from 'pg';
@@ -14,7 +14,7 @@ const GONE_STATES = /^(?:57P0[1-5]|53300|08...)$/;
 const GONE_CODES = ['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT'];
 const GONE_TEXT = /connection terminated|not queryable|connection error|client was closed/i;
 
-/** Whether the connection went, rather than the statement being wrong. */
+/** Whether the connection was lost, as opposed to a wrong statement. */
 export function isGone(error) {
   const code = String(error?.code ?? '');
   return GONE_STATES.test(code) || GONE_CODES.includes(code) || GONE_TEXT.test(String(error?.message));
@@ -25,7 +25,7 @@ export class Session {
   #name;
   #client;
 
-  /** `name` is what the server shows for it. */
+  /** `name` is its application name on the server. */
   constructor(url, name) {
     this.#url = url;
     this.#name = name;

@@ -1,6 +1,6 @@
 /**
- * One transaction of a writer: it locks an entity and writes events of it, as every transition of the engine does. Events
- * carry the entity's version, which tells whether readers got them in the order they happened.
+ * One transaction of a writer: it locks an entity and writes events for it, as every transition of the engine does.
+ * Events carry the entity's version, which shows whether readers got them in the order they happened.
  */
 import { ENTITY_PREFIX } from './identity.mjs';
 import { isGone } from './session.mjs';
@@ -10,7 +10,7 @@ const MAX_STATEMENTS = 3;
 const SAVEPOINT_SHARE = 0.05;
 const ABORT_SHARE = 0.05;
 
-/** Entities below this are fought over; those above belong to one writer each, which may hold them for long. */
+/** Entities below this are contended; those above belong to one writer each, which may hold them for long. */
 export const HOT_ENTITIES = 100;
 export const OWN_ENTITIES = 32;
 
@@ -19,8 +19,8 @@ export const PREPARE = `
   INSERT INTO soak_entity (id) SELECT generate_series(0, ${HOT_ENTITIES + OWN_ENTITIES - 1})`;
 
 const LOCK = 'UPDATE soak_entity SET version = version + $2 WHERE id = $1 RETURNING version - $2 AS version';
-// By the engine's own function for events that belong to no execution, because nothing else may write to the log. The
-// worker's instance names the transaction, its id the entity.
+// Through the engine's own function for events that belong to no execution, because nothing else may write to the log.
+// The worker's instance names the transaction, its id the entity.
 const WRITE = `
   SELECT ff_tell('worker', array_agg('registered'::text), array_agg($2::text || ':' || i ORDER BY i),
                  array_agg(jsonb_build_object('worker_id', '${ENTITY_PREFIX}' || $1::integer,
@@ -31,7 +31,7 @@ export function below(n) {
   return Math.floor(Math.random() * n);
 }
 
-/** Locks the entity with room for so many versions, and answers how to write the next ones of them. */
+/** Locks the entity with room for this many versions, and returns how to write the next ones. */
 export async function beginOn(session, entity, tx, room) {
   await session.query('BEGIN');
   const [{ version }] = await session.rows(LOCK, [entity, room]);
@@ -47,7 +47,7 @@ export async function beginOn(session, entity, tx, room) {
   };
 }
 
-/** Writes under a savepoint, and either keeps it or not; answers how many events are kept. */
+/** Writes under a savepoint, and either keeps it or not; returns how many events are kept. */
 async function writeUnderSavepoint(session, open, count) {
   await session.query('SAVEPOINT a');
   await open.write(count);
@@ -59,7 +59,7 @@ async function writeUnderSavepoint(session, open, count) {
   return count;
 }
 
-/** Everything before the end; answers how many events are kept. */
+/** Everything before the commit; returns how many events are kept. */
 async function writeSome(session, entity, tx) {
   const total = 1 + below(MAX_EVENTS);
   const open = await beginOn(session, entity, tx, 2 * MAX_EVENTS);
@@ -72,7 +72,7 @@ async function writeSome(session, entity, tx) {
   return total + (hasSavepoint ? await writeUnderSavepoint(session, open, 1 + below(MAX_EVENTS)) : 0);
 }
 
-/** One short transaction, and what became of it. A lost connection before COMMIT was sent means that nothing was kept. */
+/** One short transaction, and its outcome. A connection lost before COMMIT was sent means that nothing was kept. */
 export async function runShort(session, ledger, tx) {
   const startedAt = performance.now();
   let kept;

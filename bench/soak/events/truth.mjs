@@ -1,6 +1,6 @@
 /**
- * What the tables say in the end, read without any function of the engine: the event at every position, what runs cover, and the
- * order in which things happened.
+ * What the tables contain in the end, read without any function of the engine: the event at every position, what runs
+ * cover, and the order in which things happened.
  */
 import { changeOf, identityOfRow } from './identity.mjs';
 
@@ -22,7 +22,7 @@ async function* allEvents(session) {
   }
 }
 
-/** Positions of runs in a row must follow each other, from 1 on. */
+/** Positions of consecutive runs must follow each other, starting at 1. */
 function gapsIn(runs) {
   const bySequence = runs.toSorted((a, b) => a.from - b.from);
   let next = 1;
@@ -34,7 +34,7 @@ function gapsIn(runs) {
   return { gaps, last: next - 1 };
 }
 
-/** Walks both in the order of ev_id: an event is in one run, and a run has nothing but its events. */
+/** Walks both in the order of ev_id: every event is in one run, and a run has nothing but its events. */
 export async function readTruth(session) {
   const runs = (await session.rows(RUNS)).map((row) => ({
     from: Number(row.seq_from),
@@ -52,7 +52,7 @@ export async function readTruth(session) {
     withoutPosition: 0,
     inTwoRuns: overlapsIn(runs),
     identities: new Float64Array(last + 1),
-    /** By position: whose order it is in, and its place there. */
+    /** By position: whose order the event belongs to, and its place there. */
     subjects: Array.from({ length: last + 1 }),
     places: new Float64Array(last + 1),
     perTransaction: new Map(),
@@ -87,7 +87,7 @@ function note(truth, run, id, row) {
   const position = run.from + id - run.first;
   truth.identities[position] = identityOfRow(row);
   truth.subjects[position] = change?.entity ?? row.execution_id ?? undefined;
-  // An event of the engine is numbered under the lock of its execution; a plain writer's carries its entity's version.
+  // An engine event is numbered under the lock of its execution; a plain writer's carries its entity's version.
   truth.places[position] = change?.version ?? id;
 }
 

@@ -1,5 +1,5 @@
 /**
- * What every reader saw, held against the tables, and the tables against what the writers know. Pure: it asks nobody.
+ * Compares what every reader saw with the tables, and the tables with what the writers know. Pure: no input or output.
  */
 import { inversionsIn } from './truth.mjs';
 
@@ -15,7 +15,9 @@ function againstTruth(report, truth) {
   return { lost, different, beyond: Math.max(0, report.last - truth.last) };
 }
 
-/** Transactions whose end the table contradicts. One whose commit was not answered is there whole or not at all. */
+/**
+ * Transactions whose outcome the table contradicts. One whose commit got no response is there as a whole or not at all.
+ */
 function againstLedger({ committed, aborted, unknown }, { perTransaction }) {
   const countOf = (tx) => perTransaction.get(tx) ?? 0;
   return {
@@ -59,7 +61,7 @@ const MUST_BE_ZERO = [
   'faults',
 ];
 
-/** What is wrong with a result, in words; nothing when it is sound. */
+/** What is wrong with a result, as sentences; nothing when it is sound. */
 export function complaintsAbout(result) {
   const complaints = MUST_BE_ZERO.filter((name) => result[name] !== 0).map(
     (name) => `${name}: ${result[name]}`,

@@ -1,6 +1,6 @@
 /**
- * The process of all writers. Told where the server is, it writes until it is told to stop, and then says what it knows of every
- * transaction. It ends when the process that started it does.
+ * The process of all writers. Given the server's address, it writes until it is told to stop, and then reports what it
+ * knows about every transaction. It exits when its parent process does.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { runEngine } from './engine-load.mjs';
@@ -9,7 +9,7 @@ import { writeLate, writePrepared } from './patient-writers.mjs';
 import { Session } from './session.mjs';
 import { below, runShort } from './transaction.mjs';
 
-/** Between two transactions of a writer: the readers must be able to follow, on small machines too. */
+/** Between two transactions of a writer: the readers must be able to keep up, on small machines too. */
 const PAUSE_MS = 250;
 const PREPARING = 2;
 /** Longer than any run: this one is open when the server crashes. */
@@ -39,14 +39,14 @@ function start({ url, writers }) {
   const prepared = Array.from({ length: PREPARING }, (_, index) =>
     writePrepared(url, ledger, { entity: 2 + index, stop: stopping.signal }),
   );
-  // Not waited for: only the crash ends it, and nothing it wrote may be seen.
+  // Not awaited: only the crash ends it, and nothing it wrote may be seen.
   ledger.aborted.add('doomed');
   void guarded(writeLate(url, ledger, { name: 'doomed', entity: 0, holdMs: DOOMED_HOLD_MS }));
   const load = runEngine(url, ledger, stopping.signal);
   running = Promise.all([...short, ...prepared, load].map(guarded));
 }
 
-/** Until one could commit: a crash may have come between. */
+/** Retries until one could commit: a crash may have come in between. */
 async function late({ url, holdMs }) {
   for (let tries = 1; !stopping.signal.aborted; tries += 1) {
     try {

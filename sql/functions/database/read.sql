@@ -1,6 +1,6 @@
--- Runs a statement of the engine that reads, without compiling it to machine code: statements whose cost grows with what there is look
--- expensive enough for that to the planner, and compiling takes seconds where reading takes milliseconds. It may do what its caller
--- may, and nothing is written: it is STABLE. Parameters are texts, ($1)[n], for the statement to cast.
+-- Runs one of the engine's reading statements with JIT off. The planner finds statements whose cost grows with the
+-- data expensive enough to compile, and compiling takes seconds where reading takes milliseconds. It runs with the
+-- caller's rights and, being STABLE, writes nothing. Parameters are strings, ($1)[n], which the statement casts.
 CREATE OR REPLACE FUNCTION ff_read(p_text text, p_values text[]) RETURNS SETOF jsonb LANGUAGE plpgsql STABLE
 SET jit = off SET search_path FROM CURRENT AS $$
 BEGIN

@@ -1,6 +1,6 @@
--- Ends executions from outside, from any state that is not an end. A running one loses its lease in the same
--- transaction: its worker can no longer write. Queue rows and timers are left behind stale; claim and firing discard them.
--- p_epochs: only an execution that still has this epoch; one that was claimed or replayed since answers `moved`.
+-- Ends executions from outside, from any non-terminal state. A running one loses its lease in the same transaction,
+-- so its worker can no longer write. Queue rows and timers stay behind as stale pointers; claims and firings discard
+-- them. p_epochs: cancel only an execution that still has this epoch; one claimed or replayed since returns `moved`.
 
 CREATE OR REPLACE FUNCTION ff_cancel(
   p_ids uuid[], p_partitions smallint[], p_reason text, p_actor text, p_epochs bigint[] DEFAULT NULL
@@ -11,7 +11,7 @@ RETURNS TABLE (
 ) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off
--- An operator is told who holds a row rather than left to wait for it.
+-- An operator is told who holds a row instead of waiting for it.
 SET lock_timeout = '2s' SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
@@ -24,7 +24,7 @@ BEGIN
   IF p_epochs IS NOT NULL THEN
     v_rows := ARRAY(SELECT r FROM unnest(v_rows) r WHERE r.lease_epoch = p_epochs[r.ordinal]);
   END IF;
-  -- An execution that never started has no attempt to end.
+  -- An execution that never started has no attempt to close.
   SELECT array_agg(r) FILTER (WHERE r.attempt_state <> 'pending_first_attempt'),
          array_agg(r) FILTER (WHERE r.attempt_state = 'pending_first_attempt')
   INTO v_started, v_unstarted FROM unnest(v_rows) r;
@@ -37,7 +37,7 @@ BEGIN
   FROM unnest(v_rows) r
   UNION ALL
   SELECT u.id,
-         -- Open and yet not locked: it came only after the lock was asked for.
+         -- Open but not locked: it appeared after the lock was requested.
          CASE WHEN p_epochs IS NOT NULL AND e.lease_epoch <> u.ep THEN 'moved'
               WHEN e.execution_id IS NULL OR e.lifecycle_phase <> 'terminal' THEN 'not_found'
               WHEN e.terminal_outcome = 'cancelled' THEN 'already_cancelled' ELSE 'not_active' END,

@@ -1,10 +1,10 @@
--- Grants leases. Claim never waits: queue rows and executions are taken with SKIP LOCKED, and only what was got is
--- removed from the queue. A queue row is a pointer; a stale one is discarded here. What is past its deadline is not granted
--- any more: its timer is about to end it.
+-- Grants leases. A claim never waits: it takes queue rows and executions with SKIP LOCKED and removes only what it got
+-- from the queue. A queue row is a pointer, and a stale one is discarded here. An execution past its deadline is not
+-- granted: its timer is about to end it.
 
--- How many rows to take per entry so that together they are the best p_limit in queue order. Reading without locks
--- first keeps a claim over many routes from locking p_limit rows on each. Room for an admission step lies between
--- this peek and the lock.
+-- How many rows to take per entry so that together they are the best p_limit in queue order. Peeking without locks
+-- keeps a claim over many routes from locking p_limit rows on each. An admission step would fit between this peek and
+-- the lock.
 CREATE OR REPLACE FUNCTION ff_claim_quotas(
   p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer, p_tried bigint[]
 ) RETURNS integer[] LANGUAGE plpgsql AS $$
@@ -20,15 +20,15 @@ BEGIN
           AND -priority <= coalesce(q.rank, 2147483647) AND seq <> ALL (p_tried)
         ORDER BY -priority, seq LIMIT p_limit) r
       ORDER BY r.rank, r.seq LIMIT p_limit)
-    -- One row per entry besides the counted ones, so that an entry without any answers 0.
+    -- One extra row per entry, so that an entry without any yields 0.
     SELECT (count(*) - 1)::integer
     FROM (SELECT ord FROM best UNION ALL SELECT generate_series(1, cardinality(p_routes))) x
     GROUP BY ord ORDER BY ord);
 END $$;
 
--- Removes pointers near the head of the entries that were asked whose execution has moved on, and answers how many: epochs
--- and attempts only grow, so what does not fit now never will, and a priority that is changed back brings its own pointer.
--- Looked for without locks, so that nobody else's claim finds them taken; only what is stale is locked, and deleted.
+-- Removes stale pointers near the head of the given entries and returns how many. Epochs and attempts only grow, so
+-- a pointer that does not match now never will, and a priority that is changed back brings its own pointer. The search
+-- takes no locks, so other claims are not blocked; only stale rows are locked and deleted.
 CREATE OR REPLACE FUNCTION ff_sweep_stale(
   p_routes integer[], p_ranks integer[], p_afters bigint[], p_quotas integer[], p_limit integer
 ) RETURNS bigint LANGUAGE plpgsql AS $$
@@ -55,8 +55,8 @@ BEGIN
   RETURN v_removed;
 END $$;
 
--- Callers remember routes, and with them which lanes are paused; one that was paused since must not be claimed from. Answers
--- the entries that are left, as they were when no lane is paused.
+-- Callers cache routes and which lanes are paused; a lane paused since must not be claimed from. Returns the remaining
+-- entries, unchanged when no lane is paused.
 CREATE OR REPLACE FUNCTION ff_unpaused(INOUT p_routes integer[], INOUT p_ranks integer[], INOUT p_afters bigint[])
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -72,8 +72,8 @@ BEGIN
   FROM unnest(p_routes, p_ranks, p_afters) WITH ORDINALITY q(route, rank, after, ord) WHERE route <> ALL (v_paused);
 END $$;
 
--- How many of the queue rows of a pass, locked, are left because somebody holds their executions: they still fit, and nobody
--- rings when they are let go. Only what a claim did not take is asked about.
+-- How many of the queue rows a pass locked were skipped because another transaction holds their executions. They still
+-- match, and no notification is sent when they are released. Only rows the claim did not take are checked.
 CREATE OR REPLACE FUNCTION ff_count_passed_by(p_tids tid[], p_now bigint) RETURNS integer LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
@@ -87,9 +87,9 @@ BEGIN
 END $$;
 
 -- p_routes, p_ranks, p_afters: where to look. A rank (negated priority) with a sequence number seeks past what was
--- claimed before; a NULL rank with 0 looks at the whole route. p_quiet_routes: lanes whose renewals write no events.
--- The last row answered names no execution: when the next timer is due, the highest route there is, and how many executions
--- were passed by because somebody held them.
+-- claimed before; a NULL rank with 0 covers the whole route. p_quiet_routes: lanes whose renewals write no events.
+-- The last row returned names no execution: it holds when the next timer is due, the highest route number, and how
+-- many executions were skipped because another transaction held them.
 CREATE OR REPLACE FUNCTION ff_claim(
   p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer, p_worker_id text,
   p_worker_instance_id text, p_claim_id uuid, p_lease_ms bigint, p_quiet_routes integer[]
@@ -127,8 +127,8 @@ BEGIN
   passed_by := 0;
   SELECT * INTO p_routes, p_ranks, p_afters FROM ff_unpaused(p_routes, p_ranks, p_afters);
   SELECT * INTO STRICT t FROM ff_transition WHERE transition = 'claim';
-  -- Stale pointers, and executions somebody works on, make a pass come back short; a few more passes look behind them, and
-  -- as long as some are removed it is worth another: many are left by priorities that were changed in bulk.
+  -- Stale pointers and locked executions make a pass come back short. A few more passes look behind them, and as long
+  -- as some are removed another pass is worth it: bulk priority changes leave many behind.
   WHILE cardinality(p_routes) > 0 AND v_pass < c_passes AND v_swept < c_swept LOOP
     v_quotas := CASE WHEN v_greedy THEN array_fill(v_left, ARRAY[cardinality(p_routes)])
                      ELSE ff_claim_quotas(p_routes, p_ranks, p_afters, v_left, v_tried) END;
@@ -143,7 +143,7 @@ BEGIN
         AND -priority <= coalesce(q.from_rank, 2147483647) AND seq <> ALL (v_tried)
       ORDER BY -priority, seq LIMIT q.quota FOR UPDATE SKIP LOCKED) r
     WHERE q.quota > 0 ORDER BY r.rank, r.seq LIMIT v_left) r;
-    -- The peek counted rows that rivals hold: look once at every route for others.
+    -- The peek counted rows that rivals hold: search every route once for others.
     v_short := NOT v_greedy AND cardinality(p_routes) > 1
       AND coalesce(cardinality(v_tids), 0) < (SELECT sum(quota) FROM unnest(v_quotas) quota);
     v_greedy := v_greedy OR v_short;
@@ -170,7 +170,7 @@ BEGIN
         SELECT payload, tags FROM ff_body
         WHERE execution_id = w.execution_id AND partition_key = w.partition_key OFFSET 0) b
       LEFT JOIN LATERAL (
-        -- A resumed attempt keeps its start; an attempt after a lost lease names the owner before it.
+        -- A resumed attempt keeps its start time; an attempt after a lost lease names the previous owner.
         SELECT a.worker_instance_id AS owner, a.outcome,
                CASE WHEN w.attempt_state = 'attempt_interrupted' THEN a.started_at_ms END AS started_at_ms
         FROM ff_attempt_history a

@@ -1,9 +1,10 @@
--- What a lease holder does with its lease: complete, fail, release. Each locks, decides, settles and answers per row;
--- retry_in_ms is when a timer that was set is due: that of a retry, or at once that of a parent to be told.
--- What follows a failure is decided here from the frozen policy, by the same rules as the model's. What comes after members of flows is
--- decided in the same transaction, up to a bound; rows with `unblocked`, `skipped` and `more` tell of it.
+-- What a lease holder does with its lease: complete, fail, release. Each function locks, decides, settles and returns
+-- one row per execution. retry_in_ms is when the timer it set is due: a retry's, or immediately that of a parent to be
+-- notified. What follows a failure is decided from the frozen policy, by the same rules as the model's. The effects on
+-- later members of a flow are applied in the same transaction, up to a bound, and reported in rows with `unblocked`,
+-- `skipped` and `more`.
 
--- Ends members of flows for those after them: p_rows have just ended, p_after are locked.
+-- Resolves the edges of flow members that have just ended: p_rows ended, p_after are the locked executions after them.
 CREATE OR REPLACE FUNCTION ff_advance_ended(p_rows ff_locked[], p_after uuid[]) RETURNS TABLE (
   execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint,
   attempt_index integer, route_id integer, retry_in_ms bigint
@@ -51,7 +52,7 @@ BEGIN
   END IF;
 END $$;
 
--- What a delay has grown to. Growth is compared as logarithms first, so that no power overflows.
+-- The delay after backoff growth. Growth is compared as logarithms first, so that no power overflows.
 CREATE OR REPLACE FUNCTION ff_grown_ms(
   p_initial double precision, p_max double precision, p_multiplier double precision, p_retries integer
 ) RETURNS double precision LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -73,7 +74,7 @@ RETURN CASE p_backoff ->> 'type'
       coalesce((p_backoff ->> 'multiplier')::double precision, 2), p_retries) AS grown) g)
   END;
 
--- Whether a failed attempt of this policy is tried again. Without a policy there are no retries.
+-- Whether a failed attempt under this policy is retried. Without a policy there are no retries.
 CREATE OR REPLACE FUNCTION ff_may_retry(p_retry_policy jsonb, p_retries integer, p_category text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN coalesce(p_retries < (p_retry_policy ->> 'max_retries')::integer
@@ -139,7 +140,7 @@ BEGIN
   END IF;
 END $$;
 
--- Gives the work back unharmed: the attempt stays open and the next claim continues it.
+-- Gives the work back: the attempt stays open and the next claim continues it.
 CREATE OR REPLACE FUNCTION ff_release(
   p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[]
 ) RETURNS TABLE (

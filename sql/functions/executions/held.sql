@@ -1,20 +1,19 @@
--- Who holds the rows of an execution, for whoever is to be told: sessions whose transactions stay open over them. Row locks are in no
--- view; the rows name their lockers themselves.
+-- Which sessions hold the rows of an execution in an open transaction, so that callers can be told. No view lists row
+-- locks; the rows themselves name their lockers.
 
--- The transactions that a row names as its lockers, of those that run. The number may be of a group of them; whether it is, only the row
--- itself could tell.
+-- The running transactions that a row names as its lockers. The number may be a multixact; only the row itself knows.
 CREATE OR REPLACE FUNCTION ff_lockers(p_xmax xid, p_running xid[]) RETURNS xid[] LANGUAGE plpgsql AS $$
 BEGIN
   IF p_xmax::text = '0' THEN RETURN '{}'; END IF;
   IF p_xmax = ANY (p_running) THEN RETURN ARRAY[p_xmax]; END IF;
   RETURN ARRAY(SELECT m.xid FROM pg_get_multixact_members(p_xmax) m);
 EXCEPTION WHEN OTHERS THEN
-  -- There is no group of that number.
+  -- There is no multixact with that number.
   RETURN '{}';
 END $$;
 
--- Sessions that hold executions or their leases; of those that wait themselves, the ones they wait for. doing: what a session last did,
--- and never with which words. What this role may not see is NULL.
+-- Sessions that hold executions or their leases; for a session that is itself waiting, the sessions it waits for.
+-- doing: what kind of work a session does, never its query text. Columns this role may not see are NULL.
 CREATE OR REPLACE FUNCTION ff_holders(p_ids uuid[])
 RETURNS TABLE (execution_id uuid, pid integer, age_ms bigint, doing text) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off

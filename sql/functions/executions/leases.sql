@@ -1,4 +1,4 @@
--- Leases between their grant and their end: renewal, lapse, revocation.
+-- Leases after they are granted: renewal, expiry, revocation.
 
 -- The only operation that locks a lease without its execution.
 CREATE OR REPLACE FUNCTION ff_renew(
@@ -19,7 +19,7 @@ BEGIN
     FROM (SELECT * FROM unnest(p_ids, p_partitions, p_attempts, p_epochs) u(id, part, att, ep) ORDER BY id OFFSET 0) u
     CROSS JOIN LATERAL (
       SELECT * FROM ff_lease WHERE execution_id = u.id AND partition_key = u.part AND attempt_index = u.att
-        -- Not the key: a step recorded inside a long transaction holds a share of it, and must not hold up renewals.
+        -- Not the key: a step recorded inside a long transaction holds a key share lock and must not block renewals.
         AND lease_epoch = u.ep FOR NO KEY UPDATE) l),
   alive AS MATERIALIZED (SELECT * FROM held WHERE expires_at_ms > now_ms),
   renewed AS (
@@ -42,9 +42,9 @@ BEGIN
   END IF;
 END $$;
 
--- Ends the attempts of leases that ran out: another try if the policy has one left, else the end. Never waits: a row
--- somebody works on is left for the next pass. The expiry is decided on the locked lease, so a renewal that came
--- first is never overruled.
+-- Ends the attempts of expired leases: a retry if the policy has one left, otherwise the execution fails. Never waits:
+-- a row locked by another transaction is left for the next pass. Expiry is decided on the locked lease, so a renewal
+-- that came first always wins.
 CREATE OR REPLACE FUNCTION ff_lapse_leases(p_ids uuid[], p_partitions smallint[], p_epochs bigint[])
 RETURNS TABLE (execution_id uuid, outcome text, route_id integer) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -77,7 +77,7 @@ BEGIN
            b.again
     FROM held h
     CROSS JOIN LATERAL (
-      -- A lost lease is the worker's fault, not the work's: categories do not apply, the number of retries does.
+      -- A lost lease is the worker's fault, not the work's: error categories do not apply, the retry limit does.
       SELECT coalesce(h.retry_count < (policy -> 'retry_policy' ->> 'max_retries')::integer, false) AS again
       FROM ff_body WHERE execution_id = h.execution_id AND partition_key = h.partition_key OFFSET 0) b
     WHERE h.expires_at_ms <= h.now_ms)
@@ -93,8 +93,8 @@ BEGIN
   UNION ALL SELECT r.execution_id, 'expired', r.route_id FROM unnest(v_end) r;
 END $$;
 
--- Takes leases away from their workers. p_lease_ids names the lease meant, or NULL for whatever is held now. The retry
--- budget is not touched; a count of its own bounds how often this may happen.
+-- Takes leases away from their workers. p_lease_ids names the lease, or NULL for whichever is held now. The retry
+-- budget is not touched; a separate count bounds how often this may happen.
 CREATE OR REPLACE FUNCTION ff_revoke_leases(
   p_ids uuid[], p_partitions smallint[], p_lease_ids uuid[], p_reason text, p_actor text, p_default_max integer
 ) RETURNS TABLE (
@@ -103,7 +103,7 @@ CREATE OR REPLACE FUNCTION ff_revoke_leases(
 ) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off
--- An operator is told who holds a row rather than left to wait for it.
+-- An operator is told who holds a row instead of waiting for it.
 SET lock_timeout = '2s' SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE

@@ -1,10 +1,10 @@
--- Routes: a lane, a kind and required capabilities as one number, by which the queue is keyed. A route is interned in a
--- transaction of the engine's own before anything is submitted to it, so that nobody waits for somebody else's transaction. It
--- may be submitted to for a term; then it must be interned again. So whoever submits takes no lock on it, and one whose term
--- is over, and that no execution has, can be forgotten: nobody can have begun to use it.
+-- Routes: a lane, a kind and required capabilities as one number, which keys the queue. The engine interns a route in
+-- its own transaction before anything is submitted to it, so that no caller waits for another's transaction. A route
+-- may be submitted to for a term, after which it must be interned again. Submitting therefore takes no lock on the
+-- route, and a route whose term is over and that no execution uses can be forgotten: nobody can have started using it.
 
--- The numbers of routes as they are named, NULL for those that must be interned first. One that the snapshot of the caller's
--- transaction is too old to see is believed until the end of its term, which whoever interned it was told.
+-- The numbers of the named routes, NULL for those that must be interned first. A route too new for the snapshot of the
+-- caller's transaction is trusted until the end of its term, which interning returned.
 CREATE OR REPLACE FUNCTION ff_find_routes(p_routes jsonb, p_now bigint) RETURNS integer[] LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
@@ -24,15 +24,15 @@ BEGIN
   RETURN array_position(ff_find_routes(p_routes, ff_now_ms()), NULL) IS NOT NULL;
 END $$;
 
--- Makes routes known and begins their term, for those of which it is over or nearly so. In one order for all callers, so that
--- two that bring the same new routes never wait in a circle. Those that are new at the same moment may pass the limit.
+-- Interns routes and starts a new term for those whose term is over or nearly so. All callers use one order, so that
+-- two that bring the same new routes cannot deadlock. Routes interned concurrently may exceed the limit.
 CREATE OR REPLACE FUNCTION ff_intern_routes(p_routes jsonb, p_max integer)
 RETURNS TABLE (ordinal bigint, route_id integer, usable_until_ms bigint) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET lock_timeout = '2s' SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
-  -- What is left of a term must be enough for the submit that follows.
+  -- The rest of a term must be long enough for the submit that follows.
   c_left_ms CONSTANT bigint := 3600000;
   c_rounds CONSTANT integer := 10;
   v_now bigint := ff_now_ms();
@@ -51,7 +51,7 @@ BEGIN
       WHERE lane = r.lane AND kind = r.kind AND capabilities = r.capabilities;
       EXIT WHEN v_until > v_now + c_left_ms;
       IF FOUND THEN
-        -- One that is being forgotten is gone when the wait is over; then it is made anew.
+        -- A route that is being forgotten is gone after the wait; it is then created anew.
         UPDATE ff_route SET usable_until_ms = DEFAULT WHERE route_id = v_route RETURNING usable_until_ms INTO v_until;
         EXIT WHEN FOUND;
         CONTINUE;
@@ -60,7 +60,7 @@ BEGIN
       IF v_count >= p_max THEN
         RAISE EXCEPTION 'there are already % routes', p_max USING ERRCODE = 'FF003';
       END IF;
-      -- Held until the route is there that keeps it.
+      -- Locked until the route that references it exists.
       PERFORM 1 FROM ff_lane WHERE lane = r.lane FOR KEY SHARE;
       IF NOT FOUND THEN
         INSERT INTO ff_lane (lane) VALUES (r.lane) ON CONFLICT DO NOTHING;
@@ -79,9 +79,10 @@ BEGIN
   END LOOP;
 END $$;
 
--- Routes that may be out of use: their term ended p_margin_ms ago, and before what was submitted last has been kept for p_kept_ms. With p_many
--- routes or more it is not waited for that, and NULL (things are kept for ever) means: only then. barrier: whoever still writes under one of these
--- terms is an older transaction; one has its number before it reads the clock, the other after.
+-- Routes that may be unused: their term ended more than p_margin_ms ago. With fewer than p_many routes it must have
+-- ended p_kept_ms before that, because executions submitted under it are kept that long; NULL means forever.
+-- barrier: any transaction still writing under one of these terms is older, because submitting takes its transaction id
+-- before it reads the clock, and this function after.
 CREATE OR REPLACE FUNCTION ff_idle_routes(p_margin_ms bigint, p_kept_ms bigint, p_many integer)
 RETURNS TABLE (route_id integer, usable_until_ms bigint, barrier text) LANGUAGE plpgsql
 SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
@@ -97,8 +98,8 @@ BEGIN
   RETURN QUERY SELECT u.route, u.until, pg_current_xact_id()::text FROM unnest(v_routes, v_untils) u(route, until);
 END $$;
 
--- The routes of some executions, in the order they were submitted, and when the last of them was. Those of one moment are
--- looked at together.
+-- The routes of a range of executions in submission order, and when the last of them was submitted. Executions with
+-- the same time stay together.
 CREATE OR REPLACE FUNCTION ff_used_routes(p_after bigint, p_before bigint, p_limit integer)
 RETURNS TABLE (looked bigint, last_at_ms bigint, routes integer[]) LANGUAGE plpgsql
 SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
@@ -110,9 +111,9 @@ BEGIN
         ORDER BY created_at_ms FETCH FIRST (p_limit) ROWS WITH TIES) e;
 END $$;
 
--- Forgets routes that no execution has, and begins a new term for those of p_used. Only while their term is the one they were found with
--- (p_untils): one that was interned since may be in use again. A route that is interned again gets another number. What events
--- of the log are about must still be told: the names are kept as long as those.
+-- Forgets routes that no execution uses and starts a new term for those in p_used. Only while the term is the one they
+-- were found with (p_untils): a route interned since may be in use again. A route that is interned again gets another
+-- number. Events in the log still need the names, so those are kept as long as the events.
 CREATE OR REPLACE FUNCTION ff_forget_routes(p_routes integer[], p_untils bigint[], p_used integer[], p_margin_ms bigint)
 RETURNS bigint LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -131,9 +132,9 @@ BEGIN
       FOR UPDATE SKIP LOCKED) r);
   UPDATE ff_route SET usable_until_ms = DEFAULT
   WHERE route_id = ANY (ARRAY(
-    -- CASE keeps this a hashed look-up.
+    -- CASE keeps this a hashed lookup.
     SELECT x FROM unnest(v_locked) x WHERE CASE WHEN x IN (SELECT unnest(p_used)) THEN true ELSE false END));
-  -- Pointers that are stale are swept, and then it goes.
+  -- Stale pointers are swept first, then the route is deleted.
   v_gone := ARRAY(
     SELECT x FROM unnest(v_locked) x
     LEFT JOIN LATERAL (SELECT true AS queued FROM ff_ready WHERE route_id = x ORDER BY -priority, seq LIMIT 1) q ON true
@@ -144,7 +145,7 @@ BEGIN
   RETURN cardinality(v_gone);
 END $$;
 
--- Forgets the names of routes that no event of the log can be about any more.
+-- Forgets the names of routes that no event in the log can refer to any more.
 CREATE OR REPLACE FUNCTION ff_forget_former_routes() RETURNS bigint LANGUAGE plpgsql
 SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
 DECLARE
@@ -156,8 +157,8 @@ BEGIN
   RETURN v_removed;
 END $$;
 
--- Forgets lanes that no route has and of which nobody has said anything. Whoever makes a route holds its lane: it is left alone, or
--- seen here to have its route.
+-- Forgets lanes that have no route and no operator setting. Creating a route locks its lane, so such a lane is either
+-- skipped here or seen with its route.
 CREATE OR REPLACE FUNCTION ff_forget_lanes(p_margin_ms bigint, p_limit integer) RETURNS bigint LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
@@ -172,7 +173,7 @@ BEGIN
     LEFT JOIN LATERAL (SELECT true AS found FROM ff_route WHERE lane = l.lane LIMIT 1) r ON true
     WHERE NOT l.paused AND l.renewal_events AND l.created_at_ms < ff_now_ms() - p_margin_ms AND r.found IS NULL
     ORDER BY l.lane LIMIT p_limit FOR UPDATE OF l SKIP LOCKED);
-  -- In a statement of its own: a route that was made before the lane was locked must be seen.
+  -- A separate statement: a route created before the lane was locked must be visible.
   DELETE FROM ff_lane WHERE lane = ANY (ARRAY(
     SELECT u.lane FROM unnest(v_lanes) u(lane)
     LEFT JOIN LATERAL (SELECT true AS found FROM ff_route WHERE lane = u.lane LIMIT 1) r ON true WHERE r.found IS NULL));

@@ -1,9 +1,9 @@
 -- The shared core of every operation that moves an existing execution: lock, settle, refuse.
--- Only ff_submit, ff_claim and ff_settle write the state columns or tell of a change in them. ff_renew and ff_set_tags tell
--- of what changes no state.
--- These functions carry no settings of their own: they are called by functions that do.
+-- Only ff_submit, ff_claim and ff_settle write the state columns or the events of a state change. ff_renew and
+-- ff_set_tags write events that change no state.
+-- These functions carry no settings of their own: their callers do.
 
--- Operations decide on rows they have just locked and then read again; that needs a fresh snapshot per statement.
+-- Operations decide on rows they have just locked and read again, which needs a fresh snapshot per statement.
 CREATE OR REPLACE FUNCTION ff_require_read_committed() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   IF current_setting('transaction_isolation') <> 'read committed' THEN
@@ -12,8 +12,8 @@ BEGIN
   END IF;
 END $$;
 
--- What is written inside a transaction of somebody else's code belongs to that transaction and to no other: one that the code has
--- ended meanwhile has committed or lost the rest already.
+-- Writes inside a transaction of the caller's code must stay in that transaction. If the code has ended it in the
+-- meantime, the rest is already committed or lost.
 CREATE OR REPLACE FUNCTION ff_require_transaction(p_transaction text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   IF p_transaction <> pg_current_xact_id()::text THEN
@@ -21,7 +21,7 @@ BEGIN
   END IF;
 END $$;
 
--- A write that did not reach every locked row must not commit: silence would be a lost or orphaned lease.
+-- A write that missed a locked row must not commit: it would leave a lost or orphaned lease unnoticed.
 CREATE OR REPLACE FUNCTION ff_require_equal(p_what text, p_expected bigint, p_found bigint) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -31,9 +31,9 @@ BEGIN
   RETURN true;
 END $$;
 
--- Locks what a lease holder claims to own: all executions in id order, then all their leases. Only rows whose lease is
--- the caller's and alive come back; the expiry is decided on the locked lease, by a clock read after the wait. p_also: executions to
--- be locked in the same pass, of the same partitions.
+-- Locks the executions of a lease holder in id order, then all their leases. Returns only rows whose lease is the
+-- caller's and alive; expiry is decided on the locked lease, by a clock read after the wait. p_also: executions of the
+-- same partitions to lock in the same pass.
 CREATE OR REPLACE FUNCTION ff_lock_leased(
   p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_also uuid[] DEFAULT '{}'
 ) RETURNS ff_locked[] LANGUAGE plpgsql AS $$
@@ -65,10 +65,10 @@ BEGIN
   RETURN coalesce(v_rows, '{}');
 END $$;
 
--- Locks executions for an operation that does not carry the epoch: all of them in id order, then their leases. Answers
--- those that have not ended, or with p_ended those that have. Two statements, because one cannot see a lease that was inserted while it waited; and the second reads
--- only what the first has locked, because it may see an execution that was committed in between and is nobody's yet.
--- p_also: executions to be locked in the same pass.
+-- Locks executions for an operation that carries no epoch: all of them in id order, then their leases. Returns those
+-- that have not ended, or with p_ended those that have. Two statements, because one cannot see a lease inserted while
+-- it waited; and the second reads only what the first has locked, because it may see an execution that was committed
+-- in between and that nobody has locked. p_also: executions to lock in the same pass.
 CREATE OR REPLACE FUNCTION ff_lock_open(
   p_ids uuid[], p_partitions smallint[], p_ended boolean DEFAULT false, p_also uuid[] DEFAULT '{}'
 ) RETURNS ff_locked[] LANGUAGE plpgsql AS $$
@@ -102,7 +102,8 @@ BEGIN
   RETURN coalesce(v_rows, '{}');
 END $$;
 
--- Ends suspensions of locked executions: those that have one. A timer that is being fired is not waited for, and will be discarded.
+-- Ends the suspensions of locked executions that have one. A timer that is being fired is not waited for; it will be
+-- discarded.
 CREATE OR REPLACE FUNCTION ff_leave_suspension(p_ids uuid[]) RETURNS void LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
@@ -111,9 +112,9 @@ BEGIN
     SELECT timer_id FROM ff_timer WHERE kind = 'suspension' AND execution_id = ANY (p_ids) FOR UPDATE SKIP LOCKED));
 END $$;
 
--- How the leases of an attempt that left it open were given up, in order, as 4 * epoch + how (0 released, 1 paused, 2 suspended). Leases
--- that follow each other and ended alike are one entry, that of the last; within an attempt a lease follows another only when that was
--- given up. Of an attempt with very many changes the oldest are forgotten (3).
+-- How the leases of an open attempt were given up, in order, as 4 * epoch + how (0 released, 1 paused, 2 suspended).
+-- Consecutive leases that ended the same way share one entry, that of the last; within an attempt a new lease is
+-- granted only after the previous one was given up. With very many changes the oldest are forgotten (3).
 CREATE OR REPLACE FUNCTION ff_also_given_up(p_before bigint[], p_last bigint) RETURNS bigint[]
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 DECLARE
@@ -126,16 +127,17 @@ BEGIN
   RETURN ((p_before[2] / 4) * 4 + 3) || p_before[3:] || p_last;
 END $$;
 
--- The verb that gave up the lease of this epoch; NULL when it was not, or that is forgotten.
+-- The verb that gave up the lease of this epoch; NULL when it was not given up or that is forgotten.
 CREATE OR REPLACE FUNCTION ff_given_up_by(p_given_up bigint[], p_epoch bigint) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN (ARRAY['release', 'pause', 'suspend'])[
   1 + (SELECT g % 4 FROM unnest(p_given_up) g WHERE g / 4 >= p_epoch ORDER BY g LIMIT 1)];
 
 -- Performs one transition on locked rows: state, lease, queue or timer, attempt, outcome and events, all or nothing.
--- The arrays after p_rows run parallel to it and may be shorter or NULL; p_dues is when what is delayed becomes claimable,
--- p_deadlines the new deadlines of what is replayed; p_details goes into operator and signal events. Answers whether something is left to be done at once:
--- a timer for a parent, or a job for what comes after a member of a flow. p_flow: `now` when the caller tells those itself.
+-- The arrays after p_rows run parallel to it and may be shorter or NULL; p_dues is when delayed work becomes claimable,
+-- p_deadlines the new deadlines of replayed executions; p_details goes into operator and signal events. Returns whether
+-- work is left to do at once: a timer for a parent, or a job for the members after one of a flow. p_flow: `now` when
+-- the caller resolves those itself.
 CREATE OR REPLACE FUNCTION ff_settle(
   p_transition text, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[],
   p_actor text, p_details jsonb[] DEFAULT NULL, p_deadlines bigint[] DEFAULT NULL, p_flow text DEFAULT 'later'
@@ -189,7 +191,7 @@ BEGIN
     SELECT 'deadline'::ff_timer_kind, new_deadline_ms, execution_id, partition_key, 0, 0::bigint
     FROM r WHERE t.replay_step = 1 AND new_deadline_ms IS NOT NULL
     UNION ALL
-    -- A parent is told by a timer that is due at once: locking it here could wait in a circle.
+    -- A parent is notified by a timer that is due at once: locking it here could deadlock.
     SELECT DISTINCT 'child_ended'::ff_timer_kind, v_now, parent_id, parent_partition, 0, 0::bigint
     FROM moved WHERE t.terminal_outcome <> 'none' AND parent_id IS NOT NULL),
   to_tell AS (
@@ -249,8 +251,8 @@ BEGIN
   PERFORM ff_require_equal(p_transition || ' leases',
     (SELECT count(*) FROM unnest(p_rows) r WHERE r.lease_id IS NOT NULL), v_unleased);
   IF v_limited > 0 AND t.replay_step = 0 THEN
-    -- A limit of a lease is over with the lease, a deadline with the end; most would be due long after that. One that is
-    -- being fired is not waited for: two firings could wait in a circle, and it will be discarded.
+    -- A lease's time limit ends with the lease, a deadline with the execution; most would be due much later. A timer
+    -- that is being fired is not waited for: two firings could deadlock, and it will be discarded.
     DELETE FROM ff_timer WHERE timer_id = ANY (ARRAY(
       SELECT timer_id FROM ff_timer
       WHERE kind IN ('deadline', 'attempt_limit') AND execution_id = ANY (ARRAY(SELECT r.execution_id FROM unnest(p_rows) r))
@@ -258,7 +260,7 @@ BEGIN
       FOR UPDATE SKIP LOCKED));
   END IF;
   IF t.stream_close IS NOT NULL THEN
-    -- Only the stream of the attempt they are in is open.
+    -- Only the stream of the current attempt is open.
     UPDATE ff_stream_meta SET closed_at_ms = v_now, closed_reason = t.stream_close
     WHERE execution_id = ANY (ARRAY(SELECT r.execution_id FROM unnest(p_rows) r)) AND closed_at_ms IS NULL;
   END IF;
@@ -269,8 +271,8 @@ BEGIN
   RETURN (v_children > 0 AND t.terminal_outcome <> 'none') OR v_jobs > 0;
 END $$;
 
--- Says precisely why a lease holder was refused. Asking again for what the same lease already did is answered as the
--- first time (repeated = true), and for something else is a conflict; what it did is kept on the attempt row.
+-- Says precisely why a lease holder was refused. Repeating what the same lease already did returns the first result
+-- (repeated = true); asking for something else is a conflict. What a lease did is kept on the attempt row.
 CREATE OR REPLACE FUNCTION ff_refusals(
   p_verb text, p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_accepted uuid[]
 ) RETURNS TABLE (
@@ -300,7 +302,7 @@ BEGIN
     e.lifecycle_phase::text, e.terminal_outcome::text, e.lease_epoch, e.attempt_index, e.route_id,
     CASE WHEN h.retry_at_ms IS NOT NULL THEN greatest(h.retry_at_ms - ff_now_ms(), 0) END
   FROM (SELECT * FROM unnest(p_ids, p_partitions, p_attempts, p_epochs) u(id, part, att, ep)
-        -- CASE keeps this a hashed look-up instead of a join over the whole batch
+        -- CASE keeps this a hashed lookup instead of a join over the whole batch.
         WHERE CASE WHEN u.id IN (SELECT unnest(p_accepted)) THEN false ELSE true END OFFSET 0) u
   LEFT JOIN LATERAL (
     SELECT * FROM ff_execution x WHERE x.execution_id = u.id AND x.partition_key = u.part OFFSET 0) e ON true

@@ -1,15 +1,15 @@
--- Creates executions: state, body and their place in the queue or a timer.
--- Runs on a caller's transaction as well, at any isolation level: what it decides on, a key or an id that is there already, it
--- locks or inserts first, and a snapshot that is too old for that fails with 40001.
+-- Creates executions: state, body and their queue row or timer.
+-- Also runs in a caller's transaction, at any isolation level: it locks or inserts a key or id before it decides on it,
+-- and a snapshot too old for that fails with 40001.
 
--- Tags that are different for every execution and that nobody looks for.
+-- Whether a tag is indexed. Trace tags differ for every execution, and nobody searches for them.
 CREATE OR REPLACE FUNCTION ff_is_listed_tag(p_key text) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN p_key NOT IN ('traceparent', 'tracestate');
 
--- Takes idempotency keys for executions about to be submitted, in one order for all callers; answers who holds each key
--- now: the execution it is sent with, or an earlier one. A rival that has not committed is waited for. A key whose time is
--- over and whose execution has ended, or is gone, is taken over. One key for two different bodies is a mistake: nothing is
--- written then.
+-- Takes idempotency keys for executions about to be submitted, in one order for all callers. Returns which execution
+-- holds each key now: the one submitted, or an earlier one. A rival that has not committed is waited for. A key that
+-- has expired and whose execution has ended or is gone is taken over. One key for two different bodies is an error, and
+-- nothing is written.
 CREATE OR REPLACE FUNCTION ff_take_keys(
   p_namespaces text[], p_keys text[], p_hashes text[], p_windows bigint[], p_ids uuid[], p_partitions smallint[]
 ) RETURNS uuid[] LANGUAGE plpgsql AS $$
@@ -22,13 +22,13 @@ DECLARE
   v_holders uuid[];
   v_faulty bigint;
 BEGIN
-  -- Again when one of them was removed, because its time was over, after it had kept ours from being inserted.
+  -- Retried when an expired key that had blocked our insert was removed afterwards.
   FOR round IN 1..c_rounds LOOP
     INSERT INTO ff_idempotency (namespace, key, partition_key, execution_id, body_hash, expires_at_ms)
     SELECT n, k, part, id, decode(h, 'hex'), v_now + w
     FROM unnest(p_namespaces, p_keys, p_hashes, p_windows, p_ids, p_partitions) u(n, k, h, w, id, part)
     WHERE k IS NOT NULL ORDER BY n, k ON CONFLICT DO NOTHING;
-    -- In statements of their own: what a rival committed while it was waited for must be seen.
+    -- Separate statements: what a rival committed during the wait must be visible.
     SELECT count(*) INTO v_locked
     FROM (SELECT * FROM unnest(p_namespaces, p_keys, p_partitions) u(n, k, part) WHERE k IS NOT NULL
           ORDER BY n, k OFFSET 0) u
@@ -61,7 +61,7 @@ BEGIN
   RETURN v_holders;
 END $$;
 
--- Of the executions to be submitted those that are there already, and those whose key is another's.
+-- The submitted executions that exist already, and those whose key another execution holds.
 CREATE OR REPLACE FUNCTION ff_known_ids(p_ids uuid[], p_holders uuid[]) RETURNS uuid[] LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
@@ -71,14 +71,15 @@ BEGIN
     WHERE e.execution_id IS NOT NULL OR u.holder <> u.id);
 END $$;
 
--- p_routes: [{lane, kind, capabilities}], interned before; while one is not, nothing is written, and `unknown_route` answered. p_templates: [{route, namespace, priority, policy, tags}], what many executions
--- of one call have in common; route points into p_routes and p_template_ordinals into p_templates, both from 1.
--- p_channel: where to ring inside this transaction, or NULL when the caller rings after its commit.
--- p_flow: the flow they are members of; p_blocked those that wait for others of it.
--- p_transaction: the one of the caller's they belong to, or NULL when they are a transaction of their own.
--- p_parent: the execution that is told when these end. p_keys, p_hashes, p_windows: idempotency keys with the hash of what
--- they stand for and how long they do, or NULL when none has one. existing_id is who holds a key that was taken.
--- p_patience_ms: how long a key or an id is waited for that another transaction holds.
+-- p_routes: [{lane, kind, capabilities}], interned before; while one is missing, nothing is written and `unknown_route`
+-- is returned. p_templates: [{route, namespace, priority, policy, tags}], what many executions of one call have in
+-- common; route points into p_routes and p_template_ordinals into p_templates, both from 1.
+-- p_channel: where to notify inside this transaction, or NULL when the caller notifies after its commit.
+-- p_flow: the flow they are members of; p_blocked: those that wait for other members.
+-- p_transaction: the caller's transaction they belong to, or NULL when they are a transaction of their own.
+-- p_parent: the execution to notify when these end. p_keys, p_hashes, p_windows: idempotency keys, the hash of the
+-- request each stands for and how long it is valid, or NULL when there are none. existing_id holds a taken key.
+-- p_patience_ms: how long to wait for a key or id that another transaction holds.
 CREATE OR REPLACE FUNCTION ff_submit(
   p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[],
   p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_channel text,
@@ -88,14 +89,14 @@ CREATE OR REPLACE FUNCTION ff_submit(
 ) RETURNS TABLE (execution_id uuid, outcome text, route_id integer, due_in_ms bigint, existing_id uuid) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off
--- A transaction that is open for long may hold a key or an id; better to let the connection go than to wait with it.
+-- A long transaction may hold a key or an id; releasing the connection is better than waiting with it.
 SET lock_timeout = '2s' SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
   s ff_transition%ROWTYPE;
   d ff_transition%ROWTYPE;
   b ff_transition%ROWTYPE;
-  -- Before the clock is read: who submits within the term of a route is then seen to be under way when it is over.
+  -- Taken before the clock is read, so that a submit within a route's term is known to be running when the term ends.
   v_xid xid8 := pg_current_xact_id();
   v_now bigint := ff_now_ms();
   v_routes integer[];
@@ -108,7 +109,7 @@ DECLARE
   v_limits bigint[];
   v_retains bigint[];
   v_holders uuid[];
-  -- Of p_ids: those that are not new, or whose key is another's.
+  -- Of p_ids: those that exist already, or whose key another execution holds.
   v_known uuid[] := '{}';
   v_tried uuid[];
 BEGIN
@@ -118,7 +119,7 @@ BEGIN
   SELECT * INTO STRICT b FROM ff_transition WHERE transition = 'submit_blocked';
   v_routes := ff_find_routes(p_routes, v_now);
   IF array_position(v_routes, NULL) IS NOT NULL THEN
-    -- What has been written for a flow must go with it: begun again, it is found out before anything is.
+    -- What was already written for the flow must be rolled back; the retry finds this out before it writes.
     IF p_flow IS NOT NULL THEN RAISE EXCEPTION 'the term of a route has ended' USING ERRCODE = '40001'; END IF;
     RETURN QUERY SELECT NULL::uuid, 'unknown_route', NULL::integer, NULL::bigint, NULL::uuid;
     RETURN;
@@ -137,8 +138,8 @@ BEGIN
                                     ORDER BY ord), p_keys, p_hashes, p_windows, p_ids, p_partitions);
     v_known := ARRAY(SELECT id FROM unnest(p_ids, v_holders) u(id, holder) WHERE holder <> id);
   END IF;
-  -- Without ON CONFLICT, which would look every row up first and write a record more for each: an id that is there
-  -- already is rare. Then the insert is undone, and done again for the others.
+  -- Without ON CONFLICT, which would look up every row first and write one more record for each: an id that exists
+  -- already is rare. In that case the insert is rolled back and repeated for the others.
   LOOP
     BEGIN
       INSERT INTO ff_execution (
@@ -168,7 +169,7 @@ BEGIN
     WHERE e.partition_key <> u.part) THEN
     RAISE EXCEPTION 'a uuid already names an execution of another partition' USING ERRCODE = 'FF004';
   END IF;
-  -- CASE keeps the test a hashed look-up; with every id new (the usual case) it is skipped altogether.
+  -- CASE keeps the test a hashed lookup; when every id is new (the usual case) it is skipped altogether.
   WITH i AS MATERIALIZED (
     SELECT * FROM unnest(p_ids, p_partitions, p_template_ordinals, p_delays, p_payloads, p_blocked)
       WITH ORDINALITY u(id, part, of, delay, payload, blocked, ord)
@@ -193,7 +194,7 @@ BEGIN
                                            WHEN u.id IN (SELECT unnest(v_known)) THEN false ELSE true END;
   END IF;
   IF p_channel IS NOT NULL AND cardinality(v_known) < cardinality(p_ids) THEN
-    -- A notification holds 8,000 bytes; with more routes than fit it says "look everywhere".
+    -- A notification holds 8,000 bytes; when the routes do not fit, it names all of them.
     PERFORM pg_notify(p_channel, jsonb_strip_nulls(jsonb_build_object(
       'routes', CASE WHEN cardinality(v_routes) <= 500 THEN to_jsonb(v_routes) ELSE '"all"'::jsonb END,
       'due', (SELECT min(x) FROM unnest(p_delays || v_deadlines) x WHERE x > 0)))::text);
@@ -207,8 +208,8 @@ BEGIN
   ORDER BY u.ord;
 END $$;
 
--- Submits each on its own: one whose key or id is held by a transaction that has not ended is answered as `held`, and does not hold up
--- the others.
+-- Submits each execution on its own: one whose key or id is held by an open transaction returns `held` and does not
+-- block the others.
 CREATE OR REPLACE FUNCTION ff_submit_each(
   p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[],
   p_payloads jsonb[], p_keys text[], p_hashes text[], p_windows bigint[], p_patience_ms integer

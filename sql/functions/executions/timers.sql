@@ -1,10 +1,11 @@
--- Fires timers: what waited for a time, or for children that have ended, becomes claimable; what had only so much time
--- is ended, or as it wished. Never waits; a timer whose execution somebody works on stays for the next pass. A timer that no longer fits its execution (cancelled, claimed,
--- retried since) is discarded. So is word of a child while its parent runs: the parent looks before it pauses.
+-- Fires timers: executions that waited for a time or for children become claimable; those that ran out of time end, or
+-- resume as they asked to. Never waits: a timer whose execution is locked by another transaction stays for the next
+-- pass. A timer that no longer matches its execution (cancelled, claimed, retried since) is discarded. So is the
+-- notification of a child while its parent runs: the parent checks its children before it pauses.
 
--- Whether enough of the children have ended that an execution paused for. Called with the execution locked. Looks for
--- those that have not, from the last one back, and stops at the first too many: children mostly end in their order, so that
--- word of each of a thousand costs one look. One that is not this execution's child is not waited for: nobody would tell of it.
+-- Whether enough of the children an execution paused for have ended. Called with the execution locked. Searches for
+-- open ones from the last back and stops at the first too many: children mostly end in order, so each notification of
+-- a thousand costs one lookup. A child of another parent is not waited for: nobody would send a notification for it.
 CREATE OR REPLACE FUNCTION ff_children_ended(p_parent uuid, p_children uuid[], p_needed integer) RETURNS boolean
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -15,14 +16,14 @@ BEGIN
     SELECT count(*) FROM (
       SELECT 1 FROM generate_series(cardinality(p_children), 1, -1) place
       CROSS JOIN LATERAL (
-        -- Only the id: with the parent as a condition here, all its children could be read for each of them.
+        -- Only the id: with the parent as a condition, all its children could be read for each of them.
         SELECT parent_id, lifecycle_phase FROM ff_execution WHERE execution_id = p_children[place] OFFSET 0) e
       WHERE e.parent_id = p_parent AND e.lifecycle_phase <> 'terminal'
       LIMIT v_may_be_open + 1) still_open);
 END $$;
 
--- Whether a paused execution, locked, has waited long enough for its children. Read in statements of its own: the pause
--- may have been committed after the caller's statement began, and the lock shows it while that statement does not.
+-- Whether a paused, locked execution is done waiting for its children. Read in statements of its own: the pause may
+-- have been committed after the caller's statement began; the lock shows it, but that statement does not.
 CREATE OR REPLACE FUNCTION ff_wait_is_over(p_id uuid, p_attempt integer, p_epoch bigint) RETURNS boolean
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -34,9 +35,9 @@ BEGIN
   RETURN FOUND AND ff_children_ended(p_id, w.children, w.needed);
 END $$;
 
--- Ends what ran out of its time: p_rows, locked, without their leases; of p_late the deadline is over, of the others the
--- limit of their attempt. The leases are locked here, in a statement later than the one that locked the executions,
--- which may not have seen them; one that somebody holds is not waited for, and its execution not answered.
+-- Ends executions that ran out of time: p_rows, locked, without their leases. Those in p_late passed their deadline,
+-- the others the limit of their attempt. The leases are locked here, in a later statement than the executions, which
+-- may not have seen them. A lease held by another transaction is not waited for, and its execution is not returned.
 CREATE OR REPLACE FUNCTION ff_time_out(p_rows ff_locked[], p_late uuid[])
 RETURNS TABLE (execution_id uuid, outcome text, worker_instance_id text, due_in_ms bigint) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -90,8 +91,9 @@ BEGIN
   FROM unnest(v_again) r;
 END $$;
 
--- Answers a row an execution: `fired` (claimable now), `execution_timed_out` (ended), `attempt_timed_out` (will be tried again, the
--- soonest in due_in_ms), `delayed` (it waits on, the next is due in due_in_ms), `discarded`. A timer whose execution is gone is discarded too.
+-- Returns one row per execution: `fired` (claimable now), `execution_timed_out` (ended), `attempt_timed_out` (will be
+-- retried, soonest in due_in_ms), `delayed` (keeps waiting, the next timer is due in due_in_ms), `discarded`. A timer
+-- whose execution is gone is discarded too.
 CREATE OR REPLACE FUNCTION ff_fire_timers(p_timer_ids bigint[])
 RETURNS TABLE (execution_id uuid, outcome text, route_id integer, worker_instance_id text, due_in_ms bigint)
 LANGUAGE plpgsql
@@ -153,7 +155,7 @@ BEGIN
     SELECT * FROM paused WHERE ff_wait_is_over(execution_id, attempt_index, lease_epoch)
     UNION ALL
     SELECT * FROM told WHERE ff_wait_is_over(execution_id, attempt_index, lease_epoch)),
-  -- A deadline goes before all else; one that its time and its children wake at once is woken by its time.
+  -- A deadline comes first; when time and children wake an execution at once, the time wins.
   once AS MATERIALIZED (
     SELECT DISTINCT ON (execution_id, kind = 'waitpoint') kind, execution_id, lifecycle_phase,
            ROW(NULL::integer, execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch,
@@ -174,7 +176,7 @@ BEGIN
     v_over := CASE outcome WHEN 'execution_timed_out' THEN v_over || execution_id ELSE v_over END;
     RETURN NEXT;
   END LOOP;
-  -- Their leases were held by somebody: they keep their timers, for the next pass.
+  -- Their leases were held by another transaction: they keep their timers for the next pass.
   v_waiting := ARRAY(SELECT r.execution_id FROM unnest(v_late) r WHERE r.execution_id <> ALL (v_timed_out));
   PERFORM ff_settle('fire_timer', v_rows, NULL, NULL, NULL, NULL, NULL);
   PERFORM ff_settle('wake', v_woken, NULL, NULL, NULL, NULL, NULL);
@@ -184,7 +186,7 @@ BEGIN
     worker_instance_id := NULL;
     RETURN NEXT;
   END LOOP;
-  -- Last, so that the end of a wait closes its own.
+  -- Last, so that a wait that ends closes its own waitpoints.
   PERFORM ff_expire_waitpoints(ARRAY(SELECT r FROM unnest(v_expiring) r WHERE r.execution_id <> ALL (v_over)));
   v_rows := v_rows || v_woken;
   DELETE FROM ff_timer WHERE timer_id = ANY (v_seen) AND execution_id <> ALL (v_waiting);

@@ -1,11 +1,11 @@
--- The order of the event log: who gives out positions, how the log is read by them, and how its oldest part goes.
+-- The order of the event log: how positions are assigned, and how a log from another server is adopted.
 --
--- A transaction that commits late must not slip behind a reader. So positions are not drawn when an event is written: whoever
--- holds the sequencer's lock takes what became visible from one snapshot to the next, in the order of ev_id, and numbers it
--- without a gap. A writer that stays open delays only its own events.
+-- A transaction that commits late must not slip behind a reader. So positions are not assigned when an event is
+-- written: whoever holds the sequencer's lock takes what became visible between one snapshot and the next, in the order
+-- of ev_id, and numbers it without gaps. A writer that stays open delays only its own events.
 
--- What is visible in one snapshot and was not in an earlier one. The range of new transactions is split at those still
--- under way, so that the rows of a long bulk writer are not read again and again.
+-- Events visible in one snapshot but not in an earlier one. The range of new transactions is split at those still
+-- running, so that the rows of a long bulk writer are not read again and again.
 CREATE OR REPLACE FUNCTION ff_unstamped(p_prev pg_snapshot, p_cur pg_snapshot, p_foreign_to bigint)
 RETURNS TABLE (ev_id bigint, slot smallint) LANGUAGE sql STABLE AS $$
   SELECT o.ev_id, o.slot
@@ -22,14 +22,14 @@ RETURNS TABLE (ev_id bigint, slot smallint) LANGUAGE sql STABLE AS $$
     AND e.ev_id > p_foreign_to
 $$;
 
--- Which server, timeline and table this is. What a server does not tell, or not to this role, is written as a question mark.
+-- Which server, timeline and table this is. What the server does not disclose to this role becomes a question mark.
 CREATE OR REPLACE FUNCTION ff_server_identity() RETURNS text LANGUAGE plpgsql STABLE AS $$
 DECLARE
   v_system text;
   v_timeline text;
 BEGIN
   IF pg_is_in_recovery() THEN
-    -- Its snapshots call transactions finished that are not.
+    -- A standby's snapshots report transactions as finished that are not.
     RAISE EXCEPTION 'a standby gives out no positions' USING ERRCODE = '25006';
   END IF;
   BEGIN
@@ -46,8 +46,9 @@ BEGIN
     (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()) || '.' || to_regclass('ff_event')::oid);
 END $$;
 
--- What became of the log since positions were last given out. `moved`: it may lack some that were given out (a promoted
--- standby, another point in time, a dump). `foreign`: transaction ids are another server's, too. What is unknown is taken for the same.
+-- What happened to the log since positions were last assigned. `moved`: it may lack some assigned positions (a promoted
+-- standby, point-in-time recovery, a dump). `foreign`: its transaction ids are another server's, too. Unknown parts
+-- count as equal.
 CREATE OR REPLACE FUNCTION ff_log_change(p_old text, p_new text, p_prev pg_snapshot, p_cur pg_snapshot) RETURNS text
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -65,7 +66,7 @@ BEGIN
   RETURN CASE WHEN v_differs[2] OR v_differs[3] THEN 'moved' WHEN p_old IS NULL THEN 'new' ELSE 'none' END;
 END $$;
 
--- Gives consecutive positions to events, in the order of ev_id, as runs. The last run keeps the snapshot.
+-- Assigns consecutive positions to events, in the order of ev_id, as runs. The last run keeps the snapshot.
 CREATE OR REPLACE FUNCTION ff_stamp(p_ev_ids bigint[], p_slots smallint[], p_last bigint, p_snap pg_snapshot)
 RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
@@ -82,9 +83,9 @@ BEGIN
   RETURN cardinality(p_ev_ids);
 END $$;
 
--- The log came from elsewhere, or lost its newest part: positions that were given out before may be missing here. They are
--- never given out again: the next one is far behind the last. With transaction ids of another server what has no position yet is found
--- without them, while no writer is under way.
+-- The log came from elsewhere or lost its newest part, so positions assigned before may be missing here. They are never
+-- assigned again: the next position is far beyond the last. With another server's transaction ids, events without a
+-- position are found without them, while no writer is running.
 CREATE OR REPLACE FUNCTION ff_adopt_log(p_change text, p_identity text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   s ff_sequencer%ROWTYPE;
@@ -100,7 +101,7 @@ BEGIN
   SELECT seq_from + n - 1, snap INTO STRICT v_last, v_snap FROM ff_event_run ORDER BY seq_from DESC LIMIT 1;
   IF p_change = 'foreign' THEN
     v_snap := pg_current_snapshot();
-    -- Only what lies between the runs, before the first and after the last: most of a log has its positions.
+    -- Only between the runs, before the first and after the last: most events of a log have their positions.
     SELECT array_agg(e.ev_id), array_agg(e.slot) INTO v_ev_ids, v_slots
     FROM (
       SELECT lag(r.ev_from + r.n, 1, 0::bigint) OVER (ORDER BY r.ev_from) AS lo, r.ev_from AS hi
@@ -121,9 +122,9 @@ BEGIN
   UPDATE ff_sequencer SET identity = p_identity, epoch = epoch + (p_change <> 'new')::integer;
 END $$;
 
--- Gives positions to what was committed since the last call. Answers the last position, how many were given out now, and the
--- first position that is kept. Does nothing, and takes no transaction id, when there is nothing to give out; when a rival is at it, that
--- one is left to do it, or waited for. Rings when something was given out.
+-- Assigns positions to what was committed since the last call. Returns the last position, how many were assigned now,
+-- and the first position that is kept. With nothing to assign it does nothing and takes no transaction id. When a rival
+-- is already assigning, it leaves the work to the rival or waits for it. Notifies when something was assigned.
 CREATE OR REPLACE FUNCTION ff_sequence(p_wait boolean, p_channel text)
 RETURNS TABLE (last_position bigint, stamped bigint, floor_position bigint) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -152,8 +153,8 @@ BEGIN
     RETURN QUERY SELECT v_last, 0::bigint, s.floor_position;
     RETURN;
   END IF;
-  -- The lock is taken in one statement and everything is read in later ones: a snapshot from before the wait is older than
-  -- what the rival stamped by, and would give its events out again.
+  -- The lock is taken in one statement and everything is read in later ones: a snapshot from before the wait is older
+  -- than the rival's, and would assign positions to the same events again.
   IF p_wait THEN
     PERFORM set_config('lock_timeout', '2s', true);
     PERFORM 1 FROM ff_sequencer FOR UPDATE;
@@ -164,7 +165,8 @@ BEGIN
       RETURN;
     END IF;
   END IF;
-  -- Here, because a setting of the function is undone before its commit. A position that was read must survive a crash.
+  -- Set here, because a function's own setting is undone before its commit. A position that was read must survive a
+  -- crash.
   PERFORM set_config('synchronous_commit', 'on', true), set_config('lock_timeout', '2s', true);
   SELECT * INTO STRICT s FROM ff_sequencer;
   SELECT seq_from + n - 1, snap INTO STRICT v_last, v_prev FROM ff_event_run ORDER BY seq_from DESC LIMIT 1;
@@ -188,7 +190,7 @@ BEGIN
   RETURN QUERY SELECT v_last, coalesce(cardinality(v_ev_ids), 0)::bigint, s.floor_position;
 END $$;
 
--- How many events were written longer ago than this, are committed, and have no position: for people who look.
+-- How many committed events older than this have no position yet, for diagnostics.
 CREATE OR REPLACE FUNCTION ff_count_unstamped(p_older_than_ms bigint) RETURNS bigint LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$

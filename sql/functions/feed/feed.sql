@@ -1,8 +1,9 @@
 -- Reading the event log by position.
 
--- What follows a position, in order. Looks at no more than p_examined events and answers no more than p_limit of those that match; NULL
--- means that the filter does not ask. A last row without family says how far it looked, how many events it had to find there and how many it
--- found: fewer means that the oldest part of the log went meanwhile, or that something is broken.
+-- The events after a position, in order. Examines at most p_examined events and returns at most p_limit that match; a
+-- NULL filter matches everything. A last row without a family says how far it read, how many events it expected there
+-- and how many it found: fewer means that the oldest part of the log was dropped meanwhile, or that something is
+-- broken.
 CREATE OR REPLACE FUNCTION ff_read_events(
   p_after bigint, p_examined integer, p_limit integer, p_families text[], p_types text[], p_namespace text, p_tags jsonb, p_kind text,
   p_lane text, p_execution uuid, p_flow uuid, p_partitions smallint[]
@@ -20,7 +21,7 @@ BEGIN
   WITH runs AS MATERIALIZED (
     SELECT r.seq_from, r.n, r.ev_from, r.slot, greatest(p_after + 1 - r.seq_from, 0) AS skipped
     FROM ff_event_run r
-    -- Without a run that begins before it, the position is the last one before positions jumped.
+    -- When no run begins before it, this is the last position before a jump.
     WHERE r.seq_from >= coalesce((SELECT f.seq_from FROM ff_event_run f WHERE f.seq_from <= p_after + 1
                                   ORDER BY f.seq_from DESC LIMIT 1), 0)
       AND r.seq_from + r.n > p_after + 1
@@ -63,8 +64,8 @@ BEGIN
          (SELECT count(*) FROM seen), (SELECT q.floor_position FROM ff_sequencer q);
 END $$;
 
--- Moves a consumer from where its reader found it. Answers whether it was still there: if not, the reader's transaction must be
--- rolled back. A function, because on a caller's connection the engine sends SELECTs only.
+-- Moves a consumer from the position its reader started at. Returns whether it was still there: if not, the reader's
+-- transaction must be rolled back. A function, because on a caller's connection the engine sends only SELECTs.
 CREATE OR REPLACE FUNCTION ff_move_consumer(p_name text, p_from bigint, p_to bigint, p_transaction text)
 RETURNS boolean LANGUAGE plpgsql
 SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$

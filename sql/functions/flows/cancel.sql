@@ -1,8 +1,8 @@
--- Stops members of flows: the losers of a join, or all of a flow, in chunks that any process can go on with. Each is cancelled by the same
--- operation as by anybody else.
+-- Stops members of flows: the losers of a join or a whole flow, in chunks that any process can continue. Members are
+-- cancelled by the same operation as any other execution.
 
--- Those of some executions, locked, that no join waits for any more, but for the one that is named. Two joins decided at the same moment did not see each
--- other; whoever comes last here sees both.
+-- Which of the given locked executions no join except p_but still waits for. Two joins decided concurrently do not see
+-- each other; the later caller of this function sees both.
 CREATE OR REPLACE FUNCTION ff_needed_by_none(p_ids uuid[], p_but uuid) RETURNS uuid[] LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
@@ -19,7 +19,7 @@ BEGIN
     WHERE n.is_needed IS NULL);
 END $$;
 
--- What only a loser waited for is lost with it: its join is decided, and those before it are to be stopped in their turn.
+-- An execution that only a loser waited for loses too: the loser's join is decided, and its upstreams are stopped next.
 CREATE OR REPLACE FUNCTION ff_lose_upstreams(p_losers uuid[], p_reason text) RETURNS void LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
@@ -39,9 +39,10 @@ BEGIN
   SELECT partition_key, flow_id, downstream_eid, ff_now_ms() FROM lost WHERE cardinality(losers) > 0 ON CONFLICT DO NOTHING;
 END $$;
 
--- Stops the losers of one join, as many as p_limit, but for those that another join still waits for. The row in
--- ff_pending_cancel_groups is the ticket: whoever holds it does it. The first row answers `dispatched`, `unfinished` (there are more),
--- `orphaned`, `skipped_for_reconciler` or `skipped_locked`; the others are what was cancelled.
+-- Stops at most p_limit losers of one join, except those another join still waits for. The row in
+-- ff_pending_cancel_groups is the ticket: whoever locks it does the work. The first row returned is `dispatched`,
+-- `unfinished` (there are more), `orphaned`, `skipped_for_reconciler` or `skipped_locked`; the others are the cancelled
+-- executions.
 CREATE OR REPLACE FUNCTION ff_cancel_siblings(p_partition smallint, p_flow uuid, p_downstream uuid, p_limit integer)
 RETURNS TABLE (execution_id uuid, outcome text, worker_instance_id text) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -66,8 +67,8 @@ BEGIN
   END IF;
   v_members := (g.cancel_siblings_pending_members::uuid[])[1:p_limit];
   PERFORM ff_lock_executions(v_members);
-  -- Again, now that nobody can change it: a replay may have taken the decision back, or somebody been added after a loser. Not the execution of the
-  -- join: it may run now, and a claim would pass it by.
+  -- Read again under lock: a replay may have reverted the decision, or a member been added after a loser. The join's
+  -- own execution is not locked: it may run now, and a claim would skip it.
   SELECT * INTO g FROM ff_edge_group WHERE downstream_eid = p_downstream FOR UPDATE;
   IF g.cancel_siblings_pending_flag AND NOT (g.cancel_siblings_pending_members::uuid[])[1:p_limit] <@ v_members THEN
     RETURN QUERY SELECT NULL::uuid, 'skipped_locked', NULL::text;
@@ -95,8 +96,8 @@ BEGIN
   WHERE partition_key = p_partition AND flow_id = p_flow AND downstream_eid = p_downstream;
 END $$;
 
--- Repairs what a crash between two transactions of others could have left: a ticket for a join without losers goes (`stale`), one all of whose
--- losers have ended is done (`drained`), and what is live is left to the dispatcher (`live`).
+-- Repairs what a crash between two transactions could leave: a ticket for a join without losers is removed (`stale`),
+-- one whose losers have all ended is finished (`drained`), and a live one is left to the dispatcher (`live`).
 CREATE OR REPLACE FUNCTION ff_reconcile_siblings(p_limit integer) RETURNS TABLE (outcome text, n bigint) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
@@ -109,7 +110,7 @@ BEGIN
   PERFORM ff_require_read_committed();
   SELECT array_agg(t.downstream_eid) INTO v_downs
   FROM (SELECT downstream_eid FROM ff_pending_cancel_groups ORDER BY enqueued_at_ms LIMIT p_limit FOR UPDATE SKIP LOCKED) t;
-  -- A join that somebody is at is left to them. Judged in a statement of its own, by what is locked.
+  -- A join that another transaction is working on is skipped. Judged in a separate statement, on the locked rows.
   v_held := ARRAY(
     SELECT g.downstream_eid FROM (SELECT unnest(v_downs) AS id ORDER BY 1 OFFSET 0) u
     CROSS JOIN LATERAL (SELECT downstream_eid FROM ff_edge_group WHERE downstream_eid = u.id FOR UPDATE SKIP LOCKED) g);
@@ -132,7 +133,8 @@ BEGIN
   RETURN QUERY SELECT w, count(*) FROM unnest(v_words) w GROUP BY w;
 END $$;
 
--- Cancels a flow: from now on it cannot grow, and its members are cancelled in chunks, as p_policy says. A stronger word than one said before counts.
+-- Cancels a flow: it can no longer grow, and its members are cancelled in chunks according to p_policy. A stronger
+-- policy replaces an earlier one.
 CREATE OR REPLACE FUNCTION ff_cancel_flow(p_flow uuid, p_partition smallint, p_policy text, p_reason text, p_actor text)
 RETURNS TABLE (outcome text, flow_outcome text, policy text, was_open boolean) LANGUAGE plpgsql
 SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
@@ -151,7 +153,7 @@ BEGIN
     RETURN;
   END IF;
   IF f.sealed_at_ms IS NULL THEN
-    -- Nothing is added any more: what may run without more edges may run.
+    -- Nothing is added any more: members that can run without further edges may run.
     v_ids := ARRAY(SELECT m.execution_id FROM ff_member m WHERE m.flow_id = p_flow);
     PERFORM ff_lock_executions(v_ids);
     UPDATE ff_flow SET sealed_at_ms = v_now WHERE flow_id = p_flow;
@@ -176,8 +178,8 @@ BEGIN
   RETURN QUERY SELECT 'cancelled', NULL::text, p_policy, f.sealed_at_ms IS NULL;
 END $$;
 
--- Cancels the next members of a flow that is being cancelled, at most p_limit. The first row answers `done`, `more`, or `held` when
--- somebody else is at it; the others are what was cancelled.
+-- Cancels the next members of a flow that is being cancelled, at most p_limit. The first row returned is `done`,
+-- `more`, or `held` when another process is at it; the others are the cancelled executions.
 CREATE OR REPLACE FUNCTION ff_cancel_members(p_flow uuid, p_limit integer)
 RETURNS TABLE (execution_id uuid, outcome text, worker_instance_id text) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -201,7 +203,7 @@ BEGIN
       AND m.execution_id > coalesce(b.done_to, '00000000-0000-0000-0000-000000000000')
     ORDER BY m.execution_id LIMIT p_limit);
   PERFORM ff_lock_executions(v_ids);
-  -- Read after the wait: a replay may have taken the cancel back.
+  -- Read after the wait: a replay may have withdrawn the cancellation.
   SELECT * INTO p FROM ff_flow_progress WHERE flow_id = p_flow;
   IF p.cancel_policy IS NULL THEN v_ids := '{}'; END IF;
   RETURN QUERY SELECT NULL::uuid, CASE WHEN cardinality(v_ids) < p_limit THEN 'done' ELSE 'more' END, NULL::text;

@@ -1,13 +1,13 @@
--- Builds flows. Whoever changes a graph locks its flow first, then every execution it touches in one pass, in the order of
--- ids; then its edges and joins cannot change under it. Nothing is written of a call that is refused: it raises FF008, with the
--- code of the refusal as its message and what it is about as its detail.
+-- Builds flows. Whoever changes a graph locks its flow first, then every execution it touches in one pass in id order;
+-- then its edges and joins cannot change concurrently. A refused call writes nothing: it raises FF008 with the refusal
+-- code as its message and its subject as the detail.
 
 CREATE OR REPLACE FUNCTION ff_refuse_flow(p_code text, p_detail text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   RAISE EXCEPTION USING ERRCODE = 'FF008', MESSAGE = p_code, DETAIL = coalesce(p_detail, '');
 END $$;
 
--- Locks executions in one pass, in the order of their ids. Their leases are not locked.
+-- Locks executions in one pass, in id order. Their leases are not locked.
 CREATE OR REPLACE FUNCTION ff_lock_executions(p_ids uuid[]) RETURNS void LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
@@ -15,7 +15,7 @@ BEGIN
   CROSS JOIN LATERAL (SELECT 1 FROM ff_execution WHERE execution_id = u.id FOR UPDATE) e;
 END $$;
 
--- Locks a flow whose graph is to be changed.
+-- Locks a flow in order to change its graph.
 CREATE OR REPLACE FUNCTION ff_lock_flow(p_flow uuid, p_partition smallint) RETURNS ff_flow LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -26,7 +26,7 @@ BEGIN
   RETURN f;
 END $$;
 
--- Refuses a change of a flow, locked, that has ended, is being cancelled, or is not the one that was expected.
+-- Refuses a change to a locked flow that has ended, is being cancelled, or is not at the expected revision.
 CREATE OR REPLACE FUNCTION ff_require_open(f ff_flow, p_revision bigint) RETURNS void LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
@@ -37,7 +37,7 @@ BEGIN
   END IF;
 END $$;
 
--- Executions that are not members of the flow.
+-- Refuses executions that are not members of the flow.
 CREATE OR REPLACE FUNCTION ff_require_members(p_flow uuid, p_ids uuid[]) RETURNS void LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -49,8 +49,8 @@ BEGIN
   IF v_stranger IS NOT NULL THEN PERFORM ff_refuse_flow('not_a_member', v_stranger::text); END IF;
 END $$;
 
--- Whether edges that are there lead in a circle anywhere behind some members: what comes after nobody is taken away, until nothing is left or
--- everything that is left comes after something that is. Nodes are numbered, so that each edge is looked at once.
+-- Whether the existing edges among these members form a cycle: nodes without upstreams are removed until none is left,
+-- or every remaining one comes after another. Nodes are numbered, so that each edge is visited once.
 CREATE OR REPLACE FUNCTION ff_has_circle(p_nodes uuid[]) RETURNS boolean LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -88,8 +88,8 @@ BEGIN
   RETURN v_taken < cardinality(p_nodes);
 END $$;
 
--- Refuses edges that would close a circle with those there are: p_ups and p_downs, which are there already. Only what can be reached from where the new
--- edges lead is looked at.
+-- Refuses new edges (p_ups, p_downs, already inserted) that close a cycle. Only what can be reached from the ends of
+-- the new edges is examined.
 CREATE OR REPLACE FUNCTION ff_refuse_circle(p_ups uuid[], p_downs uuid[]) RETURNS void LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -105,7 +105,7 @@ BEGIN
       CROSS JOIN LATERAL (SELECT downstream_eid FROM ff_edge WHERE upstream_eid = r.id OFFSET 0) g)
     SELECT id FROM reached);
   IF NOT ff_has_circle(v_reached) THEN RETURN; END IF;
-  -- One that is in it, to be named: what it leads to leads to where it comes from.
+  -- Finds one new edge in the cycle to name it: its downstream leads back to its upstream.
   FOR v_up, v_down IN SELECT up, down FROM unnest(p_ups, p_downs) u(up, down)
     WHERE CASE WHEN up IN (SELECT unnest(v_reached)) THEN true ELSE false END LOOP
     IF EXISTS (
@@ -120,7 +120,7 @@ BEGIN
   END LOOP;
 END $$;
 
--- Writes members down: p_ids, which are there already, and the joins of those that have one.
+-- Inserts members: the existing executions p_ids, and the joins of those that have one.
 CREATE OR REPLACE FUNCTION ff_insert_members(
   f ff_flow, p_ids uuid[], p_names text[], p_kinds text[], p_ks integer[], p_cancels boolean[]
 ) RETURNS void LANGUAGE plpgsql AS $$
@@ -139,7 +139,7 @@ BEGIN
   UPDATE ff_flow_progress SET open_count = open_count + cardinality(p_ids) WHERE flow_id = f.flow_id;
 END $$;
 
--- Writes edges down between members that are there and locked.
+-- Inserts edges between existing, locked members.
 CREATE OR REPLACE FUNCTION ff_insert_edges(
   f ff_flow, p_state ff_edge_state, p_edge_ids uuid[], p_ups uuid[], p_downs uuid[], p_conditions text[], p_input_names text[],
   p_input_places integer[]
@@ -154,14 +154,14 @@ BEGIN
   INSERT INTO ff_edge (upstream_eid, downstream_eid, flow_id, edge_id, created_at_ms, input_place, partition_key, condition,
                        state, input_name)
   SELECT up, down, f.flow_id, id, ff_now_ms(),
-         -- After those that lead there already, in whatever call they came.
+         -- After the existing inputs, whichever call added them.
          place + coalesce((SELECT max(x.input_place) + 1 FROM ff_edge x WHERE x.downstream_eid = down), 0), f.partition_key, condition::ff_edge_condition, p_state, name
   FROM unnest(p_edge_ids, p_ups, p_downs, p_conditions, p_input_names, p_input_places) u(id, up, down, condition, name, place);
   PERFORM ff_require_room(ARRAY(SELECT DISTINCT d FROM unnest(p_downs, p_input_names) u(d, n) WHERE n IS NOT NULL));
   IF p_state = 'pending' THEN PERFORM ff_add_to_joins(f, p_downs); END IF;
 END $$;
 
--- Refuses edges that hand over what cannot be put into the payload of the member they lead to, or under a name that is taken.
+-- Refuses edges whose value cannot be put into the payload of the member they lead to, or whose name is taken.
 CREATE OR REPLACE FUNCTION ff_require_room(p_downs uuid[]) RETURNS void LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -178,7 +178,7 @@ BEGIN
   IF v_full IS NOT NULL THEN PERFORM ff_refuse_flow('input_taken', v_full::text); END IF;
 END $$;
 
--- Has joins wait for one edge more for each of p_downs, locked. What has begun, or was decided on, cannot wait any more.
+-- Adds one edge to the joins of each of p_downs, locked. A member that has begun or was decided cannot wait any more.
 CREATE OR REPLACE FUNCTION ff_add_to_joins(f ff_flow, p_downs uuid[]) RETURNS void LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -201,7 +201,7 @@ BEGIN
   IF v_late IS NOT NULL THEN PERFORM ff_refuse_flow('already_started', v_late::text); END IF;
 END $$;
 
--- Takes a change of the graph down in its flow.
+-- Records a change of the graph in its flow.
 CREATE OR REPLACE FUNCTION ff_bump_flow(f ff_flow, p_nodes integer, p_edges integer) RETURNS bigint LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -213,7 +213,7 @@ BEGIN
   RETURN v_revision;
 END $$;
 
--- Creates a flow, sealed or open. Answers whether it is new.
+-- Creates a flow, sealed or open. Returns whether it is new.
 CREATE OR REPLACE FUNCTION ff_create_flow(
   p_flow uuid, p_partition smallint, p_name text, p_namespace text, p_tags jsonb, p_sealed boolean
 ) RETURNS boolean LANGUAGE plpgsql
@@ -239,10 +239,10 @@ BEGIN
   RETURN true;
 END $$;
 
--- Adds members to a flow, with their edges, all or none. p_ids, p_partitions, p_template_ordinals, p_delays, p_payloads, p_routes,
--- p_templates: as ff_submit has them. p_kinds: how each one joins, NULL for one that waits for nothing. Under a lease (p_lease: a
--- member's execution, attempt and epoch) also to a flow that is sealed. Members are known by their names: those that are there already, all of them, are
--- answered as `duplicate`.
+-- Adds members to a flow with their edges, all or none. p_ids, p_partitions, p_template_ordinals, p_delays, p_payloads,
+-- p_routes, p_templates: as in ff_submit. p_kinds: how each member joins, NULL for one that waits for nothing. With a
+-- lease (a member's execution, attempt and epoch) also to a sealed flow. Members are identified by name: if all of them
+-- exist already, they are returned as `duplicate`.
 CREATE OR REPLACE FUNCTION ff_grow_flow(
   p_flow uuid, p_partition smallint, p_revision bigint, p_member uuid, p_attempt integer, p_epoch bigint,
   p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[],
@@ -273,10 +273,10 @@ BEGIN
     RETURN;
   END IF;
   PERFORM ff_require_open(f, p_revision);
-  -- Those there are already; the new ones are nobody else's yet.
+  -- The existing executions; nobody else can see the new ones yet.
   v_old := ARRAY(
     SELECT DISTINCT x FROM unnest(p_ups || p_downs) x
-    -- CASE keeps this a hashed look-up.
+    -- CASE keeps this a hashed lookup.
     WHERE CASE WHEN x IN (SELECT unnest(p_ids)) THEN false ELSE true END);
   PERFORM ff_lock_executions(v_old || p_member);
   IF p_member IS NOT NULL THEN
@@ -297,13 +297,14 @@ BEGIN
   PERFORM ff_insert_edges(f, 'pending', p_edge_ids, p_ups, p_downs, p_conditions, p_input_names, p_input_places);
   IF cardinality(v_old) > 0 THEN PERFORM ff_refuse_circle(p_ups, p_downs); END IF;
   v_revision := ff_bump_flow(f, cardinality(p_ids), cardinality(p_ups));
-  -- An end that was there before its edge is told now.
+  -- Resolves edges whose upstream had already ended.
   RETURN QUERY
   SELECT a.execution_id, a.outcome, a.route_id, NULL::bigint, NULL::text, NULL::bigint FROM ff_advance(v_old, p_downs) a;
   RETURN QUERY SELECT NULL::uuid, 'grown', NULL::integer, NULL::bigint, NULL::text, v_revision;
 END $$;
 
--- A whole flow at once, sealed. Answers as ff_grow_flow does; of one that is there already its members, as `duplicate`.
+-- Submits a whole flow at once, sealed. Returns what ff_grow_flow does; for a flow that exists, its members as
+-- `duplicate`.
 CREATE OR REPLACE FUNCTION ff_submit_flow(
   p_flow uuid, p_partition smallint, p_flow_name text, p_namespace text, p_tags jsonb,
   p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[],

@@ -1,8 +1,9 @@
--- What the end of a member means for those after it: edges, joins, who may run, who is skipped, whose work nobody needs
--- any more, and whether the flow is over. Whoever calls holds the ended members and the executions after them locked; edges and
--- joins are changed only so, but for joins that are satisfied, which only count. A flow's progress is locked last.
+-- What the end of a member means for those after it: edges, joins, which members may run or are skipped, whose work is
+-- no longer needed, and whether the flow has ended. The caller holds locks on the ended members and the executions
+-- after them; edges and joins change only under those locks, except satisfied joins, which only count. A flow's
+-- progress is locked last.
 
--- What an end says to an edge, by the same rules as the model's.
+-- How an outcome resolves an edge, by the same rules as the model's.
 CREATE OR REPLACE FUNCTION ff_edge_result(p_condition ff_edge_condition, p_outcome ff_terminal_outcome) RETURNS ff_edge_state
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE
@@ -13,7 +14,7 @@ RETURN CASE
   WHEN p_condition = 'skipped' AND p_outcome = 'skipped' THEN 'satisfied'
   ELSE 'skipped' END;
 
--- What a join is decided to be, by the same rules as the model's.
+-- The state of a join, by the same rules as the model's.
 CREATE OR REPLACE FUNCTION ff_join_state(
   p_kind ff_join_kind, p_k integer, p_edges integer, p_satisfied integer, p_unmet integer
 ) RETURNS ff_group_state LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -24,12 +25,12 @@ RETURN CASE
   WHEN p_unmet > p_edges - p_k THEN 'impossible'
   ELSE 'pending' END;
 
--- The executions after some that are about to end, to be locked with them; no more than p_limit. Who is left out is told later, by a job. One whose
--- join is satisfied is not locked: that stays so, and a claim would pass it by.
+-- The executions after some that are about to end, to be locked with them, at most p_limit. The rest are handled later
+-- by a job. One whose join is satisfied is not locked: it stays satisfied, and a claim would skip it.
 CREATE OR REPLACE FUNCTION ff_downstreams(p_ids uuid[], p_limit integer) RETURNS uuid[] LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
-  -- Who has no flows pays nothing for them.
+  -- Without flows there is nothing to look up.
   PERFORM 1 FROM ff_flow LIMIT 1;
   IF NOT FOUND THEN RETURN '{}'; END IF;
   RETURN ARRAY(
@@ -41,8 +42,8 @@ BEGIN
     LIMIT p_limit);
 END $$;
 
--- The locked rows of executions whose attempt nobody has begun: those that wait for a join (blocked_by_dependencies), or for a worker
--- (eligible_now).
+-- The locked rows of executions whose attempt has not begun: those that wait for a join (blocked_by_dependencies), or
+-- for a worker (eligible_now).
 CREATE OR REPLACE FUNCTION ff_unbegun_rows(p_ids uuid[], p_eligibility ff_eligibility_state) RETURNS ff_locked[] LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
@@ -61,8 +62,8 @@ BEGIN
       AND e.attempt_state IN ('pending_first_attempt', 'pending_replay_attempt'));
 END $$;
 
--- What an execution is handed: its payload, and the results of the edges that decided its join under their names. An edge that is not about
--- success hands over how its upstream ended.
+-- The input of an execution: its payload, and the results of the edges that decided its join under their names. An edge
+-- whose condition is not success passes on how its upstream ended.
 CREATE OR REPLACE FUNCTION ff_input(p_id uuid, p_payload jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -83,7 +84,7 @@ BEGIN
   RETURN CASE WHEN v_inputs IS NULL THEN p_payload ELSE coalesce(nullif(p_payload, 'null'), '{}') || v_inputs END;
 END $$;
 
--- Those of some executions that would be handed more than anybody should be.
+-- Which executions would get an input over the size limit.
 CREATE OR REPLACE FUNCTION ff_overfed(p_ids uuid[]) RETURNS uuid[] LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -100,7 +101,7 @@ BEGIN
     WHERE s.bytes > c_bytes);
 END $$;
 
--- Skips executions, locked, and says why.
+-- Skips locked executions and records why.
 CREATE OR REPLACE FUNCTION ff_skip(p_transition text, p_rows ff_locked[], p_overfed uuid[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM ff_settle(p_transition, p_rows, NULL, NULL,
@@ -108,7 +109,7 @@ BEGIN
     ARRAY(SELECT 'dependency'::text FROM unnest(p_rows) r), 'engine');
 END $$;
 
--- Lets go or skips what is decided about: p_ids, locked, whose joins have just been decided.
+-- Unblocks or skips the locked executions p_ids, whose joins have just been decided.
 CREATE OR REPLACE FUNCTION ff_act_on_joins(p_ids uuid[])
 RETURNS TABLE (execution_id uuid, outcome text, route_id integer) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -129,7 +130,7 @@ BEGIN
   v_skip := ff_unbegun_rows(v_impossible || v_overfed, 'blocked_by_dependencies');
   PERFORM ff_skip('skip_unstarted', ARRAY(SELECT r FROM unnest(v_skip) r WHERE r.attempt_state = 'pending_first_attempt'), v_overfed);
   PERFORM ff_skip('skip', ARRAY(SELECT r FROM unnest(v_skip) r WHERE r.attempt_state <> 'pending_first_attempt'), v_overfed);
-  -- Whose work nobody waits for any more. Which of them something else still needs is looked at when they are stopped.
+  -- Members whose work this join no longer needs. Whether another join needs them is checked when they are stopped.
   WITH losing AS MATERIALIZED (
     SELECT g.*, ARRAY(
       SELECT x.upstream_eid::text FROM ff_edge x WHERE x.downstream_eid = u.id AND x.state = 'pending'
@@ -150,7 +151,7 @@ BEGIN
   UNION ALL SELECT r.execution_id, 'skipped', r.route_id FROM unnest(v_skip) r;
 END $$;
 
--- How long the member that asked for the longest is to be kept.
+-- The longest retention any member of the flow asked for.
 CREATE OR REPLACE FUNCTION ff_longest_retention(p_flow uuid) RETURNS bigint LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
@@ -160,8 +161,8 @@ BEGIN
     WHERE m.flow_id = p_flow);
 END $$;
 
--- Ends flows, locked in their progress, of which no member is open: as cancelled when somebody cancelled them, as failed when one of the
--- members that nothing comes after ended badly, else as completed.
+-- Ends flows without open members, their progress locked: as cancelled if the flow was cancelled, as failed if one of
+-- its last members ended badly, otherwise as completed.
 CREATE OR REPLACE FUNCTION ff_end_flows(p_flows uuid[]) RETURNS void LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -186,9 +187,10 @@ BEGIN
   SELECT 'flow', outcome::text, v_now, flow_id, partition_key, namespace, tags, (SELECT slot FROM ff_sequencer) FROM decided;
 END $$;
 
--- Whether one of the last members of a flow, from which no edge leads on that is about success or came true, failed, expired, was cancelled other than as a loser, or was skipped because of a
--- failure. One that was skipped because it was not needed, a clean-up or a fallback, is fine; and so is a failure that something after it could
--- do without, or took up.
+-- Whether one of the last members of a flow failed, expired, was cancelled other than as a loser, or was skipped
+-- because of a failure. A last member has no outgoing edge that is satisfied or has the condition success. A member
+-- skipped because it was not needed (a clean-up, a fallback) is fine, and so is a failure that a later member tolerated
+-- or handled.
 CREATE OR REPLACE FUNCTION ff_ended_badly(p_flow uuid) RETURNS boolean LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -219,7 +221,7 @@ BEGIN
       SELECT 1 FROM ff_outcome WHERE execution_id = s.id AND failure_message = 'input_too_large' LIMIT 1) x);
 END $$;
 
--- Counts members that have ended, each once, and ends the flows that are over with them.
+-- Counts members that have ended, each once, and ends the flows that are finished with them.
 CREATE OR REPLACE FUNCTION ff_count_members(p_ended uuid[]) RETURNS void LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -249,9 +251,9 @@ BEGIN
   PERFORM ff_end_flows(v_flows);
 END $$;
 
--- Tells those after members how these ended: p_ended, and of those after them p_locked. Answers what may run now (`unblocked`), what
--- never will (`skipped`), and whether more is left to be done (`more`): an end to be told to somebody who was not locked, or losers
--- to be stopped. An edge is resolved once; a join is decided once, and what it hears later is only counted.
+-- Resolves the edges of members that ended: p_ended, and of those after them p_locked. Returns what may run now
+-- (`unblocked`), what never will (`skipped`), and whether work is left (`more`): an edge into an execution that was not
+-- locked, or losers to stop. An edge is resolved once; a join is decided once, and later results are only counted.
 CREATE OR REPLACE FUNCTION ff_advance(p_ended uuid[], p_locked uuid[])
 RETURNS TABLE (execution_id uuid, outcome text, route_id integer) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -273,10 +275,10 @@ BEGIN
       SELECT upstream_eid, downstream_eid, condition FROM ff_edge WHERE upstream_eid = u.id AND state = 'pending' OFFSET 0) x
     CROSS JOIN LATERAL (SELECT group_state FROM ff_edge_group WHERE downstream_eid = x.downstream_eid OFFSET 0) g)
   SELECT array_agg(upstream_eid), array_agg(downstream_eid), array_agg(state) INTO v_ups, v_downs, v_states FROM told
-  -- CASE keeps this a hashed look-up.
+  -- CASE keeps this a hashed lookup.
   WHERE CASE WHEN is_late THEN true WHEN downstream_eid IN (SELECT unnest(p_locked)) THEN true ELSE false END;
   IF v_ups IS NOT NULL THEN
-    -- In one order for all: of those that are satisfied nobody holds the execution.
+    -- In one order for all callers: the executions of satisfied joins are not locked.
     PERFORM 1 FROM (SELECT DISTINCT unnest(v_downs) AS id ORDER BY 1 OFFSET 0) u
     CROSS JOIN LATERAL (SELECT 1 FROM ff_edge_group WHERE downstream_eid = u.id FOR UPDATE) g;
     v_pending := ARRAY(
@@ -314,7 +316,7 @@ BEGIN
   IF v_more THEN RETURN QUERY SELECT NULL::uuid, 'more', NULL::integer; END IF;
 END $$;
 
--- Decides the joins that can be: p_ids, locked, of sealed flows, whose joins are pending.
+-- Decides the pending joins of p_ids, locked members of sealed flows, that can be decided.
 CREATE OR REPLACE FUNCTION ff_decide_joins(p_ids uuid[])
 RETURNS TABLE (execution_id uuid, outcome text, route_id integer) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -331,8 +333,8 @@ BEGIN
   IF v_decided IS NOT NULL THEN RETURN QUERY SELECT * FROM ff_act_on_joins(v_decided); END IF;
 END $$;
 
--- Does what is left of telling ends, the oldest first: of at most p_limit members, to at most p_edges executions after them. What somebody
--- else does is left to them. Answers as ff_advance does, and `told` if there was anything for it to do.
+-- Resolves remaining edges from jobs, oldest first: of at most p_limit members, into at most p_edges executions. Jobs
+-- another process holds are skipped. Returns what ff_advance does, and `told` if there was anything to do.
 CREATE OR REPLACE FUNCTION ff_tell_ends(p_limit integer, p_edges integer)
 RETURNS TABLE (execution_id uuid, outcome text, route_id integer) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -354,9 +356,9 @@ BEGIN
   RETURN QUERY SELECT NULL::uuid, 'told', NULL::integer;
 END $$;
 
--- Makes jobs of ends that were never told, and that no job is there for. None is ever expected: an end and its job are written together, and
--- so both are read by one statement. Looks at the next p_limit members that are not counted, after p_flow and p_execution; answers how many ends it
--- found, and where it stopped, or NULL when it was through.
+-- Creates jobs for ended members whose edges were missed and that have no job. None is ever expected: an end and its
+-- job are written together, so one statement reads both. Examines the next p_limit uncounted members after p_flow and
+-- p_execution; returns how many it found and where it stopped, or NULL when it reached the last one.
 CREATE OR REPLACE FUNCTION ff_tell_lost_ends(p_flow uuid, p_execution uuid, p_limit integer)
 RETURNS TABLE (found bigint, flow_id uuid, execution_id uuid) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off

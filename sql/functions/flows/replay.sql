@@ -1,8 +1,9 @@
--- Replays members of flows: what their ends had decided for others is taken back as far as nobody has acted on it. A join that was satisfied
--- stays so. What was skipped waits again, if its join may still come true; and so what was skipped because of that.
+-- Replays members of flows: what their ends had decided for others is reverted as far as nothing has acted on it. A
+-- satisfied join stays satisfied. A skipped member waits again if its join can still be satisfied, and so do the
+-- members skipped because of it.
 
--- What a replay of members may change besides them, to be locked with them: those after them whose joins are not satisfied, and on from
--- those that were skipped.
+-- What a replay of members may change, to be locked with them: the members after them whose joins are not satisfied,
+-- and in turn those after the ones that were skipped.
 CREATE OR REPLACE FUNCTION ff_held_back_by(p_ids uuid[]) RETURNS uuid[] LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
@@ -22,8 +23,8 @@ BEGIN
     SELECT DISTINCT id FROM held);
 END $$;
 
--- Locks what has ended and is to be replayed, with what that may change; answers both. What was skipped while the lock was waited for belongs to it
--- too: then the locks are let go, and taken again in their order.
+-- Locks the ended executions to be replayed and what that may change; returns both. An execution skipped during the
+-- wait for the lock belongs to them too: then the locks are released and taken again in order.
 CREATE OR REPLACE FUNCTION ff_lock_replayed(p_ids uuid[], p_partitions smallint[], OUT held uuid[], OUT rows ff_locked[])
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -41,7 +42,7 @@ BEGIN
   END LOOP;
 END $$;
 
--- Has what joins heard count, though it came after they were decided: they are decided anew.
+-- Counts edges that were resolved after their joins had been decided: the joins are decided anew.
 CREATE OR REPLACE FUNCTION ff_count_edges(p_downs uuid[]) RETURNS void LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
@@ -51,7 +52,7 @@ BEGIN
     WHERE x.state NOT IN ('staged', 'pending')));
 END $$;
 
--- Takes back what the ends of p_ids had said to the joins after them, those in p_locked; answers which of these wait again and were skipped.
+-- Reverts what the ends of p_ids contributed to the joins in p_locked; returns which skipped executions wait again.
 CREATE OR REPLACE FUNCTION ff_take_back_edges(p_ids uuid[], p_locked uuid[]) RETURNS uuid[] LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -85,7 +86,8 @@ BEGIN
       AND ff_join_state(join_kind, k_target, edge_count, success_count, fail_count + skip_count) = 'pending'
     RETURNING downstream_eid)
   SELECT coalesce(array_agg(a.downstream_eid), '{}') INTO v_again FROM again a;
-  -- A ticket that somebody holds is not waited for: they wait for what is locked here, and then see that nothing is left to do.
+  -- A ticket held by another transaction is not waited for: that one waits for the locks taken here, and then finds
+  -- nothing left to do.
   DELETE FROM ff_pending_cancel_groups WHERE downstream_eid = ANY (ARRAY(
     SELECT downstream_eid FROM ff_pending_cancel_groups WHERE downstream_eid = ANY (v_again) FOR UPDATE SKIP LOCKED));
   PERFORM ff_count_edges(v_again);
@@ -95,7 +97,7 @@ BEGIN
   RETURN v_again;
 END $$;
 
--- Members that had ended are open again, those that were counted are not any more, and their flows go on.
+-- Counts members that had ended as open again and reopens their flows.
 CREATE OR REPLACE FUNCTION ff_recount_members(p_ids uuid[]) RETURNS void LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -113,7 +115,8 @@ BEGIN
   FROM (SELECT DISTINCT unnest(v_flows) AS id) u
   CROSS JOIN LATERAL (SELECT 1 FROM ff_flow_progress WHERE flow_id = u.id AND outcome IS NOT NULL OFFSET 0) p
   CROSS JOIN LATERAL (SELECT flow_id, partition_key, namespace, tags FROM ff_flow WHERE flow_id = u.id OFFSET 0) f;
-  -- Who replays a member of a cancelled flow wants it to go on; whoever is at cancelling it sees that, and stops.
+  -- Replaying a member of a cancelled flow withdraws the cancellation; a process busy cancelling it sees that and
+  -- stops.
   UPDATE ff_flow_progress p SET open_count = open_count + c.n, success_count = success_count - c.success,
     failed_count = failed_count - c.failed, cancelled_count = cancelled_count - c.cancelled,
     expired_count = expired_count - c.expired, skipped_count = skipped_count - c.skipped, outcome = NULL, ended_at_ms = NULL,
@@ -125,8 +128,8 @@ BEGIN
   WHERE p.flow_id = c.f;
 END $$;
 
--- Replays locked rows. One that was skipped because of others that are replayed with it waits for them again, instead of running beside them;
--- unless its join cannot come true all the same.
+-- Replays locked rows. A member that was skipped because of others replayed with it waits for them again instead of
+-- running beside them, unless its join still cannot be satisfied.
 CREATE OR REPLACE FUNCTION ff_replay_rows(
   p_rows ff_locked[], p_details jsonb[], p_deadlines bigint[], p_held uuid[], p_actor text, p_reason text
 ) RETURNS void LANGUAGE plpgsql AS $$
@@ -142,7 +145,7 @@ BEGIN
     CROSS JOIN LATERAL (
       SELECT 1 FROM ff_edge WHERE downstream_eid = u.id AND state <> 'satisfied' AND upstream_eid = ANY (v_ids) LIMIT 1) x) END;
   v_now := ARRAY(SELECT id FROM unnest(v_ids) id WHERE id <> ALL (v_after));
-  -- The second round is for those that the first has not had wait again.
+  -- The second round replays those that did not go back to waiting in the first.
   FOR round IN 1..2 LOOP
     PERFORM ff_settle('replay', ARRAY(SELECT r FROM unnest(p_rows) r WHERE r.execution_id = ANY (v_now)), NULL, NULL, NULL, NULL, p_actor,
       ARRAY(SELECT p_details[n] FROM generate_subscripts(p_rows, 1) n WHERE p_rows[n].execution_id = ANY (v_now) ORDER BY n),
@@ -157,7 +160,7 @@ BEGIN
   END LOOP;
 END $$;
 
--- After members were replayed: p_ids, with p_locked, which are locked. A member that is replayed runs whatever its join says.
+-- Runs after members p_ids were replayed; p_locked are locked with them. A replayed member runs whatever its join says.
 CREATE OR REPLACE FUNCTION ff_reopen_flows(p_ids uuid[], p_locked uuid[], p_details jsonb) RETURNS void LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE

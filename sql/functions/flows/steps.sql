@@ -1,7 +1,7 @@
--- Builds an open flow step by step: takes executions in, stages edges, applies them, and seals it. Until it is sealed no join
--- is decided. The rules are those of graph.sql.
+-- Builds an open flow step by step: adds executions, stages edges, applies them, and seals it. No join is decided
+-- before the flow is sealed. The rules are those of graph.sql.
 
--- Takes executions that are there already into an open flow. What has ended is counted at once.
+-- Adds existing executions to an open flow. Those that have ended are counted at once.
 CREATE OR REPLACE FUNCTION ff_adopt_members(p_flow uuid, p_partition smallint, p_revision bigint, p_ids uuid[], p_names text[])
 RETURNS bigint LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -38,7 +38,7 @@ BEGIN
   RETURN v_revision;
 END $$;
 
--- Says how a member joins, before it has edges.
+-- Sets how a member joins, before it has edges.
 CREATE OR REPLACE FUNCTION ff_set_join(
   p_flow uuid, p_partition smallint, p_id uuid, p_kind text, p_k integer, p_cancels boolean
 ) RETURNS text LANGUAGE plpgsql
@@ -65,7 +65,7 @@ BEGIN
   RETURN 'set';
 END $$;
 
--- Writes edges down that do not count yet. Circles are refused now.
+-- Inserts edges that do not count yet. Cycles are refused now.
 CREATE OR REPLACE FUNCTION ff_stage_edges(
   p_flow uuid, p_partition smallint, p_revision bigint, p_edge_ids uuid[], p_ups uuid[], p_downs uuid[], p_conditions text[],
   p_input_names text[], p_input_places integer[]
@@ -86,7 +86,7 @@ BEGIN
   RETURN ff_bump_flow(f, 0, cardinality(p_ups));
 END $$;
 
--- Takes staged edges back; those that were applied stay. Answers how many.
+-- Removes staged edges; applied ones stay. Returns how many.
 CREATE OR REPLACE FUNCTION ff_unstage_edges(p_flow uuid, p_partition smallint, p_edge_ids uuid[]) RETURNS integer LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
@@ -104,8 +104,8 @@ BEGIN
   RETURN v_removed;
 END $$;
 
--- Has what staged edges lead to wait for them; one whose upstream has ended already is told at once. Answers how many were applied:
--- those that had been before are left alone.
+-- Makes the downstreams of staged edges wait for them; an edge whose upstream has ended is resolved at once. Returns
+-- how many were applied; edges applied before are left alone.
 CREATE OR REPLACE FUNCTION ff_apply_edges(p_flow uuid, p_partition smallint, p_edge_ids uuid[]) RETURNS integer
 LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -124,7 +124,7 @@ BEGIN
   LEFT JOIN LATERAL (SELECT flow_id FROM ff_edge WHERE edge_id = u.id OFFSET 0) g ON true
   WHERE g.flow_id IS DISTINCT FROM p_flow LIMIT 1;
   IF v_unknown IS NOT NULL THEN PERFORM ff_refuse_flow('edge_not_found', v_unknown::text); END IF;
-  -- Nobody else applies them while the flow is locked.
+  -- The flow is locked, so nobody else applies them.
   SELECT array_agg(g.upstream_eid), array_agg(g.downstream_eid) INTO v_ups, v_downs FROM unnest(p_edge_ids) u(id)
   CROSS JOIN LATERAL (SELECT upstream_eid, downstream_eid FROM ff_edge WHERE edge_id = u.id AND state = 'staged' OFFSET 0) g;
   IF v_ups IS NULL THEN RETURN 0; END IF;
@@ -137,7 +137,7 @@ BEGIN
   RETURN cardinality(v_ups);
 END $$;
 
--- Seals a flow: from now on joins are decided, and those that can be are now. Answers as ff_advance does.
+-- Seals a flow: joins are decided from now on, and those that can be are decided here. Returns what ff_advance does.
 CREATE OR REPLACE FUNCTION ff_seal_flow(p_flow uuid, p_partition smallint, p_revision bigint)
 RETURNS TABLE (execution_id uuid, outcome text, route_id integer) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off

@@ -1,9 +1,9 @@
--- What decides whether an execution runs, read at once: its state, lane, lease, failures, children, join, suspension, setbacks, the
--- workers that are alive, and its place in the queue. One snapshot, no locks; what it means is the model's business. The parts are
--- functions of their own, called with the execution's row; ff_explain carries the settings for all of them.
+-- Everything that decides whether an execution runs, read at once: its state, lane, lease, failures, children, join,
+-- suspension, setbacks, the live workers, and its place in the queue. One snapshot, no locks; the model interprets it.
+-- The parts are separate functions that take the execution's row; ff_explain carries the settings for all of them.
 
--- Meant only while the execution still waits in the attempt and epoch it paused in. Unknown children count as ended. Each is
--- looked up by its own id: by the parent's, all of them would be read for each. The first five that are open are named.
+-- Applies only while the execution waits in the attempt and epoch it paused in. Unknown children count as ended. Each
+-- is looked up by its own id: by the parent's, all of them would be read for each. The first five open ones are named.
 CREATE OR REPLACE FUNCTION ff_explain_children(e ff_execution) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
 BEGIN
   IF e.eligibility_state NOT IN ('blocked_by_dependencies', 'not_eligible_until_time') AND e.lifecycle_phase <> 'suspended' THEN
@@ -25,7 +25,7 @@ BEGIN
     WHERE w.execution_id = e.execution_id AND w.attempt_index = e.attempt_index AND w.lease_epoch = e.lease_epoch);
 END $$;
 
--- Edges into a member, with who they come from: five that were not heard of, by name, or the first five that did not say what was asked.
+-- Edges into a member with their upstreams: the first five unresolved ones by name, or the first five unmet ones.
 CREATE OR REPLACE FUNCTION ff_explain_upstreams(e ff_execution, p_pending boolean, p_now bigint) RETURNS jsonb
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -44,7 +44,7 @@ BEGIN
     CROSS JOIN LATERAL (SELECT * FROM ff_execution WHERE execution_id = x.upstream_eid OFFSET 0) u);
 END $$;
 
--- Of what has begun it does not matter any more.
+-- Irrelevant once the execution has begun.
 CREATE OR REPLACE FUNCTION ff_explain_join(e ff_execution, p_now bigint) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
 BEGIN
   IF e.terminal_outcome <> 'skipped' AND (e.eligibility_state <> 'blocked_by_dependencies'
@@ -61,7 +61,7 @@ BEGIN
     CROSS JOIN LATERAL (SELECT * FROM ff_edge_group WHERE downstream_eid = e.execution_id OFFSET 0) g);
 END $$;
 
--- Of each wait, how often each of its first 64 leaves came true, in the order they are written.
+-- For each wait, how many satisfiers each of its first 64 leaves has, in the order they are written.
 CREATE OR REPLACE FUNCTION ff_explain_suspension(e ff_execution, p_now bigint) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
 BEGIN
   IF e.lifecycle_phase <> 'suspended' THEN
@@ -79,7 +79,7 @@ BEGIN
     FROM ff_suspension x WHERE x.execution_id = e.execution_id);
 END $$;
 
--- Workers by what they offer of what the route asks: the lists are cut to that, so that few groups are answered.
+-- Workers by what they offer of what the route requires: their lists are cut to that, so that few groups are returned.
 CREATE OR REPLACE FUNCTION ff_explain_workers(r ff_route, p_alive_since bigint) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN (
@@ -96,8 +96,8 @@ BEGIN
       GROUP BY kinds, lanes, capabilities) g);
 END $$;
 
--- Pointers whose execution has moved on are passed over, as a claim does. At most 1,000 entries are looked at; the planner is not told
--- so, so that it expects a small part and walks the index; told, it may read and sort the whole queue.
+-- Stale pointers are skipped, as a claim does. At most 1,000 entries are read. The limit is hidden from the planner, so
+-- that it expects a small part and walks the index; otherwise it may read and sort the whole queue.
 CREATE OR REPLACE FUNCTION ff_explain_queue(e ff_execution) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
 BEGIN
   IF e.eligibility_state <> 'eligible_now' THEN
@@ -122,7 +122,7 @@ BEGIN
           WHERE execution_id = q.execution_id OFFSET 0) x ON true) y) z);
 END $$;
 
--- NULL for an execution nobody has. A worker heard of within p_alive_ms counts as alive.
+-- NULL for an unknown execution. A worker seen within p_alive_ms counts as alive.
 CREATE OR REPLACE FUNCTION ff_explain(p_id uuid, p_partition smallint, p_alive_ms bigint) RETURNS jsonb LANGUAGE plpgsql STABLE
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$

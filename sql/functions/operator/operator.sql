@@ -1,9 +1,9 @@
 -- What operators do to executions besides cancelling them: run them again, move them in the queue, label them.
--- Each locks first and decides in the next statement. p_epochs: only an execution that still has this epoch; one that was
--- claimed or moved since answers `moved`.
+-- Each function locks first and decides in the next statement. p_epochs: change only an execution that still has this
+-- epoch; one claimed or moved since returns `moved`.
 
--- Before a replay: a wait that had not ended begins anew, at the same waitpoints; those whose time was over are retired, and from the start
--- all of them.
+-- Before a replay: an unfinished wait starts over at the same waitpoints. Waits that had timed out are retired; a
+-- replay from the start retires all of them.
 CREATE OR REPLACE FUNCTION ff_renew_waits(p_ids uuid[], p_from_start boolean) RETURNS void LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
@@ -12,14 +12,15 @@ BEGIN
   WHERE execution_id = ANY (p_ids) AND retired_by = 0 AND (p_from_start OR close_reason IN ('timed_out', 'expired') OR expires_at_ms <= ff_now_ms());
   UPDATE ff_waitpoint SET step_name = NULL, step_key = NULL
   WHERE execution_id = ANY (p_ids) AND retired_by = 0 AND closed_at_ms IS NULL;
-  -- A timer that fired after the end set none for those that stay.
+  -- A timer that fired after the execution ended set no new one for the waitpoints that stay.
   PERFORM ff_time_waitpoints(w.execution_id, w.partition_key) FROM (
     SELECT DISTINCT execution_id, partition_key FROM ff_waitpoint
     WHERE execution_id = ANY (p_ids) AND retired_by = 0 AND closed_at_ms IS NULL OFFSET 0) w;
 END $$;
 
--- Re-opens executions that have ended. Finished steps answer as before, so that the work goes on where it failed; from the
--- start they are retired, and children get other ids. Retries and reclaims are counted anew, and the deadline begins again.
+-- Reopens executions that have ended. Finished steps return their recorded values, so that the work resumes where it
+-- failed; a replay from the start retires them, and children get other ids. Retries and reclaims are counted anew, and
+-- the deadline starts over.
 CREATE OR REPLACE FUNCTION ff_replay(
   p_ids uuid[], p_partitions smallint[], p_epochs bigint[], p_from_start boolean, p_reason text, p_actor text,
   p_default_max integer
@@ -29,7 +30,7 @@ CREATE OR REPLACE FUNCTION ff_replay(
 ) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off
--- An operator is told who holds a row rather than left to wait for it.
+-- An operator is told who holds a row instead of waiting for it.
 SET lock_timeout = '2s' SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
@@ -69,13 +70,13 @@ BEGIN
     PERFORM ff_require_equal('generations', cardinality(v_again), v_written);
   END IF;
   PERFORM ff_renew_waits(ARRAY(SELECT r.execution_id FROM unnest(v_again) r), p_from_start);
-  -- What an earlier run said of itself is not true of the next.
+  -- The progress of an earlier run does not apply to the next.
   DELETE FROM ff_progress WHERE execution_id = ANY (ARRAY(SELECT r.execution_id FROM unnest(v_again) r));
   PERFORM ff_replay_rows(v_again, v_details, v_deadlines, v_held, p_actor, p_reason);
   RETURN QUERY
   SELECT u.id,
          CASE WHEN e.execution_id IS NULL THEN 'not_found'
-              -- CASE keeps this a hashed look-up.
+              -- CASE keeps this a hashed lookup.
               WHEN u.id IN (SELECT execution_id FROM unnest(v_again)) THEN 'replayed'
               WHEN p_epochs IS NOT NULL AND e.lease_epoch <> u.ep THEN 'moved'
               WHEN e.lifecycle_phase <> 'terminal' THEN 'not_terminal'
@@ -87,8 +88,8 @@ BEGIN
     SELECT * FROM ff_execution x WHERE x.execution_id = u.id AND x.partition_key = u.part OFFSET 0) e ON true;
 END $$;
 
--- Moves executions that wait for a worker to another place in the queue. The old queue row stays behind: its priority is no
--- longer the execution's, so a claim discards it.
+-- Moves executions that wait for a worker to another place in the queue. The old queue row stays behind: its priority
+-- no longer matches the execution's, so a claim discards it.
 CREATE OR REPLACE FUNCTION ff_change_priority(
   p_ids uuid[], p_partitions smallint[], p_epochs bigint[], p_priority integer, p_actor text
 ) RETURNS TABLE (
@@ -96,7 +97,7 @@ CREATE OR REPLACE FUNCTION ff_change_priority(
 ) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off
--- An operator is told who holds a row rather than left to wait for it.
+-- An operator is told who holds a row instead of waiting for it.
 SET lock_timeout = '2s' SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
@@ -132,7 +133,7 @@ BEGIN
               WHEN p_epochs IS NOT NULL AND e.lease_epoch <> u.ep THEN 'moved'
               WHEN e.eligibility_state <> 'eligible_now' THEN 'not_eligible'
               WHEN u.id IN (SELECT execution_id FROM unnest(v_rows)) THEN 'changed'
-              -- Waiting and yet not locked: it came only after the lock was asked for.
+              -- Waiting but not locked: it appeared after the lock was requested.
               ELSE 'not_found' END,
          e.lifecycle_phase::text, e.eligibility_state::text, e.route_id,
          coalesce((v_old ->> u.id::text)::integer, e.priority)
@@ -141,14 +142,14 @@ BEGIN
     SELECT * FROM ff_execution x WHERE x.execution_id = u.id AND x.partition_key = u.part OFFSET 0) e ON true;
 END $$;
 
--- Adds, replaces and removes tags of one execution. The execution is locked, so that two changes do not undo each other. A
--- lease tells its events with the tags it began with, also one that is granted at the same moment.
+-- Adds, replaces and removes tags of one execution, under its lock, so that two changes do not undo each other. Events
+-- of a lease carry the tags from its start, even for a lease granted at the same moment.
 CREATE OR REPLACE FUNCTION ff_set_tags(
   p_id uuid, p_partition smallint, p_set jsonb, p_removed text[], p_max integer, p_actor text
 ) RETURNS TABLE (outcome text, tags jsonb) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off
--- An operator is told who holds a row rather than left to wait for it.
+-- An operator is told who holds a row instead of waiting for it.
 SET lock_timeout = '2s' SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
@@ -170,7 +171,7 @@ BEGIN
   END IF;
   IF v_new <> v_old THEN
     UPDATE ff_body SET tags = v_new WHERE execution_id = p_id AND partition_key = p_partition;
-    -- By ctid, because a tag row is inserted and deleted under its execution's lock, and never updated.
+    -- By ctid: a tag row is inserted and deleted under its execution's lock, and never updated.
     DELETE FROM ff_tag WHERE ctid = ANY (ARRAY(
       SELECT t.tid FROM jsonb_each_text(v_old) o
       CROSS JOIN LATERAL (

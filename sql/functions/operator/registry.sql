@@ -1,4 +1,4 @@
--- Workers and lanes: what is said of them, and the events that belong to no execution.
+-- Workers and lanes: their registry, and the events that belong to no execution.
 
 CREATE OR REPLACE FUNCTION ff_tell(p_family ff_event_family, p_types text[], p_workers text[], p_details jsonb[])
 RETURNS void LANGUAGE plpgsql AS $$
@@ -8,7 +8,7 @@ BEGIN
   FROM unnest(p_types, p_workers, p_details) u(event_type, worker, detail);
 END $$;
 
--- What does not change while a worker lives is written once; a row that was removed meanwhile is written again.
+-- What does not change during a worker's life is written once; a row removed meanwhile is written again.
 CREATE OR REPLACE FUNCTION ff_register_worker(
   p_instance text, p_worker_id text, p_version text, p_kinds text[], p_lanes text[], p_capabilities text[],
   p_concurrency integer, p_running integer, p_stopping boolean, p_uptime_ms bigint
@@ -30,7 +30,7 @@ BEGIN
   END IF;
 END $$;
 
--- Takes one worker that stops from the registry.
+-- Removes a worker that stops from the registry.
 CREATE OR REPLACE FUNCTION ff_forget_worker(p_instance text) RETURNS void LANGUAGE plpgsql
 SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
 DECLARE
@@ -43,7 +43,7 @@ BEGIN
   END IF;
 END $$;
 
--- Removes workers that have been silent. Leaves alone a row that is being refreshed right now.
+-- Removes silent workers. Skips a row that is being refreshed right now.
 CREATE OR REPLACE FUNCTION ff_forget_silent_workers(p_silent_ms bigint) RETURNS integer LANGUAGE plpgsql
 SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
 DECLARE
@@ -63,8 +63,8 @@ BEGIN
   RETURN coalesce(cardinality(v_instances), 0);
 END $$;
 
--- A lane nobody has used yet can be paused, while there are fewer than p_max; one that is paused already keeps its note, and no
--- lane that is paused is forgotten. Those that are new at the same moment may pass the limit.
+-- An unused lane can be paused while there are fewer than p_max lanes. A lane that is already paused keeps its note,
+-- and a paused lane is never forgotten. Lanes created concurrently may exceed the limit.
 CREATE OR REPLACE FUNCTION ff_pause_lane(p_lane text, p_by text, p_reason text, p_max integer)
 RETURNS TABLE (changed boolean, is_refused boolean, is_new boolean) LANGUAGE plpgsql
 SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
@@ -91,7 +91,7 @@ BEGIN
   END IF;
 END $$;
 
--- Answers whether it was paused.
+-- Returns whether it was paused.
 CREATE OR REPLACE FUNCTION ff_resume_lane(p_lane text) RETURNS boolean LANGUAGE plpgsql
 SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
 BEGIN

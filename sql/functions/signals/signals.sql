@@ -1,8 +1,8 @@
--- Being told: waitpoints that are opened before the suspension, signals, and the keys of their tokens.
--- Lock order: execution, then waitpoint, signal. Whoever delivers the signal that meets a condition resumes the execution in the same
--- transaction.
+-- Signals: waitpoints opened before the suspension, delivery, and the keys that sign tokens. Lock order: execution,
+-- then waitpoint, signal. Delivering the signal that meets a condition resumes the execution in the same transaction.
 
--- Opens waitpoints while the execution runs, so that their tokens can be handed out before it suspends. One that is there stays as it is.
+-- Opens waitpoints while the execution runs, so that their tokens can be handed out before it suspends. Existing
+-- waitpoints stay unchanged.
 CREATE OR REPLACE FUNCTION ff_create_waitpoints(
   p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_waitpoints jsonb, p_max_waitpoints integer
 ) RETURNS TABLE (
@@ -36,10 +36,10 @@ BEGIN
   LEFT JOIN LATERAL (SELECT secret_print FROM ff_signing_key WHERE kid = w.kid OFFSET 0) k ON true;
 END $$;
 
--- Ends the tokens of a waitpoint that are out; what was said by them stays.
+-- Revokes the issued tokens of a waitpoint; signals already delivered with them stay.
 CREATE OR REPLACE FUNCTION ff_revoke_tokens(p_id uuid, p_partition smallint, p_name text, p_token_id uuid) RETURNS boolean LANGUAGE plpgsql
 SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off
--- An operator is told who holds a row rather than left to wait for it.
+-- An operator is told who holds a row instead of waiting for it.
 SET lock_timeout = '2s' SET search_path FROM CURRENT AS $$
 BEGIN
   PERFORM ff_require_read_committed();
@@ -49,7 +49,7 @@ BEGIN
   RETURN FOUND;
 END $$;
 
--- Whether tokens of a key, made from that secret, are good now. The grace of an old key ends here, and nowhere else.
+-- Whether tokens signed by a key with that secret are valid now. The grace period of an old key is enforced only here.
 CREATE OR REPLACE FUNCTION ff_key_verifies(p_kid text, p_print text) RETURNS boolean LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT AS $$
 BEGIN
@@ -58,9 +58,10 @@ BEGIN
       AND (k.verify_until_ms IS NULL OR k.verify_until_ms > ff_now_ms()));
 END $$;
 
--- Takes one signal at a waitpoint. Whoever calls this has authenticated the sender; p_kid is the key the token was signed by, p_print its secret, NULL for an
--- operator, who names the waitpoint and whom no expiry stops. `unknown` is answered to strangers as a bad token is. The same idempotency key twice is one
--- signal. `unchecked`: the payload must first fit the schema; then it is sent again, with p_is_checked.
+-- Delivers one signal to a waitpoint. The caller has authenticated the sender; p_kid is the key that signed the token
+-- and p_print its secret's fingerprint, NULL for an operator, who names the waitpoint and is not bound by its expiry.
+-- Strangers get `unknown`, as for a bad token. The same idempotency key twice is one signal. `unchecked`: the payload
+-- must first be checked against the schema, then sent again with p_is_checked.
 CREATE OR REPLACE FUNCTION ff_deliver_signal(
   p_id uuid, p_partition smallint, p_waitpoint uuid, p_waitpoint_name text, p_kid text, p_print text, p_token_expires_at_ms bigint,
   p_signal uuid, p_name text, p_source_type text, p_source_identity text, p_payload jsonb, p_idempotency_key text,
@@ -69,7 +70,7 @@ CREATE OR REPLACE FUNCTION ff_deliver_signal(
 LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off
--- An operator is told who holds a row rather than left to wait for it.
+-- An operator is told who holds a row instead of waiting for it.
 SET lock_timeout = '2s' SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
@@ -100,7 +101,7 @@ BEGIN
     WHEN e.lifecycle_phase = 'terminal' OR w.close_reason IN ('satisfied', 'timed_out') THEN 'closed'
     WHEN p_kid IS NOT NULL AND (w.close_reason = 'expired' OR w.expires_at_ms <= v_now) THEN 'expired'
     WHEN w.schema IS NOT NULL AND NOT p_is_checked THEN 'unchecked'
-    -- One waitpoint leaves half of it to the others.
+    -- One waitpoint may use at most half; the rest is for the others.
     WHEN w.signal_count >= p_max_signals / 2 OR w.signal_bytes + v_bytes > p_max_bytes / 2 THEN 'too_many'
     WHEN (SELECT sum(x.signal_count) >= p_max_signals OR sum(x.signal_bytes) + v_bytes > p_max_bytes
           FROM ff_waitpoint x WHERE x.execution_id = p_id AND x.retired_by = 0) THEN 'too_many' END;
@@ -115,7 +116,7 @@ BEGIN
     p_source_identity, p_idempotency_key, 'buffered', p_payload)::ff_signal, v_bytes) a;
 END $$;
 
--- Writes a signal down, and resumes the execution, locked, when it is the last that was waited for.
+-- Stores a signal, and resumes the locked execution if the signal completes its condition.
 CREATE OR REPLACE FUNCTION ff_accept_signal(e ff_execution, w ff_waitpoint, p_signal ff_signal, p_bytes bigint)
 RETURNS TABLE (effect text, due_in_ms bigint) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -137,7 +138,7 @@ BEGIN
   UPDATE ff_waitpoint x SET signal_count = x.signal_count + 1, signal_bytes = x.signal_bytes + p_bytes
   WHERE x.execution_id = e.execution_id AND x.retired_by = 0 AND x.name = w.name;
   IF v_adds IS NOT NULL THEN
-    -- What adds nothing cannot be the last that was waited for.
+    -- A signal that adds no satisfier cannot complete the condition.
     g.effect := CASE WHEN NOT v_adds THEN 'not_counted' WHEN ff_condition_met(v_wait -> 'condition', e.execution_id) THEN 'resumed'
       ELSE 'counted' END;
     UPDATE ff_signal x SET effect = g.effect
@@ -152,8 +153,8 @@ BEGIN
   RETURN NEXT;
 END $$;
 
--- The key that signs. When there is none, the one offered becomes it. How long tokens of it are good is remembered, to the day, for when it is
--- rotated.
+-- The key that signs. If there is none, the offered one becomes it. How long its tokens are valid is recorded, to the
+-- day, for its rotation.
 CREATE OR REPLACE FUNCTION ff_current_key(p_kid text, p_print text, p_token_ms bigint) RETURNS TABLE (kid text, secret_print text) LANGUAGE plpgsql
 SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
@@ -169,7 +170,7 @@ BEGIN
       EXIT WHEN k.tokens_until_ms >= v_until;
       UPDATE ff_signing_key x SET tokens_until_ms = greatest(x.tokens_until_ms, v_until + 86400000)
       WHERE x.kid = k.kid AND x.verify_until_ms IS NULL AND x.revoked_at_ms IS NULL;
-      -- Otherwise it was rotated meanwhile, and nothing is remembered yet of the one that signs now.
+      -- Otherwise the key was rotated meanwhile, and nothing is recorded yet for the one that signs now.
       EXIT WHEN FOUND;
     ELSE
       EXIT WHEN v_offered;
@@ -181,7 +182,8 @@ BEGIN
   RETURN QUERY SELECT k.kid, k.secret_print WHERE k.kid IS NOT NULL;
 END $$;
 
--- Makes a new key the one that signs; the old one verifies for p_grace_ms more, or as long as a token of it is good. Keys that have been of no use for p_forget_ms are forgotten.
+-- Makes a new key the one that signs; the old one verifies for p_grace_ms more, or as long as one of its tokens is
+-- valid. Keys unused for p_forget_ms are deleted.
 CREATE OR REPLACE FUNCTION ff_rotate_key(p_kid text, p_print text, p_grace_ms bigint, p_forget_ms bigint) RETURNS text LANGUAGE plpgsql
 SET search_path FROM CURRENT AS $$
 DECLARE
@@ -194,7 +196,7 @@ BEGIN
     UPDATE ff_signing_key SET
       verify_until_ms = coalesce(ff_now_ms() + p_grace_ms, greatest(tokens_until_ms, ff_now_ms()))
     WHERE verify_until_ms IS NULL AND revoked_at_ms IS NULL RETURNING kid INTO v_old;
-    -- Somebody else rotated meanwhile: theirs is replaced too. Only that is a conflict: a key of this name, there already, fails.
+    -- A concurrent rotation's key is replaced too. Only that is a conflict: an existing key of this name fails.
     v_now := ff_now_ms();
     INSERT INTO ff_signing_key (kid, secret_print, created_at_ms, tokens_until_ms)
     VALUES (p_kid, p_print, v_now, v_now)
@@ -204,7 +206,7 @@ BEGIN
   RETURN v_old;
 END $$;
 
--- Ends a key at once. The one that signs cannot be: rotating with no grace ends it and has another.
+-- Ends a key at once. The signing key cannot be revoked: rotating it without grace ends it and replaces it.
 CREATE OR REPLACE FUNCTION ff_revoke_key(p_kid text) RETURNS text LANGUAGE plpgsql
 SET search_path FROM CURRENT AS $$
 BEGIN

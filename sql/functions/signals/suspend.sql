@@ -1,11 +1,11 @@
--- Suspending until told, and running out of time.
--- Lock order: execution, lease, then waitpoint. A signal locks the execution too, so that it is seen by whoever suspends, or sees
--- the suspension.
+-- Suspending until a signal arrives, and timing out. Lock order: execution, lease, then waitpoint. A signal locks the
+-- execution too, so either the suspending transaction sees the signal or the signal sees the suspension.
 
--- Suspends a running execution until one of its waits is over, or until a time (p_wake_ms), or until p_needed of p_children have
--- ended. With enough said already there is nothing to wait for: `satisfied`, and what ended; the lease stays. So it does with enough
--- children ended: `due`. p_transition says what is waited for. With p_only_look nothing is suspended, `open`: the waits have begun, and signals are
--- taken; but for a wait whose time is over, which ends as it wished.
+-- Suspends a running execution until one of its waits ends, until a time (p_wake_ms), or until p_needed of p_children
+-- have ended. If signals already satisfy a wait, it returns `satisfied` with the waits that ended; if enough children
+-- have ended, `due`. Either way the lease stays. p_transition names what is waited for. With p_only_look nothing is
+-- suspended and `open` is returned: the waits have begun and take signals. Only an overdue wait still suspends, so that
+-- its timeout takes effect.
 CREATE OR REPLACE FUNCTION ff_suspend(
   p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_transition text, p_only_look boolean, p_waits jsonb,
   p_waitpoints jsonb, p_max_waitpoints integer, p_wake_ms bigint, p_children jsonb, p_needed integer
@@ -43,7 +43,7 @@ BEGIN
   END IF;
   PERFORM ff_open_waitpoints(p_id, p_partition, p_waitpoints);
   PERFORM ff_begin_waits(v_rows[1], p_waits);
-  -- In statements later than the lock: what was delivered while it was waited for is seen. Who delivers later waits.
+  -- In statements after the lock: signals delivered during the wait for it are visible. Later deliveries wait.
   FOR v_wait, v_value IN
     SELECT j, s.value FROM jsonb_array_elements(p_waits) j
     CROSS JOIN LATERAL (
@@ -81,7 +81,7 @@ BEGIN
       needed = EXCLUDED.needed, children = EXCLUDED.children;
   END IF;
   PERFORM ff_settle(
-    -- What was handed to an operator stays with one.
+    -- A wait escalated to an operator stays escalated.
     CASE WHEN v_open @> '[{"reason": "review"}]' THEN 'suspend_for_review' ELSE p_transition END,
     v_rows, NULL, NULL, NULL, NULL, NULL, ARRAY[(
       SELECT jsonb_strip_nulls(jsonb_build_object('waits', jsonb_agg(j -> 'name'), 'timeout_at_ms', min((j ->> 'timeout_at_ms')::bigint)))
@@ -89,7 +89,7 @@ BEGIN
   RETURN QUERY SELECT 'suspended', 'suspended', 'none', p_epoch, NULL::jsonb, v_due - v_now;
 END $$;
 
--- Sets the timer of a suspension, for the first thing that will be due. Answers when that is, or NULL.
+-- Sets the timer of a suspension to the first thing that is due. Returns when that is, or NULL.
 CREATE OR REPLACE FUNCTION ff_time_suspension(p_row ff_locked) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
   v_due bigint;
@@ -102,7 +102,7 @@ BEGIN
   RETURN v_due;
 END $$;
 
--- Tells of something that changes no state of an execution, in the family of signals.
+-- Writes an event of the signal family that changes no state.
 CREATE OR REPLACE FUNCTION ff_tell_signal(p_row ff_locked, p_type text, p_detail jsonb) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO ff_event (family, event_type, occurred_at_ms, execution_id, partition_key, attempt_index, lease_epoch, namespace, tags,
@@ -111,9 +111,10 @@ BEGIN
           p_row.namespace, p_row.tags, p_detail, p_row.route_id, p_row.flow_id, (SELECT slot FROM ff_sequencer));
 END $$;
 
--- Ends (`execution_timed_out`), resumes (`fired`, or `delayed` when it rests before) or hands to an operator (`delayed`, until the next
--- is due) what was suspended for too long, and resumes what waited for a time or for children beside its
--- waits: executions that are locked, by their timers. The suspension is read here, in a statement later than the lock.
+-- Handles locked executions whose suspension timer fired. A timed-out wait ends its execution (`execution_timed_out`),
+-- resumes it (`fired`, or `delayed` if it asked for a rest first) or is escalated to an operator (`delayed` until the
+-- next timer). An execution that also waited for a time or for children resumes. The suspension is read here, in a
+-- statement after the lock.
 CREATE OR REPLACE FUNCTION ff_time_out_suspended(p_rows ff_locked[])
 RETURNS TABLE (execution_id uuid, outcome text, route_id integer, due_in_ms bigint) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -151,7 +152,8 @@ BEGIN
   END LOOP;
 END $$;
 
--- Hands a wait whose time is over to an operator: it waits on, without a time. Answers when the next one's is over, or NULL.
+-- Escalates a timed-out wait to an operator: it keeps waiting, without a timeout. Returns when the next wait times out,
+-- or NULL.
 CREATE OR REPLACE FUNCTION ff_escalate(p_row ff_locked, p_wait jsonb) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
   v_due bigint;
@@ -170,7 +172,7 @@ BEGIN
   RETURN CASE WHEN v_due IS NOT NULL THEN greatest(v_due - ff_now_ms(), 0) END;
 END $$;
 
--- Closes the waitpoints of executions, locked, whose time is over; the next one's timer is set.
+-- Closes the expired waitpoints of locked executions and sets the timer for the next one.
 CREATE OR REPLACE FUNCTION ff_expire_waitpoints(p_rows ff_locked[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   r ff_locked;

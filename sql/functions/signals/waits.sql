@@ -1,9 +1,9 @@
--- What a wait is made of: waitpoints, where signals arrive from before the suspension on, so that none is lost in between; the
--- condition that says which of them end it; and its end, stored as a step. Pieces of suspend.sql and signals.sql, called
--- with the execution locked.
+-- The parts of a wait: waitpoints, which accept signals before the suspension so that none is lost in between; the
+-- condition that decides which signals end it; and its outcome, stored as a step. Pieces of suspend.sql and
+-- signals.sql, called with the execution locked.
 
--- How many distinct satisfiers of a leaf there are: signals, waitpoints that got one, or who sent them. p_until counts only those that
--- were accepted up to then.
+-- How many distinct satisfiers a leaf has: signals, waitpoints that got one, or sources. p_until counts only signals
+-- accepted up to that one.
 CREATE OR REPLACE FUNCTION ff_leaf_count(p_leaf jsonb, p_execution uuid, p_until integer) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN (
@@ -20,7 +20,7 @@ BEGIN
         AND (p_leaf ->> 'match' IS NULL OR name = p_leaf ->> 'match') OFFSET 0) s);
 END $$;
 
--- The same as the model's: a test compares them. p_until: with what was accepted up to then.
+-- The same rules as the model's; a test compares them. p_until: counts only signals accepted up to that one.
 CREATE OR REPLACE FUNCTION ff_condition_met(p_condition jsonb, p_execution uuid, p_until integer DEFAULT 2147483647) RETURNS boolean
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -48,8 +48,8 @@ BEGIN
   END IF;
 END $$;
 
--- Whether a signal adds a satisfier to a leaf that takes it: one that counts signals always; others only when no signal before it was of
--- its source, or at its waitpoint.
+-- Whether a signal adds a satisfier to a leaf that takes it. A leaf that counts signals always gains one; the others
+-- only if no earlier signal came from the same source or waitpoint.
 CREATE OR REPLACE FUNCTION ff_signal_adds(p_condition jsonb, p_waitpoint text, p_signal ff_signal) RETURNS boolean
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -69,7 +69,7 @@ BEGIN
               ELSE s.source_type = p_signal.source_type AND s.source_identity = p_signal.source_identity END)));
 END $$;
 
--- Whether a leaf takes signals of this name at this waitpoint.
+-- Whether a leaf takes signals with this name at this waitpoint.
 CREATE OR REPLACE FUNCTION ff_signal_fits(p_condition jsonb, p_waitpoint text, p_name text) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -78,9 +78,10 @@ BEGIN
     FROM ff_leaves(p_condition) l WHERE l -> 'waitpoints' ? p_waitpoint);
 END $$;
 
--- Opens waitpoints. With a wait (step_name), they become its own, and live as long as it may wait. One that had expired before anybody
--- waited there is opened again; one whose wait's time is over is not, nor those of a wait that has ended: nobody would ever read what is said
--- there. A token that is asked for (kid) replaces one that is no longer good; a schema, one of which nothing has been said yet.
+-- Opens waitpoints. With a wait (step_name), they belong to it and live as long as it may wait. A waitpoint that
+-- expired before it had a wait is opened again; one whose wait has timed out or ended is not, because nobody would read
+-- its signals. A requested token (kid) replaces one that is no longer valid; a schema replaces the old one until the
+-- first signal arrives.
 CREATE OR REPLACE FUNCTION ff_open_waitpoints(p_id uuid, p_partition smallint, p_waitpoints jsonb) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -119,7 +120,7 @@ BEGIN
   END IF;
 END $$;
 
--- Sets the timer of the waitpoints of an execution, for the first that expires; there may be an earlier one.
+-- Sets the timer of an execution's waitpoints to the first expiry; an earlier one may exist.
 CREATE OR REPLACE FUNCTION ff_time_waitpoints(p_id uuid, p_partition smallint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   v_due bigint;
@@ -132,15 +133,16 @@ BEGIN
     WHERE t.kind = 'waitpoint' AND t.execution_id = p_id AND t.due_at_ms <= v_due AND t.due_at_ms > ff_now_ms());
 END $$;
 
--- Whether the token made with a waitpoint can still be used.
+-- Whether the token issued with a waitpoint is still valid.
 CREATE OR REPLACE FUNCTION ff_token_is_good(w ff_waitpoint, p_now bigint) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN coalesce(w.token_expires_at_ms > p_now, false) AND EXISTS (
     SELECT FROM ff_signing_key k WHERE k.kid = w.kid AND ff_key_verifies(k.kid, k.secret_print));
 END $$;
 
--- Why waits and waitpoints cannot be had, before anything is written: more waitpoints than an execution may have, one that is another
--- wait's, one without the schema its wait has, or a name that a step of another kind has. NULL when they can.
+-- Why waits and waitpoints are refused, before anything is written: more waitpoints than an execution may have, one
+-- that belongs to another wait, one without its wait's schema, or a name used by a step of another kind. NULL when they
+-- are accepted.
 CREATE OR REPLACE FUNCTION ff_wait_fault(p_id uuid, p_waits jsonb, p_waitpoints jsonb, p_max_waitpoints integer) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -162,7 +164,7 @@ BEGIN
       AND w.step_name IS NOT NULL AND j ->> 'step_name' IS NOT NULL) THEN
     RETURN 'waitpoint_taken';
   END IF;
-  -- Payloads are checked where they are delivered: what came before the wait must have been checked by its schema too.
+  -- Payloads are checked on delivery: those delivered before the wait must have been checked against its schema too.
   IF EXISTS (
     SELECT FROM jsonb_array_elements(p_waitpoints) j
     CROSS JOIN LATERAL (
@@ -182,7 +184,7 @@ BEGIN
   RETURN NULL;
 END $$;
 
--- A wait is a step from its beginning on, so that its time is counted from then, however often its execution is resumed for
+-- A wait is a step from its start, so that its timeout counts from then, however often its execution resumes for
 -- something else.
 CREATE OR REPLACE FUNCTION ff_begin_waits(p_row ff_locked, p_waits jsonb) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -195,8 +197,8 @@ BEGIN
   ON CONFLICT DO NOTHING;
 END $$;
 
--- With which of the signals at a wait's waitpoints its condition, which is met, was met first: what came after has no part in it, whether
--- it came before the suspension or was never taken.
+-- Which signal first met the wait's condition, which is met now. Later signals do not count, whether they came before
+-- the suspension or were never taken.
 CREATE OR REPLACE FUNCTION ff_deciding_signal(p_id uuid, p_wait jsonb) RETURNS integer LANGUAGE plpgsql STABLE AS $$
 DECLARE
   v_seqs integer[];
@@ -220,7 +222,8 @@ BEGIN
   RETURN v_seqs[v_low];
 END $$;
 
--- Stores how a wait ended, with the signals that fit it, and closes its waitpoints. From then on the step answers.
+-- Stores how a wait ended, with the signals that matched it, and closes its waitpoints. From then on the step returns
+-- that.
 CREATE OR REPLACE FUNCTION ff_end_wait(p_id uuid, p_wait jsonb, p_outcome text) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
   v_until integer := CASE p_outcome WHEN 'satisfied' THEN ff_deciding_signal(p_id, p_wait) ELSE 2147483647 END;
@@ -243,7 +246,7 @@ BEGIN
   RETURN v_value;
 END $$;
 
--- Closes the waitpoints of a wait. Their timers are taken back when no waitpoint of the execution needs one any more.
+-- Closes the waitpoints of a wait. Their timers are removed when no waitpoint of the execution needs one any more.
 CREATE OR REPLACE FUNCTION ff_close_waitpoints(p_id uuid, p_wait jsonb, p_reason text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   UPDATE ff_waitpoint SET closed_at_ms = ff_now_ms(), close_reason = p_reason
@@ -255,8 +258,8 @@ BEGIN
   END IF;
 END $$;
 
--- Takes an execution out of its suspension: p_row, locked, with its tags. With a wait, that one has ended; without, something else
--- is due that was waited for beside it. Answers how long the wait asked to be let rest, or NULL.
+-- Ends the suspension of p_row, locked, with its tags. With a wait, that wait has ended; without one, something else it
+-- waited for is due. Returns the rest the wait asked for before resuming, or NULL.
 CREATE OR REPLACE FUNCTION ff_resume(p_row ff_locked, p_wait jsonb, p_outcome text, p_actor text) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
   v_delay bigint := nullif((p_wait ->> 'resume_delay_ms')::bigint, 0);

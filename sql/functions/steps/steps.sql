@@ -1,8 +1,8 @@
--- What a running handler does besides ending: record a step, pause until a time or until children have ended, spawn.
+-- What a running handler does besides finishing: record a step, pause until a time or until children have ended, spawn.
 -- Each is fenced by the lease; a handler whose lease is gone changes nothing.
 
--- Which of the named leases are the caller's and alive, by their place in the arrays. They are held against ending, and not
--- against renewal, until this transaction is over. One lease may be named many times, and an old one beside its successor.
+-- Which of the named leases are the caller's and alive, by their place in the arrays. Until this transaction ends they
+-- cannot end, but can be renewed. One lease may be named many times, and an old one beside its successor.
 CREATE OR REPLACE FUNCTION ff_share_leases(
   p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[]
 ) RETURNS bigint[] LANGUAGE plpgsql AS $$
@@ -20,8 +20,9 @@ BEGIN
     WHERE alive);
 END $$;
 
--- Between its record and its COMMIT a transaction holds up the end of the lease: nobody could take the work from a process that stopped there.
--- So it may be silent for half a lease, and for 10 s at most. A stricter limit of the session's own stays.
+-- Between the record and COMMIT the transaction blocks the end of the lease: nobody could take over the work of a
+-- process that stopped there. So it may be idle for half a lease, at most 10 s. A stricter limit set by the session
+-- stays.
 CREATE OR REPLACE FUNCTION ff_limit_silence(p_ids uuid[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   c_name CONSTANT text := 'idle_in_transaction_session_timeout';
@@ -34,9 +35,9 @@ BEGIN
   IF v_own = 0 OR v_own > v_limit THEN PERFORM set_config(c_name, v_limit::text, true); END IF;
 END $$;
 
--- Records steps; several of one execution may come together. What is recorded stays: a second record of the same step is
--- answered with the first. A sleep's value is the time it ends, by the database's clock. p_transaction: the one they belong to, or
--- NULL when they are a transaction of their own.
+-- Records steps, several per execution if needed. A recorded step is final: recording it again returns the first
+-- record. A sleep's value is the time it ends, by the database's clock. p_transaction: the transaction they belong to,
+-- or NULL when they are a transaction of their own.
 CREATE OR REPLACE FUNCTION ff_record_steps(
   p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_kinds ff_step_kind[], p_names text[],
   p_keys text[], p_sleeps bigint[], p_values jsonb[], p_transaction text DEFAULT NULL
@@ -89,7 +90,8 @@ BEGIN
   END IF;
 END $$;
 
--- Stores in which order ends were handed to handlers, from a place on. One row an execution; the same again is answered the same.
+-- Stores the order in which outcomes were handed to handlers, from a place on. One row per execution; a repeated call
+-- returns the same.
 CREATE OR REPLACE FUNCTION ff_record_orders(
   p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_places integer[], p_ends jsonb[]
 ) RETURNS TABLE (
@@ -118,7 +120,7 @@ BEGIN
   END IF;
 END $$;
 
--- Overwrites how far executions are. Words of a lease that is gone are dropped without an answer: nothing hangs on them.
+-- Overwrites the progress of executions. Reports under a lost lease are dropped silently: nothing depends on them.
 CREATE OR REPLACE FUNCTION ff_report_progress(
   p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_percents real[], p_messages text[]
 ) RETURNS void LANGUAGE plpgsql
@@ -143,8 +145,8 @@ BEGIN
   RETURN ARRAY(SELECT x::uuid FROM jsonb_array_elements_text(p_list) x);
 END $$;
 
--- Gives the worker up without ending the attempt, until a time (p_delays), until p_needed of p_children have ended, or
--- until whichever comes first. With enough children ended already there is nothing to wait for: `due`, the lease stays.
+-- Gives up the worker without ending the attempt, until a time (p_delays), until p_needed of p_children have ended, or
+-- whichever comes first. With enough children ended already it returns `due`, and the lease stays.
 CREATE OR REPLACE FUNCTION ff_pause(
   p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_delays bigint[], p_children jsonb[],
   p_needed integer[]
@@ -164,8 +166,8 @@ DECLARE
 BEGIN
   PERFORM ff_require_read_committed();
   v_rows := ff_lock_leased(p_ids, p_partitions, p_attempts, p_epochs);
-  -- In a statement of its own: a child that ended while the lock was waited for must be seen. One that ends later finds
-  -- this execution locked, and its word waits.
+  -- A separate statement: a child that ended during the wait for the lock must be visible. One that ends later finds
+  -- this execution locked, and its notification waits.
   WITH decided AS MATERIALIZED (
     SELECT r AS row, p_delays[r.ordinal] IS NOT NULL AS delayed,
            p_needed[r.ordinal] IS NOT NULL AND ff_children_ended(
@@ -197,8 +199,8 @@ BEGIN
   END IF;
 END $$;
 
--- Submits on behalf of a running execution, which is told when they end. Refused as a whole when its lease is gone: then
--- the first row names the parent and says why.
+-- Submits on behalf of a running execution, which is notified when they end. Refused as a whole when its lease is gone:
+-- then the first row names the parent and the reason.
 CREATE OR REPLACE FUNCTION ff_spawn(
   p_parent uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_routes jsonb,
   p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[],

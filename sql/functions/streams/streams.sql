@@ -1,7 +1,8 @@
 -- The output of attempts: appending frames, folding patches into a document, and closing.
--- Lock order: lease, then stream. Whoever ends an attempt locks its lease first, and so waits for an append that is under way.
+-- Lock order: lease, then stream. Ending an attempt locks its lease first, and so waits for a running append.
 
--- RFC 7396 on objects, with `__ff_null__` for a null that is meant. By sets: a member at a time would copy the document for each.
+-- RFC 7396 on objects, with `__ff_null__` for an intended null. Set-based: one key at a time would copy the document
+-- for each.
 CREATE OR REPLACE FUNCTION ff_merge_patch(p_target jsonb, p_patch jsonb) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
   v_target jsonb := CASE jsonb_typeof(p_target) WHEN 'object' THEN p_target ELSE '{}' END;
@@ -16,7 +17,7 @@ BEGIN
       SELECT p.key, ff_merge_patch(v_target -> p.key, p.value) FROM jsonb_each(p_patch) p WHERE p.value <> 'null') m);
 END $$;
 
--- A value that is taken as it is, with the nulls it means; also inside lists, where members of objects are not merged into anything.
+-- Takes a value as it is, with its intended nulls, also inside lists, whose objects are not merged into anything.
 CREATE OR REPLACE FUNCTION ff_meant_nulls(p_value jsonb) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
   IF position('__ff_null__' IN p_value::text) = 0 THEN RETURN p_value; END IF;
@@ -27,7 +28,7 @@ BEGIN
     ELSE p_value END;
 END $$;
 
--- Locks the stream of an attempt; the first append makes it.
+-- Locks the stream of an attempt; the first append creates it.
 CREATE OR REPLACE FUNCTION ff_lock_stream(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint) RETURNS ff_stream_meta
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -43,8 +44,8 @@ BEGIN
   RETURN s;
 END $$;
 
--- Folds patches into the document of an attempt, whose stream is locked; answers its version, or 0 when it would be too large. Nothing is
--- written then.
+-- Folds patches into the document of an attempt, whose stream is locked. Returns its version, or 0 when it would be too
+-- large; then nothing is written.
 CREATE OR REPLACE FUNCTION ff_fold_patches(
   p_id uuid, p_partition smallint, p_attempt integer, p_patches bytea[], p_max_bytes integer, p_now bigint
 ) RETURNS integer LANGUAGE plpgsql AS $$
@@ -70,8 +71,8 @@ BEGIN
   RETURN v_version;
 END $$;
 
--- How fast best-effort frames come, and so how many are kept. Frames of one instant are told together with the next one's: an instant
--- has no rate.
+-- The rate of best-effort frames, and from it how many are kept. Frames of one instant are counted with the next
+-- instant's: a single instant has no rate.
 CREATE OR REPLACE FUNCTION ff_measure_live(
   s ff_stream_meta, p_frames bigint, p_now bigint, p_ttl_ms bigint, p_floor integer, p_ceiling integer, p_alpha double precision
 ) RETURNS ff_stream_meta LANGUAGE plpgsql IMMUTABLE AS $$
@@ -86,12 +87,12 @@ BEGIN
     s.ema_pending := s.ema_pending + p_frames;
   END IF;
   s.live_count := s.live_count + p_frames;
-  -- What is just being written is news, however many.
+  -- Frames just written are always kept.
   s.maxlen_applied_last := least(greatest(2 * ceil(s.ema_rate_hz * p_ttl_ms / 1000.0), p_floor, p_frames), p_ceiling)::integer;
   RETURN s;
 END $$;
 
--- Removes the oldest best-effort frames of a stream, locked, but for as many as are kept. Answers how many are left.
+-- Trims the oldest best-effort frames of a locked stream to the number that is kept. Returns how many are left.
 CREATE OR REPLACE FUNCTION ff_trim_live(s ff_stream_meta) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
   v_removed integer;
@@ -106,8 +107,9 @@ BEGIN
   RETURN s.live_count - v_removed;
 END $$;
 
--- Appends frames to the stream of a running attempt, in the order they are given: all or none. p_append_id names the call: sent again,
--- because its answer was lost, it is answered again; the last eight of a stream are known. Ids are of the database's clock and never go back.
+-- Appends frames to the stream of a running attempt in the given order, all or none. p_append_id names the call:
+-- repeated after a lost response, it returns the same result; a stream remembers its last eight. Ids follow the
+-- database's clock and never decrease.
 CREATE OR REPLACE FUNCTION ff_append_frames(
   p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_append_id uuid, p_modes text[], p_encodings text[],
   p_types text[], p_correlations text[], p_step_names text[], p_step_keys text[], p_step_tries integer[], p_payloads bytea[], p_ttl_ms bigint,
@@ -141,7 +143,7 @@ BEGIN
   PERFORM ff_require_equal('open streams', 0, CASE WHEN s.closed_at_ms IS NULL THEN 0 ELSE 1 END);
   v_again := array_position(s.append_ids, p_append_id);
   IF v_again IS NULL THEN
-    -- Once, and after the lock: two readings could give one instant two times.
+    -- Read once and after the lock: two readings could give one instant two times.
     v_now := greatest(s.last_append_ts_ms, ff_now_ms());
     v_version := CASE WHEN cardinality(v_patches) > 0 THEN ff_fold_patches(p_id, p_partition, p_attempt, v_patches, p_max_document, v_now) END;
     IF v_version = 0 THEN
@@ -156,7 +158,7 @@ BEGIN
       WITH ORDINALITY u(m, c, t, r, n, k, y, p, place);
     IF v_live > 0 THEN
       s := ff_measure_live(s, v_live, v_now, p_ttl_ms, p_floor, p_ceiling, p_alpha);
-      -- Seldom, and then a fifth of them at once.
+      -- Rarely, and then a fifth of them at once.
       IF s.live_count > s.maxlen_applied_last + s.maxlen_applied_last / 4 THEN
         s.live_count := ff_trim_live(s);
       END IF;

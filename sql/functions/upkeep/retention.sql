@@ -1,10 +1,11 @@
--- Forgets what has been kept long enough. Never waits: what somebody works on is left for the next pass, so a replay that
--- came first keeps its execution.
+-- Deletes what has been kept long enough. Never waits: rows locked by another transaction are left for the next pass,
+-- so a replay that came first keeps its execution.
 
--- Forgets executions with everything that belongs to them. p_retain_ms: how long what has no time of its own is kept, or NULL
--- for ever; members of a flow go when the longest of them has been kept since its end. One that must stay (its parent is still there and
--- may be replayed, it was replayed itself, or its flow is not over that long) is looked at again after p_again_ms, so that it does not stand before what comes after it. What many frames were
--- written to goes in several passes.
+-- Deletes executions with everything that belongs to them. p_retain_ms: how long executions without a retention of
+-- their own are kept, NULL for ever; members of a flow are kept after its end as long as the longest of them asks for.
+-- An execution that must stay (its parent exists and may be replayed, it was replayed itself, or its flow has not been
+-- over long enough) is checked again after p_again_ms, so that it does not block those after it. One with many frames
+-- is deleted in several passes.
 CREATE OR REPLACE FUNCTION ff_forget(
   p_ids uuid[], p_partitions smallint[], p_retain_ms bigint, p_again_ms bigint
 ) RETURNS TABLE (execution_id uuid, outcome text) LANGUAGE plpgsql
@@ -19,7 +20,7 @@ DECLARE
   v_begun uuid[];
   v_flows uuid[];
   v_deleted bigint;
-  -- In one transaction.
+  -- Per transaction.
   c_frames CONSTANT integer := 50000;
 BEGIN
   PERFORM ff_require_read_committed();
@@ -29,7 +30,7 @@ BEGIN
     SELECT execution_id FROM ff_execution WHERE execution_id = u.id AND partition_key = u.part
     FOR UPDATE SKIP LOCKED) e;
   IF v_locked IS NULL THEN RETURN; END IF;
-  -- Flows that nobody changes: who does may wait for what is locked here.
+  -- Only flows nobody is changing: a transaction that changes one may wait for the locks taken here.
   v_flows := ARRAY(
     SELECT f.flow_id FROM (
       SELECT DISTINCT e.flow_id FROM unnest(v_locked) u(id)
@@ -54,7 +55,7 @@ BEGIN
          coalesce(array_agg(execution_id) FILTER (WHERE NOT over), '{}')
   INTO v_gone, v_kept FROM decided;
   UPDATE ff_outcome SET look_again_at_ms = v_now + p_again_ms WHERE execution_id = ANY (v_kept);
-  -- By ctid, because a frame is inserted and deleted under its execution's lock, and never updated.
+  -- By ctid: a frame is inserted and deleted under its execution's lock, and never updated.
   DELETE FROM ff_frame WHERE ctid = ANY (ARRAY(
     SELECT f.tid FROM unnest(v_gone) u(id)
     CROSS JOIN LATERAL (
@@ -65,7 +66,7 @@ BEGIN
   INTO v_gone, v_begun FROM unnest(v_gone) u(id)
   LEFT JOIN LATERAL (SELECT true AS is_left FROM ff_frame WHERE execution_id = u.id LIMIT 1) f ON true;
   UPDATE ff_outcome SET look_again_at_ms = v_now WHERE execution_id = ANY (v_begun);
-  -- By ctid, because a tag row is inserted and deleted under its execution's lock, and never updated.
+  -- By ctid: a tag row is inserted and deleted under its execution's lock, and never updated.
   DELETE FROM ff_tag WHERE ctid = ANY (ARRAY(
     SELECT t.tid FROM unnest(v_gone) u(id)
     CROSS JOIN LATERAL (SELECT created_at_ms FROM ff_execution WHERE execution_id = u.id OFFSET 0) e
@@ -97,7 +98,7 @@ BEGIN
     UNION ALL SELECT id, 'begun' FROM unnest(v_begun) id;
 END $$;
 
--- Forgets members of flows that are over, with their edges; and a flow with the last of them.
+-- Deletes members of finished flows with their edges, and a flow with its last member.
 CREATE OR REPLACE FUNCTION ff_forget_members(p_ids uuid[]) RETURNS void LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -110,7 +111,7 @@ BEGIN
   DELETE FROM ff_edge_group WHERE downstream_eid = ANY (p_ids);
   WITH gone AS (DELETE FROM ff_member WHERE execution_id = ANY (p_ids) RETURNING flow_id)
   SELECT array_agg(DISTINCT flow_id) INTO v_flows FROM gone;
-  -- Who takes the last members at the same time sees those of the other one gone.
+  -- Of two transactions deleting the last members, the later sees that the other's are gone.
   PERFORM 1 FROM (SELECT unnest(v_flows) AS id ORDER BY 1 OFFSET 0) u
   CROSS JOIN LATERAL (SELECT 1 FROM ff_flow_progress WHERE flow_id = u.id FOR UPDATE) p;
   v_flows := ARRAY(
@@ -121,8 +122,8 @@ BEGIN
   DELETE FROM ff_flow WHERE flow_id = ANY (v_flows);
 END $$;
 
--- Removes idempotency keys whose time is over; answers how many. One whose execution has not ended is kept for p_again_ms
--- more, so that it does not stand before those that can go.
+-- Deletes expired idempotency keys; returns how many. A key whose execution has not ended is kept for p_again_ms more,
+-- so that it does not block those that can go.
 CREATE OR REPLACE FUNCTION ff_forget_keys(p_limit integer, p_again_ms bigint) RETURNS bigint LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
@@ -138,7 +139,7 @@ BEGIN
   SELECT array_agg(namespace), array_agg(key) INTO v_namespaces, v_keys
   FROM (SELECT namespace, key FROM ff_idempotency WHERE expires_at_ms <= v_now
         ORDER BY expires_at_ms LIMIT p_limit FOR UPDATE SKIP LOCKED) k;
-  -- Looked up again, by a later statement than the one that locked them: these are the versions that count.
+  -- Read again in a later statement than the one that locked them: these versions count.
   SELECT array_agg(i.tid) FILTER (WHERE coalesce(e.lifecycle_phase, 'terminal') = 'terminal'),
          array_agg(i.tid) FILTER (WHERE e.lifecycle_phase <> 'terminal')
   INTO v_gone, v_kept
@@ -153,15 +154,15 @@ BEGIN
   RETURN coalesce(cardinality(v_gone), 0);
 END $$;
 
--- Whether anything is in a part of the log.
+-- Whether a slot of the log contains events.
 CREATE OR REPLACE FUNCTION ff_slot_is_used(p_slot integer) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 BEGIN
   PERFORM 1 FROM ff_event e WHERE e.slot = p_slot ORDER BY e.ev_id LIMIT 1;
   RETURN FOUND;
 END $$;
 
--- Begins a new part of the log when the current one has been written for its share of the time events are kept. Writers that
--- are under way may still write to the old one: which slot an event is in decides only when it goes.
+-- Opens a new slot of the log when the current one has been written for its share of the event retention. Running
+-- writers may still write to the old one: an event's slot only decides when it is dropped.
 CREATE OR REPLACE FUNCTION ff_open_slot(p_retention_ms bigint) RETURNS boolean LANGUAGE plpgsql
 SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
 BEGIN
@@ -171,8 +172,9 @@ BEGIN
   RETURN FOUND;
 END $$;
 
--- The part of the log that may go: not the current one, its last event given its position longer ago than events are kept, and no
--- consumer still in need of it; a consumer is waited for no longer than p_grace_ms. Or one whose positions have all been let go.
+-- The slot of the log that may be dropped: not the current one, its last event assigned its position longer ago than
+-- events are kept, and no consumer still needing it; a consumer is waited for at most p_grace_ms. Or one whose
+-- positions have all been forgotten.
 CREATE OR REPLACE FUNCTION ff_expired_slot(p_retention_ms bigint, p_grace_ms bigint)
 RETURNS TABLE (slot smallint, last_position bigint) LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
@@ -193,8 +195,8 @@ BEGIN
   ORDER BY i LIMIT 1;
 END $$;
 
--- Empties one slot that may go, as a whole. Never waits long: one that is in use is left for the next pass. Whoever wrote to it and
--- has not committed holds a lock on it; what is committed and has no position yet keeps it.
+-- Truncates one slot that may be dropped. Never waits long: a slot in use is left for the next pass. An uncommitted
+-- writer holds a lock on it; committed events without a position keep it.
 CREATE OR REPLACE FUNCTION ff_drop_slot(p_retention_ms bigint, p_grace_ms bigint) RETURNS boolean LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
@@ -209,14 +211,14 @@ BEGIN
   IF v_slot IS NULL THEN
     RETURN false;
   END IF;
-  -- The table before the sequencer, as everybody who gives out positions takes them.
+  -- The table before the sequencer, the order in which positions are assigned too.
   PERFORM set_config('lock_timeout', '200ms', true);
   EXECUTE format('LOCK TABLE ff_event_%s IN ACCESS EXCLUSIVE MODE', v_slot);
   PERFORM 1 FROM ff_sequencer FOR UPDATE;
   SELECT * INTO STRICT s FROM ff_sequencer;
   SELECT * INTO v_found FROM ff_expired_slot(p_retention_ms, p_grace_ms);
   SELECT snap INTO STRICT v_snap FROM ff_event_run ORDER BY seq_from DESC LIMIT 1;
-  -- By transaction ids of another server nothing can be told.
+  -- Another server's transaction ids allow no judgement.
   IF v_found.slot IS DISTINCT FROM v_slot
      OR ff_log_change(s.identity, ff_server_identity(), v_snap, pg_current_snapshot()) <> 'none'
      OR EXISTS (
@@ -233,7 +235,7 @@ EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
   RETURN false;
 END $$;
 
--- Removes one batch of runs whose events are gone; answers how many. Not those of a slot that is still there: they tell
+-- Deletes one batch of runs whose events are gone; returns how many. Not the runs of an existing slot, which record
 -- which of its events have a position. Nor the newest, which carries the snapshot.
 CREATE OR REPLACE FUNCTION ff_forget_runs(p_limit integer) RETURNS integer LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -245,7 +247,7 @@ DECLARE
 BEGIN
   SELECT * INTO STRICT s FROM ff_sequencer;
   SELECT seq_from INTO STRICT v_newest FROM ff_event_run ORDER BY seq_from DESC LIMIT 1;
-  -- By ctid, because a run is inserted and deleted, and never updated.
+  -- By ctid: a run is inserted and deleted, and never updated.
   DELETE FROM ff_event_run WHERE ctid = ANY (ARRAY(
     SELECT r.ctid FROM ff_event_run r
     WHERE r.seq_from < least(s.floor_position, v_newest) AND r.seq_from + r.n - 1 <= s.emptied_to[r.slot + 1]

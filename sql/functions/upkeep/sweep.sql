@@ -1,8 +1,8 @@
--- Removes pointers whose execution has moved on: queue rows of a lane nobody claims from, timers due in years. Claim and
--- firing remove those they come across; these are for the others. Looked for without locks, in the order of an index, some
--- at a time: attempts and epochs only grow, so what does not fit now never will.
+-- Removes stale pointers: queue rows of a lane nobody claims from, timers due in years. Claims and firings remove those
+-- they come across; these functions find the others. They search without locks, in index order, some at a time:
+-- attempts and epochs only grow, so a pointer that does not match now never will.
 
--- Answers where it stopped, NULL at the end of the queue, and how many it removed.
+-- Returns where it stopped, NULL at the end of the queue, and how many it removed.
 CREATE OR REPLACE FUNCTION ff_sweep_queue(p_route integer, p_rank integer, p_seq bigint, p_limit integer)
 RETURNS TABLE (route_id integer, rank integer, seq bigint, removed bigint) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off

@@ -1,6 +1,6 @@
 /**
  * The connection breaks at each operation, once before its statement reaches the server and once after its commit. The
- * call succeeds by the engine's own second try or says that the database is unavailable, and the state is right.
+ * call succeeds by the engine's own retry or reports that the database is unavailable, and the state is correct.
  */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { Connection } from '../../../src/connect/connect.ts';
@@ -26,7 +26,7 @@ async function cut(when: When, pattern: string | RegExp): Promise<void> {
   await (when === 'before' ? proxy.cutBefore(pattern) : proxy.cutAfter(pattern));
 }
 
-/** An engine behind the proxy; closed by the test, so that no connection of one test meets a fault of the next. */
+/** An engine behind the proxy; closed by the test, so that no connection of one test hits a fault of the next. */
 async function withEngine(use: (engine: Connection, kind: string) => Promise<void>): Promise<void> {
   const engine = await crew.connect({ databaseUrl: proxy.url(crew.database.url), listen: 'off' });
   try {
@@ -62,7 +62,7 @@ const sorted = (ids: readonly { executionId: ExecutionId }[]) =>
 describe.each(['before', 'after'] as const)('cut %s the commit', (when) => {
   const repeated = when === 'after';
 
-  test('a submit is done once', () =>
+  test('a submit happens once', () =>
     withEngine(async (engine, kind) => {
       const struck = cut(when, 'ff_submit');
       const submitted = await engine.submit([{ kind }, { kind }, { kind }]);
@@ -72,7 +72,7 @@ describe.each(['before', 'after'] as const)('cut %s the commit', (when) => {
       expect(sorted(await claimAll(engine, kind))).toEqual(sorted(submitted));
     }));
 
-  test('a complete answers completed', () =>
+  test('a complete returns completed', () =>
     withEngine(async (engine, kind) => {
       const claim = await oneClaim(engine, kind);
       const struck = cut(when, 'ff_complete');
@@ -97,7 +97,7 @@ describe.each(['before', 'after'] as const)('cut %s the commit', (when) => {
       await engine.cancel(claim.executionId, { reason: 'done' });
     }));
 
-  test('a release hands back once', () =>
+  test('a release happens once', () =>
     withEngine(async (engine, kind) => {
       const claim = await oneClaim(engine, kind);
       const struck = cut(when, 'ff_release');
@@ -138,14 +138,14 @@ describe.each(['before', 'after'] as const)('cut %s the commit', (when) => {
       ]);
       await crew.database.moveClock(1_000);
       const struck = cut(when, 'ff_fire_timers');
-      // Timers other tests left behind may be due as well; a repeated firing finds none.
+      // Timers left by other tests may be due as well; a repeated firing finds none.
       const due = await engine.fireTimers();
       expect(when === 'before' ? due >= 2 : due === 0).toBe(true);
       await struck;
       expect(await claimAll(engine, kind)).toHaveLength(2);
     }));
 
-  test('a revocation that names no lease is not tried twice', () =>
+  test('a revocation that names no lease is not retried', () =>
     withEngine(async (engine, kind) => {
       const claim = await oneClaim(engine, kind);
       const struck = cut(when, 'ff_revoke_leases');
@@ -157,7 +157,7 @@ describe.each(['before', 'after'] as const)('cut %s the commit', (when) => {
       expect(found).toMatchObject({ reclaimCount: when === 'before' ? 0 : 1 });
     }));
 
-  test('what a claim was given is found by the next claim of the same worker', () =>
+  test('what a claim was granted is found by the next claim of the same worker', () =>
     withEngine(async (engine, kind) => {
       const submitted = await engine.submit([{ kind }, { kind }, { kind }]);
       const struck = cut(when, 'ff_claim(');
@@ -168,14 +168,14 @@ describe.each(['before', 'after'] as const)('cut %s the commit', (when) => {
       expect(found.map(({ attemptIndex, leaseEpoch }) => [attemptIndex, leaseEpoch])).toEqual(
         submitted.map(() => [0, 1]),
       );
-      // Another worker was given nothing, and the first one nothing twice.
+      // Another worker gets nothing, and the first one nothing twice.
       expect(await claimAll(engine, kind, 'w-2')).toEqual([]);
       expect(await claimAll(engine, kind)).toEqual([]);
       for (const claim of found) expect(await engine.complete(claim)).toMatchObject({ outcome: 'completed' });
       expect(await faultsOf(crew.database.url, kind)).toEqual([]);
     }));
 
-  test('a worker finishes everything, each in its first attempt', () =>
+  test('a worker completes everything on the first attempt', () =>
     withEngine(async (engine, kind) => {
       const submitted = await engine.submit(Array.from({ length: 20 }, () => ({ kind })));
       const struck = ['ff_claim(', 'ff_complete'].map((name) => cut(when, name));
@@ -195,7 +195,7 @@ describe.each(['before', 'after'] as const)('cut %s the commit', (when) => {
     }));
 });
 
-test.each([1, 2, 3])('what a lost claim of three was given is handed out once, %i at a time', (limit) =>
+test.each([1, 2, 3])('what a lost claim of three was granted is handed out once, %i at a time', (limit) =>
   withEngine(async (engine, kind) => {
     const submitted = await engine.submit([{ kind }, { kind }, { kind }]);
     const struck = cut('after', 'ff_claim(');
@@ -221,10 +221,10 @@ class SecondTime extends RegExp {
   }
 }
 
-test('a claim that asks lane by lane and breaks at the second lane does not lose what the first one gave', () =>
+test('a claim that goes lane by lane and breaks at the second one does not lose what the first one granted', () =>
   withEngine(async (engine, kind) => {
     const lanes = [`a-${kind}`, `b-${kind}`];
-    // A claim that found something makes the next one ask the lanes in turn.
+    // A claim that found something makes the next one go through the lanes in turn.
     await engine.submit(lanes.map((lane) => ({ kind, lane })));
     expect(await claimAll(engine, kind)).toHaveLength(2);
     const submitted = await engine.submit(lanes.map((lane) => ({ kind, lane })));
@@ -236,7 +236,7 @@ test('a claim that asks lane by lane and breaks at the second lane does not lose
     expect(sorted(found)).toEqual(sorted(submitted));
   }));
 
-test('every connection cut again and again under a working worker costs time and nothing else', () =>
+test('cutting every connection of a busy worker again and again only costs time', () =>
   withEngine(async (engine, kind) => {
     const worker = crew.work(engine, {
       pollMs: 50,

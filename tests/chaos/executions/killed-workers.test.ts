@@ -1,6 +1,6 @@
 /**
- * Worker processes that die, freeze and come back, on the real clock: whatever they held is finished by others, once,
- * and what they try afterwards changes nothing.
+ * Worker processes that die, freeze and come back, on the real clock: others finish what they held, once, and their
+ * later writes change nothing.
  */
 import { expect, onTestFinished, test } from 'vitest';
 import type { Connection } from '../../../src/connect/connect.ts';
@@ -34,7 +34,7 @@ async function resultsOf(engine: Connection, ids: readonly string[]): Promise<un
   return Promise.all(ids.map((id) => engine.result(id as never)));
 }
 
-test('what a killed worker held is finished by another, once, and the log names both', async () => {
+test('work held by a killed worker is finished by another, once, and the log names both', async () => {
   const engine = await crew.connect({ reconcile: 'on' });
   const kind = newKind();
   const payloads = Array.from({ length: 20 }, (_, n) => ({
@@ -71,7 +71,7 @@ test('what a killed worker held is finished by another, once, and the log names 
   }
 });
 
-test('a worker that was frozen past its lease writes nothing when it wakes', async () => {
+test('a worker frozen past its lease writes nothing when it wakes', async () => {
   const engine = await crew.connect({ reconcile: 'on' });
   const kind = newKind();
   const submitted = await engine.submit(Array.from({ length: 5 }, () => ({ kind, policy: POLICY })));
@@ -104,11 +104,11 @@ test('a worker that was frozen past its lease writes nothing when it wakes', asy
   expect(await faultsOf(crew.database.url, kind)).toEqual([]);
 });
 
-test('a worker told to end by SIGTERM hands its work back: no lease wait, no attempt spent', async () => {
+test('a worker stopped by SIGTERM releases its work without a lease timeout or a spent attempt', async () => {
   const engine = await crew.connect();
   const kind = newKind();
   const [submitted] = await engine.submit([{ kind, policy: { retry: { maxRetries: 0 } } }]);
-  // Far longer than the test: if the work were not handed back, nobody could take it.
+  // Far longer than the test: if the work were not released, nobody could claim it.
   const process = { url: crew.database.url, kind, concurrency: 1, leaseMs: 3_600_000 };
   const leaving = startWorkerProcess({ ...process, mode: 'hold', name: 'leaving' });
   await expect.poll(() => leaving.said.filter((item) => item.started).length, SOON).toBe(1);

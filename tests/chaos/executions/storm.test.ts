@@ -1,6 +1,6 @@
 /**
  * A thousand executions, a third of which fail at first, while worker processes are killed at random and replaced:
- * nothing is lost and nothing is done twice. The seed decides who is killed when, and is printed.
+ * nothing is lost and nothing is done twice. The seed decides which worker is killed when, and is printed.
  */
 import { expect, test } from 'vitest';
 import { chance } from '../../setup/chance.ts';
@@ -14,7 +14,7 @@ const KILLS = 7;
 const STORM = { timeout: 30_000, interval: 10 };
 const crew = useCrew();
 
-test('workers killed at random lose nothing and double nothing', { timeout: 60_000 }, async () => {
+test('killing workers at random loses nothing and duplicates nothing', { timeout: 60_000 }, async () => {
   const seed = Number(process.env['FLOWFABRIC_TEST_SEED'] ?? Math.trunc(performance.timeOrigin));
   console.log(`FLOWFABRIC_TEST_SEED=${seed}`);
   const random = chance(seed);

@@ -1,6 +1,6 @@
 /**
- * A consumer's process is killed around every statement of its batches, and its connection is cut around each of them: another
- * one, or itself, goes on, and what the handler wrote is there exactly once for every event.
+ * A consumer's process is killed around every statement of its batches, and its connection is cut around each of them:
+ * another process, or the same one, continues, and what the handler wrote is there exactly once for every event.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -44,11 +44,11 @@ interface ConsumerProcess {
   readonly statements: string[];
   /** The signal that killed it, or its exit code. */
   ended(): Promise<string | number>;
-  /** Asks it to stop. */
+  /** Tells it to stop. */
   finish(): void;
 }
 
-/** Call it inside a test: the process does not outlive it. */
+/** Call it inside a test: the process is killed when the test ends. */
 function startConsumerProcess(options: ProcessOptions): ConsumerProcess {
   const argument = JSON.stringify({ ...options, url: crew.database.url, batch: BATCH });
   const child = spawn(process.execPath, [FIXTURE, argument], { stdio: ['pipe', 'pipe', 'inherit'] });
@@ -106,7 +106,7 @@ async function passedEverything(engine: Connection, wanted: readonly string[]): 
 }
 
 test(
-  'every event is projected once, at whichever statement the process is killed',
+  'every event is projected once, no matter at which statement the process is killed',
   timeFor(2 + 2 * BATCHES * OF_A_BATCH.length),
   async () => {
     const engine = await crew.connect();
@@ -132,7 +132,7 @@ test(
       expect(await doomed.ended()).toBe('SIGKILL');
       expect(doomed.statements).toHaveLength(death.dieAt);
     });
-    // Before the first commit was sent nothing is there, and after the second one began the first batch is.
+    // Nothing is there before the first commit was sent, and the first batch is there once the second one has begun.
     expect(await projectedBy('before 4')).toEqual([]);
     expect(await projectedBy('before 5')).toHaveLength(BATCH);
 
@@ -158,7 +158,7 @@ describe('a connection that is cut', () => {
     (['before', 'after'] as const).map((when) => ({ when, part, name: `cut ${when} ${part.source}` })),
   );
 
-  test.each(cuts)('$when $part costs no event and doubles none', timeFor(2), async ({ when, part, name }) => {
+  test.each(cuts)('$when $part loses and duplicates no event', timeFor(2), async ({ when, part, name }) => {
     const direct = await crew.connect();
     const engine = await crew.connect({ databaseUrl: proxy.url(crew.database.url), listen: 'off' });
     const kind = newKind();
@@ -179,14 +179,14 @@ describe('a connection that is cut', () => {
     await expect.poll(async () => (await projectedBy(name)).length, SOON).toBeGreaterThanOrEqual(all.length);
     expect(await projectedBy(name)).toEqual(all);
     const isOfHandler = part.source.includes('INSERT');
-    // Once either way: as a failure of the handler, or as the database's trouble, unless the commit had happened.
+    // Reported once either way, as a handler failure or a database failure, unless the commit had happened.
     const isCommitted = when === 'after' && part.source.includes('COMMIT');
     expect(reported).toEqual(isCommitted ? [] : [isOfHandler ? 1 : 0]);
-    // A commit that happened is not tried again because its answer was lost.
+    // A commit that happened is not repeated because its response was lost.
     if (isCommitted) expect(handed.toSorted()).toEqual(all);
   });
 
-  test('while the consumer waits is got over', timeFor(2), async () => {
+  test('while the consumer waits is recovered from', timeFor(2), async () => {
     const direct = await crew.connect();
     const name = 'cut while waiting';
     const kind = newKind();

@@ -1,6 +1,7 @@
 /**
- * A short soak of the event feed, as its users would run a long one: late, aborted and prepared writers, killed sequencers, a
- * crashed server and interrupted readers. The naive reader in the same run must lose events, or the run has shown nothing.
+ * A short soak of the event feed, as its users would run a long one: late, aborted and prepared writers, killed
+ * sequencers, a crashed server and interrupted readers. The naive reader in the same run must lose events, or the run
+ * has shown nothing.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -11,7 +12,7 @@ const SOAK = fileURLToPath(new URL('../../../bench/soak/events.mjs', import.meta
 const SECONDS = 5;
 const LIMIT_MS = 150_000;
 
-/** Its exit code and what it printed. It takes its processes and its server along when it is told to end. */
+/** Its exit code and output. When terminated, it takes its processes and its server with it. */
 async function runSoak(): Promise<{ code: number | null; lines: string[] }> {
   const child = spawn(process.execPath, [SOAK, '--seconds', String(SECONDS), '--json'], {
     stdio: ['ignore', 'pipe', 'inherit'],

@@ -1,6 +1,6 @@
 /**
- * A member that adds five others to its flow, and one after them, whose worker is killed instead of sending its n-th statement, for
- * every n. In the end they are there once, and have run once.
+ * A member adds five others and one after them to its flow, and its worker is killed instead of sending its n-th
+ * statement, for every n. In the end each exists once and has run once.
  */
 import { beforeAll, expect, test } from 'vitest';
 import type { Connection } from '../../../src/connect/connect.ts';
@@ -15,7 +15,7 @@ import {
 } from '../steps/task-processes.ts';
 
 const PLACES = 3;
-/** About as many as the statements of a whole run, and those around it. */
+/** About as many as a whole run has statements, and a few around it. */
 const PROCESSES = 20;
 const PARTS = [0, 1, 2, 3, 4];
 const crew = useCrew();
@@ -26,11 +26,11 @@ interface Killed {
   kind: string;
   flowId: string;
   process: TaskProcess;
-  /** Members there were when the worker was dead. */
+  /** Members that existed when the worker was dead. */
   members: number;
 }
 
-/** Until it is killed or, without a fatal statement, until it is done. */
+/** Runs until it is killed or, without a fatal statement, until it is done. */
 async function runDoomed(engine: Connection, childKind: string, dieAt?: number): Promise<Killed> {
   const kind = newKind();
   const { flowId, members } = await engine.submitFlow({
@@ -54,10 +54,10 @@ async function runDoomed(engine: Connection, childKind: string, dieAt?: number):
   return { kind, flowId, process, members: (await engine.describeFlow(flowId))!.members.length };
 }
 
-test('members are added once, wherever the worker is killed that adds them', timeFor(PROCESSES), async () => {
+test('members are added once, wherever the worker that adds them is killed', timeFor(PROCESSES), async () => {
   const engine = await crew.connect();
   const childKind = newKind();
-  // Known before, so that every run has the same statements.
+  // Interned before, so that every run has the same statements.
   const first = await engine.submit(
     [childKind, `${childKind}.sum`].map((kind) => ({ kind, lane: 'children' })),
   );

@@ -1,6 +1,6 @@
 /**
- * Whoever works on a flow is killed instead of sending its n-th statement, for every n there is in a flow of three levels: another one
- * goes on, every member ends as it must, and no end was forgotten.
+ * A process working on a flow is killed instead of sending its n-th statement, for every n of a flow with three levels:
+ * another one continues, every member ends as it must, and no edge was forgotten.
  */
 import { expect, test } from 'vitest';
 import type { Connection } from '../../../src/connect/connect.ts';
@@ -12,13 +12,13 @@ import { startFlowProcess } from './processes.ts';
 import { inTurns, timeFor } from '../steps/task-processes.ts';
 
 const PLACES = 3;
-/** About as many as the statements of a whole run, and those around it. */
+/** About as many as a whole run has statements, and a few around it. */
 const PROCESSES = 40;
 const LEASE_MS = 3_600_000;
 const crew = useCrew();
 const through = (text: string, params?: unknown[]) => crew.database.query(text, params);
 
-/** A winner and a loser, a failure that is taken up, and one that is not. */
+/** A winner and a loser, a failure that is handled, and one that is not. */
 const MEMBERS: Omit<MemberRequest, 'kind'>[] = [
   { name: 'fast' },
   { name: 'slow' },
@@ -52,12 +52,12 @@ async function runDoomed(engine: Connection, dieAt?: number): Promise<Flow & { s
   const options = { url: crew.database.url, flowId, kind, leaseMs: LEASE_MS, steps: STEPS };
   const process = startFlowProcess(dieAt === undefined ? options : { ...options, dieAt });
   const { fate, statements } = await process.ended();
-  // Two that look for work at the same moment may have less to send than it took another time.
+  // Two that look for work at the same moment may send fewer statements than in another run.
   expect(fate === 'SIGKILL' || dieAt === undefined || statements.length < dieAt).toBe(true);
   return { kind, flowId, statements };
 }
 
-/** Another process: it notices what time has done, and works on whatever there is. */
+/** Another process: it fires what is due and works on everything that is left. */
 async function rescue(engine: Connection, flows: readonly Flow[]): Promise<void> {
   const kinds = flows.flatMap(({ kind }) => MEMBERS.map(({ name }) => `${kind}.${name}`));
   const request = { workerId: 'heir', workerInstanceId: 'heir', kinds, limit: 500, leaseMs: LEASE_MS };
@@ -80,7 +80,7 @@ async function rescue(engine: Connection, flows: readonly Flow[]): Promise<void>
 }
 
 test(
-  'every member ends as it must, at whichever statement somebody is killed',
+  'every member ends as it must, no matter at which statement a process is killed',
   timeFor(PROCESSES),
   async () => {
     const engine = await crew.connect();
@@ -112,7 +112,7 @@ test(
         end: 'completed',
         tail: 'completed',
       });
-      // Whoever came first, and nobody else had to.
+      // One of them won; the other one was not needed.
       expect([states['fast'], states['slow']]).toContain('completed');
     }
     const reports = heir.reconcilerReports().filter(({ name }) => name === 'lost-ends');

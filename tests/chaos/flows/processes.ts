@@ -1,6 +1,6 @@
 /**
- * Processes that work on one flow, to be killed at a chosen statement: started, listened to, and gone by the end of the test whatever
- * happens.
+ * Processes that work on one flow, to be killed at a chosen statement: started, read from, and gone by the end of the
+ * test whatever happens.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -13,21 +13,21 @@ const FIXTURE = fileURLToPath(new URL('../fixtures/flow-process.mjs', import.met
 export interface FlowProcessOptions {
   url: string;
   flowId: string;
-  /** What kinds of members begin with; the rest is the member's name. */
+  /** Prefix of the members' kinds; the rest is the member's name. */
   kind?: string;
   leaseMs?: number;
-  /** Members to be claimed and ended, in order, some with all that follows. Without them the flow is cancelled. */
+  /** Members to claim and end, in order, some with all consequences. Without them the flow is cancelled. */
   steps?: readonly (readonly [name: string, end: 'complete' | 'fail', follows?: 'follows'])[];
   /** Kills itself instead of sending this statement, counted from 1. */
   dieAt?: number;
 }
 
 export interface FlowProcess {
-  /** What killed it or its exit code, and the statements it named. */
+  /** The signal that killed it or its exit code, and the statements it printed. */
   ended(): Promise<{ fate: string | number; statements: string[] }>;
 }
 
-/** Call it inside a test: the process does not outlive it. */
+/** Call it inside a test: the process is killed when the test ends. */
 export function startFlowProcess(options: FlowProcessOptions): FlowProcess {
   const child = spawn(process.execPath, [FIXTURE, JSON.stringify(options)], {
     stdio: ['pipe', 'pipe', 'inherit'],

@@ -1,6 +1,6 @@
 /**
- * Wide flows: a thousand members before one and after one, and two thousand that are cancelled by somebody who is killed at it. Each ends
- * once, and none is forgotten.
+ * Wide flows: a thousand members before one and after one, and two thousand cancelled by a process that is killed at
+ * it. Each ends once, and none is forgotten.
  */
 import { expect, test } from 'vitest';
 import type { Claim } from '../../../src/contract/engine.ts';
@@ -15,7 +15,7 @@ const WIDE = 1_000;
 const SINGLY = 100;
 const CANCELLED = 2_000;
 const PLACES = Array.from({ length: WIDE }, (_, n) => n);
-// Without the assertions, which look at every row that changes.
+// Without the assertions, which check every row that changes.
 const bench = useBench(plainDatabase);
 const through = (text: string, params?: unknown[]) => bench.database.query(text, params);
 
@@ -32,7 +32,7 @@ async function expectSound(uuid: string): Promise<void> {
   expect(await flowLeftovers(through, [uuid])).toEqual([]);
 }
 
-test('a thousand before one let it go once, in batches and singly', async () => {
+test('a thousand members before one unblock it once, in batches and singly', async () => {
   const { kind, flowId, uuid } = await submitted((base) => [
     ...PLACES.map((n) => ({ name: `m${n}`, kind: `${base}.many` })),
     {
@@ -61,7 +61,7 @@ test('a thousand before one let it go once, in batches and singly', async () => 
   await expectSound(uuid);
 });
 
-test.each(['completes', 'fails'] as const)('a thousand after one hear how it %s', async (end) => {
+test.each(['completes', 'fails'] as const)('a thousand after one are resolved when it %s', async (end) => {
   const { kind, flowId, uuid } = await submitted((base) => [
     { name: 'one', kind: `${base}.one` },
     ...PLACES.map((n) => ({ name: `m${n}`, kind: `${base}.many`, after: ['one'] })),
@@ -78,7 +78,7 @@ test.each(['completes', 'fails'] as const)('a thousand after one hear how it %s'
   await expectSound(uuid);
 });
 
-test('two thousand are cancelled, whoever is killed at it', async () => {
+test('two thousand members are cancelled although the cancelling process is killed', async () => {
   const { flowId, uuid } = await submitted((base) =>
     Array.from({ length: CANCELLED }, (_, n) => ({ name: `m${n}`, kind: `${base}.many` })),
   );
@@ -100,7 +100,7 @@ test('two thousand are cancelled, whoever is killed at it', async () => {
   await expectSound(uuid);
 });
 
-test('ten thousand members are submitted at once, and repeated without a second one', async () => {
+test('ten thousand members are submitted at once, and submitting them again adds none', async () => {
   const members = Array.from({ length: 10_000 }, (_, n) => ({
     name: `m${n}`,
     kind: 'never-run',

@@ -1,6 +1,7 @@
 /**
- * Postgres crashes between a suspension and its signal, while the signal is sent and after it, on a server of its own that syncs
- * to disk as production does: the execution waits on, goes on in the same attempt, and was told once.
+ * Postgres crashes between a suspension and its signal, while the signal is sent and after it, on a separate server
+ * that syncs to disk as in production: the execution keeps waiting, resumes in the same attempt, and gets the signal
+ * once.
  */
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -26,7 +27,7 @@ let engine: Connection;
 
 beforeAll(async () => {
   parent = await mkdtemp(join(tmpdir(), 'flowfabric-told-'));
-  // Run by root, the server drops to another account, which must get through to its directory.
+  // Run by root, the server drops to another account, which must be able to enter its directory.
   await chmod(parent, 0o755);
   server = await startEmbedded({ dataDir: join(parent, 'postgres') });
   await migrate({ databaseUrl: server.url });
@@ -44,7 +45,7 @@ async function crash(): Promise<void> {
   server = await startEmbedded({ dataDir: server.dataDir });
 }
 
-/** Asks again while the server is away. */
+/** Retries while the server is away. */
 async function once<Answer>(asked: () => Promise<Answer>): Promise<Answer> {
   let answer: { value: Answer } | undefined;
   await expect
@@ -65,7 +66,7 @@ async function claimOf(kind: string): Promise<Claim[]> {
   return (await once(() => engine.claim(request))).claims;
 }
 
-/** Suspended on a waitpoint that was opened before; answers its token. */
+/** Suspended on a waitpoint that was opened before; returns its token. */
 async function suspended(kind: string): Promise<{ claim: Claim; token: string }> {
   await once(() => engine.submit({ kind }));
   const [claim] = await claimOf(kind);
@@ -87,14 +88,14 @@ async function expectToldOnce(kind: string, { executionId }: Claim, payload: unk
 }
 
 test(
-  'what is suspended when Postgres crashes is told after it, and what it was told survives the next crash',
+  'an execution suspended during a Postgres crash gets its signal afterwards, and the signal survives the next crash',
   { timeout: LIMIT_MS },
   async () => {
     const kind = newKind();
     const { claim, token } = await suspended(kind);
     await crash();
     expect(await once(() => engine.describe(claim.executionId))).toMatchObject({ publicState: 'suspended' });
-    // The holder of the lease may not know whether it was heard.
+    // The lease holder may not know whether its suspend succeeded.
     const again = { waits: [{ name: 'told', condition: GO, timeoutMs: LEASE_MS }] };
     expect(await once(() => engine.suspend(claim, again))).toEqual({ outcome: 'suspended', repeated: true });
     const signal: SignalRequest = { token, payload: { yes: 1 }, idempotencyKey: 'k' };
@@ -106,29 +107,25 @@ test(
   },
 );
 
-test(
-  'a signal that is sent while Postgres crashes, and sent again, counts once',
-  { timeout: LIMIT_MS },
-  async () => {
-    const kind = newKind();
-    const waiting = [await suspended(kind), await suspended(kind), await suspended(kind)];
-    const send = ({ token }: { token: string }): Promise<DeliverOutcome> =>
-      once(() => engine.deliverSignal({ token, payload: 'x', idempotencyKey: 'k' }));
-    const sent = waiting.map(send);
-    await crash();
-    const answers = await Promise.all(sent);
-    for (const [index, one] of waiting.entries()) {
-      expect(['accepted', 'duplicate']).toContain(answers[index]!.outcome);
-      expect(await send(one)).toMatchObject({ outcome: 'duplicate', effect: 'resumed' });
-    }
-    const claims = await claimOf(kind);
-    expect(claims.map(({ executionId }) => executionId).toSorted()).toEqual(
-      waiting.map(({ claim }) => claim.executionId).toSorted(),
-    );
-    for (const claim of claims) {
-      const steps = await engine.readSteps(claim.executionId);
-      expect(steps[0]!.end!.signals).toHaveLength(1);
-      expect(claim).toMatchObject({ attemptIndex: 0, resumed: true });
-    }
-  },
-);
+test('a signal sent while Postgres crashes, and sent again, counts once', { timeout: LIMIT_MS }, async () => {
+  const kind = newKind();
+  const waiting = [await suspended(kind), await suspended(kind), await suspended(kind)];
+  const send = ({ token }: { token: string }): Promise<DeliverOutcome> =>
+    once(() => engine.deliverSignal({ token, payload: 'x', idempotencyKey: 'k' }));
+  const sent = waiting.map(send);
+  await crash();
+  const answers = await Promise.all(sent);
+  for (const [index, one] of waiting.entries()) {
+    expect(['accepted', 'duplicate']).toContain(answers[index]!.outcome);
+    expect(await send(one)).toMatchObject({ outcome: 'duplicate', effect: 'resumed' });
+  }
+  const claims = await claimOf(kind);
+  expect(claims.map(({ executionId }) => executionId).toSorted()).toEqual(
+    waiting.map(({ claim }) => claim.executionId).toSorted(),
+  );
+  for (const claim of claims) {
+    const steps = await engine.readSteps(claim.executionId);
+    expect(steps[0]!.end!.signals).toHaveLength(1);
+    expect(claim).toMatchObject({ attemptIndex: 0, resumed: true });
+  }
+});

@@ -1,6 +1,7 @@
 /**
- * A parent of five children whose worker is killed instead of sending its n-th statement, for every n: after each spawn,
- * while it awaits them, and once it is paused. In the end there are five children, and the parent has their results.
+ * A parent of five children, whose worker is killed instead of sending its n-th statement, for every n: after each
+ * spawn, while it awaits them, and once it is paused. In the end there are five children, and the parent has their
+ * results.
  */
 import { beforeAll, expect, test } from 'vitest';
 import type { Connection } from '../../../src/connect/connect.ts';
@@ -18,7 +19,7 @@ import {
 
 const PLACES = 3;
 const CHILDREN = [0, 1, 2, 3, 4];
-/** About as many as the statements of a whole run, and those around it. */
+/** About as many as a whole run has statements, and a few around it. */
 const PROCESSES = 20;
 const crew = useCrew();
 
@@ -28,7 +29,7 @@ interface Killed {
   kind: string;
   executionId: ExecutionId;
   process: TaskProcess;
-  /** Children there were when the worker was dead. */
+  /** Children that existed when the worker was dead. */
   spawned: number;
 }
 
@@ -42,7 +43,7 @@ async function childrenOf(parent: ExecutionId): Promise<{ payload: number; attem
   return found.rows;
 }
 
-/** Until it is killed or, if it never gets that far, until its parent is paused; then it is killed all the same. */
+/** Runs until it is killed or, if it never gets that far, until its parent is paused; then it is killed anyway. */
 async function runDoomed(engine: Connection, childKind: string, dieAt?: number): Promise<Killed> {
   const kind = newKind();
   const { executionId } = await engine.submit({ kind, policy: AGAIN });
@@ -67,7 +68,7 @@ test(
   async () => {
     const engine = await crew.connect();
     const childKind = newKind();
-    // Known before, so that every run has the same statements.
+    // Interned before, so that every run has the same statements.
     const first = await engine.submit([childKind].map((kind) => ({ kind, lane: 'children' })));
     await engine.cancel(
       first.map(({ executionId }) => executionId),

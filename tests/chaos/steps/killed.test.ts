@@ -1,6 +1,6 @@
 /**
- * A worker is killed instead of sending its n-th statement, for every n there is in a task of ten steps: another one
- * finishes, and no step that was recorded is run again.
+ * A worker is killed instead of sending its n-th statement, for every n of a task with ten steps: another one finishes,
+ * and no recorded step runs again.
  */
 import { beforeAll, expect, test } from 'vitest';
 import type { Connection } from '../../../src/connect/connect.ts';
@@ -19,7 +19,7 @@ import {
 } from './task-processes.ts';
 
 const PLACES = 3;
-/** What a whole run sends: as many processes are killed. */
+/** Statements of a whole run: as many processes are killed. */
 const STATEMENTS = 27;
 const STEPS = Array.from({ length: 10 }, (_, n) => String(n));
 const IN_TRANSACTION = ['4', '9'];
@@ -40,15 +40,15 @@ const crew = useCrew();
 beforeAll(() => createEffects(crew.database));
 
 interface Killed {
-  /** Nobody else has it, so that each process claims its own execution. */
+  /** Unique, so that each process claims its own execution. */
   kind: string;
   executionId: ExecutionId;
   process: TaskProcess;
-  /** Values by key, as they were when the worker was dead. */
+  /** Values by key when the worker was dead. */
   stored: Map<string, Json>;
 }
 
-/** Until it is killed or, without a fatal statement, until it is done. */
+/** Runs until it is killed or, without a fatal statement, until it is done. */
 async function runDoomed(engine: Connection, dieAt?: number): Promise<Killed> {
   const kind = newKind();
   const { executionId } = await engine.submit({ kind, policy: AGAIN });
@@ -60,7 +60,7 @@ async function runDoomed(engine: Connection, dieAt?: number): Promise<Killed> {
     counted: true,
     ...(dieAt === undefined ? {} : { dieAt }),
   });
-  // Whichever comes first; a process that should have died and did not has ended its execution.
+  // Whichever comes first; a process that should have died but did not has ended its execution.
   await Promise.race([process.ended(), engine.waitForEnd(executionId).catch(() => undefined)]);
   expect(process.fate ?? (await resultOf(engine, executionId))).toBe(
     dieAt === undefined ? 'success' : 'SIGKILL',
@@ -70,7 +70,7 @@ async function runDoomed(engine: Connection, dieAt?: number): Promise<Killed> {
   return { kind, executionId, process, stored: new Map(steps.map((step) => [step.key, step.value])) };
 }
 
-/** What was stored at the kill was done once and is what the result is made of; at most one other was begun twice. */
+/** A step stored at the kill ran once and its value is in the result; at most one other was started twice. */
 async function checkRescued(engine: Connection, { kind, executionId, stored }: Killed): Promise<void> {
   const values = new Map((await engine.readSteps(executionId)).map(({ key, value }) => [key, value]));
   expect([...values.keys()].toSorted()).toEqual(STEPS);
@@ -85,14 +85,14 @@ async function checkRescued(engine: Connection, { kind, executionId, stored }: K
   }
   const again = STEPS.filter((key) => effects.filter(({ step }) => step === key).length > 1);
   expect(again.length).toBeLessThanOrEqual(1);
-  // What a step does in its transaction is done once even then.
+  // The transactional effect of a step happens once even then.
   expect(again.filter((key) => IN_TRANSACTION.includes(key))).toEqual([]);
   expect(effects).toHaveLength(STEPS.length + again.length);
   expect(await faultsOf(crew.database.url, kind)).toEqual([]);
 }
 
 test(
-  'no finished step runs again, at whichever statement its worker is killed',
+  'no finished step runs again, no matter at which statement its worker is killed',
   timeFor(STATEMENTS + 2),
   async () => {
     const engine = await crew.connect();
@@ -104,7 +104,7 @@ test(
     const killed: Killed[] = [];
     const deaths = statements.map((_, index) => index + 1);
     await inTurns(PLACES, deaths, async (dieAt) => void killed.push(await runDoomed(engine, dieAt)));
-    // Every number of finished steps was left behind by somebody.
+    // Every possible number of finished steps was left behind by some process.
     expect(new Set(killed.map(({ stored }) => stored.size))).toEqual(
       new Set([...STEPS.keys(), STEPS.length]),
     );

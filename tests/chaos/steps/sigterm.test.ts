@@ -1,6 +1,6 @@
 /**
- * One of two worker processes is told to end while both have their hands full: what it had is handed back and goes on
- * in the other at once, from its last finished step, and no attempt is spent. Leases are far longer than the test.
+ * One of two busy worker processes is terminated: its work is released and resumes in the other at once, from the last
+ * finished step, and no attempt is spent. Leases are far longer than the test.
  */
 import { beforeAll, expect, test } from 'vitest';
 import type { Connection } from '../../../src/connect/connect.ts';
@@ -14,7 +14,7 @@ const crew = useCrew();
 
 beforeAll(() => createEffects(crew.database));
 
-/** Without a retry: an attempt that is spent is the end. */
+/** Without retries: a spent attempt would fail the execution. */
 async function submitMany(engine: Connection, kind: string, count: number): Promise<ExecutionId[]> {
   const submitted = await engine.submit(
     Array.from({ length: count }, () => ({ kind, policy: { retry: { maxRetries: 0 } } })),
@@ -30,7 +30,7 @@ async function checkUnspent(engine: Connection, kind: string, ids: readonly Exec
   expect(await faultsOf(crew.database.url, kind)).toEqual([]);
 }
 
-test('what a terminated worker was doing is released and goes on elsewhere in the same attempt', async () => {
+test('the work of a terminated worker is released and resumes elsewhere in the same attempt', async () => {
   const engine = await crew.connect();
   const kind = newKind();
   const process = { url: crew.database.url, mode: 'threeSteps', kinds: [kind], concurrency: HELD } as const;
@@ -52,7 +52,7 @@ test('what a terminated worker was doing is released and goes on elsewhere in th
   }
 });
 
-test('workers terminated one after another amid claims and reports spend no attempt', async () => {
+test('terminating workers one after another amid claims and reports spends no attempt', async () => {
   const engine = await crew.connect();
   const kind = newKind();
   const start = (name: string) =>

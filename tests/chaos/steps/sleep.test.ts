@@ -1,6 +1,6 @@
 /**
- * Sleeps outlive their worker and their server: a sleep ends when it was to end at first, by the database's clock, and
- * what was done before it is not done again.
+ * Sleeps outlive their worker and their server: a sleep ends at its original time, by the database's clock, and what
+ * was done before it is not done again.
  */
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -14,7 +14,7 @@ import { AGAIN, newKind, SOON } from '../../worker/crew.ts';
 import { faultsOf } from '../checker.ts';
 import { createEffects, effectsOf, LEASE_MS, startTaskProcess, type TaskProcess } from './task-processes.ts';
 
-/** For what the engine adds to a time it is told: far less than beginning again would. */
+/** Tolerance for what the engine adds to a time: far less than starting over would add. */
 const LATER_MS = 60_000;
 const LIMIT_MS = 60_000;
 
@@ -25,7 +25,7 @@ let engine: Connection;
 
 beforeAll(async () => {
   parent = await mkdtemp(join(tmpdir(), 'flowfabric-sleep-'));
-  // Run by root, the server drops to another account, which must get through to its directory.
+  // Run by root, the server drops to another account, which must be able to enter its directory.
   await chmod(parent, 0o755);
   server = await startEmbedded({ dataDir: join(parent, 'postgres') });
   database = await createTestDatabase({ serverUrl: server.url });
@@ -54,7 +54,7 @@ async function paused(executionId: ExecutionId): Promise<void> {
   await expect.poll(async () => (await engine.describe(executionId))?.publicState, SOON).toBe('delayed');
 }
 
-/** When the sleep was to end at first, as soon as it has begun. */
+/** The original end of the sleep, as soon as it has begun. */
 async function dueOf(executionId: ExecutionId): Promise<number> {
   await expect
     .poll(async () => (await engine.readSteps(executionId)).map(({ kind }) => kind), SOON)
@@ -79,7 +79,7 @@ async function checkRested(kind: string, executionId: ExecutionId): Promise<void
   expect(await faultsOf(database.url, kind)).toEqual([]);
 }
 
-test('a worker killed while the execution is paused for a sleep', async () => {
+test('killing a worker while the execution is paused does not change when the sleep ends', async () => {
   const { kind, executionId } = await submitSleeper('2h');
   const doomed = sleepers([kind], 'doomed');
   await paused(executionId);
@@ -94,7 +94,7 @@ test('a worker killed while the execution is paused for a sleep', async () => {
   expect(await dueOf(executionId)).toBe(due);
 });
 
-test('a worker killed while it sleeps and works: the next attempt sleeps only for the rest', async () => {
+test('after a worker is killed while it sleeps and works, the next attempt sleeps only for the rest', async () => {
   const { kind, executionId } = await submitSleeper('3h');
   const doomed = sleepers([kind], 'doomed', true);
   await expect.poll(() => doomed.started(), SOON).toEqual([executionId]);
@@ -105,7 +105,7 @@ test('a worker killed while it sleeps and works: the next attempt sleeps only fo
   await paused(executionId);
   const { eligibleAtMs, attemptIndex } = (await engine.describe(executionId))!;
   expect(attemptIndex).toBe(1);
-  // A wake-up that is a little early waits for the rest.
+  // A slightly early wake-up waits for the rest.
   expect(eligibleAtMs).toBeGreaterThan(due - LATER_MS);
   expect(eligibleAtMs).toBeLessThan(due + LATER_MS);
   await moveClockTo(due + LATER_MS);
@@ -113,7 +113,7 @@ test('a worker killed while it sleeps and works: the next attempt sleeps only fo
   expect(await dueOf(executionId)).toBe(due);
 });
 
-test('a Postgres that crashes during sleeps', { timeout: LIMIT_MS }, async () => {
+test('a Postgres crash during sleeps does not change when they end', { timeout: LIMIT_MS }, async () => {
   const [resting, working] = [await submitSleeper('2h'), await submitSleeper('2h')];
   const dues: number[] = [];
   sleepers([resting.kind], 'resting');

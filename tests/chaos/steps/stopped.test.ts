@@ -1,6 +1,6 @@
 /**
- * A process that is stopped between the record of a step and its COMMIT, and so neither dies nor goes on: its work is taken from it all
- * the same, and whoever cancels meanwhile is answered.
+ * A process that is stopped between the record of a step and its COMMIT neither dies nor continues: its work is taken
+ * away all the same, and a caller that cancels meanwhile gets a result.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -15,7 +15,7 @@ const FIXTURE = fileURLToPath(new URL('../fixtures/stopped-process.mjs', import.
 const LEASE_MS = 4_000;
 const crew = useCrew();
 
-/** Until it has stopped in its transaction. It does not outlive the test. */
+/** Waits until it has stopped in its transaction. The process is killed when the test ends. */
 async function stopInTransaction(kind: string): Promise<void> {
   const options = JSON.stringify({ url: crew.database.url, kind, leaseMs: LEASE_MS });
   const child = spawn(process.execPath, [FIXTURE, options], { stdio: ['ignore', 'pipe', 'inherit'] });
@@ -27,7 +27,7 @@ async function stopInTransaction(kind: string): Promise<void> {
   await once(createInterface({ input: child.stdout }), 'line');
 }
 
-test('an execution whose process stopped before its COMMIT lapses, and is run by another', async () => {
+test('the lease of a process stopped before its COMMIT expires, and another process runs the execution', async () => {
   await crew.database.query('CREATE TABLE public.paid (by text)');
   const engine = await crew.connect();
   const pay = task<null>(newKind());
@@ -46,7 +46,7 @@ test('an execution whose process stopped before its COMMIT lapses, and is run by
   expect((await crew.database.query('SELECT by FROM public.paid')).rows).toEqual([{ by: 'another' }]);
 });
 
-test('whoever cancels it is answered: by who holds it, and then by the end', async () => {
+test('cancelling it first reports who holds it, and then succeeds', async () => {
   const engine = await crew.connect();
   const pay = task<null>(newKind());
   await crew.database.query('CREATE TABLE IF NOT EXISTS public.paid (by text)');
@@ -59,7 +59,7 @@ test('whoever cancels it is answered: by who holds it, and then by the end', asy
     );
   const answers = [await cancel()];
   while (!answers.includes('cancelled')) answers.push(await cancel());
-  // The server may have ended the session just before it was looked for.
+  // The server may have ended the session just before the lookup.
   for (const told of answers.slice(0, -1))
     expect(told).toMatch(
       /^contention: .* (session \d+, open for \d+ s, idle after it recorded a step|let it go)/,

@@ -1,6 +1,6 @@
 /**
  * Worker processes whose handlers use steps, sleeps and children, for the tests that kill them at a chosen statement:
- * started, listened to, and gone by the end of the test whatever happens; and what their steps have done.
+ * started, read from, and gone by the end of the test whatever happens; and the effects of their steps.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -11,12 +11,12 @@ import type { TestDatabase } from '../../../src/testing/test-database.ts';
 
 const FIXTURE = fileURLToPath(new URL('../fixtures/task-process.mjs', import.meta.url));
 
-/** How long a lease of these processes is: nobody waits for its end, the database's clock is moved. */
+/** The lease of these processes: nobody waits for it to expire, the database's clock is moved. */
 export const LEASE_MS = 3_600_000;
 
-/** How long one process may take to start, work and end, on a machine that does much else; nothing is timed by it. */
+/** How long one process may take to start, work and exit on a busy machine; nothing is timed by it. */
 const PROCESS_LIMIT_MS = 30_000;
-/** For a test that starts about so many processes, one after another. */
+/** For a test that starts about this many processes, one after another. */
 export function timeFor(processes: number): { timeout: number } {
   return { timeout: processes * PROCESS_LIMIT_MS };
 }
@@ -30,7 +30,7 @@ export interface TaskProcessOptions {
   concurrency?: number;
   /** Stays in the middle of its work. */
   hold?: boolean;
-  /** Says every statement of the work; does not look at intervals, and repairs nothing. */
+  /** Prints every statement of the work; does not poll, and repairs nothing. */
   counted?: boolean;
   /** Kills itself instead of sending this statement, counted from 1. */
   dieAt?: number;
@@ -49,15 +49,15 @@ export interface TaskProcess {
   readonly fate: string | number | undefined;
   statements(): string[];
   started(): string[];
-  /** Lets its handlers go on. */
+  /** Lets its handlers continue. */
   go(): void;
   terminate(): void;
   ended(): Promise<void>;
-  /** Kills it as `kill -9` does, and waits until it is gone. */
+  /** Kills it with SIGKILL, and waits until it is gone. */
   kill(): Promise<void>;
 }
 
-/** Call it inside a test: the process does not outlive it. */
+/** Call it inside a test: the process is killed when the test ends. */
 export function startTaskProcess(options: TaskProcessOptions): TaskProcess {
   const child = spawn(process.execPath, [FIXTURE, JSON.stringify(options)], {
     stdio: ['pipe', 'pipe', 'inherit'],
@@ -87,7 +87,7 @@ export function startTaskProcess(options: TaskProcessOptions): TaskProcess {
   };
 }
 
-/** Runs one piece of work after another in so many places, because starting a process takes a processor. */
+/** Runs the pieces of work with limited concurrency, because starting a process takes a processor. */
 export async function inTurns<Item>(
   places: number,
   items: readonly Item[],
@@ -113,7 +113,7 @@ export interface Effect {
   attempt: number;
 }
 
-/** What the step bodies of an execution have done, in order. */
+/** The effects of an execution's step bodies, in order. */
 export async function effectsOf(database: TestDatabase, executionId: string): Promise<Effect[]> {
   const found = await database.query<Effect>(
     'SELECT id, step, attempt FROM public.effect WHERE execution_id = $1 ORDER BY id',

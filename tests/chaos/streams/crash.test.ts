@@ -1,6 +1,6 @@
 /**
- * Postgres crashes while a stream is written and followed, on a server of its own that syncs to disk as production does: durable frames
- * that were acknowledged are there, and whoever followed reads each of them once.
+ * Postgres crashes while a stream is written and followed, on a separate server that syncs to disk as in production:
+ * acknowledged durable frames are there, and every follower reads each of them once.
  */
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -24,14 +24,14 @@ async function claimed(engine: Connection): Promise<Claim> {
   return (await engine.claim(request)).claims[0]!;
 }
 
-/** Payloads of the frames a tail tells, until it ends. */
+/** Payloads of the frames a tail yields, until it ends. */
 async function follow(items: AsyncIterable<StreamItem>, seen: string[]): Promise<void> {
   for await (const item of items) if (item.type === 'frame') seen.push(item.frame.payload as string);
 }
 
-test('Postgres crashes while a stream is written and followed', { timeout: LIMIT_MS }, async () => {
+test('a Postgres crash loses no frame, and readers get each once', { timeout: LIMIT_MS }, async () => {
   const parent = await mkdtemp(join(tmpdir(), 'flowfabric-stream-'));
-  // Run by root, the server drops to another account, which must get through to its directory.
+  // Run by root, the server drops to another account, which must be able to enter its directory.
   await chmod(parent, 0o755);
   let server = await startEmbedded({ dataDir: join(parent, 'postgres') });
   onTestFinished(async () => {

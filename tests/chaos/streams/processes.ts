@@ -1,5 +1,6 @@
 /**
- * Writers and readers of streams in processes of their own: started, listened to, and gone by the end of the test whatever happens.
+ * Writers and readers of streams in their own processes: started, read from, and gone by the end of the test whatever
+ * happens.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -13,11 +14,11 @@ const FIXTURE = fileURLToPath(new URL('../fixtures/stream-process.mjs', import.m
 export interface StreamProcessOptions {
   url: string;
   name: string;
-  /** Writes so many frames, under this lease or one it claims; what it claimed it completes. */
+  /** Writes this many frames, under this lease or one it claims; a claimed execution it completes. */
   frames?: number;
   kind?: string;
   lease?: LeaseRef;
-  /** Reads: so many tails of one execution. */
+  /** Reads with this many tails of one execution. */
   readers?: number;
   executionId?: string;
 }
@@ -30,10 +31,10 @@ export interface SeenFrame {
 
 interface Said {
   acknowledged?: { id: string; payload: string };
-  /** What the host of the process takes for the time. */
+  /** The time by the clock of the process. */
   host?: number;
   begun?: number;
-  /** A reader at its end: what it saw, or what that comes to. */
+  /** A reader that has finished: the frames it saw, or only their digest. */
   reader?: number;
   digest?: string;
   seen?: SeenFrame[];
@@ -47,7 +48,7 @@ export interface StreamProcess {
   kill(): Promise<void>;
 }
 
-/** Call it inside a test: the process does not outlive it. */
+/** Call it inside a test: the process is killed when the test ends. */
 export function startStreamProcess(
   options: StreamProcessOptions,
   env: Record<string, string> = {},

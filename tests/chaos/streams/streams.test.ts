@@ -1,6 +1,6 @@
 /**
- * Streams while what writes, carries or keeps them breaks: every frame that was acknowledged is read once, and in order, by everybody who
- * follows, whoever is killed, cut off or wrong about the time. A crashed Postgres is in crash.test.ts.
+ * Streams while their writers, connections or hosts break: every acknowledged frame is read once and in order by every
+ * follower, whichever process is killed, cut off or has a wrong clock. A crashed Postgres is in crash.test.ts.
  */
 import { existsSync } from 'node:fs';
 import { describe, expect, onTestFinished, test } from 'vitest';
@@ -26,7 +26,7 @@ async function running(engine: Connection): Promise<Claim> {
   return claimOne(engine, kind);
 }
 
-/** Payloads of the frames a tail tells, until it ends. */
+/** Payloads of the frames a tail yields, until it ends. */
 async function follow(items: AsyncIterable<StreamItem>, seen: string[] = []): Promise<string[]> {
   for await (const item of items) if (item.type === 'frame') seen.push(item.frame.payload as string);
   return seen;
@@ -41,7 +41,7 @@ function isAscending(ids: readonly string[]): boolean {
   });
 }
 
-test('a writer is killed in the middle and another takes over, while 50 readers follow', async () => {
+test('50 readers miss nothing when a writer is killed midway and another takes over', async () => {
   const engine = await crew.connect();
   const kind = newKind();
   const { executionId } = await engine.submit({ kind, policy: AGAIN });
@@ -52,7 +52,7 @@ test('a writer is killed in the middle and another takes over, while 50 readers 
   await expect.poll(() => doomed.acknowledged().length, SOON).toBeGreaterThan(50);
   await doomed.kill();
   await crew.database.moveClock(LEASE_MS + 1);
-  // It notices as it begins.
+  // It notices when it begins.
   await crew.connect({ reconcile: 'on' });
   await expect.poll(async () => (await engine.describe(executionId))?.attemptIndex, SOON).toBe(1);
   const heir = startStreamProcess({ url, name: 'heir', kind, frames: 50 });
@@ -64,14 +64,14 @@ test('a writer is killed in the middle and another takes over, while 50 readers 
   const first = readers.said.flatMap(({ seen }) => seen ?? []);
   for (const [attempt, acknowledged] of [doomed.acknowledged(), heir.acknowledged()].entries()) {
     const own = first.filter((frame) => frame.attempt === attempt);
-    // One more may have been written whose answer nobody was left to hear.
+    // One more may have been written without anybody left to receive the response.
     expect(own.map(({ payload }) => payload).slice(0, acknowledged.length)).toEqual(acknowledged);
     expect(own.length - acknowledged.length).toBeLessThanOrEqual(1);
     expect(isAscending(own.map(({ id }) => id))).toBe(true);
   }
 });
 
-test('the listener is cut while 1,000 tails are parked', async () => {
+test('1,000 parked tails survive a cut of the listener', async () => {
   const proxy = await startFaultProxy({ targetPort: Number(new URL(crew.database.url).port) });
   onTestFinished(() => proxy.close());
   const direct = await crew.connect();
@@ -101,7 +101,7 @@ test('the listener is cut while 1,000 tails are parked', async () => {
 });
 
 test.each(['before', 'after'] as const)(
-  'a connection that is cut %s the commit of an append',
+  'a connection cut %s the commit of an append loses and duplicates nothing',
   async (when) => {
     const proxy = await startFaultProxy({ targetPort: Number(new URL(crew.database.url).port) });
     onTestFinished(() => proxy.close());
@@ -134,7 +134,7 @@ describe.skipIf(FAKETIME === undefined)('hosts whose clocks are two minutes apar
     FAKETIME_DONT_FAKE_MONOTONIC: '1',
   });
 
-  test('write to one stream, and who follows misses nothing', async () => {
+  test('write to one stream, and followers miss nothing', async () => {
     const engine = await crew.connect();
     const claim = await running(engine);
     const lease = {

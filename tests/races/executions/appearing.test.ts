@@ -1,6 +1,7 @@
 /**
- * An execution that is submitted and claimed while somebody waits to cancel it or to revoke its lease. The waiting call
- * asked for it before it was there, and so has no lock on it when it reads: what it reads may be outdated at once.
+ * An execution is submitted and claimed while another call waits to cancel it or to revoke its lease. The waiting call
+ * requested its lock before the execution existed, so it holds none when it reads: what it reads may be outdated at
+ * once.
  */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, it } from 'vitest';
@@ -24,7 +25,7 @@ interface Appearing extends Scene {
   route: { lane: string; kind: string };
 }
 
-/** One execution to wait for, and the id of another that is not submitted yet; ids are locked in their order. */
+/** One execution to wait for, and the id of another that is not submitted yet; locks are taken in id order. */
 async function given(): Promise<Scene> {
   const scene = await submitted(1)(arena);
   const route = { lane: 'default', kind: randomUUID() };
@@ -37,7 +38,7 @@ const claimed = async (scene: Appearing): Promise<Call> => {
 };
 
 it.each(['cancel', 'revoke'] as const)(
-  '%s leaves alone what appears, and is claimed, while it waits for another',
+  '%s skips an execution that appears and is claimed while it waits for another',
   async (name) => {
     await arena.race({
       given,

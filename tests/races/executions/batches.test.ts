@@ -1,6 +1,6 @@
 /**
- * Batches that overlap: in opposite order, with somebody in the middle, two and three at a time. Locks are taken in the
- * order of the ids, all executions before all leases, so nobody waits in a circle and no batch is torn.
+ * Overlapping batches: in opposite order, with a lock held in the middle, two and three at a time. Locks are taken in
+ * id order, all executions before all leases, so nothing deadlocks and no batch is torn.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { tablesWaitedOn } from '../../../src/testing/stepper.ts';
@@ -36,7 +36,7 @@ const PAIRS: [Operation, Operation][] = [
 ];
 
 describe('two batches in opposite order', () => {
-  it.each(PAIRS)('%s and %s: no circle, and one of them wins as a whole', async (one, other) => {
+  it.each(PAIRS)('%s and %s: no deadlock, and one of them wins as a whole', async (one, other) => {
     const behindCancel = await oppositeBatches(arena, [one, other], 'cancel');
     const behindRenew = await oppositeBatches(arena, [one, other], 'renew');
     const onlyRenewals = one === 'renew' && other === 'renew';
@@ -45,7 +45,7 @@ describe('two batches in opposite order', () => {
     );
   });
 
-  it('cancel and cancel of what nobody has started: each execution ends once', async () => {
+  it('cancel and cancel of unstarted executions: each ends once', async () => {
     const all = (word: string) => Array.from({ length: 4 }, () => word).join(', ');
     const first: [string, string] = [all('cancelled'), all('already_cancelled')];
     const second: [string, string] = [all('already_cancelled'), all('cancelled')];
@@ -70,7 +70,7 @@ describe('three batches over overlapping sets', () => {
   const renewed = ({ leases }: Scene) => arena.calls.renew(leases.slice(1, 5));
   const cancelled = ({ leases }: Scene) => arena.calls.cancel(leases.slice(2, 6).toReversed());
 
-  /** What each party was told about an execution must be what some order of the three would have told it. */
+  /** What each party got for an execution must be what some order of the three would have returned. */
   function expectSomeOrder(outcome: Interleaving, id: string): void {
     const told = new Map<Operation, string>();
     for (const party of PARTIES) {
@@ -84,7 +84,7 @@ describe('three batches over overlapping sets', () => {
     expect(possible).toContainEqual([...told.values()]);
   }
 
-  it('complete, renew and cancel: no circle, and every answer fits one order', async () => {
+  it('complete, renew and cancel: no deadlock, and all results match one order', async () => {
     const outcomes = await arena.race({
       given: leased(6),
       sessions: {

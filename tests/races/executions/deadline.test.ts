@@ -1,6 +1,6 @@
 /**
- * Races around limits in time: the firing of a deadline or of an attempt's limit against the holder of the lease, a
- * claim, a reaper and another firing. A firing never waits, and whoever gets the execution first decides.
+ * Races around time limits: the firing of a deadline or of an attempt's limit against the lease holder, a claim, a
+ * reaper and another firing. A firing never waits, and whoever gets the execution first decides.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { runRace, type StepLike } from '../../../src/testing/stepper.ts';
@@ -25,7 +25,7 @@ beforeAll(async () => {
 
 afterAll(() => database?.drop());
 
-/** Leased, and the time the policy gives is over; nobody has noticed yet, and the lease is alive. */
+/** Leased, and past the time its policy allows; nobody has noticed yet, and the lease is alive. */
 function overdue(policy: object, count = 1): Race['given'] {
   return async (on) => {
     const scene = await leased(count, policy)(on);
@@ -58,7 +58,7 @@ async function limitsOf({ ids }: Scene): Promise<string[]> {
 }
 
 describe('a deadline', () => {
-  it('and a complete: one of them ends it; checked without the lock, both would', async () => {
+  it('and a complete: one of them ends it; without the lock, both would', async () => {
     await meet(arena, {
       given: overdue(DEADLINE),
       a: ({ leases }) => arena.calls.complete(leases),
@@ -80,7 +80,7 @@ describe('a deadline', () => {
     });
   });
 
-  it('that passes while a complete waits for the lock: the complete was first and wins, the firing does not wait', async () => {
+  it('that passes while a complete waits for the lock: the complete came first and wins, the firing does not wait', async () => {
     const moving: StepLike<Scene>[] = [
       { name: 'move', sql: 'UPDATE ff_clock SET offset_ms = offset_ms + $1', params: [LIMIT_MS] },
     ];
@@ -103,7 +103,7 @@ describe('a deadline', () => {
     });
   });
 
-  it('and a pause: it ends what was paused, and a pause it met is no way out', async () => {
+  it('and a pause: it ends the paused execution, and a concurrent pause does not avoid it', async () => {
     await meet(arena, {
       given: overdue(DEADLINE),
       a: ({ leases }) => arena.calls.pause(leases),
@@ -122,7 +122,7 @@ describe('a deadline', () => {
     });
   });
 
-  it('and a claim: what is over is not granted, fired or not', async () => {
+  it('and a claim: an execution past its deadline is not granted, fired or not', async () => {
     await meet(arena, {
       given: async (on) => {
         const scene = await submitted(1, { policy: DEADLINE })(on);
@@ -147,7 +147,7 @@ describe('a deadline', () => {
     });
   });
 
-  it('and a cancel: the first decides how it ended', async () => {
+  it('and a cancel: the first decides the outcome', async () => {
     await meet(arena, {
       given: overdue(DEADLINE),
       a: ({ leases }) => arena.calls.cancel(leases),
@@ -161,7 +161,7 @@ describe('a deadline', () => {
     });
   });
 
-  it('fired by two at once ends the execution once', async () => {
+  it('fired twice at once ends the execution once', async () => {
     await meet(arena, {
       given: overdue(DEADLINE),
       a: fireAll,
@@ -200,7 +200,7 @@ describe('the limit of an attempt', () => {
     });
   });
 
-  it('and a renewal: a firing that meets one keeps its timer and ends the attempt at its next pass', async () => {
+  it('and a renewal: a firing that meets one keeps its timer and ends the attempt in its next pass', async () => {
     await meet(arena, {
       given: overdue(ATTEMPT_LIMIT),
       a: ({ leases }) => arena.calls.renew(leases),
@@ -219,7 +219,7 @@ describe('the limit of an attempt', () => {
     });
   });
 
-  it('and a reaper, both due: the attempt is ended by one of them', async () => {
+  it('and a reaper, both due: one of them ends the attempt', async () => {
     await meet(arena, {
       given: async (on) => {
         const scene = await overdue(ATTEMPT_LIMIT)(on);
@@ -238,12 +238,12 @@ describe('the limit of an attempt', () => {
     });
   });
 
-  it('of a lease that was given up, left behind, does not end the next lease of the same attempt', async () => {
+  it('left behind by a released lease does not end the next lease of the same attempt', async () => {
     const scene = await overdue(ATTEMPT_LIMIT)(arena);
     const [lease] = scene.leases;
     await ask(arena.through, arena.calls.release(scene.leases));
     expect(await limitsOf(scene)).toEqual([]);
-    // As a firing that read it before the release would still hold it: only the epoch tells the leases apart.
+    // As a firing that read it before the release would still hold it: only the epoch distinguishes the leases.
     await arena.through(
       `INSERT INTO ff_timer (kind, due_at_ms, execution_id, partition_key, attempt_index, lease_epoch)
        SELECT 'attempt_limit', 0, execution_id, partition_key, $2, $3 FROM ff_execution WHERE execution_id = $1`,
@@ -259,8 +259,8 @@ describe('the limit of an attempt', () => {
   });
 });
 
-describe('two firings that each hold a timer the other one’s execution wants to take back', () => {
-  /** Without retries, so that either limit is the end and takes the other one back. */
+describe('two firings that each hold a timer the other one’s execution wants to remove', () => {
+  /** Without retries, so that either limit ends the execution and removes the other one. */
   const BOTH = { timeout_policy: { execution_deadline_ms: LIMIT_MS, attempt_timeout_ms: LIMIT_MS } };
   const timersOfKind = async (kind: string, { ids }: Scene): Promise<string[]> => {
     const found = await arena.through(
@@ -271,12 +271,12 @@ describe('two firings that each hold a timer the other one’s execution wants t
   };
   const fireThose = (kind: 'attempt_limit' | 'deadline') => (scene: Scene) =>
     arena.calls.fireTimers(scene[kind] as string[]);
-  /** Holds up whoever writes the history of these executions, until it is rolled back. */
+  /** Blocks whoever writes the history of these executions, until it is rolled back. */
   const GATE = `INSERT INTO ff_attempt_history (execution_id, partition_key, attempt_index, lease_epoch, started_at_ms)
                 SELECT execution_id, partition_key, attempt_index, lease_epoch, 0 FROM ff_execution
                 WHERE execution_id = ANY ($1)`;
 
-  it('do not wait in a circle', async () => {
+  it('do not deadlock', async () => {
     await runRace<Scene>({
       connect: () => database.connect(),
       setup: async () => {
@@ -311,7 +311,7 @@ describe('two firings that each hold a timer the other one’s execution wants t
       check: async (outcome, scene) => {
         expect(outcome.waited).toEqual(expect.arrayContaining(['limits.call', 'deadlines.call']));
         expect(outcome.deadlocks, 'deadlocks').toBe(0);
-        // Each ended the one it got; a timer of the other's may be left for the next pass, and means nothing.
+        // Each ended the one it got; a timer of the other may be left for the next pass, and is stale.
         expect([saidTo(outcome, 'limits'), saidTo(outcome, 'deadlines')]).toEqual([
           'execution_timed_out',
           'execution_timed_out',

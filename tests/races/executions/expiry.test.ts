@@ -1,6 +1,6 @@
 /**
- * Races around the end of a lease's time: the reaper against the holder, a clock that runs on while somebody waits, and
- * the worker that comes back too late. The reaper never waits, and an expiry is decided on the locked lease.
+ * Races around the expiry of a lease: the reaper against the holder, a clock that advances while a call waits, and the
+ * worker that comes back too late. The reaper never waits, and expiry is decided on the locked lease.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { tablesWaitedOn } from '../../../src/testing/stepper.ts';
@@ -25,15 +25,15 @@ afterAll(() => database?.drop());
 
 const lapseAll = ({ leases }: Scene) => arena.calls.lapse(leases);
 
-/** What an operation is told at a lease that has run out, before and after the reaper came. */
+/** What an operation returns for an expired lease, before and after the reaper came. */
 function toldTooLate(operation: Operation): { before: string; after: string; ends: boolean } {
   if (operation === 'cancel') return { before: 'cancelled', after: 'cancelled', ends: true };
   if (operation === 'revoke') return { before: 'revoked', after: 'no_active_lease', ends: true };
   return { before: 'lease_expired', after: 'lease_expired', ends: false };
 }
 
-describe('a lease that has run out', () => {
-  it.each(OPERATIONS)('%s and lapse: the reaper passes by while the other is at it', async (operation) => {
+describe('an expired lease', () => {
+  it.each(OPERATIONS)('%s and lapse: the reaper skips it while the other holds it', async (operation) => {
     const { before, after, ends } = toldTooLate(operation);
     const table = operation === 'renew' ? 'ff_lease' : 'ff_execution';
     await meet(arena, {
@@ -50,9 +50,9 @@ describe('a lease that has run out', () => {
   });
 
   it.each([
-    ['another try', runOut(1), 'lapsed'],
-    ['the end', runOut(1, {}), 'expired'],
-  ])('is reaped once by two who see it at the same time, when what follows is %s', async (_, given, word) => {
+    ['a retry', runOut(1), 'lapsed'],
+    ['a terminal outcome', runOut(1, {}), 'expired'],
+  ])('is reaped once by two reapers at the same time, when what follows is %s', async (_, given, word) => {
     const expected = (told: [string, string]): Expected => ({ told, waitsOn: null });
     const meetings: Record<Meeting, Expected> = {
       'a then b': expected([word, 'nothing']),
@@ -64,16 +64,16 @@ describe('a lease that has run out', () => {
   });
 });
 
-describe('a lease that runs out meanwhile', () => {
+describe('a lease that expires meanwhile', () => {
   it.each(['complete', 'renew'] as const)(
-    '%s and lapse: one decision, by the time of the locks',
+    '%s and lapse: one decision, by when the locks were taken',
     async (verb) => {
       const outcomes = await holderAndLapse(arena, verb);
       expect(tablesWaitedOn(outcomes)).toEqual([verb === 'renew' ? 'ff_lease' : 'ff_execution']);
     },
   );
 
-  it('is extended by both of two renewals, and knows of the last', async () => {
+  it('is extended by both of two renewals, and records the last', async () => {
     expect(tablesWaitedOn(await renewTwice(arena))).toEqual(['ff_lease']);
   });
 
@@ -101,8 +101,8 @@ describe('a lease that runs out meanwhile', () => {
   );
 });
 
-describe('a worker that comes back after its work was taken over', () => {
-  /** Lapsed and claimed by another worker; the old lease is kept beside the new. */
+describe('a worker that comes back after a takeover', () => {
+  /** Expired and claimed by another worker; the old lease is kept beside the new. */
   async function takenOver(): Promise<Scene & { old: Lease[] }> {
     const scene = await runOut(1)(arena);
     await ask(arena.through, lapseAll(scene));
@@ -120,7 +120,7 @@ describe('a worker that comes back after its work was taken over', () => {
     ['renew', 'renew'],
   ] as const)('may not %s, and the new owner may %s unharmed', async (late, verb) => {
     const accepted = { complete: 'completed', renew: 'renewed', release: 'released' }[verb];
-    // The late one is refused without touching the lease, so a renewal and it never wait for each other.
+    // The late call is refused without touching the lease, so it and a renewal never wait for each other.
     const waitsOn = late === 'renew' || verb === 'renew' ? null : 'ff_execution';
     const told: [string, string] = ['lease_expired', accepted];
     await meet(arena, {

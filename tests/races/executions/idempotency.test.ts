@@ -1,6 +1,6 @@
 /**
- * Races for an idempotency key: two who submit with it, in one order or another, inside transactions that end well or
- * not, and the removal of keys whose time is over. Whatever happens, a key stands for one execution.
+ * Races for an idempotency key: two submits with it, in either order, inside transactions that commit or roll back, and
+ * the removal of expired keys. Whatever happens, a key stands for one execution.
  */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -36,7 +36,7 @@ afterAll(async () => {
   await database?.drop();
 });
 
-/** The requests of one permutation, of a kind of their own whose route is known, keys in ascending order. */
+/** The requests of one permutation, of their own kind whose route is interned, keys in ascending order. */
 interface Plan extends Record<string, unknown> {
   requests: SubmitRequest[];
   kind: string;
@@ -52,7 +52,7 @@ async function planned(count: number, own: Partial<SubmitRequest> = {}): Promise
 
 type Steps = StepLike<Plan>[];
 
-/** Submits inside a transaction of the session's own; the answers are those of the requests. */
+/** Submits inside the session's own transaction; the results are those of the requests. */
 function submitting(pick: (plan: Plan) => SubmitRequest[], isolation = 'READ COMMITTED'): Steps[number] {
   return {
     name: 'call',
@@ -75,7 +75,7 @@ function told(outcome: Interleaving, session: string): string {
 const idsTold = (outcome: Interleaving, session: string): string[] =>
   stepValue<SubmitResult[]>(outcome, `${session}.call`).map(({ executionId }) => executionId);
 
-/** Executions of the plan's kind besides the one that made its route, and the keys that stand for one. */
+/** Executions of the plan's kind besides the one that created its route, and the keys that stand for one. */
 async function made({ kind }: Plan): Promise<{ executions: number; keys: number }> {
   const found = await database.query<{ executions: number; keys: number }>(
     `SELECT count(*)::int - 1 AS executions, count(i.key)::int AS keys
@@ -98,7 +98,7 @@ function race(spec: Omit<RaceSpec<Plan>, 'connect'>): Promise<Interleaving[]> {
 }
 
 describe('two submits with one key', () => {
-  it('make one execution: the second waits and gets the first one’s id; looked up before, both would submit', async () => {
+  it('create one execution: the second waits and gets the first one’s id; with a lookup first, both would submit', async () => {
     const outcomes = await race({
       setup: () => planned(1),
       sessions: { a: [submitting(all), 'COMMIT'], b: [submitting(all), 'COMMIT'] },
@@ -113,7 +113,7 @@ describe('two submits with one key', () => {
     expect(tablesWaitedOn(outcomes)).toEqual(['ff_idempotency']);
   });
 
-  it('of which the first is rolled back: the second submits, and is not told of what never was', async () => {
+  it('of which the first is rolled back: the second submits and gets its own id', async () => {
     await race({
       setup: () => planned(1),
       sessions: { a: [submitting(all), 'ROLLBACK'], b: [submitting(all), 'COMMIT'] },
@@ -127,7 +127,7 @@ describe('two submits with one key', () => {
     });
   });
 
-  it('and another body: the second waits and is refused, with nothing written of its call', async () => {
+  it('and another body: the second waits and is refused, and its call writes nothing', async () => {
     await race({
       setup: () => planned(2),
       sessions: {
@@ -143,7 +143,7 @@ describe('two submits with one key', () => {
     });
   });
 
-  it('at REPEATABLE READ: who cannot see the first is told to begin again, not that it submitted', async () => {
+  it('at REPEATABLE READ: a submit that cannot see the first must retry, and does not report success', async () => {
     await race({
       setup: () => planned(1),
       sessions: {
@@ -161,7 +161,7 @@ describe('two submits with one key', () => {
 });
 
 describe('two batches with the same keys in opposite order', () => {
-  it('do not wait in a circle, also while somebody holds one in the middle', async () => {
+  it('do not deadlock, even while another session holds one in the middle', async () => {
     const outcomes = await race({
       setup: () => planned(3),
       sessions: {
@@ -180,7 +180,7 @@ describe('two batches with the same keys in opposite order', () => {
   });
 });
 
-/** A key whose time is over and whose execution has ended. */
+/** An expired key whose execution has ended. */
 async function outlived(count: number): Promise<Plan & { first: string[] }> {
   const plan = await planned(count, { policy: { dedupWindowMs: WINDOW_MS } });
   const [done] = await engine.submit(plan.requests.slice(0, 1));
@@ -189,8 +189,8 @@ async function outlived(count: number): Promise<Plan & { first: string[] }> {
   return { ...plan, first: [done!.executionId] };
 }
 
-describe('a key whose time is over', () => {
-  it('is taken over by one of two who come for it', async () => {
+describe('an expired key', () => {
+  it('is taken over by one of two submits', async () => {
     await race({
       setup: () => outlived(1),
       sessions: { a: [submitting(all), 'COMMIT'], b: [submitting(all), 'COMMIT'] },
@@ -203,7 +203,7 @@ describe('a key whose time is over', () => {
     });
   });
 
-  it('and is being removed: who submits with it waits, and has the key afterwards', async () => {
+  it('that is being removed: a submit with it waits, and has the key afterwards', async () => {
     const removing: Steps[number] = {
       name: 'remove',
       run: async (session) => {
@@ -221,7 +221,7 @@ describe('a key whose time is over', () => {
     });
   });
 
-  it('and is removed while its next submit waits for another key: the key still stands for what was submitted', async () => {
+  it('that is removed while its next submit waits for another key still stands for what was submitted', async () => {
     await race({
       setup: () => outlived(2),
       sessions: {
@@ -239,7 +239,7 @@ describe('a key whose time is over', () => {
     });
   });
 
-  it('is not taken over while a replay of its execution is under way and comes first', async () => {
+  it('is not taken over when a running replay of its execution comes first', async () => {
     await race({
       setup: async () => {
         const plan = await outlived(1);

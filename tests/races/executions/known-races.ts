@@ -1,7 +1,7 @@
 /**
- * The races that simpler forms of the functions are known to lose. The files of their subjects run them on the engine's
- * functions, which must pass in every order; naive.test.ts runs them on naive variants, which must not: so each
- * expectation here is shown to bite.
+ * The races that simpler forms of the functions are known to lose. The test files of each subject run them on the
+ * engine's functions, which must pass in every order; naive.test.ts runs them on naive variants, which must fail: so
+ * every expectation here is shown to catch something.
  */
 import { expect } from 'vitest';
 import { tablesWaitedOn } from '../../../src/testing/stepper.ts';
@@ -22,7 +22,7 @@ import {
 import { LEASE_MS, type Lease } from '../calls.ts';
 import { answersInTurn, callOf, tableBetween, type Operation } from './lease-answers.ts';
 
-/** The step that lets a lease granted before the race run out. */
+/** The step that makes a lease granted before the race expire. */
 const CLOCK: StepLike<Scene>[] = [
   { name: 'move', sql: 'UPDATE ff_clock SET offset_ms = offset_ms + $1', params: [LEASE_MS + 1] },
 ];
@@ -51,7 +51,7 @@ export function claimAndCancel(arena: Arena): Promise<Interleaving[]> {
   });
 }
 
-/** Two who each want the same lease: the first to get the lock wins, the other waits and is answered precisely. */
+/** Two parties want the same lease: the first to get the lock wins, the other waits and learns precisely why not. */
 export function pairAtLease(arena: Arena, [one, other]: [Operation, Operation]): Promise<Interleaving[]> {
   const [oneFirst, otherSecond] = answersInTurn([one, other]) as [string, string];
   const [otherFirst, oneSecond] = answersInTurn([other, one]) as [string, string];
@@ -69,7 +69,7 @@ export function pairAtLease(arena: Arena, [one, other]: [Operation, Operation]):
   });
 }
 
-/** Both extend; the lease must end up knowing of the one that came last, however far the clock went in between. */
+/** Both extend; the lease must record the later one, however far the clock moved in between. */
 export function renewTwice(arena: Arena): Promise<Interleaving[]> {
   const renew = ({ leases }: Scene) => arena.calls.renew(leases, LONG_LEASE_MS);
   return arena.race({
@@ -88,15 +88,15 @@ export function renewTwice(arena: Arena): Promise<Interleaving[]> {
   });
 }
 
-/** When a holder's call was decided: at once, or, when it had to wait, when the other transaction ended. */
+/** When a holder's call was decided: at once or, if it had to wait, when the other transaction ended. */
 function decidedLate(outcome: Interleaving, call: string, otherEnd: string): boolean {
   const waited = outcome.waited.includes(call);
   return isBefore(outcome, 'clock.move', call) || (waited && isBefore(outcome, 'clock.move', otherEnd));
 }
 
 /**
- * A lease runs out while its holder and the reaper are both at it. The holder is accepted exactly when it had the
- * locks before the lease ran out; the reaper never waits and never overrules an accepted or an undecided holder.
+ * A lease expires while both its holder and the reaper act on it. The holder is accepted exactly when it had the locks
+ * before the expiry; the reaper never waits and never overrules an accepted or an undecided holder.
  */
 export function holderAndLapse(arena: Arena, operation: 'complete' | 'renew'): Promise<Interleaving[]> {
   const accepted = answersInTurn([operation])[0];
@@ -125,7 +125,7 @@ export function holderAndLapse(arena: Arena, operation: 'complete' | 'renew'): P
   });
 }
 
-/** The clock passes the expiry while the holder of a lease waits for a lock somebody else gives back unused. */
+/** The clock passes the expiry while the lease holder waits for a lock that its owner releases unused. */
 export function waitPastExpiry(
   arena: Arena,
   operation: 'complete' | 'fail' | 'release' | 'pause' | 'renew',
@@ -155,8 +155,8 @@ const BATCH = 5;
 const MIDDLE = 2;
 
 /**
- * Two batches over the same executions in opposite order, while somebody holds one in the middle: whoever locks in the
- * order of its array stands in the way of the other. Nobody may be half way in, so one batch wins as a whole.
+ * Two batches over the same executions in opposite order, while another session holds one in the middle: locking in
+ * array order would make each block the other. Neither batch may be applied in part, so one wins as a whole.
  */
 export function oppositeBatches(
   arena: Arena,

@@ -1,6 +1,6 @@
 /**
- * What each operation on a leased execution answers, given what was done to it before: the table the races of two and
- * more are judged by. Pure; the words are the functions' own, `again` marks the repetition of an earlier answer.
+ * What each operation on a leased execution returns, given what was done to it before: the table by which races of two
+ * and more are judged. Pure; the outcomes are the functions' own, `again` marks the repetition of an earlier result.
  */
 import type { Call, Calls, Lease } from '../calls.ts';
 
@@ -16,7 +16,7 @@ export const OPERATIONS = [
 ] as const;
 export type Operation = (typeof OPERATIONS)[number];
 
-/** What an execution is after the operation that changed it last. */
+/** The state of an execution after the last operation that changed it. */
 type State = 'leased' | Operation;
 
 const ACCEPTED: Record<Operation, string> = {
@@ -30,7 +30,7 @@ const ACCEPTED: Record<Operation, string> = {
   revoke: 'revoked',
 };
 
-/** By what came first, then by what came second. Every one asks with the lease the execution had at the start. */
+/** By the first operation, then by the second. All of them use the lease the execution had at the start. */
 const AFTER: Record<State, Record<Operation, string>> = {
   leased: ACCEPTED,
   renew: ACCEPTED,
@@ -106,7 +106,7 @@ const AFTER: Record<State, Record<Operation, string>> = {
   },
 };
 
-/** What these operations answer when they come one after the other. */
+/** What these operations return when they run one after the other. */
 export function answersInTurn(operations: Operation[]): string[] {
   let state: State = 'leased';
   return operations.map((operation) => {
@@ -116,7 +116,7 @@ export function answersInTurn(operations: Operation[]): string[] {
   });
 }
 
-/** The table the second of two waits on: a renewal takes the lease alone, all others the execution first. */
+/** The table the second operation waits on: a renewal takes the lease alone, all others the execution first. */
 export function tableBetween(first: Operation, second: Operation): string {
   return first === 'renew' || second === 'renew' ? 'ff_lease' : 'ff_execution';
 }
@@ -125,7 +125,7 @@ export function callOf(calls: Calls, operation: Operation, leases: Lease[]): Cal
   return calls[operation](leases);
 }
 
-/** Every pair, each operation also with itself. */
+/** Every pair, including each operation with itself. */
 export function pairsOfOperations(): [Operation, Operation][] {
   return OPERATIONS.flatMap((one, index) =>
     OPERATIONS.slice(index).map((other): [Operation, Operation] => [one, other]),

@@ -1,6 +1,6 @@
 /**
- * Two parties at one leased execution: every pair of complete, fail, retry, release, pause, renew, cancel and revoke, in
- * every order. Whoever gets the lock first wins, the other waits on the table named and is told precisely why not.
+ * Two parties at one leased execution: every pair of complete, fail, retry, release, pause, renew, cancel and revoke,
+ * in every order. Whoever gets the lock first wins; the other waits on the expected table and learns precisely why not.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { tablesWaitedOn } from '../../../src/testing/stepper.ts';
@@ -22,13 +22,13 @@ afterAll(() => database?.drop());
 
 describe('at a leased execution', () => {
   it.each(pairsOfOperations())(
-    '%s and %s: the first wins, the other is answered precisely',
+    '%s and %s: the first wins, the other gets the precise refusal',
     async (one, other) => {
       await pairAtLease(arena, [one, other]);
     },
   );
 
-  it.each(OPERATIONS)('%s waits on every table it locks, and nowhere else', async (operation) => {
+  it.each(OPERATIONS)('%s waits on every table it locks and on no other', async (operation) => {
     const behind = (holder: 'cancel' | 'renew') =>
       arena.race({
         given: leased(1),

@@ -1,6 +1,6 @@
 /**
- * Many parties at once, unsteered: a seeded mix of all operations over a small set of executions with short leases and a
- * clock that jumps. Afterwards the rows agree, every answer was kept, and what is left can still be brought to an end.
+ * Many parties at once, uncontrolled: a seeded mix of all operations over a small set of executions with short leases
+ * and a clock that jumps. Afterwards the rows agree, every result was kept, and everything left can still be finished.
  */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, it } from 'vitest';
@@ -15,16 +15,16 @@ const SEED = 20_251;
 const PARTIES = 6;
 const OPERATIONS_EACH = 700;
 const BATCH = 8;
-/** The set stays small, so that the parties keep meeting. */
+/** The set stays small, so that the parties keep colliding. */
 const WANTED_OPEN = 24;
 const MAX_DRAIN_PASSES = 50;
-/** A move of the clock is half a lease, so delays and leases come due while others are at them. */
+/** A move of the clock is half a lease, so delays and leases come due while others act on them. */
 const DELAY_MS = LEASE_MS;
 const POLICY = {
   retry_policy: { max_retries: 1_000, backoff: { type: 'fixed', delay_ms: DELAY_MS } },
   max_replay_count: 5,
 };
-/** Over while others are at the execution. */
+/** Expires while others act on the execution. */
 const LIMITED = {
   ...POLICY,
   timeout_policy: { execution_deadline_ms: 4 * DELAY_MS, attempt_timeout_ms: DELAY_MS },
@@ -40,25 +40,25 @@ beforeAll(async () => {
 
 afterAll(() => database?.drop());
 
-/** What all parties share: who is still open, and every lease anybody was ever granted on them. */
+/** What all parties share: which executions are open, and every lease ever granted on them. */
 interface Board {
   routeId: number;
   open: Set<string>;
   leases: Map<string, Lease[]>;
   answers: Answer[];
-  /** Who was to be spawned by whom, committed or not. */
+  /** Which children each execution was to spawn, committed or not. */
   children: Map<string, string[]>;
-  /** Whatever was submitted or spawned, ended or not. */
+  /** Everything that was submitted or spawned, ended or not. */
   known: Set<string>;
   ended: Set<string>;
-  /** Whatever was suspended or has a waitpoint, the last one last. */
+  /** Everything that was suspended or has a waitpoint, most recent last. */
   waiting: Set<string>;
 }
 
 type Pick = (below: number) => number;
 
 const ROUTE = { lane: 'default', kind: randomUUID() };
-/** How often each is chosen, in relation to the others. */
+/** How often each is chosen, relative to the others. */
 const WEIGHTS = {
   submit: 1,
   claim: 7,
@@ -93,7 +93,7 @@ function someOpen(board: Board, pick: Pick): string[] {
   return pick(2) === 0 ? some : some.toReversed();
 }
 
-/** Mostly the newest lease of each, sometimes an older one, as a worker that was away would use. */
+/** Mostly the newest lease of each, sometimes an older one, as a returning worker would use. */
 function someLeases(board: Board, pick: Pick): Lease[] {
   return someOpen(board, pick).flatMap((id) => {
     const known = board.leases.get(id) ?? [];
@@ -105,20 +105,20 @@ function someLeases(board: Board, pick: Pick): Lease[] {
 function submission(board: Board, pick: Pick): Call | null {
   if (board.open.size >= WANTED_OPEN) return null;
   const ids = Array.from({ length: 1 + pick(BATCH) }, () => randomUUID());
-  // Known to the others before it is committed, so that they also ask for what is not there yet.
+  // Known to the others before it is committed, so that they also ask for what does not exist yet.
   ids.forEach((id) => board.open.add(id));
   const delayMs = pick(3) === 0 ? DELAY_MS : 0;
   return arena.calls.submit({ ids, routes: [ROUTE], delayMs, policy: pick(2) === 0 ? POLICY : LIMITED });
 }
 
-/** Executions that have ended, and were heard to have. */
+/** Executions that are known to have ended. */
 function someEnded(board: Board, pick: Pick): string[] {
   const ended = [...board.ended];
   const from = pick(ended.length + 1);
   return ended.slice(from, from + 1 + pick(3));
 }
 
-/** A child or a few of one running execution; known to its parent at once, to the others when they are there. */
+/** One or a few children of one running execution; known to its parent at once, to the others once they exist. */
 function spawning(board: Board, pick: Pick): Call | null {
   const parent = someLeases(board, pick)[0];
   if (parent === undefined || board.open.size >= 2 * WANTED_OPEN) return null;
@@ -131,7 +131,7 @@ function spawning(board: Board, pick: Pick): Call | null {
 function pausing(board: Board, pick: Pick): Call | null {
   const leases = someLeases(board, pick);
   if (leases.length === 0) return null;
-  // Of those only that exist: nobody would tell of the end of one that was never there.
+  // Only those that exist: nobody would be notified of the end of a child that never existed.
   const childrenOf = ({ id }: Lease) =>
     (board.children.get(id) ?? []).filter((child) => board.known.has(child));
   const lease = leases.find((one) => childrenOf(one).length > 0);
@@ -145,7 +145,7 @@ function pausing(board: Board, pick: Pick): Call | null {
 const WAITPOINTS = ['one', 'two'];
 const TIMEOUTS = ['fail', 'cancel', 'expire', 'resume', 'escalate', undefined] as const;
 
-/** Until some of the waitpoints are told, or a time, or some of the children. */
+/** Until some of the waitpoints get signals, or a time, or some of the children end. */
 function suspending(board: Board, pick: Pick): Call | null {
   const lease = someLeases(board, pick)[0];
   if (lease === undefined) return null;
@@ -166,7 +166,7 @@ function suspending(board: Board, pick: Pick): Call | null {
   });
 }
 
-/** Mostly to one of those that were last heard to wait, so that they are told while others are at them. */
+/** Mostly to one that was last known to wait, so that it gets signals while others act on it. */
 function signalling(board: Board, pick: Pick): Call | null {
   const waiting = [...board.waiting].slice(-BATCH);
   const id = pick(5) === 0 ? someOpen(board, pick)[0] : waiting[pick(waiting.length)];
@@ -175,7 +175,7 @@ function signalling(board: Board, pick: Pick): Call | null {
   return arena.calls.deliver(id, { waitpoint, source: `source-${pick(3)}`, key: `key-${pick(4)}` });
 }
 
-/** The next call of a party; null when there is nothing to do it on. */
+/** The next call of a party; null when there is nothing to act on. */
 function nextCall(board: Board, pick: Pick, worker: string): Call | null {
   const name = WEIGHTED[pick(WEIGHTED.length)] ?? 'claim';
   if (name === 'submit') return submission(board, pick);
@@ -212,7 +212,7 @@ function nextCall(board: Board, pick: Pick, worker: string): Call | null {
 function note(board: Board, answers: Answer[]): void {
   for (const answer of answers) {
     const { id, word, attempt, epoch } = answer;
-    // Submissions and refusals are answers too, but the log owes nothing for them.
+    // Submissions and refusals are results too, but require no events.
     board.answers.push(answer);
     if (id === null) continue;
     if (word === 'submitted') {
@@ -245,7 +245,7 @@ async function play(board: Board, through: Ask, party: number): Promise<number> 
   return done;
 }
 
-/** Brings everything to its end: whatever cannot be reached any more would stay open. */
+/** Finishes everything: an execution that nothing can reach any more would stay open. */
 async function drain(board: Board): Promise<number> {
   const { calls, through } = arena;
   for (let pass = 0; pass < MAX_DRAIN_PASSES; pass += 1) {
@@ -277,7 +277,7 @@ async function drain(board: Board): Promise<number> {
   return board.open.size;
 }
 
-it('a mix of everything leaves no contradiction, no unkept answer and nothing stuck', async () => {
+it('a mix of everything leaves no contradiction, no broken promise and nothing stuck', async () => {
   const board: Board = {
     routeId: 0,
     open: new Set(),
@@ -292,7 +292,7 @@ it('a mix of everything leaves no contradiction, no unkept answer and nothing st
   board.routeId = Number((await arena.through(first.sql, first.params)).rows[0]?.route_id);
 
   const clients = await Promise.all(Array.from({ length: PARTIES }, () => database.connect()));
-  // A deadlock, a broken assertion or any other error ends the test here.
+  // A deadlock, a failed assertion or any other error ends the test here.
   const done = await Promise.all(
     clients.map((client, party) => play(board, (text, params) => client.query(text, params), party)),
   );

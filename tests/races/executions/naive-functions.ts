@@ -1,10 +1,10 @@
 /**
- * The engine's functions in the simpler forms one would write first. Alone each does its work; against another session
- * each breaks in its own way, which is why the engine's functions have the shape they have. For tests only: they are
- * created in a test database beside the real ones and take the same arguments.
+ * The engine's functions in the simpler forms one would write first. Alone each works; against another session each
+ * breaks in its own way, which is why the engine's functions are written as they are. For tests only: they are created
+ * in a test database beside the real ones and take the same arguments.
  */
 
-// The engine's tables, written here behind its back.
+// The engine's tables, written here directly.
 const STATE = 'ff_execution';
 const LOG = 'ff_event';
 
@@ -17,11 +17,11 @@ const ANSWER = 'RETURNS TABLE (execution_id uuid, outcome text, repeated boolean
 const EVENT = `INSERT INTO ${LOG} (family, event_type, occurred_at_ms, execution_id, partition_key, attempt_index,
   lease_epoch, lease_id, namespace, tags, route_id, slot)`;
 const PLACE = 'route_id, (SELECT slot FROM ff_sequencer)';
-/** Joins are made in the order of the array, so that which lock comes first does not depend on a plan. */
+/** Joins follow the order of the array, so that the order of locks does not depend on a plan. */
 const SETTINGS = `SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_material = off
   SET search_path FROM CURRENT`;
 
-/** The rows a completion leaves, from a set k of ended leases. */
+/** The rows a completion writes, from a set k of ended leases. */
 const COMPLETED_ROWS = `
   result AS (INSERT INTO ff_outcome (execution_id, ended_at_ms, attempt_index, outcome, partition_key, namespace)
     SELECT execution_id, ff_now_ms(), attempt_index, 'success', partition_key, namespace FROM k),
@@ -37,7 +37,7 @@ const answerHolder = (verb: string, word: string) => `
   RETURN QUERY SELECT r.execution_id, r.outcome, r.repeated, NULL::text
     FROM ff_refusals('${verb}', p_ids, p_partitions, p_attempts, p_epochs, v_done) r;`;
 
-/** Ends the lease by the row address it was locked under, in the statement that locked it. */
+/** Deletes the lease by the ctid it was locked under, in the statement that locked it. */
 const COMPLETE_BY_ADDRESS = `
 CREATE FUNCTION naive_complete_by_address(${HOLDER}, p_results jsonb[]) ${ANSWER} LANGUAGE plpgsql ${SETTINGS} AS $$
 #variable_conflict use_column
@@ -56,7 +56,7 @@ BEGIN
   ${answerHolder('complete', 'completed')}
 END $$`;
 
-/** Updates straight from the array and deletes what that gave; the expiry is read before any wait. */
+/** Updates straight from the array and deletes the leases of the updated rows; the expiry is read before any wait. */
 const COMPLETE_BY_JOIN = `
 CREATE FUNCTION naive_complete_by_join(${HOLDER}, p_results jsonb[]) ${ANSWER} LANGUAGE plpgsql ${SETTINGS} AS $$
 #variable_conflict use_column
@@ -74,7 +74,7 @@ BEGIN
   ${answerHolder('complete', 'completed')}
 END $$`;
 
-/** Extends the lease by the row address it was locked under, in the statement that locked it. */
+/** Extends the lease by the ctid it was locked under, in the statement that locked it. */
 const RENEW_BY_ADDRESS = `
 CREATE FUNCTION naive_renew_by_address(${HOLDER}, p_lease_ms bigint) ${ANSWER} LANGUAGE plpgsql ${SETTINGS} AS $$
 #variable_conflict use_column
@@ -94,7 +94,7 @@ BEGIN
   ${answerHolder('renew', 'renewed')}
 END $$`;
 
-/** Locks, ends and takes the lease away in one statement. */
+/** Locks, ends and removes the lease in one statement. */
 const CANCEL_AT_ONCE = `
 CREATE FUNCTION naive_cancel_at_once(p_ids uuid[], p_partitions smallint[], p_reason text, p_actor text) ${ANSWER}
 LANGUAGE plpgsql ${SETTINGS} AS $$
@@ -119,7 +119,7 @@ BEGIN
   FROM ended e LEFT JOIN unleased l ON l.execution_id = e.execution_id;
 END $$`;
 
-/** Believes the expiry it reads before it has the lease. */
+/** Trusts the expiry it reads before it has locked the lease. */
 const LAPSE_BEFORE_LOCK = `
 CREATE FUNCTION naive_lapse_before_lock(p_ids uuid[], p_partitions smallint[], p_epochs bigint[]) ${ANSWER}
 LANGUAGE plpgsql ${SETTINGS} AS $$

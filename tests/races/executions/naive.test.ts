@@ -1,7 +1,7 @@
 /**
- * The races and their checker can fail: each of the known races is run on a naive variant of a function, without the
- * assertions that would stop it, and must report the damage. It does so only in an order in which somebody waited; the
- * orders before that, in which nobody met, have passed.
+ * The races and their checker can fail: each known race is run on a naive variant of a function, without the assertions
+ * that would stop it, and must report the damage. It does so only in an order in which a session waited; the orders
+ * before that, without a collision, have passed.
  */
 import { readFile } from 'node:fs/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -34,7 +34,7 @@ beforeAll(async () => {
 
 afterAll(() => database?.drop());
 
-/** The failure a race on the variant ends with. */
+/** The failure of a race on the variant. */
 async function failureOf(
   names: FunctionNames,
   race: (arena: Arena) => Promise<unknown>,
@@ -53,13 +53,13 @@ interface Loss {
 
 const LOSSES: Loss[] = [
   {
-    title: 'a completion that deletes the lease by its address leaves it behind after a renewal',
+    title: 'a completion that deletes the lease by ctid leaves it behind after a renewal',
     names: { complete: 'naive_complete_by_address' },
     race: (arena) => pairAtLease(arena, ['renew', 'complete']),
     says: /has an orphan lease/,
   },
   {
-    title: 'a renewal that writes by address does nothing after another, and says it did',
+    title: 'a renewal that writes by ctid does nothing after another, and reports success',
     names: { renew: 'naive_renew_by_address' },
     race: renewTwice,
     says: /does not know of its last renewal/,
@@ -71,13 +71,13 @@ const LOSSES: Loss[] = [
     says: /has an orphan lease/,
   },
   {
-    title: 'a reaper that decides before it has the lease overrules a renewal',
+    title: 'a reaper that decides before it locks the lease overrules a renewal',
     names: { lapse: 'naive_lapse_before_lock' },
     race: (arena) => holderAndLapse(arena, 'renew'),
     says: /has an orphan lease/,
   },
   {
-    title: 'a completion that locks in the order of its array waits in a circle',
+    title: 'a completion that locks in array order deadlocks',
     names: { complete: 'naive_complete_by_join' },
     race: (arena) => oppositeBatches(arena, ['cancel', 'complete'], 'cancel'),
     says: /deadlocks/,
@@ -89,19 +89,19 @@ const LOSSES: Loss[] = [
     says: /expected 'completed' to be 'lease_expired'/,
   },
   {
-    title: 'a suspension that counts in the statement that locks waits for what was said meanwhile',
+    title: 'a suspension that counts in the statement that locks waits for a signal it already has',
     names: { suspend: 'naive_suspend_at_once' },
     race: signalAndSuspend,
     says: /is suspended for told, for which enough was said/,
   },
   {
-    title: 'a signal that looks for the suspension before it has the execution does not resume it',
+    title: 'a signal that looks for the suspension before it locks the execution does not resume it',
     names: { deliver: 'naive_deliver_at_waitpoint' },
     race: signalAndSuspend,
     says: /is suspended for told, for which enough was said/,
   },
   {
-    title: 'the last two signals, each counted in the statement that locks, are both the last but one',
+    title: 'the last two signals, each counted in the statement that locks, both see one missing',
     names: { deliver: 'naive_deliver_at_waitpoint' },
     race: lastTwoSignals,
     says: /is suspended for told, for which enough was said/,

@@ -1,6 +1,6 @@
 /**
- * What an open transaction of an application holds up. It has submitted to a lane and a task that were never used before, or
- * with a key: nobody else waits for it but those who bring the same key, and they no longer than they are told.
+ * What an open transaction of an application blocks. It has submitted to a lane and a task that were never used before,
+ * or with a key: only submits with the same key wait for it, and no longer than they are allowed to.
  */
 import { randomUUID } from 'node:crypto';
 import pg from 'pg';
@@ -39,7 +39,7 @@ interface Plan extends Record<string, unknown> {
   known: SubmitRequest;
 }
 
-/** A lane and a task, or a task only, that nobody has used, and a task that is known. */
+/** An unused lane and task, or only an unused task, and a task that is known. */
 const planned = (lane: 'new lane' | 'known lane') => async (): Promise<Plan> => {
   const known = { kind: 'known' };
   await engine.submit(known);
@@ -71,9 +71,9 @@ async function claimed({ fresh }: Plan): Promise<number> {
 }
 
 describe.each(['new lane', 'known lane'] as const)(
-  'an open transaction that uses a task first (%s)',
+  'an open transaction that is the first to use a task (%s)',
   (lane) => {
-    it.each(['COMMIT', 'ROLLBACK'] as const)('holds up no submit to the same (%s)', async (end) => {
+    it.each(['COMMIT', 'ROLLBACK'] as const)('blocks no submit to the same task (%s)', async (end) => {
       await runRace<Plan>({
         connect: () => database.connect(),
         setup: planned(lane),
@@ -92,7 +92,7 @@ describe.each(['new lane', 'known lane'] as const)(
       });
     });
 
-    it('holds up none that shares a statement with one to the same', async () => {
+    it('blocks no submit that shares a statement with one to the same task', async () => {
       await runRace<Plan>({
         connect: () => database.connect(),
         setup: planned(lane),
@@ -110,7 +110,7 @@ describe.each(['new lane', 'known lane'] as const)(
       });
     });
 
-    it('holds up no claim, spawn or flow', async () => {
+    it('blocks no claim, spawn or flow', async () => {
       await runRace<Plan>({
         connect: () => database.connect(),
         setup: planned(lane),
@@ -136,7 +136,7 @@ describe.each(['new lane', 'known lane'] as const)(
   },
 );
 
-it('a transaction that cannot see the route that is made for it submits all the same', async () => {
+it('a transaction that cannot see the route created for it submits all the same', async () => {
   await runRace<Plan>({
     connect: () => database.connect(),
     setup: planned('new lane'),
@@ -167,7 +167,7 @@ const NAMES: [string, () => Named][] = [
 ];
 
 describe.each(NAMES)('an open transaction that has used a %s', (_, name) => {
-  it('holds up those that bring the same, and no other that shares their statement', async () => {
+  it('blocks submits with the same one, and no other that shares their statement', async () => {
     const client = await begin();
     const held = { kind: 'held', ...name() };
     await engine.submit(held, { executor: (text, params) => client.query(text, params) });
@@ -192,7 +192,7 @@ describe.each(NAMES)('an open transaction that has used a %s', (_, name) => {
     expect(await engine.submit(held)).toMatchObject({ outcome: 'submitted' });
   });
 
-  it('lets those go on when it commits, with its execution', async () => {
+  it('unblocks those when it commits, with its execution', async () => {
     const client = await begin();
     const held = { kind: 'held', ...name() };
     const executor = (text: string, params: unknown[]) => client.query(text, params);
@@ -204,7 +204,7 @@ describe.each(NAMES)('an open transaction that has used a %s', (_, name) => {
   });
 });
 
-it('an open transaction that has used many keys lets no statement keep others waiting for long', async () => {
+it('an open transaction that has used many keys makes no statement block others for long', async () => {
   const pool = new pg.Pool({ connectionString: database.url });
   const patience: number[] = [];
   const query = pool.query.bind(pool) as PoolLike['query'];
@@ -233,7 +233,7 @@ it('an open transaction that has used many keys lets no statement keep others wa
 });
 
 describe('a pool that the application shares with the engine', () => {
-  it('and of which it holds the last connection: a task that is new is told to begin again, and is known then', async () => {
+  it('and whose last connection it holds: a submit to a new task must retry, and succeeds then', async () => {
     const pool = new pg.Pool({ connectionString: database.url, max: 1 });
     const shared = await connect({ pool, reconcile: 'off', listen: 'off' });
     const kind = randomUUID();

@@ -1,6 +1,6 @@
 /**
- * Races for the queue: claims, timers and those who take the work away meanwhile. Claiming and firing never wait; what
- * somebody else works on is left to the next pass.
+ * Races for the queue: claims, timers and calls that take the work away meanwhile. Claiming and firing never wait; what
+ * another session holds is left to the next pass.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { TestDatabase } from '../../../src/testing/test-database.ts';
@@ -27,7 +27,7 @@ const claimOne =
 const cancelAll = ({ ids }: Scene) => arena.calls.cancel(ids.map((id) => ({ id })));
 const fireAll = ({ ids }: Scene) => arena.calls.fire(ids);
 
-/** The answers by who came first; nobody waits. */
+/** The results by which came first; nobody waits. */
 function unhindered(aFirst: [string, string], bFirst: [string, string]): Record<Meeting, Expected> {
   return {
     'a then b': { told: aFirst, waitsOn: null },
@@ -47,7 +47,7 @@ describe('two claims', () => {
     });
   });
 
-  it('of one each take different executions, also while the first is open', async () => {
+  it('of one each take different executions, even while the first is open', async () => {
     await arena.race({
       given: submitted(2),
       sessions: { a: transaction(claimOne('w-1')), b: transaction(claimOne('w-2')) },
@@ -59,7 +59,7 @@ describe('two claims', () => {
     });
   });
 
-  it('of many share out what there is', async () => {
+  it('of many split what there is', async () => {
     const claimMany = ({ routeId }: Scene) => arena.calls.claim(routeId, 4, 'w');
     const four = 'claimed, claimed, claimed, claimed';
     const two = 'claimed, claimed';
@@ -73,11 +73,11 @@ describe('two claims', () => {
 });
 
 describe('a claim', () => {
-  it('and a cancel: the lease is taken back or never granted, and the stale queue row goes', async () => {
+  it('and a cancel: the lease is revoked or never granted, and the stale queue row is removed', async () => {
     await claimAndCancel(arena);
   });
 
-  it('and a cancel and a second claim: at most one lease, none left', async () => {
+  it('and a cancel and a second claim: at most one lease is granted, and none is left', async () => {
     await arena.race({
       given: submitted(1),
       sessions: {
@@ -102,7 +102,7 @@ describe('a claim', () => {
     ['release', 'released', leased(1)],
     ['revoke', 'revoked', leased(1)],
     ['lapse', 'lapsed', runOut(1)],
-  ] as const)('sees what %s gives back once that is committed', async (operation, word, given) => {
+  ] as const)('sees what a %s puts back once it is committed', async (operation, word, given) => {
     await meet(arena, {
       given,
       a: claimOne('w-2'),
@@ -111,7 +111,7 @@ describe('a claim', () => {
     });
   });
 
-  it('sees what a timer makes claimable once that is committed', async () => {
+  it('sees what a timer makes claimable once it is committed', async () => {
     await meet(arena, {
       given: due(1),
       a: claimOne('w-1'),
@@ -129,7 +129,7 @@ function afterwards(a: string, b: string): { 'b then a': Expected } {
 }
 
 describe('a timer', () => {
-  it('and a cancel: it is fired or discarded, and left alone while the cancel is open', async () => {
+  it('and a cancel: it is fired or discarded, and skipped while the cancel is open', async () => {
     await meet(arena, {
       given: due(1),
       a: fireAll,
@@ -148,7 +148,7 @@ describe('a timer', () => {
     });
   });
 
-  it('is fired once by two who see it at the same time', async () => {
+  it('is fired once by two sessions at the same time', async () => {
     await meet(arena, {
       given: due(1),
       a: fireAll,
@@ -157,7 +157,7 @@ describe('a timer', () => {
     });
   });
 
-  it('is fired once when two have many of them in opposite order', async () => {
+  it('is fired once when two sessions fire many in opposite order', async () => {
     const three = 'fired, fired, fired';
     await meet(arena, {
       given: due(3),

@@ -1,6 +1,6 @@
 /**
- * Races around forgetting: with a replay of the same execution, a submit with its key, its parent's end, and a read of
- * its timers. Forgetting never waits and never takes what somebody works on.
+ * Races around deletion: with a replay of the same execution, a submit with its key, its parent's end, and a read of
+ * its timers. Deletion never waits and never takes what another session holds.
  */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -21,7 +21,7 @@ import { ask, type Call, type Lease } from '../calls.ts';
 import { asFamily, family } from '../steps/families.ts';
 import { endOfLog } from '../invariants.ts';
 
-/** What says nothing else is kept for an hour. */
+/** The default retention: an hour. */
 const KEPT_MS = HOUR_MS;
 const AGAIN_MS = HOUR_MS;
 const HASH = 'aa';
@@ -68,8 +68,8 @@ async function rowsOf(id: string): Promise<number> {
   return Number(found.rows[0]!.n);
 }
 
-describe('forgetting', () => {
-  it('and a replay: whole or gone; looked at without the lock, a replay would run without its body', async () => {
+describe('deletion', () => {
+  it('and a replay: whole or gone; without the lock, a replay would run without its body', async () => {
     await meet(arena, {
       given: old,
       a: forgetAll,
@@ -91,7 +91,7 @@ describe('forgetting', () => {
         expect(await ask(arena.through, arena.calls.complete([next as Lease]))).toMatchObject([
           { word: 'completed' },
         ]);
-        // Its first end is as old as before; it is kept for its second.
+        // Its first end is as old as before; it is kept because of its second.
         expect(await ask(arena.through, forget(ids))).toMatchObject([{ word: 'kept' }]);
         await database.moveClock(KEPT_MS);
         expect(await ask(arena.through, forget(ids))).toMatchObject([{ word: 'forgotten' }]);
@@ -100,7 +100,7 @@ describe('forgetting', () => {
     });
   });
 
-  it('by two at once: one does it, the other passes by', async () => {
+  it('by two at once: one deletes it, the other skips it', async () => {
     await meet(arena, {
       given: old,
       a: forgetAll,
@@ -115,7 +115,7 @@ describe('forgetting', () => {
     });
   });
 
-  it('and the same answer asked for again by the lease that ended it: told, or that it is not there', async () => {
+  it('and a repeated call of the lease that ended it: returns the same result, or not found', async () => {
     await meet(arena, {
       given: old,
       a: forgetAll,
@@ -129,13 +129,13 @@ describe('forgetting', () => {
     });
   });
 
-  it('a child, and the end of its parent: kept as long as its parent is there', async () => {
+  it('of a child, and the end of its parent: it is kept as long as its parent exists', async () => {
     await meet(arena, {
       given: async (on) => {
         const scene = await family(1)(on);
         await ask(on.through, on.calls.complete(scene.children));
         await database.moveClock(KEPT_MS);
-        // The parent's lease has run out meanwhile; it ends by a cancel.
+        // The parent's lease has expired meanwhile; a cancel ends it.
         return { ...scene, logged: await endOfLog(on.through) };
       },
       a: (scene) => forget(asFamily(scene).children.map(({ id }) => id)),
@@ -190,8 +190,8 @@ function submitKeyed(scene: Scene): Call {
   };
 }
 
-describe('forgetting and a submit with the same key', () => {
-  it('while the key stands: a duplicate of what is gone, in every order, and no second run', async () => {
+describe('deletion and a submit with the same key', () => {
+  it('within the window: a duplicate of what is gone, in every order, and no second run', async () => {
     const ended = new Set<string>();
     await arena.race({
       given: keyed(HOUR_MS),
@@ -214,7 +214,7 @@ describe('forgetting and a submit with the same key', () => {
     expect(ended.size).toBe(4);
   });
 
-  it('after its time: the key passes to the new one, in every order', async () => {
+  it('after the window: the key passes to the new one, in every order', async () => {
     await arena.race({
       given: keyed(0),
       sessions: {
@@ -244,8 +244,8 @@ describe('forgetting and a submit with the same key', () => {
   });
 });
 
-describe('a timer of an execution that is gone', () => {
-  it('is discarded, also while others are fired by the same call', async () => {
+describe('a timer of a deleted execution', () => {
+  it('is discarded, even while others are fired by the same call', async () => {
     const gone = await old(arena);
     const plant = (id: string): Promise<unknown> =>
       arena.through(

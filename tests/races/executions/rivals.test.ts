@@ -1,5 +1,5 @@
 /**
- * Claims that meet rivals on several routes: what a rival holds is passed over, and what lies beside it is found.
+ * Claims that meet rivals on several routes: what a rival holds is skipped, and what is beside it is found.
  */
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { connect, type Connection } from '../../../src/index.ts';
@@ -36,7 +36,7 @@ it('a claim over two routes finds the free one while a rival holds the other', a
   expect((await claim([held, free], 5)).claims.map(({ kind }) => kind)).toEqual([held]);
 });
 
-it('a claim looks behind executions that somebody works on', async () => {
+it('a claim looks past locked executions', async () => {
   const kind = 'behind-locked';
   const submitted = await engine.submit(Array.from({ length: 3 }, () => ({ kind })));
   const rival = await database.connect();
@@ -50,7 +50,7 @@ it('a claim looks behind executions that somebody works on', async () => {
   await rival.query('ROLLBACK');
 });
 
-it('every release of an attempt is answered as the first time, also when others released it since', async () => {
+it('repeating a release returns its first result, even when others released the attempt since', async () => {
   const kind = 'released-often';
   await engine.submit({ kind });
   const first = (await claim([kind], 1)).claims[0]!;

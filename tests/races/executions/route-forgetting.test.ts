@@ -1,6 +1,6 @@
 /**
- * Races between forgetting a route, or a lane, and using it: whichever comes first, no execution is left with a route that is gone,
- * and no route without its lane. The same races on a simpler way to forget find both.
+ * Races between forgetting a route or a lane and using it: whichever comes first, no execution is left with a missing
+ * route, and no route without its lane. The same races on a simpler implementation find both.
  */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -47,7 +47,7 @@ interface Plan extends Record<string, unknown> {
   chore: ReturnType<typeof unusedRoutes>;
 }
 
-/** A route of its own that no execution has. */
+/** A separate route that no execution uses. */
 async function unused(): Promise<Plan> {
   const plan = { kind: randomUUID(), lane: randomUUID(), chore: unusedRoutes() };
   await internRoutes(context.database, [{ ...plan, capabilities: [] }]);
@@ -73,7 +73,7 @@ const pass = (name: string): StepLike<Plan> => ({
   name,
   run: (_, { chore }) => chore.run(context, new AbortController().signal),
 });
-/** Keeps a pass from its end: what it has listed, it forgets in the next one. */
+/** Delays the end of a pass: what it has listed, it forgets in the next one. */
 const writing: StepLike<Plan>[] = ['BEGIN', 'SELECT pg_current_xact_id()', 'COMMIT'];
 
 async function checkRoutes({ kind, lane }: Plan): Promise<void> {
@@ -106,8 +106,8 @@ function race(spec: Race) {
   });
 }
 
-describe('a route that nothing has', () => {
-  it('is forgotten while somebody submits to it, before or after its term is over', async () => {
+describe('an unused route', () => {
+  it('is forgotten during a submit to it, before or after its term is over', async () => {
     await race({
       setup: unused,
       most: 40,
@@ -120,7 +120,7 @@ describe('a route that nothing has', () => {
   });
 
   it.each(['REPEATABLE READ', 'SERIALIZABLE'])(
-    'is forgotten while somebody submits to it whose snapshot still has it: %s',
+    'is forgotten during a submit to it whose snapshot still has it: %s',
     async (isolation) => {
       await race({
         setup: idle,
@@ -141,12 +141,9 @@ describe('a route that nothing has', () => {
   });
 
   it.each([
-    ['whoever looks for executions only', naively(unreferenced)],
-    [
-      'whoever looks whether its term is over as well',
-      naively(`${unreferenced} AND usable_until_ms < ff_now_ms()`),
-    ],
-  ])('would leave an execution behind: %s', async (_, forgetting) => {
+    ['checking for executions only', naively(unreferenced)],
+    ['checking the end of its term as well', naively(`${unreferenced} AND usable_until_ms < ff_now_ms()`)],
+  ])('would be missing for an execution when forgotten by %s', async (_, forgetting) => {
     const failure: unknown = await race({
       setup: unused,
       sessions: { a: ['BEGIN', submitting, 'COMMIT'], b: [moving, forgetting] },
@@ -156,8 +153,8 @@ describe('a route that nothing has', () => {
   });
 });
 
-describe('a lane that no route has', () => {
-  /** A lane of its own whose only route is gone, and another route to be made in it. */
+describe('a lane without routes', () => {
+  /** A separate lane whose only route is gone, and another route to be created in it. */
   const empty = async (): Promise<Plan> => {
     const plan = await idle();
     await database.query('DELETE FROM ff_route WHERE kind = $1', [plan.kind]);
@@ -186,11 +183,11 @@ describe('a lane that no route has', () => {
     });
   };
 
-  it('is forgotten while a route is made in it, which finds it or makes it anew', async () => {
+  it('is forgotten while a route is created in it, which finds it or creates it anew', async () => {
     await lanes('forget', 'SELECT ff_forget_lanes(0, 1000)')();
   });
 
-  it('would be missing for whoever looks and forgets in one statement', async () => {
+  it('would be missing if it were checked and forgotten in one statement', async () => {
     const failure: unknown = await lanes(
       'forget',
       'DELETE FROM ff_lane l WHERE NOT EXISTS (SELECT FROM ff_route r WHERE r.lane = l.lane)',

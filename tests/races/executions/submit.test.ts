@@ -1,6 +1,6 @@
 /**
- * Races between submissions: the same execution twice, the same executions in opposite order, and before them the same new
- * routes. The unique keys make the second wait and then see what the first did; nobody waits in a circle.
+ * Races between submissions: the same execution twice, the same executions in opposite order, and before them the same
+ * new routes. The unique keys make the second wait and then see what the first did; nothing deadlocks.
  */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -21,13 +21,13 @@ beforeAll(async () => {
 
 afterAll(() => database?.drop());
 
-/** Ids that are not taken yet and a route that is known, or routes that are not. */
+/** Unused ids and an interned route, or routes that are not interned. */
 interface Plan extends Scene {
   known: Route;
   fresh: Route[];
 }
 
-/** The named lane exists unless a fresh one is asked for; routes are in the order the callers must keep. */
+/** The named lane exists unless new ones are requested; routes are in the order the callers must keep. */
 async function planned(lanes: 'known lane' | 'new lanes' = 'known lane'): Promise<Plan> {
   const scene = await submitted(1)(arena);
   const { rows } = await database.query('SELECT lane, kind FROM ff_route WHERE route_id = $1', [
@@ -49,7 +49,7 @@ async function routesCalled({ fresh }: Plan): Promise<number> {
 }
 
 describe('two submissions of one id', () => {
-  it('create one execution: the second waits and is told it is a duplicate', async () => {
+  it('create one execution: the second waits and returns duplicate', async () => {
     await meet(arena, {
       given: () => planned(),
       a: oneExecution,
@@ -80,7 +80,7 @@ describe('two submissions of one id', () => {
 });
 
 describe('two submissions of the same executions in opposite order', () => {
-  it('do not wait in a circle, also while somebody holds one in the middle', async () => {
+  it('do not deadlock, even while another session holds one in the middle', async () => {
     const all = 'submitted, submitted, submitted';
     const none = 'duplicate, duplicate, duplicate';
     const outcomes = await arena.race({
@@ -103,7 +103,7 @@ describe('two submissions of the same executions in opposite order', () => {
 });
 
 describe.each(['known lane', 'new lanes'] as const)(
-  'two who make the same new routes known (%s)',
+  'two sessions that intern the same new routes (%s)',
   (lanes) => {
     // A wait for a unique key does not name its table.
     const table = lanes === 'new lanes' ? 'ff_lane' : 'ff_lane or ff_route';
@@ -118,7 +118,7 @@ describe.each(['known lane', 'new lanes'] as const)(
     const forwards = interning((routes) => routes);
     const backwards = interning((routes) => routes.toReversed());
 
-    it('make each once, whoever comes first', async () => {
+    it('create each once, whichever comes first', async () => {
       const told: [string, string] = ['3', '3'];
       await meet(arena, {
         given: () => planned(lanes),
@@ -134,7 +134,7 @@ describe.each(['known lane', 'new lanes'] as const)(
       });
     });
 
-    it('do not wait in a circle while somebody makes one in the middle known and takes it back', async () => {
+    it('do not deadlock while another interns one in the middle and rolls back', async () => {
       const outcomes = await arena.race({
         given: () => planned(lanes),
         sessions: {

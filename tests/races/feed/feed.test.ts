@@ -1,7 +1,7 @@
 /**
- * Races of those who write events, those who give out positions and those who read: whatever the order, a reader gets every
- * committed event once, without a gap, and those of one execution in the order they happened. Each race is run on a naive
- * way as well, and must find what that one loses.
+ * Races between event writers, sequencers and readers: whatever the order, a reader gets every committed event once,
+ * without a gap, and those of one execution in the order they happened. Each race also runs on a naive implementation
+ * and must find what that one loses.
  */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -56,7 +56,7 @@ describe('a reader by position', () => {
   });
 
   it(
-    'that begins now gets what is committed later, also what was in flight, and nothing else',
+    'that begins now gets what is committed later, including what was in flight, and nothing else',
     LONG,
     async () => {
       const outcomes = await tailFromNow(database, BY_POSITION);
@@ -70,13 +70,13 @@ describe('a reader by position', () => {
 const OF_READERS: Naive[] = [
   { title: 'by id loses what commits late', race: lateCommit, reader: BY_ID, says: /lost: / },
   {
-    title: 'by id, behind the oldest transaction, loses what an older one has passed',
+    title: 'by id, up to the oldest transaction, loses what an older one has overtaken',
     race: olderWithHigherId,
     reader: BY_ID_BELOW_HORIZON,
     says: /lost: .* tags_changed young/,
   },
   {
-    title: 'by transaction turns around what happened to an execution',
+    title: 'by transaction reorders what happened to an execution',
     race: sameExecution,
     reader: BY_TRANSACTION,
     says: /turned around: /,
@@ -88,7 +88,7 @@ const OF_READERS: Naive[] = [
     says: /is delivered: expected false to be true/,
   },
   {
-    title: 'that begins without waiting for a rival gets what was committed before',
+    title: 'that begins without waiting for a rival gets what was committed earlier',
     race: tailFromNow,
     reader: { ...BY_POSITION, now: async (ask) => (await sequenceEvents(storeOn(ask), 'skip')).last },
     says: /is delivered: expected true to be false/,
@@ -106,7 +106,7 @@ describe('a naive reader', () => {
 });
 
 describe('two sequencers and a writer', () => {
-  it('double nothing, lose nothing and leave no gap, also when both had to wait', LONG, async () => {
+  it('duplicate nothing, lose nothing and leave no gap, even when both had to wait', LONG, async () => {
     const outcomes = await twoSequencers(database, { sequence: 'ff_sequence', rival: 'wait' });
     expect(outcomes).toHaveLength(180);
     expect(tablesWaitedOn(outcomes)).toEqual(['ff_sequencer']);
@@ -116,7 +116,7 @@ describe('two sequencers and a writer', () => {
     expect(both.length, 'orders in which both waited').toBeGreaterThan(0);
   });
 
-  it('wait for nobody when they are told not to', LONG, async () => {
+  it('do not wait when told not to', LONG, async () => {
     const outcomes = await twoSequencers(database, { sequence: 'ff_sequence', rival: 'skip' });
     expect(outcomes.flatMap(({ waited }) => waited)).toEqual([]);
   });
@@ -124,13 +124,13 @@ describe('two sequencers and a writer', () => {
   it.each([
     ['naive_sequence_before_lock', /doubled: /],
     ['naive_sequence_at_once', /23505 duplicate key value/],
-  ])('on a naive variant give out the same twice: %s', LONG, async (sequence, says) => {
+  ])('on a naive variant assign the same position twice: %s', LONG, async (sequence, says) => {
     const failure = await failureOf(twoSequencers(database, { sequence, rival: 'wait' }));
     expect(failure.says).toMatch(says);
     expect(failure.outcome.waited.length, 'steps that waited in the failing order').toBeGreaterThan(0);
   });
 
-  it('on a naive variant are harmless as long as nobody meets', async () => {
+  it('on a naive variant are harmless without a collision', async () => {
     const ask = (text: string, params?: unknown[]) => database.query(text, params);
     const start = await BY_POSITION.now(ask);
     for (const name of ['naive_sequence_before_lock', 'naive_sequence_at_once']) {
@@ -189,8 +189,8 @@ function moversRace(move: Move, end: 'COMMIT' | 'ROLLBACK' = 'COMMIT'): Promise<
   });
 }
 
-describe("a consumer's place", () => {
-  it('is moved by exactly one of two that found it at the same position', async () => {
+describe("a consumer's position", () => {
+  it('is moved by exactly one of two that found it there', async () => {
     const outcomes = await moversRace(moveFrom);
     expect(outcomes).toHaveLength(6);
     expect(tablesWaitedOn(outcomes)).toEqual(['ff_consumer']);
@@ -200,7 +200,7 @@ describe("a consumer's place", () => {
     await moversRace(moveFrom, 'ROLLBACK');
   });
 
-  it('on the naive way is moved by both', async () => {
+  it('is moved by both on the naive variant', async () => {
     expect((await failureOf(moversRace(moveAnyway))).says).toMatch(/movers of one place: expected 2 to be 1/);
   });
 });

@@ -1,6 +1,6 @@
 /**
- * How a race reads the event log: the real way, by position, and the verdict on what a reader got, held against what the log
- * holds. Naive ways of reading implement the same interface elsewhere, so that one race runs on all of them.
+ * How a race reads the event log: the real way, by position, and the comparison of what a reader got with what the log
+ * contains. Naive ways of reading implement the same interface elsewhere, so that one race runs on all of them.
  */
 import { sequenceEvents, readEvents, type StoredEventFilter } from '../../../src/engine/feed/events.sql.ts';
 import { openDatabase, type Database, type PoolLike } from '../../../src/engine/database/database.ts';
@@ -24,7 +24,7 @@ const PAGE = 2;
 
 export interface Seen {
   position: bigint;
-  /** Tells the event from all others of its race. */
+  /** Identifies the event within its race. */
   label: string;
   /** The execution it is about, or null. */
   subject: string | null;
@@ -33,9 +33,9 @@ export interface Seen {
 export interface LogReader {
   /** Whether positions must be without a gap. */
   isDense: boolean;
-  /** The place from which everything committed later follows. */
+  /** The position from which everything committed later follows. */
   now(ask: Ask): Promise<bigint>;
-  /** What follows a place, up to where there is nothing more. */
+  /** What follows a position, until there is nothing more. */
   read(ask: Ask, after: bigint): Promise<{ seen: Seen[]; to: bigint }>;
 }
 
@@ -53,7 +53,7 @@ export function labelOf(row: object): Pick<Seen, 'label' | 'subject'> {
   return { subject, label: [subject ?? worker_instance_id, event_type, ...Object.values(set)].join(' ') };
 }
 
-/** Positions are given out before each read, as every subscriber does. */
+/** Positions are assigned before each read, as every subscriber does. */
 export const BY_POSITION: LogReader = {
   isDense: true,
   now: async (ask) => (await sequenceEvents(storeOn(ask), 'wait')).last,
@@ -84,7 +84,7 @@ async function readPages(ask: Ask, after: bigint): Promise<{ seen: Seen[]; to: b
   }
 }
 
-/** What the log holds behind an id, in the order it was written, which is the causal one for each execution. */
+/** What the log contains after an id, in the order it was written, which is the causal order for each execution. */
 export async function writtenAfter(ask: Ask, logged: number): Promise<Omit<Seen, 'position'>[]> {
   const { rows } = await ask('SELECT * FROM ff_event WHERE ev_id > $1 ORDER BY ev_id', [logged]);
   return rows.map(labelOf);

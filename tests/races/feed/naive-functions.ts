@@ -1,7 +1,8 @@
 /**
- * The event feed in the simpler forms one would write first: readers that go by the id or by the transaction of an event,
- * sequencers that look before they wait, and droppers that do not look twice. Alone each does its work; in a race each
- * loses, doubles or turns around events. For tests only: the functions are created in a test database beside the real ones.
+ * The event feed in the simpler forms one would write first: readers that go by the id or by the transaction of an
+ * event, sequencers that read before they wait, and droppers that check only once. Alone each works; in a race each
+ * loses, duplicates or reorders events. For tests only: the functions are created in a test database beside the real
+ * ones.
  */
 import type { Ask } from '../calls.ts';
 import { labelOf, type LogReader, type Seen } from './log-reader.ts';
@@ -23,8 +24,8 @@ async function numberFrom(ask: Ask, expression: string): Promise<bigint> {
 }
 
 /**
- * The oldest transaction under way, of those in this database: strangers elsewhere on the server would hold the reader back as well,
- * and then it depends on them whether it loses anything here.
+ * The oldest running transaction in this database: transactions elsewhere on the server would hold the reader back as
+ * well, and then it would depend on them whether it loses anything here.
  */
 const HORIZON = `(
   SELECT coalesce((
@@ -47,7 +48,7 @@ export const BY_ID: LogReader = {
   },
 };
 
-/** Waits for all older transactions, and follows the ids all the same: the older transaction may have the higher id. */
+/** Waits for all older transactions but follows the ids all the same: the older transaction may have the higher id. */
 export const BY_ID_BELOW_HORIZON: LogReader = {
   ...BY_ID,
   async read(ask, after) {
@@ -61,7 +62,7 @@ export const BY_ID_BELOW_HORIZON: LogReader = {
   },
 };
 
-/** Follows the transactions: who waited for the other's lock may have the smaller id and have written later. */
+/** Follows the transactions: one that waited for the other's lock may have the smaller id but have written later. */
 export const BY_TRANSACTION: LogReader = {
   isDense: false,
   now: (ask) => numberFrom(ask, 'SELECT coalesce(max(xid::text::bigint), 0) FROM ff_event'),
@@ -80,7 +81,7 @@ const SEQUENCE = `(p_wait boolean, p_channel text)
 RETURNS TABLE (last_position bigint, stamped bigint, floor_position bigint) LANGUAGE plpgsql SET search_path FROM CURRENT`;
 const LAST_RUN = 'FROM ff_event_run ORDER BY seq_from DESC LIMIT 1';
 
-/** Decides what is new before it waits for its turn: its rival gave out the same. */
+/** Decides what is new before it waits for its turn: its rival assigned positions to the same events. */
 const SEQUENCE_BEFORE_LOCK = `
 CREATE FUNCTION naive_sequence_before_lock${SEQUENCE} AS $$
 DECLARE
@@ -126,7 +127,7 @@ const dropped = (slot: string) => `
   UPDATE ff_sequencer SET floor_position = greatest(floor_position, v_found.last_position + 1);
   RETURN true;`;
 
-/** Goes by the positions alone: what is committed and has none goes with the rest. */
+/** Goes by the positions alone: committed events without one are dropped with the rest. */
 const DROP_UNLOOKED = `
 CREATE FUNCTION naive_drop_unlooked${DROP} AS $$
 DECLARE
@@ -142,7 +143,7 @@ EXCEPTION WHEN lock_not_available THEN
   RETURN false;
 END $$`;
 
-/** Looks for what has no position while a writer may still commit, and waits for the writer afterwards. */
+/** Looks for events without a position while a writer may still commit, and waits for the writer afterwards. */
 const DROP_BEFORE_LOCK = `
 CREATE FUNCTION naive_drop_before_lock${DROP} AS $$
 DECLARE
@@ -159,7 +160,7 @@ BEGIN
   ${dropped('v_found.slot')}
 END $$`;
 
-/** Takes the sequencer before the table, against the order of those who give out positions. */
+/** Locks the sequencer before the table, against the order of those who assign positions. */
 const DROP_SEQUENCER_FIRST = `
 CREATE FUNCTION naive_drop_sequencer_first${DROP} AS $$
 DECLARE

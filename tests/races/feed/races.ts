@@ -1,6 +1,6 @@
 /**
- * Races on the event log that are known to break simpler ways of reading and numbering it. Each is run by the tests on the
- * engine's way, where it must pass, and on a naive one, where it must fail.
+ * Races on the event log that are known to break simpler ways of reading and numbering it. The tests run each on the
+ * engine's implementation, where it must pass, and on a naive one, where it must fail.
  */
 import { randomUUID } from 'node:crypto';
 import { expect } from 'vitest';
@@ -17,11 +17,11 @@ import { ask, type Ask } from '../calls.ts';
 import { BY_POSITION, faultsOf, writtenAfter, type LogReader, type Seen } from './log-reader.ts';
 
 export interface LogScene extends Scene {
-  /** Where the reader began, and how far it is. */
+  /** Where the reader began, and how far it has read. */
   start: bigint;
   to: bigint;
   seen: Seen[];
-  /** What happened, in the order it did. */
+  /** What happened, in order. */
   happened: string[];
 }
 
@@ -30,7 +30,7 @@ type Write = (query: Ask, scene: LogScene) => Promise<unknown>;
 
 const PARTITION = 7;
 
-/** A worker that comes: an event of no execution. */
+/** A worker that registers: an event of no execution. */
 export const tell =
   (name: string): Write =>
   (query) =>
@@ -104,7 +104,7 @@ async function readOn(reader: LogReader, query: Ask, scene: LogScene): Promise<v
   scene.to = to;
 }
 
-/** Holds the lock of whoever gives out positions, so that rivals are seen to wait for it. */
+/** Holds the sequencer's lock, so that rivals are seen to wait for it. */
 export const HOLDER: Steps = [
   { name: 'hold', run: ({ query }) => query('BEGIN; SELECT 1 FROM ff_sequencer FOR UPDATE') },
   'COMMIT',
@@ -128,7 +128,7 @@ export function expectNoFailure(outcome: Interleaving): void {
   expect(outcome.rolledBack, 'transactions left open').toEqual([]);
 }
 
-/** The failure a race ends with, with all that it says. */
+/** The failure of a race, with its full message. */
 export async function failureOf(race: Promise<unknown>): Promise<{ says: string; outcome: Interleaving }> {
   const failure: unknown = await race.catch((error: unknown) => error);
   if (!(failure instanceof RaceFailure)) throw new Error('the race passed', { cause: failure });
@@ -136,14 +136,14 @@ export async function failureOf(race: Promise<unknown>): Promise<{ says: string;
   return { says: `${failure.message}\n${String(cause.actual)}`, outcome: failure.outcome };
 }
 
-/** Every order of the steps; after each the reader reads once more, and must have got everything once. */
+/** Runs every order of the steps; after each, the reader reads once more and must have got everything once. */
 function logRace({ database, reader, sessions, before, check }: LogRace): Promise<Interleaving[]> {
   const arena = arenaOn(database);
   const through: Ask = (text, params) => database.query(text, params);
   return runRace<LogScene>({
     connect: () => database.connect(),
     async setup() {
-      // What another permutation left without a position is not of this one.
+      // Events that another permutation left without a position do not belong to this one.
       await BY_POSITION.now(through);
       const scene = await submitted(2)(arena);
       const start = await reader.now(through);
@@ -167,7 +167,7 @@ function expectAll(reader: LogReader, through: Ask) {
   };
 }
 
-/** One writer commits while the other is under way, and the reader reads at any moment. */
+/** One writer commits while the other is still open, and the reader reads at any moment. */
 export function lateCommit(database: TestDatabase, reader: LogReader): Promise<Interleaving[]> {
   const { calls } = arenaOn(database);
   const claim: Write = (query, { routeId }) => ask(query, calls.claim(routeId, 1, 'w-1'));
@@ -215,7 +215,7 @@ export function twoSequencers(
   return logRace({ database, reader: BY_POSITION, before: tell('before'), sessions });
 }
 
-/** What a reader gets that begins "now", while one event is committed, one is in flight and one is still to come. */
+/** What a reader that begins "now" gets, while one event is committed, one is in flight and one is still to come. */
 export function tailFromNow(database: TestDatabase, reader: LogReader): Promise<Interleaving[]> {
   const begins: StepLike<LogScene> = {
     name: 'begins',

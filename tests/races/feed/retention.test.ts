@@ -1,6 +1,6 @@
 /**
- * Races of the oldest part of the log going: with writers that still write to it, with those who give out positions and with
- * those who read it. What is not old stays, whoever was first, and a reader is told what it missed.
+ * Races of dropping the oldest part of the log: with writers that still write to it, with sequencers and with readers.
+ * What is not old stays, whoever was first, and a reader learns what it missed.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { decodeCursor } from '../../../src/contract/cursor.ts';
@@ -46,7 +46,7 @@ async function dropAll(): Promise<void> {
   for (let tries = 0; tries < SLOTS && (await drop(through)); tries += 1);
 }
 
-/** The current slot holds events that are old, and nothing else is in the log. The reader has read them. */
+/** The current slot contains old events, and nothing else is in the log. The reader has read them. */
 async function oldOnly(): Promise<LogScene> {
   await sequence(through);
   await age();
@@ -98,7 +98,7 @@ function raceOn(
 
 const didDrop = (outcome: Interleaving): boolean => stepValue<boolean>(outcome, 'keeper.drop');
 
-/** The reader gets exactly what begins with these names after what it has read, without a gap. */
+/** The reader gets exactly the events with these names after what it has read, without a gap. */
 async function expectDelivered(scene: LogScene, names: string[]): Promise<void> {
   const { seen } = await BY_POSITION.read(through, scene.to);
   const all = [...scene.seen, ...seen];
@@ -120,7 +120,7 @@ describe('a slot with a late event', () => {
       await expectOldKept(scene, !didDrop(outcome));
     });
 
-  it('is not dropped with it, whether that is in flight, committed or has a position', LONG, async () => {
+  it('is kept whether the event is in flight, committed or has a position', LONG, async () => {
     const outcomes = await lateWriter([opens, drops], { sequencer: SEQUENCER });
     expect(outcomes).toHaveLength(30);
     expect(new Set(outcomes.map(didDrop))).toEqual(new Set([true, false]));
@@ -129,14 +129,14 @@ describe('a slot with a late event', () => {
   });
 
   it.each(['naive_drop_unlooked', 'naive_drop_before_lock'])(
-    'on the naive way loses it: %s',
+    'loses it on the naive variant: %s',
     async (name) => {
       const failure = await failureOf(lateWriter([opens, dropsBy(name)]));
       expect(failure.says).toMatch(/delivered: expected \[\] to deeply equal \[ 'late' \]/);
     },
   );
 
-  it('is left by a dropper that is on its own, at each of these stages, until it is old itself', async () => {
+  it('is kept by a single dropper at each of these stages, until the event is old itself', async () => {
     const scene = await oldOnly();
     const late = await database.connect();
     await late.query('BEGIN');
@@ -156,7 +156,7 @@ describe('a slot with a late event', () => {
 });
 
 describe('a writer that saw the slot before it was closed', () => {
-  it('writes to it after it was emptied, and the event is read like any other', LONG, async () => {
+  it('writes to it after it was truncated, and the event is read like any other', LONG, async () => {
     const keeper: Steps = within(opens, drops);
     const sessions = { keeper, writer: alone(tell('late')), reader: reads(BY_POSITION, 1) };
     const outcomes = await raceOn(oldOnly, sessions, async (_, scene) => {
@@ -179,7 +179,7 @@ describe('a writer that saw the slot before it was closed', () => {
 });
 
 describe('an old slot', () => {
-  it('is emptied by exactly one of two that find it', LONG, async () => {
+  it('is truncated by exactly one of two that find it', LONG, async () => {
     const sessions = { keeper: within(drops), other: within(drops) };
     const outcomes = await raceOn(oldBehind, sessions, async (outcome, scene) => {
       const done = [didDrop(outcome), stepValue<boolean>(outcome, 'other.drop')];
@@ -190,7 +190,7 @@ describe('an old slot', () => {
   });
 });
 
-describe('those who give out positions', () => {
+describe('sequencers', () => {
   const withSequencer = (dropping: StepLike<LogScene>) => {
     const sessions = {
       holder: HOLDER,
@@ -213,9 +213,9 @@ describe('those who give out positions', () => {
     return rows[0]!['deadlocks'] as number;
   }
 
-  it('and a slot that goes do not wait in a circle', LONG, async () => {
+  it('do not deadlock with a dropped slot', LONG, async () => {
     const before = await deadlocks();
-    // A dropper gives way in a deadlock without a word, so the server is asked how many there were.
+    // A dropper gives way silently in a deadlock, so the server is asked how many there were.
     const counted: StepLike<LogScene> = {
       name: 'drop',
       async run({ query }) {
@@ -230,7 +230,7 @@ describe('those who give out positions', () => {
     expect(tablesWaitedOn(outcomes)).toContain('ff_sequencer');
   });
 
-  it('on the naive way wait in a circle', LONG, async () => {
+  it('deadlock on the naive variant', LONG, async () => {
     const before = await deadlocks();
     const failure = await failureOf(withSequencer(dropsBy('naive_drop_sequencer_first')));
     expect(failure.says).toMatch(/deadlocks: expected 1 to be \+?0/);
@@ -305,7 +305,7 @@ const raceWith = (page: ReadPage, got = new Set<string>()) =>
   );
 
 describe('a reader between two pages', () => {
-  it('gets every event, or is told what is no longer kept and gets the rest', LONG, async () => {
+  it('gets every event, or learns what is no longer kept and gets the rest', LONG, async () => {
     const got = new Set<string>();
     const outcomes = await raceWith(checkedPage, got);
     expect(got).toEqual(new Set(['oldest', 'position']));

@@ -1,7 +1,7 @@
 /**
- * The moments in which an event can slip between hearing and looking: committed after the subscription began and before it first
- * looks, after it looked and before it waits, while it waits, and while it cannot hear. Nothing is written afterwards that
- * could help, and the subscription gets it all the same.
+ * The moments in which an event can slip between a notification and a poll: committed after the subscription began and
+ * before its first poll, after a poll and before the wait, during the wait, and while it cannot be notified. Nothing is
+ * written afterwards that could help, and the subscription gets it all the same.
  */
 import { randomUUID } from 'node:crypto';
 import pg from 'pg';
@@ -28,7 +28,7 @@ beforeAll(async () => {
 });
 afterAll(() => database?.drop());
 
-/** Commits an event behind the engine's back, so that nobody is told. */
+/** Commits an event directly, without a notification. */
 async function commitEvent(): Promise<string> {
   const name = `w-${randomUUID()}`;
   await database.query(
@@ -38,7 +38,7 @@ async function commitEvent(): Promise<string> {
   return name;
 }
 
-/** As another process would: it gives out the position, and everybody who listens is told. */
+/** As another process would: it assigns the position, and all listeners are notified. */
 async function commitAndStamp(): Promise<string> {
   const name = await commitEvent();
   await sequenceEvents(storeOn(through), 'wait');
@@ -48,7 +48,7 @@ async function commitAndStamp(): Promise<string> {
 type Moment = 'before' | 'after';
 
 interface WatchedPool extends PoolLike {
-  /** The next statement like this is held at this moment until the work is done. */
+  /** The next matching statement is held at this moment until the work is done. */
   at(moment: Moment, statement: RegExp, work: () => Promise<unknown>): Promise<void>;
 }
 
@@ -97,7 +97,7 @@ async function listeners(): Promise<number[]> {
   return rows.map((row) => row['pid'] as number);
 }
 
-/** What comes next, in words. */
+/** What comes next, as text. */
 async function nextOf(subscription: EventSubscription<FeedEvent>): Promise<string> {
   const { value, done } = await subscription.next();
   if (done === true) return 'the end';
@@ -117,7 +117,7 @@ describe.each(COMMITS)('an event is committed %s', (_, commit) => {
     expect(await nextOf(subscription)).toBe(name);
   });
 
-  test('right before the first look', async () => {
+  test('right before the first poll', async () => {
     const { pool, subscription } = await subscribe();
     let name = '';
     const committed = pool.at('before', READ, async () => void (name = await commit()));
@@ -126,7 +126,7 @@ describe.each(COMMITS)('an event is committed %s', (_, commit) => {
     expect(item).toBe(name);
   });
 
-  test('after a look that found nothing and before the wait', async () => {
+  test('after a poll that found nothing and before the wait', async () => {
     const { pool, subscription } = await subscribe();
     let name = '';
     const committed = pool.at('after', READ, async () => void (name = await commit()));
@@ -135,7 +135,7 @@ describe.each(COMMITS)('an event is committed %s', (_, commit) => {
     expect(item).toBe(name);
   });
 
-  test('while the subscription waits, between two looks for positions', async () => {
+  test('while the subscription waits, between two polls for positions', async () => {
     const { pool, subscription } = await subscribe();
     const waits = pool.at('after', READ, async () => undefined);
     const item = nextOf(subscription);
@@ -147,7 +147,7 @@ describe.each(COMMITS)('an event is committed %s', (_, commit) => {
 });
 
 describe('a subscription whose listener is killed', () => {
-  test('says so, and then yields what was committed meanwhile', async () => {
+  test('reports it, and then yields what was committed meanwhile', async () => {
     const { pool, subscription } = await subscribe();
     const waits = pool.at('after', READ, async () => undefined);
     const first = nextOf(subscription);
@@ -156,7 +156,7 @@ describe('a subscription whose listener is killed', () => {
     const held = new Promise<void>((resolve) => {
       letGo = resolve;
     });
-    // From here on it can neither hear nor look.
+    // From here on it can neither be notified nor poll.
     const names: string[] = [];
     let looks!: Promise<void>;
     const isDeaf = new Promise<void>((resolve, reject) => {
@@ -180,8 +180,8 @@ describe('a subscription whose listener is killed', () => {
   });
 });
 
-describe('a follower that looks first and listens afterwards', () => {
-  /** What it hears up to a word that is said when it listens. */
+describe('a follower that polls first and listens afterwards', () => {
+  /** The hints it receives before a marker that is sent once it listens. */
   async function heardBy(listenFirst: 'listen first' | 'look first') {
     const client = await database.connect();
     const heard: string[] = [];
@@ -200,7 +200,7 @@ describe('a follower that looks first and listens afterwards', () => {
     return { hints: heard.filter((payload) => payload.includes('events')).length, missed };
   }
 
-  test('waits for a hint that was given before, and one that listens first does not', async () => {
+  test('misses a hint sent in between, and one that listens first does not', async () => {
     expect(await heardBy('look first')).toEqual({ hints: 0, missed: 1 });
     expect(await heardBy('listen first')).toEqual({ hints: 1, missed: 1 });
   });

@@ -1,7 +1,7 @@
 /**
- * Where races of flows take place: a fresh flow for each permutation, members that run, and the check that every race ends with: no
- * deadlock, no contradiction, nothing forgotten, and what is left is worked off by anybody. What a single race expects is
- * written in the test files.
+ * Where races of flows run: a fresh flow for each permutation, running members, and the check that ends every race: no
+ * deadlock, no contradiction, nothing forgotten, and any process can finish what is left. What a single race expects is
+ * in the test files.
  */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect } from 'vitest';
@@ -25,12 +25,12 @@ import {
 import { flowCallsOf, PARTITION, type FlowCalls, type FlowFunctionNames } from './calls.ts';
 import { flowFaults, flowLeftovers, memberFaults } from './invariants.ts';
 
-/** Races of more orders are sampled: three sessions of two steps have ninety. `FLOWFABRIC_TEST_ORDERS` runs more. */
+/** Races with more orders are sampled: three sessions of two steps have ninety. `FLOWFABRIC_TEST_ORDERS` runs more. */
 const MOST_ORDERS = Number(process.env['FLOWFABRIC_TEST_ORDERS'] ?? 12);
 
 export type NamedMember = Omit<MemberRequest, 'kind'>;
 
-/** A flow of one permutation: its members by name, and the leases of those that run. */
+/** The flow of one permutation: its members by name, and the leases of those that run. */
 export interface FlowScene extends Scene {
   flow: string;
   flowId: string;
@@ -45,11 +45,11 @@ export interface FlowRace {
   given: Given;
   /** One transaction each; more steps where a list is given. */
   sessions: Record<string, Placed | StepLike<Scene>[]>;
-  /** Steps that may be refused, and how. */
+  /** Steps that may be refused, and with which message. */
   refused?: RegExp;
-  /** Before anything that is left is done. */
+  /** Before any remaining work is done. */
   atOnce?: (outcome: Interleaving, scene: FlowScene) => Promise<void> | void;
-  /** After all that is left is done. */
+  /** After all remaining work is done. */
   check: (outcome: Interleaving, scene: FlowScene) => Promise<void> | void;
   permutations?: string[][];
 }
@@ -88,7 +88,7 @@ export async function flowArenaOn(
   return arena;
 }
 
-/** An arena for the tests of one file, on a database of its own. */
+/** An arena for the tests of one file, on a separate database. */
 export function useFlowArena(): FlowArena {
   let opened: FlowArena;
   beforeAll(async () => {
@@ -143,7 +143,7 @@ function runFlowRace(arena: FlowArena, race: FlowRace, most: number | undefined)
   });
 }
 
-/** Nothing contradicts itself, and nothing is left to be done. */
+/** Nothing contradicts itself, and no work is left. */
 export async function expectSettled(
   { through }: Pick<FlowArena, 'through'>,
   flows: readonly string[],
@@ -153,7 +153,7 @@ export async function expectSettled(
   expect(await flowLeftovers(through, flows), 'left to be done').toEqual([]);
 }
 
-/** A flow, with members that run, and others that have already ended. */
+/** A flow with running members and others that have already ended. */
 export function flowOf(members: readonly NamedMember[], running: readonly string[] = []): Given {
   return async (arena) => {
     const kind = randomUUID();
@@ -203,7 +203,7 @@ export async function routeOf(arena: FlowArena, scene: FlowScene, name: string):
   return found.rows[0]!.route_id as number;
 }
 
-/** Does something before the race, which is nobody's answer. */
+/** Does something before the race, whose results do not count. */
 export function after(given: Given, work: (arena: FlowArena, scene: FlowScene) => Promise<unknown>): Given {
   return async (arena) => {
     const scene = await given(arena);
@@ -212,7 +212,7 @@ export function after(given: Given, work: (arena: FlowArena, scene: FlowScene) =
   };
 }
 
-/** How each member stands: how it ended, or how it waits. */
+/** The state of each member: how it ended, or how it waits. */
 export async function statesOf(
   { through }: FlowArena,
   { members }: FlowScene,
@@ -232,7 +232,7 @@ export async function outcomeOf({ through }: FlowArena, { flow }: FlowScene): Pr
   return found.rows[0]!.outcome as string | null;
 }
 
-/** What was said about one member in all sessions, in the words of the answers. */
+/** All results about one member in all sessions, as text. */
 export function saidOf(outcome: Interleaving, id: string | undefined): string[] {
   return Object.values(outcome.results).flatMap((result) =>
     result.ok && Array.isArray(result.value)
@@ -241,7 +241,7 @@ export function saidOf(outcome: Interleaving, id: string | undefined): string[] 
   );
 }
 
-/** The member was let go once, and one worker gets it. */
+/** The member was unblocked once, and one worker gets it. */
 export async function expectFiredOnce(
   arena: FlowArena,
   outcome: Interleaving | null,
@@ -265,7 +265,7 @@ export async function expectFiredOnce(
   scene.held[name] = { id: id!, attempt: claims[0]!.attempt, epoch: claims[0]!.epoch };
 }
 
-/** Ends a member that runs, outside of the race, and has it told. */
+/** Ends a running member outside of the race, and resolves its edges. */
 export async function finish(arena: FlowArena, scene: FlowScene, name: string): Promise<void> {
   if (scene.held[name] === undefined) await claimed(arena, scene, [name]);
   const answers = await ask(arena.through, arena.calls.complete([scene.held[name]!]));

@@ -1,11 +1,11 @@
 /**
- * The functions of flows as calls a race can place on any connection. A function can be replaced by name, so that the same race runs on
- * a variant of it. No race and no expectation lives here.
+ * The functions of flows as calls a race can make on any connection. A function can be replaced by name, so that the
+ * same race runs on a variant of it. No race and no expectation belongs here.
  */
 import { randomUUID } from 'node:crypto';
 import { INTERNED, type Call, type Lease } from '../calls.ts';
 
-/** Every execution of a race lies in this partition, as in calls.ts. */
+/** Every execution of a race is in this partition, as in calls.ts. */
 export const PARTITION = 7;
 
 export interface FlowFunctionNames {
@@ -13,18 +13,18 @@ export interface FlowFunctionNames {
 }
 
 export interface FlowCalls {
-  /** Tells the ends there are: of so many members, to so many after them. */
+  /** Resolves remaining edges: of this many members, into this many executions. */
   tell(ends?: number, edges?: number): Call;
   /** Stops the losers of one join. */
   siblings(flow: string, downstream: string, limit?: number): Call;
   reconcile(): Call;
   cancelFlow(flow: string, policy: 'cancel_all' | 'cancel_pending' | 'let_finish'): Call;
   cancelMembers(flow: string, limit?: number): Call;
-  /** Takes an execution in that is there already. */
+  /** Adds an existing execution. */
   adopt(flow: string, id: string, name: string): Call;
   apply(flow: string, edgeIds: readonly string[]): Call;
   seal(flow: string): Call;
-  /** One member more, after one that is there, by a member that runs. */
+  /** Adds one member after an existing one, on behalf of a running member. */
   extend(flow: string, lease: Lease, growth: { id: string; name: string; after: string }): Call;
 }
 

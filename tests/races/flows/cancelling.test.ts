@@ -1,5 +1,5 @@
 /**
- * Races of who cancels a flow with its members: each ends once, and what was let go meanwhile is cancelled too.
+ * Races between cancelling a flow and its members: each ends once, and what was unblocked meanwhile is cancelled too.
  */
 import { describe, expect, it } from 'vitest';
 import { ask } from '../calls.ts';
@@ -9,7 +9,7 @@ import { completing, failing } from './races.ts';
 const arena = useFlowArena();
 
 describe('a flow that is cancelled', () => {
-  it('meets the completion of a member: it completed, or it was cancelled', async () => {
+  it('meets the completion of a member: the member completed or was cancelled', async () => {
     await arena.race({
       given: flowOf([{ name: 'x' }, { name: 'y' }, { name: 'z', after: ['x', 'y'] }], ['x', 'y']),
       sessions: {
@@ -29,7 +29,7 @@ describe('a flow that is cancelled', () => {
     });
   });
 
-  it('meets the join that lets a member go: what was let go has not begun', async () => {
+  it('meets the join that unblocks a member: an unblocked member has not begun', async () => {
     await arena.race({
       given: after(
         flowOf([{ name: 'x' }, { name: 'z', after: ['x'] }, { name: 'end', after: ['z'] }], ['x']),
@@ -43,7 +43,7 @@ describe('a flow that is cancelled', () => {
     });
   });
 
-  it('goes on after a replay: no member is cancelled that was not', async () => {
+  it('continues after a replay: no further member is cancelled', async () => {
     await arena.race({
       given: after(
         flowOf([{ name: 'x' }, { name: 'y' }, { name: 'z' }], ['x', 'y', 'z']),

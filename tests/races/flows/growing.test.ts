@@ -1,5 +1,6 @@
 /**
- * Races of who builds a flow with the members that already run in it: no end is lost because its edge came later, and none counts twice.
+ * Races between building a flow and the members already running in it: no end is lost because its edge came later, and
+ * none counts twice.
  */
 import { randomUUID } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
@@ -24,7 +25,7 @@ import { cancelling, completing, failing } from './races.ts';
 
 const arena = useFlowArena();
 
-/** An open flow of executions that were there before: `up` runs, `down` waits for a worker, and an edge between them is staged. */
+/** An open flow of existing executions: `up` runs, `down` waits for a worker, and an edge between them is staged. */
 async function staged(): Promise<FlowScene> {
   const { engine } = arena;
   const flowId = formatExecutionId(PARTITION, randomUUID());
@@ -54,21 +55,21 @@ const seal = async ({ flowId }: FlowScene): Promise<void> => {
 };
 
 describe('an edge that is applied', () => {
-  it('while its upstream completes hears of it, once', async () => {
+  it('while its upstream completes is resolved once', async () => {
     await arena.race({
       given: staged,
       sessions: { a: completing(arena, 'up'), b: applying },
       check: async (_, scene) => {
         expect((await statesOf(arena, scene))['down']).toBe('blocked_by_dependencies');
         await seal(scene);
-        // One place in the queue is left from before it had to wait.
+        // One queue row is left from before it had to wait.
         await finish(arena, scene, 'down');
         expect(await outcomeOf(arena, scene)).toBe('completed');
       },
     });
   });
 
-  it.each(['fails', 'is cancelled'] as const)('while its upstream %s hears of it, once', async (end) => {
+  it.each(['fails', 'is cancelled'] as const)('while its upstream %s is resolved once', async (end) => {
     await arena.race({
       given: staged,
       sessions: {
@@ -84,7 +85,7 @@ describe('an edge that is applied', () => {
     });
   });
 
-  it('while what it leads to is claimed holds that back, or is refused', async () => {
+  it('while its downstream is claimed blocks that one, or is refused', async () => {
     await arena.race({
       given: staged,
       refused: /^(already_started|current transaction is aborted.*)$/,
@@ -97,7 +98,7 @@ describe('an edge that is applied', () => {
     });
   });
 
-  it('by two is applied once', async () => {
+  it('by two sessions is applied once', async () => {
     await arena.race({
       given: staged,
       sessions: { a: applying, b: applying },
@@ -112,8 +113,8 @@ describe('an edge that is applied', () => {
   });
 });
 
-describe('an execution that is taken into a flow', () => {
-  /** An open flow of nobody, and an execution that runs. */
+describe('an execution that is added to a flow', () => {
+  /** An open flow without members, and a running execution. */
   const outside = async (): Promise<FlowScene> => {
     const flowId = formatExecutionId(PARTITION, randomUUID());
     await arena.engine.createFlow({ name: 'race', flowId });
@@ -122,7 +123,7 @@ describe('an execution that is taken into a flow', () => {
     return claimed(arena, sceneOf(flowId, { up }), ['up']);
   };
 
-  it.each(['completes', 'fails', 'is cancelled'] as const)('while it %s is counted, once', async (end) => {
+  it.each(['completes', 'fails', 'is cancelled'] as const)('while it %s is counted once', async (end) => {
     const ending = { completes: completing, fails: failing, 'is cancelled': cancelling }[end];
     await arena.race({
       given: outside,
@@ -139,7 +140,7 @@ describe('an execution that is taken into a flow', () => {
 });
 
 describe('a flow that is sealed', () => {
-  it('while a member completes lets the one after it go, once', async () => {
+  it('while a member completes unblocks the next one once', async () => {
     await arena.race({
       given: applied,
       sessions: { a: completing(arena, 'up'), b: ({ flow }) => arena.flows.seal(flow) },
@@ -151,7 +152,7 @@ describe('a flow that is sealed', () => {
     });
   });
 
-  it('while a member is cancelled, and told, skips the one after it', async () => {
+  it('while a member is cancelled and its edge resolved skips the next one', async () => {
     await arena.race({
       given: applied,
       sessions: {
@@ -166,7 +167,7 @@ describe('a flow that is sealed', () => {
     });
   });
 
-  it('by somebody who cancels it and lets it finish has its members go on', async () => {
+  it('and cancelled with let_finish lets its members continue', async () => {
     await arena.race({
       given: applied,
       sessions: {
@@ -191,7 +192,7 @@ describe('a flow that is extended', () => {
   const extending = ({ flow, held, members }: FlowScene): Call =>
     arena.flows.extend(flow, held['plan']!, { id: members['more']!, name: 'more', after: members['x']! });
 
-  it('after a member that completes at that moment lets the new one go, once', async () => {
+  it('after a member that completes at that moment unblocks the new one once', async () => {
     await arena.race({
       given: growing,
       sessions: { a: completing(arena, 'x'), b: extending },
@@ -215,7 +216,7 @@ describe('a flow that is extended', () => {
     });
   });
 
-  it('by a member that completes at that moment, or not at all', async () => {
+  it('by a member that completes at that moment grows or is refused', async () => {
     await arena.race({
       given: growing,
       refused: /^(lease_lost|flow_ended|current transaction is aborted.*)$/,
@@ -229,7 +230,7 @@ describe('a flow that is extended', () => {
     });
   });
 
-  it('while it is cancelled has the new member cancelled too, or not at all', async () => {
+  it('while it is cancelled cancels the new member too, or refuses it', async () => {
     await arena.race({
       given: growing,
       refused: /^(lease_lost|flow_ended|current transaction is aborted.*)$/,

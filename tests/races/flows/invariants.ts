@@ -1,6 +1,6 @@
 /**
- * What must hold of flows after every race, whoever won: counters are those of the rows they count, what can be decided is, and no end
- * is forgotten. The checks return what they found as sentences; an empty list is a pass.
+ * What must hold for flows after every race, whoever won: counters match the rows they count, every join that can be
+ * decided is, and no end is forgotten. The checks return their findings as sentences; an empty list is a pass.
  */
 import type { Ask } from '../calls.ts';
 import { violationsOf } from '../invariants.ts';
@@ -91,13 +91,13 @@ UNION ALL SELECT flow_id, 'has members that were not cancelled' FROM ff_cancel_b
 
 const NO_UUID = '00000000-0000-0000-0000-000000000000';
 const LOOKED_AT = 100_000;
-/** Members of flows wait for others, and not for children. */
+/** Members of flows wait for other members, not for children. */
 const OF_CHILDREN = /is blocked and nothing says on which children$/;
 
 const sentences = (rows: Record<string, unknown>[]): string[] =>
   rows.map((row) => `${row.id} ${row.problem}`);
 
-/** Contradictions in flows, which no moment between two transactions excuses. */
+/** Contradictions in flows that are wrong even between two transactions. */
 export async function flowFaults(through: Ask, flows: readonly string[]): Promise<string[]> {
   return sentences((await through(FAULTS_SQL, [flows])).rows);
 }
@@ -109,7 +109,7 @@ export async function memberFaults(through: Ask, flows: readonly string[]): Prom
   return (await violationsOf(through, ids)).filter((sentence) => !OF_CHILDREN.test(sentence));
 }
 
-/** What is left to be done when everybody says that nothing is. */
+/** Work that is left although every process reported that there is none. */
 export async function flowLeftovers(through: Ask, flows: readonly string[]): Promise<string[]> {
   const lost = await through('SELECT found FROM ff_tell_lost_ends($1, $1, $2)', [NO_UUID, LOOKED_AT]);
   const found = Number(lost.rows[0]!.found);

@@ -1,5 +1,6 @@
 /**
- * Races at joins: whoever ends last lets the member after it go, once, however they meet; and no order of locks closes a circle.
+ * Races at joins: the last member to end unblocks the one after it, once, however they meet; and no order of locks
+ * deadlocks.
  */
 import { describe, expect, it } from 'vitest';
 import {
@@ -28,12 +29,12 @@ const arena = useFlowArena();
 const BOTH: NamedMember[] = [{ name: 'x' }, { name: 'y' }, { name: 'both', after: ['x', 'y'] }];
 
 describe('the last two before a join', () => {
-  it('let it go once', async () => {
+  it('unblock it once', async () => {
     const outcomes = await lastTwo(arena);
     expect(outcomes.some(({ waited }) => waited.length > 0)).toBe(true);
   });
 
-  it('skip it once, when both fail', () =>
+  it('skip it once when both fail', () =>
     arena
       .race({
         given: flowOf([...BOTH, { name: 'end', after: ['both'] }], ['x', 'y']),
@@ -50,7 +51,7 @@ describe('the last two before a join', () => {
       })
       .then(() => undefined));
 
-  it('decide it one way, when one completes and the other is cancelled and told', async () => {
+  it('decide it one way when one completes and the other is cancelled', async () => {
     await arena.race({
       given: flowOf(BOTH, ['x', 'y']),
       sessions: {
@@ -64,7 +65,7 @@ describe('the last two before a join', () => {
     });
   });
 
-  it('meet the cancel of the member after them', async () => {
+  it('meet a cancel of the member after them without a contradiction', async () => {
     await arena.race({
       given: after(flowOf(BOTH, ['x', 'y']), (_, scene) => ask(arena.through, completing(arena, 'y')(scene))),
       sessions: { a: completing(arena, 'x'), b: cancelling(arena, 'both') },
@@ -77,11 +78,11 @@ describe('the last two before a join', () => {
 });
 
 describe('batches over joins that overlap', () => {
-  it('in opposite orders do not wait in a circle', async () => {
+  it('in opposite orders do not deadlock', async () => {
     await oppositeBatches(arena);
   });
 
-  it('nor with one that fails, and one that tells', async () => {
+  it('do not deadlock with one that fails and one that resolves edges', async () => {
     await arena.race({
       given: after(flowOf(RING, RING_UPS), (_, scene) =>
         ask(arena.through, cancelling(arena, 'x5', 'x2')(scene)),
@@ -100,8 +101,8 @@ describe('batches over joins that overlap', () => {
   });
 });
 
-describe('two that tell ends', () => {
-  it('tell each end once', async () => {
+describe('two sessions that resolve edges', () => {
+  it('resolve each edge once', async () => {
     await arena.race({
       given: after(
         flowOf(

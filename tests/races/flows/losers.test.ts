@@ -1,6 +1,6 @@
 /**
- * Races around losers of joins: with whoever claims, completes, replays or still needs them. Each ends once, and who needs it no more
- * stops it in the end.
+ * Races around losers of joins: with sessions that claim, complete, replay or still need them. Each ends once, and the
+ * last join that no longer needs one stops it.
  */
 import { randomUUID } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
@@ -32,7 +32,7 @@ const FANNED: NamedMember[] = [
   { name: 'best', after: ['x', 'y'], join: { kind: 'any' } },
 ];
 
-/** Somebody has a join for long enough that others come to it: a named one, or the one that is last in the order of ids. */
+/** Holds a join long enough for others to reach it: a named one, or the last in id order. */
 function holding(join: 'last' | (string & {})): StepLike<Scene>[] {
   const hold: StepLike<Scene> = {
     name: 'call',
@@ -49,10 +49,10 @@ function holding(join: 'last' | (string & {})): StepLike<Scene>[] {
   return [hold, 'COMMIT'];
 }
 
-describe('those who look after losers', () => {
+describe('sessions that stop losers', () => {
   const joins = ['one', 'two', 'three', 'four'];
 
-  /** All the joins were decided by x, and their common loser has ended by itself, of which they have not heard. */
+  /** x decided all the joins, and their common loser has ended by itself, which they do not know yet. */
   const drained = after(
     flowOf(
       [
@@ -67,7 +67,7 @@ describe('those who look after losers', () => {
       await ask(arena.through, cancelling(arena, 'y')(scene));
     },
   );
-  it('do not wait in a circle with who tells them', async () => {
+  it('do not deadlock with one that resolves edges', async () => {
     const order = ['hold.call', 'a.call', 'b.call', 'hold.COMMIT', 'a.COMMIT', 'b.COMMIT'];
     await arena.race({
       given: drained,
@@ -81,12 +81,12 @@ describe('those who look after losers', () => {
 });
 
 describe('a loser', () => {
-  it('that completes is stopped before or not at all', async () => {
+  it('that completes is stopped before that or not at all', async () => {
     const outcomes = await loserCompletes(arena);
     expect(outcomes.some(({ waited }) => waited.length > 0)).toBe(true);
   });
 
-  it('that completes at the moment the join is decided has completed', async () => {
+  it('that completes at the moment the join is decided stays completed', async () => {
     await arena.race({
       given: flowOf(FANNED, ['x', 'y']),
       sessions: {
@@ -109,7 +109,7 @@ describe('a loser', () => {
     });
   });
 
-  it('that is claimed loses its lease, or is not there to be claimed', async () => {
+  it('that is claimed loses its lease, or cannot be claimed', async () => {
     const given = after(raced(['x']), async (_, scene) => {
       scene.routeId = await routeOf(arena, scene, 'y');
     });
@@ -125,7 +125,7 @@ describe('a loser', () => {
     });
   });
 
-  it('of two joins that are decided at the same moment is stopped, once', async () => {
+  it('of two joins that are decided at the same moment is stopped once', async () => {
     await arena.race({
       given: flowOf(
         [
@@ -156,7 +156,7 @@ describe('a loser', () => {
     });
   });
 
-  it('is stopped by one of two that would', async () => {
+  it('is stopped by one of two sessions', async () => {
     await arena.race({
       given: raced(['x', 'y']),
       sessions: { a: stopping(arena, 'best'), b: stopping(arena, 'best'), c: () => arena.flows.reconcile() },
@@ -167,7 +167,7 @@ describe('a loser', () => {
     });
   });
 
-  it('that has others run after it is not stopped, or cannot have them', async () => {
+  it('that gets a member after it is not stopped, or the member is refused', async () => {
     await arena.race({
       given: after(raced(['x', 'y']), async (_, scene) => {
         scene.members['more'] = randomUUID();
@@ -189,7 +189,7 @@ describe('a loser', () => {
   });
 });
 
-/** y has failed, and x after it: z is not needed any more, and to be stopped. */
+/** y has failed, and then x: z is no longer needed and is to be stopped. */
 const lost = after(
   flowOf(
     [
@@ -207,7 +207,7 @@ const lost = after(
 );
 
 describe('a loser that a replay needs again', () => {
-  it('goes on, unless it was stopped before', async () => {
+  it('continues, unless it was stopped before', async () => {
     await arena.race({
       given: lost,
       sessions: {
@@ -220,7 +220,7 @@ describe('a loser that a replay needs again', () => {
         expect([states['z'], states['most']]).toEqual(
           isStopped ? ['cancelled', 'skipped'] : ['active', 'blocked_by_dependencies'],
         );
-        // Whoever replays first finds it running.
+        // A replay that comes first finds it running.
         if (outcome.order.indexOf('b.COMMIT') < outcome.order.indexOf('a.call'))
           expect(isStopped).toBe(false);
       },
@@ -228,7 +228,7 @@ describe('a loser that a replay needs again', () => {
   });
 });
 
-describe('a join that was decided, taken back, and is decided again', () => {
+describe('a join that was decided, reverted and decided again', () => {
   /** The ticket of the first time is still there. */
   const takenBack = after(lost, async (_, scene) => {
     await ask(arena.through, arena.calls.replay([scene.members['x']!], 'start'));
@@ -244,7 +244,7 @@ describe('a join that was decided, taken back, and is decided again', () => {
     expect(await outcomeOf(arena, scene)).toBe('failed');
   };
 
-  it('has its losers stopped, whoever is at the old ticket', async () => {
+  it('has its losers stopped, whoever holds the old ticket', async () => {
     await arena.race({
       given: takenBack,
       sessions: { a: stopping(arena, 'most'), b: failing(arena, 'x') },
@@ -252,7 +252,7 @@ describe('a join that was decided, taken back, and is decided again', () => {
     });
   });
 
-  it('has its losers stopped, whoever would remove the old ticket', async () => {
+  it('has its losers stopped, whoever tries to remove the old ticket', async () => {
     await arena.race({
       given: takenBack,
       sessions: { a: () => arena.flows.reconcile(), b: failing(arena, 'x'), c: stopping(arena, 'most') },
@@ -260,7 +260,7 @@ describe('a join that was decided, taken back, and is decided again', () => {
     });
   });
 
-  /** Beside it a join whose loser has ended, too; both are to be done with, that one first. */
+  /** Beside it another join whose loser has ended, too; both are to be finished, that one first. */
   const bothDrained = async (): Promise<FlowScene> => {
     const fours = ['w', 'x', 'y', 'z'];
     for (;;) {
@@ -281,7 +281,7 @@ describe('a join that was decided, taken back, and is decided again', () => {
     }
   };
 
-  it('has its new losers stopped, whoever is at doing with the old ones', async () => {
+  it('has its new losers stopped, whoever is finishing the old ones', async () => {
     await arena.race({
       given: bothDrained,
       sessions: {
@@ -301,7 +301,7 @@ describe('a join that was decided, taken back, and is decided again', () => {
         ],
       ],
       check: async (_, scene) => {
-        // One that had to wait may have come before the replay, and found nothing to cancel.
+        // A cancel that had to wait may have come before the replay and found nothing to cancel.
         await ask(arena.through, cancelling(arena, 'w')(scene));
         await arena.engine.fireTimers();
         await expectSettled(arena, [scene.flow]);

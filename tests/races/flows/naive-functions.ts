@@ -1,6 +1,6 @@
 /**
- * What flows do in the simpler forms one would write first: joins that are counted by whoever ends, without waiting for each other, and
- * losers that are stopped by a stroke of the pen. For tests only, as naive-functions.ts.
+ * What flows do in the simpler forms one would write first: joins counted by whoever ends, without waiting for each
+ * other, and losers stopped by a plain update. For tests only, like executions/naive-functions.ts.
  */
 const SETTINGS = 'SET enable_seqscan = off SET search_path FROM CURRENT';
 
@@ -10,7 +10,7 @@ const COMPLETE_ANSWER = `RETURNS TABLE (
   execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint,
   attempt_index integer, route_id integer, retry_in_ms bigint)`;
 
-/** Locks what it completes and nothing after it; looks whether it was the last one before the join, and lets go. */
+/** Locks what it completes and nothing after it; checks whether it was the last before the join, and unblocks it. */
 const COMPLETE_BY_COUNT = `
 CREATE FUNCTION naive_complete_by_count(${COMPLETE_ARGUMENTS}) ${COMPLETE_ANSWER} LANGUAGE plpgsql ${SETTINGS} AS $$
 #variable_conflict use_column
@@ -38,7 +38,7 @@ BEGIN
   FROM unnest(v_rows) r;
 END $$`;
 
-/** Reads which losers have not ended, without holding them, and ends these rows; their leases it does not look at. */
+/** Reads which losers have not ended, without locking them, and ends these rows; it ignores their leases. */
 const STOP_BY_ROW = `
 CREATE FUNCTION naive_stop_by_row(p_partition smallint, p_flow uuid, p_downstream uuid, p_limit integer)
 RETURNS TABLE (execution_id uuid, outcome text, worker_instance_id text) LANGUAGE plpgsql ${SETTINGS} AS $$

@@ -1,6 +1,6 @@
 /**
- * The races of flows and their checker can fail: each is run on a naive variant of a function, without the assertions that would
- * stop it, and must report the damage.
+ * The races of flows and their checker can fail: each is run on a naive variant of a function, without the assertions
+ * that would stop it, and must report the damage.
  */
 import { readFile } from 'node:fs/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -40,7 +40,7 @@ async function failureOf(names: Names, race: (arena: FlowArena) => Promise<unkno
 
 const LOSSES: [title: string, names: Names, race: (arena: FlowArena) => Promise<unknown>, says: RegExp][] = [
   [
-    'the last two before a join, each counted without waiting for the other, are both the last but one',
+    'the last two before a join, each counted without waiting for the other, both see one missing',
     { complete: 'naive_complete_by_count' },
     lastTwo,
     /has a join that (counts|can be decided)/,

@@ -1,6 +1,6 @@
 /**
- * The races of flows that simpler forms of the functions are known to lose: joins.test.ts and losers.test.ts run them on the
- * engine's functions, naive.test.ts on naive variants.
+ * The races of flows that simpler forms of the functions are known to lose: joins.test.ts and losers.test.ts run them
+ * on the engine's functions, naive.test.ts on naive variants.
  */
 import { expect } from 'vitest';
 import type { Interleaving } from '../../../src/testing/stepper.ts';
@@ -38,7 +38,7 @@ export const stopping =
   ({ flow, members }: FlowScene): Call =>
     arena.flows.siblings(flow, members[join]!);
 
-/** Both see the other one still pending, unless they wait for each other. */
+/** Each sees the other as still pending, unless one waits for the other. */
 export function lastTwo(arena: FlowArena): Promise<Interleaving[]> {
   return arena.race({
     given: flowOf([{ name: 'x' }, { name: 'y' }, { name: 'both', after: ['x', 'y'] }], ['x', 'y']),
@@ -51,7 +51,7 @@ export function lastTwo(arena: FlowArena): Promise<Interleaving[]> {
   });
 }
 
-/** x has won: y is to be stopped, and is running. */
+/** x has won: y is running and is to be stopped. */
 export const raced = (running: readonly string[]) =>
   after(
     flowOf(
@@ -61,7 +61,7 @@ export const raced = (running: readonly string[]) =>
     (arena, scene) => ask(arena.through, arena.calls.complete([scene.held['x']!])),
   );
 
-/** Whoever comes first ends the loser, and the other one knows. */
+/** Whichever comes first ends the loser, and the other one knows. */
 export function loserCompletes(arena: FlowArena): Promise<Interleaving[]> {
   return arena.race({
     given: raced(['x', 'y']),
@@ -79,7 +79,7 @@ export function loserCompletes(arena: FlowArena): Promise<Interleaving[]> {
   });
 }
 
-/** Each comes before two joins, and each join after two: in a ring. */
+/** Each member is before two joins, and each join after two members: a ring. */
 const SIZE = 6;
 const PLACES = Array.from({ length: SIZE }, (_, n) => n);
 export const RING_UPS = PLACES.map((n) => `x${n}`);
@@ -89,7 +89,7 @@ export const RING: NamedMember[] = [
   ...RING_JOINS.map((name, n) => ({ name, after: [`x${n}`, `x${(n + 1) % SIZE}`] })),
 ];
 
-/** Each batch holds what the other one comes to, whichever of them begins. */
+/** Each batch holds what the other one needs next, whichever begins. */
 export function oppositeBatches(arena: FlowArena): Promise<Interleaving[]> {
   const [a, b] = [0, 1].map((half) => RING_UPS.filter((_, n) => n % 2 === half));
   return arena.race({

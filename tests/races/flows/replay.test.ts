@@ -1,6 +1,6 @@
 /**
- * Races of a replay of a member with what its end is saying to those after it: in the end they wait for it again, if nobody had acted on
- * its end, and go on when it completes.
+ * Races between the replay of a member and the resolution of its edges: in the end the members after it wait for it
+ * again, if nothing had acted on its end, and continue when it completes.
  */
 import { describe, expect, it } from 'vitest';
 import type { StepLike } from '../../../src/testing/stepper.ts';
@@ -31,7 +31,7 @@ const replaying =
 const tell = (): Call => arena.flows.tell();
 
 describe('a member that is replayed', () => {
-  it('while its end is told has those after it wait again', async () => {
+  it('while its edges are resolved makes those after it wait again', async () => {
     await arena.race({
       given: after(flowOf(CHAIN, ['a']), (_, scene) => ask(arena.through, cancelling(arena, 'a')(scene))),
       sessions: { a: replaying('a'), b: tell, c: tell },
@@ -50,7 +50,7 @@ describe('a member that is replayed', () => {
     });
   });
 
-  it('by two is replayed once', async () => {
+  it('by two sessions is replayed once', async () => {
     await arena.race({
       given: after(flowOf(CHAIN, ['a']), async (_, scene) => {
         await ask(arena.through, failing(arena, 'a')(scene));
@@ -83,7 +83,7 @@ describe('a member that is replayed', () => {
     });
   });
 
-  it('while the flow ends re-opens it', async () => {
+  it('while the flow ends reopens it', async () => {
     await arena.race({
       given: after(flowOf([{ name: 'x' }, { name: 'y' }], ['x', 'y']), (_, scene) =>
         ask(arena.through, failing(arena, 'x')(scene)),
@@ -98,7 +98,7 @@ describe('a member that is replayed', () => {
     });
   });
 
-  /** Locks are taken in the order of ids: in the other one the replay would have the join before anybody else. */
+  /** Locks are taken in id order: in the other order the replay would have the join before anybody else. */
   const inOrder = async (): Promise<FlowScene> => {
     for (;;) {
       const scene = await flowOf(
@@ -114,7 +114,7 @@ describe('a member that is replayed', () => {
     }
   };
 
-  /** Somebody has the member locked while the replay has already looked at what it holds back. */
+  /** Locks the member while the replay has already read which members it holds back. */
   const holding: StepLike<Scene>[] = [
     {
       name: 'call',
@@ -128,10 +128,10 @@ describe('a member that is replayed', () => {
     'COMMIT',
   ];
 
-  it('while the last other one fails has all wait again that were skipped meanwhile', async () => {
+  it('while the last other one fails makes all that were skipped meanwhile wait again', async () => {
     await arena.race({
       given: after(inOrder, (_, scene) => ask(arena.through, failing(arena, 'x')(scene))),
-      // Then it is to be asked again.
+      // Then the call must be retried.
       refused: /^(more was skipped while .*|current transaction is aborted.*)$/,
       sessions: { hold: holding, a: replaying('x'), b: failing(arena, 'y'), c: tell },
       permutations: [

@@ -1,6 +1,6 @@
 /**
- * Races of a lane's switch with claims that name the lane all the same, as a process does that has not heard of it. What
- * is committed before a claim begins decides; nobody waits for a claim, and no claim waits for anybody.
+ * Races between pausing a lane and claims that still name it, as a process does that has not been notified. What is
+ * committed before a claim begins decides; nobody waits for a claim, and no claim waits for anybody.
  */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -36,7 +36,7 @@ interface LaneScene extends Scene {
 const laneOf = (scene: Scene) => (scene as LaneScene).lane;
 const newLane = () => `lane-${randomUUID()}`;
 
-/** One execution that waits in a lane of its own. */
+/** One execution that waits in its own lane. */
 const waiting =
   (lanes: 'open' | 'paused' = 'open') =>
   async ({ calls, through: asked }: Arena): Promise<LaneScene> => {
@@ -72,7 +72,7 @@ async function isPaused(scene: Scene): Promise<boolean> {
   return found.rows[0]?.['paused'] === true;
 }
 
-/** What the lane was when a step began: as the last switch left it that changed it and was committed before. */
+/** The state of the lane when a step began: as left by the last change committed before. */
 function wasPaused(outcome: Interleaving, step: string, before: 'open' | 'paused'): boolean {
   const turned = outcome.order
     .slice(0, outcome.order.indexOf(step))
@@ -100,7 +100,7 @@ describe('a claim that names a lane', () => {
     expect([...told].toSorted()).toEqual(['claimed', 'nothing']);
   });
 
-  it('is granted its work once a resume is committed', async () => {
+  it('is granted work once a resume is committed', async () => {
     await arena.race({
       given: waiting('paused'),
       sessions: { resume: turn('resume'), claim: transaction(claim) },
@@ -113,7 +113,7 @@ describe('a claim that names a lane', () => {
     });
   });
 
-  it('takes the work of another lane it names beside the paused one', async () => {
+  it('takes the work of another lane it names besides the paused one', async () => {
     const claimBoth = (scene: Scene): Call => ({
       sql: `SELECT * FROM ff_claim($1::int[], '{NULL,NULL}', '{0,0}', 10, 'w', 'w-1', $2, $3, '{}')`,
       params: [[scene.routeId, scene['otherRoute']], randomUUID(), LEASE_MS],
@@ -149,13 +149,13 @@ describe('a pause and a resume', () => {
     },
   );
 
-  it('leave the lane as the one says that changed it last', async () => {
+  it('leave the lane as the last change set it', async () => {
     await arena.race({
       given: waiting('paused'),
       sessions: { pause: turn('pause'), resume: turn('resume') },
       check: async (outcome, scene) => {
         const paused = stepValue<boolean>(outcome, 'pause.call');
-        // The resume always finds it paused; the pause finds it so unless it comes after.
+        // The resume always finds it paused; so does the pause, unless it comes after.
         expect(stepValue<boolean>(outcome, 'resume.call')).toBe(true);
         expect(await isPaused(scene)).toBe(paused);
       },
@@ -163,7 +163,7 @@ describe('a pause and a resume', () => {
   });
 });
 
-it('two pauses of a lane nobody has used: one of them is told that it was so already', async () => {
+it('two pauses of an unused lane: one of them returns that it was already paused', async () => {
   await arena.race({
     given: async (given) => ({ ...(await waiting()(given)), lane: newLane() }),
     sessions: { a: turn('pause'), b: turn('pause') },
@@ -175,7 +175,7 @@ it('two pauses of a lane nobody has used: one of them is told that it was so alr
   });
 });
 
-it('what was claimed before a pause is kept, and ends', async () => {
+it('work claimed before a pause is kept and ends', async () => {
   await arena.race({
     given: async (given) => {
       const scene = await waiting()(given);

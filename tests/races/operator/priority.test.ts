@@ -1,6 +1,6 @@
 /**
- * Races around an execution's place in the queue: a change of priority or a cancel by somebody who saw it wait, against
- * the claim that takes it. A claim never waits; who comes too late leaves the work alone.
+ * Races around an execution's place in the queue: a change of priority, or a cancel by a caller that saw it waiting,
+ * against the claim that takes it. A claim never waits; a call that comes too late leaves the work alone.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { TestDatabase } from '../../../src/testing/test-database.ts';
@@ -10,7 +10,7 @@ import { alone, arenaOn, meet, saidTo, transaction, submitted } from '../arena.t
 import type { Arena, Scene } from '../arena.ts';
 import { ask, type Call, type Lease } from '../calls.ts';
 
-/** What every submission of a race has. */
+/** The priority of every submission in a race. */
 const USUAL = 100;
 
 let database: TestDatabase;
@@ -50,7 +50,7 @@ async function queueRows({ ids }: Scene): Promise<number> {
 }
 
 describe('a change of priority', () => {
-  it('and a claim: moved or granted, never both; a queue row that is updated in place would be lost', async () => {
+  it('and a claim: moved or granted, never both; a queue row updated in place would be lost', async () => {
     await meet(arena, {
       given: submitted(1),
       a: raise,
@@ -62,7 +62,7 @@ describe('a change of priority', () => {
         'a meets b': { told: ['not_eligible', 'claimed'], waitsOn: 'ff_execution' },
       },
       check: async (scene) => {
-        // Whatever the claim passed by, the next one finds; then nothing is left in the queue.
+        // The next claim finds whatever this one skipped; then nothing is left in the queue.
         await ask(arena.through, claimMany('w-2')(scene));
         expect(await ask(arena.through, claimMany('w-3')(scene))).toEqual([]);
         expect(await queueRows(scene)).toBe(0);
@@ -75,7 +75,7 @@ describe('a change of priority', () => {
     });
   });
 
-  it('there and back, and two claims: granted once, though two queue rows fit', async () => {
+  it('there and back, and two claims: granted once, though two queue rows match', async () => {
     await meet(arena, {
       given: async (on) => {
         const scene = await submitted(1)(on);
@@ -99,7 +99,7 @@ describe('a change of priority', () => {
     });
   });
 
-  it('there and back, granted, given back: granted once again', async () => {
+  it('there and back, granted, released: granted once again', async () => {
     const scene = await submitted(1)(arena);
     for (const priority of [USUAL + 1, USUAL]) await ask(arena.through, change(scene.ids, priority));
     const [lease] = await ask(arena.through, arena.calls.claim(scene.routeId, 1, 'w-1'));
@@ -109,7 +109,7 @@ describe('a change of priority', () => {
     expect(await queueRows(scene)).toBe(0);
   });
 
-  it('and another: one after the other, and the last one counts', async () => {
+  it('and another: they run one after the other, and the last one counts', async () => {
     await meet(arena, {
       given: submitted(1),
       a: ({ ids }) => change(ids, USUAL + 1),
@@ -127,7 +127,7 @@ describe('a change of priority', () => {
     });
   });
 
-  it('and a cancel: what was cancelled is not put back into the queue', async () => {
+  it('and a cancel: a cancelled execution is not put back into the queue', async () => {
     await meet(arena, {
       given: submitted(1),
       a: raise,
@@ -145,7 +145,7 @@ describe('a change of priority', () => {
     });
   });
 
-  it('by one who names the epoch it saw, and a claim: moved, and the work is left alone', async () => {
+  it('with the epoch the caller saw, and a claim: returns moved and leaves the work alone', async () => {
     await meet(arena, {
       given: submitted(1),
       a: ({ ids }) => change(ids, USUAL + 1, [0]),
@@ -159,7 +159,7 @@ describe('a change of priority', () => {
     });
   });
 
-  it('of many in opposite order, and one held in the middle: nobody waits in a circle', async () => {
+  it('of many in opposite order, and one held in the middle: no deadlock', async () => {
     await arena.race({
       given: submitted(3),
       sessions: {
@@ -175,8 +175,8 @@ describe('a change of priority', () => {
   });
 });
 
-describe('a cancel by one who names the epoch it saw', () => {
-  it('and a claim: it ends what still waits, and what was claimed runs on to its end', async () => {
+describe('a cancel with the epoch the caller saw', () => {
+  it('and a claim: it ends what still waits, and claimed work runs to its end', async () => {
     await meet(arena, {
       given: submitted(1),
       a: ({ ids }) => cancelSeen(ids),

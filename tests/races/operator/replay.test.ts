@@ -1,6 +1,6 @@
 /**
- * Races around a replay: with the end it waits for, with another replay, with a cancel, a claim and the lease that was
- * there before. What has not ended for others is not replayed, and nobody runs an execution twice at once.
+ * Races around a replay: with the end it waits for, with another replay, with a cancel, a claim and the previous lease.
+ * An execution whose end is not committed is not replayed, and none runs twice at once.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { TestDatabase } from '../../../src/testing/test-database.ts';
@@ -58,7 +58,7 @@ async function stateOf({ ids }: Scene): Promise<Record<string, unknown>[]> {
 }
 
 describe('a replay', () => {
-  it('and the complete it is to follow: only a committed end is replayed, and one that is under way is waited for', async () => {
+  it('and the complete before it: only a committed end is replayed, and an uncommitted one is waited for', async () => {
     await meet(arena, {
       given: leased(1),
       a: ({ leases }) => arena.calls.complete(leases),
@@ -72,7 +72,7 @@ describe('a replay', () => {
     });
   });
 
-  it('and the complete of a zombie: refused whoever comes first, or it would end work that another one does', async () => {
+  it('and the complete of a zombie: always refused, or it would end the work of another worker', async () => {
     const zombie = ({ leases }: Scene): Call => arena.calls.complete(leases);
     await meet(arena, {
       given: async (on) => {
@@ -98,7 +98,7 @@ describe('a replay', () => {
     });
   });
 
-  it('and the same complete asked again: the first answer, not a second end', async () => {
+  it('and a repeated complete: the first result, not a second end', async () => {
     const again = ({ leases }: Scene): Call => arena.calls.complete(leases);
     await meet(arena, {
       given: async (on) => {
@@ -119,7 +119,7 @@ describe('a replay', () => {
     });
   });
 
-  it('and another: it is replayed once; counted before the lock, it would be twice', async () => {
+  it('and another: it is replayed once; counted before the lock, it would be replayed twice', async () => {
     await meet(arena, {
       given: over(DEADLINE),
       a: replayAll,
@@ -141,7 +141,7 @@ describe('a replay', () => {
     });
   });
 
-  it('and another with the end in between: who names the end it saw does not replay the next one', async () => {
+  it('and another with an end in between: a replay of the end it saw does not replay the next one', async () => {
     const seen = ({ ids, leases }: Scene): Call =>
       replayOf(ids, { epochs: leases.map(({ epoch }) => epoch) });
     const scene = await over()(arena);
@@ -166,7 +166,7 @@ describe('a replay', () => {
     });
   });
 
-  it('and a claim: granted once it is committed, once', async () => {
+  it('and a claim: granted once, after the commit', async () => {
     await meet(arena, {
       given: over(),
       a: replayAll,
@@ -184,9 +184,9 @@ describe('a replay', () => {
     });
   });
 
-  it('is not ended by the deadline of the run before, left behind', async () => {
+  it('is not ended by a leftover deadline of the previous run', async () => {
     const scene = await over(DEADLINE)(arena);
-    // Only its time tells it from the new one.
+    // Only its time distinguishes it from the new one.
     await arena.through(
       `INSERT INTO ff_timer (kind, due_at_ms, execution_id, partition_key, attempt_index, lease_epoch)
        SELECT 'deadline', deadline_at_ms, execution_id, partition_key, 0, 0 FROM ff_execution
@@ -205,7 +205,7 @@ describe('a replay', () => {
 });
 
 describe('replays of many in opposite order', () => {
-  it('do not wait in a circle, and each execution is replayed by one of them', async () => {
+  it('do not deadlock, and each execution is replayed by one of them', async () => {
     await arena.race({
       given: over({}, 3),
       sessions: {
@@ -223,7 +223,7 @@ describe('replays of many in opposite order', () => {
 });
 
 describe('a replay from the start', () => {
-  it('and a step a zombie records: it is refused, so that the new run does not find it done', async () => {
+  it('and a step recorded by a zombie: it is refused, so that the new run does not find it done', async () => {
     await meet(arena, {
       given: over(),
       a: ({ leases }) => arena.calls.record(leases, 'paid'),
@@ -241,7 +241,7 @@ describe('a replay from the start', () => {
     });
   });
 
-  it('and the last step of the run it replaces: recorded before the end, it is retired with the others', async () => {
+  it('and the last step of the previous run: recorded before the end, it is retired with the others', async () => {
     const scene = await leased(1)(arena);
     await ask(arena.through, arena.calls.record(scene.leases, 'paid'));
     await arena.race({

@@ -1,6 +1,6 @@
 /**
- * The functions of suspension, signals and signing keys as calls a race can place. Part of calls.ts, in a file of its own.
- * No race and no expectation lives here.
+ * The functions of suspension, signals and signing keys as calls a race can make. Split from calls.ts. No race and no
+ * expectation belongs here.
  */
 import { randomUUID } from 'node:crypto';
 import type { SignalCondition } from '../../../src/contract/signals.ts';
@@ -10,9 +10,9 @@ const MAX_WAITPOINTS = 1_000;
 const MAX_SIGNALS = 10_000;
 const MAX_SIGNAL_BYTES = 1_000_000;
 const WAITPOINT_LIFE_MS = 604_800_000;
-/** The wait of every race that does not name its own. */
+/** The wait of every race that does not name one. */
 const WAIT_NAME = 'told';
-/** The waitpoint of every race that does not name its own. */
+/** The waitpoint of every race that does not name one. */
 export const WAITPOINT = 'here';
 const FORGET_KEYS_MS = 2_592_000_000;
 
@@ -27,7 +27,7 @@ export interface WaitFor {
   resumeDelayMs?: number;
 }
 
-/** One wait, unless several are given; and what is waited for beside them. */
+/** One wait, unless several are given, and what else the execution waits for. */
 export interface SuspendFor extends WaitFor {
   waits?: WaitFor[];
   wakeMs?: number;
@@ -41,22 +41,22 @@ export interface SignalTo {
   waitpoint?: string;
   token?: { waitpointId: string; kid: string };
   name?: string;
-  /** Who says it. */
+  /** The sender. */
   source?: string;
-  /** Default: one of its own. */
+  /** Default: a unique one. */
   key?: string;
 }
 
 export interface SignalCalls {
   suspend(lease: Lease, request?: SuspendFor): Call;
-  /** Opens waitpoints, of the ids given. */
+  /** Opens waitpoints with the given ids. */
   create(lease: Lease, waitpoints: { name: string; id?: string }[], expiresInMs?: number): Call;
   deliver(id: string, signal?: SignalTo): Call;
-  /** Ends the tokens of the waitpoint. */
+  /** Revokes the tokens of the waitpoint. */
   revokeTokens(id: string): Call;
-  /** Answers the key that signs, as its word. */
+  /** Returns the key that signs, as its outcome. */
   currentKey(offered: string): Call;
-  /** Answers the key that was replaced; it is good for as long as its tokens. */
+  /** Returns the key that was replaced; it is valid as long as its tokens. */
   rotateKey(kid: string): Call;
   revokeKey(kid: string): Call;
 }
@@ -158,7 +158,7 @@ export function signalCallsOf(call: Caller, partition: number): SignalCalls {
            ${MAX_SIGNALS}, ${MAX_SIGNAL_BYTES}`,
           deliverParams(id, signal),
         ),
-        // The word is also a reaper's.
+        // The reaper uses the same outcome.
         `f.effect, CASE f.outcome WHEN 'expired' THEN 'too_late' ELSE f.outcome END AS outcome`,
       ),
     revokeTokens: (id) =>

@@ -1,6 +1,6 @@
 /**
- * What must hold of suspensions, waitpoints and signals after every race: a suspension ends once, nothing that was said is
- * lost, and what is written of a signal agrees. Part of invariants.ts, in a file of its own.
+ * What must hold for suspensions, waitpoints and signals after every race: a suspension ends once, no signal is lost,
+ * and the records of a signal agree. Split from invariants.ts.
  */
 
 export const SIGNAL_VIOLATIONS_SQL = `

@@ -1,12 +1,12 @@
 /**
- * Suspending and delivering in the simpler forms one would write first: each decides by what its statement saw before it
- * waited for the lock. For tests only, as naive-functions.ts.
+ * Suspending and delivering in the simpler forms one would write first: each decides by what its statement saw before
+ * it waited for the lock. For tests only, like executions/naive-functions.ts.
  */
 
 const ANSWER = 'RETURNS TABLE (outcome text, effect text, lease_epoch bigint)';
 const SETTINGS = 'SET enable_seqscan = off SET search_path FROM CURRENT';
 
-/** Counts what was said in the statement that locks: what is delivered while it waits is not seen. */
+/** Counts signals in the statement that locks: one delivered during the wait is not seen. */
 const SUSPEND_AT_ONCE = `
 CREATE FUNCTION naive_suspend_at_once(
   p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_transition text, p_only_look boolean, p_waits jsonb, p_waitpoints jsonb,
@@ -33,7 +33,7 @@ BEGIN
   RETURN QUERY SELECT 'suspended', NULL, p_epoch;
 END $$`;
 
-/** Locks only its waitpoint, and looks for the suspension and counts in the same statement. */
+/** Locks only its waitpoint, and reads the suspension and counts in the same statement. */
 const DELIVER_AT_WAITPOINT = `
 CREATE FUNCTION naive_deliver_at_waitpoint(
   p_id uuid, p_partition smallint, p_waitpoint uuid, p_waitpoint_name text, p_kid text, p_print text, p_token_expires_at_ms bigint,

@@ -1,6 +1,6 @@
 /**
- * Executions that wait to be told, for the races; and the races of signals that simpler forms of the functions are known to
- * lose: signal.test.ts runs them on the engine's functions, naive.test.ts on naive variants.
+ * Suspended executions for the races, and the races of signals that simpler forms of the functions are known to lose:
+ * signal.test.ts runs them on the engine's functions, naive.test.ts on naive variants.
  */
 import { randomUUID } from 'node:crypto';
 import { expect } from 'vitest';
@@ -13,7 +13,7 @@ import { WAITPOINT, type SignalTo, type SuspendFor } from './calls.ts';
 
 type Given = (arena: Arena) => Promise<Scene>;
 
-/** How two meet of whom the later waits for the execution, unless it came after. */
+/** The meetings of two calls of which the later waits for the execution, unless it came after. */
 export function inTurn(
   aFirst: [a: string, b: string],
   bFirst: [a: string, b: string],
@@ -27,7 +27,7 @@ export function inTurn(
   };
 }
 
-/** Running, with a waitpoint open, whose id is `waitpointId`. */
+/** Running, with an open waitpoint, whose id is `waitpointId`. */
 export function opened(policy?: object): Given {
   return async (arena) => {
     const scene = await leased(1, policy)(arena);
@@ -38,7 +38,7 @@ export function opened(policy?: object): Given {
   };
 }
 
-/** Suspended, and the lease it had is still known. */
+/** Suspended; the lease it had is kept. */
 export function suspended(request: SuspendFor = {}, given: Given = opened()): Given {
   return async (arena) => {
     const scene = await given(arena);
@@ -48,7 +48,7 @@ export function suspended(request: SuspendFor = {}, given: Given = opened()): Gi
   };
 }
 
-/** What came before the race is nobody's answer. */
+/** Results from before the race do not count. */
 export function after(given: Given, placed: (scene: Scene, arena: Arena) => Call): Given {
   return async (arena) => {
     const scene = await given(arena);
@@ -71,7 +71,7 @@ export interface Life {
   attempt: number;
   /** How the wait ended, or that it has not. */
   wait: string | null;
-  /** How many signals its end has. */
+  /** How many signals its outcome has. */
   heard: number;
   ready: number;
   suspensions: number;
@@ -91,7 +91,7 @@ export async function lifeOf({ through }: Arena, { ids }: Scene): Promise<Life> 
   return found.rows[0] as unknown as Life;
 }
 
-/** The signal has reached its wait: the holder knows of it, or whoever claims the same attempt next. */
+/** The signal has reached its wait: the lease holder sees it, or the next claim of the same attempt. */
 async function expectHeard(arena: Arena, scene: Scene): Promise<void> {
   const life = await lifeOf(arena, scene);
   expect(life).toMatchObject({ wait: 'satisfied', heard: 1, attempt: scene.leases[0]!.attempt });
@@ -99,7 +99,7 @@ async function expectHeard(arena: Arena, scene: Scene): Promise<void> {
   expect(claimed.length, 'claims of what goes on').toBe(life.phase === 'runnable' ? 1 : 0);
 }
 
-/** Whichever comes first: enough was said before, or the signal resumes what is suspended. */
+/** Whichever comes first: the wait is already satisfied, or the signal resumes the suspended execution. */
 export function signalAndSuspend(arena: Arena): Promise<Interleaving[]> {
   return meet(arena, {
     steps: transaction,
@@ -113,7 +113,7 @@ export function signalAndSuspend(arena: Arena): Promise<Interleaving[]> {
 
 export const TWO_SIGNALS: SignalCondition = { kind: 'count', n: 2, by: 'signals', waitpoints: [WAITPOINT] };
 
-/** Both see one of two, unless the second counts after the first is there. */
+/** Both see one of two, unless the second counts after the first is committed. */
 export function lastTwoSignals(arena: Arena): Promise<Interleaving[]> {
   return meet(arena, {
     steps: transaction,

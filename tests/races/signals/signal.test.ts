@@ -1,7 +1,7 @@
 /**
- * Races around a signal: with the suspension it is for, with the same signal again, with the last but one, and with whatever
- * ends, replays or forgets the execution meanwhile. What was said is never lost, and counts once. Time is in
- * suspension-timeout.test.ts, who opens waitpoints and suspends in waitpoint.test.ts.
+ * Races around a signal: with its suspension, with the same signal again, with the last but one, and with whatever
+ * ends, replays or deletes the execution meanwhile. A signal is never lost and counts once. Timeouts are in
+ * suspension-timeout.test.ts, opening waitpoints and suspending in waitpoint.test.ts.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { TestDatabase } from '../../../src/testing/test-database.ts';
@@ -46,8 +46,8 @@ async function rowsOf(table: string, { ids }: Scene): Promise<Record<string, unk
   return found.rows;
 }
 
-describe('a signal and the suspension it is for', () => {
-  it('meet in any order: it is found said, or it resumes', async () => {
+describe('a signal and its suspension', () => {
+  it('meet in any order: the signal is found, or it resumes the execution', async () => {
     await signalAndSuspend(arena);
   });
 
@@ -61,7 +61,7 @@ describe('a signal and the suspension it is for', () => {
     });
   });
 
-  it('begun without suspending: it is kept, or found', async () => {
+  it('begun without suspending: the signal is kept or found', async () => {
     await meet(arena, {
       steps,
       given: opened(),
@@ -74,7 +74,7 @@ describe('a signal and the suspension it is for', () => {
     });
   });
 
-  it('of one of several waits: that one ends, and what is said to another is kept', async () => {
+  it('of one of several waits: that one ends, and a signal for another is kept', async () => {
     const waits = [
       { name: 'told', waitpoints: [WAITPOINT] },
       { name: 'asked', waitpoints: ['there'], condition: { ...TWO_SIGNALS, waitpoints: ['there'] } },
@@ -90,7 +90,7 @@ describe('a signal and the suspension it is for', () => {
 });
 
 describe('two signals', () => {
-  it('that are the same: one is there, and the other is told what it did', async () => {
+  it('that are the same: one is stored, and the other returns its effect', async () => {
     const same = deliverTo(arena, { key: 'the same' });
     await meet(arena, {
       steps,
@@ -109,11 +109,11 @@ describe('two signals', () => {
     });
   });
 
-  it('that are the last of two: the second one resumes', async () => {
+  it('that are the last of two: the second one resumes the execution', async () => {
     await lastTwoSignals(arena);
   });
 
-  it('of one source, where two must say it: the second is not counted', async () => {
+  it('of one source, where two sources are required: the second is not counted', async () => {
     const condition = { ...TWO_SIGNALS, by: 'sources' } as const;
     await meet(arena, {
       steps,
@@ -126,7 +126,7 @@ describe('two signals', () => {
 });
 
 describe('a signal and the end of its execution', () => {
-  it('by a cancel: there is one end, and nothing to claim after it', async () => {
+  it('by a cancel: there is one outcome, and nothing to claim after it', async () => {
     await meet(arena, {
       steps,
       given: suspended({ timeoutMs: 60_000 }),
@@ -140,7 +140,7 @@ describe('a signal and the end of its execution', () => {
     });
   });
 
-  it('by its deadline: who is at it is passed by, and what goes on is ended by the next firing', async () => {
+  it('by its deadline: a locked execution is skipped, and the next firing ends a resumed one', async () => {
     const fire = ({ ids }: Scene) => arena.calls.fire(ids);
     await meet(arena, {
       steps,
@@ -162,7 +162,7 @@ describe('a signal and the end of its execution', () => {
     });
   });
 
-  it('and a replay from the start: never taken at the waitpoint of the run before', async () => {
+  it('and a replay from the start: never accepted at a waitpoint of the previous run', async () => {
     const kid = 'replayed';
     const old = ({ ids, waitpointId }: Scene) =>
       arena.calls.deliver(ids[0]!, { token: { kid, waitpointId: waitpointId as string } });
@@ -183,7 +183,7 @@ describe('a signal and the end of its execution', () => {
     });
   });
 
-  it('and a replay from the failed step: closed before it, kept for the same waitpoint after', async () => {
+  it('and a replay from the failed step: closed before it, kept for the same waitpoint after it', async () => {
     await meet(arena, {
       steps,
       given: after(suspended(), cancel),
@@ -193,7 +193,7 @@ describe('a signal and the end of its execution', () => {
     });
   });
 
-  it('and forgetting: nothing is left of what was said', async () => {
+  it('and deletion: nothing is left of the signal', async () => {
     await meet(arena, {
       steps,
       given: after(

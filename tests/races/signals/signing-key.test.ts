@@ -1,6 +1,6 @@
 /**
- * Races of signing keys: whoever makes, replaces or ends one meanwhile, exactly one signs; and a signal whose key is ended
- * while it waits is not taken.
+ * Races of signing keys: whoever creates, replaces or ends one meanwhile, exactly one signs; and a signal whose key is
+ * ended while it waits is refused.
  */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -23,7 +23,7 @@ beforeAll(async () => {
 
 afterAll(() => database?.drop());
 
-/** Only these keys, made one after the other: the last one signs. */
+/** Only these keys, created one after the other: the last one signs. */
 const keys =
   (...kids: string[]) =>
   async (on: Arena): Promise<Scene> => {
@@ -43,7 +43,7 @@ const used =
     return scene;
   };
 
-/** Whoever was told to sign with a key made tokens of it, and they are good until they end; those are all that have a time. */
+/** A caller that got a key to sign with issued tokens of it, valid until they expire; only such keys have a time. */
 async function expectGood(...kids: string[]): Promise<void> {
   const found = await arena.through(
     `SELECT kid FROM ff_signing_key
@@ -66,7 +66,7 @@ async function expectSigning(kids: string[], others: number): Promise<void> {
 }
 
 describe('a rotation', () => {
-  it('and another: both keys are made, the later signs, and each has replaced the one before', async () => {
+  it('and another: both keys are created, the later signs, and each has replaced the one before', async () => {
     await meet(arena, {
       steps,
       given: keys('old'),
@@ -77,7 +77,7 @@ describe('a rotation', () => {
     });
   });
 
-  it('and another, with no key before: the later replaces the first', async () => {
+  it('and another, without an earlier key: the later replaces the first', async () => {
     await meet(arena, {
       steps,
       given: keys(),
@@ -88,7 +88,7 @@ describe('a rotation', () => {
     });
   });
 
-  it('and the first use of a key: whoever comes second uses or replaces it', async () => {
+  it('and the first use of a key: whichever comes second uses or replaces it', async () => {
     await meet(arena, {
       steps,
       given: keys(),
@@ -103,7 +103,7 @@ describe('a rotation', () => {
     });
   });
 
-  it('and the first use of the key before: the one that signs after is answered, or the old one is good', async () => {
+  it('and the first use of the previous key: returns the one that signs next, or the old one stays valid', async () => {
     await meet(arena, {
       steps,
       given: keys('old'),
@@ -117,7 +117,7 @@ describe('a rotation', () => {
     });
   });
 
-  it('and a later use of it: it is answered until the rotation is committed, and still good after', async () => {
+  it('and a later use of it: it is returned until the rotation is committed, and stays valid after', async () => {
     await meet(arena, {
       steps,
       given: used('old'),
@@ -134,7 +134,7 @@ describe('a rotation', () => {
     });
   });
 
-  it('and the end of the key it replaces: that which signs cannot be ended', async () => {
+  it('and a revocation of the key it replaces: the signing key cannot be revoked', async () => {
     await meet(arena, {
       steps,
       given: keys('old'),
@@ -145,7 +145,7 @@ describe('a rotation', () => {
     });
   });
 
-  it('with the name of a key that is there fails, and changes nothing', async () => {
+  it('with the name of an existing key fails and changes nothing', async () => {
     await keys('old', 'new')(arena);
     await expect(ask(arena.through, arena.calls.rotateKey('old'))).rejects.toMatchObject({ code: '23505' });
     await expect(ask(arena.through, arena.calls.rotateKey('new'))).rejects.toMatchObject({ code: '23505' });
@@ -164,7 +164,7 @@ it('two first uses of a key agree on one', async () => {
   });
 });
 
-describe('a signal by the token of a key', () => {
+describe('a signal with a token of a key', () => {
   const byToken = ({ ids, waitpointId }: Scene) =>
     arena.calls.deliver(ids[0]!, { token: { kid: 'old', waitpointId: waitpointId as string } });
   const rotated = async (on: Arena): Promise<Scene> => {
@@ -173,7 +173,7 @@ describe('a signal by the token of a key', () => {
     return opened()(on);
   };
 
-  it('that the waitpoint’s tokens are ended with: taken before, and unknown after', async () => {
+  it('whose waitpoint has its tokens revoked: accepted before, and unknown after', async () => {
     await meet(arena, {
       steps,
       given: rotated,
@@ -183,7 +183,7 @@ describe('a signal by the token of a key', () => {
     });
   });
 
-  it('that is revoked: taken before it is committed, and unknown after', async () => {
+  it('that is revoked: accepted before the commit, and unknown after', async () => {
     await meet(arena, {
       steps,
       given: rotated,

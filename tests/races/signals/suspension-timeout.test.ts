@@ -1,6 +1,6 @@
 /**
- * Races around the time of a suspension: the signal that comes as it is over, two who fire its timer, and what is waited for
- * beside it. Exactly one of them ends a suspension, and one that has ended is not ended by its timer later.
+ * Races around the timeout of a suspension: a signal that comes as it expires, two sessions that fire its timer, and
+ * what else it waits for. Exactly one of them ends a suspension, and its timer does not end it again later.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { SignalCondition } from '../../../src/contract/signals.ts';
@@ -67,7 +67,7 @@ describe('a signal and the timeout', () => {
   it.each([
     ['fail', 'completion.failed'],
     ['cancel', 'completion.cancelled'],
-  ] as const)('that is to %s: one of them ends the suspension, and never both', async (onTimeout, end) => {
+  ] as const)('with on_timeout %s: exactly one of them ends the suspension', async (onTimeout, end) => {
     await meet(arena, {
       steps,
       given: late({ onTimeout }),
@@ -75,7 +75,7 @@ describe('a signal and the timeout', () => {
       b: fire,
       expected: {
         ...inTurn(['resumed', 'nothing'], ['closed', 'execution_timed_out']),
-        // A firing waits for nobody.
+        // A firing never waits.
         'b meets a': { told: ['resumed', 'nothing'], waitsOn: null },
       },
       check: (scene) =>
@@ -86,7 +86,7 @@ describe('a signal and the timeout', () => {
     });
   });
 
-  it('that is to resume: it goes on once, and knows why', async () => {
+  it('with on_timeout resume: it resumes once, and knows why', async () => {
     await meet(arena, {
       steps,
       given: late({ onTimeout: 'resume' }),
@@ -107,7 +107,7 @@ describe('a signal and the timeout', () => {
     });
   });
 
-  it('that is to escalate: the signal resumes, before it or after', async () => {
+  it('with on_timeout escalate: the signal resumes it, before or after', async () => {
     await meet(arena, {
       steps,
       given: late({ onTimeout: 'escalate' }),
@@ -125,7 +125,7 @@ describe('a signal and the timeout', () => {
     });
   });
 
-  it('whose timer somebody holds while the signal resumes: the timer is left, and fires at nothing', async () => {
+  it('whose timer is locked while the signal resumes it: the timer is left, and its firing does nothing', async () => {
     const scene = await late({})(arena);
     const rival = await database.connect();
     await rival.query('BEGIN');
@@ -143,7 +143,7 @@ describe('a signal and the timeout', () => {
 });
 
 describe('the timer of a suspension', () => {
-  it('is fired once by two who see it', async () => {
+  it('is fired once by two sessions', async () => {
     await meet(arena, {
       steps,
       given: late({}),
@@ -153,7 +153,7 @@ describe('the timer of a suspension', () => {
     });
   });
 
-  it('and a cancel: one end', async () => {
+  it('and a cancel: one outcome', async () => {
     await meet(arena, {
       steps,
       given: late({}),
@@ -166,7 +166,7 @@ describe('the timer of a suspension', () => {
     });
   });
 
-  it('that is the wake beside its waits, and a signal: resumed once', async () => {
+  it('that wakes it besides its waits, and a signal: resumed once', async () => {
     await meet(arena, {
       steps,
       given: async (on) => {
@@ -189,11 +189,11 @@ describe('the timer of a suspension', () => {
   });
 });
 
-describe('children beside the waits', () => {
+describe('children besides the waits', () => {
   const besideChildren = (scene: Scene) =>
     arena.calls.suspend(scene.leases[0]!, { children: childIds(scene), timeoutMs: 2 * TIMEOUT_MS });
 
-  it('the word of the last and a signal: resumed once', async () => {
+  it('the notification of the last and a signal: resumed once', async () => {
     await meet(arena, {
       steps,
       given: after(after(family(1), besideChildren), complete),
@@ -211,7 +211,7 @@ describe('children beside the waits', () => {
     });
   });
 
-  it('the end of the last and the suspension and a firing: due, or resumed by the word of it', async () => {
+  it('the end of the last, the suspension and a firing: due, or resumed by its notification', async () => {
     await arena.race({
       given: family(1),
       sessions: {
@@ -234,7 +234,7 @@ describe('the expiry of a waitpoint', () => {
   const kid = 'expiry';
   const byToken = ({ ids, waitpointId }: Scene) =>
     arena.calls.deliver(ids[0]!, { token: { kid, waitpointId: waitpointId as string } });
-  /** Open for as long as a week, which is over. */
+  /** Open for up to a week, which is over. */
   const old = async (on: Arena): Promise<Scene> => {
     const scene = await opened()(on);
     await ask(on.through, on.calls.currentKey(kid));
@@ -246,7 +246,7 @@ describe('the expiry of a waitpoint', () => {
     return { ...scene, logged: await endOfLog(on.through) };
   };
 
-  it('is told once, and a signal is refused before and after', async () => {
+  it('is recorded once, and a signal is refused before and after', async () => {
     await meet(arena, {
       steps,
       given: old,
@@ -263,7 +263,7 @@ describe('the expiry of a waitpoint', () => {
     });
   });
 
-  it('and the suspension on it: it is open for as long as the wait may last', async () => {
+  it('and a suspension on it: it stays open as long as the wait may last', async () => {
     await meet(arena, {
       steps,
       given: old,
@@ -280,7 +280,7 @@ describe('the expiry of a waitpoint', () => {
     });
   });
 
-  it('and who opens it again: it stays open, and the firing waits for nobody', async () => {
+  it('and a session that opens it again: it stays open, and the firing does not wait', async () => {
     await meet(arena, {
       steps,
       given: old,
@@ -297,7 +297,7 @@ describe('the expiry of a waitpoint', () => {
     });
   });
 
-  it('after the end, when another was the first: it is told of once a replay has kept it', async () => {
+  it('after the end of the execution: it is recorded once a replay has kept the waitpoint', async () => {
     const scene = await leased(1)(arena);
     const [lease] = scene.leases;
     await ask(arena.through, arena.calls.create(lease!, [{ name: 'first' }], TIMEOUT_MS));

@@ -1,6 +1,6 @@
 /**
- * Races of those who open waitpoints and suspend: with each other, with a signal, and with what takes their lease away. A
- * zombie writes nothing, and a waitpoint is there once.
+ * Races of opening waitpoints and suspending: with each other, with a signal, and with the loss of the lease. A zombie
+ * writes nothing, and a waitpoint exists once.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { TestDatabase } from '../../../src/testing/test-database.ts';
@@ -52,7 +52,7 @@ describe('the suspension of a zombie', () => {
     });
   });
 
-  it('is refused when its lease has run out, and the reaper passes by', async () => {
+  it('is refused when its lease has expired, and the reaper skips it', async () => {
     await meet(arena, {
       steps,
       given: async (on) => {
@@ -70,7 +70,7 @@ describe('the suspension of a zombie', () => {
     });
   });
 
-  it('is answered alike when it is asked for twice', async () => {
+  it('returns the same when it is called twice', async () => {
     await meet(arena, {
       steps,
       given: opened(),
@@ -92,7 +92,7 @@ describe('a waitpoint that is being opened', () => {
     });
   });
 
-  it('by two at once, with others in another order: there is one of each', async () => {
+  it('by two at once, with others in another order, exists once', async () => {
     const both: [string, string] = ['created, created', 'created, created'];
     await meet(arena, {
       steps,
@@ -104,7 +104,7 @@ describe('a waitpoint that is being opened', () => {
     });
   });
 
-  it('and the suspension of its execution: it is the suspension’s, or refused', async () => {
+  it('and the suspension of its execution: it belongs to the suspension or is refused', async () => {
     await meet(arena, {
       steps,
       given: leased(1),
@@ -117,7 +117,7 @@ describe('a waitpoint that is being opened', () => {
   });
 });
 
-it('a wait that has ended opens no waitpoint, whatever it is asked for later', async () => {
+it('a wait that has ended opens no waitpoint, whatever is requested later', async () => {
   const scene = await opened()(arena);
   await ask(arena.through, deliverTo(arena)(scene));
   expect(await ask(arena.through, suspendOn(arena)(scene))).toMatchObject([{ word: 'satisfied' }]);

@@ -1,6 +1,6 @@
 /**
- * Executions with children for the races: a running parent and children that run too, and the way to see whether the
- * parent can go on. What a race expects is written in the test files.
+ * Executions with children for the races: a running parent with running children, and the check whether the parent can
+ * resume. What a race expects is in the test files.
  */
 import { randomUUID } from 'node:crypto';
 import { expect } from 'vitest';
@@ -9,13 +9,13 @@ import { ask, type Answer, type Lease, type PauseFor } from '../calls.ts';
 import { endOfLog } from '../invariants.ts';
 
 export interface Family extends Scene {
-  /** The lease of the parent, which is also the only one of `leases`. */
+  /** The lease of the parent, also the only one in `leases`. */
   parent: Lease;
-  /** The leases of the children, by ascending id. */
+  /** The leases of the children, in id order. */
   children: Lease[];
 }
 
-/** A parent and its children, all of them running. The children come after the parent in `ids`. */
+/** A parent and its children, all running. The children come after the parent in `ids`. */
 export function family(count: number): (arena: Arena) => Promise<Family> {
   return async (arena) => {
     const scene = await leased(1)(arena);
@@ -35,7 +35,7 @@ export function family(count: number): (arena: Arena) => Promise<Family> {
   };
 }
 
-/** A parent paused for children that all have ended, of which it was not told yet. */
+/** A parent paused for children that have all ended, of which it has not been notified yet. */
 export function endedChildren(
   count: number,
   request: PauseFor = {},
@@ -66,8 +66,8 @@ export const asFamily = (scene: Scene): Family => scene as Family;
 export const childIds = (scene: Scene): string[] => asFamily(scene).children.map(({ id }) => id);
 
 /**
- * Whatever the order was: in the end the parent can go on, with its lease if it was told that there is nothing to wait
- * for, else by the next claim; and no word of a child is left.
+ * Whatever the order: in the end the parent can resume, with its lease if its pause returned that there is nothing to
+ * wait for, otherwise by the next claim; and no notification of a child is left.
  */
 export async function expectToGoOn(arena: Arena, scene: Scene, paused: Answer[]): Promise<void> {
   const { calls, through } = arena;

@@ -1,7 +1,7 @@
 /**
  * A pause that commits while a timer of its execution is being fired: after the firing has begun to read, and before it
- * has the lock. The firing then has a locked row that is newer than anything else it reads in the same statement. Held up
- * at that point by a clock that waits.
+ * has the lock. The firing then has a locked row that is newer than anything else it reads in the same statement. A
+ * clock that blocks holds it at that point.
  */
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { TestDatabase } from '../../../src/testing/test-database.ts';
@@ -35,7 +35,7 @@ afterAll(() => database?.drop());
 it.each([
   ['its children alone', {}],
   ['its children or a time', { delayMs: HOUR_MS }],
-])('a parent that pauses for %s while word of its last child is fired goes on', async (_, request) => {
+])('a parent pausing for %s resumes when its last child ends meanwhile', async (_, request) => {
   await arena.race({
     given: family(1),
     sessions: {

@@ -1,7 +1,7 @@
 /**
- * Races around a pause: the children it waits for, the time it waits for, and those who end the parent meanwhile. A
- * wake is never lost: whatever the order, the parent is told at its pause or woken by the word of its last child. A pause
- * by time against the other operations of a lease is in leased.test.ts.
+ * Races around a pause: with the children it waits for, the time it waits for, and calls that end the parent meanwhile.
+ * A wake-up is never lost: whatever the order, the pause reports it or the notification of the last child wakes the
+ * parent. Timed pauses against the other operations of a lease are in leased.test.ts.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { TestDatabase } from '../../../src/testing/test-database.ts';
@@ -35,14 +35,14 @@ const fireNth =
     arena.calls.fireTimers([(timers as string[])[index]!]);
 const cancelParent = ({ leases }: Scene) => arena.calls.cancel(leases);
 
-/** Nobody waits; the answers by how the two met. */
+/** Nobody waits; the results by how the two met. */
 function unhindered(told: Record<Meeting, [string, string]>): Record<Meeting, Expected> {
   const expected = Object.entries(told).map(([meeting, words]) => [meeting, { told: words, waitsOn: null }]);
   return Object.fromEntries(expected) as Record<Meeting, Expected>;
 }
 
 describe('a pause for children', () => {
-  it('and the end of the last child: neither waits, and only a committed end counts as one', async () => {
+  it('and the end of the last child: neither waits, and only a committed end counts', async () => {
     await meet(arena, {
       given: family(1),
       a: pauseFor(),
@@ -60,7 +60,7 @@ describe('a pause for children', () => {
     ['children alone', {}],
     ['whichever comes first', { delayMs: HOUR_MS }],
   ])(
-    'and the end of the last child and a timer fired: the parent goes on, paused for %s',
+    'and the end of the last child and a timer fired: the parent resumes, paused for %s',
     async (_, request) => {
       const told = new Set<string>();
       await arena.race({
@@ -73,13 +73,13 @@ describe('a pause for children', () => {
         check: async (outcome, scene) => {
           const due = isBefore(outcome, 'child.COMMIT', 'pause.call');
           expect(saidTo(outcome, 'pause')).toBe(due ? 'due' : 'paused');
-          // Only the pause may find its execution locked, by a timer that is being looked at.
+          // Only the pause may find its execution locked, by a timer that is being fired.
           expect(outcome.waited.filter((step) => step !== 'pause.call')).toEqual([]);
           told.add(`${saidTo(outcome, 'pause')} ${saidTo(outcome, 'fire')}`);
           await expectToGoOn(arena, scene, answersOf(outcome, 'pause'));
         },
       });
-      // Told of nothing, in time, in vain, and too early: all of it came up.
+      // No notification, one in time, one in vain and one too early: all of these occurred.
       expect([...told].toSorted()).toEqual([
         'due discarded',
         'due nothing',
@@ -89,7 +89,7 @@ describe('a pause for children', () => {
     },
   );
 
-  it('and the ends of two children, both needed: the parent goes on once, after the second', async () => {
+  it('and the ends of two children, both needed: the parent resumes once, after the second', async () => {
     await arena.race({
       given: family(2),
       sessions: {
@@ -106,7 +106,7 @@ describe('a pause for children', () => {
     });
   });
 
-  it.each([1, 2])('already made, and two children that end at once, %i needed', async (needed) => {
+  it.each([1, 2])('that is committed, and two children that end at once, %i needed', async (needed) => {
     await arena.race({
       given: async (on) => {
         const scene = await family(2)(on);
@@ -132,7 +132,7 @@ describe('a pause for children', () => {
   it.each([
     ['cancel', 'cancelled', 'cancelled', 'not_active'],
     ['revoke', 'no_active_lease', 'revoked', 'lease_revoked'],
-  ] as const)('and a %s: one after the other', async (name, after, before, refused) => {
+  ] as const)('and a %s: they run one after the other', async (name, after, before, refused) => {
     await meet(arena, {
       given: family(1),
       a: pauseFor(),
@@ -146,7 +146,7 @@ describe('a pause for children', () => {
     });
   });
 
-  it('of a lease that has run out: told so, and the reaper passes by', async () => {
+  it('with an expired lease is refused, and the reaper skips it', async () => {
     await meet(arena, {
       given: async (on) => {
         const scene = await family(1)(on);
@@ -164,7 +164,7 @@ describe('a pause for children', () => {
     });
   });
 
-  it('made twice by one lease is answered alike', async () => {
+  it('made twice by one lease returns the same', async () => {
     await meet(arena, {
       given: family(1),
       a: pauseFor(),
@@ -179,8 +179,8 @@ describe('a pause for children', () => {
   });
 });
 
-describe('the word of a child', () => {
-  it('is fired once by two who see it, and the next pass has nothing left to do', async () => {
+describe('the notification of a child', () => {
+  it('is fired once by two sessions, and the next pass has nothing left to do', async () => {
     await meet(arena, {
       given: endedChildren(1),
       a: fireParent,
@@ -209,7 +209,7 @@ describe('the word of a child', () => {
     });
   });
 
-  it('and the time of the same pause: one of them wakes the parent', async () => {
+  it('and the timer of the same pause: one of them wakes the parent', async () => {
     await meet(arena, {
       given: async (on) => {
         const scene = await endedChildren(1, { delayMs: HOUR_MS })(on);
@@ -228,14 +228,14 @@ describe('the word of a child', () => {
     });
   });
 
-  it('and the time of the same pause, fired by one call: the parent is woken once', async () => {
+  it('and the timer of the same pause, fired by one call: the parent is woken once', async () => {
     const scene = await endedChildren(2, { delayMs: HOUR_MS })(arena);
     await database.moveClock(HOUR_MS);
     expect(await ask(arena.through, fireParent(scene))).toMatchObject([{ word: 'fired' }]);
     await expectToGoOn(arena, scene, [{ word: 'paused' } as never]);
   });
 
-  it('and a cancel of the parent: it is fired or discarded, and left alone while the cancel is open', async () => {
+  it('and a cancel of the parent: it is fired or discarded, and skipped while the cancel is open', async () => {
     await meet(arena, {
       given: endedChildren(1),
       a: fireParent,
@@ -253,7 +253,7 @@ describe('the word of a child', () => {
     });
   });
 
-  it('and a claim: the parent is granted once that is committed', async () => {
+  it('and a claim: the parent is granted after the commit', async () => {
     await meet(arena, {
       given: endedChildren(1),
       a: ({ routeId }) => arena.calls.claim(routeId, 1, 'w-3'),

@@ -1,6 +1,6 @@
 /**
- * Races around what a running handler writes besides its end: steps, children, progress. Each holds the lease against
- * its end and not against its renewal, and what a handler writes whose lease is gone is refused.
+ * Races around what a running handler writes besides its outcome: steps, children, progress. Each blocks the end of the
+ * lease but not its renewal, and the writes of a handler whose lease is gone are refused.
  */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -46,7 +46,7 @@ const complete = ({ leases }: Scene) => arena.calls.complete(leases);
 const cancel = ({ leases }: Scene) => arena.calls.cancel(leases);
 const lapse = ({ leases }: Scene) => arena.calls.lapse(leases);
 
-/** The second of two waits for the first; on what depends on who that is. */
+/** The second of two waits for the first; the table depends on which that is. */
 function inTurn(
   first: [string, string],
   second: [string, string],
@@ -99,7 +99,7 @@ describe('recording a step', () => {
     });
   });
 
-  it('and the reaper, at a lease that has run out: refused, and the reaper passes by', async () => {
+  it('and the reaper, with an expired lease: refused, and the reaper skips it', async () => {
     await meet(arena, {
       given: runOut(1),
       a: record(),
@@ -114,7 +114,7 @@ describe('recording a step', () => {
     });
   });
 
-  it('in a transaction that outlasts the lease: what was accepted is kept, and the reaper comes later', async () => {
+  it('in a transaction that outlasts the lease: an accepted step is kept, and the reaper comes later', async () => {
     await arena.race({
       given: leased(1),
       sessions: {
@@ -125,7 +125,7 @@ describe('recording a step', () => {
         lapse: transaction(lapse),
       },
       check: async (outcome, scene) => {
-        // One that waits for the reaper to pass is decided when it has passed.
+        // A record that waits for the reaper is decided after the reaper.
         const waited = outcome.waited.includes('record.call');
         const inTime = isBefore(outcome, waited ? 'lapse.COMMIT' : 'record.call', 'clock.move');
         expect(saidTo(outcome, 'record')).toBe(inTime ? 'recorded' : 'lease_expired');
@@ -139,7 +139,7 @@ describe('recording a step', () => {
     });
   });
 
-  it('twice: the first stays, and both are answered with it', async () => {
+  it('twice: the first stays, and both return it', async () => {
     const outcomes = await meet(arena, {
       given: leased(1),
       a: record('from a'),
@@ -173,7 +173,7 @@ describe('recording a step', () => {
     });
   });
 
-  it('of a batch against the ends of the same executions in opposite order: no circle', async () => {
+  it('of a batch against the ends of the same executions in opposite order: no deadlock', async () => {
     const all = (word: string) => [word, word, word].join(', ');
     await meet(arena, {
       given: leased(3),
@@ -183,7 +183,7 @@ describe('recording a step', () => {
     });
   });
 
-  it('under two leases of one execution in one call: only the one that is held may', async () => {
+  it('under two leases of one execution in one call: only the current one is accepted', async () => {
     const scene = await leased(1)(arena);
     await ask(arena.through, arena.calls.release(scene.leases));
     const held = await claimAll(arena, scene, 'w-2');
@@ -207,7 +207,7 @@ describe('spawning', () => {
     return { ...scene, childId: randomUUID(), route: { lane: 'default', kind: randomUUID() } };
   }
 
-  /** The route is known before, so that only the child itself is contended for. */
+  /** The route is interned before, so that sessions compete only for the child itself. */
   async function withRoute(): Promise<Spawning> {
     const scene = await given();
     await ask(arena.through, arena.calls.submit({ ids: [randomUUID()], routes: [scene.route] }));
@@ -229,7 +229,7 @@ describe('spawning', () => {
   it.each([
     ['cancel', cancel, 'cancelled'],
     ['complete', complete, 'completed'],
-  ] as const)('and %s of the parent: a child before, none after', async (_, end, word) => {
+  ] as const)('and %s of the parent: a child before it, none after it', async (_, end, word) => {
     await meet(arena, {
       given,
       a: spawn,
@@ -262,7 +262,7 @@ describe('spawning', () => {
     });
   });
 
-  it('twice under one id: one child, and the second is told so', async () => {
+  it('twice under one id: one child, and the second returns duplicate', async () => {
     await meet(arena, {
       given: withRoute,
       a: spawn,
@@ -296,7 +296,7 @@ describe('progress', () => {
     });
   });
 
-  it('twice: the last word stays', async () => {
+  it('twice: the last report stays', async () => {
     await arena.race({
       given: leased(1),
       sessions: { a: transaction(progress(10)), b: transaction(progress(20)) },
@@ -320,7 +320,7 @@ describe('progress', () => {
     });
   });
 
-  it('of a lease that is gone is dropped, also beside one that is held', async () => {
+  it('of a lost lease is dropped, even in one call with a current one', async () => {
     const scene = await leased(2)(arena);
     const [gone, held] = scene.leases as [Lease, Lease];
     await ask(arena.through, arena.calls.complete([gone]));

@@ -1,6 +1,6 @@
 /**
- * The functions of streams as calls a race can place, and what a reader by SQL sees. Part of calls.ts, in a file of its own. No race and no
- * expectation lives here.
+ * The functions of streams as calls a race can make, and what a reader by SQL sees. Split from calls.ts. No race and no
+ * expectation belongs here.
  */
 import { randomUUID } from 'node:crypto';
 import type { FrameMode } from '../../../src/contract/streams.ts';
@@ -9,13 +9,13 @@ import type { Ask, Call, Caller, Lease } from '../calls.ts';
 const MAX_DOCUMENT = 1_000_000;
 
 export interface FramesTo {
-  /** Default: one durable frame that says `x`. */
+  /** Default: one durable frame with the payload `x`. */
   frames?: [mode: FrameMode, payload: string][];
-  /** Default: one of its own. */
+  /** Default: a unique one. */
   appendId?: string;
-  /** How far the clock of the writer's host is off. Only naive variants care. */
+  /** How far the clock of the writer's host is off. Only naive variants use it. */
   skewMs?: number;
-  /** Best-effort frames that are kept. */
+  /** How many best-effort frames are kept. */
   kept?: number;
 }
 
@@ -61,7 +61,7 @@ export interface Frame {
   payload: string;
 }
 
-/** What is there after a place, in the order of ids. */
+/** The frames after a position, in id order. */
 export async function framesAfter(through: Ask, id: string, ts = 0, seq = 0): Promise<Frame[]> {
   const { rows } = await through(
     `SELECT attempt_index AS attempt, ts_ms AS ts, seq, mode::text, convert_from(payload, 'UTF8') AS payload FROM ff_frame

@@ -1,6 +1,6 @@
 /**
- * Appending in the simpler forms one would write first: by the clock of the writer's host, by a sequence, and without knowing whether
- * the call was made before. For tests only, as naive-functions.ts.
+ * Appending in the simpler forms one would write first: by the clock of the writer's host, by a sequence, and without
+ * knowing whether the call was made before. For tests only, like executions/naive-functions.ts.
  */
 const ARGUMENTS = `p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_append_id uuid, p_modes text[],
   p_encodings text[], p_types text[], p_correlations text[], p_step_names text[], p_step_keys text[], p_step_tries integer[], p_payloads bytea[],
@@ -9,7 +9,7 @@ const ANSWER = 'RETURNS TABLE (outcome text, lease_epoch bigint, ts_ms bigint, l
 const SETTINGS = 'SET enable_seqscan = off SET search_path FROM CURRENT';
 const COLUMNS = `execution_id, partition_key, attempt_index, ts_ms, seq, lease_epoch, mode, encoding, frame_type, payload`;
 
-/** The id is of the time its host believes in, told before it has the lock; no lease is asked for; a trim takes whatever is old. */
+/** The id is the time of its host, read before the lock; the lease is not checked; a trim removes whatever is old. */
 const APPEND_BY_CLOCK = `
 CREATE FUNCTION naive_append_by_clock(${ARGUMENTS}) ${ANSWER} LANGUAGE plpgsql ${SETTINGS} AS $$
 #variable_conflict use_column
@@ -31,7 +31,7 @@ BEGIN
   RETURN QUERY SELECT 'appended', p_epoch, v_host, v_seq + cardinality(p_modes);
 END $$`;
 
-/** Numbers come from a sequence: whoever took a lower one may commit later. */
+/** Numbers come from a sequence: the holder of a lower one may commit later. */
 const APPEND_BY_SEQUENCE = `
 CREATE SEQUENCE naive_frame_seq;
 CREATE FUNCTION naive_append_by_sequence(${ARGUMENTS}) ${ANSWER} LANGUAGE plpgsql ${SETTINGS} AS $$

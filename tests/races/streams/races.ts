@@ -1,6 +1,6 @@
 /**
- * Streams for the races, and the races that simpler ways to append are known to lose: stream.test.ts runs them on the engine's function
- * and on naive variants.
+ * Streams for the races, and the races that simpler ways to append are known to lose: stream.test.ts runs them on the
+ * engine's function and on naive variants.
  */
 import { expect } from 'vitest';
 import type { Interleaving, StepLike } from '../../../src/testing/stepper.ts';
@@ -35,7 +35,7 @@ export async function payloadsOf(arena: Arena, { ids }: Scene): Promise<string[]
   return (await framesAfter(arena.through, ids[0]!)).map(({ payload }) => payload);
 }
 
-/** Goes on after the last frame it has seen, as a tail does. */
+/** Resumes after the last frame it has seen, as a tail does. */
 async function read(through: Ask, scene: Scene): Promise<void> {
   const seen = (scene['seen'] ??= []) as Frame[];
   const last = seen.at(-1);
@@ -46,7 +46,7 @@ function following(name: string): StepLike<Scene> {
   return { name, run: (session, scene) => read(session.query, scene) };
 }
 
-/** Whoever commits first is read before the other one does, however they began. */
+/** Whichever commits first is read before the other one commits, however they began. */
 const ORDERS = [
   ['a.call', 'b.call', 'b.COMMIT', 'reader.one', 'a.COMMIT', 'reader.two'],
   ['a.call', 'b.call', 'a.COMMIT', 'reader.one', 'b.COMMIT', 'reader.two'],
@@ -56,7 +56,7 @@ const ORDERS = [
   ['b.call', 'b.COMMIT', 'reader.one', 'a.call', 'reader.two', 'a.COMMIT'],
 ];
 
-/** Two writers and one who follows: it sees every frame once, in the order in which they were committed. */
+/** Two writers and one follower, which sees every frame once, in commit order. */
 export function followTwo(arena: Arena, skewMs = 0): Promise<Interleaving[]> {
   return arena.race({
     permutations: ORDERS,
@@ -79,7 +79,7 @@ export function followTwo(arena: Arena, skewMs = 0): Promise<Interleaving[]> {
   });
 }
 
-/** In before the close, or refused: never after. */
+/** Written before the close, or refused: never after. */
 export function appendAndComplete(arena: Arena): Promise<Interleaving[]> {
   return arena.race({
     given: written(),
@@ -100,7 +100,7 @@ export function appendAndComplete(arena: Arena): Promise<Interleaving[]> {
   });
 }
 
-/** The same call made twice, because nobody knows whether the first one was heard: it is one. */
+/** The same call made twice, because its response was lost, counts once. */
 export function appendTwice(arena: Arena): Promise<Interleaving[]> {
   const appendId = '018f0000-0000-7000-8000-00000000abcd';
   const same = append(arena, { frames: [['durable', 'once']], appendId });
@@ -115,7 +115,7 @@ export function appendTwice(arena: Arena): Promise<Interleaving[]> {
   });
 }
 
-/** Each of two patches is in the document. */
+/** Both patches end up in the document. */
 export function patchTwice(arena: Arena): Promise<Interleaving[]> {
   return meet(arena, {
     steps: transaction,
@@ -136,7 +136,7 @@ export function patchTwice(arena: Arena): Promise<Interleaving[]> {
   });
 }
 
-/** The trim in every place between the others, open and done. */
+/** The trim in every place between the others, open and committed. */
 const TRIM_ORDERS = [
   ['a.call', 'trim.call', 'b.call', 'a.COMMIT', 'trim.COMMIT', 'b.COMMIT'],
   ['b.call', 'trim.call', 'a.call', 'b.COMMIT', 'trim.COMMIT', 'a.COMMIT'],
@@ -146,7 +146,7 @@ const TRIM_ORDERS = [
   ['a.call', 'a.COMMIT', 'trim.call', 'trim.COMMIT', 'b.call', 'b.COMMIT'],
 ];
 
-/** Live frames are trimmed while others write: what is durable stays, and the newest live ones do. */
+/** Live frames are trimmed while others write: durable frames and the newest live ones stay. */
 export function appendAndTrim(arena: Arena): Promise<Interleaving[]> {
   const live = (name: string, count: number): FramesTo => ({
     kept: 2,

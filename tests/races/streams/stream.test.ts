@@ -1,7 +1,7 @@
 /**
- * Races around a stream: writers with each other, with a trim, and with whatever ends the attempt or takes the lease away. The order of
- * ids is the order of commits, a frame is in before the close or refused, and a zombie writes nothing. Each expectation is shown to
- * bite on a way to append that is known to lose. Who waits for news is in waking.test.ts.
+ * Races around a stream: writers with each other, with a trim, and with whatever ends the attempt or takes the lease
+ * away. Ids follow the order of commits, a frame is written before the close or refused, and a zombie writes nothing.
+ * Each expectation is shown to catch a naive way to append. Waiting for news is in waking.test.ts.
  */
 import { readFile } from 'node:fs/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -39,16 +39,16 @@ beforeAll(async () => {
 afterAll(() => database?.drop());
 
 describe('two appends', () => {
-  it('wait for each other, and who follows sees what they wrote in the order they committed', async () => {
+  it('wait for each other, and a follower sees their frames in commit order', async () => {
     const outcomes = await followTwo(arena);
     expect(tablesWaitedOn(outcomes)).toEqual(['ff_stream_meta']);
   });
 
-  it('by hosts whose clocks are two minutes apart: nothing is passed over', async () => {
+  it('by hosts whose clocks are two minutes apart: no frame is skipped', async () => {
     await followTwo(arena, MINUTE_MS);
   });
 
-  it('that are the first ones: there is one stream', async () => {
+  it('that are the first ones create one stream', async () => {
     await arena.race({
       given: leased(1),
       sessions: { a: steps(append(arena)), b: steps(append(arena)) },
@@ -59,7 +59,7 @@ describe('two appends', () => {
     });
   });
 
-  it('of which one is rolled back: its numbers are given out again', async () => {
+  it('of which one is rolled back: its numbers are used again', async () => {
     await arena.race({
       given: written(),
       sessions: { a: steps(append(arena), 'ROLLBACK'), b: steps(append(arena)) },
@@ -70,12 +70,12 @@ describe('two appends', () => {
     });
   });
 
-  it('that are the same call, made again because its answer was lost, are one', async () => {
+  it('that are the same call, repeated because its response was lost, count once', async () => {
     const outcomes = await appendTwice(arena);
     expect(tablesWaitedOn(outcomes)).toEqual(['ff_stream_meta']);
   });
 
-  it('under the id of their execution: the first is written, the second is the same', async () => {
+  it('under the id of their execution: the first is written, the second returns the same', async () => {
     const scene = await leased(1)(arena);
     const call = append(arena, { appendId: scene.ids[0]! });
     for (let n = 0; n < 2; n += 1)
@@ -83,17 +83,17 @@ describe('two appends', () => {
     expect(await payloadsOf(arena, scene)).toEqual(['x']);
   });
 
-  it('that patch the document are both in it', async () => {
+  it('that patch the document are both applied', async () => {
     await patchTwice(arena);
   });
 
-  it('and a trim: only live frames go, and the newest stay', async () => {
+  it('and a trim: only live frames are removed, and the newest stay', async () => {
     await appendAndTrim(arena);
   });
 });
 
 describe('an append and the end of its attempt', () => {
-  it('by complete: it is in before the close, or refused', async () => {
+  it('by complete: it is written before the close, or refused', async () => {
     const outcomes = await appendAndComplete(arena);
     expect(tablesWaitedOn(outcomes)).toEqual(['ff_lease']);
   });
@@ -102,7 +102,7 @@ describe('an append and the end of its attempt', () => {
     ['cancel', 'cancelled', 'not_active'],
     ['fail', 'failed', 'not_active'],
     ['revoke', 'revoked', 'lease_revoked'],
-  ] as const)('by %s: it is in before the close, or refused', async (verb, word, refused) => {
+  ] as const)('by %s: it is written before the close, or refused', async (verb, word, refused) => {
     await meet(arena, {
       steps,
       given: written(),
@@ -113,7 +113,7 @@ describe('an append and the end of its attempt', () => {
     });
   });
 
-  it('by a pause: it is in before it, or refused; and the stream stays open', async () => {
+  it('by a pause: it is written before it, or refused; and the stream stays open', async () => {
     await meet(arena, {
       steps,
       given: written(),
@@ -129,7 +129,7 @@ describe('an append and the end of its attempt', () => {
     });
   });
 
-  it('when the lease has run out: it is refused, and the reaper passes by', async () => {
+  it('when the lease has expired: it is refused, and the reaper skips it', async () => {
     await meet(arena, {
       steps,
       given: runOut(1),
@@ -154,7 +154,7 @@ describe('an append and the end of its attempt', () => {
   });
 });
 
-/** The lease ran out, was taken away, and another worker has the execution. */
+/** The lease expired, was taken away, and another worker has the execution. */
 async function takenOver(on: Arena): Promise<Scene> {
   const scene = await runOut(1)(on);
   await ask(on.through, on.calls.lapse(scene.leases));
@@ -163,7 +163,7 @@ async function takenOver(on: Arena): Promise<Scene> {
 }
 const owner = ({ owners }: Scene) => (owners as Lease[])[0]!;
 
-/** Told late that its lease is gone, it goes on writing. */
+/** It keeps writing because it learns late that its lease is gone. */
 function zombieAndOwner(on: Arena): Promise<unknown> {
   return meet(on, {
     steps,
@@ -195,25 +195,25 @@ describe('on a naive variant', () => {
 
   it.each<[string, string, (arena: Arena) => Promise<unknown>, RegExp]>([
     [
-      'that goes by the clocks of hosts, who follows passes over frames',
+      'that uses the clocks of hosts, a follower skips frames',
       'naive_append_by_clock',
       (on) => followTwo(on, MINUTE_MS),
       /what the reader saw/,
     ],
     [
-      'that takes its numbers from a sequence, who follows passes over frames',
+      'that takes its numbers from a sequence, a follower skips frames',
       'naive_append_by_sequence',
       (on) => followTwo(on),
       /what the reader saw/,
     ],
     [
-      'that does not ask for the lease, frames come after the close',
+      'that does not check the lease, frames come after the close',
       'naive_append_by_clock',
       appendAndComplete,
       /frames of a closed stream/,
     ],
     [
-      'that does not know the call, it is written twice',
+      'that does not recognise a repeated call, it is written twice',
       'naive_append_by_clock',
       appendTwice,
       /what is there/,

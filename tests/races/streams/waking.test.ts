@@ -1,6 +1,7 @@
 /**
- * The moments in which news of a stream can slip between looking and waiting, and readers who must not be taken for each other. The hub
- * reads from a real database; what it hears, and whether it may look by itself, is decided here.
+ * The moments in which news of a stream can slip between a read and a wait, and readers that must not be confused with
+ * each other. The hub reads from a real database; the tests decide which notifications it gets, and whether it may
+ * poll.
  */
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
@@ -25,7 +26,7 @@ beforeAll(async () => {
 });
 afterAll(() => close?.());
 
-/** Bells that ring when told to. */
+/** Bells that ring on command. */
 class Bells implements HubBells {
   readonly #watchers = new Set<(hint: Hint) => boolean>();
   askForStreams = (): void => undefined;
@@ -41,11 +42,11 @@ class Bells implements HubBells {
 
 interface Watched extends StreamSource {
   reads: number;
-  /** What happens after the next read has seen what there is, and before its answer is known. */
+  /** What happens after the next read has seen the rows, and before its result is known. */
   meanwhile: () => Promise<void>;
 }
 
-/** `blind`: it never learns anything by looking for itself. */
+/** `blind`: it never finds anything by polling. */
 function watched(sight: 'blind' | 'sees'): Watched {
   const source: Watched = {
     reads: 0,
@@ -87,7 +88,7 @@ async function write(claim: Claim, payload: string): Promise<string> {
 
 const payloadsOf = (read: StreamRead | undefined) => read?.frames.map(({ payload }) => payload);
 
-/** Looks, and when there is nothing waits to be told: what is told in between is nobody's. */
+/** Reads, and waits for a notification when there is nothing: one that comes in between is lost. */
 async function naiveNext(source: StreamSource, bells: Bells, place: ReaderPlace): Promise<StreamRead> {
   const read = await source.after(place, place, 100);
   if (read!.frames.length > 0) return read!;
@@ -100,7 +101,7 @@ async function naiveNext(source: StreamSource, bells: Bells, place: ReaderPlace)
   return (await source.after(place, place, 100))!;
 }
 
-describe('a frame that is written, and told, between the look of a reader and its wait', () => {
+describe('a frame that is written and announced between the read and the wait of a reader', () => {
   it('is read all the same', async () => {
     const claim = await bench.running();
     const source = watched('blind');
@@ -113,7 +114,7 @@ describe('a frame that is written, and told, between the look of a reader and it
     expect(source.reads).toBe(2);
   });
 
-  it('is missed by who looks first and waits then', async () => {
+  it('is missed by a reader that reads first and then waits', async () => {
     const claim = await bench.running();
     const source = watched('blind');
     const bells = new Bells();
@@ -136,7 +137,7 @@ describe('a frame that is written, and told, between the look of a reader and it
     expect(payloadsOf(await missing)).toEqual(['x', 'y']);
   });
 
-  it('and told to nobody is found by looking', async () => {
+  it('is found by polling when nobody is notified', async () => {
     const claim = await bench.running();
     const source = watched('sees');
     const { hub, bells } = hubOn(source);
@@ -149,7 +150,7 @@ describe('a frame that is written, and told, between the look of a reader and it
 });
 
 describe('readers', () => {
-  it('at one place are served by one read', async () => {
+  it('at one position are served by one read', async () => {
     const claim = await bench.running();
     const source = watched('blind');
     const { hub, bells } = hubOn(source);
@@ -161,7 +162,7 @@ describe('readers', () => {
     expect(source.reads).toBe(2);
   });
 
-  it('at different times before the first frame are not taken for each other', async () => {
+  it('at different times before the first frame are not confused with each other', async () => {
     const claim = await bench.running();
     const first = await write(claim, 'early');
     await bench.database.moveClock(1_000);
@@ -172,7 +173,7 @@ describe('readers', () => {
     expect([payloadsOf(late), payloadsOf(all)]).toEqual([['late'], ['early', 'late']]);
   });
 
-  it('of an execution in another partition are not taken for its own', async () => {
+  it('of an execution in another partition are not confused with its own', async () => {
     const claim = await bench.running();
     await write(claim, 'x');
     const { hub } = hubOn(watched('blind'));
@@ -182,8 +183,8 @@ describe('readers', () => {
   });
 });
 
-describe('numbers that are given out again, because a crash took live frames back', () => {
-  it('are news to who has read them before', async () => {
+describe('numbers that are used again because a crash lost live frames', () => {
+  it('are new to a reader that has read them before', async () => {
     const claim = await bench.running();
     await write(claim, 'durable');
     const outcome = await bench.engine.appendFrames(
@@ -210,7 +211,7 @@ describe('numbers that are given out again, because a crash took live frames bac
   });
 });
 
-describe('one call that waits', () => {
+describe('a call that waits', () => {
   /** An engine that counts how often it reads frames. */
   async function counting(): Promise<{ engine: Engine; reads: () => number }> {
     const pool = new pg.Pool({ connectionString: bench.database.url, max: 2 });
@@ -230,18 +231,18 @@ describe('one call that waits', () => {
     return { engine, reads: () => reads };
   }
 
-  it('for what comes after a time that has not come does not ask again and again', async () => {
+  it('for frames after a time in the future does not poll again and again', async () => {
     const claim = await bench.running();
     await write(claim, 'x');
     const { engine, reads } = await counting();
     const after = '9000000000000-0';
     const page = await engine.tailOnce(claim.executionId, { attemptIndex: 0, after, blockMs: 100 });
     expect(page).toMatchObject({ frames: [], frameCount: 1, closed: null });
-    // The second when its time was over before the first was answered.
+    // The second one when its time was over before the first returned.
     expect(reads()).toBeLessThanOrEqual(2);
   });
 
-  it('reads no more than one of them, however many wait', async () => {
+  it('reads no more often, however many wait', async () => {
     const claim = await bench.running();
     const { engine, reads } = await counting();
     const wait = (after: string) =>
@@ -256,11 +257,11 @@ describe('one call that waits', () => {
       after = (outcome as { lastId: string }).lastId;
       for (const page of await Promise.all(calls)) expect(page.frames.map(({ id }) => id)).toEqual([after]);
     }
-    // The first place is read when it is entered, and each frame once; twice when a look comes before its hint.
+    // The first position is read on entry, and each frame once; twice when a poll comes before its hint.
     expect(reads()).toBeLessThanOrEqual(2 * 4);
   });
 
-  it('for an attempt that nobody will begin does not wait', async () => {
+  it('for an attempt that will never begin does not wait', async () => {
     const id = await bench.submit();
     await bench.engine.cancel(id, { reason: 'why' });
     const { engine, reads } = await counting();
