@@ -8,6 +8,7 @@ import { LIMITS } from '../../contract/limits.ts';
 import type { AppendOptions, AppendOutcome, FrameRequest } from '../../contract/streams.ts';
 import { appendFrames as append, type AppendAnswer, type FrameRow } from './streams.sql.ts';
 import type { LeaseKey } from '../executions/executions.sql.ts';
+import { announce } from '../kit/announce.ts';
 import { refuse } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { checkAppendOptions, checkFrames, patchesIn, type AppendPlan } from './frames.ts';
@@ -103,7 +104,7 @@ async function send(context: EngineContext, calls: readonly Call[]): Promise<voi
       maxDocumentBytes: LIMITS.documentBytes,
     });
     if (answer.outcome === 'document_too_large') return await sendApart(context, calls);
-    if (answer.outcome === 'appended') context.doorbell.ring({ streams: [lease.uuid] });
+    announce(context, [{ ...answer, execution_id: lease.uuid }]);
     tell(calls, answer);
   } catch (error) {
     for (const call of calls) call.reject(error);
