@@ -4,15 +4,14 @@
  * `--check` fails when it is out of date. Everything in it is read from the built model, so run `npm run build`
  * first; the sentences around the tables are the only thing written here.
  */
-import { readFile, writeFile } from 'node:fs/promises';
-import { fileURLToPath, pathToFileURL } from 'node:url';
+import { fileURLToPath } from 'node:url';
 import { format, resolveConfig } from 'prettier';
 import { publicState } from '../dist/model/public-state.js';
 import { SITUATIONS } from '../dist/model/situations.js';
 import { completionEventOf, resultOf, TRANSITIONS } from '../dist/model/transitions.js';
+import { keepGenerated } from './generated.mjs';
 
 const CHART_FILE = fileURLToPath(new URL('../docs/state-machine.md', import.meta.url));
-const DIFFERENCES_SHOWN_MAX = 40;
 /** A due time and the moments around it: only a wait for a time reads differently before and after. */
 const DUE_AT_MS = 1_000;
 
@@ -214,35 +213,8 @@ ${publicStateTable()}
   return format(text, { ...(await resolveConfig(CHART_FILE)), parser: 'markdown' });
 }
 
-/** The first lines that differ, as a person would want to see them. */
-function describeDrift(expected, actual) {
-  const before = new Set(expected.split('\n'));
-  const after = new Set(actual.split('\n'));
-  const gone = [...before].filter((line) => !after.has(line)).map((line) => `- ${line}`);
-  const added = [...after].filter((line) => !before.has(line)).map((line) => `+ ${line}`);
-  return (
-    [...gone, ...added].slice(0, DIFFERENCES_SHOWN_MAX).join('\n') || '(only the order of lines differs)'
-  );
-}
-
-async function main(command) {
-  if (command !== '--write' && command !== '--check') {
-    console.error('usage: state-chart.mjs --write | --check');
-    return 2;
-  }
-  const actual = await chart();
-  if (command === '--write') {
-    await writeFile(CHART_FILE, actual);
-    return 0;
-  }
-  const expected = await readFile(CHART_FILE, 'utf8').catch(() => '');
-  if (expected === actual) return 0;
-  console.error(
-    `docs/state-machine.md is out of date; run \`node scripts/state-chart.mjs --write\`.\n${describeDrift(expected, actual)}`,
-  );
-  return 1;
-}
-
-if (process.argv[1] !== undefined && import.meta.url === pathToFileURL(process.argv[1]).href) {
-  process.exitCode = await main(process.argv[2]);
-}
+process.exitCode = await keepGenerated(process.argv[2], {
+  path: 'docs/state-machine.md',
+  renewedBy: 'npm run chart:write',
+  make: chart,
+});

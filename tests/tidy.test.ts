@@ -5,6 +5,8 @@
  */
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
+import { oneAnnouncer } from './tidy/announcing.ts';
+import { planted as announcingPlants } from './tidy/announcing.planted.ts';
 import { databaseClock, importDirection, pureImports, pureModel } from './tidy/imports.ts';
 import { planted as importPlants } from './tidy/imports.planted.ts';
 import { fileHeader, fileLength, fileNames, functionLength, sqlFunctionLength } from './tidy/sizes.ts';
@@ -30,6 +32,7 @@ const CHECKS: readonly Check[] = [
   databaseClock,
   sqlInStore,
   oneWriterOfState,
+  oneAnnouncer,
   fileLength,
   functionLength,
   sqlFunctionLength,
@@ -44,7 +47,7 @@ const CHECKS: readonly Check[] = [
   docLinks,
 ];
 
-const PLANTS = [...importPlants, ...sqlPlants, ...sizePlants, ...wordPlants];
+const PLANTS = [...importPlants, ...sqlPlants, ...announcingPlants, ...sizePlants, ...wordPlants];
 const tree = readTree(fileURLToPath(new URL('..', import.meta.url)));
 
 function locations(check: Check, files: readonly SourceFile[]): string[] {

@@ -1,6 +1,7 @@
 /**
  * Frames of streams, checked and turned into bytes before anything is written: a frame that cannot be read back as it was
- * given is refused here, by the worker to the call that brought it, and by the engine to everybody else.
+ * given is refused here, by the worker to the call that brought it, and by the engine to everybody else. What the worker has
+ * encoded goes through the engine as it is.
  */
 import { EngineError } from '../contract/errors.ts';
 import { LIMITS } from '../contract/limits.ts';
@@ -15,16 +16,19 @@ import { checkChoice, checkMembers, checkText, isWellFormed, refuse } from './ar
 import { encodeJson } from './json.ts';
 import { patchFault, type PatchFault } from './merge-patch.ts';
 
-/** A frame as it is stored. */
-export interface EncodedFrame {
-  mode: FrameMode;
-  encoding: FrameEncoding;
-  frameType: string;
-  correlationId: string | null;
-  step: { name: string; key: string; tryIndex: number } | null;
+/** A frame as it is stored. It is also a request that leaves nothing to be added, so that it can be passed on like any other. */
+export interface EncodedFrame extends FrameRequest {
+  readonly mode: FrameMode;
+  readonly encoding: FrameEncoding;
+  readonly frameType: string;
+  readonly correlationId?: string;
+  readonly step?: { name: string; key: string; tryIndex: number };
   /** Nobody else's: what it was made of may change. */
-  payload: Uint8Array;
+  readonly payload: Uint8Array;
 }
+
+/** Those that were made here, and need not be checked again. A copy of one is a request like others. */
+const ENCODED = new WeakSet<FrameRequest>();
 
 const FRAME_MEMBERS: readonly (keyof FrameRequest)[] = [
   'payload',
@@ -37,6 +41,7 @@ const FRAME_MEMBERS: readonly (keyof FrameRequest)[] = [
 const DEFAULT_TYPE = 'event';
 
 export function encodeFrame(frame: FrameRequest, field: string): EncodedFrame {
+  if (ENCODED.has(frame)) return frame as EncodedFrame;
   checkMembers(frame, field, FRAME_MEMBERS);
   checkChoice(frame.mode, `${field}.mode`, FRAME_MODES);
   checkChoice(frame.encoding, `${field}.encoding`, FRAME_ENCODINGS);
@@ -45,17 +50,18 @@ export function encodeFrame(frame: FrameRequest, field: string): EncodedFrame {
   const payload = bytesOf(frame.payload, encoding, `${field}.payload`);
   if (payload.length > LIMITS.frameBytes) refuseSize(payload.length, `${field}.payload`);
   if (mode === 'summary') checkPatch(frame, payload, field);
-  return {
+  const encoded: EncodedFrame = Object.freeze({
     mode,
     encoding,
     payload,
     frameType: checkText(frameType, `${field}.frameType`, LIMITS.frameTypeBytes),
-    correlationId:
-      correlationId === undefined
-        ? null
-        : checkText(correlationId, `${field}.correlationId`, LIMITS.correlationBytes),
-    step: step === undefined ? null : stepOf(step, `${field}.step`),
-  };
+    ...(correlationId === undefined
+      ? {}
+      : { correlationId: checkText(correlationId, `${field}.correlationId`, LIMITS.correlationBytes) }),
+    ...(step === undefined ? {} : { step: stepOf(step, `${field}.step`) }),
+  });
+  ENCODED.add(encoded);
+  return encoded;
 }
 
 function refuseSize(bytes: number, field: string): never {

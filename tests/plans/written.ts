@@ -19,7 +19,6 @@ function appendCall(lease: LeaseKey, payloads: readonly [FrameMode, string][]): 
       mode,
       encoding: mode === 'summary' ? 'json' : 'text',
       frameType: 'event',
-      correlationId: null,
       step: { name: 's', key: 'a', tryIndex: 0 },
       payload: Buffer.from(payload),
     })),

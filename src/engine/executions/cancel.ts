@@ -6,9 +6,10 @@ import { LIMITS } from '../../contract/limits.ts';
 import type { CancelOutcome, OperatorNote } from '../../contract/engine.ts';
 import type { ExpectedKey } from './executions.sql.ts';
 import { cancelExecutions, type TakenAnswer } from './claiming/taking.sql.ts';
+import { announce } from '../kit/announce.ts';
 import { checkText } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';
-import { ringForTaken } from './leases.ts';
+import { toTaken } from './leases.ts';
 import { eachOnce } from '../kit/keys.ts';
 
 export async function cancel(
@@ -21,7 +22,7 @@ export async function cancel(
   const actor = checkText(note.by ?? 'operator', 'by', LIMITS.reasonBytes);
   return eachOnce(executionIds, epochs, toOutcome, async (keys) => {
     const rows = await cancelExecutions(context.database, keys, reason, actor);
-    ringForTaken(context, rows, 'cancelled');
+    announce(context, rows.map(toTaken));
     return rows;
   });
 }

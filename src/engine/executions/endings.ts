@@ -19,14 +19,13 @@ import {
   type LeaseAnswer,
   type LeaseKey,
 } from './executions.sql.ts';
-import type { Advanced } from './advanced.ts';
+import { announce } from '../kit/announce.ts';
 import { Batch } from '../kit/batch.ts';
 import { checkText, checkWhole, cutText, refuse } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { encodeJson } from '../../model/json.ts';
 import { checkMembers } from '../kit/settings.ts';
-import { ringForAdvanced } from './advanced.ts';
-import { inOrder, leaseKey, toRefusal } from '../kit/answers.ts';
+import { inOrder, leaseKey, toAnnounced, toRefusal } from '../kit/answers.ts';
 
 const BATCH = {
   maxItems: 500,
@@ -71,45 +70,17 @@ export function createEndings(context: EngineContext): Endings {
 }
 
 async function complete(context: EngineContext, rows: CompleteRow[]): Promise<CompleteOutcome[]> {
-  const found = await completeExecutions(context.database, rows);
-  const answers = inOrder(rows, found);
-  advance(context, found);
-  ringForEnds(context, answers, 'completed');
-  return answers.map((row) =>
+  const answers = await completeExecutions(context.database, rows);
+  announce(context, answers.map(toAnnounced));
+  return inOrder(rows, answers).map((row) =>
     row.outcome === 'completed' ? { outcome: 'completed', repeated: row.repeated } : toRefusal(row),
   );
 }
 
 async function fail(context: EngineContext, rows: FailRow[]): Promise<FailOutcome[]> {
-  const found = await failExecutions(context.database, rows);
-  const answers = inOrder(rows, found);
-  advance(context, found);
-  const again = answers.filter((row) => row.outcome === 'retry_scheduled');
-  if (again.length > 0) {
-    context.doorbell.ring({
-      dueInMs: Math.min(...again.map((row) => row.retry_in_ms ?? 0)),
-      streams: again.map((row) => row.execution_id),
-    });
-  }
-  ringForEnds(context, answers, 'failed');
-  return answers.map(toFailOutcome);
-}
-
-/** What the ends of members have decided for those after them. */
-function advance(context: EngineContext, rows: readonly LeaseAnswer[]): void {
-  const advanced = rows.filter((row) => ADVANCED.includes(row.outcome));
-  if (advanced.length === 0) return;
-  if (ringForAdvanced(context, advanced as unknown as Advanced[])) context.flowWork.stir();
-}
-
-const ADVANCED = ['unblocked', 'skipped', 'more'];
-
-/** Tells who waits for an end and, where a parent is to be told by a timer, those who fire timers. */
-function ringForEnds(context: EngineContext, answers: readonly LeaseAnswer[], word: string): void {
-  const ended = answers.filter((row) => row.outcome === word);
-  if (ended.length === 0) return;
-  const parents = ended.some((row) => row.retry_in_ms === 0);
-  context.doorbell.ring({ ended: ended.map((row) => row.execution_id), dueInMs: parents ? 0 : null });
+  const answers = await failExecutions(context.database, rows);
+  announce(context, answers.map(toAnnounced));
+  return inOrder(rows, answers).map(toFailOutcome);
 }
 
 function toFailOutcome(row: LeaseAnswer): FailOutcome {
@@ -124,17 +95,9 @@ function toFailOutcome(row: LeaseAnswer): FailOutcome {
 }
 
 async function release(context: EngineContext, keys: LeaseKey[]): Promise<ReleaseOutcome[]> {
-  const answers = inOrder(keys, await releaseExecutions(context.database, keys));
-  // A repeated answer rings too: the first one may have been lost before its ring.
-  const released = answers.filter((row) => row.outcome === 'released');
-  if (released.length > 0) {
-    context.doorbell.ring({
-      routes: [...new Set(released.map((row) => row.route_id))],
-      count: released.length,
-      streams: released.map((row) => row.execution_id),
-    });
-  }
-  return answers.map((row) =>
+  const answers = await releaseExecutions(context.database, keys);
+  announce(context, answers.map(toAnnounced));
+  return inOrder(keys, answers).map((row) =>
     row.outcome === 'released' ? { outcome: 'released', repeated: row.repeated } : toRefusal(row),
   );
 }

@@ -7,6 +7,7 @@ import type { LeaseRef, RenewOutcome, RevokeOutcome, RevokeRequest } from '../..
 import { renewLeases } from './executions.sql.ts';
 import { revokeLeases, type TakenAnswer } from './claiming/taking.sql.ts';
 import { lapseLeases, type LapsedLease } from './due.sql.ts';
+import { announce, type Answer } from '../kit/announce.ts';
 import { checkList, checkText, checkWhole, refuse } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { inOrder, leaseKey, toRefusal } from '../kit/answers.ts';
@@ -46,7 +47,7 @@ export async function revokeLease(
     DEFAULT_MAX_RECLAIMS,
   );
   const row = inOrder([key], answers)[0]!;
-  ringForTaken(context, [row], 'revoked');
+  announce(context, [toTaken(row)]);
   return toRevokeOutcome(row);
 }
 
@@ -61,23 +62,13 @@ function toRevokeOutcome(row: TakenAnswer): RevokeOutcome {
   }
 }
 
-/** Wakes the workers that lost a lease, those that may take the work and, where it ended, who waits for that. */
-export function ringForTaken(context: EngineContext, rows: readonly TakenAnswer[], again: string): void {
-  const workers = new Set(rows.flatMap((row) => row.worker_instance_id ?? []));
-  const requeued = rows.filter((row) => row.outcome === again && row.lifecycle_phase === 'runnable');
-  const ended = rows.filter((row) => row.lifecycle_phase === 'terminal' && row.outcome !== 'not_active');
-  if (workers.size === 0 && requeued.length === 0 && ended.length === 0) return;
-  // Members of flows may be among them.
-  if (ended.length > 0) context.flowWork.stir();
-  context.doorbell.ring({
-    ended: ended.map((row) => row.execution_id),
-    streams: requeued.map((row) => row.execution_id),
-    // A parent may have to be told, by a timer that is due at once.
-    dueInMs: ended.length > 0 ? 0 : null,
-    workers: [...workers],
-    routes: [...new Set(requeued.map((row) => row.route_id))],
-    count: requeued.length,
-  });
+/**
+ * What was taken from its worker. One that had ended is announced again, because the answer of the call that ended it may have been
+ * lost; but not if it ended in another way than asked for.
+ */
+export function toTaken(row: TakenAnswer): Answer {
+  const isEnd = row.lifecycle_phase === 'terminal' && row.outcome !== 'not_active';
+  return isEnd ? { ...row, outcome: 'ended_by_others' } : row;
 }
 
 /**
@@ -86,19 +77,6 @@ export function ringForTaken(context: EngineContext, rows: readonly TakenAnswer[
  */
 export async function lapse(context: EngineContext, leases: readonly LapsedLease[]): Promise<string[]> {
   const answers = await lapseLeases(context.database, leases);
-  const again = answers.filter((row) => row.outcome === 'lapsed');
-  if (again.length > 0) {
-    context.doorbell.ring({
-      routes: [...new Set(again.map((row) => row.route_id!))],
-      count: again.length,
-      streams: again.map((row) => row.execution_id),
-    });
-  }
-  const ended = answers.filter((row) => row.outcome === 'expired');
-  if (ended.length > 0) {
-    // Members of flows may be among them.
-    context.flowWork.stir();
-    context.doorbell.ring({ ended: ended.map((row) => row.execution_id), dueInMs: 0 });
-  }
+  announce(context, answers);
   return answers.map((row) => row.execution_id);
 }

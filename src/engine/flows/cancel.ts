@@ -9,6 +9,7 @@ import {
 import { parseExecutionId } from '../../contract/ids.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import { cancelFlow as writeCancel } from './work.sql.ts';
+import { announce, type Opened } from '../kit/announce.ts';
 import { checkSignal, checkText } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { waitForFlow } from './reads.ts';
@@ -36,9 +37,9 @@ export async function cancelFlow(
   const wait = request.wait ?? 'nothing';
   const cancelled =
     wait === 'nothing' ? [] : await cancelInChunks(context, flow, { others: 'await', signal });
-  context.flowWork.stir();
   // Members that were held until it was sealed may run now.
-  if (answer.was_open) context.doorbell.ring({ routes: 'all' });
+  const opened: Opened[] = answer.was_open ? [{ outcome: 'opened', routes: 'all', count: 0 }] : [];
+  announce(context, [{ outcome: 'flow_cancelled' }, ...opened]);
   if (wait === 'end') await waitForFlow(context, flowId, signal === undefined ? {} : { signal });
   if (answer.outcome === 'already_cancelled') return { outcome: 'already_cancelled', policy: answer.policy! };
   return { outcome: 'cancelled', policy: answer.policy!, cancelled };

@@ -1,7 +1,6 @@
 /**
  * Calls the SQL functions of flows. Nothing here decides anything; arrays go down and rows come up.
  */
-import type { Advanced } from '../executions/advanced.ts';
 import type { EdgeCondition, JoinKind } from '../../contract/flows.ts';
 import { run, type Database } from '../database/database.ts';
 import {
@@ -11,6 +10,7 @@ import {
   type LeaseKey,
   type SubmitCall,
 } from '../executions/executions.sql.ts';
+import type { Advanced } from './work.sql.ts';
 
 export interface FlowRow extends ExecutionKey {
   name: string;

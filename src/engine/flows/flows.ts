@@ -20,6 +20,7 @@ import { LIMITS } from '../../contract/limits.ts';
 import type { ExecutionKey } from '../executions/executions.sql.ts';
 import { readFlowOf, readMemberNames } from './reads.sql.ts';
 import * as store from './flows.sql.ts';
+import { announce } from '../kit/announce.ts';
 import { checkList, checkName, checkTags, checkText, checkWhole, refuse } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { sayingWhy } from './refusals.ts';
@@ -34,7 +35,6 @@ import {
   joinRow,
   type CheckedMember,
 } from './requests.ts';
-import { ringForAdvanced, type Advanced } from '../executions/advanced.ts';
 import { knowingRoutes } from '../executions/submitting/interning.ts';
 import { checkMembers } from '../kit/settings.ts';
 import { mintFlow, mintFor } from '../executions/submitting/mint.ts';
@@ -148,17 +148,8 @@ async function namesIn(
 }
 
 function grown(context: EngineContext, flow: ExecutionKey, rows: readonly store.GrowAnswer[]): SubmittedFlow {
-  const advanced = rows.filter((row): row is store.GrowAnswer & Advanced =>
-    ['unblocked', 'skipped', 'more'].includes(row.outcome),
-  );
-  if (ringForAdvanced(context, advanced)) context.flowWork.stir();
+  announce(context, rows);
   const named = rows.filter((row) => row.name !== null);
-  const free = named.filter((row) => row.outcome === 'submitted' && row.route_id !== null);
-  if (free.length > 0)
-    context.doorbell.ring({
-      routes: [...new Set(free.map((row) => row.route_id!))],
-      count: free.length,
-    });
   return {
     flowId: formatExecutionId(flow.partition, flow.uuid),
     outcome: rows.some((row) => row.outcome === 'duplicate' || row.outcome === 'known')
@@ -349,5 +340,5 @@ export async function sealFlow(context: EngineContext, flowId: string, options: 
   const flow = parseExecutionId(flowId, 'flowId');
   const revision = checkRevision(options);
   const rows = await sayingWhy(context, flow, () => store.sealFlow(context.database, flow, revision));
-  if (ringForAdvanced(context, rows)) context.flowWork.stir();
+  announce(context, rows);
 }

@@ -1,7 +1,6 @@
 /**
  * Calls the SQL functions that finish what is left of flows: ends to be told, losers to be stopped, flows to be cancelled.
  */
-import type { Advanced } from '../executions/advanced.ts';
 import type { CancelFlowPolicy } from '../../contract/flows.ts';
 import { run, type Database } from '../database/database.ts';
 import type { ExecutionKey } from '../executions/executions.sql.ts';
@@ -20,6 +19,13 @@ export async function readFlowWork(
     repeatable: 'yes',
   });
   return rows[0]!;
+}
+
+/** What the end of a member decided for those after it; of ends that were left to be told, that there were some. */
+export interface Advanced {
+  execution_id: string | null;
+  outcome: 'unblocked' | 'skipped' | 'more' | 'told';
+  route_id: number | null;
 }
 
 export function tellEnds(database: Database, limit: number, edges: number): Promise<Advanced[]> {

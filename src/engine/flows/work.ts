@@ -2,7 +2,6 @@
  * Finishes what ends of members have left to be done: tells those after them, stops the losers of joins, cancels members of cancelled
  * flows. All of it is stored and taken in turns: any process may do it at any moment, and a process that dies leaves it to the others.
  */
-import { ringForAdvanced } from '../executions/advanced.ts';
 import { setTimeout as pause } from 'node:timers/promises';
 import { formatExecutionId, type ExecutionId } from '../../contract/ids.ts';
 import { EngineError } from '../../contract/errors.ts';
@@ -16,6 +15,7 @@ import {
   type CancelledMember,
   type PendingGroup,
 } from './work.sql.ts';
+import { announce, type Answer } from '../kit/announce.ts';
 import type { EngineContext } from '../kit/context.ts';
 
 /** Ends told in one transaction, and edges of them resolved. */
@@ -49,7 +49,11 @@ async function tellAll(context: EngineContext, signal: AbortSignal | undefined):
   for (; round < ROUNDS; round += 1) {
     if (signal?.aborted === true) break;
     const rows = await tellEnds(context.database, ENDS, EDGES);
-    ringForAdvanced(context, rows);
+    // What is left after this round is for the next one, here: nobody has to be told of it.
+    announce(
+      context,
+      rows.filter((row) => row.outcome !== 'more'),
+    );
     if (!rows.some((row) => row.outcome === 'told')) break;
   }
   return round;
@@ -78,7 +82,7 @@ export async function dispatchSiblings(context: EngineContext, limit = GROUPS): 
 async function dispatchGroup(context: EngineContext, group: PendingGroup): Promise<keyof DispatchReport> {
   for (;;) {
     const { outcome, cancelled } = await cancelSiblings(context.database, group, LOSERS);
-    ringForCancelled(context, cancelled);
+    announce(context, cancelled.map(toAnswer));
     switch (outcome) {
       case 'unfinished':
         continue;
@@ -92,11 +96,9 @@ async function dispatchGroup(context: EngineContext, group: PendingGroup): Promi
   }
 }
 
-/** Workers whose leases were taken stop at once; who waits for an end hears of it. */
-function ringForCancelled({ doorbell }: EngineContext, rows: readonly CancelledMember[]): void {
-  if (rows.length === 0) return;
-  const workers = rows.flatMap((row) => (row.worker_instance_id === null ? [] : [row.worker_instance_id]));
-  doorbell.ring({ workers: [...new Set(workers)], ended: rows.map((row) => row.execution_id) });
+/** What it leaves to its flow is stored, and done in the rounds that stopped it. */
+function toAnswer(row: CancelledMember): Answer {
+  return { ...row, outcome: 'member_cancelled' };
 }
 
 /** Cancels the members of one flow that is being cancelled, in chunks. Answers those that were; who waits does so until others are done, too. */
@@ -109,7 +111,7 @@ export async function cancelInChunks(
   for (;;) {
     options.signal?.throwIfAborted();
     const { outcome, cancelled } = await cancelMembers(context.database, flow.uuid, MEMBERS);
-    ringForCancelled(context, cancelled);
+    announce(context, cancelled.map(toAnswer));
     ids.push(...cancelled.map((row) => formatExecutionId(flow.partition, row.execution_id)));
     if (outcome === 'done' || (outcome === 'held' && options.others === 'leave')) return ids;
     if (outcome === 'held') await pause(HELD_MS);
@@ -172,11 +174,18 @@ export class FlowWork {
     this.#work = work;
   }
 
+  /** Has it begun; whoever asks does not wait for it. Only `announce` does. */
   stir(): void {
+    void this.finish();
+  }
+
+  /** Until what there is to do now is done. */
+  async finish(): Promise<void> {
     this.#again = true;
     this.#running ??= this.#run().finally(() => {
       this.#running = undefined;
     });
+    await this.#running;
   }
 
   async #run(): Promise<void> {
@@ -185,11 +194,6 @@ export class FlowWork {
       // What fails here is found by the reconcilers, who say so.
       await this.#work(this.#stop.signal).catch(() => undefined);
     }
-  }
-
-  /** Until what was asked for is done. */
-  async settled(): Promise<void> {
-    await this.#running;
   }
 
   /** What is not done in time is left to others. */

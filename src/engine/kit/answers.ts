@@ -5,6 +5,7 @@ import { EngineError } from '../../contract/errors.ts';
 import type { LeaseRef, LeaseRefusal } from '../../contract/engine.ts';
 import { parseExecutionId } from '../../contract/ids.ts';
 import type { LeaseAnswer, LeaseKey } from '../executions/executions.sql.ts';
+import type { Answer } from './announce.ts';
 import { checkWhole } from './checks.ts';
 
 export function leaseKey(lease: LeaseRef, field: string): LeaseKey {
@@ -43,6 +44,11 @@ export function toRefusal(row: RefusedRow): LeaseRefusal {
     default:
       throw new EngineError('invariant_broken', `The database answered an unknown outcome ${row.outcome}.`);
   }
+}
+
+/** The timer a lease-bound function has set is that of a retry, of a pause, or of a parent to be told. */
+export function toAnnounced(row: LeaseAnswer): Answer {
+  return { ...row, due_in_ms: row.retry_in_ms };
 }
 
 /** The answers in the order of the keys that were sent. */

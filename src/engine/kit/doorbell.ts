@@ -30,7 +30,8 @@ interface Wire {
 }
 
 export interface Doorbell {
-  ring(hint: Partial<Hint>): void;
+  /** Only `announce` rings. */
+  ring(hint: Hint): void;
   /** Asks the other processes to say, for this long, which executions end. */
   askForEnds(forMs: number): void;
   /** Asks them to say which streams are written to or closed. */
@@ -80,17 +81,15 @@ export function openDoorbell(options: DoorbellOptions): Doorbell {
     },
   });
   return {
-    ring(partial) {
-      const hint = complete(partial);
+    ring(hint) {
       const taken = tell(hint);
       // Nobody else hears of ends and streams unless somebody asked: most are awaited here or not at all.
       const now = performance.now();
       const ended = now < Math.max(endsAskedUntil, streamsAskedUntil) ? hint.ended : [];
       const streams = now < streamsAskedUntil ? hint.streams : [];
-      const told = hint.workers.length + ended.length + streams.length;
-      const onlyWork = told === 0 && hint.dueInMs === null;
-      const nothing = onlyWork && hint.routes.length === 0;
-      if (!nothing && !(taken && onlyWork)) sender.send({ ...hint, ended, streams });
+      const routes = taken ? [] : hint.routes;
+      const told = routes.length + hint.workers.length + ended.length + streams.length;
+      if (told > 0 || hint.dueInMs !== null) sender.send({ ...hint, routes, ended, streams });
     },
     askForEnds: (forMs) => sender.ask({ asks: forMs }),
     askForStreams: (forMs) => sender.ask({ follows: forMs }),

@@ -5,6 +5,7 @@
 import { LIMITS } from '../../contract/limits.ts';
 import type { LaneOutcome, LanePage, LaneSnapshot } from '../../contract/operations.ts';
 import { pauseLane as pauseRow, readLanes, resumeLane as resumeRow, type LaneRow } from './lanes.sql.ts';
+import { announce } from '../kit/announce.ts';
 import { checkName, checkText, checkWhole, refuse } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { decodeText, encodeText, invalidCursor } from '../kit/cursor-text.ts';
@@ -55,7 +56,7 @@ export async function resumeLane(context: EngineContext, lane: string): Promise<
   await relearn(context);
   // Not the routes of the lane: a process that holds it for paused leaves hints about them aside, which spares it the
   // submits to a paused lane. This one makes all processes read the lanes again.
-  context.doorbell.ring({ routes: 'all' });
+  announce(context, [{ outcome: 'opened', routes: 'all', count: 0 }]);
   return { outcome: 'resumed', repeated: !changed };
 }
 

@@ -21,6 +21,7 @@ import {
   type PriorityAnswer,
   type ReplayAnswer,
 } from './verbs.sql.ts';
+import { announce, type Answer } from '../kit/announce.ts';
 import { checkList, checkTags, checkText, checkWhole, refuse } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { checkChoice, checkMembers } from '../kit/settings.ts';
@@ -44,15 +45,14 @@ export async function replay(
   };
   return eachOnce(executionIds, epochs, toReplayOutcome, async (keys) => {
     const rows = await replayExecutions(context.database, keys, call);
-    const replayed = rows.filter((row) => row.outcome === 'replayed');
-    const dues = replayed.flatMap((row) => row.due_in_ms ?? []);
-    context.doorbell.ring({
-      routes: [...new Set(replayed.map((row) => row.route_id))],
-      count: replayed.length,
-      dueInMs: dues.length === 0 ? null : Math.min(...dues),
-    });
+    announce(context, rows.map(toAnswer));
     return rows;
   });
+}
+
+/** What is due is the new deadline: it may run at once. */
+function toAnswer({ due_in_ms: deadline, ...row }: ReplayAnswer): Answer {
+  return { ...row, deadline_in_ms: deadline };
 }
 
 function toReplayOutcome({ uuid, partition }: ExpectedKey, row: ReplayAnswer): ReplayOutcome {
@@ -79,11 +79,7 @@ export async function changePriority(
   const actor = actorOf(request);
   return eachOnce(executionIds, epochs, toPriorityOutcome, async (keys) => {
     const rows = await changePriorities(context.database, keys, priority, actor);
-    const changed = rows.filter((row) => row.outcome === 'changed');
-    context.doorbell.ring({
-      routes: [...new Set(changed.map((row) => row.route_id))],
-      count: changed.length,
-    });
+    announce(context, rows);
     return rows;
   });
 }

@@ -7,6 +7,7 @@ import { parseExecutionId } from '../../contract/ids.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type { ApproveRequest, DeliverOutcome, SignalRequest, SignalSource } from '../../contract/signals.ts';
 import { deliverSignal as deliver, keyVerifies, type SignalAnswer, type SignalCall } from './signals.sql.ts';
+import { announce } from '../kit/announce.ts';
 import { checkName, checkText, refuse } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { encodeJson } from '../../model/json.ts';
@@ -159,15 +160,10 @@ async function send(context: EngineContext, call: SignalCall): Promise<SignalAns
     checkPayload(call.payload, answer.schema);
     answer = await deliver(context.database, call, 'checked');
   }
-  if (answer.outcome === 'accepted' && answer.effect === 'resumed') ring(context, answer);
+  if (answer.outcome === 'accepted') announce(context, [{ ...answer, outcome: answer.effect }]);
   // Only a call of this one's can have the same id: its answer was lost on the way.
   const isOwn = answer.outcome === 'duplicate' && answer.signal_id === call.signalId;
   return isOwn ? { ...answer, outcome: 'accepted' } : answer;
-}
-
-function ring({ doorbell }: EngineContext, { route_id: route, due_in_ms: dueInMs }: SignalAnswer): void {
-  if (dueInMs === null) doorbell.ring({ routes: [route!], count: 1 });
-  else doorbell.ring({ dueInMs });
 }
 
 function toOutcome({ outcome, signal_id: signalId, effect }: SignalAnswer): DeliverOutcome {

@@ -4,7 +4,6 @@
 import { randomUUID } from 'node:crypto';
 import { EngineError } from '../../contract/errors.ts';
 import type { LeaseRef } from '../../contract/engine.ts';
-import { parseExecutionId } from '../../contract/ids.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import {
   TIMEOUT_BEHAVIOURS,
@@ -19,6 +18,7 @@ import {
 import { conditionFault, waitpointsOf, type ConditionFault } from '../../model/conditions.ts';
 import type { TransitionName } from '../../model/transitions.ts';
 import { suspendExecution, type SuspendAnswer, type WaitpointRow, type WaitRow } from './signals.sql.ts';
+import { announce } from '../kit/announce.ts';
 import { checkList, checkName, checkText, checkWhole, refuse } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { checkChoice, checkMembers } from '../kit/settings.ts';
@@ -61,8 +61,9 @@ export async function suspend(
   checkList(request.waits, 'request.waits', LIMITS.waits);
   if (request.waits.length === 0) refuse('request.waits', 'must name what is waited for');
   const waits = Array.from(request.waits, (wait, index) => waitRow(wait, `request.waits[${index}]`));
+  const key = leaseKey(lease, 'lease');
   const answer = await suspendExecution(context.database, {
-    lease: leaseKey(lease, 'lease'),
+    lease: key,
     transition: TRANSITIONS[waits[0]!.reason],
     mode: request.mode ?? 'suspend',
     waits,
@@ -70,10 +71,7 @@ export async function suspend(
     maxWaitpoints: LIMITS.waitpoints,
     ...pauseTerms(request),
   });
-  if (answer.outcome === 'suspended') {
-    const dueInMs = answer.due_in_ms === null ? null : Math.max(0, answer.due_in_ms);
-    context.doorbell.ring({ dueInMs, streams: [parseExecutionId(lease.executionId).uuid] });
-  }
+  announce(context, [{ ...answer, execution_id: key.uuid }]);
   return toOutcome(answer);
 }
 

@@ -29,12 +29,13 @@ import {
   type StepRow,
 } from './steps.sql.ts';
 import { pauseTerms } from '../executions/pause-terms.ts';
+import { announce } from '../kit/announce.ts';
 import { Batch } from '../kit/batch.ts';
 import { checkText, checkWhole, cutText, refuse } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { encodeJson } from '../../model/json.ts';
 import { checkMembers } from '../kit/settings.ts';
-import { inOrder, leaseKey, toRefusal } from '../kit/answers.ts';
+import { inOrder, leaseKey, toAnnounced, toRefusal } from '../kit/answers.ts';
 
 const BATCH = { maxItems: 500, maxFlights: 3, isItemFault: (error: unknown) => !isPassingTrouble(error) };
 
@@ -149,14 +150,9 @@ function pauseRow(lease: LeaseRef, request: PauseRequest): PauseRow {
 }
 
 async function pause(context: EngineContext, rows: PauseRow[]): Promise<PauseOutcome[]> {
-  const answers = inOrder(rows, await pauseExecutions(context.database, rows));
-  const paused = answers.filter((row) => row.outcome === 'paused');
-  const delays = paused.flatMap((row) => row.retry_in_ms ?? []);
-  if (paused.length > 0) {
-    const dueInMs = delays.length === 0 ? null : Math.min(...delays);
-    context.doorbell.ring({ dueInMs, streams: paused.map((row) => row.execution_id) });
-  }
-  return answers.map((row): PauseOutcome => {
+  const answers = await pauseExecutions(context.database, rows);
+  announce(context, answers.map(toAnnounced));
+  return inOrder(rows, answers).map((row): PauseOutcome => {
     if (row.outcome === 'paused') return { outcome: 'paused', repeated: row.repeated };
     return row.outcome === 'due' ? { outcome: 'due' } : toRefusal(row);
   });

@@ -1,21 +1,27 @@
 /**
- * Appends to streams. One append of a stream is under way at a time; what is asked for meanwhile goes out together after it, in order.
- * So a call whose answer was lost can be sent again and is known for what it is.
+ * Appends to streams. One append of a stream is under way at a time, so that ids are in the order of the calls, and a call whose answer
+ * was lost can be sent again and is known for what it is. A worker has a queue of its own and sends one append after the other: those
+ * go straight to the database. Calls of others that come while one is under way wait, and go out together after it, in order.
  */
 import { randomUUID } from 'node:crypto';
 import type { LeaseRef } from '../../contract/engine.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type { AppendOptions, AppendOutcome, FrameRequest } from '../../contract/streams.ts';
-import { appendFrames as append, type AppendAnswer, type FrameRow } from './streams.sql.ts';
+import type { EncodedFrame } from '../../model/frames.ts';
+import { appendFrames as append, type AppendAnswer } from './streams.sql.ts';
 import type { LeaseKey } from '../executions/executions.sql.ts';
+import { announce } from '../kit/announce.ts';
 import { refuse } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';
-import { checkAppendOptions, checkFrames, patchesIn, type AppendPlan } from './frames.ts';
+import { bytesIn, checkAppendOptions, checkFrames, patchesIn, type AppendPlan } from './frames.ts';
 import { leaseKey, toRefusal } from '../kit/answers.ts';
 
 interface Call extends AppendPlan {
   lease: LeaseKey;
-  frames: FrameRow[];
+  frames: EncodedFrame[];
+}
+
+interface WaitingCall extends Call {
   resolve(outcome: AppendOutcome): void;
   reject(error: unknown): void;
 }
@@ -27,43 +33,45 @@ export interface Appends {
 }
 
 export function createAppends(context: EngineContext): Appends {
-  const waiting = new Map<string, Call[]>();
+  /** Of each stream with an append under way, the calls that came meanwhile. */
+  const lines = new Map<string, WaitingCall[]>();
   const running = new Set<Promise<void>>();
 
-  async function drain(stream: string): Promise<void> {
-    const calls = waiting.get(stream)!;
-    while (calls.length > 0) await send(context, calls.splice(0, fitting(calls)));
-    waiting.delete(stream);
+  async function drain(stream: string, line: WaitingCall[]): Promise<void> {
+    while (line.length > 0) await sendTogether(context, line.splice(0, fitting(line)));
+    lines.delete(stream);
   }
 
   return {
     async append(lease, frames, options) {
       const key = leaseKey(lease, 'lease');
       const plan = checkAppendOptions(options);
-      const rows = checkFrames(frames);
+      const call: Call = { ...plan, lease: key, frames: checkFrames(frames) };
       const stream = `${key.uuid}/${key.attemptIndex}/${key.leaseEpoch}`;
-      return new Promise((resolve, reject) => {
-        const call: Call = { ...plan, lease: key, frames: rows, resolve, reject };
-        const before = waiting.get(stream);
-        if (before !== undefined) {
-          if (before.length >= LIMITS.waitingAppends)
-            refuse(
-              'frames',
-              `are too many at once: ${LIMITS.waitingAppends} appends wait already`,
-              'too_many',
-            );
-          before.push(call);
-          return;
-        }
-        waiting.set(stream, [call]);
-        const drained = drain(stream).finally(() => running.delete(drained));
-        running.add(drained);
-      });
+      const line = lines.get(stream);
+      if (line !== undefined) return await inLine(line, call);
+      const fresh: WaitingCall[] = [];
+      lines.set(stream, fresh);
+      const sent = sendAlone(context, call);
+      const drained = sent
+        .then(noValue, noValue)
+        .then(() => drain(stream, fresh))
+        .finally(() => running.delete(drained));
+      running.add(drained);
+      return await sent;
     },
     async settled() {
       await Promise.all(running);
     },
   };
+}
+
+function noValue(): void {}
+
+function inLine(line: WaitingCall[], call: Call): Promise<AppendOutcome> {
+  if (line.length >= LIMITS.waitingAppends)
+    refuse('frames', `are too many at once: ${LIMITS.waitingAppends} appends wait already`, 'too_many');
+  return new Promise((resolve, reject) => line.push({ ...call, resolve, reject }));
 }
 
 /**
@@ -92,57 +100,61 @@ function fitting(calls: readonly Call[]): number {
   return end === -1 ? calls.length : Math.max(1, end);
 }
 
-async function send(context: EngineContext, calls: readonly Call[]): Promise<void> {
-  const { lease, bestEffort, appendId = randomUUID() } = calls[0]!;
+async function sendAlone(context: EngineContext, call: Call): Promise<AppendOutcome> {
+  const answer = await send(context, [call]);
+  if (answer.outcome === 'document_too_large')
+    refuse('frames', `make a document of more than ${LIMITS.documentBytes} bytes`, 'payload_too_large');
+  return outcomesOf([call], answer)[0]!;
+}
+
+async function sendTogether(context: EngineContext, calls: readonly WaitingCall[]): Promise<void> {
   try {
-    const answer = await append(context.database, {
-      lease,
-      appendId,
-      frames: calls.flatMap((call) => call.frames),
-      ...bestEffort,
-      maxDocumentBytes: LIMITS.documentBytes,
-    });
+    const answer = await send(context, calls);
     if (answer.outcome === 'document_too_large') return await sendApart(context, calls);
-    if (answer.outcome === 'appended') context.doorbell.ring({ streams: [lease.uuid] });
-    tell(calls, answer);
+    const outcomes = outcomesOf(calls, answer);
+    calls.forEach((call, place) => call.resolve(outcomes[place]!));
   } catch (error) {
     for (const call of calls) call.reject(error);
   }
 }
 
 /** One patch too many is the trouble of the call that brought it. */
-async function sendApart(context: EngineContext, calls: readonly Call[]): Promise<void> {
-  if (calls.length > 1) {
-    for (const call of calls) await send(context, [call]);
-    return;
-  }
-  refuse('frames', `make a document of more than ${LIMITS.documentBytes} bytes`, 'payload_too_large');
+async function sendApart(context: EngineContext, calls: readonly WaitingCall[]): Promise<void> {
+  for (const call of calls) await sendAlone(context, call).then(call.resolve, call.reject);
+}
+
+async function send(context: EngineContext, calls: readonly Call[]): Promise<AppendAnswer> {
+  const { lease, bestEffort, appendId = randomUUID() } = calls[0]!;
+  const answer = await append(context.database, {
+    lease,
+    appendId,
+    frames: calls.flatMap((call) => call.frames),
+    ...bestEffort,
+    maxDocumentBytes: LIMITS.documentBytes,
+  });
+  announce(context, [{ ...answer, execution_id: lease.uuid }]);
+  return answer;
 }
 
 /** Each call is told of its own frames: what came after them in the same statement is not its business. */
-function tell(calls: readonly Call[], answer: AppendAnswer): void {
+function outcomesOf(calls: readonly Call[], answer: AppendAnswer): AppendOutcome[] {
+  if (answer.outcome !== 'appended') return calls.map(() => toRefusal(answer));
   const later = { frames: 0, bytes: 0, patches: 0 };
-  for (const call of calls.toReversed()) {
-    const { frames } = call;
+  const outcomes = calls.toReversed().map(({ frames }): AppendOutcome => {
     const last = answer.last_seq - later.frames;
-    const outcome: AppendOutcome =
-      answer.outcome === 'appended'
-        ? {
-            outcome: 'appended',
-            firstId: `${answer.ts_ms}-${last - frames.length + 1}`,
-            lastId: `${answer.ts_ms}-${last}`,
-            frameCount: last,
-            totalBytes: answer.total_bytes - later.bytes,
-            summaryVersion: patchesIn(frames) === 0 ? null : answer.summary_version! - later.patches,
-          }
-        : toRefusal(answer);
+    const patches = patchesIn(frames);
+    const outcome: AppendOutcome = {
+      outcome: 'appended',
+      firstId: `${answer.ts_ms}-${last - frames.length + 1}`,
+      lastId: `${answer.ts_ms}-${last}`,
+      frameCount: last,
+      totalBytes: answer.total_bytes - later.bytes,
+      summaryVersion: patches === 0 ? null : answer.summary_version! - later.patches,
+    };
     later.frames += frames.length;
     later.bytes += bytesIn(frames);
-    later.patches += patchesIn(frames);
-    call.resolve(outcome);
-  }
-}
-
-function bytesIn(rows: readonly FrameRow[]): number {
-  return rows.reduce((sum, row) => sum + row.payload.length, 0);
+    later.patches += patches;
+    return outcome;
+  });
+  return outcomes.toReversed();
 }

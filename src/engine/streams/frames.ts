@@ -4,34 +4,31 @@
  */
 import { LIMITS } from '../../contract/limits.ts';
 import type { AppendOptions, BestEffortOptions, FrameRequest } from '../../contract/streams.ts';
-import { encodeFrame } from '../../model/frames.ts';
-import type { FrameRow } from './streams.sql.ts';
+import { encodeFrame, type EncodedFrame } from '../../model/frames.ts';
 import { checkList, checkWhole, refuse } from '../kit/checks.ts';
 import { checkMembers } from '../kit/settings.ts';
 
 const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
-export function checkFrames(frames: readonly FrameRequest[]): FrameRow[] {
+export function checkFrames(frames: readonly FrameRequest[]): EncodedFrame[] {
   checkList(frames, 'frames', LIMITS.appendFrames);
   if (frames.length === 0) refuse('frames', 'must not be empty');
-  const rows = Array.from(frames, (frame, index) => frameRow(frame, `frames[${index}]`));
+  const rows = Array.from(frames, (frame, index) => encodeFrame(frame, `frames[${index}]`));
   const patches = patchesIn(rows);
   if (patches > LIMITS.appendPatches)
     refuse('frames', `have ${patches} patches; the limit of a call is ${LIMITS.appendPatches}`, 'too_many');
-  const bytes = rows.reduce((sum, row) => sum + row.payload.length, 0);
+  const bytes = bytesIn(rows);
   if (bytes > LIMITS.appendBytes)
     refuse('frames', `are ${bytes} bytes together; the limit is ${LIMITS.appendBytes}`, 'payload_too_large');
   return rows;
 }
 
-export function patchesIn(rows: readonly FrameRow[]): number {
+export function patchesIn(rows: readonly EncodedFrame[]): number {
   return rows.filter((row) => row.mode === 'summary').length;
 }
 
-function frameRow(frame: FrameRequest, field: string): FrameRow {
-  const encoded = encodeFrame(frame, field);
-  const { buffer, byteOffset, byteLength } = encoded.payload;
-  return { ...encoded, payload: Buffer.from(buffer, byteOffset, byteLength) };
+export function bytesIn(rows: readonly EncodedFrame[]): number {
+  return rows.reduce((sum, row) => sum + row.payload.length, 0);
 }
 
 const BEST_EFFORT = { ttlMs: 10_000, floor: 64, ceiling: 16_384, alpha: 0.2 };

@@ -8,22 +8,14 @@ import type {
   TerminalOutcome,
 } from '../../contract/states.ts';
 import type { FrameEncoding, FrameMode, StreamCloseReason } from '../../contract/streams.ts';
+import type { EncodedFrame } from '../../model/frames.ts';
 import { run, type Database } from '../database/database.ts';
 import type { ExecutionKey, LeaseKey } from '../executions/executions.sql.ts';
-
-export interface FrameRow {
-  mode: FrameMode;
-  encoding: FrameEncoding;
-  frameType: string;
-  correlationId: string | null;
-  step: { name: string; key: string; tryIndex: number } | null;
-  payload: Buffer;
-}
 
 export interface AppendCall {
   lease: LeaseKey;
   appendId: string;
-  frames: readonly FrameRow[];
+  frames: readonly EncodedFrame[];
   ttlMs: number;
   floor: number;
   ceiling: number;
@@ -59,11 +51,11 @@ export async function appendFrames(database: Database, call: AppendCall): Promis
       frames.map((frame) => frame.mode),
       frames.map((frame) => frame.encoding),
       frames.map((frame) => frame.frameType),
-      frames.map((frame) => frame.correlationId),
+      frames.map((frame) => frame.correlationId ?? null),
       frames.map((frame) => frame.step?.name ?? null),
       frames.map((frame) => frame.step?.key ?? null),
       frames.map((frame) => frame.step?.tryIndex ?? null),
-      frames.map((frame) => frame.payload),
+      frames.map(({ payload }) => Buffer.from(payload.buffer, payload.byteOffset, payload.byteLength)),
       call.ttlMs,
       call.floor,
       call.ceiling,

@@ -1,13 +1,14 @@
 /**
  * Writes the frames of one run, in the order they were given: what comes within a few milliseconds goes out as one append, and one
- * append is under way at a time. Who is faster than the database waits for room. Frames are checked before they come here; what
- * is refused all the same is dropped alone and told at the next flush.
+ * append is under way at a time. Who is faster than the database waits for room. Frames are checked and encoded before they come here,
+ * and nowhere else; what is refused all the same is dropped alone and told at the next flush.
  */
 import { randomUUID } from 'node:crypto';
 import type { Engine } from '../../contract/engine.ts';
 import { EngineError, isEngineError } from '../../contract/errors.ts';
 import { LIMITS } from '../../contract/limits.ts';
-import type { BestEffortOptions, FrameRequest } from '../../contract/streams.ts';
+import type { BestEffortOptions } from '../../contract/streams.ts';
+import type { EncodedFrame } from '../../model/frames.ts';
 import { insist } from './insist.ts';
 import { abortCodeFor, type HeldLease } from '../loop/lease-watch.ts';
 import { TaskAborted } from '../task.ts';
@@ -24,8 +25,7 @@ const MAX_REFUSALS = 100;
 const DONE = Promise.resolve();
 
 export interface WrittenFrame {
-  frame: FrameRequest;
-  bytes: number;
+  frame: EncodedFrame;
   /** Of a best-effort frame: how long it is kept. Those of one run are kept alike. */
   bestEffort: BestEffortOptions | undefined;
 }
@@ -112,7 +112,7 @@ export class StreamWriter {
   /** Resolves when there is room for more. */
   write(written: WrittenFrame): Promise<void> {
     this.throwIfOver();
-    const bytes = this.#queuedBytes + written.bytes;
+    const bytes = this.#queuedBytes + written.frame.payload.length;
     if (this.#queue.length >= MAX_WAITING.frames || bytes > MAX_WAITING.bytes) {
       const sentence = 'Too much is waiting to be written to the stream: await the writes, or use pipe.';
       throw new EngineError('too_many', sentence, { field: 'frame' });
@@ -186,7 +186,7 @@ export class StreamWriter {
     for (;;) {
       const entry = this.#queue[this.#roomy.frames];
       if (entry === undefined) return;
-      const bytes = this.#roomy.bytes + entry.bytes;
+      const bytes = this.#roomy.bytes + entry.frame.payload.length;
       if (this.#roomy.frames >= ROOM.frames || bytes > ROOM.bytes) return;
       this.#roomy = { frames: this.#roomy.frames + 1, bytes };
       entry.resolve?.();
@@ -231,7 +231,7 @@ export class StreamWriter {
     let patches = 0;
     const end = ready.findIndex(({ frame }) => frame.mode === 'summary' && ++patches > LIMITS.appendPatches);
     const batch = end === -1 ? ready : ready.slice(0, end);
-    const bytes = batch.reduce((sum, entry) => sum + entry.bytes, 0);
+    const bytes = batch.reduce((sum, { frame }) => sum + frame.payload.length, 0);
     this.#queue.splice(0, batch.length);
     this.#queuedBytes -= bytes;
     this.#roomy = { frames: this.#roomy.frames - batch.length, bytes: this.#roomy.bytes - bytes };

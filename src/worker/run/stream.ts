@@ -150,14 +150,8 @@ class StreamCalls {
     own?.over.throwIfAborted();
     const { frame, bestEffort } = framing(chunk);
     const step = own && { name: own.name, key: own.key, tryIndex: own.tryIndex };
-    const { payload, encoding, mode } = encodeFrame(frame, 'frame');
-    // A text cannot change; of anything else the bytes are kept as they are now.
-    const kept = typeof frame.payload === 'string' && encoding === 'text' ? frame.payload : payload;
-    return writer.write({
-      frame: { ...frame, mode, encoding, payload: kept, ...(step === undefined ? {} : { step }) },
-      bytes: payload.length,
-      bestEffort,
-    });
+    const encoded = encodeFrame(step === undefined ? frame : { ...frame, step }, 'frame');
+    return writer.write({ frame: encoded, bestEffort });
   }
 
   /** The source is let go also when the work is gone before anything was taken from it. */

@@ -189,6 +189,25 @@ describe('on a migrated database', () => {
     expect(await objects()).toContain('ff_cancel');
   });
 
+  it('transitions that differ are put back, and the others are not written', async () => {
+    const read = 'SELECT *, xmin::text AS written_by FROM ff_transition ORDER BY transition';
+    const before = (await database.query(read)).rows;
+    await database.query(`UPDATE ff_transition SET retry_step = 7 WHERE transition = 'lapse'`);
+    await database.query(`DELETE FROM ff_transition WHERE transition = 'claim'`);
+    await database.query(
+      `INSERT INTO ff_transition SELECT (jsonb_populate_record(t, '{"transition": "vanish"}')).* FROM ff_transition t
+       WHERE transition = 'wake'`,
+    );
+    await database.query(`UPDATE ff_function_set SET checksum = 'other'`);
+    expect(await migrate({ databaseUrl: database.url })).toEqual({ applied: ['functions'] });
+    const after = (await database.query(read)).rows;
+    const values = (row: Record<string, unknown>) => ({ ...row, written_by: undefined });
+    expect(after.map(values)).toEqual(before.map(values));
+    const isWritten = (row: Record<string, unknown>, place: number) =>
+      row['written_by'] !== before[place]!['written_by'];
+    expect(after.filter(isWritten).map((row) => row['transition'])).toEqual(['claim', 'lapse']);
+  });
+
   it('functions of a newer version are left alone', async () => {
     await database.query(`UPDATE ff_function_set SET version = version + 1, checksum = 'other'`);
     expect(await migrate({ databaseUrl: database.url })).toEqual({ applied: [] });

@@ -8,6 +8,7 @@ import type { Claim, ClaimRequest, ClaimResult, Json } from '../../../contract/e
 import type { ClaimAnswer, ClaimCall, ClaimRow } from '../executions.sql.ts';
 import type { RouteRow } from './routes.sql.ts';
 import type { RouteDemand } from '../../../model/routes.ts';
+import { announce, type Answer } from '../../kit/announce.ts';
 import { checkText, checkWhole, refuse } from '../../kit/checks.ts';
 import { ClaimHints, type DemandMemory } from './claim-hints.ts';
 import type { EngineContext } from '../../kit/context.ts';
@@ -34,7 +35,7 @@ export async function claim(context: EngineContext, request: ClaimRequest): Prom
   }
   const { passedBy } = answer;
   context.counters.dequeued += rows.length;
-  tellResumed(context, rows);
+  announce(context, rows.filter((row) => row.resumed).map(toContinued));
   if (passedBy > 0 && rows.length >= request.limit) handOn(context, request, demand, passedBy);
   return {
     claims: toClaims(context, rows, request),
@@ -45,16 +46,15 @@ export async function claim(context: EngineContext, request: ClaimRequest): Prom
 
 /** A worker that has got all it asked for may not look again for long; the hint it used up is somebody else's then. */
 function handOn(context: EngineContext, request: ClaimRequest, demand: RouteDemand, count: number): void {
-  const { doorbell, routes } = context;
-  memoryFor(context, request).handOn.pass(() =>
-    doorbell.ring({ routes: routes.matching(demand).map((route) => route.route_id), count }),
-  );
+  memoryFor(context, request).handOn.pass(() => {
+    const routes = context.routes.matching(demand).map((route) => route.route_id);
+    announce(context, [{ outcome: 'opened', routes, count }]);
+  });
 }
 
 /** Who follows the output of an attempt is to hear that it goes on. */
-function tellResumed({ doorbell }: EngineContext, rows: readonly ClaimRow[]): void {
-  const resumed = rows.filter((row) => row.resumed).map((row) => row.execution_id);
-  if (resumed.length > 0) doorbell.ring({ streams: resumed });
+function toContinued({ execution_id }: ClaimRow): Answer {
+  return { execution_id, outcome: 'continued' };
 }
 
 /** The limits of the attempts that begin here were set after the queue's next timer was looked up. */

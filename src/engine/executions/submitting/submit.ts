@@ -30,6 +30,7 @@ import {
   type SubmitCall,
 } from '../executions.sql.ts';
 import { insideOf } from '../../database/inside.ts';
+import { announce, type Answer } from '../../kit/announce.ts';
 import { Batch } from '../../kit/batch.ts';
 import {
   checkCapabilities,
@@ -188,7 +189,7 @@ async function spawn(
   );
   const refused = answers.find((answer) => !['submitted', 'duplicate'].includes(answer.outcome));
   if (refused !== undefined) return toRefusal(refused);
-  ringFor(context, answers, sent);
+  announce(context, toAnswers(answers, sent));
   return { outcome: 'spawned', children: toResults(entries, first, answers) as SubmitResult[] };
 }
 
@@ -235,7 +236,8 @@ async function send(
   const sent = [...first.values()];
   try {
     const answers = await knowingRoutes(context, toCall(sent), statement, where);
-    if (where === 'alone') ringFor(context, answers, sent);
+    // Inside a caller's transaction the statement itself sends the hint, which goes out with the commit.
+    if (where === 'alone') announce(context, toAnswers(answers, sent));
     return toResults(entries, first, answers);
   } catch (error) {
     throw withField(error, entries, sent);
@@ -348,20 +350,10 @@ function checkBytes(entries: readonly CheckedRequest[]): void {
   );
 }
 
-/** Repeated answers ring too: the first one may have been lost before its ring. */
-function ringFor(
-  context: EngineContext,
-  answers: readonly SubmitAnswer[],
-  sent: readonly CheckedRequest[],
-): void {
-  const ready = answers.filter((answer) => answer.due_in_ms === null && answer.outcome !== 'held');
-  const delays = answers.flatMap((answer) => (answer.due_in_ms === null ? [] : [answer.due_in_ms]));
-  for (const { deadlineMs } of sent) if (deadlineMs !== undefined) delays.push(deadlineMs);
-  context.doorbell.ring({
-    routes: [...new Set(ready.map((answer) => answer.route_id))],
-    count: ready.length,
-    dueInMs: delays.length === 0 ? null : Math.min(...delays),
-  });
+/** The database sets a timer for each deadline, and does not answer it. */
+function toAnswers(answers: readonly SubmitAnswer[], sent: readonly CheckedRequest[]): Answer[] {
+  const deadlines = sent.flatMap(({ deadlineMs }) => deadlineMs ?? []);
+  return [...answers, ...deadlines.map((ms) => ({ outcome: 'submitted', deadline_in_ms: ms }))];
 }
 
 function toResults(

@@ -1,0 +1,149 @@
+/**
+ * The one place that tells others what has just been committed. An operation hands over what the database answered; who is
+ * notified follows from the words of the answers and from nothing else, so that no operation can forget anybody. Answers that are
+ * not in the table, refusals above all, notify nobody. Whatever is announced here may be lost: that costs time only.
+ */
+import type { Hint } from '../../contract/engine.ts';
+import type { EngineContext } from './context.ts';
+
+/** What the database answered about one execution. */
+export interface Answer {
+  outcome: string;
+  execution_id?: string | null;
+  /** Where it can be claimed. */
+  route_id?: number | null;
+  /** The worker that lost its lease by this. */
+  worker_instance_id?: string | null;
+  /** A timer was set that is due in this long; until then it cannot be claimed. */
+  due_in_ms?: number | null;
+  /** Its deadline: a timer as well, but it can be claimed until then. */
+  deadline_in_ms?: number | null;
+}
+
+/** Work of whole routes that somebody may claim, without saying which executions. */
+export interface Opened {
+  outcome: 'opened';
+  routes: readonly number[] | 'all';
+  count: number;
+}
+
+interface Meaning {
+  /** It can be claimed, unless it is due later. */
+  claimable?: true;
+  ended?: true;
+  /** Its output was written to or closed, or goes on. */
+  stream?: true;
+  /** Something may be left to be done for its flow. */
+  flow?: true;
+  /** Its parent may have to be told, by a timer that is due at once. */
+  parent?: true;
+}
+
+const CLAIMABLE: Meaning = { claimable: true };
+const GIVEN_UP: Meaning = { claimable: true, stream: true };
+const STREAM: Meaning = { stream: true };
+const ENDED: Meaning = { ended: true };
+const ENDED_BY_OTHERS: Meaning = { ended: true, flow: true, parent: true };
+
+/** Repeated answers are announced too: the process that got the first one may have died before it could. */
+const MEANINGS = new Map<string, Meaning>(
+  Object.entries({
+    submitted: CLAIMABLE,
+    duplicate: CLAIMABLE,
+    fired: CLAIMABLE,
+    unblocked: CLAIMABLE,
+    replayed: CLAIMABLE,
+    changed: CLAIMABLE,
+    resumed: CLAIMABLE,
+    delayed: {},
+    released: GIVEN_UP,
+    revoked: GIVEN_UP,
+    lapsed: GIVEN_UP,
+    retry_scheduled: STREAM,
+    attempt_timed_out: STREAM,
+    paused: STREAM,
+    suspended: STREAM,
+    continued: STREAM,
+    appended: STREAM,
+    completed: ENDED,
+    failed: ENDED,
+    skipped: ENDED,
+    member_cancelled: ENDED,
+    // Whether a parent is to be told, due_in_ms says.
+    execution_timed_out: { ended: true, flow: true },
+    expired: ENDED_BY_OTHERS,
+    ended_by_others: ENDED_BY_OTHERS,
+    more: { flow: true },
+    flow_cancelled: { flow: true },
+  }),
+);
+
+export interface Announcement {
+  /** What the doorbell is rung with, if with anything. */
+  hint: Hint | undefined;
+  /** Whether this process has work to do for flows. */
+  flowWork: boolean;
+}
+
+/** Tells whoever waits for what these answers say, in this process and in others. After the commit only. */
+export function announce(
+  { doorbell, flowWork }: Pick<EngineContext, 'doorbell' | 'flowWork'>,
+  answers: readonly (Answer | Opened)[],
+): void {
+  const announcement = announcementOf(answers);
+  if (announcement.hint !== undefined) doorbell.ring(announcement.hint);
+  if (announcement.flowWork) flowWork.stir();
+}
+
+export function announcementOf(answers: readonly (Answer | Opened)[]): Announcement {
+  const routes = new Set<number>();
+  const workers = new Set<string>();
+  const ended: string[] = [];
+  const streams: string[] = [];
+  let everywhere = false;
+  let count = 0;
+  let dueInMs = Number.POSITIVE_INFINITY;
+  let flowWork = false;
+  for (const answer of answers) {
+    if (isOpened(answer)) {
+      if (answer.routes === 'all') everywhere = true;
+      else for (const route of answer.routes) routes.add(route);
+      count += answer.count;
+      continue;
+    }
+    const meaning = MEANINGS.get(answer.outcome);
+    if (meaning === undefined) continue;
+    const { execution_id: id, route_id: route, worker_instance_id: worker, due_in_ms: due } = answer;
+    if (meaning.claimable && isGiven(route) && !isGiven(due)) {
+      routes.add(route);
+      count += 1;
+    }
+    if (meaning.ended && isGiven(id)) ended.push(id);
+    if (meaning.stream && isGiven(id)) streams.push(id);
+    if (isGiven(worker)) workers.add(worker);
+    for (const timer of [due, answer.deadline_in_ms, meaning.parent ? 0 : null])
+      if (isGiven(timer)) dueInMs = Math.min(dueInMs, Math.max(0, timer));
+    flowWork ||= meaning.flow === true;
+  }
+  const hint: Hint = {
+    routes: everywhere ? 'all' : [...routes],
+    count,
+    dueInMs: dueInMs === Number.POSITIVE_INFINITY ? null : dueInMs,
+    workers: [...workers],
+    ended,
+    streams,
+  };
+  return { hint: isEmpty(hint) ? undefined : hint, flowWork };
+}
+
+function isOpened(answer: Answer | Opened): answer is Opened {
+  return answer.outcome === 'opened';
+}
+
+function isGiven<Value>(value: Value | null | undefined): value is Value {
+  return value !== null && value !== undefined;
+}
+
+function isEmpty({ routes, dueInMs, workers, ended, streams }: Hint): boolean {
+  return routes.length + workers.length + ended.length + streams.length === 0 && dueInMs === null;
+}
