@@ -69,7 +69,7 @@ describe('the doctor judges', () => {
     const failing = { name: 'billing', failures: 5, errorCode: '23505' };
     expect(judgeFeed({ ...feed, failing })).toMatchObject({
       verdict: 'problem',
-      fix: 'flowfabric consumers',
+      fix: 'flowfabric consumers list',
     });
   });
 

@@ -1,6 +1,6 @@
 /**
- * `flowfabric doctor` on a sound installation, and on ones with a trouble planted in each: it must be found, named, and
- * come with a way out.
+ * `flowfabric doctor` on a healthy installation, and on ones with a planted problem each: it must find it, name it and
+ * print a fix.
  */
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { connect, encodeCursor, migrate } from '../../src/index.ts';
@@ -230,7 +230,7 @@ describe('flowfabric doctor finds', () => {
       check: 'stuck executions',
       verdict: 'problem',
       detail: `1 could not be moved on: ${executionId} (due-timers, 9 failures, database_error).`,
-      fix: `flowfabric show '${executionId}'`,
+      fix: `flowfabric describe '${executionId}'`,
     });
     await engine.cancel(executionId, { reason: 'r' });
     expect((await diagnose(database.url)).of('stuck executions')).toMatchObject({ verdict: 'ok' });
