@@ -313,7 +313,7 @@ describe('flowfabric revoke-lease', () => {
       output: `${executionId}  revoked\n`,
       errors: '',
     });
-    expect(await engine.describe(executionId)).toMatchObject({ lease: null, reclaimCount: 0 });
+    expect(await engine.describe(executionId)).toMatchObject({ lease: null, reclaimCount: 1 });
     const unknown = await run('revoke-lease', UNKNOWN.replace('12', '13'), '--reason', 'r', '--json');
     expect(unknown.exitCode).toBe(3);
     expect(JSON.parse(unknown.output)).toMatchObject({ outcome: 'not_found' });

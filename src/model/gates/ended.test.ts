@@ -17,7 +17,7 @@ const end = (change: Partial<EndFacts>): EndFacts => ({
 
 describe('the sentence about an execution that has ended', () => {
   it.each<[TerminalOutcome, Partial<EndFacts>, string]>([
-    ['success', {}, 'It completed 3 s ago'],
+    ['success', { by: 'worker-1' }, 'It completed 3 s ago'],
     ['failed', { message: 'no  such\nuser' }, 'It failed 3 s ago (no such user)'],
     ['failed', { message: 'attempt_timeout' }, 'It failed 3 s ago (attempt_timeout)'],
     ['cancelled', { message: 'sent twice', by: 'ada' }, 'It was cancelled 3 s ago by ada (sent twice)'],

@@ -12,7 +12,7 @@ export interface EndFacts {
   endedAtMs: number;
   endedAgoMs: number;
   message: string | null;
-  /** Who ended it: an operator's name, `engine`, or null for its own handler. */
+  /** Who ended it: an operator, a worker's instance, or `engine`. */
   by: string | null;
 }
 
@@ -38,8 +38,13 @@ const ENGINE_REASONS: Readonly<Record<string, string>> = {
 
 export function tellEnd(outcome: TerminalOutcome, end: EndFacts | null, join: JoinFacts | null): string {
   const ago = end === null ? '' : ` ${spoken(end.endedAgoMs)} ago`;
-  const by = end === null || end.by === null || end.by === ENGINE ? '' : ` by ${quoted(end.by)}`;
-  return `It ${ENDED[outcome]}${ago}${by}${reasonOf(outcome, end, join)}; replay runs it again.`;
+  return `It ${ENDED[outcome]}${ago}${byWhom(outcome, end)}${reasonOf(outcome, end, join)}; replay runs it again.`;
+}
+
+/** Only a cancellation is by somebody: otherwise it is the worker, which the attempts name. */
+function byWhom(outcome: TerminalOutcome, end: EndFacts | null): string {
+  const by = outcome === 'cancelled' ? (end?.by ?? null) : null;
+  return by === null || by === ENGINE ? '' : ` by ${quoted(by)}`;
 }
 
 function reasonOf(outcome: TerminalOutcome, end: EndFacts | null, join: JoinFacts | null): string {

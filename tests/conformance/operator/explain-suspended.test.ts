@@ -171,7 +171,7 @@ describe('when its time is over', () => {
     expect(holders(await explain(ids[0]!))).toEqual(['suspended']);
     expect(await explain(ids[1]!)).toMatchObject({
       publicState: 'failed',
-      holding: { detail: expect.stringContaining('(suspension_timeout:go)') },
+      holding: { detail: expect.stringContaining('its wait for go timed out') },
     });
     expect((await bench.snapshot(ids[0]!)).setbacks).toEqual([]);
   });
