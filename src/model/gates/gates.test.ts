@@ -95,14 +95,6 @@ describe('a gate that holds says why', () => {
       },
     ],
     [
-      'ended',
-      'It was cancelled 1 s ago by ada; replay runs it again.',
-      {
-        state: { ...FAILED, terminalOutcome: 'cancelled' },
-        end: { outcome: 'cancelled', endedAtMs: 1, endedAgoMs: 1_000, message: null, by: 'ada' },
-      },
-    ],
-    [
       'running',
       'Worker w-1 runs it; its lease lasts for 25 s and is renewed while the worker lives.',
       { state: RUNNING, lease: lease(25_000) },
