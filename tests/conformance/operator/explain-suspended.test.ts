@@ -145,7 +145,9 @@ describe('when its time is over', () => {
     expect((await explain(id)).holding!.detail).toContain('an operator is asked within about a second;');
     expect(await bench.engine.fireTimers()).toBe(1);
     const { detail, facts } = (await explain(id)).holding!;
-    expect(detail).toContain('it waits for an operator: go has 0 of 1 signal at veto; flowfabric waitpoints list');
+    expect(detail).toContain(
+      'it waits for an operator: go has 0 of 1 signal at veto; flowfabric waitpoints list',
+    );
     expect(facts).toMatchObject({ reason: 'paused_by_operator', waits: [{ timeoutInMs: null }] });
     await approve(id, 'veto', 'ann');
     expect(holders(await explain(id))).toEqual([]);
