@@ -49,7 +49,7 @@ export function placeAsOption(error: unknown, option: string, remedy: (oldest: s
   if (!isEngineError(error) || !CURSOR_CODES.includes(error.code)) return error;
   const { code, message, oldest } = error;
   // The engine's own advice is for programs.
-  const named = message.replace(/^(?:from|to) /, `${option} `).replace(/: go on from error\.oldest.*$/s, '.');
+  const named = message.replace(/^(?:from|to) /, `${option} `).replace(/:[^:]*\berror\.oldest\b.*$/s, '.');
   if (oldest === undefined) return new EngineError(code, named, { cause: error });
   return new EngineError(code, `${named} ${remedy(oldest)}`, { oldest, cause: error });
 }

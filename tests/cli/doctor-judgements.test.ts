@@ -131,7 +131,7 @@ describe('the doctor judges', () => {
     });
   });
 
-  it('sessions it may not see as fine, and says how to see them', () => {
+  it('sessions it may not see as ok, and prints how to see them', () => {
     expect(judgeTransactions({ oldest: undefined, hidden: 3 }, SERVER, 1)).toMatchObject({
       verdict: 'ok',
       detail: expect.stringContaining('3 sessions of other roles'),

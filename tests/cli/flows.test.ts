@@ -114,7 +114,7 @@ describe('flowfabric flows describe', () => {
 });
 
 describe('members that do not run', () => {
-  it('say why: losers, the skipped, and those of a flow that is not sealed', async () => {
+  it('have a reason: losers, skipped ones, and those of a flow that is not sealed', async () => {
     const { flowId, members } = await submit('lost', [
       { name: 'x' },
       { name: 'y' },

@@ -103,7 +103,7 @@ export const flows: CommandSpec = {
     {
       name: 'cancel',
       summary: 'cancel a flow',
-      description: 'Cancel a flow and its members, as the policy says. It cannot grow afterwards.',
+      description: 'Cancel a flow and, by its policy, its members. It cannot grow afterwards.',
       arguments: [ID_ARGUMENT],
       options: [
         REASON_OPTION,

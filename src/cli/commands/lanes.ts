@@ -13,7 +13,7 @@ import { withEngine, type Session } from '../session.ts';
 import { cutLine, instant, span } from '../wording.ts';
 
 const HEADINGS = ['LANE', 'STATE', 'DEPTH', 'RUNNING', 'OLDEST', 'ARRIVALS/S', 'COMPLETIONS/S', 'PAUSED'];
-/** Of who paused a lane and why; the rest is in the JSON. */
+/** Of the note on a pause; the rest is in the JSON. */
 const PAUSE_CHARACTERS = 100;
 /** Pages of lanes that are listed; a longer table is of no use. */
 const PAGES_MAX = 100;
