@@ -1199,7 +1199,7 @@ CREATE TABLE ff_worker (
 -- function ff_explain(p_id uuid, p_partition smallint, p_alive_ms bigint)
 --   returns jsonb
 --   plpgsql STABLE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 dacdcd748c1ea7b11cd202f8b84c0974
+--   md5 2ba6bd114e1e78c0577d5b8144497241
 
 -- function ff_explain_children(e ff_execution)
 --   returns jsonb

@@ -1,21 +1,21 @@
 /**
- * What the exit codes of `flowfabric` mean, and which one an error of the engine gets. The list is documented in
- * docs/cli.md; scripts build on it.
+ * What the exit codes of `flowfabric` mean, and which one an error of the engine maps to. They are documented in
+ * docs/cli.md, and scripts rely on them.
  */
 import { isEngineError, type ErrorCode } from '../contract/errors.ts';
 
 export const EXIT = {
   ok: 0,
-  /** What was asked for was tried and failed. */
+  /** It was tried and failed. */
   failed: 1,
-  /** The command or an argument makes no sense. */
+  /** The command or an argument is invalid. */
   usage: 2,
   notFound: 3,
-  /** The execution is in a state in which that cannot be done, or whoever asks may not. */
+  /** The state of the execution does not allow it, or a token is not valid. */
   refused: 4,
-  /** No database to talk to; EX_UNAVAILABLE of sysexits. */
+  /** The database cannot be reached; EX_UNAVAILABLE of sysexits. */
   unavailable: 69,
-  /** What `timeout` of coreutils answers. */
+  /** As `timeout` of coreutils. */
   timedOut: 124,
 } as const;
 
@@ -37,7 +37,7 @@ const BY_CODE: Partial<Record<ErrorCode, number>> = {
   embedded_unavailable: EXIT.unavailable,
 };
 
-/** The arguments make no sense; the sentence says which. */
+/** An argument is invalid; the message says which. */
 export class UsageError extends Error {
   override readonly name = 'UsageError';
 }

@@ -1,9 +1,8 @@
 /**
- * The options that say which executions are meant: their help, what they become in the engine's words, and the way back,
- * so that a command to go on with can be printed. Whether a value is allowed is for the engine to say; its refusals are
- * reworded to name the option.
+ * The options that select executions: their help, the filter they become, and the way back from a filter to options, so
+ * that a command to continue with can be printed. The engine decides whether a value is allowed; its errors are reworded
+ * to name the option.
  */
-import type { Command } from 'commander';
 import { durationMs } from '../contract/duration.ts';
 import { isEngineError } from '../contract/errors.ts';
 import { parseExecutionId } from '../contract/ids.ts';
@@ -11,6 +10,7 @@ import { LIMITS } from '../contract/limits.ts';
 import type { ExecutionFilter, Operations } from '../contract/operations.ts';
 import type { PublicState } from '../contract/states.ts';
 import { DEFAULT_SCHEMA } from '../engine/database/migrate.ts';
+import type { OptionSpec } from './command.ts';
 import { UsageError } from './exit-codes.ts';
 import { parseTags } from './input.ts';
 import type { Session } from './session.ts';
@@ -49,42 +49,29 @@ const NAMES = [
 const UNSUCCESSFUL: readonly PublicState[] = ['failed', 'expired', 'cancelled', 'skipped'];
 const ENDS: readonly PublicState[] = ['completed', ...UNSUCCESSFUL];
 
-/** For an option that may be given more than once. */
-export function collect(value: string, before: string[] = []): string[] {
-  return [...before, value];
-}
-
-export function addFilterOptions(command: Command): Command {
-  return command
-    .option(
-      '--state <state>',
-      'in this state, such as waiting or failed; may be given more than once',
-      collect,
-    )
-    .option('--lane <name>', 'in this lane')
-    .option('--kind <task>', 'of this task')
-    .option('--namespace <name>', 'of this namespace')
-    .option('--tag <key=value>', 'with this tag; may be given more than once', collect)
-    .option('--parent <id>', 'spawned by this execution')
-    .option(
-      '--created-after <time>',
-      'submitted since: 2h for two hours ago, or a time such as 2026-05-17T08:00Z',
-    )
-    .option('--created-before <time>', 'submitted before that')
-    .option('--ended-after <time>', 'ended since')
-    .option('--ended-before <time>', 'ended before that')
-    .option('--error-category <name>', 'failed with this category')
-    .option('--error-contains <text>', 'failed with this text in the message');
-}
+export const FILTER_OPTIONS: readonly OptionSpec[] = [
+  ['--state <state>', 'in this state, such as waiting or failed', { repeatable: true }],
+  ['--lane <name>', 'in this lane'],
+  ['--kind <task>', 'of this task'],
+  ['--namespace <name>', 'of this namespace'],
+  ['--tag <key=value>', 'with this tag', { repeatable: true }],
+  ['--parent <id>', 'spawned by this execution'],
+  ['--created-after <time>', 'submitted since: 2h for two hours ago, or a time such as 2026-05-17T08:00Z'],
+  ['--created-before <time>', 'submitted before'],
+  ['--ended-after <time>', 'ended since'],
+  ['--ended-before <time>', 'ended before'],
+  ['--error-category <name>', 'failed with this category'],
+  ['--error-contains <text>', 'failed with this text in the message'],
+];
 
 export function hasFilter(options: FilterOptions): boolean {
   return NAMES.some((name) => options[name] !== undefined);
 }
 
-/** Whose clock ages are counted back from; a host's may be wrong. */
+/** Ages are counted back from the database's clock: the host's may be wrong. */
 type Clock = Pick<Operations, 'serverTimeMs'>;
 
-/** The filter the options stand for. Without --state it is about `states`; null: about all. */
+/** The filter the options describe. `states` applies when there is no --state; null means every state. */
 export async function readFilter(
   options: FilterOptions,
   clock: Clock,
@@ -109,7 +96,7 @@ export async function readFilter(
   };
 }
 
-/** What only ends have implies states that are ends. */
+/** Options that only finished executions can match imply the finished states. */
 export function impliedStates(options: FilterOptions): readonly PublicState[] | null {
   if (options.errorCategory !== undefined || options.errorContains !== undefined) return UNSUCCESSFUL;
   return options.endedAfter === undefined && options.endedBefore === undefined ? null : ENDS;
@@ -118,7 +105,7 @@ export function impliedStates(options: FilterOptions): readonly PublicState[] | 
 function parseTagFilter(pairs: readonly string[]): Record<string, string> {
   const tags = parseTags(pairs);
   if (Object.keys(tags).length < pairs.length)
-    throw new UsageError('--tag names a key twice; an execution has one value for it.');
+    throw new UsageError('--tag names a key twice; an execution has one value for each key.');
   return tags;
 }
 
@@ -131,7 +118,7 @@ const TIMES = [
   ['endedBeforeMs', 'endedBefore', '--ended-before'],
 ] as const;
 
-/** An age is counted back from the database's clock, which is asked only then. */
+/** Reads the database's clock only when an age was given. */
 async function readTimes(options: FilterOptions, clock: Clock): Promise<Times> {
   const moments = TIMES.flatMap(([member, name, option]) => {
     const text = options[name];
@@ -143,11 +130,11 @@ async function readTimes(options: FilterOptions, clock: Clock): Promise<Times> {
   );
 }
 
-/** As much of ISO 8601 as people type. */
+/** The part of ISO 8601 that people type. */
 const MOMENT = /^\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?(?:Z|[+-]\d\d:\d\d)?)?$/;
 const HAS_ZONE = /(?:Z|[+-]\d\d:\d\d)$/;
 
-/** Without a zone it is UTC, as all times that are printed. */
+/** Without a zone it is UTC, like every time that is printed. */
 function parseMoment(text: string, option: string): { agoMs: number } | { atMs: number } {
   if (MOMENT.test(text)) {
     const atMs = Date.parse(text.includes('T') && !HAS_ZONE.test(text) ? `${text}Z` : text);
@@ -157,12 +144,12 @@ function parseMoment(text: string, option: string): { agoMs: number } | { atMs: 
     return { agoMs: durationMs(text, option, LIMITS.delayMs) };
   } catch {
     throw new UsageError(
-      `${option} must be how long ago, such as 90s, 2h or 7d, or a time such as 2026-05-17T08:00Z.`,
+      `${option} must be an age such as 90s, 2h or 7d, or a time such as 2026-05-17T08:00Z.`,
     );
   }
 }
 
-/** The same filter as options again, times as they were understood: a cursor is good for exactly one filter. */
+/** The filter as options, with ages as fixed times: a cursor is valid for exactly one filter. */
 export function filterWords(filter: ExecutionFilter): string[] {
   const { states = [], namespace, lane, kind, tags = {}, parentId, failure } = filter;
   const word = (option: string, value: string | undefined): string[] =>
@@ -183,12 +170,12 @@ export function filterWords(filter: ExecutionFilter): string[] {
   ];
 }
 
-/** What goes on a printed command besides its own words. The URL may hold a password and is left out. */
+/** What a printed command needs besides its own words. The URL is left out: it may contain a password. */
 export function schemaWords({ schema }: Session): string[] {
   return schema === DEFAULT_SCHEMA ? [] : ['--schema', schema];
 }
 
-/** Longer names first: one is the beginning of another. */
+/** Longer names first: some names are the beginning of others. */
 const OPTION_OF: readonly [RegExp, string][] = [
   [/filter\.states(?:\[\d+\])?/g, '--state'],
   [/filter\.tags\./g, '--tag '],
@@ -202,11 +189,11 @@ const OPTION_OF: readonly [RegExp, string][] = [
   [/^cursor/, '--cursor'],
 ];
 
-/** A refusal of the engine in the words of the command line; anything else as it is. */
+/** An engine error about the filter, reworded to name the option; any other error unchanged. */
 export function inOptions(error: unknown): unknown {
   if (!isEngineError(error) || !/^(?:filter\.|cursor$)/.test(error.field ?? '')) return error;
   let named = error.message;
   for (const [field, option] of OPTION_OF) named = named.replace(field, option);
-  const how = error.code === 'invalid_cursor' ? ' Paste the whole command that came with it.' : '';
+  const how = error.code === 'invalid_cursor' ? ' Paste the whole command that was printed with it.' : '';
   return new UsageError(`${named}${how}`);
 }

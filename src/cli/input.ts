@@ -1,15 +1,16 @@
 /**
- * Reads what people type as option values: JSON from the command line, a file or stdin; tags; numbers; durations.
- * Malformed values are UsageErrors that name the option; whether a value is allowed is for the engine to say.
+ * Reads the values of options: JSON from the command line, a file or stdin; tags; numbers; durations. Malformed values
+ * are UsageErrors that name the option; the engine decides whether a value is allowed.
  */
 import { createReadStream } from 'node:fs';
 import type { Readable } from 'node:stream';
 import { durationMs } from '../contract/duration.ts';
 import { isEngineError } from '../contract/errors.ts';
 import { LIMITS } from '../contract/limits.ts';
+import type { OptionSpec } from './command.ts';
 import { UsageError } from './exit-codes.ts';
 
-/** JSON for people has blanks in it; what is stored has not. */
+/** JSON that people write has blanks in it; what is stored does not. */
 const INPUT_BYTES_MAX = 8 * LIMITS.payloadBytes;
 
 /** `@file`, `-` for stdin, or the JSON itself. */
@@ -28,7 +29,7 @@ function parseJson(text: string, option: string, source: string): unknown {
   try {
     return JSON.parse(text) as unknown;
   } catch {
-    // Without the parser's own words: they quote the input, which may hold secrets.
+    // Without the parser's own message: it quotes the input, which may contain secrets.
     throw new UsageError(`${option} must be JSON, @file or - for stdin; ${source} is not JSON.`);
   }
 }
@@ -70,6 +71,16 @@ export function parseWhole(text: string, option: string, { min, max }: Range): n
   const value = /^\d+$/.test(text) ? Number(text) : Number.NaN;
   if (value >= min && value <= max) return value;
   throw new UsageError(`${option} must be a whole number from ${min} to ${max}.`);
+}
+
+export const DEFAULT_LIMIT = 50;
+export const LIMIT_OPTION: OptionSpec = [
+  '--limit <n>',
+  `how many, 1 to ${LIMITS.listPage} (default: ${DEFAULT_LIMIT})`,
+];
+
+export function parseLimit(text: string | undefined): number {
+  return text === undefined ? DEFAULT_LIMIT : parseWhole(text, '--limit', { min: 1, max: LIMITS.listPage });
 }
 
 export function parseDuration(text: string, option: string, maxMs: number): number {

@@ -1,16 +1,17 @@
 #!/usr/bin/env node
 /**
- * The process of the command `flowfabric`: runs the command line and sets the exit code.
+ * The process of the command `flowfabric`: runs the command line, sets the exit code, and stays quiet when an output pipe
+ * is closed.
  */
 import { BROKEN_PIPE_EXIT_CODE } from './interruption.ts';
 import { runProgram } from './run.ts';
 
-// Help into a closed pipe: commands that run for long hear of it themselves.
+// For help into a closed pipe; longer commands handle it themselves.
 process.stdout.on('error', () => {
   process.exitCode = BROKEN_PIPE_EXIT_CODE;
 });
-// Nobody is left to tell that nobody reads the complaints.
+// When stderr is closed, there is no place left to report anything.
 process.stderr.on('error', () => undefined);
-// Not process.exit(): what was written to a pipe must get out first.
+// Not process.exit(): output to a pipe must be flushed first.
 const exitCode = await runProgram(process.argv.slice(2));
 process.exitCode ??= exitCode;

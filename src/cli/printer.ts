@@ -1,23 +1,25 @@
 /**
- * Where a command's words go: results to stdout, everything else to stderr, either as text for people or as JSON for
- * programs. Colours only where lookFor finds them wanted. Nothing is decided here.
+ * Where a command's output goes: results to stdout, everything else to stderr, either as text for people or as JSON for
+ * programs, in colour where style.ts allows it. Nothing is decided here.
  */
 import { isEngineError } from '../contract/errors.ts';
 import { UsageError } from './exit-codes.ts';
-import { lookFor, paint, type Line, type Output, type Span } from './look.ts';
+import { styleFor, paint, type Line, type Output, type Span } from './style.ts';
 import { escapedControls, withoutControls, withoutSecrets } from './secrets.ts';
 
 export type Format = 'text' | 'json';
 
 export interface Printer {
   readonly format: Format;
-  /** How wide the terminal is that results go to; null when they go elsewhere. */
+  /** The width of the terminal that results go to; null when they go elsewhere. */
   readonly columns: number | null;
-  /** The answer of a command: the object as JSON, or the lines. */
+  /** The result of a command: the object as JSON, or the lines. */
   result(value: unknown, lines: readonly Line[]): void;
-  /** Something beside the answer that programs may want to read as well: the same, on stderr. */
+  /** The same, on stderr: something beside the result that programs may read as well. */
   aside(value: unknown, lines: readonly Line[]): void;
-  /** Something worth knowing that is not the answer. */
+  /** The command that continues from a cursor, after a line that introduces it. */
+  next(sentence: string, cursor: string, command: string): void;
+  /** Something worth knowing beside the result. */
   note(sentence: string): void;
   error(error: unknown): void;
 }
@@ -29,9 +31,9 @@ export interface PrinterOptions {
 
 export function openPrinter({ format, env }: PrinterOptions): Printer {
   const write = (output: Output, value: unknown, lines: readonly Line[]): void => {
-    const look = lookFor(output, env);
+    const style = styleFor(output, env);
     const text =
-      format === 'json' ? [escapedControls(JSON.stringify(value))] : lines.map((line) => paint(line, look));
+      format === 'json' ? [escapedControls(JSON.stringify(value))] : lines.map((line) => paint(line, style));
     output.write(text.map((line) => `${line}\n`).join(''));
   };
   const complain = (text: string): void =>
@@ -41,6 +43,8 @@ export function openPrinter({ format, env }: PrinterOptions): Printer {
     columns: (process.stdout.isTTY && process.stdout.columns) || null,
     result: (value, lines) => write(process.stdout, value, lines),
     aside: (value, lines) => write(process.stderr, value, lines),
+    next: (sentence, cursor, command) =>
+      write(process.stderr, { cursor, command }, [[[sentence, 'dim']], [[`  ${command}`]]]),
     note: (sentence) => complain(`flowfabric: ${sentence}`),
     error(error) {
       const { code, message, hint } = explain(error);
@@ -58,9 +62,9 @@ interface Explanation {
 
 const HINTS: Readonly<Record<string, string>> = {
   schema_missing: 'run `flowfabric migrate`, or name the schema with --schema',
-  schema_newer: 'upgrade the package; `flowfabric doctor` says more',
+  schema_newer: 'upgrade the package; `flowfabric doctor` shows more',
   permission_denied:
-    'check user and password; a role that may log in is given its rights by `flowfabric migrate --grant-to ROLE`, run by the owner of the schema',
+    'check user and password; the owner of the schema grants a role its rights with `flowfabric migrate --grant-to ROLE`',
   unavailable: 'check that the server runs and that --url or DATABASE_URL names it',
   usage: '`flowfabric --help`, or `flowfabric <command> --help`',
 };
@@ -78,7 +82,7 @@ function codeOf(error: unknown): string {
 
 const GAP = '  ';
 
-/** Columns side by side. Widths are kept in `widths`, so that later rows line up with those printed before. */
+/** Rows in aligned columns. `widths` is updated, so that later rows align with those printed before. */
 export function tableRows(rows: readonly (readonly Span[])[], widths: number[]): Line[] {
   for (const cells of rows) {
     cells.forEach(([text], column) => {

@@ -1,6 +1,6 @@
 /**
- * What every command is given: where to print, which database, and when to stop. Opens the engine for the commands
- * that need one, as small as it goes: a command is over in a moment and repairs nothing.
+ * What every command receives: where to print, which database, and when to stop. Opens the engine for the commands that
+ * need one, as small as possible: a command takes a moment and reconciles nothing.
  */
 import { connect, type Connection, type ConnectOptions } from '../connect/connect.ts';
 import { LIMITS } from '../contract/limits.ts';
@@ -19,21 +19,21 @@ export interface GlobalOptions {
 
 export interface Session {
   readonly printer: Printer;
-  /** Throws a UsageError when nobody said which. */
+  /** Throws a UsageError when none is configured. */
   databaseUrl(): string;
-  /** What tokens are signed with, the first for new keys; none when nobody said. */
+  /** What tokens are signed with, the first for new keys; empty when not configured. */
   signingSecrets(): string[];
   readonly schema: string;
-  /** Fires when the person has had enough. */
-  readonly signal: AbortSignal;
+  /** Aborted on Ctrl-C, SIGTERM or a closed pipe. */
+  readonly interrupted: AbortSignal;
 }
 
-/** Does its work and answers the exit code. */
-export type CommandWork = (session: Session) => Promise<number>;
+/** Does its work and returns the exit code. */
+type CommandWork = (session: Session) => Promise<number>;
 
-/** After an interruption a command may say a last word and close its connections for this long. */
+/** After an interruption a command may print and close its connections for this long. */
 const LAST_WORD_MS = 500;
-/** A few calls, one after the other. */
+/** Commands make a few calls, one after the other. */
 const POOL_SIZE = 2;
 
 export function printerFor(globals: GlobalOptions): Printer {
@@ -45,15 +45,15 @@ export function environmentFor(globals: GlobalOptions): NodeJS.ProcessEnv {
   return globals.color === false ? { ...process.env, NO_COLOR: '1' } : process.env;
 }
 
-/** An empty variable is one somebody meant to unset. */
+/** An empty variable counts as unset. */
 export function databaseUrlOf(globals: GlobalOptions): string | undefined {
   return globals.url ?? (process.env['DATABASE_URL'] || undefined);
 }
 
-/** The variable with what tokens are signed with; more than one, separated by commas, while it is being changed. */
+/** Holds what tokens are signed with; several secrets, separated by commas, while the secret is being changed. */
 const SECRETS_VARIABLE = 'FLOWFABRIC_SIGNING_SECRET';
 
-/** No option: those are seen in process lists. What is wrong with one is said without quoting it. */
+/** Not an option: options are visible in process lists. An invalid secret is reported without quoting it. */
 function signingSecrets(): string[] {
   const text = process.env[SECRETS_VARIABLE] ?? '';
   const secrets = text === '' ? [] : text.split(',');
@@ -62,22 +62,22 @@ function signingSecrets(): string[] {
   const short = secrets.findIndex((secret) => Buffer.byteLength(secret) < LIMITS.signingSecretBytesMin);
   if (short < 0) return secrets;
   throw new UsageError(
-    `${SECRETS_VARIABLE}: secret ${short + 1} of ${secrets.length} has less than ${LIMITS.signingSecretBytesMin} bytes; make one with openssl rand -hex 32.`,
+    `${SECRETS_VARIABLE}: secret ${short + 1} of ${secrets.length} has less than ${LIMITS.signingSecretBytesMin} bytes; create one with openssl rand -hex 32.`,
   );
 }
 
-/** Runs a command to its end or to its interruption; errors are explained, never thrown. */
+/** Runs a command until it finishes or is interrupted. Errors are printed, never thrown. */
 export async function runCommand(globals: GlobalOptions, work: CommandWork): Promise<number> {
   const printer = printerFor(globals);
   const stop = interruption();
-  stop.signal.addEventListener('abort', () => {
+  stop.interrupted.addEventListener('abort', () => {
     setTimeout(() => process.exit(stop.exitCode()), LAST_WORD_MS).unref();
   });
   try {
     return await work({
       printer,
       schema: globals.schema ?? DEFAULT_SCHEMA,
-      signal: stop.signal,
+      interrupted: stop.interrupted,
       signingSecrets,
       databaseUrl() {
         const url = databaseUrlOf(globals);
@@ -86,7 +86,7 @@ export async function runCommand(globals: GlobalOptions, work: CommandWork): Pro
       },
     });
   } catch (error) {
-    if (stop.signal.aborted) return stop.exitCode();
+    if (stop.interrupted.aborted) return stop.exitCode();
     printer.error(error);
     return exitCodeOf(error);
   } finally {
@@ -94,7 +94,7 @@ export async function runCommand(globals: GlobalOptions, work: CommandWork): Pro
   }
 }
 
-/** Work on an engine that is closed afterwards, whatever happens. Without `signingSecret` it knows no tokens. */
+/** Opens an engine for the work and always closes it. Without `signingSecret` it cannot read or issue tokens. */
 export async function withEngine<Value>(
   session: Session,
   options: Pick<ConnectOptions, 'listen' | 'signingSecret'>,

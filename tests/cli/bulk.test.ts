@@ -1,17 +1,17 @@
 /**
- * Acting on all that fit a filter from the command line: the look before, the question, the progress, an interruption
- * in the middle, and going on after it.
+ * Acting on every execution that matches a filter: the preview, the confirmation, the progress, an interruption in the
+ * middle, and continuing after it.
  */
 import { PassThrough } from 'node:stream';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { ask, openMeter } from '../../src/cli/commands/bulk.ts';
+import { ask, openMeter } from '../../src/cli/bulk.ts';
 import { connect, type Connection } from '../../src/index.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { plainDatabase } from '../setup/database.ts';
 import { PATIENCE, runCommand, startCommand } from './processes.ts';
 
 const ID = '{fp:12}:01890a5d-ac96-774b-bcce-b302099a8057';
-/** Enough for the interruption to come long before the end, one execution at a time. */
+/** Enough for the interruption to come long before all are done, one execution at a time. */
 const MANY = 3_000;
 
 let database: TestDatabase;
@@ -57,7 +57,7 @@ describe('a filter instead of ids', () => {
     expect(await countOf('look', 'waiting')).toBe(12);
   });
 
-  it('acts on what is open when it cancels, a chunk at a time, with a line now and then', async () => {
+  it('cancels what is open, a chunk at a time, with a line now and then', async () => {
     await submit(25, 'chunks');
     const chunks = ['--lane', 'chunks', '--chunk', '2'];
     const { exitCode, output, errors } = await run('cancel', ...chunks, '--reason', 'no more', '--yes');
@@ -67,9 +67,9 @@ describe('a filter instead of ids', () => {
     expect(again).toEqual({ exitCode: 0, output: 'Nothing matched.\n', errors: '' });
   });
 
-  it('changes priorities of what waits, and replays what ended', async () => {
+  it('changes priorities of what waits, and replays what has ended', async () => {
     const ids = await submit(6, 'verbs');
-    const moved = await run('priority', '5', '--lane', 'verbs', '--yes', '--json');
+    const moved = await run('change-priority', '5', '--lane', 'verbs', '--yes', '--json');
     expect(JSON.parse(moved.output)).toEqual({
       verb: 'change_priority',
       matched: 6,
@@ -84,17 +84,21 @@ describe('a filter instead of ids', () => {
   });
 
   it.each([
-    [['cancel', '--lane', 'look', '--reason', 'r'], 'look with --dry-run, then give --yes.'],
+    [['cancel', '--lane', 'look', '--reason', 'r'], 'Not a terminal: pass --yes (try --dry-run first).'],
+    [['replay', '--lane', 'look', '--reason', 'r'], '--state must say which ends are meant'],
     [['cancel', '--reason', 'r'], 'Give ids, or a filter such as --state failed.'],
     [['cancel', ID, '--lane', 'look', '--reason', 'r'], 'Give ids or a filter, not both.'],
-    [['cancel', ID, '--dry-run'], '--dry-run goes with a filter, not with ids.'],
+    [['cancel', ID, '--dry-run'], '--dry-run needs a filter, not ids.'],
     [['replay', '--lane', 'look', '--reason', 'r', '--yes'], '--state must say which ends are meant'],
     [['replay', '--ended-after', '1h', '--dry-run'], '--ended-after goes only with states that are ends'],
     [['cancel', '--state', 'failed', '--dry-run'], '--state names failed, but cancel is only about delayed'],
-    [['priority', '1', '--state', 'active', '--yes'], '--state names active'],
-    [['priority', '1', '--lane', 'look', '--yes', '--chunk', '0'], '--chunk must be a whole number from 1'],
-    [['priority', '1', '--lane', 'look', '--yes', '--cursor', 'x'], '--cursor is malformed.'],
-  ])('is refused in %j with exit code 2 and a sentence', async (args, sentence) => {
+    [['change-priority', '1', '--state', 'active', '--yes'], '--state names active'],
+    [
+      ['change-priority', '1', '--lane', 'look', '--yes', '--chunk', '0'],
+      '--chunk must be a whole number from 1',
+    ],
+    [['change-priority', '1', '--lane', 'look', '--yes', '--cursor', 'x'], '--cursor is malformed.'],
+  ])('is refused in %j with exit code 2 and a message', async (args, sentence) => {
     const { exitCode, output, errors } = await run(...args);
     expect({ exitCode, output }).toEqual({ exitCode: 2, output: '' });
     expect(errors).toContain(sentence);
@@ -102,7 +106,7 @@ describe('a filter instead of ids', () => {
 });
 
 describe('Ctrl-C', () => {
-  it('stops after the chunk under way and leaves the command to go on with', async () => {
+  it('stops after the current chunk and prints the command to continue with', async () => {
     await submit(MANY, 'stop');
     const args = ['cancel', '--lane', 'stop', '--created-after', '1h', '--reason', 'moved', '--yes'];
     const started = startCommand({ args: [...args, '--chunk', '1', '--json'], databaseUrl: database.url });
@@ -123,7 +127,7 @@ describe('Ctrl-C', () => {
 });
 
 describe('on a terminal', () => {
-  it('the progress is one line that is written anew, cut to its width, and gone in the end', () => {
+  it('the progress is one redrawn line, cut to the width, and erased at the end', () => {
     const written: string[] = [];
     const output = { isTTY: true, columns: 30, write: (text: string) => written.push(text) > 0 } as never;
     const meter = openMeter(output, {});
@@ -148,7 +152,7 @@ describe('on a terminal', () => {
     expect(String(output.read())).toBe('Sure? ');
   });
 
-  it('a question ends with an interruption', async () => {
+  it('an interruption ends a question', async () => {
     const stop = new AbortController();
     const asked = ask('Sure? ', {
       input: new PassThrough(),

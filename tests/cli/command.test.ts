@@ -1,5 +1,6 @@
 /**
- * What `flowfabric` answers to its arguments, whatever the command: help, mistakes, exit codes, JSON, secrets, Ctrl-C.
+ * What every command of `flowfabric` shares: help, usage errors, exit codes, JSON, secrets and Ctrl-C.
+ * What a command does is tested in a file of its own.
  */
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
@@ -11,55 +12,96 @@ import { runCommand, runProcess, startCommand } from './processes.ts';
 
 const NOWHERE = 'postgres://nobody@127.0.0.1:1/nothing';
 const ID = '{fp:12}:01890a5d-ac96-774b-bcce-b302099a8057';
+/** With the alias, as the help lists them. */
 const COMMANDS = [
-  'demo',
-  'migrate',
   'submit',
-  'show',
+  'demo',
   'list',
-  'why',
-  'replay',
-  'cancel',
-  'priority',
-  'tag',
-  'flow',
+  'describe|show',
+  'explain|why',
   'flows',
-  'cancel-flow',
+  'streams',
+  'events',
+  'cancel',
+  'replay',
+  'change-priority|priority',
+  'set-tags|tag',
+  'revoke-lease',
+  'waitpoints',
   'approvals',
   'approve',
   'signal',
-  'token',
-  'keys',
+  'signing-keys',
+  'migrate',
+  'doctor',
   'lanes',
   'workers',
-  'stream',
-  'tail',
   'consumers',
-  'doctor',
+  'help',
+];
+const SUBCOMMANDS = [
+  'flows list',
+  'flows describe|show',
+  'flows cancel',
+  'streams tail',
+  'streams read',
+  'events tail',
+  'waitpoints list',
+  'waitpoints approve',
+  'waitpoints issue-token',
+  'waitpoints revoke-tokens',
+  'signing-keys list',
+  'signing-keys rotate',
+  'signing-keys revoke',
+  'lanes list',
+  'lanes pause',
+  'lanes resume',
+  'workers list',
+  'consumers list',
+  'consumers move',
+  'consumers forget',
 ];
 
 describe('flowfabric', () => {
-  it.each([['--help'], ['-h'], ['help']])('explains itself with %s', async (flag) => {
+  it.each([['--help'], ['-h'], ['help']])('lists the commands in groups with %s', async (flag) => {
     const { exitCode, output, errors } = await runCommand({ args: [flag] });
     expect({ exitCode, errors }).toEqual({ exitCode: 0, errors: '' });
     expect(output).toContain('Usage: flowfabric <command>');
-    for (const name of COMMANDS) expect(output).toMatch(new RegExp(`^ {2}${name} `, 'm'));
-    expect(output).toContain('Exit codes: 0 ok');
-    expect(output).not.toContain('demo-worker');
+    const groups = output.slice(output.indexOf('Run:'), output.indexOf('Exit codes: 0 ok'));
+    expect(groups.match(/^\w+:$/gm)).toEqual(['Run:', 'Inspect:', 'Act:', 'Approve:', 'Operate:']);
+    expect([...groups.matchAll(/^ {2}(\S+) /gm)].map(([, name]) => name)).toEqual(COMMANDS);
+    expect(groups).toMatch(/^ {2}approvals +short for waitpoints list$/m);
   });
 
-  it('explains every command with an example', async () => {
-    const said = await Promise.all(COMMANDS.map((name) => runCommand({ args: [name, '--help'] })));
-    said.forEach(({ exitCode, output }, index) => {
-      const name = COMMANDS[index]!;
+  it('explains every command with an example, within 80 columns', async () => {
+    const commands = [...COMMANDS.filter((name) => name !== 'help'), ...SUBCOMMANDS];
+    const names = commands.map((name) => name.replace(/\|.*/, ''));
+    const helps = await Promise.all(
+      names.map((name) => runCommand({ args: [...name.split(' '), '--help'] })),
+    );
+    helps.forEach(({ exitCode, output }, index) => {
       expect(exitCode).toBe(0);
-      expect(output).toContain(`Usage: flowfabric ${name}`);
-      expect(output).toMatch(new RegExp(`^ {2}\\$ .*flowfabric ${name}`, 'm'));
+      expect(output).toContain(`Usage: flowfabric ${commands[index]}`);
+      expect(output).toMatch(new RegExp(`^ {2}\\$ .*flowfabric ${names[index]}`, 'm'));
       expect(output).toContain('--url <url>');
+      expect(output.split('\n').filter((line) => line.length > 80)).toEqual([]);
     });
   });
 
-  it('says its version', async () => {
+  it.each([
+    ['show', 'describe'],
+    ['why', 'explain'],
+    ['tag', 'set-tags'],
+    ['priority', 'change-priority'],
+    ['flows show', 'flows describe'],
+  ])('takes %s for %s', async (alias, name) => {
+    const [short, long] = await Promise.all(
+      [alias, name].map((words) => runCommand({ args: [...words.split(' '), '--help'] })),
+    );
+    expect(short).toEqual(long);
+  });
+
+  it('prints its version', async () => {
     const text = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
     const { version } = JSON.parse(text) as { version: string };
     expect(await runProcess({ args: ['--version'] })).toEqual({
@@ -69,7 +111,7 @@ describe('flowfabric', () => {
     });
   });
 
-  it('shows its help on stderr when no command is given, and that is a mistake', async () => {
+  it('prints its help on stderr when no command is given, and that is a usage error', async () => {
     const { exitCode, output, errors } = await runProcess({ args: [] });
     expect({ exitCode, output }).toEqual({ exitCode: 2, output: '' });
     expect(errors).toContain('Usage: flowfabric <command>');
@@ -81,47 +123,52 @@ describe('flowfabric', () => {
     [['constructor'], `Unknown command 'constructor'.`],
     [['demo', '--executions', 'many'], '--executions must be a whole number from 100 to 10000.'],
     [['demo', '--faster'], `Unknown option '--faster'.`],
-    [['demo', '--schema', 'mine'], 'demo has a schema of its own'],
+    [['demo', '--schema', 'mine'], 'demo uses its own schema: omit --schema.'],
     [['migrate'], 'Which database? Give --url or set DATABASE_URL.'],
     [['migrate', '--url', NOWHERE, '--show-sql'], '--show-sql needs --dry-run.'],
     [['migrate', '--url', NOWHERE, 'now'], 'Too many arguments'],
     [['migrate', '--url', NOWHERE, '--schema', 'No-Name'], 'schema must be lower-case letters'],
     [['migrate', '--url', 'app'], 'must be a postgres:// URL'],
     [['submit', '--url', NOWHERE], `Missing required argument 'task'.`],
-    [['show', '--url', NOWHERE], `Missing required argument 'id'.`],
+    [['describe', '--url', NOWHERE], `Missing required argument 'id'.`],
     [['show', '--url', NOWHERE, 'me'], 'id does not begin with {fp: as an id of the form'],
     [['cancel', '--url', NOWHERE, ID], `Required option '--reason <text>' not specified.`],
-    [['cancel', '--url', NOWHERE, ID, '--reason', ' '], '--reason must say why.'],
+    [['cancel', '--url', NOWHERE, ID, '--reason', ' '], '--reason must not be empty.'],
     [['cancel', '--url', NOWHERE, ID, '{fp:300}:x', '--reason', 'r'], 'id has a partition'],
-    [['flow', '--url', NOWHERE, 'me'], 'id does not begin with {fp: as an id of the form'],
-    [['flow', '--url', NOWHERE, ID, '--dot', '--mermaid'], '--mermaid or --dot, not both.'],
+    [['flows', 'describe', '--url', NOWHERE, 'me'], 'id does not begin with {fp: as an id of the form'],
+    [['flows', 'describe', '--url', NOWHERE, ID, '--dot', '--mermaid'], '--mermaid or --dot, not both.'],
     [['flows', '--url', NOWHERE, '--limit', '0'], '--limit must be a whole number from 1 to 1000.'],
-    [['cancel-flow', '--url', NOWHERE, ID], `Required option '--reason <text>' not specified.`],
-    [['cancel-flow', '--url', NOWHERE, ID, '--reason', 'r', '--policy', 'all'], '--policy must be one of'],
+    [['flows', 'cancel', '--url', NOWHERE, ID], `Required option '--reason <text>' not specified.`],
+    [
+      ['flows', 'cancel', '--url', NOWHERE, ID, '--reason', 'r', '--policy', 'all'],
+      '--policy must be one of',
+    ],
+    [['revoke-lease', '--url', NOWHERE, ID], `Required option '--reason <text>' not specified.`],
     [['workers'], 'Which database?'],
     [['workers', '--url', NOWHERE, 'all'], 'Too many arguments'],
-    [['stream', '--url', NOWHERE], `Missing required argument 'id'.`],
-    [['stream', '--url', NOWHERE, ID, '--mode', 'some'], '--mode must be one of all, durable.'],
-    [['stream', '--url', NOWHERE, ID, '--attempt', '0'], '--attempt must be a whole number from 1 to'],
-    [['stream', '--url', NOWHERE, ID, '--from', '1-1'], 'a cursor that was printed'],
-    [['tail'], 'Which database?'],
-    [['tail', '--url', NOWHERE, 'all'], 'Too many arguments'],
-    [['tail', '--url', NOWHERE, '--from', ''], '--from is empty: say now or beginning.'],
+    [['streams', 'read', '--url', NOWHERE], `Missing required argument 'id'.`],
+    [['streams', 'tail', '--url', NOWHERE, ID, '--mode', 'some'], '--mode must be one of all, durable.'],
+    [
+      ['streams', 'tail', '--url', NOWHERE, ID, '--attempt', '0'],
+      '--attempt must be a whole number from 1 to',
+    ],
+    [['streams', 'tail', '--url', NOWHERE, ID, '--from', '1-1'], 'a printed cursor such as'],
+    [['events', 'tail'], 'Which database?'],
+    [['events', 'tail', '--url', NOWHERE, 'all'], 'Too many arguments'],
+    [['events', 'tail', '--url', NOWHERE, '--from', ''], '--from is empty: use now or beginning.'],
     [['consumers'], 'Which database?'],
-    [['consumers', '--url', NOWHERE, '--move', 'a'], '--move needs --to: now, beginning or a cursor.'],
-    [['consumers', '--url', NOWHERE, '--to', 'now'], '--to needs --move.'],
-    [['consumers', '--url', NOWHERE, '--forget', 'a', '--to', 'now'], '--to needs --move.'],
-    [['consumers', '--url', NOWHERE, '--forget', 'a', '--move', 'a', '--to', 'now'], 'not both.'],
+    [['consumers', 'move', '--url', NOWHERE, 'a'], `Required option '--to <cursor>' not specified.`],
+    [['consumers', 'forget', '--url', NOWHERE], `Missing required argument 'name'.`],
     [['doctor', '--url', NOWHERE, '--pool-size', '0'], '--pool-size must be a whole number from 1 to 1000.'],
     [['doctor', '--url', NOWHERE, '--transaction-age', '5'], '--transaction-age must be a duration'],
-  ])('refuses %j with exit code 2 and a sentence', async (args, sentence) => {
+  ])('refuses %j with exit code 2 and a message', async (args, sentence) => {
     const { exitCode, output, errors } = await runCommand({ args });
     expect({ exitCode, output }).toEqual({ exitCode: 2, output: '' });
     expect(errors).toContain(`flowfabric: `);
     expect(errors).toContain(sentence);
   });
 
-  it('tells a person who starts demo-worker by hand what to run', async () => {
+  it('says what to run instead when demo-worker is started by hand', async () => {
     const { exitCode, errors } = await runProcess({ args: ['demo-worker'] });
     expect(exitCode).toBe(2);
     expect(errors).toContain('flowfabric demo');
@@ -137,18 +184,18 @@ describe('the exit codes', () => {
 });
 
 describe('an error', () => {
-  it('of a database that is not there makes every command exit with 69', async () => {
+  it('about an unreachable database makes every command exit with 69', async () => {
     const commands = [
       ['migrate'],
       ['migrate', '--dry-run'],
       ['demo'],
       ['submit', 'greet'],
-      ['show', ID],
+      ['describe', ID],
       ['cancel', ID, '--reason', 'r'],
       ['workers'],
-      ['stream', ID],
-      ['tail'],
-      ['consumers'],
+      ['streams', 'tail', ID],
+      ['events', 'tail'],
+      ['consumers', 'list'],
       ['doctor'],
     ];
     // Side by side: each tries for a while to reach the database.
@@ -161,11 +208,11 @@ describe('an error', () => {
 
   it.each([
     [['submit', 'greet']],
-    [['show', ID]],
+    [['describe', ID]],
     [['cancel', ID, '--reason', 'r']],
     [['workers']],
-    [['tail']],
-  ])('of a schema that is not there makes %j say which command makes it', async (args) => {
+    [['events', 'tail']],
+  ])('about a missing schema makes %j name the command that creates it', async (args) => {
     await using database = await emptyDatabase();
     const { exitCode, output, errors } = await runCommand({ args, databaseUrl: database.url });
     expect({ exitCode, output }).toEqual({ exitCode: 1, output: '' });
@@ -197,7 +244,7 @@ describe('a password', () => {
 });
 
 describe('Ctrl-C', () => {
-  it('ends a command that waits for a server without an answer', async () => {
+  it('ends a command that waits for a server that does not answer', async () => {
     const sockets: Socket[] = [];
     const server = createServer((socket) => void sockets.push(socket)).listen(0, '127.0.0.1');
     onTestFinished(() => {
@@ -207,7 +254,7 @@ describe('Ctrl-C', () => {
     await once(server, 'listening');
     const { port } = server.address() as AddressInfo;
     const connected = once(server, 'connection');
-    const started = startCommand({ args: ['show', ID], databaseUrl: `postgres://x@127.0.0.1:${port}/x` });
+    const started = startCommand({ args: ['describe', ID], databaseUrl: `postgres://x@127.0.0.1:${port}/x` });
     await connected;
     started.child.kill('SIGINT');
     expect(await started.exitCode).toBe(130);

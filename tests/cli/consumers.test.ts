@@ -1,5 +1,6 @@
 /**
- * `flowfabric consumers` against a real database: who is listed and with what, and moving and forgetting one.
+ * `flowfabric consumers` against a real database: what is listed about each consumer, moving one and forgetting one.
+ * The command in front of the feed is tested with events.
  */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { connect, encodeCursor, type Connection, type FeedEvent } from '../../src/index.ts';
@@ -45,15 +46,15 @@ async function pause(...lanes: string[]): Promise<FeedEvent[]> {
   return events;
 }
 
-/** A consumer that has passed everything there is, and that nobody reads for any more. */
+/** A consumer that has passed every event, and that no process reads for any more. */
 async function enter(name: string): Promise<void> {
   const consumer = await engine.consume(name, async () => {}, { from: 'now' });
   await consumer.stop();
 }
 
 describe('flowfabric consumers', () => {
-  it('lists them with where they are, how far behind, and who reads', async () => {
-    expect(await consumers()).toEqual({
+  it('lists position, lag and holder of each', async () => {
+    expect(await consumers('list')).toEqual({
       exitCode: 0,
       output: '',
       errors: 'flowfabric: there is no consumer.\n',
@@ -83,18 +84,18 @@ describe('flowfabric consumers', () => {
 
   it('forgets one', async () => {
     await enter('billing');
-    expect(await consumers('--forget', 'billing')).toEqual({
+    expect(await consumers('forget', 'billing')).toEqual({
       exitCode: 0,
       output: 'billing  forgotten\n',
       errors: '',
     });
-    const gone = await consumers('--forget', 'billing');
+    const gone = await consumers('forget', 'billing');
     expect(gone).toMatchObject({ exitCode: 3, output: '' });
     expect(gone.errors).toContain('There is no consumer billing. [not_found]');
     expect(await engine.listConsumers()).toEqual([]);
   });
 
-  it('moves one to the beginning, to a cursor and to now, and counts what is behind', async () => {
+  it('moves one to the beginning, to a cursor and to now, and prints its lag', async () => {
     const [first, second, third] = (await pause('a', 'b', 'c')) as [FeedEvent, FeedEvent, FeedEvent];
     await enter('billing');
     const places = [
@@ -104,7 +105,7 @@ describe('flowfabric consumers', () => {
     ] as const;
     for (const [to, position, behind] of places) {
       const place = `to position ${position} (${encodeCursor(position)})`;
-      expect(await consumers('--move', 'billing', '--to', to)).toEqual({
+      expect(await consumers('move', 'billing', '--to', to)).toEqual({
         exitCode: 0,
         output: `billing  moved  ${place}, ${behind} behind\n`,
         errors: '',
@@ -113,10 +114,10 @@ describe('flowfabric consumers', () => {
     }
   });
 
-  it('answers a move with the consumer as an object, with --json', async () => {
+  it('prints the moved consumer as an object with --json', async () => {
     const [first] = await pause('a', 'b');
     await enter('billing');
-    const { exitCode, output } = await consumers('--move', 'billing', '--to', first!.cursor, '--json');
+    const { exitCode, output } = await consumers('move', 'billing', '--to', first!.cursor, '--json');
     expect(exitCode).toBe(0);
     const moved = JSON.parse(output) as object;
     expect(moved).toMatchObject({
@@ -128,8 +129,8 @@ describe('flowfabric consumers', () => {
     expect(Object.keys(moved).toSorted()).toEqual([...MEMBERS, 'outcome'].toSorted());
   });
 
-  it('says that there is none to move', async () => {
-    const { exitCode, output, errors } = await consumers('--move', 'nobody', '--to', 'now');
+  it('reports a consumer that does not exist', async () => {
+    const { exitCode, output, errors } = await consumers('move', 'nobody', '--to', 'now');
     expect({ exitCode, output }).toEqual({ exitCode: 3, output: '' });
     expect(errors).toContain('There is no consumer nobody. [not_found]');
   });
@@ -139,12 +140,12 @@ describe('flowfabric consumers', () => {
     await enter('bill ing');
     const { position } = events.at(-1)!;
     await database.query('UPDATE ff_sequencer SET floor_position = $1', [String(position)]);
-    const move = ['--move', 'bill ing', '--to'];
+    const move = ['move', 'bill ing', '--to'];
     const expired = await consumers(...move, encodeCursor(position - 2n));
     expect(expired).toMatchObject({ exitCode: 1, output: '' });
     expect(expired.errors).toContain('--to stands for position');
     expect(expired.errors).toContain(
-      `are no longer kept. Move it to what is left with: flowfabric consumers --move 'bill ing' --to beginning [cursor_expired]`,
+      `are no longer kept. Move it to what is left with: flowfabric consumers move 'bill ing' --to beginning [cursor_expired]`,
     );
     const ahead = await consumers(...move, encodeCursor(2n ** 62n));
     expect(ahead).toMatchObject({ exitCode: 1, output: '' });
@@ -155,11 +156,11 @@ describe('flowfabric consumers', () => {
   });
 
   it.each([
-    [['--move', ''], '--move'],
-    [['--forget', ''], '--forget'],
-    [['--move', 'a\nb'], '--move must be printable ASCII'],
-  ])('refuses a name such as %j in the words of the command line', async (args, sentence) => {
-    const to = args[0] === '--move' ? ['--to', 'now'] : [];
+    [['move', ''], 'name'],
+    [['forget', ''], 'name'],
+    [['move', 'a\nb'], 'name must be printable ASCII'],
+  ])('refuses a name such as %j as a usage error', async (args, sentence) => {
+    const to = args[0] === 'move' ? ['--to', 'now'] : [];
     const { exitCode, output, errors } = await consumers(...args, ...to);
     expect({ exitCode, output }).toEqual({ exitCode: 2, output: '' });
     expect(errors).toContain(`flowfabric: ${sentence}`);
@@ -167,15 +168,15 @@ describe('flowfabric consumers', () => {
   });
 });
 
-describe('a place to move to that is none', () => {
-  const HINT = 'a cursor is the word that tail printed or event.cursor gave you; or say now or beginning';
+describe('an invalid position to move to', () => {
+  const HINT = 'a cursor is what events tail printed or event.cursor contains; or use now or beginning';
 
   it.each([
-    ['', '--to is empty: say now or beginning.', HINT],
+    ['', '--to is empty: use now or beginning.', HINT],
     ['42', '--to has digits only.', `this is a position, not a cursor; ${HINT}`],
     ['yesterday', '--to is not base64url text.', HINT],
   ])('such as %j is refused with a hint, before the database is asked', async (to, message, hint) => {
-    const args = ['consumers', '--move', 'billing', '--to', to, '--json'];
+    const args = ['consumers', 'move', 'billing', '--to', to, '--json'];
     const { exitCode, output, errors } = await runCommand({ args, databaseUrl: NOWHERE });
     expect({ exitCode, output }).toEqual({ exitCode: 2, output: '' });
     expect(JSON.parse(errors)).toEqual({ error: { code: 'invalid_cursor', message, hint } });

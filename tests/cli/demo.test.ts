@@ -63,7 +63,7 @@ describe('flowfabric demo', { timeout: TEST_LIMIT_MS }, () => {
     expect(left.rowCount).toBe(0);
   });
 
-  it('leaves no worker behind when it dies, and the next demo finishes what was left', async () => {
+  it('leaves no worker behind when it is killed, and the next demo finishes what was left', async () => {
     const demo = startCommand({ args: ['demo'], databaseUrl: database.url });
     await expect.poll(demo.output, PATIENCE).toContain(' failed (');
     demo.child.kill('SIGKILL');
@@ -74,7 +74,7 @@ describe('flowfabric demo', { timeout: TEST_LIMIT_MS }, () => {
     expect(next.output).toMatch(/\d+ executions left by an interrupted run were completed as well\./);
   });
 
-  it('starts a Postgres of its own without DATABASE_URL, and stops it', async () => {
+  it('starts its own Postgres without DATABASE_URL, and stops it', async () => {
     const directory = await mkdtemp(join(tmpdir(), 'flowfabric-demo-'));
     onTestFinished(() => rm(directory, { recursive: true, force: true, maxRetries: 3 }));
     await chmod(directory, 0o755);

@@ -69,7 +69,7 @@ describe('the doctor judges', () => {
     const failing = { name: 'billing', failures: 5, errorCode: '23505' };
     expect(judgeFeed({ ...feed, failing })).toMatchObject({
       verdict: 'problem',
-      fix: 'flowfabric consumers',
+      fix: 'flowfabric consumers list',
     });
   });
 
@@ -131,7 +131,7 @@ describe('the doctor judges', () => {
     });
   });
 
-  it('sessions it may not see as fine, and says how to see them', () => {
+  it('sessions it may not see as ok, and prints how to see them', () => {
     expect(judgeTransactions({ oldest: undefined, hidden: 3 }, SERVER, 1)).toMatchObject({
       verdict: 'ok',
       detail: expect.stringContaining('3 sessions of other roles'),

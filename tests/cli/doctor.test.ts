@@ -1,6 +1,6 @@
 /**
- * `flowfabric doctor` on a sound installation, and on ones with a trouble planted in each: it must be found, named, and
- * come with a way out.
+ * `flowfabric doctor` on a healthy installation, and on ones with a planted problem each: it must find it, name it and
+ * print a fix.
  */
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { connect, encodeCursor, migrate } from '../../src/index.ts';
@@ -9,7 +9,7 @@ import { emptyDatabase, plainDatabase, testDatabase } from '../setup/database.ts
 import { PATIENCE, runCommand } from './processes.ts';
 
 const roles = useRoles();
-const SOUND_CHECKS = [
+const ALL_CHECKS = [
   'server version',
   'transactions',
   'durability',
@@ -50,11 +50,11 @@ async function diagnose(databaseUrl: string, ...args: string[]): Promise<Diagnos
 }
 
 describe('flowfabric doctor', () => {
-  it('finds nothing wrong with a sound installation but that the test server may lose data', async () => {
+  it('finds nothing wrong with a healthy installation, except that the test server may lose data', async () => {
     await using database = await plainDatabase();
     const { exitCode, problems, checks } = await diagnose(database.url);
     expect({ exitCode, problems }).toEqual({ exitCode: 0, problems: 0 });
-    expect(checks.map(({ check }) => check)).toEqual(SOUND_CHECKS);
+    expect(checks.map(({ check }) => check)).toEqual(ALL_CHECKS);
     expect(checks.filter(({ verdict }) => verdict !== 'ok')).toEqual([
       {
         check: 'durability',
@@ -133,7 +133,7 @@ describe('flowfabric doctor finds', () => {
     });
   });
 
-  it('dead rows that nobody removes', async () => {
+  it('dead rows that are not removed', async () => {
     await using database = await plainDatabase();
     await database.query('ALTER TABLE ff_ready SET (autovacuum_enabled = false)');
     await database.query(
@@ -152,7 +152,7 @@ describe('flowfabric doctor finds', () => {
     });
   });
 
-  it('rights the role lacks, and is content once they are granted', async () => {
+  it('rights the role lacks, and no problem once they are granted', async () => {
     const { url } = roles.database;
     await migrate({ databaseUrl: url, schema: 'guarded' });
     const role = await roles.create();
@@ -200,9 +200,9 @@ describe('flowfabric doctor finds', () => {
     expect(found.of('connections').detail).toContain('A process needs 1009 connections');
   });
 
-  it('notifications that are not heard', async () => {
+  it('notifications that do not arrive', async () => {
     await using database = await plainDatabase();
-    // Hints of another database are never heard here.
+    // Notifications of another database never arrive here.
     await using other = await emptyDatabase();
     const found = await diagnose(database.url, '--listen-url', other.url);
     expect(found.of('notifications')).toMatchObject({
@@ -230,7 +230,7 @@ describe('flowfabric doctor finds', () => {
       check: 'stuck executions',
       verdict: 'problem',
       detail: `1 could not be moved on: ${executionId} (due-timers, 9 failures, database_error).`,
-      fix: `flowfabric show '${executionId}'`,
+      fix: `flowfabric describe '${executionId}'`,
     });
     await engine.cancel(executionId, { reason: 'r' });
     expect((await diagnose(database.url)).of('stuck executions')).toMatchObject({ verdict: 'ok' });
@@ -263,7 +263,7 @@ describe('flowfabric doctor finds', () => {
     expect((await diagnose(database.url)).of('held executions')).toMatchObject({ verdict: 'ok' });
   });
 
-  it('that nobody looks after open work, and that it is overdue', async () => {
+  it('open work that no process reconciles, and that is overdue', async () => {
     await using database = await testDatabase();
     const engine = await connect({ databaseUrl: database.url, reconcile: 'off' });
     onTestFinished(() => engine.close());
@@ -281,7 +281,7 @@ describe('flowfabric doctor finds', () => {
       .toMatchObject({ verdict: 'ok', detail: expect.stringContaining('due-timers') });
   });
 
-  it('a consumer that stopped in the midst of what happened hours ago', async () => {
+  it('a consumer that stopped hours behind', async () => {
     await using database = await testDatabase();
     const engine = await connect({ databaseUrl: database.url, reconcile: 'off' });
     onTestFinished(() => engine.close());

@@ -1,6 +1,6 @@
 /**
- * `flowfabric submit`, `show`, `cancel` and `workers` against a real database and a real worker: what they print, as
- * text and as JSON, and how they exit.
+ * `flowfabric submit`, `describe`, `cancel`, `revoke-lease` and `workers list` against a real database and a real worker:
+ * what they print, as text and as JSON, and how they exit.
  */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -51,7 +51,7 @@ function lines(output: string): unknown[] {
     .map((line) => JSON.parse(line) as unknown);
 }
 
-/** Greets, and fails for nobody. */
+/** Greets by name, and fails without a name. */
 function startGreeter() {
   const greet = task<{ name: string }>('greet');
   const worker = startWorker(engine, {
@@ -75,7 +75,7 @@ describe('flowfabric submit', () => {
     expect(await engine.describe(output.trimEnd())).toMatchObject({ kind: 'idle', lane: 'default' });
   });
 
-  it('hands on everything it is told about the execution', async () => {
+  it('passes every option on to the execution', async () => {
     const options = ['--lane', 'slow', '--priority', '7', '--namespace', 'shop', '--delay', '1h30m'];
     const tags = ['--tag', 'customer=42', '--tag', 'note=a=b'];
     const answer = await json('submit', 'idle', ...options, ...tags, '--id', UNKNOWN);
@@ -91,11 +91,11 @@ describe('flowfabric submit', () => {
     expect(found!.eligibleAtMs! - found!.createdAtMs).toBe(5_400_000);
   });
 
-  it('says that an id was there already, and succeeds', async () => {
+  it('notes that an id already exists, and succeeds', async () => {
     const { executionId } = await engine.submit({ kind: 'idle' });
     const { exitCode, output, errors } = await run('submit', 'idle', '--id', executionId);
     expect({ exitCode, output }).toEqual({ exitCode: 0, output: `${executionId}\n` });
-    expect(errors).toContain('was there already');
+    expect(errors).toContain('already exists');
   });
 
   it('waits for the result with --wait, from JSON, a file or stdin', async () => {
@@ -115,7 +115,7 @@ describe('flowfabric submit', () => {
     expect(fromStdin).toMatchObject({ exitCode: 0, output: '{"greeting":"hello stdin"}\n' });
   });
 
-  it('answers the submit and the end as one object with --wait --json', async () => {
+  it('prints the submission and the outcome as one object with --wait --json', async () => {
     startGreeter();
     expect(await json('submit', 'greet', '--wait', '--input', '{"name":"Ada"}')).toEqual({
       executionId: expect.stringMatching(ID),
@@ -124,7 +124,7 @@ describe('flowfabric submit', () => {
     });
   });
 
-  it('exits with 1 when what it waited for failed', async () => {
+  it('exits with 1 when the execution failed', async () => {
     startGreeter();
     const { exitCode, output, errors } = await run('submit', 'greet', '--wait', '--input', '{"name":""}');
     expect({ exitCode, output }).toEqual({ exitCode: 1, output: '' });
@@ -135,22 +135,22 @@ describe('flowfabric submit', () => {
     expect(JSON.parse(answer.output)).toMatchObject({ end: { outcome: 'failed' } });
   });
 
-  it('exits with 124 when the time to wait is over, and the execution goes on', async () => {
+  it('exits with 124 when the time to wait is over, and the execution continues', async () => {
     const { exitCode, output, errors } = await run('submit', 'idle', '--wait', '--timeout', '1ms', '--json');
     expect(exitCode).toBe(124);
     const { executionId, end } = JSON.parse(output) as { executionId: string; end: null };
     expect(end).toBeNull();
-    expect(errors).toContain('goes on');
+    expect(errors).toContain('continues');
     expect(await engine.result(executionId)).toMatchObject({ outcome: 'pending' });
   });
 
-  it('exits with 130 when it is interrupted while it waits, and says that the execution goes on', async () => {
+  it('exits with 130 when it is interrupted while it waits, and notes that the execution continues', async () => {
     const started = startCommand({ args: ['submit', 'idle', '--wait'], databaseUrl: database.url });
     await expect.poll(started.errors, PATIENCE).toContain('waiting for');
     started.child.kill('SIGINT');
     expect(await started.exitCode).toBe(130);
     expect(started.output()).toBe('');
-    expect(started.errors()).toMatch(/Interrupted\. \{fp:.* goes on/);
+    expect(started.errors()).toMatch(/Interrupted\. \{fp:.* continues/);
   });
 
   it.each([
@@ -172,19 +172,19 @@ describe('flowfabric submit', () => {
   });
 });
 
-describe('flowfabric show', () => {
-  it('says what a waiting execution waits for', async () => {
+describe('flowfabric describe', () => {
+  it('explains what a waiting execution waits for', async () => {
     const { executionId } = await engine.submit({ kind: 'idle', tags: { customer: '42' } });
-    const { exitCode, output, errors } = await run('show', executionId);
+    const { exitCode, output, errors } = await run('describe', executionId);
     expect({ exitCode, errors }).toEqual({ exitCode: 0, errors: '' });
     expect(output).toContain(`${executionId}  waiting`);
-    expect(output).toContain('waits for a worker that handles idle on lane default');
+    expect(output).toMatch(/^ {2}why +No worker was heard of in the last 30 s\.$/m);
     expect(output).toContain('customer=42');
     expect(output).toMatch(/attempts +0 /);
     expect(output).not.toContain('\u001B');
   });
 
-  it('never lets stored text move the cursor or turn letters round', async () => {
+  it('never lets stored text move the cursor or reverse letters', async () => {
     const odd = 'a\u009B31mb\u202Ec\u001B[2Jd\u2066e';
     const { executionId } = await engine.submit({
       kind: 'odd',
@@ -195,15 +195,15 @@ describe('flowfabric show', () => {
     // New lines are the command's own.
     const controls = /(?!\n)[\p{Cc}\u202A-\u202E\u2066-\u2069]/u;
     for (const args of [
-      ['show', executionId],
+      ['describe', executionId],
       ['list', '--kind', 'odd'],
-      ['why', executionId],
+      ['explain', executionId],
     ])
       expect((await run(...args)).output).not.toMatch(controls);
-    const { output } = await run('show', executionId, '--json');
+    const { output } = await run('describe', executionId, '--json');
     expect(output).not.toMatch(controls);
     expect(JSON.parse(output)).toMatchObject({ namespace: odd, tags: { odd } });
-    expect((await run('show', odd)).errors).not.toMatch(controls);
+    expect((await run('describe', odd)).errors).not.toMatch(controls);
   });
 
   it('shows lease, progress, steps and parent of a running execution', async () => {
@@ -221,37 +221,37 @@ describe('flowfabric show', () => {
     const lease = { executionId, attemptIndex: 0, leaseEpoch: 1 };
     await engine.recordStep(lease, { name: 'one', value: 1 });
     await engine.reportProgress(lease, { percent: 40, message: 'half\nway' });
-    const { output } = await run('show', executionId);
-    expect(output).toMatch(/why +Worker w runs it and holds it until \d{4}-/);
+    const { output } = await run('describe', executionId);
+    expect(output).toMatch(/why +Worker w-1 runs it; its lease lasts for \d+ s and/);
     expect(output).toMatch(/lease +w \(w-1\) since/);
     expect(output).toMatch(/progress +40 %, half way at/);
     expect(output).toMatch(/steps +1$/m);
     expect(output).toContain(`parent     ${parent.executionId}`);
-    expect(await json('show', executionId)).toMatchObject({
+    expect(await json('describe', executionId)).toMatchObject({
       executionId,
       publicState: 'active',
       lease: { workerId: 'w' },
       stepCount: 1,
       parentId: parent.executionId,
-      why: expect.stringContaining('Worker w runs it'),
+      why: expect.stringContaining('Worker w-1 runs it'),
       result: null,
     });
   });
 
-  it('shows how an execution ended and what its attempts met', async () => {
+  it('shows how an execution ended and how its attempts failed', async () => {
     startGreeter();
     const good = await engine.submit({ kind: 'greet', payload: { name: 'Ada' } });
     const bad = await engine.submit({ kind: 'greet', payload: { name: '' } });
     await engine.waitForEnd(good.executionId);
     await engine.waitForEnd(bad.executionId);
-    const shown = await run('show', good.executionId);
+    const shown = await run('describe', good.executionId);
     expect(shown.output).toContain('completed');
-    expect(shown.output).toMatch(/why +It succeeded in attempt 1\./);
+    expect(shown.output).toMatch(/why +It completed \d+ m?s ago;/);
     expect(shown.output).toContain('{"greeting":"hello Ada"}');
-    const failed = await run('show', bad.executionId);
-    expect(failed.output).toMatch(/why +It failed in attempt 1: nobody/);
+    const failed = await run('describe', bad.executionId);
+    expect(failed.output).toMatch(/why +It failed \d+ m?s ago \(nobody/);
     expect(failed.output).toMatch(/1\. failed by .*: nobody/);
-    expect(await json('show', bad.executionId)).toMatchObject({
+    expect(await json('describe', bad.executionId)).toMatchObject({
       publicState: 'failed',
       result: { outcome: 'failed' },
       attempts: [{ outcome: 'failed' }],
@@ -259,25 +259,25 @@ describe('flowfabric show', () => {
   });
 
   it('exits with 3 when there is no such execution', async () => {
-    const { exitCode, output, errors } = await run('show', UNKNOWN.replace('12', '13'));
+    const { exitCode, output, errors } = await run('describe', UNKNOWN.replace('12', '13'));
     expect({ exitCode, output }).toEqual({ exitCode: 3, output: '' });
     expect(errors).toContain('[not_found]');
   });
 });
 
 describe('flowfabric cancel', () => {
-  it('cancels, keeps the reason, and does not mind being told twice', async () => {
+  it('cancels, keeps the reason, and succeeds again the second time', async () => {
     const { executionId } = await engine.submit({ kind: 'idle' });
     const first = await run('cancel', executionId, '--reason', 'sent twice', '--by', 'ada');
     expect(first).toEqual({ exitCode: 0, output: `${executionId}  cancelled\n`, errors: '' });
     expect(await engine.result(executionId)).toMatchObject({ outcome: 'cancelled', by: 'ada' });
     const second = await run('cancel', executionId, '--reason', 'again');
-    expect(second).toMatchObject({ exitCode: 0, output: `${executionId}  was cancelled before\n` });
-    const shown = await run('show', executionId);
-    expect(shown.output).toMatch(/why +It was cancelled by ada: sent twice\./);
+    expect(second).toMatchObject({ exitCode: 0, output: `${executionId}  was already cancelled\n` });
+    const shown = await run('describe', executionId);
+    expect(shown.output).toMatch(/why +It was cancelled \d+ m?s ago by ada \(sent twice\);/);
   });
 
-  it('answers for each id, and exits with the worst: 4 for one that ended, 3 for one that is not there', async () => {
+  it('prints a line per id, and exits with the worst: 4 for one that had ended, 3 for an unknown one', async () => {
     startGreeter();
     const ended = await engine.submit({ kind: 'greet', payload: { name: 'Ada' } });
     await engine.waitForEnd(ended.executionId);
@@ -297,20 +297,43 @@ describe('flowfabric cancel', () => {
   });
 });
 
-describe('flowfabric workers', () => {
-  it('lists who is registered, one object a line with --json', async () => {
-    const none = await run('workers', '--json');
+describe('flowfabric revoke-lease', () => {
+  it('takes a running execution away from its worker, and is refused when none holds it', async () => {
+    const { executionId } = await engine.submit({ kind: 'held' });
+    const revoke = (...args: string[]) => run('revoke-lease', executionId, '--reason', 'it hangs', ...args);
+    const early = await revoke();
+    expect(early).toMatchObject({
+      exitCode: 4,
+      output: `${executionId}  not revoked: no worker holds it (runnable)\n`,
+    });
+    const request = { workerId: 'w', workerInstanceId: 'w-1', kinds: ['held'], limit: 1, leaseMs: 60_000 };
+    await expect.poll(async () => (await engine.claim(request)).claims, PATIENCE).toHaveLength(1);
+    expect(await revoke('--by', 'ada')).toEqual({
+      exitCode: 0,
+      output: `${executionId}  revoked\n`,
+      errors: '',
+    });
+    expect(await engine.describe(executionId)).toMatchObject({ lease: null, reclaimCount: 1 });
+    const unknown = await run('revoke-lease', UNKNOWN.replace('12', '13'), '--reason', 'r', '--json');
+    expect(unknown.exitCode).toBe(3);
+    expect(JSON.parse(unknown.output)).toMatchObject({ outcome: 'not_found' });
+  });
+});
+
+describe('flowfabric workers list', () => {
+  it('lists the registered workers, one object per line with --json', async () => {
+    const none = await run('workers', 'list', '--json');
     expect(none).toMatchObject({ exitCode: 0, output: '' });
     expect(none.errors).toContain('no worker is registered');
     const { workerInstanceId } = startGreeter();
     await expect.poll(() => engine.listWorkers(), PATIENCE).toHaveLength(1);
-    const text = await run('workers');
+    const text = await run('workers', 'list');
     expect(text).toMatchObject({ exitCode: 0, errors: '' });
     expect(text.output).toMatch(/^WORKER +INSTANCE +RUNNING/);
     expect(text.output).toMatch(
       new RegExp(`^greeter +${workerInstanceId} +0/10 .* working .* greet +every$`, 'm'),
     );
-    const listed = await run('workers', '--json');
+    const listed = await run('workers', 'list', '--json');
     expect(lines(listed.output)).toMatchObject([
       { workerInstanceId, workerId: 'greeter', kinds: ['greet'], lanes: null, stopping: false },
     ]);

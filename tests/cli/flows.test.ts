@@ -1,5 +1,6 @@
 /**
- * `flowfabric flow`, `flows`, `cancel-flow`, and what `why`, `show` and `tail` say about flows and their members, against a real database.
+ * `flowfabric flows`, and what `explain`, `describe` and `events tail` print about flows and their members, against a
+ * real database.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
@@ -62,15 +63,15 @@ const RACE = [
   { name: 'sorry', after: [{ from: 'judge', on: 'skipped' as const }] },
 ];
 
-describe('flowfabric flow', () => {
+describe('flowfabric flows describe', () => {
   it('shows members with their joins, and edges; as text, JSON, Mermaid and DOT', async () => {
     const { flowId, members } = await submit('shown', RACE);
     await engine.complete(await claim('shown.gpt'), 42);
     const [shown, json, mermaid, dot] = await Promise.all([
-      run('flow', flowId),
-      run('flow', flowId, '--json'),
-      run('flow', flowId, '--mermaid'),
-      run('flow', flowId, '--dot'),
+      run('flows', 'describe', flowId),
+      run('flows', 'describe', flowId, '--json'),
+      run('flows', 'describe', flowId, '--mermaid'),
+      run('flows', 'describe', flowId, '--dot'),
     ]);
     const lines = shown.output.trimEnd().split('\n');
     expect(lines[0]).toBe(`${flowId}  shown  running`);
@@ -89,18 +90,18 @@ describe('flowfabric flow', () => {
     expect(dot.output).toMatch(/^digraph "shown" \{\n/);
     for (const { exitCode, errors } of [shown, json, mermaid, dot])
       expect({ exitCode, errors }).toEqual({ exitCode: 0, errors: '' });
-    const waits = await run('why', members['judge']!);
+    const waits = await run('explain', members['judge']!);
     expect(waits.output).toContain(
       'It waits for 2 of 3 it comes after; so far 1 satisfied, 2 pending: a"]; b (waiting), claude (waiting).',
     );
-    expect(waits.output).toContain(`next: flowfabric flow '${flowId}'`);
-    expect((await run('show', members['judge']!)).output).toContain('It waits for members of its flow');
+    expect(waits.output).toContain(`next: flowfabric flows describe '${flowId}'`);
+    expect((await run('describe', members['judge']!)).output).toContain('It waits for 2 of 3 it comes after');
   });
 
-  it('is refused for what is no flow, and for two forms at once', async () => {
+  it('is refused for an unknown flow, and for two formats at once', async () => {
     const [unknown, two] = await Promise.all([
-      run('flow', UNKNOWN),
-      run('flow', UNKNOWN, '--mermaid', '--json'),
+      run('flows', 'describe', UNKNOWN),
+      run('flows', 'describe', UNKNOWN, '--mermaid', '--json'),
     ]);
     expect(unknown).toEqual({
       exitCode: 3,
@@ -108,12 +109,12 @@ describe('flowfabric flow', () => {
       errors: `flowfabric: There is no flow ${UNKNOWN}. [not_found]\n`,
     });
     expect(two).toMatchObject({ exitCode: 2, output: '' });
-    expect(two.errors).toContain('--json goes with neither --mermaid nor --dot.');
+    expect(two.errors).toContain('--json cannot be combined with --mermaid or --dot.');
   });
 });
 
 describe('members that do not run', () => {
-  it('say why: losers, the skipped, and those of a flow that is not sealed', async () => {
+  it('have a reason: losers, skipped ones, and those of a flow that is not sealed', async () => {
     const { flowId, members } = await submit('lost', [
       { name: 'x' },
       { name: 'y' },
@@ -123,27 +124,30 @@ describe('members that do not run', () => {
     await engine.complete(await claim('lost.x'));
     await engine.fireTimers();
     const [loser, skipped, gate] = await Promise.all([
-      run('show', members['y']!),
-      run('show', members['never']!),
-      run('why', members['never']!),
+      run('describe', members['y']!),
+      run('describe', members['never']!),
+      run('explain', members['never']!),
     ]);
-    expect(loser.output).toContain(
-      'It was cancelled: the join it ran for was satisfied without it (sibling_quorum_satisfied).',
+    expect(loser.output).toMatch(
+      /It was cancelled \d+ m?s ago: the join it ran for was satisfied without it \(sibling_quorum_satisfied\);/,
     );
-    expect(skipped.output).toContain('It was skipped: its join became impossible');
+    expect(skipped.output).toMatch(/It was skipped \d+ m?s ago: its join \(.*\) became impossible/);
     expect(gate.output).toMatch(
       /It was skipped \d+ m?s ago: its join \(the one it comes after\) became impossible: x was to fail and is completed;/,
     );
-    expect(gate.output).toContain(`next: flowfabric flow '${flowId}'`);
+    expect(gate.output).toContain(`next: flowfabric flows describe '${flowId}'`);
     const open = await engine.createFlow({ name: 'unsealed' });
     const added = await engine.addMembers(open.flowId, [{ name: 'a', kind: 'unsealed.a' }]);
-    const [held, shown] = await Promise.all([run('why', added.members['a']!), run('flow', open.flowId)]);
+    const [held, shown] = await Promise.all([
+      run('explain', added.members['a']!),
+      run('flows', 'describe', open.flowId),
+    ]);
     expect(held.output).toContain('It waits for the flow unsealed to be sealed.');
-    expect(shown.output).toMatch(/^ {2}sealed +not yet: no join is decided before$/m);
+    expect(shown.output).toMatch(/^ {2}sealed +not yet: no join is decided until then$/m);
   });
 });
 
-describe('flowfabric flows', () => {
+describe('flowfabric flows list', () => {
   it('lists the newest first, by namespace, name and state, page by page', async () => {
     const ids: string[] = [];
     for (const name of ['one', 'two', 'three'])
@@ -151,18 +155,18 @@ describe('flowfabric flows', () => {
         (await engine.submitFlow({ name, namespace: 'listed', members: [{ name: 'a', kind: 'listed' }] }))
           .flowId,
       );
-    const page = await run('flows', '--namespace', 'listed', '--limit', '2');
+    const page = await run('flows', 'list', '--namespace', 'listed', '--limit', '2');
     const rows = page.output.trimEnd().split('\n');
     expect(rows[0]).toMatch(/^ID +NAME +STATE +MEMBERS +EDGES +AGE( +DETAIL)?$/);
     expect(rows.slice(1).map((line) => line.split(' ')[0])).toEqual(ids.slice(0, 2));
     expect(page.errors).toMatch(
-      /^there may be more; go on with\n {2}flowfabric flows --namespace listed --limit 2 --cursor \S+\n$/,
+      /^there may be more; continue with\n {2}flowfabric flows list --namespace listed --limit 2 --cursor \S+\n$/,
     );
     const next = page.errors.trimEnd().split('\n')[1]!.trim().split(' ').slice(1);
     const [rest, named, none] = await Promise.all([
       run(...next, '--json'),
-      run('flows', '--name', 'two', '--namespace', 'listed', '--state', 'open', '--json'),
-      run('flows', '--name', 'two', '--state', 'failed'),
+      run('flows', 'list', '--name', 'two', '--namespace', 'listed', '--state', 'open', '--json'),
+      run('flows', 'list', '--name', 'two', '--state', 'failed'),
     ]);
     expect(JSON.parse(rest.output)).toMatchObject({ flowId: ids[2] });
     expect(JSON.parse(named.output)).toMatchObject({ flowId: ids[1], state: 'running' });
@@ -172,18 +176,21 @@ describe('flowfabric flows', () => {
   it.each([
     [['--state', 'blocked'], '--state must be one of open, completed, failed, cancelled.'],
     [['--cursor', 'x'], '--cursor is not one that a list answered.'],
-  ])('refuses %j in the words of the command line', async (args, sentence) => {
-    const { exitCode, output, errors } = await run('flows', ...args);
+  ])('refuses %j with a message that names the option', async (args, sentence) => {
+    const { exitCode, output, errors } = await run('flows', 'list', ...args);
     expect({ exitCode, output }).toEqual({ exitCode: 2, output: '' });
     expect(errors).toContain(sentence);
   });
 });
 
-describe('flowfabric cancel-flow', () => {
-  it('cancels the members before it returns, once, and says so', async () => {
+describe('flowfabric flows cancel', () => {
+  it('cancels the members before it returns, once, and prints how many', async () => {
     const { flowId } = await submit('ended', [{ name: 'a' }, { name: 'b', after: ['a'] }]);
     const cancel = (...args: string[]) =>
-      runProcess({ args: ['cancel-flow', flowId, '--reason', 'why', ...args], databaseUrl: database.url });
+      runProcess({
+        args: ['flows', 'cancel', flowId, '--reason', 'why', ...args],
+        databaseUrl: database.url,
+      });
     expect(await cancel('--by', 'ada')).toEqual({
       exitCode: 0,
       output: `${flowId}  cancelled (cancel_all); this command cancelled 2 members\n`,
@@ -192,18 +199,30 @@ describe('flowfabric cancel-flow', () => {
     expect((await engine.describeFlow(flowId))!.counts).toEqual({ cancelled: 2 });
     expect(await cancel()).toMatchObject({
       exitCode: 0,
-      output: `${flowId}  was cancelled before (cancel_all)\n`,
+      output: `${flowId}  was already cancelled (cancel_all)\n`,
     });
-    expect((await run('flow', flowId)).output).toMatch(/^ {2}cancel +cancel_all by ada at \S+Z: why$/m);
-    expect((await run('flows', '--name', 'ended')).output).toMatch(
+    expect((await run('flows', 'describe', flowId)).output).toMatch(
+      /^ {2}cancel +cancel_all by ada at \S+Z: why$/m,
+    );
+    expect((await run('flows', 'list', '--name', 'ended')).output).toMatch(
       / cancelled +2 +1 +\S+ +cancelled by ada: why$/m,
     );
   });
 
-  it('waits for what may finish with --wait, until Ctrl-C', async () => {
+  it('waits for members that may finish with --wait, until Ctrl-C', async () => {
     const { flowId, members } = await submit('finishing', [{ name: 'a' }, { name: 'b', after: ['a'] }]);
     const a = await claim('finishing.a');
-    const args = ['cancel-flow', flowId, '--reason', 'why', '--policy', 'cancel_pending', '--wait', '--json'];
+    const args = [
+      'flows',
+      'cancel',
+      flowId,
+      '--reason',
+      'why',
+      '--policy',
+      'cancel_pending',
+      '--wait',
+      '--json',
+    ];
     const interrupted = startCommand({ args, databaseUrl: database.url });
     await expect
       .poll(async () => (await engine.describe(members['b']!))?.publicState, PATIENCE)
@@ -217,28 +236,28 @@ describe('flowfabric cancel-flow', () => {
     expect(await engine.describeFlow(flowId)).toMatchObject({ state: 'cancelled' });
   });
 
-  it('is refused for what has ended, and for what is not there', async () => {
+  it('is refused for a flow that has ended or does not exist', async () => {
     const { flowId } = await submit('over', [{ name: 'a' }]);
     await engine.complete(await claim('over.a'));
     const [over, unknown] = await Promise.all([
-      run('cancel-flow', flowId, '--reason', 'why'),
-      run('cancel-flow', UNKNOWN, '--reason', 'why', '--json'),
+      run('flows', 'cancel', flowId, '--reason', 'why'),
+      run('flows', 'cancel', UNKNOWN, '--reason', 'why', '--json'),
     ]);
     expect(over).toMatchObject({
       exitCode: 4,
-      output: `${flowId}  not cancelled: it ended before (completed)\n`,
+      output: `${flowId}  not cancelled: it had already ended (completed)\n`,
     });
     expect(unknown).toMatchObject({ exitCode: 3, output: `{"flowId":"${UNKNOWN}","outcome":"not_found"}\n` });
   });
 });
 
-describe('flowfabric tail', () => {
-  it('prints what becomes of flows, and of their members', async () => {
+describe('flowfabric events tail', () => {
+  it('prints the events of flows and of their members', async () => {
     const { flowId, members } = await submit('told', [{ name: 'a' }, { name: 'b', after: ['a'] }]);
     await engine.cancelFlow(flowId, { reason: 'wrong', by: 'ada', wait: 'end' });
     await engine.replay(members['b']!, { reason: 'after all' });
     const tail = (...args: string[]) =>
-      run('tail', '--from', 'beginning', '--no-follow', '--flow', flowId, ...args);
+      run('events', 'tail', '--from', 'beginning', '--no-follow', '--flow', flowId, ...args);
     const [flow, all, types] = await Promise.all([
       tail('--family', 'flow'),
       tail('--json'),
@@ -263,6 +282,7 @@ describe('flowfabric tail', () => {
     await engine.fireTimers();
     await engine.replay(chain.members['a']!, { reason: 'after all', by: 'ada' });
     const again = await run(
+      'events',
       'tail',
       '--from',
       'beginning',

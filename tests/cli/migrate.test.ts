@@ -1,5 +1,6 @@
 /**
- * `flowfabric migrate`: what it applies, what it says it would apply, and that saying so changes nothing.
+ * `flowfabric migrate`: what it applies, what --dry-run prints, and that a dry run changes nothing. What the migrations
+ * contain is tested elsewhere.
  */
 import { describe, expect, it } from 'vitest';
 import { emptyDatabase, plainDatabase } from '../setup/database.ts';
@@ -8,7 +9,7 @@ import { runCommand } from './processes.ts';
 const NOWHERE = 'postgres://nobody@127.0.0.1:1/nothing';
 
 describe('flowfabric migrate', () => {
-  it('creates the schema it is told to, and finds nothing to do the second time', async () => {
+  it('creates the given schema, and has nothing to do the second time', async () => {
     await using database = await emptyDatabase();
     const args = ['migrate', '--schema', 'orders', '--url', database.url];
     const first = await runCommand({ args, databaseUrl: NOWHERE });
@@ -20,7 +21,7 @@ describe('flowfabric migrate', () => {
     expect(found.rowCount).toBeGreaterThan(0);
   });
 
-  it('answers what it applied as one object with --json', async () => {
+  it('prints what it applied as one object with --json', async () => {
     await using database = await emptyDatabase();
     const { output } = await runCommand({ args: ['migrate', '--json'], databaseUrl: database.url });
     const answer = JSON.parse(output) as { schema: string; applied: string[] };
@@ -31,7 +32,7 @@ describe('flowfabric migrate', () => {
 });
 
 describe('flowfabric migrate --dry-run', () => {
-  it('names what migrate then applies, and changes nothing', async () => {
+  it('prints what migrate then applies, and changes nothing', async () => {
     await using database = await emptyDatabase();
     const dry = await runCommand({ args: ['migrate', '--dry-run'], databaseUrl: database.url });
     expect(dry).toMatchObject({ exitCode: 0, errors: '' });
@@ -43,7 +44,7 @@ describe('flowfabric migrate --dry-run', () => {
     expect(named).toEqual(['schema flowfabric', ...applied]);
   });
 
-  it('shows the SQL as well with --show-sql', async () => {
+  it('prints the SQL as well with --show-sql', async () => {
     await using database = await emptyDatabase();
     const args = ['migrate', '--dry-run', '--show-sql', '--grant-to', 'app'];
     const { output } = await runCommand({ args, databaseUrl: database.url });
@@ -53,7 +54,7 @@ describe('flowfabric migrate --dry-run', () => {
     expect(output).toContain('-- would grant the use of schema flowfabric to app');
   });
 
-  it('has nothing to name for a schema that is up to date', async () => {
+  it('prints nothing to apply for a schema that is up to date', async () => {
     await using database = await plainDatabase();
     const text = await runCommand({ args: ['migrate', '--dry-run'], databaseUrl: database.url });
     expect(text.output).toBe('Schema flowfabric is up to date.\n');
@@ -66,7 +67,7 @@ describe('flowfabric migrate --dry-run', () => {
     });
   });
 
-  it('names only the functions when only they changed', async () => {
+  it('prints only the functions when only they changed', async () => {
     await using database = await plainDatabase();
     await database.query(`UPDATE ff_function_set SET checksum = 'of other functions'`);
     const { output } = await runCommand({ args: ['migrate', '--dry-run'], databaseUrl: database.url });

@@ -1,6 +1,6 @@
 /**
- * Runs the command as a person would, its output collected: the compiled program in a process of its own where it is about the
- * process, else in this one. Whatever a test starts with it is gone when the test ends.
+ * Runs the command line and collects its output: the compiled program in a separate process when the test is about the
+ * process, otherwise in this one. Every process is ended with its test.
  */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
@@ -62,7 +62,7 @@ interface Ended {
   errors: string;
 }
 
-/** Runs it to its end, in a process of its own. */
+/** Runs it until it exits, in a separate process. */
 export async function runProcess(options: StartOptions): Promise<Ended> {
   const started = startCommand(options);
   const exitCode = await started.exitCode;
@@ -71,9 +71,9 @@ export async function runProcess(options: StartOptions): Promise<Ended> {
 
 let before: Promise<unknown> = Promise.resolve();
 
-/** The same in this process, which is faster; one after the other, since all of them write to the same place. */
+/** The same in this process, which is faster; one after the other, because all of them write to the same streams. */
 export function runCommand(options: Omit<StartOptions, 'cwd' | 'input'>): Promise<Ended> {
-  // It reads stdin, which here is not its own.
+  // It reads stdin, which this process does not own.
   if (options.args.includes('-')) return runProcess(options);
   const ended = before.then(() => runHere(options));
   before = ended.catch(() => undefined);
@@ -94,7 +94,7 @@ async function runHere({ args, databaseUrl, env }: StartOptions): Promise<Ended>
   }
 }
 
-/** Keeps what is written, and lets go of who listens to the stream until then. */
+/** Collects what is written; release() restores the stream and removes the listeners added since. */
 function caught(stream: NodeJS.WriteStream): { text(): string; release(): void } {
   const { write } = stream;
   const listeners = new Set(stream.listeners('error'));

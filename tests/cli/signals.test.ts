@@ -1,17 +1,10 @@
 /**
- * `flowfabric approvals`, `approve`, `signal`, `token`, `keys` and `show` of a suspended execution, against a real database: what
- * they print, how they exit, and that no token or secret is ever in what they complain about.
+ * `flowfabric waitpoints`, `signal`, `signing-keys` and `describe` of a suspended execution, against a real database: what
+ * they print, how they exit, and that no error message contains a token or a secret.
  */
 import { userInfo } from 'node:os';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { approvalsCommand } from '../../src/cli/commands/approvals.ts';
-import { UsageError } from '../../src/cli/exit-codes.ts';
-import { rotateCommand } from '../../src/cli/commands/keys.ts';
-import type { Session } from '../../src/cli/session.ts';
-import { signalCommand } from '../../src/cli/commands/signal.ts';
-import { tokenCommand } from '../../src/cli/commands/token.ts';
-import { why } from '../../src/cli/wording.ts';
-import { atLeast, connect, type Connection, type ExecutionEnd } from '../../src/index.ts';
+import { atLeast, connect, type Connection } from '../../src/index.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { plainDatabase } from '../setup/database.ts';
 import { PATIENCE, runCommand, runProcess } from './processes.ts';
@@ -54,24 +47,24 @@ async function suspended(kind: string): Promise<string> {
   return executionId;
 }
 
-describe('what is waited for', () => {
-  it('is listed, shown, and answered by operators; the same one twice does not pass', async () => {
-    expect(await run('approvals')).toEqual({
+describe('a waitpoint', () => {
+  it('is listed, shown, and approved by operators; the same operator counts once', async () => {
+    expect(await run('waitpoints', 'list')).toEqual({
       exitCode: 0,
       output: '',
-      errors: 'flowfabric: nothing is waited for.\n',
+      errors: 'flowfabric: nothing is waiting.\n',
     });
     const id = await suspended('order');
     await engine.approve(id, 'manager', { by: userInfo().username });
-    expect(await run('approve', id, 'manager')).toEqual({
+    expect(await run('waitpoints', 'approve', id, 'manager')).toEqual({
       exitCode: 0,
-      output: 'accepted: it adds nothing: the same was counted before\n',
+      output: 'accepted: it does not count: the same was counted before\n',
       errors: '',
     });
     const [table, one, shown] = await Promise.all([
       run('approvals'),
-      run('approvals', id, '--json'),
-      run('show', id),
+      run('waitpoints', 'list', id, '--json'),
+      run('describe', id),
     ]);
     const [heading, row] = table.output.trimEnd().split('\n');
     expect(heading).toMatch(/^ID +TASK +WAITPOINT +REASON +WAITING +LEFT +SIGNALS +TAKES +TOKEN$/);
@@ -79,9 +72,9 @@ describe('what is waited for', () => {
     expect(row).toMatch(/ +order +manager +approval +\d+\w+ +23h\d+m +2 +any +-$/);
     expect(JSON.parse(one.output)).toMatchObject({ executionId: id, name: 'manager', signalCount: 2 });
     expect(shown.output).toMatch(/^ {2}waits at +manager: 2 signals so far, 23h\d+m left$/m);
-    expect(shown.output).toMatch(/^ {2}why +It is suspended and waits for an approval;/m);
+    expect(shown.output).toMatch(/^ {2}why +Suspended for \d+ m?s, it waits for an approval: manager has /m);
     const last = await run('approve', id, 'manager', '--by', 'grace', '--payload', '{"ok":true}');
-    expect(last.output).toBe('accepted: it was the last that was needed; the execution goes on\n');
+    expect(last.output).toBe('accepted: it was the last one needed; the execution resumes\n');
     const [late, nowhere] = await Promise.all([
       run('approve', id, 'manager', '--json'),
       run('approve', id, 'elsewhere'),
@@ -98,11 +91,20 @@ describe('what is waited for', () => {
 });
 
 describe('a token', () => {
-  it('is printed alone, as a link when asked for, and read from stdin', async () => {
+  it('is printed alone, or as a link, and read from stdin', async () => {
     const id = await suspended('parcel');
     const [bound, link] = await Promise.all([
-      run('token', id, 'manager', '--for', 'user:ada', '--once', '--expires', '2d'),
-      run('token', id, 'manager', '--says', 'approved', '--link', 'https://example.org/answer?lang=en'),
+      run('waitpoints', 'issue-token', id, 'manager', '--for', 'user:ada', '--once', '--expires', '2d'),
+      run(
+        'waitpoints',
+        'issue-token',
+        id,
+        'manager',
+        '--says',
+        'approved',
+        '--link',
+        'https://example.org/answer?lang=en',
+      ),
     ]);
     expect(bound).toMatchObject({ exitCode: 0, output: expect.stringMatching(TOKEN), errors: '' });
     expect(link.output).toMatch(/^https:\/\/example\.org\/answer\?lang=en&ff_token=ffw1_\w+\n$/);
@@ -121,7 +123,7 @@ describe('a token', () => {
     ]);
     expect(twice).toMatchObject({
       exitCode: 0,
-      output: 'was delivered before; then: it counts; more are needed\n',
+      output: 'was already delivered: it counts; more are needed\n',
     });
     expect(other).toMatchObject({ exitCode: 2, output: '' });
     expect(other.errors).toContain('--source is not who the token is for.');
@@ -129,8 +131,12 @@ describe('a token', () => {
     expect(said.errors).toContain('--name is said by the token already.');
     expect(forged).toMatchObject({ exitCode: 4, output: '' });
     expect(forged.errors).toBe('flowfabric: The token is not valid. [invalid_token]\n');
-    const resumed = await send(link.output);
-    expect(resumed.output).toBe('accepted: it was the last that was needed; the execution goes on\n');
+    const revoked = await run('waitpoints', 'revoke-tokens', id, 'manager', '--json');
+    expect(JSON.parse(revoked.output)).toEqual({ executionId: id, waitpoint: 'manager', outcome: 'revoked' });
+    expect(await send(link.output)).toMatchObject({ exitCode: 4, output: '' });
+    const fresh = await run('waitpoints', 'issue-token', id, 'manager', '--says', 'approved');
+    const resumed = await send(fresh.output);
+    expect(resumed.output).toBe('accepted: it was the last one needed; the execution resumes\n');
   });
 
   it('is never quoted, and neither is the secret', async () => {
@@ -151,16 +157,16 @@ describe('a token', () => {
   });
 });
 
-describe('flowfabric keys', () => {
-  it('lists, rotates and revokes, but not the one that signs', async () => {
+describe('flowfabric signing-keys', () => {
+  it('lists, rotates and revokes, but not the current key', async () => {
     const id = await suspended('keyed');
     const { token } = await engine.issueToken(id, 'manager');
-    const rotated = await run('keys', 'rotate', '--grace', '2d', '--json');
+    const rotated = await run('signing-keys', 'rotate', '--grace', '2d', '--json');
     const { kid, previousKid } = JSON.parse(rotated.output) as { kid: string; previousKid: string };
     const [list, current, revoked] = await Promise.all([
-      run('keys'),
-      run('keys', 'revoke', kid),
-      run('keys', 'revoke', previousKid),
+      run('signing-keys'),
+      run('signing-keys', 'revoke', kid),
+      run('signing-keys', 'revoke', previousKid),
     ]);
     const rows = list.output.split('\n');
     expect(rows[0]).toMatch(/^KEY +STATE +SECRET +MADE +GOOD UNTIL$/);
@@ -168,53 +174,35 @@ describe('flowfabric keys', () => {
     expect(list.output).toMatch(
       new RegExp(`^${previousKid} +(verifying|revoked) +known +\\S+Z +\\S+Z$`, 'm'),
     );
-    expect(current).toMatchObject({ exitCode: 4, output: expect.stringContaining('keys rotate --grace 0') });
-    expect(revoked).toMatchObject({ exitCode: 0, output: expect.stringContaining('good no longer') });
+    expect(current).toMatchObject({
+      exitCode: 4,
+      output: expect.stringContaining('signing-keys rotate --grace 0'),
+    });
+    expect(revoked).toMatchObject({ exitCode: 0, output: expect.stringContaining('no longer valid') });
     await expect(engine.deliverSignal({ token })).rejects.toMatchObject({ code: 'invalid_token' });
   });
 });
 
-describe('a value that makes no sense', () => {
-  const session = { signingSecrets: () => [SECRET] } as Session;
-  const cases: [string, () => Promise<unknown>, string][] = [
-    ['two things on stdin', () => signalCommand('-', { payload: '-' }, session), 'not both'],
-    ['a source of no type', () => signalCommand('x', { source: ':ada' }, session), 'type:identity'],
-    ['half a payload', () => signalCommand('x', { payload: '{' }, session), '--payload must be JSON'],
+describe('an invalid value', () => {
+  it.each([
+    ['two values from stdin', ['signal', '-', '--payload', '-'], 'Only one of the token and --payload'],
+    ['a source without a type', ['signal', 'x', '--source', ':ada'], '--source must be type:identity'],
+    ['half a payload', ['signal', 'x', '--payload', '{'], '--payload must be JSON'],
     [
-      'a payload of nothing',
-      () => tokenCommand(UNKNOWN, 'w', { payload: '{}' }, session),
+      'a payload without a name',
+      ['waitpoints', 'issue-token', UNKNOWN, 'w', '--payload', '{}'],
       '--payload needs --says.',
     ],
-    ['a number as grace', () => rotateCommand({ grace: '5' }, session), '--grace must be a duration'],
+    ['a number as a grace period', ['signing-keys', 'rotate', '--grace', '5'], '--grace must be a duration'],
     [
       'a page of one execution',
-      () => approvalsCommand(UNKNOWN, { limit: '5' }, session),
-      '--limit and --cursor are for the list of all executions.',
+      ['waitpoints', 'list', UNKNOWN, '--limit', '5'],
+      '--limit and --cursor apply only to the list of all executions.',
     ],
-  ];
-  it.each(cases)('is refused: %s', async (_, call, sentence) => {
-    await expect(call()).rejects.toThrow(sentence);
-    await expect(call()).rejects.toBeInstanceOf(UsageError);
-  });
-});
-
-describe('a wait that nobody ended', () => {
-  it.each([
-    ['failed', 'It failed in attempt 1:'],
-    ['cancelled', 'It was cancelled in attempt 1:'],
-    ['expired', 'It expired in attempt 1:'],
-  ] as const)('is said of an execution that ended as %s', async (outcome, beginning) => {
-    const { executionId } = await engine.submit({ kind: 'silent' });
-    const snapshot = (await engine.describe(executionId))!;
-    const end: ExecutionEnd = {
-      outcome,
-      message: 'suspension_timeout:manager',
-      category: 'timeout',
-      by: 'engine',
-    };
-    const attempts = [{} as (typeof snapshot.attempts)[0]];
-    expect(why({ ...snapshot, attempts }, end)).toBe(
-      `${beginning} nobody ended its wait for manager in time.`,
-    );
+  ])('is refused before the database is asked: %s', async (_, args, sentence) => {
+    const { exitCode, output, errors } = await runCommand({ args, databaseUrl: NOWHERE, env });
+    expect({ exitCode, output }).toEqual({ exitCode: 2, output: '' });
+    expect(errors).toContain(sentence);
+    expect(errors).toContain('[usage]');
   });
 });

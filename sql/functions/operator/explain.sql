@@ -163,7 +163,7 @@ BEGIN
       WHERE e.lifecycle_phase <> 'terminal' AND x.execution_id = e.execution_id AND x.partition_key = e.partition_key),
     'ended', (
       SELECT jsonb_build_object('outcome', o.outcome, 'endedAtMs', o.ended_at_ms, 'endedAgoMs', v_now - o.ended_at_ms,
-        'message', o.failure_message)
+        'message', o.failure_message, 'by', o.ended_by)
       FROM ff_outcome o
       WHERE e.lifecycle_phase = 'terminal' AND o.execution_id = e.execution_id AND o.partition_key = e.partition_key
         AND o.attempt_index = e.attempt_index),

@@ -1,24 +1,34 @@
 /**
- * `flowfabric cancel`: ends executions for good, with a reason that is kept. One line per id, in the order given; the
- * exit code is the worst of them. Or all that fit a filter.
+ * `flowfabric cancel`: ends executions for good, with a reason that is kept. Prints one line per id, in the order given,
+ * and exits with the worst code among them; or acts on every execution that matches a filter.
  */
 import type { CancelOutcome } from '../../contract/engine.ts';
 import { parseExecutionId } from '../../contract/ids.ts';
-import { bulkCommand, readReason, targetOf, type BulkOptions } from './bulk.ts';
+import { BULK_OPTIONS, bulkCommand, FILTER_NOTE, readReason, targetOf, type BulkOptions } from '../bulk.ts';
+import { AN_ID, BY_OPTION, IDS_ARGUMENT, REASON_OPTION, type CommandSpec } from '../command.ts';
 import { EXIT } from '../exit-codes.ts';
-import type { Line, Tone } from '../look.ts';
+import type { Line, Tone } from '../style.ts';
 import { withEngine, type Session } from '../session.ts';
 
-export interface CancelOptions extends BulkOptions {
+interface CancelOptions extends BulkOptions {
   reason?: string;
   by?: string;
 }
 
-export async function cancelCommand(
-  ids: readonly string[],
-  options: CancelOptions,
-  session: Session,
-): Promise<number> {
+export const cancel: CommandSpec = {
+  name: 'cancel',
+  summary: 'cancel executions',
+  description: `Cancel executions for good. Their handlers are aborted; the reason is kept.\n${FILTER_NOTE}`,
+  arguments: [IDS_ARGUMENT],
+  options: [REASON_OPTION, BY_OPTION, ...BULK_OPTIONS],
+  examples: [
+    `flowfabric cancel ${AN_ID} --reason 'sent twice' --by ada`,
+    'flowfabric cancel --lane mail --tag customer=42 --dry-run',
+  ],
+  action: run,
+};
+
+async function run(session: Session, options: CancelOptions, ids: readonly string[]): Promise<number> {
   const target = targetOf(ids, options);
   for (const id of ids) parseExecutionId(id, 'id');
   const { by } = options;
@@ -47,9 +57,9 @@ function wordsOf(answer: CancelOutcome): [string, Tone] {
     case 'cancelled':
       return ['cancelled', 'good'];
     case 'already_cancelled':
-      return ['was cancelled before', 'plain'];
+      return ['was already cancelled', 'plain'];
     case 'not_active':
-      return [`not cancelled: it ended before (${answer.terminalOutcome})`, 'warn'];
+      return [`not cancelled: it had already ended (${answer.terminalOutcome})`, 'warn'];
     case 'moved':
       return ['not cancelled: it changed meanwhile', 'warn'];
     case 'not_found':

@@ -1,70 +1,84 @@
 /**
- * `flowfabric consumers`: who follows the event feed under a name, where each is and who reads for it; and moving or forgetting
- * one. A list, so one object per line as JSON, positions as text.
+ * `flowfabric consumers`: the named consumers of the event feed, where each is and who reads for it; moving one and
+ * forgetting one. The list is one object per line as JSON, with positions as strings.
  */
-import type { Command } from 'commander';
 import { EngineError, isEngineError } from '../../contract/errors.ts';
 import type { ConsumerSnapshot } from '../../contract/feed.ts';
+import type { CommandSpec } from '../command.ts';
 import { EXIT, UsageError } from '../exit-codes.ts';
+import { placeAsOption, printRefusal, refusedPlace } from '../feed-place.ts';
 import { schemaWords } from '../filter-options.ts';
-import type { Span } from '../look.ts';
+import type { Span } from '../style.ts';
 import { tableRows } from '../printer.ts';
 import { printable } from '../secrets.ts';
 import { withEngine, type Session } from '../session.ts';
-import { placeAsOption, refusedPlace, sayRefusal } from './tail.ts';
 import { commandLine, instant, span } from '../wording.ts';
 
-export interface ConsumersOptions {
-  forget?: string;
-  move?: string;
+interface MoveOptions {
   to?: string;
 }
 
 const HEADINGS = ['CONSUMER', 'POSITION', 'CURSOR', 'LAG', 'BEHIND', 'MOVED', 'HOLDER', 'FAILURES', 'ERROR'];
 
-export function describeConsumers(command: Command): Command {
-  return command
-    .summary('list who follows the events; move or forget one')
-    .description('List the consumers of events: where each is, how far behind, who reads, what failed.')
-    .option('--move <name>', 'move it, past events it cannot handle or back to handle them again; needs --to')
-    .option('--to <cursor>', 'with --move: after this cursor; or now, or beginning')
-    .option('--forget <name>', 'forget its place; events are no longer kept for it');
-}
+const NAME_ARGUMENT = ['<name>', 'its name'] as const;
 
-export async function consumersCommand(options: ConsumersOptions, session: Session): Promise<number> {
-  const { forget: forgotten, move: moved, to } = options;
-  if (moved !== undefined && forgotten !== undefined)
-    throw new UsageError('Either --move or --forget, not both.');
-  if (moved !== undefined && to === undefined)
-    throw new UsageError('--move needs --to: now, beginning or a cursor.');
-  if (moved === undefined && to !== undefined) throw new UsageError('--to needs --move.');
-  if (forgotten !== undefined) return forget(forgotten, session);
-  if (moved !== undefined && to !== undefined) return move(moved, to, session);
-  return list(session);
-}
+export const consumers: CommandSpec = {
+  name: 'consumers',
+  summary: 'list, move and forget consumers of events',
+  description: 'The named consumers of the event feed.',
+  examples: ['flowfabric consumers list', 'flowfabric consumers move billing --to now'],
+  commands: [
+    {
+      name: 'list',
+      summary: 'list the consumers',
+      description:
+        'List the consumers of events: their positions, their lag, who reads for them\nand what failed.',
+      examples: ['flowfabric consumers list', 'flowfabric consumers list --json'],
+      action: list,
+    },
+    {
+      name: 'move',
+      summary: 'move a consumer to another position',
+      description: 'Move a consumer past events it cannot handle, or back to handle them again.',
+      arguments: [NAME_ARGUMENT],
+      options: [['--to <cursor>', 'after this cursor; or now, or beginning (required)']],
+      examples: ['flowfabric consumers move billing --to now'],
+      action: move,
+    },
+    {
+      name: 'forget',
+      summary: 'forget a consumer',
+      description: 'Forget a consumer and its position. Events are no longer kept for it.',
+      arguments: [NAME_ARGUMENT],
+      examples: ['flowfabric consumers forget billing'],
+      action: forget,
+    },
+  ],
+};
 
 async function list(session: Session): Promise<number> {
   const { printer } = session;
-  const consumers = await withEngine(session, { listen: 'off' }, (engine) => engine.listConsumers());
-  if (consumers.length === 0) printer.note('there is no consumer.');
+  const found = await withEngine(session, { listen: 'off' }, (engine) => engine.listConsumers());
+  if (found.length === 0) printer.note('there is no consumer.');
   if (printer.format === 'json') {
-    for (const consumer of consumers) printer.result(asJson(consumer), []);
-  } else if (consumers.length > 0) {
+    for (const consumer of found) printer.result(asJson(consumer), []);
+  } else if (found.length > 0) {
     const heading = HEADINGS.map((text): Span => [text, 'dim']);
-    printer.result(consumers, tableRows([heading, ...consumers.map(cellsOf)], []));
+    printer.result(found, tableRows([heading, ...found.map(cellsOf)], []));
   }
   return EXIT.ok;
 }
 
-async function move(name: string, to: string, session: Session): Promise<number> {
+async function move(session: Session, { to }: MoveOptions, name: string): Promise<number> {
+  if (to === undefined) throw new UsageError(`Required option '--to <cursor>' not specified.`);
   const refusal = refusedPlace(to, '--to');
-  if (refusal !== null) return sayRefusal(refusal, session);
-  const words = ['flowfabric', 'consumers', ...schemaWords(session), '--move', name, '--to', 'beginning'];
+  if (refusal !== null) return printRefusal(refusal, session);
+  const words = ['flowfabric', 'consumers', 'move', name, ...schemaWords(session), '--to', 'beginning'];
   const consumer = await withEngine(session, { listen: 'off' }, (engine) =>
     engine.moveConsumer(name, to),
   ).catch((error: unknown) => {
-    const named = nameAsOption(error, '--move');
-    throw placeAsOption(named, '--to', () => `Move it to what is left with: ${commandLine(words)}`);
+    const command = commandLine(words);
+    throw placeAsOption(asUsage(error), '--to', () => `Move it to what is left with: ${command}`);
   });
   const { cursor, position, lag } = consumer;
   const rest = `  to position ${position} (${cursor}), ${events(lag)} behind`;
@@ -74,28 +88,28 @@ async function move(name: string, to: string, session: Session): Promise<number>
   return EXIT.ok;
 }
 
-async function forget(name: string, session: Session): Promise<number> {
+async function forget(session: Session, _options: object, name: string): Promise<number> {
   const isForgotten = await withEngine(session, { listen: 'off' }, (engine) =>
     engine.forgetConsumer(name),
   ).catch((error: unknown) => {
-    throw nameAsOption(error, '--forget');
+    throw asUsage(error);
   });
   if (!isForgotten) throw new EngineError('not_found', `There is no consumer ${printable(name)}.`);
   session.printer.result({ name, outcome: 'forgotten' }, [[[`${printable(name)}  `], ['forgotten', 'good']]]);
   return EXIT.ok;
 }
 
-/** A refused name in the words of the command line. */
-function nameAsOption(error: unknown, option: string): unknown {
+/** A refused name is a mistake in the arguments. */
+function asUsage(error: unknown): unknown {
   if (!isEngineError(error) || error.code !== 'invalid_input' || error.field !== 'name') return error;
-  return new UsageError(error.message.replace(/^name /, `${option} `));
+  return new UsageError(error.message);
 }
 
 function events(count: bigint): string {
   return count === 1n ? '1 event' : `${count.toLocaleString('en-US')} events`;
 }
 
-/** Positions as text: they may be larger than a JSON number holds. */
+/** Positions as strings: they may be larger than a JSON number can hold. */
 function asJson({ position, lag, ...rest }: ConsumerSnapshot): object {
   return { ...rest, position: String(position), lag: String(lag) };
 }

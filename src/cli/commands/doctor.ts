@@ -1,16 +1,17 @@
 /**
- * `flowfabric doctor`: prints what the examination found, each with its way out. A problem makes the exit code 1; a
- * warning does not.
+ * `flowfabric doctor`: prints the result of every check, each with a fix. A problem makes the exit code 1; a warning does
+ * not.
  */
 import { diagnose } from '../../engine/operator/doctor.ts';
 import type { Finding, Verdict } from '../../engine/operator/doctor-judgements.ts';
+import type { CommandSpec } from '../command.ts';
 import { EXIT } from '../exit-codes.ts';
 import { parseDuration, parseWhole } from '../input.ts';
-import type { Line, Tone } from '../look.ts';
+import type { Line, Tone } from '../style.ts';
 import { printable, withoutSecrets } from '../secrets.ts';
 import type { Session } from '../session.ts';
 
-export interface DoctorOptions {
+interface DoctorOptions {
   listenUrl?: string;
   poolSize: string;
   transactionAge: string;
@@ -22,7 +23,21 @@ const VERDICT_COLUMNS = 9;
 const INDENT = ' '.repeat(VERDICT_COLUMNS);
 const TONES: Record<Verdict, Tone> = { ok: 'good', warn: 'warn', problem: 'bad', skipped: 'dim' };
 
-export async function doctorCommand(options: DoctorOptions, session: Session): Promise<number> {
+export const doctor: CommandSpec = {
+  name: 'doctor',
+  summary: 'check the installation',
+  description:
+    'Check the server, the schema, the role and what is running. Exits with 1\nwhen there is a problem.',
+  options: [
+    ['--listen-url <url>', 'the URL your processes listen on, when it is another one'],
+    ['--pool-size <n>', 'connections in the pool of one of your processes', { default: '10' }],
+    ['--transaction-age <duration>', 'report open transactions older than this', { default: '5m' }],
+  ],
+  examples: ['flowfabric doctor', 'flowfabric doctor --json --pool-size 20'],
+  action: run,
+};
+
+async function run(session: Session, options: DoctorOptions): Promise<number> {
   const { listenUrl } = options;
   const findings = await diagnose({
     databaseUrl: session.databaseUrl(),

@@ -1,25 +1,61 @@
 /**
- * `flowfabric lanes`: the queues, how much waits in each and how fast it goes; and holding one and letting it go. A list,
- * so one object per line as JSON.
+ * `flowfabric lanes`: the queues, how much waits in each and how fast it is processed; pausing one and resuming it. The
+ * list is one object per line as JSON.
  */
 import { LIMITS } from '../../contract/limits.ts';
 import type { LaneSnapshot } from '../../contract/operations.ts';
+import { BY_OPTION, type CommandSpec } from '../command.ts';
 import { EXIT } from '../exit-codes.ts';
-import type { Span } from '../look.ts';
+import type { Span } from '../style.ts';
 import { tableRows } from '../printer.ts';
 import { printable } from '../secrets.ts';
 import { withEngine, type Session } from '../session.ts';
 import { cutLine, instant, span } from '../wording.ts';
 
 const HEADINGS = ['LANE', 'STATE', 'DEPTH', 'RUNNING', 'OLDEST', 'ARRIVALS/S', 'COMPLETIONS/S', 'PAUSED'];
-/** Who paused a lane and why: the rest is in the JSON. */
+/** Of the note on a pause; the rest is in the JSON. */
 const PAUSE_CHARACTERS = 100;
-/** Pages of lanes that are listed: beyond that nobody reads a table. */
+/** Pages of lanes that are listed; a longer table is of no use. */
 const PAGES_MAX = 100;
 
-export async function lanesCommand(session: Session): Promise<number> {
+const LANE_ARGUMENT = ['<lane>', 'its name'] as const;
+
+export const lanes: CommandSpec = {
+  name: 'lanes',
+  summary: 'list, pause and resume lanes',
+  description: 'The lanes: how much waits in each, and how fast it is processed.',
+  examples: ['flowfabric lanes list', 'flowfabric lanes pause mail'],
+  commands: [
+    {
+      name: 'list',
+      summary: 'list the lanes',
+      description: 'List the lanes: how much waits, since when, and how fast it is processed.',
+      examples: ['flowfabric lanes list', 'flowfabric lanes list --json'],
+      action: list,
+    },
+    {
+      name: 'pause',
+      summary: 'stop giving out work of a lane',
+      description: 'Stop giving out work of a lane. What is running continues.',
+      arguments: [LANE_ARGUMENT],
+      options: [['--reason <text>', 'why'], BY_OPTION],
+      examples: [`flowfabric lanes pause mail --reason 'the mail server is down'`],
+      action: pause,
+    },
+    {
+      name: 'resume',
+      summary: 'give out work of a lane again',
+      description: 'Give out work of a lane again.',
+      arguments: [LANE_ARGUMENT],
+      examples: ['flowfabric lanes resume mail'],
+      action: resume,
+    },
+  ],
+};
+
+async function list(session: Session): Promise<number> {
   const { printer } = session;
-  const lanes = await withEngine(session, { listen: 'off' }, async (engine) => {
+  const all = await withEngine(session, { listen: 'off' }, async (engine) => {
     const found: LaneSnapshot[] = [];
     let cursor: string | null = null;
     for (let pages = 0; pages < PAGES_MAX; pages += 1) {
@@ -34,11 +70,11 @@ export async function lanesCommand(session: Session): Promise<number> {
     printer.note(`only the first ${found.length} lanes are listed.`);
     return found;
   });
-  if (lanes.length === 0) printer.note('there is no lane yet: the first submit makes one.');
-  if (printer.format === 'json') for (const lane of lanes) printer.result(lane, []);
-  else if (lanes.length > 0) {
+  if (all.length === 0) printer.note('there is no lane yet: the first submit creates one.');
+  if (printer.format === 'json') for (const lane of all) printer.result(lane, []);
+  else if (all.length > 0) {
     const heading = HEADINGS.map((text): Span => [text, 'dim']);
-    printer.result(lanes, tableRows([heading, ...lanes.map(cellsOf)], []));
+    printer.result(all, tableRows([heading, ...all.map(cellsOf)], []));
   }
   return EXIT.ok;
 }
@@ -62,28 +98,33 @@ function pauseOf({ pausedAtMs, pausedBy, pauseReason }: LaneSnapshot): string {
   return `since ${instant(pausedAtMs)}${by}${pauseReason === null ? '' : `: ${pauseReason}`}`;
 }
 
-export type LaneVerb = 'pause' | 'resume';
-
-export interface LaneOptions {
+interface PauseOptions {
   reason?: string;
   by?: string;
 }
 
-export async function laneCommand(
-  verb: LaneVerb,
-  lane: string,
-  options: LaneOptions,
-  session: Session,
-): Promise<number> {
+async function pause(session: Session, options: PauseOptions, lane: string): Promise<number> {
   const { printer } = session;
-  const answer = await withEngine(session, { listen: 'off' }, (engine) =>
-    verb === 'pause' ? engine.pauseLane(lane, options) : engine.resumeLane(lane),
-  );
-  const was = verb === 'pause' ? 'was paused before' : 'was not paused';
-  printer.result({ lane, ...answer }, [
-    [[`${printable(lane)}  `], answer.repeated ? [was] : [answer.outcome, 'good']],
-  ]);
+  const answer = await withEngine(session, { listen: 'off' }, (engine) => engine.pauseLane(lane, options));
+  printResult(session, lane, answer, 'was already paused');
   if (answer.outcome === 'paused' && answer.isNew)
     printer.note(`No work was ever submitted to lane ${printable(lane)}.`);
   return EXIT.ok;
+}
+
+async function resume(session: Session, _options: object, lane: string): Promise<number> {
+  const answer = await withEngine(session, { listen: 'off' }, (engine) => engine.resumeLane(lane));
+  printResult(session, lane, answer, 'was not paused');
+  return EXIT.ok;
+}
+
+function printResult(
+  { printer }: Session,
+  lane: string,
+  answer: { outcome: string; repeated: boolean },
+  unchanged: string,
+): void {
+  printer.result({ lane, ...answer }, [
+    [[`${printable(lane)}  `], answer.repeated ? [unchanged] : [answer.outcome, 'good']],
+  ]);
 }

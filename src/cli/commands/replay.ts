@@ -1,25 +1,40 @@
 /**
- * `flowfabric replay`: runs executions again after they have ended, from the step that failed or from the start. One line
- * per id, in the order given; the exit code is the worst of them. Or all that fit a filter.
+ * `flowfabric replay`: runs executions again after they have ended, from the failed step or from the start. Prints one line
+ * per id, in the order given, and exits with the worst code among them; or acts on every execution that matches a filter.
  */
 import { parseExecutionId } from '../../contract/ids.ts';
 import type { ReplayOutcome, ReplayRequest } from '../../contract/operations.ts';
-import { bulkCommand, readReason, targetOf, type BulkOptions } from './bulk.ts';
+import { BULK_OPTIONS, bulkCommand, FILTER_NOTE, readReason, targetOf, type BulkOptions } from '../bulk.ts';
+import { AN_ID, BY_OPTION, IDS_ARGUMENT, REASON_OPTION, type CommandSpec } from '../command.ts';
 import { EXIT, UsageError } from '../exit-codes.ts';
-import type { Line, Tone } from '../look.ts';
+import type { Line, Tone } from '../style.ts';
 import { withEngine, type Session } from '../session.ts';
 
-export interface ReplayOptions extends BulkOptions {
+interface ReplayOptions extends BulkOptions {
   from?: string;
   reason?: string;
   by?: string;
 }
 
-export async function replayCommand(
-  ids: readonly string[],
-  options: ReplayOptions,
-  session: Session,
-): Promise<number> {
+export const replay: CommandSpec = {
+  name: 'replay',
+  summary: 'run finished executions again',
+  description: `Run executions again after they have ended. Their history is kept.\n${FILTER_NOTE}`,
+  arguments: [IDS_ARGUMENT],
+  options: [
+    ['--from <place>', 'failed_step keeps finished steps, start repeats all (default: failed_step)'],
+    REASON_OPTION,
+    BY_OPTION,
+    ...BULK_OPTIONS,
+  ],
+  examples: [
+    `flowfabric replay ${AN_ID} --reason 'the mail server is back'`,
+    `flowfabric replay --state failed --ended-after 2h --reason 'it is back'`,
+  ],
+  action: run,
+};
+
+async function run(session: Session, options: ReplayOptions, ids: readonly string[]): Promise<number> {
   const target = targetOf(ids, options);
   for (const id of ids) parseExecutionId(id, 'id');
   const { from, by } = options;

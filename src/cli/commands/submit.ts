@@ -1,17 +1,18 @@
 /**
- * `flowfabric submit`: hands one execution to the engine and, when asked to, waits for its end. Prints the id, or the
- * result when it waited, and nothing else, so that a script can take it as it is.
+ * `flowfabric submit`: submits one execution and, with --wait, waits until it has finished. Prints the id, or the result
+ * when it waited, and nothing else on stdout, so that a script can use the output as it is.
  */
 import type { Connection } from '../../connect/connect.ts';
 import type { ExecutionEnd, SubmitRequest, SubmitResult } from '../../contract/engine.ts';
 import { parseExecutionId } from '../../contract/ids.ts';
 import { LIMITS } from '../../contract/limits.ts';
+import type { CommandSpec } from '../command.ts';
 import { EXIT, UsageError } from '../exit-codes.ts';
 import { parseDuration, parseTags, parseWhole, readInput } from '../input.ts';
 import { printable } from '../secrets.ts';
 import { withEngine, type Session } from '../session.ts';
 
-export interface SubmitOptions {
+interface SubmitOptions {
   input?: string;
   lane?: string;
   priority?: string;
@@ -25,10 +26,36 @@ export interface SubmitOptions {
   timeout?: string;
 }
 
-/** Timers of Node go no further; nobody waits at a prompt for three weeks. */
+/** The longest timer of Node. */
 const TIMEOUT_MAX_MS = 2_147_483_647;
 
-export async function submitCommand(kind: string, options: SubmitOptions, session: Session): Promise<number> {
+export const submit: CommandSpec = {
+  name: 'submit',
+  summary: 'submit an execution of a task',
+  description: 'Submit an execution of a task and print its id; with --wait, its result.',
+  arguments: [['<task>', 'the name of the task']],
+  options: [
+    ['--input <json>', 'the input: JSON, @file, or - for stdin'],
+    ['--lane <name>', 'the lane'],
+    ['--priority <n>', `0 to ${LIMITS.priority}, higher first`],
+    ['--namespace <name>', 'the namespace'],
+    ['--tag <key=value>', 'a tag', { repeatable: true }],
+    ['--delay <duration>', 'start no sooner than this, such as 90s, 5m, 1h30m'],
+    ['--deadline <duration>', 'expire unless it has ended by then'],
+    ['--key <key>', 'an idempotency key: the same key submits nothing again'],
+    ['--id <id>', 'submit under this id, {fp:N}:uuid; the same id submits nothing again'],
+    ['--wait', 'wait until it has ended: print the result, exit with 1 when there is none'],
+    ['--timeout <duration>', 'with --wait: stop waiting, with exit code 124; the execution continues'],
+  ],
+  examples: [
+    `flowfabric submit greet --input '{"name":"Ada"}' --wait --timeout 30s`,
+    'flowfabric submit report --input @report.json --lane slow --delay 5m',
+    'generate | flowfabric submit import --input -',
+  ],
+  action: run,
+};
+
+async function run(session: Session, options: SubmitOptions, kind: string): Promise<number> {
   const timeoutMs =
     options.timeout === undefined ? undefined : parseDuration(options.timeout, '--timeout', TIMEOUT_MAX_MS);
   if (timeoutMs !== undefined && !options.wait) throw new UsageError('--timeout needs --wait.');
@@ -40,7 +67,7 @@ export async function submitCommand(kind: string, options: SubmitOptions, sessio
   return withEngine(session, { listen: options.wait ? 'on' : 'off' }, async (engine) => {
     const submitted = await engine.submit(request);
     if (submitted.outcome === 'duplicate')
-      session.printer.note(`${submitted.executionId} was there already; nothing was submitted.`);
+      session.printer.note(`${submitted.executionId} already exists; nothing was submitted.`);
     if (options.wait) return waitForEnd(engine, submitted, session, timeoutMs);
     session.printer.result(submitted, [[[submitted.executionId]]]);
     return EXIT.ok;
@@ -76,16 +103,16 @@ async function waitForEnd(
   const { executionId } = submitted;
   const { printer } = session;
   const limit = timeoutMs === undefined ? undefined : AbortSignal.timeout(timeoutMs);
-  const goesOn = `${executionId} goes on; see \`flowfabric show '${executionId}'\`.`;
+  const continues = `${executionId} continues; see \`flowfabric describe '${executionId}'\`.`;
   printer.note(`waiting for ${executionId}`);
   try {
-    const signal = limit === undefined ? session.signal : AbortSignal.any([session.signal, limit]);
+    const signal = limit === undefined ? session.interrupted : AbortSignal.any([session.interrupted, limit]);
     return printEnd(submitted, await engine.waitForEnd(executionId, { signal }), session);
   } catch (error) {
-    if (session.signal.aborted) printer.note(`Interrupted. ${goesOn}`);
-    if (session.signal.aborted || limit?.aborted !== true) throw error;
+    if (session.interrupted.aborted) printer.note(`Interrupted. ${continues}`);
+    if (session.interrupted.aborted || limit?.aborted !== true) throw error;
     if (printer.format === 'json') printer.result({ ...submitted, end: null }, []);
-    printer.note(`Not ended within the time given. ${goesOn}`);
+    printer.note(`Not finished in time. ${continues}`);
     return EXIT.timedOut;
   }
 }

@@ -1,27 +1,45 @@
 /**
- * `flowfabric workers`: who is registered, what they run, and when they were last heard of. A list, so one object per
+ * `flowfabric workers list`: the registered workers, what they run, and when they last reported. A list, so one object per
  * line as JSON.
  */
 import type { WorkerSnapshot } from '../../contract/engine.ts';
+import type { CommandSpec } from '../command.ts';
 import { EXIT } from '../exit-codes.ts';
-import type { Line } from '../look.ts';
+import type { Line } from '../style.ts';
 import { printable } from '../secrets.ts';
 import { withEngine, type Session } from '../session.ts';
 
 const HEADINGS = ['WORKER', 'INSTANCE', 'RUNNING', 'LAST HEARD OF', 'STATE', 'VERSION', 'TASKS', 'LANES'];
 const GAP = '  ';
 
-export async function workersCommand(session: Session): Promise<number> {
+export const workers: CommandSpec = {
+  name: 'workers',
+  summary: 'list the workers',
+  description: 'The registered workers.',
+  examples: ['flowfabric workers list'],
+  commands: [
+    {
+      name: 'list',
+      summary: 'list the workers',
+      description:
+        'List the registered workers, newest first. A live worker reports about\nevery 10 seconds.',
+      examples: ['flowfabric workers list', 'flowfabric workers list --json | jq .workerId'],
+      action: list,
+    },
+  ],
+};
+
+async function list(session: Session): Promise<number> {
   const { printer } = session;
-  const workers = await withEngine(session, { listen: 'off' }, (engine) => engine.listWorkers());
-  if (workers.length === 0) printer.note('no worker is registered.');
-  const lines = tableOf(workers.map(cellsOf));
-  if (printer.format === 'json') for (const worker of workers) printer.result(worker, []);
-  else if (workers.length > 0) printer.result(workers, lines);
+  const found = await withEngine(session, { listen: 'off' }, (engine) => engine.listWorkers());
+  if (found.length === 0) printer.note('no worker is registered.');
+  const lines = tableOf(found.map(cellsOf));
+  if (printer.format === 'json') for (const worker of found) printer.result(worker, []);
+  else if (found.length > 0) printer.result(found, lines);
   return EXIT.ok;
 }
 
-/** Three missed words: it was killed, or cannot reach the database. Its leases lapse by themselves. */
+/** Three missed heartbeats: it was killed, or cannot reach the database. Its leases lapse by themselves. */
 const SILENT_AFTER_MS = 30_000;
 
 function stateOf(worker: WorkerSnapshot): string {

@@ -1,6 +1,6 @@
 /**
- * The verdict of the demo: every execution is read back from the database, one by one, and counted. What the workers
- * said while it ran plays no part, except that two of them must never have been told that they completed the same.
+ * The audit of the demo: every execution is read back from the database and counted. The workers' messages play no part,
+ * except that two of them must never have completed the same execution.
  */
 import type { Engine, ExecutionResult, ExecutionSnapshot } from '../../contract/engine.ts';
 import type { ExecutionId } from '../../contract/ids.ts';
@@ -49,7 +49,7 @@ export async function audit(engine: Engine, ids: readonly ExecutionId[]): Promis
   return total;
 }
 
-/** Which of these numbers have ended, according to the database. */
+/** The numbers that have ended, according to the database. */
 export async function endedAmong(
   engine: Engine,
   ids: readonly ExecutionId[],

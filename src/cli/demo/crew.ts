@@ -1,6 +1,6 @@
 /**
- * The worker processes of the demo as the parent sees them: start, hear what they say, kill one, stop the rest.
- * Every process started here is ended here; should the parent die first, they notice and end by themselves.
+ * The worker processes of the demo, in the parent: start them, receive their messages, kill one, stop the rest. Every
+ * process started here is ended here; when the parent dies first, they notice and exit.
  */
 import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
@@ -10,25 +10,25 @@ import type { DemoWorkerSetting, News, WorkerMessage } from './worker.ts';
 /** The program as it is installed: compiled, beside this file. */
 const PROGRAM = fileURLToPath(new URL('../main.js', import.meta.url));
 const READY_LIMIT_MS = 20_000;
-/** Longer than a worker gives its handlers when it is told to stop. */
+/** Longer than a stopping worker gives its handlers. */
 const STOP_LIMIT_MS = 5_000;
-/** Of what a worker wrote to its error output, the end is kept to explain its death. */
+/** Of what a worker wrote to stderr, the last part is kept to explain its exit. */
 const COMPLAINT_CHARACTERS = 600;
 
 export interface CrewOptions {
   names: readonly string[];
   setting: Omit<DemoWorkerSetting, 'FLOWFABRIC_DEMO_WORKER'>;
   onNews(worker: DemoProcess, news: News): void;
-  /** A worker ended although nobody killed or stopped it. */
+  /** A worker exited although it was neither killed nor stopped. */
   onDeath(worker: DemoProcess, reason: string): void;
 }
 
 export class DemoProcess {
   readonly name: string;
   readonly child: ChildProcess;
-  /** What the engine knows this worker by; empty until it is ready. */
+  /** Its name in the engine; empty until it is ready. */
   workerInstanceId = '';
-  /** `ending`: told to stop or killed, so that its exit is no surprise. */
+  /** `ending`: stopped or killed, so that its exit is expected. */
   state: 'working' | 'ending' = 'working';
   complaint = '';
 
@@ -45,23 +45,23 @@ export class DemoProcess {
     return this.child.exitCode === null && this.child.signalCode === null;
   }
 
-  /** As a power cut would: no chance to say anything. Resolves when the process is gone. */
+  /** Like a power cut: it cannot clean up. Resolves when the process is gone. */
   async kill(): Promise<void> {
     await this.#end('SIGKILL');
   }
 
-  /** Lets it finish what it runs; kills it when that takes too long. */
+  /** Lets it finish what it is running; kills it when that takes too long. */
   async stop(): Promise<void> {
     const timer = setTimeout(() => this.child.kill('SIGKILL'), STOP_LIMIT_MS);
     await this.#end('SIGTERM');
     clearTimeout(timer);
   }
 
-  async #end(signal: 'SIGKILL' | 'SIGTERM'): Promise<void> {
+  async #end(name: 'SIGKILL' | 'SIGTERM'): Promise<void> {
     this.state = 'ending';
     if (!this.alive || this.child.pid === undefined) return;
     const gone = once(this.child, 'exit');
-    this.child.kill(signal);
+    this.child.kill(name);
     await gone;
   }
 }
@@ -112,7 +112,7 @@ function launch(name: string, options: CrewOptions): { worker: DemoProcess; read
       worker.state = 'ending';
     };
     child.once('error', (error) => ended(error.message));
-    child.once('exit', (code, signal) => ended(`It ended with ${signal ?? `exit code ${code}`}.`));
+    child.once('exit', (code, killedBy) => ended(`It ended with ${killedBy ?? `exit code ${code}`}.`));
   });
   return { worker, ready };
 }

@@ -1,7 +1,7 @@
 /**
- * `flowfabric demo`: a database, three worker processes, a thousand executions, one worker killed in the middle, and
- * at the end proof that nothing was lost. This file is the order of events; what is shown and how processes are
- * handled is beside it. Whatever happens, processes and server are stopped on the way out.
+ * The demo: a database, three worker processes, a thousand executions, one worker killed in the middle, and proof at the
+ * end that nothing was lost. This file has the order of events; the screen and the processes are handled beside it.
+ * Processes and server are stopped however it ends.
  */
 import { randomUUID } from 'node:crypto';
 import { connect, type Connection } from '../../connect/connect.ts';
@@ -18,7 +18,7 @@ import { interruption, type Interruption } from '../interruption.ts';
 const DEMO_SCHEMA = 'flowfabric_demo';
 export const DEMO_EXECUTIONS = { default: 1_000, min: 100, max: 10_000 };
 const WORKERS = ['worker-1', 'worker-2', 'worker-3'];
-/** Named in the middle so that the eye is on it. */
+/** The one in the middle of the screen. */
 const VICTIM = 'worker-2';
 
 export interface DemoOptions {
@@ -29,7 +29,7 @@ export interface DemoOptions {
   env: NodeJS.ProcessEnv;
 }
 
-/** Where the demo runs, and how that is called on the screen. */
+/** Where the demo runs, and its name on the screen. */
 interface Base {
   url: string;
   place: string;
@@ -42,7 +42,7 @@ interface Stage {
   cleanups: (() => Promise<void>)[];
 }
 
-/** Runs the whole demonstration and answers the exit code. */
+/** Runs the whole demonstration and returns the exit code. */
 export async function runDemo(options: DemoOptions): Promise<number> {
   const stage: Stage = {
     screen: openScreen(process.stdout, options.env),
@@ -60,14 +60,14 @@ export async function runDemo(options: DemoOptions): Promise<number> {
     return isGood ? 0 : 1;
   } catch (error) {
     screen.settle();
-    if (!stop.signal.aborted) throw error;
+    if (!stop.interrupted.aborted) throw error;
     return stop.exitCode();
   } finally {
     stop.dispose();
   }
 }
 
-/** The last opened first; one that fails must not keep the rest from being stopped. */
+/** In reverse order; when one fails, the rest are still stopped. */
 async function cleanAll(cleanups: readonly (() => Promise<void>)[]): Promise<void> {
   const failures: unknown[] = [];
   for (const cleanUp of cleanups.toReversed()) {
@@ -76,11 +76,11 @@ async function cleanAll(cleanups: readonly (() => Promise<void>)[]): Promise<voi
   if (failures.length > 0) throw failures[0];
 }
 
-/** From nothing to the closing table. */
+/** From the database to the closing table. */
 async function perform(options: DemoOptions, stage: Stage): Promise<{ isGood: boolean; place: string }> {
   const { screen, stop, cleanups } = stage;
   const { url, place } = await openBase(options, stage);
-  stop.signal.throwIfAborted();
+  stop.interrupted.throwIfAborted();
   await prepare(url, place, screen);
   const engine = await connect({ databaseUrl: url, schema: DEMO_SCHEMA });
   cleanups.push(() => engine.close());
@@ -96,12 +96,12 @@ async function perform(options: DemoOptions, stage: Stage): Promise<{ isGood: bo
   cleanups.push(async () => run.close());
   const crew = await hire(url, namespace, run, stage);
   cleanups.push(() => cancelRest(engine, run, stage));
-  await run.untilDone(crew, stop.signal);
+  await run.untilDone(crew, stop.interrupted);
   run.close();
 
   screen.say([['Reading every execution back from the database ...', 'dim']]);
   const found = await audit(engine, run.ids);
-  stop.signal.throwIfAborted();
+  stop.interrupted.throwIfAborted();
   for (const line of verdict(found, run)) screen.say(line);
   return { isGood: isClean(found, run), place };
 }
@@ -112,7 +112,7 @@ async function prepare(url: string, place: string, screen: Screen): Promise<void
   } catch (error) {
     if (isEngineError(error) && ['schema_drift', 'schema_newer'].includes(error.code))
       screen.say([
-        [`Another version made schema ${DEMO_SCHEMA} in ${place}. Drop it, then try again.`, 'warn'],
+        [`Schema ${DEMO_SCHEMA} in ${place} is from another version. Drop it, then try again.`, 'warn'],
       ]);
     throw error;
   }
@@ -140,7 +140,7 @@ function withoutSecrets(databaseUrl: string): string {
 }
 
 async function hire(url: string, namespace: string, run: DemoRun, stage: Stage): Promise<DemoProcess[]> {
-  stage.stop.signal.throwIfAborted();
+  stage.stop.interrupted.throwIfAborted();
   const crew = await startCrew({
     names: WORKERS,
     setting: {
@@ -152,15 +152,15 @@ async function hire(url: string, namespace: string, run: DemoRun, stage: Stage):
     onDeath: (worker, reason) => run.died(worker, reason),
   });
   stage.cleanups.push(() => stopCrew(crew));
-  stage.stop.signal.throwIfAborted();
+  stage.stop.interrupted.throwIfAborted();
   stage.screen.say([[`Started ${crew.map(({ name, pid }) => `${name} (pid ${pid})`).join(', ')}`, 'dim']]);
   return crew;
 }
 
-/** Nobody will finish them after an interruption, and the next demo should not have to. */
+/** After an interruption no worker is left to finish them, and the next demo should not have to. */
 async function cancelRest(engine: Connection, run: DemoRun, stage: Stage): Promise<void> {
   const rest = run.unreported().map((number) => run.ids[number - 1]!);
-  if (!stage.stop.signal.aborted || rest.length === 0) return;
+  if (!stage.stop.interrupted.aborted || rest.length === 0) return;
   run.close();
   const answers = await engine.cancel(rest, { reason: 'the demo was interrupted', by: 'demo' });
   const cancelled = answers.filter(({ outcome }) => outcome === 'cancelled').length;

@@ -1,6 +1,6 @@
 /**
- * What is known about a running demo, kept up to date from what the workers say. Only for looking at: the numbers
- * of the closing table are read from the database. No clock and no screen in here.
+ * What is known about a running demo, kept up to date from the workers' messages. For the screen only: the numbers of the
+ * closing table are read from the database. No clock and no screen in here.
  */
 import type { News } from './worker.ts';
 
@@ -31,7 +31,7 @@ export class Progress {
     );
   }
 
-  /** Executions known to have ended, one way or the other. */
+  /** Executions known to have ended, with any outcome. */
   get ended(): number {
     return this.#ended.size;
   }
@@ -49,7 +49,7 @@ export class Progress {
     return this.#foreign;
   }
 
-  /** How often a worker was told that it ended an execution that a worker had ended before: must stay 0. */
+  /** How often a worker ended an execution that a worker had ended before: must stay 0. */
   get reportedTwice(): number {
     return this.#reportedTwice;
   }

@@ -1,36 +1,36 @@
 /**
- * A demo while it runs: hears the workers, keeps the screen current, kills one worker in the middle, and knows when
- * it is over. It only watches and waits; the work is done by the worker processes.
+ * A demo while it runs: receives the workers' messages, keeps the screen current, kills one worker in the middle, and
+ * knows when everything is done. The work itself is done by the worker processes.
  */
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import type { Engine } from '../../contract/engine.ts';
 import type { ExecutionId } from '../../contract/ids.ts';
 import { endedAmong } from './audit.ts';
 import type { DemoProcess } from './crew.ts';
 import { numbersTo, Progress } from './progress.ts';
 import { event, type Screen } from './screen.ts';
-import type { Line } from '../look.ts';
+import type { Line } from '../style.ts';
 import { demoKind, demoRequest } from './tasks.ts';
 import { DEMO_CONCURRENCY, type News } from './worker.ts';
 
-/** The share that is done when one worker is killed. */
+/** One worker is killed when this share is done. */
 const KILL_AT_SHARE = 0.4;
 const KILL_ANYWAY_AT_SHARE = 0.5;
-const LOOK_EVERY_MS = 50;
+const POLL_EVERY_MS = 50;
 /**
- * Executions submitted and not ended, at most. Work that comes back after a failure or a crash queues behind what
- * waits; with everything submitted at once it would come back at the very end, and nobody would see why.
+ * Executions submitted and not ended, at most. Work that is retried or taken over queues behind what waits; if everything
+ * were submitted at once, it would run at the very end, and the cause would be out of sight.
  */
 const OPEN_AT_ONCE = 80;
-/** Submitted in one call, at least, as long as there are that many. */
+/** Submitted in one call, at least, while that many are left. */
 const SUBMIT_BATCH = 20;
-/** Nothing heard for this long: perhaps the missing news died with a worker, so the database is asked. */
+/** Without a message for this long, the database is asked: the missing news may have died with a worker. */
 const QUIET_MS = 300;
-/** Executions asked about at once when it is quiet. */
-const QUIET_LOOK_LIMIT = 500;
-/** Nothing ended for this long: something is wrong, and waiting does not help. */
+/** Executions read at once then. */
+const UNREPORTED_AT_ONCE = 500;
+/** When nothing ends for this long, something is wrong, and the demo stops waiting. */
 const STALL_LIMIT_MS = 30_000;
-/** The first few are shown; a screen full of the same would hide the rest. */
+/** Only the first few are shown; a screen full of them would hide the rest. */
 const RETRIES_SHOWN = 3;
 const TAKEOVERS_SHOWN = 12;
 
@@ -61,7 +61,7 @@ export class DemoRun {
     this.progress = new Progress(options.total, options.names);
   }
 
-  /** Numbers that were submitted and of whose end nobody has heard. */
+  /** The numbers that were submitted and are not known to have ended. */
   unreported(): number[] {
     return numbersTo(this.ids.length).filter((number) => !this.progress.hasEnded(number));
   }
@@ -79,7 +79,7 @@ export class DemoRun {
     for (const number of news.takenOver) this.#sayTakeover(worker, number);
     if (!this.#isTimeToKill(worker, news)) return;
     this.#killing = this.#kill(worker, news.held);
-    // What goes wrong is heard of by who awaits it at the end; until then it must not end the process.
+    // `untilDone` awaits it later; until then a rejection must not end the process.
     this.#killing.catch(() => undefined);
   }
 
@@ -88,21 +88,21 @@ export class DemoRun {
     this.#say([[`${worker.name} ended unexpectedly. ${reason}`, 'bad']]);
   }
 
-  /** Submits, and watches until everything has ended or nothing moves any more. Throws when interrupted. */
-  async untilDone(crew: readonly DemoProcess[], signal: AbortSignal): Promise<void> {
+  /** Submits, and waits until everything has ended or nothing progresses any more. Throws when interrupted. */
+  async untilDone(crew: readonly DemoProcess[], interrupted: AbortSignal): Promise<void> {
     this.#startedAt = performance.now();
     this.#lastEndAt = this.#startedAt;
     this.#lastNewsAt = this.#startedAt;
     this.#ticker = setInterval(() => this.#show(), this.#options.screen.everyMs);
     while (!this.#isOver(crew)) {
       await this.#submitSome();
-      await pause(LOOK_EVERY_MS, undefined, { signal });
-      if (performance.now() - this.#lastNewsAt > QUIET_MS) await this.#lookForUnreported();
+      await delay(POLL_EVERY_MS, undefined, { signal: interrupted });
+      if (performance.now() - this.#lastNewsAt > QUIET_MS) await this.#findUnreported();
     }
     await this.#killing;
   }
 
-  /** Draws the last state and leaves it on the screen. */
+  /** Draws the last frame and leaves it on the screen. */
   close(): void {
     if (this.#ticker === undefined) return;
     clearInterval(this.#ticker);
@@ -134,17 +134,17 @@ export class DemoRun {
     if (this.progress.ended > endedBefore) this.#lastEndAt = this.#lastNewsAt;
   }
 
-  async #lookForUnreported(): Promise<void> {
+  async #findUnreported(): Promise<void> {
     const before = this.progress.ended;
-    const missing = this.unreported().slice(0, QUIET_LOOK_LIMIT);
+    const missing = this.unreported().slice(0, UNREPORTED_AT_ONCE);
     const ended = await endedAmong(this.#options.engine, this.ids, missing);
     for (const number of ended) this.progress.found(number);
     this.#heard(before);
   }
 
   /**
-   * With no room for another claim and a slow execution in hand, it surely still holds leases when the signal
-   * arrives. Should that never be the case, holding a slow one must do.
+   * A worker with no free slot and a slow execution still holds leases when SIGKILL arrives. When that never happens, a
+   * slow execution must do.
    */
   #isTimeToKill(worker: DemoProcess, news: News): boolean {
     if (this.#killing !== undefined || worker.name !== this.#options.victim) return false;
@@ -169,7 +169,7 @@ export class DemoRun {
     const snapshots = await Promise.all(
       known.map((number) => this.#options.engine.describe(this.ids[number - 1]!)),
     );
-    // It may have completed some between its last words and its death.
+    // It may have completed some after its last message.
     known
       .filter((_, index) => typeof snapshots[index]?.endedAtMs === 'number')
       .forEach((number) => this.progress.found(number));

@@ -1,11 +1,12 @@
 /**
- * The screen of the demo without a terminal: what is drawn, how wide, and in which colours.
+ * The screen of the demo without a terminal: what is drawn, how wide, and in which colours. The numbers on it come from
+ * the progress, which is tested here too.
  */
 import { describe, expect, it } from 'vitest';
 import { Progress } from './progress.ts';
 import { cut, frame, openScreen } from './screen.ts';
 import type { News } from './worker.ts';
-import { lookFor, paint, type Line } from '../look.ts';
+import { styleFor, paint, type Line } from '../style.ts';
 
 const NAMES = ['worker-1', 'worker-2'];
 
@@ -50,7 +51,7 @@ describe('the frame', () => {
     expect(Math.max(...lines.map((line) => line.length))).toBeLessThan(columns);
   });
 
-  it('is drawn over the frame before it, and lines that stay scroll above', () => {
+  it('is drawn over the previous frame, and permanent lines scroll above', () => {
     const output = terminal(80);
     const screen = openScreen(output, {});
     screen.show(halfDone(), 0);
@@ -69,25 +70,25 @@ describe('colours', () => {
     [true, { TERM: 'dumb' }, 'off'],
     [false, {}, 'off'],
   ] as const)('on a terminal (%s) with %j are %s', (isTTY, env, colour) => {
-    expect(lookFor({ isTTY, write: () => true }, env).colour).toBe(colour);
+    expect(styleFor({ isTTY, write: () => true }, env).colour).toBe(colour);
   });
 
-  it('are added after a line was cut, so that none is cut in half', () => {
+  it('are added after the line is cut, so that no code is cut in half', () => {
     const line = cut([['abc', 'good'], ['def', 'bad'], ['ghi']], 4);
     expect(paint(line, { colour: 'on', characters: 'ascii' })).toBe(
-      '\u001B[32mabc\u001B[0m\u001B[31md\u001B[0m',
+      '\u001B[32mabc\u001B[39m\u001B[31md\u001B[39m',
     );
   });
 });
 
 describe('progress', () => {
-  it('notices when two workers were told that they completed the same execution', () => {
+  it('notices when two workers completed the same execution', () => {
     const progress = halfDone();
     progress.hear('worker-2', news({ completed: [2] }));
     expect(progress).toMatchObject({ ended: 2, reportedTwice: 1 });
   });
 
-  it('does not mind a late report of what was found in the database', () => {
+  it('accepts a late report of what was found in the database', () => {
     const progress = new Progress(4, NAMES);
     progress.found(2);
     progress.hear('worker-1', news({ completed: [2] }));

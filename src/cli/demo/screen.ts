@@ -1,19 +1,19 @@
 /**
- * How the demo looks: on a terminal a frame that is drawn again in place, with what happens scrolling above it; in a
- * file or a pipe plain lines now and then. Lines are spans of text with a tone, so that they can be cut to the
- * width before any colour is added. What is shown is decided elsewhere.
+ * The screen of the demo: on a terminal a frame that is redrawn in place, with events scrolling above it; in a file or a
+ * pipe plain lines now and then. Lines are spans of text with a tone, so that they can be cut to the width before colours
+ * are added. What is shown is decided elsewhere.
  */
 import type { Progress, WorkerView } from './progress.ts';
-import { lookFor, paint, type Line, type Look, type Output } from '../look.ts';
+import { styleFor, paint, type Line, type Style, type Output } from '../style.ts';
 
 export interface Screen {
-  /** How often `show` is worth calling. */
+  /** How often to call `show`. */
   readonly everyMs: number;
   /** A line that stays. */
   say(line: Line): void;
-  /** How it stands now. */
+  /** The current progress. */
   show(progress: Progress, elapsedMs: number): void;
-  /** Nothing is drawn in place after this. */
+  /** Nothing is redrawn after this. */
   settle(): void;
 }
 
@@ -22,7 +22,7 @@ const PLAIN_EVERY_MS = 1_000;
 const DEFAULT_COLUMNS = 80;
 const BAR_MAX_COLUMNS = 40;
 const BAR_MIN_COLUMNS = 8;
-/** What stands beside the bar. */
+/** The text beside the bar. */
 const BAR_BESIDE_COLUMNS = 42;
 
 const HIDE_CURSOR = '\u001B[?25l';
@@ -30,23 +30,23 @@ const SHOW_CURSOR = '\u001B[?25h';
 const CLEAR_BELOW = '\u001B[J';
 
 export function openScreen(output: Output, env: NodeJS.ProcessEnv): Screen {
-  const look = lookFor(output, env);
+  const style = styleFor(output, env);
   const isLive = output.isTTY === true && env['TERM'] !== 'dumb';
-  return isLive ? new LiveScreen(output, look) : new PlainScreen(output, look);
+  return isLive ? new LiveScreen(output, style) : new PlainScreen(output, style);
 }
 
 class PlainScreen implements Screen {
   readonly everyMs = PLAIN_EVERY_MS;
   readonly #output: Output;
-  readonly #look: Look;
+  readonly #style: Style;
 
-  constructor(output: Output, look: Look) {
+  constructor(output: Output, style: Style) {
     this.#output = output;
-    this.#look = look;
+    this.#style = style;
   }
 
   say(line: Line): void {
-    this.#output.write(`${paint(line, this.#look)}\n`);
+    this.#output.write(`${paint(line, this.#style)}\n`);
   }
 
   show(progress: Progress, elapsedMs: number): void {
@@ -62,29 +62,29 @@ class PlainScreen implements Screen {
   }
 
   settle(): void {
-    // Every line stays as it was written.
+    // Printed lines stay.
   }
 }
 
 class LiveScreen implements Screen {
   readonly everyMs = LIVE_EVERY_MS;
   readonly #output: Output;
-  readonly #look: Look;
+  readonly #style: Style;
   #frame: Line[] = [];
   #drawnLines = 0;
   #cursor: 'shown' | 'hidden' = 'shown';
 
-  constructor(output: Output, look: Look) {
+  constructor(output: Output, style: Style) {
     this.#output = output;
-    this.#look = look;
+    this.#style = style;
   }
 
   say(line: Line): void {
-    this.#draw(`${paint(line, this.#look)}\n`);
+    this.#draw(`${paint(line, this.#style)}\n`);
   }
 
   show(progress: Progress, elapsedMs: number): void {
-    this.#frame = frame(progress, elapsedMs, { ...this.#look, columns: this.#columns() });
+    this.#frame = frame(progress, elapsedMs, { ...this.#style, columns: this.#columns() });
     this.#draw('');
   }
 
@@ -99,11 +99,11 @@ class LiveScreen implements Screen {
     return this.#output.columns ?? DEFAULT_COLUMNS;
   }
 
-  /** One write, so that no half of a frame is ever seen. */
+  /** One write, so that a frame is never half drawn. */
   #draw(above: string): void {
     const up = this.#drawnLines === 0 ? '' : `\r\u001B[${this.#drawnLines}A${CLEAR_BELOW}`;
     const width = this.#columns() - 1;
-    const lines = this.#frame.map((line) => `${paint(cut(line, width), this.#look)}\n`).join('');
+    const lines = this.#frame.map((line) => `${paint(cut(line, width), this.#style)}\n`).join('');
     const hide = this.#cursor === 'shown' && lines !== '' ? HIDE_CURSOR : '';
     if (hide !== '') this.#cursor = 'hidden';
     this.#output.write(`${hide}${up}${above}${lines}`);
@@ -111,18 +111,18 @@ class LiveScreen implements Screen {
   }
 }
 
-/** The part of the screen that is drawn in place: a bar, and a line for each worker. */
-export function frame(progress: Progress, elapsedMs: number, look: Look & { columns: number }): Line[] {
+/** The part of the screen that is redrawn: a bar, and a line for each worker. */
+export function frame(progress: Progress, elapsedMs: number, style: Style & { columns: number }): Line[] {
   const workers = [...progress.workers.values()];
-  return [[['']], barLine(progress, elapsedMs, look), ...workers.map(workerLine), [['']]];
+  return [[['']], barLine(progress, elapsedMs, style), ...workers.map(workerLine), [['']]];
 }
 
-function barLine(progress: Progress, elapsedMs: number, look: Look & { columns: number }): Line {
+function barLine(progress: Progress, elapsedMs: number, style: Style & { columns: number }): Line {
   const { ended, total } = progress;
-  const room = look.columns - BAR_BESIDE_COLUMNS;
+  const room = style.columns - BAR_BESIDE_COLUMNS;
   const width = Math.max(BAR_MIN_COLUMNS, Math.min(BAR_MAX_COLUMNS, room));
   const filled = Math.floor((ended / total) * width);
-  const [full, empty] = look.characters === 'unicode' ? ['█', '░'] : ['#', '.'];
+  const [full, empty] = style.characters === 'unicode' ? ['█', '░'] : ['#', '.'];
   const percent = Math.floor((ended / total) * 100);
   return [
     ['  '],
@@ -149,7 +149,7 @@ function workerLine(worker: WorkerView): Line {
   ];
 }
 
-/** A line about a moment: when, and what. */
+/** A line about an event: when, and what. */
 export function event(elapsedMs: number, what: Line): Line {
   return [[`${seconds(elapsedMs).padStart(8)}  `, 'dim'], ...what];
 }
@@ -158,12 +158,12 @@ export function seconds(ms: number): string {
   return `${(ms / 1_000).toFixed(1)} s`;
 }
 
-/** 12345 as 12,345, whatever the machine's own habit is. */
+/** 12345 as 12,345, in every locale. */
 export function count(value: number): string {
   return value.toLocaleString('en-US');
 }
 
-/** The line, no wider than this. */
+/** The line, cut to this width. */
 export function cut(line: Line, width: number): Line {
   let room = Math.max(0, width);
   return line.flatMap(([text, tone]) => {

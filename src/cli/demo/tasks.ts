@@ -1,9 +1,9 @@
 /**
  * The work of the demo: a thousand made-up executions of three kinds and the handlers that run them. What an
- * execution does follows from its number alone, so that every run shows the same: how long it takes, and
+ * execution does depends on its number alone, so that every run shows the same: how long it takes, and
  * whether its first attempt fails. Nothing here knows processes or screens.
  */
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import type { SubmitRequest } from '../../contract/engine.ts';
 import { task } from '../../define/task.ts';
 import type { TaskContext } from '../../worker/context.ts';
@@ -15,7 +15,7 @@ export interface DemoPayload {
   failsFirst: boolean;
 }
 
-/** Every kind and how a failing attempt of it complains. */
+/** Every kind, with the message of an attempt that fails. */
 const COMPLAINTS = {
   'resize-image': 'image store: 503',
   'charge-card': 'network timeout',
@@ -56,7 +56,7 @@ export function demoRequest(number: number, namespace: string): SubmitRequest {
 
 async function work(input: DemoPayload, ctx: TaskContext): Promise<{ number: number }> {
   const { number, takesMs, failsFirst } = input;
-  await pause(takesMs, undefined, { signal: ctx.signal });
+  await delay(takesMs, undefined, { signal: ctx.signal });
   if (failsFirst && ctx.attemptIndex === 0) throw new Error(COMPLAINTS[ctx.kind as DemoKind]);
   return { number };
 }

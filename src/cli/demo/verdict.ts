@@ -1,12 +1,12 @@
 /**
- * The last words of the demo: the closing table, one sentence that says whether it went well, and where to go from
- * here. Pure text; the numbers come from the audit.
+ * The end of the demo: the closing table, one sentence with the verdict, and where to go from here. Text only; the
+ * numbers come from the audit.
  */
 import type { Audit } from './audit.ts';
 import { count, seconds } from './screen.ts';
-import type { Line, Tone } from '../look.ts';
+import type { Line, Tone } from '../style.ts';
 
-/** What the verdict needs to know beside the audit. */
+/** What the verdict needs besides the audit. */
 export interface Observed {
   readonly durationMs: number;
   readonly progress: { readonly total: number; readonly foreign: number; readonly reportedTwice: number };
@@ -61,7 +61,7 @@ function sentence(audit: Audit, observed: Observed): Line {
     audit.failed > 0 ? `${count(audit.failed)} failed` : '',
     audit.wrong + observed.progress.reportedTwice > 0 ? 'some were completed more than once' : '',
   ].filter((part) => part !== '');
-  return [[`The demo did not go as it should: ${parts.join(', ')}.`, 'bad']];
+  return [[`The demo went wrong: ${parts.join(', ')}.`, 'bad']];
 }
 
 function row(label: string, value: string, note: string, tone: Tone = 'plain'): Line {

@@ -1,7 +1,6 @@
 /**
- * One worker process of the demo, started by `flowfabric demo` and by nobody else. It is an ordinary worker; the
- * engine it is given also tells the parent what was claimed and how it ended. It ends when told to (SIGTERM), and
- * at once when the parent is gone.
+ * One worker process of the demo, started only by `flowfabric demo`. It is an ordinary worker; its engine also reports to
+ * the parent what was claimed and how it ended. It stops on SIGTERM, and exits at once when the parent is gone.
  */
 import { connect } from '../../connect/connect.ts';
 import type { Claim, Engine, LeaseRef } from '../../contract/engine.ts';
@@ -9,13 +8,13 @@ import { isEngineError } from '../../contract/errors.ts';
 import { startWorker } from '../../worker/worker.ts';
 import { demoHandlers, type DemoPayload } from './tasks.ts';
 
-/** Short, so that the takeover can be watched. */
+/** Short, so that the takeover is visible. */
 const LEASE_MS = 2_000;
 export const DEMO_CONCURRENCY = 6;
 const POOL_SIZE = 4;
 const STOP_DEADLINE_MS = 2_000;
 
-/** What the parent tells a worker process through its environment. */
+/** What the parent passes to a worker process in its environment. */
 export interface DemoWorkerSetting {
   DATABASE_URL: string;
   FLOWFABRIC_DEMO_SCHEMA: string;
@@ -42,7 +41,7 @@ export type WorkerMessage =
 
 type Send = (message: WorkerMessage) => void;
 
-/** Runs until told to stop; answers the exit code. */
+/** Runs until it is stopped; returns the exit code. */
 export async function runDemoWorker(): Promise<number> {
   if (process.send === undefined) {
     console.error('demo-worker is started by `flowfabric demo`; run that instead.');
@@ -51,7 +50,7 @@ export async function runDemoWorker(): Promise<number> {
   const send: Send = (message) => {
     if (process.connected) process.send?.(message);
   };
-  // Without the parent nobody would ever stop this process. What it held is taken over like after any crash.
+  // Without the parent nothing would stop this process. What it held is taken over, as after any crash.
   const onOrphaned = (): never => process.exit(1);
   process.on('disconnect', onOrphaned);
   // Ctrl-C reaches the whole process group; the parent decides what it means.
@@ -165,7 +164,7 @@ class Reporter {
   }
 }
 
-/** The same engine, with somebody looking on. */
+/** The same engine, with every claim and outcome reported. */
 function reporting(engine: Engine, reporter: Reporter): Engine {
   return {
     ...engine,

@@ -1,6 +1,6 @@
 /**
- * An event as the cells of one line: when, what, to which execution, flow, worker or lane, and what one would ask next about it. Pure
- * text from values; what others wrote is kept to one line without control characters.
+ * An event as the cells of one line: when, what, for which execution, flow, worker or lane, and what matters most about
+ * it. Text from values; what others wrote is kept to one line without control characters.
  */
 import type {
   CompletionEvent,
@@ -10,11 +10,11 @@ import type {
   OperatorEvent,
   SignalEvent,
 } from '../../contract/events.ts';
-import type { Span, Tone } from '../look.ts';
+import type { Span, Tone } from '../style.ts';
 import { printable } from '../secrets.ts';
 import { cutLine, instant } from '../wording.ts';
 
-/** Reasons and tags may be long: the rest is in the JSON. */
+/** Reasons and tags may be longer; the rest is in the JSON. */
 const DETAIL_CHARACTERS = 120;
 
 const TONES: Readonly<Record<string, Tone>> = {
@@ -148,8 +148,8 @@ function flowDetail(event: FlowEvent): string {
   }
 }
 
-function by(who: string | null): string {
-  return who === null ? '' : `, by ${who}`;
+function by(name: string | null): string {
+  return name === null ? '' : `, by ${name}`;
 }
 
 function because(reason: string | null): string {

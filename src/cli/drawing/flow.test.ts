@@ -75,7 +75,7 @@ const RACE = flow(
 );
 
 describe('a flow', () => {
-  it('as Mermaid: members with joins and states, edges with what they ask and hand over, a class for each state', () => {
+  it('as Mermaid: members with joins and states, edges with conditions and inputs, a class for each state', () => {
     expect(toMermaid(RACE).split('\n')).toEqual([
       'flowchart TD',
       '  n0["claude<br/>cancelled"]',

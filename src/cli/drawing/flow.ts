@@ -1,6 +1,6 @@
 /**
- * A flow as a drawing: Mermaid or DOT text, members coloured by their state, joins with how far they are, edges with what they ask and hand over. Pure
- * text from a snapshot; names are others' text and are escaped, and never become ids.
+ * A flow as a drawing in Mermaid or DOT: members coloured by state, joins with their progress, edges with their
+ * conditions and inputs. Text from a snapshot; names are user text: they are escaped, and never become ids.
  */
 import type {
   EdgeSnapshot,
@@ -35,7 +35,7 @@ const COLOURS: Record<PublicState, Colours> = {
   skipped: { fill: '#ffffff', line: '#9ca3af' },
 };
 
-/** How many of what it needs a join has: `2 of 3`; of any and quorum also how many there are. */
+/** The satisfied edges of those a join needs: `2 of 3`; for any and quorum, also how many edges there are. */
 export function joinProgress({ policy, edges, satisfied }: JoinSnapshot): string {
   if (policy.kind === 'all') return `${satisfied} of ${edges}`;
   return `${satisfied} of ${policy.kind === 'any' ? 1 : policy.k} (${policy.kind} of ${edges})`;
@@ -50,8 +50,8 @@ export function toMermaid({ members, edges }: FlowSnapshot): string {
     ),
     ...edges.map((edge) => {
       const label = labelOf(edge);
-      const said = label === '' ? '' : `|"${mermaidText(label)}"|`;
-      return `  ${ids.get(edge.from)} ${MERMAID_ARROWS[edge.state]}${said} ${ids.get(edge.to)}`;
+      const caption = label === '' ? '' : `|"${mermaidText(label)}"|`;
+      return `  ${ids.get(edge.from)} ${MERMAID_ARROWS[edge.state]}${caption} ${ids.get(edge.to)}`;
     }),
     ...members.map((member) => `  class ${ids.get(member.name)} ${member.state}`),
     ...statesOf(members).map((state) => {
@@ -69,20 +69,20 @@ export function toDot({ name, members, edges }: FlowSnapshot): string {
     '  node [shape=box, style="rounded,filled", fontname="sans-serif"];',
     ...members.map((member) => {
       const { fill, line } = COLOURS[member.state];
-      const look = `fillcolor="${fill}", color="${line}", class="${member.state}"`;
-      return `  ${ids.get(member.name)} [label=${dotText(linesOf(member))}, ${look}];`;
+      const style = `fillcolor="${fill}", color="${line}", class="${member.state}"`;
+      return `  ${ids.get(member.name)} [label=${dotText(linesOf(member))}, ${style}];`;
     }),
     ...edges.map((edge) => {
       const label = labelOf(edge);
-      const said = label === '' ? '' : `label=${dotText([label])}, `;
-      return `  ${ids.get(edge.from)} -> ${ids.get(edge.to)} [${said}style=${DOT_STYLES[edge.state]}];`;
+      const caption = label === '' ? '' : `label=${dotText([label])}, `;
+      return `  ${ids.get(edge.from)} -> ${ids.get(edge.to)} [${caption}style=${DOT_STYLES[edge.state]}];`;
     }),
     '}',
     '',
   ].join('\n');
 }
 
-/** What counted is bold, what is not decided is plain, and what came to nothing, or does not count yet, is broken. */
+/** Satisfied edges are bold, pending ones plain; failed, skipped and staged ones are dashed. */
 const MERMAID_ARROWS: Record<EdgeState, string> = {
   staged: '-.->',
   pending: '-->',
@@ -106,20 +106,20 @@ function statesOf(members: readonly MemberSnapshot[]): PublicState[] {
   return [...new Set(members.map(({ state }) => state))].toSorted();
 }
 
-/** One edge that must be satisfied is no join worth showing. */
+/** A join of one edge is not worth showing. */
 function linesOf({ name, state, join }: MemberSnapshot): string[] {
   const hasJoin = join !== null && (join.policy.kind !== 'all' || join.edges > 1);
   return [name, ...(hasJoin ? [joinProgress(join)] : []), state];
 }
 
-/** What is usual, success and no input, needs no words. */
+/** The default, on success and without input, has no label. */
 function labelOf({ on, as }: EdgeSnapshot): string {
   return [on === 'success' ? '' : `on ${on}`, as === null ? '' : `as ${as}`]
     .filter((part) => part !== '')
     .join(', ');
 }
 
-/** Mermaid knows no backslash; characters it may take for its own are written by their numbers. */
+/** Mermaid has no backslash escape: characters with a meaning of their own are written as their code points. */
 function mermaidText(text: string): string {
   return printable(text).replaceAll(
     /[^\p{L}\p{N} ,._/()-]/gu,

@@ -1,5 +1,5 @@
 /**
- * What a person sees of a stream: text runs on, JSON has lines, notes do not tear a line apart, and stored text cannot steer the
+ * A stream on a screen: text runs on, JSON has lines, notes do not break into a line, and stored text cannot control the
  * terminal.
  */
 import { describe, expect, it } from 'vitest';
@@ -37,7 +37,7 @@ function shown(items: readonly StreamItem[], { isTTY }: { isTTY: boolean }): str
 }
 
 describe('the screen of a stream', () => {
-  it('runs texts of one type together, and begins a line for another type', () => {
+  it('runs text of one type together, and starts a line for another type', () => {
     const items = [
       frame('let me ', { frameType: 'thought' }),
       frame('think', { frameType: 'thought' }),
@@ -53,19 +53,19 @@ describe('the screen of a stream', () => {
     ).toBe('a\n{"b":1}\n[2]\nc\nnull\n');
   });
 
-  it('says how many bytes there were instead of showing them', () => {
+  it('prints the number of bytes instead of the bytes', () => {
     expect(shown([frame(new Uint8Array(4_096), { frameType: 'image' })], { isTTY: false })).toBe(
       '<4,096 bytes of type image.>\n',
     );
   });
 
-  it('keeps control characters from a terminal, and from nobody else', () => {
+  it('removes control characters on a terminal, and nowhere else', () => {
     const items = [frame('a\u001B[31mb\r\u009Bc\u202E\td'), frame({ e: '\u0085' })];
     expect(shown(items, { isTTY: true })).toBe('a[31mbc\td\n{"e":""}\n');
     expect(shown(items, { isTTY: false })).toBe('a\u001B[31mb\r\u009Bc\u202E\td\n{"e":"\u0085"}\n');
   });
 
-  it('ends a line before a note where both are one screen, and leaves piped text as it is', () => {
+  it('ends a line before a note on a terminal, and leaves piped text unchanged', () => {
     const items: StreamItem[] = [
       frame('half'),
       { ...place, type: 'gap', missed: 1_200 },
@@ -78,11 +78,11 @@ describe('the screen of a stream', () => {
     ];
     const notes = [
       '<1,200 best-effort frames were trimmed before they could be read.>\n',
-      '<attempt 1 is paused (waiting_for_signal) and will go on.>\n',
-      '<attempt 1 goes on under another lease: what it wrote is written again, except in finished steps: draft (1).>\n',
-      '<attempt 1 is over: attempt_failure.>\n',
-      '<attempt 2 follows: what attempt 1 wrote no longer counts.>\n',
-      '<the execution was kept as long as it was to be, and is gone.>\n',
+      '<attempt 1 is paused (waiting_for_signal) and will continue.>\n',
+      '<attempt 1 continues under another lease: its output is written again, except in finished steps: draft (1).>\n',
+      '<attempt 1 ended: attempt_failure.>\n',
+      '<attempt 2 follows: the output of attempt 1 no longer counts.>\n',
+      '<the execution is past its retention time and was deleted.>\n',
     ];
     const [gap, ...rest] = notes;
     expect(shown(items, { isTTY: true })).toBe(`half\n${gap} a line\n${rest.join('')}`);
@@ -91,7 +91,7 @@ describe('the screen of a stream', () => {
 });
 
 describe('an item as JSON', () => {
-  it('has bytes as base64, and nothing twice', () => {
+  it('has bytes as base64, and no value twice', () => {
     expect(jsonOf(frame(Uint8Array.from([0, 255])))).toMatchObject({
       type: 'frame',
       cursor: '0/1-1',

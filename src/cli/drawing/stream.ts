@@ -1,6 +1,6 @@
 /**
- * How the items of a stream look to a person: text as it was written, JSON a line each, everything else as a note. Where it is
- * written to is given; nothing is decided about following or exit codes.
+ * How the items of a stream look on a screen: text as it was written, JSON one line each, everything else as a note.
+ * Following and exit codes are decided elsewhere.
  */
 import type { StreamFrame, StreamItem } from '../../contract/streams.ts';
 import { printable, withoutControls } from '../secrets.ts';
@@ -17,7 +17,7 @@ const STEPS_NAMED = 5;
 export class StreamScreen {
   readonly #output: ScreenOutput;
   readonly #note: (sentence: string) => void;
-  /** The type of the text that the line under way belongs to; null at the beginning of a line. */
+  /** The frame type of the unfinished line; null at the beginning of a line. */
   #openLine: string | null = null;
 
   constructor(output: ScreenOutput, note: (sentence: string) => void) {
@@ -30,7 +30,7 @@ export class StreamScreen {
     this.#say(noteOf(item));
   }
 
-  /** A shell's next line begins on a line of its own. */
+  /** Ends the line, so that the shell's prompt starts on a new one. */
   end(): void {
     if (this.#output.isTTY === true) this.#endLine();
   }
@@ -44,7 +44,7 @@ export class StreamScreen {
     this.#output.write(`${this.#clean(JSON.stringify(payload))}\n`);
   }
 
-  /** Texts of one type belong together, such as the tokens of an answer. */
+  /** Text frames of one type run together, such as the tokens of an answer. */
   #text(text: string, frameType: string): void {
     if (this.#openLine !== null && this.#openLine !== frameType) this.#endLine();
     const clean = this.#clean(text);
@@ -63,7 +63,7 @@ export class StreamScreen {
     this.#openLine = null;
   }
 
-  /** Notes go elsewhere, but on a terminal that is the same screen. */
+  /** Notes go to stderr, which on a terminal is the same screen. */
   #say(sentence: string): void {
     this.end();
     this.#note(sentence);
@@ -76,15 +76,15 @@ function noteOf(item: Exclude<StreamItem, { type: 'frame' }>): string {
     case 'gap':
       return `${thousands(item.missed)} best-effort frames were trimmed before they could be read.`;
     case 'restarted':
-      return `${attempt} goes on under another lease: what it wrote is written again${exceptIn(item.finishedSteps)}.`;
+      return `${attempt} continues under another lease: its output is written again${exceptIn(item.finishedSteps)}.`;
     case 'paused':
-      return `${attempt} is paused (${item.reason}) and will go on.`;
+      return `${attempt} is paused (${item.reason}) and will continue.`;
     case 'closed':
-      return `${attempt} is over: ${item.reason}.`;
+      return `${attempt} ended: ${item.reason}.`;
     case 'superseded':
-      return `attempt ${item.by + 1} follows: what ${attempt} wrote no longer counts${exceptIn(item.finishedSteps)}.`;
+      return `attempt ${item.by + 1} follows: the output of ${attempt} no longer counts${exceptIn(item.finishedSteps)}.`;
     case 'forgotten':
-      return 'the execution was kept as long as it was to be, and is gone.';
+      return 'the execution is past its retention time and was deleted.';
   }
 }
 
@@ -97,7 +97,7 @@ function exceptIn(steps: readonly { name: string; key: string }[]): string {
   return `, except in finished steps: ${names.join(', ')}${more}`;
 }
 
-/** An item as a line of JSON: bytes in base64, and nothing twice. */
+/** An item as JSON: bytes in base64, and no value twice. */
 export function jsonOf(item: StreamItem): object {
   if (item.type !== 'frame') return item;
   const { bytes, payload, ...frame } = item.frame;

@@ -282,7 +282,7 @@ export function judgeStuck({ count, worst }: StuckFacts): Finding {
     check,
     verdict: first.failures >= FAILURES_LIMIT ? 'problem' : 'warn',
     detail: `${count} could not be moved on: ${names.join(', ')}${more > 0 ? ` and ${more} more` : ''}.`,
-    fix: `flowfabric show '${first.executionId}'`,
+    fix: `flowfabric describe '${first.executionId}'`,
   };
 }
 
@@ -332,7 +332,7 @@ export function judgeRoutes(count: number): Finding {
 
 export function judgeFeed({ unstamped, epoch, consumers, late, failing }: FeedFacts): Finding {
   const check = 'event feed';
-  const fix = 'flowfabric consumers';
+  const fix = 'flowfabric consumers list';
   if (failing !== null && failing.failures >= FAILURES_LIMIT) {
     const detail = `Consumer ${failing.name} failed ${failing.failures} times in a row (${failing.errorCode}).`;
     return { check, verdict: 'problem', detail, fix };

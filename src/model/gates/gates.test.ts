@@ -91,15 +91,7 @@ describe('a gate that holds says why', () => {
       'It failed 2 h 5 m ago (no such user); replay runs it again.',
       {
         state: FAILED,
-        end: { outcome: 'failed', endedAtMs: 1, endedAgoMs: 7_512_345, message: 'no  such\nuser' },
-      },
-    ],
-    [
-      'ended',
-      'It was cancelled 1 s ago; replay runs it again.',
-      {
-        state: { ...FAILED, terminalOutcome: 'cancelled' },
-        end: { outcome: 'cancelled', endedAtMs: 1, endedAgoMs: 1_000, message: null },
+        end: { outcome: 'failed', endedAtMs: 1, endedAgoMs: 7_512_345, message: 'no  such\nuser', by: null },
       },
     ],
     [
@@ -212,7 +204,13 @@ describe('a gate that holds says why', () => {
   });
 
   it('and quotes no more of a failure than a sentence bears, without splitting a character', () => {
-    const end = { outcome: 'failed', endedAtMs: 1, endedAgoMs: 0, message: '💥'.repeat(300) } as const;
+    const end = {
+      outcome: 'failed',
+      endedAtMs: 1,
+      endedAgoMs: 0,
+      message: '💥'.repeat(300),
+      by: null,
+    } as const;
     const { facts: told } = gateOf('ended', { state: FAILED, end });
     expect(told['message']).toBe(`${'💥'.repeat(199)}…`);
   });
@@ -352,7 +350,9 @@ const anyFacts: fc.Arbitrary<GateFacts> = fc.record({
   suspension: fc.option(fc.option(ms).map(suspension)),
   sessions: fc.constantFrom([], [{ pid: 7, ageMs: 40_000, doing: 'step' } as const]),
   setbacks: fc.array(fc.tuple(fc.constantFrom('due-timers', 'expired-leases'), ms).map((x) => setback(...x))),
-  end: fc.option(fc.constant({ outcome: 'failed', endedAtMs: 1, endedAgoMs: 1, message: 'm' } as const)),
+  end: fc.option(
+    fc.constant({ outcome: 'failed', endedAtMs: 1, endedAgoMs: 1, message: 'm', by: null } as const),
+  ),
   workers: fc.array(
     fc.record({
       kinds: words('mail'),

@@ -5,9 +5,10 @@
 import type { Json } from '../../contract/engine.ts';
 import type { ExecutionId } from '../../contract/ids.ts';
 import { GATES, type Gate, type GateName } from '../../contract/operations.ts';
-import type { StateVector, TerminalOutcome } from '../../contract/states.ts';
-import { isBlocked, joinFacts, tellJoin, tellSkip, type JoinFacts } from './blocked.ts';
+import type { StateVector } from '../../contract/states.ts';
+import { isBlocked, joinFacts, tellJoin, type JoinFacts } from './blocked.ts';
 import { offersAll } from '../capabilities.ts';
+import { endFacts, tellEnd, type EndFacts } from './ended.ts';
 import { holderOf, tellHolder, type SessionFacts } from './held.ts';
 import { routeMatches, type Route, type RouteDemand } from '../routes.ts';
 import { nextTimeMs, suspensionFacts, tellSuspension, type SuspensionFacts } from './suspended.ts';
@@ -53,7 +54,7 @@ export interface GateFacts {
   /** Sessions whose transactions hold its rows, the oldest first. */
   sessions: readonly SessionFacts[];
   setbacks: readonly { reconciler: string; failures: number; errorCode: string; retryInMs: number }[];
-  end: { outcome: TerminalOutcome; endedAtMs: number; endedAgoMs: number; message: string | null } | null;
+  end: EndFacts | null;
   workers: readonly WorkerGroup[];
   /** Entries before it in the queue of its route, counted only so far. Null when it is in no queue. */
   queue: { ahead: number; isCapped: boolean } | null;
@@ -96,26 +97,8 @@ function judgeEnd({ state, end, deadlineInMs, join }: GateFacts): Judgement {
     return open(`It has not ended${until}.`, { deadlineInMs });
   }
   const outcome = end?.outcome ?? state.terminalOutcome;
-  const message = quotedOrNull(end?.message ?? null);
-  const ago = end === null ? '' : ` ${spoken(end.endedAgoMs)} ago`;
-  const skip = outcome === 'skipped' ? tellSkip(join, message) : null;
-  const why = skip === null ? bracketed(message) : `: ${skip}`;
-  return holding(`It ${ENDED[outcome]}${ago}${why}; replay runs it again.`, {
-    outcome,
-    endedAtMs: end?.endedAtMs ?? null,
-    message,
-    ...(outcome === 'skipped' ? joinFacts(join) : {}),
-  });
+  return holding(tellEnd(outcome, end, join), endFacts(outcome, end, join));
 }
-
-const ENDED: Record<TerminalOutcome, string> = {
-  none: 'ended',
-  success: 'completed',
-  failed: 'failed',
-  cancelled: 'was cancelled',
-  expired: 'expired',
-  skipped: 'was skipped',
-};
 
 function judgeSessions({ sessions, state }: GateFacts): Judgement {
   const told = { sessions: sessions.map((session) => ({ ...session })) };

@@ -44,7 +44,7 @@ describe('the sentence', () => {
   it('says since when, what it has of what it needs, what happens then and where to look', () => {
     expect(told([wait()])).toBe(
       'Suspended for 3 h, it waits for an approval: boss has 1 of 2 signals by distinct sources at approval, ' +
-        'and without the rest it fails in 5 m; flowfabric approvals shows it.',
+        'and without the rest it fails in 5 m; flowfabric waitpoints list shows it.',
     );
   });
 

@@ -40,7 +40,7 @@ const WITHOUT_THE_REST: Record<TimeoutBehaviour, string> = {
   resume: 'it goes on',
   escalate: 'an operator is asked',
 };
-const SHOWN = 'flowfabric approvals shows it';
+const SHOWN = 'flowfabric waitpoints list shows it';
 
 /** Until the next of its times is over, or null when none is set. */
 export function nextTimeMs({ wakeInMs, waits }: SuspensionFacts): number | null {

@@ -59,7 +59,7 @@ describe('a suspension', () => {
     expect(holders(answer)).toEqual(['suspended']);
     const { detail, facts } = answer.holding!;
     expect(detail).toMatch(
-      /^Suspended for \d m(?: \d+ s)?, it waits for an approval: boss \(k\) has 1 of 2 signals named approved by distinct sources at desk, and without the rest it expires in \d m(?: \d+ s)?; flowfabric approvals shows it\.$/,
+      /^Suspended for \d m(?: \d+ s)?, it waits for an approval: boss \(k\) has 1 of 2 signals named approved by distinct sources at desk, and without the rest it expires in \d m(?: \d+ s)?; flowfabric waitpoints list shows it\.$/,
     );
     expect(facts).toMatchObject({
       reason: 'waiting_for_approval',
@@ -145,7 +145,9 @@ describe('when its time is over', () => {
     expect((await explain(id)).holding!.detail).toContain('an operator is asked within about a second;');
     expect(await bench.engine.fireTimers()).toBe(1);
     const { detail, facts } = (await explain(id)).holding!;
-    expect(detail).toContain('it waits for an operator: go has 0 of 1 signal at veto; flowfabric approvals');
+    expect(detail).toContain(
+      'it waits for an operator: go has 0 of 1 signal at veto; flowfabric waitpoints list',
+    );
     expect(facts).toMatchObject({ reason: 'paused_by_operator', waits: [{ timeoutInMs: null }] });
     await approve(id, 'veto', 'ann');
     expect(holders(await explain(id))).toEqual([]);
@@ -171,7 +173,7 @@ describe('when its time is over', () => {
     expect(holders(await explain(ids[0]!))).toEqual(['suspended']);
     expect(await explain(ids[1]!)).toMatchObject({
       publicState: 'failed',
-      holding: { detail: expect.stringContaining('(suspension_timeout:go)') },
+      holding: { detail: expect.stringContaining('its wait for go timed out') },
     });
     expect((await bench.snapshot(ids[0]!)).setbacks).toEqual([]);
   });

@@ -1,15 +1,16 @@
 /**
- * Lines of text with tones, and what becomes of them: colours on a terminal that wants them, plain text everywhere
- * else. What is said is decided elsewhere.
+ * Lines of text with tones, and how they are written: in colour on a terminal that wants it, as plain text everywhere
+ * else. What the lines say is decided elsewhere.
  */
 import type { WriteStream } from 'node:tty';
+import { styleText } from 'node:util';
 import { withoutControls } from './secrets.ts';
 
 export type Tone = 'plain' | 'strong' | 'dim' | 'good' | 'bad' | 'warn';
 export type Span = readonly [text: string, tone?: Tone];
 export type Line = readonly Span[];
 
-export interface Look {
+export interface Style {
   colour: 'on' | 'off';
   /** `ascii` where the locale has no other characters. */
   characters: 'unicode' | 'ascii';
@@ -17,27 +18,28 @@ export interface Look {
 
 export type Output = Pick<WriteStream, 'write'> & Partial<Pick<WriteStream, 'isTTY' | 'columns'>>;
 
-const CODES: Record<Exclude<Tone, 'plain'>, string> = {
-  strong: '1',
-  dim: '2',
-  good: '32',
-  bad: '31',
-  warn: '33',
-};
+const FORMATS = {
+  strong: 'bold',
+  dim: 'dim',
+  good: 'green',
+  bad: 'red',
+  warn: 'yellow',
+} as const satisfies Record<Exclude<Tone, 'plain'>, string>;
 
-export function lookFor(output: Output, env: NodeJS.ProcessEnv): Look {
+export function styleFor(output: Output, env: NodeJS.ProcessEnv): Style {
   const locale = env['LC_ALL'] || env['LC_CTYPE'] || env['LANG'] || '';
   const hasUnicode = /utf-?8/i.test(locale) || ['darwin', 'win32'].includes(process.platform);
   const isPlain = output.isTTY !== true || Boolean(env['NO_COLOR']) || env['TERM'] === 'dumb';
   return { colour: isPlain ? 'off' : 'on', characters: hasUnicode ? 'unicode' : 'ascii' };
 }
 
-export function paint(line: Line, look: Look): string {
+export function paint(line: Line, style: Style): string {
   return line
     .map(([given, tone = 'plain']) => {
       const text = withoutControls(given);
-      if (look.colour === 'off' || tone === 'plain' || text === '') return text;
-      return `\u001B[${CODES[tone]}m${text}\u001B[0m`;
+      if (style.colour === 'off' || tone === 'plain' || text === '') return text;
+      // Whether colours are wanted was decided above, for this output: stdout must not be asked again.
+      return styleText(FORMATS[tone], text, { validateStream: false });
     })
     .join('');
 }

@@ -1,8 +1,7 @@
 /**
- * `flowfabric flow`, `flows` and `cancel-flow`: one flow with its members, joins and edges, or as a drawing; a list of flows; and the end of one,
- * asked for with a reason that is kept.
+ * `flowfabric flows`: a list of flows; one flow with its members, joins and edges, or as a drawing; and cancelling one, with
+ * a reason that is kept.
  */
-import type { Command } from 'commander';
 import type { Connection } from '../../connect/connect.ts';
 import { EngineError, isEngineError } from '../../contract/errors.ts';
 import {
@@ -18,25 +17,24 @@ import {
   type MemberSnapshot,
 } from '../../contract/flows.ts';
 import { parseExecutionId } from '../../contract/ids.ts';
-import { LIMITS } from '../../contract/limits.ts';
-import { readReason } from './bulk.ts';
+import { readReason } from '../bulk.ts';
+import { AN_ID, BY_OPTION, CURSOR_OPTION, ID_ARGUMENT, REASON_OPTION, type CommandSpec } from '../command.ts';
 import { EXIT, UsageError } from '../exit-codes.ts';
 import { schemaWords } from '../filter-options.ts';
 import { joinProgress, toDot, toMermaid } from '../drawing/flow.ts';
-import { parseWhole } from '../input.ts';
-import type { Line, Span, Tone } from '../look.ts';
+import { DEFAULT_LIMIT, LIMIT_OPTION, parseLimit } from '../input.ts';
+import type { Line, Span, Tone } from '../style.ts';
 import { tableRows } from '../printer.ts';
-import { ID_HELP } from '../registering.ts';
 import { printable } from '../secrets.ts';
 import { withEngine, type Session } from '../session.ts';
 import { commandLine, cutLine, instant, span, thousands, toneOf } from '../wording.ts';
 
-export interface FlowOptions {
+interface DescribeOptions {
   mermaid?: true;
   dot?: true;
 }
 
-export interface FlowsOptions {
+interface ListOptions {
   namespace?: string;
   state?: string;
   name?: string;
@@ -44,15 +42,14 @@ export interface FlowsOptions {
   cursor?: string;
 }
 
-export interface CancelFlowOptions {
+interface CancelOptions {
   reason?: string;
   by?: string;
   policy?: string;
   wait?: true;
 }
 
-const DEFAULT_LIMIT = 50;
-/** Pages asked for before the person is told what was found so far: each looks at many flows and may hold none. */
+/** Pages read before stopping with what was found so far: each one examines many flows and may contain none. */
 const PAGES_MAX = 50;
 const MEMBER_HEADINGS = ['MEMBER', 'STATE', 'JOIN', 'TASK', 'ATTEMPT', 'ID', 'DETAIL'];
 const EDGE_HEADINGS = ['FROM', 'TO', 'ON', 'STATE', 'AS'];
@@ -67,22 +64,72 @@ const TONES: Partial<Record<FlowState, Tone>> = {
   cancelling: 'warn',
 };
 
-export function describeFlow(command: Command): Command {
-  return command
-    .summary('show one flow')
-    .description('Show a flow: its members with their states and joins, and its edges; or draw it.')
-    .argument('<id>', ID_HELP)
-    .option('--mermaid', 'print a Mermaid flowchart')
-    .option('--dot', 'print a graph for Graphviz');
-}
+export const flows: CommandSpec = {
+  name: 'flows',
+  summary: 'list, show and cancel flows',
+  description: 'Flows: executions that depend on each other.',
+  examples: ['flowfabric flows list --state failed', `flowfabric flows describe ${AN_ID}`],
+  commands: [
+    {
+      name: 'list',
+      summary: 'list flows',
+      description: 'List flows that match all conditions, newest first.',
+      options: [
+        ['--namespace <name>', 'of this namespace'],
+        ['--state <state>', 'completed, failed or cancelled; or open for those that have not ended'],
+        ['--name <name>', 'of this name'],
+        LIMIT_OPTION,
+        CURSOR_OPTION,
+      ],
+      examples: ['flowfabric flows list', 'flowfabric flows list --state failed --name nightly'],
+      action: list,
+    },
+    {
+      name: 'describe',
+      alias: 'show',
+      summary: 'show one flow',
+      description: 'Show a flow: its members with their states and joins, and its edges; or draw it.',
+      arguments: [ID_ARGUMENT],
+      options: [
+        ['--mermaid', 'print a Mermaid flowchart'],
+        ['--dot', 'print a graph for Graphviz'],
+      ],
+      examples: [
+        `flowfabric flows describe ${AN_ID}`,
+        `flowfabric flows describe ${AN_ID} --dot | dot -Tsvg`,
+      ],
+      action: describe,
+    },
+    {
+      name: 'cancel',
+      summary: 'cancel a flow',
+      description: 'Cancel a flow and, by its policy, its members. It cannot grow afterwards.',
+      arguments: [ID_ARGUMENT],
+      options: [
+        REASON_OPTION,
+        BY_OPTION,
+        [
+          '--policy <policy>',
+          'cancel_all: every open member; cancel_pending: those that have not begun; let_finish: none (default: cancel_all)',
+        ],
+        ['--wait', 'wait until the flow has ended'],
+      ],
+      examples: [
+        `flowfabric flows cancel ${AN_ID} --reason 'wrong input'`,
+        `flowfabric flows cancel ${AN_ID} --reason 'late' --policy cancel_pending --wait`,
+      ],
+      action: cancelFlow,
+    },
+  ],
+};
 
-export async function flowCommand(id: string, options: FlowOptions, session: Session): Promise<number> {
+async function describe(session: Session, options: DescribeOptions, id: string): Promise<number> {
   parseExecutionId(id, 'id');
   const { printer } = session;
   const isDrawn = options.mermaid === true || options.dot === true;
-  if (options.mermaid && options.dot) throw new UsageError('--mermaid or --dot, not both.');
+  if (options.mermaid && options.dot) throw new UsageError('Give --mermaid or --dot, not both.');
   if (isDrawn && printer.format === 'json')
-    throw new UsageError('--json goes with neither --mermaid nor --dot.');
+    throw new UsageError('--json cannot be combined with --mermaid or --dot.');
   const flow = await withEngine(session, { listen: 'off' }, (engine) => engine.describeFlow(id));
   if (flow === null) throw new EngineError('not_found', `There is no flow ${printable(id)}.`);
   printer.result(flow, isDrawn ? drawn(options.dot ? toDot(flow) : toMermaid(flow)) : linesOf(flow));
@@ -111,7 +158,7 @@ function linesOf(flow: FlowSnapshot): Line[] {
     row('place', `namespace ${printable(flow.namespace)}`),
     ...(pairs.length === 0 ? [] : [row('tags', pairs.join(', '))]),
     row('submitted', instant(flow.createdAtMs)),
-    ...(sealedAtMs === null ? [row('sealed', 'not yet: no join is decided before')] : []),
+    ...(sealedAtMs === null ? [row('sealed', 'not yet: no join is decided until then')] : []),
     ...(cancel === null ? [] : [row('cancel', cancelText(cancel))]),
     ...(endedAtMs === null ? [] : [row('ended', instant(endedAtMs))]),
     ...table(MEMBER_HEADINGS, flow.members.map(memberCells)),
@@ -156,23 +203,9 @@ function edgeCells({ from, to, on, state, as }: EdgeSnapshot): Span[] {
   return [[printable(from)], [printable(to)], [on], [state], [as === null ? '' : printable(as)]];
 }
 
-export function describeFlows(command: Command): Command {
-  return command
-    .summary('find flows')
-    .description('List flows that fit all conditions, the newest first.')
-    .option('--namespace <name>', 'of this namespace')
-    .option('--state <state>', 'completed, failed or cancelled; or open for those that have not ended')
-    .option('--name <name>', 'of this name')
-    .option('--limit <n>', 'how many, 1 to 1000 (default: 50)')
-    .option('--cursor <cursor>', 'go on after a page that was listed before');
-}
-
-export async function flowsCommand(options: FlowsOptions, session: Session): Promise<number> {
+async function list(session: Session, options: ListOptions): Promise<number> {
   const { namespace, state, name, cursor } = options;
-  const limit =
-    options.limit === undefined
-      ? DEFAULT_LIMIT
-      : parseWhole(options.limit, '--limit', { min: 1, max: LIMITS.listPage });
+  const limit = parseLimit(options.limit);
   const filter = {
     ...(namespace === undefined ? {} : { namespace }),
     ...(state === undefined ? {} : { state: state as NonNullable<ListFlowsRequest['state']> }),
@@ -190,29 +223,29 @@ export async function flowsCommand(options: FlowsOptions, session: Session): Pro
     const rows = page.flows.map((flow) => summaryCells(flow, nowMs));
     printer.result(page.flows, table(LIST_HEADINGS, rows));
   }
-  sayRest(page, { ...filter, limit }, session);
+  printRest(page, { ...filter, limit }, session);
   return EXIT.ok;
 }
 
-/** Fills a page, though the engine may answer with less of it at a time. */
+/** Reads until the page is full: the engine may return fewer at a time. */
 async function readPage(
   engine: Pick<Connection, 'listFlows'>,
   { cursor: from, limit, ...filter }: ListFlowsRequest & { limit: number },
-  { signal }: Session,
+  { interrupted }: Session,
 ): Promise<FlowPage> {
-  const flows: FlowSummary[] = [];
+  const found: FlowSummary[] = [];
   let cursor = from ?? null;
-  for (let pages = 0; pages < PAGES_MAX && flows.length < limit; pages += 1) {
+  for (let pages = 0; pages < PAGES_MAX && found.length < limit; pages += 1) {
     const page = await engine.listFlows({
       ...filter,
-      limit: limit - flows.length,
+      limit: limit - found.length,
       ...(cursor === null ? {} : { cursor }),
     });
-    flows.push(...page.flows);
+    found.push(...page.flows);
     cursor = page.nextCursor;
-    if (cursor === null || signal.aborted) break;
+    if (cursor === null || interrupted.aborted) break;
   }
-  return { flows, nextCursor: cursor };
+  return { flows: found, nextCursor: cursor };
 }
 
 function summaryCells(flow: FlowSummary, nowMs: number): Span[] {
@@ -235,62 +268,50 @@ function summaryCells(flow: FlowSummary, nowMs: number): Span[] {
   ];
 }
 
-/** What was not printed, and the command that prints it. */
-function sayRest(
-  { flows, nextCursor: cursor }: FlowPage,
+/** Prints the command that lists what was not printed. */
+function printRest(
+  { flows: found, nextCursor: cursor }: FlowPage,
   { limit, ...filter }: ListFlowsRequest & { limit: number },
   session: Session,
 ): void {
   const { printer } = session;
   if (cursor === null) {
-    if (flows.length === 0) printer.note('nothing found.');
+    if (found.length === 0) printer.note('nothing found.');
     return;
   }
-  const asked = Object.entries(filter).flatMap(([option, value]) => [`--${option}`, String(value)]);
+  const conditions = Object.entries(filter).flatMap(([option, value]) => [`--${option}`, String(value)]);
   const paged = limit === DEFAULT_LIMIT ? [] : ['--limit', String(limit)];
-  const words = ['flowfabric', 'flows', ...schemaWords(session), ...asked, ...paged, '--cursor', cursor];
-  const command = commandLine(words);
-  const soFar = flows.length === 0 ? 'nothing found yet' : `${thousands(flows.length)} found so far`;
-  printer.aside({ cursor, command }, [
-    [[`${flows.length >= limit ? 'there may be more' : soFar}; go on with`, 'dim']],
-    [[`  ${command}`]],
-  ]);
+  const words = [
+    'flowfabric',
+    'flows',
+    'list',
+    ...schemaWords(session),
+    ...conditions,
+    ...paged,
+    '--cursor',
+    cursor,
+  ];
+  const soFar = found.length === 0 ? 'nothing found yet' : `${thousands(found.length)} found so far`;
+  const sentence = `${found.length >= limit ? 'there may be more' : soFar}; continue with`;
+  printer.next(sentence, cursor, commandLine(words));
 }
 
-/** A refusal of the engine in the words of the command line; anything else as it is. */
+/** An engine error about the request, reworded to name the option; any other error unchanged. */
 function inOptions(error: unknown): unknown {
   if (!isEngineError(error) || !error.field?.startsWith('request.')) return error;
   return new UsageError(error.message.replace(/^request\./, '--'));
 }
 
-export function describeCancelFlow(command: Command): Command {
-  return command
-    .summary('cancel a flow')
-    .description('Cancel a flow and its members, as the policy says. From then on it cannot grow.')
-    .argument('<id>', ID_HELP)
-    .option('--reason <text>', 'why (required)')
-    .option('--by <name>', 'who asks (default: operator)')
-    .option(
-      '--policy <policy>',
-      'cancel_all: what has not ended; cancel_pending: what has not begun; let_finish: nothing (default: cancel_all)',
-    )
-    .option('--wait', 'wait until the flow has ended');
-}
-
-export async function cancelFlowCommand(
-  id: string,
-  options: CancelFlowOptions,
-  session: Session,
-): Promise<number> {
+async function cancelFlow(session: Session, options: CancelOptions, id: string): Promise<number> {
   parseExecutionId(id, 'id');
   const { by, policy, wait } = options;
   const request = {
     reason: readReason(options.reason, {}),
     ...(by === undefined ? {} : { by }),
     ...(policy === undefined ? {} : { policy: parsePolicy(policy) }),
-    // A command that leaves before the members are cancelled would leave it to others, which may not be there.
+    // Leaving before the members are cancelled would leave that to another process, which may not exist.
     wait: wait ? ('end' as const) : ('members' as const),
-    signal: session.signal,
+    signal: session.interrupted,
   };
   const answer = await withEngine(session, { listen: 'off' }, (engine) => engine.cancelFlow(id, request));
   const [words, tone] = wordsOf(answer);
@@ -313,9 +334,9 @@ function wordsOf(answer: CancelFlowOutcome): [string, Tone] {
       return [`cancelled (${answer.policy}); this command cancelled ${members}`, 'good'];
     }
     case 'already_cancelled':
-      return [`was cancelled before (${answer.policy})`, 'plain'];
+      return [`was already cancelled (${answer.policy})`, 'plain'];
     case 'already_ended':
-      return [`not cancelled: it ended before (${answer.state})`, 'warn'];
+      return [`not cancelled: it had already ended (${answer.state})`, 'warn'];
     case 'not_found':
       return ['not cancelled: there is no such flow', 'bad'];
   }

@@ -1,25 +1,40 @@
 /**
- * `flowfabric priority`: moves executions in the queue while they wait for a worker. One line per id, in the order given;
- * the exit code is the worst of them. Or all that fit a filter.
+ * `flowfabric change-priority`: moves executions in the queue while they wait for a worker. Prints one line per id, in the
+ * order given, and exits with the worst code among them; or acts on every execution that matches a filter.
  */
 import { parseExecutionId } from '../../contract/ids.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type { PriorityOutcome } from '../../contract/operations.ts';
-import { bulkCommand, targetOf, type BulkOptions } from './bulk.ts';
+import { BULK_OPTIONS, bulkCommand, FILTER_NOTE, targetOf, type BulkOptions } from '../bulk.ts';
+import { AN_ID, BY_OPTION, IDS_ARGUMENT, type CommandSpec } from '../command.ts';
 import { EXIT } from '../exit-codes.ts';
 import { parseWhole } from '../input.ts';
-import type { Line, Tone } from '../look.ts';
+import type { Line, Tone } from '../style.ts';
 import { withEngine, type Session } from '../session.ts';
 
-export interface PriorityOptions extends BulkOptions {
+interface PriorityOptions extends BulkOptions {
   by?: string;
 }
 
-export async function priorityCommand(
+export const changePriority: CommandSpec = {
+  name: 'change-priority',
+  alias: 'priority',
+  summary: 'move waiting executions in the queue',
+  description: `Change the priority of executions that wait for a worker.\n${FILTER_NOTE}`,
+  arguments: [['<n>', `0 to ${LIMITS.priority}, higher first`], IDS_ARGUMENT],
+  options: [BY_OPTION, ...BULK_OPTIONS],
+  examples: [
+    `flowfabric change-priority 9000 ${AN_ID}`,
+    'flowfabric change-priority 0 --lane mail --kind newsletter',
+  ],
+  action: run,
+};
+
+async function run(
+  session: Session,
+  options: PriorityOptions,
   text: string,
   ids: readonly string[],
-  options: PriorityOptions,
-  session: Session,
 ): Promise<number> {
   const priority = parseWhole(text, 'The priority', { min: 0, max: LIMITS.priority });
   const target = targetOf(ids, options);
@@ -27,7 +42,7 @@ export async function priorityCommand(
   const { by } = options;
   const request = { priority, ...(by === undefined ? {} : { by }) };
   if (target === 'filter') {
-    const words = ['priority', text, ...(by === undefined ? [] : ['--by', by])];
+    const words = ['change-priority', text, ...(by === undefined ? [] : ['--by', by])];
     const verb = { verb: 'change_priority', ...request } as const;
     const deed = `give priority ${priority} to`;
     return bulkCommand({ verb, deed, words }, options, session);
@@ -54,9 +69,9 @@ function wordsOf(answer: PriorityOutcome, priority: number): [string, Tone] {
     case 'changed':
       return [`priority ${priority}, was ${answer.oldPriority}`, 'good'];
     case 'not_eligible':
-      return ['not changed: it does not wait for a worker now', 'warn'];
+      return ['not changed: it is not waiting for a worker', 'warn'];
     case 'moved':
-      return ['not changed: it was taken meanwhile', 'warn'];
+      return ['not changed: a worker claimed it meanwhile', 'warn'];
     case 'not_found':
       return ['not changed: there is no such execution', 'bad'];
   }

@@ -1,6 +1,6 @@
 /**
- * `flowfabric stream` against a real database: it follows what is written, goes on from a cursor, and its exit code says how it
- * ended. How items look is tested beside the code.
+ * `flowfabric streams` against a real database: it follows what is written, continues from a cursor, and its exit code
+ * says how the execution ended. How items look is tested beside the code.
  */
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { connect, type Claim, type Connection, type FrameRequest } from '../../src/index.ts';
@@ -44,11 +44,11 @@ async function write(lease: Claim, ...frames: FrameRequest[]): Promise<void> {
 }
 
 function start(...args: string[]) {
-  return startCommand({ args: ['stream', ...args], databaseUrl: database.url });
+  return startCommand({ args: ['streams', 'tail', ...args], databaseUrl: database.url });
 }
 
 function run(...args: string[]) {
-  return runCommand({ args: ['stream', ...args], databaseUrl: database.url });
+  return runCommand({ args: ['streams', ...args], databaseUrl: database.url });
 }
 
 interface Line {
@@ -66,7 +66,7 @@ function lines(output: string): Line[] {
     .map((line) => JSON.parse(line) as Line);
 }
 
-it('prints text as it is written, says the rest on stderr, and ends with the execution', async () => {
+it('prints text as it is written, notes on stderr, and ends with the execution', async () => {
   const lease = await running('told');
   await write(lease, { payload: 'Dear ' });
   const started = start(lease.executionId);
@@ -77,11 +77,11 @@ it('prints text as it is written, says the rest on stderr, and ends with the exe
   expect(await started.exitCode).toBe(0);
   expect(started.output()).toBe('Dear Ada\n{"tokens":2}\n');
   expect(started.errors()).toBe(
-    'flowfabric: 3 bytes of type event.\nflowfabric: attempt 1 is over: attempt_success.\n',
+    'flowfabric: 3 bytes of type event.\nflowfabric: attempt 1 ended: attempt_success.\n',
   );
 });
 
-it('goes on after Ctrl-C from the cursor it names, over attempts, and fails with the execution', async () => {
+it('continues after Ctrl-C from the printed cursor, over attempts, and fails with the execution', async () => {
   const policy = { retry: { maxRetries: 1, backoff: { type: 'fixed', delayMs: 0 } } };
   const first = await running('tried', { policy });
   await write(first, { payload: 'one' }, { payload: 'seen', mode: 'best_effort' });
@@ -98,6 +98,7 @@ it('goes on after Ctrl-C from the cursor it names, over attempts, and fails with
   await write(second, { payload: 'two' });
   await engine.fail(second, { message: 'never' });
   const words = command.split(' ').slice(2);
+  expect(words[0]).toBe('tail');
   const rest = await run(...words.map((word) => word.replaceAll("'", '')), '--json');
   expect(rest.exitCode).toBe(1);
   expect(
@@ -116,20 +117,20 @@ it('goes on after Ctrl-C from the cursor it names, over attempts, and fails with
   expect(JSON.parse(rest.errors)).toMatchObject({ outcome: 'failed', reason: 'attempt_failure' });
 });
 
-it('prints what there is with --no-follow, and what came since from there', async () => {
+it('prints what is there with read or --no-follow, and the command that continues', async () => {
   const lease = await running('asked');
-  const none = await run(lease.executionId, '--no-follow');
+  const none = await run('read', lease.executionId);
   expect(none).toEqual({ exitCode: 0, output: '', errors: '' });
   await write(lease, { payload: 'a' }, { payload: 'b', mode: 'best_effort' });
-  const some = await run(lease.executionId, '--no-follow', '--mode', 'durable', '--attempt', '1');
+  const some = await run('tail', lease.executionId, '--no-follow', '--mode', 'durable', '--attempt', '1');
   expect({ ...some, errors: '' }).toEqual({ exitCode: 0, output: 'a', errors: '' });
   expect(some.errors).toMatch(
-    /^go on with\n {2}flowfabric stream '\S+' --attempt 1 --mode durable --no-follow --from \d+-2\n$/,
+    /^continue with\n {2}flowfabric streams read '\S+' --attempt 1 --mode durable --from \d+-2\n$/,
   );
 });
 
-it('knows no output of an execution that is not there', async () => {
-  const { exitCode, output, errors } = await run('{fp:12}:01890a5d-ac96-774b-bcce-b302099a8057');
+it('reports an execution that does not exist', async () => {
+  const { exitCode, output, errors } = await run('tail', '{fp:12}:01890a5d-ac96-774b-bcce-b302099a8057');
   expect({ exitCode, output }).toEqual({ exitCode: 3, output: '' });
   expect(errors).toContain('[not_found]');
 });

@@ -1,5 +1,5 @@
 /**
- * `flowfabric tail` against a real database: what it prints, as text and as JSON, what it leaves out, and how it ends.
+ * `flowfabric events tail` against a real database: what it prints, as text and as JSON, what it omits, and how it ends.
  * Consumers have a file of their own.
  */
 import { once } from 'node:events';
@@ -41,7 +41,7 @@ function lines<Value = Printed>(output: string): Value[] {
   return text === '' ? [] : text.split('\n').map((line) => JSON.parse(line) as Value);
 }
 
-/** Everything that is committed from here on comes after it. */
+/** The cursor before everything that is committed from here on. */
 async function here(): Promise<string> {
   const subscription = await engine.subscribeEvents();
   await subscription.close();
@@ -67,7 +67,7 @@ async function complete(kind: string, request: object = {}): Promise<string> {
   return lease.executionId;
 }
 
-/** An event of no execution: the lane is held, or let go. */
+/** An event without an execution: the lane is paused, or resumed. */
 async function stir(lane: string): Promise<void> {
   const { repeated } = await engine.pauseLane(lane);
   if (repeated) await engine.resumeLane(lane);
@@ -83,8 +83,8 @@ async function untilItFollows(started: Started, lane: string): Promise<void> {
     .toContain('lane_');
 }
 
-describe('flowfabric tail', () => {
-  it('prints a line an event, in order, with what is telling about it', async () => {
+describe('flowfabric events tail', () => {
+  it('prints a line per event, in order, with what matters most about it', async () => {
     const from = await here();
     const id = await complete('lined', { lane: 'slow', tags: { secret: 'no' } });
     const { executionId: stopped } = await claim('stopped');
@@ -93,7 +93,7 @@ describe('flowfabric tail', () => {
     await engine.changePriority(waiting, { priority: 9, by: 'ada' });
     await engine.setTags(waiting, { set: { note: 'a\u001B[31m\nb' }, remove: ['x'], by: 'ada' });
     await engine.pauseLane('line', { by: 'ada', reason: 'mail is down' });
-    const { exitCode, output, errors } = await run('tail', '--from', from, '--limit', '8');
+    const { exitCode, output, errors } = await run('events', 'tail', '--from', from, '--limit', '8');
     expect(exitCode).toBe(0);
     const time = String.raw`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`;
     const printed = output.trimEnd().split('\n');
@@ -110,13 +110,13 @@ describe('flowfabric tail', () => {
     expect(printed).toEqual(expected.map((line) => expect.stringMatching(line)));
     const columns = printed.slice(0, 5).map((line) => line.indexOf('{fp:'));
     expect(new Set(columns).size).toBe(1);
-    expect(errors).toMatch(/^go on with\n {2}flowfabric tail --limit 8 --from \S+\n$/);
+    expect(errors).toMatch(/^continue with\n {2}flowfabric events tail --limit 8 --from \S+\n$/);
   });
 
-  it('is one object a line with --json, without payloads, and says on stderr how to go on', async () => {
+  it('prints an object per line with --json, without payloads, and on stderr the command that continues', async () => {
     const from = await here();
     const id = await complete('objects', { tags: { customer: '42' }, namespace: 'shop' });
-    const first = await run('tail', '--from', from, '--limit', '1', '--json');
+    const first = await run('events', 'tail', '--from', from, '--limit', '1', '--json');
     expect(first.exitCode).toBe(0);
     const found = lines(first.output);
     expect(found).toMatchObject([
@@ -137,7 +137,7 @@ describe('flowfabric tail', () => {
     expect(first.output + second.output).not.toContain(SECRET);
   });
 
-  it('prints only what every condition asks for', async () => {
+  it('prints only what matches every condition', async () => {
     const from = await here();
     const other = await complete('asked', {
       namespace: 'elsewhere',
@@ -146,7 +146,7 @@ describe('flowfabric tail', () => {
     });
     const id = await complete('asked', { namespace: 'mine', lane: 'quick', tags: { a: '1', b: '3' } });
     const ask = async (...conditions: string[]): Promise<(string | undefined)[]> => {
-      const words = ['tail', '--from', from, '--family', 'completion', '--json'];
+      const words = ['events', 'tail', '--from', from, '--family', 'completion', '--json'];
       const { output } = await run(...words, ...conditions);
       return lines(output).map(({ executionId }) => executionId);
     };
@@ -160,23 +160,31 @@ describe('flowfabric tail', () => {
     expect(answers).toEqual([[other, id], [id], [id], [id], [other, id]]);
   });
 
-  it('prints only the types that are asked for, and says them again when it goes on', async () => {
+  it('prints only the requested types, and repeats them in the command that continues', async () => {
     const from = await here();
     await complete('typed');
     await engine.cancel(await submit('typed'), { reason: 'enough' });
     await claim('typed');
     const asked = ['--type', 'success', '--type', 'acquired'];
-    const { exitCode, output, errors } = await run('tail', ...asked, '--from', from, '--no-follow', '--json');
+    const { exitCode, output, errors } = await run(
+      'events',
+      'tail',
+      ...asked,
+      '--from',
+      from,
+      '--no-follow',
+      '--json',
+    );
     expect(exitCode).toBe(0);
     expect(lines(output).map(({ type }) => type)).toEqual(['acquired', 'success', 'acquired']);
     const { cursor, command } = JSON.parse(errors) as { cursor: string; command: string };
-    expect(command).toBe(`flowfabric tail ${asked.join(' ')} --no-follow --from ${cursor}`);
+    expect(command).toBe(`flowfabric events tail ${asked.join(' ')} --no-follow --from ${cursor}`);
   });
 
-  it('with --no-follow ends after what was committed before, and goes on from there', async () => {
+  it('with --no-follow stops after what was committed before, and continues from there', async () => {
     const from = await here();
     for (const lane of ['still', 'stiller']) await engine.pauseLane(lane);
-    const first = await run('tail', '--from', from, '--no-follow', '--json');
+    const first = await run('events', 'tail', '--from', from, '--no-follow', '--json');
     expect(first.exitCode).toBe(0);
     expect(lines(first.output)).toMatchObject([{ lane: 'still' }, { lane: 'stiller' }]);
     const { cursor, command } = JSON.parse(first.errors) as { cursor: string; command: string };
@@ -187,15 +195,15 @@ describe('flowfabric tail', () => {
     expect(lines(second.output)).toMatchObject([{ lane: 'stillest' }]);
   });
 
-  it('with --no-follow ends where nothing matches, and passes all that did not', async () => {
+  it('with --no-follow stops where nothing matches, past everything that did not', async () => {
     const from = await here();
     await stir('unmatched');
     const beyond = await here();
     const none = ['--family', 'worker', '--no-follow', '--json'];
     const ends = await Promise.all([
-      run('tail', '--from', from, ...none),
-      run('tail', '--from', 'now', ...none),
-      run('tail', ...none),
+      run('events', 'tail', '--from', from, ...none),
+      run('events', 'tail', '--from', 'now', ...none),
+      run('events', 'tail', ...none),
     ]);
     for (const { exitCode, output, errors } of ends) {
       expect({ exitCode, output }).toEqual({ exitCode: 0, output: '' });
@@ -203,22 +211,22 @@ describe('flowfabric tail', () => {
     }
   });
 
-  it('says in its help which families there are', async () => {
-    const { output } = await run('tail', '--help');
+  it('names the families in its help', async () => {
+    const { output } = await run('events', 'tail', '--help');
     const families = 'lease, completion, signal, operator, flow, tag, worker';
     expect(output.replaceAll(/\s+/g, ' ')).toContain(`one of ${families};`);
   });
 
-  it('follows from now on until Ctrl-C, and what it says then goes on without a gap', async () => {
+  it('follows until Ctrl-C, and the command it prints continues without a gap', async () => {
     await stir('before');
     const following = ['--family', 'operator', '--family', 'tag'];
-    const started = start('tail', ...following, '--json');
+    const started = start('events', 'tail', ...following, '--json');
     await untilItFollows(started, 'after');
     started.child.kill('SIGINT');
     expect(await started.exitCode).toBe(130);
     expect(started.output()).not.toContain('"before"');
     const { cursor, command } = JSON.parse(started.errors()) as { cursor: string; command: string };
-    expect(command).toBe(`flowfabric tail --family operator --family tag --from ${cursor}`);
+    expect(command).toBe(`flowfabric events tail --family operator --family tag --from ${cursor}`);
     await stir('later');
     const printed = lines(started.output()).length;
     const again = start(...command.split(' ').slice(1), '--json');
@@ -229,6 +237,7 @@ describe('flowfabric tail', () => {
     expect(all.length).toBeGreaterThan(printed);
     const { cursor: first, position } = all[0]!;
     const known = await run(
+      'events',
       'tail',
       ...following,
       '--from',
@@ -241,8 +250,8 @@ describe('flowfabric tail', () => {
     expect(lines(known.output)[0]!.cursor).toBe(first);
   });
 
-  it('ends quietly when its reader goes away', async () => {
-    const started = start('tail', '--family', 'operator');
+  it('ends quietly when the reader of its output is gone', async () => {
+    const started = start('events', 'tail', '--family', 'operator');
     await untilItFollows(started, 'head');
     started.child.stdout!.destroy();
     let exitCode: number | null | undefined;
@@ -268,9 +277,9 @@ describe('a lost connection', () => {
   it.each([
     [[], 'errors' as const, 'Nothing is lost'],
     [['--json'], 'output' as const, '"type":"disconnected"'],
-  ])('is told with %j, and what was committed meanwhile is printed', async (args, where, words) => {
+  ])('is reported with %j, and what was committed meanwhile is printed', async (args, where, words) => {
     const before = await listeners();
-    const started = start('tail', '--family', 'operator', ...args);
+    const started = start('events', 'tail', '--family', 'operator', ...args);
     await untilItFollows(started, 'cut');
     await expect
       .poll(async () => {
@@ -288,7 +297,7 @@ describe('a lost connection', () => {
 });
 
 describe('a cursor', () => {
-  it('whose events are gone is refused with the oldest one there is', async () => {
+  it('whose events are gone is refused with the oldest one that is left', async () => {
     await using old = await plainDatabase();
     await using owner = await connect({ databaseUrl: old.url });
     for (const lane of ['a', 'b', 'c']) await owner.pauseLane(lane);
@@ -297,12 +306,12 @@ describe('a cursor', () => {
     await kept.close();
     await old.query('UPDATE ff_sequencer SET floor_position = $1', [String(first.position + 1n)]);
     const from = encodeCursor(first.position - 1n);
-    const tail = ['tail', '--family', 'operator', '--limit', '2'];
+    const tail = ['events', 'tail', '--family', 'operator', '--limit', '2'];
     const refused = await runCommand({ args: [...tail, '--from', from], databaseUrl: old.url });
     expect(refused).toMatchObject({ exitCode: 1, output: '' });
-    expect(refused.errors).toContain('are no longer kept. Read what is left with: flowfabric tail');
+    expect(refused.errors).toContain('are no longer kept. Read what is left with: flowfabric events tail');
     expect(refused.errors).not.toContain('error.oldest');
-    const command = /: (flowfabric tail .*) \[cursor_expired\]$/m.exec(refused.errors)![1]!;
+    const command = /: (flowfabric events tail .*) \[cursor_expired\]$/m.exec(refused.errors)![1]!;
     expect(command).toBe(`flowfabric ${tail.join(' ')} --from ${first.cursor}`);
     const { exitCode, output } = await runCommand({
       args: [...command.split(' ').slice(1), '--json'],
@@ -313,24 +322,24 @@ describe('a cursor', () => {
   });
 
   it('beyond the last event is refused', async () => {
-    const { exitCode, output, errors } = await run('tail', '--from', encodeCursor(2n ** 62n));
+    const { exitCode, output, errors } = await run('events', 'tail', '--from', encodeCursor(2n ** 62n));
     expect({ exitCode, output }).toEqual({ exitCode: 1, output: '' });
     expect(errors).toMatch(/^flowfabric: --from stands for position .* \[cursor_ahead\]$/m);
   });
 });
 
-describe('a word that is no cursor', () => {
-  const HINT = 'a cursor is the word that tail printed or event.cursor gave you; or say now or beginning';
+describe('an invalid cursor', () => {
+  const HINT = 'a cursor is what events tail printed or event.cursor contains; or use now or beginning';
   const POSITION = `this is a position, not a cursor; ${HINT}`;
 
   it.each([
-    ['', '--from is empty: say now or beginning.', HINT],
+    ['', '--from is empty: use now or beginning.', HINT],
     ['42', '--from has digits only.', POSITION],
     ['123456789012', '--from has digits only.', POSITION],
     ['yesterday', '--from is not base64url text.', HINT],
     ['Now', '--from holds 2 bytes; a cursor has 9.', HINT],
   ])('such as %j is refused with a hint, before the database is asked', async (from, message, hint) => {
-    const args = ['tail', '--from', from];
+    const args = ['events', 'tail', '--from', from];
     expect(await runCommand({ args, databaseUrl: NOWHERE })).toEqual({
       exitCode: 2,
       output: '',
@@ -345,7 +354,7 @@ describe('a word that is no cursor', () => {
   });
 });
 
-describe('a value that makes no sense', () => {
+describe('an invalid value', () => {
   it.each([
     [['--from', 'AgAA'], '--from holds 3 bytes'],
     [['--from', 'AQAAAAAAAAAA'], '--from begins with byte 1'],
@@ -354,7 +363,10 @@ describe('a value that makes no sense', () => {
     [['--execution', 'me'], '--execution does not begin with {fp:'],
     [['--limit', '0'], '--limit must be a whole number from 1 to'],
   ])('such as %j is refused before the database is asked', async (args, sentence) => {
-    const { exitCode, output, errors } = await runCommand({ args: ['tail', ...args], databaseUrl: NOWHERE });
+    const { exitCode, output, errors } = await runCommand({
+      args: ['events', 'tail', ...args],
+      databaseUrl: NOWHERE,
+    });
     expect({ exitCode, output }).toEqual({ exitCode: 2, output: '' });
     expect(errors).toContain(sentence);
   });
@@ -369,8 +381,8 @@ describe('a value that makes no sense', () => {
       ['--family', 'flow', '--type', 'success'],
       '--type must be one of submitted, cancel_requested, completed',
     ],
-  ])('such as %j is refused in the words of the command line', async (args, sentence) => {
-    const { exitCode, output, errors } = await run('tail', ...args);
+  ])('such as %j is refused with a message that names the option', async (args, sentence) => {
+    const { exitCode, output, errors } = await run('events', 'tail', ...args);
     expect({ exitCode, output }).toEqual({ exitCode: 2, output: '' });
     expect(errors).toContain(sentence);
     expect(errors).not.toContain('filter.');

@@ -1,47 +1,71 @@
 /**
- * `flowfabric stream`: the output of an execution, from a place on and as it comes, until it is over. How it looks is in
- * stream-screen.ts; the exit code says how it ended.
+ * `flowfabric streams`: the output of an execution, from a cursor on; `tail` follows it until the execution has ended, `read`
+ * stops after what is there. How it looks is in drawing/stream.ts; the exit code says how the execution ended.
  */
 import { once } from 'node:events';
-import type { Command } from 'commander';
 import type { Connection } from '../../connect/connect.ts';
 import { EngineError, isEngineError } from '../../contract/errors.ts';
 import type { ExecutionEnd } from '../../contract/engine.ts';
 import { parseExecutionId } from '../../contract/ids.ts';
 import type { StreamCloseReason, StreamItem } from '../../contract/streams.ts';
 import { startOf } from '../../engine/streams/cursor.ts';
+import { AN_ID, ID_ARGUMENT, type CommandSpec, type OptionSpec } from '../command.ts';
 import { EXIT, UsageError } from '../exit-codes.ts';
 import { schemaWords } from '../filter-options.ts';
 import { parseWhole } from '../input.ts';
-import { ID_HELP } from '../registering.ts';
 import { printable } from '../secrets.ts';
 import { withEngine, type Session } from '../session.ts';
 import { jsonOf, StreamScreen } from '../drawing/stream.ts';
-import { commandLine, why } from '../wording.ts';
+import { commandLine, whyOf } from '../wording.ts';
 
-export interface StreamOptions {
+interface StreamOptions {
   from?: string;
   attempt?: string;
   mode?: string;
-  /** False with --no-follow. */
+  /** False with --no-follow, and for `read`. */
   follow: boolean;
 }
 
 const MODES = ['all', 'durable'] as const;
 const ATTEMPT = { min: 1, max: 1_000_000_000 };
 
-export function describeStream(command: Command): Command {
-  return command
-    .summary('print what an execution writes, as it writes it')
-    .description('Print the output of an execution, attempt after attempt, until it is over.')
-    .argument('<id>', ID_HELP)
-    .option('--from <cursor>', 'go on after this cursor; or start (default: start)')
-    .option('--attempt <n>', 'only this attempt, 1 for the first')
-    .option('--mode <mode>', 'all, or durable to leave best-effort frames out (default: all)')
-    .option('--no-follow', 'end when all that is there is printed');
-}
+const TAIL_OPTIONS: readonly OptionSpec[] = [
+  ['--from <cursor>', 'start after this cursor; or start (default: start)'],
+  ['--attempt <n>', 'only this attempt, 1 for the first'],
+  ['--mode <mode>', 'all, or durable to omit best-effort frames (default: all)'],
+];
 
-/** What is asked for, checked. */
+export const streams: CommandSpec = {
+  name: 'streams',
+  summary: 'print the output of an execution',
+  description: 'The output that executions stream.',
+  examples: [`flowfabric streams tail ${AN_ID}`],
+  commands: [
+    {
+      name: 'tail',
+      summary: 'print the output of an execution as it is written',
+      description: 'Print the output of an execution, attempt by attempt, until it has ended.',
+      arguments: [ID_ARGUMENT],
+      options: [...TAIL_OPTIONS, ['--no-follow', 'stop after what is there, like streams read']],
+      examples: [
+        `flowfabric streams tail ${AN_ID}`,
+        `flowfabric streams tail ${AN_ID} --from 0/1794802913416-17 --json`,
+      ],
+      action: run,
+    },
+    {
+      name: 'read',
+      summary: 'print the output that is there',
+      description: 'Print the output that an execution has written so far.',
+      arguments: [ID_ARGUMENT],
+      options: TAIL_OPTIONS,
+      examples: [`flowfabric streams read ${AN_ID} --attempt 1`],
+      action: (session, options, id) => run(session, { ...options, follow: false }, id as string),
+    },
+  ],
+};
+
+/** The request, validated. */
 interface Asked {
   id: string;
   options: StreamOptions;
@@ -56,13 +80,13 @@ interface Place {
   seq: number;
 }
 
-export async function streamCommand(id: string, options: StreamOptions, session: Session): Promise<number> {
+async function run(session: Session, options: StreamOptions, id: string): Promise<number> {
   parseExecutionId(id, 'id');
   const asked = readOptions(id, options);
   return withEngine(session, { listen: options.follow ? 'on' : 'off' }, async (engine) => {
     const end = options.follow ? null : await placeOfEnd(engine, asked);
     const closed = await print(engine, asked, end, session);
-    session.signal.throwIfAborted();
+    session.interrupted.throwIfAborted();
     return verdict(engine, asked, closed, session);
   });
 }
@@ -76,7 +100,7 @@ function readOptions(id: string, options: StreamOptions): Asked {
   return { id, options, attemptIndex, after, mode: known, start: readStart(after, attemptIndex) };
 }
 
-/** Before a database is asked, and in the words of the command line. */
+/** Checked before the database is asked, so that the message can name the option. */
 function readStart(after: string | undefined, attemptIndex: number | null): Place {
   try {
     const { isExact, ...start } = startOf(after, attemptIndex);
@@ -85,13 +109,10 @@ function readStart(after: string | undefined, attemptIndex: number | null): Plac
     if (!isEngineError(error)) throw error;
   }
   const form = attemptIndex === null ? '<attempt>/<ms>-<seq>' : '<ms>-<seq>, of this attempt';
-  throw new EngineError(
-    'invalid_cursor',
-    `--from must be start, or a cursor that was printed, such as ${form}.`,
-  );
+  throw new EngineError('invalid_cursor', `--from must be start, or a printed cursor such as ${form}.`);
 }
 
-/** Where the stream is now. */
+/** The current end of the stream. */
 interface End extends Place {
   isClosed: boolean;
 }
@@ -105,7 +126,7 @@ async function placeOfEnd(engine: Connection, { id, attemptIndex: only }: Asked)
   return { attemptIndex: page.attemptIndex, seq: page.frameCount, isClosed: page.closed !== null };
 }
 
-/** Whether nothing that was there at the end's time comes after the place. */
+/** Whether everything up to the end is before this place. */
 function isReached({ attemptIndex, seq }: Place, end: End): boolean {
   if (attemptIndex !== end.attemptIndex) return attemptIndex > end.attemptIndex;
   return !end.isClosed && seq >= end.seq;
@@ -117,7 +138,7 @@ function placeOf(item: StreamItem): Place {
   return { attemptIndex: item.attemptIndex, seq };
 }
 
-/** The reason of the last attempt that was closed; null when none was. */
+/** Returns the reason the last attempt was closed for; null when none was. */
 async function print(
   engine: Connection,
   asked: Asked,
@@ -129,7 +150,7 @@ async function print(
   const items = engine.tailStream(id, {
     ...(attemptIndex === null ? {} : { attemptIndex }),
     ...(after === undefined ? {} : { after }),
-    signal: session.signal,
+    signal: session.interrupted,
   });
   const reader = new Reader(asked, session);
   let closed: StreamCloseReason | null = null;
@@ -148,7 +169,7 @@ async function print(
   }
 }
 
-/** Prints what is asked for, no faster than it is read, and says how to go on where more may come. */
+/** Prints items no faster than they are read, and the command that continues when more may follow. */
 class Reader {
   readonly #asked: Asked;
   readonly #session: Session;
@@ -165,12 +186,12 @@ class Reader {
   }
 
   async take(item: StreamItem): Promise<void> {
-    const { printer, signal } = this.#session;
+    const { printer, interrupted } = this.#session;
     this.#cursor = item.cursor;
     if (!isWanted(item, this.#asked.mode)) return;
     if (printer.format === 'json') printer.result(jsonOf(item), []);
     else this.#screen.show(item);
-    if (process.stdout.writableNeedDrain) await once(process.stdout, 'drain', { signal });
+    if (process.stdout.writableNeedDrain) await once(process.stdout, 'drain', { signal: interrupted });
   }
 
   end(stream: 'open' | 'over'): void {
@@ -179,36 +200,35 @@ class Reader {
     this.#screen.end();
     if (stream === 'over' || this.#cursor === undefined) return;
     const command = commandLine([...this.#words(), '--from', this.#cursor]);
-    const lines = [[['go on with', 'dim']], [[`  ${command}`]]] as const;
-    this.#session.printer.aside({ cursor: this.#cursor, command }, lines);
+    this.#session.printer.next('continue with', this.#cursor, command);
   }
 
   #words(): string[] {
     const { id, mode, options } = this.#asked;
     return [
       'flowfabric',
-      'stream',
+      'streams',
+      options.follow ? 'tail' : 'read',
       id,
       ...schemaWords(this.#session),
       ...(options.attempt === undefined ? [] : ['--attempt', options.attempt]),
       ...(mode === 'all' ? [] : ['--mode', mode]),
-      ...(options.follow ? [] : ['--no-follow']),
     ];
   }
 
-  /** Who has gone away is told nothing. */
+  /** Nothing is printed once the reader of the output is gone. */
   readonly #onGone = (): void => {
     this.#isRead = false;
   };
 }
 
-/** Here, and not by the engine: a place that is passed unseen must still be told. */
+/** Filtered here and not by the engine, so that the cursor moves past frames that are not printed. */
 function isWanted(item: StreamItem, mode: Asked['mode']): boolean {
   if (mode === 'all') return true;
   return item.type === 'frame' ? item.frame.mode !== 'best_effort' : item.type !== 'gap';
 }
 
-/** 0 for success, or when nobody asked to wait for the end. */
+/** The exit code: 0 for success, and while it has not ended when it was not followed. */
 async function verdict(
   engine: Connection,
   { id, attemptIndex, options }: Asked,
@@ -224,7 +244,8 @@ async function verdict(
   if (snapshot.state.lifecyclePhase !== 'terminal') return options.follow ? EXIT.failed : EXIT.ok;
   const end = (await engine.result(id)) as ExecutionEnd;
   if (end.outcome === 'success') return EXIT.ok;
-  const sentence = why(snapshot, end);
-  printer.aside({ outcome: end.outcome, reason: closed, why: sentence }, [[[`flowfabric: ${sentence}`]]]);
+  const explanation = await engine.explain(id);
+  const why = explanation.outcome === 'explained' ? whyOf(explanation) : `It ended as ${end.outcome}.`;
+  printer.aside({ outcome: end.outcome, reason: closed, why }, [[[`flowfabric: ${why}`]]]);
   return EXIT.failed;
 }

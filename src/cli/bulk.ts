@@ -1,35 +1,29 @@
 /**
- * A verb on everything that fits a filter, as a person drives it: first a look, then a yes, then a line that counts, and
- * the command to go on with when it does not get to the end. Which verb it is, its command says.
+ * A verb on every execution that matches a filter: a preview, a confirmation, a progress line, and the command to
+ * continue with when it stops early. Which verb it is comes from the command: `cancel`, `replay` or `change-priority`.
  */
 import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
-import type { Command } from 'commander';
-import type { Connection } from '../../connect/connect.ts';
-import { LIMITS } from '../../contract/limits.ts';
+import type { Connection } from '../connect/connect.ts';
+import { LIMITS } from '../contract/limits.ts';
+import { BULK_STATES, type BulkProgress, type BulkRequest, type BulkVerb } from '../contract/operations.ts';
+import type { OptionSpec } from './command.ts';
+import { readPage, sampleLines } from './execution-table.ts';
+import { EXIT, UsageError } from './exit-codes.ts';
 import {
-  BULK_STATES,
-  type BulkProgress,
-  type BulkRequest,
-  type BulkVerb,
-  type ExecutionFilter,
-} from '../../contract/operations.ts';
-import { EXIT, UsageError } from '../exit-codes.ts';
-import {
-  addFilterOptions,
+  FILTER_OPTIONS,
   filterWords,
   hasFilter,
   inOptions,
   readFilter,
   schemaWords,
   type FilterOptions,
-} from '../filter-options.ts';
-import { parseWhole } from '../input.ts';
-import { readPage, sampleLines } from './list.ts';
-import type { Output } from '../look.ts';
-import { withEngine, type Session } from '../session.ts';
-import { commandLine, cutLine, thousands } from '../wording.ts';
-import { withoutControls } from '../secrets.ts';
+} from './filter-options.ts';
+import { parseWhole } from './input.ts';
+import type { Output } from './style.ts';
+import { withEngine, type Session } from './session.ts';
+import { commandLine, cutLine, thousands } from './wording.ts';
+import { withoutControls } from './secrets.ts';
 
 export interface BulkOptions extends FilterOptions {
   dryRun?: true;
@@ -40,7 +34,7 @@ export interface BulkOptions extends FilterOptions {
 
 export interface BulkCall {
   verb: BulkVerb;
-  /** What is about to happen: `cancel`, `give priority 9 to`. */
+  /** Completes `About to … executions`: `cancel`, `give priority 9 to`. */
   deed: string;
   /** The command with its own arguments, to be printed again with a filter and a cursor. */
   words: readonly string[];
@@ -48,45 +42,45 @@ export interface BulkCall {
 
 /** Executions shown by a dry run. */
 const SAMPLE = 10;
-/** Less than a command may live on after an interruption: a chunk that takes longer is not waited for. */
+/** Shorter than the time a command has after an interruption: a slower chunk is not awaited. */
 const LAST_CHUNK_MS = 400;
-/** Chunks between two lines where no line can be written anew, and time between two states of one that can. */
+/** Chunks between two lines of output that is not a terminal, and the time between two redraws on one that is. */
 const CHUNKS_A_LINE = 10;
 const REDRAW_MS = 100;
 const DEFAULT_COLUMNS = 80;
 const CLEAR_TO_END = '\u001B[K';
 
-export function addBulkOptions(command: Command): Command {
-  return addFilterOptions(command)
-    .option('--dry-run', 'with a filter: only count, and show the first ten')
-    .option('--yes', 'with a filter: do not ask')
-    .option('--cursor <cursor>', 'with a filter: go on where an earlier call stopped')
-    .option(
-      '--chunk <n>',
-      `with a filter: executions in one statement, 1 to ${LIMITS.bulkChunk} (default: 500)`,
-    );
-}
+export const BULK_OPTIONS: readonly OptionSpec[] = [
+  ...FILTER_OPTIONS,
+  ['--dry-run', 'with a filter: only count, and show the first ten'],
+  ['--yes', 'with a filter: do not ask'],
+  ['--cursor <cursor>', 'with a filter: continue where an earlier call stopped'],
+  ['--chunk <n>', `with a filter: executions per statement, 1 to ${LIMITS.bulkChunk} (default: 500)`],
+];
 
-/** Whether the command is about the ids it was given or about what fits a filter. */
+/** The last line of the description of every command that takes ids or a filter. */
+export const FILTER_NOTE = 'Give ids or a filter. With a filter it asks first; --dry-run changes nothing.';
+
+/** Whether the command acts on the ids it was given or on what matches a filter. */
 export function targetOf(ids: readonly string[], options: BulkOptions): 'ids' | 'filter' {
   if (ids.length > 0) {
     if (hasFilter(options)) throw new UsageError('Give ids or a filter, not both.');
     for (const name of ['dryRun', 'cursor', 'chunk'] as const) {
       const option = name === 'dryRun' ? 'dry-run' : name;
-      if (options[name] !== undefined) throw new UsageError(`--${option} goes with a filter, not with ids.`);
+      if (options[name] !== undefined) throw new UsageError(`--${option} needs a filter, not ids.`);
     }
     return 'ids';
   }
   if (hasFilter(options)) return 'filter';
-  throw new UsageError('Which executions? Give ids, or a filter such as --state failed.');
+  throw new UsageError('Give ids, or a filter such as --state failed.');
 }
 
-/** A reason is needed for whatever changes something. */
+/** Every change needs a reason; a dry run does not. */
 export function readReason(reason: string | undefined, { dryRun }: BulkOptions): string {
   if (reason === undefined && !dryRun)
     throw new UsageError(`Required option '--reason <text>' not specified.`);
   const text = reason ?? 'dry run';
-  if (text.trim() === '') throw new UsageError('--reason must say why.');
+  if (text.trim() === '') throw new UsageError('--reason must not be empty.');
   return text;
 }
 
@@ -96,16 +90,12 @@ export async function bulkCommand(call: BulkCall, options: BulkOptions, session:
     options.chunk === undefined
       ? {}
       : { chunk: parseWhole(options.chunk, '--chunk', { min: 1, max: LIMITS.bulkChunk }) };
-  const canAsk = process.stdin.isTTY && process.stderr.isTTY;
-  if (!dryRun && !yes && !canAsk)
-    throw new UsageError('Nobody can be asked here: look with --dry-run, then give --yes.');
   return withEngine(session, { listen: 'off' }, async (engine) => {
     const filter = await readFilter(options, engine, BULK_STATES[call.verb.verb].meant);
     const request = { ...call.verb, filter, ...chunk, ...(cursor === undefined ? {} : { cursor }) };
     try {
-      if (dryRun) return await look(engine, request, session);
-      if (!yes) await tryOut(engine, request);
-      if (!yes && !(await confirmed(call, filter, session))) return EXIT.failed;
+      if (dryRun) return await preview(engine, request, session);
+      if (!yes && !(await confirmed(engine, { call, request, session }))) return EXIT.failed;
       return await drive(engine, { call, request, session });
     } catch (error) {
       throw inOptions(error);
@@ -113,13 +103,13 @@ export async function bulkCommand(call: BulkCall, options: BulkOptions, session:
   });
 }
 
-/** Counts, and shows some. */
-async function look(engine: Connection, request: BulkRequest, session: Session): Promise<number> {
+/** Counts the executions, and shows the first few. */
+async function preview(engine: Connection, request: BulkRequest, session: Session): Promise<number> {
   const { printer } = session;
   let matched = 0;
   for await (const progress of engine.bulk({ ...request, dryRun: 'on' })) {
     ({ matched } = progress);
-    session.signal.throwIfAborted();
+    session.interrupted.throwIfAborted();
   }
   const walk = { filter: request.filter, cursor: null, session };
   const { executions } = matched === 0 ? { executions: [] } : await readPage(engine, walk, SAMPLE);
@@ -132,27 +122,32 @@ async function look(engine: Connection, request: BulkRequest, session: Session):
   return EXIT.ok;
 }
 
-/** What makes no sense is refused before anybody is asked. */
-async function tryOut(engine: Connection, request: BulkRequest): Promise<void> {
+/** Throws what the engine refuses about the request. */
+async function validate(engine: Connection, request: BulkRequest): Promise<void> {
   const steps = engine.bulk({ ...request, chunk: 1, dryRun: 'on' })[Symbol.asyncIterator]();
   await steps.next();
   await steps.return?.();
 }
 
-async function confirmed({ deed }: BulkCall, filter: ExecutionFilter, session: Session): Promise<boolean> {
-  const question = `About to ${deed} executions that match ${commandLine(filterWords(filter))}: type yes: `;
+/** An invalid request is refused before the question, and before a terminal is missed. */
+async function confirmed(engine: Connection, { call, request, session }: Drive): Promise<boolean> {
+  await validate(engine, request);
+  if (!process.stdin.isTTY || !process.stderr.isTTY)
+    throw new UsageError('Not a terminal: pass --yes (try --dry-run first).');
+  const filter = commandLine(filterWords(request.filter));
+  const question = `About to ${call.deed} executions that match ${filter}: type yes: `;
   const answer = await ask(question, {
     input: process.stdin,
     output: process.stderr,
-    signal: session.signal,
+    signal: session.interrupted,
   });
-  session.signal.throwIfAborted();
+  session.interrupted.throwIfAborted();
   if (answer.trim().toLowerCase() === 'yes') return true;
   session.printer.note('not confirmed; nothing was changed.');
   return false;
 }
 
-/** The line that is typed; empty when there is none. Without line editing, so that Ctrl-C stays what it is. */
+/** The line that was typed; empty when there is none. Without line editing, so that Ctrl-C still interrupts. */
 export async function ask(
   question: string,
   { input, output, signal }: { input: Readable; output: Output; signal: AbortSignal },
@@ -174,7 +169,7 @@ interface Drive {
 }
 
 /** The command that does the rest. */
-function goOn(cursor: string | null, { call, request, session }: Drive): string {
+function continueWith(cursor: string | null, { call, request, session }: Drive): string {
   return commandLine([
     'flowfabric',
     ...call.words,
@@ -188,14 +183,14 @@ function goOn(cursor: string | null, { call, request, session }: Drive): string 
 
 async function drive(engine: Connection, given: Drive): Promise<number> {
   const { request, session } = given;
-  const { signal, printer } = session;
+  const { interrupted, printer } = session;
   const meter = openMeter(process.stderr, process.env);
   const steps = engine.bulk(request)[Symbol.asyncIterator]();
   let last: BulkProgress = { matched: 0, outcomes: {}, cursor: request.cursor ?? null };
   let reached: 'middle' | 'end' | 'middle of a chunk' = 'middle';
   try {
-    while (reached === 'middle' && !signal.aborted) {
-      const step = await unlessLate(steps.next(), signal);
+    while (reached === 'middle' && !interrupted.aborted) {
+      const step = await unlessLate(steps.next(), interrupted);
       if (step === 'late') reached = 'middle of a chunk';
       else if (step.done) reached = 'end';
       else {
@@ -206,7 +201,7 @@ async function drive(engine: Connection, given: Drive): Promise<number> {
     }
   } catch (error) {
     meter.settle();
-    if (last.matched > 0) printer.note(`stopped before the end; go on with\n  ${goOn(last.cursor, given)}`);
+    if (last.matched > 0) printer.note(`stopped early; continue with\n  ${continueWith(last.cursor, given)}`);
     throw error;
   }
   meter.settle();
@@ -214,37 +209,37 @@ async function drive(engine: Connection, given: Drive): Promise<number> {
   if (reached === 'end' || printer.format === 'json')
     printer.result(summary, [[[summaryText(last), 'strong']]]);
   if (reached === 'end') return EXIT.ok;
-  const done = last.matched === 0 ? 'Nothing was done so far.' : summaryText(last);
-  const open = reached === 'middle' ? '' : ' The chunk that was under way may be done as well.';
-  printer.note(`stopped. ${done}${open} Go on with\n  ${goOn(last.cursor, given)}`);
-  signal.throwIfAborted();
+  const done = last.matched === 0 ? 'Nothing was changed so far.' : summaryText(last);
+  const open = reached === 'middle' ? '' : ' The chunk in progress may have been committed as well.';
+  printer.note(`stopped. ${done}${open} Continue with\n  ${continueWith(last.cursor, given)}`);
+  interrupted.throwIfAborted();
   return EXIT.ok;
 }
 
-/** The next step, or `late` when an interruption came and it took too long after that. */
-async function unlessLate<Step>(step: Promise<Step>, signal: AbortSignal): Promise<Step | 'late'> {
+/** The next step, or `late` when it took too long after an interruption. */
+async function unlessLate<Step>(step: Promise<Step>, interrupted: AbortSignal): Promise<Step | 'late'> {
   let timer: NodeJS.Timeout | undefined;
   let onAbort: (() => void) | undefined;
   const late = new Promise<'late'>((resolve) => {
     onAbort = () => {
       timer = setTimeout(() => resolve('late'), LAST_CHUNK_MS);
     };
-    if (signal.aborted) onAbort();
-    else signal.addEventListener('abort', onAbort, { once: true });
+    if (interrupted.aborted) onAbort();
+    else interrupted.addEventListener('abort', onAbort, { once: true });
   });
   step.catch(() => undefined);
   try {
     return await Promise.race([step, late]);
   } finally {
     clearTimeout(timer);
-    if (onAbort !== undefined) signal.removeEventListener('abort', onAbort);
+    if (onAbort !== undefined) interrupted.removeEventListener('abort', onAbort);
   }
 }
 
 const OUTCOME_WORDS: Readonly<Record<string, string>> = {
-  already_cancelled: 'cancelled before',
-  not_active: 'ended before',
-  moved: 'left alone, changed meanwhile',
+  already_cancelled: 'already cancelled',
+  not_active: 'already ended',
+  moved: 'skipped, changed meanwhile',
   not_terminal: 'not ended',
   replays_exhausted: 'out of replays',
   not_eligible: 'not waiting for a worker',
@@ -264,11 +259,11 @@ function summaryText(progress: BulkProgress): string {
 
 export interface Meter {
   show(progress: BulkProgress): void;
-  /** What is written after this begins on a line of its own. */
+  /** What is written after this starts on a new line. */
   settle(): void;
 }
 
-/** How far it is: one line written anew on a terminal, a line now and then elsewhere. How much is left nobody knows. */
+/** The progress: one line, redrawn, on a terminal; a line now and then elsewhere. How much is left is unknown. */
 export function openMeter(output: Output, env: NodeJS.ProcessEnv): Meter {
   const startedAt = performance.now();
   const textOf = (progress: BulkProgress): string => {
@@ -301,7 +296,7 @@ function linesMeter(output: Output, textOf: (progress: BulkProgress) => string):
       if (chunks % CHUNKS_A_LINE === 0) output.write(withoutControls(`flowfabric: ${textOf(progress)}\n`));
     },
     settle() {
-      // Every line stays as it was written.
+      // Printed lines stay.
     },
   };
 }

@@ -1,5 +1,6 @@
 /**
- * `flowfabric show`: one execution, whole: its state and why, who holds it, what it has done, how it ended.
+ * `flowfabric describe`: one execution, whole: its state and why, its lease, its attempts, progress and steps, and how it
+ * ended.
  */
 import type { Connection } from '../../connect/connect.ts';
 import { EngineError } from '../../contract/errors.ts';
@@ -8,57 +9,73 @@ import { parseExecutionId } from '../../contract/ids.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type { AttemptRecord } from '../../contract/operations.ts';
 import type { PendingWaitpoint } from '../../contract/signals.ts';
-import { waitpointText } from './approvals.ts';
+import { AN_ID, ID_ARGUMENT, type CommandSpec } from '../command.ts';
+import { waitpointText } from '../drawing/waitpoint.ts';
 import { EXIT } from '../exit-codes.ts';
-import type { Line, Tone } from '../look.ts';
+import type { Line, Tone } from '../style.ts';
 import { printable } from '../secrets.ts';
 import { withEngine, type Session } from '../session.ts';
-import { instant, span, thousands, toneOf, why } from '../wording.ts';
+import { instant, span, thousands, toneOf, whyOf } from '../wording.ts';
 
 const LABEL_COLUMNS = 11;
-/** Attempts listed for people unless they ask for all. */
+/** Attempts listed without --attempts. */
 const ATTEMPTS_SHOWN = 10;
-/** Pages of attempts that are read when all are asked for. */
+/** Pages of attempts read with --attempts. */
 const ATTEMPT_PAGES_MAX = 100;
 
-export interface ShowOptions {
+interface DescribeOptions {
   attempts?: true;
 }
 
-interface Shown {
+export const describe: CommandSpec = {
+  name: 'describe',
+  alias: 'show',
+  summary: 'show one execution',
+  description: 'Show an execution: its state and why, its lease, attempts, progress, steps and\nresult.',
+  arguments: [ID_ARGUMENT],
+  options: [['--attempts', 'list all attempts, with everything known about each']],
+  examples: [`flowfabric describe ${AN_ID}`],
+  action: run,
+};
+
+interface Described {
   snapshot: ExecutionSnapshot;
+  why: string;
   /** How it ended; null while it has not. */
   end: ExecutionEnd | null;
-  /** All that are kept, oldest first; null when only the last ones are asked for. */
+  /** All that are kept, oldest first; null without --attempts. */
   attempts: AttemptRecord[] | null;
-  /** Where it waits to be told something, as of now; null when it is not suspended. */
+  /** Where it waits for signals, as of now; null when it is not suspended. */
   waits: { waitpoints: PendingWaitpoint[]; nowMs: number } | null;
 }
 
-export async function showCommand(id: string, options: ShowOptions, session: Session): Promise<number> {
+async function run(session: Session, options: DescribeOptions, id: string): Promise<number> {
   parseExecutionId(id, 'id');
-  const shown = await withEngine(session, { listen: 'off' }, async (engine): Promise<Shown> => {
+  const described = await withEngine(session, { listen: 'off' }, async (engine): Promise<Described> => {
     const snapshot = await engine.describe(id);
-    if (snapshot === null) throw new EngineError('not_found', `There is no execution ${printable(id)}.`);
+    const explanation = await engine.explain(id);
+    if (snapshot === null || explanation.outcome === 'not_found')
+      throw new EngineError('not_found', `There is no execution ${printable(id)}.`);
     const hasEnded = snapshot.state.lifecyclePhase === 'terminal';
     const end = hasEnded ? ((await engine.result(id)) as ExecutionEnd) : null;
     const attempts = options.attempts ? await readAttempts(engine, id, session) : null;
-    return { snapshot, end, attempts, waits: await readWaits(engine, snapshot) };
+    const waits = await readWaits(engine, snapshot);
+    return { snapshot, why: whyOf(explanation), end, attempts, waits };
   });
-  const { snapshot, end, attempts, waits } = shown;
-  const told = {
+  const { snapshot, why, end, attempts, waits } = described;
+  const whole = {
     ...snapshot,
     ...(attempts === null ? {} : { attempts }),
     ...(waits === null ? {} : { waitpoints: waits.waitpoints }),
   };
-  session.printer.result({ ...told, why: why(snapshot, end), result: end }, linesOf(shown));
+  session.printer.result({ ...whole, why, result: end }, linesOf(described));
   return EXIT.ok;
 }
 
 async function readWaits(
   engine: Connection,
   { executionId, state }: ExecutionSnapshot,
-): Promise<Shown['waits']> {
+): Promise<Described['waits']> {
   if (state.lifecyclePhase !== 'suspended') return null;
   const { waitpoints } = await engine.listWaitpoints({ executionId });
   return { waitpoints, nowMs: await engine.serverTimeMs() };
@@ -80,14 +97,14 @@ async function readAttempts(engine: Connection, id: string, { printer }: Session
   return newestFirst.toReversed();
 }
 
-function linesOf({ snapshot, end, attempts, waits }: Shown): Line[] {
+function linesOf({ snapshot, why, end, attempts, waits }: Described): Line[] {
   const { publicState } = snapshot;
   return [
     [
       [`${snapshot.executionId}  `, 'strong'],
       [publicState, toneOf(publicState)],
     ],
-    row('why', why(snapshot, end)),
+    row('why', why),
     ...waitRows(waits),
     row('task', printable(snapshot.kind)),
     row('place', placeOf(snapshot)),
@@ -117,7 +134,7 @@ function row(label: string, text: string, tone: Tone = 'plain'): Line {
   ];
 }
 
-function waitRows(waits: Shown['waits']): Line[] {
+function waitRows(waits: Described['waits']): Line[] {
   if (waits === null) return [];
   const texts = waits.waitpoints.map((waitpoint) => waitpointText(waitpoint, waits.nowMs));
   return texts.map((text, index) => row(index === 0 ? 'waits at' : '', text));
@@ -157,15 +174,15 @@ function attemptRows(snapshot: ExecutionSnapshot, all: AttemptRecord[] | null): 
   const left = attempts.length - ATTEMPTS_SHOWN;
   return [
     heading,
-    ...(left > 0 ? [row('', `… ${left} earlier ones: --attempts lists all`, 'dim')] : []),
+    ...(left > 0 ? [row('', `… ${left} earlier: --attempts lists all`, 'dim')] : []),
     ...attempts.slice(-ATTEMPTS_SHOWN).map((attempt) => row('', attemptText(attempt))),
   ];
 }
 
-/** A lost lease is stored under an established word that reads like the task's own time limit. */
+/** A lost lease is stored as `attempt_timeout`, which reads like the task's own time limit. */
 function failureText(message: string): string {
   return message === 'attempt_timeout'
-    ? 'its worker was not heard of until the lease ran out (attempt_timeout)'
+    ? 'its worker did not report until the lease ran out (attempt_timeout)'
     : printable(message);
 }
 
@@ -176,7 +193,7 @@ function attemptText(attempt: AttemptSnapshot): string {
   return `${number}. ${attempt.outcome ?? 'paused'}${by}, begun ${instant(attempt.startedAtMs)}${failure}`;
 }
 
-/** All there is to know about an attempt, still on one line. */
+/** Everything known about an attempt, on one line. */
 function recordText(attempt: AttemptRecord, { lease, attemptIndex }: ExecutionSnapshot): string {
   const runs = lease !== null && attempt.attemptIndex === attemptIndex;
   const outcome = attempt.outcome ?? (runs ? 'running' : 'paused');

@@ -1,25 +1,38 @@
 /**
- * `flowfabric tag`: adds, replaces and removes tags of an execution, and prints the tags it has then.
+ * `flowfabric set-tags`: adds, replaces and removes tags of an execution, and prints the tags it has afterwards. With --json
+ * it prints one object.
  */
 import { EngineError } from '../../contract/errors.ts';
 import { parseExecutionId } from '../../contract/ids.ts';
 import type { TagsRequest } from '../../contract/operations.ts';
+import { AN_ID, BY_OPTION, ID_ARGUMENT, type CommandSpec } from '../command.ts';
 import { EXIT, UsageError } from '../exit-codes.ts';
 import { parseTags } from '../input.ts';
-import type { Line } from '../look.ts';
+import type { Line } from '../style.ts';
 import { printable } from '../secrets.ts';
 import { withEngine, type Session } from '../session.ts';
 
-export interface TagOptions {
+interface TagOptions {
   remove?: string[];
   by?: string;
 }
 
-export async function tagCommand(
+export const setTags: CommandSpec = {
+  name: 'set-tags',
+  alias: 'tag',
+  summary: 'change the tags of an execution',
+  description: 'Add, replace and remove tags of an execution, and print its tags.',
+  arguments: [ID_ARGUMENT, ['[key=value...]', 'tags to add or replace']],
+  options: [['--remove <key>', 'a tag to remove', { repeatable: true }], BY_OPTION],
+  examples: [`flowfabric set-tags ${AN_ID} ticket=4711 --remove draft`],
+  action: run,
+};
+
+async function run(
+  session: Session,
+  options: TagOptions,
   id: string,
   given: readonly string[],
-  options: TagOptions,
-  session: Session,
 ): Promise<number> {
   parseExecutionId(id, 'id');
   const request = readRequest(given, options);
@@ -34,7 +47,7 @@ export async function tagCommand(
 
 function readRequest(pairs: readonly string[], { remove = [], by }: TagOptions): TagsRequest {
   if (pairs.length === 0 && remove.length === 0)
-    throw new UsageError('Which tags? Give key=value, or --remove with a key.');
+    throw new UsageError('Give key=value, or --remove with a key.');
   const odd = pairs.find((pair) => pair.indexOf('=') < 1);
   if (odd !== undefined) throw new UsageError(`A tag must be key=value, not ${JSON.stringify(odd)}.`);
   const set = parseTags(pairs);

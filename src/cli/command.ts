@@ -1,0 +1,103 @@
+/**
+ * The shape every command has, and how it is registered with commander. A command is described as data (name, texts,
+ * arguments, options, examples) and one function; a noun is a command with commands of its own. Which commands exist is
+ * listed in program.ts, and each is described in a file of its own.
+ */
+import type { Command } from 'commander';
+import { runCommand, type GlobalOptions, type Session } from './session.ts';
+
+/** Receives the exit code of the command that ran. */
+export type OnExit = (exitCode: number) => void;
+
+/** Flags and help; then the default that is shown and used, or that the option may be repeated. */
+export type OptionSpec = readonly [
+  flags: string,
+  help: string,
+  more?: { default: string } | { repeatable: true },
+];
+
+export interface CommandSpec {
+  readonly name: string;
+  /** Another name on the same level. */
+  readonly alias?: string;
+  /** The line in the list of commands. */
+  readonly summary: string;
+  readonly description: string;
+  /** Each as `<name>`, `[name]` or `[name...]`, with its help. */
+  readonly arguments?: readonly (readonly [name: string, help: string])[];
+  readonly options?: readonly OptionSpec[];
+  readonly examples: readonly string[];
+  /** A noun's commands; the first one runs when none is named. */
+  readonly commands?: readonly CommandSpec[];
+  /** Receives the arguments in their order. Returns the exit code; a noun has none. */
+  action?(session: Session, options: object, ...given: unknown[]): Promise<number>;
+  /** In place of `action`, for a command that handles interruptions itself. */
+  standalone?(globals: GlobalOptions, options: object): Promise<number>;
+}
+
+/** An id in an example. */
+export const AN_ID = '"$id"';
+export const ID_ARGUMENT = ['<id>', 'its id, {fp:N}:uuid; quote it in a shell'] as const;
+export const IDS_ARGUMENT = ['[id...]', 'their ids, {fp:N}:uuid; quote them in a shell'] as const;
+export const BY_OPTION: OptionSpec = ['--by <name>', 'who requests it (default: operator)'];
+export const REASON_OPTION: OptionSpec = ['--reason <text>', 'why (required)'];
+export const CURSOR_OPTION: OptionSpec = ['--cursor <cursor>', 'continue after an earlier page'];
+
+/** What `help` says about itself, here and below every noun. */
+export const HELP_COMMAND = ['help [command]', 'show the help of a command'] as const;
+
+/** Registers a command, and a noun's commands below it. */
+export function register(parent: Command, spec: CommandSpec, onExit: OnExit, isDefault = false): Command {
+  const { name, alias, commands = [], action, standalone } = spec;
+  const command = parent
+    .command(name, { isDefault })
+    .summary(spec.summary)
+    .description(
+      commands[0] === undefined
+        ? spec.description
+        : `${spec.description}\nDefault command: ${commands[0].name}.`,
+    )
+    .addHelpText('after', examplesText(spec.examples));
+  if (alias !== undefined) command.alias(alias);
+  for (const [argument, help] of spec.arguments ?? []) command.argument(argument, help);
+  for (const option of spec.options ?? []) addOption(command, option);
+  if (commands.length > 0) command.helpCommand(...HELP_COMMAND);
+  commands.forEach((each, index) => register(command, each, onExit, index === 0));
+  const globals = (): GlobalOptions => command.optsWithGlobals<GlobalOptions>();
+  if (standalone !== undefined)
+    command.action(async (options: object) => onExit(await standalone(globals(), options)));
+  else if (action !== undefined)
+    command.action(async (...given: unknown[]) => {
+      // Commander appends the options and the command itself.
+      const [options, values] = [given.at(-2) as object, given.slice(0, -2)];
+      onExit(await runCommand(globals(), (session) => action(session, options, ...values)));
+    });
+  return command;
+}
+
+function addOption(command: Command, [flags, help, more]: OptionSpec): void {
+  if (more === undefined) command.option(flags, help);
+  else if ('default' in more) command.option(flags, help, more.default);
+  else command.option(flags, `${help}; repeatable`, collect);
+}
+
+function collect(value: string, before: string[] = []): string[] {
+  return [...before, value];
+}
+
+function examplesText(lines: readonly string[]): string {
+  return `\n${lines.length === 1 ? 'Example' : 'Examples'}:\n${lines.map((line) => `  $ ${line}\n`).join('')}`;
+}
+
+/** A noun's command under a short name of its own at the top level. */
+export function shortcut(name: string, noun: CommandSpec, verb: string): CommandSpec {
+  const spec = noun.commands!.find((each) => each.name === verb)!;
+  const whole = `${noun.name} ${verb}`;
+  return {
+    ...spec,
+    name,
+    summary: `short for ${whole}`,
+    description: `${spec.description}\nShort for: flowfabric ${whole}`,
+    examples: spec.examples.map((line) => line.replaceAll(`flowfabric ${whole}`, `flowfabric ${name}`)),
+  };
+}
