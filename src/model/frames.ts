@@ -95,7 +95,7 @@ function bytesOf(payload: unknown, encoding: FrameEncoding, field: string): Uint
   return new TextEncoder().encode(payload);
 }
 
-/** Bytes that say what they are must be that. They are kept as they are. */
+/** Bytes with a declared encoding must be valid in it. They are stored unchanged. */
 function markedBytes(payload: Uint8Array, encoding: FrameEncoding, field: string): Uint8Array {
   if (payload.length > LIMITS.frameBytes) refuseSize(payload.length, field);
   const bytes = new Uint8Array(payload);
@@ -131,6 +131,6 @@ function checkPatch(frame: FrameRequest, payload: Uint8Array, field: string): vo
   const patch = parse(text, `${field}.payload`);
   const fault = patchFault(patch);
   if (fault !== undefined) refuse(`${field}.payload`, PATCH_FAULTS[fault]);
-  // Text can say what a document cannot hold: \u0000, half of a surrogate pair, a number beyond all.
+  // Text can encode what a document cannot store: \u0000, half of a surrogate pair, a number out of range.
   if (frame.payload instanceof Uint8Array) encodeJson(patch, `${field}.payload`);
 }

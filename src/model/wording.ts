@@ -1,17 +1,18 @@
 /**
- * How gates say numbers, spans of time and what others wrote: in the words of a sentence, on one line. Pure text from values.
+ * How gate sentences word numbers, durations and messages from elsewhere: short, and on one line. Pure text from
+ * values.
  */
 
-/** Of a failure's text, so much is quoted. */
+/** How many characters of a failure's message are quoted. */
 const QUOTED_CHARS = 200;
-/** Of a list, so many are named. */
+/** How many items of a list are named. */
 const NAMED = 3;
 
 export function counted(count: number, noun: string): string {
   return `${count} ${noun}${count === 1 ? '' : 's'}`;
 }
 
-/** On one line, and no more of it than a sentence bears. */
+/** On one line, and cut to fit into a sentence. */
 export function quoted(message: string): string {
   const chars = [...message.replaceAll(/\s+/g, ' ').trim()];
   return chars.length > QUOTED_CHARS ? `${chars.slice(0, QUOTED_CHARS - 1).join('')}…` : chars.join('');
