@@ -139,9 +139,9 @@ function printComment({ relation, column, description }) {
   return `-- comment on ${subject}: ${JSON.stringify(description)}`;
 }
 
-/** Makes an empty database on the server, migrates it, dumps it and drops it. */
+/** Creates an empty database on the server, migrates it, dumps it and drops it. */
 async function dumpMigrated(serverUrl) {
-  // Built code, so that what is dumped is what a user would get.
+  // Uses built code, so that the dump shows what a user would get.
   const { migrate } = await import('../dist/engine/database/migrate.js');
   const database = `ff_schema_dump_${randomUUID().slice(0, 8)}`;
   const admin = new pg.Client({ connectionString: serverUrl });
