@@ -12,7 +12,7 @@ import { completionEventOf, resultOf, TRANSITIONS } from '../dist/model/transiti
 import { keepGenerated } from './generated.mjs';
 
 const CHART_FILE = fileURLToPath(new URL('../docs/state-machine.md', import.meta.url));
-/** A due time and the moments around it: only a wait for a time reads differently before and after. */
+/** A due time and the moments around it: only a wait for a time has a different label before and after. */
 const DUE_AT_MS = 1_000;
 
 const situations = Object.entries(SITUATIONS);

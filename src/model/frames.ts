@@ -1,7 +1,7 @@
 /**
- * Frames of streams, checked and turned into bytes before anything is written: a frame that cannot be read back as it was
- * given is refused here, by the worker to the call that brought it, and by the engine to everybody else. What the worker has
- * encoded goes through the engine as it is.
+ * Frames of streams, checked and encoded before anything is written. A frame that would not read back as it was given
+ * is refused here: by the worker at the call that wrote it, and by the engine for all other callers. What the worker
+ * has encoded passes through the engine unchanged.
  */
 import { EngineError } from '../contract/errors.ts';
 import { LIMITS } from '../contract/limits.ts';
@@ -16,18 +16,18 @@ import { checkChoice, checkMembers, checkText, isWellFormed, refuse } from './ar
 import { encodeJson } from './json.ts';
 import { patchFault, type PatchFault } from './merge-patch.ts';
 
-/** A frame as it is stored. It is also a request that leaves nothing to be added, so that it can be passed on like any other. */
+/** A frame as it is stored. It is also a complete request, so that it can be passed on like any other. */
 export interface EncodedFrame extends FrameRequest {
   readonly mode: FrameMode;
   readonly encoding: FrameEncoding;
   readonly frameType: string;
   readonly correlationId?: string;
   readonly step?: { name: string; key: string; tryIndex: number };
-  /** Nobody else's: what it was made of may change. */
+  /** A copy, because the caller may change the original. */
   readonly payload: Uint8Array;
 }
 
-/** Those that were made here, and need not be checked again. A copy of one is a request like others. */
+/** Frames that were encoded here and need no further check. A copy of one is an ordinary request. */
 const ENCODED = new WeakSet<FrameRequest>();
 
 const FRAME_MEMBERS: readonly (keyof FrameRequest)[] = [

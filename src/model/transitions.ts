@@ -1,7 +1,7 @@
 /**
- * The transition table: every way an execution's state may change, as data. What the SQL functions read of it, the rows of
- * `ff_transition`, is generated from here (`npm run transitions:write`); docs/state-machine.md and the assertion triggers of the
- * test kit are made from this table too. A transition that is not here cannot be performed.
+ * The transition table: every way an execution's state may change, as data. The rows of `ff_transition`, which the SQL
+ * functions read, are generated from it (`npm run transitions:write`); so are docs/state-machine.md and the assertion
+ * triggers of the test kit. A transition that is not here cannot be performed.
  */
 import type { CompletionEventType } from '../contract/events.ts';
 import type { AttemptState, BlockingReason, StateVector } from '../contract/states.ts';

@@ -1,6 +1,6 @@
 /**
- * The flow of a run: a member that runs may add others. What it adds is known by its names, so that a run that comes after a crash adds
- * nothing twice; and it is added under the lease, so that a run that was overtaken adds nothing at all.
+ * The flow of a run: a running member may add others. Added members are identified by name, so that a run after a crash
+ * adds nothing twice; and they are added under the lease, so that a run that lost it adds nothing at all.
  */
 import type { Engine } from '../../contract/engine.ts';
 import { EngineError, isEngineError } from '../../contract/errors.ts';
@@ -14,7 +14,7 @@ import { forgiven } from './waits.ts';
 
 type During = <Value>(work: () => Promise<Value>) => Promise<Value>;
 
-/** Null outside of flows. `during`: a pause waits for what is done in it, and its end is handed over in its turn. */
+/** Null outside of flows. `during`: a pause waits for work inside it, and its outcome is delivered in order. */
 export function flowScope(engine: Engine, lease: HeldLease, during: During): FlowScope | null {
   const { flowId } = lease.claim;
   if (flowId === null) return null;
@@ -46,14 +46,14 @@ async function extend(
     const code = isEngineError(error) ? error.code : undefined;
     const isOver = code === 'lease_lost' || code === 'flow_ended';
     const lost = isOver ? await whyLost(engine, lease) : undefined;
-    // The flow may also have ended, or be about to, without this run being over.
+    // The flow may also have finished, or be about to, without this run having lost its lease.
     if (lost === undefined && code !== 'lease_lost') throw error;
     lease.lose(lost ?? 'lease_lost');
     throw new TaskAborted(lease.lostBy ?? 'lease_lost');
   }
 }
 
-/** The flow does not know why a lease is gone. Undefined when it is not, or nobody answers. */
+/** The flow does not know why a lease was lost. Undefined when it was not, or when the engine does not respond. */
 async function whyLost(engine: Engine, { claim }: HeldLease): Promise<AbortCode | undefined> {
   const [answer] = await engine.renew([claim], claim.leaseMs).catch(() => []);
   return answer === undefined || answer.outcome === 'renewed' ? undefined : abortCodeFor(answer);
