@@ -27,7 +27,7 @@ export interface EncodedFrame extends FrameRequest {
   readonly payload: Uint8Array;
 }
 
-/** Frames that were encoded here and need no further check. A copy of one is an ordinary request. */
+/** Those that were made here, and need not be checked again. A copy of one is a request like others. */
 const ENCODED = new WeakSet<FrameRequest>();
 
 const FRAME_MEMBERS: readonly (keyof FrameRequest)[] = [

@@ -52,7 +52,7 @@ interface Verdict {
   contradictions: string[];
 }
 
-/** Runs the handlers of seeds concurrently; workers may be given a modified engine. */
+/** Runs the handlers of seeds side by side under an engine that workers may be given in another shape. */
 async function runHistories(count: number, seen: (engine: Connection) => Engine): Promise<Verdict> {
   const engine = await crew.connect({ poolSize: 8 });
   const parent = task<number>(newKind(), POLICY);
@@ -117,12 +117,12 @@ interface Scene {
 async function disturb(engine: Connection, { wanted, living, stop }: Scene): Promise<void> {
   const next = chance(SEED);
   while (!stop.aborted) {
-    // One pass per round trip.
+    // One look a round trip.
     await engine.serverTimeMs();
     const answers = [...wanted].filter(() => next() < 0.1);
     await Promise.all(
       answers.map(async ([key, { id, waitpoint }]) => {
-        // Nothing waits there yet: the next pass tries again.
+        // Nobody has waited there yet: it is tried again.
         const answer = await engine.approve(id, waitpoint, { by: 'ann' }).catch(() => null);
         if (answer !== null) wanted.delete(key);
       }),

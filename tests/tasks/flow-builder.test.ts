@@ -85,7 +85,7 @@ describe('the compiler', () => {
     onlyTyped((f) => {
       const one = f.add('one', ask, { question: 'why' });
       const number = f.add('number', count, { of: 'x' });
-      // @ts-expect-error -- the answer may be missing
+      // @ts-expect-error -- the answer may not be there
       f.add('a', show, {}, { after: { answer: one, words: number }, join: any() });
       f.add('b', show, {}, { after: { answer: one, words: number }, join: all() });
       f.add(

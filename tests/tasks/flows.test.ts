@@ -289,7 +289,7 @@ describe('a member that extends its flow', () => {
     const met: unknown[] = [];
     const [began, goOn] = [latch(), latch()];
     const growing = flow(newKind(), (f) => f.add('first', first, null, { policy: AGAIN }));
-    // It is not notified before it calls.
+    // Nobody tells it before it asks.
     const unheard: Engine = { ...engine, watch: () => () => undefined };
     const worker = crew.work(unheard, {
       leaseMs: LEASE_MS,

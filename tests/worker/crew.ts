@@ -15,9 +15,9 @@ import { handle, type TaskHandler } from '../../src/worker/handlers.ts';
 import { startWorker, type Worker, type WorkerOptions } from '../../src/worker/worker.ts';
 import { testDatabase } from '../setup/database.ts';
 
-/** How long a condition may take on a busy machine before the test fails. */
+/** How long a condition may take on a busy machine before the test has failed. */
 export const SOON = { timeout: 15_000, interval: 15 };
-/** So long that no test sees a second poll. */
+/** So long that no test lives to see a second look. */
 export const NEVER_MS = 3_600_000;
 /** Retries almost immediately. */
 export const AGAIN = { retry: { maxRetries: 3, backoff: { type: 'fixed', delayMs: 20 } } } as const;
@@ -51,7 +51,7 @@ export interface Crew {
   readonly database: TestDatabase;
   /** A connection as another process would have one. It runs no reconcilers unless asked to. */
   connect(options?: Partial<ConnectOptions>): Promise<Connection>;
-  /** A worker that, unless asked to, never polls without a hint. */
+  /** A worker that, unless asked to, never looks without being told. */
   work(engine: Engine, options: CrewOptions): Worker;
   /** Events of an execution, oldest first, as `family.type`. */
   eventsOf(id: ExecutionId): Promise<string[]>;
@@ -124,7 +124,7 @@ export async function resultOf(engine: Engine, id: ExecutionId): Promise<Executi
   return (await engine.result(id)).outcome;
 }
 
-/** The same engine for a worker that receives no hints and believes its leases are always renewed. */
+/** The same engine for a worker that hears nothing and believes its leases are always renewed. */
 export function deaf(engine: Engine): Engine {
   return {
     ...engine,

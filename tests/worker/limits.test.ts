@@ -102,7 +102,7 @@ describe('the limit of a task', () => {
     await expect.poll(() => first.running, SOON).toBe(1);
     const second = crew.work(there, { handlers });
     await expect.poll(() => second.health().lastClaimAgoMs, SOON).not.toBeNull();
-    // Both poll once an hour: only a hint can bring this to the second worker.
+    // Both look once an hour: only a hint can bring this to the second worker.
     await here.submit({ kind });
     await expect.poll(() => second.running, SOON).toBe(1);
     gate.leaveAll();

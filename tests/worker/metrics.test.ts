@@ -159,7 +159,7 @@ describe('health', () => {
 describe('a handler that blocks the event loop past its lease', () => {
   const LEASE_MS = 300;
 
-  /** Counts writes under a lease. */
+  /** Counts what is written under a lease. */
   function counting(engine: Engine): { engine: Engine; sent: string[] } {
     const sent: string[] = [];
     const noted =

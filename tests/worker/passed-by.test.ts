@@ -13,7 +13,7 @@ import { WakeUp } from '../../src/worker/loop/wake-up.ts';
 import { newKind, NEVER_MS, resultOf, SOON, useCrew, uuidOf } from './crew.ts';
 
 const SIGNING_SECRET = 'a secret of at least thirty-two bytes';
-/** A wait that finishes in milliseconds, or never. */
+/** A wait that ends in milliseconds, or never. */
 const WITHOUT_POLL = { ...SOON, timeout: 8_000 };
 
 const crew = useCrew();

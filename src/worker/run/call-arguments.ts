@@ -53,7 +53,7 @@ export class CallArguments {
     throw this.misused(method, `takes options of "${name}" as an object, and a key as a text: String(…)`);
   }
 
-  /** Checked before anything is done: a step that cannot be stored would run again and again. */
+  /** Before anything is done: a step that cannot be stored would be done again and again. */
   checkText(method: string, what: string, text: string, maxBytes: number): void {
     if (Buffer.byteLength(text) > maxBytes) {
       throw this.misused(

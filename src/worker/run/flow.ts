@@ -14,7 +14,7 @@ import { forgiven } from './waits.ts';
 
 type During = <Value>(work: () => Promise<Value>) => Promise<Value>;
 
-/** Null outside of flows. `during`: a pause waits for work inside it, and its outcome is delivered in order. */
+/** Null outside of flows. `during`: a pause waits for what is done in it, and its end is handed over in its turn. */
 export function flowScope(engine: Engine, lease: HeldLease, during: During): FlowScope | null {
   const { flowId } = lease.claim;
   if (flowId === null) return null;
@@ -46,14 +46,14 @@ async function extend(
     const code = isEngineError(error) ? error.code : undefined;
     const isOver = code === 'lease_lost' || code === 'flow_ended';
     const lost = isOver ? await whyLost(engine, lease) : undefined;
-    // The flow may also have finished, or be about to, without this run having lost its lease.
+    // The flow may also have ended, or be about to, without this run being over.
     if (lost === undefined && code !== 'lease_lost') throw error;
     lease.lose(lost ?? 'lease_lost');
     throw new TaskAborted(lease.lostBy ?? 'lease_lost');
   }
 }
 
-/** The flow does not know why a lease was lost. Undefined when it was not, or when the engine does not respond. */
+/** The flow does not know why a lease is gone. Undefined when it is not, or nobody answers. */
 async function whyLost(engine: Engine, { claim }: HeldLease): Promise<AbortCode | undefined> {
   const [answer] = await engine.renew([claim], claim.leaseMs).catch(() => []);
   return answer === undefined || answer.outcome === 'renewed' ? undefined : abortCodeFor(answer);

@@ -34,7 +34,7 @@ import { contractStreams, outputStream, type StreamRun } from './stream.ts';
 import { StreamWriter } from './stream-writer.ts';
 import { Waits } from './waits.ts';
 
-/** The run whose transaction the caller is in. */
+/** Whose transaction the caller is in. */
 const insideTransaction = new AsyncLocalStorage<RunContext>();
 
 export class RunContext implements ContextCalls {

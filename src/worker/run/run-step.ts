@@ -88,7 +88,7 @@ function storedBackoff(backoff: Backoff | undefined): StoredBackoff {
   };
 }
 
-/** Retries until it succeeds, has no tries left, fails with an error that must not be retried, or loses the lease. */
+/** Tries until it succeeds, has no tries left, says itself that there is no use, or the work is taken away. */
 export async function runStep<Value>(
   { name, key }: Required<StepKey>,
   fn: StepFunction<Value>,

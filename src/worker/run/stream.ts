@@ -17,7 +17,7 @@ import { unlessAborted } from '../../model/aborting.ts';
 
 const WRITE_OPTIONS: readonly (keyof WriteOptions)[] = ['type', 'correlationId', 'mode', 'encoding'];
 const TYPED_OPTIONS: readonly (keyof WriteOptions)[] = ['correlationId'];
-/** How long best-effort frames are kept unless specified: the engine's default. */
+/** How long best-effort frames are kept where nobody says anything about it: as the engine does. */
 const USUAL: BestEffortOptions = {};
 
 /** What streams need from their run. */
@@ -76,7 +76,7 @@ function contractStream(
 function framingOf(kept: BestEffortOptions, options: WriteOptions = {}): Framing {
   checkKnown(options, 'options', WRITE_OPTIONS);
   const { type, ...rest } = options;
-  // The engine would take a patch for one.
+  // A patch would be taken for one by the engine.
   if ((rest.mode as string) === 'summary') throw fault('options.mode', 'cannot be summary: use patch');
   const more = { ...rest, ...(type === undefined ? {} : { frameType: type }) };
   const bestEffort = rest.mode === 'best_effort' ? kept : undefined;

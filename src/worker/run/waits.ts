@@ -299,7 +299,7 @@ export class Waits {
     try {
       const request = { ...signalsRequestOf(waits)!, mode: 'look' as const };
       const answer = await this.#engine.suspend(this.#lease.claim, request);
-      // The handler may have finished meanwhile: then the lease is needed to report its outcome.
+      // The handler may have ended meanwhile: then the lease is for its end to be reported.
       if (!this.#closed) this.#answered(answer);
     } catch (error) {
       // A transient error is gone at the next poll; any other would also be returned to the suspension.
