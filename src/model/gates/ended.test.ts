@@ -1,6 +1,6 @@
 /**
- * The sentence about an execution that has ended: who ended it, and the reasons that the engine stores under names of its
- * own. What is said of joins is tested beside their code.
+ * The sentence about a finished execution: who cancelled it, and the engine's reason codes spelled out. Sentences about
+ * joins are tested beside their code.
  */
 import { describe, expect, it } from 'vitest';
 import type { TerminalOutcome } from '../../contract/states.ts';
@@ -15,7 +15,7 @@ const end = (change: Partial<EndFacts>): EndFacts => ({
   ...change,
 });
 
-describe('the sentence about an execution that has ended', () => {
+describe('the sentence about a finished execution', () => {
   it.each<[TerminalOutcome, Partial<EndFacts>, string]>([
     ['success', { by: 'worker-1' }, 'It completed 3 s ago'],
     ['failed', { message: 'no  such\nuser' }, 'It failed 3 s ago (no such user)'],
@@ -40,11 +40,11 @@ describe('the sentence about an execution that has ended', () => {
       ],
     ),
   ])('with the outcome %s and %j', (outcome, change, sentence) => {
-    expect(tellEnd(outcome, end(change), null)).toBe(`${sentence}; replay runs it again.`);
+    expect(tellEnd(outcome, end(change), null)).toBe(`${sentence}; replay it to run it again.`);
   });
 
-  it('names the outcome alone when nothing else is kept', () => {
-    expect(tellEnd('failed', null, null)).toBe('It failed; replay runs it again.');
+  it('names only the outcome when nothing else is stored', () => {
+    expect(tellEnd('failed', null, null)).toBe('It failed; replay it to run it again.');
     expect(endFacts('failed', null, null)).toEqual({
       outcome: 'failed',
       endedAtMs: null,

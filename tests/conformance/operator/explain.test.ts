@@ -116,7 +116,7 @@ describe('running', () => {
     const claim = await bench.running(RETRYING);
     await bench.database.moveClock(MINUTE_MS);
     const { holding } = await explain(claim.executionId);
-    expect(holding).toMatchObject({ gate: 'running', detail: expect.stringContaining('ran out') });
+    expect(holding).toMatchObject({ gate: 'running', detail: expect.stringContaining('expired') });
     expect(holding!.facts['expiresInMs']).toBeLessThan(0);
     await bench.reconcile();
     expect(holders(await explain(claim.executionId))).toEqual(['no_worker']);
@@ -281,7 +281,7 @@ describe('a paused lane', () => {
     const id = await takeable({ lane });
     await bench.database.query('UPDATE ff_lane SET paused = true WHERE lane = $1', [lane]);
     const { detail, facts } = (await explain(id)).holding!;
-    expect(detail).toMatch(/^Lane \S+ is paused; it gives out no work until it is resumed\.$/);
+    expect(detail).toMatch(/^Lane \S+ is paused; nothing is claimed from it until it is resumed\.$/);
     expect(facts).toEqual({ lane, pausedAtMs: null, pausedAgoMs: null, pausedBy: null, pauseReason: null });
   });
 });
