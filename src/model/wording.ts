@@ -31,12 +31,12 @@ const UNITS = [
   ['s', 1_000],
 ] as const;
 
-/** The two largest units: `4 m 10 s`. Below a second, milliseconds. */
+/** A duration in its two largest units: `4m10s`, `2h05m`. Below a second, milliseconds; a negative one is 0. */
 export function spoken(ms: number): string {
   const whole = Math.max(Math.round(ms), 0);
   const first = UNITS.findIndex(([, unitMs]) => whole >= unitMs);
-  if (first < 0) return `${whole} ms`;
+  if (first < 0) return `${whole}ms`;
   const [[name, unitMs], second] = [UNITS[first]!, UNITS[first + 1]];
   const rest = second === undefined ? 0 : Math.floor((whole % unitMs) / second[1]);
-  return `${Math.floor(whole / unitMs)} ${name}${rest === 0 ? '' : ` ${rest} ${second![0]}`}`;
+  return `${Math.floor(whole / unitMs)}${name}${rest === 0 ? '' : `${String(rest).padStart(2, '0')}${second![0]}`}`;
 }

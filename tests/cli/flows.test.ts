@@ -131,11 +131,11 @@ describe('members that do not run', () => {
       run('explain', members['never']!),
     ]);
     expect(loser.output).toMatch(
-      /It was cancelled \d+ m?s ago: the join it ran for was satisfied without it \(sibling_quorum_satisfied\);/,
+      /It was cancelled \d+m?s ago: the join it ran for was satisfied without it \(sibling_quorum_satisfied\);/,
     );
-    expect(skipped.output).toMatch(/It was skipped \d+ m?s ago: its join \(.*\) became impossible/);
+    expect(skipped.output).toMatch(/It was skipped \d+m?s ago: its join \(.*\) became impossible/);
     expect(gate.output).toMatch(
-      /It was skipped \d+ m?s ago: its join \(its upstream member\) became impossible: x was expected to fail but is completed;/,
+      /It was skipped \d+m?s ago: its join \(its upstream member\) became impossible: x was expected to fail but is completed;/,
     );
     expect(gate.output).toContain(`next: flowfabric flows describe '${flowId}'`);
     const open = await engine.createFlow({ name: 'unsealed' });

@@ -17,26 +17,26 @@ const end = (change: Partial<EndFacts>): EndFacts => ({
 
 describe('the sentence about a finished execution', () => {
   it.each<[TerminalOutcome, Partial<EndFacts>, string]>([
-    ['success', { by: 'worker-1' }, 'It completed 3 s ago'],
-    ['failed', { message: 'no  such\nuser' }, 'It failed 3 s ago (no such user)'],
-    ['failed', { message: 'attempt_timeout' }, 'It failed 3 s ago (attempt_timeout)'],
-    ['cancelled', { message: 'sent twice', by: 'ada' }, 'It was cancelled 3 s ago by ada (sent twice)'],
-    ['failed', { message: 'odd', by: 'engine' }, 'It failed 3 s ago (odd)'],
+    ['success', { by: 'worker-1' }, 'It completed 3s ago'],
+    ['failed', { message: 'no  such\nuser' }, 'It failed 3s ago (no such user)'],
+    ['failed', { message: 'attempt_timeout' }, 'It failed 3s ago (attempt_timeout)'],
+    ['cancelled', { message: 'sent twice', by: 'ada' }, 'It was cancelled 3s ago by ada (sent twice)'],
+    ['failed', { message: 'odd', by: 'engine' }, 'It failed 3s ago (odd)'],
     [
       'expired',
       { message: 'execution_deadline', by: 'engine' },
-      'It expired 3 s ago: its deadline passed (execution_deadline)',
+      'It expired 3s ago: its deadline passed (execution_deadline)',
     ],
     [
       'cancelled',
       { message: 'sibling_quorum_satisfied', by: 'engine' },
-      'It was cancelled 3 s ago: the join it ran for was satisfied without it (sibling_quorum_satisfied)',
+      'It was cancelled 3s ago: the join it ran for was satisfied without it (sibling_quorum_satisfied)',
     ],
     ...(['failed', 'cancelled', 'expired'] as const).map(
       (outcome): [TerminalOutcome, Partial<EndFacts>, string] => [
         outcome,
         { message: 'suspension_timeout:manager', by: 'engine' },
-        `It ${outcome === 'cancelled' ? 'was cancelled' : outcome} 3 s ago: its wait for manager timed out`,
+        `It ${outcome === 'cancelled' ? 'was cancelled' : outcome} 3s ago: its wait for manager timed out`,
       ],
     ),
   ])('with the outcome %s and %j', (outcome, change, sentence) => {

@@ -89,7 +89,7 @@ describe('a gate that holds explains why', () => {
   it.each<[GateName, string, Partial<GateFacts>]>([
     [
       'ended',
-      'It failed 2 h 5 m ago (no such user); replay it to run it again.',
+      'It failed 2h05m ago (no such user); replay it to run it again.',
       {
         state: FAILED,
         end: { outcome: 'failed', endedAtMs: 1, endedAgoMs: 7_512_345, message: 'no  such\nuser', by: null },
@@ -97,45 +97,45 @@ describe('a gate that holds explains why', () => {
     ],
     [
       'running',
-      'Worker w-1 is running it; its lease expires in 25 s unless the worker renews it.',
+      'Worker w-1 is running it; its lease expires in 25s unless the worker renews it.',
       { state: RUNNING, lease: lease(25_000) },
     ],
     [
       'running',
-      'The lease of worker w-1 expired 300 ms ago and is cleaned up within about a second.',
+      'The lease of worker w-1 expired 300ms ago and is cleaned up within about a second.',
       { state: RUNNING, lease: lease(-300) },
     ],
     [
       'running',
-      'The lease of worker w-1 expired 1 m ago and could not be cleaned up so far.',
+      'The lease of worker w-1 expired 1m ago and could not be cleaned up so far.',
       { state: RUNNING, lease: lease(-60_000), setbacks: [setback('expired-leases', 500)] },
     ],
     [
       'setback',
-      'Reconciler due-timers failed on it 3 times (contention) and retries in 4 s.',
+      'Reconciler due-timers failed on it 3 times (contention) and retries in 4s.',
       { state: DELAYED, eligibleInMs: -10, setbacks: [setback('due-timers', 4_000)] },
     ],
-    ['delayed', 'Its start delay ends in 4 m 10 s.', { state: DELAYED, eligibleInMs: 250_999 }],
-    ['delayed', 'Its sleep ends in 3 d.', { state: ASLEEP, eligibleInMs: 259_200_000 }],
+    ['delayed', 'Its start delay ends in 4m10s.', { state: DELAYED, eligibleInMs: 250_999 }],
+    ['delayed', 'Its sleep ends in 3d.', { state: ASLEEP, eligibleInMs: 259_200_000 }],
     [
       'delayed',
-      'Its sleep ended 20 ms ago, and it is queued within about a second.',
+      'Its sleep ended 20ms ago, and it is queued within about a second.',
       { state: ASLEEP, eligibleInMs: -20 },
     ],
     [
       'delayed',
-      'Its sleep ends in 1 m, or when enough of its children have finished.',
+      'Its sleep ends in 1m, or when enough of its children have finished.',
       { state: ASLEEP, eligibleInMs: 60_000, children: children(2) },
     ],
     [
       'delayed',
-      'Its start delay ends in 1 m, but its deadline is in 5 s.',
+      'Its start delay ends in 1m, but its deadline is in 5s.',
       { state: DELAYED, eligibleInMs: 60_000, deadlineInMs: 5_000 },
     ],
-    ['delayed', 'The delay before it resumes ends in 5 s.', { state: RESTING, eligibleInMs: 5_000 }],
+    ['delayed', 'The delay before it resumes ends in 5s.', { state: RESTING, eligibleInMs: 5_000 }],
     [
       'backing_off',
-      'Attempt 2 failed (boom); the backoff before attempt 3 ends in 9 s.',
+      'Attempt 2 failed (boom); the backoff before attempt 3 ends in 9s.',
       {
         state: BACKING_OFF,
         attemptIndex: 2,
@@ -165,7 +165,7 @@ describe('a gate that holds explains why', () => {
     ],
     [
       'lane_paused',
-      'Lane slow has been paused for 3 h 10 m by ada (the server is down); nothing is claimed from it until it is resumed.',
+      'Lane slow has been paused for 3h10m by ada (the server is down); nothing is claimed from it until it is resumed.',
       { lanePause: PAUSE },
     ],
     [
@@ -173,7 +173,7 @@ describe('a gate that holds explains why', () => {
       'Lane slow is paused; nothing is claimed from it until it is resumed.',
       { lanePause: UNTOLD },
     ],
-    ['no_worker', 'No worker has sent a heartbeat in the last 30 s.', { workers: [] }],
+    ['no_worker', 'No worker has sent a heartbeat in the last 30s.', { workers: [] }],
     ['no_worker', 'None of 1 live worker handles mail.', { workers: [{ ...FREE, kinds: [] }] }],
     [
       'no_worker',

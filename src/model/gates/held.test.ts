@@ -13,7 +13,7 @@ const session = (ageMs: number | null, doing: SessionFacts['doing']): SessionFac
 it.each([
   [
     session(40_000, 'step'),
-    'Session 7, open for 40 s, idle after it recorded a step of ctx.tx, holds a lock on its row; nothing can change it until that transaction ends.',
+    'Session 7, open for 40s, idle after it recorded a step of ctx.tx, holds a lock on its row; nothing can change it until that transaction ends.',
   ],
   [
     session(null, null),

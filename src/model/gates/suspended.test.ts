@@ -43,8 +43,8 @@ const needing = (condition: SignalCondition, counts: number[]): string =>
 describe('the sentence', () => {
   it('tells since when, what it has and needs, what happens on timeout and which command shows it', () => {
     expect(told([wait()])).toBe(
-      'Suspended for 3 h, waiting for an approval: boss has 1 of 2 signals from distinct sources at approval ' +
-        '(times out in 5 m, then it fails); see flowfabric waitpoints list.',
+      'Suspended for 3h, waiting for an approval: boss has 1 of 2 signals from distinct sources at approval ' +
+        '(times out in 5m, then it fails); see flowfabric waitpoints list.',
     );
   });
 
@@ -60,11 +60,11 @@ describe('the sentence', () => {
   });
 
   it.each<[OpenWait['onTimeout'], number, string]>([
-    ['fail', 1_000, 'times out in 1 s, then it fails'],
-    ['cancel', 1_000, 'times out in 1 s, then it is cancelled'],
-    ['expire', 1_000, 'times out in 1 s, then it expires'],
-    ['resume', 1_000, 'times out in 1 s, then it resumes'],
-    ['escalate', 1_000, 'times out in 1 s, then it is escalated to an operator'],
+    ['fail', 1_000, 'times out in 1s, then it fails'],
+    ['cancel', 1_000, 'times out in 1s, then it is cancelled'],
+    ['expire', 1_000, 'times out in 1s, then it expires'],
+    ['resume', 1_000, 'times out in 1s, then it resumes'],
+    ['escalate', 1_000, 'times out in 1s, then it is escalated to an operator'],
     ['fail', -5, 'times out within about a second, then it fails'],
   ])('of a wait with %s in %i ms contains: %s', (onTimeout, timeoutInMs, end) => {
     expect(told([wait({ onTimeout, timeoutInMs })])).toContain(` (${end});`);
@@ -108,7 +108,7 @@ describe('the sentence', () => {
   it('names the first few of many waits, and when it resumes anyway', () => {
     const many = Array.from({ length: 16 }, (_, index) => wait({ name: `w${index}` }));
     const text = told(many, 60_000);
-    expect(text).toMatch(/w0 .*w1 .*w2 .* and 13 more; in any case it resumes in 1 m; see flowfabric/);
+    expect(text).toMatch(/w0 .*w1 .*w2 .* and 13 more; in any case it resumes in 1m; see flowfabric/);
     expect(text).not.toContain('w3');
   });
 

@@ -59,7 +59,7 @@ describe('a suspension', () => {
     expect(holders(answer)).toEqual(['suspended']);
     const { detail, facts } = answer.holding!;
     expect(detail).toMatch(
-      /^Suspended for \d m(?: \d+ s)?, waiting for an approval: boss \(k\) has 1 of 2 signals named approved from distinct sources at desk \(times out in \d m(?: \d+ s)?, then it expires\); see flowfabric waitpoints list\.$/,
+      /^Suspended for \d+m(?:\d+s)?, waiting for an approval: boss \(k\) has 1 of 2 signals named approved from distinct sources at desk \(times out in \d+m(?:\d+s)?, then it expires\); see flowfabric waitpoints list\.$/,
     );
     expect(facts).toMatchObject({
       reason: 'waiting_for_approval',
@@ -162,7 +162,7 @@ describe('when its time is over', () => {
     const answer = await explain(id);
     expect(answer.publicState).toBe('delayed');
     expect(answer.holding).toMatchObject({ gate: 'delayed', facts: { reason: 'rest' } });
-    expect(answer.holding!.detail).toMatch(/^The delay before it resumes ends in \d+ /);
+    expect(answer.holding!.detail).toMatch(/^The delay before it resumes ends in \d+m?s/);
     await bench.database.moveClock(5_000);
     expect(await bench.engine.fireTimers()).toBe(1);
     expect(holders(await explain(id))).toEqual([]);

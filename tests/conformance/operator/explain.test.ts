@@ -254,9 +254,7 @@ describe('a paused lane', () => {
     const answer = await explain(id);
     const facts = { lane, pausedBy: 'ada', pauseReason: 'the mail server is down' };
     expect(answer.holding).toMatchObject({ gate: 'lane_paused', facts });
-    expect(answer.holding!.detail).toMatch(
-      / has been paused for \d+ m?s by ada \(the mail server is down\);/,
-    );
+    expect(answer.holding!.detail).toMatch(/ has been paused for \d+m?s by ada \(the mail server is down\);/);
     expect(holders(answer)).toEqual(['lane_paused']);
     await bench.engine.resumeLane(lane);
     expect((await explain(id)).holding).toBeNull();
@@ -271,7 +269,7 @@ describe('a paused lane', () => {
     expect(pausedAtMs).toEqual(expect.any(Number));
     await bench.database.moveClock(190 * MINUTE_MS);
     const { detail, facts } = (await explain(id)).holding!;
-    expect(detail).toContain('has been paused for 3 h 10 m by operator;');
+    expect(detail).toContain('has been paused for 3h10m by operator;');
     expect(facts).toMatchObject({ pausedAtMs, pauseReason: null });
     expect(facts['pausedAgoMs']).toBeGreaterThanOrEqual(190 * MINUTE_MS);
   });

@@ -131,7 +131,7 @@ describe('a row that a session holds', () => {
         name: 'EngineError',
         code: 'contention',
         message: expect.stringMatching(
-          new RegExp(`session ${pid}, open for \\d+ s, idle in its transaction`),
+          new RegExp(`session ${pid}, open for \\d+s, idle in its transaction`),
         ),
       });
   });
