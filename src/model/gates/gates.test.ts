@@ -1,6 +1,5 @@
 /**
- * What keeps an execution from running, from facts alone: each gate's sentence and numbers, and which of several comes
- * first.
+ * What keeps an execution from running, from facts alone: each gate's sentence and numbers, and their order.
  */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';

@@ -130,9 +130,7 @@ describe('a row that a session holds', () => {
       expect(reason).toMatchObject({
         name: 'EngineError',
         code: 'contention',
-        message: expect.stringMatching(
-          new RegExp(`session ${pid}, open for \\d+s, idle in its transaction`),
-        ),
+        message: expect.stringMatching(new RegExp(`session ${pid}, open for \\d+s, idle in its transaction`)),
       });
   });
 
