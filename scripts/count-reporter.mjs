@@ -9,7 +9,7 @@ export default class CountReporter {
   #line = '0 passed, 1 failed';
 
   constructor() {
-    // The last thing the process does, after every other reporter and every teardown has spoken.
+    // Printed last, after every other reporter and every teardown.
     process.once('exit', () => process.stdout.write(`${this.#line}\n`));
   }
 

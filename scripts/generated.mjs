@@ -1,6 +1,6 @@
 /**
- * What scripts share that keep a generated file: `--write` renews it, and `--check` fails when it is out of date and shows the first
- * lines that differ.
+ * What scripts that maintain a generated file share: `--write` regenerates it, and `--check` fails when it is out of
+ * date and prints the first lines that differ.
  */
 import { readFile, writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 const DIFFERENCES_SHOWN_MAX = 40;
 const ROOT = new URL('../', import.meta.url);
 
-/** The first lines that differ, as a person would want to see them. */
+/** The first lines that differ, for people to read. */
 function describeDrift(expected, actual) {
   const before = new Set(expected.split('\n'));
   const after = new Set(actual.split('\n'));
@@ -20,7 +20,7 @@ function describeDrift(expected, actual) {
 }
 
 /**
- * Does what the command says, and returns the exit code of the process.
+ * Runs the command and returns the exit code of the process.
  *
  * @param {string | undefined} command `--write` or `--check`
  * @param {{ path: string, renewedBy: string, make: () => string | Promise<string> }} file its path from the root of the repository, the command that renews it, and its text

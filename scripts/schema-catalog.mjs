@@ -1,11 +1,10 @@
 /**
- * Reads one schema out of the Postgres catalog, as rows that are ready to print. Only facts that every
- * supported server version reports alike are asked for: function bodies as text rather than as formatted
- * definitions, views as their columns, and no constraint of the kind newer servers keep for NOT NULL.
- * How it all looks on paper is not decided here.
+ * Reads one schema from the Postgres catalog, as rows ready to print. Reads only facts that every supported server
+ * version reports alike: function bodies as text rather than as formatted definitions, views as their columns, and no
+ * constraints of the kind that newer servers store for NOT NULL. The format is not decided here.
  */
 
-/** Members of an extension belong to the extension, not to us. */
+/** Objects that belong to an extension are not ours. */
 const NOT_FROM_EXTENSION = (catalog, oid) =>
   `NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = '${catalog}'::regclass AND d.objid = ${oid} AND d.deptype = 'e')`;
 
@@ -24,7 +23,7 @@ const DOMAINS = `
   WHERE t.typnamespace = $1 AND t.typtype = 'd' AND ${NOT_FROM_EXTENSION('pg_type', 't.oid')}
   ORDER BY t.typname COLLATE "C"`;
 
-/** Tables, partitioned tables, composite types and views, each with what only that kind has. */
+/** Tables, partitioned tables, composite types and views, each with the details of its kind. */
 const RELATIONS = `
   SELECT c.oid, quote_ident(c.relname) AS name, c.relkind AS kind, c.relpersistence AS persistence,
     array(SELECT o FROM unnest(c.reloptions) o ORDER BY o COLLATE "C") AS options,
@@ -58,7 +57,7 @@ const CONSTRAINTS = `
   WHERE c.connamespace = $1 AND c.conrelid <> 0 AND c.contype IN ('c', 'f', 'p', 'u', 'x')
   ORDER BY c.conrelid, c.contype = 'p' DESC, c.conname COLLATE "C"`;
 
-/** An index that carries a constraint is already told by the constraint, but for its storage options. */
+/** An index that backs a constraint is already described by the constraint, except for its storage options. */
 const INDEXES = `
   SELECT i.indrelid AS oid, pg_get_indexdef(i.indexrelid) AS definition, i.indisvalid AS valid
   FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
@@ -73,7 +72,7 @@ const TRIGGERS = `
   WHERE c.relnamespace = $1 AND NOT t.tgisinternal
   ORDER BY t.tgrelid, t.tgname COLLATE "C"`;
 
-/** A sequence behind an identity column is already told by the column. */
+/** A sequence behind an identity column is already described by the column. */
 const SEQUENCES = `
   SELECT quote_ident(c.relname) AS name, format_type(s.seqtypid, NULL) AS type, s.seqstart AS start, s.seqincrement AS increment,
     s.seqmin AS min, s.seqmax AS max, s.seqcache AS cache, s.seqcycle AS cycle
@@ -115,8 +114,8 @@ const QUERIES = {
 };
 
 /**
- * The catalog rows of one schema, by kind. The client must be one connection outside a transaction; it is left
- * as it was found.
+ * The catalog rows of one schema, by kind. The client must be one connection outside a transaction; it is left as it
+ * was found.
  *
  * @param {import('./schema-dump.mjs').Queryable} client
  * @param {string} schemaName
@@ -125,7 +124,7 @@ const QUERIES = {
 export async function readCatalog(client, schemaName) {
   await client.query('BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY');
   try {
-    // With our schema alone on the path, Postgres prints our own names without the schema before them.
+    // With our schema alone on the search path, Postgres prints our own names unqualified.
     await client.query(`SELECT set_config('search_path', quote_ident($1), true)`, [schemaName]);
     const { rows } = await client.query('SELECT oid FROM pg_namespace WHERE nspname = $1', [schemaName]);
     if (rows.length === 0) throw new Error(`There is no schema named ${schemaName}.`);

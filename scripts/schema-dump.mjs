@@ -1,9 +1,9 @@
 #!/usr/bin/env node
 /**
- * Keeps sql/schema.sql, the picture of a fully migrated schema that reviewers read and drift is measured by.
- * `--write` renews it and `--check` fails when it is out of date; both migrate an empty database to find out.
- * The picture is normalised (no schema name, no owners, sorted by name) and the same on every supported
- * Postgres. Run `npm run build` first: the migrations are applied by the built package.
+ * Maintains sql/schema.sql, the dump of a fully migrated schema that reviewers read and drift is measured against.
+ * `--write` regenerates it and `--check` fails when it is out of date; both migrate an empty database for it. The dump
+ * is normalised (no schema name, no owners, sorted by name) and the same on every supported Postgres. Run `npm run
+ * build` first: the built package applies the migrations.
  */
 import { createHash, randomUUID } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -52,7 +52,7 @@ export async function dumpSchema(client, schemaName) {
   return [HEADER, ...sections.flat().map((part) => `${unnamed(part)}\n`)].join('\n');
 }
 
-/** Removes the schema name where Postgres insists on printing it, so that the name does not show. */
+/** Removes the schema name where Postgres insists on printing it. */
 function withoutSchema(schemaName) {
   const name = schemaName.replaceAll(/[$()*+.?[\\\]^{|}]/g, String.raw`\$&`);
   const qualifier = new RegExp(String.raw`(?<![\w$"])(?:"${name}"|${name})\s*\.\s*(?=["\w])`, 'g');
@@ -139,9 +139,9 @@ function printComment({ relation, column, description }) {
   return `-- comment on ${subject}: ${JSON.stringify(description)}`;
 }
 
-/** Makes an empty database on the server, migrates it, dumps it and drops it. */
+/** Creates an empty database on the server, migrates it, dumps it and drops it. */
 async function dumpMigrated(serverUrl) {
-  // Built code, so that what is dumped is what a user would get.
+  // Uses built code, so that the dump shows what a user would get.
   const { migrate } = await import('../dist/engine/database/migrate.js');
   const database = `ff_schema_dump_${randomUUID().slice(0, 8)}`;
   const admin = new pg.Client({ connectionString: serverUrl });

@@ -1,6 +1,6 @@
 /**
- * Writes the module of the built package that holds the texts of `sql/`, in place of the one that reads them from files: the same
- * exports, and nothing to be found at run time. The build runs it last.
+ * Replaces, in the built package, the module that reads the files of `sql/` by one that contains them: the same
+ * exports, and no files needed at run time. The build runs it last.
  */
 import { readdir, readFile, writeFile } from 'node:fs/promises';
 

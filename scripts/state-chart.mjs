@@ -12,7 +12,7 @@ import { completionEventOf, resultOf, TRANSITIONS } from '../dist/model/transiti
 import { keepGenerated } from './generated.mjs';
 
 const CHART_FILE = fileURLToPath(new URL('../docs/state-machine.md', import.meta.url));
-/** A due time and the moments around it: only a wait for a time reads differently before and after. */
+/** A due time and the moments around it: only a wait for a time has a different label before and after. */
 const DUE_AT_MS = 1_000;
 
 const situations = Object.entries(SITUATIONS);
@@ -23,7 +23,7 @@ const live = situations
 
 const code = (text) => `\`${text}\``;
 const codes = (texts) => texts.map(code).join(', ');
-/** One below the other, where a table has many columns. */
+/** Values one below the other, where a table has many columns. */
 const stacked = (texts) => texts.map(code).join('<br>');
 const orDash = (text) => (text === null || text === '' ? '–' : text);
 
@@ -37,7 +37,7 @@ function mayStart(transition, situation, attemptState) {
   return transition.fromAttempt === undefined || transition.fromAttempt.includes(attemptState);
 }
 
-/** Everything that can happen from a submit on: one entry per transition and the attempt state it starts from. */
+/** Everything reachable from a submit: one entry per transition and the attempt state it starts from. */
 function stepsFromSubmit() {
   const steps = transitions
     .filter(([, { from }]) => from === null)
@@ -124,7 +124,7 @@ function counterTable() {
   const rows = transitions
     .map(([name, { epochStep, attemptStep, retryStep, reclaimStep, replayStep }]) => ({
       name,
-      // A replay counts retries and reclaims anew.
+      // A replay resets retries and reclaims.
       steps: [
         epochStep,
         attemptStep,
@@ -140,7 +140,7 @@ function counterTable() {
   );
 }
 
-/** The labels of a situation before and after its time; the same twice where time does not matter. */
+/** The labels of a situation before and after its due time; equal where time does not matter. */
 function labelsOf(situation) {
   const vector = {
     ...situation,

@@ -1,13 +1,14 @@
 #!/usr/bin/env node
 /**
- * Keeps sql/functions/executions/transitions.sql, the model's transitions as the SQL functions read them. `--write` renews it and
- * `--check` fails when it is out of date. Everything in it is read from the built model, so run `npm run build` first.
+ * Maintains sql/functions/executions/transitions.sql, the model's transitions as the SQL functions read them. `--write`
+ * regenerates it and `--check` fails when it is out of date. Everything in it comes from the built model, so run `npm
+ * run build` first.
  */
 import { SITUATIONS } from '../dist/model/situations.js';
 import { leavesSuspension, streamCloseOf, TRANSITIONS } from '../dist/model/transitions.js';
 import { keepGenerated } from './generated.mjs';
 
-/** The name and the vector, which stand on the first of two lines. */
+/** The name and the vector, which are on the first of two lines. */
 const STATE_COLUMNS = 7;
 
 function rowOf([name, transition]) {
@@ -39,7 +40,7 @@ function literal(value) {
   return typeof value === 'string' ? `'${value.replaceAll("'", "''")}'` : String(value);
 }
 
-/** Cells one below the other, each column as wide as its widest, on two lines: first the state, then what goes with it. */
+/** Cells aligned in columns, on two lines: first the state, then the rest. */
 function aligned(lines) {
   const widths = lines[0].map((_, column) => Math.max(...lines.map((cells) => cells[column].length)));
   const padded = (cells, from) =>

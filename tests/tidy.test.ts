@@ -1,7 +1,6 @@
 /**
- * Style as a test: every rule of the house that a program can judge. Each rule is run over the working tree
- * and, so that none passes because it sees nothing, over planted files that break it and over files that come
- * close without breaking it.
+ * Style as a test: every house rule that a program can check. Each rule is run over the working tree and, so that none
+ * passes because it sees nothing, over planted files that break it and files that come close without breaking it.
  */
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
@@ -77,7 +76,7 @@ describe('each rule', () => {
   });
 
   for (const { check, files, caught } of PLANTS) {
-    it(`finds what breaks it, and only that: ${check.name}`, () => {
+    it(`finds what breaks it, and nothing else: ${check.name}`, () => {
       expect(locations(check, files)).toEqual(caught);
     });
   }

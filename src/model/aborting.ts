@@ -1,6 +1,6 @@
 /**
- * Being told of an abort, by one listener a signal: an application gives one signal to all its readers, and Node takes many
- * listeners for a leak.
+ * Callbacks for an abort, with one listener per AbortSignal: an application passes one AbortSignal to all its readers,
+ * and Node reports many listeners as a leak.
  */
 interface Listening {
   calls: Set<() => void>;
@@ -9,7 +9,7 @@ interface Listening {
 
 const listenings = new WeakMap<AbortSignal, Listening>();
 
-/** Calls once, at once if it is aborted already. Returns the way to stop. */
+/** Calls back once, immediately if already aborted. Returns a function that unsubscribes. */
 export function whenAborted(signal: AbortSignal | undefined, call: () => void): () => void {
   if (signal === undefined) return () => undefined;
   if (signal.aborted) {
@@ -39,7 +39,7 @@ function listen(signal: AbortSignal): Listening {
   return listening;
 }
 
-/** What is awaited, or the signal's reason as soon as it is aborted. */
+/** Resolves as `awaited` does, or rejects with the AbortSignal's reason as soon as it is aborted. */
 export function unlessAborted<Value>(
   signal: AbortSignal | undefined,
   awaited: Promise<Value>,

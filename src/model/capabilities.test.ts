@@ -1,6 +1,6 @@
 /**
- * Capability tokens: what makes one malformed, how a list is measured and written, and when an offer is enough.
- * How many tokens are too many is the caller's check; here only the counting is tested.
+ * Capability tokens: what makes one malformed, how a list is measured and normalised, and when an offer is sufficient.
+ * The limit on the number of tokens is checked by the caller; only the counting is tested here.
  */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -39,9 +39,9 @@ describe('a capability token', () => {
     ['a comma', ',', 'contains a comma'],
     ['a comma at the end', 'gpu,', 'contains a comma'],
     ['a comma inside', 'gpu,cpu', 'contains a comma'],
-    ['a blank in front', ' gpu', 'contains white space or a control character'],
-    ['a blank at the end', 'gpu ', 'contains white space or a control character'],
-    ['nothing but a blank', ' ', 'contains white space or a control character'],
+    ['a leading space', ' gpu', 'contains white space or a control character'],
+    ['a trailing space', 'gpu ', 'contains white space or a control character'],
+    ['only a space', ' ', 'contains white space or a control character'],
     ['a tab', 'g\tpu', 'contains white space or a control character'],
     ['a line feed at the end', 'gpu\n', 'contains white space or a control character'],
     ['a carriage return', 'gpu\r', 'contains white space or a control character'],
@@ -58,7 +58,7 @@ describe('a capability token', () => {
     expect(capabilityFault(token)).toBe(fault);
   });
 
-  it('is refused for every byte up to the blank, the comma and DEL, and for no other of one byte', () => {
+  it('is refused for every byte up to the space, the comma and DEL, and for no other single byte', () => {
     const refused = Array.from({ length: 128 }, (_unused, code) => code).filter(
       (code) => capabilityFault(`a${String.fromCharCode(code)}b`) !== undefined,
     );
@@ -79,7 +79,7 @@ describe('the size of a capability list', () => {
     expect(capabilityBytes(tokens)).toBe(bytes);
   });
 
-  it('is that of the comma-separated text', () => {
+  it('is that of the comma-separated string', () => {
     fc.assert(
       fc.property(anyTokens, (tokens) => {
         expect(capabilityBytes(tokens)).toBe(new TextEncoder().encode(tokens.join(',')).length);
@@ -134,7 +134,7 @@ describe('a normalised capability list', () => {
     );
   });
 
-  it('holds the same tokens, and normalising again changes nothing', () => {
+  it('contains the same tokens, and normalising again changes nothing', () => {
     fc.assert(
       fc.property(anyTokens, (tokens) => {
         const normalised = normaliseCapabilities(tokens);
@@ -145,7 +145,7 @@ describe('a normalised capability list', () => {
     );
   });
 
-  it('leaves the given list as it was', () => {
+  it('leaves the given list unchanged', () => {
     const tokens = Object.freeze(['b', 'a', 'b']);
     normaliseCapabilities(tokens);
     expect(tokens).toEqual(['b', 'a', 'b']);
@@ -154,7 +154,7 @@ describe('a normalised capability list', () => {
 
 describe('an offer', () => {
   it.each([
-    ['nothing is required of nobody', [], [], true],
+    ['nothing is required and nothing is offered', [], [], true],
     ['nothing is required', [], ['gpu'], true],
     ['exactly what is required', ['gpu'], ['gpu'], true],
     ['more than is required', ['gpu'], ['gpu', 'eu'], true],
@@ -166,7 +166,7 @@ describe('an offer', () => {
     expect(offersAll(required, new Set(offered))).toBe(enough);
   });
 
-  it('stays enough when it grows, and never is when one required token is taken out', () => {
+  it('stays sufficient when it grows, and becomes insufficient when a required token is removed', () => {
     fc.assert(
       fc.property(fewTokens, fewTokens, (required, extra) => {
         expect(offersAll(required, new Set([...required, ...extra]))).toBe(true);

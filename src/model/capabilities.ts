@@ -1,6 +1,6 @@
 /**
- * Rules for capability tokens, and how a worker's set is matched with what a route requires.
- * Pure: the same tokens always give the same answer.
+ * Rules for capability tokens, and how a worker's set is matched against what a route requires. Pure: the same tokens
+ * always give the same result.
  */
 
 export const CAPABILITY_LIMITS = { maxTokens: 256, maxBytes: 4_096 } as const;
@@ -8,7 +8,7 @@ export const CAPABILITY_LIMITS = { maxTokens: 256, maxBytes: 4_096 } as const;
 /** Why a token is malformed, or undefined when it is fine. Tokens travel as comma-separated lists. */
 export function capabilityFault(token: string): string | undefined {
   if (token.length === 0) return 'is empty';
-  // Half a surrogate pair has no UTF-8: the stored token would not be the one that was asked for.
+  // Half of a surrogate pair has no UTF-8 encoding: the stored token would differ from the requested one.
   if (/\p{Surrogate}/u.test(token)) return 'is not well-formed text';
   for (let index = 0; index < token.length; index += 1) {
     const code = token.charCodeAt(index);
@@ -18,7 +18,7 @@ export function capabilityFault(token: string): string | undefined {
   return undefined;
 }
 
-/** Bytes of the list as comma-separated text, which is what the limit is about. */
+/** Size of the list in bytes as a comma-separated string, which is what the limit applies to. */
 export function capabilityBytes(tokens: readonly string[]): number {
   const separators = Math.max(tokens.length - 1, 0);
   return tokens.reduce((bytes, token) => bytes + new TextEncoder().encode(token).length, separators);

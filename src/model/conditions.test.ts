@@ -1,6 +1,6 @@
 /**
- * Conditions of waits: which are well-formed, when signals meet one, and what holds whatever is said: order and repeats do not
- * matter, and what was met stays met.
+ * Conditions of waits: which ones are well-formed, when signals satisfy one, and what holds for all signals: order and
+ * repeats do not matter, and a satisfied condition stays satisfied.
  */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -20,7 +20,7 @@ const leaf = (change: Partial<CountCondition> = {}): CountCondition => ({
 const all = (...of: SignalCondition[]): SignalCondition => ({ kind: 'all', of });
 const any = (...of: SignalCondition[]): SignalCondition => ({ kind: 'any', of });
 
-/** By number, at a waitpoint, from somebody. */
+/** A signal by number, with its waitpoint and source. */
 const said = (
   id: number,
   waitpoint: string,
@@ -34,35 +34,35 @@ const said = (
 
 describe('a count', () => {
   it.each<[string, Partial<CountCondition>, Said[], boolean]>([
-    ['of one is not met by nothing', {}, [], false],
-    ['of one is met by one', {}, [said(1, 'a')], true],
-    ['takes what is said at its own waitpoints only', {}, [said(1, 'b')], false],
+    ['of one is not satisfied by no signals', {}, [], false],
+    ['of one is satisfied by one', {}, [said(1, 'a')], true],
+    ['takes signals at its own waitpoints only', {}, [said(1, 'b')], false],
     [
-      'of signals takes them wherever they come',
+      'of signals takes them from any of its waitpoints',
       { n: 2, waitpoints: ['a', 'b'] },
       [said(1, 'a'), said(2, 'b')],
       true,
     ],
     [
-      'of signals counts a source as often as it speaks',
+      'of signals counts a source as often as it sends',
       { n: 2 },
       [said(1, 'a', { by: 'x' }), said(2, 'a', { by: 'x' })],
       true,
     ],
     [
-      'of sources counts the same one once',
+      'of sources counts the same source once',
       { n: 2, by: 'sources' },
       [said(1, 'a', { by: 'x' }), said(2, 'a', { by: 'x' })],
       false,
     ],
     [
-      'of sources counts the same one once, also at two waitpoints',
+      'of sources counts the same source once, even at two waitpoints',
       { n: 2, by: 'sources', waitpoints: ['a', 'b'] },
       [said(1, 'a', { by: 'x' }), said(2, 'b', { by: 'x' })],
       false,
     ],
     [
-      'of sources tells apart two of one identity by their types',
+      'of sources distinguishes two of one identity by their types',
       { n: 2, by: 'sources' },
       [said(1, 'a', { by: 'x' }), said(2, 'a', { by: 'x', type: 'service' })],
       true,
@@ -74,14 +74,14 @@ describe('a count', () => {
       false,
     ],
     [
-      'of waitpoints is met when enough of them got one',
+      'of waitpoints is satisfied when enough of them received a signal',
       { n: 2, by: 'waitpoints', waitpoints: ['a', 'b', 'c'] },
       [said(1, 'c'), said(2, 'a')],
       true,
     ],
-    ['that matches a name takes no other', { match: 'yes' }, [said(1, 'a', { name: 'no' })], false],
+    ['with a name to match ignores other names', { match: 'yes' }, [said(1, 'a', { name: 'no' })], false],
     [
-      'that matches a name takes that',
+      'with a name to match takes that name',
       { match: 'yes' },
       [said(1, 'a', { name: 'no' }), said(2, 'a', { name: 'yes' })],
       true,
@@ -91,16 +91,26 @@ describe('a count', () => {
   });
 });
 
-describe('conditions together', () => {
+describe('combined conditions', () => {
   const [a, b] = [leaf({ waitpoints: ['a'] }), leaf({ waitpoints: ['b'] })];
 
   it.each<[string, SignalCondition, string[], boolean]>([
-    ['all are not met by one of them', all(a, b), ['a'], false],
-    ['all are met by all of them', all(a, b), ['a', 'b'], true],
-    ['any is met by one of them', any(a, b), ['b'], true],
-    ['any is not met by another', any(a, b), ['c'], false],
-    ['nested ones are met from within', all(a, any(b, leaf({ waitpoints: ['c'] }))), ['a', 'c'], true],
-    ['nested ones are not met from without', all(a, any(b, leaf({ waitpoints: ['c'] }))), ['b', 'c'], false],
+    ['all is not satisfied by one of them', all(a, b), ['a'], false],
+    ['all is satisfied by all of them', all(a, b), ['a', 'b'], true],
+    ['any is satisfied by one of them', any(a, b), ['b'], true],
+    ['any is not satisfied by an unrelated signal', any(a, b), ['c'], false],
+    [
+      'nested conditions are satisfied through an inner one',
+      all(a, any(b, leaf({ waitpoints: ['c'] }))),
+      ['a', 'c'],
+      true,
+    ],
+    [
+      'nested conditions are not satisfied by inner ones alone',
+      all(a, any(b, leaf({ waitpoints: ['c'] }))),
+      ['b', 'c'],
+      false,
+    ],
   ])('%s', (_, condition, waitpoints, met) => {
     expect(
       isMet(
@@ -110,23 +120,23 @@ describe('conditions together', () => {
     ).toBe(met);
   });
 
-  it('have their leaves in the order they are written', () => {
+  it('list their leaves in the order they are written', () => {
     expect(leavesOf(all(b, any(a, all(b, a))))).toEqual([b, a, b, a]);
   });
 
-  it('name each waitpoint once, in the order they are met', () => {
+  it('name each waitpoint once, in order of appearance', () => {
     expect(waitpointsOf(all(b, any(leaf({ waitpoints: ['c', 'b'] }), a)))).toEqual(['b', 'c', 'a']);
   });
 });
 
-/** A leaf under so many others that it stands at this depth. */
+/** A leaf nested so that it is at this depth. */
 function atDepth(depth: number, of: SignalCondition = leaf()): SignalCondition {
   return depth === 1 ? of : { kind: depth % 2 === 0 ? 'all' : 'any', of: [atDepth(depth - 1, of)] };
 }
 
 const many = (count: number): string[] => Array.from({ length: count }, (_, index) => `w${index}`);
 
-describe('what is wrong with a condition', () => {
+describe('the fault of a condition', () => {
   it.each<[ConditionFault | undefined, string, SignalCondition]>([
     [undefined, 'one leaf', leaf()],
     [undefined, 'a leaf as deep as it may be', atDepth(LIMITS.conditionDepth)],
@@ -191,8 +201,8 @@ const anySignals: fc.Arbitrary<Said[]> = fc
   )
   .map((each) => each.map(({ waitpoint, ...change }, index) => said(index, waitpoint, change)));
 
-describe('whatever is said', () => {
-  it('in whatever order, the same conditions are met', () => {
+describe('for all signals', () => {
+  it('order does not matter', () => {
     const shuffled = anySignals.chain((signals) =>
       fc.tuple(
         fc.constant(signals),
@@ -206,7 +216,7 @@ describe('whatever is said', () => {
     );
   });
 
-  it('and however often the same signal is given, it is one', () => {
+  it('a repeated signal counts once', () => {
     fc.assert(
       fc.property(anyCondition, anySignals, fc.integer({ min: 2, max: 4 }), (condition, signals, times) => {
         const repeated = Array.from({ length: times }, () => signals).flat();
@@ -215,7 +225,7 @@ describe('whatever is said', () => {
     );
   });
 
-  it('more of it never makes a condition unmet', () => {
+  it('more signals never make a satisfied condition unsatisfied', () => {
     fc.assert(
       fc.property(anyCondition, anySignals, (condition, signals) => {
         const met = signals.map((_, index) => isMet(condition, signals.slice(0, index + 1)));
@@ -224,7 +234,7 @@ describe('whatever is said', () => {
     );
   });
 
-  it('nothing said meets nothing, and what is said elsewhere changes nothing', () => {
+  it('no signals satisfy nothing, and signals at other waitpoints change nothing', () => {
     fc.assert(
       fc.property(anyCondition, anySignals, (condition, signals) => {
         expect(isMet(condition, [])).toBe(false);
@@ -234,7 +244,7 @@ describe('whatever is said', () => {
     );
   });
 
-  it('all of some conditions is met when each of them is, any of them when one is', () => {
+  it('all is satisfied when each of its conditions is, any when one of them is', () => {
     fc.assert(
       fc.property(fc.array(anyCondition, { minLength: 1, maxLength: 4 }), anySignals, (of, signals) => {
         const met = of.map((condition) => isMet(condition, signals));
@@ -246,7 +256,7 @@ describe('whatever is said', () => {
 });
 
 describe('the depth of a condition', () => {
-  it('decides alone whether one that is otherwise right is too deep', () => {
+  it('alone decides whether an otherwise valid one is too deep', () => {
     fc.assert(
       fc.property(fc.integer({ min: 1, max: 8 }), (depth) => {
         const fault = depth > LIMITS.conditionDepth ? 'too_deep' : undefined;
@@ -256,7 +266,7 @@ describe('the depth of a condition', () => {
     expect(LIMITS.conditionDepth).toBe(4);
   });
 
-  it('is never found too great in what nests only so deep', () => {
+  it('is never a fault within the limit', () => {
     fc.assert(
       fc.property(anyCondition, (condition) => {
         expect(conditionFault(condition)).toBeOneOf([undefined, 'count_exceeds_waitpoints']);

@@ -1,6 +1,6 @@
 /**
- * Conditions of waits: which are well-formed, and when signals meet one. Pure; the SQL function of the same meaning is held to
- * this one by a test.
+ * Conditions of waits: which ones are well-formed, and when signals satisfy one. Pure; a test compares the SQL function
+ * of the same meaning with this one.
  */
 import { LIMITS } from '../contract/limits.ts';
 import type { CountCondition, CountedBy, Signal, SignalCondition } from '../contract/signals.ts';
@@ -46,7 +46,7 @@ function leafFault({ n, by, waitpoints, match }: CountCondition): ConditionFault
 
 type Said = Pick<Signal, 'signalId' | 'waitpoint' | 'name' | 'source'>;
 
-/** Whether the signals meet it. */
+/** Whether the signals satisfy the condition. */
 export function isMet(condition: SignalCondition, signals: readonly Said[]): boolean {
   switch (condition.kind) {
     case 'count':
@@ -71,7 +71,7 @@ function countedAs(by: CountedBy, { signalId, waitpoint, source }: Said): string
   return by === 'waitpoints' ? waitpoint : JSON.stringify([source.type, source.identity]);
 }
 
-/** What a condition counts, in the order it is written. */
+/** The leaves of a condition, in the order they are written. */
 export function leavesOf(condition: SignalCondition): CountCondition[] {
   return condition.kind === 'count' ? [condition] : condition.of.flatMap(leavesOf);
 }

@@ -1,6 +1,6 @@
 /**
- * The transitions of members of flows: waiting for a join, being let go or skipped by it, and waiting again after a replay of what had
- * made it impossible. Part of the one table.
+ * The transitions of flow members: blocked by a join, unblocked or skipped by it, and reopened by a replay of the
+ * member that had made the join impossible. Part of the transition table.
  */
 import { STILL, UNBEGUN, type Transition } from './transition.ts';
 
@@ -13,7 +13,7 @@ export const FLOW_TRANSITIONS = {
     leaseEvent: null,
     ...STILL,
   },
-  // The epoch grows, so that what points to it in the queue no longer fits.
+  // The epoch grows, so that its entry in the queue no longer matches.
   block: {
     from: ['waiting'],
     fromAttempt: UNBEGUN,

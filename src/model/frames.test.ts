@@ -1,23 +1,23 @@
 /**
- * A frame is encoded once: what the worker has made of it passes through the engine as it is, and only that.
+ * A frame is encoded once: what the worker has encoded passes through the engine unchanged, and nothing else does.
  */
 import { expect, it } from 'vitest';
 import { encodeFrame } from './frames.ts';
 
-it('what is encoded is taken as it is, whatever it is called the second time', () => {
+it('an encoded frame is returned unchanged, whatever its field is called the second time', () => {
   const frame = encodeFrame({ payload: { a: 1 }, step: { name: 's' } }, 'frame');
   expect(encodeFrame(frame, 'frames[7]')).toBe(frame);
   expect(() => Object.assign(frame, { mode: 'summary' })).toThrow(TypeError);
 });
 
-it('keeps its bytes when what it was made of changes', () => {
+it('keeps its bytes when the original changes', () => {
   const given = Uint8Array.from([1, 2, 3]);
   const frame = encodeFrame({ payload: given }, 'frame');
   given.fill(9);
   expect([...frame.payload]).toEqual([1, 2, 3]);
 });
 
-it('a copy of an encoded frame is checked like any other, and means the same', () => {
+it('a copy of an encoded frame is checked like any other, and gives the same result', () => {
   const requests = [
     { payload: 'ä' },
     { payload: { a: [1, null] }, correlationId: 'c' },

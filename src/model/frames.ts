@@ -1,7 +1,7 @@
 /**
- * Frames of streams, checked and turned into bytes before anything is written: a frame that cannot be read back as it was
- * given is refused here, by the worker to the call that brought it, and by the engine to everybody else. What the worker has
- * encoded goes through the engine as it is.
+ * Frames of streams, checked and encoded before anything is written. A frame that would not read back as it was given
+ * is refused here: by the worker at the call that wrote it, and by the engine for all other callers. What the worker
+ * has encoded passes through the engine unchanged.
  */
 import { EngineError } from '../contract/errors.ts';
 import { LIMITS } from '../contract/limits.ts';
@@ -16,14 +16,14 @@ import { checkChoice, checkMembers, checkText, isWellFormed, refuse } from './ar
 import { encodeJson } from './json.ts';
 import { patchFault, type PatchFault } from './merge-patch.ts';
 
-/** A frame as it is stored. It is also a request that leaves nothing to be added, so that it can be passed on like any other. */
+/** A frame as it is stored. It is also a complete request, so that it can be passed on like any other. */
 export interface EncodedFrame extends FrameRequest {
   readonly mode: FrameMode;
   readonly encoding: FrameEncoding;
   readonly frameType: string;
   readonly correlationId?: string;
   readonly step?: { name: string; key: string; tryIndex: number };
-  /** Nobody else's: what it was made of may change. */
+  /** A copy, because the caller may change the original. */
   readonly payload: Uint8Array;
 }
 
@@ -95,7 +95,7 @@ function bytesOf(payload: unknown, encoding: FrameEncoding, field: string): Uint
   return new TextEncoder().encode(payload);
 }
 
-/** Bytes that say what they are must be that. They are kept as they are. */
+/** Bytes with a declared encoding must be valid in it. They are stored unchanged. */
 function markedBytes(payload: Uint8Array, encoding: FrameEncoding, field: string): Uint8Array {
   if (payload.length > LIMITS.frameBytes) refuseSize(payload.length, field);
   const bytes = new Uint8Array(payload);
@@ -131,6 +131,6 @@ function checkPatch(frame: FrameRequest, payload: Uint8Array, field: string): vo
   const patch = parse(text, `${field}.payload`);
   const fault = patchFault(patch);
   if (fault !== undefined) refuse(`${field}.payload`, PATCH_FAULTS[fault]);
-  // Text can say what a document cannot hold: \u0000, half of a surrogate pair, a number beyond all.
+  // Text can encode what a document cannot store: \u0000, half of a surrogate pair, a number out of range.
   if (frame.payload instanceof Uint8Array) encodeJson(patch, `${field}.payload`);
 }

@@ -1,11 +1,11 @@
 /**
- * Circles in graphs: found if there is one, and named as one. What is written beside an edge does not matter here.
+ * Cycles in graphs: found when there is one, and reported as one. Edge conditions do not matter here.
  */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { findCircle, type Graph } from './graph.ts';
 
-/** From `name: before before`, one node each. */
+/** Builds a graph from `name: predecessor predecessor`, one node per part. */
 function graphOf(text: string): Graph {
   return new Map(
     text.split(',').map((part) => {
@@ -21,9 +21,9 @@ describe('a graph', () => {
     ['in a chain', 'a, b: a, c: b'],
     ['like a diamond', 'a, b: a, c: a, d: b c'],
     ['in two parts', 'a, b: a, x, y: x'],
-    ['with names that have no node', 'a: nobody, b: a nobody'],
-    ['with an edge that is there twice', 'a, b: a a'],
-  ])('%s has no circle', (_, text) => {
+    ['with predecessors that are not nodes', 'a: nobody, b: a nobody'],
+    ['with a duplicate edge', 'a, b: a a'],
+  ])('%s has no cycle', (_, text) => {
     expect(findCircle(graphOf(text))).toBeUndefined();
   });
 
@@ -31,15 +31,15 @@ describe('a graph', () => {
     ['to itself', 'a: a', ['a', 'a']],
     ['of two', 'a: b, b: a', ['b', 'a', 'b']],
     ['of three', 'a: c, b: a, c: b', ['b', 'c', 'a', 'b']],
-    ['that other nodes come before', 'x, y: x, a: y b, b: a', ['b', 'a', 'b']],
-    ['that other nodes come after', 'x: a, y: x, a: b, b: a', ['b', 'a', 'b']],
-    ['beside a part without one', 'x, y: x, a: b, b: a', ['b', 'a', 'b']],
-    ['of two, one edge of it twice', 'a: b b, b: a', ['b', 'a', 'b']],
-  ])('with a circle %s names it', (_, text, circle) => {
+    ['that other nodes lead into', 'x, y: x, a: y b, b: a', ['b', 'a', 'b']],
+    ['that other nodes depend on', 'x: a, y: x, a: b, b: a', ['b', 'a', 'b']],
+    ['beside a part without a cycle', 'x, y: x, a: b, b: a', ['b', 'a', 'b']],
+    ['of two with a duplicate edge', 'a: b b, b: a', ['b', 'a', 'b']],
+  ])('with a cycle %s reports it', (_, text, circle) => {
     expect(findCircle(graphOf(text))).toEqual(circle);
   });
 
-  it('has no circle however deep it is', () => {
+  it('has no cycle however deep it is', () => {
     const deep = 20_000;
     const graph = new Map(
       Array.from({ length: deep }, (_, n) => [String(n), n === 0 ? [] : [String(n - 1)]]),
@@ -50,7 +50,7 @@ describe('a graph', () => {
   });
 });
 
-/** A graph whose edges all go from lower to higher places, with its names in another order. */
+/** A graph whose edges all lead from lower to higher numbers, with its names shuffled. */
 const anyDag = fc
   .record({
     size: fc.integer({ min: 2, max: 30 }),
@@ -68,19 +68,19 @@ const anyDag = fc
     return new Map(ranked.toSorted((a, b) => a.rank - b.rank).map(({ entry }) => entry));
   });
 
-/** Whether the first can be reached from the other, going back. */
+/** Whether the first can be reached from the other by walking back. */
 function comesBefore(graph: Graph, first: string, other: string): boolean {
   const seen = new Set([other]);
   for (const node of seen) for (const name of graph.get(node) ?? []) seen.add(name);
   return seen.has(first);
 }
 
-describe('of random graphs', () => {
-  it('one whose edges all lead forward has no circle', () => {
+describe('for random graphs', () => {
+  it('one whose edges all lead forward has no cycle', () => {
     fc.assert(fc.property(anyDag, (graph) => void expect(findCircle(graph)).toBeUndefined()));
   });
 
-  it('one with an edge back has a circle, and what is named is one', () => {
+  it('one with an edge back has a cycle, and the reported one is real', () => {
     fc.assert(
       fc.property(anyDag, fc.nat(), fc.nat(), (graph, one, other) => {
         const names = [...graph.keys()];
@@ -92,7 +92,7 @@ describe('of random graphs', () => {
         expect(new Set(circle).size).toBe(circle.length - 1);
         for (const [index, node] of circle.slice(1).entries())
           expect(closed.get(node), `${circle[index]} before ${node}`).toContain(circle[index]);
-        // Every circle there is leads over the edge that closed it.
+        // Every cycle uses the edge that was added back.
         const at = circle.indexOf(first);
         expect(circle.at(at === 0 ? -2 : at - 1)).toBe(last);
       }),

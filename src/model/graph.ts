@@ -1,11 +1,15 @@
 /**
- * Questions about graphs of named nodes: is there a circle, and which. Exact at any size, without recursion.
+ * Finds a cycle in a graph of named nodes. Exact at any size, without recursion; returns one cycle even when there are
+ * several.
  */
 
-/** Nodes with the names of those they come after. */
+/** Each node with the names of its predecessors. */
 export type Graph = ReadonlyMap<string, readonly string[]>;
 
-/** A circle by its nodes, the first one again at its end; undefined when there is none. Names without a node lead nowhere. */
+/**
+ * A cycle as a list of nodes that repeats its first node at the end; undefined when there is none. Predecessors that
+ * are not nodes are ignored.
+ */
 export function findCircle(graph: Graph): string[] | undefined {
   const left = new Map<string, number>();
   const after = new Map<string, string[]>();
@@ -29,7 +33,7 @@ export function findCircle(graph: Graph): string[] | undefined {
   return left.size === 0 ? undefined : walkBack(graph, left);
 }
 
-/** Every node that is left comes after one that is left: going back long enough meets itself. */
+/** Every remaining node has a remaining predecessor, so walking back far enough meets a node again. */
 function walkBack(graph: Graph, left: ReadonlyMap<string, number>): string[] {
   const path: string[] = [];
   const seen = new Map<string, number>();

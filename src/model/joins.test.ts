@@ -1,6 +1,6 @@
 /**
- * The rules of joins, line by line: what each end says to each kind of edge, and what edges say to each kind of join. The SQL
- * functions of the same rules are compared in tests/engine.
+ * The rules of joins, row by row: how each outcome resolves each kind of edge, and how edges decide each kind of join.
+ * The SQL functions of the same rules are compared in tests/engine.
  */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -10,7 +10,7 @@ import { cancelsRest, edgeResult, joinState, neededOf, type ResolvedEdge } from 
 const OUTCOMES = ['success', 'failed', 'cancelled', 'expired', 'skipped'] as const;
 type Outcome = (typeof OUTCOMES)[number];
 
-/** What each outcome, in the order above, says to an edge of each condition. */
+/** How each outcome, in the order above, resolves an edge of each condition. */
 const EDGES: Record<EdgeCondition, [ResolvedEdge, ResolvedEdge, ResolvedEdge, ResolvedEdge, ResolvedEdge]> = {
   success: ['satisfied', 'failed', 'failed', 'failed', 'skipped'],
   failure: ['skipped', 'satisfied', 'satisfied', 'satisfied', 'skipped'],
@@ -32,7 +32,7 @@ describe('an edge', () => {
   });
 });
 
-/** Of three edges: how many are satisfied and how many never will be, and what that makes of each join. */
+/** With three edges: how many are satisfied, how many are unmet, and the resulting state of each join. */
 const TABLE: [
   satisfied: number,
   unmet: number,
@@ -54,7 +54,7 @@ const TABLE: [
 ];
 
 describe('a join of three', () => {
-  it.each(TABLE)('with %i satisfied and %i that never will be', (satisfied, unmet, all, any, two, three) => {
+  it.each(TABLE)('with %i satisfied and %i unmet', (satisfied, unmet, all, any, two, three) => {
     const heard = { edges: 3, satisfied, unmet };
     expect(joinState({ kind: 'all' }, heard)).toBe(all);
     expect(joinState({ kind: 'any' }, heard)).toBe(any);
@@ -63,7 +63,7 @@ describe('a join of three', () => {
     expect(joinState({ kind: 'quorum', k: 3 }, heard)).toBe(three);
   });
 
-  it('of no edges is satisfied when it wants all of them', () => {
+  it('without edges is satisfied if it is an all-join', () => {
     expect(joinState({ kind: 'all' }, { edges: 0, satisfied: 0, unmet: 0 })).toBe('satisfied');
   });
 });
@@ -76,7 +76,7 @@ describe('a policy', () => {
     [{ kind: 'any', onSatisfied: 'let_run' }, 1, false],
     [{ kind: 'quorum', k: 4 }, 4, true],
     [{ kind: 'quorum', k: 4, onSatisfied: 'let_run' }, 4, false],
-  ])('%o needs %i, and stops the rest: %s', (policy, needed, stops) => {
+  ])('%o needs %i and cancels the rest: %s', (policy, needed, stops) => {
     expect(neededOf(policy)).toBe(needed);
     expect(cancelsRest(policy)).toBe(stops);
   });
@@ -94,7 +94,7 @@ const anyJoin = fc
   }));
 
 describe('any join', () => {
-  it('that is decided stays so, whatever is heard later', () => {
+  it('stays decided, whatever edges resolve later', () => {
     fc.assert(
       fc.property(anyJoin, fc.array(fc.boolean(), { maxLength: 20 }), ({ edges, policy }, heard) => {
         let decided: GroupState = 'pending';
@@ -109,7 +109,7 @@ describe('any join', () => {
     );
   });
 
-  it('is decided when every edge has been heard', () => {
+  it('is decided once every edge is resolved', () => {
     fc.assert(
       fc.property(anyJoin, fc.nat(), ({ edges, policy }, draw) => {
         const satisfied = draw % (edges + 1);

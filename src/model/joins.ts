@@ -1,6 +1,6 @@
 /**
- * The rules of joins, as the SQL functions of the same name have them: what an end says to an edge, what edges say to a join. Pure; the
- * two are compared by a test.
+ * The rules of joins: how an upstream outcome resolves an edge, and how resolved edges decide a join. Pure; a test
+ * compares them with the SQL functions of the same names.
  */
 import type { EdgeCondition, EdgeState, GroupState, JoinPolicy } from '../contract/flows.ts';
 import type { TerminalOutcome } from '../contract/states.ts';
@@ -8,7 +8,7 @@ import type { TerminalOutcome } from '../contract/states.ts';
 type End = Exclude<TerminalOutcome, 'none'>;
 export type ResolvedEdge = Exclude<EdgeState, 'staged' | 'pending'>;
 
-/** An edge about success fails with its upstream; any other that is not met is as good as skipped. */
+/** A `success` edge fails with its upstream; an unmet edge of any other condition counts as skipped. */
 export function edgeResult(condition: EdgeCondition, outcome: End): ResolvedEdge {
   switch (condition) {
     case 'always':
@@ -42,13 +42,13 @@ export function joinState(policy: JoinPolicy, { edges, satisfied, unmet }: Heard
   return unmet > edges - needed ? 'impossible' : 'pending';
 }
 
-/** How many edges a join needs; of `all` it is not asked. */
+/** How many edges a join needs; 0 for `all`, where it is not used. */
 export function neededOf(policy: JoinPolicy): number {
   if (policy.kind === 'quorum') return policy.k;
   return policy.kind === 'any' ? 1 : 0;
 }
 
-/** Whether what a join needs no more is stopped. */
+/** Whether a decided join cancels the upstreams it no longer needs. */
 export function cancelsRest(policy: JoinPolicy): boolean {
   return policy.kind !== 'all' && (policy.onSatisfied ?? 'cancel_remaining') === 'cancel_remaining';
 }

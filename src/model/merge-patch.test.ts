@@ -1,6 +1,6 @@
 /**
- * JSON Merge Patch: the examples of its RFC, the text that stands for a null, what is no patch, and what holds of every document and
- * every patch.
+ * JSON Merge Patch: the examples of its RFC, the string that stands for a null, what is not a patch, and what holds for
+ * every document and every patch.
  */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -23,7 +23,7 @@ const EXAMPLES: [document: string, patch: string, result: string][] = [
   ['{}', '{"a":{"bb":{"ccc":null}}}', '{"a":{"bb":{}}}'],
 ];
 
-/** Those whose patch is none: the document must stay one. */
+/** Examples whose patch is not an object: the document must stay one. */
 const NO_PATCHES = ['["c","d"]', '["c"]', 'null', '"bar"'];
 
 const parse = (text: string): JsonObject => JSON.parse(text) as JsonObject;
@@ -34,28 +34,28 @@ describe('the examples of the RFC', () => {
   it.each(EXAMPLES)('%s and %s make %s', (document, patch, result) => {
     expect(patchFault(parse(patch))).toBeUndefined();
     expect(applyPatch(parse(document), parse(patch))).toEqual(parse(result));
-    // At any depth as at the root.
+    // The same at any depth as at the root.
     expect(applyPatch({ x: parse(document) }, { x: parse(patch) })).toEqual({ x: parse(result) });
   });
 
-  it('a list is replaced by the object a patch makes of nothing', () => {
+  it('a list is replaced by the object that a patch creates from nothing', () => {
     expect(applyPatch({ x: [1, 2] }, { x: { a: 'b', c: null } })).toEqual({ x: { a: 'b' } });
   });
 
-  it.each(NO_PATCHES)('%s is no patch', (text) => {
+  it.each(NO_PATCHES)('%s is not a patch', (text) => {
     expect(patchFault(JSON.parse(text))).toBe('not_an_object');
   });
 });
 
-describe('a null that is meant', () => {
+describe('an intended null', () => {
   it.each<[string, JsonObject, JsonObject]>([
-    ['as a member', { a: SUMMARY_NULL }, { kept: 1, a: null }],
-    ['in place of what was there', { kept: SUMMARY_NULL }, { kept: null }],
+    ['as a value', { a: SUMMARY_NULL }, { kept: 1, a: null }],
+    ['replaces an existing value', { kept: SUMMARY_NULL }, { kept: null }],
     ['in a list', { a: [1, SUMMARY_NULL, [SUMMARY_NULL]] }, { kept: 1, a: [1, null, [null]] }],
     ['in an object in a list', { a: [{ b: SUMMARY_NULL, c: null }] }, { kept: 1, a: [{ b: null, c: null }] }],
     ['in an object', { a: { b: SUMMARY_NULL } }, { kept: 1, a: { b: null } }],
     [
-      'only as the whole text',
+      'only as the whole string',
       { a: `${SUMMARY_NULL}!`, [SUMMARY_NULL]: 2 },
       { kept: 1, a: `${SUMMARY_NULL}!`, [SUMMARY_NULL]: 2 },
     ],
@@ -63,26 +63,26 @@ describe('a null that is meant', () => {
     expect(applyPatch({ kept: 1 }, patch)).toEqual(result);
   });
 
-  it('is taken away by a bare one, and stays beside others', () => {
+  it('is removed by a plain null, and kept by other patches', () => {
     const document = applyPatch({}, { a: SUMMARY_NULL, b: SUMMARY_NULL });
     expect(applyPatch(document, { a: null, c: 1 })).toEqual({ b: null, c: 1 });
   });
 });
 
-describe('what is no patch', () => {
+describe('the fault of a patch', () => {
   const deepest = nested(LIMITS.patchDepth - 1, 1, (a) => ({ a })) as JsonObject;
   it.each<[string, unknown, PatchFault | undefined]>([
     ['undefined', undefined, 'not_an_object'],
     ['a number', 5, 'not_an_object'],
     ['an empty list', [], 'not_an_object'],
-    ['as deep as may be', { a: deepest }, undefined],
+    ['as deep as allowed', { a: deepest }, undefined],
     ['one level deeper', { b: { a: deepest } }, 'too_deep'],
     ['lists one level too deep', { a: nested(LIMITS.patchDepth, 1, (a) => [a]) }, 'too_deep'],
-    ['lists as deep as may be', { a: nested(LIMITS.patchDepth - 1, 1, (a) => [a]) }, undefined],
-    ['a dangerous member', JSON.parse('{"__proto__": 1}'), 'dangerous_key'],
-    ['a dangerous member of a member', { a: { constructor: {} } }, 'dangerous_key'],
-    ['a dangerous member in a list', { a: [{ prototype: 1 }] }, 'dangerous_key'],
-    ['a dangerous text', { a: '__proto__' }, undefined],
+    ['lists as deep as allowed', { a: nested(LIMITS.patchDepth - 1, 1, (a) => [a]) }, undefined],
+    ['a dangerous key', JSON.parse('{"__proto__": 1}'), 'dangerous_key'],
+    ['a dangerous key in a nested object', { a: { constructor: {} } }, 'dangerous_key'],
+    ['a dangerous key in a list', { a: [{ prototype: 1 }] }, 'dangerous_key'],
+    ['a dangerous string as a value', { a: '__proto__' }, undefined],
     ['an empty object', {}, undefined],
   ])('%s', (_, patch, fault) => {
     expect(patchFault(patch)).toBe(fault);
@@ -99,17 +99,17 @@ const { object } = fc.letrec<{ value: Json; object: JsonObject }>((tie) => ({
   value: fc.oneof({ depthSize: 'small' }, scalar, tie('object'), fc.array(tie('value'), { maxLength: 3 })),
   object: fc.dictionary(key, tie('value'), { maxKeys: 4, noNullPrototype: true }),
 }));
-/** What patches have made: no text in it stands for a null. */
+/** A document made by patches: no string in it stands for a null. */
 const document = object.map((made) => applyPatch({}, made));
 
-/** Whether the text is left anywhere as a value. */
+/** Whether that string is left anywhere as a value. */
 function saysNull(value: Json): boolean {
   if (typeof value !== 'object' || value === null) return value === SUMMARY_NULL;
   return Object.values(value).some(saysNull);
 }
 
-describe('whatever the document and the patch', () => {
-  it('a patch that is applied twice changes nothing the second time', () => {
+describe('for every document and patch', () => {
+  it('applying a patch twice is the same as applying it once', () => {
     fc.assert(
       fc.property(document, object, (before, patch) => {
         const once = applyPatch(before, patch);
@@ -121,21 +121,21 @@ describe('whatever the document and the patch', () => {
   it.each<[string, Json, Json, Json]>([
     ['null', { a: 1 }, null, null],
     ['a list', { a: 1 }, [1, null, { b: SUMMARY_NULL }], [1, null, { b: null }]],
-    ['a text', { a: 1 }, 'x', 'x'],
+    ['a string', { a: 1 }, 'x', 'x'],
     ['a number', [1], 5, 5],
-  ])('%s stands in the place of the document', (_, before, patch, after) => {
+  ])('%s replaces the document', (_, before, patch, after) => {
     expect(applyPatch(before, patch)).toEqual(after);
   });
 
   it.each<[string, Json]>([
     ['null', null],
     ['a list', [1]],
-    ['a text', 'x'],
-  ])('%s is no document: a patch begins with an empty one', (_, before) => {
+    ['a string', 'x'],
+  ])('%s is not a document: the patch starts from an empty one', (_, before) => {
     expect(applyPatch(before, { a: { b: null, c: 1 } })).toEqual({ a: { c: 1 } });
   });
 
-  it('no name of a member reaches into what is not data', () => {
+  it('no key reaches the prototype', () => {
     const patch = JSON.parse('{"__proto__": {"odd": 1}, "a": 1}') as Json;
     const after = applyPatch({}, patch);
     expect(JSON.stringify(after)).toBe('{"__proto__":{"odd":1},"a":1}');
@@ -148,7 +148,7 @@ describe('whatever the document and the patch', () => {
     expect(() => applyPatch({}, patch)).toThrow(expect.objectContaining({ code: 'invalid_input' }));
   });
 
-  it('neither is changed, and members the patch does not name stay', () => {
+  it('neither is changed, and keys that the patch does not name stay', () => {
     fc.assert(
       fc.property(document, object, (before, patch) => {
         const copies = structuredClone([before, patch]);
@@ -161,11 +161,11 @@ describe('whatever the document and the patch', () => {
     );
   });
 
-  it('no text that stands for a null is left in it', () => {
+  it('no string that stands for a null is left', () => {
     fc.assert(fc.property(document, object, (before, patch) => !saysNull(applyPatch(before, patch))));
   });
 
-  it('patches are folded one after the other: the later one wins', () => {
+  it('patches are folded in order: the later one wins', () => {
     fc.assert(
       fc.property(document, object, object, (before, one, other) => {
         const folded = applyPatch(applyPatch(before, one), other);

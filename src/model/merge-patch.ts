@@ -1,6 +1,6 @@
 /**
- * JSON Merge Patch (RFC 7396), with a text that stands for a null that is meant. The SQL function of the same
- * meaning is held to this one by a test; readers of patches fold them with it.
+ * JSON Merge Patch (RFC 7396), with a string that stands for an intended null. Readers fold patches with it; a test
+ * compares the SQL function of the same meaning with this one.
  */
 import type { Json } from '../contract/engine.ts';
 import { LIMITS } from '../contract/limits.ts';
@@ -9,7 +9,7 @@ import { refuse } from './arguments.ts';
 
 export type JsonObject = { [key: string]: Json };
 
-/** Members of these names would reach into what is not data. */
+/** Keys that would reach an object's prototype instead of its data. */
 const DANGEROUS = ['__proto__', 'constructor', 'prototype'];
 
 export type PatchFault = 'not_an_object' | 'too_deep' | 'dangerous_key';
@@ -31,7 +31,7 @@ function memberFault(value: unknown, depth: number): PatchFault | undefined {
   return undefined;
 }
 
-/** The document after a patch; neither is changed. A patch that is no object stands in the document's place. */
+/** The document after a patch; neither argument is changed. A patch that is not an object replaces the document. */
 export function applyPatch(document: Json, patch: JsonObject): JsonObject;
 export function applyPatch(document: Json, patch: Json): Json;
 export function applyPatch(document: Json, patch: Json): Json {
@@ -47,11 +47,11 @@ function applied(target: Json, patch: Json, depth: number): Json {
     if (value === null) result.delete(key);
     else result.set(key, applied(result.get(key) ?? null, value, depth + 1));
   }
-  // By entries, so that no name of a member reaches into what is not data.
+  // Built from entries, so that no key reaches the prototype.
   return Object.fromEntries(result);
 }
 
-/** Inside lists members are taken as they are: there is nothing to merge them into. */
+/** Objects inside lists are taken as they are: there is nothing to merge them into. */
 function meantNulls(value: Json, depth: number): Json {
   if (value === SUMMARY_NULL) return null;
   if (typeof value !== 'object' || value === null) return value;

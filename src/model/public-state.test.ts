@@ -1,6 +1,6 @@
 /**
- * The label people see, over every vector that can be written down, legal or not: reading must never fail, even on
- * a row that should not exist. Which combinations are legal is the situations' test.
+ * The public state for every vector that can be constructed, legal or not: reading must never fail, even on a row that
+ * should not exist. Which combinations are legal is tested with the situations.
  */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -65,7 +65,7 @@ const DELAYED: StateVector = {
   blockingReason: 'waiting_for_delay',
 };
 
-/** The label must follow from the named dimensions alone: everything else is varied freely. */
+/** The label must depend on the given dimensions alone: all others are varied freely. */
 function expectAlways(fixed: Partial<StateVector>, label: PublicState): void {
   fc.assert(
     fc.property(anyVector, maybeTime, anyTime, (vector, eligibleAtMs, nowMs) => {
@@ -96,7 +96,7 @@ describe('the public state', () => {
     ['one millisecond before it is due', 1_000, 999, 'delayed'],
     ['at the moment it is due', 1_000, 1_000, 'waiting'],
     ['after it was due and no timer has fired', 1_000, 1_001, 'waiting'],
-    ['without a time it could be due at', null, 1_000, 'delayed'],
+    ['without a due time', null, 1_000, 'delayed'],
     ['due at the epoch itself', 0, 0, 'waiting'],
   ] as const)('of a delayed execution, %s', (_when, eligibleAtMs, nowMs, label) => {
     expect(publicState(DELAYED, eligibleAtMs, nowMs)).toBe(label);

@@ -14,7 +14,7 @@ const BY_OUTCOME: Record<TerminalOutcome, PublicState> = {
   skipped: 'skipped',
 };
 
-/** A delay that is already due reads as `waiting`: the timer that turns it may be a moment late, time is not. */
+/** A delay that is already due reads as `waiting`: the timer that ends it may fire a moment late. */
 export function publicState(vector: StateVector, eligibleAtMs: number | null, nowMs: number): PublicState {
   switch (vector.lifecyclePhase) {
     case 'terminal':

@@ -1,6 +1,6 @@
 /**
- * What follows a failed attempt. The tables are the rules; the properties hold for every policy that the engine
- * accepts, up to its named limits. The SQL twin of these functions is compared elsewhere.
+ * What follows a failed attempt. The tables are the rules; the properties hold for every policy the engine accepts, up
+ * to its limits. The SQL twin of these functions is compared elsewhere.
  */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -49,26 +49,26 @@ const anyCount = fc.oneof(fc.nat({ max: 200 }), fc.nat({ max: LIMITS.maxRetries 
 describe('a failed attempt', () => {
   it.each<[string, StoredRetryPolicy | undefined, Partial<FailedAttempt>]>([
     ['there is no policy', undefined, {}],
-    ['there is no policy, although it asks for a time', undefined, { retryAfterMs: 10 }],
+    ['there is no policy, although a delay was requested', undefined, { retryAfterMs: 10 }],
     ['the policy allows no retry', { max_retries: 0 }, {}],
     ['the only retry was spent', { max_retries: 1 }, { retryCount: 1 }],
     ['the last retry was spent', { max_retries: 3 }, { retryCount: 3 }],
-    ['more were spent than the policy allows', { max_retries: 3 }, { retryCount: 4 }],
+    ['more retries were spent than the policy allows', { max_retries: 3 }, { retryCount: 4 }],
     [
-      'retries are spent, although it asks for a time',
+      'no retries are left, although a delay was requested',
       { max_retries: 1 },
       { retryCount: 1, retryAfterMs: 10 },
     ],
     ['its category is not listed', { max_retries: 3, retryable_categories: ['timeout'] }, {}],
     ['its category is listed in another case', { max_retries: 3, retryable_categories: ['Transient'] }, {}],
     [
-      'its category is not listed, although it asks for a time',
+      'its category is not listed, although a delay was requested',
       { max_retries: 3, retryable_categories: ['timeout'] },
       { retryAfterMs: 10 },
     ],
     ['it must not be retried', { max_retries: 3 }, { terminal: true }],
     [
-      'it must not be retried, although it asks for a time',
+      'it must not be retried, although a delay was requested',
       { max_retries: 3 },
       { terminal: true, retryAfterMs: 10 },
     ],
@@ -77,7 +77,7 @@ describe('a failed attempt', () => {
       { max_retries: 3, retryable_categories: ['transient'] },
       { terminal: true },
     ],
-  ])('is the end when %s', (_why, policy, change) => {
+  ])('is terminal when %s', (_why, policy, change) => {
     expect(decideRetry(policy, failure(change), NO_DRAW)).toEqual({ retry: false });
   });
 
@@ -104,29 +104,29 @@ describe('a failed attempt', () => {
       250,
     ],
     [
-      'when it asks for it, instead of a fixed delay',
+      'after the requested delay instead of a fixed one',
       { max_retries: 1, backoff: FIXED },
       { retryAfterMs: 9 },
       9,
     ],
-    ['at once when it asks for that', { max_retries: 1, backoff: FIXED }, { retryAfterMs: 0 }, 0],
+    ['immediately if requested', { max_retries: 1, backoff: FIXED }, { retryAfterMs: 0 }, 0],
     [
-      'when it asks for it, beyond the cap of the backoff',
+      'after the requested delay, even beyond the cap of the backoff',
       { max_retries: 1, backoff: DOUBLING },
       { retryAfterMs: 90_000 },
       90_000,
     ],
     [
-      'at once when the fixed delay is zero',
+      'immediately when the fixed delay is zero',
       { max_retries: 1, backoff: { type: 'fixed', delay_ms: 0 } },
       {},
       0,
     ],
-  ])('is tried again %s', (_when, policy, change, delayMs) => {
+  ])('is retried %s', (_when, policy, change, delayMs) => {
     expect(decideRetry(policy, failure(change), NO_DRAW)).toEqual({ retry: true, delayMs });
   });
 
-  it('is tried again exactly as often as the policy says', () => {
+  it('is retried exactly as often as the policy allows', () => {
     fc.assert(
       fc.property(fc.nat({ max: 50 }), anyBackoff, anyDraw, (max, backoff, draw) => {
         let spent = 0;
@@ -158,17 +158,17 @@ describe('a delay', () => {
   it.each<[string, Partial<Exponential>, number, number]>([
     ['that triples', { multiplier: 3 }, 2, 900],
     ['that grows by half', { multiplier: 1.5 }, 2, 225],
-    ['that is no whole number, rounded down', { initial_delay_ms: 1, multiplier: 1.5 }, 3, 3],
+    ['that is fractional, rounded down', { initial_delay_ms: 1, multiplier: 1.5 }, 3, 3],
     ['that does not grow', { multiplier: 1 }, 1_000, 100],
-    ['that begins at zero', { initial_delay_ms: 0 }, 1_000, 0],
-    ['that begins above its cap', { initial_delay_ms: 9_000 }, 0, 1_500],
+    ['that starts at zero', { initial_delay_ms: 0 }, 1_000, 0],
+    ['that starts above its cap', { initial_delay_ms: 9_000 }, 0, 1_500],
     ['with a cap of zero', { max_delay_ms: 0 }, 5, 0],
-    ['that outgrows every number', { multiplier: 1_000, initial_delay_ms: LIMITS.delayMs }, 1_000_000, 1_500],
+    ['that exceeds every number', { multiplier: 1_000, initial_delay_ms: LIMITS.delayMs }, 1_000_000, 1_500],
   ])('%s is computed exactly', (_which, change, retryCount, delayMs) => {
     expect(backoffMs({ ...DOUBLING, ...change }, retryCount, NO_DRAW)).toBe(delayMs);
   });
 
-  it('goes by default from one second to one minute', () => {
+  it('grows by default from one second to one minute', () => {
     const delays = [0, 1, 2, 3, 4, 5, 6, 7].map((retry) => backoffMs(DEFAULT_BACKOFF, retry, 0.5));
     expect(delays).toEqual([1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]);
   });
@@ -181,7 +181,7 @@ describe('a delay', () => {
     expect(backoffMs({ ...DOUBLING, jitter: true }, 0, draw)).toBe(delayMs);
   });
 
-  it('with jitter is never under half of the plain delay and never over it', () => {
+  it('with jitter is between half of the plain delay and the plain delay', () => {
     fc.assert(
       fc.property(anyExponential, anyCount, anyDraw, (backoff, retryCount, draw) => {
         const plain = backoffMs({ ...backoff, jitter: false }, retryCount, draw);
@@ -214,7 +214,7 @@ describe('a delay', () => {
     );
   });
 
-  it('is a whole number from zero to the cap, however many retries were spent', () => {
+  it('is a whole number between zero and the cap, however many retries were spent', () => {
     fc.assert(
       fc.property(anyBackoff, anyCount, anyDraw, (backoff, retryCount, draw) => {
         const delayMs = backoffMs(backoff, retryCount, draw);

@@ -1,6 +1,6 @@
 /**
- * Decides what follows a failed attempt: another try and when, or the end. SQL decides with the same rules inside
- * `ff_fail`; a test compares the two over a table of policies.
+ * Decides what follows a failed attempt: a retry and its delay, or a terminal failure. `ff_fail` applies the same rules
+ * in SQL; a test compares the two over a table of policies.
  */
 
 /** The retry policy as it is frozen with the execution; the names are those of the stored JSON. */
@@ -24,9 +24,9 @@ export interface FailedAttempt {
   /** Retries already spent. */
   retryCount: number;
   category: string;
-  /** A failure that must not be retried, whatever the policy says. */
+  /** A failure that must not be retried, whatever the policy allows. */
   terminal: boolean;
-  /** The failing side's own wish, which replaces the computed delay. */
+  /** A delay requested by the handler, which replaces the computed one. */
   retryAfterMs: number | null;
 }
 
@@ -47,14 +47,17 @@ export function backoffMs(backoff: StoredBackoff, retryCount: number, draw: numb
   return Math.floor(backoff.jitter ? grown / 2 + (grown / 2) * draw : grown);
 }
 
-/** Growth is compared as logarithms first, so that no power overflows however many retries there were. */
+/** Compares logarithms first, so that no power overflows however many retries there were. */
 function grownMs(initial: number, max: number, multiplier: number, retryCount: number): number {
   if (initial === 0) return 0;
   if (retryCount * Math.log(multiplier) >= Math.log(max / initial)) return max;
   return Math.min(initial * multiplier ** retryCount, max);
 }
 
-/** Full jitter over a doubling range, so that rivals that met once do not meet again. `draw` in [0, 1) chooses within it. */
+/**
+ * Full jitter over a doubling range, so that rivals that collided once do not collide again. `draw` in [0, 1) chooses
+ * within it.
+ */
 export function spread(range: { min: number; max: number }, tries: number, draw: number): number {
   const top = Math.min(range.max, range.min * 2 ** tries);
   return range.min + draw * (top - range.min);

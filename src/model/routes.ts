@@ -1,6 +1,6 @@
 /**
  * A route is an interned (lane, kind, required capabilities): what the queue is keyed by and a worker matches.
- * Deciding a match is pure; interning is the database's business.
+ * Matching is pure; the database interns routes.
  */
 import { offersAll } from './capabilities.ts';
 

@@ -1,6 +1,6 @@
 /**
- * The legal combinations, written down a second time and by hand: what an execution may look like, row by row,
- * with the label people see. The model must allow these and nothing else of the whole cross product.
+ * The legal combinations, written a second time and by hand, row by row, each with its public state. The model must
+ * allow these and nothing else of the whole cross product.
  */
 import { describe, expect, it } from 'vitest';
 import {
@@ -27,7 +27,7 @@ interface LegalRow {
   label: PublicState;
 }
 
-/** A hold says nothing about attempts: whatever was next before it is next after it. */
+/** Being held does not depend on attempts: the next attempt is the same before and after. */
 const KEPT: readonly AttemptState[] = [
   'pending_first_attempt',
   'pending_retry_attempt',
@@ -195,7 +195,7 @@ const DIMENSIONS = {
   attemptState: ATTEMPT_STATES,
 } satisfies Record<keyof StateVector, readonly string[]>;
 
-/** Every vector that can be written down, legal or not. */
+/** Every vector that can be constructed, legal or not. */
 function crossProduct(): StateVector[] {
   let vectors: Partial<StateVector>[] = [{}];
   for (const [dimension, values] of Object.entries(DIMENSIONS)) {
@@ -223,7 +223,7 @@ describe('a legal combination', () => {
     expect(publicState(vector, 1_000, 0)).toBe(label);
   });
 
-  it('is one of the list; everything else of the cross product is illegal', () => {
+  it('is in the list; everything else in the cross product is illegal', () => {
     const all = crossProduct();
     expect(all).toHaveLength(5 * 4 * 9 * 17 * 6 * 7);
     const legal = all.filter((vector) => situationOf(vector) !== undefined).map(keyOf);
@@ -237,7 +237,7 @@ describe('situations', () => {
     expect(keys).toHaveLength(new Set(keys).size);
   });
 
-  it.each(Object.entries(SITUATIONS))('are found by every vector they hold: %s', (name, situation) => {
+  it.each(Object.entries(SITUATIONS))('contain each of their own vectors: %s', (name, situation) => {
     expect(new Set(vectorsOf(situation).map(situationOf))).toEqual(new Set([name]));
   });
 
@@ -247,7 +247,7 @@ describe('situations', () => {
     expect(owned).toEqual(active);
   });
 
-  it('never rest with a lease that lapsed or was taken away', () => {
+  it('never keep a lease that lapsed or was revoked', () => {
     const ownerships = new Set(Object.values(SITUATIONS).map(({ ownershipState }) => ownershipState));
     expect(ownerships).toEqual(new Set(['unowned', 'leased']));
   });
@@ -258,7 +258,7 @@ describe('situations', () => {
     }
   });
 
-  it('end without an attempt only where no worker was needed to end them', () => {
+  it('are terminal without an attempt only if no worker was needed to finish them', () => {
     const untouched = Object.entries(SITUATIONS)
       .filter(([, { lifecyclePhase }]) => lifecyclePhase === 'terminal')
       .filter(([, situation]) =>

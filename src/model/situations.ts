@@ -1,9 +1,9 @@
 /**
- * The legal combinations of the state vector, each with a name people can say. The CHECK on `ff_execution` accepts
- * exactly these; a test compares the two over the whole cross product.
+ * The legal combinations of the state vector, each with a name. The CHECK on `ff_execution` accepts exactly these; a
+ * test compares the two over the whole cross product.
  *
- * There is no situation for a lapsed or revoked lease: losing a lease moves the execution on in one transition,
- * so nothing ever rests with an owner that is not one.
+ * There is no situation for a lapsed or revoked lease: losing a lease moves the execution on in one transition, so no
+ * stored row ever names an owner that no longer holds the lease.
  */
 import type {
   AttemptState,

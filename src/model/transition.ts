@@ -1,5 +1,6 @@
 /**
- * What a transition is: where it may start, where it leads, what it counts and which events it owes. The table of them is elsewhere.
+ * What a transition is: the situations it may start from, the one it leads to, what it counts and which events it owes.
+ * The table itself is in transitions.ts.
  */
 import type { LeaseEventType, OperatorEventType, SignalEventType } from '../contract/events.ts';
 import type { AttemptOutcome, AttemptState, BlockingReason } from '../contract/states.ts';
@@ -11,7 +12,7 @@ export interface Transition {
   to: SituationName;
   /** Attempt states it may start from, where the situation alone does not decide. */
   fromAttempt?: readonly AttemptState[];
-  /** The resulting attempt state; null keeps the one there was. */
+  /** The resulting attempt state; null keeps the current one. */
   attemptState: AttemptState | null;
   /** How the open attempt ends; null leaves it open (or there is none). */
   attemptOutcome: AttemptOutcome | null;
@@ -22,20 +23,20 @@ export interface Transition {
   reclaimStep: 0 | 1;
   /** The lease event owed when a lease ends here. A grant owes `acquired`, or `reclaimed` after a lost lease. */
   leaseEvent: LeaseEventType | null;
-  /** The event an operator's doing owes. */
+  /** The event owed when an operator caused it. */
   operatorEvent: OperatorEventType | null;
-  /** The event that tells of waiting for signals. */
+  /** The event owed when it starts, changes or ends a wait for signals. */
   signalEvent: SignalEventType | null;
   /** Which of the situation's blocking reasons it results in, where there are several. */
   blockingReason?: BlockingReason;
-  /** 1 counts a replay, which also begins retries and reclaims again from 0. */
+  /** 1 counts a replay, which also resets retries and reclaims to 0. */
   replayStep: 0 | 1;
 }
 
-/** Attempt states of an execution whose attempt nobody has begun. */
+/** Attempt states of an execution whose attempt has not started. */
 export const UNBEGUN: readonly AttemptState[] = ['pending_first_attempt', 'pending_replay_attempt'];
 
-/** A transition that counts nothing and tells only of the lease. */
+/** Defaults: counts nothing and owes no event but the lease's. */
 export const STILL = {
   epochStep: 0,
   attemptStep: 0,

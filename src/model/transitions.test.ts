@@ -1,6 +1,7 @@
 /**
- * The transition table: what each transition does, that it leads from legal to legal, and what follows for a whole
- * life of an execution, which a random walk through the table plays. The SQL copy of the table is compared elsewhere.
+ * The transition table: what each transition does, that it leads from one legal situation to another, and what holds
+ * for the whole life of an execution, which a random walk through the table plays. The SQL copy of the table is
+ * compared elsewhere.
  */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -36,7 +37,7 @@ function mayStart(transition: Transition, { situation, attemptState }: Place): b
   return from !== null && from.includes(situation) && fromAttempt.includes(attemptState);
 }
 
-/** Everywhere a transition may start; the ones that create the row start nowhere. */
+/** Every situation and attempt state a transition may start from; none for those that create the row. */
 function startsOf(transition: Transition): Place[] {
   return NAMES.flatMap(placesOf).filter((place) => mayStart(transition, place));
 }
@@ -47,7 +48,7 @@ function resultsOf(transition: Transition): StateVector[] {
   return before.map((attemptState) => resultOf(transition, attemptState));
 }
 
-describe('the table of transitions', () => {
+describe('the transition table', () => {
   // from, to | epoch, attempt, retry, reclaim | attempt outcome, lease event, completion event
   it.each<[TransitionName, SituationName[] | null, SituationName, number[], (string | null)[]]>([
     ['submit', null, 'waiting', [0, 0, 0, 0], [null, null, null]],
@@ -97,7 +98,7 @@ describe('the table of transitions', () => {
     expect([attemptOutcome, leaseEvent, completionEventOf(transition)]).toEqual(written);
   });
 
-  it('is covered by the test above, whole', () => {
+  it('is covered completely by the test above', () => {
     expect(ALL).toHaveLength(37);
   });
 });
@@ -126,14 +127,14 @@ describe('every transition', () => {
     expect([null, ...LEASE_EVENTS]).toContain(leaseEvent);
   });
 
-  it('leaves a terminal execution alone, but for a replay', () => {
+  it('leaves a terminal execution unchanged, except for a replay', () => {
     const leaving = TERMINAL.flatMap(placesOf).flatMap((place) =>
       ALL.filter(([, transition]) => mayStart(transition, place)).map(([name]) => name),
     );
     expect(new Set(leaving)).toEqual(new Set(['replay', 'reopen']));
   });
 
-  it('by an operator owes an event that says so, and no other does', () => {
+  it('owes an operator event if it is caused by an operator, and no other does', () => {
     const told = ALL.filter(([, { operatorEvent }]) => operatorEvent !== null);
     expect(told.map(([name, { operatorEvent }]) => [name, operatorEvent])).toEqual([
       ['change_priority', 'priority_changed'],
@@ -142,7 +143,7 @@ describe('every transition', () => {
     ]);
   });
 
-  it('into, within or out of a suspension by what was said owes an event that says so, and no other does', () => {
+  it('owes a signal event if it enters, changes or resumes from a suspension, and no other does', () => {
     const told = ALL.filter(([, { signalEvent }]) => signalEvent !== null);
     expect(told.map(([name, { signalEvent }]) => [name, signalEvent])).toEqual([
       ['suspend', 'suspended'],
@@ -157,13 +158,13 @@ describe('every transition', () => {
     for (const [, { signalEvent }] of told) expect(SIGNAL_EVENTS).toContain(signalEvent);
   });
 
-  it('that ends an execution owes exactly one completion event, and no other does', () => {
+  it('that finishes an execution owes exactly one completion event, and no other does', () => {
     for (const [, transition] of ALL) {
       expect(completionEventOf(transition) !== null).toBe(TERMINAL.includes(transition.to));
     }
   });
 
-  it('that takes a running execution back to the queue or a timer says how its lease ended', () => {
+  it('that returns a running execution to the queue or a timer owes an event about its lease', () => {
     const back = ALL.filter(([, { from, to }]) => from?.includes('running') && !TERMINAL.includes(to));
     expect(back.map(([name, { leaseEvent }]) => [name, leaseEvent])).toEqual([
       ['retry', 'released'],
@@ -181,7 +182,7 @@ describe('every transition', () => {
     ]);
   });
 
-  it('that takes a lease away moves the epoch, so that its holder can write nothing more', () => {
+  it('that takes a lease away advances the epoch, so that its holder can write nothing more', () => {
     const taking = ALL.filter(([, { leaseEvent }]) => leaseEvent === 'expired' || leaseEvent === 'revoked');
     expect(taking.map(([name, { epochStep }]) => [name, epochStep])).toEqual([
       ['lapse', 1],
@@ -194,19 +195,19 @@ describe('every transition', () => {
     ]);
   });
 
-  it('by which the holder itself ends its lease keeps the epoch, so that asking again is recognised', () => {
+  it('by which the holder gives up its own lease keeps the epoch, so that a repeated call is recognised', () => {
     const own: TransitionName[] = ['complete', 'fail', 'retry', 'release', 'delay', 'suspend'];
     expect(own.map((name) => TRANSITIONS[name].epochStep)).toEqual([0, 0, 0, 0, 0, 0]);
   });
 
-  it('that ends an attempt but not the execution, or re-opens it, goes on to the next attempt, and no other does', () => {
+  it('that ends an attempt but not the execution, or re-opens it, advances to the next attempt, and no other does', () => {
     for (const [, { attemptOutcome, attemptStep, replayStep, to }] of ALL) {
       const isNext = replayStep === 1 || (attemptOutcome !== null && !TERMINAL.includes(to));
       expect(attemptStep === 1).toBe(isNext);
     }
   });
 
-  it('that waits for a time keeps what the next claim is to do', () => {
+  it('fired by a timer keeps the attempt state for the next claim', () => {
     expect(TRANSITIONS.fire_timer.attemptState).toBeNull();
     for (const { attemptState } of startsOf(TRANSITIONS.fire_timer)) {
       expect(resultOf(TRANSITIONS.fire_timer, attemptState).attemptState).toBe(attemptState);
@@ -215,7 +216,7 @@ describe('every transition', () => {
 });
 
 describe('a suspension', () => {
-  it('is told apart by what is waited for; an escalated one waits for an operator', () => {
+  it('has a reason for each kind of wait; an escalated one waits for an operator', () => {
     const reasons = ALL.filter(([, { to }]) => to === 'suspended').map(([name, transition]) => [
       name,
       resultOf(transition, 'attempt_interrupted').blockingReason,
@@ -230,7 +231,7 @@ describe('a suspension', () => {
     ]);
   });
 
-  it('is left by each transition that may start in one and ends elsewhere, and by no other', () => {
+  it('is left by each transition that may start in one and leads elsewhere, and by no other', () => {
     const [suspended] = placesOf('suspended');
     const leaving = ALL.filter(([, transition]) => leavesSuspension(transition)).map(([name]) => name);
     expect(leaving).toEqual(['cancel', 'time_out', 'resume', 'resume_later', 'fail_suspended']);
@@ -239,7 +240,7 @@ describe('a suspension', () => {
     }
   });
 
-  it('that is left moves the epoch, so that no timer of it fits any more', () => {
+  it('advances the epoch when it is left, so that none of its timers matches any more', () => {
     const left = ALL.filter(([, transition]) => leavesSuspension(transition));
     for (const [, { epochStep }] of left) expect(epochStep).toBe(1);
   });
@@ -257,7 +258,7 @@ describe('cancelling', () => {
     }
   });
 
-  it('ends an attempt only where there was one', () => {
+  it('ends an attempt only if there is one', () => {
     expect(resultOf(TRANSITIONS.cancel, 'running_attempt').attemptState).toBe('attempt_terminal');
     expect(resultOf(TRANSITIONS.cancel_unstarted, 'pending_first_attempt').attemptState).toBe(
       'pending_first_attempt',
@@ -271,9 +272,9 @@ interface Life {
   attempt: number;
   retries: number;
   reclaims: number;
-  /** Attempts that began, with how they ended; null while running or paused. */
+  /** Attempts that started, with their outcomes; null while running or paused. */
   attempts: Map<number, string | null>;
-  /** Every fence that was granted, as attempt and epoch. */
+  /** Every granted fence, as attempt and epoch. */
   fences: string[];
 }
 
@@ -282,7 +283,7 @@ function born(transition: Transition): Life {
   return { place, epoch: 0, attempt: 0, retries: 0, reclaims: 0, attempts: new Map(), fences: [] };
 }
 
-/** What the engine does with the counters and the attempts, told by the table alone. */
+/** What the engine does with the counters and the attempts, derived from the table alone. */
 function step(life: Life, transition: Transition): Life {
   const { attemptState } = resultOf(transition, life.place.attemptState);
   const attempts = new Map(life.attempts);
@@ -302,10 +303,12 @@ function step(life: Life, transition: Transition): Life {
   return { ...next, fences: [...life.fences, `${next.attempt}/${next.epoch}`] };
 }
 
-/** Of 300 numbers, so that a life is long enough to be interesting. */
+/** Out of 300, so that a life is long enough to be interesting. */
 const ENDING_PICKS = 20;
 
-/** Plays a life: each number picks one of the transitions that may follow, until none may. Few picks may end it. */
+/**
+ * Plays a life: each number picks one of the transitions that may follow, until none may. Only low picks may finish it.
+ */
 function play(birth: Transition, picks: readonly number[]): Life[] {
   const lives = [born(birth)];
   for (const pick of picks) {
@@ -343,7 +346,7 @@ function expectSound(life: Life): void {
 }
 
 describe('a life made of any allowed transitions', () => {
-  it('reaches every situation that has an operation, and no other', () => {
+  it('reaches every situation that a transition leads to, and no other', () => {
     const seen = new Set<SituationName>();
     fc.assert(
       fc.property(anyLife, (lives) => lives.forEach(({ place }) => seen.add(place.situation))),
@@ -355,14 +358,14 @@ describe('a life made of any allowed transitions', () => {
     expect([...seen].toSorted()).toEqual([...new Set(ALL.map(([, { to }]) => to))].toSorted());
   });
 
-  it('grants no fence twice, leaves no attempt open behind it and counts soundly', () => {
+  it('grants no fence twice, leaves no earlier attempt open and keeps its counters consistent', () => {
     fc.assert(
       fc.property(anyLife, (lives) => lives.forEach(expectSound)),
       { numRuns: 300 },
     );
   });
 
-  it('never takes back an epoch, an attempt or how an attempt ended, nor a retry but by a replay', () => {
+  it('never decreases an epoch or an attempt, changes an outcome, or resets retries except by a replay', () => {
     fc.assert(
       fc.property(anyLife, (lives) => {
         for (const [index, later] of lives.slice(1).entries()) {
@@ -379,7 +382,7 @@ describe('a life made of any allowed transitions', () => {
     );
   });
 
-  it('can be ended by a cancel at every moment before its end', () => {
+  it('can be cancelled at every moment before it finishes', () => {
     fc.assert(
       fc.property(anyLife, (lives) => {
         for (const { place } of lives) {

@@ -1,7 +1,7 @@
 /**
- * The transition table: every way an execution's state may change, as data. What the SQL functions read of it, the rows of
- * `ff_transition`, is generated from here (`npm run transitions:write`); docs/state-machine.md and the assertion triggers of the
- * test kit are made from this table too. A transition that is not here cannot be performed.
+ * The transition table: every way an execution's state may change, as data. The rows of `ff_transition`, which the SQL
+ * functions read, are generated from it (`npm run transitions:write`); so are docs/state-machine.md and the assertion
+ * triggers of the test kit. A transition that is not here cannot be performed.
  */
 import type { CompletionEventType } from '../contract/events.ts';
 import type { AttemptState, BlockingReason, StateVector } from '../contract/states.ts';
@@ -13,12 +13,12 @@ import { STILL, type Transition } from './transition.ts';
 export type { Transition } from './transition.ts';
 
 const NAMES = Object.keys(SITUATIONS) as SituationName[];
-/** Every situation that is not an end: what a cancel may start from. */
+/** Every situation that is not terminal: what a cancel may start from. */
 const LIVE = NAMES.filter((name) => SITUATIONS[name].lifecyclePhase !== 'terminal');
 /** What a replay may start from. */
 const ENDED = NAMES.filter((name) => SITUATIONS[name].lifecyclePhase === 'terminal');
 
-/** Attempt states of an execution that was claimed before. */
+/** Attempt states of an execution that has been claimed before. */
 const BEGUN: readonly AttemptState[] = [
   'running_attempt',
   'attempt_interrupted',
@@ -26,7 +26,7 @@ const BEGUN: readonly AttemptState[] = [
   'pending_replay_attempt',
 ];
 
-/** Giving the worker up until something is said; what it is differs. */
+/** Frees the worker until a signal arrives; the blocking reason differs. */
 function suspending(blockingReason: BlockingReason): Transition {
   return {
     from: ['running'],
@@ -116,7 +116,7 @@ export const TRANSITIONS = {
     leaseEvent: 'released',
     ...STILL,
   },
-  // The epoch grows, so that a timer set for the same pause no longer fits.
+  // The epoch grows, so that a timer set for the same pause no longer matches.
   wake: {
     from: ['delayed', 'waiting_children'],
     fromAttempt: ['attempt_interrupted'],
@@ -263,7 +263,7 @@ export const TRANSITIONS = {
     ...STILL,
     signalEvent: 'escalated',
   },
-  // The epoch grows, so that a timer set for the same suspension no longer fits.
+  // The epoch grows, so that a timer set for the same suspension no longer matches.
   resume: {
     from: ['suspended'],
     to: 'waiting',
@@ -298,13 +298,13 @@ export const TRANSITIONS = {
 
 export type TransitionName = keyof typeof TRANSITIONS;
 
-/** The completion event a transition owes: the terminal outcome it results in, or null when it ends nothing. */
+/** The completion event a transition owes: its terminal outcome, or null when it does not finish the execution. */
 export function completionEventOf(transition: Transition): CompletionEventType | null {
   const outcome = SITUATIONS[transition.to].terminalOutcome;
   return outcome === 'none' ? null : outcome;
 }
 
-/** How the stream of the attempt is closed that a transition ends, or null when it ends none. */
+/** Why the attempt's stream is closed by a transition, or null when it does not end the attempt. */
 export function streamCloseOf({ attemptOutcome, leaseEvent }: Transition): StreamCloseReason | null {
   if (attemptOutcome === null) return null;
   if (attemptOutcome === 'interrupted') return leaseEvent === 'expired' ? 'lease_expired' : 'reclaimed';

@@ -255,7 +255,7 @@ describe('flowfabric doctor finds', () => {
       .toMatchObject({
         verdict: 'warn',
         detail: expect.stringMatching(
-          new RegExp(`^Session ${pid}, open for \\d+ s, idle in its transaction, holds \\${executionId}:`),
+          new RegExp(`^Session ${pid}, open for \\d+s, idle in its transaction, holds \\${executionId}:`),
         ),
         fix: `SELECT pg_terminate_backend(${pid});`,
       });

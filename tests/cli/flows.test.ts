@@ -92,10 +92,12 @@ describe('flowfabric flows describe', () => {
       expect({ exitCode, errors }).toEqual({ exitCode: 0, errors: '' });
     const waits = await run('explain', members['judge']!);
     expect(waits.output).toContain(
-      'It waits for 2 of 3 it comes after; so far 1 satisfied, 2 pending: a"]; b (waiting), claude (waiting).',
+      'It is waiting for 2 of 3 upstream members; so far 1 satisfied, 2 pending: a"]; b (waiting), claude (waiting).',
     );
     expect(waits.output).toContain(`next: flowfabric flows describe '${flowId}'`);
-    expect((await run('describe', members['judge']!)).output).toContain('It waits for 2 of 3 it comes after');
+    expect((await run('describe', members['judge']!)).output).toContain(
+      'It is waiting for 2 of 3 upstream members',
+    );
   });
 
   it('is refused for an unknown flow, and for two formats at once', async () => {
@@ -129,11 +131,11 @@ describe('members that do not run', () => {
       run('explain', members['never']!),
     ]);
     expect(loser.output).toMatch(
-      /It was cancelled \d+ m?s ago: the join it ran for was satisfied without it \(sibling_quorum_satisfied\);/,
+      /It was cancelled \d+m?s ago: the join it ran for was satisfied without it \(sibling_quorum_satisfied\);/,
     );
-    expect(skipped.output).toMatch(/It was skipped \d+ m?s ago: its join \(.*\) became impossible/);
+    expect(skipped.output).toMatch(/It was skipped \d+m?s ago: its join \(.*\) became impossible/);
     expect(gate.output).toMatch(
-      /It was skipped \d+ m?s ago: its join \(the one it comes after\) became impossible: x was to fail and is completed;/,
+      /It was skipped \d+m?s ago: its join \(its upstream member\) became impossible: x was expected to fail but is completed;/,
     );
     expect(gate.output).toContain(`next: flowfabric flows describe '${flowId}'`);
     const open = await engine.createFlow({ name: 'unsealed' });
@@ -142,7 +144,7 @@ describe('members that do not run', () => {
       run('explain', added.members['a']!),
       run('flows', 'describe', open.flowId),
     ]);
-    expect(held.output).toContain('It waits for the flow unsealed to be sealed.');
+    expect(held.output).toContain('It is waiting for the flow unsealed to be sealed.');
     expect(shown.output).toMatch(/^ {2}sealed +not yet: no join is decided until then$/m);
   });
 });

@@ -72,7 +72,7 @@ describe('a waitpoint', () => {
     expect(row).toMatch(/ +order +manager +approval +\d+\w+ +23h\d+m +2 +any +-$/);
     expect(JSON.parse(one.output)).toMatchObject({ executionId: id, name: 'manager', signalCount: 2 });
     expect(shown.output).toMatch(/^ {2}waits at +manager: 2 signals so far, 23h\d+m left$/m);
-    expect(shown.output).toMatch(/^ {2}why +Suspended for \d+ m?s, it waits for an approval: manager has /m);
+    expect(shown.output).toMatch(/^ {2}why +Suspended for \d+m?s, waiting for an approval: manager has /m);
     const last = await run('approve', id, 'manager', '--by', 'grace', '--payload', '{"ok":true}');
     expect(last.output).toBe('accepted: it was the last one needed; the execution resumes\n');
     const [late, nowhere] = await Promise.all([

@@ -1,5 +1,6 @@
 /**
- * A server that was bundled into one file runs with nothing beside it: no package, no SQL, no `node_modules`. Needs a built `dist`.
+ * A server that was bundled into one file runs on its own: without a package, SQL files or `node_modules`. Needs a
+ * built `dist`.
  */
 import { execFile } from 'node:child_process';
 import { mkdir, mkdtemp, readdir, rm } from 'node:fs/promises';
@@ -23,7 +24,7 @@ beforeAll(async () => {
 });
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
-test('a bundled server migrates, submits, works and ends', async () => {
+test('a bundled server migrates, submits, works and exits', async () => {
   await using database = await emptyDatabase();
   const file = join(folder, 'alone', 'server.mjs');
   await mkdir(dirname(file));
@@ -38,7 +39,7 @@ test('a bundled server migrates, submits, works and ends', async () => {
   expect(JSON.parse(stdout)).toEqual({ result: { doubled: 42 }, again: [] });
 });
 
-test('the built package has the texts that are in the files', async () => {
+test('the built package contains the same SQL as the files', async () => {
   const built = (await import(BUILT_SQL.href)) as { sqlFiles: typeof sqlFiles };
   for (const name of ['migrations', 'functions', 'testing'] as const)
     expect(built.sqlFiles(name)).toEqual(sqlFiles(name));

@@ -1,7 +1,7 @@
 /**
- * A folder as a user's project is: the packed package installed in it, its declared dependencies, the compiler, and
- * nothing else. Dependencies are linked from this repository, so that no network is needed; what the package does not
- * declare is not there, and importing it fails.
+ * A folder like a user's project: the packed package installed in it, its declared dependencies, the compiler, and
+ * nothing else. Dependencies are linked from this repository, so that no network is needed; anything the package does
+ * not declare is missing, and importing it fails.
  */
 import { execFile } from 'node:child_process';
 import { cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
@@ -18,14 +18,17 @@ export interface Consumer {
   /** Names of the packed files. */
   readonly files: readonly string[];
   write(name: string, text: string): Promise<void>;
-  /** What the compiler has to say; nothing when it is content. */
+  /** What the compiler reports; empty when it succeeds. */
   compile(settings: object, files: readonly string[]): Promise<string>;
   /** What a compiled program prints. */
   run(file: string, env: Record<string, string>): Promise<string>;
   remove(): Promise<void>;
 }
 
-/** Packs what is built: `dist` is not built again, because other tests are using it. `libraries` are the user's own. */
+/**
+ * Packs the existing build: `dist` is not built again, because other tests are using it. `libraries` are the user's
+ * own.
+ */
 export async function installPacked(libraries: readonly string[]): Promise<Consumer> {
   const folder = await mkdtemp(join(tmpdir(), 'flowfabric-consumer-'));
   try {
@@ -97,7 +100,7 @@ const STRICT = {
   skipLibCheck: false,
 };
 
-/** A program kept beside the tests as a text, because it can only be compiled where the package is installed. */
+/** A program kept beside the tests as a text file, because it can only be compiled where the package is installed. */
 export async function copyProgram(consumer: Consumer, name: string): Promise<void> {
   const from = fileURLToPath(new URL(`programs/${name}.txt`, import.meta.url));
   await cp(from, join(consumer.folder, name));

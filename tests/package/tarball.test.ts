@@ -21,7 +21,7 @@ beforeAll(async () => {
 });
 afterAll(() => consumer?.remove());
 
-test('the package holds code, declarations, SQL and documents, and no sources or tests', () => {
+test('the package contains code, declarations, SQL and documents, and no sources or tests', () => {
   expect(consumer.files).toEqual(
     expect.arrayContaining([
       'dist/index.js',
@@ -61,7 +61,7 @@ test('the compiled program runs with nothing but what the package declares', asy
   });
 });
 
-test('a program that does not use pg needs no types of pg', async () => {
+test('a program that does not use pg does not need the types of pg', async () => {
   const bare = await installPacked(COMPILER);
   try {
     await bare.write(
@@ -77,14 +77,14 @@ test('a program that does not use pg needs no types of pg', async () => {
 });
 
 describe('the page about adapters', () => {
-  test('has snippets that compile as they stand', async () => {
+  test('has snippets that compile unchanged', async () => {
     const snippets = await snippetsOf('docs/adapters.md');
     expect(snippets.length).toBeGreaterThan(4);
-    // A client that Prisma generates from the reader's own schema cannot be had here.
+    // A client that Prisma generates from the reader's own schema is not available here.
     const compiled = snippets.filter((text) => !text.includes('prisma'));
     const names = compiled.map((_, index) => `snippet-${index}.ts`);
     await Promise.all(compiled.map((text, index) => consumer.write(names[index]!, text)));
-    // The libraries' own declarations are theirs to check.
+    // The libraries' own declarations are not checked here.
     expect(await consumer.compile({ ...MODULES.bundler, skipLibCheck: true }, names)).toBe('');
   });
 });

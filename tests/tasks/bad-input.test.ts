@@ -1,6 +1,6 @@
 /**
- * What users of tasks can get wrong, and what they are told: every sentence names the task, the execution where there
- * is one, what is wrong and, where it is not plain, what to do.
+ * What users of tasks can get wrong, and the messages they get: each names the task, the execution if there is one,
+ * what is wrong and, where it is not obvious, what to do.
  */
 import { describe, expect, test } from 'vitest';
 import type { Connection } from '../../src/connect/connect.ts';
@@ -15,7 +15,7 @@ import { AGAIN, newKind, useCrew, uuidOf } from '../worker/crew.ts';
 
 const crew = useCrew();
 
-/** A Standard Schema written by hand: an object with a positive `amount`, which is made a whole number. */
+/** A hand-written Standard Schema: an object with a positive `amount`, which is rounded to a whole number. */
 const PRICE: Schema<{ amount: number }, { amount: number }> = {
   '~standard': {
     version: 1,
@@ -43,7 +43,7 @@ interface Ended {
   attempts: number;
 }
 
-/** Submits one execution past any check of its input, and waits for its end. */
+/** Submits one execution without any check of its input, and waits until it finishes. */
 async function runOnce(
   run: (input: never, ctx: TaskContext) => unknown,
   options: TaskOptions<never, never, unknown, unknown> = {},
@@ -61,7 +61,7 @@ async function runOnce(
 }
 
 describe('input and output against their schemas', () => {
-  test('input that does not fit is refused when it is submitted, with the place and the count', async () => {
+  test('input that does not match its schema is refused at submit, with the path and the count', async () => {
     const engine = await crew.connect();
     const pay = task('pay', { input: PRICE });
     await expect(engine.submit(pay, { amount: 'ten' as never })).rejects.toMatchObject({
@@ -78,7 +78,7 @@ describe('input and output against their schemas', () => {
     expect(rows).toEqual([]);
   });
 
-  test('stored input that does not fit ends the execution without another try', async () => {
+  test('stored input that does not match fails the execution without a retry', async () => {
     const { name, executionId, end, message, attempts } = await runOnce(
       () => 'unreached',
       { input: PRICE as never },
@@ -89,7 +89,7 @@ describe('input and output against their schemas', () => {
     expect(attempts).toBe(1);
   });
 
-  test('output that does not fit ends it too', async () => {
+  test('output that does not match fails it too', async () => {
     const { name, executionId, end, message, attempts } = await runOnce(() => ({ amount: 0 }), {
       output: PRICE as never,
     });
@@ -98,7 +98,7 @@ describe('input and output against their schemas', () => {
     expect(attempts).toBe(1);
   });
 
-  test('the handler gets what the schema made of the input, and what the schema makes of its output is stored', async () => {
+  test('the handler gets the parsed input, and the parsed output is stored', async () => {
     const { end } = await runOnce(
       (input: { amount: number }) => ({ amount: input.amount + 0.4 }),
       { input: PRICE as never, output: PRICE as never },
@@ -107,7 +107,7 @@ describe('input and output against their schemas', () => {
     expect(end).toEqual({ outcome: 'success', result: { amount: 2 } });
   });
 
-  test('what is not a schema is refused when the task is described', () => {
+  test('an invalid schema is refused when the task is defined', () => {
     expect(() => task('pay', { input: { parse: () => undefined } as never })).toThrow(
       'options.input must be a Standard Schema, such as one of zod, valibot or arktype.',
     );
@@ -122,7 +122,7 @@ describe('input and output against their schemas', () => {
   });
 });
 
-/** Whatever JSON has no word for. */
+/** Values that JSON cannot represent. */
 function cycle(): object {
   const loop: Record<string, unknown> = {};
   loop['self'] = loop;
@@ -137,7 +137,7 @@ const NOT_JSON: [string, () => unknown, RegExp][] = [
 ];
 
 describe.each(NOT_JSON)('%s', (_, make, said) => {
-  test('as a result is the end, and said so', async () => {
+  test('as a result is a terminal failure that says so', async () => {
     const { name, executionId, end, message, attempts } = await runOnce(make);
     expect(end).toMatchObject({ outcome: 'failed', category: 'permanent' });
     expect(message).toMatch(said);
@@ -145,7 +145,7 @@ describe.each(NOT_JSON)('%s', (_, make, said) => {
     expect(attempts).toBe(1);
   });
 
-  test('as the value of a step is the handler’s to meet, and names the step', async () => {
+  test('as the value of a step rejects in the handler, and the error names the step', async () => {
     const { name, executionId, end, engine } = await runOnce(async (_input, ctx) =>
       Promise.all(
         [ctx.step('total', 'a', make), ctx.tx('total', 'b', async () => make())].map((made) =>
@@ -166,20 +166,20 @@ describe.each(NOT_JSON)('%s', (_, make, said) => {
   });
 });
 
-test('something thrown that is not an Error is shown, and retried like one', async () => {
+test('a thrown value that is not an Error is stored, and retried like one', async () => {
   const { message, attempts } = await runOnce(() => {
-    // oxlint-disable-next-line no-throw-literal -- what is shown here
+    // oxlint-disable-next-line no-throw-literal -- what is tested here
     throw { code: 7 };
   });
   expect(message).toBe('A handler threw something that is not an Error: { code: 7 }');
   expect(attempts).toBe(AGAIN.retry.maxRetries + 1);
 });
 
-describe('steps used in a way that cannot be remembered', () => {
+describe('steps used in a way that cannot be replayed', () => {
   const fails = (run: (ctx: TaskContext) => unknown) =>
     runOnce((_, ctx) => run(ctx), { retry: { maxRetries: 0 } });
 
-  test('one pair twice', async () => {
+  test('the same name and key twice', async () => {
     const { name, executionId, message } = await fails(async (ctx) => {
       for (const part of [1, 2]) await ctx.step('charge', 'card', () => part);
     });
@@ -189,7 +189,7 @@ describe('steps used in a way that cannot be remembered', () => {
     );
   });
 
-  test('a step and a sleep of one name', async () => {
+  test('a step and a sleep with the same name', async () => {
     const { message } = await fails(async (ctx) => {
       await ctx.step('same', () => 1);
       await ctx.sleep('same', '1ms');
@@ -221,22 +221,22 @@ describe('steps used in a way that cannot be remembered', () => {
     ['no name', (ctx: TaskContext) => ctx.step('', () => 1), 'ctx.step needs a name first'],
     ['no function', (ctx: TaskContext) => ctx.step('a', 5 as never), 'ctx.step needs a function'],
     [
-      'no function in a transaction',
+      'a transaction without a function',
       (ctx: TaskContext) => ctx.tx('a', 5 as never),
       'ctx.tx needs a function',
     ],
     [
-      'a bare number to sleep for',
+      'a sleep without a unit',
       (ctx: TaskContext) => ctx.sleep('a', 5 as never),
       "ctx.sleep('a'): duration must be a duration such as",
     ],
     [
-      'a key that is not a text',
+      'a key that is not a string',
       (ctx: TaskContext) => ctx.step('a', 5 as never, () => 1),
       'ctx.step needs a text as its key of "a": String(…)',
     ],
     [
-      'a name too long',
+      'a name that is too long',
       (ctx: TaskContext) => ctx.step('n'.repeat(200), () => 1),
       'ctx.step has a name of 200 bytes; the limit is 128',
     ],
@@ -246,7 +246,7 @@ describe('steps used in a way that cannot be remembered', () => {
       'ctx.spawn needs a task made by task()',
     ],
     [
-      'retries that are no number',
+      'retries that are not a number',
       (ctx: TaskContext) => ctx.step('a', () => 1, { retry: { maxRetries: -1 } }),
       "ctx.step('a'): options.retry.maxRetries must be a whole number",
     ],
@@ -256,7 +256,7 @@ describe('steps used in a way that cannot be remembered', () => {
     expect(message).toContain(said);
   });
 
-  test('a child whose input does not fit', async () => {
+  test('a child whose input does not match its schema', async () => {
     const child = task(newKind(), { input: PRICE });
     const { message } = await fails((ctx) => ctx.spawn(child, { amount: -1 }));
     expect(message).toContain(`Task ${child.name}: input.amount: must be more than nothing`);
@@ -264,7 +264,7 @@ describe('steps used in a way that cannot be remembered', () => {
 });
 
 describe('workers and what they can run', () => {
-  test('work of a kind nobody has a handler for waits, and is run when somebody has', async () => {
+  test('work of a kind without a handler waits, and runs once a worker has one', async () => {
     const engine = await crew.connect({ reconcile: 'on' });
     const [known, unknown] = [newKind(), newKind()];
     crew.work(engine, { pollMs: 10, handlers: { [known]: () => 'done' } });
@@ -320,7 +320,7 @@ describe('time limits', () => {
     expect(rows).toEqual([{ attempt_index: expect.toSatisfy((n: number) => n > 0), value: 'in time' }]);
   });
 
-  test('a step that takes too long is told by its signal, and its failure names it', async () => {
+  test('a step that takes too long is aborted, and its failure names it', async () => {
     let reason: unknown;
     const { message, end } = await runOnce(
       (_, ctx) =>
@@ -341,7 +341,7 @@ describe('time limits', () => {
     expect(reason).toMatchObject({ message: 'Step "slow" took longer than 20 ms.' });
   });
 
-  test('a step is tried again here and now as often as it says, and then fails its attempt', async () => {
+  test('a step is retried in place as often as its options allow, and then fails its attempt', async () => {
     const tries: [attempt: number, index: number][] = [];
     const { attempts, message } = await runOnce(
       (_, ctx) =>
@@ -366,7 +366,7 @@ describe('time limits', () => {
     expect([attempts, message]).toEqual([2, expect.stringMatching(/^no luck at try 2 \(in step ".*"\)$/)]);
   });
 
-  test('an attempt that takes too long fails as a timeout and is retried as the policy says', async () => {
+  test('an attempt that takes too long fails as a timeout and is retried according to the policy', async () => {
     const codes: unknown[] = [];
     const { end, attempts } = await runOnce(
       (_, ctx) => {

@@ -1,5 +1,5 @@
 /**
- * A handler takes the same branch whenever it runs again, whatever its races are made of: random handlers are paused, killed and
+ * A handler takes the same branch on every run, whatever its races consist of: random handlers are paused, killed and
  * retried at random, and each run must agree with what the first one recorded.
  */
 import { expect, test } from 'vitest';
@@ -21,7 +21,7 @@ const POLICY = {
   retry: { maxRetries: 1_000, backoff: { type: 'fixed', delayMs: 5 } },
 } as const;
 
-/** A handler of one execution, and what a test does to it. */
+/** Starts an execution of this handler, with the ways a test can act on it. */
 async function started(work: (ctx: TaskContext, note: (what: string) => void) => Promise<unknown>) {
   const engine = await crew.connect();
   const racing = task<null>(newKind(), { retry: { maxRetries: 0 } });
@@ -113,7 +113,7 @@ interface Scene {
   stop: AbortSignal;
 }
 
-/** Sends the signals that are waited for, some late, and takes leases away at random. */
+/** Sends the awaited signals, some late, and takes leases away at random. */
 async function disturb(engine: Connection, { wanted, living, stop }: Scene): Promise<void> {
   const next = chance(SEED);
   while (!stop.aborted) {
@@ -153,7 +153,7 @@ test('without the stored order they do not', { timeout: 120_000 }, async () => {
   expect(verdict.contradictions.length).toBeGreaterThan(0);
 });
 
-test('an approval that beat a sleep has beaten it for good, also when a later pause outlasts the sleep', async () => {
+test('an approval that beat a sleep stays the winner, even when a later pause outlasts the sleep', async () => {
   const { run, done } = await started(async (ctx, note) => {
     const winner = await Promise.race([
       ctx.waitFor('approval').then(() => 'paid'),
@@ -174,7 +174,7 @@ test('an approval that beat a sleep has beaten it for good, also when a later pa
   expect(steps.filter(({ kind }) => kind === 'step').map(({ name }) => name)).toEqual(['paid']);
 });
 
-test('a sleep that was over stays over when the clock of the database is set back', async () => {
+test('a sleep that has ended stays ended when the database clock is set back', async () => {
   const { run, done } = await started(async (ctx, note) => {
     const asked = ctx.waitFor('asked');
     await Promise.race([ctx.sleep('first', '1h'), asked]);
@@ -194,7 +194,7 @@ test('a sleep that was over stays over when the clock of the database is set bac
   expect(done.notes).toEqual(['slept', 'slept']);
 });
 
-test('what won is stored before its branch does anything', async () => {
+test('the winner is stored before its branch does anything', async () => {
   let orders: string[] = [];
   const { run, done } = await started(async (ctx) => {
     await Promise.race([ctx.sleep('long', '1h'), ctx.step('short', () => null)]);
@@ -206,7 +206,7 @@ test('what won is stored before its branch does anything', async () => {
   expect(orders).toEqual([JSON.stringify(['step', 'short'])]);
 });
 
-test('a handler that asks for one thing at a time stores no order', async () => {
+test('a handler that awaits one thing at a time stores no order', async () => {
   const { run, done } = await started(async (ctx) => {
     await ctx.step('one', () => null);
     await ctx.step('two', () => null);
@@ -216,7 +216,7 @@ test('a handler that asks for one thing at a time stores no order', async () => 
   expect(await done.engine.readOrder(run.executionId)).toEqual([]);
 });
 
-test('code that no longer asks for what was handed over first comes to its end', async () => {
+test('changed code that no longer awaits what was delivered first still completes', async () => {
   const { run, done } = await started(async (ctx, note) => {
     const left = ctx.waitFor('left');
     if (done.notes.length === 0) await Promise.race([left, ctx.step('removed', () => null)]);
@@ -232,7 +232,7 @@ test('code that no longer asks for what was handed over first comes to its end',
   expect(order.map((end) => (JSON.parse(end) as string[])[1])).toEqual(['kept', 'left']);
 });
 
-test('a step that fails in one run and not in the next does not change what won after it', async () => {
+test('a step that fails in one run and not in the next does not change later winners', async () => {
   let calls = 0;
   const flaky = (): void => {
     calls += 1;
@@ -241,7 +241,7 @@ test('a step that fails in one run and not in the next does not change what won 
   const { run, done } = await started(async (ctx, note) => {
     const deadline = ctx.sleep('deadline', '30m').then(() => 'deadline');
     await ctx.step('flaky', flaky).catch(() => undefined);
-    // Something of the handler's own, which is not seen.
+    // Work of the handler's own, which the context cannot see.
     await turns(500);
     const won = await Promise.race([ctx.step('work', () => null).then(() => 'work'), deadline]);
     note(won);

@@ -1,6 +1,6 @@
 /**
- * Streams of a task's contract: written and read by their names and types, and refused where the contract or a chunk makes no
- * sense. How they reach their readers is tested in streaming.test.ts.
+ * Streams of a task's contract: written and read by their names and types, and refused where the contract or a chunk is
+ * invalid. How they reach their readers is tested in streaming.test.ts.
  */
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
@@ -21,7 +21,7 @@ async function listed<Item>(items: AsyncIterable<Item>): Promise<Item[]> {
   return found;
 }
 
-/** Chunks, and what else is told. */
+/** Chunks, and the types of all other items. */
 async function chunks<Chunk>(
   items: AsyncIterable<{ type: 'frame'; payload: Chunk } | { type: Exclude<string, 'frame'> }>,
 ): Promise<unknown[]> {
@@ -83,11 +83,11 @@ describe('streams of the contract', () => {
       void ctx.streams.draft.write({});
       return input.length;
     });
-    // @ts-expect-error: types of its own would hide those of the streams
+    // @ts-expect-error: explicit types would hide those of the streams
     expect(task<string, number>(newKind(), { streams }).streams).toEqual(streams);
   });
 
-  test('that make no sense are refused', () => {
+  test('that are invalid are refused', () => {
     const wrong = (given: object) => () => task(newKind(), { streams: given as never });
     expect(wrong({ a: summary(), b: summary() })).toThrow(/more than one summary \(a, b\)/);
     expect(wrong({ a: live({ ttl: '5s' }), b: live() })).toThrow(

@@ -1,6 +1,6 @@
 /**
- * Flows as they are written down: what the compiler knows of edges and inputs, what it refuses, and what is laid out in the end.
- * What must not compile is never run.
+ * Flow definitions: what the compiler infers about edges and inputs, what it refuses, and the plan that results. Code
+ * that must not compile is never run.
  */
 import { describe, expect, expectTypeOf, it } from 'vitest';
 import { z } from 'zod';
@@ -30,7 +30,7 @@ function onlyTyped(define: (f: FlowBuilder<{ question: string }>) => void): void
 }
 
 describe('the compiler', () => {
-  it('knows what edges hand over, and what is left to be given', () => {
+  it('infers what edges pass on, and what input remains to be given', () => {
     onlyTyped((f) => {
       const one = f.add('one', ask, { question: 'why' });
       const two = f.add('two', ask, (input) => ({ question: input.question }));
@@ -45,43 +45,43 @@ describe('the compiler', () => {
     });
   });
 
-  it('refuses results that do not fit, names that are not there, and what is missing', () => {
+  it('refuses results that do not match, unknown names, and missing input', () => {
     onlyTyped((f) => {
       const one = f.add('one', ask, { question: 'why' });
       const number = f.add('number', count, { of: 'x' });
       const row = f.each('row', ask, [{ question: 'a' }]);
       // @ts-expect-error -- a number is not a question
       f.add('a', ask, { question: 1 });
-      // @ts-expect-error -- nor is that which a function makes
+      // @ts-expect-error -- nor may a function return one
       f.add('b', ask, () => ({ question: 1 }));
       // @ts-expect-error -- the input of the flow has no answer
       f.add('c', ask, (input) => ({ question: input.answer }));
       // @ts-expect-error -- a number is not an answer
       f.add('d', show, {}, { after: { answer: number } });
-      // @ts-expect-error -- in a list neither
+      // @ts-expect-error -- not in a list either
       f.add('e', judge, { style: '' }, { after: { answers: [one, number] } });
-      // @ts-expect-error -- one answer is no list
+      // @ts-expect-error -- one answer is not a list
       f.add('f', judge, { style: '' }, { after: { answers: one } });
       // @ts-expect-error -- and a list is not one answer
       f.add('g', show, {}, { after: { answer: [one] } });
       // @ts-expect-error -- nor is a row
       f.add('h', show, {}, { after: { answer: row } });
-      // @ts-expect-error -- the task has no such member
+      // @ts-expect-error -- the task's input has no such key
       f.add('i', show, {}, { after: { answer: one, other: one } });
-      // @ts-expect-error -- nobody gives the style
+      // @ts-expect-error -- the style is missing
       f.add('j', judge, {}, { after: { answers: [one] } });
-      // @ts-expect-error -- nobody gives the answer
+      // @ts-expect-error -- the answer is missing
       f.add('k', show, { words: 1 }, { alsoAfter: [one] });
-      // @ts-expect-error -- it is handed over already
+      // @ts-expect-error -- the edge already provides it
       f.add('l', show, { answer: { text: '' } }, { after: { answer: one } });
-      // @ts-expect-error -- by a function too
+      // @ts-expect-error -- nor may a function provide it
       f.add('m', show, () => ({ answer: { text: '' } }), { after: { answer: one } });
-      // @ts-expect-error -- how it failed is not an answer
+      // @ts-expect-error -- a failure is not an answer
       f.add('n', show, {}, { after: { answer: one.failed() } });
     });
   });
 
-  it('has a join that does not need all leave single results out', () => {
+  it('makes single results optional for a join that does not need all', () => {
     onlyTyped((f) => {
       const one = f.add('one', ask, { question: 'why' });
       const number = f.add('number', count, { of: 'x' });
@@ -101,7 +101,7 @@ describe('the compiler', () => {
     });
   });
 
-  it('gives a handler what comes before it, and its result to what comes after', () => {
+  it('passes upstream results to a handler, and its result to downstream members', () => {
     onlyTyped((f) => {
       const one = f.add('one', ask, { question: 'why' });
       const length = f.handle(
@@ -126,15 +126,15 @@ describe('the compiler', () => {
       f.handle('asked', { input: ({ question }) => ({ question }) }, (input) => {
         expectTypeOf(input).toEqualTypeOf<{ question: string }>();
       });
-      // @ts-expect-error -- it is handed over already
+      // @ts-expect-error -- the edge already provides it
       f.handle('twice', { after: { one }, input: { one: 1 } }, () => null);
-      // @ts-expect-error -- nobody gives it
+      // @ts-expect-error -- it is missing
       f.handle('lacks', { after: { one } }, ({ two }) => two);
       f.add('shown', show, {}, { after: { answer: one, words: length } });
     });
   });
 
-  it('knows what a flow takes and what comes of it', () => {
+  it('infers the input and the result of a flow', () => {
     const asked = flow('asked', (f: FlowBuilder<{ question: string }>) =>
       f.add('ask', ask, (input) => input),
     );
@@ -179,7 +179,7 @@ describe('a plan', () => {
     );
   });
 
-  it('is laid out for every input', async () => {
+  it('is built for every input', async () => {
     expect(await race.layOut({ questions: ['a', 'b'] })).toEqual([
       {
         kind: 'count',
@@ -221,14 +221,14 @@ describe('a plan', () => {
     ]);
   });
 
-  it('brings the handlers that were written in it', () => {
+  it('includes the handlers defined in it', () => {
     expect(race.handlers.map((handler) => [handler.task.name, handler.task.timeoutMs])).toEqual([
       ['race.say', 5_000],
     ]);
     expect(race.resultOf).toBe('say');
   });
 
-  it('has the inputs that are there checked before anything is submitted', async () => {
+  it('validates the available inputs before anything is submitted', async () => {
     const strict = task('strict', { input: z.object({ n: z.number().max(3) }) });
     const sized = flow('sized', (f: FlowBuilder<number>) => f.add('n', strict, (n) => ({ n })));
     await expect(sized.layOut(4)).rejects.toMatchObject({ code: 'invalid_input' });
@@ -239,12 +239,12 @@ describe('a plan', () => {
   let node!: FlowNode;
   flow('leaky', (f) => (node = f.add('a', open, null)));
   it.each<[string, (f: FlowBuilder) => unknown]>([
-    ['has a name twice', (f) => [f.add('a', open, null), f.add('a', open, null)]],
+    ['has a duplicate name', (f) => [f.add('a', open, null), f.add('a', open, null)]],
     ['has a member without a task', (f) => f.add('a', undefined as never, null)],
-    ['comes after a member of another flow', (f) => f.add('a', open, {}, { after: { node } })],
+    ['depends on a member of another flow', (f) => f.add('a', open, {}, { after: { node } })],
     ['returns a member of another flow', () => node],
     ['returns no member', () => stranger],
-    ['returns an end of a member', (f) => f.add('a', open, null).ended()],
+    ['returns the outcome of a member', (f) => f.add('a', open, null).ended()],
     ['returns a row', (f) => f.each('a', open, [null])],
   ])('that %s is refused', (_, define) => {
     expect(() => flow('bad', define as (f: FlowBuilder) => FlowNode)).toThrow(
@@ -252,7 +252,7 @@ describe('a plan', () => {
     );
   });
 
-  it('takes no members once it is made', () => {
+  it('accepts no members once it is built', () => {
     let kept!: FlowBuilder;
     flow('kept', (f) => {
       kept = f;
@@ -263,7 +263,7 @@ describe('a plan', () => {
 
   it.each<[string, unknown]>([
     ['not an object', 7],
-    ['given by hand and by an edge', { first: 1 }],
+    ['given both directly and by an edge', { first: 1 }],
   ])('refuses an input that is %s', async (_, input) => {
     const bad = flow('bad', (f) =>
       f.add('b', open, input as object, { after: { first: f.add('a', open, null) } }),

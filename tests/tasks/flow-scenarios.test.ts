@@ -1,6 +1,6 @@
 /**
- * Whole stories, as people tell them: a deploy that waits for its tests and for two people, and is undone when it proves bad; and a flow of
- * work that lies ahead, cancelled as a whole.
+ * Whole scenarios: a deploy that waits for its tests and for two reviewers, and is rolled back when it fails to verify;
+ * and a flow of future work that is cancelled as a whole.
  */
 import { expect, test } from 'vitest';
 import { atLeast, flow, handle, summary, task, TaskFailed, type ExecutionId } from '../../src/index.ts';
@@ -8,7 +8,7 @@ import { newKind, SOON, useCrew } from '../worker/crew.ts';
 
 const crew = useCrew();
 
-test('a deploy waits for three suites and two reviewers, and what is left is cancelled when it does not verify', async () => {
+test('a deploy waits for three suites and two reviewers, and the rest is cancelled when it does not verify', async () => {
   const engine = await crew.connect();
   const order: string[] = [];
   const build = task(newKind(), { streams: { log: summary() } });
@@ -64,7 +64,7 @@ test('a deploy waits for three suites and two reviewers, and what is left is can
   expect((await engine.readSummary(run.members['build']!))?.document).toEqual({ compiled: 2, linked: true });
 });
 
-test('what always fails is tried as often as it may, and a flow that lies ahead is cancelled as a whole', async () => {
+test('what always fails is retried as often as allowed, and a flow of future work is cancelled as a whole', async () => {
   const engine = await crew.connect();
   const hopeless = task(newKind());
   let tries = 0;

@@ -1,5 +1,6 @@
 /**
- * Flows run by real workers: results reach the handlers after them, losers are stopped where they run, and members that run add others.
+ * Flows run by real workers: results are passed to downstream handlers, losers are aborted while they run, and running
+ * members add others.
  */
 import { describe, expect, expectTypeOf, test } from 'vitest';
 import {
@@ -22,7 +23,7 @@ import { AGAIN, deaf, latch, newKind, SOON, useCrew } from '../worker/crew.ts';
 
 const crew = useCrew();
 
-/** Until the signal fires; answers why. */
+/** Resolves when the AbortSignal fires, with its reason. */
 function whyStopped({ signal }: TaskContext): Promise<unknown> {
   return new Promise((resolve) => {
     if (signal.aborted) resolve(signal.reason);
@@ -30,8 +31,8 @@ function whyStopped({ signal }: TaskContext): Promise<unknown> {
   });
 }
 
-describe('a flow that is written down', () => {
-  test('hands results from handler to handler, for every input it is submitted with', async () => {
+describe('a defined flow', () => {
+  test('passes results from handler to handler, for every input it is submitted with', async () => {
     const engine = await crew.connect();
     const length = task<{ text: string }, number>(newKind());
     const sizes = flow(newKind(), (f: FlowBuilder<{ texts: string[] }>) => {
@@ -60,7 +61,7 @@ describe('a flow that is written down', () => {
     expect(Object.keys(runs[0].members)).toEqual(['length[0]', 'length[1]', 'total', 'say']);
   });
 
-  test('says how a member failed to those after it that ask, and in its result', async () => {
+  test('passes on how a member failed to downstream members that ask for it, and in its result', async () => {
     const engine = await crew.connect();
     const risky = flow(newKind(), (f: FlowBuilder<{ fail: 'yes' | 'no' }>) => {
       const work = f.handle('work', { input: (input) => input }, ({ fail }) => {
@@ -91,7 +92,7 @@ describe('a flow that is written down', () => {
     expect(await resultOf(bad, 'mourn')).toBe('broke');
   });
 
-  test('runs what is to run instead, and leaves out what was not there', async () => {
+  test('runs the fallback, and omits results that do not exist', async () => {
     const engine = await crew.connect();
     const careful = flow(newKind(), (f) => {
       const spare = f.handle('spare', {}, () => 'spare');
@@ -125,7 +126,7 @@ describe('a flow that is written down', () => {
 });
 
 describe('losers', () => {
-  test('that run see their signal, and what they still say changes nothing', async () => {
+  test('that run are aborted, and whatever they still report changes nothing', async () => {
     const engine = await crew.connect();
     const seen: unknown[] = [];
     const began = [latch(), latch()];
@@ -165,7 +166,7 @@ describe('losers', () => {
     expect(await run.end()).toBe('completed');
   });
 
-  test('that do not hear of it are refused when they complete', async () => {
+  test('that are not aborted are refused when they complete', async () => {
     const engine = await crew.connect();
     const [began, goOn] = [latch(), latch()];
     const race = flow(newKind(), (f) => {
@@ -242,7 +243,7 @@ describe('a member that extends its flow', () => {
   const sum = task<{ parts: number[]; first?: number }, number>(newKind());
   const first = task<null, number>(newKind());
 
-  test('adds members once, however often it is run', async () => {
+  test('adds members once, however often it runs', async () => {
     const engine = await crew.connect();
     const outcomes: string[] = [];
     const growing = flow(newKind(), (f) => f.add('first', first, null, { policy: AGAIN }));
@@ -283,7 +284,7 @@ describe('a member that extends its flow', () => {
     ['a cancel', 'cancelled', (engine, id) => engine.cancel(id, { reason: 'not needed' })],
     ['a revocation', 'revoked', (engine, id) => engine.revokeLease(id, { reason: 'stuck' })],
     ['a lapsed lease', 'lease_lost', () => crew.database.moveClock(LEASE_MS + 1)],
-  ])('adds nothing after %s, and hears that it is over', async (_, code, take) => {
+  ])('adds nothing after %s, and learns that it lost its lease', async (_, code, take) => {
     const engine = await crew.connect();
     const met: unknown[] = [];
     const [began, goOn] = [latch(), latch()];
@@ -293,7 +294,7 @@ describe('a member that extends its flow', () => {
     const worker = crew.work(unheard, {
       leaseMs: LEASE_MS,
       pollMs: 20,
-      // Nor does it come by the same work again meanwhile, which would tell it too.
+      // Nor does it claim the same work again meanwhile, which would also abort it.
       concurrency: 1,
       handlers: [
         handle(first, async (_input, ctx) => {
@@ -317,7 +318,7 @@ describe('a member that extends its flow', () => {
     expect((await run.describe())!.members).toHaveLength(1);
   });
 
-  test('is told that its flow grows no more, while it may run on itself', async () => {
+  test('learns that its flow accepts no more members, while it may continue itself', async () => {
     const engine = await crew.connect();
     const [began, goOn] = [latch(), latch()];
     const growing = flow(newKind(), (f) => f.add('first', first, null));
@@ -343,7 +344,7 @@ describe('a member that extends its flow', () => {
     expect(await run.end()).toBe('cancelled');
   });
 
-  test('is refused what makes no sense, for good', async () => {
+  test('fails terminally when the extension is invalid', async () => {
     const engine = await crew.connect();
     const circular = flow(newKind(), (f) => f.add('first', first, null, { policy: AGAIN }));
     crew.work(engine, {
@@ -361,7 +362,7 @@ describe('a member that extends its flow', () => {
     expect((await run.describe())!.members).toHaveLength(1);
   });
 
-  test('is in a flow; others are in none', async () => {
+  test('has a flow; other executions have none', async () => {
     const engine = await crew.connect();
     const lone = task<null, boolean>(newKind());
     crew.work(engine, { handlers: [handle(lone, (_, ctx) => ctx.flow === null)] });

@@ -1,7 +1,7 @@
 /**
- * Random handlers out of everything a handler can wait for: steps, transactions, sleeps, signals and children, in sequences, races and
- * alls inside each other. Each race records who won in a step, so that a run that takes another branch than the first contradicts
- * what is stored. The same seed makes the same handler.
+ * Random handlers made of everything a handler can await: steps, transactions, sleeps, signals and children, in nested
+ * sequences, races and alls. Each race records its winner in a step, so that a run that takes another branch than the
+ * first contradicts what is stored. The same seed makes the same handler.
  */
 import type { AnyTask } from '../../src/define/task.ts';
 import type { TaskContext } from '../../src/worker/context.ts';
@@ -17,10 +17,10 @@ export type Part =
 const LEAVES: readonly Leaf[] = ['step', 'step', 'tx', 'sleep', 'sleep', 'wait', 'wait', 'child', 'caught'];
 const MAX_MS = 12;
 const MAX_HOPS = 6;
-/** Long enough to give the worker up for. */
+/** Long enough to free the worker. */
 const PAUSE_MS = 300;
 
-/** Two races at least, each after the other, with something that makes the handler run again behind them. */
+/** At least two consecutive races, followed by something that makes the handler run again. */
 export function randomHandler(seed: number): Part {
   const next = chance(seed);
   let names = 0;
@@ -55,11 +55,11 @@ export function randomHandler(seed: number): Part {
 
 export interface Surroundings {
   child: AnyTask;
-  /** Says that somebody must send a signal. */
+  /** Requests that a signal is sent. */
   wanted(ctx: TaskContext, waitpoint: string): void;
-  /** True the first time it is asked. */
+  /** True on the first call. */
   isFirst(ctx: TaskContext, name: string): boolean;
-  /** A run took another branch than the one that is stored. */
+  /** A run took a different branch than the stored one. */
   onContradiction(ctx: TaskContext, race: string, stored: unknown, taken: unknown): void;
 }
 
@@ -80,7 +80,7 @@ export async function perform(part: Part, ctx: TaskContext, around: Surroundings
   }
 }
 
-/** So many promises lie between. */
+/** Waits for this many microtasks. */
 async function hopping(hops: number): Promise<void> {
   for (let hop = 0; hop < hops; hop += 1) await Promise.resolve();
 }
@@ -137,7 +137,7 @@ async function failing(name: string, ms: number): Promise<never> {
   throw new Error(name);
 }
 
-/** Takes so many turns of the event loop. */
+/** Waits for this many turns of the event loop. */
 export async function turns(count: number): Promise<void> {
   for (let turn = 0; turn < count; turn += 1) await new Promise((resolve) => setImmediate(resolve));
 }

@@ -1,6 +1,6 @@
 /**
- * A replay as a handler sees it: finished steps, sleeps and children answer as before, or, begun from the start, all of
- * it is done anew; and what is left of the run before can do nothing more.
+ * A replay as a handler sees it: finished steps, sleeps and children return what they returned before, or, from the
+ * start, everything is done again; and what is left of the earlier run can do nothing more.
  */
 import { describe, expect, test } from 'vitest';
 import { task } from '../../src/define/task.ts';
@@ -14,7 +14,7 @@ const HOUR_MS = 3_600_000;
 const LEASE_MS = 86_400_000;
 const NO_RETRY = { retry: { maxRetries: 0 } } as const;
 
-/** A task of three steps whose second fails until it is mended; counts how often each ran. */
+/** A task of three steps whose second fails until it is repaired; counts how often each ran. */
 function brittle() {
   const ran = { first: 0, second: 0, third: 0 };
   const state = { mended: false };
@@ -33,7 +33,7 @@ function brittle() {
 }
 
 describe('a replay from the failed step', () => {
-  test('does not do finished steps again', async () => {
+  test('does not run finished steps again', async () => {
     const engine = await crew.connect();
     const { ran, state, name, handler } = brittle();
     crew.work(engine, { handlers: [handler] });
@@ -45,7 +45,7 @@ describe('a replay from the failed step', () => {
     expect(ran).toEqual({ first: 1, second: 2, third: 1 });
   });
 
-  test('does not spawn a child again, nor wait for one that has ended', async () => {
+  test('does not spawn a child again, nor wait for one that has finished', async () => {
     const engine = await crew.connect();
     const [parent, child] = [task<null>(newKind(), NO_RETRY), task<null>(newKind())];
     const [children, state] = [[] as string[], { mended: false, ran: 0 }];
@@ -73,7 +73,7 @@ describe('a replay from the failed step', () => {
     expect(state.ran).toBe(1);
   });
 
-  test('does not sleep again what it has slept, and goes on after a deadline that ended its sleep', async () => {
+  test('does not repeat a finished sleep, and continues after a deadline that interrupted one', async () => {
     const engine = await crew.connect();
     const sleeper = task<null>(newKind());
     const worker = crew.work(engine, {
@@ -98,7 +98,7 @@ describe('a replay from the failed step', () => {
 });
 
 describe('a replay from the start', () => {
-  test('does everything again', async () => {
+  test('runs everything again', async () => {
     const engine = await crew.connect();
     const { ran, state, name, handler } = brittle();
     state.mended = true;
@@ -110,7 +110,7 @@ describe('a replay from the start', () => {
     expect(ran).toEqual({ first: 2, second: 2, third: 2 });
   });
 
-  test('spawns other children and waits for those, each time', async () => {
+  test('spawns new children and waits for those, each time', async () => {
     const engine = await crew.connect();
     const [parent, child] = [task<null>(newKind()), task<null>(newKind())];
     const children: string[] = [];
@@ -158,7 +158,7 @@ describe('a replay from the start', () => {
     }
   });
 
-  test('of a task without steps begins it with the payload it had', async () => {
+  test('of a task without steps starts it with its original payload', async () => {
     const engine = await crew.connect();
     const echo = task<{ n: number }>(newKind());
     crew.work(engine, { handlers: [handle(echo, (input, ctx) => [input.n, ctx.attemptIndex])] });
@@ -169,7 +169,7 @@ describe('a replay from the start', () => {
   });
 });
 
-test('a run that was cancelled and goes on anyway can do nothing beside the replay', async () => {
+test('a cancelled run that continues anyway can change nothing beside the replay', async () => {
   const engine = await crew.connect();
   const stubborn = task<null>(newKind());
   const [begun, go, told] = [latch(), latch(), latch<string>()];

@@ -1,6 +1,6 @@
 /**
- * Output that is written in tries of steps, around transactions, and as many patches at once. What is written otherwise is tested in
- * streaming.test.ts.
+ * Output that is written in tries of steps, around transactions, and as many concurrent patches. Other output is tested
+ * in streaming.test.ts.
  */
 import { describe, expect, test } from 'vitest';
 import type { Connection } from '../../src/connect/connect.ts';
@@ -36,10 +36,10 @@ function aborted(signal: AbortSignal): Promise<never> {
   return new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason as Error)));
 }
 
-describe('a step that is tried again', () => {
+describe('a step that is retried', () => {
   const AT_ONCE = { maxRetries: 1, backoff: { type: 'fixed', delayMs: 0 } } as const;
 
-  test('says of each frame which try wrote it', async () => {
+  test('records for each frame which try wrote it', async () => {
     const { engine, run, id } = await running(async (ctx) => {
       const trying = async ({ tryIndex }: { tryIndex: number }) => {
         await ctx.stream.write(`try ${tryIndex}`);
@@ -81,7 +81,7 @@ describe('a step that is tried again', () => {
 });
 
 describe('a transaction', () => {
-  test('writes nothing to streams, and begins when what was written before is stored', async () => {
+  test('writes nothing to streams, and starts once earlier output is stored', async () => {
     const engine = await crew.connect({ poolSize: 1 });
     const writing = task<null, unknown, { tokens: ReturnType<typeof durable<string>> }>(newKind(), {
       ...NO_RETRY,
@@ -120,7 +120,7 @@ describe('a transaction', () => {
   });
 });
 
-test('more patches than one append may have are sent in several', async () => {
+test('more patches than one append may contain are sent in several', async () => {
   const engine = await crew.connect();
   const sizes: number[] = [];
   const counting: typeof engine.appendFrames = (lease, frames, options) => {

@@ -1,5 +1,5 @@
 /**
- * Steps, sleeps and children as a handler sees them: done once, remembered through retries, crashes and pauses.
+ * Steps, sleeps and children as a handler sees them: done once, and remembered across retries, crashes and pauses.
  */
 import { expect, test } from 'vitest';
 import { ExecutionFailed } from '../../src/contract/errors.ts';
@@ -10,7 +10,7 @@ import { AGAIN, latch, newKind, SOON, useCrew } from '../worker/crew.ts';
 const crew = useCrew();
 const RETRY = { retry: AGAIN.retry };
 
-test('a finished step is not run again by the next attempt, and answers the same', async () => {
+test('a finished step does not run again in the next attempt, and returns the same value', async () => {
   const engine = await crew.connect();
   const charge = task<{ amount: number }>(newKind(), RETRY);
   const ran: string[] = [];
@@ -34,7 +34,7 @@ test('a finished step is not run again by the next attempt, and answers the same
   expect(ran).toEqual(['charge', 'mail', 'mail']);
 });
 
-test('parallel steps are recorded each on its own', async () => {
+test('parallel steps are recorded separately', async () => {
   const engine = await crew.connect();
   const many = task<number>(newKind());
   crew.work(engine, {
@@ -51,7 +51,7 @@ test('parallel steps are recorded each on its own', async () => {
   expect((await engine.describe(run.executionId))?.stepCount).toBe(20);
 });
 
-test('a long sleep gives the worker up, and the same attempt goes on from there', async () => {
+test('a long sleep frees the worker, and the same attempt resumes after it', async () => {
   const engine = await crew.connect();
   const nap = task<null>(newKind());
   const runs: [attempt: number, resumed: boolean][] = [];
@@ -88,7 +88,7 @@ test('a long sleep gives the worker up, and the same attempt goes on from there'
   ]);
 });
 
-test('children are spawned once and awaited through a pause of their parent', async () => {
+test('children are spawned once and awaited across a pause of their parent', async () => {
   const engine = await crew.connect();
   const child = task<number>(newKind(), { lane: 'children' });
   const parent = task<null>(newKind());
@@ -113,7 +113,7 @@ test('children are spawned once and awaited through a pause of their parent', as
   expect(parentRuns).toBe(2);
 });
 
-test('a child that fails fails its awaiting with how it ended', async () => {
+test('awaiting a child that fails rejects with its outcome', async () => {
   const engine = await crew.connect();
   const child = task<null>(newKind(), { retry: { maxRetries: 0 } });
   const parent = task<null>(newKind());
@@ -136,7 +136,7 @@ test('a child that fails fails its awaiting with how it ended', async () => {
   expect((seen[0] as ExecutionFailed).end).toMatchObject({ outcome: 'failed', message: 'no luck' });
 });
 
-test('one pair of name and key used twice is refused with the way to write it', async () => {
+test('using a name and key twice is refused with a message that shows how to write it', async () => {
   const engine = await crew.connect();
   const twice = task<null>(newKind(), { retry: { maxRetries: 0 } });
   crew.work(engine, {
@@ -155,7 +155,7 @@ test('one pair of name and key used twice is refused with the way to write it', 
   );
 });
 
-test('writes of a transaction and its step are committed together, once', async () => {
+test('the writes of a transaction and its step are committed together, once', async () => {
   const engine = await crew.connect();
   await crew.database.query('CREATE TABLE IF NOT EXISTS paid (id text)');
   const pay = task<null>(newKind(), RETRY);
@@ -217,7 +217,7 @@ test('a sleep inside a step keeps the worker and ends', async () => {
   expect(await run.result()).toBe(false);
 });
 
-test('time limits longer than a timer can hold are kept', async () => {
+test('time limits longer than a timer supports are kept', async () => {
   const engine = await crew.connect();
   const patient = task<null>(newKind(), { timeout: '60d' });
   const lookAround = async () => {

@@ -1,6 +1,6 @@
 /**
- * Output as a handler writes it and as others read it: in order, once, no faster than the database takes it, and all of it before
- * the handler's end, its pause or its finished step is known.
+ * Output as a handler writes it and as others read it: in order, once, no faster than the database accepts it, and
+ * stored before the handler's outcome, its pause or its finished step becomes visible.
  */
 import { describe, expect, test } from 'vitest';
 import type { Connection } from '../../src/connect/connect.ts';
@@ -17,7 +17,7 @@ const NO_RETRY = { retry: { maxRetries: 0 } } as const;
 const LEASE_MS = 86_400_000;
 const NUMBERS = Array.from({ length: 5_000 }, (_, n) => `${n}`);
 
-/** What a tail tells, shortly. */
+/** What a tail yields, in short form. */
 function spoken(item: StreamItem): string {
   if (item.type === 'frame') return String(item.frame.payload);
   if (item.type === 'restarted' || item.type === 'superseded')
@@ -31,13 +31,13 @@ async function readAll(items: AsyncIterable<StreamItem>): Promise<string[]> {
   return told;
 }
 
-/** Of the first attempt. */
+/** Frames of the first attempt. */
 async function framesOf(engine: Connection, id: string): Promise<unknown[]> {
   const { frames } = await engine.readStream(id, { attemptIndex: 0 });
   return frames.map(({ payload }) => payload);
 }
 
-/** Holds up every append until it is called off. */
+/** Blocks every append until the returned function is called. */
 async function holdUp(): Promise<() => Promise<void>> {
   const rival = await crew.database.connect();
   await rival.query('BEGIN');
@@ -77,8 +77,8 @@ function aborted(signal: AbortSignal): Promise<never> {
   return new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason as Error)));
 }
 
-describe('what is written', () => {
-  test('is read in order by whoever follows, before the end is known', async () => {
+describe('output', () => {
+  test('is read in order by every tail, before the outcome is known', async () => {
     const { engine, run, id } = await running(async (ctx) => {
       const piped = await ctx.stream.pipe(numbered(2_500), { type: 'token' });
       const web = await ctx.stream.pipe(ReadableStream.from(['x', 'y']));
@@ -90,7 +90,7 @@ describe('what is written', () => {
     expect(await tailing).toEqual([...NUMBERS.slice(0, 2_500), 'x', 'y', 'z', 'closed']);
   });
 
-  test('is kept as it was when it was written, with what it is', async () => {
+  test('is stored as it was when it was written, with its type and encoding', async () => {
     const { engine, run, id } = await running(async (ctx) => {
       const [value, bytes] = [{ n: 1 }, Uint8Array.of(0, 255)];
       const writes = [
@@ -111,7 +111,7 @@ describe('what is written', () => {
     ]);
   });
 
-  test('is told also when the handler fails', async () => {
+  test('is also delivered when the handler fails', async () => {
     const { engine, run, id } = await running(async (ctx) => {
       void ctx.stream.write('last words');
       throw new Error('broken');
@@ -120,7 +120,7 @@ describe('what is written', () => {
     expect(await framesOf(engine, id)).toEqual(['last words']);
   });
 
-  test('waits for a database that is held up, and the handler with it', async () => {
+  test('waits for a blocked database, and so does the handler', async () => {
     const release = await holdUp();
     const taken = { count: 0 };
     const { engine, run, id } = await running(async (ctx) => {
@@ -130,7 +130,7 @@ describe('what is written', () => {
       }
     });
     await expect.poll(appendsHeldUp, SOON).toBe(1);
-    // What is under way, and as much again in the buffer.
+    // The append in progress, and as much again in the buffer.
     await expect.poll(() => taken.count, SOON).toBe(2_000);
     expect(await appendsHeldUp()).toBe(1);
     expect(taken.count).toBe(2_000);
@@ -141,7 +141,7 @@ describe('what is written', () => {
   });
 });
 
-test('an append whose answer was lost is made again and written once', async () => {
+test('an append whose reply was lost is repeated and written once', async () => {
   const engine = await crew.connect();
   const names: unknown[] = [];
   const lossy: typeof engine.appendFrames = async (lease, frames, options) => {
@@ -163,7 +163,7 @@ test('an append whose answer was lost is made again and written once', async () 
 });
 
 describe('a frame that cannot be stored', () => {
-  test('is refused by the call that brought it, and no other', async () => {
+  test('is refused by the call that wrote it, and no other', async () => {
     const { engine, run, id } = await running(async (ctx) => {
       const writes = [
         ctx.stream.write('a'),
@@ -182,7 +182,7 @@ describe('a frame that cannot be stored', () => {
     expect(await framesOf(engine, id)).toEqual(['a', 'c']);
   });
 
-  test('fails the attempt when nobody listens to the call', async () => {
+  test('fails the attempt when the call is not awaited', async () => {
     const { run } = await running(async (ctx) => {
       void ctx.stream.write('x'.repeat(65_537));
       await ctx.stream.write('fine');
@@ -207,8 +207,8 @@ describe('a frame that cannot be stored', () => {
   });
 });
 
-describe('a run that is begun again', () => {
-  test('after a crash does not repeat what finished steps wrote, and readers are told of the rest', async () => {
+describe('a run that is started again', () => {
+  test('after a crash does not repeat the output of finished steps, and readers are notified about the rest', async () => {
     const [stuck, runs] = [latch(), { count: 0 }];
     const engine = await crew.connect();
     const writing = task<null>(newKind());
@@ -245,7 +245,7 @@ describe('a run that is begun again', () => {
     stuck.open();
   });
 
-  test('repeats what a step wrote that was not finished, and readers who come later are told so too', async () => {
+  test('repeats the output of an unfinished step, and later readers are notified too', async () => {
     const [engine, begun] = [await crew.connect(), latch()];
     const writing = task<null>(newKind());
     const handlers = [
@@ -274,7 +274,7 @@ describe('a run that is begun again', () => {
     ]);
   });
 
-  test('after a wait goes on for a reader that comes back', async () => {
+  test('after a wait continues for a reader that reconnects', async () => {
     const engine = await crew.connect({ signingSecret: 'a secret that is used only by these tests' });
     const writing = task<null>(newKind());
     crew.work(engine, {
@@ -306,8 +306,8 @@ describe('a run that is begun again', () => {
   });
 });
 
-describe('a handler whose work was taken away', () => {
-  test('has its source cancelled also when it begins to pipe too late', async () => {
+describe('a handler that lost its lease', () => {
+  test('has its source cancelled even if it starts to pipe too late', async () => {
     const [begun, cancelled] = [latch(), latch<unknown>()];
     const { engine, id } = await running(async (ctx) => {
       begun.open();
@@ -347,7 +347,7 @@ describe('a handler whose work was taken away', () => {
     expect(await framesOf(engine, id)).toEqual(['before']);
   });
 
-  test('is told at once when it waits for room, and what was taken is written', async () => {
+  test('is aborted at once while it waits for room, and accepted frames are written', async () => {
     const release = await holdUp();
     const [engine, met] = [await crew.connect(), latch<unknown>()];
     const slow = task<null>(newKind(), { ...NO_RETRY, timeout: '200ms' });

@@ -1,6 +1,6 @@
 /**
- * How transactions of handlers end when they are not simply awaited: what a handler left running inside cannot write
- * after the end, cannot undo a commit unseen, and cannot keep the process from ending.
+ * How transactions of handlers end when they are not simply awaited: code that a handler left running inside cannot
+ * write afterwards, cannot silently undo a commit, and cannot keep the process alive.
  */
 import { expect, test } from 'vitest';
 import type { SqlTransaction } from '../../src/contract/engine.ts';
@@ -10,7 +10,7 @@ import { latch, newKind, useCrew } from '../worker/crew.ts';
 
 const crew = useCrew();
 
-test('closing does not wait for a handler that holds its transaction open, and rolls it back', async () => {
+test('closing does not wait for a handler that keeps its transaction open, and rolls it back', async () => {
   const engine = await crew.connect();
   await crew.database.query('CREATE TABLE public.held (n int)');
   const holding = task<null>(newKind());
@@ -31,12 +31,12 @@ test('closing does not wait for a handler that holds its transaction open, and r
   await worker.stop({ deadlineMs: 0 });
   await engine.close();
   held.open();
-  // Waits for the lock of the transaction, if there still is one.
+  // Waits for the lock of the transaction, if it is still held.
   await crew.database.query('ALTER TABLE public.held ADD later int');
   expect((await crew.database.query('SELECT n FROM public.held')).rows).toEqual([]);
 });
 
-test('a transaction that a handler kept is refused once it is over', async () => {
+test('a transaction that a handler kept is refused once it has ended', async () => {
   const engine = await crew.connect();
   await crew.database.query('CREATE TABLE public.kept (n int)');
   const keeping = task<null>(newKind());
@@ -74,7 +74,7 @@ test('a COMMIT that the database turned into a rollback is a failure, not a succ
   expect(await engine.readSteps(run.executionId)).toEqual([]);
 });
 
-test('a transaction may answer what its last query answered', async () => {
+test('a transaction may return the result of its last query', async () => {
   const engine = await crew.connect();
   const asking = task<null>(newKind());
   crew.work(engine, {

@@ -1,6 +1,6 @@
 /**
- * Transactions of handlers: they keep no lease from being renewed, however long they are and however many; and when the
- * answer to a COMMIT is lost, what they wrote is there once.
+ * Transactions of handlers: they do not block the renewal of leases, however long and however many they are; and when
+ * the reply to a COMMIT is lost, their writes exist once.
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import pg from 'pg';
@@ -35,7 +35,7 @@ async function paidBy(id: ExecutionId): Promise<number> {
   return found.rows[0]!.n;
 }
 
-/** Moves the clock on by most of a lease, several times; each time all leases are renewed before the next. */
+/** Advances the clock by most of a lease, several times; each time all leases are renewed before the next. */
 async function renewThroughLeases(ids: readonly ExecutionId[]): Promise<void> {
   await crew.connect({ reconcile: 'on' });
   for (let renewed = 1; renewed <= 3; renewed += 1) {
@@ -58,7 +58,7 @@ async function checkFirstAttempts(engine: Connection, ids: readonly ExecutionId[
 }
 
 describe('with one connection for the engine', () => {
-  test('an open transaction keeps neither its own lease nor others of its worker from being renewed', async () => {
+  test('an open transaction blocks the renewal of neither its own lease nor other leases of its worker', async () => {
     const engine = await crew.connect({ poolSize: 1 });
     const [inside, held] = [latch(), latch()];
     const [paying, plain] = [task<null>(newKind()), task<null>(newKind())];
@@ -86,7 +86,7 @@ describe('with one connection for the engine', () => {
     expect(await paidBy(ids[0]!)).toBe(1);
   });
 
-  test('nor do ten transactions at once, of which so many are open as the limit says', async () => {
+  test('nor do ten concurrent transactions, of which as many are open as the limit allows', async () => {
     const engine = await crew.connect({ poolSize: 1 });
     const held = latch();
     const paying = task<null>(newKind());
@@ -162,7 +162,7 @@ function ownTransactor(url: string): Transactor<SqlTransaction> {
       await client.query('COMMIT');
       return value;
     } finally {
-      // Closing rolls back what was not committed.
+      // Closing rolls back uncommitted work.
       await client.end().catch(() => undefined);
     }
   };
@@ -195,7 +195,7 @@ describe.each(['a connection of the engine', 'a transactor of the application'])
     return { engine, executionId };
   }
 
-  test('a COMMIT whose answer is lost has happened: the handler goes on, and the row is there once', async () => {
+  test('a COMMIT whose reply is lost has happened: the handler continues, and the row exists once', async () => {
     const struck = proxy.cutAfter(/COMMIT$/);
     const { engine, executionId } = await payThroughProxy();
     expect(await struck).toMatch(/COMMIT$/);
@@ -209,7 +209,7 @@ describe.each(['a connection of the engine', 'a transactor of the application'])
     await expectPaid(engine, executionId, 'paid in call 2 of attempt 0');
   });
 
-  test('a connection lost after the record and before the COMMIT leaves neither, and costs no attempt', async () => {
+  test('a connection lost between the record and the COMMIT leaves neither, and costs no attempt', async () => {
     const struck = proxy.cutAfter('ff_record_steps');
     const { engine, executionId } = await payThroughProxy();
     await struck;
@@ -223,7 +223,7 @@ describe.each(['a connection of the engine', 'a transactor of the application'])
     await expectPaid(engine, executionId, 'paid in call 1 of attempt 0');
   });
 
-  test('a connection that is lost again and again fails the attempt in words of the engine', async () => {
+  test('a connection that is lost again and again fails the attempt with an error of the engine', async () => {
     const engine = await crew.connect();
     const paying = task<null>(newKind(), { retry: { maxRetries: 0 } });
     let calls = 0;
@@ -246,7 +246,7 @@ async function expectPaid(engine: Connection, executionId: ExecutionId, result: 
   expect(await paidBy(executionId)).toBe(1);
 }
 
-test('what the work of a transaction throws rolls it back, and is what the handler meets', async () => {
+test('an error thrown in a transaction rolls it back, and reaches the handler', async () => {
   const engine = await crew.connect();
   const paying = task<null>(newKind());
   crew.work(engine, {

@@ -1,6 +1,6 @@
 /**
- * Waiting to be told, as a handler sees it: what was said reaches it once, whether it came before or while it waited, and no
- * worker is held meanwhile. What signals and timeouts do to an execution is tested with the engine.
+ * Waiting for signals, as a handler sees it: each signal reaches it once, whether it arrived before or during the wait,
+ * and no worker is occupied meanwhile. What signals and timeouts do to an execution is tested with the engine.
  */
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
@@ -27,7 +27,7 @@ async function openWaitpoints(engine: Connection, executionId: string): Promise<
   return waitpoints.map(({ name }) => name).toSorted();
 }
 
-/** A run of a handler that is suspended, and another task of the same worker, which runs one at a time. */
+/** A run of a handler that is suspended, and another task of the same worker, whose concurrency is 1. */
 async function suspended(work: (ctx: TaskContext) => Promise<unknown>) {
   const engine = await crew.connect({ signingSecret });
   const waiting = task<null>(newKind(), { retry: { maxRetries: 0 } });
@@ -43,7 +43,7 @@ async function suspended(work: (ctx: TaskContext) => Promise<unknown>) {
 }
 
 describe('a wait', () => {
-  test('gives the worker up, and goes on in the same attempt with what was said', async () => {
+  test('frees the worker, and resumes in the same attempt with the signal', async () => {
     const attempts: [number, boolean][] = [];
     const { engine, run, other, id } = await suspended(async (ctx) => {
       attempts.push([ctx.attemptIndex, ctx.resumed]);
@@ -67,7 +67,7 @@ describe('a wait', () => {
     ]);
   });
 
-  test('is over at once when it was said before', async () => {
+  test('finishes at once when the signal arrived before', async () => {
     const engine = await crew.connect({ signingSecret });
     const asking = task<null>(newKind());
     const worker = crew.work(engine, {
@@ -86,7 +86,7 @@ describe('a wait', () => {
     expect(worker.stats.paused).toBe(0);
   });
 
-  test('for two approvers is not over when one of them says it twice', async () => {
+  test('for two approvers does not finish when one of them approves twice', async () => {
     const { engine, run, id } = await suspended(async (ctx) => {
       const by = anyOf(atLeast(2).distinctSources().named('approved'), atLeast(1).named('vetoed'));
       const { signals } = await ctx.waitFor('release', { by });
@@ -112,7 +112,7 @@ describe('a wait', () => {
     expect(await run.result()).toBe('north');
   });
 
-  test('whose time is over goes on without, if it asked for that', async () => {
+  test('that times out continues without a signal, if configured', async () => {
     const { engine, run } = await suspended(async (ctx) => {
       const { outcome, payload } = await ctx.waitFor('word', { timeout: '1h', onTimeout: 'resume' });
       return { outcome, said: payload !== undefined };
@@ -122,7 +122,7 @@ describe('a wait', () => {
     expect(await run.result()).toEqual({ outcome: 'timed_out', said: false });
   });
 
-  test('has a waitpoint for each round of a loop', async () => {
+  test('has a waitpoint for each iteration of a loop', async () => {
     const { engine, run, id } = await suspended(async (ctx) => {
       const words: Json[] = [];
       for (const round of ['0', '1']) {
@@ -152,7 +152,7 @@ describe('beside other things', () => {
     expect(await run.result()).toBe('in time');
   });
 
-  test('a sleep wins a race with a wait nobody ends', async () => {
+  test('a sleep wins a race with a wait that receives nothing', async () => {
     const { engine, run } = await suspended((ctx) =>
       Promise.race([ctx.waitFor('word'), ctx.sleep('limit', '1h').then(() => 'too late')]),
     );
@@ -161,7 +161,7 @@ describe('beside other things', () => {
     expect(await run.result()).toBe('too late');
   });
 
-  test('two waits are waited for together, whichever ends first', async () => {
+  test('two waits are pending together, whichever finishes first', async () => {
     const { engine, run, id } = await suspended(async (ctx) => {
       const both = await Promise.all([ctx.waitFor('a'), ctx.waitFor('b')]);
       return both.map(({ payload }) => payload);
@@ -170,7 +170,7 @@ describe('beside other things', () => {
     expect(await run.result()).toEqual(['a', 'b']);
   });
 
-  test('a signal is looked for while a step holds the worker, also after a look that failed', async () => {
+  test('signals are polled while a step occupies the worker, also after a poll that failed', async () => {
     const engine = await crew.connect({ signingSecret });
     const racing = task<null>(newKind());
     const never = latch();
@@ -228,7 +228,7 @@ describe('beside other things', () => {
   });
 });
 
-describe('misuse is said to who asked, with how to write it:', () => {
+describe('misuse rejects with a message that shows how to write it:', () => {
   const loose = { '~standard': { version: 1, vendor: 'loose', validate: (value: unknown) => ({ value }) } };
   const cases: [string, (ctx: TaskContext) => Promise<unknown>, string][] = [
     [
@@ -252,7 +252,7 @@ describe('misuse is said to who asked, with how to write it:', () => {
       'options.match cannot stand beside by',
     ],
     [
-      'a condition that cannot be met',
+      'a condition that cannot be satisfied',
       (ctx) => ctx.waitFor('word', { by: atLeast(0) }),
       'must be a whole number from 1',
     ],
@@ -262,7 +262,7 @@ describe('misuse is said to who asked, with how to write it:', () => {
       'share a waitpoint',
     ],
     [
-      'more waits than one suspension has',
+      'more waits than one suspension may have',
       (ctx) => Promise.all(Array.from({ length: 17 }, (_, index) => ctx.waitFor('many', String(index)))),
       'can wait for 16 things to be told at once',
     ],

@@ -1,6 +1,6 @@
 /**
- * Waits beside other waits, sleeps and steps: whatever ends a pause is known to it, and a race is won by the same one however
- * often the handler is run again.
+ * Waits beside other waits, sleeps and steps: a pause accounts for everything that may end it, and a race has the same
+ * winner however often the handler runs.
  */
 import { expect, test } from 'vitest';
 import type { Connection } from '../../src/connect/connect.ts';
@@ -25,7 +25,7 @@ async function isSuspended(engine: Connection, id: string): Promise<void> {
   await expect.poll(async () => (await engine.describe(id))?.publicState, SOON).toBe('suspended');
 }
 
-test('a sleep that is over is not forgotten by what was left of earlier rounds', async () => {
+test('an ended sleep is not forgotten because of waits left from earlier iterations', async () => {
   const rounds: number[] = [];
   const { engine, run, id } = await started(async (ctx) => {
     for (const round of [0, 1]) {
@@ -49,7 +49,7 @@ test('a sleep that is over is not forgotten by what was left of earlier rounds',
   expect(new Set(rounds)).toEqual(new Set([0, 1]));
 });
 
-/** Takes its time, and says yes. */
+/** Takes its time, and accepts everything. */
 const slow: Schema<unknown, unknown> & object = {
   '~standard': {
     version: 1,
@@ -65,7 +65,7 @@ const slow: Schema<unknown, unknown> & object = {
 test.each([
   ['two waits', (ctx: TaskContext) => ctx.waitFor('b', { schema: slow as never }).then(() => 'b'), 'b'],
   ['a wait and a sleep', (ctx: TaskContext) => ctx.sleep('s', '1h').then(() => 's'), 's'],
-])('%s: who won once wins again, also when the other has ended since', async (_, other, winner) => {
+])('%s: the first winner wins again, even when the other has finished since', async (_, other, winner) => {
   const winners: string[] = [];
   const { engine, run, id } = await started(async (ctx) => {
     const won = await Promise.race([ctx.waitFor('a').then(() => 'a'), other(ctx)]);
@@ -87,7 +87,7 @@ test.each([
   expect(await run.end()).toMatchObject({ result: { won: winner, first: winner } });
 });
 
-test('the time of a wait inside a step runs, and takes the worker away', async () => {
+test('a wait inside a step times out, and takes the execution from its worker', async () => {
   const { engine, id, run } = await started((ctx) =>
     ctx.step('asking', () => ctx.waitFor('answer', { timeout: '1s', onTimeout: 'cancel' })),
   );
@@ -98,7 +98,7 @@ test('the time of a wait inside a step runs, and takes the worker away', async (
   expect(await run.end()).toMatchObject({ outcome: 'cancelled', message: 'suspension_timeout:answer' });
 });
 
-test('a schema that createWaitpoint was not given is refused, before anything is waited for', async () => {
+test('a schema that createWaitpoint was not given is refused before anything waits', async () => {
   const engine = await crew.connect({ signingSecret: 'a secret that is used only by these tests' });
   const early = task<null>(newKind(), { retry: { maxRetries: 0 } });
   const schema = { type: 'number' };

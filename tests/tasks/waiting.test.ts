@@ -1,6 +1,6 @@
 /**
- * What a handler may do with its waits besides awaiting them one by one: race them, leave them behind, wait for the same
- * child twice. Nothing of it may end the process, hold a worker for ever, or run beside its successor.
+ * What a handler may do with its waits besides awaiting them one by one: race them, abandon them, wait for the same
+ * child twice. None of it may end the process, occupy a worker forever, or run beside its successor.
  */
 import { expect, test } from 'vitest';
 import { EngineError } from '../../src/contract/errors.ts';
@@ -10,7 +10,7 @@ import { AGAIN, latch, newKind, SOON, useCrew } from '../worker/crew.ts';
 
 const crew = useCrew();
 
-test('a branch nobody awaits any more does not end the process when the work is paused', async () => {
+test('an abandoned branch does not end the process when the execution is paused', async () => {
   const engine = await crew.connect();
   const forked = task<null>(newKind());
   const strays: unknown[] = [];
@@ -28,7 +28,7 @@ test('a branch nobody awaits any more does not end the process when the work is 
       }),
     ],
   });
-  // Stands for a process without any listener but the worker's own.
+  // Simulates a process whose only listener is the worker's own.
   const own = process.listeners('unhandledRejection').filter((listener) => !others.includes(listener));
   for (const listener of others) process.off('unhandledRejection', listener);
   try {
@@ -83,7 +83,7 @@ test('the same child may be awaited twice', async () => {
   expect(await run.result()).toEqual([7, 7]);
 });
 
-test('children beside a deadline are paused for, also when some of them have ended', async () => {
+test('the handler pauses for children beside a deadline, even when some of them have finished', async () => {
   const engine = await crew.connect();
   const parent = task<null>(newKind());
   const quick = task<null>(newKind());
@@ -104,7 +104,7 @@ test('children beside a deadline are paused for, also when some of them have end
   expect(await run.result()).toEqual(['quick', 'slow']);
 });
 
-test('a sleep that lost its race does not pause what comes after the handler', async () => {
+test('a sleep that lost its race does not pause what runs after the handler', async () => {
   const engine = await crew.connect();
   const racing = task<null>(newKind());
   const worker = crew.work(engine, {
@@ -126,7 +126,7 @@ test('a sleep that lost its race does not pause what comes after the handler', a
   expect(worker.stats.paused).toBe(0);
 });
 
-test('what a failed handler left running can do nothing more, and is told so', async () => {
+test('what a failed handler left running can do nothing more, and is aborted', async () => {
   const engine = await crew.connect();
   const forked = task<null>(newKind(), { retry: AGAIN.retry });
   const go = latch();
@@ -154,7 +154,7 @@ test('what a failed handler left running can do nothing more, and is told so', a
   expect(ran).toBe(0);
 });
 
-test('an error no second try can mend is not tried for ever', async () => {
+test('an error that no retry can fix is not retried forever', async () => {
   const engine = await crew.connect();
   const parent = task<null>(newKind(), { retry: { maxRetries: 0 } });
   const child = task<null>(newKind());
@@ -172,7 +172,7 @@ test('an error no second try can mend is not tried for ever', async () => {
   expect(tries).toBe(1);
 });
 
-test('many spawns at once share statements', async () => {
+test('many concurrent spawns share statements', async () => {
   const engine = await crew.connect();
   const parent = task<number>(newKind());
   const child = task<number>(newKind(), { lane: 'never' });
@@ -236,7 +236,7 @@ test('an attempt that fails is logged with its error and step, and the stored fa
   ]);
 });
 
-test('what finished before a sleep was over wins their race again when the handler is run again', async () => {
+test('what finished before a sleep wins their race again on the next run', async () => {
   const engine = await crew.connect();
   const racing = task<null>(newKind(), { retry: AGAIN.retry });
   const child = task<null>(newKind());

@@ -1,6 +1,6 @@
 /**
- * Handlers that ignore their signal and go on: whatever they try through their context, and whatever they return,
- * nothing of it is in the database afterwards. Some are told that they lost their work, some are not.
+ * Handlers that ignore their AbortSignal and continue: whatever they try through their context, and whatever they
+ * return, none of it is in the database afterwards. Some are aborted when they lose their lease, some are not notified.
  */
 import { afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { Connection } from '../../src/connect/connect.ts';
@@ -22,7 +22,7 @@ afterEach(async () => {
   await crew.database.query('TRUNCATE public.late');
 });
 
-/** Each in an execution of its own, because the first refusal is remembered by its run. */
+/** Each in its own execution, because a run remembers its first refusal. */
 const VERBS: Record<string, (ctx: TaskContext) => unknown> = {
   step: (ctx) => ctx.step('late', () => 'late'),
   tx: (ctx) =>
@@ -52,7 +52,7 @@ interface Zombies {
   ids: ExecutionId[];
   kind: string;
   contexts: TaskContext[];
-  /** They go on; answers what each verb met, once all handlers have returned. */
+  /** Lets them continue; returns what each verb met, once all handlers have returned. */
   goOn(): Promise<Record<string, string>>;
 }
 
@@ -93,7 +93,7 @@ const ALL_REFUSED = Object.fromEntries(
   Object.keys(VERBS).map((verb) => [verb, SILENT_VERBS.includes(verb) ? 'nothing was said' : 'aborted']),
 );
 
-/** Nothing that a verb could have written. */
+/** Checks that nothing a verb could have written exists. */
 async function checkUntouched(ids: readonly ExecutionId[]): Promise<void> {
   const uuids = ids.map((id) => uuidOf(id));
   const left = await crew.database.query(
@@ -115,7 +115,7 @@ async function endsOf(ids: readonly ExecutionId[]): Promise<Set<string>> {
   );
 }
 
-/** Another worker runs what was taken away, to its end. */
+/** Another worker runs what was taken away, to completion. */
 async function takeOver({ kind, ids }: Zombies): Promise<void> {
   const engine = await crew.connect({ reconcile: 'on' });
   crew.work(engine, { handlers: [handle(task(kind), () => 'by the next')] });
@@ -150,7 +150,7 @@ const WAYS: Record<string, { take: (zombies: Zombies) => Promise<unknown>; end: 
 describe.each(Object.keys(WAYS))('after %s', (way) => {
   const { take, end } = WAYS[way]!;
 
-  test('a handler that was not told changes nothing', async () => {
+  test('a handler that was not notified changes nothing', async () => {
     const zombies = await startZombies('deaf');
     await take(zombies);
     expect(zombies.contexts.filter((ctx) => ctx.signal.aborted)).toEqual([]);
@@ -159,7 +159,7 @@ describe.each(Object.keys(WAYS))('after %s', (way) => {
     expect(await endsOf(zombies.ids)).toEqual(new Set([end]));
   });
 
-  test('a handler that ignores its signal changes nothing', async () => {
+  test('a handler that ignores its AbortSignal changes nothing', async () => {
     const zombies = await startZombies('told');
     await take(zombies);
     await crew.ringAllWorkers();
@@ -170,7 +170,7 @@ describe.each(Object.keys(WAYS))('after %s', (way) => {
   });
 });
 
-/** One execution per verb of this handler, which leaves its context behind; they are over by the end of it. */
+/** One execution per verb of this handler, which leaves its context behind; all have finished when it returns. */
 async function leftBehind(
   make: (kind: string, keep: (verb: string, ctx: TaskContext) => void) => TaskHandler,
   over: (engine: Connection, id: ExecutionId) => Promise<unknown>,
@@ -196,7 +196,7 @@ test('a context that outlives its handler writes nothing', async () => {
   await checkUntouched(ids);
 });
 
-test('a handler that goes on when the time of its attempt is over writes nothing', async () => {
+test('a handler that continues after the time limit of its attempt writes nothing', async () => {
   const held = latch();
   const met: Record<string, string> = {};
   const { engine, ids } = await leftBehind(
@@ -215,7 +215,7 @@ test('a handler that goes on when the time of its attempt is over writes nothing
   expect(await endsOf(ids)).toEqual(new Set(['failed']));
 });
 
-test('waits that a handler began and does not await yet end nothing but themselves when its work is taken away', async () => {
+test('pending waits that a handler does not await yet harm nothing when it loses its lease', async () => {
   const engine = await crew.connect();
   const [child, parent] = [task<null>(newKind()), task<null>(newKind())];
   const [waiting, stuck] = [latch(), latch()];
@@ -234,7 +234,7 @@ test('waits that a handler began and does not await yet end nothing but themselv
   });
   const { executionId } = await engine.submit(parent, null);
   await waiting.opened;
-  // A rejection nobody handles would end a process, and fails this run.
+  // An unhandled rejection would end the process, and fails this test run.
   await engine.cancel(executionId, { reason: 'not needed' });
   await crew.ringAllWorkers();
   stuck.open();

@@ -1,11 +1,11 @@
 /**
- * Who may tell others what has changed: one place, which derives it from what the database answered. An operation that rang by
- * itself could forget somebody.
+ * Only one place announces what has changed, derived from what the database returned. An operation that rang by itself
+ * could forget somebody.
  */
 import { findPattern, isCode, isTest, isUnder, lexed, type Check } from './tree.ts';
 
 const ANNOUNCERS = new Set(['src/engine/kit/announce.ts', 'src/engine/kit/doorbell.ts']);
-/** Called or handed on as a member, or taken out of its object. */
+/** Called or passed on as a method, or destructured from its object. */
 const RINGING = /\.\s*(?:ring|stir)\b|\{[^{}]*\b(?:ring|stir)\b[^{}]*\}\s*(?:=|:[^=]*=)(?![=>])/g;
 
 export const oneAnnouncer: Check = {

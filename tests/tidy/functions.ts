@@ -1,7 +1,7 @@
 /**
- * Finds functions and how long they are, by matching braces in lexed source. TypeScript functions, methods and
- * arrow functions with a block body count from their first line to their closing brace; SQL functions count
- * the lines between their dollar quotes. It knows no limits; those belong to the checks.
+ * Finds functions and their lengths by matching braces in lexed source. TypeScript functions, methods and arrow
+ * functions with a block body count from their first line to their closing brace; SQL functions count the lines between
+ * their dollar quotes. The limits are defined by the checks.
  */
 import { lexTypeScript, lineAt } from './lex.ts';
 
@@ -14,7 +14,7 @@ export interface FoundFunction {
 }
 
 const CONTROL_WORDS = new Set(['if', 'for', 'while', 'switch', 'catch', 'with', 'await', 'return']);
-/** A word that can stand before a brace, or before a name before a brace, where no function body begins. */
+/** A word that can precede a brace, or a name and a brace, without starting a function body. */
 const NOT_A_TYPE = new Set(
   (
     'return else try finally do extends implements class interface enum namespace default in of throw case ' +
@@ -84,7 +84,7 @@ function arrowHead(code: string, pairs: Map<number, number>, arrow: number): Hea
   return { start: withModifiers(code, start), name: name ?? 'arrow function' };
 }
 
-/** A function or method whose parameter list closes at `closer`; undefined for `if (…) {` and its like. */
+/** A function or method whose parameter list closes at `closer`; undefined for `if (…) {` and the like. */
 function namedHead(code: string, pairs: Map<number, number>, closer: number): Head | undefined {
   const parameters = pairs.get(closer);
   if (parameters === undefined) return undefined;
@@ -97,7 +97,7 @@ function namedHead(code: string, pairs: Map<number, number>, closer: number): He
   return { start: withModifiers(code, start), name: name === 'function' ? 'anonymous function' : name };
 }
 
-/** Walks back over a return type from `end`; gives the `)` of the parameter list when there is one. */
+/** Walks back over a return type from `end`; returns the `)` of the parameter list if there is one. */
 function parametersBeforeType(code: string, pairs: Map<number, number>, end: number): number | undefined {
   let at = lastSolid(code, end);
   let seen = false;

@@ -1,6 +1,6 @@
 /**
- * Files that break the import and purity rules, and files that nearly do. A plant lists exactly the places the
- * rule must report; everything else in it must pass.
+ * Files that break the import and purity rules, and files that nearly do. A plant lists exactly the places the rule
+ * must report; everything else in it must pass.
  */
 import { databaseClock, importDirection, pureImports, pureModel } from './imports.ts';
 import { plant, type Plant } from './plant.ts';

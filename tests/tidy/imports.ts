@@ -17,7 +17,10 @@ import {
 
 const ANYTHING = 'anything';
 
-/** The rooms below the engine, from the bottom up: a capability knows executions and what is under them, and no other capability. */
+/**
+ * The folders of the engine, from the bottom up: a capability imports executions and what is below them, and no other
+ * capability.
+ */
 const UNDER = ['engine/kit', 'engine/database', 'model', 'contract'];
 const CAPABILITY = ['engine/executions', ...UNDER];
 const CAPABILITIES = ['steps', 'signals', 'streams', 'flows', 'feed', 'operator'].map(
@@ -56,7 +59,7 @@ const MAY_IMPORT: Record<string, readonly string[] | typeof ANYTHING> = {
   testing: ANYTHING,
 };
 
-/** What every operation is given holds parts of all capabilities: as types, and only there. */
+/** The parts passed to every operation come from all capabilities: imported as types, and only here. */
 const KNOWS_TYPES_OF_ALL = 'engine/kit';
 
 /** Folders that must load in a browser, or give the same answer everywhere: nothing but our own code. */
@@ -85,7 +88,7 @@ function isTypeOnly(before: string): boolean {
   );
 }
 
-/** The room a path lies in, the innermost that has a row: '' for a file directly in src, undefined outside src. */
+/** The innermost folder with a row that contains the path: '' for a file directly in src, undefined outside src. */
 function folderOf(path: string): string | undefined {
   const parts = path.split('/');
   if (parts[0] !== 'src') return undefined;

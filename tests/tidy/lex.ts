@@ -1,7 +1,7 @@
 /**
- * A small lexer for TypeScript and SQL source: it tells code, comments and literals apart, and keeps every
- * position and line number. It knows no grammar; that is enough for the checks, which look for words and
- * matching braces. Nothing here reads a file or decides what is allowed.
+ * A small lexer for TypeScript and SQL source: it separates code, comments and literals, and keeps every position and
+ * line number. It has no grammar; that is enough for the checks, which search for words and matching braces. Nothing
+ * here reads a file or decides what is allowed.
  */
 
 export interface Piece {
@@ -44,7 +44,9 @@ class TypeScriptScanner {
   readonly #text: string;
   readonly #comments: Piece[] = [];
   readonly #literals: Piece[] = [];
-  /** One entry for each template whose `${` is open: where the template began, and braces open inside. */
+  /**
+   * One entry for each template whose `${` is open: where the template started, and how many braces are open inside.
+   */
   readonly #templates: { start: number; braces: number }[] = [];
   #code = '';
   #uncommented = '';
@@ -103,7 +105,7 @@ class TypeScriptScanner {
     this.#emit(`"${blank(raw.slice(1, -1))}"`, raw);
   }
 
-  /** Takes template text from `at` (a backtick, or the brace that closes an expression) to its next stop. */
+  /** Consumes template text from `at` (a backtick, or the brace that closes an expression) to its next stop. */
   #takeTemplate(start: number, at: number): void {
     let end = at + 1;
     while (end < this.#text.length && this.#text[end] !== '`' && !this.#text.startsWith('${', end)) {
@@ -161,7 +163,7 @@ class TypeScriptScanner {
 
 const SQL_PIECE = /--[^\n]*|\/\*[\s\S]*?\*\/|'(?:[^']|'')*'/g;
 
-/** Splits SQL source; a dollar-quoted body counts as code, because it is. */
+/** Splits SQL source; a dollar-quoted body counts as code. */
 export function lexSql(text: string): Lexed {
   const comments: Piece[] = [];
   const literals: Piece[] = [];

@@ -1,6 +1,6 @@
 /**
- * The shape of a planted example: files held in memory, and the places where a check must report them. The
- * examples themselves stand beside the checks they belong to.
+ * The shape of a planted example: files in memory, and the places where a check must report them. The examples
+ * themselves are beside the checks they belong to.
  */
 import type { Check, SourceFile } from './tree.ts';
 

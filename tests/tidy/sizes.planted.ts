@@ -1,6 +1,6 @@
 /**
- * Files that are too long, contain functions that are too long, have an empty name or no opening comment, and
- * their neighbours at exactly the limit.
+ * Files that are too long, contain functions that are too long, have a meaningless name or no header comment, and their
+ * neighbours at exactly the limit.
  */
 import { plant, type Plant } from './plant.ts';
 import {
@@ -14,7 +14,7 @@ import {
   sqlFunctionLength,
 } from './sizes.ts';
 
-/** A function of one line more than allowed: its head, lines that try to confuse the scanner, its end. */
+/** A function one line longer than allowed: its head, lines that try to confuse the scanner, its end. */
 function long(head: string, end = '}'): string {
   return `${head}\n${body(FUNCTION_LINES_MAX - 1)}\n${end}`;
 }
@@ -36,7 +36,7 @@ function body(lines: number): string {
   return Array.from({ length: lines }, (_, index) => CONFUSING[index % CONFUSING.length]).join('\n');
 }
 
-/** Each is a way to open a function. */
+/** Ways to start a function. */
 const HEADS = {
   declaration: 'export async function load(a: string): Promise<void> {',
   generator: 'function* pages() {',

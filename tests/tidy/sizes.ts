@@ -1,6 +1,6 @@
 /**
- * How long a file and a function may be, what a file is called and how it opens. There is no list of exempt
- * files: the generated schema is the one exception, because nobody reads it from top to bottom.
+ * How long a file and a function may be, what a file is called and how it starts. There is no list of exempt files: the
+ * generated schema is the one exception, because nobody reads it from top to bottom.
  */
 import { posix } from 'node:path';
 import { findFunctions, findSqlFunctions, type FoundFunction } from './functions.ts';

@@ -1,6 +1,6 @@
 /**
- * Files that write SQL where none belongs, and files that only look like it. Statements that a check looks for
- * in the whole tree are put together from two halves, so that this file does not report itself.
+ * Files that contain SQL where it does not belong, and files that only look like it. Statements that a check searches
+ * for in the whole tree are assembled from two halves, so that this file does not report itself.
  */
 import { plant, type Plant } from './plant.ts';
 import { oneWriterOfState, sqlInStore } from './sql.ts';

@@ -1,6 +1,6 @@
 /**
- * Where SQL may be written, and the two statements that only the transition functions may contain. Whether the
- * SQL is good is for the tests that run it.
+ * Where SQL may be written, and the two statements that only the transition functions may contain. Whether the SQL is
+ * correct is for the tests that run it.
  */
 import { findPattern, isCode, isSql, isUnder, lexed, shown, type Check } from './tree.ts';
 
@@ -8,10 +8,10 @@ const SQL_FOLDERS = ['src/engine/database', 'src/adapters', 'src/testing', 'src/
 /** The statements of a capability, beside its operations. */
 const SQL_FILE = /^src\/engine\/.+\.sql\.ts$/;
 
-/** A literal that opens a statement in capitals; the bare word alone may be an ordinary value. */
+/** A literal that starts a statement in capitals; the bare word alone may be an ordinary value. */
 const STATEMENT =
   /^(?:SELECT|INSERT|UPDATE|DELETE|WITH|CREATE|ALTER|DROP|LISTEN|UNLISTEN|NOTIFY|SET|TRUNCATE|MERGE|LOCK)\s+\S|^(?:BEGIN|COMMIT|ROLLBACK)\b/;
-/** Lower case also opens sentences, so only the unmistakable shapes count. */
+/** Lower case also starts sentences, so only unmistakable forms count. */
 const LOWER_CASE_STATEMENT =
   /^(?:select\s[\s\S]*\sfrom\s|select\s+[\w.]+\(|insert\s+into\s+\S+\s*(?:\(|values|select)|update\s+\S+\s+set\s|delete\s+from\s+\S)/;
 const LEADING_SQL_COMMENT = /^(?:\s+|--[^\n]*\n|\/\*[\s\S]*?\*\/)+/;

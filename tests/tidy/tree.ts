@@ -1,7 +1,6 @@
 /**
- * The files the checks look at, as text, and the shape of what a check reports. Reading the working tree
- * happens here and nowhere else; a check gets its files as an argument, so that a planted file is as good as a
- * real one.
+ * The files that the checks examine, as strings, and the shape of what a check reports. Only this file reads the
+ * working tree; a check gets its files as an argument, so that a planted file works like a real one.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { extname, join } from 'node:path';
@@ -41,7 +40,7 @@ const TEXT_EXTENSIONS = new Set([
 ]);
 const CODE_EXTENSIONS = new Set(['.ts', '.mts', '.mjs', '.js']);
 
-/** Every file of the repository that people write or commit; one that is no text is there, but empty. */
+/** Every file of the repository that people write or commit; a binary file is listed as empty. */
 export function readTree(root: string): SourceFile[] {
   const found: SourceFile[] = [];
   const pending = [''];
@@ -78,7 +77,7 @@ export function isUnder(file: SourceFile, ...folders: string[]): boolean {
 
 const lexedFiles = new WeakMap<SourceFile, Lexed>();
 
-/** The file split into code, comments and literals; lexed once however many checks ask. */
+/** The file split into code, comments and literals; lexed once however many checks use it. */
 export function lexed(file: SourceFile): Lexed {
   const known = lexedFiles.get(file);
   if (known !== undefined) return known;

@@ -1,7 +1,6 @@
 /**
- * Comments, tests, documents and lock files that break the rules about words, and ones that only come close.
- * Words that a check looks for in the whole tree are put together from two halves, so that this file does not
- * report itself.
+ * Comments, tests, documents and lock files that break the rules about words, and ones that only come close. Words that
+ * a check searches for in the whole tree are assembled from two halves, so that this file does not report itself.
  */
 import { plant, type Plant } from './plant.ts';
 import {

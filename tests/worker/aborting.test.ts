@@ -1,6 +1,6 @@
 /**
- * Work that is taken away while it runs: the handler's signal says why, and whatever the handler does afterwards
- * changes nothing.
+ * Work that is taken away while it runs: the reason of the handler's AbortSignal says why, and whatever the handler
+ * does afterwards changes nothing.
  */
 import { describe, expect, test } from 'vitest';
 import type { Connection } from '../../src/connect/connect.ts';
@@ -18,11 +18,11 @@ interface Running {
   kind: string;
   executionId: ExecutionId;
   task: TaskContext;
-  /** Lets the handler return, whatever its signal says. */
+  /** Lets the handler return, whatever its AbortSignal says. */
   finish(): void;
 }
 
-/** One execution in the hands of a worker whose handler ignores its signal. */
+/** One execution on a worker whose handler ignores its AbortSignal. */
 async function oneRunning(options: { leaseMs?: number; hearing?: 'deaf' } = {}): Promise<Running> {
   const engine = await crew.connect();
   const kind = newKind();
@@ -50,7 +50,7 @@ function abortCode(task: TaskContext): string | undefined {
   return reason instanceof TaskAborted ? reason.code : undefined;
 }
 
-/** The handler returns, and nothing comes of it. */
+/** The handler returns, and its result is discarded. */
 async function finishInVain({ worker, finish }: Running): Promise<void> {
   finish();
   await expect.poll(() => worker.stats.lost, SOON).toBe(1);
@@ -58,8 +58,8 @@ async function finishInVain({ worker, finish }: Running): Promise<void> {
   await expect.poll(() => worker.running, SOON).toBe(0);
 }
 
-describe('the signal of a task says why the work is no longer its worker’s', () => {
-  test('cancelled, also when another process cancels', async () => {
+describe('the AbortSignal of a task gives the reason why the worker lost it', () => {
+  test('cancelled, also by another process', async () => {
     const run = await oneRunning();
     const elsewhere = await crew.connect({ listen: 'off' });
     const cancelled = await elsewhere.cancel(run.executionId, { reason: 'not needed', by: 'ann' });
@@ -79,7 +79,7 @@ describe('the signal of a task says why the work is no longer its worker’s', (
     ]);
   });
 
-  test('revoked, and the next worker is at the next attempt', async () => {
+  test('revoked, and the next worker runs the next attempt', async () => {
     const run = await oneRunning();
     const elsewhere = await crew.connect();
     const revoked = await elsewhere.revokeLease(run.executionId, { reason: 'stuck' });
@@ -92,7 +92,7 @@ describe('the signal of a task says why the work is no longer its worker’s', (
     await finishInVain(run);
   });
 
-  test('lease_lost, when the lease ran out and was ended', async () => {
+  test('lease_lost, when the lease lapsed', async () => {
     const run = await oneRunning({ leaseMs: 3_000 });
     await crew.connect({ reconcile: 'on' });
     await crew.database.moveClock(3_001);
@@ -105,7 +105,7 @@ describe('the signal of a task says why the work is no longer its worker’s', (
     expect(await crew.eventsOf(run.executionId)).not.toContain('completion.failed');
   });
 
-  test('shutdown, when the worker stops before the handler is done', async () => {
+  test('shutdown, when the worker stops before the handler finishes', async () => {
     const run = await oneRunning();
     await run.worker.stop({ deadlineMs: 0 });
     expect(abortCode(run.task)).toBe('shutdown');
@@ -117,7 +117,7 @@ describe('the signal of a task says why the work is no longer its worker’s', (
   });
 });
 
-describe('a worker that was told nothing still cannot write', () => {
+describe('a worker that was not notified still cannot write', () => {
   test('after a cancel', async () => {
     const run = await oneRunning({ hearing: 'deaf' });
     await run.engine.cancel(run.executionId, { reason: 'no' });
@@ -126,7 +126,7 @@ describe('a worker that was told nothing still cannot write', () => {
     expect(await resultOf(run.engine, run.executionId)).toBe('cancelled');
   });
 
-  test('after a revocation, whose next owner decides alone', async () => {
+  test('after a revocation, when only the next owner decides', async () => {
     const run = await oneRunning({ hearing: 'deaf' });
     await run.engine.revokeLease(run.executionId, { reason: 'stuck' });
     const next = crew.work(run.engine, { handlers: { [run.kind]: () => 'by the next' } });
@@ -136,7 +136,7 @@ describe('a worker that was told nothing still cannot write', () => {
     expect(await run.engine.result(run.executionId)).toEqual({ outcome: 'success', result: 'by the next' });
   });
 
-  test('after its lease ran out, before anybody noticed', async () => {
+  test('after its lease expired, before that was noticed', async () => {
     const run = await oneRunning({ hearing: 'deaf' });
     await crew.database.moveClock(60_001);
     await finishInVain(run);
@@ -144,7 +144,7 @@ describe('a worker that was told nothing still cannot write', () => {
     expect(await crew.eventsOf(run.executionId)).toEqual(['lease.acquired']);
   });
 
-  test('after its lease ran out and another worker took over', async () => {
+  test('after its lease expired and another worker took over', async () => {
     const run = await oneRunning({ hearing: 'deaf' });
     const rescuer = await crew.connect({ reconcile: 'on' });
     const next = crew.work(rescuer, {
@@ -163,7 +163,7 @@ describe('a worker that was told nothing still cannot write', () => {
   });
 });
 
-test('a worker that was frozen past its lease writes nothing, even while the database would still let it', async () => {
+test('a worker that was frozen past its lease writes nothing, even while the database would still accept it', async () => {
   const engine = await crew.connect();
   const kind = newKind();
   let written = 0;
@@ -178,7 +178,7 @@ test('a worker that was frozen past its lease writes nothing, even while the dat
     leaseMs: 400,
     handlers: {
       [kind]: () => {
-        // Nothing else of this process runs meanwhile, as if it had been stopped.
+        // Nothing else in this process runs meanwhile, as if it had been stopped.
         const until = performance.now() + 400;
         while (performance.now() < until);
         return 'too late';
@@ -193,7 +193,7 @@ test('a worker that was frozen past its lease writes nothing, even while the dat
   expect(await crew.eventsOf(executionId)).not.toContain('completion.success');
 });
 
-test('a handler that takes longer than its lease keeps it as long as the worker renews', async () => {
+test('a handler that takes longer than its lease keeps it while the worker renews', async () => {
   const run = await oneRunning({ leaseMs: 30_000 });
   await crew.connect({ reconcile: 'on' });
   const renewals = async () =>

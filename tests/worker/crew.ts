@@ -1,6 +1,6 @@
 /**
- * What tests of running workers share: a database for the file, connections and workers that end with each test, and
- * ways to wait for something to happen instead of for time to pass.
+ * What tests of running workers share: a database for the file, connections and workers that are closed after each
+ * test, and ways to wait for a condition instead of for time to pass.
  */
 import { randomUUID } from 'node:crypto';
 import { afterAll, afterEach, beforeAll } from 'vitest';
@@ -19,7 +19,7 @@ import { testDatabase } from '../setup/database.ts';
 export const SOON = { timeout: 15_000, interval: 15 };
 /** So long that no test lives to see a second look. */
 export const NEVER_MS = 3_600_000;
-/** Another try, almost at once. */
+/** Retries almost immediately. */
 export const AGAIN = { retry: { maxRetries: 3, backoff: { type: 'fixed', delayMs: 20 } } } as const;
 
 export interface Latch<Value = void> {
@@ -49,17 +49,17 @@ export function plain(handlers: PlainHandlers): TaskHandler[] {
 
 export interface Crew {
   readonly database: TestDatabase;
-  /** A connection as another process would have one. It repairs nothing unless asked to. */
+  /** A connection as another process would have one. It runs no reconcilers unless asked to. */
   connect(options?: Partial<ConnectOptions>): Promise<Connection>;
   /** A worker that, unless asked to, never looks without being told. */
   work(engine: Engine, options: CrewOptions): Worker;
   /** Events of an execution, oldest first, as `family.type`. */
   eventsOf(id: ExecutionId): Promise<string[]>;
-  /** Makes all workers ask about their leases now. */
+  /** Makes all workers renew their leases now. */
   ringAllWorkers(): Promise<void>;
 }
 
-/** Call it at the top of a file; it brings its own hooks. */
+/** Call it at the top of a file; it installs its own hooks. */
 export function useCrew(): Crew {
   let database: TestDatabase;
   const connections: Connection[] = [];
@@ -111,7 +111,7 @@ export function useCrew(): Crew {
   };
 }
 
-/** A kind nobody else in the database uses. */
+/** A kind that nothing else in the database uses. */
 export function newKind(): string {
   return `kind-${randomUUID()}`;
 }

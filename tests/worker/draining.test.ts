@@ -1,5 +1,5 @@
 /**
- * How a worker ends: it finishes what it can, hands back what it cannot, and loses nothing in between.
+ * How a worker stops: it finishes what it can, returns what it cannot, and loses nothing in between.
  */
 import { expect, test } from 'vitest';
 import { startFaultProxy } from '../../src/testing/fault-proxy.ts';
@@ -9,7 +9,7 @@ import { latch, newKind, resultOf, SOON, useCrew } from './crew.ts';
 
 const crew = useCrew();
 
-test('stop waits for what runs and takes on nothing new', async () => {
+test('stop waits for runs in progress and starts nothing new', async () => {
   const engine = await crew.connect();
   const kind = newKind();
   const [started, finish] = [latch(), latch()];
@@ -38,7 +38,7 @@ test('stop waits for what runs and takes on nothing new', async () => {
   expect(worker.stats).toMatchObject({ claimed: 1, completed: 1, released: 0, lost: 0 });
 });
 
-test('what is not done by the deadline is handed back, and another process goes on with the same attempt at once', async () => {
+test('a run that is not finished by the deadline is released, and another process resumes the same attempt at once', async () => {
   const engine = await crew.connect();
   const elsewhere = await crew.connect();
   const kind = newKind();
@@ -72,7 +72,7 @@ test('what is not done by the deadline is handed back, and another process goes 
   ]);
 });
 
-test('a run that was handed back is counted once', async () => {
+test('a run that was released is counted once', async () => {
   const engine = await crew.connect();
   const kind = newKind();
   const [started, returned] = [latch(), latch()];
@@ -96,7 +96,7 @@ test('a run that was handed back is counted once', async () => {
   expect(completed + failed + retryScheduled + lost + released).toBe(claimed);
 });
 
-test('work that a claim brings while the worker stops is run or handed back, never forgotten', async () => {
+test('work that a claim returns while the worker stops is run or released, never forgotten', async () => {
   const engine = await crew.connect();
   const kind = newKind();
   const { executionId } = await engine.submit({ kind });
@@ -132,7 +132,7 @@ test('work that a claim brings while the worker stops is run or handed back, nev
   expect(await resultOf(engine, executionId)).toBe('success');
 });
 
-test('a second stop is the first one again, and a stopped worker holds nothing', async () => {
+test('a second stop returns the first one, and a stopped worker holds nothing', async () => {
   const engine = await crew.connect();
   const worker = crew.work(engine, { handlers: { [newKind()]: () => undefined } });
   const first = worker.stop();
@@ -141,7 +141,7 @@ test('a second stop is the first one again, and a stopped worker holds nothing',
   expect(worker.running).toBe(0);
 });
 
-test('a worker in a using block stops at its end', async () => {
+test('a worker in a using block stops at the end of the block', async () => {
   const engine = await crew.connect();
   const kind = newKind();
   const started = latch();
@@ -152,7 +152,7 @@ test('a worker in a using block stops at its end', async () => {
   expect(await resultOf(engine, executionId)).toBe('success');
 });
 
-test('a stop keeps its deadline when the database does not answer', async () => {
+test('a stop keeps its deadline when the database does not respond', async () => {
   const proxy = await startFaultProxy({ targetPort: Number(new URL(crew.database.url).port) });
   const engine = await crew.connect({ databaseUrl: proxy.url(crew.database.url), listen: 'off' });
   const worker = crew.work(engine, { pollMs: 10, handlers: { [newKind()]: () => undefined } });
@@ -174,7 +174,7 @@ test('a batch of large results is sent in parts', async () => {
   expect(worker.stats.lost).toBe(0);
 });
 
-test('what a claim brings after the deadline is given back before the stop is over', async () => {
+test('what a claim returns after the deadline is released before the stop resolves', async () => {
   const engine = await crew.connect();
   const kind = newKind();
   const [asked, answered] = [latch(), latch()];

@@ -1,6 +1,6 @@
 /**
- * Handlers that fail, in every way a handler can: each failure is reported, retried as the policy says, and costs
- * nobody else anything.
+ * Handlers that fail in every way a handler can: each failure is reported, retried according to the policy, and affects
+ * nothing else.
  */
 import { describe, expect, test } from 'vitest';
 import { TaskFailed } from '../../src/worker/task.ts';
@@ -11,7 +11,7 @@ import { AGAIN, newKind, resultOf, SOON, useCrew, uuidOf } from './crew.ts';
 
 const crew = useCrew();
 
-/** Runs one execution whose first attempt does this and whose later ones succeed. */
+/** Runs one execution whose first attempt does this and whose later attempts succeed. */
 async function failingOnce(
   first: () => unknown,
   policy: object = AGAIN,
@@ -31,7 +31,7 @@ function throwing(thrown: unknown): () => never {
   };
 }
 
-test('an error is retried as the policy says, and is kept with its attempt', async () => {
+test('an error is retried according to the policy, and is kept with its attempt', async () => {
   const { engine, executionId } = await failingOnce(throwing(new Error('the disk is full')));
   await expect.poll(() => engine.result(executionId), SOON).toEqual({ outcome: 'success', result: 'later' });
   const found = await engine.describe(executionId);
@@ -42,7 +42,7 @@ test('an error is retried as the policy says, and is kept with its attempt', asy
   ]);
 });
 
-test('an error without retries left is the end', async () => {
+test('an error without retries left is terminal', async () => {
   const { engine, executionId, worker } = await failingOnce(throwing(new Error('no')), {});
   await expect
     .poll(() => engine.result(executionId), SOON)
@@ -54,8 +54,8 @@ test('an error without retries left is the end', async () => {
     });
 });
 
-describe('a TaskFailed says how it is to be treated', () => {
-  test('never again, whatever the policy says', async () => {
+describe('a TaskFailed decides how it is treated', () => {
+  test('no retry, whatever the policy allows', async () => {
     const { engine, executionId } = await failingOnce(
       throwing(new TaskFailed('bad card', { retry: 'never', category: 'declined' })),
     );
@@ -64,14 +64,14 @@ describe('a TaskFailed says how it is to be treated', () => {
       .toMatchObject({ outcome: 'failed', message: 'bad card', category: 'declined' });
   });
 
-  test('a category the policy does not retry is the end', async () => {
+  test('a category the policy does not retry is terminal', async () => {
     const { engine, executionId } = await failingOnce(throwing(new TaskFailed('no', { category: 'b' })), {
       retry: { ...AGAIN.retry, retryableCategories: ['a'] },
     });
     await expect.poll(() => resultOf(engine, executionId), SOON).toBe('failed');
   });
 
-  test('a category the policy retries is tried again', async () => {
+  test('a category the policy retries is retried', async () => {
     const { engine, executionId } = await failingOnce(throwing(new TaskFailed('no', { category: 'a' })), {
       retry: { ...AGAIN.retry, retryableCategories: ['a'] },
     });
@@ -98,11 +98,11 @@ describe('whatever a handler throws ends its attempt', () => {
     ['nothing', undefined],
     ['null', null],
     ['a symbol', Symbol('thrown')],
-    ['an object that cannot be shown', Object.create(null)],
+    ['an object that cannot be printed', Object.create(null)],
     ['an error without a message', Object.assign(new Error('x'), { message: '' })],
-    ['an error whose message is not text', Object.assign(new Error('x'), { message: 42 })],
-    ['an error with a message no column holds', new Error('before\u0000after \ud800')],
-    ['an error with an endless message', new Error('m'.repeat(100_000))],
+    ['an error whose message is not a string', Object.assign(new Error('x'), { message: 42 })],
+    ['an error with a message that Postgres cannot store', new Error('before\u0000after \ud800')],
+    ['an error with a very long message', new Error('m'.repeat(100_000))],
     ['a TaskFailed with a fractional delay', new TaskFailed('busy', { retryAfterMs: 12.5 })],
     ['a TaskFailed with a negative delay', new TaskFailed('busy', { retryAfterMs: -1 })],
     ['a TaskFailed without a category', new TaskFailed('busy', { category: '' })],
@@ -118,17 +118,17 @@ describe('whatever a handler throws ends its attempt', () => {
   });
 });
 
-describe('a result that cannot be stored fails for good, with a reason', () => {
+describe('a result that cannot be stored fails terminally, with a reason', () => {
   const cycle: Record<string, unknown> = {};
   cycle['self'] = cycle;
   const results: [string, () => unknown, RegExp][] = [
     ['a function', () => () => 1, /result is a function, which is not JSON/],
     ['a bigint deep inside', () => ({ a: [{ b: 1n }] }), /result\.a\[0\]\.b is a bigint/],
     ['not a number', () => Number.NaN, /result is NaN/],
-    ['something that contains itself', () => cycle, /nested deeper than/],
+    ['a value that contains itself', () => cycle, /nested deeper than/],
     ['too much', () => 'x'.repeat(1_048_577), /the limit is 1048576/],
     [
-      'something that refuses to become JSON',
+      'a value that refuses to become JSON',
       () => ({
         toJSON() {
           throw new Error('refuses to become JSON');
@@ -148,7 +148,7 @@ describe('a result that cannot be stored fails for good, with a reason', () => {
   });
 });
 
-test('an execution the database refuses to change does not take its neighbours with it', async () => {
+test('an execution the database refuses to change does not affect others in its batch', async () => {
   const engine = await crew.connect();
   const kind = newKind();
   const all: (() => void)[] = [];
@@ -168,7 +168,7 @@ test('an execution the database refuses to change does not take its neighbours w
   await expect.poll(() => worker.stats.completed, SOON).toBe(3);
   const outcomes = await Promise.all(good.map((id) => resultOf(engine, id)));
   expect(outcomes).toEqual(['success', 'success', 'success']);
-  // What was done is not called undone: its report is tried for as long as the lease lasts.
+  // The handler succeeded, so this is not reported as a failure: its report is retried as long as the lease lasts.
   await crew.database.query('DROP FUNCTION refuse_one CASCADE');
   await expect.poll(() => resultOf(engine, bad!), SOON).toBe('success');
 });

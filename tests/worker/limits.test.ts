@@ -1,6 +1,6 @@
 /**
  * Limits of a task, of a lane and of the worker itself: none is ever exceeded, each is fully used while there is work,
- * and a task that waits for its limit holds up no other.
+ * and a task that waits for its limit blocks no other.
  */
 import { describe, expect, test } from 'vitest';
 import type { ClaimRequest } from '../../src/contract/engine.ts';
@@ -11,7 +11,7 @@ import { latch, newKind, resultOf, SOON, useCrew } from './crew.ts';
 
 const crew = useCrew();
 
-/** Runs that stay until they are let go, counted by whatever name they are given. */
+/** Runs that stay until they are released, counted by name. */
 class Gate {
   readonly #waiting: { name: string; leave: () => void }[] = [];
   readonly #most = new Map<string, number>();
@@ -32,7 +32,7 @@ class Gate {
     return this.#most.get(name) ?? 0;
   }
 
-  /** Lets the first of that name go. */
+  /** Releases the first run of that name. */
   leave(name: string): void {
     const index = this.#waiting.findIndex((each) => each.name === name);
     this.#waiting.splice(index, 1)[0]!.leave();
@@ -60,7 +60,7 @@ const many = (count: number, request: { kind: string; lane?: string }) =>
   Array.from({ length: count }, () => request);
 
 describe('the limit of a task', () => {
-  test('is never exceeded and always used, one run at a time taking the place of another', async () => {
+  test('is never exceeded and always used, one run replacing another', async () => {
     const engine = await crew.connect();
     const [few, free] = [newKind(), newKind()];
     const gate = new Gate();
@@ -77,7 +77,7 @@ describe('the limit of a task', () => {
     expect(gate.most(few)).toBe(2);
   });
 
-  test('holds up no other task, although the queue begins with its own', async () => {
+  test('blocks no other task, although the queue starts with its own', async () => {
     const engine = await crew.connect();
     const [few, free] = [newKind(), newKind()];
     const gate = new Gate();
@@ -88,7 +88,7 @@ describe('the limit of a task', () => {
     gate.leaveAll();
   });
 
-  test('leaves work to another process that has room', async () => {
+  test('leaves work to another process that has a free slot', async () => {
     const [here, there] = [await crew.connect(), await crew.connect()];
     const kind = newKind();
     const gate = new Gate();
@@ -108,7 +108,7 @@ describe('the limit of a task', () => {
     gate.leaveAll();
   });
 
-  test('is kept when a claim answers with more than was asked for', async () => {
+  test('is kept when a claim returns more than was requested', async () => {
     const engine = await crew.connect();
     const kind = newKind();
     const gate = new Gate();
@@ -128,7 +128,7 @@ describe('the limit of a task', () => {
 });
 
 describe('the limit of a lane', () => {
-  test('is never exceeded and always used, and the other lanes go on', async () => {
+  test('is never exceeded and always used, and the other lanes continue', async () => {
     const engine = await crew.connect();
     const [kind, other] = [newKind(), newKind()];
     const gate = new Gate();
@@ -155,7 +155,7 @@ describe('the limit of a lane', () => {
 });
 
 describe('limits of tasks, lanes and the worker together', () => {
-  test('all hold at once, and a slot goes to whoever may use it', async () => {
+  test('all hold at once, and a slot goes to any task that may use it', async () => {
     const engine = await crew.connect();
     const [few, free] = [newKind(), newKind()];
     const gate = new Gate();
@@ -178,7 +178,7 @@ describe('limits of tasks, lanes and the worker together', () => {
         .reduce((total, name) => total + gate.inside(name), 0);
     for (let done = 0; done < 40; done += 1) {
       const left = 40 - done;
-      // Towards the end what is left may all be under one limit.
+      // Towards the end all remaining work may be under one limit.
       await expect.poll(() => gate.inside(), SOON).toBeGreaterThanOrEqual(left >= 25 ? 5 : 1);
       expect(sum(few)).toBeLessThanOrEqual(2);
       expect(sum('/narrow')).toBeLessThanOrEqual(3);
@@ -191,7 +191,7 @@ describe('limits of tasks, lanes and the worker together', () => {
     expect(gate.most('all')).toBe(5);
   });
 
-  test('work that was hinted at while a shared limit was used up starts when there is room', async () => {
+  test('work that was announced while a shared limit was used up starts when there is room', async () => {
     const engine = await crew.connect();
     const kind = newKind();
     const gate = new Gate();
@@ -211,7 +211,7 @@ describe('limits of tasks, lanes and the worker together', () => {
     gate.leaveAll();
   });
 
-  test('no task is starved: with one slot for several backlogs, each gets its turns', async () => {
+  test('no task is starved: with one slot for several backlogs, each gets its turn', async () => {
     const engine = await crew.connect();
     const kinds = [newKind(), newKind(), newKind()];
     const order: string[] = [];

@@ -1,6 +1,6 @@
 /**
- * What a worker says of itself: its counters by task, how long handlers ran, and how it feels; and that a process that
- * stood still past its lease writes nothing with it.
+ * What a worker reports about itself: its counters by task, how long handlers ran, and its health; and that a process
+ * that was blocked past its lease writes nothing under it.
  */
 import { describe, expect, test } from 'vitest';
 import type { Engine } from '../../src/contract/engine.ts';
@@ -10,14 +10,14 @@ import { AGAIN, latch, newKind, resultOf, SOON, useCrew } from './crew.ts';
 
 const crew = useCrew();
 
-/** Keeps the event loop from turning, as a handler that computes does. */
+/** Blocks the event loop, as a handler that computes does. */
 function stall(ms: number): void {
   const until = performance.now() + ms;
   while (performance.now() < until);
 }
 
 describe('metrics', () => {
-  test('count runs altogether and by task, and name no task the worker has no handler for', async () => {
+  test('count runs in total and by task, and name no task without a handler', async () => {
     const engine = await crew.connect();
     const [good, bad] = [newKind(), newKind()];
     const worker = crew.work(engine, {
@@ -46,7 +46,7 @@ describe('metrics', () => {
     expect(metrics.kinds[good]!.durations.count).toBe(2);
   });
 
-  test('show what runs now, and are plain data', async () => {
+  test('show current runs, and are plain data', async () => {
     const engine = await crew.connect();
     const kind = newKind();
     const finish = latch();
@@ -80,7 +80,7 @@ describe('metrics', () => {
 });
 
 describe('health', () => {
-  test('tells running, stopping and stopped apart', async () => {
+  test('distinguishes running, stopping and stopped', async () => {
     const engine = await crew.connect();
     const kind = newKind();
     const finish = latch();
@@ -99,7 +99,7 @@ describe('health', () => {
     expect(worker.health()).toMatchObject({ state: 'stopped', oldestRenewalAgoMs: null });
   });
 
-  test('says that claims fail, and that they work again', async () => {
+  test('reports that claims fail, and that they succeed again', async () => {
     const engine = await crew.connect();
     const kind = newKind();
     const worker = crew.work(engine, { pollMs: 20, handlers: { [kind]: () => 'done' } });
@@ -113,7 +113,7 @@ describe('health', () => {
     await expect.poll(() => worker.health().claiming, SOON).toEqual({ outcome: 'ok' });
   });
 
-  test('shows a lease that is not renewed getting old', async () => {
+  test('shows the growing age of a lease that is not renewed', async () => {
     const engine = await crew.connect();
     const kind = newKind();
     const finish = latch();
@@ -140,11 +140,11 @@ describe('health', () => {
     await expect.poll(() => worker.stats.completed, SOON).toBe(1);
   });
 
-  test('shows that the event loop stood still', async () => {
+  test('shows that the event loop was blocked', async () => {
     const engine = await crew.connect();
     const worker = crew.work(engine, { handlers: { [newKind()]: () => undefined } });
     await expect.poll(() => worker.health().lastClaimAgoMs, SOON).not.toBeNull();
-    // The first tick is what later ones are measured from.
+    // Later ticks are measured from the first one.
     await expect
       .poll(() => {
         stall(150);
@@ -156,7 +156,7 @@ describe('health', () => {
   });
 });
 
-describe('a handler that keeps the event loop from turning past its lease', () => {
+describe('a handler that blocks the event loop past its lease', () => {
   const LEASE_MS = 300;
 
   /** Counts what is written under a lease. */
@@ -207,7 +207,7 @@ describe('a handler that keeps the event loop from turning past its lease', () =
     expect(stalled.stats).toMatchObject({ completed: 0, failed: 0, retryScheduled: 0 });
   });
 
-  test('can write nothing afterwards, also when somebody else has long finished the work', async () => {
+  test('can write nothing afterwards, also when another worker has long finished the work', async () => {
     const [first, second] = [await crew.connect(), await crew.connect({ reconcile: 'on' })];
     const kind = newKind();
     const { engine, sent } = counting(first);

@@ -1,6 +1,6 @@
 /**
- * Work that somebody holds at the moment a worker looks. A claim never waits for it, so it is passed by; the worker then looks
- * again by itself. Every worker here polls once an hour, and whoever held the work rings for nobody.
+ * Work whose row is locked at the moment a worker polls. A claim never waits for it but skips it; the worker then polls
+ * again by itself. Every worker here polls once an hour, and the lock holders send no hints.
  */
 import type pg from 'pg';
 import { describe, expect, test, vi } from 'vitest';
@@ -24,7 +24,7 @@ interface Held {
   end: 'COMMIT' | 'ROLLBACK';
 }
 
-/** What locks an execution that is ready, and leaves it ready. */
+/** Statements that lock a ready execution and leave it ready. */
 const RIVALS: Record<string, Held> = {
   'a signal that is kept': {
     sql: `SELECT ff_deliver_signal($1, $2, NULL, 'door', NULL, 'print', NULL, gen_random_uuid(), 'knock', 'user', 'ann', '{}',
@@ -59,14 +59,14 @@ const RIVALS: Record<string, Held> = {
     end: 'COMMIT',
   },
   'a timer that fires': {
-    // Inside its transaction: the worker does not know of a time that has come.
+    // In its own transaction: the worker does not know of a timer that is due.
     before: 'UPDATE ff_timer SET due_at_ms = 1 WHERE execution_id = $1 AND partition_key = $2',
     sql: `SELECT ff_fire_timers(ARRAY(SELECT timer_id FROM ff_timer WHERE execution_id = $1 AND partition_key = $2))`,
     end: 'COMMIT',
   },
 };
 
-/** Ready, with a waitpoint. */
+/** Ready to be claimed, with a waitpoint. */
 async function ready(engine: Connection, kind: string): Promise<ExecutionId> {
   const { executionId } = await engine.submit({ kind });
   const { claims } = await engine.claim({
@@ -90,13 +90,13 @@ async function hold(executionId: ExecutionId, { before, sql }: Held): Promise<pg
   return client;
 }
 
-/** Runs one execution to its end: whatever was said before it on the channel has been heard then. */
+/** Runs one execution to completion: every earlier message on the channel has been received by then. */
 async function run(submitter: Connection, kind: string): Promise<void> {
   const { executionId } = await submitter.submit({ kind });
   await expect.poll(() => resultOf(submitter, executionId), SOON).toBe('success');
 }
 
-describe('an execution that is held while a worker looks is claimed soon after', () => {
+describe('an execution whose row is locked while a worker polls is claimed soon after', () => {
   test.each(Object.entries(RIVALS))('%s', async (_, rival) => {
     const [kind, other] = [newKind(), newKind()];
     const here = await crew.connect();
@@ -120,7 +120,7 @@ async function isSuspendedAt(executionId: ExecutionId, waitpoint: string): Promi
   return found.rowCount === 1;
 }
 
-test('five who signal at once, round after round, cost no round its wake-up', async () => {
+test('five concurrent senders of signals, round after round, never cost a round its wake-up', async () => {
   const ROUNDS = 12;
   const entity = task<null, number>(newKind());
   const [here, ...senders] = await Promise.all(
@@ -150,7 +150,7 @@ test('five who signal at once, round after round, cost no round its wake-up', as
     .toEqual({ outcome: 'success', result: ROUNDS });
 });
 
-test('a claim that passed some by and yet got all it asked for tells other processes to look', async () => {
+test('a claim that skipped some and still got all it requested sends a hint to other processes', async () => {
   const kind = newKind();
   const [here, there] = [await crew.connect(), await crew.connect()];
   const before = await crew.connect({ signingSecret: SIGNING_SECRET });
@@ -163,7 +163,7 @@ test('a claim that passed some by and yet got all it asked for tells other proce
   const executionId = await ready(before, kind);
   await before.submit({ kind });
   await before.close();
-  // The channel keeps its order: what is heard after this was said after it.
+  // The channel keeps its order: what is received after this was sent after it.
   const allSaid = JSON.stringify({ workers: ['all-said'] });
   await crew.database.query('SELECT pg_notify($1, $2)', [hintChannel(crew.database.schema), allSaid]);
   await expect.poll(() => isReady, SOON).toBe(true);
@@ -181,8 +181,8 @@ test('a claim that passed some by and yet got all it asked for tells other proce
   });
 });
 
-describe('work that is held for long', () => {
-  /** Looks in so much time, when each of them passes one by. */
+describe('work that stays locked for long', () => {
+  /** Polls within this time, when each of them skips one. */
   async function looksWithin(wakeUp: WakeUp, ms: number): Promise<number> {
     let looks = 0;
     const over = new AbortController();
@@ -203,7 +203,7 @@ describe('work that is held for long', () => {
   test.each([
     [NEVER_MS, 20],
     [1_000, 80],
-  ])('is looked at less and less often, with a poll of %i ms', async (pollMs, most) => {
+  ])('is polled less and less often, with a poll interval of %i ms', async (pollMs, most) => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     try {
       const looks = await looksWithin(new WakeUp(pollMs), 60_000);
@@ -214,7 +214,7 @@ describe('work that is held for long', () => {
     }
   });
 
-  test('does not keep what else comes from being looked at soon', async () => {
+  test('does not delay polls for other work', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     try {
       const wakeUp = new WakeUp(NEVER_MS);

@@ -1,13 +1,13 @@
 /**
- * A lease that was taken away and comes back to the same worker before it has heard of the loss: it must not cost the
- * worker's other leases. And stopping a worker that is already stopping, or whose engine is gone.
+ * A lease that was taken away and is granted to the same worker again before it learns of the loss must not cost the
+ * worker's other leases. And stopping a worker that is already stopping, or whose engine is closed.
  */
 import { expect, test } from 'vitest';
 import { latch, newKind, SOON, useCrew, uuidOf } from './crew.ts';
 
 const crew = useCrew();
 
-test('a lease regained by the same worker costs no other lease, and its former run is told', async () => {
+test('a lease regained by the same worker costs no other lease, and its former run is aborted', async () => {
   const engine = await crew.connect({ listen: 'off' });
   const kind = newKind();
   const finish = latch();
@@ -29,7 +29,7 @@ test('a lease regained by the same worker costs no other lease, and its former r
   });
   const runs = await engine.submit([{ kind }, { kind }, { kind }]);
   await expect.poll(() => worker.running, SOON).toBe(3);
-  // By another hand, so that no hint reaches the worker.
+  // Directly in SQL, so that no hint reaches the worker.
   const other = await crew.connect({ listen: 'off' });
   await other.revokeLease(runs[0]!.executionId, { reason: 'test' });
   await expect.poll(() => told, SOON).toEqual(['0/lease_lost']);
@@ -51,7 +51,7 @@ test('a lease regained by the same worker costs no other lease, and its former r
   expect(errors).toEqual([]);
 });
 
-test('asked to stop once more with less time, a worker stops sooner', async () => {
+test('when stop is called again with a shorter deadline, a worker stops sooner', async () => {
   const engine = await crew.connect();
   const kind = newKind();
   const started = latch();

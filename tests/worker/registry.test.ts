@@ -1,6 +1,6 @@
 /**
- * The registry of workers: who is in it, what is said of them, how they leave it, and that trouble with it is nobody
- * else's trouble.
+ * The registry of workers: who is in it, what it contains about them, how they leave it, and that its errors affect
+ * nothing else.
  */
 import { afterEach, describe, expect, test } from 'vitest';
 import type { Engine, WorkerRegistration, WorkerSnapshot } from '../../src/contract/engine.ts';
@@ -38,7 +38,7 @@ async function databaseNow(): Promise<number> {
 }
 
 describe('a worker', () => {
-  test('is registered with what it runs, and gone once it has stopped', async () => {
+  test('is registered with what it runs, and removed once it has stopped', async () => {
     const engine = await crew.connect();
     const kinds = [newKind(), newKind()].toSorted();
     const before = await databaseNow();
@@ -73,7 +73,7 @@ describe('a worker', () => {
     expect(await found(engine, worker.workerInstanceId)).toBeUndefined();
   });
 
-  test('on every lane, without a version, says so', async () => {
+  test('shows that it serves every lane and has no version', async () => {
     const engine = await crew.connect();
     const worker = crew.work(engine, { handlers: { [newKind()]: () => undefined } });
     await expect
@@ -81,7 +81,7 @@ describe('a worker', () => {
       .toMatchObject({ workerId: 'worker', version: null, lanes: null, capabilities: [] });
   });
 
-  test('that is stopping says so while its handlers finish', async () => {
+  test('is shown as stopping while its handlers finish', async () => {
     const engine = await crew.connect();
     const kind = newKind();
     const finish = latch();
@@ -97,7 +97,7 @@ describe('a worker', () => {
     expect(await found(engine, worker.workerInstanceId)).toBeUndefined();
   });
 
-  test('refreshes its row at a rhythm, and enters itself again with its old start when the row is gone', async () => {
+  test('refreshes its row at an interval, and registers again with its original start when the row is missing', async () => {
     const engine = await crew.connect();
     let running = 0;
     const beats: number[] = [];
@@ -121,7 +121,7 @@ describe('a worker', () => {
     expect(await found(engine, 'rhythm')).toBeUndefined();
   });
 
-  test('works and stops as ever when the registry does not, and tells', async () => {
+  test('works and stops normally when the registry fails, and reports it', async () => {
     const engine = await crew.connect();
     const kind = newKind();
     const errors: unknown[] = [];
@@ -146,7 +146,7 @@ describe('a worker', () => {
     expect(worker.stats).toMatchObject({ completed: 1, claimErrors: 0, renewErrors: 0 });
   });
 
-  test('whose database does not answer is not kept from stopping', async () => {
+  test('whose database does not respond can still stop', async () => {
     const proxy = await startFaultProxy({ targetPort: Number(new URL(crew.database.url).port) });
     const through = await crew.connect({ databaseUrl: proxy.url(crew.database.url), listen: 'off' });
     const worker = crew.work(through, { handlers: { [newKind()]: () => undefined } });
@@ -157,7 +157,7 @@ describe('a worker', () => {
     const engine = await crew.connect();
     expect(await found(engine, worker.workerInstanceId)).toBeDefined();
     proxy.resume();
-    // The removal was under way and happens after all.
+    // The removal was in progress and completes after all.
     await expect.poll(() => found(engine, worker.workerInstanceId), SOON).toBeUndefined();
     await through.close();
     await proxy.close();
@@ -183,7 +183,7 @@ describe('a worker', () => {
       describe: () => registration('hasty'),
       onError: (error) => order.push(String(error)),
     });
-    // The call is under way, and one more is asked for that must not come after the end.
+    // The call is in progress, and another is requested that must not follow the removal.
     await Promise.resolve();
     kept.refresh();
     const closed = kept.close();
@@ -231,7 +231,7 @@ describe('the list', () => {
     ['concurrency', { concurrency: 0 }],
     ['uptimeMs', { uptimeMs: 0.5 }],
     ['stopping', { stopping: 'yes' as never }],
-  ])('takes in nothing with a wrong %s', async (field, wrong) => {
+  ])('refuses a registration with an invalid %s', async (field, wrong) => {
     const engine = await crew.connect({ listen: 'off' });
     await expect(engine.registerWorker(registration('wrong', wrong))).rejects.toMatchObject({
       name: 'EngineError',
@@ -241,7 +241,7 @@ describe('the list', () => {
   });
 });
 
-test('workers silent for long are removed, others are not', async () => {
+test('workers that have been silent for long are removed, others are not', async () => {
   const engine = await crew.connect();
   await engine.registerWorker(registration('silent'));
   await crew.database.moveClock(SILENT_MS + 1);
@@ -251,7 +251,7 @@ test('workers silent for long are removed, others are not', async () => {
   expect(await found(engine, 'live')).toBeDefined();
 });
 
-test('a connection and a worker end with the block they are used in', async () => {
+test('a connection and a worker are closed at the end of the block they are used in', async () => {
   const outside = await crew.connect();
   let name = '';
   let inner: Engine;

@@ -1,6 +1,6 @@
 /**
- * The worker's ordinary day: what it claims, how much at once, what becomes of results, what it counts, and which
- * options it refuses.
+ * The normal operation of a worker: what it claims and how much at once, what happens to results, what it counts, and
+ * which options it refuses.
  */
 import { describe, expect, test } from 'vitest';
 import type { ClaimRequest, LeaseRef } from '../../src/contract/engine.ts';
@@ -53,7 +53,7 @@ test('handlers run with what was submitted, and what they return is the result',
   });
   expect(tasks[0]!.fence).toBe(`${executionId}/0/1`);
   expect(aborted).toEqual([false]);
-  // Over is over: what the handler may have left running is told so.
+  // The run is finished: whatever the handler may have left running is aborted.
   await expect.poll(() => tasks[0]!.signal.reason, SOON).toMatchObject({ code: 'ended' });
 });
 
@@ -65,7 +65,7 @@ test('a handler that returns nothing completes with null', async () => {
   await expect.poll(() => engine.result(executionId), SOON).toEqual({ outcome: 'success', result: null });
 });
 
-test('no more handlers run at once than the concurrency says, and all of it is used', async () => {
+test('the concurrency is never exceeded and fully used', async () => {
   const engine = await crew.connect();
   const kind = newKind();
   const waiting: (() => void)[] = [];
@@ -91,7 +91,7 @@ test('no more handlers run at once than the concurrency says, and all of it is u
   for (const { executionId } of submitted) expect(await resultOf(engine, executionId)).toBe('success');
 });
 
-test('a worker leaves alone kinds it has no handler for, lanes it is not on and work beyond its capabilities', async () => {
+test('a worker ignores kinds without a handler, other lanes and work beyond its capabilities', async () => {
   const engine = await crew.connect();
   const [mine, foreign] = [newKind(), newKind()];
   const seen: string[] = [];
@@ -148,7 +148,7 @@ test('two workers of one process share the work, each on its own leases', async 
   await expect.poll(() => [first.stats.completed, second.stats.completed], SOON).toEqual([1, 1]);
 });
 
-test('a worker counts how its runs ended', async () => {
+test('a worker counts the outcomes of its runs', async () => {
   const engine = await crew.connect();
   const kind = newKind();
   const worker = crew.work(engine, {
@@ -176,7 +176,7 @@ test('a worker counts how its runs ended', async () => {
   expect(worker.running).toBe(0);
 });
 
-test('a worker whose claims fail at the database counts them and goes on when the database does', async () => {
+test('a worker counts claims that fail at the database, and continues when the database is back', async () => {
   const engine = await crew.connect();
   const kind = newKind();
   const worker = crew.work(engine, { pollMs: 20, handlers: { [kind]: () => 'done' } });
@@ -191,7 +191,7 @@ test('a worker whose claims fail at the database counts them and goes on when th
   await expect.poll(() => resultOf(engine, executionId), SOON).toBe('success');
 });
 
-describe('options that make no sense are refused at once', () => {
+describe('invalid options are refused at once', () => {
   const fine = { handlers: plain({ a: () => undefined }) };
   const cases: [string, string, WorkerOptions][] = [
     ['handlers', 'none', { handlers: [] }],
@@ -256,7 +256,7 @@ test('a worker renews many leases in statements of a thousand', async () => {
   held.open();
 });
 
-test('a worker says why a claim failed, and goes on', async () => {
+test('a worker reports why a claim failed, and continues', async () => {
   const kind = newKind();
   const engine = await crew.connect();
   const heard: unknown[] = [];

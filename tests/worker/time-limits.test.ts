@@ -1,6 +1,6 @@
 /**
- * Limits in time as a worker and its handlers see them: the signal that says `deadline`, the result that comes too late,
- * the retry that runs, and nothing left behind. Workers here notice short limits themselves; long ones by a moved clock.
+ * Time limits as a worker and its handlers see them: the abort with `deadline`, the result that is too late, the retry
+ * that runs, and no timers left over. Workers here notice short limits themselves; long ones by a moved clock.
  */
 import { describe, expect, test } from 'vitest';
 import type { ExecutionPolicy } from '../../src/contract/engine.ts';
@@ -30,14 +30,14 @@ async function timersOf(...ids: ExecutionId[]): Promise<string[]> {
   return found.rows.map(({ kind }) => kind);
 }
 
-/** Resolves when the signal has fired; a handler that ends when it is told to. */
+/** Resolves when the AbortSignal has fired; for a handler that stops when it is aborted. */
 const untilAborted = ({ signal }: TaskContext): Promise<never> =>
   new Promise((_, reject) => {
     signal.addEventListener('abort', () => reject(signal.reason as Error));
   });
 
 describe('a handler that hangs past the limit of its attempt', () => {
-  test('is told `deadline`; the retry runs beside it, and its late result is refused', async () => {
+  test('is aborted with `deadline`; the retry runs beside it, and its late result is refused', async () => {
     const engine = await crew.connect();
     const kind = newKind();
     const [hanging, finish] = [latch<TaskContext>(), latch()];
@@ -55,7 +55,7 @@ describe('a handler that hangs past the limit of its attempt', () => {
     const policy = { ...AGAIN, attemptTimeoutMs: SHORT_MS };
     const { executionId } = await engine.submit({ kind, policy });
     const ctx = await hanging.opened;
-    // Nobody but the worker itself looks at the clock here.
+    // Only the worker itself checks the clock here.
     await expect.poll(() => codeOf(ctx), SOON).toBe('deadline');
     expect(await engine.waitForEnd(executionId)).toEqual({ outcome: 'success', result: 'in time' });
     finish.open();
@@ -75,7 +75,7 @@ describe('a handler that hangs past the limit of its attempt', () => {
     expect(await timersOf(executionId)).toEqual([]);
   });
 
-  test('and ends when it is told to makes room for the retry, and is the end when no retry is left', async () => {
+  test('and stops when it is aborted makes room for the retry, and fails terminally when no retry is left', async () => {
     const engine = await crew.connect();
     const kind = newKind();
     const attempts: number[] = [];
@@ -100,7 +100,7 @@ describe('a handler that hangs past the limit of its attempt', () => {
     expect(await timersOf(executionId)).toEqual([]);
   });
 
-  test('in the only slot of its worker is told all the same, by that worker alone', async () => {
+  test('in the only slot of its worker is still aborted, by that worker alone', async () => {
     const engine = await crew.connect();
     const kind = newKind();
     const hanging = latch<TaskContext>();
@@ -118,7 +118,7 @@ describe('a handler that hangs past the limit of its attempt', () => {
     await expect.poll(() => codeOf(ctx), SOON).toBe('deadline');
   });
 
-  test('in the only slot of its worker is told by whoever reconciles', async () => {
+  test('in the only slot of its worker is aborted by another process’s reconciler', async () => {
     const engine = await crew.connect({ reconcile: 'on' });
     const kind = newKind();
     crew.work(engine, {
@@ -129,7 +129,7 @@ describe('a handler that hangs past the limit of its attempt', () => {
     expect(await engine.waitForEnd(executionId)).toEqual({ outcome: 'success', result: 1 });
   });
 
-  test('is told also when another process noticed', async () => {
+  test('is also aborted when another process noticed', async () => {
     const engine = await crew.connect();
     const kind = newKind();
     const hanging = latch<TaskContext>();
@@ -151,7 +151,7 @@ describe('a handler that hangs past the limit of its attempt', () => {
     expect(await resultOf(engine, executionId)).toBe('expired');
   });
 
-  test('that was told nothing still cannot write', async () => {
+  test('that was not aborted still cannot write', async () => {
     const engine = await crew.connect();
     const kind = newKind();
     const [hanging, finish] = [latch<TaskContext>(), latch()];
@@ -176,7 +176,7 @@ describe('a handler that hangs past the limit of its attempt', () => {
     expect(await resultOf(engine, executionId)).toBe('expired');
   });
 
-  test('does nothing more by its context: a step begun after the limit does not run', async () => {
+  test('does nothing more through its context: a step started after the limit does not run', async () => {
     const engine = await crew.connect();
     const slow = task<null>(newKind());
     const [begun, go, told] = [latch<TaskContext>(), latch(), latch<string>()];
@@ -211,7 +211,7 @@ describe('the deadline of an execution', () => {
   const policy: ExecutionPolicy = { deadlineMs: MINUTE_MS, ...AGAIN };
   const OVER = { outcome: 'expired', message: 'execution_deadline', category: 'timeout', by: 'engine' };
 
-  test('ends a task that sleeps: it is not woken for it, and not at the end of its sleep', async () => {
+  test('ends a task that sleeps: it wakes neither for the deadline nor at the end of its sleep', async () => {
     const engine = await crew.connect();
     const sleeper = task<null>(newKind());
     let runs = 0;
@@ -257,7 +257,7 @@ describe('the deadline of an execution', () => {
     expect(await engine.describe(executionId)).toMatchObject({ startedAtMs: null, attempts: [] });
   });
 
-  test('that is short is kept by the worker that runs it, without anybody else', async () => {
+  test('if short, is enforced by the worker that runs it, without any other process', async () => {
     const engine = await crew.connect();
     const kind = newKind();
     const hanging = latch<TaskContext>();
@@ -276,7 +276,7 @@ describe('the deadline of an execution', () => {
     expect(await engine.result(executionId)).toEqual(OVER);
   });
 
-  test('ends a parent that waits for its children, and the children go on', async () => {
+  test('ends a parent that waits for its children, and the children continue', async () => {
     const engine = await crew.connect();
     const [parent, child] = [task<null>(newKind()), task<null>(newKind(), { lane: 'later' })];
     const spawned = latch<string>();
@@ -305,7 +305,7 @@ describe('the deadline of an execution', () => {
   });
 });
 
-test('limits that were kept leave no timer, however the work went', async () => {
+test('limits that were kept leave no timer, however the work finished', async () => {
   const engine = await crew.connect();
   const mixed = task<number>(newKind());
   crew.work(engine, {

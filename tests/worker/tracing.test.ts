@@ -1,6 +1,6 @@
 /**
- * Traces through the queue: a submit keeps the active span, a run is tied to it, steps and children come beneath; and
- * nothing of it decides about the work. With the real OpenTelemetry API and spans kept in memory.
+ * Traces through the queue: a submit stores the active span, a run is linked to it, and steps and children are below
+ * the run; none of it affects the work. With the real OpenTelemetry API and spans kept in memory.
  */
 import { context, SpanKind, SpanStatusCode, trace, type Span } from '@opentelemetry/api';
 import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks';
@@ -33,7 +33,7 @@ afterAll(async () => {
   context.disable();
 });
 
-/** Runs inside a span of the test's own. */
+/** Runs inside a span created by the test. */
 function inSpan<Value>(work: (span: Span) => Promise<Value>): Promise<Value> {
   return trace.getTracer('test').startActiveSpan('request', async (span) => {
     try {
@@ -57,7 +57,7 @@ async function workTraced(handlers: TaskHandler[], options?: TracingOptions): Pr
 }
 
 describe('a submit', () => {
-  test('in a span keeps it with the execution, beside the tags it was given', async () => {
+  test('in a span stores it with the execution, beside the tags it was given', async () => {
     const engine = await crew.connect();
     const greet = task<string>(newKind());
     const [one, ...more] = await inSpan(async (span) => {
@@ -79,7 +79,7 @@ describe('a submit', () => {
     expect((await engine.describe(executionId))!.tags).toEqual({});
   });
 
-  test('leaves a trace it was given alone, and tags it has no room beside', async () => {
+  test('keeps a trace it was given, and adds none when the tags leave no room', async () => {
     const engine = await crew.connect();
     const greet = task<string>(newKind());
     const full = Object.fromEntries(Array.from({ length: 64 }, (_, n) => [`tag-${n}`, 'x']));
@@ -102,7 +102,7 @@ describe('a submit', () => {
     });
   });
 
-  test('keeps the vendors’ state of the trace, and a run takes it over', async () => {
+  test('stores the trace state of vendors, and a run adopts it', async () => {
     const greet = task<string>(newKind());
     const engine = await workTraced([handle(greet, () => null)]);
     const parent = {
@@ -148,7 +148,7 @@ describe('a run', () => {
     });
   });
 
-  test('is a child of that span when asked to be', async () => {
+  test('is a child of that span if configured', async () => {
     const greet = task<string>(newKind());
     const engine = await workTraced([handle(greet, () => 'hello')], { submitter: 'parent' });
     const submitter = await inSpan(async (span) => {
@@ -170,7 +170,7 @@ describe('a run', () => {
     expect(run!.links).toEqual([]);
   });
 
-  test('that fails shows each attempt, with its error', async () => {
+  test('that fails has a span for each attempt, with its error', async () => {
     const greet = task<string>(newKind());
     const engine = await workTraced([
       handle(greet, (_, ctx) => {
@@ -189,8 +189,8 @@ describe('a run', () => {
   });
 });
 
-describe('beneath a run', () => {
-  test('each step that did something has a span; one that was remembered has none, and a pause is no error', async () => {
+describe('below a run', () => {
+  test('each step that ran has a span; a replayed one has none, and a pause is not an error', async () => {
     const steps = task<null>(newKind());
     const engine = await workTraced([
       handle(steps, async (_, ctx) => {
@@ -245,7 +245,7 @@ describe('beneath a run', () => {
   });
 });
 
-test('without OpenTelemetry the middleware only calls on', async () => {
+test('without OpenTelemetry the middleware only calls the next one', async () => {
   vi.doMock('@opentelemetry/api', () => {
     throw new Error('Cannot find package');
   });

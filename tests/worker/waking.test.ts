@@ -1,6 +1,6 @@
 /**
- * How a worker learns that there is something to do. Every worker here looks once an hour, so whatever starts was
- * noticed by a hint, a timer or a reopened channel.
+ * How a worker learns that there is work. Every worker here polls once an hour, so whatever starts was noticed through
+ * a hint, a timer or a reopened channel.
  */
 import { describe, expect, test, vi } from 'vitest';
 import { AGAIN, latch, newKind, NEVER_MS, resultOf, SOON, useCrew, uuidOf } from './crew.ts';
@@ -10,13 +10,13 @@ import { WakeUp } from '../../src/worker/loop/wake-up.ts';
 
 const crew = useCrew();
 
-/** Runs one execution of the kind from here to its end, so that nobody's first look can be mistaken for a hint. */
+/** Runs one execution of the kind to completion, so that no worker's first poll can be mistaken for a hint. */
 async function warmUp(submitter: Connection, kind: string): Promise<void> {
   const { executionId } = await submitter.submit({ kind });
   await expect.poll(() => resultOf(submitter, executionId), SOON).toBe('success');
 }
 
-test('work submitted by another process starts without waiting for the next look', async () => {
+test('work submitted by another process starts without waiting for the next poll', async () => {
   const [here, there] = [await crew.connect(), await crew.connect({ listen: 'off' })];
   const kind = newKind();
   crew.work(here, { handlers: { [kind]: () => undefined } });
@@ -24,7 +24,7 @@ test('work submitted by another process starts without waiting for the next look
   await warmUp(there, kind);
 });
 
-test('work of a kind nobody had submitted before starts as well', async () => {
+test('work of a kind that was never submitted before starts as well', async () => {
   const [here, there] = [await crew.connect(), await crew.connect({ listen: 'off' })];
   const [first, second] = [newKind(), newKind()];
   crew.work(here, { handlers: { [first]: () => undefined, [second]: () => undefined } });
@@ -49,7 +49,7 @@ test('work submitted in a transaction of the caller starts after its commit', as
   await client.end();
 });
 
-test('work one process cannot take at once is noticed by another', async () => {
+test('work that one process has no room for is noticed by another', async () => {
   const [here, there] = [await crew.connect(), await crew.connect()];
   const kind = newKind();
   const finish = latch();
@@ -83,7 +83,7 @@ test('work one process cannot take at once is noticed by another', async () => {
 });
 
 describe('what is due later', () => {
-  test('delayed work starts when its time has come, also when another process submitted it', async () => {
+  test('delayed work starts when it is due, also when another process submitted it', async () => {
     const [here, there] = [await crew.connect(), await crew.connect({ listen: 'off' })];
     const kind = newKind();
     crew.work(here, { handlers: { [kind]: () => undefined } });
@@ -95,7 +95,7 @@ describe('what is due later', () => {
     }
   });
 
-  test('delayed work that was there before the worker starts when its time has come', async () => {
+  test('delayed work that was submitted before the worker started runs when it is due', async () => {
     const engine = await crew.connect();
     const kind = newKind();
     const { executionId } = await engine.submit({ kind, delayMs: 200 });
@@ -103,7 +103,7 @@ describe('what is due later', () => {
     await expect.poll(() => resultOf(engine, executionId), SOON).toBe('success');
   });
 
-  test('a retry starts when its backoff is over, in whichever process', async () => {
+  test('a retry starts after its backoff, in whichever process', async () => {
     const [here, there] = [await crew.connect(), await crew.connect()];
     const kind = newKind();
     const handlers = {
@@ -120,7 +120,7 @@ describe('what is due later', () => {
     }
   });
 
-  test('a timer that cannot be fired keeps no worker from its work, nor makes it look without pause', async () => {
+  test('a timer that cannot be fired blocks no worker, nor makes it poll continuously', async () => {
     const engine = await crew.connect({ reconcile: 'on' });
     const kind = newKind();
     let looks = 0;
@@ -144,7 +144,7 @@ describe('what is due later', () => {
       await expect
         .poll(async () => (await engine.describe(executionId))!.setbacks, SOON)
         .toMatchObject([{ reconciler: 'due-timers' }]);
-      // As after many failures: it is left alone for long, and stays the earliest timer there is.
+      // As after many failures: it is backed off for long, and stays the earliest timer.
       await crew.database.query('UPDATE ff_setback SET failures = 12, retry_at_ms = retry_at_ms + 3600000');
       await warmUp(engine, kind);
       await warmUp(engine, kind);
@@ -156,8 +156,8 @@ describe('what is due later', () => {
     }
   });
 
-  test('a timer that rings a moment early is waited for, not forgotten', async () => {
-    // Node counts its timers in whole milliseconds, so that one may ring just before its time.
+  test('a timer that fires a moment early is waited for, not forgotten', async () => {
+    // Node counts timers in whole milliseconds, so one may fire just before its time.
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     let now = 1_000;
     const clock = vi.spyOn(performance, 'now').mockImplementation(() => now);
@@ -189,7 +189,7 @@ describe('what is due later', () => {
 });
 
 describe('without a channel', () => {
-  test('a process that does not listen finds work by looking', async () => {
+  test('a process that does not listen finds work by polling', async () => {
     const [here, there] = [await crew.connect({ listen: 'off' }), await crew.connect({ listen: 'off' })];
     const kind = newKind();
     crew.work(here, { pollMs: 20, handlers: { [kind]: () => undefined } });
@@ -197,7 +197,7 @@ describe('without a channel', () => {
     await warmUp(there, kind);
   });
 
-  test('a process that does not listen is told of what it submits itself', async () => {
+  test('a process that does not listen is notified of what it submits itself', async () => {
     const engine = await crew.connect({ listen: 'off' });
     const kind = newKind();
     crew.work(engine, { handlers: { [kind]: () => undefined } });
@@ -205,7 +205,7 @@ describe('without a channel', () => {
     await warmUp(engine, kind);
   });
 
-  test('a listener whose connection is killed comes back and misses nothing', async () => {
+  test('a listener whose connection is killed reconnects and misses nothing', async () => {
     const [here, there] = [await crew.connect(), await crew.connect({ listen: 'off' })];
     const kind = newKind();
     crew.work(here, { handlers: { [kind]: () => undefined } });
@@ -221,11 +221,11 @@ describe('without a channel', () => {
       const before = await listeners();
       expect(before).toHaveLength(1);
       await crew.database.query('SELECT pg_terminate_backend($1)', before);
-      // While nobody listens: the reopened channel must make the worker look.
+      // While nothing listens: the reopened channel must make the worker poll.
       await warmUp(there, kind);
       await expect.poll(listeners, SOON).not.toEqual(before);
       await expect.poll(async () => (await listeners()).length, SOON).toBe(1);
-      // And the new one must hear.
+      // And the new channel must deliver hints.
       await warmUp(there, kind);
     }
   });

@@ -1,5 +1,6 @@
 /**
- * What a member of a flow waits for, and why it was skipped, from facts alone; and that it is not taken for waiting for children.
+ * What a member of a flow waits for, and why it was skipped, from facts alone; and that this is not confused with
+ * waiting for children.
  */
 import { describe, expect, it } from 'vitest';
 import { isBlocked, joinFacts, tellJoin, tellSkip, type JoinFacts, type Upstream } from './blocked.ts';
@@ -32,15 +33,15 @@ const join = (change: Partial<JoinFacts> = {}): JoinFacts => ({
 describe('a member that waits for its join', () => {
   it.each<[string, JoinFacts | null]>([
     [
-      'It waits for all of 3 it comes after; so far 1 satisfied, 2 pending: gpt (active), claude (waiting).',
+      'It is waiting for all 3 upstream members; so far 1 satisfied, 2 pending: gpt (active), claude (waiting).',
       join({ satisfied: 1, pending: [upstream('gpt'), upstream('claude', { state: 'waiting' })] }),
     ],
     [
-      'It waits for the one it comes after; so far 0 satisfied, 1 pending: gpt (suspended).',
+      'It is waiting for its upstream member; so far 0 satisfied, 1 pending: gpt (suspended).',
       join({ edges: 1, pending: [upstream('gpt', { state: 'suspended' })] }),
     ],
     [
-      'It waits for 2 of 9 it comes after; so far 1 satisfied, 2 failed, 1 skipped, 5 pending: gpt to fail (active) and 4 others.',
+      'It is waiting for 2 of 9 upstream members; so far 1 satisfied, 2 failed, 1 skipped, 5 pending: gpt to fail (active) and 4 others.',
       join({
         kind: 'quorum',
         needed: 2,
@@ -52,20 +53,20 @@ describe('a member that waits for its join', () => {
       }),
     ],
     [
-      'It waits for any of 3 it comes after; so far 0 satisfied, 3 pending: gpt (cancelled, which it hears of within about a second) and 2 others.',
+      'It is waiting for any of 3 upstream members; so far 0 satisfied, 3 pending: gpt (cancelled, its edge is resolved within about a second) and 2 others.',
       join({ kind: 'any', needed: 1, pending: [upstream('gpt', { state: 'cancelled' })] }),
     ],
-    ['It waits for the flow race to be sealed.', join({ isSealed: false, edges: 0 })],
+    ['It is waiting for the flow race to be sealed.', join({ isSealed: false, edges: 0 })],
     [
-      'It waits for the flow race to be sealed; so far its join has 1 satisfied, 2 pending.',
+      'It is waiting for the flow race to be sealed; its join has 1 satisfied, 2 pending so far.',
       join({ isSealed: false, satisfied: 1 }),
     ],
-    ['It waits for members of its flow.', null],
+    ['It is waiting for members of its flow.', null],
   ])('%s', (sentence, facts) => {
     expect(tellJoin(facts)).toBe(sentence);
   });
 
-  it('tells programs the same, with how many an all-join needs', () => {
+  it('has the same as facts, with how many edges an all-join needs', () => {
     const told = joinFacts(join({ satisfied: 1, failed: 1, pending: [upstream('gpt')] }));
     expect(told).toMatchObject({ join: 'all', needed: 3, satisfied: 1, failed: 1, pending: 1 });
     expect(told['waitsFor']).toEqual([upstream('gpt')]);
@@ -76,12 +77,12 @@ describe('a member that waits for its join', () => {
 describe('a member that was skipped', () => {
   it.each<[string | null, JoinFacts | null, string | null]>([
     [
-      'its join (all of 3 it comes after) became impossible: gpt is failed',
+      'its join (all 3 upstream members) became impossible: gpt is failed',
       join({ failed: 1, unmet: [upstream('gpt', { state: 'failed' })] }),
       'dependency_impossible',
     ],
     [
-      'its join (any of 3 it comes after) became impossible: gpt is expired, plan-b was to be skipped and is completed and 1 other',
+      'its join (any of 3 upstream members) became impossible: gpt is expired, plan-b was expected to be skipped but is completed and 1 other',
       join({
         kind: 'any',
         needed: 1,
@@ -94,7 +95,7 @@ describe('a member that was skipped', () => {
       }),
       'dependency_impossible',
     ],
-    ['what it was to be handed is too large', join({ satisfied: 3 }), 'input_too_large'],
+    ['the results passed to it are too large', join({ satisfied: 3 }), 'input_too_large'],
     [null, join(), 'dependency_impossible'],
     [null, null, 'dependency_impossible'],
   ])('%s', (sentence, facts, message) => {
@@ -102,8 +103,8 @@ describe('a member that was skipped', () => {
   });
 });
 
-describe('what waits for a join', () => {
-  it('has not begun, and what waits for children has', () => {
+describe('an execution that waits for a join', () => {
+  it('has not started; one that waits for children has', () => {
     expect(isBlocked(resultOf(TRANSITIONS.submit_blocked, 'pending_first_attempt'))).toBe(true);
     expect(isBlocked(resultOf(TRANSITIONS.reopen, 'attempt_terminal'))).toBe(true);
     expect(isBlocked(resultOf(TRANSITIONS.await_children, 'attempt_interrupted'))).toBe(false);

@@ -1,6 +1,6 @@
 /**
- * What a member of a flow waits for before it may begin, or why it never will, as facts and as a sentence: its join, what it has heard
- * so far, and who is still to be heard of. Which other gates hold is judged elsewhere.
+ * What a member of a flow waits for before it may start, or why it never will, as facts and as a sentence: its join,
+ * the edges resolved so far, and the upstreams that are pending. Other gates are judged elsewhere.
  */
 import type { Json } from '../../contract/engine.ts';
 import type { EdgeCondition, FlowId, JoinKind } from '../../contract/flows.ts';
@@ -27,7 +27,7 @@ export interface JoinFacts {
   satisfied: number;
   failed: number;
   skipped: number;
-  /** The first few that were not heard of, and the first few that did not say what was asked of them. */
+  /** The first few upstreams that are pending, and the first few whose edges are unmet. */
   pending: readonly Upstream[];
   unmet: readonly Upstream[];
 }
@@ -36,13 +36,13 @@ const ENDS: readonly PublicState[] = ['completed', 'failed', 'cancelled', 'expir
 const ASKED: Record<EdgeCondition, string> = {
   success: 'to complete',
   failure: 'to fail',
-  always: 'to end',
+  always: 'to finish',
   skipped: 'to be skipped',
 };
-/** How an end is worded that came of too much that was to be handed over. */
+/** The reason code of a member that was skipped because its input would be too large. */
 const TOO_LARGE = 'input_too_large';
 
-/** Held by a join. What waits for children has begun, and is interrupted. */
+/** Blocked by a join. An execution that waits for children has started, and is interrupted. */
 export function isBlocked({ eligibilityState, attemptState }: StateVector): boolean {
   return (
     eligibilityState === 'blocked_by_dependencies' &&
@@ -51,18 +51,18 @@ export function isBlocked({ eligibilityState, attemptState }: StateVector): bool
 }
 
 export function tellJoin(join: JoinFacts | null): string {
-  if (join === null) return 'It waits for members of its flow.';
+  if (join === null) return 'It is waiting for members of its flow.';
   const { flow, isSealed, edges } = join;
   if (!isSealed) {
-    const heard = edges === 0 ? '' : `; so far its join has ${heardText(join)}`;
-    return `It waits for the flow ${quoted(flow)} to be sealed${heard}.`;
+    const resolved = edges === 0 ? '' : `; its join has ${resolvedText(join)} so far`;
+    return `It is waiting for the flow ${quoted(flow)} to be sealed${resolved}.`;
   }
-  return `It waits for ${joinText(join)}; so far ${heardText(join)}${awaitedText(join)}.`;
+  return `It is waiting for ${joinText(join)}; so far ${resolvedText(join)}${awaitedText(join)}.`;
 }
 
-/** Why it was skipped; null when the join does not say. */
+/** Why it was skipped; null when the join does not tell. */
 export function tellSkip(join: JoinFacts | null, message: string | null): string | null {
-  if (message === TOO_LARGE) return 'what it was to be handed is too large';
+  if (message === TOO_LARGE) return 'the results passed to it are too large';
   if (join === null || join.unmet.length === 0) return null;
   const { unmet, failed, skipped } = join;
   const more = moreText(failed + skipped - unmet.length);
@@ -88,11 +88,11 @@ export function joinFacts(join: JoinFacts | null): Record<string, Json> {
 }
 
 function joinText({ kind, needed, edges }: JoinFacts): string {
-  if (kind === 'all') return edges === 1 ? 'the one it comes after' : `all of ${edges} it comes after`;
-  return `${kind === 'any' ? 'any' : needed} of ${edges} it comes after`;
+  if (kind === 'all') return edges === 1 ? 'its upstream member' : `all ${edges} upstream members`;
+  return `${kind === 'any' ? 'any' : needed} of ${counted(edges, 'upstream member')}`;
 }
 
-function heardText({ edges, satisfied, failed, skipped }: JoinFacts): string {
+function resolvedText({ edges, satisfied, failed, skipped }: JoinFacts): string {
   const unmet = [failed === 0 ? '' : `${failed} failed`, skipped === 0 ? '' : `${skipped} skipped`];
   const told = [`${satisfied} satisfied`, ...unmet, `${edges - satisfied - failed - skipped} pending`];
   return told.filter((part) => part !== '').join(', ');
@@ -104,15 +104,15 @@ function awaitedText({ pending, edges, satisfied, failed, skipped }: JoinFacts):
   return `: ${pending.map(pendingText).join(', ')}${more}`;
 }
 
-/** An end that is still to be told is no mistake: whoever comes by tells it. */
+/** A finished upstream whose edge is pending is no error: a reconciler resolves it. */
 function pendingText({ name, state, on }: Upstream): string {
   const asked = on === 'success' ? '' : ` ${ASKED[on]}`;
-  const told = ENDS.includes(state) ? ', which it hears of within about a second' : '';
+  const told = ENDS.includes(state) ? ', its edge is resolved within about a second' : '';
   return `${quoted(name)}${asked} (${state}${told})`;
 }
 
 function unmetText({ name, state, on }: Upstream): string {
-  return `${quoted(name)} ${on === 'success' ? '' : `was ${ASKED[on]} and `}is ${state}`;
+  return `${quoted(name)} ${on === 'success' ? '' : `was expected ${ASKED[on]} but `}is ${state}`;
 }
 
 function moreText(more: number): string {

@@ -1,6 +1,6 @@
 /**
- * How an execution ended, as facts and as a sentence: its outcome, how long ago, by whom and why. Reasons that the engine
- * stores under a name of its own are spelled out. Which other gates hold is judged elsewhere.
+ * How an execution finished, as facts and as a sentence: its outcome, how long ago, by whom and why. Reason codes of
+ * the engine are spelled out. Other gates are judged elsewhere.
  */
 import type { Json } from '../../contract/engine.ts';
 import type { TerminalOutcome } from '../../contract/states.ts';
@@ -17,7 +17,7 @@ export interface EndFacts {
 }
 
 const ENDED: Record<TerminalOutcome, string> = {
-  none: 'ended',
+  none: 'finished',
   success: 'completed',
   failed: 'failed',
   cancelled: 'was cancelled',
@@ -33,15 +33,15 @@ const ENGINE_REASONS: Readonly<Record<string, string>> = {
   dependency_impossible: 'its join became impossible',
   execution_deadline: 'its deadline passed',
   attempt_time_limit: 'an attempt took too long and no retry was left',
-  attempt_timeout: 'its lease ran out and no retry was left',
+  attempt_timeout: 'its lease expired and no retry was left',
 };
 
 export function tellEnd(outcome: TerminalOutcome, end: EndFacts | null, join: JoinFacts | null): string {
   const ago = end === null ? '' : ` ${spoken(end.endedAgoMs)} ago`;
-  return `It ${ENDED[outcome]}${ago}${byWhom(outcome, end)}${reasonOf(outcome, end, join)}; replay runs it again.`;
+  return `It ${ENDED[outcome]}${ago}${byWhom(outcome, end)}${reasonOf(outcome, end, join)}; replay it to run it again.`;
 }
 
-/** Only a cancellation is by somebody: otherwise it is the worker, which the attempts name. */
+/** Named only for a cancellation: otherwise it is the worker, which the attempts name. */
 function byWhom(outcome: TerminalOutcome, end: EndFacts | null): string {
   const by = outcome === 'cancelled' ? (end?.by ?? null) : null;
   return by === null || by === ENGINE ? '' : ` by ${quoted(by)}`;

@@ -1,5 +1,5 @@
 /**
- * What keeps an execution from running, from facts alone: each gate's sentence and numbers, and which of several comes first.
+ * What keeps an execution from running, from facts alone: each gate's sentence and numbers, and their order.
  */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -84,11 +84,11 @@ const setback = (reconciler: string, retryInMs: number) => ({
   retryInMs,
 });
 
-describe('a gate that holds says why', () => {
+describe('a gate that holds explains why', () => {
   it.each<[GateName, string, Partial<GateFacts>]>([
     [
       'ended',
-      'It failed 2 h 5 m ago (no such user); replay runs it again.',
+      'It failed 2h05m ago (no such user); replay it to run it again.',
       {
         state: FAILED,
         end: { outcome: 'failed', endedAtMs: 1, endedAgoMs: 7_512_345, message: 'no  such\nuser', by: null },
@@ -96,49 +96,45 @@ describe('a gate that holds says why', () => {
     ],
     [
       'running',
-      'Worker w-1 runs it; its lease lasts for 25 s and is renewed while the worker lives.',
+      'Worker w-1 is running it; its lease expires in 25s unless the worker renews it.',
       { state: RUNNING, lease: lease(25_000) },
     ],
     [
       'running',
-      'The lease of worker w-1 ran out 300 ms ago and is taken back within about a second.',
+      'The lease of worker w-1 expired 300ms ago and is cleaned up within about a second.',
       { state: RUNNING, lease: lease(-300) },
     ],
     [
       'running',
-      'The lease of worker w-1 ran out 1 m ago and could not be taken back so far.',
+      'The lease of worker w-1 expired 1m ago and could not be cleaned up so far.',
       { state: RUNNING, lease: lease(-60_000), setbacks: [setback('expired-leases', 500)] },
     ],
     [
       'setback',
-      'The reconciler due-timers failed on it 3 times (contention) and tries again in 4 s.',
+      'Reconciler due-timers failed on it 3 times (contention) and retries in 4s.',
       { state: DELAYED, eligibleInMs: -10, setbacks: [setback('due-timers', 4_000)] },
     ],
-    ['delayed', 'Its delayed start is over in 4 m 10 s.', { state: DELAYED, eligibleInMs: 250_999 }],
-    ['delayed', 'Its sleep is over in 3 d.', { state: ASLEEP, eligibleInMs: 259_200_000 }],
+    ['delayed', 'Its start delay ends in 4m10s.', { state: DELAYED, eligibleInMs: 250_999 }],
+    ['delayed', 'Its sleep ends in 3d.', { state: ASLEEP, eligibleInMs: 259_200_000 }],
     [
       'delayed',
-      'Its sleep was over 20 ms ago, and it is queued within about a second.',
+      'Its sleep ended 20ms ago, and it is queued within about a second.',
       { state: ASLEEP, eligibleInMs: -20 },
     ],
     [
       'delayed',
-      'Its sleep is over in 1 m, or when enough of its children have ended.',
+      'Its sleep ends in 1m, or when enough of its children have finished.',
       { state: ASLEEP, eligibleInMs: 60_000, children: children(2) },
     ],
     [
       'delayed',
-      'Its delayed start is over in 1 m, but its deadline comes first and is in 5 s.',
+      'Its start delay ends in 1m, but its deadline is in 5s.',
       { state: DELAYED, eligibleInMs: 60_000, deadlineInMs: 5_000 },
     ],
-    [
-      'delayed',
-      'The rest before it goes on after its wait is over in 5 s.',
-      { state: RESTING, eligibleInMs: 5_000 },
-    ],
+    ['delayed', 'The delay before it resumes ends in 5s.', { state: RESTING, eligibleInMs: 5_000 }],
     [
       'backing_off',
-      'Attempt 2 failed (boom); the wait before attempt 3 is over in 9 s.',
+      'Attempt 2 failed (boom); the backoff before attempt 3 ends in 9s.',
       {
         state: BACKING_OFF,
         attemptIndex: 2,
@@ -148,32 +144,36 @@ describe('a gate that holds says why', () => {
     ],
     [
       'waiting_children',
-      'It waits until all of its 3 children have ended; so far 0 did, open: {fp:1}:a, {fp:2}:b and 1 more.',
+      'It is waiting for all 3 of its children to finish; 0 finished so far, open: {fp:1}:a, {fp:2}:b and 1 more.',
       { state: AWAITING, children: children(3) },
     ],
     [
       'waiting_children',
-      'It waits until 2 of its 3 children have ended or its sleep is over; so far 1 did, open: {fp:1}:a, {fp:2}:b.',
+      'It is waiting for 2 of its 3 children to finish or its sleep to end; 1 finished so far, open: {fp:1}:a, {fp:2}:b.',
       { state: ASLEEP, eligibleInMs: 60_000, children: children(2, 2) },
     ],
     [
       'waiting_children',
-      'It waits until 2 of its 3 children have ended or one of its waits is over; so far 1 did, open: {fp:1}:a, {fp:2}:b.',
+      'It is waiting for 2 of its 3 children to finish or one of its waits to finish; 1 finished so far, open: {fp:1}:a, {fp:2}:b.',
       { state: SUSPENDED, suspension: suspension(null), children: children(2, 2) },
     ],
     [
       'waiting_children',
-      'It waited for 2 of its 3 children; they have ended, and it goes on within about a second.',
+      'It waited for 2 of its 3 children, which have finished; it resumes within about a second.',
       { state: AWAITING, children: children(1, 2) },
     ],
     [
       'lane_paused',
-      'Lane slow has been paused for 3 h 10 m by ada (the server is down); it gives out no work until it is resumed.',
+      'Lane slow has been paused for 3h10m by ada (the server is down); nothing is claimed from it until it is resumed.',
       { lanePause: PAUSE },
     ],
-    ['lane_paused', 'Lane slow is paused; it gives out no work until it is resumed.', { lanePause: UNTOLD }],
-    ['no_worker', 'No worker was heard of in the last 30 s.', { workers: [] }],
-    ['no_worker', 'Of 1 live worker none handles mail.', { workers: [{ ...FREE, kinds: [] }] }],
+    [
+      'lane_paused',
+      'Lane slow is paused; nothing is claimed from it until it is resumed.',
+      { lanePause: UNTOLD },
+    ],
+    ['no_worker', 'No worker has sent a heartbeat in the last 30s.', { workers: [] }],
+    ['no_worker', 'None of 1 live worker handles mail.', { workers: [{ ...FREE, kinds: [] }] }],
     [
       'no_worker',
       'The workers that handle mail do not serve lane slow.',
@@ -186,24 +186,24 @@ describe('a gate that holds says why', () => {
     ],
     [
       'workers_busy',
-      'All live workers that can run it are busy, by what they last said: 2 full, 1 stopping.',
+      'All live workers that can run it were busy at their last heartbeat: 2 full, 1 stopping.',
       { workers: [{ ...FREE, count: 3, free: 0, stopping: 1 }] },
     ],
     [
       'queued',
-      'It comes after 12 executions of the same lane, kind and capabilities.',
+      'It is queued behind 12 executions of the same lane, kind and capabilities.',
       { queue: { ahead: 12, isCapped: false } },
     ],
     [
       'queued',
-      'It comes after at least 1000 executions of the same lane, kind and capabilities.',
+      'It is queued behind at least 1000 executions of the same lane, kind and capabilities.',
       { queue: { ahead: 1_000, isCapped: true } },
     ],
   ])('%s: %s', (name, detail, change) => {
     expect(gateOf(name, change)).toMatchObject({ holds: true, detail });
   });
 
-  it('and quotes no more of a failure than a sentence bears, without splitting a character', () => {
+  it('and shortens a long failure message, without splitting a character', () => {
     const end = {
       outcome: 'failed',
       endedAtMs: 1,
@@ -216,13 +216,13 @@ describe('a gate that holds says why', () => {
   });
 });
 
-describe('what nobody offers', () => {
+describe('what no worker offers', () => {
   it.each<[string, WorkerGroup[], object]>([
     ['is any worker', [], { lacking: 'workers', live: 0 }],
     ['is the kind', [{ ...FREE, kinds: [] }], { lacking: 'kind', live: 1 }],
     ['is the lane', [{ ...FREE, lanes: [] }], { lacking: 'lane', live: 1 }],
     [
-      'is what the nearest worker lacks',
+      'is what the closest match lacks',
       [free({ capabilities: [] }), free({ capabilities: ['gpu'] })],
       { lacking: 'capabilities', live: 2, missingCapabilities: ['eu'] },
     ],
@@ -236,7 +236,7 @@ describe('what nobody offers', () => {
     expect(held({ workers: [{ ...FREE, lanes: ['slow'] }] })).toEqual([]);
   });
 
-  it('may be offered by two workers, one part each: then nobody can run it', () => {
+  it('may be offered by two workers in part: then neither can run it', () => {
     const workers = [free({ lanes: [] }), free({ capabilities: [] })];
     expect(held({ workers })).toEqual(['no_worker']);
   });
@@ -244,24 +244,24 @@ describe('what nobody offers', () => {
 
 describe('which gates hold', () => {
   it.each<[string, Partial<GateFacts>, GateName[]]>([
-    ['nothing holds what a worker should take any moment', {}, []],
+    ['nothing holds an execution that a worker should claim any moment', {}, []],
     [
       'a delayed execution in a paused lane without workers shows all three',
       { state: DELAYED, eligibleInMs: 5, lanePause: PAUSE, workers: [] },
       ['delayed', 'lane_paused', 'no_worker'],
     ],
     [
-      'how busy workers are does not matter before it is claimable',
+      'busy workers do not matter before it is claimable',
       { state: DELAYED, eligibleInMs: 5, workers: [{ ...FREE, free: 0 }], queue: null },
       ['delayed'],
     ],
     [
-      'a pause keeps back what waits, not what runs',
+      'a paused lane holds waiting executions, not running ones',
       { state: RUNNING, lease: lease(5), lanePause: PAUSE, workers: [] },
       ['running'],
     ],
     [
-      'nothing else matters to what has ended',
+      'nothing else matters to a finished execution',
       { state: FAILED, lanePause: PAUSE, workers: [], queue: null, setbacks: [setback('due-timers', 5)] },
       ['ended'],
     ],
@@ -276,7 +276,7 @@ describe('which gates hold', () => {
       ['delayed', 'waiting_children'],
     ],
     [
-      'a suspended execution also needs its lane and a worker when it is told',
+      'a suspended execution also needs its lane and a worker to resume',
       { state: SUSPENDED, suspension: suspension(5), lanePause: PAUSE, workers: [], queue: null },
       ['suspended', 'lane_paused', 'no_worker'],
     ],
@@ -286,12 +286,12 @@ describe('which gates hold', () => {
 
   it.each<[string, Partial<GateFacts>, GateName[]]>([
     [
-      'of another reconciler than it needs does not hold',
+      'of a reconciler it does not depend on does not hold',
       { state: DELAYED, eligibleInMs: -5, setbacks: [setback('expired-leases', 900)] },
       ['delayed'],
     ],
     [
-      'that is over before its delay does not hold',
+      'that ends before its delay does not hold',
       { state: DELAYED, eligibleInMs: 5_000, setbacks: [setback('due-timers', 900)] },
       ['delayed'],
     ],
@@ -300,24 +300,24 @@ describe('which gates hold', () => {
       { state: DELAYED, eligibleInMs: 5_000, setbacks: [setback('due-timers', 9_000)] },
       ['setback', 'delayed'],
     ],
-    ['of what can be claimed does not hold', { setbacks: [setback('due-timers', 900)] }, []],
+    ['of a claimable execution does not hold', { setbacks: [setback('due-timers', 900)] }, []],
     [
       'of a live lease does not hold',
       { state: RUNNING, lease: lease(5), setbacks: [setback('expired-leases', 900)] },
       ['running'],
     ],
     [
-      'of the word of a child holds',
+      'of the wake-up by a child holds',
       { state: AWAITING, children: children(1, 2), setbacks: [setback('due-timers', 900)] },
       ['setback', 'waiting_children'],
     ],
     [
-      'of what is suspended without a time does not hold',
+      'of a suspension without a timeout does not hold',
       { state: SUSPENDED, suspension: suspension(null), setbacks: [setback('due-timers', 900)] },
       ['suspended'],
     ],
     [
-      'of a wait whose time is over holds',
+      'of a wait that timed out holds',
       { state: SUSPENDED, suspension: suspension(-5), setbacks: [setback('due-timers', 900)] },
       ['setback', 'suspended'],
     ],
@@ -367,7 +367,7 @@ const anyFacts: fc.Arbitrary<GateFacts> = fc.record({
 });
 
 describe('whatever the facts', () => {
-  it('every gate is answered once, in order, with one sentence', () => {
+  it('every gate is judged once, in order, with one sentence', () => {
     fc.assert(
       fc.property(anyFacts, (some) => {
         const gates = judgeGates(some);
@@ -377,7 +377,7 @@ describe('whatever the facts', () => {
     );
   });
 
-  it('sessions aside, what has ended is held by that alone, what runs by that first, and nothing else by either', () => {
+  it('sessions aside, finished executions are held by that alone, running ones by that first, others by neither', () => {
     fc.assert(
       fc.property(anyFacts, (some) => {
         const [first, ...others] = holders(judgeGates(some)).filter((gate) => gate !== 'held');

@@ -1,6 +1,6 @@
 /**
- * Why an execution does not run: facts about it and its surroundings in, the gates it has to pass out, each with a
- * sentence. Times are distances from now, so that nothing here needs a clock. Reading the facts is the store's business.
+ * Why an execution does not run: turns facts about it and its surroundings into the gates it has to pass, each with a
+ * sentence. Times are relative to now, so that nothing here needs a clock. The facts are read elsewhere.
  */
 import type { Json } from '../../contract/engine.ts';
 import type { ExecutionId } from '../../contract/ids.ts';
@@ -14,17 +14,17 @@ import { routeMatches, type Route, type RouteDemand } from '../routes.ts';
 import { nextTimeMs, suspensionFacts, tellSuspension, type SuspensionFacts } from './suspended.ts';
 import { counted, quoted, spoken } from '../wording.ts';
 
-/** A worker that was heard of within this time is taken to be alive: three of its heartbeats. */
+/** A worker whose last heartbeat is within this time counts as alive: three heartbeats. */
 export const LIVE_WITHIN_MS = 30_000;
 
-/** Live workers that offer the same of what the route asks for. */
+/** Live workers that match the route in the same way. */
 export interface WorkerGroup {
   kinds: readonly string[];
   /** Null: every lane. */
   lanes: readonly string[] | null;
   capabilities: readonly string[];
   count: number;
-  /** Not stopping, and with room for another run. */
+  /** Not stopping, and with a free slot. */
   free: number;
   stopping: number;
 }
@@ -33,7 +33,7 @@ export interface GateFacts {
   state: StateVector;
   attemptIndex: number;
   route: Route;
-  /** The pause that holds its lane; parts of it nobody told are null. */
+  /** The pause of its lane; parts that were not given are null. */
   lanePause: {
     pausedAtMs: number | null;
     pausedAgoMs: number | null;
@@ -41,28 +41,28 @@ export interface GateFacts {
     reason: string | null;
   } | null;
   lease: { workerInstanceId: string; expiresInMs: number } | null;
-  /** When it becomes claimable by itself; below zero, a timer is late. */
+  /** When it becomes claimable by itself; negative when a timer is late. */
   eligibleInMs: number | null;
   deadlineInMs: number | null;
   lastFailure: { attemptIndex: number; message: string | null; category: string | null } | null;
-  /** The children a pause waits for; the first few that are open, by name. */
+  /** The children a pause waits for; the ids of the first few that are open. */
   children: { needed: number; total: number; open: number; firstOpen: readonly ExecutionId[] } | null;
-  /** What it waits for as a member of a flow, or has waited for and was skipped. */
+  /** The join it waits for as a member of a flow, or that skipped it. */
   join: JoinFacts | null;
-  /** What it is suspended for. */
+  /** The waits it is suspended for. */
   suspension: SuspensionFacts | null;
-  /** Sessions whose transactions hold its rows, the oldest first. */
+  /** Sessions whose transactions hold locks on its rows, the oldest first. */
   sessions: readonly SessionFacts[];
   setbacks: readonly { reconciler: string; failures: number; errorCode: string; retryInMs: number }[];
   end: EndFacts | null;
   workers: readonly WorkerGroup[];
-  /** Entries before it in the queue of its route, counted only so far. Null when it is in no queue. */
+  /** Entries ahead of it in the queue of its route, counted up to a limit. Null when it is not queued. */
   queue: { ahead: number; isCapped: boolean } | null;
 }
 
 type Judgement = Omit<Gate, 'gate'>;
 
-/** Every gate, in the order they are passed. The first that holds is the answer. */
+/** Every gate, in the order they are passed. The first that holds is the reason. */
 export function judgeGates(facts: GateFacts): Gate[] {
   return GATES.map((gate) => ({ gate, ...JUDGES[gate](facts) }));
 }
@@ -94,7 +94,7 @@ function holding(detail: string, facts: Record<string, Json>): Judgement {
 function judgeEnd({ state, end, deadlineInMs, join }: GateFacts): Judgement {
   if (state.lifecyclePhase !== 'terminal') {
     const until = deadlineInMs === null ? '' : `; its deadline ${when(deadlineInMs)}`;
-    return open(`It has not ended${until}.`, { deadlineInMs });
+    return open(`It has not finished${until}.`, { deadlineInMs });
   }
   const outcome = end?.outcome ?? state.terminalOutcome;
   return holding(tellEnd(outcome, end, join), endFacts(outcome, end, join));
@@ -102,39 +102,39 @@ function judgeEnd({ state, end, deadlineInMs, join }: GateFacts): Judgement {
 
 function judgeSessions({ sessions, state }: GateFacts): Judgement {
   const told = { sessions: sessions.map((session) => ({ ...session })) };
-  if (state.lifecyclePhase === 'terminal') return open('It has ended: nothing has to change it.', told);
+  if (state.lifecyclePhase === 'terminal') return open('It has finished; nothing needs to change it.', told);
   const holder = holderOf(sessions);
   return holder === undefined
-    ? open('No session holds its row for long.', told)
+    ? open('No session has locked its row for long.', told)
     : holding(tellHolder(holder), told);
 }
 
 function judgeLease(facts: GateFacts): Judgement {
   const { state, lease } = facts;
-  if (state.lifecyclePhase !== 'active') return open('No worker runs it.');
-  if (lease === null) return holding('A worker runs it.', {});
+  if (state.lifecyclePhase !== 'active') return open('No worker is running it.');
+  if (lease === null) return holding('A worker is running it.', {});
   const { workerInstanceId, expiresInMs } = lease;
   const told = { workerInstanceId, expiresInMs };
   if (expiresInMs > 0) {
-    const rest = `its lease lasts for ${spoken(expiresInMs)} and is renewed while the worker lives`;
-    return holding(`Worker ${workerInstanceId} runs it; ${rest}.`, told);
+    const rest = `its lease expires in ${spoken(expiresInMs)} unless the worker renews it`;
+    return holding(`Worker ${workerInstanceId} is running it; ${rest}.`, told);
   }
   const next =
-    resisting(facts).length > 0 ? 'could not be taken back so far' : 'is taken back within about a second';
+    resisting(facts).length > 0 ? 'could not be cleaned up so far' : 'is cleaned up within about a second';
   return holding(
-    `The lease of worker ${workerInstanceId} ran out ${spoken(-expiresInMs)} ago and ${next}.`,
+    `The lease of worker ${workerInstanceId} expired ${spoken(-expiresInMs)} ago and ${next}.`,
     told,
   );
 }
 
-/** The reconciler an execution needs now to go on; only its setbacks are in the way. */
+/** The reconciler an execution depends on now; only setbacks of that one matter. */
 function neededReconciler({ state, lease }: GateFacts): string | null {
   if (state.lifecyclePhase === 'active') return (lease?.expiresInMs ?? 1) > 0 ? null : 'expired-leases';
   if (!isWaiting(state) || isBlocked(state)) return null;
   return state.eligibilityState === 'eligible_now' ? null : 'due-timers';
 }
 
-/** A setback that is over before the time the execution waits for is not what it waits for. */
+/** Setbacks that delay the execution. One that ends before the execution is due does not. */
 function resisting(facts: GateFacts): GateFacts['setbacks'] {
   const needed = neededReconciler(facts);
   const waitMs = Math.max(untilTimeMs(facts), 0);
@@ -143,7 +143,7 @@ function resisting(facts: GateFacts): GateFacts['setbacks'] {
   );
 }
 
-/** Until time is to move it on. What is suspended without a time, and without children, waits for none. */
+/** How long until a timer is due to move it on. Infinite for a suspension without a timeout and without children. */
 function untilTimeMs({ state, eligibleInMs, suspension, children }: GateFacts): number {
   if (state.lifecyclePhase === 'active') return 0;
   if (state.lifecyclePhase !== 'suspended') return eligibleInMs ?? 0;
@@ -152,33 +152,33 @@ function untilTimeMs({ state, eligibleInMs, suspension, children }: GateFacts): 
 }
 
 function judgeSetbacks(facts: GateFacts): Judgement {
-  if (facts.setbacks.length === 0) return open('No reconciler failed on it.');
+  if (facts.setbacks.length === 0) return open('No reconciler has failed on it.');
   const told = { setbacks: facts.setbacks.map((setback) => ({ ...setback })) };
   const worst = resisting(facts).toSorted((one, other) => other.retryInMs - one.retryInMs)[0];
   if (worst === undefined)
-    return open('A reconciler failed on it, but it does not wait for that one now.', told);
+    return open('A reconciler failed on it, but it does not depend on that one now.', told);
   const { reconciler, failures, errorCode, retryInMs } = worst;
-  const again = retryInMs > 0 ? `tries again in ${spoken(retryInMs)}` : 'is about to try again';
+  const again = retryInMs > 0 ? `retries in ${spoken(retryInMs)}` : 'is about to retry';
   const often = failures === 1 ? 'once' : `${failures} times`;
-  return holding(`The reconciler ${reconciler} failed on it ${often} (${errorCode}) and ${again}.`, told);
+  return holding(`Reconciler ${reconciler} failed on it ${often} (${errorCode}) and ${again}.`, told);
 }
 
 const DELAYS = {
-  first_start: 'Its delayed start',
+  first_start: 'Its start delay',
   sleep: 'Its sleep',
-  rest: 'The rest before it goes on after its wait',
+  rest: 'The delay before it resumes',
 };
 
 function judgeDelay({ state, eligibleInMs, deadlineInMs, children }: GateFacts): Judgement {
   const { blockingReason, attemptState } = state;
   if (blockingReason !== 'waiting_for_delay' && blockingReason !== 'waiting_for_resume_delay')
-    return open('No delay or sleep is under way.');
+    return open('It is neither delayed nor sleeping.');
   const isRest = blockingReason === 'waiting_for_resume_delay';
   const pause = attemptState === 'pending_first_attempt' ? 'first_start' : 'sleep';
   const reason = isRest ? 'rest' : pause;
   const leftMs = eligibleInMs ?? 0;
-  const sooner = children === null ? '' : ', or when enough of its children have ended';
-  return holding(`${DELAYS[reason]} ${overIn(leftMs)}${sooner}${deadlineFirst(leftMs, deadlineInMs)}.`, {
+  const sooner = children === null ? '' : ', or when enough of its children have finished';
+  return holding(`${DELAYS[reason]} ${endsIn(leftMs)}${sooner}${deadlineFirst(leftMs, deadlineInMs)}.`, {
     reason,
     eligibleInMs: leftMs,
     deadlineInMs,
@@ -192,11 +192,11 @@ function judgeBackoff({
   deadlineInMs,
   lastFailure,
 }: GateFacts): Judgement {
-  if (state.blockingReason !== 'waiting_for_retry_backoff') return open('No retry is being waited for.');
+  if (state.blockingReason !== 'waiting_for_retry_backoff') return open('It is not waiting for a retry.');
   const leftMs = eligibleInMs ?? 0;
   const message = quotedOrNull(lastFailure?.message ?? null);
   const failed = `Attempt ${(lastFailure?.attemptIndex ?? attemptIndex - 1) + 1} failed${bracketed(message)}`;
-  const wait = `the wait before attempt ${attemptIndex + 1} ${overIn(leftMs)}`;
+  const wait = `the backoff before attempt ${attemptIndex + 1} ${endsIn(leftMs)}`;
   return holding(`${failed}; ${wait}${deadlineFirst(leftMs, deadlineInMs)}.`, {
     attemptIndex,
     failedAttemptIndex: lastFailure?.attemptIndex ?? null,
@@ -208,23 +208,23 @@ function judgeBackoff({
 }
 
 function judgeChildren({ children, state, eligibleInMs }: GateFacts): Judgement {
-  if (children === null || !isWaiting(state)) return open('It waits for no children.');
+  if (children === null || !isWaiting(state)) return open('It is not waiting for children.');
   const { needed, total, open: stillOpen, firstOpen } = children;
   const ended = total - stillOpen;
   const told = { needed, total, ended, open: stillOpen, firstOpen: [...firstOpen] };
-  const of = needed === total ? `all of its ${total} children` : `${needed} of its ${total} children`;
+  const of = needed === total ? `all ${total} of its children` : `${needed} of its ${total} children`;
   if (ended >= needed)
-    return holding(`It waited for ${of}; they have ended, and it goes on within about a second.`, told);
+    return holding(`It waited for ${of}, which have finished; it resumes within about a second.`, told);
   const more = stillOpen > firstOpen.length ? ` and ${stillOpen - firstOpen.length} more` : '';
   const untilTime = state.eligibilityState === 'not_eligible_until_time' && eligibleInMs !== null;
-  const orSignal = state.lifecyclePhase === 'suspended' ? ' or one of its waits is over' : '';
-  const orTime = untilTime ? ' or its sleep is over' : orSignal;
-  const detail = `It waits until ${of} have ended${orTime}; so far ${ended} did, open: ${firstOpen.join(', ')}${more}.`;
+  const orSignal = state.lifecyclePhase === 'suspended' ? ' or one of its waits to finish' : '';
+  const orTime = untilTime ? ' or its sleep to end' : orSignal;
+  const detail = `It is waiting for ${of} to finish${orTime}; ${ended} finished so far, open: ${firstOpen.join(', ')}${more}.`;
   return holding(detail, told);
 }
 
 function judgeJoin({ state, join }: GateFacts): Judgement {
-  if (!isBlocked(state)) return open('It waits for no other member of a flow.');
+  if (!isBlocked(state)) return open('It is not waiting for other members of a flow.');
   return holding(tellJoin(join), joinFacts(join));
 }
 
@@ -234,7 +234,7 @@ function judgeSuspension({ state, suspension }: GateFacts): Judgement {
   return holding(tellSuspension(blockingReason, suspension), suspensionFacts(blockingReason, suspension));
 }
 
-/** Neither ended nor running: whatever else is in its way, it needs a lane and a worker. */
+/** Neither finished nor running: whatever else it waits for, it needs a lane and a worker. */
 function isWaiting({ lifecyclePhase }: StateVector): boolean {
   return lifecyclePhase !== 'terminal' && lifecyclePhase !== 'active';
 }
@@ -243,12 +243,11 @@ function judgeLane({ state, route: { lane }, lanePause }: GateFacts): Judgement 
   if (lanePause === null) return open(`Lane ${lane} is not paused.`, { lane });
   const { pausedAtMs, pausedAgoMs, by, reason } = lanePause;
   const told = { lane, pausedAtMs, pausedAgoMs, pausedBy: by, pauseReason: reason };
-  if (!isWaiting(state))
-    return open(`Lane ${lane} is paused, which keeps only waiting executions back.`, told);
+  if (!isWaiting(state)) return open(`Lane ${lane} is paused, which affects only waiting executions.`, told);
   const since = pausedAgoMs === null ? 'is paused' : `has been paused for ${spoken(pausedAgoMs)}`;
   const who = by === null ? '' : ` by ${quoted(by)}`;
   const why = bracketed(quotedOrNull(reason));
-  return holding(`Lane ${lane} ${since}${who}${why}; it gives out no work until it is resumed.`, told);
+  return holding(`Lane ${lane} ${since}${who}${why}; nothing is claimed from it until it is resumed.`, told);
 }
 
 const demandOf = (group: WorkerGroup): RouteDemand => ({
@@ -273,7 +272,7 @@ function judgeWorkers(facts: GateFacts): Judgement {
   return open(`${counted(fitting, 'live worker')} can run it.`, { live, matching: fitting });
 }
 
-/** Which part of what it asks nobody offers together with the parts before it: kind, then lane, then capabilities. */
+/** The first requirement that no worker meets together with those before it: kind, then lane, then capabilities. */
 function whatLacks({ route, workers }: GateFacts, live: number): Omit<Judgement, 'holds'> {
   const { kind, lane, capabilities } = route;
   const told = (lacking: string) => ({
@@ -286,13 +285,13 @@ function whatLacks({ route, workers }: GateFacts, live: number): Omit<Judgement,
   });
   if (live === 0)
     return {
-      detail: `No worker was heard of in the last ${spoken(LIVE_WITHIN_MS)}.`,
+      detail: `No worker has sent a heartbeat in the last ${spoken(LIVE_WITHIN_MS)}.`,
       facts: told('workers'),
     };
   const anyLane: Route = { ...route, capabilities: [] };
   const ofKind = workers.filter((group) => routeMatches(anyLane, { ...demandOf(group), lanes: undefined }));
   if (ofKind.length === 0)
-    return { detail: `Of ${counted(live, 'live worker')} none handles ${kind}.`, facts: told('kind') };
+    return { detail: `None of ${counted(live, 'live worker')} handles ${kind}.`, facts: told('kind') };
   const onLane = ofKind.filter((group) => routeMatches(anyLane, demandOf(group)));
   if (onLane.length === 0)
     return { detail: `The workers that handle ${kind} do not serve lane ${lane}.`, facts: told('lane') };
@@ -301,7 +300,7 @@ function whatLacks({ route, workers }: GateFacts, live: number): Omit<Judgement,
   return { detail, facts: { ...told('capabilities'), missingCapabilities: missing } };
 }
 
-/** What the worker that comes nearest lacks: nobody may lack what all others have. */
+/** What the closest match lacks: there may be no capability that all of them lack. */
 function fewestMissing(required: readonly string[], groups: readonly WorkerGroup[]): string[] {
   const missing = groups.map((group) => {
     const offered = new Set(group.capabilities);
@@ -315,36 +314,35 @@ function judgeRoom(facts: GateFacts): Judgement {
   const fitting = sum(groups, 'count');
   const [free, stopping] = [sum(groups, 'free'), sum(groups, 'stopping')];
   const told = { matching: fitting, free, stopping };
-  if (facts.state.eligibilityState !== 'eligible_now')
-    return open('It asks for no slot of a worker now.', told);
-  if (fitting === 0) return open('There is no worker that could be busy.', told);
+  if (facts.state.eligibilityState !== 'eligible_now') return open('It needs no worker slot now.', told);
+  if (fitting === 0) return open('No live worker can run it.', told);
   if (free > 0)
-    return open(`Of ${counted(fitting, 'worker')} that can run it ${free} said to have a free slot.`, told);
+    return open(`${free} of ${counted(fitting, 'worker')} that can run it last reported a free slot.`, told);
   const how = `${fitting - stopping} full, ${stopping} stopping`;
-  return holding(`All live workers that can run it are busy, by what they last said: ${how}.`, told);
+  return holding(`All live workers that can run it were busy at their last heartbeat: ${how}.`, told);
 }
 
 function judgeQueue({ state, queue }: GateFacts): Judgement {
-  if (queue === null || state.eligibilityState !== 'eligible_now') return open('It is in no queue.');
+  if (queue === null || state.eligibilityState !== 'eligible_now') return open('It is not queued.');
   const { ahead, isCapped } = queue;
   if (ahead === 0 && !isCapped)
-    return open('Nothing is before it in the queue of its route.', { ahead, isCapped });
+    return open('Nothing is ahead of it in the queue of its route.', { ahead, isCapped });
   const many = isCapped ? `at least ${counted(ahead, 'execution')}` : counted(ahead, 'execution');
-  return holding(`It comes after ${many} of the same lane, kind and capabilities.`, { ahead, isCapped });
+  return holding(`It is queued behind ${many} of the same lane, kind and capabilities.`, { ahead, isCapped });
 }
 
 function when(ms: number): string {
-  return ms > 0 ? `is in ${spoken(ms)}` : `was ${spoken(-ms)} ago, and it is about to expire`;
+  return ms > 0 ? `is in ${spoken(ms)}` : `was ${spoken(-ms)} ago and it is about to expire`;
 }
 
-function overIn(ms: number): string {
-  if (ms > 0) return `is over in ${spoken(ms)}`;
-  return `was over ${spoken(-ms)} ago, and it is queued within about a second`;
+function endsIn(ms: number): string {
+  if (ms > 0) return `ends in ${spoken(ms)}`;
+  return `ended ${spoken(-ms)} ago, and it is queued within about a second`;
 }
 
 function deadlineFirst(waitMs: number, deadlineInMs: number | null): string {
   if (deadlineInMs === null || deadlineInMs > waitMs) return '';
-  return `, but its deadline comes first and ${when(deadlineInMs)}`;
+  return `, but its deadline ${when(deadlineInMs)}`;
 }
 
 function quotedOrNull(message: string | null): string | null {

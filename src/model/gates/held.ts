@@ -1,9 +1,10 @@
 /**
- * What is said of sessions whose transactions stay open over the rows of an execution. Never what they said: that may quote data.
+ * Sentences about sessions whose open transactions hold locks on the rows of an execution. They never quote the
+ * sessions' statements, which may contain data.
  */
 import { spoken } from '../wording.ts';
 
-/** A transaction that is open for longer over an execution's row is said to hold it: every change holds it for a moment. */
+/** Only a transaction open for longer than this is reported to hold a row: every change locks it for a moment. */
 export const HELD_AFTER_MS = 1_000;
 
 /** What a session last did. */
@@ -14,25 +15,25 @@ const SESSION_DOES = {
 } as const;
 export type SessionDoing = keyof typeof SESSION_DOES;
 
-/** Null is what the role may not see of it. */
+/** Null for what this role may not see. */
 export interface SessionFacts {
   pid: number;
-  /** Of its transaction. */
+  /** The age of its transaction. */
   ageMs: number | null;
   doing: SessionDoing | null;
 }
 
-/** The one that has been there for longest, of those that are not just passing by. */
+/** The oldest session that does not merely hold its lock for a moment. */
 export function holderOf<Session extends SessionFacts>(sessions: readonly Session[]): Session | undefined {
   return sessions.find(({ ageMs }) => ageMs === null || ageMs >= HELD_AFTER_MS);
 }
 
-/** `noun` is capitalized at the beginning of a sentence. */
+/** `noun` is capitalized at the start of a sentence. */
 export function nameSession({ pid, ageMs, doing }: SessionFacts, noun: 'session' | 'Session'): string {
-  const age = ageMs === null ? 'whose transaction this role may not look at' : `open for ${spoken(ageMs)}`;
+  const age = ageMs === null ? 'whose transaction this role may not see' : `open for ${spoken(ageMs)}`;
   return `${noun} ${pid}, ${age}${doing === null ? '' : `, ${SESSION_DOES[doing]}`}`;
 }
 
 export function tellHolder(session: SessionFacts): string {
-  return `${nameSession(session, 'Session')}, holds its row; until that ends, nothing can change it.`;
+  return `${nameSession(session, 'Session')}, holds a lock on its row; nothing can change it until that transaction ends.`;
 }

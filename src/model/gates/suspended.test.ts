@@ -1,6 +1,6 @@
 /**
- * What is said of a suspension: what each wait has of what it needs, what happens when its time is over, and that a sentence stays
- * one however much is waited for.
+ * The sentence about a suspension: what each wait has and needs, what happens when it times out, and that it stays one
+ * sentence however many waits there are.
  */
 import { describe, expect, it } from 'vitest';
 import type { CountCondition, SignalCondition } from '../../contract/signals.ts';
@@ -41,10 +41,10 @@ const needing = (condition: SignalCondition, counts: number[]): string =>
   told([wait({ timeoutInMs: null, condition, counts })]);
 
 describe('the sentence', () => {
-  it('says since when, what it has of what it needs, what happens then and where to look', () => {
+  it('tells since when, what it has and needs, what happens on timeout and which command shows it', () => {
     expect(told([wait()])).toBe(
-      'Suspended for 3 h, it waits for an approval: boss has 1 of 2 signals by distinct sources at approval, ' +
-        'and without the rest it fails in 5 m; flowfabric waitpoints list shows it.',
+      'Suspended for 3h, waiting for an approval: boss has 1 of 2 signals from distinct sources at approval ' +
+        '(times out in 5m, then it fails); see flowfabric waitpoints list.',
     );
   });
 
@@ -52,26 +52,26 @@ describe('the sentence', () => {
     ['waiting_for_signal', 'a signal'],
     ['waiting_for_approval', 'an approval'],
     ['waiting_for_callback', 'a callback'],
-    ['waiting_for_tool_result', 'the result of a tool'],
+    ['waiting_for_tool_result', 'a tool result'],
     ['paused_by_operator', 'an operator'],
   ])('of %s names %s', (reason, what) => {
-    expect(tellSuspension(reason, suspension([wait()]))).toContain(`it waits for ${what}: boss has`);
-    expect(tellSuspension(reason, null)).toContain(`It is suspended and waits for ${what};`);
+    expect(tellSuspension(reason, suspension([wait()]))).toContain(`, waiting for ${what}: boss has`);
+    expect(tellSuspension(reason, null)).toContain(`It is suspended, waiting for ${what};`);
   });
 
   it.each<[OpenWait['onTimeout'], number, string]>([
-    ['fail', 1_000, 'it fails in 1 s'],
-    ['cancel', 1_000, 'it is cancelled in 1 s'],
-    ['expire', 1_000, 'it expires in 1 s'],
-    ['resume', 1_000, 'it goes on in 1 s'],
-    ['escalate', 1_000, 'an operator is asked in 1 s'],
-    ['fail', -5, 'it fails within about a second'],
-  ])('of a wait that ends with %s in %i ms says: %s', (onTimeout, timeoutInMs, end) => {
-    expect(told([wait({ onTimeout, timeoutInMs })])).toContain(`, and without the rest ${end};`);
+    ['fail', 1_000, 'times out in 1s, then it fails'],
+    ['cancel', 1_000, 'times out in 1s, then it is cancelled'],
+    ['expire', 1_000, 'times out in 1s, then it expires'],
+    ['resume', 1_000, 'times out in 1s, then it resumes'],
+    ['escalate', 1_000, 'times out in 1s, then it is escalated to an operator'],
+    ['fail', -5, 'times out within about a second, then it fails'],
+  ])('of a wait with %s in %i ms contains: %s', (onTimeout, timeoutInMs, end) => {
+    expect(told([wait({ onTimeout, timeoutInMs })])).toContain(` (${end});`);
   });
 
-  it('of a wait without a time says of none', () => {
-    expect(told([wait({ timeoutInMs: null })])).not.toContain('without the rest');
+  it('of a wait without a timeout mentions none', () => {
+    expect(told([wait({ timeoutInMs: null })])).not.toContain('times out');
   });
 
   it.each<[SignalCondition, number[], string]>([
@@ -79,13 +79,13 @@ describe('the sentence', () => {
     [
       leaf({ by: 'waitpoints', waitpoints: ['a', 'b', 'c', 'd', 'e'] }),
       [1],
-      'has 1 of 2 signals at distinct waitpoints of a, b, c and 2 more;',
+      'has 1 of 2 signals at distinct waitpoints among a, b, c and 2 more;',
     ],
-    [leaf({ match: 'yes' }), [0], 'has 0 of 2 signals named yes by distinct sources at approval;'],
+    [leaf({ match: 'yes' }), [0], 'has 0 of 2 signals named yes from distinct sources at approval;'],
     [
       { kind: 'all', of: [leaf({ by: 'signals' }), leaf({ n: 1, waitpoints: ['b'] })] },
       [2, 0],
-      'needs all of (2 of 2 signals at approval, 0 of 1 signal by distinct sources at b);',
+      'needs all of (2 of 2 signals at approval, 0 of 1 signal from distinct sources at b);',
     ],
     [
       { kind: 'any', of: [{ kind: 'all', of: [leaf(), leaf()] }, leaf({ by: 'signals' })] },
@@ -97,22 +97,22 @@ describe('the sentence', () => {
       [1],
       'needs any of (1 of 2 signals at approval, 2 signals at approval);',
     ],
-  ])('says what is needed: %j with %j', (condition, counts, words) => {
+  ])('tells what is needed: %j with %j', (condition, counts, words) => {
     expect(needing(condition, counts)).toContain(`boss ${words}`);
   });
 
-  it('tells waits of one name apart by their keys', () => {
+  it('distinguishes waits of one name by their keys', () => {
     expect(told([wait({ key: 'a' }), wait({ key: 'b' })])).toMatch(/: boss \(a\) has .*; boss \(b\) has /);
   });
 
-  it('names the first few of many waits, and what else may move it on', () => {
+  it('names the first few of many waits, and when it resumes anyway', () => {
     const many = Array.from({ length: 16 }, (_, index) => wait({ name: `w${index}` }));
     const text = told(many, 60_000);
-    expect(text).toMatch(/w0 .*w1 .*w2 .* and 13 more; in any case it goes on in 1 m; flowfabric/);
+    expect(text).toMatch(/w0 .*w1 .*w2 .* and 13 more; in any case it resumes in 1m; see flowfabric/);
     expect(text).not.toContain('w3');
   });
 
-  it('stays on one line whatever names say', () => {
+  it('stays on one line whatever the names contain', () => {
     const name = 'two\nlines';
     const text = told([wait({ name, key: name, condition: leaf({ waitpoints: [name], match: name }) })]);
     expect(text).not.toContain('\n');
@@ -121,7 +121,7 @@ describe('the sentence', () => {
 });
 
 describe('the facts', () => {
-  it('are the waits as they are, with the counts in the order of the leaves', () => {
+  it('contain the waits unchanged, with the counts in the order of the leaves', () => {
     const condition = { kind: 'all', of: [leaf(), leaf({ match: 'yes' })] } as const;
     const facts = suspensionFacts(
       'waiting_for_callback',
@@ -136,19 +136,19 @@ describe('the facts', () => {
     });
   });
 
-  it('of a suspension that could not be read are the reason alone', () => {
+  it('of a suspension that could not be read contain only the reason', () => {
     expect(suspensionFacts('waiting_for_signal', null)).toEqual({ reason: 'waiting_for_signal' });
   });
 });
 
-describe('the next of its times', () => {
+describe('the next due time', () => {
   it.each<[(number | null)[], number | null, number | null]>([
     [[null], null, null],
     [[5, 3, null], null, 3],
     [[5], 2, 2],
     [[null], 2, 2],
     [[-4, 2], 1, -4],
-  ])('of waits over in %j and a time in %j is %j', (times, wakeInMs, next) => {
+  ])('of timeouts in %j and a sleep of %j is %j', (times, wakeInMs, next) => {
     const waits = times.map((timeoutInMs) => wait({ timeoutInMs }));
     expect(nextTimeMs(suspension(waits, wakeInMs))).toBe(next);
   });

@@ -1,6 +1,6 @@
 /**
- * What a suspended execution waits for, as facts and as a sentence: each wait with what came of what it needs, and what happens when
- * its time is over. Which other gates hold is judged elsewhere.
+ * What a suspended execution waits for, as facts and as a sentence: each wait with the signals it has and needs, and
+ * what happens when it times out. Other gates are judged elsewhere.
  */
 import type { Json } from '../../contract/engine.ts';
 import type { CountCondition, CountedBy, SignalCondition, TimeoutBehaviour } from '../../contract/signals.ts';
@@ -11,18 +11,18 @@ import { counted, firstOf, quoted, spoken } from '../wording.ts';
 export interface OpenWait {
   name: string;
   key: string;
-  /** Null: it has no time. Below zero, a timer is late. */
+  /** Null without a timeout; negative when a timer is late. */
   timeoutInMs: number | null;
   onTimeout: TimeoutBehaviour;
   condition: SignalCondition;
-  /** How many satisfiers each leaf of the condition has, in its order; the first so many of them. */
+  /** How many satisfiers each leaf of the condition has, in order; only of the first leaves. */
   counts: readonly number[];
 }
 
 export interface SuspensionFacts {
   suspendedAtMs: number;
   suspendedAgoMs: number;
-  /** Until something is due that is waited for beside the waits. */
+  /** How long until a sleep beside the waits is due. */
   wakeInMs: number | null;
   waits: readonly OpenWait[];
 }
@@ -30,31 +30,31 @@ export interface SuspensionFacts {
 const AWAITED: Partial<Record<BlockingReason, string>> = {
   waiting_for_approval: 'an approval',
   waiting_for_callback: 'a callback',
-  waiting_for_tool_result: 'the result of a tool',
+  waiting_for_tool_result: 'a tool result',
   paused_by_operator: 'an operator',
 };
-const WITHOUT_THE_REST: Record<TimeoutBehaviour, string> = {
+const ON_TIMEOUT: Record<TimeoutBehaviour, string> = {
   fail: 'it fails',
   cancel: 'it is cancelled',
   expire: 'it expires',
-  resume: 'it goes on',
-  escalate: 'an operator is asked',
+  resume: 'it resumes',
+  escalate: 'it is escalated to an operator',
 };
-const SHOWN = 'flowfabric waitpoints list shows it';
+const SHOWN = 'see flowfabric waitpoints list';
 
-/** Until the next of its times is over, or null when none is set. */
+/** How long until the next timeout or sleep is due, or null when there is none. */
 export function nextTimeMs({ wakeInMs, waits }: SuspensionFacts): number | null {
   const times = [wakeInMs, ...waits.map(({ timeoutInMs }) => timeoutInMs)].filter((time) => time !== null);
   return times.length === 0 ? null : Math.min(...times);
 }
 
 export function tellSuspension(reason: BlockingReason, suspension: SuspensionFacts | null): string {
-  const awaited = `waits for ${AWAITED[reason] ?? 'a signal'}`;
-  if (suspension === null) return `It is suspended and ${awaited}; ${SHOWN}.`;
+  const awaited = `waiting for ${AWAITED[reason] ?? 'a signal'}`;
+  if (suspension === null) return `It is suspended, ${awaited}; ${SHOWN}.`;
   const { suspendedAgoMs, wakeInMs, waits } = suspension;
   const told = firstOf(waits.map(waitText), '; ');
-  const woken = wakeInMs === null ? '' : `; in any case it goes on ${inTime(wakeInMs)}`;
-  return `Suspended for ${spoken(suspendedAgoMs)}, it ${awaited}: ${told}${woken}; ${SHOWN}.`;
+  const woken = wakeInMs === null ? '' : `; in any case it resumes ${inTime(wakeInMs)}`;
+  return `Suspended for ${spoken(suspendedAgoMs)}, ${awaited}: ${told}${woken}; ${SHOWN}.`;
 }
 
 /** The same for programs. */
@@ -79,13 +79,11 @@ function jsonOf(condition: SignalCondition): Json {
 function waitText({ name, key, timeoutInMs, onTimeout, condition, counts }: OpenWait): string {
   const which = key === '' ? quoted(name) : `${quoted(name)} (${quoted(key)})`;
   const end =
-    timeoutInMs === null
-      ? ''
-      : `, and without the rest ${WITHOUT_THE_REST[onTimeout]} ${inTime(timeoutInMs)}`;
+    timeoutInMs === null ? '' : ` (times out ${inTime(timeoutInMs)}, then ${ON_TIMEOUT[onTimeout]})`;
   return `${which} ${conditionText(condition, counts)}${end}`;
 }
 
-/** Of what is nested deeper, only how much it is. */
+/** Conditions that are nested deeper are only counted. */
 function conditionText(condition: SignalCondition, counts: readonly number[]): string {
   if (condition.kind === 'count') return `has ${leafText(condition, counts[0])}`;
   const left = [...counts];
@@ -99,8 +97,8 @@ function conditionText(condition: SignalCondition, counts: readonly number[]): s
 
 const DISTINCT: Record<CountedBy, string> = {
   signals: ' at ',
-  waitpoints: ' at distinct waitpoints of ',
-  sources: ' by distinct sources at ',
+  waitpoints: ' at distinct waitpoints among ',
+  sources: ' from distinct sources at ',
 };
 
 function leafText({ n, by, waitpoints, match }: CountCondition, count: number | undefined): string {

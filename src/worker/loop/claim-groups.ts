@@ -1,6 +1,6 @@
 /**
- * What a worker may claim, split so that no limit is overrun: a task or lane with a limit of its own is asked for
- * separately, because a claim answers with whatever is next in the queue. A worker without such limits has one group.
+ * What a worker may claim, split so that no limit is exceeded: a task or lane with its own limit is claimed separately,
+ * because a claim returns whatever is next in the queue. A worker without such limits has one group.
  */
 import { EngineError } from '../../contract/errors.ts';
 import type { Claim } from '../../contract/engine.ts';
@@ -8,7 +8,7 @@ import type { TaskHandler } from '../handlers.ts';
 
 export interface LaneLimit {
   lane: string;
-  /** Executions of this lane run at the same time by one worker. */
+  /** How many executions of this lane one worker runs concurrently. */
   concurrency: number;
 }
 

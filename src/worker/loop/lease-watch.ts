@@ -1,7 +1,7 @@
 /**
- * The leases a worker holds and how long it may trust them. Trust is measured on the monotonic clock from the moment
- * a request was sent, minus a margin: when it runs out the worker stops writing, whatever the database thinks. Both
- * timers and every write check it, because a process that was paused wakes up between two lines.
+ * The leases a worker holds and how long it may trust them. Trust is measured on the monotonic clock from the moment a
+ * request was sent, minus a margin: when it runs out the worker stops writing, whatever the database still believes.
+ * The timer and every write both check it, because a frozen process may wake up between two lines.
  */
 import { setMaxListeners } from 'node:events';
 import type { Claim, Engine, RenewOutcome } from '../../contract/engine.ts';
@@ -9,7 +9,7 @@ import { TaskAborted, type AbortCode } from '../task.ts';
 
 /** The part of a lease kept in reserve for a write that is under way when it ends. */
 const MARGIN = { share: 0.2, minMs: 2_000, maxShare: 0.5 };
-/** Looks per lease time; every second one renews, so that two renewals may be lost before the lease is. */
+/** Checks per lease duration; every second one renews, so that two renewals may be lost before the lease is. */
 const LOOKS_PER_LEASE = 6;
 /** Leases renewed in one statement. */
 const RENEW_BATCH = 1_000;
@@ -20,9 +20,9 @@ export class HeldLease {
   #lost: AbortCode | undefined;
   /** Why the handler must stop, while there is something left to report. */
   #told: AbortCode | undefined;
-  /** Made when somebody is to be told: most handlers are over before, and an error is dear. */
+  /** Created on demand: most handlers finish first, and creating an Error is expensive. */
   #reason: TaskAborted | undefined;
-  /** Made when somebody asks for the signal: most handlers are over before anybody does. */
+  /** Created on demand: most handlers finish before anything uses the AbortSignal. */
   #abort: AbortController | undefined;
 
   constructor(claim: Claim, sentAt: number) {
@@ -41,12 +41,12 @@ export class HeldLease {
     return this.#abort.signal;
   }
 
-  /** Why the lease is gone, or undefined while it is not. */
+  /** Why the lease was lost, or undefined while it is held. */
   get lostBy(): AbortCode | undefined {
     return this.#lost;
   }
 
-  /** False once the lease is gone or may be: then nothing may be written under it. */
+  /** False once the lease is lost or may be: nothing may be written under it from then on. */
   isTrusted(): boolean {
     if (this.#lost !== undefined) return false;
     if (performance.now() < this.#trustedUntil) return true;
@@ -58,14 +58,14 @@ export class HeldLease {
     this.#trustedUntil = trustUntil(sentAt, this.claim.leaseMs);
   }
 
-  /** Fires the signal while the lease is still held: its holder has something left to write, its handler has not. */
+  /** Aborts the handler while the lease is still held: the worker has something left to write, the handler has not. */
   tell(code: AbortCode): void {
     if (this.#told !== undefined || this.#lost !== undefined) return;
     this.#told = code;
     this.#abort?.abort(this.#stopReason());
   }
 
-  /** Throws why the handler must stop, if it must. */
+  /** Throws the reason if the handler must stop. */
   throwIfTold(): void {
     const reason = this.#stopReason();
     if (reason !== undefined) throw reason;
@@ -89,7 +89,7 @@ function trustUntil(sentAt: number, leaseMs: number): number {
   return sentAt + leaseMs - margin;
 }
 
-/** Renews all leases of a worker in one call, at a rhythm and when asked. */
+/** Renews all leases of a worker in one call, at an interval and on request. */
 export class LeaseWatch {
   readonly #engine: Engine;
   readonly #leaseMs: number;
@@ -108,7 +108,7 @@ export class LeaseWatch {
   }
 
   add(lease: HeldLease): void {
-    // A lease that was taken away may come back to the same worker before it has heard of the loss.
+    // A lease that was taken away may be granted to the same worker again before it learns of the loss.
     const { executionId } = lease.claim;
     this.#newest.get(executionId)?.lose('lease_lost');
     this.#newest.set(executionId, lease);
@@ -124,7 +124,7 @@ export class LeaseWatch {
     this.#timer = undefined;
   }
 
-  /** Asks now, because somebody said that a lease was taken away. */
+  /** Renews now, because a hint arrived that a lease was taken away. */
   checkNow(): void {
     if (this.#leases.size > 0) this.#beat();
   }
@@ -136,7 +136,7 @@ export class LeaseWatch {
   }
 
   #beat(): void {
-    // A renewal that hangs must not pile up others behind it; one that was asked for meanwhile follows.
+    // A renewal that hangs must not queue others behind it; one that was requested meanwhile follows.
     if (this.#renewing) {
       this.#asked = true;
       return;
@@ -166,7 +166,7 @@ export class LeaseWatch {
       );
       leases.forEach((lease, index) => apply(lease, outcomes[index]!, sentAt));
     } catch (error) {
-      // The leases stay trusted until their time is over, and the next beat tries again.
+      // The leases stay trusted until their margin, and the next beat tries again.
       this.#onError(error);
     }
   }
@@ -177,7 +177,7 @@ function apply(lease: HeldLease, outcome: RenewOutcome, sentAt: number): void {
   else lease.lose(abortCodeFor(outcome));
 }
 
-/** What a refusal means to the handler. */
+/** What a refused renewal means to the handler. */
 export function abortCodeFor(refusal: Exclude<RenewOutcome, { outcome: 'renewed' }>): AbortCode {
   if (refusal.outcome === 'lease_revoked') return 'revoked';
   if (refusal.outcome === 'timed_out') return 'deadline';

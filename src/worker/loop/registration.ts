@@ -1,6 +1,6 @@
 /**
- * A worker's row in the registry: written when it starts, refreshed at a rhythm, removed when it stops. The registry is
- * for people who look; nothing hangs on it, so trouble with it is reported and never keeps the worker from its work.
+ * A worker's row in the registry: written when it starts, refreshed at an interval, removed when it stops. The registry
+ * is informational; nothing depends on it, so its errors are reported and never stop the worker from working.
  */
 import type { Engine, WorkerRegistration } from '../../contract/engine.ts';
 import { isEngineError } from '../../contract/errors.ts';
@@ -10,7 +10,7 @@ import { LAST_WORD_MS, withDeadline } from '../../contract/stopping.ts';
 const REFRESH_MS = 10_000;
 
 export interface RegistrationOptions {
-  /** What is to be said now. */
+  /** The current state of the worker. */
   describe(): WorkerRegistration;
   onError(error: unknown): void;
   /** Called before each refresh. */
@@ -24,7 +24,7 @@ export class Registration {
   readonly #options: RegistrationOptions;
   readonly #refreshMs: number;
   #timer: NodeJS.Timeout | undefined;
-  /** One statement after the other: a late refresh must not bring back a row that was removed. */
+  /** Statements run one after the other: a late refresh must not restore a row that was removed. */
   #last: Promise<void> = Promise.resolve();
   #closed = false;
 
@@ -35,7 +35,7 @@ export class Registration {
     this.#beat();
   }
 
-  /** Says now what has changed. */
+  /** Writes the current state now. */
   refresh(): void {
     this.#send(() => this.#engine.registerWorker(this.#options.describe()));
   }
@@ -56,7 +56,7 @@ export class Registration {
     void this.#last.then(() => this.#arm());
   }
 
-  /** Begins after an answer, so that refreshes never pile up; and keeps no process alive. */
+  /** Starts after the previous statement, so that refreshes never queue up; does not keep the process alive. */
   #arm(): void {
     if (this.#closed) return;
     this.#timer = setTimeout(() => this.#beat(), this.#refreshMs * (0.8 + Math.random() * 0.4));
@@ -72,7 +72,7 @@ export class Registration {
       await call();
     } catch (error) {
       if (isEngineError(error) && error.code === 'closed') {
-        // The claim loop tells of it; the registry has nobody left to write to.
+        // The claim loop reports this error; the registry can no longer be written.
         this.#closed = true;
         return;
       }

@@ -1,7 +1,7 @@
 /**
- * A handler that begins two things and awaits one of them leaves the other's promise behind when its work is taken away, be
- * it only by a pause. That must not end the process, as Node does with a rejection nobody handles: while a worker
- * runs, such rejections are let go. Every other one is treated as it would be without this.
+ * A handler that starts two things and awaits only one leaves the other's promise behind when it is aborted or paused.
+ * Node would end the process for that unhandled rejection: while a worker runs, rejections with `TaskAborted` are
+ * ignored. All others are treated as they would be without this listener.
  */
 import { TaskAborted } from '../task.ts';
 
@@ -9,7 +9,7 @@ let workers = 0;
 
 function onUnhandled(reason: unknown): void {
   if (reason instanceof TaskAborted) return;
-  // With other listeners it is theirs to decide; alone, ours must not keep the process from ending.
+  // With other listeners, the decision is theirs; alone, this one must not keep the process alive.
   if (process.listenerCount('unhandledRejection') === 1) throw reason;
 }
 

@@ -1,12 +1,14 @@
 /**
- * What a claim loop waits for: a hint, a timer that comes due, room for another run, or simply time. Rings that come
- * while nobody waits are kept, so that none falls between a look and the wait after it.
+ * What a claim loop waits for: a hint, a timer that comes due, a free slot, or the poll interval. A ring that arrives
+ * while nothing waits is kept, so that none is lost between a poll and the wait after it.
  */
 import { LIMITS } from '../../contract/limits.ts';
 
-/** setTimeout holds 31 bits; later timers are found again by a look in between. */
+/** setTimeout takes 31 bits; later timers are found again by polls in between. */
 const MAX_TIMEOUT_MS = 2_000_000_000;
-/** While what is due, or ready, stays so after a look (somebody holds its row, or it is backed off), the next one waits this long. */
+/**
+ * Delay before the next poll while what is due or ready could not be taken (its row is locked, or it is backed off).
+ */
 const STUCK_MS = { first: LIMITS.lookAgainMs, max: 5_000 };
 
 export class WakeUp {
@@ -31,15 +33,15 @@ export class WakeUp {
     this.#wake?.();
   }
 
-  /** Somebody says that there is work. If just that is held now, it is looked at again as soon as if it were the first. */
+  /** There is new work. If its row is locked right now, it is polled again after the shortest delay. */
   hint(): void {
     this.#lookAgainMs = STUCK_MS.first;
     this.ring();
   }
 
   /**
-   * How many executions a look passed by because somebody held them. Nobody rings when they are let go, so the next look comes
-   * soon; later and later while they stay held, and never later than the poll.
+   * Notes how many executions a poll skipped because their rows were locked. No hint follows when the locks are
+   * released, so the next poll comes soon; the delay grows while they stay locked, up to the poll interval.
    */
   notePassedBy(count: number): void {
     clearTimeout(this.#lookTimer);
@@ -49,12 +51,12 @@ export class WakeUp {
     this.#lookTimer = setTimeout(() => this.ring(), waitMs);
   }
 
-  /** A run ended. */
+  /** A run finished. */
   freed(): void {
     this.#wakeOnSlot?.();
   }
 
-  /** A timer is due in this long; the earliest one counts. */
+  /** A timer is due in this many milliseconds; the earliest one counts. */
   dueIn(ms: number): void {
     const now = performance.now();
     const dueAt = now + Math.max(ms, this.#leastDueMs);
@@ -64,7 +66,7 @@ export class WakeUp {
     this.#armDue();
   }
 
-  /** Timers may go off a little early; one that did is set again for the rest. */
+  /** Timers may fire slightly early; one that did is set again for the rest. */
   #armDue(): void {
     clearTimeout(this.#dueTimer);
     const waitMs = Math.min(Math.ceil(this.#dueAt - performance.now()), MAX_TIMEOUT_MS);
@@ -74,19 +76,19 @@ export class WakeUp {
     }, waitMs);
   }
 
-  /** Also for a worker without room: what has run out of its time may be its own. */
+  /** Also wakes a worker without a free slot: what timed out may be its own run. */
   #due(): void {
     this.ring();
     this.#wakeOnSlot?.();
   }
 
-  /** Whether firing helps: a due timer nobody can fire now must not keep the loop spinning. */
+  /** Backs off while firing does not help: a due timer that cannot be fired must not keep the loop spinning. */
   noteFiring(due: 'stuck' | 'moving'): void {
     const next = Math.min(Math.max(this.#leastDueMs * 2, STUCK_MS.first), STUCK_MS.max);
     this.#leastDueMs = due === 'moving' ? 0 : next;
   }
 
-  /** True once when a timer has come due: then it should be fired. */
+  /** Returns true once when a timer has come due and should be fired. */
   takeDue(): boolean {
     if (performance.now() < this.#dueAt) return false;
     this.#dueAt = Number.POSITIVE_INFINITY;
@@ -94,7 +96,7 @@ export class WakeUp {
     return true;
   }
 
-  /** Until a ring, or the poll interval, jittered so that idle workers do not look in step. */
+  /** Waits for a ring or the poll interval, which is jittered so that idle workers do not poll in step. */
   async work(): Promise<void> {
     if (!this.#rung && !this.#closed) {
       await new Promise<void>((resolve) => {
@@ -110,8 +112,8 @@ export class WakeUp {
   }
 
   /**
-   * Until a run ends or a timer comes due, and a turn of the event loop more: others that end with it make room for one
-   * larger claim.
+   * Waits until a run finishes or a timer comes due, and one turn of the event loop longer: runs that finish together
+   * make room for one larger claim.
    */
   async slot(): Promise<void> {
     if (this.#closed) return;
@@ -124,7 +126,7 @@ export class WakeUp {
     });
   }
 
-  /** Ends all waiting, now and later. */
+  /** Ends all current and future waits. */
   close(): void {
     this.#closed = true;
     clearTimeout(this.#dueTimer);

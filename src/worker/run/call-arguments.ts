@@ -1,6 +1,6 @@
 /**
- * What a handler passes to the methods of its context: told apart, checked before anything is done, and refused with the call it was
- * given to.
+ * The arguments that a handler passes to the methods of its context: parsed and checked before anything is done; an
+ * error names the call.
  */
 import type { Duration } from '../../contract/duration.ts';
 import type { Claim } from '../../contract/engine.ts';
@@ -26,7 +26,9 @@ export class CallArguments {
     this.#claim = claim;
   }
 
-  /** `(name, what, options?)` or `(name, key, what, options?)`: a key is a text that something follows. */
+  /**
+   * `(name, what, options?)` or `(name, key, what, options?)`: a string that is followed by another argument is a key.
+   */
   named(method: string, args: unknown[]): Named {
     const [, second, third] = args;
     const name = this.nameOf(method, args[0], LIMITS.stepNameBytes);
@@ -45,7 +47,7 @@ export class CallArguments {
     return name;
   }
 
-  /** What follows the names: options, or nothing. */
+  /** What follows the name and key: options, or nothing. */
   optionsOf(method: string, name: string, [options = {}, ...more]: unknown[]): object {
     if (typeof options === 'object' && options !== null && more.length === 0) return options;
     throw this.misused(method, `takes options of "${name}" as an object, and a key as a text: String(…)`);
@@ -66,7 +68,7 @@ export class CallArguments {
     return new EngineError('invalid_step', `${subjectOf(this.#claim)}: ctx.${method} ${what}.`);
   }
 
-  /** What is wrong with an argument is said with the call it was given to. */
+  /** Adds the call to the error of an invalid argument. */
   checked<Value>(call: string, check: () => Value): Value {
     try {
       return check();

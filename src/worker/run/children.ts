@@ -1,6 +1,6 @@
 /**
- * Children of a run. A child's id is made from its parent's id and the name it is spawned under, so that spawning again,
- * after a crash at whatever moment, names the same execution and starts nothing twice.
+ * Children of a run. A child's id is derived from its parent's id and the name it is spawned under, so that spawning
+ * again, after a crash at any moment, names the same execution and starts nothing twice.
  */
 import { createHash } from 'node:crypto';
 import { setMaxListeners } from 'node:events';
@@ -47,7 +47,7 @@ export class Children {
     return child;
   }
 
-  /** True for what this run has spawned: of others nobody would tell it. */
+  /** True for children spawned by this run: it is notified of no others. */
   isOwn(child: unknown): boolean {
     return this.#own.has(child as object);
   }
@@ -56,7 +56,10 @@ export class Children {
     return this.#results(children.map((child) => child.executionId));
   }
 
-  /** In a run that is not the first, a child may have ended long ago: that is known before a due sleep is handed over. */
+  /**
+   * In a run that is not the first, a child may have finished long ago: that must be known before a due sleep is
+   * delivered.
+   */
   async #look(id: ExecutionId): Promise<ExecutionEnd | undefined> {
     const { resumed, attemptIndex } = this.#lease.claim;
     if (!resumed && attemptIndex === 0) return undefined;
@@ -83,7 +86,7 @@ export class Children {
       return end;
     };
     const ends = Promise.all(ids.map(endOf));
-    // Rejected when the waiting is stopped; nobody is left to hear of it then.
+    // Rejected when the wait is stopped; nothing awaits it then.
     ends.catch(() => undefined);
     void Promise.all(looks).then((seen) => seen.includes(undefined) && asked.live());
     try {
@@ -121,8 +124,8 @@ function valueOf(executionId: ExecutionId, end: ExecutionEnd): unknown {
 }
 
 /**
- * A version 8 uuid: its bits are a hash of ours. An execution that is begun anew from its start has other children; so has
- * one that was submitted again under its id when the first had been forgotten.
+ * A version 8 uuid whose bits are a hash. An execution that is started over has different children; so has one that was
+ * submitted again under its id after the first had been forgotten.
  */
 function childId({ executionId, createdAtMs, generation }: Claim, name: string, key: string): ExecutionId {
   const bytes = createHash('sha256')

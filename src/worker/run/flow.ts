@@ -1,6 +1,6 @@
 /**
- * The flow of a run: a member that runs may add others. What it adds is known by its names, so that a run that comes after a crash adds
- * nothing twice; and it is added under the lease, so that a run that was overtaken adds nothing at all.
+ * The flow of a run: a running member may add others. Added members are identified by name, so that a run after a crash
+ * adds nothing twice; and they are added under the lease, so that a run that lost it adds nothing at all.
  */
 import type { Engine } from '../../contract/engine.ts';
 import { EngineError, isEngineError } from '../../contract/errors.ts';

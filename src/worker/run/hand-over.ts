@@ -1,8 +1,9 @@
 /**
- * In which order a handler is handed the ends of what it asked for. A race is won by whatever ends first, so a handler that runs again
- * must be handed the same ends in the same order, however long ago they happened. The order of the first run is stored before
- * anything that came of it is; later runs are handed exactly that order, and then what is new. After each end the handler runs as far as
- * it can before it is handed the next one, so that how many promises lie between does not matter.
+ * The order in which a handler receives the outcomes of what it awaits. A race is won by whatever finishes first, so a
+ * handler that runs again must receive the same outcomes in the same order, however long ago they happened. The order
+ * of the first run is stored before anything that follows from it; later runs receive exactly that order, and then what
+ * is new. After each outcome the handler runs as far as it can before it receives the next one, so that the number of
+ * promises in between does not matter.
  */
 import type { Engine } from '../../contract/engine.ts';
 import { EngineError } from '../../contract/errors.ts';
@@ -13,13 +14,13 @@ import { callAfter } from './long-timer.ts';
 import { subjectOf, TaskAborted } from '../task.ts';
 import { LEFTOVER_PATIENCE_MS, type Waits } from './waits.ts';
 
-/** Something a handler asked for and has not been handed the end of. */
+/** Something a handler awaits and whose outcome it has not received. */
 export class Asked {
   readonly id: string;
   readonly #hand: HandOver;
-  /** When it ended, if that was before this run. */
+  /** When it finished, if that was before this run. */
   endedAtMs = Number.NEGATIVE_INFINITY;
-  /** It is not known yet whether it has ended before this run. */
+  /** It is not known yet whether it finished before this run. */
   isLookedUp: boolean;
   hasFailed = false;
   pass: (() => void) | undefined;
@@ -31,7 +32,7 @@ export class Asked {
     this.isLookedUp = isLookedUp;
   }
 
-  /** It has not ended before this run. */
+  /** It did not finish before this run. */
   live(): void {
     this.endedAtMs = Number.POSITIVE_INFINITY;
     if (!this.isLookedUp) return;
@@ -39,7 +40,7 @@ export class Asked {
     this.#hand.lookedUp();
   }
 
-  /** It has not ended before this run, and is done now: until all that led to it is stored. */
+  /** It did not finish before this run, and starts now: waits until all that led to it is stored. */
   begin(): Promise<void> | undefined {
     this.live();
     return this.#hand.saved();
@@ -48,18 +49,19 @@ export class Asked {
 
 const FAILED = '!';
 /**
- * What an earlier run was handed next may be asked for after something that is not seen here, such as a request of the handler's own: it is
- * waited for so long, and less once a step has ended another way than then, because the handler may have taken another turn.
+ * What an earlier run received next may be awaited only after something invisible to this class, such as the handler's
+ * own request: it is waited for this long, and less once a step's outcome differs from then, because the handler may
+ * have taken another branch.
  */
 const PATIENCE_MS = { same: LEFTOVER_PATIENCE_MS, other: 1_000 };
-/** A timer that goes off this much too late says that the process stood still, and not that the handler asked for nothing. */
+/** A timer that fires this late means that the process was frozen, not that the handler awaits nothing. */
 const STOOD_STILL_MS = 500;
 
-/** What the rest of the run says. */
+/** What this class needs to know about the rest of the run. */
 export interface Around {
-  /** True for a caller whose ends are not the handler's to order: a step's function is not run again once its step is stored. */
+  /** True for a caller whose outcomes need no order: a step's function does not run again once its step is stored. */
   isExempt(): boolean;
-  /** Whether output is on its way, which the handler may await before it asks for more. */
+  /** Whether output is being written, which the handler may await before it awaits more. */
   isWriting(): boolean;
 }
 
@@ -73,13 +75,15 @@ export class HandOver {
   readonly #calls = new Map<string, number>();
   #ready: Asked[] = [];
   #lookUps = 0;
-  /** What an earlier run was handed and this one has not been, in order, and whether it had failed. Undefined until it is read. */
+  /**
+   * What an earlier run received and this one has not, in order, and whether it had failed. Undefined until it is read.
+   */
   #past: Map<string, boolean> | undefined;
   #reading: Promise<Map<string, boolean>> | undefined;
-  /** The order as it is stored, and as this run makes it. */
+  /** The order as stored, and as it is in this run. */
   #stored: string[] = [];
   readonly #handed: string[] = [];
-  /** So many of `handed` are the same as is stored. */
+  /** How many leading entries of `handed` equal the stored ones. */
   #same = 0;
   #isUnsaved = false;
   #saving: Promise<void> | undefined;
@@ -99,7 +103,7 @@ export class HandOver {
     if (!this.#hasPast) this.#past = new Map();
   }
 
-  /** The name of one of many calls about the same thing. */
+  /** A unique id for each of several calls about the same thing. */
   numbered(...what: string[]): string {
     const id = JSON.stringify(what);
     const calls = (this.#calls.get(id) ?? 0) + 1;
@@ -107,7 +111,7 @@ export class HandOver {
     return calls === 1 ? id : JSON.stringify([...what, calls]);
   }
 
-  /** What `work` ends with, when it is its turn. */
+  /** Resolves as `work` does, when it is its turn. */
   async take<Value>(id: string, work: (asked: Asked) => Promise<Value>): Promise<Value> {
     if (this.#around.isExempt()) return work(new Asked(id, this, false));
     const asked = new Asked(id, this, this.#hasPast);
@@ -116,7 +120,7 @@ export class HandOver {
     if (asked.isLookedUp) this.#lookUps += 1;
     try {
       const value = await work(asked);
-      // Most are handed over at once: nothing is awaited for them.
+      // Most are delivered at once, without awaiting anything.
       const turn = this.#turnOf(asked);
       if (turn !== undefined) await turn;
       return value;
@@ -131,7 +135,7 @@ export class HandOver {
     }
   }
 
-  /** Whether an earlier run was handed this, so that it is over whatever the clock says. */
+  /** Whether an earlier run received this, so that it has finished whatever the clock says. */
   async wasHanded(id: string): Promise<boolean> {
     return (this.#past ?? (await this.#read())).has(id);
   }
@@ -141,14 +145,14 @@ export class HandOver {
     if (this.#lookUps === 0) this.#drain();
   }
 
-  /** Whether something is about to be handed over. What waits for one that is still awaited itself is not. */
+  /** Whether something is about to be delivered, and does not wait for something that is still awaited itself. */
   isHandingOver(): boolean {
     if (this.#ready.length === 0) return false;
     const head = this.#head();
     return head === undefined || !this.#asked.has(head) || this.#asked.get(head)!.pass !== undefined;
   }
 
-  /** Until the order so far is stored; undefined when it is, or nothing can hang on it. */
+  /** Resolves when the order so far is stored; undefined when it is, or when nothing can depend on it. */
   saved(): Promise<void> | undefined {
     if (this.#isUnsaved) {
       this.#isUnsaved = false;
@@ -162,7 +166,7 @@ export class HandOver {
     return this.#saving;
   }
 
-  /** Runs output, which has no place in the order, and which the handler may await before it asks for more. */
+  /** Runs output, which has no position in the order, and which the handler may await before it awaits more. */
   async beside<Value>(work: () => Promise<Value>): Promise<Value> {
     this.#asides += 1;
     try {
@@ -172,7 +176,7 @@ export class HandOver {
     }
   }
 
-  /** The handler is over: nothing more is handed to it. */
+  /** The handler has finished: nothing more is delivered to it. */
   close(): void {
     this.#isClosed = true;
     this.#callOff?.();
@@ -191,7 +195,7 @@ export class HandOver {
     this.lookedUp();
   }
 
-  /** Until it is the turn of one that has ended; undefined when it is, and it was handed over. */
+  /** Resolves when it is the turn of one that has finished; undefined when it is, and it was delivered. */
   #turnOf(asked: Asked): Promise<void> | undefined {
     if (asked.isLookedUp) {
       asked.isLookedUp = false;
@@ -200,7 +204,7 @@ export class HandOver {
     if (this.#isClosed) throw new TaskAborted('ended');
     const isNext =
       !this.#isDraining && this.#ready.length === 0 && this.#past?.size === 0 && this.#lookUps === 0;
-    // What was there before this run ends at once, before the handler has asked for what stands beside it.
+    // What finished before this run is known at once, before the handler has awaited what runs beside it.
     const isNew = !this.#hasPast || asked.endedAtMs === Number.POSITIVE_INFINITY;
     if (isNext && isNew) {
       this.#deliver(asked);
@@ -227,7 +231,7 @@ export class HandOver {
     for (const asked of this.#ready.splice(0)) asked.refuse?.(reason);
   }
 
-  /** Lets the handler run as far as it can, and hands it the next end. */
+  /** Lets the handler run as far as it can, and delivers the next outcome. */
   #drain(): void {
     if (this.#isDraining) return;
     this.#isDraining = true;
@@ -276,20 +280,20 @@ export class HandOver {
     const text = hasFailed ? FAILED + id : id;
     this.#handed.push(text);
     this.#compare();
-    // Nothing else could have been handed over in its place, unless the stored order is another.
+    // Nothing else could have been delivered instead, unless the stored order differs.
     const isChoice = this.#asked.size > 0 || this.#same < this.#stored.length;
     if (this.#same < this.#handed.length && isChoice) this.#isUnsaved = true;
     const hadFailed = this.#past?.get(id);
     this.#past?.delete(id);
-    // A step that failed in the first run and does not now, or the reverse: what came after it then may never be asked for.
+    // A step that failed in the first run and does not now, or the reverse: what followed then may never be awaited.
     if (hadFailed !== undefined)
       this.#patienceMs = hadFailed === hasFailed ? PATIENCE_MS.same : PATIENCE_MS.other;
     this.#waits.happened();
-    // In a first run, what is asked for from here on ends in another turn.
+    // In a first run, whatever is awaited from here on finishes in another turn.
     if (this.#asked.size > 0 || this.#hasPast) this.#drain();
   }
 
-  /** What an earlier run was handed next is not asked for: the handler is at something else, or its code was changed. */
+  /** What an earlier run received next is not awaited: the handler does something else, or its code was changed. */
   #wait(): void {
     const head = this.#head();
     this.#waits.consider();
@@ -327,7 +331,7 @@ export class HandOver {
   async #save(before: Promise<void> | undefined): Promise<void> {
     await before;
     const place = this.#same;
-    // The one before it has taken them along. So no two of a run are stored at one place.
+    // An earlier save included them. So no two saves of a run write the same position.
     if (place >= this.#handed.length) return;
     const left = [...(this.#past ?? [])].map(([id, hasFailed]) => (hasFailed ? FAILED + id : id));
     const order = [...this.#handed, ...left].slice(0, LIMITS.handedEnds);
@@ -348,7 +352,7 @@ export class HandOver {
   }
 }
 
-/** Steps, sleeps and waits share their names. */
+/** Steps, sleeps and waits share one set of names. */
 export function stepEnd(name: string, key: string): string {
   return JSON.stringify(key === '' ? ['step', name] : ['step', name, key]);
 }

@@ -1,6 +1,6 @@
 /**
- * The object a handler gets. One is made for every run, and most handlers use little of it, so whatever costs
- * something is made when it is asked for; as a getter, so that methods may also be taken off the object.
+ * The object a handler gets. One is created for every run, and most handlers use little of it, so whatever is expensive
+ * is created on demand; with getters, so that methods can also be destructured.
  */
 import type { Json, Progress } from '../../contract/engine.ts';
 import type { ExecutionId } from '../../contract/ids.ts';
@@ -10,12 +10,12 @@ import type { Child, FlowScope, Logger, OutputStream, SpawnOptions, TaskContext 
 import type { HeldLease } from '../loop/lease-watch.ts';
 import { forgiven } from './waits.ts';
 
-/** What stands behind the methods of a context. */
+/** What the methods of a context call. */
 export interface ContextCalls {
   readonly log: Logger;
   readonly flow: FlowScope | null;
   readonly stream: OutputStream;
-  /** Of the task's contract, by name. */
+  /** The streams of the task's contract, by name. */
   readonly streams: object;
   step(...args: unknown[]): Promise<unknown>;
   tx(...args: unknown[]): Promise<unknown>;
@@ -103,7 +103,7 @@ export class HandlerContext implements TaskContext {
   }
 }
 
-/** Middleware may put a method of its own in the place of one of these. */
+/** Middleware may replace one of these with a method of its own. */
 function method(
   { prototype }: typeof HandlerContext,
   name: string,

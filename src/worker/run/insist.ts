@@ -1,7 +1,7 @@
 /**
- * Calls that must not be given up because a connection broke: they are tried again for as long as the lease is
- * trusted. What the caller gave, or what no second try can mend, is thrown back; an error nobody knows is tried a
- * number of times, because a statement may have been cancelled by chance.
+ * Calls that must not be given up because a connection broke: they are retried as long as the lease is trusted. Errors
+ * caused by the caller, and errors that no retry can fix, are thrown; an unknown error is retried a few times, because
+ * a statement may have been cancelled by chance.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import {
@@ -15,15 +15,17 @@ import type { HeldLease } from '../loop/lease-watch.ts';
 
 const RETRY_MS = 100;
 const MAX_ODD_TRIES = 50;
-/** A few seconds: whoever limits connections on purpose is to hear of it. */
+/** A few seconds: whoever limits connections on purpose should learn of it. */
 const MAX_ROOMLESS_TRIES = 30;
 
-/** Throws a TaskAborted once the lease is not trusted any more. */
+/** Throws a TaskAborted once the lease is no longer trusted. */
 export async function insist<Answer>(lease: HeldLease, call: () => Promise<Answer>): Promise<Answer> {
   return insistUnless(lease, call, () => false);
 }
 
-/** The same for what needs a connection of its own: that none is left is reported once, and after some tries thrown. */
+/**
+ * The same for calls that need their own connection: that none is free is reported once, and thrown after some tries.
+ */
 export async function insistOnConnection<Answer>(
   lease: HeldLease,
   call: () => Promise<Answer>,
@@ -60,7 +62,7 @@ async function insistUnless<Answer>(
   throw new TaskAborted(lease.lostBy ?? 'lease_lost');
 }
 
-/** An error of the engine with a code of its own, other than trouble of the database, will be the same next time. */
+/** An error of the engine with its own code, other than a transient database error, will be the same next time. */
 export function isHopeless(error: unknown): boolean {
   return isEngineError(error) && !isPassingTrouble(error) && error.code !== 'database_error';
 }

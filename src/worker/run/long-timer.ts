@@ -1,12 +1,12 @@
 /**
- * A timer for whatever time a user may ask for: the platform's own goes off at once when it is given more than it can
- * hold. What happens when the time is over is the caller's business.
+ * A timer for any duration a user may choose: setTimeout fires at once when it is given more than it supports. What
+ * happens then is up to the caller.
  */
 
-/** setTimeout holds 31 bits of milliseconds. */
+/** setTimeout takes 31 bits of milliseconds. */
 export const MAX_TIMEOUT_MS = 2_000_000_000;
 
-/** Calls back once, after this long and not sooner. Answers the way to call it off. */
+/** Calls back once, after this long and not sooner. Returns a function that cancels it. */
 export function callAfter(ms: number, call: () => void): () => void {
   const at = performance.now() + ms;
   let timer: NodeJS.Timeout | undefined;

@@ -1,6 +1,6 @@
 /**
- * Sends what a handler says about its progress: the latest word, at intervals. Nothing hangs on it, so a report that
- * fails is dropped.
+ * Sends the progress a handler reports: the latest report, at intervals. Nothing depends on it, so a report that fails
+ * is dropped.
  */
 import type { Engine, Progress } from '../../contract/engine.ts';
 import { EngineError } from '../../contract/errors.ts';

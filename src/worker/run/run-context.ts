@@ -1,6 +1,6 @@
 /**
- * Makes the context of one run out of its parts: steps, waits, children, progress. Each part is made when it is first
- * used, because most handlers use few of them.
+ * Assembles the context of one run from its parts: steps, waits, children, progress. Each part is created on first use,
+ * because most handlers use few of them.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { durationMs } from '../../contract/duration.ts';
@@ -138,33 +138,36 @@ export class RunContext implements ContextCalls {
     };
   }
 
-  /** Nothing more is written; until what was is stored. Undefined when nothing was: most handlers write nothing. */
+  /**
+   * Accepts no more output; resolves when all of it is stored. Undefined when there was none: most handlers write
+   * nothing.
+   */
   endStream(): Promise<void> | undefined {
     this.#isClosed = true;
     this.#writer?.close();
     return this.#writer?.flush();
   }
 
-  /** The handler's own function is over: a wait it abandoned is no reason to pause. */
+  /** The handler's function has finished: a wait it abandoned is no reason to pause. */
   handled(): void {
     this.#isOver = true;
     this.#madeHandOver?.close();
     this.#madeWaits?.close();
   }
 
-  /** Until the order in which the handler was handed ends is stored; undefined when it is, or nothing hangs on it. */
+  /** Resolves when the order of delivered outcomes is stored; undefined when it is, or when nothing depends on it. */
   orderStored(): Promise<void> | undefined {
     return this.#madeHandOver?.saved();
   }
 
-  /** The handler is over. Answers whether it has used steps. */
+  /** The run has finished. Returns whether the handler used steps. */
   close(): boolean {
     this.handled();
     this.#progress?.close();
     return this.#madeBook !== undefined;
   }
 
-  /** Says which stored steps a handler never asked for that came to its own end. */
+  /** Warns of stored steps that a handler never reached although it ran to its end. */
   async warnOfUnreached(): Promise<void> {
     const unreached = await this.#book.unreached().catch(() => []);
     if (unreached.length === 0) return;
@@ -184,7 +187,7 @@ export class RunContext implements ContextCalls {
     return this.#performed(name, key, async () => {
       const value = await this.#inStep(name, key, async () => {
         const made = await runStep({ name, key }, what as StepFunction<unknown>, plan, this.#lease.signal);
-        // Once the step is stored it is not run again: what it has written must be there before.
+        // Once the step is stored it does not run again: its output must be stored before.
         await this.#writer?.settled();
         return made;
       });
@@ -192,7 +195,7 @@ export class RunContext implements ContextCalls {
     });
   }
 
-  /** The stored value of a step, or what `perform` makes of it. */
+  /** The stored value of a step, or what `perform` returns. */
   #performed(name: string, key: string, perform: () => Promise<unknown>): Promise<unknown> {
     return this.#handOver.take(stepEnd(name, key), (asked) =>
       this.#waits.during(async () => {
@@ -205,7 +208,7 @@ export class RunContext implements ContextCalls {
     );
   }
 
-  /** Remembers where an error came from: its message alone seldom says. */
+  /** Remembers where an error came from: its message alone seldom tells. */
   async #inStep<Value>(name: string, key: string, work: () => Promise<Value>): Promise<Value> {
     try {
       return await work();
@@ -225,7 +228,7 @@ export class RunContext implements ContextCalls {
     const { name, key, what, options } = this.#arguments.named('tx', args);
     if (typeof what !== 'function') throw this.#arguments.misused('tx', 'needs a function');
     if (insideTransaction.getStore() === this) {
-      // Each would hold one of the few connections while it waits for another.
+      // Each would occupy one of the few connections while it waits for another.
       throw this.#arguments.misused(
         'tx',
         `'${name}' is inside another ctx.tx: use the outer one's transaction`,
@@ -234,7 +237,7 @@ export class RunContext implements ContextCalls {
     const through = (options as { through?: Transactor<unknown> } | undefined)?.through;
     this.#book.take('step', name, key);
     return this.#performed(name, key, async () => {
-      // Not inside: frames go over another connection, and a transaction must not wait for one.
+      // Not inside: frames use another connection, and a transaction must not wait for one.
       await this.#writer?.settled();
       this.#lease.signal.throwIfAborted();
       const call = what as (tx: unknown) => Promise<unknown>;
@@ -259,7 +262,7 @@ export class RunContext implements ContextCalls {
         if (stored === undefined) await asked.begin();
         const begun = stored ?? (await this.#book.record({ name, key, sleepMs }));
         asked.endedAtMs = begun.value as number;
-        // By a clock that was set back it may be due again.
+        // If the clock was set back, it may seem to be due again.
         return begun.dueInMs !== 0 && (await this.#handOver.wasHanded(id)) ? 0 : begun.dueInMs!;
       });
       if (dueInMs === 0) return;
@@ -317,7 +320,7 @@ function factsOf({ claim }: HeldLease): object {
   return { executionId: claim.executionId, kind: claim.kind, attemptIndex: claim.attemptIndex };
 }
 
-/** Adds facts to whatever is logged. A logger that throws must not fail the work. */
+/** Adds fields to everything that is logged. A logger that throws must not fail the work. */
 function withFacts(log: Logger, facts: object): Logger {
   const say =
     (level: keyof Logger) =>
@@ -326,7 +329,7 @@ function withFacts(log: Logger, facts: object): Logger {
         if (typeof own === 'string') log[level](facts, own);
         else log[level]({ ...facts, ...own }, message);
       } catch {
-        // Nowhere to report it: this was the place.
+        // A logger's own error cannot be logged.
       }
     };
   return { debug: say('debug'), info: say('info'), warn: say('warn'), error: say('error') };

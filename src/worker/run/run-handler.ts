@@ -1,6 +1,6 @@
 /**
- * Runs one claimed execution and reports how it ended. Nothing is written once the lease is not trusted; while the
- * database is away the report is tried again for as long as the lease lasts.
+ * Runs one claimed execution and reports its outcome. Nothing is written once the lease is not trusted; while the
+ * database is unavailable the report is retried as long as the lease lasts.
  */
 import { isEngineError } from '../../contract/errors.ts';
 import type { CompleteOutcome, Engine, Failure, FailOutcome } from '../../contract/engine.ts';
@@ -15,13 +15,13 @@ import { callAfter } from './long-timer.ts';
 import { RunContext } from './run-context.ts';
 import { subjectOf, TaskAborted, TaskFailed, toFailure } from '../task.ts';
 
-/** How a run ended, for the worker's counters. */
+/** The outcome of a run, for the worker's counters. */
 export type RunEnd = 'completed' | 'failed' | 'retry_scheduled' | 'paused' | 'lost';
 
 export interface RunOptions {
   log: Logger;
   middleware: readonly Middleware[];
-  /** Called when the handler is over, before its end is reported. */
+  /** Called when the handler has finished, before its outcome is reported. */
   onHandled(): void;
 }
 
@@ -39,7 +39,7 @@ export async function runHandler(
     if (written !== undefined) await written;
   } catch (thrown) {
     run.close();
-    // What was said before it failed is told if it can be; what it failed with is told in any case.
+    // Output from before the failure is written if possible; the failure is reported in any case.
     await run.endStream()?.catch(() => undefined);
     options.onHandled();
     if (lease.lostBy !== undefined) return endOfLost(lease);
@@ -52,7 +52,7 @@ export async function runHandler(
   try {
     return await report(lease, run, () => engine.complete(lease.claim, result));
   } catch (error) {
-    // The result itself cannot be stored; the next try would make the same one.
+    // The result itself cannot be stored; a retry would produce the same one.
     const message = `${subjectOf(lease.claim)}: ${toFailure(error).message}`;
     return reportFailure(engine, lease, run, { message, category: 'permanent', retry: 'never' });
   }
@@ -62,7 +62,7 @@ function withStep(failure: Failure, step: string | undefined): Failure {
   return step === undefined ? failure : { ...failure, message: `${failure.message} (in step "${step}")` };
 }
 
-/** These lines run for every execution: a task without schemas, a time limit and middleware waits for nothing else. */
+/** These lines run for every execution: a task without schemas, time limit and middleware awaits nothing else. */
 function called(
   run: RunContext,
   lease: HeldLease,
@@ -103,7 +103,7 @@ async function callChecked(
   );
 }
 
-/** What does not fit its schema will not fit the next time either. */
+/** A value that does not match its schema will not match the next time either. */
 async function checked<Value>(category: string, parse: () => Promise<Value>): Promise<Value> {
   try {
     return await parse();
@@ -112,7 +112,7 @@ async function checked<Value>(category: string, parse: () => Promise<Value>): Pr
   }
 }
 
-/** A handler that takes too long is told by its signal, and not waited for. */
+/** A handler that takes too long is aborted, and not waited for. */
 async function inTime(
   lease: HeldLease,
   timeoutMs: number | undefined,
@@ -142,7 +142,7 @@ async function reportFailure(
   try {
     return await report(lease, run, () => engine.fail(lease.claim, failure));
   } catch (error) {
-    // What the handler said about its failure was refused: then the failure alone must be reported.
+    // The handler's retry options were refused: then the failure alone must be reported.
     const message = `${failure.message} (how to treat it was refused: ${toFailure(error).message})`;
     const retry = failure.retry === 'never' ? 'never' : 'policy';
     return report(lease, run, () => engine.fail(lease.claim, { message, retry }));
@@ -153,7 +153,7 @@ type Report = () => Promise<CompleteOutcome | FailOutcome>;
 
 async function report(lease: HeldLease, run: RunContext, call: Report): Promise<RunEnd> {
   try {
-    // The next attempt, or a replay, takes the branches of this one; but the end itself matters more.
+    // The next attempt, or a replay, takes the branches of this one; but the outcome itself matters more.
     await run.orderStored()?.catch((error: unknown) => {
       if (error instanceof TaskAborted) throw error;
       run.log.error({ err: error }, 'The order of ends could not be stored.');

@@ -1,5 +1,5 @@
 /**
- * Runs the function of one step: its tries, its time limit, its signal. Knows nothing of what is stored.
+ * Runs the function of one step: its tries, its time limit, its AbortSignal. What is stored is decided elsewhere.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -22,22 +22,22 @@ export interface StepPlan {
 /** One try of a step. */
 export interface StepTry extends Required<StepKey> {
   readonly tryIndex: number;
-  /** Of the run it belongs to: what wakes another run must not lend it its steps. */
+  /** The run it belongs to: code woken by another run must not be attributed to that run's steps. */
   readonly run: AbortSignal;
-  /** Fires when it has failed or its time is over; its function may still be running then. */
+  /** Aborted when it has failed or timed out; its function may still be running then. */
   readonly over: AbortSignal;
 }
 
-/** Output is written from anywhere: this is how steps that run at the same time, and their tries, are told apart. */
+/** Output may be written from anywhere: this distinguishes concurrent steps and their tries. */
 const insideTry = new AsyncLocalStorage<StepTry>();
 
-/** The try the caller is in, of the run with this signal. */
+/** The try the caller is in, if it belongs to the run with this AbortSignal. */
 export function currentTry(run: AbortSignal): StepTry | undefined {
   const own = insideTry.getStore();
   return own?.run === run ? own : undefined;
 }
 
-/** What is left of a try that is over: the next one does its work. */
+/** Thrown in what is left of a try that is over: the next one does its work. */
 class TryOver extends TaskAborted {
   constructor(name: string, tryIndex: number) {
     super('ended');

@@ -1,7 +1,7 @@
 /**
- * Runs the function of one `ctx.tx` and records its step in the same transaction. A transaction whose connection is lost before its
- * COMMIT has done nothing, so the function is called again, under the same lease and a few times; where the answer to the COMMIT
- * was lost, the stored step says what happened.
+ * Runs the function of one `ctx.tx` and records its step in the same transaction. A transaction whose connection is
+ * lost before its COMMIT has done nothing, so the function is called again, under the same lease and a few times; if
+ * the reply to the COMMIT was lost, the stored step tells what happened.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Engine, SqlExecutor, Transactor } from '../../contract/engine.ts';
@@ -14,7 +14,7 @@ import type { HeldLease } from '../loop/lease-watch.ts';
 import type { StepBook } from './step-book.ts';
 import { subjectOf } from '../task.ts';
 
-/** Before the function is called again; a server that restarts is back within seconds. */
+/** Delay before the function is called again; a server that restarts is back within seconds. */
 const RETRY_WAIT_MS = { min: 50, max: 2_000 };
 
 export interface TransactionRun {
@@ -28,7 +28,7 @@ export interface TransactionRun {
   log: Logger;
 }
 
-/** How one try went. `isBegun`: user code was called. */
+/** The result of one try. `isBegun`: user code was called. */
 interface Tried {
   isBegun: boolean;
   isRecorded: boolean;
@@ -47,7 +47,7 @@ export async function runTransaction(run: TransactionRun): Promise<unknown> {
     if (tried.earlier !== undefined) return tried.earlier.value;
     if ('value' in tried.end) return tried.end.value;
     const { error } = tried.end;
-    // It may be the answer to the COMMIT that was lost, and not the COMMIT; and it may arrive while the next try is under way.
+    // Only the reply to the COMMIT may have been lost, not the COMMIT; and the COMMIT may arrive during the next try.
     isDoubtful ||= tried.isRecorded;
     const committed = isDoubtful ? await book.lookAgain(name, key) : undefined;
     if (committed !== undefined) return committed.value;

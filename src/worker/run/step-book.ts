@@ -1,6 +1,6 @@
 /**
- * The steps of one run: which names were used, what is stored under them, and the writing of new ones. The store is
- * read when the first step is asked for, and only if there can be something: a first run has no past.
+ * The steps of one run: which names were used, what is stored under them, and the recording of new ones. Stored steps
+ * are read when the first step is used, and only if there can be any: a first run has none.
  */
 import { EngineError, isEngineError } from '../../contract/errors.ts';
 import { LIMITS } from '../../contract/limits.ts';
@@ -23,7 +23,7 @@ export class StepBook {
     this.#lease = lease;
   }
 
-  /** Takes a name for this run. A pair of name and key stands for one thing, so it may be taken once. */
+  /** Reserves a name for this run. A pair of name and key stands for one thing, so it may be used once. */
   take(use: StepUse, name: string, key: string): void {
     const pair = pairOf(use, name, key);
     const before = this.#used.get(pair);
@@ -45,7 +45,7 @@ export class StepBook {
     );
   }
 
-  /** Stores a step; what comes back is what is stored. */
+  /** Stores a step; returns what is stored. */
   async record(step: NewStep): Promise<StepRecord> {
     const record = () => this.#engine.recordStep(this.#lease.claim, step);
     try {
@@ -55,7 +55,7 @@ export class StepBook {
     }
   }
 
-  /** Stores a step in a transaction of the handler's: once, without trying again. */
+  /** Stores a step in a transaction of the handler: once, without retries. */
   async recordInside(step: NewStep, executor: SqlExecutor): Promise<{ repeated: boolean; step: StepRecord }> {
     if (!this.#lease.isTrusted()) throw new TaskAborted(this.#lease.lostBy ?? 'lease_lost');
     try {
@@ -65,14 +65,14 @@ export class StepBook {
     }
   }
 
-  /** What is stored under the name now, whatever was known before. */
+  /** What is stored under the name now, whatever was read before. */
   async lookAgain(name: string, key: string): Promise<StepRecord | undefined> {
     const { executionId } = this.#lease.claim;
     const steps = await insist(this.#lease, () => this.#engine.readSteps(executionId));
     return steps.find((step) => step.name === name && step.key === key);
   }
 
-  /** Stored steps this run never asked for: the code was changed under it. */
+  /** Stored steps that this run never reached: its code was changed. */
   async unreached(): Promise<string[]> {
     if (this.#stored === undefined) return [];
     const stored = await this.#stored;
@@ -81,7 +81,7 @@ export class StepBook {
       .map(([, step]) => nameOf(step.name, step.key));
   }
 
-  /** A sleep goes on while the handler is at something else. */
+  /** A sleep continues while the handler does something else. */
   #leftOf(dueInMs: number | null): number | null {
     return dueInMs === null ? null : Math.max(0, dueInMs - (performance.now() - this.#readAt));
   }
@@ -104,7 +104,7 @@ export class StepBook {
     return new EngineError('invalid_step', `${subjectOf(this.#lease.claim)}: ${what}.`);
   }
 
-  /** What is wrong with a step is said with its name. */
+  /** Adds the name of the step to an error about it. */
   #explained(error: unknown, { name, key = '' }: NewStep): unknown {
     if (!isEngineError(error) || !error.field?.startsWith('step.')) return error;
     const { code, field, message } = error;
@@ -113,7 +113,7 @@ export class StepBook {
   }
 }
 
-/** Steps, sleeps and waits share their names; children have names of their own. */
+/** Steps, sleeps and waits share one set of names; children have their own. */
 function pairOf(use: StepUse, name: string, key: string): string {
   return `${use === 'spawn' ? 'spawn' : 'step'}\u0000${name}\u0000${key}`;
 }

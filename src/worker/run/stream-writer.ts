@@ -1,7 +1,8 @@
 /**
- * Writes the frames of one run, in the order they were given: what comes within a few milliseconds goes out as one append, and one
- * append is under way at a time. Who is faster than the database waits for room. Frames are checked and encoded before they come here,
- * and nowhere else; what is refused all the same is dropped alone and told at the next flush.
+ * Writes the frames of one run in order: those written within a few milliseconds are sent as one append, and one append
+ * is in progress at a time. A handler that is faster than the database waits for room. Frames are checked and encoded
+ * before they get here, and nowhere else; a frame that is still refused is dropped alone and reported at the next
+ * flush.
  */
 import { randomUUID } from 'node:crypto';
 import type { Engine } from '../../contract/engine.ts';
@@ -13,25 +14,25 @@ import { insist } from './insist.ts';
 import { abortCodeFor, type HeldLease } from '../loop/lease-watch.ts';
 import { TaskAborted } from '../task.ts';
 
-/** Frames that come within this time go out together. */
+/** Frames written within this time are sent together. */
 const COALESCE_MS = 5;
-/** What waits to be sent while writes still resolve at once. It fits into one append, but for patches. */
+/** How much may wait to be sent while writes still resolve at once. It fits into one append, except for patches. */
 const ROOM = { frames: 1_000, bytes: 1_048_576 };
-/** What may wait in all, for handlers that do not await their writes. */
+/** How much may wait in total, for handlers that do not await their writes. */
 const MAX_WAITING = { frames: 100_000, bytes: 67_108_864 };
-/** Refusals kept until somebody asks: the first ones say what is wrong. */
+/** Refusals kept until the next flush: the first ones show what is wrong. */
 const MAX_REFUSALS = 100;
 
 const DONE = Promise.resolve();
 
 export interface WrittenFrame {
   frame: EncodedFrame;
-  /** Of a best-effort frame: how long it is kept. Those of one run are kept alike. */
+  /** How long a best-effort frame is kept. The same for all frames of one run. */
   bestEffort: BestEffortOptions | undefined;
 }
 
 interface Entry extends WrittenFrame {
-  /** Of a write that waits for room. */
+  /** Set for a write that waits for room. */
   resolve?: () => void;
   reject?: (error: unknown) => void;
 }
@@ -43,7 +44,7 @@ interface Flush {
   reject(error: unknown): void;
 }
 
-/** Knows whether somebody waits for it: a failure that nobody has heard of is told again. */
+/** A promise that knows whether anything awaits it: an unobserved failure is reported again. */
 class Heard<Value> extends Promise<Value> {
   isHeard = false;
 
@@ -51,7 +52,7 @@ class Heard<Value> extends Promise<Value> {
     return Promise;
   }
 
-  // oxlint-disable-next-line no-thenable -- a promise has one already; whether it is called is what is to be known
+  // oxlint-disable-next-line no-thenable -- overridden to learn whether it is called
   override then<Kept = Value, Mended = never>(
     onKept?: ((value: Value) => Kept | PromiseLike<Kept>) | null,
     onFailed?: ((error: unknown) => Mended | PromiseLike<Mended>) | null,
@@ -60,7 +61,7 @@ class Heard<Value> extends Promise<Value> {
     return super.then(onKept, onFailed);
   }
 
-  /** Without counting as somebody. */
+  /** Observes the failure without marking the promise as handled. */
   onFailure(tell: (error: unknown) => void): void {
     super.then(undefined, tell);
   }
@@ -68,7 +69,7 @@ class Heard<Value> extends Promise<Value> {
 
 interface Failing {
   error: unknown;
-  /** Undefined when no call is left that could be told. */
+  /** Undefined when no call is left that could report it. */
   promise: Heard<unknown> | undefined;
 }
 
@@ -80,7 +81,7 @@ export class StreamWriter {
   #queuedBytes = 0;
   /** The front of the queue, whose writes have resolved. */
   #roomy = { frames: 0, bytes: 0 };
-  /** Frames that were given, and those of them that are stored or refused. */
+  /** How many frames were written, and how many of them are stored or refused. */
   #given = 0;
   #settled = 0;
   #hurriedUpTo = 0;
@@ -97,12 +98,12 @@ export class StreamWriter {
     lease.signal.addEventListener('abort', () => this.#takeAway(), { once: true });
   }
 
-  /** Fires when nothing more can be written. */
+  /** Aborted when nothing more can be written. */
   get signal(): AbortSignal {
     return AbortSignal.any([this.#lease.signal, this.#ended.signal]);
   }
 
-  /** Throws why nothing more can be written, if so. */
+  /** Throws the reason if nothing more can be written. */
   throwIfOver(): void {
     this.#lease.throwIfTold();
     if (this.#broken !== undefined) throw this.#broken.error;
@@ -127,12 +128,14 @@ export class StreamWriter {
     if (!this.#sending) void this.#sendAll();
     if (isTaken) return DONE;
     const taken = new Promise<void>((resolve, reject) => Object.assign(entry, { resolve, reject }));
-    // Whoever does not await it hears of it at the end.
+    // A caller that does not await it learns of the failure at the end.
     taken.catch(() => undefined);
     return taken;
   }
 
-  /** A promise that is rejected with the error, which is told again at the next flush if nobody listens to it. */
+  /**
+   * Returns a promise rejected with the error, which is reported again at the next flush unless the promise is handled.
+   */
   refuse(error: unknown): Promise<never> {
     const promise = new Heard<never>((_, reject) => reject(error));
     promise.onFailure(() => undefined);
@@ -140,7 +143,7 @@ export class StreamWriter {
     return promise;
   }
 
-  /** The same for work that may fail later. Who was taken the work away need not listen. */
+  /** The same for work that may fail later. A lost lease is not reported as a failed write. */
   watched<Value>(work: Promise<Value>): Promise<Value> {
     const promise = new Heard<Value>((resolve, reject) => void work.then(resolve, reject));
     promise.onFailure((error) => {
@@ -149,12 +152,12 @@ export class StreamWriter {
     return promise;
   }
 
-  /** Whether nothing that was given is on its way. */
+  /** Whether no frame is waiting or being sent. */
   get isSettled(): boolean {
     return this.#broken !== undefined || this.#settled >= this.#given;
   }
 
-  /** Until all that was given so far is stored or refused; undefined when it is. */
+  /** Resolves when all frames so far are stored or refused; undefined when they are. */
   settled(): Promise<void> | undefined {
     if (this.#broken !== undefined) return Promise.reject(this.#broken.error);
     if (this.#settled >= this.#given) return undefined;
@@ -163,7 +166,7 @@ export class StreamWriter {
     return new Promise((resolve, reject) => this.#flushes.push({ upTo: this.#given, resolve, reject }));
   }
 
-  /** The same, and throws what was refused since the last time. */
+  /** The same, and throws what was refused since the last flush. */
   async flush(): Promise<void> {
     await this.settled();
     const unheard = this.#refusals.find(({ promise }) => promise?.isHeard !== true);
@@ -171,7 +174,7 @@ export class StreamWriter {
     if (unheard !== undefined) throw unheard.error;
   }
 
-  /** Takes nothing more; what was given is still written. */
+  /** Accepts no more frames; those already accepted are still written. */
   close(): void {
     if (!this.#ended.signal.aborted) this.#ended.abort(new TaskAborted('ended'));
   }
@@ -207,7 +210,7 @@ export class StreamWriter {
     this.#sending = false;
   }
 
-  /** A frame that comes after a silence is sent in this turn of the loop, with those that come in it. */
+  /** A frame that follows a pause is sent in this turn of the event loop, together with others of the same turn. */
   #due(): Promise<void> {
     const waitMs = this.#isHurried() ? 0 : this.#sentAt + COALESCE_MS - performance.now();
     return new Promise((resolve) => {
@@ -225,7 +228,7 @@ export class StreamWriter {
     });
   }
 
-  /** All there is room for, up to one patch too many for an append. */
+  /** The frames whose writes have resolved, up to the number of patches that one append may contain. */
   #take(): Entry[] {
     const ready = this.#queue.slice(0, this.#roomy.frames);
     let patches = 0;
@@ -247,7 +250,7 @@ export class StreamWriter {
     } catch (error) {
       if (!isOfFrames(error)) return this.#break(error);
       if (batch.length > 1) {
-        // The fault is of one of them: the others are not to suffer for it.
+        // One of them is refused: split the batch so that the others are stored.
         const half = Math.ceil(batch.length / 2);
         await this.#send(batch.slice(0, half));
         return this.#send(batch.slice(half));
@@ -257,7 +260,7 @@ export class StreamWriter {
     }
   }
 
-  /** Under a name: sent again when its answer was lost, it is written once. */
+  /** The append has an id: sent again when its reply was lost, it is written once. */
   async #append(batch: readonly Entry[]): Promise<void> {
     const bestEffort = batch.find(isLive)?.bestEffort;
     const options = { appendId: randomUUID(), ...(bestEffort === undefined ? {} : { bestEffort }) };
@@ -277,7 +280,7 @@ export class StreamWriter {
     for (const flush of over) flush.resolve();
   }
 
-  /** Whoever waits for room is told at once. What was taken is still written if the lease is held. */
+  /** Rejects writes that wait for room. Accepted frames are still written if the lease is held. */
   #takeAway(): void {
     const reason: unknown = this.#lease.signal.reason;
     if (this.#lease.lostBy !== undefined) return this.#break(reason);

@@ -1,6 +1,6 @@
 /**
- * `ctx.stream` and `ctx.streams`: what a handler calls to write output. Chunks are checked here, so that one that cannot be stored
- * is refused by the very call that brought it, and kept as they are now. When they are sent is decided in stream-writer.ts.
+ * `ctx.stream` and `ctx.streams`: what a handler calls to write output. Chunks are checked and copied here, so that one
+ * that cannot be stored is refused by the very call that wrote it. When they are sent is decided in stream-writer.ts.
  */
 import type { Claim } from '../../contract/engine.ts';
 import { EngineError, isEngineError } from '../../contract/errors.ts';
@@ -20,7 +20,7 @@ const TYPED_OPTIONS: readonly (keyof WriteOptions)[] = ['correlationId'];
 /** How long best-effort frames are kept where nobody says anything about it: as the engine does. */
 const USUAL: BestEffortOptions = {};
 
-/** What a run lends to its streams. */
+/** What streams need from their run. */
 export interface StreamRun {
   claim: Claim;
   writer: StreamWriter;
@@ -28,14 +28,14 @@ export interface StreamRun {
   currentTry(): StepTry | undefined;
   /** Whether the caller is inside a ctx.tx. */
   isInTransaction(): boolean;
-  /** Runs something that is work: the worker is not given up meanwhile. */
+  /** Runs work: the worker is not freed meanwhile. */
   during<Value>(work: () => Promise<Value>): Promise<Value>;
 }
 
-/** How chunks of one call become frames. */
+/** How the chunks of one call become frames. */
 type Framing = (chunk: unknown) => { frame: FrameRequest; bestEffort?: BestEffortOptions | undefined };
 
-/** Best-effort frames of an attempt are kept alike: here as the contract says. */
+/** All best-effort frames of an attempt are kept equally long: here as the contract specifies. */
 export function outputStream(run: StreamRun, kinds: StreamKinds): OutputStream {
   const calls = new StreamCalls(run);
   const live = Object.values(kinds).find(({ mode }) => mode === 'best_effort') as
@@ -49,7 +49,7 @@ export function outputStream(run: StreamRun, kinds: StreamKinds): OutputStream {
   };
 }
 
-/** Those of the contract, by name. */
+/** The streams of the contract, by name. */
 export function contractStreams(
   run: StreamRun,
   kinds: StreamKinds,
@@ -135,7 +135,7 @@ class StreamCalls {
     }
   }
 
-  /** Frames go over another connection: transactions that wait for one while each holds one would wait for ever. */
+  /** Frames use another connection: transactions that hold one each while they wait for another would deadlock. */
   #refuseInTransaction(): void {
     if (!this.#run.isInTransaction()) return;
     const sentence = 'write before or after the transaction: inside of ctx.tx nothing is written to streams.';
@@ -154,7 +154,7 @@ class StreamCalls {
     return writer.write({ frame: encoded, bestEffort });
   }
 
-  /** The source is let go also when the work is gone before anything was taken from it. */
+  /** The source is cancelled even when the lease is lost before anything was read from it. */
   async #pipe(call: string, chunks: Chunks, framing: Framing): Promise<number> {
     try {
       return await this.#run.during(() => this.#pump(call, chunks, framing));
@@ -183,7 +183,7 @@ class StreamCalls {
     }
   }
 
-  /** Who was taken the work away need not listen; a frame that is missing must not go unnoticed. */
+  /** A handler that lost its lease need not await this; a missing frame must not go unnoticed. */
   #refused(call: string, error: unknown): Promise<never> {
     if (!(error instanceof TaskAborted)) return this.#run.writer.refuse(this.#explained(call, error));
     const refused = Promise.reject(error);
@@ -215,12 +215,12 @@ function openSource(source: unknown): Chunks {
   return { next: () => iterator.next(), cancel: () => letGo(async () => iterator.return?.()) };
 }
 
-/** Not waited for: a source that never ends its last chunk must not hold the handler. */
+/** Not awaited: a source that never finishes its last chunk must not block the handler. */
 function letGo(cancel: () => Promise<unknown>): void {
   (async () => cancel())().catch(() => undefined);
 }
 
-/** Not begun at all where the signal is aborted already. */
+/** Does not start if the AbortSignal is already aborted. */
 async function begunUnlessAborted<Value>(signal: AbortSignal, begin: () => Promise<Value>): Promise<Value> {
   signal.throwIfAborted();
   return unlessAborted(signal, (async () => begin())());

@@ -1,6 +1,6 @@
 /**
- * Waiting to be told, as a handler asks for it: its options are checked and made a request of the engine's, and what was
- * said is given back as the schema makes it. When the work is given up meanwhile is decided in waits.ts.
+ * Waits for signals: the handler's options are checked and turned into a request to the engine, and the payload is
+ * returned as its schema parses it. When the worker is freed meanwhile is decided in waits.ts.
  */
 import { atLeast } from '../../define/conditions.ts';
 import { durationMs } from '../../contract/duration.ts';
@@ -28,7 +28,7 @@ import type { StepBook } from './step-book.ts';
 import { subjectOf, TaskAborted } from '../task.ts';
 import type { Waits } from './waits.ts';
 
-/** What the engine is asked for one wait. */
+/** The request to the engine for one wait. */
 export interface SignalWait {
   request: WaitRequest & { key: string };
   waitpoints: readonly WaitpointRequest[];
@@ -87,7 +87,7 @@ export class Signals {
     });
   }
 
-  /** What the engine refuses is said with whom and which call it was about. */
+  /** Adds the execution and the call to an error of the engine. */
   async #explaining<Value>(call: string, work: () => Promise<Value>): Promise<Value> {
     const subject = subjectOf(this.#lease.claim);
     try {
@@ -145,7 +145,7 @@ function byOf({ by, match }: WaitForOptions): SignalCondition {
   return atLeast(1).named(match);
 }
 
-/** Without the builders; a leaf that names no waitpoint is about the wait's own. */
+/** Without the builders; a leaf without waitpoints uses the wait's own. */
 function plainCondition(condition: SignalCondition, own: string, depth: number): SignalCondition {
   if (depth > LIMITS.conditionDepth) {
     throw fault('options.by', `is nested deeper than ${LIMITS.conditionDepth}`);
@@ -161,14 +161,14 @@ function plainCondition(condition: SignalCondition, own: string, depth: number):
   throw fault('options.by', 'must be made by atLeast(…), allOf(…) or anyOf(…)');
 }
 
-/** The schema's code, which gives payloads the form the handler gets; a plain JSON Schema has none. */
+/** The schema's code, which turns payloads into what the handler gets; a plain JSON Schema has none. */
 function codeOf(schema: WaitForOptions['schema']): Schema<unknown, Json> | undefined {
   return schema !== undefined && '~standard' in schema ? (schema as PayloadSchema<Json>) : undefined;
 }
 
 function jsonSchemaOf(schema: WaitpointOptions['schema']): Json | undefined {
   if (schema === undefined) return undefined;
-  // Some libraries make their schemas functions.
+  // In some libraries schemas are functions.
   if ((typeof schema !== 'object' && typeof schema !== 'function') || schema === null) {
     throw fault('options.schema', 'must be a schema');
   }

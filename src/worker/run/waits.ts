@@ -1,8 +1,8 @@
 /**
- * What a handler waits for without working: sleeps, children and signals. Short waits are waited for here. When nothing
- * else goes on and all that is left takes long, the execution is paused, or suspended if it waits for signals: the worker is
- * given up, the handler is stopped, and it runs again from the top when there is something to go on with. Signals come
- * to the database and not here: while the work cannot be given up they are looked for.
+ * What a handler waits for without working: sleeps, children and signals. Short waits are waited for here. When no work
+ * is in progress and all that is left takes long, the execution is paused, or suspended if it waits for signals: the
+ * worker is freed, the handler is stopped, and it runs again from the top when it can continue. Signals arrive in the
+ * database and not here: while the worker cannot be freed they are polled.
  */
 import type { Engine, PauseOutcome, PauseRequest } from '../../contract/engine.ts';
 import { EngineError } from '../../contract/errors.ts';
@@ -18,25 +18,25 @@ import { whenAborted } from '../../model/aborting.ts';
 /** Waits shorter than this are not worth a pause. */
 const PATIENCE_MS = 250;
 /**
- * After something happened, what is still waited for may be the rest of a Promise.all, or the loser of a Promise.race
- * beside work this cannot see: it is left alone for so long.
+ * After something happened, a remaining wait may be the rest of a Promise.all, or the loser of a Promise.race beside
+ * work that is invisible here: it causes no pause for this long.
  */
 export const LEFTOVER_PATIENCE_MS = 5_000;
-/** Between two looks for signals while something else holds the work here. The first one is after PATIENCE_MS. */
+/** Interval between polls for signals while other work occupies the worker. The first one is after PATIENCE_MS. */
 const LOOK_MS = 1_000;
 
 interface Wait {
-  /** On the monotonic clock; undefined when no time is waited for. */
+  /** On the monotonic clock; undefined when it has no due time. */
   dueAt: number | undefined;
-  /** Children that have not ended, as far as is known here; all of them are waited for. */
+  /** Children that have not finished, as far as is known here; all of them are waited for. */
   children: ReadonlySet<string>;
   signals: SignalWait | undefined;
-  /** How the wait for signals ended. */
+  /** The outcome of the wait for signals. */
   end: WaitEnd | undefined;
   impatient: boolean;
-  /** What was waited for has happened. */
+  /** What it waited for has happened. */
   over: boolean;
-  /** Call off the timers: of its end, and of its patience. */
+  /** Cancel the timers: of its due time, and of its patience. */
   callOff: (() => void) | undefined;
   calmed: (() => void) | undefined;
   resolve(): void;
@@ -54,11 +54,11 @@ const UNTOLD: Omit<Wait, 'resolve' | 'reject'> = {
   calmed: undefined,
 };
 
-/** What a pause must know of the rest of the run. */
+/** What a pause must know about the rest of the run. */
 export interface Beside {
-  /** Until the output of the run so far and the order of its ends are stored; undefined when they are. */
+  /** Resolves when the run's output and the order of its outcomes so far are stored; undefined when they are. */
   stored(): Promise<void> | undefined;
-  /** Whether the handler is about to be handed something. */
+  /** Whether an outcome is about to be delivered to the handler. */
   isHandingOver(): boolean;
 }
 
@@ -81,7 +81,7 @@ export class Waits {
     this.#beside = beside;
   }
 
-  /** Runs something that is work: while it goes on there is no pause, and afterwards the handler may go on. */
+  /** Runs work: there is no pause while it lasts, and afterwards the handler may continue. */
   async during<Value>(work: () => Promise<Value>): Promise<Value> {
     try {
       return await this.busyWith(work);
@@ -90,7 +90,7 @@ export class Waits {
     }
   }
 
-  /** Runs what only prepares a wait. */
+  /** Runs something that only prepares a wait. */
   async busyWith<Value>(work: () => Promise<Value>): Promise<Value> {
     this.#busy += 1;
     try {
@@ -104,17 +104,19 @@ export class Waits {
     }
   }
 
-  /** `askedAt`: when the handler asked for it; what has happened since may be what it goes on with. */
+  /** `askedAt`: when the handler called; what has happened since may let it continue. */
   async sleep(ms: number, askedAt: number): Promise<void> {
     await this.#add({ dueAt: performance.now() + ms }, { ms, patienceMs: this.#patienceSince(askedAt) });
   }
 
-  /** Until `ended` says so. The children are what a pause would wait for; who ends is taken out of them. */
+  /**
+   * Resolves when `ended` does. A pause would wait for the children in `open`; those that finish are removed from it.
+   */
   async children(open: ReadonlySet<string>, ended: Promise<unknown>): Promise<void> {
     await this.#add({ children: open }, { ended });
   }
 
-  /** Until the database says that it is over. */
+  /** Resolves when the database reports the outcome. */
   async signals(signals: SignalWait, askedAt: number): Promise<WaitEnd> {
     if (this.#forSignals().length >= LIMITS.waits) {
       const sentence = `An execution can wait for ${LIMITS.waits} things to be told at once; let one wait take several signals.`;
@@ -125,7 +127,7 @@ export class Waits {
     return end!;
   }
 
-  /** The handler is over: what it left behind is not waited for any more. */
+  /** The handler has finished: what it left behind is no longer waited for. */
   close(): void {
     this.#closed = true;
     this.#callOffLook?.();
@@ -162,7 +164,7 @@ export class Waits {
     }
   }
 
-  /** The handler may be going on with something: what is left is not a reason to pause for a while. */
+  /** The handler may be continuing: what is left is no reason to pause for a while. */
   happened(): void {
     this.#happenedAt = performance.now();
     if (this.#closed || this.#lease.lostBy !== undefined) return;
@@ -175,14 +177,14 @@ export class Waits {
     wait.calmed = callAfter(ms, () => this.#turnImpatient(wait));
   }
 
-  /** A long sleep is timed here too: beside work that takes longer, or inside a step, there is no pause to end it. */
+  /** A long sleep has a timer here too: beside work that takes longer, or inside a step, no pause ends it. */
   #wait(wait: Wait, ms: number | undefined, patienceMs: number): void {
     if (ms === undefined) return this.#calmDown(wait, patienceMs);
     wait.callOff = callAfter(ms, () => this.#end(wait));
     if (ms > PATIENCE_MS) this.#calmDown(wait, patienceMs);
   }
 
-  /** While a pause is under way nobody goes on: it decides whether the work is still this worker's. */
+  /** While a pause is in progress nothing resumes: it decides whether the worker keeps the execution. */
   #end(wait: Wait): void {
     wait.over = true;
     if (this.#pausing === undefined) wait.resolve();
@@ -193,7 +195,7 @@ export class Waits {
     this.consider();
   }
 
-  /** Pauses when only long waits are left. Decided a turn later: code that runs now may still begin something. */
+  /** Pauses when only long waits are left. Decided a turn later: code that runs now may still start something. */
   consider(): void {
     if (this.#considering) return;
     this.#considering = true;
@@ -223,7 +225,7 @@ export class Waits {
         await stored;
         if (!this.#mayPause()) return;
       }
-      // Once it was sent it may have happened: then only the same request, answered, says whether it did.
+      // Once sent, it may have happened: only the reply to the same request tells whether it did.
       const request = pauseRequestOf([...this.#waits]);
       const told = signalsRequestOf(this.#forSignals());
       const { claim } = this.#lease;
@@ -233,7 +235,7 @@ export class Waits {
           : this.#engine.suspend(claim, { ...request, ...told });
       this.#answered(await insist(this.#lease, ask));
     } catch (error) {
-      // A lost lease has told everybody by its signal; anything else is for the handler to know.
+      // A lost lease has already aborted the handler; any other error is thrown to it.
       if (!(error instanceof TaskAborted)) for (const wait of this.#waits) wait.reject(error);
     }
   }
@@ -265,7 +267,7 @@ export class Waits {
     }
   }
 
-  /** Children have ended that nobody here has heard of yet: they are waited for once more. */
+  /** Children have finished whose outcomes have not arrived here yet: waits for them once more. */
   #beginAgain(): void {
     for (const wait of this.#waits) {
       if (wait.children.size > 0) this.#calmDown(wait, PATIENCE_MS);
@@ -282,7 +284,7 @@ export class Waits {
       if (this.#closed || !this.#lease.isTrusted()) return;
       const waits = this.#forSignals();
       if (waits.length === 0) return;
-      // A pause that is under way asks for the same.
+      // A pause in progress asks for the same.
       if (this.#pausing !== undefined) return this.#lookAfter(LOOK_MS);
       this.#looking = true;
       void this.#look(waits).finally(() => {
@@ -300,7 +302,7 @@ export class Waits {
       // The handler may have ended meanwhile: then the lease is for its end to be reported.
       if (!this.#closed) this.#answered(answer);
     } catch (error) {
-      // What passes has passed at the next look; what does not would be answered to the suspension too.
+      // A transient error is gone at the next poll; any other would also be returned to the suspension.
       if (isHopeless(error)) for (const wait of waits) wait.reject(error);
     }
   }
@@ -310,7 +312,7 @@ function pauseRequestOf(waits: readonly Wait[]): PauseRequest {
   const dues = waits.flatMap((wait) => wait.dueAt ?? []);
   const families = waits.map((wait) => wait.children).filter((open) => open.size > 0);
   const children = [...new Set(families.flatMap((open) => [...open]))];
-  // Several waits at once: any of them may be what the handler goes on with, and none is over sooner than that.
+  // Several waits: any of them may let the handler continue, and none finishes sooner than that.
   const needed = Math.min(...families.map((open) => open.size));
   return {
     ...(dues.length === 0 ? {} : { wakeInMs: Math.max(0, Math.ceil(Math.min(...dues) - performance.now())) }),
@@ -318,7 +320,7 @@ function pauseRequestOf(waits: readonly Wait[]): PauseRequest {
   };
 }
 
-/** What is asked for all waits for signals together, or undefined when there are none. */
+/** The request for all waits for signals together, or undefined when there are none. */
 function signalsRequestOf(waits: readonly Wait[]): SuspendRequest | undefined {
   const signals = waits.flatMap((wait) => wait.signals ?? []);
   if (signals.length === 0) return undefined;
@@ -329,8 +331,8 @@ function signalsRequestOf(waits: readonly Wait[]): SuspendRequest | undefined {
 }
 
 /**
- * A handler that begins two things and awaits the first must not end the process when both are taken away from it. What
- * it awaits it still meets.
+ * A handler that starts two things and awaits only the first must not end the process when both are aborted. What it
+ * awaits still rejects.
  */
 export function forgiven<Value>(begin: () => Promise<Value>): Promise<Value> {
   const begun = begin();

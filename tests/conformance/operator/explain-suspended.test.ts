@@ -59,7 +59,7 @@ describe('a suspension', () => {
     expect(holders(answer)).toEqual(['suspended']);
     const { detail, facts } = answer.holding!;
     expect(detail).toMatch(
-      /^Suspended for \d m(?: \d+ s)?, it waits for an approval: boss \(k\) has 1 of 2 signals named approved by distinct sources at desk, and without the rest it expires in \d m(?: \d+ s)?; flowfabric waitpoints list shows it\.$/,
+      /^Suspended for \d+m(?:\d+s)?, waiting for an approval: boss \(k\) has 1 of 2 signals named approved from distinct sources at desk \(times out in \d+m(?:\d+s)?, then it expires\); see flowfabric waitpoints list\.$/,
     );
     expect(facts).toMatchObject({
       reason: 'waiting_for_approval',
@@ -127,7 +127,7 @@ describe('a suspension', () => {
     const answer = await explain(id);
     expect(holders(answer)).toEqual(['waiting_children', 'suspended']);
     const gate = answer.gates.find((each) => each.gate === 'suspended')!;
-    expect(gate.detail).toContain('; in any case it goes on in ');
+    expect(gate.detail).toContain('; in any case it resumes in ');
     await bench.engine.cancel(executionIds[0]!, { reason: 'why' });
     expect(await bench.engine.fireTimers()).toBe(1);
     expect(holders(await explain(id))).toEqual([]);
@@ -142,11 +142,13 @@ describe('when its time is over', () => {
   it('one that is escalated waits on, for an operator', async () => {
     const id = await suspended(waiting('escalate'));
     await bench.database.moveClock(MINUTE_MS);
-    expect((await explain(id)).holding!.detail).toContain('an operator is asked within about a second;');
+    expect((await explain(id)).holding!.detail).toContain(
+      'times out within about a second, then it is escalated to an operator);',
+    );
     expect(await bench.engine.fireTimers()).toBe(1);
     const { detail, facts } = (await explain(id)).holding!;
     expect(detail).toContain(
-      'it waits for an operator: go has 0 of 1 signal at veto; flowfabric waitpoints list',
+      ', waiting for an operator: go has 0 of 1 signal at veto; see flowfabric waitpoints list',
     );
     expect(facts).toMatchObject({ reason: 'paused_by_operator', waits: [{ timeoutInMs: null }] });
     await approve(id, 'veto', 'ann');
@@ -160,7 +162,7 @@ describe('when its time is over', () => {
     const answer = await explain(id);
     expect(answer.publicState).toBe('delayed');
     expect(answer.holding).toMatchObject({ gate: 'delayed', facts: { reason: 'rest' } });
-    expect(answer.holding!.detail).toMatch(/^The rest before it goes on after its wait is over in \d+ /);
+    expect(answer.holding!.detail).toMatch(/^The delay before it resumes ends in \d+m?s/);
     await bench.database.moveClock(5_000);
     expect(await bench.engine.fireTimers()).toBe(1);
     expect(holders(await explain(id))).toEqual([]);

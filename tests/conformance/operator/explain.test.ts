@@ -116,7 +116,7 @@ describe('running', () => {
     const claim = await bench.running(RETRYING);
     await bench.database.moveClock(MINUTE_MS);
     const { holding } = await explain(claim.executionId);
-    expect(holding).toMatchObject({ gate: 'running', detail: expect.stringContaining('ran out') });
+    expect(holding).toMatchObject({ gate: 'running', detail: expect.stringContaining('expired') });
     expect(holding!.facts['expiresInMs']).toBeLessThan(0);
     await bench.reconcile();
     expect(holders(await explain(claim.executionId))).toEqual(['no_worker']);
@@ -254,9 +254,7 @@ describe('a paused lane', () => {
     const answer = await explain(id);
     const facts = { lane, pausedBy: 'ada', pauseReason: 'the mail server is down' };
     expect(answer.holding).toMatchObject({ gate: 'lane_paused', facts });
-    expect(answer.holding!.detail).toMatch(
-      / has been paused for \d+ m?s by ada \(the mail server is down\);/,
-    );
+    expect(answer.holding!.detail).toMatch(/ has been paused for \d+m?s by ada \(the mail server is down\);/);
     expect(holders(answer)).toEqual(['lane_paused']);
     await bench.engine.resumeLane(lane);
     expect((await explain(id)).holding).toBeNull();
@@ -271,7 +269,7 @@ describe('a paused lane', () => {
     expect(pausedAtMs).toEqual(expect.any(Number));
     await bench.database.moveClock(190 * MINUTE_MS);
     const { detail, facts } = (await explain(id)).holding!;
-    expect(detail).toContain('has been paused for 3 h 10 m by operator;');
+    expect(detail).toContain('has been paused for 3h10m by operator;');
     expect(facts).toMatchObject({ pausedAtMs, pauseReason: null });
     expect(facts['pausedAgoMs']).toBeGreaterThanOrEqual(190 * MINUTE_MS);
   });
@@ -281,7 +279,7 @@ describe('a paused lane', () => {
     const id = await takeable({ lane });
     await bench.database.query('UPDATE ff_lane SET paused = true WHERE lane = $1', [lane]);
     const { detail, facts } = (await explain(id)).holding!;
-    expect(detail).toMatch(/^Lane \S+ is paused; it gives out no work until it is resumed\.$/);
+    expect(detail).toMatch(/^Lane \S+ is paused; nothing is claimed from it until it is resumed\.$/);
     expect(facts).toEqual({ lane, pausedAtMs: null, pausedAgoMs: null, pausedBy: null, pauseReason: null });
   });
 });

@@ -130,9 +130,7 @@ describe('a row that a session holds', () => {
       expect(reason).toMatchObject({
         name: 'EngineError',
         code: 'contention',
-        message: expect.stringMatching(
-          new RegExp(`session ${pid}, open for \\d+ s, idle in its transaction`),
-        ),
+        message: expect.stringMatching(new RegExp(`session ${pid}, open for \\d+s, idle in its transaction`)),
       });
   });
 
@@ -219,7 +217,7 @@ it('a session of a role that may not be looked at is told by its number', async 
   );
   await expect(engine.cancel(executionId, { reason: 'test' })).rejects.toMatchObject({
     code: 'contention',
-    message: expect.stringContaining(`session ${rows[0]!.pid}, whose transaction this role may not look at.`),
+    message: expect.stringContaining(`session ${rows[0]!.pid}, whose transaction this role may not see.`),
   });
   expect(await engine.explain(executionId)).toMatchObject({
     holding: { gate: 'held', facts: { sessions: [{ pid: rows[0]!.pid, ageMs: null, doing: null }] } },

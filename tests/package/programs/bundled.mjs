@@ -1,5 +1,5 @@
 /**
- * A small server, to be bundled into one file: it migrates, submits, works, and ends.
+ * A small server, to be bundled into one file: it migrates, submits, works and exits.
  */
 import { connect, handle, migrate, startWorker, task } from '../../../dist/index.js';
 
