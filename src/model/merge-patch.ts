@@ -2,8 +2,8 @@
  * JSON Merge Patch (RFC 7396), with a text that stands for a null that is meant. The SQL function of the same
  * meaning is held to this one by a test; readers of patches fold them with it.
  */
-import type { Json } from '../contract/engine.ts';
-import { LIMITS } from '../contract/limits.ts';
+import type { Json } from '../contract/json.ts';
+import { DEFINITION_LIMITS as LIMITS } from '../contract/definition-limits.ts';
 import { SUMMARY_NULL } from '../contract/streams.ts';
 import { refuse } from './arguments.ts';
 

@@ -2,7 +2,7 @@
  * What a member of a flow waits for before it may begin, or why it never will, as facts and as a sentence: its join, what it has heard
  * so far, and who is still to be heard of. Which other gates hold is judged elsewhere.
  */
-import type { Json } from '../../contract/engine.ts';
+import type { Json } from '../../contract/json.ts';
 import type { EdgeCondition, FlowId, JoinKind } from '../../contract/flows.ts';
 import type { ExecutionId } from '../../contract/ids.ts';
 import type { PublicState, StateVector } from '../../contract/states.ts';

@@ -2,7 +2,7 @@
  * Why an execution does not run: facts about it and its surroundings in, the gates it has to pass out, each with a
  * sentence. Times are distances from now, so that nothing here needs a clock. Reading the facts is the store's business.
  */
-import type { Json } from '../../contract/engine.ts';
+import type { Json } from '../../contract/json.ts';
 import type { ExecutionId } from '../../contract/ids.ts';
 import { GATES, type Gate, type GateName } from '../../contract/operations.ts';
 import type { StateVector } from '../../contract/states.ts';

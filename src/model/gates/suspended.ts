@@ -2,7 +2,7 @@
  * What a suspended execution waits for, as facts and as a sentence: each wait with what came of what it needs, and what happens when
  * its time is over. Which other gates hold is judged elsewhere.
  */
-import type { Json } from '../../contract/engine.ts';
+import type { Json } from '../../contract/json.ts';
 import type { CountCondition, CountedBy, SignalCondition, TimeoutBehaviour } from '../../contract/signals.ts';
 import type { BlockingReason } from '../../contract/states.ts';
 import { leavesOf } from '../conditions.ts';

@@ -3,9 +3,10 @@
  * separately, because a claim answers with whatever is next in the queue. A worker without such limits has one group.
  */
 import { EngineError } from '../../contract/errors.ts';
-import type { Claim } from '../../contract/engine.ts';
-import type { TaskHandler } from '../handlers.ts';
+import type { Claim } from '../../contract/protocol.ts';
+import type { TaskHandler } from '../../define/handlers.ts';
 
+/** A lane, and how many of its executions one worker runs at once. */
 export interface LaneLimit {
   lane: string;
   /** Executions of this lane run at the same time by one worker. */

@@ -2,11 +2,19 @@
  * The object a handler gets. One is made for every run, and most handlers use little of it, so whatever costs
  * something is made when it is asked for; as a getter, so that methods may also be taken off the object.
  */
-import type { Json, Progress } from '../../contract/engine.ts';
+import type { Json } from '../../contract/json.ts';
+import type { Progress } from '../../contract/steps.ts';
 import type { ExecutionId } from '../../contract/ids.ts';
 import type { Waitpoint } from '../../contract/signals.ts';
 import type { AnyTask } from '../../define/task.ts';
-import type { Child, FlowScope, Logger, OutputStream, SpawnOptions, TaskContext } from '../context.ts';
+import type {
+  Child,
+  FlowScope,
+  Logger,
+  OutputStream,
+  SpawnOptions,
+  TaskContext,
+} from '../../define/context.ts';
 import type { HeldLease } from '../loop/lease-watch.ts';
 import { forgiven } from './waits.ts';
 
