@@ -257,7 +257,7 @@ const CONSUMERS: Trial[] = [
     values: NAMES,
   },
   {
-    title: 'forgetConsumer: name',
+    title: 'consumers.forget: name',
     call: (name) => bench.engine.consumers.forget(name as never),
     field: 'name',
     values: NAMES,

@@ -88,7 +88,7 @@ const READS: Trial[] = [
     values: { missing: undefined, negative: -1 },
   },
   {
-    title: 'tailStream: after',
+    title: 'tail: after',
     call: tailed('after'),
     code: 'invalid_cursor',
     field: 'request.after',
@@ -103,13 +103,13 @@ const READS: Trial[] = [
     },
   },
   {
-    title: 'tailStream of an attempt: after',
+    title: 'tail of an attempt: after',
     call: (after) => tail({ attemptIndex: 0, after })(),
     code: 'invalid_cursor',
     field: 'request.after',
     values: { ...NO_CURSORS, ...ENDS, 'of another attempt': '1/5-1' },
   },
-  { title: 'tailStream: signal', call: tailed('signal'), field: 'request.signal', values: { text: 'stop' } },
+  { title: 'tail: signal', call: tailed('signal'), field: 'request.signal', values: { text: 'stop' } },
   {
     title: 'readSummary: attemptIndex',
     call: (attemptIndex) => bench.engine.streams.readSummary(claim.executionId, { attemptIndex } as never),
@@ -123,9 +123,9 @@ refuseAll(bench, { reads: READS });
 describe('a reader of what is not there', () => {
   const nobody = '{fp:7}:018f0000-0000-7000-8000-000000000001';
   it.each([
-    ['readStream', (id: string) => bench.engine.streams.read(id)],
+    ['read', (id: string) => bench.engine.streams.read(id)],
     ['tailOnce', (id: string) => bench.engine.streams.tailOnce(id, { attemptIndex: 0, blockMs: 5_000 })],
-    ['tailStream', (id: string) => bench.engine.streams.tail(id)[Symbol.asyncIterator]().next()],
+    ['tail', (id: string) => bench.engine.streams.tail(id)[Symbol.asyncIterator]().next()],
     ['readSummary', (id: string) => bench.engine.streams.readSummary(id)],
     ['watchSummary', (id: string) => bench.engine.streams.watchSummary(id)[Symbol.asyncIterator]().next()],
   ])('%s says so at once', async (_, ask) => {
