@@ -1,6 +1,6 @@
 /**
- * Binds operations to an open engine: each checks first that the engine was not closed, and is counted and traced where somebody asks
- * for it. This is the one place that every operation passes.
+ * Binds operations to an open engine: each first checks that the engine was not closed, and is counted and traced where OpenTelemetry
+ * is set up. Every operation passes through here.
  */
 import type { EngineContext } from './kit/context.ts';
 import type { Telemetry } from './telemetry.ts';

@@ -1,7 +1,7 @@
 /**
- * What OpenTelemetry is told of operations: a counter, and a span around each where a tracer provider is registered. Its API is an
- * optional peer; without it there is nothing here, and with it but without a provider an operation costs two lookups. Names and codes
- * only: no arguments, no results, no messages.
+ * Reports operations to OpenTelemetry: a counter, and a span around each where a tracer provider is registered. The API is an optional
+ * peer; without it nothing is wrapped, and with it but without a provider an operation costs two lookups. Only names and codes are
+ * reported: no arguments, results or messages.
  */
 import type * as Otel from '@opentelemetry/api';
 import { isEngineError } from '../contract/errors.ts';
@@ -23,7 +23,7 @@ const OF_THE_WORKER: ReadonlySet<string> = new Set([
 type Call<Answer> = () => Promise<Answer>;
 
 export interface Telemetry {
-  /** The span that is active where this is asked. */
+  /** The span that is active where this is called. */
   activeSpan(): SpanName | undefined;
   /** Runs an operation, counted and in a span. */
   observe<Answer>(operation: string, call: Call<Answer>): Promise<Answer>;
@@ -118,7 +118,7 @@ function attributesOf(operation: string, error?: unknown): Otel.Attributes {
   };
 }
 
-/** What the caller threw, such as the reason of its signal, is not ours to name. */
+/** Errors of the caller, such as the reason of its signal, have no code. */
 function codeOf(error: unknown): string {
   return isEngineError(error) ? error.code : 'error';
 }

@@ -1,6 +1,6 @@
 /**
- * What OpenTelemetry is told of operations: a span and a count for each, with names and codes and nothing of what was asked. With the real
- * API, spans kept in memory, and a meter that writes down what it is told.
+ * What is reported to OpenTelemetry: a span and a count for each operation, with names and codes and nothing of its arguments. With the
+ * real API, spans kept in memory, and a meter that keeps a list.
  */
 import {
   context,
@@ -59,7 +59,7 @@ afterAll(() => provider.shutdown());
 
 const SECRET = 'nobody else is to know';
 
-it('nothing is told while no provider is registered, and a connection notices one that comes later', async () => {
+it('nothing is reported while no provider is registered, and one that comes later is noticed', async () => {
   await bench.submit();
   expect([exporter.getFinishedSpans(), counted]).toEqual([[], []]);
   register();
@@ -91,7 +91,7 @@ describe('with providers', () => {
     expect(JSON.stringify({ attributes, events, status, links })).not.toContain(SECRET);
   });
 
-  it('a refusal is told by its code, without its message', async () => {
+  it('a refusal is reported by its code, without its message', async () => {
     const refused = bench.engine.executions.submit({ kind: newKind(), lane: SECRET.repeat(50) });
     await expect(refused).rejects.toMatchObject({ code: 'invalid_input' });
     const [span] = exporter.getFinishedSpans();
