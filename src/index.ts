@@ -1,38 +1,24 @@
 /**
- * FlowFabric: durable execution on plain Postgres. This is the whole public surface of the main entry.
+ * FlowFabric: durable execution on plain Postgres. This is the whole public surface of the main entry, in three blocks: what an
+ * application defines, what it runs, and what it operates with. What workers say to the engine is in `flowfabric/protocol`.
  */
-export { connect, type Connection, type ConnectOptions } from './connect/connect.ts';
-export type { EngineOptions } from './engine/open.ts';
-export type { ReconcilerReport } from './engine/upkeep/runner.ts';
-export type { ClientLike, PoolLike } from './engine/database/database.ts';
-export { migrate, type MigrateOptions, type MigrateReport } from './engine/database/migrate.ts';
-export { startWorker, type Worker, type WorkerOptions } from './worker/worker.ts';
-export type { StopOptions } from './contract/stopping.ts';
-export type {
-  DurationHistogram,
-  KindMetrics,
-  WorkerHealth,
-  WorkerMetrics,
-  WorkerStats,
-} from './worker/metrics.ts';
-export { openTelemetry, type TracingOptions } from './worker/tracing.ts';
+
+// Define: also as `flowfabric/define`, which loads in a browser.
+export { task, type Task, type TaskOptions, type TaskRetry, type TaskTerms } from './define/task.ts';
+export { flow, type Flow, type FlowBuilder, type HandledOptions } from './define/flow.ts';
+export type { AddOptions, FlowDefinition, FlowExtension, MemberBuilder } from './define/flow-plan.ts';
 export {
-  handle,
-  type HandlerFunction,
-  type HandlerOptions,
-  type Middleware,
-  type TaskHandler,
-} from './worker/handlers.ts';
-export type { LaneLimit } from './worker/loop/claim-groups.ts';
-export type * from './worker/context.ts';
-export { TaskAborted, TaskFailed, type AbortCode } from './worker/task.ts';
-export { task, type Task, type TaskOptions, type UncheckedTaskOptions } from './define/task.ts';
-export type { TaskRetry, TaskTerms } from './define/task.ts';
-export type { Schema, SchemaIssue, SchemaResult } from './contract/schema.ts';
+  join,
+  type Edge,
+  type FailedEnd,
+  type FlowNode,
+  type FlowRow,
+  type JoinOptions,
+  type MemberEnd,
+  type SkippedEnd,
+} from './define/flow-nodes.ts';
 export {
-  durable,
-  live,
-  summary,
+  stream,
   type ChunkStream,
   type LiveOptions,
   type MergePatch,
@@ -41,22 +27,55 @@ export {
   type StreamKinds,
   type SummaryStream,
 } from './define/streams.ts';
-export type { Duration, DurationParts } from './contract/duration.ts';
+export { allOf, anyOf, atLeast, type AtLeast } from './define/conditions.ts';
 export {
-  EngineError,
-  ExecutionFailed,
-  isEngineError,
-  type EngineErrorDetail,
-  type ErrorCode,
-  type UnsuccessfulEnd,
-} from './contract/errors.ts';
+  handle,
+  type HandlerFunction,
+  type HandlerOptions,
+  type Middleware,
+  type TaskHandler,
+} from './define/handlers.ts';
+export type {
+  Child,
+  ChunkSource,
+  ChunkWriter,
+  FlowScope,
+  Logger,
+  OutputStream,
+  PayloadSchema,
+  SatisfiedWait,
+  SpawnOptions,
+  StepFunction,
+  StepOptions,
+  StepScope,
+  StreamChunk,
+  StreamWriters,
+  SummaryWriter,
+  TaskContext,
+  TransactionOptions,
+  WaitForOptions,
+  WaitpointOptions,
+  WaitResult,
+  WriteOptions,
+} from './define/context.ts';
+export type { Schema, SchemaIssue, SchemaResult } from './contract/schema.ts';
+export type { Duration, DurationParts } from './contract/duration.ts';
+export type { Backoff, ExecutionPolicy, RetryPolicy } from './contract/policy.ts';
+export type { CountCondition, CountedBy, Signal, SignalCondition, SignalSource } from './contract/signals.ts';
+export type { Json } from './contract/json.ts';
+
+// Run: connect, submit, wait, work.
+export { connect, type ConnectOptions } from './connect/connect.ts';
+export type { Connection } from './connect/connection.ts';
+export { migrate, type MigrateOptions, type MigrateReport } from './engine/database/migrate.ts';
+export type { PoolLike } from './engine/database/database.ts';
 export type {
   ExecutionHandle,
   SubmittedExecution,
   TaskCallOptions,
-  TaskClient,
   TaskSubmitOptions,
 } from './connect/tasks.ts';
+export type { FlowHandle, FlowRun, FlowSubmitOptions } from './connect/flows.ts';
 export type {
   ChunkItem,
   ChunkReader,
@@ -66,33 +85,193 @@ export type {
   TypedSummary,
   TypedSummaryItem,
 } from './connect/stream-readers.ts';
-export type * from './contract/engine.ts';
-export { allOf, anyOf, atLeast, type AtLeast } from './define/conditions.ts';
-export type * from './contract/signals.ts';
-export { SUMMARY_NULL } from './contract/streams.ts';
-export type * from './contract/streams.ts';
-export { applyPatch } from './model/merge-patch.ts';
-export type * from './contract/flows.ts';
-export { all, any, quorum } from './define/flow-nodes.ts';
+export { startWorker } from './connect/worker.ts';
+export type { WorkerOptions } from './worker/options.ts';
+export type { Worker } from './worker/worker.ts';
+export type { LaneLimit } from './worker/loop/claim-groups.ts';
 export type {
-  AllJoin,
-  Edge,
-  EdgeRow,
-  FailedEnd,
-  FlowNode,
-  FlowRow,
-  JoinOptions,
-  MemberEnd,
-  SkippedEnd,
-  SomeJoin,
-} from './define/flow-nodes.ts';
-export type { AddOptions, FlowDefinition, FlowExtension, MemberBuilder } from './define/flow-plan.ts';
-export { flow, type Flow, type FlowBuilder, type HandledOptions } from './worker/flow-definition.ts';
-export type { FlowClient, FlowRun, FlowSubmitOptions } from './connect/flows.ts';
-export type * from './contract/operations.ts';
-export type * from './contract/feed.ts';
-export type * from './contract/events.ts';
-export { decodeCursor, encodeCursor, type Cursor } from './contract/cursor.ts';
-export type * from './contract/states.ts';
-export type { ExecutionId } from './contract/ids.ts';
+  DurationHistogram,
+  KindMetrics,
+  WorkerHealth,
+  WorkerMetrics,
+  WorkerStats,
+} from './worker/metrics.ts';
+export { TaskAborted, TaskFailed, type AbortCode } from './worker/task.ts';
+export { openTelemetry, type TracingOptions } from './worker/tracing.ts';
+export type { StopOptions } from './contract/stopping.ts';
+export type { SqlExecutor, SqlTransaction, Transactor } from './contract/transactions.ts';
+export {
+  EngineError,
+  ExecutionFailed,
+  isEngineError,
+  type EngineErrorDetail,
+  type ErrorCode,
+  type UnsuccessfulEnd,
+} from './contract/errors.ts';
 export { LIMITS } from './contract/limits.ts';
+export { applyPatch } from './model/merge-patch.ts';
+
+// Operate: the groups of a connection, and what they take and return.
+export type {
+  Consumers,
+  Events,
+  Executions,
+  Flows,
+  Lanes,
+  SigningKeys,
+  Streams,
+  Upkeep,
+  Waitpoints,
+  Workers,
+} from './contract/connection.ts';
+export type { ExecutionId } from './contract/ids.ts';
+export type {
+  AttemptSnapshot,
+  CancelOutcome,
+  ExecutionEnd,
+  ExecutionResult,
+  ExecutionSnapshot,
+  LeaseSnapshot,
+  OperatorNote,
+  RevokeOutcome,
+  RevokeRequest,
+  SubmitOptions,
+  SubmitRequest,
+  SubmitResult,
+  WaitOptions,
+} from './contract/executions.ts';
+export type { Progress, StepRecord } from './contract/steps.ts';
+export {
+  PUBLIC_STATES,
+  type AttemptOutcome,
+  type AttemptState,
+  type BlockingReason,
+  type EligibilityState,
+  type LifecyclePhase,
+  type OwnershipState,
+  type PublicState,
+  type StateVector,
+  type TerminalOutcome,
+} from './contract/states.ts';
+export {
+  BULK_STATES,
+  GATES,
+  type AttemptPage,
+  type AttemptRecord,
+  type BulkProgress,
+  type BulkRequest,
+  type BulkVerb,
+  type ExecutionFilter,
+  type ExecutionSummary,
+  type Explanation,
+  type Gate,
+  type GateName,
+  type LaneOutcome,
+  type LanePage,
+  type LaneSnapshot,
+  type ListPage,
+  type ListRequest,
+  type PriorityOutcome,
+  type PriorityRequest,
+  type ReconcilerReport,
+  type ReplayOutcome,
+  type ReplayRequest,
+  type TagsOutcome,
+  type TagsRequest,
+  type WorkerSnapshot,
+} from './contract/operations.ts';
+export {
+  EDGE_STATES,
+  FLOW_STATES,
+  type AdoptedMember,
+  type CancelFlowOutcome,
+  type CancelFlowPolicy,
+  type CancelFlowRequest,
+  type CreateFlowRequest,
+  type EdgeCondition,
+  type EdgeRequest,
+  type EdgeSnapshot,
+  type EdgeState,
+  type FlowId,
+  type FlowPage,
+  type FlowRequest,
+  type FlowSnapshot,
+  type FlowState,
+  type FlowSummary,
+  type GraphOptions,
+  type GroupState,
+  type JoinPolicy,
+  type JoinSnapshot,
+  type ListFlowsRequest,
+  type MemberCounts,
+  type MemberRequest,
+  type MemberSnapshot,
+  type OnSatisfied,
+  type OnwardEdge,
+  type StagedEdge,
+  type SubmittedFlow,
+} from './contract/flows.ts';
+export {
+  WAIT_REASONS,
+  type ApproveRequest,
+  type DeliverOutcome,
+  type IssuedToken,
+  type PendingWaitpoint,
+  type RevokeKeyOutcome,
+  type RotateRequest,
+  type SignalEffect,
+  type SignalRequest,
+  type SigningKey,
+  type TimeoutBehaviour,
+  type TokenRequest,
+  type WaitEnd,
+  type Waitpoint,
+  type WaitpointListRequest,
+  type WaitpointPage,
+  type WaitReason,
+} from './contract/signals.ts';
+export {
+  STREAM_CLOSE_REASONS,
+  SUMMARY_NULL,
+  type FrameEncoding,
+  type FrameMode,
+  type ReadStreamRequest,
+  type StreamClosed,
+  type StreamCloseReason,
+  type StreamFrame,
+  type StreamItem,
+  type StreamPage,
+  type StreamSummary,
+  type StreamVisibility,
+  type SummaryItem,
+  type TailOnceRequest,
+  type TailRequest,
+  type WatchSummaryRequest,
+} from './contract/streams.ts';
+export {
+  EVENT_FAMILIES,
+  type CompletionEvent,
+  type CompletionEventType,
+  type EventFamily,
+  type FeedEvent,
+  type FlowEvent,
+  type LeaseHistoryEvent,
+  type OperatorEvent,
+  type SignalEvent,
+  type TagEvent,
+  type WorkerEvent,
+  type WorkerEventType,
+} from './contract/events.ts';
+export type {
+  ConsumeOptions,
+  Consumer,
+  ConsumerSnapshot,
+  Disconnected,
+  EventFilter,
+  EventHandler,
+  EventsFilter,
+  EventSubscription,
+  FeedStart,
+  SubscribeOptions,
+} from './contract/feed.ts';
+export { decodeCursor, encodeCursor, type Cursor } from './contract/cursor.ts';

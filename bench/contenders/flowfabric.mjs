@@ -4,6 +4,7 @@
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { connect, handle, migrate, startWorker, task } from '../../dist/index.js';
+import { workerPort } from '../../dist/protocol/index.js';
 import { numbers, sqlProbe } from './contract.mjs';
 
 const KIND = 'bench';
@@ -13,8 +14,9 @@ const EMPTY_WAIT_MS = 20;
 function producerOn(engine, close) {
   const request = (n) => ({ kind: KIND, payload: { n } });
   return {
-    submitMany: async (first, count) => void (await engine.submit(numbers(first, count).map(request))),
-    submitOne: async (n) => void (await engine.submit(request(n))),
+    submitMany: async (first, count) =>
+      void (await engine.executions.submit(numbers(first, count).map(request))),
+    submitOne: async (n) => void (await engine.executions.submit(request(n))),
     close,
   };
 }
@@ -51,14 +53,19 @@ async function startLoops(target, settings, onRun) {
   const loop = async (engine, index) => {
     const request = { workerId: 'bench', workerInstanceId: `bench-${process.pid}-${index}` };
     while (!stopping.signal.aborted) {
-      const { claims } = await engine.claim({ ...request, kinds: [KIND], limit: 1, leaseMs: LEASE_MS });
+      const { claims } = await workerPort(engine).claim({
+        ...request,
+        kinds: [KIND],
+        limit: 1,
+        leaseMs: LEASE_MS,
+      });
       const [claim] = claims;
       if (claim === undefined) {
         await pause(EMPTY_WAIT_MS);
         continue;
       }
       onRun(claim.payload.n);
-      const answer = await engine.complete(claim, { ok: true, n: claim.payload.n });
+      const answer = await workerPort(engine).complete(claim, { ok: true, n: claim.payload.n });
       if (answer.outcome !== 'completed') throw new Error(`A completion was answered ${answer.outcome}.`);
     }
   };

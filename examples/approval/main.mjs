@@ -28,22 +28,22 @@ const worker = startWorker(connection, {
   ],
 });
 
-const following = await connection.subscribeEvents({ filter: { families: ['signal'] } });
+const following = await connection.events.subscribe({ filter: { families: ['signal'] } });
 const run = await connection.submit(order, { item: 'a telescope' });
 for await (const event of following) if (event.type === 'suspended') break;
-const [waited] = (await connection.listWaitpoints()).waitpoints;
+const [waited] = (await connection.waitpoints.list()).waitpoints;
 console.log(`${waited.kind} is suspended and waits at ${waited.name} (${waited.reason})`);
 
-const { link } = await connection.issueToken(run.executionId, 'manager', {
+const { link } = await connection.waitpoints.issueToken(run.executionId, 'manager', {
   source: { type: 'user', identity: 'ada' },
   signal: { name: 'approved' },
   linkTo: 'https://example.org/answer',
 });
 for (const time of ['first', 'second']) {
-  const { outcome, effect } = await connection.deliverSignal({ token: link });
+  const { outcome, effect } = await connection.signal({ token: link });
   console.log(`ada, the ${time} time: ${outcome}, ${effect}`);
 }
-const { outcome, effect } = await connection.approve(run.executionId, 'manager', { by: 'grace' });
+const { outcome, effect } = await connection.waitpoints.approve(run.executionId, 'manager', { by: 'grace' });
 console.log(`grace: ${outcome}, ${effect}`);
 console.log(await run.result());
 

@@ -30,7 +30,7 @@ const worker = startWorker(connection, {
 const run = await connection.submit(greet, { name: 'Ada' });
 console.log(`submitted ${run.executionId}`);
 console.log(await run.result());
-const { attempts } = await connection.describe(run.executionId);
+const { attempts } = await connection.executions.describe(run.executionId);
 for (const { attemptIndex, outcome, failureMessage } of attempts) {
   console.log(`attempt ${attemptIndex}: ${outcome}${failureMessage === null ? '' : ` (${failureMessage})`}`);
 }

@@ -44,7 +44,7 @@ const worker = startWorker(connection, {
   ],
 });
 
-const { flowId, members } = await connection.submitFlow({
+const { flowId, members } = await connection.flows.submit({
   name: 'race',
   members: [
     ...MODELS.map((model) => ({ name: model, kind: 'ask', payload: { model, question: 'The answer?' } })),
@@ -57,12 +57,12 @@ const { flowId, members } = await connection.submitFlow({
   ],
 });
 
-console.log(`the flow is ${await connection.waitForFlow(flowId)}`);
-const end = await connection.result(members.publish);
+console.log(`the flow is ${await connection.flows.wait(flowId)}`);
+const end = await connection.executions.result(members.publish);
 console.log(end.result);
 await losers;
 console.log(`stopped while they ran: ${stopped.toSorted().join(', ')}`);
-for (const { name, state, message } of (await connection.describeFlow(flowId)).members)
+for (const { name, state, message } of (await connection.flows.describe(flowId)).members)
   console.log(`${name}: ${state}${message === null ? '' : ` (${message})`}`);
 
 await worker.stop();

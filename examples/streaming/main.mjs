@@ -6,12 +6,12 @@ import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { applyPatch, connect, durable, handle, migrate, startWorker, summary, task } from 'flowfabric';
+import { applyPatch, connect, handle, migrate, startWorker, stream, task } from 'flowfabric';
 import { startEmbedded } from 'flowfabric/embedded';
 
 const SENTENCES = ['Streams outlive their writer.', 'They outlive their reader too.', 'That is the point.'];
 
-const answer = task('answer', { streams: { words: durable(), draft: summary() } });
+const answer = task('answer', { streams: { words: stream.durable(), draft: stream.summary() } });
 
 /** The agent: each sentence is a step, so that a finished one is not written again. */
 const work = handle(answer, async (_, ctx) => {

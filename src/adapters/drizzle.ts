@@ -2,7 +2,7 @@
  * For Drizzle on Postgres with any driver: a transaction, or the database object to begin one on. Only the parts in
  * use are described here; the package is not imported.
  */
-import type { SqlExecutor } from '../contract/engine.ts';
+import type { SqlExecutor } from '../contract/transactions.ts';
 import type { Through } from './through.ts';
 
 /** What Drizzle's `execute()` takes besides a string: an object that can return its SQL and parameters. */
@@ -23,10 +23,12 @@ export interface DrizzleRoot<Tx extends DrizzleTransaction> {
   ): Promise<Value>;
 }
 
+/** Submits inside a transaction of Drizzle: give it as `executor`. */
 export function drizzleExecutor(tx: DrizzleTransaction): SqlExecutor {
   return async (text, params) => ({ rows: rowsOf(await tx.execute(asDrizzle(text, params))) });
 }
 
+/** Runs `ctx.tx`, or the handler of a consumer, in a transaction of Drizzle. */
 export function drizzleTransactor<Tx extends DrizzleTransaction>(db: DrizzleRoot<Tx>): Through<Tx> {
   return (work) =>
     db.transaction((tx) => work(tx, drizzleExecutor(tx)), { isolationLevel: 'read committed' });

@@ -2,7 +2,7 @@
  * For Kysely on Postgres with any dialect: a transaction, or the database object to begin one on. Only the parts in use
  * are described here; the package is not imported.
  */
-import type { SqlExecutor } from '../contract/engine.ts';
+import type { SqlExecutor } from '../contract/transactions.ts';
 import type { Through } from './through.ts';
 
 /** Kysely's compiled query, made from a string. */
@@ -34,6 +34,7 @@ export interface KyselyRoot<Trx extends KyselyTransaction> {
   };
 }
 
+/** Submits inside a transaction of Kysely: give it as `executor`. */
 export function kyselyExecutor(trx: KyselyTransaction): SqlExecutor {
   return (text, params) =>
     trx.withoutPlugins().executeQuery({
@@ -44,6 +45,7 @@ export function kyselyExecutor(trx: KyselyTransaction): SqlExecutor {
     });
 }
 
+/** Runs `ctx.tx`, or the handler of a consumer, in a transaction of Kysely. */
 export function kyselyTransactor<Trx extends KyselyTransaction>(db: KyselyRoot<Trx>): Through<Trx> {
   return (work) =>
     db

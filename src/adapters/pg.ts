@@ -2,7 +2,7 @@
  * For `pg` (node-postgres): a client inside a transaction, or a pool to begin one on. Only the parts in use are
  * described here; the package is not imported.
  */
-import type { SqlExecutor } from '../contract/engine.ts';
+import type { SqlExecutor } from '../contract/transactions.ts';
 import type { Through } from './through.ts';
 
 /** `pg.Client` or `pg.PoolClient`. */
@@ -10,6 +10,7 @@ export interface PgClient {
   query(text: string, params?: unknown[]): Promise<{ rows: unknown[] }>;
 }
 
+/** A client of a pool, as far as it is used. */
 export interface PgPoolClient extends PgClient {
   release(broken?: boolean): void;
   on(event: 'error', listener: () => void): unknown;
@@ -28,6 +29,7 @@ export function pgExecutor(client: PgClient): SqlExecutor {
   return async (text, params) => ({ rows: (await client.query(text, params)).rows });
 }
 
+/** Runs `ctx.tx`, or the handler of a consumer, in a transaction of a `pg` pool. */
 export function pgTransactor<Client extends PgPoolClient>(pool: PgPool<Client>): Through<Client> {
   return async (work) => {
     const client = await pool.connect();

@@ -2,7 +2,7 @@
  * For Prisma on Postgres: the client of an interactive transaction, or the root client to begin one on. Only the parts
  * in use are described here; the package is not imported.
  */
-import type { SqlExecutor } from '../contract/engine.ts';
+import type { SqlExecutor } from '../contract/transactions.ts';
 import type { Through } from './through.ts';
 
 /** `Prisma.TransactionClient`. */
@@ -26,6 +26,7 @@ export interface PrismaTransactorOptions {
   timeout?: number;
 }
 
+/** Submits inside a transaction of Prisma: give it as `executor`. */
 export function prismaExecutor(tx: PrismaTransaction): SqlExecutor {
   return async (text, params) => {
     try {
@@ -36,6 +37,7 @@ export function prismaExecutor(tx: PrismaTransaction): SqlExecutor {
   };
 }
 
+/** Runs `ctx.tx`, or the handler of a consumer, in a transaction of Prisma. */
 export function prismaTransactor<Tx extends PrismaTransaction>(
   prisma: PrismaRoot<Tx>,
   options: PrismaTransactorOptions = {},

@@ -1,7 +1,7 @@
 /**
  * The type of what the adapters pass to `ctx.tx` as `through`. There is no code here.
  */
-import type { Transactor } from '../contract/engine.ts';
+import type { Transactor } from '../contract/transactions.ts';
 
 /**
  * A transactor that is also an `object`, not merely a function. The compiler infers from a bare function returned by a

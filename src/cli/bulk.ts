@@ -4,7 +4,7 @@
  */
 import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
-import type { Connection } from '../connect/connect.ts';
+import type { Connection } from '../connect/connection.ts';
 import { LIMITS } from '../contract/limits.ts';
 import { BULK_STATES, type BulkProgress, type BulkRequest, type BulkVerb } from '../contract/operations.ts';
 import type { OptionSpec } from './command.ts';
@@ -91,7 +91,7 @@ export async function bulkCommand(call: BulkCall, options: BulkOptions, session:
       ? {}
       : { chunk: parseWhole(options.chunk, '--chunk', { min: 1, max: LIMITS.bulkChunk }) };
   return withEngine(session, { listen: 'off' }, async (engine) => {
-    const filter = await readFilter(options, engine, BULK_STATES[call.verb.verb].meant);
+    const filter = await readFilter(options, engine.upkeep, BULK_STATES[call.verb.verb].meant);
     const request = { ...call.verb, filter, ...chunk, ...(cursor === undefined ? {} : { cursor }) };
     try {
       if (dryRun) return await preview(engine, request, session);
@@ -107,13 +107,13 @@ export async function bulkCommand(call: BulkCall, options: BulkOptions, session:
 async function preview(engine: Connection, request: BulkRequest, session: Session): Promise<number> {
   const { printer } = session;
   let matched = 0;
-  for await (const progress of engine.bulk({ ...request, dryRun: 'on' })) {
+  for await (const progress of engine.executions.bulk({ ...request, dryRun: 'on' })) {
     ({ matched } = progress);
     session.interrupted.throwIfAborted();
   }
   const walk = { filter: request.filter, cursor: null, session };
   const { executions } = matched === 0 ? { executions: [] } : await readPage(engine, walk, SAMPLE);
-  const nowMs = printer.format === 'json' ? 0 : await engine.serverTimeMs();
+  const nowMs = printer.format === 'json' ? 0 : await engine.upkeep.serverTimeMs();
   const { verb } = request;
   printer.result({ verb, dryRun: true, matched, first: executions }, [
     ...sampleLines(executions, nowMs, printer.columns),
@@ -124,7 +124,7 @@ async function preview(engine: Connection, request: BulkRequest, session: Sessio
 
 /** Throws what the engine refuses about the request. */
 async function validate(engine: Connection, request: BulkRequest): Promise<void> {
-  const steps = engine.bulk({ ...request, chunk: 1, dryRun: 'on' })[Symbol.asyncIterator]();
+  const steps = engine.executions.bulk({ ...request, chunk: 1, dryRun: 'on' })[Symbol.asyncIterator]();
   await steps.next();
   await steps.return?.();
 }
@@ -185,7 +185,7 @@ async function drive(engine: Connection, given: Drive): Promise<number> {
   const { request, session } = given;
   const { interrupted, printer } = session;
   const meter = openMeter(process.stderr, process.env);
-  const steps = engine.bulk(request)[Symbol.asyncIterator]();
+  const steps = engine.executions.bulk(request)[Symbol.asyncIterator]();
   let last: BulkProgress = { matched: 0, outcomes: {}, cursor: request.cursor ?? null };
   let reached: 'middle' | 'end' | 'middle of a chunk' = 'middle';
   try {

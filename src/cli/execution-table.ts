@@ -2,7 +2,7 @@
  * Executions as a table: a page of them read from the engine, and one line each with what matters most in its state. Used
  * by `list`, and by commands that show a sample of what they are about to change.
  */
-import type { Connection } from '../connect/connect.ts';
+import type { Connection } from '../connect/connection.ts';
 import type { ExecutionFilter, ExecutionSummary } from '../contract/operations.ts';
 import { tableRows } from './printer.ts';
 import { printable } from './secrets.ts';
@@ -28,14 +28,14 @@ export interface Walk {
 
 /** Reads until the page is full: the engine may return fewer at a time. */
 export async function readPage(
-  engine: Pick<Connection, 'list'>,
+  engine: Pick<Connection, 'executions'>,
   { filter, cursor: from, session }: Walk,
   limit: number,
 ): Promise<{ executions: ExecutionSummary[]; cursor: string | null }> {
   const executions: ExecutionSummary[] = [];
   let cursor = from;
   for (let pages = 0; pages < PAGES_MAX && executions.length < limit; pages += 1) {
-    const page = await engine.list({
+    const page = await engine.executions.list({
       filter,
       limit: limit - executions.length,
       ...(cursor === null ? {} : { cursor }),

@@ -7,7 +7,8 @@ import { durationMs } from '../contract/duration.ts';
 import { isEngineError } from '../contract/errors.ts';
 import { parseExecutionId } from '../contract/ids.ts';
 import { LIMITS } from '../contract/limits.ts';
-import type { ExecutionFilter, Operations } from '../contract/operations.ts';
+import type { Upkeep } from '../contract/connection.ts';
+import type { ExecutionFilter } from '../contract/operations.ts';
 import type { PublicState } from '../contract/states.ts';
 import { DEFAULT_SCHEMA } from '../engine/database/migrate.ts';
 import type { OptionSpec } from './command.ts';
@@ -69,7 +70,7 @@ export function hasFilter(options: FilterOptions): boolean {
 }
 
 /** Ages are counted back from the database's clock: the host's may be wrong. */
-type Clock = Pick<Operations, 'serverTimeMs'>;
+type Clock = Pick<Upkeep, 'serverTimeMs'>;
 
 /** The filter the options describe. `states` applies when there is no --state; null means every state. */
 export async function readFilter(

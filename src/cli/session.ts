@@ -2,7 +2,8 @@
  * What every command receives: where to print, which database, and when to stop. Opens the engine for the commands that
  * need one, as small as possible: a command takes a moment and reconciles nothing.
  */
-import { connect, type Connection, type ConnectOptions } from '../connect/connect.ts';
+import { connect, type ConnectOptions } from '../connect/connect.ts';
+import type { Connection } from '../connect/connection.ts';
 import { LIMITS } from '../contract/limits.ts';
 import { DEFAULT_SCHEMA } from '../engine/database/migrate.ts';
 import { exitCodeOf, UsageError } from './exit-codes.ts';

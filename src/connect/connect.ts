@@ -2,26 +2,19 @@
  * Opens FlowFabric in a process: the engine and, beside it, the reconcilers that repair what crashes leave behind.
  */
 import { durationMs, type Duration } from '../contract/duration.ts';
-import type { Engine, ExecutionPolicy } from '../contract/engine.ts';
 import { LIMITS } from '../contract/limits.ts';
+import type { ExecutionPolicy } from '../contract/policy.ts';
 import { checkChoice, checkMembers } from '../engine/kit/settings.ts';
-import { setRetention } from '../engine/upkeep/retention-setting.ts';
 import { ENGINE_OPTIONS, openEngine, type EngineOptions } from '../engine/open.ts';
-import { dueTimers } from '../engine/upkeep/due-timers.ts';
-import { expiredLeases } from '../engine/upkeep/expired-leases.ts';
-import type { Reconciler } from '../engine/upkeep/reconciler.ts';
-import { eventPositions, oldEvents } from '../engine/upkeep/event-log.ts';
-import { flowSiblings, flowWork, lostEnds } from '../engine/upkeep/flow-work.ts';
-import { oldKeys } from '../engine/upkeep/old-keys.ts';
-import { retention } from '../engine/upkeep/retention.ts';
-import { stalePointers } from '../engine/upkeep/stale-pointers.ts';
-import { unusedRoutes } from '../engine/upkeep/unused-routes.ts';
-import { startReconcilers, type ReconcilerReport } from '../engine/upkeep/runner.ts';
-import type { SpanName } from '../contract/trace-context.ts';
-import { createFlowClient, isDefinition, type FlowClient } from './flows.ts';
-import { createTaskClient, type TaskClient } from './tasks.ts';
+import { setRetention } from '../engine/upkeep/retention-setting.ts';
+import { startUpkeep } from '../engine/upkeep/upkeep.ts';
+import type { Connection } from './connection.ts';
+import { createFlowClient } from './flows.ts';
 import { guarded } from './guarded.ts';
+import { keepPort } from './port.ts';
+import { createTaskClient } from './tasks.ts';
 
+/** How to connect, and what this process does besides. */
 export interface ConnectOptions extends EngineOptions {
   /** `off`: this process repairs nothing; at least one other must. Default on. */
   reconcile?: 'on' | 'off';
@@ -39,29 +32,7 @@ export interface ConnectOptions extends EngineOptions {
   retention?: Duration | 'forever';
 }
 
-/** The engine, and the same verbs for tasks with a contract. */
-export interface Connection
-  extends Omit<Engine, 'submit' | 'submitFlow'>, Pick<TaskClient, 'submitMany' | 'execution'> {
-  submit: TaskClient['submit'] & Engine['submit'];
-  submitFlow: FlowClient['submitFlow'] & Engine['submitFlow'];
-  /** What the reconcilers of this process have done so far. */
-  reconcilerReports(): ReconcilerReport[];
-  [Symbol.asyncDispose](): Promise<void>;
-}
-
-const RECONCILERS: readonly Reconciler[] = [expiredLeases, dueTimers, retention];
-
 const DEFAULT_POLICY: ExecutionPolicy = { retry: { maxRetries: 3 } };
-
-function isTask(value: unknown): boolean {
-  return typeof value === 'object' && value !== null && 'defaults' in value && 'name' in value;
-}
-
-/** Tells the active span of OpenTelemetry, where its API is installed; without it, or without a span, there is none. */
-async function findActiveSpan(): Promise<() => SpanName | undefined> {
-  const otel = await import('@opentelemetry/api').catch(() => undefined);
-  return () => otel?.trace.getActiveSpan()?.spanContext();
-}
 
 /** Null is for ever. */
 function keptFor(keep: Duration | 'forever'): number | null {
@@ -74,7 +45,7 @@ export async function connect(options: ConnectOptions): Promise<Connection> {
   const { reconcile = 'on', defaultPolicy = DEFAULT_POLICY, retention: keep, ...engineOptions } = options;
   checkChoice(reconcile, 'reconcile', ['on', 'off']);
   const retentionMs = keep === undefined ? undefined : keptFor(keep);
-  const { engine, context } = await openEngine(engineOptions, defaultPolicy);
+  const { engine, context, telemetry } = await openEngine(engineOptions, defaultPolicy);
   if (retentionMs !== undefined) {
     await setRetention(context, retentionMs).catch(async (error: unknown) => {
       // Nobody else would close what was opened.
@@ -82,38 +53,26 @@ export async function connect(options: ConnectOptions): Promise<Connection> {
       throw error;
     });
   }
-  const chores = [
-    eventPositions,
-    oldEvents,
-    oldKeys,
-    stalePointers(),
-    unusedRoutes(),
-    flowWork,
-    flowSiblings,
-    lostEnds(),
-  ];
-  const runner = reconcile === 'off' ? undefined : startReconcilers(context, RECONCILERS, { chores });
-  if (runner !== undefined) context.companions.push(runner);
-  const activeSpan = await findActiveSpan();
-  const tasks = createTaskClient(engine, activeSpan);
-  const flows = createFlowClient(engine, activeSpan);
-  function submit(first: unknown, ...rest: unknown[]): Promise<never> {
-    const verb = (isTask(first) ? tasks.submit : engine.submit) as (...args: unknown[]) => Promise<never>;
-    return verb(first, ...rest);
-  }
-  function submitFlow(first: unknown, ...rest: unknown[]): Promise<never> {
-    const verb = (isDefinition(first) ? flows.submitFlow : engine.submitFlow) as (
-      ...args: unknown[]
-    ) => Promise<never>;
-    return verb(first, ...rest);
-  }
-  const connection = {
-    ...engine,
-    ...tasks,
-    submit,
-    submitFlow,
-    reconcilerReports: () => runner?.report() ?? [],
-    [Symbol.asyncDispose]: () => engine.close(),
+  const runner = reconcile === 'off' ? undefined : startUpkeep(context);
+  const activeSpan = () => telemetry?.activeSpan();
+  const { close, signals, worker, upkeep, ...groups } = engine;
+  const connection: Connection = {
+    ...guarded({
+      ...createTaskClient(engine, activeSpan),
+      ...createFlowClient(engine, activeSpan),
+      signal: signals.deliver,
+      cancel: groups.executions.cancel,
+      close,
+    }),
+    ...guardedGroups(groups),
+    upkeep: { ...upkeep, reports: () => runner?.report() ?? [] },
+    [Symbol.asyncDispose]: () => close(),
   };
-  return guarded(connection, ['transact']);
+  keepPort(connection, guarded(worker, ['transact']));
+  return connection;
+}
+
+function guardedGroups<Groups extends Record<string, object>>(groups: Groups): Groups {
+  const entries = Object.entries(groups).map(([noun, verbs]) => [noun, guarded(verbs)] as const);
+  return Object.fromEntries(entries) as Groups;
 }

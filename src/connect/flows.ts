@@ -1,14 +1,23 @@
 /**
  * Submits flows by their definition and reads their result with its type.
  */
-import type { Engine, WaitOptions } from '../contract/engine.ts';
+import type { Executions, Flows } from '../contract/connection.ts';
 import { ExecutionFailed } from '../contract/errors.ts';
-import type { FlowDefinition } from '../define/flow-plan.ts';
-import type { CancelFlowOutcome, CancelFlowRequest, FlowSnapshot, SubmittedFlow } from '../contract/flows.ts';
+import type { WaitOptions } from '../contract/executions.ts';
+import type {
+  CancelFlowOutcome,
+  CancelFlowRequest,
+  FlowId,
+  FlowSnapshot,
+  SubmittedFlow,
+} from '../contract/flows.ts';
+import { parseExecutionId } from '../contract/ids.ts';
 import { withTrace, type SpanName } from '../contract/trace-context.ts';
+import type { FlowDefinition } from '../define/flow-plan.ts';
 import { refuse } from '../engine/kit/checks.ts';
 import { checkMembers } from '../engine/kit/settings.ts';
 
+/** What one submit of a flow may say besides its input. */
 export interface FlowSubmitOptions {
   /** A given id makes the submit repeatable: the second one answers `duplicate`. */
   flowId?: string;
@@ -17,15 +26,22 @@ export interface FlowSubmitOptions {
   tags?: Record<string, string>;
 }
 
-/** A flow that was submitted. */
-export interface FlowRun<Out> extends SubmittedFlow {
-  /** Waits for the member the definition returned. Throws ExecutionFailed when it has no result. Others may still run. */
-  result(options?: WaitOptions): Promise<Out>;
-  /** Waits for the end of the whole flow, whatever it is. */
-  end(options?: WaitOptions): Promise<'completed' | 'failed' | 'cancelled'>;
+/** A flow by its id, submitted here or elsewhere. */
+export interface FlowHandle {
+  readonly flowId: FlowId;
   /** Null once it is forgotten. */
   describe(): Promise<FlowSnapshot | null>;
+  /** Waits for the whole flow to end, however that is. Throws `not_found`. */
+  wait(options?: WaitOptions): Promise<'completed' | 'failed' | 'cancelled'>;
+  /** Ends it, and its members as the policy says. */
   cancel(request: CancelFlowRequest): Promise<CancelFlowOutcome>;
+}
+
+/** A flow from the submit that made it, with the type of its result. */
+export interface FlowRun<Out> extends FlowHandle, SubmittedFlow {
+  readonly flowId: FlowId;
+  /** Waits for the member the definition returned. Throws ExecutionFailed when it has no result. Others may still run. */
+  result(options?: WaitOptions): Promise<Out>;
 }
 
 /** A flow that takes nothing needs no input. */
@@ -33,45 +49,64 @@ type FlowArguments<In> = [In] extends [void]
   ? [input?: undefined, options?: FlowSubmitOptions]
   : [input: In, options?: FlowSubmitOptions];
 
+/** What a flow's submitter does, typed by the flow's definition. */
 export interface FlowClient {
-  /** All members at once, or none. */
+  /** Submits a flow by its definition: all members at once, or none. */
   submitFlow<In, Out>(flow: FlowDefinition<In, Out>, ...args: FlowArguments<In>): Promise<FlowRun<Out>>;
+  /** A flow that was submitted before, here or elsewhere. */
+  flow(flowId: string): FlowHandle;
 }
 
-export function isDefinition(value: unknown): boolean {
-  return typeof value === 'object' && value !== null && 'layOut' in value;
-}
+/** The groups that are used here. */
+type FlowGroups = { executions: Executions; flows: Flows };
 
 /** What is submitted while a span is active carries it along, in every member. */
-export function createFlowClient(engine: Engine, activeSpan: () => SpanName | undefined): FlowClient {
+export function createFlowClient(groups: FlowGroups, activeSpan: () => SpanName | undefined): FlowClient {
   return {
     async submitFlow(flow, ...[input, options = {}]) {
+      checkDefinition(flow);
       if (typeof options !== 'object' || options === null) refuse('options', 'must be an object');
       checkMembers(options, 'options', ['flowId', 'namespace', 'tags']);
       const members = (await flow.layOut(input as never)).map((member) => {
         const tags = withTrace(member.tags, activeSpan());
         return tags === undefined ? member : { ...member, tags };
       });
-      const submitted = await engine.submitFlow({ ...options, name: flow.name, members });
-      return runOf(engine, submitted, flow.resultOf) as never;
+      const submitted = await groups.flows.submit({ ...options, name: flow.name, members });
+      return runOf(groups, submitted, flow.resultOf) as never;
+    },
+    flow(flowId) {
+      parseExecutionId(flowId, 'flowId');
+      return handleOf(groups.flows, flowId as FlowId);
     },
   };
 }
 
-function runOf(engine: Engine, submitted: SubmittedFlow, resultOf: string): FlowRun<unknown> {
-  const { flowId } = submitted;
+function checkDefinition(flow: unknown): void {
+  const { name, layOut } = (flow ?? {}) as Partial<FlowDefinition>;
+  if (typeof name !== 'string' || typeof layOut !== 'function')
+    refuse('flow', 'must be a flow, as flow() makes one');
+}
+
+function handleOf(flows: Flows, flowId: FlowId): FlowHandle {
   return {
+    flowId,
+    describe: () => flows.describe(flowId),
+    wait: (options) => flows.wait(flowId, options),
+    cancel: (request) => flows.cancel(flowId, request),
+  };
+}
+
+function runOf(groups: FlowGroups, submitted: SubmittedFlow, resultOf: string): FlowRun<unknown> {
+  return {
+    ...handleOf(groups.flows, submitted.flowId),
     ...submitted,
     async result(options = {}) {
       const executionId = submitted.members[resultOf];
       if (executionId === undefined)
         refuse('flowId', `is of another flow: it has no ${resultOf}`, 'not_a_member');
-      const ended = await engine.waitForEnd(executionId, options);
+      const ended = await groups.executions.wait(executionId, options);
       if (ended.outcome === 'success') return ended.result;
       throw new ExecutionFailed(executionId, ended);
     },
-    end: (options) => engine.waitForFlow(flowId, options),
-    describe: () => engine.describeFlow(flowId),
-    cancel: (request) => engine.cancelFlow(flowId, request),
   };
 }

@@ -7,7 +7,7 @@ import { EngineError, isEngineError } from '../contract/errors.ts';
 type Verb = (...args: unknown[]) => unknown;
 
 /** The same verbs, but for those that run work of the caller's. */
-export function guarded<Verbs extends object>(verbs: Verbs, except: readonly (keyof Verbs)[]): Verbs {
+export function guarded<Verbs extends object>(verbs: Verbs, except: readonly (keyof Verbs)[] = []): Verbs {
   const entries = Object.entries(verbs).map(([name, verb]) => {
     const isGuarded = typeof verb === 'function' && !except.includes(name as keyof Verbs);
     return [name, isGuarded ? guard(verb as Verb) : verb] as const;

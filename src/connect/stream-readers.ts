@@ -2,7 +2,7 @@
  * Reads the streams of a task's contract with its types: the frames of one name out of all that the execution writes, and the
  * document its patches make. How streams are followed is the engine's.
  */
-import type { Engine } from '../contract/engine.ts';
+import type { Streams as StreamGroup } from '../contract/connection.ts';
 import type { ChunkStream, MergePatch, StreamKinds, SummaryStream } from '../define/streams.ts';
 import type { StreamFrame, StreamItem, StreamSummary, SummaryItem } from '../contract/streams.ts';
 import { checkMembers } from '../engine/kit/settings.ts';
@@ -12,6 +12,7 @@ export type ChunkItem<Chunk> =
   | Exclude<StreamItem, { type: 'frame' }>
   | { type: 'frame'; cursor: string; attemptIndex: number; frame: StreamFrame; payload: Chunk };
 
+/** Where a tail begins, and when it is left. */
 export interface ChunkTailOptions {
   /** Go on after an item, by its cursor. Default: from the beginning. */
   after?: string;
@@ -29,11 +30,13 @@ export interface ChunkReader<Chunk> extends AsyncIterable<ChunkItem<Chunk>> {
 /** Patches may not have named every member yet. */
 export type TypedSummary<Document> = Omit<StreamSummary, 'document'> & { document: Partial<Document> };
 
+/** What watching the document yields: the document, its patches, and that the stream was closed. */
 export type TypedSummaryItem<Document> =
   | Extract<SummaryItem, { type: 'closed' }>
   | (Omit<Extract<SummaryItem, { type: 'document' }>, 'document'> & { document: Partial<Document> })
   | (Omit<Extract<SummaryItem, { type: 'patch' }>, 'patch'> & { patch: MergePatch<Document> });
 
+/** Reads the document that a handler's patches make. */
 export interface SummaryReader<Document> {
   /** Of the latest attempt; null before its first patch. */
   read(): Promise<TypedSummary<Document> | null>;
@@ -50,26 +53,26 @@ export type StreamReaders<Streams extends StreamKinds> = {
       : never;
 };
 
-export function streamReaders(engine: Engine, executionId: string, kinds: StreamKinds): object {
+export function streamReaders(streams: StreamGroup, executionId: string, kinds: StreamKinds): object {
   const readers = Object.entries(kinds).map(([name, { mode }]) => [
     name,
-    mode === 'summary' ? summaryReader(engine, executionId) : chunkReader(engine, executionId, name, mode),
+    mode === 'summary' ? summaryReader(streams, executionId) : chunkReader(streams, executionId, name, mode),
   ]);
   return Object.fromEntries(readers) as object;
 }
 
-function summaryReader(engine: Engine, executionId: string): SummaryReader<object> {
+function summaryReader(streams: StreamGroup, executionId: string): SummaryReader<object> {
   return {
-    read: () => engine.readSummary(executionId),
+    read: () => streams.readSummary(executionId),
     watch: (options = {}) => {
       checkMembers(options, 'options', ['signal']);
-      return engine.watchSummary(executionId, options) as AsyncIterable<TypedSummaryItem<object>>;
+      return streams.watchSummary(executionId, options) as AsyncIterable<TypedSummaryItem<object>>;
     },
   };
 }
 
 function chunkReader(
-  engine: Engine,
+  streams: StreamGroup,
   executionId: string,
   name: string,
   mode: ChunkStream<unknown>['mode'],
@@ -78,7 +81,7 @@ function chunkReader(
   const visibility = mode === 'durable' ? 'exclude_best_effort' : 'all';
   const tail = (options: ChunkTailOptions = {}): AsyncIterable<ChunkItem<unknown>> => {
     checkMembers(options, 'options', ['after', 'signal']);
-    return only(name, engine.tailStream(executionId, { ...options, visibility }));
+    return only(name, streams.tail(executionId, { ...options, visibility }));
   };
   return { tail, [Symbol.asyncIterator]: () => tail()[Symbol.asyncIterator]() };
 }

@@ -4,15 +4,10 @@
  */
 import { durationMs, type Duration } from '../contract/duration.ts';
 import { ExecutionFailed } from '../contract/errors.ts';
-import type {
-  Engine,
-  ExecutionEnd,
-  Json,
-  SqlExecutor,
-  SubmitRequest,
-  SubmitResult,
-  WaitOptions,
-} from '../contract/engine.ts';
+import type { ExecutionEnd, SubmitRequest, SubmitResult, WaitOptions } from '../contract/executions.ts';
+import type { Json } from '../contract/json.ts';
+import type { SqlExecutor } from '../contract/transactions.ts';
+import type { Executions, Streams as StreamGroup } from '../contract/connection.ts';
 import type { ExecutionId } from '../contract/ids.ts';
 import { LIMITS } from '../contract/limits.ts';
 import type { NoStreams, StreamKinds } from '../define/streams.ts';
@@ -40,22 +35,26 @@ export interface TaskCallOptions {
   hint?: 'on' | 'off';
 }
 
+/** An execution of a task, with the types of its contract. */
 export interface ExecutionHandle<Out, Streams extends StreamKinds = NoStreams> {
   readonly executionId: ExecutionId;
   /** What it writes besides its result, by the names of the task's contract. */
   readonly streams: StreamReaders<Streams>;
-  /** Waits for the end; told of it, not asking again and again. Throws ExecutionFailed when there is no result. */
+  /** Waits for it to end; notified, not polling. Throws ExecutionFailed when there is no result. */
   result(options?: WaitOptions): Promise<Out>;
-  /** Waits for the end, whatever it is. */
-  end(options?: WaitOptions): Promise<ExecutionEnd>;
+  /** Waits for it to end, however that is. */
+  wait(options?: WaitOptions): Promise<ExecutionEnd>;
 }
 
+/** The same, from the submit that made it. */
 export interface SubmittedExecution<Out, Streams extends StreamKinds = NoStreams>
   extends ExecutionHandle<Out, Streams>, SubmitResult {
   readonly executionId: ExecutionId;
 }
 
+/** What a task's submitter does, typed by the task's contract. */
 export interface TaskClient {
+  /** Submits an execution of a task. Its input is checked against the contract first. */
   submit<In, Parsed, Made, Out, Streams extends StreamKinds>(
     task: Task<In, Parsed, Made, Out, Streams>,
     input: In,
@@ -74,6 +73,9 @@ export interface TaskClient {
   ): ExecutionHandle<Out, Streams>;
 }
 
+/** The groups that are used here. */
+type TaskGroups = { executions: Executions; streams: StreamGroup };
+
 const ITEM_MEMBERS = [
   'lane',
   'namespace',
@@ -87,7 +89,7 @@ const ITEM_MEMBERS = [
 ];
 
 /** What is submitted while a span is active carries it along, so that the trace can go on where the work is done. */
-export function createTaskClient(engine: Engine, activeSpan: () => SpanName | undefined): TaskClient {
+export function createTaskClient(groups: TaskGroups, activeSpan: () => SpanName | undefined): TaskClient {
   const traced = (request: SubmitRequest): SubmitRequest => {
     const tags = withTrace(request.tags, activeSpan());
     return tags === undefined ? request : { ...request, tags };
@@ -97,8 +99,8 @@ export function createTaskClient(engine: Engine, activeSpan: () => SpanName | un
       if (typeof options !== 'object' || options === null) refuse('options', 'must be an object');
       const { executor, hint, ...own } = options;
       const request = traced(await toRequest(task, input, own, 'options'));
-      const result = await engine.submit(request, callOptions({ executor, hint }));
-      return { ...handleOf(engine, task, result.executionId), ...result } as never;
+      const result = await groups.executions.submit(request, callOptions({ executor, hint }));
+      return { ...handleOf(groups, task, result.executionId), ...result } as never;
     },
     async submitMany(task, items, options = {}) {
       checkList(items, 'items', LIMITS.submitBatch);
@@ -109,12 +111,12 @@ export function createTaskClient(engine: Engine, activeSpan: () => SpanName | un
       const requests = await Promise.all(
         items.map(({ input, ...own }, index) => toRequest(task, input, own, `items[${index}]`)),
       );
-      const results = await engine.submit(requests.map(traced), callOptions(options));
-      return results.map((result) => ({ ...handleOf(engine, task, result.executionId), ...result })) as never;
+      const results = await groups.executions.submit(requests.map(traced), callOptions(options));
+      return results.map((result) => ({ ...handleOf(groups, task, result.executionId), ...result })) as never;
     },
     execution(task, executionId) {
       checkTask(task);
-      return handleOf(engine, task, executionId as ExecutionId) as never;
+      return handleOf(groups, task, executionId as ExecutionId) as never;
     },
   };
 }
@@ -151,14 +153,14 @@ async function toRequest(
   };
 }
 
-function handleOf(engine: Engine, task: AnyTask, executionId: ExecutionId): ExecutionHandle<Json> {
-  const end = (options: WaitOptions = {}) => engine.waitForEnd(executionId, options);
+function handleOf(groups: TaskGroups, task: AnyTask, executionId: ExecutionId): ExecutionHandle<Json> {
+  const wait = (options: WaitOptions = {}) => groups.executions.wait(executionId, options);
   return {
     executionId,
-    streams: streamReaders(engine, executionId, (task.streams ?? {}) as StreamKinds),
-    end,
+    streams: streamReaders(groups.streams, executionId, (task.streams ?? {}) as StreamKinds),
+    wait,
     async result(options) {
-      const ended = await end(options);
+      const ended = await wait(options);
       if (ended.outcome === 'success') return ended.result;
       throw new ExecutionFailed(executionId, ended);
     },

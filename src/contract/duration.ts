@@ -4,6 +4,7 @@
  */
 import { EngineError } from './errors.ts';
 
+/** A duration in parts, which are added up. */
 export interface DurationParts {
   days?: number;
   hours?: number;
@@ -12,6 +13,7 @@ export interface DurationParts {
   milliseconds?: number;
 }
 
+/** `'90s'`, `'1h30m'` or `{ hours: 1, minutes: 30 }`. */
 export type Duration = string | DurationParts;
 
 const UNIT_MS = { d: 86_400_000, h: 3_600_000, m: 60_000, s: 1_000, ms: 1 } as const;

@@ -51,8 +51,10 @@ export const ERROR_CODES = {
   invariant_broken: 'stored state contradicts itself; nothing was written; please report it',
 } as const;
 
+/** What is wrong, for programs. */
 export type ErrorCode = keyof typeof ERROR_CODES;
 
+/** What an error says besides its code and message. */
 export interface EngineErrorDetail {
   /** The argument at fault, as a path into the request, for example `items[3].payload`. */
   field?: string;

@@ -7,7 +7,9 @@ import type { CancelFlowPolicy, FlowId } from './flows.ts';
 import type { ExecutionId } from './ids.ts';
 import type { SignalEffect } from './signals.ts';
 
+/** The families of events. */
 export const EVENT_FAMILIES = ['lease', 'completion', 'signal', 'operator', 'flow', 'tag', 'worker'] as const;
+/** A family of events. */
 export type EventFamily = (typeof EVENT_FAMILIES)[number];
 
 /**
@@ -20,6 +22,7 @@ export type LeaseEventType = (typeof LEASE_EVENTS)[number];
 
 /** A completion event's type is the terminal outcome. */
 export const COMPLETION_EVENTS = ['success', 'failed', 'cancelled', 'expired', 'skipped'] as const;
+/** How an execution ended. */
 export type CompletionEventType = (typeof COMPLETION_EVENTS)[number];
 
 /** What an operator did to an execution, or to a lane. */
@@ -46,11 +49,11 @@ export const FLOW_EVENTS = [
   'cancelled',
   'reopened',
 ] as const;
-export type FlowEventType = (typeof FLOW_EVENTS)[number];
 
 export const TAG_EVENTS = ['tags_changed'] as const;
 
 export const WORKER_EVENTS = ['registered', 'stopped', 'lost'] as const;
+/** What became of a worker. */
 export type WorkerEventType = (typeof WORKER_EVENTS)[number];
 
 /** What every event has. */
@@ -174,6 +177,7 @@ export type FlowEvent =
   | (FlowEventBase & { type: 'cancel_requested'; by: string; reason: string; policy: CancelFlowPolicy })
   | (FlowEventBase & { type: 'completed' | 'failed' | 'cancelled' | 'reopened' });
 
+/** Tags of an execution were changed. */
 export interface TagEvent extends ExecutionEventBase {
   family: 'tag';
   type: 'tags_changed';

@@ -2,9 +2,9 @@
  * Following what happens: subscriptions, which yield events in commit order from where they stopped, and consumers, which
  * commit their place together with what they did.
  */
-import type { SqlTransaction, Transactor } from './engine.ts';
+import type { SqlTransaction, Transactor } from './transactions.ts';
 import type { Cursor } from './cursor.ts';
-import type { CompletionEvent, EventFamily, FeedEvent, LeaseHistoryEvent } from './events.ts';
+import type { EventFamily, FeedEvent } from './events.ts';
 import type { StopOptions } from './stopping.ts';
 
 /** Which events are wanted. Every member that is given must match. */
@@ -23,6 +23,7 @@ export interface EventFilter {
   types?: readonly string[];
 }
 
+/** The same, for events of several families. */
 export interface EventsFilter extends EventFilter {
   families?: readonly EventFamily[];
 }
@@ -33,6 +34,7 @@ export interface EventsFilter extends EventFilter {
  */
 export type FeedStart = 'now' | 'beginning' | Cursor | Uint8Array;
 
+/** Where a subscription begins, what it yields and when it is over. */
 export interface SubscribeOptions<Filter = EventFilter> {
   /** Default `now`. */
   from?: FeedStart;
@@ -64,6 +66,7 @@ export interface EventSubscription<Event> extends AsyncIterableIterator<Event | 
   [Symbol.asyncDispose](): Promise<void>;
 }
 
+/** Where a consumer begins, what it is handed and in which transaction. */
 export interface ConsumeOptions<Tx = SqlTransaction> {
   /** Where a name that is new begins; one that is known goes on from its place. Default `beginning`. */
   from?: FeedStart;
@@ -83,6 +86,7 @@ export interface ConsumeOptions<Tx = SqlTransaction> {
 /** Called with the next events and the transaction in which the consumer's place is moved past them. */
 export type EventHandler<Tx = SqlTransaction> = (events: readonly FeedEvent[], tx: Tx) => Promise<void>;
 
+/** A consumer that runs in this process. */
 export interface Consumer {
   readonly name: string;
   /** Settles when it has stopped; rejects when it cannot go on (for example `cursor_expired`). */
@@ -95,6 +99,7 @@ export interface Consumer {
   [Symbol.asyncDispose](): Promise<void>;
 }
 
+/** A consumer, as the database has it: its place and how far behind it is. */
 export interface ConsumerSnapshot {
   name: string;
   cursor: Cursor;
@@ -109,28 +114,4 @@ export interface ConsumerSnapshot {
   /** Failures of the handler in a row, and the code of the last. */
   failures: number;
   errorCode: string | null;
-}
-
-export interface Feed {
-  subscribeEvents(options?: SubscribeOptions<EventsFilter>): Promise<EventSubscription<FeedEvent>>;
-  subscribeLeaseHistory(options?: SubscribeOptions): Promise<EventSubscription<Readonly<LeaseHistoryEvent>>>;
-  subscribeCompletions(options?: SubscribeOptions): Promise<EventSubscription<Readonly<CompletionEvent>>>;
-  /**
-   * Hands every event to the handler, in order, and commits the consumer's place in the handler's own transaction: what the
-   * handler writes there happens exactly once. Any number of processes may consume under one name; one at a time does.
-   */
-  consume<Tx = SqlTransaction>(
-    name: string,
-    handler: EventHandler<Tx>,
-    options?: ConsumeOptions<Tx>,
-  ): Promise<Consumer>;
-  /** By name; at most 1,000. */
-  listConsumers(): Promise<ConsumerSnapshot[]>;
-  /**
-   * Moves a consumer, forwards past events it cannot handle or back to have them handled again; whoever is at a batch rolls it back.
-   * Throws `not_found`.
-   */
-  moveConsumer(name: string, to: FeedStart): Promise<ConsumerSnapshot>;
-  /** Its place is forgotten, and events are no longer kept for it. Answers false when there is none. */
-  forgetConsumer(name: string): Promise<boolean>;
 }

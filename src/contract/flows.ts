@@ -2,7 +2,7 @@
  * Flows: executions joined by edges. A member runs when its join says so; what a join needs no more is stopped. Everything here
  * is data: builders with types are made on top of it.
  */
-import type { LeaseRef, OperatorNote, SubmitRequest } from './engine.ts';
+import type { OperatorNote, SubmitRequest } from './executions.ts';
 import type { ExecutionId } from './ids.ts';
 import type { PublicState } from './states.ts';
 
@@ -11,16 +11,22 @@ export type FlowId = ExecutionId;
 
 /** What an edge asks of the member it comes from. `failure`: failed, cancelled or expired. `skipped`: its join was impossible. */
 export const EDGE_CONDITIONS = ['success', 'failure', 'always', 'skipped'] as const;
+/** What an edge asks of the member it comes from. */
 export type EdgeCondition = (typeof EDGE_CONDITIONS)[number];
 
+/** How far an edge is. */
 export const EDGE_STATES = ['staged', 'pending', 'satisfied', 'failed', 'skipped'] as const;
+/** How far an edge is. */
 export type EdgeState = (typeof EDGE_STATES)[number];
 
+/** How many of its edges a member needs. */
 export const JOIN_KINDS = ['all', 'any', 'quorum'] as const;
+/** How many of its edges a member needs. */
 export type JoinKind = (typeof JOIN_KINDS)[number];
 
 /** What becomes of members a join waited for and needs no more: stopped (the default), or left to run. */
 export const ON_SATISFIED = ['cancel_remaining', 'let_run'] as const;
+/** What becomes of members that a join needs no more. */
 export type OnSatisfied = (typeof ON_SATISFIED)[number];
 
 /** When a member may run. Default `all`. One that never can is skipped, and that is told to those after it. */
@@ -29,7 +35,9 @@ export type JoinPolicy =
   | { kind: 'any'; onSatisfied?: OnSatisfied }
   | { kind: 'quorum'; k: number; onSatisfied?: OnSatisfied };
 
+/** How far a join is. */
 export const GROUP_STATES = ['pending', 'satisfied', 'impossible'] as const;
+/** How far a join is. */
 export type GroupState = (typeof GROUP_STATES)[number];
 
 /** An edge into the member that has it. */
@@ -63,6 +71,7 @@ export interface MemberRequest extends Omit<
   fallback?: string;
 }
 
+/** A whole flow to submit. */
 export interface FlowRequest {
   name: string;
   /** A given id makes the submit repeatable: the second one answers `duplicate`. */
@@ -72,6 +81,7 @@ export interface FlowRequest {
   members: readonly MemberRequest[];
 }
 
+/** A flow that was submitted, or extended, and its members. */
 export interface SubmittedFlow {
   flowId: FlowId;
   outcome: 'submitted' | 'duplicate';
@@ -80,6 +90,7 @@ export interface SubmittedFlow {
   revision: number;
 }
 
+/** An open flow to create. */
 export interface CreateFlowRequest {
   name: string;
   flowId?: string;
@@ -102,15 +113,18 @@ export interface StagedEdge {
   list?: boolean;
 }
 
+/** On what condition a graph is changed. */
 export interface GraphOptions {
   /** Only while the graph has this revision; another is `stale_revision`. */
   expectedRevision?: number;
 }
 
+/** Which members end with a cancelled flow. */
 export const CANCEL_FLOW_POLICIES = ['cancel_all', 'cancel_pending', 'let_finish'] as const;
 /** `cancel_all`: every member that has not ended. `cancel_pending`: those that have not begun. `let_finish`: none; the flow only cannot grow. */
 export type CancelFlowPolicy = (typeof CANCEL_FLOW_POLICIES)[number];
 
+/** How a flow is cancelled, and how long to wait for it. */
 export interface CancelFlowRequest extends OperatorNote {
   /** Default `cancel_all`. */
   policy?: CancelFlowPolicy;
@@ -119,6 +133,7 @@ export interface CancelFlowRequest extends OperatorNote {
   signal?: AbortSignal;
 }
 
+/** What became of cancelling a flow. */
 export type CancelFlowOutcome =
   | { outcome: 'cancelled'; policy: CancelFlowPolicy; cancelled: ExecutionId[] }
   | { outcome: 'already_cancelled'; policy: CancelFlowPolicy }
@@ -135,11 +150,13 @@ export const FLOW_STATES = [
   'failed',
   'cancelled',
 ] as const;
+/** How far a flow is. */
 export type FlowState = (typeof FLOW_STATES)[number];
 
 /** How many members are in which state. */
 export type MemberCounts = Partial<Record<PublicState, number>>;
 
+/** One flow in a list. */
 export interface FlowSummary {
   flowId: FlowId;
   name: string;
@@ -155,6 +172,7 @@ export interface FlowSummary {
   cancel: { policy: CancelFlowPolicy; reason: string; by: string; atMs: number } | null;
 }
 
+/** How far a join is, and what it has counted. */
 export interface JoinSnapshot {
   policy: JoinPolicy;
   state: GroupState;
@@ -166,6 +184,7 @@ export interface JoinSnapshot {
   pending: number;
 }
 
+/** One member of a flow, as it stands. */
 export interface MemberSnapshot {
   name: string;
   executionId: ExecutionId;
@@ -177,6 +196,7 @@ export interface MemberSnapshot {
   join: JoinSnapshot | null;
 }
 
+/** One edge of a flow, as it stands. */
 export interface EdgeSnapshot {
   edgeId: string;
   from: string;
@@ -186,6 +206,7 @@ export interface EdgeSnapshot {
   as: string | null;
 }
 
+/** A flow with all its members and edges. */
 export interface FlowSnapshot extends FlowSummary {
   counts: MemberCounts;
   /** In the order of their names. */
@@ -193,6 +214,7 @@ export interface FlowSnapshot extends FlowSummary {
   edges: EdgeSnapshot[];
 }
 
+/** Which flows, and how many of them at once. */
 export interface ListFlowsRequest {
   namespace?: string;
   /** Of those that have ended, or `open` for those that have not. */
@@ -203,44 +225,8 @@ export interface ListFlowsRequest {
   cursor?: string;
 }
 
+/** A page of flows. */
 export interface FlowPage {
   flows: FlowSummary[];
   nextCursor: string | null;
-}
-
-export interface Flows {
-  /** A whole flow, all of it or nothing. */
-  submitFlow(request: FlowRequest): Promise<SubmittedFlow>;
-  /** Members and edges more, by a member that runs. Repeatable: members are known by their names. */
-  extendFlow(lease: LeaseRef, members: readonly MemberRequest[]): Promise<SubmittedFlow>;
-  /** An open flow, to be built step by step and sealed. */
-  createFlow(request: CreateFlowRequest): Promise<{ flowId: FlowId; outcome: 'created' | 'exists' }>;
-  /** New ones are held until the flow is sealed; adopted ones go on as they are. */
-  addMembers(
-    flowId: string,
-    members: readonly (MemberRequest | AdoptedMember)[],
-    options?: GraphOptions,
-  ): Promise<SubmittedFlow>;
-  /** How a member joins, before it has edges. */
-  setJoin(flowId: string, executionId: string, policy: JoinPolicy): Promise<'set' | 'already_set'>;
-  /** Edges that do not count before they are applied. */
-  stageEdges(
-    flowId: string,
-    edges: readonly StagedEdge[],
-    options?: GraphOptions,
-  ): Promise<{ edgeIds: string[]; revision: number }>;
-  applyEdges(flowId: string, edgeIds: readonly string[]): Promise<{ applied: number }>;
-  /** Takes back what was staged and not applied. */
-  unstageEdges(flowId: string, edgeIds: readonly string[]): Promise<{ unstaged: number }>;
-  /** From now on joins are decided. */
-  sealFlow(flowId: string, options?: GraphOptions): Promise<void>;
-  cancelFlow(flowId: string, request: CancelFlowRequest): Promise<CancelFlowOutcome>;
-  /** Null when there is no such flow. */
-  describeFlow(flowId: string): Promise<FlowSnapshot | null>;
-  listFlows(request?: ListFlowsRequest): Promise<FlowPage>;
-  /** How it ended, as soon as it has. Throws `not_found`. */
-  waitForFlow(
-    flowId: string,
-    options?: { signal?: AbortSignal },
-  ): Promise<'completed' | 'failed' | 'cancelled'>;
 }

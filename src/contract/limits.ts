@@ -1,26 +1,25 @@
 /**
  * Every limit of the engine, by name. Over a limit is refused before anything is written.
  */
+import { DEFINITION_LIMITS } from './definition-limits.ts';
+
+/** Every limit, by name. Over a limit is refused before anything is written. */
 export const LIMITS = {
+  ...DEFINITION_LIMITS,
   /** Bytes of one payload or result as JSON text. */
   payloadBytes: 1_048_576,
-  /** Nesting of arrays and objects in a payload or result. */
-  jsonDepth: 64,
   /** Executions in one submit call, and the bytes of their payloads together. */
   submitBatch: 10_000,
   submitBytes: 67_108_864,
   /** Executions named in one cancel call, leases in one renew call. */
   idBatch: 10_000,
   laneBytes: 64,
-  kindBytes: 128,
   namespaceBytes: 128,
   workerNameBytes: 256,
   tags: 64,
   tagKeyBytes: 128,
   tagValueBytes: 1_024,
   priority: 9_000,
-  /** Ten years: longer is a mistake in the unit. */
-  delayMs: 315_360_000_000,
   leaseMsMin: 50,
   leaseMsMax: 86_400_000,
   claimBatch: 1_000,
@@ -29,7 +28,6 @@ export const LIMITS = {
   passLooks: 4,
   /** Longest between two hints that hand work on which stays held; the first ones come after `lookAgainMs`, and twice that. */
   handOnMs: 5_000,
-  maxRetries: 1_000_000,
   maxReclaims: 1_000_000,
   multiplier: 1_000,
   retryableCategories: 64,
@@ -111,10 +109,8 @@ export const LIMITS = {
   /** Patches among them: each is folded while others wait. */
   appendPatches: 50,
   appendBytes: 4_194_304,
-  frameTypeBytes: 128,
   correlationBytes: 256,
-  /** Nesting of a patch, and bytes of the document patches make. */
-  patchDepth: 16,
+  /** Bytes of the document patches make. */
   documentBytes: 1_048_576,
   /** Frames in one read of a stream, and how long one call waits for more. */
   streamRead: 10_000,
@@ -125,8 +121,7 @@ export const LIMITS = {
   tails: 50_000,
   /** Appends of one stream that wait for the one under way. */
   waitingAppends: 10_000,
-  /** What best-effort streams may be configured with. */
-  bestEffortTtlMs: 3_600_000,
+  /** Frames that best-effort streams may be configured to keep. */
   bestEffortFrames: 1_000_000,
   /** Members of one flow in one call, and edges into one member or in one call. */
   flowMembers: 10_000,
@@ -135,7 +130,6 @@ export const LIMITS = {
   flowCallEdges: 100_000,
   /** Flows looked at for one page of a list. */
   flowsExamined: 10_000,
-  flowNameBytes: 128,
   memberNameBytes: 128,
   inputNameBytes: 128,
   /** Secrets a process may be configured with: the one that signs from the next rotation on, and older ones. */

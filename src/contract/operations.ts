@@ -1,9 +1,10 @@
 /**
  * What operators ask of FlowFabric: find executions, say why one is not running, run some again, move or stop many,
- * hold a lane. Part of the Engine interface, in a file of its own.
+ * hold a lane, see the workers and the upkeep.
  */
-import type { Json, OperatorNote } from './engine.ts';
+import type { OperatorNote } from './executions.ts';
 import type { ExecutionId } from './ids.ts';
+import type { Json } from './json.ts';
 import type { AttemptOutcome, LifecyclePhase, PublicState } from './states.ts';
 
 /** All conditions must hold. What is not named here cannot be filtered by, and is refused. */
@@ -27,6 +28,7 @@ export interface ExecutionFilter {
   failure?: { category?: string; contains?: string };
 }
 
+/** Which executions, and how many of them at once. */
 export interface ListRequest {
   filter?: ExecutionFilter;
   /** Executions in a page, 1 to 1,000. Default 100. */
@@ -35,6 +37,7 @@ export interface ListRequest {
   cursor?: string;
 }
 
+/** One execution in a list. */
 export interface ExecutionSummary {
   executionId: ExecutionId;
   publicState: PublicState;
@@ -68,6 +71,7 @@ export interface ListPage {
   cursor: string | null;
 }
 
+/** One attempt, as `listAttempts` shows it. */
 export interface AttemptRecord {
   attemptIndex: number;
   /** Null while it runs or is paused. */
@@ -85,6 +89,7 @@ export interface AttemptRecord {
   failureCategory: string | null;
 }
 
+/** A page of attempts. */
 export interface AttemptPage {
   /** Newest first. */
   attempts: AttemptRecord[];
@@ -108,8 +113,10 @@ export const GATES = [
   'workers_busy',
   'queued',
 ] as const;
+/** The name of a gate. */
 export type GateName = (typeof GATES)[number];
 
+/** One thing that may keep an execution from running, and whether it does. */
 export interface Gate {
   gate: GateName;
   /** Whether it keeps the execution from starting now. */
@@ -120,6 +127,7 @@ export interface Gate {
   facts: Record<string, Json>;
 }
 
+/** Why an execution is where it is. */
 export type Explanation =
   | { outcome: 'not_found' }
   | {
@@ -131,11 +139,13 @@ export type Explanation =
       gates: Gate[];
     };
 
+/** From where to run it again, and why. */
 export interface ReplayRequest extends OperatorNote {
   /** `failed_step`: finished steps are not done again. `start`: everything is. Default `failed_step`. */
   from?: 'failed_step' | 'start';
 }
 
+/** What became of a replay. */
 export type ReplayOutcome = { executionId: ExecutionId } & (
   | { outcome: 'replayed'; replayCount: number }
   | { outcome: 'not_terminal'; lifecyclePhase: LifecyclePhase }
@@ -144,12 +154,14 @@ export type ReplayOutcome = { executionId: ExecutionId } & (
   | { outcome: 'not_found' }
 );
 
+/** The priority it is to have. */
 export interface PriorityRequest {
   /** 0 to 9,000; higher first. */
   priority: number;
   by?: string;
 }
 
+/** What became of changing a priority. */
 export type PriorityOutcome = { executionId: ExecutionId } & (
   | { outcome: 'changed'; oldPriority: number }
   /** It does not wait for a worker now. */
@@ -158,14 +170,17 @@ export type PriorityOutcome = { executionId: ExecutionId } & (
   | { outcome: 'not_found' }
 );
 
+/** Tags to set, and tags to remove. */
 export interface TagsRequest {
   set?: Record<string, string>;
   remove?: readonly string[];
   by?: string;
 }
 
+/** The tags it has now. */
 export type TagsOutcome = { outcome: 'set'; tags: Record<string, string> } | { outcome: 'not_found' };
 
+/** A lane: whether it is paused, and how much waits in it. */
 export interface LaneSnapshot {
   lane: string;
   paused: boolean;
@@ -185,6 +200,7 @@ export interface LaneSnapshot {
   completionRate: number;
 }
 
+/** A page of lanes. */
 export interface LanePage {
   lanes: LaneSnapshot[];
   cursor: string | null;
@@ -194,6 +210,7 @@ export interface LanePage {
 export type LaneOutcome =
   { outcome: 'paused'; repeated: boolean; isNew: boolean } | { outcome: 'resumed'; repeated: boolean };
 
+/** What is done to all that fit, with its own request. */
 export type BulkVerb =
   | ({ verb: 'cancel' } & OperatorNote)
   | ({ verb: 'replay' } & ReplayRequest)
@@ -216,6 +233,7 @@ export const BULK_STATES: Readonly<Record<BulkVerb['verb'], BulkStates>> = {
   change_priority: { allowed: ['waiting'], meant: ['waiting'] },
 };
 
+/** A verb, and the executions it is for. */
 export type BulkRequest = BulkVerb & {
   /**
    * At least one condition. Executions submitted after the beginning are left alone. States: for `cancel` those that
@@ -240,26 +258,39 @@ export interface BulkProgress {
   cursor: string | null;
 }
 
-export interface Operations {
-  /** Newest first; ends by the time they ended, waiting work in the order of its queue. */
-  list(request?: ListRequest): Promise<ListPage>;
-  listAttempts(executionId: string, request?: { before?: number; limit?: number }): Promise<AttemptPage>;
-  /** Why it is where it is, and what must happen before it runs. */
-  explain(executionId: string): Promise<Explanation>;
-  /** Runs it again after it has ended. Counted, and limited by its policy; its history stays. */
-  replay(executionId: string, request: ReplayRequest): Promise<ReplayOutcome>;
-  replay(executionIds: readonly string[], request: ReplayRequest): Promise<ReplayOutcome[]>;
-  /** Moves it in the queue while it waits for a worker. */
-  changePriority(executionId: string, request: PriorityRequest): Promise<PriorityOutcome>;
-  changePriority(executionIds: readonly string[], request: PriorityRequest): Promise<PriorityOutcome[]>;
-  /** Adds, replaces and removes tags. Events of a lease that is held keep the tags it began with. */
-  setTags(executionId: string, request: TagsRequest): Promise<TagsOutcome>;
-  listLanes(request?: { limit?: number; cursor?: string }): Promise<LanePage>;
-  /** No claim that begins after this grants work of the lane; what runs goes on. */
-  pauseLane(lane: string, note?: { reason?: string; by?: string }): Promise<LaneOutcome>;
-  resumeLane(lane: string): Promise<LaneOutcome>;
-  /** Acts on all that fit a filter, chunk by chunk; each chunk is committed by the time it is told of. */
-  bulk(request: BulkRequest): AsyncIterable<BulkProgress>;
-  /** The database's clock, the only one: milliseconds since 1970. */
-  serverTimeMs(): Promise<number>;
+/** A worker, as the registry has it. */
+export interface WorkerSnapshot {
+  workerInstanceId: string;
+  workerId: string;
+  version: string | null;
+  kinds: string[];
+  /** Null: every lane. */
+  lanes: string[] | null;
+  capabilities: string[];
+  concurrency: number;
+  running: number;
+  startedAtMs: number;
+  /** When it was last heard of; a live worker is heard of about every 10 s. */
+  heartbeatAtMs: number;
+  /** Since it was last heard of, by the database's clock. A worker speaks about every 10 s. */
+  silentForMs: number;
+  stopping: boolean;
+}
+
+/** What one reconciler, or one chore of upkeep, has done in this process. */
+export interface ReconcilerReport {
+  name: string;
+  passes: number;
+  /** Passes that ended in an error of the database. */
+  errors: number;
+  timeouts: number;
+  acted: number;
+  /** Due, but left alone because somebody works on them. */
+  skipped: number;
+  /** Rows that failed alone and are backed off. */
+  failed: number;
+  /** How often a failing set was halved. */
+  splits: number;
+  /** Passes that took all the batches they may, and left more behind. */
+  unfinished: number;
 }

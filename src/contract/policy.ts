@@ -12,6 +12,7 @@ export type Backoff =
       jitter?: boolean;
     };
 
+/** How often, and how soon, a failed attempt is tried again. */
 export interface RetryPolicy {
   /** Tries after the first one. */
   maxRetries: number;

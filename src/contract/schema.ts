@@ -13,9 +13,11 @@ export interface Schema<Input = unknown, Output = Input> {
   };
 }
 
+/** What a schema made of a value, or what is wrong with it. */
 export type SchemaResult<Output> =
   { readonly value: Output; readonly issues?: undefined } | { readonly issues: readonly SchemaIssue[] };
 
+/** One thing that is wrong with a value. */
 export interface SchemaIssue {
   readonly message: string;
   readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;

@@ -1,8 +1,10 @@
 /**
  * Waiting to be told: waits and the waitpoints where signals arrive, the conditions signals must meet, and the tokens by which
- * strangers may send them. Part of the Engine interface, in a file of its own.
+ * strangers may send them.
  */
-import type { Json, LeaseRef, LeaseRefusal, PauseRequest, StepKey } from './engine.ts';
+import type { Json } from './json.ts';
+import type { LeaseRefusal } from './protocol.ts';
+import type { PauseRequest, StepKey } from './steps.ts';
 import type { ExecutionId } from './ids.ts';
 
 /** Who says it. A person counts once: by `type` and `identity` together. */
@@ -47,6 +49,7 @@ export interface WaitEnd {
 
 /** What is waited for, in words people filter by. */
 export const WAIT_REASONS = ['signal', 'approval', 'callback', 'tool_result', 'review'] as const;
+/** What a wait is for. */
 export type WaitReason = (typeof WAIT_REASONS)[number];
 
 /**
@@ -54,8 +57,10 @@ export type WaitReason = (typeof WAIT_REASONS)[number];
  * (`escalate`).
  */
 export const TIMEOUT_BEHAVIOURS = ['fail', 'cancel', 'expire', 'resume', 'escalate'] as const;
+/** What happens when the time of a wait is over. */
 export type TimeoutBehaviour = (typeof TIMEOUT_BEHAVIOURS)[number];
 
+/** One wait: the step it is, and what ends it. */
 export interface WaitRequest extends StepKey {
   condition: SignalCondition;
   /** From the moment the wait begins, however often the execution is resumed for something else. Default: no end. */
@@ -68,6 +73,7 @@ export interface WaitRequest extends StepKey {
   reason?: WaitReason;
 }
 
+/** A waitpoint to open. */
 export interface WaitpointRequest {
   name: string;
   /** Default 7 days. Once a wait suspends on it, it lives as long as the wait may last. */
@@ -88,6 +94,7 @@ export interface SuspendRequest extends PauseRequest {
   mode?: 'suspend' | 'look';
 }
 
+/** What became of giving the worker up for a wait. */
 export type SuspendOutcome =
   | { outcome: 'suspended'; repeated: boolean }
   /** Enough was said before: the lease is kept. */
@@ -108,8 +115,10 @@ export interface Waitpoint {
   tokenExpiresAtMs: number;
 }
 
+/** The waitpoint with its token, or why the lease was refused. */
 export type CreateWaitpointOutcome = { outcome: 'created'; waitpoint: Waitpoint } | LeaseRefusal;
 
+/** What a token allows, and for how long. */
 export interface TokenRequest {
   /** How long it is good; never longer than its waitpoint. Default 7 days. */
   expiresInMs?: number;
@@ -123,6 +132,7 @@ export interface TokenRequest {
   linkTo?: string;
 }
 
+/** A token; it is stored nowhere. */
 export interface IssuedToken {
   token: string;
   expiresAtMs: number;
@@ -132,6 +142,7 @@ export interface IssuedToken {
   link: string | null;
 }
 
+/** A signal, sent by a token. */
 export interface SignalRequest {
   /** A token, or a link that carries one. */
   token: string;
@@ -145,6 +156,7 @@ export interface SignalRequest {
   idempotencyKey?: string;
 }
 
+/** A signal, sent by an operator without a token. */
 export interface ApproveRequest {
   /** Who approves; counts as the source `operator` of this name. */
   by: string;
@@ -162,6 +174,7 @@ export const SIGNAL_EFFECTS = ['buffered', 'not_matching', 'not_counted', 'count
  */
 export type SignalEffect = (typeof SIGNAL_EFFECTS)[number];
 
+/** What became of a signal. */
 export type DeliverOutcome =
   | { outcome: 'accepted'; signalId: string; effect: SignalEffect }
   /** It was delivered before; what it did then. */
@@ -173,6 +186,7 @@ export type DeliverOutcome =
   /** The execution has taken as many signals as it may. */
   | { outcome: 'too_many' };
 
+/** An open waitpoint and the wait it belongs to. */
 export interface PendingWaitpoint {
   executionId: ExecutionId;
   kind: string;
@@ -197,11 +211,13 @@ export interface PendingWaitpoint {
   tokenFingerprint: string | null;
 }
 
+/** A page of waitpoints. */
 export interface WaitpointPage {
   waitpoints: PendingWaitpoint[];
   cursor: string | null;
 }
 
+/** Which waitpoints, and how many of them at once. */
 export interface WaitpointListRequest {
   /** All open waitpoints of this execution. Default: those that any execution is suspended on, the longest wait first. */
   executionId?: string;
@@ -210,6 +226,7 @@ export interface WaitpointListRequest {
   cursor?: string;
 }
 
+/** A key that tokens are, or were, signed with. */
 export interface SigningKey {
   kid: string;
   state: 'signing' | 'verifying' | 'expired' | 'revoked';
@@ -220,32 +237,14 @@ export interface SigningKey {
   revokedAtMs: number | null;
 }
 
+/** How long the old key stays good. */
 export interface RotateRequest {
   /** How long tokens of the old key stay good. Default: as long as any of them is. */
   graceMs?: number;
 }
 
+/** What became of revoking a key. */
 export type RevokeKeyOutcome =
   | { outcome: 'revoked' | 'already_revoked' | 'not_found' }
   /** It signs: rotate with no grace instead. */
   | { outcome: 'is_current' };
-
-export interface Signals {
-  /** Opens a waitpoint before the execution waits, to hand out its token. Signals are kept until then. Repeatable. */
-  createWaitpoint(lease: LeaseRef, request: WaitpointRequest): Promise<CreateWaitpointOutcome>;
-  /** Gives the worker up until something is said. Repeatable: the same lease is answered the same. */
-  suspend(lease: LeaseRef, request: SuspendRequest): Promise<SuspendOutcome>;
-  /** A token for a waitpoint of an execution. Throws `not_found` when it has no open one of that name, or is over. */
-  issueToken(executionId: string, waitpoint: string, request?: TokenRequest): Promise<IssuedToken>;
-  /** Ends all tokens of a waitpoint that are out; what was said by them stays. Throws `not_found`. */
-  revokeTokens(executionId: string, waitpoint: string): Promise<void>;
-  /** Says something by a token. Throws `invalid_token`, for whatever is wrong with one. */
-  deliverSignal(request: SignalRequest): Promise<DeliverOutcome>;
-  /** Says something as an operator, without a token. Throws `not_found`. */
-  approve(executionId: string, waitpoint: string, request: ApproveRequest): Promise<DeliverOutcome>;
-  listWaitpoints(request?: WaitpointListRequest): Promise<WaitpointPage>;
-  listSigningKeys(): Promise<SigningKey[]>;
-  /** Makes a new signing key, of the first secret configured. */
-  rotateSigningKey(request?: RotateRequest): Promise<{ kid: string; previousKid: string | null }>;
-  revokeSigningKey(kid: string): Promise<RevokeKeyOutcome>;
-}

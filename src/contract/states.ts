@@ -5,9 +5,11 @@
  */
 
 export const LIFECYCLE_PHASES = ['submitted', 'runnable', 'active', 'suspended', 'terminal'] as const;
+/** Where in its life an execution is. */
 export type LifecyclePhase = (typeof LIFECYCLE_PHASES)[number];
 
 export const OWNERSHIP_STATES = ['unowned', 'leased', 'lease_expired_reclaimable', 'lease_revoked'] as const;
+/** Whether a worker owns an execution. */
 export type OwnershipState = (typeof OWNERSHIP_STATES)[number];
 
 export const ELIGIBILITY_STATES = [
@@ -21,6 +23,7 @@ export const ELIGIBILITY_STATES = [
   'blocked_by_operator',
   'not_applicable',
 ] as const;
+/** Whether an execution may be claimed now. */
 export type EligibilityState = (typeof ELIGIBILITY_STATES)[number];
 
 export const BLOCKING_REASONS = [
@@ -42,9 +45,11 @@ export const BLOCKING_REASONS = [
   'paused_by_policy',
   'paused_by_flow_cancel',
 ] as const;
+/** Why an execution does not run. */
 export type BlockingReason = (typeof BLOCKING_REASONS)[number];
 
 export const TERMINAL_OUTCOMES = ['none', 'success', 'failed', 'cancelled', 'expired', 'skipped'] as const;
+/** How an execution ended; `none` while it has not. */
 export type TerminalOutcome = (typeof TERMINAL_OUTCOMES)[number];
 
 export const ATTEMPT_STATES = [
@@ -56,24 +61,30 @@ export const ATTEMPT_STATES = [
   'pending_replay_attempt',
   'attempt_terminal',
 ] as const;
+/** How far the current attempt is. */
 export type AttemptState = (typeof ATTEMPT_STATES)[number];
 
 /** How one attempt ended. An attempt without an outcome is running or paused. */
 export const ATTEMPT_OUTCOMES = ['success', 'failed', 'cancelled', 'expired', 'interrupted'] as const;
+/** How one attempt ended. */
 export type AttemptOutcome = (typeof ATTEMPT_OUTCOMES)[number];
 
-export type PublicState =
-  | 'waiting'
-  | 'delayed'
-  | 'rate_limited'
-  | 'waiting_children'
-  | 'active'
-  | 'suspended'
-  | 'completed'
-  | 'failed'
-  | 'cancelled'
-  | 'expired'
-  | 'skipped';
+/** The one label of an execution's state that people see. */
+export const PUBLIC_STATES = [
+  'waiting',
+  'delayed',
+  'rate_limited',
+  'waiting_children',
+  'active',
+  'suspended',
+  'completed',
+  'failed',
+  'cancelled',
+  'expired',
+  'skipped',
+] as const;
+/** The one label of an execution's state that people see. */
+export type PublicState = (typeof PUBLIC_STATES)[number];
 
 /** The whole state of an execution. Stored as six columns, always written together. */
 export interface StateVector {

@@ -1,9 +1,12 @@
 /**
  * What a running handler does besides ending: steps, the order of their ends, pauses, children and progress.
  */
-import type { Json, LeaseRef, LeaseRefusal, SqlExecutor, SubmitRequest, SubmitResult } from './engine.ts';
+import type { SubmitResult } from './executions.ts';
+import type { Json } from './json.ts';
+import type { LeaseRefusal } from './protocol.ts';
 import type { WaitEnd } from './signals.ts';
 
+/** What names a step within its execution. */
 export interface StepKey {
   name: string;
   /** Tells apart the rounds of a loop. Default: the empty text. */
@@ -35,6 +38,7 @@ export interface EndOrder {
   ends: readonly string[];
 }
 
+/** Whether an order was stored. */
 export type OrderOutcome = { outcome: 'recorded' } | LeaseRefusal;
 
 /** What a paused execution waits for: a time, some of its children, or whichever comes first. */
@@ -46,27 +50,12 @@ export interface PauseRequest {
 /** `due`: what was to be waited for has happened already; the lease is kept. */
 export type PauseOutcome = { outcome: 'paused'; repeated: boolean } | { outcome: 'due' } | LeaseRefusal;
 
+/** The children, in the order of the requests. */
 export type SpawnOutcome = { outcome: 'spawned'; children: SubmitResult[] } | LeaseRefusal;
 
+/** How far a handler is. */
 export interface Progress {
   /** 0 to 100. */
   percent?: number;
   message?: string;
-}
-
-export interface Steps {
-  /** Stores a finished step or begins a sleep. With an executor: in the caller's transaction, committed with it. */
-  recordStep(lease: LeaseRef, step: NewStep, options?: { executor?: SqlExecutor }): Promise<RecordOutcome>;
-  /** All steps of an execution, in no order. */
-  readSteps(executionId: string): Promise<StepRecord[]>;
-  /** Stores in which order a run was handed ends, so that later runs take the same branches. What was stored from `place` on is replaced. */
-  recordOrder(lease: LeaseRef, order: EndOrder): Promise<OrderOutcome>;
-  /** The order that is stored. */
-  readOrder(executionId: string): Promise<string[]>;
-  /** Gives the worker up without ending the attempt: the next claim continues it. */
-  pause(lease: LeaseRef, request: PauseRequest): Promise<PauseOutcome>;
-  /** Submits children of the lease's execution. Repeatable when the requests carry ids. */
-  spawn(lease: LeaseRef, requests: readonly SubmitRequest[]): Promise<SpawnOutcome>;
-  /** Overwrites how far the execution is. Dropped when the lease is gone. */
-  reportProgress(lease: LeaseRef, progress: Progress): Promise<void>;
 }

@@ -4,6 +4,7 @@
  */
 import { EngineError } from './errors.ts';
 
+/** How long stopping may take. */
 export interface StopOptions {
   /** How long user code that is running may continue, in milliseconds; Infinity waits for all of it. */
   deadlineMs?: number;

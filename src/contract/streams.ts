@@ -1,8 +1,10 @@
 /**
- * The output of attempts: frames, the document patches make, and following both from any place. Part of the Engine interface, in a
- * file of its own.
+ * The output of attempts: frames, the document patches make, and following both from
+ * any place.
  */
-import type { Json, LeaseRef, LeaseRefusal, StepKey } from './engine.ts';
+import type { Json } from './json.ts';
+import type { LeaseRefusal } from './protocol.ts';
+import type { StepKey } from './steps.ts';
 import type { BlockingReason } from './states.ts';
 
 /**
@@ -10,14 +12,18 @@ import type { BlockingReason } from './states.ts';
  * news; committed without waiting for the disk.
  */
 export const FRAME_MODES = ['durable', 'summary', 'best_effort'] as const;
+/** How long a frame is kept. */
 export type FrameMode = (typeof FRAME_MODES)[number];
 
+/** How the bytes of a frame are to be read. */
 export const FRAME_ENCODINGS = ['text', 'json', 'binary'] as const;
+/** How the bytes of a frame are to be read. */
 export type FrameEncoding = (typeof FRAME_ENCODINGS)[number];
 
 /** In a patch this text stands for a null that is meant; a bare null takes its member away. */
 export const SUMMARY_NULL = '__ff_null__';
 
+/** One frame to write. */
 export interface FrameRequest {
   /** A text, bytes, or anything JSON can say. With `summary`: an object, a JSON Merge Patch (RFC 7396), or its JSON text as bytes. */
   payload: unknown;
@@ -43,6 +49,7 @@ export interface BestEffortOptions {
   alpha?: number;
 }
 
+/** How frames are written. */
 export interface AppendOptions {
   bestEffort?: BestEffortOptions;
   /**
@@ -52,6 +59,7 @@ export interface AppendOptions {
   appendId?: string;
 }
 
+/** Where the frames are now, or why the lease was refused. */
 export type AppendOutcome =
   | {
       outcome: 'appended';
@@ -65,6 +73,7 @@ export type AppendOutcome =
     }
   | LeaseRefusal;
 
+/** One frame, as readers get it. */
 export interface StreamFrame {
   /** `<ms>-<seq>`, growing within an attempt. */
   id: string;
@@ -94,13 +103,16 @@ export const STREAM_CLOSE_REASONS = [
   'lease_expired',
   'expired',
 ] as const;
+/** Why nothing more comes from an attempt. */
 export type StreamCloseReason = (typeof STREAM_CLOSE_REASONS)[number];
 
+/** When and why a stream was closed. */
 export interface StreamClosed {
   atMs: number;
   reason: StreamCloseReason;
 }
 
+/** Whether frames that are kept only for a while are read too. */
 export type StreamVisibility = 'all' | 'exclude_best_effort';
 
 /** `start`, `end`, `<ms>` or `<ms>-<seq>`. Both ends of a range belong to it. */
@@ -118,6 +130,7 @@ export interface ReadStreamRequest {
   visibility?: StreamVisibility;
 }
 
+/** Frames of one attempt. */
 export interface StreamPage {
   attemptIndex: number;
   frames: StreamFrame[];
@@ -129,6 +142,7 @@ export interface StreamPage {
   totalBytes: number;
 }
 
+/** Where a tail begins. */
 export interface TailRequest {
   /** Only this attempt. Default: the execution, attempt after attempt. */
   attemptIndex?: number;
@@ -158,6 +172,7 @@ export type StreamItem = { cursor: string; attemptIndex: number } & (
   | { type: 'forgotten' }
 );
 
+/** Where to read, and how long to wait for something. */
 export interface TailOnceRequest {
   attemptIndex: number;
   /** Default `0-0`. */
@@ -168,6 +183,7 @@ export interface TailOnceRequest {
   visibility?: StreamVisibility;
 }
 
+/** The document of an attempt, as its patches made it. */
 export interface StreamSummary {
   attemptIndex: number;
   document: { [key: string]: Json };
@@ -178,6 +194,7 @@ export interface StreamSummary {
   lastUpdatedAtMs: number;
 }
 
+/** Which document is watched, and until when. */
 export interface WatchSummaryRequest {
   attemptIndex?: number;
   signal?: AbortSignal;
@@ -189,20 +206,3 @@ export type SummaryItem = { attemptIndex: number } & (
   | { type: 'patch'; patch: { [key: string]: Json }; version: number }
   | { type: 'closed'; reason: StreamCloseReason }
 );
-
-export interface Streams {
-  /** Writes frames in their order, all or none. */
-  appendFrames(
-    lease: LeaseRef,
-    frames: readonly FrameRequest[],
-    options?: AppendOptions,
-  ): Promise<AppendOutcome>;
-  readStream(executionId: string, request?: ReadStreamRequest): Promise<StreamPage>;
-  /** What is there and what comes, until the execution, or the attempt, is over. */
-  tailStream(executionId: string, request?: TailRequest): AsyncIterable<StreamItem>;
-  /** What comes after a place, waiting for it so long; empty when nothing did. */
-  tailOnce(executionId: string, request: TailOnceRequest): Promise<StreamPage>;
-  /** Null when no patch was ever written. */
-  readSummary(executionId: string, request?: { attemptIndex?: number }): Promise<StreamSummary | null>;
-  watchSummary(executionId: string, request?: WatchSummaryRequest): AsyncIterable<SummaryItem>;
-}

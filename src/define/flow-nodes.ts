@@ -25,6 +25,7 @@ export interface EdgeRow<Value = unknown> {
   readonly types?: { readonly each: Value } | undefined;
 }
 
+/** How a member ended that failed, was cancelled or expired. */
 export interface FailedEnd {
   outcome: 'failed' | 'cancelled' | 'expired';
   result: null;
@@ -32,6 +33,7 @@ export interface FailedEnd {
   category: string | null;
 }
 
+/** How a member ended that never ran. */
 export interface SkippedEnd {
   outcome: 'skipped';
   result: null;
@@ -62,9 +64,12 @@ export interface FlowRow<Out = unknown> extends EdgeRow<Out> {
   skipped(): EdgeRow<SkippedEnd>;
 }
 
+/** A join that needs every edge. */
 export type AllJoin = { kind: 'all' };
+/** A join that needs some of its edges. */
 export type SomeJoin = Exclude<JoinPolicy, AllJoin>;
 
+/** What a join does besides deciding. */
 export interface JoinOptions {
   /** What becomes of those that are needed no more. Default: they are stopped. */
   losers?: 'stop' | 'let_run';
@@ -75,20 +80,24 @@ function onSatisfied({ losers }: JoinOptions): { onSatisfied?: OnSatisfied } {
 }
 
 /** Runs when every edge has come true. What a member does without a join. */
-export function all(): AllJoin {
+function all(): AllJoin {
   return { kind: 'all' };
 }
 
 /** Runs with the first edge that comes true. */
-export function any(options: JoinOptions = {}): SomeJoin {
+function any(options: JoinOptions = {}): SomeJoin {
   return { kind: 'any', ...onSatisfied(options) };
 }
 
 /** Runs as soon as so many edges have come true. */
-export function quorum(k: number, options: JoinOptions = {}): SomeJoin {
+function quorum(k: number, options: JoinOptions = {}): SomeJoin {
   return { kind: 'quorum', k, ...onSatisfied(options) };
 }
 
+/** When a member with several edges runs: `join.all()`, `join.any()`, `join.quorum(2)`. */
+export const join = { all, any, quorum } as const;
+
+/** What can be handed to a member: an edge, a row of them, or a list. */
 export type Source = Edge | EdgeRow | readonly Edge[];
 /** By the names they have in the input. */
 export type Sources = Readonly<Record<string, Source>>;

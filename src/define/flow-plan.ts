@@ -23,7 +23,7 @@ import { checkInput, requestOf, type AnyTask, type Task, type TaskTerms } from '
 export interface MemberTerms<Join> extends TaskTerms {
   /** After these too, without their results. */
   alsoAfter?: readonly (Edge | EdgeRow)[];
-  /** How many of the edges must come true: `all()`, `any()`, `quorum(2)`. Default: all. */
+  /** How many of the edges must come true: `join.all()`, `join.any()`, `join.quorum(2)`. Default: all. */
   join?: Join;
   /** A member that runs instead when this one never can. */
   fallback?: FlowNode;
@@ -31,6 +31,7 @@ export interface MemberTerms<Join> extends TaskTerms {
   before?: readonly FlowNode[];
 }
 
+/** How a member is added: what comes before it, and when it runs. */
 export interface AddOptions<In, After, Join> extends MemberTerms<Join> {
   /** After these, whose results become members of the input by these names: `{ pages: fetch, answers: [one, two] }`. */
   after?: After & SourcesFor<NoInfer<In>, NoInfer<After>, NoInfer<Join>>;

@@ -3,8 +3,8 @@
  * long it is kept. The name of a stream is the type of its frames.
  */
 import { durationMs, type Duration } from '../contract/duration.ts';
-import { EngineError } from '../contract/errors.ts';
-import { LIMITS } from '../contract/limits.ts';
+import { fault } from './fault.ts';
+import { DEFINITION_LIMITS as LIMITS } from '../contract/definition-limits.ts';
 import { checkSchema, type Schema } from '../contract/schema.ts';
 import type { BestEffortOptions, FrameMode } from '../contract/streams.ts';
 
@@ -28,6 +28,7 @@ export interface SummaryStream<Document> {
   readonly types?: { readonly document: Document } | undefined;
 }
 
+/** One stream of a task, of whatever shape. */
 // oxlint-disable-next-line no-explicit-any -- stands for a stream of whatever shapes
 export type StreamKind = ChunkStream<any, any> | SummaryStream<any>;
 
@@ -48,23 +49,24 @@ type MemberPatch<Value> = Value extends readonly unknown[]
     ? MergePatch<Value>
     : Value;
 
+/** How long live chunks are kept. */
 export interface LiveOptions {
   /** About how long chunks are kept: alike in all live streams of a task. 5 to 30 seconds for most. Default 10 s. */
   ttl?: Duration;
 }
 
 /** Chunks that are kept as long as the execution. With a schema, each is checked when it is written. */
-export function durable<Chunk>(): ChunkStream<Chunk>;
-export function durable<Made, Out>(schema: Schema<Made, Out>): ChunkStream<Made, Out>;
-export function durable<Made, Out>(schema?: Schema<Made, Out>): ChunkStream<Made, Out> {
+function durable<Chunk>(): ChunkStream<Chunk>;
+function durable<Made, Out>(schema: Schema<Made, Out>): ChunkStream<Made, Out>;
+function durable<Made, Out>(schema?: Schema<Made, Out>): ChunkStream<Made, Out> {
   checkSchema(schema, 'schema');
   return { mode: 'durable', schema, bestEffort: undefined };
 }
 
 /** Chunks that are kept while they are news: cursors, progress, levels. */
-export function live<Chunk>(options?: LiveOptions): ChunkStream<Chunk>;
-export function live<Made, Out>(schema: Schema<Made, Out>, options?: LiveOptions): ChunkStream<Made, Out>;
-export function live<Made, Out>(
+function live<Chunk>(options?: LiveOptions): ChunkStream<Chunk>;
+function live<Made, Out>(schema: Schema<Made, Out>, options?: LiveOptions): ChunkStream<Made, Out>;
+function live<Made, Out>(
   first: Schema<Made, Out> | LiveOptions = {},
   second?: LiveOptions,
 ): ChunkStream<Made, Out> {
@@ -81,14 +83,17 @@ export function live<Made, Out>(
 }
 
 /** One document an attempt, which the handler patches and anybody can read as it is now. */
-export function summary<Document extends object>(): SummaryStream<Document> {
+function summary<Document extends object>(): SummaryStream<Document> {
   return { mode: 'summary' };
 }
+
+/** The kinds of streams a task may write: `stream.durable<string>()`, `stream.live()`, `stream.summary<Document>()`. */
+export const stream = { durable, live, summary } as const;
 
 /** Refuses what is no contract: an attempt has one document, and one measure of how long live chunks are kept. */
 export function checkStreams(streams: unknown, field: string): void {
   if (typeof streams !== 'object' || streams === null || Array.isArray(streams))
-    throw fault(field, 'must be an object of durable(), live() and summary() by name');
+    throw fault(field, 'must be an object of stream.durable(), stream.live() and stream.summary() by name');
   const entries = Object.entries(streams as Record<string, Partial<StreamKind> | null>);
   if (entries.length > MAX_STREAMS)
     throw fault(field, `has ${entries.length} streams; the limit is ${MAX_STREAMS}`);
@@ -96,7 +101,7 @@ export function checkStreams(streams: unknown, field: string): void {
     if (!/^[\x20-\x7e]+$/.test(name) || name.length > LIMITS.frameTypeBytes)
       throw fault(field, `has a name that is not 1 to ${LIMITS.frameTypeBytes} printable ASCII characters`);
     if (kind?.mode === undefined)
-      throw fault(`${field}.${name}`, 'must be made by durable(), live() or summary()');
+      throw fault(`${field}.${name}`, 'must be made by stream.durable(), stream.live() or stream.summary()');
   }
   const documents = entries.filter(([, kind]) => kind?.mode === 'summary').map(([name]) => name);
   if (documents.length > 1)
@@ -113,8 +118,4 @@ export function checkStreams(streams: unknown, field: string): void {
 
 function ttlOf(kind: Partial<StreamKind> | null): number | undefined {
   return kind?.mode === 'best_effort' ? kind.bestEffort?.ttlMs : undefined;
-}
-
-function fault(field: string, what: string): EngineError {
-  return new EngineError('invalid_input', `${field} ${what}.`, { field });
 }

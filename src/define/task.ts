@@ -2,13 +2,16 @@
  * A task's contract: its name, the shapes of its input and output, and how it wants to be run. It holds no code of the
  * handler, so that whoever only submits can import it. Schemas may come from any library that speaks Standard Schema.
  */
-import type { Backoff, ExecutionPolicy, SubmitRequest } from '../contract/engine.ts';
+import type { SubmitRequest } from '../contract/executions.ts';
+import type { Backoff, ExecutionPolicy } from '../contract/policy.ts';
 import { durationMs, type Duration } from '../contract/duration.ts';
 import { EngineError } from '../contract/errors.ts';
-import { LIMITS } from '../contract/limits.ts';
+import { fault } from './fault.ts';
+import { DEFINITION_LIMITS as LIMITS } from '../contract/definition-limits.ts';
 import { checkSchema, parseWith, type Schema } from '../contract/schema.ts';
 import { checkStreams, type NoStreams, type StreamKinds } from './streams.ts';
 
+/** How often, and how soon, a failed attempt is tried again. */
 export interface TaskRetry {
   /** Tries after the first one. */
   maxRetries: number;
@@ -20,7 +23,7 @@ export interface TaskRetry {
 export interface TaskOptions<In, Parsed, Made, Out, Streams extends StreamKinds = NoStreams> {
   input?: Schema<In, Parsed>;
   output?: Schema<Made, Out>;
-  /** What the handler writes besides its result, by name: `{ tokens: durable<string>() }`. Also by live() and summary(). */
+  /** What the handler writes besides its result, by name: `{ tokens: stream.durable<string>() }`. Also by stream.live() and stream.summary(). */
   streams?: Streams;
   /** Default: as the connection's default policy says. */
   retry?: TaskRetry;
@@ -35,6 +38,7 @@ export interface TaskOptions<In, Parsed, Made, Out, Streams extends StreamKinds 
   capabilities?: string[];
 }
 
+/** A task as its submitters and its handler know it. Made by `task`. */
 export interface Task<
   In = unknown,
   Parsed = In,
@@ -51,6 +55,7 @@ export interface Task<
   readonly defaults: Pick<SubmitRequest, 'kind' | 'lane' | 'priority' | 'capabilities' | 'policy'>;
 }
 
+/** A task of whatever shapes. */
 // oxlint-disable-next-line no-explicit-any -- stands for a task of whatever shapes
 export type AnyTask = Task<any, any, any, any, any>;
 
@@ -147,10 +152,6 @@ function policyOf({
       : { retentionMs: durationMs(retention, 'options.retention', LIMITS.delayMs) }),
   };
   return Object.keys(policy).length === 0 ? {} : { policy };
-}
-
-function fault(field: string, what: string): EngineError {
-  return new EngineError('invalid_input', `${field} ${what}.`, { field });
 }
 
 /** What one execution of a task may say differently from its contract. */

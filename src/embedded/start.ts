@@ -15,6 +15,7 @@ import { launch, shutDown, untilReady, type Postmaster, type StopMode } from './
 import { cannotStart, reasonOf, unavailable } from './unavailable.ts';
 import { ensureWatcher } from './watcher.ts';
 
+/** Where the data is, and how the server is started. */
 export interface EmbeddedOptions {
   /**
    * Directory of the instance; default `.flowfabric/postgres` below the working directory. It contains Postgres' files,
@@ -32,6 +33,7 @@ export interface EmbeddedOptions {
   settings?: Record<string, string>;
 }
 
+/** A Postgres that runs, shared by all processes of its data directory. */
 export interface EmbeddedServer {
   /** Connection string of the superuser, including the password. */
   readonly url: string;

@@ -4,7 +4,7 @@
  */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Json } from '../contract/engine.ts';
+import type { Json } from '../contract/json.ts';
 import { LIMITS } from '../contract/limits.ts';
 import { SUMMARY_NULL } from '../contract/streams.ts';
 import { applyPatch, patchFault, type JsonObject, type PatchFault } from './merge-patch.ts';

@@ -2,8 +2,8 @@
  * JSON Merge Patch (RFC 7396), with a string that stands for an intended null. Readers fold patches with it; a test
  * compares the SQL function of the same meaning with this one.
  */
-import type { Json } from '../contract/engine.ts';
-import { LIMITS } from '../contract/limits.ts';
+import type { Json } from '../contract/json.ts';
+import { DEFINITION_LIMITS as LIMITS } from '../contract/definition-limits.ts';
 import { SUMMARY_NULL } from '../contract/streams.ts';
 import { refuse } from './arguments.ts';
 

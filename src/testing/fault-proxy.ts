@@ -17,6 +17,7 @@ const MAX_ARMED = 100;
 const ENCRYPTION_REQUESTS = [80877103, 80877104];
 const CANCEL_REQUEST = 80877102;
 
+/** A connection to Postgres that breaks on command. */
 export interface FaultProxy {
   readonly port: number;
   /** Currently open connections. */
@@ -75,6 +76,7 @@ interface Link {
 
 type Verdict = 'pass' | 'drop' | 'cut';
 
+/** Starts a proxy before a Postgres server; connect to its address. */
 export async function startFaultProxy(target: {
   targetPort: number;
   targetHost?: string;

@@ -11,6 +11,7 @@ export const MAX_PERMUTATIONS = 2000;
 /** Each session is one real connection to the database. */
 const MAX_SESSIONS = 16;
 
+/** What a statement returned. */
 export interface QueryAnswer {
   rows: QueryResult['rows'];
   rowCount: number | null;
@@ -18,6 +19,7 @@ export interface QueryAnswer {
   command: string;
 }
 
+/** The connection a step runs on. */
 export interface StepSession {
   readonly name: string;
   /** The connection itself, for code under test that takes a client. */
@@ -27,6 +29,7 @@ export interface StepSession {
 
 export type Memory = Record<string, unknown>;
 
+/** One step of a session. */
 export interface Step<M extends Memory = Memory> {
   /** Name of the session that runs it. */
   session: string;

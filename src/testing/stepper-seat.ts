@@ -19,6 +19,7 @@ const MAX_CAUSES = 8;
 const DEADLOCK_DETECTED = '40P01';
 const INSUFFICIENT_PRIVILEGE = '42501';
 
+/** What a step returned, or how it failed. */
 export type StepResult = { ok: true; value: unknown } | { ok: false; code?: string; message: string };
 
 interface StepReport {

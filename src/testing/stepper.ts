@@ -41,6 +41,7 @@ export interface Interleaving {
   rolledBack: string[];
 }
 
+/** A race: its sessions, what they begin with and what must hold when they have finished. */
 export interface RaceSpec<M extends Memory = Memory> {
   /** A new connection. Called once for each session and once, as `controller`, for the one that observes them. */
   connect(session: string): Promise<Client>;

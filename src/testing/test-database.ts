@@ -12,6 +12,7 @@ import { DEFAULT_SCHEMA, migrate } from '../engine/database/migrate.ts';
 import { quoteIdentifier } from '../engine/database/names.ts';
 import { installAssertions } from './assertions.ts';
 
+/** On which server, and with what inside. */
 export interface TestDatabaseOptions {
   /** Connection string of a server; the database it names is only used to create and drop others. */
   serverUrl: string;
@@ -24,6 +25,7 @@ export interface TestDatabaseOptions {
   name?: string;
 }
 
+/** A database of its own for a test, with a clock that can be moved. */
 export interface TestDatabase {
   readonly name: string;
   /** Connection string of this database. */

@@ -4,9 +4,10 @@
  * ages on the monotonic clock, so that they can be compared with a limit whatever the host's clock says.
  */
 import { monitorEventLoopDelay, type IntervalHistogram } from 'node:perf_hooks';
-import type { Claim } from '../contract/engine.ts';
+import type { Claim } from '../contract/protocol.ts';
 import { HeldLease } from './loop/lease-watch.ts';
 
+/** What a worker has counted since it started. */
 export interface WorkerStats {
   claimed: number;
   completed: number;
@@ -37,6 +38,7 @@ export interface KindMetrics extends Omit<WorkerStats, 'claimErrors' | 'renewErr
   durations: DurationHistogram;
 }
 
+/** What a worker has done so far, in numbers. */
 export interface WorkerMetrics extends WorkerStats {
   /** Handlers that may run at once. */
   slots: number;
@@ -51,6 +53,7 @@ export interface WorkerMetrics extends WorkerStats {
   kinds: Record<string, KindMetrics>;
 }
 
+/** How a worker is now. */
 export interface WorkerHealth {
   state: 'running' | 'stopping' | 'stopped';
   /** Whether the database answers claims; if not, for how long that has been so. */

@@ -5,9 +5,10 @@
 import { EngineError } from '../contract/errors.ts';
 import { LIMITS } from '../contract/limits.ts';
 import type { LaneLimit } from './loop/claim-groups.ts';
-import type { Logger } from './context.ts';
-import type { Middleware, TaskHandler } from './handlers.ts';
+import type { Logger } from '../define/context.ts';
+import type { Middleware, TaskHandler } from '../define/handlers.ts';
 
+/** What a worker runs, how much of it at once, and whom it tells. */
 export interface WorkerOptions {
   /** Made by `handle(task, function)`. The worker claims only tasks it has handlers for. */
   handlers: readonly TaskHandler[];

@@ -3,7 +3,7 @@
  * beyond their signal: when it fires, the work is no longer theirs.
  */
 import { inspect } from 'node:util';
-import type { Failure } from '../contract/engine.ts';
+import type { Failure } from '../contract/protocol.ts';
 import { isEngineError, type EngineError, type ErrorCode } from '../contract/errors.ts';
 
 /** Why a task's signal fired. */

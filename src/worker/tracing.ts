@@ -7,10 +7,11 @@
  */
 import type * as Otel from '@opentelemetry/api';
 import { traceOf, withTrace } from '../contract/trace-context.ts';
-import type { SpawnOptions, StepFunction, TaskContext } from './context.ts';
-import type { Middleware } from './handlers.ts';
+import type { SpawnOptions, StepFunction, TaskContext } from '../define/context.ts';
+import type { Middleware } from '../define/handlers.ts';
 import { TaskAborted } from './task.ts';
 
+/** How runs are traced. */
 export interface TracingOptions {
   /**
    * How a run is tied to the span it was submitted in. `link` (the default): a trace of its own with a link, because a

@@ -1,14 +1,15 @@
 /**
  * The worker: claims as much as it has room for, runs handlers, keeps their leases alive, and on stop finishes what it
- * can and hands the rest back. It knows the Engine interface and nothing below.
+ * can and hands the rest back. It knows the worker protocol and nothing below.
  */
 import { randomUUID } from 'node:crypto';
 import { EngineError } from '../contract/errors.ts';
-import type { Claim, ClaimResult, Engine, Hint, WorkerRegistration } from '../contract/engine.ts';
+import type { Claim, ClaimResult, Hint, WorkerPort, WorkerRegistration } from '../contract/protocol.ts';
 import { LIMITS } from '../contract/limits.ts';
 import { deadlineOf, LAST_WORD_MS, withDeadline, type StopOptions } from '../contract/stopping.ts';
 import { ClaimGroups, nameOf, type ClaimGroup, type Limit } from './loop/claim-groups.ts';
-import { handlersByName, type TaskHandler } from './handlers.ts';
+import { handlersByName } from './handlers.ts';
+import type { TaskHandler } from '../define/handlers.ts';
 import { LeaseWatch } from './loop/lease-watch.ts';
 import {
   MeasuredLease,
@@ -24,8 +25,7 @@ import { runHandler, type RunEnd } from './run/run-handler.ts';
 import { letGoOfStrays } from './loop/stray-rejections.ts';
 import { WakeUp } from './loop/wake-up.ts';
 
-export type { WorkerOptions } from './options.ts';
-
+/** A worker that runs in this process. */
 export interface Worker {
   readonly workerInstanceId: string;
   readonly running: number;
@@ -48,15 +48,15 @@ const FULL_LOOK_MS = 1_000;
 const MAX_HELD = 2;
 
 /** Starts claiming at once. */
-export function startWorker(engine: Engine, options: WorkerOptions): Worker {
+export function runWorker(port: WorkerPort, options: WorkerOptions): Worker {
   const handlers = handlersByName(options?.handlers);
   checkOptions(options);
-  return new ClaimLoop(engine, handlers, options);
+  return new ClaimLoop(port, handlers, options);
 }
 
 class ClaimLoop implements Worker {
   readonly workerInstanceId: string;
-  readonly #engine: Engine;
+  readonly #port: WorkerPort;
   readonly #handlers: ReadonlyMap<string, TaskHandler>;
   readonly #groups: ClaimGroups;
   readonly #options: WorkerOptions;
@@ -88,24 +88,24 @@ class ClaimLoop implements Worker {
   /** The time to stop is over; or the engine was closed, and nothing can be claimed any more. */
   #late = false;
 
-  constructor(engine: Engine, handlers: ReadonlyMap<string, TaskHandler>, options: WorkerOptions) {
-    this.#engine = engine;
+  constructor(port: WorkerPort, handlers: ReadonlyMap<string, TaskHandler>, options: WorkerOptions) {
+    this.#port = port;
     this.#handlers = handlers;
     this.#options = options;
     this.#groups = new ClaimGroups(handlers, options.lanes, MAX_CONCURRENCY);
     this.#concurrency = options.concurrency ?? DEFAULTS.concurrency;
     this.#leaseMs = options.leaseMs ?? DEFAULTS.leaseMs;
     this.workerInstanceId = `${options.workerId ?? DEFAULTS.workerId}-${randomUUID()}`;
-    this.#leases = new LeaseWatch(engine, this.#leaseMs, (error) => this.#failed('renewErrors', error));
+    this.#leases = new LeaseWatch(port, this.#leaseMs, (error) => this.#failed('renewErrors', error));
     this.#wakeUp = new WakeUp(options.pollMs ?? DEFAULTS.pollMs);
     // Nobody may have been awake for long: what is over by now must not be begun.
     this.#wakeUp.dueIn(0);
     this.#counts = new WorkerCounts(handlers.keys());
-    this.#unwatch = engine.watch(this.#describe(), (hint) => this.#onHint(hint));
+    this.#unwatch = port.watch(this.#describe(), (hint) => this.#onHint(hint));
     this.#vitals = new Vitals();
     this.#holdOnToStrays = letGoOfStrays();
     this.#looping = this.#loop();
-    this.#registration = new Registration(engine, {
+    this.#registration = new Registration(port, {
       describe: () => this.#describe(),
       onBeat: () => this.#vitals.beat(),
       onError: (error) => this.#tell(error),
@@ -178,7 +178,7 @@ class ClaimLoop implements Worker {
     const isFull = this.#groups.groups.every((group) => this.#room(group) <= 0);
     if (!isFull || this.#late || !this.#wakeUp.takeDue()) return;
     try {
-      const fired = await this.#engine.fireTimers({ flows: 'leave' });
+      const fired = await this.#port.fireTimers({ flows: 'leave' });
       this.#fullLookMs = fired > 0 ? LIMITS.lookAgainMs : Math.min(this.#fullLookMs * 2, FULL_LOOK_MS);
     } catch (error) {
       this.#fullLookMs = FULL_LOOK_MS;
@@ -200,7 +200,7 @@ class ClaimLoop implements Worker {
     this.#fullLookMs = LIMITS.lookAgainMs / 2;
     const due = this.#wakeUp.takeDue();
     try {
-      const fired = due ? await this.#engine.fireTimers({ flows: 'leave' }) : undefined;
+      const fired = due ? await this.#port.fireTimers({ flows: 'leave' }) : undefined;
       let full = false;
       let passed = 0;
       const dues: number[] = [];
@@ -238,7 +238,7 @@ class ClaimLoop implements Worker {
     this.#asking = limit;
     try {
       const sentAt = performance.now();
-      const answer = await this.#engine.claim({
+      const answer = await this.#port.claim({
         workerId: this.#options.workerId ?? DEFAULTS.workerId,
         workerInstanceId: this.workerInstanceId,
         kinds: group.kinds,
@@ -287,7 +287,7 @@ class ClaimLoop implements Worker {
   }
 
   #giveBack(claim: Claim): void {
-    const given = this.#engine
+    const given = this.#port
       .release(claim)
       .catch(() => undefined)
       .finally(() => this.#untouched.delete(given));
@@ -300,7 +300,7 @@ class ClaimLoop implements Worker {
     this.#leases.add(lease);
     this.#handling += 1;
     for (const limit of limits) limit.take();
-    const run = runHandler(this.#engine, lease, this.#handlers.get(claim.kind)!, {
+    const run = runHandler(this.#port, lease, this.#handlers.get(claim.kind)!, {
       log: this.#options.log ?? SILENT,
       middleware: this.#options.middleware ?? [],
       onHandled: () => this.#handled(lease, limits),
@@ -370,7 +370,7 @@ class ClaimLoop implements Worker {
   async #handBack(lease: MeasuredLease): Promise<void> {
     if (lease.isTrusted()) {
       lease.lose('shutdown');
-      const answer = await this.#engine.release(lease.claim).catch(() => undefined);
+      const answer = await this.#port.release(lease.claim).catch(() => undefined);
       if (answer?.outcome === 'released') this.#counts.count(lease.claim.kind, 'released');
     }
     this.#finish(lease);

@@ -3,13 +3,15 @@
  * Each library's file defines how to open it, write and begin a transaction; nothing here knows a particular library.
  */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { connect, type Connection } from '../../src/connect/connect.ts';
-import type { SqlExecutor, Transactor } from '../../src/contract/engine.ts';
+import { connect } from '../../src/connect/connect.ts';
+import type { Connection } from '../../src/connect/connection.ts';
+import type { SqlExecutor, Transactor } from '../../src/contract/transactions.ts';
 import { uuidV7 } from '../../src/contract/ids.ts';
 import { task } from '../../src/define/task.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
-import { handle, type HandlerFunction } from '../../src/worker/handlers.ts';
-import { startWorker, type Worker } from '../../src/worker/worker.ts';
+import { handle, type HandlerFunction } from '../../src/define/handlers.ts';
+import { startWorker } from '../../src/connect/worker.ts';
+import type { Worker } from '../../src/worker/worker.ts';
 import { plainDatabase } from '../setup/database.ts';
 import { AGAIN, newKind, SOON } from '../worker/crew.ts';
 
@@ -108,11 +110,11 @@ function describeSubmit<Tx>(bench: Bench<Tx>): void {
         executor: bench.library.executor(tx),
         tags: { [AWKWARD.text]: AWKWARD.text },
       });
-      expect(await bench.engine.describe(submitted.executionId)).toBeNull();
+      expect(await bench.engine.executions.describe(submitted.executionId)).toBeNull();
       return submitted;
     });
     expect(await run.result()).toEqual(AWKWARD);
-    expect(await bench.engine.describe(run.executionId)).toMatchObject({
+    expect(await bench.engine.executions.describe(run.executionId)).toMatchObject({
       tags: { [AWKWARD.text]: AWKWARD.text },
     });
     expect(await bench.bookings(echo.name)).toBe(1);
@@ -128,7 +130,7 @@ function describeSubmit<Tx>(bench: Bench<Tx>): void {
       throw new Error('changed my mind');
     });
     await expect(undone).rejects.toThrow('changed my mind');
-    expect(await bench.engine.describe(executionId)).toBeNull();
+    expect(await bench.engine.executions.describe(executionId)).toBeNull();
     expect(await bench.bookings(note.name)).toBe(0);
     expect(ran).toEqual([]);
   });
@@ -149,7 +151,9 @@ function describeSubmit<Tx>(bench: Bench<Tx>): void {
       ),
     );
     expect(runs.map(({ outcome }) => outcome)).toEqual(['submitted', 'submitted', 'duplicate']);
-    const [ready, delayed] = await Promise.all(runs.map((run) => bench.engine.describe(run.executionId)));
+    const [ready, delayed] = await Promise.all(
+      runs.map((run) => bench.engine.executions.describe(run.executionId)),
+    );
     expect(ready).toMatchObject({ publicState: 'waiting', capabilities: ['a', 'b'], lane: 'later' });
     expect(delayed).toMatchObject({ publicState: 'delayed', priority: 7 });
     expect(delayed!.eligibleAtMs! - delayed!.createdAtMs).toBe(LONG_DELAY_DAYS * DAY_MS);
@@ -160,7 +164,7 @@ function describeFailure<Tx>(bench: Bench<Tx>): void {
   /** An execution's uuid under the wrong partition: only the database can tell. */
   async function misplacedId(): Promise<string> {
     const executionId = newId(1);
-    await bench.engine.submit({ kind: newKind(), executionId });
+    await bench.engine.executions.submit({ kind: newKind(), executionId });
     return executionId.replace('{fp:1}', '{fp:2}');
   }
 
@@ -169,7 +173,7 @@ function describeFailure<Tx>(bench: Bench<Tx>): void {
     const kind = newKind();
     const refused = bench.library.transaction(async (tx) => {
       await bench.library.write(tx, kind);
-      await bench.engine.submit({ kind, executionId }, { executor: bench.library.executor(tx) });
+      await bench.engine.executions.submit({ kind, executionId }, { executor: bench.library.executor(tx) });
     });
     await expect(refused).rejects.toMatchObject({
       name: 'EngineError',
@@ -184,8 +188,8 @@ function describeFailure<Tx>(bench: Bench<Tx>): void {
     const kind = newKind();
     const stubborn = bench.library.transaction(async (tx) => {
       const executor = bench.library.executor(tx);
-      await bench.engine.submit({ kind, executionId }, { executor }).catch(() => undefined);
-      await bench.engine.submit({ kind }, { executor });
+      await bench.engine.executions.submit({ kind, executionId }, { executor }).catch(() => undefined);
+      await bench.engine.executions.submit({ kind }, { executor });
     });
     const seen = await stubborn.catch((error: unknown) => error);
     expect(seen).toMatchObject({ name: 'EngineError', code: 'retry_transaction', sqlState: '25P02' });
@@ -212,7 +216,9 @@ function describeSteps<Tx>(bench: Bench<Tx>): void {
     expect(await run.result()).toEqual(AWKWARD);
     expect(seen).toEqual([AWKWARD, AWKWARD]);
     expect(await bench.bookings(run.executionId)).toBe(1);
-    expect(await bench.engine.readSteps(run.executionId)).toMatchObject([{ name: 'book', value: AWKWARD }]);
+    expect(await bench.engine.executions.listSteps(run.executionId)).toMatchObject([
+      { name: 'book', value: AWKWARD },
+    ]);
   });
 
   test('a transaction that throws stores neither its write nor its step', async () => {
@@ -243,7 +249,8 @@ function describeSteps<Tx>(bench: Bench<Tx>): void {
         'book',
         async (tx) => {
           await bench.library.write(tx, ctx.executionId);
-          if (before.length === 1) await bench.engine.revokeLease(ctx.executionId, { reason: 'test' });
+          if (before.length === 1)
+            await bench.engine.executions.revokeLease(ctx.executionId, { reason: 'test' });
         },
         { through: bench.library.transactor },
       );
@@ -298,12 +305,12 @@ function describeEndedInside<Tx>(bench: Bench<Tx>): void {
         );
       });
       const run = await bench.engine.submit(book, null);
-      expect(await run.end()).toMatchObject({
+      expect(await run.wait()).toMatchObject({
         outcome: 'failed',
         message: expect.stringContaining('leave COMMIT and ROLLBACK to whoever began it'),
       });
       expect(calls).toHaveLength(1);
-      expect(await bench.engine.readSteps(run.executionId)).toEqual([]);
+      expect(await bench.engine.executions.listSteps(run.executionId)).toEqual([]);
     },
   );
 
@@ -315,10 +322,10 @@ function describeEndedInside<Tx>(bench: Bench<Tx>): void {
       const submitted = bench.library.transaction(async (tx) => {
         await bench.library.write(tx, kind);
         await bench.library.send(tx, statement);
-        await bench.engine.submit({ kind, executionId }, { executor: bench.library.executor(tx) });
+        await bench.engine.executions.submit({ kind, executionId }, { executor: bench.library.executor(tx) });
       });
       await expect(submitted).rejects.toMatchObject({ code: 'invalid_input', field: 'options.executor' });
-      expect(await bench.engine.describe(executionId)).toBeNull();
+      expect(await bench.engine.executions.describe(executionId)).toBeNull();
     },
   );
 }

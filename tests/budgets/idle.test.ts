@@ -31,7 +31,7 @@ it('an idle worker that also runs the reconcilers queries less than twice a seco
   const engine = await connect({ pool: counting as never, schema: database.schema, listenUrl: database.url });
   const worker = startWorker(engine, { handlers: [handle(task('idle'), () => null)] });
   // All first passes run at the start.
-  const passed = () => engine.reconcilerReports().every(({ passes }) => passes > 0);
+  const passed = () => engine.upkeep.reports().every(({ passes }) => passes > 0);
   await expect.poll(passed, { timeout: 10_000 }).toBe(true);
   const before = statements;
   const started = performance.now();

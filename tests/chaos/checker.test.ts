@@ -65,7 +65,7 @@ test.each(histories)('%s', async (_, history, faults) => {
   const engine = await crew.connect();
   const kind = newKind();
   const worker = crew.work(engine, { handlers: { [kind]: () => undefined } });
-  const { executionId } = await engine.submit({ kind });
+  const { executionId } = await engine.executions.submit({ kind });
   await expect.poll(() => worker.stats.completed, SOON).toBe(1);
   await crew.database.query(`
     DROP SCHEMA IF EXISTS planted CASCADE;
@@ -79,6 +79,6 @@ test.each(histories)('%s', async (_, history, faults) => {
 test('work that has not ended', async () => {
   const engine = await crew.connect();
   const kind = newKind();
-  await engine.submit({ kind });
+  await engine.executions.submit({ kind });
   expect(await faultsOf(crew.database.url, kind)).toContainEqual(expect.stringContaining('has not ended'));
 });

@@ -6,14 +6,16 @@ import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { connect, type Connection } from '../../src/connect/connect.ts';
+import { connect } from '../../src/connect/connect.ts';
+import type { Connection } from '../../src/connect/connection.ts';
 import { isEngineError } from '../../src/contract/errors.ts';
 import type { ExecutionId } from '../../src/contract/ids.ts';
 import { startEmbedded, type EmbeddedServer } from '../../src/embedded/index.ts';
 import { migrate } from '../../src/engine/database/migrate.ts';
 import { task } from '../../src/define/task.ts';
-import { handle } from '../../src/worker/handlers.ts';
-import { startWorker, type Worker } from '../../src/worker/worker.ts';
+import { handle } from '../../src/define/handlers.ts';
+import { startWorker } from '../../src/connect/worker.ts';
+import type { Worker } from '../../src/worker/worker.ts';
 import { newKind, resultOf } from '../worker/crew.ts';
 import { faultsOf } from './checker.ts';
 
@@ -48,7 +50,9 @@ async function submitting(
   const policy = { retry: { maxRetries: 1_000, backoff: { type: 'fixed', delayMs: 10 } } } as const;
   while (!stop.aborted) {
     try {
-      const submitted = await engine.submit([1, 2, 3].map((payload) => ({ kind, payload, policy })));
+      const submitted = await engine.executions.submit(
+        [1, 2, 3].map((payload) => ({ kind, payload, policy })),
+      );
       acknowledged.push(...submitted.map(({ executionId }) => executionId));
     } catch (error) {
       if (!isEngineError(error) || error.code !== 'unavailable') throw error;

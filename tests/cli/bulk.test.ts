@@ -33,14 +33,14 @@ function run(...args: string[]) {
 
 async function submit(count: number, lane: string): Promise<string[]> {
   const requests = Array.from({ length: count }, () => ({ kind: 'letter', lane }));
-  return (await engine.submit(requests)).map(({ executionId }) => executionId);
+  return (await engine.executions.submit(requests)).map(({ executionId }) => executionId);
 }
 
 async function countOf(lane: string, state: 'waiting' | 'cancelled'): Promise<number> {
   let matched = 0;
   const filter = { lane, states: [state] };
   const verb = state === 'waiting' ? 'cancel' : 'replay';
-  for await (const progress of engine.bulk({ verb, reason: 'count', filter, dryRun: 'on' }))
+  for await (const progress of engine.executions.bulk({ verb, reason: 'count', filter, dryRun: 'on' }))
     ({ matched } = progress);
   return matched;
 }

@@ -39,16 +39,16 @@ function consumers(...args: string[]) {
 }
 
 async function pause(...lanes: string[]): Promise<FeedEvent[]> {
-  for (const lane of lanes) await engine.pauseLane(lane);
+  for (const lane of lanes) await engine.lanes.pause(lane);
   const events: FeedEvent[] = [];
-  const subscription = await engine.subscribeEvents({ from: 'beginning', until: 'now' });
+  const subscription = await engine.events.subscribe({ from: 'beginning', until: 'now' });
   for await (const event of subscription) if (event.type !== 'disconnected') events.push(event);
   return events;
 }
 
 /** A consumer that has passed every event, and that no process reads for any more. */
 async function enter(name: string): Promise<void> {
-  const consumer = await engine.consume(name, async () => {}, { from: 'now' });
+  const consumer = await engine.events.consume(name, async () => {}, { from: 'now' });
   await consumer.stop();
 }
 
@@ -61,10 +61,10 @@ describe('flowfabric consumers', () => {
     });
     const [first] = await pause('a', 'b');
     const at = first!.position - 1n;
-    await using failing = await engine.consume('billing', () => Promise.reject(new Error('no')), {
+    await using failing = await engine.events.consume('billing', () => Promise.reject(new Error('no')), {
       onError: () => undefined,
     });
-    await expect.poll(async () => (await engine.listConsumers())[0]?.failures, PATIENCE).toBeGreaterThan(0);
+    await expect.poll(async () => (await engine.consumers.list())[0]?.failures, PATIENCE).toBeGreaterThan(0);
     const table = await consumers();
     expect(table).toMatchObject({ exitCode: 0, errors: '' });
     const [heading, row] = table.output.trimEnd().split('\n');
@@ -92,7 +92,7 @@ describe('flowfabric consumers', () => {
     const gone = await consumers('forget', 'billing');
     expect(gone).toMatchObject({ exitCode: 3, output: '' });
     expect(gone.errors).toContain('There is no consumer billing. [not_found]');
-    expect(await engine.listConsumers()).toEqual([]);
+    expect(await engine.consumers.list()).toEqual([]);
   });
 
   it('moves one to the beginning, to a cursor and to now, and prints its lag', async () => {
@@ -110,7 +110,7 @@ describe('flowfabric consumers', () => {
         output: `billing  moved  ${place}, ${behind} behind\n`,
         errors: '',
       });
-      expect(await engine.listConsumers()).toMatchObject([{ name: 'billing', position }]);
+      expect(await engine.consumers.list()).toMatchObject([{ name: 'billing', position }]);
     }
   });
 
@@ -150,7 +150,7 @@ describe('flowfabric consumers', () => {
     const ahead = await consumers(...move, encodeCursor(2n ** 62n));
     expect(ahead).toMatchObject({ exitCode: 1, output: '' });
     expect(ahead.errors).toMatch(/^flowfabric: --to stands for position .* \[cursor_ahead\]$/m);
-    expect(await engine.listConsumers()).toMatchObject([{ position }]);
+    expect(await engine.consumers.list()).toMatchObject([{ position }]);
     const left = await consumers(...move, 'beginning');
     expect(left.output).toContain('1 event behind');
   });

@@ -7,6 +7,7 @@ import { connect, encodeCursor, migrate } from '../../src/index.ts';
 import { useRoles } from '../engine/database/roles.ts';
 import { emptyDatabase, plainDatabase, testDatabase } from '../setup/database.ts';
 import { PATIENCE, runCommand } from './processes.ts';
+import { workerPort } from '../../src/connect/port.ts';
 
 const roles = useRoles();
 const ALL_CHECKS = [
@@ -216,7 +217,7 @@ describe('flowfabric doctor finds', () => {
     await using database = await plainDatabase();
     const engine = await connect({ databaseUrl: database.url, reconcile: 'off' });
     onTestFinished(() => engine.close());
-    const { executionId } = await engine.submit({ kind: 'k', delayMs: 3_600_000 });
+    const { executionId } = await engine.executions.submit({ kind: 'k', delayMs: 3_600_000 });
     const plant = (failures: number) =>
       database.query(
         `INSERT INTO ff_setback SELECT 'due-timers', execution_id, partition_key, $1, 0, 'database_error'
@@ -240,10 +241,10 @@ describe('flowfabric doctor finds', () => {
     await using database = await plainDatabase();
     const engine = await connect({ databaseUrl: database.url, reconcile: 'off' });
     onTestFinished(() => engine.close());
-    const { executionId } = await engine.submit({ kind: 'k' });
+    const { executionId } = await engine.executions.submit({ kind: 'k' });
     const request = { workerId: 'w', workerInstanceId: 'w', kinds: ['k'], limit: 1, leaseMs: 60_000 };
-    await engine.claim(request);
-    await engine.claim(request);
+    await workerPort(engine).claim(request);
+    await workerPort(engine).claim(request);
     const client = await database.connect();
     await client.query('BEGIN');
     const { rows } = await client.query(
@@ -267,7 +268,7 @@ describe('flowfabric doctor finds', () => {
     await using database = await testDatabase();
     const engine = await connect({ databaseUrl: database.url, reconcile: 'off' });
     onTestFinished(() => engine.close());
-    await engine.submit({ kind: 'k', delayMs: 1_000 });
+    await engine.executions.submit({ kind: 'k', delayMs: 1_000 });
     expect((await diagnose(database.url)).of('reconcilers')).toMatchObject({ verdict: 'warn' });
     await database.moveClock(60_000);
     expect((await diagnose(database.url)).of('reconcilers')).toMatchObject({
@@ -285,12 +286,12 @@ describe('flowfabric doctor finds', () => {
     await using database = await testDatabase();
     const engine = await connect({ databaseUrl: database.url, reconcile: 'off' });
     onTestFinished(() => engine.close());
-    const consumer = await engine.consume('billing', async () => undefined, { from: 'now' });
+    const consumer = await engine.events.consume('billing', async () => undefined, { from: 'now' });
     await consumer.stop();
-    await engine.pauseLane('one');
-    await engine.pauseLane('two');
-    const [{ position } = { position: 0n }] = await engine.listConsumers();
-    await engine.moveConsumer('billing', encodeCursor(position + 1n));
+    await engine.lanes.pause('one');
+    await engine.lanes.pause('two');
+    const [{ position } = { position: 0n }] = await engine.consumers.list();
+    await engine.consumers.move('billing', encodeCursor(position + 1n));
     await database.moveClock(3 * 3_600_000);
     expect((await diagnose(database.url)).of('event feed')).toMatchObject({
       verdict: 'warn',

@@ -8,6 +8,7 @@ import { connect, encodeCursor, type Connection, type FeedEvent } from '../../sr
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { plainDatabase } from '../setup/database.ts';
 import { PATIENCE, runCommand, startCommand, type Started } from './processes.ts';
+import { workerPort } from '../../src/connect/port.ts';
 
 const NOWHERE = 'postgres://nobody@127.0.0.1:1/nothing';
 const WORKER = { workerId: 'w', workerInstanceId: 'w-1' };
@@ -43,34 +44,36 @@ function lines<Value = Printed>(output: string): Value[] {
 
 /** The cursor before everything that is committed from here on. */
 async function here(): Promise<string> {
-  const subscription = await engine.subscribeEvents();
+  const subscription = await engine.events.subscribe();
   await subscription.close();
   return subscription.cursor;
 }
 
 async function submit(kind: string, request: object = {}): Promise<string> {
-  return (await engine.submit({ kind, payload: { secret: SECRET }, ...request })).executionId;
+  return (await engine.executions.submit({ kind, payload: { secret: SECRET }, ...request })).executionId;
 }
 
 /** Submits an execution and claims it. */
 async function claim(kind: string, request: object = {}) {
   await submit(kind, request);
   const asked = { ...WORKER, kinds: [kind], limit: 1, leaseMs: 600_000 };
-  let [lease] = (await engine.claim(asked)).claims;
-  await expect.poll(async () => (lease ??= (await engine.claim(asked)).claims[0]), PATIENCE).toBeDefined();
+  let [lease] = (await workerPort(engine).claim(asked)).claims;
+  await expect
+    .poll(async () => (lease ??= (await workerPort(engine).claim(asked)).claims[0]), PATIENCE)
+    .toBeDefined();
   return lease!;
 }
 
 async function complete(kind: string, request: object = {}): Promise<string> {
   const lease = await claim(kind, request);
-  await engine.complete(lease, { secret: SECRET });
+  await workerPort(engine).complete(lease, { secret: SECRET });
   return lease.executionId;
 }
 
 /** An event without an execution: the lane is paused, or resumed. */
 async function stir(lane: string): Promise<void> {
-  const { repeated } = await engine.pauseLane(lane);
-  if (repeated) await engine.resumeLane(lane);
+  const { repeated } = await engine.lanes.pause(lane);
+  if (repeated) await engine.lanes.resume(lane);
 }
 
 /** Makes events until the command has printed one: before, it may not have begun to follow. */
@@ -90,9 +93,9 @@ describe('flowfabric events tail', () => {
     const { executionId: stopped } = await claim('stopped');
     await engine.cancel(stopped, { reason: 'enough', by: 'ada' });
     const waiting = await submit('queued');
-    await engine.changePriority(waiting, { priority: 9, by: 'ada' });
-    await engine.setTags(waiting, { set: { note: 'a\u001B[31m\nb' }, remove: ['x'], by: 'ada' });
-    await engine.pauseLane('line', { by: 'ada', reason: 'mail is down' });
+    await engine.executions.changePriority(waiting, { priority: 9, by: 'ada' });
+    await engine.executions.setTags(waiting, { set: { note: 'a\u001B[31m\nb' }, remove: ['x'], by: 'ada' });
+    await engine.lanes.pause('line', { by: 'ada', reason: 'mail is down' });
     const { exitCode, output, errors } = await run('events', 'tail', '--from', from, '--limit', '8');
     expect(exitCode).toBe(0);
     const time = String.raw`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`;
@@ -183,13 +186,13 @@ describe('flowfabric events tail', () => {
 
   it('with --no-follow stops after what was committed before, and continues from there', async () => {
     const from = await here();
-    for (const lane of ['still', 'stiller']) await engine.pauseLane(lane);
+    for (const lane of ['still', 'stiller']) await engine.lanes.pause(lane);
     const first = await run('events', 'tail', '--from', from, '--no-follow', '--json');
     expect(first.exitCode).toBe(0);
     expect(lines(first.output)).toMatchObject([{ lane: 'still' }, { lane: 'stiller' }]);
     const { cursor, command } = JSON.parse(first.errors) as { cursor: string; command: string };
     expect(cursor).toBe(lines(first.output)[1]!.cursor);
-    await engine.pauseLane('stillest');
+    await engine.lanes.pause('stillest');
     const second = await run(...command.split(' ').slice(1), '--json');
     expect(second.exitCode).toBe(0);
     expect(lines(second.output)).toMatchObject([{ lane: 'stillest' }]);
@@ -289,7 +292,7 @@ describe('a lost connection', () => {
       }, PATIENCE)
       .toContain(words);
     const lane = `meanwhile${args.length}`;
-    await engine.pauseLane(lane);
+    await engine.lanes.pause(lane);
     await expect.poll(() => started.output(), PATIENCE).toContain(lane);
     started.child.kill('SIGINT');
     expect(await started.exitCode).toBe(130);
@@ -300,8 +303,8 @@ describe('a cursor', () => {
   it('whose events are gone is refused with the oldest one that is left', async () => {
     await using old = await plainDatabase();
     await using owner = await connect({ databaseUrl: old.url });
-    for (const lane of ['a', 'b', 'c']) await owner.pauseLane(lane);
-    const kept = await owner.subscribeEvents({ from: 'beginning' });
+    for (const lane of ['a', 'b', 'c']) await owner.lanes.pause(lane);
+    const kept = await owner.events.subscribe({ from: 'beginning' });
     const { value: first } = await kept.next();
     await kept.close();
     await old.query('UPDATE ff_sequencer SET floor_position = $1', [String(first.position + 1n)]);

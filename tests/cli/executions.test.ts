@@ -10,6 +10,7 @@ import { connect, handle, startWorker, task, TaskFailed, type Connection } from 
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { plainDatabase } from '../setup/database.ts';
 import { PATIENCE, runCommand, runProcess, startCommand } from './processes.ts';
+import { workerPort } from '../../src/connect/port.ts';
 
 const UNKNOWN = '{fp:12}:01890a5d-ac96-774b-bcce-b302099a8057';
 const ID = /^\{fp:\d+\}:[0-9a-f-]{36}$/;
@@ -72,7 +73,10 @@ describe('flowfabric submit', () => {
     const { exitCode, output, errors } = await run('submit', 'idle');
     expect({ exitCode, errors }).toEqual({ exitCode: 0, errors: '' });
     expect(output.trimEnd()).toMatch(ID);
-    expect(await engine.describe(output.trimEnd())).toMatchObject({ kind: 'idle', lane: 'default' });
+    expect(await engine.executions.describe(output.trimEnd())).toMatchObject({
+      kind: 'idle',
+      lane: 'default',
+    });
   });
 
   it('passes every option on to the execution', async () => {
@@ -80,7 +84,7 @@ describe('flowfabric submit', () => {
     const tags = ['--tag', 'customer=42', '--tag', 'note=a=b'];
     const answer = await json('submit', 'idle', ...options, ...tags, '--id', UNKNOWN);
     expect(answer).toEqual({ executionId: UNKNOWN, outcome: 'submitted' });
-    const found = await engine.describe(UNKNOWN);
+    const found = await engine.executions.describe(UNKNOWN);
     expect(found).toMatchObject({
       lane: 'slow',
       priority: 7,
@@ -92,7 +96,7 @@ describe('flowfabric submit', () => {
   });
 
   it('notes that an id already exists, and succeeds', async () => {
-    const { executionId } = await engine.submit({ kind: 'idle' });
+    const { executionId } = await engine.executions.submit({ kind: 'idle' });
     const { exitCode, output, errors } = await run('submit', 'idle', '--id', executionId);
     expect({ exitCode, output }).toEqual({ exitCode: 0, output: `${executionId}\n` });
     expect(errors).toContain('already exists');
@@ -141,7 +145,7 @@ describe('flowfabric submit', () => {
     const { executionId, end } = JSON.parse(output) as { executionId: string; end: null };
     expect(end).toBeNull();
     expect(errors).toContain('continues');
-    expect(await engine.result(executionId)).toMatchObject({ outcome: 'pending' });
+    expect(await engine.executions.result(executionId)).toMatchObject({ outcome: 'pending' });
   });
 
   it('exits with 130 when it is interrupted while it waits, and notes that the execution continues', async () => {
@@ -174,7 +178,7 @@ describe('flowfabric submit', () => {
 
 describe('flowfabric describe', () => {
   it('explains what a waiting execution waits for', async () => {
-    const { executionId } = await engine.submit({ kind: 'idle', tags: { customer: '42' } });
+    const { executionId } = await engine.executions.submit({ kind: 'idle', tags: { customer: '42' } });
     const { exitCode, output, errors } = await run('describe', executionId);
     expect({ exitCode, errors }).toEqual({ exitCode: 0, errors: '' });
     expect(output).toContain(`${executionId}  waiting`);
@@ -186,7 +190,7 @@ describe('flowfabric describe', () => {
 
   it('never lets stored text move the cursor or reverse letters', async () => {
     const odd = 'a\u009B31mb\u202Ec\u001B[2Jd\u2066e';
-    const { executionId } = await engine.submit({
+    const { executionId } = await engine.executions.submit({
       kind: 'odd',
       namespace: odd,
       tags: { odd },
@@ -207,20 +211,22 @@ describe('flowfabric describe', () => {
   });
 
   it('shows lease, progress, steps and parent of a running execution', async () => {
-    const parent = await engine.submit({ kind: 'parent' });
+    const parent = await engine.executions.submit({ kind: 'parent' });
     const claimed = async (kind: string) => {
       const request = { workerId: 'w', workerInstanceId: 'w-1', kinds: [kind], limit: 1, leaseMs: 60_000 };
-      return expect.poll(async () => (await engine.claim(request)).claims, PATIENCE).toHaveLength(1);
+      return expect
+        .poll(async () => (await workerPort(engine).claim(request)).claims, PATIENCE)
+        .toHaveLength(1);
     };
     await claimed('parent');
     const parentLease = { executionId: parent.executionId, attemptIndex: 0, leaseEpoch: 1 };
-    const spawned = await engine.spawn(parentLease, [{ kind: 'child' }]);
+    const spawned = await workerPort(engine).spawn(parentLease, [{ kind: 'child' }]);
     if (spawned.outcome !== 'spawned') throw new Error(spawned.outcome);
     const { executionId } = spawned.children[0]!;
     await claimed('child');
     const lease = { executionId, attemptIndex: 0, leaseEpoch: 1 };
-    await engine.recordStep(lease, { name: 'one', value: 1 });
-    await engine.reportProgress(lease, { percent: 40, message: 'half\nway' });
+    await workerPort(engine).recordStep(lease, { name: 'one', value: 1 });
+    await workerPort(engine).reportProgress(lease, { percent: 40, message: 'half\nway' });
     const { output } = await run('describe', executionId);
     expect(output).toMatch(/why +Worker w-1 is running it; its lease expires in \d+s unless/);
     expect(output).toMatch(/lease +w \(w-1\) since/);
@@ -240,10 +246,10 @@ describe('flowfabric describe', () => {
 
   it('shows how an execution ended and how its attempts failed', async () => {
     startGreeter();
-    const good = await engine.submit({ kind: 'greet', payload: { name: 'Ada' } });
-    const bad = await engine.submit({ kind: 'greet', payload: { name: '' } });
-    await engine.waitForEnd(good.executionId);
-    await engine.waitForEnd(bad.executionId);
+    const good = await engine.executions.submit({ kind: 'greet', payload: { name: 'Ada' } });
+    const bad = await engine.executions.submit({ kind: 'greet', payload: { name: '' } });
+    await engine.executions.wait(good.executionId);
+    await engine.executions.wait(bad.executionId);
     const shown = await run('describe', good.executionId);
     expect(shown.output).toContain('completed');
     expect(shown.output).toMatch(/why +It completed \d+m?s ago;/);
@@ -267,10 +273,10 @@ describe('flowfabric describe', () => {
 
 describe('flowfabric cancel', () => {
   it('cancels, keeps the reason, and succeeds again the second time', async () => {
-    const { executionId } = await engine.submit({ kind: 'idle' });
+    const { executionId } = await engine.executions.submit({ kind: 'idle' });
     const first = await run('cancel', executionId, '--reason', 'sent twice', '--by', 'ada');
     expect(first).toEqual({ exitCode: 0, output: `${executionId}  cancelled\n`, errors: '' });
-    expect(await engine.result(executionId)).toMatchObject({ outcome: 'cancelled', by: 'ada' });
+    expect(await engine.executions.result(executionId)).toMatchObject({ outcome: 'cancelled', by: 'ada' });
     const second = await run('cancel', executionId, '--reason', 'again');
     expect(second).toMatchObject({ exitCode: 0, output: `${executionId}  was already cancelled\n` });
     const shown = await run('describe', executionId);
@@ -279,9 +285,9 @@ describe('flowfabric cancel', () => {
 
   it('prints a line per id, and exits with the worst: 4 for one that had ended, 3 for an unknown one', async () => {
     startGreeter();
-    const ended = await engine.submit({ kind: 'greet', payload: { name: 'Ada' } });
-    await engine.waitForEnd(ended.executionId);
-    const open = await engine.submit({ kind: 'idle' });
+    const ended = await engine.executions.submit({ kind: 'greet', payload: { name: 'Ada' } });
+    await engine.executions.wait(ended.executionId);
+    const open = await engine.executions.submit({ kind: 'idle' });
     const missing = UNKNOWN.replace('12', '13');
     const ids = [open.executionId, missing, ended.executionId];
     const all = await run('cancel', ...ids, '--reason', 'r', '--json');
@@ -299,7 +305,7 @@ describe('flowfabric cancel', () => {
 
 describe('flowfabric revoke-lease', () => {
   it('takes a running execution away from its worker, and is refused when none holds it', async () => {
-    const { executionId } = await engine.submit({ kind: 'held' });
+    const { executionId } = await engine.executions.submit({ kind: 'held' });
     const revoke = (...args: string[]) => run('revoke-lease', executionId, '--reason', 'it hangs', ...args);
     const early = await revoke();
     expect(early).toMatchObject({
@@ -307,13 +313,13 @@ describe('flowfabric revoke-lease', () => {
       output: `${executionId}  not revoked: no worker holds it (runnable)\n`,
     });
     const request = { workerId: 'w', workerInstanceId: 'w-1', kinds: ['held'], limit: 1, leaseMs: 60_000 };
-    await expect.poll(async () => (await engine.claim(request)).claims, PATIENCE).toHaveLength(1);
+    await expect.poll(async () => (await workerPort(engine).claim(request)).claims, PATIENCE).toHaveLength(1);
     expect(await revoke('--by', 'ada')).toEqual({
       exitCode: 0,
       output: `${executionId}  revoked\n`,
       errors: '',
     });
-    expect(await engine.describe(executionId)).toMatchObject({ lease: null, reclaimCount: 1 });
+    expect(await engine.executions.describe(executionId)).toMatchObject({ lease: null, reclaimCount: 1 });
     const unknown = await run('revoke-lease', UNKNOWN.replace('12', '13'), '--reason', 'r', '--json');
     expect(unknown.exitCode).toBe(3);
     expect(JSON.parse(unknown.output)).toMatchObject({ outcome: 'not_found' });
@@ -326,7 +332,7 @@ describe('flowfabric workers list', () => {
     expect(none).toMatchObject({ exitCode: 0, output: '' });
     expect(none.errors).toContain('no worker is registered');
     const { workerInstanceId } = startGreeter();
-    await expect.poll(() => engine.listWorkers(), PATIENCE).toHaveLength(1);
+    await expect.poll(() => engine.workers.list(), PATIENCE).toHaveLength(1);
     const text = await run('workers', 'list');
     expect(text).toMatchObject({ exitCode: 0, errors: '' });
     expect(text.output).toMatch(/^WORKER +INSTANCE +RUNNING/);

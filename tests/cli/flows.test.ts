@@ -3,16 +3,12 @@
  * real database.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import {
-  connect,
-  type Claim,
-  type Connection,
-  type MemberRequest,
-  type SubmittedFlow,
-} from '../../src/index.ts';
+import { connect, type Connection, type MemberRequest, type SubmittedFlow } from '../../src/index.ts';
+import type { Claim } from '../../src/protocol/index.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { plainDatabase } from '../setup/database.ts';
 import { PATIENCE, runCommand, runProcess, startCommand } from './processes.ts';
+import { workerPort } from '../../src/connect/port.ts';
 
 const UNKNOWN = '{fp:12}:01890a5d-ac96-774b-bcce-b302099a8057';
 
@@ -35,7 +31,7 @@ function run(...args: string[]) {
 
 /** Every member is of the kind `flow.member`. */
 async function submit(name: string, members: readonly Omit<MemberRequest, 'kind'>[]): Promise<SubmittedFlow> {
-  return engine.submitFlow({
+  return engine.flows.submit({
     name,
     namespace: name,
     members: members.map((member) => ({ kind: `${name}.${member.name}`, ...member })),
@@ -44,9 +40,9 @@ async function submit(name: string, members: readonly Omit<MemberRequest, 'kind'
 
 async function claim(kind: string): Promise<Claim> {
   const request = { workerId: 'w', workerInstanceId: 'w-1', kinds: [kind], limit: 1, leaseMs: 600_000 };
-  let [claimed] = (await engine.claim(request)).claims;
+  let [claimed] = (await workerPort(engine).claim(request)).claims;
   await expect
-    .poll(async () => (claimed ??= (await engine.claim(request)).claims[0]), PATIENCE)
+    .poll(async () => (claimed ??= (await workerPort(engine).claim(request)).claims[0]), PATIENCE)
     .toBeDefined();
   return claimed!;
 }
@@ -66,7 +62,7 @@ const RACE = [
 describe('flowfabric flows describe', () => {
   it('shows members with their joins, and edges; as text, JSON, Mermaid and DOT', async () => {
     const { flowId, members } = await submit('shown', RACE);
-    await engine.complete(await claim('shown.gpt'), 42);
+    await workerPort(engine).complete(await claim('shown.gpt'), 42);
     const [shown, json, mermaid, dot] = await Promise.all([
       run('flows', 'describe', flowId),
       run('flows', 'describe', flowId, '--json'),
@@ -123,8 +119,8 @@ describe('members that do not run', () => {
       { name: 'best', after: ['x', 'y'], join: { kind: 'any' } },
       { name: 'never', after: [{ from: 'x', on: 'failure' }] },
     ]);
-    await engine.complete(await claim('lost.x'));
-    await engine.fireTimers();
+    await workerPort(engine).complete(await claim('lost.x'));
+    await workerPort(engine).fireTimers();
     const [loser, skipped, gate] = await Promise.all([
       run('describe', members['y']!),
       run('describe', members['never']!),
@@ -138,8 +134,8 @@ describe('members that do not run', () => {
       /It was skipped \d+m?s ago: its join \(its upstream member\) became impossible: x was expected to fail but is completed;/,
     );
     expect(gate.output).toContain(`next: flowfabric flows describe '${flowId}'`);
-    const open = await engine.createFlow({ name: 'unsealed' });
-    const added = await engine.addMembers(open.flowId, [{ name: 'a', kind: 'unsealed.a' }]);
+    const open = await engine.flows.create({ name: 'unsealed' });
+    const added = await engine.flows.addMembers(open.flowId, [{ name: 'a', kind: 'unsealed.a' }]);
     const [held, shown] = await Promise.all([
       run('explain', added.members['a']!),
       run('flows', 'describe', open.flowId),
@@ -154,7 +150,7 @@ describe('flowfabric flows list', () => {
     const ids: string[] = [];
     for (const name of ['one', 'two', 'three'])
       ids.unshift(
-        (await engine.submitFlow({ name, namespace: 'listed', members: [{ name: 'a', kind: 'listed' }] }))
+        (await engine.flows.submit({ name, namespace: 'listed', members: [{ name: 'a', kind: 'listed' }] }))
           .flowId,
       );
     const page = await run('flows', 'list', '--namespace', 'listed', '--limit', '2');
@@ -198,7 +194,7 @@ describe('flowfabric flows cancel', () => {
       output: `${flowId}  cancelled (cancel_all); this command cancelled 2 members\n`,
       errors: '',
     });
-    expect((await engine.describeFlow(flowId))!.counts).toEqual({ cancelled: 2 });
+    expect((await engine.flows.describe(flowId))!.counts).toEqual({ cancelled: 2 });
     expect(await cancel()).toMatchObject({
       exitCode: 0,
       output: `${flowId}  was already cancelled (cancel_all)\n`,
@@ -227,20 +223,20 @@ describe('flowfabric flows cancel', () => {
     ];
     const interrupted = startCommand({ args, databaseUrl: database.url });
     await expect
-      .poll(async () => (await engine.describe(members['b']!))?.publicState, PATIENCE)
+      .poll(async () => (await engine.executions.describe(members['b']!))?.publicState, PATIENCE)
       .toBe('cancelled');
     interrupted.child.kill('SIGINT');
     expect(await interrupted.exitCode).toBe(130);
     const waiting = startCommand({ args, databaseUrl: database.url });
-    await engine.complete(a);
+    await workerPort(engine).complete(a);
     expect(await waiting.exitCode).toBe(0);
     expect(JSON.parse(waiting.output())).toMatchObject({ flowId, policy: 'cancel_pending' });
-    expect(await engine.describeFlow(flowId)).toMatchObject({ state: 'cancelled' });
+    expect(await engine.flows.describe(flowId)).toMatchObject({ state: 'cancelled' });
   });
 
   it('is refused for a flow that has ended or does not exist', async () => {
     const { flowId } = await submit('over', [{ name: 'a' }]);
-    await engine.complete(await claim('over.a'));
+    await workerPort(engine).complete(await claim('over.a'));
     const [over, unknown] = await Promise.all([
       run('flows', 'cancel', flowId, '--reason', 'why'),
       run('flows', 'cancel', UNKNOWN, '--reason', 'why', '--json'),
@@ -256,8 +252,8 @@ describe('flowfabric flows cancel', () => {
 describe('flowfabric events tail', () => {
   it('prints the events of flows and of their members', async () => {
     const { flowId, members } = await submit('told', [{ name: 'a' }, { name: 'b', after: ['a'] }]);
-    await engine.cancelFlow(flowId, { reason: 'wrong', by: 'ada', wait: 'end' });
-    await engine.replay(members['b']!, { reason: 'after all' });
+    await engine.flows.cancel(flowId, { reason: 'wrong', by: 'ada', wait: 'end' });
+    await engine.executions.replay(members['b']!, { reason: 'after all' });
     const tail = (...args: string[]) =>
       run('events', 'tail', '--from', 'beginning', '--no-follow', '--flow', flowId, ...args);
     const [flow, all, types] = await Promise.all([
@@ -280,9 +276,9 @@ describe('flowfabric events tail', () => {
       { name: 'b', after: ['a'] },
       { name: 'c', after: ['b'] },
     ]);
-    await engine.fail(await claim('again.a'), { message: 'no', retry: 'never' });
-    await engine.fireTimers();
-    await engine.replay(chain.members['a']!, { reason: 'after all', by: 'ada' });
+    await workerPort(engine).fail(await claim('again.a'), { message: 'no', retry: 'never' });
+    await workerPort(engine).fireTimers();
+    await engine.executions.replay(chain.members['a']!, { reason: 'after all', by: 'ada' });
     const again = await run(
       'events',
       'tail',

@@ -7,6 +7,7 @@ import { connect, type Connection } from '../../src/index.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { plainDatabase } from '../setup/database.ts';
 import { PATIENCE, runCommand, runProcess } from './processes.ts';
+import { workerPort } from '../../src/connect/port.ts';
 
 const UNKNOWN = '{fp:12}:01890a5d-ac96-774b-bcce-b302099a8057';
 const NOWHERE = 'postgres://nobody@127.0.0.1:1/nothing';
@@ -35,16 +36,16 @@ function lines<Value>(output: string): Value[] {
 }
 
 async function submit(kind: string, request: object = {}): Promise<string> {
-  return (await engine.submit({ kind, ...request })).executionId;
+  return (await engine.executions.submit({ kind, ...request })).executionId;
 }
 
 /** Claims the one waiting execution of this kind. */
 async function claim(kind: string) {
   const request = { ...WORKER, kinds: [kind], limit: 1, leaseMs: 600_000 };
-  let [lease] = (await engine.claim(request)).claims;
+  let [lease] = (await workerPort(engine).claim(request)).claims;
   await expect
     .poll(async () => {
-      lease ??= (await engine.claim(request)).claims[0];
+      lease ??= (await workerPort(engine).claim(request)).claims[0];
       return lease;
     }, PATIENCE)
     .toBeDefined();
@@ -53,7 +54,7 @@ async function claim(kind: string) {
 
 async function failed(kind: string, message: string, request: object = {}): Promise<string> {
   const executionId = await submit(kind, request);
-  await engine.fail(await claim(kind), { message, retry: 'never' });
+  await workerPort(engine).fail(await claim(kind), { message, retry: 'never' });
   return executionId;
 }
 
@@ -102,7 +103,7 @@ describe('flowfabric list', () => {
     const id = await failed('declined', 'card declined: 4242');
     const parent = await submit('family');
     const lease = await claim('family');
-    const spawned = await engine.spawn(lease, [{ kind: 'child' }]);
+    const spawned = await workerPort(engine).spawn(lease, [{ kind: 'child' }]);
     if (spawned.outcome !== 'spawned') throw new Error(spawned.outcome);
     const child = spawned.children[0]!.executionId;
     const [byFailure, byParent, none] = await Promise.all([
@@ -215,7 +216,7 @@ describe('flowfabric replay', () => {
     expect((await run('explain', id)).output).toContain(`next: flowfabric replay '${id}' --reason`);
     const once = await run('replay', id, '--reason', 'it is back', '--by', 'ada', '--from', 'start');
     expect(once).toEqual({ exitCode: 0, output: `${id}  replayed (replay 1)\n`, errors: '' });
-    await engine.complete(await claim('flaky'));
+    await workerPort(engine).complete(await claim('flaky'));
     const both = await run('replay', id, UNKNOWN, '--reason', 'again');
     expect(both.exitCode).toBe(3);
     expect(both.output).toBe(
@@ -234,7 +235,7 @@ describe('flowfabric replay', () => {
 describe('flowfabric describe', () => {
   it('shows replays, the deadline and, with --attempts, every attempt', async () => {
     const id = await failed('tried', 'first', { policy: { deadlineMs: 3_600_000 } });
-    await engine.replay(id, { reason: 'again' });
+    await engine.executions.replay(id, { reason: 'again' });
     await claim('tried');
     const { output } = await run('describe', id, '--attempts');
     expect(output).toMatch(/^ {2}deadline +\d{4}-.*Z$/m);
@@ -259,7 +260,7 @@ describe('flowfabric change-priority and set-tags', () => {
     expect(moved).toEqual({ exitCode: 0, output: `${id}  priority 9, was 0\n`, errors: '' });
     const tagged = await run('set-tags', id, 'customer=42', 'note=a=b', '--remove', 'draft');
     expect(tagged).toEqual({ exitCode: 0, output: 'customer=42\nnote=a=b\n', errors: '' });
-    expect(await engine.describe(id)).toMatchObject({
+    expect(await engine.executions.describe(id)).toMatchObject({
       priority: 9,
       tags: { customer: '42', note: 'a=b' },
     });

@@ -8,6 +8,7 @@ import { atLeast, connect, type Connection } from '../../src/index.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { plainDatabase } from '../setup/database.ts';
 import { PATIENCE, runCommand, runProcess } from './processes.ts';
+import { workerPort } from '../../src/connect/port.ts';
 
 const NOWHERE = 'postgres://nobody@127.0.0.1:1/nothing';
 const UNKNOWN = '{fp:12}:01890a5d-ac96-774b-bcce-b302099a8057';
@@ -35,12 +36,14 @@ function run(...args: string[]) {
 
 /** An execution that waits for two people at `manager`. */
 async function suspended(kind: string): Promise<string> {
-  const { executionId } = await engine.submit({ kind });
+  const { executionId } = await engine.executions.submit({ kind });
   const request = { workerId: 'w', workerInstanceId: 'w-1', kinds: [kind], limit: 1, leaseMs: 600_000 };
-  let [lease] = (await engine.claim(request)).claims;
-  await expect.poll(async () => (lease ??= (await engine.claim(request)).claims[0]), PATIENCE).toBeDefined();
+  let [lease] = (await workerPort(engine).claim(request)).claims;
+  await expect
+    .poll(async () => (lease ??= (await workerPort(engine).claim(request)).claims[0]), PATIENCE)
+    .toBeDefined();
   const condition = { ...atLeast(2).distinctSources().at('manager') };
-  const { outcome } = await engine.suspend(lease!, {
+  const { outcome } = await workerPort(engine).suspend(lease!, {
     waits: [{ name: 'manager', condition, timeoutMs: 86_400_000, reason: 'approval' }],
   });
   expect(outcome).toBe('suspended');
@@ -55,7 +58,7 @@ describe('a waitpoint', () => {
       errors: 'flowfabric: nothing is waiting.\n',
     });
     const id = await suspended('order');
-    await engine.approve(id, 'manager', { by: userInfo().username });
+    await engine.waitpoints.approve(id, 'manager', { by: userInfo().username });
     expect(await run('waitpoints', 'approve', id, 'manager')).toEqual({
       exitCode: 0,
       output: 'accepted: it does not count: the same was counted before\n',
@@ -81,7 +84,7 @@ describe('a waitpoint', () => {
     ]);
     expect(late).toEqual({ exitCode: 4, output: '{"outcome":"closed"}\n', errors: '' });
     expect(nowhere).toMatchObject({ exitCode: 3, output: '' });
-    const [{ end } = { end: null }] = await engine.readSteps(id);
+    const [{ end } = { end: null }] = await engine.executions.listSteps(id);
     expect(end?.signals.map(({ source, payload }) => [source.identity, payload])).toEqual([
       [userInfo().username, null],
       [userInfo().username, null],
@@ -160,7 +163,7 @@ describe('a token', () => {
 describe('flowfabric signing-keys', () => {
   it('lists, rotates and revokes, but not the current key', async () => {
     const id = await suspended('keyed');
-    const { token } = await engine.issueToken(id, 'manager');
+    const { token } = await engine.waitpoints.issueToken(id, 'manager');
     const rotated = await run('signing-keys', 'rotate', '--grace', '2d', '--json');
     const { kid, previousKid } = JSON.parse(rotated.output) as { kid: string; previousKid: string };
     const [list, current, revoked] = await Promise.all([
@@ -179,7 +182,7 @@ describe('flowfabric signing-keys', () => {
       output: expect.stringContaining('signing-keys rotate --grace 0'),
     });
     expect(revoked).toMatchObject({ exitCode: 0, output: expect.stringContaining('no longer valid') });
-    await expect(engine.deliverSignal({ token })).rejects.toMatchObject({ code: 'invalid_token' });
+    await expect(engine.signal({ token })).rejects.toMatchObject({ code: 'invalid_token' });
   });
 });
 

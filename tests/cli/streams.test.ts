@@ -3,10 +3,12 @@
  * says how the execution ended. How items look is tested beside the code.
  */
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { connect, type Claim, type Connection, type FrameRequest } from '../../src/index.ts';
+import { connect, type Connection } from '../../src/index.ts';
+import type { Claim, FrameRequest } from '../../src/protocol/index.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { plainDatabase } from '../setup/database.ts';
 import { PATIENCE, runCommand, startCommand } from './processes.ts';
+import { workerPort } from '../../src/connect/port.ts';
 
 let database: TestDatabase;
 let engine: Connection;
@@ -26,8 +28,8 @@ async function claim(kind: string): Promise<Claim> {
   const claimed: Claim[] = [];
   await expect
     .poll(async () => {
-      await engine.fireTimers();
-      claimed.push(...(await engine.claim({ ...worker, kinds: [kind] })).claims);
+      await workerPort(engine).fireTimers();
+      claimed.push(...(await workerPort(engine).claim({ ...worker, kinds: [kind] })).claims);
       return claimed.length;
     }, PATIENCE)
     .toBe(1);
@@ -35,12 +37,12 @@ async function claim(kind: string): Promise<Claim> {
 }
 
 async function running(kind: string, request: object = {}): Promise<Claim> {
-  await engine.submit({ kind, ...request });
+  await engine.executions.submit({ kind, ...request });
   return claim(kind);
 }
 
 async function write(lease: Claim, ...frames: FrameRequest[]): Promise<void> {
-  expect(await engine.appendFrames(lease, frames)).toMatchObject({ outcome: 'appended' });
+  expect(await workerPort(engine).appendFrames(lease, frames)).toMatchObject({ outcome: 'appended' });
 }
 
 function start(...args: string[]) {
@@ -73,7 +75,7 @@ it('prints text as it is written, notes on stderr, and ends with the execution',
   await expect.poll(started.output, PATIENCE).toBe('Dear ');
   await write(lease, { payload: 'Ada' }, { payload: { tokens: 2 } }, { payload: Buffer.from([1, 2, 3]) });
   await expect.poll(started.output, PATIENCE).toBe('Dear Ada\n{"tokens":2}\n');
-  await engine.complete(lease, null);
+  await workerPort(engine).complete(lease, null);
   expect(await started.exitCode).toBe(0);
   expect(started.output()).toBe('Dear Ada\n{"tokens":2}\n');
   expect(started.errors()).toBe(
@@ -93,10 +95,10 @@ it('continues after Ctrl-C from the printed cursor, over attempts, and fails wit
   expect(command).toContain(` --mode durable --from 0/`);
 
   await write(first, { payload: Buffer.from([0, 255]) });
-  await engine.fail(first, { message: 'not yet' });
+  await workerPort(engine).fail(first, { message: 'not yet' });
   const second = await claim('tried');
   await write(second, { payload: 'two' });
-  await engine.fail(second, { message: 'never' });
+  await workerPort(engine).fail(second, { message: 'never' });
   const words = command.split(' ').slice(2);
   expect(words[0]).toBe('tail');
   const rest = await run(...words.map((word) => word.replaceAll("'", '')), '--json');

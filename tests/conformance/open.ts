@@ -1,11 +1,14 @@
 /**
  * The one place where this folder connects: a database per file and an engine on it, made the way the environment
  * asks for. FLOWFABRIC_TEST_POOL sets the size of the engine's pool, FLOWFABRIC_TEST_LISTEN=off takes away its
- * listening connection; every test must hold under any of them. Tests speak to the Engine interface only.
+ * listening connection; every test must hold under any of them. Tests speak to the two faces only: the connection and
+ * the worker protocol.
  */
 import { afterAll, beforeAll, expect, vi } from 'vitest';
-import { connect, type Connection, type ConnectOptions } from '../../src/connect/connect.ts';
-import type { Claim, ClaimRequest, ExecutionId, ExecutionSnapshot, SubmitRequest } from '../../src/index.ts';
+import { connect, type ConnectOptions } from '../../src/connect/connect.ts';
+import type { Connection } from '../../src/connect/connection.ts';
+import { workerPort, type Claim, type ClaimRequest, type WorkerPort } from '../../src/protocol/index.ts';
+import type { ExecutionId, ExecutionSnapshot, SubmitRequest } from '../../src/index.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { testDatabase } from '../setup/database.ts';
 
@@ -40,6 +43,8 @@ export interface Bench {
   readonly database: TestDatabase;
   /** Repairs nothing: what time does to an execution, a test asks for. */
   readonly engine: Connection;
+  /** What a worker on that connection says. */
+  readonly port: WorkerPort;
   /** Another connection, as another process would have; closed with the file. */
   another(options?: ConnectOptions): Promise<Connection>;
   /** Submits one execution of a kind of its own unless told otherwise. */
@@ -82,6 +87,9 @@ export function useBench(create: () => Promise<TestDatabase> = testDatabase): Be
     get engine() {
       return engine;
     },
+    get port() {
+      return workerPort(engine);
+    },
     another: (options = {}) => open({ reconcile: 'off', ...options }),
     ...workOn(() => engine),
     reconcile: () => reconcileOnce(database),
@@ -96,11 +104,13 @@ type Work = Pick<Bench, 'submit' | 'claim' | 'claimOne' | 'running' | 'snapshot'
 
 function workOn(engine: () => Connection): Work {
   const work: Work = {
-    submit: async (request = {}) => (await engine().submit({ kind: newKind(), ...request })).executionId,
+    submit: async (request = {}) =>
+      (await engine().executions.submit({ kind: newKind(), ...request })).executionId,
     async claim(request) {
       const full = { ...claimRequest(), ...request };
-      const { claims } = await engine().claim(full);
-      return claims.length > 0 ? claims : (await engine().claim(full)).claims;
+      const port = workerPort(engine());
+      const { claims } = await port.claim(full);
+      return claims.length > 0 ? claims : (await port.claim(full)).claims;
     },
     async claimOne(kind, request = {}) {
       const [claim] = await work.claim({ kinds: [kind], limit: 1, ...request });
@@ -113,7 +123,7 @@ function workOn(engine: () => Connection): Work {
       return work.claimOne(kind, request.capabilities ? { capabilities: request.capabilities } : {});
     },
     async snapshot(id) {
-      const snapshot = await engine().describe(id);
+      const snapshot = await engine().executions.describe(id);
       if (snapshot === null) throw new Error(`${id} does not exist`);
       return snapshot;
     },
@@ -129,10 +139,9 @@ async function reconcileOnce(database: TestDatabase): Promise<void> {
   const connection = await connect({ ...connectOptions(database), reconcile: 'on' });
   try {
     await vi.waitFor(() => {
-      for (const report of connection.reconcilerReports()) expect(report.passes).toBeGreaterThan(0);
+      for (const report of connection.upkeep.reports()) expect(report.passes).toBeGreaterThan(0);
     }, WAIT);
-    for (const report of connection.reconcilerReports())
-      expect(report).toMatchObject({ errors: 0, failed: 0 });
+    for (const report of connection.upkeep.reports()) expect(report).toMatchObject({ errors: 0, failed: 0 });
   } finally {
     await connection.close();
   }

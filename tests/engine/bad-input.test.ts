@@ -3,7 +3,8 @@
  * written. Failure reports are the exception: their text is mended, not refused.
  */
 import { beforeAll, describe, expect, it } from 'vitest';
-import { connect, LIMITS, type Claim, type ErrorCode } from '../../src/index.ts';
+import { connect, LIMITS, type ErrorCode } from '../../src/index.ts';
+import type { Claim } from '../../src/protocol/index.ts';
 import { claimRequest, LEASE_MS, newKind, useBench } from '../conformance/open.ts';
 import { expectRefused, UNSTORABLE, type Values } from './refused.ts';
 
@@ -37,10 +38,10 @@ const NAMES: Values = { ...TEXTS, 'too long': 'w'.repeat(LIMITS.workerNameBytes 
 const REASONS: Values = { ...TEXTS, 'too long': 'r'.repeat(LIMITS.reasonBytes + 1) };
 
 const claiming = (member: string) => (value: unknown) =>
-  bench.engine.claim({ ...claimRequest(), kinds: ['k'], [member]: value } as never);
+  bench.port.claim({ ...claimRequest(), kinds: ['k'], [member]: value } as never);
 const leasing = (member: string) => (value: unknown) => ({ ...lease, [member]: value }) as never;
 const failing = (member: string) => (value: unknown) =>
-  bench.engine.fail(lease, { message: 'm', [member]: value } as never);
+  bench.port.fail(lease, { message: 'm', [member]: value } as never);
 
 const CLAIMS: Trial[] = [
   {
@@ -114,10 +115,10 @@ const CLAIMS: Trial[] = [
 ];
 
 const LEASED = {
-  complete: (value: never) => bench.engine.complete(value),
-  fail: (value: never) => bench.engine.fail(value, { message: 'm' }),
-  release: (value: never) => bench.engine.release(value),
-  renew: (value: never) => bench.engine.renew([value], LEASE_MS),
+  complete: (value: never) => bench.port.complete(value),
+  fail: (value: never) => bench.port.fail(value, { message: 'm' }),
+  release: (value: never) => bench.port.release(value),
+  renew: (value: never) => bench.port.renew([value], LEASE_MS),
 };
 
 const LEASES: Trial[] = Object.entries(LEASED).flatMap(([verb, call]) => {
@@ -158,21 +159,21 @@ const LEASES: Trial[] = Object.entries(LEASED).flatMap(([verb, call]) => {
 const REPORTS: Trial[] = [
   {
     title: 'complete: result',
-    call: (value) => bench.engine.complete(lease, value),
+    call: (value) => bench.port.complete(lease, value),
     code: 'invalid_input',
     field: 'result',
     values: { NaN: Number.NaN, 'a BigInt': 5n, 'a function': () => 1, ...UNSTORABLE },
   },
   {
     title: 'complete: a result over the limit',
-    call: (value) => bench.engine.complete(lease, value),
+    call: (value) => bench.port.complete(lease, value),
     code: 'payload_too_large',
     field: 'result',
     values: { text: 'x'.repeat(LIMITS.payloadBytes) },
   },
   {
     title: 'fail: failure',
-    call: (value) => bench.engine.fail(lease, value as never),
+    call: (value) => bench.port.fail(lease, value as never),
     code: 'invalid_input',
     field: 'failure',
     values: { missing: undefined, null: null, text: 'ouch' },
@@ -207,14 +208,14 @@ const REPORTS: Trial[] = [
   },
   {
     title: 'renew: leaseMs',
-    call: (value) => bench.engine.renew([lease], value as never),
+    call: (value) => bench.port.renew([lease], value as never),
     code: 'invalid_input',
     field: 'leaseMs',
     values: { ...NUMBERS, 'too short': 49, 'too long': LIMITS.leaseMsMax + 1, missing: undefined },
   },
   {
     title: 'renew: leases',
-    call: (value) => bench.engine.renew(value as never, LEASE_MS),
+    call: (value) => bench.port.renew(value as never, LEASE_MS),
     code: 'invalid_input',
     field: 'leases',
     values: { missing: undefined, 'one lease': {} },
@@ -222,7 +223,7 @@ const REPORTS: Trial[] = [
   {
     title: 'renew: more than ten thousand',
     call: () =>
-      bench.engine.renew(
+      bench.port.renew(
         Array.from({ length: LIMITS.idBatch + 1 }, () => lease),
         LEASE_MS,
       ),
@@ -232,7 +233,7 @@ const REPORTS: Trial[] = [
   },
   {
     title: 'renew: one execution',
-    call: () => bench.engine.renew([lease, { ...lease, leaseEpoch: 2 }], LEASE_MS),
+    call: () => bench.port.renew([lease, { ...lease, leaseEpoch: 2 }], LEASE_MS),
     code: 'invalid_input',
     field: 'leases',
     values: { twice: undefined },
@@ -271,42 +272,42 @@ const OPERATORS: Trial[] = [
   },
   {
     title: 'revokeLease: the id',
-    call: (value) => bench.engine.revokeLease(value as never, WHY),
+    call: (value) => bench.engine.executions.revokeLease(value as never, WHY),
     code: 'invalid_id',
     field: 'executionId',
     values: IDS,
   },
   {
     title: 'revokeLease: reason',
-    call: (value) => bench.engine.revokeLease(id(), { reason: value } as never),
+    call: (value) => bench.engine.executions.revokeLease(id(), { reason: value } as never),
     code: 'invalid_input',
     field: 'reason',
     values: REASONS,
   },
   {
     title: 'revokeLease: leaseId',
-    call: (value) => bench.engine.revokeLease(id(), { ...WHY, leaseId: value } as never),
+    call: (value) => bench.engine.executions.revokeLease(id(), { ...WHY, leaseId: value } as never),
     code: 'invalid_input',
     field: 'leaseId',
     values: { text: 'x', empty: '', 'a number': 5, 'upper case': '018F0000-0000-7000-8000-000000000001' },
   },
   {
     title: 'describe: the id',
-    call: (value) => bench.engine.describe(value as never),
+    call: (value) => bench.engine.executions.describe(value as never),
     code: 'invalid_id',
     field: 'executionId',
     values: IDS,
   },
   {
     title: 'result: the id',
-    call: (value) => bench.engine.result(value as never),
+    call: (value) => bench.engine.executions.result(value as never),
     code: 'invalid_id',
     field: 'executionId',
     values: IDS,
   },
   {
     title: 'watch: kinds',
-    call: (value) => bench.engine.watch({ kinds: value } as never, () => false),
+    call: (value) => bench.port.watch({ kinds: value } as never, () => false),
     code: 'invalid_input',
     field: 'kinds',
     values: { missing: undefined, text: 'k' },
@@ -342,10 +343,10 @@ for (const { title, call, code, field, values } of [...CLAIMS, ...LEASES, ...REP
 
 describe('a call without its argument is refused, not a crash', () => {
   const CALLS: Record<string, () => unknown> = {
-    claim: () => bench.engine.claim(undefined as never),
-    watch: () => bench.engine.watch(undefined as never, () => false),
+    claim: () => bench.port.claim(undefined as never),
+    watch: () => bench.port.watch(undefined as never, () => false),
     cancel: () => bench.engine.cancel(lease.executionId, undefined as never),
-    revokeLease: () => bench.engine.revokeLease(lease.executionId, undefined as never),
+    revokeLease: () => bench.engine.executions.revokeLease(lease.executionId, undefined as never),
   };
   for (const [name, call] of Object.entries(CALLS)) {
     it(name, () =>
@@ -360,8 +361,8 @@ describe('a call without its argument is refused, not a crash', () => {
 describe('the message of a failure', () => {
   async function stored(message: string): Promise<string | null> {
     const claim = await bench.running({ kind: newKind() });
-    await bench.engine.fail(claim, { message });
-    const result = await bench.engine.result(claim.executionId);
+    await bench.port.fail(claim, { message });
+    const result = await bench.engine.executions.result(claim.executionId);
     return result.outcome === 'failed' ? result.message : null;
   }
 

@@ -1,8 +1,9 @@
 /**
- * Calls of every verb of a connection, right as they stand, and the odd values that are put into them: what a program in JavaScript may
+ * Calls of every verb of both faces, right as they stand, and the odd values that are put into them: what a program in JavaScript may
  * give that no type allows. Nothing is judged here.
  */
-import type { Claim, Connection } from '../../src/index.ts';
+import { workerPort, type Claim } from '../../src/protocol/index.ts';
+import type { Connection } from '../../src/index.ts';
 
 /** Thrown by values that throw; a call that is refused because of one has it as its cause. */
 export class ThrownByValue extends Error {}
@@ -91,7 +92,19 @@ export const ODD: readonly (() => unknown)[] = [
   () => Promise.resolve('later'),
 ];
 
-export type OddCall = readonly [verb: keyof Connection, ...args: unknown[]];
+/** A verb of the connection, of one of its groups, or (`worker.`) of the worker protocol. */
+export type OddCall = readonly [verb: string, ...args: unknown[]];
+
+/** Every verb of both faces, by the name it has in a call. */
+export function verbsOf(engine: Connection): Map<string, (...args: unknown[]) => unknown> {
+  const groups = Object.entries({ ...engine, worker: workerPort(engine) });
+  const named = groups.flatMap(([noun, found]) =>
+    typeof found === 'function'
+      ? [[noun, found] as const]
+      : Object.entries(found as object).map(([verb, call]) => [`${noun}.${verb}`, call] as const),
+  );
+  return new Map(named as [string, (...args: unknown[]) => unknown][]);
+}
 
 const NOTE = { reason: 'why', by: 'me' };
 /** None of these exist, so that a right call changes little. */
@@ -130,13 +143,14 @@ interface Known {
   ended: string;
 }
 
-function workCalls({ lease, lost }: Known): OddCall[] {
+function workCalls({ lease, lost, ended }: Known): OddCall[] {
   return [
-    ['submit', REQUEST, { hint: 'off' }],
-    ['submit', [REQUEST, { kind: 'k' }]],
+    ['executions.submit', REQUEST, { hint: 'off' }],
+    ['executions.submit', [REQUEST, { kind: 'k' }]],
+    ['submit', { name: 'k', defaults: {} }, { a: [1] }, { priority: 1, delay: '1h', hint: 'off' }],
     ['submitMany', { name: 'k', defaults: {} }, [{ input: 1, priority: 1, delay: '1h' }]],
     [
-      'claim',
+      'worker.claim',
       {
         workerId: 'w',
         workerInstanceId: 'w',
@@ -147,18 +161,20 @@ function workCalls({ lease, lost }: Known): OddCall[] {
         leaseMs: 60_000,
       },
     ],
-    ['renew', [lease], 60_000],
-    ['complete', lost, { a: 1 }],
-    ['fail', lost, { message: 'm', category: 'c', retryAfterMs: 5 }],
-    ['release', lost],
-    ['recordStep', lease, { name: 's', key: 'k', value: { a: [1] } }],
-    ['recordStep', lease, { name: 'sleep', sleepMs: 5 }, {}],
-    ['readSteps', ID],
-    ['recordOrder', lease, { place: 0, ends: ['a', 'b'] }],
-    ['readOrder', ID],
-    ['pause', lost, { delayMs: 5, children: { ids: [ID], needed: 1 } }],
-    ['spawn', lost, [{ kind: 'k' }]],
-    ['reportProgress', lease, { percent: 5, message: 'm' }],
+    ['worker.renew', [lease], 60_000],
+    ['worker.complete', lost, { a: 1 }],
+    ['worker.fail', lost, { message: 'm', category: 'c', retryAfterMs: 5 }],
+    ['worker.release', lost],
+    ['worker.recordStep', lease, { name: 's', key: 'k', value: { a: [1] } }],
+    ['worker.recordStep', lease, { name: 'sleep', sleepMs: 5 }, {}],
+    ['worker.readSteps', ID],
+    ['worker.result', ID],
+    ['worker.wait', ended, {}],
+    ['worker.recordOrder', lease, { place: 0, ends: ['a', 'b'] }],
+    ['worker.readOrder', ID],
+    ['worker.pause', lost, { delayMs: 5, children: { ids: [ID], needed: 1 } }],
+    ['worker.spawn', lost, [{ kind: 'k' }]],
+    ['worker.reportProgress', lease, { percent: 5, message: 'm' }],
   ];
 }
 
@@ -166,14 +182,16 @@ function operatorCalls({ ended }: Known): OddCall[] {
   return [
     ['cancel', ID, NOTE],
     ['cancel', [ID], NOTE],
-    ['revokeLease', ID, { ...NOTE, leaseId: UUID }],
-    ['describe', ID],
-    ['result', ID],
-    ['waitForEnd', ended, {}],
-    ['fireTimers', { flows: 'leave' }],
-    ['watch', { kinds: ['k'], lanes: ['l'] }, () => false],
+    ['executions.cancel', [ID], NOTE],
+    ['executions.listSteps', ID],
+    ['executions.revokeLease', ID, { ...NOTE, leaseId: UUID }],
+    ['executions.describe', ID],
+    ['executions.result', ID],
+    ['executions.wait', ended, {}],
+    ['worker.fireTimers', { flows: 'leave' }],
+    ['worker.watch', { kinds: ['k'], lanes: ['l'] }, () => false],
     [
-      'registerWorker',
+      'worker.registerWorker',
       {
         workerInstanceId: 'w',
         workerId: 'w',
@@ -186,33 +204,33 @@ function operatorCalls({ ended }: Known): OddCall[] {
         stopping: false,
       },
     ],
-    ['forgetWorker', 'nobody'],
-    ['list', { filter: FILTER, limit: 5 }],
+    ['worker.forgetWorker', 'nobody'],
+    ['executions.list', { filter: FILTER, limit: 5 }],
     [
-      'list',
+      'executions.list',
       { filter: { states: ['failed'], failure: { category: 'c', contains: 'x' }, endedFromMs: 1 }, limit: 5 },
     ],
-    ['listAttempts', ID, { before: 5, limit: 5 }],
-    ['explain', ID],
-    ['replay', [ID], { ...NOTE, from: 'start' }],
-    ['changePriority', ID, { ...NOTE, priority: 5 }],
-    ['setTags', ID, { ...NOTE, set: { a: 'b' }, remove: ['c'] }],
-    ['listLanes', { limit: 5 }],
-    ['pauseLane', 'odd', NOTE],
-    ['resumeLane', 'odd'],
-    ['bulk', { verb: 'cancel', ...NOTE, filter: FILTER, chunk: 5, dryRun: 'on' }],
+    ['executions.listAttempts', ID, { before: 5, limit: 5 }],
+    ['executions.explain', ID],
+    ['executions.replay', [ID], { ...NOTE, from: 'start' }],
+    ['executions.changePriority', ID, { ...NOTE, priority: 5 }],
+    ['executions.setTags', ID, { ...NOTE, set: { a: 'b' }, remove: ['c'] }],
+    ['lanes.list', { limit: 5 }],
+    ['lanes.pause', 'odd', NOTE],
+    ['lanes.resume', 'odd'],
+    ['executions.bulk', { verb: 'cancel', ...NOTE, filter: FILTER, chunk: 5, dryRun: 'on' }],
   ];
 }
 
 function toldCalls({ lease, lost }: Known): OddCall[] {
   return [
     [
-      'createWaitpoint',
+      'worker.createWaitpoint',
       lease,
       { name: 'w', expiresInMs: 60_000, schema: { type: 'object', properties: { a: { type: 'string' } } } },
     ],
     [
-      'suspend',
+      'worker.suspend',
       lost,
       {
         waits: [{ name: 'w', condition: CONDITION, timeoutMs: 5, onTimeout: 'resume' }],
@@ -220,7 +238,7 @@ function toldCalls({ lease, lost }: Known): OddCall[] {
       },
     ],
     [
-      'issueToken',
+      'waitpoints.issueToken',
       ID,
       'w',
       {
@@ -231,9 +249,9 @@ function toldCalls({ lease, lost }: Known): OddCall[] {
         linkTo: 'https://example.org/',
       },
     ],
-    ['revokeTokens', ID, 'w'],
+    ['waitpoints.revokeTokens', ID, 'w'],
     [
-      'deliverSignal',
+      'signal',
       {
         token: 'ffw1_x',
         name: 'go',
@@ -242,30 +260,30 @@ function toldCalls({ lease, lost }: Known): OddCall[] {
         idempotencyKey: 'k',
       },
     ],
-    ['approve', ID, 'w', { by: 'me', name: 'ok', payload: 1, idempotencyKey: 'k' }],
-    ['listWaitpoints', { limit: 5 }],
-    ['rotateSigningKey', { graceMs: 5 }],
-    ['revokeSigningKey', 'nobody'],
+    ['waitpoints.approve', ID, 'w', { by: 'me', name: 'ok', payload: 1, idempotencyKey: 'k' }],
+    ['waitpoints.list', { limit: 5 }],
+    ['signingKeys.rotate', { graceMs: 5 }],
+    ['signingKeys.revoke', 'nobody'],
   ];
 }
 
 function streamCalls({ lease, ended }: Known): OddCall[] {
   return [
     [
-      'subscribeEvents',
+      'events.subscribe',
       {
         from: 'now',
         until: 'now',
         filter: { families: ['lease'], types: ['acquired'], kind: 'k', partitions: [1], tags: { a: 'b' } },
       },
     ],
-    ['subscribeLeaseHistory', { until: 'now', filter: { executionId: ID } }],
-    ['subscribeCompletions', { until: 'now' }],
-    ['listConsumers'],
-    ['moveConsumer', 'nobody', 'now'],
-    ['forgetConsumer', 'nobody'],
+    ['events.subscribeLeaseHistory', { until: 'now', filter: { executionId: ID } }],
+    ['events.subscribeCompletions', { until: 'now' }],
+    ['consumers.list'],
+    ['consumers.move', 'nobody', 'now'],
+    ['consumers.forget', 'nobody'],
     [
-      'appendFrames',
+      'worker.appendFrames',
       lease,
       [
         {
@@ -278,41 +296,41 @@ function streamCalls({ lease, ended }: Known): OddCall[] {
       ],
       {},
     ],
-    ['appendFrames', lease, [{ payload: { a: 1 }, mode: 'summary', encoding: 'json' }]],
+    ['worker.appendFrames', lease, [{ payload: { a: 1 }, mode: 'summary', encoding: 'json' }]],
     [
-      'readStream',
+      'streams.read',
       ended,
       { attemptIndex: 0, from: 'start', to: 'end', limit: 5, direction: 'forward', visibility: 'all' },
     ],
-    ['tailStream', ended, { attemptIndex: 0, after: '0-0' }],
-    ['tailOnce', ended, { attemptIndex: 0, after: '0-0', blockMs: 0, limit: 5 }],
-    ['readSummary', ended, { attemptIndex: 0 }],
-    ['watchSummary', ended, { attemptIndex: 0 }],
+    ['streams.tail', ended, { attemptIndex: 0, after: '0-0' }],
+    ['streams.tailOnce', ended, { attemptIndex: 0, after: '0-0', blockMs: 0, limit: 5 }],
+    ['streams.readSummary', ended, { attemptIndex: 0 }],
+    ['streams.watchSummary', ended, { attemptIndex: 0 }],
   ];
 }
 
 function flowCalls({ lost, ended }: Known): OddCall[] {
   return [
     [
-      'submitFlow',
+      'flows.submit',
       { name: 'f', namespace: 'n', tags: { a: 'b' }, members: [{ name: 'a', kind: 'k' }, MEMBER] },
     ],
-    ['extendFlow', lost, [MEMBER]],
-    ['createFlow', { name: 'f', flowId: FLOW, namespace: 'n', tags: { a: 'b' } }],
-    ['addMembers', FLOW, [{ name: 'n', kind: 'k' }], { expectedRevision: 99 }],
-    ['setJoin', FLOW, ID, { kind: 'any', n: 1 }],
+    ['worker.extendFlow', lost, [MEMBER]],
+    ['flows.create', { name: 'f', flowId: FLOW, namespace: 'n', tags: { a: 'b' } }],
+    ['flows.addMembers', FLOW, [{ name: 'n', kind: 'k' }], { expectedRevision: 99 }],
+    ['flows.setJoin', FLOW, ID, { kind: 'any', n: 1 }],
     [
-      'stageEdges',
+      'flows.stageEdges',
       FLOW,
       [{ upstream: ID, downstream: ended, on: 'success', as: 'x' }],
       { expectedRevision: 99 },
     ],
-    ['applyEdges', FLOW, [UUID]],
-    ['unstageEdges', FLOW, [UUID]],
-    ['sealFlow', FLOW, { expectedRevision: 99 }],
-    ['cancelFlow', FLOW, { ...NOTE, policy: 'cancel_all', wait: 'nothing' }],
-    ['describeFlow', FLOW],
-    ['listFlows', { namespace: 'n', state: 'open', name: 'f', limit: 5 }],
+    ['flows.applyEdges', FLOW, [UUID]],
+    ['flows.unstageEdges', FLOW, [UUID]],
+    ['flows.seal', FLOW, { expectedRevision: 99 }],
+    ['flows.cancel', FLOW, { ...NOTE, policy: 'cancel_all', wait: 'nothing' }],
+    ['flows.describe', FLOW],
+    ['flows.list', { namespace: 'n', state: 'open', name: 'f', limit: 5 }],
   ];
 }
 

@@ -3,7 +3,8 @@
  * answered with an exception of the language, a warning of Node, or silence.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { connect, LIMITS, migrate, type Claim } from '../../src/index.ts';
+import { connect, LIMITS, migrate } from '../../src/index.ts';
+import type { Claim } from '../../src/protocol/index.ts';
 import { newKind, useBench } from '../conformance/open.ts';
 
 const bench = useBench();
@@ -23,21 +24,21 @@ function holed<Item>(item: Item): Item[] {
 
 describe('refused', () => {
   it.each<[string, () => Promise<unknown>, object]>([
-    ['fireTimers(null)', () => bench.engine.fireTimers(null as never), { field: 'options' }],
+    ['fireTimers(null)', () => bench.port.fireTimers(null as never), { field: 'options' }],
     [
       'fireTimers of another word',
-      () => bench.engine.fireTimers({ flows: 'x' } as never),
+      () => bench.port.fireTimers({ flows: 'x' } as never),
       { field: 'options.flows' },
     ],
     [
       'a lease id that is a symbol',
-      () => bench.engine.revokeLease(lease.executionId, { ...WHY, leaseId: Symbol('x') as never }),
+      () => bench.engine.executions.revokeLease(lease.executionId, { ...WHY, leaseId: Symbol('x') as never }),
       { field: 'leaseId' },
     ],
     [
       'a lease id that only looks like one',
       () =>
-        bench.engine.revokeLease(lease.executionId, {
+        bench.engine.executions.revokeLease(lease.executionId, {
           ...WHY,
           leaseId: { toString: () => lease.leaseId } as never,
         }),
@@ -45,19 +46,23 @@ describe('refused', () => {
     ],
     [
       'a hole in a payload',
-      () => bench.engine.submit({ kind: 'k', payload: { list: holed(1) } }),
+      () => bench.engine.executions.submit({ kind: 'k', payload: { list: holed(1) } }),
       { field: 'request.payload.list[0]' },
     ],
-    ['a hole among requests', () => bench.engine.submit(holed({ kind: 'k' })), { field: 'requests[0]' }],
+    [
+      'a hole among requests',
+      () => bench.engine.executions.submit(holed({ kind: 'k' })),
+      { field: 'requests[0]' },
+    ],
     [
       'a hole among ids',
       () => bench.engine.cancel(holed(lease.executionId), WHY),
       { field: 'executionIds[0]' },
     ],
-    ['a hole among leases', () => bench.engine.renew(holed(lease), 60_000), { field: 'leases[0]' }],
+    ['a hole among leases', () => bench.port.renew(holed(lease), 60_000), { field: 'leases[0]' }],
     [
       'a hole among capabilities',
-      () => bench.engine.submit({ kind: 'k', capabilities: holed('c') }),
+      () => bench.engine.executions.submit({ kind: 'k', capabilities: holed('c') }),
       { code: 'invalid_capabilities' },
     ],
     [
@@ -103,8 +108,8 @@ describe('taken as it is meant', () => {
   it('progress too small to be stored is none, and spoils nobody else’s', async () => {
     const other = await bench.running();
     await Promise.all([
-      bench.engine.reportProgress(lease, { percent: 5e-324 }),
-      bench.engine.reportProgress(other, { percent: 33.3 }),
+      bench.port.reportProgress(lease, { percent: 5e-324 }),
+      bench.port.reportProgress(other, { percent: 33.3 }),
     ]);
     const percents = await Promise.all([lease, other].map(({ executionId }) => bench.snapshot(executionId)));
     expect(percents.map(({ progress }) => progress?.percent)).toEqual([0, 33.3]);
@@ -120,7 +125,7 @@ describe('one signal', () => {
   it('may end any number of waits, without a warning', async () => {
     const stop = new AbortController();
     const ids = await Promise.all(Array.from({ length: 30 }, () => bench.submit({ kind: newKind() })));
-    const waits = ids.map((id) => bench.engine.waitForEnd(id, { signal: stop.signal }));
+    const waits = ids.map((id) => bench.engine.executions.wait(id, { signal: stop.signal }));
     stop.abort(new Error('enough'));
     const ends = await Promise.allSettled(waits);
     expect(ends.filter(({ status }) => status === 'rejected')).toHaveLength(30);
@@ -136,23 +141,23 @@ describe('a pattern that takes for ever', () => {
 
   async function token(): Promise<string> {
     const claim = await bench.running();
-    const made = await bench.engine.createWaitpoint(claim, { name: 'w', schema });
+    const made = await bench.port.createWaitpoint(claim, { name: 'w', schema });
     return (made as { waitpoint: { token: string } }).waitpoint.token;
   }
 
   it('is interrupted: the payload is refused, and the next one is checked', async () => {
     const given = await token();
-    await expect(bench.engine.deliverSignal({ token: given, payload: slow })).rejects.toMatchObject({
+    await expect(bench.engine.signal({ token: given, payload: slow })).rejects.toMatchObject({
       name: 'EngineError',
       code: 'invalid_input',
       field: 'payload',
       message: expect.stringContaining(`${LIMITS.schemaCheckMs} ms`),
     });
-    await expect(bench.engine.deliverSignal({ token: given, payload: { word: 'b' } })).rejects.toMatchObject({
+    await expect(bench.engine.signal({ token: given, payload: { word: 'b' } })).rejects.toMatchObject({
       code: 'invalid_input',
       field: 'payload.word',
     });
-    const { outcome } = await bench.engine.deliverSignal({ token: given, payload: { word: 'aaa' } });
+    const { outcome } = await bench.engine.signal({ token: given, payload: { word: 'aaa' } });
     expect(outcome).toBe('accepted');
   });
 });

@@ -2,7 +2,7 @@
  * Every call of the store that the walk does not make, mostly for rows that do not exist: the plans are the same.
  */
 import { randomUUID } from 'node:crypto';
-import type { SqlExecutor } from '../../src/contract/engine.ts';
+import type { SqlExecutor } from '../../src/contract/transactions.ts';
 import type { ExecutionFilter } from '../../src/contract/operations.ts';
 import { list } from '../../src/engine/operator/lists.ts';
 import type { EngineContext } from '../../src/engine/kit/context.ts';

@@ -2,7 +2,7 @@
  * One walk that makes every function run each of its statements.
  */
 import { randomUUID } from 'node:crypto';
-import type { SqlExecutor } from '../../src/contract/engine.ts';
+import type { SqlExecutor } from '../../src/contract/transactions.ts';
 import type { Database } from '../../src/engine/database/database.ts';
 import {
   spawnExecutions,

@@ -3,14 +3,14 @@
  * what is wrong and, where it is not obvious, what to do.
  */
 import { describe, expect, test } from 'vitest';
-import type { Connection } from '../../src/connect/connect.ts';
-import type { ExecutionEnd } from '../../src/contract/engine.ts';
+import type { Connection } from '../../src/connect/connection.ts';
+import type { ExecutionEnd } from '../../src/contract/executions.ts';
 import type { ExecutionId } from '../../src/contract/ids.ts';
 import type { Schema } from '../../src/contract/schema.ts';
 import { task, type TaskOptions } from '../../src/define/task.ts';
-import type { TaskContext } from '../../src/worker/context.ts';
-import { handle } from '../../src/worker/handlers.ts';
-import { startWorker } from '../../src/worker/worker.ts';
+import type { TaskContext } from '../../src/define/context.ts';
+import { handle } from '../../src/define/handlers.ts';
+import { startWorker } from '../../src/connect/worker.ts';
 import { AGAIN, newKind, useCrew, uuidOf } from '../worker/crew.ts';
 
 const crew = useCrew();
@@ -53,9 +53,9 @@ async function runOnce(
   const name = newKind();
   const contract = task<never, never, unknown, unknown>(name, { retry: AGAIN.retry, ...options });
   crew.work(engine, { handlers: [handle(contract, run)] });
-  const { executionId } = await engine.submit({ ...contract.defaults, payload });
-  const end = await engine.waitForEnd(executionId);
-  const attempts = (await engine.describe(executionId))!.attemptIndex + 1;
+  const { executionId } = await engine.executions.submit({ ...contract.defaults, payload });
+  const end = await engine.executions.wait(executionId);
+  const attempts = (await engine.executions.describe(executionId))!.attemptIndex + 1;
   const message = end.outcome === 'success' ? '' : (end.message ?? '');
   return { engine, name, executionId, end, message, attempts };
 }
@@ -162,7 +162,7 @@ describe.each(NOT_JSON)('%s', (_, make, said) => {
       `Task ${name} (${executionId}): step "total [b]" cannot be stored: step.value`,
     );
     for (const sentence of result) expect(sentence).toMatch(said);
-    expect(await engine.readSteps(executionId)).toEqual([]);
+    expect(await engine.executions.listSteps(executionId)).toEqual([]);
   });
 });
 
@@ -268,15 +268,18 @@ describe('workers and what they can run', () => {
     const engine = await crew.connect({ reconcile: 'on' });
     const [known, unknown] = [newKind(), newKind()];
     crew.work(engine, { pollMs: 10, handlers: { [known]: () => 'done' } });
-    const [first, second] = await engine.submit([{ kind: unknown }, { kind: known }]);
-    await engine.waitForEnd(second!.executionId);
-    expect(await engine.describe(first!.executionId)).toMatchObject({
+    const [first, second] = await engine.executions.submit([{ kind: unknown }, { kind: known }]);
+    await engine.executions.wait(second!.executionId);
+    expect(await engine.executions.describe(first!.executionId)).toMatchObject({
       publicState: 'waiting',
       attemptIndex: 0,
     });
     expect(await crew.eventsOf(first!.executionId)).toEqual([]);
     crew.work(engine, { handlers: { [unknown]: () => 'at last' } });
-    expect(await engine.waitForEnd(first!.executionId)).toEqual({ outcome: 'success', result: 'at last' });
+    expect(await engine.executions.wait(first!.executionId)).toEqual({
+      outcome: 'success',
+      result: 'at last',
+    });
   });
 
   test('two handlers for one task are refused before anything is claimed', async () => {
@@ -312,7 +315,7 @@ describe('time limits', () => {
       ],
     });
     const { executionId } = await engine.submit(busy, null);
-    expect(await engine.waitForEnd(executionId)).toEqual({ outcome: 'success', result: 'in time' });
+    expect(await engine.executions.wait(executionId)).toEqual({ outcome: 'success', result: 'in time' });
     const { rows } = await crew.database.query(
       'SELECT attempt_index, value FROM ff_step WHERE execution_id = $1',
       [uuidOf(executionId)],

@@ -3,14 +3,15 @@
  * retried at random, and each run must agree with what the first one recorded.
  */
 import { expect, test } from 'vitest';
-import type { Connection } from '../../src/connect/connect.ts';
-import type { Engine } from '../../src/contract/engine.ts';
+import type { Connection } from '../../src/connect/connection.ts';
 import { task } from '../../src/define/task.ts';
-import type { TaskContext } from '../../src/worker/context.ts';
-import { handle } from '../../src/worker/handlers.ts';
+import type { TaskContext } from '../../src/define/context.ts';
+import { handle } from '../../src/define/handlers.ts';
 import { newKind, SOON, useCrew } from '../worker/crew.ts';
 import { chance } from '../setup/chance.ts';
 import { perform, randomHandler, turns, type Surroundings } from './random-handlers.ts';
+import { workerPort } from '../../src/connect/port.ts';
+import type { WorkerPort } from '../../src/contract/protocol.ts';
 
 const crew = useCrew();
 const HISTORIES = Number(process.env['FLOWFABRIC_TEST_HISTORIES'] ?? 60);
@@ -32,14 +33,14 @@ async function started(work: (ctx: TaskContext, note: (what: string) => void) =>
   const done = {
     engine,
     notes,
-    fire: () => engine.fireTimers(),
+    fire: () => workerPort(engine).fireTimers(),
     async approve(waitpoint: string) {
-      const approve = () => engine.approve(run.executionId, waitpoint, { by: 'ann' });
+      const approve = () => engine.waitpoints.approve(run.executionId, waitpoint, { by: 'ann' });
       await expect.poll(() => approve().catch(() => null), SOON).not.toBeNull();
     },
     async paused() {
       const isHeld = async () =>
-        ['suspended', 'delayed'].includes((await engine.describe(run.executionId))!.publicState);
+        ['suspended', 'delayed'].includes((await engine.executions.describe(run.executionId))!.publicState);
       await expect.poll(isHeld, SOON).toBe(true);
     },
   };
@@ -53,7 +54,7 @@ interface Verdict {
 }
 
 /** Runs the handlers of seeds side by side under an engine that workers may be given in another shape. */
-async function runHistories(count: number, seen: (engine: Connection) => Engine): Promise<Verdict> {
+async function runHistories(count: number, seen: (engine: Connection) => WorkerPort): Promise<Verdict> {
   const engine = await crew.connect({ poolSize: 8 });
   const parent = task<number>(newKind(), POLICY);
   const child = task<number>(newKind(), POLICY);
@@ -95,7 +96,7 @@ async function runHistories(count: number, seen: (engine: Connection) => Engine)
     await Promise.all(
       seeds.map(async (seed) => {
         const run = await engine.submit(parent, seed);
-        const end = await run.end();
+        const end = await run.wait();
         expect({ ...end }).toMatchObject({ outcome: 'success' });
         living.delete(run.executionId);
         verdict.histories += 1;
@@ -118,18 +119,18 @@ async function disturb(engine: Connection, { wanted, living, stop }: Scene): Pro
   const next = chance(SEED);
   while (!stop.aborted) {
     // One look a round trip.
-    await engine.serverTimeMs();
+    await engine.upkeep.serverTimeMs();
     const answers = [...wanted].filter(() => next() < 0.1);
     await Promise.all(
       answers.map(async ([key, { id, waitpoint }]) => {
         // Nobody has waited there yet: it is tried again.
-        const answer = await engine.approve(id, waitpoint, { by: 'ann' }).catch(() => null);
+        const answer = await engine.waitpoints.approve(id, waitpoint, { by: 'ann' }).catch(() => null);
         if (answer !== null) wanted.delete(key);
       }),
     );
     const victims = [...living].filter(() => next() < 0.003);
     await Promise.all(
-      victims.map((id) => engine.revokeLease(id, { reason: 'chance' }).catch(() => undefined)),
+      victims.map((id) => engine.executions.revokeLease(id, { reason: 'chance' }).catch(() => undefined)),
     );
   }
 }
@@ -138,7 +139,7 @@ test(
   'random handlers that are paused, killed and retried take the branch of the first run',
   { timeout: HISTORIES * 2_000 },
   async () => {
-    const verdict = await runHistories(HISTORIES, (engine) => engine);
+    const verdict = await runHistories(HISTORIES, (engine) => workerPort(engine));
     console.log(
       `branches: ${verdict.histories} histories, ${verdict.runs} runs, ${verdict.contradictions.length} contradictions`,
     );
@@ -148,7 +149,10 @@ test(
 );
 
 test('without the stored order they do not', { timeout: 120_000 }, async () => {
-  const forgetful = (engine: Connection): Engine => ({ ...engine, readOrder: async () => [] });
+  const forgetful = (engine: Connection): WorkerPort => ({
+    ...workerPort(engine),
+    readOrder: async () => [],
+  });
   const verdict = await runHistories(20, forgetful);
   expect(verdict.contradictions.length).toBeGreaterThan(0);
 });
@@ -168,9 +172,9 @@ test('an approval that beat a sleep stays the winner, even when a later pause ou
   await done.paused();
   await crew.database.moveClock(HOUR_MS);
   await done.fire();
-  expect(await run.end()).toMatchObject({ outcome: 'success', result: 'paid' });
+  expect(await run.wait()).toMatchObject({ outcome: 'success', result: 'paid' });
   expect(done.notes).toEqual(['paid', 'paid']);
-  const steps = await done.engine.readSteps(run.executionId);
+  const steps = await done.engine.executions.listSteps(run.executionId);
   expect(steps.filter(({ kind }) => kind === 'step').map(({ name }) => name)).toEqual(['paid']);
 });
 
@@ -190,7 +194,7 @@ test('a sleep that has ended stays ended when the database clock is set back', a
   await done.paused();
   await crew.database.moveClock(-HOUR_MS);
   await done.approve('asked');
-  expect(await run.end()).toMatchObject({ outcome: 'success', result: 'done' });
+  expect(await run.wait()).toMatchObject({ outcome: 'success', result: 'done' });
   expect(done.notes).toEqual(['slept', 'slept']);
 });
 
@@ -199,10 +203,10 @@ test('the winner is stored before its branch does anything', async () => {
   const { run, done } = await started(async (ctx) => {
     await Promise.race([ctx.sleep('long', '1h'), ctx.step('short', () => null)]);
     await ctx.step('branch', async () => {
-      orders = await done.engine.readOrder(ctx.executionId);
+      orders = await workerPort(done.engine).readOrder(ctx.executionId);
     });
   });
-  expect(await run.end()).toMatchObject({ outcome: 'success' });
+  expect(await run.wait()).toMatchObject({ outcome: 'success' });
   expect(orders).toEqual([JSON.stringify(['step', 'short'])]);
 });
 
@@ -212,8 +216,8 @@ test('a handler that awaits one thing at a time stores no order', async () => {
     await ctx.step('two', () => null);
     await ctx.sleep('three', { milliseconds: 1 });
   });
-  expect(await run.end()).toMatchObject({ outcome: 'success' });
-  expect(await done.engine.readOrder(run.executionId)).toEqual([]);
+  expect(await run.wait()).toMatchObject({ outcome: 'success' });
+  expect(await workerPort(done.engine).readOrder(run.executionId)).toEqual([]);
 });
 
 test('changed code that no longer awaits what was delivered first still completes', async () => {
@@ -227,8 +231,8 @@ test('changed code that no longer awaits what was delivered first still complete
   });
   await done.paused();
   await done.approve('left');
-  expect(await run.end()).toMatchObject({ outcome: 'success', result: 'done' });
-  const order = await done.engine.readOrder(run.executionId);
+  expect(await run.wait()).toMatchObject({ outcome: 'success', result: 'done' });
+  const order = await workerPort(done.engine).readOrder(run.executionId);
   expect(order.map((end) => (JSON.parse(end) as string[])[1])).toEqual(['kept', 'left']);
 });
 
@@ -252,6 +256,6 @@ test('a step that fails in one run and not in the next does not change later win
   await done.paused();
   await crew.database.moveClock(HOUR_MS);
   await done.fire();
-  expect(await run.end()).toMatchObject({ outcome: 'success', result: 'work' });
+  expect(await run.wait()).toMatchObject({ outcome: 'success', result: 'work' });
   expect([calls, done.notes]).toEqual([2, ['work', 'work']]);
 });

@@ -4,9 +4,9 @@
  */
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { durable, live, summary } from '../../src/define/streams.ts';
+import { stream } from '../../src/define/streams.ts';
 import { task } from '../../src/define/task.ts';
-import { handle } from '../../src/worker/handlers.ts';
+import { handle } from '../../src/define/handlers.ts';
 import { newKind, useCrew } from '../worker/crew.ts';
 
 const crew = useCrew();
@@ -34,10 +34,10 @@ describe('streams of the contract', () => {
     parts: { [name: string]: number };
   }
   const streams = {
-    tokens: durable<string>(),
-    points: durable(z.object({ x: z.number(), on: z.coerce.number() })),
-    cursor: live<number>({ ttl: '10s' }),
-    draft: summary<Draft>(),
+    tokens: stream.durable<string>(),
+    points: stream.durable(z.object({ x: z.number(), on: z.coerce.number() })),
+    cursor: stream.live<number>({ ttl: '10s' }),
+    draft: stream.summary<Draft>(),
   };
 
   test('are written and read by their names and types', async () => {
@@ -89,14 +89,14 @@ describe('streams of the contract', () => {
 
   test('that are invalid are refused', () => {
     const wrong = (given: object) => () => task(newKind(), { streams: given as never });
-    expect(wrong({ a: summary(), b: summary() })).toThrow(/more than one summary \(a, b\)/);
-    expect(wrong({ a: live({ ttl: '5s' }), b: live() })).toThrow(
+    expect(wrong({ a: stream.summary(), b: stream.summary() })).toThrow(/more than one summary \(a, b\)/);
+    expect(wrong({ a: stream.live({ ttl: '5s' }), b: stream.live() })).toThrow(
       /different ttls \(5000 ms, 10000 ms\): the frames of an attempt are kept together/,
     );
-    expect(wrong({ a: live({ ttl: '10s' }), b: live(), c: durable() })).not.toThrow();
+    expect(wrong({ a: stream.live({ ttl: '10s' }), b: stream.live(), c: stream.durable() })).not.toThrow();
     expect(wrong({ a: 'durable' })).toThrow(/options\.streams\.a must be made by/);
-    expect(wrong({ '': durable() })).toThrow(/has a name/);
-    expect(() => live({ ttl: 'soon' })).toThrow(/options\.ttl/);
-    expect(() => durable({} as never)).toThrow(/Standard Schema/);
+    expect(wrong({ '': stream.durable() })).toThrow(/has a name/);
+    expect(() => stream.live({ ttl: 'soon' })).toThrow(/options\.ttl/);
+    expect(() => stream.durable({} as never)).toThrow(/Standard Schema/);
   });
 });

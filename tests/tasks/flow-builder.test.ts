@@ -5,10 +5,8 @@
 import { describe, expect, expectTypeOf, it } from 'vitest';
 import { z } from 'zod';
 import {
-  all,
-  any,
+  join,
   flow,
-  quorum,
   task,
   type Connection,
   type FailedEnd,
@@ -41,7 +39,7 @@ describe('the compiler', () => {
       f.add('both', show, { words: 3 }, { after: { answer: one }, alsoAfter: [judged, two.failed()] });
       f.add('anything', open, { given: 1 }, { after: { whatever: one } });
       const row = f.each('row', ask, ({ question }) => [{ question }]);
-      f.add('of a row', judge, () => ({ style: 'long' }), { after: { answers: row }, join: quorum(1) });
+      f.add('of a row', judge, () => ({ style: 'long' }), { after: { answers: row }, join: join.quorum(1) });
     });
   });
 
@@ -86,16 +84,16 @@ describe('the compiler', () => {
       const one = f.add('one', ask, { question: 'why' });
       const number = f.add('number', count, { of: 'x' });
       // @ts-expect-error -- the answer may not be there
-      f.add('a', show, {}, { after: { answer: one, words: number }, join: any() });
-      f.add('b', show, {}, { after: { answer: one, words: number }, join: all() });
+      f.add('a', show, {}, { after: { answer: one, words: number }, join: join.any() });
+      f.add('b', show, {}, { after: { answer: one, words: number }, join: join.all() });
       f.add(
         'c',
         show,
         { answer: { text: '' } },
-        { after: { words: number }, join: any({ losers: 'let_run' }) },
+        { after: { words: number }, join: join.any({ losers: 'let_run' }) },
       );
-      f.add('d', judge, { style: '' }, { after: { answers: [one] }, join: any() });
-      f.handle('e', { after: { one, numbers: [number] }, join: quorum(1) }, (input) => {
+      f.add('d', judge, { style: '' }, { after: { answers: [one] }, join: join.any() });
+      f.handle('e', { after: { one, numbers: [number] }, join: join.quorum(1) }, (input) => {
         expectTypeOf(input).toEqualTypeOf<{ one?: { text: string }; numbers: number[] }>();
       });
     });
@@ -149,7 +147,7 @@ describe('the compiler', () => {
       void connection.submitFlow(asked);
       // @ts-expect-error -- of another type
       void connection.submitFlow(asked, { question: 1 });
-      void connection.submitFlow({ name: 'plain', members: [{ name: 'a', kind: 'b' }] });
+      void connection.flows.submit({ name: 'plain', members: [{ name: 'a', kind: 'b' }] });
       // @ts-expect-error -- returns no member
       void flow('none', (f) => void f.add('count', count, { of: 'sheep' }));
     };
@@ -165,14 +163,14 @@ describe('a plan', () => {
       'judged',
       judge,
       { style: 'short' },
-      { after: { answers: row }, join: any(), fallback: last },
+      { after: { answers: row }, join: join.any(), fallback: last },
     );
     return f.handle(
       'say',
       {
         after: { best: judged, how: last.ended() },
         alsoAfter: [row.ended()],
-        join: quorum(2, { losers: 'let_run' }),
+        join: join.quorum(2, { losers: 'let_run' }),
         timeout: '5s',
       },
       ({ best }) => best?.best ?? 'nothing',

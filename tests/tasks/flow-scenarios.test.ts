@@ -3,7 +3,7 @@
  * and a flow of future work that is cancelled as a whole.
  */
 import { expect, test } from 'vitest';
-import { atLeast, flow, handle, summary, task, TaskFailed, type ExecutionId } from '../../src/index.ts';
+import { atLeast, flow, handle, stream, task, TaskFailed, type ExecutionId } from '../../src/index.ts';
 import { newKind, SOON, useCrew } from '../worker/crew.ts';
 
 const crew = useCrew();
@@ -11,7 +11,7 @@ const crew = useCrew();
 test('a deploy waits for three suites and two reviewers, and the rest is cancelled when it does not verify', async () => {
   const engine = await crew.connect();
   const order: string[] = [];
-  const build = task(newKind(), { streams: { log: summary() } });
+  const build = task(newKind(), { streams: { log: stream.summary() } });
   const builds = handle(build, async (_, ctx) => {
     await ctx.streams.log.patch({ compiled: 1 });
     await ctx.streams.log.patch({ linked: true, compiled: 2 });
@@ -43,15 +43,19 @@ test('a deploy waits for three suites and two reviewers, and the rest is cancell
   crew.work(engine, { handlers: [builds, suites, ...deploying.handlers], capabilities: ['tests'] });
   const run = await engine.submitFlow(deploying);
   const deploy = run.members['deploy'] as ExecutionId;
-  await expect.poll(async () => (await engine.describe(deploy))?.publicState, SOON).toBe('suspended');
+  await expect
+    .poll(async () => (await engine.executions.describe(deploy))?.publicState, SOON)
+    .toBe('suspended');
   expect(order[0]).toBe('build');
   expect(order.slice(1).toSorted()).toEqual(['e2e', 'integration', 'unit']);
-  const say = (by: string) => engine.approve(deploy, 'approval', { by });
+  const say = (by: string) => engine.waitpoints.approve(deploy, 'approval', { by });
   expect(await say('ada')).toMatchObject({ effect: 'counted' });
   expect(await say('ada')).toMatchObject({ effect: 'not_counted' });
-  expect((await engine.describe(deploy))?.publicState).toBe('suspended');
+  expect((await engine.executions.describe(deploy))?.publicState).toBe('suspended');
   expect(await say('grace')).toMatchObject({ effect: 'resumed' });
-  await expect.poll(async () => (await engine.result(run.members['verify']!)).outcome, SOON).toBe('failed');
+  await expect
+    .poll(async () => (await engine.executions.result(run.members['verify']!)).outcome, SOON)
+    .toBe('failed');
   const { cancelled } = (await run.cancel({ reason: 'it does not verify', wait: 'end' })) as {
     cancelled?: string[];
   };
@@ -61,7 +65,10 @@ test('a deploy waits for three suites and two reviewers, and the rest is cancell
   expect(
     members.filter((member) => !['completed', 'failed', 'skipped', 'cancelled'].includes(member.state)),
   ).toEqual([]);
-  expect((await engine.readSummary(run.members['build']!))?.document).toEqual({ compiled: 2, linked: true });
+  expect((await engine.streams.readSummary(run.members['build']!))?.document).toEqual({
+    compiled: 2,
+    linked: true,
+  });
 });
 
 test('what always fails is retried as often as allowed, and a flow of future work is cancelled as a whole', async () => {
@@ -74,17 +81,17 @@ test('what always fails is retried as often as allowed, and a flow of future wor
   });
   crew.work(engine, { handlers: [fails] });
   const policy = { retry: { maxRetries: 2, backoff: { type: 'fixed', delayMs: 50 } } } as const;
-  const { executionId } = await engine.submit({ kind: hopeless.name, policy });
-  expect(await engine.waitForEnd(executionId)).toMatchObject({ outcome: 'failed' });
+  const { executionId } = await engine.executions.submit({ kind: hopeless.name, policy });
+  expect(await engine.executions.wait(executionId)).toMatchObject({ outcome: 'failed' });
   expect(tries).toBe(3);
-  const ahead = await engine.submitFlow({
+  const ahead = await engine.flows.submit({
     name: 'ahead',
     members: ['a', 'b'].map((name) => ({ name, kind: newKind() })),
   });
-  const answer = await engine.cancelFlow(ahead.flowId, { reason: 'not needed', wait: 'end' });
+  const answer = await engine.flows.cancel(ahead.flowId, { reason: 'not needed', wait: 'end' });
   expect(answer).toMatchObject({ outcome: 'cancelled' });
   expect((answer as { cancelled: string[] }).cancelled.toSorted()).toEqual(
     Object.values(ahead.members).toSorted(),
   );
-  expect((await engine.describeFlow(ahead.flowId))?.counts).toEqual({ cancelled: 2 });
+  expect((await engine.flows.describe(ahead.flowId))?.counts).toEqual({ cancelled: 2 });
 });

@@ -4,22 +4,22 @@
  */
 import { describe, expect, expectTypeOf, test } from 'vitest';
 import {
-  any,
+  join,
   ExecutionFailed,
   flow,
   handle,
-  quorum,
   task,
   TaskAborted,
   TaskFailed,
   type Connection,
-  type Engine,
   type EngineError,
   type ExecutionId,
   type FlowBuilder,
   type TaskContext,
 } from '../../src/index.ts';
 import { AGAIN, deaf, latch, newKind, SOON, useCrew } from '../worker/crew.ts';
+import { workerPort } from '../../src/connect/port.ts';
+import type { WorkerPort } from '../../src/contract/protocol.ts';
 
 const crew = useCrew();
 
@@ -56,7 +56,7 @@ describe('a defined flow', () => {
       { said: 'a bcd: 104', flowId: runs[0].flowId },
       { said: ': 100', flowId: runs[1].flowId },
     ]);
-    expect(await runs[0].end()).toBe('completed');
+    expect(await runs[0].wait()).toBe('completed');
     expect(await runs[0].describe()).toMatchObject({ tags: { number: 'one' }, counts: { completed: 4 } });
     expect(Object.keys(runs[0].members)).toEqual(['length[0]', 'length[1]', 'total', 'say']);
   });
@@ -75,13 +75,13 @@ describe('a defined flow', () => {
     crew.work(engine, { handlers: risky.handlers });
     const good = await engine.submitFlow(risky, { fail: 'no' });
     expect(await good.result()).toBe(8);
-    expect(await good.end()).toBe('completed');
+    expect(await good.wait()).toBe('completed');
     const bad = await engine.submitFlow(risky, { fail: 'yes' });
     await expect(bad.result()).rejects.toThrow(ExecutionFailed);
     await expect(bad.result()).rejects.toMatchObject({ end: { outcome: 'skipped' } });
-    expect(await bad.end()).toBe('failed');
+    expect(await bad.wait()).toBe('failed');
     const resultOf = async (run: typeof good, member: string) => {
-      const end = await engine.result(run.members[member]!);
+      const end = await engine.executions.result(run.members[member]!);
       return end.outcome === 'success' ? end.result : end.outcome;
     };
     const nothing = { message: null, category: null };
@@ -101,7 +101,7 @@ describe('a defined flow', () => {
       });
       const best = f.handle('best', { after: { broken }, fallback: spare }, (input) => input.broken);
       const ends = { best, spare, all: [broken.failed()] };
-      return f.handle('end', { after: ends, join: quorum(2) }, (input) => input);
+      return f.handle('end', { after: ends, join: join.quorum(2) }, (input) => input);
     });
     crew.work(engine, { handlers: careful.handlers });
     const run = await engine.submitFlow(careful);
@@ -118,7 +118,7 @@ describe('a defined flow', () => {
     const again = await engine.submitFlow(idle, undefined, { flowId: first.flowId });
     expect(again).toMatchObject({ flowId: first.flowId, outcome: 'duplicate', members: first.members });
     expect(await again.cancel({ reason: 'enough', wait: 'end' })).toMatchObject({ outcome: 'cancelled' });
-    expect(await first.end()).toBe('cancelled');
+    expect(await first.wait()).toBe('cancelled');
     await expect(engine.submitFlow(idle, undefined, { lane: 'x' } as never)).rejects.toMatchObject({
       code: 'invalid_input',
     });
@@ -144,7 +144,7 @@ describe('losers', () => {
       });
       return f.handle(
         'judge',
-        { after: { answers: [...slow, fast] }, join: any() },
+        { after: { answers: [...slow, fast] }, join: join.any() },
         ({ answers }) => answers,
       );
     });
@@ -159,11 +159,11 @@ describe('losers', () => {
     await expect.poll(() => worker.running, SOON).toBe(0);
     expect(worker.stats).toMatchObject({ completed: 2, lost: 2 });
     for (const member of ['slow 0', 'slow 1'])
-      expect(await engine.result(run.members[member]!)).toMatchObject({
+      expect(await engine.executions.result(run.members[member]!)).toMatchObject({
         outcome: 'cancelled',
         message: 'sibling_quorum_satisfied',
       });
-    expect(await run.end()).toBe('completed');
+    expect(await run.wait()).toBe('completed');
   });
 
   test('that are not aborted are refused when they complete', async () => {
@@ -179,16 +179,20 @@ describe('losers', () => {
         await began.opened;
         return 'first';
       });
-      return f.handle('judge', { after: { answers: [slow, fast] }, join: any() }, ({ answers }) => answers);
+      return f.handle(
+        'judge',
+        { after: { answers: [slow, fast] }, join: join.any() },
+        ({ answers }) => answers,
+      );
     });
     const worker = crew.work(deaf(engine), { handlers: race.handlers, pollMs: 20 });
     const run = await engine.submitFlow(race);
-    expect(await run.end()).toBe('completed');
+    expect(await run.wait()).toBe('completed');
     goOn.open();
     await expect.poll(() => worker.running, SOON).toBe(0);
     expect(worker.stats).toMatchObject({ completed: 2, lost: 1 });
     expect(await run.result()).toEqual(['first']);
-    expect((await engine.result(run.members['slow']!)).outcome).toBe('cancelled');
+    expect((await engine.executions.result(run.members['slow']!)).outcome).toBe('cancelled');
   });
 
   test('are stopped a hundred wide', async () => {
@@ -204,7 +208,7 @@ describe('losers', () => {
         runner,
         Array.from({ length: WIDE }, (_, n) => ({ n })),
       );
-      return f.handle('judge', { after: { firsts: runners }, join: any() }, ({ firsts }) => firsts);
+      return f.handle('judge', { after: { firsts: runners }, join: join.any() }, ({ firsts }) => firsts);
     });
     const run = async ({ n }: { n: number }, ctx: TaskContext) => {
       begun += 1;
@@ -222,7 +226,7 @@ describe('losers', () => {
     });
     const submitted = await engine.submitFlow(race);
     expect(await submitted.result()).toEqual([42]);
-    expect(await submitted.end()).toBe('completed');
+    expect(await submitted.wait()).toBe('completed');
     await expect.poll(() => stopped.length, SOON).toBe(WIDE - 1);
     expect(stopped.every((reason) => (reason as TaskAborted).code === 'cancelled')).toBe(true);
     await expect.poll(() => worker.running, SOON).toBe(0);
@@ -270,19 +274,19 @@ describe('a member that extends its flow', () => {
       ],
     });
     const run = await engine.submitFlow(growing);
-    expect(await run.end()).toBe('completed');
+    expect(await run.wait()).toBe('completed');
     expect(outcomes).toEqual(['submitted', 'duplicate']);
     const { members, edgeCount } = (await run.describe())!;
     expect(members).toHaveLength(7);
     expect(edgeCount).toBe(6);
     const { executionId } = members.find(({ name }) => name === 'sum')!;
-    expect(await engine.result(executionId)).toEqual({ outcome: 'success', result: 1_015 });
+    expect(await engine.executions.result(executionId)).toEqual({ outcome: 'success', result: 1_015 });
   });
 
   const LEASE_MS = 60_000;
   test.each<[string, string, (engine: Connection, id: ExecutionId) => Promise<unknown>]>([
     ['a cancel', 'cancelled', (engine, id) => engine.cancel(id, { reason: 'not needed' })],
-    ['a revocation', 'revoked', (engine, id) => engine.revokeLease(id, { reason: 'stuck' })],
+    ['a revocation', 'revoked', (engine, id) => engine.executions.revokeLease(id, { reason: 'stuck' })],
     ['a lapsed lease', 'lease_lost', () => crew.database.moveClock(LEASE_MS + 1)],
   ])('adds nothing after %s, and learns that it lost its lease', async (_, code, take) => {
     const engine = await crew.connect();
@@ -290,7 +294,7 @@ describe('a member that extends its flow', () => {
     const [began, goOn] = [latch(), latch()];
     const growing = flow(newKind(), (f) => f.add('first', first, null, { policy: AGAIN }));
     // Nobody tells it before it asks.
-    const unheard: Engine = { ...engine, watch: () => () => undefined };
+    const unheard: WorkerPort = { ...workerPort(engine), watch: () => () => undefined };
     const worker = crew.work(unheard, {
       leaseMs: LEASE_MS,
       pollMs: 20,
@@ -341,7 +345,7 @@ describe('a member that extends its flow', () => {
     await run.cancel({ reason: 'enough', policy: 'let_finish' });
     goOn.open();
     expect(await run.result()).toBe(1);
-    expect(await run.end()).toBe('cancelled');
+    expect(await run.wait()).toBe('cancelled');
   });
 
   test('fails terminally when the extension is invalid', async () => {

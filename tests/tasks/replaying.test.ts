@@ -4,8 +4,9 @@
  */
 import { describe, expect, test } from 'vitest';
 import { task } from '../../src/define/task.ts';
-import { handle } from '../../src/worker/handlers.ts';
+import { handle } from '../../src/define/handlers.ts';
 import { latch, newKind, SOON, useCrew } from '../worker/crew.ts';
+import { workerPort } from '../../src/connect/port.ts';
 
 const crew = useCrew();
 const WHY = { reason: 'the bug is fixed' };
@@ -38,9 +39,9 @@ describe('a replay from the failed step', () => {
     const { ran, state, name, handler } = brittle();
     crew.work(engine, { handlers: [handler] });
     const run = await engine.submit(name, null);
-    expect(await run.end()).toMatchObject({ outcome: 'failed', message: expect.stringContaining('broken') });
+    expect(await run.wait()).toMatchObject({ outcome: 'failed', message: expect.stringContaining('broken') });
     state.mended = true;
-    expect(await engine.replay(run.executionId, WHY)).toMatchObject({ outcome: 'replayed' });
+    expect(await engine.executions.replay(run.executionId, WHY)).toMatchObject({ outcome: 'replayed' });
     expect(await run.result()).toEqual({ first: 1, second: 2, third: 1 });
     expect(ran).toEqual({ first: 1, second: 2, third: 1 });
   });
@@ -65,9 +66,9 @@ describe('a replay from the failed step', () => {
       ],
     });
     const run = await engine.submit(parent, null);
-    expect(await run.end()).toMatchObject({ outcome: 'failed' });
+    expect(await run.wait()).toMatchObject({ outcome: 'failed' });
     state.mended = true;
-    await engine.replay(run.executionId, WHY);
+    await engine.executions.replay(run.executionId, WHY);
     expect(await run.result()).toBe(1);
     expect(new Set(children).size).toBe(1);
     expect(state.ran).toBe(1);
@@ -88,10 +89,10 @@ describe('a replay from the failed step', () => {
     const run = await engine.submit(sleeper, null, { policy: { deadlineMs: HOUR_MS } });
     await expect.poll(() => worker.stats.paused, SOON).toBe(1);
     await crew.database.moveClock(HOUR_MS);
-    await engine.fireTimers();
-    expect(await run.end()).toMatchObject({ outcome: 'expired' });
+    await workerPort(engine).fireTimers();
+    expect(await run.wait()).toMatchObject({ outcome: 'expired' });
     await crew.database.moveClock(HOUR_MS);
-    await engine.replay(run.executionId, WHY);
+    await engine.executions.replay(run.executionId, WHY);
     expect(await run.result()).toBe(1);
     expect(worker.stats.paused).toBe(1);
   });
@@ -105,7 +106,9 @@ describe('a replay from the start', () => {
     crew.work(engine, { handlers: [handler] });
     const run = await engine.submit(name, null);
     expect(await run.result()).toEqual({ first: 1, second: 1, third: 1 });
-    expect(await engine.replay(run.executionId, { ...WHY, from: 'start' })).toMatchObject({ replayCount: 1 });
+    expect(await engine.executions.replay(run.executionId, { ...WHY, from: 'start' })).toMatchObject({
+      replayCount: 1,
+    });
     expect(await run.result()).toEqual({ first: 2, second: 2, third: 2 });
     expect(ran).toEqual({ first: 2, second: 2, third: 2 });
   });
@@ -128,11 +131,11 @@ describe('a replay from the start', () => {
     const run = await engine.submit(parent, null);
     expect(await run.result()).toBe(1);
     for (const again of [2, 3]) {
-      await engine.replay(run.executionId, { ...WHY, from: 'start' });
+      await engine.executions.replay(run.executionId, { ...WHY, from: 'start' });
       expect(await run.result()).toBe(again);
     }
     expect(new Set(children).size).toBe(3);
-    const parents = await Promise.all(children.map((id) => engine.describe(id)));
+    const parents = await Promise.all(children.map((id) => engine.executions.describe(id)));
     expect(parents.map((each) => each?.parentId)).toEqual(children.map(() => run.executionId));
   });
 
@@ -152,9 +155,9 @@ describe('a replay from the start', () => {
     for (const round of [1, 2]) {
       await expect.poll(() => worker.stats.paused, SOON).toBe(round);
       await crew.database.moveClock(HOUR_MS);
-      await engine.fireTimers();
+      await workerPort(engine).fireTimers();
       expect(await run.result()).toBe(round - 1);
-      await engine.replay(run.executionId, { ...WHY, from: 'start' });
+      await engine.executions.replay(run.executionId, { ...WHY, from: 'start' });
     }
   });
 
@@ -164,7 +167,7 @@ describe('a replay from the start', () => {
     crew.work(engine, { handlers: [handle(echo, (input, ctx) => [input.n, ctx.attemptIndex])] });
     const run = await engine.submit(echo, { n: 7 });
     expect(await run.result()).toEqual([7, 0]);
-    await engine.replay(run.executionId, { ...WHY, from: 'start' });
+    await engine.executions.replay(run.executionId, { ...WHY, from: 'start' });
     expect(await run.result()).toEqual([7, 1]);
   });
 });
@@ -190,12 +193,12 @@ test('a cancelled run that continues anyway can change nothing beside the replay
   const run = await engine.submit(stubborn, null);
   await begun.opened;
   await engine.cancel(run.executionId, { reason: 'stuck' });
-  expect(await run.end()).toMatchObject({ outcome: 'cancelled' });
-  await engine.replay(run.executionId, { ...WHY, from: 'start' });
+  expect(await run.wait()).toMatchObject({ outcome: 'cancelled' });
+  await engine.executions.replay(run.executionId, { ...WHY, from: 'start' });
   expect(await run.result()).toBe(1);
   go.open();
   expect(await told.opened).toBe('cancelled');
   await expect.poll(() => worker.stats.lost, SOON).toBe(1);
   expect(ran).toEqual(['replay']);
-  expect(await engine.result(run.executionId)).toEqual({ outcome: 'success', result: 1 });
+  expect(await engine.executions.result(run.executionId)).toEqual({ outcome: 'success', result: 1 });
 });

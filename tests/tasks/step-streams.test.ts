@@ -3,14 +3,16 @@
  * in streaming.test.ts.
  */
 import { describe, expect, test } from 'vitest';
-import type { Connection } from '../../src/connect/connect.ts';
+import type { Connection } from '../../src/connect/connection.ts';
 import type { EngineError } from '../../src/contract/errors.ts';
-import { durable } from '../../src/define/streams.ts';
+import { stream } from '../../src/define/streams.ts';
 import { task } from '../../src/define/task.ts';
-import type { TaskContext } from '../../src/worker/context.ts';
-import { handle } from '../../src/worker/handlers.ts';
+import type { TaskContext } from '../../src/define/context.ts';
+import { handle } from '../../src/define/handlers.ts';
 import { TaskAborted } from '../../src/worker/task.ts';
 import { latch, newKind, useCrew } from '../worker/crew.ts';
+import { workerPort } from '../../src/connect/port.ts';
+import type { WorkerPort } from '../../src/contract/protocol.ts';
 
 const crew = useCrew();
 const NO_RETRY = { retry: { maxRetries: 0 } } as const;
@@ -25,7 +27,7 @@ async function running(work: (ctx: TaskContext) => Promise<unknown>) {
 }
 
 async function payloadsOf(engine: Connection, id: string): Promise<unknown[]> {
-  return (await engine.readStream(id)).frames.map(({ payload }) => payload);
+  return (await engine.streams.read(id)).frames.map(({ payload }) => payload);
 }
 
 async function* words(): AsyncGenerator<string> {
@@ -49,7 +51,7 @@ describe('a step that is retried', () => {
       await ctx.stream.write('outside');
     });
     await run.result();
-    const { frames } = await engine.readStream(id);
+    const { frames } = await engine.streams.read(id);
     expect(frames.map(({ payload, step }) => [payload, step])).toEqual([
       ['try 0', { name: 'ask', key: 'a', tryIndex: 0 }],
       ['try 1', { name: 'ask', key: 'a', tryIndex: 1 }],
@@ -83,9 +85,9 @@ describe('a step that is retried', () => {
 describe('a transaction', () => {
   test('writes nothing to streams, and starts once earlier output is stored', async () => {
     const engine = await crew.connect({ poolSize: 1 });
-    const writing = task<null, unknown, { tokens: ReturnType<typeof durable<string>> }>(newKind(), {
+    const writing = task<null, unknown, { tokens: ReturnType<typeof stream.durable<string>> }>(newKind(), {
       ...NO_RETRY,
-      streams: { tokens: durable<string>() },
+      streams: { tokens: stream.durable<string>() },
     });
     crew.work(engine, {
       handlers: [
@@ -123,19 +125,22 @@ describe('a transaction', () => {
 test('more patches than one append may contain are sent in several', async () => {
   const engine = await crew.connect();
   const sizes: number[] = [];
-  const counting: typeof engine.appendFrames = (lease, frames, options) => {
+  const counting: WorkerPort['appendFrames'] = (lease, frames, options) => {
     sizes.push(frames.length);
-    return engine.appendFrames(lease, frames, options);
+    return workerPort(engine).appendFrames(lease, frames, options);
   };
   const patching = task<null>(newKind(), NO_RETRY);
   const work = async (ctx: TaskContext): Promise<void> => {
     for (let n = 0; n < 120; n += 1) void ctx.stream.patch({ [`n${n}`]: n });
     await ctx.stream.flush();
   };
-  crew.work({ ...engine, appendFrames: counting }, { handlers: [handle(patching, (_, ctx) => work(ctx))] });
+  crew.work(
+    { ...workerPort(engine), appendFrames: counting },
+    { handlers: [handle(patching, (_, ctx) => work(ctx))] },
+  );
   const run = await engine.submit(patching, null);
   await run.result();
   expect(sizes).toEqual([50, 50, 20]);
-  const summary = await engine.readSummary(run.executionId);
+  const summary = await engine.streams.readSummary(run.executionId);
   expect(summary).toMatchObject({ version: 120, document: { n0: 0, n119: 119 } });
 });

@@ -4,8 +4,9 @@
 import { expect, test } from 'vitest';
 import { ExecutionFailed } from '../../src/contract/errors.ts';
 import { task } from '../../src/define/task.ts';
-import { handle } from '../../src/worker/handlers.ts';
+import { handle } from '../../src/define/handlers.ts';
 import { AGAIN, latch, newKind, SOON, useCrew } from '../worker/crew.ts';
+import { workerPort } from '../../src/connect/port.ts';
 
 const crew = useCrew();
 const RETRY = { retry: AGAIN.retry };
@@ -48,7 +49,7 @@ test('parallel steps are recorded separately', async () => {
   });
   const run = await engine.submit(many, 20);
   expect(await run.result()).toEqual(Array.from({ length: 20 }, (_, index) => index * 2));
-  expect((await engine.describe(run.executionId))?.stepCount).toBe(20);
+  expect((await engine.executions.describe(run.executionId))?.stepCount).toBe(20);
 });
 
 test('a long sleep frees the worker, and the same attempt resumes after it', async () => {
@@ -69,11 +70,13 @@ test('a long sleep frees the worker, and the same attempt resumes after it', asy
     ],
   });
   const run = await engine.submit(nap, null);
-  await expect.poll(async () => (await engine.describe(run.executionId))?.publicState, SOON).toBe('delayed');
+  await expect
+    .poll(async () => (await engine.executions.describe(run.executionId))?.publicState, SOON)
+    .toBe('delayed');
   await expect.poll(() => worker.running, SOON).toBe(0);
   expect(worker.stats.paused).toBe(1);
   await crew.database.moveClock(3_600_000);
-  await engine.fireTimers();
+  await workerPort(engine).fireTimers();
   expect(await run.result()).toBe('rested');
   expect(runs).toEqual([
     [0, false],
@@ -105,7 +108,7 @@ test('children are spawned once and awaited across a pause of their parent', asy
   });
   const run = await engine.submit(parent, null);
   await expect
-    .poll(async () => (await engine.describe(run.executionId))?.publicState, SOON)
+    .poll(async () => (await engine.executions.describe(run.executionId))?.publicState, SOON)
     .toBe('waiting_children');
   await expect.poll(() => worker.running, SOON).toBe(0);
   crew.work(engine, { lanes: ['children'], handlers: [handle(child, (n) => n * 10)] });
@@ -148,7 +151,7 @@ test('using a name and key twice is refused with a message that shows how to wri
     ],
   });
   const run = await engine.submit(twice, null);
-  const end = await run.end();
+  const end = await run.wait();
   expect(end).toMatchObject({ outcome: 'failed' });
   expect((end as { message: string }).message).toMatch(
     /"same" is used twice in one run; in a loop give each round a key/,
@@ -221,12 +224,12 @@ test('time limits longer than a timer supports are kept', async () => {
   const engine = await crew.connect();
   const patient = task<null>(newKind(), { timeout: '60d' });
   const lookAround = async () => {
-    for (let look = 0; look < 10; look += 1) await engine.result(run.executionId);
+    for (let look = 0; look < 10; look += 1) await engine.executions.result(run.executionId);
     return 'in time';
   };
   crew.work(engine, {
     handlers: [handle(patient, async (_, ctx) => ctx.step('look', lookAround, { timeout: '30d' }))],
   });
   const run = await engine.submit(patient, null);
-  expect(await run.end()).toEqual({ outcome: 'success', result: 'in time' });
+  expect(await run.wait()).toEqual({ outcome: 'success', result: 'in time' });
 });

@@ -3,14 +3,16 @@
  * stored before the handler's outcome, its pause or its finished step becomes visible.
  */
 import { describe, expect, test } from 'vitest';
-import type { Connection } from '../../src/connect/connect.ts';
+import type { Connection } from '../../src/connect/connection.ts';
 import { EngineError } from '../../src/contract/errors.ts';
 import type { StreamItem } from '../../src/contract/streams.ts';
 import { task } from '../../src/define/task.ts';
-import type { TaskContext } from '../../src/worker/context.ts';
-import { handle } from '../../src/worker/handlers.ts';
+import type { TaskContext } from '../../src/define/context.ts';
+import { handle } from '../../src/define/handlers.ts';
 import { TaskAborted } from '../../src/worker/task.ts';
 import { deaf, latch, newKind, SOON, useCrew } from '../worker/crew.ts';
+import { workerPort } from '../../src/connect/port.ts';
+import type { WorkerPort } from '../../src/contract/protocol.ts';
 
 const crew = useCrew();
 const NO_RETRY = { retry: { maxRetries: 0 } } as const;
@@ -33,7 +35,7 @@ async function readAll(items: AsyncIterable<StreamItem>): Promise<string[]> {
 
 /** Frames of the first attempt. */
 async function framesOf(engine: Connection, id: string): Promise<unknown[]> {
-  const { frames } = await engine.readStream(id, { attemptIndex: 0 });
+  const { frames } = await engine.streams.read(id, { attemptIndex: 0 });
   return frames.map(({ payload }) => payload);
 }
 
@@ -85,7 +87,7 @@ describe('output', () => {
       void ctx.stream.write('z');
       return piped + web;
     });
-    const tailing = readAll(engine.tailStream(id));
+    const tailing = readAll(engine.streams.tail(id));
     expect(await run.result()).toBe(2_502);
     expect(await tailing).toEqual([...NUMBERS.slice(0, 2_500), 'x', 'y', 'z', 'closed']);
   });
@@ -103,7 +105,7 @@ describe('output', () => {
       await Promise.all(writes);
     });
     await run.result();
-    const { frames } = await engine.readStream(id);
+    const { frames } = await engine.streams.read(id);
     expect(frames).toMatchObject([
       { payload: { n: 1 }, correlationId: 'c', mode: 'durable', frameType: 'event', step: null },
       { payload: Buffer.of(0, 255), mode: 'best_effort', frameType: 'level' },
@@ -116,7 +118,7 @@ describe('output', () => {
       void ctx.stream.write('last words');
       throw new Error('broken');
     });
-    expect(await run.end()).toMatchObject({ outcome: 'failed' });
+    expect(await run.wait()).toMatchObject({ outcome: 'failed' });
     expect(await framesOf(engine, id)).toEqual(['last words']);
   });
 
@@ -136,7 +138,7 @@ describe('output', () => {
     expect(taken.count).toBe(2_000);
     await release();
     await run.result();
-    const { frames } = await engine.readStream(id, { limit: 10_000 });
+    const { frames } = await engine.streams.read(id, { limit: 10_000 });
     expect(frames.map(({ payload }) => payload)).toEqual(NUMBERS);
   });
 });
@@ -144,15 +146,15 @@ describe('output', () => {
 test('an append whose reply was lost is repeated and written once', async () => {
   const engine = await crew.connect();
   const names: unknown[] = [];
-  const lossy: typeof engine.appendFrames = async (lease, frames, options) => {
-    const outcome = await engine.appendFrames(lease, frames, options);
+  const lossy: WorkerPort['appendFrames'] = async (lease, frames, options) => {
+    const outcome = await workerPort(engine).appendFrames(lease, frames, options);
     names.push(options?.appendId);
     if (names.length === 1) throw new EngineError('unavailable', 'The answer was lost.');
     return outcome;
   };
   const writing = task<null>(newKind(), NO_RETRY);
   crew.work(
-    { ...engine, appendFrames: lossy },
+    { ...workerPort(engine), appendFrames: lossy },
     { handlers: [handle(writing, (_, ctx) => ctx.stream.write('once'))] },
   );
   const run = await engine.submit(writing, null);
@@ -187,7 +189,7 @@ describe('a frame that cannot be stored', () => {
       void ctx.stream.write('x'.repeat(65_537));
       await ctx.stream.write('fine');
     });
-    expect(await run.end()).toMatchObject({
+    expect(await run.wait()).toMatchObject({
       outcome: 'failed',
       message: expect.stringContaining('the limit of a frame is 65536'),
     });
@@ -201,7 +203,7 @@ describe('a frame that cannot be stored', () => {
       return ctx.stream.flush().catch((error: { code: string }) => error.code);
     });
     expect(await run.result()).toBe('payload_too_large');
-    const { document } = (await engine.readSummary(id))!;
+    const { document } = (await engine.streams.readSummary(id))!;
     expect(document).toMatchObject({ 0: large, 16: large, small: 1 });
     expect(document).not.toHaveProperty('19');
   });
@@ -227,9 +229,9 @@ describe('a run that is started again', () => {
     crew.work(deaf(engine), { leaseMs: LEASE_MS, pollMs: 20, handlers });
     const run = await engine.submit(writing, null);
     await expect.poll(() => framesOf(engine, run.executionId), SOON).toContain('after');
-    await engine.revokeLease(run.executionId, { reason: 'as if it had crashed' });
+    await engine.executions.revokeLease(run.executionId, { reason: 'as if it had crashed' });
     crew.work(await crew.connect(), { leaseMs: LEASE_MS, pollMs: 20, handlers });
-    expect(await readAll(engine.tailStream(run.executionId))).toEqual([
+    expect(await readAll(engine.streams.tail(run.executionId))).toEqual([
       'outside',
       'in left',
       'in right',
@@ -240,7 +242,7 @@ describe('a run that is started again', () => {
       'after',
       'closed',
     ]);
-    const { frames } = await engine.readStream(run.executionId, { attemptIndex: 0 });
+    const { frames } = await engine.streams.read(run.executionId, { attemptIndex: 0 });
     expect(frames.map(({ step }) => step?.name)).toEqual([undefined, 'left', 'right', undefined]);
     stuck.open();
   });
@@ -265,7 +267,7 @@ describe('a run that is started again', () => {
     await worker.stop({ deadlineMs: 0 });
     crew.work(engine, { pollMs: 20, handlers });
     await run.result();
-    expect(await readAll(engine.tailStream(run.executionId))).toEqual([
+    expect(await readAll(engine.streams.tail(run.executionId))).toEqual([
       'first',
       'half',
       'restarted but for first',
@@ -289,14 +291,14 @@ describe('a run that is started again', () => {
     });
     const { executionId } = await engine.submit(writing, null);
     const [told, left] = [[] as string[], { cursor: '' }];
-    for await (const item of engine.tailStream(executionId)) {
+    for await (const item of engine.streams.tail(executionId)) {
       told.push(spoken(item));
       left.cursor = item.cursor;
       if (item.type === 'paused') break;
     }
     expect(told).toEqual(['before', 'asking', 'paused']);
-    await engine.approve(executionId, 'word', { by: 'ann' });
-    const rest = await readAll(engine.tailStream(executionId, { after: left.cursor }));
+    await engine.waitpoints.approve(executionId, 'word', { by: 'ann' });
+    const rest = await readAll(engine.streams.tail(executionId, { after: left.cursor }));
     expect(rest.filter((word) => word !== 'paused')).toEqual([
       'restarted but for before',
       'asking',
@@ -338,7 +340,7 @@ describe('a handler that lost its lease', () => {
         met.push(await late().catch((error: unknown) => error));
     }, hearing);
     await begun.opened;
-    await engine.revokeLease(id, { reason: 'another one is to do it' });
+    await engine.executions.revokeLease(id, { reason: 'another one is to do it' });
     if (hearing === 'told') await cancelled.opened;
     goOn.open();
     await expect.poll(() => worker.stats.lost, SOON).toBe(1);
@@ -363,7 +365,7 @@ describe('a handler that lost its lease', () => {
     const run = await engine.submit(slow, null);
     expect(await met.opened).toMatchObject({ name: 'TaskAborted', code: 'deadline' });
     await release();
-    expect(await run.end()).toMatchObject({ outcome: 'failed', category: 'timeout' });
-    expect((await engine.readStream(run.executionId)).frameCount).toBe(2_000);
+    expect(await run.wait()).toMatchObject({ outcome: 'failed', category: 'timeout' });
+    expect((await engine.streams.read(run.executionId)).frameCount).toBe(2_000);
   });
 });

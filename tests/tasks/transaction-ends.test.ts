@@ -3,9 +3,9 @@
  * write afterwards, cannot silently undo a commit, and cannot keep the process alive.
  */
 import { expect, test } from 'vitest';
-import type { SqlTransaction } from '../../src/contract/engine.ts';
+import type { SqlTransaction } from '../../src/contract/transactions.ts';
 import { task } from '../../src/define/task.ts';
-import { handle } from '../../src/worker/handlers.ts';
+import { handle } from '../../src/define/handlers.ts';
 import { latch, newKind, useCrew } from '../worker/crew.ts';
 
 const crew = useCrew();
@@ -70,8 +70,8 @@ test('a COMMIT that the database turned into a rollback is a failure, not a succ
     ],
   });
   const run = await engine.submit(careless, null);
-  expect(await run.end()).toMatchObject({ outcome: 'failed' });
-  expect(await engine.readSteps(run.executionId)).toEqual([]);
+  expect(await run.wait()).toMatchObject({ outcome: 'failed' });
+  expect(await engine.executions.listSteps(run.executionId)).toEqual([]);
 });
 
 test('a transaction may return the result of its last query', async () => {

@@ -4,15 +4,15 @@
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import pg from 'pg';
-import type { Connection } from '../../src/connect/connect.ts';
-import type { SqlTransaction, Transactor } from '../../src/contract/engine.ts';
+import type { Connection } from '../../src/connect/connection.ts';
+import type { SqlTransaction, Transactor } from '../../src/contract/transactions.ts';
 import type { ExecutionId } from '../../src/contract/ids.ts';
 import { connectionBudget } from '../../src/engine/database/connection-budget.ts';
 import { LIMITS } from '../../src/contract/limits.ts';
 import { task } from '../../src/define/task.ts';
 import { startFaultProxy, type FaultProxy } from '../../src/testing/fault-proxy.ts';
-import type { TaskContext } from '../../src/worker/context.ts';
-import { handle } from '../../src/worker/handlers.ts';
+import type { TaskContext } from '../../src/define/context.ts';
+import { handle } from '../../src/define/handlers.ts';
 import { latch, newKind, SOON, useCrew } from '../worker/crew.ts';
 
 const LEASE_MS = 30_000;
@@ -51,8 +51,8 @@ async function renewThroughLeases(ids: readonly ExecutionId[]): Promise<void> {
 
 async function checkFirstAttempts(engine: Connection, ids: readonly ExecutionId[]): Promise<void> {
   for (const id of ids) {
-    expect(await engine.waitForEnd(id)).toMatchObject({ outcome: 'success' });
-    expect(await engine.describe(id)).toMatchObject({ attemptIndex: 0, reclaimCount: 0 });
+    expect(await engine.executions.wait(id)).toMatchObject({ outcome: 'success' });
+    expect(await engine.executions.describe(id)).toMatchObject({ attemptIndex: 0, reclaimCount: 0 });
     expect(await crew.eventsOf(id)).not.toContain('lease.expired');
   }
 }
@@ -234,7 +234,7 @@ describe.each(['a connection of the engine', 'a transactor of the application'])
     crew.work(engine, {
       handlers: [handle(paying, (_, ctx) => ctx.tx('pay', work, options(crew.database.url)))],
     });
-    const end = await (await engine.submit(paying, null)).end();
+    const end = await (await engine.submit(paying, null)).wait();
     expect(end).toMatchObject({ outcome: 'failed', message: expect.stringContaining('was lost') });
     expect(JSON.stringify(end)).not.toMatch(/terminat/);
     expect(calls).toBe(LIMITS.transactionTries);
@@ -242,7 +242,7 @@ describe.each(['a connection of the engine', 'a transactor of the application'])
 });
 
 async function expectPaid(engine: Connection, executionId: ExecutionId, result: string): Promise<void> {
-  expect(await engine.waitForEnd(executionId)).toEqual({ outcome: 'success', result });
+  expect(await engine.executions.wait(executionId)).toEqual({ outcome: 'success', result });
   expect(await paidBy(executionId)).toBe(1);
 }
 
@@ -263,7 +263,7 @@ test('an error thrown in a transaction rolls it back, and reaches the handler', 
     ],
   });
   const { executionId } = await engine.submit(paying, null);
-  expect(await engine.waitForEnd(executionId)).toEqual({
+  expect(await engine.executions.wait(executionId)).toEqual({
     outcome: 'success',
     result: ['out of money', 'went on'],
   });

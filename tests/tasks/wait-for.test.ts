@@ -4,14 +4,16 @@
  */
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import type { Connection } from '../../src/connect/connect.ts';
+import type { Connection } from '../../src/connect/connection.ts';
 import { allOf, anyOf, atLeast } from '../../src/define/conditions.ts';
-import type { Json } from '../../src/contract/engine.ts';
+import type { Json } from '../../src/contract/json.ts';
 import { EngineError } from '../../src/contract/errors.ts';
 import { task } from '../../src/define/task.ts';
-import type { TaskContext } from '../../src/worker/context.ts';
-import { handle } from '../../src/worker/handlers.ts';
+import type { TaskContext } from '../../src/define/context.ts';
+import { handle } from '../../src/define/handlers.ts';
 import { latch, newKind, SOON, useCrew } from '../worker/crew.ts';
+import { workerPort } from '../../src/connect/port.ts';
+import type { WorkerPort } from '../../src/contract/protocol.ts';
 
 const crew = useCrew();
 const signingSecret = 'a secret that is used only by these tests';
@@ -19,11 +21,11 @@ const HOUR_MS = 3_600_000;
 const Decision = z.object({ approved: z.boolean(), on: z.string().transform((day) => new Date(day)) });
 
 async function stateOf(engine: Connection, id: string): Promise<string | undefined> {
-  return (await engine.describe(id))?.publicState;
+  return (await engine.executions.describe(id))?.publicState;
 }
 
 async function openWaitpoints(engine: Connection, executionId: string): Promise<string[]> {
-  const { waitpoints } = await engine.listWaitpoints({ executionId });
+  const { waitpoints } = await engine.waitpoints.list({ executionId });
   return waitpoints.map(({ name }) => name).toSorted();
 }
 
@@ -56,10 +58,12 @@ describe('a wait', () => {
       };
     });
     expect(await (await engine.submit(other, null)).result()).toBe('ran');
-    const wrong = engine.approve(id, 'approval', { by: 'ann', payload: { approved: 'yes' } });
+    const wrong = engine.waitpoints.approve(id, 'approval', { by: 'ann', payload: { approved: 'yes' } });
     await expect(wrong).rejects.toMatchObject({ code: 'invalid_input' });
     const payload = { approved: true, on: '2031-05-06' };
-    expect(await engine.approve(id, 'approval', { by: 'ann', payload })).toMatchObject({ effect: 'resumed' });
+    expect(await engine.waitpoints.approve(id, 'approval', { by: 'ann', payload })).toMatchObject({
+      effect: 'resumed',
+    });
     expect(await run.result()).toEqual({ year: 2031, approved: true, by: 'ann' });
     expect(attempts).toEqual([
       [0, false],
@@ -75,7 +79,7 @@ describe('a wait', () => {
         handle(asking, async (_, ctx) => {
           const { token } = await ctx.createWaitpoint('answer', { schema: z.number(), expiresIn: '1h' });
           const again = await ctx.createWaitpoint('answer');
-          await ctx.step('ask', () => engine.deliverSignal({ token: again.token, payload: 7 }));
+          await ctx.step('ask', () => engine.signal({ token: again.token, payload: 7 }));
           const { payload } = await ctx.waitFor('answer', { schema: z.number() });
           return { payload, same: token === again.token };
         }),
@@ -94,7 +98,7 @@ describe('a wait', () => {
     });
     const effects = [];
     for (const by of ['ann', 'ann', 'bob']) {
-      const said = await engine.approve(id, 'release', { by });
+      const said = await engine.waitpoints.approve(id, 'release', { by });
       effects.push('effect' in said ? said.effect : said.outcome);
     }
     expect(effects).toEqual(['counted', 'not_counted', 'resumed']);
@@ -108,7 +112,7 @@ describe('a wait', () => {
     });
     expect(await openWaitpoints(engine, id)).toEqual(['all', 'north', 'south']);
     for (const name of ['south', 'all', 'north'])
-      await engine.approve(id, name, { by: 'ann', payload: name });
+      await engine.waitpoints.approve(id, name, { by: 'ann', payload: name });
     expect(await run.result()).toBe('north');
   });
 
@@ -118,7 +122,7 @@ describe('a wait', () => {
       return { outcome, said: payload !== undefined };
     });
     await crew.database.moveClock(HOUR_MS);
-    await engine.fireTimers();
+    await workerPort(engine).fireTimers();
     expect(await run.result()).toEqual({ outcome: 'timed_out', said: false });
   });
 
@@ -132,7 +136,8 @@ describe('a wait', () => {
     });
     for (const round of ['0', '1']) {
       await expect.poll(() => openWaitpoints(engine, id), SOON).toContain(`round:${round}`);
-      const say = (name: string) => engine.approve(id, `round:${round}`, { by: 'ann', name, payload: round });
+      const say = (name: string) =>
+        engine.waitpoints.approve(id, `round:${round}`, { by: 'ann', name, payload: round });
       await say('noise');
       await say('word');
     }
@@ -148,7 +153,7 @@ describe('beside other things', () => {
         ctx.sleep('limit', '1h').then(() => 'too late'),
       ]),
     );
-    await engine.approve(id, 'word', { by: 'ann', payload: 'in time' });
+    await engine.waitpoints.approve(id, 'word', { by: 'ann', payload: 'in time' });
     expect(await run.result()).toBe('in time');
   });
 
@@ -157,7 +162,7 @@ describe('beside other things', () => {
       Promise.race([ctx.waitFor('word'), ctx.sleep('limit', '1h').then(() => 'too late')]),
     );
     await crew.database.moveClock(HOUR_MS);
-    await engine.fireTimers();
+    await workerPort(engine).fireTimers();
     expect(await run.result()).toBe('too late');
   });
 
@@ -166,7 +171,7 @@ describe('beside other things', () => {
       const both = await Promise.all([ctx.waitFor('a'), ctx.waitFor('b')]);
       return both.map(({ payload }) => payload);
     });
-    for (const name of ['b', 'a']) await engine.approve(id, name, { by: 'ann', payload: name });
+    for (const name of ['b', 'a']) await engine.waitpoints.approve(id, name, { by: 'ann', payload: name });
     expect(await run.result()).toEqual(['a', 'b']);
   });
 
@@ -175,14 +180,14 @@ describe('beside other things', () => {
     const racing = task<null>(newKind());
     const never = latch();
     const looks = { begun: 0, ended: 0, most: 0 };
-    const shaky: typeof engine = {
-      ...engine,
+    const shaky: WorkerPort = {
+      ...workerPort(engine),
       suspend: async (lease, request) => {
         looks.begun += 1;
         looks.most = Math.max(looks.most, looks.begun - looks.ended);
         try {
           if (looks.begun === 1) throw new EngineError('unavailable', 'The database is away.');
-          return await engine.suspend(lease, request);
+          return await workerPort(engine).suspend(lease, request);
         } finally {
           looks.ended += 1;
         }
@@ -200,7 +205,7 @@ describe('beside other things', () => {
     });
     const run = await engine.submit(racing, null);
     await expect.poll(() => openWaitpoints(engine, run.executionId), SOON).toEqual(['stop']);
-    const said = await engine.approve(run.executionId, 'stop', { by: 'ann', payload: 'enough' });
+    const said = await engine.waitpoints.approve(run.executionId, 'stop', { by: 'ann', payload: 'enough' });
     expect(said).toMatchObject({ outcome: 'accepted', effect: 'buffered' });
     expect(await run.result()).toBe('enough');
     expect(worker.stats.paused).toBe(0);
@@ -273,7 +278,7 @@ describe('misuse rejects with a message that shows how to write it:', () => {
     const broken = task<null>(newKind(), { retry: { maxRetries: 3 } });
     crew.work(engine, { handlers: [handle(broken, (_input, ctx) => work(ctx))] });
     const run = await engine.submit(broken, null);
-    expect(await run.end()).toMatchObject({ outcome: 'failed', message: expect.stringContaining(sentence) });
-    expect(await run.end()).toMatchObject({ message: expect.stringContaining(run.executionId) });
+    expect(await run.wait()).toMatchObject({ outcome: 'failed', message: expect.stringContaining(sentence) });
+    expect(await run.wait()).toMatchObject({ message: expect.stringContaining(run.executionId) });
   });
 });

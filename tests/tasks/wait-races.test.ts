@@ -3,12 +3,13 @@
  * winner however often the handler runs.
  */
 import { expect, test } from 'vitest';
-import type { Connection } from '../../src/connect/connect.ts';
+import type { Connection } from '../../src/connect/connection.ts';
 import type { Schema } from '../../src/contract/schema.ts';
 import { task } from '../../src/define/task.ts';
-import type { TaskContext } from '../../src/worker/context.ts';
-import { handle } from '../../src/worker/handlers.ts';
+import type { TaskContext } from '../../src/define/context.ts';
+import { handle } from '../../src/define/handlers.ts';
 import { newKind, SOON, useCrew } from '../worker/crew.ts';
+import { workerPort } from '../../src/connect/port.ts';
 
 const crew = useCrew();
 const HOUR_MS = 3_600_000;
@@ -22,7 +23,7 @@ async function started(work: (ctx: TaskContext) => Promise<unknown>) {
 }
 
 async function isSuspended(engine: Connection, id: string): Promise<void> {
-  await expect.poll(async () => (await engine.describe(id))?.publicState, SOON).toBe('suspended');
+  await expect.poll(async () => (await engine.executions.describe(id))?.publicState, SOON).toBe('suspended');
 }
 
 test('an ended sleep is not forgotten because of waits left from earlier iterations', async () => {
@@ -36,13 +37,14 @@ test('an ended sleep is not forgotten because of waits left from earlier iterati
     return 'done';
   });
   let end: unknown;
-  void run.end().then((told) => {
+  void run.wait().then((told) => {
     end = told;
   });
   await expect
     .poll(async () => {
-      if ((await engine.describe(id))?.publicState === 'suspended') await crew.database.moveClock(HOUR_MS);
-      await engine.fireTimers();
+      if ((await engine.executions.describe(id))?.publicState === 'suspended')
+        await crew.database.moveClock(HOUR_MS);
+      await workerPort(engine).fireTimers();
       return end;
     }, SOON)
     .toMatchObject({ outcome: 'success', result: 'done' });
@@ -75,16 +77,16 @@ test.each([
     return { won, first };
   });
   await isSuspended(engine, id);
-  if (winner === 'b') await engine.approve(id, 'b', { by: 'ann' });
+  if (winner === 'b') await engine.waitpoints.approve(id, 'b', { by: 'ann' });
   else await crew.database.moveClock(HOUR_MS);
-  await engine.fireTimers();
+  await workerPort(engine).fireTimers();
   await expect.poll(() => winners.length, SOON).toBe(1);
   await isSuspended(engine, id);
-  await engine.approve(id, 'a', { by: 'ann' });
+  await engine.waitpoints.approve(id, 'a', { by: 'ann' });
   await expect.poll(() => winners.length, SOON).toBe(2);
   await isSuspended(engine, id);
-  await engine.approve(id, 'rest', { by: 'ann' });
-  expect(await run.end()).toMatchObject({ result: { won: winner, first: winner } });
+  await engine.waitpoints.approve(id, 'rest', { by: 'ann' });
+  expect(await run.wait()).toMatchObject({ result: { won: winner, first: winner } });
 });
 
 test('a wait inside a step times out, and takes the execution from its worker', async () => {
@@ -92,10 +94,10 @@ test('a wait inside a step times out, and takes the execution from its worker', 
     ctx.step('asking', () => ctx.waitFor('answer', { timeout: '1s', onTimeout: 'cancel' })),
   );
   await expect
-    .poll(async () => (await engine.listWaitpoints({ executionId: id })).waitpoints.length, SOON)
+    .poll(async () => (await engine.waitpoints.list({ executionId: id })).waitpoints.length, SOON)
     .toBe(1);
   await crew.database.moveClock(1_000);
-  expect(await run.end()).toMatchObject({ outcome: 'cancelled', message: 'suspension_timeout:answer' });
+  expect(await run.wait()).toMatchObject({ outcome: 'cancelled', message: 'suspension_timeout:answer' });
 });
 
 test('a schema that createWaitpoint was not given is refused before anything waits', async () => {
@@ -111,7 +113,7 @@ test('a schema that createWaitpoint was not given is refused before anything wai
     ],
   });
   const run = await engine.submit(early, null);
-  expect(await run.end()).toMatchObject({
+  expect(await run.wait()).toMatchObject({
     outcome: 'failed',
     message: expect.stringContaining('must be given to createWaitpoint as well') as string,
   });
@@ -131,8 +133,8 @@ test('a payload that the schema’s code refuses fails the execution, and nothin
   process.on('unhandledRejection', onStray);
   const { engine, run, id } = await started((ctx) => ctx.waitFor('a', { schema: refusing as never }));
   await isSuspended(engine, id);
-  await engine.approve(id, 'a', { by: 'ann' });
-  expect(await run.end()).toMatchObject({
+  await engine.waitpoints.approve(id, 'a', { by: 'ann' });
+  expect(await run.wait()).toMatchObject({
     outcome: 'failed',
     message: expect.stringContaining('Signal "approved" at "a": payload: no') as string,
   });

@@ -5,8 +5,10 @@
 import { expect, test } from 'vitest';
 import { EngineError } from '../../src/contract/errors.ts';
 import { task } from '../../src/define/task.ts';
-import { handle } from '../../src/worker/handlers.ts';
+import { handle } from '../../src/define/handlers.ts';
 import { AGAIN, latch, newKind, SOON, useCrew } from '../worker/crew.ts';
+import { workerPort } from '../../src/connect/port.ts';
+import type { WorkerPort } from '../../src/contract/protocol.ts';
 
 const crew = useCrew();
 
@@ -58,7 +60,7 @@ test('only children of this run can be awaited together', async () => {
     ],
   });
   const run = await engine.submit(parent, null);
-  expect(await run.end()).toMatchObject({
+  expect(await run.wait()).toMatchObject({
     outcome: 'failed',
     message: expect.stringContaining('children that this run has spawned'),
   });
@@ -111,7 +113,7 @@ test('a sleep that lost its race does not pause what runs after the handler', as
     middleware: [
       async (_, next) => {
         const made = await next();
-        await engine.transact((tx) => tx.query('SELECT 1'));
+        await workerPort(engine).transact((tx) => tx.query('SELECT 1'));
         return made;
       },
     ],
@@ -159,8 +161,8 @@ test('an error that no retry can fix is not retried forever', async () => {
   const parent = task<null>(newKind(), { retry: { maxRetries: 0 } });
   const child = task<null>(newKind());
   let tries = 0;
-  const full: typeof engine = {
-    ...engine,
+  const full: WorkerPort = {
+    ...workerPort(engine),
     spawn: async () => {
       tries += 1;
       throw new EngineError('route_limit_reached', 'There are already 10000 routes.');
@@ -168,7 +170,7 @@ test('an error that no retry can fix is not retried forever', async () => {
   };
   crew.work(full, { handlers: [handle(parent, async (_, ctx) => void (await ctx.spawn(child, null)))] });
   const run = await engine.submit(parent, null);
-  expect(await run.end()).toMatchObject({ outcome: 'failed', message: 'There are already 10000 routes.' });
+  expect(await run.wait()).toMatchObject({ outcome: 'failed', message: 'There are already 10000 routes.' });
   expect(tries).toBe(1);
 });
 
@@ -177,11 +179,11 @@ test('many concurrent spawns share statements', async () => {
   const parent = task<number>(newKind());
   const child = task<number>(newKind(), { lane: 'never' });
   let calls = 0;
-  const counting: typeof engine = {
-    ...engine,
+  const counting: WorkerPort = {
+    ...workerPort(engine),
     spawn: (lease, requests) => {
       calls += 1;
-      return engine.spawn(lease, requests);
+      return workerPort(engine).spawn(lease, requests);
     },
   };
   crew.work(counting, {
@@ -229,7 +231,7 @@ test('an attempt that fails is logged with its error and step, and the stored fa
     ],
   });
   const run = await engine.submit(broken, null);
-  expect(await run.end()).toMatchObject({ message: 'no such thing (in step "look")' });
+  expect(await run.wait()).toMatchObject({ message: 'no such thing (in step "look")' });
   const { executionId } = run;
   expect(lines).toEqual([
     [{ executionId, kind: broken.name, attemptIndex: 0, err: thrown, step: 'look' }, 'The attempt failed.'],
@@ -270,7 +272,7 @@ test('a quick step beside a sleep does not leave the sleep as a reason to pause 
       handle(racing, async (_, ctx) => {
         const winner = await Promise.race([ctx.step('work', () => 'won'), ctx.sleep('limit', '1h')]);
         // Work the context knows nothing of, for some round trips.
-        for (let look = 0; look < 50; look += 1) await engine.result(ctx.executionId);
+        for (let look = 0; look < 50; look += 1) await engine.executions.result(ctx.executionId);
         return winner;
       }),
     ],
@@ -287,7 +289,7 @@ test('a transaction inside another is refused instead of waiting for a connectio
     handlers: [handle(nested, (_, ctx) => ctx.tx('outer', () => ctx.tx('inner', async () => 1)))],
   });
   const run = await engine.submit(nested, null);
-  expect(await run.end()).toMatchObject({
+  expect(await run.wait()).toMatchObject({
     outcome: 'failed',
     message: expect.stringContaining(`'inner' is inside another ctx.tx`),
   });

@@ -3,11 +3,11 @@
  * return, none of it is in the database afterwards. Some are aborted when they lose their lease, some are not notified.
  */
 import { afterEach, beforeAll, describe, expect, test } from 'vitest';
-import type { Connection } from '../../src/connect/connect.ts';
+import type { Connection } from '../../src/connect/connection.ts';
 import type { ExecutionId } from '../../src/contract/ids.ts';
 import { task } from '../../src/define/task.ts';
-import type { TaskContext } from '../../src/worker/context.ts';
-import { handle, type TaskHandler } from '../../src/worker/handlers.ts';
+import type { TaskContext } from '../../src/define/context.ts';
+import { handle, type TaskHandler } from '../../src/define/handlers.ts';
 import { TaskAborted } from '../../src/worker/task.ts';
 import { AGAIN, deaf, latch, newKind, SOON, useCrew, uuidOf } from '../worker/crew.ts';
 
@@ -77,7 +77,7 @@ async function startZombies(hearing: 'told' | 'deaf'): Promise<Zombies> {
     ],
   });
   const requests = Object.keys(VERBS).map((payload) => ({ kind, payload, policy: AGAIN }));
-  const ids = (await engine.submit(requests)).map(({ executionId }) => executionId);
+  const ids = (await engine.executions.submit(requests)).map(({ executionId }) => executionId);
   await expect.poll(() => contexts.length, SOON).toBe(ids.length);
   const goOn = async () => {
     const left = worker.stop({ deadlineMs: Infinity });
@@ -109,7 +109,7 @@ async function checkUntouched(ids: readonly ExecutionId[]): Promise<void> {
 
 async function endsOf(ids: readonly ExecutionId[]): Promise<Set<string>> {
   const engine = await crew.connect();
-  const results = await Promise.all(ids.map((id) => engine.result(id)));
+  const results = await Promise.all(ids.map((id) => engine.executions.result(id)));
   return new Set(
     results.map((result) => (result.outcome === 'success' ? String(result.result) : result.outcome)),
   );
@@ -119,7 +119,7 @@ async function endsOf(ids: readonly ExecutionId[]): Promise<Set<string>> {
 async function takeOver({ kind, ids }: Zombies): Promise<void> {
   const engine = await crew.connect({ reconcile: 'on' });
   crew.work(engine, { handlers: [handle(task(kind), () => 'by the next')] });
-  await Promise.all(ids.map((id) => engine.waitForEnd(id)));
+  await Promise.all(ids.map((id) => engine.executions.wait(id)));
 }
 
 const WAYS: Record<string, { take: (zombies: Zombies) => Promise<unknown>; end: string }> = {
@@ -129,7 +129,9 @@ const WAYS: Record<string, { take: (zombies: Zombies) => Promise<unknown>; end: 
   },
   'a revocation, with somebody else taking over': {
     async take(zombies) {
-      await Promise.all(zombies.ids.map((id) => zombies.engine.revokeLease(id, { reason: 'stuck' })));
+      await Promise.all(
+        zombies.ids.map((id) => zombies.engine.executions.revokeLease(id, { reason: 'stuck' })),
+      );
       await takeOver(zombies);
     },
     end: 'by the next',
@@ -180,7 +182,7 @@ async function leftBehind(
   const contexts = new Map<string, TaskContext>();
   crew.work(engine, { handlers: [make(kind, (verb, ctx) => contexts.set(verb, ctx))] });
   const requests = Object.keys(VERBS).map((payload) => ({ kind, payload }));
-  const ids = (await engine.submit(requests)).map(({ executionId }) => executionId);
+  const ids = (await engine.executions.submit(requests)).map(({ executionId }) => executionId);
   await Promise.all(ids.map((id) => over(engine, id)));
   return { engine, ids, contexts };
 }
@@ -188,7 +190,7 @@ async function leftBehind(
 test('a context that outlives its handler writes nothing', async () => {
   const { engine, ids, contexts } = await leftBehind(
     (kind, keep) => handle(task<string>(kind), (verb, ctx) => keep(verb, ctx)),
-    (connection, id) => connection.waitForEnd(id),
+    (connection, id) => connection.executions.wait(id),
   );
   const met = await Promise.all([...contexts].map(async ([verb, ctx]) => [verb, await tryVerb(verb, ctx)]));
   expect(Object.fromEntries(met)).toEqual(ALL_REFUSED);
@@ -206,7 +208,7 @@ test('a handler that continues after the time limit of its attempt writes nothin
         met[verb] = await tryVerb(verb, ctx);
         return 'by a zombie';
       }),
-    (connection, id) => connection.waitForEnd(id),
+    (connection, id) => connection.executions.wait(id),
   );
   held.open();
   await expect.poll(() => met, SOON).toEqual(ALL_REFUSED);

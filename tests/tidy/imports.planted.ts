@@ -10,7 +10,7 @@ export const planted: readonly Plant[] = [
     importDirection,
     {
       'src/worker/run/claim.ts':
-        "import type { Engine } from '../../contract/engine.ts';\nimport { pool } from '../../engine/database/pool.ts';",
+        "import type { WorkerPort } from '../../contract/protocol.ts';\nimport { pool } from '../../engine/database/pool.ts';",
       'src/contract/ids.ts': "export { state } from '../model/states.ts';",
       'src/model/gates/states.ts':
         "import { id } from '../../contract/ids.ts';\nimport { x } from '../other.ts';",
@@ -45,12 +45,19 @@ export const planted: readonly Plant[] = [
     {
       'src/contract/a.ts': "import { z } from 'zod';\nimport { b } from './b.ts';",
       'src/contract/b.ts': "import type { Socket } from 'net';",
+      'src/define/d.ts': "import { inspect } from 'node:util';",
       'src/model/c.ts': "import { randomUUID } from 'node:crypto';",
       'src/model/c.test.ts':
         "import { it } from 'vitest';\nimport fc from 'fast-check';\nimport { readFileSync } from 'node:fs';",
       'src/engine/database/pool.ts': "import pg from 'pg';",
     },
-    ['src/contract/a.ts:1', 'src/contract/b.ts:1', 'src/model/c.ts:1', 'src/model/c.test.ts:3'],
+    [
+      'src/contract/a.ts:1',
+      'src/contract/b.ts:1',
+      'src/define/d.ts:1',
+      'src/model/c.ts:1',
+      'src/model/c.test.ts:3',
+    ],
   ),
   plant(
     pureModel,

@@ -29,7 +29,7 @@ const CAPABILITIES = ['steps', 'signals', 'streams', 'flows', 'feed', 'operator'
 
 const MAY_IMPORT: Record<string, readonly string[] | typeof ANYTHING> = {
   contract: [],
-  define: ['contract'],
+  define: ['model', 'contract'],
   model: ['contract'],
   'engine/database': ['model', 'contract'],
   'engine/kit': ['engine/database', 'model', 'contract'],
@@ -43,7 +43,8 @@ const MAY_IMPORT: Record<string, readonly string[] | typeof ANYTHING> = {
   'engine/upkeep': [...CAPABILITY, ...CAPABILITIES],
   engine: [...CAPABILITY, ...CAPABILITIES],
   worker: ['define', 'model', 'contract'],
-  connect: ['engine', 'engine/kit', 'engine/upkeep', 'define', 'contract'],
+  connect: ['engine', 'engine/kit', 'engine/upkeep', 'worker', 'define', 'contract'],
+  protocol: ['connect', 'worker', 'contract'],
   adapters: ['contract'],
   embedded: ['contract'],
   cli: [
@@ -63,7 +64,7 @@ const MAY_IMPORT: Record<string, readonly string[] | typeof ANYTHING> = {
 const KNOWS_TYPES_OF_ALL = 'engine/kit';
 
 /** Folders that must load in a browser, or give the same answer everywhere: nothing but our own code. */
-const PURE_FOLDERS = new Set(['contract', 'model']);
+const PURE_FOLDERS = new Set(['contract', 'define', 'model']);
 const TEST_PACKAGES = new Set(['vitest', 'fast-check']);
 const BUILTINS = new Set(builtinModules);
 
@@ -126,7 +127,7 @@ function isForeign(file: SourceFile, specifier: string): boolean {
 }
 
 export const pureImports: Check = {
-  name: 'contract and model import no Node module and no package',
+  name: 'contract, define and model import no Node module and no package',
   find: (files) =>
     files
       .filter((file) => isCode(file) && PURE_FOLDERS.has(folderOf(file.path) ?? ''))

@@ -3,10 +3,9 @@
  * after they are released.
  */
 import { afterEach, expect, test } from 'vitest';
-import type { Engine } from '../../src/contract/engine.ts';
 import { LIMITS } from '../../src/contract/limits.ts';
 import type { EngineContext } from '../../src/engine/kit/context.ts';
-import { openEngine } from '../../src/engine/open.ts';
+import { openEngine, type Engine } from '../../src/engine/open.ts';
 import { dueTimers } from '../../src/engine/upkeep/due-timers.ts';
 import { expiredLeases } from '../../src/engine/upkeep/expired-leases.ts';
 import { runPass, type PassReport } from '../../src/engine/upkeep/pass.ts';
@@ -49,13 +48,13 @@ async function oneOfTwoHeld(kind: string): Promise<{ letGo(): Promise<void> }> {
 /** Makes something due now for both executions of the kind. */
 const DUE = {
   'expired-leases': async (engine: Engine, kind: string) => {
-    await engine.submit([{ kind }, { kind }]);
+    await engine.executions.submit([{ kind }, { kind }]);
     const worker = { workerId: 'gone', workerInstanceId: 'gone-1' };
-    await engine.claim({ ...worker, kinds: [kind], limit: 2, leaseMs: LEASE_MS });
+    await engine.worker.claim({ ...worker, kinds: [kind], limit: 2, leaseMs: LEASE_MS });
     await crew.database.moveClock(LEASE_MS);
   },
   'due-timers': async (engine: Engine, kind: string) => {
-    await engine.submit([
+    await engine.executions.submit([
       { kind, delayMs: LEASE_MS },
       { kind, delayMs: LEASE_MS },
     ]);

@@ -4,9 +4,9 @@
  */
 import { afterEach, describe, expect, test } from 'vitest';
 import type { EngineContext } from '../../src/engine/kit/context.ts';
-import type { Claim, Engine } from '../../src/contract/engine.ts';
+import type { Claim } from '../../src/contract/protocol.ts';
 import type { ExecutionId } from '../../src/contract/ids.ts';
-import { openEngine } from '../../src/engine/open.ts';
+import { openEngine, type Engine } from '../../src/engine/open.ts';
 import { dueTimers } from '../../src/engine/upkeep/due-timers.ts';
 import { expiredLeases } from '../../src/engine/upkeep/expired-leases.ts';
 import { runPass, type PassReport } from '../../src/engine/upkeep/pass.ts';
@@ -71,9 +71,9 @@ async function passes<Item extends Awaited<ReturnType<Reconciler['due']>>[number
 /** Claimed executions with expired leases, in id order. */
 async function lapsed(engine: Engine, count: number, policy: object = AGAIN): Promise<Claim[]> {
   const kind = newKind();
-  await engine.submit(Array.from({ length: count }, () => ({ kind, policy })));
+  await engine.executions.submit(Array.from({ length: count }, () => ({ kind, policy })));
   const request = { workerId: 'gone', workerInstanceId: 'gone-1', kinds: [kind], leaseMs: LEASE_MS };
-  const { claims } = await engine.claim({ ...request, limit: count });
+  const { claims } = await engine.worker.claim({ ...request, limit: count });
   expect(claims).toHaveLength(count);
   await crew.database.moveClock(LEASE_MS);
   return claims.toSorted((a, b) => (uuidOf(a.executionId) < uuidOf(b.executionId) ? -1 : 1));
@@ -91,7 +91,7 @@ async function plant(...ids: ExecutionId[]): Promise<void> {
 
 async function statesOf(engine: Engine, claims: readonly Claim[]): Promise<string[]> {
   return Promise.all(
-    claims.map(async ({ executionId }) => (await engine.describe(executionId))!.publicState),
+    claims.map(async ({ executionId }) => (await engine.executions.describe(executionId))!.publicState),
   );
 }
 
@@ -112,7 +112,7 @@ describe('a failing row', () => {
     const states = await statesOf(engine, claims);
     expect(states.filter((state) => state === 'waiting')).toHaveLength(7);
     expect(states[5]).toBe('active');
-    expect((await engine.describe(bad))!.setbacks).toEqual([
+    expect((await engine.executions.describe(bad))!.setbacks).toEqual([
       { reconciler: 'expired-leases', failures: 1, errorCode: 'ZZ001' },
     ]);
   });
@@ -130,7 +130,7 @@ describe('a failing row', () => {
         unfinished: 0,
       });
       await crew.database.query('DROP FUNCTION refuse_planted CASCADE');
-      await engine.cancel(claims[5]!.executionId, { reason: 'next round' });
+      await engine.executions.cancel(claims[5]!.executionId, { reason: 'next round' });
     }
   });
 
@@ -186,7 +186,7 @@ describe('a failing row', () => {
       splits: 0,
       unfinished: 0,
     });
-    expect(await engine.describe(claims[1]!.executionId)).toMatchObject({
+    expect(await engine.executions.describe(claims[1]!.executionId)).toMatchObject({
       publicState: 'waiting',
       attemptIndex: 1,
       setbacks: [],
@@ -206,7 +206,7 @@ describe('a failing row', () => {
     ]);
     expect(await pass(context, expiredLeases)).toMatchObject({ acted: 0, skipped: 1 });
     await client.end();
-    expect((await engine.describe(claim!.executionId))!.setbacks).toMatchObject([{ failures: 1 }]);
+    expect((await engine.executions.describe(claim!.executionId))!.setbacks).toMatchObject([{ failures: 1 }]);
   });
 
   test('is forgotten when its execution ends some other way', async () => {
@@ -215,10 +215,10 @@ describe('a failing row', () => {
     await plant(claim!.executionId);
     await pass(context, expiredLeases);
     await crew.database.query('DROP FUNCTION refuse_planted CASCADE');
-    await engine.cancel(claim!.executionId, { reason: 'enough' });
+    await engine.executions.cancel(claim!.executionId, { reason: 'enough' });
     await crew.database.moveClock(3_600_000);
     await pass(context, expiredLeases);
-    expect(await engine.describe(claim!.executionId)).toMatchObject({
+    expect(await engine.executions.describe(claim!.executionId)).toMatchObject({
       publicState: 'cancelled',
       setbacks: [],
     });
@@ -227,13 +227,17 @@ describe('a failing row', () => {
   test('among timers delays no other timer', async () => {
     const { engine, context } = await open();
     const kind = newKind();
-    const submitted = await engine.submit(Array.from({ length: 6 }, () => ({ kind, delayMs: 5_000 })));
+    const submitted = await engine.executions.submit(
+      Array.from({ length: 6 }, () => ({ kind, delayMs: 5_000 })),
+    );
     const bad = submitted[2]!.executionId;
     await plant(bad);
     await crew.database.moveClock(5_000);
     expect(await passes(context, dueTimers)).toMatchObject({ acted: 5, failed: 1 });
-    expect((await engine.describe(bad))!.setbacks).toMatchObject([{ reconciler: 'due-timers', failures: 1 }]);
-    const { claims } = await engine.claim({
+    expect((await engine.executions.describe(bad))!.setbacks).toMatchObject([
+      { reconciler: 'due-timers', failures: 1 },
+    ]);
+    const { claims } = await engine.worker.claim({
       workerId: 'w',
       workerInstanceId: 'w-1',
       kinds: [kind],
@@ -244,7 +248,7 @@ describe('a failing row', () => {
     await crew.database.query('DROP FUNCTION refuse_planted CASCADE');
     await crew.database.moveClock(1_000);
     expect(await pass(context, dueTimers)).toMatchObject({ acted: 1, failed: 0 });
-    expect((await engine.describe(bad))!.setbacks).toEqual([]);
+    expect((await engine.executions.describe(bad))!.setbacks).toEqual([]);
   });
 });
 
@@ -298,7 +302,7 @@ describe('a pass', () => {
         await crew.database.moveClock(LEASE_MS);
         const listed = await expiredLeases.due(given, limit);
         await crew.database.moveClock(-LEASE_MS);
-        const [renewed] = await engine.renew([claims[0]!], 10 * LEASE_MS);
+        const [renewed] = await engine.worker.renew([claims[0]!], 10 * LEASE_MS);
         expect(renewed).toEqual({ outcome: 'renewed' });
         await crew.database.moveClock(LEASE_MS);
         return listed;
@@ -312,7 +316,7 @@ describe('a pass', () => {
     const { engine, context } = await open();
     const [claim] = await lapsed(engine, 1, {});
     expect(await pass(context, expiredLeases)).toMatchObject({ acted: 1 });
-    expect(await engine.result(claim!.executionId)).toMatchObject({
+    expect(await engine.executions.result(claim!.executionId)).toMatchObject({
       outcome: 'expired',
       message: 'attempt_timeout',
     });

@@ -31,7 +31,7 @@ async function pointers(): Promise<{ queued: number; timers: number }> {
 it('pointers left by priority changes and cancels are removed, and valid ones stay', async () => {
   const kind = newKind();
   const moved = await bench.submit({ kind });
-  for (const priority of [1, 2, 3]) await bench.engine.changePriority(moved, { priority });
+  for (const priority of [1, 2, 3]) await bench.engine.executions.changePriority(moved, { priority });
   const cancelled = [await bench.submit({ kind }), await bench.submit({ kind, delayMs: YEAR_MS })];
   await bench.engine.cancel(cancelled, { reason: 'not wanted' });
   await bench.submit({ kind, delayMs: YEAR_MS, policy: { deadlineMs: YEAR_MS } });
@@ -45,7 +45,7 @@ it('pointers left by priority changes and cancels are removed, and valid ones st
   expect(await stalePointers().run(context, signal)).toBe(0);
   expect((await bench.claim({ kinds: [kind] })).map((claim) => claim.executionId)).toEqual([moved]);
   await bench.database.moveClock(YEAR_MS);
-  await bench.engine.fireTimers();
+  await bench.port.fireTimers();
   expect((await pointers()).timers).toBe(0);
 });
 

@@ -3,19 +3,20 @@
  * failure costs one pass and no more.
  */
 import { expect, onTestFinished, test } from 'vitest';
-import type { Connection } from '../../src/connect/connect.ts';
+import type { Connection } from '../../src/connect/connection.ts';
 import { openEngine } from '../../src/engine/open.ts';
-import type { ReconcilerReport } from '../../src/engine/upkeep/runner.ts';
+import type { ReconcilerReport } from '../../src/contract/operations.ts';
 import { takeTickets } from '../../src/engine/upkeep/reconciling.sql.ts';
 import { startFaultProxy } from '../../src/testing/fault-proxy.ts';
 import { AGAIN, newKind, resultOf, SOON, useCrew } from '../worker/crew.ts';
+import { workerPort } from '../../src/connect/port.ts';
 
 /** How long a ticket keeps others away. */
 const HOLD_MS = 3_000;
 const crew = useCrew();
 
 function reportOf(connection: Connection, name = 'expired-leases'): ReconcilerReport {
-  return connection.reconcilerReports().find((report) => report.name === name)!;
+  return connection.upkeep.reports().find((report) => report.name === name)!;
 }
 
 async function passesFrom(connection: Connection): Promise<void> {
@@ -70,23 +71,33 @@ test('a silent process loses its ticket when it expires, and runs no more passes
 test('repairs are counted', async () => {
   const engine = await crew.connect({ reconcile: 'on' });
   const kind = newKind();
-  const submitted = await engine.submit(Array.from({ length: 5 }, () => ({ kind, policy: AGAIN })));
-  await engine.submit({ kind, delayMs: 30_000 });
-  await engine.claim({ workerId: 'g', workerInstanceId: 'g-1', kinds: [kind], limit: 3, leaseMs: 20_000 });
+  const submitted = await engine.executions.submit(
+    Array.from({ length: 5 }, () => ({ kind, policy: AGAIN })),
+  );
+  await engine.executions.submit({ kind, delayMs: 30_000 });
+  await workerPort(engine).claim({
+    workerId: 'g',
+    workerInstanceId: 'g-1',
+    kinds: [kind],
+    limit: 3,
+    leaseMs: 20_000,
+  });
   await crew.database.moveClock(30_001);
   await expect.poll(() => reportOf(engine).acted, SOON).toBe(3);
   await expect.poll(() => reportOf(engine, 'due-timers').acted, SOON).toBe(1);
   expect(reportOf(engine)).toMatchObject({ failed: 0, splits: 0, errors: 0, timeouts: 0 });
   const worker = crew.work(engine, { handlers: { [kind]: (task) => task.reclaimed } });
   await expect.poll(() => worker.stats.completed, SOON).toBe(6);
-  const results = await Promise.all(submitted.map(({ executionId }) => engine.result(executionId)));
+  const results = await Promise.all(
+    submitted.map(({ executionId }) => engine.executions.result(executionId)),
+  );
   expect(results.filter((result) => result.outcome === 'success' && result.result)).toHaveLength(3);
 });
 
 test('a pass that fails at the database is counted, and the next one does the work', async () => {
   const engine = await crew.connect({ reconcile: 'on' });
   const kind = newKind();
-  const { executionId } = await engine.submit({ kind, delayMs: 10_000 });
+  const { executionId } = await engine.executions.submit({ kind, delayMs: 10_000 });
   await crew.database.query('ALTER TABLE ff_timer RENAME TO ff_timer_away');
   await crew.database.moveClock(10_001);
   await expect
@@ -100,7 +111,7 @@ test('a pass that fails at the database is counted, and the next one does the wo
 
 test('a process configured without reconcilers repairs nothing', async () => {
   const engine = await crew.connect();
-  expect(engine.reconcilerReports()).toEqual([]);
+  expect(engine.upkeep.reports()).toEqual([]);
 });
 
 test('the ticket of a holder that died before the clock went back blocks nobody', async () => {

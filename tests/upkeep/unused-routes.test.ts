@@ -32,7 +32,7 @@ async function kindsKnown(): Promise<string[]> {
 }
 
 async function lanesKnown(): Promise<string[]> {
-  return (await bench.engine.listLanes()).lanes.map(({ lane }) => lane);
+  return (await bench.engine.lanes.list()).lanes.map(({ lane }) => lane);
 }
 
 /** Runs passes until the kind is forgotten: one may have to wait for transactions of other tests on the same server. */
@@ -68,14 +68,14 @@ describe('at the limit of routes', () => {
        FROM generate_series(1, $1 - (SELECT count(*) FROM ff_route)) n`,
       [LIMITS.routes],
     );
-    await expect(bench.engine.submit({ kind: 'new' })).rejects.toMatchObject({
+    await expect(bench.engine.executions.submit({ kind: 'new' })).rejects.toMatchObject({
       code: 'route_limit_reached',
       message: expect.stringMatching(/10,?000.*out of use.*tag/s) as string,
     });
     await goBy();
     await vi.waitFor(async () => {
       await pass();
-      await bench.engine.submit({ kind: 'new' });
+      await bench.engine.executions.submit({ kind: 'new' });
     }, WAIT);
     expect(await kindsKnown()).toEqual(['new']);
     await vi.waitFor(async () => {
@@ -104,13 +104,13 @@ describe('a route', () => {
   it('has another number when it is used again, and processes that cached the old one find it', async () => {
     await bench.submit({ kind });
     const claim = await bench.claimOne(kind);
-    await bench.engine.complete(claim);
+    await bench.port.complete(claim);
     await goBy();
     await untilForgotten(kind);
     const again = await bench.submit({ kind });
     expect(
       (
-        await bench.engine.claim({
+        await bench.port.claim({
           kinds: [kind],
           limit: 1,
           leaseMs: HOUR_MS,
@@ -146,7 +146,7 @@ describe('a route', () => {
 
   it('stays while the last execution submitted to it may be kept, as long as there is room', async () => {
     const longer = await bench.another({ retention: '100h' });
-    await longer
+    await longer.executions
       .submit({ kind, policy: { retentionMs: 0 } })
       .then(({ executionId }) => longer.cancel(executionId, { reason: 'over' }));
     await goBy();
@@ -163,7 +163,7 @@ describe('a lane', () => {
     await ended(kind, 'paused');
     await ended(kind, 'quiet');
     await ended(kind, 'plain');
-    await bench.engine.pauseLane('paused');
+    await bench.engine.lanes.pause('paused');
     await bench.database.query(`UPDATE ff_lane SET renewal_events = false WHERE lane = 'quiet'`);
     await goBy();
     await untilForgotten(kind);
@@ -172,7 +172,7 @@ describe('a lane', () => {
       expect(await lanesKnown()).not.toContain('plain');
     }, WAIT);
     expect(await lanesKnown()).toEqual(expect.arrayContaining(['paused', 'quiet']));
-    await bench.engine.resumeLane('paused');
+    await bench.engine.lanes.resume('paused');
     await pass();
     expect(await lanesKnown()).not.toContain('paused');
   });

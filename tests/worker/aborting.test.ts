@@ -3,12 +3,14 @@
  * does afterwards changes nothing.
  */
 import { describe, expect, test } from 'vitest';
-import type { Connection } from '../../src/connect/connect.ts';
+import type { Connection } from '../../src/connect/connection.ts';
 import type { ExecutionId } from '../../src/contract/ids.ts';
-import type { TaskContext } from '../../src/worker/context.ts';
+import type { TaskContext } from '../../src/define/context.ts';
 import { TaskAborted } from '../../src/worker/task.ts';
 import type { Worker } from '../../src/worker/worker.ts';
 import { AGAIN, deaf, latch, newKind, resultOf, SOON, useCrew } from './crew.ts';
+import { workerPort } from '../../src/connect/port.ts';
+import type { WorkerPort } from '../../src/contract/protocol.ts';
 
 const crew = useCrew();
 
@@ -40,7 +42,7 @@ async function oneRunning(options: { leaseMs?: number; hearing?: 'deaf' } = {}):
       },
     },
   });
-  const { executionId } = await engine.submit({ kind, policy: AGAIN });
+  const { executionId } = await engine.executions.submit({ kind, policy: AGAIN });
   const task = await started.opened;
   return { engine, worker, kind, executionId, task, finish: () => finished.open() };
 }
@@ -66,7 +68,7 @@ describe('the AbortSignal of a task gives the reason why the worker lost it', ()
     expect(cancelled.outcome).toBe('cancelled');
     await expect.poll(() => abortCode(run.task), SOON).toBe('cancelled');
     await finishInVain(run);
-    expect(await run.engine.result(run.executionId)).toEqual({
+    expect(await run.engine.executions.result(run.executionId)).toEqual({
       outcome: 'cancelled',
       message: 'not needed',
       category: 'cancelled',
@@ -82,12 +84,12 @@ describe('the AbortSignal of a task gives the reason why the worker lost it', ()
   test('revoked, and the next worker runs the next attempt', async () => {
     const run = await oneRunning();
     const elsewhere = await crew.connect();
-    const revoked = await elsewhere.revokeLease(run.executionId, { reason: 'stuck' });
+    const revoked = await elsewhere.executions.revokeLease(run.executionId, { reason: 'stuck' });
     expect(revoked.outcome).toBe('revoked');
     await expect.poll(() => abortCode(run.task), SOON).toBe('revoked');
     crew.work(elsewhere, { handlers: { [run.kind]: (task) => [task.attemptIndex, task.reclaimed] } });
     await expect
-      .poll(() => run.engine.result(run.executionId), SOON)
+      .poll(() => run.engine.executions.result(run.executionId), SOON)
       .toEqual({ outcome: 'success', result: [1, true] });
     await finishInVain(run);
   });
@@ -110,7 +112,7 @@ describe('the AbortSignal of a task gives the reason why the worker lost it', ()
     await run.worker.stop({ deadlineMs: 0 });
     expect(abortCode(run.task)).toBe('shutdown');
     run.finish();
-    expect(await run.engine.describe(run.executionId)).toMatchObject({
+    expect(await run.engine.executions.describe(run.executionId)).toMatchObject({
       publicState: 'waiting',
       attemptIndex: 0,
     });
@@ -128,12 +130,15 @@ describe('a worker that was not notified still cannot write', () => {
 
   test('after a revocation, when only the next owner decides', async () => {
     const run = await oneRunning({ hearing: 'deaf' });
-    await run.engine.revokeLease(run.executionId, { reason: 'stuck' });
+    await run.engine.executions.revokeLease(run.executionId, { reason: 'stuck' });
     const next = crew.work(run.engine, { handlers: { [run.kind]: () => 'by the next' } });
     await expect.poll(() => next.stats.completed, SOON).toBe(1);
     await finishInVain(run);
     expect(abortCode(run.task)).toBe('revoked');
-    expect(await run.engine.result(run.executionId)).toEqual({ outcome: 'success', result: 'by the next' });
+    expect(await run.engine.executions.result(run.executionId)).toEqual({
+      outcome: 'success',
+      result: 'by the next',
+    });
   });
 
   test('after its lease expired, before that was noticed', async () => {
@@ -153,7 +158,10 @@ describe('a worker that was not notified still cannot write', () => {
     await crew.database.moveClock(60_001);
     await expect.poll(() => next.stats.completed, SOON).toBe(1);
     await finishInVain(run);
-    expect(await run.engine.result(run.executionId)).toEqual({ outcome: 'success', result: [1, true] });
+    expect(await run.engine.executions.result(run.executionId)).toEqual({
+      outcome: 'success',
+      result: [1, true],
+    });
     expect(await crew.eventsOf(run.executionId)).toEqual([
       'lease.acquired',
       'lease.expired',
@@ -168,10 +176,10 @@ test('a worker that was frozen past its lease writes nothing, even while the dat
   const kind = newKind();
   let written = 0;
   const counting = {
-    ...engine,
-    complete: (...args: Parameters<typeof engine.complete>) => {
+    ...workerPort(engine),
+    complete: (...args: Parameters<WorkerPort['complete']>) => {
       written += 1;
-      return engine.complete(...args);
+      return workerPort(engine).complete(...args);
     },
   };
   const worker = crew.work(counting, {
@@ -186,7 +194,7 @@ test('a worker that was frozen past its lease writes nothing, even while the dat
     },
   });
   await crew.database.moveClock(-1_000_000);
-  const { executionId } = await engine.submit({ kind });
+  const { executionId } = await engine.executions.submit({ kind });
   await expect.poll(() => worker.stats.lost, SOON).toBe(1);
   await crew.database.moveClock(1_000_000);
   expect(written).toBe(0);
@@ -206,5 +214,8 @@ test('a handler that takes longer than its lease keeps it while the worker renew
   expect(run.task.signal.aborted).toBe(false);
   run.finish();
   await expect.poll(() => resultOf(run.engine, run.executionId), SOON).toBe('success');
-  expect(await run.engine.describe(run.executionId)).toMatchObject({ attemptIndex: 0, reclaimCount: 0 });
+  expect(await run.engine.executions.describe(run.executionId)).toMatchObject({
+    attemptIndex: 0,
+    reclaimCount: 0,
+  });
 });

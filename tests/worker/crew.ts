@@ -4,16 +4,20 @@
  */
 import { randomUUID } from 'node:crypto';
 import { afterAll, afterEach, beforeAll } from 'vitest';
-import { connect, type Connection, type ConnectOptions } from '../../src/connect/connect.ts';
-import type { Engine, ExecutionResult } from '../../src/contract/engine.ts';
+import { connect, type ConnectOptions } from '../../src/connect/connect.ts';
+import type { Connection } from '../../src/connect/connection.ts';
+import type { ExecutionResult } from '../../src/contract/executions.ts';
 import type { ExecutionId } from '../../src/contract/ids.ts';
 import { hintChannel } from '../../src/engine/database/names.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { task } from '../../src/define/task.ts';
-import type { TaskContext } from '../../src/worker/context.ts';
-import { handle, type TaskHandler } from '../../src/worker/handlers.ts';
-import { startWorker, type Worker, type WorkerOptions } from '../../src/worker/worker.ts';
+import type { TaskContext } from '../../src/define/context.ts';
+import { handle, type TaskHandler } from '../../src/define/handlers.ts';
+import type { WorkerOptions } from '../../src/worker/options.ts';
+import { runWorker, type Worker } from '../../src/worker/worker.ts';
 import { testDatabase } from '../setup/database.ts';
+import { workerPort } from '../../src/connect/port.ts';
+import type { WorkerPort } from '../../src/contract/protocol.ts';
 
 /** How long a condition may take on a busy machine before the test has failed. */
 export const SOON = { timeout: 15_000, interval: 15 };
@@ -52,7 +56,7 @@ export interface Crew {
   /** A connection as another process would have one. It runs no reconcilers unless asked to. */
   connect(options?: Partial<ConnectOptions>): Promise<Connection>;
   /** A worker that, unless asked to, never looks without being told. */
-  work(engine: Engine, options: CrewOptions): Worker;
+  work(engine: Connection | WorkerPort, options: CrewOptions): Worker;
   /** Events of an execution, oldest first, as `family.type`. */
   eventsOf(id: ExecutionId): Promise<string[]>;
   /** Makes all workers renew their leases now. */
@@ -91,7 +95,8 @@ export function useCrew(): Crew {
       const handlers = Array.isArray(options.handlers)
         ? options.handlers
         : plain(options.handlers as PlainHandlers);
-      const worker = startWorker(engine, { pollMs: NEVER_MS, ...options, handlers });
+      const port = 'claim' in engine ? engine : workerPort(engine);
+      const worker = runWorker(port, { pollMs: NEVER_MS, ...options, handlers });
       workers.push(worker);
       return worker;
     },
@@ -120,14 +125,14 @@ export function uuidOf(id: ExecutionId): string {
   return id.slice(id.lastIndexOf(':') + 1);
 }
 
-export async function resultOf(engine: Engine, id: ExecutionId): Promise<ExecutionResult['outcome']> {
-  return (await engine.result(id)).outcome;
+export async function resultOf(engine: Connection, id: ExecutionId): Promise<ExecutionResult['outcome']> {
+  return (await engine.executions.result(id)).outcome;
 }
 
 /** The same engine for a worker that hears nothing and believes its leases are always renewed. */
-export function deaf(engine: Engine): Engine {
+export function deaf(engine: Connection): WorkerPort {
   return {
-    ...engine,
+    ...workerPort(engine),
     watch: () => () => undefined,
     renew: async (leases) => leases.map(() => ({ outcome: 'renewed' })),
   };

@@ -3,9 +3,10 @@
  */
 import { expect, test } from 'vitest';
 import { startFaultProxy } from '../../src/testing/fault-proxy.ts';
-import type { Engine } from '../../src/contract/engine.ts';
-import type { TaskContext } from '../../src/worker/context.ts';
+import type { TaskContext } from '../../src/define/context.ts';
 import { latch, newKind, resultOf, SOON, useCrew } from './crew.ts';
+import { workerPort } from '../../src/connect/port.ts';
+import type { WorkerPort } from '../../src/contract/protocol.ts';
 
 const crew = useCrew();
 
@@ -23,18 +24,21 @@ test('stop waits for runs in progress and starts nothing new', async () => {
       },
     },
   });
-  const { executionId } = await engine.submit({ kind });
+  const { executionId } = await engine.executions.submit({ kind });
   await started.opened;
   let stopped = false;
   const stopping = worker.stop().then(() => {
     stopped = true;
   });
-  const later = await engine.submit({ kind });
+  const later = await engine.executions.submit({ kind });
   expect(stopped).toBe(false);
   finish.open();
   await stopping;
-  expect(await engine.result(executionId)).toEqual({ outcome: 'success', result: 'finished' });
-  expect(await engine.describe(later.executionId)).toMatchObject({ publicState: 'waiting', leaseEpoch: 0 });
+  expect(await engine.executions.result(executionId)).toEqual({ outcome: 'success', result: 'finished' });
+  expect(await engine.executions.describe(later.executionId)).toMatchObject({
+    publicState: 'waiting',
+    leaseEpoch: 0,
+  });
   expect(worker.stats).toMatchObject({ claimed: 1, completed: 1, released: 0, lost: 0 });
 });
 
@@ -53,14 +57,14 @@ test('a run that is not finished by the deadline is released, and another proces
       },
     },
   });
-  const { executionId } = await engine.submit({ kind });
+  const { executionId } = await engine.executions.submit({ kind });
   await started.opened;
   const next = crew.work(elsewhere, {
     handlers: { [kind]: (task) => [task.attemptIndex, task.resumed, task.reclaimed] },
   });
   await worker.stop({ deadlineMs: 0 });
   await expect
-    .poll(() => engine.result(executionId), SOON)
+    .poll(() => engine.executions.result(executionId), SOON)
     .toEqual({ outcome: 'success', result: [0, true, false] });
   expect(worker.stats).toMatchObject({ claimed: 1, completed: 0, released: 1 });
   await expect.poll(() => next.stats, SOON).toMatchObject({ claimed: 1, completed: 1 });
@@ -87,7 +91,7 @@ test('a run that was released is counted once', async () => {
       },
     },
   });
-  await engine.submit({ kind });
+  await engine.executions.submit({ kind });
   await started.opened;
   await worker.stop({ deadlineMs: 0 });
   await returned.opened;
@@ -99,16 +103,16 @@ test('a run that was released is counted once', async () => {
 test('work that a claim returns while the worker stops is run or released, never forgotten', async () => {
   const engine = await crew.connect();
   const kind = newKind();
-  const { executionId } = await engine.submit({ kind });
+  const { executionId } = await engine.executions.submit({ kind });
   for (const [deadlineMs, end] of [
     [0, 'released'],
     [10_000, 'completed'],
   ] as const) {
     const [asked, answer, tasks] = [latch(), latch(), latch<TaskContext>()];
-    const slow: typeof engine = {
-      ...engine,
+    const slow: WorkerPort = {
+      ...workerPort(engine),
       claim: async (request) => {
-        const claimed = await engine.claim(request);
+        const claimed = await workerPort(engine).claim(request);
         asked.open();
         await answer.opened;
         return claimed;
@@ -146,7 +150,7 @@ test('a worker in a using block stops at the end of the block', async () => {
   const kind = newKind();
   const started = latch();
   const worker = crew.work(engine, { handlers: { [kind]: () => started.open() } });
-  const { executionId } = await engine.submit({ kind });
+  const { executionId } = await engine.executions.submit({ kind });
   await started.opened;
   await worker[Symbol.asyncDispose]();
   expect(await resultOf(engine, executionId)).toBe('success');
@@ -156,7 +160,7 @@ test('a stop keeps its deadline when the database does not respond', async () =>
   const proxy = await startFaultProxy({ targetPort: Number(new URL(crew.database.url).port) });
   const engine = await crew.connect({ databaseUrl: proxy.url(crew.database.url), listen: 'off' });
   const worker = crew.work(engine, { pollMs: 10, handlers: { [newKind()]: () => undefined } });
-  await engine.submit({ kind: newKind() });
+  await engine.executions.submit({ kind: newKind() });
   proxy.stall();
   await worker.stop({ deadlineMs: 50 });
   proxy.resume();
@@ -169,7 +173,7 @@ test('a batch of large results is sent in parts', async () => {
   const engine = await crew.connect();
   const large = 'x'.repeat(900_000);
   const worker = crew.work(engine, { concurrency: 20, handlers: { [kind]: () => large } });
-  await engine.submit(Array.from({ length: 20 }, () => ({ kind })));
+  await engine.executions.submit(Array.from({ length: 20 }, () => ({ kind })));
   await expect.poll(() => worker.stats.completed, SOON).toBe(20);
   expect(worker.stats.lost).toBe(0);
 });
@@ -178,11 +182,11 @@ test('what a claim returns after the deadline is released before the stop resolv
   const engine = await crew.connect();
   const kind = newKind();
   const [asked, answered] = [latch(), latch()];
-  const { executionId } = await engine.submit({ kind });
-  const slow: Engine = {
-    ...engine,
+  const { executionId } = await engine.executions.submit({ kind });
+  const slow: WorkerPort = {
+    ...workerPort(engine),
     async claim(request) {
-      const answer = await engine.claim(request);
+      const answer = await workerPort(engine).claim(request);
       asked.open();
       await answered.opened;
       return answer;
@@ -192,10 +196,13 @@ test('what a claim returns after the deadline is released before the stop resolv
   await asked.opened;
   const stopped = worker.stop({ deadlineMs: 0 });
   // The answer comes when the deadline is over for certain.
-  for (let look = 0; look < 20; look += 1) await engine.result(executionId);
+  for (let look = 0; look < 20; look += 1) await engine.executions.result(executionId);
   answered.open();
   await stopped;
   await engine.close();
   const other = await crew.connect();
-  expect(await other.describe(executionId)).toMatchObject({ publicState: 'waiting', attemptIndex: 0 });
+  expect(await other.executions.describe(executionId)).toMatchObject({
+    publicState: 'waiting',
+    attemptIndex: 0,
+  });
 });

@@ -5,7 +5,7 @@
 import { describe, expect, test } from 'vitest';
 import { TaskFailed } from '../../src/worker/task.ts';
 import type { ExecutionId } from '../../src/contract/ids.ts';
-import type { Connection } from '../../src/connect/connect.ts';
+import type { Connection } from '../../src/connect/connection.ts';
 import type { Worker } from '../../src/worker/worker.ts';
 import { AGAIN, newKind, resultOf, SOON, useCrew, uuidOf } from './crew.ts';
 
@@ -21,7 +21,7 @@ async function failingOnce(
   const worker = crew.work(engine, {
     handlers: { [kind]: ({ attemptIndex }) => (attemptIndex === 0 ? first() : 'later') },
   });
-  const { executionId } = await engine.submit({ kind, policy });
+  const { executionId } = await engine.executions.submit({ kind, policy });
   return { engine, worker, executionId };
 }
 
@@ -33,8 +33,10 @@ function throwing(thrown: unknown): () => never {
 
 test('an error is retried according to the policy, and is kept with its attempt', async () => {
   const { engine, executionId } = await failingOnce(throwing(new Error('the disk is full')));
-  await expect.poll(() => engine.result(executionId), SOON).toEqual({ outcome: 'success', result: 'later' });
-  const found = await engine.describe(executionId);
+  await expect
+    .poll(() => engine.executions.result(executionId), SOON)
+    .toEqual({ outcome: 'success', result: 'later' });
+  const found = await engine.executions.describe(executionId);
   expect(found).toMatchObject({ attemptIndex: 1, retryCount: 1, reclaimCount: 0 });
   expect(found!.attempts).toMatchObject([
     { attemptIndex: 0, outcome: 'failed', failureMessage: 'the disk is full', failureCategory: 'transient' },
@@ -45,7 +47,7 @@ test('an error is retried according to the policy, and is kept with its attempt'
 test('an error without retries left is terminal', async () => {
   const { engine, executionId, worker } = await failingOnce(throwing(new Error('no')), {});
   await expect
-    .poll(() => engine.result(executionId), SOON)
+    .poll(() => engine.executions.result(executionId), SOON)
     .toEqual({
       outcome: 'failed',
       message: 'no',
@@ -60,7 +62,7 @@ describe('a TaskFailed decides how it is treated', () => {
       throwing(new TaskFailed('bad card', { retry: 'never', category: 'declined' })),
     );
     await expect
-      .poll(() => engine.result(executionId), SOON)
+      .poll(() => engine.executions.result(executionId), SOON)
       .toMatchObject({ outcome: 'failed', message: 'bad card', category: 'declined' });
   });
 
@@ -83,9 +85,9 @@ describe('a TaskFailed decides how it is treated', () => {
       throwing(new TaskFailed('busy', { retryAfterMs: 3_600_000 })),
     );
     await expect
-      .poll(() => engine.describe(executionId), SOON)
+      .poll(() => engine.executions.describe(executionId), SOON)
       .toMatchObject({ publicState: 'delayed', attemptIndex: 1 });
-    const found = (await engine.describe(executionId))!;
+    const found = (await engine.executions.describe(executionId))!;
     // Counted from when the failure was decided, a moment before it was written.
     expect(found.eligibleAtMs!).toBeGreaterThan(found.changedAtMs + 3_500_000);
     expect(found.eligibleAtMs!).toBeLessThanOrEqual(found.changedAtMs + 3_600_000);
@@ -113,7 +115,7 @@ describe('whatever a handler throws ends its attempt', () => {
       .poll(() => worker.stats.retryScheduled + worker.stats.failed + worker.stats.lost, SOON)
       .toBe(1);
     expect(worker.stats.lost).toBe(0);
-    const [attempt] = (await engine.describe(executionId))!.attempts;
+    const [attempt] = (await engine.executions.describe(executionId))!.attempts;
     expect(attempt).toMatchObject({ outcome: 'failed', failureMessage: expect.stringMatching(/./) });
   });
 });
@@ -140,7 +142,7 @@ describe('a result that cannot be stored fails terminally, with a reason', () =>
   test.each(results)('%s', async (_, make, message) => {
     const { engine, worker, executionId } = await failingOnce(make);
     await expect.poll(() => worker.stats.failed + worker.stats.lost, SOON).toBe(1);
-    expect(await engine.result(executionId)).toMatchObject({
+    expect(await engine.executions.result(executionId)).toMatchObject({
       outcome: 'failed',
       category: 'permanent',
       message: expect.stringMatching(message),
@@ -155,7 +157,7 @@ test('an execution the database refuses to change does not affect others in its 
   const worker = crew.work(engine, {
     handlers: { [kind]: () => new Promise<void>((resolve) => all.push(resolve)) },
   });
-  const submitted = await engine.submit(Array.from({ length: 4 }, () => ({ kind })));
+  const submitted = await engine.executions.submit(Array.from({ length: 4 }, () => ({ kind })));
   await expect.poll(() => all.length, SOON).toBe(4);
   const [bad, ...good] = submitted.map(({ executionId }) => executionId);
   await crew.database.query(`

@@ -3,11 +3,12 @@
  * and a task that waits for its limit blocks no other.
  */
 import { describe, expect, test } from 'vitest';
-import type { ClaimRequest } from '../../src/contract/engine.ts';
+import type { ClaimRequest } from '../../src/contract/protocol.ts';
 import { task } from '../../src/define/task.ts';
-import type { TaskContext } from '../../src/worker/context.ts';
-import { handle, type TaskHandler } from '../../src/worker/handlers.ts';
+import type { TaskContext } from '../../src/define/context.ts';
+import { handle, type TaskHandler } from '../../src/define/handlers.ts';
 import { latch, newKind, resultOf, SOON, useCrew } from './crew.ts';
+import { workerPort } from '../../src/connect/port.ts';
 
 const crew = useCrew();
 
@@ -68,7 +69,7 @@ describe('the limit of a task', () => {
       concurrency: 10,
       handlers: [gated(gate, few, 2), gated(gate, free)],
     });
-    await engine.submit(many(8, { kind: few }));
+    await engine.executions.submit(many(8, { kind: few }));
     for (let done = 0; done < 8; done += 1) {
       await expect.poll(() => gate.inside(few), SOON).toBe(Math.min(2, 8 - done));
       gate.leave(few);
@@ -82,7 +83,7 @@ describe('the limit of a task', () => {
     const [few, free] = [newKind(), newKind()];
     const gate = new Gate();
     crew.work(engine, { concurrency: 5, handlers: [gated(gate, few, 1), gated(gate, free)] });
-    await engine.submit([...many(20, { kind: few }), ...many(4, { kind: free })]);
+    await engine.executions.submit([...many(20, { kind: few }), ...many(4, { kind: free })]);
     await expect.poll(() => [gate.inside(few), gate.inside(free)], SOON).toEqual([1, 4]);
     expect(gate.most('all')).toBe(5);
     gate.leaveAll();
@@ -94,16 +95,16 @@ describe('the limit of a task', () => {
     const gate = new Gate();
     const handlers = [gated(gate, kind, 1), gated(gate, newKind())];
     const first = crew.work(here, { handlers });
-    const warm = await here.submit({ kind });
+    const warm = await here.executions.submit({ kind });
     await expect.poll(() => gate.inside(kind), SOON).toBe(1);
     gate.leave(kind);
     await expect.poll(() => resultOf(here, warm.executionId), SOON).toBe('success');
-    await here.submit({ kind });
+    await here.executions.submit({ kind });
     await expect.poll(() => first.running, SOON).toBe(1);
     const second = crew.work(there, { handlers });
     await expect.poll(() => second.health().lastClaimAgoMs, SOON).not.toBeNull();
     // Both look once an hour: only a hint can bring this to the second worker.
-    await here.submit({ kind });
+    await here.executions.submit({ kind });
     await expect.poll(() => second.running, SOON).toBe(1);
     gate.leaveAll();
   });
@@ -113,11 +114,11 @@ describe('the limit of a task', () => {
     const kind = newKind();
     const gate = new Gate();
     const greedy = {
-      ...engine,
-      claim: (request: ClaimRequest) => engine.claim({ ...request, limit: request.limit + 3 }),
+      ...workerPort(engine),
+      claim: (request: ClaimRequest) => workerPort(engine).claim({ ...request, limit: request.limit + 3 }),
     };
     const worker = crew.work(greedy, { handlers: [gated(gate, kind, 2)] });
-    await engine.submit(many(6, { kind }));
+    await engine.executions.submit(many(6, { kind }));
     for (let done = 0; done < 6; done += 1) {
       await expect.poll(() => gate.inside(kind), SOON).toBeGreaterThan(0);
       gate.leave(kind);
@@ -138,7 +139,7 @@ describe('the limit of a lane', () => {
       lanes: [{ lane: 'narrow', concurrency: 2 }, 'wide'],
       handlers: [gated(gate, kind, undefined, byLane), gated(gate, other, undefined, byLane)],
     });
-    await engine.submit([
+    await engine.executions.submit([
       ...many(3, { kind, lane: 'narrow' }),
       ...many(3, { kind: other, lane: 'narrow' }),
       ...many(4, { kind, lane: 'wide' }),
@@ -165,7 +166,7 @@ describe('limits of tasks, lanes and the worker together', () => {
       lanes: [{ lane: 'narrow', concurrency: 3 }, 'wide'],
       handlers: [gated(gate, few, 2, byBoth), gated(gate, free, undefined, byBoth)],
     });
-    await engine.submit(
+    await engine.executions.submit(
       [few, free].flatMap((kind) => [
         ...many(10, { kind, lane: 'narrow' }),
         ...many(10, { kind, lane: 'wide' }),
@@ -202,9 +203,9 @@ describe('limits of tasks, lanes and the worker together', () => {
       ],
       handlers: [gated(gate, kind, 1, (ctx) => ctx.lane), gated(gate, newKind())],
     });
-    await engine.submit({ kind, lane: 'one' });
+    await engine.executions.submit({ kind, lane: 'one' });
     await expect.poll(() => gate.inside('one'), SOON).toBe(1);
-    await engine.submit({ kind, lane: 'two' });
+    await engine.executions.submit({ kind, lane: 'two' });
     expect(gate.inside('two')).toBe(0);
     gate.leave('one');
     await expect.poll(() => gate.inside('two'), SOON).toBe(1);
@@ -218,7 +219,7 @@ describe('limits of tasks, lanes and the worker together', () => {
     const handlers = kinds.map((kind, index) =>
       handle(task(kind), (_, ctx) => void order.push(ctx.kind), index === 0 ? {} : { concurrency: 1 }),
     );
-    await engine.submit(kinds.flatMap((kind) => many(20, { kind })));
+    await engine.executions.submit(kinds.flatMap((kind) => many(20, { kind })));
     const worker = crew.work(engine, { concurrency: 1, handlers });
     await expect.poll(() => worker.stats.completed, SOON).toBe(60);
     for (const kind of kinds)

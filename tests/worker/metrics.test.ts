@@ -3,10 +3,12 @@
  * that was blocked past its lease writes nothing under it.
  */
 import { describe, expect, test } from 'vitest';
-import type { Engine } from '../../src/contract/engine.ts';
-import type { TaskContext } from '../../src/worker/context.ts';
+import type { Connection } from '../../src/connect/connection.ts';
+import type { TaskContext } from '../../src/define/context.ts';
 import { TaskAborted, TaskFailed } from '../../src/worker/task.ts';
 import { AGAIN, latch, newKind, resultOf, SOON, useCrew } from './crew.ts';
+import { workerPort } from '../../src/connect/port.ts';
+import type { WorkerPort } from '../../src/contract/protocol.ts';
 
 const crew = useCrew();
 
@@ -29,7 +31,7 @@ describe('metrics', () => {
         },
       },
     });
-    await engine.submit([{ kind: good }, { kind: good }, { kind: bad, policy: AGAIN }]);
+    await engine.executions.submit([{ kind: good }, { kind: good }, { kind: bad, policy: AGAIN }]);
     await expect.poll(() => [worker.stats.completed, worker.stats.failed], SOON).toEqual([2, 1]);
     const metrics = worker.metrics();
     expect(metrics).toMatchObject({
@@ -51,7 +53,7 @@ describe('metrics', () => {
     const kind = newKind();
     const finish = latch();
     const worker = crew.work(engine, { concurrency: 3, handlers: { [kind]: () => finish.opened } });
-    await engine.submit([{ kind }, { kind }]);
+    await engine.executions.submit([{ kind }, { kind }]);
     await expect
       .poll(() => worker.metrics(), SOON)
       .toMatchObject({ slots: 3, handling: 2, running: 2, heldLeases: 2, completed: 0 });
@@ -68,7 +70,7 @@ describe('metrics', () => {
     const engine = await crew.connect();
     const kind = newKind();
     const worker = crew.work(engine, { handlers: { [kind]: ({ payload }) => stall(payload) } });
-    await engine.submit([0, 60].map((payload) => ({ kind, payload })));
+    await engine.executions.submit([0, 60].map((payload) => ({ kind, payload })));
     await expect.poll(() => worker.stats.completed, SOON).toBe(2);
     const { boundsMs, counts, count, sumMs } = worker.metrics().durations;
     expect(counts).toHaveLength(boundsMs.length + 1);
@@ -86,7 +88,7 @@ describe('health', () => {
     const finish = latch();
     const worker = crew.work(engine, { handlers: { [kind]: () => finish.opened } });
     expect(worker.health().oldestRenewalAgoMs).toBeNull();
-    await engine.submit({ kind });
+    await engine.executions.submit({ kind });
     await expect.poll(() => worker.running, SOON).toBe(1);
     const health = worker.health();
     expect(health).toMatchObject({ state: 'running', claiming: { outcome: 'ok' } });
@@ -103,7 +105,7 @@ describe('health', () => {
     const engine = await crew.connect();
     const kind = newKind();
     const worker = crew.work(engine, { pollMs: 20, handlers: { [kind]: () => 'done' } });
-    await engine.submit({ kind });
+    await engine.executions.submit({ kind });
     await expect.poll(() => worker.stats.completed, SOON).toBe(1);
     await crew.database.query('ALTER TABLE ff_ready RENAME TO ff_ready_away');
     await expect
@@ -118,16 +120,16 @@ describe('health', () => {
     const kind = newKind();
     const finish = latch();
     let away = true;
-    const flaky: Engine = {
-      ...engine,
+    const flaky: WorkerPort = {
+      ...workerPort(engine),
       renew: (leases, leaseMs) => {
         if (away) return Promise.reject(new Error('away'));
-        return engine.renew(leases, leaseMs);
+        return workerPort(engine).renew(leases, leaseMs);
       },
     };
     const worker = crew.work(flaky, { handlers: { [kind]: () => finish.opened } });
     const renewedAt = () => performance.now() - worker.health().oldestRenewalAgoMs!;
-    await engine.submit({ kind });
+    await engine.executions.submit({ kind });
     await expect.poll(() => worker.running, SOON).toBe(1);
     const failing = performance.now();
     await crew.ringAllWorkers();
@@ -160,7 +162,8 @@ describe('a handler that blocks the event loop past its lease', () => {
   const LEASE_MS = 300;
 
   /** Counts what is written under a lease. */
-  function counting(engine: Engine): { engine: Engine; sent: string[] } {
+  function counting(connection: Connection): { port: WorkerPort; sent: string[] } {
+    const port = workerPort(connection);
     const sent: string[] = [];
     const noted =
       <Args extends unknown[], Answer>(name: string, call: (...args: Args) => Answer) =>
@@ -170,13 +173,13 @@ describe('a handler that blocks the event loop past its lease', () => {
       };
     return {
       sent,
-      engine: {
-        ...engine,
-        complete: noted('complete', engine.complete),
-        fail: noted('fail', engine.fail),
-        release: noted('release', engine.release),
-        recordStep: noted('recordStep', engine.recordStep),
-        reportProgress: noted('reportProgress', engine.reportProgress),
+      port: {
+        ...port,
+        complete: noted('complete', port.complete),
+        fail: noted('fail', port.fail),
+        release: noted('release', port.release),
+        recordStep: noted('recordStep', port.recordStep),
+        reportProgress: noted('reportProgress', port.reportProgress),
       },
     };
   }
@@ -184,8 +187,8 @@ describe('a handler that blocks the event loop past its lease', () => {
   test('sends no result: the run is counted as lost, and the next worker’s result stands', async () => {
     const first = await crew.connect();
     const kind = newKind();
-    const { engine, sent } = counting(first);
-    const stalled = crew.work(engine, {
+    const { port, sent } = counting(first);
+    const stalled = crew.work(port, {
       leaseMs: LEASE_MS,
       concurrency: 1,
       handlers: {
@@ -195,13 +198,13 @@ describe('a handler that blocks the event loop past its lease', () => {
         },
       },
     });
-    const { executionId } = await first.submit({ kind, policy: AGAIN });
+    const { executionId } = await first.executions.submit({ kind, policy: AGAIN });
     await expect.poll(() => stalled.stats.lost, SOON).toBe(1);
     await stalled.stop();
     const second = await crew.connect({ reconcile: 'on' });
     crew.work(second, { pollMs: 20, handlers: { [kind]: ({ reclaimed }) => ({ reclaimed }) } });
     await expect
-      .poll(() => first.result(executionId), SOON)
+      .poll(() => first.executions.result(executionId), SOON)
       .toEqual({ outcome: 'success', result: { reclaimed: true } });
     expect(sent).toEqual([]);
     expect(stalled.stats).toMatchObject({ completed: 0, failed: 0, retryScheduled: 0 });
@@ -210,7 +213,7 @@ describe('a handler that blocks the event loop past its lease', () => {
   test('can write nothing afterwards, also when another worker has long finished the work', async () => {
     const [first, second] = [await crew.connect(), await crew.connect({ reconcile: 'on' })];
     const kind = newKind();
-    const { engine, sent } = counting(first);
+    const { port, sent } = counting(first);
     const seen: unknown[] = [];
     const work = async (ctx: TaskContext): Promise<string> => {
       if (ctx.attemptIndex > 0) return 'second';
@@ -221,19 +224,19 @@ describe('a handler that blocks the event loop past its lease', () => {
       await ctx.step('afterwards', () => 'never kept').catch((error: unknown) => seen.push(error));
       return 'first';
     };
-    const stalled = crew.work(engine, {
+    const stalled = crew.work(port, {
       leaseMs: LEASE_MS,
       concurrency: 1,
       handlers: { [kind]: work },
     });
-    const { executionId } = await first.submit({ kind, policy: AGAIN });
+    const { executionId } = await first.executions.submit({ kind, policy: AGAIN });
     await expect.poll(() => stalled.running, SOON).toBe(1);
     crew.work(second, { pollMs: 20, handlers: { [kind]: work } });
     await expect.poll(() => stalled.stats.lost, SOON).toBe(1);
     expect(seen).toHaveLength(2);
     for (const reason of seen) expect(reason).toBeInstanceOf(TaskAborted);
     expect(sent).toEqual([]);
-    expect(await first.result(executionId)).toEqual({ outcome: 'success', result: 'second' });
-    expect(await first.describe(executionId)).toMatchObject({ stepCount: 0, progress: null });
+    expect(await first.executions.result(executionId)).toEqual({ outcome: 'success', result: 'second' });
+    expect(await first.executions.describe(executionId)).toMatchObject({ stepCount: 0, progress: null });
   });
 });

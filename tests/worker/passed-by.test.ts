@@ -4,13 +4,14 @@
  */
 import type pg from 'pg';
 import { describe, expect, test, vi } from 'vitest';
-import type { Connection } from '../../src/connect/connect.ts';
+import type { Connection } from '../../src/connect/connection.ts';
 import { parseExecutionId, type ExecutionId } from '../../src/contract/ids.ts';
 import { task } from '../../src/define/task.ts';
-import { handle } from '../../src/worker/handlers.ts';
+import { handle } from '../../src/define/handlers.ts';
 import { hintChannel } from '../../src/engine/database/names.ts';
 import { WakeUp } from '../../src/worker/loop/wake-up.ts';
 import { newKind, NEVER_MS, resultOf, SOON, useCrew, uuidOf } from './crew.ts';
+import { workerPort } from '../../src/connect/port.ts';
 
 const SIGNING_SECRET = 'a secret of at least thirty-two bytes';
 /** A wait that ends in milliseconds, or never. */
@@ -68,16 +69,16 @@ const RIVALS: Record<string, Held> = {
 
 /** Ready to be claimed, with a waitpoint. */
 async function ready(engine: Connection, kind: string): Promise<ExecutionId> {
-  const { executionId } = await engine.submit({ kind });
-  const { claims } = await engine.claim({
+  const { executionId } = await engine.executions.submit({ kind });
+  const { claims } = await workerPort(engine).claim({
     workerId: 'first',
     workerInstanceId: 'first',
     kinds: [kind],
     limit: 1,
     leaseMs: 30_000,
   });
-  await engine.createWaitpoint(claims[0]!, { name: 'door', expiresInMs: NEVER_MS });
-  expect(await engine.release(claims[0]!)).toMatchObject({ outcome: 'released' });
+  await workerPort(engine).createWaitpoint(claims[0]!, { name: 'door', expiresInMs: NEVER_MS });
+  expect(await workerPort(engine).release(claims[0]!)).toMatchObject({ outcome: 'released' });
   return executionId;
 }
 
@@ -92,7 +93,7 @@ async function hold(executionId: ExecutionId, { before, sql }: Held): Promise<pg
 
 /** Runs one execution to completion: every earlier message on the channel has been received by then. */
 async function run(submitter: Connection, kind: string): Promise<void> {
-  const { executionId } = await submitter.submit({ kind });
+  const { executionId } = await submitter.executions.submit({ kind });
   await expect.poll(() => resultOf(submitter, executionId), SOON).toBe('success');
 }
 
@@ -142,11 +143,11 @@ test('five concurrent senders of signals, round after round, never cost a round 
     const waitpoint = `told:${round}`;
     await expect.poll(() => isSuspendedAt(executionId, waitpoint), WITHOUT_POLL).toBe(true);
     await Promise.all(
-      senders.map((sender, index) => sender.approve(executionId, waitpoint, { by: `s-${index}` })),
+      senders.map((sender, index) => sender.waitpoints.approve(executionId, waitpoint, { by: `s-${index}` })),
     );
   }
   await expect
-    .poll(() => here!.result(executionId), WITHOUT_POLL)
+    .poll(() => here!.executions.result(executionId), WITHOUT_POLL)
     .toEqual({ outcome: 'success', result: ROUNDS });
 });
 
@@ -155,13 +156,13 @@ test('a claim that skipped some and still got all it requested sends a hint to o
   const [here, there] = [await crew.connect(), await crew.connect()];
   const before = await crew.connect({ signingSecret: SIGNING_SECRET });
   let [hints, isReady] = [0, false];
-  there.watch({ kinds: [kind] }, ({ routes, workers }) => {
+  workerPort(there).watch({ kinds: [kind] }, ({ routes, workers }) => {
     hints += Math.sign(routes.length);
     isReady ||= workers.includes('all-said');
     return false;
   });
   const executionId = await ready(before, kind);
-  await before.submit({ kind });
+  await before.executions.submit({ kind });
   await before.close();
   // The channel keeps its order: what is received after this was sent after it.
   const allSaid = JSON.stringify({ workers: ['all-said'] });
@@ -170,12 +171,15 @@ test('a claim that skipped some and still got all it requested sends a hint to o
   hints = 0;
   const holder = await hold(executionId, RIVALS['a change of tags']!);
   const request = { workerId: 'w', workerInstanceId: 'w-1', kinds: [kind], leaseMs: 30_000 };
-  expect(await here.claim({ ...request, limit: 1 })).toMatchObject({ claims: [{ kind }], passedBy: 1 });
+  expect(await workerPort(here).claim({ ...request, limit: 1 })).toMatchObject({
+    claims: [{ kind }],
+    passedBy: 1,
+  });
   await expect.poll(() => hints, SOON).toBeGreaterThan(0);
-  expect(await here.claim({ ...request, limit: 2 })).toMatchObject({ claims: [], passedBy: 1 });
+  expect(await workerPort(here).claim({ ...request, limit: 2 })).toMatchObject({ claims: [], passedBy: 1 });
   await holder.query('COMMIT');
   await holder.end();
-  expect(await here.claim({ ...request, limit: 2 })).toMatchObject({
+  expect(await workerPort(here).claim({ ...request, limit: 2 })).toMatchObject({
     claims: [{ executionId }],
     passedBy: 0,
   });

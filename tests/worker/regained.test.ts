@@ -27,11 +27,11 @@ test('a lease regained by the same worker costs no other lease, and its former r
       },
     },
   });
-  const runs = await engine.submit([{ kind }, { kind }, { kind }]);
+  const runs = await engine.executions.submit([{ kind }, { kind }, { kind }]);
   await expect.poll(() => worker.running, SOON).toBe(3);
   // Directly in SQL, so that no hint reaches the worker.
   const other = await crew.connect({ listen: 'off' });
-  await other.revokeLease(runs[0]!.executionId, { reason: 'test' });
+  await other.executions.revokeLease(runs[0]!.executionId, { reason: 'test' });
   await expect.poll(() => told, SOON).toEqual(['0/lease_lost']);
   const renewals = async (): Promise<number> => {
     const { rows } = await crew.database.query(
@@ -45,7 +45,7 @@ test('a lease regained by the same worker costs no other lease, and its former r
   finish.open();
   for (const [index, { executionId }] of runs.entries()) {
     await expect
-      .poll(() => engine.result(executionId), SOON)
+      .poll(() => engine.executions.result(executionId), SOON)
       .toEqual({ outcome: 'success', result: index === 0 ? 1 : 0 });
   }
   expect(errors).toEqual([]);
@@ -64,11 +64,14 @@ test('when stop is called again with a shorter deadline, a worker stops sooner',
       },
     },
   });
-  const { executionId } = await engine.submit({ kind });
+  const { executionId } = await engine.executions.submit({ kind });
   await started.opened;
   const slowly = worker.stop({ deadlineMs: Infinity });
   await worker.stop({ deadlineMs: 0 });
   await slowly;
-  expect(await engine.describe(executionId)).toMatchObject({ publicState: 'waiting', attemptIndex: 0 });
+  expect(await engine.executions.describe(executionId)).toMatchObject({
+    publicState: 'waiting',
+    attemptIndex: 0,
+  });
   never.open();
 });

@@ -3,20 +3,23 @@
  * nothing else.
  */
 import { afterEach, describe, expect, test } from 'vitest';
-import type { Engine, WorkerRegistration, WorkerSnapshot } from '../../src/contract/engine.ts';
+import type { Connection } from '../../src/connect/connection.ts';
+import type { WorkerSnapshot } from '../../src/contract/operations.ts';
+import type { WorkerRegistration, WorkerPort } from '../../src/contract/protocol.ts';
 import { EngineError } from '../../src/contract/errors.ts';
 import { startFaultProxy } from '../../src/testing/fault-proxy.ts';
 import { Registration } from '../../src/worker/loop/registration.ts';
-import { startWorker } from '../../src/worker/worker.ts';
+import { startWorker } from '../../src/connect/worker.ts';
 import { latch, newKind, plain, resultOf, SOON, useCrew } from './crew.ts';
+import { workerPort } from '../../src/connect/port.ts';
 
 const SILENT_MS = 600_000;
 const crew = useCrew();
 
 afterEach(() => crew.database.query('DELETE FROM ff_worker'));
 
-async function found(engine: Engine, workerInstanceId: string): Promise<WorkerSnapshot | undefined> {
-  return (await engine.listWorkers()).find((worker) => worker.workerInstanceId === workerInstanceId);
+async function found(engine: Connection, workerInstanceId: string): Promise<WorkerSnapshot | undefined> {
+  return (await engine.workers.list()).find((worker) => worker.workerInstanceId === workerInstanceId);
 }
 
 function registration(workerInstanceId: string, more: Partial<WorkerRegistration> = {}): WorkerRegistration {
@@ -86,7 +89,7 @@ describe('a worker', () => {
     const kind = newKind();
     const finish = latch();
     const worker = crew.work(engine, { handlers: { [kind]: () => finish.opened } });
-    await engine.submit({ kind });
+    await engine.executions.submit({ kind });
     await expect.poll(() => worker.running, SOON).toBe(1);
     const stopped = worker.stop();
     await expect
@@ -101,7 +104,7 @@ describe('a worker', () => {
     const engine = await crew.connect();
     let running = 0;
     const beats: number[] = [];
-    const kept = new Registration(engine, {
+    const kept = new Registration(workerPort(engine), {
       describe: () => registration('rhythm', { running, uptimeMs: 5_000 }),
       onBeat: () => void beats.push(running),
       onError: () => undefined,
@@ -129,7 +132,7 @@ describe('a worker', () => {
       throw new EngineError('database_error', 'No registry today.');
     };
     const worker = crew.work(
-      { ...engine, registerWorker: refuse, forgetWorker: refuse },
+      { ...workerPort(engine), registerWorker: refuse, forgetWorker: refuse },
       {
         handlers: { [kind]: () => 'done' },
         onError: (error) => {
@@ -138,7 +141,7 @@ describe('a worker', () => {
         },
       },
     );
-    const { executionId } = await engine.submit({ kind });
+    const { executionId } = await engine.executions.submit({ kind });
     await expect.poll(() => resultOf(engine, executionId), SOON).toBe('success');
     await worker.stop();
     expect(errors).toHaveLength(2);
@@ -167,16 +170,16 @@ describe('a worker', () => {
     const engine = await crew.connect();
     const slow = latch();
     const order: string[] = [];
-    const slowly: Engine = {
-      ...engine,
+    const slowly: WorkerPort = {
+      ...workerPort(engine),
       registerWorker: async (worker) => {
         await slow.opened;
-        await engine.registerWorker(worker);
+        await workerPort(engine).registerWorker(worker);
         order.push('registered');
       },
       forgetWorker: async (name) => {
         order.push('forgotten');
-        await engine.forgetWorker(name);
+        await workerPort(engine).forgetWorker(name);
       },
     };
     const kept = new Registration(slowly, {
@@ -190,7 +193,7 @@ describe('a worker', () => {
     slow.open();
     await closed;
     expect(order).toEqual(['registered', 'forgotten']);
-    expect(await engine.listWorkers()).toEqual([]);
+    expect(await engine.workers.list()).toEqual([]);
   });
 
   test.each([
@@ -213,13 +216,13 @@ describe('the list', () => {
       ['oldest', 60_000],
       ['newest', 0],
     ] as const) {
-      await engine.registerWorker(registration(name, { uptimeMs }));
+      await workerPort(engine).registerWorker(registration(name, { uptimeMs }));
     }
-    const names = (await engine.listWorkers()).map((worker) => worker.workerInstanceId);
+    const names = (await engine.workers.list()).map((worker) => worker.workerInstanceId);
     expect(names).toEqual(['newest', 'middle', 'oldest']);
-    await engine.forgetWorker('middle');
-    await engine.forgetWorker('nobody');
-    expect(await engine.listWorkers()).toHaveLength(2);
+    await workerPort(engine).forgetWorker('middle');
+    await workerPort(engine).forgetWorker('nobody');
+    expect(await engine.workers.list()).toHaveLength(2);
   });
 
   test.each<[string, Partial<WorkerRegistration>]>([
@@ -233,19 +236,19 @@ describe('the list', () => {
     ['stopping', { stopping: 'yes' as never }],
   ])('refuses a registration with an invalid %s', async (field, wrong) => {
     const engine = await crew.connect({ listen: 'off' });
-    await expect(engine.registerWorker(registration('wrong', wrong))).rejects.toMatchObject({
+    await expect(workerPort(engine).registerWorker(registration('wrong', wrong))).rejects.toMatchObject({
       name: 'EngineError',
       field,
     });
-    expect(await engine.listWorkers()).toEqual([]);
+    expect(await engine.workers.list()).toEqual([]);
   });
 });
 
 test('workers that have been silent for long are removed, others are not', async () => {
   const engine = await crew.connect();
-  await engine.registerWorker(registration('silent'));
+  await workerPort(engine).registerWorker(registration('silent'));
   await crew.database.moveClock(SILENT_MS + 1);
-  await engine.registerWorker(registration('live'));
+  await workerPort(engine).registerWorker(registration('live'));
   await crew.connect({ reconcile: 'on' });
   await expect.poll(() => found(engine, 'silent'), SOON).toBeUndefined();
   expect(await found(engine, 'live')).toBeDefined();
@@ -254,7 +257,7 @@ test('workers that have been silent for long are removed, others are not', async
 test('a connection and a worker are closed at the end of the block they are used in', async () => {
   const outside = await crew.connect();
   let name = '';
-  let inner: Engine;
+  let inner: Connection;
   {
     await using engine = await crew.connect();
     await using worker = startWorker(engine, { handlers: plain({ [newKind()]: () => undefined }) });
@@ -263,5 +266,5 @@ test('a connection and a worker are closed at the end of the block they are used
     await expect.poll(() => found(engine, name), SOON).toBeDefined();
   }
   expect(await found(outside, name)).toBeUndefined();
-  await expect(inner.listWorkers()).rejects.toMatchObject({ code: 'closed' });
+  await expect(inner.workers.list()).rejects.toMatchObject({ code: 'closed' });
 });

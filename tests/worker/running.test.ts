@@ -3,13 +3,15 @@
  * which options it refuses.
  */
 import { describe, expect, test } from 'vitest';
-import type { ClaimRequest, LeaseRef } from '../../src/contract/engine.ts';
+import type { ClaimRequest, LeaseRef } from '../../src/contract/protocol.ts';
 import { AGAIN, latch, newKind, NEVER_MS, plain, resultOf, SOON, useCrew } from './crew.ts';
-import { startWorker, type WorkerOptions } from '../../src/worker/worker.ts';
+import { startWorker } from '../../src/connect/worker.ts';
+import type { WorkerOptions } from '../../src/worker/options.ts';
 import { task as contract } from '../../src/define/task.ts';
-import type { TaskContext } from '../../src/worker/context.ts';
-import { handle } from '../../src/worker/handlers.ts';
+import type { TaskContext } from '../../src/define/context.ts';
+import { handle } from '../../src/define/handlers.ts';
 import { TaskFailed } from '../../src/worker/task.ts';
+import { workerPort } from '../../src/connect/port.ts';
 
 const crew = useCrew();
 
@@ -27,7 +29,7 @@ test('handlers run with what was submitted, and what they return is the result',
       },
     },
   });
-  const { executionId } = await engine.submit({
+  const { executionId } = await engine.executions.submit({
     kind,
     payload: { n: 21 },
     namespace: 'shop',
@@ -35,7 +37,7 @@ test('handlers run with what was submitted, and what they return is the result',
     tags: { a: 'b' },
   });
   await expect
-    .poll(() => engine.result(executionId), SOON)
+    .poll(() => engine.executions.result(executionId), SOON)
     .toEqual({
       outcome: 'success',
       result: { doubled: 42 },
@@ -61,8 +63,10 @@ test('a handler that returns nothing completes with null', async () => {
   const engine = await crew.connect();
   const kind = newKind();
   crew.work(engine, { handlers: { [kind]: () => undefined } });
-  const { executionId } = await engine.submit({ kind });
-  await expect.poll(() => engine.result(executionId), SOON).toEqual({ outcome: 'success', result: null });
+  const { executionId } = await engine.executions.submit({ kind });
+  await expect
+    .poll(() => engine.executions.result(executionId), SOON)
+    .toEqual({ outcome: 'success', result: null });
 });
 
 test('the concurrency is never exceeded and fully used', async () => {
@@ -81,7 +85,7 @@ test('the concurrency is never exceeded and fully used', async () => {
       },
     },
   });
-  const submitted = await engine.submit(Array.from({ length: 12 }, () => ({ kind })));
+  const submitted = await engine.executions.submit(Array.from({ length: 12 }, () => ({ kind })));
   for (let done = 0; done < submitted.length; done += 1) {
     await expect.poll(() => waiting.length, SOON).toBe(Math.min(3, submitted.length - done));
     waiting.shift()!();
@@ -100,12 +104,12 @@ test('a worker ignores kinds without a handler, other lanes and work beyond its 
     lanes: ['mine'],
     capabilities: ['gpu'],
   });
-  const left = await engine.submit([
+  const left = await engine.executions.submit([
     { kind: foreign, lane: 'mine', payload: 'other kind' },
     { kind: mine, lane: 'theirs', payload: 'other lane' },
     { kind: mine, lane: 'mine', capabilities: ['gpu', 'disk'], payload: 'too much' },
   ]);
-  const taken = await engine.submit([
+  const taken = await engine.executions.submit([
     { kind: mine, lane: 'mine', payload: 'plain' },
     { kind: mine, lane: 'mine', capabilities: ['gpu'], payload: 'gpu' },
   ]);
@@ -114,7 +118,10 @@ test('a worker ignores kinds without a handler, other lanes and work beyond its 
   }
   expect(seen.toSorted()).toEqual(['gpu', 'plain']);
   for (const { executionId } of left) {
-    expect(await engine.describe(executionId)).toMatchObject({ publicState: 'waiting', leaseEpoch: 0 });
+    expect(await engine.executions.describe(executionId)).toMatchObject({
+      publicState: 'waiting',
+      leaseEpoch: 0,
+    });
   }
 });
 
@@ -126,7 +133,7 @@ test('executions submitted in one call start in the order given', async () => {
     concurrency: 1,
     handlers: { [kind]: ({ payload }) => void order.push(payload) },
   });
-  await engine.submit([0, 1, 2, 3, 4].map((payload) => ({ kind, payload })));
+  await engine.executions.submit([0, 1, 2, 3, 4].map((payload) => ({ kind, payload })));
   await expect.poll(() => worker.stats.completed, SOON).toBe(5);
   expect(order).toEqual([0, 1, 2, 3, 4]);
 });
@@ -138,10 +145,12 @@ test('two workers of one process share the work, each on its own leases', async 
   const handlers = { [kind]: () => done.opened };
   const first = crew.work(engine, { handlers, concurrency: 1 });
   const second = crew.work(engine, { handlers, concurrency: 1 });
-  const submitted = await engine.submit([{ kind }, { kind }]);
+  const submitted = await engine.executions.submit([{ kind }, { kind }]);
   await expect.poll(() => [first.running, second.running], SOON).toEqual([1, 1]);
   const owners = await Promise.all(
-    submitted.map(async ({ executionId }) => (await engine.describe(executionId))!.lease!.workerInstanceId),
+    submitted.map(
+      async ({ executionId }) => (await engine.executions.describe(executionId))!.lease!.workerInstanceId,
+    ),
   );
   expect(owners.toSorted()).toEqual([first.workerInstanceId, second.workerInstanceId].toSorted());
   done.open();
@@ -160,7 +169,9 @@ test('a worker counts the outcomes of its runs', async () => {
       },
     },
   });
-  await engine.submit(['ok', 'fail', 'retry'].map((payload) => ({ kind, payload, policy: AGAIN })));
+  await engine.executions.submit(
+    ['ok', 'fail', 'retry'].map((payload) => ({ kind, payload, policy: AGAIN })),
+  );
   const expected = { claimed: 4, completed: 2, failed: 1, retryScheduled: 1 };
   await expect
     .poll(() => worker.stats, SOON)
@@ -180,14 +191,14 @@ test('a worker counts claims that fail at the database, and continues when the d
   const engine = await crew.connect();
   const kind = newKind();
   const worker = crew.work(engine, { pollMs: 20, handlers: { [kind]: () => 'done' } });
-  await engine.submit({ kind });
+  await engine.executions.submit({ kind });
   await expect.poll(() => worker.stats.completed, SOON).toBe(1);
   await crew.database.query('ALTER TABLE ff_ready RENAME TO ff_ready_away');
   await expect
     .poll(() => worker.stats.claimErrors, SOON)
     .toBeGreaterThan(0)
     .finally(() => crew.database.query('ALTER TABLE ff_ready_away RENAME TO ff_ready'));
-  const { executionId } = await engine.submit({ kind });
+  const { executionId } = await engine.executions.submit({ kind });
   await expect.poll(() => resultOf(engine, executionId), SOON).toBe('success');
 });
 
@@ -237,10 +248,10 @@ test('a worker renews many leases in statements of a thousand', async () => {
   const engine = await crew.connect();
   const sizes: number[] = [];
   const counted = {
-    ...engine,
+    ...workerPort(engine),
     renew: (leases: readonly LeaseRef[], leaseMs: number) => {
       sizes.push(leases.length);
-      return engine.renew(leases, leaseMs);
+      return workerPort(engine).renew(leases, leaseMs);
     },
   };
   const held = latch();
@@ -249,7 +260,7 @@ test('a worker renews many leases in statements of a thousand', async () => {
     leaseMs: 6_000,
     handlers: { [kind]: () => held.opened },
   });
-  await engine.submit(Array.from({ length: 1_500 }, () => ({ kind })));
+  await engine.executions.submit(Array.from({ length: 1_500 }, () => ({ kind })));
   await expect.poll(() => sizes.length, SOON).toBeGreaterThanOrEqual(2);
   expect(Math.max(...sizes)).toBeLessThanOrEqual(1_000);
   expect(worker.stats.renewErrors).toBe(0);
@@ -263,15 +274,15 @@ test('a worker reports why a claim failed, and continues', async () => {
   let broken = true;
   const worker = crew.work(
     {
-      ...engine,
+      ...workerPort(engine),
       claim: (request: ClaimRequest) =>
-        broken ? Promise.reject(new Error('planted')) : engine.claim(request),
+        broken ? Promise.reject(new Error('planted')) : workerPort(engine).claim(request),
     },
     { pollMs: 20, onError: (error) => heard.push(error), handlers: { [kind]: () => 1 } },
   );
   await expect.poll(() => heard.length, SOON).toBeGreaterThan(0);
   broken = false;
-  await engine.submit({ kind });
+  await engine.executions.submit({ kind });
   await expect.poll(() => worker.stats.completed, SOON).toBe(1);
   expect(worker.stats.claimErrors).toBe(heard.length);
 });

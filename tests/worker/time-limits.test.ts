@@ -3,13 +3,14 @@
  * that runs, and no timers left over. Workers here notice short limits themselves; long ones by a moved clock.
  */
 import { describe, expect, test } from 'vitest';
-import type { ExecutionPolicy } from '../../src/contract/engine.ts';
+import type { ExecutionPolicy } from '../../src/contract/policy.ts';
 import type { ExecutionId } from '../../src/contract/ids.ts';
 import { task } from '../../src/define/task.ts';
-import { handle } from '../../src/worker/handlers.ts';
+import { handle } from '../../src/define/handlers.ts';
 import { TaskAborted } from '../../src/worker/task.ts';
-import type { TaskContext } from '../../src/worker/context.ts';
+import type { TaskContext } from '../../src/define/context.ts';
 import { AGAIN, deaf, latch, newKind, resultOf, SOON, useCrew, uuidOf } from './crew.ts';
+import { workerPort } from '../../src/connect/port.ts';
 
 const crew = useCrew();
 const SHORT_MS = 150;
@@ -53,15 +54,15 @@ describe('a handler that hangs past the limit of its attempt', () => {
       },
     });
     const policy = { ...AGAIN, attemptTimeoutMs: SHORT_MS };
-    const { executionId } = await engine.submit({ kind, policy });
+    const { executionId } = await engine.executions.submit({ kind, policy });
     const ctx = await hanging.opened;
     // Only the worker itself checks the clock here.
     await expect.poll(() => codeOf(ctx), SOON).toBe('deadline');
-    expect(await engine.waitForEnd(executionId)).toEqual({ outcome: 'success', result: 'in time' });
+    expect(await engine.executions.wait(executionId)).toEqual({ outcome: 'success', result: 'in time' });
     finish.open();
     await expect.poll(() => worker.stats.lost, SOON).toBe(1);
-    expect(await engine.result(executionId)).toEqual({ outcome: 'success', result: 'in time' });
-    expect(await engine.describe(executionId)).toMatchObject({
+    expect(await engine.executions.result(executionId)).toEqual({ outcome: 'success', result: 'in time' });
+    expect(await engine.executions.describe(executionId)).toMatchObject({
       attemptIndex: 1,
       retryCount: 1,
       attempts: [{ outcome: 'expired', failureCategory: 'timeout' }, { outcome: 'success' }],
@@ -89,8 +90,11 @@ describe('a handler that hangs past the limit of its attempt', () => {
       },
     });
     const retry = { maxRetries: 1, backoff: { type: 'fixed', delayMs: 1 } } as const;
-    const { executionId } = await engine.submit({ kind, policy: { retry, attemptTimeoutMs: SHORT_MS } });
-    expect(await engine.waitForEnd(executionId)).toEqual({
+    const { executionId } = await engine.executions.submit({
+      kind,
+      policy: { retry, attemptTimeoutMs: SHORT_MS },
+    });
+    expect(await engine.executions.wait(executionId)).toEqual({
       outcome: 'expired',
       message: 'attempt_time_limit',
       category: 'timeout',
@@ -113,7 +117,7 @@ describe('a handler that hangs past the limit of its attempt', () => {
         },
       },
     });
-    await engine.submit({ kind, policy: { attemptTimeoutMs: SHORT_MS } });
+    await engine.executions.submit({ kind, policy: { attemptTimeoutMs: SHORT_MS } });
     const ctx = await hanging.opened;
     await expect.poll(() => codeOf(ctx), SOON).toBe('deadline');
   });
@@ -125,8 +129,11 @@ describe('a handler that hangs past the limit of its attempt', () => {
       concurrency: 1,
       handlers: { [kind]: (ctx) => ctx.attemptIndex || untilAborted(ctx) },
     });
-    const { executionId } = await engine.submit({ kind, policy: { ...AGAIN, attemptTimeoutMs: SHORT_MS } });
-    expect(await engine.waitForEnd(executionId)).toEqual({ outcome: 'success', result: 1 });
+    const { executionId } = await engine.executions.submit({
+      kind,
+      policy: { ...AGAIN, attemptTimeoutMs: SHORT_MS },
+    });
+    expect(await engine.executions.wait(executionId)).toEqual({ outcome: 'success', result: 1 });
   });
 
   test('is also aborted when another process noticed', async () => {
@@ -142,11 +149,11 @@ describe('a handler that hangs past the limit of its attempt', () => {
         },
       },
     });
-    const { executionId } = await engine.submit({ kind, policy: { attemptTimeoutMs: MINUTE_MS } });
+    const { executionId } = await engine.executions.submit({ kind, policy: { attemptTimeoutMs: MINUTE_MS } });
     const ctx = await hanging.opened;
     const elsewhere = await crew.connect({ listen: 'off' });
     await crew.database.moveClock(MINUTE_MS);
-    expect(await elsewhere.fireTimers()).toBeGreaterThan(0);
+    expect(await workerPort(elsewhere).fireTimers()).toBeGreaterThan(0);
     await expect.poll(() => codeOf(ctx), SOON).toBe('deadline');
     expect(await resultOf(engine, executionId)).toBe('expired');
   });
@@ -166,7 +173,7 @@ describe('a handler that hangs past the limit of its attempt', () => {
         },
       },
     });
-    const { executionId } = await engine.submit({ kind, policy: { attemptTimeoutMs: MINUTE_MS } });
+    const { executionId } = await engine.executions.submit({ kind, policy: { attemptTimeoutMs: MINUTE_MS } });
     const ctx = await hanging.opened;
     await crew.database.moveClock(MINUTE_MS);
     await expect.poll(() => resultOf(engine, executionId), SOON).toBe('expired');
@@ -197,13 +204,13 @@ describe('a handler that hangs past the limit of its attempt', () => {
     const run = await engine.submit(slow, null, { policy: { attemptTimeoutMs: MINUTE_MS } });
     const ctx = await begun.opened;
     await crew.database.moveClock(MINUTE_MS);
-    await engine.fireTimers();
-    expect(await run.end()).toMatchObject({ outcome: 'expired' });
+    await workerPort(engine).fireTimers();
+    expect(await run.wait()).toMatchObject({ outcome: 'expired' });
     await expect.poll(() => codeOf(ctx), SOON).toBe('deadline');
     go.open();
     expect(await told.opened).toBe('deadline');
     expect(ran).toBe(0);
-    expect(await engine.readSteps(run.executionId)).toEqual([]);
+    expect(await engine.executions.listSteps(run.executionId)).toEqual([]);
   });
 });
 
@@ -227,12 +234,12 @@ describe('the deadline of an execution', () => {
     const run = await engine.submit(sleeper, null, { policy });
     await expect.poll(() => worker.stats.paused, SOON).toBe(1);
     await crew.database.moveClock(MINUTE_MS);
-    await engine.fireTimers();
-    expect(await run.end()).toEqual(OVER);
+    await workerPort(engine).fireTimers();
+    expect(await run.wait()).toEqual(OVER);
     await crew.database.moveClock(3_600_000);
-    await engine.fireTimers();
+    await workerPort(engine).fireTimers();
     expect(await timersOf(run.executionId)).toEqual([]);
-    expect(await engine.result(run.executionId)).toEqual(OVER);
+    expect(await engine.executions.result(run.executionId)).toEqual(OVER);
     expect(runs).toBe(1);
   });
 
@@ -247,14 +254,14 @@ describe('the deadline of an execution', () => {
         },
       },
     });
-    const { executionId } = await engine.submit({ kind, policy, delayMs: 2 * MINUTE_MS });
+    const { executionId } = await engine.executions.submit({ kind, policy, delayMs: 2 * MINUTE_MS });
     await crew.database.moveClock(MINUTE_MS);
     await crew.connect({ reconcile: 'on' });
-    await expect.poll(() => engine.result(executionId), SOON).toEqual(OVER);
+    await expect.poll(() => engine.executions.result(executionId), SOON).toEqual(OVER);
     await crew.database.moveClock(MINUTE_MS);
     await expect.poll(() => timersOf(executionId), SOON).toEqual([]);
     expect(runs).toBe(0);
-    expect(await engine.describe(executionId)).toMatchObject({ startedAtMs: null, attempts: [] });
+    expect(await engine.executions.describe(executionId)).toMatchObject({ startedAtMs: null, attempts: [] });
   });
 
   test('if short, is enforced by the worker that runs it, without any other process', async () => {
@@ -270,10 +277,10 @@ describe('the deadline of an execution', () => {
       },
     });
     // The queue is looked at before the execution is there, so that its deadline is news to the worker.
-    const { executionId } = await engine.submit({ kind, policy: { deadlineMs: 400 } });
+    const { executionId } = await engine.executions.submit({ kind, policy: { deadlineMs: 400 } });
     const ctx = await hanging.opened;
     await expect.poll(() => codeOf(ctx), SOON).toBe('deadline');
-    expect(await engine.result(executionId)).toEqual(OVER);
+    expect(await engine.executions.result(executionId)).toEqual(OVER);
   });
 
   test('ends a parent that waits for its children, and the children continue', async () => {
@@ -294,14 +301,14 @@ describe('the deadline of an execution', () => {
     const childId = await spawned.opened;
     await expect.poll(() => worker.stats.paused, SOON).toBe(1);
     await crew.database.moveClock(MINUTE_MS);
-    await engine.fireTimers();
-    expect(await run.end()).toEqual(OVER);
+    await workerPort(engine).fireTimers();
+    expect(await run.wait()).toEqual(OVER);
     crew.work(engine, { lanes: ['later'], handlers: [handle(child, () => 'done')] });
     expect(await engine.execution(child, childId).result()).toBe('done');
     // The worker fires timers too: one that it has in hand is passed over here.
-    const left = async () => [await engine.fireTimers(), await timersOf(run.executionId)].at(1);
+    const left = async () => [await workerPort(engine).fireTimers(), await timersOf(run.executionId)].at(1);
     await expect.poll(left, SOON).toEqual([]);
-    expect(await engine.result(run.executionId)).toEqual(OVER);
+    expect(await engine.executions.result(run.executionId)).toEqual(OVER);
   });
 });
 

@@ -11,12 +11,13 @@ import {
   type ReadableSpan,
 } from '@opentelemetry/sdk-trace-base';
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
-import type { Connection } from '../../src/connect/connect.ts';
+import type { Connection } from '../../src/connect/connection.ts';
 import { task } from '../../src/define/task.ts';
-import { handle, type Middleware, type TaskHandler } from '../../src/worker/handlers.ts';
+import { handle, type Middleware, type TaskHandler } from '../../src/define/handlers.ts';
 import { TaskFailed } from '../../src/worker/task.ts';
 import { openTelemetry, type TracingOptions } from '../../src/worker/tracing.ts';
 import { AGAIN, newKind, SOON, useCrew } from './crew.ts';
+import { workerPort } from '../../src/connect/port.ts';
 
 const crew = useCrew();
 const exporter = new InMemorySpanExporter();
@@ -67,7 +68,7 @@ describe('a submit', () => {
       const rest = await engine.submitMany(greet, [{ input: 'b' }, { input: 'c' }]);
       return [{ ...first, traceparent }, ...rest.map((each) => ({ ...each, traceparent }))];
     });
-    const tagsOf = async (id: string) => (await engine.describe(id))!.tags;
+    const tagsOf = async (id: string) => (await engine.executions.describe(id))!.tags;
     expect(await tagsOf(one!.executionId)).toEqual({ team: 'shop', traceparent: one!.traceparent });
     for (const each of more)
       expect(await tagsOf(each.executionId)).toEqual({ traceparent: each.traceparent });
@@ -76,7 +77,7 @@ describe('a submit', () => {
   test('without a span adds nothing', async () => {
     const engine = await crew.connect();
     const { executionId } = await engine.submit(task<string>(newKind()), 'a');
-    expect((await engine.describe(executionId))!.tags).toEqual({});
+    expect((await engine.executions.describe(executionId))!.tags).toEqual({});
   });
 
   test('keeps a trace it was given, and adds none when the tags leave no room', async () => {
@@ -87,7 +88,7 @@ describe('a submit', () => {
     await inSpan(async () => {
       for (const tags of [full, given]) {
         const { executionId } = await engine.submit(greet, 'a', { tags });
-        expect((await engine.describe(executionId))!.tags).toEqual(tags);
+        expect((await engine.executions.describe(executionId))!.tags).toEqual(tags);
       }
     });
   });
@@ -114,7 +115,7 @@ describe('a submit', () => {
     const { executionId } = await context.with(trace.setSpanContext(context.active(), parent), () =>
       engine.submit(greet, 'a'),
     );
-    expect((await engine.describe(executionId))!.tags).toEqual({
+    expect((await engine.executions.describe(executionId))!.tags).toEqual({
       traceparent: '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00',
       tracestate: 'vendor=1',
     });
@@ -164,7 +165,7 @@ describe('a run', () => {
   test('belongs to no span that was active when the worker was started', async () => {
     const greet = task<string>(newKind());
     const engine = await inSpan(() => workTraced([handle(greet, () => 'hello')]));
-    await engine.submit({ kind: greet.name, tags: { traceparent: 'nonsense' } });
+    await engine.executions.submit({ kind: greet.name, tags: { traceparent: 'nonsense' } });
     const [run] = await spansNamed(`task ${greet.name}`);
     expect(run!.parentSpanContext).toBeUndefined();
     expect(run!.links).toEqual([]);
@@ -205,7 +206,7 @@ describe('below a run', () => {
     expect(paused!.attributes['flowfabric.outcome']).toBe('paused');
     expect(paused!.status.code).toBe(SpanStatusCode.UNSET);
     await crew.database.moveClock(3_600_001);
-    await engine.fireTimers();
+    await workerPort(engine).fireTimers();
     await submitted.result();
     const runs = await spansNamed(`task ${steps.name}`, 2);
     const [first] = await spansNamed('step first');
@@ -224,7 +225,7 @@ describe('below a run', () => {
       }),
     ]);
     const submitted = await engine.submit(steps, null, { policy: { retry: { maxRetries: 0 } } });
-    await submitted.end();
+    await submitted.wait();
     expect((await spansNamed('step write'))[0]!.status.code).toBe(SpanStatusCode.UNSET);
     expect((await spansNamed('step break'))[0]!.status).toEqual({
       code: SpanStatusCode.ERROR,

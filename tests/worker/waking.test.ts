@@ -4,15 +4,17 @@
  */
 import { describe, expect, test, vi } from 'vitest';
 import { AGAIN, latch, newKind, NEVER_MS, resultOf, SOON, useCrew, uuidOf } from './crew.ts';
-import type { Connection } from '../../src/connect/connect.ts';
+import type { Connection } from '../../src/connect/connection.ts';
 import type { ExecutionId } from '../../src/contract/ids.ts';
 import { WakeUp } from '../../src/worker/loop/wake-up.ts';
+import { workerPort } from '../../src/connect/port.ts';
+import type { WorkerPort } from '../../src/contract/protocol.ts';
 
 const crew = useCrew();
 
 /** Runs one execution of the kind to completion, so that no worker's first poll can be mistaken for a hint. */
 async function warmUp(submitter: Connection, kind: string): Promise<void> {
-  const { executionId } = await submitter.submit({ kind });
+  const { executionId } = await submitter.executions.submit({ kind });
   await expect.poll(() => resultOf(submitter, executionId), SOON).toBe('success');
 }
 
@@ -39,7 +41,7 @@ test('work submitted in a transaction of the caller starts after its commit', as
   await warmUp(here, kind);
   const client = await crew.database.connect();
   await client.query('BEGIN');
-  const { executionId } = await here.submit(
+  const { executionId } = await here.executions.submit(
     { kind },
     { executor: (text, params) => client.query(text, params) },
   );
@@ -55,10 +57,10 @@ test('work that one process has no room for is noticed by another', async () => 
   const finish = latch();
   const answered = latch();
   let looked = 0;
-  const slowly: Connection = {
-    ...here,
+  const slowly: WorkerPort = {
+    ...workerPort(here),
     claim: async (request) => {
-      const claimed = await here.claim(request);
+      const claimed = await workerPort(here).claim(request);
       if (claimed.claims.some(({ payload }) => payload === 'held')) await answered.opened;
       looked += 1;
       return claimed;
@@ -68,13 +70,13 @@ test('work that one process has no room for is noticed by another', async () => 
   crew.work(slowly, { handlers, concurrency: 1 });
   await warmUp(here, kind);
   await expect.poll(() => looked, SOON).toBeGreaterThan(1);
-  const first = await here.submit({ kind, payload: 'held' });
-  const state = async (id: ExecutionId) => (await here.describe(id))!.publicState;
+  const first = await here.executions.submit({ kind, payload: 'held' });
+  const state = async (id: ExecutionId) => (await here.executions.describe(id))!.publicState;
   await expect.poll(() => state(first.executionId), SOON).toBe('active');
   crew.work(there, { handlers, concurrency: 1 });
   await warmUp(there, kind);
   // The worker here has not yet heard what it was given, and still believes that it has room.
-  const second = await here.submit({ kind, payload: 'held' });
+  const second = await here.executions.submit({ kind, payload: 'held' });
   answered.open();
   await expect
     .poll(() => state(second.executionId), { ...SOON, timeout: 5_000 })
@@ -89,8 +91,8 @@ describe('what is due later', () => {
     crew.work(here, { handlers: { [kind]: () => undefined } });
     await warmUp(there, kind);
     for (const submitter of [here, there]) {
-      const { executionId } = await submitter.submit({ kind, delayMs: 150 });
-      expect(await submitter.describe(executionId)).toMatchObject({ publicState: 'delayed' });
+      const { executionId } = await submitter.executions.submit({ kind, delayMs: 150 });
+      expect(await submitter.executions.describe(executionId)).toMatchObject({ publicState: 'delayed' });
       await expect.poll(() => resultOf(here, executionId), SOON).toBe('success');
     }
   });
@@ -98,7 +100,7 @@ describe('what is due later', () => {
   test('delayed work that was submitted before the worker started runs when it is due', async () => {
     const engine = await crew.connect();
     const kind = newKind();
-    const { executionId } = await engine.submit({ kind, delayMs: 200 });
+    const { executionId } = await engine.executions.submit({ kind, delayMs: 200 });
     crew.work(engine, { handlers: { [kind]: () => undefined } });
     await expect.poll(() => resultOf(engine, executionId), SOON).toBe('success');
   });
@@ -114,9 +116,13 @@ describe('what is due later', () => {
     };
     crew.work(here, { handlers });
     crew.work(there, { handlers });
-    const submitted = await here.submit(Array.from({ length: 10 }, () => ({ kind, policy: AGAIN })));
+    const submitted = await here.executions.submit(
+      Array.from({ length: 10 }, () => ({ kind, policy: AGAIN })),
+    );
     for (const { executionId } of submitted) {
-      await expect.poll(() => here.result(executionId), SOON).toEqual({ outcome: 'success', result: 3 });
+      await expect
+        .poll(() => here.executions.result(executionId), SOON)
+        .toEqual({ outcome: 'success', result: 3 });
     }
   });
 
@@ -124,25 +130,25 @@ describe('what is due later', () => {
     const engine = await crew.connect({ reconcile: 'on' });
     const kind = newKind();
     let looks = 0;
-    const counting: Connection = {
-      ...engine,
+    const counting: WorkerPort = {
+      ...workerPort(engine),
       claim: (request) => {
         looks += 1;
-        return engine.claim(request);
+        return workerPort(engine).claim(request);
       },
     };
-    const { executionId } = await engine.submit({ kind, delayMs: NEVER_MS });
+    const { executionId } = await engine.executions.submit({ kind, delayMs: NEVER_MS });
     await crew.database.query(`
       CREATE FUNCTION refuse_one() RETURNS trigger LANGUAGE plpgsql AS $$
       BEGIN RAISE EXCEPTION 'planted' USING ERRCODE = 'ZZ001'; END $$;
       CREATE TRIGGER refuse_one BEFORE UPDATE ON ff_execution FOR EACH ROW
         WHEN (OLD.execution_id = '${uuidOf(executionId)}') EXECUTE FUNCTION refuse_one();
       UPDATE ff_timer SET due_at_ms = due_at_ms - ${NEVER_MS} WHERE execution_id = '${uuidOf(executionId)}'`);
-    const passes = () => engine.reconcilerReports().find(({ name }) => name === 'due-timers')!.passes;
+    const passes = () => engine.upkeep.reports().find(({ name }) => name === 'due-timers')!.passes;
     try {
       crew.work(counting, { handlers: { [kind]: () => undefined } });
       await expect
-        .poll(async () => (await engine.describe(executionId))!.setbacks, SOON)
+        .poll(async () => (await engine.executions.describe(executionId))!.setbacks, SOON)
         .toMatchObject([{ reconciler: 'due-timers' }]);
       // As after many failures: it is backed off for long, and stays the earliest timer.
       await crew.database.query('UPDATE ff_setback SET failures = 12, retry_at_ms = retry_at_ms + 3600000');

@@ -4,6 +4,7 @@
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { connect } from '../../../dist/index.js';
+import { workerPort } from '../../../dist/protocol/index.js';
 import { hostNow } from './readers.mjs';
 
 const KIND = 'bench';
@@ -20,12 +21,14 @@ function inBatches(list, size) {
 export async function hold({ target, count }, seat) {
   const engine = await connect({ databaseUrl: target.url, reconcile: 'off', listen: 'off' });
   const tagsOf = (index) => ({ found: index === 0 ? 'rarely' : 'often' });
-  await engine.submit(Array.from({ length: count }, (_, index) => ({ kind: KIND, tags: tagsOf(index) })));
+  await engine.executions.submit(
+    Array.from({ length: count }, (_, index) => ({ kind: KIND, tags: tagsOf(index) })),
+  );
   const held = [];
   while (held.length < count) {
     const request = { workerId: 'bench', workerInstanceId: `bench-${process.pid}`, kinds: [KIND] };
     const limit = Math.min(CLAIM_MAX, count - held.length);
-    const { claims } = await engine.claim({ ...request, limit, leaseMs: LEASE_MS });
+    const { claims } = await workerPort(engine).claim({ ...request, limit, leaseMs: LEASE_MS });
     if (claims.length === 0) throw new Error(`${held.length} of ${count} executions could be claimed.`);
     held.push(...claims);
   }
@@ -33,7 +36,7 @@ export async function hold({ target, count }, seat) {
 }
 
 async function renewAll(engine, leases) {
-  const answers = await engine.renew(leases, LEASE_MS);
+  const answers = await workerPort(engine).renew(leases, LEASE_MS);
   const refused = answers.find((answer) => answer.outcome !== 'renewed');
   if (refused !== undefined) throw new Error(`A renewal was answered ${refused.outcome}.`);
 }

@@ -66,7 +66,7 @@ class Reader {
 }
 
 async function openReader(engine, options, take) {
-  return new Reader(await engine.subscribeEvents(options), take);
+  return new Reader(await engine.events.subscribe(options), take);
 }
 
 /** Opens a connection and, before it returns, subscriptions to everything from now on; each counts what it gets. */

@@ -65,7 +65,7 @@ export async function openFlows({ target, settings, shape }, desk) {
   const sender = await connect({ databaseUrl: target.url, listen: 'off', reconcile: 'off' });
   return {
     perFlow: MEMBERS[kind](0, size).length,
-    submit: async (n) => void (await sender.submitFlow({ name: KIND, members: MEMBERS[kind](n, size) })),
+    submit: async (n) => void (await sender.flows.submit({ name: KIND, members: MEMBERS[kind](n, size) })),
     async stop() {
       await worker.stop();
       await Promise.all([engine.close(), sender.close()]);

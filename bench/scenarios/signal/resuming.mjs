@@ -81,8 +81,8 @@ async function open({ target, what, count }) {
   const sender = await connect({ ...options, listen: 'off', reconcile: 'off' });
   if (what === 'signal') await suspend(sender, desk, count);
   const calls = {
-    signal: (n) => sender.deliverSignal({ token: desk.tokens.get(n) }),
-    submit: (n) => sender.submit({ kind: 'fresh', payload: { n } }),
+    signal: (n) => sender.signal({ token: desk.tokens.get(n) }),
+    submit: (n) => sender.executions.submit({ kind: 'fresh', payload: { n } }),
   };
   const stop = async () => {
     await worker.stop();
@@ -94,7 +94,7 @@ async function open({ target, what, count }) {
 async function suspend(sender, desk, count) {
   for (let n = 0; n < count; n += SUBMIT_BATCH) {
     const length = Math.min(SUBMIT_BATCH, count - n);
-    await sender.submit(
+    await sender.executions.submit(
       Array.from({ length }, (_, index) => ({ kind: 'waiting', payload: { n: n + index } })),
     );
   }
@@ -111,7 +111,7 @@ async function suspended(sender) {
   let found = 0;
   let cursor = null;
   do {
-    const page = await sender.listWaitpoints({ limit: 1_000, ...(cursor === null ? {} : { cursor }) });
+    const page = await sender.waitpoints.list({ limit: 1_000, ...(cursor === null ? {} : { cursor }) });
     found += page.waitpoints.length;
     cursor = page.cursor;
   } while (cursor !== null);

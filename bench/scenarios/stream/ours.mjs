@@ -3,6 +3,7 @@
  * do: that is how they learn of followers.
  */
 import { connect, handle, startWorker, task } from '../../../dist/index.js';
+import { workerPort } from '../../../dist/protocol/index.js';
 import { Arrivals, FRAME_BYTES, paced, timedCalls } from './timing.mjs';
 
 const KIND = 'bench';
@@ -34,19 +35,19 @@ function optionsFor({ mode, present }) {
 export async function hold({ target, streams, present = 0, mode = 'durable' }, seat) {
   const engine = await connect({ databaseUrl: target.url, reconcile: 'off' });
   const count = streams + 1;
-  await engine.submit(Array.from({ length: count }, () => ({ kind: KIND })));
+  await engine.executions.submit(Array.from({ length: count }, () => ({ kind: KIND })));
   const held = [];
   while (held.length < count) {
     const request = { workerId: 'bench', workerInstanceId: `bench-${process.pid}`, kinds: [KIND] };
     const limit = Math.min(CLAIM_MAX, count - held.length);
-    const { claims } = await engine.claim({ ...request, limit, leaseMs: LEASE_MS });
+    const { claims } = await workerPort(engine).claim({ ...request, limit, leaseMs: LEASE_MS });
     if (claims.length === 0) throw new Error(`${held.length} of ${count} executions could be claimed.`);
     held.push(...claims);
   }
   const options = optionsFor({ mode, present });
   for (const lease of held) {
     for (let left = present; left > 0; left -= FILL)
-      await appended(engine.appendFrames(lease, frames(Math.min(left, FILL), mode), options));
+      await appended(workerPort(engine).appendFrames(lease, frames(Math.min(left, FILL), mode), options));
   }
   Object.assign(seat.kept, { engine, held });
   return held.slice(0, streams).map((lease) => lease.executionId);
@@ -59,9 +60,10 @@ export async function append({ calls, perCall, mode, present = 0 }, seat) {
   const batch = frames(perCall, mode);
   const warmUp = held.at(-1);
   const streams = held.slice(0, -1);
-  for (let n = 0; n < WARM_UP; n += 1) await appended(engine.appendFrames(warmUp, batch, options));
+  for (let n = 0; n < WARM_UP; n += 1)
+    await appended(workerPort(engine).appendFrames(warmUp, batch, options));
   const figures = await timedCalls({ calls, perCall }, (n) =>
-    appended(engine.appendFrames(streams[n % streams.length], batch, options)),
+    appended(workerPort(engine).appendFrames(streams[n % streams.length], batch, options)),
   );
   await engine.close();
   return figures;
@@ -86,7 +88,7 @@ export async function writeInHandler({ target, count }) {
   try {
     const run = await engine.submit(writing, null);
     const ms = await run.result();
-    const { frameCount } = await engine.readStream(run.executionId, { limit: 1 });
+    const { frameCount } = await engine.streams.read(run.executionId, { limit: 1 });
     if (frameCount !== WARM_UP + count) throw new Error(`${frameCount} frames are there.`);
     return { 'frames/s': (count / ms) * 1_000 };
   } finally {
@@ -100,7 +102,7 @@ export async function writePaced({ count, perSecond }, seat) {
   const { engine, held } = seat.kept;
   const streams = held.slice(0, -1);
   await paced({ count, perSecond }, (n, payload) =>
-    appended(engine.appendFrames(streams[n % streams.length], [{ payload }])),
+    appended(workerPort(engine).appendFrames(streams[n % streams.length], [{ payload }])),
   );
   await engine.close();
 }
@@ -111,7 +113,7 @@ export async function follow({ target, ids, tailsEach, skipped }, seat) {
   const arrivals = new Arrivals(skipped);
   const stop = new AbortController();
   const tail = async (id, onReady) => {
-    for await (const item of engine.tailStream(id, { signal: stop.signal }))
+    for await (const item of engine.streams.tail(id, { signal: stop.signal }))
       if (item.type !== 'frame') continue;
       else if (item.frame.payload === TEXT) onReady();
       else arrivals.take(item.frame.payload);

@@ -66,7 +66,7 @@ export class Reader {
   async #follow(signal) {
     const connection = await this.#seat.connection();
     this.#connection = connection;
-    const subscription = await connection.subscribeEvents({ from: this.#cursor, signal });
+    const subscription = await connection.events.subscribe({ from: this.#cursor, signal });
     this.counts.subscriptions += 1;
     let left = this.#isDraining ? Number.POSITIVE_INFINITY : 1 + Math.random() * BREAK_AFTER_EVENTS;
     for await (const item of subscription) {

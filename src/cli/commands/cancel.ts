@@ -2,7 +2,7 @@
  * `flowfabric cancel`: ends executions for good, with a reason that is kept. Prints one line per id, in the order given,
  * and exits with the worst code among them; or acts on every execution that matches a filter.
  */
-import type { CancelOutcome } from '../../contract/engine.ts';
+import type { CancelOutcome } from '../../contract/executions.ts';
 import { parseExecutionId } from '../../contract/ids.ts';
 import { BULK_OPTIONS, bulkCommand, FILTER_NOTE, readReason, targetOf, type BulkOptions } from '../bulk.ts';
 import { AN_ID, BY_OPTION, IDS_ARGUMENT, REASON_OPTION, type CommandSpec } from '../command.ts';

@@ -48,7 +48,7 @@ async function run(
     return bulkCommand({ verb, deed, words }, options, session);
   }
   const answers = await withEngine(session, { listen: 'off' }, (engine) =>
-    engine.changePriority(ids, request),
+    engine.executions.changePriority(ids, request),
   );
   for (const answer of answers) session.printer.result(answer, [lineOf(answer, priority)]);
   return Math.max(...answers.map(codeOf));

@@ -58,7 +58,7 @@ export const consumers: CommandSpec = {
 
 async function list(session: Session): Promise<number> {
   const { printer } = session;
-  const found = await withEngine(session, { listen: 'off' }, (engine) => engine.listConsumers());
+  const found = await withEngine(session, { listen: 'off' }, (engine) => engine.consumers.list());
   if (found.length === 0) printer.note('there is no consumer.');
   if (printer.format === 'json') {
     for (const consumer of found) printer.result(asJson(consumer), []);
@@ -75,7 +75,7 @@ async function move(session: Session, { to }: MoveOptions, name: string): Promis
   if (refusal !== null) return printRefusal(refusal, session);
   const words = ['flowfabric', 'consumers', 'move', name, ...schemaWords(session), '--to', 'beginning'];
   const consumer = await withEngine(session, { listen: 'off' }, (engine) =>
-    engine.moveConsumer(name, to),
+    engine.consumers.move(name, to),
   ).catch((error: unknown) => {
     const command = commandLine(words);
     throw placeAsOption(asUsage(error), '--to', () => `Move it to what is left with: ${command}`);
@@ -90,7 +90,7 @@ async function move(session: Session, { to }: MoveOptions, name: string): Promis
 
 async function forget(session: Session, _options: object, name: string): Promise<number> {
   const isForgotten = await withEngine(session, { listen: 'off' }, (engine) =>
-    engine.forgetConsumer(name),
+    engine.consumers.forget(name),
   ).catch((error: unknown) => {
     throw asUsage(error);
   });

@@ -2,9 +2,9 @@
  * `flowfabric describe`: one execution, whole: its state and why, its lease, its attempts, progress and steps, and how it
  * ended.
  */
-import type { Connection } from '../../connect/connect.ts';
+import type { Connection } from '../../connect/connection.ts';
 import { EngineError } from '../../contract/errors.ts';
-import type { AttemptSnapshot, ExecutionEnd, ExecutionSnapshot } from '../../contract/engine.ts';
+import type { AttemptSnapshot, ExecutionEnd, ExecutionSnapshot } from '../../contract/executions.ts';
 import { parseExecutionId } from '../../contract/ids.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type { AttemptRecord } from '../../contract/operations.ts';
@@ -52,12 +52,12 @@ interface Described {
 async function run(session: Session, options: DescribeOptions, id: string): Promise<number> {
   parseExecutionId(id, 'id');
   const described = await withEngine(session, { listen: 'off' }, async (engine): Promise<Described> => {
-    const snapshot = await engine.describe(id);
-    const explanation = await engine.explain(id);
+    const snapshot = await engine.executions.describe(id);
+    const explanation = await engine.executions.explain(id);
     if (snapshot === null || explanation.outcome === 'not_found')
       throw new EngineError('not_found', `There is no execution ${printable(id)}.`);
     const hasEnded = snapshot.state.lifecyclePhase === 'terminal';
-    const end = hasEnded ? ((await engine.result(id)) as ExecutionEnd) : null;
+    const end = hasEnded ? ((await engine.executions.result(id)) as ExecutionEnd) : null;
     const attempts = options.attempts ? await readAttempts(engine, id, session) : null;
     const waits = await readWaits(engine, snapshot);
     return { snapshot, why: whyOf(explanation), end, attempts, waits };
@@ -77,15 +77,15 @@ async function readWaits(
   { executionId, state }: ExecutionSnapshot,
 ): Promise<Described['waits']> {
   if (state.lifecyclePhase !== 'suspended') return null;
-  const { waitpoints } = await engine.listWaitpoints({ executionId });
-  return { waitpoints, nowMs: await engine.serverTimeMs() };
+  const { waitpoints } = await engine.waitpoints.list({ executionId });
+  return { waitpoints, nowMs: await engine.upkeep.serverTimeMs() };
 }
 
 async function readAttempts(engine: Connection, id: string, { printer }: Session): Promise<AttemptRecord[]> {
   const newestFirst: AttemptRecord[] = [];
   let before: number | null = null;
   for (let pages = 0; pages < ATTEMPT_PAGES_MAX; pages += 1) {
-    const page = await engine.listAttempts(id, {
+    const page = await engine.executions.listAttempts(id, {
       limit: LIMITS.listPage,
       ...(before === null ? {} : { before: before as number }),
     });

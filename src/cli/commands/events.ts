@@ -75,7 +75,7 @@ async function tail(session: Session, options: TailOptions): Promise<number> {
   const limit = options.limit === undefined ? LIMIT.max : parseWhole(options.limit, '--limit', LIMIT);
   return withEngine(session, { listen: isFollowing ? 'on' : 'off' }, async (engine) => {
     const filter: EventsFilter = {
-      ...(await readFilter(options, engine, null)),
+      ...(await readFilter(options, engine.upkeep, null)),
       ...(families === undefined ? {} : { families }),
       ...(type === undefined ? {} : { types: type }),
       ...(execution === undefined ? {} : { executionId: execution }),
@@ -85,7 +85,7 @@ async function tail(session: Session, options: TailOptions): Promise<number> {
     const continueFrom: ContinueFrom = (cursor) =>
       commandLine([...tailWords(options, filter, session), '--from', cursor]);
     try {
-      const subscription = await engine.subscribeEvents({
+      const subscription = await engine.events.subscribe({
         from,
         filter,
         ...end,

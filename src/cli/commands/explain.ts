@@ -2,7 +2,7 @@
  * `flowfabric explain`: what keeps an execution from running, in one sentence; every gate that was checked; and the command
  * that helps. The sentences are the engine's.
  */
-import type { Json } from '../../contract/engine.ts';
+import type { Json } from '../../contract/json.ts';
 import { EngineError } from '../../contract/errors.ts';
 import { parseExecutionId } from '../../contract/ids.ts';
 import type { Explanation, Gate, GateName } from '../../contract/operations.ts';
@@ -29,7 +29,7 @@ export const explain: CommandSpec = {
 
 async function run(session: Session, _options: object, id: string): Promise<number> {
   parseExecutionId(id, 'id');
-  const explanation = await withEngine(session, { listen: 'off' }, (engine) => engine.explain(id));
+  const explanation = await withEngine(session, { listen: 'off' }, (engine) => engine.executions.explain(id));
   if (explanation.outcome === 'not_found')
     throw new EngineError('not_found', `There is no execution ${printable(id)}.`);
   const { outcome: _, ...told } = explanation;

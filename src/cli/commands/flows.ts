@@ -2,7 +2,7 @@
  * `flowfabric flows`: a list of flows; one flow with its members, joins and edges, or as a drawing; and cancelling one, with
  * a reason that is kept.
  */
-import type { Connection } from '../../connect/connect.ts';
+import type { Connection } from '../../connect/connection.ts';
 import { EngineError, isEngineError } from '../../contract/errors.ts';
 import {
   CANCEL_FLOW_POLICIES,
@@ -130,7 +130,7 @@ async function describe(session: Session, options: DescribeOptions, id: string):
   if (options.mermaid && options.dot) throw new UsageError('Give --mermaid or --dot, not both.');
   if (isDrawn && printer.format === 'json')
     throw new UsageError('--json cannot be combined with --mermaid or --dot.');
-  const flow = await withEngine(session, { listen: 'off' }, (engine) => engine.describeFlow(id));
+  const flow = await withEngine(session, { listen: 'off' }, (engine) => engine.flows.describe(id));
   if (flow === null) throw new EngineError('not_found', `There is no flow ${printable(id)}.`);
   printer.result(flow, isDrawn ? drawn(options.dot ? toDot(flow) : toMermaid(flow)) : linesOf(flow));
   return EXIT.ok;
@@ -213,7 +213,7 @@ async function list(session: Session, options: ListOptions): Promise<number> {
   };
   const { page, nowMs } = await withEngine(session, { listen: 'off' }, async (engine) => ({
     page: await readPage(engine, { ...filter, limit, ...(cursor === undefined ? {} : { cursor }) }, session),
-    nowMs: await engine.serverTimeMs(),
+    nowMs: await engine.upkeep.serverTimeMs(),
   })).catch((error: unknown) => {
     throw inOptions(error);
   });
@@ -229,14 +229,14 @@ async function list(session: Session, options: ListOptions): Promise<number> {
 
 /** Reads until the page is full: the engine may return fewer at a time. */
 async function readPage(
-  engine: Pick<Connection, 'listFlows'>,
+  engine: Pick<Connection, 'flows'>,
   { cursor: from, limit, ...filter }: ListFlowsRequest & { limit: number },
   { interrupted }: Session,
 ): Promise<FlowPage> {
   const found: FlowSummary[] = [];
   let cursor = from ?? null;
   for (let pages = 0; pages < PAGES_MAX && found.length < limit; pages += 1) {
-    const page = await engine.listFlows({
+    const page = await engine.flows.list({
       ...filter,
       limit: limit - found.length,
       ...(cursor === null ? {} : { cursor }),
@@ -313,7 +313,7 @@ async function cancelFlow(session: Session, options: CancelOptions, id: string):
     wait: wait ? ('end' as const) : ('members' as const),
     signal: session.interrupted,
   };
-  const answer = await withEngine(session, { listen: 'off' }, (engine) => engine.cancelFlow(id, request));
+  const answer = await withEngine(session, { listen: 'off' }, (engine) => engine.flows.cancel(id, request));
   const [words, tone] = wordsOf(answer);
   session.printer.result({ flowId: id, ...answer }, [[[`${id}  `], [words, tone]]]);
   if (answer.outcome === 'not_found') return EXIT.notFound;

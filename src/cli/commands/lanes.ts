@@ -59,7 +59,7 @@ async function list(session: Session): Promise<number> {
     const found: LaneSnapshot[] = [];
     let cursor: string | null = null;
     for (let pages = 0; pages < PAGES_MAX; pages += 1) {
-      const page = await engine.listLanes({
+      const page = await engine.lanes.list({
         limit: LIMITS.listPage,
         ...(cursor === null ? {} : { cursor: cursor as string }),
       });
@@ -105,7 +105,7 @@ interface PauseOptions {
 
 async function pause(session: Session, options: PauseOptions, lane: string): Promise<number> {
   const { printer } = session;
-  const answer = await withEngine(session, { listen: 'off' }, (engine) => engine.pauseLane(lane, options));
+  const answer = await withEngine(session, { listen: 'off' }, (engine) => engine.lanes.pause(lane, options));
   printResult(session, lane, answer, 'was already paused');
   if (answer.outcome === 'paused' && answer.isNew)
     printer.note(`No work was ever submitted to lane ${printable(lane)}.`);
@@ -113,7 +113,7 @@ async function pause(session: Session, options: PauseOptions, lane: string): Pro
 }
 
 async function resume(session: Session, _options: object, lane: string): Promise<number> {
-  const answer = await withEngine(session, { listen: 'off' }, (engine) => engine.resumeLane(lane));
+  const answer = await withEngine(session, { listen: 'off' }, (engine) => engine.lanes.resume(lane));
   printResult(session, lane, answer, 'was not paused');
   return EXIT.ok;
 }

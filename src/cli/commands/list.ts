@@ -2,7 +2,7 @@
  * `flowfabric list`: executions that match a filter, one page or all of them, one line each. A list, so one object per
  * line as JSON; the command that continues is printed on stderr.
  */
-import type { Connection } from '../../connect/connect.ts';
+import type { Connection } from '../../connect/connection.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type { ExecutionFilter, ExecutionSummary } from '../../contract/operations.ts';
 import { CURSOR_OPTION, type CommandSpec } from '../command.ts';
@@ -45,8 +45,8 @@ async function run(session: Session, options: ListOptions): Promise<number> {
     throw new UsageError('--all prints everything: omit --limit.');
   const limit = parseLimit(options.limit);
   return withEngine(session, { listen: 'off' }, async (engine) => {
-    const filter = await readFilter(options, engine, impliedStates(options));
-    const nowMs = session.printer.format === 'json' ? 0 : await engine.serverTimeMs();
+    const filter = await readFilter(options, engine.upkeep, impliedStates(options));
+    const nowMs = session.printer.format === 'json' ? 0 : await engine.upkeep.serverTimeMs();
     const print = listPrinter(session, nowMs);
     const walk = { filter, cursor: options.cursor ?? null, session };
     try {
@@ -70,7 +70,7 @@ interface Walked {
 }
 
 async function printPage(
-  engine: Pick<Connection, 'list'>,
+  engine: Pick<Connection, 'executions'>,
   walk: Walk,
   { limit, print }: { limit: number; print: Print },
 ): Promise<Walked> {
@@ -85,7 +85,7 @@ async function printAll(engine: Connection, walk: Walk, print: Print): Promise<W
   let { cursor } = walk;
   let found = 0;
   do {
-    const page = await engine.list({
+    const page = await engine.executions.list({
       filter,
       limit: LIMITS.listPage,
       ...(cursor === null ? {} : { cursor }),

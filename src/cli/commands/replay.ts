@@ -46,7 +46,9 @@ async function run(session: Session, options: ReplayOptions, ids: readonly strin
     ...(by === undefined ? {} : { by }),
   };
   if (target === 'filter') return replayMatching(request, options, session);
-  const answers = await withEngine(session, { listen: 'off' }, (engine) => engine.replay(ids, request));
+  const answers = await withEngine(session, { listen: 'off' }, (engine) =>
+    engine.executions.replay(ids, request),
+  );
   for (const answer of answers) session.printer.result(answer, [lineOf(answer)]);
   return Math.max(...answers.map(codeOf));
 }

@@ -2,7 +2,7 @@
  * `flowfabric revoke-lease`: takes a running execution away from its worker, with a reason that is kept. Another worker
  * runs it again, unless no takeover is left.
  */
-import type { RevokeOutcome } from '../../contract/engine.ts';
+import type { RevokeOutcome } from '../../contract/executions.ts';
 import { parseExecutionId } from '../../contract/ids.ts';
 import { readReason } from '../bulk.ts';
 import { AN_ID, BY_OPTION, ID_ARGUMENT, REASON_OPTION, type CommandSpec } from '../command.ts';
@@ -36,7 +36,9 @@ async function run(session: Session, options: RevokeOptions, id: string): Promis
     ...(lease === undefined ? {} : { leaseId: lease }),
     ...(by === undefined ? {} : { by }),
   };
-  const answer = await withEngine(session, { listen: 'off' }, (engine) => engine.revokeLease(id, request));
+  const answer = await withEngine(session, { listen: 'off' }, (engine) =>
+    engine.executions.revokeLease(id, request),
+  );
   session.printer.result({ executionId: id, ...answer }, [[[`${id}  `], wordsOf(answer)]]);
   if (answer.outcome === 'not_found') return EXIT.notFound;
   return answer.outcome === 'revoked' || answer.outcome === 'reclaims_exhausted' ? EXIT.ok : EXIT.refused;

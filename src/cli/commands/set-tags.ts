@@ -36,7 +36,9 @@ async function run(
 ): Promise<number> {
   parseExecutionId(id, 'id');
   const request = readRequest(given, options);
-  const answer = await withEngine(session, { listen: 'off' }, (engine) => engine.setTags(id, request));
+  const answer = await withEngine(session, { listen: 'off' }, (engine) =>
+    engine.executions.setTags(id, request),
+  );
   if (answer.outcome === 'not_found')
     throw new EngineError('not_found', `There is no execution ${printable(id)}.`);
   const pairs = Object.entries(answer.tags).map(([key, value]) => printable(`${key}=${value}`));

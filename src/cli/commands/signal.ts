@@ -52,7 +52,7 @@ async function run(session: Session, options: TokenSignalOptions, given: string)
   };
   const signingSecret = session.signingSecrets();
   const answer = await withEngine(session, { listen: 'off', signingSecret }, (engine) =>
-    engine.deliverSignal(request),
+    engine.signal(request),
   ).catch((error: unknown) => {
     throw asOption(error, '--source');
   });

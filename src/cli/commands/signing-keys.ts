@@ -61,7 +61,7 @@ async function list(session: Session): Promise<number> {
   const { printer } = session;
   const signingSecret = session.signingSecrets();
   const keys = await withEngine(session, { listen: 'off', signingSecret }, (engine) =>
-    engine.listSigningKeys(),
+    engine.signingKeys.list(),
   );
   if (keys.length === 0) printer.note('there is no key yet: the first token creates one.');
   if (printer.format === 'json') {
@@ -91,7 +91,7 @@ async function rotate(session: Session, { grace }: RotateOptions): Promise<numbe
       : { graceMs: parseDuration(grace === '0' ? '0s' : grace, '--grace', LIMITS.tokenMs) };
   const signingSecret = session.signingSecrets();
   const rotated = await withEngine(session, { listen: 'off', signingSecret }, (engine) =>
-    engine.rotateSigningKey(request),
+    engine.signingKeys.rotate(request),
   );
   const { kid, previousKid } = rotated;
   session.printer.result(rotated, [
@@ -109,7 +109,7 @@ function restOf(graceMs: number | undefined): string {
 }
 
 async function revoke(session: Session, _options: object, kid: string): Promise<number> {
-  const answer = await withEngine(session, { listen: 'off' }, (engine) => engine.revokeSigningKey(kid));
+  const answer = await withEngine(session, { listen: 'off' }, (engine) => engine.signingKeys.revoke(kid));
   session.printer.result({ kid, ...answer }, [[[`${printable(kid)}  `], REVOKED[answer.outcome]]]);
   if (answer.outcome === 'not_found') return EXIT.notFound;
   return answer.outcome === 'is_current' ? EXIT.refused : EXIT.ok;

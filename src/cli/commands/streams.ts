@@ -3,9 +3,9 @@
  * stops after what is there. How it looks is in drawing/stream.ts; the exit code says how the execution ended.
  */
 import { once } from 'node:events';
-import type { Connection } from '../../connect/connect.ts';
+import type { Connection } from '../../connect/connection.ts';
 import { EngineError, isEngineError } from '../../contract/errors.ts';
-import type { ExecutionEnd } from '../../contract/engine.ts';
+import type { ExecutionEnd } from '../../contract/executions.ts';
 import { parseExecutionId } from '../../contract/ids.ts';
 import type { StreamCloseReason, StreamItem } from '../../contract/streams.ts';
 import { startOf } from '../../engine/streams/cursor.ts';
@@ -118,7 +118,7 @@ interface End extends Place {
 }
 
 async function placeOfEnd(engine: Connection, { id, attemptIndex: only }: Asked): Promise<End> {
-  const page = await engine.readStream(id, {
+  const page = await engine.streams.read(id, {
     ...(only === null ? {} : { attemptIndex: only }),
     direction: 'backward',
     limit: 1,
@@ -147,7 +147,7 @@ async function print(
 ): Promise<StreamCloseReason | null> {
   const { id, attemptIndex, after, start } = asked;
   if (end !== null && isReached(start, end)) return null;
-  const items = engine.tailStream(id, {
+  const items = engine.streams.tail(id, {
     ...(attemptIndex === null ? {} : { attemptIndex }),
     ...(after === undefined ? {} : { after }),
     signal: session.interrupted,
@@ -236,15 +236,15 @@ async function verdict(
   { printer }: Session,
 ): Promise<number> {
   if (attemptIndex !== null && closed !== null) return closed === 'attempt_success' ? EXIT.ok : EXIT.failed;
-  const snapshot = await engine.describe(id);
+  const snapshot = await engine.executions.describe(id);
   if (snapshot === null)
     throw new EngineError('not_found', `There is no execution ${printable(id)} any more.`);
   if (attemptIndex !== null && attemptIndex > snapshot.attemptIndex && options.follow)
     throw new EngineError('not_found', `It ended, and there was no attempt ${attemptIndex + 1}.`);
   if (snapshot.state.lifecyclePhase !== 'terminal') return options.follow ? EXIT.failed : EXIT.ok;
-  const end = (await engine.result(id)) as ExecutionEnd;
+  const end = (await engine.executions.result(id)) as ExecutionEnd;
   if (end.outcome === 'success') return EXIT.ok;
-  const explanation = await engine.explain(id);
+  const explanation = await engine.executions.explain(id);
   const why = explanation.outcome === 'explained' ? whyOf(explanation) : `It ended as ${end.outcome}.`;
   printer.aside({ outcome: end.outcome, reason: closed, why }, [[[`flowfabric: ${why}`]]]);
   return EXIT.failed;

@@ -2,8 +2,8 @@
  * `flowfabric submit`: submits one execution and, with --wait, waits until it has finished. Prints the id, or the result
  * when it waited, and nothing else on stdout, so that a script can use the output as it is.
  */
-import type { Connection } from '../../connect/connect.ts';
-import type { ExecutionEnd, SubmitRequest, SubmitResult } from '../../contract/engine.ts';
+import type { Connection } from '../../connect/connection.ts';
+import type { ExecutionEnd, SubmitRequest, SubmitResult } from '../../contract/executions.ts';
 import { parseExecutionId } from '../../contract/ids.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type { CommandSpec } from '../command.ts';
@@ -65,7 +65,7 @@ async function run(session: Session, options: SubmitOptions, kind: string): Prom
   session.databaseUrl();
   const request = await toRequest(kind, options);
   return withEngine(session, { listen: options.wait ? 'on' : 'off' }, async (engine) => {
-    const submitted = await engine.submit(request);
+    const submitted = await engine.executions.submit(request);
     if (submitted.outcome === 'duplicate')
       session.printer.note(`${submitted.executionId} already exists; nothing was submitted.`);
     if (options.wait) return waitForEnd(engine, submitted, session, timeoutMs);
@@ -107,7 +107,7 @@ async function waitForEnd(
   printer.note(`waiting for ${executionId}`);
   try {
     const signal = limit === undefined ? session.interrupted : AbortSignal.any([session.interrupted, limit]);
-    return printEnd(submitted, await engine.waitForEnd(executionId, { signal }), session);
+    return printEnd(submitted, await engine.executions.wait(executionId, { signal }), session);
   } catch (error) {
     if (session.interrupted.aborted) printer.note(`Interrupted. ${continues}`);
     if (session.interrupted.aborted || limit?.aborted !== true) throw error;

@@ -4,7 +4,7 @@
  * fingerprints; only `issue-token` prints one, and it is stored nowhere.
  */
 import { userInfo } from 'node:os';
-import type { Connection } from '../../connect/connect.ts';
+import type { Connection } from '../../connect/connection.ts';
 import { EngineError, isEngineError } from '../../contract/errors.ts';
 import { parseExecutionId } from '../../contract/ids.ts';
 import { LIMITS } from '../../contract/limits.ts';
@@ -128,9 +128,9 @@ async function list(session: Session, options: ListOptions, id: string | undefin
     id === undefined ? { limit, ...(cursor === undefined ? {} : { cursor }) } : { executionId: id };
   const signingSecret = session.signingSecrets();
   const { page, nowMs } = await withEngine(session, { listen: 'off', signingSecret }, async (engine) => {
-    const found = await engine.listWaitpoints(request);
+    const found = await engine.waitpoints.list(request);
     if (id !== undefined && found.waitpoints.length === 0) await refuseUnknown(engine, id);
-    return { page: found, nowMs: await engine.serverTimeMs() };
+    return { page: found, nowMs: await engine.upkeep.serverTimeMs() };
   }).catch((error: unknown) => {
     throw isEngineError(error) && error.code === 'invalid_cursor'
       ? new UsageError(error.message.replace(/^cursor/, '--cursor'))
@@ -142,7 +142,7 @@ async function list(session: Session, options: ListOptions, id: string | undefin
 }
 
 async function refuseUnknown(engine: Connection, id: string): Promise<void> {
-  if ((await engine.describe(id)) === null)
+  if ((await engine.executions.describe(id)) === null)
     throw new EngineError('not_found', `There is no execution ${printable(id)}.`);
 }
 
@@ -182,7 +182,7 @@ async function approve(
   parseExecutionId(id, 'id');
   const request = { by: options.by ?? userName(), ...(await readSignal(options)) };
   const answer = await withEngine(session, { listen: 'off' }, (engine) =>
-    engine.approve(id, waitpoint, request),
+    engine.waitpoints.approve(id, waitpoint, request),
   ).catch((error: unknown) => {
     throw asOption(error, '--source');
   });
@@ -208,7 +208,7 @@ async function issueToken(
   const request = await readTokenRequest(options);
   const signingSecret = session.signingSecrets();
   const issued = await withEngine(session, { listen: 'off', signingSecret }, (engine) =>
-    engine.issueToken(id, waitpoint, request),
+    engine.waitpoints.issueToken(id, waitpoint, request),
   ).catch((error: unknown) => {
     throw asOption(error, '--for');
   });
@@ -236,7 +236,7 @@ async function revokeTokens(
   waitpoint: string,
 ): Promise<number> {
   parseExecutionId(id, 'id');
-  await withEngine(session, { listen: 'off' }, (engine) => engine.revokeTokens(id, waitpoint));
+  await withEngine(session, { listen: 'off' }, (engine) => engine.waitpoints.revokeTokens(id, waitpoint));
   const revoked = `tokens of ${printable(waitpoint)} issued so far are no longer valid`;
   session.printer.result({ executionId: id, waitpoint, outcome: 'revoked' }, [[[revoked, 'good']]]);
   return EXIT.ok;

@@ -2,7 +2,7 @@
  * `flowfabric workers list`: the registered workers, what they run, and when they last reported. A list, so one object per
  * line as JSON.
  */
-import type { WorkerSnapshot } from '../../contract/engine.ts';
+import type { WorkerSnapshot } from '../../contract/operations.ts';
 import type { CommandSpec } from '../command.ts';
 import { EXIT } from '../exit-codes.ts';
 import type { Line } from '../style.ts';
@@ -31,7 +31,7 @@ export const workers: CommandSpec = {
 
 async function list(session: Session): Promise<number> {
   const { printer } = session;
-  const found = await withEngine(session, { listen: 'off' }, (engine) => engine.listWorkers());
+  const found = await withEngine(session, { listen: 'off' }, (engine) => engine.workers.list());
   if (found.length === 0) printer.note('no worker is registered.');
   const lines = tableOf(found.map(cellsOf));
   if (printer.format === 'json') for (const worker of found) printer.result(worker, []);

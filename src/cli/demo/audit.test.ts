@@ -2,7 +2,7 @@
  * How the demo judges an execution it reads back, and what it says about all of them together.
  */
 import { describe, expect, it } from 'vitest';
-import type { AttemptSnapshot, ExecutionResult, ExecutionSnapshot } from '../../contract/engine.ts';
+import type { AttemptSnapshot, ExecutionResult, ExecutionSnapshot } from '../../contract/executions.ts';
 import { judge, type Audit } from './audit.ts';
 import { isClean, verdict } from './verdict.ts';
 

@@ -2,7 +2,8 @@
  * The audit of the demo: every execution is read back from the database and counted. The workers' messages play no part,
  * except that two of them must never have completed the same execution.
  */
-import type { Engine, ExecutionResult, ExecutionSnapshot } from '../../contract/engine.ts';
+import type { ExecutionResult, ExecutionSnapshot } from '../../contract/executions.ts';
+import type { Connection } from '../../connect/connection.ts';
 import type { ExecutionId } from '../../contract/ids.ts';
 
 /** Executions read at the same time. */
@@ -26,7 +27,7 @@ export interface Audit {
 type Finding = Omit<Audit, 'submitted'>;
 
 /** `ids[i]` is the execution with the number i + 1. */
-export async function audit(engine: Engine, ids: readonly ExecutionId[]): Promise<Audit> {
+export async function audit(engine: Connection, ids: readonly ExecutionId[]): Promise<Audit> {
   const total: Audit = {
     submitted: ids.length,
     completed: 0,
@@ -40,7 +41,10 @@ export async function audit(engine: Engine, ids: readonly ExecutionId[]): Promis
     const chunk = ids.slice(start, start + READ_CHUNK);
     const findings = await Promise.all(
       chunk.map(async (id, index) => {
-        const [snapshot, result] = await Promise.all([engine.describe(id), engine.result(id)]);
+        const [snapshot, result] = await Promise.all([
+          engine.executions.describe(id),
+          engine.executions.result(id),
+        ]);
         return judge(start + index + 1, snapshot, result);
       }),
     );
@@ -51,14 +55,14 @@ export async function audit(engine: Engine, ids: readonly ExecutionId[]): Promis
 
 /** The numbers that have ended, according to the database. */
 export async function endedAmong(
-  engine: Engine,
+  engine: Connection,
   ids: readonly ExecutionId[],
   numbers: readonly number[],
 ): Promise<number[]> {
   const ended: number[] = [];
   for (let start = 0; start < numbers.length; start += READ_CHUNK) {
     const chunk = numbers.slice(start, start + READ_CHUNK);
-    const results = await Promise.all(chunk.map((number) => engine.result(ids[number - 1]!)));
+    const results = await Promise.all(chunk.map((number) => engine.executions.result(ids[number - 1]!)));
     ended.push(...chunk.filter((_, index) => isEnd(results[index]!)));
   }
   return ended;

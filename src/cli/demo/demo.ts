@@ -4,7 +4,8 @@
  * Processes and server are stopped however it ends.
  */
 import { randomUUID } from 'node:crypto';
-import { connect, type Connection } from '../../connect/connect.ts';
+import { connect } from '../../connect/connect.ts';
+import type { Connection } from '../../connect/connection.ts';
 import { isEngineError } from '../../contract/errors.ts';
 import { startEmbedded } from '../../embedded/index.ts';
 import { migrate } from '../../engine/database/migrate.ts';

@@ -3,7 +3,7 @@
  * knows when everything is done. The work itself is done by the worker processes.
  */
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Engine } from '../../contract/engine.ts';
+import type { Connection } from '../../connect/connection.ts';
 import type { ExecutionId } from '../../contract/ids.ts';
 import { endedAmong } from './audit.ts';
 import type { DemoProcess } from './crew.ts';
@@ -35,7 +35,7 @@ const RETRIES_SHOWN = 3;
 const TAKEOVERS_SHOWN = 12;
 
 export interface DemoRunOptions {
-  engine: Engine;
+  engine: Connection;
   screen: Screen;
   namespace: string;
   names: readonly string[];
@@ -117,7 +117,7 @@ export class DemoRun {
     const to = Math.min(total, ended + OPEN_AT_ONCE);
     if (to - from < Math.min(SUBMIT_BATCH, total - from) || from === total) return;
     const numbers = numbersTo(to).slice(from);
-    const results = await this.#options.engine.submit(
+    const results = await this.#options.engine.executions.submit(
       numbers.map((number) => demoRequest(number, this.#options.namespace)),
     );
     this.ids.push(...results.map(({ executionId }) => executionId));
@@ -167,7 +167,7 @@ export class DemoRun {
   async #leasesLeftBy(worker: DemoProcess, held: readonly number[]): Promise<number> {
     const known = held.filter((number) => number <= this.ids.length);
     const snapshots = await Promise.all(
-      known.map((number) => this.#options.engine.describe(this.ids[number - 1]!)),
+      known.map((number) => this.#options.engine.executions.describe(this.ids[number - 1]!)),
     );
     // It may have completed some after its last message.
     known

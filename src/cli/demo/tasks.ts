@@ -4,10 +4,10 @@
  * whether its first attempt fails. Nothing here knows processes or screens.
  */
 import { setTimeout as delay } from 'node:timers/promises';
-import type { SubmitRequest } from '../../contract/engine.ts';
+import type { SubmitRequest } from '../../contract/executions.ts';
 import { task } from '../../define/task.ts';
-import type { TaskContext } from '../../worker/context.ts';
-import { handle } from '../../worker/handlers.ts';
+import type { TaskContext } from '../../define/context.ts';
+import { handle } from '../../define/handlers.ts';
 
 export interface DemoPayload {
   number: number;

@@ -3,9 +3,10 @@
  * the parent what was claimed and how it ended. It stops on SIGTERM, and exits at once when the parent is gone.
  */
 import { connect } from '../../connect/connect.ts';
-import type { Claim, Engine, LeaseRef } from '../../contract/engine.ts';
+import { workerPort } from '../../connect/port.ts';
+import type { Claim, LeaseRef, WorkerPort } from '../../contract/protocol.ts';
 import { isEngineError } from '../../contract/errors.ts';
-import { startWorker } from '../../worker/worker.ts';
+import { runWorker } from '../../worker/worker.ts';
 import { demoHandlers, type DemoPayload } from './tasks.ts';
 
 /** Short, so that the takeover is visible. */
@@ -81,8 +82,8 @@ async function work(setting: DemoWorkerSetting, send: Send, stopped: Promise<voi
     poolSize: POOL_SIZE,
   });
   try {
-    const engine = reporting(connection, new Reporter(setting.FLOWFABRIC_DEMO_NAMESPACE, send));
-    const worker = startWorker(engine, {
+    const port = reporting(workerPort(connection), new Reporter(setting.FLOWFABRIC_DEMO_NAMESPACE, send));
+    const worker = runWorker(port, {
       handlers: demoHandlers,
       concurrency: DEMO_CONCURRENCY,
       leaseMs: LEASE_MS,
@@ -164,30 +165,30 @@ class Reporter {
   }
 }
 
-/** The same engine, with every claim and outcome reported. */
-function reporting(engine: Engine, reporter: Reporter): Engine {
+/** The same port, with every claim and outcome reported. */
+function reporting(port: WorkerPort, reporter: Reporter): WorkerPort {
   return {
-    ...engine,
+    ...port,
     async claim(request) {
-      const answer = await engine.claim(request);
+      const answer = await port.claim(request);
       reporter.claimed(answer.claims);
       return answer;
     },
     async complete(lease, result) {
-      const answer = await engine.complete(lease, result);
+      const answer = await port.complete(lease, result);
       if (answer.outcome === 'completed') reporter.completed(lease);
       else reporter.ended(lease);
       return answer;
     },
     async fail(lease, failure) {
-      const answer = await engine.fail(lease, failure);
+      const answer = await port.fail(lease, failure);
       if (answer.outcome === 'retry_scheduled') reporter.retried(lease, failure.message, answer.retryInMs);
       else if (answer.outcome === 'failed') reporter.failed(lease);
       else reporter.ended(lease);
       return answer;
     },
     async release(lease) {
-      const answer = await engine.release(lease);
+      const answer = await port.release(lease);
       reporter.ended(lease);
       return answer;
     },

@@ -4,7 +4,7 @@
  * database refuses it. Nothing is tried again here: what fails is the caller's to begin anew.
  */
 import { setTimeout as pause } from 'node:timers/promises';
-import type { SqlExecutor } from '../../contract/engine.ts';
+import type { SqlExecutor } from '../../contract/transactions.ts';
 import { EngineError, isEngineError } from '../../contract/errors.ts';
 import { run, type Database, type Statement } from './database.ts';
 import { toEngineError } from './errors.ts';

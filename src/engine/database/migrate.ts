@@ -24,6 +24,7 @@ const MAX_ROLE_BYTES = 63;
 /** Raised whenever a released function set changes, so that older code never puts older functions back. */
 export const FUNCTION_SET_VERSION = 1;
 
+/** Which schema is migrated. */
 export interface MigrateOptions {
   databaseUrl: string;
   schema?: string;
@@ -33,6 +34,7 @@ export interface MigrateOptions {
   clock?: 'database' | 'movable';
 }
 
+/** What a migration did. */
 export interface MigrateReport {
   /** Names of what was applied, in order; empty when everything was there. */
   applied: string[];

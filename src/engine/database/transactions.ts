@@ -7,7 +7,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import pg from 'pg';
 import { ConnectionWaitOver, EngineError, isEngineError } from '../../contract/errors.ts';
 import { LIMITS } from '../../contract/limits.ts';
-import type { SqlExecutor, SqlTransaction } from '../../contract/engine.ts';
+import type { SqlExecutor, SqlTransaction } from '../../contract/transactions.ts';
 import { ANSWER_LIMIT_MS, CONNECT_LIMIT_MS, type ClientLike, type PoolLike } from './database.ts';
 import { Answers, engineClosed } from './answers.ts';
 import { describeBudget, type ConnectionBudget } from './connection-budget.ts';

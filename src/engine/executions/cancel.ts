@@ -3,7 +3,7 @@
  */
 import { formatExecutionId } from '../../contract/ids.ts';
 import { LIMITS } from '../../contract/limits.ts';
-import type { CancelOutcome, OperatorNote } from '../../contract/engine.ts';
+import type { CancelOutcome, OperatorNote } from '../../contract/executions.ts';
 import type { ExpectedKey } from './executions.sql.ts';
 import { cancelExecutions, type TakenAnswer } from './claiming/taking.sql.ts';
 import { announce } from '../kit/announce.ts';

@@ -5,11 +5,11 @@ import { isPassingTrouble } from '../../contract/errors.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type {
   CompleteOutcome,
-  Failure,
   FailOutcome,
+  Failure,
   LeaseRef,
   ReleaseOutcome,
-} from '../../contract/engine.ts';
+} from '../../contract/protocol.ts';
 import {
   completeExecutions,
   failExecutions,

@@ -5,7 +5,7 @@
 import { hintChannel } from '../database/names.ts';
 import { run, type Database } from '../database/database.ts';
 import { runNamed } from '../database/inside.ts';
-import type { SqlExecutor } from '../../contract/engine.ts';
+import type { SqlExecutor } from '../../contract/transactions.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type { LifecyclePhase, TerminalOutcome } from '../../contract/states.ts';
 import { readUncompiled } from '../database/uncompiled.ts';

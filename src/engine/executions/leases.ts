@@ -3,7 +3,8 @@
  */
 import { LIMITS } from '../../contract/limits.ts';
 import { isUuid, parseExecutionId } from '../../contract/ids.ts';
-import type { LeaseRef, RenewOutcome, RevokeOutcome, RevokeRequest } from '../../contract/engine.ts';
+import type { RevokeOutcome, RevokeRequest } from '../../contract/executions.ts';
+import type { LeaseRef, RenewOutcome } from '../../contract/protocol.ts';
 import { renewLeases } from './executions.sql.ts';
 import { revokeLeases, type TakenAnswer } from './claiming/taking.sql.ts';
 import { lapseLeases, type LapsedLease } from './due.sql.ts';

@@ -1,7 +1,7 @@
 /**
  * What a pause or a suspension waits for besides signals: a time, children, or both. Checked, and as the functions take it.
  */
-import type { PauseRequest } from '../../contract/engine.ts';
+import type { PauseRequest } from '../../contract/steps.ts';
 import { parseExecutionId } from '../../contract/ids.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import { checkList, checkWhole } from '../kit/checks.ts';

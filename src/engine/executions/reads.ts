@@ -2,7 +2,8 @@
  * Reads of one execution: what it is and how it stands, and how it ended. And of the clock all its times are by.
  */
 import { formatExecutionId, parseExecutionId } from '../../contract/ids.ts';
-import type { ExecutionResult, ExecutionSnapshot, Json } from '../../contract/engine.ts';
+import type { ExecutionResult, ExecutionSnapshot } from '../../contract/executions.ts';
+import type { Json } from '../../contract/json.ts';
 import { readClock, readOutcomes, readSnapshot, type OutcomeRow } from './reads.sql.ts';
 import type { EngineContext } from '../kit/context.ts';
 

@@ -2,7 +2,7 @@
  * Fires what waited for a time. Any process may call this at any moment: timers are re-checked under their locks.
  */
 import { fireTimers as fire, listDueTimers, type DueTimer } from './due.sql.ts';
-import type { FireOptions } from '../../contract/engine.ts';
+import type { FireOptions } from '../../contract/protocol.ts';
 import { announce } from '../kit/announce.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { checkChoice, checkMembers } from '../kit/settings.ts';

@@ -2,7 +2,7 @@
  * Runs user code in a transaction, on a connection of the engine's or through the application's own library, and answers only when
  * what it did is committed. The transaction is named at its beginning: a step that is recorded in it is refused anywhere else.
  */
-import type { SqlExecutor, SqlTransaction, Transactor } from '../../contract/engine.ts';
+import type { SqlExecutor, SqlTransaction, Transactor } from '../../contract/transactions.ts';
 import { EngineError, isEngineError } from '../../contract/errors.ts';
 import { isConnectionLost, toEngineError } from '../database/errors.ts';
 import {

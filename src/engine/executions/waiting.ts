@@ -4,7 +4,8 @@
  * growing intervals: a lost hint costs time, nothing else.
  */
 import { EngineError, isOutage } from '../../contract/errors.ts';
-import type { ExecutionEnd, Hint, WaitOptions } from '../../contract/engine.ts';
+import type { ExecutionEnd, WaitOptions } from '../../contract/executions.ts';
+import type { Hint } from '../../contract/protocol.ts';
 import { parseExecutionId, type ParsedExecutionId } from '../../contract/ids.ts';
 import type { Doorbell } from '../kit/doorbell.ts';
 import { readOutcomes, type OutcomeRow } from './reads.sql.ts';

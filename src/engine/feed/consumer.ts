@@ -5,7 +5,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
-import type { Transactor } from '../../contract/engine.ts';
+import type { Transactor } from '../../contract/transactions.ts';
 import { EngineError, isEngineError, isOutage } from '../../contract/errors.ts';
 import type { Consumer, EventHandler } from '../../contract/feed.ts';
 import { LIMITS } from '../../contract/limits.ts';

@@ -3,7 +3,7 @@
  * found it, in the reader's own transaction; that makes two readers of one name safe, and holding it merely spares
  * them work that would be rolled back.
  */
-import type { SqlExecutor } from '../../contract/engine.ts';
+import type { SqlExecutor } from '../../contract/transactions.ts';
 import { nextEventMs } from '../kit/consumer-lag.sql.ts';
 import { run, type Database } from '../database/database.ts';
 import { runInside } from '../database/inside.ts';

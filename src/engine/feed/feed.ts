@@ -2,85 +2,52 @@
  * The event feed of one engine: checks what is asked, finds the place to begin, and keeps what is open, so that it ends with
  * the engine. How events are read and handed over is known to the subscriptions.
  */
-import { encodeCursor } from '../../contract/cursor.ts';
-import type { Transactor } from '../../contract/engine.ts';
+import type { Events } from '../../contract/connection.ts';
 import { EngineError } from '../../contract/errors.ts';
 import type { FeedEvent } from '../../contract/events.ts';
 import type {
   ConsumeOptions,
   Consumer,
-  ConsumerSnapshot,
   EventHandler,
   EventSubscription,
-  Feed,
   SubscribeOptions,
 } from '../../contract/feed.ts';
 import { LIMITS } from '../../contract/limits.ts';
-import {
-  enterConsumer,
-  forgetConsumer,
-  listConsumers,
-  readConsumer,
-  resetConsumer,
-  type ConsumerRow,
-} from './consumers.sql.ts';
-import type { StoredEventFilter } from './events.sql.ts';
-import { unlessAborted } from '../../model/aborting.ts';
+import type { Transactor } from '../../contract/transactions.ts';
+import { checkSignal, checkWhole, refuse } from '../kit/checks.ts';
+import type { EngineContext } from '../kit/context.ts';
+import { checkChoice, checkMembers } from '../kit/settings.ts';
 import { startConsumer, type OpenConsumer } from './consumer.ts';
+import { checkConsumerName } from './consumers.ts';
+import { enterConsumer, readConsumer } from './consumers.sql.ts';
+import type { StoredEventFilter } from './events.sql.ts';
+import { checkEventsFilter, checkFamilyFilter, checkFunction, checkStart, type Start } from './filter.ts';
+import { endsUnlessAborted, findPlace, placeOf, placeWithout } from './place.ts';
 import type { FeedSource } from './source.ts';
 import { openSubscription } from './subscription.ts';
-import { checkName, checkSignal, checkWhole, refuse } from '../kit/checks.ts';
-import type { EngineContext } from '../kit/context.ts';
-import { checkEventsFilter, checkFamilyFilter, checkFunction, checkStart, type Start } from './filter.ts';
-import { checkChoice, checkMembers } from '../kit/settings.ts';
 
 const DEFAULT_BATCH = 256;
 
-type Opened = () => EngineContext;
-
-export interface BoundFeed {
-  feed: Feed;
+/** The feed of one engine: what is opened here ends with it. */
+export interface Feed extends Events {
   /** Ends every subscription, and every consumer after the batch it is at, if that ends in time. Nothing can be opened any more. */
   close(deadlineMs: number): Promise<void>;
   /** Until consumers have said their last words to the database. */
   settled(): Promise<void>;
 }
 
-export function bindFeed(open: Opened): BoundFeed {
-  const readers = new Readers(open);
+export function openFeed(context: EngineContext): Feed {
+  const readers = new Readers(context);
   return {
-    feed: {
-      subscribeEvents: async (options) => readers.subscribe(options, checkEventsFilter),
-      subscribeLeaseHistory: async (options) =>
-        readers.subscribe(options, (filter) => checkFamilyFilter(filter, 'lease')),
-      subscribeCompletions: async (options) =>
-        readers.subscribe(options, (filter) => checkFamilyFilter(filter, 'completion')),
-      consume: async (name, handler, options) =>
-        readers.consume(
-          checkConsume(name, handler as EventHandler<unknown>, options as ConsumeOptions<unknown>),
-        ),
-      async listConsumers() {
-        const { database, feed } = open();
-        const { last } = await feed.ends();
-        return (await listConsumers(database, last, LIMITS.consumers)).map(toSnapshot);
-      },
-      async moveConsumer(name, to) {
-        const checked = checkConsumerName(name);
-        if (to === undefined) refuse('to', 'must be a cursor, now or beginning');
-        const start = checkStart(to, 'now');
-        const { database, feed } = open();
-        const ends = await feed.ends();
-        const found = await resetConsumer(database, checked, placeOf(start, ends));
-        if (!found) return unknownConsumer(checked);
-        const rows = await listConsumers(database, ends.last, LIMITS.consumers);
-        const row = rows.find((each) => each.name === checked);
-        return row === undefined ? unknownConsumer(checked) : toSnapshot(row);
-      },
-      async forgetConsumer(name) {
-        const checked = checkConsumerName(name);
-        return forgetConsumer(open().database, checked);
-      },
-    },
+    subscribe: (options) => readers.subscribe(options, checkEventsFilter),
+    subscribeLeaseHistory: (options) =>
+      readers.subscribe(options, (filter) => checkFamilyFilter(filter, 'lease')),
+    subscribeCompletions: (options) =>
+      readers.subscribe(options, (filter) => checkFamilyFilter(filter, 'completion')),
+    consume: async (name, handler, options) =>
+      readers.consume(
+        checkConsume(name, handler as EventHandler<unknown>, options as ConsumeOptions<unknown>),
+      ),
     close: (deadlineMs) => readers.close(deadlineMs),
     settled: () => readers.settled(),
   };
@@ -88,14 +55,14 @@ export function bindFeed(open: Opened): BoundFeed {
 
 /** What is open. */
 class Readers {
-  readonly #open: Opened;
+  readonly #context: EngineContext;
   /** From the moment one is asked for, so that many that are asked for at once do not pass the limit. */
   readonly #subscriptions = new Set<{ close(): Promise<void> }>();
   readonly #consumers = new Set<OpenConsumer>();
   #closed = false;
 
-  constructor(open: Opened) {
-    this.#open = open;
+  constructor(context: EngineContext) {
+    this.#context = context;
   }
 
   async subscribe<Event extends FeedEvent, Filter>(
@@ -142,7 +109,7 @@ class Readers {
 
   async #consume({ start, ...request }: ConsumeRequest): Promise<Consumer> {
     const source = this.#openFeed();
-    const { database, handlings } = this.#open();
+    const { database, handlings } = this.#context;
     // Asked for in any case: a reader that is far behind must know it.
     const place = await findPlace(source, start).catch((error: unknown) => error);
     if ((await readConsumer(database, request.name)) === undefined) {
@@ -173,51 +140,8 @@ class Readers {
 
   #openFeed(): FeedSource {
     if (this.#closed) throw new EngineError('closed', 'The engine was closed.');
-    return this.#open().feed;
+    return this.#context.feed;
   }
-}
-
-/** The position to go on after. Asking for the ends first makes `now` mean: not what was committed before the call. */
-async function findPlace(source: FeedSource, start: Start): Promise<bigint> {
-  return placeOf(start, await source.ends());
-}
-
-async function endsUnlessAborted(
-  source: FeedSource,
-  signal: AbortSignal | undefined,
-): Promise<FeedEnds | undefined> {
-  if (signal?.aborted) return undefined;
-  return unlessAborted<FeedEnds | undefined>(signal, source.ends()).catch((error: unknown) => {
-    if (signal?.aborted) return undefined;
-    throw error;
-  });
-}
-
-function placeWithout(start: Start): bigint {
-  return typeof start === 'bigint' ? start : 0n;
-}
-
-type FeedEnds = Awaited<ReturnType<FeedSource['ends']>>;
-
-function placeOf(start: Start, { floor, last }: FeedEnds): bigint {
-  const oldest = floor - 1n;
-  if (start === 'now') return last;
-  if (start === 'beginning') return oldest;
-  if (start > last) {
-    throw new EngineError(
-      'cursor_ahead',
-      `from stands for position ${start}, and the last event has ${last}: it is of another database, or this one was restored to an earlier time.`,
-      { field: 'from' },
-    );
-  }
-  if (start < oldest) {
-    throw new EngineError(
-      'cursor_expired',
-      `from stands for position ${start}, and events up to ${oldest} are no longer kept: go on from error.oldest, or from 'beginning'.`,
-      { field: 'from', oldest: encodeCursor(oldest) },
-    );
-  }
-  return start;
 }
 
 interface ConsumeRequest {
@@ -249,28 +173,5 @@ function checkConsume(
     transact: checkFunction(options.transact, 'transact'),
     onError: checkFunction(options.onError, 'onError'),
     signal: checkSignal(options.signal, 'signal'),
-  };
-}
-
-function unknownConsumer(name: string): never {
-  throw new EngineError('not_found', `There is no consumer ${name}.`, { field: 'name' });
-}
-
-function checkConsumerName(name: unknown): string {
-  return checkName(name, 'name', LIMITS.consumerNameBytes);
-}
-
-function toSnapshot(row: ConsumerRow): ConsumerSnapshot {
-  const position = BigInt(row.position);
-  return {
-    name: row.name,
-    cursor: encodeCursor(position),
-    position,
-    lag: BigInt(row.lag),
-    lagMs: row.lag_ms,
-    holder: row.holder,
-    movedAtMs: row.moved_at_ms,
-    failures: row.failures,
-    errorCode: row.error_code,
   };
 }

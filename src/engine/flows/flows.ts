@@ -3,7 +3,7 @@
  * one transaction; nothing of a call that is refused is written.
  */
 import { randomUUID } from 'node:crypto';
-import type { LeaseRef } from '../../contract/engine.ts';
+import type { LeaseRef } from '../../contract/protocol.ts';
 import type {
   AdoptedMember,
   CreateFlowRequest,

@@ -2,7 +2,7 @@
  * Who is notified of what, derived from answers as the database gives them: no doorbell, no database.
  */
 import { expect, it, vi } from 'vitest';
-import type { Hint } from '../../contract/engine.ts';
+import type { Hint } from '../../contract/protocol.ts';
 import { announce, announcementOf, type Answer, type Opened } from './announce.ts';
 
 const NOBODY = { hint: undefined, flowWork: false };

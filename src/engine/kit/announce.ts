@@ -3,7 +3,7 @@
  * notified follows from the words of the answers and from nothing else, so that no operation can forget anybody. Answers that are
  * not in the table, refusals above all, notify nobody. Whatever is announced here may be lost: that costs time only.
  */
-import type { Hint } from '../../contract/engine.ts';
+import type { Hint } from '../../contract/protocol.ts';
 import type { EngineContext } from './context.ts';
 
 /** What the database answered about one execution. */

@@ -2,7 +2,7 @@
  * Turns the rows the lease-bound functions answer into outcomes. One row per execution, in any order.
  */
 import { EngineError } from '../../contract/errors.ts';
-import type { LeaseRef, LeaseRefusal } from '../../contract/engine.ts';
+import type { LeaseRef, LeaseRefusal } from '../../contract/protocol.ts';
 import { parseExecutionId } from '../../contract/ids.ts';
 import type { LeaseAnswer, LeaseKey } from '../executions/executions.sql.ts';
 import type { Answer } from './announce.ts';

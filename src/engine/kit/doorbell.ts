@@ -4,7 +4,7 @@
  * When a watcher here takes all the work, nobody else is woken.
  */
 import { randomUUID } from 'node:crypto';
-import type { Hint, HintWatcher } from '../../contract/engine.ts';
+import type { Hint, HintWatcher } from '../../contract/protocol.ts';
 import type { Database } from '../database/database.ts';
 import { listenForHints, sendHint, type Listener } from '../database/notify.ts';
 import type { FeedWatcher } from '../feed/source.ts';

@@ -2,7 +2,8 @@
  * The registry of workers: who runs, what they run, and when they were last heard of. It decides nothing: work is
  * handed out by leases, whether a worker is registered or not.
  */
-import type { WorkerRegistration, WorkerSnapshot } from '../../contract/engine.ts';
+import type { WorkerSnapshot } from '../../contract/operations.ts';
+import type { WorkerRegistration } from '../../contract/protocol.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import {
   forgetWorker as removeRow,

@@ -5,7 +5,7 @@
 import { createContext, Script } from 'node:vm';
 import { Validator, type OutputUnit, type Schema } from '@cfworker/json-schema';
 import { EngineError, isEngineError } from '../../contract/errors.ts';
-import type { Json } from '../../contract/engine.ts';
+import type { Json } from '../../contract/json.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import { refuse } from '../kit/checks.ts';
 import { encodeJson } from '../../model/json.ts';

@@ -3,7 +3,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { EngineError } from '../../contract/errors.ts';
-import type { LeaseRef } from '../../contract/engine.ts';
+import type { LeaseRef } from '../../contract/protocol.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import {
   TIMEOUT_BEHAVIOURS,

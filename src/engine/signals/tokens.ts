@@ -5,7 +5,7 @@
  * database's to say.
  */
 import { createHash, createHmac, hkdfSync, timingSafeEqual } from 'node:crypto';
-import type { Json } from '../../contract/engine.ts';
+import type { Json } from '../../contract/json.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type { SignalSource } from '../../contract/signals.ts';
 

@@ -4,7 +4,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { EngineError } from '../../contract/errors.ts';
-import type { LeaseRef } from '../../contract/engine.ts';
+import type { LeaseRef } from '../../contract/protocol.ts';
 import { formatExecutionId, isUuid, parseExecutionId } from '../../contract/ids.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type {

@@ -1,7 +1,8 @@
 /**
  * The order in which a handler was handed the ends of what it had asked for, stored so that later runs take the same branches.
  */
-import type { EndOrder, LeaseRef, OrderOutcome } from '../../contract/engine.ts';
+import type { LeaseRef } from '../../contract/protocol.ts';
+import type { EndOrder, OrderOutcome } from '../../contract/steps.ts';
 import { isPassingTrouble } from '../../contract/errors.ts';
 import { parseExecutionId } from '../../contract/ids.ts';
 import { LIMITS } from '../../contract/limits.ts';

@@ -3,7 +3,7 @@
  */
 import { run, type Database } from '../database/database.ts';
 import { runNamed } from '../database/inside.ts';
-import type { SqlExecutor } from '../../contract/engine.ts';
+import type { SqlExecutor } from '../../contract/transactions.ts';
 import type { LifecyclePhase, TerminalOutcome } from '../../contract/states.ts';
 import {
   jsonValues,

@@ -5,17 +5,17 @@
 import { isPassingTrouble } from '../../contract/errors.ts';
 import { parseExecutionId } from '../../contract/ids.ts';
 import { LIMITS } from '../../contract/limits.ts';
+import type { Json } from '../../contract/json.ts';
+import type { LeaseRef } from '../../contract/protocol.ts';
 import type {
-  Json,
-  LeaseRef,
   NewStep,
   PauseOutcome,
   PauseRequest,
   Progress,
   RecordOutcome,
-  SqlExecutor,
   StepRecord,
-} from '../../contract/engine.ts';
+} from '../../contract/steps.ts';
+import type { SqlExecutor } from '../../contract/transactions.ts';
 import type { WaitEnd } from '../../contract/signals.ts';
 import {
   pauseExecutions,

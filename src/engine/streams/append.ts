@@ -4,7 +4,7 @@
  * go straight to the database. Calls of others that come while one is under way wait, and go out together after it, in order.
  */
 import { randomUUID } from 'node:crypto';
-import type { LeaseRef } from '../../contract/engine.ts';
+import type { LeaseRef } from '../../contract/protocol.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type { AppendOptions, AppendOutcome, FrameRequest } from '../../contract/streams.ts';
 import type { EncodedFrame } from '../../model/frames.ts';

@@ -4,7 +4,7 @@
  * many in one statement: a lost hint costs time, nothing else.
  */
 import { EngineError, isPassingTrouble } from '../../contract/errors.ts';
-import type { Hint } from '../../contract/engine.ts';
+import type { Hint } from '../../contract/protocol.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import { whenAborted } from '../../model/aborting.ts';
 import { isNews, placeAfter, type ReaderPlace } from './reader-place.ts';

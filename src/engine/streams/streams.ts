@@ -2,7 +2,7 @@
  * Reads and follows streams: what is asked for is checked here, and nothing is written.
  */
 import { EngineError } from '../../contract/errors.ts';
-import type { Json } from '../../contract/engine.ts';
+import type { Json } from '../../contract/json.ts';
 import { parseExecutionId } from '../../contract/ids.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type {

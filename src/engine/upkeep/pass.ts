@@ -5,6 +5,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { isEngineError, isPassingTrouble } from '../../contract/errors.ts';
 import { LIMITS } from '../../contract/limits.ts';
+import type { ReconcilerReport } from '../../contract/operations.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { clearSetbacks, recordSetback } from './reconciling.sql.ts';
 import type { DueRow } from '../executions/due.sql.ts';
@@ -14,17 +15,8 @@ import type { Reconciler } from './reconciler.ts';
 const MAX_BATCHES = 100;
 const ROLLBACK_WAIT_MS = 20;
 
-export interface PassReport {
-  acted: number;
-  /** Due, but left alone because somebody works on them. */
-  skipped: number;
-  /** Rows that failed alone and are backed off. */
-  failed: number;
-  /** How often a failing set was halved. */
-  splits: number;
-  /** Passes that took all the batches they may, and left more behind. */
-  unfinished: number;
-}
+/** What one pass did. */
+export type PassReport = Omit<ReconcilerReport, 'name' | 'passes' | 'errors' | 'timeouts'>;
 
 /** Runs until nothing is left but rows that stay held, or the signal says stop. Held rows are looked at again a few times, less and less often. */
 export async function runPass<Item extends DueRow>(

@@ -5,6 +5,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
+import type { ReconcilerReport } from '../../contract/operations.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { forgetOldSetbacks, returnTickets, takeTickets, vacuumQueues } from './reconciling.sql.ts';
 import type { Chore, Reconciler } from './reconciler.ts';
@@ -18,14 +19,6 @@ const PASS_TIMEOUT_MS = 30_000;
 const TIDY_EVERY_MS = 600_000;
 /** Removed queue rows after which the queue tables are vacuumed: autovacuum comes once a minute at best. */
 const VACUUM_AFTER_ROWS = 20_000;
-
-export interface ReconcilerReport extends PassReport {
-  name: string;
-  passes: number;
-  /** Passes that ended in an error of the database. */
-  errors: number;
-  timeouts: number;
-}
 
 export interface ReconcilerRunner {
   report(): ReconcilerReport[];

@@ -2,7 +2,7 @@
  * What a member of a flow waits for before it may start, or why it never will, as facts and as a sentence: its join,
  * the edges resolved so far, and the upstreams that are pending. Other gates are judged elsewhere.
  */
-import type { Json } from '../../contract/engine.ts';
+import type { Json } from '../../contract/json.ts';
 import type { EdgeCondition, FlowId, JoinKind } from '../../contract/flows.ts';
 import type { ExecutionId } from '../../contract/ids.ts';
 import type { PublicState, StateVector } from '../../contract/states.ts';

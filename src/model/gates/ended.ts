@@ -2,7 +2,7 @@
  * How an execution finished, as facts and as a sentence: its outcome, how long ago, by whom and why. Reason codes of
  * the engine are spelled out. Other gates are judged elsewhere.
  */
-import type { Json } from '../../contract/engine.ts';
+import type { Json } from '../../contract/json.ts';
 import type { TerminalOutcome } from '../../contract/states.ts';
 import { joinFacts, tellSkip, type JoinFacts } from './blocked.ts';
 import { quoted, spoken } from '../wording.ts';

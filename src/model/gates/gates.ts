@@ -2,7 +2,7 @@
  * Why an execution does not run: turns facts about it and its surroundings into the gates it has to pass, each with a
  * sentence. Times are relative to now, so that nothing here needs a clock. The facts are read elsewhere.
  */
-import type { Json } from '../../contract/engine.ts';
+import type { Json } from '../../contract/json.ts';
 import type { ExecutionId } from '../../contract/ids.ts';
 import { GATES, type Gate, type GateName } from '../../contract/operations.ts';
 import type { StateVector } from '../../contract/states.ts';

@@ -2,7 +2,7 @@
  * What a suspended execution waits for, as facts and as a sentence: each wait with the signals it has and needs, and
  * what happens when it times out. Other gates are judged elsewhere.
  */
-import type { Json } from '../../contract/engine.ts';
+import type { Json } from '../../contract/json.ts';
 import type { CountCondition, CountedBy, SignalCondition, TimeoutBehaviour } from '../../contract/signals.ts';
 import type { BlockingReason } from '../../contract/states.ts';
 import { leavesOf } from '../conditions.ts';

@@ -3,9 +3,10 @@
  * because a claim returns whatever is next in the queue. A worker without such limits has one group.
  */
 import { EngineError } from '../../contract/errors.ts';
-import type { Claim } from '../../contract/engine.ts';
-import type { TaskHandler } from '../handlers.ts';
+import type { Claim } from '../../contract/protocol.ts';
+import type { TaskHandler } from '../../define/handlers.ts';
 
+/** A lane, and how many of its executions one worker runs at once. */
 export interface LaneLimit {
   lane: string;
   /** How many executions of this lane one worker runs concurrently. */

@@ -4,7 +4,7 @@
  * The timer and every write both check it, because a frozen process may wake up between two lines.
  */
 import { setMaxListeners } from 'node:events';
-import type { Claim, Engine, RenewOutcome } from '../../contract/engine.ts';
+import type { Claim, RenewOutcome, WorkerPort } from '../../contract/protocol.ts';
 import { TaskAborted, type AbortCode } from '../task.ts';
 
 /** The part of a lease kept in reserve for a write that is under way when it ends. */
@@ -91,7 +91,7 @@ function trustUntil(sentAt: number, leaseMs: number): number {
 
 /** Renews all leases of a worker in one call, at an interval and on request. */
 export class LeaseWatch {
-  readonly #engine: Engine;
+  readonly #port: WorkerPort;
   readonly #leaseMs: number;
   readonly #onError: (error: unknown) => void;
   readonly #leases = new Set<HeldLease>();
@@ -101,8 +101,8 @@ export class LeaseWatch {
   #asked = false;
   #looks = 0;
 
-  constructor(engine: Engine, leaseMs: number, onError: (error: unknown) => void) {
-    this.#engine = engine;
+  constructor(port: WorkerPort, leaseMs: number, onError: (error: unknown) => void) {
+    this.#port = port;
     this.#leaseMs = leaseMs;
     this.#onError = onError;
   }
@@ -160,7 +160,7 @@ export class LeaseWatch {
   async #renewSome(leases: readonly HeldLease[]): Promise<void> {
     const sentAt = performance.now();
     try {
-      const outcomes = await this.#engine.renew(
+      const outcomes = await this.#port.renew(
         leases.map((lease) => lease.claim),
         this.#leaseMs,
       );

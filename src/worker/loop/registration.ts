@@ -2,7 +2,7 @@
  * A worker's row in the registry: written when it starts, refreshed at an interval, removed when it stops. The registry
  * is informational; nothing depends on it, so its errors are reported and never stop the worker from working.
  */
-import type { Engine, WorkerRegistration } from '../../contract/engine.ts';
+import type { WorkerPort, WorkerRegistration } from '../../contract/protocol.ts';
 import { isEngineError } from '../../contract/errors.ts';
 import { LAST_WORD_MS, withDeadline } from '../../contract/stopping.ts';
 
@@ -20,7 +20,7 @@ export interface RegistrationOptions {
 }
 
 export class Registration {
-  readonly #engine: Engine;
+  readonly #port: WorkerPort;
   readonly #options: RegistrationOptions;
   readonly #refreshMs: number;
   #timer: NodeJS.Timeout | undefined;
@@ -28,8 +28,8 @@ export class Registration {
   #last: Promise<void> = Promise.resolve();
   #closed = false;
 
-  constructor(engine: Engine, options: RegistrationOptions) {
-    this.#engine = engine;
+  constructor(port: WorkerPort, options: RegistrationOptions) {
+    this.#port = port;
     this.#options = options;
     this.#refreshMs = options.refreshMs ?? REFRESH_MS;
     this.#beat();
@@ -37,7 +37,7 @@ export class Registration {
 
   /** Writes the current state now. */
   refresh(): void {
-    this.#send(() => this.#engine.registerWorker(this.#options.describe()));
+    this.#send(() => this.#port.registerWorker(this.#options.describe()));
   }
 
   async close(): Promise<void> {
@@ -45,7 +45,7 @@ export class Registration {
     this.#closed = true;
     clearTimeout(this.#timer);
     const { workerInstanceId } = this.#options.describe();
-    this.#last = this.#last.then(() => this.#try(() => this.#engine.forgetWorker(workerInstanceId)));
+    this.#last = this.#last.then(() => this.#try(() => this.#port.forgetWorker(workerInstanceId)));
     // A row that stays is removed as a silent worker's.
     await withDeadline(this.#last, LAST_WORD_MS);
   }

@@ -3,7 +3,7 @@
  * error names the call.
  */
 import type { Duration } from '../../contract/duration.ts';
-import type { Claim } from '../../contract/engine.ts';
+import type { Claim } from '../../contract/protocol.ts';
 import { EngineError, isEngineError } from '../../contract/errors.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import { subjectOf } from '../task.ts';

@@ -6,11 +6,12 @@ import { createHash } from 'node:crypto';
 import { setMaxListeners } from 'node:events';
 import { durationMs } from '../../contract/duration.ts';
 import { ExecutionFailed } from '../../contract/errors.ts';
-import type { Claim, Engine, ExecutionEnd, SubmitRequest } from '../../contract/engine.ts';
+import type { ExecutionEnd, SubmitRequest } from '../../contract/executions.ts';
+import type { Claim, WorkerPort } from '../../contract/protocol.ts';
 import { formatExecutionId, partitionOfUuid, type ExecutionId } from '../../contract/ids.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import { checkInput, type AnyTask } from '../../define/task.ts';
-import type { Child, SpawnOptions } from '../context.ts';
+import type { Child, SpawnOptions } from '../../define/context.ts';
 import type { Asked, HandOver } from './hand-over.ts';
 import { insist } from './insist.ts';
 import { abortCodeFor, type HeldLease } from '../loop/lease-watch.ts';
@@ -18,14 +19,14 @@ import { TaskAborted } from '../task.ts';
 import { forgiven, type Waits } from './waits.ts';
 
 export class Children {
-  readonly #engine: Engine;
+  readonly #port: WorkerPort;
   readonly #lease: HeldLease;
   readonly #waits: Waits;
   readonly #handOver: HandOver;
   readonly #own = new WeakSet<object>();
 
-  constructor(engine: Engine, lease: HeldLease, waits: Waits, handOver: HandOver) {
-    this.#engine = engine;
+  constructor(port: WorkerPort, lease: HeldLease, waits: Waits, handOver: HandOver) {
+    this.#port = port;
     this.#lease = lease;
     this.#waits = waits;
     this.#handOver = handOver;
@@ -36,7 +37,7 @@ export class Children {
     const executionId = childId(this.#lease.claim, task.name, options.key ?? '');
     const request = requestFor(task, input, options, executionId, this.#lease.claim.namespace);
     await this.#handOver.saved();
-    const outcome = await insist(this.#lease, () => this.#engine.spawn(this.#lease.claim, [request]));
+    const outcome = await insist(this.#lease, () => this.#port.spawn(this.#lease.claim, [request]));
     if (outcome.outcome !== 'spawned') {
       this.#lease.lose(abortCodeFor(outcome));
       throw new TaskAborted(this.#lease.lostBy ?? 'lease_lost');
@@ -63,7 +64,7 @@ export class Children {
   async #look(id: ExecutionId): Promise<ExecutionEnd | undefined> {
     const { resumed, attemptIndex } = this.#lease.claim;
     if (!resumed && attemptIndex === 0) return undefined;
-    const seen = await this.#engine.result(id).catch(() => ({ outcome: 'pending' as const }));
+    const seen = await this.#port.result(id).catch(() => ({ outcome: 'pending' as const }));
     return seen.outcome === 'pending' || seen.outcome === 'not_found' ? undefined : seen;
   }
 
@@ -81,7 +82,7 @@ export class Children {
     const open = new Set<string>(ids);
     const looks = ids.map((id) => this.#look(id));
     const endOf = async (id: ExecutionId, index: number): Promise<ExecutionEnd> => {
-      const end = (await looks[index]) ?? (await this.#engine.waitForEnd(id, { signal: stop.signal }));
+      const end = (await looks[index]) ?? (await this.#port.wait(id, { signal: stop.signal }));
       open.delete(id);
       return end;
     };

@@ -2,11 +2,11 @@
  * The flow of a run: a running member may add others. Added members are identified by name, so that a run after a crash
  * adds nothing twice; and they are added under the lease, so that a run that lost it adds nothing at all.
  */
-import type { Engine } from '../../contract/engine.ts';
+import type { WorkerPort } from '../../contract/protocol.ts';
 import { EngineError, isEngineError } from '../../contract/errors.ts';
 import { FlowPlan, type FlowExtension } from '../../define/flow-plan.ts';
 import type { SubmittedFlow } from '../../contract/flows.ts';
-import type { FlowScope } from '../context.ts';
+import type { FlowScope } from '../../define/context.ts';
 import { insist } from './insist.ts';
 import { abortCodeFor, type HeldLease } from '../loop/lease-watch.ts';
 import { subjectOf, TaskAborted, type AbortCode } from '../task.ts';
@@ -15,17 +15,17 @@ import { forgiven } from './waits.ts';
 type During = <Value>(work: () => Promise<Value>) => Promise<Value>;
 
 /** Null outside of flows. `during`: a pause waits for what is done in it, and its end is handed over in its turn. */
-export function flowScope(engine: Engine, lease: HeldLease, during: During): FlowScope | null {
+export function flowScope(port: WorkerPort, lease: HeldLease, during: During): FlowScope | null {
   const { flowId } = lease.claim;
   if (flowId === null) return null;
   return {
     flowId,
-    extend: (define) => forgiven(() => during(() => extend(engine, lease, define))),
+    extend: (define) => forgiven(() => during(() => extend(port, lease, define))),
   };
 }
 
 async function extend(
-  engine: Engine,
+  port: WorkerPort,
   lease: HeldLease,
   define: (f: FlowExtension) => void,
 ): Promise<SubmittedFlow> {
@@ -41,11 +41,11 @@ async function extend(
     );
   const members = await plan.close().layOut();
   try {
-    return await insist(lease, () => engine.extendFlow(lease.claim, members));
+    return await insist(lease, () => port.extendFlow(lease.claim, members));
   } catch (error) {
     const code = isEngineError(error) ? error.code : undefined;
     const isOver = code === 'lease_lost' || code === 'flow_ended';
-    const lost = isOver ? await whyLost(engine, lease) : undefined;
+    const lost = isOver ? await whyLost(port, lease) : undefined;
     // The flow may also have ended, or be about to, without this run being over.
     if (lost === undefined && code !== 'lease_lost') throw error;
     lease.lose(lost ?? 'lease_lost');
@@ -54,7 +54,7 @@ async function extend(
 }
 
 /** The flow does not know why a lease is gone. Undefined when it is not, or nobody answers. */
-async function whyLost(engine: Engine, { claim }: HeldLease): Promise<AbortCode | undefined> {
-  const [answer] = await engine.renew([claim], claim.leaseMs).catch(() => []);
+async function whyLost(port: WorkerPort, { claim }: HeldLease): Promise<AbortCode | undefined> {
+  const [answer] = await port.renew([claim], claim.leaseMs).catch(() => []);
   return answer === undefined || answer.outcome === 'renewed' ? undefined : abortCodeFor(answer);
 }

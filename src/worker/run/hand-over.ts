@@ -5,7 +5,7 @@
  * is new. After each outcome the handler runs as far as it can before it receives the next one, so that the number of
  * promises in between does not matter.
  */
-import type { Engine } from '../../contract/engine.ts';
+import type { WorkerPort } from '../../contract/protocol.ts';
 import { EngineError } from '../../contract/errors.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import { insist } from './insist.ts';
@@ -66,7 +66,7 @@ export interface Around {
 }
 
 export class HandOver {
-  readonly #engine: Engine;
+  readonly #port: WorkerPort;
   readonly #lease: HeldLease;
   readonly #waits: Waits;
   readonly #around: Around;
@@ -94,8 +94,8 @@ export class HandOver {
   #patienceMs = PATIENCE_MS.same;
   #callOff: (() => void) | undefined;
 
-  constructor(engine: Engine, lease: HeldLease, waits: Waits, around: Around) {
-    this.#engine = engine;
+  constructor(port: WorkerPort, lease: HeldLease, waits: Waits, around: Around) {
+    this.#port = port;
     this.#lease = lease;
     this.#waits = waits;
     this.#around = around;
@@ -316,7 +316,7 @@ export class HandOver {
   }
 
   #read(): Promise<Map<string, boolean>> {
-    this.#reading ??= insist(this.#lease, () => this.#engine.readOrder(this.#lease.claim.executionId)).then(
+    this.#reading ??= insist(this.#lease, () => this.#port.readOrder(this.#lease.claim.executionId)).then(
       (stored) => {
         this.#stored = stored;
         this.#compare();
@@ -337,7 +337,7 @@ export class HandOver {
     const order = [...this.#handed, ...left].slice(0, LIMITS.handedEnds);
     const ends = order.slice(place);
     const { claim } = this.#lease;
-    const answer = await insist(this.#lease, () => this.#engine.recordOrder(claim, { place, ends }));
+    const answer = await insist(this.#lease, () => this.#port.recordOrder(claim, { place, ends }));
     if (answer.outcome !== 'recorded') {
       this.#lease.lose(abortCodeFor(answer));
       throw new TaskAborted(this.#lease.lostBy ?? 'lease_lost');

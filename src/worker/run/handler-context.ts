@@ -2,11 +2,19 @@
  * The object a handler gets. One is created for every run, and most handlers use little of it, so whatever is expensive
  * is created on demand; with getters, so that methods can also be destructured.
  */
-import type { Json, Progress } from '../../contract/engine.ts';
+import type { Json } from '../../contract/json.ts';
+import type { Progress } from '../../contract/steps.ts';
 import type { ExecutionId } from '../../contract/ids.ts';
 import type { Waitpoint } from '../../contract/signals.ts';
 import type { AnyTask } from '../../define/task.ts';
-import type { Child, FlowScope, Logger, OutputStream, SpawnOptions, TaskContext } from '../context.ts';
+import type {
+  Child,
+  FlowScope,
+  Logger,
+  OutputStream,
+  SpawnOptions,
+  TaskContext,
+} from '../../define/context.ts';
 import type { HeldLease } from '../loop/lease-watch.ts';
 import { forgiven } from './waits.ts';
 

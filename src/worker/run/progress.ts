@@ -2,20 +2,21 @@
  * Sends the progress a handler reports: the latest report, at intervals. Nothing depends on it, so a report that fails
  * is dropped.
  */
-import type { Engine, Progress } from '../../contract/engine.ts';
+import type { WorkerPort } from '../../contract/protocol.ts';
+import type { Progress } from '../../contract/steps.ts';
 import { EngineError } from '../../contract/errors.ts';
 import type { HeldLease } from '../loop/lease-watch.ts';
 
 const INTERVAL_MS = 250;
 
 export class ProgressReports {
-  readonly #engine: Engine;
+  readonly #port: WorkerPort;
   readonly #lease: HeldLease;
   #latest: Progress | undefined;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(engine: Engine, lease: HeldLease) {
-    this.#engine = engine;
+  constructor(port: WorkerPort, lease: HeldLease) {
+    this.#port = port;
     this.#lease = lease;
   }
 
@@ -41,6 +42,6 @@ export class ProgressReports {
     this.#timer = undefined;
     if (progress === undefined || !this.#lease.isTrusted()) return;
     this.#timer = setTimeout(() => this.#send(), INTERVAL_MS);
-    this.#engine.reportProgress(this.#lease.claim, progress).catch(() => undefined);
+    this.#port.reportProgress(this.#lease.claim, progress).catch(() => undefined);
   }
 }

@@ -4,7 +4,9 @@
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { durationMs } from '../../contract/duration.ts';
-import type { Engine, Progress, Transactor } from '../../contract/engine.ts';
+import type { WorkerPort } from '../../contract/protocol.ts';
+import type { Progress } from '../../contract/steps.ts';
+import type { Transactor } from '../../contract/transactions.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type { Waitpoint } from '../../contract/signals.ts';
 import type { StreamKinds } from '../../define/streams.ts';
@@ -19,7 +21,7 @@ import type {
   SpawnOptions,
   StepFunction,
   StepOptions,
-} from '../context.ts';
+} from '../../define/context.ts';
 import { flowScope } from './flow.ts';
 import { HandlerContext, type ContextCalls } from './handler-context.ts';
 import { HandOver, stepEnd } from './hand-over.ts';
@@ -39,7 +41,7 @@ const insideTransaction = new AsyncLocalStorage<RunContext>();
 
 export class RunContext implements ContextCalls {
   readonly ctx: HandlerContext;
-  readonly #engine: Engine;
+  readonly #port: WorkerPort;
   readonly #lease: HeldLease;
   #madeArguments: CallArguments | undefined;
   #madeBook: StepBook | undefined;
@@ -58,8 +60,8 @@ export class RunContext implements ContextCalls {
   readonly #kinds: StreamKinds;
   #streams: object | undefined;
 
-  constructor(engine: Engine, lease: HeldLease, log: Logger, kinds: StreamKinds) {
-    this.#engine = engine;
+  constructor(port: WorkerPort, lease: HeldLease, log: Logger, kinds: StreamKinds) {
+    this.#port = port;
     this.#lease = lease;
     this.#log = log;
     this.#kinds = kinds;
@@ -71,12 +73,12 @@ export class RunContext implements ContextCalls {
   }
 
   get #book(): StepBook {
-    return (this.#madeBook ??= new StepBook(this.#engine, this.#lease));
+    return (this.#madeBook ??= new StepBook(this.#port, this.#lease));
   }
 
   get #waits(): Waits {
     if (this.#madeWaits === undefined) {
-      this.#madeWaits = new Waits(this.#engine, this.#lease, {
+      this.#madeWaits = new Waits(this.#port, this.#lease, {
         stored: () => both(this.#writer?.settled(), this.orderStored()),
         isHandingOver: () => this.#madeHandOver?.isHandingOver() ?? false,
       });
@@ -86,17 +88,17 @@ export class RunContext implements ContextCalls {
   }
 
   get #children(): Children {
-    return (this.#madeChildren ??= new Children(this.#engine, this.#lease, this.#waits, this.#handOver));
+    return (this.#madeChildren ??= new Children(this.#port, this.#lease, this.#waits, this.#handOver));
   }
 
   get #signals(): Signals {
-    const parts = [this.#engine, this.#lease, this.#book, this.#waits, this.#handOver] as const;
+    const parts = [this.#port, this.#lease, this.#book, this.#waits, this.#handOver] as const;
     return (this.#madeSignals ??= new Signals(...parts));
   }
 
   get #handOver(): HandOver {
     if (this.#madeHandOver === undefined) {
-      this.#madeHandOver = new HandOver(this.#engine, this.#lease, this.#waits, {
+      this.#madeHandOver = new HandOver(this.#port, this.#lease, this.#waits, {
         isExempt: () => currentTry(this.#lease.signal) !== undefined || insideTransaction.getStore() === this,
         isWriting: () => this.#writer?.isSettled === false,
       });
@@ -113,7 +115,7 @@ export class RunContext implements ContextCalls {
           return work();
         }),
       );
-    return flowScope(this.#engine, this.#lease, during);
+    return flowScope(this.#port, this.#lease, during);
   }
 
   get stream(): OutputStream {
@@ -126,7 +128,7 @@ export class RunContext implements ContextCalls {
 
   #streamRun(): StreamRun {
     if (this.#writer === undefined) {
-      this.#writer = new StreamWriter(this.#engine, this.#lease);
+      this.#writer = new StreamWriter(this.#port, this.#lease);
       if (this.#isClosed) this.#writer.close();
     }
     return {
@@ -243,7 +245,7 @@ export class RunContext implements ContextCalls {
       const call = what as (tx: unknown) => Promise<unknown>;
       const work = (tx: unknown) =>
         this.#inStep(name, key, () => insideTransaction.run(this, () => call(tx)));
-      const parts = { engine: this.#engine, lease: this.#lease, book: this.#book };
+      const parts = { port: this.#port, lease: this.#lease, book: this.#book };
       return runTransaction({ ...parts, name, key, through, work, log: this.log });
     });
   }
@@ -307,7 +309,7 @@ export class RunContext implements ContextCalls {
   }
 
   progress(progress: Progress): void {
-    this.#progress ??= new ProgressReports(this.#engine, this.#lease);
+    this.#progress ??= new ProgressReports(this.#port, this.#lease);
     this.#progress.say(progress);
   }
 }

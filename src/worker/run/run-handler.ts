@@ -3,12 +3,12 @@
  * database is unavailable the report is retried as long as the lease lasts.
  */
 import { isEngineError } from '../../contract/errors.ts';
-import type { CompleteOutcome, Engine, Failure, FailOutcome } from '../../contract/engine.ts';
+import type { CompleteOutcome, FailOutcome, Failure, WorkerPort } from '../../contract/protocol.ts';
 import type { StreamKinds } from '../../define/streams.ts';
 import { parseWith } from '../../contract/schema.ts';
 import { parseInput } from '../../define/task.ts';
-import type { Logger } from '../context.ts';
-import type { Middleware, TaskHandler } from '../handlers.ts';
+import type { Logger } from '../../define/context.ts';
+import type { Middleware, TaskHandler } from '../../define/handlers.ts';
 import { insist } from './insist.ts';
 import { abortCodeFor, type HeldLease } from '../loop/lease-watch.ts';
 import { callAfter } from './long-timer.ts';
@@ -26,12 +26,12 @@ export interface RunOptions {
 }
 
 export async function runHandler(
-  engine: Engine,
+  port: WorkerPort,
   lease: HeldLease,
   handler: TaskHandler,
   options: RunOptions,
 ): Promise<RunEnd> {
-  const run = new RunContext(engine, lease, options.log, handler.task.streams as StreamKinds);
+  const run = new RunContext(port, lease, options.log, handler.task.streams as StreamKinds);
   let result: unknown;
   try {
     result = await called(run, lease, handler, options.middleware);
@@ -45,16 +45,16 @@ export async function runHandler(
     if (lease.lostBy !== undefined) return endOfLost(lease);
     const step = run.stepOf(thrown);
     run.log.error({ err: thrown, ...(step === undefined ? {} : { step }) }, 'The attempt failed.');
-    return reportFailure(engine, lease, run, withStep(toFailure(thrown), step));
+    return reportFailure(port, lease, run, withStep(toFailure(thrown), step));
   }
   if (run.close()) await run.warnOfUnreached();
   options.onHandled();
   try {
-    return await report(lease, run, () => engine.complete(lease.claim, result));
+    return await report(lease, run, () => port.complete(lease.claim, result));
   } catch (error) {
     // The result itself cannot be stored; a retry would produce the same one.
     const message = `${subjectOf(lease.claim)}: ${toFailure(error).message}`;
-    return reportFailure(engine, lease, run, { message, category: 'permanent', retry: 'never' });
+    return reportFailure(port, lease, run, { message, category: 'permanent', retry: 'never' });
   }
 }
 
@@ -134,18 +134,18 @@ async function inTime(
 }
 
 async function reportFailure(
-  engine: Engine,
+  port: WorkerPort,
   lease: HeldLease,
   run: RunContext,
   failure: Failure,
 ): Promise<RunEnd> {
   try {
-    return await report(lease, run, () => engine.fail(lease.claim, failure));
+    return await report(lease, run, () => port.fail(lease.claim, failure));
   } catch (error) {
     // The handler's retry options were refused: then the failure alone must be reported.
     const message = `${failure.message} (how to treat it was refused: ${toFailure(error).message})`;
     const retry = failure.retry === 'never' ? 'never' : 'policy';
-    return report(lease, run, () => engine.fail(lease.claim, { message, retry }));
+    return report(lease, run, () => port.fail(lease.claim, { message, retry }));
   }
 }
 

@@ -6,10 +6,11 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { durationMs } from '../../contract/duration.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import { EngineError } from '../../contract/errors.ts';
-import type { Backoff, StepKey } from '../../contract/engine.ts';
+import type { Backoff } from '../../contract/policy.ts';
+import type { StepKey } from '../../contract/steps.ts';
 import { backoffMs, DEFAULT_BACKOFF, type StoredBackoff } from '../../model/retry.ts';
 import { callAfter, MAX_TIMEOUT_MS } from './long-timer.ts';
-import type { StepFunction, StepOptions } from '../context.ts';
+import type { StepFunction, StepOptions } from '../../define/context.ts';
 import { checkKnown } from '../options.ts';
 import { TaskAborted, TaskFailed } from '../task.ts';
 

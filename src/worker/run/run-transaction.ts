@@ -4,11 +4,12 @@
  * the reply to the COMMIT was lost, the stored step tells what happened.
  */
 import { setTimeout as pause } from 'node:timers/promises';
-import type { Engine, SqlExecutor, Transactor } from '../../contract/engine.ts';
+import type { WorkerPort } from '../../contract/protocol.ts';
+import type { SqlExecutor, Transactor } from '../../contract/transactions.ts';
 import { EngineError, isEngineError, isPassingTrouble } from '../../contract/errors.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import { spread } from '../../model/retry.ts';
-import type { Logger } from '../context.ts';
+import type { Logger } from '../../define/context.ts';
 import { insistOnConnection } from './insist.ts';
 import type { HeldLease } from '../loop/lease-watch.ts';
 import type { StepBook } from './step-book.ts';
@@ -18,7 +19,7 @@ import { subjectOf } from '../task.ts';
 const RETRY_WAIT_MS = { min: 50, max: 2_000 };
 
 export interface TransactionRun {
-  engine: Engine;
+  port: WorkerPort;
   lease: HeldLease;
   book: StepBook;
   name: string;
@@ -59,7 +60,7 @@ export async function runTransaction(run: TransactionRun): Promise<unknown> {
 }
 
 /** Throws only what has kept the transaction from beginning and will pass. */
-async function tryOnce({ engine, lease, book, name, key, through, work }: TransactionRun): Promise<Tried> {
+async function tryOnce({ port, lease, book, name, key, through, work }: TransactionRun): Promise<Tried> {
   const tried: Tried = { isBegun: false, isRecorded: false, end: { value: undefined } };
   const inside = async (tx: unknown, executor: SqlExecutor): Promise<unknown> => {
     tried.isBegun = true;
@@ -74,7 +75,7 @@ async function tryOnce({ engine, lease, book, name, key, through, work }: Transa
     return step.value;
   };
   try {
-    tried.end = { value: await engine.transact(inside, through === undefined ? {} : { through }) };
+    tried.end = { value: await port.transact(inside, through === undefined ? {} : { through }) };
   } catch (error) {
     if (!tried.isBegun && isPassingTrouble(error)) throw error;
     tried.end = { error };

@@ -4,7 +4,9 @@
  */
 import { EngineError, isEngineError } from '../../contract/errors.ts';
 import { LIMITS } from '../../contract/limits.ts';
-import type { Engine, NewStep, RecordOutcome, SqlExecutor, StepRecord } from '../../contract/engine.ts';
+import type { WorkerPort } from '../../contract/protocol.ts';
+import type { NewStep, RecordOutcome, StepRecord } from '../../contract/steps.ts';
+import type { SqlExecutor } from '../../contract/transactions.ts';
 import { insist } from './insist.ts';
 import { abortCodeFor, type HeldLease } from '../loop/lease-watch.ts';
 import { subjectOf, TaskAborted } from '../task.ts';
@@ -12,14 +14,14 @@ import { subjectOf, TaskAborted } from '../task.ts';
 export type StepUse = 'step' | 'sleep' | 'wait' | 'spawn';
 
 export class StepBook {
-  readonly #engine: Engine;
+  readonly #port: WorkerPort;
   readonly #lease: HeldLease;
   readonly #used = new Map<string, StepUse>();
   #readAt = 0;
   #stored: Promise<Map<string, StepRecord>> | undefined;
 
-  constructor(engine: Engine, lease: HeldLease) {
-    this.#engine = engine;
+  constructor(port: WorkerPort, lease: HeldLease) {
+    this.#port = port;
     this.#lease = lease;
   }
 
@@ -47,7 +49,7 @@ export class StepBook {
 
   /** Stores a step; returns what is stored. */
   async record(step: NewStep): Promise<StepRecord> {
-    const record = () => this.#engine.recordStep(this.#lease.claim, step);
+    const record = () => this.#port.recordStep(this.#lease.claim, step);
     try {
       return this.#accepted(await insist(this.#lease, record)).step;
     } catch (error) {
@@ -59,7 +61,7 @@ export class StepBook {
   async recordInside(step: NewStep, executor: SqlExecutor): Promise<{ repeated: boolean; step: StepRecord }> {
     if (!this.#lease.isTrusted()) throw new TaskAborted(this.#lease.lostBy ?? 'lease_lost');
     try {
-      return this.#accepted(await this.#engine.recordStep(this.#lease.claim, step, { executor }));
+      return this.#accepted(await this.#port.recordStep(this.#lease.claim, step, { executor }));
     } catch (error) {
       throw this.#explained(error, step);
     }
@@ -68,7 +70,7 @@ export class StepBook {
   /** What is stored under the name now, whatever was read before. */
   async lookAgain(name: string, key: string): Promise<StepRecord | undefined> {
     const { executionId } = this.#lease.claim;
-    const steps = await insist(this.#lease, () => this.#engine.readSteps(executionId));
+    const steps = await insist(this.#lease, () => this.#port.readSteps(executionId));
     return steps.find((step) => step.name === name && step.key === key);
   }
 
@@ -95,7 +97,7 @@ export class StepBook {
   async #read(): Promise<Map<string, StepRecord>> {
     const { claim } = this.#lease;
     if (claim.attemptIndex === 0 && !claim.resumed) return new Map();
-    const steps = await insist(this.#lease, () => this.#engine.readSteps(claim.executionId));
+    const steps = await insist(this.#lease, () => this.#port.readSteps(claim.executionId));
     this.#readAt = performance.now();
     return new Map(steps.map((step) => [pairOf(step.kind, step.name, step.key), step]));
   }

@@ -5,7 +5,7 @@
  * flush.
  */
 import { randomUUID } from 'node:crypto';
-import type { Engine } from '../../contract/engine.ts';
+import type { WorkerPort } from '../../contract/protocol.ts';
 import { EngineError, isEngineError } from '../../contract/errors.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type { BestEffortOptions } from '../../contract/streams.ts';
@@ -74,7 +74,7 @@ interface Failing {
 }
 
 export class StreamWriter {
-  readonly #engine: Engine;
+  readonly #port: WorkerPort;
   readonly #lease: HeldLease;
   readonly #ended = new AbortController();
   #queue: Entry[] = [];
@@ -92,8 +92,8 @@ export class StreamWriter {
   #hurry: (() => void) | undefined;
   #broken: { error: unknown } | undefined;
 
-  constructor(engine: Engine, lease: HeldLease) {
-    this.#engine = engine;
+  constructor(port: WorkerPort, lease: HeldLease) {
+    this.#port = port;
     this.#lease = lease;
     lease.signal.addEventListener('abort', () => this.#takeAway(), { once: true });
   }
@@ -266,7 +266,7 @@ export class StreamWriter {
     const options = { appendId: randomUUID(), ...(bestEffort === undefined ? {} : { bestEffort }) };
     const frames = batch.map(({ frame }) => frame);
     const { claim } = this.#lease;
-    const outcome = await insist(this.#lease, () => this.#engine.appendFrames(claim, frames, options));
+    const outcome = await insist(this.#lease, () => this.#port.appendFrames(claim, frames, options));
     if (outcome.outcome === 'appended') return;
     this.#lease.lose(abortCodeFor(outcome));
     throw new TaskAborted(this.#lease.lostBy ?? 'lease_lost');

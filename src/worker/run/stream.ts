@@ -2,13 +2,19 @@
  * `ctx.stream` and `ctx.streams`: what a handler calls to write output. Chunks are checked and copied here, so that one
  * that cannot be stored is refused by the very call that wrote it. When they are sent is decided in stream-writer.ts.
  */
-import type { Claim } from '../../contract/engine.ts';
+import type { Claim } from '../../contract/protocol.ts';
 import { EngineError, isEngineError } from '../../contract/errors.ts';
 import { parseAtOnce } from '../../contract/schema.ts';
 import type { ChunkStream, StreamKind, StreamKinds } from '../../define/streams.ts';
 import type { BestEffortOptions, FrameRequest } from '../../contract/streams.ts';
 import { encodeFrame } from '../../model/frames.ts';
-import type { ChunkSource, ChunkWriter, OutputStream, SummaryWriter, WriteOptions } from '../context.ts';
+import type {
+  ChunkSource,
+  ChunkWriter,
+  OutputStream,
+  SummaryWriter,
+  WriteOptions,
+} from '../../define/context.ts';
 import { checkKnown } from '../options.ts';
 import type { StepTry } from './run-step.ts';
 import type { StreamWriter } from './stream-writer.ts';

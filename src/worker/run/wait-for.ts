@@ -4,7 +4,8 @@
  */
 import { atLeast } from '../../define/conditions.ts';
 import { durationMs } from '../../contract/duration.ts';
-import type { Engine, Json } from '../../contract/engine.ts';
+import type { Json } from '../../contract/json.ts';
+import type { WorkerPort } from '../../contract/protocol.ts';
 import { EngineError, isEngineError } from '../../contract/errors.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import {
@@ -19,7 +20,7 @@ import {
 } from '../../contract/signals.ts';
 import { parseWith, type Schema } from '../../contract/schema.ts';
 import { waitpointsOf } from '../../model/conditions.ts';
-import type { PayloadSchema, WaitForOptions, WaitpointOptions, WaitResult } from '../context.ts';
+import type { PayloadSchema, WaitForOptions, WaitpointOptions, WaitResult } from '../../define/context.ts';
 import { stepEnd, type HandOver } from './hand-over.ts';
 import { insist } from './insist.ts';
 import { abortCodeFor, type HeldLease } from '../loop/lease-watch.ts';
@@ -38,14 +39,14 @@ const WAIT_MEMBERS = ['schema', 'timeout', 'onTimeout', 'by', 'match', 'reason',
 const SCHEMA_TARGET = 'draft-2020-12';
 
 export class Signals {
-  readonly #engine: Engine;
+  readonly #port: WorkerPort;
   readonly #lease: HeldLease;
   readonly #book: StepBook;
   readonly #waits: Waits;
   readonly #handOver: HandOver;
 
-  constructor(engine: Engine, lease: HeldLease, book: StepBook, waits: Waits, handOver: HandOver) {
-    this.#engine = engine;
+  constructor(port: WorkerPort, lease: HeldLease, book: StepBook, waits: Waits, handOver: HandOver) {
+    this.#port = port;
     this.#lease = lease;
     this.#book = book;
     this.#waits = waits;
@@ -76,7 +77,7 @@ export class Signals {
       const create = async (): Promise<Waitpoint> => {
         await this.#handOver.saved();
         const outcome = await insist(this.#lease, () =>
-          this.#engine.createWaitpoint(this.#lease.claim, request),
+          this.#port.createWaitpoint(this.#lease.claim, request),
         );
         if (outcome.outcome === 'created') return outcome.waitpoint;
         this.#lease.lose(abortCodeFor(outcome));

@@ -4,7 +4,8 @@
  * worker is freed, the handler is stopped, and it runs again from the top when it can continue. Signals arrive in the
  * database and not here: while the worker cannot be freed they are polled.
  */
-import type { Engine, PauseOutcome, PauseRequest } from '../../contract/engine.ts';
+import type { WorkerPort } from '../../contract/protocol.ts';
+import type { PauseOutcome, PauseRequest } from '../../contract/steps.ts';
 import { EngineError } from '../../contract/errors.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type { SuspendOutcome, SuspendRequest, WaitEnd } from '../../contract/signals.ts';
@@ -63,7 +64,7 @@ export interface Beside {
 }
 
 export class Waits {
-  readonly #engine: Engine;
+  readonly #port: WorkerPort;
   readonly #lease: HeldLease;
   readonly #beside: Beside;
   readonly #waits = new Set<Wait>();
@@ -75,8 +76,8 @@ export class Waits {
   #happenedAt = Number.NEGATIVE_INFINITY;
   #closed = false;
 
-  constructor(engine: Engine, lease: HeldLease, beside: Beside) {
-    this.#engine = engine;
+  constructor(port: WorkerPort, lease: HeldLease, beside: Beside) {
+    this.#port = port;
     this.#lease = lease;
     this.#beside = beside;
   }
@@ -231,8 +232,8 @@ export class Waits {
       const { claim } = this.#lease;
       const ask = (): Promise<PauseOutcome | SuspendOutcome> =>
         told === undefined
-          ? this.#engine.pause(claim, request)
-          : this.#engine.suspend(claim, { ...request, ...told });
+          ? this.#port.pause(claim, request)
+          : this.#port.suspend(claim, { ...request, ...told });
       this.#answered(await insist(this.#lease, ask));
     } catch (error) {
       // A lost lease has already aborted the handler; any other error is thrown to it.
@@ -298,7 +299,7 @@ export class Waits {
   async #look(waits: readonly Wait[]): Promise<void> {
     try {
       const request = { ...signalsRequestOf(waits)!, mode: 'look' as const };
-      const answer = await this.#engine.suspend(this.#lease.claim, request);
+      const answer = await this.#port.suspend(this.#lease.claim, request);
       // The handler may have ended meanwhile: then the lease is for its end to be reported.
       if (!this.#closed) this.#answered(answer);
     } catch (error) {

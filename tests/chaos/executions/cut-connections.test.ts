@@ -3,12 +3,13 @@
  * call succeeds by the engine's own retry or reports that the database is unavailable, and the state is correct.
  */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import type { Connection } from '../../../src/connect/connect.ts';
-import type { Claim } from '../../../src/contract/engine.ts';
+import type { Connection } from '../../../src/connect/connection.ts';
+import type { Claim } from '../../../src/contract/protocol.ts';
 import type { ExecutionId } from '../../../src/contract/ids.ts';
 import { startFaultProxy, type FaultProxy } from '../../../src/testing/fault-proxy.ts';
 import { AGAIN, newKind, resultOf, SOON, useCrew, uuidOf } from '../../worker/crew.ts';
 import { faultsOf } from '../checker.ts';
+import { workerPort } from '../../../src/connect/port.ts';
 
 const LEASE_MS = 60_000;
 const crew = useCrew();
@@ -39,11 +40,13 @@ async function withEngine(use: (engine: Connection, kind: string) => Promise<voi
 
 function claimAll(engine: Connection, kind: string, workerInstanceId = 'w-1', limit = 10): Promise<Claim[]> {
   const request = { workerId: 'w', workerInstanceId, kinds: [kind], limit, leaseMs: LEASE_MS };
-  return engine.claim(request).then(({ claims }) => claims);
+  return workerPort(engine)
+    .claim(request)
+    .then(({ claims }) => claims);
 }
 
 async function oneClaim(engine: Connection, kind: string): Promise<Claim> {
-  await engine.submit({ kind, policy: AGAIN });
+  await engine.executions.submit({ kind, policy: AGAIN });
   const [claim] = await claimAll(engine, kind);
   return claim!;
 }
@@ -65,7 +68,7 @@ describe.each(['before', 'after'] as const)('cut %s the commit', (when) => {
   test('a submit happens once', () =>
     withEngine(async (engine, kind) => {
       const struck = cut(when, 'ff_submit');
-      const submitted = await engine.submit([{ kind }, { kind }, { kind }]);
+      const submitted = await engine.executions.submit([{ kind }, { kind }, { kind }]);
       await struck;
       expect(submitted.map(({ outcome }) => outcome)).toEqual(['submitted', 'submitted', 'submitted']);
       expect(await countOf(kind)).toBe(3);
@@ -76,9 +79,15 @@ describe.each(['before', 'after'] as const)('cut %s the commit', (when) => {
     withEngine(async (engine, kind) => {
       const claim = await oneClaim(engine, kind);
       const struck = cut(when, 'ff_complete');
-      expect(await engine.complete(claim, { answer: 42 })).toEqual({ outcome: 'completed', repeated });
+      expect(await workerPort(engine).complete(claim, { answer: 42 })).toEqual({
+        outcome: 'completed',
+        repeated,
+      });
       await struck;
-      expect(await engine.result(claim.executionId)).toEqual({ outcome: 'success', result: { answer: 42 } });
+      expect(await engine.executions.result(claim.executionId)).toEqual({
+        outcome: 'success',
+        result: { answer: 42 },
+      });
       expect(await faultsOf(crew.database.url, kind)).toEqual([]);
     }));
 
@@ -86,12 +95,15 @@ describe.each(['before', 'after'] as const)('cut %s the commit', (when) => {
     withEngine(async (engine, kind) => {
       const claim = await oneClaim(engine, kind);
       const struck = cut(when, 'ff_fail');
-      expect(await engine.fail(claim, { message: 'no' })).toMatchObject({
+      expect(await workerPort(engine).fail(claim, { message: 'no' })).toMatchObject({
         outcome: 'retry_scheduled',
         repeated,
       });
       await struck;
-      expect(await engine.describe(claim.executionId)).toMatchObject({ retryCount: 1, attemptIndex: 1 });
+      expect(await engine.executions.describe(claim.executionId)).toMatchObject({
+        retryCount: 1,
+        attemptIndex: 1,
+      });
       expect(await crew.eventsOf(claim.executionId)).toEqual(['lease.acquired', 'lease.released']);
       // Its timer must not be among those another test fires.
       await engine.cancel(claim.executionId, { reason: 'done' });
@@ -101,7 +113,7 @@ describe.each(['before', 'after'] as const)('cut %s the commit', (when) => {
     withEngine(async (engine, kind) => {
       const claim = await oneClaim(engine, kind);
       const struck = cut(when, 'ff_release');
-      expect(await engine.release(claim)).toEqual({ outcome: 'released', repeated });
+      expect(await workerPort(engine).release(claim)).toEqual({ outcome: 'released', repeated });
       await struck;
       const [again, ...more] = await claimAll(engine, kind);
       expect(more).toEqual([]);
@@ -122,24 +134,24 @@ describe.each(['before', 'after'] as const)('cut %s the commit', (when) => {
   test('a renewal keeps the lease', () =>
     withEngine(async (engine, kind) => {
       const claim = await oneClaim(engine, kind);
-      const before = (await engine.describe(claim.executionId))!.lease!.expiresAtMs;
+      const before = (await engine.executions.describe(claim.executionId))!.lease!.expiresAtMs;
       const struck = cut(when, 'ff_renew');
-      expect(await engine.renew([claim], 2 * LEASE_MS)).toEqual([{ outcome: 'renewed' }]);
+      expect(await workerPort(engine).renew([claim], 2 * LEASE_MS)).toEqual([{ outcome: 'renewed' }]);
       await struck;
-      const after = (await engine.describe(claim.executionId))!.lease!.expiresAtMs;
+      const after = (await engine.executions.describe(claim.executionId))!.lease!.expiresAtMs;
       expect(after).toBeGreaterThanOrEqual(before + LEASE_MS);
     }));
 
   test('firing timers makes each claimable once', () =>
     withEngine(async (engine, kind) => {
-      await engine.submit([
+      await engine.executions.submit([
         { kind, delayMs: 1_000 },
         { kind, delayMs: 1_000 },
       ]);
       await crew.database.moveClock(1_000);
       const struck = cut(when, 'ff_fire_timers');
       // Timers left by other tests may be due as well; a repeated firing finds none.
-      const due = await engine.fireTimers();
+      const due = await workerPort(engine).fireTimers();
       expect(when === 'before' ? due >= 2 : due === 0).toBe(true);
       await struck;
       expect(await claimAll(engine, kind)).toHaveLength(2);
@@ -149,17 +161,19 @@ describe.each(['before', 'after'] as const)('cut %s the commit', (when) => {
     withEngine(async (engine, kind) => {
       const claim = await oneClaim(engine, kind);
       const struck = cut(when, 'ff_revoke_leases');
-      await expect(engine.revokeLease(claim.executionId, { reason: 'stuck' })).rejects.toMatchObject({
+      await expect(
+        engine.executions.revokeLease(claim.executionId, { reason: 'stuck' }),
+      ).rejects.toMatchObject({
         code: 'unavailable',
       });
       await struck;
-      const found = await engine.describe(claim.executionId);
+      const found = await engine.executions.describe(claim.executionId);
       expect(found).toMatchObject({ reclaimCount: when === 'before' ? 0 : 1 });
     }));
 
   test('what a claim was granted is found by the next claim of the same worker', () =>
     withEngine(async (engine, kind) => {
-      const submitted = await engine.submit([{ kind }, { kind }, { kind }]);
+      const submitted = await engine.executions.submit([{ kind }, { kind }, { kind }]);
       const struck = cut(when, 'ff_claim(');
       await expect(claimAll(engine, kind)).rejects.toMatchObject({ code: 'unavailable' });
       await struck;
@@ -171,13 +185,14 @@ describe.each(['before', 'after'] as const)('cut %s the commit', (when) => {
       // Another worker gets nothing, and the first one nothing twice.
       expect(await claimAll(engine, kind, 'w-2')).toEqual([]);
       expect(await claimAll(engine, kind)).toEqual([]);
-      for (const claim of found) expect(await engine.complete(claim)).toMatchObject({ outcome: 'completed' });
+      for (const claim of found)
+        expect(await workerPort(engine).complete(claim)).toMatchObject({ outcome: 'completed' });
       expect(await faultsOf(crew.database.url, kind)).toEqual([]);
     }));
 
   test('a worker completes everything on the first attempt', () =>
     withEngine(async (engine, kind) => {
-      const submitted = await engine.submit(Array.from({ length: 20 }, () => ({ kind })));
+      const submitted = await engine.executions.submit(Array.from({ length: 20 }, () => ({ kind })));
       const struck = ['ff_claim(', 'ff_complete'].map((name) => cut(when, name));
       const worker = crew.work(engine, { pollMs: 50, handlers: { [kind]: () => undefined } });
       await Promise.all(struck);
@@ -197,7 +212,7 @@ describe.each(['before', 'after'] as const)('cut %s the commit', (when) => {
 
 test.each([1, 2, 3])('what a lost claim of three was granted is handed out once, %i at a time', (limit) =>
   withEngine(async (engine, kind) => {
-    const submitted = await engine.submit([{ kind }, { kind }, { kind }]);
+    const submitted = await engine.executions.submit([{ kind }, { kind }, { kind }]);
     const struck = cut('after', 'ff_claim(');
     await expect(claimAll(engine, kind, 'w-1', 3)).rejects.toMatchObject({ code: 'unavailable' });
     await struck;
@@ -225,9 +240,9 @@ test('a claim that goes lane by lane and breaks at the second one does not lose 
   withEngine(async (engine, kind) => {
     const lanes = [`a-${kind}`, `b-${kind}`];
     // A claim that found something makes the next one go through the lanes in turn.
-    await engine.submit(lanes.map((lane) => ({ kind, lane })));
+    await engine.executions.submit(lanes.map((lane) => ({ kind, lane })));
     expect(await claimAll(engine, kind)).toHaveLength(2);
-    const submitted = await engine.submit(lanes.map((lane) => ({ kind, lane })));
+    const submitted = await engine.executions.submit(lanes.map((lane) => ({ kind, lane })));
     const struck = proxy.cutAfter(new SecondTime(String.raw`ff_claim\(`));
     const found = await claimAll(engine, kind);
     await struck;
@@ -245,7 +260,7 @@ test('cutting every connection of a busy worker again and again only costs time'
     const ids: ExecutionId[] = [];
     for (let round = 0; round < 8; round += 1) {
       const payloads = Array.from({ length: 10 }, (_, n) => ({ kind, payload: n, policy: AGAIN }));
-      const submitted = engine.submit(payloads);
+      const submitted = engine.executions.submit(payloads);
       proxy.cutAll();
       ids.push(...(await submitted).map(({ executionId }) => executionId));
       await expect.poll(() => worker.stats.completed, SOON).toBeGreaterThan(round * 5);

@@ -3,7 +3,7 @@
  * later writes change nothing.
  */
 import { expect, onTestFinished, test } from 'vitest';
-import type { Connection } from '../../../src/connect/connect.ts';
+import type { Connection } from '../../../src/connect/connection.ts';
 import { newKind, SOON, useCrew, uuidOf } from '../../worker/crew.ts';
 import { faultsOf } from '../checker.ts';
 import { startWorkerProcess } from '../children.ts';
@@ -31,7 +31,7 @@ async function leaseEvents(id: string): Promise<object[]> {
 }
 
 async function resultsOf(engine: Connection, ids: readonly string[]): Promise<unknown[]> {
-  return Promise.all(ids.map((id) => engine.result(id as never)));
+  return Promise.all(ids.map((id) => engine.executions.result(id as never)));
 }
 
 test('work held by a killed worker is finished by another, once, and the log names both', async () => {
@@ -42,7 +42,7 @@ test('work held by a killed worker is finished by another, once, and the log nam
     payload: { n, failures: 0 },
     policy: POLICY,
   }));
-  const submitted = await engine.submit(payloads);
+  const submitted = await engine.executions.submit(payloads);
   const ids = submitted.map(({ executionId }) => executionId);
   const process = { url: crew.database.url, kind, concurrency: 20, leaseMs: LEASE_MS };
   const doomed = startWorkerProcess({ ...process, mode: 'hold', name: 'doomed' });
@@ -74,7 +74,9 @@ test('work held by a killed worker is finished by another, once, and the log nam
 test('a worker frozen past its lease writes nothing when it wakes', async () => {
   const engine = await crew.connect({ reconcile: 'on' });
   const kind = newKind();
-  const submitted = await engine.submit(Array.from({ length: 5 }, () => ({ kind, policy: POLICY })));
+  const submitted = await engine.executions.submit(
+    Array.from({ length: 5 }, () => ({ kind, policy: POLICY })),
+  );
   const ids = submitted.map(({ executionId }) => executionId);
   const frozen = startWorkerProcess({
     url: crew.database.url,
@@ -107,7 +109,7 @@ test('a worker frozen past its lease writes nothing when it wakes', async () => 
 test('a worker stopped by SIGTERM releases its work without a lease timeout or a spent attempt', async () => {
   const engine = await crew.connect();
   const kind = newKind();
-  const [submitted] = await engine.submit([{ kind, policy: { retry: { maxRetries: 0 } } }]);
+  const [submitted] = await engine.executions.submit([{ kind, policy: { retry: { maxRetries: 0 } } }]);
   // Far longer than the test: if the work were not released, nobody could claim it.
   const process = { url: crew.database.url, kind, concurrency: 1, leaseMs: 3_600_000 };
   const leaving = startWorkerProcess({ ...process, mode: 'hold', name: 'leaving' });
@@ -126,7 +128,7 @@ test('a worker stopped by SIGTERM releases its work without a lease timeout or a
     },
   });
   await expect
-    .poll(() => engine.result(executionId), SOON)
+    .poll(() => engine.executions.result(executionId), SOON)
     .toEqual({ outcome: 'success', result: 'continued' });
   expect(seen).toEqual([{ attemptIndex: 0, resumed: true }]);
 });

@@ -20,7 +20,7 @@ test('killing workers at random loses nothing and duplicates nothing', { timeout
   const random = chance(seed);
   const engine = await crew.connect({ reconcile: 'on' });
   const kind = newKind();
-  const submitted = await engine.submit(
+  const submitted = await engine.executions.submit(
     Array.from({ length: EXECUTIONS }, (_, n) => ({
       kind,
       payload: { n, failures: Math.max(0, Math.trunc(random() * 4) - 1) },

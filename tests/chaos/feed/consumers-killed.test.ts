@@ -7,7 +7,7 @@ import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
-import type { Connection } from '../../../src/connect/connect.ts';
+import type { Connection } from '../../../src/connect/connection.ts';
 import type { EventHandler, ExecutionId, FeedEvent } from '../../../src/index.ts';
 import { HOLD_MS } from '../../../src/engine/feed/consumer.ts';
 import { startFaultProxy, type FaultProxy } from '../../../src/testing/fault-proxy.ts';
@@ -73,7 +73,7 @@ function startConsumerProcess(options: ProcessOptions): ConsumerProcess {
 
 /** One completion event each. */
 async function endSome(engine: Connection, kind: string, count: number): Promise<ExecutionId[]> {
-  const submitted = await engine.submit(Array.from({ length: count }, () => ({ kind })));
+  const submitted = await engine.executions.submit(Array.from({ length: count }, () => ({ kind })));
   const ids = submitted.map(({ executionId }) => executionId);
   await engine.cancel(ids, { reason: 'to have an event' });
   return ids;
@@ -101,7 +101,7 @@ async function projectedBy(name: string): Promise<string[]> {
 const filterOf = (kind: string) => ({ kind, families: ['completion'] as const });
 
 async function passedEverything(engine: Connection, wanted: readonly string[]): Promise<boolean> {
-  const consumers = await engine.listConsumers();
+  const consumers = await engine.consumers.list();
   return consumers.filter(({ name }) => wanted.includes(name)).every(({ lag }) => lag === 0n);
 }
 
@@ -138,7 +138,7 @@ test(
 
     await crew.database.moveClock(HOLD_MS);
     const rescue = { batch: BATCH, filter: filterOf(kind) };
-    await Promise.all(deaths.map(({ name }) => engine.consume(name, projectionOf(name), rescue)));
+    await Promise.all(deaths.map(({ name }) => engine.events.consume(name, projectionOf(name), rescue)));
     const all = deaths.map(({ name }) => name);
     await expect
       .poll(() => passedEverything(engine, all), { ...SOON, ...timeFor(BATCHES * OF_A_BATCH.length) })
@@ -172,7 +172,7 @@ describe('a connection that is cut', () => {
       return write(events, tx);
     };
     const onError = (_: unknown, failures: number): void => void reported.push(failures);
-    await engine.consume(name, handler, { filter: filterOf(kind), onError });
+    await engine.events.consume(name, handler, { filter: filterOf(kind), onError });
     await struck;
     const late = await endSome(direct, kind, BATCH);
     const all = [...ids, ...late].toSorted();
@@ -192,7 +192,7 @@ describe('a connection that is cut', () => {
     const kind = newKind();
     const engine = await crew.connect({ databaseUrl: proxy.url(crew.database.url) });
     const early = await endSome(direct, kind, BATCH);
-    const consumer = await engine.consume(name, projectionOf(name), { filter: filterOf(kind) });
+    const consumer = await engine.events.consume(name, projectionOf(name), { filter: filterOf(kind) });
     await expect.poll(() => projectedBy(name), SOON).toEqual(early.toSorted());
     proxy.cutAll();
     const late = await endSome(direct, kind, BATCH);

@@ -3,7 +3,7 @@
  * statement, for every n. In the end each exists once and has run once.
  */
 import { beforeAll, expect, test } from 'vitest';
-import type { Connection } from '../../../src/connect/connect.ts';
+import type { Connection } from '../../../src/connect/connection.ts';
 import { AGAIN, newKind, useCrew } from '../../worker/crew.ts';
 import {
   createEffects,
@@ -33,7 +33,7 @@ interface Killed {
 /** Runs until it is killed or, without a fatal statement, until it is done. */
 async function runDoomed(engine: Connection, childKind: string, dieAt?: number): Promise<Killed> {
   const kind = newKind();
-  const { flowId, members } = await engine.submitFlow({
+  const { flowId, members } = await engine.flows.submit({
     name: 'growing',
     members: [{ name: 'extender', kind, policy: AGAIN }],
   });
@@ -47,18 +47,18 @@ async function runDoomed(engine: Connection, childKind: string, dieAt?: number):
     ...(dieAt === undefined ? {} : { dieAt }),
   });
   const extender = members['extender']!;
-  await Promise.race([process.ended(), engine.waitForEnd(extender).catch(() => undefined)]);
-  const fate = process.fate ?? (await engine.result(extender)).outcome;
+  await Promise.race([process.ended(), engine.executions.wait(extender).catch(() => undefined)]);
+  const fate = process.fate ?? (await engine.executions.result(extender)).outcome;
   expect(fate).toBe(dieAt === undefined ? 'success' : 'SIGKILL');
   await process.kill();
-  return { kind, flowId, process, members: (await engine.describeFlow(flowId))!.members.length };
+  return { kind, flowId, process, members: (await engine.flows.describe(flowId))!.members.length };
 }
 
 test('members are added once, wherever the worker that adds them is killed', timeFor(PROCESSES), async () => {
   const engine = await crew.connect();
   const childKind = newKind();
   // Interned before, so that every run has the same statements.
-  const first = await engine.submit(
+  const first = await engine.executions.submit(
     [childKind, `${childKind}.sum`].map((kind) => ({ kind, lane: 'children' })),
   );
   await engine.cancel(
@@ -97,8 +97,8 @@ test('members are added once, wherever the worker that adds them is killed', tim
     },
   });
   for (const { flowId } of killed) {
-    expect(await engine.waitForFlow(flowId)).toBe('completed');
-    const { members, edges } = (await engine.describeFlow(flowId))!;
+    expect(await engine.flows.wait(flowId)).toBe('completed');
+    const { members, edges } = (await engine.flows.describe(flowId))!;
     expect(members.map(({ name }) => name)).toEqual(['extender', ...PARTS.map((n) => `part[${n}]`), 'sum']);
     expect(edges).toHaveLength(PARTS.length);
   }

@@ -3,13 +3,14 @@
  * another one continues, every member ends as it must, and no edge was forgotten.
  */
 import { expect, test } from 'vitest';
-import type { Connection } from '../../../src/connect/connect.ts';
+import type { Connection } from '../../../src/connect/connection.ts';
 import type { MemberRequest } from '../../../src/contract/flows.ts';
 import { parseExecutionId } from '../../../src/contract/ids.ts';
 import { flowFaults, flowLeftovers, memberFaults } from '../../races/flows/invariants.ts';
 import { AGAIN, newKind, SOON, useCrew } from '../../worker/crew.ts';
 import { startFlowProcess } from './processes.ts';
 import { inTurns, timeFor } from '../steps/task-processes.ts';
+import { workerPort } from '../../../src/connect/port.ts';
 
 const PLACES = 3;
 /** About as many as a whole run has statements, and a few around it. */
@@ -45,7 +46,7 @@ interface Flow {
 
 async function runDoomed(engine: Connection, dieAt?: number): Promise<Flow & { statements: string[] }> {
   const kind = newKind();
-  const { flowId } = await engine.submitFlow({
+  const { flowId } = await engine.flows.submit({
     name: 'doomed',
     members: MEMBERS.map((member) => ({ kind: `${kind}.${member.name}`, policy: AGAIN, ...member })),
   });
@@ -62,12 +63,12 @@ async function rescue(engine: Connection, flows: readonly Flow[]): Promise<void>
   const kinds = flows.flatMap(({ kind }) => MEMBERS.map(({ name }) => `${kind}.${name}`));
   const request = { workerId: 'heir', workerInstanceId: 'heir', kinds, limit: 500, leaseMs: LEASE_MS };
   const round = async (): Promise<string[]> => {
-    const { claims } = await engine.claim(request);
+    const { claims } = await workerPort(engine).claim(request);
     await Promise.all(
       claims.map((claim) =>
         claim.kind.endsWith('.bad')
-          ? engine.fail(claim, { message: 'no', retry: 'never' })
-          : engine.complete(claim),
+          ? workerPort(engine).fail(claim, { message: 'no', retry: 'never' })
+          : workerPort(engine).complete(claim),
       ),
     );
     const states = await through(
@@ -100,7 +101,7 @@ test(
     expect(await memberFaults(through, uuids)).toEqual([]);
     expect(await flowLeftovers(through, uuids)).toEqual([]);
     for (const { flowId } of flows) {
-      const { members } = (await engine.describeFlow(flowId))!;
+      const { members } = (await engine.flows.describe(flowId))!;
       const states = Object.fromEntries(members.map(({ name, state }) => [name, state]));
       expect(states).toEqual({
         fast: expect.stringMatching(/^(completed|cancelled)$/),
@@ -115,7 +116,7 @@ test(
       // One of them won; the other one was not needed.
       expect([states['fast'], states['slow']]).toContain('completed');
     }
-    const reports = heir.reconcilerReports().filter(({ name }) => name === 'lost-ends');
+    const reports = heir.upkeep.reports().filter(({ name }) => name === 'lost-ends');
     expect(reports).toMatchObject([{ errors: 0, acted: 0 }]);
   },
 );

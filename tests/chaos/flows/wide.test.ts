@@ -3,13 +3,14 @@
  * it. Each ends once, and none is forgotten.
  */
 import { expect, test } from 'vitest';
-import type { Claim } from '../../../src/contract/engine.ts';
+import type { Claim } from '../../../src/contract/protocol.ts';
 import type { MemberRequest } from '../../../src/contract/flows.ts';
 import { parseExecutionId } from '../../../src/contract/ids.ts';
 import { flowFaults, flowLeftovers } from '../../races/flows/invariants.ts';
 import { newKind, useBench } from '../../conformance/open.ts';
 import { plainDatabase } from '../../setup/database.ts';
 import { startFlowProcess } from './processes.ts';
+import { workerPort } from '../../../src/connect/port.ts';
 
 const WIDE = 1_000;
 const SINGLY = 100;
@@ -21,7 +22,7 @@ const through = (text: string, params?: unknown[]) => bench.database.query(text,
 
 async function submitted(members: (kind: string) => MemberRequest[]) {
   const kind = newKind();
-  const flow = await bench.engine.submitFlow({ name: 'wide', members: members(kind) });
+  const flow = await bench.engine.flows.submit({ name: 'wide', members: members(kind) });
   return { kind, flowId: flow.flowId, uuid: parseExecutionId(flow.flowId).uuid };
 }
 
@@ -44,7 +45,7 @@ test('a thousand members before one unblock it once, in batches and singly', asy
   const claims = await claim(`${kind}.many`, WIDE);
   expect(claims).toHaveLength(WIDE);
   const complete = async (one: Claim, n: number) =>
-    expect(await bench.engine.complete(one, n)).toMatchObject({ outcome: 'completed' });
+    expect(await bench.port.complete(one, n)).toMatchObject({ outcome: 'completed' });
   await Promise.all(claims.slice(SINGLY).map((one, n) => complete(one, n)));
   for (const [n, one] of claims.slice(0, SINGLY).entries()) {
     expect(await claim(`${kind}.one`, 1)).toEqual([]);
@@ -53,8 +54,8 @@ test('a thousand members before one unblock it once, in batches and singly', asy
   const [one, ...others] = await claim(`${kind}.one`, 2);
   expect(others).toEqual([]);
   expect((one!.payload as { parts: number[] }).parts).toHaveLength(WIDE);
-  await bench.engine.complete(one!);
-  expect(await bench.engine.describeFlow(flowId)).toMatchObject({
+  await bench.port.complete(one!);
+  expect(await bench.engine.flows.describe(flowId)).toMatchObject({
     state: 'completed',
     counts: { completed: WIDE + 1 },
   });
@@ -67,10 +68,10 @@ test.each(['completes', 'fails'] as const)('a thousand after one are resolved wh
     ...PLACES.map((n) => ({ name: `m${n}`, kind: `${base}.many`, after: ['one'] })),
   ]);
   const [one] = await claim(`${kind}.one`, 1);
-  if (end === 'completes') await bench.engine.complete(one!);
-  else await bench.engine.fail(one!, { message: 'no', retry: 'never' });
-  await bench.engine.fireTimers();
-  expect(await bench.engine.describeFlow(flowId)).toMatchObject(
+  if (end === 'completes') await bench.port.complete(one!);
+  else await bench.port.fail(one!, { message: 'no', retry: 'never' });
+  await bench.port.fireTimers();
+  expect(await bench.engine.flows.describe(flowId)).toMatchObject(
     end === 'completes'
       ? { state: 'running', counts: { completed: 1, waiting: WIDE } }
       : { state: 'failed', counts: { failed: 1, skipped: WIDE } },
@@ -85,15 +86,15 @@ test('two thousand members are cancelled although the cancelling process is kill
   // The flow, and two chunks of its members.
   const doomed = startFlowProcess({ url: bench.database.url, flowId, dieAt: 4 });
   expect(await doomed.ended()).toMatchObject({ fate: 'SIGKILL' });
-  const half = (await bench.engine.describeFlow(flowId))!;
+  const half = (await bench.engine.flows.describe(flowId))!;
   expect(half).toMatchObject({
     state: 'cancelling',
     counts: { cancelled: CANCELLED / 2, waiting: CANCELLED / 2 },
   });
   expect(await flowFaults(through, [uuid])).toEqual([]);
   const heir = await bench.another();
-  await heir.fireTimers();
-  expect(await heir.describeFlow(flowId)).toMatchObject({
+  await workerPort(heir).fireTimers();
+  expect(await heir.flows.describe(flowId)).toMatchObject({
     state: 'cancelled',
     counts: { cancelled: CANCELLED },
   });
@@ -106,11 +107,11 @@ test('ten thousand members are submitted at once, and submitting them again adds
     kind: 'never-run',
     ...(n < 10 ? {} : { after: n % 3 === 0 ? [`m${n - 10}`, `m${n - 7}`] : [`m${n - 10}`] }),
   }));
-  const flow = await bench.engine.submitFlow({ name: 'large', members });
+  const flow = await bench.engine.flows.submit({ name: 'large', members });
   expect(Object.keys(flow.members)).toHaveLength(10_000);
-  const again = await bench.engine.submitFlow({ name: 'large', flowId: flow.flowId, members });
+  const again = await bench.engine.flows.submit({ name: 'large', flowId: flow.flowId, members });
   expect(again).toEqual({ ...flow, outcome: 'duplicate' });
-  expect(await bench.engine.describeFlow(flow.flowId)).toMatchObject({
+  expect(await bench.engine.flows.describe(flow.flowId)).toMatchObject({
     nodeCount: 10_000,
     state: 'running',
     counts: { waiting: 10, waiting_children: 9_990 },

@@ -7,13 +7,15 @@ import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { connect, type Connection } from '../../../src/connect/connect.ts';
-import type { Claim } from '../../../src/contract/engine.ts';
+import { connect } from '../../../src/connect/connect.ts';
+import type { Connection } from '../../../src/connect/connection.ts';
+import type { Claim } from '../../../src/contract/protocol.ts';
 import { isEngineError } from '../../../src/contract/errors.ts';
 import type { DeliverOutcome, SignalRequest } from '../../../src/contract/signals.ts';
 import { startEmbedded, type EmbeddedServer } from '../../../src/embedded/index.ts';
 import { migrate } from '../../../src/engine/database/migrate.ts';
 import { newKind } from '../../worker/crew.ts';
+import { workerPort } from '../../../src/connect/port.ts';
 
 const LIMIT_MS = 60_000;
 const RECOVERED = { timeout: 40_000, interval: 25 };
@@ -63,16 +65,16 @@ async function once<Answer>(asked: () => Promise<Answer>): Promise<Answer> {
 
 async function claimOf(kind: string): Promise<Claim[]> {
   const request = { workerId: 'w', workerInstanceId: 'w-1', kinds: [kind], limit: 5, leaseMs: LEASE_MS };
-  return (await once(() => engine.claim(request))).claims;
+  return (await once(() => workerPort(engine).claim(request))).claims;
 }
 
 /** Suspended on a waitpoint that was opened before; returns its token. */
 async function suspended(kind: string): Promise<{ claim: Claim; token: string }> {
-  await once(() => engine.submit({ kind }));
+  await once(() => engine.executions.submit({ kind }));
   const [claim] = await claimOf(kind);
-  const created = await engine.createWaitpoint(claim!, { name: 'go' });
+  const created = await workerPort(engine).createWaitpoint(claim!, { name: 'go' });
   if (created.outcome !== 'created') throw new Error(created.outcome);
-  const outcome = await engine.suspend(claim!, {
+  const outcome = await workerPort(engine).suspend(claim!, {
     waits: [{ name: 'told', condition: GO, timeoutMs: LEASE_MS }],
   });
   expect(outcome).toEqual({ outcome: 'suspended', repeated: false });
@@ -82,9 +84,11 @@ async function suspended(kind: string): Promise<{ claim: Claim; token: string }>
 async function expectToldOnce(kind: string, { executionId }: Claim, payload: unknown): Promise<void> {
   const claims = await claimOf(kind);
   expect(claims).toMatchObject([{ executionId, attemptIndex: 0, resumed: true }]);
-  const steps = await once(() => engine.readSteps(executionId));
+  const steps = await once(() => engine.executions.listSteps(executionId));
   expect(steps).toMatchObject([{ name: 'told', end: { outcome: 'satisfied', signals: [{ payload }] } }]);
-  expect(await once(() => engine.complete(claims[0]!, null))).toMatchObject({ outcome: 'completed' });
+  expect(await once(() => workerPort(engine).complete(claims[0]!, null))).toMatchObject({
+    outcome: 'completed',
+  });
 }
 
 test(
@@ -94,15 +98,20 @@ test(
     const kind = newKind();
     const { claim, token } = await suspended(kind);
     await crash();
-    expect(await once(() => engine.describe(claim.executionId))).toMatchObject({ publicState: 'suspended' });
+    expect(await once(() => engine.executions.describe(claim.executionId))).toMatchObject({
+      publicState: 'suspended',
+    });
     // The lease holder may not know whether its suspend succeeded.
     const again = { waits: [{ name: 'told', condition: GO, timeoutMs: LEASE_MS }] };
-    expect(await once(() => engine.suspend(claim, again))).toEqual({ outcome: 'suspended', repeated: true });
+    expect(await once(() => workerPort(engine).suspend(claim, again))).toEqual({
+      outcome: 'suspended',
+      repeated: true,
+    });
     const signal: SignalRequest = { token, payload: { yes: 1 }, idempotencyKey: 'k' };
-    const told = await once(() => engine.deliverSignal(signal));
+    const told = await once(() => engine.signal(signal));
     expect(told).toMatchObject({ outcome: 'accepted', effect: 'resumed' });
     await crash();
-    expect(await once(() => engine.deliverSignal(signal))).toEqual({ ...told, outcome: 'duplicate' });
+    expect(await once(() => engine.signal(signal))).toEqual({ ...told, outcome: 'duplicate' });
     await expectToldOnce(kind, claim, { yes: 1 });
   },
 );
@@ -111,7 +120,7 @@ test('a signal sent while Postgres crashes, and sent again, counts once', { time
   const kind = newKind();
   const waiting = [await suspended(kind), await suspended(kind), await suspended(kind)];
   const send = ({ token }: { token: string }): Promise<DeliverOutcome> =>
-    once(() => engine.deliverSignal({ token, payload: 'x', idempotencyKey: 'k' }));
+    once(() => engine.signal({ token, payload: 'x', idempotencyKey: 'k' }));
   const sent = waiting.map(send);
   await crash();
   const answers = await Promise.all(sent);
@@ -124,7 +133,7 @@ test('a signal sent while Postgres crashes, and sent again, counts once', { time
     waiting.map(({ claim }) => claim.executionId).toSorted(),
   );
   for (const claim of claims) {
-    const steps = await engine.readSteps(claim.executionId);
+    const steps = await engine.executions.listSteps(claim.executionId);
     expect(steps[0]!.end!.signals).toHaveLength(1);
     expect(claim).toMatchObject({ attemptIndex: 0, resumed: true });
   }

@@ -4,7 +4,7 @@
  * results.
  */
 import { beforeAll, expect, test } from 'vitest';
-import type { Connection } from '../../../src/connect/connect.ts';
+import type { Connection } from '../../../src/connect/connection.ts';
 import type { ExecutionId } from '../../../src/contract/ids.ts';
 import { AGAIN, newKind, SOON, useCrew, uuidOf } from '../../worker/crew.ts';
 import { faultsOf } from '../checker.ts';
@@ -46,7 +46,7 @@ async function childrenOf(parent: ExecutionId): Promise<{ payload: number; attem
 /** Runs until it is killed or, if it never gets that far, until its parent is paused; then it is killed anyway. */
 async function runDoomed(engine: Connection, childKind: string, dieAt?: number): Promise<Killed> {
   const kind = newKind();
-  const { executionId } = await engine.submit({ kind, policy: AGAIN });
+  const { executionId } = await engine.executions.submit({ kind, policy: AGAIN });
   const process = startTaskProcess({
     url: crew.database.url,
     mode: 'parent',
@@ -56,7 +56,7 @@ async function runDoomed(engine: Connection, childKind: string, dieAt?: number):
     counted: true,
     ...(dieAt === undefined ? {} : { dieAt }),
   });
-  const fate = async () => process.fate ?? (await engine.describe(executionId))?.publicState;
+  const fate = async () => process.fate ?? (await engine.executions.describe(executionId))?.publicState;
   await expect.poll(fate, { ...SOON, ...timeFor(1) }).toMatch(/^(?:SIGKILL|waiting_children)$/);
   await process.kill();
   return { kind, executionId, process, spawned: (await childrenOf(executionId)).length };
@@ -69,7 +69,7 @@ test(
     const engine = await crew.connect();
     const childKind = newKind();
     // Interned before, so that every run has the same statements.
-    const first = await engine.submit([childKind].map((kind) => ({ kind, lane: 'children' })));
+    const first = await engine.executions.submit([childKind].map((kind) => ({ kind, lane: 'children' })));
     await engine.cancel(
       first.map(({ executionId }) => executionId),
       { reason: 'only for their routes' },
@@ -98,7 +98,7 @@ test(
     });
     const helper = crew.work(engine, { handlers: { [childKind]: ({ payload }) => payload * 10 } });
     for (const { executionId, kind } of killed) {
-      expect(await engine.waitForEnd(executionId)).toEqual({
+      expect(await engine.executions.wait(executionId)).toEqual({
         outcome: 'success',
         result: CHILDREN.map((n) => n * 10),
       });

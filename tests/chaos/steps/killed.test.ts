@@ -3,8 +3,8 @@
  * and no recorded step runs again.
  */
 import { beforeAll, expect, test } from 'vitest';
-import type { Connection } from '../../../src/connect/connect.ts';
-import type { Json } from '../../../src/contract/engine.ts';
+import type { Connection } from '../../../src/connect/connection.ts';
+import type { Json } from '../../../src/contract/json.ts';
 import type { ExecutionId } from '../../../src/contract/ids.ts';
 import { AGAIN, newKind, resultOf, useCrew } from '../../worker/crew.ts';
 import { faultsOf } from '../checker.ts';
@@ -51,7 +51,7 @@ interface Killed {
 /** Runs until it is killed or, without a fatal statement, until it is done. */
 async function runDoomed(engine: Connection, dieAt?: number): Promise<Killed> {
   const kind = newKind();
-  const { executionId } = await engine.submit({ kind, policy: AGAIN });
+  const { executionId } = await engine.executions.submit({ kind, policy: AGAIN });
   const process = startTaskProcess({
     url: crew.database.url,
     mode: 'tenSteps',
@@ -61,20 +61,22 @@ async function runDoomed(engine: Connection, dieAt?: number): Promise<Killed> {
     ...(dieAt === undefined ? {} : { dieAt }),
   });
   // Whichever comes first; a process that should have died but did not has ended its execution.
-  await Promise.race([process.ended(), engine.waitForEnd(executionId).catch(() => undefined)]);
+  await Promise.race([process.ended(), engine.executions.wait(executionId).catch(() => undefined)]);
   expect(process.fate ?? (await resultOf(engine, executionId))).toBe(
     dieAt === undefined ? 'success' : 'SIGKILL',
   );
   await process.kill();
-  const steps = await engine.readSteps(executionId);
+  const steps = await engine.executions.listSteps(executionId);
   return { kind, executionId, process, stored: new Map(steps.map((step) => [step.key, step.value])) };
 }
 
 /** A step stored at the kill ran once and its value is in the result; at most one other was started twice. */
 async function checkRescued(engine: Connection, { kind, executionId, stored }: Killed): Promise<void> {
-  const values = new Map((await engine.readSteps(executionId)).map(({ key, value }) => [key, value]));
+  const values = new Map(
+    (await engine.executions.listSteps(executionId)).map(({ key, value }) => [key, value]),
+  );
   expect([...values.keys()].toSorted()).toEqual(STEPS);
-  expect(await engine.result(executionId)).toEqual({
+  expect(await engine.executions.result(executionId)).toEqual({
     outcome: 'success',
     result: STEPS.map((key) => values.get(key)),
   });
@@ -116,7 +118,7 @@ test(
       kinds: killed.map(({ kind }) => kind),
       name: 'rescuer',
     });
-    await Promise.all(killed.map(({ executionId }) => engine.waitForEnd(executionId)));
+    await Promise.all(killed.map(({ executionId }) => engine.executions.wait(executionId)));
     for (const one of killed) await checkRescued(engine, one);
   },
 );

@@ -3,7 +3,7 @@
  * finished step, and no attempt is spent. Leases are far longer than the test.
  */
 import { beforeAll, expect, test } from 'vitest';
-import type { Connection } from '../../../src/connect/connect.ts';
+import type { Connection } from '../../../src/connect/connection.ts';
 import type { ExecutionId } from '../../../src/contract/ids.ts';
 import { newKind, SOON, useCrew } from '../../worker/crew.ts';
 import { faultsOf } from '../checker.ts';
@@ -16,7 +16,7 @@ beforeAll(() => createEffects(crew.database));
 
 /** Without retries: a spent attempt would fail the execution. */
 async function submitMany(engine: Connection, kind: string, count: number): Promise<ExecutionId[]> {
-  const submitted = await engine.submit(
+  const submitted = await engine.executions.submit(
     Array.from({ length: count }, () => ({ kind, policy: { retry: { maxRetries: 0 } } })),
   );
   return submitted.map(({ executionId }) => executionId);
@@ -24,8 +24,12 @@ async function submitMany(engine: Connection, kind: string, count: number): Prom
 
 async function checkUnspent(engine: Connection, kind: string, ids: readonly ExecutionId[]): Promise<void> {
   for (const id of ids) {
-    expect(await engine.waitForEnd(id)).toMatchObject({ outcome: 'success' });
-    expect(await engine.describe(id)).toMatchObject({ attemptIndex: 0, retryCount: 0, reclaimCount: 0 });
+    expect(await engine.executions.wait(id)).toMatchObject({ outcome: 'success' });
+    expect(await engine.executions.describe(id)).toMatchObject({
+      attemptIndex: 0,
+      retryCount: 0,
+      reclaimCount: 0,
+    });
   }
   expect(await faultsOf(crew.database.url, kind)).toEqual([]);
 }

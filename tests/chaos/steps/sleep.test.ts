@@ -6,13 +6,15 @@ import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { connect, type Connection } from '../../../src/connect/connect.ts';
+import { connect } from '../../../src/connect/connect.ts';
+import type { Connection } from '../../../src/connect/connection.ts';
 import type { ExecutionId } from '../../../src/contract/ids.ts';
 import { startEmbedded, type EmbeddedServer } from '../../../src/embedded/index.ts';
 import { createTestDatabase, type TestDatabase } from '../../../src/testing/test-database.ts';
 import { AGAIN, newKind, SOON } from '../../worker/crew.ts';
 import { faultsOf } from '../checker.ts';
 import { createEffects, effectsOf, LEASE_MS, startTaskProcess, type TaskProcess } from './task-processes.ts';
+import { workerPort } from '../../../src/connect/port.ts';
 
 /** Tolerance for what the engine adds to a time: far less than starting over would add. */
 const LATER_MS = 60_000;
@@ -42,7 +44,7 @@ afterAll(async () => {
 
 async function submitSleeper(duration: string): Promise<{ kind: string; executionId: ExecutionId }> {
   const kind = newKind();
-  const { executionId } = await engine.submit({ kind, payload: duration, policy: AGAIN });
+  const { executionId } = await engine.executions.submit({ kind, payload: duration, policy: AGAIN });
   return { kind, executionId };
 }
 
@@ -51,13 +53,15 @@ function sleepers(kinds: readonly string[], name: string, hold = false): TaskPro
 }
 
 async function paused(executionId: ExecutionId): Promise<void> {
-  await expect.poll(async () => (await engine.describe(executionId))?.publicState, SOON).toBe('delayed');
+  await expect
+    .poll(async () => (await engine.executions.describe(executionId))?.publicState, SOON)
+    .toBe('delayed');
 }
 
 /** The original end of the sleep, as soon as it has begun. */
 async function dueOf(executionId: ExecutionId): Promise<number> {
   await expect
-    .poll(async () => (await engine.readSteps(executionId)).map(({ kind }) => kind), SOON)
+    .poll(async () => (await engine.executions.listSteps(executionId)).map(({ kind }) => kind), SOON)
     .toContain('sleep');
   const found = await database.query<{ due: number }>(
     `SELECT (value #>> '{}')::bigint AS due FROM ff_step
@@ -73,7 +77,7 @@ async function moveClockTo(ms: number): Promise<void> {
 }
 
 async function checkRested(kind: string, executionId: ExecutionId): Promise<void> {
-  expect(await engine.waitForEnd(executionId)).toEqual({ outcome: 'success', result: 'rested' });
+  expect(await engine.executions.wait(executionId)).toEqual({ outcome: 'success', result: 'rested' });
   const steps = (await effectsOf(database, executionId)).map(({ step }) => step);
   expect(steps).toEqual(['before', 'after']);
   expect(await faultsOf(database.url, kind)).toEqual([]);
@@ -87,8 +91,11 @@ test('killing a worker while the execution is paused does not change when the sl
   const due = await dueOf(executionId);
   sleepers([kind], 'rescuer');
   await moveClockTo(due - LATER_MS);
-  await engine.fireTimers();
-  expect(await engine.describe(executionId)).toMatchObject({ publicState: 'delayed', attemptIndex: 0 });
+  await workerPort(engine).fireTimers();
+  expect(await engine.executions.describe(executionId)).toMatchObject({
+    publicState: 'delayed',
+    attemptIndex: 0,
+  });
   await moveClockTo(due + LATER_MS);
   await checkRested(kind, executionId);
   expect(await dueOf(executionId)).toBe(due);
@@ -103,7 +110,7 @@ test('after a worker is killed while it sleeps and works, the next attempt sleep
   await database.moveClock(LEASE_MS + LATER_MS);
   sleepers([kind], 'rescuer');
   await paused(executionId);
-  const { eligibleAtMs, attemptIndex } = (await engine.describe(executionId))!;
+  const { eligibleAtMs, attemptIndex } = (await engine.executions.describe(executionId))!;
   expect(attemptIndex).toBe(1);
   // A slightly early wake-up waits for the rest.
   expect(eligibleAtMs).toBeGreaterThan(due - LATER_MS);
@@ -128,11 +135,13 @@ test('a Postgres crash during sleeps does not change when they end', { timeout: 
   }
   busy.go();
   await paused(working.executionId);
-  expect((await engine.describe(working.executionId))?.eligibleAtMs).toBeLessThan(dues[1]! + LATER_MS);
+  expect((await engine.executions.describe(working.executionId))?.eligibleAtMs).toBeLessThan(
+    dues[1]! + LATER_MS,
+  );
   await moveClockTo(Math.min(...dues) - LATER_MS);
-  await engine.fireTimers();
-  expect(await engine.describe(resting.executionId)).toMatchObject({ publicState: 'delayed' });
+  await workerPort(engine).fireTimers();
+  expect(await engine.executions.describe(resting.executionId)).toMatchObject({ publicState: 'delayed' });
   await moveClockTo(Math.max(...dues) + LATER_MS);
   for (const { kind, executionId } of [resting, working]) await checkRested(kind, executionId);
-  expect((await engine.describe(resting.executionId))?.attemptIndex).toBe(0);
+  expect((await engine.executions.describe(resting.executionId))?.attemptIndex).toBe(0);
 });

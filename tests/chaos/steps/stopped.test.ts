@@ -8,7 +8,7 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { expect, onTestFinished, test } from 'vitest';
 import { task } from '../../../src/define/task.ts';
-import { handle } from '../../../src/worker/handlers.ts';
+import { handle } from '../../../src/define/handlers.ts';
 import { AGAIN, newKind, useCrew } from '../../worker/crew.ts';
 
 const FIXTURE = fileURLToPath(new URL('../fixtures/stopped-process.mjs', import.meta.url));
@@ -64,5 +64,5 @@ test('cancelling it first reports who holds it, and then succeeds', async () => 
     expect(told).toMatch(
       /^contention: .* (session \d+, open for \d+s, idle after it recorded a step|let it go)/,
     );
-  expect(await engine.readSteps(executionId)).toEqual([]);
+  expect(await engine.executions.listSteps(executionId)).toEqual([]);
 });

@@ -6,22 +6,24 @@ import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { connect, type Connection } from '../../../src/connect/connect.ts';
-import type { Claim } from '../../../src/contract/engine.ts';
+import { connect } from '../../../src/connect/connect.ts';
+import type { Connection } from '../../../src/connect/connection.ts';
+import type { Claim } from '../../../src/contract/protocol.ts';
 import { isEngineError } from '../../../src/contract/errors.ts';
 import type { StreamItem } from '../../../src/contract/streams.ts';
 import { startEmbedded } from '../../../src/embedded/index.ts';
 import { migrate } from '../../../src/engine/database/migrate.ts';
 import { newKind, SOON } from '../../worker/crew.ts';
+import { workerPort } from '../../../src/connect/port.ts';
 
 const LEASE_MS = 600_000;
 const LIMIT_MS = 60_000;
 
 async function claimed(engine: Connection): Promise<Claim> {
   const kind = newKind();
-  await engine.submit({ kind });
+  await engine.executions.submit({ kind });
   const request = { workerId: 'w', workerInstanceId: 'w-1', kinds: [kind], limit: 1, leaseMs: LEASE_MS };
-  return (await engine.claim(request)).claims[0]!;
+  return (await workerPort(engine).claim(request)).claims[0]!;
 }
 
 /** Payloads of the frames a tail yields, until it ends. */
@@ -44,12 +46,12 @@ test('a Postgres crash loses no frame, and readers get each once', { timeout: LI
     const claim = await claimed(engine);
     const seen: string[] = [];
     const following = follow(
-      engine.tailStream(claim.executionId, { visibility: 'exclude_best_effort' }),
+      engine.streams.tail(claim.executionId, { visibility: 'exclude_best_effort' }),
       seen,
     );
     const acknowledged: string[] = [];
     const write = async (payload: string, mode: 'durable' | 'best_effort'): Promise<void> => {
-      const outcome = await engine.appendFrames(claim, [{ payload, mode }]);
+      const outcome = await workerPort(engine).appendFrames(claim, [{ payload, mode }]);
       expect(outcome.outcome).toBe('appended');
       if (mode === 'durable') acknowledged.push(payload);
     };
@@ -69,7 +71,7 @@ test('a Postgres crash loses no frame, and readers get each once', { timeout: LI
     await expect.poll(() => acknowledged.length, { ...SOON, timeout: 40_000 }).toBeGreaterThan(before + 20);
     isBack = true;
     await all;
-    await engine.complete(claim);
+    await workerPort(engine).complete(claim);
     await following;
     expect(seen.filter((payload) => acknowledged.includes(payload))).toEqual(acknowledged);
     expect(new Set(seen).size).toBe(seen.length);

@@ -7,7 +7,7 @@ import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { onTestFinished } from 'vitest';
-import type { LeaseRef } from '../../../src/contract/engine.ts';
+import type { LeaseRef } from '../../../src/contract/protocol.ts';
 
 const FIXTURE = fileURLToPath(new URL('../fixtures/stream-process.mjs', import.meta.url));
 

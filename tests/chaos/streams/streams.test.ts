@@ -4,25 +4,26 @@
  */
 import { existsSync } from 'node:fs';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import type { Connection } from '../../../src/connect/connect.ts';
-import type { Claim } from '../../../src/contract/engine.ts';
+import type { Connection } from '../../../src/connect/connection.ts';
+import type { Claim } from '../../../src/contract/protocol.ts';
 import type { StreamItem } from '../../../src/contract/streams.ts';
 import { startFaultProxy } from '../../../src/testing/fault-proxy.ts';
 import { AGAIN, newKind, SOON, useCrew } from '../../worker/crew.ts';
 import { startStreamProcess } from './processes.ts';
+import { workerPort } from '../../../src/connect/port.ts';
 
 const LEASE_MS = 60_000;
 const crew = useCrew();
 
 async function claimOne(engine: Connection, kind: string): Promise<Claim> {
   const request = { workerId: 'w', workerInstanceId: 'w-1', kinds: [kind], limit: 1, leaseMs: LEASE_MS };
-  const { claims } = await engine.claim(request);
+  const { claims } = await workerPort(engine).claim(request);
   return claims[0]!;
 }
 
 async function running(engine: Connection): Promise<Claim> {
   const kind = newKind();
-  await engine.submit({ kind, policy: AGAIN });
+  await engine.executions.submit({ kind, policy: AGAIN });
   return claimOne(engine, kind);
 }
 
@@ -44,7 +45,7 @@ function isAscending(ids: readonly string[]): boolean {
 test('50 readers miss nothing when a writer is killed midway and another takes over', async () => {
   const engine = await crew.connect();
   const kind = newKind();
-  const { executionId } = await engine.submit({ kind, policy: AGAIN });
+  const { executionId } = await engine.executions.submit({ kind, policy: AGAIN });
   const { url } = crew.database;
   const readers = startStreamProcess({ url, name: 'readers', readers: 50, executionId });
   const doomed = startStreamProcess({ url, name: 'doomed', kind, frames: 1_000_000 });
@@ -54,7 +55,7 @@ test('50 readers miss nothing when a writer is killed midway and another takes o
   await crew.database.moveClock(LEASE_MS + 1);
   // It notices when it begins.
   await crew.connect({ reconcile: 'on' });
-  await expect.poll(async () => (await engine.describe(executionId))?.attemptIndex, SOON).toBe(1);
+  await expect.poll(async () => (await engine.executions.describe(executionId))?.attemptIndex, SOON).toBe(1);
   const heir = startStreamProcess({ url, name: 'heir', kind, frames: 50 });
   expect(await heir.ended()).toBe(0);
   expect(await readers.ended()).toBe(0);
@@ -81,10 +82,10 @@ test('1,000 parked tails survive a cut of the listener', async () => {
   const tails = Array.from({ length: 1_000 }, (_, n) => {
     const own: string[] = [];
     seen.push(own);
-    return follow(engine.tailStream(claims[n % claims.length]!.executionId), own);
+    return follow(engine.streams.tail(claims[n % claims.length]!.executionId), own);
   });
   const write = async (payload: string): Promise<void> => {
-    await Promise.all(claims.map((claim) => direct.appendFrames(claim, [{ payload }])));
+    await Promise.all(claims.map((claim) => workerPort(direct).appendFrames(claim, [{ payload }])));
   };
   const told = async (count: number): Promise<void> => {
     await expect.poll(() => seen.filter((own) => own.length >= count).length, SOON).toBe(1_000);
@@ -96,7 +97,7 @@ test('1,000 parked tails survive a cut of the listener', async () => {
   await told(2);
   proxy.cutAll();
   await write('after');
-  await Promise.all(claims.map((claim) => direct.complete(claim)));
+  await Promise.all(claims.map((claim) => workerPort(direct).complete(claim)));
   for (const own of await Promise.all(tails)) expect(own).toEqual(['before', 'while cut', 'after']);
 });
 
@@ -109,10 +110,10 @@ test.each(['before', 'after'] as const)(
     const claim = await running(engine);
     const struck =
       when === 'before' ? proxy.cutBefore('ff_append_frames') : proxy.cutAfter('ff_append_frames');
-    const calls = ['a', 'b', 'c'].map((payload) => engine.appendFrames(claim, [{ payload }]));
+    const calls = ['a', 'b', 'c'].map((payload) => workerPort(engine).appendFrames(claim, [{ payload }]));
     const outcomes = await Promise.all(calls);
     await struck;
-    const { frames } = await engine.readStream(claim.executionId);
+    const { frames } = await engine.streams.read(claim.executionId);
     expect(frames.map(({ payload }) => payload)).toEqual(['a', 'b', 'c']);
     expect(outcomes).toMatchObject(
       frames.map(({ id }) => ({ outcome: 'appended', firstId: id, lastId: id })),
@@ -142,13 +143,13 @@ describe.skipIf(FAKETIME === undefined)('hosts whose clocks are two minutes apar
       attemptIndex: claim.attemptIndex,
       leaseEpoch: claim.leaseEpoch,
     };
-    const following = follow(engine.tailStream(claim.executionId));
+    const following = follow(engine.streams.tail(claim.executionId));
     const options = { url: crew.database.url, lease, frames: 60 };
     const ahead = startStreamProcess({ ...options, name: 'ahead' }, host('+60s'));
     const behind = startStreamProcess({ ...options, name: 'behind' }, host('-60s'));
     expect([await ahead.ended(), await behind.ended()]).toEqual([0, 0]);
     expect(ahead.said[0]!.host! - behind.said[0]!.host!).toBeGreaterThan(60_000);
-    await engine.complete(claim);
+    await workerPort(engine).complete(claim);
     const seen = await following;
     expect(seen).toHaveLength(120);
     for (const { name, written } of [
@@ -156,7 +157,7 @@ describe.skipIf(FAKETIME === undefined)('hosts whose clocks are two minutes apar
       { name: 'behind', written: behind.acknowledged() },
     ])
       expect(seen.filter((payload) => payload.startsWith(name))).toEqual(written);
-    const { frames } = await engine.readStream(claim.executionId);
+    const { frames } = await engine.streams.read(claim.executionId);
     expect(isAscending(frames.map(({ id }) => id))).toBe(true);
   });
 });

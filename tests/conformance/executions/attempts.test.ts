@@ -14,20 +14,20 @@ describe('attempts', () => {
     const kind = newKind();
     const first = await bench.running({ kind, ...RETRYING });
     const id = first.executionId;
-    expect(await bench.engine.listAttempts(id)).toMatchObject({
+    expect(await bench.engine.executions.listAttempts(id)).toMatchObject({
       attempts: [
         { attemptIndex: 0, outcome: null, workerInstanceId: 'worker-1', leaseEpoch: 1, endedAtMs: null },
       ],
       before: null,
     });
-    await bench.engine.fail(first, { message: 'one', category: 'c', retryAfterMs: 0 });
-    await bench.engine.fireTimers();
+    await bench.port.fail(first, { message: 'one', category: 'c', retryAfterMs: 0 });
+    await bench.port.fireTimers();
     await bench.claimOne(kind, { workerInstanceId: 'worker-2' });
-    await bench.engine.revokeLease(id, { reason: 'slow' });
+    await bench.engine.executions.revokeLease(id, { reason: 'slow' });
     await bench.claimOne(kind, { workerInstanceId: 'worker-3' });
     await bench.loseLeases();
     const last = await bench.claimOne(kind, { workerInstanceId: 'worker-4' });
-    const { attempts } = await bench.engine.listAttempts(id);
+    const { attempts } = await bench.engine.executions.listAttempts(id);
     expect(attempts).toMatchObject([
       {
         attemptIndex: 3,
@@ -41,9 +41,9 @@ describe('attempts', () => {
       { attemptIndex: 0, outcome: 'failed', failureMessage: 'one', failureCategory: 'c' },
     ]);
     expect(attempts.map(({ retryAtMs }) => retryAtMs === null)).toEqual([true, true, true, false]);
-    const page = await bench.engine.listAttempts(id, { limit: 3 });
+    const page = await bench.engine.executions.listAttempts(id, { limit: 3 });
     expect(page).toEqual({ attempts: attempts.slice(0, 3), before: 1 });
-    expect(await bench.engine.listAttempts(id, { limit: 3, before: 1 })).toEqual({
+    expect(await bench.engine.executions.listAttempts(id, { limit: 3, before: 1 })).toEqual({
       attempts: attempts.slice(3),
       before: null,
     });
@@ -52,20 +52,22 @@ describe('attempts', () => {
   it('that were paused are told by their lease when they run again', async () => {
     const kind = newKind();
     const claim = await bench.running({ kind });
-    await bench.engine.pause(claim, { wakeInMs: 1_000 });
-    const paused = (await bench.engine.listAttempts(claim.executionId)).attempts;
+    await bench.port.pause(claim, { wakeInMs: 1_000 });
+    const paused = (await bench.engine.executions.listAttempts(claim.executionId)).attempts;
     expect(paused).toMatchObject([{ attemptIndex: 0, outcome: null, retryAtMs: null, leaseEpoch: 1 }]);
     await bench.database.moveClock(1_000);
-    await bench.engine.fireTimers();
+    await bench.port.fireTimers();
     await bench.claimOne(kind, { workerInstanceId: 'worker-2' });
-    expect((await bench.engine.listAttempts(claim.executionId)).attempts).toEqual([
+    expect((await bench.engine.executions.listAttempts(claim.executionId)).attempts).toEqual([
       { ...paused[0], workerInstanceId: 'worker-2', leaseEpoch: 2 },
     ]);
   });
 
   it('of what never ran are none, and of what does not exist not_found', async () => {
     const id = await bench.submit();
-    expect(await bench.engine.listAttempts(id)).toEqual({ attempts: [], before: null });
-    await expect(bench.engine.listAttempts(misplaced(id))).rejects.toMatchObject({ code: 'not_found' });
+    expect(await bench.engine.executions.listAttempts(id)).toEqual({ attempts: [], before: null });
+    await expect(bench.engine.executions.listAttempts(misplaced(id))).rejects.toMatchObject({
+      code: 'not_found',
+    });
   });
 });

@@ -3,12 +3,13 @@
  */
 import { describe, expect, it } from 'vitest';
 import { misplaced, newKind, useBench } from '../open.ts';
+import { workerPort } from '../../../src/connect/port.ts';
 
 const bench = useBench();
 
 async function runningMany(count: number) {
   const kind = newKind();
-  await bench.engine.submit(Array.from({ length: count }, (_, payload) => ({ kind, payload })));
+  await bench.engine.executions.submit(Array.from({ length: count }, (_, payload) => ({ kind, payload })));
   return bench.claim({ kinds: [kind], limit: count });
 }
 
@@ -16,10 +17,12 @@ describe('calls made at the same time', () => {
   it('give two hundred completions each its own answer and result', async () => {
     const claims = await runningMany(200);
     const answers = await Promise.all(
-      claims.map((claim) => bench.engine.complete(claim, { is: claim.payload })),
+      claims.map((claim) => bench.port.complete(claim, { is: claim.payload })),
     );
     expect(answers).toEqual(claims.map(() => ({ outcome: 'completed', repeated: false })));
-    const results = await Promise.all(claims.map(({ executionId }) => bench.engine.result(executionId)));
+    const results = await Promise.all(
+      claims.map(({ executionId }) => bench.engine.executions.result(executionId)),
+    );
     expect(results).toEqual(claims.map(({ payload }) => ({ outcome: 'success', result: { is: payload } })));
   });
 
@@ -29,7 +32,7 @@ describe('calls made at the same time', () => {
       if (index % 4 === 1) return { ...claim, leaseEpoch: 7 };
       return index % 4 === 2 ? { ...claim, executionId: misplaced(claim.executionId) } : claim;
     });
-    const answers = await Promise.all(leases.map((lease) => bench.engine.complete(lease)));
+    const answers = await Promise.all(leases.map((lease) => bench.port.complete(lease)));
     expect(answers.map(({ outcome }) => outcome)).toEqual(
       claims.map((_, index) => ['completed', 'stale_lease', 'not_found', 'completed'][index % 4]),
     );
@@ -38,14 +41,14 @@ describe('calls made at the same time', () => {
   it('keep every failure with its own message and decision', async () => {
     const kind = newKind();
     const policy = { retry: { maxRetries: 1 } };
-    await bench.engine.submit(
+    await bench.engine.executions.submit(
       Array.from({ length: 60 }, (_, index) => (index % 2 === 0 ? { kind, policy } : { kind })),
     );
     const claims = await bench.claim({ kinds: [kind] });
     const retried = new Set<string>();
     await Promise.all(
       claims.map(async (claim) => {
-        const answer = await bench.engine.fail(claim, { message: claim.executionId });
+        const answer = await bench.port.fail(claim, { message: claim.executionId });
         if (answer.outcome === 'retry_scheduled') retried.add(claim.executionId);
       }),
     );
@@ -60,20 +63,23 @@ describe('calls made at the same time', () => {
   it('on the same execution let one act and answer the others as repeats of it', async () => {
     const [claim] = await runningMany(1);
     const results = ['one', 'two', 'three'];
-    const answers = await Promise.all(results.map((result) => bench.engine.complete(claim!, result)));
+    const answers = await Promise.all(results.map((result) => bench.port.complete(claim!, result)));
     const acted = results.filter((_, index) => 'repeated' in answers[index]! && !answers[index].repeated);
     expect(answers.map(({ outcome }) => outcome)).toEqual(['completed', 'completed', 'completed']);
     expect(acted).toHaveLength(1);
-    expect(await bench.engine.result(claim!.executionId)).toEqual({ outcome: 'success', result: acted[0] });
+    expect(await bench.engine.executions.result(claim!.executionId)).toEqual({
+      outcome: 'success',
+      result: acted[0],
+    });
   });
 
   it('of different kinds on the same execution let one of them win', async () => {
     const claims = await runningMany(20);
     for (const claim of claims) {
       const [completed, failed, released] = await Promise.all([
-        bench.engine.complete(claim),
-        bench.engine.fail(claim, { message: 'ouch' }),
-        bench.engine.release(claim),
+        bench.port.complete(claim),
+        bench.port.fail(claim, { message: 'ouch' }),
+        bench.port.release(claim),
       ]);
       const won = [completed, failed, released].filter((answer) => 'repeated' in answer);
       expect(won).toHaveLength(1);
@@ -83,12 +89,9 @@ describe('calls made at the same time', () => {
   it('on one execution under two leases are answered each for its lease', async () => {
     const kind = newKind();
     const old = await bench.running({ kind });
-    await bench.engine.release(old);
+    await bench.port.release(old);
     const current = await bench.claimOne(kind);
-    const [stale, completed] = await Promise.all([
-      bench.engine.complete(old),
-      bench.engine.complete(current),
-    ]);
+    const [stale, completed] = await Promise.all([bench.port.complete(old), bench.port.complete(current)]);
     expect(['stale_lease', 'not_active']).toContain(stale.outcome);
     expect(completed).toEqual({ outcome: 'completed', repeated: false });
   });
@@ -96,9 +99,9 @@ describe('calls made at the same time', () => {
   it('refuse a malformed one without harm to the others', async () => {
     const claims = await runningMany(3);
     const settled = await Promise.allSettled([
-      bench.engine.complete(claims[0]!),
-      bench.engine.complete({ ...claims[1]!, leaseEpoch: 1.5 }),
-      bench.engine.complete(claims[2]!, { bad: Number.NaN }),
+      bench.port.complete(claims[0]!),
+      bench.port.complete({ ...claims[1]!, leaseEpoch: 1.5 }),
+      bench.port.complete(claims[2]!, { bad: Number.NaN }),
     ]);
     expect(settled.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'rejected']);
     expect(await bench.snapshot(claims[1]!.executionId)).toMatchObject({ publicState: 'active' });
@@ -108,10 +111,10 @@ describe('calls made at the same time', () => {
     const claims = await runningMany(90);
     const [first, second, third] = [claims.slice(0, 30), claims.slice(30, 60), claims.slice(60)];
     const answers = await Promise.all([
-      ...first.map((claim) => bench.engine.complete(claim)),
-      ...second.map((claim) => bench.engine.fail(claim, { message: 'ouch' })),
-      ...third.map((claim) => bench.engine.release(claim)),
-      bench.engine.renew(third.slice(0, 1), 1_000).then(() => ({ outcome: 'asked' })),
+      ...first.map((claim) => bench.port.complete(claim)),
+      ...second.map((claim) => bench.port.fail(claim, { message: 'ouch' })),
+      ...third.map((claim) => bench.port.release(claim)),
+      bench.port.renew(third.slice(0, 1), 1_000).then(() => ({ outcome: 'asked' })),
     ]);
     const counts = Object.fromEntries(
       ['completed', 'failed', 'released', 'asked'].map((word) => [
@@ -126,7 +129,7 @@ describe('calls made at the same time', () => {
 it('an engine that closes finishes the calls it was given before, or says that it was closed', async () => {
   const claims = await runningMany(5);
   const engine = await bench.another({ listen: 'off' });
-  const settling = Promise.allSettled(claims.map((claim) => engine.complete(claim)));
+  const settling = Promise.allSettled(claims.map((claim) => workerPort(engine).complete(claim)));
   await engine.close();
   for (const settled of await settling) {
     const word = settled.status === 'fulfilled' ? settled.value.outcome : settled.reason.code;

@@ -12,7 +12,7 @@ describe('cancel ends an execution', () => {
   it('that waits, without an attempt ever having been', async () => {
     const executionId = await bench.submit();
     expect(await bench.engine.cancel(executionId, WHY)).toEqual({ executionId, outcome: 'cancelled' });
-    expect(await bench.engine.result(executionId)).toEqual(CANCELLED);
+    expect(await bench.engine.executions.result(executionId)).toEqual(CANCELLED);
     expect(await bench.snapshot(executionId)).toMatchObject({
       publicState: 'cancelled',
       state: { terminalOutcome: 'cancelled', attemptState: 'pending_first_attempt' },
@@ -37,19 +37,19 @@ describe('cancel ends an execution', () => {
       leaseEpoch: claim.leaseEpoch + 1,
       attempts: [{ attemptIndex: 0, outcome: 'cancelled', failureMessage: 'not needed' }],
     });
-    expect(await bench.engine.complete(claim, 'too late')).toMatchObject({ outcome: 'not_active' });
-    expect(await bench.engine.result(claim.executionId)).toEqual(CANCELLED);
+    expect(await bench.port.complete(claim, 'too late')).toMatchObject({ outcome: 'not_active' });
+    expect(await bench.engine.executions.result(claim.executionId)).toEqual(CANCELLED);
   });
 
   it('that waits for its next attempt', async () => {
     const claim = await bench.running({ policy: { retry: { maxRetries: 1 } } });
-    await bench.engine.fail(claim, { message: 'ouch' });
+    await bench.port.fail(claim, { message: 'ouch' });
     expect(await bench.engine.cancel(claim.executionId, WHY)).toMatchObject({ outcome: 'cancelled' });
     const { attempts, publicState } = await bench.snapshot(claim.executionId);
     expect(publicState).toBe('cancelled');
     expect(attempts).toMatchObject([{ attemptIndex: 0, outcome: 'failed' }]);
-    expect(await bench.engine.result(claim.executionId)).toEqual(CANCELLED);
-    expect(await bench.engine.fail(claim, { message: 'ouch' })).toMatchObject({
+    expect(await bench.engine.executions.result(claim.executionId)).toEqual(CANCELLED);
+    expect(await bench.port.fail(claim, { message: 'ouch' })).toMatchObject({
       outcome: 'retry_scheduled',
       repeated: true,
     });
@@ -58,7 +58,7 @@ describe('cancel ends an execution', () => {
   it('that was released', async () => {
     const kind = newKind();
     const claim = await bench.running({ kind });
-    await bench.engine.release(claim);
+    await bench.port.release(claim);
     expect(await bench.engine.cancel(claim.executionId, WHY)).toMatchObject({ outcome: 'cancelled' });
     expect(await bench.snapshot(claim.executionId)).toMatchObject({
       attempts: [{ attemptIndex: 0, outcome: 'cancelled', workerInstanceId: 'worker-1' }],
@@ -69,7 +69,7 @@ describe('cancel ends an execution', () => {
   it('in the name of the operator when nobody is named', async () => {
     const executionId = await bench.submit();
     await bench.engine.cancel(executionId, { reason: 'not needed' });
-    expect(await bench.engine.result(executionId)).toMatchObject({ by: 'operator' });
+    expect(await bench.engine.executions.result(executionId)).toMatchObject({ by: 'operator' });
   });
 });
 
@@ -79,13 +79,13 @@ describe('cancel is refused', () => {
     await bench.engine.cancel(executionId, WHY);
     const again = await bench.engine.cancel(executionId, { reason: 'other', by: 'bob' });
     expect(again).toEqual({ executionId, outcome: 'already_cancelled' });
-    expect(await bench.engine.result(executionId)).toEqual(CANCELLED);
+    expect(await bench.engine.executions.result(executionId)).toEqual(CANCELLED);
   });
 
   it('with not_active and the outcome when it has ended otherwise', async () => {
     const [done, failed, lost] = [await bench.running(), await bench.running(), await bench.running()];
-    await bench.engine.complete(done);
-    await bench.engine.fail(failed, { message: 'ouch' });
+    await bench.port.complete(done);
+    await bench.port.fail(failed, { message: 'ouch' });
     await bench.loseLeases();
     const ids = [done, failed, lost].map(({ executionId }) => executionId);
     expect(await bench.engine.cancel(ids, WHY)).toEqual([
@@ -106,7 +106,7 @@ describe('cancel is refused', () => {
 describe('many at once', () => {
   it('are answered in the order given, each for itself', async () => {
     const [waiting, running, done] = [await bench.submit(), await bench.running(), await bench.running()];
-    await bench.engine.complete(done);
+    await bench.port.complete(done);
     const other = misplaced(done.executionId);
     const ids = [done.executionId, waiting, running.executionId];
     const answers = await bench.engine.cancel(ids, WHY);
@@ -141,7 +141,7 @@ describe('many at once', () => {
 
   it('by rivals at once are cancelled once each', async () => {
     const kind = newKind();
-    const submitted = await bench.engine.submit(Array.from({ length: 30 }, () => ({ kind })));
+    const submitted = await bench.engine.executions.submit(Array.from({ length: 30 }, () => ({ kind })));
     const ids = submitted.map(({ executionId }) => executionId);
     const rival = await bench.another();
     const answers = await Promise.all([

@@ -2,8 +2,9 @@
  * Claiming: who gets what, in which order, and what a claim says when there is nothing.
  */
 import { describe, expect, it, vi } from 'vitest';
-import type { Claim, ClaimRequest, Hint } from '../../../src/index.ts';
+import type { Claim, ClaimRequest, Hint } from '../../../src/protocol/index.ts';
 import { claimRequest, LEASE_MS, LISTENING, newKind, useBench, WAIT } from '../open.ts';
+import { workerPort } from '../../../src/connect/port.ts';
 
 const bench = useBench();
 
@@ -109,19 +110,21 @@ describe('a claim', () => {
 
   it('takes at most as many as asked for', async () => {
     const kind = newKind();
-    await bench.engine.submit(Array.from({ length: 7 }, () => ({ kind })));
+    await bench.engine.executions.submit(Array.from({ length: 7 }, () => ({ kind })));
     const calls = await drain({ kinds: [kind], limit: 3 });
     expect(calls.map((claims) => claims.length)).toEqual([3, 3, 1]);
   });
 
   it('gives every execution to one of many rivals', async () => {
     const kind = newKind();
-    await bench.engine.submit(Array.from({ length: 60 }, () => ({ kind })));
+    await bench.engine.executions.submit(Array.from({ length: 60 }, () => ({ kind })));
     const rivals = [bench.engine, await bench.another(), await bench.another()];
-    await Promise.all(rivals.map((rival) => rival.claim({ ...claimRequest(), kinds: [newKind()] })));
+    await Promise.all(
+      rivals.map((rival) => workerPort(rival).claim({ ...claimRequest(), kinds: [newKind()] })),
+    );
     const answers = await Promise.all(
       Array.from({ length: 30 }, (_, index) =>
-        rivals[index % 3]!.claim({ ...claimRequest(), kinds: [kind], limit: 4 }),
+        workerPort(rivals[index % 3]!).claim({ ...claimRequest(), kinds: [kind], limit: 4 }),
       ),
     );
     const rest = await drain({ kinds: [kind] });
@@ -135,7 +138,7 @@ describe('a claim', () => {
   it('does not find what is claimed, ended or cancelled', async () => {
     const kind = newKind();
     const [first, second] = [await bench.running({ kind }), await bench.running({ kind })];
-    await bench.engine.complete(first);
+    await bench.port.complete(first);
     await bench.engine.cancel(second.executionId, { reason: 'enough' });
     const third = await bench.submit({ kind });
     await bench.engine.cancel(third, { reason: 'never mind' });
@@ -145,14 +148,14 @@ describe('a claim', () => {
   it('finds what lies behind many cancelled ones, without having to be asked again', async () => {
     const kind = newKind();
     await bench.running({ kind });
-    await bench.engine.claim({ ...claimRequest(), kinds: [kind] });
-    const answers = await bench.engine.submit(Array.from({ length: 100 }, () => ({ kind })));
+    await bench.port.claim({ ...claimRequest(), kinds: [kind] });
+    const answers = await bench.engine.executions.submit(Array.from({ length: 100 }, () => ({ kind })));
     await bench.engine.cancel(
       answers.map(({ executionId }) => executionId),
       { reason: 'never mind' },
     );
     const last = await bench.submit({ kind });
-    const { claims } = await bench.engine.claim({ ...claimRequest(), kinds: [kind], limit: 5 });
+    const { claims } = await bench.port.claim({ ...claimRequest(), kinds: [kind], limit: 5 });
     expect(claims.map(({ executionId }) => executionId)).toEqual([last]);
   });
 });
@@ -184,7 +187,7 @@ describe('the order within a lane', () => {
 
   it('is the order of the list for executions of one call', async () => {
     const kind = newKind();
-    await bench.engine.submit(Array.from({ length: 20 }, (_, payload) => ({ kind, payload })));
+    await bench.engine.executions.submit(Array.from({ length: 20 }, (_, payload) => ({ kind, payload })));
     expect(payloads(await bench.claim({ kinds: [kind] }))).toEqual(
       Array.from({ length: 20 }, (_, index) => index),
     );
@@ -194,8 +197,10 @@ describe('the order within a lane', () => {
 describe('lanes take turns', () => {
   it('so that a busy lane starves no other, whatever its priorities', async () => {
     const kind = newKind();
-    await bench.engine.submit(Array.from({ length: 60 }, () => ({ kind, lane: 'busy', priority: 100 })));
-    await bench.engine.submit([
+    await bench.engine.executions.submit(
+      Array.from({ length: 60 }, () => ({ kind, lane: 'busy', priority: 100 })),
+    );
+    await bench.engine.executions.submit([
       { kind, lane: 'quiet' },
       { kind, lane: 'calm' },
     ]);
@@ -211,7 +216,7 @@ describe('lanes take turns', () => {
   it('and the lane whose turn it is does not keep the others from filling the claim', async () => {
     const kind = newKind();
     for (const lane of ['one', 'two']) {
-      await bench.engine.submit(Array.from({ length: 3 }, () => ({ kind, lane })));
+      await bench.engine.executions.submit(Array.from({ length: 3 }, () => ({ kind, lane })));
     }
     expect((await drain({ kinds: [kind], limit: 6 })).map((claims) => claims.length)).toEqual([6]);
   });
@@ -221,20 +226,20 @@ describe('an empty claim', () => {
   it('says that nothing is due when no timer is set, and else when the next one is', async () => {
     const lonely = await bench.another();
     await bench.database.moveClock(1_000_000);
-    while ((await lonely.fireTimers()) > 0);
+    while ((await workerPort(lonely).fireTimers()) > 0);
     const nothing = { ...claimRequest(), kinds: [newKind()] };
-    expect(await lonely.claim(nothing)).toEqual({ claims: [], nextDueInMs: null, passedBy: 0 });
-    await bench.engine.submit([
+    expect(await workerPort(lonely).claim(nothing)).toEqual({ claims: [], nextDueInMs: null, passedBy: 0 });
+    await bench.engine.executions.submit([
       { kind: newKind(), delayMs: 500_000 },
       { kind: newKind(), delayMs: 900_000 },
     ]);
-    const { nextDueInMs } = await lonely.claim(nothing);
+    const { nextDueInMs } = await workerPort(lonely).claim(nothing);
     expect(nextDueInMs).toBeGreaterThan(0);
     expect(nextDueInMs).toBeLessThanOrEqual(500_000);
     await bench.database.moveClock(500_000);
-    expect(await lonely.claim(nothing)).toMatchObject({ nextDueInMs: 0 });
-    expect(await lonely.fireTimers()).toBe(1);
-    const later = await lonely.claim(nothing);
+    expect(await workerPort(lonely).claim(nothing)).toMatchObject({ nextDueInMs: 0 });
+    expect(await workerPort(lonely).fireTimers()).toBe(1);
+    const later = await workerPort(lonely).claim(nothing);
     expect(later.nextDueInMs).toBeGreaterThan(0);
     expect(later.nextDueInMs).toBeLessThanOrEqual(400_000);
   });
@@ -245,9 +250,9 @@ describe('a watcher', () => {
   async function watched(kind: string) {
     await bench.running({ kind });
     const engine = await bench.another({ listen: 'off' });
-    await engine.claim({ ...claimRequest(), kinds: [kind] });
+    await workerPort(engine).claim({ ...claimRequest(), kinds: [kind] });
     const heard: Hint[] = [];
-    const stop = engine.watch({ kinds: [kind] }, (hint) => heard.push(hint) > 0);
+    const stop = workerPort(engine).watch({ kinds: [kind] }, (hint) => heard.push(hint) > 0);
     return { engine, heard, stop };
   }
 
@@ -255,8 +260,8 @@ describe('a watcher', () => {
     const [kind, other] = [newKind(), newKind()];
     await bench.running({ kind: other });
     const { engine, heard } = await watched(kind);
-    await engine.submit({ kind: other });
-    await engine.submit([{ kind }, { kind }]);
+    await engine.executions.submit({ kind: other });
+    await engine.executions.submit([{ kind }, { kind }]);
     expect(heard).toEqual([
       { count: 2, routes: [expect.any(Number)], dueInMs: null, workers: [], ended: [], streams: [] },
     ]);
@@ -264,7 +269,7 @@ describe('a watcher', () => {
 
   it('hears when a delay will be over', async () => {
     const { engine, heard } = await watched(newKind());
-    await engine.submit([
+    await engine.executions.submit([
       { kind: newKind(), delayMs: 9_000 },
       { kind: newKind(), delayMs: 4_000 },
     ]);
@@ -274,7 +279,7 @@ describe('a watcher', () => {
   it('hears when a retry will be due', async () => {
     const { engine, heard } = await watched(newKind());
     const claim = await bench.running({ policy: { retry: { maxRetries: 1 } } });
-    await engine.fail(claim, { message: 'no', retryAfterMs: 7_000 });
+    await workerPort(engine).fail(claim, { message: 'no', retryAfterMs: 7_000 });
     expect(heard).toMatchObject([{ dueInMs: 7_000 }]);
   });
 
@@ -282,7 +287,7 @@ describe('a watcher', () => {
     const kind = newKind();
     const { engine, heard, stop } = await watched(kind);
     stop();
-    await engine.submit({ kind });
+    await engine.executions.submit({ kind });
     expect(heard).toEqual([]);
   });
 
@@ -290,8 +295,8 @@ describe('a watcher', () => {
     const kind = newKind();
     const { executionId } = await bench.running({ kind });
     const { engine, heard } = await watched(kind);
-    await engine.revokeLease(executionId, { reason: 'slow' });
-    await engine.release(await bench.claimOne(kind));
+    await engine.executions.revokeLease(executionId, { reason: 'slow' });
+    await workerPort(engine).release(await bench.claimOne(kind));
     await engine.cancel((await bench.claimOne(kind)).executionId, { reason: 'enough' });
     expect(heard).toMatchObject([
       { workers: ['worker-1'], count: 1, routes: [expect.any(Number)] },
@@ -304,9 +309,9 @@ describe('a watcher', () => {
     const kind = newKind();
     await bench.running({ kind });
     const other = await bench.another();
-    await other.claim({ ...claimRequest(), kinds: [kind] });
+    await workerPort(other).claim({ ...claimRequest(), kinds: [kind] });
     const heard = vi.fn<(hint: Hint) => boolean>(() => false);
-    other.watch({ kinds: [kind] }, heard);
+    workerPort(other).watch({ kinds: [kind] }, heard);
     if (!LISTENING) return;
     await vi.waitFor(async () => {
       await bench.submit({ kind });
@@ -319,10 +324,10 @@ it('a closed engine refuses every call and may be closed again', async () => {
   const engine = await bench.another();
   await engine.close();
   await engine.close();
-  await expect(engine.submit({ kind: newKind() })).rejects.toMatchObject({ code: 'closed' });
-  await expect(engine.claim({ ...claimRequest(), kinds: [newKind()] })).rejects.toMatchObject({
+  await expect(engine.executions.submit({ kind: newKind() })).rejects.toMatchObject({ code: 'closed' });
+  await expect(workerPort(engine).claim({ ...claimRequest(), kinds: [newKind()] })).rejects.toMatchObject({
     code: 'closed',
   });
-  await expect(engine.fireTimers()).rejects.toMatchObject({ code: 'closed' });
-  expect(() => engine.watch({ kinds: [] }, () => false)).toThrow(/closed/);
+  await expect(workerPort(engine).fireTimers()).rejects.toMatchObject({ code: 'closed' });
+  expect(() => workerPort(engine).watch({ kinds: [] }, () => false)).toThrow(/closed/);
 });

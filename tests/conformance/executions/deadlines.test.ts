@@ -3,8 +3,10 @@
  * had it for too long, and a clock that jumps. Time is moved in the database; nothing here waits for it to pass.
  */
 import { describe, expect, it } from 'vitest';
-import type { Claim, ExecutionId, LeaseRefusal } from '../../../src/index.ts';
+import type { Claim, LeaseRefusal } from '../../../src/protocol/index.ts';
+import type { ExecutionId } from '../../../src/index.ts';
 import { claimRequest, LEASE_MS, newKind, useBench } from '../open.ts';
+import { workerPort } from '../../../src/connect/port.ts';
 
 const bench = useBench();
 const DEADLINE_MS = 20_000;
@@ -21,7 +23,7 @@ const uuidOf = (id: ExecutionId): string => id.slice(id.lastIndexOf(':') + 1);
 /** Moves the clock and fires what that made due, until nothing is. */
 async function pass(ms: number): Promise<void> {
   await bench.database.moveClock(ms);
-  while ((await bench.engine.fireTimers()) > 0);
+  while ((await bench.port.fireTimers()) > 0);
 }
 
 async function timersOf(id: ExecutionId): Promise<string[]> {
@@ -44,13 +46,13 @@ async function eventsOf(id: ExecutionId): Promise<string[]> {
 async function toldTo(lease: Claim): Promise<string[]> {
   const { engine } = bench;
   const outcomes: { outcome: string }[] = [
-    await engine.complete(lease),
-    await engine.fail(lease, { message: 'late' }),
-    await engine.release(lease),
-    await engine.pause(lease, { wakeInMs: 1_000 }),
-    await engine.recordStep(lease, { name: 'late', value: 1 }),
-    await engine.spawn(lease, [{ kind: newKind() }]),
-    ...(await engine.renew([lease], LEASE_MS)),
+    await workerPort(engine).complete(lease),
+    await workerPort(engine).fail(lease, { message: 'late' }),
+    await workerPort(engine).release(lease),
+    await workerPort(engine).pause(lease, { wakeInMs: 1_000 }),
+    await workerPort(engine).recordStep(lease, { name: 'late', value: 1 }),
+    await workerPort(engine).spawn(lease, [{ kind: newKind() }]),
+    ...(await workerPort(engine).renew([lease], LEASE_MS)),
   ];
   return [...new Set(outcomes.map(({ outcome }) => outcome))];
 }
@@ -62,7 +64,7 @@ describe('at its deadline an execution ends as expired', () => {
     const { createdAtMs, deadlineAtMs } = await bench.snapshot(executionId);
     expect(deadlineAtMs).toBe(createdAtMs + DEADLINE_MS);
     await pass(DEADLINE_MS);
-    expect(await bench.engine.result(executionId)).toEqual(OVER);
+    expect(await bench.engine.executions.result(executionId)).toEqual(OVER);
     expect(await bench.snapshot(executionId)).toMatchObject({
       publicState: 'expired',
       state: { terminalOutcome: 'expired', attemptState: 'pending_first_attempt' },
@@ -77,7 +79,7 @@ describe('at its deadline an execution ends as expired', () => {
     const kind = newKind();
     const executionId = await bench.submit({ kind, delayMs: 3 * DEADLINE_MS, policy: BY_DEADLINE });
     await pass(DEADLINE_MS);
-    expect(await bench.engine.result(executionId)).toEqual(OVER);
+    expect(await bench.engine.executions.result(executionId)).toEqual(OVER);
     expect(await bench.snapshot(executionId)).toMatchObject({ publicState: 'expired', eligibleAtMs: null });
     await pass(3 * DEADLINE_MS);
     expect(await bench.claim({ kinds: [kind] })).toEqual([]);
@@ -88,7 +90,7 @@ describe('at its deadline an execution ends as expired', () => {
     const claim = await bench.running({ policy: { ...BY_DEADLINE, ...AGAIN } });
     await pass(DEADLINE_MS);
     expect(await toldTo(claim)).toEqual(['timed_out']);
-    expect(await bench.engine.result(claim.executionId)).toEqual(OVER);
+    expect(await bench.engine.executions.result(claim.executionId)).toEqual(OVER);
     expect(await bench.snapshot(claim.executionId)).toMatchObject({
       state: { terminalOutcome: 'expired', attemptState: 'attempt_terminal', ownershipState: 'unowned' },
       leaseEpoch: claim.leaseEpoch + 1,
@@ -114,9 +116,9 @@ describe('at its deadline an execution ends as expired', () => {
 
   it('when it backs off before its next attempt, and the attempt that failed stays failed', async () => {
     const claim = await bench.running({ policy: { ...BY_DEADLINE, ...AGAIN } });
-    await bench.engine.fail(claim, { message: 'ouch' });
+    await bench.port.fail(claim, { message: 'ouch' });
     await pass(DEADLINE_MS);
-    expect(await bench.engine.result(claim.executionId)).toEqual(OVER);
+    expect(await bench.engine.executions.result(claim.executionId)).toEqual(OVER);
     const { attempts } = await bench.snapshot(claim.executionId);
     expect(attempts).toMatchObject([{ attemptIndex: 0, outcome: 'failed', failureMessage: 'ouch' }]);
     await pass(BACKOFF_MS);
@@ -127,10 +129,10 @@ describe('at its deadline an execution ends as expired', () => {
     'when it was %s, and its open attempt ends with it',
     async (how) => {
       const claim = await bench.running({ policy: BY_DEADLINE });
-      if (how === 'released') await bench.engine.release(claim);
-      else await bench.engine.pause(claim, { wakeInMs: 10 * DEADLINE_MS });
+      if (how === 'released') await bench.port.release(claim);
+      else await bench.port.pause(claim, { wakeInMs: 10 * DEADLINE_MS });
       await pass(DEADLINE_MS);
-      expect(await bench.engine.result(claim.executionId)).toEqual(OVER);
+      expect(await bench.engine.executions.result(claim.executionId)).toEqual(OVER);
       expect((await bench.snapshot(claim.executionId)).attempts).toMatchObject([
         { attemptIndex: 0, outcome: 'expired', workerInstanceId: 'worker-1' },
       ]);
@@ -141,12 +143,12 @@ describe('at its deadline an execution ends as expired', () => {
   it('when it waits for children, and the end of a child later wakes nobody', async () => {
     const parent = await bench.running({ policy: BY_DEADLINE });
     const kind = newKind();
-    const spawned = await bench.engine.spawn(parent, [{ kind }]);
+    const spawned = await bench.port.spawn(parent, [{ kind }]);
     const executionIds = spawned.outcome === 'spawned' ? spawned.children.map((c) => c.executionId) : [];
-    await bench.engine.pause(parent, { children: { executionIds, needed: 1 } });
+    await bench.port.pause(parent, { children: { executionIds, needed: 1 } });
     await pass(DEADLINE_MS);
-    expect(await bench.engine.result(parent.executionId)).toEqual(OVER);
-    expect(await bench.engine.complete(await bench.claimOne(kind))).toMatchObject({ outcome: 'completed' });
+    expect(await bench.engine.executions.result(parent.executionId)).toEqual(OVER);
+    expect(await bench.port.complete(await bench.claimOne(kind))).toMatchObject({ outcome: 'completed' });
     await pass(0);
     expect(await bench.claim({ kinds: [parent.kind] })).toEqual([]);
     expect(await timersOf(parent.executionId)).toEqual([]);
@@ -155,23 +157,23 @@ describe('at its deadline an execution ends as expired', () => {
   it('and not before', async () => {
     const executionId = await bench.submit({ policy: BY_DEADLINE });
     await pass(DEADLINE_MS - 5_000);
-    expect(await bench.engine.result(executionId)).toMatchObject({ outcome: 'pending' });
+    expect(await bench.engine.executions.result(executionId)).toMatchObject({ outcome: 'pending' });
     await pass(5_000);
-    expect(await bench.engine.result(executionId)).toEqual(OVER);
+    expect(await bench.engine.executions.result(executionId)).toEqual(OVER);
   });
 
   it('and those who wait for its end are told', async () => {
     const executionId = await bench.submit({ policy: BY_DEADLINE });
-    const end = bench.engine.waitForEnd(executionId);
+    const end = bench.engine.executions.wait(executionId);
     await pass(DEADLINE_MS);
     expect(await end).toEqual(OVER);
   });
 
   it('and a parent that waits for it goes on', async () => {
     const parent = await bench.running();
-    const spawned = await bench.engine.spawn(parent, [{ kind: newKind(), policy: BY_DEADLINE }]);
+    const spawned = await bench.port.spawn(parent, [{ kind: newKind(), policy: BY_DEADLINE }]);
     const executionIds = spawned.outcome === 'spawned' ? spawned.children.map((c) => c.executionId) : [];
-    await bench.engine.pause(parent, { children: { executionIds, needed: 1 } });
+    await bench.port.pause(parent, { children: { executionIds, needed: 1 } });
     await pass(DEADLINE_MS);
     expect(await bench.claimOne(parent.kind)).toMatchObject({ resumed: true, attemptIndex: 0 });
   });
@@ -196,9 +198,12 @@ describe('an attempt that a worker has had for too long', () => {
     await pass(BACKOFF_MS);
     const next = await bench.claimOne(claim.kind);
     expect(next).toMatchObject({ attemptIndex: 1, retryCount: 1, resumed: false, reclaimed: false });
-    expect(await bench.engine.complete(claim, 'too late')).toEqual({ outcome: 'timed_out' });
-    expect(await bench.engine.complete(next, 'in time')).toMatchObject({ outcome: 'completed' });
-    expect(await bench.engine.result(claim.executionId)).toEqual({ outcome: 'success', result: 'in time' });
+    expect(await bench.port.complete(claim, 'too late')).toEqual({ outcome: 'timed_out' });
+    expect(await bench.port.complete(next, 'in time')).toMatchObject({ outcome: 'completed' });
+    expect(await bench.engine.executions.result(claim.executionId)).toEqual({
+      outcome: 'success',
+      result: 'in time',
+    });
   });
 
   it('is the end when no retry is left', async () => {
@@ -207,8 +212,8 @@ describe('an attempt that a worker has had for too long', () => {
     await pass(BACKOFF_MS);
     const second = await bench.claimOne(claim.kind);
     await pass(LIMIT_MS);
-    expect(await bench.engine.result(claim.executionId)).toEqual(TOO_LONG);
-    expect(await bench.engine.fail(second, { message: 'late' })).toEqual({ outcome: 'timed_out' });
+    expect(await bench.engine.executions.result(claim.executionId)).toEqual(TOO_LONG);
+    expect(await bench.port.fail(second, { message: 'late' })).toEqual({ outcome: 'timed_out' });
     expect((await bench.snapshot(claim.executionId)).attempts).toMatchObject([
       { outcome: 'expired' },
       { outcome: 'expired' },
@@ -231,33 +236,33 @@ describe('an attempt that a worker has had for too long', () => {
     await pass(3 * LIMIT_MS);
     const claim = await bench.claimOne(kind);
     await pass(LIMIT_MS - 3_000);
-    expect(await bench.engine.renew([claim], LEASE_MS)).toEqual([{ outcome: 'renewed' }]);
+    expect(await bench.port.renew([claim], LEASE_MS)).toEqual([{ outcome: 'renewed' }]);
     await pass(3_000);
-    expect(await bench.engine.result(executionId)).toEqual(TOO_LONG);
+    expect(await bench.engine.executions.result(executionId)).toEqual(TOO_LONG);
   });
 
   it.each(['released', 'paused'] as const)('has its time anew after it was %s', async (how) => {
     const claim = await bench.running({ policy: BY_LIMIT });
     await bench.database.moveClock(LIMIT_MS - 3_000);
-    if (how === 'released') await bench.engine.release(claim);
-    else await bench.engine.pause(claim, { wakeInMs: 2 * LIMIT_MS });
+    if (how === 'released') await bench.port.release(claim);
+    else await bench.port.pause(claim, { wakeInMs: 2 * LIMIT_MS });
     expect(await timersOf(claim.executionId), 'the limit of the lease that was given up').not.toContain(
       'attempt_limit',
     );
     await pass(2 * LIMIT_MS);
     const again = await bench.claimOne(claim.kind);
     await pass(LIMIT_MS - 3_000);
-    expect(await bench.engine.renew([again], LEASE_MS)).toEqual([{ outcome: 'renewed' }]);
+    expect(await bench.port.renew([again], LEASE_MS)).toEqual([{ outcome: 'renewed' }]);
     await pass(3_000);
-    expect(await bench.engine.result(claim.executionId)).toEqual(TOO_LONG);
+    expect(await bench.engine.executions.result(claim.executionId)).toEqual(TOO_LONG);
   });
 
   it('tells the worker that claims it when to look', async () => {
     const kind = newKind();
     await bench.submit({ kind, policy: { attemptTimeoutMs: 1_234 } });
     const request = { ...claimRequest(), kinds: [kind] };
-    const first = await bench.engine.claim(request);
-    const { claims, nextDueInMs } = first.claims.length > 0 ? first : await bench.engine.claim(request);
+    const first = await bench.port.claim(request);
+    const { claims, nextDueInMs } = first.claims.length > 0 ? first : await bench.port.claim(request);
     expect(claims).toHaveLength(1);
     expect(nextDueInMs).toBeLessThanOrEqual(1_234);
     await pass(1_234);
@@ -267,7 +272,7 @@ describe('an attempt that a worker has had for too long', () => {
     const both = { deadlineMs: LIMIT_MS, attemptTimeoutMs: LIMIT_MS };
     const claim = await bench.running({ policy: { ...both, ...AGAIN } });
     await pass(LIMIT_MS + 1_000);
-    expect(await bench.engine.result(claim.executionId)).toEqual(OVER);
+    expect(await bench.engine.executions.result(claim.executionId)).toEqual(OVER);
     expect(await eventsOf(claim.executionId)).toEqual([
       'lease.acquired',
       'lease.revoked',
@@ -280,8 +285,8 @@ describe('an attempt that a worker has had for too long', () => {
 describe('a limit that was kept', () => {
   type Ending = (claim: Claim) => Promise<{ outcome: string } | LeaseRefusal>;
   const endings: [string, Ending][] = [
-    ['completed', (claim) => bench.engine.complete(claim)],
-    ['failed', (claim) => bench.engine.fail(claim, { message: 'no' })],
+    ['completed', (claim) => bench.port.complete(claim)],
+    ['failed', (claim) => bench.port.fail(claim, { message: 'no' })],
     ['cancelled', (claim) => bench.engine.cancel(claim.executionId, { reason: 'no' })],
   ];
 
@@ -309,11 +314,11 @@ describe('a clock that jumps', () => {
     await bench.database.moveClock(DEADLINE_MS);
     await bench.database.moveClock(-DEADLINE_MS);
     await pass(0);
-    expect(await bench.engine.result(executionId)).toMatchObject({ outcome: 'pending' });
+    expect(await bench.engine.executions.result(executionId)).toMatchObject({ outcome: 'pending' });
     await pass(DEADLINE_MS);
     await pass(-DEADLINE_MS);
     await pass(DEADLINE_MS);
-    expect(await bench.engine.result(executionId)).toEqual(OVER);
+    expect(await bench.engine.executions.result(executionId)).toEqual(OVER);
     expect(await eventsOf(executionId)).toEqual(['completion.expired']);
   });
 
@@ -325,7 +330,7 @@ describe('a clock that jumps', () => {
     const claim = await bench.claimOne(kind);
     await pass(DEADLINE_MS);
     expect(await bench.claim({ kinds: [kind] })).toEqual([]);
-    expect(await bench.engine.complete(claim)).toMatchObject({ outcome: 'completed' });
+    expect(await bench.port.complete(claim)).toMatchObject({ outcome: 'completed' });
   });
 
   it('back while an attempt runs only gives it longer', async () => {
@@ -333,10 +338,10 @@ describe('a clock that jumps', () => {
     const claim = await bench.running({ policy: BY_LIMIT });
     await pass(-600_000);
     await pass(LIMIT_MS);
-    expect(await bench.engine.renew([claim], LEASE_MS)).toEqual([{ outcome: 'renewed' }]);
+    expect(await bench.port.renew([claim], LEASE_MS)).toEqual([{ outcome: 'renewed' }]);
     await bench.database.moveClock(600_000 - LIMIT_MS);
     await pass(LIMIT_MS);
-    expect(await bench.engine.result(claim.executionId)).toEqual(TOO_LONG);
+    expect(await bench.engine.executions.result(claim.executionId)).toEqual(TOO_LONG);
     expect(
       (await eventsOf(claim.executionId)).filter((event) => event === 'completion.expired'),
     ).toHaveLength(1);

@@ -3,17 +3,17 @@
  * in retries.test.ts, lost leases in lost-leases.test.ts.
  */
 import { describe, expect, it } from 'vitest';
-import type { Claim, LeaseRef } from '../../../src/index.ts';
+import type { Claim, LeaseRef } from '../../../src/protocol/index.ts';
 import { LEASE_MS, misplaced, newKind, useBench } from '../open.ts';
 
 const bench = useBench();
 const OUCH = { message: 'ouch' };
 
 const VERBS = {
-  complete: (lease: LeaseRef) => bench.engine.complete(lease, 'result'),
-  fail: (lease: LeaseRef) => bench.engine.fail(lease, OUCH),
-  release: (lease: LeaseRef) => bench.engine.release(lease),
-  renew: async (lease: LeaseRef) => (await bench.engine.renew([lease], LEASE_MS))[0],
+  complete: (lease: LeaseRef) => bench.port.complete(lease, 'result'),
+  fail: (lease: LeaseRef) => bench.port.fail(lease, OUCH),
+  release: (lease: LeaseRef) => bench.port.release(lease),
+  renew: async (lease: LeaseRef) => (await bench.port.renew([lease], LEASE_MS))[0],
 };
 const ENDINGS = ['complete', 'fail', 'release'] as const;
 
@@ -21,18 +21,18 @@ const ENDINGS = ['complete', 'fail', 'release'] as const;
 async function superseded(): Promise<{ old: Claim; current: Claim }> {
   const kind = newKind();
   const old = await bench.running({ kind });
-  await bench.engine.release(old);
+  await bench.port.release(old);
   return { old, current: await bench.claimOne(kind) };
 }
 
 describe('complete', () => {
   it('ends the execution with its result', async () => {
     const claim = await bench.running();
-    expect(await bench.engine.complete(claim, { answer: 42 })).toEqual({
+    expect(await bench.port.complete(claim, { answer: 42 })).toEqual({
       outcome: 'completed',
       repeated: false,
     });
-    expect(await bench.engine.result(claim.executionId)).toEqual({
+    expect(await bench.engine.executions.result(claim.executionId)).toEqual({
       outcome: 'success',
       result: { answer: 42 },
     });
@@ -53,17 +53,20 @@ describe('complete', () => {
   for (const result of [undefined, null, false, 0, '', [], 'text', { deep: [{ er: 1 }] }]) {
     it(`keeps the result ${JSON.stringify(result)}`, async () => {
       const claim = await bench.running();
-      await bench.engine.complete(claim, result);
-      const stored = await bench.engine.result(claim.executionId);
+      await bench.port.complete(claim, result);
+      const stored = await bench.engine.executions.result(claim.executionId);
       expect(stored).toEqual({ outcome: 'success', result: result ?? null });
     });
   }
 
   it('keeps the first result when it is said twice', async () => {
     const claim = await bench.running();
-    await bench.engine.complete(claim, 'first');
-    expect(await bench.engine.complete(claim, 'second')).toEqual({ outcome: 'completed', repeated: true });
-    expect(await bench.engine.result(claim.executionId)).toEqual({ outcome: 'success', result: 'first' });
+    await bench.port.complete(claim, 'first');
+    expect(await bench.port.complete(claim, 'second')).toEqual({ outcome: 'completed', repeated: true });
+    expect(await bench.engine.executions.result(claim.executionId)).toEqual({
+      outcome: 'success',
+      result: 'first',
+    });
   });
 });
 
@@ -71,8 +74,8 @@ describe('fail without a policy', () => {
   it('ends the execution with its message and category', async () => {
     const claim = await bench.running();
     const failure = { message: 'no such file', category: 'permanent' };
-    expect(await bench.engine.fail(claim, failure)).toEqual({ outcome: 'failed', repeated: false });
-    expect(await bench.engine.result(claim.executionId)).toEqual({
+    expect(await bench.port.fail(claim, failure)).toEqual({ outcome: 'failed', repeated: false });
+    expect(await bench.engine.executions.result(claim.executionId)).toEqual({
       outcome: 'failed',
       message: 'no such file',
       category: 'permanent',
@@ -88,18 +91,18 @@ describe('fail without a policy', () => {
 
   it('has the category transient when none is given', async () => {
     const claim = await bench.running();
-    await bench.engine.fail(claim, OUCH);
-    expect(await bench.engine.result(claim.executionId)).toMatchObject({ category: 'transient' });
+    await bench.port.fail(claim, OUCH);
+    expect(await bench.engine.executions.result(claim.executionId)).toMatchObject({ category: 'transient' });
   });
 
   it('keeps the first message when it is said twice', async () => {
     const claim = await bench.running();
-    await bench.engine.fail(claim, OUCH);
-    expect(await bench.engine.fail(claim, { message: 'again' })).toEqual({
+    await bench.port.fail(claim, OUCH);
+    expect(await bench.port.fail(claim, { message: 'again' })).toEqual({
       outcome: 'failed',
       repeated: true,
     });
-    expect(await bench.engine.result(claim.executionId)).toMatchObject({ message: 'ouch' });
+    expect(await bench.engine.executions.result(claim.executionId)).toMatchObject({ message: 'ouch' });
   });
 });
 
@@ -108,7 +111,7 @@ describe('release', () => {
     const kind = newKind();
     const claim = await bench.running({ kind, payload: 'p' });
     const before = await bench.snapshot(claim.executionId);
-    expect(await bench.engine.release(claim)).toEqual({ outcome: 'released', repeated: false });
+    expect(await bench.port.release(claim)).toEqual({ outcome: 'released', repeated: false });
     expect(await bench.snapshot(claim.executionId)).toMatchObject({
       publicState: 'waiting',
       lease: null,
@@ -132,7 +135,7 @@ describe('release', () => {
       payload: 'p',
     });
     expect(next.leaseId).not.toBe(claim.leaseId);
-    await bench.engine.complete(next);
+    await bench.port.complete(next);
     const after = await bench.snapshot(claim.executionId);
     expect(after.attempts).toMatchObject([{ attemptIndex: 0, outcome: 'success' }]);
     expect(after.attempts[0]!.startedAtMs).toBe(before.startedAtMs);
@@ -144,14 +147,14 @@ describe('release', () => {
     for (let leaseEpoch = 1; leaseEpoch <= 4; leaseEpoch += 1) {
       const claim = await bench.claimOne(kind);
       expect(claim).toMatchObject({ attemptIndex: 0, leaseEpoch, resumed: leaseEpoch > 1, retryCount: 0 });
-      await bench.engine.release(claim);
+      await bench.port.release(claim);
     }
   });
 
   it('said twice is answered as the first time', async () => {
     const claim = await bench.running();
-    await bench.engine.release(claim);
-    expect(await bench.engine.release(claim)).toEqual({ outcome: 'released', repeated: true });
+    await bench.port.release(claim);
+    expect(await bench.port.release(claim)).toEqual({ outcome: 'released', repeated: true });
     expect((await bench.snapshot(claim.executionId)).state.lifecyclePhase).toBe('runnable');
   });
 });
@@ -159,34 +162,34 @@ describe('release', () => {
 describe('said again after other things happened', () => {
   it('a completion is answered as the first time long after the lease would have run out', async () => {
     const claim = await bench.running();
-    await bench.engine.complete(claim);
+    await bench.port.complete(claim);
     await bench.loseLeases();
-    expect(await bench.engine.complete(claim)).toEqual({ outcome: 'completed', repeated: true });
+    expect(await bench.port.complete(claim)).toEqual({ outcome: 'completed', repeated: true });
   });
 
   it('a failure is answered as the first time when the next attempt runs, and when it has ended', async () => {
     const kind = newKind();
     const policy = { retry: { maxRetries: 1, backoff: { type: 'fixed', delayMs: 0 } } } as const;
     const claim = await bench.running({ kind, policy });
-    await bench.engine.fail(claim, OUCH);
-    await bench.engine.fireTimers();
+    await bench.port.fail(claim, OUCH);
+    await bench.port.fireTimers();
     const next = await bench.claimOne(kind);
     const answer = { outcome: 'retry_scheduled', repeated: true };
-    expect(await bench.engine.fail(claim, OUCH)).toMatchObject(answer);
-    await bench.engine.complete(next);
-    expect(await bench.engine.fail(claim, OUCH)).toMatchObject(answer);
-    expect(await bench.engine.result(claim.executionId)).toMatchObject({ outcome: 'success' });
+    expect(await bench.port.fail(claim, OUCH)).toMatchObject(answer);
+    await bench.port.complete(next);
+    expect(await bench.port.fail(claim, OUCH)).toMatchObject(answer);
+    expect(await bench.engine.executions.result(claim.executionId)).toMatchObject({ outcome: 'success' });
   });
 
   it('a release is answered as the first time when another lease holds the work', async () => {
     const { old } = await superseded();
-    expect(await bench.engine.release(old)).toEqual({ outcome: 'released', repeated: true });
+    expect(await bench.port.release(old)).toEqual({ outcome: 'released', repeated: true });
   });
 
   it('a release is answered as the first time when another lease has ended the work', async () => {
     const { old, current } = await superseded();
-    await bench.engine.complete(current);
-    expect(await bench.engine.release(old)).toEqual({ outcome: 'released', repeated: true });
+    await bench.port.complete(current);
+    expect(await bench.port.release(old)).toEqual({ outcome: 'released', repeated: true });
   });
 });
 
@@ -196,21 +199,21 @@ describe('an outcome that contradicts an earlier one of the same lease is a conf
       it(`${second} after ${first}`, async () => {
         const claim = await bench.running();
         await VERBS[first](claim);
-        const before = await bench.engine.result(claim.executionId);
+        const before = await bench.engine.executions.result(claim.executionId);
         expect(await VERBS[second](claim)).toEqual({
           outcome: 'conflict',
           lifecyclePhase: 'terminal',
           terminalOutcome: first === 'complete' ? 'success' : 'failed',
         });
-        expect(await bench.engine.result(claim.executionId)).toEqual(before);
+        expect(await bench.engine.executions.result(claim.executionId)).toEqual(before);
       });
     }
   }
 
   it('complete after a failure that is retried', async () => {
     const claim = await bench.running({ policy: { retry: { maxRetries: 1 } } });
-    await bench.engine.fail(claim, OUCH);
-    expect(await bench.engine.complete(claim)).toEqual({
+    await bench.port.fail(claim, OUCH);
+    expect(await bench.port.complete(claim)).toEqual({
       outcome: 'conflict',
       lifecyclePhase: 'runnable',
       terminalOutcome: 'none',
@@ -220,10 +223,10 @@ describe('an outcome that contradicts an earlier one of the same lease is a conf
 
 /** What gives the worker up and leaves the attempt open. */
 const GIVE_UP = {
-  release: (lease: LeaseRef) => bench.engine.release(lease),
-  pause: (lease: LeaseRef) => bench.engine.pause(lease, { wakeInMs: 3_600_000 }),
+  release: (lease: LeaseRef) => bench.port.release(lease),
+  pause: (lease: LeaseRef) => bench.port.pause(lease, { wakeInMs: 3_600_000 }),
   suspend: (lease: LeaseRef) =>
-    bench.engine.suspend(lease, {
+    bench.port.suspend(lease, {
       waits: [{ name: 'told', condition: { kind: 'count', n: 1, by: 'signals', waitpoints: ['told'] } }],
     }),
 };
@@ -259,9 +262,9 @@ it('every lease of an attempt is answered by how it was given up itself, however
   const claims: Claim[] = [await bench.running({ kind })];
   for (const [place, verb] of turns.entries()) {
     if (place > 0) claims.push(await bench.claimOne(kind));
-    if (verb === 'pause') await bench.engine.pause(claims[place]!, { wakeInMs: 0 });
+    if (verb === 'pause') await bench.port.pause(claims[place]!, { wakeInMs: 0 });
     else await GIVE_UP[verb](claims[place]!);
-    await bench.engine.fireTimers();
+    await bench.port.fireTimers();
   }
   for (const [place, verb] of turns.entries()) {
     expect(await GIVE_UP[verb](claims[place]!)).toMatchObject({ repeated: true });
@@ -332,7 +335,7 @@ for (const verb of ['complete', 'fail', 'release', 'renew'] as const) {
     it('with lease_revoked when the lease was taken away, also when another one holds the work', async () => {
       const kind = newKind();
       const claim = await bench.running({ kind });
-      await bench.engine.revokeLease(claim.executionId, { reason: 'slow' });
+      await bench.engine.executions.revokeLease(claim.executionId, { reason: 'slow' });
       expect(await VERBS[verb](claim)).toEqual({ outcome: 'lease_revoked' });
       const next = await bench.claimOne(kind);
       expect(await VERBS[verb](claim)).toEqual({ outcome: 'lease_revoked' });
@@ -346,7 +349,7 @@ describe('after a release', () => {
     it(`${verb} by the old lease is refused, whoever holds the work`, async () => {
       const kind = newKind();
       const old = await bench.running({ kind });
-      await bench.engine.release(old);
+      await bench.port.release(old);
       expect(await VERBS[verb](old)).toMatchObject({ outcome: 'not_active', lifecyclePhase: 'runnable' });
       const current = await bench.claimOne(kind);
       expect(await VERBS[verb](old)).toEqual({ outcome: 'stale_lease', leaseEpoch: current.leaseEpoch });
@@ -355,7 +358,7 @@ describe('after a release', () => {
 
   it('renewing a completed lease says that it ended', async () => {
     const claim = await bench.running();
-    await bench.engine.complete(claim);
+    await bench.port.complete(claim);
     expect(await VERBS.renew(claim)).toMatchObject({ outcome: 'not_active', terminalOutcome: 'success' });
   });
 });

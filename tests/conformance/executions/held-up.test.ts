@@ -4,14 +4,15 @@
 import { expect, it } from 'vitest';
 import { connect } from '../../../src/index.ts';
 import { LISTENING, newKind, useBench } from '../open.ts';
+import { workerPort } from '../../../src/connect/port.ts';
 
 const bench = useBench();
 
 it('executions that were moved down the queue in bulk are claimed at once, however few are asked for', async () => {
   const kind = newKind();
-  await bench.engine.submit(Array.from({ length: 1_200 }, () => ({ kind, priority: 9 })));
+  await bench.engine.executions.submit(Array.from({ length: 1_200 }, () => ({ kind, priority: 9 })));
   for (const priority of [5, 1]) {
-    for await (const progress of bench.engine.bulk({
+    for await (const progress of bench.engine.executions.bulk({
       verb: 'change_priority',
       priority,
       filter: { kind },
@@ -31,9 +32,12 @@ it('a key that a transaction has not committed holds up nobody who has none', as
   await bench.submit({ kind });
   await client.query('BEGIN');
   const executor = (text: string, params: unknown[]) => client.query(text, params);
-  const { executionId } = await bench.engine.submit({ kind, idempotencyKey }, { executor });
-  const rival = bench.engine.submit({ kind, idempotencyKey });
-  const others = await Promise.all([bench.engine.submit({ kind }), bench.engine.submit({ kind })]);
+  const { executionId } = await bench.engine.executions.submit({ kind, idempotencyKey }, { executor });
+  const rival = bench.engine.executions.submit({ kind, idempotencyKey });
+  const others = await Promise.all([
+    bench.engine.executions.submit({ kind }),
+    bench.engine.executions.submit({ kind }),
+  ]);
   expect(others.map(({ outcome }) => outcome)).toEqual(['submitted', 'submitted']);
   await client.query('COMMIT');
   expect(await rival).toEqual({ executionId, outcome: 'duplicate' });
@@ -48,26 +52,26 @@ it('the window of the default policy counts for a key that has none, and an abse
     defaultPolicy,
   });
   const request = { kind: newKind(), idempotencyKey: newKind(), policy: { retry: undefined, maxReplays: 1 } };
-  const first = await engine.submit(request as never);
-  expect(await engine.fail(await bench.claimOne(request.kind), { message: 'no' })).toMatchObject({
+  const first = await engine.executions.submit(request as never);
+  expect(await workerPort(engine).fail(await bench.claimOne(request.kind), { message: 'no' })).toMatchObject({
     outcome: 'retry_scheduled',
   });
   await engine.cancel(first.executionId, { reason: 'not wanted' });
   await bench.database.moveClock(1_001);
-  expect(await engine.submit(request as never)).toMatchObject({ outcome: 'submitted' });
+  expect(await engine.executions.submit(request as never)).toMatchObject({ outcome: 'submitted' });
 });
 
 it.runIf(LISTENING)('what a process has rung for just before it closes is heard by the others', async () => {
   const kind = newKind();
   const heard = new Promise<void>((resolve) => {
-    const stop = bench.engine.watch({ kinds: [kind] }, () => {
+    const stop = bench.port.watch({ kinds: [kind] }, () => {
       stop();
       resolve();
       return false;
     });
   });
   const engine = await connect({ databaseUrl: bench.database.url, reconcile: 'off', listen: 'off' });
-  await engine.submit({ kind });
+  await engine.executions.submit({ kind });
   await engine.close();
   await heard;
 });
@@ -75,17 +79,19 @@ it.runIf(LISTENING)('what a process has rung for just before it closes is heard 
 it('a replay over several ends replays each once, also one that ends again meanwhile', async () => {
   const kind = newKind();
   const policy = { deadlineMs: 60_000 };
-  const ids = (await bench.engine.submit([1, 2].map(() => ({ kind, policy })))).map((one) => one.executionId);
-  for (const claim of await bench.claim({ kinds: [kind] })) await bench.engine.fail(claim, { message: 'no' });
+  const ids = (await bench.engine.executions.submit([1, 2].map(() => ({ kind, policy })))).map(
+    (one) => one.executionId,
+  );
+  for (const claim of await bench.claim({ kinds: [kind] })) await bench.port.fail(claim, { message: 'no' });
   const states = ['failed', 'expired'] as const;
-  for await (const _ of bench.engine.bulk({
+  for await (const _ of bench.engine.executions.bulk({
     verb: 'replay',
     reason: 'again',
     filter: { kind, states },
     chunk: 1,
   })) {
     await bench.database.moveClock(61_000);
-    await bench.engine.fireTimers();
+    await bench.port.fireTimers();
   }
   const counts = await Promise.all(ids.map(async (id) => (await bench.snapshot(id)).replayCount));
   expect(counts).toEqual([1, 1]);

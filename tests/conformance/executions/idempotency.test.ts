@@ -35,7 +35,7 @@ async function countOf({ kind }: SubmitRequest): Promise<number> {
 
 /** Runs the execution of this kind to its end. */
 async function finish({ kind }: SubmitRequest): Promise<void> {
-  expect(await bench.engine.complete(await bench.claimOne(kind))).toMatchObject({ outcome: 'completed' });
+  expect(await bench.port.complete(await bench.claimOne(kind))).toMatchObject({ outcome: 'completed' });
 }
 
 async function begin(isolation = 'READ COMMITTED'): Promise<{ client: pg.Client; executor: SqlExecutor }> {
@@ -48,14 +48,14 @@ async function begin(isolation = 'READ COMMITTED'): Promise<{ client: pg.Client;
 describe('a submit with a key', () => {
   it('made again answers the first one’s id, while it waits, runs and after it has ended', async () => {
     const one = request({ payload: { a: 1 } });
-    const first = await bench.engine.submit(one);
+    const first = await bench.engine.executions.submit(one);
     expect(first.outcome).toBe('submitted');
     const again = { executionId: first.executionId, outcome: 'duplicate' };
-    expect(await bench.engine.submit(one)).toEqual(again);
+    expect(await bench.engine.executions.submit(one)).toEqual(again);
     const claim = await bench.claimOne(one.kind);
-    expect(await bench.engine.submit(one)).toEqual(again);
-    await bench.engine.complete(claim);
-    expect(await bench.engine.submit(one)).toEqual(again);
+    expect(await bench.engine.executions.submit(one)).toEqual(again);
+    await bench.port.complete(claim);
+    expect(await bench.engine.executions.submit(one)).toEqual(again);
     expect(await countOf(one)).toBe(1);
   });
 
@@ -63,7 +63,9 @@ describe('a submit with a key', () => {
     const one = request();
     const other = await bench.another();
     const answers = await Promise.all(
-      Array.from({ length: 20 }, (_, index) => (index % 2 === 0 ? bench.engine : other).submit(one)),
+      Array.from({ length: 20 }, (_, index) =>
+        (index % 2 === 0 ? bench.engine : other).executions.submit(one),
+      ),
     );
     expect(new Set(answers.map(({ executionId }) => executionId)).size).toBe(1);
     expect(answers.filter(({ outcome }) => outcome === 'submitted')).toHaveLength(1);
@@ -72,7 +74,7 @@ describe('a submit with a key', () => {
 
   it('made twice in one call makes one execution', async () => {
     const one = request();
-    const [first, second, other] = await bench.engine.submit([one, { ...one }, request()]);
+    const [first, second, other] = await bench.engine.executions.submit([one, { ...one }, request()]);
     expect(first!.outcome).toBe('submitted');
     expect(second).toEqual({ executionId: first!.executionId, outcome: 'duplicate' });
     expect(other!.outcome).toBe('submitted');
@@ -81,8 +83,8 @@ describe('a submit with a key', () => {
 
   it('in a call with others that have none, or that are there already, is answered in its place', async () => {
     const [known, fresh, plain] = [request(), request(), { kind: newKind() }];
-    const first = await bench.engine.submit(known);
-    const answers = await bench.engine.submit([plain, known, fresh, plain]);
+    const first = await bench.engine.executions.submit(known);
+    const answers = await bench.engine.executions.submit([plain, known, fresh, plain]);
     expect(answers.map(({ outcome }) => outcome)).toEqual([
       'submitted',
       'duplicate',
@@ -97,31 +99,31 @@ describe('a submit with a key', () => {
   it('is another one in another namespace, and lives where its key does', async () => {
     const one = request({ namespace: 'here' });
     const there = { ...one, namespace: 'there' };
-    const first = await bench.engine.submit(one);
-    const second = await bench.engine.submit(there);
+    const first = await bench.engine.executions.submit(one);
+    const second = await bench.engine.executions.submit(there);
     expect(second.outcome).toBe('submitted');
     expect(second.executionId).not.toBe(first.executionId);
-    expect(await bench.engine.submit(one)).toMatchObject({ executionId: first.executionId });
-    expect(await bench.engine.submit(there)).toMatchObject({ executionId: second.executionId });
+    expect(await bench.engine.executions.submit(one)).toMatchObject({ executionId: first.executionId });
+    expect(await bench.engine.executions.submit(there)).toMatchObject({ executionId: second.executionId });
   });
 
   it('is told from one whose namespace and key only read the same when put together', async () => {
     const kind = newKind();
     const one = { kind, namespace: 'a', idempotencyKey: 'b\nc' };
     const other = { kind, namespace: 'a\nb', idempotencyKey: 'c' };
-    const answers = await bench.engine.submit([one, other]);
+    const answers = await bench.engine.executions.submit([one, other]);
     expect(answers.map(({ outcome }) => outcome)).toEqual(['submitted', 'submitted']);
     expect(await countOf(one)).toBe(2);
   });
 
   it('cannot have an id as well, and a child cannot have one', async () => {
     const executionId = await bench.submit();
-    await expect(bench.engine.submit(request({ executionId }))).rejects.toMatchObject({
+    await expect(bench.engine.executions.submit(request({ executionId }))).rejects.toMatchObject({
       code: 'invalid_input',
       field: 'request.idempotencyKey',
     });
     const parent = await bench.running();
-    await expect(bench.engine.spawn(parent, [request()])).rejects.toMatchObject({ code: 'invalid_input' });
+    await expect(bench.port.spawn(parent, [request()])).rejects.toMatchObject({ code: 'invalid_input' });
   });
 });
 
@@ -143,8 +145,8 @@ describe('a request is the same request', () => {
   ];
   it.each(same)('%s', async (_, first, second) => {
     const one = request();
-    const made = await bench.engine.submit({ ...one, ...first });
-    expect(await bench.engine.submit({ ...one, ...second })).toEqual({
+    const made = await bench.engine.executions.submit({ ...one, ...first });
+    expect(await bench.engine.executions.submit({ ...one, ...second })).toEqual({
       executionId: made.executionId,
       outcome: 'duplicate',
     });
@@ -156,8 +158,8 @@ describe('a request is the same request', () => {
       await bench.another({ defaultPolicy: { retry: { maxRetries: 9 }, deadlineMs: 1_000 } }),
     ];
     const one = request();
-    const { executionId } = await before.submit(one);
-    expect(await after.submit(one)).toEqual({ executionId, outcome: 'duplicate' });
+    const { executionId } = await before.executions.submit(one);
+    expect(await after.executions.submit(one)).toEqual({ executionId, outcome: 'duplicate' });
   });
 });
 
@@ -170,8 +172,8 @@ describe('a key that stands for another request', () => {
   ];
   it.each(others)('is refused when it differs in its %s', async (_, other) => {
     const one = request({ payload: { a: [1, 2] }, tags: { team: 'a' } });
-    await bench.engine.submit(one);
-    await expect(bench.engine.submit({ ...one, ...other })).rejects.toMatchObject({
+    await bench.engine.executions.submit(one);
+    await expect(bench.engine.executions.submit({ ...one, ...other })).rejects.toMatchObject({
       code: 'idempotency_key_reused',
       field: 'request.idempotencyKey',
     });
@@ -184,32 +186,37 @@ describe('a key that stands for another request', () => {
     ['delay', { delayMs: 5_000 }],
   ])('is the same request when only its %s differs: that is how it is run, not what', async (_, other) => {
     const one = request({ payload: 1 });
-    const { executionId } = await bench.engine.submit(one);
-    expect(await bench.engine.submit({ ...one, ...other })).toEqual({ executionId, outcome: 'duplicate' });
+    const { executionId } = await bench.engine.executions.submit(one);
+    expect(await bench.engine.executions.submit({ ...one, ...other })).toEqual({
+      executionId,
+      outcome: 'duplicate',
+    });
   });
 
   it('names the request of many, and nothing of the whole call is written', async () => {
     const one = request({ payload: 1 });
-    await bench.engine.submit(one);
+    await bench.engine.executions.submit(one);
     const calls = [request(), { kind: newKind() }, { ...one, payload: 2 }, request()];
-    await expect(bench.engine.submit(calls)).rejects.toMatchObject({
+    await expect(bench.engine.executions.submit(calls)).rejects.toMatchObject({
       code: 'idempotency_key_reused',
       field: 'requests[2].idempotencyKey',
     });
     expect(await Promise.all([calls[0]!, calls[1]!, calls[3]!].map(countOf))).toEqual([0, 0, 0]);
     // Their keys are free as before: another body may have them.
-    expect(await bench.engine.submit({ ...calls[0]!, payload: 'other' })).toMatchObject({
+    expect(await bench.engine.executions.submit({ ...calls[0]!, payload: 'other' })).toMatchObject({
       outcome: 'submitted',
     });
   });
 
   it('is named by its own place also when earlier requests of the call are repeats of each other', async () => {
     const [one, twice] = [request({ payload: 1 }), request()];
-    await bench.engine.submit(one);
-    await expect(bench.engine.submit([twice, { ...twice }, { ...one, payload: 2 }])).rejects.toMatchObject({
+    await bench.engine.executions.submit(one);
+    await expect(
+      bench.engine.executions.submit([twice, { ...twice }, { ...one, payload: 2 }]),
+    ).rejects.toMatchObject({
       field: 'requests[2].idempotencyKey',
     });
-    await expect(bench.engine.submit([twice, { ...twice, payload: 3 }])).rejects.toMatchObject({
+    await expect(bench.engine.executions.submit([twice, { ...twice, payload: 3 }])).rejects.toMatchObject({
       code: 'idempotency_key_reused',
       field: 'requests[1].idempotencyKey',
     });
@@ -218,12 +225,12 @@ describe('a key that stands for another request', () => {
 
   it('costs only its own caller, not those whose submits share a statement with it', async () => {
     const one = request({ payload: 1 });
-    await bench.engine.submit(one);
+    await bench.engine.executions.submit(one);
     const good = Array.from({ length: 5 }, () => request());
     const settled = await Promise.allSettled([
-      ...good.slice(0, 3).map((each) => bench.engine.submit(each)),
-      bench.engine.submit({ ...one, payload: 2 }),
-      ...good.slice(3).map((each) => bench.engine.submit(each)),
+      ...good.slice(0, 3).map((each) => bench.engine.executions.submit(each)),
+      bench.engine.executions.submit({ ...one, payload: 2 }),
+      ...good.slice(3).map((each) => bench.engine.executions.submit(each)),
     ]);
     const refused = settled.flatMap((each) => (each.status === 'rejected' ? [each.reason] : []));
     expect(refused).toMatchObject([{ code: 'idempotency_key_reused', field: 'request.idempotencyKey' }]);
@@ -234,15 +241,15 @@ describe('a key that stands for another request', () => {
 describe('a key stands for its execution', () => {
   it('for a day when nothing else is said, and is free after that once the execution has ended', async () => {
     const one = request();
-    const { executionId } = await bench.engine.submit(one);
+    const { executionId } = await bench.engine.executions.submit(one);
     await finish(one);
     await bench.database.moveClock(DAY_MS - 60_000);
-    expect(await bench.engine.submit(one)).toEqual({ executionId, outcome: 'duplicate' });
+    expect(await bench.engine.executions.submit(one)).toEqual({ executionId, outcome: 'duplicate' });
     await bench.database.moveClock(60_000);
-    const next = await bench.engine.submit({ ...one, payload: 'may differ now' });
+    const next = await bench.engine.executions.submit({ ...one, payload: 'may differ now' });
     expect(next.outcome).toBe('submitted');
     expect(next.executionId).not.toBe(executionId);
-    expect(await bench.engine.submit({ ...one, payload: 'may differ now' })).toEqual({
+    expect(await bench.engine.executions.submit({ ...one, payload: 'may differ now' })).toEqual({
       executionId: next.executionId,
       outcome: 'duplicate',
     });
@@ -250,45 +257,45 @@ describe('a key stands for its execution', () => {
 
   it('as long as its policy says', async () => {
     const one = request({ policy: { dedupWindowMs: 1_000 } });
-    await bench.engine.submit(one);
+    await bench.engine.executions.submit(one);
     await finish(one);
     await bench.database.moveClock(1_000);
-    expect(await bench.engine.submit(one)).toMatchObject({ outcome: 'submitted' });
+    expect(await bench.engine.executions.submit(one)).toMatchObject({ outcome: 'submitted' });
     expect(await countOf(one)).toBe(2);
   });
 
   it('also after its time while the execution has not ended', async () => {
     const one = request({ policy: { dedupWindowMs: 1_000 } });
-    const { executionId } = await bench.engine.submit(one);
+    const { executionId } = await bench.engine.executions.submit(one);
     const claim = await bench.claimOne(one.kind);
     await bench.database.moveClock(2_000);
-    expect(await bench.engine.submit(one)).toEqual({ executionId, outcome: 'duplicate' });
-    await expect(bench.engine.submit({ ...one, payload: 'other' })).rejects.toMatchObject({
+    expect(await bench.engine.executions.submit(one)).toEqual({ executionId, outcome: 'duplicate' });
+    await expect(bench.engine.executions.submit({ ...one, payload: 'other' })).rejects.toMatchObject({
       code: 'idempotency_key_reused',
     });
-    await bench.engine.complete(claim);
-    expect(await bench.engine.submit(one)).toMatchObject({ outcome: 'submitted' });
+    await bench.port.complete(claim);
+    expect(await bench.engine.executions.submit(one)).toMatchObject({ outcome: 'submitted' });
   });
 
   it('also after the execution was forgotten, until its time is over', async () => {
     const one = request({ policy: { retentionMs: 0 } });
-    const { executionId } = await bench.engine.submit(one);
+    const { executionId } = await bench.engine.executions.submit(one);
     await finish(one);
     await bench.reconcile();
-    expect(await bench.engine.describe(executionId)).toBeNull();
-    expect(await bench.engine.submit(one)).toEqual({ executionId, outcome: 'duplicate' });
+    expect(await bench.engine.executions.describe(executionId)).toBeNull();
+    expect(await bench.engine.executions.submit(one)).toEqual({ executionId, outcome: 'duplicate' });
     expect(await countOf(one)).toBe(0);
     await bench.database.moveClock(DAY_MS);
-    expect(await bench.engine.submit(one)).toMatchObject({ outcome: 'submitted' });
+    expect(await bench.engine.executions.submit(one)).toMatchObject({ outcome: 'submitted' });
   });
 
   it('when it was replayed and runs again, too', async () => {
     const one = request({ policy: { dedupWindowMs: 1_000 } });
-    const { executionId } = await bench.engine.submit(one);
+    const { executionId } = await bench.engine.executions.submit(one);
     await finish(one);
-    await bench.engine.replay(executionId, { reason: 'again' });
+    await bench.engine.executions.replay(executionId, { reason: 'again' });
     await bench.database.moveClock(2_000);
-    expect(await bench.engine.submit(one)).toEqual({ executionId, outcome: 'duplicate' });
+    expect(await bench.engine.executions.submit(one)).toEqual({ executionId, outcome: 'duplicate' });
   });
 });
 
@@ -296,24 +303,24 @@ describe('inside a transaction of the caller a key', () => {
   it('is taken with the commit and free after a rollback', async () => {
     const one = request();
     const undone = await begin();
-    await bench.engine.submit(one, { executor: undone.executor });
+    await bench.engine.executions.submit(one, { executor: undone.executor });
     await undone.client.query('ROLLBACK');
     const done = await begin();
-    const made = await bench.engine.submit(one, { executor: done.executor });
+    const made = await bench.engine.executions.submit(one, { executor: done.executor });
     expect(made.outcome).toBe('submitted');
-    expect(await bench.engine.submit(one, { executor: done.executor })).toEqual({
+    expect(await bench.engine.executions.submit(one, { executor: done.executor })).toEqual({
       executionId: made.executionId,
       outcome: 'duplicate',
     });
     await done.client.query('COMMIT');
-    expect(await bench.engine.submit(one)).toMatchObject({ outcome: 'duplicate' });
+    expect(await bench.engine.executions.submit(one)).toMatchObject({ outcome: 'duplicate' });
   });
 
   it('not committed yet makes others wait, who then get its id', async () => {
     const one = request();
     const { client, executor } = await begin();
-    const made = await bench.engine.submit(one, { executor });
-    const second = bench.engine.submit(one);
+    const made = await bench.engine.executions.submit(one, { executor });
+    const second = bench.engine.executions.submit(one);
     await vi.waitFor(async () => {
       const waiting = await client.query(
         `SELECT FROM pg_stat_activity WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid))`,
@@ -329,14 +336,14 @@ describe('inside a transaction of the caller a key', () => {
     const one = request();
     const { client, executor } = await begin('REPEATABLE READ');
     await client.query('SELECT 1');
-    await bench.engine.submit({ kind: one.kind });
-    const { executionId } = await bench.engine.submit(one);
-    await expect(bench.engine.submit(one, { executor })).rejects.toMatchObject({
+    await bench.engine.executions.submit({ kind: one.kind });
+    const { executionId } = await bench.engine.executions.submit(one);
+    await expect(bench.engine.executions.submit(one, { executor })).rejects.toMatchObject({
       code: 'retry_transaction',
       sqlState: '40001',
     });
     const again = await begin('REPEATABLE READ');
-    expect(await bench.engine.submit(one, { executor: again.executor })).toEqual({
+    expect(await bench.engine.executions.submit(one, { executor: again.executor })).toEqual({
       executionId,
       outcome: 'duplicate',
     });
@@ -344,10 +351,10 @@ describe('inside a transaction of the caller a key', () => {
 
   it('that stands for another request names the field', async () => {
     const one = request({ payload: 1 });
-    await bench.engine.submit(one);
+    await bench.engine.executions.submit(one);
     const { executor } = await begin();
     await expect(
-      bench.engine.submit([request(), { ...one, payload: 2 }], { executor }),
+      bench.engine.executions.submit([request(), { ...one, payload: 2 }], { executor }),
     ).rejects.toMatchObject({ code: 'idempotency_key_reused', field: 'requests[1].idempotencyKey' });
   });
 });
@@ -361,12 +368,15 @@ it('a submit whose answer was lost is told as submitted, not as a duplicate of i
       poolSize: 1,
     });
     const one = request();
-    await engine.submit({ kind: one.kind });
+    await engine.executions.submit({ kind: one.kind });
     const lost = proxy.cutAfter('ff_submit');
-    const answer = await engine.submit(one);
+    const answer = await engine.executions.submit(one);
     await lost;
     expect(answer.outcome).toBe('submitted');
-    expect(await engine.submit(one)).toEqual({ executionId: answer.executionId, outcome: 'duplicate' });
+    expect(await engine.executions.submit(one)).toEqual({
+      executionId: answer.executionId,
+      outcome: 'duplicate',
+    });
     expect(await countOf(one)).toBe(2);
     const found = await bench.database.query('SELECT FROM ff_idempotency WHERE execution_id = $1', [
       uuidOf(answer.executionId),

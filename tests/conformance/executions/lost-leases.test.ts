@@ -3,7 +3,8 @@
  * reconcilers of another connection notice.
  */
 import { describe, expect, it } from 'vitest';
-import type { Claim, ExecutionPolicy } from '../../../src/index.ts';
+import type { Claim } from '../../../src/protocol/index.ts';
+import type { ExecutionPolicy } from '../../../src/index.ts';
 import { LEASE_MS, misplaced, newKind, useBench } from '../open.ts';
 
 const bench = useBench();
@@ -17,18 +18,18 @@ describe('renew', () => {
   it('keeps a lease from running out, counted from now, and keeps its name', async () => {
     const claim = await bench.running();
     await bench.database.moveClock(LEASE_MS - 1_000);
-    expect(await bench.engine.renew([claim], LEASE_MS)).toEqual([{ outcome: 'renewed' }]);
+    expect(await bench.port.renew([claim], LEASE_MS)).toEqual([{ outcome: 'renewed' }]);
     await bench.database.moveClock(LEASE_MS - 1_000);
     await bench.reconcile();
     const { lease, leaseEpoch } = await bench.snapshot(claim.executionId);
     expect({ ...lease, leaseEpoch }).toMatchObject({ leaseId: claim.leaseId, leaseEpoch: claim.leaseEpoch });
-    expect(await bench.engine.complete(claim)).toMatchObject({ outcome: 'completed' });
+    expect(await bench.port.complete(claim)).toMatchObject({ outcome: 'completed' });
   });
 
   it('may give another length than the claim did', async () => {
     const claim = await bench.running();
     const before = await bench.snapshot(claim.executionId);
-    await bench.engine.renew([claim], 10 * LEASE_MS);
+    await bench.port.renew([claim], 10 * LEASE_MS);
     const after = await bench.snapshot(claim.executionId);
     expect(after.lease!.expiresAtMs - before.lease!.expiresAtMs).toBeGreaterThanOrEqual(9 * LEASE_MS);
     expect(after.lease!.acquiredAtMs).toBe(before.lease!.acquiredAtMs);
@@ -38,7 +39,7 @@ describe('renew', () => {
     const lost = await bench.running();
     await bench.database.moveClock(LEASE_MS);
     const kind = newKind();
-    await bench.engine.submit(Array.from({ length: 6 }, () => ({ kind })));
+    await bench.engine.executions.submit(Array.from({ length: 6 }, () => ({ kind })));
     const claims = await bench.claim({ kinds: [kind] });
     const [good, done, taken, released, cancelled, last] = claims as [
       Claim,
@@ -48,14 +49,14 @@ describe('renew', () => {
       Claim,
       Claim,
     ];
-    await bench.engine.complete(done);
-    await bench.engine.revokeLease(taken.executionId, SLOW);
-    await bench.engine.release(released);
+    await bench.port.complete(done);
+    await bench.engine.executions.revokeLease(taken.executionId, SLOW);
+    await bench.port.release(released);
     await bench.engine.cancel(cancelled.executionId, SLOW);
     const unknown = { ...(await bench.running()), executionId: misplaced(good.executionId) };
     const stale = { ...(await bench.running()), leaseEpoch: 9 };
     const leases = [last, done, taken, released, cancelled, unknown, stale, lost];
-    expect(await bench.engine.renew(leases, LEASE_MS)).toMatchObject([
+    expect(await bench.port.renew(leases, LEASE_MS)).toMatchObject([
       { outcome: 'renewed' },
       { outcome: 'not_active', lifecyclePhase: 'terminal', terminalOutcome: 'success' },
       { outcome: 'lease_revoked' },
@@ -69,9 +70,9 @@ describe('renew', () => {
 
   it('renews two hundred leases in one call', async () => {
     const kind = newKind();
-    await bench.engine.submit(Array.from({ length: 200 }, () => ({ kind })));
+    await bench.engine.executions.submit(Array.from({ length: 200 }, () => ({ kind })));
     const claims = await bench.claim({ kinds: [kind], limit: 200 });
-    const answers = await bench.engine.renew(claims, LEASE_MS);
+    const answers = await bench.port.renew(claims, LEASE_MS);
     expect(answers.filter(({ outcome }) => outcome === 'renewed')).toHaveLength(200);
     await bench.engine.cancel(
       claims.map(({ executionId }) => executionId),
@@ -80,7 +81,7 @@ describe('renew', () => {
   });
 
   it('of nothing is nothing', async () => {
-    expect(await bench.engine.renew([], LEASE_MS)).toEqual([]);
+    expect(await bench.port.renew([], LEASE_MS)).toEqual([]);
   });
 });
 
@@ -126,11 +127,14 @@ describe('a lease that runs out', () => {
     const lost = await bench.running({ kind, ...retrying(1) });
     await bench.loseLeases();
     const next = await bench.claimOne(kind);
-    expect(await bench.engine.complete(lost, 'zombie')).toEqual({ outcome: 'lease_expired' });
-    expect(await bench.engine.fail(lost, { message: 'zombie' })).toEqual({ outcome: 'lease_expired' });
-    expect(await bench.engine.complete(next, 'mine')).toMatchObject({ outcome: 'completed' });
-    expect(await bench.engine.result(lost.executionId)).toEqual({ outcome: 'success', result: 'mine' });
-    expect(await bench.engine.complete(lost, 'zombie')).toEqual({ outcome: 'lease_expired' });
+    expect(await bench.port.complete(lost, 'zombie')).toEqual({ outcome: 'lease_expired' });
+    expect(await bench.port.fail(lost, { message: 'zombie' })).toEqual({ outcome: 'lease_expired' });
+    expect(await bench.port.complete(next, 'mine')).toMatchObject({ outcome: 'completed' });
+    expect(await bench.engine.executions.result(lost.executionId)).toEqual({
+      outcome: 'success',
+      result: 'mine',
+    });
+    expect(await bench.port.complete(lost, 'zombie')).toEqual({ outcome: 'lease_expired' });
   });
 
   it('counts as reclaimed only for the attempt that follows it', async () => {
@@ -138,14 +142,14 @@ describe('a lease that runs out', () => {
     await bench.running({ kind, ...retrying(3) });
     await bench.loseLeases();
     const second = await bench.claimOne(kind);
-    await bench.engine.release(second);
+    await bench.port.release(second);
     expect(await bench.claimOne(kind)).toMatchObject({ attemptIndex: 1, resumed: true, reclaimed: false });
   });
 
   it('ends a paused and resumed attempt too', async () => {
     const kind = newKind();
     const first = await bench.running({ kind, ...retrying(1) });
-    await bench.engine.release(first);
+    await bench.port.release(first);
     await bench.claimOne(kind, { workerInstanceId: 'worker-9' });
     await bench.loseLeases();
     const { attempts } = await bench.snapshot(first.executionId);
@@ -163,7 +167,7 @@ describe('a lease that runs out', () => {
       await bench.claimOne(kind);
     }
     await bench.loseLeases();
-    expect(await bench.engine.result(executionId)).toEqual({
+    expect(await bench.engine.executions.result(executionId)).toEqual({
       outcome: 'expired',
       message: 'attempt_timeout',
       category: 'infra_crash',
@@ -184,7 +188,7 @@ describe('a lease that runs out', () => {
   it('ends the execution when there is no policy', async () => {
     const { executionId } = await bench.running();
     await bench.loseLeases();
-    expect(await bench.engine.result(executionId)).toMatchObject({ outcome: 'expired' });
+    expect(await bench.engine.executions.result(executionId)).toMatchObject({ outcome: 'expired' });
   });
 
   it('is retried whatever the categories say, for the work is not at fault', async () => {
@@ -197,8 +201,8 @@ describe('a lease that runs out', () => {
   it('does not disturb the others', async () => {
     const [done, held] = [await bench.running(), await bench.running()];
     const lost = await bench.running(retrying(1));
-    await bench.engine.complete(done);
-    await bench.engine.renew([held], 10 * LEASE_MS);
+    await bench.port.complete(done);
+    await bench.port.renew([held], 10 * LEASE_MS);
     await bench.loseLeases();
     expect(await bench.snapshot(lost.executionId)).toMatchObject({ publicState: 'waiting' });
     expect(await bench.snapshot(held.executionId)).toMatchObject({ publicState: 'active' });
@@ -213,7 +217,7 @@ describe('revokeLease', () => {
   it('gives the work to another worker without spending a retry', async () => {
     const kind = newKind();
     const taken = await bench.running({ kind });
-    expect(await bench.engine.revokeLease(taken.executionId, { ...SLOW, by: 'ann' })).toEqual({
+    expect(await bench.engine.executions.revokeLease(taken.executionId, { ...SLOW, by: 'ann' })).toEqual({
       outcome: 'revoked',
     });
     expect(await bench.snapshot(taken.executionId)).toMatchObject({
@@ -231,9 +235,11 @@ describe('revokeLease', () => {
     const kind = newKind();
     const first = await bench.running({ kind });
     const request = { ...SLOW, leaseId: first.leaseId };
-    expect(await bench.engine.revokeLease(first.executionId, request)).toEqual({ outcome: 'revoked' });
+    expect(await bench.engine.executions.revokeLease(first.executionId, request)).toEqual({
+      outcome: 'revoked',
+    });
     const second = await bench.claimOne(kind);
-    expect(await bench.engine.revokeLease(first.executionId, request)).toEqual({
+    expect(await bench.engine.executions.revokeLease(first.executionId, request)).toEqual({
       outcome: 'stale_lease',
       leaseEpoch: second.leaseEpoch,
     });
@@ -242,17 +248,19 @@ describe('revokeLease', () => {
 
   it('is refused where there is no lease', async () => {
     const waiting = await bench.submit();
-    expect(await bench.engine.revokeLease(waiting, SLOW)).toEqual({
+    expect(await bench.engine.executions.revokeLease(waiting, SLOW)).toEqual({
       outcome: 'no_active_lease',
       lifecyclePhase: 'runnable',
     });
     const done = await bench.running();
-    await bench.engine.complete(done);
-    expect(await bench.engine.revokeLease(done.executionId, SLOW)).toEqual({
+    await bench.port.complete(done);
+    expect(await bench.engine.executions.revokeLease(done.executionId, SLOW)).toEqual({
       outcome: 'no_active_lease',
       lifecyclePhase: 'terminal',
     });
-    expect(await bench.engine.revokeLease(misplaced(waiting), SLOW)).toEqual({ outcome: 'not_found' });
+    expect(await bench.engine.executions.revokeLease(misplaced(waiting), SLOW)).toEqual({
+      outcome: 'not_found',
+    });
   });
 
   it('is capped: one more than allowed fails the execution', async () => {
@@ -262,25 +270,29 @@ describe('revokeLease', () => {
       policy: { maxReclaims: 2, retry: { maxRetries: 5 } },
     });
     for (let taken = 0; taken < 2; taken += 1) {
-      expect(await bench.engine.revokeLease(executionId, SLOW)).toEqual({ outcome: 'revoked' });
+      expect(await bench.engine.executions.revokeLease(executionId, SLOW)).toEqual({ outcome: 'revoked' });
       await bench.claimOne(kind);
     }
-    expect(await bench.engine.revokeLease(executionId, { ...SLOW, by: 'ann' })).toEqual({
+    expect(await bench.engine.executions.revokeLease(executionId, { ...SLOW, by: 'ann' })).toEqual({
       outcome: 'reclaims_exhausted',
     });
-    expect(await bench.engine.result(executionId)).toMatchObject({ outcome: 'failed', by: 'ann' });
+    expect(await bench.engine.executions.result(executionId)).toMatchObject({ outcome: 'failed', by: 'ann' });
     expect(await bench.snapshot(executionId)).toMatchObject({
       publicState: 'failed',
       retryCount: 0,
       reclaimCount: 2,
       attemptIndex: 2,
     });
-    expect(await bench.engine.revokeLease(executionId, SLOW)).toMatchObject({ outcome: 'no_active_lease' });
+    expect(await bench.engine.executions.revokeLease(executionId, SLOW)).toMatchObject({
+      outcome: 'no_active_lease',
+    });
   });
 
   it('that is not allowed at all fails the execution at once', async () => {
     const { executionId } = await bench.running({ policy: { maxReclaims: 0 } });
-    expect(await bench.engine.revokeLease(executionId, SLOW)).toEqual({ outcome: 'reclaims_exhausted' });
+    expect(await bench.engine.executions.revokeLease(executionId, SLOW)).toEqual({
+      outcome: 'reclaims_exhausted',
+    });
   });
 
   it('counts leases that ran out as well', async () => {
@@ -289,13 +301,15 @@ describe('revokeLease', () => {
     const { executionId } = await bench.running({ kind, policy });
     await bench.loseLeases();
     await bench.claimOne(kind);
-    expect(await bench.engine.revokeLease(executionId, SLOW)).toEqual({ outcome: 'reclaims_exhausted' });
+    expect(await bench.engine.executions.revokeLease(executionId, SLOW)).toEqual({
+      outcome: 'reclaims_exhausted',
+    });
   });
 
   it('works on a lease that ran out and was not noticed yet', async () => {
     const { executionId } = await bench.running();
     await bench.database.moveClock(LEASE_MS);
-    expect(await bench.engine.revokeLease(executionId, SLOW)).toEqual({ outcome: 'revoked' });
+    expect(await bench.engine.executions.revokeLease(executionId, SLOW)).toEqual({ outcome: 'revoked' });
     expect(await bench.snapshot(executionId)).toMatchObject({ publicState: 'waiting', retryCount: 0 });
   });
 });

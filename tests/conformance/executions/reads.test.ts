@@ -3,7 +3,8 @@
  */
 import { describe, expect, it } from 'vitest';
 import type { PublicState } from '../../../src/contract/states.ts';
-import type { Claim, ExecutionId } from '../../../src/index.ts';
+import type { Claim } from '../../../src/protocol/index.ts';
+import type { ExecutionId } from '../../../src/index.ts';
 import { misplaced, newKind, useBench } from '../open.ts';
 
 const bench = useBench();
@@ -31,27 +32,28 @@ const STATES: State[] = [
   { name: 'waiting', make: () => bench.submit(), ...pending('waiting') },
   { name: 'delayed', make: () => bench.submit({ delayMs: 600_000 }), ...pending('delayed') },
   { name: 'running', make: async () => (await bench.running()).executionId, ...pending('active') },
-  { name: 'released', make: () => after((claim) => bench.engine.release(claim)), ...pending('waiting') },
+  { name: 'released', make: () => after((claim) => bench.port.release(claim)), ...pending('waiting') },
   {
     name: 'backing off',
-    make: () => after((claim) => bench.engine.fail(claim, { message: 'ouch' }), RETRYING),
+    make: () => after((claim) => bench.port.fail(claim, { message: 'ouch' }), RETRYING),
     ...pending('delayed'),
   },
   { name: 'lost and waiting', make: () => after(() => bench.loseLeases(), RETRYING), ...pending('waiting') },
   {
     name: 'revoked and waiting',
-    make: () => after(({ executionId }) => bench.engine.revokeLease(executionId, { reason: 'slow' })),
+    make: () =>
+      after(({ executionId }) => bench.engine.executions.revokeLease(executionId, { reason: 'slow' })),
     ...pending('waiting'),
   },
   {
     name: 'completed',
-    make: () => after((claim) => bench.engine.complete(claim, [1])),
+    make: () => after((claim) => bench.port.complete(claim, [1])),
     publicState: 'completed',
     result: { outcome: 'success', result: [1] },
   },
   {
     name: 'failed',
-    make: () => after((claim) => bench.engine.fail(claim, { message: 'ouch', category: 'c' })),
+    make: () => after((claim) => bench.port.fail(claim, { message: 'ouch', category: 'c' })),
     publicState: 'failed',
     result: { outcome: 'failed', message: 'ouch', category: 'c', by: 'worker-1' },
   },
@@ -74,7 +76,7 @@ for (const { name, make, publicState, result } of STATES) {
     const id = await make();
     const snapshot = await bench.snapshot(id);
     expect(snapshot).toMatchObject({ executionId: id, publicState, setbacks: [] });
-    expect(await bench.engine.result(id)).toEqual(result);
+    expect(await bench.engine.executions.result(id)).toEqual(result);
     const ended = !('publicState' in result);
     expect(snapshot.state.lifecyclePhase === 'terminal').toBe(ended);
     expect(snapshot.endedAtMs === null).toBe(!ended);
@@ -86,8 +88,8 @@ for (const { name, make, publicState, result } of STATES) {
 describe('an execution that does not exist', () => {
   it('is null to describe and not_found to result', async () => {
     const id = misplaced(await bench.submit());
-    expect(await bench.engine.describe(id)).toBeNull();
-    expect(await bench.engine.result(id)).toEqual({ outcome: 'not_found' });
+    expect(await bench.engine.executions.describe(id)).toBeNull();
+    expect(await bench.engine.executions.result(id)).toEqual({ outcome: 'not_found' });
   });
 });
 
@@ -99,7 +101,7 @@ describe('times', () => {
     const claim = await bench.claimOne(kind);
     const running = await bench.snapshot(id);
     await bench.database.moveClock(1_000);
-    await bench.engine.complete(claim);
+    await bench.port.complete(claim);
     const { createdAtMs, startedAtMs, changedAtMs, endedAtMs } = await bench.snapshot(id);
     expect(running.startedAtMs! - createdAtMs).toBeGreaterThanOrEqual(1_000);
     expect(running.changedAtMs).toBe(running.startedAtMs);
@@ -112,9 +114,9 @@ describe('times', () => {
     const kind = newKind();
     const claim = await bench.running({ kind, ...RETRYING });
     const { startedAtMs } = await bench.snapshot(claim.executionId);
-    await bench.engine.fail(claim, { message: 'ouch', retryAfterMs: 5_000 });
+    await bench.port.fail(claim, { message: 'ouch', retryAfterMs: 5_000 });
     await bench.database.moveClock(5_000);
-    await bench.engine.fireTimers();
+    await bench.port.fireTimers();
     await bench.claimOne(kind);
     expect((await bench.snapshot(claim.executionId)).startedAtMs).toBe(startedAtMs);
   });
@@ -124,12 +126,12 @@ it('the history lists every ended attempt, oldest first, and the running one as 
   const kind = newKind();
   const policy = { retry: { maxRetries: 5, backoff: { type: 'fixed', delayMs: 0 } } } as const;
   const first = await bench.running({ kind, policy });
-  await bench.engine.fail(first, { message: 'one' });
-  await bench.engine.fireTimers();
+  await bench.port.fail(first, { message: 'one' });
+  await bench.port.fireTimers();
   await bench.claimOne(kind, { workerInstanceId: 'worker-2' });
   await bench.loseLeases();
   await bench.claimOne(kind, { workerInstanceId: 'worker-3' });
-  await bench.engine.revokeLease(first.executionId, { reason: 'slow' });
+  await bench.engine.executions.revokeLease(first.executionId, { reason: 'slow' });
   await bench.claimOne(kind, { workerInstanceId: 'worker-4' });
   const { attempts, lease, attemptIndex, retryCount, reclaimCount } = await bench.snapshot(first.executionId);
   expect(attempts).toMatchObject([

@@ -2,8 +2,10 @@
  * What follows a failure: another attempt after a delay, or the end. The delay passes by moving the clock.
  */
 import { describe, expect, it } from 'vitest';
-import type { Backoff, Claim, ExecutionPolicy, Failure } from '../../../src/index.ts';
+import type { Backoff, ExecutionPolicy } from '../../../src/index.ts';
+import type { Claim, Failure } from '../../../src/protocol/index.ts';
 import { newKind, useBench } from '../open.ts';
+import { workerPort } from '../../../src/connect/port.ts';
 
 const bench = useBench();
 const OUCH = { message: 'ouch' };
@@ -15,14 +17,14 @@ function retrying(maxRetries: number, backoff?: Backoff): ExecutionPolicy {
 /** Lets a retry become due and claims it. */
 async function nextAttempt(claim: Claim, delayMs: number): Promise<Claim> {
   await bench.database.moveClock(delayMs);
-  await bench.engine.fireTimers();
+  await bench.port.fireTimers();
   return bench.claimOne(claim.kind);
 }
 
 describe('a failure with retries left', () => {
   it('is retried as a new attempt once the delay is over', async () => {
     const claim = await bench.running({ policy: retrying(2, { type: 'fixed', delayMs: 60_000 }) });
-    expect(await bench.engine.fail(claim, { message: 'ouch', category: 'timeout' })).toEqual({
+    expect(await bench.port.fail(claim, { message: 'ouch', category: 'timeout' })).toEqual({
       outcome: 'retry_scheduled',
       repeated: false,
       retryInMs: 60_000,
@@ -48,11 +50,11 @@ describe('a failure with retries left', () => {
       { attemptIndex: 0, outcome: 'failed', failureMessage: 'ouch', failureCategory: 'timeout' },
     ]);
     expect(waiting.eligibleAtMs! - waiting.changedAtMs).toBeLessThanOrEqual(60_000);
-    expect(await bench.engine.result(claim.executionId)).toEqual({
+    expect(await bench.engine.executions.result(claim.executionId)).toEqual({
       outcome: 'pending',
       publicState: 'delayed',
     });
-    await bench.engine.fireTimers();
+    await bench.port.fireTimers();
     expect(await bench.claim({ kinds: [claim.kind] })).toEqual([]);
     expect(await nextAttempt(claim, 60_000)).toMatchObject({
       executionId: claim.executionId,
@@ -66,16 +68,19 @@ describe('a failure with retries left', () => {
 
   it('reads as waiting from the moment it is due', async () => {
     const claim = await bench.running({ policy: retrying(1, { type: 'fixed', delayMs: 60_000 }) });
-    await bench.engine.fail(claim, OUCH);
+    await bench.port.fail(claim, OUCH);
     await bench.database.moveClock(60_000);
     expect(await bench.snapshot(claim.executionId)).toMatchObject({ publicState: 'waiting' });
   });
 
   it('succeeds after all when a later attempt completes', async () => {
     const claim = await bench.running({ policy: retrying(1) });
-    await bench.engine.fail(claim, OUCH);
-    await bench.engine.complete(await nextAttempt(claim, 1_000), 'at last');
-    expect(await bench.engine.result(claim.executionId)).toEqual({ outcome: 'success', result: 'at last' });
+    await bench.port.fail(claim, OUCH);
+    await bench.port.complete(await nextAttempt(claim, 1_000), 'at last');
+    expect(await bench.engine.executions.result(claim.executionId)).toEqual({
+      outcome: 'success',
+      result: 'at last',
+    });
     const { attempts } = await bench.snapshot(claim.executionId);
     expect(attempts).toMatchObject([
       { attemptIndex: 0, outcome: 'failed' },
@@ -85,9 +90,9 @@ describe('a failure with retries left', () => {
 
   it('is answered with what remains of the delay when it is reported again', async () => {
     const claim = await bench.running({ policy: retrying(1, { type: 'fixed', delayMs: 60_000 }) });
-    await bench.engine.fail(claim, OUCH);
+    await bench.port.fail(claim, OUCH);
     await bench.database.moveClock(20_000);
-    const again = await bench.engine.fail(claim, { message: 'other', retryAfterMs: 5 });
+    const again = await bench.port.fail(claim, { message: 'other', retryAfterMs: 5 });
     expect(again).toMatchObject({ outcome: 'retry_scheduled', repeated: true });
     expect(again).toHaveProperty(
       'retryInMs',
@@ -99,16 +104,16 @@ describe('a failure with retries left', () => {
 describe('the end', () => {
   it('comes when the retries are used up, with the last failure', async () => {
     const first = await bench.running({ policy: retrying(2, { type: 'fixed', delayMs: 10 }) });
-    await bench.engine.fail(first, { message: 'one' });
+    await bench.port.fail(first, { message: 'one' });
     const second = await nextAttempt(first, 10);
-    await bench.engine.fail(second, { message: 'two' });
+    await bench.port.fail(second, { message: 'two' });
     const third = await nextAttempt(first, 10);
     expect(third).toMatchObject({ attemptIndex: 2, retryCount: 2, leaseEpoch: 3 });
-    expect(await bench.engine.fail(third, { message: 'three' })).toEqual({
+    expect(await bench.port.fail(third, { message: 'three' })).toEqual({
       outcome: 'failed',
       repeated: false,
     });
-    expect(await bench.engine.result(first.executionId)).toMatchObject({
+    expect(await bench.engine.executions.result(first.executionId)).toMatchObject({
       outcome: 'failed',
       message: 'three',
     });
@@ -137,11 +142,11 @@ describe('the end', () => {
   for (const [name, { policy, failure }] of Object.entries(ENDS)) {
     it(`comes at once ${name}`, async () => {
       const claim = await bench.running(policy === undefined ? {} : { policy });
-      expect(await bench.engine.fail(claim, { ...OUCH, ...failure })).toEqual({
+      expect(await bench.port.fail(claim, { ...OUCH, ...failure })).toEqual({
         outcome: 'failed',
         repeated: false,
       });
-      expect(await bench.engine.result(claim.executionId)).toMatchObject({ outcome: 'failed' });
+      expect(await bench.engine.executions.result(claim.executionId)).toMatchObject({ outcome: 'failed' });
     });
   }
 });
@@ -167,7 +172,7 @@ describe('the delay', () => {
     it(name, async () => {
       let claim = await bench.running({ policy: retrying(delays.length, backoff) });
       for (const retryInMs of delays) {
-        expect(await bench.engine.fail(claim, OUCH)).toEqual({
+        expect(await bench.port.fail(claim, OUCH)).toEqual({
           outcome: 'retry_scheduled',
           repeated: false,
           retryInMs,
@@ -180,9 +185,11 @@ describe('the delay', () => {
   it('is spread over its upper half when jitter is asked for', async () => {
     const backoff: Backoff = { type: 'exponential', initialDelayMs: 1_000, jitter: true };
     const kind = newKind();
-    await bench.engine.submit(Array.from({ length: 30 }, () => ({ kind, policy: retrying(1, backoff) })));
+    await bench.engine.executions.submit(
+      Array.from({ length: 30 }, () => ({ kind, policy: retrying(1, backoff) })),
+    );
     const claims = await bench.claim({ kinds: [kind] });
-    const answers = await Promise.all(claims.map((claim) => bench.engine.fail(claim, OUCH)));
+    const answers = await Promise.all(claims.map((claim) => bench.port.fail(claim, OUCH)));
     const delays = answers.map((answer) => (answer.outcome === 'retry_scheduled' ? answer.retryInMs : -1));
     expect(Math.min(...delays)).toBeGreaterThanOrEqual(500);
     expect(Math.max(...delays)).toBeLessThanOrEqual(1_000);
@@ -191,11 +198,11 @@ describe('the delay', () => {
 
   it('is the one the failure asks for, longer or shorter', async () => {
     const claim = await bench.running({ policy: retrying(2) });
-    expect(await bench.engine.fail(claim, { ...OUCH, retryAfterMs: 3_600_000 })).toMatchObject({
+    expect(await bench.port.fail(claim, { ...OUCH, retryAfterMs: 3_600_000 })).toMatchObject({
       retryInMs: 3_600_000,
     });
     const next = await nextAttempt(claim, 3_600_000);
-    expect(await bench.engine.fail(next, { ...OUCH, retryAfterMs: 0 })).toMatchObject({ retryInMs: 0 });
+    expect(await bench.port.fail(next, { ...OUCH, retryAfterMs: 0 })).toMatchObject({ retryInMs: 0 });
     expect(await nextAttempt(claim, 0)).toMatchObject({ attemptIndex: 2 });
   });
 });
@@ -204,14 +211,14 @@ describe('a retryable category', () => {
   it('is retried', async () => {
     const policy = { retry: { maxRetries: 1, retryableCategories: ['timeout', 'network'] } };
     const claim = await bench.running({ policy });
-    expect(await bench.engine.fail(claim, { ...OUCH, category: 'network' })).toMatchObject({
+    expect(await bench.port.fail(claim, { ...OUCH, category: 'network' })).toMatchObject({
       outcome: 'retry_scheduled',
     });
   });
 
   it('is any when the list is empty', async () => {
     const claim = await bench.running({ policy: { retry: { maxRetries: 1, retryableCategories: [] } } });
-    expect(await bench.engine.fail(claim, { ...OUCH, category: 'anything' })).toMatchObject({
+    expect(await bench.port.fail(claim, { ...OUCH, category: 'anything' })).toMatchObject({
       outcome: 'retry_scheduled',
     });
   });
@@ -220,29 +227,29 @@ describe('a retryable category', () => {
 describe('fireTimers', () => {
   it('makes due what is due, once, and says how many', async () => {
     await bench.database.moveClock(10_000_000);
-    while ((await bench.engine.fireTimers()) > 0);
+    while ((await bench.port.fireTimers()) > 0);
     const kind = newKind();
-    await bench.engine.submit([
+    await bench.engine.executions.submit([
       { kind, delayMs: 1_000 },
       { kind, delayMs: 1_000 },
       { kind, delayMs: 5_000 },
     ]);
-    expect(await bench.engine.fireTimers()).toBe(0);
+    expect(await bench.port.fireTimers()).toBe(0);
     await bench.database.moveClock(1_000);
-    expect(await bench.engine.fireTimers()).toBe(2);
-    expect(await bench.engine.fireTimers()).toBe(0);
+    expect(await bench.port.fireTimers()).toBe(2);
+    expect(await bench.port.fireTimers()).toBe(0);
     expect(await bench.claim({ kinds: [kind] })).toHaveLength(2);
   });
 
   it('by rivals at once makes each execution claimable once', async () => {
     await bench.database.moveClock(10_000_000);
-    while ((await bench.engine.fireTimers()) > 0);
+    while ((await bench.port.fireTimers()) > 0);
     const kind = newKind();
-    await bench.engine.submit(Array.from({ length: 40 }, () => ({ kind, delayMs: 1_000 })));
+    await bench.engine.executions.submit(Array.from({ length: 40 }, () => ({ kind, delayMs: 1_000 })));
     await bench.database.moveClock(1_000);
     const rivals = [bench.engine, await bench.another(), bench.engine];
-    const fired = await Promise.all(rivals.map((engine) => engine.fireTimers()));
-    const rest = await bench.engine.fireTimers();
+    const fired = await Promise.all(rivals.map((engine) => workerPort(engine).fireTimers()));
+    const rest = await bench.port.fireTimers();
     expect([...fired, rest].reduce((sum, count) => sum + count)).toBe(40);
     expect(await bench.claim({ kinds: [kind] })).toHaveLength(40);
   });
@@ -252,7 +259,7 @@ describe('fireTimers', () => {
     const id = await bench.submit({ kind, delayMs: 1_000 });
     await bench.engine.cancel(id, { reason: 'never mind' });
     await bench.database.moveClock(1_000);
-    await bench.engine.fireTimers();
+    await bench.port.fireTimers();
     expect(await bench.claim({ kinds: [kind] })).toEqual([]);
     expect(await bench.snapshot(id)).toMatchObject({ publicState: 'cancelled' });
   });

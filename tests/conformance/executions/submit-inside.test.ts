@@ -5,8 +5,10 @@
 import type pg from 'pg';
 import { afterEach, describe, expect, it, vi, type Mock } from 'vitest';
 import { uuidV7 } from '../../../src/contract/ids.ts';
-import type { Connection, ExecutionId, Hint, SqlExecutor } from '../../../src/index.ts';
+import type { Connection, ExecutionId, SqlExecutor } from '../../../src/index.ts';
+import type { Hint } from '../../../src/protocol/index.ts';
 import { claimRequest, LISTENING, newKind, useBench, WAIT } from '../open.ts';
+import { workerPort } from '../../../src/connect/port.ts';
 
 const bench = useBench();
 const clients: pg.Client[] = [];
@@ -36,9 +38,9 @@ describe('inside a transaction, an execution', () => {
   it('is there once the transaction has committed, and not before', async () => {
     const { client, executor } = await begin();
     const kind = newKind();
-    const { executionId, outcome } = await bench.engine.submit({ kind, payload: 1 }, { executor });
+    const { executionId, outcome } = await bench.engine.executions.submit({ kind, payload: 1 }, { executor });
     expect(outcome).toBe('submitted');
-    expect(await bench.engine.describe(executionId)).toBeNull();
+    expect(await bench.engine.executions.describe(executionId)).toBeNull();
     expect(await bench.claim({ kinds: [kind] })).toEqual([]);
     await client.query('COMMIT');
     expect(await bench.claimOne(kind)).toMatchObject({ executionId, payload: 1 });
@@ -47,9 +49,9 @@ describe('inside a transaction, an execution', () => {
   it('never was there after a rollback', async () => {
     const { client, executor } = await begin();
     const kind = newKind();
-    const [answer] = await bench.engine.submit([{ kind }, { kind, delayMs: 5 }], { executor });
+    const [answer] = await bench.engine.executions.submit([{ kind }, { kind, delayMs: 5 }], { executor });
     await client.query('ROLLBACK');
-    expect(await bench.engine.result(answer!.executionId)).toEqual({ outcome: 'not_found' });
+    expect(await bench.engine.executions.result(answer!.executionId)).toEqual({ outcome: 'not_found' });
     expect(await bench.claim({ kinds: [kind] })).toEqual([]);
   });
 
@@ -57,7 +59,7 @@ describe('inside a transaction, an execution', () => {
     const { client, executor } = await begin();
     const executionId = newId();
     await bench.submit({ executionId });
-    const answers = await bench.engine.submit(
+    const answers = await bench.engine.executions.submit(
       [{ kind: newKind() }, { kind: newKind(), delayMs: 60_000 }, { kind: newKind(), executionId }],
       { executor },
     );
@@ -70,7 +72,7 @@ describe('inside a transaction, an execution', () => {
     it(`may be submitted at ${isolation}`, async () => {
       const { client, executor } = await begin(isolation);
       const kind = newKind();
-      const { executionId } = await bench.engine.submit({ kind }, { executor });
+      const { executionId } = await bench.engine.executions.submit({ kind }, { executor });
       await client.query('COMMIT');
       expect(await bench.claimOne(kind)).toMatchObject({ executionId });
     });
@@ -82,7 +84,7 @@ describe('inside a transaction, an execution', () => {
     await client.query('ROLLBACK');
     const ofPool: SqlExecutor = (text, params) => bench.database.query(text, params);
     for (const without of [executor, ofPool])
-      await expect(bench.engine.submit({ kind }, { executor: without })).rejects.toMatchObject({
+      await expect(bench.engine.executions.submit({ kind }, { executor: without })).rejects.toMatchObject({
         code: 'invalid_input',
         field: 'options.executor',
         message: expect.stringContaining('begin one on its connection'),
@@ -100,7 +102,7 @@ describe('inside a transaction, an execution', () => {
       });
       return answer;
     };
-    await expect(bench.engine.submit({ kind }, { executor: replacing })).rejects.toMatchObject({
+    await expect(bench.engine.executions.submit({ kind }, { executor: replacing })).rejects.toMatchObject({
       code: 'invalid_input',
       field: 'options.executor',
     });
@@ -112,10 +114,10 @@ describe('inside a transaction, an execution', () => {
     const { client, executor } = await begin();
     const calls = vi.fn<SqlExecutor>(executor);
     const kind = newKind();
-    const bad = bench.engine.submit([{ kind }, { kind, priority: -1 }], { executor: calls });
+    const bad = bench.engine.executions.submit([{ kind }, { kind, priority: -1 }], { executor: calls });
     await expect(bad).rejects.toMatchObject({ code: 'invalid_input', field: 'requests[1].priority' });
     expect(calls).not.toHaveBeenCalled();
-    await bench.engine.submit({ kind }, { executor: calls });
+    await bench.engine.executions.submit({ kind }, { executor: calls });
     await client.query('COMMIT');
     expect(await bench.claim({ kinds: [kind] })).toHaveLength(1);
   });
@@ -125,8 +127,8 @@ describe('inside a transaction, an execution', () => {
     const calls = vi.fn<SqlExecutor>(executor);
     const requests = Array.from({ length: 600 }, (_, index) => ({ kind: newKind(), payload: index }));
     // Known before: of new ones it is told by a first statement that writes nothing.
-    await bench.engine.submit(requests.map(({ kind }) => ({ kind, delayMs: 3_600_000 })));
-    expect(await bench.engine.submit(requests, { executor: calls })).toHaveLength(600);
+    await bench.engine.executions.submit(requests.map(({ kind }) => ({ kind, delayMs: 3_600_000 })));
+    expect(await bench.engine.executions.submit(requests, { executor: calls })).toHaveLength(600);
     expect(submitsIn(calls)).toBe(1);
     await client.query('COMMIT');
     expect(await bench.claimOne(requests[599]!.kind)).toMatchObject({ payload: 599 });
@@ -141,8 +143,10 @@ describe('a conflict inside a transaction is not retried but told as retry_trans
     const kind = newKind();
     await bench.submit({ kind, executionId });
     const calls = vi.fn<SqlExecutor>(executor);
-    await bench.engine.submit({ kind }, { executor });
-    await expect(bench.engine.submit({ kind, executionId }, { executor: calls })).rejects.toMatchObject({
+    await bench.engine.executions.submit({ kind }, { executor });
+    await expect(
+      bench.engine.executions.submit({ kind, executionId }, { executor: calls }),
+    ).rejects.toMatchObject({
       code: 'retry_transaction',
       sqlState: '40001',
     });
@@ -153,10 +157,10 @@ describe('a conflict inside a transaction is not retried but told as retry_trans
     const executionId = newId();
     const kind = newKind();
     await bench.running({ kind });
-    await bench.engine.submit({ kind, executionId }, { executor: first.executor });
+    await bench.engine.executions.submit({ kind, executionId }, { executor: first.executor });
     await second.client.query(`SET LOCAL lock_timeout = '20ms'`);
     await expect(
-      bench.engine.submit({ kind, executionId }, { executor: second.executor }),
+      bench.engine.executions.submit({ kind, executionId }, { executor: second.executor }),
     ).rejects.toMatchObject({ code: 'retry_transaction', sqlState: '55P03' });
   });
 
@@ -165,11 +169,15 @@ describe('a conflict inside a transaction is not retried but told as retry_trans
     const [a, b] = [newId(), newId()];
     const kind = newKind();
     await bench.running({ kind });
-    await bench.engine.submit({ kind, executionId: a }, { executor: first.executor });
-    await bench.engine.submit({ kind, executionId: b }, { executor: second.executor });
+    await bench.engine.executions.submit({ kind, executionId: a }, { executor: first.executor });
+    await bench.engine.executions.submit({ kind, executionId: b }, { executor: second.executor });
     const crossed = await Promise.allSettled([
-      bench.engine.submit({ kind, executionId: b }, { executor: first.executor }).finally(() => end(first)),
-      bench.engine.submit({ kind, executionId: a }, { executor: second.executor }).finally(() => end(second)),
+      bench.engine.executions
+        .submit({ kind, executionId: b }, { executor: first.executor })
+        .finally(() => end(first)),
+      bench.engine.executions
+        .submit({ kind, executionId: a }, { executor: second.executor })
+        .finally(() => end(second)),
     ]);
     const refused = crossed.flatMap((settled) => (settled.status === 'rejected' ? [settled.reason] : []));
     expect(refused).toMatchObject([{ code: 'retry_transaction', sqlState: '40P01' }]);
@@ -182,10 +190,14 @@ describe('a conflict inside a transaction is not retried but told as retry_trans
     const executionId = newId();
     const kind = newKind();
     await bench.submit({ kind, executionId });
-    await expect(bench.engine.submit({ kind, executionId }, { executor: failed.executor })).rejects.toThrow();
+    await expect(
+      bench.engine.executions.submit({ kind, executionId }, { executor: failed.executor }),
+    ).rejects.toThrow();
     await failed.client.query('ROLLBACK');
     const again = await begin('REPEATABLE READ');
-    expect(await bench.engine.submit({ kind, executionId }, { executor: again.executor })).toMatchObject({
+    expect(
+      await bench.engine.executions.submit({ kind, executionId }, { executor: again.executor }),
+    ).toMatchObject({
       outcome: 'duplicate',
     });
     await again.client.query('COMMIT');
@@ -202,15 +214,15 @@ async function end({ client }: { client: pg.Client }): Promise<void> {
 async function untilListening(engine: Connection): Promise<void> {
   const kind = newKind();
   const heard = vi.fn<(hint: Hint) => boolean>(() => false);
-  const stop = engine.watch({ kinds: [kind] }, heard);
+  const stop = workerPort(engine).watch({ kinds: [kind] }, heard);
   const other = await bench.another();
   await vi.waitFor(async () => {
-    await other.submit({ kind });
+    await other.executions.submit({ kind });
     expect(heard.mock.calls.some(([hint]) => hint.routes !== 'all' && hint.routes.length > 0)).toBe(true);
   }, WAIT);
   stop();
-  await engine.claim({ ...claimRequest(), kinds: [kind] });
-  await engine.claim({ ...claimRequest(), kinds: [kind] });
+  await workerPort(engine).claim({ ...claimRequest(), kinds: [kind] });
+  await workerPort(engine).claim({ ...claimRequest(), kinds: [kind] });
 }
 
 describe('a watcher in another process', () => {
@@ -220,16 +232,18 @@ describe('a watcher in another process', () => {
     const watching = await bench.another();
     if (LISTENING) await untilListening(watching);
     const heard = vi.fn<(hint: Hint) => boolean>(() => false);
-    watching.watch({ kinds: [kind] }, heard);
+    workerPort(watching).watch({ kinds: [kind] }, heard);
 
     const undone = await begin();
-    await bench.engine.submit({ kind }, { executor: undone.executor });
+    await bench.engine.executions.submit({ kind }, { executor: undone.executor });
     await undone.client.query('ROLLBACK');
     const silent = await begin();
-    await bench.engine.submit({ kind }, { executor: silent.executor, hint: 'off' });
+    await bench.engine.executions.submit({ kind }, { executor: silent.executor, hint: 'off' });
     await silent.client.query('COMMIT');
     const committed = await begin();
-    await bench.engine.submit([{ kind, delayMs: 60_000 }, { kind }], { executor: committed.executor });
+    await bench.engine.executions.submit([{ kind, delayMs: 60_000 }, { kind }], {
+      executor: committed.executor,
+    });
     await committed.client.query('COMMIT');
 
     if (LISTENING) {

@@ -10,7 +10,7 @@ const bench = useBench(plainDatabase);
 
 it('ten thousand executions of one call are all there', async () => {
   const kind = newKind();
-  const answers = await bench.engine.submit(
+  const answers = await bench.engine.executions.submit(
     Array.from({ length: 10_000 }, (_, index) => ({ kind, payload: { index } })),
   );
   expect(answers.every(({ outcome }) => outcome === 'submitted')).toBe(true);

@@ -17,9 +17,9 @@ function givenId(): ExecutionId {
 
 describe('one execution', () => {
   it('is answered with its id and waits for a worker', async () => {
-    const answer = await bench.engine.submit({ kind: newKind() });
+    const answer = await bench.engine.executions.submit({ kind: newKind() });
     expect(answer).toEqual({ outcome: 'submitted', executionId: expect.stringMatching(ID) });
-    expect(await bench.engine.result(answer.executionId)).toEqual({
+    expect(await bench.engine.executions.result(answer.executionId)).toEqual({
       outcome: 'pending',
       publicState: 'waiting',
     });
@@ -76,8 +76,8 @@ describe('one execution', () => {
     };
     const claim = await bench.running(said);
     expect(claim).toMatchObject(said);
-    await bench.engine.fail(claim, { message: hostile, category: hostile });
-    expect(await bench.engine.result(claim.executionId)).toMatchObject({
+    await bench.port.fail(claim, { message: hostile, category: hostile });
+    expect(await bench.engine.executions.result(claim.executionId)).toMatchObject({
       message: hostile,
       category: hostile,
     });
@@ -107,7 +107,7 @@ describe('many executions', () => {
     const rivals = [bench.engine, await bench.another()];
     const answers = await Promise.all(
       Array.from({ length: 8 }, (_, index) =>
-        rivals[index % 2]!.submit(index % 3 === 0 ? requests : requests.toReversed()),
+        rivals[index % 2]!.executions.submit(index % 3 === 0 ? requests : requests.toReversed()),
       ),
     );
     expect(answers.flat().filter(({ outcome }) => outcome === 'submitted')).toHaveLength(240);
@@ -116,7 +116,7 @@ describe('many executions', () => {
 
   it('are answered in the order given, each with an id of its own', async () => {
     const kind = newKind();
-    const answers = await bench.engine.submit([
+    const answers = await bench.engine.executions.submit([
       { kind, payload: 1 },
       { kind, payload: 2 },
       { kind, payload: 3 },
@@ -129,12 +129,12 @@ describe('many executions', () => {
   });
 
   it('may be none', async () => {
-    expect(await bench.engine.submit([])).toEqual([]);
+    expect(await bench.engine.executions.submit([])).toEqual([]);
   });
 
   it('may go to different kinds, lanes, namespaces and times', async () => {
     const [now, later] = [newKind(), newKind()];
-    const answers = await bench.engine.submit([
+    const answers = await bench.engine.executions.submit([
       { kind: now, lane: 'one', namespace: 'n1' },
       { kind: later, lane: 'two', namespace: 'n2', delayMs: 60_000 },
     ]);
@@ -164,11 +164,11 @@ describe('a delay', () => {
       blockingReason: 'waiting_for_delay',
     });
     expect(eligibleAtMs! - createdAtMs).toBe(60_000);
-    await bench.engine.fireTimers();
+    await bench.port.fireTimers();
     expect(await bench.claim({ kinds: [kind] })).toEqual([]);
     await bench.database.moveClock(60_000);
     expect(await bench.snapshot(id)).toMatchObject({ publicState: 'waiting' });
-    expect(await bench.engine.fireTimers()).toBeGreaterThan(0);
+    expect(await bench.port.fireTimers()).toBeGreaterThan(0);
     expect(await bench.claimOne(kind)).toMatchObject({ executionId: id, attemptIndex: 0, resumed: false });
   });
 
@@ -182,7 +182,7 @@ describe('a delay', () => {
 describe('a given id', () => {
   it('is used as it is, whatever its partition', async () => {
     const executionId = givenId();
-    expect(await bench.engine.submit({ kind: newKind(), executionId })).toEqual({
+    expect(await bench.engine.executions.submit({ kind: newKind(), executionId })).toEqual({
       executionId,
       outcome: 'submitted',
     });
@@ -192,9 +192,9 @@ describe('a given id', () => {
   it('makes the second submit a duplicate that changes nothing', async () => {
     const [kind, other] = [newKind(), newKind()];
     const executionId = givenId();
-    await bench.engine.submit({ kind, executionId, payload: 'first', priority: 1 });
+    await bench.engine.executions.submit({ kind, executionId, payload: 'first', priority: 1 });
     const again = { kind: other, executionId, payload: 'second', priority: 2, delayMs: 1_000 };
-    expect(await bench.engine.submit(again)).toEqual({ executionId, outcome: 'duplicate' });
+    expect(await bench.engine.executions.submit(again)).toEqual({ executionId, outcome: 'duplicate' });
     expect(await bench.claim({ kinds: [other] })).toEqual([]);
     const claims = await bench.claim({ kinds: [kind] });
     expect(claims).toMatchObject([{ executionId, payload: 'first', priority: 1 }]);
@@ -203,16 +203,18 @@ describe('a given id', () => {
   it('stays a duplicate after the execution has ended', async () => {
     const executionId = givenId();
     const kind = newKind();
-    await bench.engine.submit({ kind, executionId });
-    await bench.engine.complete(await bench.claimOne(kind), 'done');
-    expect(await bench.engine.submit({ kind, executionId })).toMatchObject({ outcome: 'duplicate' });
-    expect(await bench.engine.result(executionId)).toEqual({ outcome: 'success', result: 'done' });
+    await bench.engine.executions.submit({ kind, executionId });
+    await bench.port.complete(await bench.claimOne(kind), 'done');
+    expect(await bench.engine.executions.submit({ kind, executionId })).toMatchObject({
+      outcome: 'duplicate',
+    });
+    expect(await bench.engine.executions.result(executionId)).toEqual({ outcome: 'success', result: 'done' });
   });
 
   it('twice in one call: the first wins', async () => {
     const executionId = givenId();
     const kind = newKind();
-    const answers = await bench.engine.submit([
+    const answers = await bench.engine.executions.submit([
       { kind, executionId, payload: 'first' },
       { kind, payload: 'between' },
       { kind, executionId, payload: 'second' },
@@ -226,8 +228,8 @@ describe('a given id', () => {
   it('among new ones: only the known one is a duplicate', async () => {
     const executionId = givenId();
     const kind = newKind();
-    await bench.engine.submit({ kind, executionId });
-    const answers = await bench.engine.submit([{ kind }, { kind, executionId }, { kind }]);
+    await bench.engine.executions.submit({ kind, executionId });
+    const answers = await bench.engine.executions.submit([{ kind }, { kind, executionId }, { kind }]);
     expect(answers.map(({ outcome }) => outcome)).toEqual(['submitted', 'duplicate', 'submitted']);
     expect(await bench.claim({ kinds: [kind] })).toHaveLength(3);
   });
@@ -237,7 +239,9 @@ describe('a given id', () => {
     const kind = newKind();
     const rival = await bench.another();
     const answers = await Promise.all(
-      [bench.engine, rival, bench.engine, rival].map((engine) => engine.submit({ kind, executionId })),
+      [bench.engine, rival, bench.engine, rival].map((engine) =>
+        engine.executions.submit({ kind, executionId }),
+      ),
     );
     expect(answers.map(({ outcome }) => outcome).toSorted()).toEqual([
       'duplicate',
@@ -251,8 +255,10 @@ describe('a given id', () => {
   it('that differs from another in its partition only keeps nobody from working', async () => {
     const executionId = givenId();
     const kind = newKind();
-    await bench.engine.submit({ kind, executionId });
-    await bench.engine.submit({ kind, executionId: misplaced(executionId) }).catch(() => undefined);
+    await bench.engine.executions.submit({ kind, executionId });
+    await bench.engine.executions
+      .submit({ kind, executionId: misplaced(executionId) })
+      .catch(() => undefined);
     const last = await bench.submit({ kind });
     const ids = (await bench.claim({ kinds: [kind] })).map((claim) => claim.executionId);
     expect(ids).toContain(executionId);
@@ -264,6 +270,6 @@ it('is visible to a claim as soon as it is answered, also on a route nobody has 
   const [known, fresh] = [newKind(), newKind()];
   await bench.running({ kind: known });
   const id = await bench.submit({ kind: fresh });
-  const { claims } = await bench.engine.claim({ ...claimRequest(), kinds: [fresh] });
+  const { claims } = await bench.port.claim({ ...claimRequest(), kinds: [fresh] });
   expect(claims.map(({ executionId }) => executionId)).toEqual([id]);
 });

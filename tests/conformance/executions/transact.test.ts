@@ -3,9 +3,11 @@
  * that is there exactly when the rest is. The engine goes on meanwhile.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Claim, SqlExecutor } from '../../../src/index.ts';
+import type { Claim } from '../../../src/protocol/index.ts';
+import type { SqlExecutor } from '../../../src/index.ts';
 import { connectionBudget } from '../../../src/engine/database/connection-budget.ts';
 import { LEASE_MS, newKind, useBench, WAIT } from '../open.ts';
+import { workerPort } from '../../../src/connect/port.ts';
 
 const bench = useBench();
 const AT_ONCE = connectionBudget(Number(process.env['FLOWFABRIC_TEST_POOL'] || '10')).transactions;
@@ -24,11 +26,11 @@ async function bookings(like: string): Promise<string[]> {
 }
 
 const stepsOf = async ({ executionId }: Claim) =>
-  (await bench.engine.readSteps(executionId)).map(({ name, value }) => [name, value]);
+  (await bench.engine.executions.listSteps(executionId)).map(({ name, value }) => [name, value]);
 
 describe('transact', () => {
   it('commits what the work did and answers what it returned', async () => {
-    const answer = await bench.engine.transact(async (tx) => {
+    const answer = await bench.port.transact(async (tx) => {
       await tx.query(INSERT, ['room 1']);
       const { rows } = await tx.query<{ n: string }>(
         'SELECT count(*) AS n FROM public.booking WHERE what = $1',
@@ -42,17 +44,17 @@ describe('transact', () => {
 
   it('rolls back when the work throws, and throws the same', async () => {
     const mine = new Error('mine');
-    const attempt = bench.engine.transact(async (tx) => {
+    const attempt = bench.port.transact(async (tx) => {
       await tx.query(INSERT, ['room 2']);
       throw mine;
     });
     await expect(attempt).rejects.toBe(mine);
     expect(await bookings('room 2')).toEqual([]);
-    expect(await bench.engine.transact(async () => 'still works')).toBe('still works');
+    expect(await bench.port.transact(async () => 'still works')).toBe('still works');
   });
 
   it('is not taken for committed after a statement that failed, also when the work goes on', async () => {
-    const attempt = bench.engine.transact(async (tx) => {
+    const attempt = bench.port.transact(async (tx) => {
       await tx.query(INSERT, ['room 3']);
       await tx.query('SELECT 1/0').catch(() => undefined);
       return 'ignored';
@@ -62,17 +64,17 @@ describe('transact', () => {
   });
 
   it.each(ENDINGS)('is not taken for committed when its work sends %s', async (statement) => {
-    const attempt = bench.engine.transact(async (tx) => {
+    const attempt = bench.port.transact(async (tx) => {
       await tx.query(INSERT, [`room ${statement}`]);
       await tx.query(statement);
       return 'ignored';
     });
     await expect(attempt).rejects.toMatchObject({ name: 'EngineError', code: 'invalid_step' });
-    expect(await bench.engine.transact(async () => 'still works')).toBe('still works');
+    expect(await bench.port.transact(async () => 'still works')).toBe('still works');
   });
 
   it('is not taken for committed when something it left running rolls it back', async () => {
-    const attempt = bench.engine.transact(async (tx) => {
+    const attempt = bench.port.transact(async (tx) => {
       await tx.query(INSERT, ['room 4']);
       // Not awaited: the second is sent when the first is answered, after the work has returned.
       void tx.query('SELECT 1').then(() => tx.query('ROLLBACK'));
@@ -87,7 +89,7 @@ describe('transact', () => {
     const leave: (() => void)[] = [];
     let entered = 0;
     const all = Array.from({ length: AT_ONCE + 1 }, (_, index) =>
-      bench.engine.transact(async (tx) => {
+      bench.port.transact(async (tx) => {
         await tx.query('SELECT 1');
         entered += 1;
         await new Promise<void>((resolve) => leave.push(resolve));
@@ -104,16 +106,16 @@ describe('transact', () => {
   it('is refused by a closed engine', async () => {
     const engine = await bench.another();
     await engine.close();
-    await expect(engine.transact(async () => 1)).rejects.toMatchObject({ code: 'closed' });
+    await expect(workerPort(engine).transact(async () => 1)).rejects.toMatchObject({ code: 'closed' });
   });
 });
 
 describe('a step recorded in a transaction', () => {
   it.each(ENDINGS)('is not stored after %s, alone or in another transaction', async (statement) => {
     const claim = await bench.running();
-    const attempt = bench.engine.transact(async (tx, executor) => {
+    const attempt = bench.port.transact(async (tx, executor) => {
       await tx.query(statement);
-      await bench.engine.recordStep(claim, { name: 'book' }, { executor });
+      await bench.port.recordStep(claim, { name: 'book' }, { executor });
     });
     await expect(attempt).rejects.toMatchObject({ code: 'invalid_step', sqlState: 'FF007' });
     expect(await stepsOf(claim)).toEqual([]);
@@ -123,7 +125,7 @@ describe('a step recorded in a transaction', () => {
     const claim = await bench.running();
     const client = await bench.database.connect();
     const executor: SqlExecutor = (text, params) => client.query(text, params);
-    await expect(bench.engine.recordStep(claim, { name: 'book' }, { executor })).rejects.toMatchObject({
+    await expect(bench.port.recordStep(claim, { name: 'book' }, { executor })).rejects.toMatchObject({
       code: 'invalid_input',
       field: 'options.executor',
     });
@@ -133,10 +135,10 @@ describe('a step recorded in a transaction', () => {
 
   it('is there once that commits, and not before', async () => {
     const claim = await bench.running();
-    await bench.engine.transact(async (tx, executor) => {
+    await bench.port.transact(async (tx, executor) => {
       await tx.query(INSERT, ['seat 1']);
       const step = { name: 'book', value: 1 };
-      expect(await bench.engine.recordStep(claim, step, { executor })).toMatchObject({
+      expect(await bench.port.recordStep(claim, step, { executor })).toMatchObject({
         outcome: 'recorded',
         repeated: false,
         step: { kind: 'step', value: 1, dueInMs: null },
@@ -149,30 +151,30 @@ describe('a step recorded in a transaction', () => {
 
   it('never was there when that rolls back', async () => {
     const claim = await bench.running();
-    const attempt = bench.engine.transact(async (_, executor) => {
-      await bench.engine.recordStep(claim, { name: 'book' }, { executor });
+    const attempt = bench.port.transact(async (_, executor) => {
+      await bench.port.recordStep(claim, { name: 'book' }, { executor });
       throw new Error('no');
     });
     await expect(attempt).rejects.toThrow('no');
     expect(await stepsOf(claim)).toEqual([]);
-    expect(await bench.engine.recordStep(claim, { name: 'book', value: 2 })).toMatchObject({
+    expect(await bench.port.recordStep(claim, { name: 'book', value: 2 })).toMatchObject({
       repeated: false,
     });
   });
 
   it('answers the first record when there is one, so that the work can be undone', async () => {
     const claim = await bench.running();
-    await bench.engine.recordStep(claim, { name: 'book', value: 'first' });
-    const answer = await bench.engine.transact((_, executor) =>
-      bench.engine.recordStep(claim, { name: 'book', value: 'second' }, { executor }),
+    await bench.port.recordStep(claim, { name: 'book', value: 'first' });
+    const answer = await bench.port.transact((_, executor) =>
+      bench.port.recordStep(claim, { name: 'book', value: 'second' }, { executor }),
     );
     expect(answer).toMatchObject({ outcome: 'recorded', repeated: true, step: { value: 'first' } });
   });
 
   it('may be a sleep, whose time comes as a number', async () => {
     const claim = await bench.running();
-    const answer = await bench.engine.transact((_, executor) =>
-      bench.engine.recordStep(claim, { name: 'nap', sleepMs: 5_000 }, { executor }),
+    const answer = await bench.port.transact((_, executor) =>
+      bench.port.recordStep(claim, { name: 'nap', sleepMs: 5_000 }, { executor }),
     );
     expect(answer).toMatchObject({ outcome: 'recorded', step: { kind: 'sleep', dueInMs: 5_000 } });
   });
@@ -181,12 +183,12 @@ describe('a step recorded in a transaction', () => {
     const claim = await bench.running();
     const order: string[] = [];
     let completing: Promise<unknown> | undefined;
-    await bench.engine.transact(async (_, executor) => {
-      await bench.engine.recordStep(claim, { name: 'book' }, { executor });
-      expect(await bench.engine.renew([claim], LEASE_MS)).toEqual([{ outcome: 'renewed' }]);
+    await bench.port.transact(async (_, executor) => {
+      await bench.port.recordStep(claim, { name: 'book' }, { executor });
+      expect(await bench.port.renew([claim], LEASE_MS)).toEqual([{ outcome: 'renewed' }]);
       await bench.database.moveClock(LEASE_MS - 1_000);
-      expect(await bench.engine.renew([claim], LEASE_MS)).toEqual([{ outcome: 'renewed' }]);
-      completing = bench.engine.complete(claim).then(() => order.push('completed'));
+      expect(await bench.port.renew([claim], LEASE_MS)).toEqual([{ outcome: 'renewed' }]);
+      completing = bench.port.complete(claim).then(() => order.push('completed'));
       // Asked for, and waiting for this transaction.
       await expect
         .poll(async () => (await bench.database.query(WAITING)).rows.length, WAIT)
@@ -201,11 +203,11 @@ describe('a step recorded in a transaction', () => {
   it('is refused without the lease, and the transaction is the caller’s to end', async () => {
     const kind = newKind();
     const claim = await bench.running({ kind });
-    await bench.engine.release(claim);
+    await bench.port.release(claim);
     await bench.claimOne(kind);
-    const answer = await bench.engine.transact(async (tx, executor) => {
+    const answer = await bench.port.transact(async (tx, executor) => {
       await tx.query(INSERT, ['seat 2']);
-      return bench.engine.recordStep(claim, { name: 'book' }, { executor });
+      return bench.port.recordStep(claim, { name: 'book' }, { executor });
     });
     expect(answer).toEqual({ outcome: 'stale_lease', leaseEpoch: 2 });
     expect(await bookings('seat 2')).toEqual(['seat 2']);
@@ -216,7 +218,7 @@ describe('a step recorded in a transaction', () => {
     const client = await bench.database.connect();
     const executor: SqlExecutor = (text, params) => client.query(text, params);
     await client.query(`BEGIN ISOLATION LEVEL ${isolation}`);
-    await expect(bench.engine.recordStep(claim, { name: 'a' }, { executor })).rejects.toMatchObject({
+    await expect(bench.port.recordStep(claim, { name: 'a' }, { executor })).rejects.toMatchObject({
       code: 'isolation_unsupported',
     });
     await client.query('ROLLBACK');

@@ -16,10 +16,10 @@ async function waiting(
   options?: WaitOptions,
 ): Promise<{ end: Promise<unknown>; settled: () => boolean }> {
   let isSettled = false;
-  const end = engine.waitForEnd(executionId, options);
+  const end = engine.executions.wait(executionId, options);
   const note = (): void => void (isSettled = true);
   end.then(note, note);
-  await engine.describe(executionId);
+  await engine.executions.describe(executionId);
   expect(isSettled).toBe(false);
   return { end, settled: () => isSettled };
 }
@@ -32,31 +32,31 @@ describe('waitForEnd of an execution that has ended', () => {
       await bench.running(),
       await bench.running(),
     ];
-    await bench.engine.complete(done, { answer: 42 });
-    await bench.engine.fail(failed, { message: 'no', category: 'bad' });
+    await bench.port.complete(done, { answer: 42 });
+    await bench.port.fail(failed, { message: 'no', category: 'bad' });
     await bench.engine.cancel(cancelled.executionId, WHY);
     await bench.loseLeases();
-    expect(await bench.engine.waitForEnd(done.executionId)).toEqual({
+    expect(await bench.engine.executions.wait(done.executionId)).toEqual({
       outcome: 'success',
       result: { answer: 42 },
     });
-    expect(await bench.engine.waitForEnd(failed.executionId)).toMatchObject({
+    expect(await bench.engine.executions.wait(failed.executionId)).toMatchObject({
       outcome: 'failed',
       message: 'no',
       category: 'bad',
     });
-    expect(await bench.engine.waitForEnd(cancelled.executionId)).toMatchObject({
+    expect(await bench.engine.executions.wait(cancelled.executionId)).toMatchObject({
       outcome: 'cancelled',
       by: 'ann',
     });
-    expect(await bench.engine.waitForEnd(lost.executionId)).toMatchObject({ outcome: 'expired' });
+    expect(await bench.engine.executions.wait(lost.executionId)).toMatchObject({ outcome: 'expired' });
   });
 
   it('answers again and again', async () => {
     const claim = await bench.running();
-    await bench.engine.complete(claim, 1);
+    await bench.port.complete(claim, 1);
     const ends = await Promise.all(
-      Array.from({ length: 20 }, () => bench.engine.waitForEnd(claim.executionId)),
+      Array.from({ length: 20 }, () => bench.engine.executions.wait(claim.executionId)),
     );
     expect(ends).toEqual(Array.from({ length: 20 }, () => ({ outcome: 'success', result: 1 })));
   });
@@ -66,8 +66,8 @@ describe('waitForEnd of an execution that ends later', () => {
   it('is told by the same process, of every kind of end', async () => {
     const claims = [await bench.running(), await bench.running(), await bench.running()];
     const waits = await Promise.all(claims.map(({ executionId }) => waiting(bench.engine, executionId)));
-    await bench.engine.complete(claims[0]!);
-    await bench.engine.fail(claims[1]!, { message: 'no' });
+    await bench.port.complete(claims[0]!);
+    await bench.port.fail(claims[1]!, { message: 'no' });
     await bench.engine.cancel(claims[2]!.executionId, WHY);
     const ends = await Promise.all(waits.map(({ end }) => end));
     expect(ends).toMatchObject([{ outcome: 'success' }, { outcome: 'failed' }, { outcome: 'cancelled' }]);
@@ -77,7 +77,7 @@ describe('waitForEnd of an execution that ends later', () => {
     const other = await bench.another();
     const claim = await bench.running();
     const { end } = await waiting(other, claim.executionId);
-    await bench.engine.complete(claim, 'from there');
+    await bench.port.complete(claim, 'from there');
     expect(await end).toEqual({ outcome: 'success', result: 'from there' });
     await other.close();
   });
@@ -86,7 +86,7 @@ describe('waitForEnd of an execution that ends later', () => {
     const deaf = await bench.another({ listen: 'off' });
     const claim = await bench.running();
     const { end } = await waiting(deaf, claim.executionId);
-    await bench.engine.complete(claim, 'in silence');
+    await bench.port.complete(claim, 'in silence');
     expect(await end).toEqual({ outcome: 'success', result: 'in silence' });
     await deaf.close();
   });
@@ -106,23 +106,23 @@ describe('waitForEnd of an execution that ends later', () => {
     const kind = newKind();
     const first = await bench.running({ kind, policy: { retry: { maxRetries: 5 } } });
     const { end, settled } = await waiting(bench.engine, first.executionId);
-    await bench.engine.fail(first, { message: 'no', retryAfterMs: 0 });
-    await bench.engine.fireTimers();
-    await bench.engine.pause(await bench.claimOne(kind), { wakeInMs: 0 });
-    await bench.engine.fireTimers();
+    await bench.port.fail(first, { message: 'no', retryAfterMs: 0 });
+    await bench.port.fireTimers();
+    await bench.port.pause(await bench.claimOne(kind), { wakeInMs: 0 });
+    await bench.port.fireTimers();
     await bench.claimOne(kind);
     await bench.loseLeases();
     const last = await bench.claimOne(kind);
     expect(settled()).toBe(false);
-    await bench.engine.complete(last, 'at last');
+    await bench.port.complete(last, 'at last');
     expect(await end).toEqual({ outcome: 'success', result: 'at last' });
   });
 
   it('tells a thousand who wait for the same one', async () => {
     const claim = await bench.running();
-    const ends = Array.from({ length: 1_000 }, () => bench.engine.waitForEnd(claim.executionId));
-    await bench.engine.describe(claim.executionId);
-    await bench.engine.complete(claim, 'for all');
+    const ends = Array.from({ length: 1_000 }, () => bench.engine.executions.wait(claim.executionId));
+    await bench.engine.executions.describe(claim.executionId);
+    await bench.port.complete(claim, 'for all');
     expect(new Set((await Promise.all(ends)).map((end) => JSON.stringify(end)))).toEqual(
       new Set(['{"outcome":"success","result":"for all"}']),
     );
@@ -130,10 +130,10 @@ describe('waitForEnd of an execution that ends later', () => {
 
   it('tells each of a thousand that end in one call', async () => {
     const kind = newKind();
-    const submitted = await bench.engine.submit(Array.from({ length: 1_000 }, () => ({ kind })));
+    const submitted = await bench.engine.executions.submit(Array.from({ length: 1_000 }, () => ({ kind })));
     const ids = submitted.map(({ executionId }) => executionId);
     const other = await bench.another();
-    const ends = ids.map((id) => other.waitForEnd(id));
+    const ends = ids.map((id) => other.executions.wait(id));
     await bench.engine.cancel(ids, WHY);
     expect(new Set((await Promise.all(ends)).map(({ outcome }) => outcome))).toEqual(new Set(['cancelled']));
     await other.close();
@@ -153,14 +153,14 @@ describe('waiting itself', () => {
     await expect(mine.end).rejects.toBe(reason);
     expect(theirs.settled()).toBe(false);
     expect(await bench.snapshot(claim.executionId)).toMatchObject({ publicState: 'active' });
-    await bench.engine.complete(claim);
+    await bench.port.complete(claim);
     expect(await theirs.end).toMatchObject({ outcome: 'success' });
   });
 
   it('does not begin with a signal that is given already', async () => {
     const claim = await bench.running();
     const reason = new Error('before');
-    const wait = bench.engine.waitForEnd(claim.executionId, { signal: AbortSignal.abort(reason) });
+    const wait = bench.engine.executions.wait(claim.executionId, { signal: AbortSignal.abort(reason) });
     await expect(wait).rejects.toBe(reason);
   });
 
@@ -173,18 +173,18 @@ describe('waiting itself', () => {
       removeEventListener: () => void (listening -= 1),
     });
     const ends = Array.from({ length: 10 }, () =>
-      bench.engine.waitForEnd(claim.executionId, { signal: counted }),
+      bench.engine.executions.wait(claim.executionId, { signal: counted }),
     );
     // One listener for all of them: Node takes many for a leak.
     await expect.poll(() => listening, WAIT).toBe(1);
-    await bench.engine.complete(claim);
+    await bench.port.complete(claim);
     await Promise.all(ends);
     expect(listening).toBe(0);
   });
 
   it('is refused for an execution that does not exist', async () => {
     const id = await bench.submit();
-    await expect(bench.engine.waitForEnd(misplaced(id))).rejects.toMatchObject({
+    await expect(bench.engine.executions.wait(misplaced(id))).rejects.toMatchObject({
       code: 'not_found',
       field: 'executionId',
     });
@@ -196,8 +196,8 @@ describe('waiting itself', () => {
     const { end } = await waiting(engine, claim.executionId);
     const [answer] = await Promise.all([end.catch((error: unknown) => error), engine.close()]);
     expect(answer).toMatchObject({ code: 'closed' });
-    await expect(engine.waitForEnd(claim.executionId)).rejects.toMatchObject({ code: 'closed' });
-    expect(await bench.engine.renew([claim], LEASE_MS)).toEqual([{ outcome: 'renewed' }]);
+    await expect(engine.executions.wait(claim.executionId)).rejects.toMatchObject({ code: 'closed' });
+    expect(await bench.port.renew([claim], LEASE_MS)).toEqual([{ outcome: 'renewed' }]);
   });
 
   it.each<[what: string, id: unknown, options: unknown, code: string, field: string]>([
@@ -208,7 +208,9 @@ describe('waiting itself', () => {
     ['a signal that is none', null, { signal: 5 }, 'invalid_input', 'options.signal'],
   ])('is refused for %s', async (_, id, options, code, field) => {
     const target = id === null ? await bench.submit() : id;
-    await expect(bench.engine.waitForEnd(target as string, options as WaitOptions)).rejects.toMatchObject({
+    await expect(
+      bench.engine.executions.wait(target as string, options as WaitOptions),
+    ).rejects.toMatchObject({
       name: 'EngineError',
       code,
       field,

@@ -12,9 +12,9 @@ import { newKind, useBench } from '../open.ts';
 const bench = useBench();
 const idOf = (event: FeedEvent): string => ('executionId' in event ? event.executionId : '');
 
-async function everything(options: Parameters<typeof bench.engine.subscribeEvents>[0]): Promise<string[]> {
+async function everything(options: Parameters<typeof bench.engine.events.subscribe>[0]): Promise<string[]> {
   const ids: string[] = [];
-  for await (const event of await bench.engine.subscribeEvents({ ...options, until: 'now' })) {
+  for await (const event of await bench.engine.events.subscribe({ ...options, until: 'now' })) {
     if (event.type !== 'disconnected') ids.push(idOf(event));
   }
   return ids;
@@ -23,7 +23,7 @@ async function everything(options: Parameters<typeof bench.engine.subscribeEvent
 it('until now yields what was committed before the call, and is over', async () => {
   const kind = newKind();
   const ids = [await endOne(bench, kind), await endOne(bench, kind)];
-  const subscription = await bench.engine.subscribeCompletions({
+  const subscription = await bench.engine.events.subscribeCompletions({
     from: 'beginning',
     filter: { kind },
     until: 'now',
@@ -51,7 +51,7 @@ it('a hint of a position that does not exist wakes a reader and does not keep it
     await end();
   });
   const kind = newKind();
-  const subscription = await engine.subscribeCompletions({ filter: { kind } });
+  const subscription = await engine.events.subscribeCompletions({ filter: { kind } });
   const next = subscription.next();
   const reads = (): number => count('ff_read_events');
   await expect.poll(reads, { timeout: 10_000 }).toBeGreaterThan(0);

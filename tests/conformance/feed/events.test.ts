@@ -3,10 +3,11 @@
  * step is told once, in order, with what belongs to it.
  */
 import { beforeAll, describe, expect, it } from 'vitest';
-import type { Claim, ExecutionId, FeedEvent } from '../../../src/index.ts';
-import { encodeCursor } from '../../../src/index.ts';
+import type { Claim } from '../../../src/protocol/index.ts';
+import { encodeCursor, type ExecutionId, type FeedEvent } from '../../../src/index.ts';
 import { take } from './following.ts';
 import { LEASE_MS, newKind, useBench } from '../open.ts';
+import { workerPort } from '../../../src/connect/port.ts';
 
 const bench = useBench();
 const RETRYING = { retry: { maxRetries: 5, backoff: { type: 'fixed', delayMs: 0 } } } as const;
@@ -28,18 +29,18 @@ async function live(): Promise<void> {
   executionId = await bench.submit({ kind, lane, namespace, tags: TAGS, policy: RETRYING });
   const { engine } = bench;
   const first = await claimed();
-  await engine.renew([first], LEASE_MS);
-  await engine.release(first);
-  await engine.fail(await claimed(), { message: 'once' });
-  await engine.fireTimers();
+  await workerPort(engine).renew([first], LEASE_MS);
+  await workerPort(engine).release(first);
+  await workerPort(engine).fail(await claimed(), { message: 'once' });
+  await workerPort(engine).fireTimers();
   await claimed();
   await bench.loseLeases();
   await claimed('worker-2');
-  await engine.revokeLease(executionId, { reason: 'slow', by: 'ann' });
-  await engine.changePriority(executionId, { priority: 7, by: 'ann' });
-  await engine.setTags(executionId, { set: { more: 'b' }, remove: ['team'], by: 'bob' });
-  await engine.complete(await claimed(), 'done');
-  await engine.replay(executionId, { reason: 'again', by: 'ann', from: 'start' });
+  await engine.executions.revokeLease(executionId, { reason: 'slow', by: 'ann' });
+  await engine.executions.changePriority(executionId, { priority: 7, by: 'ann' });
+  await engine.executions.setTags(executionId, { set: { more: 'b' }, remove: ['team'], by: 'bob' });
+  await workerPort(engine).complete(await claimed(), 'done');
+  await engine.executions.replay(executionId, { reason: 'again', by: 'ann', from: 'start' });
   await claimed();
   await engine.cancel(executionId, { reason: 'enough', by: 'bob' });
 }
@@ -48,7 +49,7 @@ const TOLD = 17;
 
 describe('the life of an execution', () => {
   beforeAll(async () => {
-    const subscription = await bench.engine.subscribeEvents();
+    const subscription = await bench.engine.events.subscribe();
     await live();
     events = await take(subscription, TOLD);
     await subscription.close();
@@ -141,10 +142,10 @@ describe('the life of an execution', () => {
   it('is the same for a reader of leases alone, and one of completions alone', async () => {
     const from = encodeCursor(events[0]!.position - 1n);
     const filter = { executionId };
-    const leases = await bench.engine.subscribeLeaseHistory({ from, filter });
+    const leases = await bench.engine.events.subscribeLeaseHistory({ from, filter });
     const told = events.filter(({ family }) => family === 'lease');
     expect(await take(leases, told.length)).toEqual(told);
-    const ends = await bench.engine.subscribeCompletions({ from, filter });
+    const ends = await bench.engine.events.subscribeCompletions({ from, filter });
     const [success, cancelled] = await take(ends, 2);
     expect(success).toEqual(events[12]);
     expect(cancelled).toEqual(events[16]);
@@ -154,9 +155,9 @@ describe('the life of an execution', () => {
 
 describe('an execution that ends otherwise', () => {
   it('failed, expired, or cancelled before it ever ran', async () => {
-    const subscription = await bench.engine.subscribeCompletions({ filter: { namespace: 'ends' } });
+    const subscription = await bench.engine.events.subscribeCompletions({ filter: { namespace: 'ends' } });
     const failing = await bench.running({ namespace: 'ends' });
-    await bench.engine.fail(failing, { message: 'ouch' });
+    await bench.port.fail(failing, { message: 'ouch' });
     const silent = await bench.running({ namespace: 'ends' });
     await bench.loseLeases();
     const early = await bench.submit({ namespace: 'ends' });
@@ -172,12 +173,12 @@ describe('an execution that ends otherwise', () => {
 
 describe('a lane', () => {
   it('is told of when it is paused and resumed, and not when nothing changed', async () => {
-    const subscription = await bench.engine.subscribeEvents({ filter: { families: ['operator'] } });
-    await bench.engine.pauseLane('slow', { by: 'ann', reason: 'overload' });
-    await bench.engine.pauseLane('slow', { by: 'bob' });
-    await bench.engine.resumeLane('slow');
-    await bench.engine.resumeLane('slow');
-    await bench.engine.pauseLane('other');
+    const subscription = await bench.engine.events.subscribe({ filter: { families: ['operator'] } });
+    await bench.engine.lanes.pause('slow', { by: 'ann', reason: 'overload' });
+    await bench.engine.lanes.pause('slow', { by: 'bob' });
+    await bench.engine.lanes.resume('slow');
+    await bench.engine.lanes.resume('slow');
+    await bench.engine.lanes.pause('other');
     const told = await take(subscription, 3);
     expect(told).toMatchObject([
       { type: 'lane_paused', lane: 'slow', by: 'ann', reason: 'overload' },
@@ -185,7 +186,7 @@ describe('a lane', () => {
       { type: 'lane_paused', lane: 'other', reason: null },
     ]);
     for (const event of told) expect(event).not.toHaveProperty('executionId');
-    await bench.engine.resumeLane('other');
+    await bench.engine.lanes.resume('other');
     await subscription.close();
   });
 });
@@ -203,12 +204,12 @@ describe('a worker', () => {
   });
 
   it('is told of when it comes, stops or falls silent, and not for every sign of life', async () => {
-    const subscription = await bench.engine.subscribeEvents({ filter: { families: ['worker'] } });
-    await bench.engine.registerWorker(entry('w-1', '1.2.3'));
-    await bench.engine.registerWorker(entry('w-1', '1.2.3'));
-    await bench.engine.forgetWorker('w-1');
-    await bench.engine.forgetWorker('w-1');
-    await bench.engine.registerWorker(entry('w-2'));
+    const subscription = await bench.engine.events.subscribe({ filter: { families: ['worker'] } });
+    await bench.port.registerWorker(entry('w-1', '1.2.3'));
+    await bench.port.registerWorker(entry('w-1', '1.2.3'));
+    await bench.port.forgetWorker('w-1');
+    await bench.port.forgetWorker('w-1');
+    await bench.port.registerWorker(entry('w-2'));
     await bench.database.moveClock(86_400_000);
     await bench.reconcile();
     expect(await take(subscription, 4)).toMatchObject([

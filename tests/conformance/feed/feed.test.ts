@@ -5,7 +5,7 @@
 import { randomUUID } from 'node:crypto';
 import { getEventListeners } from 'node:events';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import type { Connection } from '../../../src/connect/connect.ts';
+import type { Connection } from '../../../src/connect/connection.ts';
 import { decodeCursor, encodeCursor, LIMITS, type FeedEvent, type TagEvent } from '../../../src/index.ts';
 import { openEngine } from '../../../src/engine/open.ts';
 import { startFaultProxy } from '../../../src/testing/fault-proxy.ts';
@@ -41,7 +41,7 @@ describe('a subscription begins', () => {
     const kind = newKind();
     await endSome(kind, 2);
     for (const from of [undefined, 'now', '', new Uint8Array()]) {
-      const subscription = await bench.engine.subscribeEvents(from === undefined ? {} : { from });
+      const subscription = await bench.engine.events.subscribe(from === undefined ? {} : { from });
       const id = await endOne(bench, kind);
       expect((await take(subscription, 1)).map(idOf)).toEqual([id]);
       await subscription.close();
@@ -51,32 +51,32 @@ describe('a subscription begins', () => {
   it('from the beginning, with the oldest event there is', async () => {
     const kind = newKind();
     const ids = await endSome(kind, 3);
-    const subscription = await bench.engine.subscribeEvents({ from: 'beginning', filter: { kind } });
+    const subscription = await bench.engine.events.subscribe({ from: 'beginning', filter: { kind } });
     expect((await take(subscription, 3)).map(idOf)).toEqual(ids);
     await subscription.close();
-    const all = await bench.engine.subscribeEvents({ from: 'beginning' });
+    const all = await bench.engine.events.subscribe({ from: 'beginning' });
     expect((await take(all, 1))[0]!.position).toBe(1n);
     await all.close();
   });
 
   it('from a cursor, as text or bytes, strictly after it', async () => {
     const kind = newKind();
-    const start = await bench.engine.subscribeCompletions({ filter: { kind } });
+    const start = await bench.engine.events.subscribeCompletions({ filter: { kind } });
     const ids = await endSome(kind, 3);
     const [first] = await take(start, 3);
     await start.close();
     for (const from of [first!.cursor, bytesOf(first!.cursor)]) {
-      const later = await bench.engine.subscribeCompletions({ from, filter: { kind } });
+      const later = await bench.engine.events.subscribeCompletions({ from, filter: { kind } });
       expect((await take(later, 2)).map(idOf)).toEqual(ids.slice(1));
       await later.close();
     }
   });
 
   it('not beyond the last event', async () => {
-    const now = await bench.engine.subscribeEvents();
+    const now = await bench.engine.events.subscribe();
     await now.close();
     const from = encodeCursor(decodeCursor(now.cursor)! + 1n);
-    await expect(bench.engine.subscribeEvents({ from })).rejects.toMatchObject({
+    await expect(bench.engine.events.subscribe({ from })).rejects.toMatchObject({
       code: 'cursor_ahead',
       field: 'from',
     });
@@ -86,7 +86,7 @@ describe('a subscription begins', () => {
 describe('the cursor of a subscription', () => {
   it('passes what the filter drops, so that who comes back does not read it again', async () => {
     const kind = newKind();
-    const subscription = await bench.engine.subscribeEvents({ filter: { kind } });
+    const subscription = await bench.engine.events.subscribe({ filter: { kind } });
     const before = decodeCursor(subscription.cursor)!;
     await plantWorkers(bench.database, 5);
     const parked = subscription.next();
@@ -99,12 +99,12 @@ describe('the cursor of a subscription', () => {
   });
 
   it('stands behind the event that was handed over, and not behind those that wait', async () => {
-    const subscription = await bench.engine.subscribeEvents();
+    const subscription = await bench.engine.events.subscribe();
     await plantWorkers(bench.database, 3);
     const [first] = await take(subscription, 1);
     expect(subscription.cursor).toBe(first!.cursor);
     await subscription.close();
-    const later = await bench.engine.subscribeEvents({ from: subscription.cursor });
+    const later = await bench.engine.events.subscribe({ from: subscription.cursor });
     expect(positionsOf(await take(later, 2))).toEqual(consecutive(first!.position + 1n, 2));
     await later.close();
   });
@@ -125,7 +125,7 @@ describe('a subscription ends', () => {
   it('when its reader leaves the loop: nobody listens, looks or reads for it any more', async () => {
     const { engine, count } = await counted();
     const { signal } = new AbortController();
-    const subscription = await engine.subscribeEvents({ signal });
+    const subscription = await engine.events.subscribe({ signal });
     await plantWorkers(bench.database, 1);
     for await (const event of subscription) {
       if (event.type === 'lost') break;
@@ -134,9 +134,9 @@ describe('a subscription ends', () => {
     expect(await subscription.next()).toEqual(OVER);
     const [looks, reads] = [count(LOOK), count(READ)];
     // Others that follow the same feed see events come, one after the other.
-    const other = await bench.engine.subscribeEvents();
+    const other = await bench.engine.events.subscribe();
     for (let round = 0; round < 10; round += 1) {
-      await engine.pauseLane(newKind());
+      await engine.lanes.pause(newKind());
       await take(other, 1);
     }
     await other.close();
@@ -150,7 +150,7 @@ describe('a subscription ends', () => {
     async (how) => {
       const aborting = new AbortController();
       const { signal } = aborting;
-      const subscription = await bench.engine.subscribeEvents({ signal });
+      const subscription = await bench.engine.events.subscribe({ signal });
       const parked = [subscription.next(), subscription.next()];
       if (how === 'close') await subscription.close();
       if (how === 'return') expect(await subscription.return!()).toEqual(OVER);
@@ -163,7 +163,7 @@ describe('a subscription ends', () => {
   );
 
   it('before it begins, when its signal was aborted already', async () => {
-    const subscription = await bench.engine.subscribeEvents({
+    const subscription = await bench.engine.events.subscribe({
       from: 'beginning',
       signal: AbortSignal.abort(),
     });
@@ -172,7 +172,7 @@ describe('a subscription ends', () => {
 
   it.each(['waits', 'is about to read'] as const)('with its engine, while its reader %s', async (how) => {
     const engine = await bench.another({ listen: 'off' });
-    const subscription = await engine.subscribeEvents({ filter: { kind: newKind() } });
+    const subscription = await engine.events.subscribe({ filter: { kind: newKind() } });
     const { cursor } = subscription;
     const ended = settled(subscription.next());
     if (how === 'waits') {
@@ -181,7 +181,7 @@ describe('a subscription ends', () => {
     }
     await engine.close();
     await vi.waitFor(() => expect(ended.value).toEqual(OVER), SOON);
-    await expect(engine.subscribeEvents()).rejects.toMatchObject({ code: 'closed' });
+    await expect(engine.events.subscribe()).rejects.toMatchObject({ code: 'closed' });
   });
 
   it.each(['close', 'signal'] as const)('by %s, also while the database gives no answer', async (how) => {
@@ -190,7 +190,7 @@ describe('a subscription ends', () => {
     onTestFinished(() => proxy.close());
     onTestFinished(() => proxy.resume());
     const aborting = new AbortController();
-    const subscription = await engine.subscribeEvents({ signal: aborting.signal });
+    const subscription = await engine.events.subscribe({ signal: aborting.signal });
     proxy.stall();
     const ended = settled(subscription.next());
     await vi.waitFor(() => expect(count(READ)).toBe(1), WAIT);
@@ -209,7 +209,7 @@ describe('a subscription ends', () => {
 
 describe('reading', () => {
   it('twice at once answers two events, in order', async () => {
-    const subscription = await bench.engine.subscribeEvents();
+    const subscription = await bench.engine.events.subscribe();
     const both = [subscription.next(), subscription.next()];
     await plantWorkers(bench.database, 2);
     const [first, second] = await Promise.all(both);
@@ -219,10 +219,10 @@ describe('reading', () => {
   });
 
   it('gives a reader what happened, whatever another one does to the same event', async () => {
-    const both = await Promise.all([bench.engine.subscribeEvents(), bench.engine.subscribeEvents()]);
+    const both = await Promise.all([bench.engine.events.subscribe(), bench.engine.events.subscribe()]);
     const parked = both.map((subscription) => take(subscription, 1));
     const id = await bench.submit({ tags: { team: 'a' } });
-    await bench.engine.setTags(id, { set: { size: 'big' }, remove: ['team'] });
+    await bench.engine.executions.setTags(id, { set: { size: 'big' }, remove: ['team'] });
     const [[mine], [other]] = (await Promise.all(parked)) as [TagEvent[], TagEvent[]];
     const before = structuredClone(other);
     for (const part of [mine!, mine!.tags, mine!.set, mine!.removed]) {
@@ -235,9 +235,9 @@ describe('reading', () => {
   it('slowly holds two pages and leaves the rest in the database', async () => {
     const counting = countingPool(bench.database.url);
     const { engine } = await openEngine({ pool: counting.pool });
-    const { cursor: from } = await bench.engine.subscribeEvents();
+    const { cursor: from } = await bench.engine.events.subscribe();
     await plantWorkers(bench.database, 5 * LIMITS.eventPage);
-    const subscription = await engine.subscribeEvents({ from });
+    const subscription = await engine.events.subscribe({ from });
     expect(counting.count(READ)).toBe(0);
     const [first] = await take(subscription, 1);
     await take(subscription, LIMITS.eventPage - 1);
@@ -250,9 +250,9 @@ describe('reading', () => {
   });
 
   it('from far behind gives every event once, in order', async () => {
-    const from = (await bench.engine.subscribeEvents()).cursor;
+    const from = (await bench.engine.events.subscribe()).cursor;
     for (let round = 0; round < 4; round += 1) await plantWorkers(bench.database, 500);
-    const subscription = await bench.engine.subscribeEvents({ from });
+    const subscription = await bench.engine.events.subscribe({ from });
     const events = await take(subscription, 2_000);
     expect(positionsOf(events)).toEqual(consecutive(decodeCursor(from)! + 1n, 2_000));
     await subscription.close();
@@ -261,7 +261,7 @@ describe('reading', () => {
   it('by a thousand in one process costs one statement for all', async () => {
     const counting = countingPool(bench.database.url, 8);
     const { engine } = await openEngine({ pool: counting.pool });
-    const open = Array.from({ length: 1_000 }, () => engine.subscribeEvents());
+    const open = Array.from({ length: 1_000 }, () => engine.events.subscribe());
     const subscriptions = await Promise.all(open);
     const parked = subscriptions.map((subscription) => take(subscription, 3));
     const names = await plantWorkers(bench.database, 3);
@@ -280,7 +280,7 @@ describe('reading', () => {
     ['through a single connection', { poolSize: 1 }],
   ])('works %s', async (_, options) => {
     const engine = await bench.another(options);
-    const several = await Promise.all([1, 2, 3].map(() => engine.subscribeEvents()));
+    const several = await Promise.all([1, 2, 3].map(() => engine.events.subscribe()));
     const parked = several.map((subscription) => take(subscription, 2));
     const kind = newKind();
     const ids = [await endOne(bench, kind), await endOne(bench, kind)];
@@ -296,7 +296,7 @@ describe('a connection that breaks', () => {
       databaseUrl: proxy.url(bench.database.url),
       listen: 'on',
     });
-    const subscription = await engine.subscribeEvents();
+    const subscription = await engine.events.subscribe();
     const { cursor } = subscription;
     const parked = subscription.next();
     let item: unknown;
@@ -320,7 +320,7 @@ describe('a connection that breaks', () => {
 
   /** A listener that comes back late may be lost once more. */
   async function takeThrough(
-    subscription: Awaited<ReturnType<Connection['subscribeEvents']>>,
+    subscription: Awaited<ReturnType<Connection['events']['subscribe']>>,
     count: number,
   ) {
     const events: FeedEvent[] = [];
@@ -347,7 +347,7 @@ describe('a row that nobody here knows', () => {
     ]);
 
   it('ends the reading with its position, after the events before it, and again at the second try', async () => {
-    const start = await bench.engine.subscribeEvents();
+    const start = await bench.engine.events.subscribe();
     const from = start.cursor;
     await start.close();
     await plantWorkers(bench.database, 2);
@@ -356,20 +356,20 @@ describe('a row that nobody here knows', () => {
     const position = decodeCursor(from)! + 3n;
     const refused = { code: 'undecodable_event', message: expect.stringContaining(`position ${position} `) };
     for (let round = 0; round < 2; round += 1) {
-      const subscription = await bench.engine.subscribeEvents({ from });
+      const subscription = await bench.engine.events.subscribe({ from });
       expect(positionsOf(await take(subscription, 2))).toEqual(consecutive(position - 2n, 2));
       await expect(subscription.next()).rejects.toMatchObject(refused);
       expect(decodeCursor(subscription.cursor)).toBe(position - 1n);
       expect(await subscription.next()).toEqual(OVER);
     }
-    const beyond = await bench.engine.subscribeEvents({ from: encodeCursor(position) });
+    const beyond = await bench.engine.events.subscribe({ from: encodeCursor(position) });
     expect(positionsOf(await take(beyond, 1))).toEqual([position + 1n]);
     await beyond.close();
   });
 
   it('does not concern those who do not ask for it', async () => {
     const filter = { families: ['worker'] as const };
-    const subscription = await bench.engine.subscribeEvents({ filter });
+    const subscription = await bench.engine.events.subscribe({ filter });
     await plantUnknown();
     const names = await plantWorkers(bench.database, 1);
     expect(await take(subscription, 1)).toMatchObject([{ workerInstanceId: names[0] }]);
@@ -377,13 +377,13 @@ describe('a row that nobody here knows', () => {
   });
 
   it('is never passed by a consumer', async () => {
-    const { cursor: from } = await bench.engine.subscribeEvents();
+    const { cursor: from } = await bench.engine.events.subscribe();
     await plantUnknown();
     const handed = vi.fn(async () => undefined);
-    const consumer = await bench.engine.consume('wary', handed, { from });
+    const consumer = await bench.engine.events.consume('wary', handed, { from });
     await expect(consumer.done).rejects.toMatchObject({ code: 'undecodable_event' });
     expect(handed).not.toHaveBeenCalled();
-    const [snapshot] = await bench.engine.listConsumers();
+    const [snapshot] = await bench.engine.consumers.list();
     expect(snapshot).toMatchObject({ name: 'wary', cursor: from, lag: 1n });
   });
 });

@@ -73,7 +73,7 @@ beforeAll(async () => {
   const opened = await openEngine({ databaseUrl: bench.database.url, listen: 'off', poolSize: 2 });
   context = opened.context;
   close = () => opened.engine.close();
-  await bench.engine.submit(LANES.flatMap((lane) => KINDS.map((kind) => ({ kind, lane }))));
+  await bench.engine.executions.submit(LANES.flatMap((lane) => KINDS.map((kind) => ({ kind, lane }))));
   await plantRows(
     bench.database,
     Array.from({ length: EVENTS }, (_, index) => planted(index)),
@@ -205,7 +205,7 @@ describe('a page', () => {
   it('after page is what a subscription with the filter gives', async () => {
     const stored = checkEventsFilter({ families: ['worker'], types: ['lost'] });
     const expected = rows.filter((row) => matches(stored, row)).length;
-    const subscription = await bench.engine.subscribeEvents({
+    const subscription = await bench.engine.events.subscribe({
       from: 'beginning',
       filter: { families: ['worker'], types: ['lost'] },
     });

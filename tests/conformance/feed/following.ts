@@ -157,7 +157,7 @@ export const TELL_LATE = `SELECT ff_tell('worker', '{lost}', '{late}', ARRAY['{"
 export const namesOf = (events: readonly FeedEvent[]): string[] =>
   events.map((event) => ('workerInstanceId' in event ? String(event.workerInstanceId) : ''));
 
-export interface Log extends OpenedEngine {
+export interface Log extends Pick<OpenedEngine, 'engine' | 'context'> {
   readonly database: TestDatabase;
   /** Gives positions out; answers the last. */
   last(): Promise<bigint>;

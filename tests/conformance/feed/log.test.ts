@@ -160,7 +160,7 @@ describe('a log that was restored on another server', () => {
     await log.last();
     await restore(log.database, FAR);
     const names = await plantWorkers(log.database, 2);
-    const subscription = await log.engine.subscribeEvents({ from: encodeCursor(2n) });
+    const subscription = await log.engine.events.subscribe({ from: encodeCursor(2n) });
     const events = await take(subscription, 3);
     expect(positionsOf(events)).toEqual([3n, ...consecutive(3n + JUMP + 1n, 2)]);
     expect(namesOf(events.slice(1))).toEqual(names);
@@ -219,19 +219,19 @@ describe('a server that was promoted', () => {
     await plantWorkers(log.database, 3);
     await log.last();
     await promote(log.database);
-    const lost = await log.engine.subscribeEvents({ from: encodeCursor(103n) });
+    const lost = await log.engine.events.subscribe({ from: encodeCursor(103n) });
     const names = await plantWorkers(log.database, 2);
     const events = await take(lost, 2);
     expect(namesOf(events)).toEqual(names);
     expect(positionsOf(events)).toEqual(consecutive(3n + JUMP + 1n, 2));
     await lost.close();
-    const ahead = log.engine.subscribeEvents({ from: encodeCursor(3n + 2n * JUMP) });
+    const ahead = log.engine.events.subscribe({ from: encodeCursor(3n + 2n * JUMP) });
     await expect(ahead).rejects.toMatchObject({ code: 'cursor_ahead' });
   });
 
   it('lets those who wait at the old end go on by themselves', async () => {
     await plantWorkers(log.database, 3);
-    const subscription = await log.engine.subscribeEvents();
+    const subscription = await log.engine.events.subscribe();
     expect(decodeCursor(subscription.cursor)).toBe(3n);
     const parked = take(subscription, 1);
     await promote(log.database);

@@ -100,7 +100,7 @@ describe('the log', () => {
     expect(await slots()).toEqual([]);
     expect(await floor()).toBe(4n);
     expect(await log.walk(3n)).toEqual([]);
-    const subscription = await log.engine.subscribeEvents({ from: 'beginning' });
+    const subscription = await log.engine.events.subscribe({ from: 'beginning' });
     expect(decodeCursor(subscription.cursor)).toBe(3n);
     const names = await plantWorkers(log.database, 2);
     const events = await take(subscription, 2);
@@ -180,7 +180,7 @@ describe('a reader that stands before what is kept', () => {
   it('is told where the log begins now, at the start and in the middle', async () => {
     await keep(KEPT_MS);
     await hour(3);
-    const reading = await log.engine.subscribeEvents({ from: encodeCursor(1n) });
+    const reading = await log.engine.events.subscribe({ from: encodeCursor(1n) });
     await hour(3);
     await log.database.moveClock(KEPT_MS - 2 * HOUR_MS);
     await pass();
@@ -189,9 +189,9 @@ describe('a reader that stands before what is kept', () => {
     await expect(reading.next()).rejects.toMatchObject(expired);
     expect(decodeCursor(reading.cursor)).toBe(1n);
     const from = encodeCursor(2n);
-    await expect(log.engine.subscribeEvents({ from })).rejects.toMatchObject({ ...expired, field: 'from' });
+    await expect(log.engine.events.subscribe({ from })).rejects.toMatchObject({ ...expired, field: 'from' });
     for (const start of [oldest, 'beginning']) {
-      const subscription = await log.engine.subscribeEvents({ from: start });
+      const subscription = await log.engine.events.subscribe({ from: start });
       expect(positionsOf(await take(subscription, 3))).toEqual([4n, 5n, 6n]);
       await subscription.close();
     }
@@ -203,7 +203,7 @@ describe('a consumer', () => {
 
   /** Known, with its place behind the first so many events, and not running. */
   async function lagging(position: bigint): Promise<void> {
-    const consumer = await log.engine.consume('slow', nothing, { from: encodeCursor(position) });
+    const consumer = await log.engine.events.consume('slow', nothing, { from: encodeCursor(position) });
     await consumer.stop();
     await log.database.query('UPDATE ff_consumer SET position = $1', [String(position)]);
   }
@@ -228,7 +228,7 @@ describe('a consumer', () => {
     const handed = vi.fn(nothing);
     const { engine } = await openEngine({ databaseUrl: log.database.url, listen: 'off', poolSize: 2 });
     onTestFinished(() => engine.close());
-    const consumer = await engine.consume('slow', handed);
+    const consumer = await engine.events.consume('slow', handed);
     await expect(consumer.done).rejects.toMatchObject({ code: 'cursor_expired', oldest: encodeCursor(6n) });
     expect(handed).not.toHaveBeenCalled();
   });
@@ -244,7 +244,7 @@ describe('a consumer', () => {
     await lagging(3n);
     await pass();
     expect(await floor()).toBe(4n);
-    await log.engine.forgetConsumer('slow');
+    await log.engine.consumers.forget('slow');
     await pass();
     expect(await floor()).toBe(7n);
   });
@@ -256,7 +256,7 @@ describe('a consumer', () => {
     for (let round = 0; round < 12; round += 1) names.push(...(await hour(1)));
     expect((await slots()).map(({ n }) => n)).toEqual([1, 1, 1, 1, 1, 1, 1, 5]);
     expect(namesOf(await log.walk(0n))).toEqual(names);
-    await log.engine.forgetConsumer('slow');
+    await log.engine.consumers.forget('slow');
     await pass();
     expect(namesOf(await log.walk((await floor()) - 1n))).toEqual(names.slice(6));
   });
@@ -274,7 +274,7 @@ describe('a log whose positions jumped', () => {
     expect(await floor()).toBe(4n);
     expect(namesOf(await log.walk(3n))).toEqual(names);
     expect(namesOf(await log.walk(1_000n))).toEqual(names);
-    const subscription = await log.engine.subscribeEvents({ from: 'beginning' });
+    const subscription = await log.engine.events.subscribe({ from: 'beginning' });
     expect(namesOf(await take(subscription, 2))).toEqual(names);
     await subscription.close();
   });

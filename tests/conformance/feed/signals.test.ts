@@ -4,7 +4,8 @@
  */
 import { expect, it } from 'vitest';
 import type { SignalCondition, TimeoutBehaviour, WaitRequest } from '../../../src/contract/signals.ts';
-import type { Claim, ExecutionId, FeedEvent } from '../../../src/index.ts';
+import type { Claim } from '../../../src/protocol/index.ts';
+import type { ExecutionId, FeedEvent } from '../../../src/index.ts';
 import { newKind, useBench } from '../open.ts';
 
 const bench = useBench();
@@ -21,14 +22,14 @@ async function suspend(
   more: object = {},
 ): Promise<ExecutionId> {
   const waits = [{ name: 'boss', condition: ONE, ...wait }];
-  expect(await bench.engine.suspend(claim, { waits, ...more })).toMatchObject({ outcome: 'suspended' });
+  expect(await bench.port.suspend(claim, { waits, ...more })).toMatchObject({ outcome: 'suspended' });
   return claim.executionId;
 }
 
 /** All that was told of an execution, but for its lease. */
 async function eventsOf(executionId: ExecutionId): Promise<FeedEvent[]> {
   const filter = { executionId, families: ['signal', 'completion'] } as const;
-  const subscription = await bench.engine.subscribeEvents({ from: 'beginning', until: 'now', filter });
+  const subscription = await bench.engine.events.subscribe({ from: 'beginning', until: 'now', filter });
   const events: FeedEvent[] = [];
   for await (const event of subscription) if (event.type !== 'disconnected') events.push(event);
   return events;
@@ -37,8 +38,8 @@ async function eventsOf(executionId: ExecutionId): Promise<FeedEvent[]> {
 it('what is said is told, with who said it and what it did, but not what', async () => {
   const claim = await running();
   const id = await suspend(claim, { key: 'k' });
-  await bench.engine.approve(id, 'desk', { by: 'ann', name: 'no', payload: 'secret' });
-  await bench.engine.approve(id, 'desk', { by: 'bob', name: 'yes' });
+  await bench.engine.waitpoints.approve(id, 'desk', { by: 'ann', name: 'no', payload: 'secret' });
+  await bench.engine.waitpoints.approve(id, 'desk', { by: 'bob', name: 'yes' });
   const events = await eventsOf(id);
   const about = {
     family: 'signal',
@@ -62,8 +63,8 @@ it('what is said is told, with who said it and what it did, but not what', async
 
 it('what is buffered is told before the suspension', async () => {
   const claim = await running();
-  await bench.engine.suspend(claim, { mode: 'look', waits: [{ name: 'boss', condition: ONE }] });
-  await bench.engine.approve(claim.executionId, 'desk', { by: 'ann', name: 'no' });
+  await bench.port.suspend(claim, { mode: 'look', waits: [{ name: 'boss', condition: ONE }] });
+  await bench.engine.waitpoints.approve(claim.executionId, 'desk', { by: 'ann', name: 'no' });
   expect(await eventsOf(await suspend(claim))).toMatchObject([
     { type: 'delivered', effect: 'buffered' },
     { type: 'suspended' },
@@ -97,7 +98,7 @@ it.each<[TimeoutBehaviour, object[]]>([
 ])('a wait whose time is over and that is to %s tells so', async (onTimeout, told) => {
   const id = await suspend(await running(), { timeoutMs: MINUTE_MS, onTimeout });
   await bench.database.moveClock(MINUTE_MS);
-  await bench.engine.fireTimers();
+  await bench.port.fireTimers();
   const [first, ...rest] = await eventsOf(id);
   expect(first).toMatchObject({ type: 'suspended', timeoutAtMs: expect.any(Number) });
   expect(rest).toMatchObject(told);
@@ -106,7 +107,7 @@ it.each<[TimeoutBehaviour, object[]]>([
 it('what else was waited for wakes it, and that is told', async () => {
   const id = await suspend(await running(), {}, { wakeInMs: MINUTE_MS });
   await bench.database.moveClock(MINUTE_MS);
-  await bench.engine.fireTimers();
+  await bench.port.fireTimers();
   expect((await eventsOf(id)).slice(1)).toMatchObject([
     { type: 'resumed', wait: null, key: null, outcome: 'woken', by: 'engine' },
   ]);
@@ -116,11 +117,11 @@ it('waitpoints that nobody waited for in time are told together', async () => {
   const claim = await running();
   for (const name of ['b', 'a']) {
     const expiring = { name, expiresInMs: MINUTE_MS };
-    expect(await bench.engine.createWaitpoint(claim, expiring)).toMatchObject({ outcome: 'created' });
+    expect(await bench.port.createWaitpoint(claim, expiring)).toMatchObject({ outcome: 'created' });
   }
-  await bench.engine.renew([claim], 10 * MINUTE_MS);
+  await bench.port.renew([claim], 10 * MINUTE_MS);
   await bench.database.moveClock(2 * MINUTE_MS);
-  await bench.engine.fireTimers();
+  await bench.port.fireTimers();
   expect(await eventsOf(claim.executionId)).toMatchObject([
     { type: 'waitpoints_expired', waitpoints: ['a', 'b'] },
   ]);
@@ -128,7 +129,7 @@ it('waitpoints that nobody waited for in time are told together', async () => {
 
 it('the family can be asked for by its types', async () => {
   const kind = newKind();
-  const subscription = await bench.engine.subscribeEvents({ filter: { kind, types: ['suspended'] } });
+  const subscription = await bench.engine.events.subscribe({ filter: { kind, types: ['suspended'] } });
   const id = await suspend(await running(kind));
   expect(await subscription.next()).toMatchObject({ value: { type: 'suspended', executionId: id } });
   await subscription.close();

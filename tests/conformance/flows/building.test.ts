@@ -16,19 +16,19 @@ describe('a flow that is built step by step', () => {
   it('starts nothing before it is sealed, and then as a whole', async () => {
     const flow = await openFlow();
     const { a, b, c } = flow.members as { a: string; b: string; c: string };
-    const { edgeIds } = await bench.engine.stageEdges(flow.flowId, [
+    const { edgeIds } = await bench.engine.flows.stageEdges(flow.flowId, [
       { upstream: a, downstream: c, as: 'left' },
       { upstream: b, downstream: c, as: 'right' },
     ]);
     expect(await flow.state()).toBe('open');
-    expect(await bench.engine.applyEdges(flow.flowId, edgeIds)).toEqual({ applied: 2 });
-    expect(await bench.engine.applyEdges(flow.flowId, edgeIds)).toEqual({ applied: 0 });
+    expect(await bench.engine.flows.applyEdges(flow.flowId, edgeIds)).toEqual({ applied: 2 });
+    expect(await bench.engine.flows.applyEdges(flow.flowId, edgeIds)).toEqual({ applied: 0 });
     expect(await flow.states()).toEqual({
       a: 'waiting_children',
       b: 'waiting_children',
       c: 'waiting_children',
     });
-    await bench.engine.sealFlow(flow.flowId);
+    await bench.engine.flows.seal(flow.flowId);
     expect(await flow.states()).toEqual({ a: 'waiting', b: 'waiting', c: 'waiting_children' });
     await flow.complete('a', 1);
     await flow.complete('b', 2);
@@ -36,24 +36,24 @@ describe('a flow that is built step by step', () => {
   });
 
   it('takes in executions of its partition that are there already, also ended ones', async () => {
-    const { flowId } = await bench.engine.createFlow({ name: 'adopting' });
+    const { flowId } = await bench.engine.flows.create({ name: 'adopting' });
     const { partition } = parseExecutionId(flowId);
     const idOf = (last: string) => formatExecutionId(partition, `018f0000-0000-7000-8000-0000000000${last}`);
     const kinds = [newKind(), newKind()] as const;
     for (const [index, kind] of kinds.entries())
-      await bench.engine.submit({ kind, executionId: idOf(`0${index}`) });
+      await bench.engine.executions.submit({ kind, executionId: idOf(`0${index}`) });
     const ended = await bench.claimOne(kinds[0]);
-    await bench.engine.complete(ended, 'early');
-    await bench.engine.addMembers(flowId, [
+    await bench.port.complete(ended, 'early');
+    await bench.engine.flows.addMembers(flowId, [
       { name: 'up', executionId: idOf('00') },
       { name: 'down', executionId: idOf('01') },
     ]);
-    const { edgeIds } = await bench.engine.stageEdges(flowId, [
+    const { edgeIds } = await bench.engine.flows.stageEdges(flowId, [
       { upstream: idOf('00'), downstream: idOf('01'), as: 'early' },
     ]);
-    await bench.engine.applyEdges(flowId, edgeIds);
+    await bench.engine.flows.applyEdges(flowId, edgeIds);
     expect(await bench.claim({ kinds: [kinds[1]], limit: 1 })).toEqual([]);
-    await bench.engine.sealFlow(flowId);
+    await bench.engine.flows.seal(flowId);
     const [down] = await bench.claim({ kinds: [kinds[1]], limit: 1 });
     expect(down?.payload).toEqual({ early: 'early' });
   });
@@ -61,22 +61,23 @@ describe('a flow that is built step by step', () => {
   it('does not decide a join before all its edges are there', async () => {
     const flow = await openFlow();
     const { a, b, c } = flow.members as { a: string; b: string; c: string };
-    await bench.engine.setJoin(flow.flowId, c, { kind: 'quorum', k: 2 });
-    const stage = (upstream: string) => bench.engine.stageEdges(flow.flowId, [{ upstream, downstream: c }]);
-    await bench.engine.applyEdges(flow.flowId, (await stage(a)).edgeIds);
+    await bench.engine.flows.setJoin(flow.flowId, c, { kind: 'quorum', k: 2 });
+    const stage = (upstream: string) =>
+      bench.engine.flows.stageEdges(flow.flowId, [{ upstream, downstream: c }]);
+    await bench.engine.flows.applyEdges(flow.flowId, (await stage(a)).edgeIds);
     await bench.engine.cancel(a, { reason: 'why' });
-    await bench.engine.fireTimers();
+    await bench.port.fireTimers();
     expect((await flow.states())['c']).toBe('waiting_children');
-    await bench.engine.applyEdges(flow.flowId, (await stage(b)).edgeIds);
-    await bench.engine.sealFlow(flow.flowId);
-    await bench.engine.fireTimers();
+    await bench.engine.flows.applyEdges(flow.flowId, (await stage(b)).edgeIds);
+    await bench.engine.flows.seal(flow.flowId);
+    await bench.port.fireTimers();
     expect((await flow.states())['c']).toBe('skipped');
   });
 
   it('has a revision that counts its changes, and refuses who expected another', async () => {
-    const { flowId } = await bench.engine.createFlow({ name: 'revised' });
+    const { flowId } = await bench.engine.flows.create({ name: 'revised' });
     const add = (name: string, expectedRevision: number) =>
-      bench.engine.addMembers(flowId, [{ name, kind: newKind() }], { expectedRevision });
+      bench.engine.flows.addMembers(flowId, [{ name, kind: newKind() }], { expectedRevision });
     expect((await add('a', 0)).revision).toBe(1);
     await expect(add('b', 0)).rejects.toMatchObject({
       code: 'stale_revision',
@@ -84,7 +85,7 @@ describe('a flow that is built step by step', () => {
       message: expect.stringContaining('revision 1'),
     });
     expect((await add('b', 1)).revision).toBe(2);
-    expect((await bench.engine.describeFlow(flowId))!.nodeCount).toBe(2);
+    expect((await bench.engine.flows.describe(flowId))!.nodeCount).toBe(2);
   });
 });
 
@@ -93,7 +94,7 @@ describe('a member that runs', () => {
     const flow = await submitFlow(bench, [{ name: 'plan' }, { name: 'end', after: ['plan'] }]);
     const plan = await flow.claim('plan');
     const grow = () =>
-      bench.engine.extendFlow(plan, [
+      bench.port.extendFlow(plan, [
         { name: 'part-1', kind: flow.kindOf('part-1'), after: ['plan'] },
         { name: 'part-2', kind: flow.kindOf('part-2'), after: ['plan'] },
         { name: 'sum', kind: flow.kindOf('sum'), after: ['part-1', 'part-2'] },
@@ -101,7 +102,7 @@ describe('a member that runs', () => {
     expect(await grow()).toMatchObject({ outcome: 'submitted' });
     // As after a crash: members are known by their names.
     expect(await grow()).toMatchObject({ outcome: 'duplicate' });
-    await bench.engine.complete(plan);
+    await bench.port.complete(plan);
     expect(await flow.states()).toEqual({
       plan: 'completed',
       end: 'waiting',
@@ -118,14 +119,14 @@ describe('a member that runs', () => {
   it('may not after its lease is gone', async () => {
     const flow = await submitFlow(bench, [{ name: 'plan' }]);
     const plan = await flow.claim('plan');
-    await bench.engine.complete(plan);
-    await expect(bench.engine.extendFlow(plan, [{ name: 'late', kind: newKind() }])).rejects.toMatchObject({
+    await bench.port.complete(plan);
+    await expect(bench.port.extendFlow(plan, [{ name: 'late', kind: newKind() }])).rejects.toMatchObject({
       code: 'flow_ended',
     });
     const other = await submitFlow(bench, [{ name: 'plan' }, { name: 'open' }]);
     const held = await other.claim('plan');
-    await bench.engine.revokeLease(held.executionId, { reason: 'why' });
-    await expect(bench.engine.extendFlow(held, [{ name: 'late', kind: newKind() }])).rejects.toMatchObject({
+    await bench.engine.executions.revokeLease(held.executionId, { reason: 'why' });
+    await expect(bench.port.extendFlow(held, [{ name: 'late', kind: newKind() }])).rejects.toMatchObject({
       code: 'lease_lost',
     });
     expect((await other.describe()).nodeCount).toBe(2);
@@ -213,17 +214,17 @@ const REFUSED: Refused[] = [
 
 describe('a flow is refused, and nothing is written, with', () => {
   it.each(REFUSED)('%s', async (_, request, expected) => {
-    const before = (await bench.engine.listFlows()).flows.length;
+    const before = (await bench.engine.flows.list()).flows.length;
     const asked = { name: 'refused', ...request } as FlowRequest;
-    await expect(bench.engine.submitFlow(asked)).rejects.toMatchObject(expected);
-    expect((await bench.engine.listFlows()).flows).toHaveLength(before);
+    await expect(bench.engine.flows.submit(asked)).rejects.toMatchObject(expected);
+    expect((await bench.engine.flows.list()).flows).toHaveLength(before);
   });
 });
 
 describe('a change is refused', () => {
   it('of a sealed flow, an ended one, and one that is not there', async () => {
     const flow = await submitFlow(bench, [{ name: 'a' }]);
-    const add = (id: string) => bench.engine.addMembers(id, [{ name: 'b', kind: newKind() }]);
+    const add = (id: string) => bench.engine.flows.addMembers(id, [{ name: 'b', kind: newKind() }]);
     await expect(add(flow.flowId)).rejects.toMatchObject({ code: 'flow_sealed' });
     await flow.complete('a');
     await expect(add(flow.flowId)).rejects.toMatchObject({ code: 'flow_ended' });
@@ -236,7 +237,7 @@ describe('a change is refused', () => {
     const flow = await openFlow();
     const { a, b, c } = flow.members as { a: string; b: string; c: string };
     const stage = (upstream: string, downstream: string) =>
-      bench.engine.stageEdges(flow.flowId, [{ upstream, downstream }]);
+      bench.engine.flows.stageEdges(flow.flowId, [{ upstream, downstream }]);
     await stage(a, b);
     await stage(b, c);
     await expect(stage(c, a)).rejects.toMatchObject({
@@ -251,13 +252,14 @@ describe('a change is refused', () => {
   it('that names another flow’s member, a stranger, or another partition', async () => {
     const [one, other] = [await openFlow(['a']), await openFlow(['b'])];
     const stage = (downstream: string) =>
-      bench.engine.stageEdges(one.flowId, [{ upstream: one.members['a']!, downstream }]);
+      bench.engine.flows.stageEdges(one.flowId, [{ upstream: one.members['a']!, downstream }]);
     const { partition } = parseExecutionId(one.flowId);
     const foreign = formatExecutionId((partition + 1) % 256, parseExecutionId(one.members['a']!).uuid);
     const there = formatExecutionId(partition, parseExecutionId(other.members['b']!).uuid);
     for (const id of [foreign, there])
       await expect(stage(id)).rejects.toMatchObject({ code: 'not_a_member' });
-    const adopt = (executionId: string) => bench.engine.addMembers(one.flowId, [{ name: 'x', executionId }]);
+    const adopt = (executionId: string) =>
+      bench.engine.flows.addMembers(one.flowId, [{ name: 'x', executionId }]);
     await expect(adopt(one.members['a']!)).rejects.toMatchObject({ code: 'not_a_member' });
     await expect(adopt(foreign)).rejects.toMatchObject({ code: 'not_a_member' });
   });
@@ -265,18 +267,18 @@ describe('a change is refused', () => {
   it('of a join that has edges, and of what has begun', async () => {
     const flow = await openFlow(['a', 'b']);
     const { a, b } = flow.members as { a: string; b: string };
-    expect(await bench.engine.setJoin(flow.flowId, b, { kind: 'any' })).toBe('set');
-    expect(await bench.engine.setJoin(flow.flowId, b, { kind: 'any' })).toBe('already_set');
-    const { edgeIds } = await bench.engine.stageEdges(flow.flowId, [{ upstream: a, downstream: b }]);
-    await expect(bench.engine.setJoin(flow.flowId, b, { kind: 'all' })).rejects.toMatchObject({
+    expect(await bench.engine.flows.setJoin(flow.flowId, b, { kind: 'any' })).toBe('set');
+    expect(await bench.engine.flows.setJoin(flow.flowId, b, { kind: 'any' })).toBe('already_set');
+    const { edgeIds } = await bench.engine.flows.stageEdges(flow.flowId, [{ upstream: a, downstream: b }]);
+    await expect(bench.engine.flows.setJoin(flow.flowId, b, { kind: 'all' })).rejects.toMatchObject({
       code: 'join_fixed',
     });
-    await expect(bench.engine.sealFlow(flow.flowId)).rejects.toMatchObject({ code: 'invalid_input' });
-    await bench.engine.applyEdges(flow.flowId, edgeIds);
-    await bench.engine.sealFlow(flow.flowId);
+    await expect(bench.engine.flows.seal(flow.flowId)).rejects.toMatchObject({ code: 'invalid_input' });
+    await bench.engine.flows.applyEdges(flow.flowId, edgeIds);
+    await bench.engine.flows.seal(flow.flowId);
     const begun = await flow.claim('a');
     await expect(
-      bench.engine.extendFlow(begun, [{ name: 'late', kind: newKind(), fallback: 'a' }]),
+      bench.port.extendFlow(begun, [{ name: 'late', kind: newKind(), fallback: 'a' }]),
     ).rejects.toMatchObject({ code: 'not_a_member' });
   });
 });

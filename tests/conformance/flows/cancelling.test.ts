@@ -20,7 +20,7 @@ describe('a flow that is cancelled', () => {
     const flow = await submitFlow(bench, [...CHAIN, { name: 'done' }]);
     await flow.complete('done');
     const running = await flow.claim('a');
-    const answer = await bench.engine.cancelFlow(flow.flowId, { ...WHY, wait: 'end' });
+    const answer = await bench.engine.flows.cancel(flow.flowId, { ...WHY, wait: 'end' });
     expect(answer).toMatchObject({ outcome: 'cancelled', policy: 'cancel_all' });
     expect((answer as { cancelled: string[] }).cancelled).toHaveLength(3);
     expect(await flow.states()).toEqual({
@@ -29,32 +29,32 @@ describe('a flow that is cancelled', () => {
       c: 'cancelled',
       done: 'completed',
     });
-    expect(await bench.engine.complete(running)).toMatchObject({ outcome: 'not_active' });
+    expect(await bench.port.complete(running)).toMatchObject({ outcome: 'not_active' });
     expect(await flow.describe()).toMatchObject({
       state: 'cancelled',
       cancel: { policy: 'cancel_all', ...WHY },
     });
-    expect(await bench.engine.cancelFlow(flow.flowId, WHY)).toMatchObject({ outcome: 'already_cancelled' });
+    expect(await bench.engine.flows.cancel(flow.flowId, WHY)).toMatchObject({ outcome: 'already_cancelled' });
   });
 
   it('lets what has begun finish, if it is asked to', async () => {
     const flow = await submitFlow(bench, CHAIN);
     const running = await flow.claim('a');
-    await bench.engine.cancelFlow(flow.flowId, { ...WHY, policy: 'cancel_pending', wait: 'members' });
+    await bench.engine.flows.cancel(flow.flowId, { ...WHY, policy: 'cancel_pending', wait: 'members' });
     expect(await flow.states()).toEqual({ a: 'active', b: 'cancelled', c: 'cancelled' });
     expect(await flow.state()).toBe('cancelling');
-    expect(await bench.engine.complete(running)).toMatchObject({ outcome: 'completed' });
+    expect(await bench.port.complete(running)).toMatchObject({ outcome: 'completed' });
     expect(await flow.state()).toBe('cancelled');
   });
 
   it('cannot grow, and ends as cancelled, when all may finish', async () => {
     const flow = await submitFlow(bench, CHAIN);
     const running = await flow.claim('a');
-    await bench.engine.cancelFlow(flow.flowId, { ...WHY, policy: 'let_finish' });
+    await bench.engine.flows.cancel(flow.flowId, { ...WHY, policy: 'let_finish' });
     await expect(
-      bench.engine.extendFlow(running, [{ name: 'late', kind: flow.kindOf('late') }]),
+      bench.port.extendFlow(running, [{ name: 'late', kind: flow.kindOf('late') }]),
     ).rejects.toMatchObject({ code: 'flow_ended' });
-    await bench.engine.complete(running);
+    await bench.port.complete(running);
     for (const name of ['b', 'c']) await flow.complete(name);
     expect(await flow.describe()).toMatchObject({ state: 'cancelled', counts: { completed: 3 } });
   });
@@ -62,17 +62,17 @@ describe('a flow that is cancelled', () => {
   it('may be cancelled more strongly later, and not once it has ended', async () => {
     const flow = await submitFlow(bench, CHAIN);
     await flow.claim('a');
-    await bench.engine.cancelFlow(flow.flowId, { ...WHY, policy: 'cancel_pending', wait: 'members' });
-    const again = await bench.engine.cancelFlow(flow.flowId, { ...WHY, wait: 'end' });
+    await bench.engine.flows.cancel(flow.flowId, { ...WHY, policy: 'cancel_pending', wait: 'members' });
+    const again = await bench.engine.flows.cancel(flow.flowId, { ...WHY, wait: 'end' });
     expect(again).toMatchObject({ outcome: 'cancelled', policy: 'cancel_all' });
     const done = await submitFlow(bench, [{ name: 'a' }]);
     await done.complete('a');
-    expect(await bench.engine.cancelFlow(done.flowId, WHY)).toEqual({
+    expect(await bench.engine.flows.cancel(done.flowId, WHY)).toEqual({
       outcome: 'already_ended',
       state: 'completed',
     });
     const nobody = flow.flowId.replace(/.{4}$/, 'ffff');
-    expect(await bench.engine.cancelFlow(nobody, WHY)).toEqual({ outcome: 'not_found' });
+    expect(await bench.engine.flows.cancel(nobody, WHY)).toEqual({ outcome: 'not_found' });
   });
 
   it('is refused without a reason, with an unknown policy, and with an unknown wait', async () => {
@@ -82,7 +82,7 @@ describe('a flow that is cancelled', () => {
       [{ ...WHY, policy: 'all' }, 'request.policy'],
       [{ ...WHY, wait: 'long' }, 'request.wait'],
     ] as const)
-      await expect(bench.engine.cancelFlow(flow.flowId, request as never)).rejects.toMatchObject({
+      await expect(bench.engine.flows.cancel(flow.flowId, request as never)).rejects.toMatchObject({
         code: 'invalid_input',
         field,
       });
@@ -95,7 +95,7 @@ describe('a replay', () => {
     const flow = await submitFlow(bench, CHAIN);
     await flow.fail('a');
     expect(await flow.state()).toBe('failed');
-    await bench.engine.replay(flow.members['a']!, WHY);
+    await bench.engine.executions.replay(flow.members['a']!, WHY);
     expect(await flow.states()).toEqual({ a: 'waiting', b: 'waiting_children', c: 'waiting_children' });
     expect(await flow.state()).toBe('running');
     for (const name of ['a', 'b', 'c']) await flow.complete(name);
@@ -106,9 +106,9 @@ describe('a replay', () => {
     const flow = await submitFlow(bench, [{ name: 'a' }, { name: 'b' }, { name: 'both', after: ['a', 'b'] }]);
     await flow.fail('a');
     await flow.fail('b');
-    await bench.engine.replay(flow.members['a']!, WHY);
+    await bench.engine.executions.replay(flow.members['a']!, WHY);
     expect((await flow.states())['both']).toBe('skipped');
-    await bench.engine.replay(flow.members['b']!, WHY);
+    await bench.engine.executions.replay(flow.members['b']!, WHY);
     expect((await flow.states())['both']).toBe('waiting_children');
     await flow.complete('a');
     await flow.complete('b');
@@ -119,7 +119,7 @@ describe('a replay', () => {
   it('of a skipped member runs it whatever its join says, and re-opens what comes after it', async () => {
     const flow = await submitFlow(bench, CHAIN);
     await flow.fail('a');
-    await bench.engine.replay(flow.members['b']!, WHY);
+    await bench.engine.executions.replay(flow.members['b']!, WHY);
     expect(await flow.states()).toEqual({ a: 'failed', b: 'waiting', c: 'waiting_children' });
     await flow.complete('b');
     await flow.complete('c');
@@ -129,12 +129,12 @@ describe('a replay', () => {
   it('does not fire a satisfied join again, nor count twice', async () => {
     const flow = await submitFlow(bench, [{ name: 'a' }, { name: 'b' }, { name: 'both', after: ['a', 'b'] }]);
     await flow.complete('a');
-    await bench.engine.replay(flow.members['a']!, WHY);
+    await bench.engine.executions.replay(flow.members['a']!, WHY);
     await flow.complete('a');
     expect((await flow.states())['both']).toBe('waiting_children');
     await flow.complete('b');
     await flow.complete('both');
-    await bench.engine.replay(flow.members['b']!, WHY);
+    await bench.engine.executions.replay(flow.members['b']!, WHY);
     await flow.complete('b');
     expect(await flow.describe()).toMatchObject({ state: 'completed', counts: { completed: 3 } });
   });
@@ -180,7 +180,7 @@ describe('a flow that is over', () => {
     // What was put off is looked at again after an hour.
     await bench.database.moveClock(50 * 3_600_000);
     await runPass(context, retention, 500, new AbortController().signal);
-    expect(await bench.engine.describeFlow(flow.flowId)).toBeNull();
+    expect(await bench.engine.flows.describe(flow.flowId)).toBeNull();
     for (const table of ['ff_edge', 'ff_edge_group', 'ff_member', 'ff_flow_progress']) {
       const left = await bench.database.query(`SELECT 1 FROM ${table} WHERE $1 LIKE '%' || flow_id::text`, [
         flow.flowId,
@@ -200,7 +200,7 @@ describe('a replay of several', () => {
     ]);
     await flow.fail('a');
     const ids = ['a', 'b', 'c'].map((name) => flow.members[name]!);
-    const outcomes = await bench.engine.replay(ids, WHY);
+    const outcomes = await bench.engine.executions.replay(ids, WHY);
     expect(outcomes.map(({ outcome }) => outcome)).toEqual(['replayed', 'replayed', 'replayed']);
     expect(await flow.states()).toEqual({ a: 'waiting', b: 'waiting_children', c: 'waiting_children' });
     await flow.complete('a', 7);
@@ -221,7 +221,7 @@ describe('a replay of several', () => {
     ]);
     await flow.fail('a');
     await flow.complete('b', 2);
-    await bench.engine.replay(flow.members['a']!, WHY);
+    await bench.engine.executions.replay(flow.members['a']!, WHY);
     await flow.complete('a', 1);
     expect((await flow.claim('both')).payload).toEqual({ a: 1, b: 2 });
   });

@@ -21,10 +21,10 @@ describe('a chain', () => {
     expect(await flow.states()).toEqual({ a: 'completed', b: 'waiting', c: 'waiting_children' });
     const b = await flow.claim('b');
     expect(b.payload).toEqual({ own: 1, first: { n: 7 } });
-    await bench.engine.complete(b);
+    await bench.port.complete(b);
     await flow.complete('c');
     expect(await flow.describe()).toMatchObject({ state: 'completed', counts: { completed: 3 } });
-    expect(await bench.engine.waitForFlow(flow.flowId)).toBe('completed');
+    expect(await bench.engine.flows.wait(flow.flowId)).toBe('completed');
   });
 
   it('is skipped after a failure, to its end', async () => {
@@ -32,7 +32,7 @@ describe('a chain', () => {
     await flow.fail('a');
     expect(await flow.states()).toEqual({ a: 'failed', b: 'skipped', c: 'skipped' });
     expect(await flow.state()).toBe('failed');
-    expect(await bench.engine.result(flow.members['b']!)).toMatchObject({
+    expect(await bench.engine.executions.result(flow.members['b']!)).toMatchObject({
       outcome: 'skipped',
       message: 'dependency_impossible',
     });
@@ -41,12 +41,12 @@ describe('a chain', () => {
   it('is skipped after a cancel, and after a lease that ran out', async () => {
     const cancelled = await flowOf([{ name: 'a' }, { name: 'b', after: ['a'] }]);
     await bench.engine.cancel(cancelled.members['a']!, { reason: 'why' });
-    await bench.engine.fireTimers();
+    await bench.port.fireTimers();
     expect(await cancelled.states()).toEqual({ a: 'cancelled', b: 'skipped' });
     const lapsed = await flowOf([{ name: 'a' }, { name: 'b', after: ['a'] }]);
     await lapsed.claim('a');
     await bench.loseLeases();
-    await bench.engine.fireTimers();
+    await bench.port.fireTimers();
     expect(await lapsed.states()).toEqual({ a: 'expired', b: 'skipped' });
   });
 });
@@ -115,8 +115,8 @@ describe('losers', () => {
     const loser = await flow.claim('y');
     await flow.complete('x');
     expect(await flow.states()).toEqual({ x: 'completed', y: 'cancelled', z: 'cancelled', best: 'waiting' });
-    expect(await bench.engine.complete(loser)).toMatchObject({ outcome: 'not_active' });
-    expect(await bench.engine.result(flow.members['y']!)).toMatchObject({
+    expect(await bench.port.complete(loser)).toMatchObject({ outcome: 'not_active' });
+    expect(await bench.engine.executions.result(flow.members['y']!)).toMatchObject({
       outcome: 'cancelled',
       message: 'sibling_quorum_satisfied',
       by: 'engine',
@@ -134,7 +134,7 @@ describe('losers', () => {
     expect((await flow.states())['z']).toBe('waiting');
     await flow.fail('y');
     expect(await flow.states()).toEqual({ x: 'failed', y: 'failed', z: 'cancelled', most: 'skipped' });
-    expect(await bench.engine.result(flow.members['z']!)).toMatchObject({
+    expect(await bench.engine.executions.result(flow.members['z']!)).toMatchObject({
       message: 'sibling_quorum_impossible',
     });
     expect(await flow.state()).toBe('failed');
@@ -180,7 +180,7 @@ describe('an edge', () => {
     await flow.fail('a');
     const claim = await flow.claim('clean-up');
     expect(claim.payload).toMatchObject({ why: { outcome: 'failed', message: 'no' } });
-    await bench.engine.complete(claim);
+    await bench.port.complete(claim);
     expect(await flow.state()).toBe('completed');
   });
 
@@ -262,7 +262,9 @@ describe('more than anybody should be handed', () => {
     ]);
     for (const name of names) await flow.complete(name, 'x'.repeat(1_000_000));
     expect((await flow.states())['all']).toBe('skipped');
-    expect(await bench.engine.result(flow.members['all']!)).toMatchObject({ message: 'input_too_large' });
+    expect(await bench.engine.executions.result(flow.members['all']!)).toMatchObject({
+      message: 'input_too_large',
+    });
     expect(await flow.state()).toBe('failed');
   });
 });

@@ -14,7 +14,7 @@ const member = (name: string, more: Partial<MemberRequest> = {}) => ({ name, kin
 describe('a member that waits for its join', () => {
   it('is among what waits, and says which flow it is of', async () => {
     const flow = await submitFlow(bench, [{ name: 'a' }, { name: 'b', after: ['a'] }]);
-    const listed = await bench.engine.list({
+    const listed = await bench.engine.executions.list({
       filter: { states: ['waiting_children'], kind: flow.kindOf('b') },
     });
     expect(listed.executions.map(({ executionId }) => executionId)).toEqual([flow.members['b']]);
@@ -24,8 +24,8 @@ describe('a member that waits for its join', () => {
 
 describe('an edge that hands a result over', () => {
   it('is refused where there is no room for it, or its name is taken', async () => {
-    const { flowId } = await bench.engine.createFlow({ name: 'full' });
-    const { members } = await bench.engine.addMembers(flowId, [
+    const { flowId } = await bench.engine.flows.create({ name: 'full' });
+    const { members } = await bench.engine.flows.addMembers(flowId, [
       { name: 'a', kind: newKind() },
       { name: 'b', kind: newKind() },
       { name: 'text', kind: newKind(), payload: 'text' },
@@ -33,7 +33,7 @@ describe('an edge that hands a result over', () => {
     ]);
     const { a, b, text, c } = members as { a: string; b: string; text: string; c: string };
     const stage = (upstream: string, downstream: string) =>
-      bench.engine.stageEdges(flowId, [{ upstream, downstream, as: 'x' }]);
+      bench.engine.flows.stageEdges(flowId, [{ upstream, downstream, as: 'x' }]);
     await expect(stage(a, text)).rejects.toMatchObject({ code: 'invalid_input', field: 'edges' });
     await stage(a, c);
     await expect(stage(b, c)).rejects.toMatchObject({
@@ -45,7 +45,7 @@ describe('an edge that hands a result over', () => {
   it('hands over what decided the join, also after the member it comes from was run again', async () => {
     const flow = await submitFlow(bench, [{ name: 'a' }, { name: 'b', after: [{ from: 'a', as: 'x' }] }]);
     await flow.complete('a', 'first');
-    await bench.engine.replay(flow.members['a']!, { reason: 'why' });
+    await bench.engine.executions.replay(flow.members['a']!, { reason: 'why' });
     await flow.fail('a');
     expect((await flow.claim('b')).payload).toEqual({ x: 'first' });
   });
@@ -66,8 +66,8 @@ describe('a member that is added', () => {
       after: ['plan'],
       before: [{ to: 'sum', as: 'parts', list: true }],
     });
-    await bench.engine.extendFlow(plan, [part('one'), part('two')]);
-    await bench.engine.complete(plan);
+    await bench.port.extendFlow(plan, [part('one'), part('two')]);
+    await bench.port.complete(plan);
     expect((await flow.states())['sum']).toBe('waiting_children');
     await flow.complete('two', 2);
     await flow.complete('one', 1);
@@ -81,15 +81,13 @@ describe('a member that is added', () => {
       { name: 'after', after: ['plan'] },
     ]);
     const plan = await flow.claim('plan');
-    const add = (more: object) => bench.engine.extendFlow(plan, [{ name: 'late', kind: newKind(), ...more }]);
+    const add = (more: object) => bench.port.extendFlow(plan, [{ name: 'late', kind: newKind(), ...more }]);
     await expect(add({ before: ['root'] })).resolves.toMatchObject({ outcome: 'submitted' });
     await expect(
-      bench.engine.extendFlow(plan, [{ name: 'later', kind: newKind(), before: ['plan'] }]),
+      bench.port.extendFlow(plan, [{ name: 'later', kind: newKind(), before: ['plan'] }]),
     ).rejects.toMatchObject({ code: 'already_started' });
     await expect(
-      bench.engine.extendFlow(plan, [
-        { name: 'circle', kind: newKind(), after: ['after'], before: ['after'] },
-      ]),
+      bench.port.extendFlow(plan, [{ name: 'circle', kind: newKind(), after: ['after'], before: ['after'] }]),
     ).rejects.toMatchObject({ code: 'cycle' });
     expect((await flow.describe()).nodeCount).toBe(4);
   });
@@ -97,15 +95,15 @@ describe('a member that is added', () => {
 
 describe('a flow that is there', () => {
   it('is a duplicate, with members or without, and one of another partition is refused', async () => {
-    const { flowId } = await bench.engine.createFlow({ name: 'there' });
-    const again = await bench.engine.submitFlow({ name: 'there', flowId, members: [member('a')] });
+    const { flowId } = await bench.engine.flows.create({ name: 'there' });
+    const again = await bench.engine.flows.submit({ name: 'there', flowId, members: [member('a')] });
     expect(again).toEqual({ flowId, outcome: 'duplicate', members: {}, revision: 0 });
     const { partition, uuid } = parseExecutionId(flowId);
     const elsewhere = formatExecutionId((partition + 1) % 256, uuid);
     await expect(
-      bench.engine.submitFlow({ name: 'there', flowId: elsewhere, members: [member('a')] }),
+      bench.engine.flows.submit({ name: 'there', flowId: elsewhere, members: [member('a')] }),
     ).rejects.toMatchObject({ code: 'invalid_id', field: 'request.flowId' });
-    await expect(bench.engine.createFlow({ name: 'there', flowId: elsewhere })).rejects.toMatchObject({
+    await expect(bench.engine.flows.create({ name: 'there', flowId: elsewhere })).rejects.toMatchObject({
       code: 'invalid_id',
     });
   });
@@ -116,7 +114,7 @@ describe('a list that is handed over', () => {
     const names = ['a', 'b', 'c', 'd', 'sum'];
     const flow = await openFlow(names);
     for (const part of [['d', 'b'], ['a'], ['c']]) {
-      const { edgeIds } = await bench.engine.stageEdges(
+      const { edgeIds } = await bench.engine.flows.stageEdges(
         flow.flowId,
         part.map((name) => ({
           upstream: flow.members[name]!,
@@ -125,9 +123,9 @@ describe('a list that is handed over', () => {
           list: true,
         })),
       );
-      await bench.engine.applyEdges(flow.flowId, edgeIds);
+      await bench.engine.flows.applyEdges(flow.flowId, edgeIds);
     }
-    await bench.engine.sealFlow(flow.flowId);
+    await bench.engine.flows.seal(flow.flowId);
     for (const name of names.slice(0, 4)) await flow.complete(name, name);
     expect((await flow.claim('sum')).payload).toEqual({ parts: ['d', 'b', 'a', 'c'] });
   });
@@ -136,7 +134,7 @@ describe('a list that is handed over', () => {
     const flow = await submitFlow(bench, [{ name: 'plan' }, { name: 'sum' }]);
     const plan = await flow.claim('plan');
     const before = [{ to: 'sum', as: 'parts', list: true }];
-    await bench.engine.extendFlow(plan, [{ name: 'one', kind: flow.kindOf('one'), before }]);
+    await bench.port.extendFlow(plan, [{ name: 'one', kind: flow.kindOf('one'), before }]);
     await flow.complete('one', 1);
     expect((await flow.claim('sum')).payload).toEqual({ parts: [1] });
   });
@@ -146,14 +144,14 @@ describe('an edge that was staged', () => {
   it('can be taken back, and then the flow sealed', async () => {
     const flow = await openFlow(['a', 'b']);
     const { a, b } = flow.members as { a: string; b: string };
-    const { edgeIds } = await bench.engine.stageEdges(flow.flowId, [{ upstream: a, downstream: b }]);
+    const { edgeIds } = await bench.engine.flows.stageEdges(flow.flowId, [{ upstream: a, downstream: b }]);
     await bench.engine.cancel(b, { reason: 'why' });
-    await expect(bench.engine.applyEdges(flow.flowId, edgeIds)).rejects.toMatchObject({
+    await expect(bench.engine.flows.applyEdges(flow.flowId, edgeIds)).rejects.toMatchObject({
       code: 'already_started',
     });
-    expect(await bench.engine.unstageEdges(flow.flowId, edgeIds)).toEqual({ unstaged: 1 });
-    expect(await bench.engine.unstageEdges(flow.flowId, edgeIds)).toEqual({ unstaged: 0 });
-    await bench.engine.sealFlow(flow.flowId);
+    expect(await bench.engine.flows.unstageEdges(flow.flowId, edgeIds)).toEqual({ unstaged: 1 });
+    expect(await bench.engine.flows.unstageEdges(flow.flowId, edgeIds)).toEqual({ unstaged: 0 });
+    await bench.engine.flows.seal(flow.flowId);
     expect((await flow.describe()).edgeCount).toBe(0);
   });
 });
@@ -163,17 +161,17 @@ describe('lists with holes or doubles', () => {
     const { flowId } = await openFlow(['a']);
     // oxlint-disable-next-line no-sparse-arrays -- that is what is refused
     const holes = [, member('x')] as unknown as MemberRequest[];
-    await expect(bench.engine.addMembers(flowId, holes)).rejects.toMatchObject({ field: 'members[0]' });
+    await expect(bench.engine.flows.addMembers(flowId, holes)).rejects.toMatchObject({ field: 'members[0]' });
     await expect(
-      bench.engine.addMembers(flowId, [member('x', { after: holes as unknown as string[] })]),
+      bench.engine.flows.addMembers(flowId, [member('x', { after: holes as unknown as string[] })]),
     ).rejects.toMatchObject({ field: 'members[0].after[0]' });
     const { partition } = parseExecutionId(flowId);
     const executionId = formatExecutionId(partition, '018f0000-0000-7000-8000-0000000000aa');
     const adopted = { name: 'x', executionId };
-    await expect(bench.engine.addMembers(flowId, [adopted, { ...adopted, name: 'y' }])).rejects.toMatchObject(
-      { field: 'members[1].executionId' },
-    );
-    await expect(bench.engine.addMembers(flowId, [])).rejects.toMatchObject({ field: 'members' });
-    await expect(bench.engine.stageEdges(flowId, [])).rejects.toMatchObject({ field: 'edges' });
+    await expect(
+      bench.engine.flows.addMembers(flowId, [adopted, { ...adopted, name: 'y' }]),
+    ).rejects.toMatchObject({ field: 'members[1].executionId' });
+    await expect(bench.engine.flows.addMembers(flowId, [])).rejects.toMatchObject({ field: 'members' });
+    await expect(bench.engine.flows.stageEdges(flowId, [])).rejects.toMatchObject({ field: 'edges' });
   });
 });

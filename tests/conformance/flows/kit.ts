@@ -3,7 +3,7 @@
  */
 import { expect } from 'vitest';
 import type { FlowSnapshot, MemberRequest } from '../../../src/contract/flows.ts';
-import type { Claim } from '../../../src/index.ts';
+import type { Claim } from '../../../src/protocol/index.ts';
 import { newKind, type Bench } from '../open.ts';
 
 export type NamedMember = Omit<MemberRequest, 'kind'>;
@@ -12,7 +12,7 @@ export type NamedMember = Omit<MemberRequest, 'kind'>;
 export async function submitFlow(bench: Bench, members: readonly NamedMember[]) {
   const base = newKind();
   const kindOf = (member: string) => `${base}.${member}`;
-  const flow = await bench.engine.submitFlow({
+  const flow = await bench.engine.flows.submit({
     name: 'flow',
     members: members.map((member) => ({ kind: kindOf(member.name), ...member })),
   });
@@ -23,8 +23,8 @@ export async function submitFlow(bench: Bench, members: readonly NamedMember[]) 
 export async function openFlow(bench: Bench, names: readonly string[]) {
   const base = newKind();
   const kindOf = (member: string) => `${base}.${member}`;
-  const { flowId } = await bench.engine.createFlow({ name: 'built' });
-  const { members } = await bench.engine.addMembers(
+  const { flowId } = await bench.engine.flows.create({ name: 'built' });
+  const { members } = await bench.engine.flows.addMembers(
     flowId,
     names.map((name) => ({ name, kind: kindOf(name) })),
   );
@@ -37,20 +37,20 @@ function movesOf(bench: Bench, flowId: string, kindOf: (member: string) => strin
     if (claimed === undefined) throw new Error(`${member} cannot be claimed`);
     return claimed;
   };
-  const describe = async (): Promise<FlowSnapshot> => (await bench.engine.describeFlow(flowId))!;
+  const describe = async (): Promise<FlowSnapshot> => (await bench.engine.flows.describe(flowId))!;
   return {
     claim,
     describe,
     async complete(member: string, result?: unknown) {
-      expect(await bench.engine.complete(await claim(member), result)).toMatchObject({
+      expect(await bench.port.complete(await claim(member), result)).toMatchObject({
         outcome: 'completed',
       });
-      await bench.engine.fireTimers();
+      await bench.port.fireTimers();
     },
     async fail(member: string) {
-      const failed = await bench.engine.fail(await claim(member), { message: 'no', retry: 'never' });
+      const failed = await bench.port.fail(await claim(member), { message: 'no', retry: 'never' });
       expect(failed).toMatchObject({ outcome: 'failed' });
-      await bench.engine.fireTimers();
+      await bench.port.fireTimers();
     },
     /** Every member's state, by name. */
     async states(): Promise<Record<string, string>> {

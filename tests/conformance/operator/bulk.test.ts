@@ -11,13 +11,15 @@ const WHY = { reason: 'why', by: 'ann' };
 
 async function submitMany(count: number, request: Partial<SubmitRequest>): Promise<ExecutionId[]> {
   const kind = newKind();
-  const submitted = await bench.engine.submit(Array.from({ length: count }, () => ({ kind, ...request })));
+  const submitted = await bench.engine.executions.submit(
+    Array.from({ length: count }, () => ({ kind, ...request })),
+  );
   return submitted.map(({ executionId }) => executionId);
 }
 
 async function told(request: BulkRequest): Promise<BulkProgress[]> {
   const progress: BulkProgress[] = [];
-  for await (const each of bench.engine.bulk(request)) progress.push(each);
+  for await (const each of bench.engine.executions.bulk(request)) progress.push(each);
   return progress;
 }
 
@@ -35,7 +37,7 @@ describe('bulk', () => {
     expect(progress).toEqual([{ matched: 6, outcomes: { cancelled: 6 }, cursor: null }]);
     expect(new Set(await statesOf([...ids, running.executionId]))).toEqual(new Set(['cancelled']));
     expect(await statesOf(others)).toEqual(['waiting', 'waiting']);
-    expect(await bench.engine.result(ids[0]!)).toMatchObject({ message: 'why', by: 'ann' });
+    expect(await bench.engine.executions.result(ids[0]!)).toMatchObject({ message: 'why', by: 'ann' });
   });
 
   it('goes chunk by chunk, and tells the sum so far', async () => {
@@ -59,13 +61,13 @@ describe('bulk', () => {
   it('replays what failed', async () => {
     const namespace = newKind();
     for (const category of ['disk', 'disk', 'other']) {
-      await bench.engine.fail(await bench.running({ namespace }), { message: 'ouch', category });
+      await bench.port.fail(await bench.running({ namespace }), { message: 'ouch', category });
     }
     const filter = { namespace, states: ['failed'], failure: { category: 'disk' } } as const;
     expect(await told({ verb: 'replay', reason: 'the disk is back', filter })).toEqual([
       { matched: 2, outcomes: { replayed: 2 }, cursor: null },
     ]);
-    const { executions } = await bench.engine.list({ filter: { namespace, states: ['waiting'] } });
+    const { executions } = await bench.engine.executions.list({ filter: { namespace, states: ['waiting'] } });
     expect(executions.map(({ replayCount }) => replayCount)).toEqual([1, 1]);
   });
 
@@ -73,7 +75,7 @@ describe('bulk', () => {
     const namespace = newKind();
     const once = await bench.running({ namespace, policy: { maxReplays: 0 } });
     for (const lease of [once, await bench.running({ namespace })]) {
-      await bench.engine.fail(lease, { message: 'ouch', retry: 'never' });
+      await bench.port.fail(lease, { message: 'ouch', retry: 'never' });
     }
     const filter = { namespace, states: ['failed'] } as const;
     expect(await told({ verb: 'replay', ...WHY, filter })).toMatchObject([
@@ -129,13 +131,13 @@ describe('bulk', () => {
 describe('without states', () => {
   it('cancel meets again what moves on while it goes, and does not look at ends', async () => {
     const [namespace, kind] = [newKind(), newKind()];
-    await bench.engine.complete(await bench.running({ namespace }));
+    await bench.port.complete(await bench.running({ namespace }));
     const ids = await submitMany(3, { namespace, kind, delayMs: 1_000 });
     const request = { verb: 'cancel', ...WHY, filter: { namespace }, chunk: 1 } as const;
-    const steps = bench.engine.bulk(request)[Symbol.asyncIterator]();
+    const steps = bench.engine.executions.bulk(request)[Symbol.asyncIterator]();
     await steps.next();
     await bench.database.moveClock(2_000);
-    await bench.engine.fireTimers();
+    await bench.port.fireTimers();
     // One of the two that are left runs now, the other one waits.
     await bench.claimOne(kind);
     let last: BulkProgress | undefined;
@@ -184,7 +186,7 @@ describe('bulk leaves alone', () => {
     const [namespace, kind] = [newKind(), newKind()];
     await submitMany(3, { namespace, kind });
     const filter = { namespace, states: ['waiting'] } as const;
-    const [head] = (await bench.engine.list({ filter, limit: 1 })).executions;
+    const [head] = (await bench.engine.executions.list({ filter, limit: 1 })).executions;
     // A worker is about to take the first one; the verb waits for its row.
     const worker = await bench.database.connect();
     await worker.query('BEGIN');
@@ -209,7 +211,8 @@ describe('bulk leaves alone', () => {
     const [namespace, kind] = [newKind(), newKind()];
     const ids = await submitMany(3, { namespace, kind });
     const filter = { namespace, states: ['waiting'] } as const;
-    const steps = bench.engine.bulk({ verb: 'cancel', ...WHY, filter, chunk: 1 })[Symbol.asyncIterator]();
+    const request = { verb: 'cancel', ...WHY, filter, chunk: 1 } as const;
+    const steps = bench.engine.executions.bulk(request)[Symbol.asyncIterator]();
     expect(await steps.next()).toMatchObject({ value: { matched: 1, outcomes: { cancelled: 1 } } });
     const claim = await bench.claimOne(kind);
     expect(await steps.next()).toMatchObject({ value: { matched: 2, outcomes: { cancelled: 2 } } });
@@ -220,7 +223,8 @@ describe('bulk leaves alone', () => {
     const namespace = newKind();
     await submitMany(4, { namespace });
     const filter = { namespace, states: ['waiting'] } as const;
-    const steps = bench.engine.bulk({ verb: 'cancel', ...WHY, filter, chunk: 2 })[Symbol.asyncIterator]();
+    const request = { verb: 'cancel', ...WHY, filter, chunk: 2 } as const;
+    const steps = bench.engine.executions.bulk(request)[Symbol.asyncIterator]();
     await steps.next();
     await bench.database.moveClock(10);
     const late = await bench.submit({ namespace });
@@ -236,7 +240,7 @@ describe('a bulk that was stopped', () => {
     const namespace = newKind();
     const ids = await submitMany(5, { namespace });
     const request = { verb: 'cancel', ...WHY, filter: { namespace }, chunk: 2 } as const;
-    const steps = bench.engine.bulk(request)[Symbol.asyncIterator]();
+    const steps = bench.engine.executions.bulk(request)[Symbol.asyncIterator]();
     const { value } = await steps.next();
     await steps.return?.();
     const states = await statesOf(ids);
@@ -256,7 +260,7 @@ describe('a bulk that was stopped', () => {
     const namespace = newKind();
     await submitMany(3, { namespace });
     const request = { verb: 'cancel', ...WHY, chunk: 2 } as const;
-    const steps = bench.engine.bulk({ ...request, filter: { namespace } })[Symbol.asyncIterator]();
+    const steps = bench.engine.executions.bulk({ ...request, filter: { namespace } })[Symbol.asyncIterator]();
     const { cursor } = (await steps.next()).value;
     await steps.return?.();
     const naming = (states: readonly PublicState[]) =>

@@ -5,7 +5,8 @@
 import { describe, expect, it } from 'vitest';
 import type { Explanation } from '../../../src/contract/operations.ts';
 import type { SignalCondition, SuspendRequest } from '../../../src/contract/signals.ts';
-import type { Claim, ExecutionId } from '../../../src/index.ts';
+import type { Claim } from '../../../src/protocol/index.ts';
+import type { ExecutionId } from '../../../src/index.ts';
 import { newKind, useBench } from '../open.ts';
 
 const bench = useBench();
@@ -14,7 +15,7 @@ const MINUTE_MS = 60_000;
 type Explained = Extract<Explanation, { outcome: 'explained' }>;
 
 async function explain(id: ExecutionId): Promise<Explained> {
-  const answer = await bench.engine.explain(id);
+  const answer = await bench.engine.executions.explain(id);
   if (answer.outcome !== 'explained') throw new Error(`${id} was not found`);
   return answer;
 }
@@ -25,12 +26,12 @@ const holders = ({ gates }: Explained) =>
 
 async function suspended(request: SuspendRequest, claim?: Claim): Promise<ExecutionId> {
   const held = claim ?? (await bench.running());
-  expect(await bench.engine.suspend(held, request)).toMatchObject({ outcome: 'suspended' });
+  expect(await bench.port.suspend(held, request)).toMatchObject({ outcome: 'suspended' });
   return held.executionId;
 }
 
 const approve = (id: ExecutionId, waitpoint: string, by: string, name = 'approved') =>
-  bench.engine.approve(id, waitpoint, { by, name });
+  bench.engine.waitpoints.approve(id, waitpoint, { by, name });
 
 /** Two people, of whom each counts once. */
 const TWO: SignalCondition = { kind: 'count', n: 2, by: 'sources', waitpoints: ['desk'], match: 'approved' };
@@ -117,7 +118,7 @@ describe('a suspension', () => {
 
   it('shows beside the children and the time that may come first', async () => {
     const claim = await bench.running();
-    const spawned = await bench.engine.spawn(claim, [{ kind: newKind() }]);
+    const spawned = await bench.port.spawn(claim, [{ kind: newKind() }]);
     if (spawned.outcome !== 'spawned') throw new Error('the parent lost its lease');
     const executionIds = spawned.children.map(({ executionId }) => executionId);
     const id = await suspended(
@@ -129,7 +130,7 @@ describe('a suspension', () => {
     const gate = answer.gates.find((each) => each.gate === 'suspended')!;
     expect(gate.detail).toContain('; in any case it resumes in ');
     await bench.engine.cancel(executionIds[0]!, { reason: 'why' });
-    expect(await bench.engine.fireTimers()).toBe(1);
+    expect(await bench.port.fireTimers()).toBe(1);
     expect(holders(await explain(id))).toEqual([]);
   });
 });
@@ -145,7 +146,7 @@ describe('when its time is over', () => {
     expect((await explain(id)).holding!.detail).toContain(
       'times out within about a second, then it is escalated to an operator);',
     );
-    expect(await bench.engine.fireTimers()).toBe(1);
+    expect(await bench.port.fireTimers()).toBe(1);
     const { detail, facts } = (await explain(id)).holding!;
     expect(detail).toContain(
       ', waiting for an operator: go has 0 of 1 signal at veto; see flowfabric waitpoints list',
@@ -158,13 +159,13 @@ describe('when its time is over', () => {
   it('one that goes on may rest before', async () => {
     const id = await suspended(waiting('resume', { resumeDelayMs: 5_000 }));
     await bench.database.moveClock(MINUTE_MS);
-    expect(await bench.engine.fireTimers()).toBe(1);
+    expect(await bench.port.fireTimers()).toBe(1);
     const answer = await explain(id);
     expect(answer.publicState).toBe('delayed');
     expect(answer.holding).toMatchObject({ gate: 'delayed', facts: { reason: 'rest' } });
     expect(answer.holding!.detail).toMatch(/^The delay before it resumes ends in \d+m?s/);
     await bench.database.moveClock(5_000);
-    expect(await bench.engine.fireTimers()).toBe(1);
+    expect(await bench.port.fireTimers()).toBe(1);
     expect(holders(await explain(id))).toEqual([]);
   });
 

@@ -4,7 +4,8 @@
  */
 import { afterEach, describe, expect, it } from 'vitest';
 import type { Explanation, Gate, GateName } from '../../../src/contract/operations.ts';
-import type { Claim, ExecutionId, WorkerRegistration } from '../../../src/index.ts';
+import type { Claim, WorkerRegistration } from '../../../src/protocol/index.ts';
+import type { ExecutionId } from '../../../src/index.ts';
 import { misplaced, newKind, useBench } from '../open.ts';
 
 const bench = useBench();
@@ -18,7 +19,7 @@ const RETRYING = {
 type Explained = Extract<Explanation, { outcome: 'explained' }>;
 
 async function explain(id: ExecutionId): Promise<Explained> {
-  const answer = await bench.engine.explain(id);
+  const answer = await bench.engine.executions.explain(id);
   if (answer.outcome !== 'explained') throw new Error(`${id} was not found`);
   expect(answer.executionId).toBe(id);
   expect(answer.holding).toEqual(answer.gates.find(({ holds }) => holds) ?? null);
@@ -37,7 +38,7 @@ let workers = 0;
 async function worker(registration: Partial<WorkerRegistration> & { kinds: string[] }): Promise<string> {
   workers += 1;
   const workerInstanceId = registration.workerInstanceId ?? `w-${workers}`;
-  await bench.engine.registerWorker({
+  await bench.port.registerWorker({
     workerInstanceId,
     workerId: 'w',
     concurrency: 1,
@@ -50,8 +51,8 @@ async function worker(registration: Partial<WorkerRegistration> & { kinds: strin
 }
 
 afterEach(async () => {
-  for (const { workerInstanceId } of await bench.engine.listWorkers())
-    await bench.engine.forgetWorker(workerInstanceId);
+  for (const { workerInstanceId } of await bench.engine.workers.list())
+    await bench.port.forgetWorker(workerInstanceId);
 });
 
 /** An execution that a free worker could take at once. */
@@ -72,17 +73,17 @@ describe('nothing', () => {
 
   it('is known about an execution that does not exist', async () => {
     const id = misplaced(await bench.submit());
-    expect(await bench.engine.explain(id)).toEqual({ outcome: 'not_found' });
-    await expect(bench.engine.explain('nonsense')).rejects.toMatchObject({ code: 'invalid_id' });
+    expect(await bench.engine.executions.explain(id)).toEqual({ outcome: 'not_found' });
+    await expect(bench.engine.executions.explain('nonsense')).rejects.toMatchObject({ code: 'invalid_id' });
   });
 });
 
 describe('ended', () => {
   it.each<[string, (claim: Claim) => Promise<unknown>, object]>([
-    ['completed', (claim) => bench.engine.complete(claim, 1), { outcome: 'success', message: null }],
+    ['completed', (claim) => bench.port.complete(claim, 1), { outcome: 'success', message: null }],
     [
       'failed',
-      (claim) => bench.engine.fail(claim, { message: 'no such user' }),
+      (claim) => bench.port.fail(claim, { message: 'no such user' }),
       { outcome: 'failed', message: 'no such user' },
     ],
     [
@@ -93,9 +94,9 @@ describe('ended', () => {
   ])('holds what %s, and nothing else does', async (publicState, end, facts) => {
     const claim = await bench.running({ lane: 'paused-later' });
     await end(claim);
-    await bench.engine.pauseLane('paused-later');
+    await bench.engine.lanes.pause('paused-later');
     const answer = await explain(claim.executionId);
-    await bench.engine.resumeLane('paused-later');
+    await bench.engine.lanes.resume('paused-later');
     expect(holders(answer)).toEqual(['ended']);
     expect(answer).toMatchObject({ publicState, holding: { gate: 'ended', facts } });
     expect(answer.holding!.detail).toContain('replay');
@@ -165,7 +166,7 @@ describe('delayed', () => {
     await bench.database.moveClock(10 * MINUTE_MS);
     expect(await explain(id)).toMatchObject({ publicState: 'waiting', holding: { gate: 'delayed' } });
     await worker({ kinds: [(await bench.snapshot(id)).kind] });
-    await bench.engine.fireTimers();
+    await bench.port.fireTimers();
     expect((await explain(id)).holding).toBeNull();
   });
 
@@ -173,7 +174,7 @@ describe('delayed', () => {
     const kind = newKind();
     await worker({ kinds: [kind] });
     const claim = await bench.running({ kind });
-    await bench.engine.pause(claim, { wakeInMs: MINUTE_MS });
+    await bench.port.pause(claim, { wakeInMs: MINUTE_MS });
     const answer = await explain(claim.executionId);
     expect(answer.holding).toMatchObject({ gate: 'delayed', facts: { reason: 'sleep' } });
     expect(holders(answer)).toEqual(['delayed']);
@@ -182,7 +183,7 @@ describe('delayed', () => {
   it('comes with the other gates that will hold when the time has come', async () => {
     const lane = `lane-of-${newKind()}`;
     const id = await bench.submit({ delayMs: MINUTE_MS, lane });
-    await bench.engine.pauseLane(lane);
+    await bench.engine.lanes.pause(lane);
     expect(holders(await explain(id))).toEqual(['delayed', 'lane_paused', 'no_worker']);
   });
 });
@@ -192,7 +193,7 @@ describe('backing off', () => {
     const kind = newKind();
     await worker({ kinds: [kind] });
     const claim = await bench.running({ kind, ...RETRYING });
-    await bench.engine.fail(claim, { message: `boom ${'!'.repeat(500)}`, category: 'net' });
+    await bench.port.fail(claim, { message: `boom ${'!'.repeat(500)}`, category: 'net' });
     const answer = await explain(claim.executionId);
     expect(holders(answer)).toEqual(['backing_off']);
     const { facts, detail } = answer.holding!;
@@ -209,7 +210,7 @@ describe('waiting for children', () => {
     const [kind, childKind] = [newKind(), newKind()];
     await worker({ kinds: [kind] });
     const parent = await bench.running({ kind });
-    const spawned = await bench.engine.spawn(
+    const spawned = await bench.port.spawn(
       parent,
       Array.from({ length: count }, () => ({ kind: childKind })),
     );
@@ -219,9 +220,9 @@ describe('waiting for children', () => {
 
   it('counts the children that are open, and names the first of them', async () => {
     const { parent, ids, childKind } = await family(7);
-    await bench.engine.pause(parent, { children: { executionIds: ids, needed: 6 } });
+    await bench.port.pause(parent, { children: { executionIds: ids, needed: 6 } });
     const [child] = await bench.claim({ kinds: [childKind], limit: 1 });
-    await bench.engine.complete(child!);
+    await bench.port.complete(child!);
     const answer = await explain(parent.executionId);
     expect(answer.publicState).toBe('waiting_children');
     expect(holders(answer)).toEqual(['waiting_children']);
@@ -238,10 +239,10 @@ describe('waiting for children', () => {
   it('shows beside the time that may come first, and is over when the execution goes on', async () => {
     const { parent, ids } = await family(1);
     const request = { wakeInMs: MINUTE_MS, children: { executionIds: ids, needed: 1 } };
-    await bench.engine.pause(parent, request);
+    await bench.port.pause(parent, request);
     expect(holders(await explain(parent.executionId))).toEqual(['delayed', 'waiting_children']);
     await bench.database.moveClock(MINUTE_MS);
-    await bench.engine.fireTimers();
+    await bench.port.fireTimers();
     expect(holders(await explain(parent.executionId))).not.toContain('waiting_children');
   });
 });
@@ -250,13 +251,13 @@ describe('a paused lane', () => {
   it('holds what waits in it, until it is resumed', async () => {
     const lane = `lane-of-${newKind()}`;
     const id = await takeable({ lane });
-    await bench.engine.pauseLane(lane, { reason: 'the mail server is down', by: 'ada' });
+    await bench.engine.lanes.pause(lane, { reason: 'the mail server is down', by: 'ada' });
     const answer = await explain(id);
     const facts = { lane, pausedBy: 'ada', pauseReason: 'the mail server is down' };
     expect(answer.holding).toMatchObject({ gate: 'lane_paused', facts });
     expect(answer.holding!.detail).toMatch(/ has been paused for \d+m?s by ada \(the mail server is down\);/);
     expect(holders(answer)).toEqual(['lane_paused']);
-    await bench.engine.resumeLane(lane);
+    await bench.engine.lanes.resume(lane);
     expect((await explain(id)).holding).toBeNull();
     expect((await gate(id, 'lane_paused')).facts).toEqual({ lane });
   });
@@ -264,7 +265,7 @@ describe('a paused lane', () => {
   it('says how long it has been paused', async () => {
     const lane = `lane-of-${newKind()}`;
     const id = await bench.submit({ lane });
-    await bench.engine.pauseLane(lane);
+    await bench.engine.lanes.pause(lane);
     const { pausedAtMs } = (await explain(id)).holding!.facts;
     expect(pausedAtMs).toEqual(expect.any(Number));
     await bench.database.moveClock(190 * MINUTE_MS);
@@ -313,7 +314,7 @@ describe('no worker', () => {
       const workerInstanceId = await worker({ ...demand, ...lack });
       expect(holders(await explain(id))).toEqual(['no_worker']);
       expect(await bench.claim({ ...demand, ...lack })).toEqual([]);
-      await bench.engine.forgetWorker(workerInstanceId);
+      await bench.port.forgetWorker(workerInstanceId);
     }
     await worker(demand);
     expect((await explain(id)).holding).toBeNull();
@@ -369,7 +370,7 @@ describe('the queue', () => {
   it('is counted only so far', async () => {
     const kind = newKind();
     await worker({ kinds: [kind] });
-    await bench.engine.submit(Array.from({ length: 1_000 }, () => ({ kind })));
+    await bench.engine.executions.submit(Array.from({ length: 1_000 }, () => ({ kind })));
     const last = await bench.submit({ kind });
     expect((await explain(last)).holding).toMatchObject({
       gate: 'queued',

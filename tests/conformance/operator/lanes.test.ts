@@ -5,6 +5,7 @@ import { describe, expect, it, vi } from 'vitest';
 import type { LanePage, LaneSnapshot } from '../../../src/contract/operations.ts';
 import { LIMITS } from '../../../src/index.ts';
 import { claimRequest, LISTENING, newKind, useBench, WAIT } from '../open.ts';
+import { workerPort } from '../../../src/connect/port.ts';
 
 const bench = useBench();
 const MINUTE_MS = 60_000;
@@ -13,7 +14,7 @@ const newLane = () => `lane-of-${newKind()}`;
 const times = <Item>(count: number, item: Item): Item[] => Array.from({ length: count }, () => item);
 
 async function lane(name: string): Promise<LaneSnapshot> {
-  const { lanes } = await bench.engine.listLanes({ limit: LIMITS.listPage });
+  const { lanes } = await bench.engine.lanes.list({ limit: LIMITS.listPage });
   const found = lanes.find((one) => one.lane === name);
   if (found === undefined) throw new Error(`lane ${name} is not listed`);
   return found;
@@ -23,7 +24,10 @@ async function lane(name: string): Promise<LaneSnapshot> {
 async function laneAlone(name: string): Promise<LaneSnapshot> {
   let cursor: string | null = null;
   do {
-    const page: LanePage = await bench.engine.listLanes({ limit: 1, ...(cursor === null ? {} : { cursor }) });
+    const page: LanePage = await bench.engine.lanes.list({
+      limit: 1,
+      ...(cursor === null ? {} : { cursor }),
+    });
     if (page.lanes[0]?.lane === name) return page.lanes[0];
     cursor = page.cursor;
   } while (cursor !== null);
@@ -38,15 +42,15 @@ describe('a paused lane', () => {
     const [kind, name] = [newKind(), newLane()];
     const running = await bench.running({ kind, lane: name });
     await bench.submit({ kind, lane: name });
-    expect(await bench.engine.pauseLane(name)).toEqual(PAUSED);
+    expect(await bench.engine.lanes.pause(name)).toEqual(PAUSED);
     expect(await lane(name)).toMatchObject({ paused: true, depth: 1, running: 1 });
     expect(await bench.claim({ kinds: [kind] })).toEqual([]);
-    const renewed = await bench.engine.renew([running], 10_000);
+    const renewed = await bench.port.renew([running], 10_000);
     expect(renewed).toMatchObject([{ outcome: 'renewed' }]);
-    expect(await bench.engine.complete(running)).toMatchObject({ outcome: 'completed' });
-    expect(await bench.engine.resumeLane(name)).toEqual({ outcome: 'resumed', repeated: false });
+    expect(await bench.port.complete(running)).toMatchObject({ outcome: 'completed' });
+    expect(await bench.engine.lanes.resume(name)).toEqual({ outcome: 'resumed', repeated: false });
     expect(await lane(name)).toMatchObject({ paused: false });
-    const { claims } = await bench.engine.claim({ ...claimRequest(), kinds: [kind] });
+    const { claims } = await bench.port.claim({ ...claimRequest(), kinds: [kind] });
     expect(claims).toHaveLength(1);
   });
 
@@ -54,10 +58,10 @@ describe('a paused lane', () => {
     const [kind, name] = [newKind(), newLane()];
     await bench.submit({ kind, lane: name });
     const other = await bench.another();
-    const ask = () => other.claim({ ...claimRequest(), kinds: [kind], limit: 1 });
+    const ask = () => workerPort(other).claim({ ...claimRequest(), kinds: [kind], limit: 1 });
     expect((await ask()).claims).toHaveLength(1);
     await bench.submit({ kind, lane: name });
-    await bench.engine.pauseLane(name);
+    await bench.engine.lanes.pause(name);
     expect((await ask()).claims).toEqual([]);
   });
 
@@ -65,7 +69,7 @@ describe('a paused lane', () => {
     const [kind, name, free] = [newKind(), newLane(), newLane()];
     await bench.submit({ kind, lane: name });
     await bench.submit({ kind, lane: free });
-    await bench.engine.pauseLane(name);
+    await bench.engine.lanes.pause(name);
     expect((await bench.claim({ kinds: [kind] })).map((claim) => claim.lane)).toEqual([free]);
   });
 
@@ -74,17 +78,17 @@ describe('a paused lane', () => {
     await bench.submit({ lane: name });
     expect(await lane(name)).toMatchObject(OPEN);
     const reason = 'the mail server is down';
-    await bench.engine.pauseLane(name, { reason, by: 'ada' });
+    await bench.engine.lanes.pause(name, { reason, by: 'ada' });
     const { pausedAtMs, ...rest } = await lane(name);
     expect(rest).toMatchObject({ paused: true, pausedBy: 'ada', pauseReason: reason });
     expect(pausedAtMs).toEqual(expect.any(Number));
     await bench.database.moveClock(MINUTE_MS);
     // Whoever comes second did not pause it.
-    await bench.engine.pauseLane(name, { reason: 'me too', by: 'bob' });
+    await bench.engine.lanes.pause(name, { reason: 'me too', by: 'bob' });
     expect(await lane(name)).toMatchObject({ pausedAtMs, pausedBy: 'ada', pauseReason: reason });
-    await bench.engine.resumeLane(name);
+    await bench.engine.lanes.resume(name);
     expect(await lane(name)).toMatchObject(OPEN);
-    await bench.engine.pauseLane(name);
+    await bench.engine.lanes.pause(name);
     const again = await lane(name);
     expect(again).toMatchObject({ paused: true, pausedBy: 'operator', pauseReason: null });
     expect(again.pausedAtMs).toBeGreaterThanOrEqual(pausedAtMs! + MINUTE_MS);
@@ -92,7 +96,7 @@ describe('a paused lane', () => {
 
   it('can be one that nobody has used yet, which the answer says', async () => {
     const [kind, name] = [newKind(), newLane()];
-    expect(await bench.engine.pauseLane(name)).toEqual({ ...PAUSED, isNew: true });
+    expect(await bench.engine.lanes.pause(name)).toEqual({ ...PAUSED, isNew: true });
     expect(await lane(name)).toMatchObject({ paused: true, depth: 0, running: 0, oldestAgeMs: null });
     await bench.submit({ kind, lane: name });
     expect(await bench.claim({ kinds: [kind] })).toEqual([]);
@@ -102,12 +106,12 @@ describe('a paused lane', () => {
     if (!LISTENING) return;
     const [kind, name] = [newKind(), newLane()];
     await bench.submit({ kind, lane: name });
-    await bench.engine.pauseLane(name);
+    await bench.engine.lanes.pause(name);
     const other = await bench.another();
-    const ask = () => other.claim({ ...claimRequest(), kinds: [kind] });
+    const ask = () => workerPort(other).claim({ ...claimRequest(), kinds: [kind] });
     expect((await ask()).claims).toEqual([]);
     const woken = vi.fn(() => false);
-    other.watch({ kinds: [kind] }, woken);
+    workerPort(other).watch({ kinds: [kind] }, woken);
     await vi.waitFor(async () => {
       // Rings until the other listens: the hint about an unknown route reaches every watcher.
       await bench.submit();
@@ -115,7 +119,7 @@ describe('a paused lane', () => {
     }, WAIT);
     expect((await ask()).claims).toEqual([]);
     woken.mockClear();
-    await bench.engine.resumeLane(name);
+    await bench.engine.lanes.resume(name);
     await vi.waitFor(
       () => expect(woken).toHaveBeenCalledWith(expect.objectContaining({ routes: 'all' })),
       WAIT,
@@ -127,16 +131,16 @@ describe('a paused lane', () => {
 describe('asked again', () => {
   it('a pause and a resume answer that it was so already', async () => {
     const name = newLane();
-    await bench.engine.pauseLane(name);
-    expect(await bench.engine.pauseLane(name)).toEqual({ ...PAUSED, repeated: true });
-    await bench.engine.resumeLane(name);
-    expect(await bench.engine.resumeLane(name)).toEqual({ outcome: 'resumed', repeated: true });
-    expect(await bench.engine.pauseLane(name)).toEqual(PAUSED);
+    await bench.engine.lanes.pause(name);
+    expect(await bench.engine.lanes.pause(name)).toEqual({ ...PAUSED, repeated: true });
+    await bench.engine.lanes.resume(name);
+    expect(await bench.engine.lanes.resume(name)).toEqual({ outcome: 'resumed', repeated: true });
+    expect(await bench.engine.lanes.pause(name)).toEqual(PAUSED);
   });
 
   it('a resume of a lane that does not exist makes none', async () => {
     const name = newLane();
-    expect(await bench.engine.resumeLane(name)).toEqual({ outcome: 'resumed', repeated: true });
+    expect(await bench.engine.lanes.resume(name)).toEqual({ outcome: 'resumed', repeated: true });
     await expect(lane(name)).rejects.toThrow('not listed');
   });
 });
@@ -144,8 +148,10 @@ describe('asked again', () => {
 describe('the depth of a lane', () => {
   it('leaves out entries of the queue whose execution was moved or has ended', async () => {
     const [kind, name] = [newKind(), newLane()];
-    const ids = (await bench.engine.submit(times(3, { kind, lane: name }))).map((one) => one.executionId);
-    await bench.engine.changePriority(ids, { priority: 7 });
+    const ids = (await bench.engine.executions.submit(times(3, { kind, lane: name }))).map(
+      (one) => one.executionId,
+    );
+    await bench.engine.executions.changePriority(ids, { priority: 7 });
     expect(await lane(name)).toMatchObject({ depth: 3 });
     await bench.engine.cancel(ids, { reason: 'not wanted' });
     expect(await lane(name)).toMatchObject({ depth: 0, oldestAgeMs: null });
@@ -159,14 +165,15 @@ describe('the depth of a lane', () => {
     await bench.submit({ lane: newLane() });
     const claim = await bench.running({ lane: name, kind });
     expect(await lane(name)).toMatchObject({ depth: 2, depthIsCapped: false, running: 1 });
-    await bench.engine.complete(claim);
+    await bench.port.complete(claim);
     expect(await lane(name)).toMatchObject({ depth: 2, running: 0 });
   });
 
   it('is counted up to its limit', async () => {
     const name = newLane();
     const kinds = [newKind(), newKind()];
-    const submit = (kind: string, count: number) => bench.engine.submit(times(count, { kind, lane: name }));
+    const submit = (kind: string, count: number) =>
+      bench.engine.executions.submit(times(count, { kind, lane: name }));
     await submit(kinds[0]!, LIMITS.laneDepth - 1);
     await submit(kinds[1]!, 1);
     expect(await laneAlone(name)).toMatchObject({ depth: LIMITS.laneDepth, depthIsCapped: false });
@@ -202,7 +209,7 @@ describe('the oldest of a lane', () => {
     await bench.submit({ lane: name, delayMs: 10 * MINUTE_MS });
     expect((await lane(name)).oldestAgeMs).toBeNull();
     await bench.database.moveClock(10 * MINUTE_MS);
-    await bench.engine.fireTimers();
+    await bench.port.fireTimers();
     await bench.database.moveClock(MINUTE_MS);
     const { oldestAgeMs } = await lane(name);
     expect(oldestAgeMs).toBeGreaterThanOrEqual(MINUTE_MS);
@@ -220,8 +227,8 @@ describe('the rates of a lane', () => {
     for (const namespace of ['b', 'a', 'c']) await bench.submit({ lane: name, kind, namespace });
     await bench.submit({ lane: other });
     const [first, second] = await bench.claim({ kinds: [kind] });
-    await bench.engine.complete(first!);
-    await bench.engine.fail(second!, { message: 'no' });
+    await bench.port.complete(first!);
+    await bench.port.fail(second!, { message: 'no' });
     expect(await lane(name)).toMatchObject({ arrivalRate: perSecond(3), completionRate: perSecond(2) });
     expect(await lane(other)).toMatchObject({ arrivalRate: perSecond(1), completionRate: 0 });
     await bench.database.moveClock(LIMITS.rateSpanMs);
@@ -233,7 +240,7 @@ describe('the rates of a lane', () => {
     const [name, kind] = [newLane(), newKind()];
     await bench.submit({ lane: name, kind });
     await bench.database.moveClock(20_000);
-    await bench.engine.submit(times(LIMITS.rateSample, { kind, lane: name }));
+    await bench.engine.executions.submit(times(LIMITS.rateSample, { kind, lane: name }));
     await bench.database.moveClock(10_000);
     const { arrivalRate } = await lane(name);
     // Counted are the newest only, over the ten seconds since the first of them, and the time the test took.
@@ -248,12 +255,12 @@ describe('the list of lanes', () => {
   it('is by name and comes in pages, each lane once', async () => {
     const names = times(5, '').map(newLane);
     for (const name of names) await bench.submit({ lane: name });
-    const whole = await bench.engine.listLanes({ limit: LIMITS.listPage });
+    const whole = await bench.engine.lanes.list({ limit: LIMITS.listPage });
     expect(whole.cursor).toBeNull();
     const paged: string[] = [];
     let cursor: string | undefined;
     do {
-      const page = await bench.engine.listLanes({ limit: 2, ...(cursor === undefined ? {} : { cursor }) });
+      const page = await bench.engine.lanes.list({ limit: 2, ...(cursor === undefined ? {} : { cursor }) });
       expect(page.lanes.length).toBeLessThanOrEqual(2);
       paged.push(...page.lanes.map((one) => one.lane));
       cursor = page.cursor ?? undefined;
@@ -264,9 +271,9 @@ describe('the list of lanes', () => {
   });
 
   it('ends with a page that is full', async () => {
-    const { lanes } = await bench.engine.listLanes({ limit: LIMITS.listPage });
-    expect((await bench.engine.listLanes({ limit: lanes.length })).cursor).toBeNull();
-    expect((await bench.engine.listLanes({ limit: lanes.length - 1 })).cursor).not.toBeNull();
+    const { lanes } = await bench.engine.lanes.list({ limit: LIMITS.listPage });
+    expect((await bench.engine.lanes.list({ limit: lanes.length })).cursor).toBeNull();
+    expect((await bench.engine.lanes.list({ limit: lanes.length - 1 })).cursor).not.toBeNull();
   });
 
   it.each([
@@ -283,13 +290,13 @@ describe('the list of lanes', () => {
     [{ cursor: 5 }, 'invalid_cursor', 'cursor'],
     [{ cursor: null }, 'invalid_cursor', 'cursor'],
   ])('refuses %j', async (request, code, field) => {
-    await expect(bench.engine.listLanes(request as object)).rejects.toMatchObject({ code, field });
+    await expect(bench.engine.lanes.list(request as object)).rejects.toMatchObject({ code, field });
   });
 
   it.each(['', 'x'.repeat(LIMITS.laneBytes + 1), 'läne', 5])('knows no lane named %j', async (name) => {
     const refused = { code: 'invalid_input', field: 'lane' };
-    await expect(bench.engine.pauseLane(name as string)).rejects.toMatchObject(refused);
-    await expect(bench.engine.resumeLane(name as string)).rejects.toMatchObject(refused);
+    await expect(bench.engine.lanes.pause(name as string)).rejects.toMatchObject(refused);
+    await expect(bench.engine.lanes.resume(name as string)).rejects.toMatchObject(refused);
   });
 
   it('refuses the cursor of another list, as others refuse its own', async () => {
@@ -297,12 +304,12 @@ describe('the list of lanes', () => {
     for (const name of [newLane(), newLane()]) await bench.submit({ kind, lane: name });
     const filter = { kind };
     const [ofLanes, ofList] = [
-      (await bench.engine.listLanes({ limit: 1 })).cursor!,
-      (await bench.engine.list({ filter, limit: 1 })).cursor!,
+      (await bench.engine.lanes.list({ limit: 1 })).cursor!,
+      (await bench.engine.executions.list({ filter, limit: 1 })).cursor!,
     ];
     const refused = { code: 'invalid_cursor', field: 'cursor' };
-    await expect(bench.engine.listLanes({ cursor: ofList })).rejects.toMatchObject(refused);
-    await expect(bench.engine.list({ filter, cursor: ofLanes })).rejects.toMatchObject(refused);
+    await expect(bench.engine.lanes.list({ cursor: ofList })).rejects.toMatchObject(refused);
+    await expect(bench.engine.executions.list({ filter, cursor: ofLanes })).rejects.toMatchObject(refused);
   });
 
   it.each([
@@ -316,7 +323,7 @@ describe('the list of lanes', () => {
     [null, 'note'],
   ])('gets no lane that is paused with the note %j', async (note, field) => {
     const name = newLane();
-    await expect(bench.engine.pauseLane(name, note as object)).rejects.toMatchObject({
+    await expect(bench.engine.lanes.pause(name, note as object)).rejects.toMatchObject({
       code: 'invalid_input',
       field,
     });

@@ -4,7 +4,8 @@
  */
 import { describe, expect, it } from 'vitest';
 import type { ExecutionSummary } from '../../../src/contract/operations.ts';
-import type { Claim, ExecutionId, SubmitRequest } from '../../../src/index.ts';
+import type { Claim } from '../../../src/protocol/index.ts';
+import type { ExecutionId, SubmitRequest } from '../../../src/index.ts';
 import { idsOf, useLists } from './listing.ts';
 import { newKind, useBench } from '../open.ts';
 
@@ -52,19 +53,19 @@ describe('what waits', () => {
     const namespace = newKind();
     const request = { namespace, ...RETRYING };
     const released = await running(request);
-    await bench.engine.release(released);
+    await bench.port.release(released);
     const revoked = await running(request);
-    await bench.engine.revokeLease(revoked.executionId, WHY);
+    await bench.engine.executions.revokeLease(revoked.executionId, WHY);
     const retried = await running(request);
-    await bench.engine.fail(retried, { message: 'ouch', retryAfterMs: 0 });
-    await bench.engine.fireTimers();
+    await bench.port.fail(retried, { message: 'ouch', retryAfterMs: 0 });
+    await bench.port.fireTimers();
     const replayed = await running({ namespace });
-    await bench.engine.complete(replayed);
-    await bench.engine.replay(replayed.executionId, WHY);
+    await bench.port.complete(replayed);
+    await bench.engine.executions.replay(replayed.executionId, WHY);
     const lost = await running(request);
     await bench.loseLeases();
     const moved = await bench.submit({ namespace });
-    await bench.engine.changePriority(moved, { priority: 3 });
+    await bench.engine.executions.changePriority(moved, { priority: 3 });
     const ids = [...idsOf([released, revoked, retried, replayed, lost]), moved];
     await expectSame({ namespace, states: ['waiting'] }, ids);
   });
@@ -78,7 +79,7 @@ describe('what waits', () => {
     ]);
     for (const priority of [5, 0]) {
       await bench.database.moveClock(1);
-      await bench.engine.changePriority(ids[0]!, { priority });
+      await bench.engine.executions.changePriority(ids[0]!, { priority });
     }
     await expectSame({ namespace, states: ['waiting'] }, ids);
   });
@@ -94,7 +95,7 @@ describe('what waits', () => {
     await expectList({ namespace, states: ['delayed'] }, [later]);
     await expectSame({ namespace, states: ['waiting'] }, [...ids, waiting]);
     await expectSame({ namespace, states: ['delayed', 'waiting'] }, [...ids, later, waiting]);
-    await bench.engine.fireTimers();
+    await bench.port.fireTimers();
     await expectSame({ namespace, states: ['waiting'] }, [...ids, waiting]);
     await expectList({ namespace, states: ['delayed'] }, [later]);
   });
@@ -107,7 +108,7 @@ describe('what waits', () => {
       { namespace, delayMs: 20_000 },
     ]);
     const claim = await bench.running({ namespace, ...RETRYING });
-    await bench.engine.fail(claim, { message: 'ouch' });
+    await bench.port.fail(claim, { message: 'ouch' });
     const cancelled = await bench.submit({ namespace, delayMs: 15_000 });
     await bench.engine.cancel(cancelled, WHY);
     await expectList({ namespace, states: ['delayed'] }, [ids[1]!, ids[2]!, ids[0]!, claim.executionId]);
@@ -117,18 +118,18 @@ describe('what waits', () => {
     const [namespace, kind] = [newKind(), newKind()];
     const pausing = async (wait: { wakeInMs?: number }): Promise<ExecutionId> => {
       const parent = await running({ namespace });
-      const spawned = await bench.engine.spawn(parent, [{ kind }]);
+      const spawned = await bench.port.spawn(parent, [{ kind }]);
       if (spawned.outcome !== 'spawned') throw new Error(`spawning answered ${spawned.outcome}`);
       const children = { executionIds: idsOf(spawned.children), needed: 1 };
-      await bench.engine.pause(parent, { ...wait, children });
+      await bench.port.pause(parent, { ...wait, children });
       return parent.executionId;
     };
     const parents = [await pausing({}), await pausing({})];
     const napping = await pausing({ wakeInMs: 60_000 });
     await expectSame({ namespace, states: ['waiting_children'] }, parents);
     await expectList({ namespace, states: ['delayed'] }, [napping]);
-    await bench.engine.complete(await bench.claimOne(kind));
-    await bench.engine.fireTimers();
+    await bench.port.complete(await bench.claimOne(kind));
+    await bench.port.fireTimers();
     await expectList({ namespace, states: ['waiting'] }, [parents[0]!]);
     await expectList({ namespace, states: ['waiting_children'] }, [parents[1]!]);
   });
@@ -139,7 +140,7 @@ describe('what is suspended', () => {
 
   async function suspended(request: Partial<SubmitRequest>): Promise<ExecutionId> {
     const claim = await running(request);
-    const answer = await bench.engine.suspend(claim, { waits: [{ name: 'go', condition: ONE }] });
+    const answer = await bench.port.suspend(claim, { waits: [{ name: 'go', condition: ONE }] });
     expect(answer).toMatchObject({ outcome: 'suspended' });
     return claim.executionId;
   }
@@ -151,7 +152,7 @@ describe('what is suspended', () => {
     await expectSame({ namespace, states: ['suspended'] }, ids.slice(0, 2));
     const [one] = (await list({ namespace, states: ['suspended'] }, { limit: 1 })).executions;
     expect(one).toMatchObject({ publicState: 'suspended', workerInstanceId: null });
-    await bench.engine.approve(ids[0]!, 'go', { by: 'ann' });
+    await bench.engine.waitpoints.approve(ids[0]!, 'go', { by: 'ann' });
     await expectList({ namespace, states: ['suspended'] }, [ids[1]!]);
     expect(await bench.snapshot(ids[0]!)).toMatchObject({ publicState: 'waiting' });
     await bench.engine.cancel(ids[1]!, WHY);
@@ -162,7 +163,7 @@ describe('what is suspended', () => {
     const namespace = newKind();
     const ids = [await suspended({ namespace }), await bench.submit({ namespace })];
     const filter = { namespace };
-    for await (const { outcomes } of bench.engine.bulk({ verb: 'cancel', ...WHY, filter })) {
+    for await (const { outcomes } of bench.engine.executions.bulk({ verb: 'cancel', ...WHY, filter })) {
       expect(outcomes).toEqual({ cancelled: 2 });
     }
     await expectSame({ namespace, states: ['cancelled'] }, ids);
@@ -217,9 +218,9 @@ describe('what has ended', () => {
   it('is told apart by how it ended, and says how it failed', async () => {
     const namespace = newKind();
     const done = await running({ namespace });
-    await bench.engine.complete(done, 1);
+    await bench.port.complete(done, 1);
     const failed = await running({ namespace });
-    await bench.engine.fail(failed, { message: 'no disk left', category: 'disk' });
+    await bench.port.fail(failed, { message: 'no disk left', category: 'disk' });
     const cancelled = await running({ namespace });
     await bench.engine.cancel(cancelled.executionId, WHY);
     const expired = await running({ namespace });
@@ -247,7 +248,7 @@ describe('what has ended', () => {
     const ids: ExecutionId[] = [];
     for (const failure of failures) {
       const claim = await running({ namespace });
-      await bench.engine.fail(claim, failure);
+      await bench.port.fail(claim, failure);
       ids.push(claim.executionId);
     }
     const ends = await Promise.all(ids.map(async (id) => (await bench.snapshot(id)).endedAtMs!));
@@ -266,18 +267,18 @@ describe('what has ended', () => {
     const [namespace, kind] = [newKind(), newKind()];
     const claim = await bench.running({ namespace, kind });
     const id = claim.executionId;
-    await bench.engine.fail(claim, { message: 'first' });
-    await bench.engine.replay(id, WHY);
+    await bench.port.fail(claim, { message: 'first' });
+    await bench.engine.executions.replay(id, WHY);
     await expectList({ namespace, states: ['failed'] }, []);
     await expectList({ namespace, states: ['waiting'] }, [id]);
     await bench.database.moveClock(1);
-    await bench.engine.fail(await bench.claimOne(kind), { message: 'second' });
+    await bench.port.fail(await bench.claimOne(kind), { message: 'second' });
     await expectList({ namespace, states: ['failed'] }, [id]);
     expect((await list({ namespace, states: ['failed'] })).executions).toMatchObject([
       { replayCount: 1, failure: { message: 'second' } },
     ]);
-    await bench.engine.replay(id, WHY);
-    await bench.engine.complete(await bench.claimOne(kind));
+    await bench.engine.executions.replay(id, WHY);
+    await bench.port.complete(await bench.claimOne(kind));
     await expectList({ namespace, states: ['failed'] }, []);
     await expectList({ namespace, states: ['failed', 'completed'] }, [id]);
   });

@@ -15,8 +15,8 @@ const WHY = { reason: 'why' };
 describe('without states', () => {
   it('all there are come newest first', async () => {
     const ids = await submitInTime([{}, {}, {}]);
-    expect(idsOf((await bench.engine.list({ limit: 3 })).executions)).toEqual(ids.toReversed());
-    const times = (await bench.engine.list()).executions.map(({ createdAtMs }) => createdAtMs);
+    expect(idsOf((await bench.engine.executions.list({ limit: 3 })).executions)).toEqual(ids.toReversed());
+    const times = (await bench.engine.executions.list()).executions.map(({ createdAtMs }) => createdAtMs);
     expect(times).toEqual(times.toSorted((one, other) => other - one));
   });
 
@@ -116,7 +116,7 @@ describe('by tags', () => {
   it('an execution is found by the tags it was given later, and no longer by those it lost', async () => {
     const [before, after] = [newKind(), newKind()];
     const id = await bench.submit({ tags: { team: before } });
-    await bench.engine.setTags(id, { set: { team: after } });
+    await bench.engine.executions.setTags(id, { set: { team: after } });
     await expectList({ tags: { team: before } }, []);
     await expectList({ tags: { team: after } }, [id]);
   });
@@ -126,11 +126,11 @@ describe('by parent', () => {
   it('its children come newest first, and nobody else', async () => {
     const parent = await bench.running();
     const kind = newKind();
-    const spawned = await bench.engine.spawn(parent, [{ kind }, { kind }, { kind }, { kind }]);
+    const spawned = await bench.port.spawn(parent, [{ kind }, { kind }, { kind }, { kind }]);
     if (spawned.outcome !== 'spawned') throw new Error(`spawning answered ${spawned.outcome}`);
     const early = idsOf(spawned.children);
     await bench.database.moveClock(1);
-    const late = await bench.engine.spawn(parent, [{ kind: newKind() }]);
+    const late = await bench.port.spawn(parent, [{ kind: newKind() }]);
     if (late.outcome !== 'spawned') throw new Error(`spawning answered ${late.outcome}`);
     const [last] = idsOf(late.children);
     await expectSame({ parentId: parent.executionId }, [...early, last!]);

@@ -27,7 +27,7 @@ export interface Lists {
 
 export function useLists(bench: Bench): Lists {
   const lists: Lists = {
-    list: (filter, page = {}) => bench.engine.list({ filter, ...page }),
+    list: (filter, page = {}) => bench.engine.executions.list({ filter, ...page }),
     async all(filter, limit) {
       const found: ExecutionSummary[] = [];
       let cursor: string | null | undefined;
@@ -59,7 +59,9 @@ export function useLists(bench: Bench): Lists {
     },
     async submitTogether(count, request) {
       const kind = newKind();
-      return idsOf(await bench.engine.submit(Array.from({ length: count }, () => ({ kind, ...request }))));
+      return idsOf(
+        await bench.engine.executions.submit(Array.from({ length: count }, () => ({ kind, ...request }))),
+      );
     },
   };
   return lists;

@@ -15,7 +15,7 @@ const uuidOf = (id: ExecutionId): string => id.slice(id.lastIndexOf(':') + 1);
 /** Executions of one kind, in the order they were submitted. */
 async function queued(kind: string, count: number, priority = 5): Promise<ExecutionId[]> {
   const requests = Array.from({ length: count }, () => ({ kind, priority }));
-  return (await bench.engine.submit(requests)).map(({ executionId }) => executionId);
+  return (await bench.engine.executions.submit(requests)).map(({ executionId }) => executionId);
 }
 
 /** What is granted, one claim after the other, until nothing is. */
@@ -40,12 +40,14 @@ describe('an execution that waits', () => {
   it('is claimed before the others when it becomes more urgent, and after them when less', async () => {
     const kind = newKind();
     const [a, b, c] = (await queued(kind, 3)) as [ExecutionId, ExecutionId, ExecutionId];
-    expect(await bench.engine.changePriority(c, { priority: 9 })).toEqual({
+    expect(await bench.engine.executions.changePriority(c, { priority: 9 })).toEqual({
       executionId: c,
       outcome: 'changed',
       oldPriority: 5,
     });
-    expect(await bench.engine.changePriority(a, { priority: 0 })).toMatchObject({ oldPriority: 5 });
+    expect(await bench.engine.executions.changePriority(a, { priority: 0 })).toMatchObject({
+      oldPriority: 5,
+    });
     expect((await bench.snapshot(c)).priority).toBe(9);
     expect(await grantedInTurn(kind)).toEqual([c, b, a]);
   });
@@ -54,37 +56,37 @@ describe('an execution that waits', () => {
     const kind = newKind();
     const [first] = await queued(kind, 1, 3);
     const others = await queued(kind, 2, 5);
-    await bench.engine.changePriority(first!, { priority: 5 });
+    await bench.engine.executions.changePriority(first!, { priority: 5 });
     expect(await grantedInTurn(kind)).toEqual([...others, first]);
   });
 
   it('is claimed once after it was moved there and back, also by one claim of many', async () => {
     const kind = newKind();
     const [moved, other] = (await queued(kind, 2)) as [ExecutionId, ExecutionId];
-    for (const priority of [9, 5, 9, 5]) await bench.engine.changePriority(moved, { priority });
+    for (const priority of [9, 5, 9, 5]) await bench.engine.executions.changePriority(moved, { priority });
     const claims = await bench.claim({ kinds: [kind], limit: 50 });
     expect(claims.map(({ executionId }) => executionId).toSorted()).toEqual([moved, other].toSorted());
     expect(await bench.claim({ kinds: [kind] })).toEqual([]);
-    await Promise.all(claims.map((claim) => bench.engine.complete(claim)));
+    await Promise.all(claims.map((claim) => bench.port.complete(claim)));
     expect(await bench.claim({ kinds: [kind] }), 'claimed by what its moves left in the queue').toEqual([]);
   });
 
   it('keeps its new priority for the attempts that follow', async () => {
     const kind = newKind();
     const [id] = await queued(kind, 1);
-    await bench.engine.changePriority(id!, { priority: 9 });
+    await bench.engine.executions.changePriority(id!, { priority: 9 });
     const claim = await bench.claimOne(kind);
     expect(claim.priority).toBe(9);
-    await bench.engine.release(claim);
+    await bench.port.release(claim);
     await queued(kind, 1, 7);
     expect(await bench.claimOne(kind)).toMatchObject({ executionId: id, priority: 9 });
   });
 
   it('tells of the change once, with who made it', async () => {
     const [id] = await queued(newKind(), 1);
-    await bench.engine.changePriority(id!, { priority: 8, by: 'ann' });
+    await bench.engine.executions.changePriority(id!, { priority: 8, by: 'ann' });
     // As it is already: answered alike, and nothing is told.
-    expect(await bench.engine.changePriority(id!, { priority: 8 })).toMatchObject({
+    expect(await bench.engine.executions.changePriority(id!, { priority: 8 })).toMatchObject({
       outcome: 'changed',
       oldPriority: 8,
     });
@@ -97,11 +99,11 @@ describe('an execution that waits', () => {
     const kind = newKind();
     const [id] = await queued(kind, 1);
     const heard: unknown[] = [];
-    const stop = bench.engine.watch({ kinds: [kind] }, (hint) => {
+    const stop = bench.port.watch({ kinds: [kind] }, (hint) => {
       heard.push(hint.routes);
       return false;
     });
-    await bench.engine.changePriority(id!, { priority: 8 });
+    await bench.engine.executions.changePriority(id!, { priority: 8 });
     stop();
     expect(heard.length).toBeGreaterThan(0);
   });
@@ -113,7 +115,7 @@ describe('a change is refused', () => {
     const executionId = await bench.submit({ kind, ...(how === 'delayed' ? { delayMs: 60_000 } : {}) });
     if (how === 'active') await bench.claimOne(kind);
     if (how === 'ended') await bench.engine.cancel(executionId, { reason: 'no' });
-    expect(await bench.engine.changePriority(executionId, { priority: 9 })).toEqual({
+    expect(await bench.engine.executions.changePriority(executionId, { priority: 9 })).toEqual({
       executionId,
       outcome: 'not_eligible',
     });
@@ -124,7 +126,7 @@ describe('a change is refused', () => {
   it('with not_found for those of many that are not there, in their places', async () => {
     const [id] = await queued(newKind(), 1);
     const elsewhere = misplaced(id!);
-    expect(await bench.engine.changePriority([elsewhere, id!], { priority: 6 })).toEqual([
+    expect(await bench.engine.executions.changePriority([elsewhere, id!], { priority: 6 })).toEqual([
       { executionId: elsewhere, outcome: 'not_found' },
       { executionId: id, outcome: 'changed', oldPriority: 5 },
     ]);
@@ -132,7 +134,9 @@ describe('a change is refused', () => {
 
   it.each([-1, 9_001, 1.5, '3', undefined])('for the priority %j', async (priority) => {
     const [id] = await queued(newKind(), 1);
-    await expect(bench.engine.changePriority(id!, { priority: priority as never })).rejects.toMatchObject({
+    await expect(
+      bench.engine.executions.changePriority(id!, { priority: priority as never }),
+    ).rejects.toMatchObject({
       code: 'invalid_input',
       field: 'priority',
     });
@@ -160,7 +164,7 @@ describe('who names the epoch it saw', () => {
         { outcome: 'moved' },
         { outcome: 'cancelled' },
       ]);
-      expect(await bench.engine.complete(claim, 'done')).toMatchObject({ outcome: 'completed' });
+      expect(await bench.port.complete(claim, 'done')).toMatchObject({ outcome: 'completed' });
       expect(await cancelAt(context, [taken], { reason: 'bulk' }, [claim.leaseEpoch])).toMatchObject([
         { outcome: 'not_active', terminalOutcome: 'success' },
       ]);

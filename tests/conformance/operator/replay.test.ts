@@ -3,7 +3,8 @@
  * with what its steps have made. How a handler sees it is in tests/tasks/replaying.test.ts.
  */
 import { describe, expect, it } from 'vitest';
-import type { Claim, ExecutionId, ExecutionPolicy } from '../../../src/index.ts';
+import type { Claim } from '../../../src/protocol/index.ts';
+import type { ExecutionId, ExecutionPolicy } from '../../../src/index.ts';
 import { openEngine } from '../../../src/engine/open.ts';
 import { replay as replayAt } from '../../../src/engine/operator/verbs.ts';
 import { misplaced, newKind, useBench } from '../open.ts';
@@ -16,7 +17,7 @@ const uuidOf = (id: ExecutionId): string => id.slice(id.lastIndexOf(':') + 1);
 
 async function failed(policy: ExecutionPolicy = {}): Promise<Claim> {
   const claim = await bench.running({ policy });
-  expect(await bench.engine.fail(claim, { message: 'ouch', retry: 'never' })).toMatchObject({
+  expect(await bench.port.fail(claim, { message: 'ouch', retry: 'never' })).toMatchObject({
     outcome: 'failed',
   });
   return claim;
@@ -34,18 +35,21 @@ async function operatorEvents(id: ExecutionId): Promise<unknown[]> {
 describe('a replay re-opens', () => {
   it('what has failed: a new attempt, retries and reclaims from 0, and the history stays', async () => {
     const first = await bench.running({ policy: RETRYING });
-    await bench.engine.fail(first, { message: 'once' });
+    await bench.port.fail(first, { message: 'once' });
     await bench.database.moveClock(1_000);
-    await bench.engine.fireTimers();
+    await bench.port.fireTimers();
     const second = await bench.claimOne(first.kind);
-    await bench.engine.fail(second, { message: 'twice' });
+    await bench.port.fail(second, { message: 'twice' });
     const { executionId } = first;
-    expect(await bench.engine.replay(executionId, WHY)).toEqual({
+    expect(await bench.engine.executions.replay(executionId, WHY)).toEqual({
       executionId,
       outcome: 'replayed',
       replayCount: 1,
     });
-    expect(await bench.engine.result(executionId)).toEqual({ outcome: 'pending', publicState: 'waiting' });
+    expect(await bench.engine.executions.result(executionId)).toEqual({
+      outcome: 'pending',
+      publicState: 'waiting',
+    });
     expect(await bench.snapshot(executionId)).toMatchObject({
       state: { attemptState: 'pending_replay_attempt', terminalOutcome: 'none' },
       attemptIndex: 2,
@@ -59,7 +63,7 @@ describe('a replay re-opens', () => {
     const third = await bench.claimOne(first.kind);
     expect(third).toMatchObject({ attemptIndex: 2, retryCount: 0, resumed: false, generation: 0 });
     // The retry of the policy is there again.
-    expect(await bench.engine.fail(third, { message: 'thrice' })).toMatchObject({
+    expect(await bench.port.fail(third, { message: 'thrice' })).toMatchObject({
       outcome: 'retry_scheduled',
     });
   });
@@ -69,24 +73,27 @@ describe('a replay re-opens', () => {
     async (how) => {
       const kind = newKind();
       const executionId = await bench.submit({ kind, policy: { deadlineMs: 5_000 } });
-      if (how === 'completed') await bench.engine.complete(await bench.claimOne(kind), 'first');
+      if (how === 'completed') await bench.port.complete(await bench.claimOne(kind), 'first');
       if (how === 'cancelled') await bench.claimOne(kind);
       if (how.startsWith('cancelled')) await bench.engine.cancel(executionId, WHY);
       if (how === 'expired') {
         await bench.database.moveClock(5_000);
-        await bench.engine.fireTimers();
+        await bench.port.fireTimers();
       }
-      expect(await bench.engine.replay(executionId, WHY)).toMatchObject({ outcome: 'replayed' });
+      expect(await bench.engine.executions.replay(executionId, WHY)).toMatchObject({ outcome: 'replayed' });
       const claim = await bench.claimOne(kind);
       expect(claim).toMatchObject({ executionId, attemptIndex: 1, reclaimed: false, resumed: false });
-      expect(await bench.engine.complete(claim, 'second')).toMatchObject({ outcome: 'completed' });
-      expect(await bench.engine.result(executionId)).toEqual({ outcome: 'success', result: 'second' });
+      expect(await bench.port.complete(claim, 'second')).toMatchObject({ outcome: 'completed' });
+      expect(await bench.engine.executions.result(executionId)).toEqual({
+        outcome: 'success',
+        result: 'second',
+      });
     },
   );
 
   it('and tells of it as an operator event with who, why, from where and what was before', async () => {
     const { executionId, leaseEpoch } = await failed();
-    await bench.engine.replay(executionId, WHY);
+    await bench.engine.executions.replay(executionId, WHY);
     expect(await operatorEvents(executionId)).toEqual([
       {
         event_type: 'replayed',
@@ -108,43 +115,43 @@ describe('a replay re-opens', () => {
     const { executionId, kind } = await failed(policy);
     const before = await bench.snapshot(executionId);
     await bench.database.moveClock(50_000);
-    await bench.engine.replay(executionId, WHY);
+    await bench.engine.executions.replay(executionId, WHY);
     const { deadlineAtMs, changedAtMs } = await bench.snapshot(executionId);
     // The two are read from the clock one after the other.
     expect(deadlineAtMs).toBeLessThanOrEqual(changedAtMs + 60_000);
     expect(deadlineAtMs).toBeGreaterThanOrEqual(before.deadlineAtMs! + 50_000);
     // The first deadline passes and means nothing any more.
     await bench.database.moveClock(20_000);
-    await bench.engine.fireTimers();
+    await bench.port.fireTimers();
     const claim = await bench.claimOne(kind);
     await bench.database.moveClock(60_000);
-    await bench.engine.fireTimers();
-    expect(await bench.engine.complete(claim)).toEqual({ outcome: 'timed_out' });
+    await bench.port.fireTimers();
+    expect(await bench.port.complete(claim)).toEqual({ outcome: 'timed_out' });
   });
 
   it('and whoever waits for the end waits for the next one', async () => {
     const { executionId, kind } = await failed();
-    await bench.engine.replay(executionId, WHY);
-    const end = bench.engine.waitForEnd(executionId);
-    await bench.engine.complete(await bench.claimOne(kind), 'well');
+    await bench.engine.executions.replay(executionId, WHY);
+    const end = bench.engine.executions.wait(executionId);
+    await bench.port.complete(await bench.claimOne(kind), 'well');
     expect(await end).toEqual({ outcome: 'success', result: 'well' });
   });
 
   it('and a parent that was told of the first end is told of the next', async () => {
     const parent = await bench.running();
     const kind = newKind();
-    const spawned = await bench.engine.spawn(parent, [{ kind }]);
+    const spawned = await bench.port.spawn(parent, [{ kind }]);
     const executionIds = spawned.outcome === 'spawned' ? spawned.children.map((c) => c.executionId) : [];
-    await bench.engine.fail(await bench.claimOne(kind), { message: 'no', retry: 'never' });
-    await bench.engine.replay(executionIds[0]!, WHY);
+    await bench.port.fail(await bench.claimOne(kind), { message: 'no', retry: 'never' });
+    await bench.engine.executions.replay(executionIds[0]!, WHY);
     // Re-opened, it is waited for again; the word of its first end must not wake the parent.
-    expect(await bench.engine.pause(parent, { children: { executionIds, needed: 1 } })).toMatchObject({
+    expect(await bench.port.pause(parent, { children: { executionIds, needed: 1 } })).toMatchObject({
       outcome: 'paused',
     });
-    await bench.engine.fireTimers();
+    await bench.port.fireTimers();
     expect(await bench.claim({ kinds: [parent.kind] })).toEqual([]);
-    await bench.engine.complete(await bench.claimOne(kind));
-    await bench.engine.fireTimers();
+    await bench.port.complete(await bench.claimOne(kind));
+    await bench.port.fireTimers();
     expect(await bench.claimOne(parent.kind)).toMatchObject({ resumed: true });
   });
 });
@@ -152,18 +159,18 @@ describe('a replay re-opens', () => {
 describe('steps', () => {
   async function withSteps(): Promise<Claim> {
     const claim = await bench.running();
-    await bench.engine.recordStep(claim, { name: 'paid', value: 42 });
-    await bench.engine.recordStep(claim, { name: 'rest', sleepMs: 60_000 });
-    await bench.engine.fail(claim, { message: 'ouch', retry: 'never' });
+    await bench.port.recordStep(claim, { name: 'paid', value: 42 });
+    await bench.port.recordStep(claim, { name: 'rest', sleepMs: 60_000 });
+    await bench.port.fail(claim, { message: 'ouch', retry: 'never' });
     return claim;
   }
 
   it('are kept by a replay from the failed step, and recording one again answers the first value', async () => {
     const { executionId, kind } = await withSteps();
-    await bench.engine.replay(executionId, { ...WHY, from: 'failed_step' });
-    expect(await bench.engine.readSteps(executionId)).toHaveLength(2);
+    await bench.engine.executions.replay(executionId, { ...WHY, from: 'failed_step' });
+    expect(await bench.engine.executions.listSteps(executionId)).toHaveLength(2);
     const claim = await bench.claimOne(kind);
-    expect(await bench.engine.recordStep(claim, { name: 'paid', value: 43 })).toMatchObject({
+    expect(await bench.port.recordStep(claim, { name: 'paid', value: 43 })).toMatchObject({
       outcome: 'recorded',
       repeated: true,
       step: { value: 42 },
@@ -174,16 +181,16 @@ describe('steps', () => {
   it('count no more after a replay from the start, again and again, and stay in the history', async () => {
     const { executionId, kind } = await withSteps();
     for (const generation of [1, 2]) {
-      await bench.engine.replay(executionId, { ...WHY, from: 'start' });
-      expect(await bench.engine.readSteps(executionId)).toEqual([]);
+      await bench.engine.executions.replay(executionId, { ...WHY, from: 'start' });
+      expect(await bench.engine.executions.listSteps(executionId)).toEqual([]);
       expect((await bench.snapshot(executionId)).stepCount).toBe(0);
       const claim = await bench.claimOne(kind);
       expect(claim.generation).toBe(generation);
-      expect(await bench.engine.recordStep(claim, { name: 'paid', value: 42 + generation })).toMatchObject({
+      expect(await bench.port.recordStep(claim, { name: 'paid', value: 42 + generation })).toMatchObject({
         repeated: false,
         step: { value: 42 + generation },
       });
-      await bench.engine.complete(claim);
+      await bench.port.complete(claim);
     }
     const kept = await bench.database.query(
       `SELECT retired_by, value FROM ff_step WHERE execution_id = $1 AND name = 'paid' ORDER BY value`,
@@ -201,7 +208,7 @@ describe('a replay is refused', () => {
   it('when it has not ended', async () => {
     const waiting = await bench.submit();
     const { executionId: active } = await bench.running();
-    expect(await bench.engine.replay([waiting, active], WHY)).toEqual([
+    expect(await bench.engine.executions.replay([waiting, active], WHY)).toEqual([
       { executionId: waiting, outcome: 'not_terminal', lifecyclePhase: 'runnable' },
       { executionId: active, outcome: 'not_terminal', lifecyclePhase: 'active' },
     ]);
@@ -215,13 +222,13 @@ describe('a replay is refused', () => {
   ])('%s', async (_, policy, times) => {
     const { executionId, kind } = await failed(policy);
     for (let round = 1; round <= times; round += 1) {
-      expect(await bench.engine.replay(executionId, WHY)).toMatchObject({
+      expect(await bench.engine.executions.replay(executionId, WHY)).toMatchObject({
         outcome: 'replayed',
         replayCount: round,
       });
-      await bench.engine.complete(await bench.claimOne(kind));
+      await bench.port.complete(await bench.claimOne(kind));
     }
-    expect(await bench.engine.replay(executionId, WHY)).toEqual({
+    expect(await bench.engine.executions.replay(executionId, WHY)).toEqual({
       executionId,
       outcome: 'replays_exhausted',
       replayCount: times,
@@ -232,7 +239,7 @@ describe('a replay is refused', () => {
   it('when there is no such execution, or not there', async () => {
     const { executionId } = await failed();
     const elsewhere = misplaced(executionId);
-    expect(await bench.engine.replay([elsewhere, executionId, executionId], WHY)).toEqual([
+    expect(await bench.engine.executions.replay([elsewhere, executionId, executionId], WHY)).toEqual([
       { executionId: elsewhere, outcome: 'not_found' },
       { executionId, outcome: 'replayed', replayCount: 1 },
       { executionId, outcome: 'replayed', replayCount: 1 },
@@ -245,7 +252,7 @@ describe('a replay is refused', () => {
     [{ reason: 'x', force: true }, 'force'],
   ])('when the request is %j', async (request, field) => {
     const { executionId } = await failed();
-    await expect(bench.engine.replay(executionId, request as never)).rejects.toMatchObject({
+    await expect(bench.engine.executions.replay(executionId, request as never)).rejects.toMatchObject({
       code: 'invalid_input',
       field: expect.stringContaining(field),
     });
@@ -266,7 +273,7 @@ describe('a replay is refused', () => {
       expect(await replayAt(context, [executionId], request, [leaseEpoch])).toMatchObject([
         { outcome: 'replayed' },
       ]);
-      await bench.engine.complete(await bench.claimOne(kind));
+      await bench.port.complete(await bench.claimOne(kind));
       // Ended again: who saw the first end must not run it a third time.
       expect(await replayAt(context, [executionId], request, [leaseEpoch])).toMatchObject([
         { outcome: 'moved' },
@@ -280,17 +287,20 @@ describe('a replay is refused', () => {
 it('what a lease from before a replay still says is refused, whatever it is', async () => {
   const zombie = await bench.running({ policy: { maxReplays: 5 } });
   await bench.engine.cancel(zombie.executionId, WHY);
-  await bench.engine.replay(zombie.executionId, WHY);
-  expect(await bench.engine.complete(zombie, 'too late')).toMatchObject({ outcome: 'not_active' });
+  await bench.engine.executions.replay(zombie.executionId, WHY);
+  expect(await bench.port.complete(zombie, 'too late')).toMatchObject({ outcome: 'not_active' });
   const now = await bench.claimOne(zombie.kind);
   const told = [
-    await bench.engine.complete(zombie, 'too late'),
-    await bench.engine.fail(zombie, { message: 'too late' }),
-    await bench.engine.release(zombie),
-    await bench.engine.recordStep(zombie, { name: 'late', value: 1 }),
-    ...(await bench.engine.renew([zombie], 30_000)),
+    await bench.port.complete(zombie, 'too late'),
+    await bench.port.fail(zombie, { message: 'too late' }),
+    await bench.port.release(zombie),
+    await bench.port.recordStep(zombie, { name: 'late', value: 1 }),
+    ...(await bench.port.renew([zombie], 30_000)),
   ];
   expect(told.map(({ outcome }) => outcome)).toEqual(told.map(() => 'stale_lease'));
-  expect(await bench.engine.complete(now, 'in time')).toMatchObject({ outcome: 'completed' });
-  expect(await bench.engine.result(zombie.executionId)).toEqual({ outcome: 'success', result: 'in time' });
+  expect(await bench.port.complete(now, 'in time')).toMatchObject({ outcome: 'completed' });
+  expect(await bench.engine.executions.result(zombie.executionId)).toEqual({
+    outcome: 'success',
+    result: 'in time',
+  });
 });

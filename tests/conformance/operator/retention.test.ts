@@ -4,7 +4,8 @@
  */
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { EngineContext } from '../../../src/engine/kit/context.ts';
-import type { Claim, ExecutionId, SubmitRequest } from '../../../src/index.ts';
+import type { Claim } from '../../../src/protocol/index.ts';
+import type { ExecutionId, SubmitRequest } from '../../../src/index.ts';
 import { openEngine } from '../../../src/engine/open.ts';
 import { setRetention } from '../../../src/engine/upkeep/retention-setting.ts';
 import { eventPositions, oldEvents } from '../../../src/engine/upkeep/event-log.ts';
@@ -38,7 +39,8 @@ afterEach(async () => {
 afterAll(() => close?.());
 
 const uuidOf = (id: ExecutionId): string => id.slice(id.lastIndexOf(':') + 1);
-const exists = async (id: ExecutionId): Promise<boolean> => (await bench.engine.describe(id)) !== null;
+const exists = async (id: ExecutionId): Promise<boolean> =>
+  (await bench.engine.executions.describe(id)) !== null;
 
 /** One pass that keeps for a day what says nothing else. */
 function forget(batch = 500): ReturnType<typeof runPass> {
@@ -47,7 +49,7 @@ function forget(batch = 500): ReturnType<typeof runPass> {
 
 async function ended(request: Partial<SubmitRequest> = {}): Promise<Claim> {
   const claim = await bench.running(request);
-  await bench.engine.complete(claim, 'done');
+  await bench.port.complete(claim, 'done');
   return claim;
 }
 
@@ -75,11 +77,11 @@ describe('an execution that has ended', () => {
     const { executionId } = await ended();
     await bench.database.moveClock(DAY_MS - HOUR_MS);
     await forget();
-    expect(await bench.engine.result(executionId)).toEqual({ outcome: 'success', result: 'done' });
+    expect(await bench.engine.executions.result(executionId)).toEqual({ outcome: 'success', result: 'done' });
     await bench.database.moveClock(HOUR_MS);
     expect(await forget()).toMatchObject({ acted: 1, failed: 0 });
-    expect(await bench.engine.describe(executionId)).toBeNull();
-    expect(await bench.engine.result(executionId)).toEqual({ outcome: 'not_found' });
+    expect(await bench.engine.executions.describe(executionId)).toBeNull();
+    expect(await bench.engine.executions.result(executionId)).toEqual({ outcome: 'not_found' });
   });
 
   it('is kept for shorter or longer when its policy says so', async () => {
@@ -112,20 +114,20 @@ describe('an execution that has ended', () => {
     });
     const first = await bench.claimOne(kind);
     const { executionId } = first;
-    await bench.engine.recordStep(first, { name: 'paid', value: 1 });
-    const spawned = await bench.engine.spawn(first, [{ kind: childKind }]);
+    await bench.port.recordStep(first, { name: 'paid', value: 1 });
+    const spawned = await bench.port.spawn(first, [{ kind: childKind }]);
     const executionIds = spawned.outcome === 'spawned' ? spawned.children.map((c) => c.executionId) : [];
-    await bench.engine.pause(first, { children: { executionIds, needed: 1 } });
-    await bench.engine.complete(await bench.claimOne(childKind));
-    await bench.engine.fireTimers();
-    await bench.engine.fail(await bench.claimOne(kind), { message: 'once' });
-    await bench.engine.fireTimers();
-    await bench.engine.setTags(executionId, { set: { more: 'b' } });
-    await bench.engine.complete(await bench.claimOne(kind));
-    await bench.engine.replay(executionId, { ...WHY, from: 'start' });
+    await bench.port.pause(first, { children: { executionIds, needed: 1 } });
+    await bench.port.complete(await bench.claimOne(childKind));
+    await bench.port.fireTimers();
+    await bench.port.fail(await bench.claimOne(kind), { message: 'once' });
+    await bench.port.fireTimers();
+    await bench.engine.executions.setTags(executionId, { set: { more: 'b' } });
+    await bench.port.complete(await bench.claimOne(kind));
+    await bench.engine.executions.replay(executionId, { ...WHY, from: 'start' });
     const last = await bench.claimOne(kind);
-    await bench.engine.reportProgress(last, { percent: 5 });
-    await bench.engine.complete(last);
+    await bench.port.reportProgress(last, { percent: 5 });
+    await bench.port.complete(last);
     await bench.database.query(
       `INSERT INTO ff_setback SELECT 'due-timers', execution_id, partition_key, 1, 0, 'X' FROM ff_execution
        WHERE execution_id = $1`,
@@ -165,7 +167,7 @@ describe('an execution that has ended', () => {
     expect(await tracesOf(delayed)).toEqual({ ff_event: 1, ff_timer: 1 });
     expect(await bench.claim({ kinds: [kind] })).toEqual([]);
     await bench.database.moveClock(400 * DAY_MS);
-    await bench.engine.fireTimers();
+    await bench.port.fireTimers();
     expect(await tracesOf(queued)).toEqual({ ff_event: 1 });
     expect(await tracesOf(delayed)).toEqual({ ff_event: 1 });
   });
@@ -190,7 +192,7 @@ describe('an execution that has not ended', () => {
       const policy = { retentionMs: 0 };
       const executionId = await bench.submit({ kind, policy });
       const claim = how === 'waiting' ? null : await bench.claimOne(kind);
-      if (how === 'paused') await bench.engine.pause(claim!, { wakeInMs: 100 * DAY_MS });
+      if (how === 'paused') await bench.port.pause(claim!, { wakeInMs: 100 * DAY_MS });
       await bench.database.moveClock(30 * DAY_MS);
       await forget();
       expect(await exists(executionId)).toBe(true);
@@ -199,14 +201,17 @@ describe('an execution that has not ended', () => {
 
   it('because it was replayed, is not forgotten by how it ended before, and then kept from its next end', async () => {
     const { executionId, kind } = await ended();
-    await bench.engine.replay(executionId, WHY);
+    await bench.engine.executions.replay(executionId, WHY);
     await bench.database.moveClock(2 * DAY_MS);
     await forget();
     expect(await exists(executionId)).toBe(true);
-    await bench.engine.complete(await bench.claimOne(kind), 'second');
+    await bench.port.complete(await bench.claimOne(kind), 'second');
     await bench.database.moveClock(DAY_MS - HOUR_MS);
     await forget();
-    expect(await bench.engine.result(executionId)).toEqual({ outcome: 'success', result: 'second' });
+    expect(await bench.engine.executions.result(executionId)).toEqual({
+      outcome: 'success',
+      result: 'second',
+    });
     await bench.database.moveClock(HOUR_MS);
     await forget();
     expect(await exists(executionId)).toBe(false);
@@ -218,20 +223,23 @@ describe('a child', () => {
   async function family(): Promise<{ parent: Claim; child: ExecutionId }> {
     const parent = await bench.running();
     const kind = newKind();
-    const spawned = await bench.engine.spawn(parent, [{ kind }]);
+    const spawned = await bench.port.spawn(parent, [{ kind }]);
     expect(spawned.outcome).toBe('spawned');
     const claim = await bench.claimOne(kind);
-    await bench.engine.complete(claim, 'for its parent');
+    await bench.port.complete(claim, 'for its parent');
     return { parent, child: claim.executionId };
   }
 
   it('is kept as long as its parent, which may ask for its result, also when it is replayed', async () => {
     const { parent, child } = await family();
-    await bench.engine.release(parent);
+    await bench.port.release(parent);
     await bench.database.moveClock(5 * DAY_MS);
     await forget();
-    expect(await bench.engine.result(child)).toEqual({ outcome: 'success', result: 'for its parent' });
-    await bench.engine.complete(await bench.claimOne(parent.kind));
+    expect(await bench.engine.executions.result(child)).toEqual({
+      outcome: 'success',
+      result: 'for its parent',
+    });
+    await bench.port.complete(await bench.claimOne(parent.kind));
     await bench.database.moveClock(HOUR_MS);
     await forget();
     expect([await exists(child), await exists(parent.executionId)]).toEqual([true, true]);
@@ -257,14 +265,14 @@ describe('a child', () => {
   it('that ends after its parent was forgotten leaves no timer for it', async () => {
     const parent = await bench.running({ policy: { retentionMs: 0 } });
     const kind = newKind();
-    await bench.engine.spawn(parent, [{ kind }]);
+    await bench.port.spawn(parent, [{ kind }]);
     const claim = await bench.claimOne(kind);
-    await bench.engine.complete(parent);
+    await bench.port.complete(parent);
     await forget();
     expect(await exists(parent.executionId)).toBe(false);
-    await bench.engine.complete(claim);
+    await bench.port.complete(claim);
     expect(Object.keys(await tracesOf(parent.executionId)).toSorted()).toEqual(['ff_event', 'ff_timer']);
-    expect(await bench.engine.fireTimers()).toBeGreaterThan(0);
+    expect(await bench.port.fireTimers()).toBeGreaterThan(0);
     expect(Object.keys(await tracesOf(parent.executionId))).toEqual(['ff_event']);
   });
 });
@@ -289,11 +297,11 @@ describe('events', () => {
   it('go by their age, a part of the log at a time, also those of what still runs', async () => {
     await setRetention(context, 7 * HOUR_MS);
     const claim = await bench.running();
-    await bench.engine.renew([claim], DAY_MS);
+    await bench.port.renew([claim], DAY_MS);
     await eventPositions.run(context, signal);
     await bench.database.moveClock(HOUR_MS);
     expect(await oldEvents.run(context, signal)).toBe(1);
-    await bench.engine.renew([claim], DAY_MS);
+    await bench.port.renew([claim], DAY_MS);
     await eventPositions.run(context, signal);
     expect(await count(claim.executionId)).toBe(3);
     await bench.database.moveClock(6 * HOUR_MS - 1_000);
@@ -302,7 +310,7 @@ describe('events', () => {
     await bench.database.moveClock(2_000);
     await oldEvents.run(context, signal);
     expect(await count(claim.executionId)).toBe(1);
-    expect(await bench.engine.complete(claim)).toMatchObject({ outcome: 'completed' });
+    expect(await bench.port.complete(claim)).toMatchObject({ outcome: 'completed' });
     await setRetention(context, DAY_MS);
   });
 });

@@ -34,7 +34,10 @@ describe('tags', () => {
     const executionId = await bench.submit({ tags: { team: 'a', stage: 'one', owner: 'ann' } });
     const tags = { team: 'b', owner: 'ann', region: 'eu' };
     expect(
-      await bench.engine.setTags(executionId, { set: { team: 'b', region: 'eu' }, remove: ['stage'] }),
+      await bench.engine.executions.setTags(executionId, {
+        set: { team: 'b', region: 'eu' },
+        remove: ['stage'],
+      }),
     ).toEqual({ outcome: 'set', tags });
     expect((await bench.snapshot(executionId)).tags).toEqual(tags);
     expect(await tagRows(executionId)).toEqual(tags);
@@ -42,8 +45,10 @@ describe('tags', () => {
 
   it('are told of as an event with who changed what, and not when nothing changed', async () => {
     const executionId = await bench.submit({ tags: { team: 'a' } });
-    await bench.engine.setTags(executionId, { set: { team: 'b' }, remove: ['none'], by: 'ann' });
-    expect(await bench.engine.setTags(executionId, { set: { team: 'b' }, remove: ['none'] })).toEqual({
+    await bench.engine.executions.setTags(executionId, { set: { team: 'b' }, remove: ['none'], by: 'ann' });
+    expect(
+      await bench.engine.executions.setTags(executionId, { set: { team: 'b' }, remove: ['none'] }),
+    ).toEqual({
       outcome: 'set',
       tags: { team: 'b' },
     });
@@ -58,7 +63,9 @@ describe('tags', () => {
 
   it('that are both removed and set are set', async () => {
     const executionId = await bench.submit({ tags: { team: 'a' } });
-    expect(await bench.engine.setTags(executionId, { set: { team: 'b' }, remove: ['team'] })).toEqual({
+    expect(
+      await bench.engine.executions.setTags(executionId, { set: { team: 'b' }, remove: ['team'] }),
+    ).toEqual({
       outcome: 'set',
       tags: { team: 'b' },
     });
@@ -68,14 +75,16 @@ describe('tags', () => {
   it('may have an empty value, and of a trace are kept without being found by', async () => {
     const executionId = await bench.submit({ tags: { traceparent: '00-1' } });
     expect(await tagRows(executionId)).toEqual({});
-    const { outcome } = await bench.engine.setTags(executionId, { set: { empty: '' } });
+    const { outcome } = await bench.engine.executions.setTags(executionId, { set: { empty: '' } });
     expect(outcome).toBe('set');
     expect(await tagRows(executionId)).toEqual({ empty: '' });
     expect((await bench.snapshot(executionId)).tags).toEqual({
       traceparent: '00-1',
       empty: '',
     });
-    await expect(bench.engine.setTags(executionId, { set: { tracestate: 'x=1' } })).rejects.toMatchObject({
+    await expect(
+      bench.engine.executions.setTags(executionId, { set: { tracestate: 'x=1' } }),
+    ).rejects.toMatchObject({
       code: 'invalid_input',
       field: 'set.tracestate',
     });
@@ -83,8 +92,8 @@ describe('tags', () => {
 
   it('are seen by the next lease, while one that is held keeps those it began with', async () => {
     const claim = await bench.running({ tags: { team: 'a' } });
-    await bench.engine.setTags(claim.executionId, { set: { team: 'b' } });
-    await bench.engine.release(claim);
+    await bench.engine.executions.setTags(claim.executionId, { set: { team: 'b' } });
+    await bench.port.release(claim);
     const events = await bench.database.query<{ event_type: string; team: string }>(
       `SELECT event_type, tags ->> 'team' AS team FROM ff_event WHERE execution_id = $1 ORDER BY ev_id`,
       [uuidOf(claim.executionId)],
@@ -99,8 +108,8 @@ describe('tags', () => {
 
   it('can be changed after the end, too', async () => {
     const claim = await bench.running({ tags: { team: 'a' } });
-    await bench.engine.complete(claim);
-    expect(await bench.engine.setTags(claim.executionId, { remove: ['team'] })).toEqual({
+    await bench.port.complete(claim);
+    expect(await bench.engine.executions.setTags(claim.executionId, { remove: ['team'] })).toEqual({
       outcome: 'set',
       tags: {},
     });
@@ -113,7 +122,7 @@ describe('tags', () => {
     const keys = Array.from({ length: 12 }, (_, index) => `k${index}`);
     await Promise.all(
       keys.map((key, index) =>
-        (index % 2 === 0 ? bench.engine : other).setTags(executionId, { set: { [key]: 'x' } }),
+        (index % 2 === 0 ? bench.engine : other).executions.setTags(executionId, { set: { [key]: 'x' } }),
       ),
     );
     expect(Object.keys(await tagRows(executionId)).toSorted()).toEqual(keys.toSorted());
@@ -123,15 +132,20 @@ describe('tags', () => {
 describe('a change of tags is refused', () => {
   it('when there is no such execution', async () => {
     const executionId = misplaced(await bench.submit({ tags: { team: 'a' } }));
-    expect(await bench.engine.setTags(executionId, { set: { team: 'b' } })).toEqual({ outcome: 'not_found' });
+    expect(await bench.engine.executions.setTags(executionId, { set: { team: 'b' } })).toEqual({
+      outcome: 'not_found',
+    });
   });
 
   it('when it would have too many, counted after what is removed, and nothing is changed', async () => {
     const executionId = await bench.submit({ kind: newKind(), tags: manyTags(64) });
-    const refused = bench.engine.setTags(executionId, { set: { more: 'x' } });
+    const refused = bench.engine.executions.setTags(executionId, { set: { more: 'x' } });
     await expect(refused).rejects.toMatchObject({ code: 'too_many', field: 'set' });
     expect(Object.keys(await tagRows(executionId))).toHaveLength(64);
-    const swapped = await bench.engine.setTags(executionId, { set: { more: 'x' }, remove: ['tag-0'] });
+    const swapped = await bench.engine.executions.setTags(executionId, {
+      set: { more: 'x' },
+      remove: ['tag-0'],
+    });
     expect(swapped.outcome).toBe('set');
   });
 
@@ -144,7 +158,7 @@ describe('a change of tags is refused', () => {
     [{ set: {}, by: '' }, 'by'],
   ])('when the request is %j', async (request, field) => {
     const executionId = await bench.submit();
-    await expect(bench.engine.setTags(executionId, request as never)).rejects.toMatchObject({
+    await expect(bench.engine.executions.setTags(executionId, request as never)).rejects.toMatchObject({
       code: 'invalid_input',
       field: expect.stringContaining(field),
     });

@@ -14,14 +14,14 @@ describe('a signal by a token', () => {
   it('resumes what waits for it, with its payload', async () => {
     const kind = newKind();
     const claim = await bench.running({ kind });
-    await bench.engine.suspend(claim, { waits: [{ name: 'wait', condition: leaf(1, 'signals', ['door']) }] });
+    await bench.port.suspend(claim, { waits: [{ name: 'wait', condition: leaf(1, 'signals', ['door']) }] });
     const token = await tokenFor(claim);
     expect(await deliver(token, { name: 'knock', payload: { loud: true } })).toMatchObject({
       outcome: 'accepted',
       effect: 'resumed',
     });
     await bench.claimOne(kind);
-    const [step] = await bench.engine.readSteps(claim.executionId);
+    const [step] = await bench.engine.executions.listSteps(claim.executionId);
     expect(step!.end!.signals).toMatchObject([
       { name: 'knock', payload: { loud: true }, waitpoint: 'door', source: { type: 'token' } },
     ]);
@@ -30,12 +30,12 @@ describe('a signal by a token', () => {
 
   it('that comes before the suspension is kept for it', async () => {
     const claim = await bench.running();
-    const created = await bench.engine.createWaitpoint(claim, { name: 'door' });
+    const created = await bench.port.createWaitpoint(claim, { name: 'door' });
     if (created.outcome !== 'created') throw new Error('not created');
     expect(await effectOf(created.waitpoint.token)).toBe('buffered');
-    expect(await bench.engine.createWaitpoint(claim, { name: 'door' })).toEqual(created);
+    expect(await bench.port.createWaitpoint(claim, { name: 'door' })).toEqual(created);
     const request = { waits: [{ name: 'wait', condition: leaf(1, 'signals', ['door']) }] };
-    expect(await bench.engine.suspend(claim, request)).toMatchObject({ outcome: 'already_satisfied' });
+    expect(await bench.port.suspend(claim, request)).toMatchObject({ outcome: 'already_satisfied' });
   });
 
   it('with the same key is one signal, and is answered as the first time, also when it is too late', async () => {
@@ -77,7 +77,10 @@ describe('a signal by a token', () => {
     const claim = await waiting(leaf(2, 'sources', ['door'], 'approved'));
     const says = { source: { identity: 'ann' }, signal: { name: 'approved', payload: { ok: true } } };
     const link = 'https://example.org/answer?lang=en';
-    const issued = await bench.engine.issueToken(claim.executionId, 'door', { ...says, linkTo: link });
+    const issued = await bench.engine.waitpoints.issueToken(claim.executionId, 'door', {
+      ...says,
+      linkTo: link,
+    });
     expect(issued.link).toBe(`${link}&ff_token=${issued.token}`);
     await expect(deliver(issued.token, { payload: 1 })).rejects.toMatchObject({ field: 'request.payload' });
     await expect(deliver(issued.token, from('bob'))).rejects.toMatchObject({ field: 'request.source' });
@@ -90,7 +93,7 @@ describe('a signal by a token', () => {
 describe('a condition', () => {
   it('that is met before the suspension answers what it would have after: the first that met it', async () => {
     const claim = await bench.running();
-    const created = await bench.engine.createWaitpoint(claim, { name: 'door' });
+    const created = await bench.port.createWaitpoint(claim, { name: 'door' });
     if (created.outcome !== 'created') throw new Error('not created');
     for (const name of ['declined', 'approved']) {
       await deliver(created.waitpoint.token, { name });
@@ -98,7 +101,7 @@ describe('a condition', () => {
       await bench.database.moveClock(-2_000);
     }
     const request = { waits: [{ name: 'wait', condition: leaf(1, 'signals', ['door']) }] };
-    const outcome = await bench.engine.suspend(claim, request);
+    const outcome = await bench.port.suspend(claim, request);
     expect(outcome).toMatchObject({
       outcome: 'already_satisfied',
       ended: [{ end: { signals: [{ name: 'declined' }] } }],
@@ -110,7 +113,7 @@ describe('a condition', () => {
   it('by sources is not met by two unbound tokens of one waitpoint, also after a rotation', async () => {
     const claim = await waiting(leaf(2, 'sources', ['door']));
     expect(await effectOf(await tokenFor(claim))).toBe('counted');
-    await bench.engine.rotateSigningKey();
+    await bench.engine.signingKeys.rotate();
     expect(await effectOf(await tokenFor(claim))).toBe('not_counted');
   });
 
@@ -154,7 +157,7 @@ describe('a condition', () => {
     expect(await effectOf(legal, { name: 'maybe' })).toBe('not_matching');
     expect(await effectOf(legal, { name: 'yes' })).toBe('counted');
     expect(await effectOf(await tokenFor(claim, 'ops'))).toBe('resumed');
-    const [step] = await bench.engine.readSteps(claim.executionId);
+    const [step] = await bench.engine.executions.listSteps(claim.executionId);
     expect(step!.end!.signals.map(({ waitpoint, name }) => `${waitpoint} ${name}`)).toEqual([
       'legal yes',
       'ops signal',
@@ -173,7 +176,9 @@ describe('a payload', () => {
       field: 'payload.ok',
     });
     await expect(deliver(token)).rejects.toMatchObject({ field: 'payload' });
-    await expect(bench.engine.approve(claim.executionId, 'door', { by: 'ann' })).rejects.toMatchObject({
+    await expect(
+      bench.engine.waitpoints.approve(claim.executionId, 'door', { by: 'ann' }),
+    ).rejects.toMatchObject({
       field: 'payload',
     });
     expect(await effectOf(token, { payload: { ok: true } })).toBe('resumed');
@@ -194,8 +199,8 @@ describe('a payload', () => {
 
   it('is checked by the schema that was given last, while nothing was said', async () => {
     const claim = await bench.running();
-    await bench.engine.createWaitpoint(claim, { name: 'door', schema: { type: 'string' } });
-    await bench.engine.createWaitpoint(claim, { name: 'door', schema: { type: 'number' } });
+    await bench.port.createWaitpoint(claim, { name: 'door', schema: { type: 'string' } });
+    await bench.port.createWaitpoint(claim, { name: 'door', schema: { type: 'number' } });
     const token = await tokenFor(claim);
     await expect(deliver(token, { payload: 'text' })).rejects.toMatchObject({ field: 'payload' });
     expect(await effectOf(token, { payload: 1 })).toBe('buffered');
@@ -248,7 +253,7 @@ describe('a stranger', () => {
       field: 'request.token',
     };
     for (const text of bad) expect(await refusal(text)).toMatchObject(expected);
-    await expect(foreign.deliverSignal({ token })).rejects.toMatchObject(expected);
+    await expect(foreign.signal({ token })).rejects.toMatchObject(expected);
     // A waitpoint that is gone, by a token that was good.
     await bench.engine.cancel(other.executionId, { reason: 'why' });
     const gone = await tokenFor(claim);
@@ -264,7 +269,7 @@ describe('a stranger', () => {
     const token = await tokenFor(claim);
     const large = { payload: 'x'.repeat(LIMITS.signalBytes) };
     await expect(deliver(token, large)).rejects.toMatchObject({ code: 'payload_too_large' });
-    await bench.engine.rotateSigningKey({ graceMs: 0 });
+    await bench.engine.signingKeys.rotate({ graceMs: 0 });
     await expect(deliver(token, large)).rejects.toMatchObject({ code: 'invalid_token' });
   });
 

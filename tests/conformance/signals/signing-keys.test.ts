@@ -4,7 +4,7 @@
 import { describe, expect, it } from 'vitest';
 import { Signing } from '../../../src/engine/signals/signing.ts';
 import { printOf } from '../../../src/engine/signals/tokens.ts';
-import type { Claim } from '../../../src/index.ts';
+import type { Claim } from '../../../src/protocol/index.ts';
 import { SIGNING_SECRET, useBench } from '../open.ts';
 
 const bench = useBench();
@@ -13,13 +13,14 @@ const HOUR_MS = 3_600_000;
 async function waiting(): Promise<Claim> {
   const claim = await bench.running();
   const condition = { kind: 'count', n: 100, by: 'signals', waitpoints: ['door'] } as const;
-  await bench.engine.suspend(claim, { waits: [{ name: 'wait', condition }] });
+  await bench.port.suspend(claim, { waits: [{ name: 'wait', condition }] });
   return claim;
 }
 
-const tokenFor = async (claim: Claim) => (await bench.engine.issueToken(claim.executionId, 'door')).token;
+const tokenFor = async (claim: Claim) =>
+  (await bench.engine.waitpoints.issueToken(claim.executionId, 'door')).token;
 const isTaken = async (token: string): Promise<boolean> =>
-  bench.engine.deliverSignal({ token }).then(
+  bench.engine.signal({ token }).then(
     (outcome) => outcome.outcome === 'accepted',
     (error: { code: string }) => {
       expect(error.code).toBe('invalid_token');
@@ -27,13 +28,13 @@ const isTaken = async (token: string): Promise<boolean> =>
     },
   );
 const states = async () =>
-  Object.fromEntries((await bench.engine.listSigningKeys()).map(({ kid, state }) => [kid, state]));
+  Object.fromEntries((await bench.engine.signingKeys.list()).map(({ kid, state }) => [kid, state]));
 
 describe('a rotation', () => {
   it('keeps tokens of the old key good for the grace, and no longer', async () => {
     const claim = await waiting();
     const old = await tokenFor(claim);
-    const { kid, previousKid } = await bench.engine.rotateSigningKey({ graceMs: HOUR_MS });
+    const { kid, previousKid } = await bench.engine.signingKeys.rotate({ graceMs: HOUR_MS });
     expect(old.split('_')[1]).toBe(previousKid);
     const young = await tokenFor(claim);
     expect(young.split('_')[1]).toBe(kid);
@@ -47,8 +48,10 @@ describe('a rotation', () => {
   it('keeps tokens good as long as they were to be, unless told otherwise', async () => {
     const claim = await waiting();
     const month = 30 * 24 * HOUR_MS;
-    const { token } = await bench.engine.issueToken(claim.executionId, 'door', { expiresInMs: month });
-    await bench.engine.rotateSigningKey();
+    const { token } = await bench.engine.waitpoints.issueToken(claim.executionId, 'door', {
+      expiresInMs: month,
+    });
+    await bench.engine.signingKeys.rotate();
     await bench.database.moveClock(month - HOUR_MS);
     expect(await isTaken(token)).toBe(true);
   });
@@ -56,15 +59,15 @@ describe('a rotation', () => {
   it('gives a waitpoint its token again while that is good, and then another', async () => {
     const claim = await bench.running();
     const create = async () => {
-      const created = await bench.engine.createWaitpoint(claim, { name: 'early' });
+      const created = await bench.port.createWaitpoint(claim, { name: 'early' });
       if (created.outcome !== 'created') throw new Error(created.outcome);
       return created.waitpoint.token;
     };
     const first = await create();
-    await bench.engine.rotateSigningKey();
+    await bench.engine.signingKeys.rotate();
     expect(await create()).toBe(first);
-    await bench.engine.rotateSigningKey();
-    await bench.engine.revokeSigningKey(first.split('_')[1]!);
+    await bench.engine.signingKeys.rotate();
+    await bench.engine.signingKeys.revoke(first.split('_')[1]!);
     const second = await create();
     expect(second).not.toBe(first);
     expect(await isTaken(second)).toBe(true);
@@ -73,7 +76,7 @@ describe('a rotation', () => {
   it('without grace ends the old key at once', async () => {
     const claim = await waiting();
     const old = await tokenFor(claim);
-    await bench.engine.rotateSigningKey({ graceMs: 0 });
+    await bench.engine.signingKeys.rotate({ graceMs: 0 });
     expect(await isTaken(old)).toBe(false);
   });
 
@@ -81,30 +84,32 @@ describe('a rotation', () => {
     const claim = await waiting();
     const old = await tokenFor(claim);
     const next = await bench.another({ signingSecret: [`next ${SIGNING_SECRET}`, SIGNING_SECRET] });
-    expect((await next.issueToken(claim.executionId, 'door')).token.split('_')[1]).toBe(old.split('_')[1]);
-    const { kid } = await next.rotateSigningKey();
-    const { token } = await next.issueToken(claim.executionId, 'door');
-    expect(await next.deliverSignal({ token })).toMatchObject({ outcome: 'accepted' });
-    expect(await next.deliverSignal({ token: old })).toMatchObject({ outcome: 'accepted' });
+    expect((await next.waitpoints.issueToken(claim.executionId, 'door')).token.split('_')[1]).toBe(
+      old.split('_')[1],
+    );
+    const { kid } = await next.signingKeys.rotate();
+    const { token } = await next.waitpoints.issueToken(claim.executionId, 'door');
+    expect(await next.signal({ token })).toMatchObject({ outcome: 'accepted' });
+    expect(await next.signal({ token: old })).toMatchObject({ outcome: 'accepted' });
     await expect(tokenFor(claim)).rejects.toMatchObject({ code: 'signing_not_configured' });
-    expect((await bench.engine.listSigningKeys()).find((key) => key.kid === kid)).toMatchObject({
+    expect((await bench.engine.signingKeys.list()).find((key) => key.kid === kid)).toMatchObject({
       secret: 'foreign',
     });
-    await bench.engine.rotateSigningKey();
+    await bench.engine.signingKeys.rotate();
   });
 
   it('ends what a leaked secret can sign, also under the name of the new key', async () => {
     const claim = await waiting();
     const both = [`fresh ${SIGNING_SECRET}`, SIGNING_SECRET];
     const next = await bench.another({ signingSecret: both });
-    const { kid } = await next.rotateSigningKey({ graceMs: 0 });
-    const good = (await next.issueToken(claim.executionId, 'door')).token;
+    const { kid } = await next.signingKeys.rotate({ graceMs: 0 });
+    const good = (await next.waitpoints.issueToken(claim.executionId, 'door')).token;
     const parts = new Signing(both, bench.database.schema).open(good)!;
     const forged = new Signing([SIGNING_SECRET], bench.database.schema).sign(parts, printOf(SIGNING_SECRET));
     expect(forged.split('_')[1]).toBe(kid);
-    await expect(next.deliverSignal({ token: forged })).rejects.toMatchObject({ code: 'invalid_token' });
-    expect(await next.deliverSignal({ token: good })).toMatchObject({ outcome: 'accepted' });
-    await bench.engine.rotateSigningKey();
+    await expect(next.signal({ token: forged })).rejects.toMatchObject({ code: 'invalid_token' });
+    expect(await next.signal({ token: good })).toMatchObject({ outcome: 'accepted' });
+    await bench.engine.signingKeys.rotate();
   });
 });
 
@@ -112,12 +117,12 @@ describe('a revocation', () => {
   it('ends a key at once, but not the one that signs', async () => {
     const claim = await waiting();
     const token = await tokenFor(claim);
-    const { kid, previousKid } = await bench.engine.rotateSigningKey();
+    const { kid, previousKid } = await bench.engine.signingKeys.rotate();
     expect(await isTaken(token)).toBe(true);
-    expect(await bench.engine.revokeSigningKey(kid)).toEqual({ outcome: 'is_current' });
-    expect(await bench.engine.revokeSigningKey(previousKid!)).toEqual({ outcome: 'revoked' });
-    expect(await bench.engine.revokeSigningKey(previousKid!)).toEqual({ outcome: 'already_revoked' });
-    expect(await bench.engine.revokeSigningKey('nobody')).toEqual({ outcome: 'not_found' });
+    expect(await bench.engine.signingKeys.revoke(kid)).toEqual({ outcome: 'is_current' });
+    expect(await bench.engine.signingKeys.revoke(previousKid!)).toEqual({ outcome: 'revoked' });
+    expect(await bench.engine.signingKeys.revoke(previousKid!)).toEqual({ outcome: 'already_revoked' });
+    expect(await bench.engine.signingKeys.revoke('nobody')).toEqual({ outcome: 'not_found' });
     expect(await isTaken(token)).toBe(false);
   });
 });
@@ -126,7 +131,7 @@ describe('what is stored', () => {
   it('holds neither tokens nor secrets nor keys', async () => {
     const claim = await waiting();
     const token = await tokenFor(claim);
-    await bench.engine.deliverSignal({ token });
+    await bench.engine.signal({ token });
     const tables = ['ff_signing_key', 'ff_waitpoint', 'ff_signal', 'ff_suspension', 'ff_step', 'ff_event'];
     for (const table of tables) {
       const { rows } = await bench.database.query(`SELECT t::text AS text FROM ${table} t`);

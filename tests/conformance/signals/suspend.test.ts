@@ -3,7 +3,8 @@
  * time. Time passes by moving the clock, and timers are fired when a test says so.
  */
 import { describe, expect, it } from 'vitest';
-import type { Claim, SignalCondition, SuspendRequest, TimeoutBehaviour } from '../../../src/index.ts';
+import type { Claim, SuspendRequest } from '../../../src/protocol/index.ts';
+import type { SignalCondition, TimeoutBehaviour } from '../../../src/index.ts';
 import { newKind, useBench } from '../open.ts';
 
 const bench = useBench();
@@ -22,17 +23,17 @@ function forApproval(more: Partial<SuspendRequest['waits'][number]> = {}): Suspe
 
 async function suspended(request: SuspendRequest = forApproval(), kind = newKind()): Promise<Claim> {
   const claim = await bench.running({ kind });
-  expect(await bench.engine.suspend(claim, request)).toEqual({ outcome: 'suspended', repeated: false });
+  expect(await bench.port.suspend(claim, request)).toEqual({ outcome: 'suspended', repeated: false });
   return claim;
 }
 
 async function fire(ms = 0): Promise<void> {
   if (ms > 0) await bench.database.moveClock(ms);
-  while ((await bench.engine.fireTimers()) > 0);
+  while ((await bench.port.fireTimers()) > 0);
 }
 
 const approve = (claim: Claim, waitpoint = 'approval', by = 'ann') =>
-  bench.engine.approve(claim.executionId, waitpoint, { by });
+  bench.engine.waitpoints.approve(claim.executionId, waitpoint, { by });
 
 describe('a suspended execution', () => {
   it('has no lease, keeps its attempt, and is claimed again in the same one when it is told', async () => {
@@ -58,7 +59,7 @@ describe('a suspended execution', () => {
       retryCount: 0,
     });
     expect(resumed.leaseEpoch).toBeGreaterThan(claim.leaseEpoch);
-    const [step] = await bench.engine.readSteps(claim.executionId);
+    const [step] = await bench.engine.executions.listSteps(claim.executionId);
     expect(step).toMatchObject({
       kind: 'wait',
       name: 'approval',
@@ -67,17 +68,17 @@ describe('a suspended execution', () => {
         signals: [{ name: 'approved', waitpoint: 'approval', source: { type: 'operator', identity: 'ann' } }],
       },
     });
-    expect(await bench.engine.complete(resumed)).toMatchObject({ outcome: 'completed' });
+    expect(await bench.port.complete(resumed)).toMatchObject({ outcome: 'completed' });
   });
 
   it('is answered the same when its worker asks again, also after it was resumed', async () => {
     const claim = await suspended();
-    expect(await bench.engine.suspend(claim, forApproval())).toEqual({
+    expect(await bench.port.suspend(claim, forApproval())).toEqual({
       outcome: 'suspended',
       repeated: true,
     });
     await approve(claim);
-    expect(await bench.engine.suspend(claim, forApproval())).toEqual({
+    expect(await bench.port.suspend(claim, forApproval())).toEqual({
       outcome: 'suspended',
       repeated: true,
     });
@@ -85,17 +86,17 @@ describe('a suspended execution', () => {
 
   it('is refused to a worker that has lost its lease, and nothing is written', async () => {
     const claim = await bench.running();
-    await bench.engine.revokeLease(claim.executionId, { reason: 'why' });
-    expect(await bench.engine.suspend(claim, forApproval())).toEqual({ outcome: 'lease_revoked' });
-    expect(await bench.engine.readSteps(claim.executionId)).toEqual([]);
-    expect((await bench.engine.listWaitpoints({ executionId: claim.executionId })).waitpoints).toEqual([]);
+    await bench.engine.executions.revokeLease(claim.executionId, { reason: 'why' });
+    expect(await bench.port.suspend(claim, forApproval())).toEqual({ outcome: 'lease_revoked' });
+    expect(await bench.engine.executions.listSteps(claim.executionId)).toEqual([]);
+    expect((await bench.engine.waitpoints.list({ executionId: claim.executionId })).waitpoints).toEqual([]);
   });
 
   it('keeps its lease when enough was said before', async () => {
     const claim = await bench.running();
-    await bench.engine.createWaitpoint(claim, { name: 'approval' });
+    await bench.port.createWaitpoint(claim, { name: 'approval' });
     expect(await approve(claim)).toMatchObject({ outcome: 'accepted', effect: 'buffered' });
-    const outcome = await bench.engine.suspend(claim, forApproval());
+    const outcome = await bench.port.suspend(claim, forApproval());
     expect(outcome).toMatchObject({
       outcome: 'already_satisfied',
       ended: [{ name: 'approval', key: '', end: { outcome: 'satisfied', signals: [{ name: 'approved' }] } }],
@@ -107,9 +108,9 @@ describe('a suspended execution', () => {
   it('begins its waits and takes signals without suspending when it only looks', async () => {
     const claim = await bench.running();
     const look = { ...forApproval(), mode: 'look' as const };
-    expect(await bench.engine.suspend(claim, look)).toEqual({ outcome: 'open' });
+    expect(await bench.port.suspend(claim, look)).toEqual({ outcome: 'open' });
     expect(await approve(claim)).toMatchObject({ effect: 'buffered' });
-    expect(await bench.engine.suspend(claim, look)).toMatchObject({ outcome: 'already_satisfied' });
+    expect(await bench.port.suspend(claim, look)).toMatchObject({ outcome: 'already_satisfied' });
     expect(await bench.snapshot(claim.executionId)).toMatchObject({ publicState: 'active' });
   });
 
@@ -131,14 +132,14 @@ describe('a suspended execution', () => {
       outcome: 'cancelled',
     });
     expect(await approve(claim)).toEqual({ outcome: 'closed' });
-    expect((await bench.engine.listWaitpoints({ executionId: claim.executionId })).waitpoints).toEqual([]);
+    expect((await bench.engine.waitpoints.list({ executionId: claim.executionId })).waitpoints).toEqual([]);
   });
 
   it('expires at its deadline', async () => {
     const claim = await bench.running({ policy: { deadlineMs: HOUR_MS } });
-    await bench.engine.suspend(claim, forApproval());
+    await bench.port.suspend(claim, forApproval());
     await fire(HOUR_MS);
-    expect(await bench.engine.result(claim.executionId)).toMatchObject({ outcome: 'expired' });
+    expect(await bench.engine.executions.result(claim.executionId)).toMatchObject({ outcome: 'expired' });
   });
 });
 
@@ -156,10 +157,10 @@ describe('several waits at once', () => {
     expect(await approve(claim, 'no')).toMatchObject({ effect: 'resumed' });
     expect(await approve(claim, 'yes')).toMatchObject({ effect: 'buffered' });
     const resumed = await bench.claimOne(kind);
-    const ends = await bench.engine.readSteps(claim.executionId);
+    const ends = await bench.engine.executions.listSteps(claim.executionId);
     expect(ends.find(({ name }) => name === 'no')!.end).not.toBeNull();
     expect(ends.find(({ name }) => name === 'yes')!.end).toBeNull();
-    expect(await bench.engine.suspend(resumed, both)).toMatchObject({
+    expect(await bench.port.suspend(resumed, both)).toMatchObject({
       outcome: 'already_satisfied',
       ended: [{ name: 'yes' }, { name: 'no' }],
     });
@@ -168,23 +169,23 @@ describe('several waits at once', () => {
   it('are woken by a time, and by children, and go on waiting', async () => {
     const [kind, childKind] = [newKind(), newKind()];
     const claim = await bench.running({ kind });
-    await bench.engine.suspend(claim, { ...forApproval({ timeoutMs: 2 * HOUR_MS }), wakeInMs: HOUR_MS });
+    await bench.port.suspend(claim, { ...forApproval({ timeoutMs: 2 * HOUR_MS }), wakeInMs: HOUR_MS });
     await fire(HOUR_MS);
     const woken = await bench.claimOne(kind);
-    const spawned = await bench.engine.spawn(woken, [{ kind: childKind }]);
+    const spawned = await bench.port.spawn(woken, [{ kind: childKind }]);
     if (spawned.outcome !== 'spawned') throw new Error('not spawned');
     const ids = spawned.children.map(({ executionId }) => executionId);
-    await bench.engine.suspend(woken, { ...forApproval(), children: { executionIds: ids, needed: 1 } });
-    await bench.engine.complete(await bench.claimOne(childKind));
+    await bench.port.suspend(woken, { ...forApproval(), children: { executionIds: ids, needed: 1 } });
+    await bench.port.complete(await bench.claimOne(childKind));
     await fire();
     const again = await bench.claimOne(kind);
     expect(
-      await bench.engine.suspend(again, { ...forApproval(), children: { executionIds: ids, needed: 1 } }),
+      await bench.port.suspend(again, { ...forApproval(), children: { executionIds: ids, needed: 1 } }),
     ).toEqual({ outcome: 'due' });
     // The time of the wait is counted from its beginning.
-    expect(await bench.engine.suspend(again, forApproval())).toMatchObject({ outcome: 'suspended' });
+    expect(await bench.port.suspend(again, forApproval())).toMatchObject({ outcome: 'suspended' });
     await fire(HOUR_MS);
-    expect(await bench.engine.result(claim.executionId)).toMatchObject({ outcome: 'failed' });
+    expect(await bench.engine.executions.result(claim.executionId)).toMatchObject({ outcome: 'failed' });
   });
 });
 
@@ -205,7 +206,7 @@ describe('when nobody says it in time', () => {
     ['expire', 'expired'],
   ] as const)('%s ends it as %s, and later signals are not taken', async (onTimeout, outcome) => {
     const claim = await overdue(onTimeout);
-    expect(await bench.engine.result(claim.executionId)).toMatchObject({
+    expect(await bench.engine.executions.result(claim.executionId)).toMatchObject({
       outcome,
       message: 'suspension_timeout:approval',
       category: 'timeout',
@@ -218,7 +219,7 @@ describe('when nobody says it in time', () => {
     const kind = newKind();
     const claim = await overdue('resume', kind);
     await bench.claimOne(kind);
-    const [step] = await bench.engine.readSteps(claim.executionId);
+    const [step] = await bench.engine.executions.listSteps(claim.executionId);
     expect(step).toMatchObject({ end: { outcome: 'timed_out', signals: [] } });
     expect(await approve(claim)).toEqual({ outcome: 'closed' });
   });
@@ -245,13 +246,13 @@ describe('when nobody says it in time', () => {
     await fire(HOUR_MS);
     await approve(claim, 'b');
     const again = await bench.claimOne(kind);
-    expect(await bench.engine.suspend(again, { waits: waits.slice(0, 1) })).toMatchObject({
+    expect(await bench.port.suspend(again, { waits: waits.slice(0, 1) })).toMatchObject({
       outcome: 'suspended',
     });
     expect(await bench.snapshot(claim.executionId)).toMatchObject({
       state: { blockingReason: 'paused_by_operator' },
     });
-    const { waitpoints } = await bench.engine.listWaitpoints({ executionId: claim.executionId });
+    const { waitpoints } = await bench.engine.waitpoints.list({ executionId: claim.executionId });
     expect(waitpoints).toMatchObject([{ name: 'a', reason: 'review', timeoutAtMs: null }]);
   });
 
@@ -264,17 +265,17 @@ describe('when nobody says it in time', () => {
       const claim = await bench.running();
       const look = { ...forApproval({ timeoutMs: HOUR_MS, onTimeout }), mode: 'look' as const };
       const lease = { ...claim };
-      expect(await bench.engine.suspend(lease, look)).toEqual({ outcome: 'open' });
-      await bench.engine.renew([claim], 10 * HOUR_MS);
-      const { token } = await bench.engine.issueToken(claim.executionId, 'approval', {
+      expect(await bench.port.suspend(lease, look)).toEqual({ outcome: 'open' });
+      await bench.port.renew([claim], 10 * HOUR_MS);
+      const { token } = await bench.engine.waitpoints.issueToken(claim.executionId, 'approval', {
         expiresInMs: 2 * HOUR_MS,
       });
       await bench.database.moveClock(HOUR_MS);
-      expect(await bench.engine.deliverSignal({ token })).toEqual({ outcome: 'expired' });
-      expect(await bench.engine.suspend(lease, look)).toMatchObject({ outcome });
-      expect(await bench.engine.deliverSignal({ token })).toEqual({ outcome: 'expired' });
+      expect(await bench.engine.signal({ token })).toEqual({ outcome: 'expired' });
+      expect(await bench.port.suspend(lease, look)).toMatchObject({ outcome });
+      expect(await bench.engine.signal({ token })).toEqual({ outcome: 'expired' });
       await fire();
-      const end = await bench.engine.result(claim.executionId);
+      const end = await bench.engine.executions.result(claim.executionId);
       expect(end.outcome).toBe(onTimeout === 'fail' ? 'failed' : 'pending');
     },
   );
@@ -286,18 +287,18 @@ describe('when nobody says it in time', () => {
     const resumed = await bench.claimOne(kind, { leaseMs: 10 * HOUR_MS });
     await fire(2 * HOUR_MS);
     expect(await bench.snapshot(claim.executionId)).toMatchObject({ publicState: 'active' });
-    expect(await bench.engine.complete(resumed)).toMatchObject({ outcome: 'completed' });
+    expect(await bench.port.complete(resumed)).toMatchObject({ outcome: 'completed' });
   });
 });
 
 describe('what is over', () => {
   it('leaves no timers behind when it is forgotten', async () => {
     const claim = await bench.running({ policy: { retentionMs: 1_000 } });
-    await bench.engine.createWaitpoint(claim, { name: 'far', expiresInMs: 1_000 * HOUR_MS });
-    await bench.engine.complete(claim);
+    await bench.port.createWaitpoint(claim, { name: 'far', expiresInMs: 1_000 * HOUR_MS });
+    await bench.port.complete(claim);
     await bench.database.moveClock(HOUR_MS);
     await bench.reconcile();
-    expect(await bench.engine.describe(claim.executionId)).toBeNull();
+    expect(await bench.engine.executions.describe(claim.executionId)).toBeNull();
     const uuid = claim.executionId.split(':').at(-1);
     for (const table of ['ff_timer', 'ff_waitpoint', 'ff_signal', 'ff_step', 'ff_suspension']) {
       const { rows } = await bench.database.query(`SELECT 1 FROM ${table} WHERE execution_id = $1`, [uuid]);
@@ -311,12 +312,12 @@ describe('a replay', () => {
     const kind = newKind();
     const request = forApproval({ timeoutMs: HOUR_MS });
     const claim = await suspended(request, kind);
-    const { token } = await bench.engine.issueToken(claim.executionId, 'approval');
+    const { token } = await bench.engine.waitpoints.issueToken(claim.executionId, 'approval');
     await fire(HOUR_MS);
-    await bench.engine.replay(claim.executionId, { reason: 'again' });
+    await bench.engine.executions.replay(claim.executionId, { reason: 'again' });
     const again = await bench.claimOne(kind);
-    expect(await bench.engine.suspend(again, request)).toMatchObject({ outcome: 'suspended' });
-    await expect(bench.engine.deliverSignal({ token })).rejects.toMatchObject({ code: 'invalid_token' });
+    expect(await bench.port.suspend(again, request)).toMatchObject({ outcome: 'suspended' });
+    await expect(bench.engine.signal({ token })).rejects.toMatchObject({ code: 'invalid_token' });
     await fire(HOUR_MS / 2);
     expect(await approve(claim)).toMatchObject({ effect: 'resumed' });
   });
@@ -325,13 +326,13 @@ describe('a replay', () => {
     const kind = newKind();
     const claim = await suspended(forApproval(), kind);
     await approve(claim);
-    await bench.engine.fail(await bench.claimOne(kind), { message: 'later', retry: 'never' });
-    await bench.engine.replay(claim.executionId, { reason: 'again' });
+    await bench.port.fail(await bench.claimOne(kind), { message: 'later', retry: 'never' });
+    await bench.engine.executions.replay(claim.executionId, { reason: 'again' });
     const kept = await bench.claimOne(kind);
-    expect(await bench.engine.suspend(kept, forApproval())).toMatchObject({ outcome: 'already_satisfied' });
-    await bench.engine.fail(kept, { message: 'later', retry: 'never' });
-    await bench.engine.replay(claim.executionId, { reason: 'again', from: 'start' });
+    expect(await bench.port.suspend(kept, forApproval())).toMatchObject({ outcome: 'already_satisfied' });
+    await bench.port.fail(kept, { message: 'later', retry: 'never' });
+    await bench.engine.executions.replay(claim.executionId, { reason: 'again', from: 'start' });
     const anew = await bench.claimOne(kind);
-    expect(await bench.engine.suspend(anew, forApproval())).toMatchObject({ outcome: 'suspended' });
+    expect(await bench.port.suspend(anew, forApproval())).toMatchObject({ outcome: 'suspended' });
   });
 });

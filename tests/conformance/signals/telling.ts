@@ -1,13 +1,8 @@
 /**
  * Executions that wait to be told, and those who tell them, for the tests of this folder.
  */
-import type {
-  Claim,
-  DeliverOutcome,
-  SignalCondition,
-  SignalRequest,
-  TokenRequest,
-} from '../../../src/index.ts';
+import type { Claim } from '../../../src/protocol/index.ts';
+import type { DeliverOutcome, SignalCondition, SignalRequest, TokenRequest } from '../../../src/index.ts';
 import { waitpointsOf } from '../../../src/model/conditions.ts';
 import type { Bench } from '../open.ts';
 
@@ -30,7 +25,7 @@ export interface Telling {
 }
 
 export function tellingOn(bench: Bench): Telling {
-  const deliver: Telling['deliver'] = (token, more = {}) => bench.engine.deliverSignal({ token, ...more });
+  const deliver: Telling['deliver'] = (token, more = {}) => bench.engine.signal({ token, ...more });
   return {
     async waiting(condition, schema) {
       const claim = await bench.running();
@@ -38,11 +33,11 @@ export function tellingOn(bench: Bench): Telling {
         schema === undefined
           ? []
           : waitpointsOf(condition).map((name) => ({ name, schema: schema as never }));
-      await bench.engine.suspend(claim, { waits: [{ name: 'wait', condition }], waitpoints });
+      await bench.port.suspend(claim, { waits: [{ name: 'wait', condition }], waitpoints });
       return claim;
     },
     tokenFor: async (claim, waitpoint = 'door', request = {}) =>
-      (await bench.engine.issueToken(claim.executionId, waitpoint, request)).token,
+      (await bench.engine.waitpoints.issueToken(claim.executionId, waitpoint, request)).token,
     deliver,
     async effectOf(token, more) {
       const outcome = await deliver(token, more);

@@ -28,7 +28,7 @@ describe('limits', () => {
     await fill('c', 'signal_count', LIMITS.signals / 2 - 1);
     expect(await effectOf(b)).toBe('counted');
     expect(await deliver(b)).toEqual({ outcome: 'too_many' });
-    expect(await bench.engine.approve(claim.executionId, 'b', { by: 'ann' })).toMatchObject({
+    expect(await bench.engine.waitpoints.approve(claim.executionId, 'b', { by: 'ann' })).toMatchObject({
       effect: 'resumed',
     });
     const large = await waiting(leaf(3, 'signals', ['a']));
@@ -46,10 +46,10 @@ describe('limits', () => {
        SELECT gen_random_uuid(), gen_random_uuid(), $1, 0, 'w' || n, 0 FROM generate_series(1, ${LIMITS.waitpoints}) n`,
       [claim.executionId.split(':').at(-1)],
     );
-    await expect(bench.engine.createWaitpoint(claim, { name: 'one more' })).rejects.toMatchObject({
+    await expect(bench.port.createWaitpoint(claim, { name: 'one more' })).rejects.toMatchObject({
       code: 'too_many',
     });
-    expect(await bench.engine.createWaitpoint(claim, { name: 'w1' })).toMatchObject({ outcome: 'created' });
+    expect(await bench.port.createWaitpoint(claim, { name: 'w1' })).toMatchObject({ outcome: 'created' });
   });
 });
 
@@ -57,13 +57,13 @@ describe('a waitpoint', () => {
   it('that is never waited at closes when its time is over, and can be opened again', async () => {
     const claim = await bench.running();
     const request = { name: 'door', expiresInMs: 1_000 };
-    const created = await bench.engine.createWaitpoint(claim, request);
+    const created = await bench.port.createWaitpoint(claim, request);
     if (created.outcome !== 'created') throw new Error('not created');
     await bench.database.moveClock(1_000);
-    await bench.engine.fireTimers();
+    await bench.port.fireTimers();
     expect(await deliver(created.waitpoint.token)).toEqual({ outcome: 'expired' });
-    expect((await bench.engine.listWaitpoints({ executionId: claim.executionId })).waitpoints).toEqual([]);
-    const again = await bench.engine.createWaitpoint(claim, request);
+    expect((await bench.engine.waitpoints.list({ executionId: claim.executionId })).waitpoints).toEqual([]);
+    const again = await bench.port.createWaitpoint(claim, request);
     if (again.outcome !== 'created') throw new Error('not created');
     expect(await effectOf(again.waitpoint.token)).toBe('buffered');
   });
@@ -71,8 +71,8 @@ describe('a waitpoint', () => {
   it('is listed with the fingerprint of its token, the longest wait first, page by page', async () => {
     const first = await waiting(leaf(1, 'signals', ['door'], 'knock'));
     const claim = await bench.running();
-    const created = await bench.engine.createWaitpoint(claim, { name: 'early' });
-    const own = await bench.engine.listWaitpoints({ executionId: claim.executionId });
+    const created = await bench.port.createWaitpoint(claim, { name: 'early' });
+    const own = await bench.engine.waitpoints.list({ executionId: claim.executionId });
     expect(own.waitpoints).toMatchObject([{ name: 'early', state: 'pending', wait: null, signalCount: 0 }]);
     expect(own.waitpoints[0]!.tokenFingerprint).toMatch(/^[0-9a-f]{16}$/);
     expect(JSON.stringify(own)).not.toContain('ffw1_');
@@ -80,7 +80,7 @@ describe('a waitpoint', () => {
     const seen: string[] = [];
     let cursor: string | null = null;
     do {
-      const page = await bench.engine.listWaitpoints({ limit: 2, ...(cursor === null ? {} : { cursor }) });
+      const page = await bench.engine.waitpoints.list({ limit: 2, ...(cursor === null ? {} : { cursor }) });
       seen.push(...page.waitpoints.map(({ executionId }) => executionId));
       const mine = page.waitpoints.find(({ executionId }) => executionId === first.executionId);
       if (mine !== undefined)
@@ -96,34 +96,38 @@ describe('a waitpoint', () => {
     const claim = await waiting(leaf(2, 'signals', ['door']));
     const token = await tokenFor(claim);
     expect(await effectOf(token)).toBe('counted');
-    await bench.engine.revokeTokens(claim.executionId, 'door');
+    await bench.engine.waitpoints.revokeTokens(claim.executionId, 'door');
     await expect(deliver(token)).rejects.toMatchObject({ code: 'invalid_token' });
     expect(await effectOf(await tokenFor(claim))).toBe('resumed');
-    await expect(bench.engine.revokeTokens(claim.executionId, 'no')).rejects.toMatchObject({
+    await expect(bench.engine.waitpoints.revokeTokens(claim.executionId, 'no')).rejects.toMatchObject({
       code: 'not_found',
     });
   });
 
   it('gives tokens no longer than it lives, and none when it is over', async () => {
     const claim = await bench.running();
-    await bench.engine.createWaitpoint(claim, { name: 'door', expiresInMs: HOUR_MS });
-    const { waitpoints } = await bench.engine.listWaitpoints({ executionId: claim.executionId });
+    await bench.port.createWaitpoint(claim, { name: 'door', expiresInMs: HOUR_MS });
+    const { waitpoints } = await bench.engine.waitpoints.list({ executionId: claim.executionId });
     const expiresAtMs = waitpoints[0]!.expiresAtMs;
-    expect(await bench.engine.issueToken(claim.executionId, 'door')).toMatchObject({ expiresAtMs });
+    expect(await bench.engine.waitpoints.issueToken(claim.executionId, 'door')).toMatchObject({
+      expiresAtMs,
+    });
     await bench.database.moveClock(HOUR_MS);
     await expect(tokenFor(claim)).rejects.toMatchObject({ code: 'not_found' });
     const far = { linkTo: `https://example.org/${'x'.repeat(LIMITS.linkBytes)}` };
-    await expect(bench.engine.issueToken(claim.executionId, 'door', far)).rejects.toMatchObject({
+    await expect(bench.engine.waitpoints.issueToken(claim.executionId, 'door', far)).rejects.toMatchObject({
       field: 'request.linkTo',
     });
   });
 
   it('that does not exist has no tokens, and cannot be approved', async () => {
     const claim = await bench.running();
-    await expect(bench.engine.issueToken(claim.executionId, 'no')).rejects.toMatchObject({
+    await expect(bench.engine.waitpoints.issueToken(claim.executionId, 'no')).rejects.toMatchObject({
       code: 'not_found',
     });
-    await expect(bench.engine.approve(claim.executionId, 'no', { by: 'ann' })).rejects.toMatchObject({
+    await expect(
+      bench.engine.waitpoints.approve(claim.executionId, 'no', { by: 'ann' }),
+    ).rejects.toMatchObject({
       code: 'not_found',
     });
   });
@@ -134,10 +138,10 @@ describe('tokens without a secret', () => {
     const plain = await bench.another({ signingSecret: [] });
     const claim = await waiting(leaf(1, 'signals', ['door']));
     const configured = { code: 'signing_not_configured' };
-    await expect(plain.issueToken(claim.executionId, 'door')).rejects.toMatchObject(configured);
-    await expect(plain.deliverSignal({ token: 'any' })).rejects.toMatchObject(configured);
+    await expect(plain.waitpoints.issueToken(claim.executionId, 'door')).rejects.toMatchObject(configured);
+    await expect(plain.signal({ token: 'any' })).rejects.toMatchObject(configured);
     await expect(bench.another({ signingSecret: 'short' })).rejects.toMatchObject({ field: 'signingSecret' });
-    expect(await plain.approve(claim.executionId, 'door', { by: 'ann' })).toMatchObject({
+    expect(await plain.waitpoints.approve(claim.executionId, 'door', { by: 'ann' })).toMatchObject({
       effect: 'resumed',
     });
   });

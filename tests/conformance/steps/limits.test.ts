@@ -4,14 +4,8 @@
  */
 import { describe, expect, it } from 'vitest';
 import { uuidV7 } from '../../../src/contract/ids.ts';
-import {
-  LIMITS,
-  type ExecutionId,
-  type LeaseRef,
-  type NewStep,
-  type PauseRequest,
-  type SqlExecutor,
-} from '../../../src/index.ts';
+import { LIMITS, type ExecutionId, type SqlExecutor } from '../../../src/index.ts';
+import type { LeaseRef, NewStep, PauseRequest } from '../../../src/protocol/index.ts';
 import { expectRefused } from '../../engine/refused.ts';
 import { newKind, useBench } from '../open.ts';
 
@@ -21,7 +15,7 @@ function newId(): ExecutionId {
   return `{fp:9}:${uuidV7(1_700_000_000_000, crypto.getRandomValues(new Uint8Array(10)))}`;
 }
 
-const record = (lease: LeaseRef, step: NewStep) => bench.engine.recordStep(lease, step);
+const record = (lease: LeaseRef, step: NewStep) => bench.port.recordStep(lease, step);
 
 const forChildren = (ids: readonly string[], needed = ids.length): PauseRequest => ({
   children: { executionIds: ids, needed },
@@ -34,7 +28,7 @@ describe('a step', () => {
     const key = 'ü'.repeat(LIMITS.stepKeyBytes / 2);
     const value = 'v'.repeat(LIMITS.payloadBytes - 2);
     expect(await record(claim, { name, key, value })).toMatchObject({ outcome: 'recorded' });
-    expect(await bench.engine.readSteps(claim.executionId)).toMatchObject([{ name, key, value }]);
+    expect(await bench.engine.executions.listSteps(claim.executionId)).toMatchObject([{ name, key, value }]);
     expect(await record(claim, { name: 'long', sleepMs: LIMITS.delayMs })).toMatchObject({
       step: { dueInMs: LIMITS.delayMs },
     });
@@ -42,7 +36,7 @@ describe('a step', () => {
 
   const executor: SqlExecutor = async () => ({ rows: [] });
   const call = (step: unknown, options?: unknown) => async () =>
-    bench.engine.recordStep(await bench.running(), step as NewStep, options as never);
+    bench.port.recordStep(await bench.running(), step as NewStep, options as never);
   it.each<[what: string, act: () => Promise<unknown>, field: string, code?: 'payload_too_large']>([
     ['no step', call(undefined), 'step'],
     ['a list for a step', call([]), 'step'],
@@ -84,7 +78,7 @@ describe('a step', () => {
     ['persent', { persent: 5 }],
   ])('progress with a bad %s is refused', async (field, progress) => {
     const claim = await bench.running();
-    await expectRefused(bench.database, () => bench.engine.reportProgress(claim, progress as never), {
+    await expectRefused(bench.database, () => bench.port.reportProgress(claim, progress as never), {
       code: 'invalid_input',
       field: `progress.${field}`,
     });
@@ -99,9 +93,9 @@ describe('a step', () => {
     const refusal = { code, field: `lease.${field}` };
     for (const act of [
       () => record(lease, { name: 'a' }),
-      () => bench.engine.reportProgress(lease, { percent: 1 }),
-      () => bench.engine.pause(lease, { wakeInMs: 1 }),
-      () => bench.engine.spawn(lease, [{ kind: newKind() }]),
+      () => bench.port.reportProgress(lease, { percent: 1 }),
+      () => bench.port.pause(lease, { wakeInMs: 1 }),
+      () => bench.port.spawn(lease, [{ kind: newKind() }]),
     ]) {
       await expectRefused(bench.database, act, refusal);
     }
@@ -134,7 +128,7 @@ describe('a pause or a spawn', () => {
     ],
   ])('of a pause is refused: %s', async (_, request, field, code = 'invalid_input' as never) => {
     const claim = await bench.running();
-    await expectRefused(bench.database, () => bench.engine.pause(claim, request as PauseRequest), {
+    await expectRefused(bench.database, () => bench.port.pause(claim, request as PauseRequest), {
       code,
       field,
     });
@@ -144,17 +138,17 @@ describe('a pause or a spawn', () => {
   it('as many children as the limit are waited for', async () => {
     const claim = await bench.running();
     const many = Array.from({ length: LIMITS.awaitedChildren - 1 }, newId);
-    const spawned = await bench.engine.spawn(claim, [{ kind: newKind() }]);
+    const spawned = await bench.port.spawn(claim, [{ kind: newKind() }]);
     const [child] = spawned.outcome === 'spawned' ? spawned.children : [];
     const request = forChildren([...many, child!.executionId]);
-    expect(await bench.engine.pause(claim, request)).toMatchObject({ outcome: 'paused' });
+    expect(await bench.port.pause(claim, request)).toMatchObject({ outcome: 'paused' });
   });
 
   it('what is no child of the execution is not waited for: nobody would tell of its end', async () => {
     const claim = await bench.running();
-    const { executionId } = await bench.engine.submit({ kind: newKind() });
-    expect(await bench.engine.pause(claim, forChildren([executionId]))).toEqual({ outcome: 'due' });
-    expect(await bench.engine.pause(claim, forChildren([newId(), newId()]))).toEqual({ outcome: 'due' });
+    const { executionId } = await bench.engine.executions.submit({ kind: newKind() });
+    expect(await bench.port.pause(claim, forChildren([executionId]))).toEqual({ outcome: 'due' });
+    expect(await bench.port.pause(claim, forChildren([newId(), newId()]))).toEqual({ outcome: 'due' });
   });
 
   it.each<[what: string, requests: unknown, field: string, code?: 'too_many']>([
@@ -169,6 +163,6 @@ describe('a pause or a spawn', () => {
     ],
   ])('of a spawn is refused: %s', async (_, requests, field, code = 'invalid_input' as never) => {
     const claim = await bench.running();
-    await expectRefused(bench.database, () => bench.engine.spawn(claim, requests as never), { code, field });
+    await expectRefused(bench.database, () => bench.port.spawn(claim, requests as never), { code, field });
   });
 });

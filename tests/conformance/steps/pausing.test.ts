@@ -4,9 +4,11 @@
  */
 import { describe, expect, it } from 'vitest';
 import { uuidV7 } from '../../../src/contract/ids.ts';
-import { LIMITS, type Claim, type ExecutionId, type PauseRequest } from '../../../src/index.ts';
+import { LIMITS, type ExecutionId } from '../../../src/index.ts';
+import type { Claim, PauseRequest } from '../../../src/protocol/index.ts';
 import { startFaultProxy } from '../../../src/testing/fault-proxy.ts';
 import { LEASE_MS, misplaced, newKind, useBench } from '../open.ts';
+import { workerPort } from '../../../src/connect/port.ts';
 
 const bench = useBench();
 const MINUTE_MS = 60_000;
@@ -27,7 +29,7 @@ interface Family {
 async function family(count: number): Promise<Family> {
   const [kind, childKind] = [newKind(), newKind()];
   const parent = await bench.running({ kind });
-  await bench.engine.spawn(
+  await bench.port.spawn(
     parent,
     Array.from({ length: count }, () => ({ kind: childKind })),
   );
@@ -41,14 +43,14 @@ const forChildren = (ids: readonly string[], needed = ids.length): PauseRequest 
 
 /** Fires whatever is due. */
 async function fire(): Promise<void> {
-  while ((await bench.engine.fireTimers()) > 0);
+  while ((await bench.port.fireTimers()) > 0);
 }
 
 describe('a pause until a time', () => {
   it('gives the lease back, keeps the attempt, and ends by the clock of the database', async () => {
     const kind = newKind();
     const claim = await bench.running({ kind });
-    expect(await bench.engine.pause(claim, { wakeInMs: MINUTE_MS })).toEqual({
+    expect(await bench.port.pause(claim, { wakeInMs: MINUTE_MS })).toEqual({
       outcome: 'paused',
       repeated: false,
     });
@@ -77,7 +79,7 @@ describe('a pause until a time', () => {
       resumed: true,
       retryCount: 0,
     });
-    expect(await bench.engine.complete(resumed)).toMatchObject({ outcome: 'completed' });
+    expect(await bench.port.complete(resumed)).toMatchObject({ outcome: 'completed' });
     expect((await bench.snapshot(claim.executionId)).attempts).toHaveLength(1);
   });
 
@@ -85,7 +87,7 @@ describe('a pause until a time', () => {
     const kind = newKind();
     let claim = await bench.running({ kind });
     for (let round = 0; round < 3; round += 1) {
-      expect(await bench.engine.pause(claim, { wakeInMs: 0 })).toMatchObject({ outcome: 'paused' });
+      expect(await bench.port.pause(claim, { wakeInMs: 0 })).toMatchObject({ outcome: 'paused' });
       await fire();
       claim = await bench.claimOne(kind);
     }
@@ -94,14 +96,14 @@ describe('a pause until a time', () => {
 
   it('may be as long as the longest delay', async () => {
     const claim = await bench.running();
-    expect(await bench.engine.pause(claim, { wakeInMs: LIMITS.delayMs })).toMatchObject({
+    expect(await bench.port.pause(claim, { wakeInMs: LIMITS.delayMs })).toMatchObject({
       outcome: 'paused',
     });
   });
 
   it('can be cancelled, and its timer does nothing then', async () => {
     const claim = await bench.running();
-    await bench.engine.pause(claim, { wakeInMs: MINUTE_MS });
+    await bench.port.pause(claim, { wakeInMs: MINUTE_MS });
     expect(await bench.engine.cancel(claim.executionId, WHY)).toMatchObject({ outcome: 'cancelled' });
     await bench.database.moveClock(MINUTE_MS);
     await fire();
@@ -112,7 +114,7 @@ describe('a pause until a time', () => {
 describe('a pause for children', () => {
   it('blocks until the last one needed has ended, however it ended', async () => {
     const { kind, parent, children, ids } = await family(3);
-    expect(await bench.engine.pause(parent, forChildren(ids))).toEqual({
+    expect(await bench.port.pause(parent, forChildren(ids))).toEqual({
       outcome: 'paused',
       repeated: false,
     });
@@ -120,8 +122,8 @@ describe('a pause for children', () => {
       publicState: 'waiting_children',
       state: { eligibilityState: 'blocked_by_dependencies', blockingReason: 'waiting_for_children' },
     });
-    await bench.engine.complete(children[0]!);
-    await bench.engine.fail(children[1]!, { message: 'no' });
+    await bench.port.complete(children[0]!);
+    await bench.port.fail(children[1]!, { message: 'no' });
     await fire();
     expect(await bench.claim({ kinds: [kind] })).toEqual([]);
     await bench.engine.cancel(ids[2]!, WHY);
@@ -131,34 +133,34 @@ describe('a pause for children', () => {
 
   it('ends with the first when one is enough', async () => {
     const { kind, parent, children, ids } = await family(2);
-    await bench.engine.pause(parent, forChildren(ids, 1));
-    await bench.engine.complete(children[1]!);
+    await bench.port.pause(parent, forChildren(ids, 1));
+    await bench.port.complete(children[1]!);
     await fire();
     const resumed = await bench.claimOne(kind);
-    await bench.engine.complete(children[0]!);
+    await bench.port.complete(children[0]!);
     await fire();
-    expect(await bench.engine.complete(resumed)).toMatchObject({ outcome: 'completed' });
+    expect(await bench.port.complete(resumed)).toMatchObject({ outcome: 'completed' });
   });
 
   it('is not begun when enough have ended: the lease is kept', async () => {
     const { parent, children, ids } = await family(2);
-    await bench.engine.complete(children[0]!);
-    expect(await bench.engine.pause(parent, forChildren(ids, 1))).toEqual({ outcome: 'due' });
-    expect(await bench.engine.pause(parent, { ...forChildren(ids, 1), wakeInMs: 5 })).toEqual({
+    await bench.port.complete(children[0]!);
+    expect(await bench.port.pause(parent, forChildren(ids, 1))).toEqual({ outcome: 'due' });
+    expect(await bench.port.pause(parent, { ...forChildren(ids, 1), wakeInMs: 5 })).toEqual({
       outcome: 'due',
     });
     expect(await bench.snapshot(parent.executionId)).toMatchObject({ publicState: 'active' });
-    expect(await bench.engine.complete(parent)).toMatchObject({ outcome: 'completed' });
+    expect(await bench.port.complete(parent)).toMatchObject({ outcome: 'completed' });
   });
 
   it('or a time ends with whichever comes first', async () => {
     const [early, late] = [await family(1), await family(1)];
     for (const { parent, ids } of [early, late]) {
-      expect(await bench.engine.pause(parent, { ...forChildren(ids), wakeInMs: MINUTE_MS })).toMatchObject({
+      expect(await bench.port.pause(parent, { ...forChildren(ids), wakeInMs: MINUTE_MS })).toMatchObject({
         outcome: 'paused',
       });
     }
-    await bench.engine.complete(early.children[0]!);
+    await bench.port.complete(early.children[0]!);
     await fire();
     const woken = await bench.claimOne(early.kind, { leaseMs: 10 * LEASE_MS });
     expect(await bench.claim({ kinds: [late.kind] })).toEqual([]);
@@ -166,20 +168,20 @@ describe('a pause for children', () => {
     await fire();
     expect(await bench.claimOne(late.kind)).toMatchObject({ executionId: late.parent.executionId });
     // The time that came second does nothing.
-    expect(await bench.engine.complete(woken)).toMatchObject({ outcome: 'completed' });
+    expect(await bench.port.complete(woken)).toMatchObject({ outcome: 'completed' });
   });
 
   it('can be made again, for others', async () => {
     const { kind, parent, children, ids } = await family(2);
-    await bench.engine.pause(parent, forChildren(ids.slice(0, 1)));
-    await bench.engine.complete(children[0]!);
+    await bench.port.pause(parent, forChildren(ids.slice(0, 1)));
+    await bench.port.complete(children[0]!);
     await fire();
     const second = await bench.claimOne(kind);
-    expect(await bench.engine.pause(second, forChildren(ids))).toEqual({
+    expect(await bench.port.pause(second, forChildren(ids))).toEqual({
       outcome: 'paused',
       repeated: false,
     });
-    await bench.engine.complete(children[1]!);
+    await bench.port.complete(children[1]!);
     await fire();
     expect(await bench.claimOne(kind)).toMatchObject({ leaseEpoch: expect.any(Number), resumed: true });
   });
@@ -188,9 +190,9 @@ describe('a pause for children', () => {
     const kind = newKind();
     const parent = await bench.running({ kind });
     const childKind = newKind();
-    const spawned = await bench.engine.spawn(parent, [{ kind: childKind }]);
+    const spawned = await bench.port.spawn(parent, [{ kind: childKind }]);
     await bench.claimOne(childKind);
-    await bench.engine.pause(
+    await bench.port.pause(
       parent,
       forChildren(
         spawned.outcome === 'spawned' ? spawned.children.map(({ executionId }) => executionId) : [],
@@ -208,12 +210,12 @@ const LOST: Record<
   { lose: (claim: Claim, kind: string) => Promise<unknown>; pause: object; spawn?: object }
 > = {
   completed: {
-    lose: (claim) => bench.engine.complete(claim),
+    lose: (claim) => bench.port.complete(claim),
     pause: { outcome: 'conflict', lifecyclePhase: 'terminal', terminalOutcome: 'success' },
     spawn: { outcome: 'not_active', lifecyclePhase: 'terminal', terminalOutcome: 'success', leaseEpoch: 1 },
   },
   failed: {
-    lose: (claim) => bench.engine.fail(claim, { message: 'no' }),
+    lose: (claim) => bench.port.fail(claim, { message: 'no' }),
     pause: { outcome: 'conflict', lifecyclePhase: 'terminal', terminalOutcome: 'failed' },
     spawn: { outcome: 'not_active', lifecyclePhase: 'terminal', terminalOutcome: 'failed', leaseEpoch: 1 },
   },
@@ -222,14 +224,14 @@ const LOST: Record<
     pause: { outcome: 'not_active', lifecyclePhase: 'terminal', terminalOutcome: 'cancelled', leaseEpoch: 2 },
   },
   revoked: {
-    lose: (claim) => bench.engine.revokeLease(claim.executionId, WHY),
+    lose: (claim) => bench.engine.executions.revokeLease(claim.executionId, WHY),
     pause: { outcome: 'lease_revoked' },
   },
   'run out': { lose: () => bench.database.moveClock(LEASE_MS), pause: { outcome: 'lease_expired' } },
   'run out and reaped': { lose: () => bench.loseLeases(), pause: { outcome: 'lease_expired' } },
   'taken and given to another worker': {
     lose: async (claim, kind) => {
-      await bench.engine.revokeLease(claim.executionId, WHY);
+      await bench.engine.executions.revokeLease(claim.executionId, WHY);
       await bench.claimOne(kind);
     },
     pause: { outcome: 'lease_revoked' },
@@ -243,20 +245,20 @@ describe('without the lease', () => {
     const claim = await bench.running({ kind });
     const { lose, pause, spawn } = LOST[how]!;
     await lose(claim, kind);
-    expect(await bench.engine.pause(claim, { wakeInMs: 1 })).toEqual(pause);
-    expect(await bench.engine.pause(claim, forChildren([newId()]))).toEqual(pause);
-    expect(await bench.engine.spawn(claim, [{ kind: childKind }])).toEqual(spawn ?? pause);
+    expect(await bench.port.pause(claim, { wakeInMs: 1 })).toEqual(pause);
+    expect(await bench.port.pause(claim, forChildren([newId()]))).toEqual(pause);
+    expect(await bench.port.spawn(claim, [{ kind: childKind }])).toEqual(spawn ?? pause);
     expect(await bench.claim({ kinds: [childKind] })).toEqual([]);
   });
 
   it('of a number that never was, it is stale', async () => {
     const claim = await bench.running();
     const stale = { ...claim, leaseEpoch: 9 };
-    expect(await bench.engine.pause(stale, { wakeInMs: 1 })).toEqual({
+    expect(await bench.port.pause(stale, { wakeInMs: 1 })).toEqual({
       outcome: 'stale_lease',
       leaseEpoch: 1,
     });
-    expect(await bench.engine.spawn(stale, [{ kind: newKind() }])).toEqual({
+    expect(await bench.port.spawn(stale, [{ kind: newKind() }])).toEqual({
       outcome: 'stale_lease',
       leaseEpoch: 1,
     });
@@ -265,8 +267,8 @@ describe('without the lease', () => {
   it('of an execution that does not exist, it is not found', async () => {
     const claim = await bench.running();
     const elsewhere = { ...claim, executionId: misplaced(claim.executionId) };
-    expect(await bench.engine.pause(elsewhere, { wakeInMs: 1 })).toEqual({ outcome: 'not_found' });
-    expect(await bench.engine.spawn(elsewhere, [{ kind: newKind() }])).toEqual({ outcome: 'not_found' });
+    expect(await bench.port.pause(elsewhere, { wakeInMs: 1 })).toEqual({ outcome: 'not_found' });
+    expect(await bench.port.spawn(elsewhere, [{ kind: newKind() }])).toEqual({ outcome: 'not_found' });
   });
 });
 
@@ -275,14 +277,14 @@ describe('a call that is made again', () => {
     const kind = newKind();
     const first = await bench.running({ kind });
     const again = { outcome: 'paused', repeated: true };
-    await bench.engine.pause(first, { wakeInMs: 0 });
-    expect(await bench.engine.pause(first, { wakeInMs: 0 })).toEqual(again);
+    await bench.port.pause(first, { wakeInMs: 0 });
+    expect(await bench.port.pause(first, { wakeInMs: 0 })).toEqual(again);
     await fire();
     const second = await bench.claimOne(kind);
-    expect(await bench.engine.pause(first, { wakeInMs: 0 })).toEqual(again);
+    expect(await bench.port.pause(first, { wakeInMs: 0 })).toEqual(again);
     expect(await bench.snapshot(first.executionId)).toMatchObject({ publicState: 'active' });
-    await bench.engine.complete(second);
-    expect(await bench.engine.pause(first, { wakeInMs: 0 })).toEqual(again);
+    await bench.port.complete(second);
+    expect(await bench.port.pause(first, { wakeInMs: 0 })).toEqual(again);
   });
 
   it('after its answer was lost is done once', async () => {
@@ -292,12 +294,12 @@ describe('a call that is made again', () => {
       const [kind, childKind] = [newKind(), newKind()];
       const claim = await bench.running({ kind });
       let cut = proxy.cutAfter('ff_spawn');
-      const spawned = await engine.spawn(claim, [{ kind: childKind }, { kind: childKind }]);
+      const spawned = await workerPort(engine).spawn(claim, [{ kind: childKind }, { kind: childKind }]);
       await cut;
       expect(spawned).toMatchObject({ children: [{ outcome: 'submitted' }, { outcome: 'submitted' }] });
       expect(await bench.claim({ kinds: [childKind] })).toHaveLength(2);
       cut = proxy.cutAfter('ff_pause');
-      const paused = await engine.pause(claim, { wakeInMs: 0 });
+      const paused = await workerPort(engine).pause(claim, { wakeInMs: 0 });
       await cut;
       expect(paused).toEqual({ outcome: 'paused', repeated: true });
       await fire();
@@ -313,7 +315,7 @@ describe('spawn', () => {
   it('submits children that know their parent', async () => {
     const parent = await bench.running();
     const [kind, executionId] = [newKind(), newId()];
-    const spawned = await bench.engine.spawn(parent, [
+    const spawned = await bench.port.spawn(parent, [
       { kind, executionId, payload: { n: 1 } },
       { kind: newKind(), delayMs: MINUTE_MS },
     ]);
@@ -323,20 +325,20 @@ describe('spawn', () => {
     });
     expect(await bench.snapshot(executionId)).toMatchObject({ parentId: parent.executionId });
     expect(await bench.claimOne(kind)).toMatchObject({ executionId, payload: { n: 1 } });
-    expect(await bench.engine.spawn(parent, [{ kind, executionId }])).toEqual({
+    expect(await bench.port.spawn(parent, [{ kind, executionId }])).toEqual({
       outcome: 'spawned',
       children: [{ executionId, outcome: 'duplicate' }],
     });
   });
 
   it('of nothing is nothing', async () => {
-    expect(await bench.engine.spawn(await bench.running(), [])).toEqual({ outcome: 'spawned', children: [] });
+    expect(await bench.port.spawn(await bench.running(), [])).toEqual({ outcome: 'spawned', children: [] });
   });
 
   it('outlives its parent: an ended parent takes no child with it, and is not woken', async () => {
     const { parent, children } = await family(1);
-    await bench.engine.complete(parent);
-    await bench.engine.complete(children[0]!);
+    await bench.port.complete(parent);
+    await bench.port.complete(children[0]!);
     await fire();
     expect(await bench.snapshot(parent.executionId)).toMatchObject({ publicState: 'completed' });
   });

@@ -3,16 +3,18 @@
  * progress, and steps recorded in a transaction of the caller's own.
  */
 import { describe, expect, it } from 'vitest';
-import { LIMITS, type Claim, type LeaseRef, type NewStep } from '../../../src/index.ts';
+import { LIMITS } from '../../../src/index.ts';
+import type { Claim, LeaseRef, NewStep } from '../../../src/protocol/index.ts';
 import { startFaultProxy } from '../../../src/testing/fault-proxy.ts';
 import { UNSTORABLE } from '../../engine/refused.ts';
 import { LEASE_MS, misplaced, newKind, useBench } from '../open.ts';
+import { workerPort } from '../../../src/connect/port.ts';
 
 const bench = useBench();
 const RETRYING = { policy: { retry: { maxRetries: 3 } } };
 const NOON_MS = 12 * 3_600_000;
 
-const record = (lease: LeaseRef, step: NewStep) => bench.engine.recordStep(lease, step);
+const record = (lease: LeaseRef, step: NewStep) => bench.port.recordStep(lease, step);
 
 describe('recordStep', () => {
   it('stores what a step returned and answers it', async () => {
@@ -23,7 +25,7 @@ describe('recordStep', () => {
       repeated: false,
       step,
     });
-    expect(await bench.engine.readSteps(claim.executionId)).toEqual([step]);
+    expect(await bench.engine.executions.listSteps(claim.executionId)).toEqual([step]);
     expect(await bench.snapshot(claim.executionId)).toMatchObject({ stepCount: 1, publicState: 'active' });
   });
 
@@ -31,7 +33,9 @@ describe('recordStep', () => {
     it(`keeps the value ${JSON.stringify(value)}`, async () => {
       const claim = await bench.running();
       await record(claim, { name: 'step', value });
-      expect(await bench.engine.readSteps(claim.executionId)).toMatchObject([{ value: value ?? null }]);
+      expect(await bench.engine.executions.listSteps(claim.executionId)).toMatchObject([
+        { value: value ?? null },
+      ]);
     });
   }
 
@@ -40,7 +44,7 @@ describe('recordStep', () => {
     const first = await record(claim, { name: 'step', value: 'first' });
     expect(await record(claim, { name: 'step', value: 'second' })).toEqual({ ...first, repeated: true });
     expect(await record(claim, { name: 'step', sleepMs: 5 })).toEqual({ ...first, repeated: true });
-    expect(await bench.engine.readSteps(claim.executionId)).toHaveLength(1);
+    expect(await bench.engine.executions.listSteps(claim.executionId)).toHaveLength(1);
   });
 
   it('tells steps apart by name and key', async () => {
@@ -57,7 +61,7 @@ describe('recordStep', () => {
       keys.map(([name, key]) => record(claim, { name, key, value: [name, key] })),
     );
     expect(answers.map((answer) => answer.outcome === 'recorded' && !answer.repeated)).not.toContain(false);
-    const steps = await bench.engine.readSteps(claim.executionId);
+    const steps = await bench.engine.executions.listSteps(claim.executionId);
     expect(steps.map(({ name, key, value }) => ({ name, key, value }))).toEqual(
       expect.arrayContaining(keys.map(([name, key]) => ({ name, key, value: [name, key] }))),
     );
@@ -66,7 +70,7 @@ describe('recordStep', () => {
 
   it('takes many at once, of many executions', async () => {
     const kind = newKind();
-    await bench.engine.submit(Array.from({ length: 5 }, () => ({ kind })));
+    await bench.engine.executions.submit(Array.from({ length: 5 }, () => ({ kind })));
     const claims = await bench.claim({ kinds: [kind] });
     const answers = await Promise.all(
       Array.from({ length: 500 }, (_, index) =>
@@ -76,28 +80,29 @@ describe('recordStep', () => {
     expect(answers.map((answer) => answer.outcome === 'recorded' && answer.step.value)).toEqual(
       Array.from({ length: 500 }, (_, index) => index),
     );
-    for (const claim of claims) expect(await bench.engine.readSteps(claim.executionId)).toHaveLength(100);
+    for (const claim of claims)
+      expect(await bench.engine.executions.listSteps(claim.executionId)).toHaveLength(100);
   });
 
   it('is kept over attempts, pauses and the end', async () => {
     const kind = newKind();
     const first = await bench.running({ kind, ...RETRYING });
     await record(first, { name: 'once', value: 1 });
-    await bench.engine.fail(first, { message: 'no', retryAfterMs: 0 });
-    await bench.engine.fireTimers();
+    await bench.port.fail(first, { message: 'no', retryAfterMs: 0 });
+    await bench.port.fireTimers();
     const second = await bench.claimOne(kind);
     expect(await record(second, { name: 'once', value: 2 })).toMatchObject({
       repeated: true,
       step: { value: 1 },
     });
-    await bench.engine.release(second);
+    await bench.port.release(second);
     const third = await bench.claimOne(kind);
     await record(third, { name: 'twice', value: 3 });
     await bench.loseLeases();
     const fourth = await bench.claimOne(kind);
     expect(fourth).toMatchObject({ attemptIndex: 2, executionId: first.executionId });
-    await bench.engine.complete(fourth);
-    const steps = await bench.engine.readSteps(first.executionId);
+    await bench.port.complete(fourth);
+    const steps = await bench.engine.executions.listSteps(first.executionId);
     expect(steps.map(({ name, value }) => [name, value]).toSorted()).toEqual([
       ['once', 1],
       ['twice', 3],
@@ -106,8 +111,8 @@ describe('recordStep', () => {
 
   it('of an execution without steps, or one that does not exist, reads as none', async () => {
     const id = await bench.submit();
-    expect(await bench.engine.readSteps(id)).toEqual([]);
-    expect(await bench.engine.readSteps(misplaced(id))).toEqual([]);
+    expect(await bench.engine.executions.listSteps(id)).toEqual([]);
+    expect(await bench.engine.executions.listSteps(misplaced(id))).toEqual([]);
   });
 });
 
@@ -123,7 +128,9 @@ describe('a sleep', () => {
     const value = (step: unknown) => (step as { value: number }).value;
     expect(value((again as { step: unknown }).step)).toBe(value((begun as { step: unknown }).step));
     await bench.database.moveClock(NOON_MS);
-    expect(await bench.engine.readSteps(claim.executionId)).toMatchObject([{ kind: 'sleep', dueInMs: 0 }]);
+    expect(await bench.engine.executions.listSteps(claim.executionId)).toMatchObject([
+      { kind: 'sleep', dueInMs: 0 },
+    ]);
   });
 
   it('of no time is over at once', async () => {
@@ -135,11 +142,11 @@ describe('a sleep', () => {
 /** A lease that its holder has lost, and how a step of it is answered. */
 const LOST: Record<string, { lose: (claim: Claim, kind: string) => Promise<unknown>; answer: object }> = {
   released: {
-    lose: (claim) => bench.engine.release(claim),
+    lose: (claim) => bench.port.release(claim),
     answer: { outcome: 'not_active', lifecyclePhase: 'runnable', terminalOutcome: 'none', leaseEpoch: 1 },
   },
   completed: {
-    lose: (claim) => bench.engine.complete(claim),
+    lose: (claim) => bench.port.complete(claim),
     answer: { outcome: 'not_active', lifecyclePhase: 'terminal', terminalOutcome: 'success', leaseEpoch: 1 },
   },
   cancelled: {
@@ -152,14 +159,14 @@ const LOST: Record<string, { lose: (claim: Claim, kind: string) => Promise<unkno
     },
   },
   revoked: {
-    lose: (claim) => bench.engine.revokeLease(claim.executionId, { reason: 'why' }),
+    lose: (claim) => bench.engine.executions.revokeLease(claim.executionId, { reason: 'why' }),
     answer: { outcome: 'lease_revoked' },
   },
   'run out': { lose: () => bench.database.moveClock(LEASE_MS), answer: { outcome: 'lease_expired' } },
   'run out and reaped': { lose: () => bench.loseLeases(), answer: { outcome: 'lease_expired' } },
   'held by another worker': {
     lose: async (claim, kind) => {
-      await bench.engine.release(claim);
+      await bench.port.release(claim);
       await bench.claimOne(kind);
     },
     answer: { outcome: 'stale_lease', leaseEpoch: 2 },
@@ -175,7 +182,7 @@ describe('without the lease', () => {
     expect(await record(claim, { name: 'after', value: 1 })).toEqual(LOST[how]!.answer);
     expect(await record(claim, { name: 'before', value: 1 })).toEqual(LOST[how]!.answer);
     expect(await record(claim, { name: 'nap', sleepMs: 1 })).toEqual(LOST[how]!.answer);
-    await bench.engine.reportProgress(claim, { percent: 50 });
+    await bench.port.reportProgress(claim, { percent: 50 });
     expect(await bench.snapshot(claim.executionId)).toMatchObject({ stepCount: 1, progress: null });
   });
 
@@ -188,7 +195,7 @@ describe('without the lease', () => {
   it('a step sent together with one of the lease that followed is refused alone', async () => {
     const kind = newKind();
     const old = await bench.running({ kind });
-    await bench.engine.release(old);
+    await bench.port.release(old);
     const held = await bench.claimOne(kind);
     const answers = await Promise.all([
       record(old, { name: 'by the old one', value: 1 }),
@@ -196,7 +203,7 @@ describe('without the lease', () => {
       record(old, { name: 'again by the old one', value: 3 }),
     ]);
     expect(answers.map(({ outcome }) => outcome)).toEqual(['stale_lease', 'recorded', 'stale_lease']);
-    const steps = await bench.engine.readSteps(held.executionId);
+    const steps = await bench.engine.executions.listSteps(held.executionId);
     expect(steps.map(({ name }) => name)).toEqual(['by the new one']);
   });
 });
@@ -209,11 +216,11 @@ describe('an answer that was lost', () => {
       const claim = await bench.running();
       const step = { name: 'step', value: 'kept' };
       let cut = proxy.cutAfter('ff_record_steps');
-      const answer = await engine.recordStep(claim, step);
+      const answer = await workerPort(engine).recordStep(claim, step);
       await cut;
       expect(answer).toMatchObject({ outcome: 'recorded', repeated: true, step: { value: 'kept' } });
       cut = proxy.cutAfter('ff_report_progress');
-      await engine.reportProgress(claim, { percent: 5 });
+      await workerPort(engine).reportProgress(claim, { percent: 5 });
       await cut;
       expect(await bench.snapshot(claim.executionId)).toMatchObject({
         stepCount: 1,
@@ -230,12 +237,12 @@ describe('reportProgress', () => {
   it('overwrites what was said before', async () => {
     const claim = await bench.running();
     expect(await bench.snapshot(claim.executionId)).toMatchObject({ progress: null });
-    await bench.engine.reportProgress(claim, { percent: 12.5, message: 'reading' });
+    await bench.port.reportProgress(claim, { percent: 12.5, message: 'reading' });
     expect(await bench.snapshot(claim.executionId)).toMatchObject({
       progress: { percent: 12.5, message: 'reading' },
     });
-    await bench.engine.reportProgress(claim, { percent: 100 });
-    await bench.engine.complete(claim);
+    await bench.port.reportProgress(claim, { percent: 100 });
+    await bench.port.complete(claim);
     expect(await bench.snapshot(claim.executionId)).toMatchObject({
       progress: { percent: 100, message: null },
     });
@@ -243,23 +250,23 @@ describe('reportProgress', () => {
 
   it('cuts a long message between characters, and mends what cannot be stored', async () => {
     const claim = await bench.running();
-    await bench.engine.reportProgress(claim, { message: `a${'ü'.repeat(LIMITS.progressBytes)}` });
+    await bench.port.reportProgress(claim, { message: `a${'ü'.repeat(LIMITS.progressBytes)}` });
     const cut = (await bench.snapshot(claim.executionId)).progress?.message ?? '';
     expect(Buffer.byteLength(cut)).toBe(LIMITS.progressBytes - 1);
     expect(cut).toMatch(/^aü+$/);
     for (const message of Object.values(UNSTORABLE) as string[]) {
-      await bench.engine.reportProgress(claim, { message });
+      await bench.port.reportProgress(claim, { message });
       expect((await bench.snapshot(claim.executionId)).progress?.message).toContain('\uFFFD');
     }
   });
 
   it('of many at the same time leaves one word each', async () => {
     const kind = newKind();
-    await bench.engine.submit(Array.from({ length: 3 }, () => ({ kind })));
+    await bench.engine.executions.submit(Array.from({ length: 3 }, () => ({ kind })));
     const claims = await bench.claim({ kinds: [kind] });
     await Promise.all(
       Array.from({ length: 30 }, (_, index) =>
-        bench.engine.reportProgress(claims[index % 3]!, { percent: index }),
+        bench.port.reportProgress(claims[index % 3]!, { percent: index }),
       ),
     );
     for (const claim of claims) {
@@ -271,20 +278,20 @@ describe('reportProgress', () => {
 describe('recordOrder', () => {
   it('stores from a place on, and what was stored behind it is replaced', async () => {
     const claim = await bench.running();
-    const store = (place: number, ends: string[]) => bench.engine.recordOrder(claim, { place, ends });
+    const store = (place: number, ends: string[]) => bench.port.recordOrder(claim, { place, ends });
     expect(await store(0, ['a', 'b', 'c'])).toEqual({ outcome: 'recorded' });
     expect(await store(0, ['a', 'b', 'c'])).toEqual({ outcome: 'recorded' });
     expect(await store(2, ['d', 'e'])).toEqual({ outcome: 'recorded' });
-    expect(await bench.engine.readOrder(claim.executionId)).toEqual(['a', 'b', 'd', 'e']);
+    expect(await bench.port.readOrder(claim.executionId)).toEqual(['a', 'b', 'd', 'e']);
   });
 
   it('refuses a holder whose lease is over, and stores nothing', async () => {
     const claim = await bench.running(RETRYING);
-    await bench.engine.fail(claim, { message: 'again' });
-    expect(await bench.engine.recordOrder(claim, { place: 0, ends: ['a'] })).toMatchObject({
+    await bench.port.fail(claim, { message: 'again' });
+    expect(await bench.port.recordOrder(claim, { place: 0, ends: ['a'] })).toMatchObject({
       outcome: 'not_active',
     });
-    expect(await bench.engine.readOrder(claim.executionId)).toEqual([]);
+    expect(await bench.port.readOrder(claim.executionId)).toEqual([]);
   });
 
   it.each([
@@ -294,18 +301,18 @@ describe('recordOrder', () => {
     ['order.more', { place: 0, ends: [], more: 1 }],
   ])('refuses a bad %s', async (field, order) => {
     const claim = await bench.running();
-    const refused = bench.engine.recordOrder(claim, order as never);
+    const refused = bench.port.recordOrder(claim, order as never);
     await expect(refused).rejects.toMatchObject({ code: 'invalid_input', field });
   });
 
   it('is forgotten by a replay from the start, and by no other', async () => {
     const claim = await bench.running();
-    await bench.engine.recordOrder(claim, { place: 0, ends: ['a'] });
-    await bench.engine.complete(claim);
-    await bench.engine.replay(claim.executionId, { reason: 'again' });
-    expect(await bench.engine.readOrder(claim.executionId)).toEqual(['a']);
+    await bench.port.recordOrder(claim, { place: 0, ends: ['a'] });
+    await bench.port.complete(claim);
+    await bench.engine.executions.replay(claim.executionId, { reason: 'again' });
+    expect(await bench.port.readOrder(claim.executionId)).toEqual(['a']);
     await bench.engine.cancel(claim.executionId, { reason: 'enough' });
-    await bench.engine.replay(claim.executionId, { reason: 'anew', from: 'start' });
-    expect(await bench.engine.readOrder(claim.executionId)).toEqual([]);
+    await bench.engine.executions.replay(claim.executionId, { reason: 'anew', from: 'start' });
+    expect(await bench.port.readOrder(claim.executionId)).toEqual([]);
   });
 });

@@ -7,16 +7,10 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { connect } from '../../../src/connect/connect.ts';
 import { parseExecutionId } from '../../../src/contract/ids.ts';
 import type { EngineContext } from '../../../src/engine/kit/context.ts';
-import { openEngine } from '../../../src/engine/open.ts';
+import { openEngine, type Engine } from '../../../src/engine/open.ts';
 import { setRetention } from '../../../src/engine/upkeep/retention-setting.ts';
-import type {
-  Claim,
-  Engine,
-  ExecutionPolicy,
-  StreamCloseReason,
-  StreamItem,
-  TimeoutBehaviour,
-} from '../../../src/index.ts';
+import type { Claim } from '../../../src/protocol/index.ts';
+import type { ExecutionPolicy, StreamCloseReason, StreamItem, TimeoutBehaviour } from '../../../src/index.ts';
 import { expiredLeases } from '../../../src/engine/upkeep/expired-leases.ts';
 import { runPass } from '../../../src/engine/upkeep/pass.ts';
 import { retention } from '../../../src/engine/upkeep/retention.ts';
@@ -36,7 +30,7 @@ const NEVER = new Promise<never>(() => undefined);
 let writer: Engine;
 let context: EngineContext;
 /** Follows; where it can listen, it is never let look by itself. */
-let reader: Engine;
+let reader: Pick<Engine, 'streams' | 'close'>;
 /** Executions whose streams the reader has read, once for each time. */
 const reads: unknown[] = [];
 const closing: (() => Promise<void>)[] = [];
@@ -78,14 +72,14 @@ afterAll(async () => {
 /** Until the reader is told of a frame: from then on the writer knows that somebody follows. */
 async function expectHeard(): Promise<void> {
   const claim = await bench.running();
-  const next = reader.tailStream(claim.executionId)[Symbol.asyncIterator]().next();
+  const next = reader.streams.tail(claim.executionId)[Symbol.asyncIterator]().next();
   let isTold = false;
   void next.then(() => (isTold = true));
   await vi.waitFor(async () => {
-    await writer.appendFrames(claim, [{ payload: 'x' }]);
+    await writer.worker.appendFrames(claim, [{ payload: 'x' }]);
     expect(isTold).toBe(true);
   }, WAIT);
-  await bench.engine.complete(claim);
+  await bench.port.complete(claim);
 }
 
 /** What an item says, shortly. */
@@ -109,7 +103,7 @@ function follow(claim: Pick<Claim, 'executionId'>): Followed {
   const stop = new AbortController();
   const { uuid } = parseExecutionId(claim.executionId);
   const tailing = (async () => {
-    for await (const item of reader.tailStream(claim.executionId, { signal: stop.signal }))
+    for await (const item of reader.streams.tail(claim.executionId, { signal: stop.signal }))
       told.push(spoken(item));
   })().catch(() => undefined);
   return {
@@ -131,7 +125,7 @@ function follow(claim: Pick<Claim, 'executionId'>): Followed {
 
 async function fire(ms: number): Promise<void> {
   await bench.database.moveClock(ms);
-  await writer.fireTimers();
+  await writer.worker.fireTimers();
 }
 
 async function lapse(): Promise<void> {
@@ -142,7 +136,7 @@ async function lapse(): Promise<void> {
 async function suspend(claim: Claim, onTimeout?: TimeoutBehaviour): Promise<void> {
   const condition = { kind: 'count', n: 1, by: 'signals', waitpoints: ['door'] } as const;
   const limit = onTimeout === undefined ? {} : { timeoutMs: HOUR_MS, onTimeout };
-  await writer.suspend(claim, { waits: [{ name: 'door', condition, ...limit }] });
+  await writer.worker.suspend(claim, { waits: [{ name: 'door', condition, ...limit }] });
 }
 
 interface Ending {
@@ -163,24 +157,24 @@ const timingOut = (onTimeout: TimeoutBehaviour, reason: StreamCloseReason): Endi
 });
 
 const ENDINGS: Ending[] = [
-  { title: 'complete', end: (claim) => writer.complete(claim), reason: 'attempt_success' },
-  { title: 'fail', end: (claim) => writer.fail(claim, { message: 'no' }), reason: 'attempt_failure' },
+  { title: 'complete', end: (claim) => writer.worker.complete(claim), reason: 'attempt_success' },
+  { title: 'fail', end: (claim) => writer.worker.fail(claim, { message: 'no' }), reason: 'attempt_failure' },
   {
     title: 'fail, with a retry left',
     policy: AGAIN,
-    end: (claim) => writer.fail(claim, { message: 'no' }),
+    end: (claim) => writer.worker.fail(claim, { message: 'no' }),
     reason: 'attempt_failure',
     goesOn: true,
   },
   {
     title: 'cancel',
-    end: ({ executionId }) => writer.cancel(executionId, WHY),
+    end: ({ executionId }) => writer.executions.cancel(executionId, WHY),
     reason: 'attempt_cancelled',
   },
   {
     title: 'cancel while suspended',
     first: (claim) => suspend(claim),
-    end: ({ executionId }) => writer.cancel(executionId, WHY),
+    end: ({ executionId }) => writer.executions.cancel(executionId, WHY),
     reason: 'attempt_cancelled',
   },
   { title: 'a lease that ran out', end: lapse, reason: 'lease_expired' },
@@ -193,14 +187,14 @@ const ENDINGS: Ending[] = [
   },
   {
     title: 'revoke',
-    end: ({ executionId }) => writer.revokeLease(executionId, WHY),
+    end: ({ executionId }) => writer.executions.revokeLease(executionId, WHY),
     reason: 'reclaimed',
     goesOn: true,
   },
   {
     title: 'revoke, once too often',
     policy: { maxReclaims: 0 },
-    end: ({ executionId }) => writer.revokeLease(executionId, WHY),
+    end: ({ executionId }) => writer.executions.revokeLease(executionId, WHY),
     reason: 'reclaimed',
   },
   {
@@ -239,13 +233,13 @@ describe.each(ENDINGS)('$title', ({ policy = {}, first, end, reason, goesOn }) =
     'closes what had written %s, and tells those who follow',
     async (written) => {
       const claim = await bench.running({ kind: newKind(), policy });
-      if (written === 'a frame') await writer.appendFrames(claim, [{ payload: 'x' }]);
+      if (written === 'a frame') await writer.worker.appendFrames(claim, [{ payload: 'x' }]);
       await first?.(claim);
       const followed = follow(claim);
       if (first !== undefined) await followed.hear('paused waiting_for_signal');
       else if (written === 'a frame') await followed.hear('frame');
       await followed.parked();
-      const once = reader.tailOnce(claim.executionId, {
+      const once = reader.streams.tailOnce(claim.executionId, {
         attemptIndex: 0,
         after: '9000000000000-9',
         blockMs: 20_000,
@@ -262,7 +256,7 @@ describe.each(ENDINGS)('$title', ({ policy = {}, first, end, reason, goesOn }) =
       if (goesOn) await followed.hear('superseded by 1');
       await followed.stop();
       expect(followed.told).toEqual(expected);
-      const page = await reader.readStream(claim.executionId, { attemptIndex: 0 });
+      const page = await reader.streams.read(claim.executionId, { attemptIndex: 0 });
       expect(page.closed).toEqual({ reason, atMs: expect.any(Number) as number });
       expect(page.frames).toHaveLength(written === 'a frame' ? 1 : 0);
     },
@@ -274,8 +268,8 @@ describe('what nobody ever began', () => {
     const id = await bench.submit();
     const followed = follow({ executionId: id });
     await followed.parked();
-    const once = reader.tailOnce(id, { attemptIndex: 0, blockMs: 20_000 });
-    await writer.cancel(id, WHY);
+    const once = reader.streams.tailOnce(id, { attemptIndex: 0, blockMs: 20_000 });
+    await writer.executions.cancel(id, WHY);
     expect(await once).toMatchObject({ frames: [], closed: { reason: 'attempt_cancelled' } });
     await followed.hear('closed attempt_cancelled');
     await followed.stop();
@@ -286,7 +280,7 @@ describe('what nobody ever began', () => {
 describe('what was kept as long as it was to be', () => {
   it('is told to be forgotten to those who still follow it', async () => {
     const claim = await bench.running();
-    await writer.appendFrames(claim, [{ payload: 'x' }]);
+    await writer.worker.appendFrames(claim, [{ payload: 'x' }]);
     const followed = follow(claim);
     await followed.hear('frame');
     await followed.parked();
@@ -309,8 +303,8 @@ describe('what was kept as long as it was to be', () => {
   it('is gone with its frames, its head and its document', async () => {
     await setRetention(context, 24 * HOUR_MS);
     const claim = await bench.running();
-    await writer.appendFrames(claim, [{ payload: 'x' }, { payload: { a: 1 }, mode: 'summary' }]);
-    await writer.complete(claim);
+    await writer.worker.appendFrames(claim, [{ payload: 'x' }, { payload: { a: 1 }, mode: 'summary' }]);
+    await writer.worker.complete(claim);
     await bench.database.moveClock(25 * HOUR_MS);
     await runPass(context, retention, 500, new AbortController().signal);
     const { uuid } = parseExecutionId(claim.executionId);
@@ -320,19 +314,19 @@ describe('what was kept as long as it was to be', () => {
       [uuid],
     );
     expect(left.rows).toEqual([]);
-    await expect(reader.readStream(claim.executionId)).rejects.toMatchObject({ code: 'not_found' });
+    await expect(reader.streams.read(claim.executionId)).rejects.toMatchObject({ code: 'not_found' });
   });
 
   it('goes in several passes when much was written', async () => {
     const [long, short] = [await bench.running(), await bench.running()];
-    for (const claim of [long, short]) await writer.appendFrames(claim, [{ payload: 'x' }]);
+    for (const claim of [long, short]) await writer.worker.appendFrames(claim, [{ payload: 'x' }]);
     const { partition, uuid } = parseExecutionId(long.executionId);
     await bench.database.query(
       `INSERT INTO ff_frame (execution_id, partition_key, attempt_index, lease_epoch, ts_ms, seq, mode, encoding, frame_type, payload)
        SELECT $1, $2, 0, 1, 9e15::bigint, n, 'durable', 'text', '', '' FROM generate_series(1, 50000) n`,
       [uuid, partition],
     );
-    for (const claim of [long, short]) await writer.complete(claim);
+    for (const claim of [long, short]) await writer.worker.complete(claim);
     const forget = async () => {
       const { rows } = await bench.database.query<{ outcome: string }>(
         'SELECT outcome FROM ff_forget($1, $2, 0, 0)',

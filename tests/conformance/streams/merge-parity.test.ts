@@ -61,11 +61,11 @@ it('a document is what its patches make when they are appended, together or one 
   for (const patches of few) {
     const claim = await bench.running();
     const frames = patches.map((payload) => ({ payload, mode: 'summary' as const }));
-    await bench.engine.appendFrames(claim, frames.slice(0, 2));
-    for (const frame of frames.slice(2)) await bench.engine.appendFrames(claim, [frame]);
+    await bench.port.appendFrames(claim, frames.slice(0, 2));
+    for (const frame of frames.slice(2)) await bench.port.appendFrames(claim, [frame]);
     let document: JsonObject = {};
     for (const one of patches) document = applyPatch(document, one);
-    const found = await bench.engine.readSummary(claim.executionId);
+    const found = await bench.engine.streams.readSummary(claim.executionId);
     expect(found).toMatchObject({ version: patches.length });
     expect(found!.document).toEqual(document);
   }

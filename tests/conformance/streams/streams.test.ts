@@ -3,7 +3,8 @@
  * everybody knows when it is over.
  */
 import { describe, expect, it } from 'vitest';
-import { applyPatch, type Claim, type FrameRequest, type StreamItem } from '../../../src/index.ts';
+import { applyPatch, type StreamItem } from '../../../src/index.ts';
+import type { Claim, FrameRequest } from '../../../src/protocol/index.ts';
 import { newKind, useBench } from '../open.ts';
 
 const bench = useBench();
@@ -11,7 +12,7 @@ const bench = useBench();
 const text = (payload: string, more: Partial<FrameRequest> = {}): FrameRequest => ({ payload, ...more });
 
 async function write(claim: Claim, ...payloads: string[]): Promise<string> {
-  const outcome = await bench.engine.appendFrames(
+  const outcome = await bench.port.appendFrames(
     claim,
     payloads.map((payload) => text(payload)),
   );
@@ -56,13 +57,13 @@ describe('frames', () => {
   it('come back as the bytes they were', async () => {
     const claim = await bench.running();
     const bytes = Uint8Array.from([0, 255, 128, 10]);
-    await bench.engine.appendFrames(claim, [
+    await bench.port.appendFrames(claim, [
       text('grüße \u0000 👋', { frameType: 'stdout', correlationId: 'c' }),
       { payload: { a: [1, null, 'x'] } },
       { payload: bytes },
       { payload: Buffer.from('{"b" : 1.0}'), encoding: 'json', step: { name: 'draft', key: '1' } },
     ]);
-    const { frames, closed, frameCount, totalBytes } = await bench.engine.readStream(claim.executionId);
+    const { frames, closed, frameCount, totalBytes } = await bench.engine.streams.read(claim.executionId);
     expect(frames.map(({ encoding, payload }) => [encoding, payload])).toEqual([
       ['text', 'grüße \u0000 👋'],
       ['json', { a: [1, null, 'x'] }],
@@ -97,16 +98,16 @@ describe('frames', () => {
     const [ms, seq] = first.split('-').map(Number) as [number, number];
     expect(seq).toBe(2);
     expect(second).toBe(`${ms}-3`);
-    const { frames } = await bench.engine.readStream(claim.executionId, { from: first });
+    const { frames } = await bench.engine.streams.read(claim.executionId, { from: first });
     expect(frames.map(({ payload }) => payload)).toEqual(['b', 'c']);
   });
 
   it('keep the order in which they were asked for, however many calls are under way', async () => {
     const claim = await bench.running();
-    const calls = Array.from({ length: 50 }, (_, n) => bench.engine.appendFrames(claim, [text(`${n}`)]));
+    const calls = Array.from({ length: 50 }, (_, n) => bench.port.appendFrames(claim, [text(`${n}`)]));
     const outcomes = await Promise.all(calls);
     expect(outcomes.every(({ outcome }) => outcome === 'appended')).toBe(true);
-    const { frames } = await bench.engine.readStream(claim.executionId);
+    const { frames } = await bench.engine.streams.read(claim.executionId);
     expect(frames.map(({ payload }) => payload)).toEqual(calls.map((_, n) => `${n}`));
     expect(outcomes.map((outcome) => 'lastId' in outcome && outcome.lastId)).toEqual(
       frames.map(({ id }) => id),
@@ -115,24 +116,24 @@ describe('frames', () => {
 
   it('are not taken from a worker that has lost its lease, or after the end', async () => {
     const claim = await bench.running();
-    await bench.engine.revokeLease(claim.executionId, { reason: 'why' });
-    expect(await bench.engine.appendFrames(claim, [text('late')])).toEqual({ outcome: 'lease_revoked' });
+    await bench.engine.executions.revokeLease(claim.executionId, { reason: 'why' });
+    expect(await bench.port.appendFrames(claim, [text('late')])).toEqual({ outcome: 'lease_revoked' });
     const other = await bench.running();
-    await bench.engine.complete(other);
-    expect(await bench.engine.appendFrames(other, [text('late')])).toMatchObject({ outcome: 'not_active' });
-    expect((await bench.engine.readStream(other.executionId)).frames).toEqual([]);
+    await bench.port.complete(other);
+    expect(await bench.port.appendFrames(other, [text('late')])).toMatchObject({ outcome: 'not_active' });
+    expect((await bench.engine.streams.read(other.executionId)).frames).toEqual([]);
   });
 
   it('are read by range, in both directions, and without what is not to be seen', async () => {
     const claim = await bench.running();
     await write(claim, 'a', 'b');
     await bench.database.moveClock(1_000);
-    await bench.engine.appendFrames(claim, [text('live', { mode: 'best_effort' }), text('c')]);
+    await bench.port.appendFrames(claim, [text('live', { mode: 'best_effort' }), text('c')]);
     const read = async (request: object) =>
-      (await bench.engine.readStream(claim.executionId, request)).frames
+      (await bench.engine.streams.read(claim.executionId, request)).frames
         .map(({ payload }) => payload)
         .join('');
-    const [ms] = (await bench.engine.readStream(claim.executionId)).frames[0]!.id.split('-');
+    const [ms] = (await bench.engine.streams.read(claim.executionId)).frames[0]!.id.split('-');
     expect(await read({})).toBe('ablivec');
     expect(await read({ to: ms })).toBe('ab');
     expect(await read({ from: `${ms}-2`, limit: 2 })).toBe('blive');
@@ -149,14 +150,14 @@ describe('a tail', () => {
     const told: string[] = [];
     const heard = latch();
     const tailing = (async () => {
-      for await (const item of bench.engine.tailStream(claim.executionId)) {
+      for await (const item of bench.engine.streams.tail(claim.executionId)) {
         told.push(spoken(item));
         if (told.length === 1) heard.resolve();
       }
     })();
     await heard.promise;
     await write(claim, 'b', 'c');
-    await bench.engine.complete(claim);
+    await bench.port.complete(claim);
     await tailing;
     expect(told).toEqual(['a', 'b', 'c', 'closed attempt_success']);
   });
@@ -164,10 +165,10 @@ describe('a tail', () => {
   it('goes on after a cursor without missing or repeating a frame', async () => {
     const claim = await bench.running();
     await write(claim, 'a', 'b', 'c');
-    await bench.engine.complete(claim);
-    for await (const item of bench.engine.tailStream(claim.executionId)) {
+    await bench.port.complete(claim);
+    for await (const item of bench.engine.streams.tail(claim.executionId)) {
       if (spoken(item) !== 'b') continue;
-      expect(await readAll(bench.engine.tailStream(claim.executionId, { after: item.cursor }))).toEqual([
+      expect(await readAll(bench.engine.streams.tail(claim.executionId, { after: item.cursor }))).toEqual([
         'c',
         'closed attempt_success',
       ]);
@@ -179,19 +180,19 @@ describe('a tail', () => {
     const kind = newKind();
     const claim = await bench.running({ kind, policy: { retry: { maxRetries: 1 } } });
     await write(claim, 'first');
-    await bench.engine.fail(claim, { message: 'no', retryAfterMs: 0 });
-    while ((await bench.engine.fireTimers()) > 0);
+    await bench.port.fail(claim, { message: 'no', retryAfterMs: 0 });
+    while ((await bench.port.fireTimers()) > 0);
     const again = await bench.claimOne(kind);
     await write(again, 'second');
-    await bench.engine.complete(again);
-    expect(await readAll(bench.engine.tailStream(claim.executionId))).toEqual([
+    await bench.port.complete(again);
+    expect(await readAll(bench.engine.streams.tail(claim.executionId))).toEqual([
       'first',
       'closed attempt_failure',
       'superseded by 1',
       'second',
       'closed attempt_success',
     ]);
-    expect(await readAll(bench.engine.tailStream(claim.executionId, { attemptIndex: 0 }))).toEqual([
+    expect(await readAll(bench.engine.streams.tail(claim.executionId, { attemptIndex: 0 }))).toEqual([
       'first',
       'closed attempt_failure',
     ]);
@@ -200,26 +201,26 @@ describe('a tail', () => {
   it('tells of a pause, and of frames that are written again unless their step is finished', async () => {
     const kind = newKind();
     const claim = await bench.running({ kind });
-    await bench.engine.appendFrames(claim, [
+    await bench.port.appendFrames(claim, [
       text('in draft', { step: { name: 'draft' } }),
       text('in review', { step: { name: 'review' } }),
     ]);
-    await bench.engine.recordStep(claim, { name: 'draft', value: 1 });
+    await bench.port.recordStep(claim, { name: 'draft', value: 1 });
     const told: string[] = [];
     const paused = latch();
     const tailing = (async () => {
-      for await (const item of bench.engine.tailStream(claim.executionId)) {
+      for await (const item of bench.engine.streams.tail(claim.executionId)) {
         told.push(spoken(item));
         if (item.type === 'paused') paused.resolve();
       }
     })();
     const condition = { kind: 'count', n: 1, by: 'signals', waitpoints: ['door'] } as const;
-    await bench.engine.suspend(claim, { waits: [{ name: 'door', condition, reason: 'approval' }] });
+    await bench.port.suspend(claim, { waits: [{ name: 'door', condition, reason: 'approval' }] });
     await paused.promise;
-    await bench.engine.approve(claim.executionId, 'door', { by: 'ann' });
+    await bench.engine.waitpoints.approve(claim.executionId, 'door', { by: 'ann' });
     const resumed = await bench.claimOne(kind);
     await write(resumed, 'in review again');
-    await bench.engine.complete(resumed);
+    await bench.port.complete(resumed);
     await tailing;
     expect(told).toEqual([
       'in draft',
@@ -236,10 +237,10 @@ describe('a tail', () => {
     const live = { bestEffort: { ttlMs: 1, floor: 4, ceiling: 4 } };
     await write(claim, 'kept');
     const frames = Array.from({ length: 20 }, (_, n) => text(`${n}`, { mode: 'best_effort' as const }));
-    await bench.engine.appendFrames(claim, frames, live);
+    await bench.port.appendFrames(claim, frames, live);
     await write(claim, 'kept too');
-    await bench.engine.complete(claim);
-    expect(await readAll(bench.engine.tailStream(claim.executionId))).toEqual([
+    await bench.port.complete(claim);
+    expect(await readAll(bench.engine.streams.tail(claim.executionId))).toEqual([
       'kept',
       'gap 16',
       '16',
@@ -249,29 +250,29 @@ describe('a tail', () => {
       'kept too',
       'closed attempt_success',
     ]);
-    const unseen = bench.engine.tailStream(claim.executionId, { visibility: 'exclude_best_effort' });
+    const unseen = bench.engine.streams.tail(claim.executionId, { visibility: 'exclude_best_effort' });
     expect(await readAll(unseen)).toEqual(['kept', 'kept too', 'closed attempt_success']);
   });
 
   it('by a blocking call answers when there is something, when it is over, and when its time is', async () => {
     const claim = await bench.running();
     const once = (more: object) =>
-      bench.engine.tailOnce(claim.executionId, { attemptIndex: 0, blockMs: 10_000, ...more });
+      bench.engine.streams.tailOnce(claim.executionId, { attemptIndex: 0, blockMs: 10_000, ...more });
     expect((await once({ blockMs: 0 })).frames).toEqual([]);
     const waiting = once({});
     const first = await write(claim, 'a');
     expect((await waiting).frames.map(({ id }) => id)).toEqual([first]);
     const closing = once({ after: first });
-    await bench.engine.complete(claim);
+    await bench.port.complete(claim);
     expect(await closing).toMatchObject({ frames: [], closed: { reason: 'attempt_success' } });
   });
 
   it('of what does not exist is refused, and one that is given up ends', async () => {
     const id = `{fp:0}:${crypto.randomUUID()}`;
-    await expect(readAll(bench.engine.tailStream(id))).rejects.toMatchObject({ code: 'not_found' });
+    await expect(readAll(bench.engine.streams.tail(id))).rejects.toMatchObject({ code: 'not_found' });
     const claim = await bench.running();
     const stop = new AbortController();
-    const tailing = readAll(bench.engine.tailStream(claim.executionId, { signal: stop.signal }));
+    const tailing = readAll(bench.engine.streams.tail(claim.executionId, { signal: stop.signal }));
     stop.abort(new Error('enough'));
     await expect(tailing).rejects.toThrow('enough');
   });
@@ -280,24 +281,24 @@ describe('a tail', () => {
 describe('a summary', () => {
   it('is what the patches make, one version each, and is watched from any moment on', async () => {
     const claim = await bench.running();
-    expect(await bench.engine.readSummary(claim.executionId)).toBeNull();
+    expect(await bench.engine.streams.readSummary(claim.executionId)).toBeNull();
     const patch = (payload: object): FrameRequest => ({ payload, mode: 'summary' });
-    await bench.engine.appendFrames(claim, [
+    await bench.port.appendFrames(claim, [
       patch({ a: { b: 1 }, gone: 1 }),
       patch({ gone: null, list: ['__ff_null__'] }),
     ]);
     const items: unknown[] = [];
     const started = latch();
     const watching = (async () => {
-      for await (const item of bench.engine.watchSummary(claim.executionId)) {
+      for await (const item of bench.engine.streams.watchSummary(claim.executionId)) {
         items.push(item);
         started.resolve();
       }
     })();
     await started.promise;
-    const outcome = await bench.engine.appendFrames(claim, [patch({ a: { c: '__ff_null__' } })]);
+    const outcome = await bench.port.appendFrames(claim, [patch({ a: { c: '__ff_null__' } })]);
     expect(outcome).toMatchObject({ outcome: 'appended', summaryVersion: 3 });
-    await bench.engine.complete(claim);
+    await bench.port.complete(claim);
     await watching;
     expect(items).toEqual([
       { type: 'document', attemptIndex: 0, version: 2, document: { a: { b: 1 }, list: [null] } },
@@ -306,6 +307,6 @@ describe('a summary', () => {
     ]);
     const document = { a: { b: 1, c: null }, list: [null] };
     expect(applyPatch({ a: { b: 1 }, list: [null] }, { a: { c: '__ff_null__' } })).toEqual(document);
-    expect(await bench.engine.readSummary(claim.executionId)).toMatchObject({ version: 3, document });
+    expect(await bench.engine.streams.readSummary(claim.executionId)).toMatchObject({ version: 3, document });
   });
 });

@@ -3,7 +3,8 @@
  * again; whenever it reads.
  */
 import { expect, it } from 'vitest';
-import type { Claim, FrameRequest, StreamItem } from '../../../src/index.ts';
+import type { Claim, FrameRequest } from '../../../src/protocol/index.ts';
+import type { StreamItem } from '../../../src/index.ts';
 import { newKind, useBench } from '../open.ts';
 
 const bench = useBench();
@@ -11,7 +12,7 @@ const bench = useBench();
 const inStep = (payload: string, name: string): FrameRequest => ({ payload, step: { name } });
 
 async function write(claim: Claim, ...frames: FrameRequest[]): Promise<void> {
-  expect(await bench.engine.appendFrames(claim, frames)).toMatchObject({ outcome: 'appended' });
+  expect(await bench.port.appendFrames(claim, frames)).toMatchObject({ outcome: 'appended' });
 }
 
 /** As a page would keep it. */
@@ -34,21 +35,21 @@ it('keeps frames of finished steps over attempts, and each piece of output once'
   const kind = newKind();
   const policy = { retry: { maxRetries: 2, backoff: { type: 'fixed' as const, delayMs: 0 } } };
   const first = await bench.running({ kind, policy });
-  const live = keptBy(bench.engine.tailStream(first.executionId));
+  const live = keptBy(bench.engine.streams.tail(first.executionId));
   await write(first, inStep('one', 'first'), inStep('half of two', 'second'), { payload: 'aside' });
-  await bench.engine.recordStep(first, { name: 'first', value: null });
-  await bench.engine.fail(first, { message: 'not yet' });
-  await bench.engine.fireTimers();
+  await bench.port.recordStep(first, { name: 'first', value: null });
+  await bench.port.fail(first, { message: 'not yet' });
+  await bench.port.fireTimers();
   const second = await bench.claimOne(kind);
   await write(second, inStep('two', 'second'), inStep('half of three', 'third'));
-  await bench.engine.recordStep(second, { name: 'second', value: null });
-  await bench.engine.fail(second, { message: 'not yet' });
-  await bench.engine.fireTimers();
+  await bench.port.recordStep(second, { name: 'second', value: null });
+  await bench.port.fail(second, { message: 'not yet' });
+  await bench.port.fireTimers();
   const third = await bench.claimOne(kind);
   await write(third, inStep('three', 'third'), { payload: 'the end' });
-  await bench.engine.recordStep(third, { name: 'third', value: null });
-  await bench.engine.complete(third);
+  await bench.port.recordStep(third, { name: 'third', value: null });
+  await bench.port.complete(third);
   const all = ['one', 'two', 'three', 'the end'];
   expect(await live).toEqual(all);
-  expect(await keptBy(bench.engine.tailStream(first.executionId))).toEqual(all);
+  expect(await keptBy(bench.engine.streams.tail(first.executionId))).toEqual(all);
 });

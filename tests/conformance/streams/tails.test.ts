@@ -4,7 +4,8 @@
  */
 import { Readable } from 'node:stream';
 import { describe, expect, it } from 'vitest';
-import type { Claim, FrameRequest, StreamItem } from '../../../src/index.ts';
+import type { Claim, FrameRequest } from '../../../src/protocol/index.ts';
+import type { StreamItem } from '../../../src/index.ts';
 import { newKind, useBench } from '../open.ts';
 
 const bench = useBench();
@@ -12,7 +13,7 @@ const bench = useBench();
 const text = (payload: string, more: Partial<FrameRequest> = {}): FrameRequest => ({ payload, ...more });
 
 async function write(claim: Claim, ...frames: FrameRequest[]): Promise<void> {
-  expect(await bench.engine.appendFrames(claim, frames)).toMatchObject({ outcome: 'appended' });
+  expect(await bench.port.appendFrames(claim, frames)).toMatchObject({ outcome: 'appended' });
 }
 
 const iteratorOf = <Item>(items: AsyncIterable<Item>): AsyncIterator<Item> => items[Symbol.asyncIterator]();
@@ -25,22 +26,22 @@ async function readAll(items: AsyncIterable<StreamItem>): Promise<StreamItem[]> 
 
 async function pauseFor(claim: Claim, name: string): Promise<void> {
   const condition = { kind: 'count', n: 1, by: 'signals', waitpoints: [name] } as const;
-  await bench.engine.suspend(claim, { waits: [{ name, condition, reason: 'approval' }] });
+  await bench.port.suspend(claim, { waits: [{ name, condition, reason: 'approval' }] });
 }
 
 describe('an attempt that does not exist', () => {
   it.each(['5/0-0', '5/1-1'])('is no place to go on after: %s', async (after) => {
     const claim = await bench.running();
     const refused = { code: 'invalid_cursor', field: 'request.after' };
-    const tail = () => iteratorOf(bench.engine.tailStream(claim.executionId, { after })).next();
+    const tail = () => iteratorOf(bench.engine.streams.tail(claim.executionId, { after })).next();
     await expect(tail()).rejects.toMatchObject(refused);
-    await bench.engine.complete(claim);
+    await bench.port.complete(claim);
     await expect(tail()).rejects.toMatchObject(refused);
   });
 
   it('is waited for by a call no longer than it said', async () => {
     const claim = await bench.running();
-    const page = await bench.engine.tailOnce(claim.executionId, { attemptIndex: 5, blockMs: 50 });
+    const page = await bench.engine.streams.tailOnce(claim.executionId, { attemptIndex: 5, blockMs: 50 });
     expect(page).toMatchObject({ attemptIndex: 5, frames: [], isComplete: true, closed: null });
   });
 });
@@ -49,9 +50,9 @@ describe('a blocking call', () => {
   it('says that it is over only with the last frames', async () => {
     const claim = await bench.running();
     await write(claim, text('a'), text('live', { mode: 'best_effort' }), text('b'));
-    await bench.engine.complete(claim);
+    await bench.port.complete(claim);
     const once = (more: object) =>
-      bench.engine.tailOnce(claim.executionId, { attemptIndex: 0, blockMs: 5_000, ...more });
+      bench.engine.streams.tailOnce(claim.executionId, { attemptIndex: 0, blockMs: 5_000, ...more });
     expect(await once({ limit: 1 })).toMatchObject({ isComplete: false, closed: null });
     const seen = await once({ visibility: 'exclude_best_effort' });
     expect(seen.frames.map(({ payload }) => payload)).toEqual(['a', 'b']);
@@ -61,7 +62,7 @@ describe('a blocking call', () => {
   it('gets as many frames as it asked for, also more than readers share', async () => {
     const claim = await bench.running();
     await write(claim, ...Array.from({ length: 700 }, (_, n) => text(`${n}`)));
-    const page = await bench.engine.tailOnce(claim.executionId, { attemptIndex: 0, blockMs: 5_000 });
+    const page = await bench.engine.streams.tailOnce(claim.executionId, { attemptIndex: 0, blockMs: 5_000 });
     expect(page.frames).toHaveLength(700);
     expect(page).toMatchObject({ isComplete: true, closed: null });
   });
@@ -72,7 +73,7 @@ describe('a page that is just full', () => {
     const claim = await bench.running();
     await write(claim, text('a'), text('b'), text('c'));
     for (const direction of ['forward', 'backward'] as const) {
-      const page = (limit: number) => bench.engine.readStream(claim.executionId, { limit, direction });
+      const page = (limit: number) => bench.engine.streams.read(claim.executionId, { limit, direction });
       expect(await page(2)).toMatchObject({ frames: [{}, { payload: 'b' }], isComplete: false });
       expect(await page(3)).toMatchObject({ frames: [{}, {}, {}], isComplete: true });
     }
@@ -83,15 +84,15 @@ describe('a lease that follows another', () => {
   it('is told before it writes, once; and each pause is', async () => {
     const kind = newKind();
     let claim = await bench.running({ kind });
-    const items = iteratorOf(bench.engine.tailStream(claim.executionId));
+    const items = iteratorOf(bench.engine.streams.tail(claim.executionId));
     const next = async () => (await items.next()).value as StreamItem;
     await write(claim, text('a', { step: { name: 'draft' } }), text('b'));
-    await bench.engine.recordStep(claim, { name: 'draft', value: 1 });
+    await bench.port.recordStep(claim, { name: 'draft', value: 1 });
     expect([(await next()).type, (await next()).type]).toEqual(['frame', 'frame']);
     for (const door of ['first', 'second']) {
       await pauseFor(claim, door);
       expect(await next()).toMatchObject({ type: 'paused', reason: 'waiting_for_approval' });
-      await bench.engine.approve(claim.executionId, door, { by: 'ann' });
+      await bench.engine.waitpoints.approve(claim.executionId, door, { by: 'ann' });
       claim = await bench.claimOne(kind);
       expect(await next()).toMatchObject({
         type: 'restarted',
@@ -101,7 +102,7 @@ describe('a lease that follows another', () => {
     }
     await write(claim, text('c'));
     expect(await next()).toMatchObject({ type: 'frame', frame: { payload: 'c' } });
-    await bench.engine.complete(claim);
+    await bench.port.complete(claim);
     expect(await next()).toMatchObject({ type: 'closed' });
     expect(await items.next()).toEqual({ done: true, value: undefined });
   });
@@ -109,8 +110,8 @@ describe('a lease that follows another', () => {
 
 describe('a reader that waits', () => {
   const readers: [string, (id: string) => AsyncIterable<unknown>, number][] = [
-    ['tailStream', (id) => bench.engine.tailStream(id), 1],
-    ['watchSummary', (id) => bench.engine.watchSummary(id), 1],
+    ['tailStream', (id) => bench.engine.streams.tail(id), 1],
+    ['watchSummary', (id) => bench.engine.streams.watchSummary(id), 1],
   ];
 
   it.each(readers)('can be left: %s', async (_, open, there) => {
@@ -136,9 +137,9 @@ describe('a reader that waits', () => {
   });
 
   it.each([
-    ['tailStream', () => bench.engine.tailStream('no id')],
-    ['watchSummary', () => bench.engine.watchSummary('no id')],
-    ['watchSummary', () => bench.engine.watchSummary('{fp:0}:x', { signal: 'stop' as never })],
+    ['tailStream', () => bench.engine.streams.tail('no id')],
+    ['watchSummary', () => bench.engine.streams.watchSummary('no id')],
+    ['watchSummary', () => bench.engine.streams.watchSummary('{fp:0}:x', { signal: 'stop' as never })],
   ])('is refused when it is called: %s', (_, call) => {
     expect(call).toThrow(/\.$/);
   });
@@ -150,14 +151,14 @@ describe('going on after an item', () => {
     const claim = await bench.running({ kind, policy: { retry: { maxRetries: 1 } } });
     await write(claim, text('kept'));
     const live = Array.from({ length: 20 }, (_, n) => text(`${n}`, { mode: 'best_effort' as const }));
-    await bench.engine.appendFrames(claim, live, { bestEffort: { ttlMs: 1, floor: 4, ceiling: 4 } });
+    await bench.port.appendFrames(claim, live, { bestEffort: { ttlMs: 1, floor: 4, ceiling: 4 } });
     await write(claim, text('kept too'));
-    await bench.engine.fail(claim, { message: 'no', retryAfterMs: 0 });
-    while ((await bench.engine.fireTimers()) > 0);
+    await bench.port.fail(claim, { message: 'no', retryAfterMs: 0 });
+    while ((await bench.port.fireTimers()) > 0);
     const again = await bench.claimOne(kind);
     await write(again, text('second'));
-    await bench.engine.complete(again);
-    const all = await readAll(bench.engine.tailStream(claim.executionId));
+    await bench.port.complete(again);
+    const all = await readAll(bench.engine.streams.tail(claim.executionId));
     expect(all.map(({ type }) => type).filter((type) => type !== 'frame')).toEqual([
       'gap',
       'closed',
@@ -166,7 +167,7 @@ describe('going on after an item', () => {
     ]);
     expect(all.find(({ type }) => type === 'superseded')).toMatchObject({ cursor: '1/0-0', attemptIndex: 0 });
     for (const [place, { cursor, type }] of all.entries()) {
-      const rest = await readAll(bench.engine.tailStream(claim.executionId, { after: cursor }));
+      const rest = await readAll(bench.engine.streams.tail(claim.executionId, { after: cursor }));
       // That it is closed may be told again.
       expect(rest).toEqual(all.slice(type === 'closed' ? place : place + 1));
     }

@@ -4,7 +4,8 @@
  */
 import { describe, expect, it } from 'vitest';
 import { parseExecutionId } from '../../../src/contract/ids.ts';
-import type { BestEffortOptions, Claim, FrameMode } from '../../../src/index.ts';
+import type { FrameMode } from '../../../src/index.ts';
+import type { Claim, BestEffortOptions } from '../../../src/protocol/index.ts';
 import { buffersOf, mostRowsOf, openRecorder } from '../../plans/plan-recorder.ts';
 import { useBench } from '../open.ts';
 
@@ -54,13 +55,13 @@ const some = (count: number, mode: FrameMode = 'best_effort') =>
   Array.from({ length: count }, (_, n) => ({ payload: `${n}`, mode }));
 
 async function live(claim: Claim, count: number, bestEffort: BestEffortOptions = {}): Promise<Meta> {
-  const outcome = await bench.engine.appendFrames(claim, some(count), { bestEffort });
+  const outcome = await bench.port.appendFrames(claim, some(count), { bestEffort });
   expect(outcome).toMatchObject({ outcome: 'appended' });
   return metaOf(claim);
 }
 
 async function keptOf({ executionId }: Claim): Promise<string[]> {
-  const { frames } = await bench.engine.readStream(executionId, { limit: 10_000 });
+  const { frames } = await bench.engine.streams.read(executionId, { limit: 10_000 });
   return frames.map(({ mode }) => mode);
 }
 
@@ -129,7 +130,7 @@ describe('how fast frames come', () => {
       await at(0);
       await live(claim, 1);
       await at(5);
-      await bench.engine.appendFrames(claim, some(100, 'durable'));
+      await bench.port.appendFrames(claim, some(100, 'durable'));
       expect(await metaOf(claim)).toMatchObject({ ema_rate_hz: 0, ema_pending: 0, live_count: 1 });
     }));
 });
@@ -142,7 +143,7 @@ describe('how many are kept', () => {
   ])('%s', (_, terms, laterMs, expected) =>
     withStoppedClock(async (at) => {
       const claim = await bench.running();
-      await bench.engine.renew([claim], 2 * laterMs + LEASE_MS);
+      await bench.port.renew([claim], 2 * laterMs + LEASE_MS);
       await at(0);
       await live(claim, 1, terms);
       await at(laterMs);
@@ -164,7 +165,7 @@ describe('trimming', () => {
 
   it('takes best-effort frames only, the oldest, and says truly what is left', async () => {
     const claim = await bench.running();
-    await bench.engine.appendFrames(
+    await bench.port.appendFrames(
       claim,
       [
         { payload: 'kept' },
@@ -177,9 +178,9 @@ describe('trimming', () => {
     );
     expect(await keptOf(claim)).toEqual(['durable', 'summary', 'durable', ...Array(8).fill('best_effort')]);
     expect(await metaOf(claim)).toMatchObject({ live_count: 8, last_seq: 63 });
-    const page = await bench.engine.readStream(claim.executionId, { direction: 'backward', limit: 1 });
+    const page = await bench.engine.streams.read(claim.executionId, { direction: 'backward', limit: 1 });
     expect(page).toMatchObject({ frameCount: 63, frames: [{ payload: '29' }] });
-    expect((await bench.engine.readSummary(claim.executionId))!.document).toEqual({ a: 1 });
+    expect((await bench.engine.streams.readSummary(claim.executionId))!.document).toEqual({ a: 1 });
   });
 
   it('is done now and then: what is there is between as many as are kept and a quarter more', async () => {

@@ -14,6 +14,7 @@ import type { PoolLike } from '../../../src/engine/database/database.ts';
 import { runCommand } from '../../cli/processes.ts';
 import { selfSigned } from './certificate.ts';
 import { useRoles, type Role } from './roles.ts';
+import { workerPort } from '../../../src/connect/port.ts';
 
 const roles = useRoles();
 /** The role the engine runs as, which a test changes and puts right again. */
@@ -69,7 +70,7 @@ describe('a role', () => {
     const holder = await roles.database.connect();
     await holder.query('BEGIN; LOCK TABLE ff_execution');
     sent = 0;
-    const error = await errorOf(connection.explain('{fp:1}:00000000-0000-4000-8000-000000000000'));
+    const error = await errorOf(connection.executions.explain('{fp:1}:00000000-0000-4000-8000-000000000000'));
     await holder.end();
     expect(error).toMatchObject({
       code: 'statement_cancelled',
@@ -93,7 +94,7 @@ describe('a role', () => {
     await set('SET default_transaction_read_only = on');
     onTestFinished(() => set('RESET default_transaction_read_only'));
     const connection = await opened();
-    expect(await errorOf(connection.submit({ kind: 'k' }))).toMatchObject({
+    expect(await errorOf(connection.executions.submit({ kind: 'k' }))).toMatchObject({
       code: 'unavailable',
       sqlState: '25006',
       message: expect.stringMatching(/accepts no writes.*connect to the primary/),
@@ -132,13 +133,13 @@ describe('a role', () => {
     await migrate({ databaseUrl });
     const connection = await opened(databaseUrl);
     const text = String.raw`back\slash \u0041 'quoted'`;
-    const { executionId } = await connection.submit({ kind: 'k', payload: { text } });
+    const { executionId } = await connection.executions.submit({ kind: 'k', payload: { text } });
     const claim = { workerId: 'w', workerInstanceId: 'w-1', kinds: ['k'], limit: 1, leaseMs: 30_000 };
-    const [lease] = (await connection.claim(claim)).claims;
+    const [lease] = (await workerPort(connection).claim(claim)).claims;
     expect(lease!.payload).toEqual({ text });
-    await connection.appendFrames(lease!, [{ frameType: 'said', payload: { text } }]);
-    await connection.complete(lease!, { text });
-    expect(await connection.result(executionId)).toMatchObject({ result: { text } });
+    await workerPort(connection).appendFrames(lease!, [{ frameType: 'said', payload: { text } }]);
+    await workerPort(connection).complete(lease!, { text });
+    expect(await connection.executions.result(executionId)).toMatchObject({ result: { text } });
     const examined = await runCommand({ args: ['doctor', '--json'], databaseUrl });
     expect(examined.exitCode).toBe(0);
   });

@@ -4,15 +4,17 @@
  */
 import { readFile } from 'node:fs/promises';
 import { beforeAll, expect, it, onTestFinished } from 'vitest';
-import { connect, type Connection, type ConnectOptions } from '../../../src/connect/connect.ts';
+import { connect, type ConnectOptions } from '../../../src/connect/connect.ts';
+import type { Connection } from '../../../src/connect/connection.ts';
 import { task } from '../../../src/define/task.ts';
 import { connectionBudget } from '../../../src/engine/database/connection-budget.ts';
 import { migrate } from '../../../src/engine/database/migrate.ts';
-import { handle } from '../../../src/worker/handlers.ts';
-import { startWorker } from '../../../src/worker/worker.ts';
+import { handle } from '../../../src/define/handlers.ts';
+import { startWorker } from '../../../src/connect/worker.ts';
 import { runCommand } from '../../cli/processes.ts';
 import { latch } from '../../worker/crew.ts';
 import { useRoles, type Role } from './roles.ts';
+import { workerPort } from '../../../src/connect/port.ts';
 
 const roles = useRoles();
 const LONG = { timeout: 30_000 };
@@ -58,11 +60,11 @@ it.each([1, 3])('is not exceeded under load with poolSize: %i', LONG, async (poo
   await limitRole(budget.total);
   onTestFinished(() => limitRole(-1));
   const connection = await open({ databaseUrl: role.url, poolSize });
-  await connection.pauseLane(`lane-${poolSize}`);
+  await connection.lanes.pause(`lane-${poolSize}`);
   const held = latch();
   const errors: unknown[] = [];
   for (let n = 0; n < 6; n += 1)
-    await connection.consume(
+    await connection.events.consume(
       `consumer-${poolSize}-${n}`,
       async (_events, tx) => {
         await tx.query('SELECT 1');
@@ -71,7 +73,7 @@ it.each([1, 3])('is not exceeded under load with poolSize: %i', LONG, async (poo
       { onError: (error) => errors.push(error) },
     );
   const transacting = Array.from({ length: 6 }, (_, n) =>
-    connection.transact(async (tx) => {
+    workerPort(connection).transact(async (tx) => {
       await tx.query('SELECT 1');
       await held.opened;
       return n;
@@ -80,7 +82,7 @@ it.each([1, 3])('is not exceeded under load with poolSize: %i', LONG, async (poo
   let most = 0;
   await expect
     .poll(async () => {
-      await Promise.all(Array.from({ length: 20 }, () => connection.listWorkers()));
+      await Promise.all(Array.from({ length: 20 }, () => connection.workers.list()));
       const counts = await openNow();
       most = Math.max(
         most,
@@ -117,7 +119,7 @@ it('that a role does not allow is named to whoever begins a transaction, after a
     ],
   });
   onTestFinished(() => worker.stop({ deadlineMs: 0 }));
-  await connection.submit({ kind: 'books' });
+  await connection.executions.submit({ kind: 'books' });
   expect(await refused.opened).toMatchObject({
     code: 'no_connection',
     sqlState: '53300',

@@ -9,6 +9,7 @@ import { connect, isEngineError, migrate, type EngineError } from '../../../src/
 import { ERROR_CODES } from '../../../src/contract/errors.ts';
 import { parseExecutionId } from '../../../src/contract/ids.ts';
 import { newKind, useBench, WAIT } from '../../conformance/open.ts';
+import { workerPort } from '../../../src/connect/port.ts';
 
 const bench = useBench();
 const PASSWORD = 'hunter2-very-secret';
@@ -88,13 +89,15 @@ describe('no data is told', () => {
   it('by a refusal of the payload, the result or the failure that holds it', async () => {
     const lease = await bench.running();
     const errors = [
-      await errorOf(() => bench.engine.submit({ kind: 'k', payload: { text: `${SECRET}\u0000` } })),
-      await errorOf(() => bench.engine.submit({ kind: 'k', payload: [SECRET, Number.NaN] })),
-      await errorOf(() => bench.engine.submit({ kind: 'k', payload: SECRET.repeat(100_000) })),
-      await errorOf(() => bench.engine.submit({ kind: 'k', namespace: SECRET.repeat(100) })),
-      await errorOf(() => bench.engine.submit({ kind: 'k', tags: { a: `${SECRET}\u0000` } })),
-      await errorOf(() => bench.engine.complete(lease, [`${SECRET}\uD800`])),
-      await errorOf(() => bench.engine.fail(lease, { message: SECRET, category: SECRET.repeat(100) })),
+      await errorOf(() =>
+        bench.engine.executions.submit({ kind: 'k', payload: { text: `${SECRET}\u0000` } }),
+      ),
+      await errorOf(() => bench.engine.executions.submit({ kind: 'k', payload: [SECRET, Number.NaN] })),
+      await errorOf(() => bench.engine.executions.submit({ kind: 'k', payload: SECRET.repeat(100_000) })),
+      await errorOf(() => bench.engine.executions.submit({ kind: 'k', namespace: SECRET.repeat(100) })),
+      await errorOf(() => bench.engine.executions.submit({ kind: 'k', tags: { a: `${SECRET}\u0000` } })),
+      await errorOf(() => bench.port.complete(lease, [`${SECRET}\uD800`])),
+      await errorOf(() => bench.port.fail(lease, { message: SECRET, category: SECRET.repeat(100) })),
       await errorOf(() => bench.engine.cancel(lease.executionId, { reason: `${SECRET}\u0000` })),
     ];
     errors.forEach((error) => expect(shown(error)).not.toContain(SECRET));
@@ -110,8 +113,8 @@ describe('no data is told', () => {
     );
     try {
       const errors = [
-        await errorOf(() => bench.engine.submit({ kind: newKind(), payload: { is: SECRET } })),
-        await errorOf(() => bench.engine.complete(lease, SECRET)),
+        await errorOf(() => bench.engine.executions.submit({ kind: newKind(), payload: { is: SECRET } })),
+        await errorOf(() => bench.port.complete(lease, SECRET)),
       ];
       for (const error of errors) {
         expect(error).toMatchObject({ code: 'database_error', sqlState: '23514' });
@@ -181,10 +184,10 @@ describe('a pool of the application', () => {
     const pool = new pg.Pool({ connectionString: bench.database.url, max: 1 });
     try {
       const engine = await connect({ pool, reconcile: 'off' });
-      const { executionId } = await engine.submit({ kind: newKind() });
+      const { executionId } = await engine.executions.submit({ kind: newKind() });
       await engine.close();
       expect((await pool.query('SELECT 1 AS one')).rows).toEqual([{ one: 1 }]);
-      expect(await bench.engine.result(executionId)).toMatchObject({ outcome: 'pending' });
+      expect(await bench.engine.executions.result(executionId)).toMatchObject({ outcome: 'pending' });
     } finally {
       await pool.end();
     }
@@ -211,7 +214,7 @@ describe('conflicts on the engine’s own connections', () => {
     try {
       await blocker.query('BEGIN');
       await blocker.query('SELECT 1 FROM ff_execution WHERE execution_id = $1 FOR UPDATE', [uuid]);
-      const completing = engine.complete(claim);
+      const completing = workerPort(engine).complete(claim);
       await vi.waitFor(() => expect(refused).toHaveBeenCalled(), WAIT);
       await blocker.query('COMMIT');
       expect(await completing).toEqual({ outcome: 'completed', repeated: false });
@@ -235,7 +238,7 @@ describe('conflicts on the engine’s own connections', () => {
     try {
       await blocker.query('BEGIN');
       await blocker.query('SELECT 1 FROM ff_execution WHERE execution_id = $1 FOR UPDATE', [uuid]);
-      const error = await errorOf(() => engine.complete(claim));
+      const error = await errorOf(() => workerPort(engine).complete(claim));
       expect(error).toMatchObject({ code: 'contention', sqlState: '55P03' });
       withoutSecrets(error);
     } finally {

@@ -34,8 +34,8 @@ async function pretendNewer(breaking: boolean): Promise<void> {
 async function canConnect(): Promise<void> {
   const engine = await connect({ databaseUrl: database.url, reconcile: 'off' });
   try {
-    const { executionId } = await engine.submit({ kind: 'k' });
-    expect(await engine.result(executionId)).toMatchObject({ outcome: 'pending' });
+    const { executionId } = await engine.executions.submit({ kind: 'k' });
+    expect(await engine.executions.result(executionId)).toMatchObject({ outcome: 'pending' });
   } finally {
     await engine.close();
   }

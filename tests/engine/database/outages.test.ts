@@ -5,12 +5,13 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, inject, it, onTestFinished } from 'vitest';
 import pg from 'pg';
-import { connect, type Connection } from '../../../src/connect/connect.ts';
+import { connect } from '../../../src/connect/connect.ts';
+import type { Connection } from '../../../src/connect/connection.ts';
 import { isEngineError, type ExecutionId, type FeedEvent } from '../../../src/index.ts';
 import { task } from '../../../src/define/task.ts';
 import { migrate } from '../../../src/engine/database/migrate.ts';
-import { handle } from '../../../src/worker/handlers.ts';
-import { startWorker } from '../../../src/worker/worker.ts';
+import { handle } from '../../../src/define/handlers.ts';
+import { startWorker } from '../../../src/connect/worker.ts';
 import { latch } from '../../worker/crew.ts';
 import { useRoles, type Role } from './roles.ts';
 
@@ -100,7 +101,7 @@ async function runEverything(connection: Connection, kind: string) {
   const errors: { error: unknown; failures: number }[] = [];
   const disconnected = latch<{ type: string }>();
   const told = latch<unknown>();
-  const subscription = await connection.subscribeEvents({ filter });
+  const subscription = await connection.events.subscribe({ filter });
   onTestFinished(() => subscription.close());
   const reading = (async () => {
     for await (const event of subscription) {
@@ -108,7 +109,7 @@ async function runEverything(connection: Connection, kind: string) {
       if (event.type === 'disconnected') disconnected.open(event);
     }
   })();
-  const consumer = await connection.consume(
+  const consumer = await connection.events.consume(
     `consumer-${kind}`,
     async (events) => void handled.push(...events),
     {
@@ -119,17 +120,17 @@ async function runEverything(connection: Connection, kind: string) {
       },
     },
   );
-  const waited = (await connection.submit({ kind: `${kind}-waited` })).executionId;
-  const flow = await connection.createFlow({ name: 'waited' });
-  await connection.addMembers(flow.flowId, [{ name: 'only', kind: `${kind}-member` }]);
-  await connection.sealFlow(flow.flowId);
+  const waited = (await connection.executions.submit({ kind: `${kind}-waited` })).executionId;
+  const flow = await connection.flows.create({ name: 'waited' });
+  await connection.flows.addMembers(flow.flowId, [{ name: 'only', kind: `${kind}-member` }]);
+  await connection.flows.seal(flow.flowId);
   const tail = (async () => {
     const items: string[] = [];
-    for await (const item of connection.tailStream(waited)) items.push(item.type);
+    for await (const item of connection.streams.tail(waited)) items.push(item.type);
     return items;
   })();
-  const end = connection.waitForEnd(waited);
-  const flowEnd = connection.waitForFlow(flow.flowId);
+  const end = connection.executions.wait(waited);
+  const flowEnd = connection.flows.wait(flow.flowId);
   const died = latch();
   const deaths: string[] = [];
   for (const [what, running] of Object.entries({ reading, consumer: consumer.done, end, flowEnd, tail }))
@@ -160,7 +161,7 @@ describe('what runs continues by itself after', () => {
     const kind = `kind-${randomUUID()}`;
     const connection = await open();
     const running = await runEverything(connection, kind);
-    const first = (await connection.submit({ kind })).executionId;
+    const first = (await connection.executions.submit({ kind })).executionId;
     await expect.poll(() => endedOf(running.handled), LONG).toEqual([first]);
 
     await bringAbout(trouble);
@@ -174,11 +175,11 @@ describe('what runs continues by itself after', () => {
       await server.query(trouble.end);
     }
 
-    const second = await insisting(() => connection.submit({ kind }));
+    const second = await insisting(() => connection.executions.submit({ kind }));
     await expect.poll(() => endedOf(running.handled), LONG).toEqual([first, second.executionId]);
     await expect.poll(() => endedOf(running.heard), LONG).toEqual([first, second.executionId]);
     await insisting(() => connection.cancel(running.waited, { reason: 'to have an end' }));
-    await insisting(() => connection.cancelFlow(running.flowId, { reason: 'to have an end' }));
+    await insisting(() => connection.flows.cancel(running.flowId, { reason: 'to have an end' }));
     expect(await running.end).toMatchObject({ outcome: 'cancelled' });
     expect(await running.flowEnd).toBe('cancelled');
     expect(await running.tail).toEqual(['closed']);

@@ -3,9 +3,11 @@
  * engines in two schemas of one database know nothing of each other.
  */
 import { describe, expect, it, vi } from 'vitest';
-import { connect, migrate, type Connection, type Hint } from '../../../src/index.ts';
+import { connect, migrate, type Connection } from '../../../src/index.ts';
+import type { Hint } from '../../../src/protocol/index.ts';
 import { claimRequest, WAIT } from '../../conformance/open.ts';
 import { useRoles, type Role } from './roles.ts';
+import { workerPort } from '../../../src/connect/port.ts';
 
 const roles = useRoles();
 const SHORT_LEASE_MS = 100;
@@ -28,47 +30,56 @@ async function opened<Value>(
 async function live(engine: Connection): Promise<void> {
   const claimOne = async (leaseMs = 60_000) =>
     vi.waitFor(async () => {
-      await engine.fireTimers();
-      const { claims } = await engine.claim({ ...claimRequest(), kinds: ['k'], limit: 1, leaseMs });
+      await workerPort(engine).fireTimers();
+      const { claims } = await workerPort(engine).claim({
+        ...claimRequest(),
+        kinds: ['k'],
+        limit: 1,
+        leaseMs,
+      });
       expect(claims).toHaveLength(1);
       return claims[0]!;
     }, WAIT);
-  const { executionId } = await engine.submit({ kind: 'k', lane: 'l', policy: AGAIN, delayMs: 1 });
+  const { executionId } = await engine.executions.submit({ kind: 'k', lane: 'l', policy: AGAIN, delayMs: 1 });
   const first = await claimOne();
-  expect(await engine.renew([first], 60_000)).toEqual([{ outcome: 'renewed' }]);
-  expect(await engine.release(first)).toMatchObject({ outcome: 'released' });
-  expect(await engine.fail(await claimOne(), { message: 'm' })).toMatchObject({ outcome: 'retry_scheduled' });
+  expect(await workerPort(engine).renew([first], 60_000)).toEqual([{ outcome: 'renewed' }]);
+  expect(await workerPort(engine).release(first)).toMatchObject({ outcome: 'released' });
+  expect(await workerPort(engine).fail(await claimOne(), { message: 'm' })).toMatchObject({
+    outcome: 'retry_scheduled',
+  });
   await claimOne();
-  expect(await engine.revokeLease(executionId, { reason: 'r' })).toEqual({ outcome: 'revoked' });
+  expect(await engine.executions.revokeLease(executionId, { reason: 'r' })).toEqual({ outcome: 'revoked' });
   await claimOne(SHORT_LEASE_MS);
   const last = await claimOne();
   expect(last).toMatchObject({ executionId, reclaimed: true, attemptIndex: 3 });
-  expect(await engine.complete(last, 'r')).toMatchObject({ outcome: 'completed' });
-  expect(await engine.result(executionId)).toEqual({ outcome: 'success', result: 'r' });
-  const other = await engine.submit({ kind: 'k' });
+  expect(await workerPort(engine).complete(last, 'r')).toMatchObject({ outcome: 'completed' });
+  expect(await engine.executions.result(executionId)).toEqual({ outcome: 'success', result: 'r' });
+  const other = await engine.executions.submit({ kind: 'k' });
   expect(await engine.cancel(other.executionId, { reason: 'r' })).toMatchObject({ outcome: 'cancelled' });
   await operate(engine, other.executionId);
-  for (const report of engine.reconcilerReports()) expect(report).toMatchObject({ errors: 0, failed: 0 });
+  for (const report of engine.upkeep.reports()) expect(report).toMatchObject({ errors: 0, failed: 0 });
 }
 
 /** An operator's verbs, on an execution that has ended. */
 async function operate(engine: Connection, executionId: string): Promise<void> {
-  expect(await engine.replay(executionId, { reason: 'r', from: 'start' })).toMatchObject({
+  expect(await engine.executions.replay(executionId, { reason: 'r', from: 'start' })).toMatchObject({
     outcome: 'replayed',
   });
-  expect(await engine.changePriority(executionId, { priority: 7 })).toMatchObject({ outcome: 'changed' });
-  expect(await engine.setTags(executionId, { set: { a: 'b' } })).toMatchObject({ outcome: 'set' });
-  expect((await engine.list({ filter: { tags: { a: 'b' } } })).executions).toHaveLength(1);
-  expect((await engine.listAttempts(executionId)).before).toBeNull();
-  expect(await engine.explain(executionId)).toMatchObject({ outcome: 'explained' });
-  expect(await engine.pauseLane('default')).toMatchObject({ outcome: 'paused' });
-  expect((await engine.listLanes()).lanes.map(({ lane }) => lane)).toEqual(['default', 'l']);
-  expect(await engine.resumeLane('default')).toMatchObject({ outcome: 'resumed' });
+  expect(await engine.executions.changePriority(executionId, { priority: 7 })).toMatchObject({
+    outcome: 'changed',
+  });
+  expect(await engine.executions.setTags(executionId, { set: { a: 'b' } })).toMatchObject({ outcome: 'set' });
+  expect((await engine.executions.list({ filter: { tags: { a: 'b' } } })).executions).toHaveLength(1);
+  expect((await engine.executions.listAttempts(executionId)).before).toBeNull();
+  expect(await engine.executions.explain(executionId)).toMatchObject({ outcome: 'explained' });
+  expect(await engine.lanes.pause('default')).toMatchObject({ outcome: 'paused' });
+  expect((await engine.lanes.list()).lanes.map(({ lane }) => lane)).toEqual(['default', 'l']);
+  expect(await engine.lanes.resume('default')).toMatchObject({ outcome: 'resumed' });
   const keyed = { kind: 'k', idempotencyKey: 'key', policy: { deadlineMs: 60_000 } };
-  await engine.submit(keyed);
-  expect(await engine.submit(keyed)).toMatchObject({ outcome: 'duplicate' });
+  await engine.executions.submit(keyed);
+  expect(await engine.executions.submit(keyed)).toMatchObject({ outcome: 'duplicate' });
   const request = { verb: 'cancel', reason: 'r', filter: { kind: 'k' } } as const;
-  for await (const { cursor, outcomes } of engine.bulk(request)) {
+  for await (const { cursor, outcomes } of engine.executions.bulk(request)) {
     if (cursor === null) expect(outcomes).toEqual({ cancelled: 2 });
   }
 }
@@ -76,9 +87,9 @@ async function operate(engine: Connection, executionId: string): Promise<void> {
 /** Each with whether it found something to do, and how often it failed, after its first pass. */
 async function firstPasses(engine: Connection): Promise<[string, boolean, number][]> {
   await vi.waitFor(() => {
-    for (const report of engine.reconcilerReports()) expect(report.passes).toBeGreaterThan(0);
+    for (const report of engine.upkeep.reports()) expect(report.passes).toBeGreaterThan(0);
   }, WAIT);
-  return engine.reconcilerReports().map(({ name, acted, errors }) => [name, acted > 0, errors]);
+  return engine.upkeep.reports().map(({ name, acted, errors }) => [name, acted > 0, errors]);
 }
 
 async function owner(schema: string): Promise<Role> {
@@ -130,7 +141,7 @@ describe('a role that was granted the use of a schema another one migrated', () 
       retention: '0s',
       reconcile: 'off',
     });
-    const { executionId } = await engine.submit({
+    const { executionId } = await engine.executions.submit({
       kind: 'k',
       tags: { a: 'b' },
       idempotencyKey: 'key',
@@ -140,7 +151,10 @@ describe('a role that was granted the use of a schema another one migrated', () 
     await engine.close();
     // Its first pass comes at once.
     await opened(worker.url, 'forgetful', async (forgetting) => {
-      await vi.waitFor(async () => expect(await forgetting.describe(executionId)).toBeNull(), WAIT);
+      await vi.waitFor(
+        async () => expect(await forgetting.executions.describe(executionId)).toBeNull(),
+        WAIT,
+      );
       const acted = await firstPasses(forgetting);
       expect(acted).toContainEqual(['old-keys', true, 0]);
       expect(acted).toContainEqual(['event-positions', true, 0]);
@@ -209,8 +223,10 @@ describe('a role without rights', () => {
     );
     const engine = await connect({ databaseUrl: reader.url, schema: 'readable', reconcile: 'off' });
     try {
-      await expect(engine.submit({ kind: 'k' })).rejects.toMatchObject({ code: 'permission_denied' });
-      expect(await engine.claim({ ...claimRequest(), kinds: ['k'] })).toEqual({
+      await expect(engine.executions.submit({ kind: 'k' })).rejects.toMatchObject({
+        code: 'permission_denied',
+      });
+      expect(await workerPort(engine).claim({ ...claimRequest(), kinds: ['k'] })).toEqual({
         claims: [],
         nextDueInMs: null,
         passedBy: 0,
@@ -236,17 +252,21 @@ describe('two engines in two schemas of one database', () => {
 
   it('do not see, claim or end what the other has', () =>
     twoEngines(async (left, right) => {
-      const { executionId } = await left.submit({ kind: 'k', payload: 'left' });
-      expect(await right.describe(executionId)).toBeNull();
+      const { executionId } = await left.executions.submit({ kind: 'k', payload: 'left' });
+      expect(await right.executions.describe(executionId)).toBeNull();
       expect(await right.cancel(executionId, { reason: 'r' })).toMatchObject({ outcome: 'not_found' });
       const mine = { ...claimRequest(), kinds: ['k'] };
-      for (const _ of [1, 2]) expect((await right.claim(mine)).claims).toEqual([]);
+      for (const _ of [1, 2]) expect((await workerPort(right).claim(mine)).claims).toEqual([]);
       const same = { kind: 'k', executionId, payload: 'right' };
-      expect(await right.submit(same)).toMatchObject({ outcome: 'submitted' });
-      await right.claim(mine).then(({ claims }) => Promise.all(claims.map((claim) => right.complete(claim))));
-      await right.claim(mine).then(({ claims }) => Promise.all(claims.map((claim) => right.complete(claim))));
-      expect(await right.describe(executionId)).toMatchObject({ publicState: 'completed' });
-      expect(await left.describe(executionId)).toMatchObject({ publicState: 'waiting' });
+      expect(await right.executions.submit(same)).toMatchObject({ outcome: 'submitted' });
+      await workerPort(right)
+        .claim(mine)
+        .then(({ claims }) => Promise.all(claims.map((claim) => workerPort(right).complete(claim))));
+      await workerPort(right)
+        .claim(mine)
+        .then(({ claims }) => Promise.all(claims.map((claim) => workerPort(right).complete(claim))));
+      expect(await right.executions.describe(executionId)).toMatchObject({ publicState: 'completed' });
+      expect(await left.executions.describe(executionId)).toMatchObject({ publicState: 'waiting' });
     }));
 
   it('do not wake each other', () =>
@@ -254,11 +274,12 @@ describe('two engines in two schemas of one database', () => {
       // Both schemas count their routes from the same number: a hint that strayed would seem to be about work here.
       const kinds = ['k', 'ping', 'fence'];
       for (const engine of [left, right]) {
-        await engine.submit(kinds.map((kind) => ({ kind })));
-        for (const _ of [1, 2]) await engine.claim({ ...claimRequest(), kinds });
+        await engine.executions.submit(kinds.map((kind) => ({ kind })));
+        for (const _ of [1, 2]) await workerPort(engine).claim({ ...claimRequest(), kinds });
       }
       const heard: Record<string, Hint[]> = { k: [], ping: [], fence: [] };
-      for (const kind of kinds) right.watch({ kinds: [kind] }, (hint) => !heard[kind]!.push(hint));
+      for (const kind of kinds)
+        workerPort(right).watch({ kinds: [kind] }, (hint) => !heard[kind]!.push(hint));
       const named = (kind: string) => heard[kind]!.filter(({ routes }) => routes !== 'all');
       const sender = await connect({
         databaseUrl: roles.database.url,
@@ -267,11 +288,11 @@ describe('two engines in two schemas of one database', () => {
       });
       try {
         await vi.waitFor(async () => {
-          await sender.submit({ kind: 'ping' });
+          await sender.executions.submit({ kind: 'ping' });
           expect(named('ping')).not.toEqual([]);
         }, WAIT);
-        await left.submit({ kind: 'k' });
-        await sender.submit({ kind: 'fence' });
+        await left.executions.submit({ kind: 'k' });
+        await sender.executions.submit({ kind: 'fence' });
         await vi.waitFor(() => expect(named('fence')).not.toEqual([]), WAIT);
         expect(named('k')).toEqual([]);
       } finally {
@@ -285,8 +306,8 @@ describe('two engines in two schemas of one database', () => {
     await migrate({ databaseUrl: url, schema: 'goes' });
     await roles.admin('DROP SCHEMA goes CASCADE');
     await opened(url, 'stays', async (engine) => {
-      const { executionId } = await engine.submit({ kind: 'k' });
-      expect(await engine.result(executionId)).toMatchObject({ outcome: 'pending' });
+      const { executionId } = await engine.executions.submit({ kind: 'k' });
+      expect(await engine.executions.result(executionId)).toMatchObject({ outcome: 'pending' });
     });
     await expect(connect({ databaseUrl: url, schema: 'goes' })).rejects.toMatchObject({
       code: 'schema_missing',

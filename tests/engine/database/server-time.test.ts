@@ -7,10 +7,10 @@ import { useBench } from '../../conformance/open.ts';
 const bench = useBench();
 
 it('is the clock executions are stamped by', async () => {
-  const before = await bench.engine.serverTimeMs();
+  const before = await bench.engine.upkeep.serverTimeMs();
   await bench.database.moveClock(86_400_000);
   const { createdAtMs } = await bench.snapshot(await bench.submit({}));
-  const after = await bench.engine.serverTimeMs();
+  const after = await bench.engine.upkeep.serverTimeMs();
   expect(createdAtMs - before).toBeGreaterThanOrEqual(86_400_000);
   expect(after).toBeGreaterThanOrEqual(createdAtMs);
 });

@@ -43,7 +43,7 @@ function refuses(member: keyof SubmitRequest, code: ErrorCode, values: Values, s
     for (const [name, value] of Object.entries(values)) {
       it(name, async () => {
         const request = { kind: newKind(), [member]: value } as SubmitRequest;
-        await expectRefused(bench.database, () => bench.engine.submit(request), {
+        await expectRefused(bench.database, () => bench.engine.executions.submit(request), {
           code,
           field: expect.stringMatching(new RegExp(`^request\\.${member}`)) as unknown as string,
           ...(says === undefined ? {} : { says }),
@@ -209,7 +209,7 @@ refuses('policy', 'invalid_policy', {
 describe('a payload', () => {
   it('over the limit is refused, and the limit is named', async () => {
     const payload = 'x'.repeat(LIMITS.payloadBytes - 1);
-    await expectRefused(bench.database, () => bench.engine.submit({ kind: 'k', payload }), {
+    await expectRefused(bench.database, () => bench.engine.executions.submit({ kind: 'k', payload }), {
       code: 'payload_too_large',
       field: 'request.payload',
       says: /1048577 bytes.*limit is 1048576/,
@@ -218,7 +218,7 @@ describe('a payload', () => {
 
   it('is measured in bytes, not characters', async () => {
     const payload = '€'.repeat(LIMITS.payloadBytes / 3 + 1);
-    await expectRefused(bench.database, () => bench.engine.submit({ kind: 'k', payload }), {
+    await expectRefused(bench.database, () => bench.engine.executions.submit({ kind: 'k', payload }), {
       code: 'payload_too_large',
       field: 'request.payload',
     });
@@ -233,11 +233,15 @@ describe('a payload', () => {
 
   it('names the very place at fault', async () => {
     const payload = { list: [1, { inner: [true, Number.NaN] }] };
-    await expectRefused(bench.database, () => bench.engine.submit([{ kind: 'k' }, { kind: 'k', payload }]), {
-      code: 'invalid_input',
-      field: 'requests[1].payload.list[1].inner[1]',
-      says: /NaN/,
-    });
+    await expectRefused(
+      bench.database,
+      () => bench.engine.executions.submit([{ kind: 'k' }, { kind: 'k', payload }]),
+      {
+        code: 'invalid_input',
+        field: 'requests[1].payload.list[1].inner[1]',
+        says: /NaN/,
+      },
+    );
   });
 });
 
@@ -245,7 +249,7 @@ describe('a call', () => {
   it('with one bad request writes none of them', async () => {
     const kind = newKind();
     const requests = Array.from({ length: 20 }, (_, index) => ({ kind, priority: index === 13 ? -1 : 1 }));
-    await expectRefused(bench.database, () => bench.engine.submit(requests), {
+    await expectRefused(bench.database, () => bench.engine.executions.submit(requests), {
       code: 'invalid_input',
       field: 'requests[13].priority',
     });
@@ -253,7 +257,7 @@ describe('a call', () => {
 
   it('of more than ten thousand is refused', async () => {
     const requests = Array.from({ length: LIMITS.submitBatch + 1 }, () => ({ kind: 'k' }));
-    await expectRefused(bench.database, () => bench.engine.submit(requests), {
+    await expectRefused(bench.database, () => bench.engine.executions.submit(requests), {
       code: 'too_many',
       field: 'requests',
       says: /10001.*10000/,
@@ -264,7 +268,7 @@ describe('a call', () => {
     it(`whose payloads are too much together is refused, with characters of ${name}`, async () => {
       const payload = character.repeat((LIMITS.payloadBytes - 4) / Buffer.byteLength(character));
       const requests = Array.from({ length: 65 }, () => ({ kind: 'k', payload }));
-      await expectRefused(bench.database, () => bench.engine.submit(requests), {
+      await expectRefused(bench.database, () => bench.engine.executions.submit(requests), {
         code: 'payload_too_large',
         field: 'requests',
         says: /limit is 67108864/,
@@ -280,11 +284,11 @@ describe('a call', () => {
   })) {
     it(`with ${name} for a request is refused`, async () => {
       const code = 'invalid_input' as const;
-      await expectRefused(bench.database, () => bench.engine.submit(request as never), {
+      await expectRefused(bench.database, () => bench.engine.executions.submit(request as never), {
         code,
         field: 'request',
       });
-      const many = () => bench.engine.submit([request as never]);
+      const many = () => bench.engine.executions.submit([request as never]);
       await expectRefused(bench.database, many, { code, field: 'requests[0]' });
     });
   }
@@ -292,7 +296,7 @@ describe('a call', () => {
 
 it('the limits themselves are accepted', async () => {
   const before = await rowCounts(bench.database);
-  await bench.engine.submit({
+  await bench.engine.executions.submit({
     kind: 'k'.repeat(LIMITS.kindBytes),
     lane: '~'.repeat(LIMITS.laneBytes),
     namespace: 'ü'.repeat(LIMITS.namespaceBytes / 2),

@@ -4,29 +4,35 @@
 import { expect, it } from 'vitest';
 import { connect } from '../../../src/index.ts';
 import { LEASE_MS, newKind, useBench } from '../../conformance/open.ts';
+import { workerPort } from '../../../src/connect/port.ts';
 
 const bench = useBench();
 
 it('an execution without a policy survives three lost leases, and not a fourth', async () => {
   await using engine = await connect({ databaseUrl: bench.database.url, reconcile: 'off', listen: 'off' });
   const kind = newKind();
-  const { executionId } = await engine.submit({ kind });
+  const { executionId } = await engine.executions.submit({ kind });
   for (let lost = 0; lost < 4; lost += 1) {
     expect(await bench.claimOne(kind)).toMatchObject({ attemptIndex: lost });
     await bench.database.moveClock(LEASE_MS + 1);
     await bench.reconcile();
   }
-  expect(await engine.result(executionId)).toMatchObject({ outcome: 'expired', message: 'attempt_timeout' });
+  expect(await engine.executions.result(executionId)).toMatchObject({
+    outcome: 'expired',
+    message: 'attempt_timeout',
+  });
 });
 
 it('a policy of its own goes before the default one, member by member', async () => {
   await using engine = await connect({ databaseUrl: bench.database.url, reconcile: 'off', listen: 'off' });
   const kind = newKind();
-  await engine.submit([{ kind, policy: { retry: { maxRetries: 0 } } }]);
-  expect(await engine.fail(await bench.claimOne(kind), { message: 'no' })).toMatchObject({
+  await engine.executions.submit([{ kind, policy: { retry: { maxRetries: 0 } } }]);
+  expect(await workerPort(engine).fail(await bench.claimOne(kind), { message: 'no' })).toMatchObject({
     outcome: 'failed',
   });
-  await engine.submit([{ kind, policy: { maxReclaims: 1 } }]);
+  await engine.executions.submit([{ kind, policy: { maxReclaims: 1 } }]);
   const claim = await bench.claimOne(kind);
-  expect(await engine.fail(claim, { message: 'no' })).toMatchObject({ outcome: 'retry_scheduled' });
+  expect(await workerPort(engine).fail(claim, { message: 'no' })).toMatchObject({
+    outcome: 'retry_scheduled',
+  });
 });

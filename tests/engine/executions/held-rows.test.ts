@@ -4,11 +4,13 @@
  */
 import type pg from 'pg';
 import { afterEach, describe, expect, it } from 'vitest';
-import { connect, migrate, type Claim, type SqlExecutor } from '../../../src/index.ts';
+import { connect, migrate, type SqlExecutor } from '../../../src/index.ts';
+import type { Claim } from '../../../src/protocol/index.ts';
 import { LIMITS } from '../../../src/contract/limits.ts';
 import { newKind, useBench, WAIT } from '../../conformance/open.ts';
 import { uuidOf } from '../../worker/crew.ts';
 import { useRoles } from '../database/roles.ts';
+import { workerPort } from '../../../src/connect/port.ts';
 
 const SHORT_LEASE_MS = 2_000;
 const bench = useBench();
@@ -41,7 +43,7 @@ async function begin(): Promise<Session> {
 async function recordedBy(claim: Claim): Promise<Session> {
   const session = await begin();
   const { executor } = session;
-  expect(await bench.engine.recordStep(claim, { name: 'a' }, { executor })).toMatchObject({
+  expect(await bench.port.recordStep(claim, { name: 'a' }, { executor })).toMatchObject({
     outcome: 'recorded',
   });
   return session;
@@ -73,7 +75,7 @@ describe('a transaction that has recorded a step', () => {
       publicState: 'waiting',
       attemptIndex: 1,
     });
-    expect(await bench.engine.readSteps(claim.executionId)).toEqual([]);
+    expect(await bench.engine.executions.listSteps(claim.executionId)).toEqual([]);
   });
 
   it('and falls silent keeps no deadline from firing', async () => {
@@ -83,8 +85,8 @@ describe('a transaction that has recorded a step', () => {
     const session = await recordedBy(claim);
     await bench.database.moveClock(60_000);
     await session.ended;
-    await bench.engine.fireTimers();
-    expect(await bench.engine.result(claim.executionId)).toMatchObject({ outcome: 'expired' });
+    await bench.port.fireTimers();
+    expect(await bench.engine.executions.result(claim.executionId)).toMatchObject({ outcome: 'expired' });
   });
 
   it.each([
@@ -97,7 +99,7 @@ describe('a transaction that has recorded a step', () => {
     const claim = await runningFor(leaseMs);
     const { client, executor } = await begin();
     await client.query(`SET idle_in_transaction_session_timeout = '${before}'`);
-    await bench.engine.recordStep(claim, { name: 'a' }, { executor });
+    await bench.port.recordStep(claim, { name: 'a' }, { executor });
     expect(await limitOf(client)).toBe(during);
     await client.query('COMMIT');
     expect(await limitOf(client)).toBe(before);
@@ -114,15 +116,15 @@ describe('a row that a session holds', () => {
     const { engine } = bench;
     const claim = await bench.running();
     const { executionId } = claim;
-    await engine.createWaitpoint(claim, { name: 'approval' });
+    await workerPort(engine).createWaitpoint(claim, { name: 'approval' });
     const { pid } = await lockedBy(executionId);
     const verbs = {
       cancel: engine.cancel(executionId, { reason: 'test' }),
-      revokeLease: engine.revokeLease(executionId, { reason: 'test' }),
-      changePriority: engine.changePriority(executionId, { priority: 1 }),
-      setTags: engine.setTags(executionId, { set: { a: 'b' } }),
-      replay: engine.replay(executionId, { reason: 'test' }),
-      approve: engine.approve(executionId, 'approval', { by: 'ada' }),
+      revokeLease: engine.executions.revokeLease(executionId, { reason: 'test' }),
+      changePriority: engine.executions.changePriority(executionId, { priority: 1 }),
+      setTags: engine.executions.setTags(executionId, { set: { a: 'b' } }),
+      replay: engine.executions.replay(executionId, { reason: 'test' }),
+      approve: engine.waitpoints.approve(executionId, 'approval', { by: 'ada' }),
     };
     const told = await Promise.allSettled(Object.values(verbs));
     expect(told.map(({ status }) => status)).toEqual(Object.keys(verbs).map(() => 'rejected'));
@@ -157,7 +159,9 @@ describe('a row that a session holds', () => {
         uuidOf(claim.executionId),
       ]);
     }
-    const error = await bench.engine.revokeLease(claim.executionId, { reason: 'test' }).catch(String);
+    const error = await bench.engine.executions
+      .revokeLease(claim.executionId, { reason: 'test' })
+      .catch(String);
     for (const pid of pids) expect(error).toContain(`session ${pid}, `);
   });
 
@@ -167,11 +171,13 @@ describe('a row that a session holds', () => {
     await client.query('SELECT FROM ff_lease WHERE execution_id = $1 FOR KEY SHARE', [
       uuidOf(claim.executionId),
     ]);
-    const completing = bench.engine.complete(claim);
+    const completing = bench.port.complete(claim);
     const waiting = `SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%ff_complete%'
       AND datname = current_database()`;
     await expect.poll(async () => (await bench.database.query(waiting)).rows.length, WAIT).toBe(1);
-    await expect(bench.engine.setTags(claim.executionId, { set: { a: 'b' } })).rejects.toMatchObject({
+    await expect(
+      bench.engine.executions.setTags(claim.executionId, { set: { a: 'b' } }),
+    ).rejects.toMatchObject({
       message: expect.stringContaining(`session ${pid}, `),
     });
     await client.query('ROLLBACK');
@@ -182,7 +188,7 @@ describe('a row that a session holds', () => {
     const { executionId } = await bench.running();
     const { client, pid } = await lockedBy(executionId);
     const holding = async () => {
-      const explained = await bench.engine.explain(executionId);
+      const explained = await bench.engine.executions.explain(executionId);
       return explained.outcome === 'explained' ? explained.holding : null;
     };
     await expect.poll(holding, WAIT).toMatchObject({
@@ -209,7 +215,7 @@ it('a session of a role that may not be looked at is told by its number', async 
   const role = await roles.create();
   await migrate({ databaseUrl: roles.database.url, grantTo: role.name });
   await using engine = await connect({ databaseUrl: role.url, reconcile: 'off', listen: 'off' });
-  const { executionId } = await engine.submit({ kind: newKind() });
+  const { executionId } = await engine.executions.submit({ kind: newKind() });
   const client = await roles.database.connect();
   await client.query('BEGIN');
   const { rows } = await client.query<{ pid: number }>(
@@ -219,7 +225,7 @@ it('a session of a role that may not be looked at is told by its number', async 
     code: 'contention',
     message: expect.stringContaining(`session ${rows[0]!.pid}, whose transaction this role may not see.`),
   });
-  expect(await engine.explain(executionId)).toMatchObject({
+  expect(await engine.executions.explain(executionId)).toMatchObject({
     holding: { gate: 'held', facts: { sessions: [{ pid: rows[0]!.pid, ageMs: null, doing: null }] } },
   });
   await client.query('ROLLBACK');

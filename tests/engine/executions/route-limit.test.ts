@@ -11,7 +11,7 @@ const bench = useBench(plainDatabase);
 const MAX_ROUTES = 10_000;
 
 beforeAll(async () => {
-  await bench.engine.submit({ kind: 'known' });
+  await bench.engine.executions.submit({ kind: 'known' });
   await bench.database.query(
     `INSERT INTO ff_route (lane, kind, capabilities) SELECT 'default', 'filler-' || n, '{}' FROM generate_series(1, $1) n`,
     [MAX_ROUTES - 2],
@@ -22,7 +22,7 @@ describe('at the limit of routes', () => {
   it('a call that would go beyond is refused as a whole', async () => {
     const before = await rowCounts(bench.database);
     const requests = ['known', 'new-1', 'new-2'].map((kind) => ({ kind }));
-    await expect(bench.engine.submit(requests)).rejects.toMatchObject({
+    await expect(bench.engine.executions.submit(requests)).rejects.toMatchObject({
       code: 'route_limit_reached',
       message: expect.stringMatching(/\.$/),
     });
@@ -30,11 +30,11 @@ describe('at the limit of routes', () => {
   });
 
   it('the last one is accepted, and after it known ones still are', async () => {
-    await bench.engine.submit({ kind: 'the-last' });
-    await expect(bench.engine.submit({ kind: 'one-too-many' })).rejects.toMatchObject({
+    await bench.engine.executions.submit({ kind: 'the-last' });
+    await expect(bench.engine.executions.submit({ kind: 'one-too-many' })).rejects.toMatchObject({
       code: 'route_limit_reached',
     });
-    await bench.engine.submit([{ kind: 'known' }, { kind: 'the-last' }]);
+    await bench.engine.executions.submit([{ kind: 'known' }, { kind: 'the-last' }]);
     expect(await bench.claim({ kinds: ['known', 'the-last'] })).toHaveLength(4);
   });
 });

@@ -4,7 +4,8 @@
  * are in streams/seed-selects.test.ts.
  */
 import { beforeAll, describe, expect, it } from 'vitest';
-import type { Claim, ExecutionId, FeedEvent } from '../../../src/index.ts';
+import type { Claim } from '../../../src/protocol/index.ts';
+import type { ExecutionId, FeedEvent } from '../../../src/index.ts';
 import { parseExecutionId } from '../../../src/contract/ids.ts';
 import { take } from '../../conformance/feed/following.ts';
 import { LEASE_MS, newKind, useBench } from '../../conformance/open.ts';
@@ -165,13 +166,13 @@ describe('through the whole life of an execution', () => {
   it('renewed: the end of the lease moved', async () => {
     const [before] = await rowsOf(LEASE_END, id, 0);
     await bench.database.moveClock(1_000);
-    await bench.engine.renew([claim], LEASE_MS);
+    await bench.port.renew([claim], LEASE_MS);
     const [after] = await rowsOf(LEASE_END, id, 0);
     expect(Number(after!['lease_expires_at_ms'])).toBeGreaterThan(Number(before!['lease_expires_at_ms']));
   });
 
   it('released: the attempt is open and has no lease', async () => {
-    await bench.engine.release(claim);
+    await bench.port.release(claim);
     expect(await rowsOf(LEASE_END, id, 0)).toEqual([{ lease_expires_at_ms: null }]);
     expect(await rowsOf(ATTEMPTS, id)).toMatchObject([{ attempt_index: 0, outcome: null }]);
     expect(await rowsOf(STATE, id)).toMatchObject([{ attempt_state: 'attempt_interrupted' }]);
@@ -183,7 +184,7 @@ describe('through the whole life of an execution', () => {
   });
 
   it('failed: the attempt ended, the next one waits for its time', async () => {
-    await bench.engine.fail(claim, { message: 'ouch' });
+    await bench.port.fail(claim, { message: 'ouch' });
     const [state] = await rowsOf(STATE, id);
     expect(state).toMatchObject({
       lifecycle_phase: 'runnable',
@@ -200,7 +201,7 @@ describe('through the whole life of an execution', () => {
 
   it('past its lease and not noticed: the attempt is due', async () => {
     await bench.database.moveClock(5_000);
-    await bench.engine.fireTimers();
+    await bench.port.fireTimers();
     claim = await bench.claimOne(kind);
     await bench.database.moveClock(LEASE_MS + 1);
     expect(await due(id)).toEqual([{ execution_id: parseExecutionId(id).uuid, attempt_index: 1 }]);
@@ -264,7 +265,7 @@ describe('through the whole life of an execution', () => {
 describe('an execution that ended otherwise', () => {
   it('shows its result and payload as JSON text', async () => {
     const claim = await bench.running({ payload: { a: 'ü' } });
-    await bench.engine.complete(claim, [1, 'ö']);
+    await bench.port.complete(claim, [1, 'ö']);
     const [row] = await rowsOf(
       `SELECT convert_from(payload, 'UTF8')::jsonb AS payload, convert_from(result, 'UTF8')::jsonb AS result, public_state
        FROM ff_exec_core WHERE partition_key = $1 AND execution_id = $2`,
@@ -288,8 +289,8 @@ describe('an execution that ended otherwise', () => {
 
   it('is never due, however long ago its lease would have run out', async () => {
     const claims = [await bench.running(), await bench.running(), await bench.running()];
-    await bench.engine.complete(claims[0]!);
-    await bench.engine.fail(claims[1]!, { message: 'ouch' });
+    await bench.port.complete(claims[0]!);
+    await bench.port.fail(claims[1]!, { message: 'ouch' });
     await bench.engine.cancel(claims[2]!.executionId, { reason: 'enough' });
     await bench.database.moveClock(LEASE_MS * 2);
     for (const { executionId } of claims) expect(await due(executionId)).toEqual([]);
@@ -314,13 +315,13 @@ describe('the events of an execution', () => {
 
   beforeAll(async () => {
     expect((await bench.database.query(LAST, [partition])).rows).toEqual([{ last: 0 }]);
-    const feed = await bench.engine.subscribeEvents({ filter: { executionId } });
+    const feed = await bench.engine.events.subscribe({ filter: { executionId } });
     await bench.submit({ kind, executionId, namespace: 'team-c', tags: TAGS });
     claims.push(await bench.claimOne(kind));
-    await bench.engine.renew(claims, LEASE_MS);
-    await bench.engine.revokeLease(executionId, { reason: 'slow' });
+    await bench.port.renew(claims, LEASE_MS);
+    await bench.engine.executions.revokeLease(executionId, { reason: 'slow' });
     claims.push(await bench.claimOne(kind));
-    await bench.engine.complete(claims[1]!);
+    await bench.port.complete(claims[1]!);
     told = await take(feed, 5);
     await feed.close();
   });
@@ -378,7 +379,7 @@ describe('the events of an execution', () => {
     const claim = await bench.running();
     const count = 'SELECT count(*) AS n FROM ff_lease_event WHERE partition_key = $1 AND execution_id = $2';
     expect(await rowsOf(count, claim.executionId)).toEqual([{ n: 0 }]);
-    await (await bench.engine.subscribeEvents()).close();
+    await (await bench.engine.events.subscribe()).close();
     expect(await rowsOf(count, claim.executionId)).toEqual([{ n: 1 }]);
   });
 });

@@ -18,14 +18,14 @@ interface Trial {
   values: Values;
 }
 
-type Subscribe = 'subscribeEvents' | 'subscribeLeaseHistory' | 'subscribeCompletions';
-const SUBSCRIBES: readonly Subscribe[] = ['subscribeEvents', 'subscribeLeaseHistory', 'subscribeCompletions'];
+type Subscribe = 'subscribe' | 'subscribeLeaseHistory' | 'subscribeCompletions';
+const SUBSCRIBES: readonly Subscribe[] = ['subscribe', 'subscribeLeaseHistory', 'subscribeCompletions'];
 
 const handler = async (): Promise<void> => {};
 const consuming = (member: string) => (value: unknown) =>
-  bench.engine.consume('c', handler, { [member]: value });
+  bench.engine.events.consume('c', handler, { [member]: value });
 const filtering = (member: string, others: object = {}) => {
-  return (value: unknown) => bench.engine.subscribeEvents({ filter: { ...others, [member]: value } });
+  return (value: unknown) => bench.engine.events.subscribe({ filter: { ...others, [member]: value } });
 };
 const tagging = (key: string) => (value: unknown) => filtering('tags')({ [key]: value });
 
@@ -54,9 +54,9 @@ const CURSORS: Values = {
 const WHO: [string, (options: unknown) => unknown][] = [
   ...SUBSCRIBES.map((verb): [string, (options: unknown) => unknown] => [
     verb,
-    (options) => bench.engine[verb](options as never),
+    (options) => bench.engine.events[verb](options as never),
   ]),
-  ['consume', (options) => bench.engine.consume('c', handler, options as never)],
+  ['consume', (options) => bench.engine.events.consume('c', handler, options as never)],
 ];
 
 /** The same of all who begin somewhere. */
@@ -120,7 +120,7 @@ const LISTS: Trial[] = [
   },
   ...(['subscribeLeaseHistory', 'subscribeCompletions'] as const).map((verb): Trial => ({
     title: `${verb}: families, which it names itself`,
-    call: (families) => bench.engine[verb]({ filter: { families } as never }),
+    call: (families) => bench.engine.events[verb]({ filter: { families } as never }),
     field: 'filter.families',
     values: { 'its own': ['lease'], another: ['worker'], undefined },
   })),
@@ -159,7 +159,7 @@ const LISTS: Trial[] = [
   },
   {
     title: 'a type of completions among leases',
-    call: (types) => bench.engine.subscribeLeaseHistory({ filter: { types } as never }),
+    call: (types) => bench.engine.events.subscribeLeaseHistory({ filter: { types } as never }),
     field: 'filter.types[0]',
     says: /must be one of acquired, renewed, expired, reclaimed, revoked, released\./,
     values: { success: ['success'] },
@@ -252,19 +252,19 @@ const NAMES: Values = { ...TEXTS, 'not ASCII': 'ü', 'too long': 'c'.repeat(LIMI
 const CONSUMERS: Trial[] = [
   {
     title: 'consume: name',
-    call: (name) => bench.engine.consume(name as never, handler),
+    call: (name) => bench.engine.events.consume(name as never, handler),
     field: 'name',
     values: NAMES,
   },
   {
-    title: 'forgetConsumer: name',
-    call: (name) => bench.engine.forgetConsumer(name as never),
+    title: 'consumers.forget: name',
+    call: (name) => bench.engine.consumers.forget(name as never),
     field: 'name',
     values: NAMES,
   },
   {
     title: 'consume: handler',
-    call: (value) => bench.engine.consume('c', value as never),
+    call: (value) => bench.engine.events.consume('c', value as never),
     field: 'handler',
     values: { ...NO_FUNCTIONS, missing: undefined },
   },
@@ -307,7 +307,7 @@ for (const trial of [...EVERYWHERE, ...LISTS, ...CONDITIONS, ...CONSUMERS, ...AH
 
 describe('a place beyond the last event', () => {
   it.each([2n ** 53n + 1n, 2n ** 63n - 1n])('is told to the last digit: %d', (position) =>
-    expectRefused(bench.database, () => bench.engine.subscribeEvents({ from: encodeCursor(position) }), {
+    expectRefused(bench.database, () => bench.engine.events.subscribe({ from: encodeCursor(position) }), {
       code: 'cursor_ahead',
       field: 'from',
       says: new RegExp(`position ${position},`),

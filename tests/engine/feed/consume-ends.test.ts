@@ -76,7 +76,7 @@ describe('the end of a consumer', () => {
     const unheard = await consume(name, projection(name), { filter, through: await bench.another() });
     const consumer = await consume(name, projection(name), { filter });
     await expectSeenOnce(name, await endSome(kind, 1));
-    expect(await bench.engine.forgetConsumer(name)).toBe(true);
+    expect(await bench.engine.consumers.forget(name)).toBe(true);
     await endSome(kind, 1);
     await expect(consumer.done).rejects.toMatchObject({ code: 'not_found' });
     await consumer.stop();

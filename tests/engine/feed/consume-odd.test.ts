@@ -109,7 +109,7 @@ it('one signal may end any number of readers without a warning', async () => {
   process.on('warning', onWarning);
   onTestFinished(() => void process.off('warning', onWarning));
   const ending = new AbortController();
-  const open = () => bench.engine.subscribeEvents({ signal: ending.signal });
+  const open = () => bench.engine.events.subscribe({ signal: ending.signal });
   const readers = await Promise.all(Array.from({ length: 30 }, open));
   const reading = readers.map((reader) => reader.next());
   ending.abort();

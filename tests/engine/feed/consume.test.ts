@@ -20,6 +20,7 @@ import {
   SOON,
   useConsuming,
 } from './consuming.ts';
+import { workerPort } from '../../../src/connect/port.ts';
 
 useConsuming();
 
@@ -48,7 +49,7 @@ describe('a consumer', () => {
     const { name, kind } = names();
     const consumer = await consume(name, async () => undefined, { from: 'now' });
     await consumer.stop();
-    const [old] = await bench.engine.submit([{ kind }]);
+    const [old] = await bench.engine.executions.submit([{ kind }]);
     const { partition, uuid } = parseExecutionId(old!.executionId);
     const slow = await bench.database.connect();
     await slow.query('BEGIN');
@@ -64,10 +65,10 @@ describe('a consumer', () => {
     expect(lagMs).toBeGreaterThanOrEqual(HOUR_MS);
     // In the midst of a run of events, and at the end.
     await endSome(kind, 3);
-    const behind = await bench.engine.moveConsumer(name, encodeCursor(position + 2n));
+    const behind = await bench.engine.consumers.move(name, encodeCursor(position + 2n));
     expect(behind).toMatchObject({ lag: 2n });
     expect(behind!.lagMs).toBeLessThan(HOUR_MS);
-    expect(await bench.engine.moveConsumer(name, 'now')).toMatchObject({ lag: 0n, lagMs: 0 });
+    expect(await bench.engine.consumers.move(name, 'now')).toMatchObject({ lag: 0n, lagMs: 0 });
   });
 
   it('is handed no more than its batch at once', async () => {
@@ -179,7 +180,7 @@ describe('a handler that fails', () => {
     const handler: EventHandler = async (events, tx) => {
       codes.push((await snapshotOf(name)).errorCode);
       if (codes.length === 1) await tx.query('SELECT 1/0');
-      if (codes.length === 2) await bench.engine.describe('no id');
+      if (codes.length === 2) await bench.engine.executions.describe('no id');
       await projection(name)(events, tx);
     };
     await consume(name, handler, { filter: { kind } });
@@ -197,7 +198,7 @@ describe('a handler that fails', () => {
       onError: failed.open,
       transact: async (work) => {
         skipped += 1;
-        return skipped === 1 ? (undefined as never) : bench.engine.transact(work);
+        return skipped === 1 ? (undefined as never) : workerPort(bench.engine).transact(work);
       },
     });
     expect(await failed.opened).toMatchObject({ code: 'invalid_input', field: 'transact' });
@@ -222,7 +223,7 @@ describe('moving a consumer', () => {
       onError: () => failed.open(),
     });
     await failed.opened;
-    const moved = await bench.engine.moveConsumer(name, first!.cursor);
+    const moved = await bench.engine.consumers.move(name, first!.cursor);
     expect(moved).toMatchObject({ name, position: first!.position, failures: 0 });
     const { executionId } = first as { executionId?: string };
     await expectSeenOnce(
@@ -230,10 +231,10 @@ describe('moving a consumer', () => {
       ids.filter((id) => id !== executionId),
     );
     await consumer.stop();
-    await bench.engine.moveConsumer(name, 'beginning');
+    await bench.engine.consumers.move(name, 'beginning');
     expect((await snapshotOf(name)).position).toBe(0n);
-    await expect(bench.engine.moveConsumer('nobody', 'now')).rejects.toMatchObject({ code: 'not_found' });
-    await expect(bench.engine.moveConsumer(name, encodeCursor(2n ** 60n))).rejects.toMatchObject({
+    await expect(bench.engine.consumers.move('nobody', 'now')).rejects.toMatchObject({ code: 'not_found' });
+    await expect(bench.engine.consumers.move(name, encodeCursor(2n ** 60n))).rejects.toMatchObject({
       code: 'cursor_ahead',
     });
   });
@@ -254,7 +255,7 @@ describe('moving a consumer', () => {
 
 async function eventsOf(kind: string): Promise<FeedEvent[]> {
   const events: FeedEvent[] = [];
-  for await (const event of await bench.engine.subscribeEvents({
+  for await (const event of await bench.engine.events.subscribe({
     from: 'beginning',
     filter: { kind },
     until: 'now',

@@ -4,7 +4,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, onTestFinished } from 'vitest';
-import type { Connection } from '../../../src/connect/connect.ts';
+import type { Connection } from '../../../src/connect/connection.ts';
 import type {
   Consumer,
   ConsumeOptions,
@@ -44,7 +44,7 @@ export function useConsuming(): void {
 
 /** So many executions of a kind end: one event each. */
 export async function endSome(kind: string, count: number): Promise<ExecutionId[]> {
-  const submitted = await bench.engine.submit(Array.from({ length: count }, () => ({ kind })));
+  const submitted = await bench.engine.executions.submit(Array.from({ length: count }, () => ({ kind })));
   const ids = submitted.map(({ executionId }) => executionId);
   await bench.engine.cancel(ids, { reason: 'to have an event' });
   return ids;
@@ -82,7 +82,7 @@ export async function expectSeenOnce(name: string, ids: readonly ExecutionId[]):
 }
 
 export async function snapshotOf(name: string): Promise<ConsumerSnapshot> {
-  const found = (await bench.engine.listConsumers()).find((consumer) => consumer.name === name);
+  const found = (await bench.engine.consumers.list()).find((consumer) => consumer.name === name);
   if (found === undefined) throw new Error(`${name} is not listed`);
   return found;
 }
@@ -94,7 +94,7 @@ export async function consume<Tx = SqlTransaction>(
   options: ConsumeOptions<Tx> & { through?: Connection } = {},
 ): Promise<Consumer> {
   const { through = bench.engine, ...rest } = options;
-  const consumer = await through.consume(name, handler, rest);
+  const consumer = await through.events.consume(name, handler, rest);
   onTestFinished(() => consumer.stop());
   return consumer;
 }

@@ -4,8 +4,10 @@
  */
 import { beforeAll, describe, expect, it } from 'vitest';
 import { parseExecutionId } from '../../../src/contract/ids.ts';
-import type { Claim, ExecutionId, SubmitRequest } from '../../../src/index.ts';
+import type { Claim } from '../../../src/protocol/index.ts';
+import type { ExecutionId, SubmitRequest } from '../../../src/index.ts';
 import { claimRequest, LEASE_MS, newKind, useBench } from '../../conformance/open.ts';
+import { workerPort } from '../../../src/connect/port.ts';
 
 const bench = useBench();
 const TAGS = { 'cairn.instance_id': 'i-1' };
@@ -68,23 +70,23 @@ describe('no event', () => {
   it('is written by a submit, delayed or not, by a timer, by a read or by an empty claim', async () => {
     const id = await bench.submit({ delayMs: 1_000 });
     await bench.database.moveClock(1_000);
-    await bench.engine.fireTimers();
-    await bench.engine.describe(id);
-    await bench.engine.result(id);
-    await bench.engine.claim({ ...claimRequest(), kinds: [newKind()] });
+    await bench.port.fireTimers();
+    await bench.engine.executions.describe(id);
+    await bench.engine.executions.result(id);
+    await bench.port.claim({ ...claimRequest(), kinds: [newKind()] });
     expect(await eventsOf(id)).toEqual([]);
   });
 
   it('is written by a call that was refused or repeated', async () => {
     const claim = await running();
-    await bench.engine.complete(claim);
+    await bench.port.complete(claim);
     const before = await namesOf(claim.executionId);
-    await bench.engine.complete(claim);
-    await bench.engine.fail(claim, { message: 'ouch' });
-    await bench.engine.release(claim);
-    await bench.engine.renew([claim], LEASE_MS);
+    await bench.port.complete(claim);
+    await bench.port.fail(claim, { message: 'ouch' });
+    await bench.port.release(claim);
+    await bench.port.renew([claim], LEASE_MS);
     await bench.engine.cancel(claim.executionId, { reason: 'late' });
-    await bench.engine.revokeLease(claim.executionId, { reason: 'late' });
+    await bench.engine.executions.revokeLease(claim.executionId, { reason: 'late' });
     expect(await namesOf(claim.executionId)).toEqual(before);
   });
 });
@@ -100,10 +102,10 @@ describe('a claim', () => {
   it('writes acquired again for a resumed and for a retried attempt', async () => {
     const kind = newKind();
     const first = await running({ kind, ...RETRYING });
-    await bench.engine.release(first);
+    await bench.port.release(first);
     const second = await bench.claimOne(kind);
-    await bench.engine.fail(second, { message: 'ouch', retryAfterMs: 0 });
-    await bench.engine.fireTimers();
+    await bench.port.fail(second, { message: 'ouch', retryAfterMs: 0 });
+    await bench.port.fireTimers();
     const third = await bench.claimOne(kind);
     const acquired = (await eventsOf(first.executionId)).filter(({ event }) => event === 'lease.acquired');
     expect(acquired).toMatchObject([about(first), about(second), about(third)]);
@@ -113,8 +115,8 @@ describe('a claim', () => {
 describe('a renewal', () => {
   it('writes renewed for each lease that was renewed', async () => {
     const [kept, ended] = [await running(), await running()];
-    await bench.engine.complete(ended);
-    await bench.engine.renew([kept, ended], LEASE_MS);
+    await bench.port.complete(ended);
+    await bench.port.renew([kept, ended], LEASE_MS);
     expect((await eventsOf(kept.executionId))[1]).toMatchObject({ ...about(kept), event: 'lease.renewed' });
     expect(await namesOf(ended.executionId)).toEqual(['lease.acquired', 'completion.success']);
   });
@@ -125,13 +127,13 @@ describe('a renewal', () => {
     await bench.database.query(`UPDATE ff_lane SET renewal_events = false WHERE lane = 'silent'`);
     // Another engine, because this one may have read the lane's settings before.
     const engine = await bench.another();
-    const { claims } = await engine.claim({ ...claimRequest(), kinds: [kind] });
+    const { claims } = await workerPort(engine).claim({ ...claimRequest(), kinds: [kind] });
     const before = await bench.snapshot(claims[0]!.executionId);
     await bench.database.moveClock(1_000);
-    expect(await engine.renew(claims, LEASE_MS)).toEqual([{ outcome: 'renewed' }]);
+    expect(await workerPort(engine).renew(claims, LEASE_MS)).toEqual([{ outcome: 'renewed' }]);
     const after = await bench.snapshot(claims[0]!.executionId);
     expect(after.lease!.expiresAtMs).toBeGreaterThan(before.lease!.expiresAtMs);
-    await engine.complete(claims[0]!);
+    await workerPort(engine).complete(claims[0]!);
     expect(await namesOf(claims[0]!.executionId)).toEqual(['lease.acquired', 'completion.success']);
   });
 });
@@ -139,14 +141,14 @@ describe('a renewal', () => {
 describe('an ending', () => {
   it('by completion writes success', async () => {
     const claim = await running();
-    expect(await eventsAfter(claim, () => bench.engine.complete(claim))).toMatchObject([
+    expect(await eventsAfter(claim, () => bench.port.complete(claim))).toMatchObject([
       { ...about(claim), event: 'completion.success' },
     ]);
   });
 
   it('by failure writes failed', async () => {
     const claim = await running();
-    expect(await eventsAfter(claim, () => bench.engine.fail(claim, { message: 'ouch' }))).toMatchObject([
+    expect(await eventsAfter(claim, () => bench.port.fail(claim, { message: 'ouch' }))).toMatchObject([
       { ...about(claim), event: 'completion.failed' },
     ]);
   });
@@ -184,7 +186,7 @@ describe('an ending', () => {
 
   it('by too many revocations writes revoked and failed', async () => {
     const claim = await running({ policy: { maxReclaims: 0 } });
-    const act = () => bench.engine.revokeLease(claim.executionId, { reason: 'slow', by: 'bob' });
+    const act = () => bench.engine.executions.revokeLease(claim.executionId, { reason: 'slow', by: 'bob' });
     expect(await eventsAfter(claim, act)).toMatchObject([
       { ...about(claim), event: 'lease.revoked', detail: { revoked_by: 'bob' } },
       { ...about(claim), event: 'completion.failed' },
@@ -195,14 +197,14 @@ describe('an ending', () => {
 describe('a lease that ends before its execution', () => {
   it('by a retried failure writes released', async () => {
     const claim = await running(RETRYING);
-    const events = await eventsAfter(claim, () => bench.engine.fail(claim, { message: 'ouch' }));
+    const events = await eventsAfter(claim, () => bench.port.fail(claim, { message: 'ouch' }));
     expect(events).toMatchObject([{ ...about(claim), event: 'lease.released' }]);
     expect(events[0]!.detail).not.toHaveProperty('revoked_by');
   });
 
   it('by a release writes released', async () => {
     const claim = await running();
-    const events = await eventsAfter(claim, () => bench.engine.release(claim));
+    const events = await eventsAfter(claim, () => bench.port.release(claim));
     expect(events).toMatchObject([{ ...about(claim), event: 'lease.released' }]);
   });
 
@@ -226,7 +228,7 @@ describe('a lease that ends before its execution', () => {
   it('by revocation writes revoked by whom, and the next claim reclaimed with both owners', async () => {
     const kind = newKind();
     const taken = await running({ kind });
-    const act = () => bench.engine.revokeLease(taken.executionId, { reason: 'slow', by: 'ann' });
+    const act = () => bench.engine.executions.revokeLease(taken.executionId, { reason: 'slow', by: 'ann' });
     expect(await eventsAfter(taken, act)).toMatchObject([
       { ...about(taken), event: 'lease.revoked', detail: { revoked_by: 'ann', previous_owner: 'worker-1' } },
     ]);
@@ -239,7 +241,7 @@ describe('a lease that ends before its execution', () => {
 
   it('by revocation in nobody’s name was revoked by the operator', async () => {
     const claim = await running();
-    const act = () => bench.engine.revokeLease(claim.executionId, { reason: 'slow' });
+    const act = () => bench.engine.executions.revokeLease(claim.executionId, { reason: 'slow' });
     expect(await eventsAfter(claim, act)).toMatchObject([{ detail: { revoked_by: 'operator' } }]);
   });
 });
@@ -252,15 +254,15 @@ describe('a whole life', () => {
     const kind = newKind();
     const policy = { retry: { maxRetries: 3, backoff: { type: 'fixed', delayMs: 0 } } } as const;
     const first = await running({ kind, policy, payload: { secret: SECRET } });
-    await bench.engine.renew([first], LEASE_MS);
-    await bench.engine.release(first);
-    await bench.engine.fail(await bench.claimOne(kind), { message: SECRET });
-    await bench.engine.fireTimers();
+    await bench.port.renew([first], LEASE_MS);
+    await bench.port.release(first);
+    await bench.port.fail(await bench.claimOne(kind), { message: SECRET });
+    await bench.port.fireTimers();
     await bench.claimOne(kind);
     await bench.loseLeases();
     await bench.claimOne(kind);
-    await bench.engine.revokeLease(first.executionId, { reason: SECRET });
-    await bench.engine.complete(await bench.claimOne(kind), { secret: SECRET });
+    await bench.engine.executions.revokeLease(first.executionId, { reason: SECRET });
+    await bench.port.complete(await bench.claimOne(kind), { secret: SECRET });
     events = await eventsOf(first.executionId);
   });
 

@@ -3,9 +3,9 @@
  * closed.
  */
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import type { Feed } from '../../../src/contract/feed.ts';
+import type { Events } from '../../../src/contract/connection.ts';
 import { STOP_DEADLINE_MS } from '../../../src/engine/feed/consumer.ts';
-import { bindFeed, type BoundFeed } from '../../../src/engine/feed/feed.ts';
+import { openFeed, type Feed } from '../../../src/engine/feed/feed.ts';
 import { openEngine } from '../../../src/engine/open.ts';
 import { decodeCursor, encodeCursor, LIMITS } from '../../../src/index.ts';
 import type { FeedSource } from '../../../src/engine/feed/source.ts';
@@ -17,25 +17,25 @@ const handler = async (): Promise<void> => {};
 
 describe('a place to begin', () => {
   it('that is no longer kept is answered with the oldest one that is', async () => {
-    for (const lane of ['a', 'b', 'c']) await bench.engine.pauseLane(lane, { by: 'ann' });
-    const { cursor } = await opened(bench.engine.subscribeEvents());
+    for (const lane of ['a', 'b', 'c']) await bench.engine.lanes.pause(lane, { by: 'ann' });
+    const { cursor } = await opened(bench.engine.events.subscribe());
     const last = decodeCursor(cursor)!;
     await bench.database.query('UPDATE ff_sequencer SET floor_position = $1', [String(last)]);
     const from = encodeCursor(last - 2n);
-    const refused = bench.engine.subscribeEvents({ from });
+    const refused = bench.engine.events.subscribe({ from });
     const oldest = encodeCursor(last - 1n);
     await expect(refused).rejects.toMatchObject({ code: 'cursor_expired', field: 'from', oldest });
-    await expect(bench.engine.consume('late', handler, { from })).rejects.toMatchObject({ oldest });
-    expect((await opened(bench.engine.subscribeEvents({ from: oldest }))).cursor).toBe(oldest);
-    expect((await opened(bench.engine.subscribeEvents({ from: 'beginning' }))).cursor).toBe(oldest);
-    expect((await opened(bench.engine.subscribeEvents({ from: 'now' }))).cursor).toBe(cursor);
-    expect((await opened(bench.engine.subscribeEvents({ from: '' }))).cursor).toBe(cursor);
-    expect((await opened(bench.engine.subscribeEvents({ from: new Uint8Array() }))).cursor).toBe(cursor);
+    await expect(bench.engine.events.consume('late', handler, { from })).rejects.toMatchObject({ oldest });
+    expect((await opened(bench.engine.events.subscribe({ from: oldest }))).cursor).toBe(oldest);
+    expect((await opened(bench.engine.events.subscribe({ from: 'beginning' }))).cursor).toBe(oldest);
+    expect((await opened(bench.engine.events.subscribe({ from: 'now' }))).cursor).toBe(cursor);
+    expect((await opened(bench.engine.events.subscribe({ from: '' }))).cursor).toBe(cursor);
+    expect((await opened(bench.engine.events.subscribe({ from: new Uint8Array() }))).cursor).toBe(cursor);
   });
 });
 
 /** A subscription that was accepted, and is closed again. */
-async function opened(subscription: ReturnType<Feed['subscribeEvents']>) {
+async function opened(subscription: ReturnType<Events['subscribe']>) {
   const accepted = await subscription;
   await accepted.close();
   return accepted;
@@ -44,23 +44,23 @@ async function opened(subscription: ReturnType<Feed['subscribeEvents']>) {
 describe('a consumer whose handler does not come to its end', () => {
   it('does not keep the feed from closing for longer than the limit', async () => {
     const { engine, context } = await openEngine({ databaseUrl: bench.database.url });
-    const { feed, close } = bindFeed(() => context);
+    const feed = openFeed(context);
     let release = (): void => {};
     const held = new Promise<void>((resolve) => {
       release = resolve;
     });
-    await engine.pauseLane('held');
+    await engine.lanes.pause('held');
     const endless = vi.fn(() => held);
     const consumer = await feed.consume('held', endless);
     await vi.waitFor(() => expect(endless).toHaveBeenCalledOnce(), WAIT);
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
-    const closing = close(STOP_DEADLINE_MS);
+    const closing = feed.close(STOP_DEADLINE_MS);
     await vi.advanceTimersByTimeAsync(STOP_DEADLINE_MS);
     await closing;
     vi.useRealTimers();
     release();
     await consumer.done;
-    await engine.forgetConsumer('held');
+    await engine.consumers.forget('held');
     await engine.close();
   });
 });
@@ -72,22 +72,22 @@ describe('one consumer too many', () => {
        SELECT 'c' || n, 0, 0, 0 FROM generate_series(1, $1::integer) n`,
       [LIMITS.consumers],
     );
-    await expectRefused(bench.database, () => bench.engine.consume('new', handler), {
+    await expectRefused(bench.database, () => bench.engine.events.consume('new', handler), {
       code: 'too_many',
       field: 'name',
       says: /1000 consumers/,
     });
-    await (await bench.engine.consume('c7', handler, { from: 'now' })).stop();
-    expect(await bench.engine.listConsumers()).toHaveLength(LIMITS.consumers);
-    expect(await bench.engine.forgetConsumer('c7')).toBe(true);
-    expect(await bench.engine.forgetConsumer('c7')).toBe(false);
-    await (await bench.engine.consume('new', handler, { from: 'now' })).stop();
+    await (await bench.engine.events.consume('c7', handler, { from: 'now' })).stop();
+    expect(await bench.engine.consumers.list()).toHaveLength(LIMITS.consumers);
+    expect(await bench.engine.consumers.forget('c7')).toBe(true);
+    expect(await bench.engine.consumers.forget('c7')).toBe(false);
+    await (await bench.engine.events.consume('new', handler, { from: 'now' })).stop();
   });
 });
 
 describe('one subscription too many', () => {
-  let bound: BoundFeed | undefined;
-  afterEach(() => bound?.close(0));
+  let feed: Feed | undefined;
+  afterEach(() => feed?.close(0));
 
   const source: FeedSource = {
     ends: async () => ({ floor: 1n, last: 0n }),
@@ -100,37 +100,38 @@ describe('one subscription too many', () => {
   };
 
   it('is refused, also when all are asked for at once, and each that is over makes room', async () => {
-    bound = bindFeed(() => ({ feed: source }) as never);
-    const { feed } = bound;
+    feed = openFeed({ feed: source } as never);
+    const { subscribe } = feed;
     const aborting = new AbortController();
-    const asked = Array.from({ length: LIMITS.subscriptions - 1 }, () => feed.subscribeEvents());
-    const last = feed.subscribeEvents({ signal: aborting.signal });
-    await expect(feed.subscribeEvents()).rejects.toMatchObject({ code: 'too_many' });
+    const asked = Array.from({ length: LIMITS.subscriptions - 1 }, () => subscribe());
+    const last = subscribe({ signal: aborting.signal });
+    await expect(subscribe()).rejects.toMatchObject({ code: 'too_many' });
     const [first, second] = await Promise.all(asked);
     await last;
     await first!.close();
     await first!.close();
-    await expect(feed.subscribeEvents({ from: encodeCursor(9n) })).rejects.toMatchObject({
+    await expect(subscribe({ from: encodeCursor(9n) })).rejects.toMatchObject({
       code: 'cursor_ahead',
     });
-    await feed.subscribeEvents({ signal: AbortSignal.abort() });
-    await feed.subscribeEvents();
-    await expect(feed.subscribeEvents()).rejects.toMatchObject({ code: 'too_many' });
+    await subscribe({ signal: AbortSignal.abort() });
+    await subscribe();
+    await expect(subscribe()).rejects.toMatchObject({ code: 'too_many' });
     await second!.return!();
-    await feed.subscribeEvents();
+    await subscribe();
     aborting.abort();
-    await feed.subscribeEvents();
-    await expect(feed.subscribeEvents()).rejects.toMatchObject({ code: 'too_many' });
+    await subscribe();
+    await expect(subscribe()).rejects.toMatchObject({ code: 'too_many' });
   });
 
   it('is not opened on a feed that is closed, and those that are open end with it', async () => {
-    bound = bindFeed(() => ({ feed: source }) as never);
-    const subscription = await bound.feed.subscribeCompletions();
+    const open = openFeed({ feed: source } as never);
+    feed = open;
+    const subscription = await open.subscribeCompletions();
     const parked = subscription.next();
-    const late = bound.feed.subscribeLeaseHistory();
-    await Promise.all([bound.close(0), expect(late).rejects.toMatchObject({ code: 'closed' })]);
+    const late = open.subscribeLeaseHistory();
+    await Promise.all([open.close(0), expect(late).rejects.toMatchObject({ code: 'closed' })]);
     expect(await parked).toEqual({ done: true, value: undefined });
-    await expect(bound.feed.subscribeEvents()).rejects.toMatchObject({ code: 'closed' });
-    await expect(bound.feed.consume('c', handler)).rejects.toMatchObject({ code: 'closed' });
+    await expect(open.subscribe()).rejects.toMatchObject({ code: 'closed' });
+    await expect(open.consume('c', handler)).rejects.toMatchObject({ code: 'closed' });
   });
 });

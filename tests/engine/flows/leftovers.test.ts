@@ -2,11 +2,10 @@
  * What is left to be done for flows when something else came first: none of it may be lost, and none of it stop the rest.
  */
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import type { Engine } from '../../../src/index.ts';
 import { parseExecutionId } from '../../../src/contract/ids.ts';
 import type { EngineContext } from '../../../src/engine/kit/context.ts';
 import { workOnFlows } from '../../../src/engine/flows/work.ts';
-import { openEngine } from '../../../src/engine/open.ts';
+import { openEngine, type Engine } from '../../../src/engine/open.ts';
 import { reconcileSiblings } from '../../../src/engine/flows/work.sql.ts';
 import { submitFlow } from '../../conformance/flows/kit.ts';
 import { useBench, WAIT } from '../../conformance/open.ts';
@@ -43,9 +42,9 @@ it('a cancel of a flow that is forgotten meanwhile stops nobody else', async () 
     uuid,
     partition,
   ]);
-  await bench.engine.complete(claim);
+  await bench.port.complete(claim);
   await forget(flow.members);
-  expect(await bench.engine.describeFlow(flow.flowId)).toBeNull();
+  expect(await bench.engine.flows.describe(flow.flowId)).toBeNull();
   await expectOthersGoOn();
 });
 
@@ -103,7 +102,7 @@ it('a replay before an end was told takes the cancel of the flow back', async ()
   const { partition, uuid } = parseExecutionId(flow.flowId);
   await bench.database.query(`SELECT ff_cancel_flow($1, $2, 'cancel_all', 'why', 'me')`, [uuid, partition]);
   await bench.database.query('SELECT ff_cancel_members($1, 10)', [uuid]);
-  await bench.engine.replay(flow.members['a']!, { reason: 'why' });
+  await bench.engine.executions.replay(flow.members['a']!, { reason: 'why' });
   await flow.complete('a');
   expect(await flow.state()).toBe('completed');
 });
@@ -116,7 +115,7 @@ it('a replay of several takes back what one said to another that still waits', a
     { name: 'd', after: ['u', 'v', 'w'], join: { kind: 'quorum', k: 2, onSatisfied: 'let_run' } },
   ]);
   await flow.fail('u');
-  await bench.engine.replay([flow.members['u']!, flow.members['d']!], { reason: 'why' });
+  await bench.engine.executions.replay([flow.members['u']!, flow.members['d']!], { reason: 'why' });
   await flow.complete('u');
   await flow.complete('v');
   expect((await flow.states())['d']).toBe('waiting');

@@ -123,7 +123,7 @@ const ENDS: End[] = ['success', 'success', 'success', 'success', 'failed', 'fail
 
 async function submitPlan({ plan, fallbackOf }: ReturnType<typeof planOf>) {
   const base = randomUUID();
-  const flow = await bench.engine.submitFlow({
+  const flow = await bench.engine.flows.submit({
     name: 'drawn',
     members: plan.map(({ name, after, join }) => ({
       name,
@@ -144,10 +144,12 @@ async function moveMember(
 ): Promise<void> {
   const id = flow.members[name]!;
   if (end === 'replay')
-    expect(await bench.engine.replay(id, { reason: 'why' })).toMatchObject({ outcome: 'replayed' });
+    expect(await bench.engine.executions.replay(id, { reason: 'why' })).toMatchObject({
+      outcome: 'replayed',
+    });
   if (end === 'cancelled') await bench.engine.cancel(id, { reason: 'why' });
-  if (end === 'success') await bench.engine.complete(await claim(name));
-  if (end === 'failed') await bench.engine.fail(await claim(name), { message: 'no', retry: 'never' });
+  if (end === 'success') await bench.port.complete(await claim(name));
+  if (end === 'failed') await bench.port.fail(await claim(name), { message: 'no', retry: 'never' });
   if (end === 'expired') {
     const { leaseEpoch } = await claim(name);
     const { uuid, partition } = parseExecutionId(id);
@@ -155,11 +157,11 @@ async function moveMember(
     const lapsed = [[uuid], [partition], [leaseEpoch]];
     await bench.database.query('SELECT * FROM ff_lapse_leases($1, $2, $3)', lapsed);
   }
-  await bench.engine.fireTimers();
+  await bench.port.fireTimers();
 }
 
 async function expectAlike(flowId: string, model: FlowModel): Promise<void> {
-  const { members, state: flowState } = (await bench.engine.describeFlow(flowId))!;
+  const { members, state: flowState } = (await bench.engine.flows.describe(flowId))!;
   const words: Record<string, string> = {
     completed: 'success',
     waiting: 'ready',

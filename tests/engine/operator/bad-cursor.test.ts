@@ -12,7 +12,7 @@ const CANCEL = { verb: 'cancel', reason: 'why', filter: { kind: 'k' } } as const
 
 /** A bulk begins when it is asked for its first chunk. */
 function first(request: BulkRequest): Promise<unknown> {
-  return bench.engine.bulk(request)[Symbol.asyncIterator]().next();
+  return bench.engine.executions.bulk(request)[Symbol.asyncIterator]().next();
 }
 
 const encoded = (parts: unknown): string => Buffer.from(JSON.stringify(parts)).toString('base64url');
@@ -32,7 +32,8 @@ const CURSORS: Values = {
 describe.each(Object.keys(CURSORS))('a cursor that is %s', (name) => {
   const cursor = CURSORS[name] as string;
 
-  it('is refused by list', () => expectRefused(bench.database, () => bench.engine.list({ cursor }), INVALID));
+  it('is refused by list', () =>
+    expectRefused(bench.database, () => bench.engine.executions.list({ cursor }), INVALID));
 
   it('is refused by bulk', () => expectRefused(bench.database, () => first({ ...CANCEL, cursor }), INVALID));
 });
@@ -40,14 +41,14 @@ describe.each(Object.keys(CURSORS))('a cursor that is %s', (name) => {
 describe('a cursor', () => {
   /** A cursor of a list that has more than one page. */
   async function cursorOf(filter: ExecutionFilter): Promise<string> {
-    const { cursor } = await bench.engine.list({ filter, limit: 1 });
+    const { cursor } = await bench.engine.executions.list({ filter, limit: 1 });
     if (cursor === null) throw new Error('the list has one page only');
     return cursor;
   }
 
   it('is refused by every other filter, and taken by its own', async () => {
     const [kind, lane] = [newKind(), newKind()];
-    await bench.engine.submit([
+    await bench.engine.executions.submit([
       { kind, lane },
       { kind, lane },
       { kind, lane },
@@ -61,16 +62,16 @@ describe('a cursor', () => {
       { kind, createdFromMs: 1 },
     ];
     for (const filter of others) {
-      await expect(bench.engine.list({ filter, cursor })).rejects.toMatchObject(INVALID);
+      await expect(bench.engine.executions.list({ filter, cursor })).rejects.toMatchObject(INVALID);
       await expect(first({ ...CANCEL, filter, cursor })).rejects.toMatchObject(INVALID);
     }
-    await expect(bench.engine.list({ cursor })).rejects.toMatchObject(INVALID);
-    expect((await bench.engine.list({ filter: { kind }, cursor })).executions).toHaveLength(2);
+    await expect(bench.engine.executions.list({ cursor })).rejects.toMatchObject(INVALID);
+    expect((await bench.engine.executions.list({ filter: { kind }, cursor })).executions).toHaveLength(2);
   });
 
   it('whose place is not one of its list is refused', async () => {
     const kind = newKind();
-    await bench.engine.submit([{ kind }, { kind }]);
+    await bench.engine.executions.submit([{ kind }, { kind }]);
     const [version, hash, source, ...key] = JSON.parse(
       Buffer.from(await cursorOf({ kind }), 'base64url').toString(),
     ) as unknown[];
@@ -89,7 +90,7 @@ describe('a cursor', () => {
     ];
     for (const place of places) {
       const cursor = encoded([version, hash, ...place]);
-      await expect(bench.engine.list({ filter: { kind }, cursor })).rejects.toMatchObject(INVALID);
+      await expect(bench.engine.executions.list({ filter: { kind }, cursor })).rejects.toMatchObject(INVALID);
     }
   });
 });

@@ -29,9 +29,10 @@ const NUMBERS: Values = {
 const TEXTS: Values = { empty: '', 'a number': 5, null: null, ...UNSTORABLE };
 const NO_OBJECTS: Values = { null: null, text: 'x', 'a list': [] };
 
-const listing = (member: string) => (value: unknown) => bench.engine.list({ [member]: value });
+const listing = (member: string) => (value: unknown) => bench.engine.executions.list({ [member]: value });
 const filtering = (member: string, others: ExecutionFilter = {}) => {
-  return (value: unknown) => bench.engine.list({ filter: { ...others, [member]: value } as never });
+  return (value: unknown) =>
+    bench.engine.executions.list({ filter: { ...others, [member]: value } as never });
 };
 const tagging = (key: string) => (value: unknown) => filtering('tags')({ [key]: value });
 const FAILED = { states: ['failed'] } as const;
@@ -40,7 +41,7 @@ const CANCEL = { verb: 'cancel', reason: 'why', filter: { kind: 'k' } } as const
 
 /** A bulk begins when it is asked for its first chunk. */
 function first(request: BulkRequest): Promise<unknown> {
-  return bench.engine.bulk(request)[Symbol.asyncIterator]().next();
+  return bench.engine.executions.bulk(request)[Symbol.asyncIterator]().next();
 }
 
 const many = (count: number): string[] => Array.from({ length: count }, (_, index) => `t${index}`);
@@ -48,7 +49,7 @@ const many = (count: number): string[] => Array.from({ length: count }, (_, inde
 const LISTS: Trial[] = [
   {
     title: 'list: request',
-    call: (value) => bench.engine.list(value as never),
+    call: (value) => bench.engine.executions.list(value as never),
     field: 'request',
     values: NO_OBJECTS,
   },
@@ -187,7 +188,7 @@ const SPANS: Trial[] = [
     const value = member === 'failure' ? { category: 'c' } : 5;
     return {
       title: `list: ${member} of what need not have ended`,
-      call: (states) => bench.engine.list({ filter: { ...(states as object), [member]: value } }),
+      call: (states) => bench.engine.executions.list({ filter: { ...(states as object), [member]: value } }),
       field: `filter.${member}`,
       says: /only with states that are ends/,
       values: { 'no states': {}, 'one that is no end': { states: ['failed', 'waiting'] } },
@@ -224,14 +225,14 @@ const SOME_ID = '{fp:1}:018f0000-0000-7000-8000-000000000001';
 const ATTEMPTS: Trial[] = [
   {
     title: 'listAttempts: executionId',
-    call: (value) => bench.engine.listAttempts(value as never),
+    call: (value) => bench.engine.executions.listAttempts(value as never),
     code: 'invalid_id',
     field: 'executionId',
     values: { missing: undefined, null: null, text: 'x' },
   },
   ...(['limit', 'before'] as const).map((member): Trial => ({
     title: `listAttempts: ${member}`,
-    call: (value) => bench.engine.listAttempts(SOME_ID, { [member]: value }),
+    call: (value) => bench.engine.executions.listAttempts(SOME_ID, { [member]: value }),
     field: member,
     values: { ...NUMBERS, negative: -1, 'too many': 2 ** 32 },
   })),
@@ -321,12 +322,16 @@ describe('a filter over ends', () => {
       `INSERT INTO ff_outcome (execution_id, ended_at_ms, attempt_index, outcome, partition_key, namespace)
        SELECT gen_random_uuid(), 1, 0, 'skipped', 0, 'n' || n FROM generate_series(1, 1001) n`,
     );
-    await expectRefused(bench.database, () => bench.engine.list({ filter: { states: ['skipped'] } }), {
-      code: 'invalid_input',
-      field: 'filter.namespace',
-      says: /more than 1000 namespaces/,
-    });
-    const named = await bench.engine.list({ filter: { states: ['skipped'], namespace: 'n7' } });
+    await expectRefused(
+      bench.database,
+      () => bench.engine.executions.list({ filter: { states: ['skipped'] } }),
+      {
+        code: 'invalid_input',
+        field: 'filter.namespace',
+        says: /more than 1000 namespaces/,
+      },
+    );
+    const named = await bench.engine.executions.list({ filter: { states: ['skipped'], namespace: 'n7' } });
     expect(named).toEqual({ executions: [], cursor: null });
   });
 });

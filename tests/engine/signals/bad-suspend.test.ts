@@ -2,7 +2,8 @@
  * Suspensions that are asked for wrongly, and nothing is written.
  */
 import { describe, expect, it } from 'vitest';
-import type { Claim, SignalCondition, SuspendRequest } from '../../../src/index.ts';
+import type { Claim, SuspendRequest } from '../../../src/protocol/index.ts';
+import type { SignalCondition } from '../../../src/index.ts';
 import { newKind, useBench } from '../../conformance/open.ts';
 
 const bench = useBench();
@@ -20,14 +21,14 @@ function forApproval(more: Partial<SuspendRequest['waits'][number]> = {}): Suspe
 
 async function suspended(request: SuspendRequest = forApproval(), kind = newKind()): Promise<Claim> {
   const claim = await bench.running({ kind });
-  expect(await bench.engine.suspend(claim, request)).toEqual({ outcome: 'suspended', repeated: false });
+  expect(await bench.port.suspend(claim, request)).toEqual({ outcome: 'suspended', repeated: false });
   return claim;
 }
 
 describe('a suspend that asks for what cannot be', () => {
   const refused = async (request: unknown): Promise<string> => {
     const claim = await bench.running();
-    const error = await bench.engine.suspend(claim, request as SuspendRequest).then(
+    const error = await bench.port.suspend(claim, request as SuspendRequest).then(
       () => {
         throw new Error('it was accepted');
       },
@@ -85,11 +86,11 @@ describe('a suspend that asks for what cannot be', () => {
 
   it('is refused a name that a step has, and a waitpoint that is another wait’s', async () => {
     const claim = await bench.running();
-    await bench.engine.recordStep(claim, { name: 'approval', value: 1 });
-    await expect(bench.engine.suspend(claim, forApproval())).rejects.toMatchObject({ code: 'invalid_step' });
+    await bench.port.recordStep(claim, { name: 'approval', value: 1 });
+    await expect(bench.port.suspend(claim, forApproval())).rejects.toMatchObject({ code: 'invalid_step' });
     const first = { waits: [{ name: 'a', condition: said('shared') }], mode: 'look' as const };
-    expect(await bench.engine.suspend(claim, first)).toEqual({ outcome: 'open' });
+    expect(await bench.port.suspend(claim, first)).toEqual({ outcome: 'open' });
     const second = { waits: [{ name: 'b', condition: said('shared') }] };
-    await expect(bench.engine.suspend(claim, second)).rejects.toMatchObject({ code: 'invalid_input' });
+    await expect(bench.port.suspend(claim, second)).rejects.toMatchObject({ code: 'invalid_input' });
   });
 });

@@ -3,7 +3,8 @@
  * written; and those that may no longer write, each with a precise answer. Readers are in bad-read.test.ts.
  */
 import { beforeAll, describe, expect, it } from 'vitest';
-import { LIMITS, type Claim, type FrameRequest } from '../../../src/index.ts';
+import { LIMITS } from '../../../src/index.ts';
+import type { Claim, FrameRequest } from '../../../src/protocol/index.ts';
 import { misplaced, newKind, useBench } from '../../conformance/open.ts';
 import { rowCounts, UNSTORABLE } from '../refused.ts';
 import { NUMBERS, refuseAll, type Trial } from './trials.ts';
@@ -17,7 +18,7 @@ beforeAll(async () => {
 
 const bytes = (text: string): Uint8Array => Buffer.from(text);
 const append = (frames: unknown, options?: unknown) =>
-  bench.engine.appendFrames(claim, frames as FrameRequest[], options as never);
+  bench.port.appendFrames(claim, frames as FrameRequest[], options as never);
 /** The second of two: what comes before it must not be written either. */
 const frame = (more: object) => append([{ payload: 'good' }, { payload: 'x', ...more }]);
 const framed = (member: string) => (value: unknown) => frame({ [member]: value });
@@ -210,11 +211,11 @@ describe('a document that patches make too large', () => {
 
   it('is refused, and everything of that call with it; what is asked for beside it is not', async () => {
     const writer = await bench.running();
-    await bench.engine.appendFrames(writer, names.map(big));
+    await bench.port.appendFrames(writer, names.map(big));
     const asked = [
-      bench.engine.appendFrames(writer, [{ payload: 'before' }]),
-      bench.engine.appendFrames(writer, [{ payload: 'lost' }, big('one too many')]),
-      bench.engine.appendFrames(writer, [{ payload: 'after' }]),
+      bench.port.appendFrames(writer, [{ payload: 'before' }]),
+      bench.port.appendFrames(writer, [{ payload: 'lost' }, big('one too many')]),
+      bench.port.appendFrames(writer, [{ payload: 'after' }]),
     ];
     const told = await Promise.allSettled(asked);
     expect(told.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'fulfilled']);
@@ -222,23 +223,23 @@ describe('a document that patches make too large', () => {
       code: 'payload_too_large',
       field: 'frames',
     });
-    const page = await bench.engine.readStream(writer.executionId);
+    const page = await bench.engine.streams.read(writer.executionId);
     expect(page.frames.slice(names.length).map(({ payload }) => payload)).toEqual(['before', 'after']);
-    const summary = await bench.engine.readSummary(writer.executionId);
+    const summary = await bench.engine.streams.readSummary(writer.executionId);
     expect(summary).toMatchObject({ version: names.length });
     expect(Object.keys(summary!.document).toSorted()).toEqual(names.toSorted());
   });
 });
 
 describe('a writer that may not write', () => {
-  const late = (lease: Claim) => bench.engine.appendFrames(lease, [{ payload: 'late', mode: 'best_effort' }]);
+  const late = (lease: Claim) => bench.port.appendFrames(lease, [{ payload: 'late', mode: 'best_effort' }]);
 
   it('is told why, and has written nothing', async () => {
     const ended = await bench.running();
-    await bench.engine.complete(ended);
+    await bench.port.complete(ended);
     const kind = newKind();
     const replaced = await bench.running({ kind });
-    await bench.engine.release(replaced);
+    await bench.port.release(replaced);
     const holder = await bench.claimOne(kind);
     const before = await rowCounts(bench.database);
     expect(await late(ended)).toMatchObject({ outcome: 'not_active', terminalOutcome: 'success' });

@@ -3,7 +3,8 @@
  * there.
  */
 import { beforeAll, describe, expect, it } from 'vitest';
-import { LIMITS, type Claim } from '../../../src/index.ts';
+import { LIMITS } from '../../../src/index.ts';
+import type { Claim } from '../../../src/protocol/index.ts';
 import { misplaced, useBench } from '../../conformance/open.ts';
 import type { Values } from '../refused.ts';
 import { NUMBERS, refuseAll, type Trial } from './trials.ts';
@@ -16,11 +17,11 @@ beforeAll(async () => {
 });
 
 const read = (member: string) => (value: unknown) =>
-  bench.engine.readStream(claim.executionId, { [member]: value });
+  bench.engine.streams.read(claim.executionId, { [member]: value });
 const once = (member: string) => (value: unknown) =>
-  bench.engine.tailOnce(claim.executionId, { attemptIndex: 0, [member]: value } as never);
+  bench.engine.streams.tailOnce(claim.executionId, { attemptIndex: 0, [member]: value } as never);
 const tail = (request: object) => () => {
-  const items = bench.engine.tailStream(claim.executionId, request as never);
+  const items = bench.engine.streams.tail(claim.executionId, request as never);
   return items[Symbol.asyncIterator]().next();
 };
 const tailed = (member: string) => (value: unknown) => tail({ [member]: value })();
@@ -87,7 +88,7 @@ const READS: Trial[] = [
     values: { missing: undefined, negative: -1 },
   },
   {
-    title: 'tailStream: after',
+    title: 'tail: after',
     call: tailed('after'),
     code: 'invalid_cursor',
     field: 'request.after',
@@ -102,16 +103,16 @@ const READS: Trial[] = [
     },
   },
   {
-    title: 'tailStream of an attempt: after',
+    title: 'tail of an attempt: after',
     call: (after) => tail({ attemptIndex: 0, after })(),
     code: 'invalid_cursor',
     field: 'request.after',
     values: { ...NO_CURSORS, ...ENDS, 'of another attempt': '1/5-1' },
   },
-  { title: 'tailStream: signal', call: tailed('signal'), field: 'request.signal', values: { text: 'stop' } },
+  { title: 'tail: signal', call: tailed('signal'), field: 'request.signal', values: { text: 'stop' } },
   {
     title: 'readSummary: attemptIndex',
-    call: (attemptIndex) => bench.engine.readSummary(claim.executionId, { attemptIndex } as never),
+    call: (attemptIndex) => bench.engine.streams.readSummary(claim.executionId, { attemptIndex } as never),
     field: 'request.attemptIndex',
     values: { negative: -1, null: null },
   },
@@ -122,11 +123,11 @@ refuseAll(bench, { reads: READS });
 describe('a reader of what is not there', () => {
   const nobody = '{fp:7}:018f0000-0000-7000-8000-000000000001';
   it.each([
-    ['readStream', (id: string) => bench.engine.readStream(id)],
-    ['tailOnce', (id: string) => bench.engine.tailOnce(id, { attemptIndex: 0, blockMs: 5_000 })],
-    ['tailStream', (id: string) => bench.engine.tailStream(id)[Symbol.asyncIterator]().next()],
-    ['readSummary', (id: string) => bench.engine.readSummary(id)],
-    ['watchSummary', (id: string) => bench.engine.watchSummary(id)[Symbol.asyncIterator]().next()],
+    ['read', (id: string) => bench.engine.streams.read(id)],
+    ['tailOnce', (id: string) => bench.engine.streams.tailOnce(id, { attemptIndex: 0, blockMs: 5_000 })],
+    ['tail', (id: string) => bench.engine.streams.tail(id)[Symbol.asyncIterator]().next()],
+    ['readSummary', (id: string) => bench.engine.streams.readSummary(id)],
+    ['watchSummary', (id: string) => bench.engine.streams.watchSummary(id)[Symbol.asyncIterator]().next()],
   ])('%s says so at once', async (_, ask) => {
     for (const id of [nobody, misplaced(claim.executionId)])
       await expect(ask(id)).rejects.toMatchObject({ code: 'not_found', field: 'executionId' });

@@ -4,8 +4,9 @@
  */
 import pg from 'pg';
 import { expect, it, onTestFinished } from 'vitest';
-import { openEngine } from '../../../src/engine/open.ts';
-import type { Claim, Engine, StreamItem } from '../../../src/index.ts';
+import { openEngine, type Engine } from '../../../src/engine/open.ts';
+import type { Claim } from '../../../src/protocol/index.ts';
+import type { StreamItem } from '../../../src/index.ts';
 import type { PoolLike } from '../../../src/engine/database/database.ts';
 import { useBench } from '../../conformance/open.ts';
 
@@ -81,7 +82,7 @@ async function follow(items: AsyncIterable<StreamItem>, told: string[]): Promise
 
 async function write(claims: readonly Claim[], ...payloads: string[]): Promise<void> {
   const frames = payloads.map((payload) => ({ payload }));
-  for (const outcome of await Promise.all(claims.map((claim) => bench.engine.appendFrames(claim, frames))))
+  for (const outcome of await Promise.all(claims.map((claim) => bench.port.appendFrames(claim, frames))))
     expect(outcome).toMatchObject({ outcome: 'appended' });
 }
 
@@ -89,7 +90,7 @@ it('10,000 parked tails hold one listening connection, and share one read of a s
   const claims = await Promise.all(Array.from({ length: STREAMS }, () => bench.running()));
   const { engine, pool, reads } = await openFollowing();
   const told = Array.from({ length: TAILS }, (): string[] => []);
-  const tails = told.map((own, n) => follow(engine.tailStream(claims[n % STREAMS]!.executionId), own));
+  const tails = told.map((own, n) => follow(engine.streams.tail(claims[n % STREAMS]!.executionId), own));
   const following = Promise.all(tails);
   following.catch(() => undefined); // awaited at the end; until then a failed one shows as missing items
   await expect.poll(() => connectionsAs(NAMES.listener), SOON).toHaveLength(1);
@@ -114,7 +115,7 @@ it('10,000 parked tails hold one listening connection, and share one read of a s
   expect(Math.min(...readsOf)).toBe(STREAMS);
 
   const before = reads();
-  await Promise.all(claims.map((claim) => bench.engine.complete(claim)));
+  await Promise.all(claims.map((claim) => bench.port.complete(claim)));
   await following;
   expect(reads() - before).toBeLessThanOrEqual(MOST_READS);
   const all = JSON.stringify([...written, 'closed']);

@@ -4,7 +4,8 @@
  */
 import { beforeAll, describe, expect, it } from 'vitest';
 import { parseExecutionId } from '../../../src/contract/ids.ts';
-import type { Claim, StreamFrame } from '../../../src/index.ts';
+import type { Claim } from '../../../src/protocol/index.ts';
+import type { StreamFrame } from '../../../src/index.ts';
 import { newKind, useBench } from '../../conformance/open.ts';
 
 const bench = useBench();
@@ -42,18 +43,18 @@ const place = ({ id }: StreamFrame) => {
 
 beforeAll(async () => {
   claim = await bench.running({ kind: newKind() });
-  await bench.engine.appendFrames(claim, [
+  await bench.port.appendFrames(claim, [
     { payload: 'grüße', frameType: 'stdout', correlationId: 'c-1' },
     { payload: { a: 1, gone: 2 }, mode: 'summary' },
   ]);
   await bench.database.moveClock(1_000);
-  await bench.engine.appendFrames(claim, [
+  await bench.port.appendFrames(claim, [
     { payload: 'news', mode: 'best_effort' },
     { payload: Uint8Array.from([0, 255]), frameType: 'blob' },
     { payload: 'a\u0000b' },
     { payload: { gone: null, b: '__ff_null__' }, mode: 'summary' },
   ]);
-  ({ frames } = await bench.engine.readStream(claim.executionId));
+  ({ frames } = await bench.engine.streams.read(claim.executionId));
 });
 
 describe('frames', () => {

@@ -6,10 +6,11 @@
 import { getEventListeners } from 'node:events';
 import pg from 'pg';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { connect, type Connection } from '../../../src/connect/connect.ts';
+import { connect } from '../../../src/connect/connect.ts';
+import type { Connection } from '../../../src/connect/connection.ts';
 import { parseExecutionId } from '../../../src/contract/ids.ts';
-import { durable, EngineError, LIMITS, live, summary, task } from '../../../src/index.ts';
-import type { Claim, StreamItem } from '../../../src/index.ts';
+import { stream, EngineError, LIMITS, task, type StreamItem } from '../../../src/index.ts';
+import type { Claim } from '../../../src/protocol/index.ts';
 import type { PoolLike } from '../../../src/engine/database/database.ts';
 import { hintChannel } from '../../../src/engine/database/names.ts';
 import { SharedHistory, type TailHistory } from '../../../src/engine/streams/tail.ts';
@@ -68,21 +69,21 @@ async function follow(items: AsyncIterable<StreamItem>, told: StreamItem[] = [])
 }
 
 async function write(claim: Claim, payload: string, more: { step?: { name: string } } = {}): Promise<void> {
-  const outcome = await bench.engine.appendFrames(claim, [{ payload, frameType: 'tokens', ...more }]);
+  const outcome = await bench.port.appendFrames(claim, [{ payload, frameType: 'tokens', ...more }]);
   expect(outcome).toMatchObject({ outcome: 'appended' });
 }
 
 /** The attempt gives its worker up and goes on under another lease. */
 async function restart(claim: Claim, kind: string): Promise<Claim> {
   const condition = { kind: 'count', n: 1, by: 'signals', waitpoints: ['door'] } as const;
-  await bench.engine.suspend(claim, { waits: [{ name: 'door', condition, reason: 'approval' }] });
-  await bench.engine.approve(claim.executionId, 'door', { by: 'ann' });
+  await bench.port.suspend(claim, { waits: [{ name: 'door', condition, reason: 'approval' }] });
+  await bench.engine.waitpoints.approve(claim.executionId, 'door', { by: 'ann' });
   return bench.claimOne(kind);
 }
 
 async function retry(claim: Claim, kind: string): Promise<Claim> {
-  await bench.engine.fail(claim, { message: 'not yet' });
-  await bench.engine.fireTimers();
+  await bench.port.fail(claim, { message: 'not yet' });
+  await bench.port.fireTimers();
   return bench.claimOne(kind);
 }
 
@@ -90,7 +91,7 @@ async function retry(claim: Claim, kind: string): Promise<Claim> {
 async function withFinishedStep(kind: string): Promise<Claim> {
   const claim = await bench.running({ kind, policy: AGAIN });
   await write(claim, 'in the step', { step: { name: 'draft' } });
-  await bench.engine.recordStep(claim, { name: 'draft', value: null });
+  await bench.port.recordStep(claim, { name: 'draft', value: null });
   return claim;
 }
 
@@ -113,7 +114,7 @@ describe('many tails of an execution', () => {
     const first = await withFinishedStep(kind);
     const { connection, askedForSteps } = await watched();
     const told = Array.from({ length: MANY }, (): StreamItem[] => []);
-    const tails = Promise.all(told.map((own) => follow(connection.tailStream(first.executionId), own)));
+    const tails = Promise.all(told.map((own) => follow(connection.streams.tail(first.executionId), own)));
     const allTold = async (type: StreamItem['type']): Promise<void> => {
       const isTold = (own: StreamItem[]): boolean => own.some((item) => item.type === type);
       await expect.poll(() => told.filter(isTold).length, SOON).toBe(MANY);
@@ -126,7 +127,7 @@ describe('many tails of an execution', () => {
     const third = await retry(second, kind);
     await allTold('superseded');
     expect(askedForSteps()).toBe(2);
-    await bench.engine.complete(third);
+    await bench.port.complete(third);
     const finishedSteps = [{ name: 'draft', key: '' }];
     for (const own of await tails)
       expect(own.filter(isAbout)).toMatchObject([
@@ -138,10 +139,10 @@ describe('many tails of an execution', () => {
   it('have an answer of their own each', async () => {
     const kind = newKind();
     const first = await withFinishedStep(kind);
-    await bench.engine.complete(await retry(first, kind));
+    await bench.port.complete(await retry(first, kind));
     const { connection, askedForSteps } = await watched();
     for (let reader = 0; reader < 2; reader += 1) {
-      const told = (await follow(connection.tailStream(first.executionId))).find(isAbout);
+      const told = (await follow(connection.streams.tail(first.executionId))).find(isAbout);
       if (told?.type !== 'superseded') throw new Error('It was not told.');
       expect(told.finishedSteps).toEqual([{ name: 'draft', key: '' }]);
       told.finishedSteps[0]!.name = 'mine';
@@ -185,17 +186,17 @@ describe('a database that is away for a while', () => {
     const first = await withFinishedStep(kind);
     const second = await restart(first, kind);
     await write(second, 'under the second lease');
-    const { frames } = await bench.engine.readStream(first.executionId);
+    const { frames } = await bench.engine.streams.read(first.executionId);
     const request = from === 'from the beginning' ? {} : { after: `0/${frames[0]!.id}` };
     const { connection, proxy } = await throughProxy();
     const cuts = Array.from({ length: CUTS }, () => proxy.cutBefore(statement));
-    const told = follow(connection.tailStream(first.executionId, request));
+    const told = follow(connection.streams.tail(first.executionId, request));
     told.catch(() => undefined); // awaited below
     await cuts[0];
     await write(second, 'meanwhile');
-    await bench.engine.complete(await retry(second, kind));
+    await bench.port.complete(await retry(second, kind));
     await Promise.race([Promise.all(cuts), told]);
-    const undisturbed = await follow(bench.engine.tailStream(first.executionId, request));
+    const undisturbed = await follow(bench.engine.streams.tail(first.executionId, request));
     expect(await told).toEqual(undisturbed);
     expect(undisturbed.filter(isAbout)).toMatchObject([
       { type: 'restarted', finishedSteps: [{ name: 'draft' }] },
@@ -205,7 +206,11 @@ describe('a database that is away for a while', () => {
 });
 
 describe('a typed reader', () => {
-  const streams = { tokens: durable<string>(), level: live<number>(), draft: summary<{ title: string }>() };
+  const streams = {
+    tokens: stream.durable<string>(),
+    level: stream.live<number>(),
+    draft: stream.summary<{ title: string }>(),
+  };
   const answer = task('answer', { streams });
   type Open = (connection: Connection, id: string, signal: AbortSignal) => AsyncIterable<unknown>;
   const readers: [string, Open][] = [
@@ -238,11 +243,11 @@ describe('a typed reader', () => {
     async ({ open, leave }) => {
       const { connection, looks } = await watched();
       const [left, stays] = [await bench.running(), await bench.running()];
-      await bench.engine.appendFrames(left, [
+      await bench.port.appendFrames(left, [
         { payload: 'one', frameType: 'tokens' },
         { payload: 1, frameType: 'level', mode: 'best_effort' },
       ]);
-      const staying = follow(connection.tailStream(stays.executionId));
+      const staying = follow(connection.streams.tail(stays.executionId));
       const { signal } = new AbortController();
       const uuids = [stays, left].map(({ executionId }) => parseExecutionId(executionId).uuid);
       // Streams are looked at as long as somebody waits there.
@@ -254,7 +259,7 @@ describe('a typed reader', () => {
       await leave(open(connection, left.executionId, signal), () => waitedAt(uuids));
       expect(getEventListeners(signal, 'abort')).toEqual([]);
       await waitedAt(uuids.slice(0, 1));
-      await bench.engine.complete(stays);
+      await bench.port.complete(stays);
       await staying;
     },
   );
@@ -270,12 +275,12 @@ describe('a typed reader', () => {
         code: 'too_many',
         message: expect.stringMatching(/\.$/),
       });
-    await bench.engine.describe(claim.executionId);
+    await bench.engine.executions.describe(claim.executionId);
     await isRefused();
     await all[0]!.return!();
-    await bench.engine.describe(claim.executionId);
+    await bench.engine.executions.describe(claim.executionId);
     const inItsPlace = iteratorOf(tokens).next();
-    await bench.engine.describe(claim.executionId);
+    await bench.engine.executions.describe(claim.executionId);
     await isRefused();
     await write(claim, 'a');
     expect(await inItsPlace).toMatchObject({ value: { type: 'frame', payload: 'a' } });

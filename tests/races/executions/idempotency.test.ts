@@ -44,7 +44,7 @@ interface Plan extends Record<string, unknown> {
 
 async function planned(count: number, own: Partial<SubmitRequest> = {}): Promise<Plan> {
   const kind = randomUUID();
-  const { executionId } = await engine.submit({ kind });
+  const { executionId } = await engine.executions.submit({ kind });
   await engine.cancel(executionId, { reason: 'only for its route' });
   const names = Array.from({ length: count }, () => randomUUID()).toSorted();
   return { kind, requests: names.map((idempotencyKey) => ({ kind, idempotencyKey, ...own })) };
@@ -58,7 +58,9 @@ function submitting(pick: (plan: Plan) => SubmitRequest[], isolation = 'READ COM
     name: 'call',
     run: async (session, plan) => {
       await session.query(`BEGIN ISOLATION LEVEL ${isolation}`);
-      return engine.submit(pick(plan), { executor: (text, params) => session.query(text, params) });
+      return engine.executions.submit(pick(plan), {
+        executor: (text, params) => session.query(text, params),
+      });
     },
   };
 }
@@ -120,7 +122,7 @@ describe('two submits with one key', () => {
       check: async (outcome, plan) => {
         expect(told(outcome, 'b')).toBe('submitted');
         expect(await made(plan)).toEqual({ executions: 1, keys: 1 });
-        expect(await engine.submit(plan.requests)).toMatchObject([
+        expect(await engine.executions.submit(plan.requests)).toMatchObject([
           { outcome: 'duplicate', executionId: idsTold(outcome, 'b')[0] },
         ]);
       },
@@ -183,7 +185,7 @@ describe('two batches with the same keys in opposite order', () => {
 /** An expired key whose execution has ended. */
 async function outlived(count: number): Promise<Plan & { first: string[] }> {
   const plan = await planned(count, { policy: { dedupWindowMs: WINDOW_MS } });
-  const [done] = await engine.submit(plan.requests.slice(0, 1));
+  const [done] = await engine.executions.submit(plan.requests.slice(0, 1));
   await engine.cancel(done!.executionId, { reason: 'over' });
   await database.moveClock(WINDOW_MS);
   return { ...plan, first: [done!.executionId] };
@@ -233,7 +235,7 @@ describe('an expired key', () => {
       check: async (outcome, plan) => {
         expect(outcome.waited).toEqual(['a.call']);
         expect(told(outcome, 'a')).toBe('submitted, submitted');
-        const again = await engine.submit(plan.requests);
+        const again = await engine.executions.submit(plan.requests);
         expect(again.map((answer) => answer.outcome)).toEqual(['duplicate', 'duplicate']);
       },
     });

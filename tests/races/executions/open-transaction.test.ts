@@ -15,6 +15,7 @@ import {
 import { runRace, stepValue, type Interleaving, type StepLike } from '../../../src/testing/stepper.ts';
 import type { TestDatabase } from '../../../src/testing/test-database.ts';
 import { testDatabase } from '../../setup/database.ts';
+import { workerPort } from '../../../src/connect/port.ts';
 
 let database: TestDatabase;
 let engine: Connection;
@@ -42,7 +43,7 @@ interface Plan extends Record<string, unknown> {
 /** An unused lane and task, or only an unused task, and a task that is known. */
 const planned = (lane: 'new lane' | 'known lane') => async (): Promise<Plan> => {
   const known = { kind: 'known' };
-  await engine.submit(known);
+  await engine.executions.submit(known);
   return {
     fresh: { kind: `z-${randomUUID()}`, lane: lane === 'new lane' ? randomUUID() : 'default' },
     known,
@@ -53,7 +54,7 @@ const inside = (isolation = 'READ COMMITTED'): StepLike<Plan> => ({
   name: 'call',
   run: async (session, { fresh }) => {
     await session.query(`BEGIN ISOLATION LEVEL ${isolation}`);
-    return engine.submit(fresh, { executor: (text, params) => session.query(text, params) });
+    return engine.executions.submit(fresh, { executor: (text, params) => session.query(text, params) });
   },
 });
 
@@ -66,8 +67,8 @@ async function routesOf({ fresh }: Plan): Promise<number> {
 
 async function claimed({ fresh }: Plan): Promise<number> {
   const request = { kinds: [fresh.kind], limit: 10, leaseMs: 60_000, workerId: 'w', workerInstanceId: 'w-1' };
-  await engine.claim({ ...request, limit: 1 });
-  return (await engine.claim(request)).claims.length + 1;
+  await workerPort(engine).claim({ ...request, limit: 1 });
+  return (await workerPort(engine).claim(request)).claims.length + 1;
 }
 
 describe.each(['new lane', 'known lane'] as const)(
@@ -79,7 +80,7 @@ describe.each(['new lane', 'known lane'] as const)(
         setup: planned(lane),
         sessions: {
           a: [inside(), end],
-          b: [{ name: 'call', run: (_, { fresh }) => engine.submit(fresh) }],
+          b: [{ name: 'call', run: (_, { fresh }) => engine.executions.submit(fresh) }],
           c: [inside(), 'COMMIT'],
         },
         check: async (outcome, plan) => {
@@ -102,7 +103,7 @@ describe.each(['new lane', 'known lane'] as const)(
             {
               name: 'call',
               run: (_, { fresh, known }) =>
-                Promise.all([known, fresh, known].map((request) => engine.submit(request))),
+                Promise.all([known, fresh, known].map((request) => engine.executions.submit(request))),
             },
           ],
         },
@@ -121,10 +122,10 @@ describe.each(['new lane', 'known lane'] as const)(
               name: 'call',
               run: async (_, { fresh, known }) => {
                 const request = { limit: 1, leaseMs: 60_000, workerId: 'w', workerInstanceId: 'w-1' };
-                const none = await engine.claim({ ...request, kinds: [fresh.kind] });
-                const { claims } = await engine.claim({ ...request, kinds: [known.kind] });
-                const spawned = await engine.spawn(claims[0]!, [fresh]);
-                const flow = await engine.submitFlow({ name: 'f', members: [{ name: 'm', ...fresh }] });
+                const none = await workerPort(engine).claim({ ...request, kinds: [fresh.kind] });
+                const { claims } = await workerPort(engine).claim({ ...request, kinds: [known.kind] });
+                const spawned = await workerPort(engine).spawn(claims[0]!, [fresh]);
+                const flow = await engine.flows.submit({ name: 'f', members: [{ name: 'm', ...fresh }] });
                 return [none.claims.length, spawned.outcome, flow.outcome];
               },
             },
@@ -170,10 +171,12 @@ describe.each(NAMES)('an open transaction that has used a %s', (_, name) => {
   it('blocks submits with the same one, and no other that shares their statement', async () => {
     const client = await begin();
     const held = { kind: 'held', ...name() };
-    await engine.submit(held, { executor: (text, params) => client.query(text, params) });
+    await engine.executions.submit(held, { executor: (text, params) => client.query(text, params) });
     const told: string[] = [];
     const submit = async (who: string, request: SubmitRequest | SubmitRequest[]) => {
-      const answer: unknown = await engine.submit(request as SubmitRequest).catch((error: unknown) => error);
+      const answer: unknown = await engine.executions
+        .submit(request as SubmitRequest)
+        .catch((error: unknown) => error);
       told.push(who);
       return answer;
     };
@@ -189,16 +192,16 @@ describe.each(NAMES)('an open transaction that has used a %s', (_, name) => {
     expect(among).toMatchObject({ code: 'contention', field: 'requests', message });
     expect(told.slice(-2)).toEqual(['held', 'held']);
     await client.query('ROLLBACK');
-    expect(await engine.submit(held)).toMatchObject({ outcome: 'submitted' });
+    expect(await engine.executions.submit(held)).toMatchObject({ outcome: 'submitted' });
   });
 
   it('unblocks those when it commits, with its execution', async () => {
     const client = await begin();
     const held = { kind: 'held', ...name() };
     const executor = (text: string, params: unknown[]) => client.query(text, params);
-    const { executionId } = await engine.submit(held, { executor });
-    const waiting = engine.submit(held);
-    await engine.submit({ kind: 'held', ...name() });
+    const { executionId } = await engine.executions.submit(held, { executor });
+    const waiting = engine.executions.submit(held);
+    await engine.executions.submit({ kind: 'held', ...name() });
     await client.query('COMMIT');
     expect(await waiting).toEqual({ executionId, outcome: 'duplicate' });
   });
@@ -220,9 +223,9 @@ it('an open transaction that has used many keys makes no statement block others 
     Array.from({ length: count }, () => ({ kind: 'held', idempotencyKey: randomUUID() }));
   const [held, free] = [named(120), named(20)];
   const client = await begin();
-  await engine.submit(held, { executor: (text, params) => client.query(text, params) });
-  const waiting = Promise.allSettled(held.map((request) => shared.submit(request)));
-  const through = await Promise.all(free.map((request) => shared.submit(request)));
+  await engine.executions.submit(held, { executor: (text, params) => client.query(text, params) });
+  const waiting = Promise.allSettled(held.map((request) => shared.executions.submit(request)));
+  const through = await Promise.all(free.map((request) => shared.executions.submit(request)));
   expect(through).toMatchObject(free.map(() => ({ outcome: 'submitted' })));
   await client.query('ROLLBACK');
   await waiting;
@@ -241,7 +244,7 @@ describe('a pool that the application shares with the engine', () => {
       const client = await pool.connect();
       try {
         await client.query('BEGIN');
-        const answer = await shared.submit(
+        const answer = await shared.executions.submit(
           { kind },
           { executor: (text, params) => client.query(text, params) },
         );

@@ -5,6 +5,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { connect, type Connection } from '../../../src/index.ts';
 import type { TestDatabase } from '../../../src/testing/test-database.ts';
 import { testDatabase } from '../../setup/database.ts';
+import { workerPort } from '../../../src/connect/port.ts';
 
 let database: TestDatabase;
 let engine: Connection;
@@ -18,12 +19,12 @@ afterAll(async () => {
 });
 
 const claim = (kinds: string[], limit: number) =>
-  engine.claim({ workerId: 'w', workerInstanceId: 'w-1', kinds, limit, leaseMs: 30_000 });
+  workerPort(engine).claim({ workerId: 'w', workerInstanceId: 'w-1', kinds, limit, leaseMs: 30_000 });
 
 it('a claim over two routes finds the free one while a rival holds the other', async () => {
   const [held, free] = ['rival-held', 'rival-free'];
-  await engine.submit({ kind: held, priority: 9 });
-  await engine.submit(Array.from({ length: 3 }, () => ({ kind: free })));
+  await engine.executions.submit({ kind: held, priority: 9 });
+  await engine.executions.submit(Array.from({ length: 3 }, () => ({ kind: free })));
   const rival = await database.connect();
   await rival.query('BEGIN');
   await rival.query(
@@ -38,7 +39,7 @@ it('a claim over two routes finds the free one while a rival holds the other', a
 
 it('a claim looks past locked executions', async () => {
   const kind = 'behind-locked';
-  const submitted = await engine.submit(Array.from({ length: 3 }, () => ({ kind })));
+  const submitted = await engine.executions.submit(Array.from({ length: 3 }, () => ({ kind })));
   const rival = await database.connect();
   await rival.query('BEGIN');
   await rival.query('SELECT 1 FROM ff_execution WHERE execution_id = ANY ($1::uuid[]) FOR UPDATE', [
@@ -52,11 +53,11 @@ it('a claim looks past locked executions', async () => {
 
 it('repeating a release returns its first result, even when others released the attempt since', async () => {
   const kind = 'released-often';
-  await engine.submit({ kind });
+  await engine.executions.submit({ kind });
   const first = (await claim([kind], 1)).claims[0]!;
-  expect(await engine.release(first)).toEqual({ outcome: 'released', repeated: false });
+  expect(await workerPort(engine).release(first)).toEqual({ outcome: 'released', repeated: false });
   const second = (await claim([kind], 1)).claims[0]!;
-  expect(await engine.release(second)).toEqual({ outcome: 'released', repeated: false });
-  expect(await engine.release(first)).toEqual({ outcome: 'released', repeated: true });
-  expect(await engine.release(second)).toEqual({ outcome: 'released', repeated: true });
+  expect(await workerPort(engine).release(second)).toEqual({ outcome: 'released', repeated: false });
+  expect(await workerPort(engine).release(first)).toEqual({ outcome: 'released', repeated: true });
+  expect(await workerPort(engine).release(second)).toEqual({ outcome: 'released', repeated: true });
 });

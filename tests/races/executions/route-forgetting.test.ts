@@ -18,6 +18,7 @@ import {
 } from '../../../src/testing/stepper.ts';
 import type { TestDatabase } from '../../../src/testing/test-database.ts';
 import { testDatabase } from '../../setup/database.ts';
+import { workerPort } from '../../../src/connect/port.ts';
 
 const IDLE_MS = 26 * 3_600_000;
 
@@ -63,7 +64,7 @@ async function idle(): Promise<Plan> {
 const submitting: StepLike<Plan> = {
   name: 'call',
   run: (session, { kind, lane }) =>
-    engine.submit(
+    engine.executions.submit(
       { kind, lane, namespace: kind },
       { executor: (text, params) => session.query(text, params) },
     ),
@@ -88,7 +89,7 @@ async function checkRoutes({ kind, lane }: Plan): Promise<void> {
   );
   expect(homeless.rowCount, 'routes without a lane').toBe(0);
   const request = { kinds: [kind], lanes: [lane], leaseMs: 60_000, workerId: 'w', workerInstanceId: 'w-1' };
-  const { claims } = await engine.claim({ ...request, limit: 10 });
+  const { claims } = await workerPort(engine).claim({ ...request, limit: 10 });
   expect(claims, 'claims').toHaveLength(1);
 }
 
@@ -177,7 +178,7 @@ describe('a lane without routes', () => {
       },
       check: async (outcome, plan) => {
         expect(outcome.results).not.toMatchObject({ 'a.intern': { ok: false } });
-        await engine.submit({ kind: plan.kind, lane: plan.lane, namespace: plan.kind });
+        await engine.executions.submit({ kind: plan.kind, lane: plan.lane, namespace: plan.kind });
         await checkRoutes(plan);
       },
     });

@@ -86,7 +86,7 @@ async function subscribe(): Promise<Subscriber> {
   const engine = await connect({ pool, listenUrl: database.url, reconcile: 'off' });
   onTestFinished(() => engine.close());
   await expect.poll(async () => (await listeners()).length, SOON).toBe(1);
-  return { pool, subscription: await engine.subscribeEvents() };
+  return { pool, subscription: await engine.events.subscribe() };
 }
 
 async function listeners(): Promise<number[]> {

@@ -6,7 +6,8 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect } from 'vitest';
 import { testDatabase } from '../../setup/database.ts';
-import { connect, type Connection } from '../../../src/connect/connect.ts';
+import { connect } from '../../../src/connect/connect.ts';
+import type { Connection } from '../../../src/connect/connection.ts';
 import { formatExecutionId, parseExecutionId } from '../../../src/contract/ids.ts';
 import type { MemberRequest } from '../../../src/contract/flows.ts';
 import { runRace, type Interleaving, type StepLike } from '../../../src/testing/stepper.ts';
@@ -24,6 +25,7 @@ import {
 } from '../calls.ts';
 import { flowCallsOf, PARTITION, type FlowCalls, type FlowFunctionNames } from './calls.ts';
 import { flowFaults, flowLeftovers, memberFaults } from './invariants.ts';
+import { workerPort } from '../../../src/connect/port.ts';
 
 /** Races with more orders are sampled: three sessions of two steps have ninety. `FLOWFABRIC_TEST_ORDERS` runs more. */
 const MOST_ORDERS = Number(process.env['FLOWFABRIC_TEST_ORDERS'] ?? 12);
@@ -136,7 +138,7 @@ function runFlowRace(arena: FlowArena, race: FlowRace, most: number | undefined)
       expect(failures, 'failed steps').toEqual([]);
       expect(await flowFaults(arena.through, [scene.flow]), 'faults of flows').toEqual([]);
       await race.atOnce?.(outcome, scene);
-      await arena.engine.fireTimers();
+      await workerPort(arena.engine).fireTimers();
       await expectSettled(arena, [scene.flow]);
       await race.check(outcome, scene);
     },
@@ -158,7 +160,7 @@ export function flowOf(members: readonly NamedMember[], running: readonly string
   return async (arena) => {
     const kind = randomUUID();
     const flowId = formatExecutionId(PARTITION, randomUUID());
-    const made = await arena.engine.submitFlow({
+    const made = await arena.engine.flows.submit({
       name: 'race',
       flowId,
       members: members.map((member) => ({ kind: `${kind}.${member.name}`, ...member })),
@@ -270,5 +272,5 @@ export async function finish(arena: FlowArena, scene: FlowScene, name: string): 
   if (scene.held[name] === undefined) await claimed(arena, scene, [name]);
   const answers = await ask(arena.through, arena.calls.complete([scene.held[name]!]));
   expect(answers.map(({ word }) => word)).toContain('completed');
-  await arena.engine.fireTimers();
+  await workerPort(arena.engine).fireTimers();
 }

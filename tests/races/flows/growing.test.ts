@@ -22,6 +22,7 @@ import {
 } from './arena.ts';
 import { PARTITION } from './calls.ts';
 import { cancelling, completing, failing } from './races.ts';
+import { workerPort } from '../../../src/connect/port.ts';
 
 const arena = useFlowArena();
 
@@ -29,18 +30,18 @@ const arena = useFlowArena();
 async function staged(): Promise<FlowScene> {
   const { engine } = arena;
   const flowId = formatExecutionId(PARTITION, randomUUID());
-  await engine.createFlow({ name: 'race', flowId });
+  await engine.flows.create({ name: 'race', flowId });
   const members: Record<string, string> = {};
   for (const name of ['up', 'down']) {
     const executionId = formatExecutionId(PARTITION, randomUUID());
-    await engine.submit({ kind: randomUUID(), executionId });
+    await engine.executions.submit({ kind: randomUUID(), executionId });
     members[name] = executionId;
   }
-  await engine.addMembers(
+  await engine.flows.addMembers(
     flowId,
     Object.entries(members).map(([name, executionId]) => ({ name, executionId })),
   );
-  const { edgeIds } = await engine.stageEdges(flowId, [
+  const { edgeIds } = await engine.flows.stageEdges(flowId, [
     { upstream: members['up']!, downstream: members['down']! },
   ]);
   const scene = await claimed(arena, sceneOf(flowId, members), ['up']);
@@ -50,8 +51,8 @@ async function staged(): Promise<FlowScene> {
 const applying = ({ flow, edgeIds }: FlowScene): Call => arena.flows.apply(flow, edgeIds as string[]);
 const applied = after(staged, (_, scene) => ask(arena.through, applying(scene)));
 const seal = async ({ flowId }: FlowScene): Promise<void> => {
-  await arena.engine.sealFlow(flowId);
-  await arena.engine.fireTimers();
+  await arena.engine.flows.seal(flowId);
+  await workerPort(arena.engine).fireTimers();
 };
 
 describe('an edge that is applied', () => {
@@ -117,9 +118,9 @@ describe('an execution that is added to a flow', () => {
   /** An open flow without members, and a running execution. */
   const outside = async (): Promise<FlowScene> => {
     const flowId = formatExecutionId(PARTITION, randomUUID());
-    await arena.engine.createFlow({ name: 'race', flowId });
+    await arena.engine.flows.create({ name: 'race', flowId });
     const up = formatExecutionId(PARTITION, randomUUID());
-    await arena.engine.submit({ kind: randomUUID(), executionId: up });
+    await arena.engine.executions.submit({ kind: randomUUID(), executionId: up });
     return claimed(arena, sceneOf(flowId, { up }), ['up']);
   };
 

@@ -23,6 +23,7 @@ import {
   type NamedMember,
 } from './arena.ts';
 import { cancelling, completing, failing, loserCompletes, raced, stopping } from './races.ts';
+import { workerPort } from '../../../src/connect/port.ts';
 
 const arena = useFlowArena();
 
@@ -303,7 +304,7 @@ describe('a join that was decided, reverted and decided again', () => {
       check: async (_, scene) => {
         // A cancel that had to wait may have come before the replay and found nothing to cancel.
         await ask(arena.through, cancelling(arena, 'w')(scene));
-        await arena.engine.fireTimers();
+        await workerPort(arena.engine).fireTimers();
         await expectSettled(arena, [scene.flow]);
         expect(await statesOf(arena, scene)).toMatchObject({
           w: 'cancelled',

@@ -17,6 +17,7 @@ import {
   type NamedMember,
 } from './arena.ts';
 import { cancelling, completing, failing } from './races.ts';
+import { workerPort } from '../../../src/connect/port.ts';
 
 const arena = useFlowArena();
 
@@ -54,7 +55,7 @@ describe('a member that is replayed', () => {
     await arena.race({
       given: after(flowOf(CHAIN, ['a']), async (_, scene) => {
         await ask(arena.through, failing(arena, 'a')(scene));
-        await arena.engine.fireTimers();
+        await workerPort(arena.engine).fireTimers();
       }),
       sessions: { a: replaying('a'), b: replaying('a'), c: tell },
       check: async (_, scene) => {

@@ -5,8 +5,8 @@
  */
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { openEngine } from '../../../src/engine/open.ts';
-import type { Claim, Engine, Hint } from '../../../src/index.ts';
+import { openEngine, type Engine } from '../../../src/engine/open.ts';
+import type { Claim, Hint } from '../../../src/protocol/index.ts';
 import { parseExecutionId } from '../../../src/contract/ids.ts';
 import type { PoolLike } from '../../../src/engine/database/database.ts';
 import type { ReaderPlace } from '../../../src/engine/streams/reader-place.ts';
@@ -81,7 +81,7 @@ const placeOf = ({ executionId }: Pick<Claim, 'executionId'>, tsMs = 0, seq = 0)
 });
 
 async function write(claim: Claim, payload: string): Promise<string> {
-  const outcome = await bench.engine.appendFrames(claim, [{ payload }]);
+  const outcome = await bench.port.appendFrames(claim, [{ payload }]);
   if (outcome.outcome !== 'appended') throw new Error(outcome.outcome);
   return outcome.lastId;
 }
@@ -129,7 +129,7 @@ describe('a frame that is written and announced between the read and the wait of
       return read;
     });
     await expect.poll(() => source.reads).toBe(1);
-    await bench.engine.describe(claim.executionId);
+    await bench.engine.executions.describe(claim.executionId);
     expect(isTold).toBe(false);
     // Only the next one wakes it.
     await write(claim, 'y');
@@ -187,7 +187,7 @@ describe('numbers that are used again because a crash lost live frames', () => {
   it('are new to a reader that has read them before', async () => {
     const claim = await bench.running();
     await write(claim, 'durable');
-    const outcome = await bench.engine.appendFrames(
+    const outcome = await bench.port.appendFrames(
       claim,
       ['1', '2', '3'].map((payload) => ({ payload, mode: 'best_effort' as const })),
     );
@@ -236,7 +236,7 @@ describe('a call that waits', () => {
     await write(claim, 'x');
     const { engine, reads } = await counting();
     const after = '9000000000000-0';
-    const page = await engine.tailOnce(claim.executionId, { attemptIndex: 0, after, blockMs: 100 });
+    const page = await engine.streams.tailOnce(claim.executionId, { attemptIndex: 0, after, blockMs: 100 });
     expect(page).toMatchObject({ frames: [], frameCount: 1, closed: null });
     // The second one when its time was over before the first returned.
     expect(reads()).toBeLessThanOrEqual(2);
@@ -247,13 +247,13 @@ describe('a call that waits', () => {
     const { engine, reads } = await counting();
     const wait = (after: string) =>
       Array.from({ length: 300 }, () =>
-        engine.tailOnce(claim.executionId, { attemptIndex: 0, after, blockMs: 20_000 }),
+        engine.streams.tailOnce(claim.executionId, { attemptIndex: 0, after, blockMs: 20_000 }),
       );
     let after = '0-0';
     for (let frame = 1; frame <= 3; frame += 1) {
       const calls = wait(after);
       await expect.poll(reads).toBeGreaterThanOrEqual(frame);
-      const outcome = await engine.appendFrames(claim, [{ payload: `${frame}` }]);
+      const outcome = await engine.worker.appendFrames(claim, [{ payload: `${frame}` }]);
       after = (outcome as { lastId: string }).lastId;
       for (const page of await Promise.all(calls)) expect(page.frames.map(({ id }) => id)).toEqual([after]);
     }
@@ -265,7 +265,7 @@ describe('a call that waits', () => {
     const id = await bench.submit();
     await bench.engine.cancel(id, { reason: 'why' });
     const { engine, reads } = await counting();
-    const page = await engine.tailOnce(id, { attemptIndex: 0, blockMs: 20_000 });
+    const page = await engine.streams.tailOnce(id, { attemptIndex: 0, blockMs: 20_000 });
     expect(page).toMatchObject({ frames: [], frameCount: 0 });
     expect(reads()).toBe(1);
   });

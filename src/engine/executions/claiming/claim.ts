@@ -4,7 +4,8 @@
 import { randomUUID } from 'node:crypto';
 import { formatExecutionId } from '../../../contract/ids.ts';
 import { LIMITS } from '../../../contract/limits.ts';
-import type { Claim, ClaimRequest, ClaimResult, Json } from '../../../contract/engine.ts';
+import type { Json } from '../../../contract/json.ts';
+import type { Claim, ClaimRequest, ClaimResult } from '../../../contract/protocol.ts';
 import type { ClaimAnswer, ClaimCall, ClaimRow } from '../executions.sql.ts';
 import type { RouteRow } from './routes.sql.ts';
 import type { RouteDemand } from '../../../model/routes.ts';

@@ -1,7 +1,7 @@
 /**
  * What a worker asks for, checked and in the form routes are matched with.
  */
-import type { Interest } from '../../../contract/engine.ts';
+import type { Interest } from '../../../contract/protocol.ts';
 import { LIMITS } from '../../../contract/limits.ts';
 import type { RouteDemand } from '../../../model/routes.ts';
 import { checkCapabilities, checkList, checkName, refuse } from '../../kit/checks.ts';

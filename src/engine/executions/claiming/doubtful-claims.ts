@@ -4,9 +4,15 @@
  * at the connection is remembered, and later claims look first for what it was given.
  */
 import { isEngineError } from '../../../contract/errors.ts';
-import type { ClaimRequest } from '../../../contract/engine.ts';
-import { claimExecutions, readClaims, renewLeases } from '../executions.sql.ts';
-import type { ClaimAnswer, ClaimCall, ClaimRow } from '../executions.sql.ts';
+import type { ClaimRequest } from '../../../contract/protocol.ts';
+import {
+  claimExecutions,
+  readClaims,
+  renewLeases,
+  type ClaimAnswer,
+  type ClaimCall,
+  type ClaimRow,
+} from '../executions.sql.ts';
 import type { EngineContext } from '../../kit/context.ts';
 
 export interface DoubtfulClaim {

@@ -1,7 +1,7 @@
 /**
  * Gives a watcher the hints that concern it: about work it can run, about timers, about its leases.
  */
-import type { Hint, HintWatcher, Interest } from '../../../contract/engine.ts';
+import type { Hint, HintWatcher, Interest } from '../../../contract/protocol.ts';
 import type { EngineContext } from '../../kit/context.ts';
 import { checkDemand } from './demand.ts';
 

@@ -6,7 +6,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { EngineError } from '../../../contract/errors.ts';
 import { LIMITS } from '../../../contract/limits.ts';
-import type { SubmitResult } from '../../../contract/engine.ts';
+import type { SubmitResult } from '../../../contract/executions.ts';
 import { spread } from '../../../model/retry.ts';
 import type { SubmitAnswer, SubmitCall } from '../executions.sql.ts';
 import { Batch, type BatchOptions } from '../../kit/batch.ts';

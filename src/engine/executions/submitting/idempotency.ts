@@ -3,7 +3,7 @@
  * of the caller, so the body is remembered by its hash.
  */
 import { createHash } from 'node:crypto';
-import type { SubmitRequest } from '../../../contract/engine.ts';
+import type { SubmitRequest } from '../../../contract/executions.ts';
 import { LIMITS } from '../../../contract/limits.ts';
 import { TRACE_TAGS } from '../../../contract/trace-context.ts';
 import { checkText, refuse } from '../../kit/checks.ts';

@@ -3,7 +3,7 @@
  * read surface: SQL readers look for `retry_policy.max_retries`.
  */
 import { EngineError } from '../../../contract/errors.ts';
-import type { Backoff, ExecutionPolicy, RetryPolicy } from '../../../contract/engine.ts';
+import type { Backoff, ExecutionPolicy, RetryPolicy } from '../../../contract/policy.ts';
 import { LIMITS } from '../../../contract/limits.ts';
 import { DEFAULT_BACKOFF, type StoredBackoff, type StoredRetryPolicy } from '../../../model/retry.ts';
 import { checkList, checkText, checkWhole, refuse } from '../../kit/checks.ts';

@@ -11,14 +11,10 @@ import {
   type ParsedExecutionId,
 } from '../../../contract/ids.ts';
 import { LIMITS } from '../../../contract/limits.ts';
-import type {
-  ExecutionPolicy,
-  LeaseRef,
-  SpawnOutcome,
-  SubmitOptions,
-  SubmitRequest,
-  SubmitResult,
-} from '../../../contract/engine.ts';
+import type { SubmitOptions, SubmitRequest, SubmitResult } from '../../../contract/executions.ts';
+import type { ExecutionPolicy } from '../../../contract/policy.ts';
+import type { LeaseRef } from '../../../contract/protocol.ts';
+import type { SpawnOutcome } from '../../../contract/steps.ts';
 import { isLockTimeout } from '../../database/database.ts';
 import {
   spawnExecutions,

@@ -2,9 +2,12 @@
  * What a handler is given besides its input. Whatever is done through it is remembered: when the work is run again,
  * after a crash, a retry or a pause, finished steps answer what they answered the first time.
  */
-import type { Backoff, Json, Progress, SqlTransaction, Transactor } from '../contract/engine.ts';
+import type { Json } from '../contract/json.ts';
+import type { Backoff } from '../contract/policy.ts';
+import type { Progress } from '../contract/steps.ts';
+import type { SqlTransaction, Transactor } from '../contract/transactions.ts';
 import type { Duration } from '../contract/duration.ts';
-import type { FlowExtension } from '../define/flow-plan.ts';
+import type { FlowExtension } from './flow-plan.ts';
 import type { FlowId, SubmittedFlow } from '../contract/flows.ts';
 import type { ExecutionId } from '../contract/ids.ts';
 import type {
@@ -15,9 +18,9 @@ import type {
   WaitReason,
 } from '../contract/signals.ts';
 import type { Schema } from '../contract/schema.ts';
-import type { ChunkStream, MergePatch, StreamKinds, SummaryStream } from '../define/streams.ts';
+import type { ChunkStream, MergePatch, StreamKinds, SummaryStream } from './streams.ts';
 import type { FrameEncoding, FrameMode } from '../contract/streams.ts';
-import type { Task } from '../define/task.ts';
+import type { Task } from './task.ts';
 
 /** Written like pino's: an object of facts, then a sentence. */
 export interface Logger {
@@ -27,6 +30,7 @@ export interface Logger {
   error(facts: object, message?: string): void;
 }
 
+/** How a step is tried. */
 export interface StepOptions {
   /** Tries after the first one, here and now, without giving the worker up. Default: none. */
   retry?: { maxRetries: number; backoff?: Backoff };
@@ -34,6 +38,7 @@ export interface StepOptions {
   timeout?: Duration;
 }
 
+/** What the function of a step is given. */
 export interface StepScope {
   /** Fires when the work is no longer this worker's, or when the step's time is over. */
   readonly signal: AbortSignal;
@@ -41,13 +46,16 @@ export interface StepScope {
   readonly tryIndex: number;
 }
 
+/** What a step does; what it returns is stored. */
 export type StepFunction<Value> = (scope: StepScope) => Value | Promise<Value>;
 
+/** In whose transaction a `ctx.tx` runs. */
 export interface TransactionOptions<Tx> {
   /** Runs the transaction with a library of yours. Default: a connection of FlowFabric's, as `pg` spells it. */
   through?: Transactor<Tx>;
 }
 
+/** What one child may say differently from its task. */
 export interface SpawnOptions {
   /** Tells apart children of one task. */
   key?: string;
@@ -74,6 +82,7 @@ export interface PayloadSchema<Payload = unknown> {
   };
 }
 
+/** How a waitpoint is opened. */
 export interface WaitpointOptions {
   /**
    * What payloads must fit: checked where signals are delivered, in processes that do not have your code, so it must be
@@ -84,6 +93,7 @@ export interface WaitpointOptions {
   expiresIn?: Duration;
 }
 
+/** What ends a wait, and what happens when nothing does. */
 export interface WaitForOptions<Payload = Json> {
   /**
    * What payloads must fit: checked where signals are delivered, in processes that do not have your code, so it must be
@@ -108,6 +118,7 @@ export interface WaitForOptions<Payload = Json> {
   resumeDelay?: Duration;
 }
 
+/** A wait that was ended by signals. */
 export interface SatisfiedWait<Payload = Json> {
   outcome: 'satisfied';
   /** Of the last signal, the one that decided. */
@@ -126,6 +137,7 @@ type DecidedWait<Payload> = WaitForOptions<Payload> & { onTimeout?: Exclude<Time
 /** One piece of output: a text, bytes, or what JSON can say. */
 export type StreamChunk = string | Uint8Array | Json;
 
+/** How a chunk is written. */
 export interface WriteOptions {
   /** For readers to tell frames apart. Default `event`. */
   type?: string;
@@ -175,6 +187,7 @@ export interface ChunkWriter<Chunk> {
   pipe(source: ChunkSource<Chunk>, options?: Pick<WriteOptions, 'correlationId'>): Promise<number>;
 }
 
+/** Patches the document of the attempt. */
 export interface SummaryWriter<Document> {
   patch(patch: MergePatch<Document>): Promise<void>;
 }
@@ -199,6 +212,7 @@ export interface FlowScope {
   extend(define: (f: FlowExtension) => void): Promise<SubmittedFlow>;
 }
 
+/** What a handler is given besides its input. */
 export interface TaskContext {
   readonly executionId: ExecutionId;
   /** The task's name. */

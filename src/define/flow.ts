@@ -2,23 +2,24 @@
  * Defines flows: the plan, and handlers that are written where their member is, with what comes before it as their input. A definition is
  * made once, by whoever submits it and by the workers that run such handlers.
  */
-import { EngineError } from '../contract/errors.ts';
+import { fault } from './fault.ts';
+import type { JoinPolicy } from '../contract/flows.ts';
+import { DEFINITION_LIMITS as LIMITS } from '../contract/definition-limits.ts';
+import type { AllJoin, FlowNode, Joined, NotGiven, Sources } from './flow-nodes.ts';
 import {
   FlowPlan,
   type FlowDefinition,
   type From,
   type MemberBuilder,
   type MemberTerms,
-} from '../define/flow-plan.ts';
-import type { AllJoin, FlowNode, Joined, NotGiven, Sources } from '../define/flow-nodes.ts';
-import type { JoinPolicy } from '../contract/flows.ts';
-import { LIMITS } from '../contract/limits.ts';
-import { task, type UncheckedTaskOptions } from '../define/task.ts';
-import { handle, type HandlerFunction, type HandlerOptions, type TaskHandler } from './handlers.ts';
+} from './flow-plan.ts';
+import type { HandlerFunction, HandlerOptions, TaskHandler } from './handlers.ts';
+import { task, type UncheckedTaskOptions } from './task.ts';
 
 /** How a task is run that has no contract of its own. */
 type TaskPart = Pick<UncheckedTaskOptions, 'retry' | 'timeout' | 'retention' | 'capabilities'>;
 
+/** How a member with a handler of its own is run. */
 export interface HandledOptions<FlowIn, After, Own, Join>
   extends MemberTerms<Join>, TaskPart, HandlerOptions {
   /** After these, whose results become members of the input by these names. */
@@ -27,6 +28,7 @@ export interface HandledOptions<FlowIn, After, Own, Join>
   input?: From<FlowIn, Own & NotGiven<NoInfer<keyof After>>>;
 }
 
+/** Adds members to a flow that is being defined. */
 export interface FlowBuilder<FlowIn = void> extends MemberBuilder<FlowIn> {
   /**
    * A member and its handler in one: the handler gets what comes before it. Its task is called `flow.member`. It runs on workers that are
@@ -66,6 +68,7 @@ class DefiningPlan<FlowIn> extends FlowPlan<FlowIn> {
     options: HandledOptions<unknown, Sources, object, JoinPolicy>,
     run: HandlerFunction<unknown, unknown>,
   ): FlowNode<never> {
+    if (typeof run !== 'function') throw fault('run', `of task ${this.#flowName}.${name} must be a function`);
     const { input = {}, retry, timeout, retention, capabilities, concurrency, ...terms } = options;
     const own = task(`${this.#flowName}.${name}`, {
       ...(retry === undefined ? {} : { retry }),
@@ -74,7 +77,7 @@ class DefiningPlan<FlowIn> extends FlowPlan<FlowIn> {
       ...(capabilities === undefined ? {} : { capabilities }),
     });
     const node = this.add(name, own, input, terms);
-    this.handlers.push(handle(own, run, concurrency === undefined ? {} : { concurrency }));
+    this.handlers.push({ task: own, run, concurrency });
     return node;
   }
 }
@@ -101,8 +104,4 @@ export function flow<Out, In = void>(
     handlers: plan.handlers,
     layOut: (input) => plan.layOut(input),
   };
-}
-
-function fault(field: string, what: string): EngineError {
-  return new EngineError('invalid_input', `${field} ${what}.`, { field });
 }

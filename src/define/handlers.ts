@@ -1,0 +1,42 @@
+/**
+ * Joins a task's contract with the code that does it. The worker looks handlers up by the task's name.
+ */
+import { fault } from './fault.ts';
+import type { StreamWriters, TaskContext } from './context.ts';
+import type { NoStreams, StreamKinds } from './streams.ts';
+import type { AnyTask, Task } from './task.ts';
+
+/** Does the work; what it returns is the result. */
+export type HandlerFunction<Parsed, Made, Streams extends StreamKinds = NoStreams> = (
+  input: Parsed,
+  ctx: TaskContext & { readonly streams: StreamWriters<Streams> },
+) => Made | Promise<Made>;
+
+/** How one worker runs a handler. */
+export interface HandlerOptions {
+  /** Executions of this task run at the same time by one worker. Default: only the worker's own limit. */
+  concurrency?: number;
+}
+
+/** A task and the code that does it, for `startWorker`. */
+export interface TaskHandler {
+  readonly task: AnyTask;
+  readonly run: HandlerFunction<unknown, unknown>;
+  readonly concurrency: number | undefined;
+}
+
+/** Seen around every run of a worker: for timing, tracing, or setting something up. Call `next` once. */
+export type Middleware = (ctx: TaskContext, next: () => Promise<unknown>) => Promise<unknown>;
+
+/** Joins a task with its code: `handle(charge, async (input, ctx) => …)`. */
+export function handle<In, Parsed, Made, Out, Streams extends StreamKinds = NoStreams>(
+  task: Task<In, Parsed, Made, Out, Streams>,
+  run: HandlerFunction<Parsed, Made, Streams>,
+  options: HandlerOptions = {},
+): TaskHandler {
+  if (typeof task?.name !== 'string') throw fault('task', 'must come from task()');
+  const unknown = Object.keys(options).find((member) => member !== 'concurrency');
+  if (unknown !== undefined) throw fault(`options.${unknown}`, 'is not a known setting (known: concurrency)');
+  if (typeof run !== 'function') throw fault('run', `of task ${task.name} must be a function`);
+  return { task, run: run as HandlerFunction<unknown, unknown>, concurrency: options.concurrency };
+}

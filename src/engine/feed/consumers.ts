@@ -1,0 +1,61 @@
+/**
+ * The consumers of the event feed as an operator sees them: where each of them is, moving one, forgetting one. How they are handed
+ * events is in consumer.ts.
+ */
+import { encodeCursor } from '../../contract/cursor.ts';
+import { EngineError } from '../../contract/errors.ts';
+import type { ConsumerSnapshot, FeedStart } from '../../contract/feed.ts';
+import { LIMITS } from '../../contract/limits.ts';
+import { checkName, refuse } from '../kit/checks.ts';
+import type { EngineContext } from '../kit/context.ts';
+import { forgetConsumer, listConsumers, resetConsumer, type ConsumerRow } from './consumers.sql.ts';
+import { checkStart } from './filter.ts';
+import { placeOf } from './place.ts';
+
+export async function listAll({ database, feed }: EngineContext): Promise<ConsumerSnapshot[]> {
+  const { last } = await feed.ends();
+  return (await listConsumers(database, last, LIMITS.consumers)).map(toSnapshot);
+}
+
+export async function moveOne(
+  { database, feed }: EngineContext,
+  name: string,
+  to: FeedStart,
+): Promise<ConsumerSnapshot> {
+  const checked = checkConsumerName(name);
+  if (to === undefined) refuse('to', 'must be a cursor, now or beginning');
+  const start = checkStart(to, 'now');
+  const ends = await feed.ends();
+  const found = await resetConsumer(database, checked, placeOf(start, ends));
+  if (!found) return unknownConsumer(checked);
+  const rows = await listConsumers(database, ends.last, LIMITS.consumers);
+  const row = rows.find((each) => each.name === checked);
+  return row === undefined ? unknownConsumer(checked) : toSnapshot(row);
+}
+
+export async function forgetOne({ database }: EngineContext, name: string): Promise<boolean> {
+  return forgetConsumer(database, checkConsumerName(name));
+}
+
+function unknownConsumer(name: string): never {
+  throw new EngineError('not_found', `There is no consumer ${name}.`, { field: 'name' });
+}
+
+export function checkConsumerName(name: unknown): string {
+  return checkName(name, 'name', LIMITS.consumerNameBytes);
+}
+
+function toSnapshot(row: ConsumerRow): ConsumerSnapshot {
+  const position = BigInt(row.position);
+  return {
+    name: row.name,
+    cursor: encodeCursor(position),
+    position,
+    lag: BigInt(row.lag),
+    lagMs: row.lag_ms,
+    holder: row.holder,
+    movedAtMs: row.moved_at_ms,
+    failures: row.failures,
+    errorCode: row.error_code,
+  };
+}

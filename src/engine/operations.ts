@@ -1,0 +1,187 @@
+/**
+ * The operations of an engine, by noun and verb: which function does what. Those that share statements with others made at the same time
+ * are parts that the engine keeps; all others are functions of its context.
+ */
+import type {
+  Consumers,
+  Events,
+  Executions,
+  Flows,
+  Lanes,
+  SigningKeys,
+  Streams,
+  Upkeep,
+  Waitpoints,
+  Workers,
+} from '../contract/connection.ts';
+import type { SubmitOptions, SubmitRequest } from '../contract/executions.ts';
+import type { WorkerPort } from '../contract/protocol.ts';
+import type { DeliverOutcome, SignalRequest } from '../contract/signals.ts';
+import type { Operations } from './binding.ts';
+import { cancel } from './executions/cancel.ts';
+import { claim } from './executions/claiming/claim.ts';
+import { watch } from './executions/claiming/watch.ts';
+import type { Endings } from './executions/endings.ts';
+import { renew, revokeLease } from './executions/leases.ts';
+import { describe, result, serverTimeMs } from './executions/reads.ts';
+import type { DefaultPolicy, Submits } from './executions/submitting/submit.ts';
+import { fireDueTimers } from './executions/timers.ts';
+import { transact } from './executions/transact.ts';
+import { forgetOne, listAll, moveOne } from './feed/consumers.ts';
+import type { Feed } from './feed/feed.ts';
+import { cancelFlow } from './flows/cancel.ts';
+import * as flows from './flows/flows.ts';
+import { describeFlow, listFlows, waitForFlow } from './flows/reads.ts';
+import type { EngineContext } from './kit/context.ts';
+import { bulk } from './operator/bulk.ts';
+import { explain } from './operator/explain.ts';
+import { listLanes, pauseLane, resumeLane } from './operator/lanes.ts';
+import { list, listAttempts } from './operator/lists.ts';
+import { changePriority, replay, setTags } from './operator/verbs.ts';
+import { forgetWorker, listWorkers, registerWorker } from './operator/workers.ts';
+import { approve, deliverSignal } from './signals/signals.ts';
+import { listSigningKeys, revokeSigningKey, rotateSigningKey } from './signals/signing-keys.ts';
+import { suspend } from './signals/suspend.ts';
+import { createWaitpoint, issueToken, listWaitpoints, revokeTokens } from './signals/waitpoints.ts';
+import { readOrder, type Orders } from './steps/end-order.ts';
+import { readSteps, type Steps } from './steps/steps.ts';
+import type { Appends } from './streams/append.ts';
+import { readStream, readSummary, tailOnce, tailStream, watchSummary } from './streams/streams.ts';
+
+/** Both faces of an engine: the groups an application uses, and what its workers say. */
+export interface Groups {
+  executions: Executions;
+  flows: Flows;
+  streams: Streams;
+  events: Events;
+  consumers: Consumers;
+  waitpoints: Waitpoints;
+  lanes: Lanes;
+  workers: Workers;
+  signingKeys: SigningKeys;
+  upkeep: Omit<Upkeep, 'reports'>;
+  signals: { deliver(request: SignalRequest): Promise<DeliverOutcome> };
+  worker: WorkerPort;
+}
+
+/** What operations share within one engine. */
+export interface Parts {
+  endings: Endings;
+  submits: Submits;
+  steps: Steps;
+  orders: Orders;
+  appends: Appends;
+  feed: Feed;
+  defaultPolicy: DefaultPolicy;
+}
+
+type ManyVerb<Request> = (
+  context: EngineContext,
+  ids: readonly string[],
+  request: Request,
+) => Promise<unknown[]>;
+
+/** A verb on many is the verb on one, too. */
+function oneOrMany<Request>(verb: ManyVerb<Request>) {
+  return async (context: EngineContext, id: string | readonly string[], request: Request): Promise<never> => {
+    if (Array.isArray(id)) return (await verb(context, id, request)) as never;
+    return (await verb(context, [id as string], request))[0] as never;
+  };
+}
+
+function submitOneOrMany(submits: Submits) {
+  return async (
+    _: EngineContext,
+    request: SubmitRequest | readonly SubmitRequest[],
+    options: SubmitOptions = {},
+  ): Promise<never> => {
+    if (Array.isArray(request)) return (await submits.many(request, options)) as never;
+    return (await submits.one(request as SubmitRequest, options)) as never;
+  };
+}
+
+function flowOperations(defaultPolicy: DefaultPolicy): Operations<Groups>['flows'] {
+  return {
+    submit: (context, request) => flows.submitFlow(context, request, defaultPolicy),
+    create: flows.createFlow,
+    addMembers: (context, id, members, options = {}) =>
+      flows.addMembers(context, id, members, options, defaultPolicy),
+    setJoin: flows.setJoin,
+    stageEdges: (context, id, edges, options = {}) => flows.stageEdges(context, id, edges, options),
+    applyEdges: flows.applyEdges,
+    unstageEdges: flows.unstageEdges,
+    seal: (context, id, options = {}) => flows.sealFlow(context, id, options),
+    cancel: cancelFlow,
+    describe: describeFlow,
+    list: listFlows,
+    wait: waitForFlow,
+  };
+}
+
+function workerOperations(parts: Parts): Operations<Groups>['worker'] {
+  const { endings, submits, steps, orders, appends, defaultPolicy } = parts;
+  return {
+    claim,
+    renew,
+    complete: (_, lease, value) => endings.complete(lease, value),
+    fail: (_, lease, failure) => endings.fail(lease, failure),
+    release: (_, lease) => endings.release(lease),
+    recordStep: (_, lease, step, options = {}) => steps.record(lease, step, options),
+    readSteps,
+    recordOrder: (_, lease, order) => orders.record(lease, order),
+    readOrder,
+    pause: (_, lease, request) => steps.pause(lease, request),
+    suspend,
+    createWaitpoint,
+    spawn: (_, lease, requests) => submits.spawn(lease, requests),
+    reportProgress: (_, lease, progress) => steps.progress(lease, progress),
+    appendFrames: (_, lease, frames, options = {}) => appends.append(lease, frames, options),
+    extendFlow: (context, lease, members) => flows.extendFlow(context, lease, members, defaultPolicy),
+    result,
+    wait: ({ ends }, id, options = {}) => ends.wait(id, options),
+    fireTimers: fireDueTimers,
+    watch,
+    registerWorker,
+    forgetWorker,
+    transact: (context, work, options = {}) => transact(context, work, options),
+  };
+}
+
+/** The table. Its order is that of the documents. */
+export function operationsOf(parts: Parts): Operations<Groups> {
+  const { submits, feed, defaultPolicy } = parts;
+  return {
+    executions: {
+      submit: submitOneOrMany(submits),
+      describe,
+      result,
+      wait: ({ ends }, id, options = {}) => ends.wait(id, options),
+      list,
+      listAttempts,
+      listSteps: readSteps,
+      explain,
+      cancel: oneOrMany(cancel),
+      replay: oneOrMany(replay),
+      changePriority: oneOrMany(changePriority),
+      setTags,
+      revokeLease,
+      bulk,
+    },
+    flows: flowOperations(defaultPolicy),
+    streams: { read: readStream, tail: tailStream, tailOnce, readSummary, watchSummary },
+    events: {
+      subscribe: (_, options) => feed.subscribe(options),
+      subscribeCompletions: (_, options) => feed.subscribeCompletions(options),
+      subscribeLeaseHistory: (_, options) => feed.subscribeLeaseHistory(options),
+      consume: (_, name, handler, options) => feed.consume(name, handler, options),
+    },
+    consumers: { list: listAll, move: moveOne, forget: forgetOne },
+    waitpoints: { list: listWaitpoints, approve, issueToken, revokeTokens },
+    lanes: { list: listLanes, pause: pauseLane, resume: resumeLane },
+    workers: { list: listWorkers },
+    signingKeys: { list: listSigningKeys, rotate: rotateSigningKey, revoke: revokeSigningKey },
+    upkeep: { serverTimeMs },
+    signals: { deliver: deliverSignal },
+    worker: workerOperations(parts),
+  };
+}

@@ -1,0 +1,39 @@
+/**
+ * All that is done at a rhythm to keep a database in order: what crashes leave behind, what has become due, what is kept long enough.
+ * A reconciler that is not in this list does not run.
+ */
+import type { EngineContext } from '../kit/context.ts';
+import { dueTimers } from './due-timers.ts';
+import { eventPositions, oldEvents } from './event-log.ts';
+import { expiredLeases } from './expired-leases.ts';
+import { flowSiblings, flowWork, lostEnds } from './flow-work.ts';
+import { oldKeys } from './old-keys.ts';
+import type { Chore, Reconciler } from './reconciler.ts';
+import { retention } from './retention.ts';
+import { startReconcilers, type ReconcilerRunner } from './runner.ts';
+import { stalePointers } from './stale-pointers.ts';
+import { unusedRoutes } from './unused-routes.ts';
+
+/** Of executions. */
+const RECONCILERS: readonly Reconciler[] = [expiredLeases, dueTimers, retention];
+
+/** Besides executions. Some remember where they stopped, so each process has its own. */
+function newChores(): Chore[] {
+  return [
+    eventPositions,
+    oldEvents,
+    oldKeys,
+    stalePointers(),
+    unusedRoutes(),
+    flowWork,
+    flowSiblings,
+    lostEnds(),
+  ];
+}
+
+/** Runs all of it until it is closed; it ends with the engine. */
+export function startUpkeep(context: EngineContext): ReconcilerRunner {
+  const runner = startReconcilers(context, RECONCILERS, { chores: newChores() });
+  context.companions.push(runner);
+  return runner;
+}

@@ -1,0 +1,42 @@
+/**
+ * The worker protocol: what a worker says to the engine, for workers of your own, other transports, and tests that play a worker.
+ * Applications use the main entry.
+ */
+export { workerPort } from '../connect/port.ts';
+export { runWorker } from '../worker/worker.ts';
+export type {
+  Claim,
+  ClaimRequest,
+  ClaimResult,
+  CompleteOutcome,
+  Failure,
+  FailOutcome,
+  FireOptions,
+  Hint,
+  HintWatcher,
+  Interest,
+  LeaseRef,
+  LeaseRefusal,
+  ReleaseOutcome,
+  RenewOutcome,
+  WorkerPort,
+  WorkerRegistration,
+} from '../contract/protocol.ts';
+export type {
+  EndOrder,
+  NewStep,
+  OrderOutcome,
+  PauseOutcome,
+  PauseRequest,
+  RecordOutcome,
+  SpawnOutcome,
+  StepKey,
+} from '../contract/steps.ts';
+export type {
+  CreateWaitpointOutcome,
+  SuspendOutcome,
+  SuspendRequest,
+  WaitpointRequest,
+  WaitRequest,
+} from '../contract/signals.ts';
+export type { AppendOptions, AppendOutcome, BestEffortOptions, FrameRequest } from '../contract/streams.ts';
