@@ -5,6 +5,8 @@
  */
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
+import { docAnchors, docPaths } from './tidy/documents.ts';
+import { planted as documentPlants } from './tidy/documents.planted.ts';
 import { databaseClock, importDirection, pureImports, pureModel } from './tidy/imports.ts';
 import { planted as importPlants } from './tidy/imports.planted.ts';
 import { fileHeader, fileLength, fileNames, functionLength, sqlFunctionLength } from './tidy/sizes.ts';
@@ -42,9 +44,11 @@ const CHECKS: readonly Check[] = [
   noSleep,
   lockFile,
   docLinks,
+  docAnchors,
+  docPaths,
 ];
 
-const PLANTS = [...importPlants, ...sqlPlants, ...sizePlants, ...wordPlants];
+const PLANTS = [...importPlants, ...sqlPlants, ...sizePlants, ...wordPlants, ...documentPlants];
 const tree = readTree(fileURLToPath(new URL('..', import.meta.url)));
 
 function locations(check: Check, files: readonly SourceFile[]): string[] {
