@@ -5,8 +5,6 @@
  */
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
-import { docAnchors, docPaths } from './tidy/documents.ts';
-import { planted as documentPlants } from './tidy/documents.planted.ts';
 import { databaseClock, importDirection, pureImports, pureModel } from './tidy/imports.ts';
 import { planted as importPlants } from './tidy/imports.planted.ts';
 import { fileHeader, fileLength, fileNames, functionLength, sqlFunctionLength } from './tidy/sizes.ts';
@@ -24,6 +22,8 @@ import {
   noTickets,
 } from './tidy/words.ts';
 import { planted as wordPlants } from './tidy/words.planted.ts';
+import { docAnchors, docPaths } from './tidy/documents.ts';
+import { planted as documentPlants } from './tidy/documents.planted.ts';
 
 const CHECKS: readonly Check[] = [
   importDirection,
