@@ -23,6 +23,8 @@ import {
   noTickets,
 } from './tidy/words.ts';
 import { planted as wordPlants } from './tidy/words.planted.ts';
+import { docAnchors, docPaths } from './tidy/documents.ts';
+import { planted as documentPlants } from './tidy/documents.planted.ts';
 
 const CHECKS: readonly Check[] = [
   importDirection,
@@ -44,9 +46,18 @@ const CHECKS: readonly Check[] = [
   noSleep,
   lockFile,
   docLinks,
+  docAnchors,
+  docPaths,
 ];
 
-const PLANTS = [...importPlants, ...sqlPlants, ...announcingPlants, ...sizePlants, ...wordPlants];
+const PLANTS = [
+  ...importPlants,
+  ...sqlPlants,
+  ...announcingPlants,
+  ...sizePlants,
+  ...wordPlants,
+  ...documentPlants,
+];
 const tree = readTree(fileURLToPath(new URL('..', import.meta.url)));
 
 function locations(check: Check, files: readonly SourceFile[]): string[] {

@@ -104,12 +104,20 @@ export const lockFile: Check = {
 const CODE_IN_MARKDOWN = /^(```|~~~)[\s\S]*?^\1|`[^`\n]*`/gm;
 const LINK = /\]\(\s*<?([^)\s>]+)>?(?:\s+"[^"]*")?\s*\)|^[ \t]*\[[^\]]+\]:\s*<?(\S+?)>?\s*$/gm;
 
-function linksOf(file: SourceFile): { target: string; line: number }[] {
+interface DocumentLink {
+  /** A path or an address; empty for a link within the page. */
+  target: string;
+  /** The heading it leads to; empty for the top. */
+  anchor: string;
+  line: number;
+}
+
+export function linksOf(file: SourceFile): DocumentLink[] {
   const prose = file.text.replaceAll(CODE_IN_MARKDOWN, blank);
-  return [...prose.matchAll(LINK)].map((match) => ({
-    target: (match[1] ?? match[2] ?? '').split('#')[0] ?? '',
-    line: prose.slice(0, match.index).split('\n').length,
-  }));
+  return [...prose.matchAll(LINK)].map((match) => {
+    const [target = '', anchor = ''] = (match[1] ?? match[2] ?? '').split('#');
+    return { target, anchor, line: prose.slice(0, match.index).split('\n').length };
+  });
 }
 
 /** The paths of the files and of every folder above them. */

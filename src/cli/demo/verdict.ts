@@ -76,7 +76,7 @@ export function nextSteps(place: string, schema: string): Line[] {
   return [
     [['']],
     [['Next', 'strong']],
-    [['  README.md      "Use it": your first worker; "What you can rely on": what you just saw']],
+    [['  README.md      "Quickstart": your first worker; "Guarantees": what you just saw']],
     [['  npm test       every check and every test']],
     [['  DATABASE_URL   set it to run this on a Postgres of yours, in a schema of its own']],
     [['']],
