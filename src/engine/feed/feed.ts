@@ -22,7 +22,7 @@ import {
   listConsumers,
   readConsumer,
   resetConsumer,
-  type ConsumerRow,
+  type StoredConsumer,
 } from './consumers.sql.ts';
 import type { StoredEventFilter } from './events.sql.ts';
 import { unlessAborted } from '../../model/aborting.ts';
@@ -260,17 +260,7 @@ function checkConsumerName(name: unknown): string {
   return checkName(name, 'name', LIMITS.consumerNameBytes);
 }
 
-function toSnapshot(row: ConsumerRow): ConsumerSnapshot {
-  const position = BigInt(row.position);
-  return {
-    name: row.name,
-    cursor: encodeCursor(position),
-    position,
-    lag: BigInt(row.lag),
-    lagMs: row.lag_ms,
-    holder: row.holder,
-    movedAtMs: row.moved_at_ms,
-    failures: row.failures,
-    errorCode: row.error_code,
-  };
+function toSnapshot({ position: at, lag, ...consumer }: StoredConsumer): ConsumerSnapshot {
+  const position = BigInt(at);
+  return { ...consumer, cursor: encodeCursor(position), position, lag: BigInt(lag) };
 }

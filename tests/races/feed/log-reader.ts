@@ -78,7 +78,7 @@ async function readPages(ask: Ask, after: bigint): Promise<{ seen: Seen[]; to: b
   const seen: Seen[] = [];
   for (let to = after; ;) {
     const page = await readEvents(storeOn(ask), to, { examined: PAGE, limit: PAGE }, EVERYTHING);
-    seen.push(...page.rows.map((row) => ({ ...labelOf(row), position: BigInt(row.event_id) })));
+    seen.push(...page.rows.map((row) => ({ ...labelOf(row), position: BigInt(row.position) })));
     if (page.to === to) return { seen, to };
     to = page.to;
   }
