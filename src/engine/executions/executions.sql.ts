@@ -54,7 +54,7 @@ export interface InternedRoute {
 
 /**
  * `unknown_route`: nothing was written, because a route must be interned first. `held`: its key or id is used by another transaction.
- * The existing id is of who holds the idempotency key, when it is not this one.
+ * `existingId` is the execution that holds the idempotency key, when it is another one.
  */
 const SUBMITTED = columnsOf<
   Answered<SubmitResult['outcome'] | 'unknown_route' | 'held'> & { existingId: string | null }

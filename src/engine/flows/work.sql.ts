@@ -119,7 +119,7 @@ export async function reconcileSiblings(
 
 type Ended = Extract<FlowState, 'completed' | 'failed' | 'cancelled'>;
 
-/** Whether it had not been sealed is told with it. */
+/** `wasOpen`: it had not been sealed. */
 const CANCEL_FLOW = columnsOf<{
   outcome: CancelFlowOutcome['outcome'];
   flowOutcome: Ended | null;
