@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { oneAnnouncer } from './tidy/announcing.ts';
 import { planted as announcingPlants } from './tidy/announcing.planted.ts';
-import { databaseClock, importDirection, pureImports, pureModel } from './tidy/imports.ts';
+import { databaseClock, importDirection, plainStatements, pureImports, pureModel } from './tidy/imports.ts';
 import { planted as importPlants } from './tidy/imports.planted.ts';
 import { fileHeader, fileLength, fileNames, functionLength, sqlFunctionLength } from './tidy/sizes.ts';
 import { planted as sizePlants } from './tidy/sizes.planted.ts';
@@ -28,6 +28,7 @@ import { planted as documentPlants } from './tidy/documents.planted.ts';
 
 const CHECKS: readonly Check[] = [
   importDirection,
+  plainStatements,
   pureImports,
   pureModel,
   databaseClock,

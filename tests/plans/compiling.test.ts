@@ -29,7 +29,7 @@ const CARRIERS = [
   'readUncompiled',
   'readRows',
   'readOne',
-  'readMany',
+  'readLarge',
 ];
 /** Functions that send no statement with a plan, or use their own connections. */
 const WITHOUT_PLANS = ['planMigration', 'hearOwnHint', 'readAnsweringPids'];

@@ -3,7 +3,7 @@
  * due. Counted in buffers and rows, never in time.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { ClaimRow } from '../../src/engine/executions/executions.sql.ts';
+import type { ClaimRow } from '../../src/engine/executions/claiming/claims.sql.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { buffersOf, mostRowsOf, openRecorder, type RecordedPlan } from './plan-recorder.ts';
 import { storeOf, vacuumedEmptyTables } from './table-states.ts';

@@ -107,6 +107,9 @@ async function expectRefused(code: string, refused: Promise<unknown>): Promise<v
   if (said !== code) throw new Error(`the walk was refused with ${said}, not ${code}`);
 }
 
+/** How lately a worker that counts was heard of. */
+const LIVE_MS = 30_000;
+
 const keysOf = ({ uuids }: Cast): ExecutionKey[] =>
   Object.values(uuids).map((uuid) => ({ uuid, partition: PARTITION }));
 
@@ -121,7 +124,7 @@ async function walkWon(database: Database, client: Recorder['client']): Promise<
   ]);
   await submitFlow(database, flow, await ready(database, cast));
   await submitFlow(database, flow, await ready(database, cast));
-  for (const key of keysOf(cast)) await readForExplain(database, key);
+  for (const key of keysOf(cast)) await readForExplain(database, key, LIVE_MS);
   const calls = callsOn(database);
   await calls.complete([await claimOf(database, client, cast.kindOf('x'))]);
   const [group] = await listPendingGroups(database, 10);

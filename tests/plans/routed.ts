@@ -29,6 +29,6 @@ export async function walkRouted(database: Database, client: pg.Client): Promise
   await over();
   const idle = await listIdleRoutes(database, 0, 0);
   await readUsedRoutes(database, -1, FOR_EVER_MS * 10, 10);
-  await forgetRoutes(database, idle.routes, [used!.route_id], 0);
+  await forgetRoutes(database, idle.routes, [used!.interned.routeId], 0);
   await forgetNames(database, -FOR_EVER_MS, 10);
 }

@@ -5,7 +5,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Database } from '../../src/engine/database/database.ts';
-import { readClaims } from '../../src/engine/executions/executions.sql.ts';
+import { readClaims } from '../../src/engine/executions/claiming/claims.sql.ts';
 import {
   listFlows,
   readEdges,

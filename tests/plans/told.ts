@@ -9,13 +9,9 @@ import { readForExplain } from '../../src/engine/operator/explain.sql.ts';
 import { listDueTimers } from '../../src/engine/executions/due.sql.ts';
 import {
   createWaitpoint,
-  currentKey,
-  keyVerifies,
   listWaitpointsOf,
   deliverSignal,
-  revokeKey,
   revokeTokens,
-  rotateKey,
   suspendExecution,
   type SignalAnswer,
   type SuspendAnswer,
@@ -23,6 +19,7 @@ import {
   type WaitRow,
   type WaitpointAnswer,
 } from '../../src/engine/signals/signals.sql.ts';
+import { currentKey, keyVerifies, revokeKey, rotateKey } from '../../src/engine/signals/signing-keys.sql.ts';
 import { spawnExecutions } from '../../src/engine/executions/executions.sql.ts';
 import type { Recorder } from './plan-recorder.ts';
 import {
@@ -141,7 +138,7 @@ async function fireDue(database: Database): Promise<void> {
 async function walkSignals(database: Database, take: () => Promise<LeaseKey>): Promise<void> {
   const calls = toldCallsOn(database);
   const early = await take();
-  const { token_id: uuid } = await calls.open(early);
+  const { waitpointUuid: uuid } = await calls.open(early);
   await calls.suspend(early, { mode: 'look', condition: NESTED });
   await calls.tell(early, { uuid });
   await calls.suspend(early, { condition: NESTED, resume_delay_ms: HOUR_MS });
@@ -164,14 +161,14 @@ async function walkLate(database: Database, take: () => Promise<LeaseKey>): Prom
   // A wait that is overdue when it begins resumes at once: this one is not overdue yet.
   const later = await take();
   await calls.suspend(later, { timeout_ms: 50, on_timeout: 'resume' });
-  await readForExplain(database, later);
+  await readForExplain(database, later, 30_000);
   const parent = await take();
   const [child] = await spawnExecutions(
     database,
     parent,
     await makeKnown(database, submitCall({ kinds: ['told-child'], count: 1 })),
   );
-  await calls.suspend(parent, { delayMs: 0, children: [child!.execution_id], needed: 1 });
+  await calls.suspend(parent, { delayMs: 0, children: [child!.uuid], needed: 1 });
   await calls.open(await take(), 0);
   // Until it is, and no timer is left that later parts would meet.
   do await fireDue(database);

@@ -104,14 +104,14 @@ async function walkPaused(database: Database, calls: Calls, take: () => Promise<
   const name = `child-${randomUUID().slice(0, 8)}`;
   const call = await makeKnown(database, submitCall({ kinds: [name], count: 1 }));
   const [child] = await spawnExecutions(database, parents[0]!, call);
-  await calls.awaitChildren([...parents, ...strangers], [child!.execution_id]);
-  await calls.complete((await claimBatch(database, [child!.route_id], 1)).map(leaseOf));
+  await calls.awaitChildren([...parents, ...strangers], [child!.uuid]);
+  await calls.complete((await claimBatch(database, [child!.routeId], 1)).map(leaseOf));
   const told = await listDueTimers(database, 1_000);
   await calls.fire(told.map((timer) => timer.timerId));
   await calls.nap(await take());
   const due = await listDueTimers(database, 1_000);
   await calls.fire(due.map((timer) => timer.timerId));
-  await calls.awaitChildren(await take(), [child!.execution_id]);
+  await calls.awaitChildren(await take(), [child!.uuid]);
 }
 
 /** The life of some executions, so that every function runs each of its statements. */

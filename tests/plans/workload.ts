@@ -2,15 +2,15 @@
  * Work for the functions under test, through the store's own calls and on the server's clock: rows by the hundred.
  */
 import { randomUUID } from 'node:crypto';
+import { parseExecutionId } from '../../src/contract/ids.ts';
 import type { Database } from '../../src/engine/database/database.ts';
+import { claimExecutions, type ClaimRow } from '../../src/engine/executions/claiming/claims.sql.ts';
 import {
-  claimExecutions,
   completeExecutions,
   failExecutions,
   releaseExecutions,
   renewLeases,
   submitExecutions,
-  type ClaimRow,
   type ExecutionKey,
   type LeaseKey,
   type SubmitCall,
@@ -98,8 +98,8 @@ export async function submitBatch(
 ): Promise<{ routes: number[]; uuids: string[]; outcomes: string[] }> {
   const answers = await submitExecutions(database, await makeKnown(database, submitCall(batch)));
   return {
-    routes: answers.slice(0, batch.kinds.length).map((answer) => answer.route_id),
-    uuids: answers.map((answer) => answer.execution_id),
+    routes: answers.slice(0, batch.kinds.length).map((answer) => answer.routeId),
+    uuids: answers.map((answer) => answer.uuid),
     outcomes: answers.map((answer) => answer.outcome),
   };
 }
@@ -122,13 +122,8 @@ export async function claimBatch(
   return answer.rows;
 }
 
-export function leaseOf(row: ClaimRow): LeaseKey {
-  return {
-    uuid: row.execution_id,
-    partition: row.partition_key,
-    attemptIndex: row.attempt_index,
-    leaseEpoch: row.lease_epoch,
-  };
+export function leaseOf({ executionId, attemptIndex, leaseEpoch }: ClaimRow): LeaseKey {
+  return { ...parseExecutionId(executionId), attemptIndex, leaseEpoch };
 }
 
 /** The operations on a batch, by name; each returns a row per execution. */

@@ -120,6 +120,29 @@ export const importDirection: Check = {
       .flatMap((file) => importsOf(file).flatMap((found) => judge(file, found) ?? [])),
 };
 
+/** What a file of statements may use: more would let it decide something. */
+const STATEMENTS_USE = ['contract', 'engine/database'];
+
+function judgeStatements(file: SourceFile, { specifier, line, typeOnly }: Import): Finding | undefined {
+  const target = posix.join(posix.dirname(file.path), specifier);
+  if (typeOnly || specifier.endsWith('.sql.ts')) return undefined;
+  if (specifier.startsWith('.') && STATEMENTS_USE.includes(folderOf(target) ?? '')) return undefined;
+  return { path: file.path, line, message: `imports more than types of ${specifier}` };
+}
+
+export const plainStatements: Check = {
+  name: 'files of statements use the database and the contract, take only types from elsewhere, and throw nothing',
+  find: (files) =>
+    files.flatMap((file) =>
+      isUnder(file, 'src') && file.path.endsWith('.sql.ts')
+        ? [
+            ...importsOf(file).flatMap((found) => judgeStatements(file, found) ?? []),
+            ...findPattern(file, lexed(file).code, /\bthrow\b/g, 'decides'),
+          ]
+        : [],
+    ),
+};
+
 function isForeign(file: SourceFile, specifier: string): boolean {
   if (specifier.startsWith('.')) return false;
   const isBuiltin = specifier.startsWith('node:') || BUILTINS.has(specifier);

@@ -8,6 +8,7 @@ import pg from 'pg';
 import { EngineError, isEngineError } from '../../contract/errors.ts';
 import { spread } from '../../model/retry.ts';
 import { Answers } from './answers.ts';
+import type { Columns } from './columns.ts';
 import { DEFAULT_POOL_SIZE } from './connection-budget.ts';
 import type { Retry } from './conditions.ts';
 import { conditionOf, sqlStateOf, toEngineError } from './errors.ts';
@@ -61,9 +62,11 @@ export interface Database {
 }
 
 /** `repeatable` statements may be sent again when it is unknown whether the first one happened. */
-export interface Statement {
+export interface Statement<Row = unknown> {
   doing: string;
   text: string;
+  /** What it answers, when that is more than one value: `text` selects their list. */
+  columns?: Columns<Row>;
   params: unknown[];
   repeatable: 'yes' | 'no';
   /** `once`: a lock that was not to be had in time is not waited for again. */
@@ -131,7 +134,7 @@ export function openDatabase(options: DatabaseOptions): Database {
 }
 
 /** Runs a statement on the engine's pool, in a transaction of its own. */
-export async function run<Row>(database: Database, statement: Statement): Promise<Row[]> {
+export async function run<Row>(database: Database, statement: Statement<Row>): Promise<Row[]> {
   for (let tries = 1; ; tries += 1) {
     try {
       const { text, params: values } = statement;
@@ -145,6 +148,12 @@ export async function run<Row>(database: Database, statement: Statement): Promis
   }
 }
 
+/** Of a statement that always answers one. */
+export function onlyRow<Row>(doing: string, [row]: readonly Row[]): Row {
+  if (row === undefined) throw new EngineError('database_error', `While ${doing}: nothing was answered.`);
+  return row;
+}
+
 function explained(thrown: unknown, doing: string, { pool }: Database): EngineError {
   const error = toEngineError(thrown, doing);
   const max = pool.options?.max;
@@ -152,7 +161,7 @@ function explained(thrown: unknown, doing: string, { pool }: Database): EngineEr
   return new EngineError(error.code, `${error.message} It has ${max}.`, { cause: thrown });
 }
 
-function retryWait(thrown: unknown, tries: number, statement: Statement): number | undefined {
+function retryWait<Row>(thrown: unknown, tries: number, statement: Statement<Row>): number | undefined {
   if (statement.waits === 'once' && sqlStateOf(thrown) === LOCK_TIMEOUT) return undefined;
   const retry = conditionOf(thrown)?.retry ?? 'never';
   if (retry !== 'conflict' && statement.repeatable === 'no') return undefined;

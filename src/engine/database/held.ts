@@ -3,24 +3,20 @@
  * instead of waiting. Never what the session said: that may quote data.
  */
 import { EngineError } from '../../contract/errors.ts';
-import { formatExecutionId, type ExecutionId } from '../../contract/ids.ts';
-import { nameSession, type SessionDoing, type SessionFacts } from '../../model/gates/held.ts';
+import type { ExecutionId } from '../../contract/ids.ts';
+import { nameSession, type SessionFacts } from '../../model/gates/held.ts';
 import { firstOf } from '../../model/wording.ts';
+import { columns, columnsOf, idText, withColumns } from './columns.ts';
 import { isLockTimeout, LOCK_TIMEOUT, run, type Database, type Statement } from './database.ts';
 
-export interface Holder {
-  execution_id: string;
-  pid: number;
-  /** Of its transaction. Null, as what it does: a session of a role this one may not look at. */
-  age_ms: number | null;
-  doing: SessionDoing | null;
-}
+const SESSION = columnsOf<SessionFacts>('h')('pid', 'ageMs', 'doing');
 
 /** The oldest first. */
-export function readHolders(database: Database, uuids: readonly string[]): Promise<Holder[]> {
-  return run<Holder>(database, {
+export function readHolders(database: Database, uuids: readonly string[]): Promise<SessionFacts[]> {
+  return run(database, {
     doing: 'looking who holds executions',
-    text: `SELECT execution_id, pid, age_ms, doing FROM ${database.prefix}ff_holders($1::uuid[])`,
+    columns: SESSION,
+    text: `SELECT ${SESSION.list} FROM ${database.prefix}ff_holders($1::uuid[]) h`,
     params: [uuids],
     repeatable: 'yes',
   });
@@ -31,14 +27,20 @@ export interface HeldFacts {
   sessions: (SessionFacts & { executionIds: ExecutionId[] })[];
 }
 
+const HELD = withColumns(
+  SESSION,
+  columns<{ executionId: ExecutionId }>({ executionId: idText('e.partition_key', 'e.execution_id') }),
+);
+
 /** Executions looked at of each kind: those with a lease, and those with a timer that is late. */
 const HELD_EXAMINED = 1_000;
 
 export async function readHeld(database: Database, overdueMs: number): Promise<HeldFacts> {
   const { prefix } = database;
-  const rows = await run<Holder & { partition_key: number }>(database, {
+  const rows = await run(database, {
     doing: 'looking for executions that are held',
-    text: `SELECT h.execution_id, e.partition_key, h.pid, h.age_ms, h.doing
+    columns: HELD,
+    text: `SELECT ${HELD.list}
            FROM ${prefix}ff_holders(ARRAY(
              (SELECT execution_id FROM ${prefix}ff_lease WHERE xmax::text <> '0' LIMIT $1)
              UNION
@@ -49,9 +51,9 @@ export async function readHeld(database: Database, overdueMs: number): Promise<H
     repeatable: 'yes',
   });
   const sessions = new Map<number, HeldFacts['sessions'][number]>();
-  for (const { pid, age_ms: ageMs, doing, execution_id: uuid, partition_key: partition } of rows) {
-    if (!sessions.has(pid)) sessions.set(pid, { pid, ageMs, doing, executionIds: [] });
-    sessions.get(pid)!.executionIds.push(formatExecutionId(partition, uuid));
+  for (const { executionId, ...session } of rows) {
+    if (!sessions.has(session.pid)) sessions.set(session.pid, { ...session, executionIds: [] });
+    sessions.get(session.pid)!.executionIds.push(executionId);
   }
   return { sessions: [...sessions.values()] };
 }
@@ -59,7 +61,7 @@ export async function readHeld(database: Database, overdueMs: number): Promise<H
 /** Runs a statement for a person, whose function limits how long it waits for a row. */
 export async function runForPerson<Row>(
   database: Database,
-  statement: Statement,
+  statement: Statement<Row>,
   uuids: readonly string[],
 ): Promise<Row[]> {
   try {
@@ -72,11 +74,9 @@ export async function runForPerson<Row>(
   }
 }
 
-function whoHolds(holders: readonly Holder[]): string {
+function whoHolds(holders: readonly SessionFacts[]): string {
   const sessions = [...new Map(holders.map((holder) => [holder.pid, holder])).values()];
   if (sessions.length === 0) return 'somebody held a row of it for too long, and has let it go: try again.';
-  const named = sessions.map(({ pid, age_ms: ageMs, doing }) =>
-    nameSession({ pid, ageMs, doing }, 'session'),
-  );
+  const named = sessions.map((session) => nameSession(session, 'session'));
   return `the row is held by ${firstOf(named, '; ')}. Try again when that is over, or end the session with pg_terminate_backend.`;
 }

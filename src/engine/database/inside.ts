@@ -65,7 +65,7 @@ export async function insideOf(executor: SqlExecutor): Promise<SqlExecutor> {
 /** Runs a statement that is made for one transaction. */
 export async function runNamed<Row>(
   executor: SqlExecutor,
-  statementFor: (transaction: string) => Statement,
+  statementFor: (transaction: string) => Statement<Row>,
 ): Promise<Row[]> {
   const { transaction } = await nameTransaction(executor);
   try {
@@ -83,7 +83,7 @@ export async function runNamed<Row>(
  * Runs a statement inside the caller's transaction: once, and what fails there is the caller's to try again. It is sent as one that any
  * library and any settings of it carry unchanged.
  */
-export async function runInside<Row>(executor: SqlExecutor, statement: Statement): Promise<Row[]> {
+export async function runInside<Row>(executor: SqlExecutor, statement: Statement<Row>): Promise<Row[]> {
   try {
     const { text, params } = plainStatement(statement.text, statement.params);
     const answer = await executor(text, params);

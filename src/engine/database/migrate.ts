@@ -115,7 +115,7 @@ export async function migrate(options: MigrateOptions): Promise<MigrateReport> {
   client.on('error', () => undefined);
   try {
     await client.connect();
-    refuseUnfit((await client.query<Fitness>(FITNESS)).rows[0]!);
+    refuseUnfit((await client.query<Fitness>(`SELECT ${FITNESS.list}`)).rows[0]!);
     await client.query('BEGIN ISOLATION LEVEL READ COMMITTED');
     const applied = await migrateLocked(client, schema, options);
     await client.query('COMMIT');

@@ -4,6 +4,7 @@
  */
 import { EngineError } from '../../contract/errors.ts';
 import { checkMembers } from '../../model/arguments.ts';
+import { columnsOf, type RowOf } from './columns.ts';
 import { openDatabase, run, type Database } from './database.ts';
 import {
   DEFAULT_SCHEMA,
@@ -37,16 +38,20 @@ export interface SchemaStanding {
   drifted: string[];
 }
 
-interface LedgerRow {
+/** As it was applied. */
+interface Migration {
   version: number;
   name: string;
   checksum: string;
   breaking: boolean;
 }
 
+export const MIGRATION = columnsOf<Migration>()('version', 'name', 'checksum', 'breaking');
+const FUNCTION_SET = columnsOf<Migration>()('version', 'checksum');
+
 interface Ledger {
-  migrations: LedgerRow[];
-  functions: { version: number; checksum: string } | undefined;
+  migrations: Migration[];
+  functions: RowOf<typeof FUNCTION_SET> | undefined;
 }
 
 export interface MigrationPlan {
@@ -145,15 +150,17 @@ async function readAccess(database: Database): Promise<SchemaStanding['access']>
 async function readLedger(database: Database): Promise<Ledger> {
   const doing = `reading the migrations of schema ${database.schema}`;
   try {
-    const migrations = await run<LedgerRow>(database, {
+    const migrations = await run(database, {
       doing,
-      text: `SELECT version, name, checksum, breaking FROM ${database.prefix}ff_migration ORDER BY version`,
+      columns: MIGRATION,
+      text: `SELECT ${MIGRATION.list} FROM ${database.prefix}ff_migration ORDER BY version`,
       params: [],
       repeatable: 'yes',
     });
-    const functions = await run<{ version: number; checksum: string }>(database, {
+    const functions = await run(database, {
       doing,
-      text: `SELECT version, checksum FROM ${database.prefix}ff_function_set`,
+      columns: FUNCTION_SET,
+      text: `SELECT ${FUNCTION_SET.list} FROM ${database.prefix}ff_function_set`,
       params: [],
       repeatable: 'yes',
     });

@@ -2,18 +2,32 @@
  * Checks, before anything else runs, that the schema is there and is one this code can work with.
  */
 import { EngineError } from '../../contract/errors.ts';
+import { columns } from './columns.ts';
 import { run, type Database } from './database.ts';
-import { FITNESS, refuseUnfit, type Fitness } from './server-fitness.ts';
+import { MIGRATION } from './migration-plan.ts';
+import { FITNESS, refuseUnfit } from './server-fitness.ts';
 import { FUNCTION_SET_VERSION, readMigrations } from './migrate.ts';
+
+const INSTALLED = columns<{ version: number; isolation: string }>({
+  version: 'version',
+  isolation: "current_setting('transaction_isolation')",
+});
 
 export async function checkSchema(database: Database): Promise<void> {
   const doing = `checking schema ${database.schema}`;
-  const [fitness] = await run<Fitness>(database, { doing, text: FITNESS, params: [], repeatable: 'yes' });
+  const [fitness] = await run(database, {
+    doing,
+    columns: FITNESS,
+    text: `SELECT ${FITNESS.list}`,
+    params: [],
+    repeatable: 'yes',
+  });
   refuseUnfit(fitness!);
   const files = readMigrations();
-  const rows = await run<{ version: number; name: string; breaking: boolean }>(database, {
+  const rows = await run(database, {
     doing,
-    text: `SELECT version, name, breaking FROM ${database.prefix}ff_migration ORDER BY version`,
+    columns: MIGRATION,
+    text: `SELECT ${MIGRATION.list} FROM ${database.prefix}ff_migration ORDER BY version`,
     params: [],
     repeatable: 'yes',
   });
@@ -30,9 +44,10 @@ export async function checkSchema(database: Database): Promise<void> {
       `Schema ${database.schema} is at migration ${rows.length} of ${files.length}. Run migrate() first.`,
     );
   }
-  const installed = await run<{ version: number; isolation: string }>(database, {
+  const installed = await run(database, {
     doing,
-    text: `SELECT version, current_setting('transaction_isolation') AS isolation FROM ${database.prefix}ff_function_set`,
+    columns: INSTALLED,
+    text: `SELECT ${INSTALLED.list} FROM ${database.prefix}ff_function_set`,
     params: [],
     repeatable: 'yes',
   });

@@ -2,16 +2,20 @@
  * What the engine needs of a database before it works on it: settings under which the same statement would mean something else.
  */
 import { EngineError } from '../../contract/errors.ts';
+import { columns } from './columns.ts';
 
 export interface Fitness {
   encoding: string;
-  array_nulls: string;
+  arrayNulls: string;
 }
 
-export const FITNESS = `SELECT current_setting('server_encoding') AS encoding, current_setting('array_nulls') AS array_nulls`;
+export const FITNESS = columns<Fitness>({
+  encoding: "current_setting('server_encoding')",
+  arrayNulls: "current_setting('array_nulls')",
+});
 
 /** Payloads are Unicode, and NULL among the members of an array must not be read as a word. */
-export function refuseUnfit({ encoding, array_nulls: arrayNulls }: Fitness): void {
+export function refuseUnfit({ encoding, arrayNulls }: Fitness): void {
   if (encoding !== 'UTF8')
     throw new EngineError(
       'database_unsupported',

@@ -10,10 +10,11 @@ export type Value = string | number | null | readonly string[];
 /** As `run`. Every parameter has a cast beside it, because it travels as text; rows travel as JSON. */
 export async function readUncompiled<Row>(
   database: Database,
-  { text, params, ...statement }: Omit<Statement, 'params'> & { params: readonly Value[] },
+  { doing, text, params, repeatable }: Omit<Statement<Row>, 'params'> & { params: readonly Value[] },
 ): Promise<Row[]> {
   const rows = await run<{ row: Row }>(database, {
-    ...statement,
+    doing,
+    repeatable,
     text: `SELECT row FROM ${database.prefix}ff_read($1, $2::text[]) row`,
     params: [text.replaceAll(/\$(\d+)/g, '($$1)[$1]'), params.map(toText)],
   });

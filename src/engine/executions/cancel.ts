@@ -30,7 +30,7 @@ export async function cancel(
 function toOutcome({ uuid, partition }: ExpectedKey, row: TakenAnswer): CancelOutcome {
   const executionId = formatExecutionId(partition, uuid);
   if (row.outcome === 'not_active') {
-    return { executionId, outcome: 'not_active', terminalOutcome: row.terminal_outcome };
+    return { executionId, outcome: 'not_active', terminalOutcome: row.terminalOutcome };
   }
   return { executionId, outcome: row.outcome as 'cancelled' | 'already_cancelled' | 'moved' | 'not_found' };
 }

@@ -3,7 +3,9 @@
  */
 import { run, type Database } from '../database/database.ts';
 import { readUncompiled } from '../database/uncompiled.ts';
-import type { ExecutionKey } from './executions.sql.ts';
+import { columns, columnsOf, withColumns, type RowOf } from '../database/columns.ts';
+import type { Answered } from './answered.sql.ts';
+import type { ExecutionKey, LeaseKey } from './executions.sql.ts';
 
 /** A row a reconciler should act on. */
 export interface DueRow extends ExecutionKey {
@@ -11,22 +13,18 @@ export interface DueRow extends ExecutionKey {
   hadSetback: boolean;
 }
 
-export interface LapsedLease extends DueRow {
-  leaseEpoch: number;
-}
+/** Of the setback b, if there is one. */
+const SETBACK = columns<Pick<DueRow, 'hadSetback'>>({ hadSetback: 'b.failures IS NOT NULL' });
 
-interface LapsedRow {
-  execution_id: string;
-  partition_key: number;
-  lease_epoch: number;
-  had_setback: boolean;
-}
+const LAPSED = withColumns(columnsOf<LeaseKey>('l')('uuid', 'partition', 'leaseEpoch'), SETBACK);
+export type LapsedLease = RowOf<typeof LAPSED>;
 
 /** Leases past their expiry, in id order. The table is as small as the number of running executions: read whole. */
-export async function listLapsedLeases(database: Database, limit: number): Promise<LapsedLease[]> {
-  const rows = await readUncompiled<LapsedRow>(database, {
+export function listLapsedLeases(database: Database, limit: number): Promise<LapsedLease[]> {
+  return readUncompiled(database, {
     doing: 'looking for lapsed leases',
-    text: `SELECT l.execution_id, l.partition_key, l.lease_epoch, b.failures IS NOT NULL AS had_setback
+    columns: LAPSED,
+    text: `SELECT ${LAPSED.list}
            FROM ${database.prefix}ff_lease l ${setbackJoin(database, 'expired-leases', 'l')}
            WHERE l.expires_at_ms <= (SELECT ${database.prefix}ff_now_ms())
              AND (b.retry_at_ms IS NULL OR b.retry_at_ms <= (SELECT ${database.prefix}ff_now_ms()))
@@ -34,12 +32,6 @@ export async function listLapsedLeases(database: Database, limit: number): Promi
     params: [limit],
     repeatable: 'yes',
   });
-  return rows.map((row) => ({
-    uuid: row.execution_id,
-    partition: row.partition_key,
-    leaseEpoch: row.lease_epoch,
-    hadSetback: row.had_setback,
-  }));
 }
 
 export function setbackJoin(
@@ -51,16 +43,16 @@ export function setbackJoin(
     AND b.execution_id = ${alias}.execution_id AND b.partition_key = ${alias}.partition_key`;
 }
 
-export interface MovedAnswer {
-  execution_id: string;
-  outcome: string;
-  route_id: number | null;
-}
+const MOVED = columnsOf<Answered>()('uuid', 'outcome', 'routeId');
 
-export function lapseLeases(database: Database, leases: readonly LapsedLease[]): Promise<MovedAnswer[]> {
-  return run<MovedAnswer>(database, {
+export function lapseLeases(
+  database: Database,
+  leases: readonly LapsedLease[],
+): Promise<RowOf<typeof MOVED>[]> {
+  return run(database, {
     doing: 'ending lapsed leases',
-    text: `SELECT * FROM ${database.prefix}ff_lapse_leases($1::uuid[], $2::smallint[], $3::bigint[])`,
+    columns: MOVED,
+    text: `SELECT ${MOVED.list} FROM ${database.prefix}ff_lapse_leases($1::uuid[], $2::smallint[], $3::bigint[])`,
     params: [
       leases.map((lease) => lease.uuid),
       leases.map((lease) => lease.partition),
@@ -70,21 +62,17 @@ export function lapseLeases(database: Database, leases: readonly LapsedLease[]):
   });
 }
 
-export interface DueTimer extends DueRow {
-  timerId: number;
-}
+const TIMER = withColumns(
+  columnsOf<ExecutionKey & { timerId: number }>('t')('uuid', 'partition', 'timerId'),
+  SETBACK,
+);
+export type DueTimer = RowOf<typeof TIMER>;
 
-interface TimerRow {
-  timer_id: number;
-  execution_id: string;
-  partition_key: number;
-  had_setback: boolean;
-}
-
-export async function listDueTimers(database: Database, limit: number): Promise<DueTimer[]> {
-  const rows = await run<TimerRow>(database, {
+export function listDueTimers(database: Database, limit: number): Promise<DueTimer[]> {
+  return run(database, {
     doing: 'looking for due timers',
-    text: `SELECT t.timer_id, t.execution_id, t.partition_key, b.failures IS NOT NULL AS had_setback
+    columns: TIMER,
+    text: `SELECT ${TIMER.list}
            FROM ${database.prefix}ff_timer t ${setbackJoin(database, 'due-timers', 't')}
            WHERE t.due_at_ms <= (SELECT ${database.prefix}ff_now_ms())
              AND (b.retry_at_ms IS NULL OR b.retry_at_ms <= (SELECT ${database.prefix}ff_now_ms()))
@@ -92,23 +80,15 @@ export async function listDueTimers(database: Database, limit: number): Promise<
     params: [limit],
     repeatable: 'yes',
   });
-  return rows.map((row) => ({
-    timerId: row.timer_id,
-    uuid: row.execution_id,
-    partition: row.partition_key,
-    hadSetback: row.had_setback,
-  }));
 }
 
-export interface FiredAnswer extends MovedAnswer {
-  worker_instance_id: string | null;
-  due_in_ms: number | null;
-}
+const FIRED = columnsOf<Answered>()('uuid', 'outcome', 'routeId', 'workerInstanceId', 'dueInMs');
 
-export function fireTimers(database: Database, timerIds: readonly number[]): Promise<FiredAnswer[]> {
-  return run<FiredAnswer>(database, {
+export function fireTimers(database: Database, timerIds: readonly number[]): Promise<RowOf<typeof FIRED>[]> {
+  return run(database, {
     doing: 'firing timers',
-    text: `SELECT * FROM ${database.prefix}ff_fire_timers($1::bigint[])`,
+    columns: FIRED,
+    text: `SELECT ${FIRED.list} FROM ${database.prefix}ff_fire_timers($1::bigint[])`,
     params: [timerIds],
     repeatable: 'yes',
   });

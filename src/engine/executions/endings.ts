@@ -25,7 +25,7 @@ import { checkText, checkWhole, cutText, refuse } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { encodeJson } from '../../model/json.ts';
 import { checkMembers } from '../kit/settings.ts';
-import { inOrder, leaseKey, toAnnounced, toRefusal } from '../kit/answers.ts';
+import { inOrder, leaseKey, toRefusal } from '../kit/answers.ts';
 
 const BATCH = {
   maxItems: 500,
@@ -71,7 +71,7 @@ export function createEndings(context: EngineContext): Endings {
 
 async function complete(context: EngineContext, rows: CompleteRow[]): Promise<CompleteOutcome[]> {
   const answers = await completeExecutions(context.database, rows);
-  announce(context, answers.map(toAnnounced));
+  announce(context, answers);
   return inOrder(rows, answers).map((row) =>
     row.outcome === 'completed' ? { outcome: 'completed', repeated: row.repeated } : toRefusal(row),
   );
@@ -79,14 +79,14 @@ async function complete(context: EngineContext, rows: CompleteRow[]): Promise<Co
 
 async function fail(context: EngineContext, rows: FailRow[]): Promise<FailOutcome[]> {
   const answers = await failExecutions(context.database, rows);
-  announce(context, answers.map(toAnnounced));
+  announce(context, answers);
   return inOrder(rows, answers).map(toFailOutcome);
 }
 
 function toFailOutcome(row: LeaseAnswer): FailOutcome {
   switch (row.outcome) {
     case 'retry_scheduled':
-      return { outcome: 'retry_scheduled', repeated: row.repeated, retryInMs: row.retry_in_ms ?? 0 };
+      return { outcome: 'retry_scheduled', repeated: row.repeated, retryInMs: row.dueInMs ?? 0 };
     case 'failed':
       return { outcome: 'failed', repeated: row.repeated };
     default:
@@ -96,7 +96,7 @@ function toFailOutcome(row: LeaseAnswer): FailOutcome {
 
 async function release(context: EngineContext, keys: LeaseKey[]): Promise<ReleaseOutcome[]> {
   const answers = await releaseExecutions(context.database, keys);
-  announce(context, answers.map(toAnnounced));
+  announce(context, answers);
   return inOrder(keys, answers).map((row) =>
     row.outcome === 'released' ? { outcome: 'released', repeated: row.repeated } : toRefusal(row),
   );

@@ -3,12 +3,13 @@
  * anything; arrays go down and rows come up.
  */
 import { hintChannel } from '../database/names.ts';
-import { run, type Database } from '../database/database.ts';
+import { run, type Database, type Statement } from '../database/database.ts';
 import { runNamed } from '../database/inside.ts';
+import type { SubmitResult } from '../../contract/executions.ts';
 import type { SqlExecutor } from '../../contract/transactions.ts';
 import { LIMITS } from '../../contract/limits.ts';
-import type { LifecyclePhase, TerminalOutcome } from '../../contract/states.ts';
-import { readUncompiled } from '../database/uncompiled.ts';
+import { columns, columnsOf, withColumns, type RowOf } from '../database/columns.ts';
+import type { Answered, Refused } from './answered.sql.ts';
 
 export interface ExecutionKey {
   partition: number;
@@ -42,20 +43,24 @@ export interface SubmitRoute {
   lane: string;
   kind: string;
   capabilities: string[];
-  /** Of one that was interned for this call: its number, and until when it is good. */
-  route_id?: number;
-  usable_until_ms?: number;
+  /** Of one that was interned for this call. */
+  interned?: InternedRoute;
 }
 
-/** `unknown_route`: nothing was written, because a route must be interned first. `held`: its key or id is used by another transaction. */
-export interface SubmitAnswer {
-  execution_id: string;
-  outcome: 'submitted' | 'duplicate' | 'unknown_route' | 'held';
-  route_id: number;
-  due_in_ms: number | null;
-  /** Who holds the idempotency key, when it is not this one. */
-  existing_id: string | null;
+/** Its number, and until when it is good. */
+export interface InternedRoute {
+  routeId: number;
+  usableUntilMs: number;
 }
+
+/**
+ * `unknown_route`: nothing was written, because a route must be interned first. `held`: its key or id is used by another transaction.
+ * `existingId` is the execution that holds the idempotency key, when it is another one.
+ */
+const SUBMITTED = columnsOf<
+  Answered<SubmitResult['outcome'] | 'unknown_route' | 'held'> & { existingId: string | null }
+>()('uuid', 'outcome', 'routeId', 'dueInMs', 'existingId');
+export type SubmitAnswer = RowOf<typeof SUBMITTED>;
 
 export interface SubmitCall {
   routes: SubmitRoute[];
@@ -70,7 +75,7 @@ export function submitExecutions(
   patienceMs: number = LIMITS.heldWaitMs,
 ): Promise<SubmitAnswer[]> {
   const statement = submitStatement(database, call, { patienceMs });
-  return run<SubmitAnswer>(database, { ...statement, repeatable: 'yes', waits: 'once' });
+  return run(database, { ...statement, repeatable: 'yes', waits: 'once' });
 }
 
 /** Each for itself: those whose key or id another transaction holds are answered as `held`. */
@@ -79,9 +84,10 @@ export function submitEach(
   call: SubmitCall,
   patienceMs: number,
 ): Promise<SubmitAnswer[]> {
-  return run<SubmitAnswer>(database, {
+  return run(database, {
     doing: 'submitting executions',
-    text: `SELECT * FROM ${database.prefix}ff_submit_each(${SUBMIT_ARGUMENTS}, p_keys => $8::text[], p_hashes => $9::text[],
+    columns: SUBMITTED,
+    text: `SELECT ${SUBMITTED.list} FROM ${database.prefix}ff_submit_each(${SUBMIT_ARGUMENTS}, p_keys => $8::text[], p_hashes => $9::text[],
       p_windows => $10::bigint[], p_patience_ms => $11::integer)`,
     params: [...submitParams(call), ...keyParams(call.rows), patienceMs],
     repeatable: 'yes',
@@ -96,7 +102,7 @@ export function submitExecutionsInside(
   hint: 'on' | 'off',
 ): Promise<SubmitAnswer[]> {
   const channel = hint === 'on' ? hintChannel(database.schema) : null;
-  return runNamed<SubmitAnswer>(executor, (transaction) =>
+  return runNamed(executor, (transaction) =>
     submitStatement(database, call, { patienceMs: LIMITS.heldWaitMs, channel, transaction }),
   );
 }
@@ -112,7 +118,8 @@ function submitStatement(database: Database, call: SubmitCall, terms: SubmitTerm
   const { patienceMs, channel = null, transaction = null } = terms;
   return {
     doing: 'submitting executions',
-    text: `SELECT * FROM ${database.prefix}ff_submit(${SUBMIT_ARGUMENTS}, p_channel => $8::text, p_keys => $9::text[],
+    columns: SUBMITTED,
+    text: `SELECT ${SUBMITTED.list} FROM ${database.prefix}ff_submit(${SUBMIT_ARGUMENTS}, p_channel => $8::text, p_keys => $9::text[],
       p_hashes => $10::text[], p_windows => $11::bigint[], p_patience_ms => $12::integer, p_transaction => $13::text)`,
     params: [...submitParams(call), channel, ...keyParams(call.rows), patienceMs, transaction],
     repeatable: 'no' as const,
@@ -132,7 +139,7 @@ function keyParams(rows: readonly SubmitRow[]): unknown[] {
 export function submitParams(call: SubmitCall): unknown[] {
   const { rows } = call;
   return [
-    JSON.stringify(call.routes),
+    routesJson(call.routes),
     `[${call.templates.map(templateJson).join(',')}]`,
     rows.map((row) => row.uuid),
     rows.map((row) => row.partition),
@@ -157,116 +164,44 @@ export const JSON_VALUES = (param: string): string =>
 export const SUBMIT_ARGUMENTS = `p_routes => $1::text::jsonb, p_templates => $2::text::jsonb, p_ids => $3::uuid[],
   p_partitions => $4::smallint[], p_template_ordinals => $5::integer[], p_delays => $6::bigint[], p_payloads => ${JSON_VALUES('$7')}`;
 
+/** As the functions read it. */
+export function routesJson(routes: readonly SubmitRoute[]): string {
+  const rows = routes.map(({ interned, ...route }) =>
+    interned === undefined
+      ? route
+      : { ...route, route_id: interned.routeId, usable_until_ms: interned.usableUntilMs },
+  );
+  return JSON.stringify(rows);
+}
+
 /** Put together as text, because policy and tags are JSON already. */
 function templateJson(template: SubmitTemplate): string {
   const { routeOrdinal, namespace, priority, policy, tags } = template;
   return `{"route":${routeOrdinal},"namespace":${JSON.stringify(namespace)},"priority":${priority},"policy":${policy},"tags":${tags}}`;
 }
 
-export interface ClaimCall {
-  entries: { routeId: number; rank: number | null; afterSeq: number }[];
-  limit: number;
-  workerId: string;
-  workerInstanceId: string;
-  /** Names this call, so that its leases can be found when the answer was lost. */
-  claimId: string;
-  leaseMs: number;
-  quietRoutes: readonly number[];
-}
+/** What lease-bound functions answer. The timer they set is that of a retry, of a pause, or of a parent to be told. */
+const LEASED = withColumns(
+  columnsOf<Answered>()(
+    'uuid',
+    'outcome',
+    'repeated',
+    'lifecyclePhase',
+    'terminalOutcome',
+    'leaseEpoch',
+    'attemptIndex',
+    'routeId',
+  ),
+  columns<Pick<Answered, 'dueInMs'>>({ dueInMs: 'retry_in_ms' }),
+);
+export type LeaseAnswer = RowOf<typeof LEASED>;
 
-export interface ClaimRow {
-  execution_id: string;
-  partition_key: number;
-  route_id: number;
-  priority: number;
-  seq: number;
-  namespace: string;
-  attempt_index: number;
-  lease_epoch: number;
-  lease_id: string;
-  retry_count: number;
-  reclaimed: boolean;
-  resumed: boolean;
-  created_at_ms: number;
-  payload: unknown;
-  tags: Record<string, string>;
-  generation: number;
-  attempt_limit_ms: number | null;
-  flow_id: string | null;
-}
-
-export interface ClaimAnswer {
-  rows: ClaimRow[];
-  nextDueInMs: number | null;
-  routeHigh: number;
-  /** Ready, but held by somebody who will ring for nobody. */
-  passedBy: number;
-}
-
-export async function claimExecutions(database: Database, call: ClaimCall): Promise<ClaimAnswer> {
-  type Footer = { next_due_in_ms: number | null; route_high: number | null; passed_by: number };
-  const answer = await run<ClaimRow & Footer>(database, {
-    doing: 'claiming executions',
-    text: `SELECT * FROM ${database.prefix}ff_claim($1::integer[], $2::integer[], $3::bigint[], $4, $5, $6, $7::uuid, $8,
-      $9::integer[])`,
-    params: [
-      call.entries.map((entry) => entry.routeId),
-      call.entries.map((entry) => entry.rank),
-      call.entries.map((entry) => entry.afterSeq),
-      call.limit,
-      call.workerId,
-      call.workerInstanceId,
-      call.claimId,
-      call.leaseMs,
-      call.quietRoutes,
-    ],
-    // A claim whose answer was lost holds leases; sending it again would take more instead of finding those.
-    repeatable: 'no',
-  });
-  const footer = answer.at(-1);
-  return {
-    rows: answer.slice(0, -1),
-    nextDueInMs: footer?.next_due_in_ms ?? null,
-    routeHigh: footer?.route_high ?? 0,
-    passedBy: footer?.passed_by ?? 0,
-  };
-}
-
-/**
- * What the claim calls of these names were given and still hold, without the leases already known. A whole scan: asked
- * only when answers were lost.
- */
-export function readClaims(
+/** A call of a lease-bound function. */
+export function leaseCall(
   database: Database,
-  claimIds: readonly string[],
-  knownLeaseIds: readonly string[],
-  limit: number,
-): Promise<(ClaimRow & { claim_id: string })[]> {
-  return readUncompiled<ClaimRow & { claim_id: string }>(database, {
-    doing: 'looking for leases of an unanswered claim',
-    text: `SELECT l.execution_id, l.partition_key, l.route_id, e.priority, 0 AS seq, l.namespace, l.attempt_index, l.lease_epoch,
-             l.lease_id, e.retry_count, l.reclaimed, l.resumed, e.created_at_ms,
-             CASE WHEN e.flow_id IS NULL THEN b.payload ELSE ${database.prefix}ff_input(e.execution_id, b.payload) END AS payload, l.tags, e.generation,
-             e.attempt_limit_ms, e.flow_id, l.claim_id
-           FROM ${database.prefix}ff_lease l
-           JOIN ${database.prefix}ff_execution e ON e.execution_id = l.execution_id AND e.partition_key = l.partition_key
-           JOIN ${database.prefix}ff_body b ON b.execution_id = l.execution_id AND b.partition_key = l.partition_key
-           WHERE l.claim_id = ANY ($1::uuid[]) AND l.lease_id <> ALL ($2::uuid[]) LIMIT $3::bigint`,
-    params: [claimIds, knownLeaseIds, limit],
-    repeatable: 'yes',
-  });
-}
-
-export interface LeaseAnswer {
-  execution_id: string;
-  outcome: string;
-  repeated: boolean;
-  lifecycle_phase: LifecyclePhase;
-  terminal_outcome: TerminalOutcome;
-  lease_epoch: number;
-  attempt_index: number;
-  route_id: number;
-  retry_in_ms: number | null;
+  call: string,
+): Required<Pick<Statement<LeaseAnswer>, 'columns' | 'text'>> {
+  return { columns: LEASED, text: `SELECT ${LEASED.list} FROM ${database.prefix}${call}` };
 }
 
 export const LEASE_ARRAYS = '$1::uuid[], $2::smallint[], $3::integer[], $4::bigint[]';
@@ -285,9 +220,9 @@ export function renewLeases(
   leases: readonly LeaseKey[],
   leaseMs: number,
 ): Promise<LeaseAnswer[]> {
-  return run<LeaseAnswer>(database, {
+  return run(database, {
     doing: 'renewing leases',
-    text: `SELECT * FROM ${database.prefix}ff_renew(${LEASE_ARRAYS}, $5)`,
+    ...leaseCall(database, `ff_renew(${LEASE_ARRAYS}, $5)`),
     params: [...leaseArrays(leases), leaseMs],
     repeatable: 'yes',
   });
@@ -298,9 +233,9 @@ export interface CompleteRow extends LeaseKey {
 }
 
 export function completeExecutions(database: Database, rows: readonly CompleteRow[]): Promise<LeaseAnswer[]> {
-  return run<LeaseAnswer>(database, {
+  return run(database, {
     doing: 'completing executions',
-    text: `SELECT * FROM ${database.prefix}ff_complete(${LEASE_ARRAYS}, ${JSON_VALUES('$5')})`,
+    ...leaseCall(database, `ff_complete(${LEASE_ARRAYS}, ${JSON_VALUES('$5')})`),
     params: [...leaseArrays(rows), jsonValues(rows.map((row) => row.result))],
     repeatable: 'yes',
   });
@@ -314,9 +249,9 @@ export interface FailRow extends LeaseKey {
 }
 
 export function failExecutions(database: Database, rows: readonly FailRow[]): Promise<LeaseAnswer[]> {
-  return run<LeaseAnswer>(database, {
+  return run(database, {
     doing: 'failing executions',
-    text: `SELECT * FROM ${database.prefix}ff_fail(${LEASE_ARRAYS}, $5::text[], $6::text[], $7::bigint[], $8::boolean[])`,
+    ...leaseCall(database, `ff_fail(${LEASE_ARRAYS}, $5::text[], $6::text[], $7::bigint[], $8::boolean[])`),
     params: [
       ...leaseArrays(rows),
       rows.map((row) => row.message),
@@ -329,9 +264,9 @@ export function failExecutions(database: Database, rows: readonly FailRow[]): Pr
 }
 
 export function releaseExecutions(database: Database, leases: readonly LeaseKey[]): Promise<LeaseAnswer[]> {
-  return run<LeaseAnswer>(database, {
+  return run(database, {
     doing: 'releasing executions',
-    text: `SELECT * FROM ${database.prefix}ff_release(${LEASE_ARRAYS})`,
+    ...leaseCall(database, `ff_release(${LEASE_ARRAYS})`),
     params: leaseArrays(leases),
     repeatable: 'yes',
   });
@@ -356,12 +291,11 @@ export function uuidsOf(keys: readonly ExecutionKey[]): string[] {
 }
 
 /** The rows of the children, or one row that names the parent and says why it was refused. */
-export type SpawnAnswer = SubmitAnswer & {
-  outcome: string;
-  lifecycle_phase: LifecyclePhase;
-  terminal_outcome: TerminalOutcome;
-  lease_epoch: number;
-};
+const SPAWNED = withColumns(
+  columnsOf<Answered>()('uuid', 'routeId', 'dueInMs'),
+  columnsOf<Refused>()('outcome', 'lifecyclePhase', 'terminalOutcome', 'leaseEpoch'),
+);
+export type SpawnAnswer = RowOf<typeof SPAWNED>;
 
 export function spawnExecutions(
   database: Database,
@@ -369,9 +303,10 @@ export function spawnExecutions(
   call: SubmitCall,
 ): Promise<SpawnAnswer[]> {
   const submit = submitParams(call);
-  return run<SpawnAnswer>(database, {
+  return run(database, {
     doing: 'spawning executions',
-    text: `SELECT * FROM ${database.prefix}ff_spawn(${SUBMIT_ARGUMENTS},
+    columns: SPAWNED,
+    text: `SELECT ${SPAWNED.list} FROM ${database.prefix}ff_spawn(${SUBMIT_ARGUMENTS},
       p_parent => $${submit.length + 1}::uuid, p_partition => $${submit.length + 2}::smallint,
       p_attempt => $${submit.length + 3}::integer, p_epoch => $${submit.length + 4}::bigint)`,
     params: [...submit, parent.uuid, parent.partition, parent.attemptIndex, parent.leaseEpoch],

@@ -55,9 +55,9 @@ export async function revokeLease(
 function toRevokeOutcome(row: TakenAnswer): RevokeOutcome {
   switch (row.outcome) {
     case 'stale_lease':
-      return { outcome: 'stale_lease', leaseEpoch: row.lease_epoch };
+      return { outcome: 'stale_lease', leaseEpoch: row.leaseEpoch };
     case 'no_active_lease':
-      return { outcome: 'no_active_lease', lifecyclePhase: row.lifecycle_phase };
+      return { outcome: 'no_active_lease', lifecyclePhase: row.lifecyclePhase };
     default:
       return { outcome: row.outcome as 'revoked' | 'reclaims_exhausted' | 'not_found' };
   }
@@ -68,7 +68,7 @@ function toRevokeOutcome(row: TakenAnswer): RevokeOutcome {
  * lost; but not if it ended in another way than asked for.
  */
 export function toTaken(row: TakenAnswer): Answer {
-  const isEnd = row.lifecycle_phase === 'terminal' && row.outcome !== 'not_active';
+  const isEnd = row.lifecyclePhase === 'terminal' && row.outcome !== 'not_active';
   return isEnd ? { ...row, outcome: 'ended_by_others' } : row;
 }
 
@@ -79,5 +79,5 @@ export function toTaken(row: TakenAnswer): Answer {
 export async function lapse(context: EngineContext, leases: readonly LapsedLease[]): Promise<string[]> {
   const answers = await lapseLeases(context.database, leases);
   announce(context, answers);
-  return answers.map((row) => row.execution_id);
+  return answers.map((row) => row.uuid);
 }

@@ -18,7 +18,7 @@ export async function fireTimers(context: EngineContext, timers: readonly DueTim
     timers.map((timer) => timer.timerId),
   );
   announce(context, answers);
-  return answers.map((row) => row.execution_id);
+  return answers.map((row) => row.uuid);
 }
 
 /** Fires one batch of whatever is due now, and has done what is left for flows; answers how many executions it took care of. */

@@ -8,7 +8,7 @@ import type { ExecutionEnd, WaitOptions } from '../../contract/executions.ts';
 import type { Hint } from '../../contract/protocol.ts';
 import { parseExecutionId, type ParsedExecutionId } from '../../contract/ids.ts';
 import type { Doorbell } from '../kit/doorbell.ts';
-import { readOutcomes, type OutcomeRow } from './reads.sql.ts';
+import { readOutcomes, type StoredOutcome } from './reads.sql.ts';
 import type { Database } from '../database/database.ts';
 import { checkSignal } from '../kit/checks.ts';
 import { checkMembers } from '../kit/settings.ts';
@@ -142,7 +142,7 @@ export class EndWatch {
       for (const uuid of uuids) this.#toRead.delete(uuid);
       try {
         const rows = await readOutcomes(this.#database, uuids);
-        const found = new Map(rows.map((row) => [row.execution_id, row]));
+        const found = new Map(rows.map((row) => [row.uuid, row]));
         for (const uuid of uuids) this.#settle(uuid, found.get(uuid));
       } catch (error) {
         // A database that is away is asked again at the next look; what cannot be read at all is told to who waits.
@@ -153,9 +153,9 @@ export class EndWatch {
     }
   }
 
-  #settle(uuid: string, row: OutcomeRow | undefined): void {
+  #settle(uuid: string, row: StoredOutcome | undefined): void {
     for (const waiter of this.#waiters.get(uuid) ?? []) {
-      if (row === undefined || row.partition_key !== waiter.key.partition) {
+      if (row === undefined || row.partition !== waiter.key.partition) {
         this.#remove(waiter);
         waiter.reject(new EngineError('not_found', 'There is no such execution.', { field: 'executionId' }));
         continue;

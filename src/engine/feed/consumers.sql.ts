@@ -4,21 +4,16 @@
  * them work that would be rolled back.
  */
 import type { SqlExecutor } from '../../contract/transactions.ts';
+import type { ConsumerSnapshot } from '../../contract/feed.ts';
+import { columns } from '../database/columns.ts';
 import { nextEventMs } from '../kit/consumer-lag.sql.ts';
 import { run, type Database } from '../database/database.ts';
 import { runInside } from '../database/inside.ts';
 import { readUncompiled } from '../database/uncompiled.ts';
 
-export interface ConsumerRow {
-  name: string;
-  position: string;
-  moved_at_ms: number;
-  holder: string | null;
-  failures: number;
-  error_code: string | null;
-  lag: string;
-  lag_ms: number;
-}
+/** Positions travel as texts. */
+type Positions = 'position' | 'lag';
+export type StoredConsumer = Omit<ConsumerSnapshot, Positions | 'cursor'> & Record<Positions, string>;
 
 /** Enters a name, where it is not known and there are fewer than `max`. Answers whether it is known now. */
 export async function enterConsumer(
@@ -150,14 +145,22 @@ export async function recordConsumerFailure(
 }
 
 /** By name. `last` is the last position that was given out. */
-export function listConsumers(database: Database, last: bigint, limit: number): Promise<ConsumerRow[]> {
-  return readUncompiled<ConsumerRow>(database, {
+export function listConsumers(database: Database, last: bigint, limit: number): Promise<StoredConsumer[]> {
+  const consumer = columns<StoredConsumer>({
+    name: 'c.name',
+    position: 'c.position::text',
+    lag: 'greatest($1::bigint - greatest(c.position, q.floor_position - 1) - jumped.n, 0)::text',
+    lagMs: `CASE WHEN c.position < $1::bigint
+      THEN greatest(n.now_ms - coalesce(${nextEventMs(database)}, n.now_ms), 0) ELSE 0 END`,
+    holder: 'CASE WHEN c.held_until_ms > n.now_ms THEN c.holder END',
+    movedAtMs: 'c.moved_at_ms',
+    failures: 'c.failures',
+    errorCode: 'c.error_code',
+  });
+  return readUncompiled(database, {
     doing: 'listing consumers',
-    text: `SELECT c.name, c.position::text, c.moved_at_ms, c.failures, c.error_code,
-             CASE WHEN c.held_until_ms > n.now_ms THEN c.holder END AS holder,
-             greatest($1::bigint - greatest(c.position, q.floor_position - 1) - jumped.n, 0)::text AS lag,
-             CASE WHEN c.position < $1::bigint
-               THEN greatest(n.now_ms - coalesce(${nextEventMs(database)}, n.now_ms), 0) ELSE 0 END AS lag_ms
+    columns: consumer,
+    text: `SELECT ${consumer.list}
            FROM (SELECT ${database.prefix}ff_now_ms() AS now_ms) n
            CROSS JOIN ${database.prefix}ff_sequencer q
            CROSS JOIN (SELECT * FROM ${database.prefix}ff_consumer ORDER BY name LIMIT $2::bigint) c

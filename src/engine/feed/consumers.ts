@@ -8,7 +8,7 @@ import type { ConsumerSnapshot, FeedStart } from '../../contract/feed.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import { checkName, refuse } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';
-import { forgetConsumer, listConsumers, resetConsumer, type ConsumerRow } from './consumers.sql.ts';
+import { forgetConsumer, listConsumers, resetConsumer, type StoredConsumer } from './consumers.sql.ts';
 import { checkStart } from './filter.ts';
 import { placeOf } from './place.ts';
 
@@ -45,17 +45,7 @@ export function checkConsumerName(name: unknown): string {
   return checkName(name, 'name', LIMITS.consumerNameBytes);
 }
 
-function toSnapshot(row: ConsumerRow): ConsumerSnapshot {
-  const position = BigInt(row.position);
-  return {
-    name: row.name,
-    cursor: encodeCursor(position),
-    position,
-    lag: BigInt(row.lag),
-    lagMs: row.lag_ms,
-    holder: row.holder,
-    movedAtMs: row.moved_at_ms,
-    failures: row.failures,
-    errorCode: row.error_code,
-  };
+function toSnapshot({ position: at, lag, ...consumer }: StoredConsumer): ConsumerSnapshot {
+  const position = BigInt(at);
+  return { ...consumer, cursor: encodeCursor(position), position, lag: BigInt(lag) };
 }

@@ -12,7 +12,7 @@ import {
   readEvents,
   sequenceEvents,
   type EventPage,
-  type EventRow,
+  type StoredEvent,
   type StoredEventFilter,
 } from './events.sql.ts';
 import { decodeEvent } from './decode.ts';
@@ -42,7 +42,7 @@ export class DatabaseFeed implements FeedSource {
   readonly #database: Database;
   readonly #pulse: Pulse;
   readonly #pages: SharedPages;
-  readonly #decoded = new WeakMap<EventRow, FeedEvent>();
+  readonly #decoded = new WeakMap<StoredEvent, FeedEvent>();
   /** The last position anybody here has heard of: who reads shortly before it follows the feed. */
   #newest = -1n;
 
@@ -68,7 +68,7 @@ export class DatabaseFeed implements FeedSource {
   }
 
   /** Up to one that cannot be decoded; the read that begins with that one throws. */
-  #decodeFirst(rows: readonly EventRow[], limit: number): FeedEvent[] {
+  #decodeFirst(rows: readonly StoredEvent[], limit: number): FeedEvent[] {
     const events: FeedEvent[] = [];
     try {
       for (const row of rows.slice(0, limit)) events.push(this.#decode(row));
@@ -79,7 +79,7 @@ export class DatabaseFeed implements FeedSource {
   }
 
   /** Once for all readers of a page. */
-  #decode(row: EventRow): FeedEvent {
+  #decode(row: StoredEvent): FeedEvent {
     const known = this.#decoded.get(row);
     if (known !== undefined) return known;
     const event = decodeEvent(row);
@@ -117,7 +117,7 @@ export class DatabaseFeed implements FeedSource {
     filter: StoredEventFilter,
     wanted: number,
   ): Promise<Pick<EventPage, 'rows' | 'to'>> {
-    const rows: EventRow[] = [];
+    const rows: StoredEvent[] = [];
     let examined: number = LIMITS.eventPage;
     let to = after;
     while (to - after < WALKED) {

@@ -6,39 +6,39 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { decodeCursor } from '../../contract/cursor.ts';
 import { EngineError } from '../../contract/errors.ts';
-import type { EventRow } from './events.sql.ts';
+import type { StoredEvent } from './events.sql.ts';
 import { decodeEvent } from './decode.ts';
 
 const UUID = '018f0000-0000-7000-8000-000000000001';
 const FLOW = '018f0000-0000-7000-8000-000000000002';
 const LEASE = '018f0000-0000-7000-8000-000000000003';
 
-const EXECUTION: EventRow = {
-  event_id: '9007199254740993',
+const EXECUTION: StoredEvent = {
+  position: '9007199254740993',
   family: 'completion',
-  event_type: 'success',
-  occurred_at_ms: 1_700_000_000_000,
-  execution_id: UUID,
-  partition_key: 17,
-  flow_id: null,
-  attempt_index: 2,
-  lease_epoch: 3,
-  lease_id: LEASE,
-  worker_instance_id: 'w1',
+  type: 'success',
+  occurredAtMs: 1_700_000_000_000,
+  uuid: UUID,
+  partition: 17,
+  flowUuid: null,
+  attemptIndex: 2,
+  leaseEpoch: 3,
+  leaseId: LEASE,
+  workerInstanceId: 'w1',
   namespace: 'default',
   kind: 'k',
   lane: 'l',
   tags: { team: 'a' },
   detail: null,
 };
-const NO_EXECUTION: EventRow = {
+const NO_EXECUTION: StoredEvent = {
   ...EXECUTION,
-  execution_id: null,
-  partition_key: null,
-  attempt_index: null,
-  lease_epoch: null,
-  lease_id: null,
-  worker_instance_id: null,
+  uuid: null,
+  partition: null,
+  attemptIndex: null,
+  leaseEpoch: null,
+  leaseId: null,
+  workerInstanceId: null,
   namespace: '',
   kind: null,
   lane: null,
@@ -169,7 +169,7 @@ const OF_EXECUTIONS: [string, string, Detail, object][] = [
   ],
 ];
 
-const OF_NO_EXECUTION: [string, string, Partial<EventRow>, object][] = [
+const OF_NO_EXECUTION: [string, string, Partial<StoredEvent>, object][] = [
   [
     'operator',
     'lane_paused',
@@ -178,16 +178,16 @@ const OF_NO_EXECUTION: [string, string, Partial<EventRow>, object][] = [
   ],
   ['operator', 'lane_paused', { detail: { lane: 'l' } }, { lane: 'l', by: null, reason: null }],
   ['operator', 'lane_resumed', { detail: { lane: 'l' } }, { lane: 'l' }],
-  ...['registered', 'stopped', 'lost'].map((type): [string, string, Partial<EventRow>, object] => [
+  ...['registered', 'stopped', 'lost'].map((type): [string, string, Partial<StoredEvent>, object] => [
     'worker',
     type,
-    { worker_instance_id: 'w1', detail: { worker_id: 'w' } },
+    { workerInstanceId: 'w1', detail: { worker_id: 'w' } },
     { workerInstanceId: 'w1', workerId: 'w', version: null },
   ]),
   [
     'worker',
     'registered',
-    { worker_instance_id: 'w1', detail: { worker_id: 'w', version: '1.2' } },
+    { workerInstanceId: 'w1', detail: { worker_id: 'w', version: '1.2' } },
     { workerInstanceId: 'w1', workerId: 'w', version: '1.2' },
   ],
 ];
@@ -205,46 +205,46 @@ const OF_FLOWS: [string, Detail, object][] = [
     {},
   ]),
 ];
-const OF_FLOW: EventRow = {
+const OF_FLOW: StoredEvent = {
   ...NO_EXECUTION,
   family: 'flow',
-  partition_key: 17,
-  flow_id: FLOW,
+  partition: 17,
+  flowUuid: FLOW,
   namespace: 'default',
   tags: { team: 'a' },
 };
 
 describe('a row of the log', () => {
   it.each(OF_FLOWS)('flow.%s with %j says %j', (type, detail, said) => {
-    const event = decodeEvent({ ...OF_FLOW, event_type: type, detail });
+    const event = decodeEvent({ ...OF_FLOW, type, detail });
     const ofFlow = { flowId: `{fp:17}:${FLOW}`, namespace: 'default', tags: { team: 'a' } };
     expect(event).toEqual({ ...base, ...ofFlow, family: 'flow', type, ...said });
     for (const part of Object.values(event)) expect(Object.isFrozen(part)).toBe(true);
   });
 
   it.each(OF_EXECUTIONS)('%s.%s of an execution says %j', (family, type, detail, said) => {
-    const event = decodeEvent({ ...EXECUTION, family, event_type: type, detail });
+    const event = decodeEvent({ ...EXECUTION, family, type, detail });
     expect(event).toEqual({ ...ofExecution, family, type, ...said });
   });
 
   it.each(OF_NO_EXECUTION)('%s.%s of no execution says %j', (family, type, row, said) => {
-    const event = decodeEvent({ ...NO_EXECUTION, family, event_type: type, ...row });
+    const event = decodeEvent({ ...NO_EXECUTION, family, type, ...row });
     expect(event).toEqual({ ...base, family, type, ...said });
   });
 
   it('may end without a lease', () => {
-    const event = decodeEvent({ ...EXECUTION, lease_id: null, worker_instance_id: null });
+    const event = decodeEvent({ ...EXECUTION, leaseId: null, workerInstanceId: null });
     expect(event).toMatchObject({ leaseId: null, workerInstanceId: null });
   });
 
   it('names its flow in the partition of its execution', () => {
-    expect(decodeEvent({ ...EXECUTION, flow_id: FLOW })).toMatchObject({ flowId: `{fp:17}:${FLOW}` });
+    expect(decodeEvent({ ...EXECUTION, flowUuid: FLOW })).toMatchObject({ flowId: `{fp:17}:${FLOW}` });
   });
 
   it('keeps its position to the last digit, also in its cursor', () => {
     fc.assert(
       fc.property(fc.bigInt({ min: 0n, max: 2n ** 63n - 1n }), (position) => {
-        const event = decodeEvent({ ...EXECUTION, event_id: String(position) });
+        const event = decodeEvent({ ...EXECUTION, position: String(position) });
         expect(event.position).toBe(position);
         expect(decodeCursor(event.cursor)).toBe(position);
       }),
@@ -258,12 +258,12 @@ describe('a row of the log', () => {
   });
 
   it.each(OF_EXECUTIONS)('%s.%s cannot be changed in its parts either', (family, type, detail) => {
-    const event = decodeEvent({ ...EXECUTION, family, event_type: type, detail });
+    const event = decodeEvent({ ...EXECUTION, family, type, detail });
     for (const part of Object.values(event)) expect(Object.isFrozen(part)).toBe(true);
   });
 });
 
-function faultOf(row: EventRow): EngineError {
+function faultOf(row: StoredEvent): EngineError {
   try {
     decodeEvent(row);
   } catch (error) {
@@ -273,55 +273,55 @@ function faultOf(row: EventRow): EngineError {
   throw new Error('the row was taken for an event');
 }
 
-const lease = (type: string, detail: Detail): Partial<EventRow> => ({
+const lease = (type: string, detail: Detail): Partial<StoredEvent> => ({
   family: 'lease',
-  event_type: type,
+  type,
   detail,
 });
-const operator = (type: string, detail: Detail): Partial<EventRow> => ({
+const operator = (type: string, detail: Detail): Partial<StoredEvent> => ({
   family: 'operator',
-  event_type: type,
+  type,
   detail,
 });
-const signal = (type: string, detail: Detail): Partial<EventRow> => ({
+const signal = (type: string, detail: Detail): Partial<StoredEvent> => ({
   family: 'signal',
-  event_type: type,
+  type,
   detail,
 });
-const flow = (type: string, detail: Detail): Partial<EventRow> => ({ ...OF_FLOW, event_type: type, detail });
+const flow = (type: string, detail: Detail): Partial<StoredEvent> => ({ ...OF_FLOW, type, detail });
 const cancel = { by: 'ann', reason: 'why', policy: 'cancel_all' };
-const tag = (detail: Detail): Partial<EventRow> => ({ family: 'tag', event_type: 'tags_changed', detail });
-const worker = (detail: Detail): Partial<EventRow> => ({ family: 'worker', event_type: 'lost', detail });
+const tag = (detail: Detail): Partial<StoredEvent> => ({ family: 'tag', type: 'tags_changed', detail });
+const worker = (detail: Detail): Partial<StoredEvent> => ({ family: 'worker', type: 'lost', detail });
 
-const UNDECODABLE: [Partial<EventRow>, string][] = [
+const UNDECODABLE: [Partial<StoredEvent>, string][] = [
   [{ family: 'weather' }, 'this version does not know its family'],
   [{ family: 'toString' }, 'this version does not know its family'],
   ...['lease', 'completion', 'signal', 'operator', 'tag', 'worker'].map(
-    (family): [Partial<EventRow>, string] => [
-      { family, event_type: 'toString' },
+    (family): [Partial<StoredEvent>, string] => [
+      { family, type: 'toString' },
       'this version does not know its type',
     ],
   ),
   ...(
     [
-      'execution_id',
-      'partition_key',
-      'attempt_index',
-      'lease_epoch',
-      'namespace',
-      'kind',
-      'lane',
-      'tags',
+      ['uuid', 'execution_id'],
+      ['partition', 'partition_key'],
+      ['attemptIndex', 'attempt_index'],
+      ['leaseEpoch', 'lease_epoch'],
+      ['namespace', 'namespace'],
+      ['kind', 'kind'],
+      ['lane', 'lane'],
+      ['tags', 'tags'],
     ] as const
-  ).map((member): [Partial<EventRow>, string] => [
+  ).map(([member, column]): [Partial<StoredEvent>, string] => [
     { [member]: null },
-    `its ${member} is missing or malformed`,
+    `its ${column} is missing or malformed`,
   ]),
-  [{ occurred_at_ms: Number.NaN }, 'its occurred_at_ms is missing or malformed'],
+  [{ occurredAtMs: Number.NaN }, 'its occurred_at_ms is missing or malformed'],
   [{ tags: { team: 1 } as never }, 'its tags is missing or malformed'],
   [{ tags: [] as never }, 'its tags is missing or malformed'],
-  [{ ...lease('acquired', null), lease_id: null }, 'its lease_id is missing or malformed'],
-  [{ ...lease('renewed', null), worker_instance_id: null }, 'its worker_instance_id is missing or malformed'],
+  [{ ...lease('acquired', null), leaseId: null }, 'its lease_id is missing or malformed'],
+  [{ ...lease('renewed', null), workerInstanceId: null }, 'its worker_instance_id is missing or malformed'],
   [lease('reclaimed', null), 'its new_owner is missing or malformed'],
   [lease('reclaimed', { previous_owner: 1, new_owner: 'w' }), 'its previous_owner is missing or malformed'],
   [lease('expired', { transition: 'expire' }), 'its previous_owner is missing or malformed'],
@@ -333,7 +333,7 @@ const UNDECODABLE: [Partial<EventRow>, string][] = [
   [signal('suspended', { waits: [1] }), 'its waits is missing or malformed'],
   [signal('suspended', { waits: [], timeout_at_ms: '5' }), 'its timeout_at_ms is missing or malformed'],
   ...Object.keys(delivered).flatMap((member) =>
-    [undefined, 5].map((value): [Partial<EventRow>, string] => [
+    [undefined, 5].map((value): [Partial<StoredEvent>, string] => [
       signal('delivered', { ...delivered, [member]: value }),
       `its ${member} is missing or malformed`,
     ]),
@@ -364,11 +364,11 @@ const UNDECODABLE: [Partial<EventRow>, string][] = [
   [operator('lane_resumed', null), 'its lane is missing or malformed'],
   [operator('lane_paused', { lane: 'l', by: 5 }), 'its by is missing or malformed'],
   [flow('ended', null), 'this version does not know its type'],
-  [{ ...flow('completed', null), flow_id: null }, 'its flow_id is missing or malformed'],
-  [{ ...flow('completed', null), partition_key: null }, 'its partition_key is missing or malformed'],
+  [{ ...flow('completed', null), flowUuid: null }, 'its flow_id is missing or malformed'],
+  [{ ...flow('completed', null), partition: null }, 'its partition_key is missing or malformed'],
   [{ ...flow('completed', null), namespace: null as never }, 'its namespace is missing or malformed'],
   [flow('submitted', null), 'its name is missing or malformed'],
-  ...Object.keys(cancel).map((member): [Partial<EventRow>, string] => [
+  ...Object.keys(cancel).map((member): [Partial<StoredEvent>, string] => [
     flow('cancel_requested', { ...cancel, [member]: 5 }),
     `its ${member} is missing or malformed`,
   ]),
@@ -379,7 +379,7 @@ const UNDECODABLE: [Partial<EventRow>, string][] = [
   [tag({ removed: [], set: { a: null } }), 'its set is missing or malformed'],
   [worker(null), 'its worker_id is missing or malformed'],
   [
-    { ...worker({ worker_id: 'w' }), worker_instance_id: null },
+    { ...worker({ worker_id: 'w' }), workerInstanceId: null },
     'its worker_instance_id is missing or malformed',
   ],
 ];
@@ -389,7 +389,7 @@ describe('a row that cannot be an event', () => {
     const row = { ...EXECUTION, ...members };
     expect(faultOf(row)).toMatchObject({
       code: 'undecodable_event',
-      message: `The event at position 9007199254740993 (${row.family}.${row.event_type}) cannot be read: ${why}.`,
+      message: `The event at position 9007199254740993 (${row.family}.${row.type}) cannot be read: ${why}.`,
     });
   });
 });

@@ -22,17 +22,17 @@ import {
 import { CANCEL_FLOW_POLICIES } from '../../contract/flows.ts';
 import { formatExecutionId } from '../../contract/ids.ts';
 import { SIGNAL_EFFECTS } from '../../contract/signals.ts';
-import type { EventRow } from './events.sql.ts';
+import type { StoredEvent } from './events.sql.ts';
 
 /** Frozen: one event may be handed to several readers. */
-export function decodeEvent(row: EventRow): FeedEvent {
+export function decodeEvent(row: StoredEvent): FeedEvent {
   const event = toEvent(row);
   Object.freeze(row.tags);
   if (event.family === 'tag') Object.freeze(event.set);
   return Object.freeze(event);
 }
 
-function toEvent(row: EventRow): FeedEvent {
+function toEvent(row: StoredEvent): FeedEvent {
   switch (row.family) {
     case 'lease':
       return leaseEvent(row);
@@ -53,18 +53,18 @@ function toEvent(row: EventRow): FeedEvent {
   }
 }
 
-function leaseEvent(row: EventRow): LeaseHistoryEvent {
-  const type = row.event_type;
+function leaseEvent(row: StoredEvent): LeaseHistoryEvent {
+  const type = row.type;
   const base = Object.assign(ofExecution(row), {
     family: 'lease' as const,
-    leaseId: text(row, row.lease_id, 'lease_id'),
+    leaseId: text(row, row.leaseId, 'lease_id'),
   });
   switch (type) {
     case 'acquired':
     case 'renewed':
       return Object.assign(base, {
         type,
-        workerInstanceId: text(row, row.worker_instance_id, 'worker_instance_id'),
+        workerInstanceId: text(row, row.workerInstanceId, 'worker_instance_id'),
       });
     case 'reclaimed':
       return Object.assign(base, {
@@ -85,26 +85,26 @@ function leaseEvent(row: EventRow): LeaseHistoryEvent {
   }
 }
 
-function endOfLease(row: EventRow): { previousOwner: string; transition: string } {
+function endOfLease(row: StoredEvent): { previousOwner: string; transition: string } {
   return {
     previousOwner: text(row, row.detail?.['previous_owner'], 'previous_owner'),
     transition: text(row, row.detail?.['transition'], 'transition'),
   };
 }
 
-function completionEvent(row: EventRow): CompletionEvent {
-  const type = COMPLETION_EVENTS.find((known) => known === row.event_type);
+function completionEvent(row: StoredEvent): CompletionEvent {
+  const type = COMPLETION_EVENTS.find((known) => known === row.type);
   if (type === undefined) throw unknownType(row);
   return Object.assign(ofExecution(row), {
     family: 'completion' as const,
     type,
-    leaseId: textOrNull(row, row.lease_id, 'lease_id'),
-    workerInstanceId: textOrNull(row, row.worker_instance_id, 'worker_instance_id'),
+    leaseId: textOrNull(row, row.leaseId, 'lease_id'),
+    workerInstanceId: textOrNull(row, row.workerInstanceId, 'worker_instance_id'),
   });
 }
 
-function signalEvent(row: EventRow): SignalEvent {
-  const { event_type: type, detail } = row;
+function signalEvent(row: StoredEvent): SignalEvent {
+  const { type, detail } = row;
   const base = Object.assign(ofExecution(row), { family: 'signal' as const });
   switch (type) {
     case 'suspended':
@@ -148,8 +148,8 @@ function signalEvent(row: EventRow): SignalEvent {
   }
 }
 
-function operatorEvent(row: EventRow): OperatorEvent {
-  const { event_type: type, detail } = row;
+function operatorEvent(row: StoredEvent): OperatorEvent {
+  const { type, detail } = row;
   const by = textOrNull(row, detail?.['by'], 'by');
   switch (type) {
     case 'priority_changed':
@@ -191,12 +191,12 @@ function operatorEvent(row: EventRow): OperatorEvent {
   }
 }
 
-function flowEvent(row: EventRow): FlowEvent {
-  const { event_type: type, detail } = row;
-  const partition = whole(row, row.partition_key, 'partition_key');
+function flowEvent(row: StoredEvent): FlowEvent {
+  const { type, detail } = row;
+  const partition = whole(row, row.partition, 'partition_key');
   const base = Object.assign(ofAll(row), {
     family: 'flow' as const,
-    flowId: formatExecutionId(partition, text(row, row.flow_id, 'flow_id')),
+    flowId: formatExecutionId(partition, text(row, row.flowUuid, 'flow_id')),
     namespace: text(row, row.namespace, 'namespace'),
     tags: texts(row, row.tags, 'tags'),
   });
@@ -220,8 +220,8 @@ function flowEvent(row: EventRow): FlowEvent {
   }
 }
 
-function tagEvent(row: EventRow): TagEvent {
-  if (row.event_type !== 'tags_changed') throw unknownType(row);
+function tagEvent(row: StoredEvent): TagEvent {
+  if (row.type !== 'tags_changed') throw unknownType(row);
   const removed = textList(row, row.detail?.['removed'], 'removed');
   return Object.assign(ofExecution(row), {
     family: 'tag' as const,
@@ -232,72 +232,72 @@ function tagEvent(row: EventRow): TagEvent {
   });
 }
 
-function workerEvent(row: EventRow): WorkerEvent {
-  const type = WORKER_EVENTS.find((known) => known === row.event_type);
+function workerEvent(row: StoredEvent): WorkerEvent {
+  const type = WORKER_EVENTS.find((known) => known === row.type);
   if (type === undefined) throw unknownType(row);
   return Object.assign(ofAll(row), {
     family: 'worker' as const,
     type,
-    workerInstanceId: text(row, row.worker_instance_id, 'worker_instance_id'),
+    workerInstanceId: text(row, row.workerInstanceId, 'worker_instance_id'),
     workerId: text(row, row.detail?.['worker_id'], 'worker_id'),
     version: textOrNull(row, row.detail?.['version'], 'version'),
   });
 }
 
-function ofAll(row: EventRow): EventBase {
-  const position = BigInt(row.event_id);
+function ofAll(row: StoredEvent): EventBase {
+  const position = BigInt(row.position);
   return {
     cursor: encodeCursor(position),
     position,
-    occurredAtMs: whole(row, row.occurred_at_ms, 'occurred_at_ms'),
+    occurredAtMs: whole(row, row.occurredAtMs, 'occurred_at_ms'),
   };
 }
 
-function ofExecution(row: EventRow): ExecutionEventBase {
-  const partition = whole(row, row.partition_key, 'partition_key');
-  const flow = textOrNull(row, row.flow_id, 'flow_id');
-  const position = BigInt(row.event_id);
+function ofExecution(row: StoredEvent): ExecutionEventBase {
+  const partition = whole(row, row.partition, 'partition_key');
+  const flow = textOrNull(row, row.flowUuid, 'flow_id');
+  const position = BigInt(row.position);
   return {
     cursor: encodeCursor(position),
     position,
-    occurredAtMs: whole(row, row.occurred_at_ms, 'occurred_at_ms'),
-    executionId: formatExecutionId(partition, text(row, row.execution_id, 'execution_id')),
+    occurredAtMs: whole(row, row.occurredAtMs, 'occurred_at_ms'),
+    executionId: formatExecutionId(partition, text(row, row.uuid, 'execution_id')),
     flowId: flow === null ? null : formatExecutionId(partition, flow),
     namespace: text(row, row.namespace, 'namespace'),
     kind: text(row, row.kind, 'kind'),
     lane: text(row, row.lane, 'lane'),
     tags: texts(row, row.tags, 'tags'),
-    attemptIndex: whole(row, row.attempt_index, 'attempt_index'),
-    leaseEpoch: whole(row, row.lease_epoch, 'lease_epoch'),
+    attemptIndex: whole(row, row.attemptIndex, 'attempt_index'),
+    leaseEpoch: whole(row, row.leaseEpoch, 'lease_epoch'),
   };
 }
 
-function text(row: EventRow, value: unknown, member: string): string {
+function text(row: StoredEvent, value: unknown, member: string): string {
   if (typeof value !== 'string') throw malformed(row, member);
   return value;
 }
 
 /** What was not said is not written, or written as null. */
-function textOrNull(row: EventRow, value: unknown, member: string): string | null {
+function textOrNull(row: StoredEvent, value: unknown, member: string): string | null {
   return value === undefined || value === null ? null : text(row, value, member);
 }
 
-function whole(row: EventRow, value: unknown, member: string): number {
+function whole(row: StoredEvent, value: unknown, member: string): number {
   if (!Number.isSafeInteger(value)) throw malformed(row, member);
   return value as number;
 }
 
-function wholeOrNull(row: EventRow, value: unknown, member: string): number | null {
+function wholeOrNull(row: StoredEvent, value: unknown, member: string): number | null {
   return value === undefined || value === null ? null : whole(row, value, member);
 }
 
-function textList(row: EventRow, value: unknown, member: string): readonly string[] {
+function textList(row: StoredEvent, value: unknown, member: string): readonly string[] {
   if (!Array.isArray(value)) throw malformed(row, member);
   return Object.freeze(value.map((each: unknown) => text(row, each, member)));
 }
 
 function word<Word extends string>(
-  row: EventRow,
+  row: StoredEvent,
   value: unknown,
   member: string,
   known: readonly Word[],
@@ -307,24 +307,24 @@ function word<Word extends string>(
   return found;
 }
 
-function texts(row: EventRow, value: unknown, member: string): Record<string, string> {
+function texts(row: StoredEvent, value: unknown, member: string): Record<string, string> {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) throw malformed(row, member);
   for (const each of Object.values(value)) text(row, each, member);
   return value as Record<string, string>;
 }
 
-function unknownType(row: EventRow): EngineError {
+function unknownType(row: StoredEvent): EngineError {
   return undecodable(row, 'this version does not know its type');
 }
 
-function malformed(row: EventRow, member: string): EngineError {
+function malformed(row: StoredEvent, member: string): EngineError {
   return undecodable(row, `its ${member} is missing or malformed`);
 }
 
-function undecodable(row: EventRow, why: string): EngineError {
-  const name = `${row.family}.${row.event_type}`;
+function undecodable(row: StoredEvent, why: string): EngineError {
+  const name = `${row.family}.${row.type}`;
   return new EngineError(
     'undecodable_event',
-    `The event at position ${row.event_id} (${name}) cannot be read: ${why}.`,
+    `The event at position ${row.position} (${name}) cannot be read: ${why}.`,
   );
 }

@@ -2,6 +2,9 @@
  * The event log by position: giving positions out, and reading what follows one. Positions are bigint from here on; a number
  * would lose the last digits of a large one.
  */
+import type { CompletionEvent, ExecutionEventBase } from '../../contract/events.ts';
+import type { ParsedExecutionId } from '../../contract/ids.ts';
+import { columns, withColumns, type RowOf } from '../database/columns.ts';
 import { run, type Database } from '../database/database.ts';
 import { hintChannel } from '../database/names.ts';
 
@@ -15,11 +18,19 @@ export interface FeedEnds {
   stamped: number;
 }
 
+/** Positions travel as texts. */
+const ENDS = columns<Record<'last' | 'floor', string> & Pick<FeedEnds, 'stamped'>>({
+  last: 'last_position::text',
+  floor: 'floor_position::text',
+  stamped: 'stamped',
+});
+
 /** `skip`: when another process is at it, that one is left to do it. `wait`: everything committed before the call is included. */
 export async function sequenceEvents(database: Database, rival: 'skip' | 'wait'): Promise<FeedEnds> {
-  const rows = await run<{ last: string; floor: string; stamped: number }>(database, {
+  const rows = await run(database, {
     doing: 'giving out positions to events',
-    text: `SELECT last_position::text AS last, floor_position::text AS floor, stamped
+    columns: ENDS,
+    text: `SELECT ${ENDS.list}
            FROM ${database.prefix}ff_sequence($1, $2)`,
     params: [rival === 'wait', hintChannel(database.schema)],
     repeatable: 'yes',
@@ -41,27 +52,38 @@ export interface StoredEventFilter {
   partitions: readonly number[] | null;
 }
 
-export interface EventRow {
-  event_id: string;
-  family: string;
-  event_type: string;
-  occurred_at_ms: number;
-  execution_id: string | null;
-  partition_key: number | null;
-  flow_id: string | null;
-  attempt_index: number | null;
-  lease_epoch: number | null;
-  lease_id: string | null;
-  worker_instance_id: string | null;
-  namespace: string;
-  kind: string | null;
-  lane: string | null;
-  tags: Record<string, string>;
-  detail: Record<string, unknown> | null;
-}
+type OrNull<Members> = { [Name in keyof Members]: Members[Name] | null };
+
+/** An event before it is decoded; what it does not have is null. */
+const EVENT = columns<
+  Pick<ExecutionEventBase, 'occurredAtMs' | 'namespace'> &
+    OrNull<
+      Pick<CompletionEvent, 'attemptIndex' | 'leaseEpoch' | 'kind' | 'lane' | 'leaseId' | 'workerInstanceId'>
+    > &
+    OrNull<ParsedExecutionId & { flowUuid: string; detail: Record<string, unknown> }> &
+    Record<'position' | 'family' | 'type', string> & { tags: Record<string, string> }
+>({
+  position: 'event_id::text',
+  family: 'family',
+  type: 'event_type',
+  occurredAtMs: 'occurred_at_ms',
+  uuid: 'execution_id',
+  partition: 'partition_key',
+  flowUuid: 'flow_id',
+  attemptIndex: 'attempt_index',
+  leaseEpoch: 'lease_epoch',
+  leaseId: 'lease_id',
+  workerInstanceId: 'worker_instance_id',
+  namespace: 'namespace',
+  kind: 'kind',
+  lane: 'lane',
+  tags: 'tags',
+  detail: 'detail',
+});
+export type StoredEvent = RowOf<typeof EVENT>;
 
 export interface EventPage {
-  rows: EventRow[];
+  rows: StoredEvent[];
   /** Everything up to here was looked at. */
   to: bigint;
   floor: bigint;
@@ -70,12 +92,15 @@ export interface EventPage {
   expected: number;
 }
 
-interface LastRow {
-  event_id: string;
-  expected: number;
-  found: number;
-  floor: string;
-}
+/** The last row is not an event: it says how far was looked. */
+const PAGE = withColumns(
+  EVENT,
+  columns<Pick<EventPage, 'found' | 'expected'> & { floor: string }>({
+    found: 'found',
+    expected: 'expected',
+    floor: 'floor_position::text',
+  }),
+);
 
 /** What follows a position: no more than `limit` events that match, of the next `examined` ones. */
 export async function readEvents(
@@ -84,24 +109,17 @@ export async function readEvents(
   { examined, limit }: { examined: number; limit: number },
   filter: StoredEventFilter,
 ): Promise<EventPage> {
-  const rows = await run<EventRow | LastRow>(database, {
+  const rows = await run(database, {
     doing: 'reading events',
-    text: `SELECT event_id::text, family, event_type, occurred_at_ms, execution_id, partition_key, flow_id, attempt_index,
-             lease_epoch, lease_id, worker_instance_id, namespace, kind, lane, tags, detail, expected, found,
-             floor_position::text AS floor
+    columns: PAGE,
+    text: `SELECT ${PAGE.list}
            FROM ${database.prefix}ff_read_events(
              $1, $2, $3, $4::text[], $5::text[], $6, $7::text::jsonb, $8, $9, $10::uuid, $11::uuid, $12::smallint[])`,
     params: [String(after), examined, limit, ...filterParams(filter)],
     repeatable: 'yes',
   });
-  const last = rows.pop() as LastRow;
-  return {
-    rows: rows as EventRow[],
-    to: BigInt(last.event_id),
-    floor: BigInt(last.floor),
-    found: last.found,
-    expected: last.expected,
-  };
+  const { position, floor, found, expected } = rows.pop()!;
+  return { rows, to: BigInt(position), floor: BigInt(floor), found, expected };
 }
 
 function filterParams(filter: StoredEventFilter): unknown[] {

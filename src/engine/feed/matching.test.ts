@@ -3,7 +3,7 @@
  */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { EventRow, StoredEventFilter } from './events.sql.ts';
+import type { StoredEvent, StoredEventFilter } from './events.sql.ts';
 import { matches } from './matching.ts';
 
 const UUIDS = ['018f0000-0000-7000-8000-000000000001', '018f0000-0000-7000-8000-000000000002'] as const;
@@ -20,18 +20,18 @@ const EVERYTHING: StoredEventFilter = {
   partitions: null,
 };
 
-const ROW: EventRow = {
-  event_id: '1',
+const ROW: StoredEvent = {
+  position: '1',
   family: 'lease',
-  event_type: 'acquired',
-  occurred_at_ms: 1,
-  execution_id: UUIDS[0],
-  partition_key: 7,
-  flow_id: UUIDS[1],
-  attempt_index: 0,
-  lease_epoch: 1,
-  lease_id: UUIDS[0],
-  worker_instance_id: 'w1',
+  type: 'acquired',
+  occurredAtMs: 1,
+  uuid: UUIDS[0],
+  partition: 7,
+  flowUuid: UUIDS[1],
+  attemptIndex: 0,
+  leaseEpoch: 1,
+  leaseId: UUIDS[0],
+  workerInstanceId: 'w1',
   namespace: 'n',
   kind: 'k',
   lane: 'l',
@@ -39,13 +39,13 @@ const ROW: EventRow = {
   detail: null,
 };
 /** Of a lane: what is said of the lane is in the detail, and no filter of executions asks for it. */
-const OF_NO_EXECUTION: EventRow = {
+const OF_NO_EXECUTION: StoredEvent = {
   ...ROW,
   family: 'operator',
-  event_type: 'lane_paused',
-  execution_id: null,
-  partition_key: null,
-  flow_id: null,
+  type: 'lane_paused',
+  uuid: null,
+  partition: null,
+  flowUuid: null,
   namespace: '',
   kind: null,
   lane: null,
@@ -96,11 +96,11 @@ describe('a filter', () => {
     const id = fc.record({ uuid: few(...UUIDS), partition: few(7, 8) });
     const anyRow = fc.record({
       family: few('lease', 'completion'),
-      event_type: few('acquired', 'expired'),
+      type: few('acquired', 'expired'),
       namespace: few('n', 'm', ''),
-      execution_id: few(...UUIDS, null),
-      flow_id: few(...UUIDS, null),
-      partition_key: few(7, 8, null),
+      uuid: few(...UUIDS, null),
+      flowUuid: few(...UUIDS, null),
+      partition: few(7, 8, null),
       kind: few('k', null),
       lane: few('l', 'm', null),
       tags: fc.dictionary(few('team', '__proto__', 'x'), few('a', 'b'), { noNullPrototype: true }),

@@ -2,19 +2,19 @@
  * Whether a filter asks for a row of the event log. Says the same as the conditions of ff_read_events, for rows that several
  * readers share and that were read without a filter.
  */
-import { wantedPartitions, type EventRow, type StoredEventFilter } from './events.sql.ts';
+import { wantedPartitions, type StoredEvent, type StoredEventFilter } from './events.sql.ts';
 
-export function matches(filter: StoredEventFilter, row: EventRow): boolean {
+export function matches(filter: StoredEventFilter, row: StoredEvent): boolean {
   return (
     (filter.families === null || filter.families.includes(row.family)) &&
-    (filter.types === null || filter.types.includes(row.event_type)) &&
+    (filter.types === null || filter.types.includes(row.type)) &&
     (filter.namespace === null || filter.namespace === row.namespace) &&
     (filter.kind === null || filter.kind === row.kind) &&
     (filter.lane === null || filter.lane === row.lane) &&
-    (filter.execution === null || filter.execution.uuid === row.execution_id) &&
-    (filter.flow === null || filter.flow.uuid === row.flow_id) &&
+    (filter.execution === null || filter.execution.uuid === row.uuid) &&
+    (filter.flow === null || filter.flow.uuid === row.flowUuid) &&
     (filter.tags === null || hasTags(row.tags, filter.tags)) &&
-    isInPartitions(wantedPartitions(filter), row.partition_key)
+    isInPartitions(wantedPartitions(filter), row.partition)
   );
 }
 

@@ -2,7 +2,7 @@
  * Pages of the feed that are read once for all readers of a process. Events never change, so a page may be handed to who comes
  * later, also from its middle; it is kept for a short while only, because what it holds may be large.
  */
-import type { EventPage, EventRow } from './events.sql.ts';
+import type { EventPage, StoredEvent } from './events.sql.ts';
 
 const KEPT_PAGES = 16;
 /** Without a reader for so long, nothing is kept. */
@@ -66,6 +66,6 @@ export class SharedPages {
   }
 }
 
-function isAfter(row: EventRow, position: bigint): boolean {
-  return BigInt(row.event_id) > position;
+function isAfter(row: StoredEvent, position: bigint): boolean {
+  return BigInt(row.position) > position;
 }

@@ -33,12 +33,12 @@ export async function cancelFlow(
     by: checkText(request.by ?? 'operator', 'request.by', LIMITS.reasonBytes),
   });
   if (answer.outcome === 'not_found') return { outcome: 'not_found' };
-  if (answer.outcome === 'already_ended') return { outcome: 'already_ended', state: answer.flow_outcome! };
+  if (answer.outcome === 'already_ended') return { outcome: 'already_ended', state: answer.flowOutcome! };
   const wait = request.wait ?? 'nothing';
   const cancelled =
     wait === 'nothing' ? [] : await cancelInChunks(context, flow, { others: 'await', signal });
   // Members that were held until it was sealed may run now.
-  const opened: Opened[] = answer.was_open ? [{ outcome: 'opened', routes: 'all', count: 0 }] : [];
+  const opened: Opened[] = answer.wasOpen ? [{ outcome: 'opened', routes: 'all', count: 0 }] : [];
   announce(context, [{ outcome: 'flow_cancelled' }, ...opened]);
   if (wait === 'end') await waitForFlow(context, flowId, signal === undefined ? {} : { signal });
   if (answer.outcome === 'already_cancelled') return { outcome: 'already_cancelled', policy: answer.policy! };

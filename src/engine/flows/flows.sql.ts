@@ -2,7 +2,9 @@
  * Calls the SQL functions of flows. Nothing here decides anything; arrays go down and rows come up.
  */
 import type { EdgeCondition, JoinKind } from '../../contract/flows.ts';
+import { columns, columnsOf, withColumns, type RowOf } from '../database/columns.ts';
 import { run, type Database } from '../database/database.ts';
+import type { Answered } from '../executions/answered.sql.ts';
 import {
   SUBMIT_ARGUMENTS,
   submitParams,
@@ -10,7 +12,7 @@ import {
   type LeaseKey,
   type SubmitCall,
 } from '../executions/executions.sql.ts';
-import type { Advanced } from './work.sql.ts';
+import { ADVANCED, type Advanced } from './work.sql.ts';
 
 export interface FlowRow extends ExecutionKey {
   name: string;
@@ -51,14 +53,19 @@ export interface Growth {
  * `submitted` and `duplicate`: a member, by its name. `unblocked` and `skipped`: one that was decided about. `more`: work is left.
  * `grown`: the new revision; `known`: that of a flow that was there. `unknown_route`: nothing was done, because a route must be interned first.
  */
-export interface GrowAnswer {
-  execution_id: string | null;
-  outcome: 'submitted' | 'duplicate' | 'known' | 'unblocked' | 'skipped' | 'more' | 'grown' | 'unknown_route';
-  route_id: number | null;
-  due_in_ms: number | null;
-  name: string | null;
-  graph_revision: number | null;
-}
+const GROWN = withColumns(
+  columnsOf<Answered<GrowOutcome> & { name: string | null }>()(
+    'uuid',
+    'outcome',
+    'routeId',
+    'dueInMs',
+    'name',
+  ),
+  columns<{ revision: number | null }>({ revision: 'graph_revision' }),
+);
+export type GrowAnswer = RowOf<typeof GROWN>;
+type GrowOutcome =
+  'submitted' | 'duplicate' | 'known' | 'unblocked' | 'skipped' | 'more' | 'grown' | 'unknown_route';
 
 const GRAPH_ARGUMENTS = (from: number): string =>
   [
@@ -106,9 +113,10 @@ export function submitFlow(database: Database, flow: FlowRow, growth: Growth): P
   const submit = submitParams(growth.call);
   const graph = graphParams(growth);
   const at = submit.length + graph.length;
-  return run<GrowAnswer>(database, {
+  return run(database, {
     doing: 'submitting a flow',
-    text: `SELECT * FROM ${database.prefix}ff_submit_flow(${SUBMIT_ARGUMENTS}, ${GRAPH_ARGUMENTS(submit.length + 1)},
+    columns: GROWN,
+    text: `SELECT ${GROWN.list} FROM ${database.prefix}ff_submit_flow(${SUBMIT_ARGUMENTS}, ${GRAPH_ARGUMENTS(submit.length + 1)},
       p_flow => $${at + 1}::uuid, p_partition => $${at + 2}::smallint, p_flow_name => $${at + 3}::text,
       p_namespace => $${at + 4}::text, p_tags => $${at + 5}::text::jsonb)`,
     params: [...submit, ...graph, flow.uuid, flow.partition, flow.name, flow.namespace, flow.tags],
@@ -127,9 +135,10 @@ export function growFlow(
   const graph = graphParams(growth);
   const at = submit.length + graph.length;
   const lease = 'lease' in by ? by.lease : null;
-  return run<GrowAnswer>(database, {
+  return run(database, {
     doing: 'extending a flow',
-    text: `SELECT * FROM ${database.prefix}ff_grow_flow(${SUBMIT_ARGUMENTS}, ${GRAPH_ARGUMENTS(submit.length + 1)},
+    columns: GROWN,
+    text: `SELECT ${GROWN.list} FROM ${database.prefix}ff_grow_flow(${SUBMIT_ARGUMENTS}, ${GRAPH_ARGUMENTS(submit.length + 1)},
       p_flow => $${at + 1}::uuid, p_partition => $${at + 2}::smallint, p_revision => $${at + 3}::bigint,
       p_member => $${at + 4}::uuid, p_attempt => $${at + 5}::integer, p_epoch => $${at + 6}::bigint)`,
     params: [
@@ -148,13 +157,13 @@ export function growFlow(
 
 /** Answers whether it is new. */
 export async function createFlow(database: Database, flow: FlowRow): Promise<boolean> {
-  const rows = await run<{ is_new: boolean }>(database, {
+  const rows = await run<{ isNew: boolean }>(database, {
     doing: 'creating a flow',
-    text: `SELECT ${database.prefix}ff_create_flow($1::uuid, $2::smallint, $3, $4, $5::text::jsonb, false) AS is_new`,
+    text: `SELECT ${database.prefix}ff_create_flow($1::uuid, $2::smallint, $3, $4, $5::text::jsonb, false) AS "isNew"`,
     params: [flow.uuid, flow.partition, flow.name, flow.namespace, flow.tags],
     repeatable: 'yes',
   });
-  return rows[0]!.is_new;
+  return rows[0]!.isNew;
 }
 
 /** Answers the new revision. Not repeatable: the second call would find them in a flow. */
@@ -245,9 +254,10 @@ export function sealFlow(
   flow: ExecutionKey,
   revision: number | null,
 ): Promise<Advanced[]> {
-  return run<Advanced>(database, {
+  return run(database, {
     doing: 'sealing a flow',
-    text: `SELECT * FROM ${database.prefix}ff_seal_flow($1::uuid, $2::smallint, $3::bigint)`,
+    columns: ADVANCED,
+    text: `SELECT ${ADVANCED.list} FROM ${database.prefix}ff_seal_flow($1::uuid, $2::smallint, $3::bigint)`,
     params: [flow.uuid, flow.partition, revision],
     repeatable: 'yes',
   });

@@ -155,10 +155,8 @@ function grown(context: EngineContext, flow: ExecutionKey, rows: readonly store.
     outcome: rows.some((row) => row.outcome === 'duplicate' || row.outcome === 'known')
       ? 'duplicate'
       : 'submitted',
-    members: Object.fromEntries(
-      named.map((row) => [row.name, formatExecutionId(flow.partition, row.execution_id!)]),
-    ),
-    revision: Math.max(...rows.map((row) => row.graph_revision ?? 0)),
+    members: Object.fromEntries(named.map((row) => [row.name, formatExecutionId(flow.partition, row.uuid)])),
+    revision: Math.max(...rows.map((row) => row.revision ?? 0)),
   };
 }
 

@@ -1,17 +1,18 @@
 /**
  * Reads flows: where one belongs, what is in it, how far it is, and lists of them.
  */
-import type {
-  CancelFlowPolicy,
-  EdgeCondition,
-  EdgeState,
-  GroupState,
-  JoinKind,
-} from '../../contract/flows.ts';
-import type { PublicState } from '../../contract/states.ts';
+import type { EdgeSnapshot, FlowState, FlowSummary, MemberSnapshot } from '../../contract/flows.ts';
+import { parseExecutionId } from '../../contract/ids.ts';
+import { columns, columnsOf, idText, inSchema } from '../database/columns.ts';
 import { run, type Database } from '../database/database.ts';
 import type { ExecutionKey } from '../executions/executions.sql.ts';
 import { readUncompiled } from '../database/uncompiled.ts';
+
+const FLOW_KEY = columns<ExecutionKey & Pick<FlowSummary, 'namespace'>>({
+  uuid: 'f.flow_id',
+  partition: 'f.partition_key',
+  namespace: 'f.namespace',
+});
 
 /** The flow an execution is a member of; or the flow itself, by its own id. Undefined when there is none. */
 export async function readFlowOf(
@@ -25,15 +26,17 @@ export async function readFlowOf(
       ? `${prefix}ff_flow f WHERE f.flow_id = $1 AND f.partition_key = $2`
       : `${prefix}ff_execution e JOIN ${prefix}ff_flow f ON f.flow_id = e.flow_id
          WHERE e.execution_id = $1 AND e.partition_key = $2`;
-  const rows = await run<{ flow_id: string; partition_key: number; namespace: string }>(database, {
+  const rows = await run(database, {
     doing: 'looking for a flow',
-    text: `SELECT f.flow_id, f.partition_key, f.namespace FROM ${from}`,
+    columns: FLOW_KEY,
+    text: `SELECT ${FLOW_KEY.list} FROM ${from}`,
     params: [key.uuid, key.partition],
     repeatable: 'yes',
   });
-  const [row] = rows;
-  return row && { uuid: row.flow_id, partition: row.partition_key, namespace: row.namespace };
+  return rows[0];
 }
+
+const NAMED = columnsOf<MemberSnapshot & ExecutionKey>()('name', 'uuid');
 
 /** The uuids of members, by name; names nobody has are missing. */
 export async function readMemberNames(
@@ -41,13 +44,14 @@ export async function readMemberNames(
   flow: ExecutionKey,
   names: readonly string[],
 ): Promise<Map<string, string>> {
-  const rows = await run<{ name: string; execution_id: string }>(database, {
+  const rows = await run(database, {
     doing: 'looking for members of a flow',
-    text: `SELECT name, execution_id FROM ${database.prefix}ff_member WHERE flow_id = $1 AND name = ANY ($2::text[])`,
+    columns: NAMED,
+    text: `SELECT ${NAMED.list} FROM ${database.prefix}ff_member WHERE flow_id = $1 AND name = ANY ($2::text[])`,
     params: [flow.uuid, names],
     repeatable: 'yes',
   });
-  return new Map(rows.map((row) => [row.name, row.execution_id]));
+  return new Map(rows.map((row) => [row.name, row.uuid]));
 }
 
 /** The names of members, by uuid. */
@@ -55,42 +59,43 @@ export async function readNamesOf(
   database: Database,
   uuids: readonly string[],
 ): Promise<Map<string, string>> {
-  const rows = await run<{ name: string; execution_id: string }>(database, {
+  const rows = await run(database, {
     doing: 'looking for members of a flow',
-    text: `SELECT name, execution_id FROM ${database.prefix}ff_member WHERE execution_id = ANY ($1::uuid[])`,
+    columns: NAMED,
+    text: `SELECT ${NAMED.list} FROM ${database.prefix}ff_member WHERE execution_id = ANY ($1::uuid[])`,
     params: [uuids],
     repeatable: 'yes',
   });
-  return new Map(rows.map((row) => [row.execution_id, row.name]));
+  return new Map(rows.map((row) => [row.uuid, row.name]));
 }
 
-export interface FlowHead {
-  flow_id: string;
-  partition_key: number;
-  name: string;
-  namespace: string;
-  tags: Record<string, string>;
-  graph_revision: number;
-  node_count: number;
-  edge_count: number;
-  created_at_ms: number;
-  sealed_at_ms: number | null;
-  ended_at_ms: number | null;
-  outcome: 'completed' | 'failed' | 'cancelled' | null;
-  cancel_policy: CancelFlowPolicy | null;
-  cancel_reason: string | null;
-  cancelled_by: string | null;
-  cancelled_at_ms: number | null;
-}
+/** A flow without its members. */
+export type FlowHead = Omit<FlowSummary, 'state'> & {
+  outcome: Extract<FlowState, 'completed' | 'failed' | 'cancelled'> | null;
+};
 
-const HEAD = `f.flow_id, f.partition_key, f.name, f.namespace, f.tags, f.graph_revision, f.node_count, f.edge_count, f.created_at_ms,
-  f.sealed_at_ms, p.ended_at_ms, p.outcome::text, p.cancel_policy, p.cancel_reason, p.cancelled_by, p.cancelled_at_ms`;
+const HEAD = columns<FlowHead>({
+  flowId: idText('f.partition_key', 'f.flow_id'),
+  name: 'f.name',
+  namespace: 'f.namespace',
+  tags: 'f.tags',
+  revision: 'f.graph_revision',
+  nodeCount: 'f.node_count',
+  edgeCount: 'f.edge_count',
+  createdAtMs: 'f.created_at_ms',
+  sealedAtMs: 'f.sealed_at_ms',
+  endedAtMs: 'p.ended_at_ms',
+  outcome: 'p.outcome::text',
+  cancel: `CASE WHEN p.cancel_policy IS NOT NULL THEN jsonb_build_object(
+    'policy', p.cancel_policy, 'reason', p.cancel_reason, 'by', p.cancelled_by, 'atMs', p.cancelled_at_ms) END`,
+});
 
 export async function readFlowHead(database: Database, flow: ExecutionKey): Promise<FlowHead | undefined> {
   const { prefix } = database;
-  const rows = await run<FlowHead>(database, {
+  const rows = await run(database, {
     doing: 'reading a flow',
-    text: `SELECT ${HEAD} FROM ${prefix}ff_flow f JOIN ${prefix}ff_flow_progress p ON p.flow_id = f.flow_id
+    columns: HEAD,
+    text: `SELECT ${HEAD.list} FROM ${prefix}ff_flow f JOIN ${prefix}ff_flow_progress p ON p.flow_id = f.flow_id
            WHERE f.flow_id = $1 AND f.partition_key = $2`,
     params: [flow.uuid, flow.partition],
     repeatable: 'yes',
@@ -98,58 +103,61 @@ export async function readFlowHead(database: Database, flow: ExecutionKey): Prom
   return rows[0];
 }
 
-export interface StoredMember {
-  name: string;
-  execution_id: string;
-  kind: string;
-  public_state: PublicState;
-  attempt_index: number;
-  failure_message: string | null;
-  join_kind: JoinKind | null;
-  k_target: number | null;
-  cancels_rest: boolean | null;
-  group_state: GroupState | null;
-  edge_count: number | null;
-  success_count: number | null;
-  fail_count: number | null;
-  skip_count: number | null;
-}
+const JOIN_POLICY = `jsonb_strip_nulls(jsonb_build_object('kind', g.join_kind,
+  'k', CASE WHEN g.join_kind = 'quorum' THEN g.k_target END,
+  'onSatisfied', CASE WHEN g.join_kind = 'all' THEN NULL WHEN g.cancels_rest THEN 'cancel_remaining' ELSE 'let_run' END))`;
 
-export function readMembers(database: Database, flow: ExecutionKey): Promise<StoredMember[]> {
-  const { prefix } = database;
-  return readUncompiled<StoredMember>(database, {
+const MEMBER = columns<MemberSnapshot>({
+  name: 'm.name',
+  executionId: idText('m.partition_key', 'm.execution_id'),
+  kind: 'r.kind',
+  state:
+    's.ff_public_state(e.lifecycle_phase, e.eligibility_state, e.terminal_outcome, e.eligible_at_ms, s.ff_now_ms())',
+  attemptIndex: 'e.attempt_index',
+  message: 'o.failure_message',
+  join: `CASE WHEN g.join_kind IS NOT NULL THEN jsonb_build_object('policy', ${JOIN_POLICY}, 'state', g.group_state,
+    'edges', g.edge_count, 'satisfied', g.success_count, 'failed', g.fail_count, 'skipped', g.skip_count,
+    'pending', g.edge_count - g.success_count - g.fail_count - g.skip_count) END`,
+});
+
+/** By name. */
+export function readMembers(database: Database, flow: ExecutionKey): Promise<MemberSnapshot[]> {
+  return readUncompiled(database, {
     doing: 'reading the members of a flow',
-    text: `SELECT m.name, m.execution_id, r.kind, e.attempt_index, o.failure_message,
-             ${prefix}ff_public_state(e.lifecycle_phase, e.eligibility_state, e.terminal_outcome, e.eligible_at_ms, ${prefix}ff_now_ms())
-               AS public_state,
-             g.join_kind::text, g.k_target, g.cancels_rest, g.group_state::text, g.edge_count, g.success_count, g.fail_count,
-             g.skip_count
-           FROM ${prefix}ff_member m
-           JOIN ${prefix}ff_execution e ON e.execution_id = m.execution_id
-           JOIN ${prefix}ff_route r ON r.route_id = e.route_id
-           LEFT JOIN ${prefix}ff_outcome o ON o.execution_id = m.execution_id AND o.partition_key = m.partition_key
-             AND o.attempt_index = e.attempt_index AND e.lifecycle_phase = 'terminal'
-           LEFT JOIN ${prefix}ff_edge_group g ON g.downstream_eid = m.execution_id
-           WHERE m.flow_id = $1::uuid ORDER BY m.name`,
+    columns: MEMBER,
+    text: inSchema(
+      database,
+      `SELECT ${MEMBER.list}
+       FROM s.ff_member m
+       JOIN s.ff_execution e ON e.execution_id = m.execution_id
+       JOIN s.ff_route r ON r.route_id = e.route_id
+       LEFT JOIN s.ff_outcome o ON o.execution_id = m.execution_id AND o.partition_key = m.partition_key
+         AND o.attempt_index = e.attempt_index AND e.lifecycle_phase = 'terminal'
+       LEFT JOIN s.ff_edge_group g ON g.downstream_eid = m.execution_id
+       WHERE m.flow_id = $1::uuid ORDER BY m.name`,
+    ),
     params: [flow.uuid],
     repeatable: 'yes',
   });
 }
 
-export interface StoredEdge {
-  edge_id: string;
-  upstream_eid: string;
-  downstream_eid: string;
-  condition: EdgeCondition;
-  state: EdgeState;
-  input_name: string | null;
-}
+/** Members by their ids, not yet by their names. */
+const EDGE = columns<EdgeSnapshot>({
+  edgeId: 'x.edge_id',
+  from: idText('m.partition_key', 'x.upstream_eid'),
+  to: idText('m.partition_key', 'x.downstream_eid'),
+  on: 'x.condition::text',
+  state: 'x.state::text',
+  as: 'x.input_name',
+});
 
-export function readEdges(database: Database, flow: ExecutionKey): Promise<StoredEdge[]> {
+/** Their ends are ids of members. */
+export function readEdges(database: Database, flow: ExecutionKey): Promise<EdgeSnapshot[]> {
   const { prefix } = database;
-  return readUncompiled<StoredEdge>(database, {
+  return readUncompiled(database, {
     doing: 'reading the edges of a flow',
-    text: `SELECT x.edge_id, x.upstream_eid, x.downstream_eid, x.condition::text, x.state::text, x.input_name
+    columns: EDGE,
+    text: `SELECT ${EDGE.list}
            FROM ${prefix}ff_member m JOIN ${prefix}ff_edge x ON x.upstream_eid = m.execution_id WHERE m.flow_id = $1::uuid`,
     params: [flow.uuid],
     repeatable: 'yes',
@@ -159,10 +167,9 @@ export function readEdges(database: Database, flow: ExecutionKey): Promise<Store
 const NO_UUID = '00000000-0000-0000-0000-000000000000';
 
 /** A place in the list of flows. */
-export interface FlowPlace {
-  createdAtMs: number;
-  uuid: string;
-}
+export type FlowPlace = Pick<FlowSummary, 'createdAtMs'> & Pick<ExecutionKey, 'uuid'>;
+
+const PLACE = columns<FlowPlace>({ createdAtMs: 'f.created_at_ms', uuid: 'f.flow_id' });
 
 export interface FlowQuery {
   namespace: string | null;
@@ -182,12 +189,14 @@ export async function listFlows(
 ): Promise<{ flows: FlowHead[]; last: FlowPlace | null }> {
   const { prefix } = database;
   const after = [query.after?.createdAtMs ?? Number.MAX_SAFE_INTEGER, query.after?.uuid ?? NO_UUID];
-  const looked = `SELECT * FROM ${prefix}ff_flow
+  const looked = (list: string): string => `SELECT ${list} FROM ${prefix}ff_flow f
     WHERE created_at_ms <= $1::bigint AND (created_at_ms, flow_id) < ($1::bigint, $2::uuid)
     ORDER BY created_at_ms DESC, flow_id DESC`;
-  const flows = await readUncompiled<FlowHead>(database, {
+  const flows = await readUncompiled(database, {
     doing: 'listing flows',
-    text: `SELECT ${HEAD} FROM (${looked} LIMIT $3::bigint) f JOIN ${prefix}ff_flow_progress p ON p.flow_id = f.flow_id
+    columns: HEAD,
+    text: `SELECT ${HEAD.list} FROM (${looked('*')} LIMIT $3::bigint) f
+           JOIN ${prefix}ff_flow_progress p ON p.flow_id = f.flow_id
            WHERE ($4::text IS NULL OR f.namespace = $4::text) AND ($5::text IS NULL OR f.name = $5::text)
              AND ($6::text IS NULL OR coalesce(p.outcome::text, 'open') = $6::text)
            ORDER BY f.created_at_ms DESC, f.flow_id DESC LIMIT $7::bigint`,
@@ -195,15 +204,16 @@ export async function listFlows(
     repeatable: 'yes',
   });
   if (flows.length === query.limit) return { flows, last: placeOf(flows.at(-1)!) };
-  const [end] = await run<{ created_at_ms: number; flow_id: string }>(database, {
+  const [end] = await run(database, {
     doing: 'listing flows',
-    text: `${looked} OFFSET $3 LIMIT 1`,
+    columns: PLACE,
+    text: `${looked(PLACE.list)} OFFSET $3 LIMIT 1`,
     params: [...after, query.examined - 1],
     repeatable: 'yes',
   });
-  return { flows, last: end === undefined ? null : placeOf(end) };
+  return { flows, last: end ?? null };
 }
 
-function placeOf(row: { created_at_ms: number; flow_id: string }): FlowPlace {
-  return { createdAtMs: row.created_at_ms, uuid: row.flow_id };
+function placeOf({ createdAtMs, flowId }: FlowHead): FlowPlace {
+  return { createdAtMs, uuid: parseExecutionId(flowId).uuid };
 }

@@ -8,23 +8,13 @@ import type {
   FlowSnapshot,
   FlowState,
   FlowSummary,
-  JoinPolicy,
-  JoinSnapshot,
   ListFlowsRequest,
   MemberCounts,
   MemberSnapshot,
 } from '../../contract/flows.ts';
-import { formatExecutionId, parseExecutionId, type ParsedExecutionId } from '../../contract/ids.ts';
+import { parseExecutionId, type ParsedExecutionId } from '../../contract/ids.ts';
 import { LIMITS } from '../../contract/limits.ts';
-import {
-  listFlows as list,
-  readEdges,
-  readFlowHead,
-  readMembers,
-  type FlowHead,
-  type StoredEdge,
-  type StoredMember,
-} from './reads.sql.ts';
+import { listFlows as list, readEdges, readFlowHead, readMembers, type FlowHead } from './reads.sql.ts';
 import { unlessAborted } from '../../model/aborting.ts';
 import { checkSignal, checkText, checkWhole, refuse } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';
@@ -44,15 +34,15 @@ export async function describeFlow(context: EngineContext, flowId: string): Prom
     await readMembers(context.database, flow),
     await readEdges(context.database, flow),
   ];
-  const names = new Map(members.map((member) => [member.execution_id, member.name]));
+  const names = new Map<string, string>(members.map((member) => [member.executionId, member.name]));
   return {
     ...toSummary(head, members),
     counts: countsOf(members),
-    members: members.map((member) => toMember(flow, member)),
+    members,
     edges: edges
       // Read after the members: one may lead to or from a member that was not there yet.
-      .filter((edge) => names.has(edge.upstream_eid) && names.has(edge.downstream_eid))
-      .map((edge) => toEdge(edge, names))
+      .filter((edge) => names.has(edge.from) && names.has(edge.to))
+      .map((edge) => ({ ...edge, from: names.get(edge.from)!, to: names.get(edge.to)! }))
       .toSorted((a, b) => (placeOf(a) < placeOf(b) ? -1 : 1)),
   };
 }
@@ -62,92 +52,25 @@ function placeOf({ from, to }: EdgeSnapshot): string {
   return `${to}\n${from}`;
 }
 
-function countsOf(members: readonly StoredMember[]): MemberCounts {
+function countsOf(members: readonly MemberSnapshot[]): MemberCounts {
   const counts: MemberCounts = {};
-  for (const { public_state: state } of members) counts[state] = (counts[state] ?? 0) + 1;
+  for (const { state } of members) counts[state] = (counts[state] ?? 0) + 1;
   return counts;
 }
 
-function toSummary(head: FlowHead, members?: readonly StoredMember[]): FlowSummary {
-  return {
-    flowId: formatExecutionId(head.partition_key, head.flow_id),
-    name: head.name,
-    namespace: head.namespace,
-    tags: head.tags,
-    state: stateOf(head, members),
-    revision: head.graph_revision,
-    nodeCount: head.node_count,
-    edgeCount: head.edge_count,
-    createdAtMs: head.created_at_ms,
-    sealedAtMs: head.sealed_at_ms,
-    endedAtMs: head.ended_at_ms,
-    cancel:
-      head.cancel_policy === null
-        ? null
-        : {
-            policy: head.cancel_policy,
-            reason: head.cancel_reason!,
-            by: head.cancelled_by!,
-            atMs: head.cancelled_at_ms!,
-          },
-  };
+function toSummary(head: FlowHead, members?: readonly MemberSnapshot[]): FlowSummary {
+  const { outcome: _, ...flow } = head;
+  return { ...flow, state: stateOf(head, members) };
 }
 
 /** Of a list without its members it is not known whether any of them can go on. */
-function stateOf(head: FlowHead, members?: readonly StoredMember[]): FlowState {
-  if (head.outcome !== null) return head.outcome;
-  if (head.cancel_policy !== null) return 'cancelling';
-  if (head.sealed_at_ms === null) return 'open';
+function stateOf({ outcome, cancel, sealedAtMs }: FlowHead, members?: readonly MemberSnapshot[]): FlowState {
+  if (outcome !== null) return outcome;
+  if (cancel !== null) return 'cancelling';
+  if (sealedAtMs === null) return 'open';
   if (members === undefined) return 'running';
-  const goesOn = members.some(({ public_state: state }) => state === 'active' || state === 'waiting');
+  const goesOn = members.some(({ state }) => state === 'active' || state === 'waiting');
   return goesOn ? 'running' : 'blocked';
-}
-
-function toMember(flow: ParsedExecutionId, row: StoredMember): MemberSnapshot {
-  return {
-    name: row.name,
-    executionId: formatExecutionId(flow.partition, row.execution_id),
-    kind: row.kind,
-    state: row.public_state,
-    attemptIndex: row.attempt_index,
-    message: row.failure_message,
-    join: row.join_kind === null ? null : toJoin(row),
-  };
-}
-
-function toJoin(row: StoredMember): JoinSnapshot {
-  const [edges, satisfied, failed, skipped] = [
-    row.edge_count!,
-    row.success_count!,
-    row.fail_count!,
-    row.skip_count!,
-  ];
-  return {
-    policy: policyOf(row),
-    state: row.group_state!,
-    edges,
-    satisfied,
-    failed,
-    skipped,
-    pending: edges - satisfied - failed - skipped,
-  };
-}
-
-function policyOf({ join_kind: kind, k_target: k, cancels_rest: cancels }: StoredMember): JoinPolicy {
-  const onSatisfied = cancels === true ? 'cancel_remaining' : 'let_run';
-  if (kind === 'quorum') return { kind, k: k!, onSatisfied };
-  return kind === 'any' ? { kind, onSatisfied } : { kind: 'all' };
-}
-
-function toEdge(edge: StoredEdge, names: ReadonlyMap<string, string>): EdgeSnapshot {
-  return {
-    edgeId: edge.edge_id,
-    from: names.get(edge.upstream_eid)!,
-    to: names.get(edge.downstream_eid)!,
-    on: edge.condition,
-    state: edge.state,
-    as: edge.input_name,
-  };
 }
 
 export async function listFlows(context: EngineContext, request: ListFlowsRequest = {}): Promise<FlowPage> {

@@ -112,7 +112,7 @@ export async function cancelInChunks(
     options.signal?.throwIfAborted();
     const { outcome, cancelled } = await cancelMembers(context.database, flow.uuid, MEMBERS);
     announce(context, cancelled.map(toAnswer));
-    ids.push(...cancelled.map((row) => formatExecutionId(flow.partition, row.execution_id)));
+    ids.push(...cancelled.map((row) => formatExecutionId(flow.partition, row.uuid)));
     if (outcome === 'done' || (outcome === 'held' && options.others === 'leave')) return ids;
     if (outcome === 'held') await pause(HELD_MS);
   }
@@ -126,8 +126,7 @@ interface WorkDone {
 /** Cancels members of the flows that were cancelled first. One bad flow never stops the rest. */
 async function cancelOldest(context: EngineContext, signal: AbortSignal | undefined): Promise<WorkDone> {
   const work: WorkDone = { done: 0, failed: 0 };
-  for (const row of await listCancellingFlows(context.database, FLOWS)) {
-    const flow = { uuid: row.flow_id, partition: row.partition_key };
+  for (const flow of await listCancellingFlows(context.database, FLOWS)) {
     try {
       work.done += (await cancelInChunks(context, flow, { others: 'leave', signal })).length;
     } catch {

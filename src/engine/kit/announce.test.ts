@@ -17,7 +17,7 @@ function hintOf(...answers: (Answer | Opened)[]): Partial<Hint> {
 it.each(['submitted', 'duplicate', 'fired', 'unblocked', 'replayed', 'changed', 'resumed'])(
   'what is %s can be claimed',
   (outcome) => {
-    expect(hintOf({ outcome, execution_id: 'a', route_id: 7, due_in_ms: null })).toEqual({
+    expect(hintOf({ outcome, uuid: 'a', routeId: 7, dueInMs: null })).toEqual({
       routes: [7],
       count: 1,
     });
@@ -25,7 +25,7 @@ it.each(['submitted', 'duplicate', 'fired', 'unblocked', 'replayed', 'changed', 
 );
 
 it.each(['released', 'revoked', 'lapsed'])('what is %s can be claimed, and its output stops', (outcome) => {
-  expect(hintOf({ outcome, execution_id: 'a', route_id: 7 })).toEqual({
+  expect(hintOf({ outcome, uuid: 'a', routeId: 7 })).toEqual({
     routes: [7],
     count: 1,
     streams: ['a'],
@@ -35,7 +35,7 @@ it.each(['released', 'revoked', 'lapsed'])('what is %s can be claimed, and its o
 it.each(['retry_scheduled', 'attempt_timed_out', 'paused', 'suspended'])(
   'what is %s runs later, and its output stops',
   (outcome) => {
-    expect(hintOf({ outcome, execution_id: 'a', route_id: 7, due_in_ms: 50 })).toEqual({
+    expect(hintOf({ outcome, uuid: 'a', routeId: 7, dueInMs: 50 })).toEqual({
       dueInMs: 50,
       streams: ['a'],
     });
@@ -43,13 +43,13 @@ it.each(['retry_scheduled', 'attempt_timed_out', 'paused', 'suspended'])(
 );
 
 it.each(['continued', 'appended'])('whoever follows the output is notified when it is %s', (outcome) => {
-  expect(hintOf({ outcome, execution_id: 'a' })).toEqual({ streams: ['a'] });
+  expect(hintOf({ outcome, uuid: 'a' })).toEqual({ streams: ['a'] });
 });
 
 it.each(['completed', 'failed', 'skipped', 'member_cancelled'])(
   'what is %s has ended, and its flow was cared for in the same commit',
   (outcome) => {
-    expect(announcementOf([{ outcome, execution_id: 'a', route_id: 7 }])).toMatchObject({
+    expect(announcementOf([{ outcome, uuid: 'a', routeId: 7 }])).toMatchObject({
       hint: { routes: [], ended: ['a'], dueInMs: null },
       flowWork: false,
     });
@@ -58,7 +58,7 @@ it.each(['completed', 'failed', 'skipped', 'member_cancelled'])(
 
 it('what others ended may leave work to its flow, and a parent to be told', () => {
   for (const outcome of ['expired', 'ended_by_others'])
-    expect(announcementOf([{ outcome, execution_id: 'a', worker_instance_id: 'w' }])).toMatchObject({
+    expect(announcementOf([{ outcome, uuid: 'a', workerInstanceId: 'w' }])).toMatchObject({
       hint: { ended: ['a'], workers: ['w'], dueInMs: 0 },
       flowWork: true,
     });
@@ -66,55 +66,55 @@ it('what others ended may leave work to its flow, and a parent to be told', () =
 
 it('whether a parent is to be told of what ran out of time is answered', () => {
   const outcome = 'execution_timed_out';
-  expect(hintOf({ outcome, execution_id: 'a', due_in_ms: null })).toEqual({ ended: ['a'] });
-  expect(announcementOf([{ outcome, execution_id: 'a', due_in_ms: 0 }])).toMatchObject({
+  expect(hintOf({ outcome, uuid: 'a', dueInMs: null })).toEqual({ ended: ['a'] });
+  expect(announcementOf([{ outcome, uuid: 'a', dueInMs: 0 }])).toMatchObject({
     hint: { ended: ['a'], dueInMs: 0 },
     flowWork: true,
   });
 });
 
 it.each(['more', 'flow_cancelled'])('%s is work for flows, and nothing for anybody else', (outcome) => {
-  expect(announcementOf([{ outcome, execution_id: null, route_id: null }])).toEqual({
+  expect(announcementOf([{ outcome, uuid: null, routeId: null }])).toEqual({
     hint: undefined,
     flowWork: true,
   });
 });
 
 it('what is due later cannot be claimed; a deadline keeps nobody from claiming', () => {
-  expect(hintOf({ outcome: 'submitted', route_id: 7, due_in_ms: 50 })).toEqual({ dueInMs: 50 });
-  expect(hintOf({ outcome: 'replayed', route_id: 7, deadline_in_ms: 50 })).toEqual({
+  expect(hintOf({ outcome: 'submitted', routeId: 7, dueInMs: 50 })).toEqual({ dueInMs: 50 });
+  expect(hintOf({ outcome: 'replayed', routeId: 7, deadlineInMs: 50 })).toEqual({
     routes: [7],
     count: 1,
     dueInMs: 50,
   });
-  expect(hintOf({ outcome: 'delayed', route_id: 7, due_in_ms: 50 })).toEqual({ dueInMs: 50 });
+  expect(hintOf({ outcome: 'delayed', routeId: 7, dueInMs: 50 })).toEqual({ dueInMs: 50 });
 });
 
 it('what is overdue is due now', () => {
-  expect(announcementOf([{ outcome: 'suspended', due_in_ms: -5 }]).hint?.dueInMs).toBe(0);
+  expect(announcementOf([{ outcome: 'suspended', dueInMs: -5 }]).hint?.dueInMs).toBe(0);
 });
 
 it('refusals, what is held and words that are not known notify nobody', () => {
   for (const outcome of ['not_found', 'stale_lease', 'conflict', 'held', 'discarded', 'told', 'constructor'])
     expect(
       announcementOf([
-        { outcome, execution_id: 'a', route_id: 7, due_in_ms: 1, worker_instance_id: 'w', deadline_in_ms: 1 },
+        { outcome, uuid: 'a', routeId: 7, dueInMs: 1, workerInstanceId: 'w', deadlineInMs: 1 },
       ]),
     ).toEqual(NOBODY);
   expect(announcementOf([])).toEqual(NOBODY);
-  expect(announcementOf([{ outcome: 'duplicate', execution_id: 'a', route_id: null }])).toEqual(NOBODY);
+  expect(announcementOf([{ outcome: 'duplicate', uuid: 'a', routeId: null }])).toEqual(NOBODY);
 });
 
 it('answers of one call become one hint', () => {
   expect(
     hintOf(
-      { outcome: 'submitted', execution_id: 'a', route_id: 7 },
-      { outcome: 'unblocked', execution_id: 'b', route_id: 7 },
-      { outcome: 'released', execution_id: 'c', route_id: 8 },
-      { outcome: 'completed', execution_id: 'd', route_id: 9, due_in_ms: 40 },
-      { outcome: 'retry_scheduled', execution_id: 'e', due_in_ms: 30 },
-      { outcome: 'member_cancelled', execution_id: 'f', worker_instance_id: 'w' },
-      { outcome: 'member_cancelled', execution_id: 'g', worker_instance_id: 'w' },
+      { outcome: 'submitted', uuid: 'a', routeId: 7 },
+      { outcome: 'unblocked', uuid: 'b', routeId: 7 },
+      { outcome: 'released', uuid: 'c', routeId: 8 },
+      { outcome: 'completed', uuid: 'd', routeId: 9, dueInMs: 40 },
+      { outcome: 'retry_scheduled', uuid: 'e', dueInMs: 30 },
+      { outcome: 'member_cancelled', uuid: 'f', workerInstanceId: 'w' },
+      { outcome: 'member_cancelled', uuid: 'g', workerInstanceId: 'w' },
     ),
   ).toEqual({
     routes: [7, 8],
@@ -129,7 +129,7 @@ it('answers of one call become one hint', () => {
 it('routes may be opened as a whole', () => {
   expect(hintOf({ outcome: 'opened', routes: [7, 8], count: 5 })).toEqual({ routes: [7, 8], count: 5 });
   expect(
-    hintOf({ outcome: 'opened', routes: 'all', count: 0 }, { outcome: 'submitted', route_id: 7 }).routes,
+    hintOf({ outcome: 'opened', routes: 'all', count: 0 }, { outcome: 'submitted', routeId: 7 }).routes,
   ).toBe('all');
 });
 
@@ -139,6 +139,6 @@ it('rings once, and only if there is something to say', () => {
   const context = { doorbell: { ring }, flowWork: { stir } } as never;
   announce(context, [{ outcome: 'not_found' }]);
   expect([ring.mock.calls.length, stir.mock.calls.length]).toEqual([0, 0]);
-  announce(context, [{ outcome: 'more' }, { outcome: 'completed', execution_id: 'a' }]);
+  announce(context, [{ outcome: 'more' }, { outcome: 'completed', uuid: 'a' }]);
   expect([ring.mock.calls.length, stir.mock.calls.length]).toEqual([1, 1]);
 });

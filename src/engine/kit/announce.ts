@@ -4,21 +4,13 @@
  * not in the table, refusals above all, notify nobody. Whatever is announced here may be lost: that costs time only.
  */
 import type { Hint } from '../../contract/protocol.ts';
+import type { Answered } from '../executions/answered.sql.ts';
 import type { EngineContext } from './context.ts';
 
+type Part = 'uuid' | 'routeId' | 'workerInstanceId' | 'dueInMs' | 'deadlineInMs';
+
 /** What the database answered about one execution. */
-export interface Answer {
-  outcome: string;
-  execution_id?: string | null;
-  /** Where it can be claimed. */
-  route_id?: number | null;
-  /** The worker that lost its lease by this. */
-  worker_instance_id?: string | null;
-  /** A timer was set that is due in this long; until then it cannot be claimed. */
-  due_in_ms?: number | null;
-  /** Its deadline: a timer as well, but it can be claimed until then. */
-  deadline_in_ms?: number | null;
-}
+export type Answer = Pick<Answered, 'outcome'> & { [Given in Part]?: Answered[Given] | null };
 
 /** Work of whole routes that somebody may claim, without saying which executions. */
 export interface Opened {
@@ -69,7 +61,7 @@ const MEANINGS = new Map<string, Meaning>(
     failed: ENDED,
     skipped: ENDED,
     member_cancelled: ENDED,
-    // Whether a parent is to be told, due_in_ms says.
+    // Whether a parent is to be told, dueInMs says.
     execution_timed_out: { ended: true, flow: true },
     expired: ENDED_BY_OTHERS,
     ended_by_others: ENDED_BY_OTHERS,
@@ -113,15 +105,15 @@ export function announcementOf(answers: readonly (Answer | Opened)[]): Announcem
     }
     const meaning = MEANINGS.get(answer.outcome);
     if (meaning === undefined) continue;
-    const { execution_id: id, route_id: route, worker_instance_id: worker, due_in_ms: due } = answer;
-    if (meaning.claimable && isGiven(route) && !isGiven(due)) {
-      routes.add(route);
+    const { uuid, routeId, workerInstanceId, dueInMs: due } = answer;
+    if (meaning.claimable && isGiven(routeId) && !isGiven(due)) {
+      routes.add(routeId);
       count += 1;
     }
-    if (meaning.ended && isGiven(id)) ended.push(id);
-    if (meaning.stream && isGiven(id)) streams.push(id);
-    if (isGiven(worker)) workers.add(worker);
-    for (const timer of [due, answer.deadline_in_ms, meaning.parent ? 0 : null])
+    if (meaning.ended && isGiven(uuid)) ended.push(uuid);
+    if (meaning.stream && isGiven(uuid)) streams.push(uuid);
+    if (isGiven(workerInstanceId)) workers.add(workerInstanceId);
+    for (const timer of [due, answer.deadlineInMs, meaning.parent ? 0 : null])
       if (isGiven(timer)) dueInMs = Math.min(dueInMs, Math.max(0, timer));
     flowWork ||= meaning.flow === true;
   }

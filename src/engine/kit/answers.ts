@@ -4,8 +4,8 @@
 import { EngineError } from '../../contract/errors.ts';
 import type { LeaseRef, LeaseRefusal } from '../../contract/protocol.ts';
 import { parseExecutionId } from '../../contract/ids.ts';
-import type { LeaseAnswer, LeaseKey } from '../executions/executions.sql.ts';
-import type { Answer } from './announce.ts';
+import type { Refused } from '../executions/answered.sql.ts';
+import type { LeaseKey } from '../executions/executions.sql.ts';
 import { checkWhole } from './checks.ts';
 
 export function leaseKey(lease: LeaseRef, field: string): LeaseKey {
@@ -16,47 +16,30 @@ export function leaseKey(lease: LeaseRef, field: string): LeaseKey {
   };
 }
 
-type RefusedRow = Pick<LeaseAnswer, 'outcome' | 'lease_epoch' | 'lifecycle_phase' | 'terminal_outcome'>;
-
-export function toRefusal(row: RefusedRow): LeaseRefusal {
-  switch (row.outcome) {
+export function toRefusal({ outcome, lifecyclePhase, terminalOutcome, leaseEpoch }: Refused): LeaseRefusal {
+  switch (outcome) {
     case 'not_found':
     case 'lease_expired':
     case 'lease_revoked':
     case 'timed_out':
-      return { outcome: row.outcome };
+      return { outcome };
     case 'stale_lease':
-      return { outcome: 'stale_lease', leaseEpoch: Number(row.lease_epoch) };
+      return { outcome, leaseEpoch };
     case 'conflict':
-      return {
-        outcome: 'conflict',
-        lifecyclePhase: row.lifecycle_phase,
-        terminalOutcome: row.terminal_outcome,
-      };
+      return { outcome, lifecyclePhase, terminalOutcome };
     case 'not_active':
-      return {
-        outcome: 'not_active',
-        lifecyclePhase: row.lifecycle_phase,
-        terminalOutcome: row.terminal_outcome,
-        // A caller's own driver spells numbers as it likes.
-        leaseEpoch: Number(row.lease_epoch),
-      };
+      return { outcome, lifecyclePhase, terminalOutcome, leaseEpoch };
     default:
-      throw new EngineError('invariant_broken', `The database answered an unknown outcome ${row.outcome}.`);
+      throw new EngineError('invariant_broken', `The database answered an unknown outcome ${outcome}.`);
   }
 }
 
-/** The timer a lease-bound function has set is that of a retry, of a pause, or of a parent to be told. */
-export function toAnnounced(row: LeaseAnswer): Answer {
-  return { ...row, due_in_ms: row.retry_in_ms };
-}
-
 /** The answers in the order of the keys that were sent. */
-export function inOrder<Row extends { execution_id: string }>(
+export function inOrder<Row extends { uuid: string }>(
   keys: readonly { uuid: string }[],
   rows: readonly Row[],
 ): Row[] {
-  const byId = new Map(rows.map((row) => [row.execution_id, row]));
+  const byId = new Map(rows.map((row) => [row.uuid, row]));
   return keys.map((key) => {
     const row = byId.get(key.uuid);
     if (row === undefined)

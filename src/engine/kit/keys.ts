@@ -8,7 +8,7 @@ import type { ExpectedKey } from '../executions/executions.sql.ts';
 import { checkList } from './checks.ts';
 import { inOrder } from './answers.ts';
 
-export async function eachOnce<Row extends { execution_id: string }, Outcome>(
+export async function eachOnce<Row extends { uuid: string }, Outcome>(
   executionIds: readonly string[],
   epochs: readonly number[] | undefined,
   toOutcome: (key: ExpectedKey, row: Row) => Outcome,

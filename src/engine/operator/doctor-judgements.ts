@@ -7,8 +7,6 @@ import { holderOf, nameSession } from '../../model/gates/held.ts';
 import { connectionBudget } from '../database/connection-budget.ts';
 import {
   REPAIRS,
-  type AnsweringPids,
-  type Echo,
   type FeedFacts,
   type ServerFacts,
   type StuckFacts,
@@ -17,6 +15,7 @@ import {
   type UpkeepFacts,
 } from './doctor.sql.ts';
 import type { HeldFacts } from '../database/held.ts';
+import type { AnsweringPids, Echo } from '../database/probes.ts';
 import type { SchemaStanding } from '../database/migration-plan.ts';
 
 /** `skipped`: it could not be looked at, because of what an earlier finding says. */

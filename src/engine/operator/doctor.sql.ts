@@ -3,42 +3,32 @@
  * may be found. Everything here works under a role with few rights and changes nothing; what the facts mean is
  * decided elsewhere.
  */
-import { randomUUID } from 'node:crypto';
-import { EngineError } from '../../contract/errors.ts';
-import { formatExecutionId } from '../../contract/ids.ts';
-import { run, type ClientLike, type Database } from '../database/database.ts';
-import { toEngineError } from '../database/errors.ts';
+import type { ExecutionSnapshot } from '../../contract/executions.ts';
+import type { ExecutionId } from '../../contract/ids.ts';
+import { columns, idText, inSchema, partOf, withColumns } from '../database/columns.ts';
+import { onlyRow, run, type Database, type Statement } from '../database/database.ts';
 import { nextEventMs } from '../kit/consumer-lag.sql.ts';
 import { quoteIdentifier } from '../database/names.ts';
-import { listenForHints, sendHint } from '../database/notify.ts';
 import { readUncompiled } from '../database/uncompiled.ts';
 
-async function readRows<Row>(
-  database: Database,
-  doing: string,
-  text: string,
-  params: unknown[] = [],
-): Promise<Row[]> {
-  return run<Row>(database, { doing, text, params, repeatable: 'yes' });
+type Reading<Row> = Pick<Statement<Row>, 'doing' | 'columns' | 'text'> & { params?: unknown[] };
+
+function readRows<Row>(database: Database, { params = [], ...reading }: Reading<Row>): Promise<Row[]> {
+  return run(database, { ...reading, params, repeatable: 'yes' });
 }
 
-async function readOne<Row>(
-  database: Database,
-  doing: string,
-  text: string,
-  params: unknown[] = [],
-): Promise<Row> {
-  return only(doing, await readRows<Row>(database, doing, text, params));
+async function readOne<Row>(database: Database, reading: Reading<Row>): Promise<Row> {
+  return onlyRow(reading.doing, await readRows(database, reading));
 }
 
 /** Of the engine's tables, which may be large. */
-function readMany<Row>(database: Database, doing: string, text: string, params: number[]): Promise<Row[]> {
-  return readUncompiled<Row>(database, { doing, text, params, repeatable: 'yes' });
-}
-
-function only<Row>(doing: string, [row]: readonly Row[]): Row {
-  if (row === undefined) throw new EngineError('database_error', `While ${doing}: nothing was answered.`);
-  return row;
+async function readLarge<Row>(
+  database: Database,
+  reading: Omit<Reading<Row>, 'params'>,
+  param: number,
+): Promise<Row> {
+  const { doing } = reading;
+  return onlyRow(doing, await readUncompiled(database, { ...reading, params: [param], repeatable: 'yes' }));
 }
 
 const SETTINGS = [
@@ -71,18 +61,26 @@ export interface ServerFacts {
   databaseLimit: number;
 }
 
+const SERVER = columns<ServerFacts>({
+  version: "current_setting('server_version')",
+  versionNumber: "current_setting('server_version_num')::integer",
+  role: 'r.rolname',
+  isSuperuser: 'r.rolsuper',
+  isStandby: 'pg_is_in_recovery()',
+  settings: '(SELECT jsonb_object_agg(name, setting) FROM pg_settings WHERE name = ANY ($1::text[]))',
+  connections: '(SELECT sum(numbackends)::integer FROM pg_stat_database)',
+  roleLimit: 'r.rolconnlimit',
+  databaseLimit: 'd.datconnlimit',
+});
+
 export function readServer(database: Database): Promise<ServerFacts> {
-  return readOne<ServerFacts>(
-    database,
-    'asking the server about itself',
-    `SELECT current_setting('server_version') AS version, r.rolname AS role, r.rolsuper AS "isSuperuser",
-       current_setting('server_version_num')::integer AS "versionNumber", pg_is_in_recovery() AS "isStandby",
-       (SELECT jsonb_object_agg(name, setting) FROM pg_settings WHERE name = ANY ($1::text[])) AS settings,
-       (SELECT sum(numbackends)::integer FROM pg_stat_database) AS connections,
-       r.rolconnlimit AS "roleLimit", d.datconnlimit AS "databaseLimit"
+  return readOne(database, {
+    doing: 'asking the server about itself',
+    columns: SERVER,
+    text: `SELECT ${SERVER.list}
      FROM pg_roles r, pg_database d WHERE r.rolname = current_user AND d.datname = current_database()`,
-    [SETTINGS],
-  );
+    params: [SETTINGS],
+  });
 }
 
 /** Tables a running engine only reads. */
@@ -90,10 +88,9 @@ const READ_ONLY_TABLES = ['ff_clock', 'ff_function_set', 'ff_migration', 'ff_tra
 
 /** What this role lacks to run the engine, each as `RIGHT on thing`. */
 export async function readMissingRights(database: Database): Promise<string[]> {
-  const rows = await readRows<{ lacking: string }>(
-    database,
-    'looking at the rights of the role',
-    `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname = $1)
+  const rows = await readRows<{ lacking: string }>(database, {
+    doing: 'looking at the rights of the role',
+    text: `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname = $1)
      SELECT 'USAGE on schema ' || $1 AS lacking FROM ours WHERE NOT has_schema_privilege(oid, 'USAGE')
      UNION ALL
      SELECT p || ' on ' || c.relname FROM ours, pg_class c, unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) p
@@ -109,8 +106,8 @@ export async function readMissingRights(database: Database): Promise<string[]> {
      SELECT 'EXECUTE on ' || f.proname FROM ours, pg_proc f
      WHERE f.pronamespace = ours.oid AND starts_with(f.proname, 'ff_') AND NOT has_function_privilege(f.oid, 'EXECUTE')
      ORDER BY 1`,
-    [database.schema, READ_ONLY_TABLES],
-  );
+    params: [database.schema, READ_ONLY_TABLES],
+  });
   return rows.map(({ lacking }) => lacking);
 }
 
@@ -120,15 +117,17 @@ export interface TableFacts {
   dead: number;
 }
 
+const TABLE = columns<TableFacts>({ table: 'relname', live: 'n_live_tup', dead: 'n_dead_tup' });
+
 /** The tables whose rows come and go, by the server's own estimates. */
 export function readQueueTables(database: Database): Promise<TableFacts[]> {
-  return readRows<TableFacts>(
-    database,
-    'reading the statistics of the queue tables',
-    `SELECT relname AS "table", n_live_tup AS live, n_dead_tup AS dead FROM pg_stat_user_tables
+  return readRows(database, {
+    doing: 'reading the statistics of the queue tables',
+    columns: TABLE,
+    text: `SELECT ${TABLE.list} FROM pg_stat_user_tables
      WHERE schemaname = $1 AND relname IN ('ff_ready', 'ff_lease', 'ff_timer', 'ff_execution') ORDER BY relname`,
-    [database.schema],
-  );
+    params: [database.schema],
+  });
 }
 
 export interface OldTransaction {
@@ -148,63 +147,73 @@ export interface TransactionFacts {
   hidden: number;
 }
 
+const SESSION = columns<OldTransaction>({
+  pid: 'pid',
+  prepared: 'NULL',
+  application: "coalesce(application_name, '')",
+  role: 'usename',
+  state: "coalesce(state, 'active')",
+  ageMs: '(extract(epoch FROM clock_timestamp() - xact_start) * 1000)::bigint',
+});
+const PREPARED = columns<OldTransaction>({
+  pid: 'NULL',
+  prepared: 'gid',
+  application: "''",
+  role: 'owner',
+  state: "'prepared'",
+  ageMs: '(extract(epoch FROM clock_timestamp() - prepared) * 1000)::bigint',
+});
+
 export async function readTransactions(database: Database): Promise<TransactionFacts> {
   const doing = 'looking for old transactions';
-  const oldest = await readRows<OldTransaction>(
-    database,
+  const [oldest] = await readRows(database, {
     doing,
-    `SELECT pid, NULL AS prepared, coalesce(application_name, '') AS application, usename AS role,
-       coalesce(state, 'active') AS state, (extract(epoch FROM clock_timestamp() - xact_start) * 1000)::bigint AS "ageMs"
-     FROM pg_stat_activity
+    columns: SESSION,
+    text: `SELECT ${SESSION.list} FROM pg_stat_activity
      WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type <> 'autovacuum worker'
        AND xact_start IS NOT NULL AND (backend_xid IS NOT NULL OR backend_xmin IS NOT NULL)
      UNION ALL
-     SELECT NULL, gid, '', owner, 'prepared', (extract(epoch FROM clock_timestamp() - prepared) * 1000)::bigint
-     FROM pg_prepared_xacts WHERE database = current_database()
+     SELECT ${PREPARED.list} FROM pg_prepared_xacts WHERE database = current_database()
      ORDER BY "ageMs" DESC LIMIT 1`,
-  );
-  const { hidden } = await readOne<{ hidden: number }>(
-    database,
+  });
+  const { hidden } = await readOne<{ hidden: number }>(database, {
     doing,
-    `SELECT count(*) AS hidden FROM pg_stat_activity
+    text: `SELECT count(*) AS hidden FROM pg_stat_activity
      WHERE datname = current_database() AND query = '<insufficient privilege>'`,
-  );
-  return { oldest: oldest[0], hidden };
+  });
+  return { oldest, hidden };
 }
+
+type StuckRow = ExecutionSnapshot['setbacks'][number] & { executionId: ExecutionId };
 
 export interface StuckFacts {
   count: number;
   /** Those that resisted most often. */
-  worst: { executionId: string; reconciler: string; failures: number; errorCode: string }[];
+  worst: StuckRow[];
 }
 
 const WORST_SHOWN = 5;
 
+const STUCK = columns<StuckRow>({
+  executionId: idText('s.partition_key', 's.execution_id'),
+  reconciler: 's.reconciler',
+  failures: 's.failures',
+  errorCode: 's.error_code',
+});
+const COUNTED = withColumns(STUCK, columns<Pick<StuckFacts, 'count'>>({ count: 'count(*) OVER ()' }));
+
 /** Rows the reconcilers could not act on, of executions that have not ended. */
 export async function readStuck(database: Database): Promise<StuckFacts> {
-  const rows = await readMany<{
-    uuid: string;
-    partition: number;
-    reconciler: string;
-    failures: number;
-    error_code: string;
-    count: number;
-  }>(
-    database,
-    'looking for stuck rows',
-    `SELECT s.execution_id AS uuid, s.partition_key AS partition, s.reconciler, s.failures, s.error_code,
-       count(*) OVER () AS count
+  const rows = await readUncompiled(database, {
+    doing: 'looking for stuck rows',
+    columns: COUNTED,
+    text: `SELECT ${COUNTED.list}
      FROM ${database.prefix}ff_setback s JOIN ${database.prefix}ff_execution e USING (execution_id, partition_key)
      WHERE e.lifecycle_phase <> 'terminal' ORDER BY s.failures DESC, s.execution_id LIMIT $1::bigint`,
-    [WORST_SHOWN],
-  );
-  const worst = rows.map(({ uuid, partition, reconciler, failures, error_code: errorCode }) => ({
-    executionId: formatExecutionId(partition, uuid),
-    reconciler,
-    failures,
-    errorCode,
-  }));
-  return { count: rows[0]?.count ?? 0, worst };
+    params: [WORST_SHOWN],
+    repeatable: 'yes',
+  });
+  return { count: rows[0]?.count ?? 0, worst: rows.map((row) => partOf(STUCK, row)) };
 }
 
 export interface UpkeepFacts {
@@ -216,28 +225,24 @@ export interface UpkeepFacts {
   isBusy: boolean;
 }
 
-export async function readUpkeep(database: Database, overdueMs: number): Promise<UpkeepFacts> {
-  const { prefix } = database;
-  const doing = 'looking at the reconcilers';
-  const rows = await readMany<UpkeepFacts>(
-    database,
-    doing,
-    `SELECT coalesce((SELECT jsonb_agg(jsonb_build_object('name', name, 'isHeld', held_until_ms > now_ms) ORDER BY name)
-         FROM ${prefix}ff_reconciler), '[]') AS tickets,
-       (SELECT count(*) FROM ${prefix}ff_lease WHERE expires_at_ms < now_ms - $1::bigint) AS "lapsedLeases",
-       (SELECT count(*) FROM ${prefix}ff_timer WHERE due_at_ms < now_ms - $1::bigint) AS "dueTimers",
-       EXISTS (SELECT 1 FROM ${prefix}ff_ready) OR EXISTS (SELECT 1 FROM ${prefix}ff_lease)
-         OR EXISTS (SELECT 1 FROM ${prefix}ff_timer) AS "isBusy"
-     FROM (SELECT ${prefix}ff_now_ms() AS now_ms) clock`,
-    [overdueMs],
-  );
-  return only(doing, rows);
+const UPKEEP = columns<UpkeepFacts>({
+  tickets: `coalesce((SELECT jsonb_agg(jsonb_build_object('name', name, 'isHeld', held_until_ms > now_ms) ORDER BY name)
+    FROM s.ff_reconciler), '[]')`,
+  lapsedLeases: '(SELECT count(*) FROM s.ff_lease WHERE expires_at_ms < now_ms - $1::bigint)',
+  dueTimers: '(SELECT count(*) FROM s.ff_timer WHERE due_at_ms < now_ms - $1::bigint)',
+  isBusy: `EXISTS (SELECT 1 FROM s.ff_ready) OR EXISTS (SELECT 1 FROM s.ff_lease)
+    OR EXISTS (SELECT 1 FROM s.ff_timer)`,
+});
+
+export function readUpkeep(database: Database, overdueMs: number): Promise<UpkeepFacts> {
+  const text = inSchema(database, `SELECT ${UPKEEP.list} FROM (SELECT s.ff_now_ms() AS now_ms) clock`);
+  return readLarge(database, { doing: 'looking at the reconcilers', columns: UPKEEP, text }, overdueMs);
 }
 
 /** Combinations of lane, kind and capabilities that are in use, or were until lately. */
 export async function readRouteCount(database: Database): Promise<number> {
   const text = `SELECT count(*) AS count FROM ${database.prefix}ff_route`;
-  return (await readOne<{ count: number }>(database, 'counting routes', text)).count;
+  return (await readOne<{ count: number }>(database, { doing: 'counting routes', text })).count;
 }
 
 export interface FeedFacts {
@@ -251,95 +256,20 @@ export interface FeedFacts {
   failing: { name: string; failures: number; errorCode: string | null } | null;
 }
 
-export async function readFeed(database: Database, overdueMs: number): Promise<FeedFacts> {
-  const { prefix } = database;
-  const doing = 'looking at the event feed';
-  const rows = await readMany<FeedFacts>(
-    database,
-    doing,
-    `SELECT q.epoch, ${prefix}ff_count_unstamped($1::bigint) AS unstamped,
-       (SELECT count(*) FROM ${prefix}ff_consumer) AS consumers,
-       (SELECT jsonb_build_object('name', c.name, 'lagMs', greatest(n.now_ms - coalesce(${nextEventMs(database)}, n.now_ms), 0)) FROM ${prefix}ff_consumer c ORDER BY c.position LIMIT 1) AS late,
-       (SELECT jsonb_build_object('name', c.name, 'failures', c.failures, 'errorCode', c.error_code)
-        FROM ${prefix}ff_consumer c ORDER BY c.failures DESC LIMIT 1) AS failing
-     FROM ${prefix}ff_sequencer q
-     CROSS JOIN (SELECT ${prefix}ff_now_ms() AS now_ms) n`,
-    [overdueMs],
-  );
-  return only(doing, rows);
-}
-
-/** `unopened`: the listening connection did not come about. */
-export type Echo = 'heard' | 'unheard' | 'unopened';
-
-/** Sends a hint through the pool and waits for it on a listening connection. Workers take it for an empty one. */
-export async function hearOwnHint(
-  database: Database,
-  options: { listenUrl: string; limitMs: number },
-): Promise<Echo> {
-  const payload = JSON.stringify({ probe: randomUUID() });
-  let echo: Echo = 'unopened';
-  let settle: () => void = () => undefined;
-  const settled = new Promise<void>((resolve) => {
-    settle = resolve;
+export function readFeed(database: Database, overdueMs: number): Promise<FeedFacts> {
+  const feed = columns<FeedFacts>({
+    epoch: 'q.epoch',
+    unstamped: 's.ff_count_unstamped($1::bigint)',
+    consumers: '(SELECT count(*) FROM s.ff_consumer)',
+    late: `(SELECT jsonb_build_object('name', c.name, 'lagMs',
+        greatest(n.now_ms - coalesce(${nextEventMs(database)}, n.now_ms), 0))
+      FROM s.ff_consumer c ORDER BY c.position LIMIT 1)`,
+    failing: `(SELECT jsonb_build_object('name', c.name, 'failures', c.failures, 'errorCode', c.error_code)
+      FROM s.ff_consumer c ORDER BY c.failures DESC LIMIT 1)`,
   });
-  const limit = setTimeout(settle, options.limitMs);
-  const listener = listenForHints(options.listenUrl, database.schema, {
-    open() {
-      if (echo === 'unopened') echo = 'unheard';
-      sendHint(database, payload).catch(settle);
-    },
-    hint(heard) {
-      if (heard !== payload) return;
-      echo = 'heard';
-      settle();
-    },
-  });
-  await settled;
-  clearTimeout(limit);
-  await listener.close();
-  return echo;
-}
-
-/** The server processes that answered two connections; those of direct connections stay the same and are not shared. */
-export interface AnsweringPids {
-  first: number[];
-  second: number[];
-}
-
-/** Needs two connections of the pool at once. */
-export async function readAnsweringPids(database: Database): Promise<AnsweringPids> {
-  const first = await connectOnce(database);
-  try {
-    const second = await connectOnce(database);
-    try {
-      const pids: AnsweringPids = { first: [], second: [] };
-      for (const name of ['first', 'second', 'first', 'second'] as const)
-        pids[name].push(await pidOf({ first, second }[name]));
-      return pids;
-    } finally {
-      second.release();
-    }
-  } finally {
-    first.release();
-  }
-}
-
-async function connectOnce(database: Database): Promise<ClientLike> {
-  try {
-    return await database.pool.connect!();
-  } catch (error) {
-    throw toEngineError(error, 'opening a second connection');
-  }
-}
-
-async function pidOf(client: ClientLike): Promise<number> {
-  try {
-    const { rows } = await client.query('SELECT pg_backend_pid()::text AS pid');
-    return Number((rows[0] as { pid: string }).pid);
-  } catch (error) {
-    throw toEngineError(error, 'asking which process answers');
-  }
+  const text = `SELECT ${feed.list} FROM s.ff_sequencer q CROSS JOIN (SELECT s.ff_now_ms() AS now_ms) n`;
+  const reading = { doing: 'looking at the event feed', columns: feed, text: inSchema(database, text) };
+  return readLarge(database, reading, overdueMs);
 }
 
 function quoteText(text: string): string {

@@ -5,8 +5,6 @@
 import { EngineError } from '../../contract/errors.ts';
 import { openDatabase, type Database } from '../database/database.ts';
 import {
-  hearOwnHint,
-  readAnsweringPids,
   readFeed,
   readMissingRights,
   readQueueTables,
@@ -19,6 +17,7 @@ import {
 } from './doctor.sql.ts';
 import { readClock } from '../executions/reads.sql.ts';
 import { readHeld } from '../database/held.ts';
+import { hearOwnHint, readAnsweringPids } from '../database/probes.ts';
 import { readStanding } from '../database/migration-plan.ts';
 import {
   judgeBloat,

@@ -2,88 +2,74 @@
  * Reads what decides whether an execution runs, by `ff_explain`. What it means is the model's business.
  */
 import { formatExecutionId } from '../../contract/ids.ts';
-import type { PublicState, StateVector } from '../../contract/states.ts';
+import type { PublicState } from '../../contract/states.ts';
 import type { JoinFacts, Upstream } from '../../model/gates/blocked.ts';
-import { LIVE_WITHIN_MS, type GateFacts } from '../../model/gates/gates.ts';
+import type { GateFacts } from '../../model/gates/gates.ts';
+import { columns } from '../database/columns.ts';
 import { run, type Database } from '../database/database.ts';
 import type { ExecutionKey } from '../executions/executions.sql.ts';
 
-interface ExplainRow {
-  public_state: PublicState;
-  state: StateVector;
-  attempt_index: number;
-  route_id: number;
-  lane: string;
-  kind: string;
-  capabilities: string[];
-  lane_pause: GateFacts['lanePause'];
-  eligible_in_ms: number | null;
-  deadline_in_ms: number | null;
-  lease: GateFacts['lease'];
-  last_failure: GateFacts['lastFailure'];
-  children: {
-    needed: number;
-    total: number;
-    open: number;
-    firstOpen: { partition: number; uuid: string }[];
-  } | null;
-  join: StoredJoin | null;
-  suspension: GateFacts['suspension'];
-  setbacks: GateFacts['setbacks'];
-  ended: GateFacts['end'];
-  workers: GateFacts['workers'];
-  queue: GateFacts['queue'];
-}
+/** As `ff_explain` names others: by uuid, in the partition of what they belong to. */
+type StoredUpstream = Omit<Upstream, 'executionId'> & Pick<ExecutionKey, 'uuid'>;
+type StoredJoin = Omit<JoinFacts, 'pending' | 'unmet' | 'flowId'> &
+  ExecutionKey & { pending: StoredUpstream[]; unmet: StoredUpstream[] };
+type Children = NonNullable<GateFacts['children']>;
+type StoredChildren = Omit<Children, 'firstOpen'> & { firstOpen: ExecutionKey[] };
 
-type StoredUpstream = Omit<Upstream, 'executionId'> & { uuid: string };
-type StoredJoin = Omit<JoinFacts, 'pending' | 'unmet' | 'flowId'> & {
-  partition: number;
-  uuid: string;
-  pending: StoredUpstream[];
-  unmet: StoredUpstream[];
-};
+/** All but the sessions that hold it, which are read apart. */
+type Facts = Omit<GateFacts, 'sessions'>;
 
-export interface ExplainedExecution {
-  publicState: PublicState;
-  facts: Omit<GateFacts, 'sessions'>;
-}
+const FACTS = columns<
+  Omit<Facts, 'children' | 'join'> & {
+    publicState: PublicState;
+    children: StoredChildren | null;
+    join: StoredJoin | null;
+  }
+>({
+  publicState: "x -> 'public_state'",
+  state: "x -> 'state'",
+  attemptIndex: "x -> 'attempt_index'",
+  route: `jsonb_build_object('routeId', x -> 'route_id', 'lane', x -> 'lane', 'kind', x -> 'kind',
+    'capabilities', x -> 'capabilities')`,
+  lanePause: "x -> 'lane_pause'",
+  lease: "x -> 'lease'",
+  eligibleInMs: "x -> 'eligible_in_ms'",
+  deadlineInMs: "x -> 'deadline_in_ms'",
+  lastFailure: "x -> 'last_failure'",
+  children: "x -> 'children'",
+  join: "x -> 'join'",
+  suspension: "x -> 'suspension'",
+  setbacks: "x -> 'setbacks'",
+  end: "x -> 'ended'",
+  workers: "x -> 'workers'",
+  queue: "x -> 'queue'",
+});
 
+/** A worker that was heard of within `liveMs` counts as alive. */
 export async function readForExplain(
   database: Database,
   key: ExecutionKey,
-): Promise<ExplainedExecution | undefined> {
-  const rows = await run<{ found: ExplainRow | null }>(database, {
+  liveMs: number,
+): Promise<(Facts & { publicState: PublicState }) | undefined> {
+  const [found] = await run(database, {
     doing: 'explaining an execution',
-    text: `SELECT ${database.prefix}ff_explain($1, $2, $3) AS found`,
-    params: [key.uuid, key.partition, LIVE_WITHIN_MS],
+    columns: FACTS,
+    text: `SELECT ${FACTS.list} FROM ${database.prefix}ff_explain($1, $2, $3) x WHERE x IS NOT NULL`,
+    params: [key.uuid, key.partition, liveMs],
     repeatable: 'yes',
   });
-  const found = rows[0]?.found ?? undefined;
-  return found && { publicState: found.public_state, facts: toFacts(found) };
+  return (
+    found && {
+      ...found,
+      children: found.children && toChildren(found.children),
+      join: found.join && toJoin(found.join),
+    }
+  );
 }
 
-function toFacts(row: ExplainRow): Omit<GateFacts, 'sessions'> {
-  const { children, lane, kind, capabilities } = row;
-  return {
-    state: row.state,
-    attemptIndex: row.attempt_index,
-    route: { routeId: row.route_id, lane, kind, capabilities },
-    lanePause: row.lane_pause,
-    lease: row.lease,
-    eligibleInMs: row.eligible_in_ms,
-    deadlineInMs: row.deadline_in_ms,
-    lastFailure: row.last_failure,
-    children: children && {
-      ...children,
-      firstOpen: children.firstOpen.map(({ partition, uuid }) => formatExecutionId(partition, uuid)),
-    },
-    join: row.join && toJoin(row.join),
-    suspension: row.suspension,
-    setbacks: row.setbacks,
-    end: row.ended,
-    workers: row.workers,
-    queue: row.queue,
-  };
+function toChildren(children: StoredChildren): Children {
+  const firstOpen = children.firstOpen.map(({ partition, uuid }) => formatExecutionId(partition, uuid));
+  return { ...children, firstOpen };
 }
 
 function toJoin({ partition, uuid, pending, unmet, ...join }: StoredJoin): JoinFacts {

@@ -4,6 +4,8 @@
  * claims remove when they come across them, are looked at and not counted.
  */
 import { LIMITS } from '../../contract/limits.ts';
+import type { LaneSnapshot } from '../../contract/operations.ts';
+import { columns, columnsOf, inSchema, partOf, withColumns } from '../database/columns.ts';
 import { run, type Database } from '../database/database.ts';
 import { readUncompiled } from '../database/uncompiled.ts';
 
@@ -19,19 +21,23 @@ export interface LaneNote {
   reason: string | null;
 }
 
-export interface PauseRow {
+/** What a pause did. */
+export interface LanePause {
   /** It was another way before. */
   changed: boolean;
-  is_new: boolean;
+  isNew: boolean;
   /** It is unknown, and there are as many lanes as there may be. */
-  is_refused: boolean;
+  isRefused: boolean;
 }
 
+const PAUSE = columnsOf<LanePause>()('changed', 'isNew', 'isRefused');
+
 /** A lane nobody has used yet can be paused. One that is paused already keeps its note. */
-export async function pauseLane(database: Database, lane: string, note: LaneNote): Promise<PauseRow> {
-  const rows = await run<PauseRow>(database, {
+export async function pauseLane(database: Database, lane: string, note: LaneNote): Promise<LanePause> {
+  const rows = await run(database, {
     doing: 'pausing a lane',
-    text: `SELECT * FROM ${database.prefix}ff_pause_lane($1, $2, $3, $4)`,
+    columns: PAUSE,
+    text: `SELECT ${PAUSE.list} FROM ${database.prefix}ff_pause_lane($1, $2, $3, $4)`,
     params: [lane, note.by, note.reason, LIMITS.lanes],
     repeatable: 'yes',
   });
@@ -49,22 +55,27 @@ export async function resumeLane(database: Database, lane: string): Promise<bool
   return rows[0]!.changed;
 }
 
-export interface LaneRow {
-  lane: string;
-  paused: boolean;
-  paused_at_ms: number | null;
-  paused_by: string | null;
-  pause_reason: string | null;
-  /** Executions that wait, among the queue entries that were looked at. */
-  depth: number;
-  /** There are more entries than were looked at. */
-  is_capped: boolean;
-  running: number;
-  oldest_age_ms: number | null;
-  arrival_rate: number;
-  completion_rate: number;
-  has_more: boolean;
-}
+/** Executions that wait are counted among the queue entries that were looked at; there are more when the depth is capped. */
+const LANE = columns<LaneSnapshot>({
+  lane: 'p.lane',
+  paused: 'p.paused',
+  pausedAtMs: 'p.paused_at_ms',
+  pausedBy: 'p.paused_by',
+  pauseReason: 'p.pause_reason',
+  depth: 'least(d.counted, (SELECT entries FROM share))',
+  depthIsCapped: 'd.is_capped',
+  running: 'coalesce(running.count, 0)',
+  oldestAgeMs: `CASE WHEN d.counted > 0 THEN greatest((SELECT now_ms FROM clock)
+    - least(d.ready_at_ms, o.ready_at_ms), 0) END`,
+  arrivalRate: 'coalesce(arrivals.rate, 0)::float8',
+  completionRate: 'coalesce(completions.rate, 0)::float8',
+});
+const LISTED = withColumns(
+  LANE,
+  columns<{ hasMore: boolean }>({
+    hasMore: 'EXISTS (SELECT 1 FROM s.ff_lane WHERE lane > (SELECT max(lane) FROM page))',
+  }),
+);
 
 /** The first entry of each priority of a route: the index is walked from one priority to the next. */
 const HEADS = `
@@ -130,12 +141,7 @@ completions AS MATERIALIZED (
     CROSS JOIN LATERAL (SELECT route_id FROM s.ff_execution WHERE execution_id = x.execution_id OFFSET 0) e
     GROUP BY e.route_id) c
   CROSS JOIN LATERAL (SELECT lane FROM s.ff_route WHERE route_id = c.route_id OFFSET 0) r GROUP BY r.lane)
-SELECT p.*, least(d.counted, (SELECT entries FROM share)) AS depth, d.is_capped,
-  coalesce(running.count, 0) AS running,
-  CASE WHEN d.counted > 0 THEN greatest((SELECT now_ms FROM clock)
-    - least(d.ready_at_ms, o.ready_at_ms), 0) END AS oldest_age_ms,
-  coalesce(arrivals.rate, 0)::float8 AS arrival_rate, coalesce(completions.rate, 0)::float8 AS completion_rate,
-  EXISTS (SELECT 1 FROM s.ff_lane WHERE lane > (SELECT max(lane) FROM page)) AS has_more
+SELECT ${LISTED.list}
 FROM page p
 CROSS JOIN LATERAL (
   SELECT count(e.priority) AS counted, count(*) > (SELECT entries FROM share) AS is_capped,
@@ -160,11 +166,17 @@ LEFT JOIN completions USING (lane)
 ORDER BY p.lane`;
 
 /** Lanes by name, after the given one; an empty name comes before all. */
-export function readLanes(database: Database, after: string, limit: number): Promise<LaneRow[]> {
-  return readUncompiled<LaneRow>(database, {
+export async function readLanes(
+  database: Database,
+  after: string,
+  limit: number,
+): Promise<{ lanes: LaneSnapshot[]; hasMore: boolean }> {
+  const rows = await readUncompiled(database, {
     doing: 'listing lanes',
-    text: LANES.replaceAll('s.ff_', `${database.prefix}ff_`),
+    columns: LISTED,
+    text: inSchema(database, LANES),
     params: [after, limit, LIMITS.rateSpanMs, LIMITS.rateSample, LIMITS.laneDepth],
     repeatable: 'yes',
   });
+  return { lanes: rows.map((row) => partOf(LANE, row)), hasMore: rows[0]?.hasMore ?? false };
 }

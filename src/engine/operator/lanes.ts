@@ -3,8 +3,8 @@
  * holds from its commit on; what processes remember about lanes only saves asking, and is renewed here.
  */
 import { LIMITS } from '../../contract/limits.ts';
-import type { LaneOutcome, LanePage, LaneSnapshot } from '../../contract/operations.ts';
-import { pauseLane as pauseRow, readLanes, resumeLane as resumeRow, type LaneRow } from './lanes.sql.ts';
+import type { LaneOutcome, LanePage } from '../../contract/operations.ts';
+import { pauseLane as pauseRow, readLanes, resumeLane as resumeRow } from './lanes.sql.ts';
 import { announce } from '../kit/announce.ts';
 import { checkName, checkText, checkWhole, refuse } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';
@@ -25,9 +25,8 @@ export async function listLanes(
   const { limit = DEFAULT_PAGE, cursor } = request;
   checkWhole(limit, 'limit', 1, LIMITS.listPage);
   const after = cursor === undefined ? '' : readCursor(cursor);
-  const rows = await readLanes(context.database, after, limit);
-  const last = rows.at(-1);
-  return { lanes: rows.map(toSnapshot), cursor: last?.has_more === true ? writeCursor(last.lane) : null };
+  const { lanes, hasMore } = await readLanes(context.database, after, limit);
+  return { lanes, cursor: hasMore ? writeCursor(lanes.at(-1)!.lane) : null };
 }
 
 export async function pauseLane(
@@ -41,14 +40,14 @@ export async function pauseLane(
     by: checkText(note.by ?? 'operator', 'by', LIMITS.reasonBytes),
     reason: note.reason === undefined ? null : checkText(note.reason, 'reason', LIMITS.reasonBytes),
   });
-  if (row.is_refused)
+  if (row.isRefused)
     refuse(
       'lane',
       `is not one of the lanes there are, and the limit of ${LIMITS.lanes} is reached`,
       'too_many',
     );
   await relearn(context);
-  return { outcome: 'paused', repeated: !row.changed, isNew: row.is_new };
+  return { outcome: 'paused', repeated: !row.changed, isNew: row.isNew };
 }
 
 export async function resumeLane(context: EngineContext, lane: string): Promise<LaneOutcome> {
@@ -71,22 +70,6 @@ function checkLane(lane: unknown): string {
 async function relearn({ routes }: EngineContext): Promise<void> {
   await routes.refresh().catch(() => undefined);
   routes.forget();
-}
-
-function toSnapshot(row: LaneRow): LaneSnapshot {
-  return {
-    lane: row.lane,
-    paused: row.paused,
-    pausedAtMs: row.paused_at_ms,
-    pausedBy: row.paused_by,
-    pauseReason: row.pause_reason,
-    depth: row.depth,
-    depthIsCapped: row.is_capped,
-    running: row.running,
-    oldestAgeMs: row.oldest_age_ms,
-    arrivalRate: row.arrival_rate,
-    completionRate: row.completion_rate,
-  };
 }
 
 /** A cursor is the name of the last lane of its page. */

@@ -3,7 +3,9 @@
  * whatever the filter, and answers those that fit. Nothing is counted that is not looked at, nothing is skipped by
  * number: a list goes on from a key. Plain statements, no locks; every look-up is by a primary key, from the row at hand.
  */
-import type { AttemptOutcome, PublicState, TerminalOutcome } from '../../contract/states.ts';
+import type { AttemptRecord, ExecutionSummary } from '../../contract/operations.ts';
+import type { PublicState } from '../../contract/states.ts';
+import { columns, columnsOf, idText, inSchema, partOf, withColumns } from '../database/columns.ts';
 import { run, type Database } from '../database/database.ts';
 import type { ExecutionKey } from '../executions/executions.sql.ts';
 import {
@@ -43,35 +45,15 @@ export interface ListScan extends SourceWindow {
   need: number;
 }
 
-export interface ListedRow {
+export interface Listed {
+  execution: ExecutionSummary;
+  /** Its place in the source. */
   key: SourceKey;
-  execution_id: string;
-  partition_key: number;
-  public_state: PublicState;
-  kind: string;
-  lane: string;
-  namespace: string;
-  priority: number;
-  tags: Record<string, string>;
-  created_at_ms: number;
-  changed_at_ms: number;
-  eligible_at_ms: number | null;
-  ended_at_ms: number | null;
-  attempt_index: number;
-  lease_epoch: number;
-  retry_count: number;
-  replay_count: number;
-  worker_instance_id: string | null;
-  outcome: TerminalOutcome | null;
-  failure_message: string | null;
-  failure_category: string | null;
-  parent_id: string | null;
-  parent_partition: number | null;
 }
 
 export interface ListAnswer {
   /** In the order of the source. */
-  rows: ListedRow[];
+  rows: Listed[];
   /** Rows that were looked at. */
   looked: number;
   /** The key of the last row of the window. */
@@ -94,27 +76,64 @@ const LEASE_OF_E = `LEFT JOIN LATERAL (
   SELECT worker_instance_id FROM s.ff_lease
   WHERE e.lifecycle_phase = 'active' AND execution_id = e.execution_id AND partition_key = e.partition_key OFFSET 0) l ON true`;
 
+const SUMMARY = columns<ExecutionSummary>({
+  executionId: idText('e.partition_key', 'e.execution_id'),
+  publicState: PUBLIC_STATE_OF_E,
+  kind: 'r.kind',
+  lane: 'r.lane',
+  namespace: 'e.namespace',
+  priority: 'e.priority',
+  tags: 'b.tags',
+  createdAtMs: 'e.created_at_ms',
+  changedAtMs: 'e.changed_at_ms',
+  eligibleAtMs: 'e.eligible_at_ms',
+  endedAtMs: 'o.ended_at_ms',
+  attemptIndex: 'e.attempt_index',
+  leaseEpoch: 'e.lease_epoch',
+  retryCount: 'e.retry_count',
+  replayCount: 'e.replay_count',
+  workerInstanceId: 'l.worker_instance_id',
+  failure: `CASE WHEN o.outcome <> 'success'
+    THEN jsonb_build_object('message', o.failure_message, 'category', o.failure_category) END`,
+  parentId: idText('e.parent_partition', 'e.parent_id'),
+});
+
 export async function scanList(database: Database, scan: ListScan): Promise<ListAnswer> {
   const params: Value[] = [];
   const bind: Bind = (value, type) => `$${params.push(value)}::${type}`;
-  const text = scanText(scan, bind);
-  const rows = await readUncompiled<Answered>(database, {
+  const statement = scanStatement(scan, bind);
+  const rows = await readUncompiled(database, {
+    ...statement,
     doing: 'listing executions',
-    text: text.replaceAll('s.ff_', `${database.prefix}ff_`),
+    text: inSchema(database, statement.text),
     params,
     repeatable: 'yes',
   });
   const { looked, last, more } = rows[0]!;
-  return { rows: rows.filter((row) => row.execution_id !== null), looked, last, more };
+  const found = rows.filter((row) => row.executionId !== null);
+  return {
+    rows: found.map((row) => ({ key: row.key, execution: partOf(SUMMARY, row) })),
+    looked,
+    last,
+    more,
+  };
 }
 
-type Answered = ListedRow & { looked: number; last: SourceKey | null; more: boolean };
+/** The window, in every row; without an execution when none fits. */
+type Window = Omit<ListAnswer, 'rows'> & Pick<Listed, 'key'>;
 
-function scanText(scan: ListScan, bind: Bind): string {
+function scanStatement(scan: ListScan, bind: Bind) {
   const source = sourceText(scan.source, { ...scan.conditions, namespaces: scan.namespaces }, scan, bind);
   const { joins, wheres } = conditionsText(scan, bind);
   const examine = hidden(bind(scan.examine, 'bigint'));
-  return `
+  const window = columns<Window>({
+    looked: source.looked ?? 't.scanned',
+    more: source.more ?? `t.scanned = ${examine}`,
+    last: 't.last',
+    key: 'e.key',
+  });
+  const answered = withColumns(window, SUMMARY);
+  const text = `
 WITH clock AS MATERIALIZED (SELECT s.ff_now_ms() AS now_ms),
 ${source.parts}
 scanned AS MATERIALIZED (
@@ -132,11 +151,7 @@ fitting AS MATERIALIZED (
   ${joins.join('\n  ')}
   WHERE ${[source.fence, ...wheres].join('\n    AND ')}
   ORDER BY s.ord LIMIT ${bind(scan.need, 'bigint')})
-SELECT ${source.looked ?? 't.scanned'} AS looked, ${source.more ?? `t.scanned = ${examine}`} AS more, t.last,
-  e.key, e.execution_id, e.partition_key, ${PUBLIC_STATE_OF_E} AS public_state, r.kind, r.lane, e.namespace, e.priority,
-  b.tags, e.created_at_ms, e.changed_at_ms, e.eligible_at_ms, o.ended_at_ms, e.attempt_index, e.lease_epoch,
-  e.retry_count, e.replay_count, l.worker_instance_id, o.outcome, o.failure_message, o.failure_category, e.parent_id,
-  e.parent_partition
+SELECT ${answered.list}
 FROM (SELECT count(*) AS scanned, (SELECT key FROM scanned ORDER BY ord DESC LIMIT 1) AS last FROM scanned) t
 LEFT JOIN fitting e ON true
 ${ROUTE_OF_E}
@@ -144,6 +159,7 @@ ${BODY_OF_E}
 ${LEASE_OF_E}
 ${OUTCOME_OF_E}
 ORDER BY e.ord`;
+  return { columns: answered, text };
 }
 
 /** What must be looked up to decide whether an execution fits, and what it must be. */
@@ -210,19 +226,19 @@ export async function listNamespaces(database: Database, limit: number): Promise
   return rows.map((row) => row.namespace);
 }
 
-export interface AttemptRow {
-  attempt_index: number | null;
-  outcome: AttemptOutcome | null;
-  interrupted_by: 'expired' | 'revoked' | null;
-  lease_epoch: number;
-  worker_id: string | null;
-  worker_instance_id: string | null;
-  started_at_ms: number;
-  ended_at_ms: number | null;
-  retry_at_ms: number | null;
-  failure_message: string | null;
-  failure_category: string | null;
-}
+const ATTEMPT = columnsOf<AttemptRecord>('a')(
+  'attemptIndex',
+  'outcome',
+  'interruptedBy',
+  'leaseEpoch',
+  'workerId',
+  'workerInstanceId',
+  'startedAtMs',
+  'endedAtMs',
+  'retryAtMs',
+  'failureMessage',
+  'failureCategory',
+);
 
 /** The running attempt is told by its lease: what an earlier pause of it left in the history is older. */
 const ATTEMPTS = `
@@ -237,7 +253,7 @@ ended AS MATERIALIZED (
     SELECT * FROM s.ff_attempt_history
     WHERE execution_id = e.execution_id AND partition_key = e.partition_key AND attempt_index < $3::bigint
     ORDER BY attempt_index DESC LIMIT $4::bigint) h)
-SELECT a.* FROM e LEFT JOIN LATERAL (
+SELECT ${ATTEMPT.list} FROM e LEFT JOIN LATERAL (
   SELECT attempt_index, NULL::s.ff_attempt_outcome AS outcome, NULL AS interrupted_by, lease_epoch, worker_id,
          worker_instance_id, attempt_started_at_ms AS started_at_ms, NULL::bigint AS ended_at_ms,
          NULL::bigint AS retry_at_ms, NULL AS failure_message, NULL AS failure_category
@@ -253,13 +269,15 @@ export async function listAttemptRows(
   database: Database,
   key: ExecutionKey,
   page: { before: number; limit: number },
-): Promise<(AttemptRow & { attempt_index: number })[] | undefined> {
-  const rows = await run<AttemptRow>(database, {
+): Promise<AttemptRecord[] | undefined> {
+  const rows = await run(database, {
     doing: 'listing attempts',
-    text: ATTEMPTS.replaceAll('s.ff_', `${database.prefix}ff_`),
+    columns: ATTEMPT,
+    text: inSchema(database, ATTEMPTS),
     params: [key.uuid, key.partition, page.before, page.limit],
     repeatable: 'yes',
   });
   if (rows.length === 0) return undefined;
-  return rows.filter((row) => row.attempt_index !== null) as (AttemptRow & { attempt_index: number })[];
+  // An execution that was never begun has one row, without an attempt.
+  return rows.filter((row) => row.attemptIndex !== null);
 }

@@ -3,7 +3,7 @@
  * after another; what a source does not answer by itself is asked of each row. A page looks at a bounded number of rows.
  */
 import { EngineError } from '../../contract/errors.ts';
-import { formatExecutionId, parseExecutionId } from '../../contract/ids.ts';
+import { parseExecutionId } from '../../contract/ids.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type {
   AttemptPage,
@@ -15,13 +15,7 @@ import type {
 import type { PublicState, TerminalOutcome } from '../../contract/states.ts';
 import { TRACE_TAGS } from '../../contract/trace-context.ts';
 import type { ListSource } from './list-sources.sql.ts';
-import {
-  listAttemptRows,
-  listNamespaces,
-  scanList,
-  type ListConditions,
-  type ListedRow,
-} from './lists.sql.ts';
+import { listAttemptRows, listNamespaces, scanList, type ListConditions, type Listed } from './lists.sql.ts';
 import { checkList, checkName, checkTags, checkText, checkWhole, refuse } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { decodeCursor, encodeCursor, hashOf, type ListPosition } from './list-cursor.ts';
@@ -218,7 +212,7 @@ export async function listPage(
   const begin = cursor === undefined ? { source: 0, after: null } : decodeCursor(cursor, hash, sources);
   const namespaces = await namespacesOf(context, conditions, sources.slice(begin.source));
   const { rows, end } = await walk(context, { sources, conditions, namespaces, limit }, begin);
-  return { executions: rows.map(toSummary), cursor: end === null ? null : encodeCursor(hash, end) };
+  return { executions: rows, cursor: end === null ? null : encodeCursor(hash, end) };
 }
 
 async function namespacesOf(
@@ -250,8 +244,8 @@ async function walk(
   context: EngineContext,
   { sources, conditions, namespaces, limit }: Walk,
   begin: ListPosition,
-): Promise<{ rows: ListedRow[]; end: ListPosition | null }> {
-  const found = new Map<string, { row: ListedRow; source: number }>();
+): Promise<{ rows: ExecutionSummary[]; end: ListPosition | null }> {
+  const found = new Map<string, Listed & { source: number }>();
   let position: ListPosition | null = begin;
   let left: number = LIMITS.listExamined;
   let grown = 1;
@@ -265,7 +259,8 @@ async function walk(
     const answer = await scanList(context.database, { source, conditions, namespaces, after, examine, need });
     // One that moved from one source to another while the page was made is listed once.
     for (const row of answer.rows) {
-      if (!found.has(row.execution_id)) found.set(row.execution_id, { row, source: index });
+      const { executionId } = row.execution;
+      if (!found.has(executionId)) found.set(executionId, { ...row, source: index });
     }
     left -= answer.looked;
     grown *= 2;
@@ -278,32 +273,8 @@ async function walk(
   }
   const listed = [...found.values()];
   const last = listed[limit - 1];
-  const end = listed.length > limit && last ? { source: last.source, after: last.row.key } : position;
-  return { rows: listed.slice(0, limit).map(({ row }) => row), end };
-}
-
-function toSummary(row: ListedRow): ExecutionSummary {
-  const failed = row.outcome !== null && row.outcome !== 'success';
-  return {
-    executionId: formatExecutionId(row.partition_key, row.execution_id),
-    publicState: row.public_state,
-    kind: row.kind,
-    lane: row.lane,
-    namespace: row.namespace,
-    priority: row.priority,
-    tags: row.tags,
-    createdAtMs: row.created_at_ms,
-    changedAtMs: row.changed_at_ms,
-    eligibleAtMs: row.eligible_at_ms,
-    endedAtMs: row.ended_at_ms,
-    attemptIndex: row.attempt_index,
-    leaseEpoch: row.lease_epoch,
-    retryCount: row.retry_count,
-    replayCount: row.replay_count,
-    workerInstanceId: row.worker_instance_id,
-    failure: failed ? { message: row.failure_message, category: row.failure_category } : null,
-    parentId: row.parent_id === null ? null : formatExecutionId(row.parent_partition ?? 0, row.parent_id),
-  };
+  const end = listed.length > limit && last ? { source: last.source, after: last.key } : position;
+  return { rows: listed.slice(0, limit).map(({ execution }) => execution), end };
 }
 
 /** One beyond the last index an attempt can have. */
@@ -323,18 +294,6 @@ export async function listAttempts(
   if (rows === undefined) {
     throw new EngineError('not_found', `${executionId} does not exist.`, { field: 'executionId' });
   }
-  const attempts = rows.slice(0, limit).map((row) => ({
-    attemptIndex: row.attempt_index,
-    outcome: row.outcome,
-    interruptedBy: row.interrupted_by,
-    leaseEpoch: row.lease_epoch,
-    workerId: row.worker_id,
-    workerInstanceId: row.worker_instance_id,
-    startedAtMs: row.started_at_ms,
-    endedAtMs: row.ended_at_ms,
-    retryAtMs: row.retry_at_ms,
-    failureMessage: row.failure_message,
-    failureCategory: row.failure_category,
-  }));
+  const attempts = rows.slice(0, limit);
   return { attempts, before: rows.length > limit ? attempts.at(-1)!.attemptIndex : null };
 }

@@ -2,8 +2,15 @@
  * Calls the SQL functions behind an operator's verbs: replay, change of priority, tags. Arrays in, one row per
  * execution out.
  */
-import type { LifecyclePhase } from '../../contract/states.ts';
+import type {
+  ExecutionSummary,
+  PriorityOutcome,
+  ReplayOutcome,
+  TagsOutcome,
+} from '../../contract/operations.ts';
+import { columns, columnsOf, withColumns, type RowOf } from '../database/columns.ts';
 import type { Database } from '../database/database.ts';
+import type { Answered } from '../executions/answered.sql.ts';
 import {
   expectedArrays,
   uuidsOf,
@@ -12,14 +19,18 @@ import {
 } from '../executions/executions.sql.ts';
 import { runForPerson } from '../database/held.ts';
 
-export interface ReplayAnswer {
-  execution_id: string;
-  outcome: 'replayed' | 'not_terminal' | 'replays_exhausted' | 'moved' | 'not_found';
-  lifecycle_phase: LifecyclePhase;
-  route_id: number;
-  replay_count: number;
-  due_in_ms: number | null;
-}
+/** What is due is the new deadline: it may run at once. */
+const REPLAYED = withColumns(
+  columnsOf<Answered<ReplayOutcome['outcome']> & Pick<ExecutionSummary, 'replayCount'>>()(
+    'uuid',
+    'outcome',
+    'lifecyclePhase',
+    'routeId',
+    'replayCount',
+  ),
+  columns<Pick<Answered, 'deadlineInMs'>>({ deadlineInMs: 'due_in_ms' }),
+);
+export type ReplayAnswer = RowOf<typeof REPLAYED>;
 
 export interface ReplayCall {
   fromStart: boolean;
@@ -33,11 +44,12 @@ export function replayExecutions(
   keys: readonly ExpectedKey[],
   call: ReplayCall,
 ): Promise<ReplayAnswer[]> {
-  return runForPerson<ReplayAnswer>(
+  return runForPerson(
     database,
     {
       doing: 'replaying executions',
-      text: `SELECT * FROM ${database.prefix}ff_replay($1::uuid[], $2::smallint[], $3::bigint[], $4, $5, $6, $7)`,
+      columns: REPLAYED,
+      text: `SELECT ${REPLAYED.list} FROM ${database.prefix}ff_replay($1::uuid[], $2::smallint[], $3::bigint[], $4, $5, $6, $7)`,
       params: [...expectedArrays(keys), call.fromStart, call.reason, call.actor, call.defaultMaxReplays],
       // Sent again after it was done, it would say that the execution has not ended, or replay its next end.
       repeatable: 'no',
@@ -46,12 +58,13 @@ export function replayExecutions(
   );
 }
 
-export interface PriorityAnswer {
-  execution_id: string;
-  outcome: 'changed' | 'not_eligible' | 'moved' | 'not_found';
-  route_id: number;
-  old_priority: number;
-}
+const MOVED = columnsOf<Answered<PriorityOutcome['outcome']> & { oldPriority: number }>()(
+  'uuid',
+  'outcome',
+  'routeId',
+  'oldPriority',
+);
+export type PriorityAnswer = RowOf<typeof MOVED>;
 
 export function changePriorities(
   database: Database,
@@ -59,11 +72,12 @@ export function changePriorities(
   priority: number,
   actor: string,
 ): Promise<PriorityAnswer[]> {
-  return runForPerson<PriorityAnswer>(
+  return runForPerson(
     database,
     {
       doing: 'changing priorities',
-      text: `SELECT * FROM ${database.prefix}ff_change_priority($1::uuid[], $2::smallint[], $3::bigint[], $4, $5)`,
+      columns: MOVED,
+      text: `SELECT ${MOVED.list} FROM ${database.prefix}ff_change_priority($1::uuid[], $2::smallint[], $3::bigint[], $4, $5)`,
       params: [...expectedArrays(keys), priority, actor],
       repeatable: 'yes',
     },
@@ -79,17 +93,21 @@ export interface TagsCall {
   actor: string;
 }
 
-export interface TagsAnswer {
-  outcome: 'set' | 'too_many' | 'not_found';
-  tags: Record<string, string> | null;
-}
+const TAGGED = columnsOf<
+  Answered<TagsOutcome['outcome'] | 'too_many'> & { tags: ExecutionSummary['tags'] | null }
+>()('outcome', 'tags');
 
-export async function setTags(database: Database, key: ExecutionKey, call: TagsCall): Promise<TagsAnswer> {
-  const rows = await runForPerson<TagsAnswer>(
+export async function setTags(
+  database: Database,
+  key: ExecutionKey,
+  call: TagsCall,
+): Promise<RowOf<typeof TAGGED>> {
+  const rows = await runForPerson(
     database,
     {
       doing: 'setting tags',
-      text: `SELECT * FROM ${database.prefix}ff_set_tags($1, $2, $3::text::jsonb, $4::text[], $5, $6)`,
+      columns: TAGGED,
+      text: `SELECT ${TAGGED.list} FROM ${database.prefix}ff_set_tags($1, $2, $3::text::jsonb, $4::text[], $5, $6)`,
       params: [key.uuid, key.partition, call.set, call.removed, call.maxTags, call.actor],
       repeatable: 'yes',
     },

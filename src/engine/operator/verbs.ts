@@ -21,7 +21,7 @@ import {
   type PriorityAnswer,
   type ReplayAnswer,
 } from './verbs.sql.ts';
-import { announce, type Answer } from '../kit/announce.ts';
+import { announce } from '../kit/announce.ts';
 import { checkList, checkTags, checkText, checkWhole, refuse } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { checkChoice, checkMembers } from '../kit/settings.ts';
@@ -45,24 +45,19 @@ export async function replay(
   };
   return eachOnce(executionIds, epochs, toReplayOutcome, async (keys) => {
     const rows = await replayExecutions(context.database, keys, call);
-    announce(context, rows.map(toAnswer));
+    announce(context, rows);
     return rows;
   });
-}
-
-/** What is due is the new deadline: it may run at once. */
-function toAnswer({ due_in_ms: deadline, ...row }: ReplayAnswer): Answer {
-  return { ...row, deadline_in_ms: deadline };
 }
 
 function toReplayOutcome({ uuid, partition }: ExpectedKey, row: ReplayAnswer): ReplayOutcome {
   const executionId = formatExecutionId(partition, uuid);
   switch (row.outcome) {
     case 'not_terminal':
-      return { executionId, outcome: row.outcome, lifecyclePhase: row.lifecycle_phase };
+      return { executionId, outcome: row.outcome, lifecyclePhase: row.lifecyclePhase };
     case 'replayed':
     case 'replays_exhausted':
-      return { executionId, outcome: row.outcome, replayCount: row.replay_count };
+      return { executionId, outcome: row.outcome, replayCount: row.replayCount };
     default:
       return { executionId, outcome: row.outcome };
   }
@@ -87,7 +82,7 @@ export async function changePriority(
 function toPriorityOutcome({ uuid, partition }: ExpectedKey, row: PriorityAnswer): PriorityOutcome {
   const executionId = formatExecutionId(partition, uuid);
   return row.outcome === 'changed'
-    ? { executionId, outcome: 'changed', oldPriority: row.old_priority }
+    ? { executionId, outcome: 'changed', oldPriority: row.oldPriority }
     : { executionId, outcome: row.outcome };
 }
 

@@ -2,35 +2,13 @@
  * The registry of workers: one row each, written by the worker itself at intervals. For people who look; no operation on
  * executions reads it. Times are the database's.
  */
+import type { WorkerSnapshot } from '../../contract/operations.ts';
+import type { WorkerRegistration } from '../../contract/protocol.ts';
+import { columns, inSchema } from '../database/columns.ts';
 import { run, type Database } from '../database/database.ts';
 
-export interface WorkerRow {
-  worker_instance_id: string;
-  worker_id: string;
-  version: string | null;
-  kinds: string[];
-  lanes: string[] | null;
-  capabilities: string[];
-  concurrency: number;
-  running: number;
-  started_at_ms: number;
-  heartbeat_at_ms: number;
-  silent_for_ms: number;
-  stopping: boolean;
-}
-
-export interface WorkerEntry {
-  workerInstanceId: string;
-  workerId: string;
-  version: string | null;
-  kinds: readonly string[];
-  lanes: readonly string[] | null;
-  capabilities: readonly string[];
-  concurrency: number;
-  running: number;
-  uptimeMs: number;
-  stopping: boolean;
-}
+export type WorkerEntry = Omit<WorkerSnapshot, 'startedAtMs' | 'heartbeatAtMs' | 'silentForMs'> &
+  Pick<WorkerRegistration, 'uptimeMs'>;
 
 /** What does not change while a worker lives is written once; a row that was removed meanwhile is written again. */
 export async function registerWorker(database: Database, entry: WorkerEntry): Promise<void> {
@@ -53,13 +31,29 @@ export async function registerWorker(database: Database, entry: WorkerEntry): Pr
   });
 }
 
-export function listWorkers(database: Database, limit: number): Promise<WorkerRow[]> {
-  return run<WorkerRow>(database, {
+const WORKER = columns<WorkerSnapshot>({
+  workerInstanceId: 'worker_instance_id',
+  workerId: 'worker_id',
+  version: 'version',
+  kinds: 'kinds',
+  lanes: 'lanes',
+  capabilities: 'capabilities',
+  concurrency: 'concurrency',
+  running: 'running',
+  startedAtMs: 'started_at_ms',
+  heartbeatAtMs: 'heartbeat_at_ms',
+  silentForMs: 'greatest(s.ff_now_ms() - heartbeat_at_ms, 0)',
+  stopping: 'stopping',
+});
+
+export function listWorkers(database: Database, limit: number): Promise<WorkerSnapshot[]> {
+  return run(database, {
     doing: 'listing workers',
-    text: `SELECT worker_instance_id, worker_id, version, kinds, lanes, capabilities, concurrency, running,
-             started_at_ms, heartbeat_at_ms, greatest(${database.prefix}ff_now_ms() - heartbeat_at_ms, 0) AS silent_for_ms,
-             stopping
-           FROM ${database.prefix}ff_worker ORDER BY started_at_ms DESC, worker_instance_id LIMIT $1`,
+    columns: WORKER,
+    text: inSchema(
+      database,
+      `SELECT ${WORKER.list} FROM s.ff_worker ORDER BY started_at_ms DESC, worker_instance_id LIMIT $1`,
+    ),
     params: [limit],
     repeatable: 'yes',
   });

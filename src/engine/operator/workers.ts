@@ -9,7 +9,6 @@ import {
   forgetWorker as removeRow,
   listWorkers as readRows,
   registerWorker as writeRow,
-  type WorkerRow,
 } from './workers.sql.ts';
 import { checkText, checkWhole, refuse } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';
@@ -38,27 +37,10 @@ export async function registerWorker(context: EngineContext, worker: WorkerRegis
   });
 }
 
-export async function listWorkers(context: EngineContext): Promise<WorkerSnapshot[]> {
-  return (await readRows(context.database, MAX_WORKERS_LISTED)).map(toSnapshot);
+export function listWorkers(context: EngineContext): Promise<WorkerSnapshot[]> {
+  return readRows(context.database, MAX_WORKERS_LISTED);
 }
 
 export async function forgetWorker(context: EngineContext, workerInstanceId: string): Promise<void> {
   await removeRow(context.database, checkText(workerInstanceId, 'workerInstanceId', LIMITS.workerNameBytes));
-}
-
-function toSnapshot(row: WorkerRow): WorkerSnapshot {
-  return {
-    workerInstanceId: row.worker_instance_id,
-    workerId: row.worker_id,
-    version: row.version,
-    kinds: row.kinds,
-    lanes: row.lanes,
-    capabilities: row.capabilities,
-    concurrency: row.concurrency,
-    running: row.running,
-    startedAtMs: row.started_at_ms,
-    heartbeatAtMs: row.heartbeat_at_ms,
-    silentForMs: row.silent_for_ms,
-    stopping: row.stopping,
-  };
 }

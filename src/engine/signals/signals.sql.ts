@@ -1,19 +1,20 @@
 /**
- * Calls the SQL functions of suspension and signals, and reads waitpoints and signing keys. Nothing here decides anything.
+ * Calls the SQL functions of suspension and signals, and reads waitpoints. Nothing here decides anything.
  */
-import type { LifecyclePhase, TerminalOutcome } from '../../contract/states.ts';
-import type { SignalCondition, SignalEffect, WaitReason } from '../../contract/signals.ts';
+import type {
+  DeliverOutcome,
+  PendingWaitpoint,
+  SignalCondition,
+  Waitpoint,
+  WaitReason,
+} from '../../contract/signals.ts';
+import { columns, columnsOf, idText, inSchema, withColumns, type RowOf } from '../database/columns.ts';
 import { run, type Database } from '../database/database.ts';
+import type { Answered, Refused } from '../executions/answered.sql.ts';
 import type { ExecutionKey, LeaseKey } from '../executions/executions.sql.ts';
 import { runForPerson } from '../database/held.ts';
 import { readUncompiled } from '../database/uncompiled.ts';
-
-interface Refusable {
-  outcome: string;
-  lifecycle_phase: LifecyclePhase;
-  terminal_outcome: TerminalOutcome;
-  lease_epoch: number;
-}
+import type { TokenClaims } from './tokens.ts';
 
 /** As the functions read it. `schema` is JSON. */
 export interface WaitpointRow {
@@ -49,10 +50,15 @@ export interface SuspendCall {
   needed: number | null;
 }
 
-export interface SuspendAnswer extends Refusable {
-  ended: unknown;
-  due_in_ms: number | null;
-}
+const SUSPENDED = columnsOf<Answered & { ended: unknown }>()(
+  'outcome',
+  'lifecyclePhase',
+  'terminalOutcome',
+  'leaseEpoch',
+  'ended',
+  'dueInMs',
+);
+export type SuspendAnswer = RowOf<typeof SUSPENDED>;
 
 const LEASE = '$1::uuid, $2::smallint, $3::integer, $4::bigint';
 
@@ -61,9 +67,10 @@ function leaseParams({ uuid, partition, attemptIndex, leaseEpoch }: LeaseKey): u
 }
 
 export async function suspendExecution(database: Database, call: SuspendCall): Promise<SuspendAnswer> {
-  const rows = await run<SuspendAnswer>(database, {
+  const rows = await run(database, {
     doing: 'suspending an execution',
-    text: `SELECT * FROM ${database.prefix}ff_suspend(${LEASE}, $5::text, $6::boolean, $7::jsonb, $8::jsonb, $9::integer,
+    columns: SUSPENDED,
+    text: `SELECT ${SUSPENDED.list} FROM ${database.prefix}ff_suspend(${LEASE}, $5::text, $6::boolean, $7::jsonb, $8::jsonb, $9::integer,
       $10::bigint, $11::jsonb, $12::integer)`,
     params: [
       ...leaseParams(call.lease),
@@ -81,14 +88,24 @@ export async function suspendExecution(database: Database, call: SuspendCall): P
   return rows[0]!;
 }
 
-export interface WaitpointAnswer extends Refusable {
-  waitpoint_id: string;
-  token_id: string;
-  created_at_ms: number;
-  kid: string | null;
-  secret_print: string | null;
-  token_expires_at_ms: number | null;
-}
+/** What the token made with a waitpoint is made again from; null without one, or without its key. */
+export type StoredToken = Pick<TokenClaims, 'waitpointUuid'> & {
+  [Part in 'kid' | 'expiresAtMs']: TokenClaims[Part] | null;
+} & { print: string | null };
+
+const CREATED = columns<Refused & StoredToken & Pick<Waitpoint, 'waitpointId' | 'createdAtMs'>>({
+  outcome: 'outcome',
+  lifecyclePhase: 'lifecycle_phase',
+  terminalOutcome: 'terminal_outcome',
+  leaseEpoch: 'lease_epoch',
+  waitpointId: 'waitpoint_id',
+  createdAtMs: 'created_at_ms',
+  waitpointUuid: 'token_id',
+  kid: 'kid',
+  print: 'secret_print',
+  expiresAtMs: 'token_expires_at_ms',
+});
+export type WaitpointAnswer = RowOf<typeof CREATED>;
 
 export async function createWaitpoint(
   database: Database,
@@ -96,9 +113,10 @@ export async function createWaitpoint(
   waitpoint: WaitpointRow,
   maxWaitpoints: number,
 ): Promise<WaitpointAnswer> {
-  const rows = await run<WaitpointAnswer>(database, {
+  const rows = await run(database, {
     doing: 'creating a waitpoint',
-    text: `SELECT * FROM ${database.prefix}ff_create_waitpoints(${LEASE}, $5::jsonb, $6::integer)`,
+    columns: CREATED,
+    text: `SELECT ${CREATED.list} FROM ${database.prefix}ff_create_waitpoints(${LEASE}, $5::jsonb, $6::integer)`,
     params: [...leaseParams(lease), JSON.stringify([waitpoint]), maxWaitpoints],
     repeatable: 'yes',
   });
@@ -119,14 +137,14 @@ export interface SignalCall extends ExecutionKey {
   maxBytes: number;
 }
 
-export interface SignalAnswer {
-  outcome: 'accepted' | 'duplicate' | 'closed' | 'expired' | 'too_many' | 'unknown' | 'unchecked';
-  signal_id: string;
-  effect: SignalEffect;
-  schema: unknown;
-  route_id: number | null;
-  due_in_ms: number | null;
-}
+type Accepted = Extract<DeliverOutcome, { outcome: 'accepted' }>;
+
+/** `unchecked`: nothing was done yet; the payload is to be checked by the schema. */
+const DELIVERED = columnsOf<
+  Answered<DeliverOutcome['outcome'] | 'unknown' | 'unchecked'> &
+    Omit<Accepted, 'outcome'> & { schema: unknown }
+>()('outcome', 'signalId', 'effect', 'schema', 'routeId', 'dueInMs');
+export type SignalAnswer = RowOf<typeof DELIVERED>;
 
 /** Repeatable, because its idempotency key is. */
 export async function deliverSignal(
@@ -139,11 +157,12 @@ export async function deliverSignal(
     'uuid' in waitpoint
       ? [waitpoint.uuid, null, waitpoint.kid, waitpoint.print, waitpoint.tokenExpiresAtMs]
       : [null, waitpoint.name, null, null, null];
-  const rows = await runForPerson<SignalAnswer>(
+  const rows = await runForPerson(
     database,
     {
       doing: 'delivering a signal',
-      text: `SELECT * FROM ${database.prefix}ff_deliver_signal($1::uuid, $2::smallint, $3::uuid, $4::text, $5::text, $6::text,
+      columns: DELIVERED,
+      text: `SELECT ${DELIVERED.list} FROM ${database.prefix}ff_deliver_signal($1::uuid, $2::smallint, $3::uuid, $4::text, $5::text, $6::text,
       $7::bigint, $8::uuid, $9::text, $10::text, $11::text, $12::jsonb, $13::text, $14::boolean, $15::integer, $16::bigint)`,
       params: [
         call.uuid,
@@ -170,64 +189,73 @@ export async function deliverSignal(
   return rows[0]!;
 }
 
-export interface FoundWaitpoint {
-  token_id: string;
-  expires_at_ms: number | null;
-  schema: unknown;
-  /** By the database's clock. */
-  now_ms: number;
-}
+/** `nowMs` is by the database's clock. */
+const FOUND = columns<
+  Pick<StoredToken, 'waitpointUuid' | 'expiresAtMs'> & { schema: unknown; nowMs: number }
+>({
+  waitpointUuid: 'w.token_id',
+  expiresAtMs: 'w.expires_at_ms',
+  schema: 'w.schema',
+  nowMs: 's.ff_now_ms()',
+});
 
 /** An open waitpoint of an execution that has not ended. */
 export async function findWaitpoint(
   database: Database,
   key: ExecutionKey,
   name: string,
-): Promise<FoundWaitpoint | undefined> {
-  const rows = await run<FoundWaitpoint>(database, {
+): Promise<RowOf<typeof FOUND> | undefined> {
+  const rows = await run(database, {
     doing: 'looking for a waitpoint',
-    text: `SELECT w.token_id, w.expires_at_ms, w.schema, ${database.prefix}ff_now_ms() AS now_ms
-           FROM ${database.prefix}ff_waitpoint w
-           JOIN ${database.prefix}ff_execution e ON e.execution_id = w.execution_id AND e.partition_key = w.partition_key
-           WHERE w.execution_id = $1 AND w.partition_key = $2 AND w.retired_by = 0 AND w.name = $3 AND w.closed_at_ms IS NULL
-             AND (w.expires_at_ms IS NULL OR w.expires_at_ms > ${database.prefix}ff_now_ms())
-             AND e.lifecycle_phase <> 'terminal'`,
+    columns: FOUND,
+    text: inSchema(
+      database,
+      `SELECT ${FOUND.list}
+       FROM s.ff_waitpoint w
+       JOIN s.ff_execution e ON e.execution_id = w.execution_id AND e.partition_key = w.partition_key
+       WHERE w.execution_id = $1 AND w.partition_key = $2 AND w.retired_by = 0 AND w.name = $3 AND w.closed_at_ms IS NULL
+         AND (w.expires_at_ms IS NULL OR w.expires_at_ms > s.ff_now_ms())
+         AND e.lifecycle_phase <> 'terminal'`,
+    ),
     params: [key.uuid, key.partition, name],
     repeatable: 'yes',
   });
   return rows[0];
 }
 
-export interface OpenWaitpoint {
-  execution_id: string;
-  partition_key: number;
-  kind: string;
-  lane: string;
-  namespace: string;
-  waitpoint_id: string;
-  token_id: string;
-  name: string;
-  step_name: string | null;
-  step_key: string | null;
-  created_at_ms: number;
-  expires_at_ms: number | null;
-  signal_count: number;
-  kid: string | null;
-  secret_print: string | null;
-  token_expires_at_ms: number | null;
-  reason: WaitReason | null;
-  suspended_at_ms: number | null;
-  /** Of the leaves that count here; null among them takes any name. */
-  matches: (string | null)[] | null;
-  timeout_at_ms: number | null;
-}
+const PENDING = columns<Omit<PendingWaitpoint, 'tokenFingerprint'>>({
+  executionId: idText('e.partition_key', 'e.execution_id'),
+  kind: 'r.kind',
+  lane: 'r.lane',
+  namespace: 'e.namespace',
+  waitpointId: 'w.waitpoint_id',
+  name: 'w.name',
+  state: "CASE WHEN x.wait IS NULL THEN 'pending' ELSE 'waiting' END",
+  wait: "CASE WHEN w.step_name IS NOT NULL THEN jsonb_build_object('name', w.step_name, 'key', w.step_key) END",
+  reason: "x.wait ->> 'reason'",
+  createdAtMs: 'w.created_at_ms',
+  waitingSinceMs: 'CASE WHEN x.wait IS NOT NULL THEN s.suspended_at_ms END',
+  timeoutAtMs: "(x.wait ->> 'timeout_at_ms')::bigint",
+  expiresAtMs: 'w.expires_at_ms',
+  // Of the leaves that count here, unless one of them takes any name.
+  matches: `(
+    SELECT CASE WHEN bool_or(l ->> 'match' IS NULL) THEN '{}' ELSE coalesce(array_agg(DISTINCT l ->> 'match'), '{}') END
+    FROM jsonb_path_query(x.wait -> 'condition', 'strict $.** ? (@.kind == "count")') l
+    WHERE l -> 'waitpoints' ? w.name)`,
+  signalCount: 'w.signal_count',
+  tokenKid: 'w.kid',
+});
 
-const OPEN_WAITPOINT = `e.execution_id, e.partition_key, r.kind, r.lane, e.namespace, w.waitpoint_id, w.token_id, w.name, w.step_name,
-  w.step_key, w.created_at_ms, w.expires_at_ms, w.signal_count, w.kid, k.secret_print, w.token_expires_at_ms, x.wait ->> 'reason' AS reason,
-  CASE WHEN x.wait IS NOT NULL THEN s.suspended_at_ms END AS suspended_at_ms, (
-    SELECT array_agg(DISTINCT l ->> 'match') FROM jsonb_path_query(x.wait -> 'condition', 'strict $.** ? (@.kind == "count")') l
-    WHERE l -> 'waitpoints' ? w.name) AS matches,
-  (x.wait ->> 'timeout_at_ms')::bigint AS timeout_at_ms`;
+const OPEN = withColumns(
+  PENDING,
+  columns<ExecutionKey & { token: StoredToken }>({
+    uuid: 'e.execution_id',
+    partition: 'e.partition_key',
+    token: `jsonb_build_object('waitpointUuid', w.token_id, 'kid', w.kid, 'print', k.secret_print,
+      'expiresAtMs', w.token_expires_at_ms)`,
+  }),
+);
+export type OpenWaitpoint = RowOf<typeof OPEN>;
 
 /** The rest of the statement, from the execution e and the suspension s on. */
 const ITS_WAITPOINTS = (prefix: string): string => `
@@ -243,9 +271,10 @@ const ITS_WAITPOINTS = (prefix: string): string => `
 
 export function listWaitpointsOf(database: Database, key: ExecutionKey): Promise<OpenWaitpoint[]> {
   const { prefix } = database;
-  return readUncompiled<OpenWaitpoint>(database, {
+  return readUncompiled(database, {
     doing: 'listing waitpoints',
-    text: `SELECT ${OPEN_WAITPOINT}
+    columns: OPEN,
+    text: `SELECT ${OPEN.list}
            FROM ${prefix}ff_execution e
            LEFT JOIN ${prefix}ff_suspension s ON s.execution_id = e.execution_id ${ITS_WAITPOINTS(prefix)}
            WHERE e.execution_id = $1::uuid AND e.partition_key = $2::smallint AND e.lifecycle_phase <> 'terminal'
@@ -268,9 +297,10 @@ export function listWaitedFor(
   limit: number,
 ): Promise<OpenWaitpoint[]> {
   const { prefix } = database;
-  return readUncompiled<OpenWaitpoint>(database, {
+  return readUncompiled(database, {
     doing: 'listing what is waited for',
-    text: `SELECT ${OPEN_WAITPOINT}
+    columns: OPEN,
+    text: `SELECT ${OPEN.list}
            FROM ${prefix}ff_suspension s
            JOIN ${prefix}ff_execution e ON e.execution_id = s.execution_id AND e.partition_key = s.partition_key
            ${ITS_WAITPOINTS(prefix)}
@@ -285,77 +315,6 @@ export function listWaitedFor(
     ],
     repeatable: 'yes',
   });
-}
-
-export interface StoredKey {
-  kid: string;
-  secret_print: string;
-  created_at_ms: number;
-  verify_until_ms: number | null;
-  revoked_at_ms: number | null;
-  now_ms: number;
-}
-
-export function listKeys(database: Database): Promise<StoredKey[]> {
-  return run<StoredKey>(database, {
-    doing: 'listing signing keys',
-    text: `SELECT kid, secret_print, created_at_ms, verify_until_ms, revoked_at_ms, ${database.prefix}ff_now_ms() AS now_ms
-           FROM ${database.prefix}ff_signing_key ORDER BY created_at_ms DESC, kid LIMIT 1000`,
-    params: [],
-    repeatable: 'yes',
-  });
-}
-
-/** The key that signs; the one offered becomes it when there is none. */
-export async function currentKey(
-  database: Database,
-  offered: { kid: string; print: string },
-  tokenMs: number,
-): Promise<{ kid: string; secret_print: string }> {
-  const rows = await run<{ kid: string; secret_print: string }>(database, {
-    doing: 'finding the signing key',
-    text: `SELECT * FROM ${database.prefix}ff_current_key($1::text, $2::text, $3::bigint)`,
-    params: [offered.kid, offered.print, tokenMs],
-    repeatable: 'yes',
-  });
-  return rows[0]!;
-}
-
-/** Not repeatable: a second rotation would end the grace of nothing, but make one key too many. */
-export async function rotateKey(
-  database: Database,
-  made: { kid: string; print: string },
-  graceMs: number | null,
-  forgetMs: number,
-): Promise<string | null> {
-  const rows = await run<{ previous: string | null }>(database, {
-    doing: 'rotating the signing key',
-    text: `SELECT ${database.prefix}ff_rotate_key($1::text, $2::text, $3::bigint, $4::bigint) AS previous`,
-    params: [made.kid, made.print, graceMs, forgetMs],
-    repeatable: 'no',
-  });
-  return rows[0]!.previous;
-}
-
-export async function revokeKey(database: Database, kid: string): Promise<string> {
-  const rows = await run<{ outcome: string }>(database, {
-    doing: 'revoking a signing key',
-    text: `SELECT ${database.prefix}ff_revoke_key($1::text) AS outcome`,
-    params: [kid],
-    repeatable: 'yes',
-  });
-  return rows[0]!.outcome;
-}
-
-/** Whether tokens of a key are good now. */
-export async function keyVerifies(database: Database, kid: string, print: string): Promise<boolean> {
-  const rows = await run<{ verifies: boolean }>(database, {
-    doing: 'looking at a signing key',
-    text: `SELECT ${database.prefix}ff_key_verifies($1::text, $2::text) AS verifies`,
-    params: [kid, print],
-    repeatable: 'yes',
-  });
-  return rows[0]!.verifies;
 }
 
 /** False when there is no such waitpoint. */

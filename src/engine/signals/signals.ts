@@ -6,7 +6,8 @@ import { EngineError } from '../../contract/errors.ts';
 import { parseExecutionId } from '../../contract/ids.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type { ApproveRequest, DeliverOutcome, SignalRequest, SignalSource } from '../../contract/signals.ts';
-import { deliverSignal as deliver, keyVerifies, type SignalAnswer, type SignalCall } from './signals.sql.ts';
+import { deliverSignal as deliver, type SignalAnswer, type SignalCall } from './signals.sql.ts';
+import { keyVerifies } from './signing-keys.sql.ts';
 import { announce } from '../kit/announce.ts';
 import { checkName, checkText, refuse } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';
@@ -162,11 +163,11 @@ async function send(context: EngineContext, call: SignalCall): Promise<SignalAns
   }
   if (answer.outcome === 'accepted') announce(context, [{ ...answer, outcome: answer.effect }]);
   // Only a call of this one's can have the same id: its answer was lost on the way.
-  const isOwn = answer.outcome === 'duplicate' && answer.signal_id === call.signalId;
+  const isOwn = answer.outcome === 'duplicate' && answer.signalId === call.signalId;
   return isOwn ? { ...answer, outcome: 'accepted' } : answer;
 }
 
-function toOutcome({ outcome, signal_id: signalId, effect }: SignalAnswer): DeliverOutcome {
+function toOutcome({ outcome, signalId, effect }: SignalAnswer): DeliverOutcome {
   if (outcome === 'accepted' || outcome === 'duplicate') return { outcome, signalId, effect };
   if (outcome === 'closed' || outcome === 'expired' || outcome === 'too_many') return { outcome };
   throw new EngineError('invariant_broken', `The database answered an unknown outcome ${outcome}.`);

@@ -5,7 +5,7 @@
 import { randomBytes } from 'node:crypto';
 import { LIMITS } from '../../contract/limits.ts';
 import type { RevokeKeyOutcome, RotateRequest, SigningKey } from '../../contract/signals.ts';
-import { currentKey, listKeys, revokeKey, rotateKey, type StoredKey } from './signals.sql.ts';
+import { currentKey, listKeys, revokeKey, rotateKey, type KeyName } from './signing-keys.sql.ts';
 import { checkText, checkWhole } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { checkMembers } from '../kit/settings.ts';
@@ -20,31 +20,26 @@ function newKid(): string {
 }
 
 /** Read anew for every token, good for so long: one signed by a key that was just revoked would be good for nothing. */
-export async function signingKey(
-  context: EngineContext,
-  tokenMs: number,
-): Promise<{ kid: string; print: string }> {
-  const offered = { kid: newKid(), print: context.signing.firstPrint };
-  const { kid, secret_print: print } = await currentKey(context.database, offered, tokenMs);
-  return { kid, print };
+export async function signingKey(context: EngineContext, tokenMs: number): Promise<KeyName> {
+  return currentKey(context.database, { kid: newKid(), print: context.signing.firstPrint }, tokenMs);
 }
 
 export async function listSigningKeys(context: EngineContext): Promise<SigningKey[]> {
   const rows = await listKeys(context.database);
-  return rows.map((row) => ({
-    kid: row.kid,
-    state: stateOf(row),
-    secret: context.signing.knows(row.secret_print) ? 'known' : 'foreign',
-    createdAtMs: row.created_at_ms,
-    verifiesUntilMs: row.verify_until_ms,
-    revokedAtMs: row.revoked_at_ms,
+  return rows.map(({ print, nowMs, ...key }) => ({
+    ...key,
+    state: stateOf(key, nowMs),
+    secret: context.signing.knows(print) ? 'known' : 'foreign',
   }));
 }
 
-function stateOf(row: StoredKey): SigningKey['state'] {
-  if (row.revoked_at_ms !== null) return 'revoked';
-  if (row.verify_until_ms === null) return 'signing';
-  return row.verify_until_ms > row.now_ms ? 'verifying' : 'expired';
+function stateOf(
+  { revokedAtMs, verifiesUntilMs }: Pick<SigningKey, 'revokedAtMs' | 'verifiesUntilMs'>,
+  nowMs: number,
+): SigningKey['state'] {
+  if (revokedAtMs !== null) return 'revoked';
+  if (verifiesUntilMs === null) return 'signing';
+  return verifiesUntilMs > nowMs ? 'verifying' : 'expired';
 }
 
 export async function rotateSigningKey(

@@ -71,7 +71,7 @@ export async function suspend(
     maxWaitpoints: LIMITS.waitpoints,
     ...pauseTerms(request),
   });
-  announce(context, [{ ...answer, execution_id: key.uuid }]);
+  announce(context, [{ ...answer, uuid: key.uuid }]);
   return toOutcome(answer);
 }
 

@@ -17,7 +17,7 @@ import type {
   WaitpointPage,
   WaitpointRequest,
 } from '../../contract/signals.ts';
-import type { LeaseKey } from '../executions/executions.sql.ts';
+import type { ExecutionKey, LeaseKey } from '../executions/executions.sql.ts';
 import {
   createWaitpoint as create,
   findWaitpoint,
@@ -25,6 +25,7 @@ import {
   listWaitpointsOf,
   revokeTokens as revoke,
   type OpenWaitpoint,
+  type StoredToken,
   type WaitpointAnswer,
   type WaitpointPlace,
 } from './signals.sql.ts';
@@ -69,25 +70,30 @@ export async function createWaitpoint(
 
 /** The token is made again from what is stored of it: the same one, as long as it is good. */
 function toWaitpoint(
-  { signing }: EngineContext,
-  { uuid, partition }: LeaseKey,
+  context: EngineContext,
+  key: LeaseKey,
   name: string,
   answer: WaitpointAnswer,
 ): Waitpoint {
-  const { kid, secret_print: print, token_expires_at_ms: expiresAtMs, token_id: waitpointUuid } = answer;
-  if (kid === null || print === null || expiresAtMs === null)
+  const { waitpointId, createdAtMs, expiresAtMs } = answer;
+  const token = tokenOf(context, key, answer);
+  if (token === undefined || expiresAtMs === null)
     throw new EngineError('invalid_step', `The waitpoint ${name} is closed: its wait is over.`, {
       field: 'name',
     });
+  const executionId = formatExecutionId(key.partition, key.uuid);
+  return { waitpointId, executionId, name, createdAtMs, token, tokenExpiresAtMs: expiresAtMs };
+}
+
+/** The token made with a waitpoint; undefined when there is none any more. */
+function tokenOf(
+  { signing }: EngineContext,
+  { uuid, partition }: ExecutionKey,
+  { kid, print, waitpointUuid, expiresAtMs }: StoredToken,
+): string | undefined {
+  if (kid === null || print === null || expiresAtMs === null) return undefined;
   const claims = { kid, partition, executionUuid: uuid, waitpointUuid, expiresAtMs, bond: {} };
-  return {
-    waitpointId: answer.waitpoint_id,
-    executionId: formatExecutionId(partition, uuid),
-    name,
-    createdAtMs: answer.created_at_ms,
-    token: signing.sign(claims, print),
-    tokenExpiresAtMs: expiresAtMs,
-  };
+  return signing.sign(claims, print);
 }
 
 export async function issueToken(
@@ -110,9 +116,10 @@ export async function issueToken(
     });
   if (request.signal !== undefined && found.schema !== null)
     checkPayload(JSON.stringify(bond.signal!.payload), found.schema);
-  const expiresAtMs = Math.min(found.now_ms + expiresInMs, found.expires_at_ms ?? Infinity);
+  const expiresAtMs = Math.min(found.nowMs + expiresInMs, found.expiresAtMs ?? Infinity);
   const { kid, print } = await signingKey(context, expiresInMs);
-  const claims = { kid, partition: key.partition, executionUuid: key.uuid, waitpointUuid: found.token_id };
+  const { waitpointUuid } = found;
+  const claims = { kid, partition: key.partition, executionUuid: key.uuid, waitpointUuid };
   const token = context.signing.sign({ ...claims, expiresAtMs, bond }, print);
   const link = linkTo === null ? null : linkWith(linkTo, token);
   return { token, expiresAtMs, fingerprint: fingerprintOf(token), link };
@@ -182,10 +189,7 @@ export async function listWaitpoints(
   const last = rows.length < limit ? undefined : rows.at(-1);
   return {
     waitpoints: rows.map((row) => toPending(context, row)),
-    cursor:
-      last === undefined
-        ? null
-        : encodeText(['waitpoints', last.suspended_at_ms, last.execution_id, last.name]),
+    cursor: last === undefined ? null : encodeText(['waitpoints', last.waitingSinceMs, last.uuid, last.name]),
   };
 }
 
@@ -198,40 +202,13 @@ function placeOf(cursor: string): WaitpointPlace {
 }
 
 function toPending(context: EngineContext, row: OpenWaitpoint): PendingWaitpoint {
-  const isWaiting = row.suspended_at_ms !== null;
-  return {
-    executionId: formatExecutionId(row.partition_key, row.execution_id),
-    kind: row.kind,
-    lane: row.lane,
-    namespace: row.namespace,
-    waitpointId: row.waitpoint_id,
-    name: row.name,
-    state: isWaiting ? 'waiting' : 'pending',
-    wait: row.step_name === null ? null : { name: row.step_name, key: row.step_key! },
-    reason: row.reason,
-    createdAtMs: row.created_at_ms,
-    waitingSinceMs: row.suspended_at_ms,
-    timeoutAtMs: row.timeout_at_ms,
-    expiresAtMs: row.expires_at_ms,
-    // Some leaf takes any name.
-    matches: row.matches === null || row.matches.includes(null) ? [] : (row.matches as string[]),
-    signalCount: row.signal_count,
-    tokenKid: row.kid,
-    tokenFingerprint: fingerprint(context, row),
-  };
+  const { uuid, partition, token, ...waitpoint } = row;
+  return { ...waitpoint, tokenFingerprint: fingerprint(context, { uuid, partition }, token) };
 }
 
-/** Made again, since tokens are stored nowhere. */
-function fingerprint({ signing }: EngineContext, row: OpenWaitpoint): string | null {
-  const { kid, secret_print: print, token_expires_at_ms: expiresAtMs } = row;
-  if (kid === null || print === null || expiresAtMs === null || !signing.knows(print)) return null;
-  const claims = {
-    kid,
-    partition: row.partition_key,
-    executionUuid: row.execution_id,
-    waitpointUuid: row.token_id,
-    expiresAtMs,
-    bond: {},
-  };
-  return fingerprintOf(signing.sign(claims, print));
+/** Null where its secret is not configured. */
+function fingerprint(context: EngineContext, key: ExecutionKey, stored: StoredToken): string | null {
+  const isKnown = stored.print !== null && context.signing.knows(stored.print);
+  const token = isKnown ? tokenOf(context, key, stored) : undefined;
+  return token === undefined ? null : fingerprintOf(token);
 }

@@ -1,26 +1,26 @@
 /**
  * Calls the SQL of the order in which handlers were handed ends.
  */
+import type { EndOrder } from '../../contract/steps.ts';
+import { columnsOf } from '../database/columns.ts';
 import { run, type Database } from '../database/database.ts';
 import {
   jsonValues,
   JSON_VALUES,
   LEASE_ARRAYS,
   leaseArrays,
+  leaseCall,
   type ExecutionKey,
   type LeaseAnswer,
   type LeaseKey,
 } from '../executions/executions.sql.ts';
 
-export interface OrderRow extends LeaseKey {
-  place: number;
-  ends: readonly string[];
-}
+export type OrderRow = LeaseKey & EndOrder;
 
 export function recordOrders(database: Database, rows: readonly OrderRow[]): Promise<LeaseAnswer[]> {
-  return run<LeaseAnswer>(database, {
+  return run(database, {
     doing: 'recording the order of ends',
-    text: `SELECT * FROM ${database.prefix}ff_record_orders(${LEASE_ARRAYS}, $5::integer[], ${JSON_VALUES('$6')})`,
+    ...leaseCall(database, `ff_record_orders(${LEASE_ARRAYS}, $5::integer[], ${JSON_VALUES('$6')})`),
     params: [
       ...leaseArrays(rows),
       rows.map((row) => row.place),
@@ -30,16 +30,14 @@ export function recordOrders(database: Database, rows: readonly OrderRow[]): Pro
   });
 }
 
-export interface StoredOrder {
-  place: number;
-  ends: string[];
-}
+const ORDER = columnsOf<EndOrder>()('place', 'ends');
 
 /** In the order they were written. */
-export function readOrders(database: Database, key: ExecutionKey): Promise<StoredOrder[]> {
-  return run<StoredOrder>(database, {
+export function readOrders(database: Database, key: ExecutionKey): Promise<EndOrder[]> {
+  return run(database, {
     doing: 'reading the order of ends',
-    text: `SELECT place, ends FROM ${database.prefix}ff_end_order
+    columns: ORDER,
+    text: `SELECT ${ORDER.list} FROM ${database.prefix}ff_end_order
            WHERE execution_id = $1 AND partition_key = $2 ORDER BY lease_epoch, place`,
     params: [key.uuid, key.partition],
     repeatable: 'yes',

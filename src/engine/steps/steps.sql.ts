@@ -3,19 +3,20 @@
  */
 import { run, type Database } from '../database/database.ts';
 import { runNamed } from '../database/inside.ts';
+import type { StepRecord } from '../../contract/steps.ts';
 import type { SqlExecutor } from '../../contract/transactions.ts';
-import type { LifecyclePhase, TerminalOutcome } from '../../contract/states.ts';
+import { columns, columnsOf, inSchema, type RowOf } from '../database/columns.ts';
+import type { Answered } from '../executions/answered.sql.ts';
 import {
   jsonValues,
   JSON_VALUES,
   LEASE_ARRAYS,
   leaseArrays,
+  leaseCall,
   type ExecutionKey,
   type LeaseAnswer,
   type LeaseKey,
 } from '../executions/executions.sql.ts';
-
-type StepKind = 'step' | 'sleep' | 'wait';
 
 export interface StepRow extends LeaseKey {
   kind: 'step' | 'sleep';
@@ -26,21 +27,25 @@ export interface StepRow extends LeaseKey {
   value: string | null;
 }
 
-export interface StepAnswer {
-  ordinal: number;
-  execution_id: string;
-  outcome: string;
-  repeated: boolean;
-  lifecycle_phase: LifecyclePhase;
-  terminal_outcome: TerminalOutcome;
-  lease_epoch: number;
-  kind: StepKind;
-  value: unknown;
-  due_in_ms: number | null;
-}
+/** A step with its value as it is stored: of a wait, how it ended. */
+export type StoredStep = Omit<StepRecord, 'value' | 'end'> & { value: unknown };
+
+/** By the place of the step among those that were sent. */
+const RECORDED = columnsOf<Answered & StoredStep & { ordinal: number }>()(
+  'ordinal',
+  'outcome',
+  'repeated',
+  'lifecyclePhase',
+  'terminalOutcome',
+  'leaseEpoch',
+  'kind',
+  'value',
+  'dueInMs',
+);
+export type StepAnswer = RowOf<typeof RECORDED>;
 
 export function recordSteps(database: Database, rows: readonly StepRow[]): Promise<StepAnswer[]> {
-  return run<StepAnswer>(database, recordStatement(database, rows, null));
+  return run(database, recordStatement(database, rows, null));
 }
 
 /** In the caller's transaction. */
@@ -49,13 +54,14 @@ export function recordStepsInside(
   executor: SqlExecutor,
   rows: readonly StepRow[],
 ): Promise<StepAnswer[]> {
-  return runNamed<StepAnswer>(executor, (transaction) => recordStatement(database, rows, transaction));
+  return runNamed(executor, (transaction) => recordStatement(database, rows, transaction));
 }
 
 function recordStatement(database: Database, rows: readonly StepRow[], transaction: string | null) {
   return {
     doing: 'recording steps',
-    text: `SELECT * FROM ${database.prefix}ff_record_steps(${LEASE_ARRAYS}, $5::text[]::${database.prefix}ff_step_kind[], $6::text[],
+    columns: RECORDED,
+    text: `SELECT ${RECORDED.list} FROM ${database.prefix}ff_record_steps(${LEASE_ARRAYS}, $5::text[]::${database.prefix}ff_step_kind[], $6::text[],
       $7::text[], $8::bigint[], ${JSON_VALUES('$9')}, p_transaction => $10::text)`,
     params: [
       ...leaseArrays(rows),
@@ -70,20 +76,22 @@ function recordStatement(database: Database, rows: readonly StepRow[], transacti
   };
 }
 
-export interface StoredStep {
-  kind: StepKind;
-  name: string;
-  key: string;
-  value: unknown;
-  due_in_ms: number | null;
-}
+const STEP = columns<StoredStep>({
+  kind: 'kind::text',
+  name: 'name',
+  key: 'key',
+  value: 'value',
+  dueInMs: "CASE kind WHEN 'sleep' THEN greatest((value #>> '{}')::bigint - s.ff_now_ms(), 0) END",
+});
 
 export function readSteps(database: Database, key: ExecutionKey, limit: number): Promise<StoredStep[]> {
-  return run<StoredStep>(database, {
+  return run(database, {
     doing: 'reading steps',
-    text: `SELECT kind::text, name, key, value,
-             CASE kind WHEN 'sleep' THEN greatest((value #>> '{}')::bigint - ${database.prefix}ff_now_ms(), 0) END AS due_in_ms
-           FROM ${database.prefix}ff_step WHERE execution_id = $1 AND retired_by = 0 AND partition_key = $2 LIMIT $3`,
+    columns: STEP,
+    text: inSchema(
+      database,
+      `SELECT ${STEP.list} FROM s.ff_step WHERE execution_id = $1 AND retired_by = 0 AND partition_key = $2 LIMIT $3`,
+    ),
     params: [key.uuid, key.partition, limit],
     repeatable: 'yes',
   });
@@ -96,9 +104,9 @@ export interface PauseRow extends LeaseKey {
 }
 
 export function pauseExecutions(database: Database, rows: readonly PauseRow[]): Promise<LeaseAnswer[]> {
-  return run<LeaseAnswer>(database, {
+  return run(database, {
     doing: 'pausing executions',
-    text: `SELECT * FROM ${database.prefix}ff_pause(${LEASE_ARRAYS}, $5::bigint[], ${JSON_VALUES('$6')}, $7::integer[])`,
+    ...leaseCall(database, `ff_pause(${LEASE_ARRAYS}, $5::bigint[], ${JSON_VALUES('$6')}, $7::integer[])`),
     params: [
       ...leaseArrays(rows),
       rows.map((row) => row.delayMs),

@@ -27,6 +27,7 @@ import {
   type ProgressRow,
   type StepAnswer,
   type StepRow,
+  type StoredStep,
 } from './steps.sql.ts';
 import { pauseTerms } from '../executions/pause-terms.ts';
 import { announce } from '../kit/announce.ts';
@@ -35,7 +36,7 @@ import { checkText, checkWhole, cutText, refuse } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { encodeJson } from '../../model/json.ts';
 import { checkMembers } from '../kit/settings.ts';
-import { inOrder, leaseKey, toAnnounced, toRefusal } from '../kit/answers.ts';
+import { inOrder, leaseKey, toRefusal } from '../kit/answers.ts';
 
 const BATCH = { maxItems: 500, maxFlights: 3, isItemFault: (error: unknown) => !isPassingTrouble(error) };
 
@@ -119,16 +120,9 @@ function toRecords(rows: readonly StepRow[], answers: readonly StepAnswer[]): Re
   });
 }
 
-function toRecord(stored: {
-  kind: StepRecord['kind'];
-  name: string;
-  key: string;
-  value: unknown;
-  due_in_ms: number | null;
-}): StepRecord {
-  const { kind, name, key, value, due_in_ms: due } = stored;
+function toRecord({ kind, name, key, value, dueInMs }: StoredStep): StepRecord {
   const end = kind === 'wait' ? toWaitEnd(value) : null;
-  return { kind, name, key, value: kind === 'wait' ? null : ((value ?? null) as Json), end, dueInMs: due };
+  return { kind, name, key, value: kind === 'wait' ? null : ((value ?? null) as Json), end, dueInMs };
 }
 
 /** A wait is stored from its beginning on. */
@@ -151,7 +145,7 @@ function pauseRow(lease: LeaseRef, request: PauseRequest): PauseRow {
 
 async function pause(context: EngineContext, rows: PauseRow[]): Promise<PauseOutcome[]> {
   const answers = await pauseExecutions(context.database, rows);
-  announce(context, answers.map(toAnnounced));
+  announce(context, answers);
   return inOrder(rows, answers).map((row): PauseOutcome => {
     if (row.outcome === 'paused') return { outcome: 'paused', repeated: row.repeated };
     return row.outcome === 'due' ? { outcome: 'due' } : toRefusal(row);

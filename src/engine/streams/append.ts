@@ -132,7 +132,7 @@ async function send(context: EngineContext, calls: readonly Call[]): Promise<App
     ...bestEffort,
     maxDocumentBytes: LIMITS.documentBytes,
   });
-  announce(context, [{ ...answer, execution_id: lease.uuid }]);
+  announce(context, [{ ...answer, uuid: lease.uuid }]);
   return answer;
 }
 
@@ -141,15 +141,15 @@ function outcomesOf(calls: readonly Call[], answer: AppendAnswer): AppendOutcome
   if (answer.outcome !== 'appended') return calls.map(() => toRefusal(answer));
   const later = { frames: 0, bytes: 0, patches: 0 };
   const outcomes = calls.toReversed().map(({ frames }): AppendOutcome => {
-    const last = answer.last_seq - later.frames;
+    const last = answer.lastSeq - later.frames;
     const patches = patchesIn(frames);
     const outcome: AppendOutcome = {
       outcome: 'appended',
-      firstId: `${answer.ts_ms}-${last - frames.length + 1}`,
-      lastId: `${answer.ts_ms}-${last}`,
+      firstId: `${answer.tsMs}-${last - frames.length + 1}`,
+      lastId: `${answer.tsMs}-${last}`,
       frameCount: last,
-      totalBytes: answer.total_bytes - later.bytes,
-      summaryVersion: patches === 0 ? null : answer.summary_version! - later.patches,
+      totalBytes: answer.totalBytes - later.bytes,
+      summaryVersion: patches === 0 ? null : answer.summaryVersion! - later.patches,
     };
     later.frames += frames.length;
     later.bytes += bytesIn(frames);

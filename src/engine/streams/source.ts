@@ -2,17 +2,18 @@
  * What streams are read from: frames after a place, decoded once for all who read them, and the heads of many streams at once.
  */
 import { LIMITS } from '../../contract/limits.ts';
-import type { BlockingReason, LifecyclePhase } from '../../contract/states.ts';
-import type { StreamCloseReason, StreamFrame } from '../../contract/streams.ts';
+import type { StreamClosed, StreamCloseReason, StreamFrame } from '../../contract/streams.ts';
 import type { Database } from '../database/database.ts';
 import type { ExecutionKey } from '../executions/executions.sql.ts';
 import {
   readFrames,
   readHeads,
+  type AttemptEnd,
   type FramePlace,
   type FrameRange,
   type StoredFrame,
   type StreamHead,
+  type StreamState,
 } from './streams.sql.ts';
 
 export interface AttemptKey extends ExecutionKey {
@@ -20,19 +21,8 @@ export interface AttemptKey extends ExecutionKey {
 }
 
 /** What there is to know of a stream besides its frames. */
-export interface Head {
-  lastTsMs: number;
-  /** 0 when nothing was written. */
-  lastSeq: number;
-  totalBytes: number;
-  /** Why the attempt has no worker, while it is to go on. */
-  pausedBy: BlockingReason | null;
-  /** Of the lease it runs under now. */
-  activeEpoch: number | null;
-  closed: { atMs: number; reason: StreamCloseReason } | null;
-  /** Where its execution is. */
-  currentAttempt: number;
-  phase: LifecyclePhase;
+export interface Head extends StreamHead {
+  closed: StreamClosed | null;
 }
 
 export interface StreamRead {
@@ -74,13 +64,9 @@ export class DatabaseStreams implements StreamSource {
   async range(key: ExecutionKey, range: FrameRange): Promise<StreamRead | undefined> {
     const found = await readFrames(this.#database, key, range);
     if (found === undefined) return undefined;
-    const attemptIndex = found.head.attempt_index;
-    return {
-      attemptIndex,
-      frames: found.frames.map((row) => decodeFrame(row, attemptIndex)),
-      isComplete: found.isComplete,
-      head: toHead(found.head),
-    };
+    const { attemptIndex, isComplete } = found;
+    const frames = found.frames.map((row) => decodeFrame(row, attemptIndex));
+    return { attemptIndex, frames, isComplete, head: toHead(found) };
   }
 
   async heads(keys: readonly AttemptKey[]): Promise<Map<number, Head>> {
@@ -89,30 +75,21 @@ export class DatabaseStreams implements StreamSource {
   }
 }
 
-function toHead(row: StreamHead): Head {
-  return {
-    lastTsMs: row.last_ts_ms ?? 0,
-    lastSeq: row.last_seq ?? 0,
-    totalBytes: row.total_bytes ?? 0,
-    pausedBy: row.paused_by,
-    activeEpoch: row.active_epoch,
-    closed: closedOf(row),
-    currentAttempt: row.current_attempt,
-    phase: row.lifecycle_phase,
-  };
+function toHead({ head, end }: StreamState): Head {
+  return { ...head, closed: closedOf(end) };
 }
 
 /** An attempt that wrote nothing has no stream to close: it is over when its history, or the end of its execution, says so. */
-function closedOf(row: StreamHead): Head['closed'] {
-  if (row.closed_reason !== null) return { atMs: row.closed_at_ms!, reason: row.closed_reason };
-  const outcome = row.attempt_outcome ?? row.terminal_outcome;
+function closedOf({ closedAtMs, closedReason, endedAtMs, ...end }: AttemptEnd): Head['closed'] {
+  if (closedReason !== null) return { atMs: closedAtMs!, reason: closedReason };
+  const outcome = end.outcome ?? end.terminalOutcome;
   if (outcome === null) return null;
-  return { atMs: row.ended_at_ms!, reason: reasonOf(outcome, row.interrupted_by) };
+  return { atMs: endedAtMs!, reason: reasonOf(outcome, end.interruptedBy) };
 }
 
 function reasonOf(
-  outcome: NonNullable<StreamHead['attempt_outcome'] | StreamHead['terminal_outcome']>,
-  interruptedBy: StreamHead['interrupted_by'],
+  outcome: NonNullable<AttemptEnd['outcome'] | AttemptEnd['terminalOutcome']>,
+  interruptedBy: AttemptEnd['interruptedBy'],
 ): StreamCloseReason {
   switch (outcome) {
     case 'success':
@@ -131,23 +108,9 @@ function reasonOf(
 
 /** Frozen, but for its bytes: one frame may be handed to many readers. */
 function decodeFrame(row: StoredFrame, attemptIndex: number): StreamFrame {
-  return Object.freeze({
-    id: `${row.ts_ms}-${row.seq}`,
-    attemptIndex,
-    leaseEpoch: row.lease_epoch,
-    mode: row.mode,
-    frameType: row.frame_type,
-    correlationId: row.correlation_id,
-    step: stepOf(row),
-    summaryVersion: row.summary_version,
-    encoding: row.encoding,
-    payload: payloadOf(row),
-    bytes: row.payload,
-  });
-}
-
-function stepOf({ step_name: name, step_key: key, step_try: tryIndex }: StoredFrame): StreamFrame['step'] {
-  return name === null ? null : Object.freeze({ name, key: key!, tryIndex: tryIndex ?? 0 });
+  const { tsMs, seq, stepName: name, stepKey, stepTry, ...frame } = row;
+  const step = name === null ? null : Object.freeze({ name, key: stepKey!, tryIndex: stepTry ?? 0 });
+  return Object.freeze({ ...frame, id: `${tsMs}-${seq}`, attemptIndex, step, payload: payloadOf(frame) });
 }
 
 /** What JSON says, so that nobody can change it for the others. */
@@ -157,8 +120,8 @@ function frozen<Value>(value: Value): Value {
   return Object.freeze(value);
 }
 
-function payloadOf({ encoding, payload }: StoredFrame): StreamFrame['payload'] {
-  if (encoding === 'binary') return payload;
-  const text = payload.toString('utf8');
+function payloadOf({ encoding, bytes }: Pick<StoredFrame, 'encoding' | 'bytes'>): StreamFrame['payload'] {
+  if (encoding === 'binary') return bytes;
+  const text = bytes.toString('utf8');
   return encoding === 'text' ? text : frozen(JSON.parse(text) as StreamFrame['payload']);
 }

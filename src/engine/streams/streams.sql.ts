@@ -1,15 +1,19 @@
 /**
  * Calls the SQL functions of streams and reads frames, heads and documents. Nothing here decides anything.
  */
+import type { AttemptRecord } from '../../contract/operations.ts';
+import type { BlockingReason, LifecyclePhase, TerminalOutcome } from '../../contract/states.ts';
 import type {
-  AttemptOutcome,
-  BlockingReason,
-  LifecyclePhase,
-  TerminalOutcome,
-} from '../../contract/states.ts';
-import type { FrameEncoding, FrameMode, StreamCloseReason } from '../../contract/streams.ts';
+  AppendOutcome,
+  FrameMode,
+  StreamCloseReason,
+  StreamFrame,
+  StreamSummary,
+} from '../../contract/streams.ts';
 import type { EncodedFrame } from '../../model/frames.ts';
+import { columns, columnsOf, partOf, withColumns, type RowOf } from '../database/columns.ts';
 import { run, type Database } from '../database/database.ts';
+import type { Refused } from '../executions/answered.sql.ts';
 import type { ExecutionKey, LeaseKey } from '../executions/executions.sql.ts';
 
 export interface AppendCall {
@@ -23,23 +27,29 @@ export interface AppendCall {
   maxDocumentBytes: number;
 }
 
-export interface AppendAnswer {
-  outcome: string;
-  lifecycle_phase: LifecyclePhase;
-  terminal_outcome: TerminalOutcome;
-  lease_epoch: number;
-  ts_ms: number;
-  last_seq: number;
-  total_bytes: number;
-  summary_version: number | null;
-}
+type Appended = Extract<AppendOutcome, { outcome: 'appended' }>;
+
+const APPENDED = columnsOf<
+  Refused & Pick<Appended, 'totalBytes' | 'summaryVersion'> & { tsMs: number; lastSeq: number }
+>()(
+  'outcome',
+  'lifecyclePhase',
+  'terminalOutcome',
+  'leaseEpoch',
+  'tsMs',
+  'lastSeq',
+  'totalBytes',
+  'summaryVersion',
+);
+export type AppendAnswer = RowOf<typeof APPENDED>;
 
 /** Repeatable, because the call is named. */
 export async function appendFrames(database: Database, call: AppendCall): Promise<AppendAnswer> {
   const { lease, frames } = call;
-  const rows = await run<AppendAnswer>(database, {
+  const rows = await run(database, {
     doing: 'appending frames',
-    text: `SELECT * FROM ${database.prefix}ff_append_frames($1::uuid, $2::smallint, $3::integer, $4::bigint, $5::uuid, $6::text[],
+    columns: APPENDED,
+    text: `SELECT ${APPENDED.list} FROM ${database.prefix}ff_append_frames($1::uuid, $2::smallint, $3::integer, $4::bigint, $5::uuid, $6::text[],
       $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::integer[], $13::bytea[], $14::bigint, $15::integer,
       $16::integer, $17::double precision, $18::integer)`,
     params: [
@@ -73,40 +83,27 @@ export interface FramePlace {
   seq: number;
 }
 
-export interface StoredFrame {
-  ts_ms: number;
-  seq: number;
-  lease_epoch: number;
-  mode: FrameMode;
-  encoding: FrameEncoding;
-  frame_type: string;
-  correlation_id: string | null;
-  step_name: string | null;
-  step_key: string | null;
-  step_try: number | null;
-  summary_version: number | null;
-  payload: Buffer;
+/** What is known of a stream besides its frames. */
+export interface StreamHead {
+  lastTsMs: number;
+  /** 0 when nothing was written. */
+  lastSeq: number;
+  totalBytes: number;
+  /** Why the attempt has no worker, while it is to go on. */
+  pausedBy: BlockingReason | null;
+  /** Of the lease it runs under now. */
+  activeEpoch: number | null;
+  /** Where its execution is. */
+  currentAttempt: number;
+  phase: LifecyclePhase;
 }
 
-/** What is known of a stream besides its frames. Members are null for an attempt that has written nothing. */
-export interface StreamHead {
-  /** Where the execution is. */
-  lifecycle_phase: LifecyclePhase;
-  current_attempt: number;
-  attempt_index: number;
-  last_seq: number | null;
-  last_ts_ms: number | null;
-  total_bytes: number | null;
-  /** Why the attempt has no worker, while it is to go on; and the lease it runs under. */
-  paused_by: BlockingReason | null;
-  active_epoch: number | null;
-  closed_at_ms: number | null;
-  closed_reason: StreamCloseReason | null;
-  /** How an attempt that wrote nothing ended, if it has; and the execution with it, if nobody had begun it. */
-  attempt_outcome: AttemptOutcome | null;
-  terminal_outcome: Exclude<TerminalOutcome, 'none'> | null;
-  interrupted_by: 'expired' | 'revoked' | null;
-  ended_at_ms: number | null;
+/** How the attempt ended, if it has, and when. */
+export interface AttemptEnd extends Pick<AttemptRecord, 'outcome' | 'interruptedBy' | 'endedAtMs'> {
+  closedAtMs: number | null;
+  closedReason: StreamCloseReason | null;
+  /** Of the execution, if nobody had begun the attempt. */
+  terminalOutcome: Exclude<TerminalOutcome, 'none'> | null;
 }
 
 export interface FrameRange {
@@ -122,15 +119,63 @@ export interface FrameRange {
   modes: readonly FrameMode[] | null;
 }
 
-const FRAME = `f.ts_ms, f.seq, f.lease_epoch, f.mode::text, f.encoding::text, f.frame_type, f.correlation_id, f.step_name, f.step_key, f.step_try,
-  f.summary_version, f.payload`;
+type Step = NonNullable<StreamFrame['step']>;
 
-const HEAD = `e.lifecycle_phase::text, e.attempt_index AS current_attempt, a.attempt_index, m.last_seq, m.last_append_ts_ms AS last_ts_ms,
-  m.total_bytes,
-  CASE WHEN e.attempt_index = a.attempt_index AND e.attempt_state = 'attempt_interrupted' THEN e.blocking_reason::text END AS paused_by,
-  CASE WHEN e.attempt_index = a.attempt_index AND e.lifecycle_phase = 'active' THEN e.lease_epoch END AS active_epoch,
-  m.closed_at_ms, m.closed_reason, h.outcome::text AS attempt_outcome, o.outcome::text AS terminal_outcome, h.interrupted_by,
-  coalesce(h.ended_at_ms, o.ended_at_ms) AS ended_at_ms`;
+/** A frame before it is decoded. */
+const FRAME = columns<
+  Omit<StreamFrame, 'id' | 'attemptIndex' | 'step' | 'payload' | 'bytes'> &
+    FramePlace & {
+      stepName: Step['name'] | null;
+      stepKey: Step['key'] | null;
+      stepTry: Step['tryIndex'] | null;
+      bytes: Buffer;
+    }
+>({
+  tsMs: 'f.ts_ms',
+  seq: 'f.seq',
+  leaseEpoch: 'f.lease_epoch',
+  mode: 'f.mode::text',
+  encoding: 'f.encoding::text',
+  frameType: 'f.frame_type',
+  correlationId: 'f.correlation_id',
+  stepName: 'f.step_name',
+  stepKey: 'f.step_key',
+  stepTry: 'f.step_try',
+  summaryVersion: 'f.summary_version',
+  bytes: 'f.payload',
+});
+export type StoredFrame = RowOf<typeof FRAME>;
+
+const HEAD = columns<StreamHead>({
+  lastTsMs: 'coalesce(m.last_append_ts_ms, 0)',
+  lastSeq: 'coalesce(m.last_seq, 0)',
+  totalBytes: 'coalesce(m.total_bytes, 0)',
+  pausedBy: `CASE WHEN e.attempt_index = a.attempt_index AND e.attempt_state = 'attempt_interrupted'
+    THEN e.blocking_reason::text END`,
+  activeEpoch: `CASE WHEN e.attempt_index = a.attempt_index AND e.lifecycle_phase = 'active' THEN e.lease_epoch END`,
+  currentAttempt: 'e.attempt_index',
+  phase: 'e.lifecycle_phase::text',
+});
+
+const ATTEMPT_END = columns<AttemptEnd>({
+  closedAtMs: 'm.closed_at_ms',
+  closedReason: 'm.closed_reason',
+  outcome: 'h.outcome::text',
+  terminalOutcome: 'o.outcome::text',
+  interruptedBy: 'h.interrupted_by',
+  endedAtMs: 'coalesce(h.ended_at_ms, o.ended_at_ms)',
+});
+const HEAD_AND_END = withColumns(HEAD, ATTEMPT_END);
+
+/** A head, and how the attempt ended. */
+export interface StreamState {
+  head: StreamHead;
+  end: AttemptEnd;
+}
+
+function stateOf(row: RowOf<typeof HEAD_AND_END>): StreamState {
+  return { head: partOf(HEAD, row), end: partOf(ATTEMPT_END, row) };
+}
 
 const ITS_HEAD = (prefix: string): string => `
   LEFT JOIN ${prefix}ff_stream_meta m ON m.execution_id = e.execution_id AND m.attempt_index = a.attempt_index
@@ -139,17 +184,30 @@ const ITS_HEAD = (prefix: string): string => `
   LEFT JOIN ${prefix}ff_outcome o ON o.execution_id = e.execution_id AND o.partition_key = e.partition_key
     AND o.attempt_index = a.attempt_index AND e.lifecycle_phase = 'terminal'`;
 
+const READ = withColumns(
+  withColumns(HEAD_AND_END, FRAME),
+  columns<{ attemptIndex: number; found: number }>({ attemptIndex: 'a.attempt_index', found: 'f.found' }),
+);
+
+/** What is read of a stream. */
+export interface ReadFrames extends StreamState {
+  attemptIndex: number;
+  frames: StoredFrame[];
+  isComplete: boolean;
+}
+
 /** The head and the frames of a range, as of one moment. Undefined when there is no such execution. */
 export async function readFrames(
   database: Database,
   key: ExecutionKey,
   range: FrameRange,
-): Promise<{ head: StreamHead; frames: StoredFrame[]; isComplete: boolean } | undefined> {
+): Promise<ReadFrames | undefined> {
   const { prefix } = database;
   const order = range.order === 'forward' ? 'ASC' : 'DESC';
-  const rows = await run<StreamHead & StoredFrame & { found: number }>(database, {
+  const rows = await run(database, {
     doing: 'reading a stream',
-    text: `SELECT ${HEAD}, ${FRAME}, f.found
+    columns: READ,
+    text: `SELECT ${READ.list}
            FROM ${prefix}ff_execution e
            CROSS JOIN LATERAL (SELECT coalesce($3::integer, e.attempt_index) AS attempt_index) a ${ITS_HEAD(prefix)}
            LEFT JOIN LATERAL (
@@ -179,24 +237,31 @@ export async function readFrames(
     ],
     repeatable: 'yes',
   });
-  const [head] = rows;
-  if (head === undefined) return undefined;
+  const [first] = rows;
+  if (first === undefined) return undefined;
   const frames = rows.filter((row) => row.seq !== null);
   const found = frames[0]?.found ?? 0;
-  // One more than asked for is looked for, and not handed out.
-  const isComplete = frames.length === found && found <= range.limit;
-  return { head, frames: frames.slice(0, range.limit), isComplete };
+  return {
+    ...stateOf(first),
+    attemptIndex: first.attemptIndex,
+    // One more than asked for is looked for, and not handed out.
+    frames: frames.slice(0, range.limit).map((row) => partOf(FRAME, row)),
+    isComplete: frames.length === found && found <= range.limit,
+  };
 }
 
+const PARKED = withColumns(HEAD_AND_END, columnsOf<{ place: number }>('a')('place'));
+
 /** The heads of streams that are parked at, by their place among the keys; those of executions that are gone are missing. */
-export function readHeads(
+export async function readHeads(
   database: Database,
   keys: readonly (ExecutionKey & { attemptIndex: number })[],
-): Promise<(StreamHead & { place: number })[]> {
+): Promise<(StreamState & { place: number })[]> {
   const { prefix } = database;
-  return run<StreamHead & { place: number }>(database, {
+  const rows = await run(database, {
     doing: 'looking at streams',
-    text: `SELECT a.place, ${HEAD}
+    columns: PARKED,
+    text: `SELECT ${PARKED.list}
            FROM unnest($1::uuid[], $2::smallint[], $3::integer[]) WITH ORDINALITY a(uuid, part, attempt_index, place)
            JOIN ${prefix}ff_execution e ON e.execution_id = a.uuid AND e.partition_key = a.part ${ITS_HEAD(prefix)}`,
     params: [
@@ -206,6 +271,7 @@ export function readHeads(
     ],
     repeatable: 'yes',
   });
+  return rows.map((row) => ({ ...stateOf(row), place: row.place }));
 }
 
 /** The lease a frame was written under, or the last before it. Null when there is none. */
@@ -215,16 +281,18 @@ export async function epochAt(
   attemptIndex: number,
   place: FramePlace,
 ): Promise<number | null> {
-  const rows = await run<{ lease_epoch: number }>(database, {
+  const rows = await run<{ epoch: number }>(database, {
     doing: 'reading a stream',
-    text: `SELECT lease_epoch FROM ${database.prefix}ff_frame
+    text: `SELECT lease_epoch AS epoch FROM ${database.prefix}ff_frame
            WHERE execution_id = $1 AND attempt_index = $2 AND (ts_ms, seq) <= ($3::bigint, $4::bigint)
            ORDER BY ts_ms DESC, seq DESC LIMIT 1`,
     params: [key.uuid, attemptIndex, place.tsMs, place.seq],
     repeatable: 'yes',
   });
-  return rows[0]?.lease_epoch ?? null;
+  return rows[0]?.epoch ?? null;
 }
+
+const FINISHED = columnsOf<Step>('s')('name', 'key');
 
 /**
  * The steps that earlier leases have finished and in which frames of an attempt were written: those are not written again. A step that
@@ -235,11 +303,12 @@ export function readFinishedSteps(
   key: ExecutionKey,
   attemptIndex: number,
   beforeEpoch: number,
-): Promise<{ name: string; key: string }[]> {
+): Promise<RowOf<typeof FINISHED>[]> {
   const { prefix } = database;
-  return run<{ name: string; key: string }>(database, {
+  return run(database, {
     doing: 'reading finished steps',
-    text: `SELECT s.name, s.key FROM (
+    columns: FINISHED,
+    text: `SELECT ${FINISHED.list} FROM (
              SELECT DISTINCT step_name, step_key FROM ${prefix}ff_frame
              WHERE execution_id = $1 AND attempt_index = $2 AND lease_epoch < $3 AND step_name IS NOT NULL) f
            JOIN ${prefix}ff_step s ON s.execution_id = $1 AND s.retired_by = 0 AND s.name = f.step_name AND s.key = f.step_key
@@ -250,29 +319,34 @@ export function readFinishedSteps(
   });
 }
 
-export interface StoredSummary {
-  current_attempt: number;
-  attempt_index: number | null;
-  document_json: unknown;
-  version: number;
-  first_applied_ms: number;
-  last_updated_ms: number;
-  /** The last frame of the stream at that moment. */
-  last_seq: number;
-  last_ts_ms: number;
-}
+/** The document, or none, and the last frame of the stream at that moment. */
+const SUMMARY = columns<
+  Omit<StreamSummary, 'attemptIndex' | 'patchKind'> & {
+    currentAttempt: number;
+    attemptIndex: number | null;
+    place: FramePlace;
+  }
+>({
+  currentAttempt: 'e.attempt_index',
+  attemptIndex: 'y.attempt_index',
+  document: 'y.document_json',
+  version: 'y.version',
+  firstAppliedAtMs: 'y.first_applied_ms',
+  lastUpdatedAtMs: 'y.last_updated_ms',
+  place: "jsonb_build_object('tsMs', m.last_append_ts_ms, 'seq', m.last_seq)",
+});
 
 /** Undefined when there is no such execution; with a null attempt when it has no document. */
 export async function readSummary(
   database: Database,
   key: ExecutionKey,
   attemptIndex: number | null,
-): Promise<StoredSummary | undefined> {
+): Promise<RowOf<typeof SUMMARY> | undefined> {
   const { prefix } = database;
-  const rows = await run<StoredSummary>(database, {
+  const rows = await run(database, {
     doing: 'reading a summary',
-    text: `SELECT e.attempt_index AS current_attempt, y.attempt_index, y.document_json, y.version, y.first_applied_ms, y.last_updated_ms,
-                  m.last_seq, m.last_append_ts_ms AS last_ts_ms
+    columns: SUMMARY,
+    text: `SELECT ${SUMMARY.list}
            FROM ${prefix}ff_execution e
            LEFT JOIN ${prefix}ff_stream_summary y ON y.execution_id = e.execution_id
              AND y.attempt_index = coalesce($3::integer, e.attempt_index)

@@ -185,15 +185,10 @@ export async function readSummary(
     checkAttempt(request.attemptIndex),
   );
   if (found === undefined) throw notFound(executionId);
-  if (found.attempt_index === null) return null;
-  return {
-    attemptIndex: found.attempt_index,
-    document: found.document_json as { [key: string]: Json },
-    version: found.version,
-    patchKind: 'json-merge-patch',
-    firstAppliedAtMs: found.first_applied_ms,
-    lastUpdatedAtMs: found.last_updated_ms,
-  };
+  const { attemptIndex, document, version, firstAppliedAtMs, lastUpdatedAtMs } = found;
+  if (attemptIndex === null) return null;
+  const patchKind = 'json-merge-patch';
+  return { attemptIndex, document, version, patchKind, firstAppliedAtMs, lastUpdatedAtMs };
 }
 
 export function watchSummary(
@@ -234,13 +229,10 @@ async function documentOf(
 ): Promise<{ item: SummaryItem & { type: 'document' }; place: FramePlace }> {
   const found = await readStored(context.database, key, asked);
   if (found === undefined) throw notFound(executionId);
-  const attemptIndex = found.attempt_index ?? asked ?? found.current_attempt;
-  const none = found.attempt_index === null;
-  const document = none ? {} : (found.document_json as { [key: string]: Json });
-  return {
-    item: { type: 'document', attemptIndex, document, version: none ? 0 : found.version },
-    place: none ? { tsMs: 0, seq: 0 } : { tsMs: found.last_ts_ms, seq: found.last_seq },
-  };
+  const attemptIndex = found.attemptIndex ?? asked ?? found.currentAttempt;
+  const { document, version, place } =
+    found.attemptIndex === null ? { document: {}, version: 0, place: { tsMs: 0, seq: 0 } } : found;
+  return { item: { type: 'document', attemptIndex, document, version }, place };
 }
 
 /** A new attempt has no document yet. */

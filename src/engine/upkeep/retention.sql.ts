@@ -2,6 +2,7 @@
  * Finds and forgets what has been kept long enough. All of it goes in batches, oldest first, and never waits for a row
  * somebody works on. How long that is holds for all processes, so it is kept in the database.
  */
+import { columnsOf } from '../database/columns.ts';
 import { run, type Database } from '../database/database.ts';
 import { setbackJoin, type DueRow } from '../executions/due.sql.ts';
 import { readUncompiled } from '../database/uncompiled.ts';
@@ -31,16 +32,17 @@ export async function readRetention(database: Database): Promise<number | null |
 }
 
 /** Executions that ended longer ago than they are to be kept, oldest first. Without a time: those that have one of their own. */
-export async function listForgettable(
+const DUE = columnsOf<DueRow>()('uuid', 'partition', 'hadSetback');
+
+export function listForgettable(
   database: Database,
   retentionMs: number | null,
   limit: number,
 ): Promise<DueRow[]> {
-  const rows = await readUncompiled<{ execution_id: string; partition_key: number; had_setback: boolean }>(
-    database,
-    {
-      doing: 'looking for what has been kept long enough',
-      text: `WITH clock AS MATERIALIZED (SELECT ${database.prefix}ff_now_ms() AS now_ms),
+  return readUncompiled(database, {
+    columns: DUE,
+    doing: 'looking for what has been kept long enough',
+    text: `WITH clock AS MATERIALIZED (SELECT ${database.prefix}ff_now_ms() AS now_ms),
            old AS MATERIALIZED (
              (SELECT t.execution_id, t.partition_key, b.failures IS NOT NULL AS had_setback
               FROM ${database.prefix}ff_outcome t ${setbackJoin(database, 'retention', 't')}
@@ -55,16 +57,10 @@ export async function listForgettable(
                 AND coalesce(t.look_again_at_ms, t.ended_at_ms + t.retain_ms) <= (SELECT now_ms FROM clock)
                 AND (b.retry_at_ms IS NULL OR b.retry_at_ms <= (SELECT now_ms FROM clock))
               ORDER BY coalesce(t.look_again_at_ms, t.ended_at_ms + t.retain_ms) LIMIT $2::bigint))
-           SELECT DISTINCT execution_id, partition_key, had_setback FROM old LIMIT $2::bigint`,
-      params: [retentionMs, limit],
-      repeatable: 'yes',
-    },
-  );
-  return rows.map((row) => ({
-    uuid: row.execution_id,
-    partition: row.partition_key,
-    hadSetback: row.had_setback,
-  }));
+           SELECT DISTINCT ${DUE.list} FROM old LIMIT $2::bigint`,
+    params: [retentionMs, limit],
+    repeatable: 'yes',
+  });
 }
 
 /** Answers the uuids that were looked at: forgotten, or put off because something still needs them. */
@@ -74,13 +70,13 @@ export async function forgetExecutions(
   retentionMs: number | null,
   againMs: number,
 ): Promise<string[]> {
-  const rows = await run<{ execution_id: string }>(database, {
+  const rows = await run<{ uuid: string }>(database, {
     doing: 'forgetting executions',
-    text: `SELECT execution_id FROM ${database.prefix}ff_forget($1::uuid[], $2::smallint[], $3, $4)`,
+    text: `SELECT execution_id AS uuid FROM ${database.prefix}ff_forget($1::uuid[], $2::smallint[], $3, $4)`,
     params: [items.map((item) => item.uuid), items.map((item) => item.partition), retentionMs, againMs],
     repeatable: 'yes',
   });
-  return rows.map((row) => row.execution_id);
+  return rows.map((row) => row.uuid);
 }
 
 /** Lets the oldest part of the event log go, if it may. Answers whether there was one. */

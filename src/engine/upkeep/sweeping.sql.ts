@@ -2,6 +2,7 @@
  * Walks the queue and the timers for pointers whose execution has moved on. Each call looks at some, in the order of an
  * index, and answers where the next is to begin.
  */
+import { columns, columnsOf, withColumns } from '../database/columns.ts';
 import { run, type Database } from '../database/database.ts';
 
 export interface QueuePlace {
@@ -16,34 +17,37 @@ export interface Swept<Place> {
   removed: number;
 }
 
+const SWEPT = columnsOf<{ removed: number }>()('removed');
+const QUEUE = withColumns(
+  columnsOf<{ [Part in keyof QueuePlace]: QueuePlace[Part] | null }>()('routeId', 'rank', 'seq'),
+  SWEPT,
+);
+
 export async function sweepQueue(
   database: Database,
-  { routeId, rank, seq }: QueuePlace,
+  after: QueuePlace,
   limit: number,
 ): Promise<Swept<QueuePlace>> {
-  const rows = await run<{
-    route_id: number | null;
-    rank: number | null;
-    seq: number | null;
-    removed: number;
-  }>(database, {
+  const rows = await run(database, {
     doing: 'sweeping the queue',
-    text: `SELECT * FROM ${database.prefix}ff_sweep_queue($1, $2, $3, $4)`,
-    params: [routeId, rank, seq, limit],
+    columns: QUEUE,
+    text: `SELECT ${QUEUE.list} FROM ${database.prefix}ff_sweep_queue($1, $2, $3, $4)`,
+    params: [after.routeId, after.rank, after.seq, limit],
     repeatable: 'yes',
   });
-  const row = rows[0]!;
-  const next =
-    row.route_id === null ? null : { routeId: row.route_id, rank: row.rank ?? 0, seq: row.seq ?? 0 };
-  return { next, removed: row.removed };
+  const { routeId, rank, seq, removed } = rows[0]!;
+  return { next: routeId === null ? null : { routeId, rank: rank ?? 0, seq: seq ?? 0 }, removed };
 }
 
+const TIMERS = withColumns(columns<{ next: number | null }>({ next: 'timer_id' }), SWEPT);
+
 export async function sweepTimers(database: Database, after: number, limit: number): Promise<Swept<number>> {
-  const rows = await run<{ timer_id: number | null; removed: number }>(database, {
+  const rows = await run(database, {
     doing: 'sweeping the timers',
-    text: `SELECT * FROM ${database.prefix}ff_sweep_timers($1, $2)`,
+    columns: TIMERS,
+    text: `SELECT ${TIMERS.list} FROM ${database.prefix}ff_sweep_timers($1, $2)`,
     params: [after, limit],
     repeatable: 'yes',
   });
-  return { next: rows[0]!.timer_id, removed: rows[0]!.removed };
+  return rows[0]!;
 }

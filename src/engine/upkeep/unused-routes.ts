@@ -60,7 +60,7 @@ export function unusedRoutes(): Chore {
 async function beginRound(context: EngineContext): Promise<Round | undefined> {
   const idle = await listIdleRoutes(context.database, MARGIN_MS, await retentionOf(context));
   if (idle.routes.length === 0) return undefined;
-  const beforeMs = Math.max(...idle.routes.map((route) => route.usable_until_ms));
+  const beforeMs = Math.max(...idle.routes.map((route) => route.usableUntilMs));
   return { ...idle, afterMs: -1, beforeMs, used: new Set(), waits: 0 };
 }
 
@@ -70,7 +70,7 @@ async function walkOn({ database }: EngineContext, round: Round, signal: AbortSi
     const found = await readUsedRoutes(database, round.afterMs, round.beforeMs, LOOKED_AT);
     for (const route of found.routes) round.used.add(route);
     if (found.looked < LOOKED_AT) return true;
-    round.afterMs = found.last_at_ms!;
+    round.afterMs = found.lastAtMs!;
   }
   return false;
 }

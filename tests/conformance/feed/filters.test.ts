@@ -9,7 +9,7 @@ import type { EventsFilter } from '../../../src/index.ts';
 import { formatExecutionId } from '../../../src/contract/ids.ts';
 import { checkEventsFilter } from '../../../src/engine/feed/filter.ts';
 import { openEngine } from '../../../src/engine/open.ts';
-import { readEvents, type EventRow, type StoredEventFilter } from '../../../src/engine/feed/events.sql.ts';
+import { readEvents, type StoredEvent, type StoredEventFilter } from '../../../src/engine/feed/events.sql.ts';
 import { matches } from '../../../src/engine/feed/matching.ts';
 import { ANY, plantRows, take, type PlantedRow } from './following.ts';
 import { useBench } from '../open.ts';
@@ -40,7 +40,7 @@ const uuid = (number: number): string => `018f0000-0000-7000-8000-${String(numbe
 
 let context: EngineContext;
 let close: () => Promise<void>;
-let rows: EventRow[];
+let rows: StoredEvent[];
 
 /** Varied by remainders of numbers that share no factor, so that combinations of all kinds occur. */
 function planted(index: number): PlantedRow {
@@ -85,24 +85,24 @@ beforeAll(async () => {
 afterAll(() => close?.());
 
 /** What the filter says, in the words of the user who wrote it. */
-function isWanted(filter: EventsFilter, row: EventRow): boolean {
-  const id = row.execution_id === null ? null : formatExecutionId(row.partition_key!, row.execution_id);
-  const flow = row.flow_id === null ? null : formatExecutionId(row.partition_key!, row.flow_id);
+function isWanted(filter: EventsFilter, row: StoredEvent): boolean {
+  const id = row.uuid === null ? null : formatExecutionId(row.partition!, row.uuid);
+  const flow = row.flowUuid === null ? null : formatExecutionId(row.partition!, row.flowUuid);
   const tags = new Map(Object.entries(row.tags));
   return [
     filter.families === undefined || filter.families.some((family) => family === row.family),
-    filter.types === undefined || filter.types.some((type) => type === row.event_type),
+    filter.types === undefined || filter.types.some((type) => type === row.type),
     filter.namespace === undefined || filter.namespace === row.namespace,
     filter.kind === undefined || filter.kind === row.kind,
     filter.lane === undefined || filter.lane === row.lane,
     filter.executionId === undefined || filter.executionId === id,
     filter.flowId === undefined || filter.flowId === flow,
-    filter.partitions === undefined || filter.partitions.some((partition) => partition === row.partition_key),
+    filter.partitions === undefined || filter.partitions.some((partition) => partition === row.partition),
     Object.entries(filter.tags ?? {}).every(([key, value]) => tags.get(key) === value),
   ].every(Boolean);
 }
 
-const idsOf = (found: readonly EventRow[]): string[] => found.map((row) => row.event_id);
+const idsOf = (found: readonly StoredEvent[]): string[] => found.map((row) => row.position);
 
 async function expectSame(filter: EventsFilter): Promise<number> {
   const stored: StoredEventFilter = checkEventsFilter(filter);

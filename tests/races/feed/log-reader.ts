@@ -2,7 +2,12 @@
  * How a race reads the event log: the real way, by position, and the comparison of what a reader got with what the log
  * contains. Naive ways of reading implement the same interface elsewhere, so that one race runs on all of them.
  */
-import { sequenceEvents, readEvents, type StoredEventFilter } from '../../../src/engine/feed/events.sql.ts';
+import {
+  sequenceEvents,
+  readEvents,
+  type StoredEvent,
+  type StoredEventFilter,
+} from '../../../src/engine/feed/events.sql.ts';
 import { openDatabase, type Database, type PoolLike } from '../../../src/engine/database/database.ts';
 import { DEFAULT_SCHEMA } from '../../../src/engine/database/migrate.ts';
 import type { Ask } from '../calls.ts';
@@ -47,11 +52,17 @@ export function storeOn(ask: Ask): Database {
 }
 
 export function labelOf(row: object): Pick<Seen, 'label' | 'subject'> {
-  const { execution_id, worker_instance_id, event_type, detail } = row as Record<string, unknown>;
+  const { uuid, workerInstanceId, type, detail } = row as Pick<
+    StoredEvent,
+    'uuid' | 'workerInstanceId' | 'type' | 'detail'
+  >;
   const { set = {} } = (detail ?? {}) as { set?: Record<string, string> };
-  const subject = (execution_id as string | null) ?? null;
-  return { subject, label: [subject ?? worker_instance_id, event_type, ...Object.values(set)].join(' ') };
+  return { subject: uuid, label: [uuid ?? workerInstanceId, type, ...Object.values(set)].join(' ') };
 }
+
+/** What a label is made of, from the table itself. */
+export const LABELLED =
+  'execution_id AS uuid, worker_instance_id AS "workerInstanceId", event_type AS type, detail';
 
 /** Positions are assigned before each read, as every subscriber does. */
 export const BY_POSITION: LogReader = {
@@ -78,7 +89,7 @@ async function readPages(ask: Ask, after: bigint): Promise<{ seen: Seen[]; to: b
   const seen: Seen[] = [];
   for (let to = after; ;) {
     const page = await readEvents(storeOn(ask), to, { examined: PAGE, limit: PAGE }, EVERYTHING);
-    seen.push(...page.rows.map((row) => ({ ...labelOf(row), position: BigInt(row.event_id) })));
+    seen.push(...page.rows.map((row) => ({ ...labelOf(row), position: BigInt(row.position) })));
     if (page.to === to) return { seen, to };
     to = page.to;
   }
@@ -86,7 +97,7 @@ async function readPages(ask: Ask, after: bigint): Promise<{ seen: Seen[]; to: b
 
 /** What the log contains after an id, in the order it was written, which is the causal order for each execution. */
 export async function writtenAfter(ask: Ask, logged: number): Promise<Omit<Seen, 'position'>[]> {
-  const { rows } = await ask('SELECT * FROM ff_event WHERE ev_id > $1 ORDER BY ev_id', [logged]);
+  const { rows } = await ask(`SELECT ${LABELLED} FROM ff_event WHERE ev_id > $1 ORDER BY ev_id`, [logged]);
   return rows.map(labelOf);
 }
 

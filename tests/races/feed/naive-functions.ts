@@ -5,9 +5,9 @@
  * ones.
  */
 import type { Ask } from '../calls.ts';
-import { labelOf, type LogReader, type Seen } from './log-reader.ts';
+import { LABELLED, labelOf, type LogReader, type Seen } from './log-reader.ts';
 
-const FACTS = 'ev_id, xid::text AS xid, execution_id, worker_instance_id, event_type, detail';
+const FACTS = `ev_id, xid::text AS xid, ${LABELLED}`;
 
 async function seenBy(ask: Ask, text: string, after: bigint): Promise<(Seen & { xid: bigint })[]> {
   const { rows } = await ask(text, [String(after)]);

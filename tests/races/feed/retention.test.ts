@@ -264,7 +264,7 @@ const checkedPage: ReadPage = async (query, after) => {
 };
 const trustingPage: ReadPage = async (query, after) => {
   const { rows, to } = await readEvents(storeOn(query), after, { examined: LIMIT, limit: LIMIT }, EVERYTHING);
-  return { positions: rows.map((row) => BigInt(row.event_id)), to };
+  return { positions: rows.map((row) => BigInt(row.position)), to };
 };
 
 async function turnPage(page: ReadPage, query: Ask, reading: Reading): Promise<void> {

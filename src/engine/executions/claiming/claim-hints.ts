@@ -3,7 +3,7 @@
  * (somebody holds an old snapshot open). Only a hint: it trails by a moment, because rows become visible slightly
  * out of order, and a plain claim runs regularly and whenever fewer rows came than were asked for.
  */
-import type { ClaimCall, ClaimRow } from '../executions.sql.ts';
+import type { ClaimCall, ClaimRow } from './claims.sql.ts';
 import type { HandOn } from '../hand-on.ts';
 
 /** How far the hint trails: rows with a lower number commit within this time, or are found by the plain claim. */
@@ -79,7 +79,7 @@ function settle(mark: Mark, nowMs: number): void {
 function highestPerQueue(rows: readonly ClaimRow[]): Map<string, number> {
   const highest = new Map<string, number>();
   for (const row of rows) {
-    const key = `${row.route_id}:${-row.priority}`;
+    const key = `${row.routeId}:${-row.priority}`;
     highest.set(key, Math.max(row.seq, highest.get(key) ?? 0));
   }
   return highest;

@@ -2,12 +2,12 @@
  * Claims executions for a worker: names the routes it can run, in one statement, or two when several lanes take turns.
  */
 import { randomUUID } from 'node:crypto';
-import { formatExecutionId } from '../../../contract/ids.ts';
+import { parseExecutionId } from '../../../contract/ids.ts';
 import { LIMITS } from '../../../contract/limits.ts';
-import type { Json } from '../../../contract/json.ts';
 import type { Claim, ClaimRequest, ClaimResult } from '../../../contract/protocol.ts';
-import type { ClaimAnswer, ClaimCall, ClaimRow } from '../executions.sql.ts';
-import type { RouteRow } from './routes.sql.ts';
+import { partOf } from '../../database/columns.ts';
+import { CLAIM, type ClaimAnswer, type ClaimCall, type ClaimRow } from './claims.sql.ts';
+import type { KnownRoute } from './routes.sql.ts';
 import type { RouteDemand } from '../../../model/routes.ts';
 import { announce, type Answer } from '../../kit/announce.ts';
 import { checkText, checkWhole, refuse } from '../../kit/checks.ts';
@@ -48,20 +48,20 @@ export async function claim(context: EngineContext, request: ClaimRequest): Prom
 /** A worker that has got all it asked for may not look again for long; the hint it used up is somebody else's then. */
 function handOn(context: EngineContext, request: ClaimRequest, demand: RouteDemand, count: number): void {
   memoryFor(context, request).handOn.pass(() => {
-    const routes = context.routes.matching(demand).map((route) => route.route_id);
+    const routes = context.routes.matching(demand).map((route) => route.routeId);
     announce(context, [{ outcome: 'opened', routes, count }]);
   });
 }
 
 /** Who follows the output of an attempt is to hear that it goes on. */
-function toContinued({ execution_id }: ClaimRow): Answer {
-  return { execution_id, outcome: 'continued' };
+function toContinued({ executionId }: ClaimRow): Answer {
+  return { uuid: parseExecutionId(executionId).uuid, outcome: 'continued' };
 }
 
 /** The limits of the attempts that begin here were set after the queue's next timer was looked up. */
 function soonestDue(nextDueInMs: number | null, rows: readonly ClaimRow[]): number | null {
   let soonest = nextDueInMs;
-  for (const { attempt_limit_ms: limit } of rows) {
+  for (const { attemptLimitMs: limit } of rows) {
     if (limit !== null && (soonest === null || limit < soonest)) soonest = limit;
   }
   return soonest;
@@ -101,12 +101,12 @@ function checkRequest(request: ClaimRequest): RouteDemand {
 async function claimRound(
   context: EngineContext,
   request: ClaimRequest,
-  routes: readonly RouteRow[],
+  routes: readonly KnownRoute[],
   rows: ClaimRow[],
   memory: DemandMemory,
 ): Promise<ClaimAnswer> {
-  const routeIds = routes.map((route) => route.route_id);
-  const quietRoutes = routes.filter((route) => !route.renewal_events).map((route) => route.route_id);
+  const routeIds = routes.map((route) => route.routeId);
+  const quietRoutes = routes.filter((route) => !route.renewalEvents).map((route) => route.routeId);
   const ask = async (entries: ClaimCall['entries']): Promise<ClaimAnswer> => {
     const limit = request.limit - rows.length;
     const call = { ...request, entries, limit, quietRoutes, claimId: randomUUID() };
@@ -130,7 +130,7 @@ async function claimRound(
  * Priority decides within a lane; lanes take turns at being asked first, so that a busy lane cannot starve the others.
  * A worker that found nothing last time asks all at once: then there is nothing to be fair about.
  */
-function laneRounds(routes: readonly RouteRow[], memory: DemandMemory): RouteRow[][] {
+function laneRounds(routes: readonly KnownRoute[], memory: DemandMemory): KnownRoute[][] {
   const lanes = [...new Set(routes.map((route) => route.lane))];
   if (lanes.length <= 1 || memory.foundNothing) return [[...routes]];
   memory.turn = (memory.turn + 1) % lanes.length;
@@ -148,28 +148,9 @@ function memoryFor(context: EngineContext, request: ClaimRequest): DemandMemory 
   return memory;
 }
 
-function toClaims(context: EngineContext, rows: readonly ClaimRow[], request: ClaimRequest): Claim[] {
-  return rows.map((row) => toClaim(row, context.routes.get(row.route_id)!, request.leaseMs));
-}
-
-function toClaim(row: ClaimRow, route: RouteRow, leaseMs: number): Claim {
-  return {
-    executionId: formatExecutionId(row.partition_key, row.execution_id),
-    attemptIndex: row.attempt_index,
-    leaseEpoch: row.lease_epoch,
-    leaseId: row.lease_id,
-    kind: route.kind,
-    lane: route.lane,
-    namespace: row.namespace,
-    priority: row.priority,
-    tags: row.tags,
-    payload: row.payload as Json,
-    retryCount: row.retry_count,
-    resumed: row.resumed,
-    reclaimed: row.reclaimed,
-    createdAtMs: row.created_at_ms,
-    generation: row.generation,
-    flowId: row.flow_id === null ? null : formatExecutionId(row.partition_key, row.flow_id),
-    leaseMs,
-  };
+function toClaims(context: EngineContext, rows: readonly ClaimRow[], { leaseMs }: ClaimRequest): Claim[] {
+  return rows.map((row) => {
+    const { kind, lane } = context.routes.get(row.routeId)!;
+    return { ...partOf(CLAIM, row), kind, lane, leaseMs };
+  });
 }

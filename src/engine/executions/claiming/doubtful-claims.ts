@@ -5,14 +5,15 @@
  */
 import { isEngineError } from '../../../contract/errors.ts';
 import type { ClaimRequest } from '../../../contract/protocol.ts';
+import { parseExecutionId } from '../../../contract/ids.ts';
+import { renewLeases, type LeaseKey } from '../executions.sql.ts';
 import {
   claimExecutions,
   readClaims,
-  renewLeases,
   type ClaimAnswer,
   type ClaimCall,
   type ClaimRow,
-} from '../executions.sql.ts';
+} from './claims.sql.ts';
 import type { EngineContext } from '../../kit/context.ts';
 
 export interface DoubtfulClaim {
@@ -55,8 +56,8 @@ export async function recoverClaims(context: EngineContext, request: ClaimReques
     );
     const alive = rows.length === 0 ? [] : await renewFound(context, rows, request.leaseMs);
     for (const doubtful of mine) {
-      const found = rows.filter((row) => row.claim_id === doubtful.claimId);
-      doubtful.handedOut.push(...found.map((row) => row.lease_id));
+      const found = rows.filter((row) => row.claimId === doubtful.claimId);
+      doubtful.handedOut.push(...found.map((row) => row.leaseId));
     }
     // A claim that gave something has committed, and when less came than fits it has given all. One that gave nothing
     // may still be under way.
@@ -78,16 +79,12 @@ function takeDoubtful(context: EngineContext, workerInstanceId: string): Doubtfu
 
 async function renewFound(context: EngineContext, rows: ClaimRow[], leaseMs: number): Promise<ClaimRow[]> {
   await context.routes.refresh();
-  const answers = await renewLeases(context.database, rows.map(toKey), leaseMs);
-  const alive = new Set(answers.flatMap((row) => (row.outcome === 'renewed' ? [row.execution_id] : [])));
-  return rows.filter((row) => alive.has(row.execution_id));
+  const keys = rows.map(toKey);
+  const answers = await renewLeases(context.database, keys, leaseMs);
+  const alive = new Set(answers.flatMap((row) => (row.outcome === 'renewed' ? [row.uuid] : [])));
+  return rows.filter((_, index) => alive.has(keys[index]!.uuid));
 }
 
-function toKey(row: ClaimRow) {
-  return {
-    uuid: row.execution_id,
-    partition: row.partition_key,
-    attemptIndex: row.attempt_index,
-    leaseEpoch: row.lease_epoch,
-  };
+function toKey({ executionId, attemptIndex, leaseEpoch }: ClaimRow): LeaseKey {
+  return { ...parseExecutionId(executionId), attemptIndex, leaseEpoch };
 }

@@ -3,7 +3,7 @@
  * route than known, when a hint names an unknown one, and at an interval for what changed about lanes.
  */
 import type { Database } from '../../database/database.ts';
-import { readRoutes, type RouteRow } from './routes.sql.ts';
+import { readRoutes, type KnownRoute } from './routes.sql.ts';
 import { routeMatches, type RouteDemand } from '../../../model/routes.ts';
 
 /** Lanes that were paused or silenced are noticed within this time. */
@@ -11,7 +11,7 @@ const MAX_AGE_MS = 10_000;
 
 export class RouteCache {
   readonly #database: Database;
-  #routes = new Map<number, RouteRow>();
+  #routes = new Map<number, KnownRoute>();
   #readAt = Number.NEGATIVE_INFINITY;
   #reading: Promise<void> | undefined;
   /** Times it was told to read again: a read that began before is no answer to that. */
@@ -21,7 +21,7 @@ export class RouteCache {
     this.#database = database;
   }
 
-  get(routeId: number): RouteRow | undefined {
+  get(routeId: number): KnownRoute | undefined {
     return this.#routes.get(routeId);
   }
 
@@ -32,16 +32,10 @@ export class RouteCache {
   }
 
   /** Routes a worker with this demand may take from now; lanes that are paused are left out. */
-  matching(demand: RouteDemand): RouteRow[] {
-    const matching: RouteRow[] = [];
-    for (const row of this.#routes.values()) {
-      const route = {
-        routeId: row.route_id,
-        lane: row.lane,
-        kind: row.kind,
-        capabilities: row.capabilities,
-      };
-      if (!row.paused && routeMatches(route, demand)) matching.push(row);
+  matching(demand: RouteDemand): KnownRoute[] {
+    const matching: KnownRoute[] = [];
+    for (const route of this.#routes.values()) {
+      if (!route.paused && routeMatches(route, demand)) matching.push(route);
     }
     return matching;
   }
@@ -73,7 +67,7 @@ export class RouteCache {
   async #read(): Promise<void> {
     const told = this.#told;
     const rows = await readRoutes(this.#database);
-    this.#routes = new Map(rows.map((row) => [row.route_id, row]));
+    this.#routes = new Map(rows.map((row) => [row.routeId, row]));
     if (told === this.#told) this.#readAt = performance.now();
   }
 }

@@ -3,22 +3,23 @@
  * that are out of use.
  */
 import { LIMITS } from '../../../contract/limits.ts';
+import type { Route } from '../../../model/routes.ts';
+import { columnsOf, withColumns, type RowOf } from '../../database/columns.ts';
 import { run, type Database } from '../../database/database.ts';
-import type { SubmitRoute } from '../executions.sql.ts';
+import { routesJson, type InternedRoute, type SubmitRoute } from '../executions.sql.ts';
 
-export interface RouteRow {
-  route_id: number;
-  lane: string;
-  kind: string;
-  capabilities: string[];
-  paused: boolean;
-  renewal_events: boolean;
-}
+/** With the switches of its lane. */
+const ROUTE = withColumns(
+  columnsOf<Route>('r')('routeId', 'lane', 'kind', 'capabilities'),
+  columnsOf<{ paused: boolean; renewalEvents: boolean }>('l')('paused', 'renewalEvents'),
+);
+export type KnownRoute = RowOf<typeof ROUTE>;
 
-export function readRoutes(database: Database): Promise<RouteRow[]> {
-  return run<RouteRow>(database, {
+export function readRoutes(database: Database): Promise<KnownRoute[]> {
+  return run(database, {
     doing: 'reading routes',
-    text: `SELECT r.route_id, r.lane, r.kind, r.capabilities, l.paused, l.renewal_events
+    columns: ROUTE,
+    text: `SELECT ${ROUTE.list}
            FROM ${database.prefix}ff_route r JOIN ${database.prefix}ff_lane l ON l.lane = r.lane
            ORDER BY r.route_id`,
     params: [],
@@ -26,43 +27,41 @@ export function readRoutes(database: Database): Promise<RouteRow[]> {
   });
 }
 
+const INTERNED = columnsOf<InternedRoute & { ordinal: number }>()('ordinal', 'routeId', 'usableUntilMs');
+
 /** Makes routes known, committed when it answers, or good for another term. Answers them with their numbers, in their order. */
 export async function internRoutes(
   database: Database,
   routes: readonly SubmitRoute[],
 ): Promise<Required<SubmitRoute>[]> {
-  const rows = await run<{ ordinal: number; route_id: number; usable_until_ms: number }>(database, {
+  const rows = await run(database, {
     doing: 'making routes known',
-    text: `SELECT * FROM ${database.prefix}ff_intern_routes($1::text::jsonb, $2)`,
-    params: [JSON.stringify(routes), LIMITS.routes],
+    columns: INTERNED,
+    text: `SELECT ${INTERNED.list} FROM ${database.prefix}ff_intern_routes($1::text::jsonb, $2)`,
+    params: [routesJson(routes), LIMITS.routes],
     repeatable: 'yes',
   });
-  const byOrdinal = new Map(rows.map((row) => [row.ordinal, row]));
-  return routes.map((route, index) => {
-    const { route_id, usable_until_ms } = byOrdinal.get(index + 1)!;
-    return { ...route, route_id, usable_until_ms };
-  });
-}
-
-export interface IdleRoute {
-  route_id: number;
-  usable_until_ms: number;
+  const byOrdinal = new Map(rows.map(({ ordinal, ...interned }) => [ordinal, interned]));
+  return routes.map((route, index) => ({ ...route, interned: byOrdinal.get(index + 1)! }));
 }
 
 /** Routes that may be out of use, and the transaction that all who may still submit to them are older than. */
 export interface IdleRoutes {
-  routes: IdleRoute[];
+  routes: InternedRoute[];
   barrier: string;
 }
+
+const IDLE = columnsOf<InternedRoute & Pick<IdleRoutes, 'barrier'>>()('routeId', 'usableUntilMs', 'barrier');
 
 export async function listIdleRoutes(
   database: Database,
   marginMs: number,
   keptMs: number | null,
 ): Promise<IdleRoutes> {
-  const rows = await run<IdleRoute & { barrier: string }>(database, {
+  const rows = await run(database, {
     doing: 'looking for routes out of use',
-    text: `SELECT * FROM ${database.prefix}ff_idle_routes($1, $2, $3)`,
+    columns: IDLE,
+    text: `SELECT ${IDLE.list} FROM ${database.prefix}ff_idle_routes($1, $2, $3)`,
     params: [marginMs, keptMs, LIMITS.routes / 2],
     repeatable: 'yes',
   });
@@ -71,20 +70,22 @@ export async function listIdleRoutes(
 
 /** Whether every transaction older than the barrier has ended. */
 export async function isBehind(database: Database, barrier: string): Promise<boolean> {
-  const rows = await run<{ is_behind: boolean }>(database, {
+  const rows = await run<{ isBehind: boolean }>(database, {
     doing: 'looking whether older transactions have ended',
-    text: `SELECT pg_snapshot_xmin(pg_current_snapshot()) > $1::xid8 AS is_behind`,
+    text: `SELECT pg_snapshot_xmin(pg_current_snapshot()) > $1::xid8 AS "isBehind"`,
     params: [barrier],
     repeatable: 'yes',
   });
-  return rows[0]!.is_behind;
+  return rows[0]!.isBehind;
 }
 
 export interface UsedRoutes {
   looked: number;
-  last_at_ms: number | null;
+  lastAtMs: number | null;
   routes: number[];
 }
+
+const USED = columnsOf<UsedRoutes>()('looked', 'lastAtMs', 'routes');
 
 /** Routes of executions that were submitted between two times, some at once. */
 export async function readUsedRoutes(
@@ -93,9 +94,10 @@ export async function readUsedRoutes(
   beforeMs: number,
   limit: number,
 ): Promise<UsedRoutes> {
-  const rows = await run<UsedRoutes>(database, {
+  const rows = await run(database, {
     doing: 'looking which routes are in use',
-    text: `SELECT * FROM ${database.prefix}ff_used_routes($1, $2, $3)`,
+    columns: USED,
+    text: `SELECT ${USED.list} FROM ${database.prefix}ff_used_routes($1, $2, $3)`,
     params: [afterMs, beforeMs, limit],
     repeatable: 'yes',
   });
@@ -105,14 +107,14 @@ export async function readUsedRoutes(
 /** Forgets those of the idle routes that are not used; answers how many. */
 export async function forgetRoutes(
   database: Database,
-  idle: readonly IdleRoute[],
+  idle: readonly InternedRoute[],
   used: readonly number[],
   marginMs: number,
 ): Promise<number> {
   const rows = await run<{ forgotten: number }>(database, {
     doing: 'forgetting routes',
     text: `SELECT ${database.prefix}ff_forget_routes($1::integer[], $2::bigint[], $3::integer[], $4) AS forgotten`,
-    params: [idle.map((route) => route.route_id), idle.map((route) => route.usable_until_ms), used, marginMs],
+    params: [idle.map((route) => route.routeId), idle.map((route) => route.usableUntilMs), used, marginMs],
     repeatable: 'yes',
   });
   return rows[0]!.forgotten;

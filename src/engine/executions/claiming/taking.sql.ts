@@ -1,20 +1,22 @@
 /**
  * Calls the SQL functions that take executions from whoever has them: cancel, revoke.
  */
-import type { LifecyclePhase, TerminalOutcome } from '../../../contract/states.ts';
+import { columnsOf, type RowOf } from '../../database/columns.ts';
 import type { Database } from '../../database/database.ts';
 import { runForPerson } from '../../database/held.ts';
+import type { Answered } from '../answered.sql.ts';
 import { expectedArrays, uuidsOf, type ExecutionKey, type ExpectedKey } from '../executions.sql.ts';
 
-export interface TakenAnswer {
-  execution_id: string;
-  outcome: string;
-  lifecycle_phase: LifecyclePhase;
-  terminal_outcome: TerminalOutcome;
-  lease_epoch: number;
-  route_id: number;
-  worker_instance_id: string | null;
-}
+const TAKEN = columnsOf<Answered>()(
+  'uuid',
+  'outcome',
+  'lifecyclePhase',
+  'terminalOutcome',
+  'leaseEpoch',
+  'routeId',
+  'workerInstanceId',
+);
+export type TakenAnswer = RowOf<typeof TAKEN>;
 
 export function cancelExecutions(
   database: Database,
@@ -22,11 +24,12 @@ export function cancelExecutions(
   reason: string,
   actor: string,
 ): Promise<TakenAnswer[]> {
-  return runForPerson<TakenAnswer>(
+  return runForPerson(
     database,
     {
       doing: 'cancelling executions',
-      text: `SELECT * FROM ${database.prefix}ff_cancel($1::uuid[], $2::smallint[], $4, $5, $3::bigint[])`,
+      columns: TAKEN,
+      text: `SELECT ${TAKEN.list} FROM ${database.prefix}ff_cancel($1::uuid[], $2::smallint[], $4, $5, $3::bigint[])`,
       params: [...expectedArrays(keys), reason, actor],
       repeatable: 'yes',
     },
@@ -41,11 +44,12 @@ export function revokeLeases(
   actor: string,
   defaultMaxReclaims: number,
 ): Promise<TakenAnswer[]> {
-  return runForPerson<TakenAnswer>(
+  return runForPerson(
     database,
     {
       doing: 'revoking leases',
-      text: `SELECT * FROM ${database.prefix}ff_revoke_leases($1::uuid[], $2::smallint[], $3::uuid[], $4, $5, $6)`,
+      columns: TAKEN,
+      text: `SELECT ${TAKEN.list} FROM ${database.prefix}ff_revoke_leases($1::uuid[], $2::smallint[], $3::uuid[], $4, $5, $6)`,
       params: [
         keys.map((key) => key.uuid),
         keys.map((key) => key.partition),

@@ -10,7 +10,7 @@ export function watch(context: EngineContext, interest: Interest, watcher: HintW
   const demand = checkDemand(interest);
   return context.doorbell.watch((hint) => {
     if (hint.routes.length === 0 && hint.dueInMs === null && hint.workers.length === 0) return false;
-    const routes = concerning(context, hint, new Set(context.routes.matching(demand).map((r) => r.route_id)));
+    const routes = concerning(context, hint, new Set(context.routes.matching(demand).map((r) => r.routeId)));
     if (routes.length === 0 && hint.dueInMs === null && hint.workers.length === 0) return false;
     const taken = watcher({ ...hint, routes });
     return taken && hint.routes !== 'all' && routes.length === hint.routes.length;

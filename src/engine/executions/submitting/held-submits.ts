@@ -63,11 +63,11 @@ export class HeldSubmits {
 /** What is answered for a statement that waited for too long: for which of them is not known. */
 export function allHeld({ rows }: SubmitCall): SubmitAnswer[] {
   return rows.map(({ uuid }) => ({
-    execution_id: uuid,
+    uuid,
     outcome: 'held',
-    route_id: 0,
-    due_in_ms: null,
-    existing_id: null,
+    routeId: 0,
+    dueInMs: null,
+    existingId: null,
   }));
 }
 

@@ -22,6 +22,7 @@ import {
   submitExecutions,
   submitExecutionsInside,
   type LeaseKey,
+  type SpawnAnswer,
   type SubmitAnswer,
   type SubmitCall,
 } from '../executions.sql.ts';
@@ -347,22 +348,22 @@ function checkBytes(entries: readonly CheckedRequest[]): void {
 }
 
 /** The database sets a timer for each deadline, and does not answer it. */
-function toAnswers(answers: readonly SubmitAnswer[], sent: readonly CheckedRequest[]): Answer[] {
+function toAnswers(answers: readonly Answer[], sent: readonly CheckedRequest[]): Answer[] {
   const deadlines = sent.flatMap(({ deadlineMs }) => deadlineMs ?? []);
-  return [...answers, ...deadlines.map((ms) => ({ outcome: 'submitted', deadline_in_ms: ms }))];
+  return [...answers, ...deadlines.map((ms) => ({ outcome: 'submitted', deadlineInMs: ms }))];
 }
 
 function toResults(
   entries: readonly CheckedRequest[],
   first: ReadonlyMap<string, CheckedRequest>,
-  answers: readonly SubmitAnswer[],
+  answers: readonly (Pick<SpawnAnswer, 'uuid' | 'outcome'> & Partial<Pick<SubmitAnswer, 'existingId'>>)[],
 ): (SubmitResult | Held)[] {
-  const byId = new Map(answers.map((answer) => [answer.execution_id, answer]));
+  const byId = new Map(answers.map((answer) => [answer.uuid, answer]));
   return entries.map((entry) => {
     const leader = first.get(nameOf(entry))!;
     const answer = byId.get(leader.uuid);
     if (answer?.outcome === 'held') return 'held';
-    const existing = answer?.existing_id ?? null;
+    const existing = answer?.existingId ?? null;
     const repeated = leader !== entry || answer?.outcome !== 'submitted';
     // A minted id cannot have been there before: then an unanswered try of this very call had succeeded.
     const unheard = entry.minted && leader === entry && existing === null;

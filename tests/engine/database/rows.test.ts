@@ -1,0 +1,81 @@
+/**
+ * Rows as the records they are said to be: every statement that declares its columns is run on a real database, and what comes back has
+ * exactly the declared names. That the calls made here send every statement there is, tests/plans/compiling.test.ts says.
+ */
+import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+import type * as databaseModule from '../../../src/engine/database/database.ts';
+import type * as uncompiledModule from '../../../src/engine/database/uncompiled.ts';
+import type { Database, Statement } from '../../../src/engine/database/database.ts';
+import type { TestDatabase } from '../../../src/testing/test-database.ts';
+import { askStore } from '../../plans/asked.ts';
+import { openRecorder } from '../../plans/plan-recorder.ts';
+import { walk } from '../../plans/walk.ts';
+import { plainDatabase } from '../../setup/database.ts';
+
+interface Answered {
+  doing: string;
+  /** Undefined for a statement that declares none. */
+  declared: readonly string[] | undefined;
+  names: readonly string[];
+}
+
+const seen = vi.hoisted((): { answers: Answered[] } => ({ answers: [] }));
+
+type DatabaseModule = typeof databaseModule;
+type UncompiledModule = typeof uncompiledModule;
+
+vi.mock('../../../src/engine/database/database.ts', async (original) => {
+  const whole = await original<DatabaseModule>();
+  const run = async <Row>(database: Database, statement: Statement<Row>): Promise<Row[]> => {
+    const query: Database['pool']['query'] = async (config) => {
+      const answer = await database.pool.query(config);
+      const { fields = [] } = answer as { fields?: { name: string }[] };
+      seen.answers.push({
+        doing: statement.doing,
+        declared: statement.columns?.names,
+        names: fields.map(({ name }) => name),
+      });
+      return answer;
+    };
+    return whole.run(Object.assign(Object.create(database) as Database, { pool: { query } }), statement);
+  };
+  return { ...whole, run };
+});
+
+/** Rows of these travel as JSON, one column to the outside. */
+vi.mock('../../../src/engine/database/uncompiled.ts', async (original) => {
+  const whole = await original<UncompiledModule>();
+  const readUncompiled: UncompiledModule['readUncompiled'] = async (database, statement) => {
+    const { doing, text, params } = statement;
+    const asked = { text: `SELECT * FROM (${text}) x LIMIT 0`, values: [...params], types: undefined };
+    const { fields } = (await database.pool.query(asked)) as unknown as { fields: { name: string }[] };
+    const names = fields.map(({ name }) => name);
+    seen.answers.push({ doing, declared: statement.columns?.names, names });
+    return whole.readUncompiled(database, statement);
+  };
+  return { ...whole, readUncompiled };
+});
+
+let test: TestDatabase;
+
+beforeAll(async () => {
+  test = await plainDatabase();
+  const [walker, rival] = [await openRecorder(test, 'planned'), await openRecorder(test, 'planned')];
+  await walk(walker, rival, 1);
+  await askStore(walker);
+});
+afterAll(() => test?.drop());
+
+it('come back with the names that were declared, and no others', () => {
+  const declared = seen.answers.filter((answer) => answer.declared !== undefined);
+  const wrong = declared.filter(
+    ({ declared: asked, names }) => asked!.toSorted().join() !== names.toSorted().join(),
+  );
+  expect(wrong).toEqual([]);
+  expect(new Set(declared.map(({ doing }) => doing)).size).toBeGreaterThan(40);
+});
+
+it('are declared where they have more than one column', () => {
+  const undeclared = seen.answers.filter(({ declared, names }) => declared === undefined && names.length > 1);
+  expect(undeclared.map(({ doing }) => doing)).toEqual([]);
+});
