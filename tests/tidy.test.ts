@@ -20,6 +20,7 @@ import {
   noSkippedTests,
   noSleep,
   noTickets,
+  patientLimits,
 } from './tidy/words.ts';
 import { planted as wordPlants } from './tidy/words.planted.ts';
 
@@ -40,6 +41,7 @@ const CHECKS: readonly Check[] = [
   noMachinePaths,
   noSkippedTests,
   noSleep,
+  patientLimits,
   lockFile,
   docLinks,
 ];

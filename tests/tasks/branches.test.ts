@@ -11,6 +11,7 @@ import { handle } from '../../src/worker/handlers.ts';
 import { newKind, SOON, useCrew } from '../worker/crew.ts';
 import { chance } from '../setup/chance.ts';
 import { perform, randomHandler, turns, type Surroundings } from './random-handlers.ts';
+import { patiently } from '../setup/patience.ts';
 
 const crew = useCrew();
 const HISTORIES = Number(process.env['FLOWFABRIC_TEST_HISTORIES'] ?? 60);
@@ -136,7 +137,7 @@ async function disturb(engine: Connection, { wanted, living, stop }: Scene): Pro
 
 test(
   'random handlers that are paused, killed and retried take the branch of the first run',
-  { timeout: HISTORIES * 2_000 },
+  { timeout: patiently(HISTORIES * 2_000) },
   async () => {
     const verdict = await runHistories(HISTORIES, (engine) => engine);
     console.log(
@@ -147,7 +148,7 @@ test(
   },
 );
 
-test('without the stored order they do not', { timeout: 120_000 }, async () => {
+test('without the stored order they do not', { timeout: patiently(120_000) }, async () => {
   const forgetful = (engine: Connection): Engine => ({ ...engine, readOrder: async () => [] });
   const verdict = await runHistories(20, forgetful);
   expect(verdict.contradictions.length).toBeGreaterThan(0);

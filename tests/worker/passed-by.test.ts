@@ -11,10 +11,11 @@ import { handle } from '../../src/worker/handlers.ts';
 import { hintChannel } from '../../src/engine/database/names.ts';
 import { WakeUp } from '../../src/worker/loop/wake-up.ts';
 import { newKind, NEVER_MS, resultOf, SOON, useCrew, uuidOf } from './crew.ts';
+import { patiently } from '../setup/patience.ts';
 
 const SIGNING_SECRET = 'a secret of at least thirty-two bytes';
 /** A wait that ends in milliseconds, or never. */
-const WITHOUT_POLL = { ...SOON, timeout: 8_000 };
+const WITHOUT_POLL = { ...SOON, timeout: patiently(8_000) };
 
 const crew = useCrew();
 

@@ -7,6 +7,7 @@ import { AGAIN, latch, newKind, NEVER_MS, resultOf, SOON, useCrew, uuidOf } from
 import type { Connection } from '../../src/connect/connect.ts';
 import type { ExecutionId } from '../../src/contract/ids.ts';
 import { WakeUp } from '../../src/worker/loop/wake-up.ts';
+import { patiently } from '../setup/patience.ts';
 
 const crew = useCrew();
 
@@ -77,7 +78,7 @@ test('work one process cannot take at once is noticed by another', async () => {
   const second = await here.submit({ kind, payload: 'held' });
   answered.open();
   await expect
-    .poll(() => state(second.executionId), { ...SOON, timeout: 5_000 })
+    .poll(() => state(second.executionId), { ...SOON, timeout: patiently(5_000) })
     .toBe('active')
     .finally(() => finish.open());
 });

@@ -7,14 +7,15 @@ import { chance } from '../../setup/chance.ts';
 import { newKind, SOON, useCrew } from '../../worker/crew.ts';
 import { faultsOf } from '../checker.ts';
 import { startWorkerProcess, type WorkerProcess } from '../children.ts';
+import { patiently } from '../../setup/patience.ts';
 
 const EXECUTIONS = 1_000;
 const WORKERS = 3;
 const KILLS = 7;
-const STORM = { timeout: 30_000, interval: 10 };
+const STORM = { timeout: patiently(30_000), interval: 10 };
 const crew = useCrew();
 
-test('workers killed at random lose nothing and double nothing', { timeout: 60_000 }, async () => {
+test('workers killed at random lose nothing and double nothing', { timeout: patiently(60_000) }, async () => {
   const seed = Number(process.env['FLOWFABRIC_TEST_SEED'] ?? Math.trunc(performance.timeOrigin));
   console.log(`FLOWFABRIC_TEST_SEED=${seed}`);
   const random = chance(seed);
