@@ -37,6 +37,7 @@ export const LANES: Readonly<Record<string, Lane>> = {
   'tests/races/operator/replay.test.ts': 'rest',
   'tests/races/signals/suspension-timeout.test.ts': 'rest',
   'tests/races/steps/pausing.test.ts': 'rest',
+  'tests/scripts': 'fast',
   'tests/tasks': 'fast',
   'tests/testing': 'fast',
   'tests/tidy.test.ts': 'fast',
@@ -45,7 +46,7 @@ export const LANES: Readonly<Record<string, Lane>> = {
 };
 
 /** Tests that need no Postgres: they run in a project of their own, without starting one. */
-const WITHOUT_DATABASE = ['src', 'tests/tidy.test.ts', 'tests/lanes.test.ts'];
+const WITHOUT_DATABASE = ['src', 'tests/tidy.test.ts', 'tests/lanes.test.ts', 'tests/scripts'];
 
 const lies = (path: string, entry: string): boolean => path === entry || path.startsWith(`${entry}/`);
 

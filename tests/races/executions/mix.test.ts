@@ -1,5 +1,5 @@
 /**
- * Many parties at once, unsteered: a seeded mix of all operations over a small set of executions with short leases and a
+ * Many parties at once, in no given order: a seeded mix of all operations over a small set of executions with short leases and a
  * clock that jumps. Afterwards the rows agree, every answer was kept, and what is left can still be brought to an end.
  */
 import { randomUUID } from 'node:crypto';

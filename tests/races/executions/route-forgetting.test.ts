@@ -92,7 +92,7 @@ async function checkRoutes({ kind, lane }: Plan): Promise<void> {
   expect(claims, 'claims').toHaveLength(1);
 }
 
-type Race = Pick<RaceSpec<Plan>, 'setup' | 'sessions' | 'permutations' | 'most'>;
+type Race = Pick<RaceSpec<Plan>, 'setup' | 'sessions' | 'permutations'>;
 
 function race(spec: Race) {
   return runRace<Plan>({
@@ -110,7 +110,6 @@ describe('a route that nothing has', () => {
   it('is forgotten while somebody submits to it, before or after its term is over', async () => {
     await race({
       setup: unused,
-      most: 40,
       sessions: {
         a: ['BEGIN', submitting, 'COMMIT'],
         b: [moving, pass('first'), pass('second')],
@@ -124,7 +123,6 @@ describe('a route that nothing has', () => {
     async (isolation) => {
       await race({
         setup: idle,
-        most: 12,
         sessions: {
           a: [`BEGIN ISOLATION LEVEL ${isolation}`, 'SELECT FROM ff_route', submitting, 'COMMIT'],
           b: [pass('first'), pass('second')],
