@@ -37,7 +37,7 @@ const READY: ReleaseState = {
     'sql/migrations/0001_create_executions.sql',
     'sql/functions/settle.sql',
     'docs/tasks.md',
-    'examples/hello/main.ts',
+    'examples/hello.ts',
   ],
   failed: [],
 };
