@@ -1,6 +1,6 @@
 /**
  * The examples as users have them: taken out of the packed package, compiled as strict programs in a project of their own, and run. They
- * use only syntax that Node can strip, so they also run uncompiled where Node does that.
+ * use only syntax that Node can strip, so Node runs them as they are where it can.
  */
 import { cp, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
