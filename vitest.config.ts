@@ -1,23 +1,30 @@
 /**
- * Where the tests are and how they run. Tests beside the code are pure; the ones under tests/ talk to a real
- * Postgres, which the global setup starts once for the whole run.
+ * How the tests run. Two projects, so that a test that needs no Postgres does not start one; the other talks to a real server,
+ * which its global setup starts once for the whole run. Which files are in which lane is decided in tests/setup/lanes.ts.
  */
-import { existsSync } from 'node:fs';
 import { defineConfig } from 'vitest/config';
+import { laneAsked, patternsOf } from './tests/setup/lanes.ts';
+import { patiently } from './tests/setup/patience.ts';
 
-const GLOBAL_SETUP = 'tests/setup/global.ts';
+const lane = laneAsked();
 
 export default defineConfig({
   test: {
-    include: ['src/**/*.test.ts', 'tests/**/*.test.ts'],
-    globalSetup: existsSync(new URL(GLOBAL_SETUP, import.meta.url)) ? [GLOBAL_SETUP] : [],
     pool: 'forks',
     maxWorkers: 3,
     fileParallelism: true,
     // Files of one process share what they import: importing takes a tenth of the time otherwise. None keeps state in a module but its own.
     isolate: false,
-    testTimeout: 30_000,
-    hookTimeout: 60_000,
+    testTimeout: patiently(60_000),
+    hookTimeout: patiently(120_000),
+    expect: { poll: { timeout: patiently(10_000) } },
     reporters: ['default', './scripts/count-reporter.mjs'],
+    projects: [
+      { extends: true, test: { name: 'unit', ...patternsOf(lane, 'unit') } },
+      {
+        extends: true,
+        test: { name: 'database', ...patternsOf(lane, 'database'), globalSetup: ['tests/setup/global.ts'] },
+      },
+    ],
   },
 });

@@ -21,6 +21,7 @@ import {
   noSkippedTests,
   noSleep,
   noTickets,
+  patientLimits,
 } from './tidy/words.ts';
 import { planted as wordPlants } from './tidy/words.planted.ts';
 import { docAnchors, docPaths } from './tidy/documents.ts';
@@ -45,6 +46,7 @@ const CHECKS: readonly Check[] = [
   noMachinePaths,
   noSkippedTests,
   noSleep,
+  patientLimits,
   lockFile,
   docLinks,
   docAnchors,

@@ -216,11 +216,21 @@ async function settle(round: Round): Promise<WaitRow[]> {
     const steps = new Map(busy.map((seat) => [seat.pid, seat.running]));
     const waits = await readWaits(round.controller, pidsOf(round));
     const still = busy.every((seat) => seat.running !== null && waitsForUs(round, seat, waits));
-    if (still) recordWaits(round, waits, steps);
-    if (still && !hasCircle(waits)) return waits;
+    const lasts = still && !hasCircle(waits);
+    if (still) recordWaits(round, lasts ? await readAgain(round, waits) : waits, steps);
+    if (lasts) return waits;
     await checkStandstill(round);
     pauseMs = Math.min(pauseMs * 2, POLL_LONGEST_MS);
   }
+}
+
+/**
+ * The server lists locks of tables before it lists waits, so a session that came to wait in between shows too few. Where these are all
+ * there is to go by, they are read again: nothing moves any more.
+ */
+async function readAgain(round: Round, waits: WaitRow[]): Promise<WaitRow[]> {
+  const isNamed = waits.every(({ table, key }) => table !== null || key !== null);
+  return isNamed ? waits : readWaits(round.controller, pidsOf(round));
 }
 
 function stepFinishes(round: Round, pauseMs: number): Promise<boolean> {

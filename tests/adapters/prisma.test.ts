@@ -7,6 +7,7 @@ import { createRequire } from 'node:module';
 import { describe } from 'vitest';
 import { prismaExecutor, prismaTransactor, type PrismaTransaction } from '../../src/adapters/index.ts';
 import { describeLibrary, type Library } from './library.ts';
+import { patiently } from '../setup/patience.ts';
 
 interface Tx extends PrismaTransaction {
   $executeRaw(text: TemplateStringsArray, ...params: unknown[]): Promise<number>;
@@ -66,9 +67,9 @@ describe.skipIf(!isInstalled())('with @prisma/client and @prisma/adapter-pg inst
   describeLibrary('Prisma', async (url): Promise<Library<Tx>> => {
     const prisma = openClient(url);
     return {
-      transaction: (work) => prisma.$transaction(work, { timeout: 15_000 }),
+      transaction: (work) => prisma.$transaction(work, { timeout: patiently(15_000) }),
       executor: prismaExecutor,
-      transactor: prismaTransactor(prisma, { timeout: 15_000 }),
+      transactor: prismaTransactor(prisma, { timeout: patiently(15_000) }),
       write: (tx, id) => tx.$executeRaw`INSERT INTO public.booking VALUES (${id})`,
       send: (tx, statement) => tx.$executeRawUnsafe(statement),
       close: () => prisma.$disconnect(),

@@ -7,6 +7,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { connect, handle, startWorker, task } from '../../src/index.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { plainDatabase } from '../setup/database.ts';
+import { patiently } from '../setup/patience.ts';
 
 /** Per second: one check of the leases, and now and then tickets, timers, routes and the queue. */
 const STATEMENTS_PER_SECOND = 2;
@@ -32,11 +33,11 @@ it('an idle worker that also runs the reconcilers queries less than twice a seco
   const worker = startWorker(engine, { handlers: [handle(task('idle'), () => null)] });
   // All first passes run at the start.
   const passed = () => engine.upkeep.reports().every(({ passes }) => passes > 0);
-  await expect.poll(passed, { timeout: 10_000 }).toBe(true);
+  await expect.poll(passed, { timeout: patiently(10_000) }).toBe(true);
   const before = statements;
   const started = performance.now();
   await expect
-    .poll(() => performance.now() - started, { timeout: WATCHED_MS * 2, interval: 100 })
+    .poll(() => performance.now() - started, { timeout: patiently(WATCHED_MS * 2), interval: 100 })
     .toBeGreaterThan(WATCHED_MS);
   const perSecond = ((statements - before) * 1_000) / (performance.now() - started);
   await worker.stop();

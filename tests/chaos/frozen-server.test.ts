@@ -14,9 +14,10 @@ import pg from 'pg';
 import { startEmbedded, type EmbeddedServer } from '../../src/embedded/index.ts';
 import { migrate } from '../../src/engine/database/migrate.ts';
 import { startFaultProxy } from '../../src/testing/fault-proxy.ts';
+import { patiently } from '../setup/patience.ts';
 
 const FIXTURE = fileURLToPath(new URL('./fixtures/stopping-process.mjs', import.meta.url));
-const LIMIT_MS = 60_000;
+const LIMIT_MS = patiently(60_000);
 const DEADLINE_MS = 300;
 
 let parent: string;

@@ -18,11 +18,12 @@ import { startWorker } from '../../src/connect/worker.ts';
 import type { Worker } from '../../src/worker/worker.ts';
 import { newKind, resultOf } from '../worker/crew.ts';
 import { faultsOf } from './checker.ts';
+import { patiently } from '../setup/patience.ts';
 
 const CRASHES = 2;
 const PER_CRASH = 150;
-const RECOVERED = { timeout: 40_000, interval: 25 };
-const LIMIT_MS = 60_000;
+const RECOVERED = { timeout: patiently(40_000), interval: 25 };
+const LIMIT_MS = patiently(60_000);
 
 let parent: string;
 let server: EmbeddedServer;

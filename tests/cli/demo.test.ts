@@ -9,10 +9,11 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vites
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { emptyDatabase } from '../setup/database.ts';
 import { expectGone, PATIENCE, runProcess, startCommand, workerPids } from './processes.ts';
+import { patiently } from '../setup/patience.ts';
 
 const EXECUTIONS = 120;
 const ARGS = ['demo', '--executions', String(EXECUTIONS)];
-const TEST_LIMIT_MS = 90_000;
+const TEST_LIMIT_MS = patiently(90_000);
 
 let database: TestDatabase;
 

@@ -8,9 +8,10 @@ import { fileURLToPath } from 'node:url';
 import { expect, onTestFinished } from 'vitest';
 import { runProgram } from '../../src/cli/run.ts';
 import { findProcess } from '../../src/embedded/liveness.ts';
+import { patiently } from '../setup/patience.ts';
 
 const PROGRAM = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));
-export const PATIENCE = { timeout: 20_000, interval: 10 };
+export const PATIENCE = { timeout: patiently(20_000), interval: 10 };
 
 export interface Started {
   readonly child: ChildProcess;

@@ -11,13 +11,14 @@ import { workerPort, type Claim, type ClaimRequest, type WorkerPort } from '../.
 import type { ExecutionId, ExecutionSnapshot, SubmitRequest } from '../../src/index.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { testDatabase } from '../setup/database.ts';
+import { patiently } from '../setup/patience.ts';
 
 /** Whether a hint of another process can reach this one. */
 export const LISTENING = process.env['FLOWFABRIC_TEST_LISTEN'] !== 'off';
 
 export const LEASE_MS = 30_000;
 export const SIGNING_SECRET = 'a secret of the tests, long enough to be one';
-export const WAIT = { timeout: 10_000, interval: 10 } as const;
+export const WAIT = { timeout: patiently(30_000), interval: 10 } as const;
 
 function connectOptions(database: TestDatabase): ConnectOptions {
   const poolSize = process.env['FLOWFABRIC_TEST_POOL'];

@@ -6,8 +6,9 @@ import { fileURLToPath, pathToFileURL } from 'node:url';
 import { afterAll, expect, test } from 'vitest';
 import { availableBinaries, startEmbedded } from '../../src/embedded/index.ts';
 import { DIST, isAlive, makeDirectory, query, startUser, temporaryDirectory } from './processes.ts';
+import { patiently } from '../setup/patience.ts';
 
-const LIMIT_MS = 60_000;
+const LIMIT_MS = patiently(60_000);
 const NOBODY = 65_534;
 const available = await availableBinaries();
 const isRoot = process.getuid?.() === 0;

@@ -13,10 +13,11 @@ import { fileURLToPath } from 'node:url';
 import pg from 'pg';
 import { expect, onTestFinished, vi } from 'vitest';
 import { findProcess } from '../../src/embedded/liveness.ts';
+import { patiently } from '../setup/patience.ts';
 
 export const DIST = new URL('../../dist/', import.meta.url);
 const FIXTURE = fileURLToPath(new URL('./fixtures/using-process.mjs', import.meta.url));
-const POLL_LIMIT_MS = 20_000;
+const POLL_LIMIT_MS = patiently(20_000);
 
 export interface UsingProcess {
   readonly child: ChildProcess;

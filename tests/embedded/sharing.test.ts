@@ -15,8 +15,9 @@ import {
   temporaryDirectory,
   until,
 } from './processes.ts';
+import { patiently } from '../setup/patience.ts';
 
-const LIMIT_MS = 60_000;
+const LIMIT_MS = patiently(60_000);
 const posix = process.platform !== 'win32';
 
 // One initdb serves all tests that only need an instance; each leaves it stopped.

@@ -5,8 +5,9 @@ import { join } from 'node:path';
 import { afterAll, expect, onTestFinished, test } from 'vitest';
 import { availableBinaries, startEmbedded } from '../../src/embedded/index.ts';
 import { isAlive, makeDirectory, query, temporaryDirectory } from './processes.ts';
+import { patiently } from '../setup/patience.ts';
 
-const LIMIT_MS = 60_000;
+const LIMIT_MS = patiently(60_000);
 const posix = process.platform !== 'win32';
 
 // One initdb serves all tests that only need an instance; each leaves it stopped.

@@ -11,11 +11,12 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { sqlFiles } from '../../src/engine/database/sql-files.ts';
 import { emptyDatabase } from '../setup/database.ts';
+import { patiently } from '../setup/patience.ts';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const BUNDLER = join(ROOT, 'node_modules/rolldown/bin/cli.mjs');
 const BUILT_SQL = new URL('../../dist/engine/database/sql-files.js', import.meta.url);
-const LIMIT_MS = 25_000;
+const LIMIT_MS = patiently(25_000);
 const run = promisify(execFile);
 
 let folder: string;

@@ -10,10 +10,11 @@ import type { AddressInfo } from 'node:net';
 import { basename, join } from 'node:path';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { emptyDatabase } from '../setup/database.ts';
+import { patiently } from '../setup/patience.ts';
 import { installPacked, type Consumer } from './consumer.ts';
 
 const PROGRAM = { module: 'nodenext', outDir: 'out' };
-const LIMIT = { timeout: 120_000 };
+const LIMIT = { timeout: patiently(120_000) };
 
 /** What fragments refer to: the reader's own, or introduced in the text around them. */
 const CONTEXT = `
@@ -127,7 +128,7 @@ test('the quickstart of the README runs, and its programs exit with 0', LIMIT, a
   const worker = start('worker.js', [], database.url);
   await expect
     .poll(async () => (await database.query(`SELECT to_regclass('public.summaries') AS made`)).rows, {
-      timeout: 30_000,
+      timeout: patiently(30_000),
     })
     .toEqual([{ made: 'public.summaries' }]);
   const app = start('app.js', [await serveText()], database.url);

@@ -8,6 +8,7 @@ import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { buffersOf, mostRowsOf, openRecorder, type RecordedPlan } from './plan-recorder.ts';
 import { storeOf, vacuumedEmptyTables } from './table-states.ts';
 import { callsOn, claimBatch, leaseOf, PARTITION, submitBatch } from './workload.ts';
+import { patiently } from '../setup/patience.ts';
 
 const MANY = 100_000;
 
@@ -178,7 +179,7 @@ describe('beside a million finished executions', () => {
        SELECT lpad(to_hex(n), 32, '0')::uuid, n, 0, 'success', 0, 'default' FROM generate_series(1, $1::integer) n`,
       [FINISHED],
     );
-  }, 120_000);
+  }, patiently(120_000));
   afterAll(() => test.drop());
 
   it('claim, complete and cancel touch no more than beside none', async () => {

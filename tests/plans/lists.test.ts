@@ -19,6 +19,7 @@ import {
 } from './plan-recorder.ts';
 import { compiled } from './plan-rules.ts';
 import { vacuumedEmptyTables } from './table-states.ts';
+import { patiently } from '../setup/patience.ts';
 
 const EXECUTIONS = 1_000_000;
 const NAMESPACES = 3;
@@ -172,7 +173,7 @@ let test: TestDatabase;
 beforeAll(async () => {
   test = await vacuumedEmptyTables();
   for (const statement of FILLING) await test.query(statement);
-}, 120_000);
+}, patiently(120_000));
 afterAll(() => test.drop());
 
 /** Big tables that were read in full. */

@@ -26,6 +26,7 @@ import {
   recordSteps,
   reportProgress,
 } from '../../src/engine/steps/steps.sql.ts';
+import { patiently } from '../setup/patience.ts';
 
 export const PARTITION = 7;
 const LONG_LEASE_MS = 3_600_000;
@@ -34,7 +35,7 @@ export const NO_LEASE_MS = -1;
 const MANY_RECLAIMS = 5;
 export const RETRIES = { retry_policy: { max_retries: 5, backoff: { type: 'fixed', delay_ms: 0 } } };
 
-const WAIT_LIMIT_MS = 20_000;
+const WAIT_LIMIT_MS = patiently(20_000);
 
 /** Asks again until it holds. */
 export async function until(isSo: () => Promise<boolean>): Promise<void> {

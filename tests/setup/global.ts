@@ -4,6 +4,7 @@
  * surviving a crash starts its own server.
  */
 import { randomUUID } from 'node:crypto';
+import { rmSync } from 'node:fs';
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -42,6 +43,8 @@ const SETTINGS = {
   deadlock_timeout: '200ms',
 };
 const EVERYBODY_MAY_ENTER = 0o755;
+/** A server told to go needs a moment, during which it may still create files. */
+const REMOVED = { recursive: true, force: true, maxRetries: 20, retryDelay: 50 };
 
 const cleanups: (() => Promise<void>)[] = [];
 
@@ -85,7 +88,7 @@ async function openServer(): Promise<Server> {
   const url = process.env['DATABASE_URL'];
   if (url !== undefined && url !== '') return { url, pid: null, dataDir: null, stop: async () => undefined };
   const parent = await mkdtemp(join(tmpdir(), 'flowfabric-tests-'));
-  const remove = () => rm(parent, { recursive: true, force: true, maxRetries: 3 });
+  const remove = () => rm(parent, REMOVED);
   try {
     // Run by root, the server drops to another account, which must be able to enter its directory.
     await chmod(parent, EVERYBODY_MAY_ENTER);
@@ -94,7 +97,12 @@ async function openServer(): Promise<Server> {
       binaries: process.env['FLOWFABRIC_TEST_BINARIES'] ?? 'auto',
       settings: SETTINGS,
     });
+    const leave = onExit(() => {
+      process.kill(server.pid, 'SIGQUIT');
+      rmSync(parent, REMOVED);
+    });
     const stop = async () => {
+      leave();
       await server.stop('immediate');
       await remove();
     };
@@ -103,4 +111,18 @@ async function openServer(): Promise<Server> {
     await remove();
     throw error;
   }
+}
+
+/**
+ * What is done when the process ends without a teardown: a signal is answered with an exit that awaits nothing, while the server, in a
+ * process group of its own, would run on. Returns what calls it off.
+ */
+function onExit(cleanUp: () => void): () => void {
+  const hangUp = () => process.exit();
+  process.once('exit', cleanUp);
+  process.once('SIGHUP', hangUp);
+  return () => {
+    process.off('exit', cleanUp);
+    process.off('SIGHUP', hangUp);
+  };
 }

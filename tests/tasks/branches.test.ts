@@ -12,6 +12,7 @@ import { chance } from '../setup/chance.ts';
 import { perform, randomHandler, turns, type Surroundings } from './random-handlers.ts';
 import { workerPort } from '../../src/connect/port.ts';
 import type { WorkerPort } from '../../src/contract/protocol.ts';
+import { patiently } from '../setup/patience.ts';
 
 const crew = useCrew();
 const HISTORIES = Number(process.env['FLOWFABRIC_TEST_HISTORIES'] ?? 60);
@@ -137,7 +138,7 @@ async function disturb(engine: Connection, { wanted, living, stop }: Scene): Pro
 
 test(
   'random handlers that are paused, killed and retried take the branch of the first run',
-  { timeout: HISTORIES * 2_000 },
+  { timeout: patiently(HISTORIES * 2_000) },
   async () => {
     const verdict = await runHistories(HISTORIES, (engine) => workerPort(engine));
     console.log(
@@ -148,7 +149,7 @@ test(
   },
 );
 
-test('without the stored order they do not', { timeout: 120_000 }, async () => {
+test('without the stored order they do not', { timeout: patiently(120_000) }, async () => {
   const forgetful = (engine: Connection): WorkerPort => ({
     ...workerPort(engine),
     readOrder: async () => [],

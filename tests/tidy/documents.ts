@@ -48,7 +48,7 @@ export const docAnchors: Check = {
   },
 };
 
-/** A path in backquotes that begins with a folder of the repository and ends with a file's extension or a slash. */
+/** A path in backticks that begins with a folder of the repository and ends with a file's extension or a slash. */
 const NAMED_PATH = /`((?:src|sql|tests|scripts|bench|examples)\/[\w./-]*(?:\.[a-z]+|\/))`/g;
 
 export const docPaths: Check = {

@@ -11,6 +11,7 @@ import {
   noSkippedTests,
   noSleep,
   noTickets,
+  patientLimits,
 } from './words.ts';
 
 const HOME = ['/ho', 'me'].join('');
@@ -99,6 +100,20 @@ export const planted: readonly Plant[] = [
       'tests/c.test.ts:2',
       'tests/d.test.ts:1',
     ],
+  ),
+  plant(
+    patientLimits,
+    {
+      'tests/a.test.ts':
+        "test('a', { timeout: 60_000 }, async () => {\n});\nbeforeAll(async () => {\n}, 5000);",
+      'tests/fine.test.ts': [
+        'const LIMIT = { timeout: patiently(60_000) };',
+        "task('a', { timeout: '90s', attemptTimeoutMs: 60_000 });",
+        "task('a', { timeout: 500 });",
+      ].join('\n'),
+      'src/testing/fine.ts': 'wait({ timeout: 60_000 });',
+    },
+    ['tests/a.test.ts:1', 'tests/a.test.ts:4'],
   ),
   plant(
     lockFile,

@@ -93,6 +93,17 @@ export const noSleep: Check = {
       }),
 };
 
+/** A second or more, of a test, a hook, or a poll. What the product is told to wait for has names of its own. */
+const WALL = /\btimeout:\s*\d[\d_]{3,}|(?<=\n)[ \t]*\}, \d[\d_]{3,}\);/g;
+
+export const patientLimits: Check = {
+  name: 'a time limit of a test goes through patiently',
+  find: (files) =>
+    files
+      .filter((file) => isCode(file) && isTest(file))
+      .flatMap((file) => findPattern(file, lexed(file).code, WALL, 'limit')),
+};
+
 export const lockFile: Check = {
   name: 'the lock file names no registry',
   find: (files) =>

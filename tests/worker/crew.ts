@@ -18,9 +18,10 @@ import { runWorker, type Worker } from '../../src/worker/worker.ts';
 import { testDatabase } from '../setup/database.ts';
 import { workerPort } from '../../src/connect/port.ts';
 import type { WorkerPort } from '../../src/contract/protocol.ts';
+import { patiently } from '../setup/patience.ts';
 
 /** How long a condition may take on a busy machine before the test has failed. */
-export const SOON = { timeout: 15_000, interval: 15 };
+export const SOON = { timeout: patiently(15_000), interval: 15 };
 /** So long that no test lives to see a second look. */
 export const NEVER_MS = 3_600_000;
 /** Retries almost immediately. */

@@ -12,10 +12,11 @@ import { hintChannel } from '../../src/engine/database/names.ts';
 import { WakeUp } from '../../src/worker/loop/wake-up.ts';
 import { newKind, NEVER_MS, resultOf, SOON, useCrew, uuidOf } from './crew.ts';
 import { workerPort } from '../../src/connect/port.ts';
+import { patiently } from '../setup/patience.ts';
 
 const SIGNING_SECRET = 'a secret of at least thirty-two bytes';
 /** A wait that ends in milliseconds, or never. */
-const WITHOUT_POLL = { ...SOON, timeout: 8_000 };
+const WITHOUT_POLL = { ...SOON, timeout: patiently(8_000) };
 
 const crew = useCrew();
 

@@ -9,6 +9,7 @@ import type { ExecutionId } from '../../src/contract/ids.ts';
 import { WakeUp } from '../../src/worker/loop/wake-up.ts';
 import { workerPort } from '../../src/connect/port.ts';
 import type { WorkerPort } from '../../src/contract/protocol.ts';
+import { patiently } from '../setup/patience.ts';
 
 const crew = useCrew();
 
@@ -79,7 +80,7 @@ test('work that one process has no room for is noticed by another', async () => 
   const second = await here.executions.submit({ kind, payload: 'held' });
   answered.open();
   await expect
-    .poll(() => state(second.executionId), { ...SOON, timeout: 5_000 })
+    .poll(() => state(second.executionId), { ...SOON, timeout: patiently(5_000) })
     .toBe('active')
     .finally(() => finish.open());
 });

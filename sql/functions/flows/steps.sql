@@ -104,7 +104,7 @@ BEGIN
   RETURN v_removed;
 END $$;
 
--- Makes the downstreams of staged edges wait for them; an edge whose upstream has ended is resolved at once. Returns
+-- Makes downstream members wait for their staged edges; an edge whose upstream has ended is resolved at once. Returns
 -- how many were applied; edges applied before are left alone.
 CREATE OR REPLACE FUNCTION ff_apply_edges(p_flow uuid, p_partition smallint, p_edge_ids uuid[]) RETURNS integer
 LANGUAGE plpgsql

@@ -16,9 +16,10 @@ import { startEmbedded, type EmbeddedServer } from '../../../src/embedded/index.
 import { migrate } from '../../../src/engine/database/migrate.ts';
 import { newKind } from '../../worker/crew.ts';
 import { workerPort } from '../../../src/connect/port.ts';
+import { patiently } from '../../setup/patience.ts';
 
-const LIMIT_MS = 60_000;
-const RECOVERED = { timeout: 40_000, interval: 25 };
+const LIMIT_MS = patiently(60_000);
+const RECOVERED = { timeout: patiently(40_000), interval: 25 };
 const LEASE_MS = 600_000;
 const SECRET = 'a secret that is long enough to be one';
 const GO = { kind: 'count', n: 1, by: 'signals', waitpoints: ['go'] } as const;

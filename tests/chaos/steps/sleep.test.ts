@@ -15,10 +15,11 @@ import { AGAIN, newKind, SOON } from '../../worker/crew.ts';
 import { faultsOf } from '../checker.ts';
 import { createEffects, effectsOf, LEASE_MS, startTaskProcess, type TaskProcess } from './task-processes.ts';
 import { workerPort } from '../../../src/connect/port.ts';
+import { patiently } from '../../setup/patience.ts';
 
 /** Tolerance for what the engine adds to a time: far less than starting over would add. */
 const LATER_MS = 60_000;
-const LIMIT_MS = 60_000;
+const LIMIT_MS = patiently(60_000);
 
 let parent: string;
 let server: EmbeddedServer;

@@ -8,6 +8,7 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { onTestFinished } from 'vitest';
 import type { TestDatabase } from '../../../src/testing/test-database.ts';
+import { patiently } from '../../setup/patience.ts';
 
 const FIXTURE = fileURLToPath(new URL('../fixtures/task-process.mjs', import.meta.url));
 
@@ -15,7 +16,7 @@ const FIXTURE = fileURLToPath(new URL('../fixtures/task-process.mjs', import.met
 export const LEASE_MS = 3_600_000;
 
 /** How long one process may take to start, work and exit on a busy machine; nothing is timed by it. */
-const PROCESS_LIMIT_MS = 30_000;
+const PROCESS_LIMIT_MS = patiently(30_000);
 /** For a test that starts about this many processes, one after another. */
 export function timeFor(processes: number): { timeout: number } {
   return { timeout: processes * PROCESS_LIMIT_MS };

@@ -8,6 +8,7 @@ import { hintChannel } from '../../../src/engine/database/names.ts';
 import type { FeedEvent } from '../../../src/index.ts';
 import { countingPool, endOne, take } from './following.ts';
 import { newKind, useBench } from '../open.ts';
+import { patiently } from '../../setup/patience.ts';
 
 const bench = useBench();
 const idOf = (event: FeedEvent): string => ('executionId' in event ? event.executionId : '');
@@ -54,7 +55,7 @@ it('a hint of a position that does not exist wakes a reader and does not keep it
   const subscription = await engine.events.subscribeCompletions({ filter: { kind } });
   const next = subscription.next();
   const reads = (): number => count('ff_read_events');
-  await expect.poll(reads, { timeout: 10_000 }).toBeGreaterThan(0);
+  await expect.poll(reads, { timeout: patiently(10_000) }).toBeGreaterThan(0);
   const before = reads();
   let hints = 0;
   // Again and again, because the listener may not be there yet.
@@ -66,10 +67,10 @@ it('a hint of a position that does not exist wakes a reader and does not keep it
     ]);
     return reads();
   };
-  await expect.poll(hinted, { timeout: 10_000 }).toBeGreaterThan(before);
+  await expect.poll(hinted, { timeout: patiently(10_000) }).toBeGreaterThan(before);
   const looks = (): number => count('ff_sequence');
   const looked = looks();
-  await expect.poll(looks, { timeout: 10_000 }).toBeGreaterThan(looked + 3);
+  await expect.poll(looks, { timeout: patiently(10_000) }).toBeGreaterThan(looked + 3);
   // A reader that believed it would read without end.
   expect(reads() - before).toBeLessThan(hints + 5);
   const id = await endOne(bench, kind);

@@ -19,12 +19,13 @@ import {
   take,
 } from './following.ts';
 import { newKind, useBench, WAIT } from '../open.ts';
+import { patiently } from '../../setup/patience.ts';
 
 const bench = useBench();
 const READ = 'ff_read_events';
 const LOOK = 'ff_sequence';
 /** What waits for nothing ends at once; a longer wait is one for a timeout. */
-const SOON = { timeout: 5_000, interval: 10 };
+const SOON = { timeout: patiently(5_000), interval: 10 };
 const OVER = { done: true, value: undefined };
 
 const bytesOf = (cursor: string): Uint8Array => Uint8Array.from(Buffer.from(cursor, 'base64url'));
@@ -306,7 +307,7 @@ describe('a connection that breaks', () => {
         proxy.cutAll();
         expect(item).toBeDefined();
       },
-      { timeout: 20_000, interval: 100 },
+      { timeout: patiently(20_000), interval: 100 },
     );
     const reason = expect.stringMatching(/^[A-Z].*\.$/) as unknown;
     expect(item).toEqual({ type: 'disconnected', reason, cursor, position: decodeCursor(cursor) });

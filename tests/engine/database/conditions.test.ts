@@ -15,6 +15,7 @@ import { runCommand } from '../../cli/processes.ts';
 import { selfSigned } from './certificate.ts';
 import { useRoles, type Role } from './roles.ts';
 import { workerPort } from '../../../src/connect/port.ts';
+import { patiently } from '../../setup/patience.ts';
 
 const roles = useRoles();
 /** The role the engine runs as, which a test changes and puts right again. */
@@ -234,14 +235,14 @@ describe('TLS', () => {
     await client.query('SELECT pg_reload_conf()');
     await client.end();
     await vi.waitFor(async () => expect(await encrypted(`${server.url}?sslmode=no-verify`)).toBe(true), {
-      timeout: 20_000,
+      timeout: patiently(20_000),
     });
-  }, 60_000);
+  }, patiently(60_000));
 
   afterAll(async () => {
     await server?.stop('immediate');
     await rm(parent, { recursive: true, force: true, maxRetries: 3 });
-  }, 60_000);
+  }, patiently(60_000));
 
   async function encrypted(connectionString: string): Promise<boolean> {
     const client = new pg.Client({ connectionString });
@@ -296,7 +297,7 @@ describe('TLS', () => {
     // A smart shutdown waits for the last session and lets nobody in.
     process.kill(server.pid, 'SIGTERM');
     await expect
-      .poll(() => errorOf(migrate({ databaseUrl: server.url })), { timeout: 20_000 })
+      .poll(() => errorOf(migrate({ databaseUrl: server.url })), { timeout: patiently(20_000) })
       .toMatchObject({
         code: 'unavailable',
         sqlState: '57P03',

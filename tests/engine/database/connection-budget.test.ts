@@ -15,9 +15,10 @@ import { runCommand } from '../../cli/processes.ts';
 import { latch } from '../../worker/crew.ts';
 import { useRoles, type Role } from './roles.ts';
 import { workerPort } from '../../../src/connect/port.ts';
+import { patiently } from '../../setup/patience.ts';
 
 const roles = useRoles();
-const LONG = { timeout: 30_000 };
+const LONG = { timeout: patiently(30_000) };
 let role: Role;
 
 beforeAll(async () => {

@@ -13,8 +13,9 @@ import {
 import { startFaultProxy, type FaultProxy } from '../../../src/testing/fault-proxy.ts';
 import type { TestDatabase } from '../../../src/testing/test-database.ts';
 import { plainDatabase } from '../../setup/database.ts';
+import { patiently } from '../../setup/patience.ts';
 
-const SOON = { timeout: 20_000, interval: 15 };
+const SOON = { timeout: patiently(20_000), interval: 15 };
 const OFTEN: Heartbeat = { everyMs: 20, answerMs: 2_000 };
 /** Longer than any test lives. */
 const NEVER: Heartbeat = { everyMs: 3_600_000, answerMs: 3_600_000 };

@@ -8,9 +8,10 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { TestDatabase } from '../../../src/testing/test-database.ts';
 import { emptyDatabase } from '../../setup/database.ts';
+import { patiently } from '../../setup/patience.ts';
 
 const FIXTURE = fileURLToPath(new URL('../fixtures/odd-parsers-process.mjs', import.meta.url));
-const LIMIT_MS = 20_000;
+const LIMIT_MS = patiently(20_000);
 const run = promisify(execFile);
 
 let database: TestDatabase;

@@ -14,9 +14,10 @@ import { handle } from '../../../src/define/handlers.ts';
 import { startWorker } from '../../../src/connect/worker.ts';
 import { latch } from '../../worker/crew.ts';
 import { useRoles, type Role } from './roles.ts';
+import { patiently } from '../../setup/patience.ts';
 
 const roles = useRoles();
-const LONG = { timeout: 60_000 };
+const LONG = { timeout: patiently(60_000) };
 let server: pg.Client;
 let renamer: pg.Client;
 let role: Role;

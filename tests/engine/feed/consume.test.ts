@@ -213,8 +213,11 @@ describe('moving a consumer', () => {
     // Which comes first in the feed is not said: they ended together.
     const [first] = await eventsOf(kind);
     const failed = latch();
+    // Until then it stays where it was moved to.
+    const seen = latch();
     const handler: EventHandler = async (events, tx) => {
       if (events[0]!.position === first!.position) throw new Error('cannot be handled');
+      await seen.opened;
       await projection(name)(events, tx);
     };
     const consumer = await consume(name, handler, {
@@ -225,6 +228,7 @@ describe('moving a consumer', () => {
     await failed.opened;
     const moved = await bench.engine.consumers.move(name, first!.cursor);
     expect(moved).toMatchObject({ name, position: first!.position, failures: 0 });
+    seen.open();
     const { executionId } = first as { executionId?: string };
     await expectSeenOnce(
       name,

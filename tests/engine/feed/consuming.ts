@@ -15,9 +15,10 @@ import type {
   SqlTransaction,
 } from '../../../src/index.ts';
 import { newKind, useBench, type Bench } from '../../conformance/open.ts';
+import { patiently } from '../../setup/patience.ts';
 
-export const SOON = { timeout: 20_000, interval: 15 };
-export const LONG = { timeout: 60_000 };
+export const SOON = { timeout: patiently(20_000), interval: 15 };
+export const LONG = { timeout: patiently(60_000) };
 let opened: Bench;
 /** Of the file that asked for it last: files of one process share this module. */
 export const bench: Pick<Bench, 'engine' | 'database' | 'another'> = {

@@ -11,6 +11,7 @@ import { edgeResult, joinState, neededOf } from '../../../src/model/joins.ts';
 import { useBench, LEASE_MS } from '../../conformance/open.ts';
 import { expectSettled } from '../../races/flows/arena.ts';
 import { FlowModel, isEnd, type End, type PlannedMember } from './model.ts';
+import { patiently } from '../../setup/patience.ts';
 
 /** `FLOWFABRIC_TEST_FLOWS` runs more. */
 const RUNS = Number(process.env['FLOWFABRIC_TEST_FLOWS'] ?? 40);
@@ -214,7 +215,11 @@ async function runFlow(drawn: Drawn): Promise<void> {
   await expectSettled({ through }, [parseExecutionId(flowId).uuid]);
 }
 
-it('a flow comes to the ends the model says, whatever it is and however its members end', async () => {
-  // The seed and the path of a failure are part of its message.
-  await fc.assert(fc.asyncProperty(anyFlow, runFlow), { numRuns: RUNS, endOnFailure: true });
-}, 60_000);
+it(
+  'a flow comes to the ends the model says, whatever it is and however its members end',
+  async () => {
+    // The seed and the path of a failure are part of its message.
+    await fc.assert(fc.asyncProperty(anyFlow, runFlow), { numRuns: RUNS, endOnFailure: true });
+  },
+  patiently(60_000),
+);

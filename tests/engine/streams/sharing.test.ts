@@ -16,11 +16,12 @@ import { hintChannel } from '../../../src/engine/database/names.ts';
 import { SharedHistory, type TailHistory } from '../../../src/engine/streams/tail.ts';
 import { startFaultProxy, type FaultProxy } from '../../../src/testing/fault-proxy.ts';
 import { newKind, useBench } from '../../conformance/open.ts';
+import { patiently } from '../../setup/patience.ts';
 
 const bench = useBench();
 /** For what is much to do when others are busy, too. */
-const BUSY = { timeout: 90_000 };
-const SOON = { timeout: 20_000, interval: 15 };
+const BUSY = { timeout: patiently(90_000) };
+const SOON = { timeout: patiently(20_000), interval: 15 };
 const AGAIN = { retry: { maxRetries: 1, backoff: { type: 'fixed' as const, delayMs: 0 } } };
 /** What the statements are known by that ask for finished steps, for the lease of a frame, and for the heads of parked streams. */
 const STEPS = 'SELECT DISTINCT step_name';

@@ -10,6 +10,7 @@ import { testDatabase } from '../../setup/database.ts';
 import { arenaOn, HOUR_MS, type Arena } from '../arena.ts';
 import { ask, LEASE_MS, type Answer, type Ask, type Call, type Lease } from '../calls.ts';
 import { unkeptAnswers, violationsOf } from '../invariants.ts';
+import { patiently } from '../../setup/patience.ts';
 
 const SEED = 20_251;
 const PARTIES = 6;
@@ -277,68 +278,72 @@ async function drain(board: Board): Promise<number> {
   return board.open.size;
 }
 
-it('a mix of everything leaves no contradiction, no broken promise and nothing stuck', async () => {
-  const board: Board = {
-    routeId: 0,
-    open: new Set(),
-    leases: new Map(),
-    answers: [],
-    children: new Map(),
-    known: new Set(),
-    ended: new Set(),
-    waiting: new Set(),
-  };
-  const first = arena.calls.submit({ ids: [randomUUID()], routes: [ROUTE], policy: POLICY });
-  board.routeId = Number((await arena.through(first.sql, first.params)).rows[0]?.route_id);
+it(
+  'a mix of everything leaves no contradiction, no broken promise and nothing stuck',
+  async () => {
+    const board: Board = {
+      routeId: 0,
+      open: new Set(),
+      leases: new Map(),
+      answers: [],
+      children: new Map(),
+      known: new Set(),
+      ended: new Set(),
+      waiting: new Set(),
+    };
+    const first = arena.calls.submit({ ids: [randomUUID()], routes: [ROUTE], policy: POLICY });
+    board.routeId = Number((await arena.through(first.sql, first.params)).rows[0]?.route_id);
 
-  const clients = await Promise.all(Array.from({ length: PARTIES }, () => database.connect()));
-  // A deadlock, a failed assertion or any other error ends the test here.
-  const done = await Promise.all(
-    clients.map((client, party) => play(board, (text, params) => client.query(text, params), party)),
-  );
-  expect(done.reduce((sum, one) => sum + one, 0)).toBeGreaterThan((PARTIES * OPERATIONS_EACH) / 2);
-  expect(await violationsOf(arena.through, null)).toEqual([]);
-  expect(await unkeptAnswers(arena.through, board.answers, 0)).toEqual([]);
-  const words = new Set(board.answers.map(({ word }) => word));
-  for (const word of [
-    'completed',
-    'failed',
-    'retry_scheduled',
-    'released',
-    'renewed',
-    'cancelled',
-    'revoked',
-  ]) {
-    expect(words, 'what the mix came by').toContain(word);
-  }
-  for (const word of [
-    'paused',
-    'recorded',
-    'replayed',
-    'changed',
-    'execution_timed_out',
-    'attempt_timed_out',
-    'forgotten',
-  ]) {
-    expect(words, 'what the mix came by').toContain(word);
-  }
-  for (const word of [
-    'suspended',
-    'open',
-    'created',
-    'resumed',
-    'counted',
-    'buffered',
-    'duplicate',
-    'closed',
-  ]) {
-    expect(words, 'what the mix came by').toContain(word);
-  }
-  for (const word of ['lapsed', 'fired', 'lease_expired', 'not_active', 'stale_lease']) {
-    expect(words, 'what the mix came by').toContain(word);
-  }
+    const clients = await Promise.all(Array.from({ length: PARTIES }, () => database.connect()));
+    // A deadlock, a failed assertion or any other error ends the test here.
+    const done = await Promise.all(
+      clients.map((client, party) => play(board, (text, params) => client.query(text, params), party)),
+    );
+    expect(done.reduce((sum, one) => sum + one, 0)).toBeGreaterThan((PARTIES * OPERATIONS_EACH) / 2);
+    expect(await violationsOf(arena.through, null)).toEqual([]);
+    expect(await unkeptAnswers(arena.through, board.answers, 0)).toEqual([]);
+    const words = new Set(board.answers.map(({ word }) => word));
+    for (const word of [
+      'completed',
+      'failed',
+      'retry_scheduled',
+      'released',
+      'renewed',
+      'cancelled',
+      'revoked',
+    ]) {
+      expect(words, 'what the mix came by').toContain(word);
+    }
+    for (const word of [
+      'paused',
+      'recorded',
+      'replayed',
+      'changed',
+      'execution_timed_out',
+      'attempt_timed_out',
+      'forgotten',
+    ]) {
+      expect(words, 'what the mix came by').toContain(word);
+    }
+    for (const word of [
+      'suspended',
+      'open',
+      'created',
+      'resumed',
+      'counted',
+      'buffered',
+      'duplicate',
+      'closed',
+    ]) {
+      expect(words, 'what the mix came by').toContain(word);
+    }
+    for (const word of ['lapsed', 'fired', 'lease_expired', 'not_active', 'stale_lease']) {
+      expect(words, 'what the mix came by').toContain(word);
+    }
 
-  expect(await drain(board)).toBe(0);
-  expect(await violationsOf(arena.through, null)).toEqual([]);
-  expect(await unkeptAnswers(arena.through, board.answers, 0)).toEqual([]);
-}, 60_000);
+    expect(await drain(board)).toBe(0);
+    expect(await violationsOf(arena.through, null)).toEqual([]);
+    expect(await unkeptAnswers(arena.through, board.answers, 0)).toEqual([]);
+  },
+  patiently(60_000),
+);

@@ -93,7 +93,7 @@ async function checkRoutes({ kind, lane }: Plan): Promise<void> {
   expect(claims, 'claims').toHaveLength(1);
 }
 
-type Race = Pick<RaceSpec<Plan>, 'setup' | 'sessions' | 'permutations' | 'most'>;
+type Race = Pick<RaceSpec<Plan>, 'setup' | 'sessions' | 'permutations'>;
 
 function race(spec: Race) {
   return runRace<Plan>({
@@ -111,7 +111,6 @@ describe('an unused route', () => {
   it('is forgotten during a submit to it, before or after its term is over', async () => {
     await race({
       setup: unused,
-      most: 40,
       sessions: {
         a: ['BEGIN', submitting, 'COMMIT'],
         b: [moving, pass('first'), pass('second')],
@@ -125,7 +124,6 @@ describe('an unused route', () => {
     async (isolation) => {
       await race({
         setup: idle,
-        most: 12,
         sessions: {
           a: [`BEGIN ISOLATION LEVEL ${isolation}`, 'SELECT FROM ff_route', submitting, 'COMMIT'],
           b: [pass('first'), pass('second')],

@@ -23,8 +23,9 @@ import {
 import { sequenceEvents } from '../../../src/engine/feed/events.sql.ts';
 import { BY_POSITION, sequencedBy, storeOn, type LogReader } from './log-reader.ts';
 import { BY_ID, BY_ID_BELOW_HORIZON, BY_TRANSACTION, NAIVE_FEED_FUNCTIONS } from './naive-functions.ts';
+import { patiently } from '../../setup/patience.ts';
 
-const LONG = { timeout: 120_000 };
+const LONG = { timeout: patiently(120_000) };
 
 let database: TestDatabase;
 

@@ -16,9 +16,10 @@ import type { Ask } from '../calls.ts';
 import { alone, expectNoFailure, failureOf, HOLDER, reads, tell, writer, type LogScene } from './races.ts';
 import { BY_POSITION, EVERYTHING, storeOn } from './log-reader.ts';
 import { NAIVE_FEED_FUNCTIONS } from './naive-functions.ts';
+import { patiently } from '../../setup/patience.ts';
 
-const LONG = { timeout: 120_000 };
-const SOON = { timeout: 20_000, interval: 15 };
+const LONG = { timeout: patiently(120_000) };
+const SOON = { timeout: patiently(20_000), interval: 15 };
 const RETENTION_MS = 7_000;
 const OLD = 4;
 const SLOTS = 8;

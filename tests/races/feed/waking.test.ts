@@ -15,8 +15,9 @@ import type { TestDatabase } from '../../../src/testing/test-database.ts';
 import { plainDatabase } from '../../setup/database.ts';
 import type { Ask } from '../calls.ts';
 import { BY_POSITION, storeOn } from './log-reader.ts';
+import { patiently } from '../../setup/patience.ts';
 
-const SOON = { timeout: 20_000, interval: 15 };
+const SOON = { timeout: patiently(20_000), interval: 15 };
 const READ = /ff_read_events\(/;
 const LOOK = /ff_sequence\(/;
 

@@ -12,7 +12,7 @@ import { formatExecutionId, parseExecutionId } from '../../../src/contract/ids.t
 import type { MemberRequest } from '../../../src/contract/flows.ts';
 import { runRace, type Interleaving, type StepLike } from '../../../src/testing/stepper.ts';
 import type { TestDatabase } from '../../../src/testing/test-database.ts';
-import { transaction, type Scene } from '../arena.ts';
+import { MOST_ORDERS, transaction, type Scene } from '../arena.ts';
 import {
   ask,
   callsOf,
@@ -26,9 +26,6 @@ import {
 import { flowCallsOf, PARTITION, type FlowCalls, type FlowFunctionNames } from './calls.ts';
 import { flowFaults, flowLeftovers, memberFaults } from './invariants.ts';
 import { workerPort } from '../../../src/connect/port.ts';
-
-/** Races with more orders are sampled: three sessions of two steps have ninety. `FLOWFABRIC_TEST_ORDERS` runs more. */
-const MOST_ORDERS = Number(process.env['FLOWFABRIC_TEST_ORDERS'] ?? 12);
 
 export type NamedMember = Omit<MemberRequest, 'kind'>;
 

@@ -1,17 +1,19 @@
 /**
- * An agent that writes its answer word by word, in a process of its own that is killed in the middle. Whoever reads leaves and comes back,
- * and has every word once. Run it with `node examples/streaming/main.mjs`; set DATABASE_URL to use a Postgres of yours.
+ * An agent writes its answer word by word, in a process of its own that is killed in the middle. A reader leaves and comes back, and has
+ * every word once.
  */
-import { fork } from 'node:child_process';
+import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { applyPatch, connect, handle, migrate, startWorker, stream, task } from 'flowfabric';
+import { applyPatch, connect, handle, migrate, startWorker, stream, task, type ChunkItem } from 'flowfabric';
 import { startEmbedded } from 'flowfabric/embedded';
 
 const SENTENCES = ['Streams outlive their writer.', 'They outlive their reader too.', 'That is the point.'];
 
-const answer = task('answer', { streams: { words: stream.durable(), draft: stream.summary() } });
+const answer = task('answer', {
+  streams: { words: stream.durable<string>(), draft: stream.summary<{ sentences?: number }>() },
+});
 
 /** The agent: each sentence is a step, so that a finished one is not written again. */
 const work = handle(answer, async (_, ctx) => {
@@ -29,16 +31,16 @@ const work = handle(answer, async (_, ctx) => {
   }
 });
 
-async function runAgent(databaseUrl) {
+async function runAgent(databaseUrl: string): Promise<void> {
   const connection = await connect({ databaseUrl });
-  // A short lease, so that the example need not wait long for a dead worker.
+  // A short lease, so that the example does not wait long for a dead worker.
   const worker = startWorker(connection, { leaseMs: 1_000, onError: console.error, handlers: [work] });
   await once(process, 'disconnect');
   await worker.stop();
   await connection.close();
 }
 
-function startAgent(databaseUrl) {
+function startAgent(databaseUrl: string): ChildProcess {
   return fork(fileURLToPath(import.meta.url), ['agent'], {
     env: { ...process.env, DATABASE_URL: databaseUrl },
   });
@@ -46,10 +48,10 @@ function startAgent(databaseUrl) {
 
 /** What a page shows: words in their order, without those that are written again. */
 class Page {
-  cursor;
-  words = [];
+  cursor: string | undefined;
+  words: { text: string; step: { name: string; key: string } | null; isFinal: boolean }[] = [];
 
-  take(item) {
+  take(item: ChunkItem<string>): void {
     this.cursor = item.cursor;
     if (item.type === 'frame') this.words.push({ text: item.payload, step: item.frame.step, isFinal: false });
     if (item.type !== 'restarted' && item.type !== 'superseded') return;
@@ -61,12 +63,12 @@ class Page {
       .map((word) => ({ ...word, isFinal: true }));
   }
 
-  get text() {
+  get text(): string {
     return this.words.map(({ text }) => text).join('');
   }
 }
 
-async function main(databaseUrl) {
+async function main(databaseUrl: string): Promise<void> {
   await migrate({ databaseUrl });
   const connection = await connect({ databaseUrl });
   const run = await connection.submit(answer, null);
@@ -84,14 +86,14 @@ async function main(databaseUrl) {
   const second = startAgent(databaseUrl);
   console.log('the agent was killed, and another one takes over');
 
-  for await (const item of run.streams.words.tail({ after: page.cursor })) {
+  for await (const item of run.streams.words.tail({ after: page.cursor! })) {
     page.take(item);
     if (item.type === 'superseded') console.log(`the reader is back and keeps: ${page.text}`);
     if (item.type === 'closed') console.log(`closed: ${item.reason}`);
   }
   console.log(page.text);
 
-  let draft = {};
+  let draft: { sentences?: number } = {};
   for await (const item of run.streams.draft.watch()) {
     if (item.type === 'document') draft = item.document;
     if (item.type === 'patch') draft = applyPatch(draft, item.patch);
@@ -104,9 +106,9 @@ async function main(databaseUrl) {
 }
 
 if (process.argv[2] === 'agent') {
-  await runAgent(process.env.DATABASE_URL);
+  await runAgent(process.env['DATABASE_URL']!);
 } else {
-  const server = process.env.DATABASE_URL === undefined ? await startEmbedded() : undefined;
-  await main(server?.url ?? process.env.DATABASE_URL);
+  const server = process.env['DATABASE_URL'] === undefined ? await startEmbedded() : undefined;
+  await main(server?.url ?? process.env['DATABASE_URL']!);
   await server?.stop();
 }

@@ -1,17 +1,22 @@
 /**
- * Waiting for people: an order needs two of them to agree. While it waits no worker is held. One answers by a link, as from a
- * mail, the other is an operator. Run it with `node examples/approval/main.mjs`; set DATABASE_URL to use a Postgres of yours.
+ * Waiting for people: an order needs two of them to agree. No worker is held while it waits. One person answers through a link, as from
+ * an e-mail; the other is an operator.
  */
-import { atLeast, connect, handle, migrate, startWorker, task } from 'flowfabric';
+import { atLeast, connect, handle, migrate, startWorker, task, type DeliverOutcome } from 'flowfabric';
 import { startEmbedded } from 'flowfabric/embedded';
 
-const server = process.env.DATABASE_URL === undefined ? await startEmbedded() : undefined;
-const databaseUrl = server?.url ?? process.env.DATABASE_URL;
+const server = process.env['DATABASE_URL'] === undefined ? await startEmbedded() : undefined;
+const databaseUrl = server?.url ?? process.env['DATABASE_URL']!;
 await migrate({ databaseUrl });
-// In earnest a secret of yours, the same in every process: openssl rand -hex 32
+// In production this is a secret of yours, the same in every process: openssl rand -hex 32
 const connection = await connect({ databaseUrl, signingSecret: 'an example, and not much of a secret' });
 
-const order = task('order');
+function wordsFor(delivered: DeliverOutcome): string {
+  return 'effect' in delivered ? `${delivered.outcome}, ${delivered.effect}` : delivered.outcome;
+}
+
+const order = task<{ item: string }, string>('order');
+
 const worker = startWorker(connection, {
   onError: console.error,
   handlers: [
@@ -31,8 +36,8 @@ const worker = startWorker(connection, {
 const following = await connection.events.subscribe({ filter: { families: ['signal'] } });
 const run = await connection.submit(order, { item: 'a telescope' });
 for await (const event of following) if (event.type === 'suspended') break;
-const [waited] = (await connection.waitpoints.list()).waitpoints;
-console.log(`${waited.kind} is suspended and waits at ${waited.name} (${waited.reason})`);
+const [waiting] = (await connection.waitpoints.list()).waitpoints;
+console.log(`${waiting?.kind} is suspended and waits at ${waiting?.name} (${waiting?.reason})`);
 
 const { link } = await connection.waitpoints.issueToken(run.executionId, 'manager', {
   source: { type: 'user', identity: 'ada' },
@@ -40,11 +45,11 @@ const { link } = await connection.waitpoints.issueToken(run.executionId, 'manage
   linkTo: 'https://example.org/answer',
 });
 for (const time of ['first', 'second']) {
-  const { outcome, effect } = await connection.signal({ token: link });
-  console.log(`ada, the ${time} time: ${outcome}, ${effect}`);
+  const delivered = await connection.signal({ token: link! });
+  console.log(`ada, the ${time} time: ${wordsFor(delivered)}`);
 }
-const { outcome, effect } = await connection.waitpoints.approve(run.executionId, 'manager', { by: 'grace' });
-console.log(`grace: ${outcome}, ${effect}`);
+const approved = await connection.waitpoints.approve(run.executionId, 'manager', { by: 'grace' });
+console.log(`grace: ${wordsFor(approved)}`);
 console.log(await run.result());
 
 await worker.stop();
