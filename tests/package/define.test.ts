@@ -10,12 +10,13 @@ import { fileURLToPath, pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
 import { build } from 'esbuild';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { patiently } from '../setup/patience.ts';
 import type * as definitions from '../../src/define/index.ts';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const ENTRY = join(ROOT, 'dist/define/index.js');
 const MAX_BYTES = 12 * 1024;
-const LIMIT = { timeout: 60_000 };
+const LIMIT = { timeout: patiently(60_000) };
 const run = promisify(execFile);
 
 let folder: string;
