@@ -25,10 +25,10 @@ const STEPS = Array.from({ length: 10 }, (_, n) => String(n));
 const IN_TRANSACTION = ['4', '9'];
 /** How often a whole run sends each. */
 const EXPECTED: [RegExp, number][] = [
-  [/^SELECT t\.timer_id/, 1],
+  [/AS "timerId"/, 1],
   [/ff_claim\(/, 1],
   [/^INSERT INTO public.effect/, 10],
-  [/^SELECT \* FROM "flowfabric"\.ff_record_steps\(/, 8],
+  [/^SELECT ordinal .* FROM "flowfabric"\.ff_record_steps\(/, 8],
   // In a transaction of user code.
   [/^SELECT to_json\(/, 2],
   [/BEGIN ISOLATION/, 2],

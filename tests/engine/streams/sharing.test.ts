@@ -25,7 +25,7 @@ const SOON = { timeout: patiently(20_000), interval: 15 };
 const AGAIN = { retry: { maxRetries: 1, backoff: { type: 'fixed' as const, delayMs: 0 } } };
 /** What the statements are known by that ask for finished steps, for the lease of a frame, and for the heads of parked streams. */
 const STEPS = 'SELECT DISTINCT step_name';
-const LEASE = 'SELECT lease_epoch FROM';
+const LEASE = 'SELECT lease_epoch AS epoch FROM';
 const HEADS = 'WITH ORDINALITY a(uuid';
 const OVER = { done: true, value: undefined };
 
