@@ -71,7 +71,8 @@ const RESERVED_SETTINGS = new Set([
 
 /** Starts the embedded Postgres, or joins the one already running on the same data directory. */
 export async function startEmbedded(options: EmbeddedOptions = {}): Promise<EmbeddedServer> {
-  embeddedOptions.check(options, 'options', '');
+  anyObject.check(options, 'options');
+  embeddedOptions.check(options, '');
   const settings = settingArguments(options.settings ?? {});
   const which = options.binaries ?? 'auto';
   try {
@@ -193,11 +194,12 @@ const path = new Kind<string>((value) =>
   typeof value === 'string' && value.trim() !== '' && !value.includes('\0') ? undefined : NO_PATH,
 );
 
+const anyObject = openShape<object>({});
 const embeddedOptions = shape<EmbeddedOptions>({
   dataDir: path.optional(),
   binaries: path.optional(),
   // Each is checked where it is passed to a server that is started.
-  settings: new Kind<Opaque>(openShape<object>({}).faultOf).optional(),
+  settings: new Kind<Opaque>(anyObject.faultOf).optional(),
 });
 
 function settingArguments(settings: Record<string, string>): string[] {
