@@ -1,6 +1,6 @@
 /**
  * The kinds of values that requests and options are made of (see shape.ts). The same mistake gets the same sentence wherever it is
- * made.
+ * made. Constants are marked as pure: a browser that loads definitions loads only those that definitions use.
  */
 import { fault, faultAt, Kind, type Opaque } from './shape.ts';
 
@@ -28,7 +28,7 @@ export function bytesOver(text: string, maxBytes: number): number | undefined {
   return bytes > maxBytes ? bytes : undefined;
 }
 
-const HALF_A_PAIR = fault('contains half of a surrogate pair, which is not valid text');
+const HALF_A_PAIR = /* @__PURE__ */ fault('contains half of a surrogate pair, which is not valid text');
 
 /** A string that Postgres can store. */
 export function string(maxBytes: number, minBytes: 0 | 1 = 1): Kind<string> {
@@ -65,15 +65,15 @@ function typed<Value>(type: string, what: string): Kind<Value> {
   return new Kind((value) => (typeof value === type ? undefined : other));
 }
 
-export const flag: Kind<boolean> = typed('boolean', 'must be true or false');
+export const flag: Kind<boolean> = /* @__PURE__ */ typed('boolean', 'must be true or false');
 /** A string of any length: it is cut, or measured by whatever reads it. */
-export const anyString: Kind<string> = typed('string', 'must be a string');
+export const anyString: Kind<string> = /* @__PURE__ */ typed('string', 'must be a string');
 
 /** A function; what it takes and answers cannot be checked. */
-export const func: Kind<Opaque> = typed('function', 'must be a function');
+export const func: Kind<Opaque> = /* @__PURE__ */ typed('function', 'must be a function');
 
 /** Checked by whatever parses it: ids, cursors, durations, JSON. */
-export const parsed: Kind<Opaque> = new Kind(() => undefined);
+export const parsed: Kind<Opaque> = /* @__PURE__ */ new Kind(() => undefined);
 
 /** One of a few words. */
 export function choice<const Word extends string>(words: readonly Word[]): Kind<Word> {
@@ -82,9 +82,9 @@ export function choice<const Word extends string>(words: readonly Word[]): Kind<
   return new Kind((value) => (known.has(value) ? undefined : other));
 }
 
-const NO_LIST = fault('must be a list');
-const EMPTY = fault('must not be empty');
-const MISSING = fault('is missing');
+const NO_LIST = /* @__PURE__ */ fault('must be a list');
+const EMPTY = /* @__PURE__ */ fault('must not be empty');
+const MISSING = /* @__PURE__ */ fault('is missing');
 
 /** Without holes: loops pass over them, and what is asked for them would be answered for others. */
 export function list<Item>(item: Kind<Item>, max: number, min: 0 | 1 = 0): Kind<readonly Item[]> {
@@ -105,10 +105,10 @@ export function stringOr<Other>(short: Kind<string>, long: Kind<Other>): Kind<st
   return new Kind((value) => (typeof value === 'string' ? short : long).faultOf(value));
 }
 
-const NO_SIGNAL = fault('must be an AbortSignal');
+const NO_SIGNAL = /* @__PURE__ */ fault('must be an AbortSignal');
 
 /** Anything that acts as a signal is one: it may come from another realm, or stand in for one. */
-export const abortSignal: Kind<AbortSignal> = new Kind((value) => {
+export const abortSignal: Kind<AbortSignal> = /* @__PURE__ */ new Kind((value) => {
   const given = value as AbortSignal | null | undefined;
   const listens =
     typeof given?.addEventListener === 'function' && typeof given.removeEventListener === 'function';

@@ -127,7 +127,7 @@ export class Shape<Value> extends Kind<Value> {
   }
 }
 
-const NO_OBJECT = fault('must be an object');
+const NO_OBJECT = /* @__PURE__ */ fault('must be an object');
 
 function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
