@@ -1,18 +1,19 @@
 /**
  * Opens FlowFabric in a process: the engine and, beside it, the reconcilers that repair what crashes leave behind.
  */
+import { engineFields, openEngine, type EngineOptions } from '../engine/open.ts';
 import { durationMs, type Duration } from '../contract/duration.ts';
 import { LIMITS } from '../contract/limits.ts';
 import type { ExecutionPolicy } from '../contract/policy.ts';
-import { checkChoice, checkMembers } from '../engine/kit/settings.ts';
-import { ENGINE_OPTIONS, openEngine, type EngineOptions } from '../engine/open.ts';
 import { setRetention } from '../engine/upkeep/retention-setting.ts';
 import { startUpkeep } from '../engine/upkeep/upkeep.ts';
 import type { Connection } from './connection.ts';
 import { createFlowClient } from './flows.ts';
+import { choice, parsed } from '../contract/kinds.ts';
+import { shape } from '../contract/shape.ts';
+import { createTaskClient } from './tasks.ts';
 import { guarded } from './guarded.ts';
 import { keepPort } from './port.ts';
-import { createTaskClient } from './tasks.ts';
 
 /** How to connect, and what this process does besides. */
 export interface ConnectOptions extends EngineOptions {
@@ -32,6 +33,13 @@ export interface ConnectOptions extends EngineOptions {
   retention?: Duration | 'forever';
 }
 
+const connectOptions = shape<ConnectOptions>({
+  ...engineFields,
+  reconcile: choice(['on', 'off']).optional(),
+  defaultPolicy: parsed.optional(),
+  retention: parsed.optional(),
+});
+
 const DEFAULT_POLICY: ExecutionPolicy = { retry: { maxRetries: 3 } };
 
 /** Null is for ever. */
@@ -41,9 +49,8 @@ function keptFor(keep: Duration | 'forever'): number | null {
 
 /** Connects to a migrated schema. Close it when done: it holds connections and timers. */
 export async function connect(options: ConnectOptions): Promise<Connection> {
-  checkMembers(options, 'options', [...ENGINE_OPTIONS, 'reconcile', 'defaultPolicy', 'retention']);
+  connectOptions.check(options, 'options', '');
   const { reconcile = 'on', defaultPolicy = DEFAULT_POLICY, retention: keep, ...engineOptions } = options;
-  checkChoice(reconcile, 'reconcile', ['on', 'off']);
   const retentionMs = keep === undefined ? undefined : keptFor(keep);
   const { engine, context, telemetry } = await openEngine(engineOptions, defaultPolicy);
   if (retentionMs !== undefined) {

@@ -12,10 +12,10 @@ import type {
   SubmittedFlow,
 } from '../contract/flows.ts';
 import { parseExecutionId } from '../contract/ids.ts';
+import { parsed } from '../contract/kinds.ts';
+import { refuse, shape } from '../contract/shape.ts';
 import { withTrace, type SpanName } from '../contract/trace-context.ts';
 import type { FlowDefinition } from '../define/flow-plan.ts';
-import { refuse } from '../engine/kit/checks.ts';
-import { checkMembers } from '../engine/kit/settings.ts';
 
 /** What one submit of a flow may say besides its input. */
 export interface FlowSubmitOptions {
@@ -25,6 +25,13 @@ export interface FlowSubmitOptions {
   /** Of the flow; members have their own. */
   tags?: Record<string, string>;
 }
+
+/** Checked as the request that it becomes. */
+const flowSubmitOptions = shape<FlowSubmitOptions>({
+  flowId: parsed.optional(),
+  namespace: parsed.optional(),
+  tags: parsed.optional(),
+});
 
 /** A flow by its id, submitted here or elsewhere. */
 export interface FlowHandle {
@@ -65,8 +72,7 @@ export function createFlowClient(groups: FlowGroups, activeSpan: () => SpanName 
   return {
     async submitFlow(flow, ...[input, options = {}]) {
       checkDefinition(flow);
-      if (typeof options !== 'object' || options === null) refuse('options', 'must be an object');
-      checkMembers(options, 'options', ['flowId', 'namespace', 'tags']);
+      flowSubmitOptions.check(options, 'options');
       const members = (await flow.layOut(input as never)).map((member) => {
         const tags = withTrace(member.tags, activeSpan());
         return tags === undefined ? member : { ...member, tags };

@@ -4,8 +4,9 @@
  */
 import type { Streams as StreamGroup } from '../contract/connection.ts';
 import type { ChunkStream, MergePatch, StreamKinds, SummaryStream } from '../define/streams.ts';
+import { parsed } from '../contract/kinds.ts';
+import { shape } from '../contract/shape.ts';
 import type { StreamFrame, StreamItem, StreamSummary, SummaryItem } from '../contract/streams.ts';
-import { checkMembers } from '../engine/kit/settings.ts';
 
 /** A frame of the stream with its chunk, or what else a tail tells: that it was closed, begun again, paused… */
 export type ChunkItem<Chunk> =
@@ -53,6 +54,9 @@ export type StreamReaders<Streams extends StreamKinds> = {
       : never;
 };
 
+const watchOptions = shape<{ signal?: AbortSignal }>({ signal: parsed.optional() });
+const tailOptions = shape<ChunkTailOptions>({ after: parsed.optional(), signal: parsed.optional() });
+
 export function streamReaders(streams: StreamGroup, executionId: string, kinds: StreamKinds): object {
   const readers = Object.entries(kinds).map(([name, { mode }]) => [
     name,
@@ -65,7 +69,7 @@ function summaryReader(streams: StreamGroup, executionId: string): SummaryReader
   return {
     read: () => streams.readSummary(executionId),
     watch: (options = {}) => {
-      checkMembers(options, 'options', ['signal']);
+      watchOptions.check(options, 'options');
       return streams.watchSummary(executionId, options) as AsyncIterable<TypedSummaryItem<object>>;
     },
   };
@@ -80,7 +84,7 @@ function chunkReader(
   // Gaps are among best-effort frames: who reads durable ones has nothing to do with them.
   const visibility = mode === 'durable' ? 'exclude_best_effort' : 'all';
   const tail = (options: ChunkTailOptions = {}): AsyncIterable<ChunkItem<unknown>> => {
-    checkMembers(options, 'options', ['after', 'signal']);
+    tailOptions.check(options, 'options');
     return only(name, streams.tail(executionId, { ...options, visibility }));
   };
   return { tail, [Symbol.asyncIterator]: () => tail()[Symbol.asyncIterator]() };

@@ -9,12 +9,12 @@ import type { Json } from '../contract/json.ts';
 import type { SqlExecutor } from '../contract/transactions.ts';
 import type { Executions, Streams as StreamGroup } from '../contract/connection.ts';
 import type { ExecutionId } from '../contract/ids.ts';
+import { list, parsed } from '../contract/kinds.ts';
 import { LIMITS } from '../contract/limits.ts';
+import { refuse, shape } from '../contract/shape.ts';
 import type { NoStreams, StreamKinds } from '../define/streams.ts';
 import { checkInput, requestOf, type AnyTask, type Task, type TaskTerms } from '../define/task.ts';
 import { withTrace, type SpanName } from '../contract/trace-context.ts';
-import { checkList, refuse } from '../engine/kit/checks.ts';
-import { checkMembers } from '../engine/kit/settings.ts';
 import { streamReaders, type StreamReaders } from './stream-readers.ts';
 
 /** What one submit of a task may say differently from its contract. */
@@ -76,17 +76,19 @@ export interface TaskClient {
 /** The groups that are used here. */
 type TaskGroups = { executions: Executions; streams: StreamGroup };
 
-const ITEM_MEMBERS = [
-  'lane',
-  'namespace',
-  'priority',
-  'tags',
-  'policy',
-  'deadline',
-  'delay',
-  'executionId',
-  'idempotencyKey',
-];
+/** Most of it is checked as the request that it becomes. */
+const taskSubmitOptions = shape<TaskSubmitOptions>({
+  lane: parsed.optional(),
+  namespace: parsed.optional(),
+  priority: parsed.optional(),
+  tags: parsed.optional(),
+  policy: parsed.optional(),
+  deadline: parsed.optional(),
+  delay: parsed.optional(),
+  executionId: parsed.optional(),
+  idempotencyKey: parsed.optional(),
+});
+const itemList = list(parsed, LIMITS.submitBatch);
 
 /** What is submitted while a span is active carries it along, so that the trace can go on where the work is done. */
 export function createTaskClient(groups: TaskGroups, activeSpan: () => SpanName | undefined): TaskClient {
@@ -103,7 +105,7 @@ export function createTaskClient(groups: TaskGroups, activeSpan: () => SpanName 
       return { ...handleOf(groups, task, result.executionId), ...result } as never;
     },
     async submitMany(task, items, options = {}) {
-      checkList(items, 'items', LIMITS.submitBatch);
+      itemList.check(items, 'items');
       items.forEach((item: unknown, index) => {
         if (typeof item !== 'object' || item === null)
           refuse(`items[${index}]`, 'must be an object with an input');
@@ -144,7 +146,7 @@ async function toRequest(
   field: string,
 ): Promise<SubmitRequest> {
   checkTask(task);
-  checkMembers(options, field, ITEM_MEMBERS);
+  taskSubmitOptions.check(options, field);
   await checkInput(task, input);
   const { delay, ...terms } = options;
   return {

@@ -2,7 +2,7 @@
  * Cursors: where a reader of the event feed is. One byte that names the kind of cursor and the position as a signed 64-bit
  * big-endian integer, written as base64url text. To users a cursor is a word they keep and give back.
  */
-import { EngineError } from './errors.ts';
+import { refuse } from './shape.ts';
 
 /** A place in the event feed, to be kept and given back as it is. */
 export type Cursor = string;
@@ -16,8 +16,9 @@ const TEXT = /^[A-Za-z0-9_-]*$/;
 
 /** The cursor of a position. Reading from it goes on strictly after it. */
 export function encodeCursor(position: bigint): Cursor {
-  if (typeof position !== 'bigint') refuse('position', 'must be a bigint');
-  if (position < 0n || position > LAST) refuse('position', 'is outside of what a cursor can stand for');
+  if (typeof position !== 'bigint') refuse('position', 'must be a bigint', 'invalid_cursor');
+  if (position < 0n || position > LAST)
+    refuse('position', 'is outside of what a cursor can stand for', 'invalid_cursor');
   const high = Number(BigInt.asIntN(32, position >> 32n));
   const low = Number(BigInt.asIntN(32, position));
   return (
@@ -41,25 +42,27 @@ function threeBytes(bits: number): string {
 export function decodeCursor(cursor: unknown, field = 'cursor'): bigint | undefined {
   const bytes = cursor instanceof Uint8Array ? cursor : fromText(cursor, field);
   if (bytes.length === 0) return undefined;
-  if (bytes.length !== BYTES) refuse(field, `holds ${bytes.length} bytes; a cursor has ${BYTES}`);
+  if (bytes.length !== BYTES)
+    refuse(field, `holds ${bytes.length} bytes; a cursor has ${BYTES}`, 'invalid_cursor');
   if (bytes[0] !== PREFIX) {
-    refuse(field, `begins with byte ${bytes[0]}; a cursor of this feed begins with ${PREFIX}`);
+    refuse(
+      field,
+      `begins with byte ${bytes[0]}; a cursor of this feed begins with ${PREFIX}`,
+      'invalid_cursor',
+    );
   }
   const position = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength).getBigInt64(1);
-  if (position < 0n) refuse(field, 'stands for a negative position');
+  if (position < 0n) refuse(field, 'stands for a negative position', 'invalid_cursor');
   return position;
 }
 
 function fromText(cursor: unknown, field: string): Uint8Array {
-  if (typeof cursor !== 'string') refuse(field, 'must be a cursor: text, or the bytes it stands for');
+  if (typeof cursor !== 'string')
+    refuse(field, 'must be a cursor: text, or the bytes it stands for', 'invalid_cursor');
   if (cursor.length > 4 * CHARACTERS)
-    refuse(field, `has ${cursor.length} characters; a cursor has ${CHARACTERS}`);
+    refuse(field, `has ${cursor.length} characters; a cursor has ${CHARACTERS}`, 'invalid_cursor');
   // One character over a multiple of four cannot come from whole bytes.
-  if (!TEXT.test(cursor) || cursor.length % 4 === 1) refuse(field, 'is not base64url text');
+  if (!TEXT.test(cursor) || cursor.length % 4 === 1) refuse(field, 'is not base64url text', 'invalid_cursor');
   const binary = atob(cursor.replaceAll('-', '+').replaceAll('_', '/'));
   return Uint8Array.from(binary, (character) => character.charCodeAt(0));
-}
-
-function refuse(field: string, what: string): never {
-  throw new EngineError('invalid_cursor', `${field} ${what}.`, { field });
 }

@@ -2,7 +2,7 @@
  * Durations as people write them: `'90s'`, `'1h30m'`, `{ hours: 1, minutes: 30 }`. A bare number is refused: nobody
  * can see its unit.
  */
-import { EngineError } from './errors.ts';
+import { refuse } from './shape.ts';
 
 /** A duration in parts, which are added up. */
 export interface DurationParts {
@@ -32,11 +32,7 @@ const PART = /(\d+(?:\.\d+)?)(ms|d|h|m|s)/g;
 export function durationMs(duration: unknown, field: string, maxMs: number): number {
   const ms = typeof duration === 'string' ? textMs(duration) : partsMs(duration);
   if (ms !== undefined && Number.isFinite(ms) && ms >= 0 && ms <= maxMs) return Math.round(ms);
-  throw new EngineError(
-    'invalid_input',
-    `${field} must be a duration such as '90s', '1h30m' or { minutes: 5 }, at most ${maxMs} ms.`,
-    { field },
-  );
+  refuse(field, `must be a duration such as '90s', '1h30m' or { minutes: 5 }, at most ${maxMs} ms`);
 }
 
 function textMs(text: string): number | undefined {

@@ -3,7 +3,7 @@
  * recomputed. Minting is the only place that hashes. Uuids are version 7 so that new rows land side by side in
  * the indexes; nobody may read a time out of them.
  */
-import { EngineError } from './errors.ts';
+import { fault, Kind, refuse } from './shape.ts';
 
 export const PARTITION_COUNT = 256;
 
@@ -22,24 +22,27 @@ export function isUuid(text: unknown): text is string {
   return typeof text === 'string' && UUID.test(text);
 }
 
+const NO_UUID = fault('must be a UUID');
+export const uuidString = new Kind<string>((value) => (isUuid(value) ? undefined : NO_UUID));
+
 /** Why a text is not an execution id, or its two parts. Never coerces: upper case, blanks or a signed N are faults. */
 export function parseExecutionId(text: unknown, field = 'executionId'): ParsedExecutionId {
-  if (typeof text !== 'string') throw idFault(field, 'must be a string of the form {fp:N}:<uuid>');
+  if (typeof text !== 'string') refuse(field, 'must be a string of the form {fp:N}:<uuid>', 'invalid_id');
   if (!text.startsWith('{fp:'))
-    throw idFault(field, 'does not begin with {fp: as an id of the form {fp:N}:<uuid> does');
+    refuse(field, 'does not begin with {fp: as an id of the form {fp:N}:<uuid> does', 'invalid_id');
   const close = text.indexOf('}:');
-  if (close < 0) throw idFault(field, 'has no }: between the partition and the uuid');
+  if (close < 0) refuse(field, 'has no }: between the partition and the uuid', 'invalid_id');
   const digits = text.slice(4, close);
   if (!/^(0|[1-9][0-9]{0,2})$/.test(digits) || Number(digits) >= PARTITION_COUNT) {
-    throw idFault(field, `has a partition that is not a whole number from 0 to ${PARTITION_COUNT - 1}`);
+    refuse(
+      field,
+      `has a partition that is not a whole number from 0 to ${PARTITION_COUNT - 1}`,
+      'invalid_id',
+    );
   }
   const uuid = text.slice(close + 2);
-  if (!isUuid(uuid)) throw idFault(field, 'does not end in a lower-case uuid');
+  if (!isUuid(uuid)) refuse(field, 'does not end in a lower-case uuid', 'invalid_id');
   return { partition: Number(digits), uuid };
-}
-
-function idFault(field: string, what: string): EngineError {
-  return new EngineError('invalid_id', `${field} ${what}.`, { field });
 }
 
 export function formatExecutionId(partition: number, uuid: string): ExecutionId {

@@ -2,6 +2,7 @@
  * Schemas of any library that speaks Standard Schema: the part of it that is used here, and checking a value by one.
  */
 import { EngineError } from './errors.ts';
+import { fault, Kind, refuse, type Opaque } from './shape.ts';
 
 /** The part of Standard Schema (version 1) that is used here. */
 export interface Schema<Input = unknown, Output = Input> {
@@ -23,13 +24,13 @@ export interface SchemaIssue {
   readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
 }
 
-/** Undefined is fine. */
-export function checkSchema(schema: unknown, field: string): void {
-  if (schema === undefined) return;
-  const standard = (schema as Partial<Schema> | null)?.['~standard'];
-  if (standard?.version === 1 && typeof standard.validate === 'function') return;
-  throw fault(field, 'must be a Standard Schema, such as one of zod, valibot or arktype');
-}
+const NO_SCHEMA = fault('must be a Standard Schema, such as one of zod, valibot or arktype');
+
+/** A schema, or none. */
+export const schemaKind = new Kind<Opaque>((value) => {
+  const standard = (value as Partial<Schema> | null | undefined)?.['~standard'];
+  return standard?.version === 1 && typeof standard.validate === 'function' ? undefined : NO_SCHEMA;
+}).optional();
 
 /** The value as the schema gives it back; an EngineError names the first thing that is wrong and where. */
 export async function parseWith<Output>(
@@ -53,7 +54,7 @@ export function parseAtOnce<Output>(
   const result = schema['~standard'].validate(value);
   if (!('then' in result)) return accepted(result, what);
   result.catch(() => undefined);
-  throw fault(what.field, 'is checked by a schema that is asynchronous; give it one that answers at once');
+  refuse(what.field, 'is checked by a schema that is asynchronous; give it one that answers at once');
 }
 
 interface Checked {
@@ -73,8 +74,4 @@ function accepted<Output>(result: SchemaResult<Output>, what: Checked): Output {
 
 function pathPart(part: PropertyKey | { readonly key: PropertyKey }): string {
   return String(typeof part === 'object' ? part.key : part);
-}
-
-function fault(field: string, what: string): EngineError {
-  return new EngineError('invalid_input', `${field} ${what}.`, { field });
 }

@@ -2,7 +2,8 @@
  * Stopping what runs, by a deadline: until then user code may finish; after it there is a moment for last words to the database, and no more,
  * whether or not it answers.
  */
-import { EngineError } from './errors.ts';
+import { whole } from './kinds.ts';
+import { fault, Kind, shape } from './shape.ts';
 
 /** How long stopping may take. */
 export interface StopOptions {
@@ -23,15 +24,17 @@ export const LAST_WORD_MS = 1_000;
 
 const MAX_DEADLINE_MS = 86_400_000;
 
+const NO_DEADLINE = fault(`must be a whole number from 0 to ${MAX_DEADLINE_MS}, or Infinity`);
+const finite = whole(0, MAX_DEADLINE_MS);
+const deadlineKind = new Kind<number>((value) =>
+  value === Infinity || finite.faultOf(value) === undefined ? undefined : NO_DEADLINE,
+).optional();
+
+export const stopOptions = shape<StopOptions>({ deadlineMs: deadlineKind });
+
+/** Of whatever it is given: what stops a worker may be called as a listener, with the name of a signal. */
 export function deadlineOf({ deadlineMs }: StopOptions, defaultMs: number): number {
-  if (deadlineMs === undefined) return defaultMs;
-  if (deadlineMs === Infinity) return deadlineMs;
-  if (Number.isInteger(deadlineMs) && deadlineMs >= 0 && deadlineMs <= MAX_DEADLINE_MS) return deadlineMs;
-  throw new EngineError(
-    'invalid_input',
-    `deadlineMs must be a whole number from 0 to ${MAX_DEADLINE_MS}, or Infinity.`,
-    { field: 'deadlineMs' },
-  );
+  return deadlineKind.check(deadlineMs, 'deadlineMs') ?? defaultMs;
 }
 
 /** Until the work is done or its time is over. */

@@ -2,8 +2,8 @@
  * The plan of a flow, or of a part of one: members of tasks, and edges between them. It is made once and laid out for every submit,
  * with the input of that submit. Types refuse what does not fit; what types cannot see is refused here or by the engine.
  */
-import { EngineError } from '../contract/errors.ts';
 import type { EdgeRequest, JoinPolicy, MemberRequest } from '../contract/flows.ts';
+import { refuse } from '../contract/shape.ts';
 import type {
   AllJoin,
   Edge,
@@ -135,22 +135,21 @@ export class FlowPlan<FlowIn> implements MemberBuilder<FlowIn> {
 
   #take(planned: Planned): Planned {
     const { name, task, options } = planned;
-    if (this.#isClosed) throw fault('name', `${name} comes too late: the flow is defined already`);
-    if (typeof name !== 'string' || name === '') throw fault('name', 'of a member must be a text');
-    if (this.#names.has(name)) throw fault('name', `is the name of another member: ${name}`);
-    if (typeof task?.name !== 'string') throw fault('task', `of ${name} must come from task()`);
-    if (typeof options !== 'object' || options === null)
-      throw fault('options', `of ${name} must be an object`);
+    if (this.#isClosed) refuse('name', `${name} comes too late: the flow is defined already`);
+    if (typeof name !== 'string' || name === '') refuse('name', 'of a member must be a string');
+    if (this.#names.has(name)) refuse('name', `is the name of another member: ${name}`);
+    if (typeof task?.name !== 'string') refuse('task', `of ${name} must come from task()`);
+    if (typeof options !== 'object' || options === null) refuse('options', `of ${name} must be an object`);
     const { after = {}, alsoAfter = [], before = [], fallback } = options;
     if (!Array.isArray(alsoAfter) || !Array.isArray(before))
-      throw fault('options', `of ${name}: alsoAfter and before must be lists`);
+      refuse('options', `of ${name}: alsoAfter and before must be lists`);
     for (const edge of [
       ...Object.values(after).flat(),
       ...alsoAfter,
       ...before,
       ...(fallback ? [fallback] : []),
     ] as Edge[])
-      if (!this.#places.has(edge?.place)) throw fault(name, 'names something that is no member of its flow');
+      if (!this.#places.has(edge?.place)) refuse(name, 'names something that is no member of its flow');
     this.#names.add(name);
     this.#places.add(planned);
     return planned;
@@ -179,7 +178,7 @@ function nameAt({ what, name }: Planned, index: number): string {
 function inputsOf({ what, name, input }: Planned, flowInput: unknown): unknown[] {
   const made = typeof input === 'function' ? (input as (given: unknown) => unknown)(flowInput) : input;
   if (what !== 'row') return [made];
-  if (!Array.isArray(made)) throw fault(name, 'needs a list of inputs');
+  if (!Array.isArray(made)) refuse(name, 'needs a list of inputs');
   return made as unknown[];
 }
 
@@ -220,9 +219,9 @@ function edgesFrom(source: Source, as: string, namesOf: (place: Place) => string
 function roomFor(after: Readonly<Record<string, Source>>, input: unknown, name: string): object {
   const given = (input ?? {}) as object;
   if (typeof given !== 'object' || Array.isArray(given))
-    throw fault(name, 'needs an object as its input, because results are put into it');
+    refuse(name, 'needs an object as its input, because results are put into it');
   const twice = Object.keys(after).find((handed) => Object.hasOwn(given, handed));
-  if (twice !== undefined) throw fault(name, `is given ${twice} by hand and by an edge`);
+  if (twice !== undefined) refuse(name, `is given ${twice} by hand and by an edge`);
   const lists = Object.entries(after).filter(([, source]) => isList(source));
   return { ...given, ...Object.fromEntries(lists.map(([handed]) => [handed, []])) };
 }
@@ -236,8 +235,4 @@ function nodeAt(place: Place): FlowNode {
     ended: () => ({ place, on: 'always' }),
     skipped: () => ({ place, on: 'skipped' }),
   };
-}
-
-function fault(field: string, what: string): EngineError {
-  return new EngineError('invalid_input', `${field}: ${what}.`, { field });
 }

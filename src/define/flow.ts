@@ -2,7 +2,8 @@
  * Defines flows: the plan, and handlers that are written where their member is, with what comes before it as their input. A definition is
  * made once, by whoever submits it and by the workers that run such handlers.
  */
-import { fault } from './fault.ts';
+import { asciiName, func } from '../contract/kinds.ts';
+import { refuse } from '../contract/shape.ts';
 import type { JoinPolicy } from '../contract/flows.ts';
 import { DEFINITION_LIMITS as LIMITS } from '../contract/definition-limits.ts';
 import type { AllJoin, FlowNode, Joined, NotGiven, Sources } from './flow-nodes.ts';
@@ -68,7 +69,7 @@ class DefiningPlan<FlowIn> extends FlowPlan<FlowIn> {
     options: HandledOptions<unknown, Sources, object, JoinPolicy>,
     run: HandlerFunction<unknown, unknown>,
   ): FlowNode<never> {
-    if (typeof run !== 'function') throw fault('run', `of task ${this.#flowName}.${name} must be a function`);
+    if (typeof run !== 'function') refuse('run', `of task ${this.#flowName}.${name} must be a function`);
     const { input = {}, retry, timeout, retention, capabilities, concurrency, ...terms } = options;
     const own = task(`${this.#flowName}.${name}`, {
       ...(retry === undefined ? {} : { retry }),
@@ -82,6 +83,8 @@ class DefiningPlan<FlowIn> extends FlowPlan<FlowIn> {
   }
 }
 
+const flowName = asciiName(LIMITS.flowNameBytes);
+
 /**
  * Defines a flow: `define` adds its members and returns the one whose result is the flow's. It is called once, so what differs from submit to
  * submit comes as the input: `flow('race', (f: FlowBuilder<{ question: string }>) => …)`.
@@ -90,14 +93,13 @@ export function flow<Out, In = void>(
   name: string,
   define: (f: FlowBuilder<In>) => FlowNode<Out>,
 ): Flow<In, Out> {
-  if (typeof name !== 'string' || !/^[\x20-\x7e]+$/.test(name) || name.length > LIMITS.flowNameBytes)
-    throw fault('name', `of a flow must be 1 to ${LIMITS.flowNameBytes} printable ASCII characters`);
-  if (typeof define !== 'function') throw fault('define', 'must be a function that adds members');
+  flowName.check(name, 'name');
+  func.check(define, 'define');
   const plan = new DefiningPlan<In>(name);
   const result = define(plan as unknown as FlowBuilder<In>);
   plan.close();
   if (typeof result?.name !== 'string' || !plan.has(result))
-    throw fault('define', `of ${name} must return the member whose result is the flow's`);
+    refuse('define', `of ${name} must return the member whose result is the flow's`);
   return {
     name,
     resultOf: result.name,

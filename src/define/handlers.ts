@@ -1,7 +1,8 @@
 /**
  * Joins a task's contract with the code that does it. The worker looks handlers up by the task's name.
  */
-import { fault } from './fault.ts';
+import { parsed } from '../contract/kinds.ts';
+import { refuse, shape } from '../contract/shape.ts';
 import type { StreamWriters, TaskContext } from './context.ts';
 import type { NoStreams, StreamKinds } from './streams.ts';
 import type { AnyTask, Task } from './task.ts';
@@ -17,6 +18,9 @@ export interface HandlerOptions {
   /** Executions of this task run at the same time by one worker. Default: only the worker's own limit. */
   concurrency?: number;
 }
+
+/** The number is compared with the worker's own limit. */
+const handlerOptions = shape<HandlerOptions>({ concurrency: parsed.optional() });
 
 /** A task and the code that does it, for `startWorker`. */
 export interface TaskHandler {
@@ -34,9 +38,8 @@ export function handle<In, Parsed, Made, Out, Streams extends StreamKinds = NoSt
   run: HandlerFunction<Parsed, Made, Streams>,
   options: HandlerOptions = {},
 ): TaskHandler {
-  if (typeof task?.name !== 'string') throw fault('task', 'must come from task()');
-  const unknown = Object.keys(options).find((member) => member !== 'concurrency');
-  if (unknown !== undefined) throw fault(`options.${unknown}`, 'is not a known setting (known: concurrency)');
-  if (typeof run !== 'function') throw fault('run', `of task ${task.name} must be a function`);
+  if (typeof task?.name !== 'string') refuse('task', 'must come from task()');
+  handlerOptions.check(options, 'options');
+  if (typeof run !== 'function') refuse('run', `of task ${task.name} must be a function`);
   return { task, run: run as HandlerFunction<unknown, unknown>, concurrency: options.concurrency };
 }

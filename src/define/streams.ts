@@ -2,10 +2,11 @@
  * The streams of a task's contract: what its handler may write besides its result, under which names, in which shapes, and how
  * long it is kept. The name of a stream is the type of its frames.
  */
+import { schemaKind, type Schema } from '../contract/schema.ts';
 import { durationMs, type Duration } from '../contract/duration.ts';
-import { fault } from './fault.ts';
 import { DEFINITION_LIMITS as LIMITS } from '../contract/definition-limits.ts';
-import { checkSchema, type Schema } from '../contract/schema.ts';
+import { asciiName, parsed } from '../contract/kinds.ts';
+import { fault, faultAt, Kind, refuse, shape, type Opaque } from '../contract/shape.ts';
 import type { BestEffortOptions, FrameMode } from '../contract/streams.ts';
 
 /** Streams of one task. */
@@ -55,11 +56,13 @@ export interface LiveOptions {
   ttl?: Duration;
 }
 
+const liveOptions = shape<LiveOptions>({ ttl: parsed.optional() });
+
 /** Chunks that are kept as long as the execution. With a schema, each is checked when it is written. */
 function durable<Chunk>(): ChunkStream<Chunk>;
 function durable<Made, Out>(schema: Schema<Made, Out>): ChunkStream<Made, Out>;
 function durable<Made, Out>(schema?: Schema<Made, Out>): ChunkStream<Made, Out> {
-  checkSchema(schema, 'schema');
+  schemaKind.check(schema, 'schema');
   return { mode: 'durable', schema, bestEffort: undefined };
 }
 
@@ -73,12 +76,10 @@ function live<Made, Out>(
   // Some libraries make their schemas functions.
   const isSchema = second !== undefined || typeof first === 'function' || '~standard' in first;
   const schema = isSchema ? (first as Schema<Made, Out>) : undefined;
-  checkSchema(schema, 'schema');
-  const { ttl, ...unknown } = (isSchema ? second : (first as LiveOptions)) ?? {};
-  const [odd] = Object.keys(unknown);
-  if (odd !== undefined) throw fault(`options.${odd}`, 'is not known; known is ttl');
+  schemaKind.check(schema, 'schema');
+  const { ttl } = liveOptions.check((isSchema ? second : first) ?? {}, 'options');
   const ttlMs = ttl === undefined ? USUAL_TTL_MS : durationMs(ttl, 'options.ttl', LIMITS.bestEffortTtlMs);
-  if (ttlMs === 0) throw fault('options.ttl', 'must be at least 1 ms');
+  if (ttlMs === 0) refuse('options.ttl', 'must be at least 1 ms');
   return { mode: 'best_effort', schema, bestEffort: { ttlMs } };
 }
 
@@ -90,31 +91,31 @@ function summary<Document extends object>(): SummaryStream<Document> {
 /** The kinds of streams a task may write: `stream.durable<string>()`, `stream.live()`, `stream.summary<Document>()`. */
 export const stream = { durable, live, summary } as const;
 
-/** Refuses what is no contract: an attempt has one document, and one measure of how long live chunks are kept. */
-export function checkStreams(streams: unknown, field: string): void {
-  if (typeof streams !== 'object' || streams === null || Array.isArray(streams))
-    throw fault(field, 'must be an object of stream.durable(), stream.live() and stream.summary() by name');
+const streamName = asciiName(LIMITS.frameTypeBytes);
+const NO_STREAMS = fault('must be an object of stream.durable(), stream.live() and stream.summary() by name');
+const NO_STREAM = fault('must be made by stream.durable(), stream.live() or stream.summary()');
+
+/** Streams by name: an attempt has one document, and one measure of how long live chunks are kept. */
+export const streamKinds = new Kind<Opaque>((streams) => {
+  if (typeof streams !== 'object' || streams === null || Array.isArray(streams)) return NO_STREAMS;
   const entries = Object.entries(streams as Record<string, Partial<StreamKind> | null>);
   if (entries.length > MAX_STREAMS)
-    throw fault(field, `has ${entries.length} streams; the limit is ${MAX_STREAMS}`);
+    return fault(`has ${entries.length} streams; the limit is ${MAX_STREAMS}`);
   for (const [name, kind] of entries) {
-    if (!/^[\x20-\x7e]+$/.test(name) || name.length > LIMITS.frameTypeBytes)
-      throw fault(field, `has a name that is not 1 to ${LIMITS.frameTypeBytes} printable ASCII characters`);
-    if (kind?.mode === undefined)
-      throw fault(`${field}.${name}`, 'must be made by stream.durable(), stream.live() or stream.summary()');
+    const inName = streamName.faultOf(name);
+    if (inName !== undefined) return fault(`has a name that ${inName.what}`);
+    if (kind?.mode === undefined) return faultAt(`.${name}`, NO_STREAM);
   }
   const documents = entries.filter(([, kind]) => kind?.mode === 'summary').map(([name]) => name);
   if (documents.length > 1)
-    throw fault(field, `has more than one summary (${documents.join(', ')}); an attempt has one document`);
+    return fault(`has more than one summary (${documents.join(', ')}); an attempt has one document`);
   const ttls = new Set(entries.map(([, kind]) => ttlOf(kind)).filter((ttlMs) => ttlMs !== undefined));
-  if (ttls.size > 1) {
-    const found = [...ttls].map((ttlMs) => `${ttlMs} ms`).join(', ');
-    throw fault(
-      field,
-      `has live streams with different ttls (${found}): the frames of an attempt are kept together, so give all the same`,
-    );
-  }
-}
+  if (ttls.size <= 1) return undefined;
+  const found = [...ttls].map((ttlMs) => `${ttlMs} ms`).join(', ');
+  return fault(
+    `has live streams with different ttls (${found}): the frames of an attempt are kept together, so give all the same`,
+  );
+});
 
 function ttlOf(kind: Partial<StreamKind> | null): number | undefined {
   return kind?.mode === 'best_effort' ? kind.bestEffort?.ttlMs : undefined;

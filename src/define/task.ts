@@ -2,14 +2,15 @@
  * A task's contract: its name, the shapes of its input and output, and how it wants to be run. It holds no code of the
  * handler, so that whoever only submits can import it. Schemas may come from any library that speaks Standard Schema.
  */
+import { schemaKind, parseWith, type Schema } from '../contract/schema.ts';
+import { streamKinds, type NoStreams, type StreamKinds } from './streams.ts';
 import type { SubmitRequest } from '../contract/executions.ts';
 import type { Backoff, ExecutionPolicy } from '../contract/policy.ts';
 import { durationMs, type Duration } from '../contract/duration.ts';
 import { EngineError } from '../contract/errors.ts';
-import { fault } from './fault.ts';
 import { DEFINITION_LIMITS as LIMITS } from '../contract/definition-limits.ts';
-import { checkSchema, parseWith, type Schema } from '../contract/schema.ts';
-import { checkStreams, type NoStreams, type StreamKinds } from './streams.ts';
+import { asciiName, parsed, whole } from '../contract/kinds.ts';
+import { shape } from '../contract/shape.ts';
 
 /** How often, and how soon, a failed attempt is tried again. */
 export interface TaskRetry {
@@ -59,18 +60,25 @@ export interface Task<
 // oxlint-disable-next-line no-explicit-any -- stands for a task of whatever shapes
 export type AnyTask = Task<any, any, any, any, any>;
 
-const MEMBERS = [
-  'input',
-  'output',
-  'streams',
-  'retry',
-  'timeout',
-  'deadline',
-  'retention',
-  'lane',
-  'priority',
-  'capabilities',
-];
+const taskName = asciiName(LIMITS.kindBytes);
+
+/** What goes into the request of each execution is checked with it. */
+const taskOptions = shape<TaskOptions<never, never, never, never>>({
+  input: schemaKind,
+  output: schemaKind,
+  streams: streamKinds.optional(),
+  retry: shape<TaskRetry>({
+    maxRetries: whole(0, LIMITS.maxRetries),
+    backoff: parsed.optional(),
+    retryableCategories: parsed.optional(),
+  }).optional(),
+  timeout: parsed.optional(),
+  deadline: parsed.optional(),
+  retention: parsed.optional(),
+  lane: parsed.optional(),
+  priority: parsed.optional(),
+  capabilities: parsed.optional(),
+});
 
 /** The options of a task whose shapes are given as types. */
 export type UncheckedTaskOptions = Omit<
@@ -104,21 +112,9 @@ export function task<In, Parsed, Made, Out, Streams extends StreamKinds>(
   name: string,
   options: TaskOptions<In, Parsed, Made, Out, Streams> = {},
 ): Task<In, Parsed, Made, Out, Streams> {
-  if (typeof name !== 'string' || !/^[\x20-\x7e]+$/.test(name) || name.length > LIMITS.kindBytes) {
-    throw fault('name', `of a task must be 1 to ${LIMITS.kindBytes} printable ASCII characters`);
-  }
-  if (typeof options !== 'object' || options === null) throw fault('options', 'must be an object');
-  const unknown = Object.keys(options).find((member) => !MEMBERS.includes(member));
-  if (unknown !== undefined)
-    throw fault(`options.${unknown}`, `is not known; known are ${MEMBERS.join(', ')}`);
-  const { input, output, streams = {} as Streams, retry, timeout, lane, priority, capabilities } = options;
-  const maxRetries = retry?.maxRetries ?? 0;
-  if (!Number.isInteger(maxRetries) || maxRetries < 0 || maxRetries > LIMITS.maxRetries) {
-    throw fault('options.retry.maxRetries', `must be a whole number from 0 to ${LIMITS.maxRetries}`);
-  }
-  checkSchema(input, 'options.input');
-  checkSchema(output, 'options.output');
-  checkStreams(streams, 'options.streams');
+  taskName.check(name, 'name');
+  taskOptions.check(options, 'options');
+  const { input, output, streams = {} as Streams, timeout, lane, priority, capabilities } = options;
   return {
     name,
     input,

@@ -6,7 +6,8 @@
 
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
-import { EngineError, isEngineError } from '../contract/errors.ts';
+import { isEngineError, type EngineError } from '../contract/errors.ts';
+import { fault, Kind, openShape, refuse, shape, type Opaque } from '../contract/shape.ts';
 import { chooseBinaries } from './binaries.ts';
 import { addClaim, liveClaims, removeClaim, removeOwnClaims, withLock } from './claims.ts';
 import { initialise, SUPERUSER } from './cluster.ts';
@@ -70,7 +71,8 @@ const RESERVED_SETTINGS = new Set([
 
 /** Starts the embedded Postgres, or joins the one already running on the same data directory. */
 export async function startEmbedded(options: EmbeddedOptions = {}): Promise<EmbeddedServer> {
-  checkOptions(options);
+  anyObject.check(options, 'options');
+  embeddedOptions.check(options, '');
   const settings = settingArguments(options.settings ?? {});
   const which = options.binaries ?? 'auto';
   try {
@@ -185,34 +187,27 @@ function refused(home: Home, cause: unknown): EngineError {
   );
 }
 
-const OPTIONS = ['dataDir', 'binaries', 'settings'];
+const NO_PATH = fault('must be a path, and not an empty one');
 
 /** An empty path would mean the working directory, but is usually an unset variable. */
-function checkOptions(options: EmbeddedOptions): void {
-  const refuse = (field: string, what: string): never => {
-    throw new EngineError('invalid_input', `${field} ${what}.`, { field });
-  };
-  const isObject = (value: unknown): boolean =>
-    typeof value === 'object' && value !== null && !Array.isArray(value);
-  if (!isObject(options)) refuse('options', 'must be an object');
-  const unknown = Object.keys(options).find((name) => !OPTIONS.includes(name));
-  if (unknown !== undefined) refuse(unknown, `is not a known option (known: ${OPTIONS.join(', ')})`);
-  for (const name of ['dataDir', 'binaries'] as const) {
-    const value: unknown = options[name];
-    if (value === undefined) continue;
-    if (typeof value !== 'string' || value.trim() === '' || value.includes('\0'))
-      refuse(name, 'must be a path, and not an empty one');
-  }
-  if (options.settings !== undefined && !isObject(options.settings)) refuse('settings', 'must be an object');
-}
+const path = new Kind<string>((value) =>
+  typeof value === 'string' && value.trim() !== '' && !value.includes('\0') ? undefined : NO_PATH,
+);
+
+const anyObject = openShape<object>({});
+const embeddedOptions = shape<EmbeddedOptions>({
+  dataDir: path.optional(),
+  binaries: path.optional(),
+  // Each is checked where it is passed to a server that is started.
+  settings: new Kind<Opaque>(anyObject.faultOf).optional(),
+});
 
 function settingArguments(settings: Record<string, string>): string[] {
   return Object.entries(settings).flatMap(([name, value]) => {
     const field = `settings.${name}`;
-    if (typeof value !== 'string' || value.includes('\0'))
-      throw new EngineError('invalid_input', `${field} must be a string.`, { field });
+    if (typeof value !== 'string' || value.includes('\0')) refuse(field, 'must be a string without NUL');
     if (SETTING_NAME.test(name) && !RESERVED_SETTINGS.has(name.toLowerCase()))
       return ['-c', `${name}=${value}`];
-    throw new EngineError('invalid_input', `${field} is not a server setting that can be chosen.`, { field });
+    return refuse(field, 'is not a server setting that can be chosen');
   });
 }

@@ -2,10 +2,9 @@
  * Closing an engine by a deadline: user code first, then what is under way, and then whatever the database does, nothing waits for it
  * any more.
  */
-import { deadlineOf, LAST_WORD_MS, withDeadline, type StopOptions } from '../contract/stopping.ts';
+import { LAST_WORD_MS, stopOptions, withDeadline, type StopOptions } from '../contract/stopping.ts';
 import { STOP_DEADLINE_MS } from './feed/consumer.ts';
 import type { EngineContext } from './kit/context.ts';
-import { checkMembers } from './kit/settings.ts';
 
 /** What is under way and has nothing to do with user code has its answer by then or none. */
 const ANSWERS_LIMIT_MS = 5_000;
@@ -34,8 +33,7 @@ export function closingOf(
     }
   };
   return async (options = {}) => {
-    checkMembers(options, 'options', ['deadlineMs']);
-    const deadlineMs = deadlineOf(options, STOP_DEADLINE_MS);
+    const { deadlineMs = STOP_DEADLINE_MS } = stopOptions.check(options, 'options', '');
     closing ??= closeOnce(deadlineMs);
     return closing;
   };

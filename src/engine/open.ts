@@ -6,6 +6,8 @@ import type { ExecutionPolicy } from '../contract/policy.ts';
 import type { Closable } from '../contract/stopping.ts';
 import { bindOperations } from './binding.ts';
 import { closingOf } from './closing.ts';
+import { choice, parsed, whole } from '../contract/kinds.ts';
+import { shape } from '../contract/shape.ts';
 import { connectionBudget } from './database/connection-budget.ts';
 import { openDatabase, type PoolLike } from './database/database.ts';
 import { DEFAULT_SCHEMA } from './database/migrate.ts';
@@ -14,18 +16,16 @@ import { checkSchema } from './database/schema-state.ts';
 import { openTransactions } from './database/transactions.ts';
 import { RouteCache } from './executions/claiming/route-cache.ts';
 import { createEndings } from './executions/endings.ts';
-import { encodePolicy } from './executions/submitting/policy.ts';
+import { encodePolicy, executionPolicy } from './executions/submitting/policy.ts';
 import { createSubmits, type DefaultPolicy } from './executions/submitting/submit.ts';
 import { EndWatch } from './executions/waiting.ts';
 import { DatabaseFeed } from './feed/database-feed.ts';
 import { openFeed } from './feed/feed.ts';
 import { FlowWork, workOnFlows } from './flows/work.ts';
-import { checkWhole } from './kit/checks.ts';
 import type { EngineContext } from './kit/context.ts';
 import { openDoorbell } from './kit/doorbell.ts';
-import { checkChoice, checkMembers } from './kit/settings.ts';
 import { operationsOf, type Groups } from './operations.ts';
-import { checkSecrets, Signing, type SigningSecret } from './signals/signing.ts';
+import { secretsOf, Signing, signingSecret, type SigningSecret } from './signals/signing.ts';
 import { createOrders } from './steps/end-order.ts';
 import { createSteps } from './steps/steps.ts';
 import { createAppends } from './streams/append.ts';
@@ -57,6 +57,18 @@ export interface EngineOptions {
   signingSecret?: SigningSecret;
 }
 
+/** A connection takes the same, and more. */
+export const engineFields = {
+  databaseUrl: parsed.optional(),
+  pool: parsed.optional(),
+  schema: parsed.optional(),
+  poolSize: whole(1, 1_000).optional(),
+  listenUrl: parsed.optional(),
+  listen: choice(['on', 'off']).optional(),
+  signingSecret: signingSecret.optional(),
+};
+const engineOptions = shape<EngineOptions>(engineFields);
+
 /** Both faces on one database and schema. */
 export interface Engine extends Groups, Closable {}
 
@@ -74,9 +86,10 @@ export async function openEngine(
   options: EngineOptions,
   defaultPolicy: ExecutionPolicy = {},
 ): Promise<OpenedEngine> {
-  checkOptions(options);
-  const secrets = checkSecrets(options.signingSecret);
-  const policy = { policy: defaultPolicy, stored: encodePolicy(defaultPolicy, 'defaultPolicy') };
+  engineOptions.check(options, 'options', '');
+  if (options.listenUrl !== undefined) validDatabaseUrl(options.listenUrl, 'listenUrl');
+  executionPolicy.check(defaultPolicy, 'defaultPolicy');
+  const policy = { policy: defaultPolicy, stored: encodePolicy(defaultPolicy) };
   const database = openDatabase({ ...options, schema: options.schema ?? DEFAULT_SCHEMA });
   try {
     await checkSchema(database);
@@ -99,7 +112,7 @@ export async function openEngine(
     streams: new StreamHub(new DatabaseStreams(database), doorbell),
     flowWork: new FlowWork((signal) => workOnFlows(context, signal)),
     routes: new RouteCache(database),
-    signing: new Signing(secrets, database.schema),
+    signing: new Signing(secretsOf(options.signingSecret), database.schema),
     demands: new Map(),
     doubtful: [],
     counters: { dequeued: 0 },
@@ -107,24 +120,6 @@ export async function openEngine(
   };
   const telemetry = await loadTelemetry();
   return { engine: bindEngine(context, policy, telemetry), context, telemetry };
-}
-
-export const ENGINE_OPTIONS: readonly (keyof EngineOptions)[] = [
-  'databaseUrl',
-  'pool',
-  'schema',
-  'poolSize',
-  'listenUrl',
-  'listen',
-  'signingSecret',
-];
-const MAX_POOL_SIZE = 1_000;
-
-function checkOptions(options: EngineOptions): void {
-  checkMembers(options, 'options', ENGINE_OPTIONS);
-  checkChoice(options.listen, 'listen', ['on', 'off']);
-  if (options.poolSize !== undefined) checkWhole(options.poolSize, 'poolSize', 1, MAX_POOL_SIZE);
-  if (options.listenUrl !== undefined) validDatabaseUrl(options.listenUrl, 'listenUrl');
 }
 
 function bindEngine(

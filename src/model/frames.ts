@@ -4,7 +4,9 @@
  * has encoded passes through the engine unchanged.
  */
 import { EngineError } from '../contract/errors.ts';
+import { choice, isWellFormed, parsed, string, whole } from '../contract/kinds.ts';
 import { LIMITS } from '../contract/limits.ts';
+import { refuse, shape } from '../contract/shape.ts';
 import {
   FRAME_ENCODINGS,
   FRAME_MODES,
@@ -12,7 +14,6 @@ import {
   type FrameMode,
   type FrameRequest,
 } from '../contract/streams.ts';
-import { checkChoice, checkMembers, checkText, isWellFormed, refuse } from './arguments.ts';
 import { encodeJson } from './json.ts';
 import { patchFault, type PatchFault } from './merge-patch.ts';
 
@@ -30,21 +31,23 @@ export interface EncodedFrame extends FrameRequest {
 /** Those that were made here, and need not be checked again. A copy of one is a request like others. */
 const ENCODED = new WeakSet<FrameRequest>();
 
-const FRAME_MEMBERS: readonly (keyof FrameRequest)[] = [
-  'payload',
-  'encoding',
-  'mode',
-  'frameType',
-  'correlationId',
-  'step',
-];
+const frameRequest = shape<FrameRequest>({
+  payload: parsed,
+  encoding: choice(FRAME_ENCODINGS).optional(),
+  mode: choice(FRAME_MODES).optional(),
+  frameType: string(LIMITS.frameTypeBytes).optional(),
+  correlationId: string(LIMITS.correlationBytes).optional(),
+  step: shape<NonNullable<FrameRequest['step']>>({
+    name: string(LIMITS.stepNameBytes),
+    key: string(LIMITS.stepKeyBytes, 0).optional(),
+    tryIndex: whole(0, LIMITS.maxRetries).optional(),
+  }).optional(),
+});
 const DEFAULT_TYPE = 'event';
 
 export function encodeFrame(frame: FrameRequest, field: string): EncodedFrame {
   if (ENCODED.has(frame)) return frame as EncodedFrame;
-  checkMembers(frame, field, FRAME_MEMBERS);
-  checkChoice(frame.mode, `${field}.mode`, FRAME_MODES);
-  checkChoice(frame.encoding, `${field}.encoding`, FRAME_ENCODINGS);
+  frameRequest.check(frame, field);
   const { mode = 'durable', frameType = DEFAULT_TYPE, correlationId, step } = frame;
   const encoding = mode === 'summary' ? 'json' : (frame.encoding ?? encodingOf(frame.payload));
   const payload = bytesOf(frame.payload, encoding, `${field}.payload`);
@@ -54,11 +57,11 @@ export function encodeFrame(frame: FrameRequest, field: string): EncodedFrame {
     mode,
     encoding,
     payload,
-    frameType: checkText(frameType, `${field}.frameType`, LIMITS.frameTypeBytes),
-    ...(correlationId === undefined
+    frameType,
+    ...(correlationId === undefined ? {} : { correlationId }),
+    ...(step === undefined
       ? {}
-      : { correlationId: checkText(correlationId, `${field}.correlationId`, LIMITS.correlationBytes) }),
-    ...(step === undefined ? {} : { step: stepOf(step, `${field}.step`) }),
+      : { step: { name: step.name, key: step.key ?? '', tryIndex: step.tryIndex ?? 0 } }),
   });
   ENCODED.add(encoded);
   return encoded;
@@ -66,16 +69,6 @@ export function encodeFrame(frame: FrameRequest, field: string): EncodedFrame {
 
 function refuseSize(bytes: number, field: string): never {
   refuse(field, `is ${bytes} bytes; the limit of a frame is ${LIMITS.frameBytes}`, 'payload_too_large');
-}
-
-function stepOf(step: NonNullable<FrameRequest['step']>, field: string): NonNullable<EncodedFrame['step']> {
-  checkMembers(step, field, ['name', 'key', 'tryIndex']);
-  const { tryIndex = 0 } = step;
-  if (!Number.isInteger(tryIndex) || tryIndex < 0 || tryIndex > LIMITS.maxRetries)
-    refuse(`${field}.tryIndex`, `must be a whole number from 0 to ${LIMITS.maxRetries}`);
-  const key =
-    step.key === undefined || step.key === '' ? '' : checkText(step.key, `${field}.key`, LIMITS.stepKeyBytes);
-  return { name: checkText(step.name, `${field}.name`, LIMITS.stepNameBytes), key, tryIndex };
 }
 
 function encodingOf(payload: unknown): FrameEncoding {

@@ -4,8 +4,9 @@
  * comes back is what was given.
  */
 import { EngineError, isEngineError } from '../contract/errors.ts';
+import { bytesOver, textFault } from '../contract/kinds.ts';
 import { LIMITS } from '../contract/limits.ts';
-import { bytesOver, textFault } from './arguments.ts';
+import { refuse } from '../contract/shape.ts';
 
 /** JSON text of a value, or null for undefined, which is stored as nothing. */
 export function encodeJson(
@@ -79,23 +80,23 @@ function checkJson(value: unknown, field: string, depth: number): void {
     case 'boolean':
       return;
     case 'number':
-      if (!Number.isFinite(value)) throw unfit(field, `is ${value}, which JSON has no number for`);
+      if (!Number.isFinite(value)) unfit(field, `is ${value}, which JSON has no number for`);
       return;
     case 'string':
-      checkText(value, field);
+      checkString(value, field);
       return;
     case 'object':
       if (value === null) return;
       if (depth >= LIMITS.jsonDepth)
-        throw unfit(field, `is nested deeper than ${LIMITS.jsonDepth} levels, or contains itself`);
-      checkMembers(value, field, depth);
+        unfit(field, `is nested deeper than ${LIMITS.jsonDepth} levels, or contains itself`);
+      checkInside(value, field, depth);
       return;
     default:
-      throw unfit(field, `is a ${typeof value}, which is not JSON`);
+      unfit(field, `is a ${typeof value}, which is not JSON`);
   }
 }
 
-function checkMembers(value: object, field: string, depth: number): void {
+function checkInside(value: object, field: string, depth: number): void {
   if (Array.isArray(value)) {
     // By index, because forEach passes over holes, and JSON would fill them with null.
     for (let index = 0; index < value.length; index += 1) {
@@ -109,11 +110,11 @@ function checkMembers(value: object, field: string, depth: number): void {
     return;
   }
   const kind = Object.prototype.toString.call(value).slice(8, -1);
-  if (kind !== 'Object') throw unfit(field, `is a ${kind}, of which JSON would keep nothing`);
+  if (kind !== 'Object') unfit(field, `is a ${kind}, of which JSON would keep nothing`);
   for (const [key, member] of Object.entries(value)) {
     // JSON leaves an undefined member out, which is what an optional property means.
     if (member === undefined) continue;
-    checkText(key, `${field} (a key)`);
+    checkString(key, `${field} (a key)`);
     checkJson(member, `${field}.${key}`, depth + 1);
   }
 }
@@ -126,15 +127,14 @@ function ownJson(toJSON: (key: string) => unknown, field: string): unknown {
   }
 }
 
-function checkText(text: string, field: string): void {
-  const fault = textFault(text);
-  if (fault !== undefined) throw unfit(field, fault);
+function checkString(text: string, field: string): void {
+  const what = textFault(text);
+  if (what !== undefined) unfit(field, what);
 }
 
 /** A path into a deep value says enough with its beginning. */
 const MAX_FIELD_LENGTH = 120;
 
-function unfit(path: string, what: string): EngineError {
-  const field = path.length > MAX_FIELD_LENGTH ? `${path.slice(0, MAX_FIELD_LENGTH)}…` : path;
-  return new EngineError('invalid_input', `${field} ${what}.`, { field });
+function unfit(path: string, what: string): never {
+  refuse(path.length > MAX_FIELD_LENGTH ? `${path.slice(0, MAX_FIELD_LENGTH)}…` : path, what);
 }

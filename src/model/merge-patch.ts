@@ -5,7 +5,7 @@
 import type { Json } from '../contract/json.ts';
 import { DEFINITION_LIMITS as LIMITS } from '../contract/definition-limits.ts';
 import { SUMMARY_NULL } from '../contract/streams.ts';
-import { refuse } from './arguments.ts';
+import { refuse } from '../contract/shape.ts';
 
 export type JsonObject = { [key: string]: Json };
 

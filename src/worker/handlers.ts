@@ -1,26 +1,22 @@
 /**
  * The handlers of one worker, by the names of their tasks.
  */
-import { EngineError } from '../contract/errors.ts';
+import { refuse } from '../contract/shape.ts';
 import type { TaskHandler } from '../define/handlers.ts';
 
 /** By task name; two handlers for one task are a mistake of whoever registered them. */
 export function handlersByName(handlers: readonly TaskHandler[]): Map<string, TaskHandler> {
   if (!Array.isArray(handlers) || handlers.length === 0) {
-    throw fault('handlers', 'must be a list of at least one handle(task, function)');
+    refuse('handlers', 'must be a list of at least one handle(task, function)');
   }
   const byName = new Map<string, TaskHandler>();
   handlers.forEach((handler: TaskHandler, index) => {
     const name = handler?.task?.name;
     if (typeof name !== 'string' || typeof handler.run !== 'function') {
-      throw fault(`handlers[${index}]`, 'must come from handle(task, function)');
+      refuse(`handlers[${index}]`, 'must come from handle(task, function)');
     }
-    if (byName.has(name)) throw fault(`handlers[${index}]`, `is a second handler for task ${name}`);
+    if (byName.has(name)) refuse(`handlers[${index}]`, `is a second handler for task ${name}`);
     byName.set(name, handler);
   });
   return byName;
-}
-
-function fault(field: string, what: string): EngineError {
-  return new EngineError('invalid_input', `${field} ${what}.`, { field });
 }

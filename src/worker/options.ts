@@ -1,9 +1,10 @@
 /**
  * What a worker can be told, what it does when it is not told, and which of it makes no sense. Options are checked before
- * anything starts, so that a wrong one is heard of by who gave it.
+ * anything starts, so that whoever gave a wrong one learns of it at once.
  */
-import { EngineError } from '../contract/errors.ts';
+import { anyString, func, list, parsed, string, stringOr, whole } from '../contract/kinds.ts';
 import { LIMITS } from '../contract/limits.ts';
+import { fault, Kind, shape, type Opaque } from '../contract/shape.ts';
 import type { LaneLimit } from './loop/claim-groups.ts';
 import type { Logger } from '../define/context.ts';
 import type { Middleware, TaskHandler } from '../define/handlers.ts';
@@ -52,53 +53,28 @@ export const SILENT: Logger = {
   error: () => undefined,
 };
 
-const KNOWN: readonly (keyof WorkerOptions)[] = [
-  'handlers',
-  'concurrency',
-  'leaseMs',
-  'lanes',
-  'capabilities',
-  'workerId',
-  'version',
-  'pollMs',
-  'log',
-  'middleware',
-  'onError',
-];
+/** The number is compared with the worker's own limit. */
+const laneLimit = shape<LaneLimit>({ lane: anyString, concurrency: parsed });
+const NO_MIDDLEWARE = fault('must be a list of functions');
 
-/** A misspelled setting that is accepted is believed in. */
-export function checkKnown(options: object, field: string, known: readonly string[]): void {
-  const unknown = Object.keys(options).find((member) => !known.includes(member));
-  if (unknown === undefined) return;
-  const name = `${field}.${unknown}`;
-  throw new EngineError('invalid_input', `${name} is not a known setting (known: ${known.join(', ')}).`, {
-    field: name,
-  });
-}
+const workerOptions = shape<WorkerOptions>({
+  handlers: parsed,
+  concurrency: whole(1, MAX_CONCURRENCY).optional(),
+  leaseMs: whole(LIMITS.leaseMsMin, LIMITS.leaseMsMax).optional(),
+  // Each name is checked by the first claim.
+  lanes: list(stringOr(anyString, laneLimit), Number.MAX_SAFE_INTEGER).optional(),
+  capabilities: parsed.optional(),
+  // The instance id is the name, a dash and a uuid; together they must fit.
+  workerId: string(LIMITS.workerNameBytes - 37).optional(),
+  version: string(LIMITS.workerNameBytes).optional(),
+  pollMs: whole(1, MAX_POLL_MS).optional(),
+  log: parsed.optional(),
+  middleware: new Kind<Opaque>((given) =>
+    Array.isArray(given) && given.every((one) => typeof one === 'function') ? undefined : NO_MIDDLEWARE,
+  ).optional(),
+  onError: func.optional(),
+});
 
 export function checkOptions(options: WorkerOptions): void {
-  checkKnown(options, 'options', KNOWN);
-  // The instance id is the name, a dash and a uuid; together they must fit.
-  checkName(options.workerId ?? DEFAULTS.workerId, 'workerId', LIMITS.workerNameBytes - 37);
-  if (!(options.middleware ?? []).every((one) => typeof one === 'function')) {
-    throw new EngineError('invalid_input', 'middleware must be a list of functions.', {
-      field: 'middleware',
-    });
-  }
-  if (options.version !== undefined) checkName(options.version, 'version', LIMITS.workerNameBytes);
-  checkRange(options.concurrency ?? DEFAULTS.concurrency, 'concurrency', 1, MAX_CONCURRENCY);
-  checkRange(options.leaseMs ?? DEFAULTS.leaseMs, 'leaseMs', LIMITS.leaseMsMin, LIMITS.leaseMsMax);
-  checkRange(options.pollMs ?? DEFAULTS.pollMs, 'pollMs', 1, MAX_POLL_MS);
-}
-
-function checkName(name: unknown, field: string, maxBytes: number): void {
-  const fits = typeof name === 'string' && name.length > 0 && Buffer.byteLength(name) <= maxBytes;
-  if (fits && !name.includes('\u0000')) return;
-  const message = `${field} must be a text of 1 to ${maxBytes} bytes without \\u0000.`;
-  throw new EngineError('invalid_input', message, { field });
-}
-
-function checkRange(value: number, field: string, min: number, max: number): void {
-  if (Number.isInteger(value) && value >= min && value <= max) return;
-  throw new EngineError('invalid_input', `${field} must be a whole number from ${min} to ${max}.`, { field });
+  workerOptions.check(options, 'options', '');
 }

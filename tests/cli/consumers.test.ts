@@ -158,7 +158,7 @@ describe('flowfabric consumers', () => {
   it.each([
     [['move', ''], 'name'],
     [['forget', ''], 'name'],
-    [['move', 'a\nb'], 'name must be printable ASCII'],
+    [['move', 'a\nb'], 'name must be a string of 1 to 128 printable ASCII characters'],
   ])('refuses a name such as %j as a usage error', async (args, sentence) => {
     const to = args[0] === 'move' ? ['--to', 'now'] : [];
     const { exitCode, output, errors } = await consumers(...args, ...to);

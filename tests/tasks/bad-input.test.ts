@@ -115,9 +115,9 @@ describe('input and output against their schemas', () => {
       /options.timeout must be a duration such as '90s'/,
     );
     expect(() => task('pay', { retries: 3 } as never)).toThrow(
-      /options.retries is not known; known are .*retry/,
+      /options.retries is not a known setting \(known: .*retry/,
     );
-    expect(() => task('')).toThrow('name of a task must be 1 to 128 printable ASCII characters');
+    expect(() => task('')).toThrow('name must be a string of 1 to 128 printable ASCII characters');
     expect(() => task('pay', { retry: { maxRetries: -1 } })).toThrow('options.retry.maxRetries must be');
   });
 });
@@ -238,7 +238,7 @@ describe('steps used in a way that cannot be replayed', () => {
     [
       'a name that is too long',
       (ctx: TaskContext) => ctx.step('n'.repeat(200), () => 1),
-      'ctx.step has a name of 200 bytes; the limit is 128',
+      'ctx.step: name must be a string of 1 to 128 bytes without NUL',
     ],
     [
       'no task',

@@ -8,7 +8,8 @@
 import { createHash } from 'node:crypto';
 import pg from 'pg';
 import { EngineError } from '../../contract/errors.ts';
-import { checkChoice, checkMembers, checkText } from '../../model/arguments.ts';
+import { choice, parsed, string } from '../../contract/kinds.ts';
+import { shape } from '../../contract/shape.ts';
 import { CONNECT_LIMIT_MS } from './database.ts';
 import { quoteIdentifier, validDatabaseUrl, validSchemaName } from './names.ts';
 import { toEngineError } from './errors.ts';
@@ -100,11 +101,16 @@ interface AppliedMigration {
   breaking: boolean;
 }
 
+const migrateOptions = shape<MigrateOptions>({
+  databaseUrl: parsed,
+  schema: parsed.optional(),
+  grantTo: string(MAX_ROLE_BYTES).optional(),
+  clock: choice(['database', 'movable']).optional(),
+});
+
 /** Migrates, and answers what had to be done. Safe to call on every start and from many processes at once. */
 export async function migrate(options: MigrateOptions): Promise<MigrateReport> {
-  checkMembers(options, 'options', ['databaseUrl', 'schema', 'grantTo', 'clock']);
-  checkChoice(options.clock, 'clock', ['database', 'movable']);
-  if (options.grantTo !== undefined) checkText(options.grantTo, 'grantTo', MAX_ROLE_BYTES);
+  migrateOptions.check(options, 'options', '');
   const schema = validSchemaName(options.schema ?? DEFAULT_SCHEMA);
   const client = new pg.Client({
     connectionString: validDatabaseUrl(options.databaseUrl),

@@ -3,8 +3,9 @@
  * stands in the way. Reads only; nothing is locked, nothing is created.
  */
 import { EngineError } from '../../contract/errors.ts';
-import { checkMembers } from '../../model/arguments.ts';
 import { columnsOf, type RowOf } from './columns.ts';
+import { parsed } from '../../contract/kinds.ts';
+import { shape } from '../../contract/shape.ts';
 import { openDatabase, run, type Database } from './database.ts';
 import {
   DEFAULT_SCHEMA,
@@ -59,12 +60,16 @@ export interface MigrationPlan {
   pending: PlannedChange[];
 }
 
+const planOptions = shape<Pick<MigrateOptions, 'databaseUrl' | 'schema'>>({
+  databaseUrl: parsed,
+  schema: parsed.optional(),
+});
+
 /** What `migrate` with these options would apply. Throws what it would throw for a schema it cannot bring up to date. */
 export async function planMigration(
   options: Pick<MigrateOptions, 'databaseUrl' | 'schema'>,
 ): Promise<MigrationPlan> {
-  checkMembers(options, 'options', ['databaseUrl', 'schema']);
-  const { databaseUrl, schema = DEFAULT_SCHEMA } = options;
+  const { databaseUrl, schema = DEFAULT_SCHEMA } = planOptions.check(options, 'options', '');
   const database = openDatabase({ databaseUrl, schema, poolSize: 1 });
   try {
     const standing = await readStanding(database);

@@ -3,7 +3,7 @@
  * Everything else travels as a parameter.
  */
 import pg from 'pg';
-import { EngineError } from '../../contract/errors.ts';
+import { refuse } from '../../contract/shape.ts';
 
 /** Postgres truncates longer identifiers silently; the notification channel needs room for its suffix. */
 const MAX_SCHEMA_BYTES = 48;
@@ -19,10 +19,9 @@ const RESERVED_SCHEMAS = /^(pg_|information_schema$)/;
 export function validSchemaName(name: string): string {
   const isPlain = typeof name === 'string' && /^[a-z_][a-z0-9_]*$/.test(name);
   if (!isPlain || name.length > MAX_SCHEMA_BYTES || RESERVED_SCHEMAS.test(name)) {
-    throw new EngineError(
-      'invalid_input',
-      `schema must be lower-case letters, digits and underscores, at most ${MAX_SCHEMA_BYTES}, not beginning with a digit or pg_, and not information_schema, which is Postgres' own.`,
-      { field: 'schema' },
+    refuse(
+      'schema',
+      `must be lower-case letters, digits and underscores, at most ${MAX_SCHEMA_BYTES}, not beginning with a digit or pg_, and not information_schema, which is Postgres' own`,
     );
   }
   return name;
@@ -35,29 +34,28 @@ export function hintChannel(schema: string): string {
 
 /** Refuses what the driver would misread: an unset variable as "use the defaults", several hosts as one name, a port that is none. */
 export function validDatabaseUrl(url: unknown, field = 'databaseUrl'): string {
-  const refuse = (sentence: string): never => {
-    throw new EngineError('invalid_input', `${field} ${sentence}`, { field });
-  };
   if (typeof url !== 'string' || !/^(postgres|postgresql|socket):/.test(url))
-    return refuse('must be a postgres:// URL; is the variable it comes from set?');
+    refuse(field, 'must be a postgres:// URL (is the variable it comes from set?)');
   const [, authority = '', query = ''] = /^[a-z]+:\/\/([^/?#]*)[^?#]*\??([^#]*)/.exec(url) ?? [];
   const parameters = new URLSearchParams(query);
   const hosts = authority.slice(authority.lastIndexOf('@') + 1);
   if (`${hosts}${parameters.get('host') ?? ''}`.includes(','))
-    return refuse(
-      'names several hosts, and the engine connects to one: give the name or the address that follows the primary, or that of a pooler.',
+    refuse(
+      field,
+      'names several hosts, and the engine connects to one: give the name or the address that follows the primary, or that of a pooler',
     );
   const port = parameters.get('port') ?? /:([^:\]]*)$/.exec(hosts)?.[1] ?? '';
-  if (port !== '' && !isPort(port)) return refuse('has a port that is no number from 1 to 65535.');
+  if (port !== '' && !isPort(port)) refuse(field, 'has a port that is no number from 1 to 65535');
   try {
     // Reads the URL as the driver does, and the files it names; connects to nothing.
     void new pg.Client({ connectionString: url });
   } catch (error) {
     const { code, syscall } = error as NodeJS.ErrnoException;
     if (syscall === undefined)
-      return refuse('is not a URL; encode characters such as / ? # @ % in the user name and the password.');
-    return refuse(
-      `names a file (sslrootcert, sslcert or sslkey) that cannot be read (${code}); check its path and its rights.`,
+      refuse(field, 'is not a URL; encode characters such as / ? # @ % in the user name and the password');
+    refuse(
+      field,
+      `names a file (sslrootcert, sslcert or sslkey) that cannot be read (${code}); check its path and its rights`,
     );
   }
   return url;

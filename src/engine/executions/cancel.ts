@@ -2,15 +2,17 @@
  * Ends executions from outside. A running one loses its lease in the same transaction, and its worker is told.
  */
 import { formatExecutionId } from '../../contract/ids.ts';
-import { LIMITS } from '../../contract/limits.ts';
 import type { CancelOutcome, OperatorNote } from '../../contract/executions.ts';
+import { shape } from '../../contract/shape.ts';
 import type { ExpectedKey } from './executions.sql.ts';
 import { cancelExecutions, type TakenAnswer } from './claiming/taking.sql.ts';
 import { announce } from '../kit/announce.ts';
-import { checkText } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { toTaken } from './leases.ts';
+import { actorName, reasonText } from '../kit/kinds.ts';
 import { eachOnce } from '../kit/keys.ts';
+
+const operatorNote = shape<OperatorNote>({ reason: reasonText, by: actorName.optional() });
 
 export async function cancel(
   context: EngineContext,
@@ -18,10 +20,9 @@ export async function cancel(
   note: OperatorNote,
   epochs?: readonly number[],
 ): Promise<CancelOutcome[]> {
-  const reason = checkText(note?.reason, 'reason', LIMITS.reasonBytes);
-  const actor = checkText(note.by ?? 'operator', 'by', LIMITS.reasonBytes);
+  const { reason, by = 'operator' } = operatorNote.check(note, 'note', '');
   return eachOnce(executionIds, epochs, toOutcome, async (keys) => {
-    const rows = await cancelExecutions(context.database, keys, reason, actor);
+    const rows = await cancelExecutions(context.database, keys, reason, by);
     announce(context, rows.map(toTaken));
     return rows;
   });

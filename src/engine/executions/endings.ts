@@ -2,7 +2,9 @@
  * What a lease holder does with its lease: complete, fail, release. Calls made together share one statement.
  */
 import { isPassingTrouble } from '../../contract/errors.ts';
+import { anyString, choice, string } from '../../contract/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
+import { shape } from '../../contract/shape.ts';
 import type {
   CompleteOutcome,
   FailOutcome,
@@ -21,11 +23,11 @@ import {
 } from './executions.sql.ts';
 import { announce } from '../kit/announce.ts';
 import { Batch } from '../kit/batch.ts';
-import { checkText, checkWhole, cutText, refuse } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { encodeJson } from '../../model/json.ts';
-import { checkMembers } from '../kit/settings.ts';
 import { inOrder, leaseKey, toRefusal } from '../kit/answers.ts';
+import { cutText } from '../kit/cut-text.ts';
+import { delayTime } from '../kit/kinds.ts';
 
 const BATCH = {
   maxItems: 500,
@@ -102,20 +104,21 @@ async function release(context: EngineContext, keys: LeaseKey[]): Promise<Releas
   );
 }
 
+const failureShape = shape<Failure>({
+  message: anyString,
+  category: string(LIMITS.categoryBytes).optional(),
+  retryAfterMs: delayTime.optional(),
+  retry: choice(['policy', 'never']).optional(),
+});
+
 /** A failure report must not fail for its text: messages are cut and cleaned, not refused. */
 function failRow(lease: LeaseRef, failure: Failure): FailRow {
-  checkMembers(failure, 'failure', ['message', 'category', 'retryAfterMs', 'retry']);
-  if (typeof failure.message !== 'string') refuse('failure.message', 'must be a string');
-  const retry = failure.retry ?? 'policy';
-  if (retry !== 'policy' && retry !== 'never') refuse('failure.retry', 'must be policy or never');
+  const { message, category, retryAfterMs, retry } = failureShape.check(failure, 'failure');
   return {
     ...leaseKey(lease, 'lease'),
-    message: cutText(failure.message, LIMITS.failureMessageBytes),
-    category: checkText(failure.category ?? 'transient', 'failure.category', LIMITS.categoryBytes),
-    retryAfterMs:
-      failure.retryAfterMs === undefined
-        ? null
-        : checkWhole(failure.retryAfterMs, 'failure.retryAfterMs', 0, LIMITS.delayMs),
+    message: cutText(message, LIMITS.failureMessageBytes),
+    category: category ?? 'transient',
+    retryAfterMs: retryAfterMs ?? null,
     terminal: retry === 'never',
   };
 }

@@ -1,20 +1,29 @@
 /**
  * Leases between their grant and their end: renewed by their holder, revoked by an operator, ended when they lapse.
  */
+import { parseExecutionId, uuidString } from '../../contract/ids.ts';
+import { list, parsed } from '../../contract/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
-import { isUuid, parseExecutionId } from '../../contract/ids.ts';
 import type { RevokeOutcome, RevokeRequest } from '../../contract/executions.ts';
 import type { LeaseRef, RenewOutcome } from '../../contract/protocol.ts';
+import { shape, refuse } from '../../contract/shape.ts';
 import { renewLeases } from './executions.sql.ts';
 import { revokeLeases, type TakenAnswer } from './claiming/taking.sql.ts';
 import { lapseLeases, type LapsedLease } from './due.sql.ts';
 import { announce, type Answer } from '../kit/announce.ts';
-import { checkList, checkText, checkWhole, refuse } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';
+import { actorName, leaseTime, reasonText } from '../kit/kinds.ts';
 import { inOrder, leaseKey, toRefusal } from '../kit/answers.ts';
 
 /** How often a lease may be taken away when the policy does not say. */
 const DEFAULT_MAX_RECLAIMS = 100;
+
+const leaseList = list(parsed, LIMITS.idBatch);
+const revokeRequest = shape<RevokeRequest>({
+  reason: reasonText,
+  by: actorName.optional(),
+  leaseId: uuidString.optional(),
+});
 
 /** Renews all given leases in one statement; the answers are in the order given. */
 export async function renew(
@@ -22,8 +31,8 @@ export async function renew(
   leases: readonly LeaseRef[],
   leaseMs: number,
 ): Promise<RenewOutcome[]> {
-  checkList(leases, 'leases', LIMITS.idBatch);
-  checkWhole(leaseMs, 'leaseMs', LIMITS.leaseMsMin, LIMITS.leaseMsMax);
+  leaseList.check(leases, 'leases');
+  leaseTime.check(leaseMs, 'leaseMs');
   const keys = leases.map((lease, index) => leaseKey(lease, `leases[${index}]`));
   if (new Set(keys.map((key) => key.uuid)).size < keys.length) refuse('leases', 'name one execution twice');
   if (keys.length === 0) return [];
@@ -37,14 +46,12 @@ export async function revokeLease(
   request: RevokeRequest,
 ): Promise<RevokeOutcome> {
   const key = parseExecutionId(executionId);
-  const reason = checkText(request?.reason, 'reason', LIMITS.reasonBytes);
-  const actor = checkText(request.by ?? 'operator', 'by', LIMITS.reasonBytes);
-  if (request.leaseId !== undefined && !isUuid(request.leaseId)) refuse('leaseId', 'must be a uuid');
+  const { reason, by = 'operator', leaseId = null } = revokeRequest.check(request, 'request', '');
   const answers = await revokeLeases(
     context.database,
-    [{ ...key, leaseId: request.leaseId ?? null }],
+    [{ ...key, leaseId }],
     reason,
-    actor,
+    by,
     DEFAULT_MAX_RECLAIMS,
   );
   const row = inOrder([key], answers)[0]!;

@@ -3,9 +3,10 @@
  */
 import type { PauseRequest } from '../../contract/steps.ts';
 import { parseExecutionId } from '../../contract/ids.ts';
+import { list, parsed, whole } from '../../contract/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
-import { checkList, checkWhole } from '../kit/checks.ts';
-import { checkMembers } from '../kit/settings.ts';
+import { faultAt, shape } from '../../contract/shape.ts';
+import { delayTime } from '../kit/kinds.ts';
 
 export interface PauseTerms {
   delayMs: number | null;
@@ -13,15 +14,26 @@ export interface PauseTerms {
   needed: number | null;
 }
 
+type Children = NonNullable<PauseRequest['children']>;
+
+/** The keys of a request that `pauseTerms` reads. */
+export const pauseFields = {
+  wakeInMs: delayTime.optional(),
+  children: shape<Children>({
+    executionIds: list(parsed, LIMITS.awaitedChildren),
+    needed: parsed,
+  })
+    .and(({ executionIds, needed }) => {
+      const found = whole(1, executionIds.length).faultOf(needed);
+      return found === undefined ? undefined : faultAt('.needed', found);
+    })
+    .optional(),
+};
+
 /** A time, children, or both. */
 export function pauseTerms({ wakeInMs, children }: PauseRequest): PauseTerms {
-  if (children !== undefined) {
-    checkMembers(children, 'request.children', ['executionIds', 'needed']);
-    checkList(children.executionIds, 'request.children.executionIds', LIMITS.awaitedChildren);
-    checkWhole(children.needed, 'request.children.needed', 1, children.executionIds.length);
-  }
   return {
-    delayMs: wakeInMs === undefined ? null : checkWhole(wakeInMs, 'request.wakeInMs', 0, LIMITS.delayMs),
+    delayMs: wakeInMs ?? null,
     children: children === undefined ? null : childUuids(children.executionIds),
     needed: children?.needed ?? null,
   };

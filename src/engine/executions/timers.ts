@@ -4,11 +4,12 @@
 import { fireTimers as fire, listDueTimers, type DueTimer } from './due.sql.ts';
 import type { FireOptions } from '../../contract/protocol.ts';
 import { announce } from '../kit/announce.ts';
+import { choice } from '../../contract/kinds.ts';
+import { shape } from '../../contract/shape.ts';
 import type { EngineContext } from '../kit/context.ts';
-import { checkChoice, checkMembers } from '../kit/settings.ts';
 
 export const TIMER_BATCH = 1_000;
-const FLOWS = ['await', 'leave'];
+const fireOptions = shape<FireOptions>({ flows: choice(['await', 'leave']).optional() });
 
 /** Answers the executions whose timers were taken care of; timers of others stay for the next pass. */
 export async function fireTimers(context: EngineContext, timers: readonly DueTimer[]): Promise<string[]> {
@@ -23,9 +24,7 @@ export async function fireTimers(context: EngineContext, timers: readonly DueTim
 
 /** Fires one batch of whatever is due now, and has done what is left for flows; answers how many executions it took care of. */
 export async function fireDueTimers(context: EngineContext, options: FireOptions = {}): Promise<number> {
-  checkMembers(options, 'options', ['flows']);
-  const { flows = 'await' } = options;
-  checkChoice(flows, 'options.flows', FLOWS);
+  const { flows = 'await' } = fireOptions.check(options, 'options');
   const fired = await fireTimers(context, await listDueTimers(context.database, TIMER_BATCH));
   // Who ended a member has it told; who is asked to waits for that, and for what others have left.
   if (flows === 'await') await context.flowWork.finish();

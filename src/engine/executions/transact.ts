@@ -4,6 +4,8 @@
  */
 import type { SqlExecutor, SqlTransaction, Transactor } from '../../contract/transactions.ts';
 import { EngineError, isEngineError } from '../../contract/errors.ts';
+import { func } from '../../contract/kinds.ts';
+import { refuse, shape } from '../../contract/shape.ts';
 import { isConnectionLost, toEngineError } from '../database/errors.ts';
 import {
   connectionLost,
@@ -13,24 +15,22 @@ import {
   nameTransaction,
   type TransactionName,
 } from '../database/inside.ts';
-import { refuse } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';
-import { checkMembers } from '../kit/settings.ts';
 
 type Work<Tx, Value> = (tx: Tx, executor: SqlExecutor) => Promise<Value>;
+
+const transactOptions = shape<{ through?: Transactor<never> }>({ through: func.optional() });
 
 export async function transact<Tx, Value>(
   context: EngineContext,
   work: Work<Tx, Value>,
   options: { through?: Transactor<Tx> },
 ): Promise<Value> {
-  if (typeof work !== 'function') refuse('work', 'must be a function');
-  checkMembers(options, 'options', ['through']);
-  const { through } = options;
+  func.check(work, 'work');
+  const { through } = transactOptions.check(options, 'options') as { through?: Transactor<Tx> };
   if (through === undefined) {
     return context.transactions.run(work as unknown as Work<SqlTransaction, Value>);
   }
-  if (typeof through !== 'function') refuse('options.through', 'must be a function');
   return transactThrough(context, work, through);
 }
 

@@ -7,13 +7,15 @@ import { EngineError, isOutage } from '../../contract/errors.ts';
 import type { ExecutionEnd, WaitOptions } from '../../contract/executions.ts';
 import type { Hint } from '../../contract/protocol.ts';
 import { parseExecutionId, type ParsedExecutionId } from '../../contract/ids.ts';
+import { abortSignal } from '../../contract/kinds.ts';
+import { shape } from '../../contract/shape.ts';
 import type { Doorbell } from '../kit/doorbell.ts';
 import { readOutcomes, type StoredOutcome } from './reads.sql.ts';
 import type { Database } from '../database/database.ts';
-import { checkSignal } from '../kit/checks.ts';
-import { checkMembers } from '../kit/settings.ts';
 import { toResult } from './reads.ts';
 import { whenAborted } from '../../model/aborting.ts';
+
+const waitOptions = shape<WaitOptions>({ signal: abortSignal.optional() });
 
 /** Outcomes read in one statement. */
 const READ_BATCH = 1_000;
@@ -50,8 +52,7 @@ export class EndWatch {
 
   wait(executionId: string, options: WaitOptions): Promise<ExecutionEnd> {
     const key = parseExecutionId(executionId);
-    checkMembers(options, 'options', ['signal']);
-    const signal = checkSignal(options.signal, 'options.signal');
+    const { signal } = waitOptions.check(options, 'options');
     if (signal?.aborted) return Promise.reject(signal.reason as Error);
     if (this.#count >= MAX_WAITERS) {
       return Promise.reject(

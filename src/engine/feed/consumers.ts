@@ -5,12 +5,15 @@
 import { encodeCursor } from '../../contract/cursor.ts';
 import { EngineError } from '../../contract/errors.ts';
 import type { ConsumerSnapshot, FeedStart } from '../../contract/feed.ts';
+import { asciiName } from '../../contract/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
-import { checkName, refuse } from '../kit/checks.ts';
+import { refuse } from '../../contract/shape.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { forgetConsumer, listConsumers, resetConsumer, type StoredConsumer } from './consumers.sql.ts';
-import { checkStart } from './filter.ts';
+import { startOf } from './filter.ts';
 import { placeOf } from './place.ts';
+
+export const consumerName = asciiName(LIMITS.consumerNameBytes);
 
 export async function listAll({ database, feed }: EngineContext): Promise<ConsumerSnapshot[]> {
   const { last } = await feed.ends();
@@ -22,9 +25,9 @@ export async function moveOne(
   name: string,
   to: FeedStart,
 ): Promise<ConsumerSnapshot> {
-  const checked = checkConsumerName(name);
+  const checked = consumerName.check(name, 'name');
   if (to === undefined) refuse('to', 'must be a cursor, now or beginning');
-  const start = checkStart(to, 'now');
+  const start = startOf(to, 'now');
   const ends = await feed.ends();
   const found = await resetConsumer(database, checked, placeOf(start, ends));
   if (!found) return unknownConsumer(checked);
@@ -34,15 +37,11 @@ export async function moveOne(
 }
 
 export async function forgetOne({ database }: EngineContext, name: string): Promise<boolean> {
-  return forgetConsumer(database, checkConsumerName(name));
+  return forgetConsumer(database, consumerName.check(name, 'name'));
 }
 
 function unknownConsumer(name: string): never {
   throw new EngineError('not_found', `There is no consumer ${name}.`, { field: 'name' });
-}
-
-export function checkConsumerName(name: unknown): string {
-  return checkName(name, 'name', LIMITS.consumerNameBytes);
 }
 
 function toSnapshot({ position: at, lag, ...consumer }: StoredConsumer): ConsumerSnapshot {

@@ -2,31 +2,59 @@
  * The event feed of one engine: checks what is asked, finds the place to begin, and keeps what is open, so that it ends with
  * the engine. How events are read and handed over is known to the subscriptions.
  */
+import { consumerName } from './consumers.ts';
+import { eventsFilter, familyFilter, startOf, storedFilter, type Start } from './filter.ts';
 import type { Events } from '../../contract/connection.ts';
 import { EngineError } from '../../contract/errors.ts';
-import type { FeedEvent } from '../../contract/events.ts';
+import type { EventFamily, FeedEvent } from '../../contract/events.ts';
 import type {
   ConsumeOptions,
   Consumer,
   EventHandler,
   EventSubscription,
+  EventFilter,
+  EventsFilter,
   SubscribeOptions,
 } from '../../contract/feed.ts';
+import { abortSignal, choice, func, parsed, whole } from '../../contract/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
+import { refuse, shape, type Shape } from '../../contract/shape.ts';
 import type { Transactor } from '../../contract/transactions.ts';
-import { checkSignal, checkWhole, refuse } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';
-import { checkChoice, checkMembers } from '../kit/settings.ts';
 import { startConsumer, type OpenConsumer } from './consumer.ts';
-import { checkConsumerName } from './consumers.ts';
 import { enterConsumer, readConsumer } from './consumers.sql.ts';
 import type { StoredEventFilter } from './events.sql.ts';
-import { checkEventsFilter, checkFamilyFilter, checkFunction, checkStart, type Start } from './filter.ts';
 import { endsUnlessAborted, findPlace, placeOf, placeWithout } from './place.ts';
 import type { FeedSource } from './source.ts';
 import { openSubscription } from './subscription.ts';
 
 const DEFAULT_BATCH = 256;
+
+const subscribeFields = {
+  from: parsed.optional(),
+  until: choice(['now']).optional(),
+  signal: abortSignal.optional(),
+};
+const subscribeOptions = shape<SubscribeOptions<EventsFilter>>({
+  ...subscribeFields,
+  filter: eventsFilter.optional(),
+});
+const leaseOptions = shape<SubscribeOptions>({
+  ...subscribeFields,
+  filter: familyFilter('lease').optional(),
+});
+const completionOptions = shape<SubscribeOptions>({
+  ...subscribeFields,
+  filter: familyFilter('completion').optional(),
+});
+const consumeOptions = shape<ConsumeOptions<unknown>>({
+  from: parsed.optional(),
+  filter: eventsFilter.optional(),
+  batch: whole(1, LIMITS.consumerBatch).optional(),
+  transact: func.optional(),
+  signal: abortSignal.optional(),
+  onError: func.optional(),
+});
 
 /** The feed of one engine: what is opened here ends with it. */
 export interface Feed extends Events {
@@ -39,11 +67,9 @@ export interface Feed extends Events {
 export function openFeed(context: EngineContext): Feed {
   const readers = new Readers(context);
   return {
-    subscribe: (options) => readers.subscribe(options, checkEventsFilter),
-    subscribeLeaseHistory: (options) =>
-      readers.subscribe(options, (filter) => checkFamilyFilter(filter, 'lease')),
-    subscribeCompletions: (options) =>
-      readers.subscribe(options, (filter) => checkFamilyFilter(filter, 'completion')),
+    subscribe: (options) => readers.subscribe(options, subscribeOptions),
+    subscribeLeaseHistory: (options) => readers.subscribe(options, leaseOptions, ['lease']),
+    subscribeCompletions: (options) => readers.subscribe(options, completionOptions, ['completion']),
     consume: async (name, handler, options) =>
       readers.consume(
         checkConsume(name, handler as EventHandler<unknown>, options as ConsumeOptions<unknown>),
@@ -65,15 +91,15 @@ class Readers {
     this.#context = context;
   }
 
-  async subscribe<Event extends FeedEvent, Filter>(
+  /** `families`: those the subscription is about, whatever its filter says. */
+  async subscribe<Event extends FeedEvent, Filter extends EventFilter>(
     options: SubscribeOptions<Filter> = {},
-    checkFilter: (filter: Filter | undefined) => StoredEventFilter,
+    allowed: Shape<SubscribeOptions<Filter>>,
+    families?: readonly EventFamily[],
   ): Promise<EventSubscription<Event>> {
-    checkMembers(options, 'options', ['from', 'filter', 'until', 'signal']);
-    checkChoice(options.until, 'until', ['now']);
-    const start = checkStart(options.from, 'now');
-    const filter = checkFilter(options.filter);
-    const signal = checkSignal(options.signal, 'signal');
+    const { from, filter: given = {} as EventsFilter, signal } = allowed.check(options, 'options', '');
+    const start = startOf(from, 'now');
+    const filter = storedFilter(given, families ?? (given as EventsFilter).families ?? null);
     const source = this.#openFeed();
     if (this.#subscriptions.size >= LIMITS.subscriptions) {
       throw new EngineError('too_many', `${LIMITS.subscriptions} subscriptions are open already.`);
@@ -160,18 +186,24 @@ function checkConsume(
   handler: EventHandler<unknown>,
   options: ConsumeOptions<unknown> = {},
 ): ConsumeRequest {
-  const checkedName = checkConsumerName(name);
-  if (typeof handler !== 'function') refuse('handler', 'must be a function');
-  checkMembers(options, 'options', ['from', 'filter', 'batch', 'transact', 'signal', 'onError']);
-  const { batch = DEFAULT_BATCH } = options;
+  consumerName.check(name, 'name');
+  func.check(handler, 'handler');
+  const {
+    from,
+    filter = {},
+    batch = DEFAULT_BATCH,
+    transact,
+    onError,
+    signal,
+  } = consumeOptions.check(options, 'options', '');
   return {
-    name: checkedName,
+    name,
     handler,
-    start: checkStart(options.from, 'beginning'),
-    filter: checkEventsFilter(options.filter),
-    batch: checkWhole(batch, 'batch', 1, LIMITS.consumerBatch),
-    transact: checkFunction(options.transact, 'transact'),
-    onError: checkFunction(options.onError, 'onError'),
-    signal: checkSignal(options.signal, 'signal'),
+    start: startOf(from, 'beginning'),
+    filter: storedFilter(filter, filter.families ?? null),
+    batch,
+    transact,
+    onError,
+    signal,
   };
 }

@@ -14,12 +14,13 @@ import {
   WORKER_EVENTS,
   type EventFamily,
 } from '../../contract/events.ts';
-import type { EventsFilter } from '../../contract/feed.ts';
+import type { EventFilter, EventsFilter } from '../../contract/feed.ts';
 import { parseExecutionId, PARTITION_COUNT } from '../../contract/ids.ts';
+import { choice, list, parsed, whole } from '../../contract/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
+import { faultAt, shape, type Kind } from '../../contract/shape.ts';
 import type { StoredEventFilter } from './events.sql.ts';
-import { checkList, checkName, checkTags, checkText, checkWhole, refuse } from '../kit/checks.ts';
-import { checkMembers } from '../kit/settings.ts';
+import { kindName, laneName, namespaceName, tagsOf } from '../kit/kinds.ts';
 
 const TYPES: Record<EventFamily, readonly string[]> = {
   lease: LEASE_EVENTS,
@@ -33,109 +34,60 @@ const TYPES: Record<EventFamily, readonly string[]> = {
 /** A filter may name every type there is. */
 const MAX_TYPES = Object.values(TYPES).flat().length;
 
-const FILTER_MEMBERS: readonly (keyof EventsFilter)[] = [
-  'namespace',
-  'tags',
-  'kind',
-  'lane',
-  'executionId',
-  'flowId',
-  'partitions',
-  'types',
-];
+/** An empty list, or no tags, would match nothing. */
+const filterFields = {
+  namespace: namespaceName.optional(),
+  tags: tagsOf(LIMITS.filterTerms, 1).optional(),
+  kind: kindName.optional(),
+  lane: laneName.optional(),
+  executionId: parsed.optional(),
+  flowId: parsed.optional(),
+  partitions: list(whole(0, PARTITION_COUNT - 1), PARTITION_COUNT, 1).optional(),
+};
+
+function typesOf(families: readonly EventFamily[]): Kind<readonly string[]> {
+  return list<string>(choice([...new Set(families.flatMap((family) => TYPES[family]))]), MAX_TYPES, 1);
+}
 
 /** A filter of any events: it may name the families. */
-export function checkEventsFilter(filter: EventsFilter = {}): StoredEventFilter {
-  checkMembers(filter, 'filter', [...FILTER_MEMBERS, 'families']);
-  return checkConditions(filter, optional(filter.families, checkFamilies));
-}
+export const eventsFilter = shape<EventsFilter>({
+  ...filterFields,
+  types: parsed.optional(),
+  families: list(choice(EVENT_FAMILIES), EVENT_FAMILIES.length, 1).optional(),
+}).and(({ types, families = EVENT_FAMILIES }) => {
+  const found = types === undefined ? undefined : typesOf(families).faultOf(types);
+  return found === undefined ? undefined : faultAt('.types', found);
+});
 
 /** A filter of the events of one family. */
-export function checkFamilyFilter(filter: EventsFilter = {}, family: EventFamily): StoredEventFilter {
-  checkMembers(filter, 'filter', FILTER_MEMBERS);
-  return checkConditions(filter, [family]);
+export function familyFilter(family: EventFamily): Kind<EventFilter> {
+  return shape<EventFilter>({ ...filterFields, types: typesOf([family]).optional() });
 }
 
-function checkConditions(filter: EventsFilter, families: EventFamily[] | null): StoredEventFilter {
+/** A filter that was checked, as statements take it. Kept for as long as the subscription lives: the caller may change its own. */
+export function storedFilter(
+  filter: EventFilter,
+  families: readonly EventFamily[] | null,
+): StoredEventFilter {
+  const { executionId, flowId, types, tags, partitions } = filter;
   return {
-    families,
-    types: optional(filter.types, (types) => checkTypes(types, families ?? EVENT_FAMILIES)),
-    namespace: optional(filter.namespace, (text) =>
-      checkText(text, 'filter.namespace', LIMITS.namespaceBytes),
-    ),
-    tags: optional(filter.tags, checkTagFilter),
-    kind: optional(filter.kind, (name) => checkName(name, 'filter.kind', LIMITS.kindBytes)),
-    lane: optional(filter.lane, (name) => checkName(name, 'filter.lane', LIMITS.laneBytes)),
-    execution: optional(filter.executionId, (id) => parseExecutionId(id, 'filter.executionId')),
-    flow: optional(filter.flowId, (id) => parseExecutionId(id, 'filter.flowId')),
-    partitions: optional(filter.partitions, checkPartitions),
+    families: families === null ? null : [...new Set(families)],
+    types: types === undefined ? null : [...new Set(types)],
+    namespace: filter.namespace ?? null,
+    tags: tags === undefined ? null : { ...tags },
+    kind: filter.kind ?? null,
+    lane: filter.lane ?? null,
+    execution: executionId === undefined ? null : parseExecutionId(executionId, 'filter.executionId'),
+    flow: flowId === undefined ? null : parseExecutionId(flowId, 'filter.flowId'),
+    partitions: partitions === undefined ? null : [...partitions],
   };
-}
-
-function optional<Value, Checked>(
-  value: Value | undefined,
-  check: (given: Value) => Checked,
-): Checked | null {
-  return value === undefined ? null : check(value);
-}
-
-function checkFamilies(families: readonly EventFamily[]): EventFamily[] {
-  return checkWords(families, 'filter.families', EVENT_FAMILIES, EVENT_FAMILIES.length);
-}
-
-function checkTypes(types: readonly string[], families: readonly EventFamily[]): string[] {
-  const known = [...new Set(families.flatMap((family) => TYPES[family]))];
-  return checkWords(types, 'filter.types', known, MAX_TYPES);
-}
-
-/** A list of known words, without repeats. An empty one is refused: nothing would ever match it. */
-function checkWords<Word extends string>(
-  words: readonly Word[],
-  field: string,
-  known: readonly Word[],
-  max: number,
-): Word[] {
-  const given = Array.from(checkFilled(words, field, max));
-  given.forEach((word, index) => {
-    if (!known.includes(word)) refuse(`${field}[${index}]`, `must be one of ${known.join(', ')}`);
-  });
-  return [...new Set(given)];
-}
-
-function checkPartitions(partitions: readonly number[]): number[] {
-  const given = checkFilled(partitions, 'filter.partitions', PARTITION_COUNT);
-  return Array.from(given, (partition, index) =>
-    checkWhole(partition, `filter.partitions[${index}]`, 0, PARTITION_COUNT - 1),
-  );
-}
-
-function checkFilled<Item>(list: readonly Item[], field: string, max: number): readonly Item[] {
-  checkList(list, field, max);
-  if (list.length === 0) refuse(field, 'must not be empty: nothing would match it');
-  return list;
-}
-
-function checkTagFilter(tags: Record<string, string>): Record<string, string> {
-  const count = Object.keys(checkTags(tags, 'filter.tags')).length;
-  if (count === 0) refuse('filter.tags', 'must name at least one tag');
-  if (count > LIMITS.filterTerms) {
-    refuse('filter.tags', `has ${count} tags; the limit is ${LIMITS.filterTerms}`, 'too_many');
-  }
-  // Kept for as long as the subscription lives, while the caller may go on to change its own.
-  return { ...tags };
 }
 
 /** Where to begin: at an end of the feed, or strictly after a position. */
 export type Start = 'now' | 'beginning' | bigint;
 
-export function checkStart(from: unknown, usual: 'now' | 'beginning'): Start {
+export function startOf(from: unknown, usual: 'now' | 'beginning'): Start {
   if (from === undefined) return usual;
   if (from === 'now' || from === 'beginning') return from;
   return decodeCursor(from, 'from') ?? 'now';
-}
-
-/** A function, or nothing. */
-export function checkFunction<Given>(value: Given, field: string): Given {
-  if (value !== undefined && typeof value !== 'function') refuse(field, 'must be a function');
-  return value;
 }

@@ -7,14 +7,22 @@ import {
   type CancelFlowRequest,
 } from '../../contract/flows.ts';
 import { parseExecutionId } from '../../contract/ids.ts';
-import { LIMITS } from '../../contract/limits.ts';
+import { abortSignal, choice } from '../../contract/kinds.ts';
+import { shape } from '../../contract/shape.ts';
 import { cancelFlow as writeCancel } from './work.sql.ts';
 import { announce, type Opened } from '../kit/announce.ts';
-import { checkSignal, checkText } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { waitForFlow } from './reads.ts';
 import { cancelInChunks } from './work.ts';
-import { checkChoice, checkMembers } from '../kit/settings.ts';
+import { actorName, reasonText } from '../kit/kinds.ts';
+
+const cancelRequest = shape<CancelFlowRequest>({
+  reason: reasonText,
+  by: actorName.optional(),
+  policy: choice(CANCEL_FLOW_POLICIES).optional(),
+  wait: choice(['nothing', 'members', 'end']).optional(),
+  signal: abortSignal.optional(),
+});
 
 export async function cancelFlow(
   context: EngineContext,
@@ -22,19 +30,17 @@ export async function cancelFlow(
   request: CancelFlowRequest,
 ): Promise<CancelFlowOutcome> {
   const flow = parseExecutionId(flowId, 'flowId');
-  checkMembers(request, 'request', ['reason', 'by', 'policy', 'wait', 'signal']);
-  checkChoice(request.policy, 'request.policy', CANCEL_FLOW_POLICIES);
-  checkChoice(request.wait, 'request.wait', ['nothing', 'members', 'end']);
-  const signal = checkSignal(request.signal, 'request.signal');
+  const {
+    reason,
+    by = 'operator',
+    policy = 'cancel_all',
+    wait = 'nothing',
+    signal,
+  } = cancelRequest.check(request, 'request');
   signal?.throwIfAborted();
-  const answer = await writeCancel(context.database, flow, {
-    policy: request.policy ?? 'cancel_all',
-    reason: checkText(request.reason, 'request.reason', LIMITS.reasonBytes),
-    by: checkText(request.by ?? 'operator', 'request.by', LIMITS.reasonBytes),
-  });
+  const answer = await writeCancel(context.database, flow, { policy, reason, by });
   if (answer.outcome === 'not_found') return { outcome: 'not_found' };
   if (answer.outcome === 'already_ended') return { outcome: 'already_ended', state: answer.flowOutcome! };
-  const wait = request.wait ?? 'nothing';
   const cancelled =
     wait === 'nothing' ? [] : await cancelInChunks(context, flow, { others: 'await', signal });
   // Members that were held until it was sealed may run now.

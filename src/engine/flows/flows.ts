@@ -15,46 +15,61 @@ import type {
   StagedEdge,
   SubmittedFlow,
 } from '../../contract/flows.ts';
-import { formatExecutionId, isUuid, parseExecutionId, type ParsedExecutionId } from '../../contract/ids.ts';
+import {
+  formatExecutionId,
+  parseExecutionId,
+  type ParsedExecutionId,
+  uuidString,
+} from '../../contract/ids.ts';
+import { list, asciiName, parsed, whole } from '../../contract/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
+import { refuse, shape } from '../../contract/shape.ts';
 import type { ExecutionKey } from '../executions/executions.sql.ts';
 import { readFlowOf, readMemberNames } from './reads.sql.ts';
 import * as store from './flows.sql.ts';
 import { announce } from '../kit/announce.ts';
-import { checkList, checkName, checkTags, checkText, checkWhole, refuse } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { sayingWhy } from './refusals.ts';
 import {
-  checkEdgeTerms,
-  checkJoin,
   checkMember,
   checkRoomForInputs,
   connect,
   edgeRows,
-  GRAPH_MEMBERS,
+  edgeTerms,
+  joinPolicy,
   joinRow,
+  stagedEdge,
+  submitPartOf,
   type CheckedMember,
 } from './requests.ts';
 import { knowingRoutes } from '../executions/submitting/interning.ts';
-import { checkMembers } from '../kit/settings.ts';
+import { namespaceName, tagMap } from '../kit/kinds.ts';
 import { mintFlow, mintFor } from '../executions/submitting/mint.ts';
 import { leaseKey } from '../kit/answers.ts';
 import { toCall, type CheckedRequest } from '../executions/submitting/submit-call.ts';
 import { checkMemberRequest, type DefaultPolicy } from '../executions/submitting/submit.ts';
 
-const FLOW_MEMBERS = ['name', 'flowId', 'namespace', 'tags'];
+const flowFields = {
+  name: asciiName(LIMITS.flowNameBytes),
+  flowId: parsed.optional(),
+  namespace: namespaceName.optional(),
+  tags: tagMap.optional(),
+};
+const createFlowRequest = shape<CreateFlowRequest>(flowFields);
+const flowRequest = shape<FlowRequest>({ ...flowFields, members: parsed });
+const someMembers = list(parsed, LIMITS.flowMembers, 1);
+const anyMembers = list(parsed, LIMITS.flowMembers);
+const adoptedMember = shape<AdoptedMember>({ name: asciiName(LIMITS.memberNameBytes), executionId: parsed });
+const graphOptions = shape<GraphOptions>({
+  expectedRevision: whole(0, Number.MAX_SAFE_INTEGER).optional(),
+});
+const edgeList = list(stagedEdge, LIMITS.flowEdges, 1);
+const edgeIdList = list(uuidString.refusedAs('invalid_id'), LIMITS.flowEdges);
 
-function checkFlow(request: CreateFlowRequest, known: readonly string[]): store.FlowRow {
-  checkMembers(request, 'request', known);
-  const { namespace, tags } = request;
-  const id = request.flowId === undefined ? mintFlow() : parseExecutionId(request.flowId, 'request.flowId');
-  return {
-    ...id,
-    name: checkName(request.name, 'request.name', LIMITS.flowNameBytes),
-    namespace:
-      namespace === undefined ? 'default' : checkText(namespace, 'request.namespace', LIMITS.namespaceBytes),
-    tags: JSON.stringify(tags === undefined ? {} : checkTags(tags, 'request.tags')),
-  };
+function flowRow(request: CreateFlowRequest): store.FlowRow {
+  const { flowId, namespace = 'default' } = request;
+  const id = flowId === undefined ? mintFlow() : parseExecutionId(flowId, 'request.flowId');
+  return { ...id, name: request.name, namespace, tags: JSON.stringify(request.tags ?? {}) };
 }
 
 /** New members of a flow, with ids of its partition. */
@@ -63,16 +78,12 @@ function newMembers(
   requests: readonly MemberRequest[],
   defaultPolicy: DefaultPolicy,
 ): { checked: CheckedMember[]; entries: CheckedRequest[]; requests: readonly MemberRequest[] } {
-  checkList(requests, 'members', LIMITS.flowMembers);
-  if (requests.length === 0) refuse('members', 'must name one at least');
+  someMembers.check(requests, 'members');
   const checked = Array.from(requests, (request, index) => checkMember(request, `members[${index}]`));
   const mint = mintFor(flow.partition);
-  const entries = requests.map((request, index) => {
-    const own = Object.fromEntries(
-      Object.entries(request).filter(([key]) => !(GRAPH_MEMBERS as readonly string[]).includes(key)),
-    );
-    return checkMemberRequest(own, `members[${index}]`, flow.namespace, mint, defaultPolicy);
-  });
+  const entries = requests.map((request, index) =>
+    checkMemberRequest(submitPartOf(request), `members[${index}]`, flow.namespace, mint, defaultPolicy),
+  );
   return { checked, entries, requests };
 }
 
@@ -102,7 +113,7 @@ export async function submitFlow(
   request: FlowRequest,
   defaultPolicy: DefaultPolicy,
 ): Promise<SubmittedFlow> {
-  const flow = checkFlow(request, [...FLOW_MEMBERS, 'members']);
+  const flow = flowRow(flowRequest.check(request, 'request'));
   const members = newMembers(flow, request.members, defaultPolicy);
   const growth = growthOf(members, new Map(), 'no');
   const rows = await sayingWhy(context, flow, () =>
@@ -164,7 +175,7 @@ export async function createFlow(
   context: EngineContext,
   request: CreateFlowRequest,
 ): Promise<{ flowId: FlowId; outcome: 'created' | 'exists' }> {
-  const flow = checkFlow(request, FLOW_MEMBERS);
+  const flow = flowRow(createFlowRequest.check(request, 'request'));
   const isNew = await sayingWhy(context, flow, () => store.createFlow(context.database, flow));
   return { flowId: formatExecutionId(flow.partition, flow.uuid), outcome: isNew ? 'created' : 'exists' };
 }
@@ -178,7 +189,7 @@ export async function addMembers(
 ): Promise<SubmittedFlow> {
   const flow = parseExecutionId(flowId, 'flowId');
   const revision = checkRevision(options);
-  checkList(requests, 'members', LIMITS.flowMembers);
+  anyMembers.check(requests, 'members');
   const adopted = requests.filter((request): request is AdoptedMember => isAdopted(request));
   if (adopted.length > 0) {
     if (adopted.length < requests.length) refuse('members', 'are new or there already: not both in one call');
@@ -207,11 +218,11 @@ async function adopt(
   revision: number | null,
 ): Promise<SubmittedFlow> {
   const rows = Array.from(members, (member, index) => {
-    checkMembers(member, `members[${index}]`, ['name', 'executionId']);
+    adoptedMember.check(member, `members[${index}]`);
     const id = parseExecutionId(member.executionId, `members[${index}].executionId`);
     if (id.partition !== flow.partition)
       refuse(`members[${index}].executionId`, 'is of another partition than the flow', 'not_a_member');
-    return { uuid: id.uuid, name: checkName(member.name, `members[${index}].name`, LIMITS.memberNameBytes) };
+    return { uuid: id.uuid, name: member.name };
   });
   refuseTwice(
     rows.map(({ uuid }) => uuid),
@@ -243,10 +254,7 @@ function refuseTwice(values: readonly string[], field: string): void {
 }
 
 function checkRevision(options: GraphOptions): number | null {
-  checkMembers(options, 'options', ['expectedRevision']);
-  const { expectedRevision } = options;
-  if (expectedRevision === undefined) return null;
-  return checkWhole(expectedRevision, 'options.expectedRevision', 0, Number.MAX_SAFE_INTEGER);
+  return graphOptions.check(options, 'options').expectedRevision ?? null;
 }
 
 export async function setJoin(
@@ -257,7 +265,7 @@ export async function setJoin(
 ): Promise<'set' | 'already_set'> {
   const flow = parseExecutionId(flowId, 'flowId');
   const member = memberOf(flow, executionId, 'executionId');
-  const join = joinRow(checkJoin(policy, 'policy'));
+  const join = joinRow(joinPolicy.check(policy, 'policy'));
   return sayingWhy(context, flow, () => store.setJoin(context.database, flow, member, join));
 }
 
@@ -275,8 +283,7 @@ export async function stageEdges(
 ): Promise<{ edgeIds: string[]; revision: number }> {
   const flow = parseExecutionId(flowId, 'flowId');
   const expected = checkRevision(options);
-  checkList(edges, 'edges', LIMITS.flowEdges);
-  if (edges.length === 0) refuse('edges', 'must name one at least');
+  edgeList.check(edges, 'edges');
   const rows = Array.from(edges, (edge, index) => stagedRow(flow, edge, `edges[${index}]`, index));
   const seen = new Set<string>();
   rows.forEach(({ upstream, downstream }, index) => {
@@ -290,11 +297,10 @@ export async function stageEdges(
 }
 
 function stagedRow(flow: ParsedExecutionId, edge: StagedEdge, field: string, place: number): store.EdgeRow {
-  checkMembers(edge, field, ['upstream', 'downstream', 'on', 'as', 'list']);
   const upstream = memberOf(flow, edge.upstream, `${field}.upstream`);
   const downstream = memberOf(flow, edge.downstream, `${field}.downstream`);
   if (upstream === downstream) refuse(field, 'leads from a member to itself', 'cycle');
-  const { condition, inputName, isList } = checkEdgeTerms(edge, field);
+  const { condition, inputName, isList } = edgeTerms(edge);
   return {
     edgeId: randomUUID(),
     upstream,
@@ -311,16 +317,9 @@ export async function applyEdges(
   edgeIds: readonly string[],
 ): Promise<{ applied: number }> {
   const flow = parseExecutionId(flowId, 'flowId');
-  const ids = checkEdgeIds(edgeIds);
+  const ids = [...new Set(edgeIdList.check(edgeIds, 'edgeIds'))];
   const applied = await sayingWhy(context, flow, () => store.applyEdges(context.database, flow, ids));
   return { applied };
-}
-
-function checkEdgeIds(edgeIds: readonly string[]): string[] {
-  checkList(edgeIds, 'edgeIds', LIMITS.flowEdges);
-  for (const [index, id] of edgeIds.entries())
-    if (typeof id !== 'string' || !isUuid(id)) refuse(`edgeIds[${index}]`, 'must be a uuid', 'invalid_id');
-  return [...new Set(edgeIds)];
 }
 
 export async function unstageEdges(
@@ -329,7 +328,7 @@ export async function unstageEdges(
   edgeIds: readonly string[],
 ): Promise<{ unstaged: number }> {
   const flow = parseExecutionId(flowId, 'flowId');
-  const ids = checkEdgeIds(edgeIds);
+  const ids = [...new Set(edgeIdList.check(edgeIds, 'edgeIds'))];
   const unstaged = await sayingWhy(context, flow, () => store.unstageEdges(context.database, flow, ids));
   return { unstaged };
 }

@@ -1,6 +1,7 @@
 /**
  * Reads flows: what is in one, how far it is, lists of them, and waiting for the end of one.
  */
+import type { WaitOptions } from '../../contract/executions.ts';
 import { EngineError, isOutage } from '../../contract/errors.ts';
 import type {
   EdgeSnapshot,
@@ -13,12 +14,13 @@ import type {
   MemberSnapshot,
 } from '../../contract/flows.ts';
 import { parseExecutionId, type ParsedExecutionId } from '../../contract/ids.ts';
+import { abortSignal, choice, parsed, string } from '../../contract/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
+import { refuse, shape } from '../../contract/shape.ts';
 import { listFlows as list, readEdges, readFlowHead, readMembers, type FlowHead } from './reads.sql.ts';
 import { unlessAborted } from '../../model/aborting.ts';
-import { checkSignal, checkText, checkWhole, refuse } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';
-import { checkChoice, checkMembers } from '../kit/settings.ts';
+import { namespaceName, pageSize } from '../kit/kinds.ts';
 
 /** Between two looks at a flow somebody waits for: at least, when something ended; and at most. */
 const LOOK_MS = { soonest: 50, latest: 1_000 };
@@ -73,16 +75,21 @@ function stateOf({ outcome, cancel, sealedAtMs }: FlowHead, members?: readonly M
   return goesOn ? 'running' : 'blocked';
 }
 
+const listRequest = shape<ListFlowsRequest>({
+  namespace: namespaceName.optional(),
+  state: choice(['open', 'completed', 'failed', 'cancelled']).optional(),
+  name: string(LIMITS.flowNameBytes).optional(),
+  limit: pageSize.optional(),
+  cursor: parsed.optional(),
+});
+
 export async function listFlows(context: EngineContext, request: ListFlowsRequest = {}): Promise<FlowPage> {
-  checkMembers(request, 'request', ['namespace', 'state', 'name', 'limit', 'cursor']);
-  checkChoice(request.state, 'request.state', ['open', 'completed', 'failed', 'cancelled']);
-  const { namespace, name, state, limit, cursor } = request;
+  const { namespace, name, state, limit = 100, cursor } = listRequest.check(request, 'request');
   const { flows, last } = await list(context.database, {
-    namespace:
-      namespace === undefined ? null : checkText(namespace, 'request.namespace', LIMITS.namespaceBytes),
-    name: name === undefined ? null : checkText(name, 'request.name', LIMITS.flowNameBytes),
+    namespace: namespace ?? null,
+    name: name ?? null,
     outcome: state ?? null,
-    limit: limit === undefined ? 100 : checkWhole(limit, 'request.limit', 1, LIMITS.listPage),
+    limit,
     after: cursor === undefined ? null : readCursor(cursor),
     examined: LIMITS.flowsExamined,
   });
@@ -99,14 +106,15 @@ function readCursor(cursor: unknown): { createdAtMs: number; uuid: string } {
   return { createdAtMs: Number(found[1]), uuid: found[2]! };
 }
 
+const waitOptions = shape<WaitOptions>({ signal: abortSignal.optional() });
+
 /** Looks when something ended that this process hears of, and at intervals. */
 export async function waitForFlow(
   context: EngineContext,
   flowId: string,
-  options: { signal?: AbortSignal } = {},
+  options: WaitOptions = {},
 ): Promise<'completed' | 'failed' | 'cancelled'> {
-  checkMembers(options, 'options', ['signal']);
-  const signal = checkSignal(options.signal, 'options.signal');
+  const { signal } = waitOptions.check(options, 'options');
   const flow = parseExecutionId(flowId, 'flowId');
   let askedAt = Number.NEGATIVE_INFINITY;
   for (;;) {

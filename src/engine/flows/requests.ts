@@ -2,6 +2,7 @@
  * Checks what flows are asked to be, and lays it out: names become ids, edges become rows, circles are named. Nothing here talks
  * to the database.
  */
+import type { SubmitRequest } from '../../contract/executions.ts';
 import { randomUUID } from 'node:crypto';
 import { EngineError } from '../../contract/errors.ts';
 import {
@@ -12,13 +13,15 @@ import {
   type OnwardEdge,
   type JoinPolicy,
   type MemberRequest,
+  type OnSatisfied,
+  type StagedEdge,
 } from '../../contract/flows.ts';
+import { choice, flag, list, asciiName, parsed, string, stringOr, whole } from '../../contract/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
+import { fault, faultAt, refuse, shape, type Fault, type Kind } from '../../contract/shape.ts';
 import { findCircle } from '../../model/graph.ts';
 import { cancelsRest, neededOf } from '../../model/joins.ts';
 import type { EdgeRow, JoinRow } from './flows.sql.ts';
-import { checkName, checkText, checkWhole, refuse } from '../kit/checks.ts';
-import { checkChoice, checkMembers } from '../kit/settings.ts';
 
 /** An edge into a member, in order. */
 export interface CheckedEdge {
@@ -37,72 +40,96 @@ export interface CheckedMember {
   fallback: string | undefined;
 }
 
-const MEMBER_MEMBERS: readonly (keyof MemberRequest)[] = [
-  'name',
-  'kind',
-  'payload',
-  'after',
-  'before',
-  'join',
-  'fallback',
-  'lane',
-  'priority',
-  'capabilities',
-  'tags',
-  'policy',
-];
-
-export const GRAPH_MEMBERS = ['name', 'after', 'before', 'join', 'fallback'] as const;
-
-export function checkMember(member: MemberRequest, field: string): CheckedMember {
-  checkMembers(member, field, MEMBER_MEMBERS);
-  const name = checkName(member.name, `${field}.name`, LIMITS.memberNameBytes);
-  const { after = [], before = [] } = member;
-  if (!Array.isArray(after)) refuse(`${field}.after`, 'must be a list');
-  const edges = Array.from(after, (edge: string | EdgeRequest, index) =>
-    checkEdge(edge, `${field}.after[${index}]`),
-  );
-  if (!Array.isArray(before)) refuse(`${field}.before`, 'must be a list');
-  const onward = Array.from(before, (edge: string | OnwardEdge, index) =>
-    checkOnward(name, edge, `${field}.before[${index}]`),
-  );
-  const { join, fallback } = member;
-  if (join !== undefined) checkJoin(join, `${field}.join`);
-  if (fallback !== undefined) checkName(fallback, `${field}.fallback`, LIMITS.memberNameBytes);
-  if (fallback === name) refuse(`${field}.fallback`, 'is the member itself', 'cycle');
-  return { name, after: edges, before: onward, join, fallback };
-}
-
-function checkEdge(edge: string | EdgeRequest, field: string): CheckedEdge {
-  if (typeof edge === 'string') return checkEdge({ from: edge }, field);
-  checkMembers(edge, field, ['from', 'on', 'as', 'list']);
-  const from = checkName(edge.from, `${field}.from`, LIMITS.memberNameBytes);
-  return { from, ...checkEdgeTerms(edge, field) };
-}
-
-function checkOnward(
-  name: string,
-  edge: string | OnwardEdge,
-  field: string,
-): CheckedMember['before'][number] {
-  if (typeof edge === 'string') return checkOnward(name, { to: edge }, field);
-  checkMembers(edge, field, ['to', 'on', 'as', 'list']);
-  const to = checkName(edge.to, `${field}.to`, LIMITS.memberNameBytes);
-  if (to === name) refuse(`${field}.to`, 'is the member itself', 'cycle');
-  return { to, ...checkEdgeTerms(edge, field) };
-}
+const memberName = asciiName(LIMITS.memberNameBytes);
 
 /** What an edge asks of its upstream, and what it hands over. */
-export function checkEdgeTerms(
-  { on, as, list }: Pick<EdgeRequest, 'on' | 'as' | 'list'>,
-  field: string,
-): Omit<CheckedEdge, 'from'> {
-  checkChoice(on, `${field}.on`, EDGE_CONDITIONS);
-  if (list !== undefined && typeof list !== 'boolean') refuse(`${field}.list`, 'must be true or false');
-  if (list === true && as === undefined) refuse(`${field}.list`, 'is for edges that have a name');
-  const inputName = as === undefined ? null : checkText(as, `${field}.as`, LIMITS.inputNameBytes);
-  if (inputName === '__proto__') refuse(`${field}.as`, 'cannot be __proto__');
-  return { condition: on ?? 'success', inputName, isList: list === true };
+const edgeFields = {
+  on: choice(EDGE_CONDITIONS).optional(),
+  as: string(LIMITS.inputNameBytes)
+    .and((as) => (as === '__proto__' ? fault('cannot be __proto__') : undefined))
+    .optional(),
+  list: flag.optional(),
+};
+
+function edgeFault({ as, list: isList }: Pick<EdgeRequest, 'as' | 'list'>): Fault | undefined {
+  if (isList !== true || as !== undefined) return undefined;
+  return faultAt('.list', fault('is for edges that have a name'));
+}
+
+const edgeRequest = shape<EdgeRequest>({ from: memberName, ...edgeFields }).and(edgeFault);
+const onwardEdge = shape<OnwardEdge>({ to: memberName, ...edgeFields }).and(edgeFault);
+export const stagedEdge = shape<StagedEdge>({ upstream: parsed, downstream: parsed, ...edgeFields }).and(
+  edgeFault,
+);
+
+interface AnyJoin {
+  kind: JoinPolicy['kind'];
+  k?: number;
+  onSatisfied?: OnSatisfied;
+}
+
+export const joinPolicy = shape<AnyJoin>({
+  kind: choice(JOIN_KINDS),
+  k: whole(1, LIMITS.flowEdges).optional(),
+  onSatisfied: choice(ON_SATISFIED).optional(),
+}).and(({ kind, k, onSatisfied }) => {
+  if (kind === 'quorum' && k === undefined) return faultAt('.k', fault('must be given for a quorum'));
+  if (kind !== 'quorum' && k !== undefined) return faultAt('.k', fault('is for a quorum'));
+  if (kind !== 'all' || onSatisfied === undefined) return undefined;
+  return faultAt('.onSatisfied', fault('is for any and quorum: all needs every one of them'));
+}) as Kind<unknown> as Kind<JoinPolicy>;
+
+/** What a member asks for besides being run. */
+const graphFields = {
+  name: memberName,
+  after: list(stringOr(memberName, edgeRequest), Number.MAX_SAFE_INTEGER).optional(),
+  before: list(stringOr(memberName, onwardEdge), Number.MAX_SAFE_INTEGER).optional(),
+  join: joinPolicy.optional(),
+  fallback: memberName.optional(),
+};
+
+/** What it is to run is checked as the request that it becomes. */
+const memberRequest = shape<MemberRequest>({
+  ...graphFields,
+  kind: parsed,
+  payload: parsed.optional(),
+  lane: parsed.optional(),
+  priority: parsed.optional(),
+  capabilities: parsed.optional(),
+  tags: parsed.optional(),
+  policy: parsed.optional(),
+});
+
+export function checkMember(member: MemberRequest, field: string): CheckedMember {
+  const { name: own, after = [], before = [], join, fallback } = memberRequest.check(member, field);
+  if (fallback === own) refuse(`${field}.fallback`, 'is the member itself', 'cycle');
+  return {
+    name: own,
+    after: after.map((edge) => {
+      const given = typeof edge === 'string' ? { from: edge } : edge;
+      return { from: given.from, ...edgeTerms(given) };
+    }),
+    before: before.map((edge, index) => {
+      const given = typeof edge === 'string' ? { to: edge } : edge;
+      if (given.to === own) refuse(`${field}.before[${index}].to`, 'is the member itself', 'cycle');
+      return { to: given.to, ...edgeTerms(given) };
+    }),
+    join,
+    fallback,
+  };
+}
+
+/** The member as a request of its own. */
+export function submitPartOf(member: MemberRequest): Omit<SubmitRequest, 'kind'> & { kind?: string } {
+  return Object.fromEntries(Object.entries(member).filter(([key]) => !(key in graphFields)));
+}
+
+export function edgeTerms({
+  on = 'success',
+  as,
+  list: isList,
+}: Pick<EdgeRequest, 'on' | 'as' | 'list'>): Omit<CheckedEdge, 'from'> {
+  return { condition: on, inputName: as ?? null, isList: isList === true };
 }
 
 /** Two edges from one member would be one vote too many; a name that is handed over twice would lose one of the two. */
@@ -126,18 +153,6 @@ function checkEdges(name: string, edges: readonly CheckedEdge[], field: string):
 export function checkRoomForInputs(payload: unknown, field: string): void {
   if (payload === undefined || Object.prototype.toString.call(payload) === '[object Object]') return;
   refuse(field, 'must be an object, because results are put into it');
-}
-
-export function checkJoin(join: JoinPolicy, field: string): JoinPolicy {
-  checkMembers(join, field, ['kind', 'k', 'onSatisfied']);
-  if (!JOIN_KINDS.includes(join.kind)) refuse(`${field}.kind`, `must be one of ${JOIN_KINDS.join(', ')}`);
-  const { k, onSatisfied } = join as { k?: unknown; onSatisfied?: unknown };
-  if (join.kind === 'quorum') checkWhole(k, `${field}.k`, 1, LIMITS.flowEdges);
-  else if (k !== undefined) refuse(`${field}.k`, 'is for a quorum');
-  checkChoice(onSatisfied, `${field}.onSatisfied`, ON_SATISFIED);
-  if (join.kind === 'all' && onSatisfied !== undefined)
-    refuse(`${field}.onSatisfied`, 'is for any and quorum: all needs every one of them');
-  return join;
 }
 
 export function joinRow(policy: JoinPolicy): JoinRow {

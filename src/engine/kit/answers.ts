@@ -6,13 +6,17 @@ import type { LeaseRef, LeaseRefusal } from '../../contract/protocol.ts';
 import { parseExecutionId } from '../../contract/ids.ts';
 import type { Refused } from '../executions/answered.sql.ts';
 import type { LeaseKey } from '../executions/executions.sql.ts';
-import { checkWhole } from './checks.ts';
+import { whole } from '../../contract/kinds.ts';
 
+const attempt = whole(0, 2_147_483_647);
+const epoch = whole(0, Number.MAX_SAFE_INTEGER);
+
+/** A claim is one, and more than that. */
 export function leaseKey(lease: LeaseRef, field: string): LeaseKey {
   return {
     ...parseExecutionId(lease?.executionId, `${field}.executionId`),
-    attemptIndex: checkWhole(lease.attemptIndex, `${field}.attemptIndex`, 0, 2_147_483_647),
-    leaseEpoch: checkWhole(lease.leaseEpoch, `${field}.leaseEpoch`, 0, Number.MAX_SAFE_INTEGER),
+    attemptIndex: attempt.check(lease.attemptIndex, `${field}.attemptIndex`),
+    leaseEpoch: epoch.check(lease.leaseEpoch, `${field}.leaseEpoch`),
   };
 }
 

@@ -3,10 +3,12 @@
  * with a wrong partition is another id. The answers come back in the order the caller gave.
  */
 import { formatExecutionId, parseExecutionId } from '../../contract/ids.ts';
+import { list, parsed } from '../../contract/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type { ExpectedKey } from '../executions/executions.sql.ts';
-import { checkList } from './checks.ts';
 import { inOrder } from './answers.ts';
+
+const ids = list(parsed, LIMITS.idBatch);
 
 export async function eachOnce<Row extends { uuid: string }, Outcome>(
   executionIds: readonly string[],
@@ -14,7 +16,7 @@ export async function eachOnce<Row extends { uuid: string }, Outcome>(
   toOutcome: (key: ExpectedKey, row: Row) => Outcome,
   act: (keys: ExpectedKey[]) => Promise<Row[]>,
 ): Promise<Outcome[]> {
-  checkList(executionIds, 'executionIds', LIMITS.idBatch);
+  ids.check(executionIds, 'executionIds');
   const keys = executionIds.map((id, index): ExpectedKey => ({
     ...parseExecutionId(id, `executionIds[${index}]`),
     leaseEpoch: epochs?.[index] ?? null,

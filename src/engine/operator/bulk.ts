@@ -3,7 +3,9 @@
  * execution is acted on only as it was listed; one that was claimed or moved since answers `moved`. The time of the
  * beginning goes with the cursor, so that a bulk that is gone on with does not reach for what came later.
  */
+import { choice, parsed, whole } from '../../contract/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
+import { refuse, shape, variants } from '../../contract/shape.ts';
 import {
   BULK_STATES,
   type BulkProgress,
@@ -13,33 +15,45 @@ import {
 import type { PublicState } from '../../contract/states.ts';
 import type { ListConditions } from './lists.sql.ts';
 import { cancel } from '../executions/cancel.ts';
-import { checkWhole, refuse } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { decodeText, encodeText, invalidCursor } from '../kit/cursor-text.ts';
-import { checkFilter, listPage } from './lists.ts';
-import { checkChoice, checkMembers } from '../kit/settings.ts';
-import { changePriority, replay } from './verbs.ts';
+import { actorName, reasonText } from '../kit/kinds.ts';
+import { conditionsOf, executionFilter, listPage } from './lists.ts';
+import { changePriority, priorityFields, replay, replayFields } from './verbs.ts';
 import { serverTimeMs } from '../executions/reads.ts';
 
 const DEFAULT_CHUNK = 500;
 
-/** What each verb takes besides what all take. */
-const VERB_MEMBERS = {
-  cancel: ['reason', 'by'],
-  replay: ['reason', 'by', 'from'],
-  change_priority: ['priority', 'by'],
-} as const satisfies Record<BulkRequest['verb'], readonly string[]>;
+type BulkOf<Verb extends BulkRequest['verb']> = Extract<BulkRequest, { verb: Verb }>;
+
+const bulkFields = {
+  filter: executionFilter,
+  cursor: parsed.optional(),
+  chunk: whole(1, LIMITS.bulkChunk).optional(),
+  dryRun: choice(['on', 'off']).optional(),
+};
+const bulkRequest = variants<BulkRequest, 'verb'>('verb', {
+  cancel: shape<BulkOf<'cancel'>>({
+    verb: choice(['cancel']),
+    ...bulkFields,
+    reason: reasonText,
+    by: actorName.optional(),
+  }),
+  replay: shape<BulkOf<'replay'>>({ verb: choice(['replay']), ...bulkFields, ...replayFields }),
+  change_priority: shape<BulkOf<'change_priority'>>({
+    verb: choice(['change_priority']),
+    ...bulkFields,
+    ...priorityFields,
+  }),
+});
 
 type Act = (ids: readonly string[], epochs: readonly number[]) => Promise<readonly { outcome: string }[]>;
 
 export async function* bulk(context: EngineContext, request: BulkRequest): AsyncGenerator<BulkProgress> {
-  const act = checkVerb(context, request);
+  bulkRequest.check(request, 'request', '');
+  const act = actOf(context, request);
   const { chunk = DEFAULT_CHUNK, dryRun = 'off' } = request;
-  checkWhole(chunk, 'chunk', 1, LIMITS.bulkChunk);
-  checkChoice(dryRun, 'dryRun', ['on', 'off']);
   const filter = checkBulkFilter(request);
-  // Acting on nothing checks what the verb is given, also when nothing will be acted on.
-  await act([], []);
   const begin = request.cursor === undefined ? null : decodeBegin(request.cursor);
   const beforeMs = begin?.beforeMs ?? (await serverTimeMs(context)) + 1;
   const conditions = boundedBy(filter, beforeMs, request.verb);
@@ -79,13 +93,10 @@ async function actOn(
   for (const { outcome } of answers) outcomes[outcome] = (outcomes[outcome] ?? 0) + 1;
 }
 
-function checkVerb(context: EngineContext, request: BulkRequest): Act {
-  const verbs = Object.keys(VERB_MEMBERS);
-  if (!verbs.some((verb) => verb === request?.verb)) refuse('verb', `must be one of ${verbs.join(', ')}`);
-  const members = VERB_MEMBERS[request.verb];
-  checkMembers(request, 'request', ['verb', 'filter', 'cursor', 'chunk', 'dryRun', ...members]);
+/** The verb is given what is not the bulk's own. */
+function actOf(context: EngineContext, request: BulkRequest): Act {
   const given = Object.fromEntries(
-    Object.entries(request).filter(([name]) => members.some((each) => each === name)),
+    Object.entries(request).filter(([key]) => key !== 'verb' && !(key in bulkFields)),
   );
   switch (request.verb) {
     case 'cancel':
@@ -99,7 +110,7 @@ function checkVerb(context: EngineContext, request: BulkRequest): Act {
 
 /** All executions are too many to be meant by leaving the filter out. */
 function checkBulkFilter(request: BulkRequest): ListConditions {
-  const given = checkFilter(request.filter);
+  const given = conditionsOf(request.filter);
   if (Object.values(given).every((condition) => condition === null)) {
     refuse('filter', 'must have at least one condition');
   }

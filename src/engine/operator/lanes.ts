@@ -2,14 +2,15 @@
  * Lanes as operators see them: listed, held and let go. Claims read in the database which lanes are paused, so a pause
  * holds from its commit on; what processes remember about lanes only saves asking, and is renewed here.
  */
+import { parsed } from '../../contract/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type { LaneOutcome, LanePage } from '../../contract/operations.ts';
 import { pauseLane as pauseRow, readLanes, resumeLane as resumeRow } from './lanes.sql.ts';
+import { refuse, shape } from '../../contract/shape.ts';
 import { announce } from '../kit/announce.ts';
-import { checkName, checkText, checkWhole, refuse } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { decodeText, encodeText, invalidCursor } from '../kit/cursor-text.ts';
-import { checkMembers } from '../kit/settings.ts';
+import { actorName, laneName, pageSize, reasonText } from '../kit/kinds.ts';
 
 const DEFAULT_PAGE = 100;
 /** Tells a cursor of lanes from those of other lists. */
@@ -17,13 +18,20 @@ const CURSOR_MARK = 'lanes';
 /** A name that any lane may have. */
 const LANE_NAME = new RegExp(`^[\\x20-\\x7e]{1,${LIMITS.laneBytes}}$`);
 
+const listRequest = shape<{ limit?: number; cursor?: string }>({
+  limit: pageSize.optional(),
+  cursor: parsed.optional(),
+});
+const pauseNote = shape<{ reason?: string; by?: string }>({
+  reason: reasonText.optional(),
+  by: actorName.optional(),
+});
+
 export async function listLanes(
   context: EngineContext,
   request: { limit?: number; cursor?: string } = {},
 ): Promise<LanePage> {
-  checkMembers(request, 'request', ['limit', 'cursor']);
-  const { limit = DEFAULT_PAGE, cursor } = request;
-  checkWhole(limit, 'limit', 1, LIMITS.listPage);
+  const { limit = DEFAULT_PAGE, cursor } = listRequest.check(request, 'request', '');
   const after = cursor === undefined ? '' : readCursor(cursor);
   const { lanes, hasMore } = await readLanes(context.database, after, limit);
   return { lanes, cursor: hasMore ? writeCursor(lanes.at(-1)!.lane) : null };
@@ -34,12 +42,9 @@ export async function pauseLane(
   lane: string,
   note: { reason?: string; by?: string } = {},
 ): Promise<LaneOutcome> {
-  checkLane(lane);
-  checkMembers(note, 'note', ['reason', 'by']);
-  const row = await pauseRow(context.database, lane, {
-    by: checkText(note.by ?? 'operator', 'by', LIMITS.reasonBytes),
-    reason: note.reason === undefined ? null : checkText(note.reason, 'reason', LIMITS.reasonBytes),
-  });
+  laneName.check(lane, 'lane');
+  const { by = 'operator', reason = null } = pauseNote.check(note, 'note', '');
+  const row = await pauseRow(context.database, lane, { by, reason });
   if (row.isRefused)
     refuse(
       'lane',
@@ -51,16 +56,12 @@ export async function pauseLane(
 }
 
 export async function resumeLane(context: EngineContext, lane: string): Promise<LaneOutcome> {
-  const changed = await resumeRow(context.database, checkLane(lane));
+  const changed = await resumeRow(context.database, laneName.check(lane, 'lane'));
   await relearn(context);
   // Not the routes of the lane: a process that holds it for paused leaves hints about them aside, which spares it the
   // submits to a paused lane. This one makes all processes read the lanes again.
   announce(context, [{ outcome: 'opened', routes: 'all', count: 0 }]);
   return { outcome: 'resumed', repeated: !changed };
-}
-
-function checkLane(lane: unknown): string {
-  return checkName(lane, 'lane', LIMITS.laneBytes);
 }
 
 /**

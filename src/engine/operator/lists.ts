@@ -4,7 +4,9 @@
  */
 import { EngineError } from '../../contract/errors.ts';
 import { parseExecutionId } from '../../contract/ids.ts';
+import { choice, list as listOf, parsed, string, whole } from '../../contract/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
+import { fault, faultAt, Kind, refuse, shape, type Fault } from '../../contract/shape.ts';
 import type {
   AttemptPage,
   ExecutionFilter,
@@ -16,10 +18,9 @@ import type { PublicState, TerminalOutcome } from '../../contract/states.ts';
 import { TRACE_TAGS } from '../../contract/trace-context.ts';
 import type { ListSource } from './list-sources.sql.ts';
 import { listAttemptRows, listNamespaces, scanList, type ListConditions, type Listed } from './lists.sql.ts';
-import { checkList, checkName, checkTags, checkText, checkWhole, refuse } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { decodeCursor, encodeCursor, hashOf, type ListPosition } from './list-cursor.ts';
-import { checkMembers } from '../kit/settings.ts';
+import { kindName, laneName, namespaceName, pageSize, tagsOf } from '../kit/kinds.ts';
 
 const DEFAULT_PAGE = 100;
 /** Rows looked at by the first statement when not every row may fit, at least, and for each that is asked for. */
@@ -29,20 +30,6 @@ const WINDOW_PER_ROW = 4;
 const LARGEST_WINDOW = 5_000;
 /** A list over all namespaces looks into each: beyond this many, one must be named. */
 const MAX_NAMESPACES = 1_000;
-
-const FILTER_MEMBERS: readonly (keyof ExecutionFilter)[] = [
-  'states',
-  'namespace',
-  'lane',
-  'kind',
-  'tags',
-  'parentId',
-  'createdFromMs',
-  'createdBeforeMs',
-  'endedFromMs',
-  'endedBeforeMs',
-  'failure',
-];
 
 /** States that are ends, and how they are written in the records of ends. */
 const ENDS: Partial<Record<PublicState, TerminalOutcome>> = {
@@ -68,101 +55,95 @@ const SOURCES_OF_STATE: Partial<
 /** Nothing comes into these states yet; a list of them would look as if nothing were in them. */
 const UNUSED_STATES: readonly unknown[] = ['rate_limited'];
 
-export async function list(context: EngineContext, request: ListRequest = {}): Promise<ListPage> {
-  checkMembers(request, 'request', ['filter', 'limit', 'cursor']);
-  const { filter = {}, limit = DEFAULT_PAGE, cursor } = request;
-  checkWhole(limit, 'limit', 1, LIMITS.listPage);
-  return listPage(context, checkFilter(filter), limit, cursor);
-}
+const KNOWN_STATES = [...Object.keys(SOURCES_OF_STATE), ...Object.keys(ENDS)] as PublicState[];
+const knownState = choice(KNOWN_STATES);
+const time = whole(0, Number.MAX_SAFE_INTEGER);
 
-/** What a filter asks, checked. */
-export function checkFilter(filter: ExecutionFilter): ListConditions {
-  checkMembers(filter, 'filter', FILTER_MEMBERS);
-  const optional = <Value, Checked>(
-    value: Value | undefined,
-    check: (given: Value) => Checked,
-  ): Checked | null => (value === undefined ? null : check(value));
-  const conditions: ListConditions = {
-    states: optional(filter.states, checkStates),
-    namespace: optional(filter.namespace, (text) =>
-      checkText(text, 'filter.namespace', LIMITS.namespaceBytes),
+/** What a filter asks. */
+export const executionFilter = shape<ExecutionFilter>({
+  states: listOf(
+    new Kind<PublicState>((state) =>
+      UNUSED_STATES.includes(state)
+        ? fault(`is ${state as string}, a state no execution comes into yet`)
+        : knownState.faultOf(state),
     ),
-    lane: optional(filter.lane, (name) => checkName(name, 'filter.lane', LIMITS.laneBytes)),
-    kind: optional(filter.kind, (name) => checkName(name, 'filter.kind', LIMITS.kindBytes)),
-    tags: optional(filter.tags, checkTagFilter),
-    parent: optional(filter.parentId, (id) => parseExecutionId(id, 'filter.parentId')),
-    ...checkSpan(filter, 'createdFromMs', 'createdBeforeMs'),
-    ...checkSpan(filter, 'endedFromMs', 'endedBeforeMs'),
-    ...(optional(filter.failure, checkFailure) ?? NO_FAILURE),
-    exceptPriority: null,
-  };
-  for (const member of ['endedFromMs', 'endedBeforeMs', 'failure'] as const) {
-    if (filter[member] === undefined || conditions.states?.every((state) => state in ENDS)) continue;
-    refuse(`filter.${member}`, `goes only with states that are ends: ${Object.keys(ENDS).join(', ')}`);
-  }
-  return conditions;
+    LIMITS.filterTerms,
+    1,
+  ).optional(),
+  namespace: namespaceName.optional(),
+  lane: laneName.optional(),
+  kind: kindName.optional(),
+  tags: tagsOf(LIMITS.filterTerms, 1)
+    .and((tags) => {
+      const kept = TRACE_TAGS.find((key) => key in tags);
+      if (kept === undefined) return undefined;
+      return faultAt(`.${kept}`, fault('is kept for tracing: executions cannot be found by it'));
+    })
+    .optional(),
+  parentId: parsed.optional(),
+  createdFromMs: time.optional(),
+  createdBeforeMs: time.optional(),
+  endedFromMs: time.optional(),
+  endedBeforeMs: time.optional(),
+  failure: shape<NonNullable<ExecutionFilter['failure']>>({
+    category: string(LIMITS.categoryBytes).optional(),
+    contains: string(LIMITS.failureMessageBytes).optional(),
+  })
+    .and(({ category, contains }) =>
+      category === undefined && contains === undefined
+        ? fault('must name a category or a part of the message')
+        : undefined,
+    )
+    .optional(),
+}).and((filter) => spanFault(filter) ?? endFault(filter));
+
+function spanFault(filter: ExecutionFilter): Fault | undefined {
+  const spans = [
+    ['createdFromMs', 'createdBeforeMs'],
+    ['endedFromMs', 'endedBeforeMs'],
+  ] as const;
+  // What is left out compares with nothing.
+  for (const [from, before] of spans)
+    if (filter[from]! >= filter[before]!)
+      return faultAt(`.${before}`, fault(`must be later than filter.${from}`));
+  return undefined;
 }
 
-function checkStates(states: readonly PublicState[]): PublicState[] {
-  checkList(states, 'filter.states', LIMITS.filterTerms);
-  if (states.length === 0) refuse('filter.states', 'must name at least one state');
-  const known = [...Object.keys(SOURCES_OF_STATE), ...Object.keys(ENDS)];
-  states.forEach((state, index) => {
-    if (known.includes(state)) return;
-    const isUnused = UNUSED_STATES.includes(state);
-    refuse(
-      `filter.states[${index}]`,
-      isUnused ? `is ${state}, a state no execution comes into yet` : `must be one of ${known.join(', ')}`,
-    );
-  });
-  return [...new Set(states)];
+function endFault(filter: ExecutionFilter): Fault | undefined {
+  if (filter.states?.every((state) => state in ENDS)) return undefined;
+  const odd = (['endedFromMs', 'endedBeforeMs', 'failure'] as const).find((key) => filter[key] !== undefined);
+  if (odd === undefined) return undefined;
+  return faultAt(`.${odd}`, fault(`goes only with states that are ends: ${Object.keys(ENDS).join(', ')}`));
 }
 
-function checkTagFilter(tags: Readonly<Record<string, string>>): [string, string][] {
-  const entries = Object.entries(checkTags(tags, 'filter.tags'));
-  if (entries.length === 0) refuse('filter.tags', 'must name at least one tag');
-  if (entries.length > LIMITS.filterTerms) {
-    refuse('filter.tags', `has ${entries.length} tags; the limit is ${LIMITS.filterTerms}`, 'too_many');
-  }
-  for (const [key] of entries) {
-    if (TRACE_TAGS.includes(key)) {
-      refuse(`filter.tags.${key}`, 'is kept for tracing: executions cannot be found by it');
-    }
-  }
-  return entries;
+const listRequest = shape<ListRequest>({
+  filter: executionFilter.optional(),
+  limit: pageSize.optional(),
+  cursor: parsed.optional(),
+});
+
+export async function list(context: EngineContext, request: ListRequest = {}): Promise<ListPage> {
+  const { filter = {}, limit = DEFAULT_PAGE, cursor } = listRequest.check(request, 'request', '');
+  return listPage(context, conditionsOf(filter), limit, cursor);
 }
 
-function checkSpan<From extends keyof ExecutionFilter, Before extends keyof ExecutionFilter>(
-  filter: ExecutionFilter,
-  from: From,
-  before: Before,
-): Record<From | Before, number | null> {
-  const check = (member: From | Before): number | null =>
-    filter[member] === undefined
-      ? null
-      : checkWhole(filter[member], `filter.${member}`, 0, Number.MAX_SAFE_INTEGER);
-  const span = { [from]: check(from), [before]: check(before) } as Record<From | Before, number | null>;
-  if (span[from] !== null && span[before] !== null && span[from] >= span[before]) {
-    refuse(`filter.${before}`, `must be later than filter.${from}`);
-  }
-  return span;
-}
-
-const NO_FAILURE = { failureCategory: null, failureContains: null };
-
-function checkFailure(
-  failure: NonNullable<ExecutionFilter['failure']>,
-): Pick<ListConditions, 'failureCategory' | 'failureContains'> {
-  checkMembers(failure, 'filter.failure', ['category', 'contains']);
-  const { category, contains } = failure;
-  if (category === undefined && contains === undefined) {
-    refuse('filter.failure', 'must name a category or a part of the message');
-  }
-  const text = (value: unknown, member: string, maxBytes: number): string | null =>
-    value === undefined ? null : checkText(value, `filter.failure.${member}`, maxBytes);
+/** A filter that was checked, as it is stored in statements. */
+export function conditionsOf(filter: ExecutionFilter): ListConditions {
+  const { states, tags, parentId, failure } = filter;
   return {
-    failureCategory: text(category, 'category', LIMITS.categoryBytes),
-    failureContains: text(contains, 'contains', LIMITS.failureMessageBytes),
+    states: states === undefined ? null : [...new Set(states)],
+    namespace: filter.namespace ?? null,
+    lane: filter.lane ?? null,
+    kind: filter.kind ?? null,
+    tags: tags === undefined ? null : Object.entries(tags),
+    parent: parentId === undefined ? null : parseExecutionId(parentId, 'filter.parentId'),
+    createdFromMs: filter.createdFromMs ?? null,
+    createdBeforeMs: filter.createdBeforeMs ?? null,
+    endedFromMs: filter.endedFromMs ?? null,
+    endedBeforeMs: filter.endedBeforeMs ?? null,
+    failureCategory: failure?.category ?? null,
+    failureContains: failure?.contains ?? null,
+    exceptPriority: null,
   };
 }
 
@@ -280,16 +261,18 @@ async function walk(
 /** One beyond the last index an attempt can have. */
 const ATTEMPTS_END = 2_147_483_648;
 
+const attemptsRequest = shape<{ before?: number; limit?: number }>({
+  before: whole(0, ATTEMPTS_END).optional(),
+  limit: pageSize.optional(),
+});
+
 export async function listAttempts(
   context: EngineContext,
   executionId: string,
   request: { before?: number; limit?: number } = {},
 ): Promise<AttemptPage> {
   const key = parseExecutionId(executionId);
-  checkMembers(request, 'request', ['before', 'limit']);
-  const { before = ATTEMPTS_END, limit = DEFAULT_PAGE } = request;
-  checkWhole(before, 'before', 0, ATTEMPTS_END);
-  checkWhole(limit, 'limit', 1, LIMITS.listPage);
+  const { before = ATTEMPTS_END, limit = DEFAULT_PAGE } = attemptsRequest.check(request, 'request', '');
   const rows = await listAttemptRows(context.database, key, { before, limit: limit + 1 });
   if (rows === undefined) {
     throw new EngineError('not_found', `${executionId} does not exist.`, { field: 'executionId' });

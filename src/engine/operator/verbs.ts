@@ -4,7 +4,9 @@
  */
 import { TRACE_TAGS } from '../../contract/trace-context.ts';
 import { formatExecutionId, parseExecutionId } from '../../contract/ids.ts';
+import { choice, list, string, whole } from '../../contract/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
+import { fault, faultAt, refuse, shape } from '../../contract/shape.ts';
 import type {
   PriorityOutcome,
   PriorityRequest,
@@ -22,12 +24,33 @@ import {
   type ReplayAnswer,
 } from './verbs.sql.ts';
 import { announce } from '../kit/announce.ts';
-import { checkList, checkTags, checkText, checkWhole, refuse } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';
-import { checkChoice, checkMembers } from '../kit/settings.ts';
+import { actorName, reasonText, tagMap } from '../kit/kinds.ts';
 import { eachOnce } from '../kit/keys.ts';
 
 const DEFAULT_MAX_REPLAYS = 10;
+const KEPT = fault('is kept for the trace of the submit');
+
+/** What each verb is given; a bulk is given the same, and more. */
+export const replayFields = {
+  from: choice(['failed_step', 'start']).optional(),
+  reason: reasonText,
+  by: actorName.optional(),
+};
+export const priorityFields = { priority: whole(0, LIMITS.priority), by: actorName.optional() };
+
+const replayRequest = shape<ReplayRequest>(replayFields);
+const priorityRequest = shape<PriorityRequest>(priorityFields);
+const tagsRequest = shape<TagsRequest>({
+  set: tagMap
+    .and((set) => {
+      const kept = TRACE_TAGS.find((name) => name in set);
+      return kept === undefined ? undefined : faultAt(`.${kept}`, KEPT);
+    })
+    .optional(),
+  remove: list(string(LIMITS.tagKeyBytes), LIMITS.tags).optional(),
+  by: actorName.optional(),
+});
 
 export async function replay(
   context: EngineContext,
@@ -35,12 +58,11 @@ export async function replay(
   request: ReplayRequest,
   epochs?: readonly number[],
 ): Promise<ReplayOutcome[]> {
-  checkMembers(request, 'request', ['from', 'reason', 'by']);
-  checkChoice(request.from, 'from', ['failed_step', 'start']);
+  const { from, reason, by = 'operator' } = replayRequest.check(request, 'request', '');
   const call = {
-    fromStart: request.from === 'start',
-    reason: checkText(request.reason, 'reason', LIMITS.reasonBytes),
-    actor: actorOf(request),
+    fromStart: from === 'start',
+    reason,
+    actor: by,
     defaultMaxReplays: DEFAULT_MAX_REPLAYS,
   };
   return eachOnce(executionIds, epochs, toReplayOutcome, async (keys) => {
@@ -69,11 +91,9 @@ export async function changePriority(
   request: PriorityRequest,
   epochs?: readonly number[],
 ): Promise<PriorityOutcome[]> {
-  checkMembers(request, 'request', ['priority', 'by']);
-  const priority = checkWhole(request.priority, 'priority', 0, LIMITS.priority);
-  const actor = actorOf(request);
+  const { priority, by = 'operator' } = priorityRequest.check(request, 'request', '');
   return eachOnce(executionIds, epochs, toPriorityOutcome, async (keys) => {
-    const rows = await changePriorities(context.database, keys, priority, actor);
+    const rows = await changePriorities(context.database, keys, priority, by);
     announce(context, rows);
     return rows;
   });
@@ -92,22 +112,12 @@ export async function setTags(
   request: TagsRequest,
 ): Promise<TagsOutcome> {
   const key = parseExecutionId(executionId);
-  checkMembers(request, 'request', ['set', 'remove', 'by']);
-  const set = checkTags(request.set ?? {}, 'set');
-  for (const name of TRACE_TAGS)
-    if (name in set) refuse(`set.${name}`, 'is kept for the trace of the submit');
-  const removed = checkList(request.remove ?? [], 'remove', LIMITS.tags).map((name, index) =>
-    checkText(name, `remove[${index}]`, LIMITS.tagKeyBytes),
-  );
-  const call = { set: JSON.stringify(set), removed, maxTags: LIMITS.tags, actor: actorOf(request) };
+  const { set = {}, remove: removed = [], by = 'operator' } = tagsRequest.check(request, 'request', '');
+  const call = { set: JSON.stringify(set), removed, maxTags: LIMITS.tags, actor: by };
   const answer = await storeTags(context.database, key, call);
   if (answer.outcome === 'not_found') return { outcome: 'not_found' };
   if (answer.outcome === 'too_many') {
     refuse('set', `would give the execution more than ${LIMITS.tags} tags`, 'too_many');
   }
   return { outcome: 'set', tags: answer.tags ?? {} };
-}
-
-function actorOf(request: { by?: string }): string {
-  return checkText(request.by ?? 'operator', 'by', LIMITS.reasonBytes);
 }

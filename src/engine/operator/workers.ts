@@ -4,35 +4,47 @@
  */
 import type { WorkerSnapshot } from '../../contract/operations.ts';
 import type { WorkerRegistration } from '../../contract/protocol.ts';
+import { flag, whole } from '../../contract/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
+import { shape } from '../../contract/shape.ts';
 import {
   forgetWorker as removeRow,
   listWorkers as readRows,
   registerWorker as writeRow,
 } from './workers.sql.ts';
-import { checkText, checkWhole, refuse } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';
-import { checkDemand } from '../executions/claiming/demand.ts';
+import { workerName } from '../kit/kinds.ts';
+import { demandOf, interestFields } from '../executions/claiming/demand.ts';
 
 /** Workers answered by one list: the newest ones. */
 const MAX_WORKERS_LISTED = 10_000;
 const MAX_COUNT = 1_000_000;
 
+const workerRegistration = shape<WorkerRegistration>({
+  ...interestFields,
+  workerInstanceId: workerName,
+  workerId: workerName,
+  version: workerName.optional(),
+  concurrency: whole(1, MAX_COUNT),
+  running: whole(0, MAX_COUNT),
+  uptimeMs: whole(0, LIMITS.delayMs),
+  stopping: flag,
+});
+
 export async function registerWorker(context: EngineContext, worker: WorkerRegistration): Promise<void> {
-  if (typeof worker !== 'object' || worker === null) refuse('registration', 'must be an object');
-  const { kinds, lanes, capabilities } = checkDemand(worker);
-  const { version, stopping } = worker;
-  if (typeof stopping !== 'boolean') refuse('stopping', 'must be true or false');
+  workerRegistration.check(worker, 'registration', '');
+  const { kinds, lanes, capabilities } = demandOf(worker);
+  const { workerInstanceId, workerId, version = null, concurrency, running, uptimeMs, stopping } = worker;
   await writeRow(context.database, {
-    workerInstanceId: checkText(worker.workerInstanceId, 'workerInstanceId', LIMITS.workerNameBytes),
-    workerId: checkText(worker.workerId, 'workerId', LIMITS.workerNameBytes),
-    version: version === undefined ? null : checkText(version, 'version', LIMITS.workerNameBytes),
+    workerInstanceId,
+    workerId,
+    version,
     kinds: [...kinds].toSorted(),
     lanes: lanes === undefined ? null : [...lanes].toSorted(),
     capabilities: [...capabilities],
-    concurrency: checkWhole(worker.concurrency, 'concurrency', 1, MAX_COUNT),
-    running: checkWhole(worker.running, 'running', 0, MAX_COUNT),
-    uptimeMs: checkWhole(worker.uptimeMs, 'uptimeMs', 0, LIMITS.delayMs),
+    concurrency,
+    running,
+    uptimeMs,
     stopping,
   });
 }
@@ -42,5 +54,5 @@ export function listWorkers(context: EngineContext): Promise<WorkerSnapshot[]> {
 }
 
 export async function forgetWorker(context: EngineContext, workerInstanceId: string): Promise<void> {
-  await removeRow(context.database, checkText(workerInstanceId, 'workerInstanceId', LIMITS.workerNameBytes));
+  await removeRow(context.database, workerName.check(workerInstanceId, 'workerInstanceId'));
 }

@@ -7,7 +7,7 @@ import { Validator, type OutputUnit, type Schema } from '@cfworker/json-schema';
 import { EngineError, isEngineError } from '../../contract/errors.ts';
 import type { Json } from '../../contract/json.ts';
 import { LIMITS } from '../../contract/limits.ts';
-import { refuse } from '../kit/checks.ts';
+import { refuse } from '../../contract/shape.ts';
 import { encodeJson } from '../../model/json.ts';
 
 const DRAFT = '2020-12';
@@ -56,7 +56,7 @@ export function checkPayload(payload: string, schema: unknown): void {
   const why = TELLING.includes(worst.keyword)
     ? worst.error.replace(/\.$/, '').slice(0, MAX_FIELD_LENGTH)
     : worst.keyword;
-  throw new EngineError('invalid_input', `${field} does not fit the waitpoint's schema: ${why}.`, { field });
+  refuse(field, `does not fit the waitpoint's schema: ${why}`);
 }
 
 /** The names a schema speaks of; others are the payload's own, and not told. */

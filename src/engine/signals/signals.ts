@@ -4,15 +4,15 @@
 import { createHash, randomUUID } from 'node:crypto';
 import { EngineError } from '../../contract/errors.ts';
 import { parseExecutionId } from '../../contract/ids.ts';
+import { anyString, asciiName, parsed, string } from '../../contract/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
+import { fault, refuse, shape } from '../../contract/shape.ts';
 import type { ApproveRequest, DeliverOutcome, SignalRequest, SignalSource } from '../../contract/signals.ts';
 import { deliverSignal as deliver, type SignalAnswer, type SignalCall } from './signals.sql.ts';
 import { keyVerifies } from './signing-keys.sql.ts';
 import { announce } from '../kit/announce.ts';
-import { checkName, checkText, refuse } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { encodeJson } from '../../model/json.ts';
-import { checkMembers } from '../kit/settings.ts';
 import { checkPayload } from './payload-schema.ts';
 import { fingerprintOf, MAX_TOKEN_LENGTH, tokenIn, type TokenBond, type TokenClaims } from './tokens.ts';
 
@@ -21,12 +21,39 @@ const DEFAULT_APPROVAL = 'approved';
 /** A link has an address besides its token. */
 const MAX_LINK_LENGTH = MAX_TOKEN_LENGTH + 2 * LIMITS.linkBytes;
 
+/** Given by the engine itself, and by nobody else. */
+const KEPT_TYPES = ['operator', 'token', 'engine'];
+
+export const waitpointName = asciiName(LIMITS.waitpointNameBytes);
+export const signalName = string(LIMITS.signalNameBytes);
+export const signalSource = shape<SignalSource>({
+  type: string(LIMITS.sourceBytes)
+    .and((type) =>
+      type.includes(':') || KEPT_TYPES.includes(type)
+        ? fault(`must have no colon and be none of ${KEPT_TYPES.join(', ')}`)
+        : undefined,
+    )
+    .optional(),
+  identity: string(LIMITS.sourceBytes),
+});
+
+const sayingFields = {
+  name: signalName.optional(),
+  payload: parsed.optional(),
+  idempotencyKey: string(LIMITS.idempotencyKeyBytes).optional(),
+};
+const signalRequest = shape<SignalRequest>({
+  token: anyString,
+  ...sayingFields,
+  source: signalSource.optional(),
+});
+const approveRequest = shape<ApproveRequest>({ by: string(LIMITS.sourceBytes), ...sayingFields });
+
 export async function deliverSignal(context: EngineContext, request: SignalRequest): Promise<DeliverOutcome> {
-  checkMembers(request, 'request', ['token', 'name', 'payload', 'source', 'idempotencyKey']);
+  signalRequest.checkKeys(request, 'request');
   // Whoever is not configured to know tokens should hear that, and not that this one is bad.
   void context.signing.firstPrint;
-  const { token: given } = request;
-  if (typeof given !== 'string') refuse('request.token', 'must be a string');
+  const given = anyString.check(request.token, 'request.token');
   const token = given.length > MAX_LINK_LENGTH ? '' : tokenIn(given);
   const claims = context.signing.open(token);
   if (claims === undefined) throw invalidToken();
@@ -39,7 +66,9 @@ export async function deliverSignal(context: EngineContext, request: SignalReque
       print: claims.print,
       tokenExpiresAtMs: claims.expiresAtMs,
     },
-    ...(await faultlessly(context, claims, () => saidBy(request, claims, token))),
+    ...(await faultlessly(context, claims, () =>
+      saidBy(signalRequest.check(request, 'request'), claims, token),
+    )),
     ...LIMIT,
   });
   if (answer.outcome === 'unknown') throw invalidToken();
@@ -61,8 +90,8 @@ async function faultlessly<Value>(
 ): Promise<Value> {
   try {
     return check();
-  } catch (fault) {
-    if (await keyVerifies(context.database, kid, print)) throw fault;
+  } catch (error) {
+    if (await keyVerifies(context.database, kid, print)) throw error;
     throw invalidToken();
   }
 }
@@ -73,13 +102,13 @@ export async function approve(
   waitpoint: string,
   request: ApproveRequest,
 ): Promise<DeliverOutcome> {
-  checkMembers(request, 'request', ['by', 'name', 'payload', 'idempotencyKey']);
+  approveRequest.check(request, 'request');
   const answer = await send(context, {
     ...parseExecutionId(executionId),
-    waitpoint: { name: checkName(waitpoint, 'waitpoint', LIMITS.waitpointNameBytes) },
+    waitpoint: { name: waitpointName.check(waitpoint, 'waitpoint') },
     ...said(
       { ...request, name: request.name ?? DEFAULT_APPROVAL },
-      { type: 'operator', identity: checkText(request.by, 'request.by', LIMITS.sourceBytes) },
+      { type: 'operator', identity: request.by },
     ),
     ...OPERATOR_LIMIT,
   });
@@ -105,13 +134,13 @@ function saidBy(request: SignalRequest, { bond, waitpointUuid }: TokenClaims, to
 }
 
 function said(
-  { name = DEFAULT_NAME, payload, idempotencyKey }: Saying,
+  { name: saying = DEFAULT_NAME, payload, idempotencyKey }: Saying,
   source: Required<SignalSource>,
 ): Said {
   const signalId = randomUUID();
   return {
     signalId,
-    name: checkText(name, 'request.name', LIMITS.signalNameBytes),
+    name: saying,
     payload: encodeJson(payload ?? null, 'request.payload', LIMITS.signalBytes)!,
     idempotencyKey: keyOf(idempotencyKey, source, signalId),
     sourceType: source.type,
@@ -125,7 +154,7 @@ function said(
  */
 function keyOf(key: string | undefined, { type, identity }: SignalSource, signalId: string): string {
   if (key === undefined) return `s:${signalId}`;
-  const own = [type, identity, checkText(key, 'request.idempotencyKey', LIMITS.idempotencyKeyBytes)];
+  const own = [type, identity, key];
   return `k:${createHash('sha256').update(JSON.stringify(own)).digest('hex')}`;
 }
 
@@ -133,25 +162,15 @@ function sourceOf(
   source: SignalSource | undefined,
   { source: bound }: TokenBond,
 ): Required<SignalSource> | undefined {
-  const given = source === undefined ? undefined : checkSource(source, 'request.source');
+  const given = source === undefined ? undefined : withType(source);
   if (bound === undefined) return given;
   if (given !== undefined && (given.type !== bound.type || given.identity !== bound.identity))
     refuse('request.source', 'is not who the token is for');
   return bound;
 }
 
-/** Nobody appears as one of these but who is. */
-const KEPT_TYPES = ['operator', 'token', 'engine'];
-
-export function checkSource(source: SignalSource, field: string): Required<SignalSource> {
-  checkMembers(source, field, ['type', 'identity']);
-  const type = checkText(source.type ?? 'user', `${field}.type`, LIMITS.sourceBytes);
-  if (type.includes(':') || KEPT_TYPES.includes(type))
-    refuse(`${field}.type`, `must have no colon and be none of ${KEPT_TYPES.join(', ')}`);
-  return {
-    type,
-    identity: checkText(source.identity, `${field}.identity`, LIMITS.sourceBytes),
-  };
+export function withType({ type = 'user', identity }: SignalSource): Required<SignalSource> {
+  return { type, identity };
 }
 
 /** The schema of a waitpoint that has one is answered first, and its payload sent again when it fits. */

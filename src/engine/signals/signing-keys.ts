@@ -3,17 +3,19 @@
  * operator's. Keys are named here, never shown.
  */
 import { randomBytes } from 'node:crypto';
+import { string, whole } from '../../contract/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
+import { shape } from '../../contract/shape.ts';
 import type { RevokeKeyOutcome, RotateRequest, SigningKey } from '../../contract/signals.ts';
 import { currentKey, listKeys, revokeKey, rotateKey, type KeyName } from './signing-keys.sql.ts';
-import { checkText, checkWhole } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';
-import { checkMembers } from '../kit/settings.ts';
 
 const KID_BYTES = 4;
-const KID_LIMIT_BYTES = 32;
 /** Keys are listed for so long after they were last of use. */
 const FORGET_MS = 2_592_000_000;
+
+const keyId = string(32);
+const rotateRequest = shape<RotateRequest>({ graceMs: whole(0, LIMITS.tokenMs).optional() });
 
 function newKid(): string {
   return randomBytes(KID_BYTES).toString('hex');
@@ -46,14 +48,12 @@ export async function rotateSigningKey(
   context: EngineContext,
   request: RotateRequest = {},
 ): Promise<{ kid: string; previousKid: string | null }> {
-  checkMembers(request, 'request', ['graceMs']);
-  const { graceMs } = request;
-  if (graceMs !== undefined) checkWhole(graceMs, 'request.graceMs', 0, LIMITS.tokenMs);
+  const { graceMs = null } = rotateRequest.check(request, 'request');
   const made = { kid: newKid(), print: context.signing.firstPrint };
-  return { kid: made.kid, previousKid: await rotateKey(context.database, made, graceMs ?? null, FORGET_MS) };
+  return { kid: made.kid, previousKid: await rotateKey(context.database, made, graceMs, FORGET_MS) };
 }
 
 export async function revokeSigningKey(context: EngineContext, kid: string): Promise<RevokeKeyOutcome> {
-  const outcome = await revokeKey(context.database, checkText(kid, 'kid', KID_LIMIT_BYTES));
+  const outcome = await revokeKey(context.database, keyId.check(kid, 'kid'));
   return { outcome } as RevokeKeyOutcome;
 }

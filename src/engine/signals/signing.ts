@@ -3,8 +3,9 @@
  * keys are made from which of them, by a print that tells nothing. Rows of keys and tokens themselves are elsewhere.
  */
 import { EngineError } from '../../contract/errors.ts';
+import { anyString, list, stringOr } from '../../contract/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
-import { checkList, refuse } from '../kit/checks.ts';
+import { fault, type Kind } from '../../contract/shape.ts';
 import { deriveKey, openToken, printOf, signToken, type TokenClaims } from './tokens.ts';
 
 export type SigningSecret = string | readonly string[];
@@ -45,22 +46,17 @@ export class Signing {
   }
 }
 
-/** Texts long enough to be secrets. What is wrong with one is said without quoting it. */
-export function checkSecrets(given: SigningSecret | undefined): string[] {
-  if (given === undefined) return [];
-  const secrets =
-    typeof given === 'string' ? [given] : [...checkList(given, 'signingSecret', LIMITS.signingSecrets)];
-  secrets.forEach((secret, index) => {
-    const field = typeof given === 'string' ? 'signingSecret' : `signingSecret[${index}]`;
-    if (typeof secret !== 'string') refuse(field, 'must be a string');
-    if (Buffer.byteLength(secret) < LIMITS.signingSecretBytesMin) {
-      refuse(
-        field,
-        `must have at least ${LIMITS.signingSecretBytesMin} bytes; make one with openssl rand -hex 32`,
-      );
-    }
-  });
-  return secrets;
+/** Long enough to be a secret. What is wrong with one is said without quoting it. */
+const secret = anyString.and((given) =>
+  Buffer.byteLength(given) < LIMITS.signingSecretBytesMin
+    ? fault(`must have at least ${LIMITS.signingSecretBytesMin} bytes; make one with openssl rand -hex 32`)
+    : undefined,
+);
+
+export const signingSecret: Kind<SigningSecret> = stringOr(secret, list(secret, LIMITS.signingSecrets));
+
+export function secretsOf(given: SigningSecret = []): readonly string[] {
+  return typeof given === 'string' ? [given] : given;
 }
 
 function notConfigured(why: string): EngineError {

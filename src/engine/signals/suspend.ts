@@ -4,7 +4,9 @@
 import { randomUUID } from 'node:crypto';
 import { EngineError } from '../../contract/errors.ts';
 import type { LeaseRef } from '../../contract/protocol.ts';
+import { choice, list, parsed, string } from '../../contract/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
+import { fault, faultAt, refuse, shape, variants } from '../../contract/shape.ts';
 import {
   TIMEOUT_BEHAVIOURS,
   WAIT_REASONS,
@@ -19,29 +21,56 @@ import { conditionFault, waitpointsOf, type ConditionFault } from '../../model/c
 import type { TransitionName } from '../../model/transitions.ts';
 import { suspendExecution, type SuspendAnswer, type WaitpointRow, type WaitRow } from './signals.sql.ts';
 import { announce } from '../kit/announce.ts';
-import { checkList, checkName, checkText, checkWhole, refuse } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';
-import { checkChoice, checkMembers } from '../kit/settings.ts';
+import { delayTime } from '../kit/kinds.ts';
 import { checkPayloadSchema } from './payload-schema.ts';
+import { signalName, waitpointName } from './signals.ts';
 import { leaseKey, toRefusal } from '../kit/answers.ts';
-import { pauseTerms } from '../executions/pause-terms.ts';
+import { pauseFields, pauseTerms } from '../executions/pause-terms.ts';
 
-const REQUEST_MEMBERS: readonly (keyof SuspendRequest)[] = [
-  'waits',
-  'waitpoints',
-  'mode',
-  'wakeInMs',
-  'children',
-];
-const WAIT_MEMBERS: readonly (keyof WaitRequest)[] = [
-  'name',
-  'key',
-  'condition',
-  'timeoutMs',
-  'onTimeout',
-  'resumeDelayMs',
-  'reason',
-];
+const waitRequest = shape<WaitRequest>({
+  name: string(LIMITS.stepNameBytes),
+  key: string(LIMITS.stepKeyBytes, 0).optional(),
+  condition: parsed,
+  timeoutMs: delayTime.optional(),
+  onTimeout: choice(TIMEOUT_BEHAVIOURS).optional(),
+  resumeDelayMs: delayTime.optional(),
+  reason: choice(WAIT_REASONS).optional(),
+}).and(({ timeoutMs, onTimeout }) =>
+  timeoutMs === undefined && onTimeout !== undefined
+    ? faultAt('.onTimeout', fault('needs a timeoutMs'))
+    : undefined,
+);
+
+const suspendRequest = shape<SuspendRequest>({
+  ...pauseFields,
+  waits: list(waitRequest, LIMITS.waits, 1),
+  waitpoints: list(
+    shape<NamedWaitpoint>({ name: waitpointName, schema: parsed.optional() }),
+    LIMITS.waitpoints,
+  ).optional(),
+  mode: choice(['suspend', 'look']).optional(),
+});
+
+type NamedWaitpoint = NonNullable<SuspendRequest['waitpoints']>[number];
+interface All {
+  readonly kind: 'all';
+  readonly of: readonly SignalCondition[];
+}
+type Any = Omit<All, 'kind'> & { readonly kind: 'any' };
+
+/** How deep it is, and how many it counts, is judged for the condition as a whole. */
+const signalCondition = variants<CountCondition | All | Any, 'kind'>('kind', {
+  count: shape<CountCondition>({
+    kind: choice(['count']),
+    n: parsed,
+    by: choice(['signals', 'waitpoints', 'sources']),
+    waitpoints: list(waitpointName, LIMITS.conditionWaitpoints),
+    match: signalName.optional(),
+  }),
+  all: shape<All>({ kind: choice(['all']), of: list(parsed, LIMITS.conditionMembers) }),
+  any: shape<Any>({ kind: choice(['any']), of: list(parsed, LIMITS.conditionMembers) }),
+});
 
 const TRANSITIONS: Record<WaitReason, TransitionName> = {
   signal: 'suspend',
@@ -56,11 +85,8 @@ export async function suspend(
   lease: LeaseRef,
   request: SuspendRequest,
 ): Promise<SuspendOutcome> {
-  checkMembers(request, 'request', REQUEST_MEMBERS);
-  checkChoice(request.mode, 'request.mode', ['suspend', 'look']);
-  checkList(request.waits, 'request.waits', LIMITS.waits);
-  if (request.waits.length === 0) refuse('request.waits', 'must name what is waited for');
-  const waits = Array.from(request.waits, (wait, index) => waitRow(wait, `request.waits[${index}]`));
+  suspendRequest.check(request, 'request');
+  const waits = request.waits.map((wait, index) => waitRow(wait, `request.waits[${index}]`));
   const key = leaseKey(lease, 'lease');
   const answer = await suspendExecution(context.database, {
     lease: key,
@@ -93,35 +119,27 @@ function toOutcome(answer: SuspendAnswer): SuspendOutcome {
 }
 
 /** What only the database could know to be wrong. */
-export function refuseFault(fault: string): void {
-  if (fault === 'too_many_waitpoints')
+export function refuseFault(outcome: string): void {
+  if (outcome === 'too_many_waitpoints')
     refuse('waitpoints', `are more than the ${LIMITS.waitpoints} an execution may have`, 'too_many');
-  if (fault === 'waitpoint_taken')
+  if (outcome === 'waitpoint_taken')
     refuse('condition', 'names a waitpoint that belongs to another wait; give this one a name of its own');
-  if (fault === 'schema_late')
+  if (outcome === 'schema_late')
     refuse('schema', 'must be given to createWaitpoint as well: what comes before the wait is checked by it');
-  if (fault === 'name_taken')
+  if (outcome === 'name_taken')
     throw new EngineError('invalid_step', 'A wait has the name of a step or sleep that is stored already.', {
       field: 'name',
     });
 }
 
 function waitRow(wait: WaitRequest, field: string): WaitRow {
-  checkMembers(wait, field, WAIT_MEMBERS);
-  checkChoice(wait.onTimeout, `${field}.onTimeout`, TIMEOUT_BEHAVIOURS);
-  checkChoice(wait.reason, `${field}.reason`, WAIT_REASONS);
-  const { timeoutMs, onTimeout, resumeDelayMs = 0 } = wait;
-  if (timeoutMs === undefined && onTimeout !== undefined) refuse(`${field}.onTimeout`, 'needs a timeoutMs');
-  const key =
-    wait.key === undefined || wait.key === '' ? '' : checkText(wait.key, `${field}.key`, LIMITS.stepKeyBytes);
   return {
-    name: checkText(wait.name, `${field}.name`, LIMITS.stepNameBytes),
-    key,
+    name: wait.name,
+    key: wait.key ?? '',
     condition: checkCondition(wait.condition, `${field}.condition`),
-    timeout_ms:
-      timeoutMs === undefined ? null : checkWhole(timeoutMs, `${field}.timeoutMs`, 0, LIMITS.delayMs),
-    on_timeout: onTimeout ?? 'fail',
-    resume_delay_ms: checkWhole(resumeDelayMs, `${field}.resumeDelayMs`, 0, LIMITS.delayMs),
+    timeout_ms: wait.timeoutMs ?? null,
+    on_timeout: wait.onTimeout ?? 'fail',
+    resume_delay_ms: wait.resumeDelayMs ?? 0,
     reason: wait.reason ?? 'signal',
   };
 }
@@ -143,53 +161,32 @@ const FAULTS: Record<ConditionFault, string> = {
 /** Only what is known of it is passed on. */
 function checkCondition(condition: SignalCondition, field: string): SignalCondition {
   const plain = toCondition(condition, field, 0);
-  const fault = conditionFault(plain);
-  if (fault !== undefined) refuse(field, FAULTS[fault]);
+  const found = conditionFault(plain);
+  if (found !== undefined) refuse(field, FAULTS[found]);
   return plain;
 }
 
 function toCondition(condition: SignalCondition, field: string, depth: number): SignalCondition {
   // A condition that contains itself must come to an end.
   if (depth > LIMITS.conditionDepth) refuse(field, FAULTS.too_deep);
-  const given = condition as SignalCondition | null | undefined;
-  if (given?.kind === 'count') return toCount(given, field);
-  if (given?.kind !== 'all' && given?.kind !== 'any')
-    refuse(`${field}.kind`, 'must be one of count, all, any');
-  checkMembers(given, field, ['kind', 'of']);
-  checkList(given.of, `${field}.of`, LIMITS.conditionMembers);
+  const given = signalCondition.check(condition, field);
+  if (given.kind === 'count') {
+    const { n, by, waitpoints, match } = given;
+    return { kind: 'count', n, by, waitpoints: [...waitpoints], ...(match === undefined ? {} : { match }) };
+  }
   return {
     kind: given.kind,
-    of: Array.from(given.of, (member, index) => toCondition(member, `${field}.of[${index}]`, depth + 1)),
-  };
-}
-
-function toCount(count: CountCondition, field: string): CountCondition {
-  checkMembers(count, field, ['kind', 'n', 'by', 'waitpoints', 'match']);
-  if (count.by === undefined) refuse(`${field}.by`, 'must be one of signals, waitpoints, sources');
-  checkChoice(count.by, `${field}.by`, ['signals', 'waitpoints', 'sources']);
-  checkList(count.waitpoints, `${field}.waitpoints`, LIMITS.conditionWaitpoints);
-  const { n, by, match } = count;
-  return {
-    kind: 'count',
-    n,
-    by,
-    waitpoints: Array.from(count.waitpoints, (name, index) =>
-      checkName(name, `${field}.waitpoints[${index}]`, LIMITS.waitpointNameBytes),
-    ),
-    ...(match === undefined ? {} : { match: checkText(match, `${field}.match`, LIMITS.signalNameBytes) }),
+    of: given.of.map((member, index) => toCondition(member, `${field}.of[${index}]`, depth + 1)),
   };
 }
 
 /** The schemas that are given, by waitpoint, as JSON texts. */
 function schemasOf({ waitpoints = [] }: SuspendRequest): Map<string, string | null> {
-  checkList(waitpoints, 'request.waitpoints', LIMITS.waitpoints);
   return new Map(
-    Array.from(waitpoints, (waitpoint, index) => {
-      const field = `request.waitpoints[${index}]`;
-      checkMembers(waitpoint, field, ['name', 'schema']);
-      const name = checkName(waitpoint.name, `${field}.name`, LIMITS.waitpointNameBytes);
-      return [name, checkPayloadSchema(waitpoint.schema, `${field}.schema`)];
-    }),
+    waitpoints.map(({ name, schema }, index) => [
+      name,
+      checkPayloadSchema(schema, `request.waitpoints[${index}].schema`),
+    ]),
   );
 }
 

@@ -6,7 +6,9 @@ import { randomUUID } from 'node:crypto';
 import { EngineError } from '../../contract/errors.ts';
 import type { LeaseRef } from '../../contract/protocol.ts';
 import { formatExecutionId, isUuid, parseExecutionId } from '../../contract/ids.ts';
+import { choice, parsed, string, whole } from '../../contract/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
+import { fault, refuse, shape } from '../../contract/shape.ts';
 import type {
   CreateWaitpointOutcome,
   IssuedToken,
@@ -29,28 +31,49 @@ import {
   type WaitpointAnswer,
   type WaitpointPlace,
 } from './signals.sql.ts';
-import { checkName, checkText, checkWhole, refuse } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { encodeJson } from '../../model/json.ts';
 import { decodeText, encodeText, invalidCursor } from '../kit/cursor-text.ts';
-import { checkChoice, checkMembers } from '../kit/settings.ts';
+import { pageSize } from '../kit/kinds.ts';
 import { checkPayload, checkPayloadSchema } from './payload-schema.ts';
 import { leaseKey, toRefusal } from '../kit/answers.ts';
 import { signingKey } from './signing-keys.ts';
-import { checkSource } from './signals.ts';
+import { signalName, signalSource, waitpointName, withType } from './signals.ts';
 import { refuseFault } from './suspend.ts';
 import { bondText, fingerprintOf, linkWith, type TokenBond } from './tokens.ts';
 
 const DEFAULT_PAGE = 100;
+
+const expiry = whole(1, LIMITS.tokenMs);
+const waitpointRequest = shape<WaitpointRequest>({
+  name: waitpointName,
+  expiresInMs: expiry.optional(),
+  schema: parsed.optional(),
+});
+const tokenRequest = shape<TokenRequest>({
+  expiresInMs: expiry.optional(),
+  source: signalSource.optional(),
+  signal: shape<NonNullable<TokenRequest['signal']>>({
+    name: signalName,
+    payload: parsed.optional(),
+  }).optional(),
+  use: choice(['once', 'many']).optional(),
+  linkTo: string(LIMITS.linkBytes)
+    .and((address) => (isWebAddress(address) ? undefined : fault('must be an http or https address')))
+    .optional(),
+});
+const listRequest = shape<WaitpointListRequest>({
+  executionId: parsed.optional(),
+  limit: pageSize.optional(),
+  cursor: parsed.optional(),
+});
 
 export async function createWaitpoint(
   context: EngineContext,
   lease: LeaseRef,
   request: WaitpointRequest,
 ): Promise<CreateWaitpointOutcome> {
-  checkMembers(request, 'request', ['name', 'expiresInMs', 'schema']);
-  const name = checkName(request.name, 'request.name', LIMITS.waitpointNameBytes);
-  const expiresInMs = checkExpiry(request.expiresInMs);
+  const { name, expiresInMs = LIMITS.tokenDefaultMs } = waitpointRequest.check(request, 'request');
   const schema = checkPayloadSchema(request.schema, 'request.schema');
   const key = leaseKey(lease, 'lease');
   const { kid } = await signingKey(context, expiresInMs);
@@ -102,13 +125,10 @@ export async function issueToken(
   waitpoint: string,
   request: TokenRequest = {},
 ): Promise<IssuedToken> {
-  checkMembers(request, 'request', ['expiresInMs', 'source', 'signal', 'use', 'linkTo']);
-  checkChoice(request.use, 'request.use', ['once', 'many']);
-  const expiresInMs = checkExpiry(request.expiresInMs);
+  const { expiresInMs = LIMITS.tokenDefaultMs, linkTo } = tokenRequest.check(request, 'request');
   const bond = bondOf(request);
-  const linkTo = request.linkTo === undefined ? null : checkAddress(request.linkTo);
   const key = parseExecutionId(executionId);
-  const name = checkName(waitpoint, 'waitpoint', LIMITS.waitpointNameBytes);
+  const name = waitpointName.check(waitpoint, 'waitpoint');
   const found = await findWaitpoint(context.database, key, name);
   if (found === undefined)
     throw new EngineError('not_found', `${executionId} has no open waitpoint ${name}.`, {
@@ -121,7 +141,7 @@ export async function issueToken(
   const { waitpointUuid } = found;
   const claims = { kid, partition: key.partition, executionUuid: key.uuid, waitpointUuid };
   const token = context.signing.sign({ ...claims, expiresAtMs, bond }, print);
-  const link = linkTo === null ? null : linkWith(linkTo, token);
+  const link = linkTo === undefined ? null : linkWith(linkTo, token);
   return { token, expiresAtMs, fingerprint: fingerprintOf(token), link };
 }
 
@@ -130,25 +150,20 @@ export async function revokeTokens(
   executionId: string,
   waitpoint: string,
 ): Promise<void> {
-  const name = checkName(waitpoint, 'waitpoint', LIMITS.waitpointNameBytes);
+  const name = waitpointName.check(waitpoint, 'waitpoint');
   const isFound = await revoke(context.database, parseExecutionId(executionId), name, randomUUID());
   if (!isFound)
     throw new EngineError('not_found', `${executionId} has no waitpoint ${name}.`, { field: 'waitpoint' });
 }
 
-function checkExpiry(expiresInMs: number = LIMITS.tokenDefaultMs): number {
-  return checkWhole(expiresInMs, 'request.expiresInMs', 1, LIMITS.tokenMs);
-}
-
 function bondOf({ source, signal, use }: TokenRequest): TokenBond {
-  if (signal !== undefined) checkMembers(signal, 'request.signal', ['name', 'payload']);
   const bond: TokenBond = {
-    ...(source === undefined ? {} : { source: checkSource(source, 'request.source') }),
+    ...(source === undefined ? {} : { source: withType(source) }),
     ...(signal === undefined
       ? {}
       : {
           signal: {
-            name: checkText(signal.name, 'request.signal.name', LIMITS.signalNameBytes),
+            name: signal.name,
             payload: JSON.parse(encodeJson(signal.payload ?? null, 'request.signal.payload')!) as never,
           },
         }),
@@ -164,21 +179,15 @@ function bondOf({ source, signal, use }: TokenRequest): TokenBond {
   return bond;
 }
 
-function checkAddress(address: string): string {
-  const field = 'request.linkTo';
-  const url = URL.canParse(checkText(address, field, LIMITS.linkBytes)) ? new URL(address) : undefined;
-  if (url?.protocol !== 'https:' && url?.protocol !== 'http:')
-    refuse(field, 'must be an http or https address');
-  return address;
+function isWebAddress(address: string): boolean {
+  return URL.canParse(address) && ['https:', 'http:'].includes(new URL(address).protocol);
 }
 
 export async function listWaitpoints(
   context: EngineContext,
   request: WaitpointListRequest = {},
 ): Promise<WaitpointPage> {
-  checkMembers(request, 'request', ['executionId', 'limit', 'cursor']);
-  const { executionId, cursor } = request;
-  const limit = checkWhole(request.limit ?? DEFAULT_PAGE, 'request.limit', 1, LIMITS.listPage);
+  const { executionId, cursor, limit = DEFAULT_PAGE } = listRequest.check(request, 'request');
   if (executionId !== undefined) {
     if (cursor !== undefined) refuse('request.cursor', 'is of the list of all executions');
     const rows = await listWaitpointsOf(context.database, parseExecutionId(executionId));

@@ -5,16 +5,21 @@ import type { LeaseRef } from '../../contract/protocol.ts';
 import type { EndOrder, OrderOutcome } from '../../contract/steps.ts';
 import { isPassingTrouble } from '../../contract/errors.ts';
 import { parseExecutionId } from '../../contract/ids.ts';
+import { list, string, whole } from '../../contract/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
+import { shape } from '../../contract/shape.ts';
 import { readOrders, recordOrders, type OrderRow } from './end-order.sql.ts';
 import { Batch } from '../kit/batch.ts';
-import { checkList, checkText, checkWhole } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';
-import { checkMembers } from '../kit/settings.ts';
 import { inOrder, leaseKey, toRefusal } from '../kit/answers.ts';
 
 /** A name and a key, as JSON, which may spell a character with six. */
 const END_BYTES = 4_096;
+
+const endOrder = shape<EndOrder>({
+  place: whole(0, LIMITS.handedEnds),
+  ends: list(string(END_BYTES), LIMITS.handedEnds),
+});
 
 export interface Orders {
   record(lease: LeaseRef, order: EndOrder): Promise<OrderOutcome>;
@@ -41,14 +46,8 @@ export function createOrders(context: EngineContext): Orders {
 }
 
 function orderRow(lease: LeaseRef, order: EndOrder): OrderRow {
-  checkMembers(order, 'order', ['place', 'ends']);
-  const { place, ends } = order;
-  checkList(ends, 'order.ends', LIMITS.handedEnds);
-  return {
-    ...leaseKey(lease, 'lease'),
-    place: checkWhole(place, 'order.place', 0, LIMITS.handedEnds),
-    ends: Array.from(ends, (end, index) => checkText(end, `order.ends[${index}]`, END_BYTES)),
-  };
+  const { place, ends } = endOrder.check(order, 'order');
+  return { ...leaseKey(lease, 'lease'), place, ends: [...ends] };
 }
 
 /** Each record replaces what was stored from its place on. */

@@ -2,12 +2,8 @@
  * What a running handler does besides ending: record steps, pause, report progress. Calls made together share one
  * statement; a step recorded in the caller's transaction is committed with it.
  */
-import { isPassingTrouble } from '../../contract/errors.ts';
-import { parseExecutionId } from '../../contract/ids.ts';
-import { LIMITS } from '../../contract/limits.ts';
-import type { Json } from '../../contract/json.ts';
-import type { LeaseRef } from '../../contract/protocol.ts';
 import type {
+  StepKey,
   NewStep,
   PauseOutcome,
   PauseRequest,
@@ -15,6 +11,13 @@ import type {
   RecordOutcome,
   StepRecord,
 } from '../../contract/steps.ts';
+import { isPassingTrouble } from '../../contract/errors.ts';
+import { parseExecutionId } from '../../contract/ids.ts';
+import { anyString, func, number, parsed, string } from '../../contract/kinds.ts';
+import { LIMITS } from '../../contract/limits.ts';
+import type { Json } from '../../contract/json.ts';
+import type { LeaseRef } from '../../contract/protocol.ts';
+import { fault, faultAt, refuse, shape } from '../../contract/shape.ts';
 import type { SqlExecutor } from '../../contract/transactions.ts';
 import type { WaitEnd } from '../../contract/signals.ts';
 import {
@@ -29,19 +32,46 @@ import {
   type StepRow,
   type StoredStep,
 } from './steps.sql.ts';
-import { pauseTerms } from '../executions/pause-terms.ts';
+import { pauseFields, pauseTerms } from '../executions/pause-terms.ts';
 import { announce } from '../kit/announce.ts';
 import { Batch } from '../kit/batch.ts';
-import { checkText, checkWhole, cutText, refuse } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { encodeJson } from '../../model/json.ts';
-import { checkMembers } from '../kit/settings.ts';
 import { inOrder, leaseKey, toRefusal } from '../kit/answers.ts';
+import { cutText } from '../kit/cut-text.ts';
+import { delayTime } from '../kit/kinds.ts';
 
 const BATCH = { maxItems: 500, maxFlights: 3, isItemFault: (error: unknown) => !isPassingTrouble(error) };
 
+type RecordOptions = { executor?: SqlExecutor };
+type AnyStep = StepKey & { value?: unknown; sleepMs?: number };
+
+const recordOptions = shape<RecordOptions>({ executor: func.optional() });
+
+/** A step whose time is undefined is a mistake, and not one without a time. */
+const newStep = shape<AnyStep>({
+  name: string(LIMITS.stepNameBytes),
+  key: string(LIMITS.stepKeyBytes, 0).optional(),
+  value: parsed.optional(),
+  sleepMs: parsed.optional(),
+}).and((step) => {
+  if (!('sleepMs' in step)) return undefined;
+  if ('value' in step) return faultAt('.value', fault('cannot be had by a sleep'));
+  const found = delayTime.faultOf(step.sleepMs);
+  return found === undefined ? undefined : faultAt('.sleepMs', found);
+});
+
+const pauseRequest = shape<PauseRequest>(pauseFields).and(({ wakeInMs, children }) =>
+  wakeInMs === undefined && children === undefined ? fault('must say what to wait for') : undefined,
+);
+
+const progressShape = shape<Progress>({
+  percent: number(0, 100).optional(),
+  message: anyString.optional(),
+});
+
 export interface Steps {
-  record(lease: LeaseRef, step: NewStep, options: { executor?: SqlExecutor }): Promise<RecordOutcome>;
+  record(lease: LeaseRef, step: NewStep, options: RecordOptions): Promise<RecordOutcome>;
   pause(lease: LeaseRef, request: PauseRequest): Promise<PauseOutcome>;
   progress(lease: LeaseRef, progress: Progress): Promise<void>;
   /** Until every call made so far has its answer. */
@@ -73,7 +103,7 @@ export function createSteps(context: EngineContext): Steps {
   return {
     async record(lease, step, options) {
       const row = stepRow(lease, step);
-      const executor = checkExecutor(options);
+      const { executor } = recordOptions.check(options, 'options');
       if (executor === undefined) return records.add(row);
       return toRecords([row], await recordStepsInside(context.database, executor, [row]))[0]!;
     },
@@ -85,24 +115,14 @@ export function createSteps(context: EngineContext): Steps {
   };
 }
 
-function checkExecutor(options: { executor?: SqlExecutor }): SqlExecutor | undefined {
-  checkMembers(options, 'options', ['executor']);
-  const { executor } = options;
-  if (executor !== undefined && typeof executor !== 'function')
-    refuse('options.executor', 'must be a function');
-  return executor;
-}
-
 function stepRow(lease: LeaseRef, step: NewStep): StepRow {
-  checkMembers(step, 'step', ['name', 'key', 'value', 'sleepMs']);
-  if ('sleepMs' in step && 'value' in step) refuse('step.value', 'cannot be had by a sleep');
-  const sleepMs = 'sleepMs' in step ? checkWhole(step.sleepMs, 'step.sleepMs', 0, LIMITS.delayMs) : null;
+  newStep.check(step, 'step');
+  const sleepMs = 'sleepMs' in step ? step.sleepMs : null;
   return {
     ...leaseKey(lease, 'lease'),
     kind: sleepMs === null ? 'step' : 'sleep',
-    name: checkText(step.name, 'step.name', LIMITS.stepNameBytes),
-    key:
-      step.key === undefined || step.key === '' ? '' : checkText(step.key, 'step.key', LIMITS.stepKeyBytes),
+    name: step.name,
+    key: step.key ?? '',
     sleepMs,
     value: 'value' in step ? encodeJson(step.value, 'step.value') : null,
   };
@@ -137,10 +157,7 @@ export async function readSteps(context: EngineContext, executionId: string): Pr
 }
 
 function pauseRow(lease: LeaseRef, request: PauseRequest): PauseRow {
-  checkMembers(request, 'request', ['wakeInMs', 'children']);
-  if (request.wakeInMs === undefined && request.children === undefined)
-    refuse('request', 'must say what to wait for');
-  return { ...leaseKey(lease, 'lease'), ...pauseTerms(request) };
+  return { ...leaseKey(lease, 'lease'), ...pauseTerms(pauseRequest.check(request, 'request')) };
 }
 
 async function pause(context: EngineContext, rows: PauseRow[]): Promise<PauseOutcome[]> {
@@ -154,12 +171,7 @@ async function pause(context: EngineContext, rows: PauseRow[]): Promise<PauseOut
 
 /** Like a failure report it must not fail for its text: messages are cut. */
 function progressRow(lease: LeaseRef, progress: Progress): ProgressRow {
-  checkMembers(progress, 'progress', ['percent', 'message']);
-  const { percent, message } = progress;
-  if (percent !== undefined && !(typeof percent === 'number' && percent >= 0 && percent <= 100)) {
-    refuse('progress.percent', 'must be a number from 0 to 100');
-  }
-  if (message !== undefined && typeof message !== 'string') refuse('progress.message', 'must be a string');
+  const { percent, message } = progressShape.check(progress, 'progress');
   return {
     ...leaseKey(lease, 'lease'),
     // Stored with half the digits: what is too small for that is nothing.

@@ -11,9 +11,9 @@ import type { EncodedFrame } from '../../model/frames.ts';
 import { appendFrames as append, type AppendAnswer } from './streams.sql.ts';
 import type { LeaseKey } from '../executions/executions.sql.ts';
 import { announce } from '../kit/announce.ts';
-import { refuse } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';
-import { bytesIn, checkAppendOptions, checkFrames, patchesIn, type AppendPlan } from './frames.ts';
+import { bytesIn, appendPlan, checkFrames, patchesIn, type AppendPlan } from './frames.ts';
+import { refuse } from '../../contract/shape.ts';
 import { leaseKey, toRefusal } from '../kit/answers.ts';
 
 interface Call extends AppendPlan {
@@ -45,7 +45,7 @@ export function createAppends(context: EngineContext): Appends {
   return {
     async append(lease, frames, options) {
       const key = leaseKey(lease, 'lease');
-      const plan = checkAppendOptions(options);
+      const plan = appendPlan(options);
       const call: Call = { ...plan, lease: key, frames: checkFrames(frames) };
       const stream = `${key.uuid}/${key.attemptIndex}/${key.leaseEpoch}`;
       const line = lines.get(stream);

@@ -2,7 +2,7 @@
  * Places in streams as texts: `start` and `end` for ranges, `<ms>`, `<ms>-<seq>`, and `<attempt>/<ms>-<seq>` in an execution. What is
  * none of these is refused with a sentence.
  */
-import { EngineError } from '../../contract/errors.ts';
+import { refuse } from '../../contract/shape.ts';
 import type { FramePlace } from './streams.sql.ts';
 import { END_PLACE } from './source.ts';
 import type { TailStart } from './tail.ts';
@@ -27,7 +27,11 @@ export function upperPlace(cursor: unknown, field: string): FramePlace {
 /** Where a tail goes on after: a place, and neither end. */
 export function afterPlace(cursor: unknown, field: string): FramePlace {
   if (cursor === 'start' || cursor === 'end')
-    throw invalid(field, `cannot be ${cursor}: a tail goes on after a frame; from the beginning it is 0-0`);
+    refuse(
+      field,
+      `cannot be ${cursor}: a tail goes on after a frame; from the beginning it is 0-0`,
+      'invalid_cursor',
+    );
   return parsed(cursor, field, 0);
 }
 
@@ -35,31 +39,27 @@ export function afterPlace(cursor: unknown, field: string): FramePlace {
 export function startOf(cursor: unknown, attemptIndex: number | null): TailStart {
   const field = 'request.after';
   if (cursor === undefined) return { attemptIndex: attemptIndex ?? 0, ...START_PLACE, isExact: true };
-  if (typeof cursor !== 'string') throw invalid(field, 'must be a string');
+  if (typeof cursor !== 'string') refuse(field, 'must be a string', 'invalid_cursor');
   const slash = cursor.indexOf('/');
   if (slash === -1) {
     if (attemptIndex === null)
-      throw invalid(field, 'must have the form <attempt>/<ms>-<seq> where no attempt is named');
+      refuse(field, 'must have the form <attempt>/<ms>-<seq> where no attempt is named', 'invalid_cursor');
     return { attemptIndex, ...afterPlace(cursor, field), isExact: cursor.includes('-') };
   }
   const attempt = cursor.slice(0, slash);
   if (!/^(0|[1-9][0-9]{0,8})$/.test(attempt))
-    throw invalid(field, 'has an attempt that is not a whole number');
+    refuse(field, 'has an attempt that is not a whole number', 'invalid_cursor');
   if (attemptIndex !== null && Number(attempt) !== attemptIndex)
-    throw invalid(field, `is of attempt ${attempt}, and attempt ${attemptIndex} is asked for`);
+    refuse(field, `is of attempt ${attempt}, and attempt ${attemptIndex} is asked for`, 'invalid_cursor');
   const place = cursor.slice(slash + 1);
   return { attemptIndex: Number(attempt), ...afterPlace(place, field), isExact: place.includes('-') };
 }
 
 function parsed(cursor: unknown, field: string, seq: number): FramePlace {
   const found = typeof cursor === 'string' ? PLACE.exec(cursor) : null;
-  if (found === null) throw invalid(field, 'must have the form <ms> or <ms>-<seq>');
+  if (found === null) refuse(field, 'must have the form <ms> or <ms>-<seq>', 'invalid_cursor');
   const place = { tsMs: Number(found[1]), seq: found[2] === undefined ? seq : Number(found[2]) };
   if (!Number.isSafeInteger(place.tsMs) || !Number.isSafeInteger(place.seq))
-    throw invalid(field, 'is too large');
+    refuse(field, 'is too large', 'invalid_cursor');
   return place;
-}
-
-function invalid(field: string, what: string): EngineError {
-  return new EngineError('invalid_cursor', `${field} ${what}.`, { field });
 }

@@ -2,18 +2,19 @@
  * What is appended to streams: checked as a whole before anything is written, and turned into what is stored. What one frame
  * may be is decided in model/frames.ts.
  */
+import { list, parsed, whole } from '../../contract/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
+import { fault, faultAt, Kind, refuse, shape } from '../../contract/shape.ts';
 import type { AppendOptions, BestEffortOptions, FrameRequest } from '../../contract/streams.ts';
 import { encodeFrame, type EncodedFrame } from '../../model/frames.ts';
-import { checkList, checkWhole, refuse } from '../kit/checks.ts';
-import { checkMembers } from '../kit/settings.ts';
 
 const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
+const frameList = list(parsed, LIMITS.appendFrames, 1);
+
 export function checkFrames(frames: readonly FrameRequest[]): EncodedFrame[] {
-  checkList(frames, 'frames', LIMITS.appendFrames);
-  if (frames.length === 0) refuse('frames', 'must not be empty');
-  const rows = Array.from(frames, (frame, index) => encodeFrame(frame, `frames[${index}]`));
+  frameList.check(frames, 'frames');
+  const rows = frames.map((frame, index) => encodeFrame(frame, `frames[${index}]`));
   const patches = patchesIn(rows);
   if (patches > LIMITS.appendPatches)
     refuse('frames', `have ${patches} patches; the limit of a call is ${LIMITS.appendPatches}`, 'too_many');
@@ -39,21 +40,37 @@ export interface AppendPlan {
   bestEffort: Required<BestEffortOptions>;
 }
 
-export function checkAppendOptions(options: AppendOptions): AppendPlan {
-  checkMembers(options, 'options', ['bestEffort', 'appendId']);
-  const { appendId } = options;
-  if (appendId !== undefined && (typeof appendId !== 'string' || !UUID.test(appendId)))
-    refuse('options.appendId', 'must be a UUID');
-  return { appendId, bestEffort: checkBestEffort(options.bestEffort ?? {}, 'options.bestEffort') };
-}
+const someFrames = whole(1, LIMITS.bestEffortFrames);
+const NO_ALPHA = fault('must be over 0 and at most 1');
+const NO_UUID = fault('must be a UUID');
 
-function checkBestEffort(given: BestEffortOptions, field: string): Required<BestEffortOptions> {
-  checkMembers(given, field, ['ttlMs', 'floor', 'ceiling', 'alpha']);
-  const { ttlMs, floor, ceiling, alpha } = { ...BEST_EFFORT, ...given };
-  checkWhole(ttlMs, `${field}.ttlMs`, 1, LIMITS.bestEffortTtlMs);
-  checkWhole(floor, `${field}.floor`, 1, LIMITS.bestEffortFrames);
-  checkWhole(ceiling, `${field}.ceiling`, floor, LIMITS.bestEffortFrames);
-  if (typeof alpha !== 'number' || !(alpha > 0 && alpha <= 1))
-    refuse(`${field}.alpha`, 'must be over 0 and at most 1');
-  return { ttlMs, floor, ceiling, alpha };
+const appendOptions = shape<AppendOptions>({
+  bestEffort: shape<BestEffortOptions>({
+    ttlMs: whole(1, LIMITS.bestEffortTtlMs).optional(),
+    floor: someFrames.optional(),
+    ceiling: someFrames.optional(),
+    alpha: new Kind<number>((alpha) =>
+      typeof alpha === 'number' && alpha > 0 && alpha <= 1 ? undefined : NO_ALPHA,
+    ).optional(),
+  })
+    .and(({ floor = BEST_EFFORT.floor, ceiling = BEST_EFFORT.ceiling }) => {
+      const found = whole(floor, LIMITS.bestEffortFrames).faultOf(ceiling);
+      return found === undefined ? undefined : faultAt('.ceiling', found);
+    })
+    .optional(),
+  // In either case: it is the caller's own name.
+  appendId: new Kind<string>((id) =>
+    typeof id === 'string' && UUID.test(id) ? undefined : NO_UUID,
+  ).optional(),
+});
+
+export function appendPlan(options: AppendOptions): AppendPlan {
+  const { appendId, bestEffort = {} } = appendOptions.check(options, 'options');
+  const {
+    ttlMs = BEST_EFFORT.ttlMs,
+    floor = BEST_EFFORT.floor,
+    ceiling = BEST_EFFORT.ceiling,
+    alpha = BEST_EFFORT.alpha,
+  } = bestEffort;
+  return { appendId, bestEffort: { ttlMs, floor, ceiling, alpha } };
 }

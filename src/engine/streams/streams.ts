@@ -4,7 +4,9 @@
 import { EngineError } from '../../contract/errors.ts';
 import type { Json } from '../../contract/json.ts';
 import { parseExecutionId } from '../../contract/ids.ts';
+import { abortSignal, choice, parsed, whole } from '../../contract/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
+import { shape } from '../../contract/shape.ts';
 import type {
   ReadStreamRequest,
   StreamItem,
@@ -23,40 +25,58 @@ import { cancelling } from '../kit/cancelling.ts';
 import { placeAfter, type ReaderPlace } from './reader-place.ts';
 import { DatabaseStreams, type StreamRead } from './source.ts';
 import { SharedHistory, StreamTail, type TailHistory, type TailOptions } from './tail.ts';
-import { checkSignal, checkWhole, refuse } from '../kit/checks.ts';
 import type { EngineContext } from '../kit/context.ts';
-import { checkChoice, checkMembers } from '../kit/settings.ts';
 import { afterPlace, lowerPlace, startOf, upperPlace } from './cursor.ts';
 
 const DEFAULT_LIMIT = 1_000;
-const MAX_ATTEMPT = 2_147_483_647;
 const SEEN = ['durable', 'summary'] as const;
 
-function checkVisibility(visibility: StreamVisibility | undefined): StreamVisibility {
-  checkChoice(visibility, 'request.visibility', ['all', 'exclude_best_effort']);
-  return visibility ?? 'all';
-}
+const attempt = whole(0, 2_147_483_647);
+const visibility = choice(['all', 'exclude_best_effort']);
+const frameCount = whole(1, LIMITS.streamRead);
 
-function checkAttempt(attemptIndex: number | undefined): number | null {
-  return attemptIndex === undefined ? null : checkWhole(attemptIndex, 'request.attemptIndex', 0, MAX_ATTEMPT);
-}
+const readRequest = shape<ReadStreamRequest>({
+  attemptIndex: attempt.optional(),
+  from: parsed.optional(),
+  to: parsed.optional(),
+  limit: frameCount.optional(),
+  direction: choice(['forward', 'backward']).optional(),
+  visibility: visibility.optional(),
+});
+const tailOnceRequest = shape<TailOnceRequest>({
+  attemptIndex: attempt,
+  after: parsed.optional(),
+  blockMs: whole(0, LIMITS.tailBlockMs).optional(),
+  limit: frameCount.optional(),
+  visibility: visibility.optional(),
+});
+const tailRequest = shape<TailRequest>({
+  attemptIndex: attempt.optional(),
+  after: parsed.optional(),
+  visibility: visibility.optional(),
+  signal: abortSignal.optional(),
+});
+const summaryRequest = shape<{ attemptIndex?: number }>({ attemptIndex: attempt.optional() });
+const watchRequest = shape<WatchSummaryRequest>({
+  attemptIndex: attempt.optional(),
+  signal: abortSignal.optional(),
+});
 
 export async function readStream(
   context: EngineContext,
   executionId: string,
   request: ReadStreamRequest = {},
 ): Promise<StreamPage> {
-  checkMembers(request, 'request', ['attemptIndex', 'from', 'to', 'limit', 'direction', 'visibility']);
-  checkChoice(request.direction, 'request.direction', ['forward', 'backward']);
+  readRequest.check(request, 'request');
   const key = parseExecutionId(executionId);
   const read = await new DatabaseStreams(context.database).range(key, {
-    attemptIndex: checkAttempt(request.attemptIndex),
+    attemptIndex: request.attemptIndex ?? null,
     from: lowerPlace(request.from ?? 'start', 'request.from'),
     to: upperPlace(request.to ?? 'end', 'request.to'),
-    limit: checkWhole(request.limit ?? DEFAULT_LIMIT, 'request.limit', 1, LIMITS.streamRead),
+    limit: request.limit ?? DEFAULT_LIMIT,
     order: request.direction ?? 'forward',
     maxBytes: LIMITS.streamPageBytes,
-    modes: checkVisibility(request.visibility) === 'all' ? null : SEEN,
+    modes: (request.visibility ?? 'all') === 'all' ? null : SEEN,
   });
   return toPage(read, executionId);
 }
@@ -79,11 +99,8 @@ export async function tailOnce(
   executionId: string,
   request: TailOnceRequest,
 ): Promise<StreamPage> {
-  checkMembers(request, 'request', ['attemptIndex', 'after', 'blockMs', 'limit', 'visibility']);
-  const attemptIndex = checkAttempt(request.attemptIndex) ?? refuse('request.attemptIndex', 'must be given');
-  const blockMs = checkWhole(request.blockMs ?? 0, 'request.blockMs', 0, LIMITS.tailBlockMs);
-  const limit = checkWhole(request.limit ?? DEFAULT_LIMIT, 'request.limit', 1, LIMITS.streamRead);
-  const wanted: Wanted = { limit, visibility: checkVisibility(request.visibility) };
+  const { attemptIndex, blockMs = 0, limit = DEFAULT_LIMIT } = tailOnceRequest.check(request, 'request');
+  const wanted: Wanted = { limit, visibility: request.visibility ?? 'all' };
   const after = afterPlace(request.after ?? '0-0', 'request.after');
   const key = parseExecutionId(executionId);
   const place: ReaderPlace = { ...key, attemptIndex, ...after, told: 'any', epoch: null };
@@ -94,16 +111,16 @@ export async function tailOnce(
 function readAfter(
   context: EngineContext,
   place: ReaderPlace,
-  { limit, visibility }: Wanted,
+  wanted: Wanted,
 ): Promise<StreamRead | undefined> {
   return new DatabaseStreams(context.database).range(place, {
     attemptIndex: place.attemptIndex,
     from: { tsMs: place.tsMs, seq: place.seq + 1 },
     to: upperPlace('end', ''),
-    limit,
+    limit: wanted.limit,
     order: 'forward',
     maxBytes: LIMITS.streamPageBytes,
-    modes: visibility === 'all' ? null : SEEN,
+    modes: wanted.visibility === 'all' ? null : SEEN,
   });
 }
 
@@ -127,8 +144,8 @@ async function waitFor(
   }
 }
 
-function seenOf(read: StreamRead, { limit, visibility }: Wanted): StreamRead {
-  const seen = visibility === 'all' ? read.frames : read.frames.filter(({ mode }) => mode !== 'best_effort');
+function seenOf(read: StreamRead, { limit, visibility: wanted }: Wanted): StreamRead {
+  const seen = wanted === 'all' ? read.frames : read.frames.filter(({ mode }) => mode !== 'best_effort');
   return { ...read, frames: seen.slice(0, limit), isComplete: read.isComplete && seen.length <= limit };
 }
 
@@ -142,17 +159,14 @@ export function tailStream(
   executionId: string,
   request: TailRequest = {},
 ): AsyncIterable<StreamItem> {
-  checkMembers(request, 'request', ['attemptIndex', 'after', 'visibility', 'signal']);
-  const attemptIndex = checkAttempt(request.attemptIndex);
+  const { attemptIndex = null, signal: given } = tailRequest.check(request, 'request');
   const asked = {
     start: startOf(request.after, attemptIndex),
     follow: attemptIndex === null ? ('execution' as const) : ('attempt' as const),
-    visibility: checkVisibility(request.visibility),
+    visibility: request.visibility ?? 'all',
   };
   const key = parseExecutionId(executionId);
-  return cancelling(checkSignal(request.signal, 'request.signal'), (signal) =>
-    tailFrom(context, key, { ...asked, signal }).items(),
-  );
+  return cancelling(given, (signal) => tailFrom(context, key, { ...asked, signal }).items());
 }
 
 function tailFrom(context: EngineContext, key: ExecutionKey, options: TailOptions): StreamTail {
@@ -178,12 +192,8 @@ export async function readSummary(
   executionId: string,
   request: { attemptIndex?: number } = {},
 ): Promise<StreamSummary | null> {
-  checkMembers(request, 'request', ['attemptIndex']);
-  const found = await readStored(
-    context.database,
-    parseExecutionId(executionId),
-    checkAttempt(request.attemptIndex),
-  );
+  const { attemptIndex: asked = null } = summaryRequest.check(request, 'request');
+  const found = await readStored(context.database, parseExecutionId(executionId), asked);
   if (found === undefined) throw notFound(executionId);
   const { attemptIndex, document, version, firstAppliedAtMs, lastUpdatedAtMs } = found;
   if (attemptIndex === null) return null;
@@ -196,12 +206,9 @@ export function watchSummary(
   executionId: string,
   request: WatchSummaryRequest = {},
 ): AsyncIterable<SummaryItem> {
-  checkMembers(request, 'request', ['attemptIndex', 'signal']);
+  const { attemptIndex: asked = null, signal: given } = watchRequest.check(request, 'request');
   const key = parseExecutionId(executionId);
-  const asked = checkAttempt(request.attemptIndex);
-  return cancelling(checkSignal(request.signal, 'request.signal'), (signal) =>
-    summaryItems(context, executionId, { key, asked, signal }),
-  );
+  return cancelling(given, (signal) => summaryItems(context, executionId, { key, asked, signal }));
 }
 
 /** The document and the place of the last frame are of one moment: what comes after it is new. */
@@ -214,8 +221,8 @@ async function* summaryItems(
   yield first.item;
   const start = { attemptIndex: first.item.attemptIndex, ...first.place, isExact: true };
   const follow = asked === null ? 'execution' : 'attempt';
-  const visibility = 'exclude_best_effort';
-  for await (const item of tailFrom(context, key, { start, follow, visibility, signal }).items()) {
+  const options = { start, follow, visibility: 'exclude_best_effort', signal } as const;
+  for await (const item of tailFrom(context, key, options).items()) {
     const told = toSummaryItem(item);
     if (told !== undefined) yield told;
   }

@@ -5,6 +5,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { EngineError, isEngineError, isPassingTrouble } from '../../contract/errors.ts';
 import { formatExecutionId } from '../../contract/ids.ts';
+import { refuse } from '../../contract/shape.ts';
 import type { StreamFrame, StreamItem, StreamVisibility } from '../../contract/streams.ts';
 import type { ExecutionKey } from '../executions/executions.sql.ts';
 import type { FramePlace } from './streams.sql.ts';
@@ -237,7 +238,7 @@ export class SharedHistory implements TailHistory {
 function checkReached(attemptIndex: number, { currentAttempt }: Head): void {
   if (attemptIndex <= currentAttempt) return;
   const what = `is of attempt ${attemptIndex}, and the execution is in attempt ${currentAttempt}`;
-  throw new EngineError('invalid_cursor', `request.after ${what}.`, { field: 'request.after' });
+  refuse('request.after', what, 'invalid_cursor');
 }
 
 function notFound({ partition, uuid }: ExecutionKey): EngineError {

@@ -2,9 +2,9 @@
  * What a worker may claim, split so that no limit is exceeded: a task or lane with its own limit is claimed separately,
  * because a claim returns whatever is next in the queue. A worker without such limits has one group.
  */
-import { EngineError } from '../../contract/errors.ts';
 import type { Claim } from '../../contract/protocol.ts';
 import type { TaskHandler } from '../../define/handlers.ts';
+import { whole } from '../../contract/kinds.ts';
 
 /** A lane, and how many of its executions one worker runs at once. */
 export interface LaneLimit {
@@ -57,9 +57,6 @@ export class ClaimGroups {
       if (concurrency !== undefined)
         this.#kindLimits.set(name, limitOf(concurrency, `concurrency of task ${name}`, max));
     }
-    if (lanes !== undefined && !Array.isArray(lanes)) {
-      throw new EngineError('invalid_input', 'lanes must be a list.', { field: 'lanes' });
-    }
     for (const lane of lanes ?? []) {
       if (typeof lane !== 'string')
         this.#laneLimits.set(lane.lane, limitOf(lane.concurrency, `concurrency of lane ${lane.lane}`, max));
@@ -101,6 +98,5 @@ function cross<A, B, Made>(some: readonly A[], others: readonly B[], make: (a: A
 }
 
 function limitOf(concurrency: number, field: string, max: number): Limit {
-  if (Number.isInteger(concurrency) && concurrency >= 1 && concurrency <= max) return new Limit(concurrency);
-  throw new EngineError('invalid_input', `${field} must be a whole number from 1 to ${max}.`, { field });
+  return new Limit(whole(1, max).check(concurrency, field));
 }

@@ -5,7 +5,9 @@
 import type { Duration } from '../../contract/duration.ts';
 import type { Claim } from '../../contract/protocol.ts';
 import { EngineError, isEngineError } from '../../contract/errors.ts';
+import { string } from '../../contract/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
+import type { Kind } from '../../contract/shape.ts';
 import { subjectOf } from '../task.ts';
 
 export interface Named {
@@ -14,6 +16,10 @@ export interface Named {
   what: unknown;
   options: unknown;
 }
+
+export const stepName = string(LIMITS.stepNameBytes);
+const stepKey = string(LIMITS.stepKeyBytes, 0);
+export const waitpointName = string(LIMITS.waitpointNameBytes);
 
 function isDurationLike(value: unknown): value is Duration {
   return typeof value === 'string' || (typeof value === 'object' && value !== null);
@@ -31,37 +37,36 @@ export class CallArguments {
    */
   named(method: string, args: unknown[]): Named {
     const [, second, third] = args;
-    const name = this.nameOf(method, args[0], LIMITS.stepNameBytes);
+    const name = this.nameOf(method, args[0], stepName);
     const keyed = typeof third === 'function' || (typeof second === 'string' && isDurationLike(third));
     if (keyed && typeof second !== 'string') {
       throw this.misused(method, `needs a text as its key of "${name}": String(…)`);
     }
     const key = keyed ? (second as string) : '';
-    this.checkText(method, 'key', key, LIMITS.stepKeyBytes);
+    this.keyOf(method, key);
     return keyed ? { name, key, what: third, options: args[3] } : { name, key, what: second, options: third };
   }
 
-  nameOf(method: string, name: unknown, maxBytes: number): string {
+  /** Before anything is done: a step that cannot be stored would be done again and again. */
+  nameOf(method: string, name: unknown, kind: Kind<string>): string {
     if (typeof name !== 'string' || name === '') throw this.misused(method, 'needs a name first');
-    this.checkText(method, 'name', name, maxBytes);
-    return name;
+    return this.#is(kind, method, 'name', name);
+  }
+
+  keyOf(method: string, key: unknown): string {
+    return this.#is(stepKey, method, 'key', key);
+  }
+
+  #is(kind: Kind<string>, method: string, what: string, given: unknown): string {
+    const found = kind.faultOf(given);
+    if (found !== undefined) throw this.misused(`${method}:`, `${what} ${found.what}`);
+    return given as string;
   }
 
   /** What follows the name and key: options, or nothing. */
   optionsOf(method: string, name: string, [options = {}, ...more]: unknown[]): object {
     if (typeof options === 'object' && options !== null && more.length === 0) return options;
     throw this.misused(method, `takes options of "${name}" as an object, and a key as a text: String(…)`);
-  }
-
-  /** Before anything is done: a step that cannot be stored would be done again and again. */
-  checkText(method: string, what: string, text: string, maxBytes: number): void {
-    if (Buffer.byteLength(text) > maxBytes) {
-      throw this.misused(
-        method,
-        `has a ${what} of ${Buffer.byteLength(text)} bytes; the limit is ${maxBytes}`,
-      );
-    }
-    if (text.includes('\u0000')) throw this.misused(method, `has a ${what} with the character \\u0000`);
   }
 
   misused(method: string, what: string): EngineError {

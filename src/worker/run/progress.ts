@@ -4,10 +4,11 @@
  */
 import type { WorkerPort } from '../../contract/protocol.ts';
 import type { Progress } from '../../contract/steps.ts';
-import { EngineError } from '../../contract/errors.ts';
+import { number } from '../../contract/kinds.ts';
 import type { HeldLease } from '../loop/lease-watch.ts';
 
 const INTERVAL_MS = 250;
+const percentage = number(0, 100).optional();
 
 export class ProgressReports {
   readonly #port: WorkerPort;
@@ -21,11 +22,7 @@ export class ProgressReports {
   }
 
   say(progress: Progress): void {
-    const { percent } = progress;
-    if (percent !== undefined && !(percent >= 0 && percent <= 100)) {
-      const field = 'progress.percent';
-      throw new EngineError('invalid_input', `${field} must be a number from 0 to 100.`, { field });
-    }
+    percentage.check(progress.percent, 'progress.percent');
     this.#latest = { ...progress };
     if (this.#timer === undefined) this.#send();
   }

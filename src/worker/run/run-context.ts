@@ -7,11 +7,13 @@ import { durationMs } from '../../contract/duration.ts';
 import type { WorkerPort } from '../../contract/protocol.ts';
 import type { Progress } from '../../contract/steps.ts';
 import type { Transactor } from '../../contract/transactions.ts';
+import { parsed } from '../../contract/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
+import { shape } from '../../contract/shape.ts';
 import type { Waitpoint } from '../../contract/signals.ts';
 import type { StreamKinds } from '../../define/streams.ts';
 import type { AnyTask } from '../../define/task.ts';
-import { CallArguments } from './call-arguments.ts';
+import { CallArguments, stepName, waitpointName } from './call-arguments.ts';
 import { Children } from './children.ts';
 import type {
   Child,
@@ -27,7 +29,6 @@ import { HandlerContext, type ContextCalls } from './handler-context.ts';
 import { HandOver, stepEnd } from './hand-over.ts';
 import type { HeldLease } from '../loop/lease-watch.ts';
 import { ProgressReports } from './progress.ts';
-import { checkKnown } from '../options.ts';
 import { currentTry, planOf, runStep } from './run-step.ts';
 import { runTransaction } from './run-transaction.ts';
 import { Signals } from './wait-for.ts';
@@ -35,6 +36,15 @@ import { StepBook } from './step-book.ts';
 import { contractStreams, outputStream, type StreamRun } from './stream.ts';
 import { StreamWriter } from './stream-writer.ts';
 import { Waits } from './waits.ts';
+
+/** What goes into the request of the child is checked with it. */
+const spawnOptions = shape<SpawnOptions>({
+  key: parsed.optional(),
+  lane: parsed.optional(),
+  priority: parsed.optional(),
+  tags: parsed.optional(),
+  delay: parsed.optional(),
+});
 
 /** Whose transaction the caller is in. */
 const insideTransaction = new AsyncLocalStorage<RunContext>();
@@ -276,26 +286,23 @@ export class RunContext implements ContextCalls {
   /** `(name, options?)` or `(name, key, options?)`. */
   async waitFor(...args: unknown[]): Promise<unknown> {
     const keyed = typeof args[1] === 'string';
-    const name = this.#arguments.nameOf('waitFor', args[0], LIMITS.stepNameBytes);
-    const key = keyed ? (args[1] as string) : '';
-    this.#arguments.checkText('waitFor', 'key', key, LIMITS.stepKeyBytes);
+    const name = this.#arguments.nameOf('waitFor', args[0], stepName);
+    const key = this.#arguments.keyOf('waitFor', keyed ? args[1] : '');
     const options = this.#arguments.optionsOf('waitFor', name, args.slice(keyed ? 2 : 1));
     return this.#signals.waitFor(name, key, options);
   }
 
   async createWaitpoint(named: unknown, ...rest: unknown[]): Promise<Waitpoint> {
-    const name = this.#arguments.nameOf('createWaitpoint', named, LIMITS.waitpointNameBytes);
+    const name = this.#arguments.nameOf('createWaitpoint', named, waitpointName);
     return this.#signals.createWaitpoint(name, this.#arguments.optionsOf('createWaitpoint', name, rest));
   }
 
   async spawn(task: AnyTask, input: unknown, options: SpawnOptions = {}): Promise<Child<unknown>> {
     if (typeof task?.name !== 'string') throw this.#arguments.misused('spawn', 'needs a task made by task()');
-    this.#arguments.checked('spawn', () =>
-      checkKnown(options, 'options', ['key', 'lane', 'priority', 'tags', 'delay']),
-    );
-    this.#arguments.checkText('spawn', 'key', options.key ?? '', LIMITS.stepKeyBytes);
-    this.#book.take('spawn', task.name, options.key ?? '');
-    return this.#handOver.take(JSON.stringify(['spawn', task.name, options.key ?? '']), () =>
+    this.#arguments.checked('spawn', () => spawnOptions.check(options, 'options'));
+    const key = this.#arguments.keyOf('spawn', options.key ?? '');
+    this.#book.take('spawn', task.name, key);
+    return this.#handOver.take(JSON.stringify(['spawn', task.name, key]), () =>
       this.#waits.during(() => this.#children.spawn(task, input, options)),
     );
   }

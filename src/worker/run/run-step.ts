@@ -4,14 +4,14 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { setTimeout as pause } from 'node:timers/promises';
 import { durationMs } from '../../contract/duration.ts';
+import { parsed, whole } from '../../contract/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
-import { EngineError } from '../../contract/errors.ts';
-import type { Backoff } from '../../contract/policy.ts';
 import type { StepKey } from '../../contract/steps.ts';
 import { backoffMs, DEFAULT_BACKOFF, type StoredBackoff } from '../../model/retry.ts';
 import { callAfter, MAX_TIMEOUT_MS } from './long-timer.ts';
 import type { StepFunction, StepOptions } from '../../define/context.ts';
-import { checkKnown } from '../options.ts';
+import { shape } from '../../contract/shape.ts';
+import { backoffKind, storedBackoff } from '../../model/backoff.ts';
 import { TaskAborted, TaskFailed } from '../task.ts';
 
 export interface StepPlan {
@@ -48,44 +48,22 @@ class TryOver extends TaskAborted {
 
 const NO_PLAN: StepPlan = { maxRetries: 0, backoff: DEFAULT_BACKOFF, timeoutMs: undefined };
 
+const stepOptions = shape<StepOptions>({
+  retry: shape<NonNullable<StepOptions['retry']>>({
+    maxRetries: whole(0, LIMITS.maxRetries),
+    backoff: backoffKind.optional(),
+  }).optional(),
+  timeout: parsed.optional(),
+});
+
 /** Checked before anything runs. */
 export function planOf(options: StepOptions | undefined): StepPlan {
   if (options === undefined) return NO_PLAN;
-  checkKnown(options, 'options', ['retry', 'timeout']);
-  const { retry, timeout } = options;
-  const maxRetries = retry?.maxRetries ?? 0;
-  if (!Number.isInteger(maxRetries) || maxRetries < 0 || maxRetries > LIMITS.maxRetries) {
-    const field = 'options.retry.maxRetries';
-    throw new EngineError(
-      'invalid_input',
-      `${field} must be a whole number from 0 to ${LIMITS.maxRetries}.`,
-      {
-        field,
-      },
-    );
-  }
+  const { retry, timeout } = stepOptions.check(options, 'options');
   return {
-    maxRetries,
+    maxRetries: retry?.maxRetries ?? 0,
     backoff: storedBackoff(retry?.backoff),
     timeoutMs: timeout === undefined ? undefined : durationMs(timeout, 'options.timeout', LIMITS.delayMs),
-  };
-}
-
-function storedBackoff(backoff: Backoff | undefined): StoredBackoff {
-  if (backoff === undefined) return DEFAULT_BACKOFF;
-  const { type, ...numbers } = backoff;
-  for (const [name, value] of Object.entries(numbers)) {
-    if (typeof value === 'boolean' || (Number.isFinite(value) && value >= 0)) continue;
-    const field = `options.retry.backoff.${name}`;
-    throw new EngineError('invalid_input', `${field} must be a number from 0.`, { field });
-  }
-  if (type === 'fixed') return { type: 'fixed', delay_ms: backoff.delayMs ?? 0 };
-  return {
-    type: 'exponential',
-    initial_delay_ms: backoff.initialDelayMs ?? 1_000,
-    max_delay_ms: backoff.maxDelayMs ?? 60_000,
-    multiplier: backoff.multiplier ?? 2,
-    jitter: backoff.jitter ?? false,
   };
 }
 

@@ -4,7 +4,9 @@
  */
 import type { Claim } from '../../contract/protocol.ts';
 import { EngineError, isEngineError } from '../../contract/errors.ts';
+import { parsed } from '../../contract/kinds.ts';
 import { parseAtOnce } from '../../contract/schema.ts';
+import { fault, Kind, refuse, shape, type Opaque } from '../../contract/shape.ts';
 import type { ChunkStream, StreamKind, StreamKinds } from '../../define/streams.ts';
 import type { BestEffortOptions, FrameRequest } from '../../contract/streams.ts';
 import { encodeFrame } from '../../model/frames.ts';
@@ -15,14 +17,21 @@ import type {
   SummaryWriter,
   WriteOptions,
 } from '../../define/context.ts';
-import { checkKnown } from '../options.ts';
 import type { StepTry } from './run-step.ts';
 import type { StreamWriter } from './stream-writer.ts';
 import { subjectOf, TaskAborted } from '../task.ts';
 import { unlessAborted } from '../../model/aborting.ts';
 
-const WRITE_OPTIONS: readonly (keyof WriteOptions)[] = ['type', 'correlationId', 'mode', 'encoding'];
-const TYPED_OPTIONS: readonly (keyof WriteOptions)[] = ['correlationId'];
+/** The rest is checked as the frame that it becomes. A patch would be taken for one by the engine. */
+const writeOptions = shape<WriteOptions>({
+  type: parsed.optional(),
+  correlationId: parsed.optional(),
+  mode: new Kind<Opaque>((mode) =>
+    mode === 'summary' ? fault('cannot be summary: use patch') : undefined,
+  ).optional(),
+  encoding: parsed.optional(),
+});
+const typedOptions = shape<Pick<WriteOptions, 'correlationId'>>({ correlationId: parsed.optional() });
 /** How long best-effort frames are kept where nobody says anything about it: as the engine does. */
 const USUAL: BestEffortOptions = {};
 
@@ -80,10 +89,7 @@ function contractStream(
 }
 
 function framingOf(kept: BestEffortOptions, options: WriteOptions = {}): Framing {
-  checkKnown(options, 'options', WRITE_OPTIONS);
-  const { type, ...rest } = options;
-  // A patch would be taken for one by the engine.
-  if ((rest.mode as string) === 'summary') throw fault('options.mode', 'cannot be summary: use patch');
+  const { type, ...rest } = writeOptions.check(options, 'options');
   const more = { ...rest, ...(type === undefined ? {} : { frameType: type }) };
   const bestEffort = rest.mode === 'best_effort' ? kept : undefined;
   return (payload) => ({ frame: { payload, ...more }, bestEffort });
@@ -99,7 +105,7 @@ function typed(
   { mode, schema, bestEffort }: ChunkStream<unknown>,
   options: WriteOptions = {},
 ): Framing {
-  checkKnown(options, 'options', TYPED_OPTIONS);
+  typedOptions.check(options, 'options');
   const what = { field: 'chunk', of: `stream ${name}` };
   return (chunk) => {
     const payload = parseAtOnce(schema, chunk, what);
@@ -217,7 +223,7 @@ function openSource(source: unknown): Chunks {
     return { next: () => reader.read(), cancel: (reason) => letGo(() => reader.cancel(reason)) };
   }
   const iterator = (source as AsyncIterable<unknown> | undefined)?.[Symbol.asyncIterator]?.();
-  if (iterator === undefined) throw fault('source', 'must be an async iterable or a ReadableStream');
+  if (iterator === undefined) refuse('source', 'must be an async iterable or a ReadableStream');
   return { next: () => iterator.next(), cancel: () => letGo(async () => iterator.return?.()) };
 }
 
@@ -230,8 +236,4 @@ function letGo(cancel: () => Promise<unknown>): void {
 async function begunUnlessAborted<Value>(signal: AbortSignal, begin: () => Promise<Value>): Promise<Value> {
   signal.throwIfAborted();
   return unlessAborted(signal, (async () => begin())());
-}
-
-function fault(field: string, what: string): EngineError {
-  return new EngineError('invalid_input', `${field} ${what}.`, { field });
 }

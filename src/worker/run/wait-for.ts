@@ -7,7 +7,9 @@ import { durationMs } from '../../contract/duration.ts';
 import type { Json } from '../../contract/json.ts';
 import type { WorkerPort } from '../../contract/protocol.ts';
 import { EngineError, isEngineError } from '../../contract/errors.ts';
+import { choice, parsed } from '../../contract/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
+import { fault, faultAt, refuse, shape } from '../../contract/shape.ts';
 import {
   TIMEOUT_BEHAVIOURS,
   WAIT_REASONS,
@@ -24,7 +26,6 @@ import type { PayloadSchema, WaitForOptions, WaitpointOptions, WaitResult } from
 import { stepEnd, type HandOver } from './hand-over.ts';
 import { insist } from './insist.ts';
 import { abortCodeFor, type HeldLease } from '../loop/lease-watch.ts';
-import { checkKnown } from '../options.ts';
 import type { StepBook } from './step-book.ts';
 import { subjectOf, TaskAborted } from '../task.ts';
 import type { Waits } from './waits.ts';
@@ -35,7 +36,23 @@ export interface SignalWait {
   waitpoints: readonly WaitpointRequest[];
 }
 
-const WAIT_MEMBERS = ['schema', 'timeout', 'onTimeout', 'by', 'match', 'reason', 'resumeDelay'];
+const waitForOptions = shape<WaitForOptions>({
+  schema: parsed.optional(),
+  timeout: parsed.optional(),
+  onTimeout: choice(TIMEOUT_BEHAVIOURS).optional(),
+  by: parsed.optional(),
+  match: parsed.optional(),
+  reason: choice(WAIT_REASONS).optional(),
+  resumeDelay: parsed.optional(),
+}).and(({ timeout, onTimeout }) =>
+  onTimeout !== undefined && timeout === undefined
+    ? faultAt('.onTimeout', fault('needs a timeout'))
+    : undefined,
+);
+const waitpointOptions = shape<WaitpointOptions>({
+  schema: parsed.optional(),
+  expiresIn: parsed.optional(),
+});
 const SCHEMA_TARGET = 'draft-2020-12';
 
 export class Signals {
@@ -102,11 +119,7 @@ export class Signals {
 }
 
 function signalWaitOf(name: string, key: string, options: WaitForOptions): SignalWait {
-  checkKnown(options, 'options', WAIT_MEMBERS);
-  const { timeout, onTimeout, reason, resumeDelay } = options;
-  checkOneOf(onTimeout, 'onTimeout', TIMEOUT_BEHAVIOURS);
-  checkOneOf(reason, 'reason', WAIT_REASONS);
-  if (onTimeout !== undefined && timeout === undefined) throw fault('options.onTimeout', 'needs a timeout');
+  const { timeout, onTimeout, reason, resumeDelay } = waitForOptions.check(options, 'options');
   const own = key === '' ? name : `${name}:${key}`;
   const condition = plainCondition(byOf(options), own, 1);
   const schema = jsonSchemaOf(options.schema);
@@ -128,8 +141,7 @@ function signalWaitOf(name: string, key: string, options: WaitForOptions): Signa
 }
 
 function waitpointOf(name: string, options: WaitpointOptions): WaitpointRequest {
-  checkKnown(options, 'options', ['schema', 'expiresIn']);
-  const { expiresIn } = options;
+  const { expiresIn } = waitpointOptions.check(options, 'options');
   const schema = jsonSchemaOf(options.schema);
   return {
     name,
@@ -142,14 +154,14 @@ function waitpointOf(name: string, options: WaitpointOptions): WaitpointRequest 
 
 function byOf({ by, match }: WaitForOptions): SignalCondition {
   if (match === undefined) return by ?? atLeast(1);
-  if (by !== undefined) throw fault('options.match', 'cannot stand beside by; say it there, with .named(…)');
+  if (by !== undefined) refuse('options.match', 'cannot stand beside by; say it there, with .named(…)');
   return atLeast(1).named(match);
 }
 
 /** Without the builders; a leaf without waitpoints uses the wait's own. */
 function plainCondition(condition: SignalCondition, own: string, depth: number): SignalCondition {
   if (depth > LIMITS.conditionDepth) {
-    throw fault('options.by', `is nested deeper than ${LIMITS.conditionDepth}`);
+    refuse('options.by', `is nested deeper than ${LIMITS.conditionDepth}`);
   }
   if (condition?.kind === 'count' && Array.isArray(condition.waitpoints)) {
     const { kind, n, by, waitpoints, match } = condition;
@@ -159,7 +171,7 @@ function plainCondition(condition: SignalCondition, own: string, depth: number):
   if ((condition?.kind === 'all' || condition?.kind === 'any') && Array.isArray(condition.of)) {
     return { kind: condition.kind, of: condition.of.map((one) => plainCondition(one, own, depth + 1)) };
   }
-  throw fault('options.by', 'must be made by atLeast(…), allOf(…) or anyOf(…)');
+  refuse('options.by', 'must be made by atLeast(…), allOf(…) or anyOf(…)');
 }
 
 /** The schema's code, which turns payloads into what the handler gets; a plain JSON Schema has none. */
@@ -171,12 +183,12 @@ function jsonSchemaOf(schema: WaitpointOptions['schema']): Json | undefined {
   if (schema === undefined) return undefined;
   // In some libraries schemas are functions.
   if ((typeof schema !== 'object' && typeof schema !== 'function') || schema === null) {
-    throw fault('options.schema', 'must be a schema');
+    refuse('options.schema', 'must be a schema');
   }
   if (!('~standard' in schema)) return schema as Json;
   const standard = (schema as Partial<PayloadSchema>)['~standard'];
   if (typeof standard?.jsonSchema?.input !== 'function' || typeof standard.validate !== 'function') {
-    throw fault(
+    refuse(
       'options.schema',
       `of ${standard?.vendor ?? 'this library'} cannot be written as JSON Schema, and payloads are checked where signals ` +
         `are delivered, in processes that do not have its code; use one that can, such as of zod from 4.2 or arktype, ` +
@@ -187,7 +199,7 @@ function jsonSchemaOf(schema: WaitpointOptions['schema']): Json | undefined {
     return standard.jsonSchema.input({ target: SCHEMA_TARGET }) as Json;
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
-    throw fault('options.schema', `cannot be written as JSON Schema: ${why}`);
+    refuse('options.schema', `cannot be written as JSON Schema: ${why}`);
   }
 }
 
@@ -199,13 +211,4 @@ async function resultOf(end: WaitEnd, schema: Schema<unknown, Json> | undefined)
   }
   if (end.outcome === 'timed_out') return { outcome: 'timed_out', payload: undefined, signals };
   return { outcome: 'satisfied', payload: signals.at(-1)?.payload ?? null, signals };
-}
-
-function checkOneOf(value: unknown, member: string, known: readonly string[]): void {
-  if (value === undefined || known.includes(value as string)) return;
-  throw fault(`options.${member}`, `must be one of ${known.join(', ')}`);
-}
-
-function fault(field: string, what: string): EngineError {
-  return new EngineError('invalid_input', `${field} ${what}.`, { field });
 }

@@ -3,17 +3,19 @@
  */
 import { randomUUID } from 'node:crypto';
 import { parseExecutionId } from '../../../contract/ids.ts';
+import { whole } from '../../../contract/kinds.ts';
 import { LIMITS } from '../../../contract/limits.ts';
 import type { Claim, ClaimRequest, ClaimResult } from '../../../contract/protocol.ts';
 import { partOf } from '../../database/columns.ts';
 import { CLAIM, type ClaimAnswer, type ClaimCall, type ClaimRow } from './claims.sql.ts';
 import type { KnownRoute } from './routes.sql.ts';
+import { shape } from '../../../contract/shape.ts';
 import type { RouteDemand } from '../../../model/routes.ts';
 import { announce, type Answer } from '../../kit/announce.ts';
-import { checkText, checkWhole, refuse } from '../../kit/checks.ts';
 import { ClaimHints, type DemandMemory } from './claim-hints.ts';
 import type { EngineContext } from '../../kit/context.ts';
-import { checkDemand } from './demand.ts';
+import { leaseTime, workerName } from '../../kit/kinds.ts';
+import { demandOf, interestFields } from './demand.ts';
 import { claimSurely, recoverClaims } from './doubtful-claims.ts';
 import { HandOn } from '../hand-on.ts';
 
@@ -22,8 +24,16 @@ const MAX_DEMANDS = 100;
 
 const NOTHING: ClaimAnswer = { rows: [], nextDueInMs: null, routeHigh: 0, passedBy: 0 };
 
+const claimRequest = shape<ClaimRequest>({
+  workerId: workerName,
+  workerInstanceId: workerName,
+  limit: whole(1, LIMITS.claimBatch),
+  leaseMs: leaseTime,
+  ...interestFields,
+});
+
 export async function claim(context: EngineContext, request: ClaimRequest): Promise<ClaimResult> {
-  const demand = checkRequest(request);
+  const demand = demandOf(claimRequest.check(request, 'request', ''));
   const found = await recoverClaims(context, request);
   if (found.length > 0) return { claims: toClaims(context, found, request), nextDueInMs: null, passedBy: 0 };
   await context.routes.refreshIfOld();
@@ -83,15 +93,6 @@ async function claimRounds(
   }
   memory.foundNothing = rows.length === 0;
   return { ...answer, passedBy };
-}
-
-function checkRequest(request: ClaimRequest): RouteDemand {
-  if (typeof request !== 'object' || request === null) refuse('request', 'must be an object');
-  checkText(request.workerId, 'workerId', LIMITS.workerNameBytes);
-  checkText(request.workerInstanceId, 'workerInstanceId', LIMITS.workerNameBytes);
-  checkWhole(request.limit, 'limit', 1, LIMITS.claimBatch);
-  checkWhole(request.leaseMs, 'leaseMs', LIMITS.leaseMsMin, LIMITS.leaseMsMax);
-  return checkDemand(request);
 }
 
 /**

@@ -2,24 +2,29 @@
  * What a worker asks for, checked and in the form routes are matched with.
  */
 import type { Interest } from '../../../contract/protocol.ts';
-import { LIMITS } from '../../../contract/limits.ts';
+import { list } from '../../../contract/kinds.ts';
+import { openShape, type Shape } from '../../../contract/shape.ts';
+import { normaliseCapabilities } from '../../../model/capabilities.ts';
 import type { RouteDemand } from '../../../model/routes.ts';
-import { checkCapabilities, checkList, checkName, refuse } from '../../kit/checks.ts';
+import { capabilityList, kindName, laneName } from '../../kit/kinds.ts';
 
 /** Kinds or lanes one worker may name. */
 const MAX_NAMES = 10_000;
 
-export function checkDemand(interest: Interest): RouteDemand {
-  if (typeof interest !== 'object' || interest === null) refuse('interest', 'must be an object');
-  const { kinds, lanes } = interest;
-  return {
-    kinds: checkNames(kinds, 'kinds', LIMITS.kindBytes),
-    lanes: lanes === undefined ? undefined : checkNames(lanes, 'lanes', LIMITS.laneBytes),
-    capabilities: new Set(checkCapabilities(interest.capabilities ?? [], 'capabilities')),
-  };
-}
+/** A claim and a registration have more than this. */
+export const interestFields = {
+  kinds: list(kindName, MAX_NAMES),
+  lanes: list(laneName, MAX_NAMES).optional(),
+  capabilities: capabilityList.optional(),
+};
 
-function checkNames(names: readonly string[], field: string, maxBytes: number): ReadonlySet<string> {
-  checkList(names, field, MAX_NAMES);
-  return new Set(names.map((name, index) => checkName(name, `${field}[${index}]`, maxBytes)));
+export const interestShape: Shape<Interest> = openShape<Interest>(interestFields);
+
+/** What was checked as an interest, a claim or a registration. */
+export function demandOf({ kinds, lanes, capabilities: offered }: Interest): RouteDemand {
+  return {
+    kinds: new Set(kinds),
+    lanes: lanes === undefined ? undefined : new Set(lanes),
+    capabilities: new Set(normaliseCapabilities(offered ?? [])),
+  };
 }

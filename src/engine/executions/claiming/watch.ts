@@ -3,11 +3,11 @@
  */
 import type { Hint, HintWatcher, Interest } from '../../../contract/protocol.ts';
 import type { EngineContext } from '../../kit/context.ts';
-import { checkDemand } from './demand.ts';
+import { demandOf, interestShape } from './demand.ts';
 
 /** Watches until the returned function is called. */
 export function watch(context: EngineContext, interest: Interest, watcher: HintWatcher): () => void {
-  const demand = checkDemand(interest);
+  const demand = demandOf(interestShape.check(interest, 'interest', ''));
   return context.doorbell.watch((hint) => {
     if (hint.routes.length === 0 && hint.dueInMs === null && hint.workers.length === 0) return false;
     const routes = concerning(context, hint, new Set(context.routes.matching(demand).map((r) => r.routeId)));

@@ -4,9 +4,8 @@
  */
 import { createHash } from 'node:crypto';
 import type { SubmitRequest } from '../../../contract/executions.ts';
-import { LIMITS } from '../../../contract/limits.ts';
 import { TRACE_TAGS } from '../../../contract/trace-context.ts';
-import { checkText, refuse } from '../../kit/checks.ts';
+import { refuse } from '../../../contract/shape.ts';
 import type { Idempotency } from './submit-call.ts';
 
 const DEFAULT_WINDOW_MS = 86_400_000;
@@ -18,11 +17,14 @@ const DEFAULT_WINDOW_MS = 86_400_000;
 export function idempotencyOf(
   request: SubmitRequest,
   payload: string | null,
+  field: string,
   defaultWindowMs: number = DEFAULT_WINDOW_MS,
 ): Idempotency | null {
   const { idempotencyKey, executionId, kind, policy, tags } = request;
   if (idempotencyKey === undefined) return null;
-  if (executionId !== undefined) refuse('idempotencyKey', 'cannot be given together with executionId');
+  if (executionId !== undefined) {
+    refuse(`${field}.idempotencyKey`, 'cannot be given together with executionId');
+  }
   const own = Object.entries(tags ?? {}).filter(([key]) => !TRACE_TAGS.includes(key));
   const body = {
     kind,
@@ -30,7 +32,7 @@ export function idempotencyOf(
     tags: Object.fromEntries(own),
   };
   return {
-    key: checkText(idempotencyKey, 'idempotencyKey', LIMITS.idempotencyKeyBytes),
+    key: idempotencyKey,
     bodyHash: createHash('sha256').update(canonicalJson(body)).digest('hex'),
     windowMs: policy?.dedupWindowMs ?? defaultWindowMs,
   };

@@ -10,7 +10,9 @@ import {
   partitionOfKey,
   type ParsedExecutionId,
 } from '../../../contract/ids.ts';
+import { choice, func, list, parsed, string, whole } from '../../../contract/kinds.ts';
 import { LIMITS } from '../../../contract/limits.ts';
+import { refuse, shape } from '../../../contract/shape.ts';
 import type { SubmitOptions, SubmitRequest, SubmitResult } from '../../../contract/executions.ts';
 import type { ExecutionPolicy } from '../../../contract/policy.ts';
 import type { LeaseRef } from '../../../contract/protocol.ts';
@@ -29,39 +31,37 @@ import {
 import { insideOf } from '../../database/inside.ts';
 import { announce, type Answer } from '../../kit/announce.ts';
 import { Batch } from '../../kit/batch.ts';
-import {
-  checkCapabilities,
-  checkList,
-  checkName,
-  checkTags,
-  checkText,
-  checkWhole,
-  refuse,
-} from '../../kit/checks.ts';
 import type { EngineContext } from '../../kit/context.ts';
+import { capabilityList, delayTime, kindName, laneName, namespaceName, tagMap } from '../../kit/kinds.ts';
 import { allHeld, HeldSubmits, heldError, HELD_PATIENCE_MS, type Held } from './held-submits.ts';
 import { idempotencyOf } from './idempotency.ts';
 import { knowingRoutes } from './interning.ts';
 import { encodeJson } from '../../../model/json.ts';
-import { checkChoice, checkedAs, checkMembers } from '../../kit/settings.ts';
+import { normaliseCapabilities } from '../../../model/capabilities.ts';
 import { newMint } from './mint.ts';
-import { encodePolicy } from './policy.ts';
+import { encodePolicy, executionPolicy } from './policy.ts';
 import { leaseKey, toRefusal } from '../../kit/answers.ts';
 import { toCall, type CheckedRequest } from './submit-call.ts';
 
-const REQUEST_MEMBERS: readonly (keyof SubmitRequest)[] = [
-  'kind',
-  'payload',
-  'lane',
-  'namespace',
-  'priority',
-  'capabilities',
-  'tags',
-  'policy',
-  'delayMs',
-  'executionId',
-  'idempotencyKey',
-];
+const submitRequest = shape<SubmitRequest>({
+  kind: kindName,
+  payload: parsed.optional(),
+  lane: laneName.optional(),
+  namespace: namespaceName.optional(),
+  priority: whole(0, LIMITS.priority).optional(),
+  capabilities: capabilityList.optional(),
+  tags: tagMap.optional(),
+  policy: executionPolicy.optional(),
+  delayMs: delayTime.optional(),
+  executionId: parsed.optional(),
+  idempotencyKey: string(LIMITS.idempotencyKeyBytes).optional(),
+});
+const submitRequests = list(parsed, LIMITS.submitBatch);
+
+const submitOptions = shape<SubmitOptions>({
+  executor: func.optional(),
+  hint: choice(['on', 'off']).optional(),
+});
 
 const BATCH = {
   maxItems: 500,
@@ -105,14 +105,14 @@ export function createSubmits(context: EngineContext, defaultPolicy: DefaultPoli
   });
   return {
     async one(request, options) {
-      checkOptions(options);
-      const entry = checkRequest(request, () => 'request', newMint(), defaultPolicy);
+      submitOptions.check(options, 'options');
+      const entry = checkRequest(request, 'request', newMint(), defaultPolicy);
       const isNamed = !entry.minted || entry.idempotency !== null;
       if (options.executor === undefined) return (isNamed ? named : singles).add(entry);
       return (await submit(context, [entry], options))[0]!;
     },
     async many(requests, options) {
-      checkOptions(options);
+      submitOptions.check(options, 'options');
       const entries = checkRequests(requests, defaultPolicy);
       return entries.length === 0 ? [] : submit(context, entries, options);
     },
@@ -131,10 +131,10 @@ export function createSubmits(context: EngineContext, defaultPolicy: DefaultPoli
 }
 
 function checkRequests(requests: readonly SubmitRequest[], defaultPolicy: DefaultPolicy): CheckedRequest[] {
-  checkList(requests, 'requests', LIMITS.submitBatch);
+  submitRequests.check(requests, 'requests');
   const mint = newMint();
   const entries = Array.from(requests, (request, index) =>
-    checkRequest(request, () => `requests[${index}]`, mint, defaultPolicy),
+    checkRequest(request, `requests[${index}]`, mint, defaultPolicy),
   );
   checkBytes(entries);
   return entries;
@@ -241,14 +241,6 @@ async function send(
   }
 }
 
-function checkOptions(options: SubmitOptions): void {
-  checkMembers(options, 'options', ['executor', 'hint']);
-  checkChoice(options.hint, 'options.hint', ['on', 'off']);
-  if (options.executor !== undefined && typeof options.executor !== 'function') {
-    refuse('options.executor', 'must be a function');
-  }
-}
-
 /** What tells one request from another: its key, if it has one, or its id. */
 function nameOf({ idempotency, namespace, uuid }: CheckedRequest): string {
   return idempotency === null ? uuid : JSON.stringify([namespace, idempotency.key]);
@@ -291,50 +283,35 @@ function withField(
   return keyReused(entries.length === 1 ? 'request' : `requests[${Math.max(place, 0)}]`, error);
 }
 
-/** Names are put together only for a request that is refused: most are not. */
 function checkRequest(
   request: SubmitRequest,
-  field: () => string,
+  field: string,
   mint: () => ParsedExecutionId,
   defaultPolicy: DefaultPolicy,
 ): CheckedRequest {
-  if (typeof request !== 'object' || request === null || Array.isArray(request)) {
-    refuse(field(), 'must be an object');
-  }
-  return checkedAs(field, () => checkFields(request, mint, defaultPolicy));
-}
-
-function checkFields(
-  request: SubmitRequest,
-  mint: () => ParsedExecutionId,
-  defaultPolicy: DefaultPolicy,
-): CheckedRequest {
-  checkMembers(request, '', REQUEST_MEMBERS);
-  const { namespace, priority, delayMs, payload, policy, tags, lane, kind, capabilities } = request;
-  const minted = request.executionId === undefined;
-  const id = minted ? mint() : parseExecutionId(request.executionId, 'executionId');
-  const whose =
-    namespace === undefined ? 'default' : checkText(namespace, 'namespace', LIMITS.namespaceBytes);
+  submitRequest.check(request, field);
+  const { namespace = 'default', policy, executionId } = request;
+  const minted = executionId === undefined;
+  const id = minted ? mint() : parseExecutionId(executionId, `${field}.executionId`);
   const checked = {
     uuid: id.uuid,
     partition: id.partition,
     minted,
-    namespace: whose,
-    priority: priority === undefined ? 0 : checkWhole(priority, 'priority', 0, LIMITS.priority),
-    delayMs: delayMs === undefined ? 0 : checkWhole(delayMs, 'delayMs', 0, LIMITS.delayMs),
-    payload: encodeJson(payload, 'payload'),
-    policy:
-      policy === undefined ? defaultPolicy.stored : encodePolicy(policy, 'policy', defaultPolicy.policy),
-    tags: tags === undefined ? '{}' : JSON.stringify(checkTags(tags, 'tags')),
-    lane: lane === undefined ? 'default' : checkName(lane, 'lane', LIMITS.laneBytes),
-    kind: checkName(kind, 'kind', LIMITS.kindBytes),
-    capabilities: capabilities === undefined ? [] : checkCapabilities(capabilities, 'capabilities'),
+    namespace,
+    priority: request.priority ?? 0,
+    delayMs: request.delayMs ?? 0,
+    payload: encodeJson(request.payload, `${field}.payload`),
+    policy: policy === undefined ? defaultPolicy.stored : encodePolicy(policy, defaultPolicy.policy),
+    tags: request.tags === undefined ? '{}' : JSON.stringify(request.tags),
+    lane: request.lane ?? 'default',
+    kind: request.kind,
+    capabilities: request.capabilities === undefined ? [] : normaliseCapabilities(request.capabilities),
     deadlineMs: policy?.deadlineMs ?? defaultPolicy.policy.deadlineMs,
     idempotency: null,
   };
-  const idempotency = idempotencyOf(request, checked.payload, defaultPolicy.policy.dedupWindowMs);
+  const idempotency = idempotencyOf(request, checked.payload, field, defaultPolicy.policy.dedupWindowMs);
   if (idempotency === null) return checked;
-  return { ...checked, idempotency, partition: partitionOfKey(whose, idempotency.key) };
+  return { ...checked, idempotency, partition: partitionOfKey(namespace, idempotency.key) };
 }
 
 function checkBytes(entries: readonly CheckedRequest[]): void {
@@ -382,5 +359,5 @@ export function checkMemberRequest(
   mint: () => ParsedExecutionId,
   defaultPolicy: DefaultPolicy,
 ): CheckedRequest {
-  return checkRequest({ ...request, namespace } as SubmitRequest, () => field, mint, defaultPolicy);
+  return checkRequest({ ...request, namespace } as SubmitRequest, field, mint, defaultPolicy);
 }

@@ -1,0 +1,10 @@
+/**
+ * Cuts words that are kept for people to what there is room for: a report must not fail because it is long.
+ */
+
+/** Cuts a string to a number of bytes without splitting a character; what Postgres cannot store is replaced. */
+export function cutText(text: string, maxBytes: number): string {
+  const bytes = Buffer.from(text.replaceAll('\u0000', '\uFFFD'));
+  if (bytes.length <= maxBytes) return bytes.toString();
+  return new TextDecoder().decode(bytes.subarray(0, maxBytes), { stream: true });
+}

@@ -1,0 +1,67 @@
+/**
+ * The kinds of values that requests of several capabilities have in common: operators' words, labels, what workers can do. The general
+ * ones are in contract/kinds.ts.
+ */
+import { LIMITS } from '../../contract/limits.ts';
+import { anyString, list, asciiName, string, textFault, whole } from '../../contract/kinds.ts';
+import { fault, faultAt, Kind } from '../../contract/shape.ts';
+import { CAPABILITY_LIMITS, capabilityBytes, capabilityFault } from '../../model/capabilities.ts';
+
+/** Why an operator did something, and which one. */
+export const reasonText = string(LIMITS.reasonBytes);
+export const actorName = string(LIMITS.reasonBytes);
+export const laneName = asciiName(LIMITS.laneBytes);
+export const kindName = asciiName(LIMITS.kindBytes);
+export const namespaceName = string(LIMITS.namespaceBytes);
+export const workerName = string(LIMITS.workerNameBytes);
+export const pageSize = whole(1, LIMITS.listPage);
+export const delayTime = whole(0, LIMITS.delayMs);
+export const leaseTime = whole(LIMITS.leaseMsMin, LIMITS.leaseMsMax);
+
+const tagKey = string(LIMITS.tagKeyBytes);
+const tagValue = string(LIMITS.tagValueBytes, 0);
+
+/** Strings by name, with limits on number and size. */
+export function tagsOf(max: number, min: 0 | 1 = 0): Kind<Record<string, string>> {
+  return new Kind((value) => {
+    if (Object.prototype.toString.call(value) !== '[object Object]') {
+      return fault('must be an object of strings');
+    }
+    const entries = Object.entries(value as object);
+    if (entries.length > max) return fault(`has ${entries.length} tags; the limit is ${max}`, 'too_many');
+    if (entries.length < min) return fault('must not be empty');
+    for (const [key, tag] of entries) {
+      const inKey = tagKey.faultOf(key);
+      if (inKey !== undefined) return faultAt(' (a key)', inKey);
+      const inValue = tagValue.faultOf(tag);
+      if (inValue !== undefined) return faultAt(`.${key}`, inValue);
+    }
+    return undefined;
+  });
+}
+
+export const tagMap = tagsOf(LIMITS.tags);
+
+const tokens = list(
+  new Kind<string>((token) => {
+    const inType = anyString.faultOf(token);
+    if (inType !== undefined) return inType;
+    const what = capabilityFault(token as string) ?? textFault(token as string);
+    return what === undefined ? undefined : fault(what);
+  }),
+  Number.MAX_SAFE_INTEGER,
+);
+
+/** Well-formed tokens, few enough when each is counted once. */
+export const capabilityList = new Kind<readonly string[]>((value) => {
+  const found = tokens.faultOf(value);
+  if (found !== undefined) return found;
+  const different = [...new Set(value as string[])];
+  if (different.length > CAPABILITY_LIMITS.maxTokens) {
+    return fault(`has more than ${CAPABILITY_LIMITS.maxTokens} tokens`);
+  }
+  if (capabilityBytes(different) > CAPABILITY_LIMITS.maxBytes) {
+    return fault(`is longer than ${CAPABILITY_LIMITS.maxBytes} bytes together`);
+  }
+  return undefined;
+}).refusedAs('invalid_capabilities');
