@@ -91,6 +91,7 @@ async function write(claims: readonly Claim[], ...payloads: string[]): Promise<v
 
 it('10,000 parked tails hold one listening connection, and share one read of a stream', BUSY, async () => {
   const claims = await Promise.all(Array.from({ length: STREAMS }, () => bench.running()));
+  await bench.port.renew(claims, patiently(600_000));
   const { engine, pool, reads } = await openFollowing();
   const told = Array.from({ length: TAILS }, (): string[] => []);
   const tails = told.map((own, n) => follow(engine.streams.tail(claims[n % STREAMS]!.executionId), own));

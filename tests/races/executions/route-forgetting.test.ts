@@ -18,9 +18,12 @@ import {
 } from '../../../src/testing/stepper.ts';
 import type { TestDatabase } from '../../../src/testing/test-database.ts';
 import { testDatabase } from '../../setup/database.ts';
+import { patiently } from '../../setup/patience.ts';
 import { workerPort } from '../../../src/connect/port.ts';
 
 const IDLE_MS = 26 * 3_600_000;
+/** Three sessions of three steps have 1,680 orders. */
+const MANY_ORDERS = { timeout: patiently(600_000) };
 
 let database: TestDatabase;
 let engine: Connection;
@@ -108,7 +111,7 @@ function race(spec: Race) {
 }
 
 describe('an unused route', () => {
-  it('is forgotten during a submit to it, before or after its term is over', async () => {
+  it('is forgotten during a submit to it, before or after its term is over', MANY_ORDERS, async () => {
     await race({
       setup: unused,
       sessions: {
