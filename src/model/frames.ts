@@ -28,7 +28,7 @@ export interface EncodedFrame extends FrameRequest {
   readonly payload: Uint8Array;
 }
 
-/** Those that were made here, and need not be checked again. A copy of one is a request like others. */
+/** Frames that were encoded here and need no further check. A copy of one is an ordinary request. */
 const ENCODED = new WeakSet<FrameRequest>();
 
 const frameRequest = shape<FrameRequest>({

@@ -54,7 +54,7 @@ interface Verdict {
   contradictions: string[];
 }
 
-/** Runs the handlers of seeds side by side under an engine that workers may be given in another shape. */
+/** Runs the handlers of seeds concurrently; workers may be given a modified engine. */
 async function runHistories(count: number, seen: (engine: Connection) => WorkerPort): Promise<Verdict> {
   const engine = await crew.connect({ poolSize: 8 });
   const parent = task<number>(newKind(), POLICY);
@@ -119,12 +119,12 @@ interface Scene {
 async function disturb(engine: Connection, { wanted, living, stop }: Scene): Promise<void> {
   const next = chance(SEED);
   while (!stop.aborted) {
-    // One look a round trip.
+    // One pass per round trip.
     await engine.upkeep.serverTimeMs();
     const answers = [...wanted].filter(() => next() < 0.1);
     await Promise.all(
       answers.map(async ([key, { id, waitpoint }]) => {
-        // Nobody has waited there yet: it is tried again.
+        // Nothing waits there yet: the next pass tries again.
         const answer = await engine.waitpoints.approve(id, waitpoint, { by: 'ann' }).catch(() => null);
         if (answer !== null) wanted.delete(key);
       }),

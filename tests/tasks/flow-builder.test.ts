@@ -83,7 +83,7 @@ describe('the compiler', () => {
     onlyTyped((f) => {
       const one = f.add('one', ask, { question: 'why' });
       const number = f.add('number', count, { of: 'x' });
-      // @ts-expect-error -- the answer may not be there
+      // @ts-expect-error -- the answer may be missing
       f.add('a', show, {}, { after: { answer: one, words: number }, join: join.any() });
       f.add('b', show, {}, { after: { answer: one, words: number }, join: join.all() });
       f.add(

@@ -293,7 +293,7 @@ describe('a member that extends its flow', () => {
     const met: unknown[] = [];
     const [began, goOn] = [latch(), latch()];
     const growing = flow(newKind(), (f) => f.add('first', first, null, { policy: AGAIN }));
-    // Nobody tells it before it asks.
+    // It is not notified before it calls.
     const unheard: WorkerPort = { ...workerPort(engine), watch: () => () => undefined };
     const worker = crew.work(unheard, {
       leaseMs: LEASE_MS,

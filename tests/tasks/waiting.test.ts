@@ -271,7 +271,7 @@ test('a quick step beside a sleep does not leave the sleep as a reason to pause 
     handlers: [
       handle(racing, async (_, ctx) => {
         const winner = await Promise.race([ctx.step('work', () => 'won'), ctx.sleep('limit', '1h')]);
-        // Work the context knows nothing of, for some round trips.
+        // Work unknown to the context, for some round trips.
         for (let look = 0; look < 50; look += 1) await engine.executions.result(ctx.executionId);
         return winner;
       }),

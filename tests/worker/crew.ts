@@ -20,9 +20,9 @@ import { workerPort } from '../../src/connect/port.ts';
 import type { WorkerPort } from '../../src/contract/protocol.ts';
 import { patiently } from '../setup/patience.ts';
 
-/** How long a condition may take on a busy machine before the test has failed. */
+/** How long a condition may take on a busy machine before the test fails. */
 export const SOON = { timeout: patiently(15_000), interval: 15 };
-/** So long that no test lives to see a second look. */
+/** So long that no test sees a second poll. */
 export const NEVER_MS = 3_600_000;
 /** Retries almost immediately. */
 export const AGAIN = { retry: { maxRetries: 3, backoff: { type: 'fixed', delayMs: 20 } } } as const;
@@ -56,7 +56,7 @@ export interface Crew {
   readonly database: TestDatabase;
   /** A connection as another process would have one. It runs no reconcilers unless asked to. */
   connect(options?: Partial<ConnectOptions>): Promise<Connection>;
-  /** A worker that, unless asked to, never looks without being told. */
+  /** A worker that, unless asked to, never polls without a hint. */
   work(engine: Connection | WorkerPort, options: CrewOptions): Worker;
   /** Events of an execution, oldest first, as `family.type`. */
   eventsOf(id: ExecutionId): Promise<string[]>;
@@ -130,7 +130,7 @@ export async function resultOf(engine: Connection, id: ExecutionId): Promise<Exe
   return (await engine.executions.result(id)).outcome;
 }
 
-/** The same engine for a worker that hears nothing and believes its leases are always renewed. */
+/** The same engine for a worker that receives no hints and believes its leases are always renewed. */
 export function deaf(engine: Connection): WorkerPort {
   return {
     ...workerPort(engine),

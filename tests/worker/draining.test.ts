@@ -195,7 +195,7 @@ test('what a claim returns after the deadline is released before the stop resolv
   const worker = crew.work(slow, { handlers: { [kind]: () => 'unreached' } });
   await asked.opened;
   const stopped = worker.stop({ deadlineMs: 0 });
-  // The answer comes when the deadline is over for certain.
+  // The claim returns only once the deadline has certainly passed.
   for (let look = 0; look < 20; look += 1) await engine.executions.result(executionId);
   answered.open();
   await stopped;

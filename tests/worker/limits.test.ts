@@ -103,7 +103,7 @@ describe('the limit of a task', () => {
     await expect.poll(() => first.running, SOON).toBe(1);
     const second = crew.work(there, { handlers });
     await expect.poll(() => second.health().lastClaimAgoMs, SOON).not.toBeNull();
-    // Both look once an hour: only a hint can bring this to the second worker.
+    // Both poll once an hour: only a hint can bring this to the second worker.
     await here.executions.submit({ kind });
     await expect.poll(() => second.running, SOON).toBe(1);
     gate.leaveAll();

@@ -161,7 +161,7 @@ describe('health', () => {
 describe('a handler that blocks the event loop past its lease', () => {
   const LEASE_MS = 300;
 
-  /** Counts what is written under a lease. */
+  /** Counts writes under a lease. */
   function counting(connection: Connection): { port: WorkerPort; sent: string[] } {
     const port = workerPort(connection);
     const sent: string[] = [];

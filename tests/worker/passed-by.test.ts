@@ -15,7 +15,7 @@ import { workerPort } from '../../src/connect/port.ts';
 import { patiently } from '../setup/patience.ts';
 
 const SIGNING_SECRET = 'a secret of at least thirty-two bytes';
-/** A wait that ends in milliseconds, or never. */
+/** A wait that finishes in milliseconds, or never. */
 const WITHOUT_POLL = { ...SOON, timeout: patiently(8_000) };
 
 const crew = useCrew();

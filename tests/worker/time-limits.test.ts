@@ -276,7 +276,7 @@ describe('the deadline of an execution', () => {
         },
       },
     });
-    // The queue is looked at before the execution is there, so that its deadline is news to the worker.
+    // The queue is polled before the execution exists, so that its deadline is news to the worker.
     const { executionId } = await engine.executions.submit({ kind, policy: { deadlineMs: 400 } });
     const ctx = await hanging.opened;
     await expect.poll(() => codeOf(ctx), SOON).toBe('deadline');
@@ -305,7 +305,7 @@ describe('the deadline of an execution', () => {
     expect(await run.wait()).toEqual(OVER);
     crew.work(engine, { lanes: ['later'], handlers: [handle(child, () => 'done')] });
     expect(await engine.execution(child, childId).result()).toBe('done');
-    // The worker fires timers too: one that it has in hand is passed over here.
+    // The worker fires timers too: one that it is already firing is skipped here.
     const left = async () => [await workerPort(engine).fireTimers(), await timersOf(run.executionId)].at(1);
     await expect.poll(left, SOON).toEqual([]);
     expect(await engine.executions.result(run.executionId)).toEqual(OVER);

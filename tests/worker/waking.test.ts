@@ -76,7 +76,7 @@ test('work that one process has no room for is noticed by another', async () => 
   await expect.poll(() => state(first.executionId), SOON).toBe('active');
   crew.work(there, { handlers, concurrency: 1 });
   await warmUp(there, kind);
-  // The worker here has not yet heard what it was given, and still believes that it has room.
+  // This worker has not yet received its claims, and still believes that it has room.
   const second = await here.executions.submit({ kind, payload: 'held' });
   answered.open();
   await expect

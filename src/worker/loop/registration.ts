@@ -46,7 +46,7 @@ export class Registration {
     clearTimeout(this.#timer);
     const { workerInstanceId } = this.#options.describe();
     this.#last = this.#last.then(() => this.#try(() => this.#port.forgetWorker(workerInstanceId)));
-    // A row that stays is removed as a silent worker's.
+    // A row that is left over is removed later, as that of a silent worker.
     await withDeadline(this.#last, LAST_WORD_MS);
   }
 

@@ -47,7 +47,7 @@ export class CallArguments {
     return keyed ? { name, key, what: third, options: args[3] } : { name, key, what: second, options: third };
   }
 
-  /** Before anything is done: a step that cannot be stored would be done again and again. */
+  /** Checked before anything is done: a step that cannot be stored would run again and again. */
   nameOf(method: string, name: unknown, kind: Kind<string>): string {
     if (typeof name !== 'string' || name === '') throw this.misused(method, 'needs a name first');
     return this.#is(kind, method, 'name', name);

@@ -14,7 +14,7 @@ import { forgiven } from './waits.ts';
 
 type During = <Value>(work: () => Promise<Value>) => Promise<Value>;
 
-/** Null outside of flows. `during`: a pause waits for what is done in it, and its end is handed over in its turn. */
+/** Null outside of flows. `during`: a pause waits for work inside it, and its outcome is delivered in order. */
 export function flowScope(port: WorkerPort, lease: HeldLease, during: During): FlowScope | null {
   const { flowId } = lease.claim;
   if (flowId === null) return null;
@@ -46,14 +46,14 @@ async function extend(
     const code = isEngineError(error) ? error.code : undefined;
     const isOver = code === 'lease_lost' || code === 'flow_ended';
     const lost = isOver ? await whyLost(port, lease) : undefined;
-    // The flow may also have ended, or be about to, without this run being over.
+    // The flow may also have finished, or be about to, without this run having lost its lease.
     if (lost === undefined && code !== 'lease_lost') throw error;
     lease.lose(lost ?? 'lease_lost');
     throw new TaskAborted(lease.lostBy ?? 'lease_lost');
   }
 }
 
-/** The flow does not know why a lease is gone. Undefined when it is not, or nobody answers. */
+/** The flow does not know why a lease was lost. Undefined when it was not, or when the engine does not respond. */
 async function whyLost(port: WorkerPort, { claim }: HeldLease): Promise<AbortCode | undefined> {
   const [answer] = await port.renew([claim], claim.leaseMs).catch(() => []);
   return answer === undefined || answer.outcome === 'renewed' ? undefined : abortCodeFor(answer);

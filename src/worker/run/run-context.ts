@@ -46,7 +46,7 @@ const spawnOptions = shape<SpawnOptions>({
   delay: parsed.optional(),
 });
 
-/** Whose transaction the caller is in. */
+/** The run whose transaction the caller is in. */
 const insideTransaction = new AsyncLocalStorage<RunContext>();
 
 export class RunContext implements ContextCalls {

@@ -67,7 +67,7 @@ export function planOf(options: StepOptions | undefined): StepPlan {
   };
 }
 
-/** Tries until it succeeds, has no tries left, says itself that there is no use, or the work is taken away. */
+/** Retries until it succeeds, has no tries left, fails with an error that must not be retried, or loses the lease. */
 export async function runStep<Value>(
   { name, key }: Required<StepKey>,
   fn: StepFunction<Value>,

@@ -59,7 +59,7 @@ export async function runTransaction(run: TransactionRun): Promise<unknown> {
   }
 }
 
-/** Throws only what has kept the transaction from beginning and will pass. */
+/** Throws only transient errors that kept the transaction from starting. */
 async function tryOnce({ port, lease, book, name, key, through, work }: TransactionRun): Promise<Tried> {
   const tried: Tried = { isBegun: false, isRecorded: false, end: { value: undefined } };
   const inside = async (tx: unknown, executor: SqlExecutor): Promise<unknown> => {

@@ -32,7 +32,7 @@ const writeOptions = shape<WriteOptions>({
   encoding: parsed.optional(),
 });
 const typedOptions = shape<Pick<WriteOptions, 'correlationId'>>({ correlationId: parsed.optional() });
-/** How long best-effort frames are kept where nobody says anything about it: as the engine does. */
+/** How long best-effort frames are kept unless specified: the engine's default. */
 const USUAL: BestEffortOptions = {};
 
 /** What streams need from their run. */

@@ -300,7 +300,7 @@ export class Waits {
     try {
       const request = { ...signalsRequestOf(waits)!, mode: 'look' as const };
       const answer = await this.#port.suspend(this.#lease.claim, request);
-      // The handler may have ended meanwhile: then the lease is for its end to be reported.
+      // The handler may have finished meanwhile: then the lease is needed to report its outcome.
       if (!this.#closed) this.#answered(answer);
     } catch (error) {
       // A transient error is gone at the next poll; any other would also be returned to the suspension.
