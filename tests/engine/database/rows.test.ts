@@ -7,9 +7,6 @@ import type * as databaseModule from '../../../src/engine/database/database.ts';
 import type * as uncompiledModule from '../../../src/engine/database/uncompiled.ts';
 import type { Database, Statement } from '../../../src/engine/database/database.ts';
 import type { TestDatabase } from '../../../src/testing/test-database.ts';
-import { askStore } from '../../plans/asked.ts';
-import { openRecorder } from '../../plans/plan-recorder.ts';
-import { walk } from '../../plans/walk.ts';
 import { plainDatabase } from '../../setup/database.ts';
 
 interface Answered {
@@ -19,18 +16,20 @@ interface Answered {
   names: readonly string[];
 }
 
-const seen = vi.hoisted((): { answers: Answered[] } => ({ answers: [] }));
+const answers: Answered[] = [];
 
+const DATABASE = '../../../src/engine/database/database.ts';
+const READS = '../../../src/engine/database/uncompiled.ts';
 type DatabaseModule = typeof databaseModule;
 type UncompiledModule = typeof uncompiledModule;
 
-vi.mock('../../../src/engine/database/database.ts', async (original) => {
-  const whole = await original<DatabaseModule>();
+async function watchedDatabase(original: () => Promise<DatabaseModule>): Promise<DatabaseModule> {
+  const whole = await original();
   const run = async <Row>(database: Database, statement: Statement<Row>): Promise<Row[]> => {
     const query: Database['pool']['query'] = async (config) => {
       const answer = await database.pool.query(config);
       const { fields = [] } = answer as { fields?: { name: string }[] };
-      seen.answers.push({
+      answers.push({
         doing: statement.doing,
         declared: statement.columns?.names,
         names: fields.map(({ name }) => name),
@@ -40,34 +39,46 @@ vi.mock('../../../src/engine/database/database.ts', async (original) => {
     return whole.run(Object.assign(Object.create(database) as Database, { pool: { query } }), statement);
   };
   return { ...whole, run };
-});
+}
 
 /** Rows of these travel as JSON, one column to the outside. */
-vi.mock('../../../src/engine/database/uncompiled.ts', async (original) => {
-  const whole = await original<UncompiledModule>();
+async function watchedReads(original: () => Promise<UncompiledModule>): Promise<UncompiledModule> {
+  const whole = await original();
   const readUncompiled: UncompiledModule['readUncompiled'] = async (database, statement) => {
     const { doing, text, params } = statement;
     const asked = { text: `SELECT * FROM (${text}) x LIMIT 0`, values: [...params], types: undefined };
     const { fields } = (await database.pool.query(asked)) as unknown as { fields: { name: string }[] };
     const names = fields.map(({ name }) => name);
-    seen.answers.push({ doing, declared: statement.columns?.names, names });
+    answers.push({ doing, declared: statement.columns?.names, names });
     return whole.readUncompiled(database, statement);
   };
   return { ...whole, readUncompiled };
-});
+}
 
 let test: TestDatabase;
 
+/** Files of one process share their modules: those that are watched are imported anew, and forgotten afterwards. */
 beforeAll(async () => {
   test = await plainDatabase();
+  vi.resetModules();
+  vi.doMock(DATABASE, watchedDatabase);
+  vi.doMock(READS, watchedReads);
+  const { openRecorder } = await import('../../plans/plan-recorder.ts');
+  const { walk } = await import('../../plans/walk.ts');
+  const { askStore } = await import('../../plans/asked.ts');
   const [walker, rival] = [await openRecorder(test, 'planned'), await openRecorder(test, 'planned')];
   await walk(walker, rival, 1);
   await askStore(walker);
 });
-afterAll(() => test?.drop());
+afterAll(async () => {
+  vi.doUnmock(DATABASE);
+  vi.doUnmock(READS);
+  vi.resetModules();
+  await test?.drop();
+});
 
 it('come back with the names that were declared, and no others', () => {
-  const declared = seen.answers.filter((answer) => answer.declared !== undefined);
+  const declared = answers.filter((answer) => answer.declared !== undefined);
   const wrong = declared.filter(
     ({ declared: asked, names }) => asked!.toSorted().join() !== names.toSorted().join(),
   );
@@ -76,6 +87,6 @@ it('come back with the names that were declared, and no others', () => {
 });
 
 it('are declared where they have more than one column', () => {
-  const undeclared = seen.answers.filter(({ declared, names }) => declared === undefined && names.length > 1);
+  const undeclared = answers.filter(({ declared, names }) => declared === undefined && names.length > 1);
   expect(undeclared.map(({ doing }) => doing)).toEqual([]);
 });
