@@ -91,7 +91,7 @@ describe('a replay re-opens', () => {
     },
   );
 
-  it('it with an operator event that has who, why, from where and the outcome before', async () => {
+  it('an execution with an operator event that has who, why, from where and the outcome before', async () => {
     const { executionId, leaseEpoch } = await failed();
     await bench.engine.executions.replay(executionId, WHY);
     expect(await operatorEvents(executionId)).toEqual([
@@ -110,7 +110,7 @@ describe('a replay re-opens', () => {
     ]);
   });
 
-  it('it with a new deadline', async () => {
+  it('an execution with a new deadline', async () => {
     const policy = { deadlineMs: 60_000 };
     const { executionId, kind } = await failed(policy);
     const before = await bench.snapshot(executionId);
@@ -129,7 +129,7 @@ describe('a replay re-opens', () => {
     expect(await bench.port.complete(claim)).toEqual({ outcome: 'timed_out' });
   });
 
-  it('it, and waiting for its outcome waits for the next one', async () => {
+  it('an execution, and waiting for its outcome waits for the next one', async () => {
     const { executionId, kind } = await failed();
     await bench.engine.executions.replay(executionId, WHY);
     const end = bench.engine.executions.wait(executionId);
@@ -137,7 +137,7 @@ describe('a replay re-opens', () => {
     expect(await end).toEqual({ outcome: 'success', result: 'well' });
   });
 
-  it('it, and a parent that was notified of the first outcome is notified of the next', async () => {
+  it('an execution, and a parent that was notified of the first outcome is notified of the next', async () => {
     const parent = await bench.running();
     const kind = newKind();
     const spawned = await bench.port.spawn(parent, [{ kind }]);

@@ -37,7 +37,7 @@ const FLAWED_NUMBERS: Values = {
   'a BigInt': 5n,
 };
 
-/** Every value of a member that must be refused. */
+/** Every value of a field that must be refused. */
 function refuses(member: keyof SubmitRequest, code: ErrorCode, values: Values, says?: RegExp): void {
   describe(`a submit is refused when its ${member} is`, () => {
     for (const [name, value] of Object.entries(values)) {
@@ -231,7 +231,7 @@ describe('a payload', () => {
     expect((await bench.running({ payload: deep })).payload).toEqual(deep);
   });
 
-  it('names the very place at fault', async () => {
+  it('names the exact path of the fault', async () => {
     const payload = { list: [1, { inner: [true, Number.NaN] }] };
     await expectRefused(
       bench.database,
@@ -265,7 +265,7 @@ describe('a call', () => {
   });
 
   for (const [name, character] of Object.entries({ 'one byte': 'x', 'three bytes': '€' })) {
-    it(`whose payloads are too much together is refused, with characters of ${name}`, async () => {
+    it(`whose payloads are too large together is refused, with characters of ${name}`, async () => {
       const payload = character.repeat((LIMITS.payloadBytes - 4) / Buffer.byteLength(character));
       const requests = Array.from({ length: 65 }, () => ({ kind: 'k', payload }));
       await expectRefused(bench.database, () => bench.engine.executions.submit(requests), {
@@ -294,7 +294,7 @@ describe('a call', () => {
   }
 });
 
-it('the limits themselves are accepted', async () => {
+it('values exactly at the limits are accepted', async () => {
   const before = await rowCounts(bench.database);
   await bench.engine.executions.submit({
     kind: 'k'.repeat(LIMITS.kindBytes),
