@@ -1,6 +1,7 @@
 /**
- * What writers to streams are refused: frames, patches and settings, each with a code, the field and a sentence, before anything is
- * written; and those that may no longer write, each with a precise answer. Readers are in bad-read.test.ts.
+ * What writers to streams are refused: frames, patches and options, each with a code, the field and a sentence, before
+ * anything is written; and writers that may no longer write, each with a precise outcome. Readers are in
+ * bad-read.test.ts.
  */
 import { beforeAll, describe, expect, it } from 'vitest';
 import { LIMITS } from '../../../src/index.ts';
@@ -19,7 +20,7 @@ beforeAll(async () => {
 const bytes = (text: string): Uint8Array => Buffer.from(text);
 const append = (frames: unknown, options?: unknown) =>
   bench.port.appendFrames(claim, frames as FrameRequest[], options as never);
-/** The second of two: what comes before it must not be written either. */
+/** The second of two: the one before it must not be written either. */
 const frame = (more: object) => append([{ payload: 'good' }, { payload: 'x', ...more }]);
 const framed = (member: string) => (value: unknown) => frame({ [member]: value });
 const patch = (payload: unknown) => frame({ payload, mode: 'summary' });
@@ -74,7 +75,7 @@ const FRAMES: Trial[] = [
     values: { null: null, text: 'x' },
   },
   {
-    title: 'a setting nobody knows',
+    title: 'an unknown option',
     call: framed('kind'),
     field: 'frames[1].kind',
     values: { misspelled: 'stdout' },
@@ -151,7 +152,7 @@ const PATCHES: Trial[] = [
     },
   },
   {
-    title: 'a patch that a document cannot hold',
+    title: 'a patch that a document cannot store',
     call: patch,
     field: expect.stringContaining(PAYLOAD) as unknown as string,
     values: {
@@ -163,7 +164,7 @@ const PATCHES: Trial[] = [
     },
   },
   {
-    title: 'a patch that is no JSON',
+    title: 'a patch that is not JSON',
     call: (encoding) => frame({ payload: { a: 1 }, mode: 'summary', encoding }),
     field: 'frames[1].encoding',
     values: { text: 'text', binary: 'binary' },
@@ -209,7 +210,7 @@ describe('a document that patches make too large', () => {
   const big = (name: string) => ({ payload: { [name]: 'x'.repeat(60_000) }, mode: 'summary' as const });
   const names = Array.from({ length: 17 }, (_, n) => `m${n}`);
 
-  it('is refused, and everything of that call with it; what is asked for beside it is not', async () => {
+  it('is refused with its whole call; concurrent calls are not affected', async () => {
     const writer = await bench.running();
     await bench.port.appendFrames(writer, names.map(big));
     const asked = [
@@ -234,7 +235,7 @@ describe('a document that patches make too large', () => {
 describe('a writer that may not write', () => {
   const late = (lease: Claim) => bench.port.appendFrames(lease, [{ payload: 'late', mode: 'best_effort' }]);
 
-  it('is told why, and has written nothing', async () => {
+  it('gets the reason, and has written nothing', async () => {
     const ended = await bench.running();
     await bench.port.complete(ended);
     const kind = newKind();
