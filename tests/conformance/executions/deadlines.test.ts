@@ -162,7 +162,7 @@ describe('at its deadline an execution ends as expired', () => {
     expect(await bench.engine.executions.result(executionId)).toEqual(OVER);
   });
 
-  it('and notifies everybody who waits for its outcome', async () => {
+  it('and notifies every waiter', async () => {
     const executionId = await bench.submit({ policy: BY_DEADLINE });
     const end = bench.engine.executions.wait(executionId);
     await pass(DEADLINE_MS);

@@ -184,17 +184,14 @@ describe('an idempotency key that stands for another request', () => {
     ['policy', { policy: { maxReplays: 1 } }],
     ['priority', { priority: 5 }],
     ['delay', { delayMs: 5_000 }],
-  ])(
-    'is accepted as the same request when only its %s differs: that is how it runs, not what it is',
-    async (_, other) => {
-      const one = request({ payload: 1 });
-      const { executionId } = await bench.engine.executions.submit(one);
-      expect(await bench.engine.executions.submit({ ...one, ...other })).toEqual({
-        executionId,
-        outcome: 'duplicate',
-      });
-    },
-  );
+  ])('is the same request when only its %s differs: that is how it runs, not what', async (_, other) => {
+    const one = request({ payload: 1 });
+    const { executionId } = await bench.engine.executions.submit(one);
+    expect(await bench.engine.executions.submit({ ...one, ...other })).toEqual({
+      executionId,
+      outcome: 'duplicate',
+    });
+  });
 
   it('names the request among many, and the whole call writes nothing', async () => {
     const one = request({ payload: 1 });

@@ -124,18 +124,18 @@ describe('the execution fails', () => {
 
   const ENDS: Record<string, { policy?: ExecutionPolicy; failure?: Partial<Failure> }> = {
     'without a policy': {},
-    'with a policy that says nothing of retries': { policy: { maxReclaims: 3 } },
-    'with no retries at all': { policy: retrying(0) },
-    'when the failure says never': { policy: retrying(9), failure: { retry: 'never' } },
-    'when the failure says never and asks for a delay': {
+    'with a policy without retries': { policy: { maxReclaims: 3 } },
+    'with zero retries': { policy: retrying(0) },
+    'when the failure asks for no retry': { policy: retrying(9), failure: { retry: 'never' } },
+    'when the failure asks for no retry and for a delay': {
       policy: retrying(9),
       failure: { retry: 'never', retryAfterMs: 5 },
     },
-    'when the category is not one of those to be retried': {
+    'when the category is not retryable': {
       policy: { retry: { maxRetries: 9, retryableCategories: ['timeout', 'network'] } },
       failure: { category: 'permanent' },
     },
-    'when no category is given and transient is not to be retried': {
+    'when no category is given and transient is not retryable': {
       policy: { retry: { maxRetries: 9, retryableCategories: ['timeout'] } },
     },
   };
@@ -153,13 +153,13 @@ describe('the execution fails', () => {
 
 describe('the delay', () => {
   const BACKOFFS: Record<string, { backoff?: Backoff; delays: number[] }> = {
-    'doubles from one second unless told otherwise': { delays: [1_000, 2_000, 4_000, 8_000] },
+    'doubles from one second by default': { delays: [1_000, 2_000, 4_000, 8_000] },
     'is the same each time when it is fixed': {
       backoff: { type: 'fixed', delayMs: 77 },
       delays: [77, 77, 77],
     },
-    'may be nothing': { backoff: { type: 'fixed', delayMs: 0 }, delays: [0, 0] },
-    'grows by the multiplier up to the largest': {
+    'may be zero': { backoff: { type: 'fixed', delayMs: 0 }, delays: [0, 0] },
+    'grows by the multiplier up to the maximum': {
       backoff: { type: 'exponential', initialDelayMs: 100, maxDelayMs: 1_000, multiplier: 3 },
       delays: [100, 300, 900, 1_000, 1_000],
     },

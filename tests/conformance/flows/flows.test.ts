@@ -1,5 +1,5 @@
 /**
- * Flows from submit to outcome: which member runs when, what is handed to it, who is stopped, and how the flow
+ * Flows from submit to outcome: which member runs when, what is handed to it, which are stopped, and how the flow
  * finishes.
  */
 import { describe, expect, it } from 'vitest';

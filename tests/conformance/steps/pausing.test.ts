@@ -227,9 +227,9 @@ const LOST: Record<
     lose: (claim) => bench.engine.executions.revokeLease(claim.executionId, WHY),
     pause: { outcome: 'lease_revoked' },
   },
-  'run out': { lose: () => bench.database.moveClock(LEASE_MS), pause: { outcome: 'lease_expired' } },
-  'run out and reaped': { lose: () => bench.loseLeases(), pause: { outcome: 'lease_expired' } },
-  'taken and given to another worker': {
+  lapsed: { lose: () => bench.database.moveClock(LEASE_MS), pause: { outcome: 'lease_expired' } },
+  'lapsed and noticed': { lose: () => bench.loseLeases(), pause: { outcome: 'lease_expired' } },
+  'revoked and granted to another worker': {
     lose: async (claim, kind) => {
       await bench.engine.executions.revokeLease(claim.executionId, WHY);
       await bench.claimOne(kind);

@@ -162,9 +162,9 @@ const LOST: Record<string, { lose: (claim: Claim, kind: string) => Promise<unkno
     lose: (claim) => bench.engine.executions.revokeLease(claim.executionId, { reason: 'why' }),
     answer: { outcome: 'lease_revoked' },
   },
-  'run out': { lose: () => bench.database.moveClock(LEASE_MS), answer: { outcome: 'lease_expired' } },
-  'run out and reaped': { lose: () => bench.loseLeases(), answer: { outcome: 'lease_expired' } },
-  'held by another worker': {
+  lapsed: { lose: () => bench.database.moveClock(LEASE_MS), answer: { outcome: 'lease_expired' } },
+  'lapsed and noticed': { lose: () => bench.loseLeases(), answer: { outcome: 'lease_expired' } },
+  'granted to another worker': {
     lose: async (claim, kind) => {
       await bench.port.release(claim);
       await bench.claimOne(kind);

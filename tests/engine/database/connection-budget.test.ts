@@ -1,6 +1,6 @@
 /**
  * One process opens no more connections than its budget, which options, documentation and doctor agree on; and a caller
- * that waits for one in vain is told the limit.
+ * that waits for one in vain learns the limit.
  */
 import { readFile } from 'node:fs/promises';
 import { beforeAll, expect, it, onTestFinished } from 'vitest';

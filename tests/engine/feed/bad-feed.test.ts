@@ -44,7 +44,7 @@ const CURSORS: Values = {
   negative: bytes(2, ...EIGHT.map(() => 255)),
   'not base64url': '!',
   'padded base64': `${encodeCursor(1n)}==`,
-  'a word nobody knows': 'end',
+  'an unknown word': 'end',
   'a known word in capitals': 'NOW',
   'a position': 5n,
   'a number': 5,
@@ -145,7 +145,7 @@ const LISTS: Trial[] = [
     values: {
       unknown: 'done',
       'a family': 'lease',
-      'of every object': 'toString',
+      'a property of Object.prototype': 'toString',
       'a number': 1,
       null: null,
     },
@@ -287,8 +287,8 @@ const AHEAD: Trial[] = WHO.map(([verb, call]) => ({
   values: {
     'by far': encodeCursor(1_000_000n),
     'as bytes': Buffer.from(encodeCursor(1_000_000n), 'base64url'),
-    'that a number cannot count': encodeCursor(2n ** 53n + 1n),
-    'the highest there is': encodeCursor(2n ** 63n - 1n),
+    'beyond the safe integers': encodeCursor(2n ** 53n + 1n),
+    'the highest possible': encodeCursor(2n ** 63n - 1n),
   },
 }));
 

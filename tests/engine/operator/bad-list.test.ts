@@ -93,7 +93,7 @@ const LISTS: Trial[] = [
     values: {
       unknown: 'done',
       'of another kind': 'terminal',
-      'of every object': 'toString',
+      'a property of Object.prototype': 'toString',
       'a number': 1,
       null: null,
     },

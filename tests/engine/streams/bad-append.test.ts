@@ -94,7 +94,7 @@ const FRAMES: Trial[] = [
     values: {
       'invalid UTF-8 marked as text': Uint8Array.from([0xff, 0xfe]),
       'UTF-8 that is cut off': Uint8Array.from([0x61, 0xc3]),
-      'half of a pair': 'a\uD83D',
+      'half a surrogate pair': 'a\uD83D',
       'an object marked as text': {},
     },
   },
@@ -142,7 +142,7 @@ const PATCHES: Trial[] = [
       'a number': 5,
       text: 'not an object',
       'invalid JSON': bytes('{"a":1'),
-      'no JSON object': bytes('[1]'),
+      'not a JSON object': bytes('[1]'),
       'null as text': bytes('null'),
       'invalid UTF-8': Uint8Array.from([0x7b, 0xff, 0x7d]),
       'too deep': deep(LIMITS.patchDepth + 1),
@@ -158,9 +158,9 @@ const PATCHES: Trial[] = [
     values: {
       'with the character 0': { a: 'a\u0000' },
       'with the character 0 as text': bytes('{"a": "\\u0000"}'),
-      'with half of a pair as text': bytes('{"a": "\\ud800"}'),
-      'with half of a pair in a name': bytes('{"\\udc00": 1}'),
-      'with a number beyond all': bytes('{"a": 1e999999}'),
+      'with half a surrogate pair as text': bytes('{"a": "\\ud800"}'),
+      'with half a surrogate pair in a key': bytes('{"\\udc00": 1}'),
+      'with a number out of range': bytes('{"a": 1e999999}'),
     },
   },
   {

@@ -36,7 +36,7 @@ const NO_CURSORS: Values = {
   negative: '-5',
   'a fraction': '1.5-0',
   'no sequence': '5-',
-  'no time': '-5-1',
+  'no timestamp': '-5-1',
   blanks: ' 5-1',
   hexadecimal: '0x5-1',
   'three parts': '5-1-1',
@@ -95,11 +95,11 @@ const READS: Trial[] = [
     values: {
       ...NO_CURSORS,
       ...ENDS,
-      'of no attempt': '5-1',
-      'of half an attempt': '0.5/5-1',
+      'without an attempt': '5-1',
+      'of a fractional attempt': '0.5/5-1',
       'of a negative attempt': '-1/5-1',
       'of an attempt and its start': '0/start',
-      'of an attempt and no frame': '0/',
+      'of an attempt without a frame': '0/',
     },
   },
   {
