@@ -58,7 +58,7 @@ async function watchedReads(original: () => Promise<UncompiledModule>): Promise<
 
 let test: TestDatabase;
 
-/** Files of one process share their modules: those that are watched are imported anew, and forgotten afterwards. */
+/** Files of one process share their modules: the mocked ones are imported again, and reset afterwards. */
 beforeAll(async () => {
   test = await plainDatabase();
   vi.resetModules();
