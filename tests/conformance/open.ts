@@ -1,8 +1,7 @@
 /**
- * The one place where this folder connects: a database per file and an engine on it, made the way the environment
- * asks for. FLOWFABRIC_TEST_POOL sets the size of the engine's pool, FLOWFABRIC_TEST_LISTEN=off takes away its
- * listening connection; every test must hold under any of them. Tests speak to the two faces only: the connection and
- * the worker protocol.
+ * The one place where this folder connects: a database per file and an engine on it, configured by the environment.
+ * FLOWFABRIC_TEST_POOL sets the size of the engine's pool, FLOWFABRIC_TEST_LISTEN=off removes its listening connection;
+ * every test must pass under any of them. Tests use the two faces only: the connection and the worker protocol.
  */
 import { afterAll, beforeAll, expect, vi } from 'vitest';
 import { connect, type ConnectOptions } from '../../src/connect/connect.ts';
@@ -24,7 +23,7 @@ function connectOptions(database: TestDatabase): ConnectOptions {
   const poolSize = process.env['FLOWFABRIC_TEST_POOL'];
   return {
     databaseUrl: database.url,
-    // Tests say which policy they mean.
+    // Tests set the policy they need.
     defaultPolicy: {},
     signingSecret: SIGNING_SECRET,
     ...(poolSize === undefined || poolSize === '' ? {} : { poolSize: Number(poolSize) }),
@@ -34,7 +33,7 @@ function connectOptions(database: TestDatabase): ConnectOptions {
 
 let kinds = 0;
 
-/** A kind no other test uses, so that a claim finds only what its own test submitted. */
+/** A kind that no other test uses, so that a claim finds only what its own test submitted. */
 export function newKind(): string {
   kinds += 1;
   return `kind-${kinds}`;
@@ -42,24 +41,24 @@ export function newKind(): string {
 
 export interface Bench {
   readonly database: TestDatabase;
-  /** Repairs nothing: what time does to an execution, a test asks for. */
+  /** Runs no reconcilers: a test moves time and calls them itself. */
   readonly engine: Connection;
-  /** What a worker on that connection says. */
+  /** The worker protocol on that connection. */
   readonly port: WorkerPort;
-  /** Another connection, as another process would have; closed with the file. */
+  /** Another connection, as in another process; closed with the file. */
   another(options?: ConnectOptions): Promise<Connection>;
-  /** Submits one execution of a kind of its own unless told otherwise. */
+  /** Submits one execution, of a new kind by default. */
   submit(request?: Partial<SubmitRequest>): Promise<ExecutionId>;
-  /** Claims up to `limit` of these kinds, also when the engine had not heard of them before. */
+  /** Claims up to `limit` of these kinds, even if the engine has not seen them before. */
   claim(request: Partial<ClaimRequest> & { kinds: readonly string[] }): Promise<Claim[]>;
   claimOne(kind: string, request?: Partial<ClaimRequest>): Promise<Claim>;
   /** Submits and claims one execution. */
   running(request?: Partial<SubmitRequest>): Promise<Claim>;
-  /** The execution as it stands; it must exist. */
+  /** The current state of the execution, which must exist. */
   snapshot(id: ExecutionId): Promise<ExecutionSnapshot>;
   /** One pass of every reconciler. */
   reconcile(): Promise<void>;
-  /** Lets the leases of the file run out and the reconcilers notice. */
+  /** Lets the leases of the file lapse and the reconcilers notice. */
   loseLeases(): Promise<void>;
 }
 
@@ -148,7 +147,7 @@ async function reconcileOnce(database: TestDatabase): Promise<void> {
   }
 }
 
-/** The id with another partition number: the same uuid, in a place where it is not. */
+/** The id with another partition number: the same uuid, in a partition where it does not exist. */
 export function misplaced(id: ExecutionId): ExecutionId {
   const [, partition, uuid] = /^\{fp:(\d+)\}:(.*)$/.exec(id) ?? [];
   return `{fp:${(Number(partition) + 1) % 256}}:${uuid}`;

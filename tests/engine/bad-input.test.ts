@@ -1,6 +1,6 @@
 /**
- * Malformed calls of everything but submit: refused with a code, the field and a sentence, before anything is
- * written. Failure reports are the exception: their text is mended, not refused.
+ * Malformed calls of everything but submit: refused with a code, the field and a sentence, before anything is written.
+ * Failure reports are the exception: their text is repaired, not refused.
  */
 import { beforeAll, describe, expect, it } from 'vitest';
 import { connect, LIMITS, type ErrorCode } from '../../src/index.ts';
@@ -341,7 +341,7 @@ for (const { title, call, code, field, values } of [...CLAIMS, ...LEASES, ...REP
   });
 }
 
-describe('a call without its argument is refused, not a crash', () => {
+describe('a call without its argument is refused and does not crash', () => {
   const CALLS: Record<string, () => unknown> = {
     claim: () => bench.port.claim(undefined as never),
     watch: () => bench.port.watch(undefined as never, () => false),
@@ -372,7 +372,7 @@ describe('the message of a failure', () => {
     expect(emoji).toBe(`x${'\u{1F600}'.repeat(Math.floor((LIMITS.failureMessageBytes - 1) / 4))}`);
   });
 
-  it('has what cannot be stored replaced', async () => {
+  it('has unstorable characters replaced', async () => {
     expect(await stored('a\u0000b')).toBe('a\uFFFDb');
     expect(await stored('a\uD83Db')).toBe('a\uFFFDb');
   });

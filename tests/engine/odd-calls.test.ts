@@ -1,6 +1,7 @@
 /**
- * Whatever a verb of a connection is given, it answers or throws an EngineError with a code of the closed list: right calls with odd values
- * in a place that a seed chooses. The triggers of the test database see to it that what was accepted is legal.
+ * Whatever arguments a verb of a connection gets, it returns or throws an EngineError with a known code: valid calls
+ * with odd values at a seeded random position. The triggers of the test database check that whatever was accepted is
+ * legal.
  */
 import { beforeAll, expect, it } from 'vitest';
 import { ERROR_CODES } from '../../src/contract/errors.ts';
@@ -42,7 +43,7 @@ function numbersOf(seed: number): () => number {
   };
 }
 
-/** The call with something else in one place, at any depth. */
+/** The call with one value replaced, at any depth. */
 function replaced(value: unknown, next: () => number, odd: unknown): unknown {
   const isOpen = typeof value === 'object' && value !== null && next() < 0.75;
   const keys = isOpen ? Object.keys(value) : [];
@@ -54,13 +55,13 @@ function replaced(value: unknown, next: () => number, odd: unknown): unknown {
   return { ...(value as object), [key]: within };
 }
 
-/** Reads a first item of what is read item by item, and lets everything go. */
+/** Reads the first item of an iterable result, and releases everything. */
 async function use(engine: Connection, [verb, ...args]: OddCall): Promise<void> {
   const answer = await verbsOf(engine).get(verb)!(...args);
   if (typeof answer === 'function') answer();
   if (typeof answer !== 'object' || answer === null || !(Symbol.asyncIterator in answer)) return;
   const items = (answer as AsyncIterable<unknown>)[Symbol.asyncIterator]();
-  // Some would wait for what comes: they are told to stop while they look.
+  // Some would wait for more: they are returned from while they read.
   await Promise.all([items.next(), items.return?.()]);
 }
 
@@ -79,13 +80,13 @@ async function faultOf(call: OddCall): Promise<string | undefined> {
   return isBlamedOnValue || isDatabases ? `hides ${String((thrown.cause as Error)?.stack)}` : undefined;
 }
 
-it('right calls are right, and every verb is among them', async () => {
+it('valid calls are accepted, and every verb is among them', async () => {
   for (const call of calls) expect([call[0], await faultOf(call)]).toEqual([call[0], undefined]);
   const called = new Set([...calls.map(([verb]) => verb), ...NEVER_FUZZED]);
   expect([...verbsOf(bench.engine).keys()].toSorted()).toEqual([...called].toSorted());
 });
 
-it(`no odd value is answered with anything but an EngineError: ${ROUNDS} rounds of every call, seed ${SEED}`, async () => {
+it(`no odd value causes anything but an EngineError: ${ROUNDS} rounds of every call, seed ${SEED}`, async () => {
   const next = numbersOf(SEED);
   const faults: string[] = [];
   let made = 0;

@@ -1,6 +1,6 @@
 /**
- * Calls of every verb of both faces, right as they stand, and the odd values that are put into them: what a program in JavaScript may
- * give that no type allows. Nothing is judged here.
+ * Valid calls of every verb of both faces, and the odd values put into them: what a JavaScript program may pass that no
+ * type allows. Nothing is asserted here.
  */
 import { workerPort, type Claim } from '../../src/protocol/index.ts';
 import type { Connection } from '../../src/index.ts';
@@ -41,7 +41,7 @@ function throwingMember(): object {
 
 const HUGE = 'x'.repeat(2_000_000);
 
-/** Made anew for each call, so that none sees what another did to them. */
+/** Created for each call, so that none sees what another did to them. */
 export const ODD: readonly (() => unknown)[] = [
   () => null,
   () => undefined,
@@ -95,7 +95,7 @@ export const ODD: readonly (() => unknown)[] = [
 /** A verb of the connection, of one of its groups, or (`worker.`) of the worker protocol. */
 export type OddCall = readonly [verb: string, ...args: unknown[]];
 
-/** Every verb of both faces, by the name it has in a call. */
+/** Every verb of both faces, by its name in a call. */
 export function verbsOf(engine: Connection): Map<string, (...args: unknown[]) => unknown> {
   const groups = Object.entries({ ...engine, worker: workerPort(engine) });
   const named = groups.flatMap(([noun, found]) =>
@@ -107,7 +107,7 @@ export function verbsOf(engine: Connection): Map<string, (...args: unknown[]) =>
 }
 
 const NOTE = { reason: 'why', by: 'me' };
-/** None of these exist, so that a right call changes little. */
+/** None of these exist, so that a valid call changes little. */
 const ID = '{fp:3}:018f0000-0000-7000-8000-00000000000a';
 const FLOW = '{fp:3}:018f0000-0000-7000-8000-00000000000b';
 const UUID = '018f0000-0000-7000-8000-00000000000c';
@@ -135,11 +135,11 @@ const REQUEST = {
 };
 
 interface Known {
-  /** Held. */
+  /** A current lease. */
   lease: Claim;
-  /** The same, as somebody has it who lost it: what is right changes nothing. */
+  /** The same lease as a worker that lost it has it: a valid call changes nothing. */
   lost: object;
-  /** An execution that has ended: nobody waits for it. */
+  /** A finished execution: waiting for it returns at once. */
   ended: string;
 }
 

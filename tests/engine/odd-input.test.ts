@@ -1,6 +1,6 @@
 /**
- * Input that no type allows and that a program may give all the same: refused with a code and a field, or taken as it is meant, and never
- * answered with an exception of the language, a warning of Node, or silence.
+ * Input that no type allows and a program may pass all the same: refused with a code and a field, or accepted for what
+ * it means; never a TypeError of the language, a warning of Node, or silence.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { connect, LIMITS, migrate } from '../../src/index.ts';
@@ -15,7 +15,7 @@ beforeAll(async () => {
   lease = await bench.running();
 });
 
-/** With a hole where the first should be. */
+/** A list with a hole in first position. */
 function holed<Item>(item: Item): Item[] {
   const list: Item[] = [];
   list[1] = item;
@@ -26,7 +26,7 @@ describe('refused', () => {
   it.each<[string, () => Promise<unknown>, object]>([
     ['fireTimers(null)', () => bench.port.fireTimers(null as never), { field: 'options' }],
     [
-      'fireTimers of another word',
+      'fireTimers with an unknown option value',
       () => bench.port.fireTimers({ flows: 'x' } as never),
       { field: 'options.flows' },
     ],
@@ -36,7 +36,7 @@ describe('refused', () => {
       { field: 'leaseId' },
     ],
     [
-      'a lease id that only looks like one',
+      'a lease id that only converts to one',
       () =>
         bench.engine.executions.revokeLease(lease.executionId, {
           ...WHY,
@@ -66,7 +66,7 @@ describe('refused', () => {
       { code: 'invalid_capabilities' },
     ],
     [
-      'what is no task',
+      'an object that is not a task',
       () => bench.engine.submitMany({} as never, [{ input: 1 } as never]),
       { field: 'task' },
     ],
@@ -81,7 +81,7 @@ describe('refused', () => {
     'postgres://localhost/x?sslcert=/nowhere',
     'mysql://x',
     '',
-  ])('the address %s, without quoting it', async (databaseUrl) => {
+  ])('the URL %s, without quoting it', async (databaseUrl) => {
     const refusal = { name: 'EngineError', code: 'invalid_input', field: 'databaseUrl' };
     for (const call of [migrate, connect]) {
       const error: unknown = await call({ databaseUrl }).catch((thrown: unknown) => thrown);
@@ -104,8 +104,8 @@ describe('refused', () => {
   });
 });
 
-describe('taken as it is meant', () => {
-  it('progress too small to be stored is none, and spoils nobody else’s', async () => {
+describe('accepted for what it means', () => {
+  it('progress too small to be stored is zero, and does not affect another report', async () => {
     const other = await bench.running();
     await Promise.all([
       bench.port.reportProgress(lease, { percent: 5e-324 }),
@@ -116,7 +116,7 @@ describe('taken as it is meant', () => {
   });
 });
 
-describe('one signal', () => {
+describe('one AbortSignal', () => {
   const warnings: Error[] = [];
   const note = (warning: Error): void => void warnings.push(warning);
   beforeAll(() => process.on('warning', note));
@@ -129,13 +129,13 @@ describe('one signal', () => {
     stop.abort(new Error('enough'));
     const ends = await Promise.allSettled(waits);
     expect(ends.filter(({ status }) => status === 'rejected')).toHaveLength(30);
-    // Node tells of warnings a turn later.
+    // Node emits warnings a turn later.
     await new Promise((resolve) => setImmediate(resolve));
     expect(warnings.filter(({ name }) => name === 'MaxListenersExceededWarning')).toEqual([]);
   });
 });
 
-describe('a pattern that takes for ever', () => {
+describe('a pattern that takes forever', () => {
   const schema = { type: 'object', properties: { word: { type: 'string', pattern: '^(a+)+$' } } };
   const slow = { word: `${'a'.repeat(200)}!` };
 

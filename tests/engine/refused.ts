@@ -1,6 +1,6 @@
 /**
- * What a refusal must be: an EngineError with a code, the field at fault and a sentence, and not a row written
- * anywhere. Shared by the tests of bad input.
+ * What a refusal must be: an EngineError with a code, the field at fault and a sentence, and no row written anywhere.
+ * Shared by the tests of bad input.
  */
 import { expect } from 'vitest';
 import { isEngineError, type ErrorCode } from '../../src/index.ts';
@@ -9,14 +9,14 @@ import type { TestDatabase } from '../../src/testing/test-database.ts';
 export interface Refusal {
   code: ErrorCode;
   field: string;
-  /** What the sentence must say. */
+  /** What the sentence must match. */
   says?: RegExp;
 }
 
-/** One bad value per line: what is wrong with it, and the value. */
+/** Invalid values, each under a description of what is wrong with it. */
 export type Values = Record<string, unknown>;
 
-/** How many rows every table of the schema has. */
+/** The number of rows in every table of the schema. */
 export async function rowCounts(database: TestDatabase): Promise<Record<string, number>> {
   const tables = await database.query<{ table: string }>(
     `SELECT relname AS table FROM pg_class WHERE relnamespace = $1::regnamespace AND relkind = 'r' ORDER BY 1`,
@@ -30,7 +30,7 @@ export async function rowCounts(database: TestDatabase): Promise<Record<string, 
   return Object.fromEntries(counted.rows.map(({ name, rows }) => [name, rows]));
 }
 
-/** Runs a call that must be refused as said, and leave every table as it was. */
+/** Runs a call that must be refused like this and leave every table unchanged. */
 export async function expectRefused(
   database: TestDatabase,
   act: () => unknown,
@@ -49,7 +49,7 @@ export async function expectRefused(
   expect(await rowCounts(database)).toEqual(before);
 }
 
-/** Texts that cannot be stored. */
+/** Strings that cannot be stored. */
 export const UNSTORABLE: Values = {
   'the character \\u0000': 'a\u0000b',
   'half a surrogate pair at the end': 'a\uD83D',

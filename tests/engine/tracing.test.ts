@@ -1,6 +1,6 @@
 /**
- * What is reported to OpenTelemetry: a span and a count for each operation, with names and codes and nothing of its arguments. With the
- * real API, spans kept in memory, and a meter that keeps a list.
+ * What is reported to OpenTelemetry: a span and a count for each operation, with names and codes and none of its
+ * arguments. Uses the real API, spans kept in memory, and a meter that fills a list.
  */
 import {
   context,
@@ -27,7 +27,7 @@ const exporter = new InMemorySpanExporter();
 const provider = new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(exporter)] });
 const counted: Attributes[] = [];
 
-/** Counts into a list; whatever else a meter can do is left undone. */
+/** Counts into a list; everything else a meter can do is not implemented. */
 function listing(): MeterProvider {
   const counter: Counter = { add: (_, attributes = {}) => void counted.push(attributes) };
   const meter = Object.assign(Object.create(createNoopMeter()) as ReturnType<typeof createNoopMeter>, {
@@ -59,7 +59,7 @@ afterAll(() => provider.shutdown());
 
 const SECRET = 'nobody else is to know';
 
-it('nothing is reported while no provider is registered, and one that comes later is noticed', async () => {
+it('nothing is reported while no provider is registered, and one registered later is used', async () => {
   await bench.submit();
   expect([exporter.getFinishedSpans(), counted]).toEqual([[], []]);
   register();
@@ -75,7 +75,7 @@ describe('with providers', () => {
   beforeAll(register);
   afterAll(unregister);
 
-  it('a span is beneath the active one, and has the names of operation and outcome alone', async () => {
+  it('a span is a child of the active one, and has only the names of operation and outcome', async () => {
     await trace.getTracer('test').startActiveSpan('request', async (span) => {
       await bench.engine.executions.submit({ kind: newKind(), payload: SECRET, tags: { secret: SECRET } });
       span.end();
@@ -105,7 +105,7 @@ describe('with providers', () => {
     ]);
   });
 
-  it('what the caller throws itself is an error of no code', async () => {
+  it('an error of the caller’s own has no code', async () => {
     const reason = new Error(SECRET);
     const id = await bench.submit();
     const waiting = bench.engine.executions.wait(id, { signal: AbortSignal.abort(reason) });
@@ -116,7 +116,7 @@ describe('with providers', () => {
     });
   });
 
-  it('what is read item by item is counted once a call, and has no span', async () => {
+  it('an iterable result is counted once per call, and has no span', async () => {
     const claim = await bench.running();
     await bench.port.complete(claim);
     exporter.reset();
@@ -130,7 +130,7 @@ describe('with providers', () => {
     ]);
   });
 
-  it('what a worker does for itself is beneath nothing, what it says of a run beneath the run', async () => {
+  it('a claim of a worker has no parent span, and calls about a run are children of the run', async () => {
     const kind = newKind();
     await bench.submit({ kind });
     exporter.reset();

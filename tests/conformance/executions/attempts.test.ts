@@ -1,5 +1,5 @@
 /**
- * The attempts of one execution, page by page: those that ended, those that are paused, and the one that runs.
+ * The attempts of one execution, page by page: the finished ones, the paused ones, and the one that is running.
  */
 import { describe, expect, it } from 'vitest';
 import { misplaced, newKind, useBench } from '../open.ts';
@@ -10,7 +10,7 @@ const RETRYING = {
 } as const;
 
 describe('attempts', () => {
-  it('are listed newest first, the running one too', async () => {
+  it('are listed newest first, including the running one', async () => {
     const kind = newKind();
     const first = await bench.running({ kind, ...RETRYING });
     const id = first.executionId;
@@ -49,7 +49,7 @@ describe('attempts', () => {
     });
   });
 
-  it('that were paused are told by their lease when they run again', async () => {
+  it('that were paused are listed under their current lease when they run again', async () => {
     const kind = newKind();
     const claim = await bench.running({ kind });
     await bench.port.pause(claim, { wakeInMs: 1_000 });
@@ -63,7 +63,7 @@ describe('attempts', () => {
     ]);
   });
 
-  it('of what never ran are none, and of what does not exist not_found', async () => {
+  it('are none for an execution that never ran, and not_found for one that does not exist', async () => {
     const id = await bench.submit();
     expect(await bench.engine.executions.listAttempts(id)).toEqual({ attempts: [], before: null });
     await expect(bench.engine.executions.listAttempts(misplaced(id))).rejects.toMatchObject({

@@ -1,5 +1,5 @@
 /**
- * Calls made together share statements; nobody may notice, but for the time it takes.
+ * Concurrent calls share statements. No caller may notice, except by the time it takes.
  */
 import { describe, expect, it } from 'vitest';
 import { misplaced, newKind, useBench } from '../open.ts';
@@ -14,7 +14,7 @@ async function runningMany(count: number) {
 }
 
 describe('calls made at the same time', () => {
-  it('give two hundred completions each its own answer and result', async () => {
+  it('return to each of two hundred completions its own outcome and result', async () => {
     const claims = await runningMany(200);
     const answers = await Promise.all(
       claims.map((claim) => bench.port.complete(claim, { is: claim.payload })),
@@ -26,7 +26,7 @@ describe('calls made at the same time', () => {
     expect(results).toEqual(claims.map(({ payload }) => ({ outcome: 'success', result: { is: payload } })));
   });
 
-  it('answer each caller for its own lease, good and bad mixed', async () => {
+  it('return to each caller the outcome for its own lease, valid and invalid ones mixed', async () => {
     const claims = await runningMany(40);
     const leases = claims.map((claim, index) => {
       if (index % 4 === 1) return { ...claim, leaseEpoch: 7 };
@@ -38,7 +38,7 @@ describe('calls made at the same time', () => {
     );
   });
 
-  it('keep every failure with its own message and decision', async () => {
+  it('store every failure with its own message and decision', async () => {
     const kind = newKind();
     const policy = { retry: { maxRetries: 1 } };
     await bench.engine.executions.submit(
@@ -60,7 +60,7 @@ describe('calls made at the same time', () => {
     }
   });
 
-  it('on the same execution let one act and answer the others as repeats of it', async () => {
+  it('on the same execution let one act and return it to the others as a repeat', async () => {
     const [claim] = await runningMany(1);
     const results = ['one', 'two', 'three'];
     const answers = await Promise.all(results.map((result) => bench.port.complete(claim!, result)));
@@ -73,7 +73,7 @@ describe('calls made at the same time', () => {
     });
   });
 
-  it('of different kinds on the same execution let one of them win', async () => {
+  it('of different kinds on the same execution let exactly one win', async () => {
     const claims = await runningMany(20);
     for (const claim of claims) {
       const [completed, failed, released] = await Promise.all([
@@ -86,7 +86,7 @@ describe('calls made at the same time', () => {
     }
   });
 
-  it('on one execution under two leases are answered each for its lease', async () => {
+  it('on one execution under two leases return the outcome of each lease', async () => {
     const kind = newKind();
     const old = await bench.running({ kind });
     await bench.port.release(old);
@@ -96,7 +96,7 @@ describe('calls made at the same time', () => {
     expect(completed).toEqual({ outcome: 'completed', repeated: false });
   });
 
-  it('refuse a malformed one without harm to the others', async () => {
+  it('refuse a malformed one without affecting the others', async () => {
     const claims = await runningMany(3);
     const settled = await Promise.allSettled([
       bench.port.complete(claims[0]!),
@@ -107,7 +107,7 @@ describe('calls made at the same time', () => {
     expect(await bench.snapshot(claims[1]!.executionId)).toMatchObject({ publicState: 'active' });
   });
 
-  it('of every sort finish together', async () => {
+  it('of every kind finish together', async () => {
     const claims = await runningMany(90);
     const [first, second, third] = [claims.slice(0, 30), claims.slice(30, 60), claims.slice(60)];
     const answers = await Promise.all([
@@ -126,7 +126,7 @@ describe('calls made at the same time', () => {
   });
 });
 
-it('an engine that closes finishes the calls it was given before, or says that it was closed', async () => {
+it('an engine that closes finishes the calls it already accepted, or reports that it was closed', async () => {
   const claims = await runningMany(5);
   const engine = await bench.another({ listen: 'off' });
   const settling = Promise.allSettled(claims.map((claim) => workerPort(engine).complete(claim)));

@@ -1,5 +1,5 @@
 /**
- * Cancelling: from every state, one or many, and what the worker that runs it gets to hear.
+ * Cancelling: from every state, one or many, and what the worker that runs the execution learns.
  */
 import { describe, expect, it } from 'vitest';
 import { misplaced, newKind, useBench } from '../open.ts';
@@ -8,8 +8,8 @@ const bench = useBench();
 const WHY = { reason: 'not needed', by: 'ann' };
 const CANCELLED = { outcome: 'cancelled', message: 'not needed', category: 'cancelled', by: 'ann' };
 
-describe('cancel ends an execution', () => {
-  it('that waits, without an attempt ever having been', async () => {
+describe('cancel finishes an execution', () => {
+  it('that is waiting, without creating an attempt', async () => {
     const executionId = await bench.submit();
     expect(await bench.engine.cancel(executionId, WHY)).toEqual({ executionId, outcome: 'cancelled' });
     expect(await bench.engine.executions.result(executionId)).toEqual(CANCELLED);
@@ -27,7 +27,7 @@ describe('cancel ends an execution', () => {
     expect(await bench.snapshot(executionId)).toMatchObject({ publicState: 'cancelled', eligibleAtMs: null });
   });
 
-  it('that runs: its worker owns nothing any more', async () => {
+  it('that is running: its worker no longer owns anything', async () => {
     const claim = await bench.running();
     expect(await bench.engine.cancel(claim.executionId, WHY)).toMatchObject({ outcome: 'cancelled' });
     expect(await bench.snapshot(claim.executionId)).toMatchObject({
@@ -41,7 +41,7 @@ describe('cancel ends an execution', () => {
     expect(await bench.engine.executions.result(claim.executionId)).toEqual(CANCELLED);
   });
 
-  it('that waits for its next attempt', async () => {
+  it('that is backing off before its next attempt', async () => {
     const claim = await bench.running({ policy: { retry: { maxRetries: 1 } } });
     await bench.port.fail(claim, { message: 'ouch' });
     expect(await bench.engine.cancel(claim.executionId, WHY)).toMatchObject({ outcome: 'cancelled' });
@@ -66,7 +66,7 @@ describe('cancel ends an execution', () => {
     expect(await bench.claim({ kinds: [kind] })).toEqual([]);
   });
 
-  it('in the name of the operator when nobody is named', async () => {
+  it('in the name of the operator by default', async () => {
     const executionId = await bench.submit();
     await bench.engine.cancel(executionId, { reason: 'not needed' });
     expect(await bench.engine.executions.result(executionId)).toMatchObject({ by: 'operator' });
@@ -74,7 +74,7 @@ describe('cancel ends an execution', () => {
 });
 
 describe('cancel is refused', () => {
-  it('with already_cancelled the second time, and the first reason stays', async () => {
+  it('with already_cancelled the second time, and keeps the first reason', async () => {
     const executionId = await bench.submit();
     await bench.engine.cancel(executionId, WHY);
     const again = await bench.engine.cancel(executionId, { reason: 'other', by: 'bob' });
@@ -82,7 +82,7 @@ describe('cancel is refused', () => {
     expect(await bench.engine.executions.result(executionId)).toEqual(CANCELLED);
   });
 
-  it('with not_active and the outcome when it has ended otherwise', async () => {
+  it('with not_active and the outcome when it has finished otherwise', async () => {
     const [done, failed, lost] = [await bench.running(), await bench.running(), await bench.running()];
     await bench.port.complete(done);
     await bench.port.fail(failed, { message: 'ouch' });
@@ -95,7 +95,7 @@ describe('cancel is refused', () => {
     ]);
   });
 
-  it('with not_found when there is none, or in another partition', async () => {
+  it('with not_found when it does not exist, or is in another partition', async () => {
     const id = await bench.submit();
     const executionId = misplaced(id);
     expect(await bench.engine.cancel(executionId, WHY)).toEqual({ executionId, outcome: 'not_found' });
@@ -103,8 +103,8 @@ describe('cancel is refused', () => {
   });
 });
 
-describe('many at once', () => {
-  it('are answered in the order given, each for itself', async () => {
+describe('many ids in one call', () => {
+  it('return one outcome each, in the order given', async () => {
     const [waiting, running, done] = [await bench.submit(), await bench.running(), await bench.running()];
     await bench.port.complete(done);
     const other = misplaced(done.executionId);
@@ -118,7 +118,7 @@ describe('many at once', () => {
     ]);
   });
 
-  it('may name one twice', async () => {
+  it('may contain the same id twice', async () => {
     const executionId = await bench.submit();
     expect(await bench.engine.cancel([executionId, executionId], WHY)).toMatchObject([
       { outcome: 'cancelled' },
@@ -126,7 +126,7 @@ describe('many at once', () => {
     ]);
   });
 
-  it('may name one beside the same uuid in a partition where it is not', async () => {
+  it('may contain an id beside the same uuid in the wrong partition', async () => {
     const executionId = await bench.submit();
     expect(await bench.engine.cancel([executionId, misplaced(executionId)], WHY)).toMatchObject([
       { executionId, outcome: 'cancelled' },
@@ -135,11 +135,11 @@ describe('many at once', () => {
     expect(await bench.snapshot(executionId)).toMatchObject({ publicState: 'cancelled' });
   });
 
-  it('may be none', async () => {
+  it('may be an empty list', async () => {
     expect(await bench.engine.cancel([], WHY)).toEqual([]);
   });
 
-  it('by rivals at once are cancelled once each', async () => {
+  it('are cancelled once each by concurrent rivals', async () => {
     const kind = newKind();
     const submitted = await bench.engine.executions.submit(Array.from({ length: 30 }, () => ({ kind })));
     const ids = submitted.map(({ executionId }) => executionId);

@@ -1,5 +1,5 @@
 /**
- * Claiming: who gets what, in which order, and what a claim says when there is nothing.
+ * Claiming: which worker gets which work, in which order, and what a claim returns when there is none.
  */
 import { describe, expect, it, vi } from 'vitest';
 import type { Claim, ClaimRequest, Hint } from '../../../src/protocol/index.ts';
@@ -12,7 +12,7 @@ function payloads(claims: readonly Claim[]): unknown[] {
   return claims.map(({ payload }) => payload);
 }
 
-/** Claims until a call comes back empty; each inner list is one call. */
+/** Claims until a call returns nothing; each inner list is one call. */
 async function drain(request: Partial<ClaimRequest> & { kinds: string[] }): Promise<Claim[][]> {
   const calls: Claim[][] = [];
   for (let claims = await bench.claim(request); claims.length > 0; claims = await bench.claim(request)) {
@@ -22,7 +22,7 @@ async function drain(request: Partial<ClaimRequest> & { kinds: string[] }): Prom
 }
 
 describe('a claim', () => {
-  it('tells all there is to know about the execution and its lease', async () => {
+  it('returns everything about the execution and its lease', async () => {
     const kind = newKind();
     const submitted = {
       kind,
@@ -51,7 +51,7 @@ describe('a claim', () => {
     });
   });
 
-  it('makes the execution active under a lease of the worker that asked', async () => {
+  it('makes the execution active under a lease of the claiming worker', async () => {
     const kind = newKind();
     await bench.submit({ kind });
     const claim = await bench.claimOne(kind, { workerId: 'w', workerInstanceId: 'w-7', leaseMs: 5_000 });
@@ -67,7 +67,7 @@ describe('a claim', () => {
     expect(startedAtMs).toBe(lease!.acquiredAtMs);
   });
 
-  it('takes only the kinds that were named', async () => {
+  it('takes only the given kinds', async () => {
     const [wanted, also, other] = [newKind(), newKind(), newKind()];
     for (const kind of [wanted, also, other]) await bench.submit({ kind, payload: kind });
     expect(payloads(await bench.claim({ kinds: [wanted, also] })).toSorted()).toEqual(
@@ -76,21 +76,21 @@ describe('a claim', () => {
     expect(payloads(await bench.claim({ kinds: [other] }))).toEqual([other]);
   });
 
-  it('takes from every lane unless lanes were named', async () => {
+  it('takes from every lane unless lanes are given', async () => {
     const kind = newKind();
     for (const lane of ['red', 'green', 'blue']) await bench.submit({ kind, lane, payload: lane });
     expect(payloads(await bench.claim({ kinds: [kind], lanes: ['green', 'none such'] }))).toEqual(['green']);
     expect(payloads((await drain({ kinds: [kind] })).flat()).toSorted()).toEqual(['blue', 'red']);
   });
 
-  it('takes nothing when no kind or no lane was named', async () => {
+  it('takes nothing when no kind or no lane is given', async () => {
     const kind = newKind();
     await bench.submit({ kind });
     expect(await bench.claim({ kinds: [] })).toEqual([]);
     expect(await bench.claim({ kinds: [kind], lanes: [] })).toEqual([]);
   });
 
-  it('takes what requires a part of the capabilities offered, or none', async () => {
+  it('takes work that requires some of the capabilities offered, or none', async () => {
     const kind = newKind();
     const required = {
       none: [],
@@ -108,14 +108,14 @@ describe('a claim', () => {
     expect(await bench.claim(offering)).toEqual([]);
   });
 
-  it('takes at most as many as asked for', async () => {
+  it('takes at most the requested number', async () => {
     const kind = newKind();
     await bench.engine.executions.submit(Array.from({ length: 7 }, () => ({ kind })));
     const calls = await drain({ kinds: [kind], limit: 3 });
     expect(calls.map((claims) => claims.length)).toEqual([3, 3, 1]);
   });
 
-  it('gives every execution to one of many rivals', async () => {
+  it('grants every execution to exactly one of many rivals', async () => {
     const kind = newKind();
     await bench.engine.executions.submit(Array.from({ length: 60 }, () => ({ kind })));
     const rivals = [bench.engine, await bench.another(), await bench.another()];
@@ -135,7 +135,7 @@ describe('a claim', () => {
     expect(new Set(ids).size).toBe(60);
   });
 
-  it('does not find what is claimed, ended or cancelled', async () => {
+  it('skips work that is claimed, finished or cancelled', async () => {
     const kind = newKind();
     const [first, second] = [await bench.running({ kind }), await bench.running({ kind })];
     await bench.port.complete(first);
@@ -145,7 +145,7 @@ describe('a claim', () => {
     expect(await bench.claim({ kinds: [kind] })).toEqual([]);
   });
 
-  it('finds what lies behind many cancelled ones, without having to be asked again', async () => {
+  it('finds work behind many cancelled executions in a single call', async () => {
     const kind = newKind();
     await bench.running({ kind });
     await bench.port.claim({ ...claimRequest(), kinds: [kind] });
@@ -161,7 +161,7 @@ describe('a claim', () => {
 });
 
 describe('the order within a lane', () => {
-  it('is by priority, and among equals by the time of submit', async () => {
+  it('is by priority, then by time of submit', async () => {
     const kind = newKind();
     for (const [priority, payload] of [
       [0, 'low 1'],
@@ -176,7 +176,7 @@ describe('the order within a lane', () => {
     expect(payloads(calls.flat())).toEqual(['high 1', 'high 2', 'middle', 'low 1', 'low 2']);
   });
 
-  it('is by priority across the kinds a worker runs', async () => {
+  it('is by priority across all kinds of a worker', async () => {
     const [a, b] = [newKind(), newKind()];
     await bench.submit({ kind: a, priority: 1, payload: 'a1' });
     await bench.submit({ kind: b, priority: 2, payload: 'b2' });
@@ -223,7 +223,7 @@ describe('lanes take turns', () => {
 });
 
 describe('an empty claim', () => {
-  it('says that nothing is due when no timer is set, and else when the next one is', async () => {
+  it('reports no due time when no timer is set, and otherwise the next one', async () => {
     const lonely = await bench.another();
     await bench.database.moveClock(1_000_000);
     while ((await workerPort(lonely).fireTimers()) > 0);
@@ -246,7 +246,7 @@ describe('an empty claim', () => {
 });
 
 describe('a watcher', () => {
-  /** Watches an engine that hears only itself, so that what it heard can be counted. */
+  /** Watches an engine without a listening connection, so that its hints can be counted. */
   async function watched(kind: string) {
     await bench.running({ kind });
     const engine = await bench.another({ listen: 'off' });
@@ -256,7 +256,7 @@ describe('a watcher', () => {
     return { engine, heard, stop };
   }
 
-  it('hears of work it can run, and not of other work', async () => {
+  it('is notified of work it can run, and of no other', async () => {
     const [kind, other] = [newKind(), newKind()];
     await bench.running({ kind: other });
     const { engine, heard } = await watched(kind);
@@ -267,7 +267,7 @@ describe('a watcher', () => {
     ]);
   });
 
-  it('hears when a delay will be over', async () => {
+  it('is notified when a delay will be due', async () => {
     const { engine, heard } = await watched(newKind());
     await engine.executions.submit([
       { kind: newKind(), delayMs: 9_000 },
@@ -276,14 +276,14 @@ describe('a watcher', () => {
     expect(heard).toMatchObject([{ dueInMs: 4_000 }]);
   });
 
-  it('hears when a retry will be due', async () => {
+  it('is notified when a retry will be due', async () => {
     const { engine, heard } = await watched(newKind());
     const claim = await bench.running({ policy: { retry: { maxRetries: 1 } } });
     await workerPort(engine).fail(claim, { message: 'no', retryAfterMs: 7_000 });
     expect(heard).toMatchObject([{ dueInMs: 7_000 }]);
   });
 
-  it('hears nothing after it stopped', async () => {
+  it('is not notified after it stopped', async () => {
     const kind = newKind();
     const { engine, heard, stop } = await watched(kind);
     stop();
@@ -291,7 +291,7 @@ describe('a watcher', () => {
     expect(heard).toEqual([]);
   });
 
-  it('hears of work that came back, and of the worker that lost it', async () => {
+  it('is notified of work that came back, and the worker that lost it is too', async () => {
     const kind = newKind();
     const { executionId } = await bench.running({ kind });
     const { engine, heard } = await watched(kind);
@@ -305,7 +305,7 @@ describe('a watcher', () => {
     ]);
   });
 
-  it('in another process hears of it too, where it listens', async () => {
+  it('in another process is notified too, if it listens', async () => {
     const kind = newKind();
     await bench.running({ kind });
     const other = await bench.another();

@@ -1,6 +1,6 @@
 /**
- * Limits in time: an execution that ends at its deadline whatever it is doing, an attempt that is ended when a worker has
- * had it for too long, and a clock that jumps. Time is moved in the database; nothing here waits for it to pass.
+ * Time limits: an execution that expires at its deadline whatever it is doing, an attempt that takes too long, and a
+ * clock that jumps. Time is moved in the database; no test waits for it to pass.
  */
 import { describe, expect, it } from 'vitest';
 import type { Claim, LeaseRefusal } from '../../../src/protocol/index.ts';
@@ -20,7 +20,7 @@ const TOO_LONG = { ...OVER, message: 'attempt_time_limit' };
 
 const uuidOf = (id: ExecutionId): string => id.slice(id.lastIndexOf(':') + 1);
 
-/** Moves the clock and fires what that made due, until nothing is. */
+/** Moves the clock and fires the timers that became due, until none is left. */
 async function pass(ms: number): Promise<void> {
   await bench.database.moveClock(ms);
   while ((await bench.port.fireTimers()) > 0);
@@ -42,7 +42,7 @@ async function eventsOf(id: ExecutionId): Promise<string[]> {
   return found.rows.map(({ event }) => event);
 }
 
-/** What everybody who may speak with this lease is told. */
+/** The outcomes of every call that this lease allows. */
 async function toldTo(lease: Claim): Promise<string[]> {
   const { engine } = bench;
   const outcomes: { outcome: string }[] = [
@@ -58,7 +58,7 @@ async function toldTo(lease: Claim): Promise<string[]> {
 }
 
 describe('at its deadline an execution ends as expired', () => {
-  it('when no worker ever took it, without an attempt having been', async () => {
+  it('when no worker ever claimed it, without creating an attempt', async () => {
     const kind = newKind();
     const executionId = await bench.submit({ kind, policy: BY_DEADLINE });
     const { createdAtMs, deadlineAtMs } = await bench.snapshot(executionId);
@@ -75,7 +75,7 @@ describe('at its deadline an execution ends as expired', () => {
     expect(await eventsOf(executionId)).toEqual(['completion.expired']);
   });
 
-  it('when it is delayed for longer than that, and its delay wakes nobody later', async () => {
+  it('when its delay is longer, and the delay wakes nothing later', async () => {
     const kind = newKind();
     const executionId = await bench.submit({ kind, delayMs: 3 * DEADLINE_MS, policy: BY_DEADLINE });
     await pass(DEADLINE_MS);
@@ -86,7 +86,7 @@ describe('at its deadline an execution ends as expired', () => {
     expect(await timersOf(executionId)).toEqual([]);
   });
 
-  it('when it runs, and whatever its worker still says is refused with timed_out', async () => {
+  it('when it runs, and every later call of its worker is refused with timed_out', async () => {
     const claim = await bench.running({ policy: { ...BY_DEADLINE, ...AGAIN } });
     await pass(DEADLINE_MS);
     expect(await toldTo(claim)).toEqual(['timed_out']);
@@ -114,7 +114,7 @@ describe('at its deadline an execution ends as expired', () => {
     ]);
   });
 
-  it('when it backs off before its next attempt, and the attempt that failed stays failed', async () => {
+  it('when it backs off before its next attempt, and the failed attempt stays failed', async () => {
     const claim = await bench.running({ policy: { ...BY_DEADLINE, ...AGAIN } });
     await bench.port.fail(claim, { message: 'ouch' });
     await pass(DEADLINE_MS);
@@ -126,7 +126,7 @@ describe('at its deadline an execution ends as expired', () => {
   });
 
   it.each(['released', 'paused'] as const)(
-    'when it was %s, and its open attempt ends with it',
+    'when it was %s, and its open attempt expires with it',
     async (how) => {
       const claim = await bench.running({ policy: BY_DEADLINE });
       if (how === 'released') await bench.port.release(claim);
@@ -140,7 +140,7 @@ describe('at its deadline an execution ends as expired', () => {
     },
   );
 
-  it('when it waits for children, and the end of a child later wakes nobody', async () => {
+  it('when it waits for children, and a child that finishes later wakes nothing', async () => {
     const parent = await bench.running({ policy: BY_DEADLINE });
     const kind = newKind();
     const spawned = await bench.port.spawn(parent, [{ kind }]);
@@ -154,7 +154,7 @@ describe('at its deadline an execution ends as expired', () => {
     expect(await timersOf(parent.executionId)).toEqual([]);
   });
 
-  it('and not before', async () => {
+  it('and not earlier', async () => {
     const executionId = await bench.submit({ policy: BY_DEADLINE });
     await pass(DEADLINE_MS - 5_000);
     expect(await bench.engine.executions.result(executionId)).toMatchObject({ outcome: 'pending' });
@@ -162,14 +162,14 @@ describe('at its deadline an execution ends as expired', () => {
     expect(await bench.engine.executions.result(executionId)).toEqual(OVER);
   });
 
-  it('and those who wait for its end are told', async () => {
+  it('and notifies every waiter', async () => {
     const executionId = await bench.submit({ policy: BY_DEADLINE });
     const end = bench.engine.executions.wait(executionId);
     await pass(DEADLINE_MS);
     expect(await end).toEqual(OVER);
   });
 
-  it('and a parent that waits for it goes on', async () => {
+  it('and resumes a parent that waits for it', async () => {
     const parent = await bench.running();
     const spawned = await bench.port.spawn(parent, [{ kind: newKind(), policy: BY_DEADLINE }]);
     const executionIds = spawned.outcome === 'spawned' ? spawned.children.map((c) => c.executionId) : [];
@@ -179,8 +179,8 @@ describe('at its deadline an execution ends as expired', () => {
   });
 });
 
-describe('an attempt that a worker has had for too long', () => {
-  it('ends as expired and is tried again after the backoff of the policy', async () => {
+describe('an attempt that takes too long', () => {
+  it('expires and is retried after the backoff of its policy', async () => {
     const claim = await bench.running({ policy: { ...BY_LIMIT, ...AGAIN } });
     await pass(LIMIT_MS);
     expect(await toldTo(claim)).toEqual(['timed_out']);
@@ -206,7 +206,7 @@ describe('an attempt that a worker has had for too long', () => {
     });
   });
 
-  it('is the end when no retry is left', async () => {
+  it('finishes the execution when no retry is left', async () => {
     const claim = await bench.running({ policy: { ...BY_LIMIT, ...AGAIN } });
     await pass(LIMIT_MS);
     await pass(BACKOFF_MS);
@@ -223,14 +223,14 @@ describe('an attempt that a worker has had for too long', () => {
   it.each([
     [['timeout'], 'delayed'],
     [['transient'], 'expired'],
-  ])('counts as a failure of the category timeout where only %j are tried again', async (only, state) => {
+  ])('counts as a failure of category timeout where only %j are retried', async (only, state) => {
     const retry = { ...AGAIN.retry, retryableCategories: only };
     const claim = await bench.running({ policy: { ...BY_LIMIT, retry } });
     await pass(LIMIT_MS);
     expect((await bench.snapshot(claim.executionId)).publicState).toBe(state);
   });
 
-  it('is not helped by renewals, and time in the queue does not count', async () => {
+  it('is not extended by renewals, and time in the queue does not count', async () => {
     const kind = newKind();
     const executionId = await bench.submit({ kind, policy: BY_LIMIT });
     await pass(3 * LIMIT_MS);
@@ -241,7 +241,7 @@ describe('an attempt that a worker has had for too long', () => {
     expect(await bench.engine.executions.result(executionId)).toEqual(TOO_LONG);
   });
 
-  it.each(['released', 'paused'] as const)('has its time anew after it was %s', async (how) => {
+  it.each(['released', 'paused'] as const)('has its full time again after it was %s', async (how) => {
     const claim = await bench.running({ policy: BY_LIMIT });
     await bench.database.moveClock(LIMIT_MS - 3_000);
     if (how === 'released') await bench.port.release(claim);
@@ -257,7 +257,7 @@ describe('an attempt that a worker has had for too long', () => {
     expect(await bench.engine.executions.result(claim.executionId)).toEqual(TOO_LONG);
   });
 
-  it('tells the worker that claims it when to look', async () => {
+  it('makes a claim return when it will be due', async () => {
     const kind = newKind();
     await bench.submit({ kind, policy: { attemptTimeoutMs: 1_234 } });
     const request = { ...claimRequest(), kinds: [kind] };
@@ -268,7 +268,7 @@ describe('an attempt that a worker has had for too long', () => {
     await pass(1_234);
   });
 
-  it('and whose execution is over its deadline as well ends for good, once', async () => {
+  it('in an execution that is also past its deadline expires the execution, once', async () => {
     const both = { deadlineMs: LIMIT_MS, attemptTimeoutMs: LIMIT_MS };
     const claim = await bench.running({ policy: { ...both, ...AGAIN } });
     await pass(LIMIT_MS + 1_000);
@@ -282,7 +282,7 @@ describe('an attempt that a worker has had for too long', () => {
   });
 });
 
-describe('a limit that was kept', () => {
+describe('a limit that was not reached', () => {
   type Ending = (claim: Claim) => Promise<{ outcome: string } | LeaseRefusal>;
   const endings: [string, Ending][] = [
     ['completed', (claim) => bench.port.complete(claim)],
@@ -297,7 +297,7 @@ describe('a limit that was kept', () => {
     expect(await timersOf(claim.executionId)).toEqual([]);
   });
 
-  it('leaves none behind a lost lease, and the deadline goes on', async () => {
+  it('leaves none behind a lost lease, and the deadline stays', async () => {
     const claim = await bench.running({
       policy: { deadlineMs: 600_000, attemptTimeoutMs: 300_000, ...AGAIN },
     });
@@ -309,7 +309,7 @@ describe('a limit that was kept', () => {
 });
 
 describe('a clock that jumps', () => {
-  it('back before a deadline was noticed does not lose it, and forth again fires it once', async () => {
+  it('back before a deadline was noticed does not lose it, and forward again fires it once', async () => {
     const executionId = await bench.submit({ policy: BY_DEADLINE });
     await bench.database.moveClock(DEADLINE_MS);
     await bench.database.moveClock(-DEADLINE_MS);
@@ -322,7 +322,7 @@ describe('a clock that jumps', () => {
     expect(await eventsOf(executionId)).toEqual(['completion.expired']);
   });
 
-  it('back after a delay was over does not delay it again, and forth again wakes it no second time', async () => {
+  it('back after a delay was due does not delay it again, and forward again does not wake it twice', async () => {
     const kind = newKind();
     await bench.submit({ kind, delayMs: DEADLINE_MS });
     await pass(DEADLINE_MS);
@@ -333,7 +333,7 @@ describe('a clock that jumps', () => {
     expect(await bench.port.complete(claim)).toMatchObject({ outcome: 'completed' });
   });
 
-  it('back while an attempt runs only gives it longer', async () => {
+  it('back while an attempt runs only gives it more time', async () => {
     await bench.database.moveClock(600_000);
     const claim = await bench.running({ policy: BY_LIMIT });
     await pass(-600_000);

@@ -1,6 +1,6 @@
 /**
- * What a lease holder does with its lease, and how it is answered when the lease is not its own any more. Retries are
- * in retries.test.ts, lost leases in lost-leases.test.ts.
+ * What the owner of a lease does with it, and what it gets back when the lease is no longer its own. Retries are in
+ * retries.test.ts, lost leases in lost-leases.test.ts.
  */
 import { describe, expect, it } from 'vitest';
 import type { Claim, LeaseRef } from '../../../src/protocol/index.ts';
@@ -17,7 +17,7 @@ const VERBS = {
 };
 const ENDINGS = ['complete', 'fail', 'release'] as const;
 
-/** A claim whose execution went back to the queue and is held by another lease now. */
+/** A claim whose execution went back to the queue and is now under another lease. */
 async function superseded(): Promise<{ old: Claim; current: Claim }> {
   const kind = newKind();
   const old = await bench.running({ kind });
@@ -26,7 +26,7 @@ async function superseded(): Promise<{ old: Claim; current: Claim }> {
 }
 
 describe('complete', () => {
-  it('ends the execution with its result', async () => {
+  it('finishes the execution with its result', async () => {
     const claim = await bench.running();
     expect(await bench.port.complete(claim, { answer: 42 })).toEqual({
       outcome: 'completed',
@@ -51,7 +51,7 @@ describe('complete', () => {
   });
 
   for (const result of [undefined, null, false, 0, '', [], 'text', { deep: [{ er: 1 }] }]) {
-    it(`keeps the result ${JSON.stringify(result)}`, async () => {
+    it(`stores the result ${JSON.stringify(result)}`, async () => {
       const claim = await bench.running();
       await bench.port.complete(claim, result);
       const stored = await bench.engine.executions.result(claim.executionId);
@@ -59,7 +59,7 @@ describe('complete', () => {
     });
   }
 
-  it('keeps the first result when it is said twice', async () => {
+  it('keeps the first result when it is sent twice', async () => {
     const claim = await bench.running();
     await bench.port.complete(claim, 'first');
     expect(await bench.port.complete(claim, 'second')).toEqual({ outcome: 'completed', repeated: true });
@@ -71,7 +71,7 @@ describe('complete', () => {
 });
 
 describe('fail without a policy', () => {
-  it('ends the execution with its message and category', async () => {
+  it('finishes the execution with its message and category', async () => {
     const claim = await bench.running();
     const failure = { message: 'no such file', category: 'permanent' };
     expect(await bench.port.fail(claim, failure)).toEqual({ outcome: 'failed', repeated: false });
@@ -89,13 +89,13 @@ describe('fail without a policy', () => {
     });
   });
 
-  it('has the category transient when none is given', async () => {
+  it('has the category transient by default', async () => {
     const claim = await bench.running();
     await bench.port.fail(claim, OUCH);
     expect(await bench.engine.executions.result(claim.executionId)).toMatchObject({ category: 'transient' });
   });
 
-  it('keeps the first message when it is said twice', async () => {
+  it('keeps the first message when it is sent twice', async () => {
     const claim = await bench.running();
     await bench.port.fail(claim, OUCH);
     expect(await bench.port.fail(claim, { message: 'again' })).toEqual({
@@ -107,7 +107,7 @@ describe('fail without a policy', () => {
 });
 
 describe('release', () => {
-  it('gives the work back unharmed: the next claim continues the same attempt under a new lease', async () => {
+  it('returns the work unharmed: the next claim continues the same attempt under a new lease', async () => {
     const kind = newKind();
     const claim = await bench.running({ kind, payload: 'p' });
     const before = await bench.snapshot(claim.executionId);
@@ -141,7 +141,7 @@ describe('release', () => {
     expect(after.attempts[0]!.startedAtMs).toBe(before.startedAtMs);
   });
 
-  it('may happen any number of times without spending anything', async () => {
+  it('may happen any number of times at no cost', async () => {
     const kind = newKind();
     await bench.submit({ kind });
     for (let leaseEpoch = 1; leaseEpoch <= 4; leaseEpoch += 1) {
@@ -151,7 +151,7 @@ describe('release', () => {
     }
   });
 
-  it('said twice is answered as the first time', async () => {
+  it('sent twice returns the first outcome again', async () => {
     const claim = await bench.running();
     await bench.port.release(claim);
     expect(await bench.port.release(claim)).toEqual({ outcome: 'released', repeated: true });
@@ -159,15 +159,15 @@ describe('release', () => {
   });
 });
 
-describe('said again after other things happened', () => {
-  it('a completion is answered as the first time long after the lease would have run out', async () => {
+describe('repeated after other things happened', () => {
+  it('a completion returns its first outcome long after the lease would have lapsed', async () => {
     const claim = await bench.running();
     await bench.port.complete(claim);
     await bench.loseLeases();
     expect(await bench.port.complete(claim)).toEqual({ outcome: 'completed', repeated: true });
   });
 
-  it('a failure is answered as the first time when the next attempt runs, and when it has ended', async () => {
+  it('a failure returns its first outcome while the next attempt runs, and when that has finished', async () => {
     const kind = newKind();
     const policy = { retry: { maxRetries: 1, backoff: { type: 'fixed', delayMs: 0 } } } as const;
     const claim = await bench.running({ kind, policy });
@@ -181,12 +181,12 @@ describe('said again after other things happened', () => {
     expect(await bench.engine.executions.result(claim.executionId)).toMatchObject({ outcome: 'success' });
   });
 
-  it('a release is answered as the first time when another lease holds the work', async () => {
+  it('a release returns its first outcome when the work is under another lease', async () => {
     const { old } = await superseded();
     expect(await bench.port.release(old)).toEqual({ outcome: 'released', repeated: true });
   });
 
-  it('a release is answered as the first time when another lease has ended the work', async () => {
+  it('a release returns its first outcome when another lease has finished the work', async () => {
     const { old, current } = await superseded();
     await bench.port.complete(current);
     expect(await bench.port.release(old)).toEqual({ outcome: 'released', repeated: true });
@@ -221,7 +221,7 @@ describe('an outcome that contradicts an earlier one of the same lease is a conf
   });
 });
 
-/** What gives the worker up and leaves the attempt open. */
+/** The calls that free the worker and leave the attempt open. */
 const GIVE_UP = {
   release: (lease: LeaseRef) => bench.port.release(lease),
   pause: (lease: LeaseRef) => bench.port.pause(lease, { wakeInMs: 3_600_000 }),
@@ -235,7 +235,7 @@ type GivingUp = keyof typeof GIVE_UP;
 describe.each(Object.keys(GIVE_UP) as GivingUp[])('after %s', (first) => {
   const phase = first === 'suspend' ? 'suspended' : 'runnable';
 
-  it('the same again is answered as the first time', async () => {
+  it('the same call again returns its first outcome', async () => {
     const claim = await bench.running();
     const answer = await GIVE_UP[first](claim);
     expect(answer).toMatchObject({ repeated: false });
@@ -256,7 +256,7 @@ describe.each(Object.keys(GIVE_UP) as GivingUp[])('after %s', (first) => {
   );
 });
 
-it('every lease of an attempt is answered by how it was given up itself, however others were', async () => {
+it('every lease of an attempt gets the outcome of how it was given up itself, whatever the others did', async () => {
   const kind = newKind();
   const turns: GivingUp[] = ['release', 'release', 'pause', 'release', 'pause', 'pause', 'release'];
   const claims: Claim[] = [await bench.running({ kind })];
@@ -274,7 +274,7 @@ it('every lease of an attempt is answered by how it was given up itself, however
   }
 });
 
-it('how very many leases ended in turns is remembered of the last of them', async () => {
+it('of very many leases given up in turns, only the newest are remembered', async () => {
   const found = await bench.database.query<{ by: string | null }>(
     `WITH RECURSIVE turn AS (
        SELECT 1 AS epoch, ff_also_given_up(NULL, 4 * 1 + 1) AS kept
@@ -286,14 +286,14 @@ it('how very many leases ended in turns is remembered of the last of them', asyn
 
 for (const verb of ['complete', 'fail', 'release', 'renew'] as const) {
   describe(`${verb} is refused`, () => {
-    it('with not_found when there is no such execution, or its partition is another one', async () => {
+    it('with not_found when the execution does not exist, or is in another partition', async () => {
       const claim = await bench.running();
       const nowhere = { ...claim, executionId: misplaced(claim.executionId) };
       expect(await VERBS[verb](nowhere)).toEqual({ outcome: 'not_found' });
       expect((await bench.snapshot(claim.executionId)).publicState).toBe('active');
     });
 
-    it('with not_active when nobody has claimed it', async () => {
+    it('with not_active when it was never claimed', async () => {
       const executionId = await bench.submit();
       expect(await VERBS[verb]({ executionId, attemptIndex: 0, leaseEpoch: 0 })).toEqual({
         outcome: 'not_active',
@@ -314,7 +314,7 @@ for (const verb of ['complete', 'fail', 'release', 'renew'] as const) {
       });
     });
 
-    it('with stale_lease and the epoch there is when another lease holds it', async () => {
+    it('with stale_lease and the current epoch when it is under another lease', async () => {
       const { current } = await superseded();
       const stale = { ...current, leaseEpoch: current.leaseEpoch + 5 };
       expect(await VERBS[verb](stale)).toEqual({ outcome: 'stale_lease', leaseEpoch: current.leaseEpoch });
@@ -322,7 +322,7 @@ for (const verb of ['complete', 'fail', 'release', 'renew'] as const) {
       expect((await bench.snapshot(current.executionId)).lease).toMatchObject({ leaseId: current.leaseId });
     });
 
-    it('with lease_expired from the moment the lease ran out, before and after anybody noticed', async () => {
+    it('with lease_expired from the moment the lease lapses, before and after that is noticed', async () => {
       const claim = await bench.running();
       await bench.database.moveClock(LEASE_MS);
       expect(await VERBS[verb](claim)).toEqual({ outcome: 'lease_expired' });
@@ -332,7 +332,7 @@ for (const verb of ['complete', 'fail', 'release', 'renew'] as const) {
       expect(await VERBS[verb](claim)).toEqual({ outcome: 'lease_expired' });
     });
 
-    it('with lease_revoked when the lease was taken away, also when another one holds the work', async () => {
+    it('with lease_revoked when the lease was revoked, also when the work is under another one', async () => {
       const kind = newKind();
       const claim = await bench.running({ kind });
       await bench.engine.executions.revokeLease(claim.executionId, { reason: 'slow' });
@@ -346,7 +346,7 @@ for (const verb of ['complete', 'fail', 'release', 'renew'] as const) {
 
 describe('after a release', () => {
   for (const verb of ['complete', 'fail', 'renew'] as const) {
-    it(`${verb} by the old lease is refused, whoever holds the work`, async () => {
+    it(`${verb} by the old lease is refused, whoever owns the work`, async () => {
       const kind = newKind();
       const old = await bench.running({ kind });
       await bench.port.release(old);
@@ -356,7 +356,7 @@ describe('after a release', () => {
     });
   }
 
-  it('renewing a completed lease says that it ended', async () => {
+  it('renewing a completed lease returns that the execution has finished', async () => {
     const claim = await bench.running();
     await bench.port.complete(claim);
     expect(await VERBS.renew(claim)).toMatchObject({ outcome: 'not_active', terminalOutcome: 'success' });

@@ -1,5 +1,5 @@
 /**
- * Work that others could hold up: by what they left in the queue, or by a key or an id they have not committed.
+ * Work that others could hold up: by what they left in the queue, or by an idempotency key or an id not yet committed.
  */
 import { expect, it } from 'vitest';
 import { connect } from '../../../src/index.ts';
@@ -8,7 +8,7 @@ import { workerPort } from '../../../src/connect/port.ts';
 
 const bench = useBench();
 
-it('executions that were moved down the queue in bulk are claimed at once, however few are asked for', async () => {
+it('executions moved down the queue in bulk are claimed by the first call, however small its limit', async () => {
   const kind = newKind();
   await bench.engine.executions.submit(Array.from({ length: 1_200 }, () => ({ kind, priority: 9 })));
   for (const priority of [5, 1]) {
@@ -25,10 +25,10 @@ it('executions that were moved down the queue in bulk are claimed at once, howev
   expect(await bench.claim({ kinds: [kind], limit: 10 })).toHaveLength(10);
 });
 
-it('a key that a transaction has not committed holds up nobody who has none', async () => {
+it('an uncommitted idempotency key holds up no submit without one', async () => {
   const client = await bench.database.connect();
   const [kind, idempotencyKey] = [newKind(), newKind()];
-  // Known before: a new route would be waited for by all who use it.
+  // Known before: every submit on a new route would wait for it.
   await bench.submit({ kind });
   await client.query('BEGIN');
   const executor = (text: string, params: unknown[]) => client.query(text, params);
@@ -43,7 +43,7 @@ it('a key that a transaction has not committed holds up nobody who has none', as
   expect(await rival).toEqual({ executionId, outcome: 'duplicate' });
 });
 
-it('the window of the default policy counts for a key that has none, and an absent member is no member', async () => {
+it('the window of the default policy applies to a key without its own, and undefined options are ignored', async () => {
   const defaultPolicy = { dedupWindowMs: 1_000, retry: { maxRetries: 2 } };
   await using engine = await connect({
     databaseUrl: bench.database.url,
@@ -61,7 +61,7 @@ it('the window of the default policy counts for a key that has none, and an abse
   expect(await engine.executions.submit(request as never)).toMatchObject({ outcome: 'submitted' });
 });
 
-it.runIf(LISTENING)('what a process has rung for just before it closes is heard by the others', async () => {
+it.runIf(LISTENING)('hints sent just before a process closes reach the others', async () => {
   const kind = newKind();
   const heard = new Promise<void>((resolve) => {
     const stop = bench.port.watch({ kinds: [kind] }, () => {
@@ -76,7 +76,7 @@ it.runIf(LISTENING)('what a process has rung for just before it closes is heard 
   await heard;
 });
 
-it('a replay over several ends replays each once, also one that ends again meanwhile', async () => {
+it('a bulk replay over several outcomes replays each execution once, even one that finishes again meanwhile', async () => {
   const kind = newKind();
   const policy = { deadlineMs: 60_000 };
   const ids = (await bench.engine.executions.submit([1, 2].map(() => ({ kind, policy })))).map(

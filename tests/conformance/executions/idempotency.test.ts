@@ -1,6 +1,6 @@
 /**
- * Idempotency keys: a submit made twice makes one execution, what makes a request the same request, how long a key
- * stands, and what happens when an answer is lost. Who waits for whom is in tests/races/executions/idempotency.test.ts.
+ * Idempotency keys: a submit made twice creates one execution; what makes two requests the same, how long a key stands,
+ * and what happens when a response is lost. Lock waits are in tests/races/executions/idempotency.test.ts.
  */
 import type pg from 'pg';
 import { afterEach, describe, expect, it, vi } from 'vitest';
@@ -20,7 +20,7 @@ afterEach(async () => {
 const newKey = (): string => `key-${(keys += 1)}`;
 const uuidOf = (id: ExecutionId): string => id.slice(id.lastIndexOf(':') + 1);
 
-/** A request that can be repeated, with a key and a kind of its own. */
+/** A repeatable request, with an idempotency key and a kind of its own. */
 function request(own: Partial<SubmitRequest> = {}): SubmitRequest {
   return { kind: newKind(), idempotencyKey: newKey(), ...own };
 }
@@ -33,7 +33,7 @@ async function countOf({ kind }: SubmitRequest): Promise<number> {
   return found.rows[0]!.n;
 }
 
-/** Runs the execution of this kind to its end. */
+/** Runs the execution of this kind until it has finished. */
 async function finish({ kind }: SubmitRequest): Promise<void> {
   expect(await bench.port.complete(await bench.claimOne(kind))).toMatchObject({ outcome: 'completed' });
 }
@@ -46,7 +46,7 @@ async function begin(isolation = 'READ COMMITTED'): Promise<{ client: pg.Client;
 }
 
 describe('a submit with a key', () => {
-  it('made again answers the first one’s id, while it waits, runs and after it has ended', async () => {
+  it('made again returns the first id, while the execution waits, runs and has finished', async () => {
     const one = request({ payload: { a: 1 } });
     const first = await bench.engine.executions.submit(one);
     expect(first.outcome).toBe('submitted');
@@ -59,7 +59,7 @@ describe('a submit with a key', () => {
     expect(await countOf(one)).toBe(1);
   });
 
-  it('made many times at once makes one execution', async () => {
+  it('made many times concurrently creates one execution', async () => {
     const one = request();
     const other = await bench.another();
     const answers = await Promise.all(
@@ -72,7 +72,7 @@ describe('a submit with a key', () => {
     expect(await countOf(one)).toBe(1);
   });
 
-  it('made twice in one call makes one execution', async () => {
+  it('made twice in one call creates one execution', async () => {
     const one = request();
     const [first, second, other] = await bench.engine.executions.submit([one, { ...one }, request()]);
     expect(first!.outcome).toBe('submitted');
@@ -81,7 +81,7 @@ describe('a submit with a key', () => {
     expect(await countOf(one)).toBe(1);
   });
 
-  it('in a call with others that have none, or that are there already, is answered in its place', async () => {
+  it('in a call with requests that have no key or exist already gets its result at its own index', async () => {
     const [known, fresh, plain] = [request(), request(), { kind: newKind() }];
     const first = await bench.engine.executions.submit(known);
     const answers = await bench.engine.executions.submit([plain, known, fresh, plain]);
@@ -96,7 +96,7 @@ describe('a submit with a key', () => {
     expect(await bench.claimOne(fresh.kind)).toMatchObject({ executionId: answers[2]!.executionId });
   });
 
-  it('is another one in another namespace, and lives where its key does', async () => {
+  it('is a different one in another namespace, and lives in the partition of its key', async () => {
     const one = request({ namespace: 'here' });
     const there = { ...one, namespace: 'there' };
     const first = await bench.engine.executions.submit(one);
@@ -107,7 +107,7 @@ describe('a submit with a key', () => {
     expect(await bench.engine.executions.submit(there)).toMatchObject({ executionId: second.executionId });
   });
 
-  it('is told from one whose namespace and key only read the same when put together', async () => {
+  it('is not confused with one whose namespace and key only concatenate to the same string', async () => {
     const kind = newKind();
     const one = { kind, namespace: 'a', idempotencyKey: 'b\nc' };
     const other = { kind, namespace: 'a\nb', idempotencyKey: 'c' };
@@ -116,7 +116,7 @@ describe('a submit with a key', () => {
     expect(await countOf(one)).toBe(2);
   });
 
-  it('cannot have an id as well, and a child cannot have one', async () => {
+  it('cannot have an id as well, and a child cannot have a key', async () => {
     const executionId = await bench.submit();
     await expect(bench.engine.executions.submit(request({ executionId }))).rejects.toMatchObject({
       code: 'invalid_input',
@@ -130,18 +130,18 @@ describe('a submit with a key', () => {
 describe('a request is the same request', () => {
   const same: [string, Partial<SubmitRequest>, Partial<SubmitRequest>][] = [
     [
-      'when the members of its payload come in another order',
+      'when the keys of its payload come in another order',
       { payload: { a: 1, b: { c: [1, { d: 2, e: 3 }], f: null } } },
       { payload: { b: { f: null, c: [1, { e: 3, d: 2 }] }, a: 1 } },
     ],
-    ['when a member of its payload is undefined', { payload: { a: 1 } }, { payload: { a: 1, b: undefined } }],
+    ['when a key of its payload is undefined', { payload: { a: 1 } }, { payload: { a: 1, b: undefined } }],
     ['when defaults are written out', {}, { lane: 'default', namespace: 'default', tags: {}, payload: null }],
     [
       'when it is part of another trace',
       { tags: { team: 'a', traceparent: '00-1', tracestate: 'x=1' } },
       { tags: { team: 'a', traceparent: '00-2' } },
     ],
-    ['when it is more urgent now, or to start later', {}, { priority: 7, delayMs: 5_000 }],
+    ['when it is more urgent now, or starts later', {}, { priority: 7, delayMs: 5_000 }],
   ];
   it.each(same)('%s', async (_, first, second) => {
     const one = request();
@@ -152,7 +152,7 @@ describe('a request is the same request', () => {
     });
   });
 
-  it('when the deployment’s default policy has changed', async () => {
+  it('when the default policy of the deployment has changed', async () => {
     const [before, after] = [
       await bench.another({ defaultPolicy: { retry: { maxRetries: 1 } } }),
       await bench.another({ defaultPolicy: { retry: { maxRetries: 9 }, deadlineMs: 1_000 } }),
@@ -163,7 +163,7 @@ describe('a request is the same request', () => {
   });
 });
 
-describe('a key that stands for another request', () => {
+describe('an idempotency key that stands for another request', () => {
   const others: [string, Partial<SubmitRequest>][] = [
     ['kind', { kind: 'quite-another' }],
     ['payload', { payload: { a: 2 } }],
@@ -184,7 +184,7 @@ describe('a key that stands for another request', () => {
     ['policy', { policy: { maxReplays: 1 } }],
     ['priority', { priority: 5 }],
     ['delay', { delayMs: 5_000 }],
-  ])('is the same request when only its %s differs: that is how it is run, not what', async (_, other) => {
+  ])('is the same request when only its %s differs: that is how it runs, not what', async (_, other) => {
     const one = request({ payload: 1 });
     const { executionId } = await bench.engine.executions.submit(one);
     expect(await bench.engine.executions.submit({ ...one, ...other })).toEqual({
@@ -193,7 +193,7 @@ describe('a key that stands for another request', () => {
     });
   });
 
-  it('names the request of many, and nothing of the whole call is written', async () => {
+  it('names the request among many, and the whole call writes nothing', async () => {
     const one = request({ payload: 1 });
     await bench.engine.executions.submit(one);
     const calls = [request(), { kind: newKind() }, { ...one, payload: 2 }, request()];
@@ -202,13 +202,13 @@ describe('a key that stands for another request', () => {
       field: 'requests[2].idempotencyKey',
     });
     expect(await Promise.all([calls[0]!, calls[1]!, calls[3]!].map(countOf))).toEqual([0, 0, 0]);
-    // Their keys are free as before: another body may have them.
+    // Their keys are still free: another body may use them.
     expect(await bench.engine.executions.submit({ ...calls[0]!, payload: 'other' })).toMatchObject({
       outcome: 'submitted',
     });
   });
 
-  it('is named by its own place also when earlier requests of the call are repeats of each other', async () => {
+  it('is reported by its own index, even when earlier requests of the call repeat each other', async () => {
     const [one, twice] = [request({ payload: 1 }), request()];
     await bench.engine.executions.submit(one);
     await expect(
@@ -223,7 +223,7 @@ describe('a key that stands for another request', () => {
     expect(await countOf(twice)).toBe(0);
   });
 
-  it('costs only its own caller, not those whose submits share a statement with it', async () => {
+  it('fails only its own caller, not those whose submits share its statement', async () => {
     const one = request({ payload: 1 });
     await bench.engine.executions.submit(one);
     const good = Array.from({ length: 5 }, () => request());
@@ -238,8 +238,8 @@ describe('a key that stands for another request', () => {
   });
 });
 
-describe('a key stands for its execution', () => {
-  it('for a day when nothing else is said, and is free after that once the execution has ended', async () => {
+describe('an idempotency key stands for its execution', () => {
+  it('for a day by default, and is free after that once the execution has finished', async () => {
     const one = request();
     const { executionId } = await bench.engine.executions.submit(one);
     await finish(one);
@@ -255,7 +255,7 @@ describe('a key stands for its execution', () => {
     });
   });
 
-  it('as long as its policy says', async () => {
+  it('for as long as its policy sets', async () => {
     const one = request({ policy: { dedupWindowMs: 1_000 } });
     await bench.engine.executions.submit(one);
     await finish(one);
@@ -264,7 +264,7 @@ describe('a key stands for its execution', () => {
     expect(await countOf(one)).toBe(2);
   });
 
-  it('also after its time while the execution has not ended', async () => {
+  it('past its window while the execution has not finished', async () => {
     const one = request({ policy: { dedupWindowMs: 1_000 } });
     const { executionId } = await bench.engine.executions.submit(one);
     const claim = await bench.claimOne(one.kind);
@@ -277,7 +277,7 @@ describe('a key stands for its execution', () => {
     expect(await bench.engine.executions.submit(one)).toMatchObject({ outcome: 'submitted' });
   });
 
-  it('also after the execution was forgotten, until its time is over', async () => {
+  it('after the execution was forgotten, until its window is over', async () => {
     const one = request({ policy: { retentionMs: 0 } });
     const { executionId } = await bench.engine.executions.submit(one);
     await finish(one);
@@ -289,7 +289,7 @@ describe('a key stands for its execution', () => {
     expect(await bench.engine.executions.submit(one)).toMatchObject({ outcome: 'submitted' });
   });
 
-  it('when it was replayed and runs again, too', async () => {
+  it('while the execution was replayed and runs again', async () => {
     const one = request({ policy: { dedupWindowMs: 1_000 } });
     const { executionId } = await bench.engine.executions.submit(one);
     await finish(one);
@@ -299,8 +299,8 @@ describe('a key stands for its execution', () => {
   });
 });
 
-describe('inside a transaction of the caller a key', () => {
-  it('is taken with the commit and free after a rollback', async () => {
+describe('inside a transaction of the caller an idempotency key', () => {
+  it('is taken by the commit and free after a rollback', async () => {
     const one = request();
     const undone = await begin();
     await bench.engine.executions.submit(one, { executor: undone.executor });
@@ -316,7 +316,7 @@ describe('inside a transaction of the caller a key', () => {
     expect(await bench.engine.executions.submit(one)).toMatchObject({ outcome: 'duplicate' });
   });
 
-  it('not committed yet makes others wait, who then get its id', async () => {
+  it('not yet committed makes others wait, and they then get its id', async () => {
     const one = request();
     const { client, executor } = await begin();
     const made = await bench.engine.executions.submit(one, { executor });
@@ -332,7 +332,7 @@ describe('inside a transaction of the caller a key', () => {
     expect(await countOf(one)).toBe(1);
   });
 
-  it('taken by somebody this transaction cannot see is told as retry_transaction, not as a second execution', async () => {
+  it('taken by a transaction this one cannot see is reported as retry_transaction, not as a second execution', async () => {
     const one = request();
     const { client, executor } = await begin('REPEATABLE READ');
     await client.query('SELECT 1');
@@ -359,7 +359,7 @@ describe('inside a transaction of the caller a key', () => {
   });
 });
 
-it('a submit whose answer was lost is told as submitted, not as a duplicate of itself', async () => {
+it('a submit whose response was lost is reported as submitted, not as a duplicate of itself', async () => {
   const proxy = await startFaultProxy({ targetPort: Number(new URL(bench.database.url).port) });
   try {
     const engine = await bench.another({

@@ -1,6 +1,6 @@
 /**
- * Leases between their grant and their end: renewed, run out, taken away. A lease runs out by moving the clock; the
- * reconcilers of another connection notice.
+ * Leases between their grant and their loss: renewed, lapsed, revoked. A lease lapses because a test moves the clock;
+ * the reconcilers of another connection notice.
  */
 import { describe, expect, it } from 'vitest';
 import type { Claim } from '../../../src/protocol/index.ts';
@@ -15,7 +15,7 @@ function retrying(maxRetries: number): { policy: ExecutionPolicy } {
 }
 
 describe('renew', () => {
-  it('keeps a lease from running out, counted from now, and keeps its name', async () => {
+  it('keeps a lease from lapsing, counted from now, and keeps its id', async () => {
     const claim = await bench.running();
     await bench.database.moveClock(LEASE_MS * 0.6);
     expect(await bench.port.renew([claim], LEASE_MS)).toEqual([{ outcome: 'renewed' }]);
@@ -26,7 +26,7 @@ describe('renew', () => {
     expect(await bench.port.complete(claim)).toMatchObject({ outcome: 'completed' });
   });
 
-  it('may give another length than the claim did', async () => {
+  it('may set another length than the claim did', async () => {
     const claim = await bench.running();
     const before = await bench.snapshot(claim.executionId);
     await bench.port.renew([claim], 10 * LEASE_MS);
@@ -35,7 +35,7 @@ describe('renew', () => {
     expect(after.lease!.acquiredAtMs).toBe(before.lease!.acquiredAtMs);
   });
 
-  it('renews many at once and says of each what became of it, in the order given', async () => {
+  it('renews many in one call and returns an outcome for each, in the order given', async () => {
     const lost = await bench.running();
     await bench.database.moveClock(LEASE_MS);
     const kind = newKind();
@@ -80,13 +80,13 @@ describe('renew', () => {
     );
   });
 
-  it('of nothing is nothing', async () => {
+  it('of an empty list returns an empty list', async () => {
     expect(await bench.port.renew([], LEASE_MS)).toEqual([]);
   });
 });
 
-describe('a lease that runs out', () => {
-  it('ends the attempt and lets another worker begin the next one, by a retry', async () => {
+describe('a lease that lapses', () => {
+  it('ends the attempt, and another worker starts the next one as a retry', async () => {
     const kind = newKind();
     const lost = await bench.running({ kind, ...retrying(1) });
     await bench.loseLeases();
@@ -159,7 +159,7 @@ describe('a lease that runs out', () => {
     expect(await bench.claimOne(kind)).toMatchObject({ attemptIndex: 1, reclaimed: true, resumed: false });
   });
 
-  it.each([0, 2])('ends the execution as expired when %i retries are used up', async (maxRetries) => {
+  it.each([0, 2])('expires the execution when %i retries are used up', async (maxRetries) => {
     const kind = newKind();
     const { executionId } = await bench.running({ kind, ...retrying(maxRetries) });
     for (let lost = 0; lost < maxRetries; lost += 1) {
@@ -185,20 +185,20 @@ describe('a lease that runs out', () => {
     expect(await bench.claim({ kinds: [kind] })).toEqual([]);
   });
 
-  it('ends the execution when there is no policy', async () => {
+  it('expires the execution when there is no policy', async () => {
     const { executionId } = await bench.running();
     await bench.loseLeases();
     expect(await bench.engine.executions.result(executionId)).toMatchObject({ outcome: 'expired' });
   });
 
-  it('is retried whatever the categories say, for the work is not at fault', async () => {
+  it('is retried whatever the categories are, because the work is not at fault', async () => {
     const policy = { retry: { maxRetries: 1, retryableCategories: ['timeout'] } };
     const { executionId } = await bench.running({ policy });
     await bench.loseLeases();
     expect(await bench.snapshot(executionId)).toMatchObject({ publicState: 'waiting' });
   });
 
-  it('does not disturb the others', async () => {
+  it('does not affect other leases', async () => {
     const [done, held] = [await bench.running(), await bench.running()];
     const lost = await bench.running(retrying(1));
     await bench.port.complete(done);
@@ -214,7 +214,7 @@ describe('a lease that runs out', () => {
 });
 
 describe('revokeLease', () => {
-  it('gives the work to another worker without spending a retry', async () => {
+  it('returns the work to the queue without spending a retry', async () => {
     const kind = newKind();
     const taken = await bench.running({ kind });
     expect(await bench.engine.executions.revokeLease(taken.executionId, { ...SLOW, by: 'ann' })).toEqual({
@@ -295,7 +295,7 @@ describe('revokeLease', () => {
     });
   });
 
-  it('counts leases that ran out as well', async () => {
+  it('counts lapsed leases as well', async () => {
     const kind = newKind();
     const policy = { maxReclaims: 1, retry: { maxRetries: 5 } };
     const { executionId } = await bench.running({ kind, policy });
@@ -306,7 +306,7 @@ describe('revokeLease', () => {
     });
   });
 
-  it('works on a lease that ran out and was not noticed yet', async () => {
+  it('works on a lease that lapsed and was not noticed yet', async () => {
     const { executionId } = await bench.running();
     await bench.database.moveClock(LEASE_MS);
     expect(await bench.engine.executions.revokeLease(executionId, SLOW)).toEqual({ outcome: 'revoked' });

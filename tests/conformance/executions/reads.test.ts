@@ -1,5 +1,5 @@
 /**
- * describe and result, in every state an execution can be in.
+ * describe and result, in every state of an execution.
  */
 import { describe, expect, it } from 'vitest';
 import type { PublicState } from '../../../src/contract/states.ts';
@@ -12,7 +12,7 @@ const RETRYING = {
   policy: { retry: { maxRetries: 1, backoff: { type: 'fixed', delayMs: 60_000 } } },
 } as const;
 
-/** Brings an execution into a state and tells which one it is. */
+/** Brings an execution into a state and returns its id. */
 interface State {
   name: string;
   make: () => Promise<ExecutionId>;
@@ -93,8 +93,8 @@ describe('an execution that does not exist', () => {
   });
 });
 
-describe('times', () => {
-  it('go forward with the clock of the database: created, started, changed, ended', async () => {
+describe('timestamps', () => {
+  it('follow the clock of the database: created, started, changed, finished', async () => {
     const kind = newKind();
     const id = await bench.submit({ kind });
     await bench.database.moveClock(1_000);
@@ -122,7 +122,7 @@ describe('times', () => {
   });
 });
 
-it('the history lists every ended attempt, oldest first, and the running one as the lease', async () => {
+it('the history lists every finished attempt, oldest first, and the running one as the lease', async () => {
   const kind = newKind();
   const policy = { retry: { maxRetries: 5, backoff: { type: 'fixed', delayMs: 0 } } } as const;
   const first = await bench.running({ kind, policy });

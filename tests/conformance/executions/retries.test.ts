@@ -1,5 +1,5 @@
 /**
- * What follows a failure: another attempt after a delay, or the end. The delay passes by moving the clock.
+ * What follows a failure: another attempt after a delay, or the outcome. The delay passes by moving the clock.
  */
 import { describe, expect, it } from 'vitest';
 import type { Backoff, ExecutionPolicy } from '../../../src/index.ts';
@@ -14,7 +14,7 @@ function retrying(maxRetries: number, backoff?: Backoff): ExecutionPolicy {
   return { retry: backoff === undefined ? { maxRetries } : { maxRetries, backoff } };
 }
 
-/** Lets a retry become due and claims it. */
+/** Moves the clock until a retry is due, and claims it. */
 async function nextAttempt(claim: Claim, delayMs: number): Promise<Claim> {
   await bench.database.moveClock(delayMs);
   await bench.port.fireTimers();
@@ -22,7 +22,7 @@ async function nextAttempt(claim: Claim, delayMs: number): Promise<Claim> {
 }
 
 describe('a failure with retries left', () => {
-  it('is retried as a new attempt once the delay is over', async () => {
+  it('is retried as a new attempt after the delay', async () => {
     const claim = await bench.running({ policy: retrying(2, { type: 'fixed', delayMs: 60_000 }) });
     expect(await bench.port.fail(claim, { message: 'ouch', category: 'timeout' })).toEqual({
       outcome: 'retry_scheduled',
@@ -73,7 +73,7 @@ describe('a failure with retries left', () => {
     expect(await bench.snapshot(claim.executionId)).toMatchObject({ publicState: 'waiting' });
   });
 
-  it('succeeds after all when a later attempt completes', async () => {
+  it('succeeds in the end when a later attempt completes', async () => {
     const claim = await bench.running({ policy: retrying(1) });
     await bench.port.fail(claim, OUCH);
     await bench.port.complete(await nextAttempt(claim, 1_000), 'at last');
@@ -88,7 +88,7 @@ describe('a failure with retries left', () => {
     ]);
   });
 
-  it('is answered with what remains of the delay when it is reported again', async () => {
+  it('returns the remaining delay when it is reported again', async () => {
     const claim = await bench.running({ policy: retrying(1, { type: 'fixed', delayMs: 60_000 }) });
     await bench.port.fail(claim, OUCH);
     await bench.database.moveClock(20_000);
@@ -101,8 +101,8 @@ describe('a failure with retries left', () => {
   });
 });
 
-describe('the end', () => {
-  it('comes when the retries are used up, with the last failure', async () => {
+describe('the execution fails', () => {
+  it('when the retries are used up, with the last failure', async () => {
     const first = await bench.running({ policy: retrying(2, { type: 'fixed', delayMs: 10 }) });
     await bench.port.fail(first, { message: 'one' });
     const second = await nextAttempt(first, 10);
@@ -124,23 +124,23 @@ describe('the end', () => {
 
   const ENDS: Record<string, { policy?: ExecutionPolicy; failure?: Partial<Failure> }> = {
     'without a policy': {},
-    'with a policy that says nothing of retries': { policy: { maxReclaims: 3 } },
-    'with no retries at all': { policy: retrying(0) },
-    'when the failure says never': { policy: retrying(9), failure: { retry: 'never' } },
-    'when the failure says never and asks for a delay': {
+    'with a policy without retries': { policy: { maxReclaims: 3 } },
+    'with zero retries': { policy: retrying(0) },
+    'when the failure asks for no retry': { policy: retrying(9), failure: { retry: 'never' } },
+    'when the failure asks for no retry and for a delay': {
       policy: retrying(9),
       failure: { retry: 'never', retryAfterMs: 5 },
     },
-    'when the category is not one of those to be retried': {
+    'when the category is not retryable': {
       policy: { retry: { maxRetries: 9, retryableCategories: ['timeout', 'network'] } },
       failure: { category: 'permanent' },
     },
-    'when no category is given and transient is not to be retried': {
+    'when no category is given and transient is not retryable': {
       policy: { retry: { maxRetries: 9, retryableCategories: ['timeout'] } },
     },
   };
   for (const [name, { policy, failure }] of Object.entries(ENDS)) {
-    it(`comes at once ${name}`, async () => {
+    it(`at once ${name}`, async () => {
       const claim = await bench.running(policy === undefined ? {} : { policy });
       expect(await bench.port.fail(claim, { ...OUCH, ...failure })).toEqual({
         outcome: 'failed',
@@ -153,13 +153,13 @@ describe('the end', () => {
 
 describe('the delay', () => {
   const BACKOFFS: Record<string, { backoff?: Backoff; delays: number[] }> = {
-    'doubles from one second unless told otherwise': { delays: [1_000, 2_000, 4_000, 8_000] },
+    'doubles from one second by default': { delays: [1_000, 2_000, 4_000, 8_000] },
     'is the same each time when it is fixed': {
       backoff: { type: 'fixed', delayMs: 77 },
       delays: [77, 77, 77],
     },
-    'may be nothing': { backoff: { type: 'fixed', delayMs: 0 }, delays: [0, 0] },
-    'grows by the multiplier up to the largest': {
+    'may be zero': { backoff: { type: 'fixed', delayMs: 0 }, delays: [0, 0] },
+    'grows by the multiplier up to the maximum': {
       backoff: { type: 'exponential', initialDelayMs: 100, maxDelayMs: 1_000, multiplier: 3 },
       delays: [100, 300, 900, 1_000, 1_000],
     },
@@ -182,7 +182,7 @@ describe('the delay', () => {
     });
   }
 
-  it('is spread over its upper half when jitter is asked for', async () => {
+  it('is spread over its upper half with jitter', async () => {
     const backoff: Backoff = { type: 'exponential', initialDelayMs: 1_000, jitter: true };
     const kind = newKind();
     await bench.engine.executions.submit(
@@ -225,7 +225,7 @@ describe('a retryable category', () => {
 });
 
 describe('fireTimers', () => {
-  it('makes due what is due, once, and says how many', async () => {
+  it('fires the timers that are due, once, and returns how many', async () => {
     await bench.database.moveClock(10_000_000);
     while ((await bench.port.fireTimers()) > 0);
     const kind = newKind();
@@ -241,7 +241,7 @@ describe('fireTimers', () => {
     expect(await bench.claim({ kinds: [kind] })).toHaveLength(2);
   });
 
-  it('by rivals at once makes each execution claimable once', async () => {
+  it('by concurrent rivals makes each execution claimable once', async () => {
     await bench.database.moveClock(10_000_000);
     while ((await bench.port.fireTimers()) > 0);
     const kind = newKind();
@@ -254,7 +254,7 @@ describe('fireTimers', () => {
     expect(await bench.claim({ kinds: [kind] })).toHaveLength(40);
   });
 
-  it('passes over what was cancelled meanwhile', async () => {
+  it('skips executions cancelled meanwhile', async () => {
     const kind = newKind();
     const id = await bench.submit({ kind, delayMs: 1_000 });
     await bench.engine.cancel(id, { reason: 'never mind' });

@@ -1,6 +1,6 @@
 /**
- * Submitting inside the caller's own transaction: there with its commit, never there after a rollback, and what goes
- * wrong in it is the caller's to try again.
+ * Submitting inside the caller's own transaction: visible with its commit, never after a rollback, and a conflict in it
+ * is the caller's to retry.
  */
 import type pg from 'pg';
 import { afterEach, describe, expect, it, vi, type Mock } from 'vitest';
@@ -25,7 +25,7 @@ async function begin(isolation = 'READ COMMITTED'): Promise<{ client: pg.Client;
   return { client, executor: (text, params) => client.query(text, params) };
 }
 
-/** Besides the statement that asks which transaction it is. */
+/** Not counting the statement that reads which transaction it is. */
 function submitsIn(calls: Mock<SqlExecutor>): number {
   return calls.mock.calls.filter(([text]) => text.includes('ff_submit')).length;
 }
@@ -35,7 +35,7 @@ function newId(): ExecutionId {
 }
 
 describe('inside a transaction, an execution', () => {
-  it('is there once the transaction has committed, and not before', async () => {
+  it('exists once the transaction has committed, and not before', async () => {
     const { client, executor } = await begin();
     const kind = newKind();
     const { executionId, outcome } = await bench.engine.executions.submit({ kind, payload: 1 }, { executor });
@@ -46,7 +46,7 @@ describe('inside a transaction, an execution', () => {
     expect(await bench.claimOne(kind)).toMatchObject({ executionId, payload: 1 });
   });
 
-  it('never was there after a rollback', async () => {
+  it('never exists after a rollback', async () => {
     const { client, executor } = await begin();
     const kind = newKind();
     const [answer] = await bench.engine.executions.submit([{ kind }, { kind, delayMs: 5 }], { executor });
@@ -78,7 +78,7 @@ describe('inside a transaction, an execution', () => {
     });
   }
 
-  it('is refused where there is none: a plain connection, a pool, or one that was ended', async () => {
+  it('is refused outside a transaction: on a plain connection, a pool, or after the transaction has ended', async () => {
     const kind = newKind();
     const { client, executor } = await begin();
     await client.query('ROLLBACK');
@@ -95,7 +95,7 @@ describe('inside a transaction, an execution', () => {
   it('is refused when its transaction is replaced between two statements of one submit', async () => {
     const kind = newKind();
     const { client, executor } = await begin();
-    // Of a kind that is not known the first statement tells, and writes nothing.
+    // For an unknown kind, a first statement reports that and writes nothing.
     const replacing: SqlExecutor = async (text, params) => {
       const answer = await executor(text, params).finally(async () => {
         if (text.includes('ff_submit')) await client.query('ROLLBACK; BEGIN');
@@ -110,7 +110,7 @@ describe('inside a transaction, an execution', () => {
     expect(await bench.claim({ kinds: [kind] })).toEqual([]);
   });
 
-  it('is checked before the transaction is touched', async () => {
+  it('is validated before the transaction is touched', async () => {
     const { client, executor } = await begin();
     const calls = vi.fn<SqlExecutor>(executor);
     const kind = newKind();
@@ -122,11 +122,11 @@ describe('inside a transaction, an execution', () => {
     expect(await bench.claim({ kinds: [kind] })).toHaveLength(1);
   });
 
-  it('reaches the database in one statement, however many kinds its hint would have to name', async () => {
+  it('takes one statement, however many kinds its hint would have to name', async () => {
     const { client, executor } = await begin();
     const calls = vi.fn<SqlExecutor>(executor);
     const requests = Array.from({ length: 600 }, (_, index) => ({ kind: newKind(), payload: index }));
-    // Known before: of new ones it is told by a first statement that writes nothing.
+    // Known before: for new ones a first statement reports that and writes nothing.
     await bench.engine.executions.submit(requests.map(({ kind }) => ({ kind, delayMs: 3_600_000 })));
     expect(await bench.engine.executions.submit(requests, { executor: calls })).toHaveLength(600);
     expect(submitsIn(calls)).toBe(1);
@@ -135,7 +135,7 @@ describe('inside a transaction, an execution', () => {
   });
 });
 
-describe('a conflict inside a transaction is not retried but told as retry_transaction', () => {
+describe('a conflict inside a transaction is not retried but reported as retry_transaction', () => {
   it('when an execution was submitted by a transaction this one cannot see', async () => {
     const { client, executor } = await begin('REPEATABLE READ');
     await client.query('SELECT 1');
@@ -152,7 +152,7 @@ describe('a conflict inside a transaction is not retried but told as retry_trans
     });
   });
 
-  it('when a lock was not to be had in time', async () => {
+  it('when a lock could not be acquired in time', async () => {
     const [first, second] = [await begin(), await begin()];
     const executionId = newId();
     const kind = newKind();
@@ -164,7 +164,7 @@ describe('a conflict inside a transaction is not retried but told as retry_trans
     ).rejects.toMatchObject({ code: 'retry_transaction', sqlState: '55P03' });
   });
 
-  it('when two transactions wait for each other, and the one that is spared goes on', async () => {
+  it('when two transactions deadlock, and the survivor continues', async () => {
     const [first, second] = [await begin(), await begin()];
     const [a, b] = [newId(), newId()];
     const kind = newKind();
@@ -184,7 +184,7 @@ describe('a conflict inside a transaction is not retried but told as retry_trans
     expect(await bench.claim({ kinds: [kind] })).toHaveLength(2);
   });
 
-  it('after which a second try in a new transaction succeeds', async () => {
+  it('and a second try in a new transaction succeeds', async () => {
     const failed = await begin('REPEATABLE READ');
     await failed.client.query('SELECT 1');
     const executionId = newId();
@@ -205,12 +205,12 @@ describe('a conflict inside a transaction is not retried but told as retry_trans
   });
 });
 
-/** Commits what is left to commit; a refused transaction rolls back by itself here. */
+/** Commits what is left to commit; a refused transaction rolls back at this point. */
 async function end({ client }: { client: pg.Client }): Promise<void> {
   await client.query('COMMIT');
 }
 
-/** Waits until hints of other processes reach this engine, and makes it know the route they were about. */
+/** Waits until hints of other processes reach this engine, and makes their route known to it. */
 async function untilListening(engine: Connection): Promise<void> {
   const kind = newKind();
   const heard = vi.fn<(hint: Hint) => boolean>(() => false);
@@ -226,7 +226,7 @@ async function untilListening(engine: Connection): Promise<void> {
 }
 
 describe('a watcher in another process', () => {
-  it('is hinted by a commit, and not by a rollback or a submit that asked not to', async () => {
+  it('is notified by a commit, and not by a rollback or a submit without a hint', async () => {
     const kind = newKind();
     await bench.running({ kind });
     const watching = await bench.another();

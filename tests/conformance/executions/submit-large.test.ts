@@ -1,6 +1,6 @@
 /**
- * The largest submit call. On a database without assertions, which look at every row by itself and would take most of
- * the time.
+ * The largest submit call. It runs on a database without assertions: those check row by row and would take most of the
+ * time.
  */
 import { expect, it } from 'vitest';
 import { plainDatabase } from '../../setup/database.ts';
@@ -8,7 +8,7 @@ import { newKind, useBench } from '../open.ts';
 
 const bench = useBench(plainDatabase);
 
-it('ten thousand executions of one call are all there', async () => {
+it('ten thousand executions of one call are all stored', async () => {
   const kind = newKind();
   const answers = await bench.engine.executions.submit(
     Array.from({ length: 10_000 }, (_, index) => ({ kind, payload: { index } })),

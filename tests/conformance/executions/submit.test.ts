@@ -1,6 +1,6 @@
 /**
- * Submitting: what a caller gets back, what becomes of it, and that a given id makes it repeatable. Submitting inside
- * the caller's own transaction is in submit-inside.test.ts.
+ * Submitting: what a caller gets back, what is stored, and how an id of its own makes a submit repeatable. Submitting
+ * inside the caller's own transaction is in submit-inside.test.ts.
  */
 import { describe, expect, it } from 'vitest';
 import { uuidV7 } from '../../../src/contract/ids.ts';
@@ -16,7 +16,7 @@ function givenId(): ExecutionId {
 }
 
 describe('one execution', () => {
-  it('is answered with its id and waits for a worker', async () => {
+  it('is returned with its id and waits for a worker', async () => {
     const answer = await bench.engine.executions.submit({ kind: newKind() });
     expect(answer).toEqual({ outcome: 'submitted', executionId: expect.stringMatching(ID) });
     expect(await bench.engine.executions.result(answer.executionId)).toEqual({
@@ -25,7 +25,7 @@ describe('one execution', () => {
     });
   });
 
-  it('goes to the lane and the namespace `default` with priority 0 when nothing else is said', async () => {
+  it('goes to the lane and the namespace `default` with priority 0 by default', async () => {
     const id = await bench.submit();
     expect(await bench.snapshot(id)).toMatchObject({
       lane: 'default',
@@ -36,7 +36,7 @@ describe('one execution', () => {
     });
   });
 
-  it('keeps everything that was said about it', async () => {
+  it('keeps every setting it was given', async () => {
     const said = {
       kind: newKind(),
       lane: 'mail',
@@ -59,7 +59,7 @@ describe('one execution', () => {
     'an empty object': {},
   };
   for (const [name, payload] of Object.entries(PAYLOADS)) {
-    it(`brings its payload to the worker as it was given: ${name}`, async () => {
+    it(`delivers its payload to the worker unchanged: ${name}`, async () => {
       const claim = await bench.running({ payload });
       expect(claim.payload).toStrictEqual(payload);
     });
@@ -83,18 +83,18 @@ describe('one execution', () => {
     });
   });
 
-  it('brings a member named __proto__ as what it is, a member', async () => {
+  it('delivers a key named __proto__ as an ordinary key', async () => {
     const text = '{"__proto__":{"polluted":true}}';
     const claim = await bench.running({ payload: JSON.parse(text) });
     expect(JSON.stringify(claim.payload)).toBe(text);
   });
 
-  it('has the payload null when none or null was given', async () => {
+  it('has the payload null when none or null is given', async () => {
     expect((await bench.running()).payload).toBeNull();
     expect((await bench.running({ payload: null })).payload).toBeNull();
   });
 
-  it('leaves out members that are undefined and writes dates as text', async () => {
+  it('drops keys that are undefined and stores dates as strings', async () => {
     const at = new Date(0);
     const claim = await bench.running({ payload: { at, left: undefined } });
     expect(claim.payload).toEqual({ at: '1970-01-01T00:00:00.000Z' });
@@ -102,7 +102,7 @@ describe('one execution', () => {
 });
 
 describe('many executions', () => {
-  it('of the same new kinds and lanes may be submitted by rivals at once', async () => {
+  it('of the same new kinds and lanes may be submitted by concurrent rivals', async () => {
     const requests = Array.from({ length: 30 }, () => ({ kind: newKind(), lane: newKind() }));
     const rivals = [bench.engine, await bench.another()];
     const answers = await Promise.all(
@@ -114,7 +114,7 @@ describe('many executions', () => {
     expect(await bench.claim({ kinds: requests.map(({ kind }) => kind), limit: 300 })).toHaveLength(240);
   });
 
-  it('are answered in the order given, each with an id of its own', async () => {
+  it('are returned in the order given, each with an id of its own', async () => {
     const kind = newKind();
     const answers = await bench.engine.executions.submit([
       { kind, payload: 1 },
@@ -128,7 +128,7 @@ describe('many executions', () => {
     );
   });
 
-  it('may be none', async () => {
+  it('may be an empty list', async () => {
     expect(await bench.engine.executions.submit([])).toEqual([]);
   });
 
@@ -153,7 +153,7 @@ describe('many executions', () => {
 });
 
 describe('a delay', () => {
-  it('keeps the execution from workers until it has passed and the timer has fired', async () => {
+  it('keeps the execution from workers until it has passed and its timer has fired', async () => {
     const kind = newKind();
     const id = await bench.submit({ kind, delayMs: 60_000 });
     const { publicState, state, eligibleAtMs, createdAtMs } = await bench.snapshot(id);
@@ -172,15 +172,15 @@ describe('a delay', () => {
     expect(await bench.claimOne(kind)).toMatchObject({ executionId: id, attemptIndex: 0, resumed: false });
   });
 
-  it('of nothing is no delay', async () => {
+  it('of zero is no delay', async () => {
     const kind = newKind();
     const id = await bench.submit({ kind, delayMs: 0 });
     expect(await bench.claimOne(kind)).toMatchObject({ executionId: id });
   });
 });
 
-describe('a given id', () => {
-  it('is used as it is, whatever its partition', async () => {
+describe('an id given by the caller', () => {
+  it('is used unchanged, whatever its partition', async () => {
     const executionId = givenId();
     expect(await bench.engine.executions.submit({ kind: newKind(), executionId })).toEqual({
       executionId,
@@ -200,7 +200,7 @@ describe('a given id', () => {
     expect(claims).toMatchObject([{ executionId, payload: 'first', priority: 1 }]);
   });
 
-  it('stays a duplicate after the execution has ended', async () => {
+  it('stays a duplicate after the execution has finished', async () => {
     const executionId = givenId();
     const kind = newKind();
     await bench.engine.executions.submit({ kind, executionId });
@@ -211,7 +211,7 @@ describe('a given id', () => {
     expect(await bench.engine.executions.result(executionId)).toEqual({ outcome: 'success', result: 'done' });
   });
 
-  it('twice in one call: the first wins', async () => {
+  it('may occur twice in one call: the first wins', async () => {
     const executionId = givenId();
     const kind = newKind();
     const answers = await bench.engine.executions.submit([
@@ -225,7 +225,7 @@ describe('a given id', () => {
     expect(claims.map(({ payload }) => payload)).toEqual(['first', 'between']);
   });
 
-  it('among new ones: only the known one is a duplicate', async () => {
+  it('among new ones is the only duplicate', async () => {
     const executionId = givenId();
     const kind = newKind();
     await bench.engine.executions.submit({ kind, executionId });
@@ -234,7 +234,7 @@ describe('a given id', () => {
     expect(await bench.claim({ kinds: [kind] })).toHaveLength(3);
   });
 
-  it('given to rivals at once is submitted exactly once', async () => {
+  it('used by concurrent rivals is submitted exactly once', async () => {
     const executionId = givenId();
     const kind = newKind();
     const rival = await bench.another();
@@ -252,7 +252,7 @@ describe('a given id', () => {
     expect(await bench.claim({ kinds: [kind] })).toHaveLength(1);
   });
 
-  it('that differs from another in its partition only keeps nobody from working', async () => {
+  it('that differs from another only in its partition blocks no work', async () => {
     const executionId = givenId();
     const kind = newKind();
     await bench.engine.executions.submit({ kind, executionId });
@@ -266,7 +266,7 @@ describe('a given id', () => {
   });
 });
 
-it('is visible to a claim as soon as it is answered, also on a route nobody has used', async () => {
+it('an execution is visible to claims as soon as submit returns, also on a new route', async () => {
   const [known, fresh] = [newKind(), newKind()];
   await bench.running({ kind: known });
   const id = await bench.submit({ kind: fresh });

@@ -1,6 +1,6 @@
 /**
- * Transactions of the caller's own code: committed when the work returns, rolled back when it throws, with a step in them
- * that is there exactly when the rest is. The engine goes on meanwhile.
+ * Transactions of the caller's own code: committed when the work returns, rolled back when it throws, with a step that
+ * is stored exactly when the rest is. The engine keeps working meanwhile.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Claim } from '../../../src/protocol/index.ts';
@@ -29,7 +29,7 @@ const stepsOf = async ({ executionId }: Claim) =>
   (await bench.engine.executions.listSteps(executionId)).map(({ name, value }) => [name, value]);
 
 describe('transact', () => {
-  it('commits what the work did and answers what it returned', async () => {
+  it('commits what the work did and returns its value', async () => {
     const answer = await bench.port.transact(async (tx) => {
       await tx.query(INSERT, ['room 1']);
       const { rows } = await tx.query<{ n: string }>(
@@ -42,7 +42,7 @@ describe('transact', () => {
     expect(await bookings('room 1')).toEqual(['room 1']);
   });
 
-  it('rolls back when the work throws, and throws the same', async () => {
+  it('rolls back when the work throws, and rethrows the same error', async () => {
     const mine = new Error('mine');
     const attempt = bench.port.transact(async (tx) => {
       await tx.query(INSERT, ['room 2']);
@@ -53,7 +53,7 @@ describe('transact', () => {
     expect(await bench.port.transact(async () => 'still works')).toBe('still works');
   });
 
-  it('is not taken for committed after a statement that failed, also when the work goes on', async () => {
+  it('is not reported as committed after a failed statement, even when the work continues', async () => {
     const attempt = bench.port.transact(async (tx) => {
       await tx.query(INSERT, ['room 3']);
       await tx.query('SELECT 1/0').catch(() => undefined);
@@ -63,7 +63,7 @@ describe('transact', () => {
     expect(await bookings('room 3')).toEqual([]);
   });
 
-  it.each(ENDINGS)('is not taken for committed when its work sends %s', async (statement) => {
+  it.each(ENDINGS)('is not reported as committed when its work sends %s', async (statement) => {
     const attempt = bench.port.transact(async (tx) => {
       await tx.query(INSERT, [`room ${statement}`]);
       await tx.query(statement);
@@ -73,10 +73,10 @@ describe('transact', () => {
     expect(await bench.port.transact(async () => 'still works')).toBe('still works');
   });
 
-  it('is not taken for committed when something it left running rolls it back', async () => {
+  it('is not reported as committed when something it left running rolls it back', async () => {
     const attempt = bench.port.transact(async (tx) => {
       await tx.query(INSERT, ['room 4']);
-      // Not awaited: the second is sent when the first is answered, after the work has returned.
+      // Not awaited: the second is sent when the first returns, after the work has returned.
       void tx.query('SELECT 1').then(() => tx.query('ROLLBACK'));
       await tx.query('SELECT 2');
       return 'ignored';
@@ -85,7 +85,7 @@ describe('transact', () => {
     expect(await bookings('room 4')).toEqual([]);
   });
 
-  it('runs so many at a time, and the next when one is over', async () => {
+  it('runs a limited number concurrently, and the next when one finishes', async () => {
     const leave: (() => void)[] = [];
     let entered = 0;
     const all = Array.from({ length: AT_ONCE + 1 }, (_, index) =>
@@ -121,7 +121,7 @@ describe('a step recorded in a transaction', () => {
     expect(await stepsOf(claim)).toEqual([]);
   });
 
-  it('is refused on an executor that is inside no transaction', async () => {
+  it('is refused on an executor outside a transaction', async () => {
     const claim = await bench.running();
     const client = await bench.database.connect();
     const executor: SqlExecutor = (text, params) => client.query(text, params);
@@ -133,7 +133,7 @@ describe('a step recorded in a transaction', () => {
     await client.end();
   });
 
-  it('is there once that commits, and not before', async () => {
+  it('exists once that commits, and not before', async () => {
     const claim = await bench.running();
     await bench.port.transact(async (tx, executor) => {
       await tx.query(INSERT, ['seat 1']);
@@ -149,7 +149,7 @@ describe('a step recorded in a transaction', () => {
     expect(await bookings('seat 1')).toEqual(['seat 1']);
   });
 
-  it('never was there when that rolls back', async () => {
+  it('never exists when that rolls back', async () => {
     const claim = await bench.running();
     const attempt = bench.port.transact(async (_, executor) => {
       await bench.port.recordStep(claim, { name: 'book' }, { executor });
@@ -162,7 +162,7 @@ describe('a step recorded in a transaction', () => {
     });
   });
 
-  it('answers the first record when there is one, so that the work can be undone', async () => {
+  it('returns the first record when there is one, so that the work can be undone', async () => {
     const claim = await bench.running();
     await bench.port.recordStep(claim, { name: 'book', value: 'first' });
     const answer = await bench.port.transact((_, executor) =>
@@ -171,7 +171,7 @@ describe('a step recorded in a transaction', () => {
     expect(answer).toMatchObject({ outcome: 'recorded', repeated: true, step: { value: 'first' } });
   });
 
-  it('may be a sleep, whose time comes as a number', async () => {
+  it('may be a sleep, whose due time is a number', async () => {
     const claim = await bench.running();
     const answer = await bench.port.transact((_, executor) =>
       bench.port.recordStep(claim, { name: 'nap', sleepMs: 5_000 }, { executor }),
@@ -179,7 +179,7 @@ describe('a step recorded in a transaction', () => {
     expect(answer).toMatchObject({ outcome: 'recorded', step: { kind: 'sleep', dueInMs: 5_000 } });
   });
 
-  it('holds up no renewal, and holds the end back until it is committed', async () => {
+  it('blocks no renewal, and delays the completion until it is committed', async () => {
     const claim = await bench.running();
     const order: string[] = [];
     let completing: Promise<unknown> | undefined;
@@ -189,7 +189,7 @@ describe('a step recorded in a transaction', () => {
       await bench.database.moveClock(LEASE_MS - 1_000);
       expect(await bench.port.renew([claim], LEASE_MS)).toEqual([{ outcome: 'renewed' }]);
       completing = bench.port.complete(claim).then(() => order.push('completed'));
-      // Asked for, and waiting for this transaction.
+      // Sent, and blocked by this transaction.
       await expect
         .poll(async () => (await bench.database.query(WAITING)).rows.length, WAIT)
         .toBeGreaterThanOrEqual(1);
@@ -200,7 +200,7 @@ describe('a step recorded in a transaction', () => {
     expect(await stepsOf(claim)).toEqual([['book', null]]);
   });
 
-  it('is refused without the lease, and the transaction is the caller’s to end', async () => {
+  it('is refused without the lease, and the transaction stays the caller’s to end', async () => {
     const kind = newKind();
     const claim = await bench.running({ kind });
     await bench.port.release(claim);

@@ -1,6 +1,6 @@
 /**
- * Waiting for an execution to end: told by the same process, by another, by looking when nobody can tell; and the ways in
- * which waiting itself ends.
+ * Waiting for the outcome of an execution: notified by the same process, by another, or by polling when neither can;
+ * and how a wait itself ends.
  */
 import { describe, expect, it } from 'vitest';
 import type { Connection, WaitOptions } from '../../../src/index.ts';
@@ -9,7 +9,7 @@ import { LEASE_MS, misplaced, newKind, useBench, WAIT } from '../open.ts';
 const bench = useBench();
 const WHY = { reason: 'why', by: 'ann' };
 
-/** Asks for an end and returns once the asker has been told at least once that it has not come. */
+/** Starts a wait, and returns once it is certain that the execution has not finished yet. */
 async function waiting(
   engine: Connection,
   executionId: string,
@@ -24,8 +24,8 @@ async function waiting(
   return { end, settled: () => isSettled };
 }
 
-describe('waitForEnd of an execution that has ended', () => {
-  it('answers how, whatever the end was', async () => {
+describe('waiting for an execution that has finished', () => {
+  it('returns its outcome, whatever that was', async () => {
     const [done, failed, cancelled, lost] = [
       await bench.running(),
       await bench.running(),
@@ -52,7 +52,7 @@ describe('waitForEnd of an execution that has ended', () => {
     expect(await bench.engine.executions.wait(lost.executionId)).toMatchObject({ outcome: 'expired' });
   });
 
-  it('answers again and again', async () => {
+  it('returns it any number of times', async () => {
     const claim = await bench.running();
     await bench.port.complete(claim, 1);
     const ends = await Promise.all(
@@ -62,8 +62,8 @@ describe('waitForEnd of an execution that has ended', () => {
   });
 });
 
-describe('waitForEnd of an execution that ends later', () => {
-  it('is told by the same process, of every kind of end', async () => {
+describe('waiting for an execution that finishes later', () => {
+  it('is notified by the same process, for every outcome', async () => {
     const claims = [await bench.running(), await bench.running(), await bench.running()];
     const waits = await Promise.all(claims.map(({ executionId }) => waiting(bench.engine, executionId)));
     await bench.port.complete(claims[0]!);
@@ -73,7 +73,7 @@ describe('waitForEnd of an execution that ends later', () => {
     expect(ends).toMatchObject([{ outcome: 'success' }, { outcome: 'failed' }, { outcome: 'cancelled' }]);
   });
 
-  it('is told by another connection', async () => {
+  it('is notified by another connection', async () => {
     const other = await bench.another();
     const claim = await bench.running();
     const { end } = await waiting(other, claim.executionId);
@@ -82,7 +82,7 @@ describe('waitForEnd of an execution that ends later', () => {
     await other.close();
   });
 
-  it('finds out by itself when nobody can tell it', async () => {
+  it('polls where no hint can arrive', async () => {
     const deaf = await bench.another({ listen: 'off' });
     const claim = await bench.running();
     const { end } = await waiting(deaf, claim.executionId);
@@ -91,7 +91,7 @@ describe('waitForEnd of an execution that ends later', () => {
     await deaf.close();
   });
 
-  it('finds out when the end was written by nobody who rings', async () => {
+  it('polls when the outcome was written without a hint', async () => {
     const claim = await bench.running();
     const { end } = await waiting(bench.engine, claim.executionId);
     const [, partition, uuid] = /^\{fp:(\d+)\}:(.*)$/.exec(claim.executionId)!;
@@ -102,7 +102,7 @@ describe('waitForEnd of an execution that ends later', () => {
     expect(await end).toMatchObject({ outcome: 'cancelled', by: 'sql' });
   });
 
-  it('goes on through retries, pauses and lost leases', async () => {
+  it('continues through retries, pauses and lost leases', async () => {
     const kind = newKind();
     const first = await bench.running({ kind, policy: { retry: { maxRetries: 5 } } });
     const { end, settled } = await waiting(bench.engine, first.executionId);
@@ -118,7 +118,7 @@ describe('waitForEnd of an execution that ends later', () => {
     expect(await end).toEqual({ outcome: 'success', result: 'at last' });
   });
 
-  it('tells a thousand who wait for the same one', async () => {
+  it('notifies a thousand waiters of the same execution', async () => {
     const claim = await bench.running();
     const ends = Array.from({ length: 1_000 }, () => bench.engine.executions.wait(claim.executionId));
     await bench.engine.executions.describe(claim.executionId);
@@ -128,7 +128,7 @@ describe('waitForEnd of an execution that ends later', () => {
     );
   });
 
-  it('tells each of a thousand that end in one call', async () => {
+  it('notifies the waiters of a thousand that finish in one call', async () => {
     const kind = newKind();
     const submitted = await bench.engine.executions.submit(Array.from({ length: 1_000 }, () => ({ kind })));
     const ids = submitted.map(({ executionId }) => executionId);
@@ -140,8 +140,8 @@ describe('waitForEnd of an execution that ends later', () => {
   });
 });
 
-describe('waiting itself', () => {
-  it('is ended by a signal, for that waiter alone', async () => {
+describe('a wait', () => {
+  it('is ended by its AbortSignal, for that waiter alone', async () => {
     const claim = await bench.running();
     const stop = new AbortController();
     const [mine, theirs] = [
@@ -157,14 +157,14 @@ describe('waiting itself', () => {
     expect(await theirs.end).toMatchObject({ outcome: 'success' });
   });
 
-  it('does not begin with a signal that is given already', async () => {
+  it('does not start with an aborted AbortSignal', async () => {
     const claim = await bench.running();
     const reason = new Error('before');
     const wait = bench.engine.executions.wait(claim.executionId, { signal: AbortSignal.abort(reason) });
     await expect(wait).rejects.toBe(reason);
   });
 
-  it('leaves nothing on a signal that outlives it', async () => {
+  it('leaves no listener on an AbortSignal that outlives it', async () => {
     const claim = await bench.running();
     const { signal } = new AbortController();
     let listening = 0;
@@ -175,7 +175,7 @@ describe('waiting itself', () => {
     const ends = Array.from({ length: 10 }, () =>
       bench.engine.executions.wait(claim.executionId, { signal: counted }),
     );
-    // One listener for all of them: Node takes many for a leak.
+    // One listener for all of them: Node reports many as a leak.
     await expect.poll(() => listening, WAIT).toBe(1);
     await bench.port.complete(claim);
     await Promise.all(ends);
@@ -190,7 +190,7 @@ describe('waiting itself', () => {
     });
   });
 
-  it('is ended when the engine is closed, and refused after', async () => {
+  it('is rejected when the engine is closed, and refused after', async () => {
     const engine = await bench.another();
     const claim = await bench.running();
     const { end } = await waiting(engine, claim.executionId);
@@ -201,11 +201,11 @@ describe('waiting itself', () => {
   });
 
   it.each<[what: string, id: unknown, options: unknown, code: string, field: string]>([
-    ['an id that is none', 'x', {}, 'invalid_id', 'executionId'],
+    ['an invalid id', 'x', {}, 'invalid_id', 'executionId'],
     ['no id', undefined, {}, 'invalid_id', 'executionId'],
-    ['options that are none', null, 5, 'invalid_input', 'options'],
-    ['an option nobody knows', null, { timeoutMs: 5 }, 'invalid_input', 'options.timeoutMs'],
-    ['a signal that is none', null, { signal: 5 }, 'invalid_input', 'options.signal'],
+    ['options that are not an object', null, 5, 'invalid_input', 'options'],
+    ['an unknown option', null, { timeoutMs: 5 }, 'invalid_input', 'options.timeoutMs'],
+    ['an invalid AbortSignal', null, { signal: 5 }, 'invalid_input', 'options.signal'],
   ])('is refused for %s', async (_, id, options, code, field) => {
     const target = id === null ? await bench.submit() : id;
     await expect(

@@ -1,6 +1,6 @@
 /**
- * Reading to the present end, and hints that are not true: a reader ends where it said it would, and believes nobody but the
- * database.
+ * Reading until now, and false hints: a reader stops at the position that was the last when it was called, and trusts
+ * only the database.
  */
 import { expect, it, onTestFinished } from 'vitest';
 import { openEngine } from '../../../src/engine/open.ts';
@@ -21,7 +21,7 @@ async function everything(options: Parameters<typeof bench.engine.events.subscri
   return ids;
 }
 
-it('until now yields what was committed before the call, and is over', async () => {
+it('until now yields what was committed before the call, and finishes', async () => {
   const kind = newKind();
   const ids = [await endOne(bench, kind), await endOne(bench, kind)];
   const subscription = await bench.engine.events.subscribeCompletions({
@@ -37,14 +37,14 @@ it('until now yields what was committed before the call, and is over', async () 
   );
 });
 
-it('until now is over at once when nothing is there, or nothing matches', async () => {
+it('until now finishes at once when there is nothing, or nothing matches', async () => {
   const kind = newKind();
   await endOne(bench, kind);
   expect(await everything({ from: 'now' })).toEqual([]);
   expect(await everything({ from: 'beginning', filter: { kind: newKind() } })).toEqual([]);
 });
 
-it('a hint of a position that does not exist wakes a reader and does not keep it busy', async () => {
+it('a hint of a position that does not exist wakes a reader once and does not keep it busy', async () => {
   const { pool, count, end } = countingPool(bench.database.url);
   const { engine } = await openEngine({ pool, listenUrl: bench.database.url });
   onTestFinished(async () => {
@@ -58,7 +58,7 @@ it('a hint of a position that does not exist wakes a reader and does not keep it
   await expect.poll(reads, { timeout: patiently(10_000) }).toBeGreaterThan(0);
   const before = reads();
   let hints = 0;
-  // Again and again, because the listener may not be there yet.
+  // Repeated, because the listener may not be connected yet.
   const hinted = async (): Promise<number> => {
     hints += 1;
     await bench.database.query('SELECT pg_notify($1, $2)', [
@@ -71,7 +71,7 @@ it('a hint of a position that does not exist wakes a reader and does not keep it
   const looks = (): number => count('ff_sequence');
   const looked = looks();
   await expect.poll(looks, { timeout: patiently(10_000) }).toBeGreaterThan(looked + 3);
-  // A reader that believed it would read without end.
+  // A reader that trusted the hint would read forever.
   expect(reads() - before).toBeLessThan(hints + 5);
   const id = await endOne(bench, kind);
   expect(await next).toMatchObject({ value: { executionId: id } });

@@ -1,6 +1,6 @@
 /**
- * Every event there is, as a subscriber gets it: executions, lanes and workers are driven through their lives, and each
- * step is told once, in order, with what belongs to it.
+ * Every kind of event as a subscriber receives it: executions, lanes and workers are driven through their lives, and
+ * each step is reported once, in order, with its details.
  */
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { Claim } from '../../../src/protocol/index.ts';
@@ -55,7 +55,7 @@ describe('the life of an execution', () => {
     await subscription.close();
   });
 
-  it('is told in order, each step once', () => {
+  it('is reported in order, each step once', () => {
     expect(events.map(({ family, type }) => `${family}.${type}`)).toEqual([
       'lease.acquired',
       'lease.renewed',
@@ -77,7 +77,7 @@ describe('the life of an execution', () => {
     ]);
   });
 
-  it('says of every event whose it is, and where the feed goes on', () => {
+  it('has on every event its execution, and the cursor to resume after it', () => {
     for (const event of events) {
       expect(event).toMatchObject({ executionId, kind, lane, namespace, flowId: null });
       expect(event.cursor).toBe(encodeCursor(event.position));
@@ -87,7 +87,7 @@ describe('the life of an execution', () => {
     expect(positions).toEqual(positions.map((_, index) => positions[0]! + BigInt(index)));
   });
 
-  it('names the worker of a lease that is granted or renewed, and its tags as they were', () => {
+  it('names the worker of a lease that is granted or renewed, and the tags of that moment', () => {
     const [first] = claims;
     const about = { attemptIndex: 0, leaseEpoch: 1, leaseId: first!.leaseId, tags: TAGS };
     expect(events[0]).toMatchObject({ ...about, workerInstanceId: 'worker-1' });
@@ -95,7 +95,7 @@ describe('the life of an execution', () => {
     expect(events[2]).toMatchObject({ ...about, previousOwner: 'worker-1', transition: 'release' });
   });
 
-  it('names the owners of a lease that was lost, and the one who took it away', () => {
+  it('names both owners of a lost lease, and who revoked it', () => {
     const [, second, third, fourth, fifth] = claims.map(({ leaseId }) => leaseId);
     expect(events[4]).toMatchObject({ leaseId: second, previousOwner: 'worker-1', leaseEpoch: 2 });
     expect(events[6]).toMatchObject({ leaseId: third, previousOwner: 'worker-1', attemptIndex: 1 });
@@ -109,7 +109,7 @@ describe('the life of an execution', () => {
     expect(events[11]).toMatchObject({ leaseId: fifth, previousOwner: 'worker-2', newOwner: 'worker-1' });
   });
 
-  it('says what an operator changed', () => {
+  it('reports what an operator changed', () => {
     expect(events[9]).toMatchObject({ by: 'ann', oldPriority: 0, newPriority: 7 });
     expect(events[10]).toMatchObject({ by: 'bob', set: { more: 'b' }, removed: ['team'] });
     expect(events[13]).toMatchObject({
@@ -121,7 +121,7 @@ describe('the life of an execution', () => {
     });
   });
 
-  it('ends with the outcome, under the lease it had', () => {
+  it('finishes with the outcome, under its last lease', () => {
     const fifth = claims[4]!;
     expect(events[12]).toMatchObject({
       leaseId: fifth.leaseId,
@@ -139,7 +139,7 @@ describe('the life of an execution', () => {
     expect(events[16]).toMatchObject({ leaseId, tags: { more: 'b' } });
   });
 
-  it('is the same for a reader of leases alone, and one of completions alone', async () => {
+  it('is the same for a reader of leases only, and of completions only', async () => {
     const from = encodeCursor(events[0]!.position - 1n);
     const filter = { executionId };
     const leases = await bench.engine.events.subscribeLeaseHistory({ from, filter });
@@ -153,8 +153,8 @@ describe('the life of an execution', () => {
   });
 });
 
-describe('an execution that ends otherwise', () => {
-  it('failed, expired, or cancelled before it ever ran', async () => {
+describe('an execution that finishes otherwise', () => {
+  it('is reported as failed, expired, or cancelled before it ever ran', async () => {
     const subscription = await bench.engine.events.subscribeCompletions({ filter: { namespace: 'ends' } });
     const failing = await bench.running({ namespace: 'ends' });
     await bench.port.fail(failing, { message: 'ouch' });
@@ -172,7 +172,7 @@ describe('an execution that ends otherwise', () => {
 });
 
 describe('a lane', () => {
-  it('is told of when it is paused and resumed, and not when nothing changed', async () => {
+  it('is reported when it is paused and resumed, and not when nothing changed', async () => {
     const subscription = await bench.engine.events.subscribe({ filter: { families: ['operator'] } });
     await bench.engine.lanes.pause('slow', { by: 'ann', reason: 'overload' });
     await bench.engine.lanes.pause('slow', { by: 'bob' });
@@ -203,7 +203,7 @@ describe('a worker', () => {
     ...(version === undefined ? {} : { version }),
   });
 
-  it('is told of when it comes, stops or falls silent, and not for every sign of life', async () => {
+  it('is reported when it registers, stops or is lost, and not for every heartbeat', async () => {
     const subscription = await bench.engine.events.subscribe({ filter: { families: ['worker'] } });
     await bench.port.registerWorker(entry('w-1', '1.2.3'));
     await bench.port.registerWorker(entry('w-1', '1.2.3'));

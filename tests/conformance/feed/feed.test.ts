@@ -1,6 +1,6 @@
 /**
- * Subscriptions as users have them: where they begin, how they end, what they cost, and that a broken connection or a row
- * nobody knows never makes them skip an event. What the events are is in events.test.ts.
+ * Subscriptions as users see them: where they start, how they end, what they cost, and that neither a broken connection
+ * nor an unknown row makes them skip an event. The events themselves are in events.test.ts.
  */
 import { randomUUID } from 'node:crypto';
 import { getEventListeners } from 'node:events';
@@ -24,7 +24,7 @@ import { patiently } from '../../setup/patience.ts';
 const bench = useBench();
 const READ = 'ff_read_events';
 const LOOK = 'ff_sequence';
-/** What waits for nothing ends at once; a longer wait is one for a timeout. */
+/** Whatever waits for nothing settles at once; anything slower has waited for a timeout. */
 const SOON = { timeout: patiently(5_000), interval: 10 };
 const OVER = { done: true, value: undefined };
 
@@ -37,7 +37,7 @@ async function endSome(kind: string, count: number): Promise<string[]> {
   return ids;
 }
 
-describe('a subscription begins', () => {
+describe('a subscription starts', () => {
   it('from now, with what is committed after the call', async () => {
     const kind = newKind();
     await endSome(kind, 2);
@@ -49,7 +49,7 @@ describe('a subscription begins', () => {
     }
   });
 
-  it('from the beginning, with the oldest event there is', async () => {
+  it('from the beginning, with the oldest event', async () => {
     const kind = newKind();
     const ids = await endSome(kind, 3);
     const subscription = await bench.engine.events.subscribe({ from: 'beginning', filter: { kind } });
@@ -60,7 +60,7 @@ describe('a subscription begins', () => {
     await all.close();
   });
 
-  it('from a cursor, as text or bytes, strictly after it', async () => {
+  it('from a cursor, as a string or bytes, strictly after it', async () => {
     const kind = newKind();
     const start = await bench.engine.events.subscribeCompletions({ filter: { kind } });
     const ids = await endSome(kind, 3);
@@ -85,7 +85,7 @@ describe('a subscription begins', () => {
 });
 
 describe('the cursor of a subscription', () => {
-  it('passes what the filter drops, so that who comes back does not read it again', async () => {
+  it('passes events the filter drops, so that a returning reader does not read them again', async () => {
     const kind = newKind();
     const subscription = await bench.engine.events.subscribe({ filter: { kind } });
     const before = decodeCursor(subscription.cursor)!;
@@ -99,7 +99,7 @@ describe('the cursor of a subscription', () => {
     expect(decodeCursor(subscription.cursor)).toBe(before + 6n);
   });
 
-  it('stands behind the event that was handed over, and not behind those that wait', async () => {
+  it('is after the event that was handed over, not after the buffered ones', async () => {
     const subscription = await bench.engine.events.subscribe();
     await plantWorkers(bench.database, 3);
     const [first] = await take(subscription, 1);
@@ -112,7 +112,7 @@ describe('the cursor of a subscription', () => {
 });
 
 describe('a subscription ends', () => {
-  /** An engine whose statements are counted, and that hears of nothing but its own. */
+  /** An engine without a listening connection whose statements are counted. */
   async function counted(url = bench.database.url) {
     const counting = countingPool(url);
     const { engine } = await openEngine({ pool: counting.pool });
@@ -123,7 +123,7 @@ describe('a subscription ends', () => {
     return { engine, ...counting };
   }
 
-  it('when its reader leaves the loop: nobody listens, looks or reads for it any more', async () => {
+  it('when its reader leaves the loop: nothing listens, polls or reads for it any more', async () => {
     const { engine, count } = await counted();
     const { signal } = new AbortController();
     const subscription = await engine.events.subscribe({ signal });
@@ -134,14 +134,14 @@ describe('a subscription ends', () => {
     expect(getEventListeners(signal, 'abort')).toEqual([]);
     expect(await subscription.next()).toEqual(OVER);
     const [looks, reads] = [count(LOOK), count(READ)];
-    // Others that follow the same feed see events come, one after the other.
+    // Another subscription of the same feed receives events, one after the other.
     const other = await bench.engine.events.subscribe();
     for (let round = 0; round < 10; round += 1) {
       await engine.lanes.pause(newKind());
       await take(other, 1);
     }
     await other.close();
-    // One look may have been arranged before the end, and the page after the last one read already.
+    // One poll may have been scheduled before, and the next page already read.
     expect(count(LOOK) - looks).toBeLessThanOrEqual(1);
     expect(count(READ) - reads).toBeLessThanOrEqual(1);
   });
@@ -163,7 +163,7 @@ describe('a subscription ends', () => {
     },
   );
 
-  it('before it begins, when its signal was aborted already', async () => {
+  it('before it starts, when its AbortSignal is already aborted', async () => {
     const subscription = await bench.engine.events.subscribe({
       from: 'beginning',
       signal: AbortSignal.abort(),
@@ -185,7 +185,7 @@ describe('a subscription ends', () => {
     await expect(engine.events.subscribe()).rejects.toMatchObject({ code: 'closed' });
   });
 
-  it.each(['close', 'signal'] as const)('by %s, also while the database gives no answer', async (how) => {
+  it.each(['close', 'signal'] as const)('by %s, even while the database does not respond', async (how) => {
     const proxy = await startFaultProxy({ targetPort: Number(new URL(bench.database.url).port) });
     const { engine, count } = await counted(proxy.url(bench.database.url));
     onTestFinished(() => proxy.close());
@@ -200,7 +200,7 @@ describe('a subscription ends', () => {
     await vi.waitFor(() => expect(ended.value).toEqual(OVER), SOON);
   });
 
-  /** What a promise has come to, if it has. */
+  /** The value of a promise, once it has one. */
   function settled<Value>(promise: Promise<Value>): { value?: Value } {
     const answer: { value?: Value } = {};
     void promise.then((value) => (answer.value = value));
@@ -209,7 +209,7 @@ describe('a subscription ends', () => {
 });
 
 describe('reading', () => {
-  it('twice at once answers two events, in order', async () => {
+  it('twice concurrently returns two events, in order', async () => {
     const subscription = await bench.engine.events.subscribe();
     const both = [subscription.next(), subscription.next()];
     await plantWorkers(bench.database, 2);
@@ -219,7 +219,7 @@ describe('reading', () => {
     await subscription.close();
   });
 
-  it('gives a reader what happened, whatever another one does to the same event', async () => {
+  it('yields the event unchanged, whatever another reader does to its copy', async () => {
     const both = await Promise.all([bench.engine.events.subscribe(), bench.engine.events.subscribe()]);
     const parked = both.map((subscription) => take(subscription, 1));
     const id = await bench.submit({ tags: { team: 'a' } });
@@ -233,7 +233,7 @@ describe('reading', () => {
     await Promise.all(both.map((subscription) => subscription.close()));
   });
 
-  it('slowly holds two pages and leaves the rest in the database', async () => {
+  it('slowly buffers two pages and leaves the rest in the database', async () => {
     const counting = countingPool(bench.database.url);
     const { engine } = await openEngine({ pool: counting.pool });
     const { cursor: from } = await bench.engine.events.subscribe();
@@ -250,7 +250,7 @@ describe('reading', () => {
     await counting.end();
   });
 
-  it('from far behind gives every event once, in order', async () => {
+  it('from far behind yields every event once, in order', async () => {
     const from = (await bench.engine.events.subscribe()).cursor;
     for (let round = 0; round < 4; round += 1) await plantWorkers(bench.database, 500);
     const subscription = await bench.engine.events.subscribe({ from });
@@ -259,7 +259,7 @@ describe('reading', () => {
     await subscription.close();
   });
 
-  it('by a thousand in one process costs one statement for all', async () => {
+  it('by a thousand readers in one process costs one statement for all', async () => {
     const counting = countingPool(bench.database.url, 8);
     const { engine } = await openEngine({ pool: counting.pool });
     const open = Array.from({ length: 1_000 }, () => engine.events.subscribe());
@@ -291,7 +291,7 @@ describe('reading', () => {
 });
 
 describe('a connection that breaks', () => {
-  it('is told of once, with the cursor, and nothing is lost or doubled', async () => {
+  it('is reported once, with the cursor, and no event is lost or repeated', async () => {
     const proxy = await startFaultProxy({ targetPort: Number(new URL(bench.database.url).port) });
     const engine: Connection = await bench.another({
       databaseUrl: proxy.url(bench.database.url),
@@ -319,7 +319,7 @@ describe('a connection that breaks', () => {
     await proxy.close();
   });
 
-  /** A listener that comes back late may be lost once more. */
+  /** A listener that reconnects late may be lost once more. */
   async function takeThrough(
     subscription: Awaited<ReturnType<Connection['events']['subscribe']>>,
     count: number,
@@ -333,8 +333,8 @@ describe('a connection that breaks', () => {
   }
 });
 
-describe('a row that nobody here knows', () => {
-  /** A later version may write it; what is in it, this one cannot know. */
+describe('a row of an unknown type', () => {
+  /** A later version may have written it; this one cannot decode it. */
   const plantUnknown = (): Promise<void> =>
     plantRows(bench.database, [
       {
@@ -347,7 +347,7 @@ describe('a row that nobody here knows', () => {
       },
     ]);
 
-  it('ends the reading with its position, after the events before it, and again at the second try', async () => {
+  it('ends the subscription with its position, after the events before it, and again at the second try', async () => {
     const start = await bench.engine.events.subscribe();
     const from = start.cursor;
     await start.close();
@@ -368,7 +368,7 @@ describe('a row that nobody here knows', () => {
     await beyond.close();
   });
 
-  it('does not concern those who do not ask for it', async () => {
+  it('does not affect readers whose filter excludes it', async () => {
     const filter = { families: ['worker'] as const };
     const subscription = await bench.engine.events.subscribe({ filter });
     await plantUnknown();

@@ -1,6 +1,6 @@
 /**
- * What a filter lets through: the same log read with many filters, once with the filter in the statement and once over rows
- * that were read without it, as readers that follow the feed share them. Both must give what the filter says, in plain words.
+ * What a filter lets through. The same log is read with many filters: once with the filter in the statement, and once
+ * over shared rows that were read without it. Both must match a third, plain reading of the filter.
  */
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -42,7 +42,7 @@ let context: EngineContext;
 let close: () => Promise<void>;
 let rows: StoredEvent[];
 
-/** Varied by remainders of numbers that share no factor, so that combinations of all kinds occur. */
+/** Varied by remainders of coprime numbers, so that all combinations occur. */
 function planted(index: number): PlantedRow {
   const family = FAMILIES[index % FAMILIES.length]!;
   const type = TYPES[family][Math.floor(index / FAMILIES.length) % TYPES[family].length]!;
@@ -84,7 +84,7 @@ beforeAll(async () => {
 });
 afterAll(() => close?.());
 
-/** What the filter says, in the words of the user who wrote it. */
+/** The filter as the user who wrote it means it. */
 function isWanted(filter: EventsFilter, row: StoredEvent): boolean {
   const id = row.uuid === null ? null : formatExecutionId(row.partition!, row.uuid);
   const flow = row.flowUuid === null ? null : formatExecutionId(row.partition!, row.flowUuid);
@@ -120,7 +120,7 @@ describe('a filter', () => {
   const elsewhere = (number: number): string => formatExecutionId(8, uuid(number));
 
   it.each<[string, EventsFilter]>([
-    ['that asks for nothing', {}],
+    ['without conditions', {}],
     ['by one family', { families: ['lease'] }],
     ['by some families', { families: ['completion', 'worker', 'tag'] }],
     ['by a type that two families have', { types: ['expired'] }],
@@ -128,7 +128,7 @@ describe('a filter', () => {
     ['by a namespace', { namespace: 'n-a' }],
     ['by a tag', { tags: { team: 'a' } }],
     ['by two tags', { tags: { team: 'a', size: 'big' } }],
-    ['by a tag that objects seem to have', { tags: { toString: 'x' } }],
+    ['by a tag named like a property of Object.prototype', { tags: { toString: 'x' } }],
     ['by a kind', { kind: 'k-b' }],
     ['by a lane', { lane: 'l-a' }],
     ['by kind and lane', { kind: 'k-c', lane: 'l-b' }],
@@ -139,26 +139,26 @@ describe('a filter', () => {
     ['by one partition', { partitions: [7] }],
     ['by some partitions', { partitions: [0, 255] }],
     ['by all partitions', { partitions: Array.from({ length: 256 }, (_, number) => number) }],
-  ])('%s finds what it asks for, in the database and over shared rows', async (_, filter) => {
+  ])('%s finds what matches, in the database and over shared rows', async (_, filter) => {
     expect(await expectSame(filter)).toBeGreaterThan(0);
   });
 
   it.each<[string, EventsFilter]>([
     ['a value under another key', { tags: { team: 'big' } }],
-    ['a key that only objects have', { tags: { constructor: 'x' } }],
-    ['a kind nobody uses', { kind: 'k-z' }],
+    ['a key of Object.prototype', { tags: { constructor: 'x' } }],
+    ['a kind that is not used', { kind: 'k-z' }],
     ['a kind in a lane it is not in', { kind: 'k-a', lane: 'default' }],
     ['an execution with the wrong partition', { executionId: elsewhere(5) }],
     ['an execution that is not in the partitions', { executionId: id(4), partitions: [0, 255] }],
     ['a flow with the wrong partition', { flowId: elsewhere(1_001) }],
     ['an execution and a flow of two partitions', { executionId: id(4), flowId: flow(0) }],
-    ['a partition nothing is in', { partitions: [8] }],
-    ['a type its namespace has not', { namespace: 'n-a', types: ['registered'] }],
+    ['an empty partition', { partitions: [8] }],
+    ['a type that does not occur in its namespace', { namespace: 'n-a', types: ['registered'] }],
   ])('for %s finds nothing, in the database and over shared rows', async (_, filter) => {
     expect(await expectSame(filter)).toBe(0);
   });
 
-  it('of any kind says the same in the database and over shared rows', async () => {
+  it('of any kind finds the same in the database and over shared rows', async () => {
     const some = <Value>(values: readonly Value[]) =>
       fc.uniqueArray(fc.constantFrom(...values), { minLength: 1, maxLength: 3 });
     const filters = fc.record(
@@ -187,7 +187,7 @@ describe('a filter', () => {
 });
 
 describe('a page', () => {
-  it('looks at so many events and no more, and says how far, whether they match or not', async () => {
+  it('examines a fixed number of events and returns how far it got, whether they match or not', async () => {
     const filter = storedFilter({ namespace: 'n-b' }, null);
     const found: string[] = [];
     let after = 0n;
@@ -202,7 +202,7 @@ describe('a page', () => {
     expect(found).toEqual(idsOf(rows.filter(({ namespace }) => namespace === 'n-b')));
   });
 
-  it('after page is what a subscription with the filter gives', async () => {
+  it('after page is what a subscription with the filter yields', async () => {
     const stored = storedFilter({ types: ['lost'] }, ['worker']);
     const expected = rows.filter((row) => matches(stored, row)).length;
     const subscription = await bench.engine.events.subscribe({

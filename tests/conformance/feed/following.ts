@@ -1,6 +1,6 @@
 /**
- * What tests of the event feed share: reading a number of events, walking a log to its end, planting rows that no
- * operation writes, and a pool that says which statements went through it.
+ * What tests of the event feed share: taking a number of events, reading a log to its last position, planting rows that
+ * no operation writes, and a pool that counts its statements.
  */
 import { randomUUID } from 'node:crypto';
 import pg from 'pg';
@@ -15,7 +15,7 @@ import { sequenceEvents, type StoredEventFilter } from '../../../src/engine/feed
 import { testDatabase } from '../../setup/database.ts';
 import type { Bench } from '../open.ts';
 
-/** Asks for nothing. */
+/** A filter without conditions. */
 export const ANY: StoredEventFilter = {
   families: null,
   types: null,
@@ -30,7 +30,7 @@ export const ANY: StoredEventFilter = {
 
 const PAGE = 256;
 
-/** The next events of a subscription that is not expected to be disconnected or to end. */
+/** The next events of a subscription that is expected to stay connected and open. */
 export async function take<Event extends FeedEvent>(
   subscription: EventSubscription<Event>,
   count: number,
@@ -48,7 +48,7 @@ export async function take<Event extends FeedEvent>(
   return events;
 }
 
-/** Everything after a position, up to the end. */
+/** Everything after a position, up to the last one. */
 export async function walk(source: FeedSource, after: bigint): Promise<FeedEvent[]> {
   const events: FeedEvent[] = [];
   let place = after;
@@ -63,12 +63,12 @@ export async function walk(source: FeedSource, after: bigint): Promise<FeedEvent
 
 export const positionsOf = (events: readonly FeedEvent[]): bigint[] => events.map(({ position }) => position);
 
-/** So many consecutive positions. */
+/** A number of consecutive positions. */
 export function consecutive(first: bigint, count: number): bigint[] {
   return Array.from({ length: count }, (_, index) => first + BigInt(index));
 }
 
-/** One event each, of no execution, in one transaction. */
+/** One event per worker, without an execution, in one transaction. */
 export async function plantWorkers(database: TestDatabase, count: number): Promise<string[]> {
   const names = Array.from({ length: count }, () => `w-${randomUUID()}`);
   await database.query(
@@ -79,7 +79,7 @@ export async function plantWorkers(database: TestDatabase, count: number): Promi
   return names;
 }
 
-/** A row as no operation writes it; `route` counts the routes there are, by kind and lane. */
+/** A row that no operation writes; `route` is an index into the existing routes, ordered by kind and lane. */
 export interface PlantedRow {
   family: string;
   event_type: string;
@@ -93,7 +93,7 @@ export interface PlantedRow {
   route?: number;
 }
 
-/** Events of workers, which the log takes in its own way, made into others before anybody can see them. */
+/** Writes events of workers the regular way, and turns them into these rows before they are visible. */
 export async function plantRows(database: TestDatabase, rows: readonly PlantedRow[]): Promise<void> {
   const client = await database.connect();
   await client.query('BEGIN');
@@ -129,7 +129,7 @@ export async function endOne(bench: Bench, kind: string): Promise<string> {
 
 export interface CountingPool {
   pool: PoolLike;
-  /** Statements so far whose text has this in it. */
+  /** The number of statements so far that contain this string. */
   count(text: string): number;
   end(): Promise<void>;
 }
@@ -153,13 +153,13 @@ export function countingPool(databaseUrl: string, max = 4): CountingPool {
 /** One event of a worker, to be written on a connection of the caller's own. */
 export const TELL_LATE = `SELECT ff_tell('worker', '{lost}', '{late}', ARRAY['{"worker_id": "w"}'::jsonb])`;
 
-/** What is known of a worker by its event. */
+/** The worker instances that the events are about. */
 export const namesOf = (events: readonly FeedEvent[]): string[] =>
   events.map((event) => ('workerInstanceId' in event ? String(event.workerInstanceId) : ''));
 
 export interface Log extends Pick<OpenedEngine, 'engine' | 'context'> {
   readonly database: TestDatabase;
-  /** Gives positions out; answers the last. */
+  /** Assigns positions, and returns the last one. */
   last(): Promise<bigint>;
   walk(after: bigint): Promise<FeedEvent[]>;
 }
@@ -172,7 +172,7 @@ const ANEW = `
   INSERT INTO ff_event_run SELECT * FROM public.first_runs;
   INSERT INTO ff_sequencer SELECT * FROM public.first_sequencer`;
 
-/** A log that begins anew with every test of a file, and an engine on it. */
+/** A log that is reset before every test of a file, and an engine on it. */
 export function useLog(): Log {
   let database: TestDatabase;
   let opened: OpenedEngine;
@@ -202,13 +202,14 @@ export function useLog(): Log {
   };
 }
 
-/** As after a failover: the same system on another timeline, which may lack the newest events of the old one. */
+/** Simulates a failover: the same system on another timeline, which may lack the newest events of the old one. */
 export async function promote(database: TestDatabase): Promise<void> {
   await database.query(`UPDATE ff_sequencer SET identity = split_part(identity, '/', 1) || '/000000FE'`);
 }
 
 /**
- * As after a dump and a restore on a server that had used up more transactions, or fewer: their numbers mean nothing there.
+ * Simulates a dump and restore on a server with more, or fewer, transactions behind it: the stored transaction ids mean
+ * nothing there.
  */
 export async function restore(
   database: TestDatabase,

@@ -1,6 +1,6 @@
 /**
- * Positions of events: dense, stable, the same for every reader, and never given out a second time, also when the log was
- * restored on another server or its server lost the newest part. How old events go is in retention.test.ts.
+ * Positions of events: dense, stable, the same for every reader, and never assigned twice, even when the log was
+ * restored on another server or its server lost the newest part. How old events are deleted is in retention.test.ts.
  */
 import { randomUUID } from 'node:crypto';
 import { describe, expect, it, onTestFinished } from 'vitest';
@@ -30,7 +30,7 @@ async function sequencer(): Promise<{ epoch: number; foreign_to_ev_id: number }>
   return found.rows[0]!;
 }
 
-/** Jumps, and how many events the runs hold. */
+/** The number of jumps, and of events in all runs. */
 async function runs(): Promise<{ jumps: number; events: number }> {
   const found = await log.database.query<{ jumps: number; events: number }>(
     `SELECT count(*) FILTER (WHERE ev_from IS NULL AND seq_from > 0) AS jumps,
@@ -50,7 +50,7 @@ async function expectEachOnce(): Promise<void> {
 }
 
 describe('positions', () => {
-  it('begin at one and are dense, whatever gaps there are between ids', async () => {
+  it('start at one and are dense, whatever gaps the ids have', async () => {
     const rolledBack = await log.database.connect();
     const names: string[] = [];
     for (let round = 0; round < 4; round += 1) {
@@ -71,7 +71,7 @@ describe('positions', () => {
     await expectEachOnce();
   });
 
-  it('are the same event for every reader, and stay so as more come', async () => {
+  it('denote the same event for every reader, and stay so as more are written', async () => {
     const other = await openEngine({ databaseUrl: log.database.url, listen: 'off' });
     await plantWorkers(log.database, 20);
     const seen = await log.walk(0n);
@@ -84,7 +84,7 @@ describe('positions', () => {
     await other.engine.close();
   });
 
-  it('go to a writer that commits late when it does, behind what was committed meanwhile', async () => {
+  it('are assigned to a late writer when it commits, after everything committed before', async () => {
     const late = await log.database.connect();
     await late.query('BEGIN');
     await late.query(TELL_LATE);
@@ -97,14 +97,14 @@ describe('positions', () => {
     await expectEachOnce();
   });
 
-  it('are given out as few runs, not a row for every event', async () => {
+  it('are stored as a few runs, not a row per event', async () => {
     await plantWorkers(log.database, 500);
     await log.last();
     const found = await log.database.query('SELECT count(*) AS n FROM ff_event_run');
     expect(found.rows).toEqual([{ n: 2 }]);
   });
 
-  it('are not touched by looking when there is nothing new', async () => {
+  it('are not written by a poll when there is nothing new', async () => {
     await plantWorkers(log.database, 1);
     await log.last();
     const before = await log.database.query('SELECT *, xmin::text FROM ff_event_run ORDER BY seq_from');
@@ -120,7 +120,7 @@ describe('positions', () => {
     ).toEqual(before.rows);
   });
 
-  it('cannot be given out from inside a transaction that has written', async () => {
+  it('cannot be assigned inside a transaction that has written', async () => {
     const client = await log.database.connect();
     await client.query('BEGIN; SELECT pg_current_xact_id()');
     await expect(client.query('SELECT ff_sequence(true, NULL)')).rejects.toMatchObject({ code: 'FF006' });
@@ -135,7 +135,7 @@ describe('a log that was restored on another server', () => {
     ['far ahead', FAR],
     ['a little ahead', 40n],
     ['behind', -5n],
-  ])('with transaction ids %s, gives every event one position, and goes on', async (_, shift) => {
+  ])('with transaction ids %s, gives every event one position, and continues', async (_, shift) => {
     const old = await plantWorkers(log.database, 6);
     const before = await log.walk(0n);
     const unstamped = await plantWorkers(log.database, 4);
@@ -144,7 +144,7 @@ describe('a log that was restored on another server', () => {
     expect(adopted.slice(0, 6)).toEqual(before);
     expect(namesOf(adopted)).toEqual([...old, ...unstamped]);
     expect(positionsOf(adopted.slice(6))).toEqual(consecutive(6n + JUMP + 1n, 4));
-    // Transaction ids of new events pass those the old rows carry.
+    // The transaction ids of new events pass those of the old rows.
     const fresh: string[] = [];
     for (let round = 0; round < 50; round += 1) fresh.push(...(await plantWorkers(log.database, 1)));
     const all = await log.walk(0n);
@@ -155,7 +155,7 @@ describe('a log that was restored on another server', () => {
     await expectEachOnce();
   });
 
-  it('is read from an old cursor without a gap, by a subscription that never heard of it', async () => {
+  it('is read from an old cursor without a gap, by a subscription that was not notified of it', async () => {
     await plantWorkers(log.database, 3);
     await log.last();
     await restore(log.database, FAR);
@@ -167,7 +167,7 @@ describe('a log that was restored on another server', () => {
     await subscription.close();
   });
 
-  it('finds an event that was not visible to the last stamp among those that were', async () => {
+  it('includes an event that the last stamp could not see, written among those it saw', async () => {
     const late = await log.database.connect();
     await late.query('BEGIN');
     await late.query(TELL_LATE);
@@ -179,7 +179,7 @@ describe('a log that was restored on another server', () => {
     await expectEachOnce();
   });
 
-  it('again and again jumps each time and loses nothing', async () => {
+  it('several times jumps each time and loses nothing', async () => {
     const names: string[] = [];
     for (const round of [1, 2, 3]) {
       names.push(...(await plantWorkers(log.database, 2)));
@@ -195,7 +195,7 @@ describe('a log that was restored on another server', () => {
     await expectEachOnce();
   });
 
-  it('while nothing had a position yet', async () => {
+  it('before anything had a position gives every event one', async () => {
     const names = await plantWorkers(log.database, 3);
     await restore(log.database, FAR);
     expect(namesOf(await log.walk(0n))).toEqual(names);
@@ -203,7 +203,7 @@ describe('a log that was restored on another server', () => {
 });
 
 describe('a server that was promoted', () => {
-  it('jumps, counts its epoch on, and gives out none of the positions that were lost', async () => {
+  it('jumps, increments its epoch, and assigns none of the lost positions again', async () => {
     const names = await plantWorkers(log.database, 3);
     await log.last();
     await promote(log.database);
@@ -215,7 +215,7 @@ describe('a server that was promoted', () => {
     await expectEachOnce();
   });
 
-  it('goes on behind the jump for a cursor of events that were lost', async () => {
+  it('resumes a cursor of lost events after the jump', async () => {
     await plantWorkers(log.database, 3);
     await log.last();
     await promote(log.database);
@@ -229,7 +229,7 @@ describe('a server that was promoted', () => {
     await expect(ahead).rejects.toMatchObject({ code: 'cursor_ahead' });
   });
 
-  it('lets those who wait at the old end go on by themselves', async () => {
+  it('lets readers waiting at the old last position continue by themselves', async () => {
     await plantWorkers(log.database, 3);
     const subscription = await log.engine.events.subscribe();
     expect(decodeCursor(subscription.cursor)).toBe(3n);
@@ -240,7 +240,7 @@ describe('a server that was promoted', () => {
     await subscription.close();
   });
 
-  it('gives an event of a writer that commits after it its position', async () => {
+  it('assigns a position to the event of a writer that commits after the promotion', async () => {
     const late = await log.database.connect();
     await late.query('BEGIN');
     await late.query(TELL_LATE);
@@ -254,8 +254,8 @@ describe('a server that was promoted', () => {
   });
 });
 
-describe('a server that does not tell everybody who it is', () => {
-  it('is the same for a role that may not ask as for one that may, in turns', async () => {
+describe('a server whose identity only some roles may read', () => {
+  it('is the same server for a role that may read it and one that may not, in turns', async () => {
     const role = `ff_test_${randomUUID().replaceAll('-', '')}`;
     const unprivileged = await log.database.connect();
     await unprivileged.query(

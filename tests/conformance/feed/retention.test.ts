@@ -1,6 +1,7 @@
 /**
- * How old events go: the log is written part by part, the oldest part is let go as a whole, and whoever stands before what
- * is kept is told where it begins now. A consumer that lags is waited for, for a while. Time passes by moving the clock.
+ * How old events are deleted: the log is written slot by slot, the oldest slot is emptied as a whole, and a reader
+ * positioned before what is kept is given the oldest cursor. A lagging consumer is waited for, up to a limit. Time
+ * passes by moving the clock.
  */
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { openEngine } from '../../../src/engine/open.ts';
@@ -23,7 +24,7 @@ import {
 
 const log = useLog();
 const HOUR_MS = 3_600_000;
-/** Seven parts of an hour each; the eighth is being written. */
+/** Seven slots of an hour each; the eighth is being written. */
 const KEPT_MS = 7 * HOUR_MS;
 const GRACE_MS = LIMITS.consumerGraceMs;
 const { signal } = new AbortController();
@@ -36,13 +37,13 @@ async function keep(retentionMs: number | null): Promise<void> {
   await setRetention(log.context, retentionMs);
 }
 
-/** What is done at a rhythm; answers how many parts were opened and let go. */
+/** What the reconcilers do periodically; returns how many slots were opened and emptied. */
 async function pass(): Promise<number> {
   await eventPositions.run(log.context, signal);
   return oldEvents.run(log.context, signal);
 }
 
-/** Some events, an hour of time, and what is done then. */
+/** Some events, an hour of time, and one pass. */
 async function hour(events: number): Promise<string[]> {
   const names = await plantWorkers(log.database, events);
   await log.last();
@@ -59,7 +60,7 @@ async function slots(): Promise<{ slot: number; n: number }[]> {
 }
 
 describe('the log', () => {
-  it('is written part by part, and its oldest part goes when it was kept long enough', async () => {
+  it('is written slot by slot, and its oldest slot is emptied when its retention is over', async () => {
     await keep(KEPT_MS);
     const names: string[] = [];
     for (let round = 0; round < 6; round += 1) names.push(...(await hour(2)));
@@ -70,11 +71,11 @@ describe('the log', () => {
     const kept = await floor();
     expect(kept).toBeGreaterThan(1n);
     expect(namesOf(await log.walk(kept - 1n))).toEqual(names.slice(Number(kept) - 1));
-    // Nothing goes before its time.
+    // Nothing is deleted early.
     expect(20 - Number(kept) + 1).toBeGreaterThanOrEqual(2 * 6);
   });
 
-  it('goes on after thirty parts, and does not grow', async () => {
+  it('continues after thirty slots, and does not grow', async () => {
     await keep(KEPT_MS);
     let before = 0n;
     for (let round = 0; round < 30; round += 1) {
@@ -92,7 +93,7 @@ describe('the log', () => {
     expect(rows).toBe(90 - Number(before) + 1);
   });
 
-  it('may be emptied, and goes on where it was', async () => {
+  it('may become empty, and continues at its position', async () => {
     await keep(KEPT_MS);
     await hour(3);
     await log.database.moveClock(2 * KEPT_MS);
@@ -108,7 +109,7 @@ describe('the log', () => {
     await subscription.close();
   });
 
-  it('is kept whole when it is kept for ever', async () => {
+  it('is kept whole when retention is unlimited', async () => {
     await keep(null);
     const names = await plantWorkers(log.database, 4);
     for (let round = 0; round < 3; round += 1) {
@@ -119,7 +120,7 @@ describe('the log', () => {
     expect(namesOf(await log.walk(0n))).toEqual(names);
   });
 
-  it('begins no new part before its time, nor while the current one is empty', async () => {
+  it('opens no new slot early, nor while the current one is empty', async () => {
     expect(await openEventSlot(log.context.database, KEPT_MS)).toBe(false);
     await log.database.moveClock(HOUR_MS);
     expect(await openEventSlot(log.context.database, KEPT_MS)).toBe(false);
@@ -131,7 +132,7 @@ describe('the log', () => {
     expect(await openEventSlot(log.context.database, KEPT_MS)).toBe(false);
   });
 
-  it('does not lose a part that holds an event without a position', async () => {
+  it('keeps a slot with an event that has no position yet', async () => {
     await keep(KEPT_MS);
     await hour(2);
     await hour(2);
@@ -143,7 +144,7 @@ describe('the log', () => {
     await plantWorkers(log.database, 1);
     await log.last();
     await log.database.moveClock(2 * KEPT_MS);
-    // Its writer is under way: the part is in use.
+    // The transaction of its writer is open: the slot is in use.
     await oldEvents.run(log.context, signal);
     await late.query('COMMIT');
     await oldEvents.run(log.context, signal);
@@ -151,13 +152,13 @@ describe('the log', () => {
     expect(namesOf(events)).toContain('late');
   });
 
-  it('lets a part go that lies before what is kept, whenever it was written', async () => {
+  it('empties a slot that lies before what is kept, whenever it was written', async () => {
     await keep(KEPT_MS);
     const late = await log.database.connect();
     await late.query('BEGIN');
     await late.query(TELL_LATE);
     await hour(2);
-    // In the second part, with positions before that of the late one in the first.
+    // In the second slot, with positions before that of the late event in the first.
     await plantWorkers(log.database, 2);
     await log.last();
     await late.query('COMMIT');
@@ -176,8 +177,8 @@ describe('the log', () => {
   });
 });
 
-describe('a reader that stands before what is kept', () => {
-  it('is told where the log begins now, at the start and in the middle', async () => {
+describe('a reader positioned before what is kept', () => {
+  it('receives the oldest cursor, at the start and in the middle', async () => {
     await keep(KEPT_MS);
     await hour(3);
     const reading = await log.engine.events.subscribe({ from: encodeCursor(1n) });
@@ -201,14 +202,14 @@ describe('a reader that stands before what is kept', () => {
 describe('a consumer', () => {
   const nothing = async (): Promise<void> => undefined;
 
-  /** Known, with its place behind the first so many events, and not running. */
+  /** A known consumer, positioned after this many events, and not running. */
   async function lagging(position: bigint): Promise<void> {
     const consumer = await log.engine.events.consume('slow', nothing, { from: encodeCursor(position) });
     await consumer.stop();
     await log.database.query('UPDATE ff_consumer SET position = $1', [String(position)]);
   }
 
-  it('that lags keeps its events for so much longer, and no more; then it ends with what is left', async () => {
+  it('that lags keeps its events for a limited time longer; then it fails with the oldest cursor', async () => {
     await keep(KEPT_MS);
     const names = await hour(3);
     names.push(...(await hour(3)));
@@ -233,7 +234,7 @@ describe('a consumer', () => {
     expect(handed).not.toHaveBeenCalled();
   });
 
-  it('that catches up, or is forgotten, lets them go', async () => {
+  it('that catches up, or is forgotten, no longer keeps them', async () => {
     await keep(KEPT_MS);
     await hour(3);
     await hour(3);
@@ -249,7 +250,7 @@ describe('a consumer', () => {
     expect(await floor()).toBe(7n);
   });
 
-  it('that lags does not keep the log from being written when all its parts are in use', async () => {
+  it('that lags does not block the log when all its slots are in use', async () => {
     await keep(KEPT_MS);
     await lagging(0n);
     const names: string[] = [];
@@ -263,7 +264,7 @@ describe('a consumer', () => {
 });
 
 describe('a log whose positions jumped', () => {
-  it('begins behind the jump when everything before it is gone, and is read from there', async () => {
+  it('starts after the jump when everything before it is gone, and is read from there', async () => {
     await keep(KEPT_MS);
     await hour(3);
     await promote(log.database);
@@ -279,7 +280,7 @@ describe('a log whose positions jumped', () => {
     await subscription.close();
   });
 
-  it('because it was restored, lets go of events with transaction ids of the other server', async () => {
+  it('because it was restored, deletes events with transaction ids of the other server', async () => {
     await keep(KEPT_MS);
     await hour(3);
     await restore(log.database, 1_000_000_000n);

@@ -1,6 +1,6 @@
 /**
- * The events of waiting for signals, as a subscriber gets them: executions are suspended, told and timed out in every way, and each
- * step is told once, in order, with what belongs to it.
+ * The events of suspensions as a subscriber receives them: executions are suspended, signalled and timed out in every
+ * way, and each step is reported once, in order, with its details.
  */
 import { expect, it } from 'vitest';
 import type { SignalCondition, TimeoutBehaviour, WaitRequest } from '../../../src/contract/signals.ts';
@@ -26,7 +26,7 @@ async function suspend(
   return claim.executionId;
 }
 
-/** All that was told of an execution, but for its lease. */
+/** All events of an execution except those of its lease. */
 async function eventsOf(executionId: ExecutionId): Promise<FeedEvent[]> {
   const filter = { executionId, families: ['signal', 'completion'] } as const;
   const subscription = await bench.engine.events.subscribe({ from: 'beginning', until: 'now', filter });
@@ -35,7 +35,7 @@ async function eventsOf(executionId: ExecutionId): Promise<FeedEvent[]> {
   return events;
 }
 
-it('what is said is told, with who said it and what it did, but not what', async () => {
+it('a signal is reported with its source and its effect, but without its payload', async () => {
   const claim = await running();
   const id = await suspend(claim, { key: 'k' });
   await bench.engine.waitpoints.approve(id, 'desk', { by: 'ann', name: 'no', payload: 'secret' });
@@ -61,7 +61,7 @@ it('what is said is told, with who said it and what it did, but not what', async
   expect(told).not.toContain('secret');
 });
 
-it('what is buffered is told before the suspension', async () => {
+it('a buffered signal is reported before the suspension', async () => {
   const claim = await running();
   await bench.port.suspend(claim, { mode: 'look', waits: [{ name: 'boss', condition: ONE }] });
   await bench.engine.waitpoints.approve(claim.executionId, 'desk', { by: 'ann', name: 'no' });
@@ -95,7 +95,7 @@ it.each<[TimeoutBehaviour, object[]]>([
   ],
   ['resume', [{ type: 'resumed', wait: 'boss', key: null, outcome: 'timed_out', by: 'engine' }]],
   ['escalate', [{ type: 'escalated', wait: 'boss' }]],
-])('a wait whose time is over and that is to %s tells so', async (onTimeout, told) => {
+])('a wait that times out with %s is reported', async (onTimeout, told) => {
   const id = await suspend(await running(), { timeoutMs: MINUTE_MS, onTimeout });
   await bench.database.moveClock(MINUTE_MS);
   await bench.port.fireTimers();
@@ -104,7 +104,7 @@ it.each<[TimeoutBehaviour, object[]]>([
   expect(rest).toMatchObject(told);
 });
 
-it('what else was waited for wakes it, and that is told', async () => {
+it('a wake-up by time is reported', async () => {
   const id = await suspend(await running(), {}, { wakeInMs: MINUTE_MS });
   await bench.database.moveClock(MINUTE_MS);
   await bench.port.fireTimers();
@@ -113,7 +113,7 @@ it('what else was waited for wakes it, and that is told', async () => {
   ]);
 });
 
-it('waitpoints that nobody waited for in time are told together', async () => {
+it('waitpoints that expired unused are reported together', async () => {
   const claim = await running();
   for (const name of ['b', 'a']) {
     const expiring = { name, expiresInMs: MINUTE_MS };
@@ -127,7 +127,7 @@ it('waitpoints that nobody waited for in time are told together', async () => {
   ]);
 });
 
-it('the family can be asked for by its types', async () => {
+it('the family can be filtered by its types', async () => {
   const kind = newKind();
   const subscription = await bench.engine.events.subscribe({ filter: { kind, types: ['suspended'] } });
   const id = await suspend(await running(kind));

@@ -1,5 +1,5 @@
 /**
- * Flows that are built step by step, grow while they run, and what is refused.
+ * Flows built step by step, flows that grow while they run, and refused requests.
  */
 import { describe, expect, it } from 'vitest';
 import type { FlowRequest, JoinPolicy, MemberRequest } from '../../../src/contract/flows.ts';
@@ -12,8 +12,8 @@ const bench = useBench();
 
 const openFlow = (names: readonly string[] = ['a', 'b', 'c']) => open(bench, names);
 
-describe('a flow that is built step by step', () => {
-  it('starts nothing before it is sealed, and then as a whole', async () => {
+describe('a flow built step by step', () => {
+  it('starts nothing before it is sealed, and then everything', async () => {
     const flow = await openFlow();
     const { a, b, c } = flow.members as { a: string; b: string; c: string };
     const { edgeIds } = await bench.engine.flows.stageEdges(flow.flowId, [
@@ -35,7 +35,7 @@ describe('a flow that is built step by step', () => {
     expect((await flow.claim('c')).payload).toEqual({ left: 1, right: 2 });
   });
 
-  it('takes in executions of its partition that are there already, also ended ones', async () => {
+  it('adopts existing executions of its partition, including finished ones', async () => {
     const { flowId } = await bench.engine.flows.create({ name: 'adopting' });
     const { partition } = parseExecutionId(flowId);
     const idOf = (last: string) => formatExecutionId(partition, `018f0000-0000-7000-8000-0000000000${last}`);
@@ -58,7 +58,7 @@ describe('a flow that is built step by step', () => {
     expect(down?.payload).toEqual({ early: 'early' });
   });
 
-  it('does not decide a join before all its edges are there', async () => {
+  it('does not decide a join before all its edges are applied', async () => {
     const flow = await openFlow();
     const { a, b, c } = flow.members as { a: string; b: string; c: string };
     await bench.engine.flows.setJoin(flow.flowId, c, { kind: 'quorum', k: 2 });
@@ -74,7 +74,7 @@ describe('a flow that is built step by step', () => {
     expect((await flow.states())['c']).toBe('skipped');
   });
 
-  it('has a revision that counts its changes, and refuses who expected another', async () => {
+  it('has a revision that counts its changes, and refuses a caller that expected another', async () => {
     const { flowId } = await bench.engine.flows.create({ name: 'revised' });
     const add = (name: string, expectedRevision: number) =>
       bench.engine.flows.addMembers(flowId, [{ name, kind: newKind() }], { expectedRevision });
@@ -89,8 +89,8 @@ describe('a flow that is built step by step', () => {
   });
 });
 
-describe('a member that runs', () => {
-  it('extends its flow: with members, edges from itself, and edges into joins that are open', async () => {
+describe('a running member', () => {
+  it('extends its flow with members, edges from itself, and edges into open joins', async () => {
     const flow = await submitFlow(bench, [{ name: 'plan' }, { name: 'end', after: ['plan'] }]);
     const plan = await flow.claim('plan');
     const grow = () =>
@@ -100,7 +100,7 @@ describe('a member that runs', () => {
         { name: 'sum', kind: flow.kindOf('sum'), after: ['part-1', 'part-2'] },
       ]);
     expect(await grow()).toMatchObject({ outcome: 'submitted' });
-    // As after a crash: members are known by their names.
+    // As after a crash: members are identified by their names.
     expect(await grow()).toMatchObject({ outcome: 'duplicate' });
     await bench.port.complete(plan);
     expect(await flow.states()).toEqual({
@@ -116,7 +116,7 @@ describe('a member that runs', () => {
     expect(await flow.state()).toBe('completed');
   });
 
-  it('may not after its lease is gone', async () => {
+  it('cannot extend it without its lease', async () => {
     const flow = await submitFlow(bench, [{ name: 'plan' }]);
     const plan = await flow.claim('plan');
     await bench.port.complete(plan);
@@ -137,7 +137,7 @@ type Refused = [string, Partial<FlowRequest> | { members: unknown }, object];
 const member = (name: string, more: Partial<MemberRequest> = {}) => ({ name, kind: 'k', ...more });
 const REFUSED: Refused[] = [
   ['no members', { members: [] }, { code: 'invalid_input', field: 'members' }],
-  ['a name twice', { members: [member('a'), member('a')] }, { field: 'members[1].name' }],
+  ['a duplicate name', { members: [member('a'), member('a')] }, { field: 'members[1].name' }],
   ['an edge to itself', { members: [member('a', { after: ['a'] })] }, { code: 'cycle' }],
   [
     'a circle',
@@ -153,22 +153,22 @@ const REFUSED: Refused[] = [
     { code: 'invalid_input', field: 'members[1].join.k' },
   ],
   [
-    'a quorum of more than there are',
+    'a quorum of more than there are edges',
     { members: [member('a'), member('b', { after: ['a'], join: { kind: 'quorum', k: 2 } })] },
     { code: 'invalid_input', field: 'members[1].join', message: 'members[1].join needs 2 of 1 edges.' },
   ],
   [
-    'any of nothing',
+    'any of no edges',
     { members: [member('a', { join: { kind: 'any' } })] },
     { code: 'invalid_input', field: 'members[0].join' },
   ],
   [
-    'two edges from one',
+    'two edges from one member',
     { members: [member('a'), member('b', { after: ['a', { from: 'a', on: 'failure' }] })] },
     { field: 'members[1].after[1].from' },
   ],
   [
-    'one input twice',
+    'one input used twice',
     {
       members: [
         member('a'),
@@ -184,7 +184,7 @@ const REFUSED: Refused[] = [
     { field: 'members[2].after[1].as' },
   ],
   [
-    'a payload without room',
+    'a payload that cannot take an input',
     { members: [member('a'), member('b', { after: [{ from: 'a', as: 'x' }], payload: 'text' })] },
     { field: 'members[1].payload' },
   ],
@@ -209,7 +209,7 @@ const REFUSED: Refused[] = [
     { members: Array.from({ length: LIMITS.flowMembers + 1 }, (_, n) => member(`m${n}`)) },
     { code: 'too_many', field: 'members' },
   ],
-  ['an id that is none', { flowId: 'x', members: [member('a')] }, { code: 'invalid_id' }],
+  ['an invalid id', { flowId: 'x', members: [member('a')] }, { code: 'invalid_id' }],
 ];
 
 describe('a flow is refused, and nothing is written, with', () => {
@@ -222,7 +222,7 @@ describe('a flow is refused, and nothing is written, with', () => {
 });
 
 describe('a change is refused', () => {
-  it('of a sealed flow, an ended one, and one that is not there', async () => {
+  it('of a sealed flow, a finished one, and one that does not exist', async () => {
     const flow = await submitFlow(bench, [{ name: 'a' }]);
     const add = (id: string) => bench.engine.flows.addMembers(id, [{ name: 'b', kind: newKind() }]);
     await expect(add(flow.flowId)).rejects.toMatchObject({ code: 'flow_sealed' });
@@ -233,7 +233,7 @@ describe('a change is refused', () => {
     await expect(add(nobody)).rejects.toMatchObject({ code: 'not_found' });
   });
 
-  it('that would close a circle, by the names of its members', async () => {
+  it('that would close a cycle, naming its members', async () => {
     const flow = await openFlow();
     const { a, b, c } = flow.members as { a: string; b: string; c: string };
     const stage = (upstream: string, downstream: string) =>
@@ -249,7 +249,7 @@ describe('a change is refused', () => {
     expect((await flow.describe()).edgeCount).toBe(2);
   });
 
-  it('that names another flow’s member, a stranger, or another partition', async () => {
+  it('that names a member of another flow, an unknown execution, or another partition', async () => {
     const [one, other] = [await openFlow(['a']), await openFlow(['b'])];
     const stage = (downstream: string) =>
       bench.engine.flows.stageEdges(one.flowId, [{ upstream: one.members['a']!, downstream }]);
@@ -264,7 +264,7 @@ describe('a change is refused', () => {
     await expect(adopt(foreign)).rejects.toMatchObject({ code: 'not_a_member' });
   });
 
-  it('of a join that has edges, and of what has begun', async () => {
+  it('of a join that has edges, and of a member that has started', async () => {
     const flow = await openFlow(['a', 'b']);
     const { a, b } = flow.members as { a: string; b: string };
     expect(await bench.engine.flows.setJoin(flow.flowId, b, { kind: 'any' })).toBe('set');

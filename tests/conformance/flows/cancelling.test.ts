@@ -1,5 +1,5 @@
 /**
- * Cancelling flows, replaying their members, forgetting them, and the reports of those who look after them.
+ * Cancelling flows, replaying their members, forgetting them, and the reports of their reconcilers.
  */
 import { describe, expect, it } from 'vitest';
 import { setRetention } from '../../../src/engine/upkeep/retention-setting.ts';
@@ -15,8 +15,8 @@ const bench = useBench();
 const WHY = { reason: 'why', by: 'me' };
 const CHAIN: NamedMember[] = [{ name: 'a' }, { name: 'b', after: ['a'] }, { name: 'c', after: ['b'] }];
 
-describe('a flow that is cancelled', () => {
-  it('has every member that has not ended cancelled', async () => {
+describe('a cancelled flow', () => {
+  it('has every unfinished member cancelled', async () => {
     const flow = await submitFlow(bench, [...CHAIN, { name: 'done' }]);
     await flow.complete('done');
     const running = await flow.claim('a');
@@ -37,7 +37,7 @@ describe('a flow that is cancelled', () => {
     expect(await bench.engine.flows.cancel(flow.flowId, WHY)).toMatchObject({ outcome: 'already_cancelled' });
   });
 
-  it('lets what has begun finish, if it is asked to', async () => {
+  it('lets running members finish, if asked to', async () => {
     const flow = await submitFlow(bench, CHAIN);
     const running = await flow.claim('a');
     await bench.engine.flows.cancel(flow.flowId, { ...WHY, policy: 'cancel_pending', wait: 'members' });
@@ -47,7 +47,7 @@ describe('a flow that is cancelled', () => {
     expect(await flow.state()).toBe('cancelled');
   });
 
-  it('cannot grow, and ends as cancelled, when all may finish', async () => {
+  it('cannot grow, and finishes as cancelled, when running members may finish', async () => {
     const flow = await submitFlow(bench, CHAIN);
     const running = await flow.claim('a');
     await bench.engine.flows.cancel(flow.flowId, { ...WHY, policy: 'let_finish' });
@@ -59,7 +59,7 @@ describe('a flow that is cancelled', () => {
     expect(await flow.describe()).toMatchObject({ state: 'cancelled', counts: { completed: 3 } });
   });
 
-  it('may be cancelled more strongly later, and not once it has ended', async () => {
+  it('may be cancelled with a stronger policy later, but not once it has finished', async () => {
     const flow = await submitFlow(bench, CHAIN);
     await flow.claim('a');
     await bench.engine.flows.cancel(flow.flowId, { ...WHY, policy: 'cancel_pending', wait: 'members' });
@@ -75,7 +75,7 @@ describe('a flow that is cancelled', () => {
     expect(await bench.engine.flows.cancel(nobody, WHY)).toEqual({ outcome: 'not_found' });
   });
 
-  it('is refused without a reason, with an unknown policy, and with an unknown wait', async () => {
+  it('is refused without a reason, with an unknown policy, or with an unknown wait', async () => {
     const flow = await submitFlow(bench, CHAIN);
     for (const [request, field] of [
       [{}, 'request.reason'],
@@ -91,7 +91,7 @@ describe('a flow that is cancelled', () => {
 });
 
 describe('a replay', () => {
-  it('of a failed member re-opens what it blocked, to the end', async () => {
+  it('of a failed member re-opens everything it blocked', async () => {
     const flow = await submitFlow(bench, CHAIN);
     await flow.fail('a');
     expect(await flow.state()).toBe('failed');
@@ -102,7 +102,7 @@ describe('a replay', () => {
     expect(await flow.describe()).toMatchObject({ state: 'completed', counts: { completed: 3 } });
   });
 
-  it('re-opens only what may still come true', async () => {
+  it('re-opens only members whose join may still be satisfied', async () => {
     const flow = await submitFlow(bench, [{ name: 'a' }, { name: 'b' }, { name: 'both', after: ['a', 'b'] }]);
     await flow.fail('a');
     await flow.fail('b');
@@ -116,7 +116,7 @@ describe('a replay', () => {
     expect(await flow.state()).toBe('completed');
   });
 
-  it('of a skipped member runs it whatever its join says, and re-opens what comes after it', async () => {
+  it('of a skipped member runs it whatever the state of its join, and re-opens what comes after it', async () => {
     const flow = await submitFlow(bench, CHAIN);
     await flow.fail('a');
     await bench.engine.executions.replay(flow.members['b']!, WHY);
@@ -126,7 +126,7 @@ describe('a replay', () => {
     expect(await flow.state()).toBe('completed');
   });
 
-  it('does not fire a satisfied join again, nor count twice', async () => {
+  it('does not fire a satisfied join again, nor count an edge twice', async () => {
     const flow = await submitFlow(bench, [{ name: 'a' }, { name: 'b' }, { name: 'both', after: ['a', 'b'] }]);
     await flow.complete('a');
     await bench.engine.executions.replay(flow.members['a']!, WHY);
@@ -140,8 +140,8 @@ describe('a replay', () => {
   });
 });
 
-describe('what looks after flows', () => {
-  it('says what it did with the joins it found', async () => {
+describe('the reconcilers of flows', () => {
+  it('report what they did with the joins they found', async () => {
     const { engine, context } = await openEngine({ databaseUrl: bench.database.url, listen: 'off' });
     const none = { dispatched: 0, orphaned: 0, skippedForReconciler: 0, skippedLocked: 0, errors: 0 };
     expect(await dispatchSiblings(context)).toEqual(none);
@@ -167,8 +167,8 @@ describe('what looks after flows', () => {
   });
 });
 
-describe('a flow that is over', () => {
-  it('is kept with all its members until it was kept long enough', async () => {
+describe('a finished flow', () => {
+  it('is kept with all its members until its retention is over', async () => {
     const { engine, context } = await openEngine({ databaseUrl: bench.database.url, listen: 'off' });
     await setRetention(context, 24 * 3_600_000);
     const flow = await submitFlow(bench, [{ name: 'a' }, { name: 'b', after: ['a'] }]);
@@ -177,7 +177,7 @@ describe('a flow that is over', () => {
     await runPass(context, retention, 500, new AbortController().signal);
     expect(await flow.states()).toMatchObject({ a: 'completed', b: 'waiting' });
     await flow.complete('b');
-    // What was put off is looked at again after an hour.
+    // A postponed flow is checked again after an hour.
     await bench.database.moveClock(50 * 3_600_000);
     await runPass(context, retention, 500, new AbortController().signal);
     expect(await bench.engine.flows.describe(flow.flowId)).toBeNull();
@@ -191,8 +191,8 @@ describe('a flow that is over', () => {
   });
 });
 
-describe('a replay of several', () => {
-  it('has one that was skipped because of another wait for it again', async () => {
+describe('a replay of several members', () => {
+  it('makes a skipped member wait again for the one it was skipped because of', async () => {
     const flow = await submitFlow(bench, [
       { name: 'a' },
       { name: 'b', after: [{ from: 'a', as: 'a' }] },
@@ -207,7 +207,7 @@ describe('a replay of several', () => {
     expect((await flow.claim('b')).payload).toEqual({ a: 7 });
   });
 
-  it('hands over also what came after the join had been given up', async () => {
+  it('hands over results that arrived after the join had become impossible', async () => {
     const flow = await submitFlow(bench, [
       { name: 'a' },
       { name: 'b' },
@@ -227,10 +227,10 @@ describe('a replay of several', () => {
   });
 });
 
-describe('a flow whose failure nobody took up', () => {
+describe('a flow with a failed member', () => {
   it.each([
     [
-      'a clean-up that was never come to',
+      'a clean-up that was never reached',
       [
         { name: 'a' },
         { name: 'b', after: ['a'] },
@@ -240,11 +240,11 @@ describe('a flow whose failure nobody took up', () => {
     ],
     ['a fallback that was not needed', [{ name: 'a', fallback: 'b' }, { name: 'b' }], 'failed'],
     [
-      'a clean-up that was run',
+      'a clean-up that ran',
       [{ name: 'a' }, { name: 'undo', after: [{ from: 'a', on: 'failure' as const }] }],
       'completed',
     ],
-  ])('after %s', async (_, members, expected) => {
+  ])('is judged after %s', async (_, members, expected) => {
     const flow = await submitFlow(bench, members);
     await flow.fail('a');
     if (expected === 'completed') await flow.complete('undo');

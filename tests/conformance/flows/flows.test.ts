@@ -1,5 +1,6 @@
 /**
- * Flows from submit to end: who runs when, what reaches whom, who is stopped, and how the flow ends.
+ * Flows from submit to outcome: which member runs when, what is handed to it, which are stopped, and how the flow
+ * finishes.
  */
 import { describe, expect, it } from 'vitest';
 import type { EdgeCondition, JoinPolicy } from '../../../src/contract/flows.ts';
@@ -10,7 +11,7 @@ const bench = useBench();
 const flowOf = (members: readonly NamedMember[]) => submitFlow(bench, members);
 
 describe('a chain', () => {
-  it('runs one after the other, and hands results on', async () => {
+  it('runs one member after the other, and hands results on', async () => {
     const flow = await flowOf([
       { name: 'a' },
       { name: 'b', after: [{ from: 'a', as: 'first' }], payload: { own: 1 } },
@@ -27,7 +28,7 @@ describe('a chain', () => {
     expect(await bench.engine.flows.wait(flow.flowId)).toBe('completed');
   });
 
-  it('is skipped after a failure, to its end', async () => {
+  it('is skipped after a failure, to the last member', async () => {
     const flow = await flowOf([{ name: 'a' }, { name: 'b', after: ['a'] }, { name: 'c', after: ['b'] }]);
     await flow.fail('a');
     expect(await flow.states()).toEqual({ a: 'failed', b: 'skipped', c: 'skipped' });
@@ -38,7 +39,7 @@ describe('a chain', () => {
     });
   });
 
-  it('is skipped after a cancel, and after a lease that ran out', async () => {
+  it('is skipped after a cancel, and after a lapsed lease', async () => {
     const cancelled = await flowOf([{ name: 'a' }, { name: 'b', after: ['a'] }]);
     await bench.engine.cancel(cancelled.members['a']!, { reason: 'why' });
     await bench.port.fireTimers();
@@ -51,7 +52,7 @@ describe('a chain', () => {
   });
 });
 
-/** x, y and z fan in; what they end as, and what becomes of the member after them. */
+/** x, y and z lead into one join: how each finishes, and what becomes of the member after them. */
 type End = 'completed' | 'failed' | 'open';
 const TABLE: [JoinPolicy, [End, End, End], string][] = [
   [{ kind: 'all' }, ['completed', 'completed', 'completed'], 'waiting'],
@@ -78,13 +79,13 @@ describe('a join', () => {
     }
     const states = await flow.states();
     expect(states['after']).toBe(expected);
-    // Whoever is left to run runs.
+    // Every remaining member runs.
     expect(names.filter((name) => states[name] === 'waiting')).toHaveLength(
       ends.filter((end) => end === 'open').length,
     );
   });
 
-  it('is decided once: what comes later is only counted', async () => {
+  it('is decided once: later outcomes are only counted', async () => {
     const flow = await flowOf([
       { name: 'x' },
       { name: 'y' },
@@ -125,7 +126,7 @@ describe('losers', () => {
     expect(await flow.state()).toBe('completed');
   });
 
-  it('are stopped when a join can no longer be satisfied', async () => {
+  it('are stopped when a join becomes impossible', async () => {
     const flow = await flowOf([
       ...members.slice(0, 3),
       { name: 'most', after: ['x', 'y', 'z'], join: { kind: 'quorum', k: 2 } },
@@ -140,7 +141,7 @@ describe('losers', () => {
     expect(await flow.state()).toBe('failed');
   });
 
-  it('that another join waits for are left to run, until that is decided too', async () => {
+  it('that another join waits for keep running until that is decided too', async () => {
     const flow = await flowOf([
       { name: 'x' },
       { name: 'y' },
@@ -172,7 +173,7 @@ describe('an edge', () => {
     expect((await flow.states())['b']).toBe(expected);
   });
 
-  it('that takes a failure up keeps the flow from failing', async () => {
+  it('that handles a failure keeps the flow from failing', async () => {
     const flow = await flowOf([
       { name: 'a' },
       { name: 'clean-up', after: [{ from: 'a', on: 'failure', as: 'why' }] },
@@ -228,8 +229,8 @@ describe('a fallback', () => {
   });
 });
 
-describe('what only a loser needed', () => {
-  it('is stopped with it, and what somebody else needs is not', async () => {
+describe('a member that only a loser needed', () => {
+  it('is stopped with it, but not one that another member needs', async () => {
     const flow = await flowOf([
       { name: 'fast' },
       { name: 'load' },
@@ -253,8 +254,8 @@ describe('what only a loser needed', () => {
   });
 });
 
-describe('more than anybody should be handed', () => {
-  it('is not: the member is skipped, says why, and the flow has failed', async () => {
+describe('inputs over the size limit', () => {
+  it('skip the member with a reason, and fail the flow', async () => {
     const names = ['a', 'b', 'c', 'd', 'e'];
     const flow = await flowOf([
       ...names.map((name) => ({ name })),

@@ -1,5 +1,5 @@
 /**
- * What members hand to each other, what is added to a flow while it runs, and lists that are refused.
+ * What members hand to each other, what is added to a flow while it runs, and malformed lists.
  */
 import { describe, expect, it } from 'vitest';
 import type { MemberRequest } from '../../../src/contract/flows.ts';
@@ -12,7 +12,7 @@ const openFlow = (names: readonly string[]) => open(bench, names);
 const member = (name: string, more: Partial<MemberRequest> = {}) => ({ name, kind: 'k', ...more });
 
 describe('a member that waits for its join', () => {
-  it('is among what waits, and says which flow it is of', async () => {
+  it('is listed as waiting, with its flow', async () => {
     const flow = await submitFlow(bench, [{ name: 'a' }, { name: 'b', after: ['a'] }]);
     const listed = await bench.engine.executions.list({
       filter: { states: ['waiting_children'], kind: flow.kindOf('b') },
@@ -22,8 +22,8 @@ describe('a member that waits for its join', () => {
   });
 });
 
-describe('an edge that hands a result over', () => {
-  it('is refused where there is no room for it, or its name is taken', async () => {
+describe('an edge that hands over a result', () => {
+  it('is refused where the payload cannot take it, or its name is taken', async () => {
     const { flowId } = await bench.engine.flows.create({ name: 'full' });
     const { members } = await bench.engine.flows.addMembers(flowId, [
       { name: 'a', kind: newKind() },
@@ -42,7 +42,7 @@ describe('an edge that hands a result over', () => {
     });
   });
 
-  it('hands over what decided the join, also after the member it comes from was run again', async () => {
+  it('hands over the result that decided the join, even after its member was replayed', async () => {
     const flow = await submitFlow(bench, [{ name: 'a' }, { name: 'b', after: [{ from: 'a', as: 'x' }] }]);
     await flow.complete('a', 'first');
     await bench.engine.executions.replay(flow.members['a']!, { reason: 'why' });
@@ -52,7 +52,7 @@ describe('an edge that hands a result over', () => {
 });
 
 describe('a member that is added', () => {
-  it('may come before one that is there, as long as its join is open', async () => {
+  it('may come before an existing one, as long as the join of that is open', async () => {
     const flow = await submitFlow(bench, [
       { name: 'plan' },
       { name: 'sum', after: ['plan'] },
@@ -74,7 +74,7 @@ describe('a member that is added', () => {
     expect((await flow.claim('sum')).payload).toEqual({ parts: [1, 2] });
   });
 
-  it('may not come before one that was let go, nor close a circle', async () => {
+  it('may not come before one that has started, nor close a cycle', async () => {
     const flow = await submitFlow(bench, [
       { name: 'plan' },
       { name: 'root' },
@@ -93,8 +93,8 @@ describe('a member that is added', () => {
   });
 });
 
-describe('a flow that is there', () => {
-  it('is a duplicate, with members or without, and one of another partition is refused', async () => {
+describe('a flow that already exists', () => {
+  it('is a duplicate, with or without members, and one in another partition is refused', async () => {
     const { flowId } = await bench.engine.flows.create({ name: 'there' });
     const again = await bench.engine.flows.submit({ name: 'there', flowId, members: [member('a')] });
     expect(again).toEqual({ flowId, outcome: 'duplicate', members: {}, revision: 0 });
@@ -109,8 +109,8 @@ describe('a flow that is there', () => {
   });
 });
 
-describe('a list that is handed over', () => {
-  it('is in the order of its edges, whatever calls they came in', async () => {
+describe('a list of inputs', () => {
+  it('is in the order of its edges, whichever calls added them', async () => {
     const names = ['a', 'b', 'c', 'd', 'sum'];
     const flow = await openFlow(names);
     for (const part of [['d', 'b'], ['a'], ['c']]) {
@@ -130,7 +130,7 @@ describe('a list that is handed over', () => {
     expect((await flow.claim('sum')).payload).toEqual({ parts: ['d', 'b', 'a', 'c'] });
   });
 
-  it('is a list also of one, and into a member that waited for nothing', async () => {
+  it('is a list even with one element, and for a member that waited for nothing', async () => {
     const flow = await submitFlow(bench, [{ name: 'plan' }, { name: 'sum' }]);
     const plan = await flow.claim('plan');
     const before = [{ to: 'sum', as: 'parts', list: true }];
@@ -140,8 +140,8 @@ describe('a list that is handed over', () => {
   });
 });
 
-describe('an edge that was staged', () => {
-  it('can be taken back, and then the flow sealed', async () => {
+describe('a staged edge', () => {
+  it('can be withdrawn, so that the flow can be sealed', async () => {
     const flow = await openFlow(['a', 'b']);
     const { a, b } = flow.members as { a: string; b: string };
     const { edgeIds } = await bench.engine.flows.stageEdges(flow.flowId, [{ upstream: a, downstream: b }]);
@@ -156,8 +156,8 @@ describe('an edge that was staged', () => {
   });
 });
 
-describe('lists with holes or doubles', () => {
-  it('are refused by their place', async () => {
+describe('lists with holes or duplicates', () => {
+  it('are refused with the index', async () => {
     const { flowId } = await openFlow(['a']);
     // oxlint-disable-next-line no-sparse-arrays -- that is what is refused
     const holes = [, member('x')] as unknown as MemberRequest[];

@@ -8,7 +8,7 @@ import { newKind, type Bench } from '../open.ts';
 
 export type NamedMember = Omit<MemberRequest, 'kind'>;
 
-/** Submits a flow and answers ways to move it. */
+/** Submits a flow and returns ways to drive it. */
 export async function submitFlow(bench: Bench, members: readonly NamedMember[]) {
   const base = newKind();
   const kindOf = (member: string) => `${base}.${member}`;
@@ -19,7 +19,7 @@ export async function submitFlow(bench: Bench, members: readonly NamedMember[]) 
   return { ...flow, ...movesOf(bench, flow.flowId, kindOf), kindOf };
 }
 
-/** An open flow with members that are held. */
+/** An open flow whose members are not runnable yet. */
 export async function openFlow(bench: Bench, names: readonly string[]) {
   const base = newKind();
   const kindOf = (member: string) => `${base}.${member}`;
@@ -52,7 +52,7 @@ function movesOf(bench: Bench, flowId: string, kindOf: (member: string) => strin
       expect(failed).toMatchObject({ outcome: 'failed' });
       await bench.port.fireTimers();
     },
-    /** Every member's state, by name. */
+    /** The state of every member, by name. */
     async states(): Promise<Record<string, string>> {
       return Object.fromEntries((await describe()).members.map(({ name, state }) => [name, state]));
     },

@@ -1,5 +1,6 @@
 /**
- * One verb for all that fit a filter: chunks, which states are meant, what is left alone, going on from a cursor, and only counting.
+ * One verb for everything that matches a filter: chunks, which states are included, what is left alone, resuming from a
+ * cursor, and dry runs.
  */
 import { describe, expect, it, vi } from 'vitest';
 import { BULK_STATES, type BulkProgress, type BulkRequest } from '../../../src/contract/operations.ts';
@@ -28,7 +29,7 @@ async function statesOf(ids: readonly ExecutionId[]): Promise<string[]> {
 }
 
 describe('bulk', () => {
-  it('cancels what fits, and nothing else', async () => {
+  it('cancels what matches, and nothing else', async () => {
     const [namespace, kind] = [newKind(), newKind()];
     const ids = await submitMany(5, { namespace, kind });
     const running = await bench.running({ namespace, kind });
@@ -40,7 +41,7 @@ describe('bulk', () => {
     expect(await bench.engine.executions.result(ids[0]!)).toMatchObject({ message: 'why', by: 'ann' });
   });
 
-  it('goes chunk by chunk, and tells the sum so far', async () => {
+  it('works chunk by chunk, and reports the totals so far', async () => {
     const namespace = newKind();
     await submitMany(7, { namespace });
     const progress = await told({
@@ -58,7 +59,7 @@ describe('bulk', () => {
     expect(progress.map(({ cursor }) => cursor === null)).toEqual([false, false, true]);
   });
 
-  it('replays what failed', async () => {
+  it('replays failed executions', async () => {
     const namespace = newKind();
     for (const category of ['disk', 'disk', 'other']) {
       await bench.port.fail(await bench.running({ namespace }), { message: 'ouch', category });
@@ -71,7 +72,7 @@ describe('bulk', () => {
     expect(executions.map(({ replayCount }) => replayCount)).toEqual([1, 1]);
   });
 
-  it('counts what a verb refuses by its answer', async () => {
+  it('counts refused executions by outcome', async () => {
     const namespace = newKind();
     const once = await bench.running({ namespace, policy: { maxReplays: 0 } });
     for (const lease of [once, await bench.running({ namespace })]) {
@@ -83,7 +84,7 @@ describe('bulk', () => {
     ]);
   });
 
-  it('moves each execution in the queue once, also down, where the list still comes by', async () => {
+  it('moves each execution in the queue once, even down to where the list has yet to pass', async () => {
     const [namespace, kind] = [newKind(), newKind()];
     const ids = await submitMany(5, { namespace, kind, priority: 5 });
     const low = await bench.submit({ namespace, kind, priority: 2 });
@@ -99,7 +100,7 @@ describe('bulk', () => {
     expect(await told({ verb: 'change_priority', priority: 8, filter })).toMatchObject([{ matched: 0 }]);
   });
 
-  it('only counts when it is asked to', async () => {
+  it('only counts in a dry run', async () => {
     const namespace = newKind();
     const ids = await submitMany(5, { namespace });
     const progress = await told({ verb: 'cancel', ...WHY, filter: { namespace }, chunk: 3, dryRun: 'on' });
@@ -107,14 +108,14 @@ describe('bulk', () => {
     expect(new Set(await statesOf(ids))).toEqual(new Set(['waiting']));
   });
 
-  it('tells of a filter that fits nothing once', async () => {
+  it('reports a filter that matches nothing once', async () => {
     const filter = { namespace: newKind() };
     expect(await told({ verb: 'cancel', ...WHY, filter })).toEqual([
       { matched: 0, outcomes: {}, cursor: null },
     ]);
   });
 
-  it('tells of empty chunks too, and does not act on them', async () => {
+  it('reports empty chunks too, and does not act on them', async () => {
     const team = newKind();
     const id = await bench.submit({ tags: { team } });
     await bench.database.query(
@@ -129,7 +130,7 @@ describe('bulk', () => {
 });
 
 describe('without states', () => {
-  it('cancel meets again what moves on while it goes, and does not look at ends', async () => {
+  it('cancel finds executions again that move on meanwhile, and skips finished ones', async () => {
     const [namespace, kind] = [newKind(), newKind()];
     await bench.port.complete(await bench.running({ namespace }));
     const ids = await submitMany(3, { namespace, kind, delayMs: 1_000 });
@@ -138,7 +139,7 @@ describe('without states', () => {
     await steps.next();
     await bench.database.moveClock(2_000);
     await bench.port.fireTimers();
-    // One of the two that are left runs now, the other one waits.
+    // One of the two left is running now, the other is waiting.
     await bench.claimOne(kind);
     let last: BulkProgress | undefined;
     for (let step = await steps.next(); !step.done; step = await steps.next()) last = step.value;
@@ -146,7 +147,7 @@ describe('without states', () => {
     expect(new Set(await statesOf(ids))).toEqual(new Set(['cancelled']));
   });
 
-  it('change_priority means what waits', async () => {
+  it('change_priority applies to waiting executions', async () => {
     const namespace = newKind();
     const delayed = await bench.submit({ namespace, delayMs: 60_000 });
     await bench.running({ namespace });
@@ -158,21 +159,21 @@ describe('without states', () => {
     expect(await bench.snapshot(delayed)).toMatchObject({ priority: 0 });
   });
 
-  it('replay is refused: which ends are meant must be said', async () => {
+  it('replay is refused: the outcomes to replay must be given', async () => {
     const refused = told({ verb: 'replay', ...WHY, filter: { kind: 'k' } });
     await expect(refused).rejects.toMatchObject({ code: 'invalid_input', field: 'filter.states' });
     await expect(refused).rejects.toThrow('what succeeded is not run again by accident');
   });
 });
 
-describe('a state the verb is not about', () => {
+describe('a state that the verb does not apply to', () => {
   const CASES: [BulkRequest, string][] = [
     [{ verb: 'cancel', ...WHY, filter: { states: ['waiting', 'failed'] } }, 'failed'],
     [{ verb: 'replay', ...WHY, filter: { states: ['failed', 'delayed'] } }, 'delayed'],
     [{ verb: 'change_priority', priority: 1, filter: { states: ['waiting', 'active'] } }, 'active'],
   ];
 
-  it.each(CASES)('is refused in %j, also when it only counts', async (request, state) => {
+  it.each(CASES)('is refused in %j, also in a dry run', async (request, state) => {
     for (const dryRun of ['on', 'off'] as const) {
       const refused = told({ ...request, dryRun });
       await expect(refused).rejects.toMatchObject({ code: 'invalid_input', field: 'filter.states' });
@@ -182,12 +183,12 @@ describe('a state the verb is not about', () => {
 });
 
 describe('bulk leaves alone', () => {
-  it('what was claimed between the listing and the act', async () => {
+  it('what was claimed between listing and acting', async () => {
     const [namespace, kind] = [newKind(), newKind()];
     await submitMany(3, { namespace, kind });
     const filter = { namespace, states: ['waiting'] } as const;
     const [head] = (await bench.engine.executions.list({ filter, limit: 1 })).executions;
-    // A worker is about to take the first one; the verb waits for its row.
+    // A worker is about to claim the first one; the verb waits for its row.
     const worker = await bench.database.connect();
     await worker.query('BEGIN');
     await worker.query(
@@ -207,7 +208,7 @@ describe('bulk leaves alone', () => {
     expect(await statesOf([head!.executionId])).toEqual(['active']);
   });
 
-  it('what no longer fits when its chunk comes', async () => {
+  it('what no longer matches when its chunk is reached', async () => {
     const [namespace, kind] = [newKind(), newKind()];
     const ids = await submitMany(3, { namespace, kind });
     const filter = { namespace, states: ['waiting'] } as const;
@@ -219,7 +220,7 @@ describe('bulk leaves alone', () => {
     expect(await statesOf(ids)).toEqual(ids.map((id) => (id === claim.executionId ? 'active' : 'cancelled')));
   });
 
-  it('what was submitted after the beginning', async () => {
+  it('what was submitted after it started', async () => {
     const namespace = newKind();
     await submitMany(4, { namespace });
     const filter = { namespace, states: ['waiting'] } as const;
@@ -235,8 +236,8 @@ describe('bulk leaves alone', () => {
   });
 });
 
-describe('a bulk that was stopped', () => {
-  it('is gone on with from its cursor, and still leaves alone what came after its beginning', async () => {
+describe('a bulk that was interrupted', () => {
+  it('resumes from its cursor, and still leaves alone what was submitted after it started', async () => {
     const namespace = newKind();
     const ids = await submitMany(5, { namespace });
     const request = { verb: 'cancel', ...WHY, filter: { namespace }, chunk: 2 } as const;
@@ -256,7 +257,7 @@ describe('a bulk that was stopped', () => {
     expect(await statesOf([late])).toEqual(['waiting']);
   });
 
-  it('may name the states it meant, and no others', async () => {
+  it('may repeat the states it started with, and no others', async () => {
     const namespace = newKind();
     await submitMany(3, { namespace });
     const request = { verb: 'cancel', ...WHY, chunk: 2 } as const;

@@ -1,6 +1,6 @@
 /**
- * Why a suspended execution does not run, asked of a real engine: what each wait has of what it needs, and what becomes of it when
- * its time is over. The sentences themselves are the model's.
+ * Why a suspended execution does not run, on a real engine: what each wait has of what it needs, and what happens when
+ * it times out. The sentences themselves are tested with the model.
  */
 import { describe, expect, it } from 'vitest';
 import type { Explanation } from '../../../src/contract/operations.ts';
@@ -20,7 +20,7 @@ async function explain(id: ExecutionId): Promise<Explained> {
   return answer;
 }
 
-/** Nobody is registered: what waits is held by that too. */
+/** No worker is registered, which holds waiting executions too. */
 const holders = ({ gates }: Explained) =>
   gates.filter(({ gate, holds }) => holds && gate !== 'no_worker').map(({ gate }) => gate);
 
@@ -33,12 +33,12 @@ async function suspended(request: SuspendRequest, claim?: Claim): Promise<Execut
 const approve = (id: ExecutionId, waitpoint: string, by: string, name = 'approved') =>
   bench.engine.waitpoints.approve(id, waitpoint, { by, name });
 
-/** Two people, of whom each counts once. */
+/** Two people, each of whom counts once. */
 const TWO: SignalCondition = { kind: 'count', n: 2, by: 'sources', waitpoints: ['desk'], match: 'approved' };
 const ONE: SignalCondition = { kind: 'count', n: 1, by: 'signals', waitpoints: ['veto'] };
 
 describe('a suspension', () => {
-  it('holds, and says what came of what is waited for', async () => {
+  it('holds, and reports what each wait has received', async () => {
     const id = await suspended({
       waits: [
         {
@@ -116,7 +116,7 @@ describe('a suspension', () => {
     );
   });
 
-  it('shows beside the children and the time that may come first', async () => {
+  it('is shown beside the children and the time that may come first', async () => {
     const claim = await bench.running();
     const spawned = await bench.port.spawn(claim, [{ kind: newKind() }]);
     if (spawned.outcome !== 'spawned') throw new Error('the parent lost its lease');
@@ -135,12 +135,12 @@ describe('a suspension', () => {
   });
 });
 
-describe('when its time is over', () => {
+describe('a wait that times out', () => {
   const waiting = (onTimeout: 'escalate' | 'resume' | 'fail', more: object = {}): SuspendRequest => ({
     waits: [{ name: 'go', condition: ONE, timeoutMs: MINUTE_MS, onTimeout, ...more }],
   });
 
-  it('one that is escalated waits on, for an operator', async () => {
+  it('and is escalated keeps waiting, for an operator', async () => {
     const id = await suspended(waiting('escalate'));
     await bench.database.moveClock(MINUTE_MS);
     expect((await explain(id)).holding!.detail).toContain(
@@ -156,7 +156,7 @@ describe('when its time is over', () => {
     expect(holders(await explain(id))).toEqual([]);
   });
 
-  it('one that goes on may rest before', async () => {
+  it('and resumes may have a delay first', async () => {
     const id = await suspended(waiting('resume', { resumeDelayMs: 5_000 }));
     await bench.database.moveClock(MINUTE_MS);
     expect(await bench.port.fireTimers()).toBe(1);
@@ -169,7 +169,7 @@ describe('when its time is over', () => {
     expect(holders(await explain(id))).toEqual([]);
   });
 
-  it('is taken care of by the reconcilers too, without a setback', async () => {
+  it('is handled by the reconcilers too, without a setback', async () => {
     const ids = [await suspended(waiting('escalate')), await suspended(waiting('fail'))];
     await bench.database.moveClock(MINUTE_MS);
     await bench.reconcile();

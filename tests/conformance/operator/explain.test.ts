@@ -1,6 +1,6 @@
 /**
- * Why an execution does not run, asked of a real engine in every way one can be kept back. The sentences themselves are
- * the model's; here the facts behind them must be the right ones.
+ * Why an execution does not run, on a real engine, for everything that can hold one back. The sentences themselves are
+ * tested with the model; these tests check the facts behind them.
  */
 import { afterEach, describe, expect, it } from 'vitest';
 import type { Explanation, Gate, GateName } from '../../../src/contract/operations.ts';
@@ -10,7 +10,7 @@ import { misplaced, newKind, useBench } from '../open.ts';
 
 const bench = useBench();
 const MINUTE_MS = 60_000;
-/** Longer than a worker is taken to be alive without a word. */
+/** Longer than a worker counts as alive without a heartbeat. */
 const SILENCE_MS = 30_001;
 const RETRYING = {
   policy: { retry: { maxRetries: 5, backoff: { type: 'fixed', delayMs: MINUTE_MS } } },
@@ -34,7 +34,7 @@ async function gate(id: ExecutionId, name: GateName): Promise<Gate> {
 
 let workers = 0;
 
-/** Enters a worker with one free slot in the registry. */
+/** Registers a worker with one free slot. */
 async function worker(registration: Partial<WorkerRegistration> & { kinds: string[] }): Promise<string> {
   workers += 1;
   const workerInstanceId = registration.workerInstanceId ?? `w-${workers}`;
@@ -55,7 +55,7 @@ afterEach(async () => {
     await bench.port.forgetWorker(workerInstanceId);
 });
 
-/** An execution that a free worker could take at once. */
+/** An execution that a free worker could claim at once. */
 async function takeable(
   request: { kind?: string; lane?: string; delayMs?: number } = {},
 ): Promise<ExecutionId> {
@@ -65,7 +65,7 @@ async function takeable(
 }
 
 describe('nothing', () => {
-  it('holds an execution that a free worker should take any moment', async () => {
+  it('holds an execution that a free worker should claim any moment', async () => {
     const answer = await explain(await takeable());
     expect(answer).toMatchObject({ publicState: 'waiting', holding: null });
     expect(holders(answer)).toEqual([]);
@@ -78,7 +78,7 @@ describe('nothing', () => {
   });
 });
 
-describe('ended', () => {
+describe('a terminal state', () => {
   it.each<[string, (claim: Claim) => Promise<unknown>, object]>([
     ['completed', (claim) => bench.port.complete(claim, 1), { outcome: 'success', message: null }],
     [
@@ -91,7 +91,7 @@ describe('ended', () => {
       ({ executionId }) => bench.engine.cancel(executionId, { reason: 'why' }),
       { outcome: 'cancelled', message: 'why' },
     ],
-  ])('holds what %s, and nothing else does', async (publicState, end, facts) => {
+  ])('holds what is %s, and nothing else does', async (publicState, end, facts) => {
     const claim = await bench.running({ lane: 'paused-later' });
     await end(claim);
     await bench.engine.lanes.pause('paused-later');
@@ -104,7 +104,7 @@ describe('ended', () => {
 });
 
 describe('running', () => {
-  it('names the worker and how long its lease lasts', async () => {
+  it('names the worker and the remaining time of its lease', async () => {
     const claim = await bench.running();
     const answer = await explain(claim.executionId);
     expect(answer.publicState).toBe('active');
@@ -113,7 +113,7 @@ describe('running', () => {
     expect(answer.holding!.facts['expiresInMs']).toBeGreaterThan(0);
   });
 
-  it('says so when the lease is over and nobody noticed yet', async () => {
+  it('reports a lapsed lease that was not noticed yet', async () => {
     const claim = await bench.running(RETRYING);
     await bench.database.moveClock(MINUTE_MS);
     const { holding } = await explain(claim.executionId);
@@ -133,7 +133,7 @@ describe('a setback', () => {
     );
   const clear = () => bench.database.query('DELETE FROM ff_setback');
 
-  it('holds an execution whose timer is due and could not be fired', async () => {
+  it('holds an execution whose due timer could not be fired', async () => {
     const id = await takeable({ delayMs: 1_000 });
     await setBack(id, 'due-timers');
     await bench.database.moveClock(2_000);
@@ -146,7 +146,7 @@ describe('a setback', () => {
     expect(holders(answer)).toEqual(['setback', 'delayed']);
   });
 
-  it('is in the way of a lease that is over, and not of one that lasts', async () => {
+  it('concerns a lapsed lease, and not a valid one', async () => {
     const { executionId } = await bench.running(RETRYING);
     await setBack(executionId, 'expired-leases');
     expect(holders(await explain(executionId))).toEqual(['running']);
@@ -170,7 +170,7 @@ describe('delayed', () => {
     expect((await explain(id)).holding).toBeNull();
   });
 
-  it('holds an execution that sleeps', async () => {
+  it('holds a sleeping execution', async () => {
     const kind = newKind();
     await worker({ kinds: [kind] });
     const claim = await bench.running({ kind });
@@ -180,7 +180,7 @@ describe('delayed', () => {
     expect(holders(answer)).toEqual(['delayed']);
   });
 
-  it('comes with the other gates that will hold when the time has come', async () => {
+  it('is shown with the other gates that will hold afterwards', async () => {
     const lane = `lane-of-${newKind()}`;
     const id = await bench.submit({ delayMs: MINUTE_MS, lane });
     await bench.engine.lanes.pause(lane);
@@ -218,7 +218,7 @@ describe('waiting for children', () => {
     return { parent, ids: spawned.children.map(({ executionId }) => executionId), childKind };
   }
 
-  it('counts the children that are open, and names the first of them', async () => {
+  it('counts the open children, and names the first of them', async () => {
     const { parent, ids, childKind } = await family(7);
     await bench.port.pause(parent, { children: { executionIds: ids, needed: 6 } });
     const [child] = await bench.claim({ kinds: [childKind], limit: 1 });
@@ -236,7 +236,7 @@ describe('waiting for children', () => {
     });
   });
 
-  it('shows beside the time that may come first, and is over when the execution goes on', async () => {
+  it('is shown beside the time that may come first, and gone when the execution resumes', async () => {
     const { parent, ids } = await family(1);
     const request = { wakeInMs: MINUTE_MS, children: { executionIds: ids, needed: 1 } };
     await bench.port.pause(parent, request);
@@ -248,7 +248,7 @@ describe('waiting for children', () => {
 });
 
 describe('a paused lane', () => {
-  it('holds what waits in it, until it is resumed', async () => {
+  it('holds what waits in it until it is resumed', async () => {
     const lane = `lane-of-${newKind()}`;
     const id = await takeable({ lane });
     await bench.engine.lanes.pause(lane, { reason: 'the mail server is down', by: 'ada' });
@@ -262,7 +262,7 @@ describe('a paused lane', () => {
     expect((await gate(id, 'lane_paused')).facts).toEqual({ lane });
   });
 
-  it('says how long it has been paused', async () => {
+  it('reports how long it has been paused', async () => {
     const lane = `lane-of-${newKind()}`;
     const id = await bench.submit({ lane });
     await bench.engine.lanes.pause(lane);
@@ -275,7 +275,7 @@ describe('a paused lane', () => {
     expect(facts['pausedAgoMs']).toBeGreaterThanOrEqual(190 * MINUTE_MS);
   });
 
-  it('holds when it was paused by SQL, which says nothing about it', async () => {
+  it('holds when it was paused by SQL, without a note', async () => {
     const lane = `lane-of-${newKind()}`;
     const id = await takeable({ lane });
     await bench.database.query('UPDATE ff_lane SET paused = true WHERE lane = $1', [lane]);
@@ -289,7 +289,7 @@ describe('no worker', () => {
   const REQUEST = { lane: 'slow', capabilities: ['eu', 'gpu'] };
   const lacking = async (id: ExecutionId) => (await gate(id, 'no_worker')).facts['lacking'] ?? 'nothing';
 
-  it('is there at all, handles the kind, serves the lane, or offers what is needed', async () => {
+  it('is registered, handles the kind, serves the lane, or offers the capabilities', async () => {
     const kind = newKind();
     const id = await bench.submit({ ...REQUEST, kind });
     expect(await lacking(id)).toBe('workers');
@@ -306,7 +306,7 @@ describe('no worker', () => {
     expect((await explain(id)).holding).toBeNull();
   });
 
-  it('can run it whenever a claim by such a worker is granted', async () => {
+  it('agrees with whether a claim by such a worker is granted', async () => {
     const kind = newKind();
     const id = await bench.submit({ ...REQUEST, kind });
     const demand = { kinds: [kind], lanes: ['slow'], capabilities: ['eu', 'gpu'] };
@@ -321,7 +321,7 @@ describe('no worker', () => {
     expect(await bench.claim(demand)).toHaveLength(1);
   });
 
-  it('is alive that was not heard of for long', async () => {
+  it('counts as alive after a long silence', async () => {
     const id = await takeable();
     await bench.database.moveClock(SILENCE_MS);
     expect(await lacking(id)).toBe('workers');
@@ -347,7 +347,7 @@ describe('busy workers', () => {
 });
 
 describe('the queue', () => {
-  it('holds what comes after others: by priority, then by age, on its own route alone', async () => {
+  it('holds what comes after others: by priority, then by age, on its own route only', async () => {
     const kind = newKind();
     await worker({ kinds: [kind] });
     const submit = (priority: number, lane = 'default') => bench.submit({ kind, priority, lane });
@@ -361,13 +361,13 @@ describe('the queue', () => {
     expect(await ahead(low)).toEqual({ ahead: 3, isCapped: false });
     expect((await explain(high)).holding).toBeNull();
     expect((await explain(low)).holding).toMatchObject({ gate: 'queued' });
-    // What was cancelled leaves its entry behind, and is not before anybody any more.
+    // A cancelled execution leaves its entry behind, which no longer counts.
     await bench.engine.cancel([high, middle], { reason: 'why' });
     expect(await ahead(alsoMiddle)).toEqual({ ahead: 0, isCapped: false });
     expect(await ahead(low)).toEqual({ ahead: 1, isCapped: false });
   });
 
-  it('is counted only so far', async () => {
+  it('is counted up to a limit', async () => {
     const kind = newKind();
     await worker({ kinds: [kind] });
     await bench.engine.executions.submit(Array.from({ length: 1_000 }, () => ({ kind })));

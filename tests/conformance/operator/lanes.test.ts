@@ -20,7 +20,7 @@ async function lane(name: string): Promise<LaneSnapshot> {
   return found;
 }
 
-/** The same from a page of its own, where it shares with nobody what is looked at for a page. */
+/** The same from a page of its own, so that it need not share the limits of a page. */
 async function laneAlone(name: string): Promise<LaneSnapshot> {
   let cursor: string | null = null;
   do {
@@ -38,7 +38,7 @@ const PAUSED = { outcome: 'paused', repeated: false, isNew: false };
 const OPEN = { paused: false, pausedAtMs: null, pausedBy: null, pauseReason: null };
 
 describe('a paused lane', () => {
-  it('gives out no work, lets what runs go on, and gives the rest out when it is resumed', async () => {
+  it('grants no work, lets running work continue, and grants the rest when it is resumed', async () => {
     const [kind, name] = [newKind(), newLane()];
     const running = await bench.running({ kind, lane: name });
     await bench.submit({ kind, lane: name });
@@ -54,7 +54,7 @@ describe('a paused lane', () => {
     expect(claims).toHaveLength(1);
   });
 
-  it('keeps its work from processes that did not hear of the pause', async () => {
+  it('keeps its work from processes that were not notified of the pause', async () => {
     const [kind, name] = [newKind(), newLane()];
     await bench.submit({ kind, lane: name });
     const other = await bench.another();
@@ -65,7 +65,7 @@ describe('a paused lane', () => {
     expect((await ask()).claims).toEqual([]);
   });
 
-  it('leaves the other lanes of a kind alone', async () => {
+  it('does not affect other lanes of the same kind', async () => {
     const [kind, name, free] = [newKind(), newLane(), newLane()];
     await bench.submit({ kind, lane: name });
     await bench.submit({ kind, lane: free });
@@ -73,7 +73,7 @@ describe('a paused lane', () => {
     expect((await bench.claim({ kinds: [kind] })).map((claim) => claim.lane)).toEqual([free]);
   });
 
-  it('says who paused it, when and why, until it is resumed', async () => {
+  it('shows who paused it, when and why, until it is resumed', async () => {
     const name = newLane();
     await bench.submit({ lane: name });
     expect(await lane(name)).toMatchObject(OPEN);
@@ -83,7 +83,7 @@ describe('a paused lane', () => {
     expect(rest).toMatchObject({ paused: true, pausedBy: 'ada', pauseReason: reason });
     expect(pausedAtMs).toEqual(expect.any(Number));
     await bench.database.moveClock(MINUTE_MS);
-    // Whoever comes second did not pause it.
+    // The second caller did not pause it.
     await bench.engine.lanes.pause(name, { reason: 'me too', by: 'bob' });
     expect(await lane(name)).toMatchObject({ pausedAtMs, pausedBy: 'ada', pauseReason: reason });
     await bench.engine.lanes.resume(name);
@@ -94,7 +94,7 @@ describe('a paused lane', () => {
     expect(again.pausedAtMs).toBeGreaterThanOrEqual(pausedAtMs! + MINUTE_MS);
   });
 
-  it('can be one that nobody has used yet, which the answer says', async () => {
+  it('may be a new one, which the outcome reports', async () => {
     const [kind, name] = [newKind(), newLane()];
     expect(await bench.engine.lanes.pause(name)).toEqual({ ...PAUSED, isNew: true });
     expect(await lane(name)).toMatchObject({ paused: true, depth: 0, running: 0, oldestAgeMs: null });
@@ -102,7 +102,7 @@ describe('a paused lane', () => {
     expect(await bench.claim({ kinds: [kind] })).toEqual([]);
   });
 
-  it('calls for processes that believed it paused when it is resumed', async () => {
+  it('notifies processes that saw it paused when it is resumed', async () => {
     if (!LISTENING) return;
     const [kind, name] = [newKind(), newLane()];
     await bench.submit({ kind, lane: name });
@@ -113,7 +113,7 @@ describe('a paused lane', () => {
     const woken = vi.fn(() => false);
     workerPort(other).watch({ kinds: [kind] }, woken);
     await vi.waitFor(async () => {
-      // Rings until the other listens: the hint about an unknown route reaches every watcher.
+      // Repeated until the other process listens: a hint about an unknown route reaches every watcher.
       await bench.submit();
       expect(woken).toHaveBeenCalled();
     }, WAIT);
@@ -128,8 +128,8 @@ describe('a paused lane', () => {
   });
 });
 
-describe('asked again', () => {
-  it('a pause and a resume answer that it was so already', async () => {
+describe('repeated', () => {
+  it('a pause and a resume report that nothing changed', async () => {
     const name = newLane();
     await bench.engine.lanes.pause(name);
     expect(await bench.engine.lanes.pause(name)).toEqual({ ...PAUSED, repeated: true });
@@ -138,7 +138,7 @@ describe('asked again', () => {
     expect(await bench.engine.lanes.pause(name)).toEqual(PAUSED);
   });
 
-  it('a resume of a lane that does not exist makes none', async () => {
+  it('a resume of a lane that does not exist creates none', async () => {
     const name = newLane();
     expect(await bench.engine.lanes.resume(name)).toEqual({ outcome: 'resumed', repeated: true });
     await expect(lane(name)).rejects.toThrow('not listed');
@@ -146,7 +146,7 @@ describe('asked again', () => {
 });
 
 describe('the depth of a lane', () => {
-  it('leaves out entries of the queue whose execution was moved or has ended', async () => {
+  it('excludes queue entries whose execution was moved or has finished', async () => {
     const [kind, name] = [newKind(), newLane()];
     const ids = (await bench.engine.executions.submit(times(3, { kind, lane: name }))).map(
       (one) => one.executionId,
@@ -182,7 +182,7 @@ describe('the depth of a lane', () => {
   });
 });
 
-describe('the oldest of a lane', () => {
+describe('the oldest execution of a lane', () => {
   it('is found behind younger work of higher priority, and of another kind', async () => {
     const [name, kind] = [newLane(), newKind()];
     await bench.submit({ lane: name, kind, priority: 1 });
@@ -198,7 +198,7 @@ describe('the oldest of a lane', () => {
     expect((await lane(name)).oldestAgeMs).toBeLessThan(MINUTE_MS);
   });
 
-  it('is nothing when none waits', async () => {
+  it('is null when none is waiting', async () => {
     const name = newLane();
     await bench.running({ lane: name });
     expect(await lane(name)).toMatchObject({ depth: 0, running: 1, oldestAgeMs: null });
@@ -220,8 +220,8 @@ describe('the oldest of a lane', () => {
 describe('the rates of a lane', () => {
   const perSecond = (count: number) => count / (LIMITS.rateSpanMs / 1_000);
 
-  it('are those of the last minute, by lane, whatever the namespace and the end', async () => {
-    // Nothing of the tests before is left in the minute.
+  it('are those of the last minute, by lane, whatever the namespace and outcome', async () => {
+    // Nothing from earlier tests remains in the minute.
     await bench.database.moveClock(LIMITS.rateSpanMs + 1);
     const [name, other, kind] = [newLane(), newLane(), newKind()];
     for (const namespace of ['b', 'a', 'c']) await bench.submit({ lane: name, kind, namespace });
@@ -243,7 +243,7 @@ describe('the rates of a lane', () => {
     await bench.engine.executions.submit(times(LIMITS.rateSample, { kind, lane: name }));
     await bench.database.moveClock(10_000);
     const { arrivalRate } = await lane(name);
-    // Counted are the newest only, over the ten seconds since the first of them, and the time the test took.
+    // Only the newest count, over the ten seconds since the first of them and the duration of the test.
     expect(arrivalRate).toBeLessThanOrEqual(LIMITS.rateSample / 10);
     expect(arrivalRate).toBeGreaterThan(LIMITS.rateSample / 60);
   });
@@ -252,7 +252,7 @@ describe('the rates of a lane', () => {
 describe('the list of lanes', () => {
   const encoded = (parts: unknown): string => Buffer.from(JSON.stringify(parts)).toString('base64url');
 
-  it('is by name and comes in pages, each lane once', async () => {
+  it('is sorted by name and paged, each lane once', async () => {
     const names = times(5, '').map(newLane);
     for (const name of names) await bench.submit({ lane: name });
     const whole = await bench.engine.lanes.list({ limit: LIMITS.listPage });
@@ -270,7 +270,7 @@ describe('the list of lanes', () => {
     for (const name of names) expect(paged).toContain(name);
   });
 
-  it('ends with a page that is full', async () => {
+  it('has no cursor after a last page that is full', async () => {
     const { lanes } = await bench.engine.lanes.list({ limit: LIMITS.listPage });
     expect((await bench.engine.lanes.list({ limit: lanes.length })).cursor).toBeNull();
     expect((await bench.engine.lanes.list({ limit: lanes.length - 1 })).cursor).not.toBeNull();
@@ -293,7 +293,7 @@ describe('the list of lanes', () => {
     await expect(bench.engine.lanes.list(request as object)).rejects.toMatchObject({ code, field });
   });
 
-  it.each(['', 'x'.repeat(LIMITS.laneBytes + 1), 'läne', 5])('knows no lane named %j', async (name) => {
+  it.each(['', 'x'.repeat(LIMITS.laneBytes + 1), 'läne', 5])('accepts no lane named %j', async (name) => {
     const refused = { code: 'invalid_input', field: 'lane' };
     await expect(bench.engine.lanes.pause(name as string)).rejects.toMatchObject(refused);
     await expect(bench.engine.lanes.resume(name as string)).rejects.toMatchObject(refused);
@@ -321,7 +321,7 @@ describe('the list of lanes', () => {
     [{ why: 'x' }, 'note.why'],
     ['why', 'note'],
     [null, 'note'],
-  ])('gets no lane that is paused with the note %j', async (note, field) => {
+  ])('accepts no pause with the note %j', async (note, field) => {
     const name = newLane();
     await expect(bench.engine.lanes.pause(name, note as object)).rejects.toMatchObject({
       code: 'invalid_input',

@@ -1,6 +1,6 @@
 /**
- * Lists of executions by their state: what runs, what waits and what has ended, however it came there. Each test keeps to a
- * namespace of its own.
+ * Lists of executions by state: running, waiting and finished ones, however they got there. Each test uses a namespace
+ * of its own.
  */
 import { describe, expect, it } from 'vitest';
 import type { ExecutionSummary } from '../../../src/contract/operations.ts';
@@ -21,8 +21,8 @@ async function running(request: Partial<SubmitRequest>): Promise<Claim> {
   return bench.running(request);
 }
 
-describe('what runs', () => {
-  it('is listed with its worker', async () => {
+describe('running executions', () => {
+  it('are listed with their worker', async () => {
     const namespace = newKind();
     const claims = [await running({ namespace }), await running({ namespace }), await running({ namespace })];
     await bench.submit({ namespace });
@@ -32,8 +32,8 @@ describe('what runs', () => {
   });
 });
 
-describe('what waits', () => {
-  it('comes route by route, in the order of the queue', async () => {
+describe('waiting executions', () => {
+  it('come route by route, in the order of the queue', async () => {
     const [namespace, lane, one, other] = [newKind(), newKind(), newKind(), newKind()];
     const ids = await submitInTime([
       { namespace, lane, kind: one, priority: 1 },
@@ -49,7 +49,7 @@ describe('what waits', () => {
     await expectList({ states: ['waiting'], kind: other }, inOrder.slice(3));
   });
 
-  it('may have come there in any way', async () => {
+  it('may have got there in any way', async () => {
     const namespace = newKind();
     const request = { namespace, ...RETRYING };
     const released = await running(request);
@@ -70,7 +70,7 @@ describe('what waits', () => {
     await expectSame({ namespace, states: ['waiting'] }, ids);
   });
 
-  it('is listed once when its priority went up and down again', async () => {
+  it('are listed once when their priority went up and down again', async () => {
     const [namespace, kind] = [newKind(), newKind()];
     const ids = await submitInTime([
       { namespace, kind },
@@ -84,7 +84,7 @@ describe('what waits', () => {
     await expectSame({ namespace, states: ['waiting'] }, ids);
   });
 
-  it('counts what is due and not yet told of', async () => {
+  it('include those whose timer is due and has not fired', async () => {
     const namespace = newKind();
     const ids = await submitTogether(4, { namespace, delayMs: 5_000 });
     const later = await bench.submit({ namespace, delayMs: 60_000 });
@@ -100,7 +100,7 @@ describe('what waits', () => {
     await expectList({ namespace, states: ['delayed'] }, [later]);
   });
 
-  it('for a time comes with what is due next first', async () => {
+  it('with a due time are listed soonest first', async () => {
     const namespace = newKind();
     const ids = await submitInTime([
       { namespace, delayMs: 30_000 },
@@ -114,7 +114,7 @@ describe('what waits', () => {
     await expectList({ namespace, states: ['delayed'] }, [ids[1]!, ids[2]!, ids[0]!, claim.executionId]);
   });
 
-  it('for children is listed while it does', async () => {
+  it('are listed as waiting for children while they do', async () => {
     const [namespace, kind] = [newKind(), newKind()];
     const pausing = async (wait: { wakeInMs?: number }): Promise<ExecutionId> => {
       const parent = await running({ namespace });
@@ -135,7 +135,7 @@ describe('what waits', () => {
   });
 });
 
-describe('what is suspended', () => {
+describe('suspended executions', () => {
   const ONE = { kind: 'count', n: 1, by: 'signals', waitpoints: ['go'] } as const;
 
   async function suspended(request: Partial<SubmitRequest>): Promise<ExecutionId> {
@@ -145,7 +145,7 @@ describe('what is suspended', () => {
     return claim.executionId;
   }
 
-  it('is listed until it is told', async () => {
+  it('are listed until they are resumed or cancelled', async () => {
     const namespace = newKind();
     const ids = [await suspended({ namespace }), await suspended({ namespace }), await suspended({})];
     await bench.submit({ namespace });
@@ -159,7 +159,7 @@ describe('what is suspended', () => {
     await expectList({ namespace, states: ['suspended'] }, []);
   });
 
-  it('is among what is open, and so cancelled with it', async () => {
+  it('count as open, and are cancelled with the others', async () => {
     const namespace = newKind();
     const ids = [await suspended({ namespace }), await bench.submit({ namespace })];
     const filter = { namespace };
@@ -170,8 +170,8 @@ describe('what is suspended', () => {
   });
 });
 
-describe('what has ended', () => {
-  it('comes with what ended last first, over all namespaces', async () => {
+describe('finished executions', () => {
+  it('are listed last finished first, over all namespaces', async () => {
     const lane = newKind();
     const spaces = [newKind(), newKind(), newKind()];
     const ids = await Promise.all(spaces.map((namespace) => submitTogether(20, { namespace, lane })));
@@ -194,7 +194,7 @@ describe('what has ended', () => {
     for (const limit of [1, 7, 100]) {
       expect(idsOf(await all({ lane, states: ['cancelled'] }, limit))).toEqual(inOrder);
     }
-    // Without other conditions only so many of each namespace are looked at together.
+    // Without other conditions only a limited number per namespace is examined for a page.
     for (const limit of [7, 30]) {
       const everywhere = await all({ states: ['cancelled'] }, limit);
       expect(idsOf(everywhere.filter((execution) => execution.lane === lane))).toEqual(inOrder);
@@ -203,7 +203,7 @@ describe('what has ended', () => {
     }
   });
 
-  it('together comes once each, and in its namespace only', async () => {
+  it('that finished together are listed once each, and only in their namespace', async () => {
     const [one, other] = [newKind(), newKind()];
     const [first, second] = [
       await submitTogether(9, { namespace: one }),
@@ -215,7 +215,7 @@ describe('what has ended', () => {
     await expectSame({ namespace: other, states: ['completed'] }, []);
   });
 
-  it('is told apart by how it ended, and says how it failed', async () => {
+  it('are told apart by outcome, with their failure', async () => {
     const namespace = newKind();
     const done = await running({ namespace });
     await bench.port.complete(done, 1);
@@ -238,7 +238,7 @@ describe('what has ended', () => {
     await expectList({ namespace, states: ['completed', 'failed', 'completed'] }, idsOf([done, failed]));
   });
 
-  it('is narrowed by when it ended and by how it failed', async () => {
+  it('are narrowed by the time they finished and by failure', async () => {
     const namespace = newKind();
     const failures = [
       { message: 'disk full', category: 'disk' },
@@ -263,7 +263,7 @@ describe('what has ended', () => {
     await expectList({ ...failed, createdFromMs: createdAtMs }, [ids[2]!, ids[1]!]);
   });
 
-  it('and was replayed is listed as it stands now', async () => {
+  it('that were replayed are listed by their current state', async () => {
     const [namespace, kind] = [newKind(), newKind()];
     const claim = await bench.running({ namespace, kind });
     const id = claim.executionId;

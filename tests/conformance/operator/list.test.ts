@@ -1,5 +1,5 @@
 /**
- * Lists of executions without states, by tags and by parent, and what a page is. Each test keeps to a namespace or tag of
+ * Lists of executions without states, by tags and by parent, and how pages behave. Each test uses a namespace or tag of
  * its own.
  */
 import { describe, expect, it } from 'vitest';
@@ -13,14 +13,14 @@ const { list, expectList, expectSame, submitInTime, submitTogether } = useLists(
 const WHY = { reason: 'why' };
 
 describe('without states', () => {
-  it('all there are come newest first', async () => {
+  it('all executions are listed newest first', async () => {
     const ids = await submitInTime([{}, {}, {}]);
     expect(idsOf((await bench.engine.executions.list({ limit: 3 })).executions)).toEqual(ids.toReversed());
     const times = (await bench.engine.executions.list()).executions.map(({ createdAtMs }) => createdAtMs);
     expect(times).toEqual(times.toSorted((one, other) => other - one));
   });
 
-  it('those that were submitted together come once each', async () => {
+  it('those submitted together are listed once each', async () => {
     const namespace = newKind();
     const first = await submitTogether(7, { namespace });
     await bench.database.moveClock(1);
@@ -29,7 +29,7 @@ describe('without states', () => {
     expect(sorted(idsOf((await list({ namespace }, { limit: 6 })).executions))).toEqual(sorted(second));
   });
 
-  it('a summary says what an execution is and how it stands', async () => {
+  it('a summary has the identity and the state of an execution', async () => {
     const [namespace, kind, lane] = [newKind(), newKind(), newKind()];
     const tags = { team: 'a' };
     const id = await bench.submit({ namespace, kind, lane, tags, priority: 7, delayMs: 60_000 });
@@ -58,7 +58,7 @@ describe('without states', () => {
     ]);
   });
 
-  it('namespace, lane and kind each narrow it', async () => {
+  it('namespace, lane and kind each narrow the list', async () => {
     const [namespace, lane, kind] = [newKind(), newKind(), newKind()];
     const [plain, inLane, ofKind] = await submitInTime([
       { namespace },
@@ -71,7 +71,7 @@ describe('without states', () => {
     await expectList({ namespace, lane, kind }, []);
   });
 
-  it('the time of submission narrows it: from the first on, before the second', async () => {
+  it('the time of submission narrows the list: from the first inclusive, to the second exclusive', async () => {
     const namespace = newKind();
     const ids = await submitInTime([{ namespace }, { namespace }, { namespace }]);
     const [, second, third] = await Promise.all(
@@ -84,7 +84,7 @@ describe('without states', () => {
 });
 
 describe('by tags', () => {
-  it('newest first, and every tag must be there', async () => {
+  it('executions are listed newest first, and must have every tag', async () => {
     const value = newKind();
     const ids = await submitInTime([
       { tags: { team: value } },
@@ -102,7 +102,7 @@ describe('by tags', () => {
     await expectList({ tags: { team: value }, createdBeforeMs: createdAtMs }, [ids[0]!]);
   });
 
-  it('those submitted together come once each, and states narrow them', async () => {
+  it('those submitted together are listed once each, and states narrow them', async () => {
     const tags = { team: newKind() };
     const ids = await submitTogether(8, { tags });
     await bench.engine.cancel(ids.slice(0, 3), WHY);
@@ -123,7 +123,7 @@ describe('by tags', () => {
 });
 
 describe('by parent', () => {
-  it('its children come newest first, and nobody else', async () => {
+  it('only the children are listed, newest first', async () => {
     const parent = await bench.running();
     const kind = newKind();
     const spawned = await bench.port.spawn(parent, [{ kind }, { kind }, { kind }, { kind }]);
@@ -143,7 +143,7 @@ describe('by parent', () => {
 });
 
 describe('pages', () => {
-  it('go on where the last one ended, whatever happened to what was listed', async () => {
+  it('continue after the last one, whatever happened to what was listed', async () => {
     const [namespace, kind] = [newKind(), newKind()];
     const ids = await submitInTime(Array.from({ length: 6 }, () => ({ namespace, kind })));
     const filter = { namespace, states: ['waiting'] } as const;
@@ -157,7 +157,7 @@ describe('pages', () => {
     expect(third).toMatchObject({ executions: [{ executionId: ids[5] }], cursor: null });
   });
 
-  it('are not moved by what is submitted meanwhile', async () => {
+  it('are not shifted by executions submitted meanwhile', async () => {
     const namespace = newKind();
     const ids = await submitInTime(Array.from({ length: 4 }, () => ({ namespace })));
     const first = await list({ namespace }, { limit: 2 });
@@ -166,10 +166,10 @@ describe('pages', () => {
     expect(idsOf([...first.executions, ...second.executions])).toEqual(ids.toReversed());
   });
 
-  it('of a filter that fits almost nothing may be empty, and the list still ends', async () => {
+  it('of a filter that matches almost nothing may be empty, and the list still finishes', async () => {
     const team = newKind();
     const id = await bench.submit({ tags: { team } });
-    // Pointers to nothing, all newer: more than one page looks at.
+    // Dangling entries, all newer: more than one page examines.
     await bench.database.query(
       `INSERT INTO ff_tag SELECT 'team', $1, 9000000000000 + n, gen_random_uuid(), 0 FROM generate_series(1, $2::integer) n`,
       [team, 2 * LIMITS.listExamined + 1],

@@ -1,5 +1,5 @@
 /**
- * Ways to look at whole lists: page by page, in pages of several sizes, which must not change what a list is.
+ * Reading whole lists page by page, with several page sizes, which must not change the list.
  */
 import { expect } from 'vitest';
 import type { ExecutionFilter, ExecutionSummary, ListPage } from '../../../src/contract/operations.ts';
@@ -16,11 +16,11 @@ export interface Lists {
   list(filter: ExecutionFilter, page?: { limit?: number; cursor?: string }): Promise<ListPage>;
   /** The whole list, page by page. */
   all(filter: ExecutionFilter, limit: number): Promise<ExecutionSummary[]>;
-  /** The list is this, whatever the size of its pages. */
+  /** Expects exactly this list, whatever the page size. */
   expectList(filter: ExecutionFilter, ids: readonly ExecutionId[]): Promise<void>;
   /** The same, in any order. */
   expectSame(filter: ExecutionFilter, ids: readonly ExecutionId[]): Promise<void>;
-  /** Submits one after another, each later than the one before. */
+  /** Submits one after another, each at a later time than the one before. */
   submitInTime(requests: readonly Partial<SubmitRequest>[]): Promise<ExecutionId[]>;
   submitTogether(count: number, request: Partial<SubmitRequest>): Promise<ExecutionId[]>;
 }

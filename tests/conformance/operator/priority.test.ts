@@ -1,6 +1,6 @@
 /**
- * Moving an execution in its queue: who is claimed first afterwards, that it is claimed once however often it was moved,
- * and when it cannot be moved.
+ * Moving an execution in its queue: which is claimed first afterwards, that it is claimed once however often it was
+ * moved, and when it cannot be moved.
  */
 import { describe, expect, it } from 'vitest';
 import type { ExecutionId } from '../../../src/index.ts';
@@ -18,7 +18,7 @@ async function queued(kind: string, count: number, priority = 5): Promise<Execut
   return (await bench.engine.executions.submit(requests)).map(({ executionId }) => executionId);
 }
 
-/** What is granted, one claim after the other, until nothing is. */
+/** The executions granted, one claim after the other, until none is left. */
 async function grantedInTurn(kind: string): Promise<ExecutionId[]> {
   const order: ExecutionId[] = [];
   for (;;) {
@@ -36,7 +36,7 @@ async function operatorEvents(id: ExecutionId): Promise<unknown[]> {
   return found.rows;
 }
 
-describe('an execution that waits', () => {
+describe('a waiting execution', () => {
   it('is claimed before the others when it becomes more urgent, and after them when less', async () => {
     const kind = newKind();
     const [a, b, c] = (await queued(kind, 3)) as [ExecutionId, ExecutionId, ExecutionId];
@@ -52,7 +52,7 @@ describe('an execution that waits', () => {
     expect(await grantedInTurn(kind)).toEqual([c, b, a]);
   });
 
-  it('is claimed in its turn among those of its new priority, not by when it was submitted', async () => {
+  it('is claimed in order among those of its new priority, by when it was moved', async () => {
     const kind = newKind();
     const [first] = await queued(kind, 1, 3);
     const others = await queued(kind, 2, 5);
@@ -60,7 +60,7 @@ describe('an execution that waits', () => {
     expect(await grantedInTurn(kind)).toEqual([...others, first]);
   });
 
-  it('is claimed once after it was moved there and back, also by one claim of many', async () => {
+  it('is claimed once after it was moved there and back, even by a claim of many', async () => {
     const kind = newKind();
     const [moved, other] = (await queued(kind, 2)) as [ExecutionId, ExecutionId];
     for (const priority of [9, 5, 9, 5]) await bench.engine.executions.changePriority(moved, { priority });
@@ -71,7 +71,7 @@ describe('an execution that waits', () => {
     expect(await bench.claim({ kinds: [kind] }), 'claimed by what its moves left in the queue').toEqual([]);
   });
 
-  it('keeps its new priority for the attempts that follow', async () => {
+  it('keeps its new priority for later attempts', async () => {
     const kind = newKind();
     const [id] = await queued(kind, 1);
     await bench.engine.executions.changePriority(id!, { priority: 9 });
@@ -82,10 +82,10 @@ describe('an execution that waits', () => {
     expect(await bench.claimOne(kind)).toMatchObject({ executionId: id, priority: 9 });
   });
 
-  it('tells of the change once, with who made it', async () => {
+  it('reports the change once, with who made it', async () => {
     const [id] = await queued(newKind(), 1);
     await bench.engine.executions.changePriority(id!, { priority: 8, by: 'ann' });
-    // As it is already: answered alike, and nothing is told.
+    // Unchanged: the same outcome, and no event.
     expect(await bench.engine.executions.changePriority(id!, { priority: 8 })).toMatchObject({
       outcome: 'changed',
       oldPriority: 8,
@@ -95,7 +95,7 @@ describe('an execution that waits', () => {
     ]);
   });
 
-  it('is told to a worker that looks only when told', async () => {
+  it('is announced to a worker that is idle', async () => {
     const kind = newKind();
     const [id] = await queued(kind, 1);
     const heard: unknown[] = [];
@@ -123,7 +123,7 @@ describe('a change is refused', () => {
     expect(await operatorEvents(executionId)).toEqual([]);
   });
 
-  it('with not_found for those of many that are not there, in their places', async () => {
+  it('with not_found at the index of each that does not exist', async () => {
     const [id] = await queued(newKind(), 1);
     const elsewhere = misplaced(id!);
     expect(await bench.engine.executions.changePriority([elsewhere, id!], { priority: 6 })).toEqual([
@@ -143,8 +143,8 @@ describe('a change is refused', () => {
   });
 });
 
-describe('who names the epoch it saw', () => {
-  it('moves and cancels only what was not claimed since; the work that was goes on', async () => {
+describe('a caller that names the epoch it saw', () => {
+  it('moves and cancels only what was not claimed since; claimed work continues', async () => {
     const { engine, context } = await openEngine({
       databaseUrl: bench.database.url,
       listen: 'off',

@@ -1,6 +1,6 @@
 /**
- * Replaying: what has ended runs again, counted and limited, with its history and, unless it is begun from the start,
- * with what its steps have made. How a handler sees it is in tests/tasks/replaying.test.ts.
+ * Replaying: a finished execution runs again, counted and limited, with its history and, unless it starts over, with
+ * the values of its steps. How a handler sees it is in tests/tasks/replaying.test.ts.
  */
 import { describe, expect, it } from 'vitest';
 import type { Claim } from '../../../src/protocol/index.ts';
@@ -33,7 +33,7 @@ async function operatorEvents(id: ExecutionId): Promise<unknown[]> {
 }
 
 describe('a replay re-opens', () => {
-  it('what has failed: a new attempt, retries and reclaims from 0, and the history stays', async () => {
+  it('a failed execution: with a new attempt, retries and reclaims from 0, and its history', async () => {
     const first = await bench.running({ policy: RETRYING });
     await bench.port.fail(first, { message: 'once' });
     await bench.database.moveClock(1_000);
@@ -62,14 +62,14 @@ describe('a replay re-opens', () => {
     });
     const third = await bench.claimOne(first.kind);
     expect(third).toMatchObject({ attemptIndex: 2, retryCount: 0, resumed: false, generation: 0 });
-    // The retry of the policy is there again.
+    // The retries of the policy are available again.
     expect(await bench.port.fail(third, { message: 'thrice' })).toMatchObject({
       outcome: 'retry_scheduled',
     });
   });
 
   it.each(['completed', 'cancelled', 'cancelled before it began', 'expired'] as const)(
-    'what was %s',
+    'an execution that was %s',
     async (how) => {
       const kind = newKind();
       const executionId = await bench.submit({ kind, policy: { deadlineMs: 5_000 } });
@@ -91,7 +91,7 @@ describe('a replay re-opens', () => {
     },
   );
 
-  it('and tells of it as an operator event with who, why, from where and what was before', async () => {
+  it('an execution with an operator event that has who, why, from where and the outcome before', async () => {
     const { executionId, leaseEpoch } = await failed();
     await bench.engine.executions.replay(executionId, WHY);
     expect(await operatorEvents(executionId)).toEqual([
@@ -110,7 +110,7 @@ describe('a replay re-opens', () => {
     ]);
   });
 
-  it('with a deadline that begins again', async () => {
+  it('an execution with a new deadline', async () => {
     const policy = { deadlineMs: 60_000 };
     const { executionId, kind } = await failed(policy);
     const before = await bench.snapshot(executionId);
@@ -120,7 +120,7 @@ describe('a replay re-opens', () => {
     // The two are read from the clock one after the other.
     expect(deadlineAtMs).toBeLessThanOrEqual(changedAtMs + 60_000);
     expect(deadlineAtMs).toBeGreaterThanOrEqual(before.deadlineAtMs! + 50_000);
-    // The first deadline passes and means nothing any more.
+    // The first deadline passes without effect.
     await bench.database.moveClock(20_000);
     await bench.port.fireTimers();
     const claim = await bench.claimOne(kind);
@@ -129,7 +129,7 @@ describe('a replay re-opens', () => {
     expect(await bench.port.complete(claim)).toEqual({ outcome: 'timed_out' });
   });
 
-  it('and whoever waits for the end waits for the next one', async () => {
+  it('an execution, and waiting for its outcome waits for the next one', async () => {
     const { executionId, kind } = await failed();
     await bench.engine.executions.replay(executionId, WHY);
     const end = bench.engine.executions.wait(executionId);
@@ -137,14 +137,14 @@ describe('a replay re-opens', () => {
     expect(await end).toEqual({ outcome: 'success', result: 'well' });
   });
 
-  it('and a parent that was told of the first end is told of the next', async () => {
+  it('an execution, and a parent that was notified of the first outcome is notified of the next', async () => {
     const parent = await bench.running();
     const kind = newKind();
     const spawned = await bench.port.spawn(parent, [{ kind }]);
     const executionIds = spawned.outcome === 'spawned' ? spawned.children.map((c) => c.executionId) : [];
     await bench.port.fail(await bench.claimOne(kind), { message: 'no', retry: 'never' });
     await bench.engine.executions.replay(executionIds[0]!, WHY);
-    // Re-opened, it is waited for again; the word of its first end must not wake the parent.
+    // Re-opened, it is waited for again; the notice of its first outcome must not wake the parent.
     expect(await bench.port.pause(parent, { children: { executionIds, needed: 1 } })).toMatchObject({
       outcome: 'paused',
     });
@@ -165,7 +165,7 @@ describe('steps', () => {
     return claim;
   }
 
-  it('are kept by a replay from the failed step, and recording one again answers the first value', async () => {
+  it('are kept by a replay from the failed step, and recording one again returns the first value', async () => {
     const { executionId, kind } = await withSteps();
     await bench.engine.executions.replay(executionId, { ...WHY, from: 'failed_step' });
     expect(await bench.engine.executions.listSteps(executionId)).toHaveLength(2);
@@ -178,7 +178,7 @@ describe('steps', () => {
     expect(claim.generation).toBe(0);
   });
 
-  it('count no more after a replay from the start, again and again, and stay in the history', async () => {
+  it('no longer count after a replay from the start, any number of times, and stay in the history', async () => {
     const { executionId, kind } = await withSteps();
     for (const generation of [1, 2]) {
       await bench.engine.executions.replay(executionId, { ...WHY, from: 'start' });
@@ -205,7 +205,7 @@ describe('steps', () => {
 });
 
 describe('a replay is refused', () => {
-  it('when it has not ended', async () => {
+  it('when the execution has not finished', async () => {
     const waiting = await bench.submit();
     const { executionId: active } = await bench.running();
     expect(await bench.engine.executions.replay([waiting, active], WHY)).toEqual([
@@ -216,9 +216,9 @@ describe('a replay is refused', () => {
   });
 
   it.each([
-    ['ten times when nothing else is said', {}, 10],
-    ['as often as the policy says', { maxReplays: 2 }, 2],
-    ['never when the policy says so', { maxReplays: 0 }, 0],
+    ['after ten times by default', {}, 10],
+    ['after the limit of the policy', { maxReplays: 2 }, 2],
+    ['always when the policy allows none', { maxReplays: 0 }, 0],
   ])('%s', async (_, policy, times) => {
     const { executionId, kind } = await failed(policy);
     for (let round = 1; round <= times; round += 1) {
@@ -236,7 +236,7 @@ describe('a replay is refused', () => {
     expect(await bench.claim({ kinds: [kind] })).toEqual([]);
   });
 
-  it('when there is no such execution, or not there', async () => {
+  it('when the execution does not exist, or is in another partition', async () => {
     const { executionId } = await failed();
     const elsewhere = misplaced(executionId);
     expect(await bench.engine.executions.replay([elsewhere, executionId, executionId], WHY)).toEqual([
@@ -274,7 +274,7 @@ describe('a replay is refused', () => {
         { outcome: 'replayed' },
       ]);
       await bench.port.complete(await bench.claimOne(kind));
-      // Ended again: who saw the first end must not run it a third time.
+      // Finished again: a caller that saw the first outcome must not run it a third time.
       expect(await replayAt(context, [executionId], request, [leaseEpoch])).toMatchObject([
         { outcome: 'moved' },
       ]);
@@ -284,7 +284,7 @@ describe('a replay is refused', () => {
   });
 });
 
-it('what a lease from before a replay still says is refused, whatever it is', async () => {
+it('every call under a lease from before a replay is refused', async () => {
   const zombie = await bench.running({ policy: { maxReplays: 5 } });
   await bench.engine.cancel(zombie.executionId, WHY);
   await bench.engine.executions.replay(zombie.executionId, WHY);

@@ -1,6 +1,7 @@
 /**
- * Forgetting: what ended long enough ago goes, with everything that belongs to it, and what something still needs stays.
- * Events and idempotency keys go by rules of their own. Who meets whom is in tests/races/executions/retention.test.ts.
+ * Forgetting: executions are deleted when their retention is over, with everything that belongs to them, unless
+ * something still needs them. Events and idempotency keys follow rules of their own. Concurrent cases are in
+ * tests/races/executions/retention.test.ts.
  */
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { EngineContext } from '../../../src/engine/kit/context.ts';
@@ -18,7 +19,7 @@ import { newKind, useBench, WAIT } from '../open.ts';
 const bench = useBench();
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
-/** Keys that must stay are looked at again at once. */
+/** Keys that must stay are checked again at once. */
 const AGAIN_MS = 0;
 const WHY = { reason: 'not needed' };
 const signal = new AbortController().signal;
@@ -42,7 +43,7 @@ const uuidOf = (id: ExecutionId): string => id.slice(id.lastIndexOf(':') + 1);
 const exists = async (id: ExecutionId): Promise<boolean> =>
   (await bench.engine.executions.describe(id)) !== null;
 
-/** One pass that keeps for a day what says nothing else. */
+/** One pass with a default retention of a day. */
 function forget(batch = 500): ReturnType<typeof runPass> {
   return runPass(context, retention, batch, signal);
 }
@@ -53,7 +54,7 @@ async function ended(request: Partial<SubmitRequest> = {}): Promise<Claim> {
   return claim;
 }
 
-/** In how many rows of which tables an execution is named. */
+/** The number of rows per table that refer to an execution. */
 async function tracesOf(id: ExecutionId): Promise<Record<string, number>> {
   const tables = await bench.database.query<{ name: string }>(
     `SELECT table_name AS name FROM information_schema.columns JOIN information_schema.tables USING (table_schema, table_name)
@@ -72,8 +73,8 @@ async function tracesOf(id: ExecutionId): Promise<Record<string, number>> {
   return counts;
 }
 
-describe('an execution that has ended', () => {
-  it('is forgotten when it was kept as long as the deployment keeps things, and not before', async () => {
+describe('a finished execution', () => {
+  it('is forgotten when the retention of the deployment is over, and not before', async () => {
     const { executionId } = await ended();
     await bench.database.moveClock(DAY_MS - HOUR_MS);
     await forget();
@@ -84,7 +85,7 @@ describe('an execution that has ended', () => {
     expect(await bench.engine.executions.result(executionId)).toEqual({ outcome: 'not_found' });
   });
 
-  it('is kept for shorter or longer when its policy says so', async () => {
+  it('is kept for shorter or longer when its policy sets that', async () => {
     const shorter = await ended({ policy: { retentionMs: HOUR_MS } });
     const longer = await ended({ policy: { retentionMs: 3 * DAY_MS } });
     const atOnce = await ended({ policy: { retentionMs: 0 } });
@@ -102,7 +103,7 @@ describe('an execution that has ended', () => {
     expect(await exists(longer.executionId)).toBe(false);
   });
 
-  it('leaves nothing in any table but its events and its key', async () => {
+  it('leaves nothing in any table but its events and its idempotency key', async () => {
     const [kind, childKind] = [newKind(), newKind()];
     const policy = { retry: { maxRetries: 1, backoff: { type: 'fixed', delayMs: 0 } } } as const;
     await bench.submit({
@@ -155,7 +156,7 @@ describe('an execution that has ended', () => {
     });
   });
 
-  it('leaves pointers in the queue and among the timers, which mean nothing and go when they are met', async () => {
+  it('leaves entries in the queue and among the timers, which have no effect and are deleted when they are reached', async () => {
     const kind = newKind();
     const queued = await bench.submit({ kind });
     const delayed = await bench.submit({ delayMs: 400 * DAY_MS });
@@ -172,7 +173,7 @@ describe('an execution that has ended', () => {
     expect(await tracesOf(delayed)).toEqual({ ff_event: 1 });
   });
 
-  it('is not forgotten while a clock that had run ahead is back', async () => {
+  it('is not forgotten early when a clock that ran ahead is set back', async () => {
     await bench.database.moveClock(2 * DAY_MS);
     const { executionId } = await ended();
     await bench.database.moveClock(-2 * DAY_MS);
@@ -184,7 +185,7 @@ describe('an execution that has ended', () => {
   });
 });
 
-describe('an execution that has not ended', () => {
+describe('an unfinished execution', () => {
   it.each(['waiting', 'running', 'paused'] as const)(
     'is not forgotten, however long it is %s',
     async (how) => {
@@ -199,7 +200,7 @@ describe('an execution that has not ended', () => {
     },
   );
 
-  it('because it was replayed, is not forgotten by how it ended before, and then kept from its next end', async () => {
+  it('that was replayed is not forgotten by its first outcome, and later kept from its next one', async () => {
     const { executionId, kind } = await ended();
     await bench.engine.executions.replay(executionId, WHY);
     await bench.database.moveClock(2 * DAY_MS);
@@ -230,7 +231,7 @@ describe('a child', () => {
     return { parent, child: claim.executionId };
   }
 
-  it('is kept as long as its parent, which may ask for its result, also when it is replayed', async () => {
+  it('is kept as long as its parent, which may read its result, even when it is replayed', async () => {
     const { parent, child } = await family();
     await bench.port.release(parent);
     await bench.database.moveClock(5 * DAY_MS);
@@ -250,7 +251,7 @@ describe('a child', () => {
     expect([await exists(child), await exists(parent.executionId)]).toEqual([false, false]);
   });
 
-  it('that must stay does not stand in the way of what ended after it', async () => {
+  it('that must stay does not block what finished after it', async () => {
     const { child } = await family();
     const { executionId } = await ended();
     await bench.database.moveClock(DAY_MS);
@@ -262,7 +263,7 @@ describe('a child', () => {
     expect(await exists(child)).toBe(true);
   });
 
-  it('that ends after its parent was forgotten leaves no timer for it', async () => {
+  it('that finishes after its parent was forgotten leaves no timer for it', async () => {
     const parent = await bench.running({ policy: { retentionMs: 0 } });
     const kind = newKind();
     await bench.port.spawn(parent, [{ kind }]);
@@ -277,7 +278,7 @@ describe('a child', () => {
   });
 });
 
-it('what resists being forgotten does not keep the next from going', async () => {
+it('an execution that cannot be deleted does not block the next', async () => {
   const bad = await ended();
   const good = await ended();
   await bench.database.moveClock(DAY_MS);
@@ -294,7 +295,7 @@ it('what resists being forgotten does not keep the next from going', async () =>
 describe('events', () => {
   const count = async (id: ExecutionId): Promise<number> => (await tracesOf(id))['ff_event'] ?? 0;
 
-  it('go by their age, a part of the log at a time, also those of what still runs', async () => {
+  it('are deleted by age, a slot of the log at a time, including those of running executions', async () => {
     await setRetention(context, 7 * HOUR_MS);
     const claim = await bench.running();
     await bench.port.renew([claim], DAY_MS);
@@ -322,7 +323,7 @@ describe('idempotency keys', () => {
     policy: { dedupWindowMs: HOUR_MS },
   });
 
-  it('go when their time is over and their execution has ended or is gone, and not before', async () => {
+  it('are deleted when their window is over and their execution has finished or is gone, and not before', async () => {
     await forgetKeys(context.database, 100, AGAIN_MS);
     const done = await ended(keyed());
     const gone = await ended({ ...keyed(), policy: { dedupWindowMs: HOUR_MS, retentionMs: 0 } });
@@ -338,14 +339,14 @@ describe('idempotency keys', () => {
     expect(await forgetKeys(context.database, 100, AGAIN_MS)).toBe(1);
   });
 
-  it('go in a pass of their own', async () => {
+  it('are deleted in a pass of their own', async () => {
     const done = await ended(keyed());
     await bench.database.moveClock(HOUR_MS);
     expect(await oldKeys.run(context, signal)).toBeGreaterThan(0);
     expect(await keyOf(done.executionId)).toBe(0);
   });
 
-  it('that must stay do not keep those behind them from going', async () => {
+  it('that must stay do not block those behind them', async () => {
     await forgetKeys(context.database, 100, AGAIN_MS);
     const open = await bench.submit(keyed());
     await bench.database.moveClock(1_000);
@@ -358,7 +359,7 @@ describe('idempotency keys', () => {
 });
 
 describe('a connection', () => {
-  it('that keeps things for ever forgets only what has a time of its own, and so does one that says nothing', async () => {
+  it('without a limit forgets only executions with a retention of their own, and so does one by default', async () => {
     const { executionId } = await ended();
     const own = await ended({ policy: { retentionMs: DAY_MS } });
     await bench.database.moveClock(10 * DAY_MS);
@@ -374,7 +375,7 @@ describe('a connection', () => {
     expect(await exists(executionId)).toBe(true);
   });
 
-  it('forgets what it was told to', async () => {
+  it('forgets by the retention it is given', async () => {
     const { executionId } = await ended();
     await eventPositions.run(context, signal);
     await bench.database.moveClock(DAY_MS);
@@ -386,7 +387,7 @@ describe('a connection', () => {
     await forgetting.close();
   });
 
-  it('refuses a retention that makes no sense', async () => {
+  it('refuses an invalid retention', async () => {
     await expect(bench.another({ retention: 'soon' as never })).rejects.toMatchObject({
       code: 'invalid_input',
       field: 'retention',

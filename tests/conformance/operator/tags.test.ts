@@ -1,6 +1,6 @@
 /**
- * Changing the tags of an execution: what is stored, what is found by them, what is told, and who still sees the old
- * ones. Finding executions by their tags is the lists' business; here only the rows they are found by.
+ * Changing the tags of an execution: what is stored, what finds it, which event is written, and where the old tags
+ * remain visible. Listing by tags is tested with the lists; these tests check only the rows behind it.
  */
 import { describe, expect, it } from 'vitest';
 import type { ExecutionId } from '../../../src/index.ts';
@@ -30,7 +30,7 @@ const manyTags = (count: number): Record<string, string> =>
   Object.fromEntries(Array.from({ length: count }, (_, index) => [`tag-${index}`, 'x']));
 
 describe('tags', () => {
-  it('are added, replaced and removed in one call, and it can be found by the new ones only', async () => {
+  it('are added, replaced and removed in one call, and only the new ones find the execution', async () => {
     const executionId = await bench.submit({ tags: { team: 'a', stage: 'one', owner: 'ann' } });
     const tags = { team: 'b', owner: 'ann', region: 'eu' };
     expect(
@@ -43,7 +43,7 @@ describe('tags', () => {
     expect(await tagRows(executionId)).toEqual(tags);
   });
 
-  it('are told of as an event with who changed what, and not when nothing changed', async () => {
+  it('are reported as an event with who changed what, and not when nothing changed', async () => {
     const executionId = await bench.submit({ tags: { team: 'a' } });
     await bench.engine.executions.setTags(executionId, { set: { team: 'b' }, remove: ['none'], by: 'ann' });
     expect(
@@ -72,7 +72,7 @@ describe('tags', () => {
     expect(await tagRows(executionId)).toEqual({ team: 'b' });
   });
 
-  it('may have an empty value, and of a trace are kept without being found by', async () => {
+  it('may have an empty value, and those of tracing are kept but not listed', async () => {
     const executionId = await bench.submit({ tags: { traceparent: '00-1' } });
     expect(await tagRows(executionId)).toEqual({});
     const { outcome } = await bench.engine.executions.setTags(executionId, { set: { empty: '' } });
@@ -90,7 +90,7 @@ describe('tags', () => {
     });
   });
 
-  it('are seen by the next lease, while one that is held keeps those it began with', async () => {
+  it('are seen by the next lease, while the current one keeps those it started with', async () => {
     const claim = await bench.running({ tags: { team: 'a' } });
     await bench.engine.executions.setTags(claim.executionId, { set: { team: 'b' } });
     await bench.port.release(claim);
@@ -106,7 +106,7 @@ describe('tags', () => {
     expect((await bench.claimOne(claim.kind)).tags).toEqual({ team: 'b' });
   });
 
-  it('can be changed after the end, too', async () => {
+  it('can be changed after the execution has finished', async () => {
     const claim = await bench.running({ tags: { team: 'a' } });
     await bench.port.complete(claim);
     expect(await bench.engine.executions.setTags(claim.executionId, { remove: ['team'] })).toEqual({
@@ -116,7 +116,7 @@ describe('tags', () => {
     expect(await tagRows(claim.executionId)).toEqual({});
   });
 
-  it('changed by two at once are both changed', async () => {
+  it('changed by two callers concurrently are both changed', async () => {
     const executionId = await bench.submit();
     const other = await bench.another();
     const keys = Array.from({ length: 12 }, (_, index) => `k${index}`);
@@ -130,14 +130,14 @@ describe('tags', () => {
 });
 
 describe('a change of tags is refused', () => {
-  it('when there is no such execution', async () => {
+  it('when the execution does not exist', async () => {
     const executionId = misplaced(await bench.submit({ tags: { team: 'a' } }));
     expect(await bench.engine.executions.setTags(executionId, { set: { team: 'b' } })).toEqual({
       outcome: 'not_found',
     });
   });
 
-  it('when it would have too many, counted after what is removed, and nothing is changed', async () => {
+  it('when it would have too many, counted after removals, and nothing is changed', async () => {
     const executionId = await bench.submit({ kind: newKind(), tags: manyTags(64) });
     const refused = bench.engine.executions.setTags(executionId, { set: { more: 'x' } });
     await expect(refused).rejects.toMatchObject({ code: 'too_many', field: 'set' });

@@ -1,6 +1,6 @@
 /**
- * A condition is judged by the database and described by the model: on generated conditions and signals, which met which must
- * be the same. The rows are written here, so that no signal ends anything.
+ * A condition is evaluated by the database and described by the model: on generated conditions and signals, both must
+ * agree on which are met. The rows are written here, so that no signal finishes a wait.
  */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, it } from 'vitest';
@@ -15,7 +15,7 @@ const SEED = 4_711;
 const HISTORIES = 40;
 const CONDITIONS_EACH = 60;
 const MOST_SIGNALS = 12;
-/** One more than there are: a condition may name a waitpoint nobody has opened. */
+/** One more than exist: a condition may name a waitpoint that was never opened. */
 const WAITPOINTS = ['a', 'b', 'c', 'never opened'];
 /** Names that are equal only to themselves. */
 const NAMES = ['yes', 'Yes', 'no', 'null', ''];
@@ -45,7 +45,7 @@ function someCondition(pick: Pick, depth: number): SignalCondition {
     const kind = oneOf(pick, ['all', 'any'] as const);
     return { kind, of: several(1 + pick(3), () => someCondition(pick, depth + 1)) };
   }
-  // With repetitions: the same waitpoint twice is one.
+  // With repetitions: a waitpoint named twice counts once.
   const waitpoints = several(1 + pick(4), () => oneOf(pick, WAITPOINTS));
   const by = oneOf<CountedBy>(pick, ['signals', 'waitpoints', 'sources']);
   const n = 1 + pick(by === 'waitpoints' ? new Set(waitpoints).size : 4);
@@ -62,7 +62,7 @@ function someSignal(pick: Pick): Said {
   };
 }
 
-/** Writes the signals of one execution, at waitpoints that count, or at those an earlier run has left. */
+/** Writes the signals of one execution, at current waitpoints or at those of an earlier run. */
 async function write(executionId: string, signals: readonly Said[], retiredBy: number): Promise<void> {
   for (const name of WAITPOINTS.slice(0, -1)) {
     const waitpointId = randomUUID();
@@ -98,7 +98,7 @@ it('the database and the model agree on which conditions are met', async () => {
     const executionId = randomUUID();
     const signals = several(pick(MOST_SIGNALS + 1), () => someSignal(pick));
     await write(executionId, signals, 0);
-    // What an earlier run was told counts no more.
+    // Signals of an earlier run no longer count.
     await write(
       executionId,
       several(MOST_SIGNALS, () => someSignal(pick)),
@@ -115,12 +115,12 @@ it('the database and the model agree on which conditions are met', async () => {
       expect(met[index], `${JSON.stringify({ condition, signals })}`).toBe(expected);
     });
   }
-  // Neither answer is the only one.
+  // Both results occur often.
   const least = (HISTORIES * CONDITIONS_EACH) / 5;
   expect(Math.min(counts.met, counts.unmet)).toBeGreaterThan(least);
 });
 
-it('nothing said meets nothing, and no two signals are one', async () => {
+it('no signals meet nothing, and two signals count as two', async () => {
   const executionId = randomUUID();
   const condition: SignalCondition = { kind: 'count', n: 2, by: 'signals', waitpoints: ['a'] };
   expect(await metIn(executionId, [condition])).toEqual([false]);

@@ -1,5 +1,5 @@
 /**
- * Saying something to an execution by a token: who may, what it does, what is said twice or too late, and what strangers learn.
+ * Signals delivered by token: who may send them, their effect, repeated and late ones, and what a stranger can learn.
  */
 import { describe, expect, it } from 'vitest';
 import { LIMITS, type SignalCondition } from '../../../src/index.ts';
@@ -11,7 +11,7 @@ const HOUR_MS = 3_600_000;
 const { waiting, tokenFor, deliver, effectOf } = tellingOn(bench);
 
 describe('a signal by a token', () => {
-  it('resumes what waits for it, with its payload', async () => {
+  it('resumes the execution that waits for it, with its payload', async () => {
     const kind = newKind();
     const claim = await bench.running({ kind });
     await bench.port.suspend(claim, { waits: [{ name: 'wait', condition: leaf(1, 'signals', ['door']) }] });
@@ -28,7 +28,7 @@ describe('a signal by a token', () => {
     expect(await deliver(token)).toEqual({ outcome: 'closed' });
   });
 
-  it('that comes before the suspension is kept for it', async () => {
+  it('that arrives before the suspension is buffered for it', async () => {
     const claim = await bench.running();
     const created = await bench.port.createWaitpoint(claim, { name: 'door' });
     if (created.outcome !== 'created') throw new Error('not created');
@@ -38,7 +38,7 @@ describe('a signal by a token', () => {
     expect(await bench.port.suspend(claim, request)).toMatchObject({ outcome: 'already_satisfied' });
   });
 
-  it('with the same key is one signal, and is answered as the first time, also when it is too late', async () => {
+  it('with the same idempotency key is one signal, and returns the first outcome, even when it is too late', async () => {
     const claim = await waiting(leaf(2, 'signals', ['door']));
     const token = await tokenFor(claim);
     const first = await deliver(token, { idempotencyKey: 'k' });
@@ -48,14 +48,14 @@ describe('a signal by a token', () => {
     expect(await deliver(token, { idempotencyKey: 'k' })).toEqual({ ...first, outcome: 'duplicate' });
   });
 
-  it('with a key of its own source is not another’s', async () => {
+  it('with an idempotency key of one source is distinct from the same key of another', async () => {
     const claim = await waiting(leaf(2, 'sources', ['door']));
     const token = await tokenFor(claim);
     expect(await effectOf(token, { idempotencyKey: '1', ...from('ann') })).toBe('counted');
     expect(await effectOf(token, { idempotencyKey: '1', ...from('bob') })).toBe('resumed');
   });
 
-  it('is from nobody who is kept for others', async () => {
+  it('cannot claim a reserved source type', async () => {
     const claim = await waiting(leaf(1, 'signals', ['door']));
     const token = await tokenFor(claim);
     for (const type of ['operator', 'token', 'engine', 'a:b'])
@@ -64,7 +64,7 @@ describe('a signal by a token', () => {
       });
   });
 
-  it('by a token of one use is one signal, whatever else is said with it', async () => {
+  it('by a single-use token is one signal, whatever else it carries', async () => {
     const claim = await waiting(leaf(2, 'signals', ['door']));
     const token = await tokenFor(claim, 'door', { use: 'once' });
     expect(await effectOf(token)).toBe('counted');
@@ -73,7 +73,7 @@ describe('a signal by a token', () => {
     });
   });
 
-  it('by a bound token is from whom it is for, and says what it says', async () => {
+  it('by a bound token has the source, name and payload of the token', async () => {
     const claim = await waiting(leaf(2, 'sources', ['door'], 'approved'));
     const says = { source: { identity: 'ann' }, signal: { name: 'approved', payload: { ok: true } } };
     const link = 'https://example.org/answer?lang=en';
@@ -91,13 +91,13 @@ describe('a signal by a token', () => {
 });
 
 describe('a condition', () => {
-  it('that is met before the suspension answers what it would have after: the first that met it', async () => {
+  it('that is met before the suspension has the same outcome as after: the first signals that met it', async () => {
     const claim = await bench.running();
     const created = await bench.port.createWaitpoint(claim, { name: 'door' });
     if (created.outcome !== 'created') throw new Error('not created');
     for (const name of ['declined', 'approved']) {
       await deliver(created.waitpoint.token, { name });
-      // The order is of acceptance, whatever the clock says.
+      // Signals are ordered by acceptance, whatever the clock.
       await bench.database.moveClock(-2_000);
     }
     const request = { waits: [{ name: 'wait', condition: leaf(1, 'signals', ['door']) }] };
@@ -110,7 +110,7 @@ describe('a condition', () => {
     await bench.database.moveClock(4_000);
   });
 
-  it('by sources is not met by two unbound tokens of one waitpoint, also after a rotation', async () => {
+  it('by sources is not met by two unbound tokens of one waitpoint, even after a rotation', async () => {
     const claim = await waiting(leaf(2, 'sources', ['door']));
     expect(await effectOf(await tokenFor(claim))).toBe('counted');
     await bench.engine.signingKeys.rotate();
@@ -145,7 +145,7 @@ describe('a condition', () => {
     expect(await effectOf(await tokenFor(claim, 'c'))).toBe('resumed');
   });
 
-  it('of all and any takes only what it names', async () => {
+  it('of all and any counts only what it names', async () => {
     const claim = await waiting({
       kind: 'all',
       of: [
@@ -168,7 +168,7 @@ describe('a condition', () => {
 describe('a payload', () => {
   const schema = { type: 'object', properties: { ok: { type: 'boolean' } }, required: ['ok'] };
 
-  it('must fit the schema of its waitpoint, also an operator’s', async () => {
+  it('must match the schema of its waitpoint, also an operator’s', async () => {
     const claim = await waiting(leaf(1, 'signals', ['door']), schema);
     const token = await tokenFor(claim);
     await expect(deliver(token, { payload: { ok: 'yes' } })).rejects.toMatchObject({
@@ -184,7 +184,7 @@ describe('a payload', () => {
     expect(await effectOf(token, { payload: { ok: true } })).toBe('resumed');
   });
 
-  it('is not quoted when it does not fit, nor are names of its own', async () => {
+  it('is not quoted when it does not match, nor are its keys', async () => {
     const claim = await waiting(leaf(1, 'signals', ['door']), {
       type: 'object',
       properties: { a: {} },
@@ -197,7 +197,7 @@ describe('a payload', () => {
     expect(refused).toMatchObject({ code: 'invalid_input' });
   });
 
-  it('is checked by the schema that was given last, while nothing was said', async () => {
+  it('is checked by the latest schema, as long as no signal has arrived', async () => {
     const claim = await bench.running();
     await bench.port.createWaitpoint(claim, { name: 'door', schema: { type: 'string' } });
     await bench.port.createWaitpoint(claim, { name: 'door', schema: { type: 'number' } });
@@ -208,7 +208,7 @@ describe('a payload', () => {
     await expect(tokenFor(claim, 'door', says)).rejects.toMatchObject({ field: 'payload' });
   });
 
-  it('is refused over 64 KB, and nothing is written', async () => {
+  it('over 64 KB is refused, and nothing is written', async () => {
     const claim = await waiting(leaf(1, 'signals', ['door']));
     const token = await tokenFor(claim);
     const refused = deliver(token, { payload: 'x'.repeat(LIMITS.signalBytes) });
@@ -227,7 +227,7 @@ describe('a stranger', () => {
     return { message, ...rest };
   }
 
-  it('gets one and the same answer for whatever is wrong with a token', async () => {
+  it('gets the same error for everything that can be wrong with a token', async () => {
     const claim = await waiting(leaf(1, 'signals', ['door']));
     const other = await waiting(leaf(1, 'signals', ['door']));
     const token = await tokenFor(claim);
@@ -254,7 +254,7 @@ describe('a stranger', () => {
     };
     for (const text of bad) expect(await refusal(text)).toMatchObject(expected);
     await expect(foreign.signal({ token })).rejects.toMatchObject(expected);
-    // A waitpoint that is gone, by a token that was good.
+    // A deleted waitpoint, with a token that was valid.
     await bench.engine.cancel(other.executionId, { reason: 'why' });
     const gone = await tokenFor(claim);
     await bench.database.query('DELETE FROM ff_waitpoint WHERE execution_id = $1', [
@@ -264,7 +264,7 @@ describe('a stranger', () => {
     expect(await bench.snapshot(claim.executionId)).toMatchObject({ publicState: 'suspended' });
   });
 
-  it('whose key has ended learns nothing of what else is wrong', async () => {
+  it('whose signing key has expired learns nothing about other errors', async () => {
     const claim = await waiting(leaf(1, 'signals', ['door']));
     const token = await tokenFor(claim);
     const large = { payload: 'x'.repeat(LIMITS.signalBytes) };
@@ -273,7 +273,7 @@ describe('a stranger', () => {
     await expect(deliver(token, large)).rejects.toMatchObject({ code: 'invalid_token' });
   });
 
-  it('is told that a token’s time is over, and only who has the token', async () => {
+  it('learns that a token has expired only by having it', async () => {
     const claim = await waiting(leaf(1, 'signals', ['door']));
     const token = await tokenFor(claim, 'door', { expiresInMs: HOUR_MS });
     await bench.database.moveClock(HOUR_MS);

@@ -1,5 +1,6 @@
 /**
- * Keys that sign tokens: tokens that are out while a key is rotated, the grace of the old one, revocation, and a change of secret.
+ * Signing keys: tokens in use while a key is rotated, the grace period of the old key, revocation, and a change of
+ * secret.
  */
 import { describe, expect, it } from 'vitest';
 import { Signing } from '../../../src/engine/signals/signing.ts';
@@ -31,7 +32,7 @@ const states = async () =>
   Object.fromEntries((await bench.engine.signingKeys.list()).map(({ kid, state }) => [kid, state]));
 
 describe('a rotation', () => {
-  it('keeps tokens of the old key good for the grace, and no longer', async () => {
+  it('keeps tokens of the old key valid for the grace period, and no longer', async () => {
     const claim = await waiting();
     const old = await tokenFor(claim);
     const { kid, previousKid } = await bench.engine.signingKeys.rotate({ graceMs: HOUR_MS });
@@ -45,7 +46,7 @@ describe('a rotation', () => {
     expect(await states()).toMatchObject({ [kid]: 'signing', [previousKid!]: 'expired' });
   });
 
-  it('keeps tokens good as long as they were to be, unless told otherwise', async () => {
+  it('keeps tokens valid for their whole lifetime by default', async () => {
     const claim = await waiting();
     const month = 30 * 24 * HOUR_MS;
     const { token } = await bench.engine.waitpoints.issueToken(claim.executionId, 'door', {
@@ -56,7 +57,7 @@ describe('a rotation', () => {
     expect(await isTaken(token)).toBe(true);
   });
 
-  it('gives a waitpoint its token again while that is good, and then another', async () => {
+  it('returns the same token for a waitpoint while that is valid, and then another', async () => {
     const claim = await bench.running();
     const create = async () => {
       const created = await bench.port.createWaitpoint(claim, { name: 'early' });
@@ -73,14 +74,14 @@ describe('a rotation', () => {
     expect(await isTaken(second)).toBe(true);
   });
 
-  it('without grace ends the old key at once', async () => {
+  it('without grace invalidates the old key at once', async () => {
     const claim = await waiting();
     const old = await tokenFor(claim);
     await bench.engine.signingKeys.rotate({ graceMs: 0 });
     expect(await isTaken(old)).toBe(false);
   });
 
-  it('is what a change of secret takes effect by; a process that lacks the new one says so', async () => {
+  it('puts a new secret into effect; a process without that secret reports so', async () => {
     const claim = await waiting();
     const old = await tokenFor(claim);
     const next = await bench.another({ signingSecret: [`next ${SIGNING_SECRET}`, SIGNING_SECRET] });
@@ -98,7 +99,7 @@ describe('a rotation', () => {
     await bench.engine.signingKeys.rotate();
   });
 
-  it('ends what a leaked secret can sign, also under the name of the new key', async () => {
+  it('invalidates what a leaked secret can sign, even under the id of the new key', async () => {
     const claim = await waiting();
     const both = [`fresh ${SIGNING_SECRET}`, SIGNING_SECRET];
     const next = await bench.another({ signingSecret: both });
@@ -114,7 +115,7 @@ describe('a rotation', () => {
 });
 
 describe('a revocation', () => {
-  it('ends a key at once, but not the one that signs', async () => {
+  it('invalidates a key at once, but is refused for the one that signs', async () => {
     const claim = await waiting();
     const token = await tokenFor(claim);
     const { kid, previousKid } = await bench.engine.signingKeys.rotate();
@@ -128,7 +129,7 @@ describe('a revocation', () => {
 });
 
 describe('what is stored', () => {
-  it('holds neither tokens nor secrets nor keys', async () => {
+  it('contains neither tokens nor secrets nor keys', async () => {
     const claim = await waiting();
     const token = await tokenFor(claim);
     await bench.engine.signal({ token });

@@ -1,6 +1,6 @@
 /**
- * Giving the worker up until something is said: what a suspension keeps, what ends it, and what happens when nobody says it in
- * time. Time passes by moving the clock, and timers are fired when a test says so.
+ * Freeing the worker until a signal arrives: what a suspension keeps, what ends it, and what happens on timeout. Time
+ * passes by moving the clock, and timers fire when a test fires them.
  */
 import { describe, expect, it } from 'vitest';
 import type { Claim, SuspendRequest } from '../../../src/protocol/index.ts';
@@ -36,7 +36,7 @@ const approve = (claim: Claim, waitpoint = 'approval', by = 'ann') =>
   bench.engine.waitpoints.approve(claim.executionId, waitpoint, { by });
 
 describe('a suspended execution', () => {
-  it('has no lease, keeps its attempt, and is claimed again in the same one when it is told', async () => {
+  it('has no lease, keeps its attempt, and is claimed again in the same one when it is signalled', async () => {
     const kind = newKind();
     const claim = await suspended(forApproval(), kind);
     expect(await bench.snapshot(claim.executionId)).toMatchObject({
@@ -71,7 +71,7 @@ describe('a suspended execution', () => {
     expect(await bench.port.complete(resumed)).toMatchObject({ outcome: 'completed' });
   });
 
-  it('is answered the same when its worker asks again, also after it was resumed', async () => {
+  it('returns the same outcome when its worker asks again, even after it was resumed', async () => {
     const claim = await suspended();
     expect(await bench.port.suspend(claim, forApproval())).toEqual({
       outcome: 'suspended',
@@ -84,7 +84,7 @@ describe('a suspended execution', () => {
     });
   });
 
-  it('is refused to a worker that has lost its lease, and nothing is written', async () => {
+  it('is refused to a worker that lost its lease, and nothing is written', async () => {
     const claim = await bench.running();
     await bench.engine.executions.revokeLease(claim.executionId, { reason: 'why' });
     expect(await bench.port.suspend(claim, forApproval())).toEqual({ outcome: 'lease_revoked' });
@@ -92,7 +92,7 @@ describe('a suspended execution', () => {
     expect((await bench.engine.waitpoints.list({ executionId: claim.executionId })).waitpoints).toEqual([]);
   });
 
-  it('keeps its lease when enough was said before', async () => {
+  it('keeps its lease when the condition is already met', async () => {
     const claim = await bench.running();
     await bench.port.createWaitpoint(claim, { name: 'approval' });
     expect(await approve(claim)).toMatchObject({ outcome: 'accepted', effect: 'buffered' });
@@ -105,7 +105,7 @@ describe('a suspended execution', () => {
     expect(await approve(claim)).toEqual({ outcome: 'closed' });
   });
 
-  it('begins its waits and takes signals without suspending when it only looks', async () => {
+  it('opens its waits and accepts signals without suspending in mode look', async () => {
     const claim = await bench.running();
     const look = { ...forApproval(), mode: 'look' as const };
     expect(await bench.port.suspend(claim, look)).toEqual({ outcome: 'open' });
@@ -114,7 +114,7 @@ describe('a suspended execution', () => {
     expect(await bench.snapshot(claim.executionId)).toMatchObject({ publicState: 'active' });
   });
 
-  it('rests for as long as its wait asked before it is claimable', async () => {
+  it('has the resume delay of its wait before it is claimable', async () => {
     const kind = newKind();
     const claim = await suspended(forApproval({ resumeDelayMs: HOUR_MS }), kind);
     await approve(claim);
@@ -126,7 +126,7 @@ describe('a suspended execution', () => {
     await bench.claimOne(kind);
   });
 
-  it('can be cancelled, and takes no signal after that', async () => {
+  it('can be cancelled, and accepts no signal after that', async () => {
     const claim = await suspended();
     expect(await bench.engine.cancel(claim.executionId, { reason: 'why' })).toMatchObject({
       outcome: 'cancelled',
@@ -143,7 +143,7 @@ describe('a suspended execution', () => {
   });
 });
 
-describe('several waits at once', () => {
+describe('several waits together', () => {
   const both: SuspendRequest = {
     waits: [
       { name: 'yes', condition: said('yes') },
@@ -151,7 +151,7 @@ describe('several waits at once', () => {
     ],
   };
 
-  it('end when the first of them does; the other is waited for again, with what was said meanwhile', async () => {
+  it('resume when the first finishes; the other is waited for again, with the signals it got meanwhile', async () => {
     const kind = newKind();
     const claim = await suspended(both, kind);
     expect(await approve(claim, 'no')).toMatchObject({ effect: 'resumed' });
@@ -166,7 +166,7 @@ describe('several waits at once', () => {
     });
   });
 
-  it('are woken by a time, and by children, and go on waiting', async () => {
+  it('are woken by a time, and by children, and stay open', async () => {
     const [kind, childKind] = [newKind(), newKind()];
     const claim = await bench.running({ kind });
     await bench.port.suspend(claim, { ...forApproval({ timeoutMs: 2 * HOUR_MS }), wakeInMs: HOUR_MS });
@@ -182,14 +182,14 @@ describe('several waits at once', () => {
     expect(
       await bench.port.suspend(again, { ...forApproval(), children: { executionIds: ids, needed: 1 } }),
     ).toEqual({ outcome: 'due' });
-    // The time of the wait is counted from its beginning.
+    // The timeout is counted from the start of the wait.
     expect(await bench.port.suspend(again, forApproval())).toMatchObject({ outcome: 'suspended' });
     await fire(HOUR_MS);
     expect(await bench.engine.executions.result(claim.executionId)).toMatchObject({ outcome: 'failed' });
   });
 });
 
-describe('when nobody says it in time', () => {
+describe('on timeout', () => {
   async function overdue(onTimeout: TimeoutBehaviour | undefined, kind = newKind()): Promise<Claim> {
     const claim = await suspended(
       forApproval({ timeoutMs: HOUR_MS, ...(onTimeout === undefined ? {} : { onTimeout }) }),
@@ -204,7 +204,7 @@ describe('when nobody says it in time', () => {
     ['fail', 'failed'],
     ['cancel', 'cancelled'],
     ['expire', 'expired'],
-  ] as const)('%s ends it as %s, and later signals are not taken', async (onTimeout, outcome) => {
+  ] as const)('%s finishes it as %s, and later signals are refused', async (onTimeout, outcome) => {
     const claim = await overdue(onTimeout);
     expect(await bench.engine.executions.result(claim.executionId)).toMatchObject({
       outcome,
@@ -215,7 +215,7 @@ describe('when nobody says it in time', () => {
     expect(await approve(claim)).toEqual({ outcome: 'closed' });
   });
 
-  it('resume goes on without it', async () => {
+  it('resume continues without a signal', async () => {
     const kind = newKind();
     const claim = await overdue('resume', kind);
     await bench.claimOne(kind);
@@ -224,7 +224,7 @@ describe('when nobody says it in time', () => {
     expect(await approve(claim)).toEqual({ outcome: 'closed' });
   });
 
-  it('escalate waits on for an operator, without a time', async () => {
+  it('escalate keeps waiting for an operator, without a timeout', async () => {
     const kind = newKind();
     const claim = await overdue('escalate', kind);
     expect(await bench.snapshot(claim.executionId)).toMatchObject({
@@ -236,7 +236,7 @@ describe('when nobody says it in time', () => {
     await bench.claimOne(kind);
   });
 
-  it('escalate is not forgotten when the execution is resumed for another wait', async () => {
+  it('escalate is not undone when the execution is resumed for another wait', async () => {
     const kind = newKind();
     const waits: SuspendRequest['waits'] = [
       { name: 'a', condition: said('a'), timeoutMs: HOUR_MS, onTimeout: 'escalate', reason: 'approval' },
@@ -260,7 +260,7 @@ describe('when nobody says it in time', () => {
     ['resume', 'already_satisfied'],
     ['fail', 'suspended'],
   ] as const)(
-    '%s is done as well while a worker holds it, and its token is good no more',
+    '%s also applies while a worker owns it, and invalidates its token',
     async (onTimeout, outcome) => {
       const claim = await bench.running();
       const look = { ...forApproval({ timeoutMs: HOUR_MS, onTimeout }), mode: 'look' as const };
@@ -280,7 +280,7 @@ describe('when nobody says it in time', () => {
     },
   );
 
-  it('a wait that was satisfied does not fire its time', async () => {
+  it('a satisfied wait does not fire its timer', async () => {
     const kind = newKind();
     const claim = await suspended(forApproval({ timeoutMs: HOUR_MS }), kind);
     await approve(claim);
@@ -291,7 +291,7 @@ describe('when nobody says it in time', () => {
   });
 });
 
-describe('what is over', () => {
+describe('a finished execution', () => {
   it('leaves no timers behind when it is forgotten', async () => {
     const claim = await bench.running({ policy: { retentionMs: 1_000 } });
     await bench.port.createWaitpoint(claim, { name: 'far', expiresInMs: 1_000 * HOUR_MS });
@@ -308,7 +308,7 @@ describe('what is over', () => {
 });
 
 describe('a replay', () => {
-  it('of what was not told in time waits anew, at a new waitpoint', async () => {
+  it('after a timeout waits again, at a new waitpoint', async () => {
     const kind = newKind();
     const request = forApproval({ timeoutMs: HOUR_MS });
     const claim = await suspended(request, kind);
@@ -322,7 +322,7 @@ describe('a replay', () => {
     expect(await approve(claim)).toMatchObject({ effect: 'resumed' });
   });
 
-  it('keeps what was said, and from the start forgets it', async () => {
+  it('keeps the signals, and from the start discards them', async () => {
     const kind = newKind();
     const claim = await suspended(forApproval(), kind);
     await approve(claim);

@@ -1,5 +1,5 @@
 /**
- * Executions that wait to be told, and those who tell them, for the tests of this folder.
+ * Suspended executions, and ways to signal them, for the tests of this folder.
  */
 import type { Claim } from '../../../src/protocol/index.ts';
 import type { DeliverOutcome, SignalCondition, SignalRequest, TokenRequest } from '../../../src/index.ts';
@@ -16,11 +16,11 @@ export const leaf = (
 export const from = (identity: string) => ({ source: { identity } });
 
 export interface Telling {
-  /** Suspended on a condition. */
+  /** A claim whose execution is suspended on a condition. */
   waiting(condition: SignalCondition, schema?: object): Promise<Claim>;
   tokenFor(claim: Claim, waitpoint?: string, request?: TokenRequest): Promise<string>;
   deliver(token: string, more?: Partial<SignalRequest>): Promise<DeliverOutcome>;
-  /** What it did, or why it was not taken. */
+  /** The effect of a signal, or why it was not accepted. */
   effectOf(token: string, more?: Partial<SignalRequest>): Promise<string>;
 }
 

@@ -1,5 +1,5 @@
 /**
- * Waitpoints: how long they live, how much they take, who sees them, and what their tokens are good for.
+ * Waitpoints: how long they live, how much they accept, who sees them, and what their tokens allow.
  */
 import { describe, expect, it } from 'vitest';
 import { LIMITS } from '../../../src/index.ts';
@@ -11,7 +11,7 @@ const HOUR_MS = 3_600_000;
 const { waiting, tokenFor, deliver, effectOf } = tellingOn(bench);
 
 describe('limits', () => {
-  it('refuse the signal after the last one an execution may take, and leave operators some', async () => {
+  it('refuse one signal more than an execution may have, and reserve some for operators', async () => {
     const claim = await waiting(leaf(3, 'signals', ['a', 'b', 'c']));
     const uuid = claim.executionId.split(':').at(-1);
     const fill = (name: string, column: string, value: number) =>
@@ -23,7 +23,7 @@ describe('limits', () => {
     const [a, b] = [await tokenFor(claim, 'a'), await tokenFor(claim, 'b')];
     await fill('a', 'signal_count', LIMITS.signals / 2 - 1);
     expect(await effectOf(a)).toBe('counted');
-    // One waitpoint cannot use up what is for all.
+    // One waitpoint cannot use up the limit of all.
     expect(await deliver(a)).toEqual({ outcome: 'too_many' });
     await fill('c', 'signal_count', LIMITS.signals / 2 - 1);
     expect(await effectOf(b)).toBe('counted');
@@ -39,7 +39,7 @@ describe('limits', () => {
     expect(await deliver(await tokenFor(large, 'a'))).toEqual({ outcome: 'too_many' });
   });
 
-  it('refuse the waitpoint after the last one an execution may have', async () => {
+  it('refuse one waitpoint more than an execution may have', async () => {
     const claim = await bench.running();
     await bench.database.query(
       `INSERT INTO ff_waitpoint (waitpoint_id, token_id, execution_id, partition_key, name, created_at_ms)
@@ -54,7 +54,7 @@ describe('limits', () => {
 });
 
 describe('a waitpoint', () => {
-  it('that is never waited at closes when its time is over, and can be opened again', async () => {
+  it('that is never waited at closes when it expires, and can be opened again', async () => {
     const claim = await bench.running();
     const request = { name: 'door', expiresInMs: 1_000 };
     const created = await bench.port.createWaitpoint(claim, request);
@@ -92,7 +92,7 @@ describe('a waitpoint', () => {
     expect(new Set(seen).size).toBe(seen.length);
   });
 
-  it('can have its tokens ended, and what was said by them stays', async () => {
+  it('can have its tokens revoked, and keeps the signals they delivered', async () => {
     const claim = await waiting(leaf(2, 'signals', ['door']));
     const token = await tokenFor(claim);
     expect(await effectOf(token)).toBe('counted');
@@ -104,7 +104,7 @@ describe('a waitpoint', () => {
     });
   });
 
-  it('gives tokens no longer than it lives, and none when it is over', async () => {
+  it('issues tokens that live no longer than itself, and none once it is closed', async () => {
     const claim = await bench.running();
     await bench.port.createWaitpoint(claim, { name: 'door', expiresInMs: HOUR_MS });
     const { waitpoints } = await bench.engine.waitpoints.list({ executionId: claim.executionId });
@@ -133,8 +133,8 @@ describe('a waitpoint', () => {
   });
 });
 
-describe('tokens without a secret', () => {
-  it('cannot be made or read, and operators still approve', async () => {
+describe('without a signing secret', () => {
+  it('tokens cannot be issued or read, and operators can still approve', async () => {
     const plain = await bench.another({ signingSecret: [] });
     const claim = await waiting(leaf(1, 'signals', ['door']));
     const configured = { code: 'signing_not_configured' };

@@ -1,6 +1,6 @@
 /**
- * Steps, pauses and children at the edge of what is allowed, and over it: refused with a code, the field and a sentence,
- * before anything is written.
+ * Steps, pauses and children at their limits and beyond: refused with a code, the field and a sentence, before anything
+ * is written.
  */
 import { describe, expect, it } from 'vitest';
 import { uuidV7 } from '../../../src/contract/ids.ts';
@@ -22,7 +22,7 @@ const forChildren = (ids: readonly string[], needed = ids.length): PauseRequest 
 });
 
 describe('a step', () => {
-  it('the longest names, keys and values are kept', async () => {
+  it('the longest names, keys and values are stored', async () => {
     const claim = await bench.running();
     const name = 'n'.repeat(LIMITS.stepNameBytes);
     const key = 'ü'.repeat(LIMITS.stepKeyBytes / 2);
@@ -40,7 +40,7 @@ describe('a step', () => {
   it.each<[what: string, act: () => Promise<unknown>, field: string, code?: 'payload_too_large']>([
     ['no step', call(undefined), 'step'],
     ['a list for a step', call([]), 'step'],
-    ['a member nobody knows', call({ name: 'a', vaule: 1 }), 'step.vaule'],
+    ['an unknown key', call({ name: 'a', vaule: 1 }), 'step.vaule'],
     ['no name', call({ value: 1 }), 'step.name'],
     ['an empty name', call({ name: '' }), 'step.name'],
     ['a name over its limit', call({ name: 'n'.repeat(LIMITS.stepNameBytes + 1) }), 'step.name'],
@@ -55,13 +55,13 @@ describe('a step', () => {
       'step.value',
       'payload_too_large',
     ],
-    ['a sleep of less than nothing', call({ name: 'a', sleepMs: -1 }), 'step.sleepMs'],
+    ['a negative sleep', call({ name: 'a', sleepMs: -1 }), 'step.sleepMs'],
     ['a sleep of half a millisecond', call({ name: 'a', sleepMs: 0.5 }), 'step.sleepMs'],
     ['a sleep over its limit', call({ name: 'a', sleepMs: LIMITS.delayMs + 1 }), 'step.sleepMs'],
-    ['a sleep that has a value', call({ name: 'a', sleepMs: 1, value: 1 }), 'step.value'],
-    ['options that are none', call({ name: 'a' }, 5), 'options'],
-    ['an option nobody knows', call({ name: 'a' }, { excutor: executor }), 'options.excutor'],
-    ['an executor that is none', call({ name: 'a' }, { executor: 5 }), 'options.executor'],
+    ['a sleep with a value', call({ name: 'a', sleepMs: 1, value: 1 }), 'step.value'],
+    ['options that are not an object', call({ name: 'a' }, 5), 'options'],
+    ['an unknown option', call({ name: 'a' }, { excutor: executor }), 'options.excutor'],
+    ['an invalid executor', call({ name: 'a' }, { executor: 5 }), 'options.executor'],
   ])('%s is refused', async (_, act, field, code = 'invalid_input' as never) => {
     await bench.running();
     const before = (await bench.database.query('SELECT count(*) AS n FROM ff_step')).rows;
@@ -76,7 +76,7 @@ describe('a step', () => {
     ['percent', { percent: '5' }],
     ['message', { message: 5 }],
     ['persent', { persent: 5 }],
-  ])('progress with a bad %s is refused', async (field, progress) => {
+  ])('progress with an invalid %s is refused', async (field, progress) => {
     const claim = await bench.running();
     await expectRefused(bench.database, () => bench.port.reportProgress(claim, progress as never), {
       code: 'invalid_input',
@@ -88,7 +88,7 @@ describe('a step', () => {
     ['executionId', 'x', 'invalid_id'],
     ['attemptIndex', -1, 'invalid_input'],
     ['leaseEpoch', 1.5, 'invalid_input'],
-  ] as const)('a lease with a bad %s is refused by every call', async (field, value, code) => {
+  ] as const)('a lease with an invalid %s is refused by every call', async (field, value, code) => {
     const lease = { ...(await bench.running()), [field]: value } as unknown as LeaseRef;
     const refusal = { code, field: `lease.${field}` };
     for (const act of [
@@ -106,19 +106,19 @@ describe('a pause or a spawn', () => {
   const ids = [newId(), newId()];
   it.each<[what: string, request: unknown, field: string, code?: 'too_many' | 'invalid_id']>([
     ['no request', undefined, 'request'],
-    ['a request for nothing', {}, 'request'],
-    ['a member nobody knows', { wakeInMs: 1, wake: 1 }, 'request.wake'],
+    ['an empty request', {}, 'request'],
+    ['an unknown key', { wakeInMs: 1, wake: 1 }, 'request.wake'],
     ['a time before now', { wakeInMs: -1 }, 'request.wakeInMs'],
-    ['a time that is a text', { wakeInMs: '5' }, 'request.wakeInMs'],
+    ['a time that is a string', { wakeInMs: '5' }, 'request.wakeInMs'],
     ['a time over the limit', { wakeInMs: LIMITS.delayMs + 1 }, 'request.wakeInMs'],
-    ['children that are none', { children: 5 }, 'request.children'],
-    ['a member nobody knows of children', { children: { ids } }, 'request.children.ids'],
+    ['children that are not an object', { children: 5 }, 'request.children'],
+    ['an unknown key of children', { children: { ids } }, 'request.children.ids'],
     ['no list of children', { children: { needed: 1 } }, 'request.children.executionIds'],
     ['no children', forChildren([]), 'request.children.needed'],
     ['none needed', forChildren(ids, 0), 'request.children.needed'],
-    ['more needed than there are', forChildren(ids, 3), 'request.children.needed'],
-    ['an id that is none', forChildren([ids[0]!, 'x']), 'request.children.executionIds[1]', 'invalid_id'],
-    // oxlint-disable-next-line no-sparse-arrays -- that is the point
+    ['more needed than given', forChildren(ids, 3), 'request.children.needed'],
+    ['an invalid id', forChildren([ids[0]!, 'x']), 'request.children.executionIds[1]', 'invalid_id'],
+    // oxlint-disable-next-line no-sparse-arrays -- the hole is what is refused
     ['a hole', forChildren([, ids[0]!] as string[]), 'request.children.executionIds[0]'],
     [
       'more children than the limit',
@@ -135,7 +135,7 @@ describe('a pause or a spawn', () => {
     expect(await bench.snapshot(claim.executionId)).toMatchObject({ publicState: 'active' });
   });
 
-  it('as many children as the limit are waited for', async () => {
+  it('may wait for as many children as the limit', async () => {
     const claim = await bench.running();
     const many = Array.from({ length: LIMITS.awaitedChildren - 1 }, newId);
     const spawned = await bench.port.spawn(claim, [{ kind: newKind() }]);
@@ -144,7 +144,7 @@ describe('a pause or a spawn', () => {
     expect(await bench.port.pause(claim, request)).toMatchObject({ outcome: 'paused' });
   });
 
-  it('what is no child of the execution is not waited for: nobody would tell of its end', async () => {
+  it('does not wait for an execution that is not its child: its outcome would not be reported', async () => {
     const claim = await bench.running();
     const { executionId } = await bench.engine.executions.submit({ kind: newKind() });
     expect(await bench.port.pause(claim, forChildren([executionId]))).toEqual({ outcome: 'due' });
@@ -154,7 +154,7 @@ describe('a pause or a spawn', () => {
   it.each<[what: string, requests: unknown, field: string, code?: 'too_many']>([
     ['no list', undefined, 'requests'],
     ['a request without a kind', [{ kind: 'a' }, {}], 'requests[1].kind'],
-    ['a member nobody knows', [{ kind: 'a', dealyMs: 1 }], 'requests[0].dealyMs'],
+    ['an unknown key', [{ kind: 'a', dealyMs: 1 }], 'requests[0].dealyMs'],
     [
       'more than the limit',
       Array.from({ length: LIMITS.submitBatch + 1 }, () => ({ kind: 'a' })),

@@ -1,6 +1,6 @@
 /**
- * Giving the worker up without ending the attempt, until a time or until children have ended; and spawning them. Time
- * passes by moving the clock, and timers are fired when a test says so.
+ * Freeing the worker without finishing the attempt, until a time or until children have finished; and spawning them.
+ * Time passes by moving the clock, and timers fire when a test fires them.
  */
 import { describe, expect, it } from 'vitest';
 import { uuidV7 } from '../../../src/contract/ids.ts';
@@ -47,7 +47,7 @@ async function fire(): Promise<void> {
 }
 
 describe('a pause until a time', () => {
-  it('gives the lease back, keeps the attempt, and ends by the clock of the database', async () => {
+  it('returns the lease, keeps the attempt, and finishes by the clock of the database', async () => {
     const kind = newKind();
     const claim = await bench.running({ kind });
     expect(await bench.port.pause(claim, { wakeInMs: MINUTE_MS })).toEqual({
@@ -83,7 +83,7 @@ describe('a pause until a time', () => {
     expect((await bench.snapshot(claim.executionId)).attempts).toHaveLength(1);
   });
 
-  it('of no time is over at once, also over and over', async () => {
+  it('of zero is due at once, any number of times', async () => {
     const kind = newKind();
     let claim = await bench.running({ kind });
     for (let round = 0; round < 3; round += 1) {
@@ -101,7 +101,7 @@ describe('a pause until a time', () => {
     });
   });
 
-  it('can be cancelled, and its timer does nothing then', async () => {
+  it('can be cancelled, and its timer then has no effect', async () => {
     const claim = await bench.running();
     await bench.port.pause(claim, { wakeInMs: MINUTE_MS });
     expect(await bench.engine.cancel(claim.executionId, WHY)).toMatchObject({ outcome: 'cancelled' });
@@ -112,7 +112,7 @@ describe('a pause until a time', () => {
 });
 
 describe('a pause for children', () => {
-  it('blocks until the last one needed has ended, however it ended', async () => {
+  it('blocks until the last one needed has finished, whatever its outcome', async () => {
     const { kind, parent, children, ids } = await family(3);
     expect(await bench.port.pause(parent, forChildren(ids))).toEqual({
       outcome: 'paused',
@@ -131,7 +131,7 @@ describe('a pause for children', () => {
     expect(await bench.claimOne(kind)).toMatchObject({ attemptIndex: 0, resumed: true });
   });
 
-  it('ends with the first when one is enough', async () => {
+  it('finishes with the first when one is enough', async () => {
     const { kind, parent, children, ids } = await family(2);
     await bench.port.pause(parent, forChildren(ids, 1));
     await bench.port.complete(children[1]!);
@@ -142,7 +142,7 @@ describe('a pause for children', () => {
     expect(await bench.port.complete(resumed)).toMatchObject({ outcome: 'completed' });
   });
 
-  it('is not begun when enough have ended: the lease is kept', async () => {
+  it('does not start when enough have finished: the lease is kept', async () => {
     const { parent, children, ids } = await family(2);
     await bench.port.complete(children[0]!);
     expect(await bench.port.pause(parent, forChildren(ids, 1))).toEqual({ outcome: 'due' });
@@ -153,7 +153,7 @@ describe('a pause for children', () => {
     expect(await bench.port.complete(parent)).toMatchObject({ outcome: 'completed' });
   });
 
-  it('or a time ends with whichever comes first', async () => {
+  it('or a time finishes with whichever comes first', async () => {
     const [early, late] = [await family(1), await family(1)];
     for (const { parent, ids } of [early, late]) {
       expect(await bench.port.pause(parent, { ...forChildren(ids), wakeInMs: MINUTE_MS })).toMatchObject({
@@ -167,11 +167,11 @@ describe('a pause for children', () => {
     await bench.database.moveClock(MINUTE_MS);
     await fire();
     expect(await bench.claimOne(late.kind)).toMatchObject({ executionId: late.parent.executionId });
-    // The time that came second does nothing.
+    // The later of the two has no effect.
     expect(await bench.port.complete(woken)).toMatchObject({ outcome: 'completed' });
   });
 
-  it('can be made again, for others', async () => {
+  it('can be repeated, for other children', async () => {
     const { kind, parent, children, ids } = await family(2);
     await bench.port.pause(parent, forChildren(ids.slice(0, 1)));
     await bench.port.complete(children[0]!);
@@ -186,7 +186,7 @@ describe('a pause for children', () => {
     expect(await bench.claimOne(kind)).toMatchObject({ leaseEpoch: expect.any(Number), resumed: true });
   });
 
-  it('ends when the lease of a child runs out for good', async () => {
+  it('finishes when the lease of a child lapses for the last time', async () => {
     const kind = newKind();
     const parent = await bench.running({ kind });
     const childKind = newKind();
@@ -204,7 +204,7 @@ describe('a pause for children', () => {
   });
 });
 
-/** A lease that its holder has lost, and how a pause and a spawn of it are answered. */
+/** A lease that its worker has lost, and the outcomes of a pause and a spawn under it. */
 const LOST: Record<
   string,
   { lose: (claim: Claim, kind: string) => Promise<unknown>; pause: object; spawn?: object }
@@ -227,9 +227,9 @@ const LOST: Record<
     lose: (claim) => bench.engine.executions.revokeLease(claim.executionId, WHY),
     pause: { outcome: 'lease_revoked' },
   },
-  'run out': { lose: () => bench.database.moveClock(LEASE_MS), pause: { outcome: 'lease_expired' } },
-  'run out and reaped': { lose: () => bench.loseLeases(), pause: { outcome: 'lease_expired' } },
-  'taken and given to another worker': {
+  lapsed: { lose: () => bench.database.moveClock(LEASE_MS), pause: { outcome: 'lease_expired' } },
+  'lapsed and noticed': { lose: () => bench.loseLeases(), pause: { outcome: 'lease_expired' } },
+  'revoked and granted to another worker': {
     lose: async (claim, kind) => {
       await bench.engine.executions.revokeLease(claim.executionId, WHY);
       await bench.claimOne(kind);
@@ -239,7 +239,7 @@ const LOST: Record<
 };
 
 describe('without the lease', () => {
-  it.each(Object.keys(LOST))('that was %s, neither a pause nor a child comes about', async (how) => {
+  it.each(Object.keys(LOST))('that was %s, neither a pause nor a child is created', async (how) => {
     const kind = newKind();
     const childKind = newKind();
     const claim = await bench.running({ kind });
@@ -251,7 +251,7 @@ describe('without the lease', () => {
     expect(await bench.claim({ kinds: [childKind] })).toEqual([]);
   });
 
-  it('of a number that never was, it is stale', async () => {
+  it('of an unknown epoch, the outcome is stale_lease', async () => {
     const claim = await bench.running();
     const stale = { ...claim, leaseEpoch: 9 };
     expect(await bench.port.pause(stale, { wakeInMs: 1 })).toEqual({
@@ -264,7 +264,7 @@ describe('without the lease', () => {
     });
   });
 
-  it('of an execution that does not exist, it is not found', async () => {
+  it('of an execution that does not exist, the outcome is not_found', async () => {
     const claim = await bench.running();
     const elsewhere = { ...claim, executionId: misplaced(claim.executionId) };
     expect(await bench.port.pause(elsewhere, { wakeInMs: 1 })).toEqual({ outcome: 'not_found' });
@@ -272,8 +272,8 @@ describe('without the lease', () => {
   });
 });
 
-describe('a call that is made again', () => {
-  it('is answered as the first time, also when the attempt has gone on since', async () => {
+describe('a repeated call', () => {
+  it('returns the first outcome, even when the attempt has continued since', async () => {
     const kind = newKind();
     const first = await bench.running({ kind });
     const again = { outcome: 'paused', repeated: true };
@@ -287,7 +287,7 @@ describe('a call that is made again', () => {
     expect(await bench.port.pause(first, { wakeInMs: 0 })).toEqual(again);
   });
 
-  it('after its answer was lost is done once', async () => {
+  it('whose response was lost takes effect once', async () => {
     const proxy = await startFaultProxy({ targetPort: Number(new URL(bench.database.url).port) });
     const engine = await bench.another({ databaseUrl: proxy.url(bench.database.url), listen: 'off' });
     try {
@@ -331,11 +331,11 @@ describe('spawn', () => {
     });
   });
 
-  it('of nothing is nothing', async () => {
+  it('of an empty list creates nothing', async () => {
     expect(await bench.port.spawn(await bench.running(), [])).toEqual({ outcome: 'spawned', children: [] });
   });
 
-  it('outlives its parent: an ended parent takes no child with it, and is not woken', async () => {
+  it('creates children that outlive their parent and do not wake it once it has finished', async () => {
     const { parent, children } = await family(1);
     await bench.port.complete(parent);
     await bench.port.complete(children[0]!);

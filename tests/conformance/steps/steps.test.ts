@@ -1,6 +1,6 @@
 /**
- * What a running execution writes besides its end: steps that are kept over attempts, sleeps by the database's clock,
- * progress, and steps recorded in a transaction of the caller's own.
+ * What a running execution writes besides its outcome: steps that are kept over attempts, sleeps by the database's
+ * clock, progress, and steps recorded in a transaction of the caller's own.
  */
 import { describe, expect, it } from 'vitest';
 import { LIMITS } from '../../../src/index.ts';
@@ -17,7 +17,7 @@ const NOON_MS = 12 * 3_600_000;
 const record = (lease: LeaseRef, step: NewStep) => bench.port.recordStep(lease, step);
 
 describe('recordStep', () => {
-  it('stores what a step returned and answers it', async () => {
+  it('stores the value of a step and returns it', async () => {
     const claim = await bench.running();
     const step = { kind: 'step', name: 'charge', key: '', value: { amount: 7 }, end: null, dueInMs: null };
     expect(await record(claim, { name: 'charge', value: { amount: 7 } })).toEqual({
@@ -30,7 +30,7 @@ describe('recordStep', () => {
   });
 
   for (const value of [undefined, null, false, 0, '', [], 'text', { deep: [{ er: 1 }] }]) {
-    it(`keeps the value ${JSON.stringify(value)}`, async () => {
+    it(`stores the value ${JSON.stringify(value)}`, async () => {
       const claim = await bench.running();
       await record(claim, { name: 'step', value });
       expect(await bench.engine.executions.listSteps(claim.executionId)).toMatchObject([
@@ -39,7 +39,7 @@ describe('recordStep', () => {
     });
   }
 
-  it('answers the first record again, whatever is sent later', async () => {
+  it('returns the first record again, whatever is sent later', async () => {
     const claim = await bench.running();
     const first = await record(claim, { name: 'step', value: 'first' });
     expect(await record(claim, { name: 'step', value: 'second' })).toEqual({ ...first, repeated: true });
@@ -47,7 +47,7 @@ describe('recordStep', () => {
     expect(await bench.engine.executions.listSteps(claim.executionId)).toHaveLength(1);
   });
 
-  it('tells steps apart by name and key', async () => {
+  it('distinguishes steps by name and key', async () => {
     const claim = await bench.running();
     const keys: [string, string][] = [
       ['a', ''],
@@ -68,7 +68,7 @@ describe('recordStep', () => {
     expect(steps).toHaveLength(keys.length);
   });
 
-  it('takes many at once, of many executions', async () => {
+  it('accepts many concurrently, of many executions', async () => {
     const kind = newKind();
     await bench.engine.executions.submit(Array.from({ length: 5 }, () => ({ kind })));
     const claims = await bench.claim({ kinds: [kind] });
@@ -84,7 +84,7 @@ describe('recordStep', () => {
       expect(await bench.engine.executions.listSteps(claim.executionId)).toHaveLength(100);
   });
 
-  it('is kept over attempts, pauses and the end', async () => {
+  it('is kept over attempts, pauses and the outcome', async () => {
     const kind = newKind();
     const first = await bench.running({ kind, ...RETRYING });
     await record(first, { name: 'once', value: 1 });
@@ -109,7 +109,7 @@ describe('recordStep', () => {
     ]);
   });
 
-  it('of an execution without steps, or one that does not exist, reads as none', async () => {
+  it('leaves an execution without steps, or one that does not exist, with an empty list', async () => {
     const id = await bench.submit();
     expect(await bench.engine.executions.listSteps(id)).toEqual([]);
     expect(await bench.engine.executions.listSteps(misplaced(id))).toEqual([]);
@@ -117,7 +117,7 @@ describe('recordStep', () => {
 });
 
 describe('a sleep', () => {
-  it('ends by the clock of the database, and once begun is not begun again', async () => {
+  it('finishes by the clock of the database, and once started is not started over', async () => {
     const claim = await bench.running();
     const begun = await record(claim, { name: 'nap', sleepMs: NOON_MS });
     expect(begun).toMatchObject({ outcome: 'recorded', step: { kind: 'sleep', dueInMs: NOON_MS } });
@@ -133,13 +133,13 @@ describe('a sleep', () => {
     ]);
   });
 
-  it('of no time is over at once', async () => {
+  it('of zero is due at once', async () => {
     const claim = await bench.running();
     expect(await record(claim, { name: 'nap', sleepMs: 0 })).toMatchObject({ step: { dueInMs: 0 } });
   });
 });
 
-/** A lease that its holder has lost, and how a step of it is answered. */
+/** A lease that its worker has lost, and the outcome of recording a step under it. */
 const LOST: Record<string, { lose: (claim: Claim, kind: string) => Promise<unknown>; answer: object }> = {
   released: {
     lose: (claim) => bench.port.release(claim),
@@ -162,9 +162,9 @@ const LOST: Record<string, { lose: (claim: Claim, kind: string) => Promise<unkno
     lose: (claim) => bench.engine.executions.revokeLease(claim.executionId, { reason: 'why' }),
     answer: { outcome: 'lease_revoked' },
   },
-  'run out': { lose: () => bench.database.moveClock(LEASE_MS), answer: { outcome: 'lease_expired' } },
-  'run out and reaped': { lose: () => bench.loseLeases(), answer: { outcome: 'lease_expired' } },
-  'held by another worker': {
+  lapsed: { lose: () => bench.database.moveClock(LEASE_MS), answer: { outcome: 'lease_expired' } },
+  'lapsed and noticed': { lose: () => bench.loseLeases(), answer: { outcome: 'lease_expired' } },
+  'granted to another worker': {
     lose: async (claim, kind) => {
       await bench.port.release(claim);
       await bench.claimOne(kind);
@@ -186,13 +186,13 @@ describe('without the lease', () => {
     expect(await bench.snapshot(claim.executionId)).toMatchObject({ stepCount: 1, progress: null });
   });
 
-  it('of an execution that does not exist, it is not found', async () => {
+  it('of an execution that does not exist, the outcome is not_found', async () => {
     const claim = await bench.running();
     const elsewhere = { ...claim, executionId: misplaced(claim.executionId) };
     expect(await record(elsewhere, { name: 'step' })).toEqual({ outcome: 'not_found' });
   });
 
-  it('a step sent together with one of the lease that followed is refused alone', async () => {
+  it('a step sent together with one of the next lease is refused alone', async () => {
     const kind = newKind();
     const old = await bench.running({ kind });
     await bench.port.release(old);
@@ -208,8 +208,8 @@ describe('without the lease', () => {
   });
 });
 
-describe('an answer that was lost', () => {
-  it('of a step, a sleep or progress comes by the second try of the engine', async () => {
+describe('a response that was lost', () => {
+  it('of a step, a sleep or progress is recovered when the engine tries again', async () => {
     const proxy = await startFaultProxy({ targetPort: Number(new URL(bench.database.url).port) });
     const engine = await bench.another({ databaseUrl: proxy.url(bench.database.url), listen: 'off' });
     try {
@@ -234,7 +234,7 @@ describe('an answer that was lost', () => {
 });
 
 describe('reportProgress', () => {
-  it('overwrites what was said before', async () => {
+  it('overwrites the last report', async () => {
     const claim = await bench.running();
     expect(await bench.snapshot(claim.executionId)).toMatchObject({ progress: null });
     await bench.port.reportProgress(claim, { percent: 12.5, message: 'reading' });
@@ -248,7 +248,7 @@ describe('reportProgress', () => {
     });
   });
 
-  it('cuts a long message between characters, and mends what cannot be stored', async () => {
+  it('cuts a long message between characters, and replaces what cannot be stored', async () => {
     const claim = await bench.running();
     await bench.port.reportProgress(claim, { message: `a${'ü'.repeat(LIMITS.progressBytes)}` });
     const cut = (await bench.snapshot(claim.executionId)).progress?.message ?? '';
@@ -260,7 +260,7 @@ describe('reportProgress', () => {
     }
   });
 
-  it('of many at the same time leaves one word each', async () => {
+  it('concurrently for many executions keeps one report each', async () => {
     const kind = newKind();
     await bench.engine.executions.submit(Array.from({ length: 3 }, () => ({ kind })));
     const claims = await bench.claim({ kinds: [kind] });
@@ -276,7 +276,7 @@ describe('reportProgress', () => {
 });
 
 describe('recordOrder', () => {
-  it('stores from a place on, and what was stored behind it is replaced', async () => {
+  it('stores from an index on, and replaces what was stored behind it', async () => {
     const claim = await bench.running();
     const store = (place: number, ends: string[]) => bench.port.recordOrder(claim, { place, ends });
     expect(await store(0, ['a', 'b', 'c'])).toEqual({ outcome: 'recorded' });
@@ -285,7 +285,7 @@ describe('recordOrder', () => {
     expect(await bench.port.readOrder(claim.executionId)).toEqual(['a', 'b', 'd', 'e']);
   });
 
-  it('refuses a holder whose lease is over, and stores nothing', async () => {
+  it('refuses a worker that lost its lease, and stores nothing', async () => {
     const claim = await bench.running(RETRYING);
     await bench.port.fail(claim, { message: 'again' });
     expect(await bench.port.recordOrder(claim, { place: 0, ends: ['a'] })).toMatchObject({
@@ -299,7 +299,7 @@ describe('recordOrder', () => {
     ['order.ends', { place: 0, ends: 'a' }],
     ['order.ends[0]', { place: 0, ends: [''] }],
     ['order.more', { place: 0, ends: [], more: 1 }],
-  ])('refuses a bad %s', async (field, order) => {
+  ])('refuses an invalid %s', async (field, order) => {
     const claim = await bench.running();
     const refused = bench.port.recordOrder(claim, order as never);
     await expect(refused).rejects.toMatchObject({ code: 'invalid_input', field });

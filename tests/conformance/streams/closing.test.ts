@@ -1,6 +1,6 @@
 /**
- * Every way an attempt can end closes its stream with a reason, and wakes those who follow it at once: the reader here cannot look on
- * its own, it has to be told. What wrote nothing has an end too.
+ * Every way an attempt can finish closes its stream with a reason and wakes its readers at once: the reader here cannot
+ * poll, it has to be notified. An attempt that wrote nothing is closed too.
  */
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
@@ -26,12 +26,12 @@ const LOOK = /unnest\(\$1::uuid\[\], \$2::smallint\[\], \$3::integer\[\]\)/;
 const READ = /ff_frame x/;
 const NEVER = new Promise<never>(() => undefined);
 
-/** Ends what is followed, as another process. */
+/** Finishes the execution that is tailed, as another process. */
 let writer: Engine;
 let context: EngineContext;
-/** Follows; where it can listen, it is never let look by itself. */
+/** Tails; where it can listen, its polls never return. */
 let reader: Pick<Engine, 'streams' | 'close'>;
-/** Executions whose streams the reader has read, once for each time. */
+/** The execution of each stream the reader has read, once per read. */
 const reads: unknown[] = [];
 const closing: (() => Promise<void>)[] = [];
 
@@ -69,7 +69,7 @@ afterAll(async () => {
   for (const close of closing) await close();
 });
 
-/** Until the reader is told of a frame: from then on the writer knows that somebody follows. */
+/** Returns once the reader is notified of a frame: from then on the writer knows that there is a reader. */
 async function expectHeard(): Promise<void> {
   const claim = await bench.running();
   const next = reader.streams.tail(claim.executionId)[Symbol.asyncIterator]().next();
@@ -82,7 +82,7 @@ async function expectHeard(): Promise<void> {
   await bench.port.complete(claim);
 }
 
-/** What an item says, shortly. */
+/** A short form of an item. */
 function spoken(item: StreamItem): string {
   if (item.type === 'closed' || item.type === 'paused') return `${item.type} ${item.reason}`;
   if (item.type === 'superseded') return `superseded by ${item.by}`;
@@ -91,9 +91,9 @@ function spoken(item: StreamItem): string {
 
 interface Followed {
   told: string[];
-  /** Until it has told this. */
+  /** Resolves once it has received this item. */
   hear(word: string): Promise<void>;
-  /** Until it has read what there is, and waits. */
+  /** Resolves once it has read what is stored, and waits. */
   parked(): Promise<void>;
   stop(): Promise<void>;
 }
@@ -112,7 +112,7 @@ function follow(claim: Pick<Claim, 'executionId'>): Followed {
       await expect.poll(() => told, WAIT).toContain(word);
     },
     async parked() {
-      // It is entered where it will wait before it is told what was read.
+      // It is registered as waiting before it receives what was read.
       const own = () => reads.filter((read) => read === uuid).length;
       if (LISTENING) await expect.poll(own, WAIT).toBeGreaterThanOrEqual(1);
     },
@@ -142,7 +142,7 @@ async function suspend(claim: Claim, onTimeout?: TimeoutBehaviour): Promise<void
 interface Ending {
   title: string;
   policy?: ExecutionPolicy;
-  /** Before the end is waited for. */
+  /** Done before the tail starts. */
   first?: (claim: Claim) => Promise<unknown>;
   end: (claim: Claim) => Promise<unknown>;
   reason: StreamCloseReason;
@@ -150,7 +150,7 @@ interface Ending {
 }
 
 const timingOut = (onTimeout: TimeoutBehaviour, reason: StreamCloseReason): Ending => ({
-  title: `a suspension nobody ended in time, by ${onTimeout}`,
+  title: `a suspension that timed out, by ${onTimeout}`,
   first: (claim) => suspend(claim, onTimeout),
   end: () => fire(HOUR_MS),
   reason,
@@ -179,7 +179,7 @@ const ENDINGS: Ending[] = [
   },
   { title: 'a lease that ran out', end: lapse, reason: 'lease_expired' },
   {
-    title: 'a lease that ran out, with a retry left',
+    title: 'a lapsed lease, with a retry left',
     policy: AGAIN,
     end: lapse,
     reason: 'lease_expired',
@@ -192,7 +192,7 @@ const ENDINGS: Ending[] = [
     goesOn: true,
   },
   {
-    title: 'revoke, once too often',
+    title: 'one revocation too many',
     policy: { maxReclaims: 0 },
     end: ({ executionId }) => writer.executions.revokeLease(executionId, WHY),
     reason: 'reclaimed',
@@ -230,7 +230,7 @@ const ENDINGS: Ending[] = [
 
 describe.each(ENDINGS)('$title', ({ policy = {}, first, end, reason, goesOn }) => {
   it.each([['a frame'], ['nothing']])(
-    'closes what had written %s, and tells those who follow',
+    'closes a stream with %s, and notifies its readers',
     async (written) => {
       const claim = await bench.running({ kind: newKind(), policy });
       if (written === 'a frame') await writer.worker.appendFrames(claim, [{ payload: 'x' }]);
@@ -263,8 +263,8 @@ describe.each(ENDINGS)('$title', ({ policy = {}, first, end, reason, goesOn }) =
   );
 });
 
-describe('what nobody ever began', () => {
-  it('is over for those who follow it when it ends', async () => {
+describe('an execution that never started', () => {
+  it('closes its stream for readers when it finishes', async () => {
     const id = await bench.submit();
     const followed = follow({ executionId: id });
     await followed.parked();
@@ -277,15 +277,15 @@ describe('what nobody ever began', () => {
   });
 });
 
-describe('what was kept as long as it was to be', () => {
-  it('is told to be forgotten to those who still follow it', async () => {
+describe('an execution past its retention', () => {
+  it('is reported as forgotten to readers that still tail it', async () => {
     const claim = await bench.running();
     await writer.worker.appendFrames(claim, [{ payload: 'x' }]);
     const followed = follow(claim);
     await followed.hear('frame');
     await followed.parked();
     const { partition, uuid } = parseExecutionId(claim.executionId);
-    // At once, so that nobody sees it ended.
+    // In one transaction, so that nobody sees it finished.
     const client = await bench.database.connect();
     await client.query('BEGIN');
     await client.query(`SELECT ff_cancel($1, $2, 'why', 'me')`, [[uuid], [partition]]);
@@ -300,7 +300,7 @@ describe('what was kept as long as it was to be', () => {
     expect(followed.told).toEqual(['frame', 'forgotten']);
   });
 
-  it('is gone with its frames, its head and its document', async () => {
+  it('is deleted with its frames, its head and its document', async () => {
     await setRetention(context, 24 * HOUR_MS);
     const claim = await bench.running();
     await writer.worker.appendFrames(claim, [{ payload: 'x' }, { payload: { a: 1 }, mode: 'summary' }]);
@@ -317,7 +317,7 @@ describe('what was kept as long as it was to be', () => {
     await expect(reader.streams.read(claim.executionId)).rejects.toMatchObject({ code: 'not_found' });
   });
 
-  it('goes in several passes when much was written', async () => {
+  it('is deleted in several passes when it has many frames', async () => {
     const [long, short] = [await bench.running(), await bench.running()];
     for (const claim of [long, short]) await writer.worker.appendFrames(claim, [{ payload: 'x' }]);
     const { partition, uuid } = parseExecutionId(long.executionId);

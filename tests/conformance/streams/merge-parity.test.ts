@@ -1,6 +1,6 @@
 /**
- * Patches are folded by the database and, by those who follow them, with `applyPatch`: on generated documents and patches, one after
- * the other, both must make the same.
+ * Patches are applied by the database and, for readers, with `applyPatch`: on generated documents and patches, one
+ * after the other, both must produce the same.
  */
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
@@ -16,13 +16,13 @@ const PATCHES_EACH = 4;
 
 type JsonObject = { [key: string]: Json };
 
-/** Few names, so that patches meet; some mean something to one of the two languages. */
+/** Few names, so that patches overlap; some are special in one of the two languages. */
 const key = fc.constantFrom('', 'a', 'b', 'c', 'a.b', '0', '$', '"', '\\', 'é', 'toString', SUMMARY_NULL);
 const scalar = fc.oneof(
   fc.constantFrom<Json>(null, true, false, SUMMARY_NULL, `${SUMMARY_NULL} `, '', '0', 'null', '{}'),
   fc.integer(),
   fc.double({ noNaN: true, noDefaultInfinity: true }).map((n) => n + 0),
-  // What Postgres cannot keep is refused before it is asked.
+  // What Postgres cannot store is refused before.
   fc.string({ unit: 'grapheme-composite' }).map((text) => text.replaceAll('\u0000', '')),
 );
 const { patch } = fc.letrec<{ value: Json; patch: JsonObject }>((tie) => ({
@@ -37,7 +37,7 @@ const chains = fc
   })
   .map((patches) => patches as JsonObject[]);
 
-it('a document is the same wherever its patches are folded', async () => {
+it('a document is the same wherever its patches are applied', async () => {
   const { rows } = await bench.database.query<{ chain: number; place: number; document: JsonObject }>(
     `WITH RECURSIVE folded AS (
        SELECT chain, 0 AS place, '{}'::jsonb AS document, patches

@@ -1,6 +1,6 @@
 /**
- * The output of attempts: what is written is read back as it was, in order, once; by those who come late and those who wait; and
- * everybody knows when it is over.
+ * The output of attempts: frames are read back unchanged, in order, once; by late readers and waiting ones; and every
+ * reader learns when a stream is closed.
  */
 import { describe, expect, it } from 'vitest';
 import { applyPatch, type StreamItem } from '../../../src/index.ts';
@@ -28,7 +28,7 @@ function latch(): { promise: Promise<void>; resolve: () => void } {
   return { promise, resolve };
 }
 
-/** What a tail tells, shortly. */
+/** A short form of what a tail yields. */
 function spoken(item: StreamItem): string {
   switch (item.type) {
     case 'frame':
@@ -54,7 +54,7 @@ async function readAll(items: AsyncIterable<StreamItem>): Promise<string[]> {
 }
 
 describe('frames', () => {
-  it('come back as the bytes they were', async () => {
+  it('are read back as the same bytes', async () => {
     const claim = await bench.running();
     const bytes = Uint8Array.from([0, 255, 128, 10]);
     await bench.port.appendFrames(claim, [
@@ -89,7 +89,7 @@ describe('frames', () => {
     });
   });
 
-  it('have ids that grow, also when the clock goes back', async () => {
+  it('have ids that grow, even when the clock goes back', async () => {
     const claim = await bench.running();
     const first = await write(claim, 'a', 'b');
     await bench.database.moveClock(-60_000);
@@ -102,7 +102,7 @@ describe('frames', () => {
     expect(frames.map(({ payload }) => payload)).toEqual(['b', 'c']);
   });
 
-  it('keep the order in which they were asked for, however many calls are under way', async () => {
+  it('keep the order of their calls, however many are in flight', async () => {
     const claim = await bench.running();
     const calls = Array.from({ length: 50 }, (_, n) => bench.port.appendFrames(claim, [text(`${n}`)]));
     const outcomes = await Promise.all(calls);
@@ -114,7 +114,7 @@ describe('frames', () => {
     );
   });
 
-  it('are not taken from a worker that has lost its lease, or after the end', async () => {
+  it('are refused to a worker that lost its lease, or after the attempt has finished', async () => {
     const claim = await bench.running();
     await bench.engine.executions.revokeLease(claim.executionId, { reason: 'why' });
     expect(await bench.port.appendFrames(claim, [text('late')])).toEqual({ outcome: 'lease_revoked' });
@@ -124,7 +124,7 @@ describe('frames', () => {
     expect((await bench.engine.streams.read(other.executionId)).frames).toEqual([]);
   });
 
-  it('are read by range, in both directions, and without what is not to be seen', async () => {
+  it('are read by range, in both directions, and by visibility', async () => {
     const claim = await bench.running();
     await write(claim, 'a', 'b');
     await bench.database.moveClock(1_000);
@@ -144,7 +144,7 @@ describe('frames', () => {
 });
 
 describe('a tail', () => {
-  it('tells what there is, waits for more, and ends with the attempt', async () => {
+  it('yields what is stored, waits for more, and finishes with the attempt', async () => {
     const claim = await bench.running();
     await write(claim, 'a');
     const told: string[] = [];
@@ -162,7 +162,7 @@ describe('a tail', () => {
     expect(told).toEqual(['a', 'b', 'c', 'closed attempt_success']);
   });
 
-  it('goes on after a cursor without missing or repeating a frame', async () => {
+  it('resumes after a cursor without missing or repeating a frame', async () => {
     const claim = await bench.running();
     await write(claim, 'a', 'b', 'c');
     await bench.port.complete(claim);
@@ -176,7 +176,7 @@ describe('a tail', () => {
     }
   });
 
-  it('follows the attempts of an execution, or only one', async () => {
+  it('follows all attempts of an execution, or only one', async () => {
     const kind = newKind();
     const claim = await bench.running({ kind, policy: { retry: { maxRetries: 1 } } });
     await write(claim, 'first');
@@ -198,7 +198,7 @@ describe('a tail', () => {
     ]);
   });
 
-  it('tells of a pause, and of frames that are written again unless their step is finished', async () => {
+  it('reports a pause, and frames that are written again unless their step is finished', async () => {
     const kind = newKind();
     const claim = await bench.running({ kind });
     await bench.port.appendFrames(claim, [
@@ -232,7 +232,7 @@ describe('a tail', () => {
     ]);
   });
 
-  it('says how much of the live frames it has missed', async () => {
+  it('reports how many live frames it has missed', async () => {
     const claim = await bench.running();
     const live = { bestEffort: { ttlMs: 1, floor: 4, ceiling: 4 } };
     await write(claim, 'kept');
@@ -254,7 +254,7 @@ describe('a tail', () => {
     expect(await readAll(unseen)).toEqual(['kept', 'kept too', 'closed attempt_success']);
   });
 
-  it('by a blocking call answers when there is something, when it is over, and when its time is', async () => {
+  it('by a blocking call returns when there is a frame, when the stream is closed, and when its time is up', async () => {
     const claim = await bench.running();
     const once = (more: object) =>
       bench.engine.streams.tailOnce(claim.executionId, { attemptIndex: 0, blockMs: 10_000, ...more });
@@ -267,7 +267,7 @@ describe('a tail', () => {
     expect(await closing).toMatchObject({ frames: [], closed: { reason: 'attempt_success' } });
   });
 
-  it('of what does not exist is refused, and one that is given up ends', async () => {
+  it('of an execution that does not exist is refused, and an aborted one rejects', async () => {
     const id = `{fp:0}:${crypto.randomUUID()}`;
     await expect(readAll(bench.engine.streams.tail(id))).rejects.toMatchObject({ code: 'not_found' });
     const claim = await bench.running();
@@ -279,7 +279,7 @@ describe('a tail', () => {
 });
 
 describe('a summary', () => {
-  it('is what the patches make, one version each, and is watched from any moment on', async () => {
+  it('is what the patches make, one version each, and can be watched from any moment on', async () => {
     const claim = await bench.running();
     expect(await bench.engine.streams.readSummary(claim.executionId)).toBeNull();
     const patch = (payload: object): FrameRequest => ({ payload, mode: 'summary' });

@@ -1,6 +1,6 @@
 /**
- * What a reader keeps when another attempt follows: frames of steps that were finished by then, because no later attempt writes them
- * again; whenever it reads.
+ * What a reader keeps when another attempt follows: frames of steps that had finished, because no later attempt writes
+ * them again; whenever it reads.
  */
 import { expect, it } from 'vitest';
 import type { Claim, FrameRequest } from '../../../src/protocol/index.ts';
@@ -15,7 +15,7 @@ async function write(claim: Claim, ...frames: FrameRequest[]): Promise<void> {
   expect(await bench.port.appendFrames(claim, frames)).toMatchObject({ outcome: 'appended' });
 }
 
-/** As a page would keep it. */
+/** What a web page would keep. */
 async function keptBy(items: AsyncIterable<StreamItem>): Promise<string[]> {
   let kept: { item: StreamItem & { type: 'frame' }; isFinal: boolean }[] = [];
   for await (const item of items) {
@@ -31,7 +31,7 @@ async function keptBy(items: AsyncIterable<StreamItem>): Promise<string[]> {
   return kept.map(({ item }) => String(item.frame.payload));
 }
 
-it('keeps frames of finished steps over attempts, and each piece of output once', async () => {
+it('a reader keeps frames of finished steps over attempts, and each piece of output once', async () => {
   const kind = newKind();
   const policy = { retry: { maxRetries: 2, backoff: { type: 'fixed' as const, delayMs: 0 } } };
   const first = await bench.running({ kind, policy });

@@ -1,6 +1,6 @@
 /**
- * Tails at the edges: cursors of attempts that are not there, leases that change while nothing is written, readers that leave while they
- * wait, and going on after every item.
+ * Edge cases of tails: cursors of attempts that do not exist, leases that change while nothing is written, readers that
+ * leave while they wait, and resuming after every item.
  */
 import { Readable } from 'node:stream';
 import { describe, expect, it } from 'vitest';
@@ -30,7 +30,7 @@ async function pauseFor(claim: Claim, name: string): Promise<void> {
 }
 
 describe('an attempt that does not exist', () => {
-  it.each(['5/0-0', '5/1-1'])('is no place to go on after: %s', async (after) => {
+  it.each(['5/0-0', '5/1-1'])('is refused as a cursor to resume after: %s', async (after) => {
     const claim = await bench.running();
     const refused = { code: 'invalid_cursor', field: 'request.after' };
     const tail = () => iteratorOf(bench.engine.streams.tail(claim.executionId, { after })).next();
@@ -39,7 +39,7 @@ describe('an attempt that does not exist', () => {
     await expect(tail()).rejects.toMatchObject(refused);
   });
 
-  it('is waited for by a call no longer than it said', async () => {
+  it('is waited for no longer than blockMs', async () => {
     const claim = await bench.running();
     const page = await bench.engine.streams.tailOnce(claim.executionId, { attemptIndex: 5, blockMs: 50 });
     expect(page).toMatchObject({ attemptIndex: 5, frames: [], isComplete: true, closed: null });
@@ -47,7 +47,7 @@ describe('an attempt that does not exist', () => {
 });
 
 describe('a blocking call', () => {
-  it('says that it is over only with the last frames', async () => {
+  it('reports the stream as closed only with the last frames', async () => {
     const claim = await bench.running();
     await write(claim, text('a'), text('live', { mode: 'best_effort' }), text('b'));
     await bench.port.complete(claim);
@@ -59,7 +59,7 @@ describe('a blocking call', () => {
     expect(seen).toMatchObject({ isComplete: true, closed: { reason: 'attempt_success' } });
   });
 
-  it('gets as many frames as it asked for, also more than readers share', async () => {
+  it('returns as many frames as it asked for, even more than readers share', async () => {
     const claim = await bench.running();
     await write(claim, ...Array.from({ length: 700 }, (_, n) => text(`${n}`)));
     const page = await bench.engine.streams.tailOnce(claim.executionId, { attemptIndex: 0, blockMs: 5_000 });
@@ -68,8 +68,8 @@ describe('a blocking call', () => {
   });
 });
 
-describe('a page that is just full', () => {
-  it('says whether there was more', async () => {
+describe('a page that is exactly full', () => {
+  it('reports whether there is more', async () => {
     const claim = await bench.running();
     await write(claim, text('a'), text('b'), text('c'));
     for (const direction of ['forward', 'backward'] as const) {
@@ -80,8 +80,8 @@ describe('a page that is just full', () => {
   });
 });
 
-describe('a lease that follows another', () => {
-  it('is told before it writes, once; and each pause is', async () => {
+describe('a new lease of an attempt', () => {
+  it('is reported before it writes, once, and so is each pause', async () => {
     const kind = newKind();
     let claim = await bench.running({ kind });
     const items = iteratorOf(bench.engine.streams.tail(claim.executionId));
@@ -108,9 +108,9 @@ describe('a lease that follows another', () => {
   });
 });
 
-describe('a reader that waits', () => {
+describe('a waiting reader', () => {
   const readers: [string, (id: string) => AsyncIterable<unknown>, number][] = [
-    ['tailStream', (id) => bench.engine.streams.tail(id), 1],
+    ['tail', (id) => bench.engine.streams.tail(id), 1],
     ['watchSummary', (id) => bench.engine.streams.watchSummary(id), 1],
   ];
 
@@ -126,7 +126,7 @@ describe('a reader that waits', () => {
     expect(await items.next()).toEqual(over);
   });
 
-  it.each(readers)('ends with the stream it is made into: %s', async (_, open) => {
+  it.each(readers)('is closed with the Readable made from it: %s', async (_, open) => {
     const claim = await bench.running();
     await write(claim, text('a'));
     const stream = Readable.from(open(claim.executionId));
@@ -137,15 +137,15 @@ describe('a reader that waits', () => {
   });
 
   it.each([
-    ['tailStream', () => bench.engine.streams.tail('no id')],
+    ['tail', () => bench.engine.streams.tail('no id')],
     ['watchSummary', () => bench.engine.streams.watchSummary('no id')],
     ['watchSummary', () => bench.engine.streams.watchSummary('{fp:0}:x', { signal: 'stop' as never })],
-  ])('is refused when it is called: %s', (_, call) => {
+  ])('throws on an invalid call: %s', (_, call) => {
     expect(call).toThrow(/\.$/);
   });
 });
 
-describe('going on after an item', () => {
+describe('resuming after an item', () => {
   it('repeats no frame, no gap and no attempt, after each of them', async () => {
     const kind = newKind();
     const claim = await bench.running({ kind, policy: { retry: { maxRetries: 1 } } });
@@ -168,7 +168,7 @@ describe('going on after an item', () => {
     expect(all.find(({ type }) => type === 'superseded')).toMatchObject({ cursor: '1/0-0', attemptIndex: 0 });
     for (const [place, { cursor, type }] of all.entries()) {
       const rest = await readAll(bench.engine.streams.tail(claim.executionId, { after: cursor }));
-      // That it is closed may be told again.
+      // That the stream is closed may be repeated.
       expect(rest).toEqual(all.slice(type === 'closed' ? place : place + 1));
     }
   });

@@ -1,6 +1,7 @@
 /**
- * Best-effort frames are kept while they are news: how many follows from how fast they came, within bounds, and the rest goes now and
- * then, many at once. Nothing else is ever trimmed, and what an append costs does not grow with what was written before.
+ * Best-effort frames are kept while they are recent: how many follows from their rate, within bounds, and the rest is
+ * deleted from time to time in batches. Nothing else is ever trimmed, and the cost of an append does not grow with the
+ * stream.
  */
 import { describe, expect, it } from 'vitest';
 import { parseExecutionId } from '../../../src/contract/ids.ts';
@@ -27,7 +28,7 @@ async function metaOf({ executionId }: Claim): Promise<Meta> {
   return found.rows[0]!;
 }
 
-/** The clock stands still until it is moved, so that an instant can be met again. */
+/** The clock stands still until a test moves it, so that several appends can share an instant. */
 async function stopClock(): Promise<(ms: number) => Promise<void>> {
   const { rows } = await bench.database.query<{ def: string }>(
     `SELECT pg_get_functiondef('ff_now_ms'::regproc) AS def`,
@@ -65,12 +66,12 @@ async function keptOf({ executionId }: Claim): Promise<string[]> {
   return frames.map(({ mode }) => mode);
 }
 
-/** As the specification says it. */
+/** The formula of the specification. */
 const kept = (hz: number, ttlMs: number, floor: number, ceiling: number): number =>
   Math.min(Math.max(2 * Math.ceil((hz * ttlMs) / 1_000), floor), ceiling);
 
-describe('how fast frames come', () => {
-  it('is a moving average of the rates since the last one, and says how many are kept', () =>
+describe('the rate of frames', () => {
+  it('is a moving average of the rates since the last append, and determines how many are kept', () =>
     withStoppedClock(async (at) => {
       const terms = { ttlMs: 3_000, floor: 2, ceiling: 1_000, alpha: 0.5 };
       const claim = await bench.running();
@@ -93,7 +94,7 @@ describe('how fast frames come', () => {
       }
     }));
 
-  it('is not forgotten by a burst within one instant: it counts with the next one', () =>
+  it('includes a burst within one instant: it counts with the next append', () =>
     withStoppedClock(async (at) => {
       const terms = { ttlMs: 1_000, floor: 1, ceiling: 100_000, alpha: 1 };
       const claim = await bench.running();
@@ -112,7 +113,7 @@ describe('how fast frames come', () => {
       });
     }));
 
-  it('does not go mad when the clock goes back', () =>
+  it('stays sane when the clock goes back', () =>
     withStoppedClock(async (at) => {
       const claim = await bench.running();
       await at(1_000);
@@ -124,7 +125,7 @@ describe('how fast frames come', () => {
       expect(ema_rate_hz).toBeCloseTo(0.2 * 10, 9);
     }));
 
-  it('is not told by frames of other modes', () =>
+  it('is not affected by frames of other modes', () =>
     withStoppedClock(async (at) => {
       const claim = await bench.running();
       await at(0);
@@ -135,11 +136,11 @@ describe('how fast frames come', () => {
     }));
 });
 
-describe('how many are kept', () => {
+describe('the number of kept frames', () => {
   it.each([
-    ['never fewer than the floor', { ttlMs: 1_000, floor: 10, ceiling: 1_000, alpha: 1 }, 600_000, 10],
-    ['never more than the ceiling', { ttlMs: 3_600_000, floor: 10, ceiling: 20, alpha: 1 }, 1, 20],
-    ['floor and ceiling may be one', { ttlMs: 5_000, floor: 7, ceiling: 7 }, 1, 7],
+    ['is never below the floor', { ttlMs: 1_000, floor: 10, ceiling: 1_000, alpha: 1 }, 600_000, 10],
+    ['is never above the ceiling', { ttlMs: 3_600_000, floor: 10, ceiling: 20, alpha: 1 }, 1, 20],
+    ['may be fixed by floor and ceiling', { ttlMs: 5_000, floor: 7, ceiling: 7 }, 1, 7],
   ])('%s', (_, terms, laterMs, expected) =>
     withStoppedClock(async (at) => {
       const claim = await bench.running();
@@ -147,7 +148,7 @@ describe('how many are kept', () => {
       await at(0);
       await live(claim, 1, terms);
       await at(laterMs);
-      // What is just being written is kept, if there is room for it.
+      // The frames of the current append are kept as far as there is room.
       await live(claim, 500, terms);
       await at(2 * laterMs);
       expect(await live(claim, expected, terms)).toMatchObject({
@@ -163,7 +164,7 @@ describe('how many are kept', () => {
 describe('trimming', () => {
   const TERMS = { ttlMs: 1, floor: 8, ceiling: 8 };
 
-  it('takes best-effort frames only, the oldest, and says truly what is left', async () => {
+  it('deletes only best-effort frames, the oldest first, and reports exactly what is left', async () => {
     const claim = await bench.running();
     await bench.port.appendFrames(
       claim,
@@ -183,7 +184,7 @@ describe('trimming', () => {
     expect((await bench.engine.streams.readSummary(claim.executionId))!.document).toEqual({ a: 1 });
   });
 
-  it('is done now and then: what is there is between as many as are kept and a quarter more', async () => {
+  it('happens from time to time: between the kept number and a quarter more are stored', async () => {
     const claim = await bench.running();
     const seen: number[] = [];
     for (let n = 0; n < 20; n += 1) {
@@ -191,7 +192,7 @@ describe('trimming', () => {
       seen.push(live_count);
       expect((await keptOf(claim)).length).toBe(live_count);
     }
-    // Every third append of those that are too many.
+    // Every third append beyond the limit.
     expect(seen).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 8, 9, 10, 8, 9, 10, 8, 9, 10, 8]);
   });
 });
@@ -201,7 +202,7 @@ interface Costs {
   rows: number;
 }
 
-/** The most one append touches, of a stream that has so many frames. */
+/** The most that one append touches in a stream with this many frames. */
 async function costsBeside(frames: number): Promise<Record<'durable' | 'best_effort', Costs>> {
   const claim = await bench.running();
   await live(claim, 64);
@@ -220,7 +221,7 @@ async function costsBeside(frames: number): Promise<Record<'durable' | 'best_eff
     );
   const costs = { durable: { buffers: 0, rows: 0 }, best_effort: { buffers: 0, rows: 0 } };
   for (const mode of ['durable', 'best_effort'] as const) {
-    // The first call of a connection also reads the catalogue, to make its plans. Of the others one trims.
+    // The first call of a connection also reads the catalogue for its plans. One of the others trims.
     for (let n = 0; n < 20; n += 1) await append(mode);
     for (let n = 0; n < 20; n += 1) {
       const plans = await recorder.record(() => append(mode));
@@ -238,7 +239,7 @@ describe('an append to a stream of 100,000 frames', () => {
     const many = await costsBeside(100_000);
     expect(many.durable.rows).toBe(few.durable.rows);
     expect(many.durable.rows).toBeLessThanOrEqual(2);
-    // Trimming looks at those that are kept, and a quarter more.
+    // Trimming reads the kept frames, and a quarter more.
     expect(many.best_effort.rows).toBe(few.best_effort.rows);
     expect(many.best_effort.rows).toBeLessThanOrEqual(2 * 80);
     // The index of 100,000 is two levels deeper.

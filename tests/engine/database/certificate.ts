@@ -1,10 +1,10 @@
 /**
- * A certificate that nobody trusts, for tests of TLS: X.509 in DER, signed with its own key. Node verifies certificates and
- * makes none.
+ * An untrusted certificate for tests of TLS: X.509 in DER, signed with its own key. Node can verify certificates but
+ * not create them.
  */
 import { generateKeyPairSync, sign } from 'node:crypto';
 
-/** Tags of DER that a certificate is made of. */
+/** The DER tags used in a certificate. */
 const TAG = {
   integer: 0x02,
   bits: 0x03,
@@ -34,7 +34,7 @@ function pem(label: string, content: Buffer): string {
   return [`-----BEGIN ${label}-----`, ...lines, `-----END ${label}-----`, ''].join('\n');
 }
 
-/** For one host name, until the year 2049. */
+/** For one host name, valid until 2049. */
 export function selfSigned(host: string): { certificate: string; key: string } {
   const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'prime256v1' });
   const algorithm = der(TAG.sequence, der(TAG.oid, ECDSA_SHA256));

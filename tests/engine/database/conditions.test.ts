@@ -1,6 +1,6 @@
 /**
- * What keeps an installation from working is said with a code, the reason and the remedy, in the SDK and at the command line.
- * Each condition is met on a server that is in that state.
+ * What keeps an installation from working is reported with a code, the reason and the remedy, in the SDK and at the
+ * command line. Each condition is tested on a server in that state.
  */
 import { randomUUID } from 'node:crypto';
 import { chmod, chown, mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
@@ -18,7 +18,7 @@ import { workerPort } from '../../../src/connect/port.ts';
 import { patiently } from '../../setup/patience.ts';
 
 const roles = useRoles();
-/** The role the engine runs as, which a test changes and puts right again. */
+/** The role the engine runs as; a test changes it and restores it. */
 let role: Role;
 
 beforeAll(async () => {
@@ -55,7 +55,7 @@ function urlWith(change: (url: URL) => void, original = role.url): string {
 }
 
 describe('a role', () => {
-  it('whose statement_timeout ends a statement hears so, and the statement is not tried again', async () => {
+  it('whose statement_timeout cancels a statement gets that reason, and the statement is not retried', async () => {
     await set(`SET statement_timeout = '150ms'`);
     onTestFinished(() => set('RESET statement_timeout'));
     const pool = new pg.Pool({ connectionString: role.url, max: 1 });
@@ -81,7 +81,7 @@ describe('a role', () => {
     expect(sent).toBe(1);
   });
 
-  it('without a connection left hears of the limits', async () => {
+  it('without a free connection gets the limits', async () => {
     await set('CONNECTION LIMIT 0');
     onTestFinished(() => set('CONNECTION LIMIT -1'));
     expect(await errorOf(opened())).toMatchObject({
@@ -91,7 +91,7 @@ describe('a role', () => {
     });
   });
 
-  it('that may only read hears that the server accepts no writes', async () => {
+  it('that may only read gets the reason that the server accepts no writes', async () => {
     await set('SET default_transaction_read_only = on');
     onTestFinished(() => set('RESET default_transaction_read_only'));
     const connection = await opened();
@@ -102,7 +102,7 @@ describe('a role', () => {
     });
   });
 
-  it('that may not log in hears what to look at', async () => {
+  it('that may not log in gets what to check', async () => {
     await set('NOLOGIN');
     onTestFinished(() => set('LOGIN'));
     expect(await errorOf(opened())).toMatchObject({
@@ -122,7 +122,7 @@ describe('a role', () => {
     expect(await errorOf(migrate({ databaseUrl: role.url }))).toMatchObject(refused);
   });
 
-  it('with standard_conforming_strings off can migrate, work and be examined', async () => {
+  it('with standard_conforming_strings off can migrate, work and run doctor', async () => {
     const owner = await roles.create();
     const name = `ff_test_${randomUUID().replaceAll('-', '')}`;
     await roles.admin(
@@ -161,7 +161,7 @@ describe('a database', () => {
     expect(printed).toMatchObject({ exitCode: 1, errors: expect.stringContaining('LATIN1') as unknown });
   });
 
-  it('is migrated for a role that exists only', async () => {
+  it('is migrated only for a role that exists', async () => {
     const databaseUrl = roles.database.url;
     expect(await errorOf(migrate({ databaseUrl, grantTo: 'nobody_here' }))).toMatchObject({
       code: 'invalid_input',
@@ -172,7 +172,7 @@ describe('a database', () => {
     expect(printed).toMatchObject({ exitCode: 2, errors: expect.stringContaining('CREATE ROLE') as unknown });
   });
 
-  it("keeps schemas of Postgres' own", async () => {
+  it('does not let a schema of Postgres itself be migrated', async () => {
     const databaseUrl = roles.database.url;
     expect(await errorOf(migrate({ databaseUrl, schema: 'information_schema' }))).toMatchObject({
       code: 'invalid_input',
@@ -185,11 +185,11 @@ describe('a URL', () => {
   it.each([
     ['several hosts', (url: string) => url.replace(/@[^/]*/, '@one:5432,two:5433'), /several hosts/],
     ['several hosts as a parameter', (url: string) => `${url}?host=one,two`, /several hosts/],
-    ['a port that is none', (url: string) => url.replace(/:\d+\//, ':54x2/'), /port/],
+    ['an invalid port', (url: string) => url.replace(/:\d+\//, ':54x2/'), /port/],
     ['a port that is too high', (url: string) => url.replace(/:\d+\//, ':99999/'), /port/],
-    ['a port that is none, as a parameter', (url: string) => `${url}?port=x`, /port/],
+    ['an invalid port as a parameter', (url: string) => `${url}?port=x`, /port/],
     [
-      'a root certificate that is not there',
+      'a root certificate that does not exist',
       (url: string) => `${url}?sslrootcert=/nowhere/ca.pem`,
       /sslrootcert/,
     ],
@@ -214,7 +214,7 @@ describe('TLS', () => {
 
   beforeAll(async () => {
     parent = await mkdtemp(join(tmpdir(), 'flowfabric-tls-'));
-    // Run by root, the server drops to another account, which must get through to its directory.
+    // Run by root, the server drops to another account, which must be able to reach its directory.
     await chmod(parent, 0o755);
     server = await startEmbedded({ dataDir: join(parent, 'postgres'), settings: { fsync: 'off' } });
     const data = join(server.dataDir, 'pgdata');
@@ -259,7 +259,7 @@ describe('TLS', () => {
     }
   }
 
-  it('with a certificate that nobody vouches for says so, and how to', async () => {
+  it('with an untrusted certificate reports that, and how to trust it', async () => {
     const databaseUrl = `${server.url}?sslmode=verify-full`;
     const refused = {
       code: 'unavailable',
@@ -274,7 +274,7 @@ describe('TLS', () => {
     });
   });
 
-  it('with a certificate for another host says so', async () => {
+  it('with a certificate for another host reports that', async () => {
     const databaseUrl = `${server.url}?sslmode=verify-full&sslrootcert=${encodeURIComponent(certificateFile)}`;
     expect(await errorOf(migrate({ databaseUrl }))).toMatchObject({
       code: 'unavailable',
@@ -282,7 +282,7 @@ describe('TLS', () => {
     });
   });
 
-  it('that the server does not offer says so', async () => {
+  it('that the server does not offer is reported', async () => {
     const databaseUrl = `${inject('testServer').url}?sslmode=verify-full`;
     expect(await errorOf(migrate({ databaseUrl }))).toMatchObject({
       code: 'unavailable',
@@ -290,11 +290,11 @@ describe('TLS', () => {
     });
   });
 
-  it('or none: a server that is going down says so', async () => {
+  it('or not, a server that is shutting down reports that', async () => {
     const last = new pg.Client({ connectionString: server.url });
     last.on('error', () => undefined);
     await last.connect();
-    // A smart shutdown waits for the last session and lets nobody in.
+    // A smart shutdown waits for the last session and refuses new ones.
     process.kill(server.pid, 'SIGTERM');
     await expect
       .poll(() => errorOf(migrate({ databaseUrl: server.url })), { timeout: patiently(20_000) })

@@ -1,6 +1,6 @@
 /**
- * One process opens no more connections than its budget says, which is what options, documentation and doctor say; and whoever
- * waits for one in vain hears of it.
+ * One process opens no more connections than its budget, which options, documentation and doctor agree on; and a caller
+ * that waits for one in vain learns the limit.
  */
 import { readFile } from 'node:fs/promises';
 import { beforeAll, expect, it, onTestFinished } from 'vitest';
@@ -32,7 +32,7 @@ async function open(options: ConnectOptions): Promise<Connection> {
   return connection;
 }
 
-/** By what they are for. */
+/** By purpose. */
 async function openNow(): Promise<Record<string, number>> {
   const { rows } = await roles.database.query<{ name: string; count: number }>(
     'SELECT application_name AS name, count(*) AS count FROM pg_stat_activity WHERE usename = $1 GROUP BY 1',
@@ -45,7 +45,7 @@ async function limitRole(connections: number): Promise<void> {
   await roles.admin(`ALTER ROLE ${role.name} CONNECTION LIMIT ${connections}`);
 }
 
-it('is what the documentation says', async () => {
+it('the budget is what the documentation states', async () => {
   const { total } = connectionBudget();
   const small = connectionBudget(1).total;
   const page = await readFile(new URL('../../../docs/operations.md', import.meta.url), 'utf8');
@@ -56,7 +56,7 @@ it('is what the documentation says', async () => {
   expect(examined.output).toContain(`a process needs ${total}.`);
 });
 
-it.each([1, 3])('is not exceeded under load with poolSize: %i', LONG, async (poolSize) => {
+it.each([1, 3])('the budget is not exceeded under load with poolSize: %i', LONG, async (poolSize) => {
   const budget = connectionBudget(poolSize);
   // One more would be refused.
   await limitRole(budget.total);
@@ -103,7 +103,7 @@ it.each([1, 3])('is not exceeded under load with poolSize: %i', LONG, async (poo
   expect(errors).toEqual([]);
 });
 
-it('that a role does not allow is named to whoever begins a transaction, after a warning', LONG, async () => {
+it('a budget above the limit of the role fails transactions, after a warning', LONG, async () => {
   const { statements, listener, total } = connectionBudget(1);
   await limitRole(statements + listener);
   onTestFinished(() => limitRole(-1));

@@ -1,6 +1,6 @@
 /**
- * What goes wrong outside: the database out of reach, full of conflicts, or at another isolation level. Each is an
- * EngineError with a code and a sentence that quotes neither secrets nor data.
+ * External failures: the database unreachable, full of conflicts, or at another isolation level. Each is an EngineError
+ * with a code and a sentence that quotes neither secrets nor data.
  */
 import { createServer } from 'node:net';
 import pg from 'pg';
@@ -15,7 +15,7 @@ const bench = useBench();
 const PASSWORD = 'hunter2-very-secret';
 const SECRET = 'a-secret-of-the-payload';
 
-/** A port on this machine nobody listens on. */
+/** A local port without a listener. */
 async function closedPort(): Promise<number> {
   const server = createServer();
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -33,7 +33,7 @@ async function errorOf(act: () => Promise<unknown>): Promise<EngineError> {
   return error;
 }
 
-/** Everything of an error that a log or a user may be shown: all but its cause. */
+/** Everything in an error that a log or a user may be shown: all but its cause. */
 function shown(error: EngineError): string {
   return [error.message, error.stack, String(error), JSON.stringify(error)].join('\n');
 }
@@ -46,13 +46,13 @@ function withoutSecrets(error: EngineError): void {
 }
 
 describe('a database that cannot be reached', () => {
-  it('is unavailable, to connect and to migrate, and the password is not told', async () => {
+  it('is unavailable, for connect and for migrate, and the password is not shown', async () => {
     const port = await closedPort();
     const urlOf = (host: string) => `postgres://user:${PASSWORD}@${host}:${port}/db`;
     for (const act of [
       () => connect({ databaseUrl: urlOf('127.0.0.1') }),
       () => migrate({ databaseUrl: urlOf('127.0.0.1') }),
-      // A name may stand for several addresses, each of which fails.
+      // A name may resolve to several addresses, each of which fails.
       () => migrate({ databaseUrl: urlOf('localhost') }),
     ]) {
       const error = await errorOf(act);
@@ -64,7 +64,7 @@ describe('a database that cannot be reached', () => {
     }
   });
 
-  it('by its name is unavailable', async () => {
+  it('because its name does not resolve is unavailable', async () => {
     const url = new URL(bench.database.url);
     url.pathname = '/no_such_database';
     const error = await errorOf(() => connect({ databaseUrl: url.href }));
@@ -72,7 +72,7 @@ describe('a database that cannot be reached', () => {
     withoutSecrets(error);
   });
 
-  it('is permission_denied when it refuses the password or the role', async () => {
+  it('is permission_denied when it rejects the password or the role', async () => {
     const url = new URL(bench.database.url);
     url.password = PASSWORD;
     const wrong = await errorOf(() => connect({ databaseUrl: url.href }));
@@ -85,8 +85,8 @@ describe('a database that cannot be reached', () => {
   });
 });
 
-describe('no data is told', () => {
-  it('by a refusal of the payload, the result or the failure that holds it', async () => {
+describe('no data is quoted', () => {
+  it('by a refusal of the payload, the result or the failure that contains it', async () => {
     const lease = await bench.running();
     const errors = [
       await errorOf(() =>
@@ -103,7 +103,7 @@ describe('no data is told', () => {
     errors.forEach((error) => expect(shown(error)).not.toContain(SECRET));
   });
 
-  it('by a refusal of the database, in whose own words it may be', async () => {
+  it('by an error of the database, whose own message may contain it', async () => {
     const lease = await bench.running();
     await bench.database.query(
       `ALTER TABLE ff_body ADD CONSTRAINT planted CHECK (payload->>'is' IS NULL) NOT VALID`,
@@ -166,7 +166,7 @@ describe('another isolation level than READ COMMITTED', () => {
     }
   }
 
-  it('as the default of the pool the engine is given is told as isolation_unsupported', async () => {
+  it('as the default of the given pool is reported as isolation_unsupported', async () => {
     const options = '-c default_transaction_isolation=serializable';
     const pool = new pg.Pool({ connectionString: bench.database.url, options, max: 1 });
     try {
@@ -195,7 +195,7 @@ describe('a pool of the application', () => {
 });
 
 describe('conflicts on the engine’s own connections', () => {
-  it('are tried again until they pass', async () => {
+  it('are retried until they pass', async () => {
     const claim = await bench.running();
     const { uuid } = parseExecutionId(claim.executionId);
     const blocker = await bench.database.connect();
@@ -225,7 +225,7 @@ describe('conflicts on the engine’s own connections', () => {
     }
   });
 
-  it('that never pass are told as contention', async () => {
+  it('that never pass are reported as contention', async () => {
     const claim = await bench.running();
     const { uuid } = parseExecutionId(claim.executionId);
     const blocker = await bench.database.connect();

@@ -1,6 +1,6 @@
 /**
- * The listening connection when it breaks: closed by the server, or dead without a word. It comes back by itself, says
- * that it did, so that everybody looks again, and hears from then on.
+ * The listening connection when it breaks: closed by the server, or silently dead. It reconnects by itself, reports
+ * that, so that everything polls once, and receives hints from then on.
  */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { hintChannel } from '../../../src/engine/database/names.ts';
@@ -17,7 +17,7 @@ import { patiently } from '../../setup/patience.ts';
 
 const SOON = { timeout: patiently(20_000), interval: 15 };
 const OFTEN: Heartbeat = { everyMs: 20, answerMs: 2_000 };
-/** Longer than any test lives. */
+/** Longer than any test runs. */
 const NEVER: Heartbeat = { everyMs: 3_600_000, answerMs: 3_600_000 };
 
 let database: TestDatabase;
@@ -62,7 +62,7 @@ async function say(payload: string): Promise<void> {
 
 interface Backend {
   pid: number;
-  /** Of its last statement. */
+  /** The start of its last statement. */
   at: string;
 }
 
@@ -75,7 +75,7 @@ async function backends(): Promise<Backend[]> {
 }
 
 describe('a healthy connection', () => {
-  test('is asked again and again and stays the same', async () => {
+  test('is checked repeatedly and stays the same', async () => {
     const ear = await listen(database.url, OFTEN);
     const [first] = await backends();
     let last = first!.at;
@@ -97,8 +97,8 @@ describe('a healthy connection', () => {
   });
 });
 
-describe('a connection that the server ends', () => {
-  test('is opened again, each time, and hears', async () => {
+describe('a connection that the server terminates', () => {
+  test('is reopened each time, and receives hints', async () => {
     const ear = await listen(database.url);
     for (let round = 1; round <= 3; round += 1) {
       const [backend] = await backends();
@@ -111,8 +111,8 @@ describe('a connection that the server ends', () => {
   });
 });
 
-describe('a connection that died without a word', () => {
-  test('is noticed within ten seconds, by what is set when nothing is said', () => {
+describe('a connection that died silently', () => {
+  test('is noticed within ten seconds by default', () => {
     expect(LISTENER_HEARTBEAT.everyMs + LISTENER_HEARTBEAT.answerMs).toBeLessThan(10_000);
   });
 
@@ -125,7 +125,7 @@ describe('a connection that died without a word', () => {
     const dead = await backends();
     beating.stall();
     silent.stall();
-    // Another try to connect is the sign that the first connection was given up.
+    // A second connection attempt shows that the first connection was abandoned.
     await expect.poll(() => beating.connectionCount, SOON).toBeGreaterThanOrEqual(2);
     for (const { pid } of dead) await database.query('SELECT pg_terminate_backend($1)', [pid]);
     await expect
@@ -145,7 +145,7 @@ describe('a connection that died without a word', () => {
     await expect.poll(() => without.opened, SOON).toBe(2);
   });
 
-  test('is noticed as often as it happens', async () => {
+  test('is noticed every time it happens', async () => {
     const proxy = await newProxy();
     const ear = await listen(proxy.url(database.url), { everyMs: 20, answerMs: 500 });
     for (let round = 1; round <= 3; round += 1) {
@@ -154,7 +154,7 @@ describe('a connection that died without a word', () => {
       await expect.poll(() => proxy.connectionCount, SOON).toBeGreaterThan(tries);
       proxy.resume();
       await expect.poll(() => ear.opened, SOON).toBe(1 + round);
-      // What the old connection still had to say goes nowhere.
+      // Whatever the old connection still delivers is ignored.
       await say(`round ${round}`);
       await expect.poll(() => ear.heard.at(-1), SOON).toBe(`round ${round}`);
       await expect.poll(async () => (await backends()).length, SOON).toBe(1);
@@ -164,9 +164,9 @@ describe('a connection that died without a word', () => {
 
   test.each([
     ['with its default heartbeat', undefined],
-    ['in the middle of a question', OFTEN],
-    ['that was never asked', NEVER],
-  ])('does not hold up the closing of a listener, %s', async (_, heartbeat) => {
+    ['during a heartbeat', OFTEN],
+    ['without a heartbeat', NEVER],
+  ])('does not delay the closing of a listener, %s', async (_, heartbeat) => {
     const proxy = await newProxy();
     const ear = await listen(proxy.url(database.url), heartbeat);
     proxy.stall();
@@ -174,7 +174,7 @@ describe('a connection that died without a word', () => {
     expect(ear.opened).toBe(1);
   });
 
-  test('does not hold up the closing of a listener that is trying to connect', async () => {
+  test('does not delay the closing of a listener that is connecting', async () => {
     const proxy = await newProxy();
     proxy.stall();
     const events = { hint: () => undefined, open: () => expect.unreachable('it never connected') };
@@ -185,7 +185,7 @@ describe('a connection that died without a word', () => {
   });
 });
 
-test('an abandoned listener does not come back', async () => {
+test('an abandoned listener does not reconnect', async () => {
   const proxy = await newProxy();
   const events: string[] = [];
   const listener = listenForHints(proxy.url(database.url), database.schema, {
@@ -200,7 +200,7 @@ test('an abandoned listener does not come back', async () => {
   expect(events).toEqual(['open']);
 });
 
-test('closing ends the connection at once also while it is being opened', async () => {
+test('closing ends the connection even while it is being opened', async () => {
   const listener = listenForHints(database.url, database.schema, {
     hint: () => undefined,
     open: () => undefined,

@@ -22,7 +22,7 @@ async function objects(schema = 'flowfabric'): Promise<string[]> {
   return found.rows.map(({ name }) => name);
 }
 
-/** Writes a migration into the ledger that no file of this version has. */
+/** Writes a migration into the ledger that has no file in this version. */
 async function pretendNewer(breaking: boolean): Promise<void> {
   await database.query(
     `INSERT INTO ff_migration (version, name, checksum, breaking, applied_at_ms)
@@ -55,7 +55,7 @@ describe('on an empty database', () => {
     await canConnect();
   });
 
-  it('eight processes at once apply it once between them', async () => {
+  it('eight concurrent processes apply it once between them', async () => {
     const files = readMigrations().map(({ name }) => name);
     const reports = await Promise.all(
       Array.from({ length: 8 }, () => migrate({ databaseUrl: database.url })),
@@ -65,7 +65,7 @@ describe('on an empty database', () => {
     await canConnect();
   });
 
-  it('eight processes at once apply it once also where transactions are serializable by default', async () => {
+  it('eight concurrent processes apply it once even where transactions are serializable by default', async () => {
     await database.query(
       `ALTER DATABASE ${database.name} SET default_transaction_isolation = 'serializable'`,
     );
@@ -79,7 +79,7 @@ describe('on an empty database', () => {
     expect(answers.toSorted()).toEqual(['applied', ...Array.from({ length: 7 }, () => 'nothing to do')]);
   });
 
-  it('a connection that breaks while it waits for its turn is told as unavailable', async () => {
+  it('a connection that breaks while it waits for its turn is reported as unavailable', async () => {
     const rival = await database.connect();
     await rival.query(`SELECT pg_advisory_lock(hashtextextended('flowfabric:flowfabric', 0))`);
     const migrating = migrate({ databaseUrl: database.url }).catch((error: unknown) => error);
@@ -94,7 +94,7 @@ describe('on an empty database', () => {
     expect((await migrate({ databaseUrl: database.url })).applied).not.toEqual([]);
   });
 
-  it('eight processes at once do not disturb each other in schemas of their own', async () => {
+  it('eight concurrent processes do not disturb each other in schemas of their own', async () => {
     const schemas = Array.from({ length: 4 }, (_, index) => `schema_${index}`);
     await Promise.all(
       [...schemas, ...schemas].map((schema) => migrate({ databaseUrl: database.url, schema })),
@@ -105,7 +105,7 @@ describe('on an empty database', () => {
 
   it('a failure half-way leaves nothing', async () => {
     await database.query('CREATE SCHEMA flowfabric');
-    // In the way of a later migration, so that earlier ones have run when it fails.
+    // It blocks a later migration, so that earlier ones have run when it fails.
     await database.query('CREATE VIEW flowfabric.ff_attempt AS SELECT 1 AS one');
     const before = await objects();
     await expect(migrate({ databaseUrl: database.url })).rejects.toMatchObject({
@@ -118,7 +118,7 @@ describe('on an empty database', () => {
     await canConnect();
   });
 
-  it('a failure while the schema is being made leaves no schema', async () => {
+  it('a failure while the schema is being created leaves no schema', async () => {
     await expect(
       migrate({ databaseUrl: database.url, schema: 'half', grantTo: 'nobody_by_this_name' }),
     ).rejects.toMatchObject({ name: 'EngineError', code: 'invalid_input' });
@@ -127,7 +127,7 @@ describe('on an empty database', () => {
     expect(found.rows).toEqual([]);
   });
 
-  it('connecting is refused with schema_missing and what to do', async () => {
+  it('connecting is refused with schema_missing and the remedy', async () => {
     await expect(connect({ databaseUrl: database.url })).rejects.toMatchObject({
       code: 'schema_missing',
       message: expect.stringMatching(/migrat/),
@@ -150,7 +150,7 @@ describe('on a migrated database', () => {
   });
   afterEach(() => database.drop());
 
-  it('data and rows of the ledger stay as they are', async () => {
+  it('data and ledger rows stay unchanged', async () => {
     await canConnect();
     const before = await database.query('SELECT * FROM ff_migration ORDER BY version');
     await migrate({ databaseUrl: database.url });
@@ -158,7 +158,7 @@ describe('on a migrated database', () => {
     expect((await database.query('SELECT count(*) AS n FROM ff_execution')).rows).toEqual([{ n: 1 }]);
   });
 
-  it('a migration that differs from its file is refused as schema_drift, and nothing is done', async () => {
+  it('a migration that differs from its file is refused as schema_drift, and nothing is changed', async () => {
     await database.query(`UPDATE ff_migration SET checksum = 'other' WHERE version = 1`);
     await database.query('DROP FUNCTION ff_cancel');
     await database.query(`UPDATE ff_function_set SET checksum = 'other'`);
@@ -182,14 +182,14 @@ describe('on a migrated database', () => {
     await canConnect();
   });
 
-  it('functions that differ are put back', async () => {
+  it('functions that differ are restored', async () => {
     await database.query('DROP FUNCTION ff_cancel');
     await database.query(`UPDATE ff_function_set SET checksum = 'other'`);
     expect(await migrate({ databaseUrl: database.url })).toEqual({ applied: ['functions'] });
     expect(await objects()).toContain('ff_cancel');
   });
 
-  it('transitions that differ are put back, and the others are not written', async () => {
+  it('transitions that differ are restored, and the others are not written', async () => {
     const read = 'SELECT *, xmin::text AS written_by FROM ff_transition ORDER BY transition';
     const before = (await database.query(read)).rows;
     await database.query(`UPDATE ff_transition SET retry_step = 7 WHERE transition = 'lapse'`);
@@ -219,7 +219,7 @@ describe('on a migrated database', () => {
     await expect(connect({ databaseUrl: database.url })).rejects.toMatchObject({ code: 'schema_missing' });
   });
 
-  it('a schema name that could be anything but a name is refused', async () => {
+  it('an invalid schema name is refused', async () => {
     for (const schema of [
       '',
       'a b',

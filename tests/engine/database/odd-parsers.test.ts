@@ -1,6 +1,6 @@
 /**
- * An application may have its driver parse values in its own way, for the whole process or for its pool. What the engine reads and answers is
- * the same. In a process of its own, because parsers are replaced for all of it.
+ * An application may replace the value parsers of its driver, for the whole process or for its pool. What the engine
+ * reads and returns stays the same. Each case runs in a process of its own, because parsers are replaced for all of it.
  */
 import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';

@@ -1,6 +1,6 @@
 /**
- * Whatever keeps a process from its database for a while, everything that runs waits for it, reports it once, and continues by
- * itself: subscriptions, consumers, tails, those who wait for an end, and workers.
+ * Whatever keeps a process from its database for a while, everything that runs waits for it, reports it once, and
+ * continues by itself: subscriptions, consumers, tails, callers that wait for an outcome, and workers.
  */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, inject, it, onTestFinished } from 'vitest';
@@ -34,12 +34,12 @@ beforeAll(async () => {
 afterAll(() => Promise.all([server.end(), renamer.end()]));
 
 interface Trouble {
-  /** Statements of the superuser that bring it about, and that end it. */
+  /** Statements of the superuser that cause it, and that end it. */
   begin: string;
   end: string;
 }
 
-/** By the code that the trouble has when it is reported. */
+/** By the SQLSTATE under which the outage is reported. */
 function troubles(): Record<string, Trouble & { code: string }> {
   const { name, password } = role;
   const database = roles.database.name;
@@ -77,7 +77,10 @@ function troubles(): Record<string, Trouble & { code: string }> {
   };
 }
 
-/** Then ends the connections there are. A database is renamed when none is left, and lets none in while it waits for that. */
+/**
+ * Terminates the existing connections too. A database is renamed when none is left, and accepts none while it waits for
+ * that.
+ */
 async function bringAbout({ begin }: Trouble): Promise<void> {
   const renames = begin.includes('RENAME');
   const changing = renames ? renamer.query(begin) : await server.query(begin);
@@ -94,7 +97,7 @@ async function open(): Promise<Connection> {
   return connection;
 }
 
-/** Everything of a process that runs, at one kind of execution. */
+/** Everything that a process can run, on one kind of execution. */
 async function runEverything(connection: Connection, kind: string) {
   const filter = { kind };
   const heard: (FeedEvent | { type: 'disconnected' })[] = [];
@@ -146,7 +149,7 @@ async function runEverything(connection: Connection, kind: string) {
     handled,
     errors,
     deaths,
-    /** The trouble has been reported, or has ended something for good. */
+    /** Resolves when the outage has been reported, or has ended something for good. */
     noticed: Promise.race([Promise.all([disconnected.opened, told.opened]), died.opened]),
     waited,
     flowId: flow.flowId,
@@ -156,7 +159,7 @@ async function runEverything(connection: Connection, kind: string) {
   };
 }
 
-describe('what runs continues by itself after', () => {
+describe('everything that runs continues by itself after', () => {
   it.each(['28P01', '28000', '3D000', '53300', '25006', '55000'])('%s', LONG, async (sqlState) => {
     const trouble = troubles()[sqlState]!;
     const kind = `kind-${randomUUID()}`;
@@ -184,13 +187,12 @@ describe('what runs continues by itself after', () => {
     expect(await running.end).toMatchObject({ outcome: 'cancelled' });
     expect(await running.flowEnd).toBe('cancelled');
     expect(await running.tail).toEqual(['closed']);
-    // Once each: for the outage, not for every look.
+    // Once each: for the outage, not for every poll.
     expect(running.heard.filter(({ type }) => type === 'disconnected')).toHaveLength(1);
     expect(running.errors.map(({ failures }) => failures)).toEqual([0]);
   });
 });
 
-/** A first call fails promptly instead, with a sentence that says why. */
 it('a first connect with a wrong password is refused', async () => {
   const url = new URL(role.url);
   url.password = 'another';
@@ -204,7 +206,7 @@ function endedOf(events: readonly { type: string }[]): ExecutionId[] {
   return (events as FeedEvent[]).flatMap((event) => (event.type === 'success' ? [event.executionId] : []));
 }
 
-/** Connections of the pool that were made in the time of trouble may still be there. */
+/** Repeats a call: the pool may still have connections from during the outage. */
 async function insisting<Answer>(call: () => Promise<Answer>): Promise<Answer> {
   for (;;) {
     try {

@@ -1,6 +1,6 @@
 /**
- * What the engine needs of a database role: to own its schema, or what grantTo gives it, and nothing beyond. Two
- * engines in two schemas of one database know nothing of each other.
+ * What the engine needs of a database role: to own its schema, or what grantTo grants it, and nothing more. Two engines
+ * in two schemas of one database do not affect each other.
  */
 import { describe, expect, it, vi } from 'vitest';
 import { connect, migrate, type Connection } from '../../../src/index.ts';
@@ -26,7 +26,7 @@ async function opened<Value>(
   }
 }
 
-/** Every operation once, and what the reconcilers do, under one role. */
+/** Every operation once, and the passes of the reconcilers, under one role. */
 async function live(engine: Connection): Promise<void> {
   const claimOne = async (leaseMs = 60_000) =>
     vi.waitFor(async () => {
@@ -60,7 +60,7 @@ async function live(engine: Connection): Promise<void> {
   for (const report of engine.upkeep.reports()) expect(report).toMatchObject({ errors: 0, failed: 0 });
 }
 
-/** An operator's verbs, on an execution that has ended. */
+/** The verbs of an operator, on a finished execution. */
 async function operate(engine: Connection, executionId: string): Promise<void> {
   expect(await engine.executions.replay(executionId, { reason: 'r', from: 'start' })).toMatchObject({
     outcome: 'replayed',
@@ -84,7 +84,7 @@ async function operate(engine: Connection, executionId: string): Promise<void> {
   }
 }
 
-/** Each with whether it found something to do, and how often it failed, after its first pass. */
+/** Each reconciler with whether it acted, and how often it failed, after its first pass. */
 async function firstPasses(engine: Connection): Promise<[string, boolean, number][]> {
   await vi.waitFor(() => {
     for (const report of engine.upkeep.reports()) expect(report.passes).toBeGreaterThan(0);
@@ -99,7 +99,7 @@ async function owner(schema: string): Promise<Role> {
 }
 
 describe('a role that owns its schema and nothing else', () => {
-  it('may migrate it, again and again, and run the engine in it', async () => {
+  it('may migrate it repeatedly, and run the engine in it', async () => {
     const { url, name } = await owner('owned');
     const rights = await roles.database.query(
       `SELECT rolsuper, rolcreatedb, rolcreaterole, has_database_privilege($1, current_database(), 'CREATE') AS creates
@@ -114,7 +114,7 @@ describe('a role that owns its schema and nothing else', () => {
     await opened(url, 'owned', live);
   });
 
-  it('may not make a schema that is not there', async () => {
+  it('may not create a schema that does not exist', async () => {
     const { url } = await owner('another_owned');
     await expect(migrate({ databaseUrl: url, schema: 'not_there' })).rejects.toMatchObject({
       code: 'permission_denied',
@@ -123,7 +123,7 @@ describe('a role that owns its schema and nothing else', () => {
   });
 });
 
-describe('a role that was granted the use of a schema another one migrated', () => {
+describe('a role that was granted the use of a schema migrated by another', () => {
   it('may run the engine in it', async () => {
     const migrator = await owner('granted');
     const worker = await roles.create();
@@ -131,7 +131,7 @@ describe('a role that was granted the use of a schema another one migrated', () 
     await opened(worker.url, 'granted', live);
   });
 
-  it('may forget what is old, and put the event log in order', async () => {
+  it('may forget old executions, and maintain the event log', async () => {
     const migrator = await owner('forgetful');
     const worker = await roles.create();
     await migrate({ databaseUrl: migrator.url, schema: 'forgetful', grantTo: worker.name });
@@ -149,7 +149,7 @@ describe('a role that was granted the use of a schema another one migrated', () 
     });
     await engine.cancel(executionId, { reason: 'r' });
     await engine.close();
-    // Its first pass comes at once.
+    // The first pass runs at once.
     await opened(worker.url, 'forgetful', async (forgetting) => {
       await vi.waitFor(
         async () => expect(await forgetting.executions.describe(executionId)).toBeNull(),
@@ -162,7 +162,7 @@ describe('a role that was granted the use of a schema another one migrated', () 
       expect(acted).toContainEqual(['stale-pointers', expect.any(Boolean), 0]);
       expect(acted).toContainEqual(['unused-routes', expect.any(Boolean), 0]);
     });
-    // The part of the log that was left is over: it goes in the next first pass.
+    // The remaining slot of the log is past its retention: it is emptied in the next first pass.
     await opened(worker.url, 'forgetful', async (forgetting) => {
       expect(await firstPasses(forgetting)).toContainEqual(['old-events', true, 0]);
     });
@@ -187,7 +187,7 @@ describe('a role that was granted the use of a schema another one migrated', () 
     expect(rights.rows.filter(({ allowed }) => allowed)).toEqual([]);
   });
 
-  it('may be granted a name that needs quotes', async () => {
+  it('may have a name that needs quotes', async () => {
     const migrator = await owner('quoted');
     const role = await roles.create();
     await roles.admin(`ALTER ROLE ${role.name} RENAME TO "${role.name} ""x"`);
@@ -213,7 +213,7 @@ describe('a role without rights', () => {
     );
   });
 
-  it('is refused with permission_denied by the operations it may not do', async () => {
+  it('is refused with permission_denied by the operations it may not perform', async () => {
     const migrator = await owner('readable');
     await migrate({ databaseUrl: migrator.url, schema: 'readable' });
     const reader = await roles.create();
@@ -250,7 +250,7 @@ describe('two engines in two schemas of one database', () => {
     }
   }
 
-  it('do not see, claim or end what the other has', () =>
+  it('do not see, claim or finish each other’s executions', () =>
     twoEngines(async (left, right) => {
       const { executionId } = await left.executions.submit({ kind: 'k', payload: 'left' });
       expect(await right.executions.describe(executionId)).toBeNull();
@@ -271,7 +271,7 @@ describe('two engines in two schemas of one database', () => {
 
   it('do not wake each other', () =>
     twoEngines(async (left, right) => {
-      // Both schemas count their routes from the same number: a hint that strayed would seem to be about work here.
+      // Both schemas number their routes from the same start: a stray hint would seem to be about work here.
       const kinds = ['k', 'ping', 'fence'];
       for (const engine of [left, right]) {
         await engine.executions.submit(kinds.map((kind) => ({ kind })));
@@ -300,7 +300,7 @@ describe('two engines in two schemas of one database', () => {
       }
     }));
 
-  it('may be migrated and dropped one without the other', async () => {
+  it('may be migrated and dropped independently', async () => {
     const { url } = roles.database;
     await migrate({ databaseUrl: url, schema: 'stays' });
     await migrate({ databaseUrl: url, schema: 'goes' });

@@ -1,6 +1,6 @@
 /**
  * Database roles with few rights, for tests of what the engine needs. Roles belong to the whole server, so each has a
- * name nobody else uses and is dropped after the database that gave it rights.
+ * unique name and is dropped after the database that granted it rights.
  */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, inject } from 'vitest';
@@ -11,7 +11,7 @@ import { emptyDatabase } from '../../setup/database.ts';
 export interface Role {
   name: string;
   password: string;
-  /** Connection string of this role to the database of the file. */
+  /** The connection string of this role for the database of the file. */
   url: string;
 }
 

@@ -1,6 +1,7 @@
 /**
- * Rows as the records they are said to be: every statement that declares its columns is run on a real database, and what comes back has
- * exactly the declared names. That the calls made here send every statement there is, tests/plans/compiling.test.ts says.
+ * Rows have the shape their statements declare: every statement that declares its columns is run on a real database,
+ * and must return exactly the declared names. tests/plans/compiling.test.ts checks that the calls made here send every
+ * statement.
  */
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
 import type * as databaseModule from '../../../src/engine/database/database.ts';
@@ -41,7 +42,7 @@ async function watchedDatabase(original: () => Promise<DatabaseModule>): Promise
   return { ...whole, run };
 }
 
-/** Rows of these travel as JSON, one column to the outside. */
+/** Rows of these are returned as JSON in one column. */
 async function watchedReads(original: () => Promise<UncompiledModule>): Promise<UncompiledModule> {
   const whole = await original();
   const readUncompiled: UncompiledModule['readUncompiled'] = async (database, statement) => {
@@ -57,7 +58,7 @@ async function watchedReads(original: () => Promise<UncompiledModule>): Promise<
 
 let test: TestDatabase;
 
-/** Files of one process share their modules: those that are watched are imported anew, and forgotten afterwards. */
+/** Files of one process share their modules: the mocked ones are imported again, and reset afterwards. */
 beforeAll(async () => {
   test = await plainDatabase();
   vi.resetModules();
@@ -77,7 +78,7 @@ afterAll(async () => {
   await test?.drop();
 });
 
-it('come back with the names that were declared, and no others', () => {
+it('rows have the declared names, and no others', () => {
   const declared = answers.filter((answer) => answer.declared !== undefined);
   const wrong = declared.filter(
     ({ declared: asked, names }) => asked!.toSorted().join() !== names.toSorted().join(),
@@ -86,7 +87,7 @@ it('come back with the names that were declared, and no others', () => {
   expect(new Set(declared.map(({ doing }) => doing)).size).toBeGreaterThan(40);
 });
 
-it('are declared where they have more than one column', () => {
+it('rows with more than one column are declared', () => {
   const undeclared = answers.filter(({ declared, names }) => declared === undefined && names.length > 1);
   expect(undeclared.map(({ doing }) => doing)).toEqual([]);
 });

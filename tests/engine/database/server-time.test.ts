@@ -1,12 +1,12 @@
 /**
- * The database's clock as the engine tells it: the one that stamps executions.
+ * The database's clock as the engine returns it: the one that stamps executions.
  */
 import { expect, it } from 'vitest';
 import { useBench } from '../../conformance/open.ts';
 
 const bench = useBench();
 
-it('is the clock executions are stamped by', async () => {
+it('the server time is the clock that stamps executions', async () => {
   const before = await bench.engine.upkeep.serverTimeMs();
   await bench.database.moveClock(86_400_000);
   const { createdAtMs } = await bench.snapshot(await bench.submit({}));

@@ -1,6 +1,6 @@
 /**
- * The assertions that watch every other database test: that each one rejects the violation it is for, and that the
- * engine's own functions pass through a whole life without tripping one.
+ * The assertions that guard every other database test: each one rejects the violation it is for, and the engine's own
+ * functions pass through a whole life without tripping one.
  */
 import { randomUUID } from 'node:crypto';
 import pg from 'pg';
@@ -14,7 +14,7 @@ const RETRYING = {
   retry_policy: { max_retries: 5, backoff: { type: 'fixed', delay_ms: HOUR_MS } },
 };
 
-// The table whose state only the engine's functions may change; here it is changed behind their back.
+// Only the engine's functions may change the state in this table; these tests change it directly.
 const STATE = 'ff_execution';
 
 let database: TestDatabase;
@@ -29,7 +29,7 @@ beforeAll(async () => {
 
 afterAll(() => database?.drop());
 
-/** What the database said to a statement; assertions that wait for the commit answer there. */
+/** The error of a statement; deferred assertions raise it at the commit. */
 async function refusalOf(text: string, params: unknown[]): Promise<{ code: string; message: string }> {
   const error: unknown = await database.query(text, params).catch((refusal: unknown) => refusal);
   if (!(error instanceof pg.DatabaseError)) throw new Error(`nothing refused: ${text}`);
@@ -61,7 +61,7 @@ describe('a change of state', () => {
     );
   });
 
-  it('is refused when it re-opens what had ended', async () => {
+  it('is refused when it re-opens a finished execution', async () => {
     const id = await raw.submit();
     await raw.complete(await raw.claim(id));
     await expectRefused(id, `${WAITING}, attempt_state = 'pending_retry_attempt'`, /it had ended/);
@@ -73,7 +73,7 @@ describe('a change of state', () => {
     await expectRefused(id, 'lease_epoch = lease_epoch - 1', /the lease epoch went down from 1 to 0/);
   });
 
-  it('is refused when a counter moves by another step than the transition has', async () => {
+  it('is refused when a counter changes by another amount than in the transition', async () => {
     const id = await raw.submit();
     await expectRefused(
       id,
@@ -82,14 +82,14 @@ describe('a change of state', () => {
     );
   });
 
-  it('is refused when a counter moves and the state does not', async () => {
+  it('is refused when a counter changes and the state does not', async () => {
     const id = await raw.submit();
     for (const counter of ['lease_epoch', 'attempt_index', 'retry_count', 'reclaim_count']) {
       await expectRefused(id, `${counter} = ${counter} + 1`, /legal are: change_priority \{0,0,0,0\}/);
     }
   });
 
-  it('is allowed to touch what is no state', async () => {
+  it('is allowed for columns outside the state', async () => {
     const id = await raw.submit();
     await raw.claim(id);
     await database.query(`UPDATE ${STATE} SET changed_at_ms = changed_at_ms + 1 WHERE execution_id = $1`, [
@@ -127,7 +127,7 @@ describe('a commit', () => {
     );
   });
 
-  it('is refused without the event of a lease that began', async () => {
+  it('is refused without the event of a lease that was granted', async () => {
     await expectRefused(await raw.submit(), RUNNING, /claim owes one lease event acquired of epoch 1/);
   });
 
@@ -173,9 +173,9 @@ describe('a commit', () => {
   });
 
   it.each([
-    ['a running execution lost its lease', 'DELETE FROM ff_lease', /is active without a lease/],
+    ['a running execution has no lease', 'DELETE FROM ff_lease', /is active without a lease/],
     [
-      'an outcome row names an attempt that goes on',
+      'an outcome row names an attempt that is still open',
       `INSERT INTO ff_outcome (execution_id, ended_at_ms, attempt_index, outcome, partition_key, namespace)
        SELECT execution_id, 0, attempt_index, 'failed', partition_key, namespace FROM ff_lease`,
       /has an outcome row/,
@@ -187,7 +187,7 @@ describe('a commit', () => {
     expect(refusal).toEqual({ code: 'FFA01', message: expect.stringMatching(message) });
   });
 
-  it('is refused when the lease is of another epoch', async () => {
+  it('is refused when the lease has another epoch', async () => {
     const id = await raw.submit();
     await raw.claim(id);
     await client.query('UPDATE ff_lease SET lease_epoch = 9 WHERE execution_id = $1', [id]);
@@ -204,14 +204,14 @@ describe('a commit', () => {
     expect(orphan).toEqual({ code: 'FFA01', message: expect.stringContaining('does not exist') });
   });
 
-  it('is refused when what had ended lost its outcome row', async () => {
+  it('is refused when a finished execution has no outcome row', async () => {
     const id = await raw.submit();
     await raw.cancel(id);
     const refusal = await refusalOf('DELETE FROM ff_outcome WHERE execution_id = $1', [id]);
     expect(refusal).toEqual({ code: 'FFA01', message: expect.stringContaining('without an outcome row') });
   });
 
-  it('is refused when claimable work lost its place in the queue', async () => {
+  it('is refused when claimable work is missing from the queue', async () => {
     const id = await raw.submit();
     const refusal = await refusalOf('DELETE FROM ff_ready WHERE execution_id = $1', [id]);
     expect(refusal).toEqual({ code: 'FFA01', message: expect.stringContaining('without a fresh queue row') });
@@ -228,7 +228,7 @@ describe('a commit', () => {
     await expectRefused(id, 'changed_at_ms = 0', /is not claimable and has a fresh queue row/);
   });
 
-  it('is refused when a delay lost its timer, or has it for another time', async () => {
+  it('is refused when a delay has no timer, or one for another time', async () => {
     const id = await raw.submit({ delayMs: HOUR_MS });
     const refusal = await refusalOf('DELETE FROM ff_timer WHERE execution_id = $1', [id]);
     expect(refusal).toEqual({ code: 'FFA01', message: expect.stringContaining('without a timer') });
@@ -281,7 +281,7 @@ describe('the engine', () => {
     ]);
   });
 
-  it('releases and resumes, also when one transaction does it all', async () => {
+  it('releases and resumes, even in one transaction', async () => {
     const id = await raw.submit();
     expect(await raw.release(await raw.claim(id))).toBe('released');
     const lease = await raw.claim(id);

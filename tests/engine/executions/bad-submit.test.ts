@@ -33,11 +33,11 @@ const FLAWED_NUMBERS: Values = {
   NaN: Number.NaN,
   Infinity: Number.POSITIVE_INFINITY,
   'a negative number': -1,
-  'a number as text': '5',
+  'a number as a string': '5',
   'a BigInt': 5n,
 };
 
-/** Every value of a member that must be refused. */
+/** Every value of a field that must be refused. */
 function refuses(member: keyof SubmitRequest, code: ErrorCode, values: Values, says?: RegExp): void {
   describe(`a submit is refused when its ${member} is`, () => {
     for (const [name, value] of Object.entries(values)) {
@@ -54,7 +54,7 @@ function refuses(member: keyof SubmitRequest, code: ErrorCode, values: Values, s
 }
 
 refuses('executionId', 'invalid_id', {
-  'no id': 'abc',
+  'not an id': 'abc',
   empty: '',
   'a bare uuid': UUID,
   'in no partition': `{fp:}:${UUID}`,
@@ -77,14 +77,14 @@ refuses('payload', 'invalid_input', {
   'undefined in a list': [1, undefined],
   'a list with a hole': withHole(),
   'a function': () => 1,
-  'a function in a member': { f: () => 1 },
+  'a function in a property': { f: () => 1 },
   'a symbol': Symbol('s'),
   'a BigInt': 5n,
   'a BigInt in a list': [5n],
   cyclic: cyclic(),
   'nested too deep': nested(LIMITS.jsonDepth + 1),
-  'a Map, of which JSON would keep nothing': new Map([['a', 1]]),
-  'a Set, of which JSON would keep nothing': { tags: new Set(['a']) },
+  'a Map, which JSON would drop': new Map([['a', 1]]),
+  'a Set, which JSON would drop': { tags: new Set(['a']) },
   ...Object.fromEntries(
     Object.entries(UNSTORABLE).flatMap(([name, text]) => [
       [`text with ${name}`, text],
@@ -99,7 +99,7 @@ refuses('priority', 'invalid_input', { ...FLAWED_NUMBERS, 'beyond the largest': 
 refuses('delayMs', 'invalid_input', {
   ...FLAWED_NUMBERS,
   'beyond ten years': LIMITS.delayMs + 1,
-  'beyond what a number can count': 2 ** 60,
+  'beyond the safe integers': 2 ** 60,
 });
 
 const BAD_NAMES: Values = {
@@ -162,11 +162,11 @@ refuses('policy', 'invalid_policy', {
   'a number': 3,
   'a list': [],
   null: null,
-  'an unknown member': { retries: 3 },
+  'an unknown key': { retries: 3 },
   'retry: text': { retry: 'often' },
   'retry: null': { retry: null },
   'retry: a list': { retry: [] },
-  'retry: an unknown member': { retry: { max_retries: 3 } },
+  'retry: an unknown key': { retry: { max_retries: 3 } },
   'retry: without maxRetries': { retry: {} },
   ...Object.fromEntries(
     Object.entries(FLAWED_NUMBERS).flatMap(([name, value]) => [
@@ -183,8 +183,8 @@ refuses('policy', 'invalid_policy', {
   'backoff: text': backoff('fixed'),
   'backoff: an unknown type': backoff({ type: 'linear' }),
   'backoff: fixed without a delay': backoff({ type: 'fixed' }),
-  'backoff: fixed with a member of the other': backoff({ type: 'fixed', delayMs: 1, multiplier: 2 }),
-  'backoff: exponential with a member of the other': exponential({ delayMs: 1 }),
+  'backoff: fixed with a key of exponential': backoff({ type: 'fixed', delayMs: 1, multiplier: 2 }),
+  'backoff: exponential with a key of fixed': exponential({ delayMs: 1 }),
   'backoff: the largest delay below the first': exponential({ initialDelayMs: 10, maxDelayMs: 9 }),
   'backoff: a delay beyond ten years': exponential({ maxDelayMs: LIMITS.delayMs + 1 }),
   'multiplier: below one': exponential({ multiplier: 0.99 }),
@@ -231,7 +231,7 @@ describe('a payload', () => {
     expect((await bench.running({ payload: deep })).payload).toEqual(deep);
   });
 
-  it('names the very place at fault', async () => {
+  it('names the exact path of the fault', async () => {
     const payload = { list: [1, { inner: [true, Number.NaN] }] };
     await expectRefused(
       bench.database,
@@ -265,7 +265,7 @@ describe('a call', () => {
   });
 
   for (const [name, character] of Object.entries({ 'one byte': 'x', 'three bytes': '€' })) {
-    it(`whose payloads are too much together is refused, with characters of ${name}`, async () => {
+    it(`whose payloads are too large together is refused, with characters of ${name}`, async () => {
       const payload = character.repeat((LIMITS.payloadBytes - 4) / Buffer.byteLength(character));
       const requests = Array.from({ length: 65 }, () => ({ kind: 'k', payload }));
       await expectRefused(bench.database, () => bench.engine.executions.submit(requests), {
@@ -294,7 +294,7 @@ describe('a call', () => {
   }
 });
 
-it('the limits themselves are accepted', async () => {
+it('values exactly at the limits are accepted', async () => {
   const before = await rowCounts(bench.database);
   await bench.engine.executions.submit({
     kind: 'k'.repeat(LIMITS.kindBytes),

@@ -1,5 +1,5 @@
 /**
- * What an execution submitted without a policy may rely on: a worker that dies does not cost the work.
+ * What an execution without a policy of its own may rely on: a worker that dies does not lose the work.
  */
 import { expect, it } from 'vitest';
 import { connect } from '../../../src/index.ts';
@@ -23,7 +23,7 @@ it('an execution without a policy survives three lost leases, and not a fourth',
   });
 });
 
-it('a policy of its own goes before the default one, member by member', async () => {
+it('a policy of its own overrides the default one, option by option', async () => {
   await using engine = await connect({ databaseUrl: bench.database.url, reconcile: 'off', listen: 'off' });
   const kind = newKind();
   await engine.executions.submit([{ kind, policy: { retry: { maxRetries: 0 } } }]);

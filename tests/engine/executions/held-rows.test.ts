@@ -1,6 +1,6 @@
 /**
- * Transactions that stay open over an execution's rows: a silent one of `ctx.tx` is ended by the server, and whoever acts for a
- * person is told who holds the row instead of being left to wait.
+ * Transactions that stay open over an execution's rows: an idle one of `ctx.tx` is terminated by the server, and a
+ * caller that acts for a person learns which session blocks the row instead of waiting.
  */
 import type pg from 'pg';
 import { afterEach, describe, expect, it } from 'vitest';
@@ -25,7 +25,7 @@ interface Session {
   client: pg.Client;
   executor: SqlExecutor;
   pid: number;
-  /** Opened by the server ending it. */
+  /** Resolves when the server terminates it. */
   ended: Promise<Error>;
 }
 
@@ -55,7 +55,7 @@ async function runningFor(leaseMs: number): Promise<Claim> {
   return bench.claimOne(kind, { leaseMs });
 }
 
-/** A session that holds the execution itself. */
+/** A session that locks the execution itself. */
 async function lockedBy(executionId: string): Promise<Session> {
   const session = await begin();
   await session.client.query('SELECT FROM ff_execution WHERE execution_id = $1 FOR UPDATE', [
@@ -65,7 +65,7 @@ async function lockedBy(executionId: string): Promise<Session> {
 }
 
 describe('a transaction that has recorded a step', () => {
-  it('and falls silent is ended by the server, and its lease lapses', async () => {
+  it('and idles is terminated by the server, and its lease lapses', async () => {
     const claim = await runningFor(SHORT_LEASE_MS);
     const session = await recordedBy(claim);
     await bench.database.moveClock(SHORT_LEASE_MS);
@@ -78,7 +78,7 @@ describe('a transaction that has recorded a step', () => {
     expect(await bench.engine.executions.listSteps(claim.executionId)).toEqual([]);
   });
 
-  it('and falls silent keeps no deadline from firing', async () => {
+  it('and idles keeps no deadline from firing', async () => {
     const kind = newKind();
     await bench.submit({ kind, policy: { deadlineMs: 60_000 } });
     const claim = await bench.claimOne(kind, { leaseMs: SHORT_LEASE_MS });
@@ -95,7 +95,7 @@ describe('a transaction that has recorded a step', () => {
     [100, '0', '1s'],
     [600_000, '3s', '3s'],
     [8_000, '1min', '4s'],
-  ])('under a lease of %i ms, where %s was set, may be silent for %s', async (leaseMs, before, during) => {
+  ])('under a lease of %i ms, where %s was set, may idle for %s', async (leaseMs, before, during) => {
     const claim = await runningFor(leaseMs);
     const { client, executor } = await begin();
     await client.query(`SET idle_in_transaction_session_timeout = '${before}'`);
@@ -111,8 +111,8 @@ async function limitOf(client: pg.Client): Promise<string> {
   return (rows[0] as { idle_in_transaction_session_timeout: string }).idle_in_transaction_session_timeout;
 }
 
-describe('a row that a session holds', () => {
-  it('is told to whoever acts for a person, with the session', async () => {
+describe('a row that a session locks', () => {
+  it('is reported to callers that act for a person, with the session', async () => {
     const { engine } = bench;
     const claim = await bench.running();
     const { executionId } = claim;
@@ -136,10 +136,10 @@ describe('a row that a session holds', () => {
       });
   });
 
-  it('by the step of a transaction that is not committed is told as that', async () => {
+  it('by the step of an uncommitted transaction is reported as such', async () => {
     const claim = await runningFor(600_000);
     const { client, pid } = await recordedBy(claim);
-    // As in the time before the server ends it.
+    // As in the time before the server terminates it.
     await client.query('SET LOCAL idle_in_transaction_session_timeout = 0');
     await client.query('/* ff_record_steps */ SELECT 1');
     await expect(bench.engine.cancel(claim.executionId, { reason: 'test' })).rejects.toMatchObject({
@@ -150,7 +150,7 @@ describe('a row that a session holds', () => {
     });
   });
 
-  it('by several at once is told with each', async () => {
+  it('by several sessions is reported with each', async () => {
     const claim = await runningFor(600_000);
     const pids: number[] = [];
     for (const session of [await begin(), await begin()]) {
@@ -165,7 +165,7 @@ describe('a row that a session holds', () => {
     for (const pid of pids) expect(error).toContain(`session ${pid}, `);
   });
 
-  it('that itself waits for another is told with the one that everybody waits for', async () => {
+  it('and that itself waits is reported with the session at the head of the line', async () => {
     const claim = await runningFor(600_000);
     const { client, pid } = await begin();
     await client.query('SELECT FROM ff_lease WHERE execution_id = $1 FOR KEY SHARE', [
@@ -184,7 +184,7 @@ describe('a row that a session holds', () => {
     expect(await completing).toMatchObject({ outcome: 'completed' });
   });
 
-  it('is told by explain, once it is held for long', async () => {
+  it('is reported by explain once it has been locked for long', async () => {
     const { executionId } = await bench.running();
     const { client, pid } = await lockedBy(executionId);
     const holding = async () => {
@@ -200,7 +200,7 @@ describe('a row that a session holds', () => {
   });
 });
 
-it('functions wait for what others hold as long as errors say', async () => {
+it('functions wait for locks as long as their errors state', async () => {
   const { rows } = await bench.database.query(
     `SELECT proname AS name, substring(setting FROM '=(.*)')::interval = $1::bigint * interval '1 ms' AS same
      FROM pg_proc, unnest(proconfig) setting
@@ -211,7 +211,7 @@ it('functions wait for what others hold as long as errors say', async () => {
   expect(rows.filter(({ same }) => same !== true)).toEqual([]);
 });
 
-it('a session of a role that may not be looked at is told by its number', async () => {
+it('a session that the role may not inspect is reported by its pid', async () => {
   const role = await roles.create();
   await migrate({ databaseUrl: roles.database.url, grantTo: role.name });
   await using engine = await connect({ databaseUrl: role.url, reconcile: 'off', listen: 'off' });

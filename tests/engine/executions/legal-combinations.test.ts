@@ -1,6 +1,6 @@
 /**
- * The model and its twin in SQL say the same: which states are legal, how they read, what a transition results in,
- * and what follows a failure. Compared over whole cross products, in a few set-wise queries.
+ * The model and its twin in SQL agree: which states are legal, how they read, what a transition results in, and what
+ * follows a failure. Compared over whole cross products, in a few set-wise queries.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
@@ -51,7 +51,7 @@ const ENUMS: Record<string, readonly string[]> = {
   ff_attempt_state: ATTEMPT_STATES,
 };
 
-/** Each list widened by one more dimension. */
+/** Every entry combined with every value of one more dimension. */
 function times<Known, Value>(known: readonly Known[], values: readonly Value[]): [Known, Value][] {
   return known.flatMap((entry) => values.map((value): [Known, Value] => [entry, value]));
 }
@@ -81,7 +81,7 @@ function text(vector: StateVector): string {
   ].join('/');
 }
 
-it('the literals are those of the contract', async () => {
+it('the enum literals are those of the contract', async () => {
   const { rows } = await database.query<{ type: string; values: string[] }>(
     `SELECT enumtypid::regtype::text AS type, array_agg(enumlabel::text ORDER BY enumsortorder) AS values
      FROM pg_enum GROUP BY 1`,
@@ -201,7 +201,7 @@ const RETRIES = [...Array.from({ length: 70 }, (_, index) => index), 1_000, 1_00
 const DRAWS = [0, 0.25, 0.5, 0.999_999];
 
 describe('the delay before a retry', () => {
-  it('is that of the model, for every backoff, however many retries there were', async () => {
+  it('is that of the model, for every backoff and any number of retries', async () => {
     const { rows } = await database.query<{ b: number; retries: number; draw: number; ms: number }>(
       `SELECT b::integer, retries, draw, ff_backoff_ms(backoff, retries, draw) AS ms
        FROM jsonb_array_elements($1::jsonb) WITH ORDINALITY x(backoff, b), unnest($2::integer[]) retries,
@@ -215,7 +215,7 @@ describe('the delay before a retry', () => {
     expect(differing).toEqual([]);
   });
 
-  it('of a stored backoff that leaves everything out is the default', async () => {
+  it('of a stored backoff without any settings is the default', async () => {
     const { rows } = await database.query<{ ms: number; none: number }>(
       `SELECT ff_backoff_ms('{"type": "exponential"}', retries, 0) AS ms, ff_backoff_ms(NULL, retries, 0) AS none
        FROM generate_series(0, 9) retries`,

@@ -1,6 +1,6 @@
 /**
- * The number of routes is limited: beyond it new combinations of lane, kind and capabilities are refused, and the ones
- * there are go on.
+ * The number of routes is limited: beyond it new combinations of lane, kind and capabilities are refused, and the
+ * existing ones keep working.
  */
 import { beforeAll, describe, expect, it } from 'vitest';
 import { plainDatabase } from '../../setup/database.ts';
@@ -19,7 +19,7 @@ beforeAll(async () => {
 });
 
 describe('at the limit of routes', () => {
-  it('a call that would go beyond is refused as a whole', async () => {
+  it('a call that would exceed it is refused as a whole', async () => {
     const before = await rowCounts(bench.database);
     const requests = ['known', 'new-1', 'new-2'].map((kind) => ({ kind }));
     await expect(bench.engine.executions.submit(requests)).rejects.toMatchObject({
@@ -29,7 +29,7 @@ describe('at the limit of routes', () => {
     expect(await rowCounts(bench.database)).toEqual(before);
   });
 
-  it('the last one is accepted, and after it known ones still are', async () => {
+  it('the last one is accepted, and known ones still are after it', async () => {
     await bench.engine.executions.submit({ kind: 'the-last' });
     await expect(bench.engine.executions.submit({ kind: 'one-too-many' })).rejects.toMatchObject({
       code: 'route_limit_reached',

@@ -1,7 +1,7 @@
 /**
- * The established read surface: queries that are known to be asked of ff_exec_core, ff_attempt, ff_lease_event and
- * ff_completion_event, asked at every station of an execution's life and compared with what happened to it. Those of streams
- * are in streams/seed-selects.test.ts.
+ * The established read surface: queries that applications are known to run on ff_exec_core, ff_attempt, ff_lease_event
+ * and ff_completion_event, run at every station of an execution's life and compared with what happened to it. Those of
+ * streams are in streams/seed-selects.test.ts.
  */
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { Claim } from '../../../src/protocol/index.ts';
@@ -12,7 +12,7 @@ import { LEASE_MS, newKind, useBench } from '../../conformance/open.ts';
 
 const bench = useBench();
 
-/** What an event about an execution is labelled with; nulls when there is no such execution. */
+/** The labels of an event about an execution; nulls when there is no such execution. */
 const EVENT_LABELS = `
   SELECT $1, $2, $3, $4::bigint, $5::smallint, raw_fields->>'namespace' AS namespace,
          raw_fields->'tags'->>'cairn.instance_id' AS instance_tag
@@ -68,7 +68,7 @@ async function due(id: ExecutionId): Promise<Record<string, unknown>[]> {
 }
 
 const RETRYING = { retry: { maxRetries: 2, backoff: { type: 'fixed', delayMs: 5_000 } } } as const;
-/** One that nothing lies in. */
+/** A partition without executions. */
 const NO_PARTITION = 256;
 const TAGS = { 'cairn.instance_id': 'i-1', 'app.tenant': 'acme' };
 
@@ -80,7 +80,7 @@ describe('labels', () => {
     expect(found.rows).toMatchObject([{ namespace: 'team-a', instance_tag: 'i-1' }]);
   });
 
-  it('of an event about nothing are nulls', async () => {
+  it('of an event about an unknown execution are nulls', async () => {
     const nobody = '018f0000-0000-7000-8000-000000000001';
     const found = await bench.database.query(EVENT_LABELS, [nobody, null, 'acquired', 5, 1, nobody]);
     expect(found.rows).toMatchObject([{ namespace: null, instance_tag: null }]);
@@ -93,13 +93,13 @@ describe('labels', () => {
     expect(found.rows).toMatchObject([{ namespace: 'default', instance_tag: null }]);
   });
 
-  it('to filter by are the namespace and all tags', async () => {
+  it('for filters are the namespace and all tags', async () => {
     const id = await bench.submit({ namespace: 'team-b', tags: TAGS });
     expect(await rowsOf(FILTER, id)).toEqual([{ ns: 'team-b', tags: TAGS }]);
     expect(await rowsOf(FILTER, await bench.submit())).toEqual([{ ns: 'default', tags: {} }]);
   });
 
-  it('in another partition are not found', async () => {
+  it('are not found in another partition', async () => {
     const { partition, uuid } = parseExecutionId(await bench.submit());
     const elsewhere = `{fp:${(partition + 1) % 256}}:${uuid}` as ExecutionId;
     for (const text of [FILTER, CORE, STATE, ATTEMPTS]) expect(await rowsOf(text, elsewhere)).toEqual([]);
@@ -107,19 +107,19 @@ describe('labels', () => {
 });
 
 describe('the policy', () => {
-  it('holds the number of retries at retry_policy.max_retries', async () => {
+  it('has the number of retries at retry_policy.max_retries', async () => {
     const [core] = await rowsOf(CORE, await bench.submit({ policy: RETRYING }));
     expect(core).toMatchObject({ attempt_index: 0, lifecycle_phase: 'runnable' });
     expect(core!['policy']).toMatchObject({ retry_policy: { max_retries: 2 } });
   });
 
-  it('without retries leaves the number out', async () => {
+  it('without retries omits the number', async () => {
     const [core] = await rowsOf(CORE, await bench.submit());
     expect(core!['policy']).not.toHaveProperty('retry_policy');
   });
 });
 
-/** Follows one execution through a retry, a lost lease and the end, one station after the other. */
+/** Follows one execution through a retry, a lost lease and its outcome, one station after the other. */
 describe('through the whole life of an execution', () => {
   const kind = newKind();
   let id: ExecutionId;
@@ -143,7 +143,7 @@ describe('through the whole life of an execution', () => {
     expect(await rowsOf(LEASE_END, id, 0)).toEqual([]);
   });
 
-  it('claimed: its attempt has the end of the lease, and is not due', async () => {
+  it('claimed: its attempt has the expiry of the lease, and is not due', async () => {
     claim = await bench.claimOne(kind);
     const { lease } = await bench.snapshot(id);
     expect(await rowsOf(LEASE_END, id, 0)).toEqual([{ lease_expires_at_ms: lease!.expiresAtMs }]);
@@ -163,7 +163,7 @@ describe('through the whole life of an execution', () => {
     expect(await due(id)).toEqual([]);
   });
 
-  it('renewed: the end of the lease moved', async () => {
+  it('renewed: the expiry of the lease moved', async () => {
     const [before] = await rowsOf(LEASE_END, id, 0);
     await bench.database.moveClock(1_000);
     await bench.port.renew([claim], LEASE_MS);
@@ -183,7 +183,7 @@ describe('through the whole life of an execution', () => {
     expect(await rowsOf(ATTEMPTS, id)).toMatchObject([{ attempt_index: 0, lease_epoch: 2, outcome: null }]);
   });
 
-  it('failed: the attempt ended, the next one waits for its time', async () => {
+  it('failed: the attempt is finished, the next one waits for its time', async () => {
     await bench.port.fail(claim, { message: 'ouch' });
     const [state] = await rowsOf(STATE, id);
     expect(state).toMatchObject({
@@ -262,8 +262,8 @@ describe('through the whole life of an execution', () => {
   });
 });
 
-describe('an execution that ended otherwise', () => {
-  it('shows its result and payload as JSON text', async () => {
+describe('an execution that finished otherwise', () => {
+  it('shows its result and payload as JSON strings', async () => {
     const claim = await bench.running({ payload: { a: 'ü' } });
     await bench.port.complete(claim, [1, 'ö']);
     const [row] = await rowsOf(
@@ -287,7 +287,7 @@ describe('an execution that ended otherwise', () => {
     expect(await rowsOf(ATTEMPTS, executionId)).toMatchObject([{ outcome: 'cancelled' }]);
   });
 
-  it('is never due, however long ago its lease would have run out', async () => {
+  it('is never due, however long ago its lease would have lapsed', async () => {
     const claims = [await bench.running(), await bench.running(), await bench.running()];
     await bench.port.complete(claims[0]!);
     await bench.port.fail(claims[1]!, { message: 'ouch' });
@@ -306,7 +306,7 @@ describe('the events of an execution', () => {
     SELECT partition_key, event_id, execution_id, flow_id, outcome, namespace, instance_tag, occurred_at_ms,
            committed_at_ms, dispatched_at_ms
     FROM ff_completion_event WHERE partition_key = $1 AND execution_id = $2 ORDER BY event_id`;
-  /** A partition that nothing else in this file is in. */
+  /** A partition that nothing else in this file uses. */
   const executionId = '{fp:200}:018f0000-0000-7000-8000-0000000000c8';
   const { partition, uuid } = parseExecutionId(executionId);
   const kind = newKind();
@@ -337,7 +337,7 @@ describe('the events of an execution', () => {
     instance_tag: 'i-1',
   });
 
-  it('that are about its leases are found by partition and position, a page at a time', async () => {
+  it('about its leases are found by partition and position, a page at a time', async () => {
     const [first, second] = claims as [Claim, Claim];
     const rows = [
       leaseRow(0, 'acquired', first),
@@ -351,13 +351,13 @@ describe('the events of an execution', () => {
     expect((await bench.database.query(LEASE_EVENTS, [NO_PARTITION, 0, 100])).rows).toEqual([]);
   });
 
-  it('have a last position, which is where a reader from now begins', async () => {
+  it('have a last position, which is where a reader from now starts', async () => {
     const last = await bench.database.query(LAST, [partition]);
     expect(last.rows).toEqual([{ last: Number(told[3]!.position) }]);
     expect((await bench.database.query(LAST, [NO_PARTITION])).rows).toEqual([{ last: 0 }]);
   });
 
-  it('end with a completion, at its place in the same order', async () => {
+  it('include a completion, at its position in the same order', async () => {
     const [, , , , end] = told;
     expect(await rowsOf(COMPLETIONS, executionId)).toEqual([
       {
@@ -375,7 +375,7 @@ describe('the events of an execution', () => {
     ]);
   });
 
-  it('are not shown before they have their position', async () => {
+  it('are not shown before they have a position', async () => {
     const claim = await bench.running();
     const count = 'SELECT count(*) AS n FROM ff_lease_event WHERE partition_key = $1 AND execution_id = $2';
     expect(await rowsOf(count, claim.executionId)).toEqual([{ n: 0 }]);

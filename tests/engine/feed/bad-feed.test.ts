@@ -1,6 +1,6 @@
 /**
- * Malformed cursors, filters and options of the event feed, and places nothing was ever at: refused with a code, the field
- * and a sentence, before anything is written.
+ * Malformed cursors, filters and options of the event feed, and positions that never existed: refused with a code, the
+ * field and a sentence, before anything is written.
  */
 import { describe, it } from 'vitest';
 import { encodeCursor, LIMITS, type ErrorCode } from '../../../src/index.ts';
@@ -44,7 +44,7 @@ const CURSORS: Values = {
   negative: bytes(2, ...EIGHT.map(() => 255)),
   'not base64url': '!',
   'padded base64': `${encodeCursor(1n)}==`,
-  'a word nobody knows': 'end',
+  'an unknown word': 'end',
   'a known word in capitals': 'NOW',
   'a position': 5n,
   'a number': 5,
@@ -59,11 +59,11 @@ const WHO: [string, (options: unknown) => unknown][] = [
   ['consume', (options) => bench.engine.events.consume('c', handler, options as never)],
 ];
 
-/** The same of all who begin somewhere. */
+/** The same for every call that starts at a position. */
 const EVERYWHERE: Trial[] = WHO.flatMap(([verb, call]): Trial[] => [
   { title: `${verb}: options`, call, field: 'options', values: NO_OBJECTS },
   {
-    title: `${verb}: a member nobody knows`,
+    title: `${verb}: an unknown option`,
     call: (since) => call({ since }),
     field: 'options.since',
     values: { any: 1 },
@@ -77,7 +77,7 @@ const EVERYWHERE: Trial[] = WHO.flatMap(([verb, call]): Trial[] => [
   },
   { title: `${verb}: filter`, call: (filter) => call({ filter }), field: 'filter', values: NO_OBJECTS },
   {
-    title: `${verb}: a condition nobody knows`,
+    title: `${verb}: an unknown condition`,
     call: (filter) => call({ filter }),
     field: 'filter.flow',
     says: /known: namespace, tags/,
@@ -119,7 +119,7 @@ const LISTS: Trial[] = [
     values: { alone: Array(1) },
   },
   ...(['subscribeLeaseHistory', 'subscribeCompletions'] as const).map((verb): Trial => ({
-    title: `${verb}: families, which it names itself`,
+    title: `${verb}: families, which it sets itself`,
     call: (families) => bench.engine.events[verb]({ filter: { families } as never }),
     field: 'filter.families',
     values: { 'its own': ['lease'], another: ['worker'], undefined },
@@ -145,7 +145,7 @@ const LISTS: Trial[] = [
     values: {
       unknown: 'done',
       'a family': 'lease',
-      'of every object': 'toString',
+      'a property of Object.prototype': 'toString',
       'a number': 1,
       null: null,
     },
@@ -278,17 +278,17 @@ const CONSUMERS: Trial[] = [
   },
 ];
 
-/** Of the right form, and nothing was ever there. */
+/** Well-formed, but nothing was ever there. */
 const AHEAD: Trial[] = WHO.map(([verb, call]) => ({
-  title: `${verb}: a place beyond the last event`,
+  title: `${verb}: a position beyond the last event`,
   call: (from) => call({ from }),
   code: 'cursor_ahead' as const,
   field: 'from',
   values: {
     'by far': encodeCursor(1_000_000n),
     'as bytes': Buffer.from(encodeCursor(1_000_000n), 'base64url'),
-    'that a number cannot count': encodeCursor(2n ** 53n + 1n),
-    'the highest there is': encodeCursor(2n ** 63n - 1n),
+    'beyond the safe integers': encodeCursor(2n ** 53n + 1n),
+    'the highest possible': encodeCursor(2n ** 63n - 1n),
   },
 }));
 
@@ -305,8 +305,8 @@ for (const trial of [...EVERYWHERE, ...LISTS, ...CONDITIONS, ...CONSUMERS, ...AH
   });
 }
 
-describe('a place beyond the last event', () => {
-  it.each([2n ** 53n + 1n, 2n ** 63n - 1n])('is told to the last digit: %d', (position) =>
+describe('a position beyond the last event', () => {
+  it.each([2n ** 53n + 1n, 2n ** 63n - 1n])('is reported to the last digit: %d', (position) =>
     expectRefused(bench.database, () => bench.engine.events.subscribe({ from: encodeCursor(position) }), {
       code: 'cursor_ahead',
       field: 'from',

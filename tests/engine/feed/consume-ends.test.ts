@@ -1,5 +1,5 @@
 /**
- * How a consumer ends: when it is asked to, after the batch it is at, or because it cannot go on, with the reason.
+ * How a consumer stops: when asked to, after its current batch, or because it cannot continue, with the reason.
  */
 import { describe, expect, it } from 'vitest';
 import type { EventHandler } from '../../../src/index.ts';
@@ -19,8 +19,8 @@ import {
 
 useConsuming();
 
-describe('the end of a consumer', () => {
-  it('comes when it is stopped, after the batch it is at', async () => {
+describe('a consumer stops', () => {
+  it('when asked to, after its current batch', async () => {
     const { name, kind } = names();
     const ids = await endSome(kind, 4);
     const entered = latch();
@@ -45,7 +45,7 @@ describe('the end of a consumer', () => {
     await expectSeenOnce(name, ids);
   });
 
-  it('comes with its signal, also between two tries of a handler that fails', async () => {
+  it('with its AbortSignal, even between two tries of a handler that fails', async () => {
     const { name, kind } = names();
     await endSome(kind, 1);
     const failed = latch();
@@ -61,7 +61,7 @@ describe('the end of a consumer', () => {
     expect(await seenBy(name)).toEqual([]);
   });
 
-  it('comes with the engine', async () => {
+  it('with the engine', async () => {
     const { name, kind } = names();
     const engine = await bench.another();
     const consumer = await consume(name, projection(name), { filter: { kind }, through: engine });
@@ -70,7 +70,7 @@ describe('the end of a consumer', () => {
     expect((await snapshotOf(name)).holder).toBeNull();
   });
 
-  it('comes with not_found when it is forgotten', async () => {
+  it('with not_found when it is forgotten', async () => {
     const { name, kind } = names();
     const filter = { kind };
     const unheard = await consume(name, projection(name), { filter, through: await bench.another() });
@@ -80,12 +80,12 @@ describe('the end of a consumer', () => {
     await endSome(kind, 1);
     await expect(consumer.done).rejects.toMatchObject({ code: 'not_found' });
     await consumer.stop();
-    // Its rejection is seen by nobody, which must not matter.
+    // Nobody handles its rejection, which must not matter.
     await unheard.stop();
     expect(await seenBy(name)).toHaveLength(1);
   });
 
-  it('comes with undecodable_event when it meets one, before which everything was handed over', async () => {
+  it('with undecodable_event when it meets one, after handing over everything before it', async () => {
     const { name } = names();
     const filter = { families: ['worker'] } as const;
     const tell = (worker: string, detail: string) =>
@@ -101,7 +101,7 @@ describe('the end of a consumer', () => {
     expect((await snapshotOf(name)).lag).toBe(1n);
   });
 
-  it('comes with cursor_expired when its events are no longer kept', async () => {
+  it('with cursor_expired when its events are no longer kept', async () => {
     const { name, kind } = names();
     const consumer = await consume(name, projection(name), { filter: { kind } });
     await expect.poll(async () => (await snapshotOf(name)).lag, SOON).toBe(0n);

@@ -1,6 +1,6 @@
 /**
- * Handlers that do what they should not, and processes that did not end as they should: a consumer never counts as done what is
- * not, says so, and goes on when it can.
+ * Handlers that misbehave, and processes that died: a consumer never counts as done what is not, reports it, and
+ * continues when it can.
  */
 import { describe, expect, it, onTestFinished } from 'vitest';
 import type { EventHandler } from '../../../src/index.ts';
@@ -36,8 +36,8 @@ describe('a handler that', () => {
   );
 
   it.each([
-    ['an error whose name is no text', () => Object.assign(new Error('x'), { name: Symbol('s') })],
-    ['an error that throws when it is asked', () => Object.defineProperty({}, 'code', { get: () => boom() })],
+    ['an error whose name is not a string', () => Object.assign(new Error('x'), { name: Symbol('s') })],
+    ['an error whose code cannot be read', () => Object.defineProperty({}, 'code', { get: () => boom() })],
     ['nothing', () => undefined],
     [
       'a code that is too long',
@@ -57,7 +57,7 @@ describe('a handler that', () => {
     expect(calls).toBe(2);
   });
 
-  it('sets its session leaves the next one as it should be', async () => {
+  it('changes its session does not affect the next one', async () => {
     const { name, kind } = names();
     const ids = await endSome(kind, 4);
     const handler: EventHandler = async (events, tx) => {
@@ -73,7 +73,7 @@ describe('a handler that', () => {
 });
 
 describe('a name', () => {
-  it('whose dead holder has it until long after any hold ends, because the clock was set back, is taken', async () => {
+  it('held by a dead process far into the future, because the clock was set back, is taken over', async () => {
     const { name, kind } = names();
     const ids = await endSome(kind, 1);
     const first = await consume(name, projection(name), { filter: { kind } });
@@ -88,7 +88,7 @@ describe('a name', () => {
     await expectSeenOnce(name, [...ids, ...more]);
   });
 
-  it('whose consumer could not go on shows why', async () => {
+  it('whose consumer could not continue shows why', async () => {
     const { name, kind } = names();
     const ended = latch<unknown>();
     const onError = (error: unknown): void => ended.open(error);
@@ -103,7 +103,7 @@ describe('a name', () => {
   });
 });
 
-it('one signal may end any number of readers without a warning', async () => {
+it('one AbortSignal may end any number of readers without a warning', async () => {
   const warned: string[] = [];
   const onWarning = (warning: Error): void => void warned.push(warning.name);
   process.on('warning', onWarning);

@@ -1,5 +1,5 @@
 /**
- * Any number of instances may consume under one name: one at a time does, and when two do, nothing happens twice.
+ * Any number of instances may consume under one name: one of them runs, and when two do, nothing happens twice.
  */
 import { describe, expect, it } from 'vitest';
 import type { EventHandler } from '../../../src/index.ts';
@@ -32,7 +32,7 @@ describe('instances under one name', () => {
     await expectSeenOnce(name, ids);
   });
 
-  it('take turns: one reads, and another goes on when it has stopped', async () => {
+  it('take turns: one reads, and another continues when it has stopped', async () => {
     const { name, kind } = names();
     const by: string[] = [];
     const handlerOf = (who: string): EventHandler => {
@@ -54,7 +54,7 @@ describe('instances under one name', () => {
     expect(by.at(-1)).toBe('second');
   });
 
-  it('take the name of one that has fallen silent', async () => {
+  it('take over the name of one that has fallen silent', async () => {
     const { name, kind } = names();
     const ids = await endSome(kind, 2);
     const first = await consume(name, projection(name), { filter: { kind } });
@@ -70,7 +70,7 @@ describe('instances under one name', () => {
     await expectSeenOnce(name, [...ids, ...late]);
   });
 
-  it('leave the name to one whose handler takes long', async () => {
+  it('leave the name to one whose handler is slow', async () => {
     const { name, kind } = names();
     const ids = await endSome(kind, 1);
     const heldUntil = async (): Promise<number> => {
@@ -91,7 +91,7 @@ describe('instances under one name', () => {
     await expectSeenOnce(name, ids);
   });
 
-  it('run the same events at once without doing anything twice, and without a failure', LONG, async () => {
+  it('run the same events concurrently without duplicates and without a failure', LONG, async () => {
     const { name, kind } = names();
     const ids = await endSome(kind, 5);
     const both = latch();
@@ -120,7 +120,7 @@ describe('instances under one name', () => {
     expect(await snapshotOf(name)).toMatchObject({ failures: 0, errorCode: null });
   });
 
-  it('do everything exactly once while handlers fail and holds are lost again and again', LONG, async () => {
+  it('do everything exactly once while handlers fail and holds are lost repeatedly', LONG, async () => {
     const { name, kind } = names();
     const ids = await endSome(kind, 60);
     let calls = 0;
@@ -132,7 +132,7 @@ describe('instances under one name', () => {
       calls += 1;
       const call = calls;
       await projection(name)(events, tx);
-      // A rival begins with the same events.
+      // A rival starts with the same events.
       if (call % 3 === 0) await expect.poll(nextCall, SOON).toBeGreaterThan(call);
       if (call % 4 === 1) throw new Error('at random');
     };

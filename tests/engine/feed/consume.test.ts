@@ -1,6 +1,6 @@
 /**
- * Consumers: what a handler writes in its transaction and the consumer's place are one commit, however often the handler
- * fails.
+ * Consumers: what a handler writes in its transaction and the consumer's position are one commit, however often the
+ * handler fails.
  */
 import pg from 'pg';
 import { describe, expect, it, onTestFinished } from 'vitest';
@@ -25,7 +25,7 @@ import { workerPort } from '../../../src/connect/port.ts';
 useConsuming();
 
 describe('a consumer', () => {
-  it('is handed everything from the beginning, and what happens later, in order and once', async () => {
+  it('receives everything from the beginning, and what happens later, in order and once', async () => {
     const { name, kind } = names();
     const before = await endSome(kind, 30);
     const sizes: number[] = [];
@@ -44,7 +44,7 @@ describe('a consumer', () => {
       .toMatchObject({ lag: 0n, lagMs: 0, failures: 0, errorCode: null });
   });
 
-  it('is behind for as long as its next event is old, however late that got its position', async () => {
+  it('lags by the age of its next event, however late that got its position', async () => {
     const HOUR_MS = 3_600_000;
     const { name, kind } = names();
     const consumer = await consume(name, async () => undefined, { from: 'now' });
@@ -63,7 +63,7 @@ describe('a consumer', () => {
     const { lag, lagMs, position } = await snapshotOf(name);
     expect(lag).toBe(1n);
     expect(lagMs).toBeGreaterThanOrEqual(HOUR_MS);
-    // In the midst of a run of events, and at the end.
+    // Inside a run of events, and after the last one.
     await endSome(kind, 3);
     const behind = await bench.engine.consumers.move(name, encodeCursor(position + 2n));
     expect(behind).toMatchObject({ lag: 2n });
@@ -71,7 +71,7 @@ describe('a consumer', () => {
     expect(await bench.engine.consumers.move(name, 'now')).toMatchObject({ lag: 0n, lagMs: 0 });
   });
 
-  it('is handed no more than its batch at once', async () => {
+  it('receives no more than its batch per call', async () => {
     const { name, kind } = names();
     const ids = await endSome(kind, 25);
     const sizes: number[] = [];
@@ -85,7 +85,7 @@ describe('a consumer', () => {
     expect(sizes).toEqual([10, 10, 5]);
   });
 
-  it('moves its place past what its filter drops', async () => {
+  it('advances its position past what its filter drops', async () => {
     const { name, kind } = names();
     let calls = 0;
     const handler: EventHandler = async () => void (calls += 1);
@@ -97,7 +97,7 @@ describe('a consumer', () => {
     expect(calls).toBe(0);
   });
 
-  it('goes on in another process from where it was', async () => {
+  it('resumes in another process at its position', async () => {
     const { name, kind } = names();
     const filter = { kind };
     const first = await consume(name, projection(name), { filter });
@@ -127,7 +127,7 @@ describe('a consumer', () => {
 });
 
 describe('a handler that fails', () => {
-  it('leaves nothing behind, is told of, and is given the same again', async () => {
+  it('leaves nothing behind, is reported, and gets the same events again', async () => {
     const { name, kind } = names();
     const ids = await endSome(kind, 3);
     const told: [unknown, number][] = [];
@@ -173,7 +173,7 @@ describe('a handler that fails', () => {
     expect(calls).toBe(2);
   });
 
-  it('shows the code of the database, and of the engine', async () => {
+  it('shows the error code of the database, and of the engine', async () => {
     const { name, kind } = names();
     const ids = await endSome(kind, 1);
     const codes: (string | null)[] = [];
@@ -188,7 +188,7 @@ describe('a handler that fails', () => {
     expect(codes).toEqual([null, '22012', 'invalid_id']);
   });
 
-  it('is not taken for done when its transactor does not run it', async () => {
+  it('is not counted as done when its transactor does not run it', async () => {
     const { name, kind } = names();
     const ids = await endSome(kind, 1);
     const failed = latch<unknown>();
@@ -207,13 +207,13 @@ describe('a handler that fails', () => {
 });
 
 describe('moving a consumer', () => {
-  it('past an event it cannot handle lets it go on, and back has it handle events again', async () => {
+  it('past an event it cannot handle lets it continue, and back makes it handle events again', async () => {
     const { name, kind } = names();
     const ids = await endSome(kind, 3);
-    // Which comes first in the feed is not said: they ended together.
+    // Their order in the feed is undefined: they finished together.
     const [first] = await eventsOf(kind);
     const failed = latch();
-    // Until then it stays where it was moved to.
+    // Until this opens, it stays where it was moved to.
     const seen = latch();
     const handler: EventHandler = async (events, tx) => {
       if (events[0]!.position === first!.position) throw new Error('cannot be handled');
@@ -243,7 +243,7 @@ describe('moving a consumer', () => {
     });
   });
 
-  it('is not needed to hear of a failure: without onError the process is warned, with a code and no message', async () => {
+  it('is not the only sign of a failure: without onError the process is warned, with a code and no message', async () => {
     const { name, kind } = names();
     await endSome(kind, 1);
     const warned: string[] = [];

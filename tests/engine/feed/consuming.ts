@@ -1,6 +1,6 @@
 /**
- * What tests of consumers share: events to consume, a handler that writes them down in its transaction, in a table that would
- * show every double, and consumers that end with their test.
+ * What tests of consumers share: events to consume, a handler that records them in its transaction, in a table that
+ * would show every duplicate, and consumers that stop with their test.
  */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, onTestFinished } from 'vitest';
@@ -20,7 +20,7 @@ import { patiently } from '../../setup/patience.ts';
 export const SOON = { timeout: patiently(20_000), interval: 15 };
 export const LONG = { timeout: patiently(60_000) };
 let opened: Bench;
-/** Of the file that asked for it last: files of one process share this module. */
+/** The bench of the file that opened one last: files of one process share this module. */
 export const bench: Pick<Bench, 'engine' | 'database' | 'another'> = {
   get engine() {
     return opened.engine;
@@ -43,7 +43,7 @@ export function useConsuming(): void {
   afterAll(() => own.database.query('DROP TABLE public.seen'));
 }
 
-/** So many executions of a kind end: one event each. */
+/** Finishes this many executions of a kind: one event each. */
 export async function endSome(kind: string, count: number): Promise<ExecutionId[]> {
   const submitted = await bench.engine.executions.submit(Array.from({ length: count }, () => ({ kind })));
   const ids = submitted.map(({ executionId }) => executionId);
@@ -51,7 +51,7 @@ export async function endSome(kind: string, count: number): Promise<ExecutionId[
   return ids;
 }
 
-/** Writes down what it is given, in the transaction. */
+/** Records the events it is given, in the transaction. */
 export function projection(name: string): EventHandler {
   return async (events, tx) => {
     await tx.query(
@@ -88,7 +88,7 @@ export async function snapshotOf(name: string): Promise<ConsumerSnapshot> {
   return found;
 }
 
-/** Ends with the test. */
+/** Stops with the test. */
 export async function consume<Tx = SqlTransaction>(
   name: string,
   handler: EventHandler<Tx>,
@@ -100,7 +100,7 @@ export async function consume<Tx = SqlTransaction>(
   return consumer;
 }
 
-/** Anybody may take the name now, as if its holder had been silent for too long. */
+/** Anybody may take over the name now, as if its holder had been silent for too long. */
 export async function loosen(name: string): Promise<void> {
   await bench.database.query('UPDATE ff_consumer SET held_until_ms = 0 WHERE name = $1', [name]);
 }

@@ -1,6 +1,6 @@
 /**
- * What every operation leaves in the log: which events, about whom, under which lease, and nothing of the work's own
- * content.
+ * What every operation writes to the log: which events, about which execution, under which lease, and nothing of the
+ * work's own content.
  */
 import { beforeAll, describe, expect, it } from 'vitest';
 import { parseExecutionId } from '../../../src/contract/ids.ts';
@@ -39,19 +39,19 @@ async function namesOf(id: ExecutionId): Promise<string[]> {
   return (await eventsOf(id)).map(({ event }) => event);
 }
 
-/** A running execution of a labelled kind. */
+/** A running execution with a namespace and tags. */
 function running(request: Partial<SubmitRequest> = {}): Promise<Claim> {
   return bench.running({ namespace: 'team-a', tags: TAGS, ...request });
 }
 
-/** The events that came after the grant of the lease. */
+/** The events written after the grant of the lease. */
 async function eventsAfter(claim: Claim, act: (claim: Claim) => Promise<unknown>): Promise<EventRow[]> {
   const before = await eventsOf(claim.executionId);
   await act(claim);
   return (await eventsOf(claim.executionId)).slice(before.length);
 }
 
-/** What every event about a lease says of itself. */
+/** What every event about a lease contains. */
 function about(claim: Claim): Partial<EventRow> {
   const { partition, uuid } = parseExecutionId(claim.executionId);
   return {
@@ -121,11 +121,11 @@ describe('a renewal', () => {
     expect(await namesOf(ended.executionId)).toEqual(['lease.acquired', 'completion.success']);
   });
 
-  it('writes nothing in a lane that asks for silence, and still renews', async () => {
+  it('writes nothing in a lane with renewal events off, and still renews', async () => {
     const kind = newKind();
     await bench.submit({ kind, lane: 'silent' });
     await bench.database.query(`UPDATE ff_lane SET renewal_events = false WHERE lane = 'silent'`);
-    // Another engine, because this one may have read the lane's settings before.
+    // Another engine, because this one may have cached the lane's settings.
     const engine = await bench.another();
     const { claims } = await workerPort(engine).claim({ ...claimRequest(), kinds: [kind] });
     const before = await bench.snapshot(claims[0]!.executionId);
@@ -138,7 +138,7 @@ describe('a renewal', () => {
   });
 });
 
-describe('an ending', () => {
+describe('an outcome', () => {
   it('by completion writes success', async () => {
     const claim = await running();
     expect(await eventsAfter(claim, () => bench.port.complete(claim))).toMatchObject([
@@ -153,7 +153,7 @@ describe('an ending', () => {
     ]);
   });
 
-  it('by cancelling a running one writes revoked by whom, and cancelled', async () => {
+  it('by cancelling a running execution writes revoked with the canceller, and cancelled', async () => {
     const claim = await running();
     const act = () => bench.engine.cancel(claim.executionId, { reason: 'enough', by: 'ann' });
     expect(await eventsAfter(claim, act)).toMatchObject([
@@ -162,7 +162,7 @@ describe('an ending', () => {
     ]);
   });
 
-  it('by cancelling one that waits writes cancelled only, without a lease', async () => {
+  it('by cancelling a waiting execution writes only cancelled, without a lease', async () => {
     const id = await bench.submit({ namespace: 'team-a', tags: TAGS });
     await bench.engine.cancel(id, { reason: 'enough' });
     expect(await eventsOf(id)).toMatchObject([
@@ -208,7 +208,7 @@ describe('a lease that ends before its execution', () => {
     expect(events).toMatchObject([{ ...about(claim), event: 'lease.released' }]);
   });
 
-  it('by running out writes expired, and the next claim reclaimed with both owners', async () => {
+  it('by lapsing writes expired, and the next claim reclaimed with both owners', async () => {
     const kind = newKind();
     const lost = await running({ kind, ...RETRYING });
     expect(await eventsAfter(lost, () => bench.loseLeases())).toMatchObject([
@@ -225,7 +225,7 @@ describe('a lease that ends before its execution', () => {
     ]);
   });
 
-  it('by revocation writes revoked by whom, and the next claim reclaimed with both owners', async () => {
+  it('by revocation writes revoked with the revoker, and the next claim reclaimed with both owners', async () => {
     const kind = newKind();
     const taken = await running({ kind });
     const act = () => bench.engine.executions.revokeLease(taken.executionId, { reason: 'slow', by: 'ann' });
@@ -239,7 +239,7 @@ describe('a lease that ends before its execution', () => {
     });
   });
 
-  it('by revocation in nobody’s name was revoked by the operator', async () => {
+  it('by revocation without a name was revoked by the operator', async () => {
     const claim = await running();
     const act = () => bench.engine.executions.revokeLease(claim.executionId, { reason: 'slow' });
     expect(await eventsAfter(claim, act)).toMatchObject([{ detail: { revoked_by: 'operator' } }]);
@@ -266,7 +266,7 @@ describe('a whole life', () => {
     events = await eventsOf(first.executionId);
   });
 
-  it('is told in the order it happened', () => {
+  it('is reported in the order it happened', () => {
     expect(events.map(({ event }) => event)).toEqual([
       'lease.acquired',
       'lease.renewed',
@@ -284,19 +284,19 @@ describe('a whole life', () => {
     expect(times).toEqual(times.toSorted((a, b) => a - b));
   });
 
-  it('gives every grant exactly one end', () => {
+  it('has exactly one end for every grant', () => {
     const grants = events.filter(({ event }) => /acquired|reclaimed/.test(event)).map((row) => row.lease_id);
     const ends = events.filter(({ event }) => /released|expired|revoked|success/.test(event));
     expect(ends.map((row) => row.lease_id)).toEqual(grants);
     expect(new Set(grants).size).toBe(grants.length);
   });
 
-  it('carries the namespace and the tags on every event', () => {
+  it('has the namespace and the tags on every event', () => {
     for (const { namespace, tags } of events)
       expect({ namespace, tags }).toEqual({ namespace: 'team-a', tags: TAGS });
   });
 
-  it('says nothing of payload, result, failure or reason', () => {
+  it('contains nothing of payload, result, failure or reason', () => {
     expect(JSON.stringify(events)).not.toContain(SECRET);
   });
 });

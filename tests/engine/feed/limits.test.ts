@@ -1,6 +1,6 @@
 /**
- * Where the event feed ends: places that are no longer kept, one consumer and one subscription too many, and a feed that was
- * closed.
+ * The limits of the event feed: positions that are no longer kept, one consumer and one subscription too many, and a
+ * closed feed.
  */
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import type { Events } from '../../../src/contract/connection.ts';
@@ -15,8 +15,8 @@ import { expectRefused } from '../refused.ts';
 const bench = useBench();
 const handler = async (): Promise<void> => {};
 
-describe('a place to begin', () => {
-  it('that is no longer kept is answered with the oldest one that is', async () => {
+describe('a cursor to start from', () => {
+  it('that is no longer kept is refused with the oldest one that is', async () => {
     for (const lane of ['a', 'b', 'c']) await bench.engine.lanes.pause(lane, { by: 'ann' });
     const { cursor } = await opened(bench.engine.events.subscribe());
     const last = decodeCursor(cursor)!;
@@ -34,15 +34,15 @@ describe('a place to begin', () => {
   });
 });
 
-/** A subscription that was accepted, and is closed again. */
+/** A subscription that was accepted, and closed again. */
 async function opened(subscription: ReturnType<Events['subscribe']>) {
   const accepted = await subscription;
   await accepted.close();
   return accepted;
 }
 
-describe('a consumer whose handler does not come to its end', () => {
-  it('does not keep the feed from closing for longer than the limit', async () => {
+describe('a consumer whose handler never returns', () => {
+  it('does not delay the closing of the feed beyond the deadline', async () => {
     const { engine, context } = await openEngine({ databaseUrl: bench.database.url });
     const feed = openFeed(context);
     let release = (): void => {};
@@ -66,7 +66,7 @@ describe('a consumer whose handler does not come to its end', () => {
 });
 
 describe('one consumer too many', () => {
-  it('is refused, while one that is known goes on, and one that was forgotten makes room', async () => {
+  it('is refused, while known ones keep working, and a forgotten one makes room', async () => {
     await bench.database.query(
       `INSERT INTO ff_consumer (name, position, moved_at_ms, held_until_ms)
        SELECT 'c' || n, 0, 0, 0 FROM generate_series(1, $1::integer) n`,
@@ -99,7 +99,7 @@ describe('one subscription too many', () => {
       ),
   };
 
-  it('is refused, also when all are asked for at once, and each that is over makes room', async () => {
+  it('is refused, even when all are requested concurrently, and each closed one makes room', async () => {
     feed = openFeed({ feed: source } as never);
     const { subscribe } = feed;
     const aborting = new AbortController();
@@ -123,7 +123,7 @@ describe('one subscription too many', () => {
     await expect(subscribe()).rejects.toMatchObject({ code: 'too_many' });
   });
 
-  it('is not opened on a feed that is closed, and those that are open end with it', async () => {
+  it('is not opened on a closed feed, and open ones are closed with it', async () => {
     const open = openFeed({ feed: source } as never);
     feed = open;
     const subscription = await open.subscribeCompletions();

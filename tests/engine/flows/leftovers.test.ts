@@ -1,5 +1,5 @@
 /**
- * What is left to be done for flows when something else came first: none of it may be lost, and none of it stop the rest.
+ * Pending work of flows that something else overtook: none of it may be lost, and none of it may block the rest.
  */
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { parseExecutionId } from '../../../src/contract/ids.ts';
@@ -19,7 +19,7 @@ beforeAll(async () => {
 });
 afterAll(() => engine?.close());
 
-/** Forgets all members at once, as if they had been kept long enough. */
+/** Forgets all members at once, as if their retention were over. */
 async function forget(members: Record<string, string>): Promise<void> {
   const keys = Object.values(members).map((id) => parseExecutionId(id));
   await bench.database.query('SELECT ff_forget($1, $2, -1, 0)', [
@@ -34,7 +34,7 @@ async function expectOthersGoOn(): Promise<void> {
   await expect.poll(async () => (await flow.states())['b'], WAIT).toBe('skipped');
 }
 
-it('a cancel of a flow that is forgotten meanwhile stops nobody else', async () => {
+it('a cancel of a flow that is forgotten meanwhile blocks no other flow', async () => {
   const flow = await submitFlow(bench, [{ name: 'a' }]);
   const claim = await flow.claim('a');
   const { partition, uuid } = parseExecutionId(flow.flowId);
@@ -48,7 +48,7 @@ it('a cancel of a flow that is forgotten meanwhile stops nobody else', async () 
   await expectOthersGoOn();
 });
 
-it('an end whose listeners are forgotten is told to nobody, once', async () => {
+it('an outcome whose downstream members are forgotten is dropped, once', async () => {
   const flow = await submitFlow(bench, [
     { name: 'a' },
     { name: 'b', after: ['a'] },
@@ -56,7 +56,7 @@ it('an end whose listeners are forgotten is told to nobody, once', async () => {
   ]);
   for (const name of ['b', 'c', 'a']) {
     const { partition, uuid } = parseExecutionId(flow.members[name]!);
-    // By SQL: the process that cancels would tell it at once.
+    // By SQL: the process that cancels would resolve the edges at once.
     await bench.database.query(`SELECT ff_cancel($1, $2, 'why', 'me')`, [[uuid], [partition]]);
   }
   await bench.database.query('SELECT ff_tell_ends(100, 1)');
@@ -68,7 +68,7 @@ it('an end whose listeners are forgotten is told to nobody, once', async () => {
   await expectOthersGoOn();
 });
 
-it('a ticket of a join that is just being decided is not taken for a stale one', async () => {
+it('a ticket of a join that is just being decided is not treated as stale', async () => {
   const flow = await submitFlow(bench, [
     { name: 'x' },
     { name: 'y' },
@@ -97,7 +97,7 @@ it('a ticket of a join that is just being decided is not taken for a stale one',
   expect((await flow.states())['y']).toBe('cancelled');
 });
 
-it('a replay before an end was told takes the cancel of the flow back', async () => {
+it('a replay before an outcome was propagated takes back the cancel of the flow', async () => {
   const flow = await submitFlow(bench, [{ name: 'a' }]);
   const { partition, uuid } = parseExecutionId(flow.flowId);
   await bench.database.query(`SELECT ff_cancel_flow($1, $2, 'cancel_all', 'why', 'me')`, [uuid, partition]);
@@ -107,7 +107,7 @@ it('a replay before an end was told takes the cancel of the flow back', async ()
   expect(await flow.state()).toBe('completed');
 });
 
-it('a replay of several takes back what one said to another that still waits', async () => {
+it('a replay of several takes back the edge from one to another that still waits', async () => {
   const flow = await submitFlow(bench, [
     { name: 'u' },
     { name: 'v' },

@@ -1,6 +1,7 @@
 /**
- * Flows of the real engine and flows of a model in memory: random graphs with random joins, conditions and fallbacks, ended
- * and run again in random ways and orders, come to the same ends. And the rules that both use are the same in SQL and in the model.
+ * Flows of the real engine against a model in memory: random graphs with random joins, conditions and fallbacks,
+ * finished and replayed in random ways and orders, reach the same outcomes. The rules that both use are compared
+ * between SQL and the model as well.
  */
 import { randomUUID } from 'node:crypto';
 import fc from 'fast-check';
@@ -45,7 +46,7 @@ it('an edge and a join are judged alike by SQL and by the model', async () => {
   );
 });
 
-/** Every join of up to so many edges, with everything it can have heard. */
+/** Every join of up to the maximum number of edges, in every possible state. */
 function everyJoin(kind: JoinPolicy['kind']) {
   const upTo = (n: number, from = 0): number[] => Array.from({ length: n - from + 1 }, (_, i) => from + i);
   return upTo(MOST_EDGES).flatMap((edges) =>
@@ -65,7 +66,7 @@ function everyJoin(kind: JoinPolicy['kind']) {
 interface Drawn {
   members: { joinKind: number; k: number; letRun: boolean; edges: { from: number; on: number }[] }[];
   fallbacks: [number, number][];
-  /** Who ends next, and how. */
+  /** Which member finishes next, and how. */
   ends: [number, number][];
 }
 
@@ -84,10 +85,10 @@ const anyFlow: fc.Arbitrary<Drawn> = fc.record({
   ends: fc.array(fc.tuple(anyNumber, anyNumber), { minLength: MOST_MEMBERS, maxLength: MOST_MEMBERS }),
 });
 
-/** Most edges are about success. */
+/** Most edges are on success. */
 const onOf = (draw: number) => EDGE_CONDITIONS[draw < EDGE_CONDITIONS.length ? draw : 0]!;
 
-/** Edges lead from lower to higher places, so that there is no circle. */
+/** Edges lead from lower to higher indexes, so that there is no cycle. */
 function planOf({ members, fallbacks }: Drawn): { plan: PlannedMember[]; fallbackOf: Map<string, string> } {
   const nameOf = (place: number) => `m${place}`;
   const plan = members.map(({ edges, ...drawn }, place): PlannedMember & typeof drawn => {
@@ -119,7 +120,7 @@ function joinOf(kind: number, k: number, letRun: boolean, edges: number): JoinPo
   return kind < 4 ? { kind: 'any', onSatisfied } : { kind: 'quorum', k: 1 + (k % edges), onSatisfied };
 }
 
-/** What has not begun can only be cancelled; of what can be claimed more than half completes. */
+/** A member that has not started can only be cancelled; half of those that can be claimed complete. */
 const ENDS: End[] = ['success', 'success', 'success', 'success', 'failed', 'failed', 'cancelled', 'expired'];
 
 async function submitPlan({ plan, fallbackOf }: ReturnType<typeof planOf>) {
@@ -129,7 +130,7 @@ async function submitPlan({ plan, fallbackOf }: ReturnType<typeof planOf>) {
     members: plan.map(({ name, after, join }) => ({
       name,
       kind: `${base}.${name}`,
-      // A fallback is an edge of its own making.
+      // The engine adds the edge of a fallback itself.
       after: after.filter(({ from }) => fallbackOf.get(from) !== name),
       ...(after.length === 0 ? {} : { join }),
       ...(fallbackOf.has(name) ? { fallback: fallbackOf.get(name)! } : {}),
@@ -176,7 +177,7 @@ async function expectAlike(flowId: string, model: FlowModel): Promise<void> {
 
 type Move = { name: string; end: End | 'replay' };
 
-/** Some are cancelled before they can begin, and some that have ended run again; most do neither. */
+/** Some members are cancelled before they can start, and some finished ones are replayed; most are neither. */
 function moveOf(model: FlowModel, [who, how]: [number, number]): Move | undefined {
   const members = Object.entries(model.states());
   const ended = members.filter(([, state]) => isEnd(state));
@@ -190,7 +191,7 @@ function moveOf(model: FlowModel, [who, how]: [number, number]): Move | undefine
   return { name, end: state === 'ready' ? ENDS[how % ENDS.length]! : 'cancelled' };
 }
 
-/** As drawn, and then whatever is left completes. */
+/** The drawn moves; then everything left completes. */
 function* movesOf(model: FlowModel, ends: Drawn['ends']): Generator<Move> {
   for (const draw of ends) {
     const move = moveOf(model, draw);
@@ -206,7 +207,7 @@ async function runFlow(drawn: Drawn): Promise<void> {
   for (const { name, end } of movesOf(model, drawn.ends)) {
     if (end === 'replay') model.replay(name);
     else model.end(name, end);
-    // What the model takes for claimable must be.
+    // What the model considers claimable must be claimable.
     await moveMember(submitted, name, end);
   }
   const { flowId } = submitted.flow;
@@ -216,9 +217,9 @@ async function runFlow(drawn: Drawn): Promise<void> {
 }
 
 it(
-  'a flow comes to the ends the model says, whatever it is and however its members end',
+  'a flow reaches the outcomes of the model, whatever its graph and however its members finish',
   async () => {
-    // The seed and the path of a failure are part of its message.
+    // A failure message includes the seed and the path.
     await fc.assert(fc.asyncProperty(anyFlow, runFlow), { numRuns: RUNS, endOnFailure: true });
   },
   patiently(60_000),

@@ -1,6 +1,6 @@
 /**
- * A flow as it must behave, in memory: what each end decides for those after it, whose work is stopped, and how the flow ends. Knows the
- * rules of the model and nothing of the database.
+ * A flow as it must behave, in memory: what each outcome decides for the members after it, which losers are stopped,
+ * and how the flow finishes. It knows the rules of the model and nothing of the database.
  */
 import type { EdgeCondition, EdgeState, GroupState, JoinPolicy } from '../../../src/contract/flows.ts';
 import { cancelsRest, edgeResult, joinState } from '../../../src/model/joins.ts';
@@ -23,12 +23,12 @@ interface Edge extends PlannedEdge {
 interface Join {
   policy: JoinPolicy;
   state: GroupState;
-  /** Whose work nobody waits for any more, until they are stopped. */
+  /** Upstream members that nothing waits for any more, until they are stopped. */
   losers: string[];
 }
 interface Member {
   state: 'blocked' | 'ready' | End;
-  /** Its end was told to those after it. */
+  /** Its outcome was propagated to the members after it. */
   isTold: boolean;
   isLoser: boolean;
 }
@@ -51,10 +51,10 @@ export class FlowModel {
     return Object.fromEntries([...this.#members].map(([name, { state }]) => [name, state]));
   }
 
-  /** Ends one that is open, and does all that follows. */
+  /** Finishes an open member, with all consequences. */
   end(name: string, end: End): void {
     this.#members.get(name)!.state = end;
-    // Who completes or fails tells it in the same moment, before any loser is stopped.
+    // A completion or failure propagates in the same transaction, before any loser is stopped.
     if (end === 'success' || end === 'failed') this.#tell([name]);
     for (;;) {
       const stopped = this.#stopLosers();
@@ -63,7 +63,10 @@ export class FlowModel {
     }
   }
 
-  /** Runs one again that has ended, whatever its join says. What was skipped because of it waits again, if its join may come true. */
+  /**
+   * Runs a finished member again, whatever the state of its join. Members skipped because of it wait again, if their
+   * join may still be satisfied.
+   */
   replay(name: string): void {
     const own = this.#joins.get(name);
     if (own !== undefined) own.state = 'satisfied';
@@ -129,7 +132,7 @@ export class FlowModel {
     return this.#edges.filter(({ to, state }) => to === name && state === 'pending').map(({ from }) => from);
   }
 
-  /** But for those that another join still waits for. What is lost with a loser is stopped the next time. */
+  /** Except those that another join still waits for. What only a loser needed is stopped in the next round. */
   #stopLosers(): boolean {
     const deciding = [...this.#joins.values()].filter(({ losers }) => losers.length > 0);
     for (const join of deciding)
@@ -156,7 +159,10 @@ export class FlowModel {
     );
   }
 
-  /** Of the last members, from which no edge leads on that is about success or came true, none failed, and none was skipped because of a failure. */
+  /**
+   * Completed when no last member failed or was skipped because of a failure. A last member has no outgoing edge that
+   * is on success or satisfied.
+   */
   outcome(): 'completed' | 'failed' {
     const last = [...this.#members.keys()].filter(
       (name) =>

@@ -1,6 +1,6 @@
 /**
- * The established read surface of flows: what is known to be asked of ff_pending_cancel_groups and ff_edge_group by whoever stops the
- * losers of a join, and of ff_flow_core; before, while and after it is done.
+ * The established read surface of flows: queries that are known to be run on ff_pending_cancel_groups and ff_edge_group
+ * by whoever stops the losers of a join, and on ff_flow_core; before, during and after.
  */
 import { expect, it } from 'vitest';
 import { parseExecutionId } from '../../../src/contract/ids.ts';
@@ -28,7 +28,7 @@ const FLOW = `
   FROM ff_flow_core WHERE partition_key = $1 AND flow_id = $2`;
 
 it('losers are listed until they are stopped, and stopped as cancelled by the engine', async () => {
-  // Alone: nobody else may stop them while the test looks.
+  // Alone: nothing else may stop them during the test.
   const { engine, context } = await openEngine({ databaseUrl: bench.database.url, listen: 'off' });
   const flow = await submitFlow(bench, [
     { name: 'x' },

@@ -1,5 +1,5 @@
 /**
- * Cursors that are not those of the list or the bulk verb they are given to: refused before anything is written.
+ * Cursors that do not belong to the list or the bulk verb they are given to: refused before anything is written.
  */
 import { describe, expect, it } from 'vitest';
 import type { BulkRequest, ExecutionFilter } from '../../../src/contract/operations.ts';
@@ -10,7 +10,7 @@ const bench = useBench();
 const INVALID = { code: 'invalid_cursor', field: 'cursor' } as const;
 const CANCEL = { verb: 'cancel', reason: 'why', filter: { kind: 'k' } } as const;
 
-/** A bulk begins when it is asked for its first chunk. */
+/** A bulk starts when its first chunk is requested. */
 function first(request: BulkRequest): Promise<unknown> {
   return bench.engine.executions.bulk(request)[Symbol.asyncIterator]().next();
 }
@@ -21,9 +21,9 @@ const CURSORS: Values = {
   null: null,
   'a number': 5,
   empty: '',
-  'no text of this kind': '*',
-  'no JSON': Buffer.from('x').toString('base64url'),
-  'no list': encoded({ a: 1 }),
+  'not base64url': '*',
+  'not JSON': Buffer.from('x').toString('base64url'),
+  'not a list': encoded({ a: 1 }),
   'of another version': encoded([2, 'x', 0]),
   'of another filter': encoded([1, 'x', 0]),
   'too long': encoded([1, 'x'.repeat(1_000)]),
@@ -46,7 +46,7 @@ describe('a cursor', () => {
     return cursor;
   }
 
-  it('is refused by every other filter, and taken by its own', async () => {
+  it('is refused with every other filter, and accepted with its own', async () => {
     const [kind, lane] = [newKind(), newKind()];
     await bench.engine.executions.submit([
       { kind, lane },
@@ -69,7 +69,7 @@ describe('a cursor', () => {
     expect((await bench.engine.executions.list({ filter: { kind }, cursor })).executions).toHaveLength(2);
   });
 
-  it('whose place is not one of its list is refused', async () => {
+  it('whose position is not one of its list is refused', async () => {
     const kind = newKind();
     await bench.engine.executions.submit([{ kind }, { kind }]);
     const [version, hash, source, ...key] = JSON.parse(

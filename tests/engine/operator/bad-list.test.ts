@@ -39,7 +39,7 @@ const FAILED = { states: ['failed'] } as const;
 const bulking = (member: string) => (value: unknown) => first({ ...CANCEL, [member]: value } as never);
 const CANCEL = { verb: 'cancel', reason: 'why', filter: { kind: 'k' } } as const;
 
-/** A bulk begins when it is asked for its first chunk. */
+/** A bulk starts when its first chunk is requested. */
 function first(request: BulkRequest): Promise<unknown> {
   return bench.engine.executions.bulk(request)[Symbol.asyncIterator]().next();
 }
@@ -54,7 +54,7 @@ const LISTS: Trial[] = [
     values: NO_OBJECTS,
   },
   {
-    title: 'list: a member nobody knows',
+    title: 'list: an unknown key',
     call: listing('order'),
     field: 'request.order',
     values: { any: 1 },
@@ -67,7 +67,7 @@ const LISTS: Trial[] = [
   },
   { title: 'list: filter', call: listing('filter'), field: 'filter', values: NO_OBJECTS },
   {
-    title: 'list: a condition nobody knows',
+    title: 'list: an unknown condition',
     call: filtering('flow'),
     field: 'filter.flow',
     says: /known: states, namespace/,
@@ -93,13 +93,13 @@ const LISTS: Trial[] = [
     values: {
       unknown: 'done',
       'of another kind': 'terminal',
-      'of every object': 'toString',
+      'a property of Object.prototype': 'toString',
       'a number': 1,
       null: null,
     },
   },
   {
-    title: 'list: a state nothing comes into',
+    title: 'list: a state that does not occur yet',
     call: (value) => filtering('states')([value]),
     field: 'filter.states[0]',
     says: /no execution comes into yet/,
@@ -173,13 +173,13 @@ const TIMES: Trial[] = (['createdFromMs', 'createdBeforeMs', 'endedFromMs', 'end
 
 const SPANS: Trial[] = [
   {
-    title: 'list: a time of submission before it begins',
+    title: 'list: a time of submission that ends before it starts',
     call: (value) => filtering('createdBeforeMs', { createdFromMs: 5 })(value),
     field: 'filter.createdBeforeMs',
     values: { earlier: 4, same: 5 },
   },
   {
-    title: 'list: a time of the end before it begins',
+    title: 'list: a finishing time that ends before it starts',
     call: (value) => filtering('endedBeforeMs', { ...FAILED, endedFromMs: 5 })(value),
     field: 'filter.endedBeforeMs',
     values: { earlier: 4, same: 5 },
@@ -187,7 +187,7 @@ const SPANS: Trial[] = [
   ...(['endedFromMs', 'endedBeforeMs', 'failure'] as const).map((member): Trial => {
     const value = member === 'failure' ? { category: 'c' } : 5;
     return {
-      title: `list: ${member} of what need not have ended`,
+      title: `list: ${member} with states that are not terminal`,
       call: (states) => bench.engine.executions.list({ filter: { ...(states as object), [member]: value } }),
       field: `filter.${member}`,
       says: /only with states that are ends/,
@@ -201,7 +201,7 @@ const SPANS: Trial[] = [
     values: { ...NO_OBJECTS, 'neither category nor part': {} },
   },
   {
-    title: 'list: a member of failure nobody knows',
+    title: 'list: an unknown key of failure',
     call: filtering('failure', FAILED),
     field: 'filter.failure.message',
     values: { any: { message: 'x' } },
@@ -252,13 +252,13 @@ const BULKS: Trial[] = [
     values: { unknown: 'delete', 'of every object': 'toString', null: null },
   },
   {
-    title: 'bulk: a member nobody knows',
+    title: 'bulk: an unknown key',
     call: bulking('limit'),
     field: 'request.limit',
     values: { any: 1 },
   },
   {
-    title: 'bulk: a member of another verb',
+    title: 'bulk: a key of another verb',
     call: bulking('priority'),
     field: 'request.priority',
     values: { any: 1 },
@@ -270,7 +270,7 @@ const BULKS: Trial[] = [
     values: { ...NO_OBJECTS, missing: undefined, empty: {}, 'empty after all': { kind: undefined } },
   },
   {
-    title: 'bulk: a condition nobody knows',
+    title: 'bulk: an unknown condition',
     call: bulking('filter'),
     field: 'filter.flow',
     values: { any: { flow: 'x' } },
@@ -288,13 +288,13 @@ const BULKS: Trial[] = [
     values: { 'a boolean': true, null: null },
   },
   {
-    title: 'bulk: reason, also when it only counts',
+    title: 'bulk: reason, also in a dry run',
     call: (reason) => first({ ...CANCEL, dryRun: 'on', reason } as never),
     field: 'reason',
     values: { ...TEXTS, missing: undefined },
   },
   {
-    title: 'bulk: priority, also when it only counts',
+    title: 'bulk: priority, also in a dry run',
     call: (priority) =>
       first({ verb: 'change_priority', filter: CANCEL.filter, dryRun: 'on', priority } as never),
     field: 'priority',
@@ -316,7 +316,7 @@ for (const { title, call, code = 'invalid_input', field, says, values } of ALL) 
   });
 }
 
-describe('a filter over ends', () => {
+describe('a filter over terminal states', () => {
   it('must name a namespace where there are too many', async () => {
     await bench.database.query(
       `INSERT INTO ff_outcome (execution_id, ended_at_ms, attempt_index, outcome, partition_key, namespace)

@@ -1,6 +1,6 @@
 /**
- * The switches of a lane, set by SQL: a paused lane gives out no work, a resumed one does. And what happens when there are
- * very many lanes.
+ * The switches of a lane, set by SQL: a paused lane grants no work, a resumed one does. And what happens with very many
+ * lanes.
  */
 import { describe, expect, it } from 'vitest';
 import { LIMITS } from '../../../src/index.ts';
@@ -24,7 +24,7 @@ it('a paused lane keeps its work until it is resumed', async () => {
 });
 
 describe('with many lanes', () => {
-  /** So many lanes in all, none of them before those that exist. */
+  /** Fills up to this many lanes in all, sorted after the existing ones. */
   const fill = (count: number) =>
     bench.database.query(
       `INSERT INTO ff_lane (lane)
@@ -32,7 +32,7 @@ describe('with many lanes', () => {
       [count],
     );
 
-  it('a page looks less deep into each, and says so', async () => {
+  it('a page counts less deep in each, and reports that', async () => {
     const lane = 'deep';
     await bench.engine.executions.submit(Array.from({ length: 101 }, () => ({ kind: newKind(), lane })));
     await fill(LIMITS.listPage);
@@ -54,7 +54,7 @@ describe('with many lanes', () => {
     expect(rows).toEqual([]);
     expect(await bench.engine.lanes.pause('last')).toMatchObject({ repeated: true, isNew: false });
     expect(await bench.engine.lanes.pause('known')).toMatchObject({ repeated: false, isNew: false });
-    // Work is never refused for it: routes have a limit of their own.
+    // Submits are never refused for it: routes have a limit of their own.
     await bench.engine.executions.submit({ kind: newKind(), lane: 'one too many' });
     expect(await bench.engine.lanes.pause('one too many')).toMatchObject({ repeated: false, isNew: false });
   });

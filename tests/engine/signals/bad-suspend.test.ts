@@ -1,5 +1,5 @@
 /**
- * Suspensions that are asked for wrongly, and nothing is written.
+ * Malformed suspensions: refused, and nothing is written.
  */
 import { describe, expect, it } from 'vitest';
 import type { Claim, SuspendRequest } from '../../../src/protocol/index.ts';
@@ -25,7 +25,7 @@ async function suspended(request: SuspendRequest = forApproval(), kind = newKind
   return claim;
 }
 
-describe('a suspend that asks for what cannot be', () => {
+describe('a suspend', () => {
   const refused = async (request: unknown): Promise<string> => {
     const claim = await bench.running();
     const error = await bench.port.suspend(claim, request as SuspendRequest).then(
@@ -43,21 +43,21 @@ describe('a suspend that asks for what cannot be', () => {
 
   it.each([
     ['no waits', { waits: [] }, /invalid_input request.waits/],
-    ['an unknown member', { ...forApproval(), wits: 1 }, /request.wits/],
+    ['an unknown key', { ...forApproval(), wits: 1 }, /request.wits/],
     ['an unknown reason', forApproval({ reason: 'lunch' as never }), /reason must be one of/],
-    ['a behaviour without a time', forApproval({ onTimeout: 'fail' }), /onTimeout needs a timeoutMs/],
+    ['an onTimeout without a timeout', forApproval({ onTimeout: 'fail' }), /onTimeout needs a timeoutMs/],
     ['an unknown kind of condition', wait({ kind: 'maybe' }), /condition.kind/],
     ['a condition nested too deep', wait(deep(4)), /nested deeper than 4/],
     ['an empty all', wait({ kind: 'all', of: [] }), /without members/],
-    ['a count of nothing', wait({ ...said('a'), n: 0 }), /whole number from 1/],
+    ['a count of zero', wait({ ...said('a'), n: 0 }), /whole number from 1/],
     ['a count at no waitpoint', wait({ ...said('a'), waitpoints: [] }), /no waitpoint/],
     [
-      'more waitpoints than there are',
+      'more waitpoints than it names',
       wait({ ...said('a', 2), by: 'waitpoints' }),
       /more waitpoints than it names/,
     ],
     [
-      'a waitpoint of two waits',
+      'a waitpoint shared by two waits',
       { waits: [forApproval().waits[0], { name: 'b', condition: said('approval') }] },
       /share/,
     ],
@@ -67,12 +67,12 @@ describe('a suspend that asks for what cannot be', () => {
       /too_many/,
     ],
     [
-      'a waitpoint nobody waits at',
+      'a waitpoint that no wait uses',
       { ...forApproval(), waitpoints: [{ name: 'other' }] },
       /nothing is waited for/,
     ],
     [
-      'a schema that is none',
+      'a schema of the wrong type',
       { ...forApproval(), waitpoints: [{ name: 'approval', schema: 5 }] },
       /JSON Schema/,
     ],
@@ -80,11 +80,11 @@ describe('a suspend that asks for what cannot be', () => {
     expect(await refused(request)).toMatch(sentence);
   });
 
-  it('takes a condition four levels deep', async () => {
+  it('may have a condition four levels deep', async () => {
     await suspended(wait(deep(3)) as SuspendRequest);
   });
 
-  it('is refused a name that a step has, and a waitpoint that is another wait’s', async () => {
+  it('is refused with the name of a step, and with a waitpoint of another wait', async () => {
     const claim = await bench.running();
     await bench.port.recordStep(claim, { name: 'approval', value: 1 });
     await expect(bench.port.suspend(claim, forApproval())).rejects.toMatchObject({ code: 'invalid_step' });

@@ -1,6 +1,6 @@
 /**
- * The assertions about suspensions: that each one rejects the violation it is for, and that a whole life of waiting to be told
- * passes without tripping one. Those about everything else are in assertions.test.ts.
+ * The assertions about suspensions: each one rejects the violation it is for, and a whole life of suspensions passes
+ * without tripping one. Those about everything else are in assertions.test.ts.
  */
 import { randomUUID } from 'node:crypto';
 import pg from 'pg';
@@ -9,7 +9,7 @@ import type { TestDatabase } from '../../../src/testing/test-database.ts';
 import { testDatabase } from '../../setup/database.ts';
 import { PARTITION, rawFunctions, type RawFunctions, type RawLease } from '../../setup/raw-functions.ts';
 
-// The table whose state only the engine's functions may change; here it is changed behind their back.
+// Only the engine's functions may change the state in this table; these tests change it directly.
 const STATE = 'ff_execution';
 const MANY = 1_000;
 const HOUR_MS = 3_600_000;
@@ -60,7 +60,7 @@ async function expectRefused(text: string, id: string, message: RegExp): Promise
 }
 
 describe('a commit is refused', () => {
-  it('when what is suspended lost its suspension', async () => {
+  it('when a suspended execution has no suspension row', async () => {
     await expectRefused(
       'DELETE FROM ff_suspension WHERE execution_id = $1',
       await suspended(),
@@ -68,7 +68,7 @@ describe('a commit is refused', () => {
     );
   });
 
-  it('when what is not suspended has a suspension', async () => {
+  it('when an execution that is not suspended has one', async () => {
     const { id } = await raw.claim(await raw.submit());
     await expectRefused(
       `INSERT INTO ff_suspension (execution_id, suspended_at_ms, lease_epoch, attempt_index, partition_key, waits)
@@ -78,7 +78,7 @@ describe('a commit is refused', () => {
     );
   });
 
-  it('when a suspension for a time lost its timer', async () => {
+  it('when a suspension with a timeout has no timer', async () => {
     await expectRefused(
       `DELETE FROM ff_timer WHERE kind = 'suspension' AND execution_id = $1`,
       await suspended({ timeout_ms: HOUR_MS }),
@@ -86,7 +86,7 @@ describe('a commit is refused', () => {
     );
   });
 
-  it('when something resumes or suspends it and does not tell', async () => {
+  it('when it is resumed or suspended without an event', async () => {
     const runnable = `lifecycle_phase = 'runnable', eligibility_state = 'eligible_now', blocking_reason = 'waiting_for_worker'`;
     await expectRefused(
       `UPDATE ${STATE} SET ${runnable}, lease_epoch = lease_epoch + 1 WHERE execution_id = $1`,
@@ -102,7 +102,7 @@ describe('a commit is refused', () => {
     );
   });
 
-  it('when what is suspended is claimed without being resumed', async () => {
+  it('when a suspended execution is claimed without being resumed', async () => {
     await expectRefused(
       `UPDATE ${STATE} SET lifecycle_phase = 'active', ownership_state = 'leased', blocking_reason = 'none',
          attempt_state = 'running_attempt', lease_epoch = lease_epoch + 1 WHERE execution_id = $1`,
@@ -112,8 +112,8 @@ describe('a commit is refused', () => {
   });
 });
 
-describe('the engine', () => {
-  it('suspends, is told, goes on in the same attempt and completes', async () => {
+describe('an execution', () => {
+  it('suspends, is signalled, resumes in the same attempt and completes', async () => {
     const id = await suspended({ timeout_ms: HOUR_MS });
     expect(await deliver(id)).toBe('resumed');
     const lease = await raw.claim(id);
@@ -136,14 +136,14 @@ describe('the engine', () => {
     ['expire', 'execution_timed_out', ['signal.timed_out', 'completion.expired']],
     ['resume', 'fired', ['signal.resumed']],
     ['escalate', 'delayed', ['signal.escalated']],
-  ])('is told nothing in time, and is to %s', async (on_timeout, outcome, events) => {
+  ])('times out, with %s', async (on_timeout, outcome, events) => {
     const id = await suspended({ timeout_ms: HOUR_MS, on_timeout });
     await database.moveClock(HOUR_MS);
     expect(await raw.fire(id)).toBe(outcome);
     expect((await raw.eventsOf(id)).slice(3)).toEqual(events);
   });
 
-  it('is told, rests, and is cancelled', async () => {
+  it('is signalled, waits for its resume delay, and is cancelled', async () => {
     const id = await suspended({ resume_delay_ms: HOUR_MS });
     expect(await deliver(id)).toBe('resumed');
     expect(await raw.cancel(id)).toBe('cancelled');

@@ -1,6 +1,7 @@
 /**
- * What writers to streams are refused: frames, patches and settings, each with a code, the field and a sentence, before anything is
- * written; and those that may no longer write, each with a precise answer. Readers are in bad-read.test.ts.
+ * What writers to streams are refused: frames, patches and options, each with a code, the field and a sentence, before
+ * anything is written; and writers that may no longer write, each with a precise outcome. Readers are in
+ * bad-read.test.ts.
  */
 import { beforeAll, describe, expect, it } from 'vitest';
 import { LIMITS } from '../../../src/index.ts';
@@ -19,7 +20,7 @@ beforeAll(async () => {
 const bytes = (text: string): Uint8Array => Buffer.from(text);
 const append = (frames: unknown, options?: unknown) =>
   bench.port.appendFrames(claim, frames as FrameRequest[], options as never);
-/** The second of two: what comes before it must not be written either. */
+/** The second of two: the one before it must not be written either. */
 const frame = (more: object) => append([{ payload: 'good' }, { payload: 'x', ...more }]);
 const framed = (member: string) => (value: unknown) => frame({ [member]: value });
 const patch = (payload: unknown) => frame({ payload, mode: 'summary' });
@@ -74,7 +75,7 @@ const FRAMES: Trial[] = [
     values: { null: null, text: 'x' },
   },
   {
-    title: 'a setting nobody knows',
+    title: 'an unknown option',
     call: framed('kind'),
     field: 'frames[1].kind',
     values: { misspelled: 'stdout' },
@@ -93,7 +94,7 @@ const FRAMES: Trial[] = [
     values: {
       'invalid UTF-8 marked as text': Uint8Array.from([0xff, 0xfe]),
       'UTF-8 that is cut off': Uint8Array.from([0x61, 0xc3]),
-      'half of a pair': 'a\uD83D',
+      'half a surrogate pair': 'a\uD83D',
       'an object marked as text': {},
     },
   },
@@ -141,7 +142,7 @@ const PATCHES: Trial[] = [
       'a number': 5,
       text: 'not an object',
       'invalid JSON': bytes('{"a":1'),
-      'no JSON object': bytes('[1]'),
+      'not a JSON object': bytes('[1]'),
       'null as text': bytes('null'),
       'invalid UTF-8': Uint8Array.from([0x7b, 0xff, 0x7d]),
       'too deep': deep(LIMITS.patchDepth + 1),
@@ -151,19 +152,19 @@ const PATCHES: Trial[] = [
     },
   },
   {
-    title: 'a patch that a document cannot hold',
+    title: 'a patch that a document cannot store',
     call: patch,
     field: expect.stringContaining(PAYLOAD) as unknown as string,
     values: {
       'with the character 0': { a: 'a\u0000' },
       'with the character 0 as text': bytes('{"a": "\\u0000"}'),
-      'with half of a pair as text': bytes('{"a": "\\ud800"}'),
-      'with half of a pair in a name': bytes('{"\\udc00": 1}'),
-      'with a number beyond all': bytes('{"a": 1e999999}'),
+      'with half a surrogate pair as text': bytes('{"a": "\\ud800"}'),
+      'with half a surrogate pair in a key': bytes('{"\\udc00": 1}'),
+      'with a number out of range': bytes('{"a": 1e999999}'),
     },
   },
   {
-    title: 'a patch that is no JSON',
+    title: 'a patch that is not JSON',
     call: (encoding) => frame({ payload: { a: 1 }, mode: 'summary', encoding }),
     field: 'frames[1].encoding',
     values: { text: 'text', binary: 'binary' },
@@ -209,7 +210,7 @@ describe('a document that patches make too large', () => {
   const big = (name: string) => ({ payload: { [name]: 'x'.repeat(60_000) }, mode: 'summary' as const });
   const names = Array.from({ length: 17 }, (_, n) => `m${n}`);
 
-  it('is refused, and everything of that call with it; what is asked for beside it is not', async () => {
+  it('is refused with its whole call; concurrent calls are not affected', async () => {
     const writer = await bench.running();
     await bench.port.appendFrames(writer, names.map(big));
     const asked = [
@@ -234,7 +235,7 @@ describe('a document that patches make too large', () => {
 describe('a writer that may not write', () => {
   const late = (lease: Claim) => bench.port.appendFrames(lease, [{ payload: 'late', mode: 'best_effort' }]);
 
-  it('is told why, and has written nothing', async () => {
+  it('gets the reason, and has written nothing', async () => {
     const ended = await bench.running();
     await bench.port.complete(ended);
     const kind = newKind();

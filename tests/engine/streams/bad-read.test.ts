@@ -1,6 +1,6 @@
 /**
- * What readers of streams are refused: cursors, limits and settings, each with a code, the field and a sentence; and streams that are not
- * there.
+ * What readers of streams are refused: cursors, limits and options, each with a code, the field and a sentence; and
+ * streams that do not exist.
  */
 import { beforeAll, describe, expect, it } from 'vitest';
 import { LIMITS } from '../../../src/index.ts';
@@ -26,7 +26,7 @@ const tail = (request: object) => () => {
 };
 const tailed = (member: string) => (value: unknown) => tail({ [member]: value })();
 
-/** The table of cursors, for ranges and for tails. */
+/** Invalid cursors, for ranges and for tails. */
 const NO_CURSORS: Values = {
   '-': '-',
   '+': '+',
@@ -36,7 +36,7 @@ const NO_CURSORS: Values = {
   negative: '-5',
   'a fraction': '1.5-0',
   'no sequence': '5-',
-  'no time': '-5-1',
+  'no timestamp': '-5-1',
   blanks: ' 5-1',
   hexadecimal: '0x5-1',
   'three parts': '5-1-1',
@@ -95,11 +95,11 @@ const READS: Trial[] = [
     values: {
       ...NO_CURSORS,
       ...ENDS,
-      'of no attempt': '5-1',
-      'of half an attempt': '0.5/5-1',
+      'without an attempt': '5-1',
+      'of a fractional attempt': '0.5/5-1',
       'of a negative attempt': '-1/5-1',
       'of an attempt and its start': '0/start',
-      'of an attempt and no frame': '0/',
+      'of an attempt without a frame': '0/',
     },
   },
   {
@@ -120,7 +120,7 @@ const READS: Trial[] = [
 
 refuseAll(bench, { reads: READS });
 
-describe('a reader of what is not there', () => {
+describe('a reader of a stream that does not exist', () => {
   const nobody = '{fp:7}:018f0000-0000-7000-8000-000000000001';
   it.each([
     ['read', (id: string) => bench.engine.streams.read(id)],
@@ -128,7 +128,7 @@ describe('a reader of what is not there', () => {
     ['tail', (id: string) => bench.engine.streams.tail(id)[Symbol.asyncIterator]().next()],
     ['readSummary', (id: string) => bench.engine.streams.readSummary(id)],
     ['watchSummary', (id: string) => bench.engine.streams.watchSummary(id)[Symbol.asyncIterator]().next()],
-  ])('%s says so at once', async (_, ask) => {
+  ])('%s is refused at once', async (_, ask) => {
     for (const id of [nobody, misplaced(claim.executionId)])
       await expect(ask(id)).rejects.toMatchObject({ code: 'not_found', field: 'executionId' });
   });

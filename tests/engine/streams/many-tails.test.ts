@@ -1,6 +1,6 @@
 /**
- * Ten thousand tails in one process: what they hold of the database while they are parked, and how often it is read for all of them
- * when something is written elsewhere. What each single tail is told is in the conformance tests.
+ * Ten thousand tails in one process: which connections they use while they are parked, and how often the database is
+ * read for all of them when something is written elsewhere. What a single tail yields is in the conformance tests.
  */
 import pg from 'pg';
 import { expect, it, onTestFinished } from 'vitest';
@@ -15,14 +15,14 @@ const TAILS = 10_000;
 const STREAMS = 8;
 const POOL = 3;
 const ROUNDS = 3;
-/** Before it counts as a rule that a look comes in between. */
+/** After this many rounds, a poll in every round is no longer chance. */
 const MOST_ROUNDS = 20;
-/** It is much to do, when others are busy, too. */
+/** Slow when the machine is busy with other tests. */
 const BUSY = { timeout: patiently(90_000) };
 const SOON = { timeout: patiently(20_000), interval: 15 };
-/** Of the connections of the engine that follows; the one that writes has others. */
+/** The connections of the engine that tails; the one that writes has others. */
 const NAMES = { pool: 'tails pool', listener: 'tails listener' };
-/** Once; twice for a stream that a look finds before the hint comes. */
+/** Once per stream; twice for a stream that a poll finds before its hint arrives. */
 const MOST_READS = 2 * STREAMS;
 
 const bench = useBench();
@@ -67,9 +67,9 @@ async function connectionsAs(name: string): Promise<{ isIdle: boolean }[]> {
   return found.rows;
 }
 
-/** One connection listens, and nobody has one of the pool: they are all there to be taken. */
+/** One connection listens, and no connection of the pool is in use: all of them can be taken. */
 async function expectNothingHeld(pool: pg.Pool): Promise<void> {
-  // Now and then one is used, for a moment, to look at all streams at once.
+  // From time to time one is used briefly to poll all streams.
   const held = async () => [...(await connectionsAs(NAMES.pool)), ...(await connectionsAs(NAMES.listener))];
   await expect.poll(async () => (await held()).filter(({ isIdle }) => !isIdle), SOON).toEqual([]);
   expect(await connectionsAs(NAMES.listener)).toHaveLength(1);
@@ -89,7 +89,7 @@ async function write(claims: readonly Claim[], ...payloads: string[]): Promise<v
     expect(outcome).toMatchObject({ outcome: 'appended' });
 }
 
-it('10,000 parked tails hold one listening connection, and share one read of a stream', BUSY, async () => {
+it('10,000 parked tails use one listening connection, and share one read of a stream', BUSY, async () => {
   const claims = await Promise.all(Array.from({ length: STREAMS }, () => bench.running()));
   await bench.port.renew(claims, patiently(600_000));
   const { engine, pool, reads } = await openFollowing();
@@ -100,7 +100,7 @@ it('10,000 parked tails hold one listening connection, and share one read of a s
   await expect.poll(() => connectionsAs(NAMES.listener), SOON).toHaveLength(1);
   await expect.poll(reads, SOON).toBe(STREAMS);
   await expectNothingHeld(pool);
-  // A place that nothing happened at is not read again.
+  // A stream without news is not read again.
   expect(reads()).toBe(STREAMS);
 
   const written: string[] = [];
@@ -116,7 +116,7 @@ it('10,000 parked tails hold one listening connection, and share one read of a s
     readsOf.push(reads() - before);
   }
   expect(Math.max(...readsOf)).toBeLessThanOrEqual(MOST_READS);
-  // No look comes in between every time.
+  // Some round has no poll in between.
   expect(Math.min(...readsOf)).toBe(STREAMS);
 
   const before = reads();

@@ -1,6 +1,6 @@
 /**
- * The established read surface of streams: queries that are known to be asked of ff_stream_frame, ff_stream_summary and ff_stream_meta,
- * compared with what was written. Those of executions and events are in seed-selects.test.ts.
+ * The established read surface of streams: queries that are known to be run on ff_stream_frame, ff_stream_summary and
+ * ff_stream_meta, compared with what was written. Those of executions and events are in seed-selects.test.ts.
  */
 import { beforeAll, describe, expect, it } from 'vitest';
 import { parseExecutionId } from '../../../src/contract/ids.ts';
@@ -10,7 +10,7 @@ import { newKind, useBench } from '../../conformance/open.ts';
 
 const bench = useBench();
 
-/** Where everything below is asked. */
+/** The stream that all queries below read. */
 const HERE = 'partition_key = $1 AND execution_id = $2 AND attempt_index = $3';
 
 const LAST_OF_MS = `SELECT MAX(seq) FROM ff_stream_frame WHERE ${HERE} AND ts_ms = $4`;
@@ -58,7 +58,7 @@ beforeAll(async () => {
 });
 
 describe('frames', () => {
-  it('are found by range, with fields of the names they are known by', async () => {
+  it('are found by range, with the established field names', async () => {
     const rows = await rowsOf(RANGE, claim, 0, 0, '9223372036854775807', 2_147_483_647, 10_000);
     const at = (index: number) => place(frames[index]!).ts_ms;
     const common = { source: 'worker', encoding: 'utf8', frame_type: 'event' };
@@ -90,7 +90,7 @@ describe('frames', () => {
           ts: at(3),
         },
       },
-      // Text to us, and none that Postgres can hold.
+      // A valid string to us, but not to Postgres.
       {
         ...place(frames[4]!),
         fields: { ...common, encoding: 'hex', payload: '610062', mode: 'durable', ts: at(4) },
@@ -111,7 +111,7 @@ describe('frames', () => {
     expect(await rowsOf(RANGE, claim, ...some, 1)).toEqual(rows.slice(1, 2));
   });
 
-  it('are followed after a place, with or without best-effort ones', async () => {
+  it('are followed after a cursor, with or without best-effort ones', async () => {
     const { ts_ms, seq } = place(frames[1]!);
     const all = await rowsOf(TAIL(''), claim, ts_ms, seq, 10_000);
     expect(all.map((row) => row['seq'])).toEqual([3, 4, 5, 6]);
@@ -121,14 +121,14 @@ describe('frames', () => {
     expect(await rowsOf(TAIL(''), claim, last.ts_ms, last.seq, 10_000)).toEqual([]);
   });
 
-  it('are counted, the newest first, and the last of a millisecond is known', async () => {
+  it('are counted, newest first, and the last of a millisecond is known', async () => {
     expect(await rowsOf(COUNT, claim)).toEqual([{ count: 6 }]);
     expect(await rowsOf(NEWEST, claim, 2)).toEqual([place(frames[5]!), place(frames[4]!)]);
     expect(await rowsOf(LAST_OF_MS, claim, place(frames[0]!).ts_ms)).toEqual([{ max: 2 }]);
     expect(await rowsOf(LAST_OF_MS, claim, 5)).toEqual([{ max: null }]);
   });
 
-  it('of another attempt or partition are not there', async () => {
+  it('of another attempt or partition are not found', async () => {
     expect(await rowsOf(COUNT, { ...claim, attemptIndex: 1 })).toEqual([{ count: 0 }]);
     const { partition, uuid } = parseExecutionId(claim.executionId);
     const elsewhere = await bench.database.query(COUNT, [(partition + 1) % 256, uuid, 0]);
@@ -156,7 +156,7 @@ describe('the document and the head', () => {
     expect(meta).toEqual({ maxlen_applied_last: 64 });
   });
 
-  it('are not there when nothing was written', async () => {
+  it('do not exist when nothing was written', async () => {
     const silent = await bench.running();
     for (const text of [DOCUMENT, RATE, SUMMARY]) expect(await rowsOf(text, silent)).toEqual([]);
   });

@@ -1,7 +1,7 @@
 /**
- * What tails of one engine share, and what is left of them: they ask together which steps are finished, whoever changes his answer changes
- * nobody else's, trouble of the database costs none of them anything, and who leaves takes everything along. Ten thousand of them
- * are in many-tails.test.ts.
+ * What tails of one engine share, and what remains of them: they read the finished steps together, a reader that
+ * changes its copy affects no other, outages of the database lose nothing, and a reader that leaves leaves nothing
+ * behind. Ten thousand of them are in many-tails.test.ts.
  */
 import { getEventListeners } from 'node:events';
 import pg from 'pg';
@@ -19,11 +19,11 @@ import { newKind, useBench } from '../../conformance/open.ts';
 import { patiently } from '../../setup/patience.ts';
 
 const bench = useBench();
-/** For what is much to do when others are busy, too. */
+/** Slow when the machine is busy with other tests. */
 const BUSY = { timeout: patiently(90_000) };
 const SOON = { timeout: patiently(20_000), interval: 15 };
 const AGAIN = { retry: { maxRetries: 1, backoff: { type: 'fixed' as const, delayMs: 0 } } };
-/** What the statements are known by that ask for finished steps, for the lease of a frame, and for the heads of parked streams. */
+/** What identifies the statements that read finished steps, the lease of a frame, and the heads of parked streams. */
 const STEPS = 'SELECT DISTINCT step_name';
 const LEASE = 'SELECT lease_epoch AS epoch FROM';
 const HEADS = 'WITH ORDINALITY a(uuid';
@@ -31,9 +31,9 @@ const OVER = { done: true, value: undefined };
 
 interface Watched {
   connection: Connection;
-  /** How often finished steps were asked for. */
+  /** How often finished steps were read. */
   askedForSteps(): number;
-  /** The executions that were looked at, by look. */
+  /** The executions that were polled, by poll. */
   looks: string[][];
 }
 
@@ -74,7 +74,7 @@ async function write(claim: Claim, payload: string, more: { step?: { name: strin
   expect(outcome).toMatchObject({ outcome: 'appended' });
 }
 
-/** The attempt gives its worker up and goes on under another lease. */
+/** The attempt frees its worker and continues under another lease. */
 async function restart(claim: Claim, kind: string): Promise<Claim> {
   const condition = { kind: 'count', n: 1, by: 'signals', waitpoints: ['door'] } as const;
   await bench.port.suspend(claim, { waits: [{ name: 'door', condition, reason: 'approval' }] });
@@ -88,7 +88,7 @@ async function retry(claim: Claim, kind: string): Promise<Claim> {
   return bench.claimOne(kind);
 }
 
-/** It has finished the step `draft`, after a frame in it. */
+/** A claim that has finished the step `draft`, after a frame in it. */
 async function withFinishedStep(kind: string): Promise<Claim> {
   const claim = await bench.running({ kind, policy: AGAIN });
   await write(claim, 'in the step', { step: { name: 'draft' } });
@@ -96,7 +96,7 @@ async function withFinishedStep(kind: string): Promise<Claim> {
   return claim;
 }
 
-/** All who follow streams look for themselves, sooner than they would. */
+/** Makes all readers of streams poll now. */
 async function lookNow(): Promise<void> {
   const { schema } = bench.database;
   await bench.database.query('SELECT pg_notify($1, $2)', [
@@ -110,7 +110,7 @@ const isAbout = ({ type }: StreamItem): boolean => type === 'restarted' || type 
 describe('many tails of an execution', () => {
   const MANY = 500;
 
-  it('ask once for the finished steps when it is begun again, and once when another attempt follows', async () => {
+  it('read the finished steps once when it restarts, and once when another attempt follows', async () => {
     const kind = newKind();
     const first = await withFinishedStep(kind);
     const { connection, askedForSteps } = await watched();
@@ -137,7 +137,7 @@ describe('many tails of an execution', () => {
       ]);
   });
 
-  it('have an answer of their own each', async () => {
+  it('have a copy of the finished steps each', async () => {
     const kind = newKind();
     const first = await withFinishedStep(kind);
     await bench.port.complete(await retry(first, kind));
@@ -152,7 +152,7 @@ describe('many tails of an execution', () => {
     expect(askedForSteps()).toBe(1);
   });
 
-  it('do not share that there was no answer', async () => {
+  it('do not share a failed read', async () => {
     const answers = [Promise.reject(new EngineError('unavailable', 'Gone.')), Promise.resolve([])];
     answers[0]!.catch(() => undefined);
     const history: TailHistory = { epochAt: async () => null, finishedSteps: () => answers.shift()! };
@@ -164,8 +164,8 @@ describe('many tails of an execution', () => {
   });
 });
 
-describe('a database that is away for a while', () => {
-  /** More than a statement is sent again: the tail itself has to ask anew. */
+describe('a database that is unavailable for a while', () => {
+  /** More often than a statement is retried: the tail itself has to try again. */
   const CUTS = 15;
 
   async function throughProxy(): Promise<{ connection: Connection; proxy: FaultProxy }> {
@@ -180,9 +180,9 @@ describe('a database that is away for a while', () => {
   }
 
   it.each([
-    ['which steps are finished', STEPS, 'from the beginning'],
-    ['whose the frame was that it goes on after', LEASE, 'from its first frame on'],
-  ])('costs a tail nothing that asks %s', async (_, statement, from) => {
+    ['the finished steps', STEPS, 'from the beginning'],
+    ['the lease of the frame it resumes after', LEASE, 'from its first frame on'],
+  ])('loses nothing for a tail that reads %s', async (_, statement, from) => {
     const kind = newKind();
     const first = await withFinishedStep(kind);
     const second = await restart(first, kind);
@@ -221,7 +221,7 @@ describe('a typed reader', () => {
   ];
   const leaving: [string, (items: AsyncIterable<unknown>, parked: () => Promise<void>) => Promise<void>][] = [
     [
-      'in the middle of its loop',
+      'inside its loop',
       async (items) => {
         for await (const item of items) if (item !== undefined) break;
       },
@@ -251,7 +251,7 @@ describe('a typed reader', () => {
       const staying = follow(connection.streams.tail(stays.executionId));
       const { signal } = new AbortController();
       const uuids = [stays, left].map(({ executionId }) => parseExecutionId(executionId).uuid);
-      // Streams are looked at as long as somebody waits there.
+      // A stream is polled as long as a reader waits there.
       const waitedAt = async (expected: string[]): Promise<void> => {
         looks.length = 0;
         await lookNow();
@@ -265,7 +265,7 @@ describe('a typed reader', () => {
     },
   );
 
-  it('that is one too many is refused, and each that leaves makes room for one', BUSY, async () => {
+  it('beyond the limit is refused, and each that leaves makes room for one', BUSY, async () => {
     const { connection } = await watched();
     const claim = await bench.running();
     const { tokens } = connection.execution(answer, claim.executionId).streams;

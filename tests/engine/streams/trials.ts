@@ -1,5 +1,6 @@
 /**
- * What streams must refuse, tried one bad value after the other: a code, the field and a sentence each, and not a row written anywhere.
+ * What streams must refuse, tried one bad value after the other: a code, the field and a sentence each, and no row
+ * written anywhere.
  */
 import { describe, expect, it } from 'vitest';
 import { isEngineError, type ErrorCode } from '../../../src/index.ts';
