@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, inject, it, onTestFinished } fro
 import pg from 'pg';
 import { connect } from '../../../src/connect/connect.ts';
 import type { Connection } from '../../../src/connect/connection.ts';
-import { isEngineError, type ExecutionId, type FeedEvent } from '../../../src/index.ts';
+import { EngineError, isEngineError, type ExecutionId, type FeedEvent } from '../../../src/index.ts';
 import { task } from '../../../src/define/task.ts';
 import { migrate } from '../../../src/engine/database/migrate.ts';
 import { handle } from '../../../src/define/handlers.ts';
@@ -174,7 +174,11 @@ describe('everything that runs continues by itself after', () => {
       expect(running.deaths).toEqual([]);
       const reason = expect.stringMatching(/^[A-Z].*\.$/) as unknown;
       expect(running.heard.at(-1)).toMatchObject({ type: 'disconnected', reason });
-      expect(running.errors).toMatchObject([{ error: { code: trouble.code, sqlState }, failures: 0 }]);
+      expect(running.errors).toMatchObject([{ error: expect.any(EngineError) as unknown, failures: 0 }]);
+      const { code, sqlState: reported } = running.errors[0]!.error as EngineError;
+      // A statement that was running when its connection was terminated is the first to fail.
+      const terminated = { code: 'unavailable', reported: '57P01' };
+      expect([{ code: trouble.code, reported: sqlState }, terminated]).toContainEqual({ code, reported });
     } finally {
       await server.query(trouble.end);
     }
