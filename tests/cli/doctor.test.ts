@@ -101,7 +101,7 @@ describe('flowfabric doctor finds', () => {
   });
 
   it.each([
-    [`UPDATE ff_migration SET checksum = 'x' WHERE version = 1`, 'problem', 'another text'],
+    [`UPDATE ff_migration SET checksum = 'x' WHERE version = 1`, 'problem', 'different content'],
     [`INSERT INTO ff_migration VALUES (9999, '9999_later', 'x', true, 0)`, 'problem', '9999_later'],
     [`DELETE FROM ff_migration WHERE version > 1`, 'problem', 'at migration 1 of'],
     [`UPDATE ff_function_set SET version = 0`, 'problem', 'functions of an older version'],
@@ -208,7 +208,7 @@ describe('flowfabric doctor finds', () => {
     const found = await diagnose(database.url, '--listen-url', other.url);
     expect(found.of('notifications')).toMatchObject({
       verdict: 'warn',
-      detail: expect.stringContaining('not heard within 5 s'),
+      detail: expect.stringContaining('not received within 5 s'),
       fix: expect.stringContaining('listenUrl'),
     });
   });

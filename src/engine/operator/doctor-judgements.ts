@@ -223,11 +223,11 @@ const DIRECT = 'Give connect() a listenUrl that goes to the server directly (her
 
 export function judgeEcho(echo: Echo, limitMs: number): Finding {
   const check = 'notifications';
-  if (echo === 'heard') return ok(check, 'A notification sent through the pool was heard.');
+  if (echo === 'received') return ok(check, 'A notification sent through the pool was received.');
   const detail =
     echo === 'unopened'
       ? 'No listening connection could be opened.'
-      : `A notification was not heard within ${limitMs / 1_000} s.`;
+      : `A notification was not received within ${limitMs / 1_000} s.`;
   return { check, verdict: 'warn', detail: `${detail} Work is then found by polling only.`, fix: DIRECT };
 }
 

@@ -17,7 +17,7 @@ import {
 } from './doctor.sql.ts';
 import { readClock } from '../executions/reads.sql.ts';
 import { readHeld } from '../database/held.ts';
-import { hearOwnHint, readAnsweringPids } from '../database/probes.ts';
+import { echoHint, readAnsweringPids } from '../database/probes.ts';
 import { readStanding } from '../database/migration-plan.ts';
 import {
   judgeBloat,
@@ -86,7 +86,7 @@ async function lookAtConnection(database: Database, options: DiagnoseOptions): P
   return [
     await look('pooler', async () => judgePooler(await readAnsweringPids(database), listening)),
     await look('notifications', async () =>
-      judgeEcho(await hearOwnHint(database, { listenUrl, limitMs: ECHO_LIMIT_MS }), ECHO_LIMIT_MS),
+      judgeEcho(await echoHint(database, { listenUrl, limitMs: ECHO_LIMIT_MS }), ECHO_LIMIT_MS),
     ),
   ];
 }
