@@ -4,7 +4,7 @@
  */
 import type { Database } from '../database/database.ts';
 import type { Transactions } from '../database/transactions.ts';
-import type { DemandMemory } from '../executions/claiming/claim-hints.ts';
+import type { DemandMemory } from '../executions/claiming/seek-positions.ts';
 import type { DoubtfulClaim } from '../executions/claiming/doubtful-claims.ts';
 import type { Doorbell } from './doorbell.ts';
 import type { EndWatch } from '../executions/waiting.ts';
