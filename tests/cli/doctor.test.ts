@@ -230,7 +230,7 @@ describe('flowfabric doctor finds', () => {
     expect((await diagnose(database.url)).of('stuck executions')).toEqual({
       check: 'stuck executions',
       verdict: 'problem',
-      detail: `1 could not be moved on: ${executionId} (due-timers, 9 failures, database_error).`,
+      detail: `The reconcilers fail on 1: ${executionId} (due-timers, 9 failures, database_error).`,
       fix: `flowfabric describe '${executionId}'`,
     });
     await engine.cancel(executionId, { reason: 'r' });
@@ -256,7 +256,7 @@ describe('flowfabric doctor finds', () => {
       .toMatchObject({
         verdict: 'warn',
         detail: expect.stringMatching(
-          new RegExp(`^Session ${pid}, open for \\d+s, idle in its transaction, holds \\${executionId}:`),
+          new RegExp(`^Session ${pid}, open for \\d+s, idle in its transaction, locks \\${executionId}:`),
         ),
         fix: `SELECT pg_terminate_backend(${pid});`,
       });
@@ -273,7 +273,7 @@ describe('flowfabric doctor finds', () => {
     await database.moveClock(60_000);
     expect((await diagnose(database.url)).of('reconcilers')).toMatchObject({
       verdict: 'problem',
-      detail: '0 lapsed leases and 1 due timers wait for somebody to act on them.',
+      detail: 'Nothing acts on 0 lapsed leases and 1 due timers.',
     });
     const keeper = await connect({ databaseUrl: database.url });
     onTestFinished(() => keeper.close());
