@@ -7,7 +7,7 @@ import { isEngineError, isPassingTrouble } from '../../contract/errors.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type { ReconcilerReport } from '../../contract/operations.ts';
 import type { EngineContext } from '../kit/context.ts';
-import { clearSetbacks, recordSetback } from './reconciling.sql.ts';
+import { clearSetbacks, recordSetback } from './bookkeeping.sql.ts';
 import type { DueRow } from '../executions/due.sql.ts';
 import type { Reconciler } from './reconciler.ts';
 

@@ -7,7 +7,7 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { ReconcilerReport } from '../../contract/operations.ts';
 import type { EngineContext } from '../kit/context.ts';
-import { forgetOldSetbacks, returnTickets, takeTickets, vacuumQueues } from './reconciling.sql.ts';
+import { forgetOldSetbacks, returnTickets, takeTickets, vacuumQueues } from './bookkeeping.sql.ts';
 import type { Chore, Reconciler } from './reconciler.ts';
 import { runPass, type PassReport } from './pass.ts';
 import { forgetSilentWorkers } from './silent-workers.ts';
