@@ -199,7 +199,7 @@ export function conditionOfMessage(message: string): Condition | undefined {
   return BY_MESSAGE.find(([pattern]) => pattern.test(message))?.[1];
 }
 
-/** The file is read for each connection, so it may just be being replaced. */
+/** The file is read for each connection, possibly while it is being replaced. */
 export const UNREADABLE_FILE = condition(
   'unavailable',
   'a file named in the URL (sslrootcert, sslcert or sslkey) cannot be read; check its path and permissions',

@@ -87,7 +87,7 @@ export function listenForHints(
 
   const open = async (): Promise<void> => {
     const line = newLine(databaseUrl, sockets.open(), events, reconnect);
-    // A file named in the URL may just be being replaced.
+    // Perhaps a file named in the URL is being replaced right now.
     if (line === undefined) return openLater();
     current = line;
     try {
