@@ -15,13 +15,10 @@ import type { CheckedRequest } from './submit-call.ts';
 /** Another transaction, which has not ended, is using its key or id. */
 export type Held = 'held';
 
-/**
- * How long a statement waits for a held key or id: a shared one in total, a statement of those set apart for each of
- * them.
- */
+/** How long a statement waits for held keys and ids: in total when shared, for each submit when set apart. */
 export const HELD_PATIENCE_MS = { together: 50, apart: 1 } as const;
 /**
- * Most in one statement of those set apart. While it waits, others wait for its keys, so it must not wait longer in
+ * The most submits set apart in one statement. While it waits, others wait for its keys, so it must not wait longer in
  * total than a shared one.
  */
 const APART_ITEMS = HELD_PATIENCE_MS.together / HELD_PATIENCE_MS.apart;
