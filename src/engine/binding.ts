@@ -1,11 +1,11 @@
 /**
- * Binds operations to an open engine: each first checks that the engine was not closed, and is counted and traced where OpenTelemetry
- * is set up. Every operation passes through here.
+ * Binds operations to an open engine: each first checks that the engine is not closed, and is counted and traced if
+ * OpenTelemetry is set up. Every operation goes through here.
  */
 import type { EngineContext } from './kit/context.ts';
 import type { Telemetry } from './telemetry.ts';
 
-/** An operation as it is written: with the engine's context before what the caller gives. */
+/** An operation as it is implemented: with the engine's parts before the caller's arguments. */
 type Operation<Verb> = Verb extends (...args: infer Args) => infer Answer
   ? (context: EngineContext, ...args: Args) => Answer
   : never;
@@ -20,7 +20,10 @@ export type Operations<Groups> = {
 type Loose = (context: EngineContext, ...args: unknown[]) => unknown;
 type Bound = (...args: unknown[]) => unknown;
 
-/** These return at once something that is read or called later. All others return promises, and refuse by rejecting. */
+/**
+ * These synchronously return something that is read or called later. All others return promises, and refuse by
+ * rejecting.
+ */
 const AT_ONCE: ReadonlySet<string> = new Set([
   'executions.bulk',
   'streams.tail',
@@ -28,7 +31,7 @@ const AT_ONCE: ReadonlySet<string> = new Set([
   'worker.watch',
 ]);
 
-/** `open` throws once the engine was closed. */
+/** `open` throws once the engine is closed. */
 export function bindOperations<Groups extends object>(
   operations: Operations<Groups>,
   open: () => EngineContext,

@@ -1,5 +1,5 @@
 /**
- * Closing when something on the way fails: whoever waits is notified, and nothing stays open.
+ * Closing when something on the way fails: waiters are rejected, and nothing stays open.
  */
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { withDeadline } from '../contract/stopping.ts';
@@ -9,7 +9,7 @@ import type { EngineContext } from './kit/context.ts';
 beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] }));
 afterEach(() => void vi.useRealTimers());
 
-/** Parts that write down what is done to them; one may refuse to close. */
+/** Parts that record what is done to them; one may refuse to close. */
 function contextOf(refusing?: string): { context: EngineContext; done: string[] } {
   const done: string[] = [];
   const part = (name: string) => ({

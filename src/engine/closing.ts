@@ -1,21 +1,21 @@
 /**
- * Closing an engine by a deadline: user code first, then what is under way, and then whatever the database does, nothing waits for it
- * any more.
+ * Closes an engine by a deadline: first user code, then the calls under way. After that nothing waits for the database
+ * any more, whatever it does.
  */
 import { LAST_WORD_MS, stopOptions, withDeadline, type StopOptions } from '../contract/stopping.ts';
 import { STOP_DEADLINE_MS } from './feed/consumer.ts';
 import type { EngineContext } from './kit/context.ts';
 
-/** What is under way and has nothing to do with user code has its answer by then or none. */
+/** Calls under way that do not involve user code get their answer by then, or none. */
 const ANSWERS_LIMIT_MS = 5_000;
-/** For what is over to notice it. */
+/** For aborted work to notice. */
 const SETTLE_MS = 200;
 
 interface Settling {
   settled(): Promise<void>;
 }
 
-/** The one way to close; `endUserCode` resolves by the deadline, and from then on nothing new is accepted. */
+/** The only way to close. `endUserCode` resolves by the deadline; from then on nothing new is accepted. */
 export function closingOf(
   context: EngineContext,
   batches: readonly Settling[],
@@ -39,7 +39,7 @@ export function closingOf(
   };
 }
 
-/** Whatever fails on the way, no connection of ours stays open. */
+/** Whatever fails on the way, none of our connections stays open. */
 async function closeBy(limitMs: number, context: EngineContext, batches: readonly Settling[]): Promise<void> {
   const closed = closeContext(context, batches);
   try {
@@ -47,16 +47,16 @@ async function closeBy(limitMs: number, context: EngineContext, batches: readonl
   } finally {
     abandon(context);
   }
-  // Nothing waits for the database any more; what waits for something else is not worth a process.
+  // Nothing waits for the database any more; anything else must not keep the process running.
   await withDeadline(closed, SETTLE_MS);
 }
 
-/** Every wait for the database is over at once; the connections that are ours are gone. */
+/** Rejects every wait for the database at once, and drops our own connections. */
 function abandon({ database, transactions, handlings, doorbell }: EngineContext): void {
   for (const one of [database, transactions, handlings, doorbell]) one.abandon();
 }
 
-/** Whoever waits is notified; what is under way has its answer first. */
+/** Waiters are rejected; calls under way get their answers first. */
 async function closeContext(context: EngineContext, batches: readonly Settling[]): Promise<void> {
   await Promise.all(context.companions.map((companion) => companion.close()));
   context.ends.close();

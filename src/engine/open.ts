@@ -1,5 +1,5 @@
 /**
- * Puts the operations together into an Engine on one database and schema.
+ * Opens an engine on one database and schema: its parts, and the operations bound to them.
  */
 import { EngineError } from '../contract/errors.ts';
 import type { ExecutionPolicy } from '../contract/policy.ts';
@@ -37,27 +37,27 @@ import { loadTelemetry, type Telemetry } from './telemetry.ts';
 export interface EngineOptions {
   /** Postgres to work on. Give this or `pool`. */
   databaseUrl?: string;
-  /** The application's own pool; it is neither configured nor closed. Then `listenUrl` is needed to be woken. */
+  /** The application's own pool; it is neither configured nor closed. Receiving hints then requires `listenUrl`. */
   pool?: PoolLike;
   /** Default `flowfabric`. Several engines may live in one database, each in a schema of its own. */
   schema?: string;
   /**
-   * Connections for statements. Default 10. Besides them a process opens up to 4 for `ctx.tx`, 4 for handlers of consumers (not more of each than
-   * `poolSize`) and one to listen: 19 in all, with `poolSize: 1` four.
+   * Connections for statements. Default 10. In addition, a process opens up to 4 for `ctx.tx`, 4 for handlers of
+   * consumers (of each no more than `poolSize`) and one to listen: 19 in total, and 4 with `poolSize: 1`.
    */
   poolSize?: number;
   /** A direct connection for wake-ups, when databaseUrl goes through a pooler. Default: databaseUrl. */
   listenUrl?: string;
-  /** `off`: no listening connection; work is found by looking at intervals. */
+  /** `off`: no listening connection; work is found by polling. */
   listen?: 'on' | 'off';
   /**
-   * What tokens of waitpoints are signed with: a text of 32 bytes or more, the same for all processes. To change it, give
-   * the new one first and the old one after it, everywhere, and then rotate the signing key.
+   * What tokens of waitpoints are signed with: a string of 32 bytes or more, the same in all processes. To change it,
+   * give all processes the new one followed by the old one, then rotate the signing key.
    */
   signingSecret?: SigningSecret;
 }
 
-/** A connection takes the same, and more. */
+/** Also options of a connection, which has more. */
 export const engineFields = {
   databaseUrl: parsed.optional(),
   pool: parsed.optional(),
@@ -69,7 +69,7 @@ export const engineFields = {
 };
 const engineOptions = shape<EngineOptions>(engineFields);
 
-/** Both faces on one database and schema. */
+/** All operations on one database and schema. */
 export interface Engine extends Groups, Closable {}
 
 export interface OpenedEngine {
@@ -79,8 +79,8 @@ export interface OpenedEngine {
 }
 
 /**
- * Opens an engine on a migrated schema. Requests without a policy get `defaultPolicy`, which here is none. The context
- * is for the reconcilers that run beside it.
+ * Opens an engine on a migrated schema. Requests without a policy get `defaultPolicy`, which is empty by default. The
+ * returned context is for the reconcilers that run beside the engine.
  */
 export async function openEngine(
   options: EngineOptions,
@@ -143,7 +143,7 @@ function bindEngine(
     return context;
   };
   const close = closingOf(context, [feed, endings, submits, steps, orders, appends], async (deadlineMs) => {
-    // Handlers of consumers may use the engine to the end of their batch.
+    // Handlers of consumers may use the engine until their batch is done.
     await feed.close(deadlineMs);
     closed = true;
   });

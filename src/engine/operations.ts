@@ -1,6 +1,6 @@
 /**
- * The operations of an engine, by noun and verb: which function does what. Those that share statements with others made at the same time
- * are parts that the engine keeps; all others are functions of its context.
+ * The operations of an engine, by noun and verb, and the function behind each. Those that share statements with
+ * concurrent calls are parts of the engine; all others are functions of its context.
  */
 import type {
   Consumers,
@@ -48,7 +48,7 @@ import { readSteps, type Steps } from './steps/steps.ts';
 import type { Appends } from './streams/append.ts';
 import { readStream, readSummary, tailOnce, tailStream, watchSummary } from './streams/streams.ts';
 
-/** Both faces of an engine: the groups an application uses, and what its workers say. */
+/** Both faces of an engine: the groups an application uses, and the worker protocol. */
 export interface Groups {
   executions: Executions;
   flows: Flows;
@@ -81,7 +81,7 @@ type ManyVerb<Request> = (
   request: Request,
 ) => Promise<unknown[]>;
 
-/** A verb on many is the verb on one, too. */
+/** Makes a verb on several ids accept a single one, too. */
 function oneOrMany<Request>(verb: ManyVerb<Request>) {
   return async (context: EngineContext, id: string | readonly string[], request: Request): Promise<never> => {
     if (Array.isArray(id)) return (await verb(context, id, request)) as never;
@@ -147,7 +147,7 @@ function workerOperations(parts: Parts): Operations<Groups>['worker'] {
   };
 }
 
-/** The table. Its order is that of the documents. */
+/** The table of all operations, in the order of the documentation. */
 export function operationsOf(parts: Parts): Operations<Groups> {
   const { submits, feed, defaultPolicy } = parts;
   return {

@@ -1,7 +1,7 @@
 /**
- * Reports operations to OpenTelemetry: a counter, and a span around each where a tracer provider is registered. The API is an optional
- * peer; without it nothing is wrapped, and with it but without a provider an operation costs two lookups. Only names and codes are
- * reported: no arguments, results or messages.
+ * Reports operations to OpenTelemetry: a counter, and a span around each if a tracer provider is registered. The API is
+ * an optional peer dependency; without it nothing is wrapped, and with it but without a provider an operation costs two
+ * lookups. Only names and codes are reported: no arguments, results or messages.
  */
 import type * as Otel from '@opentelemetry/api';
 import { isEngineError } from '../contract/errors.ts';
@@ -10,7 +10,7 @@ import type { SpanName } from '../contract/trace-context.ts';
 const SCOPE = 'flowfabric';
 const DESCRIPTION = { description: 'Operations of the engine, by name and outcome.' };
 
-/** What a worker does for itself belongs to no request: whatever was active when it was started is long over. */
+/** What a worker does on its own belongs to no request: the span that was active at its start has long ended. */
 const OF_THE_WORKER: ReadonlySet<string> = new Set([
   'worker.claim',
   'worker.renew',
@@ -27,11 +27,11 @@ export interface Telemetry {
   activeSpan(): SpanName | undefined;
   /** Runs an operation, counted and in a span. */
   observe<Answer>(operation: string, call: Call<Answer>): Promise<Answer>;
-  /** Counts an operation whose answer is read item by item. */
+  /** Counts an operation whose result is read item by item. */
   count(operation: string, error?: unknown): void;
 }
 
-/** Undefined where the API is not installed. */
+/** Undefined if the API is not installed. */
 export async function loadTelemetry(): Promise<Telemetry | undefined> {
   const otel = await import('@opentelemetry/api').catch(() => undefined);
   return otel === undefined ? undefined : telemetryOf(otel);
@@ -64,16 +64,16 @@ function telemetryOf(otel: typeof Otel): Telemetry {
   };
 }
 
-/** Undefined while nobody has registered a provider: a span that goes nowhere would cost something, too. */
+/** Undefined while no provider is registered: a span that goes nowhere would still cost something. */
 function tracerOf(otel: typeof Otel): Otel.Tracer | undefined {
   const provider = otel.trace.getTracerProvider();
   if (!('getDelegateTracer' in provider)) return provider.getTracer(SCOPE);
   return (provider as Otel.ProxyTracerProvider).getDelegateTracer(SCOPE);
 }
 
-/** Made once for each provider: one may be registered after the engine was opened. */
+/** Created once per provider: one may be registered after the engine was opened. */
 function counterOf(otel: typeof Otel): () => Otel.Counter | undefined {
-  const nobodys = otel.createNoopMeter();
+  const noop = otel.createNoopMeter();
   let known: Otel.MeterProvider | undefined;
   let counter: Otel.Counter | undefined;
   return () => {
@@ -81,7 +81,7 @@ function counterOf(otel: typeof Otel): () => Otel.Counter | undefined {
     if (provider !== known) {
       known = provider;
       const meter = provider.getMeter(SCOPE);
-      counter = meter === nobodys ? undefined : meter.createCounter('flowfabric.operations', DESCRIPTION);
+      counter = meter === noop ? undefined : meter.createCounter('flowfabric.operations', DESCRIPTION);
     }
     return counter;
   };
@@ -118,7 +118,7 @@ function attributesOf(operation: string, error?: unknown): Otel.Attributes {
   };
 }
 
-/** Errors of the caller, such as the reason of its signal, have no code. */
+/** Errors of the caller, such as the reason of its `AbortSignal`, have no code. */
 function codeOf(error: unknown): string {
   return isEngineError(error) ? error.code : 'error';
 }

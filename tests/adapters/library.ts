@@ -307,7 +307,7 @@ function describeEndedInside<Tx>(bench: Bench<Tx>): void {
       const run = await bench.engine.submit(book, null);
       expect(await run.wait()).toMatchObject({
         outcome: 'failed',
-        message: expect.stringContaining('leave COMMIT and ROLLBACK to whoever began it'),
+        message: expect.stringContaining('leave COMMIT and ROLLBACK to the code that began it'),
       });
       expect(calls).toHaveLength(1);
       expect(await bench.engine.executions.listSteps(run.executionId)).toEqual([]);

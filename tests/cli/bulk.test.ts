@@ -85,14 +85,17 @@ describe('a filter instead of ids', () => {
 
   it.each([
     [['cancel', '--lane', 'look', '--reason', 'r'], 'Not a terminal: pass --yes (try --dry-run first).'],
-    [['replay', '--lane', 'look', '--reason', 'r'], '--state must say which ends are meant'],
+    [['replay', '--lane', 'look', '--reason', 'r'], '--state must be given, from'],
     [['cancel', '--reason', 'r'], 'Give ids, or a filter such as --state failed.'],
     [['cancel', ID, '--lane', 'look', '--reason', 'r'], 'Give ids or a filter, not both.'],
     [['cancel', ID, '--dry-run'], '--dry-run needs a filter, not ids.'],
-    [['replay', '--lane', 'look', '--reason', 'r', '--yes'], '--state must say which ends are meant'],
-    [['replay', '--ended-after', '1h', '--dry-run'], '--ended-after goes only with states that are ends'],
-    [['cancel', '--state', 'failed', '--dry-run'], '--state names failed, but cancel is only about delayed'],
-    [['change-priority', '1', '--state', 'active', '--yes'], '--state names active'],
+    [['replay', '--lane', 'look', '--reason', 'r', '--yes'], '--state must be given, from'],
+    [['replay', '--ended-after', '1h', '--dry-run'], '--ended-after requires terminal states only'],
+    [
+      ['cancel', '--state', 'failed', '--dry-run'],
+      '--state contains failed, but cancel accepts only delayed',
+    ],
+    [['change-priority', '1', '--state', 'active', '--yes'], '--state contains active'],
     [
       ['change-priority', '1', '--lane', 'look', '--yes', '--chunk', '0'],
       '--chunk must be a whole number from 1',

@@ -127,7 +127,10 @@ describe('flowfabric', () => {
     [['migrate'], 'Which database? Give --url or set DATABASE_URL.'],
     [['migrate', '--url', NOWHERE, '--show-sql'], '--show-sql needs --dry-run.'],
     [['migrate', '--url', NOWHERE, 'now'], 'Too many arguments'],
-    [['migrate', '--url', NOWHERE, '--schema', 'No-Name'], 'schema must be lower-case letters'],
+    [
+      ['migrate', '--url', NOWHERE, '--schema', 'No-Name'],
+      'schema must consist of at most 48 lower-case letters',
+    ],
     [['migrate', '--url', 'app'], 'must be a postgres:// URL'],
     [['submit', '--url', NOWHERE], `Missing required argument 'task'.`],
     [['describe', '--url', NOWHERE], `Missing required argument 'id'.`],

@@ -101,7 +101,7 @@ describe('flowfabric doctor finds', () => {
   });
 
   it.each([
-    [`UPDATE ff_migration SET checksum = 'x' WHERE version = 1`, 'problem', 'another text'],
+    [`UPDATE ff_migration SET checksum = 'x' WHERE version = 1`, 'problem', 'different content'],
     [`INSERT INTO ff_migration VALUES (9999, '9999_later', 'x', true, 0)`, 'problem', '9999_later'],
     [`DELETE FROM ff_migration WHERE version > 1`, 'problem', 'at migration 1 of'],
     [`UPDATE ff_function_set SET version = 0`, 'problem', 'functions of an older version'],
@@ -208,7 +208,7 @@ describe('flowfabric doctor finds', () => {
     const found = await diagnose(database.url, '--listen-url', other.url);
     expect(found.of('notifications')).toMatchObject({
       verdict: 'warn',
-      detail: expect.stringContaining('not heard within 5 s'),
+      detail: expect.stringContaining('not received within 5 s'),
       fix: expect.stringContaining('listenUrl'),
     });
   });
@@ -230,7 +230,7 @@ describe('flowfabric doctor finds', () => {
     expect((await diagnose(database.url)).of('stuck executions')).toEqual({
       check: 'stuck executions',
       verdict: 'problem',
-      detail: `1 could not be moved on: ${executionId} (due-timers, 9 failures, database_error).`,
+      detail: `The reconcilers fail on 1: ${executionId} (due-timers, 9 failures, database_error).`,
       fix: `flowfabric describe '${executionId}'`,
     });
     await engine.cancel(executionId, { reason: 'r' });
@@ -256,7 +256,7 @@ describe('flowfabric doctor finds', () => {
       .toMatchObject({
         verdict: 'warn',
         detail: expect.stringMatching(
-          new RegExp(`^Session ${pid}, open for \\d+s, idle in its transaction, holds \\${executionId}:`),
+          new RegExp(`^Session ${pid}, open for \\d+s, idle in its transaction, locks \\${executionId}:`),
         ),
         fix: `SELECT pg_terminate_backend(${pid});`,
       });
@@ -273,7 +273,7 @@ describe('flowfabric doctor finds', () => {
     await database.moveClock(60_000);
     expect((await diagnose(database.url)).of('reconcilers')).toMatchObject({
       verdict: 'problem',
-      detail: '0 lapsed leases and 1 due timers wait for somebody to act on them.',
+      detail: 'Nothing acts on 0 lapsed leases and 1 due timers.',
     });
     const keeper = await connect({ databaseUrl: database.url });
     onTestFinished(() => keeper.close());

@@ -125,7 +125,7 @@ describe('an invalid value', () => {
       ['list', '--created-after', '1h', '--created-before', '2h'],
       '--created-before must be later than --created-after',
     ],
-    [['list', '--state', 'waiting', '--error-contains', 'x'], '--error-contains goes only with states'],
+    [['list', '--state', 'waiting', '--error-contains', 'x'], '--error-contains requires terminal states'],
     [['list', '--tag', 'a=1', '--tag', 'a=2'], '--tag names a key twice'],
     [['list', '--parent', 'me'], '--parent does not begin with {fp:'],
     [['list', '--limit', '0'], '--limit must be a whole number from 1 to 1000.'],

@@ -21,7 +21,7 @@ import { listAttemptRows } from '../../src/engine/operator/lists.sql.ts';
 import { readStanding } from '../../src/engine/database/migration-plan.ts';
 import { sendHint } from '../../src/engine/database/notify.ts';
 import { readClock, readOutcomes, readSnapshot } from '../../src/engine/executions/reads.sql.ts';
-import * as reconciling from '../../src/engine/upkeep/reconciling.sql.ts';
+import * as bookkeeping from '../../src/engine/upkeep/bookkeeping.sql.ts';
 import { listForgettable, readRetention, writeRetention } from '../../src/engine/upkeep/retention.sql.ts';
 import { isBehind, readRoutes } from '../../src/engine/executions/claiming/routes.sql.ts';
 import { checkSchema } from '../../src/engine/database/schema-state.ts';
@@ -75,12 +75,12 @@ export async function askStore({ database, client }: Recorder): Promise<void> {
 async function askReconcilers(database: Database): Promise<void> {
   await listLapsedLeases(database, MANY);
   await listDueTimers(database, MANY);
-  await reconciling.takeTickets(database, ['a'], 'me', MANY);
-  await reconciling.returnTickets(database, 'me');
-  await reconciling.recordSetback(database, 'due-timers', key, 'x');
-  await reconciling.clearSetbacks(database, 'due-timers', [key]);
-  await reconciling.forgetOldSetbacks(database);
-  await reconciling.vacuumQueues(database);
+  await bookkeeping.takeTickets(database, ['a'], 'me', MANY);
+  await bookkeeping.returnTickets(database, 'me');
+  await bookkeeping.recordSetback(database, 'due-timers', key, 'x');
+  await bookkeeping.clearSetbacks(database, 'due-timers', [key]);
+  await bookkeeping.forgetOldSetbacks(database);
+  await bookkeeping.vacuumQueues(database);
   await writeRetention(database, null);
   await readRetention(database);
   await listForgettable(database, MANY, MANY);

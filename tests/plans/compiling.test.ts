@@ -32,7 +32,7 @@ const CARRIERS = [
   'readLarge',
 ];
 /** Functions that send no statement with a plan, or use their own connections. */
-const WITHOUT_PLANS = ['planMigration', 'hearOwnHint', 'readAnsweringPids'];
+const WITHOUT_PLANS = ['planMigration', 'echoHint', 'readAnsweringPids'];
 
 let url: string;
 let hasCompiler: boolean;

@@ -14,7 +14,7 @@ import {
   readMembers,
 } from '../../src/engine/flows/reads.sql.ts';
 import { readOutcomes, readSnapshot } from '../../src/engine/executions/reads.sql.ts';
-import { clearSetbacks, takeTickets } from '../../src/engine/upkeep/reconciling.sql.ts';
+import { clearSetbacks, takeTickets } from '../../src/engine/upkeep/bookkeeping.sql.ts';
 import { listDueTimers, listLapsedLeases } from '../../src/engine/executions/due.sql.ts';
 import {
   epochAt,

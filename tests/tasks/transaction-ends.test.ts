@@ -47,7 +47,7 @@ test('a transaction that a handler kept is refused once it has ended', async () 
   const run = await engine.submit(keeping, null);
   await run.result();
   await expect(kept[0]!.query('INSERT INTO public.kept VALUES (1)')).rejects.toThrow(
-    'The transaction is over: await what is done in it.',
+    'The transaction has ended: await every query that uses it.',
   );
   expect((await crew.database.query('SELECT n FROM public.kept')).rows).toEqual([]);
 });

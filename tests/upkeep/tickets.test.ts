@@ -6,7 +6,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import type { Connection } from '../../src/connect/connection.ts';
 import { openEngine } from '../../src/engine/open.ts';
 import type { ReconcilerReport } from '../../src/contract/operations.ts';
-import { takeTickets } from '../../src/engine/upkeep/reconciling.sql.ts';
+import { takeTickets } from '../../src/engine/upkeep/bookkeeping.sql.ts';
 import { startFaultProxy } from '../../src/testing/fault-proxy.ts';
 import { AGAIN, newKind, resultOf, SOON, useCrew } from '../worker/crew.ts';
 import { workerPort } from '../../src/connect/port.ts';

@@ -71,7 +71,7 @@ describe('at the limit of routes', () => {
     );
     await expect(bench.engine.executions.submit({ kind: 'new' })).rejects.toMatchObject({
       code: 'route_limit_reached',
-      message: expect.stringMatching(/10,?000.*out of use.*tag/s) as string,
+      message: expect.stringMatching(/10,?000.*unused.*tag/s) as string,
     });
     await goBy();
     await vi.waitFor(async () => {

@@ -1,6 +1,6 @@
 /**
- * Answers of the database that somebody waits for, until they are given up: then every wait ends at once, and so does
- * whatever is asked afterwards.
+ * The answers of the database that callers wait for. Once they are given up, every pending wait and every later one
+ * rejects at once.
  */
 import { EngineError } from '../../contract/errors.ts';
 
@@ -8,7 +8,7 @@ export class Answers {
   readonly #waiting = new Set<(error: EngineError) => void>();
   #isGivenUp = false;
 
-  /** What is awaited (by a function that does not throw, but rejects), or `closed` as soon as answers are given up. */
+  /** Resolves as `ask` does, or rejects with `closed` once answers are given up. `ask` must reject, not throw. */
   wait<Answer>(ask: () => Promise<Answer>): Promise<Answer> {
     if (this.#isGivenUp) return Promise.reject(engineClosed());
     return new Promise((resolve, reject) => {

@@ -1,20 +1,20 @@
 /**
- * The columns of a statement, declared once: what each is called in the record it belongs to, and the expression it comes from. The
- * SELECT list is made from the declaration, so the row that comes back is the record, and its type is the record's. Names are written
- * `s.ff_…` where an expression needs one of the schema's own.
+ * The columns of a statement, declared once: the key of each in its record, and the expression it comes from. The
+ * SELECT list is built from the declaration, so the row that comes back is the record and has its type. An expression
+ * refers to tables and functions of the schema as `s.ff_…`.
  */
 export interface Columns<Row> {
   readonly names: readonly string[];
-  /** For the statement: each expression under its name. */
+  /** The SELECT list: each expression under its name. */
   readonly list: string;
-  /** A type only: no object has it. */
+  /** Exists as a type only. */
   readonly row?: Row;
 }
 
-/** The record that columns make. */
+/** The record that the columns form. */
 export type RowOf<Declared> = Declared extends Columns<infer Row> ? Row : never;
 
-/** An expression for every member of the record, and for nothing else. */
+/** Takes an expression for every key of the record, and for nothing else. */
 export function columns<Row>(expressions: Readonly<Record<keyof Row & string, string>>): Columns<Row> {
   const entries = Object.entries<string>(expressions);
   return {
@@ -23,10 +23,13 @@ export function columns<Row>(expressions: Readonly<Record<keyof Row & string, st
   };
 }
 
-/** Members whose column has another name than theirs in snake case. */
+/** Keys whose column is not simply their snake-case name. */
 const STORED_AS: Readonly<Record<string, string>> = { uuid: 'execution_id', partition: 'partition_key' };
 
-/** Some members of a record, each from the column of its own name: `attemptIndex` from `attempt_index`, of the table or function `of`. */
+/**
+ * Some keys of a record, each from the column of the same name (`attemptIndex` from `attempt_index`) of the table or
+ * function `of`.
+ */
 export function columnsOf<Whole>(of = '') {
   return <Name extends keyof Whole & string>(...names: Name[]): Columns<Pick<Whole, Name>> => {
     const prefix = of === '' ? '' : `${of}.`;
@@ -39,7 +42,7 @@ export function columnsOf<Whole>(of = '') {
   };
 }
 
-/** Two parts of one list. */
+/** Joins two lists of columns. */
 export function withColumns<First, Second>(
   first: Columns<First>,
   second: Columns<Second>,
@@ -47,19 +50,19 @@ export function withColumns<First, Second>(
   return { names: [...first.names, ...second.names], list: `${first.list}, ${second.list}` };
 }
 
-/** Of a row that has more, the members of one record. */
+/** Picks the keys of one record from a row that has more. */
 export function partOf<Row>({ names }: Columns<Row>, row: Row): Row {
   const part: Partial<Row> = {};
   for (const name of names as readonly (keyof Row)[]) part[name] = row[name];
   return part as Row;
 }
 
-/** An id as the outside knows it; null where there is no uuid. */
+/** An id in its public form; null where there is no uuid. */
 export function idText(partition: string, uuid: string): string {
   return `'{fp:' || ${partition} || '}:' || ${uuid}`;
 }
 
-/** A statement, or a part of one, whose names are written `s.ff_…`, for one schema. */
+/** Replaces `s.ff_…` in a statement, or a part of one, by the names in this schema. */
 export function inSchema({ prefix }: { prefix: string }, text: string): string {
   return text.replaceAll('s.ff_', `${prefix}ff_`);
 }

@@ -1,26 +1,27 @@
 /**
- * Every condition of a database that the engine has words for: by SQLSTATE, by the code of a TLS failure, or by what the driver
- * says when nothing else tells. One row says the code, the reason with its remedy, and whether a statement that met it is
- * tried again before it is reported to the caller.
+ * Every database condition that the engine explains: by SQLSTATE, by the code of a TLS failure, or, failing those, by
+ * the driver's message. Each row has the error code, the reason with its remedy, and whether the statement is retried
+ * before the caller gets the error.
  */
 import type { ErrorCode } from '../../contract/errors.ts';
 import { LIMITS } from '../../contract/limits.ts';
 
 /**
- * `conflict`: at once, because nothing happened. `outage`: for some seconds, as a restart takes. `briefly`: a few times, because it
- * may be over in a moment. `never`: the next try would fail in the same way. Those after lost answers only for statements that may happen twice.
+ * `conflict`: at once, because nothing happened. `outage`: for some seconds, as long as a restart takes. `briefly`: a
+ * few times, because it may pass in a moment. `never`: the next try would fail in the same way. `outage` and `briefly`
+ * apply only to statements that may safely happen twice.
  */
 export type Retry = 'conflict' | 'outage' | 'briefly' | 'never';
 
 export interface Condition {
   code: ErrorCode;
-  /** Completes a sentence: the reason, and what to do about it. */
-  says: string;
+  /** Completes a sentence: what is wrong, and what to do about it. */
+  reason: string;
   retry: Retry;
 }
 
-function condition(code: ErrorCode, says: string, retry: Retry = 'never'): Condition {
-  return { code, says, retry };
+function condition(code: ErrorCode, reason: string, retry: Retry = 'never'): Condition {
+  return { code, reason, retry };
 }
 
 const OURS: Record<string, Condition> = {
@@ -28,34 +29,31 @@ const OURS: Record<string, Condition> = {
   FF002: condition('invariant_broken', 'a write did not reach every row it had locked; nothing was written'),
   FF003: condition(
     'route_limit_reached',
-    `${LIMITS.routes} distinct combinations of lane, kind and capabilities are in use, which is the limit; those out of use are forgotten about a day after the last submit, once nothing is kept of what they ran. Keep results for less long, or use fewer lanes: tell tenants apart by namespace or tag`,
+    `the limit of ${LIMITS.routes} distinct combinations of lane, kind and capabilities is reached; unused ones are forgotten about a day after their last submit, once none of their executions are kept. Shorten retention or use fewer lanes; separate tenants by namespace or tag instead`,
   ),
-  FF004: condition('invalid_id', 'an id names a uuid that belongs to an execution of another partition'),
-  FF005: condition(
-    'idempotency_key_reused',
-    'an idempotency key already stands for a request that differs from this one',
-  ),
+  FF004: condition('invalid_id', 'an id has the uuid of an execution in another partition'),
+  FF005: condition('idempotency_key_reused', 'an idempotency key was already used for a different request'),
   FF006: condition(
     'invariant_broken',
-    'positions were asked for in a way that could lose events; nothing was written',
+    'assigning positions in this way could lose events; nothing was written',
   ),
   FF007: condition(
     'invalid_step',
-    'the transaction was ended by a COMMIT or ROLLBACK inside it, so nothing is recorded of it; leave COMMIT and ROLLBACK to whoever began it',
+    'a COMMIT or ROLLBACK inside the transaction ended it, so nothing was recorded; leave COMMIT and ROLLBACK to the code that began it',
   ),
   FF008: condition('invalid_input', 'a change of a flow was refused'),
 };
 
 const STATEMENTS: Record<string, Condition> = {
-  '22P05': condition('invalid_input', 'text holds the character \\u0000, which Postgres cannot store'),
-  '22021': condition('invalid_input', 'text holds bytes that are not valid UTF-8'),
+  '22P05': condition('invalid_input', 'a string contains the character \\u0000, which Postgres cannot store'),
+  '22021': condition('invalid_input', 'a string contains bytes that are not valid UTF-8'),
   '25P02': condition('retry_transaction', 'the transaction had already failed; roll it back'),
   '40001': condition('contention', 'the database reported a serialization conflict', 'conflict'),
   '40P01': condition('contention', 'the database reported a deadlock', 'conflict'),
   '55P03': condition('contention', 'a lock was not available in time', 'conflict'),
   '57014': condition(
     'statement_cancelled',
-    'the statement was cancelled: it took longer than the statement_timeout of the role or the database allows, or an administrator cancelled it; raise the timeout with ALTER ROLE … SET statement_timeout',
+    'the statement was cancelled: it exceeded the statement_timeout of the role or the database, or an administrator cancelled it; raise the timeout with ALTER ROLE … SET statement_timeout',
   ),
 };
 
@@ -66,29 +64,32 @@ const RIGHTS: Record<string, Condition> = {
   ),
   '28000': condition(
     'permission_denied',
-    'the database refused the role: it does not exist, may not log in, or pg_hba.conf does not let it in from here (it may ask for TLS: sslmode=require)',
+    'the database refused the role: it does not exist, may not log in, or is not allowed from this host by pg_hba.conf (which may require TLS: sslmode=require)',
   ),
-  '42501': condition('permission_denied', 'the database role lacks a right; migrate with grantTo set to it'),
+  '42501': condition(
+    'permission_denied',
+    'the database role lacks a privilege; migrate with grantTo set to it',
+  ),
   '42P01': condition('schema_missing', 'a table is missing; run the migrations first'),
   '42883': condition('schema_missing', 'a function is missing; run the migrations first'),
   '3F000': condition('schema_missing', 'the schema does not exist; run the migrations first'),
 };
 
-/** What was asked for is not at fault, and unless the server says that it refused, it may have happened. */
+/** Not caused by the statement itself, which may have happened unless the server reports that it refused it. */
 const OUTAGES: Record<string, Condition> = {
   '25006': condition(
     'unavailable',
-    'the server accepts no writes: it is a standby, or default_transaction_read_only is on; connect to the primary, or set it off for the role',
+    'the server accepts no writes: it is a standby, or default_transaction_read_only is on; connect to the primary, or turn the setting off for the role',
     'briefly',
   ),
   '25P03': condition(
     'unavailable',
-    'the database ended a transaction that was idle for longer than idle_in_transaction_session_timeout allows; raise it for the role',
+    'the database ended a transaction that was idle for longer than idle_in_transaction_session_timeout; raise the timeout for the role',
     'outage',
   ),
   '25P04': condition(
     'unavailable',
-    'the database ended a transaction that took longer than transaction_timeout allows; raise it for the role',
+    'the database ended a transaction that took longer than transaction_timeout; raise the timeout for the role',
     'briefly',
   ),
   '3D000': condition(
@@ -99,12 +100,12 @@ const OUTAGES: Record<string, Condition> = {
   '53200': condition('unavailable', 'the server is out of memory', 'briefly'),
   '53300': condition(
     'no_connection',
-    'no connection is left for this role (max_connections of the server, or CONNECTION LIMIT of the role or the database); raise the limit, or lower poolSize: flowfabric doctor says how many a process needs',
+    'no connection is left for this role (max_connections of the server, or CONNECTION LIMIT of the role or the database); raise the limit, or lower poolSize (flowfabric doctor shows how many connections a process needs)',
     'briefly',
   ),
   '55000': condition(
     'unavailable',
-    'the database accepts no connections at present (ALTER DATABASE … ALLOW_CONNECTIONS)',
+    'the database does not accept connections (ALTER DATABASE … ALLOW_CONNECTIONS)',
   ),
   '57P01': condition(
     'unavailable',
@@ -116,24 +117,24 @@ const OUTAGES: Record<string, Condition> = {
   '57P04': condition('unavailable', 'the database was dropped', 'outage'),
   '57P05': condition(
     'unavailable',
-    'the server ended a connection that was idle for longer than idle_session_timeout allows',
+    'the server ended a connection that was idle for longer than idle_session_timeout',
     'outage',
   ),
 };
 
-/** Connection gone, resources used up, system errors of the server: words only for the class. */
+/** Explained by class only: lost connections, exhausted resources, system errors of the server. */
 const CLASSES: readonly [RegExp, Condition][] = [
   [/^08/, condition('unavailable', 'the connection to the database was lost', 'outage')],
-  [/^53/, condition('unavailable', 'the server has used up a resource', 'briefly')],
-  [/^58/, condition('unavailable', 'the server met an error of its system', 'outage')],
+  [/^53/, condition('unavailable', 'the server has run out of a resource', 'briefly')],
+  [/^58/, condition('unavailable', 'the server reported a system error', 'outage')],
 ];
 
 const UNTRUSTED = condition(
   'unavailable',
-  'the certificate of the server is signed by nobody this process trusts; name the certificate of its authority with sslrootcert=FILE in the URL, or do not verify it: sslmode=no-verify',
+  'the certificate of the server is not signed by an authority this process trusts; add sslrootcert=FILE with the certificate of that authority to the URL, or turn verification off with sslmode=no-verify',
 );
 
-/** Codes of Node and OpenSSL for a session that was not agreed on. */
+/** Codes of Node and OpenSSL for a failed handshake. */
 const TLS: Record<string, Condition> = {
   DEPTH_ZERO_SELF_SIGNED_CERT: UNTRUSTED,
   SELF_SIGNED_CERT_IN_CHAIN: UNTRUSTED,
@@ -147,11 +148,11 @@ const TLS: Record<string, Condition> = {
   ),
   ERR_TLS_CERT_ALTNAME_INVALID: condition(
     'unavailable',
-    'the certificate of the server is for another name than the host in the URL; use the name that is in the certificate',
+    'the certificate of the server does not match the host in the URL; use the name in the certificate',
   ),
 };
 const TLS_CODE = /^(ERR_SSL_|ERR_TLS_|ERR_OSSL_|EPROTO$)/;
-const TLS_FAILED = condition('unavailable', 'no TLS session could be agreed on with the server');
+const TLS_FAILED = condition('unavailable', 'the TLS handshake with the server failed');
 
 /** The driver's own errors have no code. */
 const BY_MESSAGE: readonly [RegExp, Condition][] = [
@@ -159,28 +160,28 @@ const BY_MESSAGE: readonly [RegExp, Condition][] = [
     /does not support SSL/,
     condition(
       'unavailable',
-      'the URL asks for TLS and the server does not offer it; set ssl = on at the server, or sslmode=disable in the URL',
+      'the URL requires TLS and the server does not offer it; set ssl = on at the server, or sslmode=disable in the URL',
     ),
   ],
   [
     /timeout exceeded when trying to connect/,
     condition(
       'no_connection',
-      'no connection of the pool became free in time: statements that take long, or get no answer, hold them all; raise poolSize',
+      'no connection of the pool became free in time: slow or unanswered statements occupy them all; raise poolSize',
     ),
   ],
   [
     /password must be a string/,
-    condition('permission_denied', 'the server asks for a password, and there is none in the URL'),
+    condition('permission_denied', 'the server requires a password, and the URL has none'),
   ],
 ];
 
 const BY_SQLSTATE: Record<string, Condition> = { ...OURS, ...STATEMENTS, ...RIGHTS, ...OUTAGES };
 
-/** A connection the server ended with an error of its own is gone, whatever the reason. */
+/** A fatal error ends the connection, whatever its reason. */
 const ENDED = condition('unavailable', 'the server refused or ended the connection', 'briefly');
 const FATAL = new Set(['FATAL', 'PANIC']);
-/** Of a statement they mean something else than of a connection. */
+/** These mean something else when they are not fatal. */
 const ONLY_FATAL = new Set(['55000']);
 
 export function conditionOfState(sqlState: string, severity: string): Condition | undefined {
@@ -198,10 +199,10 @@ export function conditionOfMessage(message: string): Condition | undefined {
   return BY_MESSAGE.find(([pattern]) => pattern.test(message))?.[1];
 }
 
-/** Read again for each connection, so it may be in the middle of being replaced. */
+/** The file is read for each connection, possibly while it is being replaced. */
 export const UNREADABLE_FILE = condition(
   'unavailable',
-  'a file that the URL names (sslrootcert, sslcert or sslkey) cannot be read; check its path and its rights',
+  'a file named in the URL (sslrootcert, sslcert or sslkey) cannot be read; check its path and permissions',
   'briefly',
 );
 export const UNREACHABLE = condition('unavailable', 'the database could not be reached', 'outage');

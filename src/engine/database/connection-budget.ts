@@ -1,6 +1,6 @@
 /**
- * How many connections one process opens at most, and what for. There is no other place that opens any while an engine runs;
- * `migrate` and the doctor have theirs only while they work.
+ * How many connections one process opens at most, and what for. Nothing else opens any while an engine runs, except
+ * `migrate` and the doctor for as long as they work.
  */
 import { LIMITS } from '../../contract/limits.ts';
 
@@ -9,7 +9,7 @@ export const DEFAULT_POOL_SIZE = 10;
 export interface ConnectionBudget {
   /** For statements of the engine: `poolSize`. */
   statements: number;
-  /** For `ctx.tx`, and for handlers of consumers: apart from each other and from statements, because user code may take long. */
+  /** For `ctx.tx` and, as `handlings`, for handlers of consumers. Separate, because user code may take long. */
   transactions: number;
   handlings: number;
   listener: number;
@@ -26,7 +26,7 @@ export function connectionBudget(
   return { statements: poolSize, transactions, handlings: transactions, listener, total };
 }
 
-/** A sentence for whoever has to make room. */
+/** A sentence for whoever has to raise a limit. */
 export function describeBudget({
   statements,
   transactions,

@@ -1,9 +1,8 @@
 /**
- * The connection to Postgres: a pool (ours or the user's), the schema, and one way to run a statement. Conflicts the
- * database asks to be retried are retried here, with jitter; a lost connection is retried only for statements
- * that may safely happen twice.
+ * The connection to Postgres: a pool (ours or the user's), the schema, and one way to run a statement. Conflicts are
+ * retried here, with jitter; after a lost connection, only statements that may safely happen twice are retried.
  */
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 import { EngineError, isEngineError } from '../../contract/errors.ts';
 import { spread } from '../../model/retry.ts';
@@ -16,26 +15,26 @@ import { quoteIdentifier, validDatabaseUrl, validSchemaName } from './names.ts';
 import { trackSockets } from './sockets.ts';
 import { VALUE_PARSERS } from './value-parsers.ts';
 
-/** What is needed of a pool; `pg.Pool` has it, whichever copy of `pg` it came from. */
+/** What the engine needs of a pool. Any `pg.Pool` has it, whichever copy of `pg` it came from. */
 export interface PoolLike {
   query(config: { text: string; values: unknown[]; types: unknown }): Promise<{ rows: unknown[] }>;
   /** Needed for transactions of handlers (`ctx.tx`). */
   connect?(): Promise<ClientLike>;
-  /** Where `pg.Pool` says how many connections it may have. */
+  /** Where `pg.Pool` has its limit of connections. */
   options?: { max?: number };
 }
 
-/** What is needed of a connection of that pool. */
+/** What the engine needs of a connection of that pool. */
 export interface ClientLike {
   query(
     text: string,
     params?: unknown[],
   ): Promise<{ rows: unknown[]; command?: string; rowCount?: number | null }>;
-  /** With a truthy argument the connection is thrown away instead of going back to the pool. */
+  /** With a truthy argument the connection is closed instead of returned to the pool. */
   release(broken?: boolean): void;
-  on?(event: 'error', heard: (error: Error) => void): unknown;
+  on?(event: 'error', listener: (error: Error) => void): unknown;
   end?(): Promise<void>;
-  off?(event: 'error', heard: (error: Error) => void): unknown;
+  off?(event: 'error', listener: (error: Error) => void): unknown;
 }
 
 export interface DatabaseOptions {
@@ -51,13 +50,13 @@ export interface Database {
   /** The schema quoted, with a dot: what table and function names are prefixed with. */
   readonly prefix: string;
   readonly pool: PoolLike;
-  /** It is the application's own: whoever calls may hold its last connection. */
+  /** The pool is the application's own: the caller may have its last connection. */
   readonly isShared: boolean;
-  /** What statements wait for. */
+  /** The statements under way. */
   readonly answers: Answers;
-  /** Ends the engine's own connections when what is under way has its answer. */
+  /** Closes the engine's own connections once the statements under way have finished. */
   close(): Promise<void>;
-  /** Ends every wait for an answer at once, and the engine's own connections with it. */
+  /** Rejects every wait for an answer at once and closes the engine's own connections. */
   abandon(): void;
 }
 
@@ -65,15 +64,15 @@ export interface Database {
 export interface Statement<Row = unknown> {
   doing: string;
   text: string;
-  /** What it answers, when that is more than one value: `text` selects their list. */
+  /** What it returns, when that is more than one value: `text` selects this list. */
   columns?: Columns<Row>;
   params: unknown[];
   repeatable: 'yes' | 'no';
-  /** `once`: a lock that was not to be had in time is not waited for again. */
+  /** `once`: not retried when a lock was not available in time. */
   waits?: 'once';
 }
 
-/** How often, and after which waits. A restarting server is back within seconds; after that long the caller should know. */
+/** How often, and after which delays. A restarting server is back within seconds; after that the caller should know. */
 const TRIES: Record<Retry, { most: number; waitMs: { min: number; max: number } }> = {
   conflict: { most: 8, waitMs: { min: 5, max: 200 } },
   outage: { most: 12, waitMs: { min: 20, max: 800 } },
@@ -81,11 +80,11 @@ const TRIES: Record<Retry, { most: number; waitMs: { min: number; max: number } 
   never: { most: 1, waitMs: { min: 0, max: 0 } },
 };
 
-/** A connection that gives no answer for this long is given up; the statement counts as unknown. */
+/** A connection that is silent for this long is given up; whether the statement happened is then unknown. */
 export const ANSWER_LIMIT_MS = 60_000;
 export const CONNECT_LIMIT_MS = 10_000;
 
-/** SQLSTATE of a lock that was waited for as long as `lock_timeout` says. */
+/** SQLSTATE of a wait for a lock that exceeded `lock_timeout`. */
 export const LOCK_TIMEOUT = '55P03';
 
 export function openDatabase(options: DatabaseOptions): Database {
@@ -117,7 +116,7 @@ export function openDatabase(options: DatabaseOptions): Database {
     connectionTimeoutMillis: CONNECT_LIMIT_MS,
     query_timeout: ANSWER_LIMIT_MS,
   });
-  // An idle connection that breaks is replaced at its next use; without a listener it would end the process.
+  // An idle connection that breaks is replaced at its next use. Without a listener the error would crash the process.
   pool.on('error', () => undefined);
   return {
     schema,
@@ -143,14 +142,15 @@ export async function run<Row>(database: Database, statement: Statement<Row>): P
     } catch (thrown) {
       const wait = retryWait(thrown, tries, statement);
       if (wait === undefined) throw explained(thrown, statement.doing, database);
-      await database.answers.wait(() => pause(wait));
+      await database.answers.wait(() => delay(wait));
     }
   }
 }
 
-/** Of a statement that always answers one. */
+/** The row of a statement that always returns one. */
 export function onlyRow<Row>(doing: string, [row]: readonly Row[]): Row {
-  if (row === undefined) throw new EngineError('database_error', `While ${doing}: nothing was answered.`);
+  if (row === undefined)
+    throw new EngineError('database_error', `While ${doing}: the database returned no row.`);
   return row;
 }
 
@@ -158,7 +158,7 @@ function explained(thrown: unknown, doing: string, { pool }: Database): EngineEr
   const error = toEngineError(thrown, doing);
   const max = pool.options?.max;
   if (error.code !== 'no_connection' || error.sqlState !== undefined || max === undefined) return error;
-  return new EngineError(error.code, `${error.message} It has ${max}.`, { cause: thrown });
+  return new EngineError(error.code, `${error.message} The pool has ${max}.`, { cause: thrown });
 }
 
 function retryWait<Row>(thrown: unknown, tries: number, statement: Statement<Row>): number | undefined {
@@ -169,7 +169,7 @@ function retryWait<Row>(thrown: unknown, tries: number, statement: Statement<Row
   return tries < most ? spread(waitMs, tries, Math.random()) : undefined;
 }
 
-/** A lock was not to be had in time. */
+/** A lock was not available in time. */
 export function isLockTimeout(error: unknown): error is EngineError {
   return isEngineError(error) && error.sqlState === LOCK_TIMEOUT;
 }

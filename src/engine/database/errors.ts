@@ -1,6 +1,6 @@
 /**
- * Translates what the driver throws into the engine's closed codes. What each condition means is written in one table beside.
- * Database messages can quote data, so they travel only as `cause`, never in the text of the error.
+ * Translates what the driver throws into the engine's closed set of codes; conditions.ts has what each condition means.
+ * Database messages can quote data, so they are kept as `cause` only and never become part of the message.
  */
 import { EngineError } from '../../contract/errors.ts';
 import {
@@ -15,7 +15,7 @@ import {
 /** Libraries wrap the driver's error in one or more of their own. */
 const MAX_CAUSES = 5;
 
-/** Five characters with a digit among them; Node's own codes and those of other libraries have another form. */
+/** Five characters with a digit among them; the codes of Node and of other libraries look different. */
 const SQLSTATE = /^(?=.*[0-9])(?!P[0-9]{4}$)[0-9A-Z]{5}$|^P000[0-4]$/;
 
 /** ECONNRESET, EPIPE, EAI_AGAIN …: the operating system's. */
@@ -45,15 +45,15 @@ export function sqlStateOf(error: unknown): string | undefined {
   return undefined;
 }
 
-/** What the error says about the database; undefined when it says nothing the engine knows. */
+/** The condition an error reports; undefined when the engine does not know it. */
 export function conditionOf(error: unknown): Condition | undefined {
   const sqlState = sqlStateOf(error);
   if (sqlState !== undefined) return conditionOfState(sqlState, severityOf(error));
   for (const { code, message, syscall } of withCauses(error)) {
     const known = typeof code === 'string' ? conditionOfCode(code) : undefined;
     if (known !== undefined) return known;
-    const said = typeof message === 'string' ? conditionOfMessage(message) : undefined;
-    if (said !== undefined) return said;
+    const byMessage = typeof message === 'string' ? conditionOfMessage(message) : undefined;
+    if (byMessage !== undefined) return byMessage;
     if (syscall === 'open') return UNREADABLE_FILE;
     if (syscall !== undefined || (typeof code === 'string' && NODE_CODE.test(code))) return UNREACHABLE;
     if (typeof message === 'string' && /connection|terminated|timeout/i.test(message)) return UNREACHABLE;
@@ -66,18 +66,20 @@ function severityOf(error: unknown): string {
   return '';
 }
 
-/** SQLSTATEs of a lost connection, and of a server that goes down or comes up. */
+/** SQLSTATEs of a lost connection, and of a server that is shutting down or starting up. */
 const SERVER_LEFT = /^(08|57P0)/;
-/** SQLSTATEs of a transaction that was idle, or took, longer than the server allows: its connection is ended for what was done in it. */
+/**
+ * SQLSTATEs of a transaction that was idle or open for longer than the server allows: the server closes its connection.
+ */
 const ENDED_BY_LIMIT = /^25P0[34]$/;
-/** What drivers say of a connection that is gone; the server's own words come with a SQLSTATE. */
+/** Driver messages for a lost connection; errors of the server itself have a SQLSTATE. */
 const LOST_WORDS =
   /connection (was |has been )?(terminated|ended|closed|lost|reset|destroyed|error)|closed the connection|CONNECTION_(CLOSED|ENDED|DESTROYED)|terminating connection|not queryable/i;
 
-/** `server`: only what the server itself said counts, and not that a transaction met a limit of time. */
+/** `server`: counts only what the server itself reported, and not that a transaction exceeded a time limit. */
 type LostBy = 'anything' | 'server';
 
-/** True for a connection that broke, and only for that: a statement that took too long, for example, has not lost its own. */
+/** True only if the connection broke: a statement that took too long, for example, still has its own. */
 export function isConnectionLost(error: unknown, by: LostBy = 'anything'): boolean {
   const state = sqlStateOf(error);
   if (state !== undefined)
@@ -90,8 +92,8 @@ export function isConnectionLost(error: unknown, by: LostBy = 'anything'): boole
   return false;
 }
 
-/** The system's code and the address, which quote no data; empty when the error does not say. */
-function placeOf(error: unknown): string {
+/** The system's code and the address, which quote no data; empty when the error has neither. */
+function addressOf(error: unknown): string {
   const { code, address, port } = error as { code?: unknown; address?: unknown; port?: unknown };
   const parts = [code, address === undefined ? undefined : `${String(address)}:${String(port)}`];
   const known = parts.filter((part) => typeof part === 'string');
@@ -105,8 +107,8 @@ export function toEngineError(error: unknown, doing: string): EngineError {
   const detail = { cause: error, ...(sqlState === undefined ? {} : { sqlState }) };
   const known = conditionOf(error);
   if (known !== undefined) {
-    const where = sqlState === undefined ? placeOf(error) : '';
-    return new EngineError(known.code, `While ${doing}: ${known.says}${where}.`, detail);
+    const where = sqlState === undefined ? addressOf(error) : '';
+    return new EngineError(known.code, `While ${doing}: ${known.reason}${where}.`, detail);
   }
   const why =
     sqlState === undefined

@@ -1,6 +1,6 @@
 /**
- * Rows that a session holds for longer than whoever wants them should wait: who it is, and statements on behalf of a person that say so
- * instead of waiting. Never what the session said: that may quote data.
+ * Rows that a session keeps locked for longer than others should wait: which session it is, and statements for an
+ * operator that report it instead of waiting. The session's query is never shown, since it may quote data.
  */
 import { EngineError } from '../../contract/errors.ts';
 import type { ExecutionId } from '../../contract/ids.ts';
@@ -14,7 +14,7 @@ const SESSION = columnsOf<SessionFacts>('h')('pid', 'ageMs', 'doing');
 /** The oldest first. */
 export function readHolders(database: Database, uuids: readonly string[]): Promise<SessionFacts[]> {
   return run(database, {
-    doing: 'looking who holds executions',
+    doing: 'finding the sessions that lock executions',
     columns: SESSION,
     text: `SELECT ${SESSION.list} FROM ${database.prefix}ff_holders($1::uuid[]) h`,
     params: [uuids],
@@ -23,7 +23,7 @@ export function readHolders(database: Database, uuids: readonly string[]): Promi
 }
 
 export interface HeldFacts {
-  /** Sessions that hold executions which run or are overdue, the oldest first. */
+  /** Sessions that lock running or overdue executions, the oldest first. */
   sessions: (SessionFacts & { executionIds: ExecutionId[] })[];
 }
 
@@ -32,13 +32,13 @@ const HELD = withColumns(
   columns<{ executionId: ExecutionId }>({ executionId: idText('e.partition_key', 'e.execution_id') }),
 );
 
-/** Executions looked at of each kind: those with a lease, and those with a timer that is late. */
+/** Executions examined of each kind: those with a lease, and those with an overdue timer. */
 const HELD_EXAMINED = 1_000;
 
 export async function readHeld(database: Database, overdueMs: number): Promise<HeldFacts> {
   const { prefix } = database;
   const rows = await run(database, {
-    doing: 'looking for executions that are held',
+    doing: 'finding locked executions',
     columns: HELD,
     text: `SELECT ${HELD.list}
            FROM ${prefix}ff_holders(ARRAY(
@@ -58,7 +58,7 @@ export async function readHeld(database: Database, overdueMs: number): Promise<H
   return { sessions: [...sessions.values()] };
 }
 
-/** Runs a statement for a person, whose function limits how long it waits for a row. */
+/** Runs a statement for an operator. Its SQL function limits how long it waits for a row. */
 export async function runForPerson<Row>(
   database: Database,
   statement: Statement<Row>,
@@ -69,14 +69,15 @@ export async function runForPerson<Row>(
   } catch (error) {
     if (!isLockTimeout(error)) throw error;
     const holders = await readHolders(database, uuids).catch(() => []);
-    const message = `While ${statement.doing}: ${whoHolds(holders)} Nothing was changed.`;
+    const message = `While ${statement.doing}: ${describeHolders(holders)} Nothing was changed.`;
     throw new EngineError('contention', message, { cause: error.cause, sqlState: LOCK_TIMEOUT });
   }
 }
 
-function whoHolds(holders: readonly SessionFacts[]): string {
+function describeHolders(holders: readonly SessionFacts[]): string {
   const sessions = [...new Map(holders.map((holder) => [holder.pid, holder])).values()];
-  if (sessions.length === 0) return 'somebody held a row of it for too long, and has let it go: try again.';
+  if (sessions.length === 0)
+    return 'another session locked the row for too long and has released it: try again.';
   const named = sessions.map((session) => nameSession(session, 'session'));
-  return `the row is held by ${firstOf(named, '; ')}. Try again when that is over, or end the session with pg_terminate_backend.`;
+  return `the row is locked by ${firstOf(named, '; ')}. Try again when its transaction has ended, or end the session with pg_terminate_backend.`;
 }

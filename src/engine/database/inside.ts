@@ -1,9 +1,9 @@
 /**
- * Statements inside a transaction of somebody else's code. What the engine writes there is meant to be one commit with the rest, so
- * each is sent with the name of the transaction it belongs to: where that has been ended meanwhile, or where there never was one, the
- * database refuses it. Nothing is tried again here: what fails is the caller's to begin anew.
+ * Statements inside a transaction of user code. What the engine writes there must commit together with the rest, so
+ * each statement carries the name of its transaction: if that has ended, or never existed, the database refuses the
+ * statement. Nothing is retried here; the caller starts the transaction over.
  */
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import type { SqlExecutor } from '../../contract/transactions.ts';
 import { EngineError, isEngineError } from '../../contract/errors.ts';
 import { run, type Database, type Statement } from './database.ts';
@@ -13,11 +13,11 @@ import { plainStatement, readPlainRow } from './plain-statement.ts';
 /** Raised by `ff_require_transaction`. */
 const ENDED_INSIDE = 'FF007';
 
-/** A session says that it ends before it has; so it is looked for this often, with a rest between. */
-const SESSION_LOOKS = 5;
-const SESSION_WAIT_MS = 100;
+/** A session reports its end a little early, so it is polled this often. */
+const SESSION_POLLS = 5;
+const SESSION_POLL_MS = 100;
 
-/** Its transaction id, and the process of the server that runs it. */
+/** Its transaction id, and the server process that runs it. */
 export interface TransactionName {
   transaction: string;
   pid: number;
@@ -26,13 +26,13 @@ export interface TransactionName {
 export const NAME_OF_TRANSACTION =
   'SELECT pg_current_xact_id()::text AS transaction, pg_backend_pid() AS pid';
 
-/** Whose transaction it is: of one that the engine has seen begin it is known that there is one. */
+/** Whether the engine saw the transaction begin; if not, there may be none. */
 type Whose = 'begun here' | "the caller's";
 
-/** Only of executors made here: of others it is not known how long they are used. */
+/** Only for executors made here; how long others are used is unknown. */
 const names = new WeakMap<SqlExecutor, TransactionName & { whose: Whose }>();
 
-/** The same executor, known to belong to this transaction. */
+/** The same executor, bound to this transaction. */
 export function executorOf(
   executor: SqlExecutor,
   name: TransactionName,
@@ -43,12 +43,12 @@ export function executorOf(
   return own;
 }
 
-/** Which transaction the executor is in now; where it is in none, each statement has one of its own. */
+/** The transaction the executor is in now. If it is in none, each statement has its own. */
 export async function nameTransaction(executor: SqlExecutor): Promise<TransactionName> {
   const known = names.get(executor);
   if (known !== undefined) return known;
   const rows = await runInside<TransactionName>(executor, {
-    doing: 'looking which transaction this is',
+    doing: 'identifying the transaction',
     text: NAME_OF_TRANSACTION,
     params: [],
     repeatable: 'no',
@@ -56,13 +56,13 @@ export async function nameTransaction(executor: SqlExecutor): Promise<Transactio
   return rows[0]!;
 }
 
-/** The caller's executor for one call of the engine, all statements of which belong to the transaction it is in now. */
+/** The caller's executor for one call of the engine, bound to the transaction it is in now. */
 export async function insideOf(executor: SqlExecutor): Promise<SqlExecutor> {
   if (names.has(executor)) return executor;
   return executorOf(executor, await nameTransaction(executor), "the caller's");
 }
 
-/** Runs a statement that is made for one transaction. */
+/** Runs a statement that names its transaction. */
 export async function runNamed<Row>(
   executor: SqlExecutor,
   statementFor: (transaction: string) => Statement<Row>,
@@ -74,21 +74,21 @@ export async function runNamed<Row>(
     if (names.get(executor)?.whose === 'begun here') throw error;
     if (!isEngineError(error) || error.sqlState !== ENDED_INSIDE) throw error;
     const sentence =
-      'options.executor is inside no transaction, or not inside the same one throughout: begin one on its connection (a pool will not do), or leave the executor out. Nothing was written.';
+      'options.executor is not inside a transaction, or its transaction changed during the call: begin one on its connection (a pool does not work), or leave the executor out. Nothing was written.';
     throw new EngineError('invalid_input', sentence, { field: 'options.executor', cause: error.cause });
   }
 }
 
 /**
- * Runs a statement inside the caller's transaction: once, and what fails there is the caller's to try again. It is sent as one that any
- * library and any settings of it carry unchanged.
+ * Runs a statement inside the caller's transaction, once; retrying is up to the caller. It is sent in a form that every
+ * library passes on unchanged, whatever its settings.
  */
 export async function runInside<Row>(executor: SqlExecutor, statement: Statement<Row>): Promise<Row[]> {
   try {
     const { text, params } = plainStatement(statement.text, statement.params);
     const answer = await executor(text, params);
     if (Array.isArray(answer?.rows)) return answer.rows.map(readPlainRow<Row>);
-    throw new EngineError('invalid_input', 'executor must answer an object with rows.', {
+    throw new EngineError('invalid_input', 'executor must return an object with rows.', {
       field: 'executor',
     });
   } catch (thrown) {
@@ -101,31 +101,34 @@ export async function runInside<Row>(executor: SqlExecutor, statement: Statement
   }
 }
 
-/** The connection of a transaction is gone; so nothing of it was committed, and it may be begun anew. */
+/** The connection of a transaction is gone: nothing of it was committed, and it may be started over. */
 export function connectionLost(cause: unknown): EngineError {
   const sentence = 'The connection of a transaction was lost before its COMMIT: nothing of it was committed.';
   return new EngineError('unavailable', sentence, { cause });
 }
 
-/** Whether the server has ended the connection of a transaction. Asked elsewhere: not every library survives a question on a dead one. */
+/**
+ * Whether the server has ended the connection of a transaction. Uses another connection: not every library survives a
+ * query on a dead one.
+ */
 export async function isSessionGone(database: Database, pid: number): Promise<boolean> {
-  for (let looks = 1; ; looks += 1) {
+  for (let polls = 1; ; polls += 1) {
     const rows = await run(database, {
-      doing: 'looking for the session of a transaction',
+      doing: 'checking the session of a transaction',
       text: 'SELECT FROM pg_stat_activity WHERE pid = $1::integer',
       params: [pid],
       repeatable: 'yes',
     });
     if (rows.length === 0) return true;
-    if (looks >= SESSION_LOOKS) return false;
-    await pause(SESSION_WAIT_MS);
+    if (polls >= SESSION_POLLS) return false;
+    await delay(SESSION_POLL_MS);
   }
 }
 
-/** Whether a transaction that is over was committed. */
+/** Whether a transaction that has ended was committed. */
 export async function isCommitted(database: Database, transaction: string): Promise<boolean> {
   const rows = await run<{ status: string | null }>(database, {
-    doing: 'looking whether a transaction was committed',
+    doing: 'checking whether a transaction was committed',
     text: 'SELECT pg_xact_status($1::text::xid8) AS status',
     params: [transaction],
     repeatable: 'yes',

@@ -19,29 +19,29 @@ import { VALUE_PARSERS } from './value-parsers.ts';
 
 export const DEFAULT_SCHEMA = 'flowfabric';
 
-/** Postgres cuts longer names, and would give the rights to another role. */
+/** Postgres truncates longer names, and would grant the privileges to another role. */
 const MAX_ROLE_BYTES = 63;
 
-/** Raised whenever a released function set changes, so that older code never puts older functions back. */
+/** Raised whenever a released function set changes, so that older code never reinstalls older functions. */
 export const FUNCTION_SET_VERSION = 1;
 
 /** Which schema is migrated. */
 export interface MigrateOptions {
   databaseUrl: string;
   schema?: string;
-  /** Another role that will run the engine: it is given the rights it needs, and nothing else. */
+  /** Another role that will run the engine: it is granted the privileges it needs, and nothing else. */
   grantTo?: string;
-  /** `movable` installs the test clock. Only for schemas made for tests. */
+  /** `movable` installs the test clock. Only for schemas created for tests. */
   clock?: 'database' | 'movable';
 }
 
 /** What a migration did. */
 export interface MigrateReport {
-  /** Names of what was applied, in order; empty when everything was there. */
+  /** Names of what was applied, in order; empty when the schema was up to date. */
   applied: string[];
 }
 
-/** What a running engine writes. The rest (migrations, transitions) is only read. */
+/** The tables a running engine writes. The others (migrations, transitions) are only read. */
 const WORKING_TABLES = [
   'ff_attempt_history',
   'ff_setback',
@@ -83,7 +83,7 @@ const WORKING_TABLES = [
   'ff_worker',
 ];
 
-/** The parts of the event log. The oldest goes by being emptied as a whole. */
+/** The parts of the event log. The oldest is truncated as a whole. */
 const EVENT_SLOTS = Array.from({ length: 8 }, (_, slot) => `ff_event_${slot}`);
 
 interface MigrationFile {
@@ -108,7 +108,7 @@ const migrateOptions = shape<MigrateOptions>({
   clock: choice(['database', 'movable']).optional(),
 });
 
-/** Migrates, and answers what had to be done. Safe to call on every start and from many processes at once. */
+/** Migrates, and returns what was applied. Safe to call on every start and from many processes concurrently. */
 export async function migrate(options: MigrateOptions): Promise<MigrateReport> {
   migrateOptions.check(options, 'options', '');
   const schema = validSchemaName(options.schema ?? DEFAULT_SCHEMA);
@@ -117,7 +117,7 @@ export async function migrate(options: MigrateOptions): Promise<MigrateReport> {
     connectionTimeoutMillis: CONNECT_LIMIT_MS,
     types: VALUE_PARSERS as unknown as pg.CustomTypesConfig,
   });
-  // A connection that breaks is reported by the statement under way; without a listener it would end the process.
+  // A broken connection is reported by the statement under way. Without a listener the error would crash the process.
   client.on('error', () => undefined);
   try {
     await client.connect();
@@ -129,7 +129,7 @@ export async function migrate(options: MigrateOptions): Promise<MigrateReport> {
   } catch (error) {
     throw toEngineError(error, `migrating schema ${schema}`);
   } finally {
-    // Ends an open transaction by closing its connection: nothing of a failed migration stays.
+    // Closing the connection rolls back an open transaction: nothing of a failed migration stays.
     await client.end().catch(() => undefined);
   }
 }
@@ -158,7 +158,7 @@ async function migrateLocked(client: pg.Client, schema: string, options: Migrate
 async function openSchema(client: pg.Client, schema: string): Promise<void> {
   const quoted = quoteIdentifier(schema);
   const found = await client.query('SELECT 1 FROM pg_namespace WHERE nspname = $1', [schema]);
-  // Asked first, because CREATE SCHEMA IF NOT EXISTS needs a right on the database even when the schema is there.
+  // Checked first: CREATE SCHEMA IF NOT EXISTS needs a privilege on the database even when the schema exists.
   if (found.rowCount === 0) await client.query(`CREATE SCHEMA ${quoted}`);
   await requireRights(client, schema);
   await client.query(`SET LOCAL search_path TO ${quoted}, pg_temp`);
@@ -175,7 +175,7 @@ async function openSchema(client: pg.Client, schema: string): Promise<void> {
   );
 }
 
-/** Asked, because a schema one may not enter looks to Postgres as if it were not there. */
+/** Checked, because Postgres reports a schema without USAGE as if it did not exist. */
 async function requireRights(client: pg.Client, schema: string): Promise<void> {
   const rights = await client.query<{ enough: boolean }>(
     `SELECT has_schema_privilege($1, 'USAGE') AND has_schema_privilege($1, 'CREATE') AS enough`,
@@ -184,7 +184,7 @@ async function requireRights(client: pg.Client, schema: string): Promise<void> {
   if (rights.rows[0]?.enough) return;
   throw new EngineError(
     'permission_denied',
-    `The database role may not create in schema ${schema}. Migrate as its owner, with grantTo set to this role.`,
+    `The database role may not create objects in schema ${schema}. Migrate as its owner, with grantTo set to this role.`,
   );
 }
 
@@ -202,13 +202,13 @@ function refuseForeign(files: MigrationFile[], known: AppliedMigration[]): void 
       throw new EngineError(
         'schema_newer',
         `The database has migration ${row.name}, which this version of flowfabric does not know and cannot work with. ` +
-          'Upgrade the package, or point it at another schema.',
+          'Upgrade the package, or use another schema.',
       );
     }
     if (file !== undefined && file.checksum !== row.checksum) {
       throw new EngineError(
         'schema_drift',
-        `Migration ${row.name} was applied with another text than ${file.name} has now. ` +
+        `Migration ${row.name} was applied with different content than ${file.name} has now. ` +
           'Released migrations never change: restore the file, or use a fresh schema.',
       );
     }
@@ -232,19 +232,23 @@ async function installFunctions(client: pg.Client): Promise<boolean> {
   return true;
 }
 
-/** The texts of all functions, and the checksum that is stored for them. */
+/** The SQL of all functions, and the checksum that is stored for it. */
 export function readFunctionSet(): { texts: string[]; checksum: string } {
   const texts = sqlFiles('functions').map(({ text }) => text);
   return { texts, checksum: sha256(texts.join('\n')) };
 }
 
-/** Only into a schema made by this call, or one that has it: real work must not follow a clock somebody can move. */
+/** Only into a schema that this call created or that already has it: real work must not run on a movable clock. */
 async function installMovableClock(client: pg.Client, isNew: boolean): Promise<void> {
   const found = await client.query<{ clock: string | null }>(`SELECT to_regclass('ff_clock') AS clock`);
   if (!isNew && found.rows[0]?.clock === null) {
-    throw new EngineError('invalid_input', 'The movable clock is only for schemas created with it.', {
-      field: 'clock',
-    });
+    throw new EngineError(
+      'invalid_input',
+      'clock cannot be movable in a schema that was created without it.',
+      {
+        field: 'clock',
+      },
+    );
   }
   await client.query(testingSql('clock.sql'));
 }
@@ -265,14 +269,14 @@ async function grantUse(client: pg.Client, schema: string, role: string): Promis
   await client.query(`GRANT USAGE ON SCHEMA ${quoteIdentifier(schema)} TO ${to}`);
   await client.query(`GRANT SELECT ON ALL TABLES ${inSchema}`);
   await client.query(`GRANT INSERT, UPDATE, DELETE ON ${WORKING_TABLES.join(', ')} TO ${to}`);
-  // The log is only added to, and who adds to it does not say which transaction it was; to be emptied it is truncated.
+  // The log is append-only, and its writer does not choose the transaction id; old slots are truncated.
   await client.query(`GRANT INSERT (${await writtenColumns(client)}) ON ff_event TO ${to}`);
   await client.query(`GRANT TRUNCATE ON ff_event, ${EVENT_SLOTS.join(', ')} TO ${to}`);
   await client.query(`GRANT USAGE ON ALL SEQUENCES ${inSchema}`);
   await client.query(`GRANT EXECUTE ON ALL FUNCTIONS ${inSchema}`);
 }
 
-/** All columns of the event log but those the database fills in. */
+/** All columns of the event log except those the database fills in. */
 async function writtenColumns(client: pg.Client): Promise<string> {
   const found = await client.query<{ names: string }>(
     `SELECT string_agg(quote_ident(attname), ', ') AS names FROM pg_attribute
@@ -281,18 +285,18 @@ async function writtenColumns(client: pg.Client): Promise<string> {
   return found.rows[0]!.names;
 }
 
-/** The migration files, by number. Numbers are dense from 1, so that a version is also a count. */
+/** The migration files by number. Numbers start at 1 without gaps, so that a version is also a count. */
 export function readMigrations(): MigrationFile[] {
   return sqlFiles('migrations').map(({ name, text }, index) => {
     const version = Number(name.slice(0, 4));
     if (version !== index + 1) {
-      throw new EngineError('schema_drift', `Migration files are not numbered without gaps: found ${name}.`);
+      throw new EngineError('schema_drift', `Migration files must be numbered without gaps; found ${name}.`);
     }
     return { version, name, text, checksum: sha256(text), breaking: /^-- Breaking: yes$/m.test(text) };
   });
 }
 
-/** What is only installed in schemas made for tests. */
+/** SQL that is only installed in schemas created for tests. */
 export function testingSql(name: 'assertions.sql' | 'clock.sql'): string {
   return sqlFiles('testing').find((file) => file.name === name)!.text;
 }

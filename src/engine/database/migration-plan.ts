@@ -1,6 +1,6 @@
 /**
- * What a migration of a schema would do, found out without doing it: the files that are not applied yet, and what
- * stands in the way. Reads only; nothing is locked, nothing is created.
+ * What a migration of a schema would do: the files that are not applied yet, and what prevents it. Only reads; nothing
+ * is locked or created.
  */
 import { EngineError } from '../../contract/errors.ts';
 import { columnsOf, type RowOf } from './columns.ts';
@@ -16,7 +16,7 @@ import {
 } from './migrate.ts';
 import { quoteIdentifier } from './names.ts';
 
-/** One thing a migration would run, by the name the migration reports it under. */
+/** One thing a migration would run, under the name in its report. */
 export interface PlannedChange {
   name: string;
   sql: string;
@@ -24,18 +24,18 @@ export interface PlannedChange {
 
 export interface SchemaStanding {
   schema: string;
-  /** `closed`: it is there, and this role may not look into it. */
+  /** `closed`: it exists, and this role may not read it. */
   access: 'open' | 'missing' | 'closed';
-  /** Migrations of this version that are in the database, of how many. */
+  /** How many of the `known` migrations of this version are applied. */
   applied: number;
   known: number;
   pending: PlannedChange[];
-  /** `older` functions cannot be worked with; `different` ones have the right version and another text. */
+  /** `older` functions cannot be used; `different` ones have the right version and different content. */
   functions: 'current' | 'different' | 'older' | 'newer';
-  /** Migrations in the database that this version does not know, and those of them it cannot work with. */
+  /** Applied migrations that this version does not know, and those of them it cannot work with. */
   newer: string[];
   breaking: string[];
-  /** Migrations applied with another text than they have now. */
+  /** Migrations applied with different content than they have now. */
   drifted: string[];
 }
 
@@ -56,7 +56,7 @@ interface Ledger {
 }
 
 export interface MigrationPlan {
-  /** In the order they would be applied; empty when everything is there. */
+  /** In the order they would be applied; empty when the schema is up to date. */
   pending: PlannedChange[];
 }
 
@@ -65,7 +65,10 @@ const planOptions = shape<Pick<MigrateOptions, 'databaseUrl' | 'schema'>>({
   schema: parsed.optional(),
 });
 
-/** What `migrate` with these options would apply. Throws what it would throw for a schema it cannot bring up to date. */
+/**
+ * What `migrate` would apply with these options. Throws what `migrate` would throw for a schema it cannot bring up to
+ * date.
+ */
 export async function planMigration(
   options: Pick<MigrateOptions, 'databaseUrl' | 'schema'>,
 ): Promise<MigrationPlan> {
@@ -82,7 +85,7 @@ export async function planMigration(
 
 function refuseUnfit({ schema, access, breaking, drifted }: SchemaStanding): void {
   if (access === 'closed') {
-    throw new EngineError('permission_denied', `The database role may not look into schema ${schema}.`);
+    throw new EngineError('permission_denied', `The database role may not read schema ${schema}.`);
   }
   if (breaking.length > 0) {
     throw new EngineError(
@@ -93,7 +96,7 @@ function refuseUnfit({ schema, access, breaking, drifted }: SchemaStanding): voi
   if (drifted.length > 0) {
     throw new EngineError(
       'schema_drift',
-      `Migration ${drifted[0]} was applied to schema ${schema} with another text than it has now.`,
+      `Migration ${drifted[0]} was applied to schema ${schema} with different content than it has now.`,
     );
   }
 }
@@ -139,7 +142,7 @@ function compareFunctions(installed: Ledger['functions'], checksum: string): Sch
 
 async function readAccess(database: Database): Promise<SchemaStanding['access']> {
   const rows = await run<{ open: boolean }>(database, {
-    doing: `looking for schema ${database.schema}`,
+    doing: `checking access to schema ${database.schema}`,
     text: `SELECT has_schema_privilege(oid, 'USAGE') AND coalesce((
              SELECT has_table_privilege(t.oid, 'SELECT') FROM pg_class t
              WHERE t.relnamespace = n.oid AND t.relname = 'ff_migration'), true) AS open
@@ -151,7 +154,7 @@ async function readAccess(database: Database): Promise<SchemaStanding['access']>
   return rows[0].open ? 'open' : 'closed';
 }
 
-/** Empty for a schema that somebody made and nobody migrated. */
+/** Empty for a schema that exists but was never migrated. */
 async function readLedger(database: Database): Promise<Ledger> {
   const doing = `reading the migrations of schema ${database.schema}`;
   try {

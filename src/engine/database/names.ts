@@ -15,24 +15,27 @@ export function quoteIdentifier(name: string): string {
 /** Schemas of Postgres' own. */
 const RESERVED_SCHEMAS = /^(pg_|information_schema$)/;
 
-/** A schema name that needs no thought anywhere: lower case letters, digits and underscores. */
+/** Schema names are limited to lower-case letters, digits and underscores, which are safe everywhere. */
 export function validSchemaName(name: string): string {
   const isPlain = typeof name === 'string' && /^[a-z_][a-z0-9_]*$/.test(name);
   if (!isPlain || name.length > MAX_SCHEMA_BYTES || RESERVED_SCHEMAS.test(name)) {
     refuse(
       'schema',
-      `must be lower-case letters, digits and underscores, at most ${MAX_SCHEMA_BYTES}, not beginning with a digit or pg_, and not information_schema, which is Postgres' own`,
+      `must consist of at most ${MAX_SCHEMA_BYTES} lower-case letters, digits and underscores, must not begin with a digit or pg_, and must not be information_schema`,
     );
   }
   return name;
 }
 
-/** The channel hints are sent on; one per schema, because channels are shared by a whole database. */
+/** The channel for hints; one per schema, because channels belong to the whole database. */
 export function hintChannel(schema: string): string {
   return `${schema}_hints`;
 }
 
-/** Refuses what the driver would misread: an unset variable as "use the defaults", several hosts as one name, a port that is none. */
+/**
+ * Refuses what the driver would misread: an unset variable as "use the defaults", several hosts as one name, an invalid
+ * port.
+ */
 export function validDatabaseUrl(url: unknown, field = 'databaseUrl'): string {
   if (typeof url !== 'string' || !/^(postgres|postgresql|socket):/.test(url))
     refuse(field, 'must be a postgres:// URL (is the variable it comes from set?)');
@@ -42,12 +45,12 @@ export function validDatabaseUrl(url: unknown, field = 'databaseUrl'): string {
   if (`${hosts}${parameters.get('host') ?? ''}`.includes(','))
     refuse(
       field,
-      'names several hosts, and the engine connects to one: give the name or the address that follows the primary, or that of a pooler',
+      'has several hosts, and the engine connects to one: give a name or address that follows the primary, or that of a pooler',
     );
   const port = parameters.get('port') ?? /:([^:\]]*)$/.exec(hosts)?.[1] ?? '';
-  if (port !== '' && !isPort(port)) refuse(field, 'has a port that is no number from 1 to 65535');
+  if (port !== '' && !isPort(port)) refuse(field, 'must have a port from 1 to 65535');
   try {
-    // Reads the URL as the driver does, and the files it names; connects to nothing.
+    // Reads the URL as the driver does, including the files it names; does not connect.
     void new pg.Client({ connectionString: url });
   } catch (error) {
     const { code, syscall } = error as NodeJS.ErrnoException;
@@ -55,7 +58,7 @@ export function validDatabaseUrl(url: unknown, field = 'databaseUrl'): string {
       refuse(field, 'is not a URL; encode characters such as / ? # @ % in the user name and the password');
     refuse(
       field,
-      `names a file (sslrootcert, sslcert or sslkey) that cannot be read (${code}); check its path and its rights`,
+      `names a file (sslrootcert, sslcert or sslkey) that cannot be read (${code}); check its path and permissions`,
     );
   }
   return url;

@@ -1,8 +1,7 @@
 /**
- * Hints between processes: sending them and listening for them. A hint carries nothing that matters; whoever loses
- * every one of them only waits longer. Listening holds one connection of its own for the whole process. It is asked
- * at intervals whether it still answers: a listener sends nothing by itself, so it would never find out that the other
- * side has gone without a word.
+ * Hints between processes: sending them and listening for them. A hint carries nothing that matters; a process that
+ * loses all of them only waits longer. Listening takes one connection per process. A heartbeat checks that it still
+ * works: a listener sends nothing by itself, so it would never notice that the other side has disappeared.
  */
 import type { Socket } from 'node:net';
 import pg from 'pg';
@@ -23,33 +22,33 @@ export async function sendHint(database: Database, payload: string): Promise<voi
 
 export interface Listener {
   close(): Promise<void>;
-  /** Without a word to the server. */
+  /** Drops the connection without notifying the server. */
   abandon(): void;
 }
 
 export interface ListenerEvents {
   /** A hint arrived. */
   hint(payload: string): void;
-  /** The channel is open, for the first time or again: whatever was sent meanwhile is lost, look for yourself. */
+  /** The channel is open, for the first time or again: hints sent before are lost, so poll. */
   open(): void;
-  /** The channel was open and is no more. It is opened again by itself. */
+  /** The channel was lost. It is reopened automatically. */
   lost?(): void;
 }
 
 export interface Heartbeat {
-  /** From one answer to the next question. */
+  /** From one answer to the next query. */
   everyMs: number;
-  /** How long an answer may take before the connection counts as lost. */
+  /** How long an answer may take before the connection is considered lost. */
   answerMs: number;
 }
 
-/** Together under ten seconds: for so long a connection may be dead and nobody here know it. */
+/** Together under ten seconds: the longest a dead connection goes unnoticed. */
 export const LISTENER_HEARTBEAT: Heartbeat = { everyMs: 4_500, answerMs: 4_000 };
 const RECONNECT_WAIT_MS = { min: 100, max: 5_000 };
-/** A connection that cannot be left politely is dropped after this long. */
+/** A connection that does not close cleanly within this time is dropped. */
 const LEAVE_LIMIT_MS = 500;
 
-/** Listens until closed; a lost connection is opened again with a growing, jittered wait. */
+/** Listens until closed; a lost connection is reopened after a growing, jittered delay. */
 export function listenForHints(
   databaseUrl: string,
   schema: string,
@@ -88,7 +87,7 @@ export function listenForHints(
 
   const open = async (): Promise<void> => {
     const line = newLine(databaseUrl, sockets.open(), events, reconnect);
-    // A file that the URL names may be in the middle of being replaced.
+    // Perhaps a file named in the URL is being replaced right now.
     if (line === undefined) return openLater();
     current = line;
     try {
@@ -103,7 +102,7 @@ export function listenForHints(
     }
   };
 
-  /** Without a current line nothing is asked, opened or reported any more. */
+  /** Without a current line nothing is queried, opened or reported any more. */
   const end = (): Line | undefined => {
     clearTimeout(timer);
     const last = current;
@@ -123,7 +122,7 @@ export function listenForHints(
 
 interface Line {
   client: pg.Client;
-  /** Ours to destroy: the client waits for the other side to agree, which may never come. */
+  /** Destroyed directly: closing the client waits for the other side, which may never respond. */
   socket: Socket;
 }
 
@@ -164,5 +163,5 @@ async function leave(line: Line | undefined): Promise<void> {
 }
 
 function noAnswer(): EngineError {
-  return new EngineError('unavailable', 'The listener got no answer in time.');
+  return new EngineError('unavailable', 'The database did not answer the listener in time.');
 }

@@ -1,7 +1,7 @@
 /**
- * Makes a statement of the engine's that every library sends and answers alike: each parameter is a text, and the
- * answer is one JSON text per row. Libraries differ in how they spell arrays, big numbers, bytes and JSON, and their users
- * may have them parse values or rename columns; nothing of that can touch a text. Knows no library.
+ * Rewrites a statement so that every library sends it and returns its rows alike: each parameter is a string, and each
+ * row is one JSON string. Libraries differ in how they represent arrays, big numbers, bytes and JSON, and can be
+ * configured to parse values or rename columns; none of that affects a string. Knows no library.
  */
 import { EngineError } from '../../contract/errors.ts';
 
@@ -10,7 +10,7 @@ export interface PlainStatement {
   params: (string | null)[];
 }
 
-/** The engine sends its callers' connections SELECTs only, so each can be the inside of another. */
+/** On a caller's connection the engine only runs SELECTs, so each can be wrapped in another. */
 export function plainStatement(text: string, params: readonly unknown[]): PlainStatement {
   const typed = text.replaceAll(/\$\d+/g, '$&::text');
   return {
@@ -19,13 +19,13 @@ export function plainStatement(text: string, params: readonly unknown[]): PlainS
   };
 }
 
-/** A row as it was before it became a text: an object or a list with that one text in it. */
+/** Restores a row from what the library returned: an object or an array with one string in it. */
 export function readPlainRow<Row>(row: unknown): Row {
   const text: unknown = Object.values(Object(row) as object)[0];
   if (typeof text === 'string') return JSON.parse(text) as Row;
   throw new EngineError(
     'invalid_input',
-    'executor must answer rows with the one text that each of them has.',
+    'executor must return each row as an object or an array with its one string.',
     {
       field: 'executor',
     },
@@ -37,7 +37,7 @@ function paramText(param: unknown): string | null {
   return Array.isArray(param) ? arrayText(param) : String(param);
 }
 
-/** Quoted, because `null`, the empty text, commas and braces mean something in an array otherwise. */
+/** Quoted, because `null`, the empty string, commas and braces have a meaning in an array literal. */
 export function arrayText(elements: readonly unknown[]): string {
   return `{${elements.map(elementText).join(',')}}`;
 }

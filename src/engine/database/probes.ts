@@ -1,17 +1,17 @@
 /**
- * Tries out how a server is reached: whether hints arrive, and whether connections are shared by a pooler. For whoever examines an
- * installation; what the answers mean is decided elsewhere.
+ * Probes how a server is reached: whether hints arrive, and whether a pooler shares connections. Used by the doctor,
+ * which interprets the results.
  */
 import { randomUUID } from 'node:crypto';
 import type { ClientLike, Database } from './database.ts';
 import { toEngineError } from './errors.ts';
 import { listenForHints, sendHint } from './notify.ts';
 
-/** `unopened`: the listening connection did not come about. */
-export type Echo = 'heard' | 'unheard' | 'unopened';
+/** `unopened`: the listening connection could not be opened. */
+export type Echo = 'received' | 'missed' | 'unopened';
 
-/** Sends a hint through the pool and waits for it on a listening connection. Workers take it for an empty one. */
-export async function hearOwnHint(
+/** Sends a hint through the pool and waits for it on a listening connection. Workers read it as an empty hint. */
+export async function echoHint(
   database: Database,
   options: { listenUrl: string; limitMs: number },
 ): Promise<Echo> {
@@ -24,12 +24,12 @@ export async function hearOwnHint(
   const limit = setTimeout(settle, options.limitMs);
   const listener = listenForHints(options.listenUrl, database.schema, {
     open() {
-      if (echo === 'unopened') echo = 'unheard';
+      if (echo === 'unopened') echo = 'missed';
       sendHint(database, payload).catch(settle);
     },
-    hint(heard) {
-      if (heard !== payload) return;
-      echo = 'heard';
+    hint(received) {
+      if (received !== payload) return;
+      echo = 'received';
       settle();
     },
   });
@@ -39,13 +39,13 @@ export async function hearOwnHint(
   return echo;
 }
 
-/** The server processes that answered two connections; those of direct connections stay the same and are not shared. */
+/** The server processes behind two connections. Without a pooler each connection keeps its own. */
 export interface AnsweringPids {
   first: number[];
   second: number[];
 }
 
-/** Needs two connections of the pool at once. */
+/** Needs two connections of the pool at the same time. */
 export async function readAnsweringPids(database: Database): Promise<AnsweringPids> {
   const first = await connectOnce(database);
   try {
@@ -76,6 +76,6 @@ async function pidOf(client: ClientLike): Promise<number> {
     const { rows } = await client.query('SELECT pg_backend_pid()::text AS pid');
     return Number((rows[0] as { pid: string }).pid);
   } catch (error) {
-    throw toEngineError(error, 'asking which process answers');
+    throw toEngineError(error, 'identifying the server process');
   }
 }

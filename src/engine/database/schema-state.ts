@@ -1,5 +1,5 @@
 /**
- * Checks, before anything else runs, that the schema is there and is one this code can work with.
+ * Checks, before anything else runs, that the schema exists and that this code can work with it.
  */
 import { EngineError } from '../../contract/errors.ts';
 import { columns } from './columns.ts';
@@ -54,7 +54,7 @@ export async function checkSchema(database: Database): Promise<void> {
   if (installed[0] !== undefined && installed[0].isolation !== 'read committed') {
     throw new EngineError(
       'isolation_unsupported',
-      `The engine needs READ COMMITTED and this role or database defaults to ${installed[0].isolation}. Set default_transaction_isolation for the role.`,
+      `The engine needs READ COMMITTED, but this role or database defaults to ${installed[0].isolation}. Set default_transaction_isolation for the role.`,
     );
   }
   if ((installed[0]?.version ?? 0) < FUNCTION_SET_VERSION) {

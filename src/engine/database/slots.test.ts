@@ -1,5 +1,5 @@
 /**
- * Waiting for a slot: in order, reported once, and not for ever.
+ * Waiting for a slot: in order, reported once, and with a time limit.
  */
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { LIMITS } from '../../contract/limits.ts';
@@ -35,7 +35,7 @@ it('is reported once for all who wait, and refused by name of the budget when it
   );
   await vi.advanceTimersByTimeAsync(LIMITS.connectionReportMs);
   const said = (ms: number) =>
-    `A transaction got no connection within ${ms / 1_000} s: all 1 are taken by others. Make them shorter, or start another process. Of 4 in all.`;
+    `A transaction got no connection within ${ms / 1_000} s: all 1 are in use by other transactions. Make transactions shorter, or start another process. Of 4 in all.`;
   expect(warned).toEqual([said(LIMITS.connectionReportMs)]);
   await vi.advanceTimersByTimeAsync(LIMITS.connectionWaitMs);
   expect(await Promise.all(waiting)).toEqual([1, 2, 3].map(() => said(LIMITS.connectionWaitMs)));

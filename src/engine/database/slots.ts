@@ -1,6 +1,6 @@
 /**
- * Lets a number of callers in at a time; the others wait in order, and not for ever. That somebody waits for long is reported
- * once, until nobody waits any more.
+ * Limits how many callers work at the same time. The others wait in order, up to a limit. A long wait is reported once,
+ * and again only after the queue was empty.
  */
 import { ConnectionWaitOver, EngineError } from '../../contract/errors.ts';
 import { LIMITS } from '../../contract/limits.ts';
@@ -8,7 +8,7 @@ import { engineClosed } from './answers.ts';
 
 export interface SlotsOptions {
   count: number;
-  /** Why there is none, in a sentence, for the one who waited in vain and for the process warning. */
+  /** A sentence on where the limit comes from, for the error and the process warning. */
   describe(): string;
 }
 
@@ -45,7 +45,7 @@ export class Slots {
     }
   }
 
-  /** Nobody is let in any more, nor those who wait. */
+  /** Refuses new callers and those that wait. */
   close(): void {
     this.#isClosed = true;
     for (const waiting of this.#waiting) waiting.refuse(engineClosed());
@@ -91,7 +91,7 @@ export class Slots {
   }
 
   #sentence(waitedMs: number): string {
-    const taken = `A transaction got no connection within ${waitedMs / 1_000} s: all ${this.#options.count} are taken by others.`;
-    return `${taken} Make them shorter, or start another process. ${this.#options.describe()}`;
+    const taken = `A transaction got no connection within ${waitedMs / 1_000} s: all ${this.#options.count} are in use by other transactions.`;
+    return `${taken} Make transactions shorter, or start another process. ${this.#options.describe()}`;
   }
 }

@@ -1,6 +1,6 @@
 /**
- * The sockets of connections that belong to us, to be destroyed when their time is over. A client that is asked to end waits for the
- * other side to agree, and one that is still connecting for its first answer; neither may ever come.
+ * The sockets of our own connections, so that they can be destroyed. A client that is asked to end waits for the other
+ * side, and one that is still connecting waits for its first answer; neither may ever come.
  */
 import { Socket } from 'node:net';
 

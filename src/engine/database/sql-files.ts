@@ -1,6 +1,6 @@
 /**
- * The texts of `sql/`. Here they are read from their files; in the package this module has them in itself (`scripts/sql-module.mjs` writes
- * it when the package is built), because a program that is bundled into one file has no files beside it.
+ * The contents of `sql/`. In the repository they are read from their files. In the package this module contains them
+ * (`scripts/sql-module.mjs` writes it at build time), because a program bundled into one file has no files beside it.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 
@@ -11,7 +11,7 @@ export interface SqlFile {
 
 const ROOT = new URL('../../../sql/', import.meta.url);
 
-/** The files of a folder and of the folders in it, by their names: `executions/claim.sql`. */
+/** The files of a folder and its subfolders, sorted by name: `executions/claim.sql`. */
 export function sqlFiles(folder: 'migrations' | 'functions' | 'testing'): readonly SqlFile[] {
   const directory = new URL(`${folder}/`, ROOT);
   return readdirSync(directory, { recursive: true, encoding: 'utf8' })

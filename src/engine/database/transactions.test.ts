@@ -1,5 +1,6 @@
 /**
- * Transactions on connections that do not answer, or do not come: each wait has an end, and the connection and the slot are given back.
+ * Transactions on connections that do not answer, or never arrive: each wait is limited, and the connection and the
+ * slot are released.
  */
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { LIMITS } from '../../contract/limits.ts';
@@ -13,7 +14,7 @@ afterEach(() => void vi.useRealTimers());
 const NEVER = new Promise<never>(() => undefined);
 const NAMED = { rows: [{ transaction: '7', pid: 1 }] };
 
-/** What was given back: `kept` by the pool, or `dropped`. */
+/** What happened to a released connection: `kept` by the pool, or `dropped`. */
 type Released = 'kept' | 'dropped';
 
 function clientOf(answer: (text: string) => Promise<{ rows: unknown[] }>): {
@@ -38,7 +39,7 @@ function arrival(): { promise: Promise<ClientLike>; resolve(client: ClientLike):
   return { promise, resolve };
 }
 
-/** Handled from the start: it may come while the clock is moved. */
+/** Handled from the start: it may reject while the clock is advanced. */
 function errorOf(run: Promise<unknown>): Promise<unknown> {
   return run.catch((error: unknown) => error);
 }
@@ -61,7 +62,7 @@ it.each([
   await vi.advanceTimersByTimeAsync(ANSWER_LIMIT_MS);
   expect(await ended).toMatchObject({
     code: 'unavailable',
-    message: `While ${doing} a transaction: the database gave no answer within ${ANSWER_LIMIT_MS / 1_000} s.`,
+    message: `While ${doing} a transaction: the database did not answer within ${ANSWER_LIMIT_MS / 1_000} s.`,
   });
   expect(released).toEqual(['dropped']);
   expect(vi.getTimerCount()).toBe(0);

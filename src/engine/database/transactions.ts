@@ -1,9 +1,9 @@
 /**
  * Transactions of user code. They run on connections of their own, so that however long they take, the engine's pool
- * stays free for renewals; with the application's pool they share it, and are few.
+ * stays free for renewals. With the application's pool they share it, and their number is limited.
  */
 import type { Socket } from 'node:net';
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 import { ConnectionWaitOver, EngineError, isEngineError } from '../../contract/errors.ts';
 import { LIMITS } from '../../contract/limits.ts';
@@ -17,7 +17,7 @@ import { Slots } from './slots.ts';
 import { trackSockets } from './sockets.ts';
 import { within } from './within.ts';
 
-/** A peer that is gone without a word must not keep the process from ending. */
+/** A peer that silently disappeared must not keep the process from exiting. */
 const CLOSE_LIMIT_MS = 2_000;
 const BEGIN = 'BEGIN ISOLATION LEVEL READ COMMITTED';
 
@@ -25,7 +25,7 @@ type Work<Value> = (tx: SqlTransaction, executor: SqlExecutor) => Promise<Value>
 
 /** The statements around the work. */
 interface Frame {
-  /** Answers the name of the transaction. */
+  /** Returns the name of the transaction. */
   begin: string;
   commit(transaction: string): string;
 }
@@ -33,7 +33,7 @@ interface Frame {
 export interface Transactions {
   run<Value>(work: Work<Value>): Promise<Value>;
   close(): Promise<void>;
-  /** Ends every wait at once, and the connections that are ours with it: what was not committed is rolled back. */
+  /** Rejects every wait at once and closes our own connections: uncommitted work is rolled back. */
   abandon(): void;
 }
 
@@ -43,8 +43,9 @@ interface Source {
 }
 
 /**
- * Where transactions of user code run: those of `ctx.tx`, and those of handlers of consumers. Of an application's pool they share what
- * they may have. `prefix` is that of the schema, whose function says whether the transaction is still the one that was begun.
+ * Where transactions of user code run: those of `ctx.tx`, and those of handlers of consumers. With an application's
+ * pool they share their slots. `prefix` is that of the schema, whose function checks that the transaction is still the
+ * one that was begun.
  */
 export function openTransactions(
   source: Source,
@@ -54,7 +55,7 @@ export function openTransactions(
   const openWith = (slots: Slots): Transactions => openOne(source, prefix, budget, slots);
   if (source.pool !== undefined) {
     const count = slotsOf(source.pool, budget);
-    const describe = (): string => 'Of the pool that was given one connection is left to the engine.';
+    const describe = (): string => 'One connection of the given pool is reserved for the engine.';
     const slots = new Slots({ count, describe });
     return { transactions: openWith(slots), handlings: openWith(slots) };
   }
@@ -81,11 +82,12 @@ function openOne(source: Source, prefix: string, budget: ConnectionBudget, slots
     own ??= openPool(source.databaseUrl!, budget.transactions, () => sockets.open());
     return (await own.connect()) as unknown as ClientLike;
   };
-  // What user code has set on a connection of ours must not reach the next; on the application's own it is its affair.
+  // Settings that user code made on our connection must not leak into the next use; on the application's own pool that
+  // is its concern.
   const begin = source.pool === undefined ? `RESET ALL; ${BEGIN} READ WRITE` : BEGIN;
   const frame: Frame = {
     begin: `${begin}; ${NAME_OF_TRANSACTION}`,
-    // In one message, so that nothing comes between.
+    // In one message, so that nothing runs in between.
     commit: (transaction) => `SELECT ${prefix}ff_require_transaction('${transaction}'); COMMIT`,
   };
   const open = new Set<ClientLike>();
@@ -107,9 +109,9 @@ function openOne(source: Source, prefix: string, budget: ConnectionBudget, slots
       beginNoMore();
       if (own === undefined) return;
       const ended = own.end();
-      // Work that does not come to its end must not keep the process from ending: closing rolls it back.
+      // Work that does not finish must not keep the process from exiting: closing rolls it back.
       const ends = Promise.all([...open].map((client) => client.end?.()));
-      await Promise.race([ends, pause(CLOSE_LIMIT_MS, undefined, { ref: false })]);
+      await Promise.race([ends, delay(CLOSE_LIMIT_MS, undefined, { ref: false })]);
       if (open.size === 0) await ended;
     },
     abandon() {
@@ -120,7 +122,7 @@ function openOne(source: Source, prefix: string, budget: ConnectionBudget, slots
   };
 }
 
-/** Of the application's pool one connection is left to the engine: leases must be renewed meanwhile. */
+/** One connection of the application's pool is reserved for the engine, so that leases can be renewed meanwhile. */
 function slotsOf(pool: PoolLike, budget: ConnectionBudget): number {
   const max = pool.options?.max;
   const wanted = budget.transactions + budget.handlings;
@@ -162,10 +164,10 @@ async function connected(
   }
 }
 
-/** An application's pool may have no limit of its own. A connection that arrives when nobody waits for it any more goes back. */
+/** An application's pool may have no time limit of its own. A connection that arrives too late is returned to it. */
 async function arrived(arriving: Promise<ClientLike>, arrivals: Answers): Promise<ClientLike> {
   const { connectionWaitMs } = LIMITS;
-  const sentence = `A transaction got no connection of the pool within ${connectionWaitMs / 1_000} s: others hold them all. Give them back sooner, or raise its max.`;
+  const sentence = `A transaction got no connection of the pool within ${connectionWaitMs / 1_000} s: all are in use. Release them sooner, or raise the max of the pool.`;
   try {
     const arrival = arrivals.wait(() => arriving);
     return await within(connectionWaitMs, arrival, () => new ConnectionWaitOver(sentence));
@@ -178,19 +180,20 @@ async function arrived(arriving: Promise<ClientLike>, arrivals: Answers): Promis
   }
 }
 
-/** What the work throws is thrown as it is: it is the caller's own. But for the loss of the connection, which is not its doing. */
+/** Errors of the work are rethrown unchanged, except for the loss of the connection, which the work did not cause. */
 async function transact<Value>(client: ClientLike, frame: Frame, work: Work<Value>): Promise<Value> {
   let broken = false;
   let begun = false;
   let over = false;
-  // A connection that breaks between two statements says so as an event; unheard, it would end the process.
+  // A connection that breaks between two statements emits an error; without a listener it would crash the process.
   const onError = (): void => {
     broken = true;
   };
   client.on?.('error', onError);
-  // The connection goes to somebody else: who kept `tx` must not write into their transaction.
+  // The connection is reused: code that kept `tx` must not write into the next transaction.
   const query = async (text: string, params?: unknown[]) => {
-    if (over) throw new EngineError('invalid_step', 'The transaction is over: await what is done in it.');
+    if (over)
+      throw new EngineError('invalid_step', 'The transaction has ended: await every query that uses it.');
     const { rows, rowCount = null } = await client.query(text, params);
     return { rows, rowCount };
   };
@@ -208,12 +211,12 @@ async function transact<Value>(client: ClientLike, frame: Frame, work: Work<Valu
     throw broken && !isEngineError(error) && isConnectionLost(error) ? connectionLost(error) : error;
   } finally {
     client.off?.('error', onError);
-    // Where it did not begin, nobody knows what the connection is in.
+    // If BEGIN failed, the state of the connection is unknown.
     client.release(broken || !begun);
   }
 }
 
-/** A connection that gives no answer is of no use to anybody: `onSilence` says so before the error does. */
+/** A connection that does not answer is useless: `onSilence` is called before the error is thrown. */
 async function control(
   client: ClientLike,
   statements: string,
@@ -222,7 +225,7 @@ async function control(
 ): Promise<unknown> {
   const silent = new EngineError(
     'unavailable',
-    `While ${doing}: the database gave no answer within ${ANSWER_LIMIT_MS / 1_000} s.`,
+    `While ${doing}: the database did not answer within ${ANSWER_LIMIT_MS / 1_000} s.`,
   );
   try {
     return await within(ANSWER_LIMIT_MS, client.query(statements), () => silent);
@@ -232,10 +235,10 @@ async function control(
   }
 }
 
-/** Several statements in one message have as many answers. */
+/** Several statements in one message return as many results. */
 function nameIn(answers: unknown): TransactionName {
   const [last] = [answers].flat().slice(-1) as { rows?: TransactionName[] }[];
   const name = last?.rows?.[0];
   if (name !== undefined && /^\d+$/.test(name.transaction)) return name;
-  throw new EngineError('invalid_input', 'pool must answer queries as pg does.', { field: 'pool' });
+  throw new EngineError('invalid_input', 'pool must return query results as pg does.', { field: 'pool' });
 }

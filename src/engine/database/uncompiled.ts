@@ -1,13 +1,13 @@
 /**
- * Statements that read and whose cost grows with what there is. Compiling such a statement to machine code, as Postgres does with what
- * looks expensive, takes seconds; they run inside a function that never compiles.
+ * Reads whose cost grows with the amount of data. Postgres compiles statements that look expensive to machine code,
+ * which takes seconds; these run inside a function with compilation turned off.
  */
 import { run, type Database, type Statement } from './database.ts';
 import { arrayText } from './plain-statement.ts';
 
 export type Value = string | number | null | readonly string[];
 
-/** As `run`. Every parameter has a cast beside it, because it travels as text; rows travel as JSON. */
+/** Like `run`. Parameters are sent as strings, so the statement must cast each; rows come back as JSON. */
 export async function readUncompiled<Row>(
   database: Database,
   { doing, text, params, repeatable }: Omit<Statement<Row>, 'params'> & { params: readonly Value[] },

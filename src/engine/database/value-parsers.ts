@@ -1,6 +1,6 @@
 /**
- * How the engine reads the values its own statements answer. An application may replace the parsers of its driver, for the whole
- * process or for a pool of its own; the engine brings these along with each statement instead.
+ * How the engine parses the values its own statements return. An application may replace the parsers of its driver, for
+ * the whole process or for its pool; the engine therefore passes these along with each statement.
  */
 type Parse = (text: string) => unknown;
 
@@ -8,7 +8,7 @@ const asText: Parse = (text) => text;
 const asBoolean: Parse = (text) => text === 't';
 const asJson: Parse = (text) => JSON.parse(text) as unknown;
 
-/** In either of the two ways a server may be set to write them (`bytea_output`). */
+/** In either of the two formats of `bytea_output`. */
 const asBytes: Parse = (text) => {
   if (text.startsWith('\\x')) return Buffer.from(text.slice(2), 'hex');
   const bytes = text.replaceAll(/\\(?:(\d{3})|(.))/g, (_, octal: string | undefined, char: string) =>
@@ -29,8 +29,8 @@ const listOf =
     });
 
 /**
- * By the number Postgres gives a type. Whole numbers are numbers: times and epochs stay far below 2^53. Feed positions travel as texts.
- * What is not here is read as text.
+ * By the OID of the type. Integers become numbers: times and epochs stay far below 2^53. Feed positions are sent as
+ * strings. Types that are not listed are read as strings.
  */
 const PARSERS: Readonly<Record<number, Parse>> = {
   16: asBoolean,
@@ -53,7 +53,7 @@ const PARSERS: Readonly<Record<number, Parse>> = {
   3807: listOf(asJson),
 };
 
-/** As `pg` takes it: with a statement, or with a connection. */
+/** In the form `pg` accepts with a statement or a connection. */
 export const VALUE_PARSERS = {
   getTypeParser(oid: number): Parse {
     return PARSERS[oid] ?? asText;

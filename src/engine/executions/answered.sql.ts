@@ -1,29 +1,28 @@
 /**
- * What the functions answer about an execution: every column that several of them have, under one name and with one meaning. Each
- * statement names those its function has. What a member means is known from the outcome: where it does not concern that, it may be null.
+ * What the SQL functions return for an execution: every column that several of them share, under one name and with one
+ * meaning. Each statement selects those its function has. Columns that do not matter for an outcome may be null.
  */
 import type { LifecyclePhase, TerminalOutcome } from '../../contract/states.ts';
 
 export interface Answered<Outcome extends string = string> {
-  /** Of the execution. */
   uuid: string;
   outcome: Outcome;
-  /** The same lease had done the same before. */
+  /** The same lease had already done this. */
   repeated: boolean;
-  /** Where the execution is now. */
+  /** The current state of the execution. */
   lifecyclePhase: LifecyclePhase;
   terminalOutcome: TerminalOutcome;
   attemptIndex: number;
   leaseEpoch: number;
-  /** Where it can be claimed. */
+  /** Where it is claimed from. */
   routeId: number;
-  /** The worker that lost its lease by this. */
+  /** The worker that lost its lease because of this. */
   workerInstanceId: string | null;
-  /** A timer was set that is due in this long; until then it cannot be claimed. */
+  /** Due time of the timer that was set; the execution cannot be claimed before. */
   dueInMs: number | null;
-  /** Its deadline: a timer as well, but it can be claimed until then. */
+  /** Its deadline: also a timer, but the execution can be claimed until then. */
   deadlineInMs: number | null;
 }
 
-/** What every function answers of a lease that was refused. */
+/** What every function returns for a refused lease. */
 export type Refused = Pick<Answered, 'outcome' | 'lifecyclePhase' | 'terminalOutcome' | 'leaseEpoch'>;

@@ -1,5 +1,5 @@
 /**
- * Ends executions from outside. A running one loses its lease in the same transaction, and its worker is told.
+ * Cancels executions. A running one loses its lease in the same transaction, and its worker is notified.
  */
 import { formatExecutionId } from '../../contract/ids.ts';
 import type { CancelOutcome, OperatorNote } from '../../contract/executions.ts';

@@ -1,5 +1,6 @@
 /**
- * Work that is due because time passed: lapsed leases and timers, listed without locks, and the functions that act on them.
+ * Work that is due because time passed: lapsed leases and timers, listed without locks, and the functions that act on
+ * them.
  */
 import { run, type Database } from '../database/database.ts';
 import { readUncompiled } from '../database/uncompiled.ts';
@@ -9,7 +10,7 @@ import type { ExecutionKey, LeaseKey } from './executions.sql.ts';
 
 /** A row a reconciler should act on. */
 export interface DueRow extends ExecutionKey {
-  /** It resisted before; when it is acted on at last, that is forgotten. */
+  /** Acting on it failed before; the record of that is cleared once it succeeds. */
   hadSetback: boolean;
 }
 
@@ -19,10 +20,12 @@ const SETBACK = columns<Pick<DueRow, 'hadSetback'>>({ hadSetback: 'b.failures IS
 const LAPSED = withColumns(columnsOf<LeaseKey>('l')('uuid', 'partition', 'leaseEpoch'), SETBACK);
 export type LapsedLease = RowOf<typeof LAPSED>;
 
-/** Leases past their expiry, in id order. The table is as small as the number of running executions: read whole. */
+/**
+ * Leases past their expiry, by id. Scans the whole table, which is only as large as the number of running executions.
+ */
 export function listLapsedLeases(database: Database, limit: number): Promise<LapsedLease[]> {
   return readUncompiled(database, {
-    doing: 'looking for lapsed leases',
+    doing: 'finding lapsed leases',
     columns: LAPSED,
     text: `SELECT ${LAPSED.list}
            FROM ${database.prefix}ff_lease l ${setbackJoin(database, 'expired-leases', 'l')}
@@ -70,7 +73,7 @@ export type DueTimer = RowOf<typeof TIMER>;
 
 export function listDueTimers(database: Database, limit: number): Promise<DueTimer[]> {
   return run(database, {
-    doing: 'looking for due timers',
+    doing: 'finding due timers',
     columns: TIMER,
     text: `SELECT ${TIMER.list}
            FROM ${database.prefix}ff_timer t ${setbackJoin(database, 'due-timers', 't')}

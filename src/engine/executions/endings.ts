@@ -1,5 +1,5 @@
 /**
- * What a lease holder does with its lease: complete, fail, release. Calls made together share one statement.
+ * How the owner of a lease gives it up: complete, fail, release. Calls made at the same time share a statement.
  */
 import { isPassingTrouble } from '../../contract/errors.ts';
 import { anyString, choice, string } from '../../contract/kinds.ts';
@@ -40,7 +40,7 @@ export interface Endings {
   complete(lease: LeaseRef, result: unknown): Promise<CompleteOutcome>;
   fail(lease: LeaseRef, failure: Failure): Promise<FailOutcome>;
   release(lease: LeaseRef): Promise<ReleaseOutcome>;
-  /** Until every call made so far has its answer. */
+  /** Resolves when every call made so far has its answer. */
   settled(): Promise<void>;
 }
 
@@ -111,7 +111,7 @@ const failureShape = shape<Failure>({
   retry: choice(['policy', 'never']).optional(),
 });
 
-/** A failure report must not fail for its text: messages are cut and cleaned, not refused. */
+/** A failure report must not be refused because of its message: that is truncated and cleaned instead. */
 function failRow(lease: LeaseRef, failure: Failure): FailRow {
   const { message, category, retryAfterMs, retry } = failureShape.check(failure, 'failure');
   return {

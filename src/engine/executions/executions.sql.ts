@@ -1,6 +1,5 @@
 /**
- * Calls the SQL functions that move executions: arrays in, one row per execution out. Nothing here decides
- * anything; arrays go down and rows come up.
+ * Calls the SQL functions that change executions: arrays in, one row per execution out. Nothing is decided here.
  */
 import { hintChannel } from '../database/names.ts';
 import { run, type Database, type Statement } from '../database/database.ts';
@@ -29,7 +28,7 @@ export interface SubmitRow extends ExecutionKey {
   idempotency: { key: string; bodyHash: string; windowMs: number } | null;
 }
 
-/** What executions of one call have in common. `policy` and `tags` are JSON texts. */
+/** What executions of one call have in common. `policy` and `tags` are JSON strings. */
 export interface SubmitTemplate {
   /** Position of its route in `routes`, from 1. */
   routeOrdinal: number;
@@ -43,19 +42,19 @@ export interface SubmitRoute {
   lane: string;
   kind: string;
   capabilities: string[];
-  /** Of one that was interned for this call. */
+  /** Set when the route was interned for this call. */
   interned?: InternedRoute;
 }
 
-/** Its number, and until when it is good. */
+/** The number of a route, and until when it may be used. */
 export interface InternedRoute {
   routeId: number;
   usableUntilMs: number;
 }
 
 /**
- * `unknown_route`: nothing was written, because a route must be interned first. `held`: its key or id is used by another transaction.
- * `existingId` is the execution that holds the idempotency key, when it is another one.
+ * `unknown_route`: nothing was written, because a route must be interned first. `held`: another transaction is using
+ * its key or id. `existingId` is the execution that already has the idempotency key, if it is another one.
  */
 const SUBMITTED = columnsOf<
   Answered<SubmitResult['outcome'] | 'unknown_route' | 'held'> & { existingId: string | null }
@@ -68,7 +67,7 @@ export interface SubmitCall {
   rows: SubmitRow[];
 }
 
-/** All or none. A key or an id that another transaction holds is waited for, for `patienceMs`, and once. */
+/** All or none. Waits up to `patienceMs`, once, for a key or an id that another transaction is using. */
 export function submitExecutions(
   database: Database,
   call: SubmitCall,
@@ -78,7 +77,7 @@ export function submitExecutions(
   return run(database, { ...statement, repeatable: 'yes', waits: 'once' });
 }
 
-/** Each for itself: those whose key or id another transaction holds are answered as `held`. */
+/** Each on its own: those whose key or id another transaction is using come back as `held`. */
 export function submitEach(
   database: Database,
   call: SubmitCall,
@@ -94,7 +93,10 @@ export function submitEach(
   });
 }
 
-/** Inside the caller's transaction; `hint` rings from within it, because nobody else will know of the commit. */
+/**
+ * Inside the caller's transaction; with `hint`, the statement itself sends the hint, since only the caller sees the
+ * commit.
+ */
 export function submitExecutionsInside(
   database: Database,
   executor: SqlExecutor,
@@ -135,7 +137,7 @@ function keyParams(rows: readonly SubmitRow[]): unknown[] {
   ];
 }
 
-/** What is submitted, as the first seven parameters of a statement. */
+/** The first seven parameters of a statement that submits. */
 export function submitParams(call: SubmitCall): unknown[] {
   const { rows } = call;
   return [
@@ -150,8 +152,8 @@ export function submitParams(call: SubmitCall): unknown[] {
 }
 
 /**
- * Values travel as one JSON text, each in a list of its own (an empty one for none): escaping them as an array literal
- * costs the process far more than joining them.
+ * Sends values as one JSON string, each in its own array (empty for none): escaping them as an array literal is far
+ * more expensive than joining them.
  */
 export function jsonValues(values: readonly (string | null)[]): string {
   return `[${values.map((value) => (value === null ? '[]' : `[${value}]`)).join(',')}]`;
@@ -164,7 +166,7 @@ export const JSON_VALUES = (param: string): string =>
 export const SUBMIT_ARGUMENTS = `p_routes => $1::text::jsonb, p_templates => $2::text::jsonb, p_ids => $3::uuid[],
   p_partitions => $4::smallint[], p_template_ordinals => $5::integer[], p_delays => $6::bigint[], p_payloads => ${JSON_VALUES('$7')}`;
 
-/** As the functions read it. */
+/** Routes in the form the functions read. */
 export function routesJson(routes: readonly SubmitRoute[]): string {
   const rows = routes.map(({ interned, ...route }) =>
     interned === undefined
@@ -174,13 +176,13 @@ export function routesJson(routes: readonly SubmitRoute[]): string {
   return JSON.stringify(rows);
 }
 
-/** Put together as text, because policy and tags are JSON already. */
+/** Joined as strings, because policy and tags are JSON already. */
 function templateJson(template: SubmitTemplate): string {
   const { routeOrdinal, namespace, priority, policy, tags } = template;
   return `{"route":${routeOrdinal},"namespace":${JSON.stringify(namespace)},"priority":${priority},"policy":${policy},"tags":${tags}}`;
 }
 
-/** What lease-bound functions answer. The timer they set is that of a retry, of a pause, or of a parent to be told. */
+/** What lease-bound functions return. The timer they set is for a retry, a pause, or a parent to notify. */
 const LEASED = withColumns(
   columnsOf<Answered>()(
     'uuid',
@@ -272,7 +274,7 @@ export function releaseExecutions(database: Database, leases: readonly LeaseKey[
   });
 }
 
-/** An execution, and the epoch it must still have for the verb to touch it. */
+/** An execution, and the epoch it must still have for the verb to act on it. */
 export interface ExpectedKey extends ExecutionKey {
   leaseEpoch: number | null;
 }
@@ -290,7 +292,7 @@ export function uuidsOf(keys: readonly ExecutionKey[]): string[] {
   return keys.map((key) => key.uuid);
 }
 
-/** The rows of the children, or one row that names the parent and says why it was refused. */
+/** One row per child, or a single row for the parent with the reason of the refusal. */
 const SPAWNED = withColumns(
   columnsOf<Answered>()('uuid', 'routeId', 'dueInMs'),
   columnsOf<Refused>()('outcome', 'lifecyclePhase', 'terminalOutcome', 'leaseEpoch'),

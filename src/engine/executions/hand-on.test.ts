@@ -1,5 +1,5 @@
 /**
- * How often others are told of work that stays held.
+ * How often others are notified of work that stays locked.
  */
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { LIMITS } from '../../contract/limits.ts';
@@ -8,7 +8,7 @@ import { HandOn } from './hand-on.ts';
 beforeEach(() => vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] }));
 afterEach(() => vi.useRealTimers());
 
-/** Rings of claims that pass some by every so often, for so long. */
+/** The rings when a claim skips some every `everyMs`, for `forMs`. */
 function ringsOf(handOn: HandOn, everyMs: number, forMs: number): number {
   const ring = vi.fn();
   for (let ms = 0; ms < forMs; ms += everyMs) {

@@ -1,6 +1,6 @@
 /**
- * Hands work that a claim passed by on to other workers. Work that stays held is passed by again and again; each hint sends every
- * worker looking, so the hints become rarer while that lasts. The last one is never dropped, only delayed.
+ * Passes work that a claim skipped on to other workers. Work that stays locked is skipped again and again, and each
+ * hint makes every worker poll, so the hints become rarer meanwhile. The last one is delayed, never dropped.
  */
 import { LIMITS } from '../../contract/limits.ts';
 
@@ -10,7 +10,7 @@ export class HandOn {
   #passedAt = Number.NEGATIVE_INFINITY;
   #next: (() => void) | undefined;
 
-  /** A claim passed some by: `ring` is called now, or when the rest after the last time is over. */
+  /** Called when a claim skipped some: `ring` is called now, or when the delay since the last ring is over. */
   pass(ring: () => void): void {
     const now = performance.now();
     if (now - this.#passedAt >= LIMITS.handOnMs) this.#restMs = LIMITS.lookAgainMs;

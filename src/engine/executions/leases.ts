@@ -1,5 +1,5 @@
 /**
- * Leases between their grant and their end: renewed by their holder, revoked by an operator, ended when they lapse.
+ * Leases after their grant: renewed by their owner, revoked by an operator, ended when they lapse.
  */
 import { parseExecutionId, uuidString } from '../../contract/ids.ts';
 import { list, parsed } from '../../contract/kinds.ts';
@@ -15,7 +15,7 @@ import type { EngineContext } from '../kit/context.ts';
 import { actorName, leaseTime, reasonText } from '../kit/kinds.ts';
 import { inOrder, leaseKey, toRefusal } from '../kit/answers.ts';
 
-/** How often a lease may be taken away when the policy does not say. */
+/** How often a lease may be revoked or lost when the policy sets no limit. */
 const DEFAULT_MAX_RECLAIMS = 100;
 
 const leaseList = list(parsed, LIMITS.idBatch);
@@ -25,7 +25,7 @@ const revokeRequest = shape<RevokeRequest>({
   leaseId: uuidString.optional(),
 });
 
-/** Renews all given leases in one statement; the answers are in the order given. */
+/** Renews all given leases in one statement; returns the outcomes in the order given. */
 export async function renew(
   context: EngineContext,
   leases: readonly LeaseRef[],
@@ -34,7 +34,7 @@ export async function renew(
   leaseList.check(leases, 'leases');
   leaseTime.check(leaseMs, 'leaseMs');
   const keys = leases.map((lease, index) => leaseKey(lease, `leases[${index}]`));
-  if (new Set(keys.map((key) => key.uuid)).size < keys.length) refuse('leases', 'name one execution twice');
+  if (new Set(keys.map((key) => key.uuid)).size < keys.length) refuse('leases', 'contain an execution twice');
   if (keys.length === 0) return [];
   const answers = inOrder(keys, await renewLeases(context.database, keys, leaseMs));
   return answers.map((row) => (row.outcome === 'renewed' ? { outcome: 'renewed' } : toRefusal(row)));
@@ -71,8 +71,9 @@ function toRevokeOutcome(row: TakenAnswer): RevokeOutcome {
 }
 
 /**
- * What was taken from its worker. One that had ended is announced again, because the answer of the call that ended it may have been
- * lost; but not if it ended in another way than asked for.
+ * What to announce for an execution that was taken from its worker. One that had already finished is announced again,
+ * because the answer to the call that ended it may have been lost; but not if it finished in another way than
+ * requested.
  */
 export function toTaken(row: TakenAnswer): Answer {
   const isEnd = row.lifecyclePhase === 'terminal' && row.outcome !== 'not_active';
@@ -80,8 +81,8 @@ export function toTaken(row: TakenAnswer): Answer {
 }
 
 /**
- * Ends the attempts of leases that ran out; answers the uuids of their executions. Leases somebody works on, or that
- * were renewed, are left alone.
+ * Ends the attempts of lapsed leases and returns the uuids of their executions. Leases that are locked or were renewed
+ * are left alone.
  */
 export async function lapse(context: EngineContext, leases: readonly LapsedLease[]): Promise<string[]> {
   const answers = await lapseLeases(context.database, leases);

@@ -1,5 +1,6 @@
 /**
- * What a pause or a suspension waits for besides signals: a time, children, or both. Checked, and as the functions take it.
+ * What a pause or a suspension waits for besides signals: a time, children, or both. Checked, and in the form the SQL
+ * functions take.
  */
 import type { PauseRequest } from '../../contract/steps.ts';
 import { parseExecutionId } from '../../contract/ids.ts';
@@ -30,7 +31,6 @@ export const pauseFields = {
     .optional(),
 };
 
-/** A time, children, or both. */
 export function pauseTerms({ wakeInMs, children }: PauseRequest): PauseTerms {
   return {
     delayMs: wakeInMs ?? null,
@@ -39,7 +39,7 @@ export function pauseTerms({ wakeInMs, children }: PauseRequest): PauseTerms {
   };
 }
 
-/** By Array.from, which does not pass over holes. */
+/** Array.from, unlike map, does not skip holes. */
 function childUuids(ids: readonly string[]): string[] {
   return Array.from(ids, (id, index) => parseExecutionId(id, `request.children.executionIds[${index}]`).uuid);
 }

@@ -1,5 +1,5 @@
 /**
- * Reads of one execution. Plain statements, no locks: what they answer was true when they ran.
+ * Reads of one execution. Plain statements without locks: what they return was true when they ran.
  */
 import type { ExecutionResult, ExecutionSnapshot } from '../../contract/executions.ts';
 import type { Json } from '../../contract/json.ts';
@@ -11,7 +11,7 @@ import type { ExecutionKey } from './executions.sql.ts';
 /** Attempts shown by one read: the last ones. */
 const MAX_ATTEMPTS_SHOWN = 1_000;
 
-/** Of the execution e. */
+/** For the execution `e`. */
 const PUBLIC_STATE =
   's.ff_public_state(e.lifecycle_phase, e.eligibility_state, e.terminal_outcome, e.eligible_at_ms, s.ff_now_ms())';
 
@@ -87,7 +87,7 @@ export async function readSnapshot(
 
 type Failed = Extract<ExecutionResult, { message: unknown }>;
 
-/** How an execution stands; without an outcome it has not ended. */
+/** The outcome of an execution; null while it has not finished. */
 export type StoredOutcome = ExecutionKey &
   Pick<ExecutionSnapshot, 'publicState'> &
   Omit<Failed, 'outcome'> & { outcome: TerminalOutcome | null; result: Json };
@@ -103,7 +103,7 @@ const OUTCOME = columns<StoredOutcome>({
   by: 'o.ended_by',
 });
 
-/** How executions stand; those that do not exist are missing. */
+/** The outcomes of executions; those that do not exist are missing. */
 export function readOutcomes(database: Database, uuids: readonly string[]): Promise<StoredOutcome[]> {
   return run(database, {
     doing: 'reading results',

@@ -1,5 +1,5 @@
 /**
- * Reads of one execution: what it is and how it stands, and how it ended. And of the clock all its times are by.
+ * Reads of one execution: its snapshot and its result. Also reads the clock that all its times come from.
  */
 import { parseExecutionId } from '../../contract/ids.ts';
 import type { ExecutionResult, ExecutionSnapshot } from '../../contract/executions.ts';

@@ -1,6 +1,7 @@
 /**
- * Runs user code in a transaction, on a connection of the engine's or through the application's own library, and answers only when
- * what it did is committed. The transaction is named at its beginning: a step that is recorded in it is refused anywhere else.
+ * Runs user code in a transaction, on a connection of the engine or through the application's own library, and resolves
+ * only after the commit. The transaction is identified when it begins: a step that belongs to it is refused anywhere
+ * else.
  */
 import type { SqlExecutor, SqlTransaction, Transactor } from '../../contract/transactions.ts';
 import { EngineError, isEngineError } from '../../contract/errors.ts';
@@ -34,7 +35,7 @@ export async function transact<Tx, Value>(
   return transactThrough(context, work, through);
 }
 
-/** How far the work came, told by the work itself: libraries wrap what is thrown in them. */
+/** How far the work got, recorded here because libraries wrap what is thrown in them. */
 interface Progress<Value> {
   name?: TransactionName;
   thrown?: { error: unknown };
@@ -64,19 +65,19 @@ async function transactThrough<Tx, Value>(
   }
   const { name, returned } = progress;
   if (returned === undefined) {
-    refuse('options.through', 'must run the work, and throw what it throws');
+    refuse('options.through', 'must run the work and rethrow what it throws');
   }
-  // Libraries take any answer to their COMMIT for one, also that it was a rollback.
+  // Libraries report success for any reply to COMMIT, even if it was a rollback.
   if (!(await isCommitted(context.database, name!.transaction))) {
     throw new EngineError(
       'retry_transaction',
-      'The transaction was rolled back although its library reports no error: a statement in it had failed, or it was ended inside.',
+      'The transaction was rolled back although its library reports no error: a statement in it had failed, or a COMMIT or ROLLBACK inside ended it.',
     );
   }
   return returned.value;
 }
 
-/** The work's own error as it is; the loss of the connection, whoever met it, in the engine's words. */
+/** The work's own error unchanged; a lost connection, whoever noticed it, as the engine's error. */
 async function reasonOf<Value>(
   { database }: EngineContext,
   error: unknown,
@@ -85,7 +86,7 @@ async function reasonOf<Value>(
   if (isEngineError(error) || !isConnectionLost(error)) return error;
   if (returned !== undefined) return toEngineError(error, 'committing a transaction');
   if (name === undefined) return toEngineError(error, 'beginning a transaction');
-  // Work may have other connections, whose loss says nothing about this one.
+  // The work may use other connections; losing one of those does not concern this transaction.
   if (thrown === undefined || (await isSessionGone(database, name.pid))) return connectionLost(error);
   return error;
 }

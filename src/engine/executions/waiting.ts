@@ -1,7 +1,7 @@
 /**
- * Waiting for executions to end. Whoever ends one rings; a waiter that hears of it reads the outcome. While a process
- * has waiters it asks the others to say what ended, so that nobody is told who did not ask. Every waiter also looks at
- * growing intervals: a lost hint costs time, nothing else.
+ * Waiting for executions to finish. Whoever ends one sends a hint; a waiter that receives it reads the outcome. A
+ * process with waiters asks the others for these hints, so that nobody sends them needlessly. Every waiter also polls
+ * at growing intervals: a lost hint only costs time.
  */
 import { EngineError, isOutage } from '../../contract/errors.ts';
 import type { ExecutionEnd, WaitOptions } from '../../contract/executions.ts';
@@ -19,16 +19,16 @@ const waitOptions = shape<WaitOptions>({ signal: abortSignal.optional() });
 
 /** Outcomes read in one statement. */
 const READ_BATCH = 1_000;
-/** Waiters of one process. Over this, waiting is refused: somebody forgot to stop. */
+/** Waiters of one process. Beyond this, waiting is refused: they are probably leaking. */
 const MAX_WAITERS = 100_000;
-const LOOK_MS = { first: 1_000, longest: 5_000 };
-/** How often the others are asked again to tell; they do for twice as long. */
+const POLL_MS = { first: 1_000, longest: 5_000 };
+/** How often the others are asked again for hints, which they send for twice as long. */
 const ASK_EVERY_MS = 5_000;
 
 interface Waiter {
   key: ParsedExecutionId;
-  lookAt: number;
-  looks: number;
+  pollAt: number;
+  polls: number;
   resolve(end: ExecutionEnd): void;
   reject(error: unknown): void;
 }
@@ -56,11 +56,11 @@ export class EndWatch {
     if (signal?.aborted) return Promise.reject(signal.reason as Error);
     if (this.#count >= MAX_WAITERS) {
       return Promise.reject(
-        new EngineError('too_many', `This process already waits for ${MAX_WAITERS} executions.`),
+        new EngineError('too_many', `This process is already waiting for ${MAX_WAITERS} executions.`),
       );
     }
     return new Promise((resolve, reject) => {
-      const waiter: Waiter = { key, lookAt: 0, looks: 0, resolve, reject };
+      const waiter: Waiter = { key, pollAt: 0, polls: 0, resolve, reject };
       const done = whenAborted(signal, () => {
         this.#remove(waiter);
         reject(signal!.reason as Error);
@@ -77,7 +77,7 @@ export class EndWatch {
     });
   }
 
-  /** Rejects who still waits. */
+  /** Rejects the remaining waiters. */
   close(): void {
     this.#unwatch();
     clearTimeout(this.#timer);
@@ -93,7 +93,7 @@ export class EndWatch {
     this.#count += 1;
     this.#ask();
     this.#read([waiter.key.uuid]);
-    this.#timer ??= setTimeout(() => this.#look(), LOOK_MS.first);
+    this.#timer ??= setTimeout(() => this.#poll(), POLL_MS.first);
   }
 
   #remove(waiter: Waiter): void {
@@ -116,15 +116,15 @@ export class EndWatch {
     this.#doorbell.askForEnds(2 * ASK_EVERY_MS);
   }
 
-  /** Looks for those whose time has come, less and less often for each. */
-  #look(): void {
+  /** Reads the outcomes that are due to be polled, less and less often for each waiter. */
+  #poll(): void {
     this.#timer = undefined;
     if (this.#waiters.size === 0) return;
     this.#ask();
     const now = performance.now();
-    const due = [...this.#waiters].filter(([, set]) => [...set].some((waiter) => waiter.lookAt <= now));
+    const due = [...this.#waiters].filter(([, set]) => [...set].some((waiter) => waiter.pollAt <= now));
     this.#read(due.map(([uuid]) => uuid));
-    this.#timer = setTimeout(() => this.#look(), LOOK_MS.first * (0.8 + Math.random() * 0.4));
+    this.#timer = setTimeout(() => this.#poll(), POLL_MS.first * (0.8 + Math.random() * 0.4));
   }
 
   #read(uuids: readonly string[]): void {
@@ -146,7 +146,7 @@ export class EndWatch {
         const found = new Map(rows.map((row) => [row.uuid, row]));
         for (const uuid of uuids) this.#settle(uuid, found.get(uuid));
       } catch (error) {
-        // A database that is away is asked again at the next look; what cannot be read at all is told to who waits.
+        // During an outage the next poll tries again; any other error rejects the waiters.
         if (error instanceof EngineError && !isOutage(error)) {
           for (const uuid of uuids) this.#fail(uuid, error);
         }
@@ -162,7 +162,7 @@ export class EndWatch {
         continue;
       }
       const result = toResult(row);
-      if (result.outcome === 'pending') this.#lookLater(waiter);
+      if (result.outcome === 'pending') this.#pollLater(waiter);
       else {
         this.#remove(waiter);
         waiter.resolve(result as ExecutionEnd);
@@ -177,9 +177,9 @@ export class EndWatch {
     }
   }
 
-  #lookLater(waiter: Waiter): void {
-    waiter.looks += 1;
-    waiter.lookAt =
-      performance.now() + Math.min(LOOK_MS.first * waiter.looks, LOOK_MS.longest) - LOOK_MS.first / 2;
+  #pollLater(waiter: Waiter): void {
+    waiter.polls += 1;
+    waiter.pollAt =
+      performance.now() + Math.min(POLL_MS.first * waiter.polls, POLL_MS.longest) - POLL_MS.first / 2;
   }
 }

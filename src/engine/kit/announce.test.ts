@@ -1,5 +1,5 @@
 /**
- * Who is notified of what, derived from answers as the database gives them: no doorbell, no database.
+ * Who is notified of what, derived from rows as the database returns them: no doorbell, no database.
  */
 import { expect, it, vi } from 'vitest';
 import type { Hint } from '../../contract/protocol.ts';
@@ -56,7 +56,7 @@ it.each(['completed', 'failed', 'skipped', 'member_cancelled'])(
   },
 );
 
-it('what others ended may leave work to its flow, and a parent to be told', () => {
+it('what others ended may leave work to its flow, and a parent to notify', () => {
   for (const outcome of ['expired', 'ended_by_others'])
     expect(announcementOf([{ outcome, uuid: 'a', workerInstanceId: 'w' }])).toMatchObject({
       hint: { ended: ['a'], workers: ['w'], dueInMs: 0 },
@@ -64,7 +64,7 @@ it('what others ended may leave work to its flow, and a parent to be told', () =
     });
 });
 
-it('whether a parent is to be told of what ran out of time is answered', () => {
+it('dueInMs decides whether the parent of what timed out is notified', () => {
   const outcome = 'execution_timed_out';
   expect(hintOf({ outcome, uuid: 'a', dueInMs: null })).toEqual({ ended: ['a'] });
   expect(announcementOf([{ outcome, uuid: 'a', dueInMs: 0 }])).toMatchObject({
@@ -94,7 +94,7 @@ it('what is overdue is due now', () => {
   expect(announcementOf([{ outcome: 'suspended', dueInMs: -5 }]).hint?.dueInMs).toBe(0);
 });
 
-it('refusals, what is held and words that are not known notify nobody', () => {
+it('refusals, what is held and unknown outcomes notify nobody', () => {
   for (const outcome of ['not_found', 'stale_lease', 'conflict', 'held', 'discarded', 'told', 'constructor'])
     expect(
       announcementOf([

@@ -1,7 +1,7 @@
 /**
- * The one place that tells others what has just been committed. An operation hands over what the database answered; who is
- * notified follows from the words of the answers and from nothing else, so that no operation can forget anybody. Answers that are
- * not in the table, refusals above all, notify nobody. Whatever is announced here may be lost: that costs time only.
+ * The one place that notifies others of what has just been committed. An operation passes on what the database
+ * returned; who is notified follows from the outcomes alone, so that no operation can forget anybody. Outcomes that are
+ * not in the table, refusals above all, notify nobody. An announcement may be lost: that only costs time.
  */
 import type { Hint } from '../../contract/protocol.ts';
 import type { Answered } from '../executions/answered.sql.ts';
@@ -9,10 +9,10 @@ import type { EngineContext } from './context.ts';
 
 type Part = 'uuid' | 'routeId' | 'workerInstanceId' | 'dueInMs' | 'deadlineInMs';
 
-/** What the database answered about one execution. */
+/** What the database returned for one execution. */
 export type Answer = Pick<Answered, 'outcome'> & { [Given in Part]?: Answered[Given] | null };
 
-/** Work of whole routes that somebody may claim, without saying which executions. */
+/** Whole routes that became claimable, without naming their executions. */
 export interface Opened {
   outcome: 'opened';
   routes: readonly number[] | 'all';
@@ -23,11 +23,11 @@ interface Meaning {
   /** It can be claimed, unless it is due later. */
   claimable?: true;
   ended?: true;
-  /** Its output was written to or closed, or goes on. */
+  /** Its stream was written to, was closed, or continues. */
   stream?: true;
-  /** Something may be left to be done for its flow. */
+  /** There may be work left for its flow. */
   flow?: true;
-  /** Its parent may have to be told, by a timer that is due at once. */
+  /** Its parent may have to be notified, by a timer that is due at once. */
   parent?: true;
 }
 
@@ -37,7 +37,7 @@ const STREAM: Meaning = { stream: true };
 const ENDED: Meaning = { ended: true };
 const ENDED_BY_OTHERS: Meaning = { ended: true, flow: true, parent: true };
 
-/** Repeated answers are announced too: the process that got the first one may have died before it could. */
+/** Repeated answers are announced too: the process that got the first one may have died before announcing it. */
 const MEANINGS = new Map<string, Meaning>(
   Object.entries({
     submitted: CLAIMABLE,
@@ -61,7 +61,7 @@ const MEANINGS = new Map<string, Meaning>(
     failed: ENDED,
     skipped: ENDED,
     member_cancelled: ENDED,
-    // Whether a parent is to be told, dueInMs says.
+    // dueInMs is set if a parent is to be notified.
     execution_timed_out: { ended: true, flow: true },
     expired: ENDED_BY_OTHERS,
     ended_by_others: ENDED_BY_OTHERS,
@@ -71,13 +71,13 @@ const MEANINGS = new Map<string, Meaning>(
 );
 
 export interface Announcement {
-  /** What the doorbell is rung with, if with anything. */
+  /** What to ring the doorbell with, if anything. */
   hint: Hint | undefined;
   /** Whether this process has work to do for flows. */
   flowWork: boolean;
 }
 
-/** Tells whoever waits for what these answers say, in this process and in others. After the commit only. */
+/** Notifies whoever waits for these outcomes, in this process and in others. Call it after the commit only. */
 export function announce(
   { doorbell, flowWork }: Pick<EngineContext, 'doorbell' | 'flowWork'>,
   answers: readonly (Answer | Opened)[],

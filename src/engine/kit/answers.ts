@@ -1,5 +1,5 @@
 /**
- * Turns the rows the lease-bound functions answer into outcomes. One row per execution, in any order.
+ * Turns the rows of the lease-bound functions into outcomes. One row per execution, in any order.
  */
 import { EngineError } from '../../contract/errors.ts';
 import type { LeaseRef, LeaseRefusal } from '../../contract/protocol.ts';
@@ -11,7 +11,7 @@ import { whole } from '../../contract/kinds.ts';
 const attempt = whole(0, 2_147_483_647);
 const epoch = whole(0, Number.MAX_SAFE_INTEGER);
 
-/** A claim is one, and more than that. */
+/** Takes any lease reference; a claim is one too. */
 export function leaseKey(lease: LeaseRef, field: string): LeaseKey {
   return {
     ...parseExecutionId(lease?.executionId, `${field}.executionId`),
@@ -34,11 +34,11 @@ export function toRefusal({ outcome, lifecyclePhase, terminalOutcome, leaseEpoch
     case 'not_active':
       return { outcome, lifecyclePhase, terminalOutcome, leaseEpoch };
     default:
-      throw new EngineError('invariant_broken', `The database answered an unknown outcome ${outcome}.`);
+      throw new EngineError('invariant_broken', `The database returned the unknown outcome ${outcome}.`);
   }
 }
 
-/** The answers in the order of the keys that were sent. */
+/** The rows in the order of the keys that were sent. */
 export function inOrder<Row extends { uuid: string }>(
   keys: readonly { uuid: string }[],
   rows: readonly Row[],
@@ -47,7 +47,7 @@ export function inOrder<Row extends { uuid: string }>(
   return keys.map((key) => {
     const row = byId.get(key.uuid);
     if (row === undefined)
-      throw new EngineError('invariant_broken', 'The database left an execution unanswered.');
+      throw new EngineError('invariant_broken', 'The database returned no row for an execution.');
     return row;
   });
 }

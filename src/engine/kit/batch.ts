@@ -1,24 +1,24 @@
 /**
  * Joins calls that are made at about the same time into one statement. The first call goes out at once; what arrives
  * while it is under way forms the next batch. So an idle process has no added latency and a busy one has large
- * batches, without a timer. Awaiting a call still means: committed.
+ * batches, without a timer. A call still resolves only after its commit.
  */
 
 export interface BatchOptions<Item, Answer> {
-  /** Runs one batch; the answers are in the order of the items. */
+  /** Runs one batch; returns the answers in the order of the items. */
   run(items: Item[]): Promise<Answer[]>;
   /** Two items with the same key never share a batch: one statement cannot act twice on one execution. */
   keyOf(item: Item): string;
   maxItems: number;
-  /** Characters an item sends; a batch takes items up to a total, so that large ones do not block the process. */
+  /** Characters an item sends; the total of a batch is limited, so that large items do not block the process. */
   sizeOf(item: Item): number;
-  /** Whether an error may be one item's fault: then the batch is halved, so that the others get their answers. */
+  /** Whether one item may have caused the error: then the batch is halved, so that the others get their answers. */
   isItemFault(error: unknown): boolean;
   /** Statements under way at the same time; more than a few only add contention. */
   maxFlights: number;
 }
 
-/** One large item may be more: it then goes alone. */
+/** A larger item is sent alone. */
 const MAX_BATCH_SIZE = 4_194_304;
 
 interface Waiting<Item, Answer> {
@@ -45,7 +45,7 @@ export class Batch<Item, Answer> {
     });
   }
 
-  /** Until every call made so far has its answer. */
+  /** Resolves when every call made so far has its answer. */
   async settled(): Promise<void> {
     while (this.#waiting.length > 0 || this.#flights > 0) {
       await new Promise<void>((resolve) => {
@@ -71,7 +71,7 @@ export class Batch<Item, Answer> {
     void this.#run(batch).finally(() => {
       this.#flights -= 1;
       if (this.#waiting.length > 0) this.#schedule();
-      else for (const tell of this.#whenIdle.splice(0)) tell();
+      else for (const resolve of this.#whenIdle.splice(0)) resolve();
     });
     if (this.#waiting.length > 0) this.#schedule();
   }

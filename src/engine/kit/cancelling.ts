@@ -1,12 +1,12 @@
 /**
- * Iterators that can be left while they wait. A generator that is asked to return finishes what it awaits first, which for a tail may be
- * never: so what it waits for is aborted.
+ * Iterators that can be left while they wait. A generator that is asked to return first finishes what it awaits, which
+ * for a tail may be never; so that wait is aborted.
  */
 import { whenAborted } from '../../model/aborting.ts';
 
 const OVER: IteratorReturnResult<undefined> = { done: true, value: undefined };
 
-/** The items of a generator that gives up when its signal is aborted: by the caller's, or by `return`. */
+/** The items of a generator that stops when its `AbortSignal` fires: by the caller's, or by `return`. */
 export function cancelling<Item>(
   signal: AbortSignal | undefined,
   begin: (signal: AbortSignal) => AsyncGenerator<Item, void, undefined>,
@@ -18,7 +18,7 @@ class Cancelling<Item> implements AsyncIterableIterator<Item> {
   readonly #signal: AbortSignal | undefined;
   readonly #own = new AbortController();
   readonly #items: AsyncGenerator<Item, void, undefined>;
-  /** Linked when it is first read from: who never reads it leaves nothing behind. */
+  /** Linked at the first read, so that an iterator that is never read leaves nothing behind. */
   #unlink: (() => void) | undefined;
   #isLeft = false;
 
@@ -64,7 +64,7 @@ class Cancelling<Item> implements AsyncIterableIterator<Item> {
     this.#isLeft = true;
     this.#unlink?.();
     this.#own.abort();
-    // It ends by itself, and what it throws then is of no interest to who has left.
+    // It finishes by itself; nobody is left to see what it throws.
     this.#items.return().catch(() => undefined);
   }
 }

@@ -1,11 +1,12 @@
 /**
- * How far a consumer of the event feed is behind, as a part of statements: those that list consumers, and those of the doctor.
+ * How far a consumer of the event feed is behind, as an SQL expression for the list of consumers and for the doctor.
  */
 import type { Database } from '../database/database.ts';
 
 /**
- * When the first event that a consumer `c` has not passed happened, as an expression; null when there is none. By the event, not by its
- * position: that is given out after the commit, and late when nobody was awake to do it.
+ * When the first event after the position of a consumer `c` happened, as an expression; null when there is none. The
+ * time is that of the event, not of its position, which is assigned after the commit and late if no process was
+ * running.
  */
 export function nextEventMs({ prefix }: Database): string {
   return `(SELECT coalesce((
@@ -13,7 +14,7 @@ export function nextEventMs({ prefix }: Database): string {
       WHERE e.slot = r.slot AND e.ev_id = r.ev_from + greatest(c.position + 1 - r.seq_from, 0)), r.stamped_at_ms)
     FROM ${prefix}ff_event_run r
     WHERE r.ev_from IS NOT NULL AND r.seq_from + r.n > c.position + 1
-      -- The run that holds the next position, or the first one after a place where positions jumped.
+      -- The run that contains the next position, or the first one after a jump in positions.
       AND r.seq_from >= coalesce((SELECT x.seq_from FROM ${prefix}ff_event_run x WHERE x.seq_from <= c.position + 1
                                   ORDER BY x.seq_from DESC LIMIT 1), 0)
     ORDER BY r.seq_from LIMIT 1)`;

@@ -1,10 +1,10 @@
 /**
- * What every operation is given: the database, the doorbell and what this process remembers.
- * Operations are functions of this context; they hold no state of their own.
+ * The engine's parts, passed to every operation: the database, the doorbell and what this process remembers.
+ * Operations are functions of these; they have no state of their own.
  */
 import type { Database } from '../database/database.ts';
 import type { Transactions } from '../database/transactions.ts';
-import type { DemandMemory } from '../executions/claiming/claim-hints.ts';
+import type { DemandMemory } from '../executions/claiming/seek-positions.ts';
 import type { DoubtfulClaim } from '../executions/claiming/doubtful-claims.ts';
 import type { Doorbell } from './doorbell.ts';
 import type { EndWatch } from '../executions/waiting.ts';
@@ -17,25 +17,25 @@ import type { Signing } from '../signals/signing.ts';
 export interface EngineContext {
   database: Database;
   doorbell: Doorbell;
-  /** Where transactions of user code run; those of consumers apart, because their handlers may take long. */
+  /** Where transactions of user code run; those of consumers are separate, because their handlers may take long. */
   transactions: Transactions;
   handlings: Transactions;
   ends: EndWatch;
-  /** The event log, for those who follow it. */
+  /** The event log, for subscribers. */
   feed: DatabaseFeed;
-  /** The output of attempts, for those who follow it. */
+  /** The output of attempts, for those who tail it. */
   streams: StreamHub;
-  /** What ends of members have left to be done. */
+  /** Work for flows that finished members have left behind. */
   flowWork: FlowWork;
   routes: RouteCache;
   /** The secrets tokens are signed with. */
   signing: Signing;
-  /** By what a worker asks for: its kinds, lanes and capabilities. */
+  /** By the demand of a worker: its kinds, lanes and capabilities. */
   demands: Map<string, DemandMemory>;
-  /** Claim calls whose answer was lost: they may hold leases this process does not know of. */
+  /** Claim calls whose answer was lost: they may have been granted leases this process does not know of. */
   doubtful: DoubtfulClaim[];
   /** Queue rows this process has removed since the queue tables were last vacuumed. */
   counters: { dequeued: number };
-  /** What runs beside the engine and ends with it: told to stop first, and waited for while the database can still be used. */
+  /** What runs beside the engine and stops with it: stopped first, and awaited while the database is still open. */
   companions: { stop(): void; close(): Promise<void> }[];
 }

@@ -1,10 +1,10 @@
 /**
- * Cursors of lists as text that means nothing to anybody else: a version and a few values. What the values mean is for the list to say.
+ * Cursors of lists as opaque strings: a version and a few values. What the values mean is up to the list.
  */
 import { EngineError } from '../../contract/errors.ts';
 
 const VERSION = 1;
-/** Several times what any cursor takes. */
+/** Several times the length of any cursor. */
 const MAX_CURSOR_LENGTH = 1_024;
 
 export function invalidCursor(what: string): EngineError {
@@ -26,6 +26,6 @@ export function decodeText(cursor: unknown): unknown[] {
     throw invalidCursor('is malformed');
   }
   if (!Array.isArray(parts)) throw invalidCursor('is malformed');
-  if (parts[0] !== VERSION) throw invalidCursor('was made by another version: begin the list again');
+  if (parts[0] !== VERSION) throw invalidCursor('was made by another version: start the list over');
   return parts.slice(1);
 }

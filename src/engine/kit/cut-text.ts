@@ -1,8 +1,8 @@
 /**
- * Cuts words that are kept for people to what there is room for: a report must not fail because it is long.
+ * Truncates messages that are stored for people: a report must not fail because it is long.
  */
 
-/** Cuts a string to a number of bytes without splitting a character; what Postgres cannot store is replaced. */
+/** Cuts a string to a number of bytes without splitting a character; characters Postgres cannot store are replaced. */
 export function cutText(text: string, maxBytes: number): string {
   const bytes = Buffer.from(text.replaceAll('\u0000', '\uFFFD'));
   if (bytes.length <= maxBytes) return bytes.toString();

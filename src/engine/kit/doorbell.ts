@@ -1,7 +1,7 @@
 /**
- * Tells those who wait that there is something to do: watchers of this process at once, other processes by one
- * notification after the commit. The first ring goes out immediately, later ones are merged for a few milliseconds.
- * When a watcher here takes all the work, nobody else is woken.
+ * Sends hints: to watchers of this process at once, to other processes by one notification after the commit. The first
+ * ring goes out immediately, later ones are merged for a few milliseconds. When a watcher here takes all the work,
+ * nobody else is woken.
  */
 import { randomUUID } from 'node:crypto';
 import type { Hint, HintWatcher } from '../../contract/protocol.ts';
@@ -10,9 +10,9 @@ import { listenForHints, sendHint, type Listener } from '../database/notify.ts';
 import type { FeedWatcher } from '../feed/source.ts';
 
 const MERGE_MS = 10;
-/** Longest an asker is told without asking again. */
+/** The longest a process is notified without asking again. */
 const MAX_ASK_MS = 60_000;
-/** A notification holds just under 8,000 bytes; what does not fit says "look everywhere". */
+/** A notification has room for just under 8,000 bytes; what does not fit becomes "poll everything". */
 const MAX_HINT_BYTES = 7_900;
 
 interface Wire {
@@ -21,41 +21,41 @@ interface Wire {
   workers?: string[];
   ended?: string[] | 'all';
   streams?: string[] | 'all';
-  /** For this long the sender, named by `from`, wants to hear what ends, or what is written to streams. */
+  /** For this long the sender, named by `from`, wants to know what finishes, or which streams are written to. */
   asks?: number;
   follows?: number;
   from?: string;
-  /** The last position of the event feed, as text. */
+  /** The last position of the event feed, as a string. */
   events?: string;
 }
 
 export interface Doorbell {
   /** Only `announce` rings. */
   ring(hint: Hint): void;
-  /** Asks the other processes to say, for this long, which executions end. */
+  /** Asks the other processes to report, for this long, which executions finish. */
   askForEnds(forMs: number): void;
-  /** Asks them to say which streams are written to or closed. */
+  /** Asks them to report which streams are written to or closed. */
   askForStreams(forMs: number): void;
   watch(watcher: HintWatcher): () => void;
   watchFeed(watcher: FeedWatcher): () => void;
   close(): Promise<void>;
-  /** Without a word to anybody. */
+  /** Closes at once, without sending what is pending. */
   abandon(): void;
 }
 
 export interface DoorbellOptions {
   database: Database;
-  /** Where to listen; without it this process hears only itself and looks at intervals. */
+  /** Where to listen; without it this process gets only its own hints, and polls. */
   listenUrl?: string | undefined;
 }
 
 export function openDoorbell(options: DoorbellOptions): Doorbell {
   const watchers = new Set<HintWatcher>();
   const feedWatchers = new Set<FeedWatcher>();
-  const tell = (hint: Hint): boolean => {
+  const notify = (hint: Hint): boolean => {
     if (!isOfStreams(hint)) for (const watcher of feedWatchers) watcher.stirred();
     let taken = false;
-    for (const watcher of watchers) taken = tellOne(watcher, hint) || taken;
+    for (const watcher of watchers) taken = notifyOne(watcher, hint) || taken;
     return taken;
   };
   const self = randomUUID();
@@ -63,7 +63,7 @@ export function openDoorbell(options: DoorbellOptions): Doorbell {
   let endsAskedUntil = Number.NEGATIVE_INFINITY;
   let streamsAskedUntil = Number.NEGATIVE_INFINITY;
   const listener = startListening(options, {
-    tell,
+    notify,
     asked({ asks, follows, from }) {
       if (from === self) return;
       const now = performance.now();
@@ -82,14 +82,14 @@ export function openDoorbell(options: DoorbellOptions): Doorbell {
   });
   return {
     ring(hint) {
-      const taken = tell(hint);
-      // Nobody else hears of ends and streams unless somebody asked: most are awaited here or not at all.
+      const taken = notify(hint);
+      // Outcomes and streams are sent to other processes only on request: most are awaited here or not at all.
       const now = performance.now();
       const ended = now < Math.max(endsAskedUntil, streamsAskedUntil) ? hint.ended : [];
       const streams = now < streamsAskedUntil ? hint.streams : [];
       const routes = taken ? [] : hint.routes;
-      const told = routes.length + hint.workers.length + ended.length + streams.length;
-      if (told > 0 || hint.dueInMs !== null) sender.send({ ...hint, routes, ended, streams });
+      const size = routes.length + hint.workers.length + ended.length + streams.length;
+      if (size > 0 || hint.dueInMs !== null) sender.send({ ...hint, routes, ended, streams });
     },
     askForEnds: (forMs) => sender.ask({ asks: forMs }),
     askForStreams: (forMs) => sender.ask({ follows: forMs }),
@@ -111,13 +111,13 @@ export function openDoorbell(options: DoorbellOptions): Doorbell {
   };
 }
 
-/** What is written to streams is in no event. */
+/** Writing to streams creates no events. */
 function isOfStreams({ routes, ended, workers, dueInMs, streams }: Hint): boolean {
   return streams.length > 0 && routes.length + ended.length + workers.length === 0 && dueInMs === null;
 }
 
-/** A watcher that throws is its owner's trouble: what the hint is about has been committed. */
-function tellOne(watcher: HintWatcher, hint: Hint): boolean {
+/** A watcher that throws must not disturb the others: what the hint is about has been committed. */
+function notifyOne(watcher: HintWatcher, hint: Hint): boolean {
   try {
     return watcher(hint);
   } catch {
@@ -125,35 +125,35 @@ function tellOne(watcher: HintWatcher, hint: Hint): boolean {
   }
 }
 
-/** What a process wants to hear, and for how long. */
+/** What a process wants to be notified of, and for how long. */
 interface Asking {
   asks: number;
   follows: number;
   from: string;
 }
 
-interface Heard {
-  tell(hint: Hint): boolean;
+interface Incoming {
+  notify(hint: Hint): boolean;
   asked(asking: Asking): void;
   moved(last: bigint): void;
   lost(): void;
   found(): void;
 }
 
-function startListening(options: DoorbellOptions, heard: Heard): Listener | undefined {
+function startListening(options: DoorbellOptions, incoming: Incoming): Listener | undefined {
   if (options.listenUrl === undefined) return undefined;
   return listenForHints(options.listenUrl, options.database.schema, {
     hint(payload) {
       const { asks, follows, from, last, ...hint } = decode(payload);
-      if (asks + follows > 0) heard.asked({ asks, follows, from });
-      if (last === null) heard.tell(hint);
-      else heard.moved(last);
+      if (asks + follows > 0) incoming.asked({ asks, follows, from });
+      if (last === null) incoming.notify(hint);
+      else incoming.moved(last);
     },
     open() {
-      heard.found();
-      heard.tell(complete({ routes: 'all', ended: 'all', streams: 'all' }));
+      incoming.found();
+      incoming.notify(complete({ routes: 'all', ended: 'all', streams: 'all' }));
     },
-    lost: () => heard.lost(),
+    lost: () => incoming.lost(),
   });
 }
 
@@ -168,7 +168,7 @@ function complete(hint: Partial<Hint>): Hint {
   };
 }
 
-/** Whatever another version sent: what cannot be read means "look everywhere". */
+/** Another version may have sent it: what cannot be read means "poll everything". */
 function decode(payload: string): Hint & Asking & { last: bigint | null } {
   try {
     const wire = JSON.parse(payload) as Wire;
@@ -234,7 +234,7 @@ class Sender {
     this.#asking = {};
     const asked = Object.keys(asking).length === 0 ? {} : { ...asking, from: this.#self };
     this.#sending = sendHint(this.#database, encode(hint, asked))
-      // A hint that cannot be sent costs others a wait, never correctness.
+      // A hint that cannot be sent delays others, but never affects correctness.
       .catch(() => undefined)
       .finally(() => {
         this.#sending = undefined;
@@ -242,7 +242,7 @@ class Sender {
       });
   }
 
-  /** What was rung goes out first: a process that ends right after its call is often the one others wait for. */
+  /** Sends pending hints first: others often wait for a process that exits right after its call. */
   async close(): Promise<void> {
     this.#closed = true;
     clearTimeout(this.#timer);
@@ -272,7 +272,7 @@ function encode(hint: Hint, asking: Pick<Wire, 'asks' | 'follows' | 'from'>): st
   const streams = hint.streams.length === 0 ? {} : { streams: hint.streams };
   const text = JSON.stringify({ ...routes, ...workers, ...due, ...ended, ...streams, ...asking });
   if (Buffer.byteLength(text) <= MAX_HINT_BYTES) return text;
-  // Too many ends or streams alone must not send every worker looking.
+  // Too many outcomes or streams alone must not make every worker poll.
   const fewer = JSON.stringify({ ...routes, ...workers, ...due, ended: 'all', streams: 'all', ...asking });
   if (Buffer.byteLength(fewer) <= MAX_HINT_BYTES) return fewer;
   return JSON.stringify({ routes: 'all', workers: ['*'], ...due, ended: 'all', streams: 'all', ...asking });

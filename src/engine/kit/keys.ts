@@ -1,6 +1,6 @@
 /**
- * Lays the ids of one call out for the database: each execution once, and no uuid twice in one statement, because an id
- * with a wrong partition is another id. The answers come back in the order the caller gave.
+ * Arranges the ids of one call for the database: each execution once, and no uuid twice in one statement, because the
+ * same uuid with a wrong partition is another id. The outcomes are returned in the caller's order.
  */
 import { formatExecutionId, parseExecutionId } from '../../contract/ids.ts';
 import { list, parsed } from '../../contract/kinds.ts';

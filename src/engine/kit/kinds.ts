@@ -1,13 +1,13 @@
 /**
- * The kinds of values that requests of several capabilities have in common: operators' words, labels, what workers can do. The general
- * ones are in contract/kinds.ts.
+ * The kinds of values that requests of several capabilities share: operators' notes, tags, names and worker
+ * capabilities. The general ones are in contract/kinds.ts.
  */
 import { LIMITS } from '../../contract/limits.ts';
 import { anyString, list, asciiName, string, textFault, whole } from '../../contract/kinds.ts';
 import { fault, faultAt, Kind } from '../../contract/shape.ts';
 import { CAPABILITY_LIMITS, capabilityBytes, capabilityFault } from '../../model/capabilities.ts';
 
-/** Why an operator did something, and which one. */
+/** Why an operator did something, and who it was. */
 export const reasonText = string(LIMITS.reasonBytes);
 export const actorName = string(LIMITS.reasonBytes);
 export const laneName = asciiName(LIMITS.laneBytes);
@@ -21,7 +21,7 @@ export const leaseTime = whole(LIMITS.leaseMsMin, LIMITS.leaseMsMax);
 const tagKey = string(LIMITS.tagKeyBytes);
 const tagValue = string(LIMITS.tagValueBytes, 0);
 
-/** Strings by name, with limits on number and size. */
+/** Strings by key, with limits on number and size. */
 export function tagsOf(max: number, min: 0 | 1 = 0): Kind<Record<string, string>> {
   return new Kind((value) => {
     if (Object.prototype.toString.call(value) !== '[object Object]') {
@@ -52,7 +52,7 @@ const tokens = list(
   Number.MAX_SAFE_INTEGER,
 );
 
-/** Well-formed tokens, few enough when each is counted once. */
+/** Well-formed tokens; the limits count each token once. */
 export const capabilityList = new Kind<readonly string[]>((value) => {
   const found = tokens.faultOf(value);
   if (found !== undefined) return found;
@@ -61,7 +61,7 @@ export const capabilityList = new Kind<readonly string[]>((value) => {
     return fault(`has more than ${CAPABILITY_LIMITS.maxTokens} tokens`);
   }
   if (capabilityBytes(different) > CAPABILITY_LIMITS.maxBytes) {
-    return fault(`is longer than ${CAPABILITY_LIMITS.maxBytes} bytes together`);
+    return fault(`is longer than ${CAPABILITY_LIMITS.maxBytes} bytes in total`);
   }
   return undefined;
 }).refusedAs('invalid_capabilities');

@@ -1,7 +1,7 @@
 /**
- * One verb for all executions that fit a filter, chunk by chunk: a page of a list, then the verb on what is on it. Every
- * execution is acted on only as it was listed; one that was claimed or moved since answers `moved`. The time of the
- * beginning goes with the cursor, so that a bulk that is gone on with does not reach for what came later.
+ * Applies one verb to all executions that match a filter, chunk by chunk: a page of a list, then the verb on its
+ * executions. Each is acted on only in the state it was listed in; one that was claimed or moved since has the outcome
+ * `moved`. The cursor contains the start time, so that a resumed bulk does not touch what came later.
  */
 import { choice, parsed, whole } from '../../contract/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
@@ -73,7 +73,7 @@ export async function* bulk(context: EngineContext, request: BulkRequest): Async
   } while (cursor !== null);
 }
 
-/** What came after the beginning is left alone: new executions, and new ends of those that are being replayed. */
+/** Excludes what came after the start: new executions, and new outcomes of those that are being replayed. */
 function boundedBy(filter: ListConditions, beforeMs: number, verb: BulkRequest['verb']): ListConditions {
   const createdBeforeMs = Math.min(filter.createdBeforeMs ?? beforeMs, beforeMs);
   if (verb !== 'replay') return { ...filter, createdBeforeMs };
@@ -93,7 +93,7 @@ async function actOn(
   for (const { outcome } of answers) outcomes[outcome] = (outcomes[outcome] ?? 0) + 1;
 }
 
-/** The verb is given what is not the bulk's own. */
+/** The verb gets the keys of the request that are not the bulk's own. */
 function actOf(context: EngineContext, request: BulkRequest): Act {
   const given = Object.fromEntries(
     Object.entries(request).filter(([key]) => key !== 'verb' && !(key in bulkFields)),
@@ -108,18 +108,18 @@ function actOf(context: EngineContext, request: BulkRequest): Act {
   }
 }
 
-/** All executions are too many to be meant by leaving the filter out. */
+/** An empty filter would match every execution, which nobody means by leaving it out. */
 function checkBulkFilter(request: BulkRequest): ListConditions {
   const given = conditionsOf(request.filter);
   if (Object.values(given).every((condition) => condition === null)) {
     refuse('filter', 'must have at least one condition');
   }
   const filter = { ...given, states: checkBulkStates(request.verb, given.states) };
-  // Those that have the priority already need none, and one that was moved down the queue is not met again there.
+  // Those that already have the priority are done, including one that was moved down the queue and would come up again.
   return request.verb === 'change_priority' ? { ...filter, exceptPriority: request.priority } : filter;
 }
 
-/** The states that are meant, written out: a cursor is good for these, whether the filter names them or not. */
+/** The states to act on, made explicit: a cursor is valid for these, whether the filter names them or not. */
 function checkBulkStates(
   verb: BulkRequest['verb'],
   given: readonly PublicState[] | null,
@@ -127,15 +127,14 @@ function checkBulkStates(
   const { allowed, meant } = BULK_STATES[verb];
   const states = given ?? meant;
   if (states === null) {
-    const ends = allowed.join(', ');
     refuse(
       'filter.states',
-      `must say which ends are meant, of ${ends}: what succeeded is not run again by accident`,
+      `must be given, from ${allowed.join(', ')}, so that completed executions are not replayed by accident`,
     );
   }
   const other = states.find((state) => !allowed.includes(state));
   if (other !== undefined) {
-    refuse('filter.states', `names ${other}, but ${verb} is only about ${allowed.join(', ')}`);
+    refuse('filter.states', `contains ${other}, but ${verb} accepts only ${allowed.join(', ')}`);
   }
   return states;
 }
@@ -143,7 +142,7 @@ function checkBulkStates(
 function decodeBegin(cursor: string): { beforeMs: number; cursor: string } {
   const [name, beforeMs, listCursor] = decodeText(cursor);
   if (name !== 'bulk' || !Number.isSafeInteger(beforeMs) || typeof listCursor !== 'string') {
-    throw invalidCursor('is not one of a bulk');
+    throw invalidCursor('is not from a bulk operation');
   }
   return { beforeMs: beforeMs as number, cursor: listCursor };
 }

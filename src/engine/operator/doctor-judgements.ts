@@ -1,5 +1,5 @@
 /**
- * What the facts about an installation mean: for each check whether it is well, and what to do when it is not.
+ * What the facts about an installation mean: the verdict of each check, and what to do if it is not ok.
  * Pure: facts in, findings out.
  */
 import { LIMITS } from '../../contract/limits.ts';
@@ -18,7 +18,7 @@ import type { HeldFacts } from '../database/held.ts';
 import type { AnsweringPids, Echo } from '../database/probes.ts';
 import type { SchemaStanding } from '../database/migration-plan.ts';
 
-/** `skipped`: it could not be looked at, because of what an earlier finding says. */
+/** `skipped`: it could not be checked because of an earlier finding. */
 export type Verdict = 'ok' | 'warn' | 'problem' | 'skipped';
 
 export interface Finding {
@@ -31,16 +31,16 @@ export interface Finding {
 }
 
 const VERSIONS = { oldest: 15, newest: 18 };
-/** A host clock this far off shows wrong times to people; the engine itself does not read it. */
+/** With a host clock this far off, people see wrong times; the engine itself does not read it. */
 const SKEW_LIMIT_MS = 1_000;
-/** Dead rows in a table before they matter; autovacuum is set to come at 2,000. */
+/** Dead rows in a table before they matter; autovacuum is configured to run at 2,000. */
 const DEAD_ROWS_LIMIT = 20_000;
-/** A row that resisted this often will not give in by itself. */
+/** A row that failed this often will not recover by itself. */
 const FAILURES_LIMIT = 5;
 const NAMES_SHOWN = 5;
 /** A consumer this far behind is not keeping up. */
 const LAG_LIMIT_MS = 3_600_000;
-/** A transaction open for this long over an execution's row will not end by itself. */
+/** A transaction that has locked an execution for this long will not end by itself. */
 const HELD_PROBLEM_MS = 15_000;
 
 function ok(check: string, detail: string): Finding {
@@ -65,11 +65,14 @@ export function judgeDurability({ settings, role }: ServerFacts): Finding {
     (name) => settings[name] === 'off',
   );
   if (off.length === 0)
-    return ok(check, 'fsync, full_page_writes and synchronous_commit are on: an answer means it is stored.');
+    return ok(
+      check,
+      'fsync, full_page_writes and synchronous_commit are on: what is committed survives a crash.',
+    );
   const fixes = off.map((name) =>
     name === 'synchronous_commit' ? REPAIRS.setForRole(role, name, 'on') : REPAIRS.setForServer(name),
   );
-  const detail = `${off.join(' and ')} off: a crash of the server can lose what was answered as done.`;
+  const detail = `${off.join(' and ')} off: a crash of the server can lose committed data.`;
   return { check, verdict: 'warn', detail, fix: fixes.join(' ') };
 }
 
@@ -79,8 +82,8 @@ export function judgeWriting({ settings, role, isStandby }: ServerFacts): Findin
     return {
       check,
       verdict: 'problem',
-      detail: 'This server is a standby: nothing can be written.',
-      fix: 'Give the URL of the primary.',
+      detail: 'This server is a standby and accepts no writes.',
+      fix: 'Use the URL of the primary.',
     };
   if (settings.default_transaction_read_only === 'on')
     return {
@@ -100,7 +103,7 @@ export function judgeWriting({ settings, role, isStandby }: ServerFacts): Findin
     return {
       check,
       verdict: 'problem',
-      detail: 'array_nulls is off; the engine sends arrays with NULL.',
+      detail: 'array_nulls is off, but the engine sends arrays with NULL.',
       fix: REPAIRS.setForRole(role, 'array_nulls', 'on'),
     };
   const isolation = settings.default_transaction_isolation ?? 'unknown';
@@ -120,8 +123,7 @@ export function judgeSchema(standing: SchemaStanding): Finding {
   const problem = (detail: string, fix: string): Finding => ({ check, verdict: 'problem', detail, fix });
   const migrate = `flowfabric migrate --schema ${schema}`;
   if (access === 'missing') return problem(`There is no schema ${schema}.`, migrate);
-  if (access === 'closed')
-    return problem(`The role may not look into schema ${schema}.`, 'See the check of rights.');
+  if (access === 'closed') return problem(`The role may not read schema ${schema}.`, 'See the rights check.');
   if (breaking.length > 0)
     return problem(
       `Schema ${schema} has ${breaking[0]}, which this version cannot work with.`,
@@ -129,7 +131,7 @@ export function judgeSchema(standing: SchemaStanding): Finding {
     );
   if (drifted.length > 0)
     return problem(
-      `${drifted.join(', ')} was applied to schema ${schema} with another text than it has now.`,
+      `${drifted.join(', ')} was applied to schema ${schema} with different content than it has now.`,
       'Install the version that migrated it, or use a fresh schema.',
     );
   if (applied < known) return problem(`Schema ${schema} is at migration ${applied} of ${known}.`, migrate);
@@ -170,7 +172,7 @@ export function judgeBloat(tables: readonly TableFacts[], server: ServerFacts, s
     return {
       check,
       verdict: 'warn',
-      detail: `${sizes.join(', ')}: claims get slower. An old transaction may keep them.`,
+      detail: `${sizes.join(', ')}: claims get slower. An old transaction may prevent their removal.`,
       fix: bloated.map(({ table }) => REPAIRS.vacuum(schema, table)).join(' '),
     };
   }
@@ -178,7 +180,7 @@ export function judgeBloat(tables: readonly TableFacts[], server: ServerFacts, s
     return {
       check,
       verdict: 'warn',
-      detail: 'autovacuum is off: dead rows of finished work stay.',
+      detail: 'autovacuum is off: dead rows of finished work are not removed.',
       fix: REPAIRS.setForServer('autovacuum'),
     };
   const most = Math.max(0, ...tables.map(({ dead }) => dead));
@@ -188,7 +190,7 @@ export function judgeBloat(tables: readonly TableFacts[], server: ServerFacts, s
 export function judgeTransactions(facts: TransactionFacts, { role }: ServerFacts, limitMs: number): Finding {
   const check = 'oldest transaction';
   const { oldest, hidden } = facts;
-  const unseen = hidden === 0 ? '' : ` ${hidden} sessions of other roles could not be looked at.`;
+  const unseen = hidden === 0 ? '' : ` ${hidden} sessions of other roles could not be checked.`;
   const fix = hidden === 0 ? null : REPAIRS.seeAllSessions(role);
   if (oldest === undefined) return { check, verdict: 'ok', detail: `None is open.${unseen}`, fix };
   const { pid, prepared, application, ageMs, state } = oldest;
@@ -198,14 +200,14 @@ export function judgeTransactions(facts: TransactionFacts, { role }: ServerFacts
   if (ageMs < limitMs) return { check, verdict: 'ok', detail: detail + unseen, fix };
   return {
     check,
-    // Work that goes on may end by itself, a backup for example; what is idle was forgotten.
+    // Active work may end by itself, a backup for example; an idle session was forgotten.
     verdict: state === 'active' ? 'warn' : 'problem',
-    detail: `${detail} Meanwhile no dead row can be removed.`,
+    detail: `${detail} Until it ends, no dead rows can be removed.`,
     fix: prepared === null ? REPAIRS.endSession(pid!) : REPAIRS.rollBackPrepared(prepared),
   };
 }
 
-/** `roundTripMs` is how long the question took: the answer can be wrong by half of it. */
+/** `roundTripMs` is how long the query took: its result can be off by half of that. */
 export function judgeClock(skewMs: number, roundTripMs: number): Finding {
   const check = 'clock';
   const seconds = (Math.abs(skewMs) / 1_000).toFixed(1);
@@ -214,27 +216,28 @@ export function judgeClock(skewMs: number, roundTripMs: number): Finding {
   return {
     check,
     verdict: 'warn',
-    detail: `The database is ${seconds} s ${skewMs > 0 ? 'ahead of' : 'behind'} this host. Only the database's clock counts.`,
+    detail: `The database is ${seconds} s ${skewMs > 0 ? 'ahead of' : 'behind'} this host. The engine uses only the clock of the database.`,
     fix: 'Run a time service (chrony, systemd-timesyncd) on both.',
   };
 }
 
-const DIRECT = 'Give connect() a listenUrl that goes to the server directly (here: --listen-url).';
+const DIRECT = 'Give connect() a listenUrl that reaches the server directly (here: --listen-url).';
 
 export function judgeEcho(echo: Echo, limitMs: number): Finding {
   const check = 'notifications';
-  if (echo === 'heard') return ok(check, 'A notification sent through the pool was heard.');
+  if (echo === 'received') return ok(check, 'A notification sent through the pool was received.');
   const detail =
     echo === 'unopened'
       ? 'No listening connection could be opened.'
-      : `A notification was not heard within ${limitMs / 1_000} s.`;
-  return { check, verdict: 'warn', detail: `${detail} Work is then found by polling only.`, fix: DIRECT };
+      : `A notification was not received within ${limitMs / 1_000} s.`;
+  return { check, verdict: 'warn', detail: `${detail} Work is found by polling only.`, fix: DIRECT };
 }
 
 export function judgePooler({ first, second }: AnsweringPids, listening: 'same' | 'separate'): Finding {
   const check = 'pooler';
   const isShared = new Set(first).size > 1 || new Set(second).size > 1 || first[0] === second[0];
-  if (!isShared) return ok(check, 'Each connection keeps its server process: direct, or a session pooler.');
+  if (!isShared)
+    return ok(check, 'Each connection keeps its server process: a direct connection, or a session pooler.');
   const detail = 'The URL goes through a pooler in transaction mode, which cannot listen.';
   if (listening === 'separate') return ok(check, `${detail} Listening has a URL of its own.`);
   return { check, verdict: 'warn', detail, fix: DIRECT };
@@ -255,14 +258,14 @@ export function judgeConnections(server: ServerFacts, poolSize: number): Finding
     return {
       check,
       verdict: 'problem',
-      detail: `A process needs ${needed} connections and the server allows ${most}.`,
+      detail: `A process needs ${needed} connections, but the server allows ${most}.`,
       fix,
     };
   if (connections + needed > most)
     return {
       check,
       verdict: 'warn',
-      detail: `${connections} of ${most} connections are in use; another process with ${needed} does not fit.`,
+      detail: `${connections} of ${most} connections are in use; there is no room for another process with ${needed}.`,
       fix,
     };
   return ok(check, `${connections} of ${most} are in use; a process needs ${needed}.`);
@@ -280,7 +283,7 @@ export function judgeStuck({ count, worst }: StuckFacts): Finding {
   return {
     check,
     verdict: first.failures >= FAILURES_LIMIT ? 'problem' : 'warn',
-    detail: `${count} could not be moved on: ${names.join(', ')}${more > 0 ? ` and ${more} more` : ''}.`,
+    detail: `The reconcilers fail on ${count}: ${names.join(', ')}${more > 0 ? ` and ${more} more` : ''}.`,
     fix: `flowfabric describe '${first.executionId}'`,
   };
 }
@@ -288,15 +291,15 @@ export function judgeStuck({ count, worst }: StuckFacts): Finding {
 export function judgeHeld({ sessions }: HeldFacts): Finding {
   const check = 'held executions';
   const holder = holderOf(sessions);
-  if (holder === undefined) return ok(check, 'No session holds one for long.');
+  if (holder === undefined) return ok(check, 'No session locks one for long.');
   const { pid, ageMs, doing, executionIds } = holder;
   const first = executionIds[0]!;
   const which = executionIds.length === 1 ? first : `${first} and ${executionIds.length - 1} more`;
   return {
     check,
-    // What the engine bounds is over by then; what is at work may end by itself.
+    // The engine's own statements have ended by then; active work may end by itself.
     verdict: doing !== 'active' && (ageMs ?? 0) >= HELD_PROBLEM_MS ? 'problem' : 'warn',
-    detail: `${nameSession(holder, 'Session')}, holds ${which}: leases cannot lapse nor deadlines fire until it ends.`,
+    detail: `${nameSession(holder, 'Session')}, locks ${which}: until it ends, leases cannot lapse and deadlines cannot fire.`,
     fix: REPAIRS.endSession(pid),
   };
 }
@@ -309,12 +312,12 @@ export function judgeUpkeep({ tickets, lapsedLeases, dueTimers, isBusy }: Upkeep
     return {
       check,
       verdict: 'problem',
-      detail: `${lapsedLeases} lapsed leases and ${dueTimers} due timers wait for somebody to act on them.`,
+      detail: `Nothing acts on ${lapsedLeases} lapsed leases and ${dueTimers} due timers.`,
       fix,
     };
-  if (held.length > 0) return ok(check, `At work: ${held.join(', ')}.`);
-  if (!isBusy) return ok(check, 'None is at work, and there is nothing to do.');
-  return { check, verdict: 'warn', detail: 'None is at work, and executions are open.', fix };
+  if (held.length > 0) return ok(check, `Running: ${held.join(', ')}.`);
+  if (!isBusy) return ok(check, 'None is running, and there is nothing to do.');
+  return { check, verdict: 'warn', detail: 'None is running, but there are unfinished executions.', fix };
 }
 
 export function judgeRoutes(count: number): Finding {
@@ -324,8 +327,8 @@ export function judgeRoutes(count: number): Finding {
   return {
     check,
     verdict: count < LIMITS.routes ? 'warn' : 'problem',
-    detail: `${detail} Beyond it new ones are refused.`,
-    fix: 'Use fewer lanes: tell tenants apart by namespace or tag. Those out of use are forgotten when nothing is kept of what they ran.',
+    detail: `${detail} Beyond it, new ones are refused.`,
+    fix: 'Use fewer lanes; separate tenants by namespace or tag instead. Unused combinations are forgotten once none of their executions are kept.',
   };
 }
 
@@ -340,7 +343,7 @@ export function judgeFeed({ unstamped, epoch, consumers, late, failing }: FeedFa
     return {
       check,
       verdict: 'warn',
-      detail: `${unstamped} events of more than a minute ago have no position. A transaction that was open for long has just ended, or nobody gives them out.`,
+      detail: `${unstamped} events older than a minute have no position. Either a long transaction has just ended, or no process assigns positions.`,
       fix: 'Keep a process running that calls connect() with reconcile on, for example a worker.',
     };
   if (late !== null && late.lagMs > LAG_LIMIT_MS) {

@@ -1,7 +1,6 @@
 /**
- * Facts about a server and a schema, read for whoever examines an installation, and the statements that repair what
- * may be found. Everything here works under a role with few rights and changes nothing; what the facts mean is
- * decided elsewhere.
+ * Facts about a server and a schema, read for the doctor, and the statements that repair what it may find. Everything
+ * here works with few rights and changes nothing; what the facts mean is decided in doctor-judgements.ts.
  */
 import type { ExecutionSnapshot } from '../../contract/executions.ts';
 import type { ExecutionId } from '../../contract/ids.ts';
@@ -21,7 +20,7 @@ async function readOne<Row>(database: Database, reading: Reading<Row>): Promise<
   return onlyRow(reading.doing, await readRows(database, reading));
 }
 
-/** Of the engine's tables, which may be large. */
+/** Reads the engine's tables, which may be large. */
 async function readLarge<Row>(
   database: Database,
   reading: Omit<Reading<Row>, 'params'>,
@@ -52,7 +51,7 @@ export interface ServerFacts {
   role: string;
   isSuperuser: boolean;
   isStandby: boolean;
-  /** As this role has them here; a setting the server does not know is missing. */
+  /** In effect for this role; a setting the server does not know is missing. */
   settings: Partial<Record<Setting, string>>;
   /** Connections in use on the whole server. */
   connections: number;
@@ -75,7 +74,7 @@ const SERVER = columns<ServerFacts>({
 
 export function readServer(database: Database): Promise<ServerFacts> {
   return readOne(database, {
-    doing: 'asking the server about itself',
+    doing: 'reading the settings of the server',
     columns: SERVER,
     text: `SELECT ${SERVER.list}
      FROM pg_roles r, pg_database d WHERE r.rolname = current_user AND d.datname = current_database()`,
@@ -89,7 +88,7 @@ const READ_ONLY_TABLES = ['ff_clock', 'ff_function_set', 'ff_migration', 'ff_tra
 /** What this role lacks to run the engine, each as `RIGHT on thing`. */
 export async function readMissingRights(database: Database): Promise<string[]> {
   const rows = await readRows<{ lacking: string }>(database, {
-    doing: 'looking at the rights of the role',
+    doing: 'reading the rights of the role',
     text: `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname = $1)
      SELECT 'USAGE on schema ' || $1 AS lacking FROM ours WHERE NOT has_schema_privilege(oid, 'USAGE')
      UNION ALL
@@ -119,7 +118,7 @@ export interface TableFacts {
 
 const TABLE = columns<TableFacts>({ table: 'relname', live: 'n_live_tup', dead: 'n_dead_tup' });
 
-/** The tables whose rows come and go, by the server's own estimates. */
+/** The tables with a high turnover of rows, by the server's own estimates. */
 export function readQueueTables(database: Database): Promise<TableFacts[]> {
   return readRows(database, {
     doing: 'reading the statistics of the queue tables',
@@ -131,7 +130,7 @@ export function readQueueTables(database: Database): Promise<TableFacts[]> {
 }
 
 export interface OldTransaction {
-  /** Of a session its process id, of a prepared transaction its name. */
+  /** The process id of a session, or the name of a prepared transaction. */
   pid: number | null;
   prepared: string | null;
   application: string;
@@ -141,9 +140,9 @@ export interface OldTransaction {
 }
 
 export interface TransactionFacts {
-  /** The one that has kept dead rows from being removed for longest, in this database. */
+  /** The one that has prevented the removal of dead rows for longest, in this database. */
   oldest: OldTransaction | undefined;
-  /** Sessions of other roles that this one may not look at. */
+  /** Sessions of other roles that this role may not see. */
   hidden: number;
 }
 
@@ -165,7 +164,7 @@ const PREPARED = columns<OldTransaction>({
 });
 
 export async function readTransactions(database: Database): Promise<TransactionFacts> {
-  const doing = 'looking for old transactions';
+  const doing = 'finding old transactions';
   const [oldest] = await readRows(database, {
     doing,
     columns: SESSION,
@@ -188,7 +187,7 @@ type StuckRow = ExecutionSnapshot['setbacks'][number] & { executionId: Execution
 
 export interface StuckFacts {
   count: number;
-  /** Those that resisted most often. */
+  /** Those that failed most often. */
   worst: StuckRow[];
 }
 
@@ -202,10 +201,10 @@ const STUCK = columns<StuckRow>({
 });
 const COUNTED = withColumns(STUCK, columns<Pick<StuckFacts, 'count'>>({ count: 'count(*) OVER ()' }));
 
-/** Rows the reconcilers could not act on, of executions that have not ended. */
+/** Rows the reconcilers could not act on, of unfinished executions. */
 export async function readStuck(database: Database): Promise<StuckFacts> {
   const rows = await readUncompiled(database, {
-    doing: 'looking for stuck rows',
+    doing: 'finding stuck rows',
     columns: COUNTED,
     text: `SELECT ${COUNTED.list}
      FROM ${database.prefix}ff_setback s JOIN ${database.prefix}ff_execution e USING (execution_id, partition_key)
@@ -218,10 +217,10 @@ export async function readStuck(database: Database): Promise<StuckFacts> {
 
 export interface UpkeepFacts {
   tickets: { name: string; isHeld: boolean }[];
-  /** Leases and timers that somebody should have dealt with long ago. */
+  /** Leases and timers that are long overdue. */
   lapsedLeases: number;
   dueTimers: number;
-  /** There are executions that somebody should run or watch over. */
+  /** There are executions that need workers or reconcilers. */
   isBusy: boolean;
 }
 
@@ -236,19 +235,19 @@ const UPKEEP = columns<UpkeepFacts>({
 
 export function readUpkeep(database: Database, overdueMs: number): Promise<UpkeepFacts> {
   const text = inSchema(database, `SELECT ${UPKEEP.list} FROM (SELECT s.ff_now_ms() AS now_ms) clock`);
-  return readLarge(database, { doing: 'looking at the reconcilers', columns: UPKEEP, text }, overdueMs);
+  return readLarge(database, { doing: 'checking the reconcilers', columns: UPKEEP, text }, overdueMs);
 }
 
-/** Combinations of lane, kind and capabilities that are in use, or were until lately. */
+/** Combinations of lane, kind and capabilities that are or recently were in use. */
 export async function readRouteCount(database: Database): Promise<number> {
   const text = `SELECT count(*) AS count FROM ${database.prefix}ff_route`;
   return (await readOne<{ count: number }>(database, { doing: 'counting routes', text })).count;
 }
 
 export interface FeedFacts {
-  /** Events that were written this long ago, are committed, and have no position. */
+  /** Committed events that are overdue for a position. */
   unstamped: number;
-  /** How often positions had to jump, because the database was moved or lost its newest part. */
+  /** How often positions had to jump, because the database was moved or lost its newest data. */
   epoch: number;
   consumers: number;
   /** The one furthest behind, and the one that failed most often. */
@@ -268,7 +267,7 @@ export function readFeed(database: Database, overdueMs: number): Promise<FeedFac
       FROM s.ff_consumer c ORDER BY c.failures DESC LIMIT 1)`,
   });
   const text = `SELECT ${feed.list} FROM s.ff_sequencer q CROSS JOIN (SELECT s.ff_now_ms() AS now_ms) n`;
-  const reading = { doing: 'looking at the event feed', columns: feed, text: inSchema(database, text) };
+  const reading = { doing: 'checking the event feed', columns: feed, text: inSchema(database, text) };
   return readLarge(database, reading, overdueMs);
 }
 
@@ -276,7 +275,7 @@ function quoteText(text: string): string {
   return `'${text.replaceAll("'", "''")}'`;
 }
 
-/** Statements for a person to run. Nothing here runs them. */
+/** Statements for an operator to run. Nothing here runs them. */
 export const REPAIRS = {
   endSession: (pid: number) => `SELECT pg_terminate_backend(${pid});`,
   rollBackPrepared: (name: string) => `ROLLBACK PREPARED ${quoteText(name)};`,

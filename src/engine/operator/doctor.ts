@@ -1,6 +1,7 @@
 /**
  * Examines an installation from outside: the server, the schema, the role, and what runs in it. Works where an engine
- * would not open, which is when it is needed. The order of the checks lives here; what they mean, beside it.
+ * would not open, which is when it is needed. This file has the order of the checks, doctor-judgements.ts their
+ * meaning.
  */
 import { EngineError } from '../../contract/errors.ts';
 import { openDatabase, type Database } from '../database/database.ts';
@@ -17,7 +18,7 @@ import {
 } from './doctor.sql.ts';
 import { readClock } from '../executions/reads.sql.ts';
 import { readHeld } from '../database/held.ts';
-import { hearOwnHint, readAnsweringPids } from '../database/probes.ts';
+import { echoHint, readAnsweringPids } from '../database/probes.ts';
 import { readStanding } from '../database/migration-plan.ts';
 import {
   judgeBloat,
@@ -48,19 +49,19 @@ export interface DiagnoseOptions {
   poolSize: number;
   /** An open transaction older than this is reported. */
   transactionAgeMs: number;
-  /** What this host takes for the time, in milliseconds since 1970. */
+  /** The time of this host, in milliseconds since 1970. */
   hostClock(): number;
 }
 
-/** Two, because telling a pooler takes two connections at once. */
+/** Two, because detecting a pooler takes two connections. */
 const POOL_SIZE = 2;
 const ECHO_LIMIT_MS = 5_000;
-/** Leases and timers this late were not seen by anybody. */
+/** Leases and timers this late were missed by every process. */
 const OVERDUE_MS = 30_000;
-/** Events this old without a position are waited for in vain. */
+/** Events this old should have a position. */
 const UNSTAMPED_MS = 60_000;
 
-/** Looks at everything and answers what it found, the server first. Throws only when there is no server to ask. */
+/** Runs all checks and returns the findings, those of the server first. Throws only if no server can be reached. */
 export async function diagnose(options: DiagnoseOptions): Promise<Finding[]> {
   const { databaseUrl, schema } = options;
   const database = openDatabase({ databaseUrl, schema, poolSize: POOL_SIZE });
@@ -72,49 +73,49 @@ export async function diagnose(options: DiagnoseOptions): Promise<Finding[]> {
       judgeDurability(server),
       judgeConnections(server, options.poolSize),
     ];
-    findings.push(...(await lookAtConnection(database, options)));
-    findings.push(...(await lookAtSchema(database, server, options)));
+    findings.push(...(await checkConnection(database, options)));
+    findings.push(...(await checkSchema(database, server, options)));
     return findings;
   } finally {
     await database.close();
   }
 }
 
-async function lookAtConnection(database: Database, options: DiagnoseOptions): Promise<Finding[]> {
+async function checkConnection(database: Database, options: DiagnoseOptions): Promise<Finding[]> {
   const { listenUrl = options.databaseUrl } = options;
   const listening = options.listenUrl === undefined ? 'same' : 'separate';
   return [
-    await look('pooler', async () => judgePooler(await readAnsweringPids(database), listening)),
-    await look('notifications', async () =>
-      judgeEcho(await hearOwnHint(database, { listenUrl, limitMs: ECHO_LIMIT_MS }), ECHO_LIMIT_MS),
+    await attempt('pooler', async () => judgePooler(await readAnsweringPids(database), listening)),
+    await attempt('notifications', async () =>
+      judgeEcho(await echoHint(database, { listenUrl, limitMs: ECHO_LIMIT_MS }), ECHO_LIMIT_MS),
     ),
   ];
 }
 
-async function lookAtSchema(
+async function checkSchema(
   database: Database,
   server: ServerFacts,
   options: DiagnoseOptions,
 ): Promise<Finding[]> {
   const { schema } = database;
   const standing = await readStanding(database);
-  const isThere = standing.access === 'open' && standing.applied > 0;
-  const lookInside = isThere ? look : skip;
+  const exists = standing.access === 'open' && standing.applied > 0;
+  const inSchema = exists ? attempt : skip;
   return [
     judgeSchema(standing),
-    await (standing.access === 'closed' ? look : lookInside)('rights', async () =>
+    await (standing.access === 'closed' ? attempt : inSchema)('rights', async () =>
       judgeRights(await readMissingRights(database), server, schema),
     ),
-    await lookInside('dead rows', async () => judgeBloat(await readQueueTables(database), server, schema)),
-    await lookInside('stuck executions', async () => judgeStuck(await readStuck(database))),
-    await lookInside('routes', async () => judgeRoutes(await readRouteCount(database))),
-    await lookInside('held executions', async () => judgeHeld(await readHeld(database, OVERDUE_MS))),
-    await lookInside('reconcilers', async () => judgeUpkeep(await readUpkeep(database, OVERDUE_MS))),
-    await lookInside('event feed', async () => judgeFeed(await readFeed(database, UNSTAMPED_MS))),
-    await look('oldest transaction', async () =>
+    await inSchema('dead rows', async () => judgeBloat(await readQueueTables(database), server, schema)),
+    await inSchema('stuck executions', async () => judgeStuck(await readStuck(database))),
+    await inSchema('routes', async () => judgeRoutes(await readRouteCount(database))),
+    await inSchema('held executions', async () => judgeHeld(await readHeld(database, OVERDUE_MS))),
+    await inSchema('reconcilers', async () => judgeUpkeep(await readUpkeep(database, OVERDUE_MS))),
+    await inSchema('event feed', async () => judgeFeed(await readFeed(database, UNSTAMPED_MS))),
+    await attempt('oldest transaction', async () =>
       judgeTransactions(await readTransactions(database), server, options.transactionAgeMs),
     ),
-    await look('clock', () => compareClocks(database, isThere ? 'engine' : 'server', options)),
+    await attempt('clock', () => compareClocks(database, exists ? 'engine' : 'server', options)),
   ];
 }
 
@@ -130,15 +131,15 @@ async function compareClocks(
 }
 
 async function skip(check: string): Promise<Finding> {
-  return { check, verdict: 'skipped', detail: 'Not looked at: it needs the schema.', fix: null };
+  return { check, verdict: 'skipped', detail: 'Not checked: it needs the schema.', fix: null };
 }
 
-/** One check that cannot be made must not hide the others. */
-async function look(check: string, work: () => Promise<Finding>): Promise<Finding> {
+/** A check that fails must not prevent the others. */
+async function attempt(check: string, work: () => Promise<Finding>): Promise<Finding> {
   try {
     return await work();
   } catch (error) {
     if (!(error instanceof EngineError) || error.code === 'unavailable') throw error;
-    return { check, verdict: 'warn', detail: `It could not be looked at. ${error.message}`, fix: null };
+    return { check, verdict: 'warn', detail: `The check failed. ${error.message}`, fix: null };
   }
 }

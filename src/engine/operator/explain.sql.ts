@@ -1,5 +1,5 @@
 /**
- * Reads what decides whether an execution runs, by `ff_explain`. What it means is the model's business.
+ * Reads the facts that decide whether an execution runs, with `ff_explain`. The model interprets them.
  */
 import { formatExecutionId } from '../../contract/ids.ts';
 import type { PublicState } from '../../contract/states.ts';
@@ -9,14 +9,14 @@ import { columns } from '../database/columns.ts';
 import { run, type Database } from '../database/database.ts';
 import type { ExecutionKey } from '../executions/executions.sql.ts';
 
-/** As `ff_explain` names others: by uuid, in the partition of what they belong to. */
+/** As `ff_explain` refers to other executions: by uuid, in the partition of their flow. */
 type StoredUpstream = Omit<Upstream, 'executionId'> & Pick<ExecutionKey, 'uuid'>;
 type StoredJoin = Omit<JoinFacts, 'pending' | 'unmet' | 'flowId'> &
   ExecutionKey & { pending: StoredUpstream[]; unmet: StoredUpstream[] };
 type Children = NonNullable<GateFacts['children']>;
 type StoredChildren = Omit<Children, 'firstOpen'> & { firstOpen: ExecutionKey[] };
 
-/** All but the sessions that hold it, which are read apart. */
+/** All except the sessions that lock it, which are read separately. */
 type Facts = Omit<GateFacts, 'sessions'>;
 
 const FACTS = columns<
@@ -45,7 +45,7 @@ const FACTS = columns<
   queue: "x -> 'queue'",
 });
 
-/** A worker that was heard of within `liveMs` counts as alive. */
+/** A worker with a heartbeat within `liveMs` counts as alive. */
 export async function readForExplain(
   database: Database,
   key: ExecutionKey,

@@ -1,5 +1,5 @@
 /**
- * Says why an execution is where it is: reads the facts and lets the model judge them. Changes nothing.
+ * Explains why an execution is in its state: reads the facts and lets the model judge them. Changes nothing.
  */
 import { formatExecutionId, parseExecutionId } from '../../contract/ids.ts';
 import type { Explanation } from '../../contract/operations.ts';

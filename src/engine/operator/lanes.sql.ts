@@ -1,7 +1,7 @@
 /**
- * Lanes: their switch, and how full and how busy they are. Every count is bounded, by rows that are looked at or by what
- * runs at once, so that a look costs the same whatever has piled up. Queue entries whose execution has moved on, which
- * claims remove when they come across them, are looked at and not counted.
+ * Lanes: pausing and resuming them, and how full and how busy they are. Every count is bounded, by rows examined or by
+ * the number of running executions, so that listing costs the same whatever has piled up. Stale queue entries, which
+ * claims remove when they meet them, are examined but not counted.
  */
 import { LIMITS } from '../../contract/limits.ts';
 import type { LaneSnapshot } from '../../contract/operations.ts';
@@ -9,11 +9,11 @@ import { columns, columnsOf, inSchema, partOf, withColumns } from '../database/c
 import { run, type Database } from '../database/database.ts';
 import { readUncompiled } from '../database/uncompiled.ts';
 
-/** Priorities looked at per route for the entry that waits longest, highest first. */
+/** Priorities examined per route for the entry that has waited longest, highest first. */
 const PRIORITIES_EXAMINED = 100;
-/** Queue entries looked at for one page, shared evenly by its lanes; a lane takes no more than its own limit. */
+/** Queue entries examined for one page, divided evenly among its lanes; a lane takes no more than its own limit. */
 const PAGE_ENTRIES_EXAMINED = 100_000;
-/** Pairs of namespace and outcome whose newest ends are looked at. */
+/** Pairs of namespace and outcome whose newest executions are examined. */
 const OUTCOME_LISTS_EXAMINED = 1_000;
 
 export interface LaneNote {
@@ -23,16 +23,16 @@ export interface LaneNote {
 
 /** What a pause did. */
 export interface LanePause {
-  /** It was another way before. */
+  /** The lane was not paused before. */
   changed: boolean;
   isNew: boolean;
-  /** It is unknown, and there are as many lanes as there may be. */
+  /** The lane is unknown, and the limit of lanes is reached. */
   isRefused: boolean;
 }
 
 const PAUSE = columnsOf<LanePause>()('changed', 'isNew', 'isRefused');
 
-/** A lane nobody has used yet can be paused. One that is paused already keeps its note. */
+/** A lane can be paused before its first use. One that is already paused keeps its note. */
 export async function pauseLane(database: Database, lane: string, note: LaneNote): Promise<LanePause> {
   const rows = await run(database, {
     doing: 'pausing a lane',
@@ -44,7 +44,7 @@ export async function pauseLane(database: Database, lane: string, note: LaneNote
   return rows[0]!;
 }
 
-/** Answers whether it was another way before. */
+/** Returns whether the lane was paused before. */
 export async function resumeLane(database: Database, lane: string): Promise<boolean> {
   const rows = await run<{ changed: boolean }>(database, {
     doing: 'resuming a lane',
@@ -55,7 +55,7 @@ export async function resumeLane(database: Database, lane: string): Promise<bool
   return rows[0]!.changed;
 }
 
-/** Executions that wait are counted among the queue entries that were looked at; there are more when the depth is capped. */
+/** Waiting executions are counted among the examined queue entries; when the depth is capped, there are more. */
 const LANE = columns<LaneSnapshot>({
   lane: 'p.lane',
   paused: 'p.paused',
@@ -90,7 +90,10 @@ WITH RECURSIVE heads AS (
   WHERE h.nth < ${PRIORITIES_EXAMINED})
 SELECT ready_at_ms FROM heads`;
 
-/** The newest ends of all: there is an order by time only within a namespace and outcome, so these are merged. */
+/**
+ * The executions that finished last. The index is ordered by time only within a namespace and outcome, so these are
+ * merged.
+ */
 const ENDS = `
 WITH RECURSIVE lists AS (
   (SELECT namespace, outcome, 1 AS nth FROM s.ff_outcome ORDER BY namespace, outcome LIMIT 1)
@@ -107,13 +110,13 @@ CROSS JOIN LATERAL (
   ORDER BY ended_at_ms DESC LIMIT (SELECT $4::integer)) x
 ORDER BY x.ended_at_ms DESC LIMIT $4::integer`;
 
-/** Seconds that a sample spans: the whole time unless there was more than fits. */
+/** Seconds that a sample spans: the whole span, unless the sample is full. */
 const SECONDS = `
 SELECT greatest(CASE WHEN count(*) < $4::integer THEN $3::bigint ELSE (SELECT now_ms FROM clock) - min(at_ms) END, 1) / 1000.0::float8`;
 
 /**
- * Where many rows may be read in the order of an index, the planner is not told the limit: then it expects a small part and
- * walks the index; told, it may read and sort all there are.
+ * Where many rows may be read in the order of an index, the limit is hidden from the planner: it then expects a small
+ * part and walks the index. If it knew the limit, it might read and sort all rows.
  */
 const LANES = `
 WITH clock AS MATERIALIZED (SELECT s.ff_now_ms() AS now_ms),
@@ -165,7 +168,7 @@ LEFT JOIN arrivals USING (lane)
 LEFT JOIN completions USING (lane)
 ORDER BY p.lane`;
 
-/** Lanes by name, after the given one; an empty name comes before all. */
+/** Lanes by name, after the given one; the empty name comes before all. */
 export async function readLanes(
   database: Database,
   after: string,

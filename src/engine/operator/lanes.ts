@@ -1,6 +1,6 @@
 /**
- * Lanes as operators see them: listed, held and let go. Claims read in the database which lanes are paused, so a pause
- * holds from its commit on; what processes remember about lanes only saves asking, and is renewed here.
+ * Lanes for operators: list, pause and resume. Claims read in the database which lanes are paused, so a pause takes
+ * effect with its commit; what processes cache about lanes only saves queries, and is refreshed here.
  */
 import { parsed } from '../../contract/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
@@ -13,9 +13,9 @@ import { decodeText, encodeText, invalidCursor } from '../kit/cursor-text.ts';
 import { actorName, laneName, pageSize, reasonText } from '../kit/kinds.ts';
 
 const DEFAULT_PAGE = 100;
-/** Tells a cursor of lanes from those of other lists. */
+/** Distinguishes a cursor of lanes from those of other lists. */
 const CURSOR_MARK = 'lanes';
-/** A name that any lane may have. */
+/** A valid lane name. */
 const LANE_NAME = new RegExp(`^[\\x20-\\x7e]{1,${LIMITS.laneBytes}}$`);
 
 const listRequest = shape<{ limit?: number; cursor?: string }>({
@@ -46,11 +46,7 @@ export async function pauseLane(
   const { by = 'operator', reason = null } = pauseNote.check(note, 'note', '');
   const row = await pauseRow(context.database, lane, { by, reason });
   if (row.isRefused)
-    refuse(
-      'lane',
-      `is not one of the lanes there are, and the limit of ${LIMITS.lanes} is reached`,
-      'too_many',
-    );
+    refuse('lane', `is a new lane, and the limit of ${LIMITS.lanes} lanes is reached`, 'too_many');
   await relearn(context);
   return { outcome: 'paused', repeated: !row.changed, isNew: row.isNew };
 }
@@ -58,22 +54,22 @@ export async function pauseLane(
 export async function resumeLane(context: EngineContext, lane: string): Promise<LaneOutcome> {
   const changed = await resumeRow(context.database, laneName.check(lane, 'lane'));
   await relearn(context);
-  // Not the routes of the lane: a process that holds it for paused leaves hints about them aside, which spares it the
-  // submits to a paused lane. This one makes all processes read the lanes again.
+  // Not only the routes of the lane: a process that believes it paused ignores hints about them, as it does for submits
+  // to a paused lane. This hint makes all processes read the lanes again.
   announce(context, [{ outcome: 'opened', routes: 'all', count: 0 }]);
   return { outcome: 'resumed', repeated: !changed };
 }
 
 /**
- * A read of the routes that is under way may have begun before the change: it is awaited, and only what is read after it
- * counts. The change itself has been made, so trouble here is the next claim's.
+ * A read of the routes that is under way may have begun before the change, so it is awaited, and the next claim reads
+ * again. The change itself is committed, so errors are left to the next claim.
  */
 async function relearn({ routes }: EngineContext): Promise<void> {
   await routes.refresh().catch(() => undefined);
   routes.forget();
 }
 
-/** A cursor is the name of the last lane of its page. */
+/** A cursor contains the name of the last lane of its page. */
 function writeCursor(lane: string): string {
   return encodeText([CURSOR_MARK, lane]);
 }

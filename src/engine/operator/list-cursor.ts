@@ -1,6 +1,6 @@
 /**
- * Cursors of lists: where in which source a page ended, as text that means nothing to anybody else. A cursor carries a
- * hash of its filter, because a place in one list is no place in another.
+ * Cursors of lists: the source and key at which a page ended, as an opaque string. A cursor contains a hash of its
+ * filter, because a position in one list means nothing in another.
  */
 import { createHash } from 'node:crypto';
 import { isUuid } from '../../contract/ids.ts';
@@ -8,7 +8,7 @@ import { decodeText, encodeText, invalidCursor } from '../kit/cursor-text.ts';
 import { SOURCE_KEYS, type ListSource, type SourceKey } from './list-sources.sql.ts';
 
 export interface ListPosition {
-  /** Its place among the sources of the filter. */
+  /** Its index among the sources of the filter. */
   source: number;
   /** Null: at its beginning. */
   after: SourceKey | null;
@@ -16,7 +16,7 @@ export interface ListPosition {
 
 const HASH_BYTES = 8;
 
-/** The same for the same conditions, in the order they are written in. */
+/** The same for the same conditions in the same order. */
 export function hashOf(conditions: object): string {
   return createHash('sha256')
     .update(JSON.stringify(conditions))

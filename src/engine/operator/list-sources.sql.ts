@@ -1,12 +1,12 @@
 /**
- * Where lists of executions look, and in which order: one index each, read from a key on, never more than a given number
- * of rows. A source answers pointers to executions; which of them are meant is told by its fence and by the conditions
- * of the list, on the rows themselves. Names are written s.ff_…, for the schema to be filled in.
+ * The sources of lists of executions: one index each, read from a key on, never more than a given number of rows. A
+ * source returns pointers to executions; its fence and the conditions of the list select among them by the rows
+ * themselves. Names are written s.ff_…, for the schema to be filled in.
  */
 import type { PublicState, TerminalOutcome } from '../../contract/states.ts';
 import type { Value } from '../database/uncompiled.ts';
 
-/** Of the last row that was looked at, in the order of its source. */
+/** The key of the last row examined, in the order of its source. */
 export type SourceKey = readonly (number | string)[];
 
 export type ListSource =
@@ -14,18 +14,18 @@ export type ListSource =
   | { from: 'created' }
   | { from: 'parent'; parentId: string }
   | { from: 'tag'; tag: readonly [key: string, value: string] }
-  /** By id, the newest first as far as ids tell. */
+  /** By id, descending: roughly the newest first. */
   | { from: 'leases'; state: PublicState }
   | { from: 'child_waits'; state: PublicState }
   | { from: 'join_waits'; state: PublicState }
   | { from: 'suspensions'; state: PublicState }
-  /** What becomes claimable next first. */
+  /** First what becomes claimable next. */
   | { from: 'delays'; state: PublicState }
-  /** Delays that are over and not yet told of: they read as waiting. */
+  /** Delays that are over but whose timer has not fired: they count as waiting. */
   | { from: 'due_delays'; state: PublicState }
   /** Route by route, in the order of the queue. */
   | { from: 'queue'; state: PublicState }
-  /** What ended last first, in all these namespaces. */
+  /** First what finished last, in all these namespaces. */
   | { from: 'ends'; state: PublicState; outcome: TerminalOutcome };
 
 /** What the key of each source consists of. */
@@ -43,7 +43,7 @@ export const SOURCE_KEYS: Record<ListSource['from'], readonly ('whole' | 'uuid')
   ends: ['whole', 'uuid'],
 };
 
-/** What of a filter narrows the part of an index that is read. */
+/** The parts of a filter that narrow the range of an index that is read. */
 export interface SourceBounds {
   createdFromMs: number | null;
   createdBeforeMs: number | null;
@@ -57,11 +57,11 @@ export interface SourceBounds {
 export interface SourceWindow {
   /** Null: from the beginning. */
   after: SourceKey | null;
-  /** Rows to look at. */
+  /** Rows to examine. */
   examine: number;
 }
 
-/** Puts a value among the parameters of a statement; answers how the statement names it. */
+/** Adds a value to the parameters of a statement; returns its placeholder. */
 export type Bind = (value: Value, type: string) => string;
 
 export interface SourceText {
@@ -72,16 +72,16 @@ export interface SourceText {
   /** By columns of `rows`. */
   order: string;
   key: string;
-  /** Whether the pointer s still means what the execution e is; then e is in the state of the source. */
+  /** Whether the pointer s is still current for the execution e, which is then in the state of the source. */
   fence: string;
-  /** Whether there may be more rows; without it, when as many came as were asked for. */
+  /** Whether there may be more rows; by default, if as many came as were requested. */
   more?: string;
-  /** Rows that were looked at; without it, those that came. */
-  looked?: string;
+  /** Rows examined; by default, those that came. */
+  examined?: string;
 }
 
 const NO_UUID = '00000000-0000-0000-0000-000000000000';
-/** No time of the engine is later, and a JavaScript number holds it. */
+/** Later than any time of the engine, and exact as a JavaScript number. */
 const END_OF_TIME = Number.MAX_SAFE_INTEGER;
 const LAST_BIGINT = '9223372036854775807';
 
@@ -132,17 +132,17 @@ function builderOf(source: ListSource): Build {
 }
 
 /**
- * A value the planner does not see. Told the values, it would guess how many rows there are after one, and where it guesses
- * no more than are asked for, it reads and sorts all of them, however many there are. For the same reason an index is read
- * from a row on, compared by all its columns at once: a third of the table is expected after any, and a tenth of that to be
- * asked for, so that the index is read in its order, and no further than asked.
+ * A value the planner does not see. If it saw the value, it would estimate how many rows come after it, and if that is
+ * no more than requested, it would read and sort all of them, however many there are. For the same reason an index is
+ * read from a row on, compared by all its columns at once: the planner then expects a third of the table after any row,
+ * and a tenth of that to be requested, so it reads the index in order and no further than needed.
  */
 export const hidden = (value: string): string => `(SELECT ${value})`;
 
 /**
- * Indexes that end in a time: many rows may share one, and their order is by another column. First the time is found that
- * the window reaches to; then, however the rows are sorted, only those of the window are read, and those that share its
- * first or last time.
+ * For indexes that end in a time: many rows may share one, and another column orders those. First the time at the end
+ * of the window is found; then, however the rows are sorted, only those of the window are read, and those that share
+ * its first or last time.
  */
 function byCreation(bounds: SourceBounds, { after, examine }: SourceWindow, bind: Bind): SourceText {
   const at = hidden(bind(after?.[0] ?? bounds.createdBeforeMs ?? END_OF_TIME, 'bigint'));
@@ -160,7 +160,7 @@ function byCreation(bounds: SourceBounds, { after, examine }: SourceWindow, bind
   };
 }
 
-/** The window may reach into the children of another parent: then all of this one are in it. */
+/** The window may extend into the children of another parent: then it contains all of this one. */
 function byParent(parentId: string): Build {
   return (bounds, { after, examine }, bind) => {
     const parent = hidden(bind(parentId, 'uuid'));
@@ -171,7 +171,8 @@ function byParent(parentId: string): Build {
         SELECT parent_id, created_at_ms AS at FROM s.ff_execution
         WHERE parent_id IS NOT NULL AND (parent_id, created_at_ms) < (${parent}, ${at})
         ORDER BY parent_id DESC, created_at_ms DESC OFFSET ${hidden(bind(examine - 1, 'bigint'))} LIMIT 1),`,
-      // Compared with the time, so that no index of times alone is read in the hope of meeting children of this parent.
+      // Compared together with the time, so that the planner does not scan an index of times for children of this
+      // parent.
       rows: `SELECT parent_id, created_at_ms, execution_id FROM s.ff_execution
         WHERE parent_id IS NOT NULL AND (parent_id, created_at_ms) <= (${parent}, ${at})
           AND (parent_id, created_at_ms) >= (${parent}, greatest(
@@ -218,7 +219,7 @@ function byId(table: string, fence: string): Build {
   });
 }
 
-/** Limits are among the timers; the fence leaves them out. */
+/** The timers include time limits; the fence leaves them out. */
 function byDueTime(which: 'coming' | 'due'): Build {
   return (_, { after, examine }, bind) => {
     const at = hidden(bind(after?.[0] ?? -END_OF_TIME, 'bigint'));
@@ -241,8 +242,8 @@ function byDueTime(which: 'coming' | 'due'): Build {
 }
 
 /**
- * Of several rows that fit an execution whose priority went up and down again, its last change made one: the others are
- * left out, so that no execution is listed twice.
+ * An execution whose priority went up and down again may have several matching rows. Only the one from its last change
+ * counts, so that no execution is listed twice.
  */
 const QUEUE_FENCE = `e.eligibility_state = 'eligible_now' AND s.attempt_index = e.attempt_index
   AND s.lease_epoch = e.lease_epoch AND s.rank = -e.priority AND s.ready_at_ms = e.changed_at_ms`;
@@ -257,7 +258,7 @@ function byQueue(bounds: SourceBounds, { after, examine }: SourceWindow, bind: B
   ];
   const everywhere = `SELECT ${QUEUE_COLUMNS} FROM s.ff_ready q
     WHERE (q.route_id, -q.priority, q.seq) > (${route}, ${rank}, ${seq})`;
-  // Routes in their order, each read from its head on; the first of them from the key on.
+  // Routes in order, each read from its head; the first of them from the key on.
   const someRoutes = () => `SELECT * FROM (
     SELECT q.* FROM (
       SELECT route_id, CASE WHEN route_id = ${route} THEN ${rank} ELSE -${LAST_BIGINT} END AS rank,
@@ -278,12 +279,12 @@ function byQueue(bounds: SourceBounds, { after, examine }: SourceWindow, bind: B
   };
 }
 
-/** Rows read of each of many namespaces, at least. */
+/** The fewest rows read per namespace when there are many. */
 const LEAST_OF_EACH = 16;
 
 /**
- * Of each namespace the same number of rows is read. Where one has more than that, its next row is not known: what ended
- * before the last one read of it has to wait, because the next one may come between.
+ * The same number of rows is read from each namespace. If one has more, its next row is unknown: executions that
+ * finished before its last row read have to wait, because that next one may come first.
  */
 function byEnd(outcome: TerminalOutcome): Build {
   return (bounds, { after, examine }, bind) => {
@@ -319,7 +320,7 @@ function byEnd(outcome: TerminalOutcome): Build {
       order: 'ended_at_ms DESC, execution_id DESC',
       key: 'ended_at_ms, execution_id',
       fence: `e.lifecycle_phase = 'terminal' AND s.attempt_index = e.attempt_index`,
-      looked: '(SELECT count(*) FROM peeked)',
+      examined: '(SELECT count(*) FROM peeked)',
       more: `(SELECT count(*) FROM edge) > 0 OR (SELECT count(*) FROM peeked) > ${bind(examine, 'bigint')}`,
     };
   };

@@ -1,7 +1,7 @@
 /**
- * Lists of executions, and of the attempts of one. One statement looks at a bounded number of rows of one source,
- * whatever the filter, and answers those that fit. Nothing is counted that is not looked at, nothing is skipped by
- * number: a list goes on from a key. Plain statements, no locks; every look-up is by a primary key, from the row at hand.
+ * Lists of executions, and of the attempts of one. One statement examines a bounded number of rows of one source,
+ * whatever the filter, and returns those that match. There are no counts and no offsets: a list resumes from a key.
+ * Plain statements without locks; every lookup is by a primary key.
  */
 import type { AttemptRecord, ExecutionSummary } from '../../contract/operations.ts';
 import type { PublicState } from '../../contract/states.ts';
@@ -18,7 +18,7 @@ import {
 } from './list-sources.sql.ts';
 import { readUncompiled, type Value } from '../database/uncompiled.ts';
 
-/** All must hold; null asks nothing. */
+/** All must be met; null means no condition. */
 export interface ListConditions {
   states: readonly PublicState[] | null;
   namespace: string | null;
@@ -41,21 +41,21 @@ export interface ListScan extends SourceWindow {
   conditions: ListConditions;
   /** For sources that are read namespace by namespace. */
   namespaces: readonly string[];
-  /** Rows to answer at most. */
+  /** Rows to return at most. */
   need: number;
 }
 
 export interface Listed {
   execution: ExecutionSummary;
-  /** Its place in the source. */
+  /** Its key in the source. */
   key: SourceKey;
 }
 
 export interface ListAnswer {
   /** In the order of the source. */
   rows: Listed[];
-  /** Rows that were looked at. */
-  looked: number;
+  /** Rows examined. */
+  examined: number;
   /** The key of the last row of the window. */
   last: SourceKey | null;
   /** Whether the source may have rows after that. */
@@ -109,17 +109,17 @@ export async function scanList(database: Database, scan: ListScan): Promise<List
     params,
     repeatable: 'yes',
   });
-  const { looked, last, more } = rows[0]!;
+  const { examined, last, more } = rows[0]!;
   const found = rows.filter((row) => row.executionId !== null);
   return {
     rows: found.map((row) => ({ key: row.key, execution: partOf(SUMMARY, row) })),
-    looked,
+    examined,
     last,
     more,
   };
 }
 
-/** The window, in every row; without an execution when none fits. */
+/** The window, in every row; without an execution when none matches. */
 type Window = Omit<ListAnswer, 'rows'> & Pick<Listed, 'key'>;
 
 function scanStatement(scan: ListScan, bind: Bind) {
@@ -127,7 +127,7 @@ function scanStatement(scan: ListScan, bind: Bind) {
   const { joins, wheres } = conditionsText(scan, bind);
   const examine = hidden(bind(scan.examine, 'bigint'));
   const window = columns<Window>({
-    looked: source.looked ?? 't.scanned',
+    examined: source.examined ?? 't.scanned',
     more: source.more ?? `t.scanned = ${examine}`,
     last: 't.last',
     key: 'e.key',
@@ -162,10 +162,10 @@ ORDER BY e.ord`;
   return { columns: answered, text };
 }
 
-/** What must be looked up to decide whether an execution fits, and what it must be. */
+/** The joins needed to decide whether an execution matches, and the conditions on them. */
 function conditionsText({ source, conditions }: ListScan, bind: Bind): { joins: string[]; wheres: string[] } {
   const c = conditions;
-  // The source has seen to the first.
+  // The source covers the first tag.
   const tags = c.tags?.slice(1) ?? [];
   const isAsked = (value: unknown): boolean => value !== null;
   const compare = (column: string, operator: string, value: Value, type: string): string[] =>
@@ -202,13 +202,13 @@ function conditionsText({ source, conditions }: ListScan, bind: Bind): { joins: 
   return { joins, wheres };
 }
 
-/** CASE keeps it a hashed look-up: the routes are read once, and not for each row. */
+/** CASE keeps it a hashed lookup: the routes are read once, not for each row. */
 function routeText(conditions: readonly string[]): string {
   return `CASE WHEN e.route_id IN (SELECT route_id FROM s.ff_route WHERE ${conditions.join(' AND ')})
     THEN true ELSE false END`;
 }
 
-/** The namespaces in which something has ended, up to a number, each found by one look into the index. */
+/** The namespaces with finished executions, up to a limit, each found by one index lookup. */
 export async function listNamespaces(database: Database, limit: number): Promise<string[]> {
   const rows = await run<{ namespace: string }>(database, {
     doing: 'listing namespaces',
@@ -240,7 +240,7 @@ const ATTEMPT = columnsOf<AttemptRecord>('a')(
   'failureCategory',
 );
 
-/** The running attempt is told by its lease: what an earlier pause of it left in the history is older. */
+/** The running attempt is read from its lease: its entry in the history, from an earlier pause, is older. */
 const ATTEMPTS = `
 WITH e AS MATERIALIZED (
   SELECT execution_id, partition_key FROM s.ff_execution WHERE execution_id = $1::uuid AND partition_key = $2::smallint),
@@ -278,6 +278,6 @@ export async function listAttemptRows(
     repeatable: 'yes',
   });
   if (rows.length === 0) return undefined;
-  // An execution that was never begun has one row, without an attempt.
+  // An execution that never started has one row, without an attempt.
   return rows.filter((row) => row.attemptIndex !== null);
 }

@@ -1,6 +1,6 @@
 /**
- * Lists of executions by a filter, and of the attempts of one execution. A filter decides which sources are walked, one
- * after another; what a source does not answer by itself is asked of each row. A page looks at a bounded number of rows.
+ * Lists of executions by a filter, and of the attempts of one execution. The filter selects the sources to read, one
+ * after another; conditions a source does not cover are checked on each row. A page examines a bounded number of rows.
  */
 import { EngineError } from '../../contract/errors.ts';
 import { parseExecutionId } from '../../contract/ids.ts';
@@ -23,15 +23,15 @@ import { decodeCursor, encodeCursor, hashOf, type ListPosition } from './list-cu
 import { kindName, laneName, namespaceName, pageSize, tagsOf } from '../kit/kinds.ts';
 
 const DEFAULT_PAGE = 100;
-/** Rows looked at by the first statement when not every row may fit, at least, and for each that is asked for. */
+/** Rows the first statement examines when some may not match: at least this many, and so many per row requested. */
 const FIRST_WINDOW = 500;
 const WINDOW_PER_ROW = 4;
-/** Each further statement looks at twice as many, up to this. */
+/** Each further statement examines twice as many, up to this. */
 const LARGEST_WINDOW = 5_000;
-/** A list over all namespaces looks into each: beyond this many, one must be named. */
+/** A list over all namespaces reads each: beyond this many, one must be given. */
 const MAX_NAMESPACES = 1_000;
 
-/** States that are ends, and how they are written in the records of ends. */
+/** The terminal states, and the outcome stored for each. */
 const ENDS: Partial<Record<PublicState, TerminalOutcome>> = {
   completed: 'success',
   failed: 'failed',
@@ -46,25 +46,24 @@ const SOURCES_OF_STATE: Partial<
   >
 > = {
   active: ['leases'],
-  // What a timer makes claimable meanwhile goes from the first to the second, and is found there.
+  // What a timer makes claimable meanwhile moves from the first to the second, and is found there.
   waiting: ['due_delays', 'queue'],
   delayed: ['delays'],
   waiting_children: ['child_waits', 'join_waits'],
   suspended: ['suspensions'],
 };
-/** Nothing comes into these states yet; a list of them would look as if nothing were in them. */
+/** No execution can be in these states yet; an empty list would suggest otherwise. */
 const UNUSED_STATES: readonly unknown[] = ['rate_limited'];
 
 const KNOWN_STATES = [...Object.keys(SOURCES_OF_STATE), ...Object.keys(ENDS)] as PublicState[];
 const knownState = choice(KNOWN_STATES);
 const time = whole(0, Number.MAX_SAFE_INTEGER);
 
-/** What a filter asks. */
 export const executionFilter = shape<ExecutionFilter>({
   states: listOf(
     new Kind<PublicState>((state) =>
       UNUSED_STATES.includes(state)
-        ? fault(`is ${state as string}, a state no execution comes into yet`)
+        ? fault(`is ${state as string}, a state that is not used yet`)
         : knownState.faultOf(state),
     ),
     LIMITS.filterTerms,
@@ -77,7 +76,7 @@ export const executionFilter = shape<ExecutionFilter>({
     .and((tags) => {
       const kept = TRACE_TAGS.find((key) => key in tags);
       if (kept === undefined) return undefined;
-      return faultAt(`.${kept}`, fault('is kept for tracing: executions cannot be found by it'));
+      return faultAt(`.${kept}`, fault('is reserved for tracing: executions cannot be found by it'));
     })
     .optional(),
   parentId: parsed.optional(),
@@ -91,7 +90,7 @@ export const executionFilter = shape<ExecutionFilter>({
   })
     .and(({ category, contains }) =>
       category === undefined && contains === undefined
-        ? fault('must name a category or a part of the message')
+        ? fault('must have category, contains or both')
         : undefined,
     )
     .optional(),
@@ -102,7 +101,7 @@ function spanFault(filter: ExecutionFilter): Fault | undefined {
     ['createdFromMs', 'createdBeforeMs'],
     ['endedFromMs', 'endedBeforeMs'],
   ] as const;
-  // What is left out compares with nothing.
+  // A comparison with undefined is false.
   for (const [from, before] of spans)
     if (filter[from]! >= filter[before]!)
       return faultAt(`.${before}`, fault(`must be later than filter.${from}`));
@@ -113,7 +112,7 @@ function endFault(filter: ExecutionFilter): Fault | undefined {
   if (filter.states?.every((state) => state in ENDS)) return undefined;
   const odd = (['endedFromMs', 'endedBeforeMs', 'failure'] as const).find((key) => filter[key] !== undefined);
   if (odd === undefined) return undefined;
-  return faultAt(`.${odd}`, fault(`goes only with states that are ends: ${Object.keys(ENDS).join(', ')}`));
+  return faultAt(`.${odd}`, fault(`requires terminal states only: ${Object.keys(ENDS).join(', ')}`));
 }
 
 const listRequest = shape<ListRequest>({
@@ -127,7 +126,7 @@ export async function list(context: EngineContext, request: ListRequest = {}): P
   return listPage(context, conditionsOf(filter), limit, cursor);
 }
 
-/** A filter that was checked, as it is stored in statements. */
+/** A checked filter in the form statements take. */
 export function conditionsOf(filter: ExecutionFilter): ListConditions {
   const { states, tags, parentId, failure } = filter;
   return {
@@ -160,10 +159,10 @@ function sourcesOf(conditions: ListConditions): ListSource[] {
 }
 
 const BY_CREATION: readonly string[] = ['created', 'parent', 'tag'];
-/** Much of these may be out of date, or something else. */
+/** Many rows of these may be stale or mean something else. */
 const SPARSE: readonly string[] = ['child_waits', 'join_waits', 'delays', 'due_delays'];
 
-/** Whether rows of the source may not fit, though nothing has changed about them. */
+/** Whether current rows of the source may still not match. */
 function isSifted({ from }: ListSource, conditions: ListConditions): boolean {
   const c = conditions;
   const isByCreation = BY_CREATION.includes(from);
@@ -181,7 +180,7 @@ function isSifted({ from }: ListSource, conditions: ListConditions): boolean {
   return SPARSE.includes(from) || (c.tags?.length ?? 0) > 1 || asked.some((value) => value !== null);
 }
 
-/** A page by conditions that were checked. */
+/** A page by checked conditions. */
 export async function listPage(
   context: EngineContext,
   conditions: ListConditions,
@@ -205,7 +204,7 @@ async function namespacesOf(
   if (!sources.some(({ from }) => from === 'ends')) return [];
   const namespaces = await listNamespaces(context.database, MAX_NAMESPACES + 1);
   if (namespaces.length > MAX_NAMESPACES) {
-    refuse('filter.namespace', `must be given: there are more than ${MAX_NAMESPACES} namespaces`);
+    refuse('filter.namespace', `is required when there are more than ${MAX_NAMESPACES} namespaces`);
   }
   return namespaces;
 }
@@ -218,8 +217,8 @@ interface Walk {
 }
 
 /**
- * Looks at window after window until the page is full, the sources are over or enough was looked at. One row more than
- * the page holds is asked for, to know whether there is another page.
+ * Examines window after window until the page is full, the sources are exhausted or the limit of rows is reached. One
+ * row more than fits on the page is requested, to know whether there is another page.
  */
 async function walk(
   context: EngineContext,
@@ -238,12 +237,12 @@ async function walk(
     const examine = Math.min(window * grown, left, LARGEST_WINDOW);
     const { after } = position;
     const answer = await scanList(context.database, { source, conditions, namespaces, after, examine, need });
-    // One that moved from one source to another while the page was made is listed once.
+    // An execution that moved from one source to another meanwhile is listed once.
     for (const row of answer.rows) {
       const { executionId } = row.execution;
       if (!found.has(executionId)) found.set(executionId, { ...row, source: index });
     }
-    left -= answer.looked;
+    left -= answer.examined;
     grown *= 2;
     if (answer.rows.length === need) position = { source: index, after: answer.rows.at(-1)!.key };
     else if (answer.more) position = { source: index, after: answer.last };

@@ -1,5 +1,5 @@
 /**
- * Calls the SQL functions behind an operator's verbs: replay, change of priority, tags. Arrays in, one row per
+ * Calls the SQL functions behind the operator's verbs: replay, change priority, set tags. Arrays in, one row per
  * execution out.
  */
 import type {
@@ -19,7 +19,7 @@ import {
 } from '../executions/executions.sql.ts';
 import { runForPerson } from '../database/held.ts';
 
-/** What is due is the new deadline: it may run at once. */
+/** The timer is the new deadline: the execution may run at once. */
 const REPLAYED = withColumns(
   columnsOf<Answered<ReplayOutcome['outcome']> & Pick<ExecutionSummary, 'replayCount'>>()(
     'uuid',
@@ -51,7 +51,7 @@ export function replayExecutions(
       columns: REPLAYED,
       text: `SELECT ${REPLAYED.list} FROM ${database.prefix}ff_replay($1::uuid[], $2::smallint[], $3::bigint[], $4, $5, $6, $7)`,
       params: [...expectedArrays(keys), call.fromStart, call.reason, call.actor, call.defaultMaxReplays],
-      // Sent again after it was done, it would say that the execution has not ended, or replay its next end.
+      // Sent again after it succeeded, it would report that the execution is not finished, or replay its next outcome.
       repeatable: 'no',
     },
     uuidsOf(keys),
@@ -86,7 +86,7 @@ export function changePriorities(
 }
 
 export interface TagsCall {
-  /** JSON text. */
+  /** As JSON. */
   set: string;
   removed: readonly string[];
   maxTags: number;

@@ -1,6 +1,6 @@
 /**
- * An operator's verbs on executions: run them again, move them in the queue, label them. Each takes a list and answers
- * in its order. With epochs, one that was claimed or moved since is left alone and answers `moved`.
+ * The operator's verbs on executions: replay them, move them in the queue, tag them. Outcomes are in the order of the
+ * ids. With epochs, an execution that was claimed or moved since is left alone, with the outcome `moved`.
  */
 import { TRACE_TAGS } from '../../contract/trace-context.ts';
 import { formatExecutionId, parseExecutionId } from '../../contract/ids.ts';
@@ -29,9 +29,9 @@ import { actorName, reasonText, tagMap } from '../kit/kinds.ts';
 import { eachOnce } from '../kit/keys.ts';
 
 const DEFAULT_MAX_REPLAYS = 10;
-const KEPT = fault('is kept for the trace of the submit');
+const RESERVED = fault('is reserved for the trace of the submit');
 
-/** What each verb is given; a bulk is given the same, and more. */
+/** The keys of each verb's request; a bulk request has them too. */
 export const replayFields = {
   from: choice(['failed_step', 'start']).optional(),
   reason: reasonText,
@@ -44,8 +44,8 @@ const priorityRequest = shape<PriorityRequest>(priorityFields);
 const tagsRequest = shape<TagsRequest>({
   set: tagMap
     .and((set) => {
-      const kept = TRACE_TAGS.find((name) => name in set);
-      return kept === undefined ? undefined : faultAt(`.${kept}`, KEPT);
+      const reserved = TRACE_TAGS.find((name) => name in set);
+      return reserved === undefined ? undefined : faultAt(`.${reserved}`, RESERVED);
     })
     .optional(),
   remove: list(string(LIMITS.tagKeyBytes), LIMITS.tags).optional(),

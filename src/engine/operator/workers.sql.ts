@@ -1,6 +1,6 @@
 /**
- * The registry of workers: one row each, written by the worker itself at intervals. For people who look; no operation on
- * executions reads it. Times are the database's.
+ * The registry of workers: one row each, written by the worker itself at intervals. It informs operators; no operation
+ * on executions reads it. Times are the database's.
  */
 import type { WorkerSnapshot } from '../../contract/operations.ts';
 import type { WorkerRegistration } from '../../contract/protocol.ts';
@@ -10,7 +10,7 @@ import { run, type Database } from '../database/database.ts';
 export type WorkerEntry = Omit<WorkerSnapshot, 'startedAtMs' | 'heartbeatAtMs' | 'silentForMs'> &
   Pick<WorkerRegistration, 'uptimeMs'>;
 
-/** What does not change while a worker lives is written once; a row that was removed meanwhile is written again. */
+/** What never changes for a worker is written once; a row that was removed meanwhile is written again. */
 export async function registerWorker(database: Database, entry: WorkerEntry): Promise<void> {
   await run(database, {
     doing: 'registering a worker',
@@ -68,7 +68,7 @@ export async function forgetWorker(database: Database, workerInstanceId: string)
   });
 }
 
-/** Leaves alone a row that is being refreshed right now. */
+/** Skips a row that is being refreshed right now. */
 export async function forgetWorkersSilentFor(database: Database, silentMs: number): Promise<void> {
   await run(database, {
     doing: 'removing silent workers from the registry',

@@ -1,6 +1,6 @@
 /**
- * The registry of workers: who runs, what they run, and when they were last heard of. It decides nothing: work is
- * handed out by leases, whether a worker is registered or not.
+ * The registry of workers: which ones run, what they run, and their last heartbeat. It decides nothing: work is granted
+ * by leases, whether a worker is registered or not.
  */
 import type { WorkerSnapshot } from '../../contract/operations.ts';
 import type { WorkerRegistration } from '../../contract/protocol.ts';
@@ -16,7 +16,7 @@ import type { EngineContext } from '../kit/context.ts';
 import { workerName } from '../kit/kinds.ts';
 import { demandOf, interestFields } from '../executions/claiming/demand.ts';
 
-/** Workers answered by one list: the newest ones. */
+/** Workers returned by one list: the newest ones. */
 const MAX_WORKERS_LISTED = 10_000;
 const MAX_COUNT = 1_000_000;
 

@@ -1,5 +1,6 @@
 /**
- * The order in which a handler was handed the ends of what it had asked for, stored so that later runs take the same branches.
+ * The order in which a handler received the outcomes of what it awaits, stored so that later runs take the same
+ * branches.
  */
 import type { LeaseRef } from '../../contract/protocol.ts';
 import type { EndOrder, OrderOutcome } from '../../contract/steps.ts';
@@ -13,7 +14,7 @@ import { Batch } from '../kit/batch.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { inOrder, leaseKey, toRefusal } from '../kit/answers.ts';
 
-/** A name and a key, as JSON, which may spell a character with six. */
+/** A name and a key as JSON, which may take six characters for one. */
 const END_BYTES = 4_096;
 
 const endOrder = shape<EndOrder>({
@@ -23,7 +24,7 @@ const endOrder = shape<EndOrder>({
 
 export interface Orders {
   record(lease: LeaseRef, order: EndOrder): Promise<OrderOutcome>;
-  /** Until every call made so far has its answer. */
+  /** Resolves when every call made so far has its answer. */
   settled(): Promise<void>;
 }
 
@@ -50,7 +51,7 @@ function orderRow(lease: LeaseRef, order: EndOrder): OrderRow {
   return { ...leaseKey(lease, 'lease'), place, ends: [...ends] };
 }
 
-/** Each record replaces what was stored from its place on. */
+/** Each record replaces what was stored from its `place` on. */
 export async function readOrder(context: EngineContext, executionId: string): Promise<string[]> {
   const order: string[] = [];
   for (const { place, ends } of await readOrders(context.database, parseExecutionId(executionId))) {

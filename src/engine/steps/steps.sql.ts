@@ -1,5 +1,5 @@
 /**
- * Calls the SQL functions of a running handler: record a step, pause, spawn, report progress; and reads steps.
+ * Calls the SQL functions for a running handler: record a step, pause, report progress; and reads steps.
  */
 import { run, type Database } from '../database/database.ts';
 import { runNamed } from '../database/inside.ts';
@@ -23,14 +23,14 @@ export interface StepRow extends LeaseKey {
   name: string;
   key: string;
   sleepMs: number | null;
-  /** JSON text. */
+  /** As JSON. */
   value: string | null;
 }
 
-/** A step with its value as it is stored: of a wait, how it ended. */
+/** A step with its stored value; that of a wait is its outcome. */
 export type StoredStep = Omit<StepRecord, 'value' | 'end'> & { value: unknown };
 
-/** By the place of the step among those that were sent. */
+/** `ordinal` is the position of the step among those that were sent. */
 const RECORDED = columnsOf<Answered & StoredStep & { ordinal: number }>()(
   'ordinal',
   'outcome',
@@ -48,7 +48,7 @@ export function recordSteps(database: Database, rows: readonly StepRow[]): Promi
   return run(database, recordStatement(database, rows, null));
 }
 
-/** In the caller's transaction. */
+/** Inside the caller's transaction. */
 export function recordStepsInside(
   database: Database,
   executor: SqlExecutor,

@@ -1,6 +1,6 @@
 /**
- * What a running handler does besides ending: record steps, pause, report progress. Calls made together share one
- * statement; a step recorded in the caller's transaction is committed with it.
+ * What a running handler does besides finishing: record steps, pause, report progress. Calls made at the same time
+ * share a statement; a step recorded in the caller's transaction is committed with it.
  */
 import type {
   StepKey,
@@ -48,7 +48,7 @@ type AnyStep = StepKey & { value?: unknown; sleepMs?: number };
 
 const recordOptions = shape<RecordOptions>({ executor: func.optional() });
 
-/** A step whose time is undefined is a mistake, and not one without a time. */
+/** A sleepMs of undefined is a mistake, not a step without a sleep. */
 const newStep = shape<AnyStep>({
   name: string(LIMITS.stepNameBytes),
   key: string(LIMITS.stepKeyBytes, 0).optional(),
@@ -56,13 +56,15 @@ const newStep = shape<AnyStep>({
   sleepMs: parsed.optional(),
 }).and((step) => {
   if (!('sleepMs' in step)) return undefined;
-  if ('value' in step) return faultAt('.value', fault('cannot be had by a sleep'));
+  if ('value' in step) return faultAt('.value', fault('cannot be combined with sleepMs'));
   const found = delayTime.faultOf(step.sleepMs);
   return found === undefined ? undefined : faultAt('.sleepMs', found);
 });
 
 const pauseRequest = shape<PauseRequest>(pauseFields).and(({ wakeInMs, children }) =>
-  wakeInMs === undefined && children === undefined ? fault('must say what to wait for') : undefined,
+  wakeInMs === undefined && children === undefined
+    ? fault('must have wakeInMs, children or both')
+    : undefined,
 );
 
 const progressShape = shape<Progress>({
@@ -74,7 +76,7 @@ export interface Steps {
   record(lease: LeaseRef, step: NewStep, options: RecordOptions): Promise<RecordOutcome>;
   pause(lease: LeaseRef, request: PauseRequest): Promise<PauseOutcome>;
   progress(lease: LeaseRef, progress: Progress): Promise<void>;
-  /** Until every call made so far has its answer. */
+  /** Resolves when every call made so far has its answer. */
   settled(): Promise<void>;
 }
 
@@ -132,8 +134,7 @@ function toRecords(rows: readonly StepRow[], answers: readonly StepAnswer[]): Re
   const byOrdinal = new Map(answers.map((answer) => [answer.ordinal, answer]));
   return rows.map((row, index) => {
     const answer = byOrdinal.get(index + 1);
-    if (answer === undefined)
-      return refuse('step', 'was left unanswered by the database', 'invariant_broken');
+    if (answer === undefined) return refuse('step', 'got no answer from the database', 'invariant_broken');
     if (answer.outcome !== 'recorded') return toRefusal(answer);
     const { name, key } = row;
     return { outcome: 'recorded', repeated: answer.repeated, step: toRecord({ ...answer, name, key }) };
@@ -145,7 +146,7 @@ function toRecord({ kind, name, key, value, dueInMs }: StoredStep): StepRecord {
   return { kind, name, key, value: kind === 'wait' ? null : ((value ?? null) as Json), end, dueInMs };
 }
 
-/** A wait is stored from its beginning on. */
+/** A wait is stored as soon as it begins. */
 function toWaitEnd(value: unknown): WaitEnd | null {
   const stored = value as WaitEnd | { outcome: 'pending' };
   return stored.outcome === 'pending' ? null : stored;
@@ -169,12 +170,12 @@ async function pause(context: EngineContext, rows: PauseRow[]): Promise<PauseOut
   });
 }
 
-/** Like a failure report it must not fail for its text: messages are cut. */
+/** Like a failure report, it must not be refused because of its message: that is truncated. */
 function progressRow(lease: LeaseRef, progress: Progress): ProgressRow {
   const { percent, message } = progressShape.check(progress, 'progress');
   return {
     ...leaseKey(lease, 'lease'),
-    // Stored with half the digits: what is too small for that is nothing.
+    // Stored as a 4-byte float; a value too small for that becomes 0.
     percent: percent === undefined ? null : Math.fround(percent),
     message: message === undefined ? null : cutText(message, LIMITS.progressBytes),
   };

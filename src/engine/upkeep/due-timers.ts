@@ -1,5 +1,5 @@
 /**
- * Fires timers nobody fired in time. Workers fire what is due as they wait; this is for when none was awake.
+ * Fires overdue timers. Workers fire timers while they wait for work; this is for when none was free to.
  */
 import { fireTimers, TIMER_BATCH } from '../executions/timers.ts';
 import { listDueTimers, type DueTimer } from '../executions/due.sql.ts';

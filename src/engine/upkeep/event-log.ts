@@ -1,6 +1,6 @@
 /**
- * Keeps the event log in order where nobody reads it: events get their positions, and the oldest part of the log goes when
- * it has been kept long enough. Subscribers give positions out themselves, sooner.
+ * Maintains the event log when nobody reads it: assigns positions to events, and drops the oldest slot of the log when
+ * it has been kept long enough. Subscribers assign positions themselves, sooner.
  */
 import { LIMITS } from '../../contract/limits.ts';
 import { retentionOf } from './retention-setting.ts';
@@ -8,10 +8,10 @@ import { sequenceEvents } from '../feed/events.sql.ts';
 import { dropEventSlot, forgetRuns, openEventSlot } from './retention.sql.ts';
 import type { Chore } from './reconciler.ts';
 
-/** There are eight slots, and one of them is being written. */
+/** There are eight slots, one of which is being written. */
 const MAX_DROPS = 7;
 const RUN_BATCH = 5_000;
-/** Batches of one pass: what is left is for the next. */
+/** Batches per pass; the rest is left for the next. */
 const MAX_BATCHES = 200;
 
 export const eventPositions: Chore = {
@@ -30,7 +30,7 @@ export const oldEvents: Chore = {
     let done = 0;
     while (done < MAX_DROPS && (await dropEventSlot(database, retentionMs, LIMITS.consumerGraceMs)))
       done += 1;
-    // After the drops: the next slot must be empty to be opened.
+    // After the drops, because the next slot must be empty to be opened.
     if (await openEventSlot(database, retentionMs)) done += 1;
     for (let round = 0; round < MAX_BATCHES && !signal.aborted; round += 1) {
       const removed = await forgetRuns(database, RUN_BATCH);

@@ -1,5 +1,5 @@
 /**
- * Ends the attempts of leases whose worker fell silent, so that another worker can take over.
+ * Ends the attempts of lapsed leases, so that another worker can take over.
  */
 import { lapse } from '../executions/leases.ts';
 import { listLapsedLeases, type LapsedLease } from '../executions/due.sql.ts';

@@ -1,13 +1,13 @@
 /**
- * Looks after flows when nobody else does: does what ends of members have left to be done, removes tickets that a crash left behind,
- * and tells ends whose word was lost. The last must never find any: its count is kept, and looked at.
+ * Finishes work on flows that was left behind: what finished members require, tickets of a crashed process, and
+ * outcomes that were not propagated. The last is a safety net: any non-zero count is a bug.
  */
 import { reconcileSiblings, tellLostEnds, type MemberPlace } from '../flows/work.sql.ts';
 import { GROUPS, workOnFlows } from '../flows/work.ts';
 import type { Chore } from './reconciler.ts';
 
-/** Members looked at in one pass for a word that was lost. */
-const LOOKED_AT = 10_000;
+/** Members examined in one pass for an outcome that was not propagated. */
+const EXAMINED = 10_000;
 const NO_UUID = '00000000-0000-0000-0000-000000000000';
 const START: MemberPlace = { flow: NO_UUID, execution: NO_UUID };
 
@@ -22,15 +22,15 @@ export const flowSiblings: Chore = {
   },
 };
 
-/** Goes round: each pass begins where the last one stopped. */
+/** Cycles through all members: each pass begins where the last one stopped. */
 export function lostEnds(): Chore {
-  let place: MemberPlace = START;
+  let after: MemberPlace = START;
   return {
     name: 'lost-ends',
     everyMs: 15_000,
     async run(context) {
-      const { found, next } = await tellLostEnds(context.database, place, LOOKED_AT);
-      place = next ?? START;
+      const { found, next } = await tellLostEnds(context.database, after, EXAMINED);
+      after = next ?? START;
       return found;
     },
   };

@@ -1,13 +1,13 @@
 /**
- * Forgets idempotency keys whose time is over.
+ * Forgets idempotency keys that were kept long enough.
  */
 import { forgetKeys } from './retention.sql.ts';
 import type { Chore } from './reconciler.ts';
 
 const BATCH = 5_000;
-/** Batches of one pass: what is left is for the next. */
+/** Batches per pass; the rest is left for the next. */
 const MAX_BATCHES = 200;
-/** When a key whose execution has not ended is looked at again. */
+/** When a key of an unfinished execution is checked again. */
 const AGAIN_MS = 3_600_000;
 
 export const oldKeys: Chore = {

@@ -1,20 +1,20 @@
 /**
- * How long things are kept. It holds for all processes, so it is kept in the database: a script that connects without
- * saying anything must not shorten what the deployment keeps.
+ * How long things are kept. The setting applies to all processes, so it is stored in the database: a script that
+ * connects without it must not shorten what the deployment keeps.
  */
 import { readRetention, writeRetention } from './retention.sql.ts';
 import type { EngineContext } from '../kit/context.ts';
 
-/** When nobody has said how long. */
+/** Used while nothing is set. */
 const DEFAULT_RETENTION_MS = 7 * 86_400_000;
 
-/** Null is for ever. */
+/** Null means for ever. */
 export async function setRetention(context: EngineContext, retentionMs: number | null): Promise<void> {
   await writeRetention(context.database, retentionMs);
 }
 
-/** Null is for ever. */
+/** Null means for ever. */
 export async function retentionOf(context: EngineContext): Promise<number | null> {
-  const told = await readRetention(context.database);
-  return told === undefined ? DEFAULT_RETENTION_MS : told;
+  const stored = await readRetention(context.database);
+  return stored === undefined ? DEFAULT_RETENTION_MS : stored;
 }

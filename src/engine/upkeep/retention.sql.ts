@@ -1,6 +1,6 @@
 /**
- * Finds and forgets what has been kept long enough. All of it goes in batches, oldest first, and never waits for a row
- * somebody works on. How long that is holds for all processes, so it is kept in the database.
+ * Finds and forgets what has been kept long enough: in batches, oldest first, never waiting for a locked row. How long
+ * that is applies to all processes, so it is stored in the database.
  */
 import { columnsOf } from '../database/columns.ts';
 import { run, type Database } from '../database/database.ts';
@@ -9,10 +9,10 @@ import { readUncompiled } from '../database/uncompiled.ts';
 
 const RETENTION = 'retention_ms';
 
-/** Null is for ever. */
+/** Null means for ever. */
 export async function writeRetention(database: Database, retentionMs: number | null): Promise<void> {
   await run(database, {
-    doing: 'saying how long things are kept',
+    doing: 'setting the retention',
     text: `INSERT INTO ${database.prefix}ff_setting (name, value) VALUES ('${RETENTION}', $1::text::jsonb)
            ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value`,
     params: [JSON.stringify(retentionMs)],
@@ -20,10 +20,10 @@ export async function writeRetention(database: Database, retentionMs: number | n
   });
 }
 
-/** Null is for ever; undefined when nobody has said. */
+/** Null means for ever; undefined means not set. */
 export async function readRetention(database: Database): Promise<number | null | undefined> {
   const rows = await run<{ value: number | null }>(database, {
-    doing: 'looking how long things are kept',
+    doing: 'reading the retention',
     text: `SELECT value FROM ${database.prefix}ff_setting WHERE name = '${RETENTION}'`,
     params: [],
     repeatable: 'yes',
@@ -31,9 +31,9 @@ export async function readRetention(database: Database): Promise<number | null |
   return rows[0]?.value;
 }
 
-/** Executions that ended longer ago than they are to be kept, oldest first. Without a time: those that have one of their own. */
 const DUE = columnsOf<DueRow>()('uuid', 'partition', 'hadSetback');
 
+/** Executions that were kept long enough, oldest first. With null, only those that have a retention of their own. */
 export function listForgettable(
   database: Database,
   retentionMs: number | null,
@@ -41,7 +41,7 @@ export function listForgettable(
 ): Promise<DueRow[]> {
   return readUncompiled(database, {
     columns: DUE,
-    doing: 'looking for what has been kept long enough',
+    doing: 'finding what has been kept long enough',
     text: `WITH clock AS MATERIALIZED (SELECT ${database.prefix}ff_now_ms() AS now_ms),
            old AS MATERIALIZED (
              (SELECT t.execution_id, t.partition_key, b.failures IS NOT NULL AS had_setback
@@ -63,7 +63,7 @@ export function listForgettable(
   });
 }
 
-/** Answers the uuids that were looked at: forgotten, or put off because something still needs them. */
+/** Returns the uuids that were handled: forgotten, or postponed because something still needs them. */
 export async function forgetExecutions(
   database: Database,
   items: readonly DueRow[],
@@ -79,14 +79,14 @@ export async function forgetExecutions(
   return rows.map((row) => row.uuid);
 }
 
-/** Lets the oldest part of the event log go, if it may. Answers whether there was one. */
+/** Drops the oldest slot of the event log, if it was kept long enough; returns whether it did. */
 export async function dropEventSlot(
   database: Database,
   retentionMs: number,
   graceMs: number,
 ): Promise<boolean> {
   const rows = await run<{ dropped: boolean }>(database, {
-    doing: 'letting old events go',
+    doing: 'dropping old events',
     text: `SELECT ${database.prefix}ff_drop_slot($1, $2) AS dropped`,
     params: [retentionMs, graceMs],
     repeatable: 'yes',
@@ -94,7 +94,7 @@ export async function dropEventSlot(
   return rows[0]!.dropped;
 }
 
-/** Removes one batch of what is kept about events that are gone; answers how many. */
+/** Removes one batch of the positions of dropped events; returns how many. */
 export async function forgetRuns(database: Database, limit: number): Promise<number> {
   const rows = await run<{ removed: number }>(database, {
     doing: 'forgetting the positions of old events',
@@ -105,10 +105,10 @@ export async function forgetRuns(database: Database, limit: number): Promise<num
   return rows[0]!.removed;
 }
 
-/** Begins a new part of the event log, if it is time. Answers whether it was. */
+/** Opens the next slot of the event log, if it is time; returns whether it did. */
 export async function openEventSlot(database: Database, retentionMs: number): Promise<boolean> {
   const rows = await run<{ opened: boolean }>(database, {
-    doing: 'beginning a new part of the event log',
+    doing: 'opening a slot of the event log',
     text: `SELECT ${database.prefix}ff_open_slot($1) AS opened`,
     params: [retentionMs],
     repeatable: 'yes',
@@ -116,7 +116,7 @@ export async function openEventSlot(database: Database, retentionMs: number): Pr
   return rows[0]!.opened;
 }
 
-/** Removes one batch of idempotency keys whose time is over; answers how many. */
+/** Removes one batch of idempotency keys that were kept long enough; returns how many. */
 export async function forgetKeys(database: Database, limit: number, againMs: number): Promise<number> {
   const rows = await run<{ removed: number }>(database, {
     doing: 'forgetting idempotency keys',

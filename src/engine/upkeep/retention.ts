@@ -1,12 +1,12 @@
 /**
- * Forgets executions that ended long enough ago. Small batches, oldest first, and rows somebody works on are left for
- * the next pass: nothing that runs ever waits for it.
+ * Forgets executions that finished long enough ago, in small batches, oldest first. Locked rows are left for the next
+ * pass, so that nothing that runs ever waits for it.
  */
 import { retentionOf } from './retention-setting.ts';
 import { forgetExecutions, listForgettable } from './retention.sql.ts';
 import type { Reconciler } from './reconciler.ts';
 
-/** When one that something still needs is looked at again. */
+/** When an execution that something still needs is checked again. */
 const AGAIN_MS = 3_600_000;
 
 export const retention: Reconciler = {

@@ -1,28 +1,28 @@
 /**
- * The one loop that runs all reconcilers: rhythm with jitter, a ticket so that one process at a time does each pass,
- * a time limit per pass, and counters. Losing a ticket, or two processes believing they hold it, costs nothing:
- * what a pass does is safe to do twice at once.
+ * The one loop that runs all reconcilers: intervals with jitter, a ticket so that only one process runs each pass, a
+ * time limit per pass, and counters. Losing a ticket, or two processes believing they hold it, does no harm: passes
+ * are safe to run concurrently.
  */
 import { randomUUID } from 'node:crypto';
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import type { ReconcilerReport } from '../../contract/operations.ts';
 import type { EngineContext } from '../kit/context.ts';
-import { forgetOldSetbacks, returnTickets, takeTickets, vacuumQueues } from './reconciling.sql.ts';
+import { forgetOldSetbacks, returnTickets, takeTickets, vacuumQueues } from './bookkeeping.sql.ts';
 import type { Chore, Reconciler } from './reconciler.ts';
 import { runPass, type PassReport } from './pass.ts';
 import { forgetSilentWorkers } from './silent-workers.ts';
 
 const TICK_MS = 500;
-/** How long a dead holder's ticket keeps others away. */
+/** How long the ticket of a dead process blocks others. */
 const HOLD_MS = 6_000;
 const PASS_TIMEOUT_MS = 30_000;
 const TIDY_EVERY_MS = 600_000;
-/** Removed queue rows after which the queue tables are vacuumed: autovacuum comes once a minute at best. */
+/** Removed queue rows after which the queue tables are vacuumed: autovacuum runs once a minute at best. */
 const VACUUM_AFTER_ROWS = 20_000;
 
 export interface ReconcilerRunner {
   report(): ReconcilerReport[];
-  /** Begins nothing more. */
+  /** Starts no more passes. */
   stop(): void;
   close(): Promise<void>;
 }
@@ -41,7 +41,7 @@ interface Entry {
 export interface RunnerOptions {
   /** Longest a pass may take. Default 30 s. */
   passTimeoutMs?: number;
-  /** What else is done at a rhythm, besides executions. */
+  /** Periodic work that belongs to no execution. */
   chores?: readonly Chore[];
 }
 
@@ -128,13 +128,13 @@ function choreEntry(context: EngineContext, chore: Chore): Entry {
 
 function startPass(entry: Entry, timeoutMs: number, stopped: AbortSignal): void {
   const limit = AbortSignal.timeout(timeoutMs);
-  const rhythm = entry.everyMs * (0.9 + Math.random() * 0.2);
-  entry.dueAt = performance.now() + rhythm;
+  const intervalMs = entry.everyMs * (0.9 + Math.random() * 0.2);
+  entry.dueAt = performance.now() + intervalMs;
   entry.running = entry
     .pass(entry.batch, AbortSignal.any([stopped, limit]))
     .then((pass) => {
       addReport(entry.report, pass);
-      if (pass.acted + pass.skipped + pass.failed === 0) entry.dueAt += rhythm;
+      if (pass.acted + pass.skipped + pass.failed === 0) entry.dueAt += intervalMs;
       else if (pass.unfinished > 0) entry.dueAt = performance.now();
     })
     .catch(() => {
@@ -143,7 +143,7 @@ function startPass(entry: Entry, timeoutMs: number, stopped: AbortSignal): void 
     .finally(() => {
       entry.running = undefined;
       entry.report.passes += 1;
-      // A pass that ran out of time takes less at once until one is in time again.
+      // After a timeout, passes use smaller batches until one finishes in time again.
       if (limit.aborted) entry.report.timeouts += 1;
       entry.batch = limit.aborted
         ? Math.max(1, Math.floor(entry.batch / 2))
@@ -162,14 +162,14 @@ function addReport(total: PassReport, pass: PassReport): void {
 async function vacuumWhenNeeded(context: EngineContext): Promise<void> {
   if (context.counters.dequeued < VACUUM_AFTER_ROWS) return;
   context.counters.dequeued = 0;
-  // Without the right to it Postgres warns and goes on; autovacuum is slower but comes.
+  // Without the privilege Postgres only warns; autovacuum then does it, later.
   await vacuumQueues(context.database).catch(() => undefined);
 }
 
-/** Ticks until stopped. A tick that throws has failed at the database; the next one tries again. */
+/** Ticks until stopped. A tick that throws met a database error; the next one tries again. */
 async function loop(tick: () => Promise<void>, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
     await tick().catch(() => undefined);
-    await pause(TICK_MS * (0.8 + Math.random() * 0.4), undefined, { signal }).catch(() => undefined);
+    await delay(TICK_MS * (0.8 + Math.random() * 0.4), undefined, { signal }).catch(() => undefined);
   }
 }

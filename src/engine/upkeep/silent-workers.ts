@@ -1,12 +1,12 @@
 /**
- * Removes workers from the registry that have not been heard of for long: their process died, or could not say goodbye.
- * Not a reconciler of executions: it acts on none, and their work was taken over when their leases lapsed. So it is
- * one statement that the runner sends when it tidies.
+ * Removes workers from the registry whose last heartbeat is long ago: their process died, or could not deregister. It
+ * is no reconciler: it acts on no execution, and their work was taken over when their leases lapsed. So it is one
+ * statement that the runner sends when it tidies up.
  */
 import type { EngineContext } from '../kit/context.ts';
 import { forgetWorkersSilentFor } from '../operator/workers.sql.ts';
 
-/** Sixty refreshes missed. One that is alive after all enters itself again with its next refresh. */
+/** Sixty missed heartbeats. A worker that is alive after all registers again with its next one. */
 const SILENT_MS = 600_000;
 
 export function forgetSilentWorkers(context: EngineContext): Promise<void> {

@@ -1,14 +1,14 @@
 /**
- * Removes queue rows and timers that no longer mean anything and that nobody comes across: of a lane nobody claims from, or
- * due in years. A part of them a pass, round and round.
+ * Removes stale queue rows and timers that nothing else would find: in a lane nobody claims from, or due in years. Each
+ * pass examines some, and starts over at the end.
  */
-import { sweepQueue, sweepTimers, type QueuePlace } from './sweeping.sql.ts';
+import { sweepQueue, sweepTimers, type QueueKey } from './sweeping.sql.ts';
 import type { Chore } from './reconciler.ts';
 
-const LOOKED_AT = 5_000;
-const START: QueuePlace = { routeId: 0, rank: -2_147_483_648, seq: 0 };
+const EXAMINED = 5_000;
+const START: QueueKey = { routeId: 0, rank: -2_147_483_648, seq: 0 };
 
-/** Each runner has its own, which remembers where it was. */
+/** Each runner has its own, which remembers where it stopped. */
 export function stalePointers(): Chore {
   let queue = START;
   let timers = 0;
@@ -16,8 +16,8 @@ export function stalePointers(): Chore {
     name: 'stale-pointers',
     everyMs: 300_000,
     async run({ database }) {
-      const inQueue = await sweepQueue(database, queue, LOOKED_AT);
-      const inTimers = await sweepTimers(database, timers, LOOKED_AT);
+      const inQueue = await sweepQueue(database, queue, EXAMINED);
+      const inTimers = await sweepTimers(database, timers, EXAMINED);
       queue = inQueue.next ?? START;
       timers = inTimers.next ?? 0;
       return inQueue.removed + inTimers.removed;

@@ -1,33 +1,33 @@
 /**
- * Walks the queue and the timers for pointers whose execution has moved on. Each call looks at some, in the order of an
- * index, and answers where the next is to begin.
+ * Removes stale pointers from the queue and the timers. Each call examines some, in the order of an index, and returns
+ * the key to resume after.
  */
 import { columns, columnsOf, withColumns } from '../database/columns.ts';
 import { run, type Database } from '../database/database.ts';
 
-export interface QueuePlace {
+export interface QueueKey {
   routeId: number;
   rank: number;
   seq: number;
 }
 
-export interface Swept<Place> {
+export interface Swept<Key> {
   /** Null when the end was reached. */
-  next: Place | null;
+  next: Key | null;
   removed: number;
 }
 
 const SWEPT = columnsOf<{ removed: number }>()('removed');
 const QUEUE = withColumns(
-  columnsOf<{ [Part in keyof QueuePlace]: QueuePlace[Part] | null }>()('routeId', 'rank', 'seq'),
+  columnsOf<{ [Part in keyof QueueKey]: QueueKey[Part] | null }>()('routeId', 'rank', 'seq'),
   SWEPT,
 );
 
 export async function sweepQueue(
   database: Database,
-  after: QueuePlace,
+  after: QueueKey,
   limit: number,
-): Promise<Swept<QueuePlace>> {
+): Promise<Swept<QueueKey>> {
   const rows = await run(database, {
     doing: 'sweeping the queue',
     columns: QUEUE,

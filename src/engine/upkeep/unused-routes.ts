@@ -1,8 +1,8 @@
 /**
- * Forgets routes that no execution has any more, and their lanes, so that one that is new finds room. There is no index of executions
- * by their route, which each of them would pay for. Instead those that were submitted before the terms of idle routes ended are walked
- * through, some at a time; with what is kept for a while gone by then, few are left. Nothing is submitted to an idle route
- * meanwhile: it would be interned first, and then be idle no more.
+ * Forgets routes that no execution uses any more, and their lanes, to make room for new ones. There is no index of
+ * executions by route, because every execution would pay for it. Instead, the executions submitted before the terms of
+ * idle routes ended are scanned, some at a time; retention has left few of them by then. Nothing is submitted to an
+ * idle route meanwhile: it would be interned first, and then not be idle any more.
  */
 import type { EngineContext } from '../kit/context.ts';
 import { retentionOf } from './retention-setting.ts';
@@ -16,19 +16,19 @@ import {
 } from '../executions/claiming/routes.sql.ts';
 import type { Chore } from './reconciler.ts';
 
-/** How long the term of a route has been over when it is looked at: more than clocks of two servers differ by. */
+/** How long the term of a route must be over: more than the clocks of two servers can differ. */
 const MARGIN_MS = 3_600_000;
-/** Executions looked at in one statement, and statements of one pass. */
-const LOOKED_AT = 5_000;
+/** Executions examined in one statement, and statements of one pass. */
+const EXAMINED = 5_000;
 const MAX_STATEMENTS = 40;
 /** Lanes forgotten in one pass. */
 const LANES = 1_000;
-/** Passes that wait for older transactions, before it begins anew. */
+/** Passes that wait for older transactions before the round starts over. */
 const MAX_WAITS = 60;
 
-/** One way through the executions, over as many passes as it takes. */
+/** One scan of the executions, over as many passes as it takes. */
 interface Round extends IdleRoutes {
-  /** Executions that were submitted until then have been looked at. */
+  /** Executions submitted up to this time have been examined. */
   afterMs: number;
   beforeMs: number;
   used: Set<number>;
@@ -49,7 +49,7 @@ export function unusedRoutes(): Chore {
         if (round.waits > MAX_WAITS) round = undefined;
         return names;
       }
-      if (!(await walkOn(context, round, signal))) return names + 1;
+      if (!(await continueRound(context, round, signal))) return names + 1;
       const { routes, used } = round;
       round = undefined;
       return names + (await forgetRoutes(context.database, routes, [...used], MARGIN_MS));
@@ -64,12 +64,16 @@ async function beginRound(context: EngineContext): Promise<Round | undefined> {
   return { ...idle, afterMs: -1, beforeMs, used: new Set(), waits: 0 };
 }
 
-/** Answers whether it came to the end. */
-async function walkOn({ database }: EngineContext, round: Round, signal: AbortSignal): Promise<boolean> {
+/** Returns whether the scan is complete. */
+async function continueRound(
+  { database }: EngineContext,
+  round: Round,
+  signal: AbortSignal,
+): Promise<boolean> {
   for (let count = 0; count < MAX_STATEMENTS && !signal.aborted; count += 1) {
-    const found = await readUsedRoutes(database, round.afterMs, round.beforeMs, LOOKED_AT);
+    const found = await readUsedRoutes(database, round.afterMs, round.beforeMs, EXAMINED);
     for (const route of found.routes) round.used.add(route);
-    if (found.looked < LOOKED_AT) return true;
+    if (found.looked < EXAMINED) return true;
     round.afterMs = found.lastAtMs!;
   }
   return false;

@@ -1,6 +1,6 @@
 /**
- * All that is done at a rhythm to keep a database in order: what crashes leave behind, what has become due, what is kept long enough.
- * A reconciler that is not in this list does not run.
+ * All periodic maintenance of a database: repairing what crashes leave behind, acting on what is due, forgetting what
+ * was kept long enough. A reconciler that is not in this list does not run.
  */
 import type { EngineContext } from '../kit/context.ts';
 import { dueTimers } from './due-timers.ts';
@@ -14,10 +14,10 @@ import { startReconcilers, type ReconcilerRunner } from './runner.ts';
 import { stalePointers } from './stale-pointers.ts';
 import { unusedRoutes } from './unused-routes.ts';
 
-/** Of executions. */
+/** Act on executions. */
 const RECONCILERS: readonly Reconciler[] = [expiredLeases, dueTimers, retention];
 
-/** Besides executions. Some remember where they stopped, so each process has its own. */
+/** Act on everything else. Some remember where they stopped, so each process has its own. */
 function newChores(): Chore[] {
   return [
     eventPositions,
@@ -31,7 +31,7 @@ function newChores(): Chore[] {
   ];
 }
 
-/** Runs all of it until it is closed; it ends with the engine. */
+/** Runs all of it until the engine closes. */
 export function startUpkeep(context: EngineContext): ReconcilerRunner {
   const runner = startReconcilers(context, RECONCILERS, { chores: newChores() });
   context.companions.push(runner);

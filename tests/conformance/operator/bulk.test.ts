@@ -162,7 +162,7 @@ describe('without states', () => {
   it('replay is refused: the outcomes to replay must be given', async () => {
     const refused = told({ verb: 'replay', ...WHY, filter: { kind: 'k' } });
     await expect(refused).rejects.toMatchObject({ code: 'invalid_input', field: 'filter.states' });
-    await expect(refused).rejects.toThrow('what succeeded is not run again by accident');
+    await expect(refused).rejects.toThrow('so that completed executions are not replayed by accident');
   });
 });
 
@@ -177,7 +177,7 @@ describe('a state that the verb does not apply to', () => {
     for (const dryRun of ['on', 'off'] as const) {
       const refused = told({ ...request, dryRun });
       await expect(refused).rejects.toMatchObject({ code: 'invalid_input', field: 'filter.states' });
-      await expect(refused).rejects.toThrow(`names ${state}, but ${request.verb} is only about`);
+      await expect(refused).rejects.toThrow(`contains ${state}, but ${request.verb} accepts only`);
     }
   });
 });

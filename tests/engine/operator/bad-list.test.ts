@@ -102,7 +102,7 @@ const LISTS: Trial[] = [
     title: 'list: a state that does not occur yet',
     call: (value) => filtering('states')([value]),
     field: 'filter.states[0]',
-    says: /no execution comes into yet/,
+    says: /a state that is not used yet/,
     values: { rate_limited: 'rate_limited' },
   },
   {
@@ -190,7 +190,7 @@ const SPANS: Trial[] = [
       title: `list: ${member} with states that are not terminal`,
       call: (states) => bench.engine.executions.list({ filter: { ...(states as object), [member]: value } }),
       field: `filter.${member}`,
-      says: /only with states that are ends/,
+      says: /requires terminal states only/,
       values: { 'no states': {}, 'one that is no end': { states: ['failed', 'waiting'] } },
     };
   }),

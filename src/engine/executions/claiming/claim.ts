@@ -1,5 +1,5 @@
 /**
- * Claims executions for a worker: names the routes it can run, in one statement, or two when several lanes take turns.
+ * Claims executions for a worker from the routes it can run, with one statement, or two when several lanes take turns.
  */
 import { randomUUID } from 'node:crypto';
 import { parseExecutionId } from '../../../contract/ids.ts';
@@ -12,14 +12,14 @@ import type { KnownRoute } from './routes.sql.ts';
 import { shape } from '../../../contract/shape.ts';
 import type { RouteDemand } from '../../../model/routes.ts';
 import { announce, type Answer } from '../../kit/announce.ts';
-import { ClaimHints, type DemandMemory } from './claim-hints.ts';
+import { SeekPositions, type DemandMemory } from './seek-positions.ts';
 import type { EngineContext } from '../../kit/context.ts';
 import { leaseTime, workerName } from '../../kit/kinds.ts';
 import { demandOf, interestFields } from './demand.ts';
 import { claimSurely, recoverClaims } from './doubtful-claims.ts';
 import { HandOn } from '../hand-on.ts';
 
-/** Workers of one process that are remembered by their demand. */
+/** Distinct demands a process remembers. */
 const MAX_DEMANDS = 100;
 
 const NOTHING: ClaimAnswer = { rows: [], nextDueInMs: null, routeHigh: 0, passedBy: 0 };
@@ -39,7 +39,7 @@ export async function claim(context: EngineContext, request: ClaimRequest): Prom
   await context.routes.refreshIfOld();
   const rows: ClaimRow[] = [];
   let answer = await claimRounds(context, request, demand, rows);
-  // A route this process did not know: it is read, and asked once.
+  // There is a route this process did not know: read the routes and claim once more.
   if (rows.length < request.limit && answer.routeHigh > context.routes.highest) {
     await context.routes.refresh().catch(() => undefined);
     answer = await claimRounds(context, request, demand, rows);
@@ -55,7 +55,7 @@ export async function claim(context: EngineContext, request: ClaimRequest): Prom
   };
 }
 
-/** A worker that has got all it asked for may not look again for long; the hint it used up is somebody else's then. */
+/** A worker that got all it requested may not poll for a while, so the hint it consumed goes to other workers. */
 function handOn(context: EngineContext, request: ClaimRequest, demand: RouteDemand, count: number): void {
   memoryFor(context, request).handOn.pass(() => {
     const routes = context.routes.matching(demand).map((route) => route.routeId);
@@ -63,12 +63,12 @@ function handOn(context: EngineContext, request: ClaimRequest, demand: RouteDema
   });
 }
 
-/** Who follows the output of an attempt is to hear that it goes on. */
+/** Wakes stream readers: a paused attempt has resumed. */
 function toContinued({ executionId }: ClaimRow): Answer {
   return { uuid: parseExecutionId(executionId).uuid, outcome: 'continued' };
 }
 
-/** The limits of the attempts that begin here were set after the queue's next timer was looked up. */
+/** The time limits of attempts that begin here were set after the next timer was read. */
 function soonestDue(nextDueInMs: number | null, rows: readonly ClaimRow[]): number | null {
   let soonest = nextDueInMs;
   for (const { attemptLimitMs: limit } of rows) {
@@ -96,8 +96,8 @@ async function claimRounds(
 }
 
 /**
- * One lane's turn, adding to `rows`: seeks past what was claimed before, and looks at the whole queue when that came
- * back short. Rows already granted are never given up for an error that comes after them.
+ * One lane's turn, adding to `rows`: seeks past what was claimed before, and reads the whole queue when that returned
+ * too few. Rows already granted are never lost to an error that comes after them.
  */
 async function claimRound(
   context: EngineContext,
@@ -115,21 +115,21 @@ async function claimRound(
       if (rows.length === 0) throw error;
       return NOTHING;
     });
-    memory.hints.learn(answer.rows, limit, performance.now());
+    memory.seek.learn(answer.rows, limit, performance.now());
     rows.push(...answer.rows);
     return answer;
   };
-  const seeking = memory.hints.seekingEntries(routeIds, performance.now());
+  const seeking = memory.seek.seekingEntries(routeIds, performance.now());
   if (seeking.length > 0) {
     const answer = await ask(seeking);
     if (rows.length >= request.limit) return answer;
   }
-  return ask(memory.hints.plainEntries(routeIds, performance.now()));
+  return ask(memory.seek.plainEntries(routeIds, performance.now()));
 }
 
 /**
- * Priority decides within a lane; lanes take turns at being asked first, so that a busy lane cannot starve the others.
- * A worker that found nothing last time asks all at once: then there is nothing to be fair about.
+ * Priority decides within a lane. Lanes take turns at being first, so that a busy one cannot starve the others. A
+ * worker that found nothing last time claims from all at once: then fairness does not matter.
  */
 function laneRounds(routes: readonly KnownRoute[], memory: DemandMemory): KnownRoute[][] {
   const lanes = [...new Set(routes.map((route) => route.lane))];
@@ -144,7 +144,12 @@ function memoryFor(context: EngineContext, request: ClaimRequest): DemandMemory 
   const known = context.demands.get(key);
   if (known !== undefined) return known;
   if (context.demands.size >= MAX_DEMANDS) context.demands.clear();
-  const memory: DemandMemory = { hints: new ClaimHints(), turn: 0, foundNothing: true, handOn: new HandOn() };
+  const memory: DemandMemory = {
+    seek: new SeekPositions(),
+    turn: 0,
+    foundNothing: true,
+    handOn: new HandOn(),
+  };
   context.demands.set(key, memory);
   return memory;
 }

@@ -1,5 +1,5 @@
 /**
- * Claims, and what claims whose answer was lost were given. Nothing here decides anything.
+ * Calls the SQL of claims, and finds the leases of claims whose answer was lost. Nothing is decided here.
  */
 import type { Claim } from '../../../contract/protocol.ts';
 import { columns, columnsOf, idText, inSchema, withColumns, type RowOf } from '../../database/columns.ts';
@@ -11,13 +11,13 @@ export interface ClaimCall {
   limit: number;
   workerId: string;
   workerInstanceId: string;
-  /** Names this call, so that its leases can be found when the answer was lost. */
+  /** Identifies this call, so that its leases can be found if the answer is lost. */
   claimId: string;
   leaseMs: number;
   quietRoutes: readonly number[];
 }
 
-/** A claim, but for what its route and its caller say. */
+/** A claim, except for what comes from its route and its caller. */
 export const CLAIM = withColumns(
   columns<Pick<Claim, 'executionId' | 'flowId'>>({
     executionId: idText('partition_key', 'execution_id'),
@@ -40,7 +40,7 @@ export const CLAIM = withColumns(
   ),
 );
 
-/** Where it was in the queue, and when its attempt is over. */
+/** Its position in the queue, and the time limit of its attempt. */
 interface Queued {
   routeId: number;
   seq: number;
@@ -54,7 +54,7 @@ export interface ClaimAnswer {
   rows: ClaimRow[];
   nextDueInMs: number | null;
   routeHigh: number;
-  /** Ready, but held by somebody who will ring for nobody. */
+  /** Ready but locked, and no hint will follow when they are unlocked. */
   passedBy: number;
 }
 
@@ -80,7 +80,7 @@ export async function claimExecutions(database: Database, call: ClaimCall): Prom
       call.leaseMs,
       call.quietRoutes,
     ],
-    // A claim whose answer was lost holds leases; sending it again would take more instead of finding those.
+    // A claim whose answer was lost may have been granted leases; sending it again would take more instead of those.
     repeatable: 'no',
   });
   const footer = answer.at(-1);
@@ -95,8 +95,8 @@ export async function claimExecutions(database: Database, call: ClaimCall): Prom
 const RECOVERED = withColumns(CLAIMED, columnsOf<{ claimId: string }>()('claimId'));
 
 /**
- * What the claim calls of these names were given and still hold, without the leases already known. A whole scan: asked
- * only when answers were lost.
+ * The leases that these claim calls were granted and still have, without those already known. Scans all leases, but
+ * runs only when an answer was lost.
  */
 export function readClaims(
   database: Database,
@@ -105,7 +105,7 @@ export function readClaims(
   limit: number,
 ): Promise<RowOf<typeof RECOVERED>[]> {
   return readUncompiled(database, {
-    doing: 'looking for leases of an unanswered claim',
+    doing: 'finding the leases of an unanswered claim',
     columns: RECOVERED,
     text: inSchema(
       database,

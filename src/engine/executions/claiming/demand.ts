@@ -1,5 +1,5 @@
 /**
- * What a worker asks for, checked and in the form routes are matched with.
+ * What a worker wants to run, checked and in the form routes are matched with.
  */
 import type { Interest } from '../../../contract/protocol.ts';
 import { list } from '../../../contract/kinds.ts';
@@ -11,7 +11,7 @@ import { capabilityList, kindName, laneName } from '../../kit/kinds.ts';
 /** Kinds or lanes one worker may name. */
 const MAX_NAMES = 10_000;
 
-/** A claim and a registration have more than this. */
+/** The keys that claims and registrations share. */
 export const interestFields = {
   kinds: list(kindName, MAX_NAMES),
   lanes: list(laneName, MAX_NAMES).optional(),
@@ -20,7 +20,7 @@ export const interestFields = {
 
 export const interestShape: Shape<Interest> = openShape<Interest>(interestFields);
 
-/** What was checked as an interest, a claim or a registration. */
+/** Takes a checked interest, claim or registration. */
 export function demandOf({ kinds, lanes, capabilities: offered }: Interest): RouteDemand {
   return {
     kinds: new Set(kinds),

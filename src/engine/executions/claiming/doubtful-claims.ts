@@ -1,7 +1,7 @@
 /**
- * Claims whose answer was lost on the way. The statement may have committed, and then this process owns leases it does
- * not know of; left alone they would run out and cost the executions a retry they never had. So a claim that failed
- * at the connection is remembered, and later claims look first for what it was given.
+ * Claims whose answer was lost. The statement may have committed, and then this process owns leases it does not know
+ * of; left alone they would lapse and cost the executions a retry for nothing. So a claim that failed with its
+ * connection is remembered, and later claims first look for its leases.
  */
 import { isEngineError } from '../../../contract/errors.ts';
 import type { ClaimRequest } from '../../../contract/protocol.ts';
@@ -19,21 +19,21 @@ import type { EngineContext } from '../../kit/context.ts';
 export interface DoubtfulClaim {
   claimId: string;
   workerInstanceId: string;
-  /** Its leases that were found and handed out: a lease must never be handed out twice. */
+  /** Its leases that were found and handed out. A lease must never be handed out twice. */
   handedOut: string[];
-  /** After this its leases have run out and there is nothing to find. */
+  /** After this its leases have lapsed and there is nothing to find. */
   untilMs: number;
 }
 
 const MAX_DOUBTFUL = 1_000;
 
-/** Claims; when it stays unknown whether that happened, remembers to look. */
+/** Claims; if it is unknown whether the claim happened, remembers to look for its leases. */
 export async function claimSurely(context: EngineContext, call: ClaimCall): Promise<ClaimAnswer> {
   try {
     return await claimExecutions(context.database, call);
   } catch (error) {
     if (isEngineError(error) && error.code === 'unavailable' && context.doubtful.length < MAX_DOUBTFUL) {
-      // From now, not from when it was sent: it may commit after its answer was given up.
+      // Counted from now, not from when it was sent: it may commit after the wait for its answer was given up.
       const untilMs = performance.now() + call.leaseMs;
       const { claimId, workerInstanceId } = call;
       context.doubtful.push({ claimId, workerInstanceId, handedOut: [], untilMs });
@@ -42,7 +42,7 @@ export async function claimSurely(context: EngineContext, call: ClaimCall): Prom
   }
 }
 
-/** What this worker's unanswered claims were given. The leases are renewed, so that they count from now. */
+/** What this worker's unanswered claims were granted. The leases are renewed, so that they count from now. */
 export async function recoverClaims(context: EngineContext, request: ClaimRequest): Promise<ClaimRow[]> {
   const mine = takeDoubtful(context, request.workerInstanceId);
   if (mine.length === 0) return [];
@@ -59,7 +59,7 @@ export async function recoverClaims(context: EngineContext, request: ClaimReques
       const found = rows.filter((row) => row.claimId === doubtful.claimId);
       doubtful.handedOut.push(...found.map((row) => row.leaseId));
     }
-    // A claim that gave something has committed, and when less came than fits it has given all. One that gave nothing
+    // A claim with any lease has committed, and fewer rows than the limit means that all were found. One without any
     // may still be under way.
     if (rows.length < request.limit) open = mine.filter((doubtful) => doubtful.handedOut.length === 0);
     return alive;
@@ -68,7 +68,7 @@ export async function recoverClaims(context: EngineContext, request: ClaimReques
   }
 }
 
-/** Takes them out while they are looked at, so that another claim made meanwhile does not find the same leases. */
+/** Removes them while they are examined, so that a concurrent claim does not find the same leases. */
 function takeDoubtful(context: EngineContext, workerInstanceId: string): DoubtfulClaim[] {
   const now = performance.now();
   const live = context.doubtful.filter((doubtful) => doubtful.untilMs > now);

@@ -1,12 +1,12 @@
 /**
- * The routes a process knows, so that a claim names only those it can run. Read again when a claim reports a higher
- * route than known, when a hint names an unknown one, and at an interval for what changed about lanes.
+ * The routes a process knows, so that a claim names only those it can run. Read again when a claim reports a route
+ * that is not known yet, when a hint names one, and at an interval because lanes may have changed.
  */
 import type { Database } from '../../database/database.ts';
 import { readRoutes, type KnownRoute } from './routes.sql.ts';
 import { routeMatches, type RouteDemand } from '../../../model/routes.ts';
 
-/** Lanes that were paused or silenced are noticed within this time. */
+/** Changes of lanes are noticed within this time. */
 const MAX_AGE_MS = 10_000;
 
 export class RouteCache {
@@ -14,8 +14,8 @@ export class RouteCache {
   #routes = new Map<number, KnownRoute>();
   #readAt = Number.NEGATIVE_INFINITY;
   #reading: Promise<void> | undefined;
-  /** Times it was told to read again: a read that began before is no answer to that. */
-  #told = 0;
+  /** How often `forget` was called: a read that began before the last call is too old. */
+  #forgotten = 0;
 
   constructor(database: Database) {
     this.#database = database;
@@ -31,7 +31,7 @@ export class RouteCache {
     return highest;
   }
 
-  /** Routes a worker with this demand may take from now; lanes that are paused are left out. */
+  /** Routes a worker with this demand may claim from now; paused lanes are left out. */
   matching(demand: RouteDemand): KnownRoute[] {
     const matching: KnownRoute[] = [];
     for (const route of this.#routes.values()) {
@@ -43,12 +43,12 @@ export class RouteCache {
   /** Makes the next claim read the routes again. */
   forget(): void {
     this.#readAt = Number.NEGATIVE_INFINITY;
-    this.#told += 1;
+    this.#forgotten += 1;
   }
 
   async refreshIfOld(): Promise<void> {
     if (this.#isOld()) await this.refresh();
-    // The read that was waited for had begun too early.
+    // The awaited read may have begun before the last `forget`.
     if (this.#isOld()) await this.refresh();
   }
 
@@ -56,7 +56,7 @@ export class RouteCache {
     return performance.now() - this.#readAt >= MAX_AGE_MS;
   }
 
-  /** One read at a time serves all who ask meanwhile. */
+  /** One read at a time serves all concurrent callers. */
   refresh(): Promise<void> {
     this.#reading ??= this.#read().finally(() => {
       this.#reading = undefined;
@@ -65,9 +65,9 @@ export class RouteCache {
   }
 
   async #read(): Promise<void> {
-    const told = this.#told;
+    const forgotten = this.#forgotten;
     const rows = await readRoutes(this.#database);
     this.#routes = new Map(rows.map((row) => [row.routeId, row]));
-    if (told === this.#told) this.#readAt = performance.now();
+    if (forgotten === this.#forgotten) this.#readAt = performance.now();
   }
 }

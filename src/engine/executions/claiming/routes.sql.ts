@@ -1,6 +1,6 @@
 /**
- * Routes: reads them with the settings of their lanes, which a process caches, makes new ones known, and forgets those
- * that are out of use.
+ * Routes: reads them with the settings of their lanes, for the cache of a process; interns new ones; forgets unused
+ * ones.
  */
 import { LIMITS } from '../../../contract/limits.ts';
 import type { Route } from '../../../model/routes.ts';
@@ -8,7 +8,7 @@ import { columnsOf, withColumns, type RowOf } from '../../database/columns.ts';
 import { run, type Database } from '../../database/database.ts';
 import { routesJson, type InternedRoute, type SubmitRoute } from '../executions.sql.ts';
 
-/** With the switches of its lane. */
+/** A route with the settings of its lane. */
 const ROUTE = withColumns(
   columnsOf<Route>('r')('routeId', 'lane', 'kind', 'capabilities'),
   columnsOf<{ paused: boolean; renewalEvents: boolean }>('l')('paused', 'renewalEvents'),
@@ -29,13 +29,15 @@ export function readRoutes(database: Database): Promise<KnownRoute[]> {
 
 const INTERNED = columnsOf<InternedRoute & { ordinal: number }>()('ordinal', 'routeId', 'usableUntilMs');
 
-/** Makes routes known, committed when it answers, or good for another term. Answers them with their numbers, in their order. */
+/**
+ * Interns routes, or extends their term; committed when it returns. Returns them with their numbers, in the same order.
+ */
 export async function internRoutes(
   database: Database,
   routes: readonly SubmitRoute[],
 ): Promise<Required<SubmitRoute>[]> {
   const rows = await run(database, {
-    doing: 'making routes known',
+    doing: 'interning routes',
     columns: INTERNED,
     text: `SELECT ${INTERNED.list} FROM ${database.prefix}ff_intern_routes($1::text::jsonb, $2)`,
     params: [routesJson(routes), LIMITS.routes],
@@ -45,7 +47,7 @@ export async function internRoutes(
   return routes.map((route, index) => ({ ...route, interned: byOrdinal.get(index + 1)! }));
 }
 
-/** Routes that may be out of use, and the transaction that all who may still submit to them are older than. */
+/** Routes that may be unused. Every transaction that may still submit to them is older than `barrier`. */
 export interface IdleRoutes {
   routes: InternedRoute[];
   barrier: string;
@@ -59,7 +61,7 @@ export async function listIdleRoutes(
   keptMs: number | null,
 ): Promise<IdleRoutes> {
   const rows = await run(database, {
-    doing: 'looking for routes out of use',
+    doing: 'finding idle routes',
     columns: IDLE,
     text: `SELECT ${IDLE.list} FROM ${database.prefix}ff_idle_routes($1, $2, $3)`,
     params: [marginMs, keptMs, LIMITS.routes / 2],
@@ -71,7 +73,7 @@ export async function listIdleRoutes(
 /** Whether every transaction older than the barrier has ended. */
 export async function isBehind(database: Database, barrier: string): Promise<boolean> {
   const rows = await run<{ isBehind: boolean }>(database, {
-    doing: 'looking whether older transactions have ended',
+    doing: 'checking whether older transactions have ended',
     text: `SELECT pg_snapshot_xmin(pg_current_snapshot()) > $1::xid8 AS "isBehind"`,
     params: [barrier],
     repeatable: 'yes',
@@ -87,7 +89,7 @@ export interface UsedRoutes {
 
 const USED = columnsOf<UsedRoutes>()('looked', 'lastAtMs', 'routes');
 
-/** Routes of executions that were submitted between two times, some at once. */
+/** Routes of executions that were submitted between two times, at most `limit` executions per call. */
 export async function readUsedRoutes(
   database: Database,
   afterMs: number,
@@ -95,7 +97,7 @@ export async function readUsedRoutes(
   limit: number,
 ): Promise<UsedRoutes> {
   const rows = await run(database, {
-    doing: 'looking which routes are in use',
+    doing: 'finding routes in use',
     columns: USED,
     text: `SELECT ${USED.list} FROM ${database.prefix}ff_used_routes($1, $2, $3)`,
     params: [afterMs, beforeMs, limit],
@@ -104,7 +106,7 @@ export async function readUsedRoutes(
   return rows[0]!;
 }
 
-/** Forgets those of the idle routes that are not used; answers how many. */
+/** Forgets the idle routes that are not used; returns how many. */
 export async function forgetRoutes(
   database: Database,
   idle: readonly InternedRoute[],
@@ -120,7 +122,7 @@ export async function forgetRoutes(
   return rows[0]!.forgotten;
 }
 
-/** Forgets lanes without routes, and names that only events had that are gone; answers how many. */
+/** Forgets lanes without routes, and names that were kept only for events that are gone; returns how many. */
 export async function forgetNames(database: Database, marginMs: number, limit: number): Promise<number> {
   const rows = await run<{ forgotten: number }>(database, {
     doing: 'forgetting lanes',

@@ -1,5 +1,5 @@
 /**
- * Calls the SQL functions that take executions from whoever has them: cancel, revoke.
+ * Calls the SQL functions that take executions away from their workers: cancel, revoke.
  */
 import { columnsOf, type RowOf } from '../../database/columns.ts';
 import type { Database } from '../../database/database.ts';
@@ -58,7 +58,7 @@ export function revokeLeases(
         actor,
         defaultMaxReclaims,
       ],
-      // Without a lease id, a second revocation would hit the next worker.
+      // Without a lease id, a second revocation would hit the next owner.
       repeatable: keys.every((key) => key.leaseId !== null) ? 'yes' : 'no',
     },
     uuidsOf(keys),

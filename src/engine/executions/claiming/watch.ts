@@ -1,5 +1,5 @@
 /**
- * Gives a watcher the hints that concern it: about work it can run, about timers, about its leases.
+ * Passes a watcher the hints that concern it: about work it can run, about timers, about its leases.
  */
 import type { Hint, HintWatcher, Interest } from '../../../contract/protocol.ts';
 import type { EngineContext } from '../../kit/context.ts';
@@ -18,8 +18,8 @@ export function watch(context: EngineContext, interest: Interest, watcher: HintW
 }
 
 /**
- * The hint's routes that match; one this process does not know may match, so it counts, and is read first. "Everywhere"
- * is also said of lanes that were resumed.
+ * The hint's routes that match. An unknown route may match, so it counts, and the next claim reads the routes again.
+ * So does `all`, which is also sent when a lane is resumed.
  */
 function concerning(
   context: EngineContext,

@@ -1,9 +1,9 @@
 /**
- * Submits that bring a key or an id of their own, which a transaction that is open for long may hold. They share statements
- * like others; when one of them is held, it is set apart, and asked for again at intervals, without a connection in between, until
- * the transaction has ended or its time is over. Nothing else waits for it.
+ * Submits with a key or an id of the caller, which a long transaction may be using. They share statements like others.
+ * One that is held is set apart and tried again at intervals, without a connection in between, until the transaction
+ * has ended or the time limit is reached. No other submit waits for it.
  */
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import { EngineError } from '../../../contract/errors.ts';
 import { LIMITS } from '../../../contract/limits.ts';
 import type { SubmitResult } from '../../../contract/executions.ts';
@@ -12,12 +12,15 @@ import type { SubmitAnswer, SubmitCall } from '../executions.sql.ts';
 import { Batch, type BatchOptions } from '../../kit/batch.ts';
 import type { CheckedRequest } from './submit-call.ts';
 
-/** Its key or id is used by another transaction that has not ended. */
+/** Another transaction, which has not ended, is using its key or id. */
 export type Held = 'held';
 
-/** How long a statement waits for what is held: one that many share, and for each of those that are set apart. */
+/** How long a statement waits for held keys and ids: in total when shared, for each submit when set apart. */
 export const HELD_PATIENCE_MS = { together: 50, apart: 1 } as const;
-/** Set apart in one statement: while it waits, rivals wait for the keys it has taken, so that both kinds wait as long in all. */
+/**
+ * The most submits set apart in one statement. While it waits, others wait for its keys, so it must not wait longer in
+ * total than a shared one.
+ */
 const APART_ITEMS = HELD_PATIENCE_MS.together / HELD_PATIENCE_MS.apart;
 const AGAIN_MS = { min: 20, max: 200 };
 
@@ -40,7 +43,7 @@ export class HeldSubmits {
     return submitting;
   }
 
-  /** Until every call made so far has its answer. */
+  /** Resolves when every call made so far has its answer. */
   async settled(): Promise<void> {
     await Promise.all(this.#open);
   }
@@ -48,19 +51,19 @@ export class HeldSubmits {
   async #submit(entry: CheckedRequest): Promise<SubmitResult> {
     const until = performance.now() + LIMITS.heldWaitMs;
     let answer = await this.#together.add(entry);
-    // Only one of those it shared a statement with may have been held: the others are not to wait.
+    // Perhaps only one of the submits in the shared statement was held: the others must not wait for it.
     if (answer === 'held') answer = await this.#apart.add(entry);
     for (let tries = 1; answer === 'held'; tries += 1) {
       if (performance.now() >= until)
         throw heldError(entry.idempotency === null ? 'request.executionId' : 'request.idempotencyKey');
-      await pause(spread(AGAIN_MS, tries, Math.random()));
+      await delay(spread(AGAIN_MS, tries, Math.random()));
       answer = await this.#apart.add(entry);
     }
     return answer;
   }
 }
 
-/** What is answered for a statement that waited for too long: for which of them is not known. */
+/** The answers for a statement that waited too long: which of its submits is held is unknown. */
 export function allHeld({ rows }: SubmitCall): SubmitAnswer[] {
   return rows.map(({ uuid }) => ({
     uuid,
@@ -72,7 +75,7 @@ export function allHeld({ rows }: SubmitCall): SubmitAnswer[] {
 }
 
 export function heldError(field: string, cause?: unknown): EngineError {
-  const what = field === 'requests' ? 'requests name a key or an id that' : `${field} names what`;
+  const what = field === 'requests' ? 'requests contain a key or an id that' : `${field} is one that`;
   return new EngineError(
     'contention',
     `${what} another transaction has just submitted, and that transaction has not ended within ${LIMITS.heldWaitMs / 1_000} seconds. Submit again when it has committed or rolled back.`,

@@ -1,6 +1,6 @@
 /**
- * Idempotency keys: what a key stands for, and where its execution lives. The same key with another body is a mistake
- * of the caller, so the body is remembered by its hash.
+ * Idempotency keys: the request a key stands for, stored as a hash, because the same key with another request is a
+ * mistake of the caller.
  */
 import { createHash } from 'node:crypto';
 import type { SubmitRequest } from '../../../contract/executions.ts';
@@ -11,8 +11,8 @@ import type { Idempotency } from './submit-call.ts';
 const DEFAULT_WINDOW_MS = 86_400_000;
 
 /**
- * Null for a request without a key. `payload` is the JSON text that is stored. What is compared is what is asked for, and not
- * how it is to be run: lane and policy mostly come from a task, and the next deployment may have others.
+ * Null for a request without a key. `payload` is the JSON string that is stored. The comparison covers what is
+ * requested, not how it is run: lane and policy mostly come from a task, and the next deployment may have others.
  */
 export function idempotencyOf(
   request: SubmitRequest,
@@ -38,13 +38,13 @@ export function idempotencyOf(
   };
 }
 
-/** JSON with the members of every object in one order. Absent members are left out. */
+/** JSON with the keys of every object sorted. Undefined values are left out. */
 function canonicalJson(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map((item) => canonicalJson(item ?? null)).join(',')}]`;
   if (typeof value !== 'object' || value === null) return JSON.stringify(value);
-  const members = Object.entries(value)
-    .filter(([, member]) => member !== undefined)
+  const entries = Object.entries(value)
+    .filter(([, entry]) => entry !== undefined)
     .toSorted(([a], [b]) => (a < b ? -1 : 1))
-    .map(([key, member]) => `${JSON.stringify(key)}:${canonicalJson(member)}`);
-  return `{${members.join(',')}}`;
+    .map(([key, entry]) => `${JSON.stringify(key)}:${canonicalJson(entry)}`);
+  return `{${entries.join(',')}}`;
 }

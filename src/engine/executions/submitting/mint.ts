@@ -1,10 +1,10 @@
 /**
- * Makes ids: of executions, of members of one flow, of flows.
+ * Generates ids of executions, of the members of a flow, and of flows.
  */
 import { randomFillSync } from 'node:crypto';
 import { mintExecution, type ParsedExecutionId } from '../../../contract/ids.ts';
 
-/** Ids of members of one flow. */
+/** Ids for members of one flow, in its partition. */
 export function mintFor(partition: number): () => ParsedExecutionId {
   const mint = newMint();
   return () => ({ uuid: mint().uuid, partition });
@@ -18,7 +18,7 @@ const RANDOM_BYTES = 10;
 const randomPool = new Uint8Array(RANDOM_BYTES * 256);
 let randomUsed = randomPool.length;
 
-/** Ids of one call. The host's time only orders index pages; nothing reads it back. */
+/** Ids for one call. The host's time in them only orders index pages; nothing reads it back. */
 export function newMint(): () => ParsedExecutionId {
   const unixMs = performance.timeOrigin + performance.now();
   return () => {

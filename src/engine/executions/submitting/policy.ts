@@ -1,6 +1,6 @@
 /**
- * Checks an execution's policy and turns it into the JSON that is frozen with it. The stored names are part of the
- * read surface: SQL readers look for `retry_policy.max_retries`.
+ * Checks an execution's policy and turns it into the JSON that is stored with it. The stored names are part of the
+ * read surface: SQL readers use `retry_policy.max_retries`.
  */
 import type { ExecutionPolicy, RetryPolicy } from '../../../contract/policy.ts';
 import { list, string, whole } from '../../../contract/kinds.ts';
@@ -39,7 +39,7 @@ export const executionPolicy: Kind<ExecutionPolicy> = shape<ExecutionPolicy>({
   retentionMs: delay.optional(),
 }).refusedAs('invalid_policy');
 
-/** A policy that was checked as stored JSON text, with members of the other where it has none. */
+/** A checked policy as the JSON string to store; what it leaves out is taken from `others`. */
 export function encodePolicy(policy: ExecutionPolicy, others: ExecutionPolicy = {}): string {
   return JSON.stringify(storedPolicy({ ...others, ...present(policy) }));
 }
@@ -59,9 +59,9 @@ function storedPolicy(policy: ExecutionPolicy): StoredPolicy {
   });
 }
 
-/** Absent members are left out, not stored as null. */
+/** Undefined values are left out, not stored as null. */
 function present<Value extends object>(value: Value): { [Name in keyof Value]?: NonNullable<Value[Name]> } {
-  return Object.fromEntries(Object.entries(value).filter(([, member]) => member !== undefined)) as never;
+  return Object.fromEntries(Object.entries(value).filter(([, entry]) => entry !== undefined)) as never;
 }
 
 function storedRetry({ maxRetries, backoff, retryableCategories }: RetryPolicy): StoredRetryPolicy {

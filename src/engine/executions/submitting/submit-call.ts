@@ -1,14 +1,14 @@
 /**
- * Lays a submit out for the database: what many executions have in common is sent once, as routes and templates, and
- * each execution points to its own.
+ * Arranges a submit for the database: what many executions have in common is sent once, as routes and templates, and
+ * each execution refers to its own.
  */
 import type { SubmitCall, SubmitRoute, SubmitRow, SubmitTemplate } from '../executions.sql.ts';
 
-/** A request that is in order; `payload`, `policy` and `tags` are JSON texts. */
+/** A valid request; `payload`, `policy` and `tags` are JSON strings. */
 export interface CheckedRequest {
   uuid: string;
   partition: number;
-  /** A minted id cannot have been there before: `duplicate` then means that an unanswered try had succeeded. */
+  /** A minted id cannot have existed before: `duplicate` then means that an unanswered try had succeeded. */
   minted: boolean;
   namespace: string;
   priority: number;
@@ -23,7 +23,7 @@ export interface CheckedRequest {
   idempotency: Idempotency | null;
 }
 
-/** A key, what it stands for, and for how long at least. */
+/** A key, the hash of its request, and for how long it is kept at least. */
 export interface Idempotency {
   key: string;
   bodyHash: string;
@@ -50,7 +50,7 @@ export function toCall(entries: readonly CheckedRequest[]): SubmitCall {
   return { routes: routes.values, templates: templates.values, rows };
 }
 
-/** Distinct values in the order they came, counted from 1. */
+/** Distinct values in order of arrival, numbered from 1. */
 class Numbered<Value> {
   readonly values: Value[] = [];
   readonly #ordinals = new Map<string, number>();

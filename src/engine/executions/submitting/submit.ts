@@ -1,7 +1,7 @@
 /**
  * Submits executions: checks everything, mints ids, and writes all of a call in one statement, on the engine's pool or
- * inside the caller's own transaction. Nothing is written unless every request of the call is in order. Single
- * submits made at the same time share a statement.
+ * inside the caller's own transaction. Nothing is written unless every request of the call is valid. Single submits
+ * made at the same time share a statement.
  */
 import { EngineError, isEngineError, isPassingTrouble } from '../../../contract/errors.ts';
 import {
@@ -66,7 +66,7 @@ const submitOptions = shape<SubmitOptions>({
 const BATCH = {
   maxItems: 500,
   maxFlights: 3,
-  keyOf: nameOf,
+  keyOf: identityOf,
   sizeOf: (entry: CheckedRequest) => entry.payload?.length ?? 0,
   isItemFault: (error: unknown) => !isPassingTrouble(error),
 };
@@ -76,11 +76,11 @@ export interface Submits {
   many(requests: readonly SubmitRequest[], options: SubmitOptions): Promise<SubmitResult[]>;
   /** Submits children under the lease of their parent. */
   spawn(lease: LeaseRef, requests: readonly SubmitRequest[]): Promise<SpawnOutcome>;
-  /** Until every call made so far has its answer. */
+  /** Resolves when every call made so far has its answer. */
   settled(): Promise<void>;
 }
 
-/** What requests get that say nothing of their policy: as given, and as stored. */
+/** The policy of requests without one: as given, and as stored. */
 export interface DefaultPolicy {
   policy: ExecutionPolicy;
   stored: string;
@@ -119,7 +119,7 @@ export function createSubmits(context: EngineContext, defaultPolicy: DefaultPoli
     async spawn(lease, requests) {
       const parent = leaseKey(lease, 'lease');
       const entries = checkRequests(requests, defaultPolicy);
-      // A child is found by its id, which is made from its parent's.
+      // A child is identified by its id, which is derived from its parent's.
       if (entries.some((entry) => entry.idempotency !== null))
         refuse('requests', 'cannot have idempotency keys');
       return entries.length === 0 ? { outcome: 'spawned', children: [] } : spawns.add({ parent, entries });
@@ -203,7 +203,7 @@ async function submit(
   return (await send(context, entries, inside, 'inside')) as SubmitResult[];
 }
 
-/** A key or an id may be held by a transaction that is open for long: whose it is only a statement for each can say. */
+/** A long transaction may be using a key or an id; which of them is held only shows when each is tried on its own. */
 async function submitNamed(
   context: EngineContext,
   entries: readonly CheckedRequest[],
@@ -241,23 +241,23 @@ async function send(
   }
 }
 
-/** What tells one request from another: its key, if it has one, or its id. */
-function nameOf({ idempotency, namespace, uuid }: CheckedRequest): string {
+/** What identifies a request: its idempotency key if it has one, otherwise its id. */
+function identityOf({ idempotency, namespace, uuid }: CheckedRequest): string {
   return idempotency === null ? uuid : JSON.stringify([namespace, idempotency.key]);
 }
 
-/** Inside one call the first request with an id or a key wins, as it would over two calls. */
+/** Within one call the first request with an id or a key wins, as it would across two calls. */
 function firstOfEach(entries: readonly CheckedRequest[]): Map<string, CheckedRequest> {
   const first = new Map<string, CheckedRequest>();
   entries.forEach((entry, index) => {
-    const known = first.get(nameOf(entry));
+    const known = first.get(identityOf(entry));
     if (known === undefined) {
-      first.set(nameOf(entry), entry);
+      first.set(identityOf(entry), entry);
       return;
     }
     if (known.idempotency?.bodyHash !== entry.idempotency?.bodyHash) throw keyReused(`requests[${index}]`);
     if (known.partition !== entry.partition) {
-      refuse('requests', 'name one uuid in two partitions', 'invalid_id');
+      refuse('requests', 'contain one uuid in two partitions', 'invalid_id');
     }
   });
   return first;
@@ -265,11 +265,11 @@ function firstOfEach(entries: readonly CheckedRequest[]): Map<string, CheckedReq
 
 function keyReused(request: string, cause?: unknown): EngineError {
   const field = `${request}.idempotencyKey`;
-  const what = 'already stands for a request with another kind, payload or tags';
+  const what = 'was already used for a request with another kind, payload or tags';
   return new EngineError('idempotency_key_reused', `${field} ${what}.`, { field, cause });
 }
 
-/** The database names the request by its place in the statement. */
+/** The database reports the index of the request in the statement. */
 function withField(
   error: unknown,
   entries: readonly CheckedRequest[],
@@ -279,8 +279,8 @@ function withField(
   if (error.code === 'contention' && isLockTimeout(error)) return heldError('requests', error);
   if (error.code !== 'idempotency_key_reused') return error;
   const { detail } = (error.cause ?? {}) as { detail?: unknown };
-  const place = entries.indexOf(sent[Number(detail) - 1]!);
-  return keyReused(entries.length === 1 ? 'request' : `requests[${Math.max(place, 0)}]`, error);
+  const index = entries.indexOf(sent[Number(detail) - 1]!);
+  return keyReused(entries.length === 1 ? 'request' : `requests[${Math.max(index, 0)}]`, error);
 }
 
 function checkRequest(
@@ -319,12 +319,12 @@ function checkBytes(entries: readonly CheckedRequest[]): void {
   if (bytes <= LIMITS.submitBytes) return;
   throw new EngineError(
     'payload_too_large',
-    `The payloads of one submit call are ${bytes} bytes together; the limit is ${LIMITS.submitBytes}. Split the call.`,
+    `The payloads of one submit call have ${bytes} bytes in total; the limit is ${LIMITS.submitBytes}. Split the call.`,
     { field: 'requests' },
   );
 }
 
-/** The database sets a timer for each deadline, and does not answer it. */
+/** The database sets a timer for each deadline, but does not return it. */
 function toAnswers(answers: readonly Answer[], sent: readonly CheckedRequest[]): Answer[] {
   const deadlines = sent.flatMap(({ deadlineMs }) => deadlineMs ?? []);
   return [...answers, ...deadlines.map((ms) => ({ outcome: 'submitted', deadlineInMs: ms }))];
@@ -337,21 +337,21 @@ function toResults(
 ): (SubmitResult | Held)[] {
   const byId = new Map(answers.map((answer) => [answer.uuid, answer]));
   return entries.map((entry) => {
-    const leader = first.get(nameOf(entry))!;
+    const leader = first.get(identityOf(entry))!;
     const answer = byId.get(leader.uuid);
     if (answer?.outcome === 'held') return 'held';
     const existing = answer?.existingId ?? null;
     const repeated = leader !== entry || answer?.outcome !== 'submitted';
-    // A minted id cannot have been there before: then an unanswered try of this very call had succeeded.
-    const unheard = entry.minted && leader === entry && existing === null;
+    // A minted id cannot have existed before: an unanswered try of this very call had succeeded.
+    const unanswered = entry.minted && leader === entry && existing === null;
     return {
       executionId: formatExecutionId(leader.partition, existing ?? leader.uuid),
-      outcome: repeated && !unheard ? 'duplicate' : 'submitted',
+      outcome: repeated && !unanswered ? 'duplicate' : 'submitted',
     };
   });
 }
 
-/** A member of a flow: placed and named by the flow. */
+/** A member of a flow, whose partition and namespace come from the flow. */
 export function checkMemberRequest(
   request: Omit<SubmitRequest, 'kind'> & { kind?: string },
   field: string,

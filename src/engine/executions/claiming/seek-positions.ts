@@ -1,15 +1,15 @@
 /**
- * Where in each queue the last claims were, so that a claim can seek past rows that are dead but not yet removable
- * (somebody holds an old snapshot open). Only a hint: it trails by a moment, because rows become visible slightly
- * out of order, and a plain claim runs regularly and whenever fewer rows came than were asked for.
+ * How far in each queue the last claims got, so that a claim can seek past dead rows that cannot be removed yet because
+ * of an old snapshot. Only an optimisation: positions trail by a moment, because rows become visible slightly out of
+ * order, and a plain claim runs regularly and whenever a claim returned fewer rows than requested.
  */
 import type { ClaimCall, ClaimRow } from './claims.sql.ts';
 import type { HandOn } from '../hand-on.ts';
 
-/** How far the hint trails: rows with a lower number commit within this time, or are found by the plain claim. */
+/** How far positions trail: rows with a lower number commit within this time, or are found by a plain claim. */
 const TRAIL_MS = 250;
 const PLAIN_EVERY_MS = 1_000;
-/** Queues (route and priority) remembered; beyond that the plain claim serves. */
+/** Queues (route and priority) remembered; beyond that, claims are plain. */
 const MAX_QUEUES = 1_000;
 
 interface Mark {
@@ -20,20 +20,20 @@ interface Mark {
 
 /** What a process remembers about one worker's demand between claims. */
 export interface DemandMemory {
-  hints: ClaimHints;
-  /** Which lane is asked first. */
+  seek: SeekPositions;
+  /** Which lane is claimed from first. */
   turn: number;
   foundNothing: boolean;
   handOn: HandOn;
 }
 
-export class ClaimHints {
+export class SeekPositions {
   readonly #marks = new Map<string, Mark>();
-  /** Per route, because lanes take turns: each must have its plain claim in time. */
+  /** Per route, because lanes take turns: each must get its plain claim in time. */
   readonly #plainAt = new Map<number, number>();
   #short = true;
 
-  /** Entries that look at the whole of these routes. */
+  /** Entries that claim from the whole of these routes. */
   plainEntries(routeIds: readonly number[], nowMs: number): ClaimCall['entries'] {
     for (const routeId of routeIds) this.#plainAt.set(routeId, nowMs);
     return routeIds.map((routeId) => ({ routeId, rank: null, afterSeq: 0 }));
@@ -43,10 +43,10 @@ export class ClaimHints {
   seekingEntries(routeIds: readonly number[], nowMs: number): ClaimCall['entries'] {
     const overdue = (routeId: number) => nowMs - (this.#plainAt.get(routeId) ?? -Infinity) >= PLAIN_EVERY_MS;
     if (this.#short || routeIds.some(overdue)) return [];
-    return this.#hinted(new Set(routeIds), nowMs);
+    return this.#entriesFor(new Set(routeIds), nowMs);
   }
 
-  #hinted(routeIds: ReadonlySet<number>, nowMs: number): ClaimCall['entries'] {
+  #entriesFor(routeIds: ReadonlySet<number>, nowMs: number): ClaimCall['entries'] {
     const entries: ClaimCall['entries'] = [];
     for (const [key, mark] of this.#marks) {
       const [routeId, rank] = key.split(':').map(Number) as [number, number];
@@ -57,7 +57,7 @@ export class ClaimHints {
     return entries;
   }
 
-  /** Learns from what a claim brought; a short answer makes the next claim a plain one. */
+  /** Learns from what a claim returned; fewer rows than requested make the next claim a plain one. */
   learn(rows: readonly ClaimRow[], asked: number, nowMs: number): void {
     this.#short = rows.length < asked;
     for (const [key, seq] of highestPerQueue(rows)) {

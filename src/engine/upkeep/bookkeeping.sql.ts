@@ -1,12 +1,12 @@
 /**
- * What the reconcilers keep for themselves: tickets, rows that resist, and the vacuum of the queue tables.
+ * The bookkeeping of the reconcilers: tickets, setbacks, and the vacuum of the queue tables.
  */
 import { run, type Database } from '../database/database.ts';
 import type { ExecutionKey } from '../executions/executions.sql.ts';
 
 /**
- * Takes or keeps the tickets of those names that nobody else holds; answers the ones held from now on. A ticket held
- * longer than any can be was taken before the clock went back.
+ * Takes or keeps the named tickets that no other process holds; returns the ones held from now on. A ticket that is
+ * held for longer than possible was taken before the clock went back.
  */
 export async function takeTickets(
   database: Database,
@@ -29,7 +29,7 @@ export async function takeTickets(
   return rows.map((row) => row.name);
 }
 
-/** Gives tickets back, so that another process need not wait for them to lapse. */
+/** Returns tickets, so that another process need not wait for them to lapse. */
 export async function returnTickets(database: Database, holder: string): Promise<void> {
   await run(database, {
     doing: 'returning reconciler tickets',
@@ -42,7 +42,7 @@ export async function returnTickets(database: Database, holder: string): Promise
 const SETBACK_FIRST_MS = 1_000;
 const SETBACK_MAX_MS = 3_600_000;
 
-/** Counts a row a reconciler could not act on and leaves it alone for a while, doubling each time. */
+/** Counts a row a reconciler could not act on, and backs it off, twice as long each time. */
 export async function recordSetback(
   database: Database,
   reconciler: string,
@@ -61,7 +61,7 @@ export async function recordSetback(
   });
 }
 
-/** Forgets setbacks of rows that were acted on after all. */
+/** Forgets setbacks of rows that were finally acted on. */
 export async function clearSetbacks(
   database: Database,
   reconciler: string,
@@ -75,10 +75,10 @@ export async function clearSetbacks(
   });
 }
 
-/** A row that still resisted would have been tried and recorded again by then. */
+/** A row that still failed would have been tried and recorded again by then. */
 const SETBACK_FORGOTTEN_MS = 3_600_000;
 
-/** Forgets setbacks of rows that ended or moved on another way. */
+/** Forgets setbacks of rows that finished or changed in another way. */
 export async function forgetOldSetbacks(database: Database): Promise<void> {
   await run(database, {
     doing: 'forgetting old setbacks',
@@ -88,7 +88,7 @@ export async function forgetOldSetbacks(database: Database): Promise<void> {
   });
 }
 
-/** Keeps the file's length, because a shrunken empty queue makes the planner believe in sequential scans. */
+/** Without truncating the files: the planner prefers sequential scans on a tiny table. */
 export async function vacuumQueues(database: Database): Promise<void> {
   for (const table of ['ff_ready', 'ff_lease', 'ff_timer']) {
     await run(database, {
