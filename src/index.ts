@@ -57,7 +57,7 @@ export type {
   WaitpointOptions,
   WaitResult,
   WriteOptions,
-} from './define/context.ts';
+} from './define/task-context.ts';
 export type { Schema, SchemaIssue, SchemaResult } from './contract/schema.ts';
 export type { Duration, DurationParts } from './contract/duration.ts';
 export type { Backoff, ExecutionPolicy, RetryPolicy } from './contract/policy.ts';

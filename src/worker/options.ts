@@ -6,7 +6,7 @@ import { anyString, func, list, parsed, string, stringOr, whole } from '../contr
 import { LIMITS } from '../contract/limits.ts';
 import { fault, Kind, shape, type Opaque } from '../contract/shape.ts';
 import type { LaneLimit } from './loop/claim-groups.ts';
-import type { Logger } from '../define/context.ts';
+import type { Logger } from '../define/task-context.ts';
 import type { Middleware, TaskHandler } from '../define/handlers.ts';
 
 /** What a worker runs, how much of it at once, and whom it tells. */

@@ -7,7 +7,7 @@
  */
 import type * as Otel from '@opentelemetry/api';
 import { traceOf, withTrace } from '../contract/trace-context.ts';
-import type { SpawnOptions, StepFunction, TaskContext } from '../define/context.ts';
+import type { SpawnOptions, StepFunction, TaskContext } from '../define/task-context.ts';
 import type { Middleware } from '../define/handlers.ts';
 import { TaskAborted } from './task.ts';
 

@@ -7,7 +7,7 @@ import type { Connection } from '../../src/connect/connection.ts';
 import type { EngineError } from '../../src/contract/errors.ts';
 import { stream } from '../../src/define/streams.ts';
 import { task } from '../../src/define/task.ts';
-import type { TaskContext } from '../../src/define/context.ts';
+import type { TaskContext } from '../../src/define/task-context.ts';
 import { handle } from '../../src/define/handlers.ts';
 import { TaskAborted } from '../../src/worker/task.ts';
 import { latch, newKind, useCrew } from '../worker/crew.ts';

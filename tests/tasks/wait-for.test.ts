@@ -9,7 +9,7 @@ import { allOf, anyOf, atLeast } from '../../src/define/conditions.ts';
 import type { Json } from '../../src/contract/json.ts';
 import { EngineError } from '../../src/contract/errors.ts';
 import { task } from '../../src/define/task.ts';
-import type { TaskContext } from '../../src/define/context.ts';
+import type { TaskContext } from '../../src/define/task-context.ts';
 import { handle } from '../../src/define/handlers.ts';
 import { latch, newKind, SOON, useCrew } from '../worker/crew.ts';
 import { workerPort } from '../../src/connect/port.ts';

@@ -10,8 +10,9 @@ import type { ExecutionEnd, SubmitRequest } from '../../contract/executions.ts';
 import type { Claim, WorkerPort } from '../../contract/protocol.ts';
 import { formatExecutionId, partitionOfUuid, type ExecutionId } from '../../contract/ids.ts';
 import { LIMITS } from '../../contract/limits.ts';
-import { checkInput, type AnyTask } from '../../define/task.ts';
-import type { Child, SpawnOptions } from '../../define/context.ts';
+import type { StreamKinds } from '../../define/streams.ts';
+import { checkInput, type AnyTask, type Task } from '../../define/task.ts';
+import type { Child, ChildResults, SpawnOptions } from '../../define/task-context.ts';
 import type { Asked, HandOver } from './hand-over.ts';
 import { insist } from './insist.ts';
 import { abortCodeFor, type HeldLease } from '../loop/lease-watch.ts';
@@ -32,7 +33,11 @@ export class Children {
     this.#handOver = handOver;
   }
 
-  async spawn(task: AnyTask, input: unknown, options: SpawnOptions): Promise<Child<unknown>> {
+  async spawn<In, Parsed, Made, Out, Streams extends StreamKinds>(
+    task: Task<In, Parsed, Made, Out, Streams>,
+    input: In,
+    options: SpawnOptions,
+  ): Promise<Child<Out>> {
     await checkInput(task, input);
     const executionId = childId(this.#lease.claim, task.name, options.key ?? '');
     const request = requestFor(task, input, options, executionId, this.#lease.claim.namespace);
@@ -42,7 +47,8 @@ export class Children {
       this.#lease.lose(abortCodeFor(outcome));
       throw new TaskAborted(this.#lease.lostBy ?? 'lease_lost');
     }
-    const result = async () => (await this.#results([executionId]))[0];
+    // The worker of the child has checked its result against the task's contract.
+    const result = async () => (await this.#results([executionId]))[0] as Out;
     const child = { executionId, result: () => forgiven(result) };
     this.#own.add(child);
     return child;
@@ -53,8 +59,11 @@ export class Children {
     return this.#own.has(child as object);
   }
 
-  results(children: readonly Child<unknown>[]): Promise<unknown[]> {
-    return this.#results(children.map((child) => child.executionId));
+  results<const Children extends readonly Child<unknown>[]>(
+    children: Children,
+  ): Promise<ChildResults<Children>> {
+    const ids = children.map((child) => child.executionId);
+    return this.#results(ids) as Promise<ChildResults<Children>>;
   }
 
   /**

@@ -6,7 +6,7 @@ import type { WorkerPort } from '../../contract/protocol.ts';
 import { EngineError, isEngineError } from '../../contract/errors.ts';
 import { FlowPlan, type FlowExtension } from '../../define/flow-plan.ts';
 import type { SubmittedFlow } from '../../contract/flows.ts';
-import type { FlowScope } from '../../define/context.ts';
+import type { FlowScope } from '../../define/task-context.ts';
 import { insist } from './insist.ts';
 import { abortCodeFor, type HeldLease } from '../loop/lease-watch.ts';
 import { subjectOf, TaskAborted, type AbortCode } from '../task.ts';

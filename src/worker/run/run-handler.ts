@@ -7,12 +7,12 @@ import type { CompleteOutcome, FailOutcome, Failure, WorkerPort } from '../../co
 import type { StreamKinds } from '../../define/streams.ts';
 import { parseWith } from '../../contract/schema.ts';
 import { parseInput } from '../../define/task.ts';
-import type { Logger } from '../../define/context.ts';
+import type { Logger } from '../../define/task-context.ts';
 import type { Middleware, TaskHandler } from '../../define/handlers.ts';
 import { insist } from './insist.ts';
 import { abortCodeFor, type HeldLease } from '../loop/lease-watch.ts';
 import { callAfter } from './long-timer.ts';
-import { RunContext } from './run-context.ts';
+import { Run } from './run.ts';
 import { subjectOf, TaskAborted, TaskFailed, toFailure } from '../task.ts';
 
 /** The outcome of a run, for the worker's counters. */
@@ -31,7 +31,7 @@ export async function runHandler(
   handler: TaskHandler,
   options: RunOptions,
 ): Promise<RunEnd> {
-  const run = new RunContext(port, lease, options.log, handler.task.streams as StreamKinds);
+  const run = new Run(port, lease, options.log, handler.task.streams as StreamKinds);
   let result: unknown;
   try {
     result = await called(run, lease, handler, options.middleware);
@@ -64,7 +64,7 @@ function withStep(failure: Failure, step: string | undefined): Failure {
 
 /** These lines run for every execution: a task without schemas, time limit and middleware awaits nothing else. */
 function called(
-  run: RunContext,
+  run: Run,
   lease: HeldLease,
   handler: TaskHandler,
   middleware: readonly Middleware[],
@@ -76,7 +76,7 @@ function called(
   return inTime(lease, timeoutMs, () => callPlain(run, handler, run.ctx.payload));
 }
 
-async function callPlain(run: RunContext, handler: TaskHandler, input: unknown): Promise<unknown> {
+async function callPlain(run: Run, handler: TaskHandler, input: unknown): Promise<unknown> {
   try {
     return await handler.run(input, run.ctx);
   } finally {
@@ -85,7 +85,7 @@ async function callPlain(run: RunContext, handler: TaskHandler, input: unknown):
 }
 
 async function callChecked(
-  run: RunContext,
+  run: Run,
   handler: TaskHandler,
   middleware: readonly Middleware[],
 ): Promise<unknown> {
@@ -136,7 +136,7 @@ async function inTime(
 async function reportFailure(
   port: WorkerPort,
   lease: HeldLease,
-  run: RunContext,
+  run: Run,
   failure: Failure,
 ): Promise<RunEnd> {
   try {
@@ -151,7 +151,7 @@ async function reportFailure(
 
 type Report = () => Promise<CompleteOutcome | FailOutcome>;
 
-async function report(lease: HeldLease, run: RunContext, call: Report): Promise<RunEnd> {
+async function report(lease: HeldLease, run: Run, call: Report): Promise<RunEnd> {
   try {
     // The next attempt, or a replay, takes the branches of this one; but the outcome itself matters more.
     await run.orderStored()?.catch((error: unknown) => {

@@ -9,7 +9,7 @@ import { LIMITS } from '../../contract/limits.ts';
 import type { StepKey } from '../../contract/steps.ts';
 import { backoffMs, DEFAULT_BACKOFF, type StoredBackoff } from '../../model/retry.ts';
 import { callAfter, MAX_TIMEOUT_MS } from './long-timer.ts';
-import type { StepFunction, StepOptions } from '../../define/context.ts';
+import type { StepFunction, StepOptions } from '../../define/task-context.ts';
 import { shape } from '../../contract/shape.ts';
 import { backoffKind, storedBackoff } from '../../model/backoff.ts';
 import { TaskAborted, TaskFailed } from '../task.ts';

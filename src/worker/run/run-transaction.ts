@@ -9,7 +9,7 @@ import type { SqlExecutor, Transactor } from '../../contract/transactions.ts';
 import { EngineError, isEngineError, isPassingTrouble } from '../../contract/errors.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import { spread } from '../../model/retry.ts';
-import type { Logger } from '../../define/context.ts';
+import type { Logger } from '../../define/task-context.ts';
 import { insistOnConnection } from './insist.ts';
 import type { HeldLease } from '../loop/lease-watch.ts';
 import type { StepBook } from './step-book.ts';
@@ -18,14 +18,14 @@ import { subjectOf } from '../task.ts';
 /** Delay before the function is called again; a server that restarts is back within seconds. */
 const RETRY_WAIT_MS = { min: 50, max: 2_000 };
 
-export interface TransactionRun {
+export interface TransactionRun<Tx> {
   port: WorkerPort;
   lease: HeldLease;
   book: StepBook;
   name: string;
   key: string;
-  through: Transactor<unknown> | undefined;
-  work: (tx: unknown) => Promise<unknown>;
+  through: Transactor<Tx> | undefined;
+  work: (tx: Tx) => Promise<unknown>;
   log: Logger;
 }
 
@@ -38,7 +38,7 @@ interface Tried {
   end: { value: unknown } | { error: unknown };
 }
 
-export async function runTransaction(run: TransactionRun): Promise<unknown> {
+export async function runTransaction<Tx>(run: TransactionRun<Tx>): Promise<unknown> {
   const { lease, book, name, key } = run;
   const report = ({ code, message }: EngineError): void => run.log.warn({ code }, `ctx.tx waits. ${message}`);
   let isDoubtful = false;
@@ -60,9 +60,17 @@ export async function runTransaction(run: TransactionRun): Promise<unknown> {
 }
 
 /** Throws only transient errors that kept the transaction from starting. */
-async function tryOnce({ port, lease, book, name, key, through, work }: TransactionRun): Promise<Tried> {
+async function tryOnce<Tx>({
+  port,
+  lease,
+  book,
+  name,
+  key,
+  through,
+  work,
+}: TransactionRun<Tx>): Promise<Tried> {
   const tried: Tried = { isBegun: false, isRecorded: false, end: { value: undefined } };
-  const inside = async (tx: unknown, executor: SqlExecutor): Promise<unknown> => {
+  const inside = async (tx: Tx, executor: SqlExecutor): Promise<unknown> => {
     tried.isBegun = true;
     lease.throwIfTold();
     const value = await work(tx);
@@ -83,7 +91,10 @@ async function tryOnce({ port, lease, book, name, key, through, work }: Transact
   return tried;
 }
 
-function lostTooOften({ lease, name }: TransactionRun, { code, sqlState, cause }: EngineError): EngineError {
+function lostTooOften(
+  { lease, name }: Pick<TransactionRun<never>, 'lease' | 'name'>,
+  { code, sqlState, cause }: EngineError,
+): EngineError {
   const sentence = `the connection of ctx.tx('${name}') was lost ${LIMITS.transactionTries} times in a row; nothing of it was committed`;
   return new EngineError(code, `${subjectOf(lease.claim)}: ${sentence}.`, {
     cause,

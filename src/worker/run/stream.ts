@@ -16,7 +16,7 @@ import type {
   OutputStream,
   SummaryWriter,
   WriteOptions,
-} from '../../define/context.ts';
+} from '../../define/task-context.ts';
 import type { StepTry } from './run-step.ts';
 import type { StreamWriter } from './stream-writer.ts';
 import { subjectOf, TaskAborted } from '../task.ts';

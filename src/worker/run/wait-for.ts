@@ -22,7 +22,12 @@ import {
 } from '../../contract/signals.ts';
 import { parseWith, type Schema } from '../../contract/schema.ts';
 import { waitpointsOf } from '../../model/conditions.ts';
-import type { PayloadSchema, WaitForOptions, WaitpointOptions, WaitResult } from '../../define/context.ts';
+import type {
+  PayloadSchema,
+  WaitForOptions,
+  WaitpointOptions,
+  WaitResult,
+} from '../../define/task-context.ts';
 import { stepEnd, type HandOver } from './hand-over.ts';
 import { insist } from './insist.ts';
 import { abortCodeFor, type HeldLease } from '../loop/lease-watch.ts';
@@ -36,7 +41,7 @@ export interface SignalWait {
   waitpoints: readonly WaitpointRequest[];
 }
 
-const waitForOptions = shape<WaitForOptions>({
+const waitForOptions = shape<WaitForOptions<unknown>>({
   schema: parsed.optional(),
   timeout: parsed.optional(),
   onTimeout: choice(TIMEOUT_BEHAVIOURS).optional(),
@@ -70,7 +75,11 @@ export class Signals {
     this.#handOver = handOver;
   }
 
-  async waitFor(name: string, key: string, options: WaitForOptions): Promise<WaitResult> {
+  async waitFor<Payload>(
+    name: string,
+    key: string,
+    options: WaitForOptions<Payload> = {},
+  ): Promise<WaitResult<Payload>> {
     return this.#explaining(`waitFor('${name}')`, async () => {
       const wait = signalWaitOf(name, key, options);
       this.#book.take('wait', name, key);
@@ -88,7 +97,7 @@ export class Signals {
     });
   }
 
-  async createWaitpoint(name: string, options: WaitpointOptions): Promise<Waitpoint> {
+  async createWaitpoint(name: string, options: WaitpointOptions = {}): Promise<Waitpoint> {
     return this.#explaining(`createWaitpoint('${name}')`, async () => {
       const request = waitpointOf(name, options);
       const create = async (): Promise<Waitpoint> => {
@@ -118,7 +127,7 @@ export class Signals {
   }
 }
 
-function signalWaitOf(name: string, key: string, options: WaitForOptions): SignalWait {
+function signalWaitOf(name: string, key: string, options: WaitForOptions<unknown>): SignalWait {
   const { timeout, onTimeout, reason, resumeDelay } = waitForOptions.check(options, 'options');
   const own = key === '' ? name : `${name}:${key}`;
   const condition = plainCondition(byOf(options), own, 1);
@@ -152,7 +161,7 @@ function waitpointOf(name: string, options: WaitpointOptions): WaitpointRequest 
   };
 }
 
-function byOf({ by, match }: WaitForOptions): SignalCondition {
+function byOf({ by, match }: WaitForOptions<unknown>): SignalCondition {
   if (match === undefined) return by ?? atLeast(1);
   if (by !== undefined) refuse('options.match', 'cannot stand beside by; say it there, with .named(…)');
   return atLeast(1).named(match);
@@ -175,8 +184,8 @@ function plainCondition(condition: SignalCondition, own: string, depth: number):
 }
 
 /** The schema's code, which turns payloads into what the handler gets; a plain JSON Schema has none. */
-function codeOf(schema: WaitForOptions['schema']): Schema<unknown, Json> | undefined {
-  return schema !== undefined && '~standard' in schema ? (schema as PayloadSchema<Json>) : undefined;
+function codeOf<Payload>(schema: WaitForOptions<Payload>['schema']): Schema<unknown, Payload> | undefined {
+  return schema !== undefined && '~standard' in schema ? (schema as PayloadSchema<Payload>) : undefined;
 }
 
 function jsonSchemaOf(schema: WaitpointOptions['schema']): Json | undefined {
@@ -203,12 +212,15 @@ function jsonSchemaOf(schema: WaitpointOptions['schema']): Json | undefined {
   }
 }
 
-async function resultOf(end: WaitEnd, schema: Schema<unknown, Json> | undefined): Promise<WaitResult> {
-  const signals: Signal[] = [];
+async function resultOf<Payload>(
+  end: WaitEnd,
+  schema: Schema<unknown, Payload> | undefined,
+): Promise<WaitResult<Payload>> {
+  const signals: Signal<Payload>[] = [];
   for (const signal of end.signals) {
     const what = { field: 'payload', of: `Signal "${signal.name}" at "${signal.waitpoint}"` };
     signals.push({ ...signal, payload: await parseWith(schema, signal.payload, what) });
   }
   if (end.outcome === 'timed_out') return { outcome: 'timed_out', payload: undefined, signals };
-  return { outcome: 'satisfied', payload: signals.at(-1)?.payload ?? null, signals };
+  return { outcome: 'satisfied', payload: (signals.at(-1)?.payload ?? null) as Payload, signals };
 }

@@ -73,6 +73,11 @@ export interface Child<Out> {
   result(): Promise<Out>;
 }
 
+/** The results of children, in their order. */
+export type ChildResults<Children extends readonly Child<unknown>[]> = {
+  -readonly [Place in keyof Children]: Children[Place] extends Child<infer Out> ? Out : never;
+};
+
 /** A Standard Schema that can also be written as JSON Schema, as those of zod and arktype can. */
 export interface PayloadSchema<Payload = unknown> {
   readonly '~standard': Schema<unknown, Payload>['~standard'] & {
@@ -286,9 +291,7 @@ export interface TaskContext {
     options?: SpawnOptions,
   ): Promise<Child<Out>>;
   /** The results of all these children, waiting for them together. */
-  all<const Children extends readonly Child<unknown>[]>(
-    children: Children,
-  ): Promise<{ -readonly [Place in keyof Children]: Children[Place] extends Child<infer Out> ? Out : never }>;
+  all<const Children extends readonly Child<unknown>[]>(children: Children): Promise<ChildResults<Children>>;
   /** What the attempt has to say while it runs, as it is written. `ctx.streams` has those of the task's contract. */
   readonly stream: OutputStream;
   /** Says how far the work is. Overwrites what was said before; sent at intervals. */
