@@ -1,6 +1,7 @@
 /**
- * What a handler is given besides its input. Whatever is done through it is remembered: when the work is run again,
- * after a crash, a retry or a pause, finished steps answer what they answered the first time.
+ * The context a handler gets besides its input, as its author sees it. What is done through it is stored: when the
+ * handler runs again, after a crash, a retry or a pause, finished steps return what they returned the first time.
+ * Implemented in worker/run/handler-context.ts.
  */
 import type { Json } from '../contract/json.ts';
 import type { Backoff } from '../contract/policy.ts';
@@ -22,7 +23,7 @@ import type { ChunkStream, MergePatch, StreamKinds, SummaryStream } from './stre
 import type { FrameEncoding, FrameMode } from '../contract/streams.ts';
 import type { Task } from './task.ts';
 
-/** Written like pino's: an object of facts, then a sentence. */
+/** A logger with the signatures of pino: an object of fields, then a message. */
 export interface Logger {
   debug(facts: object, message?: string): void;
   info(facts: object, message?: string): void;
@@ -30,46 +31,46 @@ export interface Logger {
   error(facts: object, message?: string): void;
 }
 
-/** How a step is tried. */
+/** Retries and time limit of a step. */
 export interface StepOptions {
-  /** Tries after the first one, here and now, without giving the worker up. Default: none. */
+  /** Tries after the first one, in the same run and without freeing the worker. Default: none. */
   retry?: { maxRetries: number; backoff?: Backoff };
   /** How long one try may take. */
   timeout?: Duration;
 }
 
-/** What the function of a step is given. */
+/** What the function of a step gets. */
 export interface StepScope {
-  /** Fires when the work is no longer this worker's, or when the step's time is over. */
+  /** Aborted when the worker has lost the execution, or when the step has timed out. */
   readonly signal: AbortSignal;
   /** From 0; grows with each try of this step in this run. */
   readonly tryIndex: number;
 }
 
-/** What a step does; what it returns is stored. */
+/** The function of a step; what it returns is stored. */
 export type StepFunction<Value> = (scope: StepScope) => Value | Promise<Value>;
 
-/** In whose transaction a `ctx.tx` runs. */
+/** Which transaction a `ctx.tx` runs in. */
 export interface TransactionOptions<Tx> {
-  /** Runs the transaction with a library of yours. Default: a connection of FlowFabric's, as `pg` spells it. */
+  /** Runs the transaction with a library of yours. Default: on a connection of FlowFabric, with the interface of `pg`. */
   through?: Transactor<Tx>;
 }
 
-/** What one child may say differently from its task. */
+/** Settings of one child that override those of its task. */
 export interface SpawnOptions {
-  /** Tells apart children of one task. */
+  /** Distinguishes children of the same task. */
   key?: string;
   lane?: string;
   priority?: number;
   tags?: Record<string, string>;
-  /** Start no sooner than this long from now. */
+  /** Starts no sooner than this long from now. */
   delay?: Duration;
 }
 
 /** A child execution. */
 export interface Child<Out> {
   readonly executionId: ExecutionId;
-  /** Waits for its end; gives the worker up when that takes long. Throws ExecutionFailed when it did not succeed. */
+  /** Waits until it has finished; a long wait frees the worker. Throws ExecutionFailed if it did not succeed. */
   result(): Promise<Out>;
 }
 
@@ -78,7 +79,7 @@ export type ChildResults<Children extends readonly Child<unknown>[]> = {
   -readonly [Place in keyof Children]: Children[Place] extends Child<infer Out> ? Out : never;
 };
 
-/** A Standard Schema that can also be written as JSON Schema, as those of zod and arktype can. */
+/** A Standard Schema that can be converted to JSON Schema, such as those of zod and arktype. */
 export interface PayloadSchema<Payload = unknown> {
   readonly '~standard': Schema<unknown, Payload>['~standard'] & {
     readonly jsonSchema: {
@@ -87,73 +88,73 @@ export interface PayloadSchema<Payload = unknown> {
   };
 }
 
-/** How a waitpoint is opened. */
+/** Options of a waitpoint. */
 export interface WaitpointOptions {
   /**
-   * What payloads must fit: checked where signals are delivered, in processes that do not have your code, so it must be
-   * one that can be written as JSON Schema; or a JSON Schema itself.
+   * The schema of payloads. They are checked when a signal is delivered, in processes that do not have your code, so it
+   * must be a JSON Schema or one that can be converted to it.
    */
   schema?: PayloadSchema | Record<string, unknown>;
-  /** How long signals are taken, and the token is good, unless a wait suspends on it. Default 7 days. */
+  /** How long signals are accepted and the token is valid, unless a wait suspends on it. Default 7 days. */
   expiresIn?: Duration;
 }
 
-/** What ends a wait, and what happens when nothing does. */
+/** What completes a wait, and what happens when it times out. */
 export interface WaitForOptions<Payload = Json> {
   /**
-   * What payloads must fit: checked where signals are delivered, in processes that do not have your code, so it must be
-   * one that can be written as JSON Schema; or a JSON Schema itself. The handler gets what the schema makes of them; what JSON Schema cannot say, such as a
-   * refinement, is checked only then, and fails the execution.
+   * The schema of payloads. They are checked when a signal is delivered, in processes that do not have your code, so it
+   * must be a JSON Schema or one that can be converted to it. The handler gets payloads as the schema parses them. What
+   * JSON Schema cannot express, such as a refinement, is checked only then, and fails the execution.
    */
   schema?: PayloadSchema<Payload> | Record<string, unknown>;
-  /** How long to wait, from the first time it is asked for. Default: for ever. */
+  /** How long to wait, counted from the first call. Default: for ever. */
   timeout?: Duration;
   /**
-   * When the time is over: the execution ends as `failed`, `cancelled` or `expired`; the handler goes on without
-   * (`resume`); or it waits on, for an operator (`escalate`). Default `fail`.
+   * On a timeout the execution finishes as `failed`, `cancelled` or `expired`; or the handler resumes with the outcome
+   * `timed_out` (`resume`); or it keeps waiting, for an operator (`escalate`). Default `fail`.
    */
   onTimeout?: TimeoutBehaviour;
-  /** Which signals end it. Default `atLeast(1)`, at the waitpoint of the wait's own name, or `name:key`. */
+  /** Which signals complete it. Default: `atLeast(1)` at the waitpoint named like the wait, or `name:key`. */
   by?: SignalCondition;
-  /** Short for `by: atLeast(1).named(match)`. */
+  /** Shorthand for `by: atLeast(1).named(match)`. */
   match?: string;
-  /** What it is, for lists people look at. Default `signal`. */
+  /** The reason shown in lists of waiting executions. Default `signal`. */
   reason?: WaitReason;
-  /** How long the execution rests after the last signal. Default: not at all. */
+  /** Delay between the last signal and the next run. Default: none. */
   resumeDelay?: Duration;
 }
 
-/** A wait that was ended by signals. */
+/** The outcome of a wait that signals completed. */
 export interface SatisfiedWait<Payload = Json> {
   outcome: 'satisfied';
-  /** Of the last signal, the one that decided. */
+  /** Of the last signal, the one that completed the wait. */
   payload: Payload;
-  /** Those that fit up to that one, in the order they were accepted. */
+  /** The signals that matched, up to that one, in the order they were accepted. */
   signals: Signal<Payload>[];
 }
 
-/** How a wait ended whose time may run out. */
+/** The outcome of a wait that may time out. */
 export type WaitResult<Payload = Json> =
   SatisfiedWait<Payload> | { outcome: 'timed_out'; payload: undefined; signals: Signal<Payload>[] };
 
-/** Waits whose time does not run out before the handler's eyes. */
+/** Options of a wait whose timeout the handler never sees. */
 type DecidedWait<Payload> = WaitForOptions<Payload> & { onTimeout?: Exclude<TimeoutBehaviour, 'resume'> };
 
-/** One piece of output: a text, bytes, or what JSON can say. */
+/** One piece of output: a string, bytes, or a JSON value. */
 export type StreamChunk = string | Uint8Array | Json;
 
-/** How a chunk is written. */
+/** Options of one chunk. */
 export interface WriteOptions {
-  /** For readers to tell frames apart. Default `event`. */
+  /** Lets readers distinguish frames. Default `event`. */
   type?: string;
   correlationId?: string;
-  /** `best_effort` is kept while it is news. Default `durable`. */
+  /** `best_effort` frames are kept for a short time only. Default `durable`. */
   mode?: Exclude<FrameMode, 'summary'>;
-  /** Default: `text` for a string, `binary` for bytes, `json` for the rest. */
+  /** Default: `text` for a string, `binary` for bytes, `json` for anything else. */
   encoding?: FrameEncoding;
 }
 
-/** A ReadableStream of the web, as far as it is used. */
+/** The part of a web ReadableStream that is used. */
 export interface ReadableLike<Chunk> {
   getReader(): {
     read(): Promise<{ done: boolean; value?: Chunk | undefined }>;
@@ -161,32 +162,37 @@ export interface ReadableLike<Chunk> {
   };
 }
 
-/** Where chunks come from. */
+/** A source of chunks. */
 export type ChunkSource<Chunk> = AsyncIterable<Chunk> | ReadableLike<Chunk>;
 
 /**
- * The output of the attempt, for whoever follows it. What is written inside a `ctx.step` is there before the step is stored, and is not
- * written again once it is; what is written outside is written again by the next run, and readers are told so. Frames carry the try of the
- * step: one that failed or timed out writes nothing more. Inside a `ctx.tx` nothing is written: write before or after it.
+ * The output of the attempt, for whoever follows it. Output of a `ctx.step` is stored before the step is, and is not
+ * written again afterwards. Output outside of steps is written again by the next run, and readers are notified of that.
+ * Frames carry the try of the step: a try that failed or timed out can write nothing more. Inside a `ctx.tx` nothing can
+ * be written: write before or after it.
  */
 export interface OutputStream {
   /**
-   * Takes a chunk, in the order of the calls. Resolves when there is room for the next: await it, and the handler is no faster than the
-   * database. A chunk that cannot be stored is refused by this call; if nobody awaits that, by `flush`, or the attempt fails.
+   * Writes a chunk; the order of the calls is kept. Resolves when there is room for the next one, so a handler that
+   * awaits it is no faster than the database. A chunk that cannot be stored rejects this call; if nothing awaits it,
+   * `flush` rejects, or the attempt fails.
    */
   write(chunk: StreamChunk, options?: WriteOptions): Promise<void>;
   /**
-   * Patches the document of the attempt (RFC 7396): members are merged, null takes one away. The next attempt begins with an empty
-   * one: what it must have is patched outside of steps.
+   * Patches the document of the attempt (RFC 7396): keys are merged, null removes one. The next attempt begins with an
+   * empty document, so what it must contain is patched outside of steps.
    */
   patch(patch: { [key: string]: Json | undefined }): Promise<void>;
-  /** Writes each chunk as it comes, no faster than the database takes them; answers how many. The source is cancelled when the work is taken away. */
+  /**
+   * Writes each chunk as it arrives, no faster than the database accepts them; returns how many. The source is cancelled
+   * when the worker loses the execution.
+   */
   pipe(source: ChunkSource<StreamChunk>, options?: WriteOptions): Promise<number>;
-  /** Until what was written so far is stored. Happens by itself before a step is stored, before a pause and at the end. */
+  /** Resolves when all output so far is stored. Called automatically before a step is stored, before a pause and when the handler returns. */
   flush(): Promise<void>;
 }
 
-/** Writes one stream of the task's contract. Its schema, if it has one, must answer at once: order is kept. */
+/** Writes one stream of the task's contract. Its schema, if it has one, must be synchronous, so that order is kept. */
 export interface ChunkWriter<Chunk> {
   write(chunk: Chunk, options?: Pick<WriteOptions, 'correlationId'>): Promise<void>;
   pipe(source: ChunkSource<Chunk>, options?: Pick<WriteOptions, 'correlationId'>): Promise<number>;
@@ -197,7 +203,7 @@ export interface SummaryWriter<Document> {
   patch(patch: MergePatch<Document>): Promise<void>;
 }
 
-/** Writers of the streams of a task's contract, by name. */
+/** The writers of a task's streams, by name. */
 export type StreamWriters<Streams extends StreamKinds> = {
   readonly [Name in keyof Streams]: Streams[Name] extends SummaryStream<infer Document>
     ? SummaryWriter<Document>
@@ -210,44 +216,44 @@ export type StreamWriters<Streams extends StreamKinds> = {
 export interface FlowScope {
   readonly flowId: FlowId;
   /**
-   * Adds members to the flow, all of them or none: `extend((f) => { f.add('page', fetchPage, { url }) })`. Repeatable: members are known
-   * by their names, and a run that comes later adds nothing, if it says the same names. They run when their own edges say so; for one
-   * that waits for this member, `f.member` names it.
+   * Adds members to the flow, all of them or none: `extend((f) => { f.add('page', fetchPage, { url }) })`. Repeatable:
+   * members are identified by name, so a later run that uses the same names adds nothing. A new member starts when its
+   * edges allow it; `f.member` refers to this member, for one that waits for it.
    */
   extend(define: (f: FlowExtension) => void): Promise<SubmittedFlow>;
 }
 
-/** What a handler is given besides its input. */
+/** The context a handler gets besides its input. */
 export interface TaskContext {
   readonly executionId: ExecutionId;
   /** The task's name. */
   readonly kind: string;
-  /** What was submitted, before the task's schema. */
+  /** The input as it was submitted, before the task's schema parsed it. */
   readonly payload: Json;
   readonly lane: string;
   readonly namespace: string;
   readonly tags: Readonly<Record<string, string>>;
-  /** From 0; grows with each new try. */
+  /** From 0; grows with each new attempt. */
   readonly attemptIndex: number;
-  /** True when this attempt was begun before, and paused or handed back. */
+  /** True if this attempt began in an earlier run, and was paused or handed back. */
   readonly resumed: boolean;
-  /** True when the worker before this one lost its lease. */
+  /** True if the previous worker lost its lease. */
   readonly reclaimed: boolean;
-  /** Fires when the work is no longer this worker's; its reason is a TaskAborted. */
+  /** Aborted when the worker has lost the execution; its reason is a TaskAborted. */
   readonly signal: AbortSignal;
   /**
-   * Unique to this lease, for services that fence by equality. It changes with every attempt: for an idempotency
-   * key use `executionId`, which does not.
+   * Unique to this lease, for services that fence by equality. It changes with every attempt; `executionId` does not
+   * and is the one to use as an idempotency key.
    */
   readonly fence: string;
-  /** The flow it is a member of; null outside of flows. */
+  /** The flow this execution is a member of; null outside of flows. */
   readonly flow: FlowScope | null;
-  /** The worker's logger, with the execution's facts added. */
+  /** The worker's logger; the execution's id, task and attempt are added to each entry. */
   readonly log: Logger;
-  /** Runs `fn` once and for all: its value is stored, and answered from then on. */
+  /** Runs `fn` once: its value is stored, and later runs return the stored value. */
   step<Value>(name: string, fn: StepFunction<Value>, options?: StepOptions): Promise<Value>;
   step<Value>(name: string, key: string, fn: StepFunction<Value>, options?: StepOptions): Promise<Value>;
-  /** The same, with your writes and the step's record in one commit: both happen, or neither. */
+  /** The same in a transaction: your writes and the step's record are committed together, or not at all. */
   tx<Value, Tx = SqlTransaction>(
     name: string,
     fn: (tx: Tx) => Promise<Value>,
@@ -259,12 +265,13 @@ export interface TaskContext {
     fn: (tx: Tx) => Promise<Value>,
     options?: TransactionOptions<Tx>,
   ): Promise<Value>;
-  /** Waits by the database's clock. A long sleep gives the worker up and survives any crash. */
+  /** Waits by the database's clock. A long sleep frees the worker and survives any crash. */
   sleep(name: string, duration: Duration): Promise<void>;
   sleep(name: string, key: string, duration: Duration): Promise<void>;
   /**
-   * Waits until it is told: by a person, a callback, another service. Gives the worker up meanwhile. What was said at its
-   * waitpoint before counts. A wait that lost a race is still waited for, with its time, until the handler is over.
+   * Waits for signals, from a person, a callback or another service, and frees the worker meanwhile. Signals that
+   * arrived at its waitpoint earlier count. A wait that lost a `Promise.race` stays open, with its timeout, until the
+   * handler has finished.
    */
   waitFor<Payload = Json>(name: string, options?: DecidedWait<Payload>): Promise<SatisfiedWait<Payload>>;
   waitFor<Payload = Json>(name: string, options: WaitForOptions<Payload>): Promise<WaitResult<Payload>>;
@@ -279,21 +286,22 @@ export interface TaskContext {
     options: WaitForOptions<Payload>,
   ): Promise<WaitResult<Payload>>;
   /**
-   * Opens a waitpoint before it is waited for, to hand out its token; signals are kept until then. Not a step: asked
-   * again, it answers the same waitpoint. Sending the token to somebody belongs in a `ctx.step`, so that it is sent once.
-   * Give it the schema of the wait that follows, which is refused otherwise: what is said before is checked by it too.
+   * Opens a waitpoint ahead of its wait, so that its token can be handed out; signals are kept until then. Not a step:
+   * called again, it returns the same waitpoint. Send the token inside a `ctx.step`, so that it is sent once. Pass the
+   * schema of the wait that follows: signals that arrive earlier are checked by it, and a wait with a different schema
+   * is refused.
    */
   createWaitpoint(name: string, options?: WaitpointOptions): Promise<Waitpoint>;
-  /** Starts another execution, once however often this one is run again. */
+  /** Starts another execution, once, however often this one runs again. */
   spawn<In, Parsed, Made, Out, Streams extends StreamKinds>(
     task: Task<In, Parsed, Made, Out, Streams>,
     input: In,
     options?: SpawnOptions,
   ): Promise<Child<Out>>;
-  /** The results of all these children, waiting for them together. */
+  /** Waits for all these children together and returns their results. */
   all<const Children extends readonly Child<unknown>[]>(children: Children): Promise<ChildResults<Children>>;
-  /** What the attempt has to say while it runs, as it is written. `ctx.streams` has those of the task's contract. */
+  /** The output of the attempt while it runs. `ctx.streams` has the streams of the task's contract. */
   readonly stream: OutputStream;
-  /** Says how far the work is. Overwrites what was said before; sent at intervals. */
+  /** Reports progress; the latest report wins. Sent at intervals. */
   progress(progress: Progress): void;
 }
