@@ -171,7 +171,7 @@ test('a thrown value that is not an Error is stored, and retried like one', asyn
     // oxlint-disable-next-line no-throw-literal -- what is tested here
     throw { code: 7 };
   });
-  expect(message).toBe('A handler threw something that is not an Error: { code: 7 }');
+  expect(message).toBe('A handler threw a value that is not an Error: { code: 7 }');
   expect(attempts).toBe(AGAIN.retry.maxRetries + 1);
 });
 

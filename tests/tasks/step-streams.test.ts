@@ -76,7 +76,7 @@ describe('a step that is retried', () => {
       });
       return met;
     });
-    expect(await run.result()).toMatch(/^TaskAborted: Try 0 of step "ask" is over/);
+    expect(await run.result()).toMatch(/^TaskAborted: Try 0 of step "ask" has finished/);
     expect(await cancelled.opened).toBeInstanceOf(TaskAborted);
     expect(await payloadsOf(engine, id)).toEqual(['try 0', 'try 1']);
   });

@@ -220,7 +220,7 @@ export class HandOver {
   }
 
   #listen(): void {
-    this.#lease.throwIfTold();
+    this.#lease.throwIfStopped();
     if (this.#isListening) return;
     this.#isListening = true;
     const { signal } = this.#lease;
@@ -353,7 +353,7 @@ export class HandOver {
 }
 
 /** Steps, sleeps and waits share one set of names. */
-export function stepEnd(name: string, key: string): string {
+export function stepOutcomeId(name: string, key: string): string {
   return JSON.stringify(key === '' ? ['step', name] : ['step', name, key]);
 }
 

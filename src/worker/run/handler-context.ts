@@ -29,7 +29,7 @@ import type {
   WaitpointOptions,
 } from '../../define/task-context.ts';
 import { stepName, waitpointName, type Keyed } from './call-arguments.ts';
-import { stepEnd } from './hand-over.ts';
+import { stepOutcomeId } from './hand-over.ts';
 import type { Run } from './run.ts';
 import { planOf, runStep } from './run-step.ts';
 import { runTransaction } from './run-transaction.ts';
@@ -148,7 +148,7 @@ export class HandlerContext implements TaskContext {
     );
     run.book.take('sleep', name, key);
     const askedAt = performance.now();
-    const id = stepEnd(name, key);
+    const id = stepOutcomeId(name, key);
     return run.handOver.take(id, async (asked) => {
       const dueInMs = await run.waits.busyWith(async () => {
         const stored = await run.book.find('sleep', name, key);
@@ -201,7 +201,7 @@ export class HandlerContext implements TaskContext {
     children: Children,
   ): Promise<ChildResults<Children>> {
     const run = this.#run;
-    run.lease.throwIfTold();
+    run.lease.throwIfStopped();
     if (!Array.isArray(children) || !children.every((child) => run.children.isOwn(child))) {
       throw run.arguments.misused('all', 'takes a list of children that this run has spawned by ctx.spawn');
     }

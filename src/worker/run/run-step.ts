@@ -2,7 +2,7 @@
  * Runs the function of one step: its tries, its time limit, its AbortSignal. What is stored is decided elsewhere.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import { durationMs } from '../../contract/duration.ts';
 import { parsed, whole } from '../../contract/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
@@ -42,7 +42,7 @@ export function currentTry(run: AbortSignal): StepTry | undefined {
 class TryOver extends TaskAborted {
   constructor(name: string, tryIndex: number) {
     super('ended');
-    this.message = `Try ${tryIndex} of step "${name}" is over; what it left running can write nothing more.`;
+    this.message = `Try ${tryIndex} of step "${name}" has finished; what it left running can write nothing more.`;
   }
 }
 
@@ -86,7 +86,7 @@ export async function runStep<Value>(
         error instanceof TaskAborted || (error instanceof TaskFailed && error.options.retry === 'never');
       if (signal.aborted || hopeless || tryIndex >= plan.maxRetries) throw error;
       const waitMs = Math.min(backoffMs(plan.backoff, tryIndex, Math.random()), MAX_TIMEOUT_MS);
-      await pause(waitMs, undefined, { signal }).catch(() => undefined);
+      await delay(waitMs, undefined, { signal }).catch(() => undefined);
     }
   }
 }

@@ -10,7 +10,7 @@ import { CallArguments } from './call-arguments.ts';
 import { Children } from './children.ts';
 import { flowScope } from './flow.ts';
 import { HandlerContext } from './handler-context.ts';
-import { HandOver, stepEnd } from './hand-over.ts';
+import { HandOver, stepOutcomeId } from './hand-over.ts';
 import type { HeldLease } from '../loop/lease-watch.ts';
 import { ProgressReports } from './progress.ts';
 import { currentTry } from './run-step.ts';
@@ -137,7 +137,7 @@ export class Run {
    * Accepts no more output; resolves when all of it is stored. Undefined when there was none: most handlers write
    * nothing.
    */
-  endStream(): Promise<void> | undefined {
+  closeOutput(): Promise<void> | undefined {
     this.#isClosed = true;
     this.#madeWriter?.close();
     return this.#madeWriter?.flush();
@@ -162,11 +162,11 @@ export class Run {
     return this.#madeBook !== undefined;
   }
 
-  /** Warns of stored steps that a handler never reached although it ran to its end. */
+  /** Warns of stored steps that the handler never reached although it completed. */
   async warnOfUnreached(): Promise<void> {
     const unreached = await this.book.unreached().catch(() => []);
     if (unreached.length === 0) return;
-    const sentence = 'Stored steps were not reached: was the code changed under this execution?';
+    const sentence = 'Stored steps were not reached: did the code change while this execution was running?';
     this.log.warn({ steps: unreached }, sentence);
   }
 
@@ -176,7 +176,7 @@ export class Run {
 
   /** The stored value of a step, or what `perform` stored: in both cases a value that the step's function returned. */
   performed<Value>(name: string, key: string, perform: () => Promise<unknown>): Promise<Value> {
-    return this.handOver.take(stepEnd(name, key), (asked) =>
+    return this.handOver.take(stepOutcomeId(name, key), (asked) =>
       this.waits.during(async () => {
         const stored = await this.book.find('step', name, key);
         if (stored !== undefined) return stored.value as Value;

@@ -105,7 +105,7 @@ export class StreamWriter {
 
   /** Throws the reason if nothing more can be written. */
   throwIfOver(): void {
-    this.#lease.throwIfTold();
+    this.#lease.throwIfStopped();
     if (this.#broken !== undefined) throw this.#broken.error;
     this.#ended.signal.throwIfAborted();
   }
