@@ -37,6 +37,7 @@ export {
 } from './define/handlers.ts';
 export type {
   Child,
+  ChildResults,
   ChunkSource,
   ChunkWriter,
   FlowScope,

@@ -44,7 +44,7 @@ const spawnOptions = shape<SpawnOptions>({
   delay: parsed.optional(),
 });
 
-const PROMISING = ['step', 'tx', 'sleep', 'waitFor', 'createWaitpoint', 'spawn', 'all'] as const;
+const ASYNC_METHODS = ['step', 'tx', 'sleep', 'waitFor', 'createWaitpoint', 'spawn', 'all'] as const;
 
 export class HandlerContext implements TaskContext {
   readonly executionId: ExecutionId;
@@ -213,7 +213,7 @@ export class HandlerContext implements TaskContext {
   }
 
   static {
-    for (const name of PROMISING) detachable<Promise<unknown>>(this.prototype, name, forgiven);
+    for (const name of ASYNC_METHODS) detachable<Promise<unknown>>(this.prototype, name, forgiven);
     detachable<void>(this.prototype, 'progress', (call) => call());
   }
 }
@@ -221,7 +221,7 @@ export class HandlerContext implements TaskContext {
 /** A method that can also be destructured from the context, and that middleware may replace with one of its own. */
 function detachable<Returned>(
   prototype: HandlerContext,
-  name: (typeof PROMISING)[number] | 'progress',
+  name: (typeof ASYNC_METHODS)[number] | 'progress',
   around: (call: () => Returned) => Returned,
 ): void {
   const method = Reflect.get(prototype, name) as (...args: unknown[]) => Returned;
