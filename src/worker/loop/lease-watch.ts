@@ -7,7 +7,7 @@ import { setMaxListeners } from 'node:events';
 import type { Claim, RenewOutcome, WorkerPort } from '../../contract/protocol.ts';
 import { TaskAborted, type AbortCode } from '../task.ts';
 
-/** The part of a lease kept in reserve for a write that is under way when it ends. */
+/** The part of a lease kept in reserve for a write that is in progress when it expires. */
 const MARGIN = { share: 0.2, minMs: 2_000, maxShare: 0.5 };
 /** Checks per lease duration; every second one renews, so that two renewals may be lost before the lease is. */
 const CHECKS_PER_LEASE = 6;

@@ -209,7 +209,7 @@ export class HandlerContext implements TaskContext {
   }
 
   progress(progress: Progress): void {
-    this.#run.progress.say(progress);
+    this.#run.progress.report(progress);
   }
 
   static {

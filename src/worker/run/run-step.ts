@@ -38,7 +38,7 @@ export function currentTry(run: AbortSignal): StepTry | undefined {
   return own?.run === run ? own : undefined;
 }
 
-/** Thrown in what is left of a try that is over: the next one does its work. */
+/** Thrown in what a finished try left running: the next try does its work. */
 class TryOver extends TaskAborted {
   constructor(name: string, tryIndex: number) {
     super('ended');

@@ -187,7 +187,7 @@ export class Run {
     );
   }
 
-  /** Remembers where an error came from: its message alone seldom tells. */
+  /** Remembers where an error came from: its message alone is seldom enough. */
   async inStep<Value>(name: string, key: string, work: () => Promise<Value>): Promise<Value> {
     try {
       return await work();
@@ -223,7 +223,7 @@ function factsOf({ claim }: HeldLease): object {
 
 /** Adds fields to everything that is logged. A logger that throws must not fail the work. */
 function withFacts(log: Logger, facts: object): Logger {
-  const say =
+  const write =
     (level: keyof Logger) =>
     (own: object, message?: string): void => {
       try {
@@ -233,5 +233,5 @@ function withFacts(log: Logger, facts: object): Logger {
         // A logger's own error cannot be logged.
       }
     };
-  return { debug: say('debug'), info: say('info'), warn: say('warn'), error: say('error') };
+  return { debug: write('debug'), info: write('info'), warn: write('warn'), error: write('error') };
 }
