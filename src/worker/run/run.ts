@@ -36,8 +36,8 @@ export class Run {
   readonly #log: Logger;
   #factLog: Logger | undefined;
   #thrownIn: WeakMap<object, string> | undefined;
-  #isOver = false;
-  #isClosed = false;
+  #isHandled = false;
+  #isOutputClosed = false;
   #madeProgress: ProgressReports | undefined;
   #madeWriter: StreamWriter | undefined;
   #madeStream: OutputStream | undefined;
@@ -66,7 +66,7 @@ export class Run {
         stored: () => both(this.outputStored(), this.orderStored()),
         isHandingOver: () => this.#madeHandOver?.isHandingOver() ?? false,
       });
-      if (this.#isOver) this.#madeWaits.close();
+      if (this.#isHandled) this.#madeWaits.close();
     }
     return this.#madeWaits;
   }
@@ -86,7 +86,7 @@ export class Run {
         isExempt: () => currentTry(this.lease.signal) !== undefined || this.isInTransaction(),
         isWriting: () => this.#madeWriter?.isSettled === false,
       });
-      if (this.#isOver) this.#madeHandOver.close();
+      if (this.#isHandled) this.#madeHandOver.close();
     }
     return this.#madeHandOver;
   }
@@ -117,7 +117,7 @@ export class Run {
   #streamRun(): StreamRun {
     if (this.#madeWriter === undefined) {
       this.#madeWriter = new StreamWriter(this.port, this.lease);
-      if (this.#isClosed) this.#madeWriter.close();
+      if (this.#isOutputClosed) this.#madeWriter.close();
     }
     return {
       claim: this.lease.claim,
@@ -138,14 +138,14 @@ export class Run {
    * nothing.
    */
   closeOutput(): Promise<void> | undefined {
-    this.#isClosed = true;
+    this.#isOutputClosed = true;
     this.#madeWriter?.close();
     return this.#madeWriter?.flush();
   }
 
   /** The handler's function has finished: a wait it abandoned is no reason to pause. */
   handled(): void {
-    this.#isOver = true;
+    this.#isHandled = true;
     this.#madeHandOver?.close();
     this.#madeWaits?.close();
   }
