@@ -113,7 +113,7 @@ describe('a transaction', () => {
       ],
     });
     const run = await engine.submit(writing, null);
-    const refused = ['invalid_step', expect.stringContaining('write before or after the transaction')];
+    const refused = ['invalid_step', expect.stringContaining('write before or after it')];
     expect(await run.result()).toEqual({
       rows: [{ stored: 2 }],
       refused: Array.from({ length: 5 }, () => refused),
