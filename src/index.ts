@@ -37,6 +37,7 @@ export {
 } from './define/handlers.ts';
 export type {
   Child,
+  ChildResults,
   ChunkSource,
   ChunkWriter,
   FlowScope,
@@ -57,7 +58,7 @@ export type {
   WaitpointOptions,
   WaitResult,
   WriteOptions,
-} from './define/context.ts';
+} from './define/task-context.ts';
 export type { Schema, SchemaIssue, SchemaResult } from './contract/schema.ts';
 export type { Duration, DurationParts } from './contract/duration.ts';
 export type { Backoff, ExecutionPolicy, RetryPolicy } from './contract/policy.ts';

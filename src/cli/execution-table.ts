@@ -8,7 +8,8 @@ import { tableRows } from './printer.ts';
 import { printable } from './secrets.ts';
 import type { Session } from './session.ts';
 import type { Line, Span } from './style.ts';
-import { cutLine, instant, span, toneOf } from './wording.ts';
+import { shortDuration } from '../contract/duration.ts';
+import { cutLine, instant, toneOf } from './wording.ts';
 
 /** Pages read before stopping with what was found so far: each one examines many rows and may contain none. */
 const PAGES_MAX = 50;
@@ -88,7 +89,7 @@ function cellsOf(execution: ExecutionSummary, nowMs: number): Span[] {
     [publicState, toneOf(publicState)],
     [printable(kind)],
     [printable(lane)],
-    [span(nowMs - createdAtMs)],
+    [shortDuration(nowMs - createdAtMs)],
     [String(attemptIndex + 1)],
     [detailOf(execution)],
   ];

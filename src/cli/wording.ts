@@ -1,5 +1,5 @@
 /**
- * How times, durations, counts, states and commands are spelled, and why an execution is where it is. Text from values;
+ * How times, counts, states and commands are spelled, and why an execution is where it is. Text from values;
  * the sentences about executions are the engine's.
  */
 import type { Explanation } from '../contract/operations.ts';
@@ -10,24 +10,6 @@ import { printable } from './secrets.ts';
 /** A time in UTC. */
 export function instant(ms: number): string {
   return new Date(ms).toISOString();
-}
-
-const UNITS = [
-  ['d', 86_400_000],
-  ['h', 3_600_000],
-  ['m', 60_000],
-  ['s', 1_000],
-] as const;
-
-/** A duration in its two largest units: `2h04m`. Below a second, milliseconds; a negative one is 0. */
-export function span(ms: number): string {
-  const first = UNITS.findIndex(([, unitMs]) => ms >= unitMs);
-  if (first < 0) return `${Math.max(Math.round(ms), 0)}ms`;
-  const [[name, unitMs], next] = [UNITS[first]!, UNITS[first + 1]];
-  const whole = `${Math.floor(ms / unitMs)}${name}`;
-  if (next === undefined) return whole;
-  const rest = Math.floor((ms % unitMs) / next[1]);
-  return rest === 0 ? whole : `${whole}${String(rest).padStart(2, '0')}${next[0]}`;
 }
 
 /** `12,500`, in every locale. */

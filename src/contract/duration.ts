@@ -28,6 +28,8 @@ const PART_MS: Record<keyof DurationParts, number> = {
 const TEXT = /^(?:\d+(?:\.\d+)?(?:ms|d|h|m|s))+$/;
 const PART = /(\d+(?:\.\d+)?)(ms|d|h|m|s)/g;
 
+const READ_UNITS = ['d', 'h', 'm', 's'] as const;
+
 /** Whole milliseconds, from 0 to `maxMs`. */
 export function durationMs(duration: unknown, field: string, maxMs: number): number {
   const ms = typeof duration === 'string' ? textMs(duration) : partsMs(duration);
@@ -54,4 +56,15 @@ function partsMs(parts: unknown): number | undefined {
     ms += amount * unit;
   }
   return ms;
+}
+
+/** For people to read, in its two largest units: `4m10s`, `2h05m`. Below a second, milliseconds; a negative one is 0. */
+export function shortDuration(ms: number): string {
+  const whole = Math.max(Math.round(ms), 0);
+  const first = READ_UNITS.findIndex((unit) => whole >= UNIT_MS[unit]);
+  if (first < 0) return `${whole}ms`;
+  const [unit, next] = [READ_UNITS[first]!, READ_UNITS[first + 1]];
+  const amount = `${Math.floor(whole / UNIT_MS[unit])}${unit}`;
+  const rest = next === undefined ? 0 : Math.floor((whole % UNIT_MS[unit]) / UNIT_MS[next]);
+  return rest === 0 ? amount : `${amount}${String(rest).padStart(2, '0')}${next}`;
 }

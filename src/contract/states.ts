@@ -4,14 +4,20 @@
  * one becomes another is the model's business.
  */
 
+/** Reserved, and never written by any transition: `submitted`. */
 export const LIFECYCLE_PHASES = ['submitted', 'runnable', 'active', 'suspended', 'terminal'] as const;
 /** Where in its life an execution is. */
 export type LifecyclePhase = (typeof LIFECYCLE_PHASES)[number];
 
+/** Reserved, and never written by any transition: `lease_expired_reclaimable`, `lease_revoked`. */
 export const OWNERSHIP_STATES = ['unowned', 'leased', 'lease_expired_reclaimable', 'lease_revoked'] as const;
 /** Whether a worker owns an execution. */
 export type OwnershipState = (typeof OWNERSHIP_STATES)[number];
 
+/**
+ * Reserved, and never written by any transition: `blocked_by_budget`, `blocked_by_quota`, `blocked_by_route`,
+ * `blocked_by_lane_state`, `blocked_by_operator`.
+ */
 export const ELIGIBILITY_STATES = [
   'eligible_now',
   'not_eligible_until_time',
@@ -26,6 +32,10 @@ export const ELIGIBILITY_STATES = [
 /** Whether an execution may be claimed now. */
 export type EligibilityState = (typeof ELIGIBILITY_STATES)[number];
 
+/**
+ * Reserved, and never written by any transition: `waiting_for_budget`, `waiting_for_quota`, `waiting_for_capable_worker`,
+ * `waiting_for_locality_match`, `paused_by_policy`, `paused_by_flow_cancel`.
+ */
 export const BLOCKING_REASONS = [
   'none',
   'waiting_for_worker',
@@ -52,6 +62,7 @@ export const TERMINAL_OUTCOMES = ['none', 'success', 'failed', 'cancelled', 'exp
 /** How an execution ended; `none` while it has not. */
 export type TerminalOutcome = (typeof TERMINAL_OUTCOMES)[number];
 
+/** Reserved, and never written by any transition: `none`. */
 export const ATTEMPT_STATES = [
   'none',
   'pending_first_attempt',

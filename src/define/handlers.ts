@@ -3,7 +3,7 @@
  */
 import { parsed } from '../contract/kinds.ts';
 import { refuse, shape } from '../contract/shape.ts';
-import type { StreamWriters, TaskContext } from './context.ts';
+import type { StreamWriters, TaskContext } from './task-context.ts';
 import type { NoStreams, StreamKinds } from './streams.ts';
 import type { AnyTask, Task } from './task.ts';
 

@@ -1,6 +1,7 @@
 /**
- * Derives the one label people see from the state vector and the clock. SQL has the same function
- * (`ff_public_state`); a test compares both over every legal combination.
+ * Derives the one label people see from the state vector and the clock. Rows get their label from the same function in
+ * SQL (`ff_public_state`). This one is its specification: a test compares both over every legal combination, and
+ * scripts/state-chart.mjs writes docs/state-machine.md with it.
  */
 import type { PublicState, StateVector, TerminalOutcome } from '../contract/states.ts';
 

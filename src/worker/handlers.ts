@@ -4,7 +4,7 @@
 import { refuse } from '../contract/shape.ts';
 import type { TaskHandler } from '../define/handlers.ts';
 
-/** By task name; two handlers for one task are a mistake of whoever registered them. */
+/** By task name. A second handler for the same task is refused. */
 export function handlersByName(handlers: readonly TaskHandler[]): Map<string, TaskHandler> {
   if (!Array.isArray(handlers) || handlers.length === 0) {
     refuse('handlers', 'must be a list of at least one handle(task, function)');

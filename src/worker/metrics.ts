@@ -1,7 +1,7 @@
 /**
- * What a worker counts and measures about itself, and the plain objects it answers when asked: counters, durations of
- * handlers, and how healthy it is. All of it is memory of this process; nothing here talks to the database. Times are
- * ages on the monotonic clock, so that they can be compared with a limit whatever the host's clock says.
+ * What a worker measures about itself and returns as plain objects: counters, durations of handlers, and its health. All
+ * of it is in memory; nothing here uses the database. Times are ages on the monotonic clock, so that they can be compared
+ * with a limit whatever the host's clock says.
  */
 import { monitorEventLoopDelay, type IntervalHistogram } from 'node:perf_hooks';
 import type { Claim } from '../contract/protocol.ts';
@@ -13,12 +13,12 @@ export interface WorkerStats {
   completed: number;
   failed: number;
   retryScheduled: number;
-  /** Runs that gave the worker up to wait for a time or for children. */
+  /** Runs that freed the worker to wait for a time, children or signals. */
   paused: number;
-  /** Runs whose lease was gone before they could report. */
+  /** Runs that lost their lease before they could report an outcome. */
   lost: number;
   released: number;
-  /** Calls that failed at the database; `onError` hears why. */
+  /** Calls that failed at the database; `onError` gets the errors. */
   claimErrors: number;
   renewErrors: number;
 }
@@ -27,40 +27,40 @@ export interface WorkerStats {
 export interface DurationHistogram {
   /** Upper bounds of the buckets, smallest first. */
   boundsMs: readonly number[];
-  /** How many fell into each bucket; one more than there are bounds, the last for all that took longer. */
+  /** How many fell into each bucket. There is one more than there are bounds, for all that took longer. */
   counts: number[];
   count: number;
   sumMs: number;
 }
 
-/** What one task of a worker came to. */
+/** The counters of one task of a worker. */
 export interface KindMetrics extends Omit<WorkerStats, 'claimErrors' | 'renewErrors'> {
   durations: DurationHistogram;
 }
 
-/** What a worker has done so far, in numbers. */
+/** What a worker has done so far, as numbers. */
 export interface WorkerMetrics extends WorkerStats {
   /** Handlers that may run at once. */
   slots: number;
   /** Handlers that run now. */
   handling: number;
-  /** Runs not yet over: those handlers, and ends that are being reported. */
+  /** Runs that have not finished: running handlers, and outcomes being reported. */
   running: number;
-  /** Leases the worker believes to hold. */
+  /** Leases the worker believes it holds. */
   heldLeases: number;
   durations: DurationHistogram;
-  /** By task; the tasks the worker has handlers for, and no others. */
+  /** By task, for the tasks the worker has handlers for. */
   kinds: Record<string, KindMetrics>;
 }
 
-/** How a worker is now. */
+/** The current health of a worker. */
 export interface WorkerHealth {
   state: 'running' | 'stopping' | 'stopped';
-  /** Whether the database answers claims; if not, for how long that has been so. */
+  /** Whether the database responds to claims; if not, for how long it has not. */
   claiming: { outcome: 'ok' } | { outcome: 'failing'; forMs: number };
-  /** Since the database last answered a claim. Grows while every slot is taken: then nothing is asked for. */
+  /** Time since the last successful claim. Grows while every slot is taken, because nothing is claimed then. */
   lastClaimAgoMs: number | null;
-  /** Since the least recently renewed of the held leases was renewed or granted. Null without leases. */
+  /** Time since the renewal, or grant, of the held lease that was renewed least recently. Null without leases. */
   oldestRenewalAgoMs: number | null;
   /** How late timers were, over the last 10 to 20 seconds. A stall longer than `leaseMs` costs every lease. */
   eventLoopDelay: { p99Ms: number; maxMs: number };
@@ -91,7 +91,7 @@ class Durations {
   }
 }
 
-/** The counters, altogether and by task. */
+/** The counters, in total and by task. */
 export class WorkerCounts {
   readonly stats: WorkerStats = { ...NO_RUNS, claimErrors: 0, renewErrors: 0 };
   readonly #durations = new Durations();
@@ -132,7 +132,7 @@ export class WorkerCounts {
   }
 }
 
-/** A lease that also knows since when it is held, and since when it is confirmed. */
+/** A lease that also knows when it was granted and when it was last confirmed. */
 export class MeasuredLease extends HeldLease {
   readonly #takenAt = performance.now();
   #confirmedAt: number;
@@ -156,7 +156,7 @@ export class MeasuredLease extends HeldLease {
   }
 }
 
-/** What is felt rather than counted: whether claims are answered, and whether the event loop keeps up. */
+/** Whether claims succeed, and whether the event loop keeps up. */
 export class Vitals {
   readonly #loop = new LoopDelay();
   #answeredAt: number | undefined;
@@ -171,7 +171,7 @@ export class Vitals {
     this.#failingSince ??= performance.now();
   }
 
-  /** Forgets what the event loop did before the last beat. */
+  /** Drops samples of the event loop from before the previous call. */
   beat(): void {
     this.#loop.turnOver();
   }
@@ -203,7 +203,7 @@ const SAMPLE_MS = 20;
 const NS_PER_MS = 1_000_000;
 
 /**
- * Two histograms that overlap: one that is reset misses its next sample, and that may be the stall one wants to hear of.
+ * Two overlapping histograms: one that is reset misses its next sample, and that may be the very stall to report.
  */
 class LoopDelay {
   #current = startSampling();
@@ -238,7 +238,7 @@ function startSampling(): IntervalHistogram {
   return histogram;
 }
 
-/** A sample is the time between two ticks, of which the interval itself is no delay. An empty histogram has no sense. */
+/** A sample is the time between two ticks, and the interval itself is no delay. An empty histogram has no valid values. */
 function late(histogram: IntervalHistogram, ns: number): number {
   return histogram.count === 0 ? 0 : Math.max(0, ns / NS_PER_MS - SAMPLE_MS);
 }

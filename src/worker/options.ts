@@ -1,36 +1,36 @@
 /**
- * What a worker can be told, what it does when it is not told, and which of it makes no sense. Options are checked before
- * anything starts, so that whoever gave a wrong one learns of it at once.
+ * The options of a worker, their defaults and their checks. Options are checked before anything starts, so that the
+ * caller learns of a wrong one at once.
  */
 import { anyString, func, list, parsed, string, stringOr, whole } from '../contract/kinds.ts';
 import { LIMITS } from '../contract/limits.ts';
 import { fault, Kind, shape, type Opaque } from '../contract/shape.ts';
 import type { LaneLimit } from './loop/claim-groups.ts';
-import type { Logger } from '../define/context.ts';
+import type { Logger } from '../define/task-context.ts';
 import type { Middleware, TaskHandler } from '../define/handlers.ts';
 
-/** What a worker runs, how much of it at once, and whom it tells. */
+/** What a worker runs, how much of it at once, and where it reports to. */
 export interface WorkerOptions {
   /** Made by `handle(task, function)`. The worker claims only tasks it has handlers for. */
   handlers: readonly TaskHandler[];
   /** Executions run at the same time. Default 10. */
   concurrency?: number;
-  /** How long the worker may be silent before others take over. Default 30 s. */
+  /** How long the worker may be silent before other workers take over its executions. Default 30 s. */
   leaseMs?: number;
   /** Names, or names with a limit of their own. Default: every lane. */
   lanes?: readonly (string | LaneLimit)[];
   capabilities?: readonly string[];
   /** Name of the deployment this worker belongs to. Default `worker`. */
   workerId?: string;
-  /** Of your code, shown in the registry. Default: none. */
+  /** The version of your code, shown in the list of workers. Default: none. */
   version?: string;
-  /** Longest time between two looks when no hint comes. Default 5 s; with `listen: 'off'` give less. */
+  /** Longest time between two polls when no hint arrives. Default 5 s; with `listen: 'off'` use less. */
   pollMs?: number;
   /** What `ctx.log` writes to. Default: nowhere. */
   log?: Logger;
   /** Called around every run, the first one outermost. */
   middleware?: readonly Middleware[];
-  /** Hears of every claim, renewal or registration that failed. The worker goes on by itself; this is for logs and alarms. */
+  /** Called with the error of every failed claim, renewal or registration. The worker continues; this is for logs and alerts. */
   onError?: (error: unknown) => void;
 }
 
@@ -45,7 +45,7 @@ export const DEFAULTS = {
 /** Most handlers one process may run at once; beyond that, start another process. */
 export const MAX_CONCURRENCY = 100_000;
 const MAX_POLL_MS = 3_600_000;
-/** A logger nobody hears. */
+/** A logger that discards everything. */
 export const SILENT: Logger = {
   debug: () => undefined,
   info: () => undefined,

@@ -1,21 +1,20 @@
 /**
- * Spans for handlers and their steps, as OpenTelemetry has them. A middleware like any other: who does not ask for it
- * pays nothing, and where `@opentelemetry/api` is not installed it does nothing. It only reads and adds; whatever
- * becomes of a span, the work goes on.
+ * OpenTelemetry spans for handlers and their steps, as a middleware: whoever does not use it pays nothing, and without
+ * `@opentelemetry/api` installed it does nothing. It only observes; whatever happens to a span, the handler continues.
  *
- * Where the submitter's span is kept: in the tags `traceparent` and `tracestate`, in the form of W3C Trace Context.
+ * The submitter's span is kept in the tags `traceparent` and `tracestate`, in the format of W3C Trace Context.
  */
 import type * as Otel from '@opentelemetry/api';
 import { traceOf, withTrace } from '../contract/trace-context.ts';
-import type { SpawnOptions, StepFunction, TaskContext } from '../define/context.ts';
+import type { SpawnOptions, StepFunction, TaskContext } from '../define/task-context.ts';
 import type { Middleware } from '../define/handlers.ts';
 import { TaskAborted } from './task.ts';
 
-/** How runs are traced. */
+/** Options of tracing. */
 export interface TracingOptions {
   /**
-   * How a run is tied to the span it was submitted in. `link` (the default): a trace of its own with a link, because a
-   * run may come days later and more than once. `parent`: a child of it, one trace for all.
+   * How a run relates to the span it was submitted in. `link` (the default): a trace of its own with a link, because a
+   * run may start days later and more than once. `parent`: a child span in the same trace.
    */
   submitter?: 'link' | 'parent';
 }
@@ -44,7 +43,7 @@ async function traced(
 ): Promise<unknown> {
   const tracer = otel.trace.getTracer('flowfabric');
   const submitter = submitterOf(otel, ctx.tags);
-  // Not the active context: that is of whoever started the worker, long ago.
+  // Not the active context, which belongs to whatever started the worker long ago.
   const isChild = submitter !== undefined && relation === 'parent';
   const parent = isChild ? otel.trace.setSpanContext(otel.ROOT_CONTEXT, submitter) : otel.ROOT_CONTEXT;
   const span = tracer.startSpan(
@@ -63,7 +62,7 @@ async function traced(
     span.setAttribute('flowfabric.outcome', abortOf(ctx) ?? 'completed');
     return made;
   } catch (error) {
-    endBadly(otel, span, error, ctx);
+    recordFailure(otel, span, error, ctx);
     throw error;
   } finally {
     span.end();
@@ -85,14 +84,14 @@ function attributesOf(ctx: TaskContext): Otel.Attributes {
   };
 }
 
-/** Why the work was taken from the handler, if it was. */
+/** Why the execution was taken away from the handler, if it was. */
 function abortOf({ signal }: TaskContext): string | undefined {
   if (!signal.aborted) return undefined;
   return signal.reason instanceof TaskAborted ? signal.reason.code : 'lease_lost';
 }
 
-/** A pause is how waiting looks from outside, and no error. */
-function endBadly(otel: typeof Otel, span: Otel.Span, error: unknown, ctx: TaskContext): void {
+/** A pause is how a run waits, not an error. */
+function recordFailure(otel: typeof Otel, span: Otel.Span, error: unknown, ctx: TaskContext): void {
   const outcome = abortOf(ctx) ?? 'failed';
   span.setAttribute('flowfabric.outcome', outcome);
   if (outcome === 'paused') return;
@@ -101,8 +100,8 @@ function endBadly(otel: typeof Otel, span: Otel.Span, error: unknown, ctx: TaskC
 }
 
 /**
- * The functions of steps get spans, one a try: a step that is answered from the store did nothing and shows nothing.
- * The context belongs to this one run, so its methods may be replaced.
+ * Each try of a step's function gets a span; a step whose value was stored did not run and has none. The context belongs
+ * to this one run, so its methods may be replaced.
  */
 function traceSteps(otel: typeof Otel, tracer: Otel.Tracer, ctx: TaskContext): void {
   const inSpan =
@@ -112,7 +111,7 @@ function traceSteps(otel: typeof Otel, tracer: Otel.Tracer, ctx: TaskContext): v
         try {
           return await work(...given);
         } catch (error) {
-          endBadly(otel, span, error, ctx);
+          recordFailure(otel, span, error, ctx);
           throw error;
         } finally {
           span.end();

@@ -21,8 +21,8 @@ import {
 } from './metrics.ts';
 import { checkOptions, DEFAULTS, MAX_CONCURRENCY, SILENT, type WorkerOptions } from './options.ts';
 import { Registration } from './loop/registration.ts';
-import { runHandler, type RunEnd } from './run/run-handler.ts';
-import { letGoOfStrays } from './loop/stray-rejections.ts';
+import { runHandler, type RunOutcome } from './run/run-handler.ts';
+import { ignoreStrayRejections } from './loop/stray-rejections.ts';
 import { WakeUp } from './loop/wake-up.ts';
 
 /** A worker that runs in this process. */
@@ -30,24 +30,28 @@ export interface Worker {
   readonly workerInstanceId: string;
   readonly running: number;
   readonly stats: Readonly<WorkerStats>;
-  /** How it is now, for a probe. */
+  /** Its current health, for a probe. */
   health(): WorkerHealth;
-  /** What it has done so far, in numbers. */
+  /** What it has done so far, as numbers. */
   metrics(): WorkerMetrics;
   /**
-   * Stops claiming, waits for handlers, hands back what is not finished by the deadline (10 s unless told otherwise). Resolves by the
-   * deadline and one second, whether or not the database answers: what could not be handed back lapses.
+   * Stops claiming, waits for handlers, and hands back what has not finished by the deadline (default 10 s). Resolves at
+   * most one second after the deadline, whether or not the database responds: leases that could not be handed back
+   * expire.
    */
   stop(options?: StopOptions): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 }
 
-/** How often a worker without room looks for due timers, once it knew of one: soon after it fired some or somebody held them, then this rarely. */
-const FULL_LOOK_MS = 1_000;
-/** Leases held, as a multiple of the concurrency: those running and those whose end is being reported. */
+/**
+ * Longest interval at which a worker without free slots polls for due timers, once it knew of one. It polls sooner after
+ * it fired some, or when another transaction held them.
+ */
+const MAX_FULL_POLL_MS = 1_000;
+/** Leases held, as a multiple of the concurrency: of running handlers, and of outcomes being reported. */
 const MAX_HELD = 2;
 
-/** Starts claiming at once. */
+/** Starts a worker, which claims at once. */
 export function runWorker(port: WorkerPort, options: WorkerOptions): Worker {
   const handlers = handlersByName(options?.handlers);
   checkOptions(options);
@@ -69,23 +73,23 @@ class ClaimLoop implements Worker {
   readonly #registration: Registration;
   readonly #startedAt = performance.now();
   readonly #runs = new Map<MeasuredLease, Promise<void>>();
-  /** Groups that got all they asked for: there may be more. A limit that is used up has one of them under it. */
+  /** Groups that got all they asked for: there may be more. Every exhausted limit has one of them under it. */
   readonly #hungry = new Set<ClaimGroup>();
   readonly #unwatch: () => void;
-  readonly #holdOnToStrays: () => void;
+  readonly #stopIgnoringStrays: () => void;
   readonly #looping: Promise<void>;
-  /** Claims that are given back without having been run. */
-  readonly #untouched = new Set<Promise<unknown>>();
+  /** Releases in progress of claims that were never run. */
+  readonly #givingBack = new Set<Promise<unknown>>();
   /** Handlers running now. */
   #handling = 0;
-  /** Room already promised to a claim under way. */
+  /** Slots already promised to a claim in progress. */
   #asking = 0;
   #turn = 0;
-  #fullLookMs: number = LIMITS.lookAgainMs;
+  #fullPollMs: number = LIMITS.lookAgainMs;
   #state: WorkerHealth['state'] = 'running';
   #stopping: Promise<void> | undefined;
   readonly #hurry = new AbortController();
-  /** The time to stop is over; or the engine was closed, and nothing can be claimed any more. */
+  /** The deadline of the stop has passed, or the connection was closed: nothing can be claimed any more. */
   #late = false;
 
   constructor(port: WorkerPort, handlers: ReadonlyMap<string, TaskHandler>, options: WorkerOptions) {
@@ -98,17 +102,17 @@ class ClaimLoop implements Worker {
     this.workerInstanceId = `${options.workerId ?? DEFAULTS.workerId}-${randomUUID()}`;
     this.#leases = new LeaseWatch(port, this.#leaseMs, (error) => this.#failed('renewErrors', error));
     this.#wakeUp = new WakeUp(options.pollMs ?? DEFAULTS.pollMs);
-    // Nobody may have been awake for long: what is over by now must not be begun.
+    // No worker may have been running for a while: executions that have expired meanwhile must not be started.
     this.#wakeUp.dueIn(0);
     this.#counts = new WorkerCounts(handlers.keys());
     this.#unwatch = port.watch(this.#describe(), (hint) => this.#onHint(hint));
     this.#vitals = new Vitals();
-    this.#holdOnToStrays = letGoOfStrays();
+    this.#stopIgnoringStrays = ignoreStrayRejections();
     this.#looping = this.#loop();
     this.#registration = new Registration(port, {
       describe: () => this.#describe(),
       onBeat: () => this.#vitals.beat(),
-      onError: (error) => this.#tell(error),
+      onError: (error) => this.#reportError(error),
     });
   }
 
@@ -150,12 +154,12 @@ class ClaimLoop implements Worker {
     if (hint.dueInMs !== null) this.#wakeUp.dueIn(hint.dueInMs);
     if (hint.routes.length === 0) return false;
     this.#wakeUp.hint();
-    // Which task and lane the work is of is not known here: only what fits under every limit is surely taken.
+    // The task and lane are not known here: only what fits under every limit is certain to be claimed.
     const room = Math.min(this.#free(), ...this.#groups.groups.flatMap(roomsOf));
     return this.#stopping === undefined && room - this.#asking >= hint.count;
   }
 
-  /** Ends being reported do not count as running, so that the next claim overlaps with them; but they are bounded too. */
+  /** Outcomes being reported do not count, so that the next claim overlaps with them; but their number is bounded too. */
   #free(): number {
     return Math.min(this.#concurrency - this.#handling, this.#concurrency * MAX_HELD - this.#runs.size);
   }
@@ -173,20 +177,20 @@ class ClaimLoop implements Worker {
     }
   }
 
-  /** A claim fires what is due before it; without room there is none, and what is due may be what fills the room. */
+  /** Due timers are fired before each claim. Without free slots there is none, and timers may be what frees a slot. */
   async #fireWithoutRoom(): Promise<void> {
     const isFull = this.#groups.groups.every((group) => this.#room(group) <= 0);
     if (!isFull || this.#late || !this.#wakeUp.takeDue()) return;
     try {
       const fired = await this.#port.fireTimers({ flows: 'leave' });
-      this.#fullLookMs = fired > 0 ? LIMITS.lookAgainMs : Math.min(this.#fullLookMs * 2, FULL_LOOK_MS);
+      this.#fullPollMs = fired > 0 ? LIMITS.lookAgainMs : Math.min(this.#fullPollMs * 2, MAX_FULL_POLL_MS);
     } catch (error) {
-      this.#fullLookMs = FULL_LOOK_MS;
+      this.#fullPollMs = MAX_FULL_POLL_MS;
       this.#failed('claimErrors', error);
       if (error instanceof EngineError && error.code === 'closed') this.#close();
     }
-    // When the next is due is told by claims, and none is made now.
-    this.#wakeUp.dueIn(this.#fullLookMs);
+    // Only a claim returns when the next timer is due, and none is made now.
+    this.#wakeUp.dueIn(this.#fullPollMs);
   }
 
   /** How many a group may claim now. */
@@ -194,10 +198,10 @@ class ClaimLoop implements Worker {
     return Math.min(this.#free(), LIMITS.claimBatch, ...roomsOf(group));
   }
 
-  /** Claims once for each group, in turns over who is first; answers whether any of them got all it asked for. */
+  /** Claims once for each group, starting with another one each time; returns whether any got all it asked for. */
   async #claimAll(groups: readonly ClaimGroup[]): Promise<boolean> {
     this.#turn += 1;
-    this.#fullLookMs = LIMITS.lookAgainMs / 2;
+    this.#fullPollMs = LIMITS.lookAgainMs / 2;
     const due = this.#wakeUp.takeDue();
     try {
       const fired = due ? await this.#port.fireTimers({ flows: 'leave' }) : undefined;
@@ -220,7 +224,7 @@ class ClaimLoop implements Worker {
       this.#wakeUp.notePassedBy(passed);
       return full;
     } catch (error) {
-      // A failing database is waited for like an empty queue.
+      // An unavailable database is waited for like an empty queue.
       this.#failed('claimErrors', error);
       if (error instanceof EngineError && error.code === 'closed') this.#close();
       else if (due) this.#retryDue();
@@ -228,7 +232,7 @@ class ClaimLoop implements Worker {
     }
   }
 
-  /** Nothing can be claimed any more; no timer may keep the process from ending. */
+  /** Nothing can be claimed any more; no timer may keep the process alive. */
   #close(): void {
     this.#late = true;
     this.#wakeUp.close();
@@ -258,26 +262,26 @@ class ClaimLoop implements Worker {
   #failed(counter: 'claimErrors' | 'renewErrors', error: unknown): void {
     this.stats[counter] += 1;
     if (counter === 'claimErrors') this.#vitals.claimFailed();
-    this.#tell(error);
+    this.#reportError(error);
   }
 
-  #tell(error: unknown): void {
+  #reportError(error: unknown): void {
     try {
       this.#options.onError?.(error);
     } catch {
-      // Nowhere to report it: this was the place.
+      // An error of the error handler cannot be reported.
     }
   }
 
-  /** The timers are still to be fired; a database that is away is asked less and less often. */
+  /** The timers are not fired yet; an unavailable database is asked less and less often. */
   #retryDue(): void {
     this.#wakeUp.noteFiring('stuck');
     this.#wakeUp.dueIn(0);
   }
 
   /**
-   * Given back untouched: a claim whose answer comes after the stop was over, and one beyond a limit, which can come
-   * when the answer of an earlier claim was lost and found.
+   * A claim is given back without being run if it arrives after the stop, or if it exceeds a limit, which happens when
+   * the lost reply of an earlier claim is recovered.
    */
   #take(claim: Claim, sentAt: number): void {
     const limits = this.#groups.limitsFor(claim);
@@ -290,8 +294,8 @@ class ClaimLoop implements Worker {
     const given = this.#port
       .release(claim)
       .catch(() => undefined)
-      .finally(() => this.#untouched.delete(given));
-    this.#untouched.add(given);
+      .finally(() => this.#givingBack.delete(given));
+    this.#givingBack.add(given);
   }
 
   #start(claim: Claim, sentAt: number, limits: readonly Limit[]): void {
@@ -305,8 +309,8 @@ class ClaimLoop implements Worker {
       middleware: this.#options.middleware ?? [],
       onHandled: () => this.#handled(lease, limits),
     }).then(
-      (end) => this.#over(lease, end),
-      () => this.#over(lease, 'lost'),
+      (outcome) => this.#finished(lease, outcome),
+      () => this.#finished(lease, 'lost'),
     );
     this.#runs.set(lease, run);
   }
@@ -316,22 +320,22 @@ class ClaimLoop implements Worker {
     this.#counts.handled(lease.claim.kind, lease.heldMs);
     for (const limit of limits) limit.giveBack();
     this.#wakeUp.freed();
-    // The loop may be waiting for work of other groups, which have room; this one's is known to be there.
+    // The loop may be waiting for work of other groups that have free slots; for this group there may be some already.
     if (limits.length === 0) return;
     const isFed = (group: ClaimGroup): boolean => group.limits.some((limit) => limits.includes(limit));
     if ([...this.#hungry].some(isFed)) this.#wakeUp.ring();
   }
 
-  #over(lease: MeasuredLease, end: RunEnd): void {
-    // What was handed back is counted there, not as lost.
+  #finished(lease: MeasuredLease, outcome: RunOutcome): void {
+    // What was handed back is counted as released, not as lost.
     if (lease.lostBy !== 'shutdown')
-      this.#counts.count(lease.claim.kind, end === 'retry_scheduled' ? 'retryScheduled' : end);
+      this.#counts.count(lease.claim.kind, outcome === 'retry_scheduled' ? 'retryScheduled' : outcome);
     this.#finish(lease);
   }
 
   #finish(lease: MeasuredLease): void {
-    // For what the handler may have left running.
-    lease.tell('ended');
+    // Stops what the handler may have left running.
+    lease.stopHandler('ended');
     this.#leases.remove(lease);
     this.#runs.delete(lease);
     this.#wakeUp.freed();
@@ -340,7 +344,7 @@ class ClaimLoop implements Worker {
   stop(options: StopOptions = {}): Promise<void> {
     const deadlineMs = deadlineOf(options, DEFAULTS.stopDeadlineMs);
     if (this.#stopping === undefined) this.#stopping = this.#drain(deadlineMs);
-    // Asked again with less time, as by a second Ctrl-C: the sooner deadline counts.
+    // Called again with less time, as by a second Ctrl-C: the earlier deadline counts.
     else if (deadlineMs !== Infinity) setTimeout(() => this.#hurry.abort(), deadlineMs).unref();
     return this.#stopping;
   }
@@ -358,15 +362,15 @@ class ClaimLoop implements Worker {
     await Promise.race([withDeadline(finished, deadlineMs), hurried(this.#hurry.signal)]);
     this.#late = true;
     const handBacks = [...this.#runs.keys()].map((lease) => this.#handBack(lease));
-    // A claim under way is waited for as well: what it answers is given back, and the engine may be closed after that.
-    const allBack = Promise.all([...handBacks, this.#looping.then(() => Promise.all(this.#untouched))]);
+    // Also waits for a claim in progress: its executions are given back, and the connection may be closed after that.
+    const allBack = Promise.all([...handBacks, this.#looping.then(() => Promise.all(this.#givingBack))]);
     await Promise.all([withDeadline(allBack, LAST_WORD_MS), this.#registration.close()]);
     this.#vitals.close();
-    this.#holdOnToStrays();
+    this.#stopIgnoringStrays();
     this.#state = 'stopped';
   }
 
-  /** The attempt is not spent: the next worker continues it at once. */
+  /** The attempt does not count as failed: the next worker continues it at once. */
   async #handBack(lease: MeasuredLease): Promise<void> {
     if (lease.isTrusted()) {
       lease.lose('shutdown');

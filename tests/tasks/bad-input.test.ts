@@ -8,7 +8,7 @@ import type { ExecutionEnd } from '../../src/contract/executions.ts';
 import type { ExecutionId } from '../../src/contract/ids.ts';
 import type { Schema } from '../../src/contract/schema.ts';
 import { task, type TaskOptions } from '../../src/define/task.ts';
-import type { TaskContext } from '../../src/define/context.ts';
+import type { TaskContext } from '../../src/define/task-context.ts';
 import { handle } from '../../src/define/handlers.ts';
 import { startWorker } from '../../src/connect/worker.ts';
 import { AGAIN, newKind, useCrew, uuidOf } from '../worker/crew.ts';
@@ -171,7 +171,7 @@ test('a thrown value that is not an Error is stored, and retried like one', asyn
     // oxlint-disable-next-line no-throw-literal -- what is tested here
     throw { code: 7 };
   });
-  expect(message).toBe('A handler threw something that is not an Error: { code: 7 }');
+  expect(message).toBe('A handler threw a value that is not an Error: { code: 7 }');
   expect(attempts).toBe(AGAIN.retry.maxRetries + 1);
 });
 
@@ -233,7 +233,7 @@ describe('steps used in a way that cannot be replayed', () => {
     [
       'a key that is not a string',
       (ctx: TaskContext) => ctx.step('a', 5 as never, () => 1),
-      'ctx.step needs a text as its key of "a": String(…)',
+      'ctx.step needs a string as the key of "a": use String(…)',
     ],
     [
       'a name that is too long',

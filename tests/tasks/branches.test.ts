@@ -5,7 +5,7 @@
 import { expect, test } from 'vitest';
 import type { Connection } from '../../src/connect/connection.ts';
 import { task } from '../../src/define/task.ts';
-import type { TaskContext } from '../../src/define/context.ts';
+import type { TaskContext } from '../../src/define/task-context.ts';
 import { handle } from '../../src/define/handlers.ts';
 import { newKind, SOON, useCrew } from '../worker/crew.ts';
 import { chance } from '../setup/chance.ts';

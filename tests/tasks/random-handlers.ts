@@ -4,7 +4,7 @@
  * first contradicts what is stored. The same seed makes the same handler.
  */
 import type { AnyTask } from '../../src/define/task.ts';
-import type { TaskContext } from '../../src/define/context.ts';
+import type { TaskContext } from '../../src/define/task-context.ts';
 import { chance } from '../setup/chance.ts';
 
 export type Leaf = 'step' | 'tx' | 'sleep' | 'pause' | 'wait' | 'child' | 'caught' | 'throw';

@@ -7,7 +7,7 @@ import type { Connection } from '../../src/connect/connection.ts';
 import type { EngineError } from '../../src/contract/errors.ts';
 import { stream } from '../../src/define/streams.ts';
 import { task } from '../../src/define/task.ts';
-import type { TaskContext } from '../../src/define/context.ts';
+import type { TaskContext } from '../../src/define/task-context.ts';
 import { handle } from '../../src/define/handlers.ts';
 import { TaskAborted } from '../../src/worker/task.ts';
 import { latch, newKind, useCrew } from '../worker/crew.ts';
@@ -76,7 +76,7 @@ describe('a step that is retried', () => {
       });
       return met;
     });
-    expect(await run.result()).toMatch(/^TaskAborted: Try 0 of step "ask" is over/);
+    expect(await run.result()).toMatch(/^TaskAborted: Try 0 of step "ask" has finished/);
     expect(await cancelled.opened).toBeInstanceOf(TaskAborted);
     expect(await payloadsOf(engine, id)).toEqual(['try 0', 'try 1']);
   });
@@ -113,7 +113,7 @@ describe('a transaction', () => {
       ],
     });
     const run = await engine.submit(writing, null);
-    const refused = ['invalid_step', expect.stringContaining('write before or after the transaction')];
+    const refused = ['invalid_step', expect.stringContaining('write before or after it')];
     expect(await run.result()).toEqual({
       rows: [{ stored: 2 }],
       refused: Array.from({ length: 5 }, () => refused),

@@ -7,7 +7,7 @@ import type { Connection } from '../../src/connect/connection.ts';
 import { EngineError } from '../../src/contract/errors.ts';
 import type { StreamItem } from '../../src/contract/streams.ts';
 import { task } from '../../src/define/task.ts';
-import type { TaskContext } from '../../src/define/context.ts';
+import type { TaskContext } from '../../src/define/task-context.ts';
 import { handle } from '../../src/define/handlers.ts';
 import { TaskAborted } from '../../src/worker/task.ts';
 import { deaf, latch, newKind, SOON, useCrew } from '../worker/crew.ts';

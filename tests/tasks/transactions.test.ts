@@ -11,7 +11,7 @@ import { connectionBudget } from '../../src/engine/database/connection-budget.ts
 import { LIMITS } from '../../src/contract/limits.ts';
 import { task } from '../../src/define/task.ts';
 import { startFaultProxy, type FaultProxy } from '../../src/testing/fault-proxy.ts';
-import type { TaskContext } from '../../src/define/context.ts';
+import type { TaskContext } from '../../src/define/task-context.ts';
 import { handle } from '../../src/define/handlers.ts';
 import { latch, newKind, SOON, useCrew } from '../worker/crew.ts';
 

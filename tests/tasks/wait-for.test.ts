@@ -9,7 +9,7 @@ import { allOf, anyOf, atLeast } from '../../src/define/conditions.ts';
 import type { Json } from '../../src/contract/json.ts';
 import { EngineError } from '../../src/contract/errors.ts';
 import { task } from '../../src/define/task.ts';
-import type { TaskContext } from '../../src/define/context.ts';
+import type { TaskContext } from '../../src/define/task-context.ts';
 import { handle } from '../../src/define/handlers.ts';
 import { latch, newKind, SOON, useCrew } from '../worker/crew.ts';
 import { workerPort } from '../../src/connect/port.ts';
@@ -247,14 +247,14 @@ describe('misuse rejects with a message that shows how to write it:', () => {
       `ctx.waitFor('word'): options.until is not a known setting`,
     ],
     [
-      'a schema that cannot be written as JSON Schema',
+      'a schema that cannot be converted to JSON Schema',
       (ctx) => ctx.waitFor('word', { schema: loose as object as Record<string, unknown> }),
-      'options.schema of loose cannot be written as JSON Schema',
+      'options.schema of loose cannot be converted to JSON Schema',
     ],
     [
       'both a match and a condition',
       (ctx) => ctx.waitFor('word', { match: 'a', by: atLeast(2) }),
-      'options.match cannot stand beside by',
+      'options.match cannot be combined with by',
     ],
     [
       'a condition that cannot be satisfied',
@@ -269,7 +269,7 @@ describe('misuse rejects with a message that shows how to write it:', () => {
     [
       'more waits than one suspension may have',
       (ctx) => Promise.all(Array.from({ length: 17 }, (_, index) => ctx.waitFor('many', String(index)))),
-      'can wait for 16 things to be told at once',
+      'can have at most 16 open waits',
     ],
   ];
 

@@ -6,7 +6,7 @@ import { afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { Connection } from '../../src/connect/connection.ts';
 import type { ExecutionId } from '../../src/contract/ids.ts';
 import { task } from '../../src/define/task.ts';
-import type { TaskContext } from '../../src/define/context.ts';
+import type { TaskContext } from '../../src/define/task-context.ts';
 import { handle, type TaskHandler } from '../../src/define/handlers.ts';
 import { TaskAborted } from '../../src/worker/task.ts';
 import { AGAIN, deaf, latch, newKind, SOON, useCrew, uuidOf } from '../worker/crew.ts';

@@ -5,7 +5,7 @@
 import { describe, expect, test } from 'vitest';
 import type { Connection } from '../../src/connect/connection.ts';
 import type { ExecutionId } from '../../src/contract/ids.ts';
-import type { TaskContext } from '../../src/define/context.ts';
+import type { TaskContext } from '../../src/define/task-context.ts';
 import { TaskAborted } from '../../src/worker/task.ts';
 import type { Worker } from '../../src/worker/worker.ts';
 import { AGAIN, deaf, latch, newKind, resultOf, SOON, useCrew } from './crew.ts';

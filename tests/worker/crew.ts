@@ -11,7 +11,7 @@ import type { ExecutionId } from '../../src/contract/ids.ts';
 import { hintChannel } from '../../src/engine/database/names.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { task } from '../../src/define/task.ts';
-import type { TaskContext } from '../../src/define/context.ts';
+import type { TaskContext } from '../../src/define/task-context.ts';
 import { handle, type TaskHandler } from '../../src/define/handlers.ts';
 import type { WorkerOptions } from '../../src/worker/options.ts';
 import { runWorker, type Worker } from '../../src/worker/worker.ts';

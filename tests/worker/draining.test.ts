@@ -3,7 +3,7 @@
  */
 import { expect, test } from 'vitest';
 import { startFaultProxy } from '../../src/testing/fault-proxy.ts';
-import type { TaskContext } from '../../src/define/context.ts';
+import type { TaskContext } from '../../src/define/task-context.ts';
 import { latch, newKind, resultOf, SOON, useCrew } from './crew.ts';
 import { workerPort } from '../../src/connect/port.ts';
 import type { WorkerPort } from '../../src/contract/protocol.ts';

@@ -5,7 +5,7 @@
 import { describe, expect, test } from 'vitest';
 import type { ClaimRequest } from '../../src/contract/protocol.ts';
 import { task } from '../../src/define/task.ts';
-import type { TaskContext } from '../../src/define/context.ts';
+import type { TaskContext } from '../../src/define/task-context.ts';
 import { handle, type TaskHandler } from '../../src/define/handlers.ts';
 import { latch, newKind, resultOf, SOON, useCrew } from './crew.ts';
 import { workerPort } from '../../src/connect/port.ts';

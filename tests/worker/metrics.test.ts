@@ -4,7 +4,7 @@
  */
 import { describe, expect, test } from 'vitest';
 import type { Connection } from '../../src/connect/connection.ts';
-import type { TaskContext } from '../../src/define/context.ts';
+import type { TaskContext } from '../../src/define/task-context.ts';
 import { TaskAborted, TaskFailed } from '../../src/worker/task.ts';
 import { AGAIN, latch, newKind, resultOf, SOON, useCrew } from './crew.ts';
 import { workerPort } from '../../src/connect/port.ts';

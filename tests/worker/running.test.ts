@@ -8,7 +8,7 @@ import { AGAIN, latch, newKind, NEVER_MS, plain, resultOf, SOON, useCrew } from 
 import { startWorker } from '../../src/connect/worker.ts';
 import type { WorkerOptions } from '../../src/worker/options.ts';
 import { task as contract } from '../../src/define/task.ts';
-import type { TaskContext } from '../../src/define/context.ts';
+import type { TaskContext } from '../../src/define/task-context.ts';
 import { handle } from '../../src/define/handlers.ts';
 import { TaskFailed } from '../../src/worker/task.ts';
 import { workerPort } from '../../src/connect/port.ts';

@@ -8,7 +8,7 @@ import type { ExecutionId } from '../../src/contract/ids.ts';
 import { task } from '../../src/define/task.ts';
 import { handle } from '../../src/define/handlers.ts';
 import { TaskAborted } from '../../src/worker/task.ts';
-import type { TaskContext } from '../../src/define/context.ts';
+import type { TaskContext } from '../../src/define/task-context.ts';
 import { AGAIN, deaf, latch, newKind, resultOf, SOON, useCrew, uuidOf } from './crew.ts';
 import { workerPort } from '../../src/connect/port.ts';
 

@@ -12,7 +12,8 @@ import type { Span } from '../style.ts';
 import { tableRows } from '../printer.ts';
 import { printable } from '../secrets.ts';
 import { withEngine, type Session } from '../session.ts';
-import { commandLine, instant, span } from '../wording.ts';
+import { shortDuration } from '../../contract/duration.ts';
+import { commandLine, instant } from '../wording.ts';
 
 interface MoveOptions {
   to?: string;
@@ -121,7 +122,7 @@ function cellsOf(consumer: ConsumerSnapshot): Span[] {
     [String(position)],
     [cursor],
     [lag.toLocaleString('en-US')],
-    [lag === 0n ? '-' : span(lagMs)],
+    [lag === 0n ? '-' : shortDuration(lagMs)],
     [instant(movedAtMs)],
     [printable(holder ?? '-')],
     failures === 0 ? ['0'] : [String(failures), 'bad'],

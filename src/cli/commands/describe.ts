@@ -15,7 +15,8 @@ import { EXIT } from '../exit-codes.ts';
 import type { Line, Tone } from '../style.ts';
 import { printable } from '../secrets.ts';
 import { withEngine, type Session } from '../session.ts';
-import { instant, span, thousands, toneOf, whyOf } from '../wording.ts';
+import { shortDuration } from '../../contract/duration.ts';
+import { instant, thousands, toneOf, whyOf } from '../wording.ts';
 
 const LABEL_COLUMNS = 11;
 /** Attempts listed without --attempts. */
@@ -200,7 +201,7 @@ function recordText(attempt: AttemptRecord, { lease, attemptIndex }: ExecutionSn
   const lost = attempt.interruptedBy === null ? '' : ` (lease ${attempt.interruptedBy})`;
   const by = attempt.workerInstanceId === null ? '' : ` by ${printable(attempt.workerInstanceId)}`;
   const { startedAtMs, endedAtMs, retryAtMs } = attempt;
-  const lasted = endedAtMs === null ? '' : `, took ${span(endedAtMs - startedAtMs)}`;
+  const lasted = endedAtMs === null ? '' : `, took ${shortDuration(endedAtMs - startedAtMs)}`;
   const failure = attempt.failureMessage === null ? '' : `: ${failureText(attempt.failureMessage)}`;
   const category = attempt.failureCategory === null ? '' : ` (${printable(attempt.failureCategory)})`;
   const retry = retryAtMs === null ? '' : `; next due ${instant(retryAtMs)}`;

@@ -27,7 +27,8 @@ import type { Line, Span, Tone } from '../style.ts';
 import { tableRows } from '../printer.ts';
 import { printable } from '../secrets.ts';
 import { withEngine, type Session } from '../session.ts';
-import { commandLine, cutLine, instant, span, thousands, toneOf } from '../wording.ts';
+import { shortDuration } from '../../contract/duration.ts';
+import { commandLine, cutLine, instant, thousands, toneOf } from '../wording.ts';
 
 interface DescribeOptions {
   mermaid?: true;
@@ -258,7 +259,7 @@ function summaryCells(flow: FlowSummary, nowMs: number): Span[] {
     [flow.state, TONES[flow.state] ?? 'plain'],
     [String(flow.nodeCount)],
     [String(flow.edgeCount)],
-    [span(nowMs - flow.createdAtMs)],
+    [shortDuration(nowMs - flow.createdAtMs)],
     [
       cutLine(
         detail === '' && endedAtMs !== null ? `ended ${instant(endedAtMs)}` : detail,

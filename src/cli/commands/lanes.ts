@@ -10,7 +10,8 @@ import type { Span } from '../style.ts';
 import { tableRows } from '../printer.ts';
 import { printable } from '../secrets.ts';
 import { withEngine, type Session } from '../session.ts';
-import { cutLine, instant, span } from '../wording.ts';
+import { shortDuration } from '../../contract/duration.ts';
+import { cutLine, instant } from '../wording.ts';
 
 const HEADINGS = ['LANE', 'STATE', 'DEPTH', 'RUNNING', 'OLDEST', 'ARRIVALS/S', 'COMPLETIONS/S', 'PAUSED'];
 /** Of the note on a pause; the rest is in the JSON. */
@@ -85,7 +86,7 @@ function cellsOf(lane: LaneSnapshot): Span[] {
     lane.paused ? ['paused', 'warn'] : ['open'],
     [`${lane.depth}${lane.depthIsCapped ? '+' : ''}`],
     [String(lane.running)],
-    [lane.oldestAgeMs === null ? '-' : span(lane.oldestAgeMs)],
+    [lane.oldestAgeMs === null ? '-' : shortDuration(lane.oldestAgeMs)],
     [lane.arrivalRate.toFixed(1)],
     [lane.completionRate.toFixed(1)],
     [cutLine(pauseOf(lane), PAUSE_CHARACTERS)],

@@ -11,7 +11,8 @@ import type { Span, Tone } from '../style.ts';
 import { tableRows } from '../printer.ts';
 import { printable } from '../secrets.ts';
 import { withEngine, type Session } from '../session.ts';
-import { instant, span } from '../wording.ts';
+import { shortDuration } from '../../contract/duration.ts';
+import { instant } from '../wording.ts';
 
 interface RotateOptions {
   grace?: string;
@@ -105,7 +106,7 @@ async function rotate(session: Session, { grace }: RotateOptions): Promise<numbe
 
 function restOf(graceMs: number | undefined): string {
   if (graceMs === undefined) return 'stay valid until they expire';
-  return graceMs === 0 ? 'are no longer valid' : `stay valid for ${span(graceMs)}`;
+  return graceMs === 0 ? 'are no longer valid' : `stay valid for ${shortDuration(graceMs)}`;
 }
 
 async function revoke(session: Session, _options: object, kid: string): Promise<number> {

@@ -6,7 +6,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { SubmitRequest } from '../../contract/executions.ts';
 import { task } from '../../define/task.ts';
-import type { TaskContext } from '../../define/context.ts';
+import type { TaskContext } from '../../define/task-context.ts';
 import { handle } from '../../define/handlers.ts';
 
 export interface DemoPayload {

@@ -5,7 +5,8 @@
 import type { PendingWaitpoint } from '../../contract/signals.ts';
 import { printable } from '../secrets.ts';
 import type { Span } from '../style.ts';
-import { cutLine, span } from '../wording.ts';
+import { shortDuration } from '../../contract/duration.ts';
+import { cutLine } from '../wording.ts';
 
 export const WAITPOINT_HEADINGS = [
   'ID',
@@ -28,7 +29,7 @@ export function waitpointCells(waitpoint: PendingWaitpoint, nowMs: number): Span
     [printable(kind)],
     [printable(name)],
     state === 'pending' ? ['not yet', 'dim'] : [reason ?? '-'],
-    [waitingSinceMs === null ? '-' : span(nowMs - waitingSinceMs)],
+    [waitingSinceMs === null ? '-' : shortDuration(nowMs - waitingSinceMs)],
     leftOf(waitpoint, nowMs),
     [String(signalCount)],
     [cutLine(takesOf(waitpoint), TAKES_CHARACTERS)],
@@ -40,7 +41,7 @@ export function waitpointCells(waitpoint: PendingWaitpoint, nowMs: number): Span
 function leftOf({ timeoutAtMs, expiresAtMs, state }: PendingWaitpoint, nowMs: number): Span {
   const endMs = state === 'waiting' ? timeoutAtMs : expiresAtMs;
   if (endMs === null) return ['-'];
-  return endMs > nowMs ? [span(endMs - nowMs)] : ['over', 'warn'];
+  return endMs > nowMs ? [shortDuration(endMs - nowMs)] : ['over', 'warn'];
 }
 
 function takesOf({ matches }: PendingWaitpoint): string {

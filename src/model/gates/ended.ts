@@ -5,7 +5,8 @@
 import type { Json } from '../../contract/json.ts';
 import type { TerminalOutcome } from '../../contract/states.ts';
 import { joinFacts, tellSkip, type JoinFacts } from './blocked.ts';
-import { quoted, spoken } from '../wording.ts';
+import { shortDuration } from '../../contract/duration.ts';
+import { quoted } from '../wording.ts';
 
 export interface EndFacts {
   outcome: TerminalOutcome;
@@ -37,7 +38,7 @@ const ENGINE_REASONS: Readonly<Record<string, string>> = {
 };
 
 export function tellEnd(outcome: TerminalOutcome, end: EndFacts | null, join: JoinFacts | null): string {
-  const ago = end === null ? '' : ` ${spoken(end.endedAgoMs)} ago`;
+  const ago = end === null ? '' : ` ${shortDuration(end.endedAgoMs)} ago`;
   return `It ${ENDED[outcome]}${ago}${byWhom(outcome, end)}${reasonOf(outcome, end, join)}; replay it to run it again.`;
 }
 

@@ -12,7 +12,8 @@ import { endFacts, tellEnd, type EndFacts } from './ended.ts';
 import { holderOf, tellHolder, type SessionFacts } from './held.ts';
 import { routeMatches, type Route, type RouteDemand } from '../routes.ts';
 import { nextTimeMs, suspensionFacts, tellSuspension, type SuspensionFacts } from './suspended.ts';
-import { counted, quoted, spoken } from '../wording.ts';
+import { shortDuration } from '../../contract/duration.ts';
+import { counted, quoted } from '../wording.ts';
 
 /** A worker whose last heartbeat is within this time counts as alive: three heartbeats. */
 export const LIVE_WITHIN_MS = 30_000;
@@ -116,13 +117,13 @@ function judgeLease(facts: GateFacts): Judgement {
   const { workerInstanceId, expiresInMs } = lease;
   const told = { workerInstanceId, expiresInMs };
   if (expiresInMs > 0) {
-    const rest = `its lease expires in ${spoken(expiresInMs)} unless the worker renews it`;
+    const rest = `its lease expires in ${shortDuration(expiresInMs)} unless the worker renews it`;
     return holding(`Worker ${workerInstanceId} is running it; ${rest}.`, told);
   }
   const next =
     resisting(facts).length > 0 ? 'could not be cleaned up so far' : 'is cleaned up within about a second';
   return holding(
-    `The lease of worker ${workerInstanceId} expired ${spoken(-expiresInMs)} ago and ${next}.`,
+    `The lease of worker ${workerInstanceId} expired ${shortDuration(-expiresInMs)} ago and ${next}.`,
     told,
   );
 }
@@ -158,7 +159,7 @@ function judgeSetbacks(facts: GateFacts): Judgement {
   if (worst === undefined)
     return open('A reconciler failed on it, but it does not depend on that one now.', told);
   const { reconciler, failures, errorCode, retryInMs } = worst;
-  const again = retryInMs > 0 ? `retries in ${spoken(retryInMs)}` : 'is about to retry';
+  const again = retryInMs > 0 ? `retries in ${shortDuration(retryInMs)}` : 'is about to retry';
   const often = failures === 1 ? 'once' : `${failures} times`;
   return holding(`Reconciler ${reconciler} failed on it ${often} (${errorCode}) and ${again}.`, told);
 }
@@ -244,7 +245,7 @@ function judgeLane({ state, route: { lane }, lanePause }: GateFacts): Judgement 
   const { pausedAtMs, pausedAgoMs, by, reason } = lanePause;
   const told = { lane, pausedAtMs, pausedAgoMs, pausedBy: by, pauseReason: reason };
   if (!isWaiting(state)) return open(`Lane ${lane} is paused, which affects only waiting executions.`, told);
-  const since = pausedAgoMs === null ? 'is paused' : `has been paused for ${spoken(pausedAgoMs)}`;
+  const since = pausedAgoMs === null ? 'is paused' : `has been paused for ${shortDuration(pausedAgoMs)}`;
   const who = by === null ? '' : ` by ${quoted(by)}`;
   const why = bracketed(quotedOrNull(reason));
   return holding(`Lane ${lane} ${since}${who}${why}; nothing is claimed from it until it is resumed.`, told);
@@ -285,7 +286,7 @@ function whatLacks({ route, workers }: GateFacts, live: number): Omit<Judgement,
   });
   if (live === 0)
     return {
-      detail: `No worker has sent a heartbeat in the last ${spoken(LIVE_WITHIN_MS)}.`,
+      detail: `No worker has sent a heartbeat in the last ${shortDuration(LIVE_WITHIN_MS)}.`,
       facts: told('workers'),
     };
   const anyLane: Route = { ...route, capabilities: [] };
@@ -332,12 +333,12 @@ function judgeQueue({ state, queue }: GateFacts): Judgement {
 }
 
 function when(ms: number): string {
-  return ms > 0 ? `is in ${spoken(ms)}` : `was ${spoken(-ms)} ago and it is about to expire`;
+  return ms > 0 ? `is in ${shortDuration(ms)}` : `was ${shortDuration(-ms)} ago and it is about to expire`;
 }
 
 function endsIn(ms: number): string {
-  if (ms > 0) return `ends in ${spoken(ms)}`;
-  return `ended ${spoken(-ms)} ago, and it is queued within about a second`;
+  if (ms > 0) return `ends in ${shortDuration(ms)}`;
+  return `ended ${shortDuration(-ms)} ago, and it is queued within about a second`;
 }
 
 function deadlineFirst(waitMs: number, deadlineInMs: number | null): string {

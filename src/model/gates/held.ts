@@ -2,7 +2,7 @@
  * Sentences about sessions whose open transactions hold locks on the rows of an execution. They never quote the
  * sessions' statements, which may contain data.
  */
-import { spoken } from '../wording.ts';
+import { shortDuration } from '../../contract/duration.ts';
 
 /** Only a transaction open for longer than this is reported to hold a row: every change locks it for a moment. */
 export const HELD_AFTER_MS = 1_000;
@@ -30,7 +30,7 @@ export function holderOf<Session extends SessionFacts>(sessions: readonly Sessio
 
 /** `noun` is capitalized at the start of a sentence. */
 export function nameSession({ pid, ageMs, doing }: SessionFacts, noun: 'session' | 'Session'): string {
-  const age = ageMs === null ? 'whose transaction this role may not see' : `open for ${spoken(ageMs)}`;
+  const age = ageMs === null ? 'whose transaction this role may not see' : `open for ${shortDuration(ageMs)}`;
   return `${noun} ${pid}, ${age}${doing === null ? '' : `, ${SESSION_DOES[doing]}`}`;
 }
 

@@ -6,7 +6,8 @@ import type { Json } from '../../contract/json.ts';
 import type { CountCondition, CountedBy, SignalCondition, TimeoutBehaviour } from '../../contract/signals.ts';
 import type { BlockingReason } from '../../contract/states.ts';
 import { leavesOf } from '../conditions.ts';
-import { counted, firstOf, quoted, spoken } from '../wording.ts';
+import { shortDuration } from '../../contract/duration.ts';
+import { counted, firstOf, quoted } from '../wording.ts';
 
 export interface OpenWait {
   name: string;
@@ -54,7 +55,7 @@ export function tellSuspension(reason: BlockingReason, suspension: SuspensionFac
   const { suspendedAgoMs, wakeInMs, waits } = suspension;
   const told = firstOf(waits.map(waitText), '; ');
   const woken = wakeInMs === null ? '' : `; in any case it resumes ${inTime(wakeInMs)}`;
-  return `Suspended for ${spoken(suspendedAgoMs)}, ${awaited}: ${told}${woken}; ${SHOWN}.`;
+  return `Suspended for ${shortDuration(suspendedAgoMs)}, ${awaited}: ${told}${woken}; ${SHOWN}.`;
 }
 
 /** The same for programs. */
@@ -108,5 +109,5 @@ function leafText({ n, by, waitpoints, match }: CountCondition, count: number | 
 }
 
 function inTime(ms: number): string {
-  return ms > 0 ? `in ${spoken(ms)}` : 'within about a second';
+  return ms > 0 ? `in ${shortDuration(ms)}` : 'within about a second';
 }

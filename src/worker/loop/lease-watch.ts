@@ -7,10 +7,10 @@ import { setMaxListeners } from 'node:events';
 import type { Claim, RenewOutcome, WorkerPort } from '../../contract/protocol.ts';
 import { TaskAborted, type AbortCode } from '../task.ts';
 
-/** The part of a lease kept in reserve for a write that is under way when it ends. */
+/** The part of a lease kept in reserve for a write that is in progress when it expires. */
 const MARGIN = { share: 0.2, minMs: 2_000, maxShare: 0.5 };
 /** Checks per lease duration; every second one renews, so that two renewals may be lost before the lease is. */
-const LOOKS_PER_LEASE = 6;
+const CHECKS_PER_LEASE = 6;
 /** Leases renewed in one statement. */
 const RENEW_BATCH = 1_000;
 
@@ -19,7 +19,7 @@ export class HeldLease {
   #trustedUntil: number;
   #lost: AbortCode | undefined;
   /** Why the handler must stop, while there is something left to report. */
-  #told: AbortCode | undefined;
+  #stoppedBy: AbortCode | undefined;
   /** Created on demand: most handlers finish first, and creating an Error is expensive. */
   #reason: TaskAborted | undefined;
   /** Created on demand: most handlers finish before anything uses the AbortSignal. */
@@ -59,20 +59,20 @@ export class HeldLease {
   }
 
   /** Aborts the handler while the lease is still held: the worker has something left to write, the handler has not. */
-  tell(code: AbortCode): void {
-    if (this.#told !== undefined || this.#lost !== undefined) return;
-    this.#told = code;
+  stopHandler(code: AbortCode): void {
+    if (this.#stoppedBy !== undefined || this.#lost !== undefined) return;
+    this.#stoppedBy = code;
     this.#abort?.abort(this.#stopReason());
   }
 
   /** Throws the reason if the handler must stop. */
-  throwIfTold(): void {
+  throwIfStopped(): void {
     const reason = this.#stopReason();
     if (reason !== undefined) throw reason;
   }
 
   #stopReason(): TaskAborted | undefined {
-    const code = this.#told ?? this.#lost;
+    const code = this.#stoppedBy ?? this.#lost;
     if (code !== undefined) this.#reason ??= new TaskAborted(code);
     return this.#reason;
   }
@@ -99,7 +99,7 @@ export class LeaseWatch {
   #timer: NodeJS.Timeout | undefined;
   #renewing = false;
   #asked = false;
-  #looks = 0;
+  #checks = 0;
 
   constructor(port: WorkerPort, leaseMs: number, onError: (error: unknown) => void) {
     this.#port = port;
@@ -113,7 +113,7 @@ export class LeaseWatch {
     this.#newest.get(executionId)?.lose('lease_lost');
     this.#newest.set(executionId, lease);
     this.#leases.add(lease);
-    this.#timer ??= setInterval(() => this.#look(), this.#leaseMs / LOOKS_PER_LEASE);
+    this.#timer ??= setInterval(() => this.#check(), this.#leaseMs / CHECKS_PER_LEASE);
   }
 
   remove(lease: HeldLease): void {
@@ -129,10 +129,10 @@ export class LeaseWatch {
     if (this.#leases.size > 0) this.#beat();
   }
 
-  #look(): void {
+  #check(): void {
     for (const lease of this.#leases) lease.isTrusted();
-    this.#looks += 1;
-    if (this.#looks % 2 === 0) this.#beat();
+    this.#checks += 1;
+    if (this.#checks % 2 === 0) this.#beat();
   }
 
   #beat(): void {

@@ -14,7 +14,7 @@ function onUnhandled(reason: unknown): void {
 }
 
 /** Call the returned function when the worker has stopped. */
-export function letGoOfStrays(): () => void {
+export function ignoreStrayRejections(): () => void {
   workers += 1;
   if (workers === 1) process.on('unhandledRejection', onUnhandled);
   let released = false;

@@ -20,8 +20,8 @@ export class WakeUp {
   #dueTimer: NodeJS.Timeout | undefined;
   #dueAt = Number.POSITIVE_INFINITY;
   #leastDueMs = 0;
-  #lookTimer: NodeJS.Timeout | undefined;
-  #lookAgainMs: number = STUCK_MS.first;
+  #pollTimer: NodeJS.Timeout | undefined;
+  #pollAgainMs: number = STUCK_MS.first;
 
   constructor(pollMs: number) {
     this.#pollMs = pollMs;
@@ -35,7 +35,7 @@ export class WakeUp {
 
   /** There is new work. If its row is locked right now, it is polled again after the shortest delay. */
   hint(): void {
-    this.#lookAgainMs = STUCK_MS.first;
+    this.#pollAgainMs = STUCK_MS.first;
     this.ring();
   }
 
@@ -44,11 +44,11 @@ export class WakeUp {
    * released, so the next poll comes soon; the delay grows while they stay locked, up to the poll interval.
    */
   notePassedBy(count: number): void {
-    clearTimeout(this.#lookTimer);
-    const waitMs = count === 0 ? 0 : this.#lookAgainMs;
-    this.#lookAgainMs = Math.min(Math.max(waitMs * 2, STUCK_MS.first), STUCK_MS.max);
+    clearTimeout(this.#pollTimer);
+    const waitMs = count === 0 ? 0 : this.#pollAgainMs;
+    this.#pollAgainMs = Math.min(Math.max(waitMs * 2, STUCK_MS.first), STUCK_MS.max);
     if (waitMs === 0 || waitMs >= this.#pollMs || this.#closed) return;
-    this.#lookTimer = setTimeout(() => this.ring(), waitMs);
+    this.#pollTimer = setTimeout(() => this.ring(), waitMs);
   }
 
   /** A run finished. */
@@ -130,7 +130,7 @@ export class WakeUp {
   close(): void {
     this.#closed = true;
     clearTimeout(this.#dueTimer);
-    clearTimeout(this.#lookTimer);
+    clearTimeout(this.#pollTimer);
     this.#wake?.();
     this.#wakeOnSlot?.();
   }

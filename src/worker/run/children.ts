@@ -10,8 +10,9 @@ import type { ExecutionEnd, SubmitRequest } from '../../contract/executions.ts';
 import type { Claim, WorkerPort } from '../../contract/protocol.ts';
 import { formatExecutionId, partitionOfUuid, type ExecutionId } from '../../contract/ids.ts';
 import { LIMITS } from '../../contract/limits.ts';
-import { checkInput, type AnyTask } from '../../define/task.ts';
-import type { Child, SpawnOptions } from '../../define/context.ts';
+import type { StreamKinds } from '../../define/streams.ts';
+import { checkInput, type AnyTask, type Task } from '../../define/task.ts';
+import type { Child, ChildResults, SpawnOptions } from '../../define/task-context.ts';
 import type { Asked, HandOver } from './hand-over.ts';
 import { insist } from './insist.ts';
 import { abortCodeFor, type HeldLease } from '../loop/lease-watch.ts';
@@ -32,7 +33,11 @@ export class Children {
     this.#handOver = handOver;
   }
 
-  async spawn(task: AnyTask, input: unknown, options: SpawnOptions): Promise<Child<unknown>> {
+  async spawn<In, Parsed, Made, Out, Streams extends StreamKinds>(
+    task: Task<In, Parsed, Made, Out, Streams>,
+    input: In,
+    options: SpawnOptions,
+  ): Promise<Child<Out>> {
     await checkInput(task, input);
     const executionId = childId(this.#lease.claim, task.name, options.key ?? '');
     const request = requestFor(task, input, options, executionId, this.#lease.claim.namespace);
@@ -42,7 +47,8 @@ export class Children {
       this.#lease.lose(abortCodeFor(outcome));
       throw new TaskAborted(this.#lease.lostBy ?? 'lease_lost');
     }
-    const result = async () => (await this.#results([executionId]))[0];
+    // The worker of the child has checked its result against the task's contract.
+    const result = async () => (await this.#results([executionId]))[0] as Out;
     const child = { executionId, result: () => forgiven(result) };
     this.#own.add(child);
     return child;
@@ -53,15 +59,18 @@ export class Children {
     return this.#own.has(child as object);
   }
 
-  results(children: readonly Child<unknown>[]): Promise<unknown[]> {
-    return this.#results(children.map((child) => child.executionId));
+  results<const Children extends readonly Child<unknown>[]>(
+    children: Children,
+  ): Promise<ChildResults<Children>> {
+    const ids = children.map((child) => child.executionId);
+    return this.#results(ids) as Promise<ChildResults<Children>>;
   }
 
   /**
    * In a run that is not the first, a child may have finished long ago: that must be known before a due sleep is
    * delivered.
    */
-  async #look(id: ExecutionId): Promise<ExecutionEnd | undefined> {
+  async #earlierOutcome(id: ExecutionId): Promise<ExecutionEnd | undefined> {
     const { resumed, attemptIndex } = this.#lease.claim;
     if (!resumed && attemptIndex === 0) return undefined;
     const seen = await this.#port.result(id).catch(() => ({ outcome: 'pending' as const }));
@@ -72,27 +81,27 @@ export class Children {
   async #results(ids: readonly ExecutionId[]): Promise<unknown[]> {
     const which = ids.length === 1 ? ids[0]! : createHash('sha256').update(ids.join()).digest('base64url');
     const id = this.#handOver.numbered('children', which);
-    const ends = await this.#handOver.take(id, (asked) => this.#ends(ids, asked));
-    return ends.map((end, index) => valueOf(ids[index]!, end));
+    const outcomes = await this.#handOver.take(id, (asked) => this.#outcomes(ids, asked));
+    return outcomes.map((outcome, index) => valueOf(ids[index]!, outcome));
   }
 
-  async #ends(ids: readonly ExecutionId[], asked: Asked): Promise<ExecutionEnd[]> {
+  async #outcomes(ids: readonly ExecutionId[], asked: Asked): Promise<ExecutionEnd[]> {
     const stop = new AbortController();
     setMaxListeners(0, stop.signal);
     const open = new Set<string>(ids);
-    const looks = ids.map((id) => this.#look(id));
-    const endOf = async (id: ExecutionId, index: number): Promise<ExecutionEnd> => {
-      const end = (await looks[index]) ?? (await this.#port.wait(id, { signal: stop.signal }));
+    const earlier = ids.map((id) => this.#earlierOutcome(id));
+    const outcomeOf = async (id: ExecutionId, index: number): Promise<ExecutionEnd> => {
+      const outcome = (await earlier[index]) ?? (await this.#port.wait(id, { signal: stop.signal }));
       open.delete(id);
-      return end;
+      return outcome;
     };
-    const ends = Promise.all(ids.map(endOf));
+    const outcomes = Promise.all(ids.map(outcomeOf));
     // Rejected when the wait is stopped; nothing awaits it then.
-    ends.catch(() => undefined);
-    void Promise.all(looks).then((seen) => seen.includes(undefined) && asked.live());
+    outcomes.catch(() => undefined);
+    void Promise.all(earlier).then((seen) => seen.includes(undefined) && asked.live());
     try {
-      if (ids.length > 0) await this.#waits.children(open, ends);
-      return await ends;
+      if (ids.length > 0) await this.#waits.children(open, outcomes);
+      return await outcomes;
     } finally {
       stop.abort();
     }
@@ -119,9 +128,9 @@ function requestFor(
   };
 }
 
-function valueOf(executionId: ExecutionId, end: ExecutionEnd): unknown {
-  if (end.outcome === 'success') return end.result;
-  throw new ExecutionFailed(executionId, end);
+function valueOf(executionId: ExecutionId, outcome: ExecutionEnd): unknown {
+  if (outcome.outcome === 'success') return outcome.result;
+  throw new ExecutionFailed(executionId, outcome);
 }
 
 /**

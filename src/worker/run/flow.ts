@@ -6,7 +6,7 @@ import type { WorkerPort } from '../../contract/protocol.ts';
 import { EngineError, isEngineError } from '../../contract/errors.ts';
 import { FlowPlan, type FlowExtension } from '../../define/flow-plan.ts';
 import type { SubmittedFlow } from '../../contract/flows.ts';
-import type { FlowScope } from '../../define/context.ts';
+import type { FlowScope } from '../../define/task-context.ts';
 import { insist } from './insist.ts';
 import { abortCodeFor, type HeldLease } from '../loop/lease-watch.ts';
 import { subjectOf, TaskAborted, type AbortCode } from '../task.ts';
@@ -29,7 +29,7 @@ async function extend(
   lease: HeldLease,
   define: (f: FlowExtension) => void,
 ): Promise<SubmittedFlow> {
-  lease.throwIfTold();
+  lease.throwIfStopped();
   if (typeof define !== 'function')
     throw new EngineError('invalid_step', `${subjectOf(lease.claim)}: ctx.flow.extend needs a function.`);
   const plan = new FlowPlan<void>();
@@ -37,7 +37,7 @@ async function extend(
   if (typeof (returned as { then?: unknown } | undefined)?.then === 'function')
     throw new EngineError(
       'invalid_step',
-      `${subjectOf(lease.claim)}: ctx.flow.extend needs a function that is done when it returns; await before it.`,
+      `${subjectOf(lease.claim)}: ctx.flow.extend needs a synchronous function; await before it.`,
     );
   const members = await plan.close().layOut();
   try {

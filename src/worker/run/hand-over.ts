@@ -21,22 +21,22 @@ export class Asked {
   /** When it finished, if that was before this run. */
   endedAtMs = Number.NEGATIVE_INFINITY;
   /** It is not known yet whether it finished before this run. */
-  isLookedUp: boolean;
+  isBeingLookedUp: boolean;
   hasFailed = false;
   pass: (() => void) | undefined;
   refuse: ((reason: unknown) => void) | undefined;
 
-  constructor(id: string, hand: HandOver, isLookedUp: boolean) {
+  constructor(id: string, hand: HandOver, isBeingLookedUp: boolean) {
     this.id = id;
     this.#hand = hand;
-    this.isLookedUp = isLookedUp;
+    this.isBeingLookedUp = isBeingLookedUp;
   }
 
   /** It did not finish before this run. */
   live(): void {
     this.endedAtMs = Number.POSITIVE_INFINITY;
-    if (!this.isLookedUp) return;
-    this.isLookedUp = false;
+    if (!this.isBeingLookedUp) return;
+    this.isBeingLookedUp = false;
     this.#hand.lookedUp();
   }
 
@@ -117,7 +117,7 @@ export class HandOver {
     const asked = new Asked(id, this, this.#hasPast);
     if (this.#asked.size + this.#handed.length >= LIMITS.handedEnds) throw this.#tooMany();
     this.#asked.set(id, asked);
-    if (asked.isLookedUp) this.#lookUps += 1;
+    if (asked.isBeingLookedUp) this.#lookUps += 1;
     try {
       const value = await work(asked);
       // Most are delivered at once, without awaiting anything.
@@ -190,15 +190,15 @@ export class HandOver {
 
   #forget(asked: Asked): void {
     if (this.#asked.get(asked.id) === asked) this.#asked.delete(asked.id);
-    if (!asked.isLookedUp) return;
-    asked.isLookedUp = false;
+    if (!asked.isBeingLookedUp) return;
+    asked.isBeingLookedUp = false;
     this.lookedUp();
   }
 
   /** Resolves when it is the turn of one that has finished; undefined when it is, and it was delivered. */
   #turnOf(asked: Asked): Promise<void> | undefined {
-    if (asked.isLookedUp) {
-      asked.isLookedUp = false;
+    if (asked.isBeingLookedUp) {
+      asked.isBeingLookedUp = false;
       this.lookedUp();
     }
     if (this.#isClosed) throw new TaskAborted('ended');
@@ -220,7 +220,7 @@ export class HandOver {
   }
 
   #listen(): void {
-    this.#lease.throwIfTold();
+    this.#lease.throwIfStopped();
     if (this.#isListening) return;
     this.#isListening = true;
     const { signal } = this.#lease;
@@ -353,7 +353,7 @@ export class HandOver {
 }
 
 /** Steps, sleeps and waits share one set of names. */
-export function stepEnd(name: string, key: string): string {
+export function stepOutcomeId(name: string, key: string): string {
   return JSON.stringify(key === '' ? ['step', name] : ['step', name, key]);
 }
 

@@ -1,41 +1,50 @@
 /**
- * The object a handler gets. One is created for every run, and most handlers use little of it, so whatever is expensive
- * is created on demand; with getters, so that methods can also be destructured.
+ * The object a handler gets: the one implementation of TaskContext. One is created for every run, and most handlers use
+ * little of it, so whatever is expensive is a part of the run that is created on demand.
  */
-import type { Json } from '../../contract/json.ts';
-import type { Progress } from '../../contract/steps.ts';
+import { durationMs, type Duration } from '../../contract/duration.ts';
 import type { ExecutionId } from '../../contract/ids.ts';
+import type { Json } from '../../contract/json.ts';
+import { parsed } from '../../contract/kinds.ts';
+import { LIMITS } from '../../contract/limits.ts';
+import { shape } from '../../contract/shape.ts';
 import type { Waitpoint } from '../../contract/signals.ts';
-import type { AnyTask } from '../../define/task.ts';
+import type { Progress } from '../../contract/steps.ts';
+import type { SqlTransaction } from '../../contract/transactions.ts';
+import type { StreamKinds } from '../../define/streams.ts';
+import type { Task } from '../../define/task.ts';
 import type {
   Child,
+  ChildResults,
   FlowScope,
   Logger,
   OutputStream,
+  SatisfiedWait,
   SpawnOptions,
+  StepFunction,
+  StepOptions,
   TaskContext,
-} from '../../define/context.ts';
-import type { HeldLease } from '../loop/lease-watch.ts';
+  TransactionOptions,
+  WaitForOptions,
+  WaitpointOptions,
+} from '../../define/task-context.ts';
+import { stepName, waitpointName, type Keyed } from './call-arguments.ts';
+import { stepOutcomeId } from './hand-over.ts';
+import type { Run } from './run.ts';
+import { planOf, runStep } from './run-step.ts';
+import { runTransaction } from './run-transaction.ts';
 import { forgiven } from './waits.ts';
 
-/** What the methods of a context call. */
-export interface ContextCalls {
-  readonly log: Logger;
-  readonly flow: FlowScope | null;
-  readonly stream: OutputStream;
-  /** The streams of the task's contract, by name. */
-  readonly streams: object;
-  step(...args: unknown[]): Promise<unknown>;
-  tx(...args: unknown[]): Promise<unknown>;
-  sleep(...args: unknown[]): Promise<void>;
-  waitFor(...args: unknown[]): Promise<unknown>;
-  createWaitpoint(name: unknown, options?: unknown): Promise<Waitpoint>;
-  spawn(task: AnyTask, input: unknown, options?: SpawnOptions): Promise<Child<unknown>>;
-  all(children: readonly Child<unknown>[]): Promise<unknown[]>;
-  progress(progress: Progress): void;
-}
+/** What goes into the request of the child is checked with it. */
+const spawnOptions = shape<SpawnOptions>({
+  key: parsed.optional(),
+  lane: parsed.optional(),
+  priority: parsed.optional(),
+  tags: parsed.optional(),
+  delay: parsed.optional(),
+});
 
-const AWAITED = ['step', 'tx', 'sleep', 'waitFor', 'createWaitpoint', 'spawn', 'all'] as const;
+const ASYNC_METHODS = ['step', 'tx', 'sleep', 'waitFor', 'createWaitpoint', 'spawn', 'all'] as const;
 
 export class HandlerContext implements TaskContext {
   readonly executionId: ExecutionId;
@@ -47,19 +56,10 @@ export class HandlerContext implements TaskContext {
   readonly attemptIndex: number;
   readonly resumed: boolean;
   readonly reclaimed: boolean;
-  declare step: TaskContext['step'];
-  declare tx: TaskContext['tx'];
-  declare sleep: TaskContext['sleep'];
-  declare waitFor: TaskContext['waitFor'];
-  declare createWaitpoint: TaskContext['createWaitpoint'];
-  declare spawn: TaskContext['spawn'];
-  declare all: TaskContext['all'];
-  declare progress: TaskContext['progress'];
-  readonly #lease: HeldLease;
-  readonly #calls: ContextCalls;
+  readonly #run: Run;
 
-  constructor(lease: HeldLease, calls: ContextCalls) {
-    const { claim } = lease;
+  constructor(run: Run) {
+    const { claim } = run.lease;
     this.executionId = claim.executionId;
     this.kind = claim.kind;
     this.payload = claim.payload;
@@ -69,57 +69,165 @@ export class HandlerContext implements TaskContext {
     this.attemptIndex = claim.attemptIndex;
     this.resumed = claim.resumed;
     this.reclaimed = claim.reclaimed;
-    this.#lease = lease;
-    this.#calls = calls;
+    this.#run = run;
   }
 
   get signal(): AbortSignal {
-    return this.#lease.signal;
+    return this.#run.lease.signal;
   }
 
   get fence(): string {
-    return `${this.executionId}/${this.attemptIndex}/${this.#lease.claim.leaseEpoch}`;
+    return `${this.executionId}/${this.attemptIndex}/${this.#run.lease.claim.leaseEpoch}`;
   }
 
   get flow(): FlowScope | null {
-    return this.#calls.flow;
+    return this.#run.flow;
   }
 
   get log(): Logger {
-    return this.#calls.log;
+    return this.#run.log;
   }
 
   get stream(): OutputStream {
-    return this.#calls.stream;
+    return this.#run.stream;
   }
 
+  /** The streams of the task's contract, by name. */
   get streams(): object {
-    return this.#calls.streams;
+    return this.#run.streams;
+  }
+
+  async step<Value>(
+    name: string,
+    ...call: Keyed<[fn: StepFunction<Value>, options?: StepOptions | undefined]>
+  ): Promise<Value> {
+    const run = this.#run;
+    const { key, what: fn, options } = run.arguments.keyed('step', name, call);
+    if (typeof fn !== 'function') throw run.arguments.misused('step', 'needs a function');
+    const plan = run.arguments.checked(`step('${name}')`, () => planOf(options));
+    run.book.take('step', name, key);
+    return run.performed(name, key, async () => {
+      const value = await run.inStep(name, key, async () => {
+        const made = await runStep({ name, key }, fn, plan, run.lease.signal);
+        // Once the step is stored it does not run again: its output must be stored before.
+        await run.outputStored();
+        return made;
+      });
+      return (await run.book.record({ name, key, value })).value;
+    });
+  }
+
+  async tx<Value, Tx = SqlTransaction>(
+    name: string,
+    ...call: Keyed<[fn: (tx: Tx) => Promise<Value>, options?: TransactionOptions<Tx> | undefined]>
+  ): Promise<Value> {
+    const run = this.#run;
+    const { key, what: fn, options } = run.arguments.keyed('tx', name, call);
+    if (typeof fn !== 'function') throw run.arguments.misused('tx', 'needs a function');
+    if (run.isInTransaction()) {
+      // Each would occupy one of the few connections while it waits for another.
+      const sentence = `'${name}' is inside another ctx.tx: use the outer one's transaction`;
+      throw run.arguments.misused('tx', sentence);
+    }
+    run.book.take('step', name, key);
+    return run.performed(name, key, async () => {
+      // Not inside: frames use another connection, and a transaction must not wait for one.
+      await run.outputStored();
+      run.lease.signal.throwIfAborted();
+      const work = (tx: Tx) => run.inStep(name, key, () => run.inTransaction(() => fn(tx)));
+      const { port, lease, book, log } = run;
+      return runTransaction({ port, lease, book, name, key, through: options?.through, work, log });
+    });
+  }
+
+  async sleep(name: string, ...call: Keyed<[duration: Duration]>): Promise<void> {
+    const run = this.#run;
+    const { key, what: duration } = run.arguments.keyed<Duration, never>('sleep', name, call);
+    const sleepMs = run.arguments.checked(`sleep('${name}')`, () =>
+      durationMs(duration, 'duration', LIMITS.delayMs),
+    );
+    run.book.take('sleep', name, key);
+    const askedAt = performance.now();
+    const id = stepOutcomeId(name, key);
+    return run.handOver.take(id, async (asked) => {
+      const dueInMs = await run.waits.busyWith(async () => {
+        const stored = await run.book.find('sleep', name, key);
+        if (stored === undefined) await asked.begin();
+        const begun = stored ?? (await run.book.record({ name, key, sleepMs }));
+        asked.endedAtMs = begun.value as number;
+        // If the clock was set back, it may seem to be due again.
+        return begun.dueInMs !== 0 && (await run.handOver.wasHanded(id)) ? 0 : begun.dueInMs!;
+      });
+      if (dueInMs === 0) return;
+      asked.live();
+      return run.waits.sleep(dueInMs, askedAt);
+    });
+  }
+
+  /** Only the overloads of TaskContext can tell, by the options, whether the wait may time out. */
+  async waitFor<Payload = Json>(
+    name: string,
+    ...call: Keyed<[options?: WaitForOptions<Payload> | undefined]>
+  ): Promise<SatisfiedWait<Payload>> {
+    const run = this.#run;
+    run.arguments.nameOf('waitFor', name, stepName);
+    const { key, options } = run.arguments.keyedOptions('waitFor', name, call);
+    return run.signals.waitFor(name, key, options) as Promise<SatisfiedWait<Payload>>;
+  }
+
+  async createWaitpoint(name: string, ...rest: [options?: WaitpointOptions]): Promise<Waitpoint> {
+    const run = this.#run;
+    run.arguments.nameOf('createWaitpoint', name, waitpointName);
+    const options = run.arguments.optionsOf('createWaitpoint', name, rest);
+    return run.signals.createWaitpoint(name, options);
+  }
+
+  async spawn<In, Parsed, Made, Out, Streams extends StreamKinds>(
+    task: Task<In, Parsed, Made, Out, Streams>,
+    input: In,
+    options: SpawnOptions = {},
+  ): Promise<Child<Out>> {
+    const run = this.#run;
+    if (typeof task?.name !== 'string') throw run.arguments.misused('spawn', 'needs a task made by task()');
+    run.arguments.checked('spawn', () => spawnOptions.check(options, 'options'));
+    const key = run.arguments.keyOf('spawn', options.key ?? '');
+    run.book.take('spawn', task.name, key);
+    return run.handOver.take(JSON.stringify(['spawn', task.name, key]), () =>
+      run.waits.during(() => run.children.spawn(task, input, options)),
+    );
+  }
+
+  async all<const Children extends readonly Child<unknown>[]>(
+    children: Children,
+  ): Promise<ChildResults<Children>> {
+    const run = this.#run;
+    run.lease.throwIfStopped();
+    if (!Array.isArray(children) || !children.every((child) => run.children.isOwn(child))) {
+      throw run.arguments.misused('all', 'takes a list of children that this run has spawned by ctx.spawn');
+    }
+    return run.children.results(children);
+  }
+
+  progress(progress: Progress): void {
+    this.#run.progress.report(progress);
   }
 
   static {
-    for (const name of AWAITED) {
-      method(this, name, (ctx) => {
-        const calls = ctx.#calls as unknown as Record<string, (...args: unknown[]) => Promise<unknown>>;
-        return (...args: unknown[]) => forgiven(() => calls[name]!(...args));
-      });
-    }
-    method(this, 'progress', (ctx) => {
-      const calls = ctx.#calls;
-      return (progress: Progress) => calls.progress(progress);
-    });
+    for (const name of ASYNC_METHODS) detachable<Promise<unknown>>(this.prototype, name, forgiven);
+    detachable<void>(this.prototype, 'progress', (call) => call());
   }
 }
 
-/** Middleware may replace one of these with a method of its own. */
-function method(
-  { prototype }: typeof HandlerContext,
-  name: string,
-  make: (ctx: HandlerContext) => unknown,
+/** A method that can also be destructured from the context, and that middleware may replace with one of its own. */
+function detachable<Returned>(
+  prototype: HandlerContext,
+  name: (typeof ASYNC_METHODS)[number] | 'progress',
+  around: (call: () => Returned) => Returned,
 ): void {
+  const method = Reflect.get(prototype, name) as (...args: unknown[]) => Returned;
   Object.defineProperty(prototype, name, {
     get(this: HandlerContext) {
-      return make(this);
+      return (...args: unknown[]) => around(() => method.apply(this, args));
     },
     set(this: HandlerContext, value: unknown) {
       Object.defineProperty(this, name, { value, writable: true, enumerable: true, configurable: true });

@@ -3,7 +3,7 @@
  * caused by the caller, and errors that no retry can fix, are thrown; an unknown error is retried a few times, because
  * a statement may have been cancelled by chance.
  */
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import {
   ConnectionWaitOver,
   isEngineError,
@@ -56,7 +56,7 @@ async function insistUnless<Answer>(
       }
       if (!isPassingTrouble(error)) oddTries += 1;
       if (isHopeless(error) || isEnough(error) || oddTries >= MAX_ODD_TRIES) throw error;
-      await pause(RETRY_MS, undefined, { signal: lease.signal }).catch(() => undefined);
+      await delay(RETRY_MS, undefined, { signal: lease.signal }).catch(() => undefined);
     }
   }
   throw new TaskAborted(lease.lostBy ?? 'lease_lost');

@@ -21,7 +21,7 @@ export class ProgressReports {
     this.#lease = lease;
   }
 
-  say(progress: Progress): void {
+  report(progress: Progress): void {
     percentage.check(progress.percent, 'progress.percent');
     this.#latest = { ...progress };
     if (this.#timer === undefined) this.#send();

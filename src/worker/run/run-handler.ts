@@ -7,16 +7,16 @@ import type { CompleteOutcome, FailOutcome, Failure, WorkerPort } from '../../co
 import type { StreamKinds } from '../../define/streams.ts';
 import { parseWith } from '../../contract/schema.ts';
 import { parseInput } from '../../define/task.ts';
-import type { Logger } from '../../define/context.ts';
+import type { Logger } from '../../define/task-context.ts';
 import type { Middleware, TaskHandler } from '../../define/handlers.ts';
 import { insist } from './insist.ts';
 import { abortCodeFor, type HeldLease } from '../loop/lease-watch.ts';
 import { callAfter } from './long-timer.ts';
-import { RunContext } from './run-context.ts';
+import { Run } from './run.ts';
 import { subjectOf, TaskAborted, TaskFailed, toFailure } from '../task.ts';
 
 /** The outcome of a run, for the worker's counters. */
-export type RunEnd = 'completed' | 'failed' | 'retry_scheduled' | 'paused' | 'lost';
+export type RunOutcome = 'completed' | 'failed' | 'retry_scheduled' | 'paused' | 'lost';
 
 export interface RunOptions {
   log: Logger;
@@ -30,19 +30,19 @@ export async function runHandler(
   lease: HeldLease,
   handler: TaskHandler,
   options: RunOptions,
-): Promise<RunEnd> {
-  const run = new RunContext(port, lease, options.log, handler.task.streams as StreamKinds);
+): Promise<RunOutcome> {
+  const run = new Run(port, lease, options.log, handler.task.streams as StreamKinds);
   let result: unknown;
   try {
     result = await called(run, lease, handler, options.middleware);
-    const written = run.endStream();
+    const written = run.closeOutput();
     if (written !== undefined) await written;
   } catch (thrown) {
     run.close();
     // Output from before the failure is written if possible; the failure is reported in any case.
-    await run.endStream()?.catch(() => undefined);
+    await run.closeOutput()?.catch(() => undefined);
     options.onHandled();
-    if (lease.lostBy !== undefined) return endOfLost(lease);
+    if (lease.lostBy !== undefined) return outcomeOfLost(lease);
     const step = run.stepOf(thrown);
     run.log.error({ err: thrown, ...(step === undefined ? {} : { step }) }, 'The attempt failed.');
     return reportFailure(port, lease, run, withStep(toFailure(thrown), step));
@@ -64,7 +64,7 @@ function withStep(failure: Failure, step: string | undefined): Failure {
 
 /** These lines run for every execution: a task without schemas, time limit and middleware awaits nothing else. */
 function called(
-  run: RunContext,
+  run: Run,
   lease: HeldLease,
   handler: TaskHandler,
   middleware: readonly Middleware[],
@@ -76,7 +76,7 @@ function called(
   return inTime(lease, timeoutMs, () => callPlain(run, handler, run.ctx.payload));
 }
 
-async function callPlain(run: RunContext, handler: TaskHandler, input: unknown): Promise<unknown> {
+async function callPlain(run: Run, handler: TaskHandler, input: unknown): Promise<unknown> {
   try {
     return await handler.run(input, run.ctx);
   } finally {
@@ -85,7 +85,7 @@ async function callPlain(run: RunContext, handler: TaskHandler, input: unknown):
 }
 
 async function callChecked(
-  run: RunContext,
+  run: Run,
   handler: TaskHandler,
   middleware: readonly Middleware[],
 ): Promise<unknown> {
@@ -122,7 +122,7 @@ async function inTime(
   let callOff: (() => void) | undefined;
   const over = new Promise<never>((_, reject) => {
     callOff = callAfter(timeoutMs, () => {
-      lease.tell('deadline');
+      lease.stopHandler('deadline');
       reject(new TaskFailed(`The attempt took longer than ${timeoutMs} ms.`, { category: 'timeout' }));
     });
   });
@@ -136,14 +136,14 @@ async function inTime(
 async function reportFailure(
   port: WorkerPort,
   lease: HeldLease,
-  run: RunContext,
+  run: Run,
   failure: Failure,
-): Promise<RunEnd> {
+): Promise<RunOutcome> {
   try {
     return await report(lease, run, () => port.fail(lease.claim, failure));
   } catch (error) {
     // The handler's retry options were refused: then the failure alone must be reported.
-    const message = `${failure.message} (how to treat it was refused: ${toFailure(error).message})`;
+    const message = `${failure.message} (its retry options were invalid: ${toFailure(error).message})`;
     const retry = failure.retry === 'never' ? 'never' : 'policy';
     return report(lease, run, () => port.fail(lease.claim, { message, retry }));
   }
@@ -151,21 +151,21 @@ async function reportFailure(
 
 type Report = () => Promise<CompleteOutcome | FailOutcome>;
 
-async function report(lease: HeldLease, run: RunContext, call: Report): Promise<RunEnd> {
+async function report(lease: HeldLease, run: Run, call: Report): Promise<RunOutcome> {
   try {
     // The next attempt, or a replay, takes the branches of this one; but the outcome itself matters more.
     await run.orderStored()?.catch((error: unknown) => {
       if (error instanceof TaskAborted) throw error;
-      run.log.error({ err: error }, 'The order of ends could not be stored.');
+      run.log.error({ err: error }, 'The order of outcomes could not be stored.');
     });
-    return toEnd(lease, await insist(lease, call));
+    return toOutcome(lease, await insist(lease, call));
   } catch (error) {
-    if (error instanceof TaskAborted) return endOfLost(lease);
+    if (error instanceof TaskAborted) return outcomeOfLost(lease);
     throw error;
   }
 }
 
-function toEnd(lease: HeldLease, answer: CompleteOutcome | FailOutcome): RunEnd {
+function toOutcome(lease: HeldLease, answer: CompleteOutcome | FailOutcome): RunOutcome {
   switch (answer.outcome) {
     case 'completed':
     case 'failed':
@@ -173,10 +173,10 @@ function toEnd(lease: HeldLease, answer: CompleteOutcome | FailOutcome): RunEnd 
       return answer.outcome;
     default:
       lease.lose(abortCodeFor(answer));
-      return endOfLost(lease);
+      return outcomeOfLost(lease);
   }
 }
 
-function endOfLost(lease: HeldLease): RunEnd {
+function outcomeOfLost(lease: HeldLease): RunOutcome {
   return lease.lostBy === 'paused' ? 'paused' : 'lost';
 }

@@ -2,14 +2,14 @@
  * Runs the function of one step: its tries, its time limit, its AbortSignal. What is stored is decided elsewhere.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import { durationMs } from '../../contract/duration.ts';
 import { parsed, whole } from '../../contract/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type { StepKey } from '../../contract/steps.ts';
 import { backoffMs, DEFAULT_BACKOFF, type StoredBackoff } from '../../model/retry.ts';
 import { callAfter, MAX_TIMEOUT_MS } from './long-timer.ts';
-import type { StepFunction, StepOptions } from '../../define/context.ts';
+import type { StepFunction, StepOptions } from '../../define/task-context.ts';
 import { shape } from '../../contract/shape.ts';
 import { backoffKind, storedBackoff } from '../../model/backoff.ts';
 import { TaskAborted, TaskFailed } from '../task.ts';
@@ -38,11 +38,11 @@ export function currentTry(run: AbortSignal): StepTry | undefined {
   return own?.run === run ? own : undefined;
 }
 
-/** Thrown in what is left of a try that is over: the next one does its work. */
+/** Thrown in what a finished try left running: the next try does its work. */
 class TryOver extends TaskAborted {
   constructor(name: string, tryIndex: number) {
     super('ended');
-    this.message = `Try ${tryIndex} of step "${name}" is over; what it left running can write nothing more.`;
+    this.message = `Try ${tryIndex} of step "${name}" has finished; what it left running can write nothing more.`;
   }
 }
 
@@ -86,7 +86,7 @@ export async function runStep<Value>(
         error instanceof TaskAborted || (error instanceof TaskFailed && error.options.retry === 'never');
       if (signal.aborted || hopeless || tryIndex >= plan.maxRetries) throw error;
       const waitMs = Math.min(backoffMs(plan.backoff, tryIndex, Math.random()), MAX_TIMEOUT_MS);
-      await pause(waitMs, undefined, { signal }).catch(() => undefined);
+      await delay(waitMs, undefined, { signal }).catch(() => undefined);
     }
   }
 }

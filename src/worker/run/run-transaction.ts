@@ -3,13 +3,13 @@
  * lost before its COMMIT has done nothing, so the function is called again, under the same lease and a few times; if
  * the reply to the COMMIT was lost, the stored step tells what happened.
  */
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import type { WorkerPort } from '../../contract/protocol.ts';
 import type { SqlExecutor, Transactor } from '../../contract/transactions.ts';
 import { EngineError, isEngineError, isPassingTrouble } from '../../contract/errors.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import { spread } from '../../model/retry.ts';
-import type { Logger } from '../../define/context.ts';
+import type { Logger } from '../../define/task-context.ts';
 import { insistOnConnection } from './insist.ts';
 import type { HeldLease } from '../loop/lease-watch.ts';
 import type { StepBook } from './step-book.ts';
@@ -18,14 +18,14 @@ import { subjectOf } from '../task.ts';
 /** Delay before the function is called again; a server that restarts is back within seconds. */
 const RETRY_WAIT_MS = { min: 50, max: 2_000 };
 
-export interface TransactionRun {
+export interface TransactionRun<Tx> {
   port: WorkerPort;
   lease: HeldLease;
   book: StepBook;
   name: string;
   key: string;
-  through: Transactor<unknown> | undefined;
-  work: (tx: unknown) => Promise<unknown>;
+  through: Transactor<Tx> | undefined;
+  work: (tx: Tx) => Promise<unknown>;
   log: Logger;
 }
 
@@ -35,36 +35,44 @@ interface Tried {
   isRecorded: boolean;
   /** Set when the step had been committed before: then this transaction was rolled back. */
   earlier?: { value: unknown };
-  end: { value: unknown } | { error: unknown };
+  outcome: { value: unknown } | { error: unknown };
 }
 
-export async function runTransaction(run: TransactionRun): Promise<unknown> {
+export async function runTransaction<Tx>(run: TransactionRun<Tx>): Promise<unknown> {
   const { lease, book, name, key } = run;
   const report = ({ code, message }: EngineError): void => run.log.warn({ code }, `ctx.tx waits. ${message}`);
   let isDoubtful = false;
   for (let tries = 1; ; tries += 1) {
-    lease.throwIfTold();
+    lease.throwIfStopped();
     const tried = await insistOnConnection(lease, () => tryOnce(run), report);
     if (tried.earlier !== undefined) return tried.earlier.value;
-    if ('value' in tried.end) return tried.end.value;
-    const { error } = tried.end;
+    if ('value' in tried.outcome) return tried.outcome.value;
+    const { error } = tried.outcome;
     // Only the reply to the COMMIT may have been lost, not the COMMIT; and the COMMIT may arrive during the next try.
     isDoubtful ||= tried.isRecorded;
-    const committed = isDoubtful ? await book.lookAgain(name, key) : undefined;
+    const committed = isDoubtful ? await book.readAgain(name, key) : undefined;
     if (committed !== undefined) return committed.value;
     if (!isEngineError(error) || error.code !== 'unavailable') throw error;
     if (tries >= LIMITS.transactionTries) throw lostTooOften(run, error);
     const waitMs = spread(RETRY_WAIT_MS, tries, Math.random());
-    await pause(waitMs, undefined, { signal: lease.signal }).catch(() => undefined);
+    await delay(waitMs, undefined, { signal: lease.signal }).catch(() => undefined);
   }
 }
 
 /** Throws only transient errors that kept the transaction from starting. */
-async function tryOnce({ port, lease, book, name, key, through, work }: TransactionRun): Promise<Tried> {
-  const tried: Tried = { isBegun: false, isRecorded: false, end: { value: undefined } };
-  const inside = async (tx: unknown, executor: SqlExecutor): Promise<unknown> => {
+async function tryOnce<Tx>({
+  port,
+  lease,
+  book,
+  name,
+  key,
+  through,
+  work,
+}: TransactionRun<Tx>): Promise<Tried> {
+  const tried: Tried = { isBegun: false, isRecorded: false, outcome: { value: undefined } };
+  const inside = async (tx: Tx, executor: SqlExecutor): Promise<unknown> => {
     tried.isBegun = true;
-    lease.throwIfTold();
+    lease.throwIfStopped();
     const value = await work(tx);
     const { repeated, step } = await book.recordInside({ name, key, value }, executor);
     tried.isRecorded = true;
@@ -75,15 +83,18 @@ async function tryOnce({ port, lease, book, name, key, through, work }: Transact
     return step.value;
   };
   try {
-    tried.end = { value: await port.transact(inside, through === undefined ? {} : { through }) };
+    tried.outcome = { value: await port.transact(inside, through === undefined ? {} : { through }) };
   } catch (error) {
     if (!tried.isBegun && isPassingTrouble(error)) throw error;
-    tried.end = { error };
+    tried.outcome = { error };
   }
   return tried;
 }
 
-function lostTooOften({ lease, name }: TransactionRun, { code, sqlState, cause }: EngineError): EngineError {
+function lostTooOften(
+  { lease, name }: Pick<TransactionRun<never>, 'lease' | 'name'>,
+  { code, sqlState, cause }: EngineError,
+): EngineError {
   const sentence = `the connection of ctx.tx('${name}') was lost ${LIMITS.transactionTries} times in a row; nothing of it was committed`;
   return new EngineError(code, `${subjectOf(lease.claim)}: ${sentence}.`, {
     cause,

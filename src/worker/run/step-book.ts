@@ -68,7 +68,7 @@ export class StepBook {
   }
 
   /** What is stored under the name now, whatever was read before. */
-  async lookAgain(name: string, key: string): Promise<StepRecord | undefined> {
+  async readAgain(name: string, key: string): Promise<StepRecord | undefined> {
     const { executionId } = this.#lease.claim;
     const steps = await insist(this.#lease, () => this.#port.readSteps(executionId));
     return steps.find((step) => step.name === name && step.key === key);

@@ -45,8 +45,8 @@ interface Flush {
 }
 
 /** A promise that knows whether anything awaits it: an unobserved failure is reported again. */
-class Heard<Value> extends Promise<Value> {
-  isHeard = false;
+class Observed<Value> extends Promise<Value> {
+  isObserved = false;
 
   static override get [Symbol.species](): PromiseConstructor {
     return Promise;
@@ -57,20 +57,20 @@ class Heard<Value> extends Promise<Value> {
     onKept?: ((value: Value) => Kept | PromiseLike<Kept>) | null,
     onFailed?: ((error: unknown) => Mended | PromiseLike<Mended>) | null,
   ): Promise<Kept | Mended> {
-    this.isHeard = true;
+    this.isObserved = true;
     return super.then(onKept, onFailed);
   }
 
   /** Observes the failure without marking the promise as handled. */
-  onFailure(tell: (error: unknown) => void): void {
-    super.then(undefined, tell);
+  onFailure(observe: (error: unknown) => void): void {
+    super.then(undefined, observe);
   }
 }
 
 interface Failing {
   error: unknown;
   /** Undefined when no call is left that could report it. */
-  promise: Heard<unknown> | undefined;
+  promise: Observed<unknown> | undefined;
 }
 
 export class StreamWriter {
@@ -105,7 +105,7 @@ export class StreamWriter {
 
   /** Throws the reason if nothing more can be written. */
   throwIfOver(): void {
-    this.#lease.throwIfTold();
+    this.#lease.throwIfStopped();
     if (this.#broken !== undefined) throw this.#broken.error;
     this.#ended.signal.throwIfAborted();
   }
@@ -128,7 +128,7 @@ export class StreamWriter {
     if (!this.#sending) void this.#sendAll();
     if (isTaken) return DONE;
     const taken = new Promise<void>((resolve, reject) => Object.assign(entry, { resolve, reject }));
-    // A caller that does not await it learns of the failure at the end.
+    // A caller that does not await it learns of the failure when the handler returns.
     taken.catch(() => undefined);
     return taken;
   }
@@ -137,7 +137,7 @@ export class StreamWriter {
    * Returns a promise rejected with the error, which is reported again at the next flush unless the promise is handled.
    */
   refuse(error: unknown): Promise<never> {
-    const promise = new Heard<never>((_, reject) => reject(error));
+    const promise = new Observed<never>((_, reject) => reject(error));
     promise.onFailure(() => undefined);
     this.#remember({ error, promise });
     return promise;
@@ -145,7 +145,7 @@ export class StreamWriter {
 
   /** The same for work that may fail later. A lost lease is not reported as a failed write. */
   watched<Value>(work: Promise<Value>): Promise<Value> {
-    const promise = new Heard<Value>((resolve, reject) => void work.then(resolve, reject));
+    const promise = new Observed<Value>((resolve, reject) => void work.then(resolve, reject));
     promise.onFailure((error) => {
       if (!(error instanceof TaskAborted)) this.#remember({ error, promise });
     });
@@ -169,9 +169,9 @@ export class StreamWriter {
   /** The same, and throws what was refused since the last flush. */
   async flush(): Promise<void> {
     await this.settled();
-    const unheard = this.#refusals.find(({ promise }) => promise?.isHeard !== true);
+    const unobserved = this.#refusals.find(({ promise }) => promise?.isObserved !== true);
     this.#refusals = [];
-    if (unheard !== undefined) throw unheard.error;
+    if (unobserved !== undefined) throw unobserved.error;
   }
 
   /** Accepts no more frames; those already accepted are still written. */
@@ -181,7 +181,7 @@ export class StreamWriter {
 
   #remember(refusal: Failing): void {
     if (this.#refusals.length >= MAX_REFUSALS)
-      this.#refusals = this.#refusals.filter(({ promise }) => promise?.isHeard !== true);
+      this.#refusals = this.#refusals.filter(({ promise }) => promise?.isObserved !== true);
     if (this.#refusals.length < MAX_REFUSALS) this.#refusals.push(refusal);
   }
 

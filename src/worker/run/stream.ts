@@ -16,7 +16,7 @@ import type {
   OutputStream,
   SummaryWriter,
   WriteOptions,
-} from '../../define/context.ts';
+} from '../../define/task-context.ts';
 import type { StepTry } from './run-step.ts';
 import type { StreamWriter } from './stream-writer.ts';
 import { subjectOf, TaskAborted } from '../task.ts';
@@ -150,7 +150,7 @@ class StreamCalls {
   /** Frames use another connection: transactions that hold one each while they wait for another would deadlock. */
   #refuseInTransaction(): void {
     if (!this.#run.isInTransaction()) return;
-    const sentence = 'write before or after the transaction: inside of ctx.tx nothing is written to streams.';
+    const sentence = 'nothing can be written to streams inside ctx.tx; write before or after it.';
     throw new EngineError('invalid_step', sentence);
   }
 

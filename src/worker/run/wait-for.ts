@@ -22,8 +22,13 @@ import {
 } from '../../contract/signals.ts';
 import { parseWith, type Schema } from '../../contract/schema.ts';
 import { waitpointsOf } from '../../model/conditions.ts';
-import type { PayloadSchema, WaitForOptions, WaitpointOptions, WaitResult } from '../../define/context.ts';
-import { stepEnd, type HandOver } from './hand-over.ts';
+import type {
+  PayloadSchema,
+  WaitForOptions,
+  WaitpointOptions,
+  WaitResult,
+} from '../../define/task-context.ts';
+import { stepOutcomeId, type HandOver } from './hand-over.ts';
 import { insist } from './insist.ts';
 import { abortCodeFor, type HeldLease } from '../loop/lease-watch.ts';
 import type { StepBook } from './step-book.ts';
@@ -36,7 +41,7 @@ export interface SignalWait {
   waitpoints: readonly WaitpointRequest[];
 }
 
-const waitForOptions = shape<WaitForOptions>({
+const waitForOptions = shape<WaitForOptions<unknown>>({
   schema: parsed.optional(),
   timeout: parsed.optional(),
   onTimeout: choice(TIMEOUT_BEHAVIOURS).optional(),
@@ -70,25 +75,29 @@ export class Signals {
     this.#handOver = handOver;
   }
 
-  async waitFor(name: string, key: string, options: WaitForOptions): Promise<WaitResult> {
+  async waitFor<Payload>(
+    name: string,
+    key: string,
+    options: WaitForOptions<Payload> = {},
+  ): Promise<WaitResult<Payload>> {
     return this.#explaining(`waitFor('${name}')`, async () => {
       const wait = signalWaitOf(name, key, options);
       this.#book.take('wait', name, key);
       const askedAt = performance.now();
-      return this.#handOver.take(stepEnd(name, key), async (asked) => {
+      return this.#handOver.take(stepOutcomeId(name, key), async (asked) => {
         const past = await this.#waits.busyWith(async () => {
           const stored = await this.#book.find('wait', name, key);
           if (stored?.end === undefined || stored.end === null) await asked.begin();
           else asked.endedAtMs = stored.end.endedAtMs;
           return stored?.end ?? null;
         });
-        const end = past ?? (await this.#waits.signals(wait, askedAt));
-        return this.#waits.busyWith(() => resultOf(end, codeOf(options.schema)));
+        const outcome = past ?? (await this.#waits.signals(wait, askedAt));
+        return this.#waits.busyWith(() => resultOf(outcome, codeOf(options.schema)));
       });
     });
   }
 
-  async createWaitpoint(name: string, options: WaitpointOptions): Promise<Waitpoint> {
+  async createWaitpoint(name: string, options: WaitpointOptions = {}): Promise<Waitpoint> {
     return this.#explaining(`createWaitpoint('${name}')`, async () => {
       const request = waitpointOf(name, options);
       const create = async (): Promise<Waitpoint> => {
@@ -118,7 +127,7 @@ export class Signals {
   }
 }
 
-function signalWaitOf(name: string, key: string, options: WaitForOptions): SignalWait {
+function signalWaitOf(name: string, key: string, options: WaitForOptions<unknown>): SignalWait {
   const { timeout, onTimeout, reason, resumeDelay } = waitForOptions.check(options, 'options');
   const own = key === '' ? name : `${name}:${key}`;
   const condition = plainCondition(byOf(options), own, 1);
@@ -152,9 +161,9 @@ function waitpointOf(name: string, options: WaitpointOptions): WaitpointRequest 
   };
 }
 
-function byOf({ by, match }: WaitForOptions): SignalCondition {
+function byOf({ by, match }: WaitForOptions<unknown>): SignalCondition {
   if (match === undefined) return by ?? atLeast(1);
-  if (by !== undefined) refuse('options.match', 'cannot stand beside by; say it there, with .named(…)');
+  if (by !== undefined) refuse('options.match', 'cannot be combined with by; use by with .named(…)');
   return atLeast(1).named(match);
 }
 
@@ -175,8 +184,8 @@ function plainCondition(condition: SignalCondition, own: string, depth: number):
 }
 
 /** The schema's code, which turns payloads into what the handler gets; a plain JSON Schema has none. */
-function codeOf(schema: WaitForOptions['schema']): Schema<unknown, Json> | undefined {
-  return schema !== undefined && '~standard' in schema ? (schema as PayloadSchema<Json>) : undefined;
+function codeOf<Payload>(schema: WaitForOptions<Payload>['schema']): Schema<unknown, Payload> | undefined {
+  return schema !== undefined && '~standard' in schema ? (schema as PayloadSchema<Payload>) : undefined;
 }
 
 function jsonSchemaOf(schema: WaitpointOptions['schema']): Json | undefined {
@@ -190,25 +199,28 @@ function jsonSchemaOf(schema: WaitpointOptions['schema']): Json | undefined {
   if (typeof standard?.jsonSchema?.input !== 'function' || typeof standard.validate !== 'function') {
     refuse(
       'options.schema',
-      `of ${standard?.vendor ?? 'this library'} cannot be written as JSON Schema, and payloads are checked where signals ` +
-        `are delivered, in processes that do not have its code; use one that can, such as of zod from 4.2 or arktype, ` +
-        'or give a JSON Schema',
+      `of ${standard?.vendor ?? 'this library'} cannot be converted to JSON Schema, and payloads are checked where signals ` +
+        'are delivered, in processes that do not have its code; use a schema that can be, such as one of zod (from 4.2) or ' +
+        'arktype, or pass a JSON Schema',
     );
   }
   try {
     return standard.jsonSchema.input({ target: SCHEMA_TARGET }) as Json;
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
-    refuse('options.schema', `cannot be written as JSON Schema: ${why}`);
+    refuse('options.schema', `cannot be converted to JSON Schema: ${why}`);
   }
 }
 
-async function resultOf(end: WaitEnd, schema: Schema<unknown, Json> | undefined): Promise<WaitResult> {
-  const signals: Signal[] = [];
-  for (const signal of end.signals) {
+async function resultOf<Payload>(
+  outcome: WaitEnd,
+  schema: Schema<unknown, Payload> | undefined,
+): Promise<WaitResult<Payload>> {
+  const signals: Signal<Payload>[] = [];
+  for (const signal of outcome.signals) {
     const what = { field: 'payload', of: `Signal "${signal.name}" at "${signal.waitpoint}"` };
     signals.push({ ...signal, payload: await parseWith(schema, signal.payload, what) });
   }
-  if (end.outcome === 'timed_out') return { outcome: 'timed_out', payload: undefined, signals };
-  return { outcome: 'satisfied', payload: signals.at(-1)?.payload ?? null, signals };
+  if (outcome.outcome === 'timed_out') return { outcome: 'timed_out', payload: undefined, signals };
+  return { outcome: 'satisfied', payload: (signals.at(-1)?.payload ?? null) as Payload, signals };
 }

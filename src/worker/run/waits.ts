@@ -24,7 +24,7 @@ const PATIENCE_MS = 250;
  */
 export const LEFTOVER_PATIENCE_MS = 5_000;
 /** Interval between polls for signals while other work occupies the worker. The first one is after PATIENCE_MS. */
-const LOOK_MS = 1_000;
+const POLL_MS = 1_000;
 
 interface Wait {
   /** On the monotonic clock; undefined when it has no due time. */
@@ -33,10 +33,10 @@ interface Wait {
   children: ReadonlySet<string>;
   signals: SignalWait | undefined;
   /** The outcome of the wait for signals. */
-  end: WaitEnd | undefined;
+  outcome: WaitEnd | undefined;
   impatient: boolean;
   /** What it waited for has happened. */
-  over: boolean;
+  isFinished: boolean;
   /** Cancel the timers: of its due time, and of its patience. */
   callOff: (() => void) | undefined;
   calmed: (() => void) | undefined;
@@ -44,13 +44,13 @@ interface Wait {
   reject(error: unknown): void;
 }
 
-const UNTOLD: Omit<Wait, 'resolve' | 'reject'> = {
+const NEW_WAIT: Omit<Wait, 'resolve' | 'reject'> = {
   dueAt: undefined,
   children: new Set(),
   signals: undefined,
-  end: undefined,
+  outcome: undefined,
   impatient: false,
-  over: false,
+  isFinished: false,
   callOff: undefined,
   calmed: undefined,
 };
@@ -71,8 +71,8 @@ export class Waits {
   #busy = 0;
   #pausing: Promise<void> | undefined;
   #considering = false;
-  #looking = false;
-  #callOffLook: (() => void) | undefined;
+  #polling = false;
+  #callOffPoll: (() => void) | undefined;
   #happenedAt = Number.NEGATIVE_INFINITY;
   #closed = false;
 
@@ -96,7 +96,7 @@ export class Waits {
     this.#busy += 1;
     try {
       await this.#pausing;
-      this.#lease.throwIfTold();
+      this.#lease.throwIfStopped();
       if (this.#closed) throw new TaskAborted('ended');
       return await work();
     } finally {
@@ -120,18 +120,18 @@ export class Waits {
   /** Resolves when the database reports the outcome. */
   async signals(signals: SignalWait, askedAt: number): Promise<WaitEnd> {
     if (this.#forSignals().length >= LIMITS.waits) {
-      const sentence = `An execution can wait for ${LIMITS.waits} things to be told at once; let one wait take several signals.`;
+      const sentence = `An execution can have at most ${LIMITS.waits} open waits; combine conditions with anyOf or allOf.`;
       throw new EngineError('invalid_step', sentence);
     }
-    this.#lookAfter(PATIENCE_MS);
-    const { end } = await this.#add({ signals }, { patienceMs: this.#patienceSince(askedAt) });
-    return end!;
+    this.#pollAfter(PATIENCE_MS);
+    const { outcome } = await this.#add({ signals }, { patienceMs: this.#patienceSince(askedAt) });
+    return outcome!;
   }
 
   /** The handler has finished: what it left behind is no longer waited for. */
   close(): void {
     this.#closed = true;
-    this.#callOffLook?.();
+    this.#callOffPoll?.();
     for (const wait of this.#waits) wait.reject(new TaskAborted('ended'));
   }
 
@@ -144,14 +144,14 @@ export class Waits {
     until: { ms?: number; ended?: Promise<unknown>; patienceMs?: number },
   ): Promise<Wait> {
     const { signal } = this.#lease;
-    this.#lease.throwIfTold();
+    this.#lease.throwIfStopped();
     let stop!: () => void;
     let wait!: Wait;
     try {
       await new Promise<void>((resolve, reject) => {
-        wait = { ...UNTOLD, ...what, resolve, reject };
+        wait = { ...NEW_WAIT, ...what, resolve, reject };
         stop = whenAborted(signal, () => reject(signal.reason as Error));
-        until.ended?.then(() => this.#end(wait), reject);
+        until.ended?.then(() => this.#finish(wait), reject);
         this.#waits.add(wait);
         this.#wait(wait, until.ms, until.patienceMs ?? PATIENCE_MS);
       });
@@ -181,13 +181,13 @@ export class Waits {
   /** A long sleep has a timer here too: beside work that takes longer, or inside a step, no pause ends it. */
   #wait(wait: Wait, ms: number | undefined, patienceMs: number): void {
     if (ms === undefined) return this.#calmDown(wait, patienceMs);
-    wait.callOff = callAfter(ms, () => this.#end(wait));
+    wait.callOff = callAfter(ms, () => this.#finish(wait));
     if (ms > PATIENCE_MS) this.#calmDown(wait, patienceMs);
   }
 
   /** While a pause is in progress nothing resumes: it decides whether the worker keeps the execution. */
-  #end(wait: Wait): void {
-    wait.over = true;
+  #finish(wait: Wait): void {
+    wait.isFinished = true;
     if (this.#pausing === undefined) wait.resolve();
   }
 
@@ -202,21 +202,21 @@ export class Waits {
     this.#considering = true;
     setImmediate(() => {
       this.#considering = false;
-      if (this.#pausing !== undefined || this.#looking || !this.#mayPause()) return;
+      if (this.#pausing !== undefined || this.#polling || !this.#mayPause()) return;
       this.#pausing = this.#pause().finally(() => this.#goOn());
     });
   }
 
   #goOn(): void {
     this.#pausing = undefined;
-    for (const wait of this.#waits) if (wait.over) wait.resolve();
+    for (const wait of this.#waits) if (wait.isFinished) wait.resolve();
     this.consider();
   }
 
   #mayPause(): boolean {
     if (this.#closed || this.#busy > 0 || this.#waits.size === 0 || this.#beside.isHandingOver())
       return false;
-    return [...this.#waits].every((wait) => wait.impatient && !wait.over);
+    return [...this.#waits].every((wait) => wait.impatient && !wait.isFinished);
   }
 
   async #pause(): Promise<void> {
@@ -228,12 +228,12 @@ export class Waits {
       }
       // Once sent, it may have happened: only the reply to the same request tells whether it did.
       const request = pauseRequestOf([...this.#waits]);
-      const told = signalsRequestOf(this.#forSignals());
+      const signals = signalsRequestOf(this.#forSignals());
       const { claim } = this.#lease;
       const ask = (): Promise<PauseOutcome | SuspendOutcome> =>
-        told === undefined
+        signals === undefined
           ? this.#port.pause(claim, request)
-          : this.#port.suspend(claim, { ...request, ...told });
+          : this.#port.suspend(claim, { ...request, ...signals });
       this.#answered(await insist(this.#lease, ask));
     } catch (error) {
       // A lost lease has already aborted the handler; any other error is thrown to it.
@@ -244,7 +244,7 @@ export class Waits {
   #answered(answer: PauseOutcome | SuspendOutcome): void {
     switch (answer.outcome) {
       case 'already_satisfied':
-        return this.#told(answer.ended);
+        return this.#signalled(answer.ended);
       case 'due':
         return this.#beginAgain();
       case 'open':
@@ -257,14 +257,14 @@ export class Waits {
     }
   }
 
-  #told(ended: readonly { name: string; key: string; end: WaitEnd }[]): void {
+  #signalled(ended: readonly { name: string; key: string; end: WaitEnd }[]): void {
     for (const { name, key, end } of ended) {
       const wait = this.#forSignals().find(
         ({ signals }) => signals?.request.name === name && signals.request.key === key,
       );
       if (wait === undefined) continue;
-      wait.end = end;
-      this.#end(wait);
+      wait.outcome = end;
+      this.#finish(wait);
     }
   }
 
@@ -276,27 +276,27 @@ export class Waits {
   }
 
   #forSignals(): Wait[] {
-    return [...this.#waits].filter((wait) => wait.signals !== undefined && !wait.over);
+    return [...this.#waits].filter((wait) => wait.signals !== undefined && !wait.isFinished);
   }
 
-  #lookAfter(ms: number): void {
-    this.#callOffLook ??= callAfter(ms, () => {
-      this.#callOffLook = undefined;
+  #pollAfter(ms: number): void {
+    this.#callOffPoll ??= callAfter(ms, () => {
+      this.#callOffPoll = undefined;
       if (this.#closed || !this.#lease.isTrusted()) return;
       const waits = this.#forSignals();
       if (waits.length === 0) return;
       // A pause in progress asks for the same.
-      if (this.#pausing !== undefined) return this.#lookAfter(LOOK_MS);
-      this.#looking = true;
-      void this.#look(waits).finally(() => {
-        this.#looking = false;
-        if (!this.#closed) this.#lookAfter(LOOK_MS);
+      if (this.#pausing !== undefined) return this.#pollAfter(POLL_MS);
+      this.#polling = true;
+      void this.#poll(waits).finally(() => {
+        this.#polling = false;
+        if (!this.#closed) this.#pollAfter(POLL_MS);
         this.consider();
       });
     });
   }
 
-  async #look(waits: readonly Wait[]): Promise<void> {
+  async #poll(waits: readonly Wait[]): Promise<void> {
     try {
       const request = { ...signalsRequestOf(waits)!, mode: 'look' as const };
       const answer = await this.#port.suspend(this.#lease.claim, request);

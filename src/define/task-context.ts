@@ -1,0 +1,307 @@
+/**
+ * The context a handler gets besides its input, as its author sees it. What is done through it is stored: when the
+ * handler runs again, after a crash, a retry or a pause, finished steps return what they returned the first time.
+ * Implemented in worker/run/handler-context.ts.
+ */
+import type { Json } from '../contract/json.ts';
+import type { Backoff } from '../contract/policy.ts';
+import type { Progress } from '../contract/steps.ts';
+import type { SqlTransaction, Transactor } from '../contract/transactions.ts';
+import type { Duration } from '../contract/duration.ts';
+import type { FlowExtension } from './flow-plan.ts';
+import type { FlowId, SubmittedFlow } from '../contract/flows.ts';
+import type { ExecutionId } from '../contract/ids.ts';
+import type {
+  Signal,
+  SignalCondition,
+  TimeoutBehaviour,
+  Waitpoint,
+  WaitReason,
+} from '../contract/signals.ts';
+import type { Schema } from '../contract/schema.ts';
+import type { ChunkStream, MergePatch, StreamKinds, SummaryStream } from './streams.ts';
+import type { FrameEncoding, FrameMode } from '../contract/streams.ts';
+import type { Task } from './task.ts';
+
+/** A logger with the signatures of pino: an object of fields, then a message. */
+export interface Logger {
+  debug(facts: object, message?: string): void;
+  info(facts: object, message?: string): void;
+  warn(facts: object, message?: string): void;
+  error(facts: object, message?: string): void;
+}
+
+/** Retries and time limit of a step. */
+export interface StepOptions {
+  /** Tries after the first one, in the same run and without freeing the worker. Default: none. */
+  retry?: { maxRetries: number; backoff?: Backoff };
+  /** How long one try may take. */
+  timeout?: Duration;
+}
+
+/** What the function of a step gets. */
+export interface StepScope {
+  /** Aborted when the worker has lost the execution, or when the step has timed out. */
+  readonly signal: AbortSignal;
+  /** From 0; grows with each try of this step in this run. */
+  readonly tryIndex: number;
+}
+
+/** The function of a step; what it returns is stored. */
+export type StepFunction<Value> = (scope: StepScope) => Value | Promise<Value>;
+
+/** Which transaction a `ctx.tx` runs in. */
+export interface TransactionOptions<Tx> {
+  /** Runs the transaction with a library of yours. Default: on a connection of FlowFabric, with the interface of `pg`. */
+  through?: Transactor<Tx>;
+}
+
+/** Settings of one child that override those of its task. */
+export interface SpawnOptions {
+  /** Distinguishes children of the same task. */
+  key?: string;
+  lane?: string;
+  priority?: number;
+  tags?: Record<string, string>;
+  /** Starts no sooner than this long from now. */
+  delay?: Duration;
+}
+
+/** A child execution. */
+export interface Child<Out> {
+  readonly executionId: ExecutionId;
+  /** Waits until it has finished; a long wait frees the worker. Throws ExecutionFailed if it did not succeed. */
+  result(): Promise<Out>;
+}
+
+/** The results of children, in their order. */
+export type ChildResults<Children extends readonly Child<unknown>[]> = {
+  -readonly [Place in keyof Children]: Children[Place] extends Child<infer Out> ? Out : never;
+};
+
+/** A Standard Schema that can be converted to JSON Schema, such as those of zod and arktype. */
+export interface PayloadSchema<Payload = unknown> {
+  readonly '~standard': Schema<unknown, Payload>['~standard'] & {
+    readonly jsonSchema: {
+      readonly input: (options: { readonly target: 'draft-2020-12' }) => Record<string, unknown>;
+    };
+  };
+}
+
+/** Options of a waitpoint. */
+export interface WaitpointOptions {
+  /**
+   * The schema of payloads. They are checked when a signal is delivered, in processes that do not have your code, so it
+   * must be a JSON Schema or one that can be converted to it.
+   */
+  schema?: PayloadSchema | Record<string, unknown>;
+  /** How long signals are accepted and the token is valid, unless a wait suspends on it. Default 7 days. */
+  expiresIn?: Duration;
+}
+
+/** What completes a wait, and what happens when it times out. */
+export interface WaitForOptions<Payload = Json> {
+  /**
+   * The schema of payloads. They are checked when a signal is delivered, in processes that do not have your code, so it
+   * must be a JSON Schema or one that can be converted to it. The handler gets payloads as the schema parses them. What
+   * JSON Schema cannot express, such as a refinement, is checked only then, and fails the execution.
+   */
+  schema?: PayloadSchema<Payload> | Record<string, unknown>;
+  /** How long to wait, counted from the first call. Default: for ever. */
+  timeout?: Duration;
+  /**
+   * On a timeout the execution finishes as `failed`, `cancelled` or `expired`; or the handler resumes with the outcome
+   * `timed_out` (`resume`); or it keeps waiting, for an operator (`escalate`). Default `fail`.
+   */
+  onTimeout?: TimeoutBehaviour;
+  /** Which signals complete it. Default: `atLeast(1)` at the waitpoint named like the wait, or `name:key`. */
+  by?: SignalCondition;
+  /** Shorthand for `by: atLeast(1).named(match)`. */
+  match?: string;
+  /** The reason shown in lists of waiting executions. Default `signal`. */
+  reason?: WaitReason;
+  /** Delay between the last signal and the next run. Default: none. */
+  resumeDelay?: Duration;
+}
+
+/** The outcome of a wait that signals completed. */
+export interface SatisfiedWait<Payload = Json> {
+  outcome: 'satisfied';
+  /** Of the last signal, the one that completed the wait. */
+  payload: Payload;
+  /** The signals that matched, up to that one, in the order they were accepted. */
+  signals: Signal<Payload>[];
+}
+
+/** The outcome of a wait that may time out. */
+export type WaitResult<Payload = Json> =
+  SatisfiedWait<Payload> | { outcome: 'timed_out'; payload: undefined; signals: Signal<Payload>[] };
+
+/** Options of a wait whose timeout the handler never sees. */
+type DecidedWait<Payload> = WaitForOptions<Payload> & { onTimeout?: Exclude<TimeoutBehaviour, 'resume'> };
+
+/** One piece of output: a string, bytes, or a JSON value. */
+export type StreamChunk = string | Uint8Array | Json;
+
+/** Options of one chunk. */
+export interface WriteOptions {
+  /** Lets readers distinguish frames. Default `event`. */
+  type?: string;
+  correlationId?: string;
+  /** `best_effort` frames are kept for a short time only. Default `durable`. */
+  mode?: Exclude<FrameMode, 'summary'>;
+  /** Default: `text` for a string, `binary` for bytes, `json` for anything else. */
+  encoding?: FrameEncoding;
+}
+
+/** The part of a web ReadableStream that is used. */
+export interface ReadableLike<Chunk> {
+  getReader(): {
+    read(): Promise<{ done: boolean; value?: Chunk | undefined }>;
+    cancel(reason?: unknown): Promise<void>;
+  };
+}
+
+/** A source of chunks. */
+export type ChunkSource<Chunk> = AsyncIterable<Chunk> | ReadableLike<Chunk>;
+
+/**
+ * The output of the attempt, for whoever follows it. Output of a `ctx.step` is stored before the step is, and is not
+ * written again afterwards. Output outside of steps is written again by the next run, and readers are notified of that.
+ * Frames carry the try of the step: a try that failed or timed out can write nothing more. Inside a `ctx.tx` nothing can
+ * be written: write before or after it.
+ */
+export interface OutputStream {
+  /**
+   * Writes a chunk; the order of the calls is kept. Resolves when there is room for the next one, so a handler that
+   * awaits it is no faster than the database. A chunk that cannot be stored rejects this call; if nothing awaits it,
+   * `flush` rejects, or the attempt fails.
+   */
+  write(chunk: StreamChunk, options?: WriteOptions): Promise<void>;
+  /**
+   * Patches the document of the attempt (RFC 7396): keys are merged, null removes one. The next attempt begins with an
+   * empty document, so what it must contain is patched outside of steps.
+   */
+  patch(patch: { [key: string]: Json | undefined }): Promise<void>;
+  /**
+   * Writes each chunk as it arrives, no faster than the database accepts them; returns how many. The source is cancelled
+   * when the worker loses the execution.
+   */
+  pipe(source: ChunkSource<StreamChunk>, options?: WriteOptions): Promise<number>;
+  /** Resolves when all output so far is stored. Called automatically before a step is stored, before a pause and when the handler returns. */
+  flush(): Promise<void>;
+}
+
+/** Writes one stream of the task's contract. Its schema, if it has one, must be synchronous, so that order is kept. */
+export interface ChunkWriter<Chunk> {
+  write(chunk: Chunk, options?: Pick<WriteOptions, 'correlationId'>): Promise<void>;
+  pipe(source: ChunkSource<Chunk>, options?: Pick<WriteOptions, 'correlationId'>): Promise<number>;
+}
+
+/** Patches the document of the attempt. */
+export interface SummaryWriter<Document> {
+  patch(patch: MergePatch<Document>): Promise<void>;
+}
+
+/** The writers of a task's streams, by name. */
+export type StreamWriters<Streams extends StreamKinds> = {
+  readonly [Name in keyof Streams]: Streams[Name] extends SummaryStream<infer Document>
+    ? SummaryWriter<Document>
+    : Streams[Name] extends ChunkStream<infer Made, infer _Out>
+      ? ChunkWriter<Made>
+      : never;
+};
+
+/** The flow a member runs in. */
+export interface FlowScope {
+  readonly flowId: FlowId;
+  /**
+   * Adds members to the flow, all of them or none: `extend((f) => { f.add('page', fetchPage, { url }) })`. Repeatable:
+   * members are identified by name, so a later run that uses the same names adds nothing. A new member starts when its
+   * edges allow it; `f.member` refers to this member, for one that waits for it.
+   */
+  extend(define: (f: FlowExtension) => void): Promise<SubmittedFlow>;
+}
+
+/** The context a handler gets besides its input. */
+export interface TaskContext {
+  readonly executionId: ExecutionId;
+  /** The task's name. */
+  readonly kind: string;
+  /** The input as it was submitted, before the task's schema parsed it. */
+  readonly payload: Json;
+  readonly lane: string;
+  readonly namespace: string;
+  readonly tags: Readonly<Record<string, string>>;
+  /** From 0; grows with each new attempt. */
+  readonly attemptIndex: number;
+  /** True if this attempt began in an earlier run, and was paused or handed back. */
+  readonly resumed: boolean;
+  /** True if the previous worker lost its lease. */
+  readonly reclaimed: boolean;
+  /** Aborted when the worker has lost the execution; its reason is a TaskAborted. */
+  readonly signal: AbortSignal;
+  /**
+   * Unique to this lease, for services that fence by equality. It changes with every attempt; `executionId` does not
+   * and is the one to use as an idempotency key.
+   */
+  readonly fence: string;
+  /** The flow this execution is a member of; null outside of flows. */
+  readonly flow: FlowScope | null;
+  /** The worker's logger; the execution's id, task and attempt are added to each entry. */
+  readonly log: Logger;
+  /** Runs `fn` once: its value is stored, and later runs return the stored value. */
+  step<Value>(name: string, fn: StepFunction<Value>, options?: StepOptions): Promise<Value>;
+  step<Value>(name: string, key: string, fn: StepFunction<Value>, options?: StepOptions): Promise<Value>;
+  /** The same in a transaction: your writes and the step's record are committed together, or not at all. */
+  tx<Value, Tx = SqlTransaction>(
+    name: string,
+    fn: (tx: Tx) => Promise<Value>,
+    options?: TransactionOptions<Tx>,
+  ): Promise<Value>;
+  tx<Value, Tx = SqlTransaction>(
+    name: string,
+    key: string,
+    fn: (tx: Tx) => Promise<Value>,
+    options?: TransactionOptions<Tx>,
+  ): Promise<Value>;
+  /** Waits by the database's clock. A long sleep frees the worker and survives any crash. */
+  sleep(name: string, duration: Duration): Promise<void>;
+  sleep(name: string, key: string, duration: Duration): Promise<void>;
+  /**
+   * Waits for signals, from a person, a callback or another service, and frees the worker meanwhile. Signals that
+   * arrived at its waitpoint earlier count. A wait that lost a `Promise.race` stays open, with its timeout, until the
+   * handler has finished.
+   */
+  waitFor<Payload = Json>(name: string, options?: DecidedWait<Payload>): Promise<SatisfiedWait<Payload>>;
+  waitFor<Payload = Json>(name: string, options: WaitForOptions<Payload>): Promise<WaitResult<Payload>>;
+  waitFor<Payload = Json>(
+    name: string,
+    key: string,
+    options?: DecidedWait<Payload>,
+  ): Promise<SatisfiedWait<Payload>>;
+  waitFor<Payload = Json>(
+    name: string,
+    key: string,
+    options: WaitForOptions<Payload>,
+  ): Promise<WaitResult<Payload>>;
+  /**
+   * Opens a waitpoint ahead of its wait, so that its token can be handed out; signals are kept until then. Not a step:
+   * called again, it returns the same waitpoint. Send the token inside a `ctx.step`, so that it is sent once. Pass the
+   * schema of the wait that follows: signals that arrive earlier are checked by it, and a wait with a different schema
+   * is refused.
+   */
+  createWaitpoint(name: string, options?: WaitpointOptions): Promise<Waitpoint>;
+  /** Starts another execution, once, however often this one runs again. */
+  spawn<In, Parsed, Made, Out, Streams extends StreamKinds>(
+    task: Task<In, Parsed, Made, Out, Streams>,
+    input: In,
+    options?: SpawnOptions,
+  ): Promise<Child<Out>>;
+  /** Waits for all these children together and returns their results. */
+  all<const Children extends readonly Child<unknown>[]>(children: Children): Promise<ChildResults<Children>>;
+  /** The output of the attempt while it runs. `ctx.streams` has the streams of the task's contract. */
+  readonly stream: OutputStream;
+  /** Reports progress; the latest report wins. Sent at intervals. */
+  progress(progress: Progress): void;
+}
