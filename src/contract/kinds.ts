@@ -2,6 +2,7 @@
  * The kinds of values that requests and options are made of (see shape.ts). The same mistake gets the same sentence wherever it is
  * made. Constants are marked as pure: a browser that loads definitions loads only those that definitions use.
  */
+import type { ErrorCode } from './errors.ts';
 import { fault, faultAt, Kind, type Opaque } from './shape.ts';
 
 /** Newer than the library the project is compiled against, older than the oldest Node it runs on. */
@@ -97,6 +98,14 @@ export function list<Item>(item: Kind<Item>, max: number, min: 0 | 1 = 0): Kind<
       if (found !== undefined) return faultAt(`[${index}]`, found);
     }
     return undefined;
+  });
+}
+
+/** The same kind, refused with another error code. */
+export function refusedAs<Value>(code: ErrorCode, kind: Kind<Value>): Kind<Value> {
+  return new Kind((value) => {
+    const found = kind.faultOf(value);
+    return found === undefined ? undefined : { ...found, code };
   });
 }
 

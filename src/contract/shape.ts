@@ -31,7 +31,9 @@ export function refuse(field: string, what: string, code: ErrorCode = 'invalid_i
   throw new EngineError(code, `${field} ${what}.`, { field });
 }
 
-function raise({ path, what, code }: Fault, field: string): never {
+function raise(found: Fault | undefined, field: string): void {
+  if (found === undefined) return;
+  const { path, what, code } = found;
   refuse(field === '' && path.startsWith('.') ? path.slice(1) : field + path, what, code);
 }
 
@@ -48,8 +50,7 @@ export class Kind<Value, Given extends Presence = 'given'> {
 
   /** The value, or an EngineError that names the field. */
   check(value: unknown, field: string): Given extends 'optional' ? Value | undefined : Value {
-    const found = this.faultOf(value);
-    if (found !== undefined) raise(found, field);
+    raise(this.faultOf(value), field);
     return value as never;
   }
 
@@ -63,15 +64,6 @@ export class Kind<Value, Given extends Presence = 'given'> {
   and(rule: (value: Value) => Fault | undefined): Kind<Value, Given> {
     const { faultOf } = this;
     return new Kind((value) => faultOf(value) ?? rule(value as Value));
-  }
-
-  /** The same, with another code for whatever is wrong with it. */
-  refusedAs(code: ErrorCode): Kind<Value, Given> {
-    const { faultOf } = this;
-    return new Kind((value) => {
-      const found = faultOf(value);
-      return found === undefined ? undefined : { ...found, code };
-    });
   }
 }
 
@@ -111,15 +103,13 @@ export class Shape<Value> extends Kind<Value> {
   /** `prefix`: what the names of its fields begin with; '' where they stand for themselves. */
   override check(value: unknown, field: string, prefix: string = field): Value {
     this.checkKeys(value, field);
-    const found = this.valuesFault(value);
-    if (found !== undefined) raise(found, prefix);
+    raise(this.valuesFault(value), prefix);
     return value as Value;
   }
 
   /** Reads no value: for a caller that may be told about its values only later. */
   checkKeys(value: unknown, field: string): void {
-    const found = this.keysFault(value);
-    if (found !== undefined) raise(found, field);
+    raise(this.keysFault(value), field);
   }
 
   override and(rule: (value: Value) => Fault | undefined): Shape<Value> {
@@ -129,7 +119,8 @@ export class Shape<Value> extends Kind<Value> {
 
 const NO_OBJECT = /* @__PURE__ */ fault('must be an object');
 
-function isObject(value: unknown): value is Record<string, unknown> {
+/** True for an object that is neither null nor an array. */
+export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 

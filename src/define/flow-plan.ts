@@ -2,8 +2,8 @@
  * The plan of a flow, or of a part of one: members of tasks, and edges between them. It is made once and laid out for every submit,
  * with the input of that submit. Types refuse what does not fit; what types cannot see is refused here or by the engine.
  */
-import type { EdgeRequest, JoinPolicy, MemberRequest } from '../contract/flows.ts';
-import { refuse } from '../contract/shape.ts';
+import type { EdgeCondition, EdgeRequest, JoinPolicy, MemberRequest } from '../contract/flows.ts';
+import { isObject, refuse } from '../contract/shape.ts';
 import type {
   AllJoin,
   Edge,
@@ -17,7 +17,7 @@ import type {
   SourcesFor,
 } from './flow-nodes.ts';
 import type { StreamKinds } from './streams.ts';
-import { checkInput, requestOf, type AnyTask, type Task, type TaskTerms } from './task.ts';
+import { checkInput, given, requestOf, type AnyTask, type Task, type TaskTerms } from './task.ts';
 
 /** When a member runs, besides what it is given. */
 export interface MemberTerms<Join> extends TaskTerms {
@@ -111,15 +111,15 @@ export class FlowPlan<FlowIn> implements MemberBuilder<FlowIn> {
   #isClosed = false;
 
   add(name: string, task: AnyTask, input: unknown, options: LooseOptions = {}): FlowNode<never> {
-    return nodeAt(this.#take({ what: 'one', name, task, input, options })) as FlowNode<never>;
+    return this.#take('one', name, task, input, options) as FlowNode<never>;
   }
 
   each(name: string, task: AnyTask, input: unknown, options: LooseOptions = {}): FlowRow<never> {
-    return nodeAt(this.#take({ what: 'row', name, task, input, options })) as unknown as FlowRow<never>;
+    return this.#take('row', name, task, input, options) as unknown as FlowRow<never>;
   }
 
   member(name: string, task: AnyTask): FlowNode<never> {
-    return nodeAt(this.#take({ what: 'there', name, task, input: null, options: {} })) as FlowNode<never>;
+    return this.#take('there', name, task, null, {}) as FlowNode<never>;
   }
 
   /** Whether it is one member of this plan. */
@@ -133,13 +133,12 @@ export class FlowPlan<FlowIn> implements MemberBuilder<FlowIn> {
     return this;
   }
 
-  #take(planned: Planned): Planned {
-    const { name, task, options } = planned;
-    if (this.#isClosed) refuse('name', `${name} comes too late: the flow is defined already`);
+  #take(what: Planned['what'], name: string, task: AnyTask, input: unknown, options: LooseOptions): FlowNode {
+    if (this.#isClosed) refuse('name', `${name} was added after the flow was defined`);
     if (typeof name !== 'string' || name === '') refuse('name', 'of a member must be a string');
-    if (this.#names.has(name)) refuse('name', `is the name of another member: ${name}`);
+    if (this.#names.has(name)) refuse('name', `${name} is already used in this flow`);
     if (typeof task?.name !== 'string') refuse('task', `of ${name} must come from task()`);
-    if (typeof options !== 'object' || options === null) refuse('options', `of ${name} must be an object`);
+    if (!isObject(options as unknown)) refuse('options', `of ${name} must be an object`);
     const { after = {}, alsoAfter = [], before = [], fallback } = options;
     if (!Array.isArray(alsoAfter) || !Array.isArray(before))
       refuse('options', `of ${name}: alsoAfter and before must be lists`);
@@ -149,10 +148,12 @@ export class FlowPlan<FlowIn> implements MemberBuilder<FlowIn> {
       ...before,
       ...(fallback ? [fallback] : []),
     ] as Edge[])
-      if (!this.#places.has(edge?.place)) refuse(name, 'names something that is no member of its flow');
+      if (!this.#places.has(edge?.place))
+        refuse(name, 'refers to something that is not a member of this flow');
+    const place: Planned = { what, name, task, input, options };
     this.#names.add(name);
-    this.#places.add(planned);
-    return planned;
+    this.#places.add(place);
+    return nodeAt(place);
   }
 
   /** Requests for all members, with the inputs of one submit. */
@@ -198,10 +199,12 @@ async function requestFor(
   return {
     ...requestOf(place.task, handed.length === 0 ? input : roomFor(after, input, name), terms, name),
     name,
-    ...(edges.length === 0 ? {} : { after: edges }),
-    ...(before.length === 0 ? {} : { before: before.map((node) => node.name) }),
-    ...(join === undefined ? {} : { join }),
-    ...(fallback === undefined ? {} : { fallback: fallback.name }),
+    ...given({
+      after: edges.length === 0 ? undefined : edges,
+      before: before.length === 0 ? undefined : before.map((node) => node.name),
+      join,
+      fallback: fallback?.name,
+    }),
   };
 }
 
@@ -217,22 +220,22 @@ function edgesFrom(source: Source, as: string, namesOf: (place: Place) => string
 
 /** The input with an empty list wherever one is handed over: where nothing comes, nothing is missing. */
 function roomFor(after: Readonly<Record<string, Source>>, input: unknown, name: string): object {
-  const given = (input ?? {}) as object;
-  if (typeof given !== 'object' || Array.isArray(given))
-    refuse(name, 'needs an object as its input, because results are put into it');
-  const twice = Object.keys(after).find((handed) => Object.hasOwn(given, handed));
-  if (twice !== undefined) refuse(name, `is given ${twice} by hand and by an edge`);
+  const own = input ?? {};
+  if (!isObject(own)) refuse(name, 'needs an object as its input, to put results into');
+  const twice = Object.keys(after).find((handed) => Object.hasOwn(own, handed));
+  if (twice !== undefined) refuse(name, `gets ${twice} both from its input and from an edge`);
   const lists = Object.entries(after).filter(([, source]) => isList(source));
-  return { ...given, ...Object.fromEntries(lists.map(([handed]) => [handed, []])) };
+  return { ...own, ...Object.fromEntries(lists.map(([handed]) => [handed, []])) };
 }
 
 function nodeAt(place: Place): FlowNode {
+  const edge = (on: EdgeCondition) => () => ({ place, on });
   return {
     name: place.name,
     place,
     on: 'success',
-    failed: () => ({ place, on: 'failure' }),
-    ended: () => ({ place, on: 'always' }),
-    skipped: () => ({ place, on: 'skipped' }),
+    failed: edge('failure'),
+    ended: edge('always'),
+    skipped: edge('skipped'),
   };
 }

@@ -15,7 +15,7 @@ import {
   type MemberTerms,
 } from './flow-plan.ts';
 import type { HandlerFunction, HandlerOptions, TaskHandler } from './handlers.ts';
-import { task, type UncheckedTaskOptions } from './task.ts';
+import { given, task, type UncheckedTaskOptions } from './task.ts';
 
 /** How a task is run that has no contract of its own. */
 type TaskPart = Pick<UncheckedTaskOptions, 'retry' | 'timeout' | 'retention' | 'capabilities'>;
@@ -71,12 +71,7 @@ class DefiningPlan<FlowIn> extends FlowPlan<FlowIn> {
   ): FlowNode<never> {
     if (typeof run !== 'function') refuse('run', `of task ${this.#flowName}.${name} must be a function`);
     const { input = {}, retry, timeout, retention, capabilities, concurrency, ...terms } = options;
-    const own = task(`${this.#flowName}.${name}`, {
-      ...(retry === undefined ? {} : { retry }),
-      ...(timeout === undefined ? {} : { timeout }),
-      ...(retention === undefined ? {} : { retention }),
-      ...(capabilities === undefined ? {} : { capabilities }),
-    });
+    const own = task(`${this.#flowName}.${name}`, given({ retry, timeout, retention, capabilities }));
     const node = this.add(name, own, input, terms);
     this.handlers.push({ task: own, run, concurrency });
     return node;

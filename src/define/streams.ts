@@ -6,7 +6,7 @@ import { schemaKind, type Schema } from '../contract/schema.ts';
 import { durationMs, type Duration } from '../contract/duration.ts';
 import { DEFINITION_LIMITS as LIMITS } from '../contract/definition-limits.ts';
 import { asciiName, parsed } from '../contract/kinds.ts';
-import { fault, faultAt, Kind, refuse, shape, type Opaque } from '../contract/shape.ts';
+import { fault, faultAt, isObject, Kind, refuse, shape, type Opaque } from '../contract/shape.ts';
 import type { BestEffortOptions, FrameMode } from '../contract/streams.ts';
 
 /** Streams of one task. */
@@ -92,12 +92,12 @@ function summary<Document extends object>(): SummaryStream<Document> {
 export const stream = { durable, live, summary } as const;
 
 const streamName = asciiName(LIMITS.frameTypeBytes);
-const NO_STREAMS = fault('must be an object of stream.durable(), stream.live() and stream.summary() by name');
+const NO_STREAMS = fault('must be an object of streams by name');
 const NO_STREAM = fault('must be made by stream.durable(), stream.live() or stream.summary()');
 
 /** Streams by name: an attempt has one document, and one measure of how long live chunks are kept. */
 export const streamKinds = new Kind<Opaque>((streams) => {
-  if (typeof streams !== 'object' || streams === null || Array.isArray(streams)) return NO_STREAMS;
+  if (!isObject(streams)) return NO_STREAMS;
   const entries = Object.entries(streams as Record<string, Partial<StreamKind> | null>);
   if (entries.length > MAX_STREAMS)
     return fault(`has ${entries.length} streams; the limit is ${MAX_STREAMS}`);
@@ -111,9 +111,8 @@ export const streamKinds = new Kind<Opaque>((streams) => {
     return fault(`has more than one summary (${documents.join(', ')}); an attempt has one document`);
   const ttls = new Set(entries.map(([, kind]) => ttlOf(kind)).filter((ttlMs) => ttlMs !== undefined));
   if (ttls.size <= 1) return undefined;
-  const found = [...ttls].map((ttlMs) => `${ttlMs} ms`).join(', ');
   return fault(
-    `has live streams with different ttls (${found}): the frames of an attempt are kept together, so give all the same`,
+    `has live streams with different ttls (${[...ttls].join(' ms, ')} ms); give all of them the same`,
   );
 });
 

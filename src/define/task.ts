@@ -60,24 +60,25 @@ export interface Task<
 // oxlint-disable-next-line no-explicit-any -- stands for a task of whatever shapes
 export type AnyTask = Task<any, any, any, any, any>;
 
+/** Checked with the request of each execution. */
+const checkedLater = parsed.optional();
 const taskName = asciiName(LIMITS.kindBytes);
 
-/** What goes into the request of each execution is checked with it. */
 const taskOptions = shape<TaskOptions<never, never, never, never>>({
   input: schemaKind,
   output: schemaKind,
   streams: streamKinds.optional(),
   retry: shape<TaskRetry>({
     maxRetries: whole(0, LIMITS.maxRetries),
-    backoff: parsed.optional(),
-    retryableCategories: parsed.optional(),
+    backoff: checkedLater,
+    retryableCategories: checkedLater,
   }).optional(),
-  timeout: parsed.optional(),
-  deadline: parsed.optional(),
-  retention: parsed.optional(),
-  lane: parsed.optional(),
-  priority: parsed.optional(),
-  capabilities: parsed.optional(),
+  timeout: checkedLater,
+  deadline: checkedLater,
+  retention: checkedLater,
+  lane: checkedLater,
+  priority: checkedLater,
+  capabilities: checkedLater,
 });
 
 /** The options of a task whose shapes are given as types. */
@@ -120,14 +121,8 @@ export function task<In, Parsed, Made, Out, Streams extends StreamKinds>(
     input,
     output,
     streams: { ...streams },
-    timeoutMs: timeout === undefined ? undefined : durationMs(timeout, 'options.timeout', LIMITS.delayMs),
-    defaults: {
-      kind: name,
-      ...(lane === undefined ? {} : { lane }),
-      ...(priority === undefined ? {} : { priority }),
-      ...(capabilities === undefined ? {} : { capabilities }),
-      ...policyOf(options),
-    },
+    timeoutMs: optionalMs(timeout, 'options.timeout'),
+    defaults: { kind: name, ...given({ lane, priority, capabilities, policy: policyOf(options) }) },
   };
 }
 
@@ -135,19 +130,25 @@ function policyOf({
   retry,
   deadline,
   retention,
-}: Pick<TaskOptions<never, never, never, never>, 'retry' | 'deadline' | 'retention'>): {
-  policy?: ExecutionPolicy;
-} {
-  const policy: ExecutionPolicy = {
-    ...(retry === undefined ? {} : { retry }),
-    ...(deadline === undefined
-      ? {}
-      : { deadlineMs: durationMs(deadline, 'options.deadline', LIMITS.delayMs) }),
-    ...(retention === undefined
-      ? {}
-      : { retentionMs: durationMs(retention, 'options.retention', LIMITS.delayMs) }),
-  };
-  return Object.keys(policy).length === 0 ? {} : { policy };
+}: Pick<TaskOptions<never, never, never, never>, 'retry' | 'deadline' | 'retention'>):
+  ExecutionPolicy | undefined {
+  const deadlineMs = optionalMs(deadline, 'options.deadline');
+  return unlessEmpty(given({ retry, deadlineMs, retentionMs: optionalMs(retention, 'options.retention') }));
+}
+
+function optionalMs(duration: Duration | undefined, field: string): number | undefined {
+  return duration === undefined ? undefined : durationMs(duration, field, LIMITS.delayMs);
+}
+
+/** An object without the keys whose value is undefined. */
+export function given<Value extends object>(
+  value: Value,
+): { [Key in keyof Value]?: Exclude<Value[Key], undefined> } {
+  return Object.fromEntries(Object.entries(value).filter(([, each]) => each !== undefined)) as never;
+}
+
+function unlessEmpty<Value extends object>(value: Value): Value | undefined {
+  return Object.keys(value).length === 0 ? undefined : value;
 }
 
 /** What one execution of a task may say differently from its contract. */
@@ -168,19 +169,9 @@ export function requestOf(
   { deadline, policy, ...rest }: TaskTerms,
   field: string,
 ): SubmitRequest {
-  const own = {
-    ...contract.defaults.policy,
-    ...Object.fromEntries(Object.entries(policy ?? {}).filter(([, member]) => member !== undefined)),
-    ...(deadline === undefined
-      ? {}
-      : { deadlineMs: durationMs(deadline, `${field}.deadline`, LIMITS.delayMs) }),
-  };
-  return {
-    ...contract.defaults,
-    payload,
-    ...rest,
-    ...(Object.keys(own).length === 0 ? {} : { policy: own }),
-  };
+  const deadlineMs = optionalMs(deadline, `${field}.deadline`);
+  const own = { ...contract.defaults.policy, ...given({ ...policy }), ...given({ deadlineMs }) };
+  return { ...contract.defaults, payload, ...rest, ...given({ policy: unlessEmpty(own) }) };
 }
 
 /**

@@ -5,7 +5,7 @@
 import type { Json } from '../contract/json.ts';
 import { DEFINITION_LIMITS as LIMITS } from '../contract/definition-limits.ts';
 import { SUMMARY_NULL } from '../contract/streams.ts';
-import { refuse } from '../contract/shape.ts';
+import { isObject as isAnyObject, refuse } from '../contract/shape.ts';
 
 export type JsonObject = { [key: string]: Json };
 
@@ -68,5 +68,5 @@ function refuseTooDeep(depth: number): void {
 }
 
 function isObject(value: unknown): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
+  return isAnyObject(value);
 }

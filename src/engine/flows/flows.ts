@@ -21,7 +21,7 @@ import {
   type ParsedExecutionId,
   uuidString,
 } from '../../contract/ids.ts';
-import { list, asciiName, parsed, whole } from '../../contract/kinds.ts';
+import { list, asciiName, parsed, refusedAs, whole } from '../../contract/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import { refuse, shape } from '../../contract/shape.ts';
 import type { ExecutionKey } from '../executions/executions.sql.ts';
@@ -64,7 +64,7 @@ const graphOptions = shape<GraphOptions>({
   expectedRevision: whole(0, Number.MAX_SAFE_INTEGER).optional(),
 });
 const edgeList = list(stagedEdge, LIMITS.flowEdges, 1);
-const edgeIdList = list(uuidString.refusedAs('invalid_id'), LIMITS.flowEdges);
+const edgeIdList = list(refusedAs('invalid_id', uuidString), LIMITS.flowEdges);
 
 function flowRow(request: CreateFlowRequest): store.FlowRow {
   const { flowId, namespace = 'default' } = request;
