@@ -174,7 +174,7 @@ describe('an invalid position to move to', () => {
   it.each([
     ['', '--to is empty: use now or beginning.', HINT],
     ['42', '--to has digits only.', `this is a position, not a cursor; ${HINT}`],
-    ['yesterday', '--to is not base64url text.', HINT],
+    ['yesterday', '--to is not base64url.', HINT],
   ])('such as %j is refused with a hint, before the database is asked', async (to, message, hint) => {
     const args = ['consumers', 'move', 'billing', '--to', to, '--json'];
     const { exitCode, output, errors } = await runCommand({ args, databaseUrl: NOWHERE });

@@ -40,8 +40,8 @@ export interface WaitRow {
 export interface SuspendCall {
   lease: LeaseKey;
   transition: string;
-  /** `look`: only begin the waits. */
-  mode: 'suspend' | 'look';
+  /** `poll`: only start the waits. */
+  mode: 'suspend' | 'poll';
   waits: readonly WaitRow[];
   waitpoints: readonly WaitpointRow[];
   maxWaitpoints: number;
@@ -75,7 +75,7 @@ export async function suspendExecution(database: Database, call: SuspendCall): P
     params: [
       ...leaseParams(call.lease),
       call.transition,
-      call.mode === 'look',
+      call.mode === 'poll',
       JSON.stringify(call.waits),
       JSON.stringify(call.waitpoints),
       call.maxWaitpoints,

@@ -49,7 +49,7 @@ const suspendRequest = shape<SuspendRequest>({
     shape<NamedWaitpoint>({ name: waitpointName, schema: parsed.optional() }),
     LIMITS.waitpoints,
   ).optional(),
-  mode: choice(['suspend', 'look']).optional(),
+  mode: choice(['suspend', 'poll']).optional(),
 });
 
 type NamedWaitpoint = NonNullable<SuspendRequest['waitpoints']>[number];
@@ -68,8 +68,8 @@ const signalCondition = variants<CountCondition | All | Any, 'kind'>('kind', {
     waitpoints: list(waitpointName, LIMITS.conditionWaitpoints),
     match: signalName.optional(),
   }),
-  all: shape<All>({ kind: choice(['all']), of: list(parsed, LIMITS.conditionMembers) }),
-  any: shape<Any>({ kind: choice(['any']), of: list(parsed, LIMITS.conditionMembers) }),
+  all: shape<All>({ kind: choice(['all']), of: list(parsed, LIMITS.conditionParts) }),
+  any: shape<Any>({ kind: choice(['any']), of: list(parsed, LIMITS.conditionParts) }),
 });
 
 const TRANSITIONS: Record<WaitReason, TransitionName> = {
@@ -148,8 +148,8 @@ const FAULTS: Record<ConditionFault, string> = {
   too_deep: `is nested deeper than ${LIMITS.conditionDepth} levels`,
   too_many_leaves: `counts in more than ${LIMITS.conditionLeaves} places`,
   too_long: `is longer than ${LIMITS.conditionBytes} bytes as JSON`,
-  no_members: 'has an all or any without members',
-  too_many_members: `has an all or any of more than ${LIMITS.conditionMembers} members`,
+  no_parts: 'has an all or any without members',
+  too_many_parts: `has an all or any of more than ${LIMITS.conditionParts} members`,
   no_waitpoints: 'counts at no waitpoint',
   too_many_waitpoints: `counts at more than ${LIMITS.conditionWaitpoints} waitpoints`,
   count_not_positive: 'counts to n, which must be a whole number from 1',

@@ -88,7 +88,7 @@ describe('a suspend', () => {
     const claim = await bench.running();
     await bench.port.recordStep(claim, { name: 'approval', value: 1 });
     await expect(bench.port.suspend(claim, forApproval())).rejects.toMatchObject({ code: 'invalid_step' });
-    const first = { waits: [{ name: 'a', condition: said('shared') }], mode: 'look' as const };
+    const first = { waits: [{ name: 'a', condition: said('shared') }], mode: 'poll' as const };
     expect(await bench.port.suspend(claim, first)).toEqual({ outcome: 'open' });
     const second = { waits: [{ name: 'b', condition: said('shared') }] };
     await expect(bench.port.suspend(claim, second)).rejects.toMatchObject({ code: 'invalid_input' });
