@@ -1,6 +1,6 @@
 /**
- * The plan of a flow, or of a part of one: members of tasks, and edges between them. It is made once and laid out for every submit,
- * with the input of that submit. Types refuse what does not fit; what types cannot see is refused here or by the engine.
+ * The plan of a flow or of an extension: members and the edges between them. It is made once and laid out for every
+ * submit, with that submit's input. Types reject what does not match; the rest is checked here or by the engine.
  */
 import type { EdgeCondition, EdgeRequest, JoinPolicy, MemberRequest } from '../contract/flows.ts';
 import { isObject, refuse } from '../contract/shape.ts';
@@ -19,30 +19,30 @@ import type {
 import type { StreamKinds } from './streams.ts';
 import { checkInput, given, requestOf, type AnyTask, type Task, type TaskTerms } from './task.ts';
 
-/** When a member runs, besides what it is given. */
+/** Options of a member besides its sources. */
 export interface MemberTerms<Join> extends TaskTerms {
-  /** After these too, without their results. */
+  /** More edges into the member, without passing on results. */
   alsoAfter?: readonly (Edge | EdgeRow)[];
-  /** How many of the edges must come true: `join.all()`, `join.any()`, `join.quorum(2)`. Default: all. */
+  /** How many of the edges must be satisfied: `join.all()`, `join.any()`, `join.quorum(2)`. Default: all. */
   join?: Join;
-  /** A member that runs instead when this one never can. */
+  /** A member that runs when this one never can. */
   fallback?: FlowNode;
-  /** Members that wait for this one too, without its result; also such that are there already and whose joins are open. */
+  /** Members that wait for this one, without its result; including existing members whose joins are not decided yet. */
   before?: readonly FlowNode[];
 }
 
-/** How a member is added: what comes before it, and when it runs. */
+/** Options of adding a member. */
 export interface AddOptions<In, After, Join> extends MemberTerms<Join> {
-  /** After these, whose results become members of the input by these names: `{ pages: fetch, answers: [one, two] }`. */
+  /** Edges whose results become keys of the input: `{ pages: fetch, answers: [one, two] }`. */
   after?: After & SourcesFor<NoInfer<In>, NoInfer<After>, NoInfer<Join>>;
 }
 
-/** A value, or what makes it of the input of the flow. */
+/** A value, or a function that derives it from the flow's input. */
 export type From<FlowIn, Value> = Value | ((input: FlowIn) => Value);
 
 /** Adds members to a plan. */
 export interface MemberBuilder<FlowIn> {
-  /** One member. What edges hand over is left out of its input here. */
+  /** Adds one member. `input` leaves out the keys that edges supply. */
   add<
     In,
     Parsed,
@@ -58,7 +58,7 @@ export interface MemberBuilder<FlowIn> {
     input: From<FlowIn, Given<NoInfer<In>, NoInfer<After>>>,
     options?: AddOptions<In, After, Join>,
   ): FlowNode<Out>;
-  /** A member for every input, called `name[0]`, `name[1]` and so on. Their results are handed over as one list. */
+  /** Adds a member for every input, named `name[0]`, `name[1]` and so on. Their results are passed on as one list. */
   each<
     In,
     Parsed,
@@ -76,20 +76,23 @@ export interface MemberBuilder<FlowIn> {
   ): FlowRow<Out>;
 }
 
-/** Adds members to a flow that runs. */
+/** Adds members to a running flow. */
 export interface FlowExtension extends MemberBuilder<void> {
-  /** A member that is there already. */
+  /** Refers to an existing member. */
   member<In, Parsed, Made, Out, Streams extends StreamKinds>(
     name: string,
     task: Task<In, Parsed, Made, Out, Streams>,
   ): FlowNode<Out>;
 }
 
-/** What can be submitted: what it is called, and what is made of an input. */
+/** A flow that can be submitted. */
 export interface FlowDefinition<In = unknown, Out = unknown> {
   readonly name: string;
   /** The member whose result is the flow's. */
   readonly resultOf: string;
+  /**
+   * Returns the requests of all members for one input. Throws `invalid_input` when an input does not match its task.
+   */
   layOut(input: In): Promise<MemberRequest[]>;
   /** Only for the compiler. */
   readonly types?: { readonly output: Out } | undefined;
@@ -98,13 +101,14 @@ export interface FlowDefinition<In = unknown, Out = unknown> {
 type LooseOptions = MemberTerms<JoinPolicy> & { after?: Readonly<Record<string, Source>> };
 
 interface Planned extends Place {
-  /** `there`: a member of the flow already. */
+  /** `there`: an existing member of the flow. */
   readonly what: 'one' | 'row' | 'there';
   readonly task: AnyTask;
   readonly input: unknown;
   readonly options: LooseOptions;
 }
 
+/** Collects the members of a flow, and lays them out for a submit. */
 export class FlowPlan<FlowIn> implements MemberBuilder<FlowIn> {
   readonly #places = new Set<Place>();
   readonly #names = new Set<string>();
@@ -122,12 +126,12 @@ export class FlowPlan<FlowIn> implements MemberBuilder<FlowIn> {
     return this.#take('there', name, task, null, {}) as FlowNode<never>;
   }
 
-  /** Whether it is one member of this plan. */
+  /** Whether a node is a single member of this plan. */
   has(node: FlowNode): boolean {
     return this.#places.has(node.place) && (node.place as Planned).what === 'one' && node.on === 'success';
   }
 
-  /** Nothing is added any more: who laid the plan out has seen all of it. */
+  /** Refuses further members: they would not be part of what was laid out. */
   close(): this {
     this.#isClosed = true;
     return this;
@@ -156,7 +160,7 @@ export class FlowPlan<FlowIn> implements MemberBuilder<FlowIn> {
     return nodeAt(place);
   }
 
-  /** Requests for all members, with the inputs of one submit. */
+  /** Returns the requests of all members, with the inputs of one submit. */
   async layOut(flowInput: FlowIn): Promise<MemberRequest[]> {
     const planned = [...this.#places] as Planned[];
     const inputs = new Map<Place, unknown[]>();
@@ -218,7 +222,7 @@ function edgesFrom(source: Source, as: string, namesOf: (place: Place) => string
   return edges.flatMap(({ place, on }) => namesOf(place).map((from) => ({ from, on, as, ...list })));
 }
 
-/** The input with an empty list wherever one is handed over: where nothing comes, nothing is missing. */
+/** Adds an empty list for every key that collects results, so that the key exists even when no result arrives. */
 function roomFor(after: Readonly<Record<string, Source>>, input: unknown, name: string): object {
   const own = input ?? {};
   if (!isObject(own)) refuse(name, 'needs an object as its input, to put results into');
