@@ -48,8 +48,8 @@ describe('a suspend', () => {
     ['an onTimeout without a timeout', forApproval({ onTimeout: 'fail' }), /onTimeout needs a timeoutMs/],
     ['an unknown kind of condition', wait({ kind: 'maybe' }), /condition.kind/],
     ['a condition nested too deep', wait(deep(4)), /nested deeper than 4/],
-    ['an empty all', wait({ kind: 'all', of: [] }), /without members/],
-    ['a count of zero', wait({ ...said('a'), n: 0 }), /whole number from 1/],
+    ['an empty all', wait({ kind: 'all', of: [] }), /without conditions/],
+    ['a count of zero', wait({ ...said('a'), n: 0 }), /whole number of at least 1/],
     ['a count at no waitpoint', wait({ ...said('a'), waitpoints: [] }), /no waitpoint/],
     [
       'more waitpoints than it names',
@@ -69,7 +69,7 @@ describe('a suspend', () => {
     [
       'a waitpoint that no wait uses',
       { ...forApproval(), waitpoints: [{ name: 'other' }] },
-      /nothing is waited for/,
+      /which no wait uses/,
     ],
     [
       'a schema of the wrong type',
