@@ -327,7 +327,7 @@ describe('a cursor', () => {
   it('beyond the last event is refused', async () => {
     const { exitCode, output, errors } = await run('events', 'tail', '--from', encodeCursor(2n ** 62n));
     expect({ exitCode, output }).toEqual({ exitCode: 1, output: '' });
-    expect(errors).toMatch(/^flowfabric: --from stands for position .* \[cursor_ahead\]$/m);
+    expect(errors).toMatch(/^flowfabric: --from is position .* \[cursor_ahead\]$/m);
   });
 });
 
