@@ -25,12 +25,12 @@ export const LIMITS = {
   claimBatch: 1_000,
   /**
    * Delay before polling again for work locked by another transaction. Doubles each time: for a worker up to its poll
-   * interval, for a reconciler's pass `passLooks` times.
+   * interval, for a reconciler's pass `passPolls` times.
    */
-  lookAgainMs: 20,
-  passLooks: 4,
+  heldPollMs: 20,
+  passPolls: 4,
   /**
-   * Longest interval between hints that pass on work which stays locked; the first ones follow after `lookAgainMs` and
+   * Longest interval between hints that pass on work which stays locked; the first ones follow after `heldPollMs` and
    * twice that.
    */
   handOnMs: 5_000,
