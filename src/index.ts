@@ -1,6 +1,6 @@
 /**
- * FlowFabric: durable execution on plain Postgres. This is the whole public surface of the main entry, in three blocks: what an
- * application defines, what it runs, and what it operates with. What workers say to the engine is in `flowfabric/protocol`.
+ * FlowFabric: durable execution on plain Postgres. The public surface of the main entry, in three blocks: what an
+ * application defines, runs, and operates. The worker protocol is in `flowfabric/protocol`.
  */
 
 // Define: also as `flowfabric/define`, which loads in a browser.

@@ -1,5 +1,5 @@
 /**
- * Opens FlowFabric in a process: the engine and, beside it, the reconcilers that repair what crashes leave behind.
+ * Opens FlowFabric in a process: the engine, and the reconcilers that repair what crashes leave behind.
  */
 import { engineFields, openEngine, type EngineOptions } from '../engine/open.ts';
 import { durationMs, type Duration } from '../contract/duration.ts';
@@ -15,20 +15,19 @@ import { createTaskClient } from './tasks.ts';
 import { guarded } from './guarded.ts';
 import { keepPort } from './port.ts';
 
-/** How to connect, and what this process does besides. */
+/** How to connect, and which defaults this process sets. */
 export interface ConnectOptions extends EngineOptions {
-  /** `off`: this process repairs nothing; at least one other must. Default on. */
+  /** `off`: runs no reconcilers in this process; at least one other must run them. Default `on`. */
   reconcile?: 'on' | 'off';
   /**
-   * For executions submitted here without a policy of their own. Default: three retries, so that a crashed worker does
-   * not cost the work. An empty object means none: then a failure or a lost lease is the end. A policy of an execution's
-   * own goes before this one, member by member.
+   * The policy of executions submitted here; an execution's own policy replaces it key by key. Default: three retries,
+   * so that a crashed worker does not cost the work. With an empty object the first failure or lost lease is final.
    */
   defaultPolicy?: ExecutionPolicy;
   /**
-   * How long executions are kept after their end, with their history, unless their policy says otherwise; and how long
-   * events are kept. It is kept in the database and holds for all processes: the last one that says it wins, and a process that
-   * says nothing changes nothing. 7 days until somebody says something else.
+   * How long finished executions are kept with their history, unless their policy sets `retentionMs`, and how long
+   * events are kept. Stored in the database for all processes: the last one that sets it wins, and a process that
+   * leaves it out changes nothing. 7 days until it is set.
    */
   retention?: Duration | 'forever';
 }
@@ -42,12 +41,12 @@ const connectOptions = shape<ConnectOptions>({
 
 const DEFAULT_POLICY: ExecutionPolicy = { retry: { maxRetries: 3 } };
 
-/** Null is for ever. */
+/** Null means forever. */
 function keptFor(keep: Duration | 'forever'): number | null {
   return keep === 'forever' ? null : durationMs(keep, 'retention', LIMITS.delayMs);
 }
 
-/** Connects to a migrated schema. Close it when done: it holds connections and timers. */
+/** Connects to a migrated schema. Close the connection when done: it keeps database connections and timers open. */
 export async function connect(options: ConnectOptions): Promise<Connection> {
   connectOptions.check(options, 'options', '');
   const { reconcile = 'on', defaultPolicy = DEFAULT_POLICY, retention: keep, ...engineOptions } = options;
@@ -55,7 +54,7 @@ export async function connect(options: ConnectOptions): Promise<Connection> {
   const { engine, context, telemetry } = await openEngine(engineOptions, defaultPolicy);
   if (retentionMs !== undefined) {
     await setRetention(context, retentionMs).catch(async (error: unknown) => {
-      // Nobody else would close what was opened.
+      // The caller gets no connection to close.
       await engine.close();
       throw error;
     });

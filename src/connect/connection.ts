@@ -1,6 +1,6 @@
 /**
- * A connection as an application sees it: what it does every day at the top, everything else in groups by noun. The worker protocol is
- * not here; `workerPort` of `flowfabric/protocol` returns it.
+ * A connection as an application sees it: everyday calls at the top, everything else in groups by noun. The worker
+ * protocol is separate; `workerPort` of `flowfabric/protocol` returns it.
  */
 import type {
   Consumers,
@@ -21,21 +21,21 @@ import type { TaskClient } from './tasks.ts';
 
 /** FlowFabric on one database and schema, opened by `connect`. */
 export interface Connection extends TaskClient, FlowClient, Closable {
-  /** Sends a signal by a token. Throws `invalid_token`, for whatever is wrong with one. */
+  /** Sends a signal with a token. Throws `invalid_token`, whatever is wrong with the token. */
   signal(request: SignalRequest): Promise<DeliverOutcome>;
-  /** Ends executions that have not ended. A running handler is aborted. */
+  /** Cancels executions that have not finished. A running handler is aborted. */
   cancel: Executions['cancel'];
   /** Executions by their id, without a task's types. */
   readonly executions: Executions;
   /** Flows by their id, without a definition's types. */
   readonly flows: Flows;
-  /** What executions write besides their result. */
+  /** The output of executions: frames and summary documents. */
   readonly streams: Streams;
-  /** What happened, in commit order. */
+  /** The event feed: everything that happened, in commit order. */
   readonly events: Events;
-  /** The consumers of events and their places. */
+  /** The consumers of the event feed and their positions. */
   readonly consumers: Consumers;
-  /** Where executions wait for signals, and tokens for them. */
+  /** Where executions wait for signals, and the tokens that allow sending them. */
   readonly waitpoints: Waitpoints;
   /** The queues. */
   readonly lanes: Lanes;
@@ -43,7 +43,7 @@ export interface Connection extends TaskClient, FlowClient, Closable {
   readonly workers: Workers;
   /** The keys that tokens are signed with. */
   readonly signingKeys: SigningKeys;
-  /** What keeps the database in order, and its clock. */
+  /** The reconcilers that keep the database in order, and its clock. */
   readonly upkeep: Upkeep;
   /** The same as `close()`, for `await using`. */
   [Symbol.asyncDispose](): Promise<void>;

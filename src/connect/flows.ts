@@ -17,16 +17,17 @@ import { refuse, shape } from '../contract/shape.ts';
 import { withTrace, type SpanName } from '../contract/trace-context.ts';
 import type { FlowDefinition } from '../define/flow-plan.ts';
 
-/** What one submit of a flow may say besides its input. */
+/** Options of submitting a flow. */
 export interface FlowSubmitOptions {
-  /** A given id makes the submit repeatable: the second one answers `duplicate`. */
+  /** Makes the submit repeatable: a second one with the same id returns `duplicate`. Default: a new id. */
   flowId?: string;
+  /** Default `default`. */
   namespace?: string;
-  /** Of the flow; members have their own. */
+  /** Tags of the flow; members have their own. */
   tags?: Record<string, string>;
 }
 
-/** Checked as the request that it becomes. */
+/** The values are checked with the request. */
 const flowSubmitOptions = shape<FlowSubmitOptions>({
   flowId: parsed.optional(),
   namespace: parsed.optional(),
@@ -36,38 +37,41 @@ const flowSubmitOptions = shape<FlowSubmitOptions>({
 /** A flow by its id, submitted here or elsewhere. */
 export interface FlowHandle {
   readonly flowId: FlowId;
-  /** Null once it is forgotten. */
+  /** Reads the flow with its members and edges; null when it does not exist. */
   describe(): Promise<FlowSnapshot | null>;
-  /** Waits for the whole flow to end, however that is. Throws `not_found`. */
+  /** Waits until the whole flow has finished and returns its outcome. Throws `not_found`. */
   wait(options?: WaitOptions): Promise<'completed' | 'failed' | 'cancelled'>;
-  /** Ends it, and its members as the policy says. */
+  /** Cancels the flow, and those of its members that the policy covers. */
   cancel(request: CancelFlowRequest): Promise<CancelFlowOutcome>;
 }
 
-/** A flow from the submit that made it, with the type of its result. */
+/** A flow as its submit returns it, with the type of its result. */
 export interface FlowRun<Out> extends FlowHandle, SubmittedFlow {
   readonly flowId: FlowId;
-  /** Waits for the member the definition returned. Throws ExecutionFailed when it has no result. Others may still run. */
+  /**
+   * Waits for the result of the member that the definition returns; other members may still run. Throws ExecutionFailed
+   * when that member did not succeed.
+   */
   result(options?: WaitOptions): Promise<Out>;
 }
 
-/** A flow that takes nothing needs no input. */
+/** The input may be left out of a flow that takes none. */
 type FlowArguments<In> = [In] extends [void]
   ? [input?: undefined, options?: FlowSubmitOptions]
   : [input: In, options?: FlowSubmitOptions];
 
-/** What a flow's submitter does, typed by the flow's definition. */
+/** Submitting flows, typed by their definitions. */
 export interface FlowClient {
-  /** Submits a flow by its definition: all members at once, or none. */
+  /** Submits a flow by its definition: all members or none. */
   submitFlow<In, Out>(flow: FlowDefinition<In, Out>, ...args: FlowArguments<In>): Promise<FlowRun<Out>>;
-  /** A flow that was submitted before, here or elsewhere. */
+  /** Returns a handle on a flow that was submitted before, here or elsewhere. */
   flow(flowId: string): FlowHandle;
 }
 
 /** The groups that are used here. */
 type FlowGroups = { executions: Executions; flows: Flows };
 
-/** What is submitted while a span is active carries it along, in every member. */
+/** Submits carry the active span in the tags of every member. */
 export function createFlowClient(groups: FlowGroups, activeSpan: () => SpanName | undefined): FlowClient {
   return {
     async submitFlow(flow, ...[input, options = {}]) {
@@ -89,8 +93,7 @@ export function createFlowClient(groups: FlowGroups, activeSpan: () => SpanName 
 
 function checkDefinition(flow: unknown): void {
   const { name, layOut } = (flow ?? {}) as Partial<FlowDefinition>;
-  if (typeof name !== 'string' || typeof layOut !== 'function')
-    refuse('flow', 'must be a flow, as flow() makes one');
+  if (typeof name !== 'string' || typeof layOut !== 'function') refuse('flow', 'must come from flow()');
 }
 
 function handleOf(flows: Flows, flowId: FlowId): FlowHandle {
@@ -109,7 +112,7 @@ function runOf(groups: FlowGroups, submitted: SubmittedFlow, resultOf: string): 
     async result(options = {}) {
       const executionId = submitted.members[resultOf];
       if (executionId === undefined)
-        refuse('flowId', `is of another flow: it has no ${resultOf}`, 'not_a_member');
+        refuse('flowId', `belongs to another flow: it has no member ${resultOf}`, 'not_a_member');
       const ended = await groups.executions.wait(executionId, options);
       if (ended.outcome === 'success') return ended.result;
       throw new ExecutionFailed(executionId, ended);

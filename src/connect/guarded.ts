@@ -1,12 +1,12 @@
 /**
- * The last line before the caller: a verb throws EngineErrors, also when reading what it was given throws something else, such as a getter or a
- * proxy of the caller's. What the caller's own work throws, and the reason of a signal, stay as they are.
+ * Guards the public calls so that they throw only EngineErrors, even when reading an argument throws, as a getter or a
+ * proxy may. Errors of the caller's own functions and the reason of an aborted signal pass through unchanged.
  */
 import { EngineError, isEngineError } from '../contract/errors.ts';
 
 type Verb = (...args: unknown[]) => unknown;
 
-/** The same verbs, but for those that run work of the caller's. */
+/** Returns the same verbs, guarded, except those that run the caller's functions. */
 export function guarded<Verbs extends object>(verbs: Verbs, except: readonly (keyof Verbs)[] = []): Verbs {
   const entries = Object.entries(verbs).map(([name, verb]) => {
     const isGuarded = typeof verb === 'function' && !except.includes(name as keyof Verbs);
@@ -19,33 +19,37 @@ function guard(verb: Verb, given?: readonly unknown[]): Verb {
   return (...args) => {
     const blamed = given ?? args;
     try {
-      const answer = verb(...args);
-      if (answer instanceof Promise) return answer.catch((error: unknown) => rethrow(error, blamed));
-      return isGenerator(answer) ? guardedSteps(answer, blamed) : answer;
+      const returned = verb(...args);
+      if (returned instanceof Promise) return returned.catch((error: unknown) => rethrow(error, blamed));
+      return isGenerator(returned) ? guardedSteps(returned, blamed) : returned;
     } catch (error) {
       return rethrow(error, blamed);
     }
   };
 }
 
-/** What is answered item by item reads what it was given with the first. */
-function guardedSteps(answer: AsyncGenerator, args: readonly unknown[]): AsyncGenerator {
-  return Object.assign(answer, { next: guard(answer.next.bind(answer) as Verb, args) });
+/** A generator reads its arguments with the first `next()`. */
+function guardedSteps(generator: AsyncGenerator, args: readonly unknown[]): AsyncGenerator {
+  return Object.assign(generator, { next: guard(generator.next.bind(generator) as Verb, args) });
 }
 
-function isGenerator(answer: unknown): answer is AsyncGenerator {
-  return Object.prototype.toString.call(answer) === '[object AsyncGenerator]';
+function isGenerator(value: unknown): value is AsyncGenerator {
+  return Object.prototype.toString.call(value) === '[object AsyncGenerator]';
 }
 
 function rethrow(error: unknown, args: readonly unknown[]): never {
   if (isOurs(error) || args.some((arg) => reasonOf(arg) === error)) throw error;
-  throw new EngineError('invalid_input', 'arguments could not be read: reading one of them threw.', {
-    field: 'arguments',
-    cause: error,
-  });
+  throw new EngineError(
+    'invalid_input',
+    'arguments could not be read: a getter or proxy in one of them threw.',
+    {
+      field: 'arguments',
+      cause: error,
+    },
+  );
 }
 
-/** What is thrown may be anything, and looking at it may throw. */
+/** Anything may be thrown, and inspecting it may throw as well. */
 function isOurs(error: unknown): boolean {
   try {
     return isEngineError(error);
@@ -54,7 +58,7 @@ function isOurs(error: unknown): boolean {
   }
 }
 
-/** Why the signal of a call was aborted; the call rejects with it. */
+/** The abort reason of an argument's signal: the call rejects with it. */
 function reasonOf(arg: unknown): unknown {
   try {
     return (arg as { signal?: { reason?: unknown } } | undefined)?.signal?.reason;

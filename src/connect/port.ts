@@ -1,6 +1,6 @@
 /**
- * The other face of a connection: what its workers say to the engine. It is kept beside the connection and not in it, so that applications
- * are not offered it.
+ * The worker protocol of a connection. It is kept beside the connection, not in it, so that applications are not
+ * offered it.
  */
 import { EngineError } from '../contract/errors.ts';
 import type { WorkerPort } from '../contract/protocol.ts';
@@ -12,7 +12,7 @@ export function keepPort(connection: Connection, port: WorkerPort): void {
   ports.set(connection, port);
 }
 
-/** The worker protocol on a connection: for workers of your own, and for tests that play one. */
+/** Returns the worker protocol of a connection: for your own workers, and for tests that act as one. */
 export function workerPort(connection: Connection): WorkerPort {
   const isObject = typeof connection === 'object' && connection !== null;
   const port = isObject ? ports.get(connection) : undefined;

@@ -1,6 +1,6 @@
 /**
- * Reads the streams of a task's contract with its types: the frames of one name out of all that the execution writes, and the
- * document its patches make. How streams are followed is the engine's.
+ * Reads the streams of a task's contract with their types: the frames of one name among all that the execution writes,
+ * and the summary document. The engine follows the stream.
  */
 import type { Streams as StreamGroup } from '../contract/connection.ts';
 import type { ChunkStream, MergePatch, StreamKinds, SummaryStream } from '../define/streams.ts';
@@ -8,40 +8,41 @@ import { parsed } from '../contract/kinds.ts';
 import { shape } from '../contract/shape.ts';
 import type { StreamFrame, StreamItem, StreamSummary, SummaryItem } from '../contract/streams.ts';
 
-/** A frame of the stream with its chunk, or what else a tail tells: that it was closed, begun again, paused… */
+/** A frame of the stream with its chunk, or another item of a tail: closed, restarted, paused… */
 export type ChunkItem<Chunk> =
   | Exclude<StreamItem, { type: 'frame' }>
   | { type: 'frame'; cursor: string; attemptIndex: number; frame: StreamFrame; payload: Chunk };
 
-/** Where a tail begins, and when it is left. */
+/** Where a tail starts, and when it stops. */
 export interface ChunkTailOptions {
-  /** Go on after an item, by its cursor. Default: from the beginning. */
+  /** Resumes after the item with this cursor. Default: from the beginning. */
   after?: string;
   signal?: AbortSignal;
 }
 
 /**
- * Follows one stream until the execution is over: `for await (const item of run.streams.tokens)`. Of durable chunks none is missing;
- * a `gap` in live ones counts the best-effort frames of all streams.
+ * Follows one stream until the execution has finished: `for await (const item of run.streams.tokens)`. No durable chunk
+ * is ever missing; a `gap` in a live stream counts the best-effort frames of all streams.
  */
 export interface ChunkReader<Chunk> extends AsyncIterable<ChunkItem<Chunk>> {
+  /** Yields the stored chunks and then new ones, until the execution has finished. */
   tail(options?: ChunkTailOptions): AsyncIterable<ChunkItem<Chunk>>;
 }
 
-/** Patches may not have named every member yet. */
+/** The document may be partial: patches may not have set every key yet. */
 export type TypedSummary<Document> = Omit<StreamSummary, 'document'> & { document: Partial<Document> };
 
-/** What watching the document yields: the document, its patches, and that the stream was closed. */
+/** What watching a document yields: the document, its patches, and that the stream was closed. */
 export type TypedSummaryItem<Document> =
   | Extract<SummaryItem, { type: 'closed' }>
   | (Omit<Extract<SummaryItem, { type: 'document' }>, 'document'> & { document: Partial<Document> })
   | (Omit<Extract<SummaryItem, { type: 'patch' }>, 'patch'> & { patch: MergePatch<Document> });
 
-/** Reads the document that a handler's patches make. */
+/** Reads the summary document of an execution. */
 export interface SummaryReader<Document> {
-  /** Of the latest attempt; null before its first patch. */
+  /** Reads the document of the latest attempt; null before its first patch. */
   read(): Promise<TypedSummary<Document> | null>;
-  /** The document as it is, then each patch once: fold them with `applyPatch`. */
+  /** Yields the current document, then each patch once; apply patches with `applyPatch`. */
   watch(options?: { signal?: AbortSignal }): AsyncIterable<TypedSummaryItem<Document>>;
 }
 
@@ -81,7 +82,7 @@ function chunkReader(
   name: string,
   mode: ChunkStream<unknown>['mode'],
 ): ChunkReader<unknown> {
-  // Gaps are among best-effort frames: who reads durable ones has nothing to do with them.
+  // Only best-effort frames can have gaps, which do not concern readers of durable streams.
   const visibility = mode === 'durable' ? 'exclude_best_effort' : 'all';
   const tail = (options: ChunkTailOptions = {}): AsyncIterable<ChunkItem<unknown>> => {
     tailOptions.check(options, 'options');
@@ -90,10 +91,10 @@ function chunkReader(
   return { tail, [Symbol.asyncIterator]: () => tail()[Symbol.asyncIterator]() };
 }
 
-/** No generator: one that waits for its next item cannot be left. */
+/** Not a generator: a generator that awaits its next item cannot be closed. */
 function only(name: string, items: AsyncIterable<StreamItem>): AsyncIterableIterator<ChunkItem<unknown>> {
   const all = items[Symbol.asyncIterator]();
-  const answer = async (): Promise<IteratorResult<ChunkItem<unknown>>> => {
+  const nextItem = async (): Promise<IteratorResult<ChunkItem<unknown>>> => {
     for (;;) {
       const item = await all.next();
       if (item.done === true) return item;
@@ -102,13 +103,13 @@ function only(name: string, items: AsyncIterable<StreamItem>): AsyncIterableIter
       if (frame.frameType === name) return { done: false, value: { ...item.value, payload: frame.payload } };
     }
   };
-  // Answered one after another, however many are asked for at once.
+  // One at a time, even when several are requested concurrently.
   let turn: Promise<unknown> = Promise.resolve();
   return {
     next() {
-      const answered = turn.then(answer);
-      turn = answered.catch(() => undefined);
-      return answered;
+      const next = turn.then(nextItem);
+      turn = next.catch(() => undefined);
+      return next;
     },
     async return() {
       await all.return?.();

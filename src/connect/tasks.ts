@@ -1,6 +1,6 @@
 /**
- * Submits tasks by their contract and reads their results with its types. What is submitted is checked against the
- * contract's schema first; what is stored is the input as it was given.
+ * Submits tasks by their contract and reads their results with its types. The input is checked against the contract's
+ * schema first, and stored as it was given.
  */
 import { durationMs, type Duration } from '../contract/duration.ts';
 import { ExecutionFailed } from '../contract/errors.ts';
@@ -17,56 +17,61 @@ import { checkInput, requestOf, type AnyTask, type Task, type TaskTerms } from '
 import { withTrace, type SpanName } from '../contract/trace-context.ts';
 import { streamReaders, type StreamReaders } from './stream-readers.ts';
 
-/** What one submit of a task may say differently from its contract. */
+/** Options of one execution of a task; they replace those of its contract. */
 export interface TaskSubmitOptions extends TaskTerms {
+  /** Which application or tenant it belongs to. Default `default`. */
   namespace?: string;
-  /** Start no sooner than this long from now, by the database's clock. */
+  /** How long to wait before it becomes claimable, by the database's clock. Default: not at all. */
   delay?: Duration;
-  /** A given id makes the submit repeatable: the second one answers `duplicate`. */
+  /** Makes the submit repeatable: a second one with the same id returns `duplicate`. Default: a new id. */
   executionId?: string;
-  /** So does a key, within the namespace: the second submit answers `duplicate` and the first one's id. */
+  /** Makes the submit repeatable within the namespace: a second one returns `duplicate` and the first one's id. */
   idempotencyKey?: string;
 }
 
-/** How the call is made, for all that is submitted by it. */
+/** Options of one submit call. */
 export interface TaskCallOptions {
-  /** Submit inside your own transaction: committed or rolled back with it. */
+  /** Submits inside your own transaction: committed or rolled back with it. */
   executor?: SqlExecutor;
+  /** `off`: sends no hint from inside your transaction; workers find the work at their next poll. Default `on`. */
   hint?: 'on' | 'off';
 }
 
 /** An execution of a task, with the types of its contract. */
 export interface ExecutionHandle<Out, Streams extends StreamKinds = NoStreams> {
   readonly executionId: ExecutionId;
-  /** What it writes besides its result, by the names of the task's contract. */
+  /** Its streams, by their names in the task's contract. */
   readonly streams: StreamReaders<Streams>;
-  /** Waits for it to end; notified, not polling. Throws ExecutionFailed when there is no result. */
+  /**
+   * Waits until it has finished and returns its result. Notified, not polled. Throws ExecutionFailed when it did not
+   * succeed.
+   */
   result(options?: WaitOptions): Promise<Out>;
-  /** Waits for it to end, however that is. */
+  /** Waits until it has finished and returns its outcome, whatever it is. */
   wait(options?: WaitOptions): Promise<ExecutionEnd>;
 }
 
-/** The same, from the submit that made it. */
+/** An execution as its submit returns it. */
 export interface SubmittedExecution<Out, Streams extends StreamKinds = NoStreams>
   extends ExecutionHandle<Out, Streams>, SubmitResult {
   readonly executionId: ExecutionId;
 }
 
-/** What a task's submitter does, typed by the task's contract. */
+/** Submitting tasks, typed by their contracts. */
 export interface TaskClient {
-  /** Submits an execution of a task. Its input is checked against the contract first. */
+  /** Submits an execution of a task. Throws `invalid_input` when the input does not match the contract's schema. */
   submit<In, Parsed, Made, Out, Streams extends StreamKinds>(
     task: Task<In, Parsed, Made, Out, Streams>,
     input: In,
     options?: TaskSubmitOptions & TaskCallOptions,
   ): Promise<SubmittedExecution<Out, Streams>>;
-  /** All of them in one statement: all are submitted, or none. */
+  /** Submits many executions of a task in one statement: all of them or none. At most 10,000. */
   submitMany<In, Parsed, Made, Out, Streams extends StreamKinds>(
     task: Task<In, Parsed, Made, Out, Streams>,
     items: readonly (TaskSubmitOptions & { input: In })[],
     options?: TaskCallOptions,
   ): Promise<SubmittedExecution<Out, Streams>[]>;
-  /** An execution of the task that was submitted before, here or elsewhere. */
+  /** Returns a handle on an execution that was submitted before, here or elsewhere. */
   execution<In, Parsed, Made, Out, Streams extends StreamKinds>(
     task: Task<In, Parsed, Made, Out, Streams>,
     executionId: string,
@@ -76,7 +81,7 @@ export interface TaskClient {
 /** The groups that are used here. */
 type TaskGroups = { executions: Executions; streams: StreamGroup };
 
-/** Most of it is checked as the request that it becomes. */
+/** Most values are checked with the request. */
 const taskSubmitOptions = shape<TaskSubmitOptions>({
   lane: parsed.optional(),
   namespace: parsed.optional(),
@@ -90,7 +95,7 @@ const taskSubmitOptions = shape<TaskSubmitOptions>({
 });
 const itemList = list(parsed, LIMITS.submitBatch);
 
-/** What is submitted while a span is active carries it along, so that the trace can go on where the work is done. */
+/** Submits carry the active span in their tags, so that the trace continues in the worker. */
 export function createTaskClient(groups: TaskGroups, activeSpan: () => SpanName | undefined): TaskClient {
   const traced = (request: SubmitRequest): SubmitRequest => {
     const tags = withTrace(request.tags, activeSpan());
@@ -136,7 +141,7 @@ function callOptions({
 function checkTask(task: unknown): void {
   const { name, defaults } = (task ?? {}) as Partial<AnyTask>;
   if (typeof name === 'string' && typeof defaults === 'object' && defaults !== null) return;
-  refuse('task', 'must be a task, as task() makes one');
+  refuse('task', 'must come from task()');
 }
 
 async function toRequest(

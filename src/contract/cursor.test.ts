@@ -85,22 +85,22 @@ describe('what is no cursor', () => {
   const eight = [0, 0, 0, 0, 0, 0, 0, 1];
 
   it.each([
-    ['one byte', textOf(2), 'holds 1 bytes; a cursor has 9'],
-    ['a byte short', textOf(2, ...eight.slice(1)), 'holds 8 bytes; a cursor has 9'],
-    ['a byte long', textOf(2, ...eight, 0), 'holds 10 bytes; a cursor has 9'],
-    ['short, as bytes', Uint8Array.from([2]), 'holds 1 bytes; a cursor has 9'],
-    ['of another kind', textOf(1, ...eight), 'begins with byte 1; a cursor of this feed begins with 2'],
-    ['without a kind', textOf(0, ...eight), 'begins with byte 0; a cursor of this feed begins with 2'],
-    ['of position -1', textOf(2, ...eight.map(() => 255)), 'stands for a negative position'],
-    ['of the lowest position', textOf(2, 128, 0, 0, 0, 0, 0, 0, 0), 'stands for a negative position'],
-    ['padded', `${encodeCursor(1n)}==`, 'is not base64url text'],
-    ['of the other base64', '+/+/+/+/+/+/', 'is not base64url text'],
-    ['with a line end', `${encodeCursor(1n)}\n`, 'is not base64url text'],
-    ['with a character too many', `${encodeCursor(1n)}A`, 'is not base64url text'],
-    ['a number', 5, 'must be a cursor: text, or the bytes it stands for'],
-    ['a bigint', 5n, 'must be a cursor: text, or the bytes it stands for'],
-    ['a list of bytes', [2, ...eight], 'must be a cursor: text, or the bytes it stands for'],
-    ['null', null, 'must be a cursor: text, or the bytes it stands for'],
+    ['one byte', textOf(2), 'has 1 bytes; a cursor has 9'],
+    ['a byte short', textOf(2, ...eight.slice(1)), 'has 8 bytes; a cursor has 9'],
+    ['a byte long', textOf(2, ...eight, 0), 'has 10 bytes; a cursor has 9'],
+    ['short, as bytes', Uint8Array.from([2]), 'has 1 bytes; a cursor has 9'],
+    ['of another kind', textOf(1, ...eight), 'starts with byte 1; a cursor of the feed starts with 2'],
+    ['without a kind', textOf(0, ...eight), 'starts with byte 0; a cursor of the feed starts with 2'],
+    ['of position -1', textOf(2, ...eight.map(() => 255)), 'has a negative position'],
+    ['of the lowest position', textOf(2, 128, 0, 0, 0, 0, 0, 0, 0), 'has a negative position'],
+    ['padded', `${encodeCursor(1n)}==`, 'is not base64url'],
+    ['of the other base64', '+/+/+/+/+/+/', 'is not base64url'],
+    ['with a line end', `${encodeCursor(1n)}\n`, 'is not base64url'],
+    ['with a character too many', `${encodeCursor(1n)}A`, 'is not base64url'],
+    ['a number', 5, 'must be a cursor, as a string or as bytes'],
+    ['a bigint', 5n, 'must be a cursor, as a string or as bytes'],
+    ['a list of bytes', [2, ...eight], 'must be a cursor, as a string or as bytes'],
+    ['null', null, 'must be a cursor, as a string or as bytes'],
   ])('is refused: %s', (_, cursor, what) => {
     expect(faultOf(cursor)).toMatchObject({
       code: 'invalid_cursor',
@@ -116,7 +116,7 @@ describe('what is no cursor', () => {
   });
 
   it('is refused under the name the caller knows it by', () => {
-    expect(faultOf('*', 'from')).toMatchObject({ field: 'from', message: 'from is not base64url text.' });
+    expect(faultOf('*', 'from')).toMatchObject({ field: 'from', message: 'from is not base64url.' });
   });
 
   it('is refused, or stands for a position that makes the same bytes, whatever the text', () => {

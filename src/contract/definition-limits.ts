@@ -1,6 +1,6 @@
 /**
- * The limits that are checked where tasks, flows and streams are defined. They stand apart from the others so that a browser that
- * loads definitions loads only these.
+ * The limits that are checked where tasks, flows and streams are defined. Kept apart from the others so that a browser
+ * that loads definitions loads only these.
  */
 export const DEFINITION_LIMITS = {
   /** Bytes of the name of a task, a flow or a stream. */

@@ -1,10 +1,10 @@
 /**
- * Durations as people write them: `'90s'`, `'1h30m'`, `{ hours: 1, minutes: 30 }`. A bare number is refused: nobody
- * can see its unit.
+ * Durations as people write them: `'90s'`, `'1h30m'`, `{ hours: 1, minutes: 30 }`. A bare number is refused, because
+ * its unit cannot be seen.
  */
-import { refuse } from './shape.ts';
+import { isObject, refuse } from './shape.ts';
 
-/** A duration in parts, which are added up. */
+/** A duration as the sum of its parts. */
 export interface DurationParts {
   days?: number;
   hours?: number;
@@ -25,12 +25,11 @@ const PART_MS: Record<keyof DurationParts, number> = {
   milliseconds: UNIT_MS.ms,
 };
 
-const TEXT = /^(?:\d+(?:\.\d+)?(?:ms|d|h|m|s))+$/;
 const PART = /(\d+(?:\.\d+)?)(ms|d|h|m|s)/g;
 
 const READ_UNITS = ['d', 'h', 'm', 's'] as const;
 
-/** Whole milliseconds, from 0 to `maxMs`. */
+/** Returns a duration in whole milliseconds. Throws `invalid_input` unless it is from 0 to `maxMs`. */
 export function durationMs(duration: unknown, field: string, maxMs: number): number {
   const ms = typeof duration === 'string' ? textMs(duration) : partsMs(duration);
   if (ms !== undefined && Number.isFinite(ms) && ms >= 0 && ms <= maxMs) return Math.round(ms);
@@ -38,15 +37,16 @@ export function durationMs(duration: unknown, field: string, maxMs: number): num
 }
 
 function textMs(text: string): number | undefined {
-  if (!TEXT.test(text)) return undefined;
   let ms = 0;
-  for (const [, amount, unit] of text.matchAll(PART))
-    ms += Number(amount) * UNIT_MS[unit as keyof typeof UNIT_MS];
-  return ms;
+  const rest = text.replaceAll(PART, (_, amount: string, unit: keyof typeof UNIT_MS) => {
+    ms += Number(amount) * UNIT_MS[unit];
+    return '';
+  });
+  return text !== '' && rest === '' ? ms : undefined;
 }
 
 function partsMs(parts: unknown): number | undefined {
-  if (typeof parts !== 'object' || parts === null || Array.isArray(parts)) return undefined;
+  if (!isObject(parts)) return undefined;
   const entries = Object.entries(parts);
   if (entries.length === 0) return undefined;
   let ms = 0;

@@ -1,7 +1,7 @@
 /**
- * The errors the engine throws. A refusal that a caller is expected to meet in normal life (a lost lease, an
- * execution that already ended) is a value and never appears here; an error means that a promise was broken,
- * by the caller, by the database or by us.
+ * The errors the engine throws. A refusal that callers must expect in normal operation (a lost lease, an execution that
+ * has already finished) is a returned value and never appears here; an error means that the caller, the database or the
+ * engine broke its contract.
  */
 
 /** Every code the engine can throw, with what it means. The list is closed: adding one is a contract change. */
@@ -10,21 +10,21 @@ export const ERROR_CODES = {
   invalid_id: 'an id does not have the form {fp:N}:<uuid>',
   invalid_policy: 'a policy is malformed or out of range; `field` names it',
   invalid_capabilities: 'a capability token or list is malformed',
-  payload_too_large: 'a payload, result or batch is over its named limit',
+  payload_too_large: 'a payload, result, frame, document or batch is over its named limit',
   too_many: 'a list is longer than its named limit',
   invalid_cursor: 'a cursor is malformed or belongs to another filter',
   cursor_expired:
     'the events after a cursor are no longer kept; `oldest` is the first cursor that can be read from',
   cursor_ahead:
-    'a cursor is beyond the last event: it is of another database, or this one was restored to an earlier time',
-  undecodable_event: 'an event in the log is not one this version knows; the message names its position',
-  idempotency_key_reused: 'an idempotency key already stands for a request that differs from this one',
-  not_found: 'the thing named by the id does not exist',
+    'a cursor is beyond the last event: it is from another database, or this one was restored to an earlier time',
+  undecodable_event: 'an event in the log is unknown to this version; the message names its position',
+  idempotency_key_reused: 'an idempotency key already stands for a different request',
+  not_found: 'nothing with this id exists',
   route_limit_reached: 'the number of distinct lane, kind and capability combinations is at its limit',
   retry_transaction: "the caller's own transaction must be rolled back and tried again; `sqlState` says why",
   isolation_unsupported: 'the operation needs READ COMMITTED and the transaction runs at another level',
   contention:
-    'the database kept reporting conflicts after all tries, or a session holds a row, key or id for too long; the message says which',
+    'the database kept reporting conflicts after all tries, or a session held a row, key or id for too long; the message says which',
   unavailable: 'the database cannot be reached, is shutting down, or accepts no writes',
   no_connection: 'no connection was left: of the server, the role, or the budget of this process',
   statement_cancelled: 'the database ended a statement: a statement_timeout, or an administrator',
@@ -34,35 +34,35 @@ export const ERROR_CODES = {
   schema_drift: 'an applied migration differs from the file of the same number',
   permission_denied: 'the database role lacks a right the engine needs',
   embedded_unavailable: 'no Postgres could be started on this machine',
-  database_error: 'the database refused a statement for a reason of its own; `sqlState` names it',
+  database_error: 'the database refused a statement for another reason; `sqlState` names it',
   invalid_token:
-    'a token is not one, is not for this, or is no longer good; nothing more is said, since a stranger may be asking',
+    'a token is malformed, not for this, or no longer valid; the message does not tell which, since a stranger may be asking',
   signing_not_configured: 'tokens need a signing secret, and this process has none, or not the one in use',
-  cycle: 'edges of a flow lead in a circle; the message names its members',
-  not_a_member: 'an execution is not a member of the flow, or of another one',
-  flow_ended: 'the flow has ended or is being cancelled, and cannot change any more',
+  cycle: 'edges of a flow form a cycle; the message names its members',
+  not_a_member: 'an execution is not a member of the flow, or is a member of another one',
+  flow_ended: 'the flow has finished or is being cancelled, and can no longer change',
   flow_sealed: 'the flow is sealed: only its own running members may extend it',
-  stale_revision: 'the graph of the flow has changed since the revision that was expected',
-  join_fixed: 'the join of a member cannot change any more, because edges lead to it',
-  already_started: 'what has begun, or been decided on, cannot wait for anything more',
+  stale_revision: 'the graph of the flow has changed since the expected revision',
+  join_fixed: 'the join of a member can no longer change, because edges lead to it',
+  already_started: 'what has begun, or whose join is decided, cannot wait for anything more',
   lease_lost: 'the lease the call was made under is gone',
-  invalid_step: 'a step is used in a way that cannot be remembered; the message says how to write it',
+  invalid_step: 'a step is used in a way that cannot be stored; the message says how to write it',
   closed: 'the engine or worker was closed',
   invariant_broken: 'stored state contradicts itself; nothing was written; please report it',
 } as const;
 
-/** What is wrong, for programs. */
+/** The code of an EngineError; see `ERROR_CODES`. */
 export type ErrorCode = keyof typeof ERROR_CODES;
 
-/** What an error says besides its code and message. */
+/** The details of an EngineError besides its code and message. */
 export interface EngineErrorDetail {
   /** The argument at fault, as a path into the request, for example `items[3].payload`. */
   field?: string;
   /** SQLSTATE of the database error behind this one. */
   sqlState?: string;
-  /** With `cursor_expired`: where the feed begins now. */
+  /** With `cursor_expired`: the first cursor that can still be read from. */
   oldest?: string;
-  /** Error that caused this one. Never shown to users as text: it may quote data. */
+  /** The error that caused this one. Do not show it to users: it may quote data. */
   cause?: unknown;
 }
 
@@ -83,24 +83,27 @@ export class EngineError extends Error {
   }
 }
 
-/** No connection, after as long a wait as there is for one (`LIMITS.connectionWaitMs`): asking again at once would only take as long again. */
+/**
+ * No connection was free within `LIMITS.connectionWaitMs`. A class of its own because retrying at once would only wait
+ * as long again.
+ */
 export class ConnectionWaitOver extends EngineError {
   constructor(message: string) {
     super('no_connection', message);
   }
 }
 
-/** True for an EngineError, also one made by another copy of this package. */
+/** Whether a value is an EngineError, including one from another copy of this package. */
 export function isEngineError(value: unknown): value is EngineError {
   return value instanceof Error && value.name === 'EngineError' && 'code' in value;
 }
 
-/** True for trouble with the database as a whole, which passes: what was asked for is not at fault. */
+/** Whether an error is a temporary problem with the whole database, not with the request. */
 export function isPassingTrouble(error: unknown): boolean {
   return isEngineError(error) && PASSING.includes(error.code);
 }
 
-/** The same, where whatever runs for long waits until it is over: an engine that was closed does not open again. */
+/** Whether a long-running loop should wait for the problem to pass. Excludes `closed`: a closed engine stays closed. */
 export function isOutage(error: unknown): error is EngineError {
   return isPassingTrouble(error) && (error as EngineError).code !== 'closed';
 }
@@ -115,7 +118,7 @@ const PASSING: readonly ErrorCode[] = [
   'permission_denied',
 ];
 
-/** How an execution ended that did not succeed. */
+/** How an execution finished that did not succeed. */
 export interface UnsuccessfulEnd {
   outcome: 'failed' | 'cancelled' | 'expired' | 'skipped';
   message: string | null;
@@ -123,7 +126,7 @@ export interface UnsuccessfulEnd {
   by: string | null;
 }
 
-/** Thrown to whoever asks for the result of an execution that has none. */
+/** Thrown where the result of an execution is awaited and it did not succeed. `end` has its outcome. */
 export class ExecutionFailed extends Error {
   override readonly name = 'ExecutionFailed';
   readonly executionId: string;

@@ -1,6 +1,6 @@
 /**
- * The event vocabulary: every fact the log can hold, by family, and the shape in which subscribers get it. Payloads stay
- * out of events; an event says what happened to which execution under which lease, never what the work was about.
+ * The event vocabulary: every fact the log can hold, by family, and the shape subscribers receive. Events carry no
+ * payloads: an event states what happened to which execution under which lease, never what the work was about.
  */
 import type { Cursor } from './cursor.ts';
 import type { CancelFlowPolicy, FlowId } from './flows.ts';
@@ -13,23 +13,25 @@ export const EVENT_FAMILIES = ['lease', 'completion', 'signal', 'operator', 'flo
 export type EventFamily = (typeof EVENT_FAMILIES)[number];
 
 /**
- * `released` closes the history of a lease whose worker gave it back without ending the execution (a retry was
- * scheduled, or the work was handed back). A lease whose worker ended the execution has the completion event as its end, so
- * that every grant has exactly one in the log.
+ * What happened to a lease. `released` closes the history of a lease whose worker gave it back without finishing the
+ * execution (a retry was scheduled, or the work was returned). Where the worker finished the execution, the completion
+ * event closes it, so every grant is closed by exactly one event.
  */
 export const LEASE_EVENTS = ['acquired', 'renewed', 'expired', 'reclaimed', 'revoked', 'released'] as const;
+/** The type of a lease event. */
 export type LeaseEventType = (typeof LEASE_EVENTS)[number];
 
 /** A completion event's type is the terminal outcome. */
 export const COMPLETION_EVENTS = ['success', 'failed', 'cancelled', 'expired', 'skipped'] as const;
-/** How an execution ended. */
+/** How an execution finished. */
 export type CompletionEventType = (typeof COMPLETION_EVENTS)[number];
 
 /** What an operator did to an execution, or to a lane. */
 export const OPERATOR_EVENTS = ['priority_changed', 'replayed', 'lane_paused', 'lane_resumed'] as const;
+/** The type of an operator event. */
 export type OperatorEventType = (typeof OPERATOR_EVENTS)[number];
 
-/** What became of waiting for signals. */
+/** What happened to a wait for signals. */
 export const SIGNAL_EVENTS = [
   'suspended',
   'delivered',
@@ -38,9 +40,10 @@ export const SIGNAL_EVENTS = [
   'timed_out',
   'waitpoints_expired',
 ] as const;
+/** The type of a signal event. */
 export type SignalEventType = (typeof SIGNAL_EVENTS)[number];
 
-/** What became of a flow as a whole. `reopened`: a member was replayed after the end. */
+/** What happened to a flow as a whole. `reopened`: a member was replayed after the flow had finished. */
 export const FLOW_EVENTS = [
   'submitted',
   'cancel_requested',
@@ -50,17 +53,19 @@ export const FLOW_EVENTS = [
   'reopened',
 ] as const;
 
+/** What happened to the tags of an execution. */
 export const TAG_EVENTS = ['tags_changed'] as const;
 
+/** What happened to a worker. `lost`: it stopped reporting without signing off. */
 export const WORKER_EVENTS = ['registered', 'stopped', 'lost'] as const;
-/** What became of a worker. */
+/** The type of a worker event. */
 export type WorkerEventType = (typeof WORKER_EVENTS)[number];
 
 /** What every event has. */
 export interface EventBase {
-  /** Goes on strictly after this event. */
+  /** Reading from here continues strictly after this event. */
   cursor: Cursor;
-  /** In commit order and without a gap, but for jumps after a failover or a restore. */
+  /** Grows in commit order and without gaps, except for jumps after a failover or a restore. */
   position: bigint;
   occurredAtMs: number;
 }
@@ -73,7 +78,10 @@ export interface ExecutionEventBase extends EventBase {
   namespace: string;
   kind: string;
   lane: string;
-  /** As they were when the lease began; of what an operator or a time limit did, and without a lease, as they were then. */
+  /**
+   * As they were when the lease started; for events without a lease, or by an operator or a time limit, as they were at
+   * that moment.
+   */
   tags: Readonly<Record<string, string>>;
   attemptIndex: number;
   leaseEpoch: number;
@@ -84,7 +92,7 @@ interface LeaseEventBase extends ExecutionEventBase {
   leaseId: string;
 }
 
-/** One step in the life of a lease. */
+/** Something happened to a lease. */
 export type LeaseHistoryEvent =
   | (LeaseEventBase & { type: 'acquired' | 'renewed'; workerInstanceId: string })
   | (LeaseEventBase & { type: 'reclaimed'; previousOwner: string | null; newOwner: string })
@@ -92,17 +100,17 @@ export type LeaseHistoryEvent =
   | (LeaseEventBase & {
       type: 'revoked';
       previousOwner: string;
-      /** Who took it away. */
+      /** Who revoked it. */
       revokedBy: string | null;
-      /** What ended it: `revoke`, `cancel`, … */
+      /** The transition that ended it: `revoke`, `cancel`, … */
       transition: string;
     });
 
-/** An execution ended. */
+/** An execution finished. */
 export interface CompletionEvent extends ExecutionEventBase {
   family: 'completion';
   type: CompletionEventType;
-  /** Of the lease it ended under, if it had one. */
+  /** The lease it finished under, if it had one. */
   leaseId: string | null;
   workerInstanceId: string | null;
 }
@@ -112,7 +120,7 @@ interface OperatorEventBase extends ExecutionEventBase {
   by: string | null;
 }
 
-/** Somebody intervened. */
+/** An operator intervened. */
 export type OperatorEvent =
   | (OperatorEventBase & { type: 'priority_changed'; oldPriority: number; newPriority: number })
   | (OperatorEventBase & {
@@ -135,12 +143,12 @@ interface SignalEventBase extends ExecutionEventBase {
   family: 'signal';
 }
 
-/** An execution began to wait, was told something, or went on. What was said is not in the log. */
+/** An execution was suspended, received a signal, or resumed. The payload of a signal is not in the log. */
 export type SignalEvent =
   | (SignalEventBase & {
       type: 'suspended';
       waits: readonly string[];
-      /** When the first of them is over. */
+      /** When the first of them times out. */
       timeoutAtMs: number | null;
     })
   | (SignalEventBase & {
@@ -153,7 +161,7 @@ export type SignalEvent =
     })
   | (SignalEventBase & {
       type: 'resumed';
-      /** The wait that ended; null when something else was due that was waited for beside it. */
+      /** The wait that finished; null when a time or a child that was awaited beside it came first. */
       wait: string | null;
       key: string | null;
       outcome: 'satisfied' | 'timed_out' | 'woken';
@@ -166,12 +174,12 @@ export type SignalEvent =
 interface FlowEventBase extends EventBase {
   family: 'flow';
   flowId: FlowId;
-  /** The flow's own, and so are the tags. */
+  /** Of the flow, as are the tags. */
   namespace: string;
   tags: Readonly<Record<string, string>>;
 }
 
-/** A flow began, was told to end, ended or went on. What its members do are events of theirs. */
+/** A flow was submitted, asked to cancel, finished or reopened. Its members have events of their own. */
 export type FlowEvent =
   | (FlowEventBase & { type: 'submitted'; name: string })
   | (FlowEventBase & { type: 'cancel_requested'; by: string; reason: string; policy: CancelFlowPolicy })
@@ -186,7 +194,7 @@ export interface TagEvent extends ExecutionEventBase {
   removed: readonly string[];
 }
 
-/** A worker came or went. `lost`: it fell silent without a word. */
+/** A worker registered, stopped or was lost. */
 export interface WorkerEvent extends EventBase {
   family: 'worker';
   type: WorkerEventType;
@@ -195,7 +203,7 @@ export interface WorkerEvent extends EventBase {
   version: string | null;
 }
 
-/** Events cannot be changed: one may be handed to several readers. */
+/** Any event. Read-only: several readers may share one object. */
 export type FeedEvent = Readonly<
   LeaseHistoryEvent | CompletionEvent | SignalEvent | OperatorEvent | FlowEvent | TagEvent | WorkerEvent
 >;

@@ -1,5 +1,6 @@
 /**
- * Executions: what is submitted, what is read of one, and how one can end. Finding many and acting on them is in operations.ts.
+ * Executions: what is submitted, what can be read, and how one can finish. Listing many and acting on them is in
+ * operations.ts.
  */
 import type { ExecutionId } from './ids.ts';
 import type { Json } from './json.ts';
@@ -14,57 +15,59 @@ export interface SubmitRequest {
   payload?: unknown;
   /** The queue. Default `default`. */
   lane?: string;
-  /** Whose it is. Default `default`. */
+  /** Which application or tenant it belongs to. Default `default`. */
   namespace?: string;
-  /** 0 to 9,000; higher first. Default 0. */
+  /** 0 to 9,000; higher runs first. Default 0. */
   priority?: number;
-  /** Only workers that offer all of these may run it. */
+  /** Only workers that offer all of these may run it. Default: none. */
   capabilities?: string[];
   tags?: Record<string, string>;
-  /** Members that are not given are those of the connection's default policy. */
+  /** Keys left out are taken from the connection's default policy. */
   policy?: ExecutionPolicy;
-  /** Start no sooner than this long from now, by the database's clock. */
+  /** How long to wait before it becomes claimable, by the database's clock. Default 0. */
   delayMs?: number;
-  /** A given id makes the submit repeatable: the second one answers `duplicate`. */
+  /** Makes the submit repeatable: a second one with the same id returns `duplicate`. Default: a new id. */
   executionId?: string;
-  /** So does a key, within the namespace: the second submit answers `duplicate` and the first one's id. */
+  /** Makes the submit repeatable within the namespace: a second one returns `duplicate` and the first one's id. */
   idempotencyKey?: string;
 }
 
-/** What became of a submit. */
+/** The outcome of a submit. */
 export interface SubmitResult {
   executionId: ExecutionId;
   outcome: 'submitted' | 'duplicate';
 }
 
-/** How a submit is made, for all that is submitted by it. */
+/** Options of one submit call. */
 export interface SubmitOptions {
-  /** Submit inside the caller's transaction: committed or rolled back with it. The engine never retries there. */
+  /** Submits inside the caller's transaction: committed or rolled back with it. The engine never retries there. */
   executor?: SqlExecutor;
-  /** `off`: do not wake workers from inside the caller's transaction; they find the work at their next look. */
+  /**
+   * `off`: sends no hint from inside the caller's transaction; workers find the work at their next poll. Default `on`.
+   */
   hint?: 'on' | 'off';
 }
 
-/** Why an operator intervenes, and who does. */
+/** Why an operator intervenes, and who it is. */
 export interface OperatorNote {
   reason: string;
-  /** Who asks; kept with the outcome and the events. Default `operator`. */
+  /** Who intervenes; stored with the outcome and the events. Default `operator`. */
   by?: string;
 }
 
-/** What became of cancelling one execution. */
+/** The outcome of cancelling one execution. */
 export type CancelOutcome = {
   executionId: ExecutionId;
 } & (
   | { outcome: 'cancelled' }
   | { outcome: 'already_cancelled' }
-  /** Only from a bulk verb: it was claimed or moved since it was listed, and left alone. */
+  /** Only from a bulk verb: it changed state since it was listed, and was left alone. */
   | { outcome: 'moved' }
   | { outcome: 'not_found' }
   | { outcome: 'not_active'; terminalOutcome: TerminalOutcome }
 );
 
-/** What became of taking a lease away. */
+/** The outcome of revoking a lease. */
 export type RevokeOutcome =
   | { outcome: 'revoked' }
   | { outcome: 'reclaims_exhausted' }
@@ -72,13 +75,13 @@ export type RevokeOutcome =
   | { outcome: 'no_active_lease'; lifecyclePhase: LifecyclePhase }
   | { outcome: 'stale_lease'; leaseEpoch: number };
 
-/** Which lease is taken away, and why. */
+/** Which lease to revoke, and why. */
 export interface RevokeRequest extends OperatorNote {
-  /** Only this lease; another one answers `stale_lease`. */
+  /** Revokes only this lease; `stale_lease` when the current one is another. Default: whichever is current. */
   leaseId?: string;
 }
 
-/** One attempt, as `describe` shows it. */
+/** One attempt, as `describe` returns it. */
 export interface AttemptSnapshot {
   attemptIndex: number;
   /** Null while it runs or is paused. */
@@ -90,7 +93,7 @@ export interface AttemptSnapshot {
   failureCategory: string | null;
 }
 
-/** The lease that is held now. */
+/** The current lease. */
 export interface LeaseSnapshot {
   leaseId: string;
   workerId: string;
@@ -99,7 +102,7 @@ export interface LeaseSnapshot {
   expiresAtMs: number;
 }
 
-/** One execution as it stands, with its lease and its last attempts. */
+/** One execution in its current state, with its lease and its last attempts. */
 export interface ExecutionSnapshot {
   executionId: ExecutionId;
   publicState: PublicState;
@@ -115,7 +118,7 @@ export interface ExecutionSnapshot {
   changedAtMs: number;
   /** When a delayed execution becomes claimable. */
   eligibleAtMs: number | null;
-  /** When it ends as expired, if it has not ended before. */
+  /** When it expires unless it has finished. */
   deadlineAtMs: number | null;
   endedAtMs: number | null;
   attemptIndex: number;
@@ -124,13 +127,13 @@ export interface ExecutionSnapshot {
   reclaimCount: number;
   replayCount: number;
   lease: LeaseSnapshot | null;
-  /** The last 1,000 ended and paused attempts, oldest first; the running one is the lease. */
+  /** The last 1,000 finished and paused attempts, oldest first; the running one is described by `lease`. */
   attempts: AttemptSnapshot[];
-  /** What the handler last said about itself. */
+  /** The handler's latest progress report. */
   progress: { percent: number | null; message: string | null; reportedAtMs: number } | null;
-  /** Finished steps and begun sleeps. */
+  /** Finished steps and started sleeps. */
   stepCount: number;
-  /** Who spawned it. */
+  /** The execution that spawned it. */
   parentId: ExecutionId | null;
   /** The flow it is a member of. */
   flowId: ExecutionId | null;
@@ -138,7 +141,7 @@ export interface ExecutionSnapshot {
   setbacks: { reconciler: string; failures: number; errorCode: string }[];
 }
 
-/** How an execution ended, or that it has not. */
+/** The outcome of an execution, or `pending` while it has none. */
 export type ExecutionResult =
   | { outcome: 'pending'; publicState: PublicState }
   | { outcome: 'not_found' }
@@ -150,11 +153,11 @@ export type ExecutionResult =
       by: string | null;
     };
 
-/** How an execution ended. */
+/** The outcome of a finished execution. */
 export type ExecutionEnd = Exclude<ExecutionResult, { outcome: 'pending' | 'not_found' }>;
 
-/** How long to wait for an execution. */
+/** Options of waiting for an execution or a flow. */
 export interface WaitOptions {
-  /** Ends the waiting, not the execution. */
+  /** Stops the waiting, not the execution. */
   signal?: AbortSignal;
 }

@@ -1,22 +1,25 @@
 /**
- * Flows: executions joined by edges. A member runs when its join says so; what a join needs no more is stopped. Everything here
- * is data: builders with types are made on top of it.
+ * Flows: executions connected by edges. A member runs when its join is satisfied; members a join no longer needs are
+ * cancelled. Everything here is plain data; the typed builders are in src/define.
  */
 import type { OperatorNote, SubmitRequest } from './executions.ts';
 import type { ExecutionId } from './ids.ts';
 import type { PublicState } from './states.ts';
 
-/** A flow's id on the wire, of the form of an execution's. */
+/** A flow's id on the wire; it has the form of an execution id. */
 export type FlowId = ExecutionId;
 
-/** What an edge asks of the member it comes from. `failure`: failed, cancelled or expired. `skipped`: its join was impossible. */
+/**
+ * Which outcome of its upstream member satisfies an edge. `failure`: failed, cancelled or expired. `skipped`: its join
+ * was impossible.
+ */
 export const EDGE_CONDITIONS = ['success', 'failure', 'always', 'skipped'] as const;
-/** What an edge asks of the member it comes from. */
+/** Which outcome of its upstream member satisfies an edge. */
 export type EdgeCondition = (typeof EDGE_CONDITIONS)[number];
 
-/** How far an edge is. */
+/** The states of an edge. */
 export const EDGE_STATES = ['staged', 'pending', 'satisfied', 'failed', 'skipped'] as const;
-/** How far an edge is. */
+/** The state of an edge. */
 export type EdgeState = (typeof EDGE_STATES)[number];
 
 /** How many of its edges a member needs. */
@@ -24,20 +27,22 @@ export const JOIN_KINDS = ['all', 'any', 'quorum'] as const;
 /** How many of its edges a member needs. */
 export type JoinKind = (typeof JOIN_KINDS)[number];
 
-/** What becomes of members a join waited for and needs no more: stopped (the default), or left to run. */
+/** What happens to members that a satisfied join no longer needs: they are cancelled (the default) or left to run. */
 export const ON_SATISFIED = ['cancel_remaining', 'let_run'] as const;
-/** What becomes of members that a join needs no more. */
+/** What happens to members that a satisfied join no longer needs. */
 export type OnSatisfied = (typeof ON_SATISFIED)[number];
 
-/** When a member may run. Default `all`. One that never can is skipped, and that is told to those after it. */
+/**
+ * How many edges must be satisfied before a member runs. Default `all`. A member whose join is impossible is skipped.
+ */
 export type JoinPolicy =
   | { kind: 'all' }
   | { kind: 'any'; onSatisfied?: OnSatisfied }
   | { kind: 'quorum'; k: number; onSatisfied?: OnSatisfied };
 
-/** How far a join is. */
+/** The states of a join. */
 export const GROUP_STATES = ['pending', 'satisfied', 'impossible'] as const;
-/** How far a join is. */
+/** The state of a join. */
 export type GroupState = (typeof GROUP_STATES)[number];
 
 /** An edge into the member that has it. */
@@ -46,8 +51,9 @@ export interface EdgeRequest {
   from: string;
   /** Default `success`. */
   on?: EdgeCondition;
-  /** Puts the result into the input of the member it leads to, under this name. Several edges of one name with `list`: as a list, in their order. */
+  /** Puts the result into the downstream member's input, under this key. Default: the result is not passed on. */
   as?: string;
+  /** With `as`: collects the results of all edges with the same key in a list, in their order. Default false. */
   list?: boolean;
 }
 
@@ -57,35 +63,38 @@ export interface OnwardEdge extends Omit<EdgeRequest, 'from'> {
   to: string;
 }
 
-/** One member. What it is called is known in its flow alone. */
+/** One member of a flow. */
 export interface MemberRequest extends Omit<
   SubmitRequest,
   'namespace' | 'executionId' | 'idempotencyKey' | 'delayMs'
 > {
+  /** Unique within the flow. */
   name: string;
+  /** Edges into this member; a name stands for an edge on success. */
   after?: readonly (string | EdgeRequest)[];
-  /** Members that come after this one: edges into them, from here. Also into one that is there already, as long as its join is open. */
+  /** Edges from this member into others, including existing members whose join is not decided yet. */
   before?: readonly (string | OnwardEdge)[];
+  /** Default `all`. */
   join?: JoinPolicy;
-  /** A member that runs instead, when the join of this one is impossible. Short for an edge to it on `skipped`. */
+  /** A member that runs when this one's join is impossible. Short for an edge to it on `skipped`. */
   fallback?: string;
 }
 
 /** A whole flow to submit. */
 export interface FlowRequest {
   name: string;
-  /** A given id makes the submit repeatable: the second one answers `duplicate`. */
+  /** Makes the submit repeatable: a second one with the same id returns `duplicate`. Default: a new id. */
   flowId?: string;
   namespace?: string;
   tags?: Record<string, string>;
   members: readonly MemberRequest[];
 }
 
-/** A flow that was submitted, or extended, and its members. */
+/** A flow that was submitted or extended, and its members. */
 export interface SubmittedFlow {
   flowId: FlowId;
   outcome: 'submitted' | 'duplicate';
-  /** By name. */
+  /** Execution ids by member name. */
   members: Record<string, ExecutionId>;
   revision: number;
 }
@@ -98,13 +107,13 @@ export interface CreateFlowRequest {
   tags?: Record<string, string>;
 }
 
-/** Executions that are there already, of the flow's partition, to be taken in under a name. */
+/** An existing execution of the flow's partition, to be added under a name. */
 export interface AdoptedMember {
   name: string;
   executionId: string;
 }
 
-/** An edge between members that are there, by their execution ids. */
+/** An edge between existing members, by their execution ids. */
 export interface StagedEdge {
   upstream: string;
   downstream: string;
@@ -113,34 +122,43 @@ export interface StagedEdge {
   list?: boolean;
 }
 
-/** On what condition a graph is changed. */
+/** Options of a change to the graph. */
 export interface GraphOptions {
-  /** Only while the graph has this revision; another is `stale_revision`. */
+  /** Changes the graph only at this revision; throws `stale_revision` at any other. Default: any revision. */
   expectedRevision?: number;
 }
 
-/** Which members end with a cancelled flow. */
+/** Which members are cancelled with their flow. */
 export const CANCEL_FLOW_POLICIES = ['cancel_all', 'cancel_pending', 'let_finish'] as const;
-/** `cancel_all`: every member that has not ended. `cancel_pending`: those that have not begun. `let_finish`: none; the flow only cannot grow. */
+/**
+ * `cancel_all`: every unfinished member. `cancel_pending`: those that have not started. `let_finish`: none; the flow
+ * only stops growing.
+ */
 export type CancelFlowPolicy = (typeof CANCEL_FLOW_POLICIES)[number];
 
 /** How a flow is cancelled, and how long to wait for it. */
 export interface CancelFlowRequest extends OperatorNote {
   /** Default `cancel_all`. */
   policy?: CancelFlowPolicy;
-  /** `members`: until every member that is to be cancelled is. `end`: until the flow has ended. Default `nothing`: it goes on by itself. */
+  /**
+   * What to wait for. `members`: every member the policy covers is cancelled. `end`: the flow has finished. Default
+   * `nothing`: cancelling continues in the background.
+   */
   wait?: 'nothing' | 'members' | 'end';
   signal?: AbortSignal;
 }
 
-/** What became of cancelling a flow. */
+/** The outcome of cancelling a flow. */
 export type CancelFlowOutcome =
   | { outcome: 'cancelled'; policy: CancelFlowPolicy; cancelled: ExecutionId[] }
   | { outcome: 'already_cancelled'; policy: CancelFlowPolicy }
   | { outcome: 'already_ended'; state: FlowState }
   | { outcome: 'not_found' };
 
-/** `open`: not sealed. `blocked`: members are left, and none of them runs or waits for a worker. */
+/**
+ * The states of a flow. `open`: not sealed. `blocked`: unfinished members are left, but none runs or waits for a
+ * worker.
+ */
 export const FLOW_STATES = [
   'open',
   'running',
@@ -150,10 +168,10 @@ export const FLOW_STATES = [
   'failed',
   'cancelled',
 ] as const;
-/** How far a flow is. */
+/** The state of a flow. */
 export type FlowState = (typeof FLOW_STATES)[number];
 
-/** How many members are in which state. */
+/** How many members are in each state. */
 export type MemberCounts = Partial<Record<PublicState, number>>;
 
 /** One flow in a list. */
@@ -172,7 +190,7 @@ export interface FlowSummary {
   cancel: { policy: CancelFlowPolicy; reason: string; by: string; atMs: number } | null;
 }
 
-/** How far a join is, and what it has counted. */
+/** The state of a join, and how many of its edges are in each state. */
 export interface JoinSnapshot {
   policy: JoinPolicy;
   state: GroupState;
@@ -180,23 +198,23 @@ export interface JoinSnapshot {
   satisfied: number;
   failed: number;
   skipped: number;
-  /** Edges that have not been heard of. */
+  /** Edges whose upstream member has not finished. */
   pending: number;
 }
 
-/** One member of a flow, as it stands. */
+/** One member of a flow in its current state. */
 export interface MemberSnapshot {
   name: string;
   executionId: ExecutionId;
   kind: string;
   state: PublicState;
   attemptIndex: number;
-  /** Of one that ended otherwise than well. */
+  /** Why it did not succeed; null otherwise. */
   message: string | null;
   join: JoinSnapshot | null;
 }
 
-/** One edge of a flow, as it stands. */
+/** One edge of a flow in its current state. */
 export interface EdgeSnapshot {
   edgeId: string;
   from: string;
@@ -209,24 +227,26 @@ export interface EdgeSnapshot {
 /** A flow with all its members and edges. */
 export interface FlowSnapshot extends FlowSummary {
   counts: MemberCounts;
-  /** In the order of their names. */
+  /** Ordered by name. */
   members: MemberSnapshot[];
   edges: EdgeSnapshot[];
 }
 
-/** Which flows, and how many of them at once. */
+/** Which flows to list, and how many per page. */
 export interface ListFlowsRequest {
   namespace?: string;
-  /** Of those that have ended, or `open` for those that have not. */
+  /** A terminal state, or `open` for all flows that have not finished. */
   state?: 'open' | 'completed' | 'failed' | 'cancelled';
   name?: string;
-  /** 1 to 1,000. Default 100. */
+  /** Flows per page, 1 to 1,000. Default 100. */
   limit?: number;
+  /** `nextCursor` of the previous page. */
   cursor?: string;
 }
 
 /** A page of flows. */
 export interface FlowPage {
   flows: FlowSummary[];
+  /** Null on the last page. */
   nextCursor: string | null;
 }

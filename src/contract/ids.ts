@@ -25,7 +25,9 @@ export function isUuid(text: unknown): text is string {
 const NO_UUID = fault('must be a UUID');
 export const uuidString = new Kind<string>((value) => (isUuid(value) ? undefined : NO_UUID));
 
-/** Why a text is not an execution id, or its two parts. Never coerces: upper case, blanks or a signed N are faults. */
+/**
+ * Splits an execution id into its two parts. Throws `invalid_id`; upper case, blanks or a signed N are not accepted.
+ */
 export function parseExecutionId(text: unknown, field = 'executionId'): ParsedExecutionId {
   if (typeof text !== 'string') refuse(field, 'must be a string of the form {fp:N}:<uuid>', 'invalid_id');
   if (!text.startsWith('{fp:'))
@@ -49,7 +51,7 @@ export function formatExecutionId(partition: number, uuid: string): ExecutionId 
   return `{fp:${partition}}:${uuid}`;
 }
 
-/** CRC-16/XMODEM: polynomial 0x1021, initial value 0, nothing reflected. One table look-up a byte. */
+/** CRC-16/XMODEM: polynomial 0x1021, initial value 0, nothing reflected. */
 export function crc16(bytes: Uint8Array): number {
   let crc = 0;
   for (const byte of bytes) crc = ((crc << 8) & 0xffff) ^ CRC_TABLE[(crc >> 8) ^ byte]!;
@@ -69,7 +71,7 @@ export function partitionOfUuid(uuid: string): number {
   return crc16(bytes) % PARTITION_COUNT;
 }
 
-/** Where an idempotency key has its one home, and with it the execution it stands for. */
+/** The partition of an idempotency key, and with it of the execution submitted under it. */
 export function partitionOfKey(namespace: string, key: string): number {
   return crc16(new TextEncoder().encode(`${namespace}\u0000${key}`)) % PARTITION_COUNT;
 }

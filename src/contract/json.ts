@@ -1,6 +1,6 @@
 /**
- * The values that payloads, results and steps are made of. What JSON cannot say is refused where it is given.
+ * The values that payloads, results and steps are made of. What JSON cannot represent is refused.
  */
 
-/** Anything JSON can say. */
+/** Anything JSON can represent. */
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };

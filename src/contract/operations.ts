@@ -1,39 +1,39 @@
 /**
- * What operators ask of FlowFabric: find executions, say why one is not running, run some again, move or stop many,
- * hold a lane, see the workers and the upkeep.
+ * What operators do with FlowFabric: find executions, explain why one does not run, replay some, move or cancel many,
+ * pause a lane, inspect workers and upkeep.
  */
 import type { OperatorNote } from './executions.ts';
 import type { ExecutionId } from './ids.ts';
 import type { Json } from './json.ts';
 import type { AttemptOutcome, LifecyclePhase, PublicState } from './states.ts';
 
-/** All conditions must hold. What is not named here cannot be filtered by, and is refused. */
+/** Which executions to select. All conditions must hold; unknown keys are refused. */
 export interface ExecutionFilter {
-  /** Any of these. Listed one state after the other, in the order of this list. */
+  /** In any of these states. Results are listed state by state, in the order given here. */
   states?: readonly PublicState[];
   namespace?: string;
   lane?: string;
   kind?: string;
-  /** Tags it has, each with this value. */
+  /** Has all of these tags with these values. */
   tags?: Readonly<Record<string, string>>;
   /** Spawned by this execution. */
   parentId?: string;
-  /** Submitted at or after, and before. */
+  /** Submitted at or after the first, and before the second, in milliseconds since 1970. */
   createdFromMs?: number;
   createdBeforeMs?: number;
-  /** Ended at or after, and before. Only with states that are ends. */
+  /** Finished at or after the first, and before the second, in milliseconds since 1970. Only with terminal states. */
   endedFromMs?: number;
   endedBeforeMs?: number;
-  /** How it failed: the category, and a part of the message, case-sensitive. Only with states that are ends. */
+  /** The failure's category, and a part of its message (case-sensitive). Only with terminal states. */
   failure?: { category?: string; contains?: string };
 }
 
-/** Which executions, and how many of them at once. */
+/** Which executions to list, and how many per page. */
 export interface ListRequest {
   filter?: ExecutionFilter;
-  /** Executions in a page, 1 to 1,000. Default 100. */
+  /** Executions per page, 1 to 1,000. Default 100. */
   limit?: number;
-  /** Of the page before this one, with the same filter. */
+  /** The cursor of the previous page, with the same filter. */
   cursor?: string;
 }
 
@@ -55,23 +55,23 @@ export interface ExecutionSummary {
   leaseEpoch: number;
   retryCount: number;
   replayCount: number;
-  /** Who runs it. */
+  /** The worker instance that runs it. */
   workerInstanceId: string | null;
-  /** How it failed, when it ended in another way than success. */
+  /** Why it did not succeed; null otherwise. */
   failure: { message: string | null; category: string | null } | null;
   parentId: ExecutionId | null;
 }
 
 /**
- * A page may be shorter than asked for, even empty, and still have a cursor: only so many rows are looked at for one
- * page, however few of them fit the filter. The list is over when the cursor is null.
+ * A page of executions. It may be shorter than the limit, even empty, and still have a cursor: only a limited number of
+ * rows is examined for one page. The last page has a null cursor.
  */
 export interface ListPage {
   executions: ExecutionSummary[];
   cursor: string | null;
 }
 
-/** One attempt, as `listAttempts` shows it. */
+/** One attempt, as `listAttempts` returns it. */
 export interface AttemptRecord {
   attemptIndex: number;
   /** Null while it runs or is paused. */
@@ -83,7 +83,7 @@ export interface AttemptRecord {
   workerInstanceId: string | null;
   startedAtMs: number;
   endedAtMs: number | null;
-  /** When the attempt after it was due. */
+  /** When the next attempt was due. */
   retryAtMs: number | null;
   failureMessage: string | null;
   failureCategory: string | null;
@@ -93,11 +93,11 @@ export interface AttemptRecord {
 export interface AttemptPage {
   /** Newest first. */
   attempts: AttemptRecord[];
-  /** Ask for attempts before this one; null when there are none. */
+  /** Pass as `before` for the next page; null on the last one. */
   before: number | null;
 }
 
-/** What may keep an execution from running, in the order it is asked. */
+/** What may keep an execution from running, in the order it is checked. */
 export const GATES = [
   'ended',
   'held',
@@ -121,31 +121,31 @@ export interface Gate {
   gate: GateName;
   /** Whether it keeps the execution from starting now. */
   holds: boolean;
-  /** One sentence for people. */
+  /** A sentence for people. */
   detail: string;
   /** The same for programs. */
   facts: Record<string, Json>;
 }
 
-/** Why an execution is where it is. */
+/** Why an execution does or does not run. */
 export type Explanation =
   | { outcome: 'not_found' }
   | {
       outcome: 'explained';
       executionId: ExecutionId;
       publicState: PublicState;
-      /** The first gate that holds; null when nothing does and a worker should take it any moment. */
+      /** The first gate that holds; null when none does and a worker should claim it at any moment. */
       holding: Gate | null;
       gates: Gate[];
     };
 
-/** From where to run it again, and why. */
+/** From where to replay, and why. */
 export interface ReplayRequest extends OperatorNote {
-  /** `failed_step`: finished steps are not done again. `start`: everything is. Default `failed_step`. */
+  /** `failed_step`: finished steps are kept. `start`: everything runs again. Default `failed_step`. */
   from?: 'failed_step' | 'start';
 }
 
-/** What became of a replay. */
+/** The outcome of a replay. */
 export type ReplayOutcome = { executionId: ExecutionId } & (
   | { outcome: 'replayed'; replayCount: number }
   | { outcome: 'not_terminal'; lifecyclePhase: LifecyclePhase }
@@ -154,17 +154,18 @@ export type ReplayOutcome = { executionId: ExecutionId } & (
   | { outcome: 'not_found' }
 );
 
-/** The priority it is to have. */
+/** The new priority. */
 export interface PriorityRequest {
-  /** 0 to 9,000; higher first. */
+  /** 0 to 9,000; higher runs first. */
   priority: number;
+  /** Who changes it; stored with the event. Default: nobody. */
   by?: string;
 }
 
-/** What became of changing a priority. */
+/** The outcome of changing a priority. */
 export type PriorityOutcome = { executionId: ExecutionId } & (
   | { outcome: 'changed'; oldPriority: number }
-  /** It does not wait for a worker now. */
+  /** It is not waiting for a worker. */
   | { outcome: 'not_eligible' }
   | { outcome: 'moved' }
   | { outcome: 'not_found' }
@@ -177,23 +178,26 @@ export interface TagsRequest {
   by?: string;
 }
 
-/** The tags it has now. */
+/** The tags after the change. */
 export type TagsOutcome = { outcome: 'set'; tags: Record<string, string> } | { outcome: 'not_found' };
 
 /** A lane: whether it is paused, and how much waits in it. */
 export interface LaneSnapshot {
   lane: string;
   paused: boolean;
-  /** Since when, by whom and why; null while it is open, and what nobody said. */
+  /** Since when, by whom and why it is paused; null when it is not, or when nothing was given. */
   pausedAtMs: number | null;
   pausedBy: string | null;
   pauseReason: string | null;
-  /** Executions that wait for a worker; counted up to 10,000, and less far the more lanes the page has. */
+  /** Executions that wait for a worker; counted up to 10,000, fewer when the page has many lanes. */
   depth: number;
-  /** There may be more. */
+  /** Counting stopped at the cap; there may be more. */
   depthIsCapped: boolean;
   running: number;
-  /** Since when the one that waits longest has been claimable. Null when none waits. With a capped depth, at least. */
+  /**
+   * How long the oldest waiting execution has been claimable; null when none waits. A lower bound when the depth is
+   * capped.
+   */
   oldestAgeMs: number | null;
   /** Per second, over the last minute or the last 5,000 executions of all lanes, whichever is shorter. */
   arrivalRate: number;
@@ -206,11 +210,14 @@ export interface LanePage {
   cursor: string | null;
 }
 
-/** `repeated`: it was so already; the note of the pause that holds is kept. `isNew`: nobody ever used or named it before. */
+/**
+ * The outcome of pausing or resuming a lane. `repeated`: nothing changed; an earlier pause keeps its note. `isNew`: the
+ * lane was never used before.
+ */
 export type LaneOutcome =
   { outcome: 'paused'; repeated: boolean; isNew: boolean } | { outcome: 'resumed'; repeated: boolean };
 
-/** What is done to all that fit, with its own request. */
+/** What a bulk call does to each execution. */
 export type BulkVerb =
   | ({ verb: 'cancel' } & OperatorNote)
   | ({ verb: 'replay' } & ReplayRequest)
@@ -219,14 +226,14 @@ export type BulkVerb =
 interface BulkStates {
   /** A filter that names others is refused. */
   allowed: readonly PublicState[];
-  /** When the filter names none. Null: it must. */
+  /** The states used when the filter names none. Null: it must name some. */
   meant: readonly PublicState[] | null;
 }
 
-/** Work moves from left to right: what leaves a state while it is being listed is met again in one after it. */
+/** Work moves from left to right: an execution that leaves a state while it is listed is found again in a later one. */
 const OPEN_STATES: readonly PublicState[] = ['delayed', 'waiting_children', 'suspended', 'waiting', 'active'];
 
-/** The states each bulk verb is about. Nobody means by accident to run again what succeeded: ends must be named. */
+/** The states each bulk verb applies to. `replay` must name them, so that nobody replays successes by accident. */
 export const BULK_STATES: Readonly<Record<BulkVerb['verb'], BulkStates>> = {
   cancel: { allowed: OPEN_STATES, meant: OPEN_STATES },
   replay: { allowed: ['completed', 'failed', 'cancelled', 'expired', 'skipped'], meant: null },
@@ -236,29 +243,30 @@ export const BULK_STATES: Readonly<Record<BulkVerb['verb'], BulkStates>> = {
 /** A verb, and the executions it is for. */
 export type BulkRequest = BulkVerb & {
   /**
-   * At least one condition. Executions submitted after the beginning are left alone. States: for `cancel` those that
-   * are no ends, all of them unless named; for `replay` ends, which must be named; for `change_priority` `waiting`.
+   * At least one condition. Executions submitted after the call started are left alone. States: for `cancel` any that
+   * are not terminal (default: all of them); for `replay` terminal ones, which must be named; for `change_priority`
+   * only `waiting`.
    */
   filter: ExecutionFilter;
-  /** Goes on where an earlier call stopped. */
+  /** Continues where an earlier call stopped. */
   cursor?: string;
   /** Executions acted on in one statement, 1 to 1,000. Default 500. */
   chunk?: number;
-  /** `on`: only counts what it would act on. */
+  /** `on`: only counts what it would act on. Default `off`. */
   dryRun?: 'on' | 'off';
 };
 
-/** Told after each chunk; the numbers are those of this call so far. */
+/** Yielded after each chunk; the numbers are those of this call so far. */
 export interface BulkProgress {
-  /** Executions that fitted the filter. */
+  /** Executions that matched the filter. */
   matched: number;
-  /** Of those, how each was answered: `cancelled`, `replayed`, `changed`, `moved`, … */
+  /** How many had which outcome: `cancelled`, `replayed`, `changed`, `moved`, … */
   outcomes: Record<string, number>;
-  /** To go on from here; null when all is done. */
+  /** Continues from here; null when everything is done. */
   cursor: string | null;
 }
 
-/** A worker, as the registry has it. */
+/** A registered worker. */
 export interface WorkerSnapshot {
   workerInstanceId: string;
   workerId: string;
@@ -270,14 +278,14 @@ export interface WorkerSnapshot {
   concurrency: number;
   running: number;
   startedAtMs: number;
-  /** When it was last heard of; a live worker is heard of about every 10 s. */
+  /** When it last reported; a live worker reports about every 10 s. */
   heartbeatAtMs: number;
-  /** Since it was last heard of, by the database's clock. A worker speaks about every 10 s. */
+  /** How long ago it last reported, by the database's clock. */
   silentForMs: number;
   stopping: boolean;
 }
 
-/** What one reconciler, or one chore of upkeep, has done in this process. */
+/** What one reconciler has done in this process. */
 export interface ReconcilerReport {
   name: string;
   passes: number;
@@ -285,12 +293,12 @@ export interface ReconcilerReport {
   errors: number;
   timeouts: number;
   acted: number;
-  /** Due, but left alone because somebody works on them. */
+  /** Due, but skipped because another transaction had locked them. */
   skipped: number;
-  /** Rows that failed alone and are backed off. */
+  /** Rows that failed on their own and are backed off. */
   failed: number;
   /** How often a failing set was halved. */
   splits: number;
-  /** Passes that took all the batches they may, and left more behind. */
+  /** Passes that used up their batches and left rows behind. */
   unfinished: number;
 }

@@ -1,7 +1,8 @@
 /**
- * How an execution is to be treated: tried again, given up, kept. Frozen with it when it is submitted.
+ * The policy of an execution: how failures and lost leases are treated, and how long it is kept. Frozen at submit.
  */
 
+/** The delay before a retry. Exponential defaults: from 1 s to 60 s, multiplier 2, no jitter. */
 export type Backoff =
   | { type: 'fixed'; delayMs: number }
   | {
@@ -12,30 +13,30 @@ export type Backoff =
       jitter?: boolean;
     };
 
-/** How often, and how soon, a failed attempt is tried again. */
+/** How often, and how soon, a failed attempt is retried. */
 export interface RetryPolicy {
-  /** Tries after the first one. */
+  /** Attempts after the first one. */
   maxRetries: number;
   /** Default: exponential from 1 s to 60 s, doubling, without jitter. */
   backoff?: Backoff;
-  /** When given and not empty, failures of other categories are not retried. */
+  /** Only failures of these categories are retried. Default, and when empty: all of them. */
   retryableCategories?: string[];
 }
 
-/** Frozen with the execution when it is submitted. */
+/** How failures and lost leases are treated, and how long an execution is kept. Frozen at submit. */
 export interface ExecutionPolicy {
-  /** Absent: a failure or a lost lease is the end. */
+  /** Without it the first failure or lapsed lease is final. */
   retry?: RetryPolicy;
-  /** Leases that may be lost or revoked with the execution going on; a revocation beyond that fails it. Default 100. */
+  /** How many leases may be lost or revoked before another revocation fails the execution. Default 100. */
   maxReclaims?: number;
-  /** How long a worker may run one attempt without giving it up, by the database's clock. Then it is tried again. */
+  /** How long one attempt may run without a pause, by the database's clock, before it is retried. Default: no limit. */
   attemptTimeoutMs?: number;
-  /** How long the execution may take in all, from its submit or its last replay; then it ends as expired. */
+  /** How long the execution may take in total, from its submit or last replay, before it expires. Default: no limit. */
   deadlineMs?: number;
   /** How often it may be replayed. Default 10. */
   maxReplays?: number;
-  /** How long its idempotency key stands for it, at least. Default 24 hours. */
+  /** How long its idempotency key is kept, at least. Default 24 hours. */
   dedupWindowMs?: number;
-  /** How long it is kept after its end. Default: as long as the deployment keeps things. */
+  /** How long it is kept after it has finished. Default: the connection's `retention`. */
   retentionMs?: number;
 }

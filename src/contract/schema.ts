@@ -1,5 +1,5 @@
 /**
- * Schemas of any library that speaks Standard Schema: the part of it that is used here, and checking a value by one.
+ * Schemas of any library that implements Standard Schema: the part of it that is used here, and checking values.
  */
 import { EngineError } from './errors.ts';
 import { fault, Kind, refuse, type Opaque } from './shape.ts';
@@ -14,11 +14,11 @@ export interface Schema<Input = unknown, Output = Input> {
   };
 }
 
-/** What a schema made of a value, or what is wrong with it. */
+/** The value a schema produced, or what is wrong with the input. */
 export type SchemaResult<Output> =
   { readonly value: Output; readonly issues?: undefined } | { readonly issues: readonly SchemaIssue[] };
 
-/** One thing that is wrong with a value. */
+/** One problem with a value. */
 export interface SchemaIssue {
   readonly message: string;
   readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
@@ -26,13 +26,13 @@ export interface SchemaIssue {
 
 const NO_SCHEMA = fault('must be a Standard Schema, such as one of zod, valibot or arktype');
 
-/** A schema, or none. */
+/** A schema or undefined. */
 export const schemaKind = new Kind<Opaque>((value) => {
   const standard = (value as Partial<Schema> | null | undefined)?.['~standard'];
   return standard?.version === 1 && typeof standard.validate === 'function' ? undefined : NO_SCHEMA;
 }).optional();
 
-/** The value as the schema gives it back; an EngineError names the first thing that is wrong and where. */
+/** Returns the value the schema produces; throws an EngineError that names the first issue and where it is. */
 export async function parseWith<Output>(
   // oxlint-disable-next-line no-explicit-any -- what goes in is what is being checked
   schema: Schema<any, Output> | undefined,
@@ -43,7 +43,7 @@ export async function parseWith<Output>(
   return accepted(await schema['~standard'].validate(value), what);
 }
 
-/** The same at once, for values whose order must be kept: a schema that takes its time is refused. */
+/** The same, synchronously, for values whose order must be kept: an asynchronous schema is refused. */
 export function parseAtOnce<Output>(
   // oxlint-disable-next-line no-explicit-any -- what goes in is what is being checked
   schema: Schema<any, Output> | undefined,
@@ -54,7 +54,7 @@ export function parseAtOnce<Output>(
   const result = schema['~standard'].validate(value);
   if (!('then' in result)) return accepted(result, what);
   result.catch(() => undefined);
-  refuse(what.field, 'is checked by a schema that is asynchronous; give it one that answers at once');
+  refuse(what.field, 'has an asynchronous schema; use a synchronous one');
 }
 
 interface Checked {

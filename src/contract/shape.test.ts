@@ -15,6 +15,7 @@ import {
   list,
   number,
   parsed,
+  refusedAs,
   string,
   stringOr,
   whole,
@@ -142,7 +143,7 @@ describe('a shape', () => {
   });
 
   it('may be refused with another code', () => {
-    const policy = order.refusedAs('invalid_policy');
+    const policy = refusedAs('invalid_policy', order);
     expect(refusal(() => policy.check({ odd: 1 }, 'policy')).code).toBe('invalid_policy');
   });
 });

@@ -1,13 +1,14 @@
 /**
- * Declares what a request or an options object looks like, once: the keys it may have, and the kind of each value. A shape is
- * total over its interface (a key that is missing, extra, or optional in only one of the two does not compile), and is the list of
- * known keys, the check and the sentence at once. Nothing is coerced or filled in: what is out of range is refused.
+ * Shapes describe requests and options objects: the keys an object may have, and the kind of each value. A shape is
+ * total over its interface (a key that is missing, extra, or optional in only one of the two does not compile) and
+ * serves as list of known keys, check and error message. Nothing is coerced or filled in: a value out of range is
+ * refused.
  *
- * What is right costs no allocation: a kind answers `undefined`, and the name of a field is put together only when it is refused.
+ * Valid values cost no allocation: a kind returns `undefined`, and the name of a field is built only for an error.
  */
 import { EngineError, type ErrorCode } from './errors.ts';
 
-/** What is wrong with a value, and where inside it: `.key` or `[index]`, or nothing for the value itself. */
+/** What is wrong with a value, and where inside it: `.key`, `[index]`, or the empty path for the value itself. */
 export interface Fault {
   path: string;
   what: string;
@@ -17,27 +18,30 @@ export interface Fault {
 type FaultOf = (value: unknown) => Fault | undefined;
 type Presence = 'given' | 'optional';
 
-/** One sentence about a value: it is put after the name of its field. */
+/** A fault of the value itself. `what` completes a sentence that starts with the name of the field. */
 export function fault(what: string, code: ErrorCode = 'invalid_input'): Fault {
   return { path: '', what, code };
 }
 
-/** The same fault, seen from outside. */
+/** A fault of an inner value, as a fault of the value that contains it. */
 export function faultAt(path: string, inner: Fault): Fault {
   return { ...inner, path: path + inner.path };
 }
 
+/** Throws an EngineError: `field` is the subject of its sentence, `what` the rest without the full stop. */
 export function refuse(field: string, what: string, code: ErrorCode = 'invalid_input'): never {
   throw new EngineError(code, `${field} ${what}.`, { field });
 }
 
-function raise({ path, what, code }: Fault, field: string): never {
+function raise(found: Fault | undefined, field: string): void {
+  if (found === undefined) return;
+  const { path, what, code } = found;
   refuse(field === '' && path.startsWith('.') ? path.slice(1) : field + path, what, code);
 }
 
-/** What values of one kind must be. */
+/** A check for values of one kind. */
 export class Kind<Value, Given extends Presence = 'given'> {
-  /** Only a type: a kind of `'on'` is not a kind of `'on' | 'off'`, nor the other way round. */
+  /** Only for the compiler, to make kinds invariant: `Kind<'on'>` is not `Kind<'on' | 'off'>`, nor the reverse. */
   declare protected readonly exactly: (value: Value) => Value;
   declare protected readonly presence: Given;
   readonly faultOf: FaultOf;
@@ -46,59 +50,49 @@ export class Kind<Value, Given extends Presence = 'given'> {
     this.faultOf = faultOf;
   }
 
-  /** The value, or an EngineError that names the field. */
+  /** Returns the value, or throws an EngineError that names the field. */
   check(value: unknown, field: string): Given extends 'optional' ? Value | undefined : Value {
-    const found = this.faultOf(value);
-    if (found !== undefined) raise(found, field);
+    raise(this.faultOf(value), field);
     return value as never;
   }
 
-  /** May be left out, or be undefined; null is a value. */
+  /** The same kind, but the value may be undefined or left out. Null is a value. */
   optional(): Kind<Value, 'optional'> {
     const { faultOf } = this;
     return new Kind((value) => (value === undefined ? undefined : faultOf(value)));
   }
 
-  /** The same, and a rule about a value that is right so far. */
+  /** The same kind with an additional rule, applied to values that pass the check. */
   and(rule: (value: Value) => Fault | undefined): Kind<Value, Given> {
     const { faultOf } = this;
     return new Kind((value) => faultOf(value) ?? rule(value as Value));
   }
-
-  /** The same, with another code for whatever is wrong with it. */
-  refusedAs(code: ErrorCode): Kind<Value, Given> {
-    const { faultOf } = this;
-    return new Kind((value) => {
-      const found = faultOf(value);
-      return found === undefined ? undefined : { ...found, code };
-    });
-  }
 }
 
-/** A value of which nothing more is known: a function, or what is checked by whatever parses it. It fits any key. */
+/** A value whose type is not checked here: a function, or something that its parser checks. Allowed for any key. */
 export interface Opaque {
   readonly opaque: never;
 }
 
-/** Nothing that is given is changed, so it makes no difference whether a list is readonly. */
+/** Values are never modified, so readonly and mutable lists are treated alike. */
 type Frozen<Value> = Value extends readonly (infer Item)[] ? readonly Item[] : Value;
 
-/** The kinds a value may be checked by: exactly its own, or one that asks less of what is checked later. */
+/** The kinds that may check a value: exactly its own, or an opaque one. */
 type KindFor<Value, Given extends Presence> =
   | Kind<Frozen<Value>, Given>
   | Kind<Opaque, Given>
   | (Value extends readonly unknown[] ? Kind<readonly Opaque[], Given> : never);
 
-/** One kind for each key of an interface, optional where the key is. */
+/** One kind for each key of an interface, optional where the key is optional. */
 type Fields<Value> = {
   readonly [Key in keyof Value]-?: object extends Pick<Value, Key>
     ? KindFor<Exclude<Value[Key], undefined>, 'optional'>
     : KindFor<Value[Key], 'given'>;
 };
 
-/** An object with known keys, which it may have as its own or inherit. */
+/** An object with known keys, own or inherited. */
 export class Shape<Value> extends Kind<Value> {
-  /** What is wrong with it before any value is read: it is not an object, or has an unknown key. */
+  /** Finds what is wrong before any value is read: not an object, or an unknown key. */
   readonly keysFault: FaultOf;
   readonly valuesFault: FaultOf;
 
@@ -108,18 +102,16 @@ export class Shape<Value> extends Kind<Value> {
     this.valuesFault = valuesFault;
   }
 
-  /** `prefix`: what the names of its fields begin with; '' where they stand for themselves. */
+  /** Returns the value, or throws. `prefix` comes before the names of its fields; '' for none. */
   override check(value: unknown, field: string, prefix: string = field): Value {
     this.checkKeys(value, field);
-    const found = this.valuesFault(value);
-    if (found !== undefined) raise(found, prefix);
+    raise(this.valuesFault(value), prefix);
     return value as Value;
   }
 
-  /** Reads no value: for a caller that may be told about its values only later. */
+  /** Checks the keys without reading any value, for callers that must check something else before the values. */
   checkKeys(value: unknown, field: string): void {
-    const found = this.keysFault(value);
-    if (found !== undefined) raise(found, field);
+    raise(this.keysFault(value), field);
   }
 
   override and(rule: (value: Value) => Fault | undefined): Shape<Value> {
@@ -129,11 +121,14 @@ export class Shape<Value> extends Kind<Value> {
 
 const NO_OBJECT = /* @__PURE__ */ fault('must be an object');
 
-function isObject(value: unknown): value is Record<string, unknown> {
+/** True for an object that is neither null nor an array. */
+export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** An object that has no keys but these. A misspelled setting that is accepted is believed in. */
+/**
+ * An object with no keys but these. Unknown keys are refused: a typo that is ignored looks like a setting that works.
+ */
 export function shape<Value>(fields: Fields<Value>): Shape<Value> {
   const keys = Object.keys(fields);
   const known = new Set(keys);
@@ -148,7 +143,7 @@ export function shape<Value>(fields: Fields<Value>): Shape<Value> {
   );
 }
 
-/** An object of which these keys are read; it may be more than that, as a claim is a lease. */
+/** An object of which only these keys are read; others are allowed, as where a claim is passed as a lease. */
 export function openShape<Value>(fields: Fields<Value>): Shape<Value> {
   return new Shape(
     (value) => (isObject(value) ? undefined : NO_OBJECT),
@@ -168,7 +163,7 @@ function valuesFaultOf(fields: Readonly<Record<string, Kind<unknown, Presence>>>
   };
 }
 
-/** One of several shapes: which, says the value of one key. */
+/** One of several shapes, chosen by the value of one key. */
 export function variants<Value, Tag extends keyof Value & string>(
   tag: Tag,
   shapes: { readonly [Word in Value[Tag] & string]: Shape<Extract<Value, Record<Tag, Word>>> },

@@ -1,23 +1,25 @@
 /**
- * Waiting to be told: waits and the waitpoints where signals arrive, the conditions signals must meet, and the tokens by which
- * strangers may send them.
+ * Signals: waits and the waitpoints where signals arrive, the conditions that signals satisfy, and the tokens that
+ * allow outsiders to send them.
  */
 import type { Json } from './json.ts';
 import type { LeaseRefusal } from './protocol.ts';
 import type { PauseRequest, StepKey } from './steps.ts';
 import type { ExecutionId } from './ids.ts';
 
-/** Who says it. A person counts once: by `type` and `identity` together. */
+/** Who sends a signal. Sources are distinct by `type` and `identity` together. */
 export interface SignalSource {
-  /** For example `user` or `service`, without a colon; `operator`, `token` and `engine` are kept. Default `user`. */
+  /**
+   * For example `user` or `service`, without a colon; `operator`, `token` and `engine` are reserved. Default `user`.
+   */
   type?: string;
   identity: string;
 }
 
-/** What is counted: signals, waitpoints that got one, or sources that sent one. */
+/** What is counted: signals, waitpoints that received one, or sources that sent one. */
 export type CountedBy = 'signals' | 'waitpoints' | 'sources';
 
-/** At least `n`, at any of the waitpoints. `match` takes only signals of that name. */
+/** At least `n`, at any of the waitpoints. With `match` only signals of that name count. */
 export interface CountCondition {
   readonly kind: 'count';
   readonly n: number;
@@ -26,11 +28,11 @@ export interface CountCondition {
   readonly match?: string;
 }
 
-/** Which signals end a wait. Nested at most 4 deep. */
+/** Which signals satisfy a wait. Nested at most 4 deep. */
 export type SignalCondition =
   CountCondition | { readonly kind: 'all' | 'any'; readonly of: readonly SignalCondition[] };
 
-/** A signal as a wait answers it. */
+/** A signal as a wait returns it. */
 export interface Signal<Payload = Json> {
   signalId: string;
   waitpoint: string;
@@ -40,77 +42,77 @@ export interface Signal<Payload = Json> {
   acceptedAtMs: number;
 }
 
-/** How a wait ended, with the signals that fit it, in the order they were accepted. */
+/** How a wait finished, with its matching signals in the order they were accepted. */
 export interface WaitEnd {
   outcome: 'satisfied' | 'timed_out';
   endedAtMs: number;
   signals: Signal[];
 }
 
-/** What is waited for, in words people filter by. */
+/** What a wait is for, as shown in lists. */
 export const WAIT_REASONS = ['signal', 'approval', 'callback', 'tool_result', 'review'] as const;
 /** What a wait is for. */
 export type WaitReason = (typeof WAIT_REASONS)[number];
 
 /**
- * When nobody said it in time: end as `failed`, `cancelled` or `expired`; go on without (`resume`); or wait on, for an operator
- * (`escalate`).
+ * What happens when a wait times out: the execution finishes as failed, cancelled or expired; the handler continues
+ * without a signal (`resume`); or the wait stays open for an operator (`escalate`).
  */
 export const TIMEOUT_BEHAVIOURS = ['fail', 'cancel', 'expire', 'resume', 'escalate'] as const;
-/** What happens when the time of a wait is over. */
+/** What happens when a wait times out. */
 export type TimeoutBehaviour = (typeof TIMEOUT_BEHAVIOURS)[number];
 
-/** One wait: the step it is, and what ends it. */
+/** One wait: the step that stores it, and its condition. */
 export interface WaitRequest extends StepKey {
   condition: SignalCondition;
-  /** From the moment the wait begins, however often the execution is resumed for something else. Default: no end. */
+  /** From the start of the wait, however often the execution is resumed for something else. Default: no timeout. */
   timeoutMs?: number;
   /** Default `fail`. */
   onTimeout?: TimeoutBehaviour;
-  /** How long the execution rests after the wait has ended, before it is claimable. Default 0. */
+  /** Delay between the end of the wait and the execution being claimable. Default 0. */
   resumeDelayMs?: number;
-  /** What is waited for. The execution shows the first wait's. Default `signal`. */
+  /** What it is for. An execution with several waits shows the first one's. Default `signal`. */
   reason?: WaitReason;
 }
 
 /** A waitpoint to open. */
 export interface WaitpointRequest {
   name: string;
-  /** Default 7 days. Once a wait suspends on it, it lives as long as the wait may last. */
+  /** Default 7 days. Once a wait suspends on it, it stays open as long as the wait may last. */
   expiresInMs?: number;
-  /** A JSON Schema that payloads must fit. */
+  /** A JSON Schema that payloads must match. Default: any payload. */
   schema?: Json;
 }
 
-/** Until one of the waits ends; or, as with a pause, until a time or children, whichever comes first. */
+/** Suspends until one of the waits finishes; or, as with a pause, until a time or children, whichever comes first. */
 export interface SuspendRequest extends PauseRequest {
   waits: readonly WaitRequest[];
-  /** Waitpoints with more than a name. Those that the conditions name and nobody has opened are opened. */
+  /** Waitpoints with a schema. Waitpoints that a condition names and that do not exist are opened without one. */
   waitpoints?: readonly Omit<WaitpointRequest, 'expiresInMs'>[];
   /**
-   * `look`: begin the waits and take signals, but keep the lease; answers `open` while none has ended. A wait whose time is over
-   * ends as it wished, if need be by suspending. Default `suspend`.
+   * `poll`: starts the waits and accepts signals, but keeps the lease; returns `open` while none has finished. A wait
+   * that has timed out finishes as its `onTimeout` asks, if necessary by suspending. Default `suspend`.
    */
-  mode?: 'suspend' | 'look';
+  mode?: 'suspend' | 'poll';
 }
 
-/** What became of giving the worker up for a wait. */
+/** The outcome of suspending. */
 export type SuspendOutcome =
   | { outcome: 'suspended'; repeated: boolean }
-  /** Enough was said before: the lease is kept. */
+  /** Earlier signals satisfy a wait: the lease is kept. */
   | { outcome: 'already_satisfied'; ended: { name: string; key: string; end: WaitEnd }[] }
-  /** What was to be waited for beside the waits has happened: the lease is kept. */
+  /** A time or child that was to be awaited beside the waits is due: the lease is kept. */
   | { outcome: 'due' }
   | { outcome: 'open' }
   | LeaseRefusal;
 
-/** A waitpoint that its execution has opened before it waits. */
+/** A waitpoint that its execution opened ahead of the wait. */
 export interface Waitpoint {
   waitpointId: string;
   executionId: ExecutionId;
   name: string;
   createdAtMs: number;
-  /** For whoever is to send the signal. It is stored nowhere. */
+  /** Allows whoever has it to send signals here. It is not stored. */
   token: string;
   tokenExpiresAtMs: number;
 }
@@ -120,45 +122,48 @@ export type CreateWaitpointOutcome = { outcome: 'created'; waitpoint: Waitpoint 
 
 /** What a token allows, and for how long. */
 export interface TokenRequest {
-  /** How long it is good; never longer than its waitpoint. Default 7 days. */
+  /** How long it is valid; never longer than its waitpoint is open. Default 7 days. */
   expiresInMs?: number;
-  /** Who it is for: its signals are from this source, whatever is said with them. */
+  /** Who it is for: all signals sent with it have this source; a request that names another is refused. */
   source?: SignalSource;
-  /** What it says: nothing else can be said with it. For links people click on. */
+  /** The only signal it can send. For links that people click. Default: any signal. */
   signal?: { name: string; payload?: unknown };
-  /** `once`: the second signal sent with it is answered as the first one's duplicate. Default `many`. */
+  /** `once`: a second signal sent with it returns `duplicate`. Default `many`. */
   use?: 'once' | 'many';
-  /** Makes a link of it: this address with the token as the query parameter `ff_token`. */
+  /** Returns a link, too: this address with the token as the query parameter `ff_token`. */
   linkTo?: string;
 }
 
-/** A token; it is stored nowhere. */
+/** A token. It is not stored. */
 export interface IssuedToken {
   token: string;
   expiresAtMs: number;
-  /** Names the token in lists and as a source, without being one. */
+  /** Identifies the token in lists and as a source, without revealing it. */
   fingerprint: string;
-  /** With `linkTo`. */
+  /** Null without `linkTo`. */
   link: string | null;
 }
 
-/** A signal, sent by a token. */
+/** A signal, sent with a token. */
 export interface SignalRequest {
   /** A token, or a link that carries one. */
   token: string;
-  /** What is said. Default `signal`, or what the token says. */
+  /** The signal's name. Default: the one the token fixes, otherwise `signal`. */
   name?: string;
   /** At most 64 KB as JSON; checked against the waitpoint's schema. */
   payload?: unknown;
-  /** Who says it; the caller vouches for that. Default: who the token is for; of one for nobody, always the same one. */
+  /**
+   * Who sends it; the caller vouches for that. Default: the token's source; without
+   * one, a single anonymous source per waitpoint.
+   */
   source?: SignalSource;
-  /** The same key of the same source at the same waitpoint is the same signal. */
+  /** A second signal with the same key, source and waitpoint returns `duplicate`. */
   idempotencyKey?: string;
 }
 
 /** A signal, sent by an operator without a token. */
 export interface ApproveRequest {
-  /** Who approves; counts as the source `operator` of this name. */
+  /** Who approves; the signal's source is `operator` with this identity. */
   by: string;
   /** Default `approved`. */
   name?: string;
@@ -166,24 +171,25 @@ export interface ApproveRequest {
   idempotencyKey?: string;
 }
 
-/** What a signal did. */
+/** The effects a signal can have. */
 export const SIGNAL_EFFECTS = ['buffered', 'not_matching', 'not_counted', 'counted', 'resumed'] as const;
 /**
- * `buffered`: the execution does not wait here yet, it is kept for then. `not_matching`: not a name that is waited for.
- * `not_counted`: it adds nothing, such as the same source again. `counted`: more are needed. `resumed`: it was the last.
+ * What a signal did. `buffered`: stored until the execution waits here. `not_matching`: no wait takes signals of this
+ * name. `not_counted`: it adds nothing, such as the same source again. `counted`: more are needed. `resumed`: it
+ * satisfied the wait.
  */
 export type SignalEffect = (typeof SIGNAL_EFFECTS)[number];
 
-/** What became of a signal. */
+/** The outcome of delivering a signal. */
 export type DeliverOutcome =
   | { outcome: 'accepted'; signalId: string; effect: SignalEffect }
-  /** It was delivered before; what it did then. */
+  /** It was delivered before; `effect` is what it did then. */
   | { outcome: 'duplicate'; signalId: string; effect: SignalEffect }
-  /** Nobody waits for it any more. */
+  /** Nothing waits for it any more. */
   | { outcome: 'closed' }
-  /** The token's time is over, or the waitpoint's. */
+  /** The token or the waitpoint has expired. */
   | { outcome: 'expired' }
-  /** The execution has taken as many signals as it may. */
+  /** The execution has reached its limit of signals. */
   | { outcome: 'too_many' };
 
 /** An open waitpoint and the wait it belongs to. */
@@ -194,7 +200,7 @@ export interface PendingWaitpoint {
   namespace: string;
   waitpointId: string;
   name: string;
-  /** `pending`: opened, and not waited for yet. `waiting`: the execution is suspended on it. */
+  /** `pending`: open, but not awaited yet. `waiting`: the execution is suspended on it. */
   state: 'pending' | 'waiting';
   /** The wait it belongs to. */
   wait: { name: string; key: string } | null;
@@ -203,10 +209,10 @@ export interface PendingWaitpoint {
   waitingSinceMs: number | null;
   timeoutAtMs: number | null;
   expiresAtMs: number | null;
-  /** Signal names that are taken; empty for any. */
+  /** Signal names that count; empty for any. */
   matches: string[];
   signalCount: number;
-  /** Of the token made with it, if one was: the key's id and the token's fingerprint. Null where no secret is configured. */
+  /** The signing key and the fingerprint of the token issued with the waitpoint; null when none was. */
   tokenKid: string | null;
   tokenFingerprint: string | null;
 }
@@ -217,34 +223,36 @@ export interface WaitpointPage {
   cursor: string | null;
 }
 
-/** Which waitpoints, and how many of them at once. */
+/** Which waitpoints to list, and how many per page. */
 export interface WaitpointListRequest {
-  /** All open waitpoints of this execution. Default: those that any execution is suspended on, the longest wait first. */
+  /**
+   * Lists all open waitpoints of this execution. Default: those that any execution is suspended on, longest wait first.
+   */
   executionId?: string;
-  /** Waitpoints in a page, 1 to 1,000. Default 100. */
+  /** Waitpoints per page, 1 to 1,000. Default 100. */
   limit?: number;
   cursor?: string;
 }
 
-/** A key that tokens are, or were, signed with. */
+/** A key that tokens are or were signed with. */
 export interface SigningKey {
   kid: string;
   state: 'signing' | 'verifying' | 'expired' | 'revoked';
-  /** `foreign`: it is made from a secret this process does not have. */
+  /** `foreign`: derived from a secret this process does not have. */
   secret: 'known' | 'foreign';
   createdAtMs: number;
   verifiesUntilMs: number | null;
   revokedAtMs: number | null;
 }
 
-/** How long the old key stays good. */
+/** Options of rotating the signing key. */
 export interface RotateRequest {
-  /** How long tokens of the old key stay good. Default: as long as any of them is. */
+  /** How long tokens of the old key stay valid. Default: until the last of them expires. */
   graceMs?: number;
 }
 
-/** What became of revoking a key. */
+/** The outcome of revoking a key. */
 export type RevokeKeyOutcome =
   | { outcome: 'revoked' | 'already_revoked' | 'not_found' }
-  /** It signs: rotate with no grace instead. */
+  /** It is the current signing key: rotate with `graceMs: 0` instead. */
   | { outcome: 'is_current' };

@@ -1,7 +1,7 @@
 /**
- * The vocabulary of an execution's state: six orthogonal dimensions and the one label derived from them.
- * The lists are the legal literals everywhere (SQL enums, wire, events); which combinations are legal and how
- * one becomes another is the model's business.
+ * The vocabulary of an execution's state: six orthogonal dimensions and the one label derived from them. The lists are
+ * the legal literals everywhere (SQL enums, wire, events); src/model decides which combinations are legal and how one
+ * becomes another.
  */
 
 /** Reserved, and never written by any transition: `submitted`. */
@@ -59,7 +59,7 @@ export const BLOCKING_REASONS = [
 export type BlockingReason = (typeof BLOCKING_REASONS)[number];
 
 export const TERMINAL_OUTCOMES = ['none', 'success', 'failed', 'cancelled', 'expired', 'skipped'] as const;
-/** How an execution ended; `none` while it has not. */
+/** How an execution finished; `none` while it has not. */
 export type TerminalOutcome = (typeof TERMINAL_OUTCOMES)[number];
 
 /** Reserved, and never written by any transition: `none`. */
@@ -72,12 +72,12 @@ export const ATTEMPT_STATES = [
   'pending_replay_attempt',
   'attempt_terminal',
 ] as const;
-/** How far the current attempt is. */
+/** The state of the current attempt. */
 export type AttemptState = (typeof ATTEMPT_STATES)[number];
 
-/** How one attempt ended. An attempt without an outcome is running or paused. */
+/** How an attempt can finish. An attempt without an outcome is running or paused. */
 export const ATTEMPT_OUTCOMES = ['success', 'failed', 'cancelled', 'expired', 'interrupted'] as const;
-/** How one attempt ended. */
+/** How an attempt finished. */
 export type AttemptOutcome = (typeof ATTEMPT_OUTCOMES)[number];
 
 /** The one label of an execution's state that people see. */

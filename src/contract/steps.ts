@@ -1,5 +1,5 @@
 /**
- * What a running handler does besides ending: steps, the order of their ends, pauses, children and progress.
+ * What a running handler does before it finishes: steps, the order of their outcomes, pauses, children and progress.
  */
 import type { SubmitResult } from './executions.ts';
 import type { Json } from './json.ts';
@@ -9,36 +9,36 @@ import type { WaitEnd } from './signals.ts';
 /** What names a step within its execution. */
 export interface StepKey {
   name: string;
-  /** Tells apart the rounds of a loop. Default: the empty text. */
+  /** Distinguishes steps of the same name, such as the rounds of a loop. Default: the empty string. */
   key?: string;
 }
 
-/** What a step left behind. */
+/** A stored step. */
 export interface StepRecord {
   kind: 'step' | 'sleep' | 'wait';
   name: string;
   key: string;
   /** Of a step: what it returned. */
   value: Json;
-  /** Of a wait: how it ended; null while it has not. */
+  /** Of a wait: its outcome; null while it has none. */
   end: WaitEnd | null;
-  /** Of a sleep: until it is over, 0 when it is. */
+  /** Of a sleep: milliseconds left, 0 when it is over; null for others. */
   dueInMs: number | null;
 }
 
-/** A finished step with its value, or a sleep that begins now. */
+/** A finished step with its value, or a sleep that starts now. */
 export type NewStep = StepKey & ({ value?: unknown } | { sleepMs: number });
 
-/** Answers what is stored. `repeated`: it was there before; the first record of a step stays, whatever is sent later. */
+/** Returns what is stored. `repeated`: the step was stored before; the first record stays, whatever is sent later. */
 export type RecordOutcome = { outcome: 'recorded'; repeated: boolean; step: StepRecord } | LeaseRefusal;
 
-/** From `place` on, the names of what a run was handed the ends of. They mean something to the worker that made them, and nothing to the engine. */
+/** From index `place` on, the names of the outcomes a run received, in order. Opaque to the engine. */
 export interface EndOrder {
   place: number;
   ends: readonly string[];
 }
 
-/** Whether an order was stored. */
+/** The outcome of storing an order. */
 export type OrderOutcome = { outcome: 'recorded' } | LeaseRefusal;
 
 /** What a paused execution waits for: a time, some of its children, or whichever comes first. */
@@ -47,13 +47,13 @@ export interface PauseRequest {
   children?: { executionIds: readonly string[]; needed: number };
 }
 
-/** `due`: what was to be waited for has happened already; the lease is kept. */
+/** `due`: what the pause would wait for has already happened; the lease is kept. */
 export type PauseOutcome = { outcome: 'paused'; repeated: boolean } | { outcome: 'due' } | LeaseRefusal;
 
 /** The children, in the order of the requests. */
 export type SpawnOutcome = { outcome: 'spawned'; children: SubmitResult[] } | LeaseRefusal;
 
-/** How far a handler is. */
+/** The progress of a handler. */
 export interface Progress {
   /** 0 to 100. */
   percent?: number;

@@ -1,25 +1,27 @@
 /**
- * Stopping what runs, by a deadline: until then user code may finish; after it there is a moment for last words to the database, and no more,
- * whether or not it answers.
+ * Stopping with a deadline. User code may finish until the deadline; after it there is one more second for final
+ * statements, whether or not the database responds.
  */
 import { whole } from './kinds.ts';
 import { fault, Kind, shape } from './shape.ts';
 
 /** How long stopping may take. */
 export interface StopOptions {
-  /** How long user code that is running may continue, in milliseconds; Infinity waits for all of it. */
+  /** How long running user code may continue, in milliseconds, up to one day; Infinity waits until it has finished. */
   deadlineMs?: number;
 }
 
+/** Something that can be closed. */
 export interface Closable {
   /**
-   * Ends what is open: handlers of consumers have until the deadline (30 s unless told otherwise), statements under way at most 5 s of it.
-   * Resolves by the deadline and one second, whether or not the database answers; what still waits for it then is rejected with `closed`.
+   * Closes everything that is open. Consumer handlers have until the deadline (default 30 s), running statements at
+   * most 5 s of it. Resolves at most one second after the deadline, even when the database does not respond; calls that
+   * are still pending then reject with `closed`.
    */
   close(options?: StopOptions): Promise<void>;
 }
 
-/** After the deadline, for handing back and saying goodbye: a database that does not answer must not keep a process from ending. */
+/** Time after the deadline to release leases and deregister: an unresponsive database must not keep a process alive. */
 export const LAST_WORD_MS = 1_000;
 
 const MAX_DEADLINE_MS = 86_400_000;
@@ -32,12 +34,12 @@ const deadlineKind = new Kind<number>((value) =>
 
 export const stopOptions = shape<StopOptions>({ deadlineMs: deadlineKind });
 
-/** Of whatever it is given: what stops a worker may be called as a listener, with the name of a signal. */
+/** Checks the deadline alone: `stop` may be registered as a listener and then receives the name of a process signal. */
 export function deadlineOf({ deadlineMs }: StopOptions, defaultMs: number): number {
   return deadlineKind.check(deadlineMs, 'deadlineMs') ?? defaultMs;
 }
 
-/** Until the work is done or its time is over. */
+/** Waits until the work has finished or the deadline has passed. */
 export async function withDeadline(work: Promise<unknown>, deadlineMs: number): Promise<void> {
   if (deadlineMs === Infinity) return void (await work);
   let timer: ReturnType<typeof setTimeout> | undefined;

@@ -1,6 +1,5 @@
 /**
- * The output of attempts: frames, the document patches make, and following both from
- * any place.
+ * The output of attempts: frames, the summary document built from patches, and following both from any cursor.
  */
 import type { Json } from './json.ts';
 import type { LeaseRefusal } from './protocol.ts';
@@ -8,93 +7,99 @@ import type { StepKey } from './steps.ts';
 import type { BlockingReason } from './states.ts';
 
 /**
- * `durable`: kept as long as the execution. `summary`: the same, and a patch of the attempt's document. `best_effort`: kept while it is
- * news; committed without waiting for the disk.
+ * How frames are kept. `durable`: as long as the execution. `summary`: the same, and the frame is a patch of the
+ * attempt's document. `best_effort`: for a short time, and committed without waiting for the disk.
  */
 export const FRAME_MODES = ['durable', 'summary', 'best_effort'] as const;
-/** How long a frame is kept. */
+/** How a frame is kept. */
 export type FrameMode = (typeof FRAME_MODES)[number];
 
-/** How the bytes of a frame are to be read. */
+/** The encodings of a frame's bytes. */
 export const FRAME_ENCODINGS = ['text', 'json', 'binary'] as const;
-/** How the bytes of a frame are to be read. */
+/** The encoding of a frame's bytes. */
 export type FrameEncoding = (typeof FRAME_ENCODINGS)[number];
 
-/** In a patch this text stands for a null that is meant; a bare null takes its member away. */
+/** In a patch this string stands for an intended null; a bare null removes its key. */
 export const SUMMARY_NULL = '__ff_null__';
 
 /** One frame to write. */
 export interface FrameRequest {
-  /** A text, bytes, or anything JSON can say. With `summary`: an object, a JSON Merge Patch (RFC 7396), or its JSON text as bytes. */
+  /**
+   * A string, bytes, or anything JSON can represent. With `summary`: a JSON Merge Patch (RFC 7396) as an object or as
+   * bytes of JSON.
+   */
   payload: unknown;
-  /** Default: `text` for a string, `binary` for bytes, `json` for the rest. Bytes may be marked as text or JSON, and are then checked. */
+  /**
+   * Default: `text` for a string, `binary` for bytes, `json` for everything else. Bytes marked as text or JSON are
+   * checked.
+   */
   encoding?: FrameEncoding;
   /** Default `durable`. */
   mode?: FrameMode;
-  /** For readers to tell frames apart. Default `event`. */
+  /** Lets readers distinguish frames. Default `event`. */
   frameType?: string;
   correlationId?: string;
-  /** The step it is written in: once that is finished, the frame is not written again. */
+  /** The step it belongs to: once that has finished, the frame is not written again. */
   step?: StepKey & { tryIndex?: number };
 }
 
-/** How many best-effort frames are kept: about twice those of `ttlMs`, by how fast they came lately. */
+/** How many best-effort frames are kept: about twice as many as arrive in `ttlMs` at the recent rate. */
 export interface BestEffortOptions {
-  /** 5 to 30 seconds for most. Default 10,000. */
+  /** In milliseconds; 5 to 30 seconds suit most streams. Default 10,000. */
   ttlMs?: number;
-  /** Never fewer, never more. Default 64 and 16,384. */
+  /** The fewest and the most frames to keep. Default 64 and 16,384. */
   floor?: number;
   ceiling?: number;
-  /** Weight of the latest rate, over 0 to 1. Default 0.2. */
+  /** Weight of the latest rate in the average, above 0 and up to 1. Default 0.2. */
   alpha?: number;
 }
 
-/** How frames are written. */
+/** Options of one append call. */
 export interface AppendOptions {
   bestEffort?: BestEffortOptions;
   /**
-   * A UUID that names the call. Made again under its name, because nobody knows whether it was written, it is answered and written
-   * once; as long as nothing else was appended since. Default: a new one.
+   * A UUID that identifies the call, to repeat it when its outcome is unknown: the frames are written once, as long as
+   * nothing else was appended in between. Default: a new one.
    */
   appendId?: string;
 }
 
-/** Where the frames are now, or why the lease was refused. */
+/** The ids of the written frames, or why the lease was refused. */
 export type AppendOutcome =
   | {
       outcome: 'appended';
-      /** Of the first and last frame of this call. */
+      /** Ids of the first and last frame of this call. */
       firstId: string;
       lastId: string;
-      /** Frames and bytes the attempt has written, trimmed ones included. */
+      /** Frames and bytes the attempt has written so far, including trimmed ones. */
       frameCount: number;
       totalBytes: number;
       summaryVersion: number | null;
     }
   | LeaseRefusal;
 
-/** One frame, as readers get it. */
+/** One frame as readers receive it. */
 export interface StreamFrame {
-  /** `<ms>-<seq>`, growing within an attempt. */
+  /** `<ms>-<seq>`; grows within an attempt. */
   id: string;
   attemptIndex: number;
-  /** Of the lease it was written under. */
+  /** The epoch of the lease it was written under. */
   leaseEpoch: number;
   mode: FrameMode;
   frameType: string;
   correlationId: string | null;
-  /** The step it was written in, and the try of it: a later try writes anew what an earlier one wrote. */
+  /** The step and the try that wrote it: a later try supersedes what an earlier one wrote. */
   step: { name: string; key: string; tryIndex: number } | null;
-  /** After this patch, when it is one. */
+  /** The document's version after this patch; null for other frames. */
   summaryVersion: number | null;
   encoding: FrameEncoding;
   /** A string for text, bytes for binary, the value for JSON. */
   payload: Json | Uint8Array;
-  /** As they were written. */
+  /** The payload's bytes as written. */
   bytes: Uint8Array;
 }
 
-/** Every way an attempt can end. */
+/** Why a stream can be closed. */
 export const STREAM_CLOSE_REASONS = [
   'attempt_success',
   'attempt_failure',
@@ -103,7 +108,7 @@ export const STREAM_CLOSE_REASONS = [
   'lease_expired',
   'expired',
 ] as const;
-/** Why nothing more comes from an attempt. */
+/** Why the stream of an attempt was closed. */
 export type StreamCloseReason = (typeof STREAM_CLOSE_REASONS)[number];
 
 /** When and why a stream was closed. */
@@ -112,19 +117,19 @@ export interface StreamClosed {
   reason: StreamCloseReason;
 }
 
-/** Whether frames that are kept only for a while are read too. */
+/** Whether best-effort frames are read, too. */
 export type StreamVisibility = 'all' | 'exclude_best_effort';
 
-/** `start`, `end`, `<ms>` or `<ms>-<seq>`. Both ends of a range belong to it. */
+/** Which frames to read. A bound is `start`, `end`, `<ms>` or `<ms>-<seq>`; both are inclusive. */
 export interface ReadStreamRequest {
   /** Default: the latest attempt. */
   attemptIndex?: number;
-  /** Default `start` and `end`. */
+  /** The bounds. Default `start` and `end`. */
   from?: string;
   to?: string;
   /** 1 to 10,000. Default 1,000. */
   limit?: number;
-  /** `backward`: the last frames of the range first. Default `forward`. */
+  /** `backward`: the newest frames of the range first. Default `forward`. */
   direction?: 'forward' | 'backward';
   /** Default `all`. */
   visibility?: StreamVisibility;
@@ -134,73 +139,77 @@ export interface ReadStreamRequest {
 export interface StreamPage {
   attemptIndex: number;
   frames: StreamFrame[];
-  /** Whether there are no more frames in the range, as of now. Long pages end sooner than at their limit. */
+  /** Whether there are no more frames in the range for now. A page may stop before its limit when it gets too long. */
   isComplete: boolean;
-  /** Null while it may still be written to, and while there are frames to read. */
+  /** Null while the stream may still be written to, or while there are more frames to read. */
   closed: StreamClosed | null;
   frameCount: number;
   totalBytes: number;
 }
 
-/** Where a tail begins. */
+/** Where a tail starts, and which frames it yields. */
 export interface TailRequest {
-  /** Only this attempt. Default: the execution, attempt after attempt. */
+  /** Follows only this attempt. Default: all attempts, one after the other. */
   attemptIndex?: number;
-  /** After this frame: `<ms>-<seq>`, of one attempt; or a cursor of an item. Default: from the beginning. */
+  /**
+   * Starts after this frame (`<ms>-<seq>`, with `attemptIndex`) or after the cursor of an item. Default: from the
+   * beginning.
+   */
   after?: string;
   visibility?: StreamVisibility;
   signal?: AbortSignal;
 }
 
 /**
- * What a tail tells, each with the cursor to go on after it. Who goes on gets no frame, gap or attempt twice; that the attempt was begun
- * again, is paused or closed may be told once more.
+ * What a tail yields, each with the cursor to resume after it. A tail resumed from a cursor repeats no frame, gap or
+ * attempt; `restarted`, `paused` and `closed` may be repeated once.
  */
 export type StreamItem = { cursor: string; attemptIndex: number } & (
   | { type: 'frame'; frame: StreamFrame }
   /** Best-effort frames that were trimmed before they could be read. */
   | { type: 'gap'; missed: number }
-  /** The attempt goes on under another lease: what it wrote outside of finished steps is written again. */
+  /** The attempt continues under another lease: what it wrote outside finished steps is written again. */
   | { type: 'restarted'; leaseEpoch: number; finishedSteps: { name: string; key: string }[] }
-  /** The attempt gave its worker up, and will go on. */
+  /** The attempt freed its worker and will continue. */
   | { type: 'paused'; reason: BlockingReason }
-  /** The attempt is over. Another one may follow. */
+  /** The attempt has finished. Another one may follow. */
   | { type: 'closed'; reason: StreamCloseReason }
-  /** Another attempt follows: what this one wrote outside of finished steps no longer counts. */
+  /** Another attempt follows: what this one wrote outside finished steps no longer counts. */
   | { type: 'superseded'; by: number; finishedSteps: { name: string; key: string }[] }
-  /** The execution was kept as long as it was to be, and is gone. */
+  /** The execution's retention is over and it was deleted. */
   | { type: 'forgotten' }
 );
 
-/** Where to read, and how long to wait for something. */
+/** Where to read, and how long to wait for frames. */
 export interface TailOnceRequest {
   attemptIndex: number;
-  /** Default `0-0`. */
+  /** Reads frames after this id. Default `0-0`, the beginning. */
   after?: string;
-  /** How long to wait for a frame or the end, 0 to 30,000. Default 0. */
+  /** How long to wait for a frame or for the stream to close, 0 to 30,000 ms. Default 0. */
   blockMs?: number;
+  /** 1 to 10,000. Default 1,000. */
   limit?: number;
   visibility?: StreamVisibility;
 }
 
-/** The document of an attempt, as its patches made it. */
+/** The summary document of an attempt. */
 export interface StreamSummary {
   attemptIndex: number;
   document: { [key: string]: Json };
-  /** From 1; one more with each patch. */
+  /** Starts at 1 and grows by one with each patch. */
   version: number;
   patchKind: 'json-merge-patch';
   firstAppliedAtMs: number;
   lastUpdatedAtMs: number;
 }
 
-/** Which document is watched, and until when. */
+/** Which document to watch, and until when. */
 export interface WatchSummaryRequest {
   attemptIndex?: number;
   signal?: AbortSignal;
 }
 
-/** First the document as it is, then each patch once. `document` again when another attempt begins. */
+/** First the current document, then each patch once; another `document` when another attempt starts. */
 export type SummaryItem = { attemptIndex: number } & (
   | { type: 'document'; document: { [key: string]: Json }; version: number }
   | { type: 'patch'; patch: { [key: string]: Json }; version: number }

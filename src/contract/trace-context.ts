@@ -1,10 +1,10 @@
 /**
- * Where a trace goes on: the submitter's span, kept in two reserved tags of the execution in the form of W3C Trace
- * Context. Text in, text out; who has spans, and what is made of them, is known elsewhere.
+ * Trace context across a submit: the submitter's span is stored in two reserved tags of the execution, in the W3C Trace
+ * Context format. This file only converts; spans are created elsewhere.
  */
 import { LIMITS } from './limits.ts';
 
-/** What names a span; OpenTelemetry's SpanContext has this shape. */
+/** Identifies a span; OpenTelemetry's SpanContext has this shape. */
 export interface SpanName {
   traceId: string;
   spanId: string;
@@ -12,14 +12,14 @@ export interface SpanName {
   traceState?: { serialize(): string } | undefined;
 }
 
-/** Tags that differ from submit to submit and say nothing about the work. */
+/** Tags that differ with every submit and do not describe the work. */
 export const TRACE_TAGS: readonly string[] = ['traceparent', 'tracestate'];
 
 const FORM = /^00-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})$/;
 
 /**
- * The tags with the span added. Tags that name one already, are no tags, or leave no room are left as they are: a trace
- * must not change whether a submit is accepted.
+ * Adds the span to the tags. Tags that already have one, are not an object, or leave no room are returned unchanged: a
+ * trace must not decide whether a submit is accepted.
  */
 export function withTrace<Tags extends Record<string, string> | undefined>(
   tags: Tags,
@@ -37,7 +37,7 @@ export function withTrace<Tags extends Record<string, string> | undefined>(
   return { ...tags, traceparent, ...(fits ? { tracestate } : {}) };
 }
 
-/** The span in the tags, or undefined when there is none, or none that makes sense. */
+/** Returns the span stored in the tags, or undefined when there is none or it is malformed. */
 export function traceOf(
   tags: Readonly<Record<string, string>>,
 ): { traceId: string; spanId: string; traceFlags: number; tracestate: string | undefined } | undefined {

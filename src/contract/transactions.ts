@@ -1,16 +1,16 @@
 /**
- * Transactions of user code: how the engine is given one, and how it gives one.
+ * Transactions of user code: how the engine runs statements in one, and how it provides one.
  */
 
-/** Runs one statement inside a transaction of the caller's own. All its parameters are texts, and so is what each row answers. */
+/** Runs one statement inside the caller's own transaction. All parameters and all returned columns are strings. */
 export type SqlExecutor = (text: string, params: (string | null)[]) => Promise<{ rows: readonly unknown[] }>;
 
-/** Runs work in a transaction and commits when it returns. The executor is the same transaction's. */
+/** Runs work in a transaction and commits when it returns. The executor runs statements in the same transaction. */
 export type Transactor<Tx> = <Value>(
   work: (tx: Tx, executor: SqlExecutor) => Promise<Value>,
 ) => Promise<Value>;
 
-/** One statement on a transaction, as `pg` spells it. */
+/** A transaction with the `query` method of `pg`. */
 export interface SqlTransaction {
   query<Row = Record<string, unknown>>(
     text: string,
@@ -19,8 +19,8 @@ export interface SqlTransaction {
 }
 
 /**
- * Runs work in a transaction on a connection kept for that, so that leases are renewed meanwhile; or, with `through`, in one of a
- * library's. Answers once it is committed. Work that ends its transaction itself is refused.
+ * Runs work in a transaction on a connection reserved for that, so that leases are renewed meanwhile; with `through`,
+ * in a transaction of another library. Resolves once it is committed. Work that ends its transaction itself is refused.
  */
 export type Transact = <Value, Tx = SqlTransaction>(
   work: (tx: Tx, executor: SqlExecutor) => Promise<Value>,

@@ -1,22 +1,22 @@
 /**
- * How a wait says which signals end it: `atLeast(2).distinctSources()`, `anyOf(…)`, `allOf(…)`. What is built is a plain
- * condition as the engine takes it; which conditions make sense is the engine's to say.
+ * Builds conditions of waits: `atLeast(2).distinctSources()`, `anyOf(…)`, `allOf(…)`. The result is a plain condition;
+ * the engine checks it.
  */
 import type { CountCondition, CountedBy, SignalCondition } from '../contract/signals.ts';
 
-/** A condition on a number of signals. Each method answers a new one. */
+/** A condition on a number of signals. Each method returns a new one. */
 export interface AtLeast extends CountCondition {
-  /** Counts who said it: the same person twice is one. */
+  /** Counts distinct sources: two signals from one source count once. */
   distinctSources(): AtLeast;
-  /** Counts where it was said: two signals at one waitpoint are one. */
+  /** Counts distinct waitpoints: two signals at one waitpoint count once. */
   distinctWaitpoints(): AtLeast;
-  /** Takes signals at these waitpoints. Default: at the wait's own, which has its name, or `name:key`. */
+  /** Counts signals at these waitpoints. Default: the wait's own waitpoint, named like the wait, or `name:key`. */
   at(...waitpoints: string[]): AtLeast;
-  /** Takes only signals of this name. */
+  /** Counts only signals of this name. Default: any name. */
   named(signal: string): AtLeast;
 }
 
-/** The methods are the prototype's, so that nothing but the condition is seen by whoever copies it or makes JSON of it. */
+/** The methods are on the prototype, so that copies and JSON contain nothing but the condition. */
 class Count implements AtLeast {
   readonly kind = 'count';
   readonly n: number;
@@ -49,17 +49,17 @@ class Count implements AtLeast {
   }
 }
 
-/** At least so many signals, at the wait's own waitpoint unless told otherwise. */
+/** At least `n` signals, by default at the wait's own waitpoint. */
 export function atLeast(n: number): AtLeast {
   return new Count({ n, by: 'signals', waitpoints: [] });
 }
 
-/** All of these. Nested at most 4 deep. */
+/** All of these conditions. Nested at most 4 deep. */
 export function allOf(...conditions: SignalCondition[]): SignalCondition {
   return Object.freeze({ kind: 'all', of: Object.freeze(conditions) });
 }
 
-/** Any of these. Nested at most 4 deep. */
+/** Any of these conditions. Nested at most 4 deep. */
 export function anyOf(...conditions: SignalCondition[]): SignalCondition {
   return Object.freeze({ kind: 'any', of: Object.freeze(conditions) });
 }

@@ -1,15 +1,15 @@
 /**
- * The members of a flow as a builder hands them out, and what the compiler knows of them: what an edge hands over, what is left
- * to be given by hand, what does not fit. Nothing here is stored; what is made of it is in flows.ts.
+ * The members of a flow as a builder returns them, and their types: what an edge passes on, which part of the input is
+ * left for the caller, and what does not match. Nothing here is stored; src/contract/flows.ts has the stored form.
  */
 import type { EdgeCondition, JoinPolicy, OnSatisfied } from '../contract/flows.ts';
 
-/** Where a member, or a row of them, stands in its plan. */
+/** A member, or a row of members, in its plan. */
 export interface Place {
   readonly name: string;
 }
 
-/** From one member; what it hands over is `Value`. */
+/** An edge from one member, which passes on `Value`. */
 export interface Edge<Value = unknown> {
   readonly place: Place;
   readonly on: EdgeCondition;
@@ -17,7 +17,7 @@ export interface Edge<Value = unknown> {
   readonly types?: { readonly value: Value } | undefined;
 }
 
-/** From every member of a row; together they hand over a list. */
+/** Edges from every member of a row; together they pass on a list. */
 export interface EdgeRow<Value = unknown> {
   readonly place: Place;
   readonly on: EdgeCondition;
@@ -25,7 +25,7 @@ export interface EdgeRow<Value = unknown> {
   readonly types?: { readonly each: Value } | undefined;
 }
 
-/** How a member ended that failed, was cancelled or expired. */
+/** The outcome of a member that failed, was cancelled or expired. */
 export interface FailedEnd {
   outcome: 'failed' | 'cancelled' | 'expired';
   result: null;
@@ -33,7 +33,7 @@ export interface FailedEnd {
   category: string | null;
 }
 
-/** How a member ended that never ran. */
+/** The outcome of a member that never ran. */
 export interface SkippedEnd {
   outcome: 'skipped';
   result: null;
@@ -41,26 +41,29 @@ export interface SkippedEnd {
   category: string | null;
 }
 
-/** How a member ended, whatever it was. */
+/** Any outcome of a member. */
 export type MemberEnd<Out> =
   { outcome: 'success'; result: Out; message: null; category: null } | FailedEnd | SkippedEnd;
 
-/** A member. As an edge it asks for success, and hands over the result. */
+/** A member. Used as an edge it is satisfied by success, and passes on the result. */
 export interface FlowNode<Out = unknown> extends Edge<Out> {
   readonly name: string;
-  /** When it has failed, was cancelled or has expired. */
+  /** An edge satisfied when the member failed, was cancelled or expired. */
   failed(): Edge<FailedEnd>;
-  /** When it has ended, however. */
+  /** An edge satisfied when the member has finished, whatever its outcome. */
   ended(): Edge<MemberEnd<Out>>;
-  /** When it never ran, because its own join could not come true. */
+  /** An edge satisfied when the member was skipped because its join was impossible. */
   skipped(): Edge<SkippedEnd>;
 }
 
-/** As many members of one task as there are inputs. */
+/** A row of members of one task, one for each input. */
 export interface FlowRow<Out = unknown> extends EdgeRow<Out> {
   readonly name: string;
+  /** Edges satisfied by members that failed, were cancelled or expired. */
   failed(): EdgeRow<FailedEnd>;
+  /** Edges satisfied by members that have finished, whatever their outcome. */
   ended(): EdgeRow<MemberEnd<Out>>;
+  /** Edges satisfied by members that were skipped. */
   skipped(): EdgeRow<SkippedEnd>;
 }
 
@@ -69,9 +72,9 @@ export type AllJoin = { kind: 'all' };
 /** A join that needs some of its edges. */
 export type SomeJoin = Exclude<JoinPolicy, AllJoin>;
 
-/** What a join does besides deciding. */
+/** Options of a join. */
 export interface JoinOptions {
-  /** What becomes of those that are needed no more. Default: they are stopped. */
+  /** What happens to members the join no longer needs: they are cancelled (`stop`, the default) or left to run. */
   losers?: 'stop' | 'let_run';
 }
 
@@ -79,17 +82,17 @@ function onSatisfied({ losers }: JoinOptions): { onSatisfied?: OnSatisfied } {
   return losers === 'let_run' ? { onSatisfied: 'let_run' } : {};
 }
 
-/** Runs when every edge has come true. What a member does without a join. */
+/** Runs the member when every edge is satisfied. The default. */
 function all(): AllJoin {
   return { kind: 'all' };
 }
 
-/** Runs with the first edge that comes true. */
+/** Runs the member when the first edge is satisfied. */
 function any(options: JoinOptions = {}): SomeJoin {
   return { kind: 'any', ...onSatisfied(options) };
 }
 
-/** Runs as soon as so many edges have come true. */
+/** Runs the member when `k` edges are satisfied. */
 function quorum(k: number, options: JoinOptions = {}): SomeJoin {
   return { kind: 'quorum', k, ...onSatisfied(options) };
 }
@@ -97,12 +100,12 @@ function quorum(k: number, options: JoinOptions = {}): SomeJoin {
 /** When a member with several edges runs: `join.all()`, `join.any()`, `join.quorum(2)`. */
 export const join = { all, any, quorum } as const;
 
-/** What can be handed to a member: an edge, a row of them, or a list. */
+/** Where a part of an input comes from: an edge, a row of edges, or a list of edges. */
 export type Source = Edge | EdgeRow | readonly Edge[];
-/** By the names they have in the input. */
+/** Sources by their keys in the input. */
 export type Sources = Readonly<Record<string, Source>>;
 
-/** What is handed over: a result; of a list or a row those that were there, in their order. */
+/** What a source passes on: a result; for a list or a row, the results that exist, in order. */
 export type HandedBy<From> =
   From extends Edge<infer Value>
     ? Value
@@ -114,7 +117,7 @@ export type HandedBy<From> =
 
 type Flat<Shape> = { [Name in keyof Shape]: Shape[Name] };
 
-/** The part of an input that edges bring. A join that does not need all of them may leave single ones out. */
+/** The part of an input that edges supply. A join that does not need all of them may leave single ones out. */
 export type Handed<After, Join> = Join extends AllJoin
   ? { [Name in keyof After]: HandedBy<After[Name]> }
   : Flat<
@@ -123,14 +126,14 @@ export type Handed<After, Join> = Join extends AllJoin
       }
     >;
 
-/** A whole input: what is given by hand and what edges bring. */
+/** A whole input: the caller's part and what edges supply. */
 export type Joined<Own, After, Join> = Flat<Own & Handed<After, Join>>;
 
 type Without<Shape, Names extends PropertyKey> = Shape extends unknown ? Omit<Shape, Names> : never;
-/** Nothing of this name may be given by hand. */
+/** Keys the caller must not set. */
 export type NotGiven<Names extends PropertyKey> = { [Name in Names]?: never };
 
-/** What is left of an input to be given by hand. */
+/** The part of an input that is left for the caller. */
 export type Given<In, After> = [keyof After] extends [never]
   ? In
   : unknown extends In
@@ -141,7 +144,7 @@ type MayLack<In, Name extends keyof In> = object extends Pick<In, Name> ? true :
 
 type ElementOf<List> = List extends readonly (infer Item)[] ? Item : never;
 
-/** What would fit, for the compiler to say. */
+/** The expected type, for compiler messages. */
 type Wanted<From, Value> = From extends Edge
   ? Edge<Value>
   : From extends EdgeRow
@@ -155,15 +158,15 @@ type Fitting<In, Name extends keyof In, From, Join> =
       : From extends Edge
         ? MayLack<In, Name> extends true
           ? From
-          : 'this join may leave it out: hand over a list, or make it optional in the input of the task'
+          : 'this join may leave it out: pass a list, or make the key optional in the input of the task'
         : From
     : Wanted<From, In[Name]>;
 
-/** Sources that fit the input of a task; what does not is of a type that says so. */
+/** Sources that match the input of a task; one that does not gets a type that explains why. */
 export type SourcesFor<In, After, Join> = unknown extends In
   ? unknown
   : {
       [Name in keyof After]: Name extends keyof In
         ? Fitting<In, Name, After[Name], Join>
-        : 'the input of the task has nothing of this name';
+        : 'the input of the task has no such key';
     };

@@ -1,9 +1,9 @@
 /**
- * The plan of a flow, or of a part of one: members of tasks, and edges between them. It is made once and laid out for every submit,
- * with the input of that submit. Types refuse what does not fit; what types cannot see is refused here or by the engine.
+ * The plan of a flow or of an extension: members and the edges between them. It is made once and laid out for every
+ * submit, with that submit's input. Types reject what does not match; the rest is checked here or by the engine.
  */
-import type { EdgeRequest, JoinPolicy, MemberRequest } from '../contract/flows.ts';
-import { refuse } from '../contract/shape.ts';
+import type { EdgeCondition, EdgeRequest, JoinPolicy, MemberRequest } from '../contract/flows.ts';
+import { isObject, refuse } from '../contract/shape.ts';
 import type {
   AllJoin,
   Edge,
@@ -17,32 +17,32 @@ import type {
   SourcesFor,
 } from './flow-nodes.ts';
 import type { StreamKinds } from './streams.ts';
-import { checkInput, requestOf, type AnyTask, type Task, type TaskTerms } from './task.ts';
+import { checkInput, given, requestOf, type AnyTask, type Task, type TaskTerms } from './task.ts';
 
-/** When a member runs, besides what it is given. */
+/** Options of a member besides its sources. */
 export interface MemberTerms<Join> extends TaskTerms {
-  /** After these too, without their results. */
+  /** More edges into the member, without passing on results. */
   alsoAfter?: readonly (Edge | EdgeRow)[];
-  /** How many of the edges must come true: `join.all()`, `join.any()`, `join.quorum(2)`. Default: all. */
+  /** How many of the edges must be satisfied: `join.all()`, `join.any()`, `join.quorum(2)`. Default: all. */
   join?: Join;
-  /** A member that runs instead when this one never can. */
+  /** A member that runs when this one never can. */
   fallback?: FlowNode;
-  /** Members that wait for this one too, without its result; also such that are there already and whose joins are open. */
+  /** Members that wait for this one, without its result; including existing members whose joins are not decided yet. */
   before?: readonly FlowNode[];
 }
 
-/** How a member is added: what comes before it, and when it runs. */
+/** Options of adding a member. */
 export interface AddOptions<In, After, Join> extends MemberTerms<Join> {
-  /** After these, whose results become members of the input by these names: `{ pages: fetch, answers: [one, two] }`. */
+  /** Edges whose results become keys of the input: `{ pages: fetch, answers: [one, two] }`. */
   after?: After & SourcesFor<NoInfer<In>, NoInfer<After>, NoInfer<Join>>;
 }
 
-/** A value, or what makes it of the input of the flow. */
+/** A value, or a function that derives it from the flow's input. */
 export type From<FlowIn, Value> = Value | ((input: FlowIn) => Value);
 
 /** Adds members to a plan. */
 export interface MemberBuilder<FlowIn> {
-  /** One member. What edges hand over is left out of its input here. */
+  /** Adds one member. `input` leaves out the keys that edges supply. */
   add<
     In,
     Parsed,
@@ -58,7 +58,7 @@ export interface MemberBuilder<FlowIn> {
     input: From<FlowIn, Given<NoInfer<In>, NoInfer<After>>>,
     options?: AddOptions<In, After, Join>,
   ): FlowNode<Out>;
-  /** A member for every input, called `name[0]`, `name[1]` and so on. Their results are handed over as one list. */
+  /** Adds a member for every input, named `name[0]`, `name[1]` and so on. Their results are passed on as one list. */
   each<
     In,
     Parsed,
@@ -76,20 +76,23 @@ export interface MemberBuilder<FlowIn> {
   ): FlowRow<Out>;
 }
 
-/** Adds members to a flow that runs. */
+/** Adds members to a running flow. */
 export interface FlowExtension extends MemberBuilder<void> {
-  /** A member that is there already. */
+  /** Refers to an existing member. */
   member<In, Parsed, Made, Out, Streams extends StreamKinds>(
     name: string,
     task: Task<In, Parsed, Made, Out, Streams>,
   ): FlowNode<Out>;
 }
 
-/** What can be submitted: what it is called, and what is made of an input. */
+/** A flow that can be submitted. */
 export interface FlowDefinition<In = unknown, Out = unknown> {
   readonly name: string;
   /** The member whose result is the flow's. */
   readonly resultOf: string;
+  /**
+   * Returns the requests of all members for one input. Throws `invalid_input` when an input does not match its task.
+   */
   layOut(input: In): Promise<MemberRequest[]>;
   /** Only for the compiler. */
   readonly types?: { readonly output: Out } | undefined;
@@ -98,48 +101,48 @@ export interface FlowDefinition<In = unknown, Out = unknown> {
 type LooseOptions = MemberTerms<JoinPolicy> & { after?: Readonly<Record<string, Source>> };
 
 interface Planned extends Place {
-  /** `there`: a member of the flow already. */
+  /** `there`: an existing member of the flow. */
   readonly what: 'one' | 'row' | 'there';
   readonly task: AnyTask;
   readonly input: unknown;
   readonly options: LooseOptions;
 }
 
+/** Collects the members of a flow, and lays them out for a submit. */
 export class FlowPlan<FlowIn> implements MemberBuilder<FlowIn> {
   readonly #places = new Set<Place>();
   readonly #names = new Set<string>();
   #isClosed = false;
 
   add(name: string, task: AnyTask, input: unknown, options: LooseOptions = {}): FlowNode<never> {
-    return nodeAt(this.#take({ what: 'one', name, task, input, options })) as FlowNode<never>;
+    return this.#take('one', name, task, input, options) as FlowNode<never>;
   }
 
   each(name: string, task: AnyTask, input: unknown, options: LooseOptions = {}): FlowRow<never> {
-    return nodeAt(this.#take({ what: 'row', name, task, input, options })) as unknown as FlowRow<never>;
+    return this.#take('row', name, task, input, options) as unknown as FlowRow<never>;
   }
 
   member(name: string, task: AnyTask): FlowNode<never> {
-    return nodeAt(this.#take({ what: 'there', name, task, input: null, options: {} })) as FlowNode<never>;
+    return this.#take('there', name, task, null, {}) as FlowNode<never>;
   }
 
-  /** Whether it is one member of this plan. */
+  /** Whether a node is a single member of this plan. */
   has(node: FlowNode): boolean {
     return this.#places.has(node.place) && (node.place as Planned).what === 'one' && node.on === 'success';
   }
 
-  /** Nothing is added any more: who laid the plan out has seen all of it. */
+  /** Refuses further members: they would not be part of what was laid out. */
   close(): this {
     this.#isClosed = true;
     return this;
   }
 
-  #take(planned: Planned): Planned {
-    const { name, task, options } = planned;
-    if (this.#isClosed) refuse('name', `${name} comes too late: the flow is defined already`);
+  #take(what: Planned['what'], name: string, task: AnyTask, input: unknown, options: LooseOptions): FlowNode {
+    if (this.#isClosed) refuse('name', `${name} was added after the flow was defined`);
     if (typeof name !== 'string' || name === '') refuse('name', 'of a member must be a string');
-    if (this.#names.has(name)) refuse('name', `is the name of another member: ${name}`);
+    if (this.#names.has(name)) refuse('name', `${name} is already used in this flow`);
     if (typeof task?.name !== 'string') refuse('task', `of ${name} must come from task()`);
-    if (typeof options !== 'object' || options === null) refuse('options', `of ${name} must be an object`);
+    if (!isObject(options as unknown)) refuse('options', `of ${name} must be an object`);
     const { after = {}, alsoAfter = [], before = [], fallback } = options;
     if (!Array.isArray(alsoAfter) || !Array.isArray(before))
       refuse('options', `of ${name}: alsoAfter and before must be lists`);
@@ -149,13 +152,15 @@ export class FlowPlan<FlowIn> implements MemberBuilder<FlowIn> {
       ...before,
       ...(fallback ? [fallback] : []),
     ] as Edge[])
-      if (!this.#places.has(edge?.place)) refuse(name, 'names something that is no member of its flow');
+      if (!this.#places.has(edge?.place))
+        refuse(name, 'refers to something that is not a member of this flow');
+    const place: Planned = { what, name, task, input, options };
     this.#names.add(name);
-    this.#places.add(planned);
-    return planned;
+    this.#places.add(place);
+    return nodeAt(place);
   }
 
-  /** Requests for all members, with the inputs of one submit. */
+  /** Returns the requests of all members, with the inputs of one submit. */
   async layOut(flowInput: FlowIn): Promise<MemberRequest[]> {
     const planned = [...this.#places] as Planned[];
     const inputs = new Map<Place, unknown[]>();
@@ -198,10 +203,12 @@ async function requestFor(
   return {
     ...requestOf(place.task, handed.length === 0 ? input : roomFor(after, input, name), terms, name),
     name,
-    ...(edges.length === 0 ? {} : { after: edges }),
-    ...(before.length === 0 ? {} : { before: before.map((node) => node.name) }),
-    ...(join === undefined ? {} : { join }),
-    ...(fallback === undefined ? {} : { fallback: fallback.name }),
+    ...given({
+      after: edges.length === 0 ? undefined : edges,
+      before: before.length === 0 ? undefined : before.map((node) => node.name),
+      join,
+      fallback: fallback?.name,
+    }),
   };
 }
 
@@ -215,24 +222,24 @@ function edgesFrom(source: Source, as: string, namesOf: (place: Place) => string
   return edges.flatMap(({ place, on }) => namesOf(place).map((from) => ({ from, on, as, ...list })));
 }
 
-/** The input with an empty list wherever one is handed over: where nothing comes, nothing is missing. */
+/** Adds an empty list for every key that collects results, so that the key exists even when no result arrives. */
 function roomFor(after: Readonly<Record<string, Source>>, input: unknown, name: string): object {
-  const given = (input ?? {}) as object;
-  if (typeof given !== 'object' || Array.isArray(given))
-    refuse(name, 'needs an object as its input, because results are put into it');
-  const twice = Object.keys(after).find((handed) => Object.hasOwn(given, handed));
-  if (twice !== undefined) refuse(name, `is given ${twice} by hand and by an edge`);
+  const own = input ?? {};
+  if (!isObject(own)) refuse(name, 'needs an object as its input, to put results into');
+  const twice = Object.keys(after).find((handed) => Object.hasOwn(own, handed));
+  if (twice !== undefined) refuse(name, `gets ${twice} both from its input and from an edge`);
   const lists = Object.entries(after).filter(([, source]) => isList(source));
-  return { ...given, ...Object.fromEntries(lists.map(([handed]) => [handed, []])) };
+  return { ...own, ...Object.fromEntries(lists.map(([handed]) => [handed, []])) };
 }
 
 function nodeAt(place: Place): FlowNode {
+  const edge = (on: EdgeCondition) => () => ({ place, on });
   return {
     name: place.name,
     place,
     on: 'success',
-    failed: () => ({ place, on: 'failure' }),
-    ended: () => ({ place, on: 'always' }),
-    skipped: () => ({ place, on: 'skipped' }),
+    failed: edge('failure'),
+    ended: edge('always'),
+    skipped: edge('skipped'),
   };
 }

@@ -1,6 +1,6 @@
 /**
- * Defines flows: the plan, and handlers that are written where their member is, with what comes before it as their input. A definition is
- * made once, by whoever submits it and by the workers that run such handlers.
+ * Defines flows: the plan, and handlers written inline with their member. A definition is made once, by the submitter
+ * and by the workers that run its inline handlers.
  */
 import { asciiName, func } from '../contract/kinds.ts';
 import { refuse } from '../contract/shape.ts';
@@ -15,25 +15,26 @@ import {
   type MemberTerms,
 } from './flow-plan.ts';
 import type { HandlerFunction, HandlerOptions, TaskHandler } from './handlers.ts';
-import { task, type UncheckedTaskOptions } from './task.ts';
+import { given, task, type UncheckedTaskOptions } from './task.ts';
 
-/** How a task is run that has no contract of its own. */
+/** Options of the task of an inline handler. */
 type TaskPart = Pick<UncheckedTaskOptions, 'retry' | 'timeout' | 'retention' | 'capabilities'>;
 
-/** How a member with a handler of its own is run. */
+/** Options of a member with an inline handler. */
 export interface HandledOptions<FlowIn, After, Own, Join>
   extends MemberTerms<Join>, TaskPart, HandlerOptions {
-  /** After these, whose results become members of the input by these names. */
+  /** Edges whose results become keys of the input. */
   after?: After;
-  /** What the handler gets besides. */
+  /** The rest of the handler's input. Default: nothing. */
   input?: From<FlowIn, Own & NotGiven<NoInfer<keyof After>>>;
 }
 
-/** Adds members to a flow that is being defined. */
+/** Adds members to a flow definition. */
 export interface FlowBuilder<FlowIn = void> extends MemberBuilder<FlowIn> {
   /**
-   * A member and its handler in one: the handler gets what comes before it. Its task is called `flow.member`. It runs on workers that are
-   * given the `handlers` of the flow, so it knows nothing but its input.
+   * Adds a member together with its handler, which receives the results of its sources. Its task is named
+   * `flow.member`. It runs on workers started with the `handlers` of the flow, so it must depend on nothing but its
+   * input.
    */
   handle<
     Made,
@@ -49,9 +50,9 @@ export interface FlowBuilder<FlowIn = void> extends MemberBuilder<FlowIn> {
   ): FlowNode<Made>;
 }
 
-/** A flow that can be submitted, and the handlers that were written in it. */
+/** A flow that can be submitted, and its inline handlers. */
 export interface Flow<In, Out> extends FlowDefinition<In, Out> {
-  /** To give to `startWorker`. */
+  /** The inline handlers, for `startWorker`. */
   readonly handlers: readonly TaskHandler[];
 }
 
@@ -71,12 +72,7 @@ class DefiningPlan<FlowIn> extends FlowPlan<FlowIn> {
   ): FlowNode<never> {
     if (typeof run !== 'function') refuse('run', `of task ${this.#flowName}.${name} must be a function`);
     const { input = {}, retry, timeout, retention, capabilities, concurrency, ...terms } = options;
-    const own = task(`${this.#flowName}.${name}`, {
-      ...(retry === undefined ? {} : { retry }),
-      ...(timeout === undefined ? {} : { timeout }),
-      ...(retention === undefined ? {} : { retention }),
-      ...(capabilities === undefined ? {} : { capabilities }),
-    });
+    const own = task(`${this.#flowName}.${name}`, given({ retry, timeout, retention, capabilities }));
     const node = this.add(name, own, input, terms);
     this.handlers.push({ task: own, run, concurrency });
     return node;
@@ -86,8 +82,8 @@ class DefiningPlan<FlowIn> extends FlowPlan<FlowIn> {
 const flowName = asciiName(LIMITS.flowNameBytes);
 
 /**
- * Defines a flow: `define` adds its members and returns the one whose result is the flow's. It is called once, so what differs from submit to
- * submit comes as the input: `flow('race', (f: FlowBuilder<{ question: string }>) => …)`.
+ * Defines a flow: `define` adds its members and returns the one whose result is the flow's. It is called once; what
+ * differs between submits is the flow's input: `flow('race', (f: FlowBuilder<{ question: string }>) => …)`.
  */
 export function flow<Out, In = void>(
   name: string,

@@ -1,6 +1,6 @@
 /**
- * What an application writes and shares between whoever submits and whoever works: tasks, flows, streams, conditions, cursors, errors.
- * It loads in a browser: no Node built-in, no database driver. Handlers are joined to tasks with `handle` of the main entry.
+ * The definitions that submitters and workers share: tasks, flows, streams, conditions, cursors, errors. Loads in a
+ * browser: no Node built-in, no database driver. Handlers are added with `handle` of the main entry.
  */
 export { task } from './task.ts';
 export type { Task, TaskOptions, TaskRetry, TaskTerms, UncheckedTaskOptions } from './task.ts';

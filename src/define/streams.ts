@@ -1,64 +1,67 @@
 /**
- * The streams of a task's contract: what its handler may write besides its result, under which names, in which shapes, and how
- * long it is kept. The name of a stream is the type of its frames.
+ * The streams of a task's contract: what its handler may write besides its result, under which names, in which shapes,
+ * and how long it is kept. The name of a stream is the type of its frames.
  */
 import { schemaKind, type Schema } from '../contract/schema.ts';
 import { durationMs, type Duration } from '../contract/duration.ts';
 import { DEFINITION_LIMITS as LIMITS } from '../contract/definition-limits.ts';
 import { asciiName, parsed } from '../contract/kinds.ts';
-import { fault, faultAt, Kind, refuse, shape, type Opaque } from '../contract/shape.ts';
+import { fault, faultAt, isObject, Kind, refuse, shape, type Opaque } from '../contract/shape.ts';
 import type { BestEffortOptions, FrameMode } from '../contract/streams.ts';
 
-/** Streams of one task. */
+/** Most streams of one task. */
 const MAX_STREAMS = 64;
-/** How long chunks of a live stream are kept that says nothing about it. */
-const USUAL_TTL_MS = 10_000;
+/** How long chunks of a live stream are kept by default. */
+const DEFAULT_TTL_MS = 10_000;
 
-/** Chunks: `Made` is what is written, `Out` what is stored and read. */
+/** A stream of chunks: `Made` is what is written, `Out` what is stored and read. */
 export interface ChunkStream<Made, Out = Made> {
   readonly mode: Exclude<FrameMode, 'summary'>;
   readonly schema: Schema<Made, Out> | undefined;
-  /** How long chunks that are not durable are kept. */
+  /** How long chunks of a live stream are kept. */
   readonly bestEffort: BestEffortOptions | undefined;
 }
 
-/** A document that is made of patches. */
+/** A document built from patches. */
 export interface SummaryStream<Document> {
   readonly mode: 'summary';
   /** Only for the compiler. */
   readonly types?: { readonly document: Document } | undefined;
 }
 
-/** One stream of a task, of whatever shape. */
+/** One stream of a task, of any shape. */
 // oxlint-disable-next-line no-explicit-any -- stands for a stream of whatever shapes
 export type StreamKind = ChunkStream<any, any> | SummaryStream<any>;
 
-/** By name. */
+/** The streams of a task, by name. */
 export type StreamKinds = Readonly<Record<string, StreamKind>>;
 
-/** Of a task that has none. */
+/** The streams of a task that has none. */
 // oxlint-disable-next-line no-empty-object-type -- with an index signature every name would pass
 export type NoStreams = {};
 
-/** What a patch of a document may say: members are set, merged into objects, or taken away by null (RFC 7396). */
+/** A patch of a document: keys are set, merged into objects, or removed by null (RFC 7396). */
 export type MergePatch<Document> = {
-  [Member in keyof Document]?: MemberPatch<Document[Member]> | null;
+  [Key in keyof Document]?: ValuePatch<Document[Key]> | null;
 };
-type MemberPatch<Value> = Value extends readonly unknown[]
+type ValuePatch<Value> = Value extends readonly unknown[]
   ? Value
   : Value extends object
     ? MergePatch<Value>
     : Value;
 
-/** How long live chunks are kept. */
+/** Options of a live stream. */
 export interface LiveOptions {
-  /** About how long chunks are kept: alike in all live streams of a task. 5 to 30 seconds for most. Default 10 s. */
+  /**
+   * About how long chunks are kept, up to 1 hour; the same in all live streams of a task. 5 to 30 s suit most. Default
+   * 10 s.
+   */
   ttl?: Duration;
 }
 
 const liveOptions = shape<LiveOptions>({ ttl: parsed.optional() });
 
-/** Chunks that are kept as long as the execution. With a schema, each is checked when it is written. */
+/** A stream whose chunks are kept as long as the execution. With a schema, each chunk is checked when it is written. */
 function durable<Chunk>(): ChunkStream<Chunk>;
 function durable<Made, Out>(schema: Schema<Made, Out>): ChunkStream<Made, Out>;
 function durable<Made, Out>(schema?: Schema<Made, Out>): ChunkStream<Made, Out> {
@@ -66,7 +69,7 @@ function durable<Made, Out>(schema?: Schema<Made, Out>): ChunkStream<Made, Out> 
   return { mode: 'durable', schema, bestEffort: undefined };
 }
 
-/** Chunks that are kept while they are news: cursors, progress, levels. */
+/** A stream whose chunks are kept for a short time only: cursors, progress, levels. */
 function live<Chunk>(options?: LiveOptions): ChunkStream<Chunk>;
 function live<Made, Out>(schema: Schema<Made, Out>, options?: LiveOptions): ChunkStream<Made, Out>;
 function live<Made, Out>(
@@ -78,12 +81,12 @@ function live<Made, Out>(
   const schema = isSchema ? (first as Schema<Made, Out>) : undefined;
   schemaKind.check(schema, 'schema');
   const { ttl } = liveOptions.check((isSchema ? second : first) ?? {}, 'options');
-  const ttlMs = ttl === undefined ? USUAL_TTL_MS : durationMs(ttl, 'options.ttl', LIMITS.bestEffortTtlMs);
+  const ttlMs = ttl === undefined ? DEFAULT_TTL_MS : durationMs(ttl, 'options.ttl', LIMITS.bestEffortTtlMs);
   if (ttlMs === 0) refuse('options.ttl', 'must be at least 1 ms');
   return { mode: 'best_effort', schema, bestEffort: { ttlMs } };
 }
 
-/** One document an attempt, which the handler patches and anybody can read as it is now. */
+/** A document per attempt, which the handler patches and readers see in its current state. */
 function summary<Document extends object>(): SummaryStream<Document> {
   return { mode: 'summary' };
 }
@@ -92,12 +95,12 @@ function summary<Document extends object>(): SummaryStream<Document> {
 export const stream = { durable, live, summary } as const;
 
 const streamName = asciiName(LIMITS.frameTypeBytes);
-const NO_STREAMS = fault('must be an object of stream.durable(), stream.live() and stream.summary() by name');
+const NO_STREAMS = fault('must be an object of streams by name');
 const NO_STREAM = fault('must be made by stream.durable(), stream.live() or stream.summary()');
 
-/** Streams by name: an attempt has one document, and one measure of how long live chunks are kept. */
+/** Streams by name: at most one summary, and one ttl for all live streams. */
 export const streamKinds = new Kind<Opaque>((streams) => {
-  if (typeof streams !== 'object' || streams === null || Array.isArray(streams)) return NO_STREAMS;
+  if (!isObject(streams)) return NO_STREAMS;
   const entries = Object.entries(streams as Record<string, Partial<StreamKind> | null>);
   if (entries.length > MAX_STREAMS)
     return fault(`has ${entries.length} streams; the limit is ${MAX_STREAMS}`);
@@ -111,9 +114,8 @@ export const streamKinds = new Kind<Opaque>((streams) => {
     return fault(`has more than one summary (${documents.join(', ')}); an attempt has one document`);
   const ttls = new Set(entries.map(([, kind]) => ttlOf(kind)).filter((ttlMs) => ttlMs !== undefined));
   if (ttls.size <= 1) return undefined;
-  const found = [...ttls].map((ttlMs) => `${ttlMs} ms`).join(', ');
   return fault(
-    `has live streams with different ttls (${found}): the frames of an attempt are kept together, so give all the same`,
+    `has live streams with different ttls (${[...ttls].join(' ms, ')} ms); give all of them the same`,
   );
 });
 

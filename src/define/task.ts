@@ -1,6 +1,6 @@
 /**
- * A task's contract: its name, the shapes of its input and output, and how it wants to be run. It holds no code of the
- * handler, so that whoever only submits can import it. Schemas may come from any library that speaks Standard Schema.
+ * A task's contract: its name, the shapes of its input and output, and its defaults. It contains no handler code, so
+ * that submitters can import it. Schemas may come from any library that implements Standard Schema.
  */
 import { schemaKind, parseWith, type Schema } from '../contract/schema.ts';
 import { streamKinds, type NoStreams, type StreamKinds } from './streams.ts';
@@ -12,34 +12,44 @@ import { DEFINITION_LIMITS as LIMITS } from '../contract/definition-limits.ts';
 import { asciiName, parsed, whole } from '../contract/kinds.ts';
 import { shape } from '../contract/shape.ts';
 
-/** How often, and how soon, a failed attempt is tried again. */
+/** How often, and how soon, a failed attempt is retried. */
 export interface TaskRetry {
-  /** Tries after the first one. */
+  /** Attempts after the first one. */
   maxRetries: number;
+  /** Default: exponential from 1 s to 60 s, doubling, without jitter. */
   backoff?: Backoff;
+  /** Only failures of these categories are retried. Default: all. */
   retryableCategories?: string[];
 }
 
-/** `In` is what is submitted, `Parsed` what the handler gets, `Made` what it returns, `Out` what is stored and read. */
+/**
+ * Options of a task. `In` is what is submitted, `Parsed` what the handler receives, `Made` what it returns, `Out` what
+ * is stored and read.
+ */
 export interface TaskOptions<In, Parsed, Made, Out, Streams extends StreamKinds = NoStreams> {
+  /** Checks the input at submit and parses it for the handler. Default: unchecked. */
   input?: Schema<In, Parsed>;
+  /** Checks the result before it is stored. Default: unchecked. */
   output?: Schema<Made, Out>;
-  /** What the handler writes besides its result, by name: `{ tokens: stream.durable<string>() }`. Also by stream.live() and stream.summary(). */
+  /** What the handler writes besides its result, by name: `{ tokens: stream.durable<string>() }`. Default: none. */
   streams?: Streams;
-  /** Default: as the connection's default policy says. */
+  /** Default: the connection's default policy. */
   retry?: TaskRetry;
-  /** How long the handler may run, from the start of the attempt or its last pause. Default: as long as it likes. */
+  /** How long the handler may run, from the start of the attempt or its last pause. Default: no limit. */
   timeout?: Duration;
-  /** How long the execution may take in all, waiting included; then it ends as expired. Default: as long as it takes. */
+  /** How long the execution may take in total, including waits, before it expires. Default: no limit. */
   deadline?: Duration;
-  /** How long it is kept after its end. Default: as long as the connection's `retention` says. */
+  /** How long it is kept after it has finished. Default: the connection's `retention`. */
   retention?: Duration;
+  /** The queue. Default `default`. */
   lane?: string;
+  /** 0 to 9,000; higher runs first. Default 0. */
   priority?: number;
+  /** Only workers that offer all of these run it. Default: none. */
   capabilities?: string[];
 }
 
-/** A task as its submitters and its handler know it. Made by `task`. */
+/** A task's contract, as made by `task`. */
 export interface Task<
   In = unknown,
   Parsed = In,
@@ -52,35 +62,36 @@ export interface Task<
   readonly output: Schema<Made, Out> | undefined;
   readonly streams: Streams;
   readonly timeoutMs: number | undefined;
-  /** What every submit of this task has in common. */
+  /** What every submit of this task starts from. */
   readonly defaults: Pick<SubmitRequest, 'kind' | 'lane' | 'priority' | 'capabilities' | 'policy'>;
 }
 
-/** A task of whatever shapes. */
+/** A task of any shapes. */
 // oxlint-disable-next-line no-explicit-any -- stands for a task of whatever shapes
 export type AnyTask = Task<any, any, any, any, any>;
 
+/** Checked with the request of each execution. */
+const checkedLater = parsed.optional();
 const taskName = asciiName(LIMITS.kindBytes);
 
-/** What goes into the request of each execution is checked with it. */
 const taskOptions = shape<TaskOptions<never, never, never, never>>({
   input: schemaKind,
   output: schemaKind,
   streams: streamKinds.optional(),
   retry: shape<TaskRetry>({
     maxRetries: whole(0, LIMITS.maxRetries),
-    backoff: parsed.optional(),
-    retryableCategories: parsed.optional(),
+    backoff: checkedLater,
+    retryableCategories: checkedLater,
   }).optional(),
-  timeout: parsed.optional(),
-  deadline: parsed.optional(),
-  retention: parsed.optional(),
-  lane: parsed.optional(),
-  priority: parsed.optional(),
-  capabilities: parsed.optional(),
+  timeout: checkedLater,
+  deadline: checkedLater,
+  retention: checkedLater,
+  lane: checkedLater,
+  priority: checkedLater,
+  capabilities: checkedLater,
 });
 
-/** The options of a task whose shapes are given as types. */
+/** The options of a task whose shapes are given as types only. */
 export type UncheckedTaskOptions = Omit<
   TaskOptions<never, never, never, never>,
   'input' | 'output' | 'streams'
@@ -91,7 +102,7 @@ export type UncheckedTaskOptions = Omit<
 };
 
 /**
- * Describes a task. Without a schema the shapes are unchecked: `task<In, Out>(name)`; with streams beside them
+ * Defines a task. Without schemas the shapes are types only: `task<In, Out>(name)`, or with streams
  * `task<In, Out, typeof streams>(name, { streams })`.
  */
 export function task<In = unknown, Out = unknown>(
@@ -104,7 +115,7 @@ export function task<In, Out, Streams extends StreamKinds>(
 ): Task<In, In, Out, Out, Streams>;
 export function task<In, Parsed = In, Made = unknown, Out = Made, Streams extends StreamKinds = NoStreams>(
   name: string,
-  // Where the types are given and those of the streams are not, streams would be there without a type.
+  // With explicit type arguments but none for the streams, the streams would have no type.
   options: TaskOptions<In, Parsed, Made, Out, Streams> &
     (NoStreams extends Streams ? { streams?: { readonly [name: string]: never } } : unknown),
 ): Task<In, Parsed, Made, Out, Streams>;
@@ -120,14 +131,8 @@ export function task<In, Parsed, Made, Out, Streams extends StreamKinds>(
     input,
     output,
     streams: { ...streams },
-    timeoutMs: timeout === undefined ? undefined : durationMs(timeout, 'options.timeout', LIMITS.delayMs),
-    defaults: {
-      kind: name,
-      ...(lane === undefined ? {} : { lane }),
-      ...(priority === undefined ? {} : { priority }),
-      ...(capabilities === undefined ? {} : { capabilities }),
-      ...policyOf(options),
-    },
+    timeoutMs: optionalMs(timeout, 'options.timeout'),
+    defaults: { kind: name, ...given({ lane, priority, capabilities, policy: policyOf(options) }) },
   };
 }
 
@@ -135,57 +140,55 @@ function policyOf({
   retry,
   deadline,
   retention,
-}: Pick<TaskOptions<never, never, never, never>, 'retry' | 'deadline' | 'retention'>): {
-  policy?: ExecutionPolicy;
-} {
-  const policy: ExecutionPolicy = {
-    ...(retry === undefined ? {} : { retry }),
-    ...(deadline === undefined
-      ? {}
-      : { deadlineMs: durationMs(deadline, 'options.deadline', LIMITS.delayMs) }),
-    ...(retention === undefined
-      ? {}
-      : { retentionMs: durationMs(retention, 'options.retention', LIMITS.delayMs) }),
-  };
-  return Object.keys(policy).length === 0 ? {} : { policy };
+}: Pick<TaskOptions<never, never, never, never>, 'retry' | 'deadline' | 'retention'>):
+  ExecutionPolicy | undefined {
+  const deadlineMs = optionalMs(deadline, 'options.deadline');
+  return unlessEmpty(given({ retry, deadlineMs, retentionMs: optionalMs(retention, 'options.retention') }));
 }
 
-/** What one execution of a task may say differently from its contract. */
+function optionalMs(duration: Duration | undefined, field: string): number | undefined {
+  return duration === undefined ? undefined : durationMs(duration, field, LIMITS.delayMs);
+}
+
+/** An object without the keys whose value is undefined. */
+export function given<Value extends object>(
+  value: Value,
+): { [Key in keyof Value]?: Exclude<Value[Key], undefined> } {
+  return Object.fromEntries(Object.entries(value).filter(([, each]) => each !== undefined)) as never;
+}
+
+function unlessEmpty<Value extends object>(value: Value): Value | undefined {
+  return Object.keys(value).length === 0 ? undefined : value;
+}
+
+/** What one execution of a task may set differently from its contract. */
 export interface TaskTerms {
+  /** Default: the task's lane. */
   lane?: string;
+  /** 0 to 9,000; higher runs first. Default: the task's priority. */
   priority?: number;
   tags?: Record<string, string>;
-  /** What is not said here is as the task says, and then as the connection's default policy does. */
+  /** Keys left out are taken from the task, then from the connection's default policy. */
   policy?: ExecutionPolicy;
-  /** How long it may take in all, waiting included; then it ends as expired. */
+  /** How long it may take in total, including waits, before it expires. Default: the task's deadline. */
   deadline?: Duration;
 }
 
-/** A request for one execution of a task. */
+/** Returns the request for one execution of a task. */
 export function requestOf(
   contract: AnyTask,
   payload: unknown,
   { deadline, policy, ...rest }: TaskTerms,
   field: string,
 ): SubmitRequest {
-  const own = {
-    ...contract.defaults.policy,
-    ...Object.fromEntries(Object.entries(policy ?? {}).filter(([, member]) => member !== undefined)),
-    ...(deadline === undefined
-      ? {}
-      : { deadlineMs: durationMs(deadline, `${field}.deadline`, LIMITS.delayMs) }),
-  };
-  return {
-    ...contract.defaults,
-    payload,
-    ...rest,
-    ...(Object.keys(own).length === 0 ? {} : { policy: own }),
-  };
+  const deadlineMs = optionalMs(deadline, `${field}.deadline`);
+  const own = { ...contract.defaults.policy, ...given({ ...policy }), ...given({ deadlineMs }) };
+  return { ...contract.defaults, payload, ...rest, ...given({ policy: unlessEmpty(own) }) };
 }
 
 /**
- * Checks an input as the handler will get it: as JSON gives it back. So what only looks right in memory, such as a Date,
- * is refused where the mistake was made.
+ * Checks an input as the handler will receive it, after a round trip through JSON, so that a value JSON changes, such
+ * as a Date, is refused at the submit.
  */
 export async function checkInput(contract: AnyTask, input: unknown): Promise<void> {
   if (contract.input === undefined) return;
@@ -193,7 +196,10 @@ export async function checkInput(contract: AnyTask, input: unknown): Promise<voi
   await parseWith(contract.input, input === undefined ? undefined : asStored(input, what.of), what);
 }
 
-/** What the handler gets. Nothing submitted is stored as null; a schema that wants it absent gets it so. */
+/**
+ * Parses the stored input for the handler. No input is stored as null; a schema that refuses null is tried with
+ * undefined.
+ */
 export async function parseInput(contract: AnyTask, payload: unknown, of: string): Promise<unknown> {
   const what = { field: 'input', of };
   if (payload !== null) return parseWith(contract.input, payload, what);

@@ -9,8 +9,8 @@ export type ConditionFault =
   | 'too_deep'
   | 'too_many_leaves'
   | 'too_long'
-  | 'no_members'
-  | 'too_many_members'
+  | 'no_parts'
+  | 'too_many_parts'
   | 'no_waitpoints'
   | 'too_many_waitpoints'
   | 'count_not_positive'
@@ -30,9 +30,9 @@ export function conditionFault(condition: SignalCondition): ConditionFault | und
 function nodeFault(condition: SignalCondition, depth: number): ConditionFault | undefined {
   if (depth > LIMITS.conditionDepth) return 'too_deep';
   if (condition.kind === 'count') return leafFault(condition);
-  if (condition.of.length === 0) return 'no_members';
-  if (condition.of.length > LIMITS.conditionMembers) return 'too_many_members';
-  return condition.of.map((member) => nodeFault(member, depth + 1)).find((fault) => fault !== undefined);
+  if (condition.of.length === 0) return 'no_parts';
+  if (condition.of.length > LIMITS.conditionParts) return 'too_many_parts';
+  return condition.of.map((part) => nodeFault(part, depth + 1)).find((fault) => fault !== undefined);
 }
 
 function leafFault({ n, by, waitpoints, match }: CountCondition): ConditionFault | undefined {
@@ -52,9 +52,9 @@ export function isMet(condition: SignalCondition, signals: readonly Said[]): boo
     case 'count':
       return satisfiersOf(condition, signals).size >= condition.n;
     case 'all':
-      return condition.of.every((member) => isMet(member, signals));
+      return condition.of.every((part) => isMet(part, signals));
     case 'any':
-      return condition.of.some((member) => isMet(member, signals));
+      return condition.of.some((part) => isMet(part, signals));
   }
 }
 

@@ -5,7 +5,7 @@
 import type { Json } from '../contract/json.ts';
 import { DEFINITION_LIMITS as LIMITS } from '../contract/definition-limits.ts';
 import { SUMMARY_NULL } from '../contract/streams.ts';
-import { refuse } from '../contract/shape.ts';
+import { isObject as isAnyObject, refuse } from '../contract/shape.ts';
 
 export type JsonObject = { [key: string]: Json };
 
@@ -17,15 +17,15 @@ export type PatchFault = 'not_an_object' | 'too_deep' | 'dangerous_key';
 /** What is wrong with a patch, or undefined. */
 export function patchFault(patch: unknown): PatchFault | undefined {
   if (!isObject(patch)) return 'not_an_object';
-  return memberFault(patch, 1);
+  return valueFault(patch, 1);
 }
 
-function memberFault(value: unknown, depth: number): PatchFault | undefined {
+function valueFault(value: unknown, depth: number): PatchFault | undefined {
   if (typeof value !== 'object' || value === null) return undefined;
   if (depth > LIMITS.patchDepth) return 'too_deep';
   if (Object.keys(value).some((key) => DANGEROUS.includes(key))) return 'dangerous_key';
-  for (const member of Object.values(value)) {
-    const fault = memberFault(member, depth + 1);
+  for (const inner of Object.values(value)) {
+    const fault = valueFault(inner, depth + 1);
     if (fault !== undefined) return fault;
   }
   return undefined;
@@ -56,10 +56,8 @@ function meantNulls(value: Json, depth: number): Json {
   if (value === SUMMARY_NULL) return null;
   if (typeof value !== 'object' || value === null) return value;
   refuseTooDeep(depth);
-  if (Array.isArray(value)) return value.map((member) => meantNulls(member, depth + 1));
-  return Object.fromEntries(
-    Object.entries(value).map(([key, member]) => [key, meantNulls(member, depth + 1)]),
-  );
+  if (Array.isArray(value)) return value.map((inner) => meantNulls(inner, depth + 1));
+  return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, meantNulls(inner, depth + 1)]));
 }
 
 function refuseTooDeep(depth: number): void {
@@ -68,5 +66,5 @@ function refuseTooDeep(depth: number): void {
 }
 
 function isObject(value: unknown): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
+  return isAnyObject(value);
 }

@@ -1,6 +1,6 @@
 /**
- * The worker protocol: what a worker says to the engine, for workers of your own, other transports, and tests that play a worker.
- * Applications use the main entry.
+ * The worker protocol: the calls a worker makes. For your own workers, other transports, and tests that act as a
+ * worker. Applications use the main entry.
  */
 export { workerPort } from '../connect/port.ts';
 export { runWorker } from '../worker/worker.ts';

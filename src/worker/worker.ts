@@ -85,7 +85,7 @@ class ClaimLoop implements Worker {
   /** Slots already promised to a claim in progress. */
   #asking = 0;
   #turn = 0;
-  #fullPollMs: number = LIMITS.lookAgainMs;
+  #fullPollMs: number = LIMITS.heldPollMs;
   #state: WorkerHealth['state'] = 'running';
   #stopping: Promise<void> | undefined;
   readonly #hurry = new AbortController();
@@ -183,7 +183,7 @@ class ClaimLoop implements Worker {
     if (!isFull || this.#late || !this.#wakeUp.takeDue()) return;
     try {
       const fired = await this.#port.fireTimers({ flows: 'leave' });
-      this.#fullPollMs = fired > 0 ? LIMITS.lookAgainMs : Math.min(this.#fullPollMs * 2, MAX_FULL_POLL_MS);
+      this.#fullPollMs = fired > 0 ? LIMITS.heldPollMs : Math.min(this.#fullPollMs * 2, MAX_FULL_POLL_MS);
     } catch (error) {
       this.#fullPollMs = MAX_FULL_POLL_MS;
       this.#failed('claimErrors', error);
@@ -201,7 +201,7 @@ class ClaimLoop implements Worker {
   /** Claims once for each group, starting with another one each time; returns whether any got all it asked for. */
   async #claimAll(groups: readonly ClaimGroup[]): Promise<boolean> {
     this.#turn += 1;
-    this.#fullPollMs = LIMITS.lookAgainMs / 2;
+    this.#fullPollMs = LIMITS.heldPollMs / 2;
     const due = this.#wakeUp.takeDue();
     try {
       const fired = due ? await this.#port.fireTimers({ flows: 'leave' }) : undefined;

@@ -143,13 +143,13 @@ describe('flowfabric consumers', () => {
     const move = ['move', 'bill ing', '--to'];
     const expired = await consumers(...move, encodeCursor(position - 2n));
     expect(expired).toMatchObject({ exitCode: 1, output: '' });
-    expect(expired.errors).toContain('--to stands for position');
+    expect(expired.errors).toContain('--to is position');
     expect(expired.errors).toContain(
       `are no longer kept. Move it to what is left with: flowfabric consumers move 'bill ing' --to beginning [cursor_expired]`,
     );
     const ahead = await consumers(...move, encodeCursor(2n ** 62n));
     expect(ahead).toMatchObject({ exitCode: 1, output: '' });
-    expect(ahead.errors).toMatch(/^flowfabric: --to stands for position .* \[cursor_ahead\]$/m);
+    expect(ahead.errors).toMatch(/^flowfabric: --to is position .* \[cursor_ahead\]$/m);
     expect(await engine.consumers.list()).toMatchObject([{ position }]);
     const left = await consumers(...move, 'beginning');
     expect(left.output).toContain('1 event behind');
@@ -174,7 +174,7 @@ describe('an invalid position to move to', () => {
   it.each([
     ['', '--to is empty: use now or beginning.', HINT],
     ['42', '--to has digits only.', `this is a position, not a cursor; ${HINT}`],
-    ['yesterday', '--to is not base64url text.', HINT],
+    ['yesterday', '--to is not base64url.', HINT],
   ])('such as %j is refused with a hint, before the database is asked', async (to, message, hint) => {
     const args = ['consumers', 'move', 'billing', '--to', to, '--json'];
     const { exitCode, output, errors } = await runCommand({ args, databaseUrl: NOWHERE });

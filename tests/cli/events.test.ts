@@ -327,7 +327,7 @@ describe('a cursor', () => {
   it('beyond the last event is refused', async () => {
     const { exitCode, output, errors } = await run('events', 'tail', '--from', encodeCursor(2n ** 62n));
     expect({ exitCode, output }).toEqual({ exitCode: 1, output: '' });
-    expect(errors).toMatch(/^flowfabric: --from stands for position .* \[cursor_ahead\]$/m);
+    expect(errors).toMatch(/^flowfabric: --from is position .* \[cursor_ahead\]$/m);
   });
 });
 
@@ -339,8 +339,8 @@ describe('an invalid cursor', () => {
     ['', '--from is empty: use now or beginning.', HINT],
     ['42', '--from has digits only.', POSITION],
     ['123456789012', '--from has digits only.', POSITION],
-    ['yesterday', '--from is not base64url text.', HINT],
-    ['Now', '--from holds 2 bytes; a cursor has 9.', HINT],
+    ['yesterday', '--from is not base64url.', HINT],
+    ['Now', '--from has 2 bytes; a cursor has 9.', HINT],
   ])('such as %j is refused with a hint, before the database is asked', async (from, message, hint) => {
     const args = ['events', 'tail', '--from', from];
     expect(await runCommand({ args, databaseUrl: NOWHERE })).toEqual({
@@ -359,9 +359,9 @@ describe('an invalid cursor', () => {
 
 describe('an invalid value', () => {
   it.each([
-    [['--from', 'AgAA'], '--from holds 3 bytes'],
-    [['--from', 'AQAAAAAAAAAA'], '--from begins with byte 1'],
-    [['--from', 'Av__________'], '--from stands for a negative position'],
+    [['--from', 'AgAA'], '--from has 3 bytes'],
+    [['--from', 'AQAAAAAAAAAA'], '--from starts with byte 1'],
+    [['--from', 'Av__________'], '--from has a negative position'],
     [['--family', 'leases'], '--family must be one of lease, completion, signal'],
     [['--execution', 'me'], '--execution does not begin with {fp:'],
     [['--limit', '0'], '--limit must be a whole number from 1 to'],

@@ -173,7 +173,7 @@ describe('flowfabric flows list', () => {
 
   it.each([
     [['--state', 'blocked'], '--state must be one of open, completed, failed, cancelled.'],
-    [['--cursor', 'x'], '--cursor is not one that a list answered.'],
+    [['--cursor', 'x'], '--cursor is not a nextCursor of a list of flows.'],
   ])('refuses %j with a message that names the option', async (args, sentence) => {
     const { exitCode, output, errors } = await run('flows', 'list', ...args);
     expect({ exitCode, output }).toEqual({ exitCode: 2, output: '' });

@@ -129,9 +129,9 @@ describe('a token', () => {
       output: 'was already delivered: it counts; more are needed\n',
     });
     expect(other).toMatchObject({ exitCode: 2, output: '' });
-    expect(other.errors).toContain('--source is not who the token is for.');
+    expect(other.errors).toContain('--source is not the source the token was issued for.');
     expect(said).toMatchObject({ exitCode: 2, output: '' });
-    expect(said.errors).toContain('--name is said by the token already.');
+    expect(said.errors).toContain('--name is fixed by the token; leave it out.');
     expect(forged).toMatchObject({ exitCode: 4, output: '' });
     expect(forged.errors).toBe('flowfabric: The token is not valid. [invalid_token]\n');
     const revoked = await run('waitpoints', 'revoke-tokens', id, 'manager', '--json');

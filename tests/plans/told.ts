@@ -139,7 +139,7 @@ async function walkSignals(database: Database, take: () => Promise<LeaseKey>): P
   const calls = toldCallsOn(database);
   const early = await take();
   const { waitpointUuid: uuid } = await calls.open(early);
-  await calls.suspend(early, { mode: 'look', condition: NESTED });
+  await calls.suspend(early, { mode: 'poll', condition: NESTED });
   await calls.tell(early, { uuid });
   await calls.suspend(early, { condition: NESTED, resume_delay_ms: HOUR_MS });
   const answers = [await calls.tell(early), await calls.tell(early)];

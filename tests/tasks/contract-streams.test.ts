@@ -91,7 +91,7 @@ describe('streams of the contract', () => {
     const wrong = (given: object) => () => task(newKind(), { streams: given as never });
     expect(wrong({ a: stream.summary(), b: stream.summary() })).toThrow(/more than one summary \(a, b\)/);
     expect(wrong({ a: stream.live({ ttl: '5s' }), b: stream.live() })).toThrow(
-      /different ttls \(5000 ms, 10000 ms\): the frames of an attempt are kept together/,
+      /different ttls \(5000 ms, 10000 ms\); give all of them the same/,
     );
     expect(wrong({ a: stream.live({ ttl: '10s' }), b: stream.live(), c: stream.durable() })).not.toThrow();
     expect(wrong({ a: 'durable' })).toThrow(/options\.streams\.a must be made by/);

@@ -256,7 +256,7 @@ describe('a plan', () => {
       kept = f;
       return f.add('a', open, null);
     });
-    expect(() => kept.add('b', open, null)).toThrow('comes too late');
+    expect(() => kept.add('b', open, null)).toThrow('was added after the flow was defined');
   });
 
   it.each<[string, unknown]>([

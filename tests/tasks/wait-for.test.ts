@@ -259,7 +259,7 @@ describe('misuse rejects with a message that shows how to write it:', () => {
     [
       'a condition that cannot be satisfied',
       (ctx) => ctx.waitFor('word', { by: atLeast(0) }),
-      'must be a whole number from 1',
+      'not a whole number of at least 1',
     ],
     [
       'a waitpoint of another wait',

@@ -115,7 +115,7 @@ test('a schema that createWaitpoint was not given is refused before anything wai
   const run = await engine.submit(early, null);
   expect(await run.wait()).toMatchObject({
     outcome: 'failed',
-    message: expect.stringContaining('must be given to createWaitpoint as well') as string,
+    message: expect.stringContaining('must be passed to createWaitpoint, too') as string,
   });
 });
 

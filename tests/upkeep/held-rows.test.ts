@@ -101,7 +101,7 @@ test.each(RECONCILERS)(
       },
     };
     expect(await pass(context, counting)).toMatchObject({ acted: 1, skipped: 1, unfinished: 0 });
-    expect(looks).toBe(1 + LIMITS.passLooks);
+    expect(looks).toBe(1 + LIMITS.passPolls);
     await holder.letGo();
     expect(await pass(context, reconciler)).toMatchObject({ acted: 1, skipped: 0 });
   },

@@ -5,7 +5,7 @@
 import { LIMITS } from '../../contract/limits.ts';
 
 export class HandOn {
-  #restMs: number = LIMITS.lookAgainMs;
+  #restMs: number = LIMITS.heldPollMs;
   #resting: NodeJS.Timeout | undefined;
   #passedAt = Number.NEGATIVE_INFINITY;
   #next: (() => void) | undefined;
@@ -13,7 +13,7 @@ export class HandOn {
   /** Called when a claim skipped some: `ring` is called now, or when the delay since the last ring is over. */
   pass(ring: () => void): void {
     const now = performance.now();
-    if (now - this.#passedAt >= LIMITS.handOnMs) this.#restMs = LIMITS.lookAgainMs;
+    if (now - this.#passedAt >= LIMITS.handOnMs) this.#restMs = LIMITS.heldPollMs;
     this.#passedAt = now;
     this.#next = ring;
     if (this.#resting === undefined) this.#ring();

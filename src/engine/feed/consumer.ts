@@ -1,10 +1,10 @@
 /**
- * A consumer: hands events to user code in a transaction and moves its place as the last statement of it, so that what the
- * handler wrote and the place are one commit. Whether a batch counted is decided by the place in the database and nothing else:
- * after a failure, a lost race or an answer that never came it is read again. Holding the name only spares rivals the work.
+ * A consumer: passes events to user code in a transaction and moves its position as the last statement, so that the
+ * handler's writes and the position are one commit. Only the stored position decides whether a batch counted: after a
+ * failure, a lost race or a lost response it is read again. Holding the name only spares other instances the work.
  */
 import { randomUUID } from 'node:crypto';
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import type { Transactor } from '../../contract/transactions.ts';
 import { EngineError, isEngineError, isOutage } from '../../contract/errors.ts';
 import type { Consumer, EventHandler } from '../../contract/feed.ts';
@@ -26,31 +26,33 @@ import { nameTransaction } from '../database/inside.ts';
 import { whenAborted } from '../../model/aborting.ts';
 import type { FeedPage, FeedSource } from './source.ts';
 
-/** After this long without a word of its holder another instance takes the name. */
+/** After this long without a renewal another instance takes over the name. */
 export const HOLD_MS = 10_000;
-/** How often the hold is renewed, and the place moved past events that do not concern it. */
+/** How often the hold is renewed, and the position moved past events that do not match. */
 const RENEW_MS = HOLD_MS / 3;
-/** How often an instance that does not hold the name looks whether it can. */
+/** How often a standby instance tries to take over the name. */
 const STANDBY_MS = { min: 500, max: 1_500 };
-/** Over the whole range from the first look on. */
-const STANDBY_LOOKS = 2;
-/** Before the same events are handed over again. */
+/** Uses the whole range from the first poll on. */
+const STANDBY_POLLS = 2;
+/** Delay before the handler is called again with the same events. */
 const RETRY_WAIT_MS = { min: 200, max: 30_000 };
-/** Before the database is asked again. */
+/** Delay before asking the database again. */
 const TROUBLE_WAIT_MS = { min: 200, max: 5_000 };
-/** So often in a row a broken connection is not the handler's doing; then it may be, by staying idle or writing too much. */
+/**
+ * Consecutive lost connections blamed on the database; beyond that on the handler, which may idle or write too much.
+ */
 const SILENT_TROUBLES = 3;
-/** A handler that does not come to its end must not keep a process from ending. */
+/** A handler that never finishes must not keep a process alive. */
 export const STOP_DEADLINE_MS = 30_000;
-/** Positions walked through for one batch before the place is moved. */
+/** Positions examined for one batch before the position is moved. */
 const WALK = BigInt(LIMITS.eventsExamined * 4);
-/** What is stored of a failure besides a code of ours or the database's: a name, and nothing that may quote data. */
+/** Error names that may be stored with a failure. Messages are not stored, because they may quote data. */
 const ERROR_NAME = /^[A-Za-z0-9][\w.]{0,63}$/;
 
 export interface ConsumerOptions {
   database: Database;
   source: FeedSource;
-  /** Is entered already. */
+  /** The consumer must exist. */
   name: string;
   filter: StoredEventFilter;
   batch: number;
@@ -60,9 +62,9 @@ export interface ConsumerOptions {
   signal: AbortSignal | undefined;
 }
 
-/** For the engine it ends with. */
+/** A consumer as its engine sees it. */
 export interface OpenConsumer extends Consumer {
-  /** Stops, and waits for the handler and nothing else. */
+  /** Stops, and waits only for the handler. */
   drain(deadlineMs: number): Promise<void>;
 }
 
@@ -72,9 +74,9 @@ export function startConsumer(options: ConsumerOptions): OpenConsumer {
 
 type Work = Parameters<Transactor<unknown>>[0];
 
-/** How a batch went. `lost`: somebody else has moved the place. */
+/** The outcome of a batch. `lost`: another instance moved the position. */
 type HandedOver = 'moved' | 'lost' | { error: unknown; by: Culprit };
-/** `nobody`: it did not come to the handler. */
+/** What failed. `nobody`: the handler was not reached. */
 type Culprit = 'handler' | 'transaction' | 'nobody';
 const CULPRITS: Record<string, Culprit> = { nothing: 'nobody', handler: 'handler' };
 
@@ -85,12 +87,12 @@ class EventConsumer implements OpenConsumer {
   readonly #database: Database;
   readonly #holder = randomUUID();
   readonly #closing = new AbortController();
-  /** As it is in the database, if nobody moved it; undefined when it must be read again. */
+  /** The stored position as last seen; undefined when it must be read again. */
   #place: bigint | undefined;
-  /** Between the place and here nothing concerns it. */
+  /** No event between the position and here matches. */
   #readTo = 0n;
   #heldAt = Number.NEGATIVE_INFINITY;
-  /** In a row: of the handler, and of the database. */
+  /** Consecutive failures of the handler, and of the database. */
   #failures = 0;
   #troubles = 0;
   /** Settles when no handler is running. */
@@ -102,12 +104,12 @@ class EventConsumer implements OpenConsumer {
     this.name = options.name;
     this.done = this.#run().catch(async (error: unknown) => {
       void this.#tell(error, 0, 'has stopped');
-      // For people who look: it did not just stop.
+      // For operators: it did not stop on purpose.
       if (!isClosed(error))
         await recordConsumerFailure(this.#database, this.name, codeOf(error), null).catch(() => undefined);
       throw error;
     });
-    // Whoever does not look at it has not asked to be ended by it.
+    // An unobserved rejection must not end the process.
     this.done.catch(() => undefined);
   }
 
@@ -132,11 +134,11 @@ class EventConsumer implements OpenConsumer {
     const unlink = whenAborted(this.#options.signal, () => this.#closing.abort());
     try {
       while (!this.#closing.signal.aborted) await this.#roundOrRest();
-      // Who comes next need not walk through it again.
+      // The next instance need not examine these events again.
       await this.#passBy().catch(() => undefined);
     } finally {
       unlink();
-      // What cannot be released runs out by itself.
+      // A hold that cannot be released lapses.
       await releaseConsumer(this.#database, this.name, this.#holder).catch(() => undefined);
     }
   }
@@ -163,13 +165,13 @@ class EventConsumer implements OpenConsumer {
       const place = await this.#hold();
       if (place === undefined) return this.#standBy();
       this.#heldAt = now;
-      if (place !== this.#place) this.#goOnFrom(place);
+      if (place !== this.#place) this.#continueFrom(place);
     }
     const page = await this.#walk();
     if (this.#closing.signal.aborted) return;
     if (page.events.length > 0) return this.#handOver(page);
     this.#readTo = page.to;
-    // Not for each event that does not concern it, but with every renewal.
+    // Not for each event that does not match, but with every renewal.
     if (renews || !page.atEnd) await this.#passBy();
     if (page.atEnd && this.#place !== undefined) await this.#waitForMore();
   }
@@ -178,7 +180,7 @@ class EventConsumer implements OpenConsumer {
     return holdConsumer(this.#database, this.name, this.#holder, HOLD_MS);
   }
 
-  #goOnFrom(place: bigint): void {
+  #continueFrom(place: bigint): void {
     this.#place = place;
     this.#readTo = place;
   }
@@ -186,7 +188,7 @@ class EventConsumer implements OpenConsumer {
   async #standBy(): Promise<void> {
     this.#place = undefined;
     await this.#currentPlace();
-    await this.#rest(spread(STANDBY_MS, STANDBY_LOOKS, Math.random()));
+    await this.#rest(spread(STANDBY_MS, STANDBY_POLLS, Math.random()));
   }
 
   async #currentPlace(): Promise<bigint> {
@@ -195,7 +197,7 @@ class EventConsumer implements OpenConsumer {
     throw new EngineError('not_found', 'The consumer was forgotten.', { field: 'name' });
   }
 
-  /** On to the next events that concern it, as many as are handed over at once. */
+  /** Reads on to the next matching events, up to one batch. */
   async #walk(): Promise<FeedPage> {
     const { source, filter, batch } = this.#options;
     const walked: FeedPage = { events: [], to: this.#readTo, atEnd: false };
@@ -216,10 +218,13 @@ class EventConsumer implements OpenConsumer {
     if (typeof handed === 'object') return this.#failed(from, handed.error, handed.by);
     this.#failures = 0;
     if (handed === 'lost') this.#place = undefined;
-    else this.#goOnFrom(page.to);
+    else this.#continueFrom(page.to);
   }
 
-  /** Handler and place in one transaction. What went wrong is told by what was reached: libraries wrap what is thrown in them. */
+  /**
+   * Runs the handler and moves the position in one transaction. A failure is judged by what was reached, because
+   * libraries wrap errors.
+   */
   async #transact(from: bigint, { events, to }: FeedPage): Promise<HandedOver> {
     const { transact, handler } = this.#options;
     let reached: 'nothing' | 'handler' | 'move' | 'lost' | 'moved' = 'nothing';
@@ -233,7 +238,8 @@ class EventConsumer implements OpenConsumer {
         const place = { from, to, transaction };
         const moved = await moveConsumerInside(executor, this.#database, this.name, place);
         reached = moved ? 'moved' : 'lost';
-        if (!moved) throw new EngineError('retry_transaction', 'Another instance was faster: roll back.');
+        if (!moved)
+          throw new EngineError('retry_transaction', 'Another instance moved the consumer: roll back.');
       };
       await this.#unlessStoppedBefore(() => reached === 'nothing', transact(work));
     } catch (error) {
@@ -243,11 +249,11 @@ class EventConsumer implements OpenConsumer {
       return { error, by: CULPRITS[at] ?? 'transaction' };
     }
     if ((reached as string) === 'moved') return 'moved';
-    const sentence = 'transact must run the work, and throw what it throws.';
+    const sentence = 'transact must run the work and rethrow what it throws.';
     return { error: new EngineError('invalid_input', sentence, { field: 'transact' }), by: 'handler' };
   }
 
-  /** One that waits for a connection, of which there are few, need not get one when it is stopped. */
+  /** A consumer stopped while it waits for a connection need not wait any longer. */
   #unlessStoppedBefore(isBefore: () => boolean, transacting: Promise<unknown>): Promise<unknown> {
     return new Promise((resolve, reject) => {
       const stop = whenAborted(this.#closing.signal, () => {
@@ -257,12 +263,12 @@ class EventConsumer implements OpenConsumer {
     });
   }
 
-  /** A handler may take longer than a hold lasts. */
+  /** Renews the hold while the handler runs, which may take longer than a hold lasts. */
   async #renewingMeanwhile<Value>(work: () => Promise<Value>): Promise<Value> {
     let renewing: Promise<void> | undefined;
     const renew = async (): Promise<void> => {
       const now = performance.now();
-      // Losing it is found out when the place is moved.
+      // A lost hold shows when the position is moved.
       const place = await this.#hold().catch(() => undefined);
       if (place !== undefined) this.#heldAt = now;
       renewing = undefined;
@@ -272,24 +278,25 @@ class EventConsumer implements OpenConsumer {
       return await work();
     } finally {
       clearInterval(timer);
-      // One that comes after the release would take the name again.
+      // A renewal after the release would take the name again.
       await renewing;
     }
   }
 
   async #failed(from: bigint, error: unknown, by: Culprit): Promise<void> {
     this.#place = undefined;
-    // A rival that did the same work may be why it failed, and a commit whose answer was lost has happened all the same.
+    // Another instance that did the same work may be the cause, and a commit whose response was lost has still
+    // happened.
     if ((await this.#currentPlace()) !== from) {
       this.#failures = 0;
       return;
     }
     if (by !== 'handler' && isClosed(error)) throw error;
-    // A pool that has no room for transactions, for example: that does not pass.
+    // Permanent: for example a pool without room for transactions.
     if (by === 'nobody' && isEngineError(error) && error.code === 'invalid_input') throw error;
-    if (isTroubleOf(error, by, this.#troubles)) throw toEngineError(error, 'handing events over');
+    if (isTroubleOf(error, by, this.#troubles)) throw toEngineError(error, 'passing on events');
     this.#failures += 1;
-    // Without onError at the first failure, the second, the fourth, …
+    // Without onError, warn at the first failure, the second, the fourth, …
     const isTold = (this.#failures & (this.#failures - 1)) === 0;
     const what = this.#failures === 1 ? 'failed' : `failed ${this.#failures} times in a row`;
     void this.#tell(error, this.#failures, isTold ? what : undefined);
@@ -297,14 +304,14 @@ class EventConsumer implements OpenConsumer {
     await this.#rest(spread(RETRY_WAIT_MS, this.#failures, Math.random()));
   }
 
-  /** Where nobody asked to be told, silence would look like idleness: then the process is warned of what happened. */
+  /** Reports to onError; without one it emits a process warning, because a silent failure would look like idleness. */
   async #tell(error: unknown, failures: number, what: string | undefined): Promise<void> {
     const { onError } = this.#options;
     if (onError === undefined) return this.#warn(error, what);
     try {
       await onError(error, failures);
     } catch {
-      // Its owner's trouble, also when it comes later: it must end neither the consumer nor the process.
+      // A failing onError, even later, must stop neither the consumer nor the process.
     }
   }
 
@@ -315,7 +322,7 @@ class EventConsumer implements OpenConsumer {
     );
   }
 
-  /** Moves the place past what does not concern it. */
+  /** Moves the position past events that do not match. */
   async #passBy(): Promise<void> {
     const from = this.#place;
     if (from === undefined || from === this.#readTo) return;
@@ -323,7 +330,7 @@ class EventConsumer implements OpenConsumer {
     this.#place = moved ? this.#readTo : undefined;
   }
 
-  /** Until there is more, or the hold must be renewed. */
+  /** Waits until there is more, or the hold must be renewed. */
   async #waitForMore(): Promise<void> {
     const over = new AbortController();
     const onOver = (): void => over.abort();
@@ -340,28 +347,28 @@ class EventConsumer implements OpenConsumer {
   }
 
   async #rest(ms: number): Promise<void> {
-    await pause(ms, undefined, { signal: this.#closing.signal }).catch(() => undefined);
+    await delay(ms, undefined, { signal: this.#closing.signal }).catch(() => undefined);
   }
 }
 
 /**
- * Whether it is the database's trouble, which is waited for, and no failure. Before the handler was reached it is; a connection that
- * broke under it a few times, too.
+ * Whether an error is an outage to wait for, not a failure of the handler: anything before the handler was reached, and
+ * a connection that broke under it a few times.
  */
 function isTroubleOf(error: unknown, by: Culprit, troubles: number): boolean {
   if (codeOf(error) === 'Error') return false;
-  if (by === 'nobody') return isOutage(toEngineError(error, 'handing events over'));
+  if (by === 'nobody') return isOutage(toEngineError(error, 'passing on events'));
   if (troubles >= SILENT_TROUBLES) return false;
-  // A handler may have other connections, whose loss says nothing about this one.
+  // A handler may use other connections, whose loss does not concern this one.
   if (by === 'handler') return isConnectionLost(error, 'server');
-  return toEngineError(error, 'handing events over').code === 'unavailable';
+  return toEngineError(error, 'passing on events').code === 'unavailable';
 }
 
 function isClosed(error: unknown): boolean {
   return isEngineError(error) && error.code === 'closed';
 }
 
-/** Never the message: it may quote data. Whatever was thrown, asking for its name may throw again. */
+/** Never the message, which may quote data. Anything may have been thrown, and reading its name may throw again. */
 function codeOf(error: unknown): string {
   try {
     const code = isEngineError(error) ? error.code : (sqlStateOf(error) ?? (error as Error).name);

@@ -1,7 +1,7 @@
 /**
- * Consumers of the event feed: their names, their places, and who reads for each now. A place is moved only from where the reader
- * found it, in the reader's own transaction; that makes two readers of one name safe, and holding it merely spares
- * them work that would be rolled back.
+ * Consumers of the event feed: their names, positions and current holders. A position is moved only from where the
+ * reader found it, in the reader's own transaction. That makes two readers of one name safe; holding the name only
+ * spares them work that would be rolled back.
  */
 import type { SqlExecutor } from '../../contract/transactions.ts';
 import type { ConsumerSnapshot } from '../../contract/feed.ts';
@@ -11,11 +11,11 @@ import { run, type Database } from '../database/database.ts';
 import { runInside } from '../database/inside.ts';
 import { readUncompiled } from '../database/uncompiled.ts';
 
-/** Positions travel as texts. */
+/** Positions are passed as strings. */
 type Positions = 'position' | 'lag';
 export type StoredConsumer = Omit<ConsumerSnapshot, Positions | 'cursor'> & Record<Positions, string>;
 
-/** Enters a name, where it is not known and there are fewer than `max`. Answers whether it is known now. */
+/** Inserts a consumer unless it exists or there are `max` others. Returns whether it exists now. */
 export async function enterConsumer(
   database: Database,
   name: string,
@@ -24,7 +24,7 @@ export async function enterConsumer(
 ): Promise<boolean> {
   const rows = await run(database, {
     doing: 'entering a consumer',
-    // One that was entered while this waited for it is answered by the update, which changes nothing.
+    // If another process inserted it meanwhile, the update returns its row and changes nothing.
     text: `INSERT INTO ${database.prefix}ff_consumer (name, position, moved_at_ms, held_until_ms)
            SELECT $1, $2::bigint, ${database.prefix}ff_now_ms(), 0
            WHERE (SELECT count(*) FROM ${database.prefix}ff_consumer WHERE name <> $1) < $3::integer
@@ -35,10 +35,10 @@ export async function enterConsumer(
   return rows.length > 0;
 }
 
-/** Undefined when there is none of that name. */
+/** Returns a consumer's position; undefined when it does not exist. */
 export async function readConsumer(database: Database, name: string): Promise<bigint | undefined> {
   const rows = await run<{ position: string }>(database, {
-    doing: 'reading the place of a consumer',
+    doing: 'reading the position of a consumer',
     text: `SELECT position::text FROM ${database.prefix}ff_consumer WHERE name = $1`,
     params: [name],
     repeatable: 'yes',
@@ -46,7 +46,10 @@ export async function readConsumer(database: Database, name: string): Promise<bi
   return rows[0] === undefined ? undefined : BigInt(rows[0].position);
 }
 
-/** Takes a consumer for this holder, or keeps it. Undefined: another holds it, or it is gone. */
+/**
+ * Acquires or renews the hold on a consumer and returns its position. Undefined: another holds it, or it does not
+ * exist.
+ */
 export async function holdConsumer(
   database: Database,
   name: string,
@@ -56,7 +59,7 @@ export async function holdConsumer(
   const rows = await run<{ position: string }>(database, {
     doing: 'holding a consumer',
     text: `UPDATE ${database.prefix}ff_consumer SET holder = $2, held_until_ms = ${database.prefix}ff_now_ms() + $3::bigint
-           -- No honest hold lies further ahead: a clock that was set back must not make one last.
+           -- A hold further ahead is from a clock that was set back since, and must not last.
            WHERE name = $1 AND (holder IS NULL OR holder = $2 OR held_until_ms <= ${database.prefix}ff_now_ms()
              OR held_until_ms > ${database.prefix}ff_now_ms() + $3::bigint)
            RETURNING position::text`,
@@ -68,7 +71,7 @@ export async function holdConsumer(
 
 export async function releaseConsumer(database: Database, name: string, holder: string): Promise<void> {
   await run(database, {
-    doing: 'letting a consumer go',
+    doing: 'releasing a consumer',
     text: `UPDATE ${database.prefix}ff_consumer SET holder = NULL, held_until_ms = 0 WHERE name = $1 AND holder = $2`,
     params: [name, holder],
     repeatable: 'yes',
@@ -90,7 +93,10 @@ function moveStatement(
   };
 }
 
-/** In the handler's transaction, as its last statement. Answers false when somebody else has moved it: then roll back. */
+/**
+ * Moves the position in the handler's transaction, as its last statement. Returns false when another instance moved it:
+ * then roll back.
+ */
 export async function moveConsumerInside(
   executor: SqlExecutor,
   database: Database,
@@ -104,7 +110,7 @@ export async function moveConsumerInside(
   return rows[0]!.moved;
 }
 
-/** Past events that do not concern it. */
+/** Moves the position past events that do not match. */
 export async function moveConsumer(
   database: Database,
   name: string,
@@ -115,7 +121,7 @@ export async function moveConsumer(
   return rows[0]!.moved;
 }
 
-/** Moves a consumer wherever it is; whoever is at a batch finds it moved. Answers whether there is one. */
+/** Moves a consumer from any position; a batch in progress then fails to move it. Returns whether it exists. */
 export async function resetConsumer(database: Database, name: string, to: bigint): Promise<boolean> {
   const rows = await run(database, {
     doing: 'moving a consumer',
@@ -128,7 +134,7 @@ export async function resetConsumer(database: Database, name: string, to: bigint
   return rows.length > 0;
 }
 
-/** Counts a failure of the handler, for people who look; one at a place it was moved away from meanwhile is not its any more. */
+/** Counts a failure of the handler, for operators. Ignored when the consumer was moved away from `at` meanwhile. */
 export async function recordConsumerFailure(
   database: Database,
   name: string,
@@ -144,7 +150,7 @@ export async function recordConsumerFailure(
   });
 }
 
-/** By name. `last` is the last position that was given out. */
+/** Lists consumers by name. `last` is the last assigned position. */
 export function listConsumers(database: Database, last: bigint, limit: number): Promise<StoredConsumer[]> {
   const consumer = columns<StoredConsumer>({
     name: 'c.name',
@@ -165,7 +171,7 @@ export function listConsumers(database: Database, last: bigint, limit: number): 
            CROSS JOIN ${database.prefix}ff_sequencer q
            CROSS JOIN (SELECT * FROM ${database.prefix}ff_consumer ORDER BY name LIMIT $2::bigint) c
            CROSS JOIN LATERAL (
-             -- Positions that were never given out.
+             -- Positions that were never assigned.
              SELECT coalesce(sum(j.seq_from - greatest(b.last, c.position)), 0) AS n
              FROM ${database.prefix}ff_event_run j
              CROSS JOIN LATERAL (
@@ -179,7 +185,7 @@ export function listConsumers(database: Database, last: bigint, limit: number): 
   });
 }
 
-/** Answers whether there was one. */
+/** Returns whether it existed. */
 export async function forgetConsumer(database: Database, name: string): Promise<boolean> {
   const rows = await run(database, {
     doing: 'forgetting a consumer',

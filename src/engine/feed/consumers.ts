@@ -1,6 +1,5 @@
 /**
- * The consumers of the event feed as an operator sees them: where each of them is, moving one, forgetting one. How they are handed
- * events is in consumer.ts.
+ * The consumers of the event feed as an operator sees them: listing, moving and forgetting them. consumer.ts runs them.
  */
 import { encodeCursor } from '../../contract/cursor.ts';
 import { EngineError } from '../../contract/errors.ts';
@@ -16,7 +15,7 @@ import { placeOf } from './place.ts';
 export const consumerName = asciiName(LIMITS.consumerNameBytes);
 
 export async function listAll({ database, feed }: EngineContext): Promise<ConsumerSnapshot[]> {
-  const { last } = await feed.ends();
+  const { last } = await feed.bounds();
   return (await listConsumers(database, last, LIMITS.consumers)).map(toSnapshot);
 }
 
@@ -28,10 +27,10 @@ export async function moveOne(
   const checked = consumerName.check(name, 'name');
   if (to === undefined) refuse('to', 'must be a cursor, now or beginning');
   const start = startOf(to, 'now');
-  const ends = await feed.ends();
-  const found = await resetConsumer(database, checked, placeOf(start, ends));
+  const bounds = await feed.bounds();
+  const found = await resetConsumer(database, checked, placeOf(start, bounds));
   if (!found) return unknownConsumer(checked);
-  const rows = await listConsumers(database, ends.last, LIMITS.consumers);
+  const rows = await listConsumers(database, bounds.last, LIMITS.consumers);
   const row = rows.find((each) => each.name === checked);
   return row === undefined ? unknownConsumer(checked) : toSnapshot(row);
 }

@@ -1,7 +1,7 @@
 /**
- * The event log of a database as something to read from. Readers that follow the feed ask for the same pages at the same time, so
- * a page is read once for all of them, without their filters; a reader that is behind reads for itself, with its filter in
- * the statement.
+ * Reads the event log of a database. Readers that follow the feed need the same pages at the same time, so a page is
+ * read once for all of them, without their filters. A reader that is behind reads on its own, with its filter in the
+ * statement.
  */
 import { encodeCursor } from '../../contract/cursor.ts';
 import { EngineError } from '../../contract/errors.ts';
@@ -21,9 +21,9 @@ import { Pulse } from './pulse.ts';
 import { SharedPages } from './shared-pages.ts';
 import type { FeedPage, FeedSource, FeedWatcher, Outage, Woken } from './source.ts';
 
-/** So far behind the newest a reader still follows. */
+/** A reader at most this far behind the newest position counts as following. */
 const FOLLOWING = BigInt(LIMITS.eventPage * 16);
-/** Positions passed in one read before the reader is heard again. */
+/** Positions examined in one read before control returns to the reader. */
 const WALKED = BigInt(LIMITS.eventsExamined * 4);
 
 const EVERYTHING: StoredEventFilter = {
@@ -38,12 +38,13 @@ const EVERYTHING: StoredEventFilter = {
   partitions: null,
 };
 
+/** The event feed of one database. */
 export class DatabaseFeed implements FeedSource {
   readonly #database: Database;
   readonly #pulse: Pulse;
   readonly #pages: SharedPages;
   readonly #decoded = new WeakMap<StoredEvent, FeedEvent>();
-  /** The last position anybody here has heard of: who reads shortly before it follows the feed. */
+  /** The last position known in this process; readers shortly before it follow the feed. */
   #newest = -1n;
 
   constructor(database: Database, watchFeed: (watcher: FeedWatcher) => () => void) {
@@ -63,11 +64,11 @@ export class DatabaseFeed implements FeedSource {
     const wanted = follows ? rows.filter((row) => matches(filter, row)) : rows;
     const events = this.#decodeFirst(wanted, limit);
     if (events.length === wanted.length) return { events, to, atEnd: to === after };
-    // Then everything was looked at up to the last one that is handed over.
+    // Cut short: everything up to the last returned event was examined.
     return { events, to: events.at(-1)!.position, atEnd: false };
   }
 
-  /** Up to one that cannot be decoded; the read that begins with that one throws. */
+  /** Decodes up to an event that cannot be decoded; the read that starts with that one throws. */
   #decodeFirst(rows: readonly StoredEvent[], limit: number): FeedEvent[] {
     const events: FeedEvent[] = [];
     try {
@@ -78,7 +79,7 @@ export class DatabaseFeed implements FeedSource {
     return events;
   }
 
-  /** Once for all readers of a page. */
+  /** Decodes a row once for all readers of a page. */
   #decode(row: StoredEvent): FeedEvent {
     const known = this.#decoded.get(row);
     if (known !== undefined) return known;
@@ -95,7 +96,7 @@ export class DatabaseFeed implements FeedSource {
     return this.#pulse.outage(reason);
   }
 
-  async ends(): Promise<{ floor: bigint; last: bigint }> {
+  async bounds(): Promise<{ floor: bigint; last: bigint }> {
     const { floor, last } = await sequenceEvents(this.#database, 'wait');
     this.#heard(last);
     return { floor, last };
@@ -106,12 +107,12 @@ export class DatabaseFeed implements FeedSource {
     return this.#pulse.close();
   }
 
-  /** From the database, never from a hint. */
+  /** Called with positions read from the database, never from a hint. */
   #heard(last: bigint): void {
     if (last > this.#newest) this.#newest = last;
   }
 
-  /** Looks at more at once the less is wanted of it. */
+  /** Examines more rows per statement the fewer of them match. */
   async #walk(
     after: bigint,
     filter: StoredEventFilter,
@@ -130,7 +131,7 @@ export class DatabaseFeed implements FeedSource {
     return { rows, to };
   }
 
-  /** Events are in the log without a gap: one that is not found was let go meanwhile, or something is broken. */
+  /** The log has no gaps: an event that is not found was deleted meanwhile, or an invariant is broken. */
   async #checked(
     after: bigint,
     examined: number,
@@ -138,11 +139,11 @@ export class DatabaseFeed implements FeedSource {
     limit: number,
   ): Promise<EventPage> {
     const page = await readEvents(this.#database, after, { examined, limit }, filter);
-    const floor = page.found === page.expected ? page.floor : (await this.ends()).floor;
+    const floor = page.found === page.expected ? page.floor : (await this.bounds()).floor;
     if (after + 1n < floor) {
       throw new EngineError(
         'cursor_expired',
-        `Events up to position ${floor - 1n} are no longer kept: go on from error.oldest. A consumer is moved there by moveConsumer.`,
+        `Events up to position ${floor - 1n} are no longer kept: continue from error.oldest; move a consumer there with consumers.move.`,
         {
           oldest: encodeCursor(floor - 1n),
         },
@@ -151,7 +152,7 @@ export class DatabaseFeed implements FeedSource {
     if (page.found === page.expected) return page;
     throw new EngineError(
       'invariant_broken',
-      `After position ${after} there should be ${page.expected} events up to ${page.to}, and there are ${page.found}.`,
+      `There should be ${page.expected} events after position ${after} up to ${page.to}, but there are ${page.found}.`,
     );
   }
 }

@@ -1,7 +1,6 @@
 /**
- * One row of the event log as the event that subscribers get. A row this version does not know, or that lacks what its family
- * promises, is an error with its position: it is neither skipped nor completed by a guess. Which rows are wanted is
- * decided elsewhere.
+ * Decodes a row of the event log into the event that subscribers receive. A row of an unknown type, or without what its
+ * family requires, is an error with its position: it is neither skipped nor completed by guessing.
  */
 import { encodeCursor } from '../../contract/cursor.ts';
 import { EngineError } from '../../contract/errors.ts';
@@ -24,7 +23,7 @@ import { formatExecutionId } from '../../contract/ids.ts';
 import { SIGNAL_EFFECTS } from '../../contract/signals.ts';
 import type { StoredEvent } from './events.sql.ts';
 
-/** Frozen: one event may be handed to several readers. */
+/** Decodes a row. The event is frozen, because several readers may share it. */
 export function decodeEvent(row: StoredEvent): FeedEvent {
   const event = toEvent(row);
   Object.freeze(row.tags);
@@ -272,44 +271,44 @@ function ofExecution(row: StoredEvent): ExecutionEventBase {
   };
 }
 
-function text(row: StoredEvent, value: unknown, member: string): string {
-  if (typeof value !== 'string') throw malformed(row, member);
+function text(row: StoredEvent, value: unknown, key: string): string {
+  if (typeof value !== 'string') throw malformed(row, key);
   return value;
 }
 
-/** What was not said is not written, or written as null. */
-function textOrNull(row: StoredEvent, value: unknown, member: string): string | null {
-  return value === undefined || value === null ? null : text(row, value, member);
+/** Optional values are left out or null. */
+function textOrNull(row: StoredEvent, value: unknown, key: string): string | null {
+  return value === undefined || value === null ? null : text(row, value, key);
 }
 
-function whole(row: StoredEvent, value: unknown, member: string): number {
-  if (!Number.isSafeInteger(value)) throw malformed(row, member);
+function whole(row: StoredEvent, value: unknown, key: string): number {
+  if (!Number.isSafeInteger(value)) throw malformed(row, key);
   return value as number;
 }
 
-function wholeOrNull(row: StoredEvent, value: unknown, member: string): number | null {
-  return value === undefined || value === null ? null : whole(row, value, member);
+function wholeOrNull(row: StoredEvent, value: unknown, key: string): number | null {
+  return value === undefined || value === null ? null : whole(row, value, key);
 }
 
-function textList(row: StoredEvent, value: unknown, member: string): readonly string[] {
-  if (!Array.isArray(value)) throw malformed(row, member);
-  return Object.freeze(value.map((each: unknown) => text(row, each, member)));
+function textList(row: StoredEvent, value: unknown, key: string): readonly string[] {
+  if (!Array.isArray(value)) throw malformed(row, key);
+  return Object.freeze(value.map((each: unknown) => text(row, each, key)));
 }
 
 function word<Word extends string>(
   row: StoredEvent,
   value: unknown,
-  member: string,
+  key: string,
   known: readonly Word[],
 ): Word {
   const found = known.find((choice) => choice === value);
-  if (found === undefined) throw malformed(row, member);
+  if (found === undefined) throw malformed(row, key);
   return found;
 }
 
-function texts(row: StoredEvent, value: unknown, member: string): Record<string, string> {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw malformed(row, member);
-  for (const each of Object.values(value)) text(row, each, member);
+function texts(row: StoredEvent, value: unknown, key: string): Record<string, string> {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw malformed(row, key);
+  for (const each of Object.values(value)) text(row, each, key);
   return value as Record<string, string>;
 }
 
@@ -317,8 +316,8 @@ function unknownType(row: StoredEvent): EngineError {
   return undecodable(row, 'this version does not know its type');
 }
 
-function malformed(row: StoredEvent, member: string): EngineError {
-  return undecodable(row, `its ${member} is missing or malformed`);
+function malformed(row: StoredEvent, key: string): EngineError {
+  return undecodable(row, `its ${key} is missing or malformed`);
 }
 
 function undecodable(row: StoredEvent, why: string): EngineError {

@@ -1,6 +1,6 @@
 /**
- * The event log by position: giving positions out, and reading what follows one. Positions are bigint from here on; a number
- * would lose the last digits of a large one.
+ * The event log by position: assigning positions, and reading what follows one. Positions are bigint in TypeScript; a
+ * number would lose the last digits of a large one.
  */
 import type { CompletionEvent, ExecutionEventBase } from '../../contract/events.ts';
 import type { ParsedExecutionId } from '../../contract/ids.ts';
@@ -8,29 +8,32 @@ import { columns, withColumns, type RowOf } from '../database/columns.ts';
 import { run, type Database } from '../database/database.ts';
 import { hintChannel } from '../database/names.ts';
 
-/** Where the feed is. */
-export interface FeedEnds {
-  /** The last position that was given out. */
+/** The bounds of the feed. */
+export interface FeedBounds {
+  /** The last assigned position. */
   last: bigint;
   /** The first position that is kept. */
   floor: bigint;
-  /** How many were given out by this call. */
+  /** How many positions this call assigned. */
   stamped: number;
 }
 
-/** Positions travel as texts. */
-const ENDS = columns<Record<'last' | 'floor', string> & Pick<FeedEnds, 'stamped'>>({
+/** Positions are passed as strings. */
+const BOUNDS = columns<Record<'last' | 'floor', string> & Pick<FeedBounds, 'stamped'>>({
   last: 'last_position::text',
   floor: 'floor_position::text',
   stamped: 'stamped',
 });
 
-/** `skip`: when another process is at it, that one is left to do it. `wait`: everything committed before the call is included. */
-export async function sequenceEvents(database: Database, rival: 'skip' | 'wait'): Promise<FeedEnds> {
+/**
+ * Assigns positions. `skip`: leaves it to another process that is doing it now. `wait`: includes everything committed
+ * before the call.
+ */
+export async function sequenceEvents(database: Database, rival: 'skip' | 'wait'): Promise<FeedBounds> {
   const rows = await run(database, {
-    doing: 'giving out positions to events',
-    columns: ENDS,
-    text: `SELECT ${ENDS.list}
+    doing: 'assigning positions to events',
+    columns: BOUNDS,
+    text: `SELECT ${BOUNDS.list}
            FROM ${database.prefix}ff_sequence($1, $2)`,
     params: [rival === 'wait', hintChannel(database.schema)],
     repeatable: 'yes',
@@ -39,7 +42,7 @@ export async function sequenceEvents(database: Database, rival: 'skip' | 'wait')
   return { last: BigInt(last), floor: BigInt(floor), stamped };
 }
 
-/** Null means that the filter does not ask. */
+/** A filter for statements. Null means no condition. */
 export interface StoredEventFilter {
   families: readonly string[] | null;
   types: readonly string[] | null;
@@ -52,9 +55,9 @@ export interface StoredEventFilter {
   partitions: readonly number[] | null;
 }
 
-type OrNull<Members> = { [Name in keyof Members]: Members[Name] | null };
+type OrNull<Fields> = { [Name in keyof Fields]: Fields[Name] | null };
 
-/** An event before it is decoded; what it does not have is null. */
+/** An event before it is decoded; columns it does not use are null. */
 const EVENT = columns<
   Pick<ExecutionEventBase, 'occurredAtMs' | 'namespace'> &
     OrNull<
@@ -84,15 +87,15 @@ export type StoredEvent = RowOf<typeof EVENT>;
 
 export interface EventPage {
   rows: StoredEvent[];
-  /** Everything up to here was looked at. */
+  /** Everything up to here was examined. */
   to: bigint;
   floor: bigint;
-  /** Events that were looked at, and how many should have been there. */
+  /** Events that were examined, and how many there should have been. */
   found: number;
   expected: number;
 }
 
-/** The last row is not an event: it says how far was looked. */
+/** The last row is not an event: it states how far the read went. */
 const PAGE = withColumns(
   EVENT,
   columns<Pick<EventPage, 'found' | 'expected'> & { floor: string }>({
@@ -102,7 +105,7 @@ const PAGE = withColumns(
   }),
 );
 
-/** What follows a position: no more than `limit` events that match, of the next `examined` ones. */
+/** Reads what follows a position: at most `limit` matching events among the next `examined` ones. */
 export async function readEvents(
   database: Database,
   after: bigint,
@@ -136,7 +139,7 @@ function filterParams(filter: StoredEventFilter): unknown[] {
   ];
 }
 
-/** An id names its partition, and with another one it names nothing. */
+/** An id contains its partition; combined with another partition it matches nothing. */
 export function wantedPartitions({
   partitions,
   execution,

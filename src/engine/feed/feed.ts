@@ -1,6 +1,6 @@
 /**
- * The event feed of one engine: checks what is asked, finds the place to begin, and keeps what is open, so that it ends with
- * the engine. How events are read and handed over is known to the subscriptions.
+ * The event feed of one engine: checks options, finds the starting position, and keeps track of open subscriptions and
+ * consumers, so that they are closed with the engine. They read and pass on the events themselves.
  */
 import { consumerName } from './consumers.ts';
 import { eventsFilter, familyFilter, startOf, storedFilter, type Start } from './filter.ts';
@@ -24,7 +24,7 @@ import type { EngineContext } from '../kit/context.ts';
 import { startConsumer, type OpenConsumer } from './consumer.ts';
 import { enterConsumer, readConsumer } from './consumers.sql.ts';
 import type { StoredEventFilter } from './events.sql.ts';
-import { endsUnlessAborted, findPlace, placeOf, placeWithout } from './place.ts';
+import { boundsUnlessAborted, findPlace, placeOf, placeWithout } from './place.ts';
 import type { FeedSource } from './source.ts';
 import { openSubscription } from './subscription.ts';
 
@@ -56,11 +56,14 @@ const consumeOptions = shape<ConsumeOptions<unknown>>({
   onError: func.optional(),
 });
 
-/** The feed of one engine: what is opened here ends with it. */
+/** The feed of one engine: what is opened here is closed with it. */
 export interface Feed extends Events {
-  /** Ends every subscription, and every consumer after the batch it is at, if that ends in time. Nothing can be opened any more. */
+  /**
+   * Closes every subscription, and every consumer once its current batch has finished or the deadline has passed.
+   * Nothing can be opened after it.
+   */
   close(deadlineMs: number): Promise<void>;
-  /** Until consumers have said their last words to the database. */
+  /** Waits until all consumers have released their names. */
   settled(): Promise<void>;
 }
 
@@ -79,10 +82,10 @@ export function openFeed(context: EngineContext): Feed {
   };
 }
 
-/** What is open. */
+/** The open subscriptions and consumers. */
 class Readers {
   readonly #context: EngineContext;
-  /** From the moment one is asked for, so that many that are asked for at once do not pass the limit. */
+  /** Counted from the request on, so that concurrent requests cannot exceed the limit. */
   readonly #subscriptions = new Set<{ close(): Promise<void> }>();
   readonly #consumers = new Set<OpenConsumer>();
   #closed = false;
@@ -91,7 +94,7 @@ class Readers {
     this.#context = context;
   }
 
-  /** `families`: those the subscription is about, whatever its filter says. */
+  /** `families` overrides those of the filter. */
   async subscribe<Event extends FeedEvent, Filter extends EventFilter>(
     options: SubscribeOptions<Filter> = {},
     allowed: Shape<SubscribeOptions<Filter>>,
@@ -102,23 +105,26 @@ class Readers {
     const filter = storedFilter(given, families ?? (given as EventsFilter).families ?? null);
     const source = this.#openFeed();
     if (this.#subscriptions.size >= LIMITS.subscriptions) {
-      throw new EngineError('too_many', `${LIMITS.subscriptions} subscriptions are open already.`);
+      throw new EngineError(
+        'too_many',
+        `${LIMITS.subscriptions} subscriptions are already open; close some first.`,
+      );
     }
     const place = { close: async () => {} };
     this.#subscriptions.add(place);
     const onClose = (): void => void this.#subscriptions.delete(place);
     try {
-      const ends = await endsUnlessAborted(source, signal);
-      // With its signal aborted it is over before it begins, wherever that is.
-      const after = ends === undefined ? placeWithout(start) : placeOf(start, ends);
+      const bounds = await boundsUnlessAborted(source, signal);
+      // Already aborted: the start does not matter.
+      const after = bounds === undefined ? placeWithout(start) : placeOf(start, bounds);
       this.#openFeed();
-      const until = options.until === undefined ? undefined : ends?.last;
+      const until = options.until === undefined ? undefined : bounds?.last;
       const subscription = openSubscription<Event>({ source, after, filter, until, signal, onClose });
       place.close = () => subscription.close();
       return subscription;
     } catch (error) {
       onClose();
-      // What broke because of the closing is not the caller's trouble.
+      // If the engine was closed meanwhile, that is the cause to report.
       this.#openFeed();
       throw error;
     }
@@ -136,12 +142,17 @@ class Readers {
   async #consume({ start, ...request }: ConsumeRequest): Promise<Consumer> {
     const source = this.#openFeed();
     const { database, handlings } = this.#context;
-    // Asked for in any case: a reader that is far behind must know it.
+    // Read even for an existing consumer, so that one far behind learns how far.
     const place = await findPlace(source, start).catch((error: unknown) => error);
     if ((await readConsumer(database, request.name)) === undefined) {
       if (typeof place !== 'bigint') throw place;
       const isKnown = await enterConsumer(database, request.name, place, LIMITS.consumers);
-      if (!isKnown) refuse('name', `is new, and there are ${LIMITS.consumers} consumers already`, 'too_many');
+      if (!isKnown)
+        refuse(
+          'name',
+          `is new, and there are already ${LIMITS.consumers} consumers; forget one first`,
+          'too_many',
+        );
     }
     this.#openFeed();
     const transact = request.transact ?? ((work) => handlings.run(work));

@@ -1,6 +1,6 @@
 /**
- * What a subscription or consumer asks for, checked: which events, and from where. Nothing here asks the database; whether a
- * place can still be read from is for the feed to say.
+ * Checks the options of subscriptions and consumers: which events, and from where. Does not use the database; the feed
+ * decides whether a position can still be read from.
  */
 import { decodeCursor } from '../../contract/cursor.ts';
 import {
@@ -31,7 +31,7 @@ const TYPES: Record<EventFamily, readonly string[]> = {
   tag: TAG_EVENTS,
   worker: WORKER_EVENTS,
 };
-/** A filter may name every type there is. */
+/** A filter may name every type. */
 const MAX_TYPES = Object.values(TYPES).flat().length;
 
 /** An empty list, or no tags, would match nothing. */
@@ -49,7 +49,7 @@ function typesOf(families: readonly EventFamily[]): Kind<readonly string[]> {
   return list<string>(choice([...new Set(families.flatMap((family) => TYPES[family]))]), MAX_TYPES, 1);
 }
 
-/** A filter of any events: it may name the families. */
+/** A filter over all families; it may name some. */
 export const eventsFilter = shape<EventsFilter>({
   ...filterFields,
   types: parsed.optional(),
@@ -59,12 +59,12 @@ export const eventsFilter = shape<EventsFilter>({
   return found === undefined ? undefined : faultAt('.types', found);
 });
 
-/** A filter of the events of one family. */
+/** A filter over one family. */
 export function familyFilter(family: EventFamily): Kind<EventFilter> {
   return shape<EventFilter>({ ...filterFields, types: typesOf([family]).optional() });
 }
 
-/** A filter that was checked, as statements take it. Kept for as long as the subscription lives: the caller may change its own. */
+/** Converts a checked filter for statements. A copy, because the caller may modify its own during the subscription. */
 export function storedFilter(
   filter: EventFilter,
   families: readonly EventFamily[] | null,
@@ -83,7 +83,7 @@ export function storedFilter(
   };
 }
 
-/** Where to begin: at an end of the feed, or strictly after a position. */
+/** Where to start: at either bound of the feed, or strictly after a position. */
 export type Start = 'now' | 'beginning' | bigint;
 
 export function startOf(from: unknown, usual: 'now' | 'beginning'): Start {

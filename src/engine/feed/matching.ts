@@ -1,6 +1,6 @@
 /**
- * Whether a filter asks for a row of the event log. Says the same as the conditions of ff_read_events, for rows that several
- * readers share and that were read without a filter.
+ * Whether a row of the event log matches a filter. Equivalent to the conditions of ff_read_events, for pages that
+ * several readers share and that were read without a filter.
  */
 import { wantedPartitions, type StoredEvent, type StoredEventFilter } from './events.sql.ts';
 
@@ -22,7 +22,7 @@ function hasTags(tags: Record<string, string>, wanted: Record<string, string>): 
   return Object.keys(wanted).every((key) => Object.hasOwn(tags, key) && tags[key] === wanted[key]);
 }
 
-/** An event of no execution is in no partition. */
+/** An event without an execution is in no partition. */
 function isInPartitions(wanted: readonly number[] | null, partition: number | null): boolean {
   return wanted === null || (partition !== null && wanted.includes(partition));
 }

@@ -1,5 +1,6 @@
 /**
- * Where reading the feed begins: a start that was asked for, made into a position, if what comes after it is still kept.
+ * Resolves where reading the feed starts: turns a requested start into a position, if the events after it are still
+ * kept.
  */
 import { encodeCursor } from '../../contract/cursor.ts';
 import { EngineError } from '../../contract/errors.ts';
@@ -7,17 +8,20 @@ import { unlessAborted } from '../../model/aborting.ts';
 import type { Start } from './filter.ts';
 import type { FeedSource } from './source.ts';
 
-/** The position to go on after. Asking for the ends first makes `now` mean: not what was committed before the call. */
+/**
+ * Returns the position to continue after. Reading the bounds first makes `now` exclude everything committed before the
+ * call.
+ */
 export async function findPlace(source: FeedSource, start: Start): Promise<bigint> {
-  return placeOf(start, await source.ends());
+  return placeOf(start, await source.bounds());
 }
 
-export async function endsUnlessAborted(
+export async function boundsUnlessAborted(
   source: FeedSource,
   signal: AbortSignal | undefined,
-): Promise<FeedEnds | undefined> {
+): Promise<FeedBounds | undefined> {
   if (signal?.aborted) return undefined;
-  return unlessAborted<FeedEnds | undefined>(signal, source.ends()).catch((error: unknown) => {
+  return unlessAborted<FeedBounds | undefined>(signal, source.bounds()).catch((error: unknown) => {
     if (signal?.aborted) return undefined;
     throw error;
   });
@@ -27,23 +31,23 @@ export function placeWithout(start: Start): bigint {
   return typeof start === 'bigint' ? start : 0n;
 }
 
-type FeedEnds = Awaited<ReturnType<FeedSource['ends']>>;
+type FeedBounds = Awaited<ReturnType<FeedSource['bounds']>>;
 
-export function placeOf(start: Start, { floor, last }: FeedEnds): bigint {
+export function placeOf(start: Start, { floor, last }: FeedBounds): bigint {
   const oldest = floor - 1n;
   if (start === 'now') return last;
   if (start === 'beginning') return oldest;
   if (start > last) {
     throw new EngineError(
       'cursor_ahead',
-      `from stands for position ${start}, and the last event has ${last}: it is of another database, or this one was restored to an earlier time.`,
+      `from is position ${start} but the last event is ${last}: the cursor is from another database, or this one was restored to an earlier time.`,
       { field: 'from' },
     );
   }
   if (start < oldest) {
     throw new EngineError(
       'cursor_expired',
-      `from stands for position ${start}, and events up to ${oldest} are no longer kept: go on from error.oldest, or from 'beginning'.`,
+      `from is position ${start} but events up to ${oldest} are no longer kept: continue from error.oldest or from 'beginning'.`,
       { field: 'from', oldest: encodeCursor(oldest) },
     );
   }

@@ -1,8 +1,9 @@
 /**
- * Waiting for events. While somebody waits, this process gives positions out itself: soon after something stirred, at once again
- * while there is much, and less and less often while nothing happens. Losing every hint costs no more than the longest interval.
+ * Waiting for events. While a reader waits, this process assigns positions itself: soon after a hint, continuously
+ * while there are many events, and less often while nothing happens. Losing every hint costs at most the longest
+ * interval.
  */
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import { EngineError, isOutage } from '../../contract/errors.ts';
 import { spread } from '../../model/retry.ts';
 import type { Database } from '../database/database.ts';
@@ -10,13 +11,13 @@ import { sequenceEvents } from './events.sql.ts';
 import { whenAborted } from '../../model/aborting.ts';
 import type { FeedWatcher, Outage, Woken } from './source.ts';
 
-/** Between two looks: so long when there is much, doubled up to the longest while there is nothing. */
-const LOOK_MS = { shortest: 10, longest: 100 };
-/** Before a database that is away is asked again, in a row of failures. */
+/** Poll interval: the shortest while there are events, doubled up to the longest while there are none. */
+const POLL_MS = { shortest: 10, longest: 100 };
+/** Delay before asking an unreachable database again, after consecutive failures. */
 const TROUBLE_WAIT_MS = { min: 100, max: 5_000 };
 const CLOSE_LIMIT_MS = 2_000;
 const UNHEARD =
-  'The listening connection was lost: hints of other processes are not heard until it is open again.';
+  'The listening connection was lost: hints from other processes do not arrive until it is open again.';
 
 interface Waiter {
   after: bigint;
@@ -24,19 +25,20 @@ interface Waiter {
   reject(error: unknown): void;
 }
 
+/** Wakes readers of the feed when there are new positions. */
 export class Pulse {
   readonly #database: Database;
   readonly #unwatch: () => void;
-  readonly #onLook: (last: bigint) => void;
+  readonly #onPoll: (last: bigint) => void;
   readonly #waiters = new Set<Waiter>();
   #last = -1n;
-  #waitMs = LOOK_MS.shortest;
-  #lookedAt = Number.NEGATIVE_INFINITY;
+  #waitMs = POLL_MS.shortest;
+  #polledAt = Number.NEGATIVE_INFINITY;
   #timer: NodeJS.Timeout | undefined;
-  #looking: Promise<void> | undefined;
-  /** Something stirred while a look was under way: it may have come too late for it. */
+  #polling: Promise<void> | undefined;
+  /** A hint arrived during a poll, which may have missed what it was about. */
   #stirred = false;
-  /** It began when something could not be read or heard, and lasts until everything can. */
+  /** Set when a read failed or hints stopped arriving, until both work again. */
   #isAway = false;
   #outages = 0;
   #isUnheard = false;
@@ -46,10 +48,10 @@ export class Pulse {
   constructor(
     database: Database,
     watchFeed: (watcher: FeedWatcher) => () => void,
-    onLook: (last: bigint) => void,
+    onPoll: (last: bigint) => void,
   ) {
     this.#database = database;
-    this.#onLook = onLook;
+    this.#onPoll = onPoll;
     this.#unwatch = watchFeed({
       moved: (last) => this.#moved(last),
       stirred: () => this.#stir(),
@@ -63,7 +65,7 @@ export class Pulse {
     });
   }
 
-  /** Until a position after this one is known to be given out, or nothing can be heard. */
+  /** Waits until a position after this one is assigned, or an outage starts. */
   wait(after: bigint, signal: AbortSignal): Promise<Woken> {
     if (signal.aborted) return Promise.reject(signal.reason as Error);
     if (this.#closed) return Promise.reject(new EngineError('closed', 'The engine was closed.'));
@@ -84,9 +86,9 @@ export class Pulse {
         reject(signal.reason as Error);
       });
       this.#waiters.add(waiter);
-      // Heard of something that was not there to read: too late for the read, or never true. The database knows.
+      // A hint named a position that the read did not find: it came too late, or was wrong. Ask the database.
       if (this.#last > after) this.#stir();
-      else if (this.#timer === undefined && this.#looking === undefined) this.#lookIn(this.#waitMs);
+      else if (this.#timer === undefined && this.#polling === undefined) this.#pollIn(this.#waitMs);
     });
   }
 
@@ -96,8 +98,8 @@ export class Pulse {
     clearTimeout(this.#timer);
     for (const waiter of this.#waiters) waiter.reject(new EngineError('closed', 'The engine was closed.'));
     this.#waiters.clear();
-    // A server that gives no answer must not keep the engine open.
-    await Promise.race([this.#looking, pause(CLOSE_LIMIT_MS, undefined, { ref: false })]);
+    // An unresponsive server must not keep the engine open.
+    await Promise.race([this.#polling, delay(CLOSE_LIMIT_MS, undefined, { ref: false })]);
   }
 
   #moved(last: bigint): void {
@@ -120,36 +122,36 @@ export class Pulse {
   }
 
   #stir(): void {
-    // However much is heard of, a database that is away is not asked more often.
-    if (this.#troubles === 0) this.#waitMs = LOOK_MS.shortest;
-    if (this.#looking !== undefined) this.#stirred = true;
-    else if (this.#waiters.size > 0) this.#lookIn(this.#waitMs);
+    // Hints do not make an unreachable database be polled more often.
+    if (this.#troubles === 0) this.#waitMs = POLL_MS.shortest;
+    if (this.#polling !== undefined) this.#stirred = true;
+    else if (this.#waiters.size > 0) this.#pollIn(this.#waitMs);
   }
 
-  /** Counted from the last look, so that many hints do not make many looks. */
-  #lookIn(ms: number): void {
+  /** Counted from the last poll, so that many hints do not cause many polls. */
+  #pollIn(ms: number): void {
     if (this.#closed) return;
     clearTimeout(this.#timer);
-    const wait = Math.max(0, this.#lookedAt + ms - performance.now());
+    const wait = Math.max(0, this.#polledAt + ms - performance.now());
     this.#timer = setTimeout(() => {
       this.#timer = undefined;
-      this.#looking = this.#look().finally(() => {
-        this.#looking = undefined;
-        if (this.#waiters.size > 0) this.#lookIn(this.#waitMs);
+      this.#polling = this.#poll().finally(() => {
+        this.#polling = undefined;
+        if (this.#waiters.size > 0) this.#pollIn(this.#waitMs);
       });
     }, wait);
   }
 
-  async #look(): Promise<void> {
+  async #poll(): Promise<void> {
     this.#stirred = false;
-    this.#lookedAt = performance.now();
+    this.#polledAt = performance.now();
     try {
       const { last, stamped } = await sequenceEvents(this.#database, 'skip');
       const busy = stamped > 0 || last > this.#last || this.#stirred;
-      this.#waitMs = busy ? LOOK_MS.shortest : this.#longerWait();
-      // Not the highest ever heard of: a hint may be wrong, and a server that took over may know less.
+      this.#waitMs = busy ? POLL_MS.shortest : this.#longerWait();
+      // Not the maximum of both: a hint may be wrong, and a server after a failover may know less.
       this.#last = last;
-      this.#onLook(last);
+      this.#onPoll(last);
       this.#troubles = 0;
       this.#isAway = this.#isUnheard;
       this.#moved(last);
@@ -162,8 +164,8 @@ export class Pulse {
     }
   }
 
-  /** Spread, so that processes that wait for the same do not look at the same moment. */
+  /** Jittered, so that waiting processes do not poll at the same moment. */
   #longerWait(): number {
-    return Math.min(this.#waitMs * 2, LOOK_MS.longest) * (0.8 + Math.random() * 0.2);
+    return Math.min(this.#waitMs * 2, POLL_MS.longest) * (0.8 + Math.random() * 0.2);
   }
 }

@@ -1,11 +1,11 @@
 /**
- * Pages of the feed that are read once for all readers of a process. Events never change, so a page may be handed to who comes
- * later, also from its middle; it is kept for a short while only, because what it holds may be large.
+ * Pages of the feed that are read once for all readers of a process. Events never change, so a page can serve later
+ * readers, also from its middle. It is kept briefly only, because it may be large.
  */
 import type { EventPage, StoredEvent } from './events.sql.ts';
 
 const KEPT_PAGES = 16;
-/** Without a reader for so long, nothing is kept. */
+/** How long pages are kept without a reader. */
 const KEPT_MS = 2_000;
 
 export type SharedPage = Pick<EventPage, 'rows' | 'to'>;
@@ -13,7 +13,7 @@ export type SharedPage = Pick<EventPage, 'rows' | 'to'>;
 interface Kept {
   after: bigint;
   answer: Promise<SharedPage>;
-  /** Once it is there. */
+  /** Set once it has arrived. */
   page: SharedPage | undefined;
 }
 
@@ -49,7 +49,7 @@ export class SharedPages {
     const forget = (): void => {
       this.#kept = this.#kept.filter((other) => other !== kept);
     };
-    // The next one who asks where nothing was yet, or where it failed, must ask the database.
+    // After an empty or failed read the next reader must ask the database again.
     kept.answer.then((page) => {
       if (page.to === after) forget();
       else kept.page = page;

@@ -4,49 +4,52 @@
 import type { FeedEvent } from '../../contract/events.ts';
 import type { StoredEventFilter } from './events.sql.ts';
 
-/** Told about the event feed. Hints may be lost, doubled or late as everywhere. */
+/** Receives hints about the event feed. Hints may be lost, doubled or late. */
 export interface FeedWatcher {
-  /** Positions were given out, up to this one. */
+  /** Positions were assigned, up to this one. */
   moved(last: bigint): void;
-  /** Something happened, here or elsewhere: there may be events without a position. */
+  /** Something was committed, here or elsewhere: there may be events without a position. */
   stirred(): void;
-  /** Hints from other processes can no longer be heard, for a while. */
+  /** Hints from other processes no longer arrive. */
   lost(): void;
-  /** They can be heard, for the first time or again. */
+  /** Hints from other processes arrive, for the first time or again. */
   found(): void;
 }
 
-/** A time in which the database cannot be heard. Readers tell of each once. */
+/** A period in which the database cannot be reached. Readers report each once. */
 export interface Outage {
   number: number;
-  /** A sentence. */
+  /** Why, as a sentence. */
   reason: string;
 }
 
+/** Why a wait ended: there may be events to read, or an outage started. */
 export type Woken = 'moved' | Outage;
 
+/** A page of the feed. */
 export interface FeedPage {
-  /** Those that match, in order. */
+  /** The matching events, in order. */
   events: FeedEvent[];
-  /** Everything up to this position was looked at. */
+  /** Everything up to this position was examined. */
   to: bigint;
-  /** Nothing followed when it was read. */
+  /** There was nothing after it when it was read. */
   atEnd: boolean;
 }
 
+/** Where subscriptions and consumers read events. */
 export interface FeedSource {
   /**
-   * Events after a position. Looks at a bounded number of them, so a page may be empty and not at the end. Throws
-   * `cursor_expired` when they are no longer kept, `undecodable_event` for one it does not know.
+   * Reads events after a position. Examines a bounded number, so a page may be empty and not at the end. Throws
+   * `cursor_expired` when they are no longer kept, and `undecodable_event` for an event this version does not know.
    */
   read(after: bigint, filter: StoredEventFilter, limit: number): Promise<FeedPage>;
   /**
-   * Until something after the position may be there to read, or the database cannot be heard: then whoever waits tells its reader, and
-   * continues reading. Rejects with the signal's reason.
+   * Waits until there may be events after the position, or the database cannot be reached: the waiter then reports the
+   * outage and continues reading. Rejects with the signal's reason.
    */
   wait(after: bigint, signal: AbortSignal): Promise<Woken>;
-  /** The outage that a read which failed belongs to. */
+  /** Returns the outage that a failed read belongs to. */
   outage(reason: string): Outage;
-  /** The first position that is kept and the last one there is; everything committed before the call has its position. */
-  ends(): Promise<{ floor: bigint; last: bigint }>;
+  /** Returns the first position that is kept and the last one; everything committed before the call has a position. */
+  bounds(): Promise<{ floor: bigint; last: bigint }>;
 }

@@ -1,8 +1,8 @@
 /**
- * One reader of the event feed as an async iterable. It reads when it is read from: a reader that is slow holds a page, not
- * the feed. While a page is handed over the next one is read already, if there is one. Leaving the loop ends it; nothing of it stays.
+ * One reader of the event feed as an async iterable. It reads on demand: a slow reader keeps a page in memory, not the
+ * feed. While a page is yielded, the next one is read ahead. Leaving the loop closes the subscription.
  */
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import { encodeCursor, type Cursor } from '../../contract/cursor.ts';
 import { isOutage } from '../../contract/errors.ts';
 import type { FeedEvent } from '../../contract/events.ts';
@@ -18,10 +18,10 @@ export interface SubscriptionOptions {
   /** Events strictly after this position. */
   after: bigint;
   filter: StoredEventFilter;
-  /** The last position that is yielded; without it there is none. */
+  /** The last position to yield. Default: no end. */
   until?: bigint | undefined;
   signal?: AbortSignal | undefined;
-  /** Called once, when it is over. */
+  /** Called once, when it is closed. */
   onClose?: () => void;
 }
 
@@ -31,7 +31,7 @@ export function openSubscription<Event extends FeedEvent>(
   return new Subscription(options) as unknown as EventSubscription<Event>;
 }
 
-/** Before the database is asked again, in a row of failures. */
+/** Delay before reading again, after consecutive failures. */
 const TROUBLE_WAIT_MS = { min: 100, max: 5_000 };
 
 type Item = FeedEvent | Disconnected;
@@ -46,14 +46,14 @@ class Subscription implements AsyncIterableIterator<Item> {
   readonly #unlink: (() => void) | undefined;
   #ready: Item[] = [];
   #next = 0;
-  /** Everything up to here is in `#ready` or was handed over. */
+  /** Everything up to here is in `#ready` or was yielded. */
   #readTo: bigint;
   #passed: bigint;
-  /** The last outage its reader was told of. */
-  #toldOf = 0;
+  /** The last outage that was reported to the reader. */
+  #reported = 0;
   #troubles = 0;
   #ahead: Promise<FeedPage> | undefined;
-  /** Reads are answered one after another, however many are asked for at once. */
+  /** Calls of `next()` run one at a time, even when several are made concurrently. */
   #turn: Promise<unknown> = Promise.resolve();
 
   constructor({ source, after, filter, until, signal, onClose }: SubscriptionOptions) {
@@ -71,9 +71,9 @@ class Subscription implements AsyncIterableIterator<Item> {
   }
 
   next(): Promise<IteratorResult<Item>> {
-    const answer = this.#turn.then(() => this.#answer());
-    this.#turn = answer.catch(() => undefined);
-    return answer;
+    const item = this.#turn.then(() => this.#nextItem());
+    this.#turn = item.catch(() => undefined);
+    return item;
   }
 
   async return(): Promise<IteratorResult<Item>> {
@@ -93,7 +93,7 @@ class Subscription implements AsyncIterableIterator<Item> {
     this.#end();
   }
 
-  async #answer(): Promise<IteratorResult<Item>> {
+  async #nextItem(): Promise<IteratorResult<Item>> {
     try {
       while (this.#next >= this.#ready.length) {
         if (this.#until !== undefined && this.#readTo >= this.#until) this.#end();
@@ -108,12 +108,12 @@ class Subscription implements AsyncIterableIterator<Item> {
     if (this.#closing.signal.aborted) return OVER;
     const value = this.#ready[this.#next]!;
     this.#next += 1;
-    // The last of a page stands for all that was looked at behind it.
+    // The last event of a page covers everything examined after it.
     this.#passed = this.#next === this.#ready.length ? this.#readTo : value.position;
     return { done: false, value };
   }
 
-  /** A database that gives no answer must not keep a reader that has left. */
+  /** An unresponsive database must not block a reader that has left. */
   #unlessClosed(filling: Promise<void>): Promise<void> {
     return new Promise((resolve, reject) => {
       const stop = whenAborted(this.#closing.signal, resolve);
@@ -136,16 +136,16 @@ class Subscription implements AsyncIterableIterator<Item> {
     this.#troubles = 0;
   }
 
-  /** Its reader is told first, and once: a database that stays away is asked again and again. */
+  /** Reports an outage to the reader first, and once; after that it retries. */
   async #away({ number, reason }: Outage): Promise<void> {
-    if (this.#toldOf === number) return this.#rest();
-    this.#toldOf = number;
+    if (this.#reported === number) return this.#rest();
+    this.#reported = number;
     const position = this.#readTo;
     this.#ready = [{ type: 'disconnected', reason, cursor: encodeCursor(position), position }];
     this.#next = 0;
   }
 
-  /** Up to the last position that is wanted. */
+  /** Takes events up to `until`. */
   #take({ events, to }: FeedPage): void {
     const until = this.#until ?? to;
     this.#ready = to > until ? events.filter(({ position }) => position <= until) : events;
@@ -162,15 +162,15 @@ class Subscription implements AsyncIterableIterator<Item> {
 
   #readAhead(): void {
     this.#ahead = this.#source.read(this.#readTo, this.#filter, LIMITS.eventPage);
-    // Awaited when it is asked for; until then nobody may trip over its failure.
+    // Awaited later; until then its rejection must not count as unhandled.
     this.#ahead.catch(() => undefined);
   }
 
-  /** Not all trouble of a database takes its time. */
+  /** Some errors return at once; back off between tries. */
   async #rest(): Promise<void> {
     this.#troubles += 1;
     const ms = spread(TROUBLE_WAIT_MS, this.#troubles, Math.random());
-    await pause(ms, undefined, { signal: this.#closing.signal }).catch(() => undefined);
+    await delay(ms, undefined, { signal: this.#closing.signal }).catch(() => undefined);
   }
 
   #end(): void {

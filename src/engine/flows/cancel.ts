@@ -1,5 +1,5 @@
 /**
- * Cancels flows. What is asked for is stored first; the members follow in chunks, by this process or any other.
+ * Cancels flows. The request is stored first; members are then cancelled in chunks, by this process or any other.
  */
 import {
   CANCEL_FLOW_POLICIES,
@@ -43,7 +43,7 @@ export async function cancelFlow(
   if (answer.outcome === 'already_ended') return { outcome: 'already_ended', state: answer.flowOutcome! };
   const cancelled =
     wait === 'nothing' ? [] : await cancelInChunks(context, flow, { others: 'await', signal });
-  // Members that were held until it was sealed may run now.
+  // Members that waited for the seal may run now.
   const opened: Opened[] = answer.wasOpen ? [{ outcome: 'opened', routes: 'all', count: 0 }] : [];
   announce(context, [{ outcome: 'flow_cancelled' }, ...opened]);
   if (wait === 'end') await waitForFlow(context, flowId, signal === undefined ? {} : { signal });

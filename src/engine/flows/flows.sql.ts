@@ -1,5 +1,5 @@
 /**
- * Calls the SQL functions of flows. Nothing here decides anything; arrays go down and rows come up.
+ * Calls the SQL functions of flows. Only statements, no decisions.
  */
 import type { EdgeCondition, JoinKind } from '../../contract/flows.ts';
 import { columns, columnsOf, withColumns, type RowOf } from '../database/columns.ts';
@@ -23,7 +23,7 @@ export interface FlowRow extends ExecutionKey {
 
 export interface MemberRow {
   name: string;
-  /** Null for one that waits for nothing. */
+  /** Null for a member without edges. */
   join: JoinRow | null;
 }
 
@@ -42,7 +42,7 @@ export interface EdgeRow {
   inputPlace: number | null;
 }
 
-/** Members and edges to be added; the members run parallel to the rows of the call. */
+/** Members and edges to add; the members are parallel to the rows of the call. */
 export interface Growth {
   call: SubmitCall;
   members: readonly MemberRow[];
@@ -50,8 +50,9 @@ export interface Growth {
 }
 
 /**
- * `submitted` and `duplicate`: a member, by its name. `unblocked` and `skipped`: one that was decided about. `more`: work is left.
- * `grown`: the new revision; `known`: that of a flow that was there. `unknown_route`: nothing was done, because a route must be interned first.
+ * `submitted` and `duplicate`: a member, by name. `unblocked` and `skipped`: a member whose join was decided. `more`:
+ * work is left. `grown`: the new revision; `known`: the revision of an existing flow. `unknown_route`: nothing was
+ * done, because a route must be interned first.
  */
 const GROWN = withColumns(
   columnsOf<Answered<GrowOutcome> & { name: string | null }>()(
@@ -108,7 +109,7 @@ function edgeParams(edges: readonly EdgeRow[]): unknown[] {
   ];
 }
 
-/** Repeatable, because the flow is named. */
+/** Repeatable, because the flow has an id. */
 export function submitFlow(database: Database, flow: FlowRow, growth: Growth): Promise<GrowAnswer[]> {
   const submit = submitParams(growth.call);
   const graph = graphParams(growth);
@@ -124,7 +125,7 @@ export function submitFlow(database: Database, flow: FlowRow, growth: Growth): P
   });
 }
 
-/** Repeatable, because members are known by their names. */
+/** Repeatable, because members are identified by name. */
 export function growFlow(
   database: Database,
   flow: ExecutionKey,
@@ -155,7 +156,7 @@ export function growFlow(
   });
 }
 
-/** Answers whether it is new. */
+/** Returns whether it is new. */
 export async function createFlow(database: Database, flow: FlowRow): Promise<boolean> {
   const rows = await run<{ isNew: boolean }>(database, {
     doing: 'creating a flow',
@@ -166,7 +167,7 @@ export async function createFlow(database: Database, flow: FlowRow): Promise<boo
   return rows[0]!.isNew;
 }
 
-/** Answers the new revision. Not repeatable: the second call would find them in a flow. */
+/** Returns the new revision. Not repeatable: a second call would find them in a flow. */
 export async function adoptMembers(
   database: Database,
   flow: ExecutionKey,
@@ -174,7 +175,7 @@ export async function adoptMembers(
   members: readonly { uuid: string; name: string }[],
 ): Promise<number> {
   const rows = await run<{ revision: number }>(database, {
-    doing: 'taking executions into a flow',
+    doing: 'adding executions to a flow',
     text: `SELECT ${database.prefix}ff_adopt_members($1::uuid, $2::smallint, $3::bigint, $4::uuid[], $5::text[]) AS revision`,
     params: [
       flow.uuid,
@@ -203,7 +204,7 @@ export async function setJoin(
   return rows[0]!.outcome;
 }
 
-/** Answers the new revision. */
+/** Returns the new revision. */
 export async function stageEdges(
   database: Database,
   flow: ExecutionKey,
@@ -241,7 +242,7 @@ export async function unstageEdges(
   edgeIds: readonly string[],
 ): Promise<number> {
   const rows = await run<{ removed: number }>(database, {
-    doing: 'taking edges back',
+    doing: 'unstaging edges',
     text: `SELECT ${database.prefix}ff_unstage_edges($1::uuid, $2::smallint, $3::uuid[]) AS removed`,
     params: [flow.uuid, flow.partition, edgeIds],
     repeatable: 'yes',

@@ -1,6 +1,6 @@
 /**
- * Builds flows: whole ones, parts of them by their own running members, or step by step. One exported function is one operation and
- * one transaction; nothing of a call that is refused is written.
+ * Builds flows: as a whole, by their own running members, or step by step. Each exported function is one operation and
+ * one transaction; a refused call writes nothing.
  */
 import { randomUUID } from 'node:crypto';
 import type { LeaseRef } from '../../contract/protocol.ts';
@@ -21,7 +21,7 @@ import {
   type ParsedExecutionId,
   uuidString,
 } from '../../contract/ids.ts';
-import { list, asciiName, parsed, whole } from '../../contract/kinds.ts';
+import { list, asciiName, parsed, refusedAs, whole } from '../../contract/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import { refuse, shape } from '../../contract/shape.ts';
 import type { ExecutionKey } from '../executions/executions.sql.ts';
@@ -64,7 +64,7 @@ const graphOptions = shape<GraphOptions>({
   expectedRevision: whole(0, Number.MAX_SAFE_INTEGER).optional(),
 });
 const edgeList = list(stagedEdge, LIMITS.flowEdges, 1);
-const edgeIdList = list(uuidString.refusedAs('invalid_id'), LIMITS.flowEdges);
+const edgeIdList = list(refusedAs('invalid_id', uuidString), LIMITS.flowEdges);
 
 function flowRow(request: CreateFlowRequest): store.FlowRow {
   const { flowId, namespace = 'default' } = request;
@@ -87,7 +87,7 @@ function newMembers(
   return { checked, entries, requests };
 }
 
-/** `known`: members that are there already, by name. */
+/** `known`: existing members, by name. */
 function growthOf(
   { checked, entries, requests }: ReturnType<typeof newMembers>,
   known: ReadonlyMap<string, string>,
@@ -144,7 +144,7 @@ export async function extendFlow(
   return grown(context, flow, rows);
 }
 
-/** Members that edges name and that are not new. */
+/** Existing members that edges refer to, by name. */
 async function namesIn(
   context: EngineContext,
   flow: ExecutionKey,
@@ -192,11 +192,12 @@ export async function addMembers(
   anyMembers.check(requests, 'members');
   const adopted = requests.filter((request): request is AdoptedMember => isAdopted(request));
   if (adopted.length > 0) {
-    if (adopted.length < requests.length) refuse('members', 'are new or there already: not both in one call');
+    if (adopted.length < requests.length)
+      refuse('members', 'mixes new and existing executions; use one call for each');
     return adopt(context, flow, adopted, revision);
   }
   const found = await readFlowOf(context.database, flow, 'by_flow');
-  if (found === undefined) refuse('flowId', 'names no flow', 'not_found');
+  if (found === undefined) refuse('flowId', 'does not exist', 'not_found');
   const members = newMembers(found, requests as MemberRequest[], defaultPolicy);
   const growth = growthOf(members, await namesIn(context, flow, members.checked), 'until_sealed');
   const rows = await sayingWhy(context, flow, () =>
@@ -221,7 +222,7 @@ async function adopt(
     adoptedMember.check(member, `members[${index}]`);
     const id = parseExecutionId(member.executionId, `members[${index}].executionId`);
     if (id.partition !== flow.partition)
-      refuse(`members[${index}].executionId`, 'is of another partition than the flow', 'not_a_member');
+      refuse(`members[${index}].executionId`, 'is in another partition than the flow', 'not_a_member');
     return { uuid: id.uuid, name: member.name };
   });
   refuseTwice(
@@ -248,7 +249,7 @@ async function adopt(
 function refuseTwice(values: readonly string[], field: string): void {
   const seen = new Set<string>();
   values.forEach((value, index) => {
-    if (seen.has(value)) refuse(`members[${index}].${field}`, 'is that of another member of the call');
+    if (seen.has(value)) refuse(`members[${index}].${field}`, 'is used twice in this call');
     seen.add(value);
   });
 }
@@ -271,7 +272,7 @@ export async function setJoin(
 
 function memberOf(flow: ParsedExecutionId, executionId: string, field: string): string {
   const { partition, uuid } = parseExecutionId(executionId, field);
-  if (partition !== flow.partition) refuse(field, 'is of another partition than the flow', 'not_a_member');
+  if (partition !== flow.partition) refuse(field, 'is in another partition than the flow', 'not_a_member');
   return uuid;
 }
 
@@ -287,7 +288,8 @@ export async function stageEdges(
   const rows = Array.from(edges, (edge, index) => stagedRow(flow, edge, `edges[${index}]`, index));
   const seen = new Set<string>();
   rows.forEach(({ upstream, downstream }, index) => {
-    if (seen.has(`${upstream} ${downstream}`)) refuse(`edges[${index}]`, 'is there twice');
+    if (seen.has(`${upstream} ${downstream}`))
+      refuse(`edges[${index}]`, 'repeats an earlier edge of this call');
     seen.add(`${upstream} ${downstream}`);
   });
   const revision = await sayingWhy(context, flow, () =>

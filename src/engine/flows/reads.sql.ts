@@ -1,5 +1,5 @@
 /**
- * Reads flows: where one belongs, what is in it, how far it is, and lists of them.
+ * Reads flows: the flow of an execution, its members and edges, and lists of flows.
  */
 import type { EdgeSnapshot, FlowState, FlowSummary, MemberSnapshot } from '../../contract/flows.ts';
 import { parseExecutionId } from '../../contract/ids.ts';
@@ -14,7 +14,7 @@ const FLOW_KEY = columns<ExecutionKey & Pick<FlowSummary, 'namespace'>>({
   namespace: 'f.namespace',
 });
 
-/** The flow an execution is a member of; or the flow itself, by its own id. Undefined when there is none. */
+/** Reads the flow of an execution, or the flow itself by its own id. Undefined when there is none. */
 export async function readFlowOf(
   database: Database,
   key: ExecutionKey,
@@ -27,7 +27,7 @@ export async function readFlowOf(
       : `${prefix}ff_execution e JOIN ${prefix}ff_flow f ON f.flow_id = e.flow_id
          WHERE e.execution_id = $1 AND e.partition_key = $2`;
   const rows = await run(database, {
-    doing: 'looking for a flow',
+    doing: 'finding a flow',
     columns: FLOW_KEY,
     text: `SELECT ${FLOW_KEY.list} FROM ${from}`,
     params: [key.uuid, key.partition],
@@ -38,14 +38,14 @@ export async function readFlowOf(
 
 const NAMED = columnsOf<MemberSnapshot & ExecutionKey>()('name', 'uuid');
 
-/** The uuids of members, by name; names nobody has are missing. */
+/** Reads the uuids of members, by name; unknown names are missing. */
 export async function readMemberNames(
   database: Database,
   flow: ExecutionKey,
   names: readonly string[],
 ): Promise<Map<string, string>> {
   const rows = await run(database, {
-    doing: 'looking for members of a flow',
+    doing: 'finding members of a flow',
     columns: NAMED,
     text: `SELECT ${NAMED.list} FROM ${database.prefix}ff_member WHERE flow_id = $1 AND name = ANY ($2::text[])`,
     params: [flow.uuid, names],
@@ -54,13 +54,13 @@ export async function readMemberNames(
   return new Map(rows.map((row) => [row.name, row.uuid]));
 }
 
-/** The names of members, by uuid. */
+/** Reads the names of members, by uuid. */
 export async function readNamesOf(
   database: Database,
   uuids: readonly string[],
 ): Promise<Map<string, string>> {
   const rows = await run(database, {
-    doing: 'looking for members of a flow',
+    doing: 'finding members of a flow',
     columns: NAMED,
     text: `SELECT ${NAMED.list} FROM ${database.prefix}ff_member WHERE execution_id = ANY ($1::uuid[])`,
     params: [uuids],
@@ -120,7 +120,7 @@ const MEMBER = columns<MemberSnapshot>({
     'pending', g.edge_count - g.success_count - g.fail_count - g.skip_count) END`,
 });
 
-/** By name. */
+/** Ordered by name. */
 export function readMembers(database: Database, flow: ExecutionKey): Promise<MemberSnapshot[]> {
   return readUncompiled(database, {
     doing: 'reading the members of a flow',
@@ -141,7 +141,7 @@ export function readMembers(database: Database, flow: ExecutionKey): Promise<Mem
   });
 }
 
-/** Members by their ids, not yet by their names. */
+/** An edge with execution ids instead of member names. */
 const EDGE = columns<EdgeSnapshot>({
   edgeId: 'x.edge_id',
   from: idText('m.partition_key', 'x.upstream_eid'),
@@ -151,7 +151,7 @@ const EDGE = columns<EdgeSnapshot>({
   as: 'x.input_name',
 });
 
-/** Their ends are ids of members. */
+/** `from` and `to` are execution ids. */
 export function readEdges(database: Database, flow: ExecutionKey): Promise<EdgeSnapshot[]> {
   const { prefix } = database;
   return readUncompiled(database, {
@@ -166,7 +166,7 @@ export function readEdges(database: Database, flow: ExecutionKey): Promise<EdgeS
 
 const NO_UUID = '00000000-0000-0000-0000-000000000000';
 
-/** A place in the list of flows. */
+/** A position in the list of flows. */
 export type FlowPlace = Pick<FlowSummary, 'createdAtMs'> & Pick<ExecutionKey, 'uuid'>;
 
 const PLACE = columns<FlowPlace>({ createdAtMs: 'f.created_at_ms', uuid: 'f.flow_id' });
@@ -175,14 +175,17 @@ export interface FlowQuery {
   namespace: string | null;
   name: string | null;
   outcome: 'open' | 'completed' | 'failed' | 'cancelled' | null;
-  /** After this one, newest first. */
+  /** Lists flows after this one, newest first. */
   after: FlowPlace | null;
   limit: number;
-  /** Flows looked at, at most. */
+  /** Most flows to examine. */
   examined: number;
 }
 
-/** Flows, the newest first, of so many that are looked at; `last` is where to go on when there may be more. */
+/**
+ * Lists flows, newest first, among a limited number of examined ones; `last` is where to continue when there may be
+ * more.
+ */
 export async function listFlows(
   database: Database,
   query: FlowQuery,

@@ -1,5 +1,5 @@
 /**
- * Reads flows: what is in one, how far it is, lists of them, and waiting for the end of one.
+ * Reads flows: one with its members and edges, lists of them, and waiting until one has finished.
  */
 import type { WaitOptions } from '../../contract/executions.ts';
 import { EngineError, isOutage } from '../../contract/errors.ts';
@@ -22,12 +22,12 @@ import { unlessAborted } from '../../model/aborting.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { namespaceName, pageSize } from '../kit/kinds.ts';
 
-/** Between two looks at a flow somebody waits for: at least, when something ended; and at most. */
-const LOOK_MS = { soonest: 50, latest: 1_000 };
-/** How often other processes are asked to say what ended; they do for twice as long. */
+/** Poll interval for an awaited flow: the shortest after a hint, and the longest. */
+const POLL_MS = { soonest: 50, latest: 1_000 };
+/** How often other processes are asked to send hints about finished executions; they do for twice as long. */
 const ASK_EVERY_MS = 5_000;
 
-/** As of its parts, read one after the other: a flow that changes meanwhile may be seen half way. */
+/** Reads a flow in several statements: a flow that changes meanwhile may appear partly updated. */
 export async function describeFlow(context: EngineContext, flowId: string): Promise<FlowSnapshot | null> {
   const flow = parseExecutionId(flowId, 'flowId');
   const head = await readFlowHead(context.database, flow);
@@ -42,14 +42,14 @@ export async function describeFlow(context: EngineContext, flowId: string): Prom
     counts: countsOf(members),
     members,
     edges: edges
-      // Read after the members: one may lead to or from a member that was not there yet.
+      // Edges are read after the members, so an edge may refer to a member added in between.
       .filter((edge) => names.has(edge.from) && names.has(edge.to))
       .map((edge) => ({ ...edge, from: names.get(edge.from)!, to: names.get(edge.to)! }))
       .toSorted((a, b) => (placeOf(a) < placeOf(b) ? -1 : 1)),
   };
 }
 
-/** No two edges join the same members. */
+/** A unique sort key: no two edges connect the same members. */
 function placeOf({ from, to }: EdgeSnapshot): string {
   return `${to}\n${from}`;
 }
@@ -65,14 +65,14 @@ function toSummary(head: FlowHead, members?: readonly MemberSnapshot[]): FlowSum
   return { ...flow, state: stateOf(head, members) };
 }
 
-/** Of a list without its members it is not known whether any of them can go on. */
+/** Lists are read without members, so they cannot tell running from blocked. */
 function stateOf({ outcome, cancel, sealedAtMs }: FlowHead, members?: readonly MemberSnapshot[]): FlowState {
   if (outcome !== null) return outcome;
   if (cancel !== null) return 'cancelling';
   if (sealedAtMs === null) return 'open';
   if (members === undefined) return 'running';
-  const goesOn = members.some(({ state }) => state === 'active' || state === 'waiting');
-  return goesOn ? 'running' : 'blocked';
+  const canContinue = members.some(({ state }) => state === 'active' || state === 'waiting');
+  return canContinue ? 'running' : 'blocked';
 }
 
 const listRequest = shape<ListFlowsRequest>({
@@ -102,13 +102,13 @@ export async function listFlows(context: EngineContext, request: ListFlowsReques
 function readCursor(cursor: unknown): { createdAtMs: number; uuid: string } {
   const text = typeof cursor === 'string' ? cursor : '';
   const found = /^(\d{1,15})_([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$/.exec(text);
-  if (found === null) refuse('request.cursor', 'is not one that a list answered', 'invalid_cursor');
+  if (found === null) refuse('request.cursor', 'is not a nextCursor of a list of flows', 'invalid_cursor');
   return { createdAtMs: Number(found[1]), uuid: found[2]! };
 }
 
 const waitOptions = shape<WaitOptions>({ signal: abortSignal.optional() });
 
-/** Looks when something ended that this process hears of, and at intervals. */
+/** Polls the flow after hints about finished executions, and at intervals. */
 export async function waitForFlow(
   context: EngineContext,
   flowId: string,
@@ -136,7 +136,7 @@ export async function waitForFlow(
   }
 }
 
-/** Whoever waits for a flow waits for its database, too. */
+/** An outage does not end the wait. */
 async function readUnlessAway(
   { database }: EngineContext,
   flow: ParsedExecutionId,
@@ -149,15 +149,15 @@ async function readUnlessAway(
   }
 }
 
-/** Resolves a little after something ended, or when it is time to look anyway. */
+/** Resolves shortly after a hint, or when the longest interval is over. */
 function listenForEnds({ doorbell }: EngineContext): { soon: Promise<void>; stop(): void } {
   const timers: NodeJS.Timeout[] = [];
   let unwatch = (): unknown => undefined;
   const soon = new Promise<void>((resolve) => {
-    timers.push(setTimeout(resolve, LOOK_MS.latest));
+    timers.push(setTimeout(resolve, POLL_MS.latest));
     unwatch = doorbell.watch((hint) => {
-      // Once: ends that keep coming must not put the look off.
-      if (hint.ended.length > 0 && timers.length === 1) timers.push(setTimeout(resolve, LOOK_MS.soonest));
+      // Once: a series of hints must not postpone the poll.
+      if (hint.ended.length > 0 && timers.length === 1) timers.push(setTimeout(resolve, POLL_MS.soonest));
       return false;
     });
   });

@@ -1,5 +1,5 @@
 /**
- * Says why the database refused a change of a flow: with a code, and by the names of the members it is about.
+ * Turns the database's refusals of changes to a flow into errors with a code and the names of the members concerned.
  */
 import { EngineError, isEngineError, type ErrorCode } from '../../contract/errors.ts';
 import { formatExecutionId } from '../../contract/ids.ts';
@@ -21,17 +21,17 @@ const REFUSALS: Record<string, Refusal> = {
   wrong_partition: {
     code: 'invalid_id',
     field: 'request.flowId',
-    sentence: () => 'request.flowId names a uuid that belongs to a flow of another partition.',
+    sentence: () => 'request.flowId has the uuid of a flow in another partition.',
   },
   flow_ended: {
     code: 'flow_ended',
     field: 'flowId',
-    sentence: () => 'The flow has ended or is being cancelled; it cannot change any more.',
+    sentence: () => 'The flow has finished or is being cancelled; it can no longer change.',
   },
   flow_sealed: {
     code: 'flow_sealed',
     field: 'flowId',
-    sentence: () => 'The flow is sealed; only members of it that run may extend it.',
+    sentence: () => 'The flow is sealed; only its running members can extend it.',
   },
   stale_revision: {
     code: 'stale_revision',
@@ -46,7 +46,7 @@ const REFUSALS: Record<string, Refusal> = {
   member_of_a_flow: {
     code: 'not_a_member',
     field: 'members',
-    sentence: (what) => `${what} is a member of a flow already.`,
+    sentence: (what) => `${what} is already a member of a flow.`,
   },
   execution_not_found: {
     code: 'not_found',
@@ -56,23 +56,23 @@ const REFUSALS: Record<string, Refusal> = {
   name_taken: {
     code: 'invalid_input',
     field: 'members',
-    sentence: (what) => `The flow already has a member called ${what}.`,
+    sentence: (what) => `The flow already has a member named ${what}.`,
   },
   no_room: {
     code: 'invalid_input',
     field: 'edges',
-    sentence: (what) => `The payload of ${what} is not an object, so that results cannot be put into it.`,
+    sentence: (what) => `The payload of ${what} is not an object, so results cannot be put into it.`,
   },
   input_taken: {
     code: 'invalid_input',
     field: 'edges',
     sentence: (what) =>
-      `Two edges hand something to ${what} under one name; give both list: true to have a list.`,
+      `Two edges pass a result to ${what} under the same key; set list: true on both to collect a list.`,
   },
   edge_exists: {
     code: 'invalid_input',
     field: 'edges',
-    sentence: (what) => `There is an edge from ${what} to the same member already.`,
+    sentence: (what) => `There is already an edge from ${what} to the same member.`,
   },
   edge_not_found: {
     code: 'not_found',
@@ -82,12 +82,13 @@ const REFUSALS: Record<string, Refusal> = {
   no_members: {
     code: 'invalid_input',
     field: 'flowId',
-    sentence: () => 'The flow has no members; a flow is sealed when it has some.',
+    sentence: () => 'The flow has no members; add some before sealing it.',
   },
   edges_staged: {
     code: 'invalid_input',
     field: 'flowId',
-    sentence: (what) => `The edge ${what} is staged and not applied; a flow is sealed when all are.`,
+    sentence: (what) =>
+      `The edge ${what} is staged but not applied; apply or unstage it before sealing the flow.`,
   },
   too_few_edges: {
     code: 'invalid_input',
@@ -97,30 +98,30 @@ const REFUSALS: Record<string, Refusal> = {
   join_fixed: {
     code: 'join_fixed',
     field: 'policy',
-    sentence: (what) => `The join of ${what} cannot change: edges lead to it already.`,
+    sentence: (what) => `The join of ${what} can no longer change, because edges lead to it.`,
   },
   already_started: {
     code: 'already_started',
     field: 'members',
     sentence: (what) =>
-      `${what} has begun, waits for a time, or its join is decided; it cannot wait for anything more.`,
+      `${what} has started, is delayed, or its join is decided; it cannot wait for anything more.`,
   },
   cycle: {
     code: 'cycle',
     field: 'members',
-    sentence: (what) => `The edges lead in a circle: ${what}.`,
+    sentence: (what) => `The edges form a cycle: ${what}.`,
   },
   lease_lost: {
     code: 'lease_lost',
     field: 'lease',
-    sentence: () => 'The lease is gone: the execution is not this worker’s any more.',
+    sentence: () => 'The lease is gone: this worker no longer owns the execution.',
   },
 };
 
-/** What is not about members. */
+/** Refusals whose detail is not about members. */
 const AS_IT_IS = ['stale_revision', 'edge_not_found', 'edges_staged', 'name_taken'];
 
-/** Runs a change of a flow; what the database refuses is said in a sentence. */
+/** Runs a change of a flow; throws the database's refusals as EngineErrors. */
 export async function sayingWhy<Value>(
   context: EngineContext,
   flow: ExecutionKey,
@@ -138,12 +139,12 @@ export async function sayingWhy<Value>(
   }
 }
 
-/** Uuids by the names of their members, where they have one. */
+/** Replaces uuids by the names of their members, where they have one. */
 async function named(context: EngineContext, flow: ExecutionKey, detail: string): Promise<string> {
   const uuids = detail.split(' ').filter((word) => /^[0-9a-f-]{36}$/.test(word));
   if (uuids.length === 0) return detail;
   const names = await readNamesOf(context.database, uuids);
   const words = uuids.map((uuid) => names.get(uuid) ?? formatExecutionId(flow.partition, uuid));
-  // Of a circle: the edge that closes it, and that what it leads to leads back.
+  // Of a cycle only the edge that closes it is known.
   return words.length === 2 ? `${words[0]} → ${words[1]} → … → ${words[0]}` : words.join(' ');
 }

@@ -1,6 +1,6 @@
 /**
- * Checks what flows are asked to be, and lays it out: names become ids, edges become rows, circles are named. Nothing here talks
- * to the database.
+ * Checks requests for flows and lays them out: names become ids, edges become rows, cycles are named. Does not use the
+ * database.
  */
 import type { SubmitRequest } from '../../contract/executions.ts';
 import { randomUUID } from 'node:crypto';
@@ -31,7 +31,7 @@ export interface CheckedEdge {
   isList: boolean;
 }
 
-/** What a member asks for besides being run. */
+/** The edges, join and fallback of a member. */
 export interface CheckedMember {
   name: string;
   after: CheckedEdge[];
@@ -42,7 +42,7 @@ export interface CheckedMember {
 
 const memberName = asciiName(LIMITS.memberNameBytes);
 
-/** What an edge asks of its upstream, and what it hands over. */
+/** The condition of an edge, and what it passes on. */
 const edgeFields = {
   on: choice(EDGE_CONDITIONS).optional(),
   as: string(LIMITS.inputNameBytes)
@@ -53,7 +53,7 @@ const edgeFields = {
 
 function edgeFault({ as, list: isList }: Pick<EdgeRequest, 'as' | 'list'>): Fault | undefined {
   if (isList !== true || as !== undefined) return undefined;
-  return faultAt('.list', fault('is for edges that have a name'));
+  return faultAt('.list', fault('needs a key in as'));
 }
 
 const edgeRequest = shape<EdgeRequest>({ from: memberName, ...edgeFields }).and(edgeFault);
@@ -73,13 +73,13 @@ export const joinPolicy = shape<AnyJoin>({
   k: whole(1, LIMITS.flowEdges).optional(),
   onSatisfied: choice(ON_SATISFIED).optional(),
 }).and(({ kind, k, onSatisfied }) => {
-  if (kind === 'quorum' && k === undefined) return faultAt('.k', fault('must be given for a quorum'));
-  if (kind !== 'quorum' && k !== undefined) return faultAt('.k', fault('is for a quorum'));
+  if (kind === 'quorum' && k === undefined) return faultAt('.k', fault('is required for a quorum'));
+  if (kind !== 'quorum' && k !== undefined) return faultAt('.k', fault('applies to quorum joins only'));
   if (kind !== 'all' || onSatisfied === undefined) return undefined;
-  return faultAt('.onSatisfied', fault('is for any and quorum: all needs every one of them'));
+  return faultAt('.onSatisfied', fault('applies to any and quorum joins only'));
 }) as Kind<unknown> as Kind<JoinPolicy>;
 
-/** What a member asks for besides being run. */
+/** The keys of a member that concern the graph. */
 const graphFields = {
   name: memberName,
   after: list(stringOr(memberName, edgeRequest), Number.MAX_SAFE_INTEGER).optional(),
@@ -88,7 +88,7 @@ const graphFields = {
   fallback: memberName.optional(),
 };
 
-/** What it is to run is checked as the request that it becomes. */
+/** The other keys are checked with the submit request. */
 const memberRequest = shape<MemberRequest>({
   ...graphFields,
   kind: parsed,
@@ -119,7 +119,7 @@ export function checkMember(member: MemberRequest, field: string): CheckedMember
   };
 }
 
-/** The member as a request of its own. */
+/** The submit request of a member, without its graph keys. */
 export function submitPartOf(member: MemberRequest): Omit<SubmitRequest, 'kind'> & { kind?: string } {
   return Object.fromEntries(Object.entries(member).filter(([key]) => !(key in graphFields)));
 }
@@ -132,7 +132,7 @@ export function edgeTerms({
   return { condition: on, inputName: as ?? null, isList: isList === true };
 }
 
-/** Two edges from one member would be one vote too many; a name that is handed over twice would lose one of the two. */
+/** Two edges from one member would count twice in the join; two results under one key would lose one of them. */
 function checkEdges(name: string, edges: readonly CheckedEdge[], field: string): void {
   if (edges.length > LIMITS.flowEdges)
     refuse(field, `has ${edges.length} edges; the limit is ${LIMITS.flowEdges}`, 'too_many');
@@ -140,16 +140,16 @@ function checkEdges(name: string, edges: readonly CheckedEdge[], field: string):
   const names = new Map<string, boolean>();
   edges.forEach((edge, index) => {
     if (edge.from === name) refuse(`${field}[${index}].from`, 'is the member itself', 'cycle');
-    if (froms.has(edge.from)) refuse(`${field}[${index}].from`, `names ${edge.from} a second time`);
+    if (froms.has(edge.from)) refuse(`${field}[${index}].from`, `names ${edge.from} twice`);
     froms.add(edge.from);
     if (edge.inputName === null) return;
     if (names.has(edge.inputName) && !(edge.isList && names.get(edge.inputName) === true))
-      refuse(`${field}[${index}].as`, `is taken; give both edges list: true to have a list`);
+      refuse(`${field}[${index}].as`, `is already used; set list: true on both edges to collect a list`);
     names.set(edge.inputName, edge.isList);
   });
 }
 
-/** Results are put into the payload: it must have room for them. */
+/** Results are put into the payload, so it must be an object. */
 export function checkRoomForInputs(payload: unknown, field: string): void {
   if (payload === undefined || Object.prototype.toString.call(payload) === '[object Object]') return;
   refuse(field, 'must be an object, because results are put into it');
@@ -160,8 +160,8 @@ export function joinRow(policy: JoinPolicy): JoinRow {
 }
 
 /**
- * All edges, by the member they lead to: those that were asked for from either end, and those of fallbacks. Members that are not among
- * the new ones must be `known`: there already.
+ * Returns all edges by the member they lead to: those given at either member, and those of fallbacks. A member that is
+ * not among the new ones must be known.
  */
 export function connect(
   members: readonly CheckedMember[],
@@ -170,13 +170,13 @@ export function connect(
 ): Map<string, CheckedEdge[]> {
   const edges = new Map<string, CheckedEdge[]>();
   members.forEach(({ name, after }, index) => {
-    if (edges.has(name)) refuse(`members[${index}].name`, `is the name of another member: ${name}`);
+    if (edges.has(name)) refuse(`members[${index}].name`, `${name} is used twice in this call`);
     edges.set(name, [...after]);
   });
   members.forEach(({ name, before }, index) => {
     before.forEach(({ to, ...edge }, place) => {
       const field = `members[${index}].before[${place}]`;
-      if (!edges.has(to) && !isKnown(to)) refuse(field, `names no member: ${to}`, 'not_a_member');
+      if (!edges.has(to) && !isKnown(to)) refuse(field, `names ${to}, which is not a member`, 'not_a_member');
       if (!edges.has(to)) edges.set(to, []);
       edges.get(to)!.push({ from: name, ...edge });
     });
@@ -185,18 +185,22 @@ export function connect(
     if (fallback === undefined) return;
     const into = edges.get(fallback);
     if (into === undefined)
-      refuse(`members[${index}].fallback`, `names no member of this call: ${fallback}`, 'not_a_member');
+      refuse(
+        `members[${index}].fallback`,
+        `names ${fallback}, which is not a member of this call`,
+        'not_a_member',
+      );
     if (into.some(({ from }) => from === name))
-      refuse(`members[${index}].fallback`, `already comes after it: ${fallback}`);
+      refuse(`members[${index}].fallback`, `names ${fallback}, which already has an edge from this member`);
     into.push({ from: name, condition: 'skipped', inputName: null, isList: false });
   });
   members.forEach(({ name, join }, index) => {
     const into = edges.get(name)!;
     for (const { from } of into)
       if (!edges.has(from) && !isKnown(from))
-        refuse(`members[${index}].after`, `names no member: ${from}`, 'not_a_member');
+        refuse(`members[${index}].after`, `names ${from}, which is not a member`, 'not_a_member');
     checkEdges(name, into, `members[${index}].after`);
-    // More edges may come before the flow is sealed.
+    // More edges may be added before the flow is sealed.
     if (held === 'no') checkNeeded(join, into.length, `members[${index}].join`);
   });
   const count = [...edges.values()].reduce((sum, into) => sum + into.length, 0);
@@ -209,17 +213,17 @@ export function connect(
 function checkNeeded(join: JoinPolicy | undefined, edges: number, field: string): void {
   if (join === undefined || join.kind === 'all') return;
   const needed = neededOf(join);
-  if (needed > edges) refuse(field, `needs ${needed} of ${edges} edges`);
+  if (needed > edges) refuse(field, `needs ${needed} edges but has ${edges}`);
 }
 
 function refuseCircle(edges: ReadonlyMap<string, readonly CheckedEdge[]>): void {
   const circle = findCircle(new Map([...edges].map(([name, into]) => [name, into.map(({ from }) => from)])));
   if (circle === undefined) return;
   const shown = circle.length <= 12 ? circle : [...circle.slice(0, 6), '…', ...circle.slice(-5)];
-  throw new EngineError('cycle', `The edges lead in a circle: ${shown.join(' → ')}.`, { field: 'members' });
+  throw new EngineError('cycle', `The edges form a cycle: ${shown.join(' → ')}.`, { field: 'members' });
 }
 
-/** Edges as rows, by the uuids of the members they join. */
+/** Edges as rows, with the uuids of their members. */
 export function edgeRows(
   edges: ReadonlyMap<string, readonly CheckedEdge[]>,
   uuidOf: (name: string) => string,

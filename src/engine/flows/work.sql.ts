@@ -1,5 +1,5 @@
 /**
- * Calls the SQL functions that finish what is left of flows: ends to be told, losers to be stopped, flows to be cancelled.
+ * Calls the SQL functions that do outstanding flow work: resolving edges, cancelling losers, cancelling flows.
  */
 import type { CancelFlowOutcome, CancelFlowPolicy, FlowState } from '../../contract/flows.ts';
 import { columns, columnsOf, inSchema, withColumns, type RowOf } from '../database/columns.ts';
@@ -13,10 +13,10 @@ const LEFT = columns<Record<'ends' | 'siblings' | 'cancels', boolean>>({
   cancels: 'EXISTS (SELECT 1 FROM s.ff_cancel_backlog)',
 });
 
-/** Which work there is. Cheap: most of the time there is none. */
+/** Returns which work is outstanding. Cheap, because most of the time there is none. */
 export async function readFlowWork(database: Database): Promise<RowOf<typeof LEFT>> {
   const rows = await run(database, {
-    doing: 'looking for work on flows',
+    doing: 'finding work on flows',
     columns: LEFT,
     text: inSchema(database, `SELECT ${LEFT.list}`),
     params: [],
@@ -25,7 +25,7 @@ export async function readFlowWork(database: Database): Promise<RowOf<typeof LEF
   return rows[0]!;
 }
 
-/** What the end of a member decided for those after it; of ends that were left to be told, that there were some. */
+/** What a finished member decided for those after it; `told` when there were finished members to handle. */
 export const ADVANCED = columnsOf<Answered<'unblocked' | 'skipped' | 'more' | 'told'>>()(
   'uuid',
   'outcome',
@@ -35,7 +35,7 @@ export type Advanced = RowOf<typeof ADVANCED>;
 
 export function tellEnds(database: Database, limit: number, edges: number): Promise<Advanced[]> {
   return run(database, {
-    doing: 'telling how members of flows ended',
+    doing: 'resolving edges of finished members',
     columns: ADVANCED,
     text: `SELECT ${ADVANCED.list} FROM ${database.prefix}ff_tell_ends($1, $2)`,
     params: [limit, edges],
@@ -45,13 +45,13 @@ export function tellEnds(database: Database, limit: number, edges: number): Prom
 
 const FLOW = columns<ExecutionKey>({ uuid: 'flow_id', partition: 'partition_key' });
 
-/** A join whose losers are to be stopped: its flow, and the member it belongs to. */
+/** A join with losers to cancel: its flow, and the member it belongs to. */
 const GROUP = withColumns(FLOW, columns<{ downstream: string }>({ downstream: 'downstream_eid' }));
 export type PendingGroup = RowOf<typeof GROUP>;
 
 export function listPendingGroups(database: Database, limit: number): Promise<PendingGroup[]> {
   return run(database, {
-    doing: 'looking for losers of joins',
+    doing: 'finding losers of joins',
     columns: GROUP,
     text: `SELECT ${GROUP.list} FROM ${database.prefix}ff_pending_cancel_groups
            ORDER BY enqueued_at_ms LIMIT $1`,
@@ -63,7 +63,7 @@ export function listPendingGroups(database: Database, limit: number): Promise<Pe
 const CANCELLED = columnsOf<Answered>()('uuid', 'outcome', 'workerInstanceId');
 export type CancelledMember = RowOf<typeof CANCELLED>;
 
-/** What became of one call, which its first row says, and what was cancelled by it. */
+/** The outcome of one call, from its first row, and the members it cancelled. */
 export interface Cancelling<Outcome extends string> {
   outcome: Outcome;
   cancelled: CancelledMember[];
@@ -91,7 +91,7 @@ export function cancelSiblings(
   limit: number,
 ): Promise<Cancelling<Dispatched>> {
   return cancelBy(database, {
-    doing: 'stopping the losers of a join',
+    doing: 'cancelling the losers of a join',
     call: 'ff_cancel_siblings($1::smallint, $2::uuid, $3::uuid, $4)',
     params: [group.partition, group.uuid, group.downstream, limit],
   });
@@ -106,7 +106,7 @@ export async function reconcileSiblings(
   limit: number,
 ): Promise<Record<SiblingRepair, number>> {
   const rows = await run(database, {
-    doing: 'looking after losers of joins',
+    doing: 'repairing losers of joins',
     columns: REPAIRED,
     text: `SELECT ${REPAIRED.list} FROM ${database.prefix}ff_reconcile_siblings($1)`,
     params: [limit],
@@ -144,7 +144,7 @@ export async function cancelFlow(
 
 export function listCancellingFlows(database: Database, limit: number): Promise<ExecutionKey[]> {
   return run(database, {
-    doing: 'looking for flows that are being cancelled',
+    doing: 'finding flows that are being cancelled',
     columns: FLOW,
     text: `SELECT ${FLOW.list} FROM ${database.prefix}ff_cancel_backlog ORDER BY requested_at_ms LIMIT $1`,
     params: [limit],
@@ -152,7 +152,7 @@ export function listCancellingFlows(database: Database, limit: number): Promise<
   });
 }
 
-/** `held`: somebody else is at it, or it is done. */
+/** `held`: another process is doing it, or it is done. */
 export function cancelMembers(
   database: Database,
   flow: string,
@@ -165,7 +165,7 @@ export function cancelMembers(
   });
 }
 
-/** A place among members that are not counted. */
+/** A position among members that are not counted. */
 export interface MemberPlace {
   flow: string;
   execution: string;
@@ -177,14 +177,16 @@ const LOST = columns<{ [Part in keyof MemberPlace]: string | null } & { found: n
   execution: 'execution_id',
 });
 
-/** Has ends told that nobody was left to tell, of the next members; answers how many, and where to go on. There should be none. */
+/**
+ * Finds finished members whose edges were never resolved. Returns how many, and where to continue. Any found is a bug.
+ */
 export async function tellLostEnds(
   database: Database,
   after: MemberPlace,
   limit: number,
 ): Promise<{ found: number; next: MemberPlace | null }> {
   const rows = await run(database, {
-    doing: 'looking for ends that were not told',
+    doing: 'finding unresolved edges',
     columns: LOST,
     text: `SELECT ${LOST.list} FROM ${database.prefix}ff_tell_lost_ends($1::uuid, $2::uuid, $3)`,
     params: [after.flow, after.execution, limit],

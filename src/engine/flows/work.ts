@@ -1,8 +1,8 @@
 /**
- * Finishes what ends of members have left to be done: tells those after them, stops the losers of joins, cancels members of cancelled
- * flows. All of it is stored and taken in turns: any process may do it at any moment, and a process that dies leaves it to the others.
+ * Does the work that finished members leave behind: resolves the edges after them, cancels the losers of joins, cancels
+ * members of cancelled flows. The work is stored: any process may do it, and what a dead process leaves others finish.
  */
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import { formatExecutionId, type ExecutionId } from '../../contract/ids.ts';
 import { EngineError } from '../../contract/errors.ts';
 import {
@@ -18,20 +18,20 @@ import {
 import { announce, type Answer } from '../kit/announce.ts';
 import type { EngineContext } from '../kit/context.ts';
 
-/** Ends told in one transaction, and edges of them resolved. */
+/** Finished members handled in one transaction, and their edges resolved. */
 const ENDS = 100;
 const EDGES = 500;
-/** Joins taken in one round, and losers stopped in one transaction. */
+/** Joins handled in one round, and losers cancelled in one transaction. */
 export const GROUPS = 50;
 const LOSERS = 500;
-/** Flows taken in one round, and members cancelled in one transaction. */
+/** Flows handled in one round, and members cancelled in one transaction. */
 const FLOWS = 20;
 const MEMBERS = 500;
-/** How long an engine that is closed goes on with it. */
+/** How long closing an engine waits for it. */
 const CLOSE_MS = 1_000;
-/** Before a flow that somebody else is cancelling is looked at again. */
+/** Delay before trying again while another process cancels the flow. */
 const HELD_MS = 50;
-/** Rounds of one call; what is left then is for the next. */
+/** Most rounds of one call. */
 const ROUNDS = 1_000;
 
 /** What a round of the dispatcher did with the joins it found. */
@@ -43,13 +43,13 @@ export interface DispatchReport {
   errors: number;
 }
 
-/** Tells ends until there are none, or only those that others tell. Answers how many rounds it took. */
+/** Resolves edges of finished members until none are left, or others are doing it. Returns the number of rounds. */
 async function tellAll(context: EngineContext, signal: AbortSignal | undefined): Promise<number> {
   let round = 0;
   for (; round < ROUNDS; round += 1) {
     if (signal?.aborted === true) break;
     const rows = await tellEnds(context.database, ENDS, EDGES);
-    // What is left after this round is for the next one, here: nobody has to be told of it.
+    // The next round does what this one leaves, so it need not be announced.
     announce(
       context,
       rows.filter((row) => row.outcome !== 'more'),
@@ -59,7 +59,7 @@ async function tellAll(context: EngineContext, signal: AbortSignal | undefined):
   return round;
 }
 
-/** One round over joins whose losers are to be stopped, the oldest first; each in a transaction of its own. */
+/** One round over joins with losers to cancel, oldest first, each in its own transaction. */
 export async function dispatchSiblings(context: EngineContext, limit = GROUPS): Promise<DispatchReport> {
   const report: DispatchReport = {
     dispatched: 0,
@@ -72,7 +72,7 @@ export async function dispatchSiblings(context: EngineContext, limit = GROUPS): 
     try {
       report[await dispatchGroup(context, group)] += 1;
     } catch {
-      // One bad join never stops the rest; it stays for the next round.
+      // A failing join must not block the rest; it stays for the next round.
       report.errors += 1;
     }
   }
@@ -96,12 +96,15 @@ async function dispatchGroup(context: EngineContext, group: PendingGroup): Promi
   }
 }
 
-/** What it leaves to its flow is stored, and done in the rounds that stopped it. */
+/** The flow work that a cancelled member causes is stored, and done in the same rounds. */
 function toAnswer(row: CancelledMember): Answer {
   return { ...row, outcome: 'member_cancelled' };
 }
 
-/** Cancels the members of one flow that is being cancelled, in chunks. Answers those that were; who waits does so until others are done, too. */
+/**
+ * Cancels the members of a cancelled flow in chunks. Returns the ids it cancelled; with `others: 'await'` it also waits
+ * for other processes.
+ */
 export async function cancelInChunks(
   context: EngineContext,
   flow: { uuid: string; partition: number },
@@ -114,7 +117,7 @@ export async function cancelInChunks(
     announce(context, cancelled.map(toAnswer));
     ids.push(...cancelled.map((row) => formatExecutionId(flow.partition, row.uuid)));
     if (outcome === 'done' || (outcome === 'held' && options.others === 'leave')) return ids;
-    if (outcome === 'held') await pause(HELD_MS);
+    if (outcome === 'held') await delay(HELD_MS);
   }
 }
 
@@ -123,7 +126,7 @@ interface WorkDone {
   failed: number;
 }
 
-/** Cancels members of the flows that were cancelled first. One bad flow never stops the rest. */
+/** Cancels members of the flows that were cancelled first. A failing flow does not block the rest. */
 async function cancelOldest(context: EngineContext, signal: AbortSignal | undefined): Promise<WorkDone> {
   const work: WorkDone = { done: 0, failed: 0 };
   for (const flow of await listCancellingFlows(context.database, FLOWS)) {
@@ -147,22 +150,22 @@ async function workOnce(context: EngineContext, signal: AbortSignal | undefined)
   };
 }
 
-/** Does what there is to do now. Answers how much there was. */
+/** Does the outstanding work. Returns how much there was. Throws `contention` when some of it failed. */
 export async function workOnFlows(context: EngineContext, signal?: AbortSignal): Promise<number> {
   let done = 0;
   for (let round = 0; round < ROUNDS; round += 1) {
     if (signal?.aborted === true) return done;
     const work = await workOnce(context, signal);
     if (work.failed > 0)
-      throw new EngineError('contention', `Work on ${work.failed} flows failed; it is tried again.`);
-    // What is left is in others' hands, or there is nothing.
+      throw new EngineError('contention', `Work on ${work.failed} flows failed and will be retried.`);
+    // Nothing is left, or other processes are doing it.
     if (work.done === 0) return done;
     done += work.done;
   }
   return done;
 }
 
-/** Has the work done soon by this process, once however often it is asked. */
+/** Runs flow work in the background, once however often it is requested. */
 export class FlowWork {
   readonly #work: (signal: AbortSignal) => Promise<number>;
   readonly #stop = new AbortController();
@@ -173,12 +176,12 @@ export class FlowWork {
     this.#work = work;
   }
 
-  /** Has it begun; whoever asks does not wait for it. Only `announce` does. */
+  /** Starts the work without waiting for it. Only `announce` calls this. */
   stir(): void {
     void this.finish();
   }
 
-  /** Until what there is to do now is done. */
+  /** Waits until the outstanding work is done. */
   async finish(): Promise<void> {
     this.#again = true;
     this.#running ??= this.#run().finally(() => {
@@ -190,14 +193,14 @@ export class FlowWork {
   async #run(): Promise<void> {
     while (this.#again && !this.#stop.signal.aborted) {
       this.#again = false;
-      // What fails here is found by the reconcilers, who say so.
+      // The reconcilers find and report what fails here.
       await this.#work(this.#stop.signal).catch(() => undefined);
     }
   }
 
-  /** What is not done in time is left to others. */
+  /** Stops after a short wait; unfinished work is left to others. */
   async close(): Promise<void> {
-    await Promise.race([this.#running, pause(CLOSE_MS, undefined, { ref: false })]);
+    await Promise.race([this.#running, delay(CLOSE_MS, undefined, { ref: false })]);
     this.#stop.abort();
     await this.#running;
   }

@@ -3,7 +3,7 @@
  * capabilities. The general ones are in contract/kinds.ts.
  */
 import { LIMITS } from '../../contract/limits.ts';
-import { anyString, list, asciiName, string, textFault, whole } from '../../contract/kinds.ts';
+import { anyString, list, asciiName, refusedAs, string, textFault, whole } from '../../contract/kinds.ts';
 import { fault, faultAt, Kind } from '../../contract/shape.ts';
 import { CAPABILITY_LIMITS, capabilityBytes, capabilityFault } from '../../model/capabilities.ts';
 
@@ -53,15 +53,18 @@ const tokens = list(
 );
 
 /** Well-formed tokens; the limits count each token once. */
-export const capabilityList = new Kind<readonly string[]>((value) => {
-  const found = tokens.faultOf(value);
-  if (found !== undefined) return found;
-  const different = [...new Set(value as string[])];
-  if (different.length > CAPABILITY_LIMITS.maxTokens) {
-    return fault(`has more than ${CAPABILITY_LIMITS.maxTokens} tokens`);
-  }
-  if (capabilityBytes(different) > CAPABILITY_LIMITS.maxBytes) {
-    return fault(`is longer than ${CAPABILITY_LIMITS.maxBytes} bytes in total`);
-  }
-  return undefined;
-}).refusedAs('invalid_capabilities');
+export const capabilityList = refusedAs(
+  'invalid_capabilities',
+  new Kind<readonly string[]>((value) => {
+    const found = tokens.faultOf(value);
+    if (found !== undefined) return found;
+    const different = [...new Set(value as string[])];
+    if (different.length > CAPABILITY_LIMITS.maxTokens) {
+      return fault(`has more than ${CAPABILITY_LIMITS.maxTokens} tokens`);
+    }
+    if (capabilityBytes(different) > CAPABILITY_LIMITS.maxBytes) {
+      return fault(`is longer than ${CAPABILITY_LIMITS.maxBytes} bytes in total`);
+    }
+    return undefined;
+  }),
+);

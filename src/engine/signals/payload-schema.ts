@@ -1,6 +1,6 @@
 /**
- * JSON Schemas of waitpoints: whether one can be used, and whether a payload fits it. They are checked where signals are
- * delivered, which may be in a process that knows nothing of the task.
+ * JSON Schemas of waitpoints: whether one can be used, and whether a payload matches it. Payloads are checked where
+ * signals are delivered, possibly in a process without the task's code.
  */
 import { createContext, Script } from 'node:vm';
 import { Validator, type OutputUnit, type Schema } from '@cfworker/json-schema';
@@ -13,11 +13,11 @@ import { encodeJson } from '../../model/json.ts';
 const DRAFT = '2020-12';
 const MAX_FIELD_LENGTH = 120;
 
-/** The schema as JSON text, if payloads can be checked by it. */
+/** Returns the schema as JSON, or null for none. Throws `invalid_input` when payloads cannot be checked by it. */
 export function checkPayloadSchema(schema: Json | undefined, field: string): string | null {
   if (schema === undefined) return null;
   if (typeof schema !== 'object' || schema === null || Array.isArray(schema))
-    refuse(field, 'must be a JSON Schema, an object');
+    refuse(field, 'must be a JSON Schema object');
   const text = encodeJson(schema, field, LIMITS.schemaBytes)!;
   try {
     withinLimit(() => {
@@ -26,22 +26,18 @@ export function checkPayloadSchema(schema: Json | undefined, field: string): str
     }, field);
   } catch (cause) {
     if (isEngineError(cause)) throw cause;
-    throw new EngineError(
-      'invalid_input',
-      `${field} is not a JSON Schema that can be used: ${reasonOf(cause)}.`,
-      {
-        field,
-        cause,
-      },
-    );
+    throw new EngineError('invalid_input', `${field} is not a usable JSON Schema: ${reasonOf(cause)}.`, {
+      field,
+      cause,
+    });
   }
   return text;
 }
 
-/** These sentences speak of the schema, and of nothing the payload holds. */
+/** Keywords whose messages mention only the schema, nothing from the payload. */
 const TELLING = ['required', 'type', 'enum', 'const', 'minItems', 'maxItems', 'minLength', 'maxLength'];
 
-/** Refuses a payload that does not fit, and says where. The payload itself is not quoted. */
+/** Refuses a payload that does not match, naming the place. The payload itself is not quoted. */
 export function checkPayload(payload: string, schema: unknown): void {
   const worst = firstFault(JSON.parse(payload), schema as Schema);
   if (worst === undefined) return;
@@ -56,10 +52,10 @@ export function checkPayload(payload: string, schema: unknown): void {
   const why = TELLING.includes(worst.keyword)
     ? worst.error.replace(/\.$/, '').slice(0, MAX_FIELD_LENGTH)
     : worst.keyword;
-  refuse(field, `does not fit the waitpoint's schema: ${why}`);
+  refuse(field, `does not match the waitpoint's schema: ${why}`);
 }
 
-/** The names a schema speaks of; others are the payload's own, and not told. */
+/** The property names in a schema. Other names come from the payload and are not repeated. */
 function namesIn(schema: unknown): Set<string> {
   if (typeof schema !== 'object' || schema === null) return new Set();
   const { properties } = schema as { properties?: unknown };
@@ -67,7 +63,7 @@ function namesIn(schema: unknown): Set<string> {
   return new Set([...own, ...Object.values(schema).flatMap((part) => [...namesIn(part)])]);
 }
 
-/** The innermost: it names the place. */
+/** The innermost error: it names the place. */
 function firstFault(value: unknown, schema: Schema): OutputUnit | undefined {
   try {
     return withinLimit(() => new Validator(schema, DRAFT, true).validate(value).errors.at(-1), 'payload');
@@ -84,11 +80,11 @@ const CHECK = new Script('check()');
 let room: { check: () => unknown } | undefined;
 
 /**
- * Runs a check that strangers may make as slow as they like: a `pattern` tried on a text it almost fits takes longer than anybody waits. A
- * script with a time limit is interrupted wherever it is, inside a regular expression too.
+ * Runs a check with a time limit, because a stranger's payload can make a `pattern` run practically forever. A script
+ * with a timeout is interrupted anywhere, even inside a regular expression.
  */
 function withinLimit<Value>(check: () => Value, field: string): Value {
-  // One for all: making it takes longer than most checks.
+  // One context for all: creating it takes longer than most checks.
   room ??= createContext({ check }) as { check: () => unknown };
   room.check = check;
   try {
@@ -97,7 +93,7 @@ function withinLimit<Value>(check: () => Value, field: string): Value {
     if ((error as { code?: unknown } | null)?.code !== 'ERR_SCRIPT_EXECUTION_TIMEOUT') throw error;
     throw new EngineError(
       'invalid_input',
-      `${field} took longer than ${LIMITS.schemaCheckMs} ms to check by the waitpoint's schema: look at its patterns.`,
+      `${field} took longer than ${LIMITS.schemaCheckMs} ms to check against the waitpoint's schema; simplify its patterns.`,
       { field },
     );
   }

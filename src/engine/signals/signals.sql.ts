@@ -1,5 +1,5 @@
 /**
- * Calls the SQL functions of suspension and signals, and reads waitpoints. Nothing here decides anything.
+ * Calls the SQL functions of suspension and signals, and reads waitpoints. Only statements, no decisions.
  */
 import type {
   DeliverOutcome,
@@ -14,9 +14,9 @@ import type { Answered, Refused } from '../executions/answered.sql.ts';
 import type { ExecutionKey, LeaseKey } from '../executions/executions.sql.ts';
 import { runForPerson } from '../database/held.ts';
 import { readUncompiled } from '../database/uncompiled.ts';
-import type { TokenClaims } from './tokens.ts';
+import type { TokenContent } from './tokens.ts';
 
-/** As the functions read it. `schema` is JSON. */
+/** A waitpoint as the SQL functions expect it. `schema` is JSON. */
 export interface WaitpointRow {
   id: string;
   name: string;
@@ -40,8 +40,8 @@ export interface WaitRow {
 export interface SuspendCall {
   lease: LeaseKey;
   transition: string;
-  /** `look`: only begin the waits. */
-  mode: 'suspend' | 'look';
+  /** `poll`: only start the waits. */
+  mode: 'suspend' | 'poll';
   waits: readonly WaitRow[];
   waitpoints: readonly WaitpointRow[];
   maxWaitpoints: number;
@@ -75,7 +75,7 @@ export async function suspendExecution(database: Database, call: SuspendCall): P
     params: [
       ...leaseParams(call.lease),
       call.transition,
-      call.mode === 'look',
+      call.mode === 'poll',
       JSON.stringify(call.waits),
       JSON.stringify(call.waitpoints),
       call.maxWaitpoints,
@@ -88,9 +88,9 @@ export async function suspendExecution(database: Database, call: SuspendCall): P
   return rows[0]!;
 }
 
-/** What the token made with a waitpoint is made again from; null without one, or without its key. */
-export type StoredToken = Pick<TokenClaims, 'waitpointUuid'> & {
-  [Part in 'kid' | 'expiresAtMs']: TokenClaims[Part] | null;
+/** What is stored of the token issued with a waitpoint, enough to make it again; null without a token or its key. */
+export type StoredToken = Pick<TokenContent, 'waitpointUuid'> & {
+  [Part in 'kid' | 'expiresAtMs']: TokenContent[Part] | null;
 } & { print: string | null };
 
 const CREATED = columns<Refused & StoredToken & Pick<Waitpoint, 'waitpointId' | 'createdAtMs'>>({
@@ -124,7 +124,7 @@ export async function createWaitpoint(
 }
 
 export interface SignalCall extends ExecutionKey {
-  /** Its uuid, or for an operator its name. */
+  /** By uuid from a token, or by name for an operator. */
   waitpoint: { uuid: string; kid: string; print: string; tokenExpiresAtMs: number } | { name: string };
   signalId: string;
   name: string;
@@ -139,14 +139,14 @@ export interface SignalCall extends ExecutionKey {
 
 type Accepted = Extract<DeliverOutcome, { outcome: 'accepted' }>;
 
-/** `unchecked`: nothing was done yet; the payload is to be checked by the schema. */
+/** `unchecked`: nothing was done yet; the payload must be checked against the returned schema first. */
 const DELIVERED = columnsOf<
   Answered<DeliverOutcome['outcome'] | 'unknown' | 'unchecked'> &
     Omit<Accepted, 'outcome'> & { schema: unknown }
 >()('outcome', 'signalId', 'effect', 'schema', 'routeId', 'dueInMs');
 export type SignalAnswer = RowOf<typeof DELIVERED>;
 
-/** Repeatable, because its idempotency key is. */
+/** Repeatable, because of its idempotency key. */
 export async function deliverSignal(
   database: Database,
   call: SignalCall,
@@ -199,14 +199,14 @@ const FOUND = columns<
   nowMs: 's.ff_now_ms()',
 });
 
-/** An open waitpoint of an execution that has not ended. */
+/** Finds an open waitpoint of an unfinished execution. */
 export async function findWaitpoint(
   database: Database,
   key: ExecutionKey,
   name: string,
 ): Promise<RowOf<typeof FOUND> | undefined> {
   const rows = await run(database, {
-    doing: 'looking for a waitpoint',
+    doing: 'finding a waitpoint',
     columns: FOUND,
     text: inSchema(
       database,
@@ -237,7 +237,7 @@ const PENDING = columns<Omit<PendingWaitpoint, 'tokenFingerprint'>>({
   waitingSinceMs: 'CASE WHEN x.wait IS NOT NULL THEN s.suspended_at_ms END',
   timeoutAtMs: "(x.wait ->> 'timeout_at_ms')::bigint",
   expiresAtMs: 'w.expires_at_ms',
-  // Of the leaves that count here, unless one of them takes any name.
+  // The names that leaves of the condition ask for at this waitpoint; empty when one takes any name.
   matches: `(
     SELECT CASE WHEN bool_or(l ->> 'match' IS NULL) THEN '{}' ELSE coalesce(array_agg(DISTINCT l ->> 'match'), '{}') END
     FROM jsonb_path_query(x.wait -> 'condition', 'strict $.** ? (@.kind == "count")') l
@@ -290,7 +290,7 @@ export interface WaitpointPlace {
   name: string;
 }
 
-/** Of the executions that are suspended, from a place on, the longest wait first. */
+/** Lists waitpoints of suspended executions, longest wait first. */
 export function listWaitedFor(
   database: Database,
   after: WaitpointPlace | null,
@@ -298,7 +298,7 @@ export function listWaitedFor(
 ): Promise<OpenWaitpoint[]> {
   const { prefix } = database;
   return readUncompiled(database, {
-    doing: 'listing what is waited for',
+    doing: 'listing waitpoints',
     columns: OPEN,
     text: `SELECT ${OPEN.list}
            FROM ${prefix}ff_suspension s
@@ -317,7 +317,7 @@ export function listWaitedFor(
   });
 }
 
-/** False when there is no such waitpoint. */
+/** Returns false when there is no such waitpoint. */
 export async function revokeTokens(
   database: Database,
   key: ExecutionKey,

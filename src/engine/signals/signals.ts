@@ -1,5 +1,5 @@
 /**
- * Says something to a waiting execution: by a token, which is authenticated before any row is looked at, or as an operator.
+ * Delivers signals: with a token, which is authenticated before any row is read, or as an operator.
  */
 import { createHash, randomUUID } from 'node:crypto';
 import { EngineError } from '../../contract/errors.ts';
@@ -14,23 +14,23 @@ import { announce } from '../kit/announce.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { encodeJson } from '../../model/json.ts';
 import { checkPayload } from './payload-schema.ts';
-import { fingerprintOf, MAX_TOKEN_LENGTH, tokenIn, type TokenBond, type TokenClaims } from './tokens.ts';
+import { fingerprintOf, MAX_TOKEN_LENGTH, tokenIn, type TokenBond, type TokenContent } from './tokens.ts';
 
 const DEFAULT_NAME = 'signal';
 const DEFAULT_APPROVAL = 'approved';
 /** A link has an address besides its token. */
 const MAX_LINK_LENGTH = MAX_TOKEN_LENGTH + 2 * LIMITS.linkBytes;
 
-/** Given by the engine itself, and by nobody else. */
-const KEPT_TYPES = ['operator', 'token', 'engine'];
+/** Source types that only the engine assigns. */
+const RESERVED_TYPES = ['operator', 'token', 'engine'];
 
 export const waitpointName = asciiName(LIMITS.waitpointNameBytes);
 export const signalName = string(LIMITS.signalNameBytes);
 export const signalSource = shape<SignalSource>({
   type: string(LIMITS.sourceBytes)
     .and((type) =>
-      type.includes(':') || KEPT_TYPES.includes(type)
-        ? fault(`must have no colon and be none of ${KEPT_TYPES.join(', ')}`)
+      type.includes(':') || RESERVED_TYPES.includes(type)
+        ? fault(`must contain no colon and not be ${RESERVED_TYPES.join(', ')}, which are reserved`)
         : undefined,
     )
     .optional(),
@@ -51,23 +51,23 @@ const approveRequest = shape<ApproveRequest>({ by: string(LIMITS.sourceBytes), .
 
 export async function deliverSignal(context: EngineContext, request: SignalRequest): Promise<DeliverOutcome> {
   signalRequest.checkKeys(request, 'request');
-  // Whoever is not configured to know tokens should hear that, and not that this one is bad.
+  // Throws without a signing secret, instead of calling the token invalid.
   void context.signing.firstPrint;
   const given = anyString.check(request.token, 'request.token');
   const token = given.length > MAX_LINK_LENGTH ? '' : tokenIn(given);
-  const claims = context.signing.open(token);
-  if (claims === undefined) throw invalidToken();
+  const content = context.signing.open(token);
+  if (content === undefined) throw invalidToken();
   const answer = await send(context, {
-    uuid: claims.executionUuid,
-    partition: claims.partition,
+    uuid: content.executionUuid,
+    partition: content.partition,
     waitpoint: {
-      uuid: claims.waitpointUuid,
-      kid: claims.kid,
-      print: claims.print,
-      tokenExpiresAtMs: claims.expiresAtMs,
+      uuid: content.waitpointUuid,
+      kid: content.kid,
+      print: content.print,
+      tokenExpiresAtMs: content.expiresAtMs,
     },
-    ...(await faultlessly(context, claims, () =>
-      saidBy(signalRequest.check(request, 'request'), claims, token),
+    ...(await faultlessly(context, content, () =>
+      saidBy(signalRequest.check(request, 'request'), content, token),
     )),
     ...LIMIT,
   });
@@ -76,13 +76,13 @@ export async function deliverSignal(context: EngineContext, request: SignalReque
 }
 
 const LIMIT = { maxSignals: LIMITS.signals, maxBytes: LIMITS.signalsBytes };
-/** Others may have used up what there is. */
+/** A reserve for operators: others may have used up the limit. */
 const OPERATOR_LIMIT = {
   maxSignals: LIMITS.signals + LIMITS.operatorSignals,
   maxBytes: LIMITS.signalsBytes + LIMITS.operatorSignalsBytes,
 };
 
-/** What is wrong with a request is for those whose token is good; others learn nothing. */
+/** Reports faults of a request only to callers with a valid token; others learn nothing. */
 async function faultlessly<Value>(
   context: EngineContext,
   { kid, print }: { kid: string; print: string },
@@ -123,11 +123,11 @@ type Said = Pick<
 >;
 type Saying = Pick<SignalRequest, 'name' | 'payload' | 'idempotencyKey'>;
 
-/** What a token says cannot be said differently, nor by anybody else, nor twice. */
-function saidBy(request: SignalRequest, { bond, waitpointUuid }: TokenClaims, token: string): Said {
-  for (const member of ['name', 'payload'] as const)
-    if (bond.signal !== undefined && request[member] !== undefined)
-      refuse(`request.${member}`, 'is said by the token already');
+/** Applies what the token fixes: the signal, its source, and that it can be sent once only. */
+function saidBy(request: SignalRequest, { bond, waitpointUuid }: TokenContent, token: string): Said {
+  for (const key of ['name', 'payload'] as const)
+    if (bond.signal !== undefined && request[key] !== undefined)
+      refuse(`request.${key}`, 'is fixed by the token; leave it out');
   const source = sourceOf(request.source, bond) ?? { type: 'token', identity: waitpointUuid };
   const saying = said({ ...request, ...bond.signal }, source);
   return bond.once === true ? { ...saying, idempotencyKey: `t:${fingerprintOf(token)}` } : saying;
@@ -149,8 +149,8 @@ function said(
 }
 
 /**
- * A key is its source's own: another's cannot be taken. A signal without one is still one signal when its answer is lost and it
- * is sent again.
+ * Keys are separate per source, so that nobody can use up another's. Without a key the signal id takes its place, so
+ * that a signal sent again after a lost response is still one signal.
  */
 function keyOf(key: string | undefined, { type, identity }: SignalSource, signalId: string): string {
   if (key === undefined) return `s:${signalId}`;
@@ -165,7 +165,7 @@ function sourceOf(
   const given = source === undefined ? undefined : withType(source);
   if (bound === undefined) return given;
   if (given !== undefined && (given.type !== bound.type || given.identity !== bound.identity))
-    refuse('request.source', 'is not who the token is for');
+    refuse('request.source', 'is not the source the token was issued for');
   return bound;
 }
 
@@ -173,7 +173,7 @@ export function withType({ type = 'user', identity }: SignalSource): Required<Si
   return { type, identity };
 }
 
-/** The schema of a waitpoint that has one is answered first, and its payload sent again when it fits. */
+/** A waitpoint with a schema returns it first; the signal is sent again once its payload matches. */
 async function send(context: EngineContext, call: SignalCall): Promise<SignalAnswer> {
   let answer = await deliver(context.database, call, 'unchecked');
   if (answer.outcome === 'unchecked') {
@@ -181,7 +181,7 @@ async function send(context: EngineContext, call: SignalCall): Promise<SignalAns
     answer = await deliver(context.database, call, 'checked');
   }
   if (answer.outcome === 'accepted') announce(context, [{ ...answer, outcome: answer.effect }]);
-  // Only a call of this one's can have the same id: its answer was lost on the way.
+  // The same signal id means that this very call was repeated after its response was lost.
   const isOwn = answer.outcome === 'duplicate' && answer.signalId === call.signalId;
   return isOwn ? { ...answer, outcome: 'accepted' } : answer;
 }
@@ -189,10 +189,10 @@ async function send(context: EngineContext, call: SignalCall): Promise<SignalAns
 function toOutcome({ outcome, signalId, effect }: SignalAnswer): DeliverOutcome {
   if (outcome === 'accepted' || outcome === 'duplicate') return { outcome, signalId, effect };
   if (outcome === 'closed' || outcome === 'expired' || outcome === 'too_many') return { outcome };
-  throw new EngineError('invariant_broken', `The database answered an unknown outcome ${outcome}.`);
+  throw new EngineError('invariant_broken', `The database returned an unknown outcome: ${outcome}.`);
 }
 
-/** One sentence for everything: a stranger learns nothing from it. */
+/** One message for every fault, so that a stranger learns nothing from it. */
 function invalidToken(): EngineError {
   return new EngineError('invalid_token', 'The token is not valid.', { field: 'request.token' });
 }

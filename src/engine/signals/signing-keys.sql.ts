@@ -1,14 +1,14 @@
 /**
- * The keys that tokens are signed with: which one signs, which verify, and the functions that change that. Nothing here decides
- * anything.
+ * The keys that tokens are signed with: which one signs, which verify, and the functions that change that. Only
+ * statements, no decisions.
  */
 import type { SigningKey } from '../../contract/signals.ts';
 import { columns, inSchema, type RowOf } from '../database/columns.ts';
 import { run, type Database } from '../database/database.ts';
-import type { TokenClaims } from './tokens.ts';
+import type { TokenContent } from './tokens.ts';
 
-/** A key by its id, and its secret by what tells it from others. */
-export type KeyName = Pick<TokenClaims, 'kid'> & { print: string };
+/** A key's id, and the print that identifies its secret. */
+export type KeyName = Pick<TokenContent, 'kid'> & { print: string };
 
 const KEY = columns<KeyName & Omit<SigningKey, 'state' | 'secret'> & { nowMs: number }>({
   kid: 'kid',
@@ -34,7 +34,7 @@ export function listKeys(database: Database): Promise<RowOf<typeof KEY>[]> {
 
 const CURRENT = columns<KeyName>({ kid: 'kid', print: 'secret_print' });
 
-/** The key that signs; the one offered becomes it when there is none. */
+/** Returns the key that signs; the offered one becomes it when there is none. */
 export async function currentKey(database: Database, offered: KeyName, tokenMs: number): Promise<KeyName> {
   const rows = await run(database, {
     doing: 'finding the signing key',
@@ -46,7 +46,7 @@ export async function currentKey(database: Database, offered: KeyName, tokenMs: 
   return rows[0]!;
 }
 
-/** Not repeatable: a second rotation would end the grace of nothing, but make one key too many. */
+/** Not repeatable: a second rotation would make one key too many. */
 export async function rotateKey(
   database: Database,
   made: KeyName,
@@ -72,10 +72,10 @@ export async function revokeKey(database: Database, kid: string): Promise<string
   return rows[0]!.outcome;
 }
 
-/** Whether tokens of a key are good now. */
+/** Whether tokens of a key are valid now. */
 export async function keyVerifies(database: Database, kid: string, print: string): Promise<boolean> {
   const rows = await run<{ verifies: boolean }>(database, {
-    doing: 'looking at a signing key',
+    doing: 'checking a signing key',
     text: `SELECT ${database.prefix}ff_key_verifies($1::text, $2::text) AS verifies`,
     params: [kid, print],
     repeatable: 'yes',

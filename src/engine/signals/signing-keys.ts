@@ -1,6 +1,6 @@
 /**
- * Which keys sign and verify tokens: the one that signs is made when it is first needed; rotation and revocation are an
- * operator's. Keys are named here, never shown.
+ * Which keys sign and verify tokens. The signing key is made when it is first needed; operators rotate and revoke. Keys
+ * appear here by id, never in full.
  */
 import { randomBytes } from 'node:crypto';
 import { string, whole } from '../../contract/kinds.ts';
@@ -11,7 +11,7 @@ import { currentKey, listKeys, revokeKey, rotateKey, type KeyName } from './sign
 import type { EngineContext } from '../kit/context.ts';
 
 const KID_BYTES = 4;
-/** Keys are listed for so long after they were last of use. */
+/** How long unused keys stay in the list. */
 const FORGET_MS = 2_592_000_000;
 
 const keyId = string(32);
@@ -21,7 +21,9 @@ function newKid(): string {
   return randomBytes(KID_BYTES).toString('hex');
 }
 
-/** Read anew for every token, good for so long: one signed by a key that was just revoked would be good for nothing. */
+/**
+ * Returns the key to sign a token of this lifetime. Read for every token: one signed by a revoked key would be invalid.
+ */
 export async function signingKey(context: EngineContext, tokenMs: number): Promise<KeyName> {
   return currentKey(context.database, { kid: newKid(), print: context.signing.firstPrint }, tokenMs);
 }

@@ -1,18 +1,20 @@
 /**
- * The secrets a process signs tokens with. They come from its configuration and never leave it: the database knows only which
- * keys are made from which of them, by a print that tells nothing. Rows of keys and tokens themselves are elsewhere.
+ * The secrets a process signs tokens with. They come from its configuration and never leave it: the database stores
+ * only prints, which identify a secret without revealing it. Key rows and tokens are in other files.
  */
 import { EngineError } from '../../contract/errors.ts';
 import { anyString, list, stringOr } from '../../contract/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import { fault, type Kind } from '../../contract/shape.ts';
-import { deriveKey, openToken, printOf, signToken, type TokenClaims } from './tokens.ts';
+import { deriveKey, openToken, printOf, signToken, type TokenContent } from './tokens.ts';
 
+/** One secret, or several: the first makes new keys, the others still verify. */
 export type SigningSecret = string | readonly string[];
 
+/** Signs and opens tokens with the configured secrets. */
 export class Signing {
   readonly #schema: string;
-  /** By print; the first is the one new keys are made from. */
+  /** By print; new keys are made from the first. */
   readonly #secrets: ReadonlyMap<string, string>;
 
   constructor(secrets: readonly string[], schema: string) {
@@ -20,7 +22,7 @@ export class Signing {
     this.#secrets = new Map(secrets.map((secret) => [printOf(secret), secret]));
   }
 
-  /** The print new keys are made from; throws when there is no secret. */
+  /** The print of the first secret. Throws `signing_not_configured` when there is none. */
   get firstPrint(): string {
     const first = this.#secrets.keys().next();
     if (first.done === true) throw notConfigured('no signing secret is configured');
@@ -31,22 +33,24 @@ export class Signing {
     return this.#secrets.has(print);
   }
 
-  sign(claims: TokenClaims, print: string): string {
+  sign(content: TokenContent, print: string): string {
     const secret = this.#secrets.get(print);
     if (secret === undefined)
-      throw notConfigured(`key ${claims.kid} was made from a secret it does not have`);
-    return signToken(claims, deriveKey(secret, this.#schema, claims.kid));
+      throw notConfigured(`key ${content.kid} was made from a secret that this process does not have`);
+    return signToken(content, deriveKey(secret, this.#schema, content.kid));
   }
 
-  /** What a token says and which secret signed it, if it is one of ours. The database is not asked. */
-  open(token: string): (TokenClaims & { print: string }) | undefined {
+  /**
+   * Returns a token's content and the secret that signed it; undefined when no secret did. Does not ask the database.
+   */
+  open(token: string): (TokenContent & { print: string }) | undefined {
     return openToken(token, (kid) =>
       [...this.#secrets].map(([print, secret]) => ({ print, key: deriveKey(secret, this.#schema, kid) })),
     );
   }
 }
 
-/** Long enough to be a secret. What is wrong with one is said without quoting it. */
+/** A string long enough to be a secret. Its error messages do not quote it. */
 const secret = anyString.and((given) =>
   Buffer.byteLength(given) < LIMITS.signingSecretBytesMin
     ? fault(`must have at least ${LIMITS.signingSecretBytesMin} bytes; make one with openssl rand -hex 32`)
@@ -62,6 +66,6 @@ export function secretsOf(given: SigningSecret = []): readonly string[] {
 function notConfigured(why: string): EngineError {
   return new EngineError(
     'signing_not_configured',
-    `Tokens cannot be made here: ${why}. Give every process the same signingSecret (FLOWFABRIC_SIGNING_SECRET for the command line).`,
+    `Tokens cannot be used in this process: ${why}. Give every process the same signingSecret (FLOWFABRIC_SIGNING_SECRET for the command line).`,
   );
 }

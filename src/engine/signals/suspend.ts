@@ -1,5 +1,5 @@
 /**
- * Suspends a running execution until something is said. What is asked for is checked as a whole before anything is written.
+ * Suspends a running execution until a signal arrives. The whole request is checked before anything is written.
  */
 import { randomUUID } from 'node:crypto';
 import { EngineError } from '../../contract/errors.ts';
@@ -49,7 +49,7 @@ const suspendRequest = shape<SuspendRequest>({
     shape<NamedWaitpoint>({ name: waitpointName, schema: parsed.optional() }),
     LIMITS.waitpoints,
   ).optional(),
-  mode: choice(['suspend', 'look']).optional(),
+  mode: choice(['suspend', 'poll']).optional(),
 });
 
 type NamedWaitpoint = NonNullable<SuspendRequest['waitpoints']>[number];
@@ -59,7 +59,7 @@ interface All {
 }
 type Any = Omit<All, 'kind'> & { readonly kind: 'any' };
 
-/** How deep it is, and how many it counts, is judged for the condition as a whole. */
+/** Depth and counts are checked for the condition as a whole. */
 const signalCondition = variants<CountCondition | All | Any, 'kind'>('kind', {
   count: shape<CountCondition>({
     kind: choice(['count']),
@@ -68,8 +68,8 @@ const signalCondition = variants<CountCondition | All | Any, 'kind'>('kind', {
     waitpoints: list(waitpointName, LIMITS.conditionWaitpoints),
     match: signalName.optional(),
   }),
-  all: shape<All>({ kind: choice(['all']), of: list(parsed, LIMITS.conditionMembers) }),
-  any: shape<Any>({ kind: choice(['any']), of: list(parsed, LIMITS.conditionMembers) }),
+  all: shape<All>({ kind: choice(['all']), of: list(parsed, LIMITS.conditionParts) }),
+  any: shape<Any>({ kind: choice(['any']), of: list(parsed, LIMITS.conditionParts) }),
 });
 
 const TRANSITIONS: Record<WaitReason, TransitionName> = {
@@ -118,18 +118,25 @@ function toOutcome(answer: SuspendAnswer): SuspendOutcome {
   }
 }
 
-/** What only the database could know to be wrong. */
+/** Throws for faults that only the database can find. */
 export function refuseFault(outcome: string): void {
   if (outcome === 'too_many_waitpoints')
-    refuse('waitpoints', `are more than the ${LIMITS.waitpoints} an execution may have`, 'too_many');
+    refuse('waitpoints', `exceed the limit of ${LIMITS.waitpoints} per execution`, 'too_many');
   if (outcome === 'waitpoint_taken')
-    refuse('condition', 'names a waitpoint that belongs to another wait; give this one a name of its own');
+    refuse('condition', 'names a waitpoint that belongs to another wait; use another name');
   if (outcome === 'schema_late')
-    refuse('schema', 'must be given to createWaitpoint as well: what comes before the wait is checked by it');
+    refuse(
+      'schema',
+      'must be passed to createWaitpoint, too, because earlier signals are checked against it',
+    );
   if (outcome === 'name_taken')
-    throw new EngineError('invalid_step', 'A wait has the name of a step or sleep that is stored already.', {
-      field: 'name',
-    });
+    throw new EngineError(
+      'invalid_step',
+      'A wait has the name of a stored step or sleep; rename one of them.',
+      {
+        field: 'name',
+      },
+    );
 }
 
 function waitRow(wait: WaitRequest, field: string): WaitRow {
@@ -146,19 +153,19 @@ function waitRow(wait: WaitRequest, field: string): WaitRow {
 
 const FAULTS: Record<ConditionFault, string> = {
   too_deep: `is nested deeper than ${LIMITS.conditionDepth} levels`,
-  too_many_leaves: `counts in more than ${LIMITS.conditionLeaves} places`,
+  too_many_leaves: `has more than ${LIMITS.conditionLeaves} counts`,
   too_long: `is longer than ${LIMITS.conditionBytes} bytes as JSON`,
-  no_members: 'has an all or any without members',
-  too_many_members: `has an all or any of more than ${LIMITS.conditionMembers} members`,
-  no_waitpoints: 'counts at no waitpoint',
+  no_parts: 'has an all or any without conditions',
+  too_many_parts: `has an all or any of more than ${LIMITS.conditionParts} conditions`,
+  no_waitpoints: 'counts at no waitpoint; name at least one',
   too_many_waitpoints: `counts at more than ${LIMITS.conditionWaitpoints} waitpoints`,
-  count_not_positive: 'counts to n, which must be a whole number from 1',
-  count_too_high: `counts to more than ${LIMITS.conditionCount}`,
-  count_exceeds_waitpoints: 'counts more waitpoints than it names',
-  empty_match: 'matches an empty name',
+  count_not_positive: 'has an n that is not a whole number of at least 1',
+  count_too_high: `has an n above ${LIMITS.conditionCount}`,
+  count_exceeds_waitpoints: 'asks for more waitpoints than it names',
+  empty_match: 'has an empty match',
 };
 
-/** Only what is known of it is passed on. */
+/** Returns a copy with known keys only. */
 function checkCondition(condition: SignalCondition, field: string): SignalCondition {
   const plain = toCondition(condition, field, 0);
   const found = conditionFault(plain);
@@ -167,7 +174,7 @@ function checkCondition(condition: SignalCondition, field: string): SignalCondit
 }
 
 function toCondition(condition: SignalCondition, field: string, depth: number): SignalCondition {
-  // A condition that contains itself must come to an end.
+  // Stops at a condition that contains itself.
   if (depth > LIMITS.conditionDepth) refuse(field, FAULTS.too_deep);
   const given = signalCondition.check(condition, field);
   if (given.kind === 'count') {
@@ -176,11 +183,11 @@ function toCondition(condition: SignalCondition, field: string, depth: number): 
   }
   return {
     kind: given.kind,
-    of: given.of.map((member, index) => toCondition(member, `${field}.of[${index}]`, depth + 1)),
+    of: given.of.map((part, index) => toCondition(part, `${field}.of[${index}]`, depth + 1)),
   };
 }
 
-/** The schemas that are given, by waitpoint, as JSON texts. */
+/** The given schemas as JSON, by waitpoint. */
 function schemasOf({ waitpoints = [] }: SuspendRequest): Map<string, string | null> {
   return new Map(
     waitpoints.map(({ name, schema }, index) => [
@@ -190,7 +197,7 @@ function schemasOf({ waitpoints = [] }: SuspendRequest): Map<string, string | nu
   );
 }
 
-/** One row a waitpoint: each is one wait's alone, and lives as long as that may last. */
+/** One row per waitpoint: each belongs to one wait, and stays open as long as that may last. */
 function waitpointRows(
   waits: readonly WaitRow[],
   schemas: ReadonlyMap<string, string | null>,
@@ -209,8 +216,8 @@ function waitpointRows(
     }),
   );
   const names = new Set(rows.map((row) => row.name));
-  if (names.size < rows.length) refuse('request.waits', 'share a waitpoint; each must have its own');
+  if (names.size < rows.length) refuse('request.waits', 'share a waitpoint; give each wait its own');
   for (const name of schemas.keys())
-    if (!names.has(name)) refuse('request.waitpoints', `has ${name}, at which nothing is waited for`);
+    if (!names.has(name)) refuse('request.waitpoints', `has ${name}, which no wait uses`);
   return rows;
 }

@@ -13,11 +13,11 @@ import {
   signToken,
   tokenIn,
   type TokenBond,
-  type TokenClaims,
+  type TokenContent,
 } from './tokens.ts';
 
 const SECRET = 'a secret that is long enough to be one';
-const CLAIMS: TokenClaims = {
+const CONTENT: TokenContent = {
   kid: 'abcd1234',
   partition: 7,
   executionUuid: '01890000-0000-7000-8000-000000000001',
@@ -28,7 +28,7 @@ const CLAIMS: TokenClaims = {
 const keyOf = (kid: string, secret = SECRET, schema = 'flowfabric') => deriveKey(secret, schema, kid);
 const open = (token: string, secret = SECRET, schema = 'flowfabric') =>
   openToken(token, (kid) => [{ print: 'p', key: keyOf(kid, secret, schema) }]);
-const TOKEN = signToken(CLAIMS, keyOf(CLAIMS.kid));
+const TOKEN = signToken(CONTENT, keyOf(CONTENT.kid));
 
 describe('a token', () => {
   it('says what was signed', () => {
@@ -37,9 +37,9 @@ describe('a token', () => {
       signal: { name: 'yes', payload: { a: [1] } },
       once: true,
     };
-    const token = signToken({ ...CLAIMS, bond }, keyOf(CLAIMS.kid));
-    expect(open(token)).toEqual({ ...CLAIMS, bond, print: 'p' });
-    expect(open(TOKEN)).toEqual({ ...CLAIMS, print: 'p' });
+    const token = signToken({ ...CONTENT, bond }, keyOf(CONTENT.kid));
+    expect(open(token)).toEqual({ ...CONTENT, bond, print: 'p' });
+    expect(open(TOKEN)).toEqual({ ...CONTENT, print: 'p' });
   });
 
   it('is refused with any one character changed, taken away or added', () => {
@@ -58,7 +58,7 @@ describe('a token', () => {
   });
 
   it('is refused with a field of another token, another secret or another schema', () => {
-    const other = signToken({ ...CLAIMS, waitpointUuid: CLAIMS.executionUuid }, keyOf(CLAIMS.kid));
+    const other = signToken({ ...CONTENT, waitpointUuid: CONTENT.executionUuid }, keyOf(CONTENT.kid));
     const [head, kid, body] = TOKEN.split('_');
     expect(open([head, kid, body, other.split('_')[3]].join('_'))).toBeUndefined();
     expect(open(TOKEN, `${SECRET}!`)).toBeUndefined();

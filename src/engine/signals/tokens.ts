@@ -1,8 +1,8 @@
 /**
- * Tokens of waitpoints: who has one may send signals to one waitpoint, until it expires, and only what it is bound to, if it is.
- * A token says which key signed it, and is signed with HMAC-SHA-256; it is stored nowhere. Keys are derived from a secret the
- * process is configured with, one for each key id and for this purpose only. Pure; whether a key still verifies is the
- * database's to say.
+ * Tokens of waitpoints: whoever has one may send signals to one waitpoint until it expires, limited to what the token
+ * is bound to. A token names its key and is signed with HMAC-SHA-256; it is not stored. Keys are derived from a
+ * configured secret, one for each key id and for this purpose only. No database here: it decides whether a key still
+ * verifies.
  */
 import { createHash, createHmac, hkdfSync, timingSafeEqual } from 'node:crypto';
 import type { Json } from '../../contract/json.ts';
@@ -15,20 +15,21 @@ const KEY_BYTES = 32;
 /** `ffw1_<kid>_<partition, execution, waitpoint, expiry, bound>_<signature>`: all but the key's id in hex. */
 const TOKEN =
   /^ffw1_([a-z0-9]{1,32})_([0-9a-f]{2})([0-9a-f]{32})([0-9a-f]{32})([0-9a-f]{12})((?:[0-9a-f]{2})*)_([0-9a-f]{64})$/;
-/** Two hex digits a byte, and the rest of a token with room to spare. */
+/** Two hex digits per byte, and ample room for the rest of a token. */
 export const MAX_TOKEN_LENGTH = LIMITS.tokenBoundBytes * 2 + 512;
 const FINGERPRINT_DIGITS = 16;
 /** The query parameter of a link. */
 const LINK_PARAMETER = 'ff_token';
 
-/** What a token is bound to: nothing else can be said with it, or by anybody else. */
+/** What a token is bound to: a source, a signal, a single use. */
 export interface TokenBond {
   source?: Required<SignalSource>;
   signal?: { name: string; payload: Json };
   once?: true;
 }
 
-export interface TokenClaims {
+/** What a token states, under its signature. */
+export interface TokenContent {
   kid: string;
   partition: number;
   executionUuid: string;
@@ -37,19 +38,19 @@ export interface TokenClaims {
   bond: TokenBond;
 }
 
-/** The key of one key id, of one engine. */
+/** Derives the key of one key id in one schema. */
 export function deriveKey(secret: string, schema: string, kid: string): Buffer {
   return Buffer.from(hkdfSync('sha256', secret, schema, `${PURPOSE} ${kid}`, KEY_BYTES));
 }
 
-/** Tells secrets apart without telling anything of them. */
+/** Identifies a secret without revealing it. */
 export function printOf(secret: string): string {
   return Buffer.from(hkdfSync('sha256', secret, '', 'flowfabric print', 8)).toString('hex');
 }
 
-export function signToken(claims: TokenClaims, key: Buffer): string {
-  const fields = fieldsOf(claims);
-  return `ffw${VERSION}_${claims.kid}_${fields.join('')}_${signatureOf(claims.kid, fields, key).toString('hex')}`;
+export function signToken(content: TokenContent, key: Buffer): string {
+  const fields = fieldsOf(content);
+  return `ffw${VERSION}_${content.kid}_${fields.join('')}_${signatureOf(content.kid, fields, key).toString('hex')}`;
 }
 
 export function fingerprintOf(token: string): string {
@@ -62,24 +63,24 @@ export function linkWith(address: string, token: string): string {
   return link.href;
 }
 
-/** The token itself, or the one in a link or in the path of a request to one. */
+/** Returns the token itself, or the one in a link or in the path of a request to a link. */
 export function tokenIn(text: string): string {
   if (!text.includes(`${LINK_PARAMETER}=`)) return text;
   const query = text.slice(text.indexOf('?') + 1).split('#')[0];
   return new URLSearchParams(query).get(LINK_PARAMETER) ?? text;
 }
 
-/** What a token says, and which of the keys made for its key id signed it; undefined when none did. */
+/** Returns a token's content and the secret that signed it; undefined when none of the keys did. */
 export function openToken(
   token: string,
   keysFor: (kid: string) => readonly { print: string; key: Buffer }[],
-): (TokenClaims & { print: string }) | undefined {
+): (TokenContent & { print: string }) | undefined {
   const found = token.length > MAX_TOKEN_LENGTH ? null : TOKEN.exec(token);
   if (found === null) return undefined;
   const [, kid, partition, execution, waitpoint, expiry, bond, signature] = found as unknown as string[];
   const fields = [partition!, execution!, waitpoint!, expiry!, bond!];
   const given = Buffer.from(signature!, 'hex');
-  // All are compared: how long it takes says nothing of which is right.
+  // All keys are compared, so that the time taken does not reveal which one matches.
   const signers = keysFor(kid!).filter(({ key }) => timingSafeEqual(signatureOf(kid!, fields, key), given));
   if (signers.length === 0) return undefined;
   return {
@@ -93,12 +94,12 @@ export function openToken(
   };
 }
 
-/** As it is written in the token; nothing when there is none. */
+/** The bond as it is written in the token; empty when there is none. */
 export function bondText(bond: TokenBond): string {
   return Object.keys(bond).length === 0 ? '' : JSON.stringify(bond);
 }
 
-function fieldsOf({ partition, executionUuid, waitpointUuid, expiresAtMs, bond }: TokenClaims): string[] {
+function fieldsOf({ partition, executionUuid, waitpointUuid, expiresAtMs, bond }: TokenContent): string[] {
   return [
     partition.toString(16).padStart(2, '0'),
     executionUuid.replaceAll('-', ''),
@@ -108,7 +109,7 @@ function fieldsOf({ partition, executionUuid, waitpointUuid, expiresAtMs, bond }
   ];
 }
 
-/** Over the fields with their lengths: no two lists of fields read the same. */
+/** Signs the fields with their lengths, so that no two lists of fields have the same input. */
 function signatureOf(kid: string, fields: readonly string[], key: Buffer): Buffer {
   const hmac = createHmac('sha256', key);
   for (const field of [PURPOSE, String(VERSION), kid, ...fields]) hmac.update(`${field.length}:${field}`);

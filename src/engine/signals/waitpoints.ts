@@ -1,6 +1,5 @@
 /**
- * Waitpoints before and while they are waited at: opening one, tokens for it, and lists of those that are open. Lists show the
- * fingerprints of tokens, never tokens.
+ * Waitpoints: opening one, its tokens, and lists of open ones. Lists show fingerprints of tokens, never tokens.
  */
 import { randomUUID } from 'node:crypto';
 import { EngineError } from '../../contract/errors.ts';
@@ -91,7 +90,7 @@ export async function createWaitpoint(
   return { outcome: 'created', waitpoint: toWaitpoint(context, key, name, answer) };
 }
 
-/** The token is made again from what is stored of it: the same one, as long as it is good. */
+/** Makes the token again from what is stored: the same token, as long as it is valid. */
 function toWaitpoint(
   context: EngineContext,
   key: LeaseKey,
@@ -101,22 +100,22 @@ function toWaitpoint(
   const { waitpointId, createdAtMs, expiresAtMs } = answer;
   const token = tokenOf(context, key, answer);
   if (token === undefined || expiresAtMs === null)
-    throw new EngineError('invalid_step', `The waitpoint ${name} is closed: its wait is over.`, {
+    throw new EngineError('invalid_step', `The waitpoint ${name} is closed: its wait has finished.`, {
       field: 'name',
     });
   const executionId = formatExecutionId(key.partition, key.uuid);
   return { waitpointId, executionId, name, createdAtMs, token, tokenExpiresAtMs: expiresAtMs };
 }
 
-/** The token made with a waitpoint; undefined when there is none any more. */
+/** Returns the token issued with a waitpoint; undefined when there is none any more. */
 function tokenOf(
   { signing }: EngineContext,
   { uuid, partition }: ExecutionKey,
   { kid, print, waitpointUuid, expiresAtMs }: StoredToken,
 ): string | undefined {
   if (kid === null || print === null || expiresAtMs === null) return undefined;
-  const claims = { kid, partition, executionUuid: uuid, waitpointUuid, expiresAtMs, bond: {} };
-  return signing.sign(claims, print);
+  const content = { kid, partition, executionUuid: uuid, waitpointUuid, expiresAtMs, bond: {} };
+  return signing.sign(content, print);
 }
 
 export async function issueToken(
@@ -139,8 +138,8 @@ export async function issueToken(
   const expiresAtMs = Math.min(found.nowMs + expiresInMs, found.expiresAtMs ?? Infinity);
   const { kid, print } = await signingKey(context, expiresInMs);
   const { waitpointUuid } = found;
-  const claims = { kid, partition: key.partition, executionUuid: key.uuid, waitpointUuid };
-  const token = context.signing.sign({ ...claims, expiresAtMs, bond }, print);
+  const content = { kid, partition: key.partition, executionUuid: key.uuid, waitpointUuid };
+  const token = context.signing.sign({ ...content, expiresAtMs, bond }, print);
   const link = linkTo === undefined ? null : linkWith(linkTo, token);
   return { token, expiresAtMs, fingerprint: fingerprintOf(token), link };
 }
@@ -189,7 +188,7 @@ export async function listWaitpoints(
 ): Promise<WaitpointPage> {
   const { executionId, cursor, limit = DEFAULT_PAGE } = listRequest.check(request, 'request');
   if (executionId !== undefined) {
-    if (cursor !== undefined) refuse('request.cursor', 'is of the list of all executions');
+    if (cursor !== undefined) refuse('request.cursor', 'cannot be combined with executionId');
     const rows = await listWaitpointsOf(context.database, parseExecutionId(executionId));
     return { waitpoints: rows.map((row) => toPending(context, row)), cursor: null };
   }
@@ -206,7 +205,7 @@ function placeOf(cursor: string): WaitpointPlace {
   const [list, suspendedAtMs, uuid, name] = decodeText(cursor);
   const isPlace = typeof uuid === 'string' && isUuid(uuid) && typeof name === 'string';
   if (list !== 'waitpoints' || !Number.isSafeInteger(suspendedAtMs) || !isPlace)
-    throw invalidCursor('is not of a list of waitpoints');
+    throw invalidCursor('does not belong to a list of waitpoints');
   return { suspendedAtMs: suspendedAtMs as number, uuid, name };
 }
 
@@ -215,7 +214,7 @@ function toPending(context: EngineContext, row: OpenWaitpoint): PendingWaitpoint
   return { ...waitpoint, tokenFingerprint: fingerprint(context, { uuid, partition }, token) };
 }
 
-/** Null where its secret is not configured. */
+/** Null when this process does not have its secret. */
 function fingerprint(context: EngineContext, key: ExecutionKey, stored: StoredToken): string | null {
   const isKnown = stored.print !== null && context.signing.knows(stored.print);
   const token = isKnown ? tokenOf(context, key, stored) : undefined;

@@ -1,7 +1,7 @@
 /**
- * Appends to streams. One append of a stream is under way at a time, so that ids are in the order of the calls, and a call whose answer
- * was lost can be sent again and is known for what it is. A worker has a queue of its own and sends one append after the other: those
- * go straight to the database. Calls of others that come while one is under way wait, and go out together after it, in order.
+ * Appends to streams. One append per stream runs at a time, so that ids are in call order and a call whose response was
+ * lost can be recognised when it is repeated. A worker sends one append after the other from its own queue; those go
+ * straight to the database. Other calls that arrive during an append wait, and are then sent together, in order.
  */
 import { randomUUID } from 'node:crypto';
 import type { LeaseRef } from '../../contract/protocol.ts';
@@ -28,12 +28,12 @@ interface WaitingCall extends Call {
 
 export interface Appends {
   append(lease: LeaseRef, frames: readonly FrameRequest[], options: AppendOptions): Promise<AppendOutcome>;
-  /** Until every call made so far has its answer. */
+  /** Waits until every call made so far has finished. */
   settled(): Promise<void>;
 }
 
 export function createAppends(context: EngineContext): Appends {
-  /** Of each stream with an append under way, the calls that came meanwhile. */
+  /** The waiting calls of each stream with a running append. */
   const lines = new Map<string, WaitingCall[]>();
   const running = new Set<Promise<void>>();
 
@@ -70,13 +70,17 @@ function noValue(): void {}
 
 function inLine(line: WaitingCall[], call: Call): Promise<AppendOutcome> {
   if (line.length >= LIMITS.waitingAppends)
-    refuse('frames', `are too many at once: ${LIMITS.waitingAppends} appends wait already`, 'too_many');
+    refuse(
+      'frames',
+      `cannot be queued: ${LIMITS.waitingAppends} appends already wait on this stream`,
+      'too_many',
+    );
   return new Promise((resolve, reject) => line.push({ ...call, resolve, reject }));
 }
 
 /**
- * How many of the calls, from the first on, go out together: as much as one call may hold, and kept for as long. A call with a name
- * goes alone, so that it can be known by it.
+ * How many calls, from the first on, are sent together: within the limits of one call, and with the same best-effort
+ * options. A call with an appendId is sent alone, so that it can be recognised.
  */
 function fitting(calls: readonly Call[]): number {
   if (calls[0]!.appendId !== undefined) return 1;
@@ -103,7 +107,7 @@ function fitting(calls: readonly Call[]): number {
 async function sendAlone(context: EngineContext, call: Call): Promise<AppendOutcome> {
   const answer = await send(context, [call]);
   if (answer.outcome === 'document_too_large')
-    refuse('frames', `make a document of more than ${LIMITS.documentBytes} bytes`, 'payload_too_large');
+    refuse('frames', `make the document larger than ${LIMITS.documentBytes} bytes`, 'payload_too_large');
   return outcomesOf([call], answer)[0]!;
 }
 
@@ -118,7 +122,7 @@ async function sendTogether(context: EngineContext, calls: readonly WaitingCall[
   }
 }
 
-/** One patch too many is the trouble of the call that brought it. */
+/** Sends each call alone, so that only the one whose patch is too large fails. */
 async function sendApart(context: EngineContext, calls: readonly WaitingCall[]): Promise<void> {
   for (const call of calls) await sendAlone(context, call).then(call.resolve, call.reject);
 }
@@ -136,7 +140,7 @@ async function send(context: EngineContext, calls: readonly Call[]): Promise<App
   return answer;
 }
 
-/** Each call is told of its own frames: what came after them in the same statement is not its business. */
+/** Each call gets the ids and counts of its own frames, without those that followed in the same statement. */
 function outcomesOf(calls: readonly Call[], answer: AppendAnswer): AppendOutcome[] {
   if (answer.outcome !== 'appended') return calls.map(() => toRefusal(answer));
   const later = { frames: 0, bytes: 0, patches: 0 };

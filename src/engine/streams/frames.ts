@@ -1,6 +1,6 @@
 /**
- * What is appended to streams: checked as a whole before anything is written, and turned into what is stored. What one frame
- * may be is decided in model/frames.ts.
+ * Checks a whole append before anything is written, and encodes its frames. model/frames.ts decides what one frame may
+ * be.
  */
 import { list, parsed, whole } from '../../contract/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
@@ -12,15 +12,16 @@ const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 const frameList = list(parsed, LIMITS.appendFrames, 1);
 
+/** Encodes the frames of one append. Throws when they are malformed or over a limit. */
 export function checkFrames(frames: readonly FrameRequest[]): EncodedFrame[] {
   frameList.check(frames, 'frames');
   const rows = frames.map((frame, index) => encodeFrame(frame, `frames[${index}]`));
   const patches = patchesIn(rows);
   if (patches > LIMITS.appendPatches)
-    refuse('frames', `have ${patches} patches; the limit of a call is ${LIMITS.appendPatches}`, 'too_many');
+    refuse('frames', `have ${patches} patches; the limit per call is ${LIMITS.appendPatches}`, 'too_many');
   const bytes = bytesIn(rows);
   if (bytes > LIMITS.appendBytes)
-    refuse('frames', `are ${bytes} bytes together; the limit is ${LIMITS.appendBytes}`, 'payload_too_large');
+    refuse('frames', `have ${bytes} bytes together; the limit is ${LIMITS.appendBytes}`, 'payload_too_large');
   return rows;
 }
 
@@ -34,14 +35,14 @@ export function bytesIn(rows: readonly EncodedFrame[]): number {
 
 const BEST_EFFORT = { ttlMs: 10_000, floor: 64, ceiling: 16_384, alpha: 0.2 };
 
-/** How an append is to be made: under which name, and how long its best-effort frames are kept. */
+/** The checked options of an append. */
 export interface AppendPlan {
   appendId: string | undefined;
   bestEffort: Required<BestEffortOptions>;
 }
 
 const someFrames = whole(1, LIMITS.bestEffortFrames);
-const NO_ALPHA = fault('must be over 0 and at most 1');
+const NO_ALPHA = fault('must be above 0 and at most 1');
 const NO_UUID = fault('must be a UUID');
 
 const appendOptions = shape<AppendOptions>({
@@ -58,7 +59,7 @@ const appendOptions = shape<AppendOptions>({
       return found === undefined ? undefined : faultAt('.ceiling', found);
     })
     .optional(),
-  // In either case: it is the caller's own name.
+  // Upper case is accepted, too: the caller chose it.
   appendId: new Kind<string>((id) =>
     typeof id === 'string' && UUID.test(id) ? undefined : NO_UUID,
   ).optional(),

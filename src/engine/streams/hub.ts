@@ -1,7 +1,7 @@
 /**
- * Waiting for news of streams, for any number of readers: those at the same place of a stream wait together, are served by one
- * read, and hold no connection meanwhile. Hints say where to look; every stream that is waited at is also looked at each second,
- * many in one statement: a lost hint costs time, nothing else.
+ * Waits for news of streams, for any number of readers: those at the same position wait together, are served by one
+ * read, and keep no connection. Hints name the streams to read; every awaited stream is also polled each second, many
+ * in one statement, so a lost hint costs only time.
  */
 import { EngineError, isPassingTrouble } from '../../contract/errors.ts';
 import type { Hint } from '../../contract/protocol.ts';
@@ -12,16 +12,16 @@ import type { Head, StreamRead, StreamSource } from './source.ts';
 
 /** Frames in one read. */
 const PAGE = 500;
-const LOOK_MS = 1_000;
-/** Between looks that hints ask for. */
-const LOOK_APART_MS = 100;
-/** Readers that are handed something before others of the process get their turn. */
+const POLL_MS = 1_000;
+/** Shortest interval between polls that hints cause. */
+const HINTED_POLL_MS = 100;
+/** Readers served before the event loop gets a turn. */
 const SLICE = 500;
-/** Streams looked at in one statement. */
-const LOOK_BATCH = 1_000;
-/** Reads at once: the rest of the pool is for others. */
+/** Streams polled in one statement. */
+const POLL_BATCH = 1_000;
+/** Concurrent reads: the rest of the pool is for others. */
 const READERS = 3;
-/** How often the other processes are asked to tell; they do for twice as long. */
+/** How often other processes are asked to send hints; they do for twice as long. */
 const ASK_EVERY_MS = 5_000;
 
 interface Waiter {
@@ -29,32 +29,34 @@ interface Waiter {
   reject(error: unknown): void;
 }
 
-/** Readers at one place. */
+/** Readers at one position. */
 interface Group {
   name: string;
   place: ReaderPlace;
   waiters: Set<Waiter>;
-  /** It is to be read: something happened since its last read began, or nobody has read it. */
+  /** Must be read: something happened since its last read started, or it was never read. */
   stirred: boolean;
   reading: boolean;
-  /** What is there while nothing is news. */
+  /** The latest read, while it has no news. */
   latest: StreamRead | undefined;
-  /** The read of those whose time was over before there was one. */
+  /** The read for readers that timed out before there was one. */
   late: Promise<StreamRead | undefined> | undefined;
 }
 
-/** What a reader got that does not wait longer than so long. */
+/** What a reader with a timeout got. */
 export interface TimedRead {
   /** Undefined when the execution is gone. */
   read: StreamRead | undefined;
   isLate: boolean;
 }
 
+/** The part of the doorbell that the hub uses. */
 export interface HubBells {
   watch(watcher: (hint: Hint) => boolean): () => void;
   askForStreams(forMs: number): void;
 }
 
+/** Serves all readers of streams in this process. */
 export class StreamHub {
   readonly #source: StreamSource;
   readonly #bells: HubBells;
@@ -65,9 +67,9 @@ export class StreamHub {
   #readers = 0;
   #tails = 0;
   #timer: NodeJS.Timeout | undefined;
-  #looking = false;
-  #lookAgain = false;
-  #lookedAt = Number.NEGATIVE_INFINITY;
+  #polling = false;
+  #pollAgain = false;
+  #polledAt = Number.NEGATIVE_INFINITY;
   #askedAt = Number.NEGATIVE_INFINITY;
   #closed = false;
 
@@ -77,23 +79,26 @@ export class StreamHub {
     this.#unwatch = bells.watch((hint) => this.#onHint(hint));
   }
 
-  /** Takes a place among the tails, until it is given back: who was let in is not put out for somebody who came later. */
+  /** Admits a tail until the returned function is called: an admitted tail is never evicted for a newer one. */
   admit(): () => void {
     if (this.#tails >= LIMITS.tails)
-      throw new EngineError('too_many', `This process already follows ${LIMITS.tails} streams.`);
+      throw new EngineError(
+        'too_many',
+        `This process already follows ${LIMITS.tails} streams; close some first.`,
+      );
     this.#tails += 1;
     return () => {
       this.#tails -= 1;
     };
   }
 
-  /** What is new since the place, as soon as something is; undefined when the execution is gone. */
+  /** Waits for news after the position; undefined when the execution is gone. */
   async next(place: ReaderPlace, signal?: AbortSignal): Promise<StreamRead | undefined> {
     signal?.throwIfAborted();
     return this.#wait(this.#groupAt(place), signal);
   }
 
-  /** The same; when nothing is new in time, what was last seen there. */
+  /** The same with a timeout; without news in time it returns what was last seen there. */
   async nextWithin(place: ReaderPlace, ms: number): Promise<TimedRead> {
     const group = this.#groupAt(place);
     const leave = this.admit();
@@ -142,7 +147,7 @@ export class StreamHub {
       for (const waiter of group.waiters) waiter.reject(new EngineError('closed', 'The engine was closed.'));
   }
 
-  /** Who joins others knows as much as they do; a place nobody is at is read at once, after it was entered. */
+  /** A reader that joins others knows as much as they do; a new position is read at once, after it was entered. */
   #groupAt(place: ReaderPlace): Group {
     if (this.#closed) throw new EngineError('closed', 'The engine was closed.');
     const name = nameOf(place);
@@ -164,14 +169,14 @@ export class StreamHub {
     if (beside === undefined) this.#byExecution.set(place.uuid, new Set([group]));
     else beside.add(group);
     this.#ask();
-    if (!this.#looking && this.#timer === undefined) this.#lookIn(LOOK_MS);
+    if (!this.#polling && this.#timer === undefined) this.#pollIn(POLL_MS);
     return group;
   }
 
   /**
-   * Where those who are served will wait next is entered before they are: what is written from now on is heard of there, and what was
-   * written since the read was heard of while it went on. So the place need not be read again; and not before all of them had time to
-   * come, or it would be read for each part of them.
+   * Enters the position where the served readers will wait next, before they are served: hints about later writes reach
+   * it, and hints about writes during the read have marked the old one. So it need not be read again, and not before
+   * all of the readers had time to arrive, or it would be read for each part of them.
    */
   #enterNext({ place, stirred }: Group, read: StreamRead): Group | undefined {
     const { head } = read;
@@ -197,7 +202,7 @@ export class StreamHub {
 
   #onHint(hint: Hint): boolean {
     if (hint.streams === 'all' || hint.ended === 'all') {
-      this.#lookSoon();
+      this.#pollSoon();
       return false;
     }
     for (const uuid of [...hint.streams, ...hint.ended])
@@ -212,7 +217,7 @@ export class StreamHub {
     this.#bells.askForStreams(2 * ASK_EVERY_MS);
   }
 
-  /** Where nobody waits, the first who comes has it read. */
+  /** Without a waiter, the first reader to arrive triggers the read. */
   #read(group: Group): void {
     group.stirred = true;
     if (group.reading || group.waiters.size === 0) return;
@@ -221,7 +226,7 @@ export class StreamHub {
     this.#readers += 1;
     void this.#readAll().finally(() => {
       this.#readers -= 1;
-      // Entered after the last one was done, and before this.
+      // Added after the last one finished, and before this callback.
       for (const late of this.#toRead) this.#read(late);
     });
   }
@@ -239,7 +244,7 @@ export class StreamHub {
     }
   }
 
-  /** Hands what is new to all who wait at the place; they leave it then. */
+  /** Passes news to all waiters at the position; they leave it then. */
   async #serve(group: Group): Promise<void> {
     const { place } = group;
     try {
@@ -254,52 +259,52 @@ export class StreamHub {
       await release(group, (waiter) => waiter.resolve(read));
       if (next !== undefined) this.#open(next);
     } catch (error) {
-      // A database that is away is asked again at the next look.
+      // An unreachable database is asked again at the next poll.
       if (isPassingTrouble(error)) return;
       this.#remove(group);
       await release(group, (waiter) => waiter.reject(error));
     }
   }
 
-  /** From now on it is read when something happens. */
+  /** Opens a position for reads. */
   #open(group: Group): void {
     group.reading = false;
     if (group.stirred) this.#read(group);
   }
 
-  #lookSoon(): void {
-    this.#lookAgain = true;
-    if (this.#looking || this.#closed || this.#groups.size === 0) return;
-    this.#lookIn(Math.max(0, this.#lookedAt + LOOK_APART_MS - performance.now()));
+  #pollSoon(): void {
+    this.#pollAgain = true;
+    if (this.#polling || this.#closed || this.#groups.size === 0) return;
+    this.#pollIn(Math.max(0, this.#polledAt + HINTED_POLL_MS - performance.now()));
   }
 
-  #lookIn(ms: number): void {
+  #pollIn(ms: number): void {
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => void this.#look(), ms);
+    this.#timer = setTimeout(() => void this.#poll(), ms);
   }
 
-  /** One at a time: it reschedules itself. */
-  async #look(): Promise<void> {
+  /** Polls all streams. One poll at a time: it reschedules itself. */
+  async #poll(): Promise<void> {
     this.#timer = undefined;
     if (this.#closed || this.#groups.size === 0) return;
-    this.#looking = true;
-    this.#lookAgain = false;
+    this.#polling = true;
+    this.#pollAgain = false;
     this.#ask();
-    // Nobody came to wait there.
+    // No reader arrived there.
     for (const group of this.#groups.values())
       if (group.waiters.size === 0 && !group.reading) this.#remove(group);
-    await this.#lookAtAll();
-    this.#looking = false;
-    this.#lookedAt = performance.now();
+    await this.#pollAll();
+    this.#polling = false;
+    this.#polledAt = performance.now();
     if (this.#closed || this.#groups.size === 0) return;
-    if (this.#lookAgain) this.#lookSoon();
-    else this.#lookIn(LOOK_MS * (0.8 + Math.random() * 0.4));
+    if (this.#pollAgain) this.#pollSoon();
+    else this.#pollIn(POLL_MS * (0.8 + Math.random() * 0.4));
   }
 
-  async #lookAtAll(): Promise<void> {
+  async #pollAll(): Promise<void> {
     const groups = [...this.#groups.values()];
-    for (let from = 0; from < groups.length; from += LOOK_BATCH) {
-      const batch = groups.slice(from, from + LOOK_BATCH);
+    for (let from = 0; from < groups.length; from += POLL_BATCH) {
+      const batch = groups.slice(from, from + POLL_BATCH);
       const heads = await this.#source.heads(batch.map((group) => group.place)).catch(() => undefined);
       if (heads === undefined || this.#closed) return;
       batch.forEach((group, index) => this.#compare(group, heads.get(index)));
@@ -313,7 +318,7 @@ export class StreamHub {
   }
 }
 
-/** What many are handed takes time: others get their turns in between. */
+/** Settles many waiters in slices, so that the event loop gets turns in between. */
 async function release(group: Group, settle: (waiter: Waiter) => void): Promise<void> {
   let settled = 0;
   for (const waiter of group.waiters) {

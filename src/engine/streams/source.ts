@@ -1,5 +1,6 @@
 /**
- * What streams are read from: frames after a place, decoded once for all who read them, and the heads of many streams at once.
+ * Reads streams from the database: frames after a position, decoded once for all readers, and the heads of many streams
+ * in one statement.
  */
 import { LIMITS } from '../../contract/limits.ts';
 import type { StreamClosed, StreamCloseReason, StreamFrame } from '../../contract/streams.ts';
@@ -16,27 +17,30 @@ import {
   type StreamState,
 } from './streams.sql.ts';
 
+/** Identifies one attempt. */
 export interface AttemptKey extends ExecutionKey {
   attemptIndex: number;
 }
 
-/** What there is to know of a stream besides its frames. */
+/** The state of a stream besides its frames. */
 export interface Head extends StreamHead {
   closed: StreamClosed | null;
 }
 
+/** Frames of one attempt and the state of its stream. */
 export interface StreamRead {
   attemptIndex: number;
   frames: readonly StreamFrame[];
-  /** Whether there are no more, as of this read. */
+  /** Whether there were no more frames at the time of this read. */
   isComplete: boolean;
   head: Head;
 }
 
+/** Where streams are read from. */
 export interface StreamSource {
-  /** Frames after a place; undefined when the execution is gone. */
+  /** Reads frames after a position; undefined when the execution is gone. */
   after(key: AttemptKey, place: FramePlace, limit: number): Promise<StreamRead | undefined>;
-  /** By their place among the keys. */
+  /** Reads heads, by their index among the keys. */
   heads(keys: readonly AttemptKey[]): Promise<Map<number, Head>>;
 }
 
@@ -79,7 +83,7 @@ function toHead({ head, end }: StreamState): Head {
   return { ...head, closed: closedOf(end) };
 }
 
-/** An attempt that wrote nothing has no stream to close: it is over when its history, or the end of its execution, says so. */
+/** An attempt that wrote nothing has no stream row; its own outcome or its execution's closes it. */
 function closedOf({ closedAtMs, closedReason, endedAtMs, ...end }: AttemptEnd): Head['closed'] {
   if (closedReason !== null) return { atMs: closedAtMs!, reason: closedReason };
   const outcome = end.outcome ?? end.terminalOutcome;
@@ -106,17 +110,17 @@ function reasonOf(
   }
 }
 
-/** Frozen, but for its bytes: one frame may be handed to many readers. */
+/** Decodes a row. The frame is frozen except for its bytes, because many readers may share it. */
 function decodeFrame(row: StoredFrame, attemptIndex: number): StreamFrame {
   const { tsMs, seq, stepName: name, stepKey, stepTry, ...frame } = row;
   const step = name === null ? null : Object.freeze({ name, key: stepKey!, tryIndex: stepTry ?? 0 });
   return Object.freeze({ ...frame, id: `${tsMs}-${seq}`, attemptIndex, step, payload: payloadOf(frame) });
 }
 
-/** What JSON says, so that nobody can change it for the others. */
+/** Freezes a JSON value deeply, so that no reader can change it for the others. */
 function frozen<Value>(value: Value): Value {
   if (typeof value !== 'object' || value === null) return value;
-  for (const member of Object.values(value)) frozen(member);
+  for (const inner of Object.values(value)) frozen(inner);
   return Object.freeze(value);
 }
 

@@ -1,5 +1,5 @@
 /**
- * Calls the SQL functions of streams and reads frames, heads and documents. Nothing here decides anything.
+ * Calls the SQL functions of streams and reads frames, heads and documents. Only statements, no decisions.
  */
 import type { AttemptRecord } from '../../contract/operations.ts';
 import type { BlockingReason, LifecyclePhase, TerminalOutcome } from '../../contract/states.ts';
@@ -43,7 +43,7 @@ const APPENDED = columnsOf<
 );
 export type AppendAnswer = RowOf<typeof APPENDED>;
 
-/** Repeatable, because the call is named. */
+/** Repeatable, because of its appendId. */
 export async function appendFrames(database: Database, call: AppendCall): Promise<AppendAnswer> {
   const { lease, frames } = call;
   const rows = await run(database, {
@@ -77,43 +77,43 @@ export async function appendFrames(database: Database, call: AppendCall): Promis
   return rows[0]!;
 }
 
-/** A place between frames. */
+/** A position in a stream. */
 export interface FramePlace {
   tsMs: number;
   seq: number;
 }
 
-/** What is known of a stream besides its frames. */
+/** The state of a stream besides its frames. */
 export interface StreamHead {
   lastTsMs: number;
   /** 0 when nothing was written. */
   lastSeq: number;
   totalBytes: number;
-  /** Why the attempt has no worker, while it is to go on. */
+  /** Why the attempt has no worker, while it is paused. */
   pausedBy: BlockingReason | null;
-  /** Of the lease it runs under now. */
+  /** The epoch of its current lease. */
   activeEpoch: number | null;
-  /** Where its execution is. */
+  /** The lifecycle phase of its execution. */
   currentAttempt: number;
   phase: LifecyclePhase;
 }
 
-/** How the attempt ended, if it has, and when. */
+/** How and when the attempt finished, if it has. */
 export interface AttemptEnd extends Pick<AttemptRecord, 'outcome' | 'interruptedBy' | 'endedAtMs'> {
   closedAtMs: number | null;
   closedReason: StreamCloseReason | null;
-  /** Of the execution, if nobody had begun the attempt. */
+  /** The execution's outcome, if the attempt was never started. */
   terminalOutcome: Exclude<TerminalOutcome, 'none'> | null;
 }
 
 export interface FrameRange {
-  /** Null: the one the execution is in. */
+  /** Null: the current attempt. */
   attemptIndex: number | null;
-  /** Both ends belong to it. */
+  /** Both bounds are inclusive. */
   from: FramePlace;
   to: FramePlace;
   limit: number;
-  /** One frame comes however large it is. */
+  /** At least one frame is returned, however large it is. */
   maxBytes: number;
   order: 'forward' | 'backward';
   modes: readonly FrameMode[] | null;
@@ -167,7 +167,7 @@ const ATTEMPT_END = columns<AttemptEnd>({
 });
 const HEAD_AND_END = withColumns(HEAD, ATTEMPT_END);
 
-/** A head, and how the attempt ended. */
+/** A head, and how the attempt finished. */
 export interface StreamState {
   head: StreamHead;
   end: AttemptEnd;
@@ -189,14 +189,14 @@ const READ = withColumns(
   columns<{ attemptIndex: number; found: number }>({ attemptIndex: 'a.attempt_index', found: 'f.found' }),
 );
 
-/** What is read of a stream. */
+/** The frames of a range and the state of the stream. */
 export interface ReadFrames extends StreamState {
   attemptIndex: number;
   frames: StoredFrame[];
   isComplete: boolean;
 }
 
-/** The head and the frames of a range, as of one moment. Undefined when there is no such execution. */
+/** Reads the head and the frames of a range in one snapshot. Undefined when the execution does not exist. */
 export async function readFrames(
   database: Database,
   key: ExecutionKey,
@@ -244,7 +244,7 @@ export async function readFrames(
   return {
     ...stateOf(first),
     attemptIndex: first.attemptIndex,
-    // One more than asked for is looked for, and not handed out.
+    // One more than the limit is read to know whether there are more, and dropped.
     frames: frames.slice(0, range.limit).map((row) => partOf(FRAME, row)),
     isComplete: frames.length === found && found <= range.limit,
   };
@@ -252,14 +252,14 @@ export async function readFrames(
 
 const PARKED = withColumns(HEAD_AND_END, columnsOf<{ place: number }>('a')('place'));
 
-/** The heads of streams that are parked at, by their place among the keys; those of executions that are gone are missing. */
+/** Reads the heads of awaited streams, by their index among the keys; executions that are gone are missing. */
 export async function readHeads(
   database: Database,
   keys: readonly (ExecutionKey & { attemptIndex: number })[],
 ): Promise<(StreamState & { place: number })[]> {
   const { prefix } = database;
   const rows = await run(database, {
-    doing: 'looking at streams',
+    doing: 'polling streams',
     columns: PARKED,
     text: `SELECT ${PARKED.list}
            FROM unnest($1::uuid[], $2::smallint[], $3::integer[]) WITH ORDINALITY a(uuid, part, attempt_index, place)
@@ -274,7 +274,7 @@ export async function readHeads(
   return rows.map((row) => ({ ...stateOf(row), place: row.place }));
 }
 
-/** The lease a frame was written under, or the last before it. Null when there is none. */
+/** Returns the lease epoch of a frame, or of the last one before it. Null when there is none. */
 export async function epochAt(
   database: Database,
   key: ExecutionKey,
@@ -295,8 +295,8 @@ export async function epochAt(
 const FINISHED = columnsOf<Step>('s')('name', 'key');
 
 /**
- * The steps that earlier leases have finished and in which frames of an attempt were written: those are not written again. A step that
- * this lease or a later one, or a later attempt, has finished was run again.
+ * Reads the steps with frames of an attempt that earlier leases have finished: those frames are not written again. A
+ * step finished by this or a later lease, or by a later attempt, was run again.
  */
 export function readFinishedSteps(
   database: Database,
@@ -319,7 +319,7 @@ export function readFinishedSteps(
   });
 }
 
-/** The document, or none, and the last frame of the stream at that moment. */
+/** The document, if there is one, and the last frame of the stream at that moment. */
 const SUMMARY = columns<
   Omit<StreamSummary, 'attemptIndex' | 'patchKind'> & {
     currentAttempt: number;
@@ -336,7 +336,7 @@ const SUMMARY = columns<
   place: "jsonb_build_object('tsMs', m.last_append_ts_ms, 'seq', m.last_seq)",
 });
 
-/** Undefined when there is no such execution; with a null attempt when it has no document. */
+/** Undefined when the execution does not exist; with a null attempt when it has no document. */
 export async function readSummary(
   database: Database,
   key: ExecutionKey,

@@ -1,5 +1,5 @@
 /**
- * Reads and follows streams: what is asked for is checked here, and nothing is written.
+ * Reads and follows streams. Checks requests; writes nothing.
  */
 import { EngineError } from '../../contract/errors.ts';
 import type { Json } from '../../contract/json.ts';
@@ -124,7 +124,7 @@ function readAfter(
   });
 }
 
-/** By the reads that all who wait there share; `read it` when they hold less than is wanted. */
+/** Uses the reads that all waiting readers share; `read it` when they contain fewer frames than the limit. */
 async function waitFor(
   { streams }: EngineContext,
   start: ReaderPlace,
@@ -139,7 +139,7 @@ async function waitFor(
     if (isLate || seen.frames.length === wanted.limit) return seen;
     if (seen.frames.length > 0) return read.isComplete ? seen : 'read it';
     if (read.isComplete && isOver(read)) return seen;
-    // What it does not want to see is passed by.
+    // Frames the request excludes are skipped.
     place = placeAfter(place, read);
   }
 }
@@ -149,7 +149,7 @@ function seenOf(read: StreamRead, { limit, visibility: wanted }: Wanted): Stream
   return { ...read, frames: seen.slice(0, limit), isComplete: read.isComplete && seen.length <= limit };
 }
 
-/** An attempt nobody began has no end of its own. */
+/** An attempt that was never started has no outcome of its own. */
 function isOver({ attemptIndex, head }: StreamRead): boolean {
   return head.closed !== null || head.currentAttempt > attemptIndex || head.phase === 'terminal';
 }
@@ -211,7 +211,7 @@ export function watchSummary(
   return cancelling(given, (signal) => summaryItems(context, executionId, { key, asked, signal }));
 }
 
-/** The document and the place of the last frame are of one moment: what comes after it is new. */
+/** The document and the last frame's position are from one snapshot, so everything after it is new. */
 async function* summaryItems(
   context: EngineContext,
   executionId: string,

@@ -1,8 +1,8 @@
 /**
- * Follows the output of an execution: frame by frame and attempt by attempt, and says where something is missing, begun again or
- * over. Cursors and waiting are elsewhere.
+ * Follows the output of an execution, frame by frame and attempt by attempt, and reports gaps, restarts and closes.
+ * Cursors are in cursor.ts, waiting in hub.ts.
  */
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import { EngineError, isEngineError, isPassingTrouble } from '../../contract/errors.ts';
 import { formatExecutionId } from '../../contract/ids.ts';
 import { refuse } from '../../contract/shape.ts';
@@ -16,21 +16,21 @@ import type { Head, StreamRead } from './source.ts';
 
 export interface TailStart extends FramePlace {
   attemptIndex: number;
-  /** Whether the frame before is known: then one that is missing after it is noticed. */
+  /** Whether the previous frame is known: only then can a gap after it be noticed. */
   isExact: boolean;
 }
 
 export interface TailOptions {
   start: TailStart;
-  /** `attempt`: only this one. `execution`: those after it too. */
+  /** `attempt`: only this attempt. `execution`: later ones, too. */
   follow: 'attempt' | 'execution';
   visibility: StreamVisibility;
   signal: AbortSignal | undefined;
 }
 
-/** What a tail asks besides frames. */
+/** What a tail reads besides frames. */
 export interface TailHistory {
-  /** The lease of the frame at a place or the last before it. */
+  /** The lease epoch of the frame at a position, or of the last frame before it. */
   epochAt(key: ExecutionKey, attemptIndex: number, place: FramePlace): Promise<number | null>;
   finishedSteps(key: ExecutionKey, attemptIndex: number, beforeEpoch: number): Promise<FinishedStep[]>;
 }
@@ -48,12 +48,13 @@ type Fact = StreamItem extends infer Item
 
 /** An epoch no lease reaches. */
 const ANY_LEASE = Number.MAX_SAFE_INTEGER;
-/** Before a database that is away is asked again. */
+/** Delay before asking an unreachable database again. */
 const TROUBLE_WAIT_MS = 1_000;
-/** Answers that tails share, and for how long: a replay takes finished steps back. */
+/** How many results tails share, and for how long: a replay may discard finished steps. */
 const KEPT = 1_000;
 const KEEP_MS = 10_000;
 
+/** One tail of an execution or an attempt. */
 export class StreamTail {
   readonly #hub: StreamHub;
   readonly #history: TailHistory;
@@ -69,7 +70,7 @@ export class StreamTail {
     this.#options = options;
     const { attemptIndex, tsMs, seq, isExact } = options.start;
     this.#place = { ...key, attemptIndex, tsMs, seq, told: null, epoch: null };
-    // Whether there is such an attempt is to be known now, not when something happens.
+    // Whether the attempt exists must be known now, not when something happens.
     if (this.#isFromCursor()) this.#place.told = 'unread';
     this.#isExact = isExact;
   }
@@ -105,7 +106,7 @@ export class StreamTail {
     }
   }
 
-  /** A cursor of a later attempt than the first says that there is one; a request for it does not. */
+  /** A cursor of a later attempt implies that the attempt exists; a request for an attempt does not. */
   #isFromCursor(): boolean {
     const { follow, start } = this.#options;
     return start.attemptIndex > 0 && (follow === 'execution' || start.tsMs > 0 || start.seq > 0);
@@ -117,7 +118,7 @@ export class StreamTail {
       const next = placeAt(this.#place, frame);
       const missed = next.seq - seq - 1;
       if (missed > 0 && this.#isExact) {
-        // Who goes on after the gap is not told of it again.
+        // A tail resumed after the gap does not report it again.
         this.#place = { ...this.#place, tsMs: next.tsMs, seq: next.seq - 1 };
         yield* this.#gap(missed);
       }
@@ -128,7 +129,7 @@ export class StreamTail {
     }
   }
 
-  /** An attempt that goes on under another lease writes again what is not in finished steps. */
+  /** An attempt that continues under another lease writes again what is not in finished steps. */
   async #restarted(leaseEpoch: number): Promise<StreamItem> {
     const finishedSteps = await this.#finishedSteps(leaseEpoch);
     return this.#item({ type: 'restarted', leaseEpoch, finishedSteps });
@@ -137,20 +138,20 @@ export class StreamTail {
   #finishedSteps(beforeEpoch: number): Promise<FinishedStep[]> {
     const { attemptIndex } = this.#place;
     const asked = this.#surely(() => this.#history.finishedSteps(this.#key, attemptIndex, beforeEpoch));
-    // Others have the same answer: what one does with it must not show there.
+    // Copied, because other tails share the result.
     return asked.then((steps) => steps.map((step) => ({ ...step })));
   }
 
-  /** Who sees no best-effort frames misses none. */
+  /** Without best-effort frames there are no gaps. */
   *#gap(missed: number): Generator<StreamItem, void, undefined> {
     if (this.#options.visibility === 'all') yield this.#item({ type: 'gap', missed });
   }
 
-  /** What there is to tell when all frames were read. */
+  /** Yields what remains to be reported when all frames were read. */
   async *#rest(head: Head): AsyncGenerator<StreamItem, void, undefined> {
     const before = this.#place;
     const { told, epoch } = (this.#place = restAt(before, head));
-    // Trimmed, and nothing was written since.
+    // Frames were trimmed, and nothing was written since.
     const missed = isAfter(head, before) ? head.lastSeq - before.seq : 0;
     if (missed > 0 && this.#isExact) yield* this.#gap(missed);
     if (epoch !== before.epoch) yield await this.#restarted(epoch!);
@@ -162,7 +163,7 @@ export class StreamTail {
       yield await this.#superseded();
   }
 
-  /** Its cursor is the beginning of the next attempt. */
+  /** The item's cursor is the beginning of the next attempt. */
   async #superseded(): Promise<StreamItem> {
     const { attemptIndex } = this.#place;
     const by = attemptIndex + 1;
@@ -172,7 +173,7 @@ export class StreamTail {
     return { ...this.#item({ type: 'superseded', by, finishedSteps }), attemptIndex };
   }
 
-  /** Passing trouble of the database does not end a tail, as it does not while it waits. */
+  /** Retries while the database is unreachable: an outage does not end a tail. */
   async #surely<Value>(ask: () => Promise<Value>): Promise<Value> {
     const { signal } = this.#options;
     for (;;) {
@@ -181,7 +182,7 @@ export class StreamTail {
       } catch (error) {
         if (!isPassingTrouble(error) || (isEngineError(error) && error.code === 'closed')) throw error;
       }
-      await unlessAborted(signal, pause(TROUBLE_WAIT_MS, undefined, { ref: false }));
+      await unlessAborted(signal, delay(TROUBLE_WAIT_MS, undefined, { ref: false }));
     }
   }
 
@@ -204,7 +205,7 @@ export class StreamTail {
   }
 }
 
-/** Asks once for what many tails want to know, of those that were asked for lately. */
+/** Shares recent results between tails, so that each is read once. */
 export class SharedHistory implements TailHistory {
   readonly #history: TailHistory;
   readonly #steps = new Map<string, { atMs: number; answer: Promise<FinishedStep[]> }>();
@@ -224,7 +225,7 @@ export class SharedHistory implements TailHistory {
     if (known !== undefined && now - known.atMs < KEEP_MS) return known.answer;
     const answer = this.#history.finishedSteps(key, attemptIndex, beforeEpoch);
     const entry = { atMs: now, answer };
-    // Set anew, it is the last again.
+    // Re-inserted as the newest entry.
     this.#steps.delete(name);
     this.#steps.set(name, entry);
     if (this.#steps.size > KEPT) this.#steps.delete(this.#steps.keys().next().value!);
@@ -237,7 +238,7 @@ export class SharedHistory implements TailHistory {
 
 function checkReached(attemptIndex: number, { currentAttempt }: Head): void {
   if (attemptIndex <= currentAttempt) return;
-  const what = `is of attempt ${attemptIndex}, and the execution is in attempt ${currentAttempt}`;
+  const what = `belongs to attempt ${attemptIndex}, but the execution is in attempt ${currentAttempt}`;
   refuse('request.after', what, 'invalid_cursor');
 }
 

@@ -38,8 +38,8 @@ export async function runPass<Item extends DueRow>(
     // Skipped rows are due again in each round.
     report.skipped = items.length - moved;
     if (moved > 0 && items.length === batch) continue;
-    if (report.skipped === 0 || polls === LIMITS.passLooks) break;
-    await delay(LIMITS.lookAgainMs * 2 ** polls, undefined, { signal }).catch(() => undefined);
+    if (report.skipped === 0 || polls === LIMITS.passPolls) break;
+    await delay(LIMITS.heldPollMs * 2 ** polls, undefined, { signal }).catch(() => undefined);
     polls += 1;
   }
   if (round === MAX_BATCHES) report.unfinished = 1;

@@ -9,7 +9,7 @@ const MAX_TIMEOUT_MS = 2_000_000_000;
 /**
  * Delay before the next poll while what is due or ready could not be taken (its row is locked, or it is backed off).
  */
-const STUCK_MS = { first: LIMITS.lookAgainMs, max: 5_000 };
+const STUCK_MS = { first: LIMITS.heldPollMs, max: 5_000 };
 
 export class WakeUp {
   readonly #pollMs: number;

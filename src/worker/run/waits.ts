@@ -298,7 +298,7 @@ export class Waits {
 
   async #poll(waits: readonly Wait[]): Promise<void> {
     try {
-      const request = { ...signalsRequestOf(waits)!, mode: 'look' as const };
+      const request = { ...signalsRequestOf(waits)!, mode: 'poll' as const };
       const answer = await this.#port.suspend(this.#lease.claim, request);
       // The handler may have finished meanwhile: then the lease is needed to report its outcome.
       if (!this.#closed) this.#answered(answer);

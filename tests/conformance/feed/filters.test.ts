@@ -78,7 +78,7 @@ beforeAll(async () => {
     bench.database,
     Array.from({ length: EVENTS }, (_, index) => planted(index)),
   );
-  await context.feed.ends();
+  await context.feed.bounds();
   rows = (await readEvents(context.database, 0n, { examined: 1_000, limit: 1_000 }, ANY)).rows;
   expect(rows).toHaveLength(EVENTS);
 });

@@ -52,7 +52,7 @@ export async function take<Event extends FeedEvent>(
 export async function walk(source: FeedSource, after: bigint): Promise<FeedEvent[]> {
   const events: FeedEvent[] = [];
   let place = after;
-  await source.ends();
+  await source.bounds();
   for (;;) {
     const page = await source.read(place, ANY, PAGE);
     events.push(...page.events);

@@ -63,7 +63,7 @@ it('a signal is reported with its source and its effect, but without its payload
 
 it('a buffered signal is reported before the suspension', async () => {
   const claim = await running();
-  await bench.port.suspend(claim, { mode: 'look', waits: [{ name: 'boss', condition: ONE }] });
+  await bench.port.suspend(claim, { mode: 'poll', waits: [{ name: 'boss', condition: ONE }] });
   await bench.engine.waitpoints.approve(claim.executionId, 'desk', { by: 'ann', name: 'no' });
   expect(await eventsOf(await suspend(claim))).toMatchObject([
     { type: 'delivered', effect: 'buffered' },

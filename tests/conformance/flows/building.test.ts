@@ -144,7 +144,7 @@ const REFUSED: Refused[] = [
     {
       members: [member('a', { after: ['c'] }), member('b', { after: ['a'] }), member('c', { after: ['b'] })],
     },
-    { code: 'cycle', message: 'The edges lead in a circle: b → c → a → b.' },
+    { code: 'cycle', message: 'The edges form a cycle: b → c → a → b.' },
   ],
   ['an unknown member', { members: [member('a', { after: ['x'] })] }, { code: 'not_a_member' }],
   [
@@ -155,7 +155,7 @@ const REFUSED: Refused[] = [
   [
     'a quorum of more than there are edges',
     { members: [member('a'), member('b', { after: ['a'], join: { kind: 'quorum', k: 2 } })] },
-    { code: 'invalid_input', field: 'members[1].join', message: 'members[1].join needs 2 of 1 edges.' },
+    { code: 'invalid_input', field: 'members[1].join', message: 'members[1].join needs 2 edges but has 1.' },
   ],
   [
     'any of no edges',
@@ -242,7 +242,7 @@ describe('a change is refused', () => {
     await stage(b, c);
     await expect(stage(c, a)).rejects.toMatchObject({
       code: 'cycle',
-      message: 'The edges lead in a circle: c → a → … → c.',
+      message: 'The edges form a cycle: c → a → … → c.',
     });
     await expect(stage(a, a)).rejects.toMatchObject({ code: 'cycle' });
     await expect(stage(a, b)).rejects.toMatchObject({ code: 'invalid_input', field: 'edges' });

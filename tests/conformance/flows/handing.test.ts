@@ -38,7 +38,7 @@ describe('an edge that hands over a result', () => {
     await stage(a, c);
     await expect(stage(b, c)).rejects.toMatchObject({
       code: 'invalid_input',
-      message: expect.stringContaining('c under one name'),
+      message: expect.stringContaining('c under the same key'),
     });
   });
 

@@ -123,7 +123,7 @@ describe('a condition', () => {
       'all',
       Array.from({ length: 5 }, () => many('any', Array(13).fill(leaf(1, 'signals', ['a'])))),
     );
-    await expect(waiting(wide)).rejects.toThrow(/more than 64 places/);
+    await expect(waiting(wide)).rejects.toThrow(/more than 64 counts/);
     const names = Array.from({ length: 64 }, (_, n) => `${'n'.repeat(300)}${n}`);
     const long = many('all', Array(4).fill(leaf(1, 'signals', names)));
     await expect(waiting(long)).rejects.toThrow(/longer than 65536 bytes/);

@@ -107,7 +107,7 @@ describe('a suspended execution', () => {
 
   it('opens its waits and accepts signals without suspending in mode look', async () => {
     const claim = await bench.running();
-    const look = { ...forApproval(), mode: 'look' as const };
+    const look = { ...forApproval(), mode: 'poll' as const };
     expect(await bench.port.suspend(claim, look)).toEqual({ outcome: 'open' });
     expect(await approve(claim)).toMatchObject({ effect: 'buffered' });
     expect(await bench.port.suspend(claim, look)).toMatchObject({ outcome: 'already_satisfied' });
@@ -263,7 +263,7 @@ describe('on timeout', () => {
     '%s also applies while a worker owns it, and invalidates its token',
     async (onTimeout, outcome) => {
       const claim = await bench.running();
-      const look = { ...forApproval({ timeoutMs: HOUR_MS, onTimeout }), mode: 'look' as const };
+      const look = { ...forApproval({ timeoutMs: HOUR_MS, onTimeout }), mode: 'poll' as const };
       const lease = { ...claim };
       expect(await bench.port.suspend(lease, look)).toEqual({ outcome: 'open' });
       await bench.port.renew([claim], 10 * HOUR_MS);

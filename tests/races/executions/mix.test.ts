@@ -163,7 +163,7 @@ function suspending(board: Board, pick: Pick): Call | null {
     ...(children.length > 0 && pick(2) === 0 ? { children, needed: 1 + pick(children.length) } : {}),
     ...(pick(3) === 0 ? { wakeMs: DELAY_MS } : {}),
     resumeDelayMs: pick(3) === 0 ? DELAY_MS : 0,
-    mode: pick(5) === 0 ? 'look' : 'suspend',
+    mode: pick(5) === 0 ? 'poll' : 'suspend',
   });
 }
 

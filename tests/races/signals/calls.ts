@@ -33,7 +33,7 @@ export interface SuspendFor extends WaitFor {
   wakeMs?: number;
   children?: string[];
   needed?: number;
-  mode?: 'suspend' | 'look';
+  mode?: 'suspend' | 'poll';
 }
 
 export interface SignalTo {
@@ -89,7 +89,7 @@ function suspendParams({ id, attempt, epoch }: Lease, request: SuspendFor): unkn
     id,
     attempt,
     epoch,
-    request.mode === 'look',
+    request.mode === 'poll',
     JSON.stringify(waits.map(waitRow)),
     JSON.stringify(waits.flatMap(waitpointRows)),
     request.wakeMs ?? null,

@@ -65,7 +65,7 @@ describe('a signal and its suspension', () => {
     await meet(arena, {
       steps,
       given: opened(),
-      a: suspendOn(arena, { mode: 'look' }),
+      a: suspendOn(arena, { mode: 'poll' }),
       b: deliverTo(arena),
       expected: inTurn(['open', 'buffered'], ['satisfied', 'buffered']),
       check: async (scene) => {

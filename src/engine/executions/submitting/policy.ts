@@ -3,7 +3,7 @@
  * read surface: SQL readers use `retry_policy.max_retries`.
  */
 import type { ExecutionPolicy, RetryPolicy } from '../../../contract/policy.ts';
-import { list, string, whole } from '../../../contract/kinds.ts';
+import { list, refusedAs, string, whole } from '../../../contract/kinds.ts';
 import { LIMITS } from '../../../contract/limits.ts';
 import { shape, type Kind } from '../../../contract/shape.ts';
 import { backoffKind, storedBackoff } from '../../../model/backoff.ts';
@@ -25,19 +25,22 @@ const delay = whole(0, LIMITS.delayMs);
 const duration = whole(1, LIMITS.delayMs);
 
 /** Anything malformed is `invalid_policy`. */
-export const executionPolicy: Kind<ExecutionPolicy> = shape<ExecutionPolicy>({
-  retry: shape<RetryPolicy>({
-    maxRetries: whole(0, LIMITS.maxRetries),
-    backoff: backoffKind.optional(),
-    retryableCategories: list(string(LIMITS.categoryBytes), LIMITS.retryableCategories).optional(),
-  }).optional(),
-  maxReclaims: whole(0, LIMITS.maxReclaims).optional(),
-  attemptTimeoutMs: duration.optional(),
-  deadlineMs: duration.optional(),
-  maxReplays: whole(0, LIMITS.maxReplays).optional(),
-  dedupWindowMs: duration.optional(),
-  retentionMs: delay.optional(),
-}).refusedAs('invalid_policy');
+export const executionPolicy: Kind<ExecutionPolicy> = refusedAs(
+  'invalid_policy',
+  shape<ExecutionPolicy>({
+    retry: shape<RetryPolicy>({
+      maxRetries: whole(0, LIMITS.maxRetries),
+      backoff: backoffKind.optional(),
+      retryableCategories: list(string(LIMITS.categoryBytes), LIMITS.retryableCategories).optional(),
+    }).optional(),
+    maxReclaims: whole(0, LIMITS.maxReclaims).optional(),
+    attemptTimeoutMs: duration.optional(),
+    deadlineMs: duration.optional(),
+    maxReplays: whole(0, LIMITS.maxReplays).optional(),
+    dedupWindowMs: duration.optional(),
+    retentionMs: delay.optional(),
+  }),
+);
 
 /** A checked policy as the JSON string to store; what it leaves out is taken from `others`. */
 export function encodePolicy(policy: ExecutionPolicy, others: ExecutionPolicy = {}): string {
