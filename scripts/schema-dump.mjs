@@ -142,7 +142,7 @@ function printComment({ relation, column, description }) {
 /** Creates an empty database on the server, migrates it, dumps it and drops it. */
 async function dumpMigrated(serverUrl) {
   // Uses built code, so that the dump shows what a user would get.
-  const { migrate } = await import('../dist/engine/database/migrate.js');
+  const { migrate } = await import('../dist/engine/database/migrations/migrate.js');
   const database = `ff_schema_dump_${randomUUID().slice(0, 8)}`;
   const admin = new pg.Client({ connectionString: serverUrl });
   await admin.connect();

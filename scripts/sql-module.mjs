@@ -5,7 +5,7 @@
 import { readdir, readFile, writeFile } from 'node:fs/promises';
 
 const SQL = new URL('../sql/', import.meta.url);
-const TARGET = new URL('../dist/engine/database/sql-files.js', import.meta.url);
+const TARGET = new URL('../dist/engine/database/migrations/sql-files.js', import.meta.url);
 const FOLDERS = ['migrations', 'functions', 'testing'];
 
 async function filesOf(folder) {

@@ -59,8 +59,8 @@ export type {
   WaitResult,
   WriteOptions,
 } from './define/task-context.ts';
-export type { Schema, SchemaIssue, SchemaResult } from './contract/schema.ts';
-export type { Duration, DurationParts } from './contract/duration.ts';
+export type { Schema, SchemaIssue, SchemaResult } from './contract/shape/schema.ts';
+export type { Duration, DurationParts } from './contract/shape/duration.ts';
 export type { Backoff, ExecutionPolicy, RetryPolicy } from './contract/policy.ts';
 export type { CountCondition, CountedBy, Signal, SignalCondition, SignalSource } from './contract/signals.ts';
 export type { Json } from './contract/json.ts';
@@ -68,7 +68,7 @@ export type { Json } from './contract/json.ts';
 // Run: connect, submit, wait, work.
 export { connect, type ConnectOptions } from './connect/connect.ts';
 export type { Connection } from './connect/connection.ts';
-export { migrate, type MigrateOptions, type MigrateReport } from './engine/database/migrate.ts';
+export { migrate, type MigrateOptions, type MigrateReport } from './engine/database/migrations/migrate.ts';
 export type { PoolLike } from './engine/database/database.ts';
 export type {
   ExecutionHandle,

@@ -8,7 +8,7 @@ import { tableRows } from './printer.ts';
 import { printable } from './secrets.ts';
 import type { Session } from './session.ts';
 import type { Line, Span } from './style.ts';
-import { shortDuration } from '../contract/duration.ts';
+import { shortDuration } from '../contract/shape/duration.ts';
 import { cutLine, instant, toneOf } from './wording.ts';
 
 /** Pages read before stopping with what was found so far: each one examines many rows and may contain none. */

@@ -3,14 +3,14 @@
  * that a command to continue with can be printed. The engine decides whether a value is allowed; its errors are reworded
  * to name the option.
  */
-import { durationMs } from '../contract/duration.ts';
+import { durationMs } from '../contract/shape/duration.ts';
 import { isEngineError } from '../contract/errors.ts';
 import { parseExecutionId } from '../contract/ids.ts';
 import { LIMITS } from '../contract/limits.ts';
 import type { Upkeep } from '../contract/connection.ts';
 import type { ExecutionFilter } from '../contract/operations.ts';
 import type { PublicState } from '../contract/states.ts';
-import { DEFAULT_SCHEMA } from '../engine/database/migrate.ts';
+import { DEFAULT_SCHEMA } from '../engine/database/migrations/migrate.ts';
 import type { OptionSpec } from './command.ts';
 import { UsageError } from './exit-codes.ts';
 import { parseTags } from './input.ts';

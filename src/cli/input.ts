@@ -4,7 +4,7 @@
  */
 import { createReadStream } from 'node:fs';
 import type { Readable } from 'node:stream';
-import { durationMs } from '../contract/duration.ts';
+import { durationMs } from '../contract/shape/duration.ts';
 import { isEngineError } from '../contract/errors.ts';
 import { LIMITS } from '../contract/limits.ts';
 import type { OptionSpec } from './command.ts';

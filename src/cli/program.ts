@@ -4,7 +4,7 @@
  */
 import { readFileSync } from 'node:fs';
 import { Command } from 'commander';
-import { DEFAULT_SCHEMA } from '../engine/database/migrate.ts';
+import { DEFAULT_SCHEMA } from '../engine/database/migrations/migrate.ts';
 import { HELP_COMMAND, register, shortcut, type CommandSpec, type OnExit } from './command.ts';
 import { cancel } from './commands/cancel.ts';
 import { changePriority } from './commands/change-priority.ts';

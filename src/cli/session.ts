@@ -5,7 +5,7 @@
 import { connect, type ConnectOptions } from '../connect/connect.ts';
 import type { Connection } from '../connect/connection.ts';
 import { LIMITS } from '../contract/limits.ts';
-import { DEFAULT_SCHEMA } from '../engine/database/migrate.ts';
+import { DEFAULT_SCHEMA } from '../engine/database/migrations/migrate.ts';
 import { exitCodeOf, UsageError } from './exit-codes.ts';
 import { interruption } from './interruption.ts';
 import { openPrinter, type Printer } from './printer.ts';

@@ -2,15 +2,15 @@
  * Opens FlowFabric in a process: the engine, and the reconcilers that repair what crashes leave behind.
  */
 import { engineFields, openEngine, type EngineOptions } from '../engine/open.ts';
-import { durationMs, type Duration } from '../contract/duration.ts';
+import { durationMs, type Duration } from '../contract/shape/duration.ts';
 import { LIMITS } from '../contract/limits.ts';
 import type { ExecutionPolicy } from '../contract/policy.ts';
 import { setRetention } from '../engine/upkeep/retention-setting.ts';
 import { startUpkeep } from '../engine/upkeep/upkeep.ts';
 import type { Connection } from './connection.ts';
 import { createFlowClient } from './flows.ts';
-import { choice, parsed } from '../contract/kinds.ts';
-import { shape } from '../contract/shape.ts';
+import { choice, parsed } from '../contract/shape/kinds.ts';
+import { shape } from '../contract/shape/shape.ts';
 import { createTaskClient } from './tasks.ts';
 import { guarded } from './guarded.ts';
 import { keepPort } from './port.ts';

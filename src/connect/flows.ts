@@ -12,8 +12,8 @@ import type {
   SubmittedFlow,
 } from '../contract/flows.ts';
 import { parseExecutionId } from '../contract/ids.ts';
-import { parsed } from '../contract/kinds.ts';
-import { refuse, shape } from '../contract/shape.ts';
+import { parsed } from '../contract/shape/kinds.ts';
+import { refuse, shape } from '../contract/shape/shape.ts';
 import { withTrace, type SpanName } from '../contract/trace-context.ts';
 import type { FlowDefinition } from '../define/flow-plan.ts';
 

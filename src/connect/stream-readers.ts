@@ -4,8 +4,8 @@
  */
 import type { Streams as StreamGroup } from '../contract/connection.ts';
 import type { ChunkStream, MergePatch, StreamKinds, SummaryStream } from '../define/streams.ts';
-import { parsed } from '../contract/kinds.ts';
-import { shape } from '../contract/shape.ts';
+import { parsed } from '../contract/shape/kinds.ts';
+import { shape } from '../contract/shape/shape.ts';
 import type { StreamFrame, StreamItem, StreamSummary, SummaryItem } from '../contract/streams.ts';
 
 /** A frame of the stream with its chunk, or another item of a tail: closed, restarted, paused… */

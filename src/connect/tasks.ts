@@ -2,16 +2,16 @@
  * Submits tasks by their contract and reads their results with its types. The input is checked against the contract's
  * schema first, and stored as it was given.
  */
-import { durationMs, type Duration } from '../contract/duration.ts';
+import { durationMs, type Duration } from '../contract/shape/duration.ts';
 import { ExecutionFailed } from '../contract/errors.ts';
 import type { ExecutionEnd, SubmitRequest, SubmitResult, WaitOptions } from '../contract/executions.ts';
 import type { Json } from '../contract/json.ts';
 import type { SqlExecutor } from '../contract/transactions.ts';
 import type { Executions, Streams as StreamGroup } from '../contract/connection.ts';
 import type { ExecutionId } from '../contract/ids.ts';
-import { list, parsed } from '../contract/kinds.ts';
+import { list, parsed } from '../contract/shape/kinds.ts';
 import { LIMITS } from '../contract/limits.ts';
-import { refuse, shape } from '../contract/shape.ts';
+import { refuse, shape } from '../contract/shape/shape.ts';
 import type { NoStreams, StreamKinds } from '../define/streams.ts';
 import { checkInput, requestOf, type AnyTask, type Task, type TaskTerms } from '../define/task.ts';
 import { withTrace, type SpanName } from '../contract/trace-context.ts';

@@ -2,7 +2,7 @@
  * Cursors of the event feed: one byte for the kind of cursor and the position as a signed 64-bit big-endian integer,
  * encoded as base64url. To users a cursor is an opaque string.
  */
-import { refuse as refuseAs } from './shape.ts';
+import { refuse as refuseAs } from './shape/shape.ts';
 
 /** A position in the event feed, to resume from. Opaque: store it and pass it back unchanged. */
 export type Cursor = string;

@@ -3,7 +3,7 @@
  * recomputed. Minting is the only place that hashes. Uuids are version 7 so that new rows land side by side in
  * the indexes; nobody may read a time out of them.
  */
-import { fault, Kind, refuse } from './shape.ts';
+import { fault, Kind, refuse } from './shape/shape.ts';
 
 export const PARTITION_COUNT = 256;
 

@@ -2,8 +2,8 @@
  * Stopping with a deadline. User code may finish until the deadline; after it there is one more second for final
  * statements, whether or not the database responds.
  */
-import { whole } from './kinds.ts';
-import { fault, Kind, shape } from './shape.ts';
+import { whole } from './shape/kinds.ts';
+import { fault, Kind, shape } from './shape/shape.ts';
 
 /** How long stopping may take. */
 export interface StopOptions {

@@ -3,7 +3,7 @@
  * submit, with that submit's input. Types reject what does not match; the rest is checked here or by the engine.
  */
 import type { EdgeCondition, EdgeRequest, JoinPolicy, MemberRequest } from '../contract/flows.ts';
-import { isObject, refuse } from '../contract/shape.ts';
+import { isObject, refuse } from '../contract/shape/shape.ts';
 import type {
   AllJoin,
   Edge,

@@ -2,8 +2,8 @@
  * Defines flows: the plan, and handlers written inline with their member. A definition is made once, by the submitter
  * and by the workers that run its inline handlers.
  */
-import { asciiName, func } from '../contract/kinds.ts';
-import { refuse } from '../contract/shape.ts';
+import { asciiName, func } from '../contract/shape/kinds.ts';
+import { refuse } from '../contract/shape/shape.ts';
 import type { JoinPolicy } from '../contract/flows.ts';
 import { DEFINITION_LIMITS as LIMITS } from '../contract/definition-limits.ts';
 import type { AllJoin, FlowNode, Joined, NotGiven, Sources } from './flow-nodes.ts';

@@ -1,8 +1,8 @@
 /**
  * Combines a task's contract with the code that runs it. A worker finds handlers by the task's name.
  */
-import { parsed } from '../contract/kinds.ts';
-import { refuse, shape } from '../contract/shape.ts';
+import { parsed } from '../contract/shape/kinds.ts';
+import { refuse, shape } from '../contract/shape/shape.ts';
 import type { StreamWriters, TaskContext } from './task-context.ts';
 import type { NoStreams, StreamKinds } from './streams.ts';
 import type { AnyTask, Task } from './task.ts';

@@ -2,11 +2,11 @@
  * The streams of a task's contract: what its handler may write besides its result, under which names, in which shapes,
  * and how long it is kept. The name of a stream is the type of its frames.
  */
-import { schemaKind, type Schema } from '../contract/schema.ts';
-import { durationMs, type Duration } from '../contract/duration.ts';
+import { schemaKind, type Schema } from '../contract/shape/schema.ts';
+import { durationMs, type Duration } from '../contract/shape/duration.ts';
 import { DEFINITION_LIMITS as LIMITS } from '../contract/definition-limits.ts';
-import { asciiName, parsed } from '../contract/kinds.ts';
-import { fault, faultAt, isObject, Kind, refuse, shape, type Opaque } from '../contract/shape.ts';
+import { asciiName, parsed } from '../contract/shape/kinds.ts';
+import { fault, faultAt, isObject, Kind, refuse, shape, type Opaque } from '../contract/shape/shape.ts';
 import type { BestEffortOptions, FrameMode } from '../contract/streams.ts';
 
 /** Most streams of one task. */

@@ -7,7 +7,7 @@ import type { Json } from '../contract/json.ts';
 import type { Backoff } from '../contract/policy.ts';
 import type { Progress } from '../contract/steps.ts';
 import type { SqlTransaction, Transactor } from '../contract/transactions.ts';
-import type { Duration } from '../contract/duration.ts';
+import type { Duration } from '../contract/shape/duration.ts';
 import type { FlowExtension } from './flow-plan.ts';
 import type { FlowId, SubmittedFlow } from '../contract/flows.ts';
 import type { ExecutionId } from '../contract/ids.ts';
@@ -18,7 +18,7 @@ import type {
   Waitpoint,
   WaitReason,
 } from '../contract/signals.ts';
-import type { Schema } from '../contract/schema.ts';
+import type { Schema } from '../contract/shape/schema.ts';
 import type { ChunkStream, MergePatch, StreamKinds, SummaryStream } from './streams.ts';
 import type { FrameEncoding, FrameMode } from '../contract/streams.ts';
 import type { Task } from './task.ts';

@@ -2,15 +2,15 @@
  * A task's contract: its name, the shapes of its input and output, and its defaults. It contains no handler code, so
  * that submitters can import it. Schemas may come from any library that implements Standard Schema.
  */
-import { schemaKind, parseWith, type Schema } from '../contract/schema.ts';
+import { schemaKind, parseWith, type Schema } from '../contract/shape/schema.ts';
 import { streamKinds, type NoStreams, type StreamKinds } from './streams.ts';
 import type { SubmitRequest } from '../contract/executions.ts';
 import type { Backoff, ExecutionPolicy } from '../contract/policy.ts';
-import { durationMs, type Duration } from '../contract/duration.ts';
+import { durationMs, type Duration } from '../contract/shape/duration.ts';
 import { EngineError } from '../contract/errors.ts';
 import { DEFINITION_LIMITS as LIMITS } from '../contract/definition-limits.ts';
-import { asciiName, parsed, whole } from '../contract/kinds.ts';
-import { shape } from '../contract/shape.ts';
+import { asciiName, parsed, whole } from '../contract/shape/kinds.ts';
+import { shape } from '../contract/shape/shape.ts';
 
 /** How often, and how soon, a failed attempt is retried. */
 export interface TaskRetry {

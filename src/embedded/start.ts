@@ -7,7 +7,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 import { isEngineError, type EngineError } from '../contract/errors.ts';
-import { fault, Kind, openShape, refuse, shape, type Opaque } from '../contract/shape.ts';
+import { fault, Kind, openShape, refuse, shape, type Opaque } from '../contract/shape/shape.ts';
 import { chooseBinaries } from './binaries.ts';
 import { addClaim, liveClaims, removeClaim, removeOwnClaims, withLock } from './claims.ts';
 import { initialise, SUPERUSER } from './cluster.ts';

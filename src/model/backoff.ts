@@ -2,9 +2,9 @@
  * What may be asked for as the wait before a retry, of an execution or of a step, and the same in the names of the stored JSON.
  */
 import type { Backoff } from '../contract/policy.ts';
-import { choice, flag, number, whole } from '../contract/kinds.ts';
+import { choice, flag, number, whole } from '../contract/shape/kinds.ts';
 import { LIMITS } from '../contract/limits.ts';
-import { faultAt, shape, variants } from '../contract/shape.ts';
+import { faultAt, shape, variants } from '../contract/shape/shape.ts';
 import { DEFAULT_BACKOFF, type StoredBackoff } from './retry.ts';
 
 type FixedBackoff = Extract<Backoff, { type: 'fixed' }>;

@@ -4,9 +4,9 @@
  * has encoded passes through the engine unchanged.
  */
 import { EngineError } from '../contract/errors.ts';
-import { choice, isWellFormed, parsed, string, whole } from '../contract/kinds.ts';
+import { choice, isWellFormed, parsed, string, whole } from '../contract/shape/kinds.ts';
 import { LIMITS } from '../contract/limits.ts';
-import { refuse, shape } from '../contract/shape.ts';
+import { refuse, shape } from '../contract/shape/shape.ts';
 import {
   FRAME_ENCODINGS,
   FRAME_MODES,

@@ -4,9 +4,9 @@
  * comes back is what was given.
  */
 import { EngineError, isEngineError } from '../contract/errors.ts';
-import { bytesOver, textFault } from '../contract/kinds.ts';
+import { bytesOver, textFault } from '../contract/shape/kinds.ts';
 import { LIMITS } from '../contract/limits.ts';
-import { refuse } from '../contract/shape.ts';
+import { refuse } from '../contract/shape/shape.ts';
 
 /** JSON text of a value, or null for undefined, which is stored as nothing. */
 export function encodeJson(

@@ -5,7 +5,7 @@
 import type { Json } from '../contract/json.ts';
 import { DEFINITION_LIMITS as LIMITS } from '../contract/definition-limits.ts';
 import { SUMMARY_NULL } from '../contract/streams.ts';
-import { isObject as isAnyObject, refuse } from '../contract/shape.ts';
+import { isObject as isAnyObject, refuse } from '../contract/shape/shape.ts';
 
 export type JsonObject = { [key: string]: Json };
 

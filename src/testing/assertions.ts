@@ -8,7 +8,7 @@ import type { AttemptState, StateVector } from '../contract/states.ts';
 import { SITUATIONS, situationOf, type Situation } from '../model/situations.ts';
 import { completionEventOf, TRANSITIONS, type Transition } from '../model/transitions.ts';
 import { quoteIdentifier, validSchemaName } from '../engine/database/names.ts';
-import { testingSql } from '../engine/database/migrate.ts';
+import { testingSql } from '../engine/database/migrations/migrate.ts';
 
 /** The state of an execution that does not exist yet. */
 const NOTHING = 'nothing';

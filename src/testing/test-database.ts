@@ -8,7 +8,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 import { EngineError } from '../contract/errors.ts';
 import { sqlStateOf, toEngineError } from '../engine/database/errors.ts';
-import { DEFAULT_SCHEMA, migrate } from '../engine/database/migrate.ts';
+import { DEFAULT_SCHEMA, migrate } from '../engine/database/migrations/migrate.ts';
 import { quoteIdentifier } from '../engine/database/names.ts';
 import { installAssertions } from './assertions.ts';
 

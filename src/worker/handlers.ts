@@ -1,7 +1,7 @@
 /**
  * The handlers of one worker, by the names of their tasks.
  */
-import { refuse } from '../contract/shape.ts';
+import { refuse } from '../contract/shape/shape.ts';
 import type { TaskHandler } from '../define/handlers.ts';
 
 /** By task name. A second handler for the same task is refused. */

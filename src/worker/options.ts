@@ -2,9 +2,9 @@
  * The options of a worker, their defaults and their checks. Options are checked before anything starts, so that the
  * caller learns of a wrong one at once.
  */
-import { anyString, func, list, parsed, string, stringOr, whole } from '../contract/kinds.ts';
+import { anyString, func, list, parsed, string, stringOr, whole } from '../contract/shape/kinds.ts';
 import { LIMITS } from '../contract/limits.ts';
-import { fault, Kind, shape, type Opaque } from '../contract/shape.ts';
+import { fault, Kind, shape, type Opaque } from '../contract/shape/shape.ts';
 import type { LaneLimit } from './loop/claim-groups.ts';
 import type { Logger } from '../define/task-context.ts';
 import type { Middleware, TaskHandler } from '../define/handlers.ts';

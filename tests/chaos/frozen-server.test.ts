@@ -12,7 +12,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
 import pg from 'pg';
 import { startEmbedded, type EmbeddedServer } from '../../src/embedded/index.ts';
-import { migrate } from '../../src/engine/database/migrate.ts';
+import { migrate } from '../../src/engine/database/migrations/migrate.ts';
 import { startFaultProxy } from '../../src/testing/fault-proxy.ts';
 import { patiently } from '../setup/patience.ts';
 

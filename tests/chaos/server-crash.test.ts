@@ -11,7 +11,7 @@ import type { Connection } from '../../src/connect/connection.ts';
 import { isEngineError } from '../../src/contract/errors.ts';
 import type { ExecutionId } from '../../src/contract/ids.ts';
 import { startEmbedded, type EmbeddedServer } from '../../src/embedded/index.ts';
-import { migrate } from '../../src/engine/database/migrate.ts';
+import { migrate } from '../../src/engine/database/migrations/migrate.ts';
 import { task } from '../../src/define/task.ts';
 import { handle } from '../../src/define/handlers.ts';
 import { startWorker } from '../../src/connect/worker.ts';

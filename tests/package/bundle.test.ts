@@ -9,13 +9,13 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { sqlFiles } from '../../src/engine/database/sql-files.ts';
+import { sqlFiles } from '../../src/engine/database/migrations/sql-files.ts';
 import { emptyDatabase } from '../setup/database.ts';
 import { patiently } from '../setup/patience.ts';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const BUNDLER = join(ROOT, 'node_modules/rolldown/bin/cli.mjs');
-const BUILT_SQL = new URL('../../dist/engine/database/sql-files.js', import.meta.url);
+const BUILT_SQL = new URL('../../dist/engine/database/migrations/sql-files.js', import.meta.url);
 const LIMIT_MS = patiently(25_000);
 const run = promisify(execFile);
 

@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { availableBinaries } from '../../src/embedded/binaries.ts';
 import { startEmbedded } from '../../src/embedded/index.ts';
-import { migrate } from '../../src/engine/database/migrate.ts';
+import { migrate } from '../../src/engine/database/migrations/migrate.ts';
 import { createTestDatabase, type TestDatabase } from '../../src/testing/test-database.ts';
 import { findFunctions } from '../tidy/functions.ts';
 import { askStore } from './asked.ts';

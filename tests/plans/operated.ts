@@ -5,7 +5,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Database } from '../../src/engine/database/database.ts';
 import type { ExecutionKey, ExpectedKey } from '../../src/engine/executions/executions.sql.ts';
-import { cancelExecutions } from '../../src/engine/executions/claiming/taking.sql.ts';
+import { cancelExecutions } from '../../src/engine/executions/taking.sql.ts';
 import { changePriorities, replayExecutions, setTags } from '../../src/engine/operator/verbs.sql.ts';
 import { listDueTimers } from '../../src/engine/executions/due.sql.ts';
 import { forgetExecutions, forgetKeys } from '../../src/engine/upkeep/retention.sql.ts';

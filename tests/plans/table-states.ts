@@ -3,7 +3,7 @@
  * during a test.
  */
 import pg from 'pg';
-import { migrate } from '../../src/engine/database/migrate.ts';
+import { migrate } from '../../src/engine/database/migrations/migrate.ts';
 import { openDatabase, type Database, type PoolLike } from '../../src/engine/database/database.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { emptyDatabase, plainDatabase } from '../setup/database.ts';

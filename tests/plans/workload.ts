@@ -17,7 +17,7 @@ import {
   type SubmitRow,
 } from '../../src/engine/executions/executions.sql.ts';
 import { fireTimers, lapseLeases, type LapsedLease } from '../../src/engine/executions/due.sql.ts';
-import { cancelExecutions, revokeLeases } from '../../src/engine/executions/claiming/taking.sql.ts';
+import { cancelExecutions, revokeLeases } from '../../src/engine/executions/taking.sql.ts';
 import { recordOrders } from '../../src/engine/steps/end-order.sql.ts';
 import { internRoutes } from '../../src/engine/executions/claiming/routes.sql.ts';
 import {

@@ -11,7 +11,7 @@ import { join } from 'node:path';
 import pg from 'pg';
 import type { TestProject } from 'vitest/node';
 import { startEmbedded } from '../../src/embedded/index.ts';
-import { migrate } from '../../src/engine/database/migrate.ts';
+import { migrate } from '../../src/engine/database/migrations/migrate.ts';
 import { createTestDatabase, type TestDatabase } from '../../src/testing/test-database.ts';
 
 export interface TestServer {

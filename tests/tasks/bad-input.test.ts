@@ -6,7 +6,7 @@ import { describe, expect, test } from 'vitest';
 import type { Connection } from '../../src/connect/connection.ts';
 import type { ExecutionEnd } from '../../src/contract/executions.ts';
 import type { ExecutionId } from '../../src/contract/ids.ts';
-import type { Schema } from '../../src/contract/schema.ts';
+import type { Schema } from '../../src/contract/shape/schema.ts';
 import { task, type TaskOptions } from '../../src/define/task.ts';
 import type { TaskContext } from '../../src/define/task-context.ts';
 import { handle } from '../../src/define/handlers.ts';

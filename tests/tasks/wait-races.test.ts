@@ -4,7 +4,7 @@
  */
 import { expect, test } from 'vitest';
 import type { Connection } from '../../src/connect/connection.ts';
-import type { Schema } from '../../src/contract/schema.ts';
+import type { Schema } from '../../src/contract/shape/schema.ts';
 import { task } from '../../src/define/task.ts';
 import type { TaskContext } from '../../src/define/task-context.ts';
 import { handle } from '../../src/define/handlers.ts';

@@ -12,7 +12,7 @@ import type { Span } from '../style.ts';
 import { tableRows } from '../printer.ts';
 import { printable } from '../secrets.ts';
 import { withEngine, type Session } from '../session.ts';
-import { shortDuration } from '../../contract/duration.ts';
+import { shortDuration } from '../../contract/shape/duration.ts';
 import { commandLine, instant } from '../wording.ts';
 
 interface MoveOptions {

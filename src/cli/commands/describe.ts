@@ -15,7 +15,7 @@ import { EXIT } from '../exit-codes.ts';
 import type { Line, Tone } from '../style.ts';
 import { printable } from '../secrets.ts';
 import { withEngine, type Session } from '../session.ts';
-import { shortDuration } from '../../contract/duration.ts';
+import { shortDuration } from '../../contract/shape/duration.ts';
 import { instant, thousands, toneOf, whyOf } from '../wording.ts';
 
 const LABEL_COLUMNS = 11;

@@ -27,7 +27,7 @@ import type { Line, Span, Tone } from '../style.ts';
 import { tableRows } from '../printer.ts';
 import { printable } from '../secrets.ts';
 import { withEngine, type Session } from '../session.ts';
-import { shortDuration } from '../../contract/duration.ts';
+import { shortDuration } from '../../contract/shape/duration.ts';
 import { commandLine, cutLine, instant, thousands, toneOf } from '../wording.ts';
 
 interface DescribeOptions {

@@ -10,7 +10,7 @@ import type { Span } from '../style.ts';
 import { tableRows } from '../printer.ts';
 import { printable } from '../secrets.ts';
 import { withEngine, type Session } from '../session.ts';
-import { shortDuration } from '../../contract/duration.ts';
+import { shortDuration } from '../../contract/shape/duration.ts';
 import { cutLine, instant } from '../wording.ts';
 
 const HEADINGS = ['LANE', 'STATE', 'DEPTH', 'RUNNING', 'OLDEST', 'ARRIVALS/S', 'COMPLETIONS/S', 'PAUSED'];

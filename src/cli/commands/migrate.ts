@@ -2,8 +2,8 @@
  * `flowfabric migrate`: creates a schema or brings it up to date; with --dry-run it prints what would be applied and
  * changes nothing.
  */
-import { migrate as migrateSchema } from '../../engine/database/migrate.ts';
-import { planMigration } from '../../engine/database/migration-plan.ts';
+import { migrate as migrateSchema } from '../../engine/database/migrations/migrate.ts';
+import { planMigration } from '../../engine/database/migrations/migration-plan.ts';
 import type { CommandSpec } from '../command.ts';
 import { EXIT, UsageError } from '../exit-codes.ts';
 import type { Line } from '../style.ts';

@@ -11,7 +11,7 @@ import type { Span, Tone } from '../style.ts';
 import { tableRows } from '../printer.ts';
 import { printable } from '../secrets.ts';
 import { withEngine, type Session } from '../session.ts';
-import { shortDuration } from '../../contract/duration.ts';
+import { shortDuration } from '../../contract/shape/duration.ts';
 import { instant } from '../wording.ts';
 
 interface RotateOptions {

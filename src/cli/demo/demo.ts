@@ -8,7 +8,7 @@ import { connect } from '../../connect/connect.ts';
 import type { Connection } from '../../connect/connection.ts';
 import { isEngineError } from '../../contract/errors.ts';
 import { startEmbedded } from '../../embedded/index.ts';
-import { migrate } from '../../engine/database/migrate.ts';
+import { migrate } from '../../engine/database/migrations/migrate.ts';
 import { audit } from './audit.ts';
 import { startCrew, stopCrew, type DemoProcess } from './crew.ts';
 import { DemoRun } from './run.ts';

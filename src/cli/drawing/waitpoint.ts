@@ -5,7 +5,7 @@
 import type { PendingWaitpoint } from '../../contract/signals.ts';
 import { printable } from '../secrets.ts';
 import type { Span } from '../style.ts';
-import { shortDuration } from '../../contract/duration.ts';
+import { shortDuration } from '../../contract/shape/duration.ts';
 import { cutLine } from '../wording.ts';
 
 export const WAITPOINT_HEADINGS = [

@@ -3,7 +3,7 @@
  * Everything else travels as a parameter.
  */
 import pg from 'pg';
-import { refuse } from '../../contract/shape.ts';
+import { refuse } from '../../contract/shape/shape.ts';
 
 /** Postgres truncates longer identifiers silently; the notification channel needs room for its suffix. */
 const MAX_SCHEMA_BYTES = 48;

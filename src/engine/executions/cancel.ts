@@ -3,9 +3,9 @@
  */
 import { formatExecutionId } from '../../contract/ids.ts';
 import type { CancelOutcome, OperatorNote } from '../../contract/executions.ts';
-import { shape } from '../../contract/shape.ts';
+import { shape } from '../../contract/shape/shape.ts';
 import type { ExpectedKey } from './executions.sql.ts';
-import { cancelExecutions, type TakenAnswer } from './claiming/taking.sql.ts';
+import { cancelExecutions, type TakenAnswer } from './taking.sql.ts';
 import { announce } from '../kit/announce.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { toTaken } from './leases.ts';

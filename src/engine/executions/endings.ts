@@ -2,9 +2,9 @@
  * How the owner of a lease gives it up: complete, fail, release. Calls made at the same time share a statement.
  */
 import { isPassingTrouble } from '../../contract/errors.ts';
-import { anyString, choice, string } from '../../contract/kinds.ts';
+import { anyString, choice, string } from '../../contract/shape/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
-import { shape } from '../../contract/shape.ts';
+import { shape } from '../../contract/shape/shape.ts';
 import type {
   CompleteOutcome,
   FailOutcome,

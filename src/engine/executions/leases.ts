@@ -2,13 +2,13 @@
  * Leases after their grant: renewed by their owner, revoked by an operator, ended when they lapse.
  */
 import { parseExecutionId, uuidString } from '../../contract/ids.ts';
-import { list, parsed } from '../../contract/kinds.ts';
+import { list, parsed } from '../../contract/shape/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type { RevokeOutcome, RevokeRequest } from '../../contract/executions.ts';
 import type { LeaseRef, RenewOutcome } from '../../contract/protocol.ts';
-import { shape, refuse } from '../../contract/shape.ts';
+import { shape, refuse } from '../../contract/shape/shape.ts';
 import { renewLeases } from './executions.sql.ts';
-import { revokeLeases, type TakenAnswer } from './claiming/taking.sql.ts';
+import { revokeLeases, type TakenAnswer } from './taking.sql.ts';
 import { lapseLeases, type LapsedLease } from './due.sql.ts';
 import { announce, type Answer } from '../kit/announce.ts';
 import type { EngineContext } from '../kit/context.ts';

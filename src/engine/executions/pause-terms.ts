@@ -4,9 +4,9 @@
  */
 import type { PauseRequest } from '../../contract/steps.ts';
 import { parseExecutionId } from '../../contract/ids.ts';
-import { list, parsed, whole } from '../../contract/kinds.ts';
+import { list, parsed, whole } from '../../contract/shape/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
-import { faultAt, shape } from '../../contract/shape.ts';
+import { faultAt, shape } from '../../contract/shape/shape.ts';
 import { delayTime } from '../kit/kinds.ts';
 
 export interface PauseTerms {

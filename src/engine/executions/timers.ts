@@ -4,8 +4,8 @@
 import { fireTimers as fire, listDueTimers, type DueTimer } from './due.sql.ts';
 import type { FireOptions } from '../../contract/protocol.ts';
 import { announce } from '../kit/announce.ts';
-import { choice } from '../../contract/kinds.ts';
-import { shape } from '../../contract/shape.ts';
+import { choice } from '../../contract/shape/kinds.ts';
+import { shape } from '../../contract/shape/shape.ts';
 import type { EngineContext } from '../kit/context.ts';
 
 export const TIMER_BATCH = 1_000;

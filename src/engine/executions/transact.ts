@@ -5,8 +5,8 @@
  */
 import type { SqlExecutor, SqlTransaction, Transactor } from '../../contract/transactions.ts';
 import { EngineError, isEngineError } from '../../contract/errors.ts';
-import { func } from '../../contract/kinds.ts';
-import { refuse, shape } from '../../contract/shape.ts';
+import { func } from '../../contract/shape/kinds.ts';
+import { refuse, shape } from '../../contract/shape/shape.ts';
 import { isConnectionLost, toEngineError } from '../database/errors.ts';
 import {
   connectionLost,

@@ -4,9 +4,9 @@
 import { encodeCursor } from '../../contract/cursor.ts';
 import { EngineError } from '../../contract/errors.ts';
 import type { ConsumerSnapshot, FeedStart } from '../../contract/feed.ts';
-import { asciiName } from '../../contract/kinds.ts';
+import { asciiName } from '../../contract/shape/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
-import { refuse } from '../../contract/shape.ts';
+import { refuse } from '../../contract/shape/shape.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { forgetConsumer, listConsumers, resetConsumer, type StoredConsumer } from './consumers.sql.ts';
 import { startOf } from './filter.ts';

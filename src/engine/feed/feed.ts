@@ -16,9 +16,9 @@ import type {
   EventsFilter,
   SubscribeOptions,
 } from '../../contract/feed.ts';
-import { abortSignal, choice, func, parsed, whole } from '../../contract/kinds.ts';
+import { abortSignal, choice, func, parsed, whole } from '../../contract/shape/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
-import { refuse, shape, type Shape } from '../../contract/shape.ts';
+import { refuse, shape, type Shape } from '../../contract/shape/shape.ts';
 import type { Transactor } from '../../contract/transactions.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { startConsumer, type OpenConsumer } from './consumer.ts';

@@ -16,9 +16,9 @@ import {
 } from '../../contract/events.ts';
 import type { EventFilter, EventsFilter } from '../../contract/feed.ts';
 import { parseExecutionId, PARTITION_COUNT } from '../../contract/ids.ts';
-import { choice, list, parsed, whole } from '../../contract/kinds.ts';
+import { choice, list, parsed, whole } from '../../contract/shape/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
-import { faultAt, shape, type Kind } from '../../contract/shape.ts';
+import { faultAt, shape, type Kind } from '../../contract/shape/shape.ts';
 import type { StoredEventFilter } from './events.sql.ts';
 import { kindName, laneName, namespaceName, tagsOf } from '../kit/kinds.ts';
 

@@ -7,8 +7,8 @@ import {
   type CancelFlowRequest,
 } from '../../contract/flows.ts';
 import { parseExecutionId } from '../../contract/ids.ts';
-import { abortSignal, choice } from '../../contract/kinds.ts';
-import { shape } from '../../contract/shape.ts';
+import { abortSignal, choice } from '../../contract/shape/kinds.ts';
+import { shape } from '../../contract/shape/shape.ts';
 import { cancelFlow as writeCancel } from './work.sql.ts';
 import { announce, type Opened } from '../kit/announce.ts';
 import type { EngineContext } from '../kit/context.ts';

@@ -21,9 +21,9 @@ import {
   type ParsedExecutionId,
   uuidString,
 } from '../../contract/ids.ts';
-import { list, asciiName, parsed, refusedAs, whole } from '../../contract/kinds.ts';
+import { list, asciiName, parsed, refusedAs, whole } from '../../contract/shape/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
-import { refuse, shape } from '../../contract/shape.ts';
+import { refuse, shape } from '../../contract/shape/shape.ts';
 import type { ExecutionKey } from '../executions/executions.sql.ts';
 import { readFlowOf, readMemberNames } from './reads.sql.ts';
 import * as store from './flows.sql.ts';

@@ -14,9 +14,9 @@ import type {
   MemberSnapshot,
 } from '../../contract/flows.ts';
 import { parseExecutionId, type ParsedExecutionId } from '../../contract/ids.ts';
-import { abortSignal, choice, parsed, string } from '../../contract/kinds.ts';
+import { abortSignal, choice, parsed, string } from '../../contract/shape/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
-import { refuse, shape } from '../../contract/shape.ts';
+import { refuse, shape } from '../../contract/shape/shape.ts';
 import { listFlows as list, readEdges, readFlowHead, readMembers, type FlowHead } from './reads.sql.ts';
 import { unlessAborted } from '../../model/aborting.ts';
 import type { EngineContext } from '../kit/context.ts';

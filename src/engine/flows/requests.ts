@@ -16,9 +16,18 @@ import {
   type OnSatisfied,
   type StagedEdge,
 } from '../../contract/flows.ts';
-import { choice, flag, list, asciiName, parsed, string, stringOr, whole } from '../../contract/kinds.ts';
+import {
+  choice,
+  flag,
+  list,
+  asciiName,
+  parsed,
+  string,
+  stringOr,
+  whole,
+} from '../../contract/shape/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
-import { fault, faultAt, refuse, shape, type Fault, type Kind } from '../../contract/shape.ts';
+import { fault, faultAt, refuse, shape, type Fault, type Kind } from '../../contract/shape/shape.ts';
 import { findCircle } from '../../model/graph.ts';
 import { cancelsRest, neededOf } from '../../model/joins.ts';
 import type { EdgeRow, JoinRow } from './flows.sql.ts';

@@ -6,7 +6,7 @@ import type { LeaseRef, LeaseRefusal } from '../../contract/protocol.ts';
 import { parseExecutionId } from '../../contract/ids.ts';
 import type { Refused } from '../executions/answered.sql.ts';
 import type { LeaseKey } from '../executions/executions.sql.ts';
-import { whole } from '../../contract/kinds.ts';
+import { whole } from '../../contract/shape/kinds.ts';
 
 const attempt = whole(0, 2_147_483_647);
 const epoch = whole(0, Number.MAX_SAFE_INTEGER);

@@ -3,7 +3,7 @@
  * same uuid with a wrong partition is another id. The outcomes are returned in the caller's order.
  */
 import { formatExecutionId, parseExecutionId } from '../../contract/ids.ts';
-import { list, parsed } from '../../contract/kinds.ts';
+import { list, parsed } from '../../contract/shape/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type { ExpectedKey } from '../executions/executions.sql.ts';
 import { inOrder } from './answers.ts';

@@ -3,8 +3,16 @@
  * capabilities. The general ones are in contract/kinds.ts.
  */
 import { LIMITS } from '../../contract/limits.ts';
-import { anyString, list, asciiName, refusedAs, string, textFault, whole } from '../../contract/kinds.ts';
-import { fault, faultAt, Kind } from '../../contract/shape.ts';
+import {
+  anyString,
+  list,
+  asciiName,
+  refusedAs,
+  string,
+  textFault,
+  whole,
+} from '../../contract/shape/kinds.ts';
+import { fault, faultAt, Kind } from '../../contract/shape/shape.ts';
 import { CAPABILITY_LIMITS, capabilityBytes, capabilityFault } from '../../model/capabilities.ts';
 
 /** Why an operator did something, and who it was. */

@@ -3,9 +3,9 @@
  * executions. Each is acted on only in the state it was listed in; one that was claimed or moved since has the outcome
  * `moved`. The cursor contains the start time, so that a resumed bulk does not touch what came later.
  */
-import { choice, parsed, whole } from '../../contract/kinds.ts';
+import { choice, parsed, whole } from '../../contract/shape/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
-import { refuse, shape, variants } from '../../contract/shape.ts';
+import { refuse, shape, variants } from '../../contract/shape/shape.ts';
 import {
   BULK_STATES,
   type BulkProgress,

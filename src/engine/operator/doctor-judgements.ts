@@ -16,7 +16,7 @@ import {
 } from './doctor.sql.ts';
 import type { HeldFacts } from '../database/held.ts';
 import type { AnsweringPids, Echo } from '../database/probes.ts';
-import type { SchemaStanding } from '../database/migration-plan.ts';
+import type { SchemaStanding } from '../database/migrations/migration-plan.ts';
 
 /** `skipped`: it could not be checked because of an earlier finding. */
 export type Verdict = 'ok' | 'warn' | 'problem' | 'skipped';

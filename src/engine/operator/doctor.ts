@@ -19,7 +19,7 @@ import {
 import { readClock } from '../executions/reads.sql.ts';
 import { readHeld } from '../database/held.ts';
 import { echoHint, readAnsweringPids } from '../database/probes.ts';
-import { readStanding } from '../database/migration-plan.ts';
+import { readStanding } from '../database/migrations/migration-plan.ts';
 import {
   judgeBloat,
   judgeClock,

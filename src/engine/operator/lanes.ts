@@ -2,11 +2,11 @@
  * Lanes for operators: list, pause and resume. Claims read in the database which lanes are paused, so a pause takes
  * effect with its commit; what processes cache about lanes only saves queries, and is refreshed here.
  */
-import { parsed } from '../../contract/kinds.ts';
+import { parsed } from '../../contract/shape/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type { LaneOutcome, LanePage } from '../../contract/operations.ts';
 import { pauseLane as pauseRow, readLanes, resumeLane as resumeRow } from './lanes.sql.ts';
-import { refuse, shape } from '../../contract/shape.ts';
+import { refuse, shape } from '../../contract/shape/shape.ts';
 import { announce } from '../kit/announce.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { decodeText, encodeText, invalidCursor } from '../kit/cursor-text.ts';

@@ -4,9 +4,9 @@
  */
 import { EngineError } from '../../contract/errors.ts';
 import { parseExecutionId } from '../../contract/ids.ts';
-import { choice, list as listOf, parsed, string, whole } from '../../contract/kinds.ts';
+import { choice, list as listOf, parsed, string, whole } from '../../contract/shape/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
-import { fault, faultAt, Kind, refuse, shape, type Fault } from '../../contract/shape.ts';
+import { fault, faultAt, Kind, refuse, shape, type Fault } from '../../contract/shape/shape.ts';
 import type {
   AttemptPage,
   ExecutionFilter,

@@ -4,9 +4,9 @@
  */
 import { TRACE_TAGS } from '../../contract/trace-context.ts';
 import { formatExecutionId, parseExecutionId } from '../../contract/ids.ts';
-import { choice, list, string, whole } from '../../contract/kinds.ts';
+import { choice, list, string, whole } from '../../contract/shape/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
-import { fault, faultAt, refuse, shape } from '../../contract/shape.ts';
+import { fault, faultAt, refuse, shape } from '../../contract/shape/shape.ts';
 import type {
   PriorityOutcome,
   PriorityRequest,

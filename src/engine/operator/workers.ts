@@ -4,9 +4,9 @@
  */
 import type { WorkerSnapshot } from '../../contract/operations.ts';
 import type { WorkerRegistration } from '../../contract/protocol.ts';
-import { flag, whole } from '../../contract/kinds.ts';
+import { flag, whole } from '../../contract/shape/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
-import { shape } from '../../contract/shape.ts';
+import { shape } from '../../contract/shape/shape.ts';
 import {
   forgetWorker as removeRow,
   listWorkers as readRows,

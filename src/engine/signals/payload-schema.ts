@@ -7,7 +7,7 @@ import { Validator, type OutputUnit, type Schema } from '@cfworker/json-schema';
 import { EngineError, isEngineError } from '../../contract/errors.ts';
 import type { Json } from '../../contract/json.ts';
 import { LIMITS } from '../../contract/limits.ts';
-import { refuse } from '../../contract/shape.ts';
+import { refuse } from '../../contract/shape/shape.ts';
 import { encodeJson } from '../../model/json.ts';
 
 const DRAFT = '2020-12';

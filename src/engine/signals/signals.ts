@@ -4,9 +4,9 @@
 import { createHash, randomUUID } from 'node:crypto';
 import { EngineError } from '../../contract/errors.ts';
 import { parseExecutionId } from '../../contract/ids.ts';
-import { anyString, asciiName, parsed, string } from '../../contract/kinds.ts';
+import { anyString, asciiName, parsed, string } from '../../contract/shape/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
-import { fault, refuse, shape } from '../../contract/shape.ts';
+import { fault, refuse, shape } from '../../contract/shape/shape.ts';
 import type { ApproveRequest, DeliverOutcome, SignalRequest, SignalSource } from '../../contract/signals.ts';
 import { deliverSignal as deliver, type SignalAnswer, type SignalCall } from './signals.sql.ts';
 import { keyVerifies } from './signing-keys.sql.ts';

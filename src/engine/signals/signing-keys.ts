@@ -3,9 +3,9 @@
  * appear here by id, never in full.
  */
 import { randomBytes } from 'node:crypto';
-import { string, whole } from '../../contract/kinds.ts';
+import { string, whole } from '../../contract/shape/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
-import { shape } from '../../contract/shape.ts';
+import { shape } from '../../contract/shape/shape.ts';
 import type { RevokeKeyOutcome, RotateRequest, SigningKey } from '../../contract/signals.ts';
 import { currentKey, listKeys, revokeKey, rotateKey, type KeyName } from './signing-keys.sql.ts';
 import type { EngineContext } from '../kit/context.ts';

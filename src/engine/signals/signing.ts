@@ -3,9 +3,9 @@
  * only prints, which identify a secret without revealing it. Key rows and tokens are in other files.
  */
 import { EngineError } from '../../contract/errors.ts';
-import { anyString, list, stringOr } from '../../contract/kinds.ts';
+import { anyString, list, stringOr } from '../../contract/shape/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
-import { fault, type Kind } from '../../contract/shape.ts';
+import { fault, type Kind } from '../../contract/shape/shape.ts';
 import { deriveKey, openToken, printOf, signToken, type TokenContent } from './tokens.ts';
 
 /** One secret, or several: the first makes new keys, the others still verify. */

@@ -4,9 +4,9 @@
 import { randomUUID } from 'node:crypto';
 import { EngineError } from '../../contract/errors.ts';
 import type { LeaseRef } from '../../contract/protocol.ts';
-import { choice, list, parsed, string } from '../../contract/kinds.ts';
+import { choice, list, parsed, string } from '../../contract/shape/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
-import { fault, faultAt, refuse, shape, variants } from '../../contract/shape.ts';
+import { fault, faultAt, refuse, shape, variants } from '../../contract/shape/shape.ts';
 import {
   TIMEOUT_BEHAVIOURS,
   WAIT_REASONS,

@@ -5,9 +5,9 @@ import { randomUUID } from 'node:crypto';
 import { EngineError } from '../../contract/errors.ts';
 import type { LeaseRef } from '../../contract/protocol.ts';
 import { formatExecutionId, isUuid, parseExecutionId } from '../../contract/ids.ts';
-import { choice, parsed, string, whole } from '../../contract/kinds.ts';
+import { choice, parsed, string, whole } from '../../contract/shape/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
-import { fault, refuse, shape } from '../../contract/shape.ts';
+import { fault, refuse, shape } from '../../contract/shape/shape.ts';
 import type {
   CreateWaitpointOutcome,
   IssuedToken,

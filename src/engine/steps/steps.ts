@@ -13,11 +13,11 @@ import type {
 } from '../../contract/steps.ts';
 import { isPassingTrouble } from '../../contract/errors.ts';
 import { parseExecutionId } from '../../contract/ids.ts';
-import { anyString, func, number, parsed, string } from '../../contract/kinds.ts';
+import { anyString, func, number, parsed, string } from '../../contract/shape/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type { Json } from '../../contract/json.ts';
 import type { LeaseRef } from '../../contract/protocol.ts';
-import { fault, faultAt, refuse, shape } from '../../contract/shape.ts';
+import { fault, faultAt, refuse, shape } from '../../contract/shape/shape.ts';
 import type { SqlExecutor } from '../../contract/transactions.ts';
 import type { WaitEnd } from '../../contract/signals.ts';
 import {

@@ -13,7 +13,7 @@ import type { LeaseKey } from '../executions/executions.sql.ts';
 import { announce } from '../kit/announce.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { bytesIn, appendPlan, checkFrames, patchesIn, type AppendPlan } from './frames.ts';
-import { refuse } from '../../contract/shape.ts';
+import { refuse } from '../../contract/shape/shape.ts';
 import { leaseKey, toRefusal } from '../kit/answers.ts';
 
 interface Call extends AppendPlan {

@@ -2,7 +2,7 @@
  * Cursors of streams: `start` and `end` for ranges, `<ms>`, `<ms>-<seq>`, and `<attempt>/<ms>-<seq>` across the
  * attempts of an execution. Anything else is refused with `invalid_cursor`.
  */
-import { refuse } from '../../contract/shape.ts';
+import { refuse } from '../../contract/shape/shape.ts';
 import type { FramePlace } from './streams.sql.ts';
 import { END_PLACE } from './source.ts';
 import type { TailStart } from './tail.ts';

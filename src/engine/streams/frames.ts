@@ -2,9 +2,9 @@
  * Checks a whole append before anything is written, and encodes its frames. model/frames.ts decides what one frame may
  * be.
  */
-import { list, parsed, whole } from '../../contract/kinds.ts';
+import { list, parsed, whole } from '../../contract/shape/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
-import { fault, faultAt, Kind, refuse, shape } from '../../contract/shape.ts';
+import { fault, faultAt, Kind, refuse, shape } from '../../contract/shape/shape.ts';
 import type { AppendOptions, BestEffortOptions, FrameRequest } from '../../contract/streams.ts';
 import { encodeFrame, type EncodedFrame } from '../../model/frames.ts';
 

@@ -4,9 +4,9 @@
 import { EngineError } from '../../contract/errors.ts';
 import type { Json } from '../../contract/json.ts';
 import { parseExecutionId } from '../../contract/ids.ts';
-import { abortSignal, choice, parsed, whole } from '../../contract/kinds.ts';
+import { abortSignal, choice, parsed, whole } from '../../contract/shape/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
-import { shape } from '../../contract/shape.ts';
+import { shape } from '../../contract/shape/shape.ts';
 import type {
   ReadStreamRequest,
   StreamItem,

@@ -5,7 +5,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { EngineError, isEngineError, isPassingTrouble } from '../../contract/errors.ts';
 import { formatExecutionId } from '../../contract/ids.ts';
-import { refuse } from '../../contract/shape.ts';
+import { refuse } from '../../contract/shape/shape.ts';
 import type { StreamFrame, StreamItem, StreamVisibility } from '../../contract/streams.ts';
 import type { ExecutionKey } from '../executions/executions.sql.ts';
 import type { FramePlace } from './streams.sql.ts';

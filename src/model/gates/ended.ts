@@ -5,7 +5,7 @@
 import type { Json } from '../../contract/json.ts';
 import type { TerminalOutcome } from '../../contract/states.ts';
 import { joinFacts, tellSkip, type JoinFacts } from './blocked.ts';
-import { shortDuration } from '../../contract/duration.ts';
+import { shortDuration } from '../../contract/shape/duration.ts';
 import { quoted } from '../wording.ts';
 
 export interface EndFacts {

@@ -12,7 +12,7 @@ import { endFacts, tellEnd, type EndFacts } from './ended.ts';
 import { holderOf, tellHolder, type SessionFacts } from './held.ts';
 import { routeMatches, type Route, type RouteDemand } from '../routes.ts';
 import { nextTimeMs, suspensionFacts, tellSuspension, type SuspensionFacts } from './suspended.ts';
-import { shortDuration } from '../../contract/duration.ts';
+import { shortDuration } from '../../contract/shape/duration.ts';
 import { counted, quoted } from '../wording.ts';
 
 /** A worker whose last heartbeat is within this time counts as alive: three heartbeats. */

@@ -2,7 +2,7 @@
  * Sentences about sessions whose open transactions hold locks on the rows of an execution. They never quote the
  * sessions' statements, which may contain data.
  */
-import { shortDuration } from '../../contract/duration.ts';
+import { shortDuration } from '../../contract/shape/duration.ts';
 
 /** Only a transaction open for longer than this is reported to hold a row: every change locks it for a moment. */
 export const HELD_AFTER_MS = 1_000;

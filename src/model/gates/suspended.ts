@@ -6,7 +6,7 @@ import type { Json } from '../../contract/json.ts';
 import type { CountCondition, CountedBy, SignalCondition, TimeoutBehaviour } from '../../contract/signals.ts';
 import type { BlockingReason } from '../../contract/states.ts';
 import { leavesOf } from '../conditions.ts';
-import { shortDuration } from '../../contract/duration.ts';
+import { shortDuration } from '../../contract/shape/duration.ts';
 import { counted, firstOf, quoted } from '../wording.ts';
 
 export interface OpenWait {

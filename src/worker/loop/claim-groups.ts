@@ -4,7 +4,7 @@
  */
 import type { Claim } from '../../contract/protocol.ts';
 import type { TaskHandler } from '../../define/handlers.ts';
-import { whole } from '../../contract/kinds.ts';
+import { whole } from '../../contract/shape/kinds.ts';
 
 /** A lane, and how many of its executions one worker runs at once. */
 export interface LaneLimit {

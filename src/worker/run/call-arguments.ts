@@ -4,9 +4,9 @@
  */
 import type { Claim } from '../../contract/protocol.ts';
 import { EngineError, isEngineError } from '../../contract/errors.ts';
-import { string } from '../../contract/kinds.ts';
+import { string } from '../../contract/shape/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
-import type { Kind } from '../../contract/shape.ts';
+import type { Kind } from '../../contract/shape/shape.ts';
 import { subjectOf } from '../task.ts';
 
 /** What follows the name in a call: with or without a key before it. */

@@ -4,7 +4,7 @@
  */
 import { createHash } from 'node:crypto';
 import { setMaxListeners } from 'node:events';
-import { durationMs } from '../../contract/duration.ts';
+import { durationMs } from '../../contract/shape/duration.ts';
 import { ExecutionFailed } from '../../contract/errors.ts';
 import type { ExecutionEnd, SubmitRequest } from '../../contract/executions.ts';
 import type { Claim, WorkerPort } from '../../contract/protocol.ts';

@@ -2,12 +2,12 @@
  * The object a handler gets: the one implementation of TaskContext. One is created for every run, and most handlers use
  * little of it, so whatever is expensive is a part of the run that is created on demand.
  */
-import { durationMs, type Duration } from '../../contract/duration.ts';
+import { durationMs, type Duration } from '../../contract/shape/duration.ts';
 import type { ExecutionId } from '../../contract/ids.ts';
 import type { Json } from '../../contract/json.ts';
-import { parsed } from '../../contract/kinds.ts';
+import { parsed } from '../../contract/shape/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
-import { shape } from '../../contract/shape.ts';
+import { shape } from '../../contract/shape/shape.ts';
 import type { Waitpoint } from '../../contract/signals.ts';
 import type { Progress } from '../../contract/steps.ts';
 import type { SqlTransaction } from '../../contract/transactions.ts';

@@ -4,7 +4,7 @@
  */
 import type { WorkerPort } from '../../contract/protocol.ts';
 import type { Progress } from '../../contract/steps.ts';
-import { number } from '../../contract/kinds.ts';
+import { number } from '../../contract/shape/kinds.ts';
 import type { HeldLease } from '../loop/lease-watch.ts';
 
 const INTERVAL_MS = 250;

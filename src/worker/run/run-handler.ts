@@ -5,7 +5,7 @@
 import { isEngineError } from '../../contract/errors.ts';
 import type { CompleteOutcome, FailOutcome, Failure, WorkerPort } from '../../contract/protocol.ts';
 import type { StreamKinds } from '../../define/streams.ts';
-import { parseWith } from '../../contract/schema.ts';
+import { parseWith } from '../../contract/shape/schema.ts';
 import { parseInput } from '../../define/task.ts';
 import type { Logger } from '../../define/task-context.ts';
 import type { Middleware, TaskHandler } from '../../define/handlers.ts';

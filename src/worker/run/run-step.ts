@@ -3,14 +3,14 @@
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { setTimeout as delay } from 'node:timers/promises';
-import { durationMs } from '../../contract/duration.ts';
-import { parsed, whole } from '../../contract/kinds.ts';
+import { durationMs } from '../../contract/shape/duration.ts';
+import { parsed, whole } from '../../contract/shape/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type { StepKey } from '../../contract/steps.ts';
 import { backoffMs, DEFAULT_BACKOFF, type StoredBackoff } from '../../model/retry.ts';
 import { callAfter, MAX_TIMEOUT_MS } from './long-timer.ts';
 import type { StepFunction, StepOptions } from '../../define/task-context.ts';
-import { shape } from '../../contract/shape.ts';
+import { shape } from '../../contract/shape/shape.ts';
 import { backoffKind, storedBackoff } from '../../model/backoff.ts';
 import { TaskAborted, TaskFailed } from '../task.ts';
 

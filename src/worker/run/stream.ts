@@ -4,9 +4,9 @@
  */
 import type { Claim } from '../../contract/protocol.ts';
 import { EngineError, isEngineError } from '../../contract/errors.ts';
-import { parsed } from '../../contract/kinds.ts';
-import { parseAtOnce } from '../../contract/schema.ts';
-import { fault, Kind, refuse, shape, type Opaque } from '../../contract/shape.ts';
+import { parsed } from '../../contract/shape/kinds.ts';
+import { parseAtOnce } from '../../contract/shape/schema.ts';
+import { fault, Kind, refuse, shape, type Opaque } from '../../contract/shape/shape.ts';
 import type { ChunkStream, StreamKind, StreamKinds } from '../../define/streams.ts';
 import type { BestEffortOptions, FrameRequest } from '../../contract/streams.ts';
 import { encodeFrame } from '../../model/frames.ts';

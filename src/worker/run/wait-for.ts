@@ -3,13 +3,13 @@
  * returned as its schema parses it. When the worker is freed meanwhile is decided in waits.ts.
  */
 import { atLeast } from '../../define/conditions.ts';
-import { durationMs } from '../../contract/duration.ts';
+import { durationMs } from '../../contract/shape/duration.ts';
 import type { Json } from '../../contract/json.ts';
 import type { WorkerPort } from '../../contract/protocol.ts';
 import { EngineError, isEngineError } from '../../contract/errors.ts';
-import { choice, parsed } from '../../contract/kinds.ts';
+import { choice, parsed } from '../../contract/shape/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
-import { fault, faultAt, refuse, shape } from '../../contract/shape.ts';
+import { fault, faultAt, refuse, shape } from '../../contract/shape/shape.ts';
 import {
   TIMEOUT_BEHAVIOURS,
   WAIT_REASONS,
@@ -20,7 +20,7 @@ import {
   type WaitpointRequest,
   type WaitRequest,
 } from '../../contract/signals.ts';
-import { parseWith, type Schema } from '../../contract/schema.ts';
+import { parseWith, type Schema } from '../../contract/shape/schema.ts';
 import { waitpointsOf } from '../../model/conditions.ts';
 import type {
   PayloadSchema,

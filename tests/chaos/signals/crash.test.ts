@@ -13,7 +13,7 @@ import type { Claim } from '../../../src/contract/protocol.ts';
 import { isEngineError } from '../../../src/contract/errors.ts';
 import type { DeliverOutcome, SignalRequest } from '../../../src/contract/signals.ts';
 import { startEmbedded, type EmbeddedServer } from '../../../src/embedded/index.ts';
-import { migrate } from '../../../src/engine/database/migrate.ts';
+import { migrate } from '../../../src/engine/database/migrations/migrate.ts';
 import { newKind } from '../../worker/crew.ts';
 import { workerPort } from '../../../src/connect/port.ts';
 import { patiently } from '../../setup/patience.ts';

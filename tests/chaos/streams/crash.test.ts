@@ -12,7 +12,7 @@ import type { Claim } from '../../../src/contract/protocol.ts';
 import { isEngineError } from '../../../src/contract/errors.ts';
 import type { StreamItem } from '../../../src/contract/streams.ts';
 import { startEmbedded } from '../../../src/embedded/index.ts';
-import { migrate } from '../../../src/engine/database/migrate.ts';
+import { migrate } from '../../../src/engine/database/migrations/migrate.ts';
 import { newKind, SOON } from '../../worker/crew.ts';
 import { workerPort } from '../../../src/connect/port.ts';
 import { patiently } from '../../setup/patience.ts';

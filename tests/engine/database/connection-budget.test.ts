@@ -8,7 +8,7 @@ import { connect, type ConnectOptions } from '../../../src/connect/connect.ts';
 import type { Connection } from '../../../src/connect/connection.ts';
 import { task } from '../../../src/define/task.ts';
 import { connectionBudget } from '../../../src/engine/database/connection-budget.ts';
-import { migrate } from '../../../src/engine/database/migrate.ts';
+import { migrate } from '../../../src/engine/database/migrations/migrate.ts';
 import { handle } from '../../../src/define/handlers.ts';
 import { startWorker } from '../../../src/connect/worker.ts';
 import { runCommand } from '../../cli/processes.ts';

@@ -3,7 +3,7 @@
  */
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { connect, migrate, type EngineError } from '../../../src/index.ts';
-import { readMigrations } from '../../../src/engine/database/migrate.ts';
+import { readMigrations } from '../../../src/engine/database/migrations/migrate.ts';
 import type { TestDatabase } from '../../../src/testing/test-database.ts';
 import { emptyDatabase, plainDatabase } from '../../setup/database.ts';
 

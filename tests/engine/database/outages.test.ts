@@ -9,7 +9,7 @@ import { connect } from '../../../src/connect/connect.ts';
 import type { Connection } from '../../../src/connect/connection.ts';
 import { EngineError, isEngineError, type ExecutionId, type FeedEvent } from '../../../src/index.ts';
 import { task } from '../../../src/define/task.ts';
-import { migrate } from '../../../src/engine/database/migrate.ts';
+import { migrate } from '../../../src/engine/database/migrations/migrate.ts';
 import { handle } from '../../../src/define/handlers.ts';
 import { startWorker } from '../../../src/connect/worker.ts';
 import { latch } from '../../worker/crew.ts';

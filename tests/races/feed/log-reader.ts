@@ -9,7 +9,7 @@ import {
   type StoredEventFilter,
 } from '../../../src/engine/feed/events.sql.ts';
 import { openDatabase, type Database, type PoolLike } from '../../../src/engine/database/database.ts';
-import { DEFAULT_SCHEMA } from '../../../src/engine/database/migrate.ts';
+import { DEFAULT_SCHEMA } from '../../../src/engine/database/migrations/migrate.ts';
 import type { Ask } from '../calls.ts';
 
 export const EVERYTHING: StoredEventFilter = {

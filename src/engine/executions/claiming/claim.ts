@@ -3,13 +3,13 @@
  */
 import { randomUUID } from 'node:crypto';
 import { parseExecutionId } from '../../../contract/ids.ts';
-import { whole } from '../../../contract/kinds.ts';
+import { whole } from '../../../contract/shape/kinds.ts';
 import { LIMITS } from '../../../contract/limits.ts';
 import type { Claim, ClaimRequest, ClaimResult } from '../../../contract/protocol.ts';
 import { partOf } from '../../database/columns.ts';
 import { CLAIM, type ClaimAnswer, type ClaimCall, type ClaimRow } from './claims.sql.ts';
 import type { KnownRoute } from './routes.sql.ts';
-import { shape } from '../../../contract/shape.ts';
+import { shape } from '../../../contract/shape/shape.ts';
 import type { RouteDemand } from '../../../model/routes.ts';
 import { announce, type Answer } from '../../kit/announce.ts';
 import { SeekPositions, type DemandMemory } from './seek-positions.ts';
@@ -17,7 +17,7 @@ import type { EngineContext } from '../../kit/context.ts';
 import { leaseTime, workerName } from '../../kit/kinds.ts';
 import { demandOf, interestFields } from './demand.ts';
 import { claimSurely, recoverClaims } from './doubtful-claims.ts';
-import { HandOn } from '../hand-on.ts';
+import { HandOn } from './hand-on.ts';
 
 /** Distinct demands a process remembers. */
 const MAX_DEMANDS = 100;

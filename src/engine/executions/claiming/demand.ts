@@ -2,8 +2,8 @@
  * What a worker wants to run, checked and in the form routes are matched with.
  */
 import type { Interest } from '../../../contract/protocol.ts';
-import { list } from '../../../contract/kinds.ts';
-import { openShape, type Shape } from '../../../contract/shape.ts';
+import { list } from '../../../contract/shape/kinds.ts';
+import { openShape, type Shape } from '../../../contract/shape/shape.ts';
 import { normaliseCapabilities } from '../../../model/capabilities.ts';
 import type { RouteDemand } from '../../../model/routes.ts';
 import { capabilityList, kindName, laneName } from '../../kit/kinds.ts';

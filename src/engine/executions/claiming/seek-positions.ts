@@ -4,7 +4,7 @@
  * order, and a plain claim runs regularly and whenever a claim returned fewer rows than requested.
  */
 import type { ClaimCall, ClaimRow } from './claims.sql.ts';
-import type { HandOn } from '../hand-on.ts';
+import type { HandOn } from './hand-on.ts';
 
 /** How far positions trail: rows with a lower number commit within this time, or are found by a plain claim. */
 const TRAIL_MS = 250;

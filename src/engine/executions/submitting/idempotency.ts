@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto';
 import type { SubmitRequest } from '../../../contract/executions.ts';
 import { TRACE_TAGS } from '../../../contract/trace-context.ts';
-import { refuse } from '../../../contract/shape.ts';
+import { refuse } from '../../../contract/shape/shape.ts';
 import type { Idempotency } from './submit-call.ts';
 
 const DEFAULT_WINDOW_MS = 86_400_000;

@@ -3,9 +3,9 @@
  * read surface: SQL readers use `retry_policy.max_retries`.
  */
 import type { ExecutionPolicy, RetryPolicy } from '../../../contract/policy.ts';
-import { list, refusedAs, string, whole } from '../../../contract/kinds.ts';
+import { list, refusedAs, string, whole } from '../../../contract/shape/kinds.ts';
 import { LIMITS } from '../../../contract/limits.ts';
-import { shape, type Kind } from '../../../contract/shape.ts';
+import { shape, type Kind } from '../../../contract/shape/shape.ts';
 import { backoffKind, storedBackoff } from '../../../model/backoff.ts';
 import type { StoredRetryPolicy } from '../../../model/retry.ts';
 

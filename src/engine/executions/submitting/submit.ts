@@ -10,9 +10,9 @@ import {
   partitionOfKey,
   type ParsedExecutionId,
 } from '../../../contract/ids.ts';
-import { choice, func, list, parsed, string, whole } from '../../../contract/kinds.ts';
+import { choice, func, list, parsed, string, whole } from '../../../contract/shape/kinds.ts';
 import { LIMITS } from '../../../contract/limits.ts';
-import { refuse, shape } from '../../../contract/shape.ts';
+import { refuse, shape } from '../../../contract/shape/shape.ts';
 import type { SubmitOptions, SubmitRequest, SubmitResult } from '../../../contract/executions.ts';
 import type { ExecutionPolicy } from '../../../contract/policy.ts';
 import type { LeaseRef } from '../../../contract/protocol.ts';

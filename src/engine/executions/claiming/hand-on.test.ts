@@ -2,7 +2,7 @@
  * How often others are notified of work that stays locked.
  */
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import { LIMITS } from '../../contract/limits.ts';
+import { LIMITS } from '../../../contract/limits.ts';
 import { HandOn } from './hand-on.ts';
 
 beforeEach(() => vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] }));

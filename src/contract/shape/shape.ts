@@ -6,7 +6,7 @@
  *
  * Valid values cost no allocation: a kind returns `undefined`, and the name of a field is built only for an error.
  */
-import { EngineError, type ErrorCode } from './errors.ts';
+import { EngineError, type ErrorCode } from '../errors.ts';
 
 /** What is wrong with a value, and where inside it: `.key`, `[index]`, or the empty path for the value itself. */
 export interface Fault {

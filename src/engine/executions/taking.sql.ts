@@ -1,11 +1,11 @@
 /**
  * Calls the SQL functions that take executions away from their workers: cancel, revoke.
  */
-import { columnsOf, type RowOf } from '../../database/columns.ts';
-import type { Database } from '../../database/database.ts';
-import { runForPerson } from '../../database/held.ts';
-import type { Answered } from '../answered.sql.ts';
-import { expectedArrays, uuidsOf, type ExecutionKey, type ExpectedKey } from '../executions.sql.ts';
+import { columnsOf, type RowOf } from '../database/columns.ts';
+import type { Database } from '../database/database.ts';
+import { runForPerson } from '../database/held.ts';
+import type { Answered } from './answered.sql.ts';
+import { expectedArrays, uuidsOf, type ExecutionKey, type ExpectedKey } from './executions.sql.ts';
 
 const TAKEN = columnsOf<Answered>()(
   'uuid',

@@ -2,11 +2,11 @@
  * What a migration of a schema would do: the files that are not applied yet, and what prevents it. Only reads; nothing
  * is locked or created.
  */
-import { EngineError } from '../../contract/errors.ts';
-import { columnsOf, type RowOf } from './columns.ts';
-import { parsed } from '../../contract/kinds.ts';
-import { shape } from '../../contract/shape.ts';
-import { openDatabase, run, type Database } from './database.ts';
+import { EngineError } from '../../../contract/errors.ts';
+import { columnsOf, type RowOf } from '../columns.ts';
+import { parsed } from '../../../contract/shape/kinds.ts';
+import { shape } from '../../../contract/shape/shape.ts';
+import { openDatabase, run, type Database } from '../database.ts';
 import {
   DEFAULT_SCHEMA,
   FUNCTION_SET_VERSION,
@@ -14,7 +14,7 @@ import {
   readMigrations,
   type MigrateOptions,
 } from './migrate.ts';
-import { quoteIdentifier } from './names.ts';
+import { quoteIdentifier } from '../names.ts';
 
 /** One thing a migration would run, under the name in its report. */
 export interface PlannedChange {

@@ -9,7 +9,7 @@ export interface SqlFile {
   text: string;
 }
 
-const ROOT = new URL('../../../sql/', import.meta.url);
+const ROOT = new URL('../../../../sql/', import.meta.url);
 
 /** The files of a folder and its subfolders, sorted by name: `executions/claim.sql`. */
 export function sqlFiles(folder: 'migrations' | 'functions' | 'testing'): readonly SqlFile[] {

@@ -2,9 +2,9 @@
  * Shapes: what they take, what they refuse, and in which words; and that a declaration which does not fit its interface does not
  * compile.
  */
-import { uuidString } from './ids.ts';
+import { uuidString } from '../ids.ts';
 import { describe, expect, it } from 'vitest';
-import { isEngineError } from './errors.ts';
+import { isEngineError } from '../errors.ts';
 import {
   abortSignal,
   anyString,

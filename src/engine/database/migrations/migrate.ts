@@ -7,15 +7,15 @@
  */
 import { createHash } from 'node:crypto';
 import pg from 'pg';
-import { EngineError } from '../../contract/errors.ts';
-import { choice, parsed, string } from '../../contract/kinds.ts';
-import { shape } from '../../contract/shape.ts';
-import { CONNECT_LIMIT_MS } from './database.ts';
-import { quoteIdentifier, validDatabaseUrl, validSchemaName } from './names.ts';
-import { toEngineError } from './errors.ts';
-import { FITNESS, refuseUnfit, type Fitness } from './server-fitness.ts';
+import { EngineError } from '../../../contract/errors.ts';
+import { choice, parsed, string } from '../../../contract/shape/kinds.ts';
+import { shape } from '../../../contract/shape/shape.ts';
+import { CONNECT_LIMIT_MS } from '../database.ts';
+import { quoteIdentifier, validDatabaseUrl, validSchemaName } from '../names.ts';
+import { toEngineError } from '../errors.ts';
+import { FITNESS, refuseUnfit, type Fitness } from '../server-fitness.ts';
 import { sqlFiles } from './sql-files.ts';
-import { VALUE_PARSERS } from './value-parsers.ts';
+import { VALUE_PARSERS } from '../value-parsers.ts';
 
 export const DEFAULT_SCHEMA = 'flowfabric';
 

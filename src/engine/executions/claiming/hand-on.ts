@@ -2,7 +2,7 @@
  * Passes work that a claim skipped on to other workers. Work that stays locked is skipped again and again, and each
  * hint makes every worker poll, so the hints become rarer meanwhile. The last one is delayed, never dropped.
  */
-import { LIMITS } from '../../contract/limits.ts';
+import { LIMITS } from '../../../contract/limits.ts';
 
 export class HandOn {
   #restMs: number = LIMITS.heldPollMs;

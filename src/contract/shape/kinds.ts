@@ -2,7 +2,7 @@
  * The kinds of values that requests and options are made of (see shape.ts). The same mistake gets the same message
  * everywhere. Constants are marked as pure, so that a bundle of definitions contains only those it uses.
  */
-import type { ErrorCode } from './errors.ts';
+import type { ErrorCode } from '../errors.ts';
 import { fault, faultAt, Kind, type Opaque } from './shape.ts';
 
 /** Newer than the library the project is compiled against, older than the oldest Node it runs on. */

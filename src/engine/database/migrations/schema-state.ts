@@ -1,11 +1,11 @@
 /**
  * Checks, before anything else runs, that the schema exists and that this code can work with it.
  */
-import { EngineError } from '../../contract/errors.ts';
-import { columns } from './columns.ts';
-import { run, type Database } from './database.ts';
+import { EngineError } from '../../../contract/errors.ts';
+import { columns } from '../columns.ts';
+import { run, type Database } from '../database.ts';
 import { MIGRATION } from './migration-plan.ts';
-import { FITNESS, refuseUnfit } from './server-fitness.ts';
+import { FITNESS, refuseUnfit } from '../server-fitness.ts';
 import { FUNCTION_SET_VERSION, readMigrations } from './migrate.ts';
 
 const INSTALLED = columns<{ version: number; isolation: string }>({

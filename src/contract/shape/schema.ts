@@ -1,7 +1,7 @@
 /**
  * Schemas of any library that implements Standard Schema: the part of it that is used here, and checking values.
  */
-import { EngineError } from './errors.ts';
+import { EngineError } from '../errors.ts';
 import { fault, Kind, refuse, type Opaque } from './shape.ts';
 
 /** The part of Standard Schema (version 1) that is used here. */
