@@ -40,21 +40,24 @@ export function outsideSpans<Value>(otel: OpenTelemetry, work: () => Value): Val
   return within(otel, () => otel.ROOT_CONTEXT, work);
 }
 
-/** Runs something in a context, or in the current one if that is not possible. */
+/** Runs something in a context, or in the current one if that is not possible; in any case once. */
 function within<Value>(otel: OpenTelemetry, context: () => Otel.Context, work: () => Value): Value {
   let ran: (() => Value) | undefined;
-  const run = (): void => {
-    try {
-      const value = work();
-      ran = () => value;
-    } catch (error) {
-      ran = () => {
-        throw error;
-      };
-    }
-  };
+  const run = (): (() => Value) => (ran ??= attempted(work));
   quietly(() => otel.context.with(context(), run));
-  return ran === undefined ? work() : ran();
+  return run()();
+}
+
+/** Runs something now; the returned function returns or throws what it did. */
+function attempted<Value>(work: () => Value): () => Value {
+  try {
+    const value = work();
+    return () => value;
+  } catch (error) {
+    return () => {
+      throw error;
+    };
+  }
 }
 
 /** Calls `report` with how the work ended. */
