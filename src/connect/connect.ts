@@ -74,7 +74,7 @@ export async function connect(options: ConnectOptions): Promise<Connection> {
     upkeep: { ...upkeep, reports: () => runner?.report() ?? [] },
     [Symbol.asyncDispose]: () => close(),
   };
-  keepPort(connection, guarded(worker, ['transact']));
+  keepPort(connection, guarded(worker, ['transact']), telemetry?.outsideSpans ?? ((work) => work()));
   return connection;
 }
 

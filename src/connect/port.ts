@@ -6,16 +6,28 @@ import { EngineError } from '../contract/errors.ts';
 import type { WorkerPort } from '../contract/protocol.ts';
 import type { Connection } from './connection.ts';
 
-const ports = new WeakMap<object, WorkerPort>();
+/** Runs something that outlives the call that starts it: in no span of OpenTelemetry. */
+type OutsideSpans = <Value>(work: () => Value) => Value;
 
-export function keepPort(connection: Connection, port: WorkerPort): void {
-  ports.set(connection, port);
+interface Kept {
+  port: WorkerPort;
+  outsideSpans: OutsideSpans;
+}
+
+const kept = new WeakMap<object, Kept>();
+
+export function keepPort(connection: Connection, port: WorkerPort, outsideSpans: OutsideSpans): void {
+  kept.set(connection, { port, outsideSpans });
 }
 
 /** Returns the worker protocol of a connection: for your own workers, and for tests that act as one. */
 export function workerPort(connection: Connection): WorkerPort {
+  return keptFor(connection).port;
+}
+
+export function keptFor(connection: Connection): Kept {
   const isObject = typeof connection === 'object' && connection !== null;
-  const port = isObject ? ports.get(connection) : undefined;
-  if (port !== undefined) return port;
+  const found = isObject ? kept.get(connection) : undefined;
+  if (found !== undefined) return found;
   throw new EngineError('invalid_input', 'connection must come from connect().', { field: 'connection' });
 }

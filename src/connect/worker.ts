@@ -1,14 +1,16 @@
 /**
- * Starts workers on a connection. A worker knows only the worker protocol; this passes it the connection's.
+ * Starts workers on a connection. A worker knows only the worker protocol; this passes it the connection's, and keeps
+ * what it does for the rest of its life out of the span that is active now.
  */
 import type { WorkerOptions } from '../worker/options.ts';
 import { runWorker, type Worker } from '../worker/worker.ts';
 import type { Connection } from './connection.ts';
-import { workerPort } from './port.ts';
+import { keptFor } from './port.ts';
 
 /**
  * Starts a worker, which claims at once. Stop it before closing the connection, so that it can release unfinished work.
  */
 export function startWorker(connection: Connection, options: WorkerOptions): Worker {
-  return runWorker(workerPort(connection), options);
+  const { port, outsideSpans } = keptFor(connection);
+  return outsideSpans(() => runWorker(port, options));
 }

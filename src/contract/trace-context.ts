@@ -4,12 +4,13 @@
  */
 import { LIMITS } from './limits.ts';
 
-/** Identifies a span; OpenTelemetry's SpanContext has this shape. */
+/** Identifies a span. */
 export interface SpanName {
   traceId: string;
   spanId: string;
   traceFlags: number;
-  traceState?: { serialize(): string } | undefined;
+  /** What vendors added, as it is sent. */
+  tracestate?: string | undefined;
 }
 
 /** Tags that differ with every submit and do not describe the work. */
@@ -32,15 +33,13 @@ export function withTrace<Tags extends Record<string, string> | undefined>(
   const traceparent = `00-${span.traceId}-${span.spanId}-${flags}`;
   const room = LIMITS.tags - Object.keys(own).length;
   if (room < 1 || !FORM.test(traceparent)) return tags;
-  const tracestate = span.traceState?.serialize() ?? '';
+  const { tracestate = '' } = span;
   const fits = tracestate !== '' && tracestate.length <= LIMITS.tagValueBytes && room >= 2;
   return { ...tags, traceparent, ...(fits ? { tracestate } : {}) };
 }
 
 /** Returns the span stored in the tags, or undefined when there is none or it is malformed. */
-export function traceOf(
-  tags: Readonly<Record<string, string>>,
-): { traceId: string; spanId: string; traceFlags: number; tracestate: string | undefined } | undefined {
+export function traceOf(tags: Readonly<Record<string, string>>): SpanName | undefined {
   const [, traceId, spanId, flags] = FORM.exec(tags['traceparent'] ?? '') ?? [];
   if (traceId === undefined || spanId === undefined || flags === undefined) return undefined;
   return { traceId, spanId, traceFlags: Number.parseInt(flags, 16), tracestate: tags['tracestate'] };

@@ -1,14 +1,44 @@
 /**
  * Binds operations to an open engine: each first checks that the engine is not closed, and is counted and traced if
- * OpenTelemetry is set up. Every operation goes through here.
+ * OpenTelemetry is set up. Every operation goes through here. How it is bound is declared where it is listed.
  */
+import { reporting } from '../telemetry/open-telemetry.ts';
+import type { Telemetry } from '../telemetry/operations.ts';
 import type { EngineContext } from './kit/context.ts';
-import type { Telemetry } from './telemetry.ts';
+
+/**
+ * How an operation is bound if it is not simply a call with a span around it.
+ * - `at once`: returns, without a promise, something that is read or called later; it is only counted.
+ * - `frequent`: called by a worker all the time, mostly for nothing; it is only counted.
+ * - `lasting`: what it starts goes on after the call, and does not belong to the call's span.
+ */
+type Mode = 'at once' | 'frequent' | 'lasting';
+
+interface Bindable<As extends Mode, Run> {
+  readonly mode: As;
+  readonly run: Run;
+}
+
+export function atOnce<Run>(run: Run): Bindable<'at once', Run> {
+  return { mode: 'at once', run };
+}
+
+export function frequent<Run>(run: Run): Bindable<'frequent', Run> {
+  return { mode: 'frequent', run };
+}
+
+export function lasting<Run>(run: Run): Bindable<'lasting', Run> {
+  return { mode: 'lasting', run };
+}
 
 /** An operation as it is implemented: with the engine's parts before the caller's arguments. */
 type Operation<Verb> = Verb extends (...args: infer Args) => infer Answer
-  ? (context: EngineContext, ...args: Args) => Answer
+  ? InMode<(context: EngineContext, ...args: Args) => Answer, Answer>
   : never;
+
+/** What returns promises refuses by rejecting. All else must be bound at once. */
+type InMode<Run, Answer> =
+  Answer extends Promise<unknown> ? Run | Bindable<'frequent' | 'lasting', Run> : Bindable<'at once', Run>;
 
 /** The operations of some groups, by noun and verb. */
 export type Operations<Groups> = {
@@ -20,52 +50,48 @@ export type Operations<Groups> = {
 type Loose = (context: EngineContext, ...args: unknown[]) => unknown;
 type Bound = (...args: unknown[]) => unknown;
 
-/**
- * These synchronously return something that is read or called later. All others return promises, and refuse by
- * rejecting.
- */
-const AT_ONCE: ReadonlySet<string> = new Set([
-  'executions.bulk',
-  'streams.tail',
-  'streams.watchSummary',
-  'worker.watch',
-]);
-
 /** `open` throws once the engine is closed. */
 export function bindOperations<Groups extends object>(
   operations: Operations<Groups>,
   open: () => EngineContext,
   telemetry: Telemetry | undefined,
 ): Groups {
-  const bind = (name: string, operation: Loose): Bound => {
-    if (AT_ONCE.has(name)) return bindAtOnce(name, operation, open, telemetry);
-    const call = async (args: unknown[]): Promise<unknown> => operation(open(), ...args);
-    if (telemetry === undefined) return (...args) => call(args);
-    return (...args) => telemetry.observe(name, () => call(args));
-  };
   const groups = Object.entries(operations).map(([noun, verbs]) => {
-    const bound = Object.entries(verbs as Record<string, Loose>).map(
-      ([verb, operation]) => [verb, bind(`${noun}.${verb}`, operation)] as const,
+    const bound = Object.entries(verbs as Record<string, Loose | Bindable<Mode, Loose>>).map(
+      ([verb, operation]) => [verb, bind(`${noun}.${verb}`, operation, open, telemetry)] as const,
     );
     return [noun, Object.fromEntries(bound)] as const;
   });
   return Object.fromEntries(groups) as Groups;
 }
 
-function bindAtOnce(
+function bind(
   name: string,
-  operation: Loose,
+  operation: Loose | Bindable<Mode, Loose>,
   open: () => EngineContext,
   telemetry: Telemetry | undefined,
 ): Bound {
+  const { mode, run } = typeof operation === 'function' ? { mode: undefined, run: operation } : operation;
+  const call = (args: unknown[]): unknown => run(open(), ...args);
+  const callLater = async (args: unknown[]): Promise<unknown> => call(args);
+  if (telemetry === undefined)
+    return mode === 'at once' ? (...args) => call(args) : (...args) => callLater(args);
+  if (mode === 'at once') return counting(name, call, telemetry);
+  if (mode === 'frequent')
+    return (...args) => reporting(callLater(args), (ended) => telemetry.count(name, ended));
+  return (...args) => telemetry.observe(name, () => callLater(args), mode);
+}
+
+function counting(name: string, call: (args: unknown[]) => unknown, telemetry: Telemetry): Bound {
   return (...args) => {
+    let answer: unknown;
     try {
-      const answer = operation(open(), ...args);
-      telemetry?.count(name);
-      return answer;
+      answer = call(args);
     } catch (error) {
-      telemetry?.count(name, error);
+      telemetry.count(name, { result: 'error', error });
       throw error;
     }
+    telemetry.count(name, { result: 'ok' });
+    return answer;
   };
 }

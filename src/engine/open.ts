@@ -31,7 +31,7 @@ import { createSteps } from './steps/steps.ts';
 import { createAppends } from './streams/append.ts';
 import { StreamHub } from './streams/hub.ts';
 import { DatabaseStreams } from './streams/source.ts';
-import { loadTelemetry, type Telemetry } from './telemetry.ts';
+import { loadTelemetry, type Telemetry } from '../telemetry/operations.ts';
 
 /** Which database, and how this process talks to it. */
 export interface EngineOptions {

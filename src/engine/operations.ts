@@ -17,7 +17,7 @@ import type {
 import type { SubmitOptions, SubmitRequest } from '../contract/executions.ts';
 import type { WorkerPort } from '../contract/protocol.ts';
 import type { DeliverOutcome, SignalRequest } from '../contract/signals.ts';
-import type { Operations } from './binding.ts';
+import { atOnce, frequent, lasting, type Operations } from './binding.ts';
 import { cancel } from './executions/cancel.ts';
 import { claim } from './executions/claiming/claim.ts';
 import { watch } from './executions/claiming/watch.ts';
@@ -121,8 +121,8 @@ function flowOperations(defaultPolicy: DefaultPolicy): Operations<Groups>['flows
 function workerOperations(parts: Parts): Operations<Groups>['worker'] {
   const { endings, submits, steps, orders, appends, defaultPolicy } = parts;
   return {
-    claim,
-    renew,
+    claim: frequent(claim),
+    renew: frequent(renew),
     complete: (_, lease, value) => endings.complete(lease, value),
     fail: (_, lease, failure) => endings.fail(lease, failure),
     release: (_, lease) => endings.release(lease),
@@ -139,9 +139,9 @@ function workerOperations(parts: Parts): Operations<Groups>['worker'] {
     extendFlow: (context, lease, members) => flows.extendFlow(context, lease, members, defaultPolicy),
     result,
     wait: ({ ends }, id, options = {}) => ends.wait(id, options),
-    fireTimers: fireDueTimers,
-    watch,
-    registerWorker,
+    fireTimers: frequent(fireDueTimers),
+    watch: atOnce(watch),
+    registerWorker: frequent(registerWorker),
     forgetWorker,
     transact: (context, work, options = {}) => transact(context, work, options),
   };
@@ -165,15 +165,21 @@ export function operationsOf(parts: Parts): Operations<Groups> {
       changePriority: oneOrMany(changePriority),
       setTags,
       revokeLease,
-      bulk,
+      bulk: atOnce(bulk),
     },
     flows: flowOperations(defaultPolicy),
-    streams: { read: readStream, tail: tailStream, tailOnce, readSummary, watchSummary },
+    streams: {
+      read: readStream,
+      tail: atOnce(tailStream),
+      tailOnce,
+      readSummary,
+      watchSummary: atOnce(watchSummary),
+    },
     events: {
-      subscribe: (_, options) => feed.subscribe(options),
-      subscribeCompletions: (_, options) => feed.subscribeCompletions(options),
-      subscribeLeaseHistory: (_, options) => feed.subscribeLeaseHistory(options),
-      consume: (_, name, handler, options) => feed.consume(name, handler, options),
+      subscribe: lasting((_, options) => feed.subscribe(options)),
+      subscribeCompletions: lasting((_, options) => feed.subscribeCompletions(options)),
+      subscribeLeaseHistory: lasting((_, options) => feed.subscribeLeaseHistory(options)),
+      consume: lasting((_, name, handler, options) => feed.consume(name, handler, options)),
     },
     consumers: { list: listAll, move: moveOne, forget: forgetOne },
     waitpoints: { list: listWaitpoints, approve, issueToken, revokeTokens },

@@ -8,7 +8,16 @@ import type * as Otel from '@opentelemetry/api';
 import { traceOf, withTrace } from '../contract/trace-context.ts';
 import type { SpawnOptions, StepFunction, TaskContext } from '../define/task-context.ts';
 import type { Middleware } from '../define/handlers.ts';
+import {
+  activeSpan,
+  inSpan,
+  loadOpenTelemetry,
+  quietly,
+  type OpenTelemetry,
+} from '../telemetry/open-telemetry.ts';
 import { TaskAborted } from './task.ts';
+
+const SCOPE = 'flowfabric';
 
 /** Options of tracing. */
 export interface TracingOptions {
@@ -21,13 +30,13 @@ export interface TracingOptions {
 
 /** The middleware for `startWorker({ middleware: [await openTelemetry()] })`. */
 export async function openTelemetry(options: TracingOptions = {}): Promise<Middleware> {
-  const otel = await import('@opentelemetry/api').catch(() => undefined);
+  const otel = await loadOpenTelemetry();
   if (otel === undefined) return (_, next) => next();
   const relation = options.submitter ?? 'link';
   return (ctx, next) => traced(otel, relation, ctx, next);
 }
 
-function submitterOf(otel: typeof Otel, tags: TaskContext['tags']): Otel.SpanContext | undefined {
+function submitterOf(otel: OpenTelemetry, tags: TaskContext['tags']): Otel.SpanContext | undefined {
   const found = traceOf(tags);
   if (found === undefined) return undefined;
   const { tracestate, ...ids } = found;
@@ -35,38 +44,40 @@ function submitterOf(otel: typeof Otel, tags: TaskContext['tags']): Otel.SpanCon
   return { ...ids, ...traceState, isRemote: true };
 }
 
-async function traced(
-  otel: typeof Otel,
+function traced(
+  otel: OpenTelemetry,
   relation: 'link' | 'parent',
   ctx: TaskContext,
   next: () => Promise<unknown>,
 ): Promise<unknown> {
-  const tracer = otel.trace.getTracer('flowfabric');
-  const submitter = submitterOf(otel, ctx.tags);
+  const submitter = quietly(() => submitterOf(otel, ctx.tags));
   // Not the active context, which belongs to whatever started the worker long ago.
   const isChild = submitter !== undefined && relation === 'parent';
-  const parent = isChild ? otel.trace.setSpanContext(otel.ROOT_CONTEXT, submitter) : otel.ROOT_CONTEXT;
-  const span = tracer.startSpan(
-    `task ${ctx.kind}`,
-    {
-      kind: otel.SpanKind.CONSUMER,
-      attributes: attributesOf(ctx),
-      links: submitter === undefined || isChild ? [] : [{ context: submitter }],
-    },
-    parent,
-  );
-  traceSteps(otel, tracer, ctx);
+  const parent = (): Otel.Context =>
+    isChild ? otel.trace.setSpanContext(otel.ROOT_CONTEXT, submitter) : otel.ROOT_CONTEXT;
+  traceSteps(otel, ctx);
   traceSpawns(otel, ctx);
-  try {
-    const made = await otel.context.with(otel.trace.setSpan(parent, span), next);
-    span.setAttribute('flowfabric.outcome', abortOf(ctx) ?? 'completed');
-    return made;
-  } catch (error) {
-    recordFailure(otel, span, error, ctx);
-    throw error;
-  } finally {
-    span.end();
-  }
+  return inSpan(
+    otel,
+    {
+      parent,
+      start: (context) =>
+        otel.trace.getTracer(SCOPE).startSpan(
+          `task ${ctx.kind}`,
+          {
+            kind: otel.SpanKind.CONSUMER,
+            attributes: attributesOf(ctx),
+            links: submitter === undefined || isChild ? [] : [{ context: submitter }],
+          },
+          context,
+        ),
+      describe(span, ended) {
+        if (ended.result === 'error') recordFailure(otel, span, ended.error, ctx);
+        else span.setAttribute('flowfabric.outcome', abortOf(ctx) ?? 'completed');
+      },
+    },
+    next,
+  );
 }
 
 function attributesOf(ctx: TaskContext): Otel.Attributes {
@@ -91,7 +102,7 @@ function abortOf({ signal }: TaskContext): string | undefined {
 }
 
 /** A pause is how a run waits, not an error. */
-function recordFailure(otel: typeof Otel, span: Otel.Span, error: unknown, ctx: TaskContext): void {
+function recordFailure(otel: OpenTelemetry, span: Otel.Span, error: unknown, ctx: TaskContext): void {
   const outcome = abortOf(ctx) ?? 'failed';
   span.setAttribute('flowfabric.outcome', outcome);
   if (outcome === 'paused') return;
@@ -103,23 +114,23 @@ function recordFailure(otel: typeof Otel, span: Otel.Span, error: unknown, ctx: 
  * Each try of a step's function gets a span; a step whose value was stored did not run and has none. The context belongs
  * to this one run, so its methods may be replaced.
  */
-function traceSteps(otel: typeof Otel, tracer: Otel.Tracer, ctx: TaskContext): void {
-  const inSpan =
+function traceSteps(otel: OpenTelemetry, ctx: TaskContext): void {
+  const inStepSpan =
     (name: string, work: StepFunction<unknown>): StepFunction<unknown> =>
     (...given) =>
-      tracer.startActiveSpan(`step ${name}`, async (span) => {
-        try {
-          return await work(...given);
-        } catch (error) {
-          recordFailure(otel, span, error, ctx);
-          throw error;
-        } finally {
-          span.end();
-        }
-      });
+      inSpan(
+        otel,
+        {
+          start: (parent) => otel.trace.getTracer(SCOPE).startSpan(`step ${name}`, {}, parent),
+          describe(span, ended) {
+            if (ended.result === 'error') recordFailure(otel, span, ended.error, ctx);
+          },
+        },
+        () => work(...given),
+      );
   const withSpan = (args: unknown[]): unknown[] =>
     args.map((arg) =>
-      typeof arg === 'function' ? inSpan(String(args[0]), arg as StepFunction<unknown>) : arg,
+      typeof arg === 'function' ? inStepSpan(String(args[0]), arg as StepFunction<unknown>) : arg,
     );
   const { step, tx } = ctx as unknown as Record<'step' | 'tx', (...args: unknown[]) => Promise<never>>;
   ctx.step = (...args: unknown[]) => step(...withSpan(args));
@@ -127,10 +138,10 @@ function traceSteps(otel: typeof Otel, tracer: Otel.Tracer, ctx: TaskContext): v
 }
 
 /** Children are submitted in the span that is active when they are spawned. */
-function traceSpawns(otel: typeof Otel, ctx: TaskContext): void {
+function traceSpawns(otel: OpenTelemetry, ctx: TaskContext): void {
   const { spawn } = ctx;
   ctx.spawn = (task, input, options: SpawnOptions = {}) => {
-    const tags = withTrace(options.tags, otel.trace.getActiveSpan()?.spanContext());
+    const tags = withTrace(options.tags, activeSpan(otel));
     return spawn(task, input, { ...options, ...(tags === undefined ? {} : { tags }) });
   };
 }

@@ -18,6 +18,7 @@ import { TaskFailed } from '../../src/worker/task.ts';
 import { openTelemetry, type TracingOptions } from '../../src/worker/tracing.ts';
 import { AGAIN, newKind, SOON, useCrew } from './crew.ts';
 import { workerPort } from '../../src/connect/port.ts';
+import { startWorker } from '../../src/connect/worker.ts';
 
 const crew = useCrew();
 const exporter = new InMemorySpanExporter();
@@ -245,6 +246,44 @@ describe('below a run', () => {
     expect(childRun!.links[0]!.context).toMatchObject({ spanId: run!.spanContext().spanId });
   });
 });
+
+test('what a worker calls on its own belongs to no span that was active when it was started', async () => {
+  const greet = task<string>(newKind());
+  const engine = await crew.connect();
+  // Workers of earlier tests have finished by now.
+  exporter.reset();
+  const worker = await inSpan(async () => startWorker(engine, { handlers: [handle(greet, () => 'hello')] }));
+  await (await engine.submit(greet, 'a')).result();
+  await worker.stop();
+  const [complete] = await spansNamed('flowfabric worker.complete');
+  expect(complete!.parentSpanContext).toBeUndefined();
+});
+
+test.each(['onStart', 'onEnd'] as const)(
+  'a span processor that throws in %s changes no run',
+  async (method) => {
+    const breaks = vi.spyOn(SimpleSpanProcessor.prototype, method).mockImplementation(() => {
+      throw new Error('telemetry is broken');
+    });
+    try {
+      const [parent, child] = [task<null, unknown>(newKind()), task<null, unknown>(newKind())];
+      const engine = await workTraced([
+        handle(parent, async (_, ctx) => {
+          const one = await ctx.step('one', () => 1);
+          const rows = await ctx.tx('two', async (tx) => (await tx.query('SELECT 2 AS two')).rows);
+          await ctx.spawn(child, null);
+          return { one, rows };
+        }),
+        handle(child, () => Promise.reject(new TaskFailed('never', { retry: 'never' }))),
+      ]);
+      const submitted = await engine.submit(parent, null);
+      expect(await submitted.result()).toEqual({ one: 1, rows: [{ two: 2 }] });
+      expect(breaks).toHaveBeenCalled();
+    } finally {
+      breaks.mockRestore();
+    }
+  },
+);
 
 test('without OpenTelemetry the middleware only calls the next one', async () => {
   vi.doMock('@opentelemetry/api', () => {
