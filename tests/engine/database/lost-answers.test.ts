@@ -81,3 +81,18 @@ it('a signal is accepted, and what it resumes is announced', async () => {
   expect(lost).toBeUndefined();
   expect(hints).toMatchObject([{ routes: 'all' }]);
 });
+
+it('what an unanswered claim resumed is announced when its leases are found', async () => {
+  const { executions, worker } = opened.engine;
+  const request = { ...CLAIM, kinds: ['paused'] };
+  const { executionId } = await executions.submit({ kind: 'paused' });
+  const { claims } = await worker.claim(request);
+  await worker.pause(claims[0]!, { wakeInMs: 1_000 });
+  await database.moveClock(1_000);
+  await worker.fireTimers();
+  lost = 'ff_claim';
+  await expect(worker.claim(request)).rejects.toMatchObject({ code: 'unavailable' });
+  hints.length = 0;
+  expect((await worker.claim(request)).claims).toMatchObject([{ executionId }]);
+  expect(hints).toMatchObject([{ streams: [executionId.split(':').at(-1)] }]);
+});

@@ -327,7 +327,7 @@ function checkBytes(entries: readonly CheckedRequest[]): void {
 /** The database sets a timer for each deadline, but does not return it. */
 function toAnswers(answers: readonly Answer[], sent: readonly CheckedRequest[]): Answer[] {
   const deadlines = sent.flatMap(({ deadlineMs }) => deadlineMs ?? []);
-  return [...answers, ...deadlines.map((ms) => ({ outcome: 'submitted', deadlineInMs: ms }))];
+  return [...answers, ...deadlines.map((ms) => ({ outcome: 'submitted' as const, deadlineInMs: ms }))];
 }
 
 function toResults(
