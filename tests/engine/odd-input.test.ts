@@ -22,6 +22,18 @@ function holed<Item>(item: Item): Item[] {
   return list;
 }
 
+/** An object with one property, which has another value when it is read again. */
+function changing(name: string, first: unknown, later: unknown): object {
+  let reads = 0;
+  return Object.defineProperty({}, name, {
+    enumerable: true,
+    get() {
+      reads += 1;
+      return reads === 1 ? first : later;
+    },
+  });
+}
+
 describe('refused', () => {
   it.each<[string, () => Promise<unknown>, object]>([
     ['fireTimers(null)', () => bench.port.fireTimers(null as never), { field: 'options' }],
@@ -66,6 +78,22 @@ describe('refused', () => {
       { code: 'invalid_capabilities' },
     ],
     [
+      'a Map as options',
+      () => bench.engine.executions.list(new Map([['limit', 5]]) as never),
+      { message: expect.stringContaining('must be an object') },
+    ],
+    [
+      'a Date as a note',
+      () => bench.engine.lanes.pause('a-lane', new Date() as never),
+      { message: expect.stringContaining('must be an object') },
+    ],
+    [
+      'tags that are other tags when they are read again',
+      () =>
+        bench.engine.executions.submit({ kind: 'k', tags: changing('a', 'fine', { deep: [1] }) as never }),
+      { field: 'request.tags.a' },
+    ],
+    [
       'an object that is not a task',
       () => bench.engine.submitMany({} as never, [{ input: 1 } as never]),
       { field: 'task' },
@@ -101,6 +129,30 @@ describe('refused', () => {
       name: 'EngineError',
       code: 'invalid_input',
     });
+  });
+});
+
+describe('what is stored is what was checked', () => {
+  it('a priority that changes into JSON cannot set anything else', async () => {
+    const request = changing('priority', 1, '0,"namespace":"another","x":1');
+    const kind = newKind();
+    await expect(
+      bench.engine.executions.submit(Object.assign(request, { kind, namespace: 'mine' }) as never),
+    ).rejects.toMatchObject({ name: 'EngineError' });
+    expect(await bench.claim({ kinds: [kind] })).toEqual([]);
+  });
+
+  it('tags of a class with a toJSON of its own are its properties', async () => {
+    class Tags {
+      a = '1';
+      toJSON(): object {
+        return { a: { deep: [1] }, b: 5 };
+      }
+    }
+    const id = await bench.submit({ tags: new Tags() as never });
+    expect(await bench.snapshot(id)).toMatchObject({ tags: { a: '1' } });
+    await bench.engine.executions.setTags(id, { set: new Tags() as never });
+    expect((await bench.snapshot(id)).tags).toEqual({ a: '1' });
   });
 });
 

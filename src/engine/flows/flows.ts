@@ -43,7 +43,7 @@ import {
   type CheckedMember,
 } from './requests.ts';
 import { knowingRoutes } from '../executions/submitting/interning.ts';
-import { namespaceName, tagMap } from '../kit/kinds.ts';
+import { namespaceName, tagMap, tagsJson } from '../kit/kinds.ts';
 import { mintFlow, mintFor } from '../executions/submitting/mint.ts';
 import { leaseKey } from '../kit/answers.ts';
 import { toCall, type CheckedRequest } from '../executions/submitting/submit-call.ts';
@@ -69,7 +69,7 @@ const edgeIdList = list(refusedAs('invalid_id', uuidString), LIMITS.flowEdges);
 function flowRow(request: CreateFlowRequest): store.FlowRow {
   const { flowId, namespace = 'default' } = request;
   const id = flowId === undefined ? mintFlow() : parseExecutionId(flowId, 'request.flowId');
-  return { ...id, name: request.name, namespace, tags: JSON.stringify(request.tags ?? {}) };
+  return { ...id, name: request.name, namespace, tags: tagsJson(request.tags ?? {}, 'request.tags') };
 }
 
 /** New members of a flow, with ids of its partition. */

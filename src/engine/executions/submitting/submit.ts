@@ -32,7 +32,15 @@ import { insideOf } from '../../database/inside.ts';
 import { announce, type Answer } from '../../kit/announce.ts';
 import { Batch } from '../../kit/batch.ts';
 import type { EngineContext } from '../../kit/context.ts';
-import { capabilityList, delayTime, kindName, laneName, namespaceName, tagMap } from '../../kit/kinds.ts';
+import {
+  capabilityList,
+  delayTime,
+  kindName,
+  laneName,
+  namespaceName,
+  tagMap,
+  tagsJson,
+} from '../../kit/kinds.ts';
 import { allHeld, HeldSubmits, heldError, HELD_PATIENCE_MS, type Held } from './held-submits.ts';
 import { idempotencyOf } from './idempotency.ts';
 import { knowingRoutes } from './interning.ts';
@@ -302,7 +310,7 @@ function checkRequest(
     delayMs: request.delayMs ?? 0,
     payload: encodeJson(request.payload, `${field}.payload`),
     policy: policy === undefined ? defaultPolicy.stored : encodePolicy(policy, defaultPolicy.policy),
-    tags: request.tags === undefined ? '{}' : JSON.stringify(request.tags),
+    tags: request.tags === undefined ? '{}' : tagsJson(request.tags, `${field}.tags`),
     lane: request.lane ?? 'default',
     kind: request.kind,
     capabilities: request.capabilities === undefined ? [] : normaliseCapabilities(request.capabilities),
