@@ -3,6 +3,7 @@
  * it means; never a TypeError of the language, a warning of Node, or silence.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { task } from '../../src/define/index.ts';
 import { connect, LIMITS, migrate } from '../../src/index.ts';
 import type { Claim } from '../../src/protocol/index.ts';
 import { newKind, useBench } from '../conformance/open.ts';
@@ -116,6 +117,27 @@ describe('refused', () => {
       expect(error).toMatchObject(refusal);
       if (databaseUrl !== '') expect((error as Error).message).not.toContain(databaseUrl);
     }
+  });
+
+  it('a URL from an environment variable that is not set, saying so', async () => {
+    const refusal = { name: 'EngineError', code: 'invalid_input', field: 'databaseUrl' };
+    await expect(connect({ databaseUrl: undefined } as never)).rejects.toMatchObject({
+      ...refusal,
+      message: 'databaseUrl is not set (is DATABASE_URL set?): give databaseUrl or pool.',
+    });
+    await expect(connect({})).rejects.toMatchObject({
+      ...refusal,
+      message: 'Give either databaseUrl or pool.',
+    });
+  });
+
+  it('an unknown option of a submit, naming all that are known', async () => {
+    const submitted = bench.engine.submit(task<null>('k'), null, { excutor: null } as never);
+    await expect(submitted).rejects.toMatchObject({
+      code: 'invalid_input',
+      field: 'options.excutor',
+      message: expect.stringMatching(/known: lane, .*idempotencyKey, executor, hint\)/),
+    });
   });
 
   it.each([
