@@ -61,16 +61,17 @@ export async function connect(options: ConnectOptions): Promise<Connection> {
   }
   const runner = reconcile === 'off' ? undefined : startUpkeep(context);
   const activeSpan = () => telemetry?.activeSpan();
-  const { close, signals, worker, upkeep, ...groups } = engine;
+  const { close, signals, worker, upkeep, ...others } = engine;
+  const groups = guardedGroups(others);
   const connection: Connection = {
     ...guarded({
-      ...createTaskClient(engine, activeSpan),
-      ...createFlowClient(engine, activeSpan),
+      ...createTaskClient(groups, activeSpan),
+      ...createFlowClient(groups, activeSpan),
       signal: signals.deliver,
       cancel: groups.executions.cancel,
       close,
     }),
-    ...guardedGroups(groups),
+    ...groups,
     upkeep: { ...upkeep, reports: () => runner?.report() ?? [] },
     [Symbol.asyncDispose]: () => close(),
   };

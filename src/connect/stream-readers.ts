@@ -6,6 +6,7 @@ import type { Streams as StreamGroup } from '../contract/connection.ts';
 import type { ChunkStream, MergePatch, StreamKinds, SummaryStream } from '../define/streams.ts';
 import { parsed } from '../contract/shape/kinds.ts';
 import { shape } from '../contract/shape/shape.ts';
+import { guarded } from './guarded.ts';
 import type { StreamFrame, StreamItem, StreamSummary, SummaryItem } from '../contract/streams.ts';
 
 /** A frame of the stream with its chunk, or another item of a tail: closed, restarted, paused… */
@@ -67,13 +68,13 @@ export function streamReaders(streams: StreamGroup, executionId: string, kinds: 
 }
 
 function summaryReader(streams: StreamGroup, executionId: string): SummaryReader<object> {
-  return {
+  return guarded<SummaryReader<object>>({
     read: () => streams.readSummary(executionId),
     watch: (options = {}) => {
       watchOptions.check(options, 'options');
       return streams.watchSummary(executionId, options) as AsyncIterable<TypedSummaryItem<object>>;
     },
-  };
+  });
 }
 
 function chunkReader(
@@ -88,7 +89,7 @@ function chunkReader(
     tailOptions.check(options, 'options');
     return only(name, streams.tail(executionId, { ...options, visibility }));
   };
-  return { tail, [Symbol.asyncIterator]: () => tail()[Symbol.asyncIterator]() };
+  return guarded({ tail, [Symbol.asyncIterator]: () => tail()[Symbol.asyncIterator]() });
 }
 
 /** Not a generator: a generator that awaits its next item cannot be closed. */

@@ -82,7 +82,7 @@ export interface TaskClient {
 type TaskGroups = { executions: Executions; streams: StreamGroup };
 
 /** Most values are checked with the request. */
-const taskSubmitOptions = shape<TaskSubmitOptions>({
+const taskFields = {
   lane: parsed.optional(),
   namespace: parsed.optional(),
   priority: parsed.optional(),
@@ -92,6 +92,12 @@ const taskSubmitOptions = shape<TaskSubmitOptions>({
   delay: parsed.optional(),
   executionId: parsed.optional(),
   idempotencyKey: parsed.optional(),
+};
+const taskSubmitOptions = shape<TaskSubmitOptions>(taskFields);
+const submitOptions = shape<TaskSubmitOptions & TaskCallOptions>({
+  ...taskFields,
+  executor: parsed.optional(),
+  hint: parsed.optional(),
 });
 const itemList = list(parsed, LIMITS.submitBatch);
 
@@ -103,7 +109,7 @@ export function createTaskClient(groups: TaskGroups, activeSpan: () => SpanName 
   };
   return {
     async submit(task, input, options = {}) {
-      if (typeof options !== 'object' || options === null) refuse('options', 'must be an object');
+      submitOptions.checkKeys(options, 'options');
       const { executor, hint, ...own } = options;
       const request = traced(await toRequest(task, input, own, 'options'));
       const result = await groups.executions.submit(request, callOptions({ executor, hint }));

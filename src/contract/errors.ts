@@ -70,16 +70,15 @@ export interface EngineErrorDetail {
 export class EngineError extends Error {
   override readonly name = 'EngineError';
   readonly code: ErrorCode;
-  readonly field: string | undefined;
-  readonly sqlState: string | undefined;
-  readonly oldest: string | undefined;
+  // Declared only: a detail that was not given does not appear where the error is printed.
+  declare readonly field: string | undefined;
+  declare readonly sqlState: string | undefined;
+  declare readonly oldest: string | undefined;
 
-  constructor(code: ErrorCode, message: string, detail: EngineErrorDetail = {}) {
-    super(message, detail.cause === undefined ? undefined : { cause: detail.cause });
+  constructor(code: ErrorCode, message: string, { cause, ...detail }: EngineErrorDetail = {}) {
+    super(message, cause === undefined ? undefined : { cause });
     this.code = code;
-    this.field = detail.field;
-    this.sqlState = detail.sqlState;
-    this.oldest = detail.oldest;
+    Object.assign(this, detail);
   }
 }
 

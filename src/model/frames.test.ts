@@ -35,3 +35,8 @@ it('a copy of an encoded frame is checked like any other, and gives the same res
     'frames[0].payload is marked as text and is not valid UTF-8',
   );
 });
+
+it('an encoded frame cannot be changed, nor can the step it names', () => {
+  const frame = encodeFrame({ payload: 'x', step: { name: 'a' } }, 'frame');
+  expect([frame, frame.step].every((part) => Object.isFrozen(part))).toBe(true);
+});

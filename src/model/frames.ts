@@ -23,7 +23,7 @@ export interface EncodedFrame extends FrameRequest {
   readonly encoding: FrameEncoding;
   readonly frameType: string;
   readonly correlationId?: string;
-  readonly step?: { name: string; key: string; tryIndex: number };
+  readonly step?: Readonly<{ name: string; key: string; tryIndex: number }>;
   /** A copy, because the caller may change the original. */
   readonly payload: Uint8Array;
 }
@@ -61,7 +61,7 @@ export function encodeFrame(frame: FrameRequest, field: string): EncodedFrame {
     ...(correlationId === undefined ? {} : { correlationId }),
     ...(step === undefined
       ? {}
-      : { step: { name: step.name, key: step.key ?? '', tryIndex: step.tryIndex ?? 0 } }),
+      : { step: Object.freeze({ name: step.name, key: step.key ?? '', tryIndex: step.tryIndex ?? 0 }) }),
   });
   ENCODED.add(encoded);
   return encoded;

@@ -3,6 +3,7 @@
  * it means; never a TypeError of the language, a warning of Node, or silence.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { task } from '../../src/define/index.ts';
 import { connect, LIMITS, migrate } from '../../src/index.ts';
 import type { Claim } from '../../src/protocol/index.ts';
 import { newKind, useBench } from '../conformance/open.ts';
@@ -20,6 +21,18 @@ function holed<Item>(item: Item): Item[] {
   const list: Item[] = [];
   list[1] = item;
   return list;
+}
+
+/** An object with one property, which has another value when it is read again. */
+function changing(name: string, first: unknown, later: unknown): object {
+  let reads = 0;
+  return Object.defineProperty({}, name, {
+    enumerable: true,
+    get() {
+      reads += 1;
+      return reads === 1 ? first : later;
+    },
+  });
 }
 
 describe('refused', () => {
@@ -66,6 +79,22 @@ describe('refused', () => {
       { code: 'invalid_capabilities' },
     ],
     [
+      'a Map as options',
+      () => bench.engine.executions.list(new Map([['limit', 5]]) as never),
+      { message: expect.stringContaining('must be an object') },
+    ],
+    [
+      'a Date as a note',
+      () => bench.engine.lanes.pause('a-lane', new Date() as never),
+      { message: expect.stringContaining('must be an object') },
+    ],
+    [
+      'tags that are other tags when they are read again',
+      () =>
+        bench.engine.executions.submit({ kind: 'k', tags: changing('a', 'fine', { deep: [1] }) as never }),
+      { field: 'request.tags.a' },
+    ],
+    [
       'an object that is not a task',
       () => bench.engine.submitMany({} as never, [{ input: 1 } as never]),
       { field: 'task' },
@@ -90,6 +119,27 @@ describe('refused', () => {
     }
   });
 
+  it('a URL from an environment variable that is not set, saying so', async () => {
+    const refusal = { name: 'EngineError', code: 'invalid_input', field: 'databaseUrl' };
+    await expect(connect({ databaseUrl: undefined } as never)).rejects.toMatchObject({
+      ...refusal,
+      message: 'databaseUrl is not set (is DATABASE_URL set?): give databaseUrl or pool.',
+    });
+    await expect(connect({})).rejects.toMatchObject({
+      ...refusal,
+      message: 'Give either databaseUrl or pool.',
+    });
+  });
+
+  it('an unknown option of a submit, naming all that are known', async () => {
+    const submitted = bench.engine.submit(task<null>('k'), null, { excutor: null } as never);
+    await expect(submitted).rejects.toMatchObject({
+      code: 'invalid_input',
+      field: 'options.excutor',
+      message: expect.stringMatching(/known: lane, .*idempotencyKey, executor, hint\)/),
+    });
+  });
+
   it.each([
     null,
     undefined,
@@ -101,6 +151,30 @@ describe('refused', () => {
       name: 'EngineError',
       code: 'invalid_input',
     });
+  });
+});
+
+describe('what is stored is what was checked', () => {
+  it('a priority that changes into JSON cannot set anything else', async () => {
+    const request = changing('priority', 1, '0,"namespace":"another","x":1');
+    const kind = newKind();
+    await expect(
+      bench.engine.executions.submit(Object.assign(request, { kind, namespace: 'mine' }) as never),
+    ).rejects.toMatchObject({ name: 'EngineError' });
+    expect(await bench.claim({ kinds: [kind] })).toEqual([]);
+  });
+
+  it('tags of a class with a toJSON of its own are its properties', async () => {
+    class Tags {
+      a = '1';
+      toJSON(): object {
+        return { a: { deep: [1] }, b: 5 };
+      }
+    }
+    const id = await bench.submit({ tags: new Tags() as never });
+    expect(await bench.snapshot(id)).toMatchObject({ tags: { a: '1' } });
+    await bench.engine.executions.setTags(id, { set: new Tags() as never });
+    expect((await bench.snapshot(id)).tags).toEqual({ a: '1' });
   });
 });
 

@@ -3,7 +3,7 @@
  * the worker protocol only where it is asked for.
  */
 import { expect, test } from 'vitest';
-import { flow, task } from '../../src/define/index.ts';
+import { flow, stream, task } from '../../src/define/index.ts';
 import { isEngineError, type Connection } from '../../src/index.ts';
 import { workerPort } from '../../src/protocol/index.ts';
 import { newKind, useCrew } from '../worker/crew.ts';
@@ -38,6 +38,41 @@ test('the id of a flow is looked at when a handle is asked for, the flow when it
   const nobody = engine.flow('{fp:1}:00000000-0000-4000-8000-000000000000');
   expect(await nobody.describe()).toBeNull();
   await expect(nobody.wait()).rejects.toMatchObject({ code: 'not_found' });
+});
+
+test('handles refuse what cannot be read, as their groups do', async () => {
+  const engine = await crew.connect();
+  const id = '{fp:1}:00000000-0000-4000-8000-000000000000';
+  const kind = task(newKind(), {
+    streams: { tokens: stream.durable<string>(), state: stream.summary<{ a: number }>() },
+  });
+  const [run, whole] = [engine.execution(kind, id), engine.flow(id)];
+  const unreadable = (name: string): never =>
+    Object.defineProperty({}, name, {
+      enumerable: true,
+      get() {
+        throw new TypeError('a getter threw');
+      },
+    }) as never;
+  for (const call of [
+    () => whole.cancel(unreadable('reason')),
+    () => whole.wait(unreadable('signal')),
+    () => run.wait(unreadable('signal')),
+    () => run.result(unreadable('signal')),
+    () => run.streams.tokens.tail(unreadable('after')),
+    () => run.streams.state.watch(unreadable('signal')),
+  ])
+    expect(await fieldOf(call)).toBe('arguments');
+});
+
+test('the reason of an aborted signal passes through a handle', async () => {
+  const engine = await crew.connect();
+  const run = await engine.submit(task<null>(newKind()), null);
+  const stop = new AbortController();
+  const gone = new Error('the caller went away');
+  const waits = [run.wait({ signal: stop.signal }), run.result({ signal: stop.signal })];
+  stop.abort(gone);
+  for (const wait of waits) await expect(wait).rejects.toBe(gone);
 });
 
 test('tasks and flows are submitted at the top, requests in their groups', async () => {

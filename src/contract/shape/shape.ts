@@ -121,9 +121,9 @@ export class Shape<Value> extends Kind<Value> {
 
 const NO_OBJECT = /* @__PURE__ */ fault('must be an object');
 
-/** True for an object that is neither null nor an array. */
+/** True for an object with properties of its own choice: not for null, a list, a Map, a Date or the like. */
 export function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
+  return Object.prototype.toString.call(value) === '[object Object]';
 }
 
 /**

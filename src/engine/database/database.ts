@@ -104,7 +104,11 @@ export function openDatabase(options: DatabaseOptions): Database {
     };
   }
   if (options.databaseUrl === undefined) {
-    throw new EngineError('invalid_input', 'Give either databaseUrl or pool.', { field: 'databaseUrl' });
+    const what =
+      'databaseUrl' in options
+        ? 'databaseUrl is not set (is DATABASE_URL set?): give databaseUrl or pool.'
+        : 'Give either databaseUrl or pool.';
+    throw new EngineError('invalid_input', what, { field: 'databaseUrl' });
   }
   const sockets = trackSockets();
   const pool = new pg.Pool({

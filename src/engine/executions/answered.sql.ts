@@ -2,9 +2,58 @@
  * What the SQL functions return for an execution: every column that several of them share, under one name and with one
  * meaning. Each statement selects those its function has. Columns that do not matter for an outcome may be null.
  */
+import type { LeaseRefusal } from '../../contract/protocol.ts';
 import type { LifecyclePhase, TerminalOutcome } from '../../contract/states.ts';
 
-export interface Answered<Outcome extends string = string> {
+/** What the functions did. */
+export type Done =
+  | 'submitted'
+  | 'duplicate'
+  | 'fired'
+  | 'discarded'
+  | 'delayed'
+  | 'attempt_timed_out'
+  | 'execution_timed_out'
+  | 'lapsed'
+  | 'expired'
+  | 'completed'
+  | 'failed'
+  | 'retry_scheduled'
+  | 'released'
+  | 'paused'
+  | 'suspended'
+  | 'already_suspended'
+  | 'renewed'
+  | 'recorded'
+  | 'created'
+  | 'appended'
+  | 'cancelled'
+  | 'already_cancelled'
+  | 'revoked'
+  | 'reclaims_exhausted'
+  | 'replayed'
+  | 'changed';
+
+/** Why they did nothing. */
+export type NotDone =
+  | LeaseRefusal['outcome']
+  | 'due'
+  | 'open'
+  | 'satisfied'
+  | 'too_many_waitpoints'
+  | 'waitpoint_taken'
+  | 'schema_late'
+  | 'name_taken'
+  | 'document_too_large'
+  | 'no_active_lease'
+  | 'moved'
+  | 'not_terminal'
+  | 'replays_exhausted'
+  | 'not_eligible'
+  | 'held'
+  | 'unknown_route';
+
+export interface Answered<Outcome extends string = Done | NotDone> {
   uuid: string;
   outcome: Outcome;
   /** The same lease had already done this. */

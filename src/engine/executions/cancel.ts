@@ -8,7 +8,6 @@ import type { ExpectedKey } from './executions.sql.ts';
 import { cancelExecutions, type TakenAnswer } from './taking.sql.ts';
 import { announce } from '../kit/announce.ts';
 import type { EngineContext } from '../kit/context.ts';
-import { toTaken } from './leases.ts';
 import { actorName, reasonText } from '../kit/kinds.ts';
 import { eachOnce } from '../kit/keys.ts';
 
@@ -23,7 +22,7 @@ export async function cancel(
   const { reason, by = 'operator' } = operatorNote.check(note, 'note', '');
   return eachOnce(executionIds, epochs, toOutcome, async (keys) => {
     const rows = await cancelExecutions(context.database, keys, reason, by);
-    announce(context, rows.map(toTaken));
+    announce(context, rows);
     return rows;
   });
 }

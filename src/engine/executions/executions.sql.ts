@@ -179,7 +179,7 @@ export function routesJson(routes: readonly SubmitRoute[]): string {
 /** Joined as strings, because policy and tags are JSON already. */
 function templateJson(template: SubmitTemplate): string {
   const { routeOrdinal, namespace, priority, policy, tags } = template;
-  return `{"route":${routeOrdinal},"namespace":${JSON.stringify(namespace)},"priority":${priority},"policy":${policy},"tags":${tags}}`;
+  return `{"route":${routeOrdinal},"namespace":${JSON.stringify(namespace)},"priority":${JSON.stringify(priority)},"policy":${policy},"tags":${tags}}`;
 }
 
 /** What lease-bound functions return. The timer they set is for a retry, a pause, or a parent to notify. */

@@ -10,7 +10,7 @@ import { shape, refuse } from '../../contract/shape/shape.ts';
 import { renewLeases } from './executions.sql.ts';
 import { revokeLeases, type TakenAnswer } from './taking.sql.ts';
 import { lapseLeases, type LapsedLease } from './due.sql.ts';
-import { announce, type Answer } from '../kit/announce.ts';
+import { announce } from '../kit/announce.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { actorName, leaseTime, reasonText } from '../kit/kinds.ts';
 import { inOrder, leaseKey, toRefusal } from '../kit/answers.ts';
@@ -55,7 +55,7 @@ export async function revokeLease(
     DEFAULT_MAX_RECLAIMS,
   );
   const row = inOrder([key], answers)[0]!;
-  announce(context, [toTaken(row)]);
+  announce(context, [row]);
   return toRevokeOutcome(row);
 }
 
@@ -68,16 +68,6 @@ function toRevokeOutcome(row: TakenAnswer): RevokeOutcome {
     default:
       return { outcome: row.outcome as 'revoked' | 'reclaims_exhausted' | 'not_found' };
   }
-}
-
-/**
- * What to announce for an execution that was taken from its worker. One that had already finished is announced again,
- * because the answer to the call that ended it may have been lost; but not if it finished in another way than
- * requested.
- */
-export function toTaken(row: TakenAnswer): Answer {
-  const isEnd = row.lifecyclePhase === 'terminal' && row.outcome !== 'not_active';
-  return isEnd ? { ...row, outcome: 'ended_by_others' } : row;
 }
 
 /**

@@ -43,7 +43,7 @@ import {
   type CheckedMember,
 } from './requests.ts';
 import { knowingRoutes } from '../executions/submitting/interning.ts';
-import { namespaceName, tagMap } from '../kit/kinds.ts';
+import { namespaceName, tagMap, tagsJson } from '../kit/kinds.ts';
 import { mintFlow, mintFor } from '../executions/submitting/mint.ts';
 import { leaseKey } from '../kit/answers.ts';
 import { toCall, type CheckedRequest } from '../executions/submitting/submit-call.ts';
@@ -69,7 +69,7 @@ const edgeIdList = list(refusedAs('invalid_id', uuidString), LIMITS.flowEdges);
 function flowRow(request: CreateFlowRequest): store.FlowRow {
   const { flowId, namespace = 'default' } = request;
   const id = flowId === undefined ? mintFlow() : parseExecutionId(flowId, 'request.flowId');
-  return { ...id, name: request.name, namespace, tags: JSON.stringify(request.tags ?? {}) };
+  return { ...id, name: request.name, namespace, tags: tagsJson(request.tags ?? {}, 'request.tags') };
 }
 
 /** New members of a flow, with ids of its partition. */
@@ -121,7 +121,7 @@ export async function submitFlow(
       store.submitFlow(context.database, flow, { ...growth, call }),
     ),
   );
-  return grown(context, flow, rows);
+  return grown(context, flow, growth, rows);
 }
 
 export async function extendFlow(
@@ -141,7 +141,7 @@ export async function extendFlow(
       store.growFlow(context.database, flow, { ...growth, call }, { lease: key }),
     ),
   );
-  return grown(context, flow, rows);
+  return grown(context, flow, growth, rows);
 }
 
 /** Existing members that edges refer to, by name. */
@@ -158,14 +158,22 @@ async function namesIn(
   return others.length === 0 ? new Map() : readMemberNames(context.database, flow, others);
 }
 
-function grown(context: EngineContext, flow: ExecutionKey, rows: readonly store.GrowAnswer[]): SubmittedFlow {
-  announce(context, rows);
+function grown(
+  context: EngineContext,
+  flow: ExecutionKey,
+  { call }: store.Growth,
+  rows: readonly store.GrowAnswer[],
+): SubmittedFlow {
+  const minted = new Set(call.rows.map(({ uuid }) => uuid));
+  const repeated = rows.some(({ outcome }) => outcome === 'duplicate' || outcome === 'known');
+  // A minted id cannot have existed before: an unanswered try of this very call had succeeded.
+  const unanswered = repeated && rows.some(({ uuid }) => minted.has(uuid));
+  // A repeat returns no routes.
+  announce(context, unanswered ? [...rows, { outcome: 'opened', routes: 'all', count: 0 }] : rows);
   const named = rows.filter((row) => row.name !== null);
   return {
     flowId: formatExecutionId(flow.partition, flow.uuid),
-    outcome: rows.some((row) => row.outcome === 'duplicate' || row.outcome === 'known')
-      ? 'duplicate'
-      : 'submitted',
+    outcome: repeated && !unanswered ? 'duplicate' : 'submitted',
     members: Object.fromEntries(named.map((row) => [row.name, formatExecutionId(flow.partition, row.uuid)])),
     revision: Math.max(...rows.map((row) => row.revision ?? 0)),
   };
@@ -205,7 +213,7 @@ export async function addMembers(
       store.growFlow(context.database, flow, { ...growth, call }, { revision }),
     ),
   );
-  return grown(context, flow, rows);
+  return grown(context, flow, growth, rows);
 }
 
 function isAdopted(request: MemberRequest | AdoptedMember): boolean {

@@ -184,9 +184,7 @@ export class FlowWork {
   /** Waits until the outstanding work is done. */
   async finish(): Promise<void> {
     this.#again = true;
-    this.#running ??= this.#run().finally(() => {
-      this.#running = undefined;
-    });
+    this.#running ??= this.#run();
     await this.#running;
   }
 
@@ -196,6 +194,8 @@ export class FlowWork {
       // The reconcilers find and report what fails here.
       await this.#work(this.#stop.signal).catch(() => undefined);
     }
+    // In the turn of the last check: a request made later must start a new run.
+    this.#running = undefined;
   }
 
   /** Stops after a short wait; unfinished work is left to others. */

@@ -1,9 +1,10 @@
 /**
  * Who is notified of what, derived from rows as the database returns them: no doorbell, no database.
  */
+import { readdirSync, readFileSync } from 'node:fs';
 import { expect, it, vi } from 'vitest';
 import type { Hint } from '../../contract/protocol.ts';
-import { announce, announcementOf, type Answer, type Opened } from './announce.ts';
+import { announce, announcementOf, MEANINGS, type Answer, type Opened } from './announce.ts';
 
 const NOBODY = { hint: undefined, flowWork: false };
 
@@ -14,7 +15,7 @@ function hintOf(...answers: (Answer | Opened)[]): Partial<Hint> {
   );
 }
 
-it.each(['submitted', 'duplicate', 'fired', 'unblocked', 'replayed', 'changed', 'resumed'])(
+it.each(['submitted', 'duplicate', 'fired', 'unblocked', 'replayed', 'changed', 'resumed'] as const)(
   'what is %s can be claimed',
   (outcome) => {
     expect(hintOf({ outcome, uuid: 'a', routeId: 7, dueInMs: null })).toEqual({
@@ -24,15 +25,18 @@ it.each(['submitted', 'duplicate', 'fired', 'unblocked', 'replayed', 'changed', 
   },
 );
 
-it.each(['released', 'revoked', 'lapsed'])('what is %s can be claimed, and its output stops', (outcome) => {
-  expect(hintOf({ outcome, uuid: 'a', routeId: 7 })).toEqual({
-    routes: [7],
-    count: 1,
-    streams: ['a'],
-  });
-});
+it.each(['released', 'revoked', 'lapsed'] as const)(
+  'what is %s can be claimed, and its output stops',
+  (outcome) => {
+    expect(hintOf({ outcome, uuid: 'a', routeId: 7 })).toEqual({
+      routes: [7],
+      count: 1,
+      streams: ['a'],
+    });
+  },
+);
 
-it.each(['retry_scheduled', 'attempt_timed_out', 'paused', 'suspended'])(
+it.each(['retry_scheduled', 'attempt_timed_out', 'paused', 'suspended', 'already_suspended'] as const)(
   'what is %s runs later, and its output stops',
   (outcome) => {
     expect(hintOf({ outcome, uuid: 'a', routeId: 7, dueInMs: 50 })).toEqual({
@@ -42,11 +46,14 @@ it.each(['retry_scheduled', 'attempt_timed_out', 'paused', 'suspended'])(
   },
 );
 
-it.each(['continued', 'appended'])('whoever follows the output is notified when it is %s', (outcome) => {
-  expect(hintOf({ outcome, uuid: 'a' })).toEqual({ streams: ['a'] });
-});
+it.each(['continued', 'appended'] as const)(
+  'whoever follows the output is notified when it is %s',
+  (outcome) => {
+    expect(hintOf({ outcome, uuid: 'a' })).toEqual({ streams: ['a'] });
+  },
+);
 
-it.each(['completed', 'failed', 'skipped', 'member_cancelled'])(
+it.each(['completed', 'failed', 'skipped', 'member_cancelled'] as const)(
   'what is %s has ended, and its flow was cared for in the same commit',
   (outcome) => {
     expect(announcementOf([{ outcome, uuid: 'a', routeId: 7 }])).toMatchObject({
@@ -57,7 +64,7 @@ it.each(['completed', 'failed', 'skipped', 'member_cancelled'])(
 );
 
 it('what others ended may leave work to its flow, and a parent to notify', () => {
-  for (const outcome of ['expired', 'ended_by_others'])
+  for (const outcome of ['expired', 'cancelled', 'already_cancelled', 'reclaims_exhausted'] as const)
     expect(announcementOf([{ outcome, uuid: 'a', workerInstanceId: 'w' }])).toMatchObject({
       hint: { ended: ['a'], workers: ['w'], dueInMs: 0 },
       flowWork: true,
@@ -73,12 +80,15 @@ it('dueInMs decides whether the parent of what timed out is notified', () => {
   });
 });
 
-it.each(['more', 'flow_cancelled'])('%s is work for flows, and nothing for anybody else', (outcome) => {
-  expect(announcementOf([{ outcome, uuid: null, routeId: null }])).toEqual({
-    hint: undefined,
-    flowWork: true,
-  });
-});
+it.each(['more', 'flow_cancelled'] as const)(
+  '%s is work for flows, and nothing for anybody else',
+  (outcome) => {
+    expect(announcementOf([{ outcome, uuid: null, routeId: null }])).toEqual({
+      hint: undefined,
+      flowWork: true,
+    });
+  },
+);
 
 it('what is due later cannot be claimed; a deadline keeps nobody from claiming', () => {
   expect(hintOf({ outcome: 'submitted', routeId: 7, dueInMs: 50 })).toEqual({ dueInMs: 50 });
@@ -95,7 +105,8 @@ it('what is overdue is due now', () => {
 });
 
 it('refusals, what is held and unknown outcomes notify nobody', () => {
-  for (const outcome of ['not_found', 'stale_lease', 'conflict', 'held', 'discarded', 'told', 'constructor'])
+  const nothing = Object.entries(MEANINGS).flatMap(([outcome, meaning]) => (meaning === null ? outcome : []));
+  for (const outcome of [...nothing, 'constructor', 'of a later version'] as Answer['outcome'][])
     expect(
       announcementOf([
         { outcome, uuid: 'a', routeId: 7, dueInMs: 1, workerInstanceId: 'w', deadlineInMs: 1 },
@@ -103,6 +114,43 @@ it('refusals, what is held and unknown outcomes notify nobody', () => {
     ).toEqual(NOBODY);
   expect(announcementOf([])).toEqual(NOBODY);
   expect(announcementOf([{ outcome: 'duplicate', uuid: 'a', routeId: null }])).toEqual(NOBODY);
+});
+
+/** Functions that do not return outcomes of executions: their answers are for their caller alone. */
+const APART = [
+  'ff_cancel_flow',
+  'ff_cancel_members',
+  'ff_cancel_siblings',
+  'ff_deliver_signal',
+  'ff_forget',
+  'ff_set_tags',
+];
+
+/** Other words in what the functions return: states, verbs, and keys of JSON. */
+const NO_OUTCOMES = new Set(
+  `active eligible_now interrupted none runnable success terminal
+   append complete fail lease_ pause record release renew spawn suspend
+   name route sleep`.split(/\s+/),
+);
+
+it('the table has every outcome that the SQL functions return', () => {
+  const folder = new URL('../../../sql/functions/', import.meta.url);
+  const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((file) =>
+    file.endsWith('.sql'),
+  );
+  const functions = files.flatMap((file) =>
+    readFileSync(new URL(file, folder), 'utf8')
+      .split(/^CREATE OR REPLACE FUNCTION /m)
+      .slice(1),
+  );
+  const answering = functions.filter(
+    (text) =>
+      /RETURNS TABLE \([^)]*\boutcome text/.test(text) && !APART.includes(/^\w+/.exec(text)?.[0] ?? ''),
+  );
+  const returned = answering.flatMap((text) => text.match(/RETURN QUERY[^;]*;/g) ?? []);
+  const words = returned.flatMap((text) => Array.from(text.matchAll(/'([a-z_]+)'/g), ([, word]) => word!));
+  expect(words.length).toBeGreaterThan(50);
+  expect(words.filter((word) => !NO_OUTCOMES.has(word) && !(word in MEANINGS))).toEqual([]);
 });
 
 it('answers of one call become one hint', () => {

@@ -1,16 +1,33 @@
 /**
  * The one place that notifies others of what has just been committed. An operation passes on what the database
- * returned; who is notified follows from the outcomes alone, so that no operation can forget anybody. Outcomes that are
- * not in the table, refusals above all, notify nobody. An announcement may be lost: that only costs time.
+ * returned; who is notified follows from the outcomes alone, so that no operation can forget anybody. The table has
+ * every outcome: those that notify nobody, refusals above all, are null. An announcement may be lost: that only costs
+ * time.
  */
 import type { Hint } from '../../contract/protocol.ts';
-import type { Answered } from '../executions/answered.sql.ts';
+import type { SignalEffect } from '../../contract/signals.ts';
+import type { Answered, Done, NotDone } from '../executions/answered.sql.ts';
 import type { EngineContext } from './context.ts';
 
 type Part = 'uuid' | 'routeId' | 'workerInstanceId' | 'dueInMs' | 'deadlineInMs';
 
+/** Besides those of executions: of the graph of a flow, of a signal, and what a claim or a cancelled flow causes. */
+type Outcome =
+  | Done
+  | NotDone
+  | SignalEffect
+  | 'unblocked'
+  | 'skipped'
+  | 'more'
+  | 'told'
+  | 'grown'
+  | 'known'
+  | 'continued'
+  | 'member_cancelled'
+  | 'flow_cancelled';
+
 /** What the database returned for one execution. */
-export type Answer = Pick<Answered, 'outcome'> & { [Given in Part]?: Answered[Given] | null };
+export type Answer = { outcome: Outcome } & { [Given in Part]?: Answered[Given] | null };
 
 /** Whole routes that became claimable, without naming their executions. */
 export interface Opened {
@@ -38,37 +55,74 @@ const ENDED: Meaning = { ended: true };
 const ENDED_BY_OTHERS: Meaning = { ended: true, flow: true, parent: true };
 
 /** Repeated answers are announced too: the process that got the first one may have died before announcing it. */
-const MEANINGS = new Map<string, Meaning>(
-  Object.entries({
-    submitted: CLAIMABLE,
-    duplicate: CLAIMABLE,
-    fired: CLAIMABLE,
-    unblocked: CLAIMABLE,
-    replayed: CLAIMABLE,
-    changed: CLAIMABLE,
-    resumed: CLAIMABLE,
-    delayed: {},
-    released: GIVEN_UP,
-    revoked: GIVEN_UP,
-    lapsed: GIVEN_UP,
-    retry_scheduled: STREAM,
-    attempt_timed_out: STREAM,
-    paused: STREAM,
-    suspended: STREAM,
-    continued: STREAM,
-    appended: STREAM,
-    completed: ENDED,
-    failed: ENDED,
-    skipped: ENDED,
-    member_cancelled: ENDED,
-    // dueInMs is set if a parent is to be notified.
-    execution_timed_out: { ended: true, flow: true },
-    expired: ENDED_BY_OTHERS,
-    ended_by_others: ENDED_BY_OTHERS,
-    more: { flow: true },
-    flow_cancelled: { flow: true },
-  }),
-);
+export const MEANINGS: Readonly<Record<Outcome, Meaning | null>> = {
+  submitted: CLAIMABLE,
+  duplicate: CLAIMABLE,
+  fired: CLAIMABLE,
+  unblocked: CLAIMABLE,
+  replayed: CLAIMABLE,
+  changed: CLAIMABLE,
+  resumed: CLAIMABLE,
+  delayed: {},
+  released: GIVEN_UP,
+  revoked: GIVEN_UP,
+  lapsed: GIVEN_UP,
+  retry_scheduled: STREAM,
+  attempt_timed_out: STREAM,
+  paused: STREAM,
+  suspended: STREAM,
+  already_suspended: STREAM,
+  continued: STREAM,
+  appended: STREAM,
+  completed: ENDED,
+  failed: ENDED,
+  skipped: ENDED,
+  member_cancelled: ENDED,
+  // dueInMs is set if a parent is to be notified.
+  execution_timed_out: { ended: true, flow: true },
+  expired: ENDED_BY_OTHERS,
+  cancelled: ENDED_BY_OTHERS,
+  already_cancelled: ENDED_BY_OTHERS,
+  reclaims_exhausted: ENDED_BY_OTHERS,
+  more: { flow: true },
+  flow_cancelled: { flow: true },
+  discarded: null,
+  renewed: null,
+  recorded: null,
+  created: null,
+  told: null,
+  grown: null,
+  known: null,
+  buffered: null,
+  not_matching: null,
+  not_counted: null,
+  counted: null,
+  not_found: null,
+  not_active: null,
+  stale_lease: null,
+  lease_expired: null,
+  lease_revoked: null,
+  timed_out: null,
+  conflict: null,
+  due: null,
+  open: null,
+  satisfied: null,
+  too_many_waitpoints: null,
+  waitpoint_taken: null,
+  schema_late: null,
+  name_taken: null,
+  document_too_large: null,
+  no_active_lease: null,
+  moved: null,
+  not_terminal: null,
+  replays_exhausted: null,
+  not_eligible: null,
+  held: null,
+  unknown_route: null,
+};
+
+/** For looking up what the database says; a later schema may have words that this process does not know. */
+const BY_WORD = new Map<string, Meaning | null>(Object.entries(MEANINGS));
 
 export interface Announcement {
   /** What to ring the doorbell with, if anything. */
@@ -103,8 +157,8 @@ export function announcementOf(answers: readonly (Answer | Opened)[]): Announcem
       count += answer.count;
       continue;
     }
-    const meaning = MEANINGS.get(answer.outcome);
-    if (meaning === undefined) continue;
+    const meaning = BY_WORD.get(answer.outcome);
+    if (!isGiven(meaning)) continue;
     const { uuid, routeId, workerInstanceId, dueInMs: due } = answer;
     if (meaning.claimable && isGiven(routeId) && !isGiven(due)) {
       routes.add(routeId);

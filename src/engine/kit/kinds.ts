@@ -12,7 +12,7 @@ import {
   textFault,
   whole,
 } from '../../contract/shape/kinds.ts';
-import { fault, faultAt, Kind } from '../../contract/shape/shape.ts';
+import { fault, faultAt, isObject, Kind } from '../../contract/shape/shape.ts';
 import { CAPABILITY_LIMITS, capabilityBytes, capabilityFault } from '../../model/capabilities.ts';
 
 /** Why an operator did something, and who it was. */
@@ -32,10 +32,8 @@ const tagValue = string(LIMITS.tagValueBytes, 0);
 /** Strings by key, with limits on number and size. */
 export function tagsOf(max: number, min: 0 | 1 = 0): Kind<Record<string, string>> {
   return new Kind((value) => {
-    if (Object.prototype.toString.call(value) !== '[object Object]') {
-      return fault('must be an object of strings');
-    }
-    const entries = Object.entries(value as object);
+    if (!isObject(value)) return fault('must be an object of strings');
+    const entries = Object.entries(value);
     if (entries.length > max) return fault(`has ${entries.length} tags; the limit is ${max}`, 'too_many');
     if (entries.length < min) return fault('must not be empty');
     for (const [key, tag] of entries) {
@@ -49,6 +47,11 @@ export function tagsOf(max: number, min: 0 | 1 = 0): Kind<Record<string, string>
 }
 
 export const tagMap = tagsOf(LIMITS.tags);
+
+/** Tags as they are stored. The entries are read once more, so what is stored must pass the check itself. */
+export function tagsJson(tags: Record<string, string>, field: string): string {
+  return JSON.stringify(tagMap.check(Object.fromEntries(Object.entries(tags)), field));
+}
 
 const tokens = list(
   new Kind<string>((token) => {

@@ -25,7 +25,7 @@ import {
 } from './verbs.sql.ts';
 import { announce } from '../kit/announce.ts';
 import type { EngineContext } from '../kit/context.ts';
-import { actorName, reasonText, tagMap } from '../kit/kinds.ts';
+import { actorName, reasonText, tagMap, tagsJson } from '../kit/kinds.ts';
 import { eachOnce } from '../kit/keys.ts';
 
 const DEFAULT_MAX_REPLAYS = 10;
@@ -113,7 +113,7 @@ export async function setTags(
 ): Promise<TagsOutcome> {
   const key = parseExecutionId(executionId);
   const { set = {}, remove: removed = [], by = 'operator' } = tagsRequest.check(request, 'request', '');
-  const call = { set: JSON.stringify(set), removed, maxTags: LIMITS.tags, actor: by };
+  const call = { set: tagsJson(set, 'set'), removed, maxTags: LIMITS.tags, actor: by };
   const answer = await storeTags(context.database, key, call);
   if (answer.outcome === 'not_found') return { outcome: 'not_found' };
   if (answer.outcome === 'too_many') {

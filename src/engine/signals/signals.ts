@@ -180,10 +180,14 @@ async function send(context: EngineContext, call: SignalCall): Promise<SignalAns
     checkPayload(call.payload, answer.schema);
     answer = await deliver(context.database, call, 'checked');
   }
-  if (answer.outcome === 'accepted') announce(context, [{ ...answer, outcome: answer.effect }]);
   // The same signal id means that this very call was repeated after its response was lost.
   const isOwn = answer.outcome === 'duplicate' && answer.signalId === call.signalId;
-  return isOwn ? { ...answer, outcome: 'accepted' } : answer;
+  if (isOwn) answer = { ...answer, outcome: 'accepted' };
+  if (answer.outcome === 'accepted') announce(context, [{ ...answer, outcome: answer.effect }]);
+  // A repeat returns no route.
+  if (isOwn && answer.effect === 'resumed')
+    announce(context, [{ outcome: 'opened', routes: 'all', count: 0 }]);
+  return answer;
 }
 
 function toOutcome({ outcome, signalId, effect }: SignalAnswer): DeliverOutcome {

@@ -1,14 +1,17 @@
 /**
  * Cancelling flows, replaying their members, forgetting them, and the reports of their reconcilers.
  */
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
+import type { Hint } from '../../../src/contract/protocol.ts';
 import { setRetention } from '../../../src/engine/upkeep/retention-setting.ts';
+import { cancelFlow } from '../../../src/engine/flows/cancel.ts';
 import { dispatchSiblings } from '../../../src/engine/flows/work.ts';
+import type { EngineContext } from '../../../src/engine/kit/context.ts';
 import { openEngine } from '../../../src/engine/open.ts';
 import { runPass } from '../../../src/engine/upkeep/pass.ts';
 import { retention } from '../../../src/engine/upkeep/retention.ts';
 import { reconcileSiblings } from '../../../src/engine/flows/work.sql.ts';
-import { submitFlow, type NamedMember } from './kit.ts';
+import { openFlow, submitFlow, type NamedMember } from './kit.ts';
 import { useBench } from '../open.ts';
 
 const bench = useBench();
@@ -73,6 +76,31 @@ describe('a cancelled flow', () => {
     });
     const nobody = flow.flowId.replace(/.{4}$/, 'ffff');
     expect(await bench.engine.flows.cancel(nobody, WHY)).toEqual({ outcome: 'not_found' });
+  });
+
+  it('is announced even if the call is aborted once the cancellation is stored', async () => {
+    const { engine, context } = await openEngine({ databaseUrl: bench.database.url, listen: 'off' });
+    const flow = await openFlow(bench, ['a', 'b']);
+    const { signal } = new AbortController();
+    const gone = new Error('the caller went away');
+    // Aborted between the check before the cancellation and the one after it.
+    signal.throwIfAborted = vi.fn<() => void>().mockImplementationOnce(() => undefined);
+    vi.mocked(signal.throwIfAborted).mockImplementation(() => {
+      throw gone;
+    });
+    const ring = vi.fn<(hint: Hint) => void>();
+    const stir = vi.fn<() => void>();
+    const announced = Object.assign(Object.create(context) as EngineContext, {
+      doorbell: { ring },
+      flowWork: { stir },
+    });
+    await expect(
+      cancelFlow(announced, flow.flowId, { ...WHY, policy: 'let_finish', wait: 'members', signal }),
+    ).rejects.toBe(gone);
+    expect(await flow.state()).toBe('cancelling');
+    expect(ring.mock.calls).toMatchObject([[{ routes: 'all' }]]);
+    expect(stir).toHaveBeenCalledTimes(1);
+    await engine.close();
   });
 
   it('is refused without a reason, with an unknown policy, or with an unknown wait', async () => {

@@ -35,7 +35,10 @@ const claimRequest = shape<ClaimRequest>({
 export async function claim(context: EngineContext, request: ClaimRequest): Promise<ClaimResult> {
   const demand = demandOf(claimRequest.check(request, 'request', ''));
   const found = await recoverClaims(context, request);
-  if (found.length > 0) return { claims: toClaims(context, found, request), nextDueInMs: null, passedBy: 0 };
+  if (found.length > 0) {
+    announceContinued(context, found);
+    return { claims: toClaims(context, found, request), nextDueInMs: null, passedBy: 0 };
+  }
   await context.routes.refreshIfOld();
   const rows: ClaimRow[] = [];
   let answer = await claimRounds(context, request, demand, rows);
@@ -46,7 +49,7 @@ export async function claim(context: EngineContext, request: ClaimRequest): Prom
   }
   const { passedBy } = answer;
   context.counters.dequeued += rows.length;
-  announce(context, rows.filter((row) => row.resumed).map(toContinued));
+  announceContinued(context, rows);
   if (passedBy > 0 && rows.length >= request.limit) handOn(context, request, demand, passedBy);
   return {
     claims: toClaims(context, rows, request),
@@ -64,8 +67,11 @@ function handOn(context: EngineContext, request: ClaimRequest, demand: RouteDema
 }
 
 /** Wakes stream readers: a paused attempt has resumed. */
-function toContinued({ executionId }: ClaimRow): Answer {
-  return { uuid: parseExecutionId(executionId).uuid, outcome: 'continued' };
+function announceContinued(context: EngineContext, rows: readonly ClaimRow[]): void {
+  const answers = rows
+    .filter((row) => row.resumed)
+    .map(({ executionId }): Answer => ({ uuid: parseExecutionId(executionId).uuid, outcome: 'continued' }));
+  announce(context, answers);
 }
 
 /** The time limits of attempts that begin here were set after the next timer was read. */

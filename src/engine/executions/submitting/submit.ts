@@ -32,7 +32,15 @@ import { insideOf } from '../../database/inside.ts';
 import { announce, type Answer } from '../../kit/announce.ts';
 import { Batch } from '../../kit/batch.ts';
 import type { EngineContext } from '../../kit/context.ts';
-import { capabilityList, delayTime, kindName, laneName, namespaceName, tagMap } from '../../kit/kinds.ts';
+import {
+  capabilityList,
+  delayTime,
+  kindName,
+  laneName,
+  namespaceName,
+  tagMap,
+  tagsJson,
+} from '../../kit/kinds.ts';
 import { allHeld, HeldSubmits, heldError, HELD_PATIENCE_MS, type Held } from './held-submits.ts';
 import { idempotencyOf } from './idempotency.ts';
 import { knowingRoutes } from './interning.ts';
@@ -302,7 +310,7 @@ function checkRequest(
     delayMs: request.delayMs ?? 0,
     payload: encodeJson(request.payload, `${field}.payload`),
     policy: policy === undefined ? defaultPolicy.stored : encodePolicy(policy, defaultPolicy.policy),
-    tags: request.tags === undefined ? '{}' : JSON.stringify(request.tags),
+    tags: request.tags === undefined ? '{}' : tagsJson(request.tags, `${field}.tags`),
     lane: request.lane ?? 'default',
     kind: request.kind,
     capabilities: request.capabilities === undefined ? [] : normaliseCapabilities(request.capabilities),
@@ -327,7 +335,7 @@ function checkBytes(entries: readonly CheckedRequest[]): void {
 /** The database sets a timer for each deadline, but does not return it. */
 function toAnswers(answers: readonly Answer[], sent: readonly CheckedRequest[]): Answer[] {
   const deadlines = sent.flatMap(({ deadlineMs }) => deadlineMs ?? []);
-  return [...answers, ...deadlines.map((ms) => ({ outcome: 'submitted', deadlineInMs: ms }))];
+  return [...answers, ...deadlines.map((ms) => ({ outcome: 'submitted' as const, deadlineInMs: ms }))];
 }
 
 function toResults(
