@@ -35,11 +35,13 @@ const worker = startWorker(connection, {
 
 const following = await connection.events.subscribe({ filter: { families: ['signal'] } });
 const run = await connection.submit(order, { item: 'a telescope' });
-for await (const event of following) if (event.type === 'suspended') break;
-const [waiting] = (await connection.waitpoints.list()).waitpoints;
+const { executionId } = run;
+for await (const event of following)
+  if (event.type === 'suspended' && event.executionId === executionId) break;
+const [waiting] = (await connection.waitpoints.list({ executionId })).waitpoints;
 console.log(`${waiting?.kind} is suspended and waits at ${waiting?.name} (${waiting?.reason})`);
 
-const { link } = await connection.waitpoints.issueToken(run.executionId, 'manager', {
+const { link } = await connection.waitpoints.issueToken(executionId, 'manager', {
   source: { type: 'user', identity: 'ada' },
   signal: { name: 'approved' },
   linkTo: 'https://example.org/answer',
@@ -48,7 +50,7 @@ for (const time of ['first', 'second']) {
   const delivered = await connection.signal({ token: link! });
   console.log(`ada, the ${time} time: ${wordsFor(delivered)}`);
 }
-const approved = await connection.waitpoints.approve(run.executionId, 'manager', { by: 'grace' });
+const approved = await connection.waitpoints.approve(executionId, 'manager', { by: 'grace' });
 console.log(`grace: ${wordsFor(approved)}`);
 console.log(await run.result());
 

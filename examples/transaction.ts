@@ -2,6 +2,7 @@
  * Work and data in one commit, on both sides: an order and the task that delivers it are stored in the application's own transaction, and
  * a step of the task writes to the application's table in the transaction that records the step.
  */
+import { randomUUID } from 'node:crypto';
 import pg from 'pg';
 import { connect, handle, migrate, startWorker, task } from 'flowfabric';
 import { pgExecutor } from 'flowfabric/adapters';
@@ -12,8 +13,11 @@ const databaseUrl = server?.url ?? process.env['DATABASE_URL']!;
 await migrate({ databaseUrl });
 const connection = await connect({ databaseUrl });
 const pool = new pg.Pool({ connectionString: databaseUrl });
-await pool.query('CREATE TABLE orders (id text PRIMARY KEY, state text NOT NULL)');
+await pool.query('CREATE TABLE IF NOT EXISTS example_orders (id text PRIMARY KEY, state text NOT NULL)');
+await pool.query('TRUNCATE example_orders');
 
+/** Tells the executions of this run of the program from those of an earlier one. */
+const run = randomUUID();
 const deliver = task<{ orderId: string }, string>('deliver');
 
 /** What is rolled back was never submitted. */
@@ -21,8 +25,9 @@ async function placeOrder(orderId: string, isPaid: boolean): Promise<void> {
   const client = await pool.connect();
   try {
     await client.query('BEGIN');
-    await client.query('INSERT INTO orders VALUES ($1, $2)', [orderId, 'placed']);
-    await connection.submit(deliver, { orderId }, { executor: pgExecutor(client), tags: { order: orderId } });
+    await client.query('INSERT INTO example_orders VALUES ($1, $2)', [orderId, 'placed']);
+    const tags = { order: orderId, run };
+    await connection.submit(deliver, { orderId }, { executor: pgExecutor(client), tags });
     await client.query(isPaid ? 'COMMIT' : 'ROLLBACK');
   } finally {
     client.release();
@@ -31,7 +36,7 @@ async function placeOrder(orderId: string, isPaid: boolean): Promise<void> {
 
 await placeOrder('order-1', true);
 await placeOrder('order-2', false);
-const { executions } = await connection.executions.list();
+const { executions } = await connection.executions.list({ filter: { tags: { run } } });
 console.log(`submitted: ${executions.map(({ tags }) => tags['order']).join(', ')}`);
 
 const worker = startWorker(connection, {
@@ -39,7 +44,7 @@ const worker = startWorker(connection, {
   handlers: [
     handle(deliver, async ({ orderId }, ctx) => {
       await ctx.tx('mark', async (tx) => {
-        await tx.query('UPDATE orders SET state = $2 WHERE id = $1', [orderId, 'delivered']);
+        await tx.query('UPDATE example_orders SET state = $2 WHERE id = $1', [orderId, 'delivered']);
       });
       return orderId;
     }),
@@ -47,7 +52,7 @@ const worker = startWorker(connection, {
 });
 for (const { executionId } of executions)
   console.log(`delivered: ${await connection.execution(deliver, executionId).result()}`);
-console.log((await pool.query('SELECT id, state FROM orders')).rows);
+console.log((await pool.query('SELECT id, state FROM example_orders')).rows);
 
 await worker.stop();
 await connection.close();

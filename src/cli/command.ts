@@ -3,8 +3,9 @@
  * arguments, options, examples) and one function; a noun is a command with commands of its own. Which commands exist is
  * listed in program.ts, and each is described in a file of its own.
  */
-import type { Command } from 'commander';
+import { Help, Option, type Command } from 'commander';
 import { runCommand, type GlobalOptions, type Session } from './session.ts';
+import { throwFrom, type StrictCommand } from './usage-errors.ts';
 
 /** Receives the exit code of the command that ran. */
 export type OnExit = (exitCode: number) => void;
@@ -27,6 +28,8 @@ export interface CommandSpec {
   readonly arguments?: readonly (readonly [name: string, help: string])[];
   readonly options?: readonly OptionSpec[];
   readonly examples: readonly string[];
+  /** Options of every command that this one refuses; its help does not list them. */
+  readonly refused?: readonly string[];
   /** A noun's commands; the first one runs when none is named. */
   readonly commands?: readonly CommandSpec[];
   /** Receives the arguments in their order. Returns the exit code; a noun has none. */
@@ -47,10 +50,16 @@ export const CURSOR_OPTION: OptionSpec = ['--cursor <cursor>', 'continue after a
 export const HELP_COMMAND = ['help [command]', 'show the help of a command'] as const;
 
 /** Registers a command, and a noun's commands below it. */
-export function register(parent: Command, spec: CommandSpec, onExit: OnExit, isDefault = false): Command {
+export function register(
+  parent: StrictCommand,
+  spec: CommandSpec,
+  onExit: OnExit,
+  isDefault = false,
+): Command {
   const { name, alias, commands = [], action, standalone } = spec;
-  const command = parent
-    .command(name, { isDefault })
+  const command = parent.command(name, { isDefault }) as StrictCommand;
+  command
+    .exitOverride((error) => throwFrom(command, error))
     .summary(spec.summary)
     .description(
       commands[0] === undefined
@@ -61,24 +70,49 @@ export function register(parent: Command, spec: CommandSpec, onExit: OnExit, isD
   if (alias !== undefined) command.alias(alias);
   for (const [argument, help] of spec.arguments ?? []) command.argument(argument, help);
   for (const option of spec.options ?? []) addOption(command, option);
+  if (spec.refused !== undefined) hideOptions(command, spec.refused);
   if (commands.length > 0) command.helpCommand(...HELP_COMMAND);
+  if (commands.length > 0) command.hook('preSubcommand', () => refuseMistyped(command));
   commands.forEach((each, index) => register(command, each, onExit, index === 0));
   const globals = (): GlobalOptions => command.optsWithGlobals<GlobalOptions>();
   if (standalone !== undefined)
-    command.action(async (options: object) => onExit(await standalone(globals(), options)));
+    command.action(async (options: object) =>
+      onExit(await standalone(globals(), options).catch((error: unknown) => throwFrom(command, error))),
+    );
   else if (action !== undefined)
     command.action(async (...given: unknown[]) => {
       // Commander appends the options and the command itself.
       const [options, values] = [given.at(-2) as object, given.slice(0, -2)];
-      onExit(await runCommand(globals(), (session) => action(session, options, ...values)));
+      const work = (session: Session): Promise<number> =>
+        action(session, options, ...values).catch((error: unknown) => throwFrom(command, error));
+      onExit(await runCommand(globals(), work));
     });
   return command;
 }
 
 function addOption(command: Command, [flags, help, more]: OptionSpec): void {
   if (more === undefined) command.option(flags, help);
-  else if ('default' in more) command.option(flags, help, more.default);
+  else if ('default' in more) command.addOption(new Option(flags, help).default(more.default, more.default));
   else command.option(flags, `${help}; repeatable`, collect);
+}
+
+/** A plain word in the place of a noun's command is a mistyped command, and no id for its default command. */
+const COMMAND_WORD = /^[a-z][a-z-]*$/i;
+
+function refuseMistyped(noun: StrictCommand): void {
+  const [word = ''] = noun.args;
+  const isKnown = noun.commands.some((each) => [each.name(), ...each.aliases()].includes(word));
+  if (COMMAND_WORD.test(word) && !isKnown) noun.refuseUnknown(word);
+}
+
+function hideOptions(command: Command, hidden: readonly string[]): void {
+  command.configureHelp({
+    ...command.configureHelp(),
+    visibleGlobalOptions(shown) {
+      const all = Help.prototype.visibleGlobalOptions.call(this, shown);
+      return all.filter(({ long }) => long === undefined || !hidden.includes(long));
+    },
+  });
 }
 
 function collect(value: string, before: string[] = []): string[] {

@@ -68,7 +68,7 @@ export function asOption(error: unknown, sourceOption: string): unknown {
 const EFFECTS: Record<SignalEffect, Span> = {
   buffered: ['the execution is not waiting for it yet; it is kept until then', 'plain'],
   not_matching: ['nothing waits for a signal of this name', 'warn'],
-  not_counted: ['it does not count: the same was counted before', 'warn'],
+  not_counted: ['not counted: one like it has already been counted', 'warn'],
   counted: ['it counts; more are needed', 'plain'],
   resumed: ['it was the last one needed; the execution resumes', 'good'],
 };
@@ -88,7 +88,7 @@ export function printDelivery(answer: DeliverOutcome, { printer }: Session): num
 function wordsOf(answer: DeliverOutcome): Span[] {
   switch (answer.outcome) {
     case 'accepted':
-      return [['accepted: '], EFFECTS[answer.effect]];
+      return [[answer.effect === 'not_counted' ? 'accepted, but ' : 'accepted: '], EFFECTS[answer.effect]];
     case 'duplicate':
       return [['was already delivered: '], [EFFECTS[answer.effect][0]]];
     default:

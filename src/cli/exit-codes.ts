@@ -40,6 +40,8 @@ const BY_CODE: Partial<Record<ErrorCode, number>> = {
 /** An argument is invalid; the message says which. */
 export class UsageError extends Error {
   override readonly name = 'UsageError';
+  /** Whose help has more; set where the command is known. */
+  command: string | undefined;
 }
 
 export function exitCodeOf(error: unknown): number {

@@ -66,13 +66,17 @@ const HINTS: Readonly<Record<string, string>> = {
   permission_denied:
     'check user and password; the owner of the schema grants a role its rights with `flowfabric migrate --grant-to ROLE`',
   unavailable: 'check that the server runs and that --url or DATABASE_URL names it',
-  usage: '`flowfabric --help`, or `flowfabric <command> --help`',
 };
 
 function explain(error: unknown): Explanation {
   const message = error instanceof Error ? error.message : String(error);
   const code = codeOf(error);
-  return { code, message: withoutSecrets(message), hint: HINTS[code] ?? null };
+  return { code, message: withoutSecrets(message), hint: hintFor(error, code) };
+}
+
+function hintFor(error: unknown, code: string): string | null {
+  if (!(error instanceof UsageError)) return HINTS[code] ?? null;
+  return `\`${['flowfabric', error.command, '--help'].filter((word) => word !== undefined).join(' ')}\` has more`;
 }
 
 function codeOf(error: unknown): string {

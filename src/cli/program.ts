@@ -3,7 +3,7 @@
  * of the help. Each command is described in a file of its own; nothing is done here.
  */
 import { readFileSync } from 'node:fs';
-import { Command } from 'commander';
+import type { Command } from 'commander';
 import { DEFAULT_SCHEMA } from '../engine/database/migrations/migrate.ts';
 import { HELP_COMMAND, register, shortcut, type CommandSpec, type OnExit } from './command.ts';
 import { cancel } from './commands/cancel.ts';
@@ -28,6 +28,7 @@ import { submit } from './commands/submit.ts';
 import { waitpoints } from './commands/waitpoints.ts';
 import { workers } from './commands/workers.ts';
 import { runDemoWorker } from './demo/worker.ts';
+import { StrictCommand, throwFrom } from './usage-errors.ts';
 
 /** A command without a noun acts on executions. */
 const GROUPS: Readonly<Record<string, readonly CommandSpec[]>> = {
@@ -56,9 +57,9 @@ Example:
   $ flowfabric submit greet --input '{"name":"Ada"}' --wait
 `;
 
-/** The whole command line. Usage errors are thrown as commander's own, with nothing printed. */
+/** The whole command line. Usage errors are thrown, with nothing printed. */
 export function buildProgram(onExit: OnExit): Command {
-  const program = new Command('flowfabric')
+  const program = new StrictCommand('flowfabric')
     .description('Durable execution on plain Postgres. Commands without a noun act on executions.')
     .usage('<command> [options]')
     .option('--url <url>', 'the database (default: the variable DATABASE_URL)')
@@ -69,8 +70,8 @@ export function buildProgram(onExit: OnExit): Command {
     .helpOption('-h, --help', 'show this text')
     .configureHelp({ showGlobalOptions: true, subcommandTerm: namesOf })
     .configureOutput({ outputError: () => undefined })
-    .exitOverride()
     .addHelpText('after', EXIT_CODES_HELP);
+  program.exitOverride((error) => throwFrom(program, error));
   for (const [heading, commands] of Object.entries(GROUPS))
     for (const spec of commands) register(program, spec, onExit).helpGroup(heading);
   program.commandsGroup(LAST_GROUP).helpCommand(...HELP_COMMAND);

@@ -46,9 +46,11 @@ export function environmentFor(globals: GlobalOptions): NodeJS.ProcessEnv {
   return globals.color === false ? { ...process.env, NO_COLOR: '1' } : process.env;
 }
 
-/** An empty variable counts as unset. */
+/** An empty variable counts as unset. What is no URL of Postgres is refused here, where it is known who gave it. */
 export function databaseUrlOf(globals: GlobalOptions): string | undefined {
-  return globals.url ?? (process.env['DATABASE_URL'] || undefined);
+  const url = globals.url ?? (process.env['DATABASE_URL'] || undefined);
+  if (url === undefined || /^(postgres|postgresql|socket):/.test(url)) return url;
+  throw new UsageError(`${globals.url === undefined ? 'DATABASE_URL' : '--url'} must be a postgres:// URL.`);
 }
 
 /** Holds what tokens are signed with; several secrets, separated by commas, while the secret is being changed. */

@@ -17,6 +17,11 @@ export function thousands(count: number): string {
   return count.toLocaleString('en-US');
 }
 
+/** `1 member`, `1,200 members`. */
+export function counted(count: number, noun: string): string {
+  return `${thousands(count)} ${noun}${count === 1 ? '' : 's'}`;
+}
+
 /** The text on one line of at most this many characters. */
 export function cutLine(text: string, most: number): string {
   const characters = [...printable(text)];

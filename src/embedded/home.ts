@@ -30,7 +30,11 @@ export async function openHome(dataDir: string | undefined): Promise<Home> {
   const wanted = resolve(dataDir ?? join('.flowfabric', 'postgres'));
   const wantedAccount = await serverAccount(wanted);
   try {
-    if (await canReach(dirname(wanted), wantedAccount)) return await makeHome(wanted, wantedAccount);
+    if (await canReach(dirname(wanted), wantedAccount)) {
+      const home = await makeHome(wanted, wantedAccount);
+      if (dataDir === undefined) await hideFromGit(dirname(wanted));
+      return home;
+    }
   } catch (error) {
     if (isEngineError(error)) throw error;
     throw cannotStart(
@@ -129,6 +133,11 @@ async function makeDirectories(directory: string, account: Account | undefined):
   if (account === undefined || first === undefined) return;
   // A strict umask of root must not lock the server's account out of directories created for it.
   for (let at = directory; at.length >= first.length; at = dirname(at)) await chmod(at, 0o755);
+}
+
+/** The default directory is in a project, and contains a password. An existing file, even an empty one, is kept. */
+async function hideFromGit(directory: string): Promise<void> {
+  await writeFile(join(directory, '.gitignore'), '*\n', { flag: 'wx' }).catch(() => undefined);
 }
 
 async function publicDirectory(cwd: string): Promise<string> {

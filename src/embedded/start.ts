@@ -20,7 +20,7 @@ import { ensureWatcher } from './watcher.ts';
 export interface EmbeddedOptions {
   /**
    * Directory of the instance; default `.flowfabric/postgres` below the working directory. It contains Postgres' files,
-   * the password and the log. If root's server account cannot enter the default directory, a directory for the same
+   * the password and the log; git ignores the default one. If root's server account cannot enter the default directory, a directory for the same
    * project below /var/tmp is used.
    */
   dataDir?: string;

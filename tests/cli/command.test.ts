@@ -121,6 +121,10 @@ describe('flowfabric', () => {
     [['frobnicate'], `Unknown command 'frobnicate'.`],
     [['shwo'], `Unknown command 'shwo'. (Did you mean show?)`],
     [['constructor'], `Unknown command 'constructor'.`],
+    [['help', 'nope'], `Unknown command 'nope'.`],
+    [['lanes', 'puase', 'x'], `Unknown command 'lanes puase'. (Did you mean lanes pause?)`],
+    [['streams', 'raed', ID], `Unknown command 'streams raed'. (Did you mean streams read?)`],
+    [['lanes', 'help', 'nope'], `Unknown command 'lanes nope'.`],
     [['demo', '--executions', 'many'], '--executions must be a whole number from 100 to 10000.'],
     [['demo', '--faster'], `Unknown option '--faster'.`],
     [['demo', '--schema', 'mine'], 'demo uses its own schema: omit --schema.'],
@@ -131,7 +135,8 @@ describe('flowfabric', () => {
       ['migrate', '--url', NOWHERE, '--schema', 'No-Name'],
       'schema must consist of at most 48 lower-case letters',
     ],
-    [['migrate', '--url', 'app'], 'must be a postgres:// URL'],
+    [['migrate', '--url', 'app'], '--url must be a postgres:// URL.'],
+    [['demo', '--url', 'mysql://localhost/app'], '--url must be a postgres:// URL.'],
     [['submit', '--url', NOWHERE], `Missing required argument 'task'.`],
     [['describe', '--url', NOWHERE], `Missing required argument 'id'.`],
     [['show', '--url', NOWHERE, 'me'], 'id does not begin with {fp: as an id of the form'],
@@ -148,7 +153,7 @@ describe('flowfabric', () => {
     ],
     [['revoke-lease', '--url', NOWHERE, ID], `Required option '--reason <text>' not specified.`],
     [['workers'], 'Which database?'],
-    [['workers', '--url', NOWHERE, 'all'], 'Too many arguments'],
+    [['workers', '--url', NOWHERE, 'all'], `Unknown command 'workers all'.`],
     [['streams', 'read', '--url', NOWHERE], `Missing required argument 'id'.`],
     [['streams', 'tail', '--url', NOWHERE, ID, '--mode', 'some'], '--mode must be one of all, durable.'],
     [
@@ -169,6 +174,24 @@ describe('flowfabric', () => {
     expect({ exitCode, output }).toEqual({ exitCode: 2, output: '' });
     expect(errors).toContain(`flowfabric: `);
     expect(errors).toContain(sentence);
+  });
+
+  it.each([
+    [['frobnicate'], 'flowfabric --help'],
+    [['lanes', 'puase', 'x'], 'flowfabric lanes --help'],
+    [['lanes', 'pause'], 'flowfabric lanes pause --help'],
+    [['describe', ID, '--url', 'app'], 'flowfabric describe --help'],
+    [['demo', '--executions', 'many'], 'flowfabric demo --help'],
+  ])('refuses %j with a hint at the help of that command', async (args, help) => {
+    const { errors } = await runCommand({ args });
+    expect(errors).toContain(`hint: \`${help}\` has more\n`);
+  });
+
+  it('shows the limits of the demo in its help, and no option that the demo refuses', async () => {
+    const { output } = await runCommand({ args: ['demo', '--help'] });
+    expect(output).toContain('how many, 100 to 10000 (default: 1000)');
+    expect(output).toContain('--url <url>');
+    expect(output).not.toMatch(/--schema|--json/);
   });
 
   it('says what to run instead when demo-worker is started by hand', async () => {

@@ -213,7 +213,7 @@ describe('flowfabric lanes', () => {
 describe('flowfabric replay', () => {
   it('runs finished executions again, prints a line per id, and exits with the worst', async () => {
     const id = await failed('flaky', 'the server is gone');
-    expect((await run('explain', id)).output).toContain(`next: flowfabric replay '${id}' --reason`);
+    expect((await run('explain', id)).output).toContain(`next: flowfabric replay '${id}' --reason '<why>'\n`);
     const once = await run('replay', id, '--reason', 'it is back', '--by', 'ada', '--from', 'start');
     expect(once).toEqual({ exitCode: 0, output: `${id}  replayed (replay 1)\n`, errors: '' });
     await workerPort(engine).complete(await claim('flaky'));

@@ -61,7 +61,7 @@ describe('a waitpoint', () => {
     await engine.waitpoints.approve(id, 'manager', { by: userInfo().username });
     expect(await run('waitpoints', 'approve', id, 'manager')).toEqual({
       exitCode: 0,
-      output: 'accepted: it does not count: the same was counted before\n',
+      output: 'accepted, but not counted: one like it has already been counted\n',
       errors: '',
     });
     const [table, one, shown] = await Promise.all([

@@ -4,7 +4,7 @@ import { readFile, readdir, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, expect, onTestFinished, test } from 'vitest';
 import { availableBinaries, startEmbedded } from '../../src/embedded/index.ts';
-import { isAlive, makeDirectory, query, temporaryDirectory } from './processes.ts';
+import { isAlive, makeDirectory, query, startUser, temporaryDirectory } from './processes.ts';
 import { patiently } from '../setup/patience.ts';
 
 const LIMIT_MS = patiently(60_000);
@@ -115,6 +115,18 @@ test('a wrong password is reported, and no server is left running', { timeout: L
   });
   await expect(stat(join(dataDir, 'pgdata', 'postmaster.pid'))).rejects.toMatchObject({ code: 'ENOENT' });
 });
+
+test(
+  'the default directory is below the working directory, and git ignores it',
+  { timeout: LIMIT_MS },
+  async () => {
+    const project = await temporaryDirectory();
+    const user = await startUser({}, { cwd: project });
+    await user.finish();
+    expect(user.said).toMatchObject({ dataDir: join(project, '.flowfabric', 'postgres') });
+    expect(await readFile(join(project, '.flowfabric', '.gitignore'), 'utf8')).toBe('*\n');
+  },
+);
 
 test('settings that the launcher depends on, or that are not valid names, are refused', async () => {
   for (const name of ['port', 'Listen_Addresses', 'a b', '-x']) {

@@ -122,7 +122,7 @@ function start(file: string, args: string[], databaseUrl: string) {
 test('the quickstart of the README runs, and its programs exit with 0', LIMIT, async () => {
   await using database = await emptyDatabase();
   const all = await programsOf('README.md');
-  const files = ['tasks.ts', 'worker.ts', 'app.ts'];
+  const files = ['tasks.ts', 'database.ts', 'worker.ts', 'app.ts'];
   await writeAll(new Map(files.map((name) => [name, all.get(name)!])));
   expect(await consumer.compile(PROGRAM, files)).toBe('');
   const worker = start('worker.js', [], database.url);

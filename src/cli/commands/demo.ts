@@ -14,7 +14,14 @@ export const demo: CommandSpec = {
   description:
     'Start three worker processes, kill one of them, and lose nothing. Starts its\n' +
     'own Postgres unless --url or DATABASE_URL names one.',
-  options: [['--executions <n>', 'how many', { default: String(DEMO_EXECUTIONS.default) }]],
+  options: [
+    [
+      '--executions <n>',
+      `how many, ${DEMO_EXECUTIONS.min} to ${DEMO_EXECUTIONS.max}`,
+      { default: String(DEMO_EXECUTIONS.default) },
+    ],
+  ],
+  refused: ['--schema', '--json'],
   examples: ['flowfabric demo --executions 200'],
   standalone: start,
 };

@@ -10,6 +10,7 @@ import { parseDuration, parseWhole } from '../input.ts';
 import type { Line, Tone } from '../style.ts';
 import { printable, withoutSecrets } from '../secrets.ts';
 import type { Session } from '../session.ts';
+import { counted } from '../wording.ts';
 
 interface DoctorOptions {
   listenUrl?: string;
@@ -52,7 +53,12 @@ async function run(session: Session, options: DoctorOptions): Promise<number> {
   const summary = { problems, warnings: count('warn'), checks: findings };
   session.printer.result(summary, [
     ...findings.flatMap(linesOf),
-    [[`${problems} problems, ${summary.warnings} warnings in ${findings.length} checks.`, 'strong']],
+    [
+      [
+        `${counted(problems, 'problem')}, ${counted(summary.warnings, 'warning')} in ${findings.length} checks.`,
+        'strong',
+      ],
+    ],
   ]);
   return problems > 0 ? EXIT.failed : EXIT.ok;
 }

@@ -60,7 +60,7 @@ type NextWords = (explanation: Explained, gate: Gate) => readonly string[] | nul
 const NEXT: Partial<Record<GateName, NextWords>> = {
   ended: ({ executionId, publicState }, { facts }) => {
     if (publicState === 'completed') return ['describe', executionId];
-    return flowWords(facts['flowId']) ?? ['replay', executionId, '--reason', 'why'];
+    return flowWords(facts['flowId']) ?? ['replay', executionId, '--reason', '<why>'];
   },
   held: () => ['doctor'],
   running: ({ executionId }) => ['describe', executionId],

@@ -28,7 +28,7 @@ import { tableRows } from '../printer.ts';
 import { printable } from '../secrets.ts';
 import { withEngine, type Session } from '../session.ts';
 import { shortDuration } from '../../contract/shape/duration.ts';
-import { commandLine, cutLine, instant, thousands, toneOf } from '../wording.ts';
+import { commandLine, counted, cutLine, instant, thousands, toneOf } from '../wording.ts';
 
 interface DescribeOptions {
   mermaid?: true;
@@ -331,7 +331,7 @@ function wordsOf(answer: CancelFlowOutcome): [string, Tone] {
   switch (answer.outcome) {
     case 'cancelled': {
       const { length } = answer.cancelled;
-      const members = `${thousands(length)} ${length === 1 ? 'member' : 'members'}`;
+      const members = counted(length, 'member');
       return [`cancelled (${answer.policy}); this command cancelled ${members}`, 'good'];
     }
     case 'already_cancelled':

@@ -9,7 +9,7 @@ import type { Line } from '../style.ts';
 import { printable } from '../secrets.ts';
 import { withEngine, type Session } from '../session.ts';
 
-const HEADINGS = ['WORKER', 'INSTANCE', 'RUNNING', 'LAST HEARD OF', 'STATE', 'VERSION', 'TASKS', 'LANES'];
+const HEADINGS = ['WORKER', 'INSTANCE', 'RUNNING', 'LAST SEEN', 'STATE', 'VERSION', 'TASKS', 'LANES'];
 const GAP = '  ';
 
 export const workers: CommandSpec = {
@@ -56,7 +56,7 @@ function cellsOf(worker: WorkerSnapshot): string[] {
     stateOf(worker),
     worker.version ?? '-',
     worker.kinds.join(','),
-    worker.lanes === null ? 'every' : worker.lanes.join(','),
+    worker.lanes === null ? 'all' : worker.lanes.join(','),
   ].map(printable);
 }
 

@@ -77,7 +77,7 @@ export function nextSteps(place: string, schema: string): Line[] {
     [['']],
     [['Next', 'strong']],
     [['  README.md      "Quickstart": your first worker; "Guarantees": what you just saw']],
-    [['  npm test       every check and every test']],
+    [['  examples/      one small program for each capability']],
     [['  DATABASE_URL   set it to run this on a Postgres of yours, in a schema of its own']],
     [['']],
     [[`The executions are kept: schema ${schema} in ${place}.`, 'dim']],

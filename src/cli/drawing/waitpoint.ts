@@ -6,7 +6,7 @@ import type { PendingWaitpoint } from '../../contract/signals.ts';
 import { printable } from '../secrets.ts';
 import type { Span } from '../style.ts';
 import { shortDuration } from '../../contract/shape/duration.ts';
-import { cutLine } from '../wording.ts';
+import { counted, cutLine } from '../wording.ts';
 
 export const WAITPOINT_HEADINGS = [
   'ID',
@@ -50,7 +50,7 @@ function takesOf({ matches }: PendingWaitpoint): string {
 
 export function waitpointText(waitpoint: PendingWaitpoint, nowMs: number): string {
   const { name, signalCount, matches } = waitpoint;
-  const soFar = signalCount === 1 ? '1 signal so far' : `${signalCount} signals so far`;
+  const soFar = `${counted(signalCount, 'signal')} so far`;
   const takes = matches.length === 0 ? '' : `, takes ${cutLine(matches.join(', '), TAKES_CHARACTERS)}`;
   const [left] = leftOf(waitpoint, nowMs);
   const rest = left === '-' ? '' : `, ${left === 'over' ? 'timed out' : `${left} left`}`;

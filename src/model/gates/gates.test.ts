@@ -20,7 +20,6 @@ const AWAITING = after('await_children');
 const SUSPENDED = after('suspend_for_approval');
 const RESTING = after('resume_later');
 const FAILED = after('fail');
-
 const FREE: WorkerGroup = {
   kinds: ['mail'],
   lanes: null,
@@ -173,7 +172,8 @@ describe('a gate that holds explains why', () => {
       { lanePause: UNTOLD },
     ],
     ['no_worker', 'No worker has sent a heartbeat in the last 30s.', { workers: [] }],
-    ['no_worker', 'None of 1 live worker handles mail.', { workers: [{ ...FREE, kinds: [] }] }],
+    ['no_worker', 'The only live worker does not handle mail.', { workers: [{ ...FREE, kinds: [] }] }],
+    ['no_worker', 'None of the 3 live workers handles mail.', { workers: [free({ count: 3, kinds: [] })] }],
     [
       'no_worker',
       'The workers that handle mail do not serve lane slow.',

@@ -291,14 +291,19 @@ function whatLacks({ route, workers }: GateFacts, live: number): Omit<Judgement,
     };
   const anyLane: Route = { ...route, capabilities: [] };
   const ofKind = workers.filter((group) => routeMatches(anyLane, { ...demandOf(group), lanes: undefined }));
-  if (ofKind.length === 0)
-    return { detail: `None of ${counted(live, 'live worker')} handles ${kind}.`, facts: told('kind') };
+  if (ofKind.length === 0) return { detail: noneHandles(live, kind), facts: told('kind') };
   const onLane = ofKind.filter((group) => routeMatches(anyLane, demandOf(group)));
   if (onLane.length === 0)
     return { detail: `The workers that handle ${kind} do not serve lane ${lane}.`, facts: told('lane') };
   const missing = fewestMissing(capabilities, onLane);
   const detail = `The workers that handle ${kind} on lane ${lane} lack the capabilities ${missing.join(', ')}.`;
   return { detail, facts: { ...told('capabilities'), missingCapabilities: missing } };
+}
+
+function noneHandles(live: number, kind: string): string {
+  return live === 1
+    ? `The only live worker does not handle ${kind}.`
+    : `None of the ${live} live workers handles ${kind}.`;
 }
 
 /** What the closest match lacks: there may be no capability that all of them lack. */
@@ -316,7 +321,7 @@ function judgeRoom(facts: GateFacts): Judgement {
   const [free, stopping] = [sum(groups, 'free'), sum(groups, 'stopping')];
   const told = { matching: fitting, free, stopping };
   if (facts.state.eligibilityState !== 'eligible_now') return open('It needs no worker slot now.', told);
-  if (fitting === 0) return open('No live worker can run it.', told);
+  if (fitting === 0) return open('No busy worker holds it back.', told);
   if (free > 0)
     return open(`${free} of ${counted(fitting, 'worker')} that can run it last reported a free slot.`, told);
   const how = `${fitting - stopping} full, ${stopping} stopping`;
