@@ -62,7 +62,7 @@ test('cancelling it first reports who holds it, and then succeeds', async () => 
   // The server may have ended the session just before the lookup.
   for (const told of answers.slice(0, -1))
     expect(told).toMatch(
-      /^contention: .* (session \d+, open for \d+s, idle after it recorded a step|let it go)/,
+      /^contention: .* (session \d+, open for \d+s, idle after it recorded a step|has released it)/,
     );
   expect(await engine.executions.listSteps(executionId)).toEqual([]);
 });
