@@ -337,7 +337,7 @@ describe('flowfabric workers list', () => {
     expect(text).toMatchObject({ exitCode: 0, errors: '' });
     expect(text.output).toMatch(/^WORKER +INSTANCE +RUNNING/);
     expect(text.output).toMatch(
-      new RegExp(`^greeter +${workerInstanceId} +0/10 .* working .* greet +every$`, 'm'),
+      new RegExp(`^greeter +${workerInstanceId} +0/10 .* working .* greet +all$`, 'm'),
     );
     const listed = await run('workers', 'list', '--json');
     expect(lines(listed.output)).toMatchObject([
