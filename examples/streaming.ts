@@ -4,7 +4,7 @@
  */
 import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { applyPatch, connect, handle, migrate, startWorker, stream, task, type ChunkItem } from 'flowfabric';
 import { startEmbedded } from 'flowfabric/embedded';
@@ -23,7 +23,7 @@ const work = handle(answer, async (_, ctx) => {
         await ctx.streams.words.write(`${word} `);
         // The first one gets stuck here, so that it can be killed in the middle.
         const isStuck = ctx.attemptIndex === 0 && index === 1 && word === 'outlive';
-        await pause(isStuck ? 60_000 : 30, undefined, { signal: ctx.signal });
+        await delay(isStuck ? 60_000 : 30, undefined, { signal: ctx.signal });
       }
     });
     // Outside the step: the next attempt begins with an empty document, and does not run finished steps again.

@@ -2,7 +2,7 @@
  * Ours, through the public interface only. Batching cannot be switched off in a worker, so `unbatched` is loops on the
  * Engine interface: each has its own connection, claims one execution and awaits its completion.
  */
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import { connect, handle, migrate, startWorker, task } from '../../dist/index.js';
 import { workerPort } from '../../dist/protocol/index.js';
 import { numbers, sqlProbe } from './contract.mjs';
@@ -61,7 +61,7 @@ async function startLoops(target, settings, onRun) {
       });
       const [claim] = claims;
       if (claim === undefined) {
-        await pause(EMPTY_WAIT_MS);
+        await delay(EMPTY_WAIT_MS);
         continue;
       }
       onRun(claim.payload.n);

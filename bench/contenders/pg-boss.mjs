@@ -2,7 +2,7 @@
  * pg-boss: a queue that keeps finished jobs. Its fastest setup is a loop of fetch and complete over large batches,
  * where one call settles the whole batch with one shared output.
  */
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import { PgBoss } from 'pg-boss';
 import { numbers, sqlProbe } from './contract.mjs';
 
@@ -43,7 +43,7 @@ async function startLoops(target, settings, onRun) {
     while (!stopping.signal.aborted) {
       const jobs = await boss.fetch(QUEUE, { batchSize: settings.batchSize });
       if (jobs.length === 0) {
-        await pause(EMPTY_WAIT_MS);
+        await delay(EMPTY_WAIT_MS);
         continue;
       }
       for (const job of jobs) onRun(job.data.n);

@@ -2,7 +2,7 @@
  * The measurement most scenarios consist of: submit everything, bring the store into a known state, then start the
  * workers and stop the clock when the end of every job is durable.
  */
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import { sum } from './figures.mjs';
 import { openSeat, withSeats } from './seats.mjs';
 import { neverAnalyse, settleStore } from './stores.mjs';
@@ -102,7 +102,7 @@ async function timedDrain({ contender, variant, count, processes, store, probe }
     await inTime(finished, () => `${total()} of ${count} jobs had run`);
     while ((await probe.unsettled()) > 0) {
       if (performance.now() - startedAt > DRAIN_LIMIT_MS) throw new Error('The last jobs are never settled.');
-      await pause(PROBE_EVERY_MS);
+      await delay(PROBE_EVERY_MS);
     }
     const ms = performance.now() - startedAt;
     await Promise.all(seats.map((seat) => seat.call(ROLES, 'stopWorking', {})));

@@ -8,7 +8,7 @@ import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { createServer, connect as connectSocket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 import { startEmbedded } from '../../dist/embedded/index.js';
 
@@ -94,7 +94,7 @@ export async function openRedis() {
   );
   const stop = async () => {
     child.kill('SIGTERM');
-    if (child.exitCode === null) await Promise.race([once(child, 'exit'), pause(REDIS_STOP_MS)]);
+    if (child.exitCode === null) await Promise.race([once(child, 'exit'), delay(REDIS_STOP_MS)]);
     child.kill('SIGKILL');
     await rm(directory, { recursive: true, force: true });
   };
@@ -128,6 +128,6 @@ async function untilOpen(port) {
     } finally {
       socket.destroy();
     }
-    await pause(POLL_MS);
+    await delay(POLL_MS);
   }
 }

@@ -2,7 +2,7 @@
  * What an idle worker costs: transactions per second in its database (each of an idle worker's statements is its own
  * transaction) and the memory of its process. Every contender is started as its manual says.
  */
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import { ROLES, withStore } from '../harness/draining.mjs';
 import { withSeats } from '../harness/seats.mjs';
 import { withClient } from '../harness/stores.mjs';
@@ -29,9 +29,9 @@ async function idleFor(one, bench, store) {
   const order = { contender: one.contender.name, target: store, settings: one.variant.settings };
   return withSeats(1, async ([seat]) => {
     await seat.call(ROLES, 'startWorking', order);
-    await pause(SETTLE_MS[size]);
+    await delay(SETTLE_MS[size]);
     const before = await transactions(bench, store);
-    await bench.watched(() => pause(FOR_MS[size]));
+    await bench.watched(() => delay(FOR_MS[size]));
     const after = await transactions(bench, store);
     const { rss } = await seat.call(ROLES, 'memory', {});
     await seat.call(ROLES, 'stopWorking', {});

@@ -2,7 +2,7 @@
  * From the submit call to the start of the handler, producer and worker in one process: at a steady 50 per second, and
  * at half of what the same process can submit and run at full speed. Each contender has its own half.
  */
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import { loadContender } from '../contenders/index.mjs';
 import { withStore } from '../harness/draining.mjs';
 import { percentile } from '../harness/figures.mjs';
@@ -78,7 +78,7 @@ class Desk {
     const deadline = performance.now() + QUIET_LIMIT_MS;
     while (this.#sent.size > 0) {
       if (performance.now() > deadline) throw new Error(`${this.#sent.size} jobs never began.`);
-      await pause(TICK_MS);
+      await delay(TICK_MS);
     }
   }
 }
@@ -110,7 +110,7 @@ async function submitOpen(desk, perSecond, forMs) {
     for (; sent < due; sent += 1) calls.push(desk.submit());
     if (desk.waiting > WAITING_MAX)
       throw new Error(`It cannot keep up with ${perSecond.toFixed(0)} per second.`);
-    await pause(TICK_MS);
+    await delay(TICK_MS);
   }
   await Promise.all(calls);
 }

@@ -2,7 +2,7 @@
  * Sustained submit and drain while another session of the database holds a snapshot open, as a long report or a
  * forgotten transaction does: dead rows cannot be removed. Compare it with the same load without.
  */
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import { loadContender } from '../contenders/index.mjs';
 import { withStore } from '../harness/draining.mjs';
 import { withSeats } from '../harness/seats.mjs';
@@ -32,7 +32,7 @@ export async function sustain({ contender, target, settings, forMs }) {
   const produce = async () => {
     while (elapsed() < forMs) {
       if (submitted - begun >= BACKLOG_MAX) {
-        await pause(FULL_WAIT_MS);
+        await delay(FULL_WAIT_MS);
         continue;
       }
       submitted += BATCH;
@@ -40,8 +40,8 @@ export async function sustain({ contender, target, settings, forMs }) {
     }
   };
   try {
-    const lastFrom = pause(forMs * (1 - LAST_SHARE)).then(() => ({ begun, at: elapsed() }));
-    const end = pause(forMs).then(() => ({ begun, at: elapsed() }));
+    const lastFrom = delay(forMs * (1 - LAST_SHARE)).then(() => ({ begun, at: elapsed() }));
+    const end = delay(forMs).then(() => ({ begun, at: elapsed() }));
     await Promise.all([produce(), end]);
     const [from, to] = [await lastFrom, await end];
     return {

@@ -4,7 +4,7 @@
  * is compared with the tables. Exits with 1 when something is wrong, also when the planted naive reader lost nothing.
  * Run it with `npm run soak:events -- [--seconds N] [--json]`.
  */
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { migrate } from '../../dist/index.js';
 import { startChild } from './events/child.mjs';
@@ -66,14 +66,14 @@ async function disturb({ server, writers, seconds }) {
     crashes += 1;
     say(`the server crashed and is back`);
   };
-  await pause(FIRST_CRASH_AT * 1_000 * seconds);
+  await delay(FIRST_CRASH_AT * 1_000 * seconds);
   await crash();
   const late = writers.heard('late-done');
   writers.tell({ type: 'late', url: server.url, holdMs: LATE_FOR * 1_000 * seconds });
   await late;
   say('the late writer has committed');
   if (seconds >= SECOND_CRASH_FROM_SECONDS) await crash();
-  await pause(Math.max(0, overAt - Date.now()));
+  await delay(Math.max(0, overAt - Date.now()));
   return crashes;
 }
 

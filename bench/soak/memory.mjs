@@ -6,7 +6,7 @@
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import { startEmbedded } from '../../dist/embedded/index.js';
 import { connect, handle, migrate, startWorker, task } from '../../dist/index.js';
 
@@ -63,7 +63,7 @@ async function runUntil(target, connection, worker, submitted) {
     if (count < target && count - worker.stats.completed < MOST_WAITING) {
       count += await submitSome(connection, count, Math.min(BATCH, target - count));
     } else {
-      await pause(LOOK_MS);
+      await delay(LOOK_MS);
     }
   }
   return count;

@@ -1,6 +1,6 @@
 /**
  * What can be known about another process from its id: whether it lives, when it started and what it runs. A pid alone
- * is never trusted, because pids are reused. Files and locks built on this are in claims.ts.
+ * is never trusted, because pids are reused. Files and locks built on this are in markers.ts.
  */
 
 import { execFile } from 'node:child_process';

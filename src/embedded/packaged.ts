@@ -22,7 +22,7 @@ import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { dirname, join, relative, resolve } from 'node:path';
 import { canReach, canRead, claimPublicDirectory, type Account } from './account.ts';
-import { withLock } from './claims.ts';
+import { withLock } from './markers.ts';
 import { platformPackage, systemCode } from './unavailable.ts';
 
 const READ_ONLY_CODES = new Set(['EACCES', 'EPERM', 'EROFS']);

@@ -9,7 +9,7 @@ import pg from 'pg';
 import { isEngineError, type EngineError } from '../contract/errors.ts';
 import { fault, Kind, openShape, refuse, shape, type Opaque } from '../contract/shape/shape.ts';
 import { chooseBinaries } from './binaries.ts';
-import { addClaim, liveClaims, removeClaim, removeOwnClaims, withLock } from './claims.ts';
+import { addMarker, liveMarkers, removeMarker, removeOwnMarkers, withLock } from './markers.ts';
 import { initialise, SUPERUSER } from './cluster.ts';
 import { initialisedMajor, openHome, readPassword, type Home } from './home.ts';
 import { launch, shutDown, untilReady, type Postmaster, type StopMode } from './postmaster.ts';
@@ -92,8 +92,8 @@ async function join(home: Home, which: string, settings: string[]): Promise<Embe
   const password = await readPassword(home);
   for (let tries = 1; tries <= LAUNCH_TRIES; tries += 1) {
     const running = await untilReady(home);
-    // This process's claims on a server that died must not keep the new one running after its stop().
-    if (running === undefined) await removeOwnClaims(home.users);
+    // This process's markers of a server that died must not keep the new one running after its stop().
+    if (running === undefined) await removeOwnMarkers(home.users);
     const postmaster = running ?? (await launch(home, binaries, settings));
     const url = `postgres://${SUPERUSER}:${password}@127.0.0.1:${postmaster.port}/postgres`;
     const version = await askVersion(home, url).catch(async (error: unknown) => {
@@ -102,7 +102,7 @@ async function join(home: Home, which: string, settings: string[]): Promise<Embe
     });
     if (version === undefined) continue; // it stopped before it responded
     await ensureWatcher(home, postmaster, { binDir: binaries.binDir, isNew: running === undefined });
-    const claim = await addClaim(home.users);
+    const claim = await addMarker(home.users);
     return serverHandle(home, claim, { ...postmaster, url, version, binDir: binaries.binDir });
   }
   throw unavailable(
@@ -117,8 +117,8 @@ function serverHandle(
 ): EmbeddedServer {
   const release = (mode: StopMode): Promise<void> =>
     withLock(home.lock, async () => {
-      await removeClaim(claim);
-      if (mode === 'fast' && (await liveClaims(home.users)).length > 0) return;
+      await removeMarker(claim);
+      if (mode === 'fast' && (await liveMarkers(home.users)).length > 0) return;
       await shutDown(home, facts.binDir, mode);
     });
   // A second call must not touch the directory again: the caller may have removed it by then.

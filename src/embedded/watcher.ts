@@ -1,5 +1,5 @@
 /**
- * Stops a server without users, however its last user ended. A small separate process polls the users' claims, and when
+ * Stops a server without users, however its last user ended. A small separate process polls the users' markers, and when
  * none of them lives it stops the server under the start lock, so that nobody can be joining at the same time. Its code
  * is a string run by `node -e`, because a file beside this one would not survive a bundler.
  */
@@ -8,14 +8,14 @@ import { spawn } from 'node:child_process';
 import { basename } from 'node:path';
 import { runAs } from './account.ts';
 import { programPath } from './binaries.ts';
-import { addClaim, liveClaims } from './claims.ts';
+import { addMarker, liveMarkers } from './markers.ts';
 import type { Home } from './home.ts';
 import { findProcess } from './liveness.ts';
 import type { Postmaster } from './postmaster.ts';
 
-const LOOK_MS = 500;
+const POLL_MS = 500;
 /** Consecutive polls that must find no user: a program that restarts finds its server still running. */
-const EMPTY_LOOKS = 3;
+const EMPTY_POLLS = 3;
 const STOP_LIMIT_MS = 30_000;
 
 /** Other programs that may run this code (a single executable, an editor) do not accept code as an argument. */
@@ -29,18 +29,18 @@ export async function ensureWatcher(
 ): Promise<void> {
   if (!TAKES_TEXT.test(basename(process.execPath))) return;
   // The watcher of a server stopped a moment ago may still live; it ends with its own server.
-  if (!isNew && (await liveClaims(home.watcher)).length > 0) return;
+  if (!isNew && (await liveMarkers(home.watcher)).length > 0) return;
   const task = JSON.stringify({
     users: home.users,
     lock: home.lock,
     pid: postmaster.pid,
     started: (await findProcess(postmaster.pid))?.started ?? '',
     pgCtl: [programPath(binDir, 'pg_ctl'), 'stop', '-W', '-D', home.pgdata, '-m', 'fast'],
-    lookMs: LOOK_MS,
-    emptyLooks: EMPTY_LOOKS,
+    pollMs: POLL_MS,
+    emptyPolls: EMPTY_POLLS,
     stopLimitMs: STOP_LIMIT_MS,
   });
-  // Under this process's account, which may signal the server and read the claims.
+  // Under this process's account, which may signal the server and read the markers.
   const child = spawn(process.execPath, ['-e', WATCHER, task], {
     ...runAs(undefined),
     detached: true,
@@ -49,10 +49,10 @@ export async function ensureWatcher(
   // Without a watcher the server runs until it is stopped explicitly: no reason not to start.
   child.on('error', () => {});
   child.unref();
-  if (child.pid !== undefined) await addClaim(home.watcher, child.pid);
+  if (child.pid !== undefined) await addMarker(home.watcher, child.pid);
 }
 
-/** Claim names and the check for reused pids are the same as in claims.ts and liveness.ts. */
+/** Marker names and the check for reused pids are the same as in markers.ts and liveness.ts. */
 const WATCHER = String.raw`
 const fs = process.getBuiltinModule('node:fs');
 const { join } = process.getBuiltinModule('node:path');
@@ -125,8 +125,8 @@ const stop = () => {
 const look = () => {
   if (!serverLives()) return process.exit(0);
   empty = liveIn(task.users).length === 0 ? empty + 1 : 0;
-  if (empty >= task.emptyLooks && stop()) return;
-  setTimeout(look, task.lookMs);
+  if (empty >= task.emptyPolls && stop()) return;
+  setTimeout(look, task.pollMs);
 };
 look();
 `;

@@ -2,7 +2,7 @@
  * Writes events on demand: leases are held, and each renewal is one event, committed with the others of its call.
  * Everything here runs in a seat, on the Engine interface.
  */
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import { connect } from '../../../dist/index.js';
 import { workerPort } from '../../../dist/protocol/index.js';
 import { hostNow } from './readers.mjs';
@@ -64,7 +64,7 @@ export async function renewPaced({ batch, everyMs, calls }, seat) {
   const startedAt = performance.now();
   for (let call = 0; call < calls && failures.length === 0; call += 1) {
     const wait = startedAt + call * everyMs - performance.now();
-    if (wait > 0) await pause(wait);
+    if (wait > 0) await delay(wait);
     const slot = call % batches.length;
     if (underWay.has(slot)) throw new Error(`It cannot keep up with a call every ${everyMs} ms.`);
     pending.push(renewOne(slot));

@@ -2,7 +2,7 @@
  * In a seat: a worker, and beside it a second connection that submits flows to it, as a web server would. Flows one at
  * a time, many at once, and races over two processes. Knows no engine.
  */
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import { loadContender } from '../../contenders/index.mjs';
 import { percentile } from '../../harness/figures.mjs';
 import { Desk } from './desk.mjs';
@@ -42,7 +42,7 @@ async function settled(contender, target, expected) {
     const deadline = performance.now() + SETTLE_LIMIT_MS;
     while ((await probe.unsettled()) > 0) {
       if (performance.now() > deadline) throw new Error('The last members are never settled.');
-      await pause(PROBE_EVERY_MS);
+      await delay(PROBE_EVERY_MS);
     }
     const at = performance.now();
     const finished = await probe.finished();

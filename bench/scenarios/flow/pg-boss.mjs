@@ -4,7 +4,7 @@
  * next link before it is done. Both with loops of fetch and complete over large batches, its fastest setup. Runs in a
  * seat.
  */
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import { PgBoss } from 'pg-boss';
 
 const QUEUE = 'bench';
@@ -67,14 +67,14 @@ export async function openFlows({ target, settings, shape }, desk) {
   const working = async () => {
     while (!stopping.signal.aborted) {
       const jobs = await boss.fetch(QUEUE, { batchSize: BATCH });
-      if (jobs.length === 0) await pause(EMPTY_WAIT_MS);
+      if (jobs.length === 0) await delay(EMPTY_WAIT_MS);
       else await runBatch(boss, jobs, { desk, next });
     }
   };
   const resolving = async () => {
     while (!stopping.signal.aborted) {
       await boss.resolveFlow();
-      await pause(EMPTY_WAIT_MS);
+      await delay(EMPTY_WAIT_MS);
     }
   };
   const others = isByHand ? [] : [resolving()];

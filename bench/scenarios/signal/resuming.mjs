@@ -2,7 +2,7 @@
  * In a seat: a worker, and beside it a second connection that sends to it, as a web server would: signals to suspended
  * executions, or fresh executions as the baseline. One process, so that one clock stamps both ends.
  */
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import { connect, handle, startWorker, task } from '../../../dist/index.js';
 import { percentile } from '../../harness/figures.mjs';
 
@@ -55,7 +55,7 @@ async function until(isTrue, complaint) {
   const deadline = performance.now() + QUIET_LIMIT_MS;
   while (!(await isTrue())) {
     if (performance.now() > deadline) throw new Error(complaint());
-    await pause(TICK_MS);
+    await delay(TICK_MS);
   }
 }
 
@@ -102,7 +102,7 @@ async function suspend(sender, desk, count) {
   await until(() => desk.tokens.size >= count, complaint);
   // Counting them is work for the server: no more often than necessary.
   await until(
-    async () => (await suspended(sender)) >= count || void (await pause(COUNT_EVERY_MS)),
+    async () => (await suspended(sender)) >= count || void (await delay(COUNT_EVERY_MS)),
     complaint,
   );
 }
@@ -137,7 +137,7 @@ async function paced(desk, call, { first, end, perSecond }) {
   for (let sent = first; sent < end;) {
     const due = first + Math.floor(((performance.now() - startedAt) / 1_000) * perSecond);
     for (; sent < Math.min(due, end); sent += 1) calls.push(desk.send(sent, call));
-    await pause(TICK_MS);
+    await delay(TICK_MS);
   }
   await Promise.all(calls);
 }

@@ -2,7 +2,7 @@
  * Clocks of the stream scenarios: calls made one after the other, and frames sent at a fixed pace, regardless of the
  * responses. Knows no engine.
  */
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import { percentile } from '../../harness/figures.mjs';
 
 export const FRAME_BYTES = 200;
@@ -40,7 +40,7 @@ export async function paced({ count, perSecond }, send) {
   const sending = [];
   for (let n = 0; n < count; n += 1) {
     const wait = startedAt + (n * 1_000) / perSecond - performance.now();
-    if (wait > 0) await pause(wait);
+    if (wait > 0) await delay(wait);
     sending.push(send(n, JSON.stringify({ n, at: hostNow() }).padEnd(FRAME_BYTES)));
   }
   await Promise.all(sending);
@@ -67,7 +67,7 @@ export class Arrivals {
     const deadline = performance.now() + QUIET_LIMIT_MS;
     while (this.received < expected) {
       if (performance.now() > deadline) throw new Error(`${this.received} of ${expected} frames were read.`);
-      await pause(TICK_MS);
+      await delay(TICK_MS);
     }
     if (this.received > expected) throw new Error(`${this.received} frames were read, not ${expected}.`);
     const sorted = this.#lateMs.toSorted((a, b) => a - b);

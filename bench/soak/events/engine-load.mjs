@@ -2,7 +2,7 @@
  * The real engine beside the plain writers: executions are submitted, claimed and completed through it, so that the run
  * includes the events of its own functions.
  */
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import { connect, handle, isEngineError, startWorker, task } from '../../../dist/index.js';
 
 const work = task('soak');
@@ -29,7 +29,7 @@ export async function runEngine(url, ledger, stop) {
     } catch (error) {
       if (!isEngineError(error) || !PASSING.includes(error.code)) ledger.fault(error);
     }
-    await pause(EVERY_MS);
+    await delay(EVERY_MS);
   }
   await worker.stop();
   await connection.close();

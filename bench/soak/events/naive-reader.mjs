@@ -2,7 +2,7 @@
  * A planted bug: the reader everybody writes first, `ev_id > cursor ORDER BY ev_id`. An event that commits after a
  * higher id was read is never seen. A soak in which it loses nothing has shown nothing.
  */
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import { isGone, Session } from './session.mjs';
 
 const PAGE = 5_000;
@@ -25,7 +25,7 @@ export function startNaiveReader(url) {
       await read().catch((error) => {
         if (!isGone(error)) throw error;
       });
-      await pause(EVERY_MS);
+      await delay(EVERY_MS);
     }
     while ((await read()) > 0);
     await session.close();

@@ -2,7 +2,7 @@
  * Writers that stay open: one that commits long after events with higher ids were read, and one that prepares its
  * transactions and settles them later, even after a crash. Each has its own entity, so that it blocks nobody.
  */
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import { beginOn, below, commit, HOT_ENTITIES } from './transaction.mjs';
 import { isGone, Session } from './session.mjs';
 
@@ -20,7 +20,7 @@ export async function writeLate(url, ledger, { name, entity, holdMs }) {
     const open = await beginOn(session, HOT_ENTITIES + entity, name, LATE_STATEMENTS * LATE_EVENTS);
     for (let index = 0; index < LATE_STATEMENTS; index += 1) {
       await open.write(LATE_EVENTS);
-      await pause(holdMs / LATE_STATEMENTS);
+      await delay(holdMs / LATE_STATEMENTS);
     }
     await commit(session, ledger, name, open.used);
     ledger.noteLength(performance.now() - startedAt);
@@ -63,7 +63,7 @@ async function prepareOne(session, ledger, tx, entity) {
       return;
     }
   }
-  await pause(below(PREPARED_HOLD_MS));
+  await delay(below(PREPARED_HOLD_MS));
   await settle(session, tx, verb);
   if (verb === 'COMMIT') ledger.committed.set(tx, count);
   else ledger.aborted.add(tx);

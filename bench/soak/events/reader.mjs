@@ -2,7 +2,7 @@
  * A reader of the feed that is interrupted at random, in every way a reader can be, and resumes from the cursor of the
  * last event it received and from nothing else.
  */
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import { isEngineError } from '../../../dist/index.js';
 import { Record } from './record.mjs';
 
@@ -56,7 +56,7 @@ export class Reader {
         await this.#follow(AbortSignal.any([ending.signal, this.#stopping.signal]));
       } catch (error) {
         if (!this.#mayFailSo(error)) this.faults.push(String(error?.stack ?? error));
-        await pause(TRY_AGAIN_MS);
+        await delay(TRY_AGAIN_MS);
       } finally {
         clearTimeout(this.#timer);
       }
@@ -86,7 +86,7 @@ export class Reader {
       if (left < 0 && this.#interruption === 'dawdle') {
         this.counts.dawdle += 1;
         left = Number.POSITIVE_INFINITY;
-        await pause(LAZY_MS);
+        await delay(LAZY_MS);
       }
     }
   }

@@ -2,7 +2,7 @@
  * Rivals that assign positions, on separate connections, and a session that kills one of them again and again, in the
  * middle of a call if possible. Meanwhile the log moves on to its next slot now and then.
  */
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import { isGone, SCHEMA, Session } from './session.mjs';
 
 const RIVALS = 3;
@@ -30,7 +30,7 @@ export function startSequencers(url, { seconds, fault }) {
       } catch (error) {
         if (!isGone(error)) fault(error);
       }
-      await pause(everyMs(), undefined, { signal: stopping.signal }).catch(() => undefined);
+      await delay(everyMs(), undefined, { signal: stopping.signal }).catch(() => undefined);
     }
     await session.close();
   };

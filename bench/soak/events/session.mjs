@@ -2,7 +2,7 @@
  * A plain connection that comes back: its user gets the error of the running statement, and a new connection with the
  * next one. What a lost connection means is up to the user.
  */
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 
 export const SCHEMA = 'flowfabric';
@@ -72,7 +72,7 @@ export class Session {
         this.#client = client;
       } catch (error) {
         if (!isGone(error) || Date.now() > deadline) throw error;
-        await pause(RECONNECT_MS);
+        await delay(RECONNECT_MS);
       }
     }
     return this.#client;

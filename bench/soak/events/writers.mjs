@@ -2,7 +2,7 @@
  * The process of all writers. Given the server's address, it writes until it is told to stop, and then reports what it
  * knows about every transaction. It exits when its parent process does.
  */
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import { runEngine } from './engine-load.mjs';
 import { Ledger } from './ledger.mjs';
 import { writeLate, writePrepared } from './patient-writers.mjs';
@@ -28,7 +28,7 @@ async function writeShort(url, writer) {
       ledger.fault(error);
       await session.abandon();
     }
-    await pause(below(PAUSE_MS));
+    await delay(below(PAUSE_MS));
   }
   await session.close();
 }

@@ -1,7 +1,7 @@
 /**
- * Claims of processes on a data directory: empty files whose name identifies the process. A claim counts only while its
- * process lives, so a killed process never blocks others. Because every claim has its own name, removing a dead one can
- * never remove a live one. The start lock and the list of users are both built from claims.
+ * Markers of processes on a data directory: empty files whose name identifies the process. A marker counts only while its
+ * process lives, so a killed process never blocks others. Because every marker has its own name, removing a dead one can
+ * never remove a live one. The start lock and the list of users are both built from markers.
  */
 
 import { randomBytes } from 'node:crypto';
@@ -15,8 +15,8 @@ const LOCK_LIMIT_MS = 180_000; // longer than the longest work done under the lo
 const LOCK_POLL_MS = 5;
 const LOCK_JITTER_MS = 15;
 
-/** Adds a claim, of this process or another one, to the directory and returns its path. */
-export async function addClaim(directory: string, pid = process.pid): Promise<string> {
+/** Adds a marker, of this process or another one, to the directory and returns its path. */
+export async function addMarker(directory: string, pid = process.pid): Promise<string> {
   const found = await findProcess(pid);
   const path = join(directory, `${pid}-${found?.started ?? ''}-${randomBytes(6).toString('hex')}`);
   await mkdir(directory, { recursive: true, mode: 0o700 });
@@ -24,25 +24,25 @@ export async function addClaim(directory: string, pid = process.pid): Promise<st
   return path;
 }
 
-export async function removeClaim(path: string): Promise<void> {
+export async function removeMarker(path: string): Promise<void> {
   await rm(path, { force: true });
 }
 
-/** Removes all claims of this process. */
-export async function removeOwnClaims(directory: string): Promise<void> {
-  for (const path of await liveClaims(directory)) {
-    if (basename(path).startsWith(`${process.pid}-`)) await removeClaim(path);
+/** Removes all markers of this process. */
+export async function removeOwnMarkers(directory: string): Promise<void> {
+  for (const path of await liveMarkers(directory)) {
+    if (basename(path).startsWith(`${process.pid}-`)) await removeMarker(path);
   }
 }
 
-/** Paths of the claims whose process lives. Claims of dead processes are removed on the way. */
-export async function liveClaims(directory: string): Promise<string[]> {
+/** Paths of the markers whose process lives. Markers of dead processes are removed on the way. */
+export async function liveMarkers(directory: string): Promise<string[]> {
   const names = await readdir(directory).catch(() => []);
   const live: string[] = [];
   for (const name of names) {
     const path = join(directory, name);
     if (await isLive(name)) live.push(path);
-    else await removeClaim(path);
+    else await removeMarker(path);
   }
   return live;
 }
@@ -57,25 +57,25 @@ async function isLive(name: string): Promise<boolean> {
 
 /** Runs the work under the lock, which excludes other processes and other callers in this one. */
 export async function withLock<T>(directory: string, work: () => Promise<T>): Promise<T> {
-  const claim = await acquire(directory);
+  const marker = await acquire(directory);
   try {
     return await work();
   } finally {
-    await removeClaim(claim);
+    await removeMarker(marker);
   }
 }
 
-// Everybody claims first and checks second: of two concurrent claims at least one sees the other and backs off. Both
+// Everybody adds a marker first and checks second: of two concurrent markers at least one sees the other and backs off. Both
 // may; the random delay then separates them.
 async function acquire(directory: string): Promise<string> {
   const deadline = Date.now() + LOCK_LIMIT_MS;
   for (;;) {
-    let others = await liveClaims(directory);
+    let others = await liveMarkers(directory);
     if (others.length === 0) {
-      const claim = await addClaim(directory);
-      others = (await liveClaims(directory)).filter((path) => path !== claim);
-      if (others.length === 0) return claim;
-      await removeClaim(claim);
+      const marker = await addMarker(directory);
+      others = (await liveMarkers(directory)).filter((path) => path !== marker);
+      if (others.length === 0) return marker;
+      await removeMarker(marker);
     }
     if (Date.now() > deadline) {
       throw cannotStart(
