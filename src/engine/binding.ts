@@ -2,7 +2,7 @@
  * Binds operations to an open engine: each first checks that the engine is not closed, and is counted and traced if
  * OpenTelemetry is set up. Every operation goes through here. How it is bound is declared where it is listed.
  */
-import { reporting } from '../telemetry/open-telemetry.ts';
+import { reporting } from '../telemetry/reporting.ts';
 import type { Telemetry } from '../telemetry/operations.ts';
 import type { EngineContext } from './kit/context.ts';
 

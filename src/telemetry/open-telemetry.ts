@@ -1,28 +1,18 @@
 /**
  * OpenTelemetry as the rest of the code uses it: loaded if it is installed, and never in the way. Its API calls the
  * application's span processors, meters and context managers, which may throw; no such error may reach the work that is
- * reported. So the work runs exactly once, and everything else runs `quietly`.
+ * reported. So the work runs exactly once, and everything else runs `quietly`. Published types must not lead here: the API
+ * is an optional dependency, and its types may be missing.
  */
 import type * as Otel from '@opentelemetry/api';
 import type { SpanName } from '../contract/trace-context.ts';
+import { quietly, reporting, type Ended } from './reporting.ts';
 
 export type OpenTelemetry = typeof Otel;
-
-/** How some work ended. The result is told apart from the error because anything may be thrown, `undefined` too. */
-export type Ended = { result: 'ok' } | { result: 'error'; error: unknown };
 
 /** The API is an optional peer dependency: undefined if it is not installed. */
 export async function loadOpenTelemetry(): Promise<OpenTelemetry | undefined> {
   return import('@opentelemetry/api').catch(() => undefined);
-}
-
-/** Reports something. Undefined if that threw. */
-export function quietly<Value>(report: () => Value): Value | undefined {
-  try {
-    return report();
-  } catch {
-    return undefined;
-  }
 }
 
 /** The span that is active where this is called. */
@@ -58,20 +48,6 @@ function attempted<Value>(work: () => Value): () => Value {
       throw error;
     };
   }
-}
-
-/** Calls `report` with how the work ended. */
-export function reporting<Value>(work: Promise<Value>, report: (ended: Ended) => void): Promise<Value> {
-  return work.then(
-    (value) => {
-      quietly(() => report({ result: 'ok' }));
-      return value;
-    },
-    (error: unknown) => {
-      quietly(() => report({ result: 'error', error }));
-      throw error;
-    },
-  );
 }
 
 export interface Spanned {

@@ -6,16 +6,8 @@
 import type * as Otel from '@opentelemetry/api';
 import { isEngineError } from '../contract/errors.ts';
 import type { SpanName } from '../contract/trace-context.ts';
-import {
-  activeSpan,
-  inSpan,
-  loadOpenTelemetry,
-  outsideSpans,
-  quietly,
-  reporting,
-  type Ended,
-  type OpenTelemetry,
-} from './open-telemetry.ts';
+import { activeSpan, inSpan, loadOpenTelemetry, outsideSpans, type OpenTelemetry } from './open-telemetry.ts';
+import { quietly, reporting, type Ended } from './reporting.ts';
 
 const SCOPE = 'flowfabric';
 const DESCRIPTION = { description: 'Operations of the engine, by name and outcome.' };

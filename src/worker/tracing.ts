@@ -8,13 +8,8 @@ import type * as Otel from '@opentelemetry/api';
 import { traceOf, withTrace } from '../contract/trace-context.ts';
 import type { SpawnOptions, StepFunction, TaskContext } from '../define/task-context.ts';
 import type { Middleware } from '../define/handlers.ts';
-import {
-  activeSpan,
-  inSpan,
-  loadOpenTelemetry,
-  quietly,
-  type OpenTelemetry,
-} from '../telemetry/open-telemetry.ts';
+import { activeSpan, inSpan, loadOpenTelemetry, type OpenTelemetry } from '../telemetry/open-telemetry.ts';
+import { quietly } from '../telemetry/reporting.ts';
 import { TaskAborted } from './task.ts';
 
 const SCOPE = 'flowfabric';
