@@ -10,7 +10,7 @@ import type { EngineContext } from './kit/context.ts';
  * How an operation is bound if it is not simply a call with a span around it.
  * - `at once`: returns, without a promise, something that is read or called later; it is only counted.
  * - `frequent`: called by a worker all the time, mostly for nothing; it is only counted.
- * - `lasting`: what it starts goes on after the call, and does not belong to the call's span.
+ * - `lasting`: what it starts continues after the call, and does not belong to the call's span.
  */
 type Mode = 'at once' | 'frequent' | 'lasting';
 
