@@ -35,6 +35,25 @@ CREATE TYPE ff_terminal_outcome AS ENUM ('none', 'success', 'failed', 'cancelled
 
 CREATE TYPE ff_timer_kind AS ENUM ('eligible', 'child_ended', 'deadline', 'attempt_limit', 'suspension', 'waitpoint');
 
+CREATE TYPE ff_claimable AS (
+  ids uuid[],
+  parts smallint[],
+  routes integer[],
+  priorities integer[],
+  seqs bigint[],
+  namespaces text[],
+  attempts integer[],
+  epochs bigint[],
+  retries integer[],
+  createds bigint[],
+  generations smallint[],
+  states ff_attempt_state[],
+  limits bigint[],
+  flows uuid[],
+  tags jsonb[],
+  payloads jsonb[]
+);
+
 CREATE TYPE ff_locked AS (
   ordinal integer,
   execution_id uuid,
@@ -46,51 +65,51 @@ CREATE TYPE ff_locked AS (
   lease_epoch bigint,
   retry_count integer,
   attempt_state ff_attempt_state,
-  lease_id uuid,
+  claim_no bigint,
   worker_id text,
   worker_instance_id text,
   attempt_started_at_ms bigint,
   tags jsonb,
   retain_ms bigint,
-  flow_id uuid
+  flow_id uuid,
+  resumed boolean
 );
 
 CREATE TABLE ff_attempt_history (
   execution_id uuid NOT NULL,
-  lease_id uuid,
   lease_epoch bigint NOT NULL,
-  started_at_ms bigint NOT NULL,
+  started_at_ms bigint,
   ended_at_ms bigint,
   retry_at_ms bigint,
+  retain_ms bigint,
+  look_again_at_ms bigint,
   attempt_index integer NOT NULL,
   outcome ff_attempt_outcome,
+  terminal_outcome ff_terminal_outcome,
   partition_key smallint NOT NULL,
+  namespace text,
   worker_id text,
   worker_instance_id text,
   interrupted_by text,
   failure_message text,
   failure_category text,
+  ended_by text,
   given_up bigint[],
+  result jsonb,
   CONSTRAINT ff_attempt_history_pkey PRIMARY KEY (execution_id, partition_key, attempt_index),
-  CONSTRAINT ff_attempt_history_ended CHECK (((outcome IS NULL) = (ended_at_ms IS NULL))),
+  CONSTRAINT ff_attempt_history_ended CHECK (((((outcome IS NULL) AND (terminal_outcome IS NULL)) = (ended_at_ms IS NULL)) AND ((terminal_outcome IS NULL) = (namespace IS NULL)) AND (terminal_outcome <> 'none'::ff_terminal_outcome))),
   CONSTRAINT ff_attempt_history_interrupted_by_check CHECK ((interrupted_by = ANY (ARRAY['expired'::text, 'revoked'::text])))
 );
-
-CREATE TABLE ff_body (
-  execution_id uuid NOT NULL,
-  partition_key smallint NOT NULL,
-  payload jsonb,
-  policy jsonb NOT NULL,
-  tags jsonb NOT NULL,
-  CONSTRAINT ff_body_pkey PRIMARY KEY (execution_id, partition_key)
-);
+CREATE INDEX ff_ended ON ff_attempt_history USING btree (namespace, terminal_outcome, ended_at_ms) WHERE ((terminal_outcome IS NOT NULL) AND (retain_ms IS NULL) AND (look_again_at_ms IS NULL));
+CREATE INDEX ff_ended_kept ON ff_attempt_history USING btree (namespace, terminal_outcome, ended_at_ms) WHERE ((terminal_outcome IS NOT NULL) AND ((retain_ms IS NOT NULL) OR (look_again_at_ms IS NOT NULL)));
+CREATE INDEX ff_ended_kept_until ON ff_attempt_history USING btree (COALESCE(look_again_at_ms, (ended_at_ms + retain_ms))) WHERE ((terminal_outcome IS NOT NULL) AND ((retain_ms IS NOT NULL) OR (look_again_at_ms IS NOT NULL)));
 
 CREATE TABLE ff_cancel_backlog (
   flow_id uuid NOT NULL,
   requested_at_ms bigint NOT NULL,
   done_to uuid,
   partition_key smallint NOT NULL,
-  CONSTRAINT ff_cancel_backlog_pkey PRIMARY KEY (flow_id)
+  CONSTRAINT ff_cancel_backlog_pkey PRIMARY KEY (flow_id) INCLUDE (partition_key)
 );
 
 CREATE TABLE ff_child_wait (
@@ -100,7 +119,7 @@ CREATE TABLE ff_child_wait (
   partition_key smallint NOT NULL,
   needed integer NOT NULL,
   children uuid[] NOT NULL,
-  CONSTRAINT ff_child_wait_pkey PRIMARY KEY (execution_id)
+  CONSTRAINT ff_child_wait_pkey PRIMARY KEY (execution_id) INCLUDE (partition_key)
 );
 
 CREATE TABLE ff_consumer (
@@ -128,10 +147,10 @@ CREATE TABLE ff_edge (
   state ff_edge_state NOT NULL,
   is_counted boolean DEFAULT false NOT NULL,
   input_name text,
-  CONSTRAINT ff_edge_pkey PRIMARY KEY (upstream_eid, downstream_eid)
+  CONSTRAINT ff_edge_pkey PRIMARY KEY (upstream_eid, downstream_eid) INCLUDE (partition_key)
 ) WITH (fillfactor=80);
 CREATE INDEX ff_edge_downstream ON ff_edge USING btree (downstream_eid);
-CREATE UNIQUE INDEX ff_edge_name ON ff_edge USING btree (edge_id);
+CREATE UNIQUE INDEX ff_edge_name ON ff_edge USING btree (edge_id) INCLUDE (partition_key);
 
 CREATE TABLE ff_edge_group (
   downstream_eid uuid NOT NULL,
@@ -149,7 +168,7 @@ CREATE TABLE ff_edge_group (
   cancel_siblings_pending_flag boolean DEFAULT false NOT NULL,
   cancel_siblings_reason text,
   cancel_siblings_pending_members text[] DEFAULT '{}'::text[] NOT NULL,
-  CONSTRAINT ff_edge_group_pkey PRIMARY KEY (downstream_eid),
+  CONSTRAINT ff_edge_group_pkey PRIMARY KEY (downstream_eid) INCLUDE (partition_key),
   CONSTRAINT ff_edge_group_counted CHECK ((((success_count + fail_count) + skip_count) <= edge_count)),
   CONSTRAINT ff_edge_group_decided CHECK (((group_state = 'pending'::ff_group_state) = (decided_at_ms IS NULL)))
 ) WITH (fillfactor=50);
@@ -161,62 +180,40 @@ CREATE TABLE ff_end_order (
   place integer NOT NULL,
   partition_key smallint NOT NULL,
   ends jsonb NOT NULL,
-  CONSTRAINT ff_end_order_pkey PRIMARY KEY (execution_id, lease_epoch, place)
+  CONSTRAINT ff_end_order_pkey PRIMARY KEY (execution_id, lease_epoch, place) INCLUDE (partition_key)
 );
-
-CREATE TABLE ff_event (
-  ev_id bigint GENERATED ALWAYS AS IDENTITY NOT NULL,
-  xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
-  occurred_at_ms bigint NOT NULL,
-  execution_id uuid,
-  flow_id uuid,
-  lease_id uuid,
-  lease_epoch bigint,
-  attempt_index integer,
-  route_id integer,
-  family ff_event_family NOT NULL,
-  partition_key smallint,
-  slot smallint NOT NULL,
-  event_type text NOT NULL,
-  namespace text NOT NULL,
-  worker_instance_id text,
-  tags jsonb NOT NULL,
-  detail jsonb,
-  CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, event_type)),
-  CONSTRAINT ff_event_subject CHECK (
-CASE
-    WHEN (execution_id IS NULL) THEN ((family = ANY (ARRAY['operator'::ff_event_family, 'worker'::ff_event_family])) OR ((family = 'flow'::ff_event_family) AND (num_nulls(flow_id, partition_key) = 0)))
-    ELSE (num_nulls(partition_key, route_id, attempt_index, lease_epoch) = 0)
-END)
-) PARTITION BY LIST (slot);
-CREATE INDEX ff_event_by_id ON ONLY ff_event USING btree (ev_id);
-CREATE INDEX ff_event_by_transaction ON ONLY ff_event USING btree (xid);
 
 CREATE TABLE ff_event_0 (
   ev_id bigint GENERATED ALWAYS AS IDENTITY NOT NULL,
   xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
   occurred_at_ms bigint NOT NULL,
+  n integer DEFAULT 1 NOT NULL,
+  family ff_event_family NOT NULL,
+  slot smallint NOT NULL,
+  partition_key smallint,
   execution_id uuid,
   flow_id uuid,
-  lease_id uuid,
   lease_epoch bigint,
   attempt_index integer,
   route_id integer,
-  family ff_event_family NOT NULL,
-  partition_key smallint,
-  slot smallint NOT NULL,
-  event_type text NOT NULL,
-  namespace text NOT NULL,
+  event_type text,
+  namespace text,
   worker_instance_id text,
-  tags jsonb NOT NULL,
+  tags jsonb,
   detail jsonb,
-  CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, event_type)),
-  CONSTRAINT ff_event_subject CHECK (
-CASE
-    WHEN (execution_id IS NULL) THEN ((family = ANY (ARRAY['operator'::ff_event_family, 'worker'::ff_event_family])) OR ((family = 'flow'::ff_event_family) AND (num_nulls(flow_id, partition_key) = 0)))
-    ELSE (num_nulls(partition_key, route_id, attempt_index, lease_epoch) = 0)
-END)
-) /* of ff_event FOR VALUES IN ('0') */;
+  partition_keys smallint[] STORAGE EXTERNAL,
+  execution_ids uuid[] STORAGE EXTERNAL,
+  flow_ids uuid[] STORAGE EXTERNAL,
+  lease_epochs bigint[],
+  attempt_indexes integer[],
+  route_ids integer[],
+  event_types text[],
+  namespaces text[],
+  worker_instance_ids text[],
+  tag_sets jsonb[],
+  details jsonb[],
+  CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, n, event_type, event_types))
+) /* of ff_event_pack FOR VALUES IN ('0') */;
 CREATE INDEX ff_event_0_ev_id_idx ON ff_event_0 USING btree (ev_id);
 CREATE INDEX ff_event_0_xid_idx ON ff_event_0 USING btree (xid);
 
@@ -224,27 +221,33 @@ CREATE TABLE ff_event_1 (
   ev_id bigint GENERATED ALWAYS AS IDENTITY NOT NULL,
   xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
   occurred_at_ms bigint NOT NULL,
+  n integer DEFAULT 1 NOT NULL,
+  family ff_event_family NOT NULL,
+  slot smallint NOT NULL,
+  partition_key smallint,
   execution_id uuid,
   flow_id uuid,
-  lease_id uuid,
   lease_epoch bigint,
   attempt_index integer,
   route_id integer,
-  family ff_event_family NOT NULL,
-  partition_key smallint,
-  slot smallint NOT NULL,
-  event_type text NOT NULL,
-  namespace text NOT NULL,
+  event_type text,
+  namespace text,
   worker_instance_id text,
-  tags jsonb NOT NULL,
+  tags jsonb,
   detail jsonb,
-  CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, event_type)),
-  CONSTRAINT ff_event_subject CHECK (
-CASE
-    WHEN (execution_id IS NULL) THEN ((family = ANY (ARRAY['operator'::ff_event_family, 'worker'::ff_event_family])) OR ((family = 'flow'::ff_event_family) AND (num_nulls(flow_id, partition_key) = 0)))
-    ELSE (num_nulls(partition_key, route_id, attempt_index, lease_epoch) = 0)
-END)
-) /* of ff_event FOR VALUES IN ('1') */;
+  partition_keys smallint[] STORAGE EXTERNAL,
+  execution_ids uuid[] STORAGE EXTERNAL,
+  flow_ids uuid[] STORAGE EXTERNAL,
+  lease_epochs bigint[],
+  attempt_indexes integer[],
+  route_ids integer[],
+  event_types text[],
+  namespaces text[],
+  worker_instance_ids text[],
+  tag_sets jsonb[],
+  details jsonb[],
+  CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, n, event_type, event_types))
+) /* of ff_event_pack FOR VALUES IN ('1') */;
 CREATE INDEX ff_event_1_ev_id_idx ON ff_event_1 USING btree (ev_id);
 CREATE INDEX ff_event_1_xid_idx ON ff_event_1 USING btree (xid);
 
@@ -252,27 +255,33 @@ CREATE TABLE ff_event_2 (
   ev_id bigint GENERATED ALWAYS AS IDENTITY NOT NULL,
   xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
   occurred_at_ms bigint NOT NULL,
+  n integer DEFAULT 1 NOT NULL,
+  family ff_event_family NOT NULL,
+  slot smallint NOT NULL,
+  partition_key smallint,
   execution_id uuid,
   flow_id uuid,
-  lease_id uuid,
   lease_epoch bigint,
   attempt_index integer,
   route_id integer,
-  family ff_event_family NOT NULL,
-  partition_key smallint,
-  slot smallint NOT NULL,
-  event_type text NOT NULL,
-  namespace text NOT NULL,
+  event_type text,
+  namespace text,
   worker_instance_id text,
-  tags jsonb NOT NULL,
+  tags jsonb,
   detail jsonb,
-  CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, event_type)),
-  CONSTRAINT ff_event_subject CHECK (
-CASE
-    WHEN (execution_id IS NULL) THEN ((family = ANY (ARRAY['operator'::ff_event_family, 'worker'::ff_event_family])) OR ((family = 'flow'::ff_event_family) AND (num_nulls(flow_id, partition_key) = 0)))
-    ELSE (num_nulls(partition_key, route_id, attempt_index, lease_epoch) = 0)
-END)
-) /* of ff_event FOR VALUES IN ('2') */;
+  partition_keys smallint[] STORAGE EXTERNAL,
+  execution_ids uuid[] STORAGE EXTERNAL,
+  flow_ids uuid[] STORAGE EXTERNAL,
+  lease_epochs bigint[],
+  attempt_indexes integer[],
+  route_ids integer[],
+  event_types text[],
+  namespaces text[],
+  worker_instance_ids text[],
+  tag_sets jsonb[],
+  details jsonb[],
+  CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, n, event_type, event_types))
+) /* of ff_event_pack FOR VALUES IN ('2') */;
 CREATE INDEX ff_event_2_ev_id_idx ON ff_event_2 USING btree (ev_id);
 CREATE INDEX ff_event_2_xid_idx ON ff_event_2 USING btree (xid);
 
@@ -280,27 +289,33 @@ CREATE TABLE ff_event_3 (
   ev_id bigint GENERATED ALWAYS AS IDENTITY NOT NULL,
   xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
   occurred_at_ms bigint NOT NULL,
+  n integer DEFAULT 1 NOT NULL,
+  family ff_event_family NOT NULL,
+  slot smallint NOT NULL,
+  partition_key smallint,
   execution_id uuid,
   flow_id uuid,
-  lease_id uuid,
   lease_epoch bigint,
   attempt_index integer,
   route_id integer,
-  family ff_event_family NOT NULL,
-  partition_key smallint,
-  slot smallint NOT NULL,
-  event_type text NOT NULL,
-  namespace text NOT NULL,
+  event_type text,
+  namespace text,
   worker_instance_id text,
-  tags jsonb NOT NULL,
+  tags jsonb,
   detail jsonb,
-  CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, event_type)),
-  CONSTRAINT ff_event_subject CHECK (
-CASE
-    WHEN (execution_id IS NULL) THEN ((family = ANY (ARRAY['operator'::ff_event_family, 'worker'::ff_event_family])) OR ((family = 'flow'::ff_event_family) AND (num_nulls(flow_id, partition_key) = 0)))
-    ELSE (num_nulls(partition_key, route_id, attempt_index, lease_epoch) = 0)
-END)
-) /* of ff_event FOR VALUES IN ('3') */;
+  partition_keys smallint[] STORAGE EXTERNAL,
+  execution_ids uuid[] STORAGE EXTERNAL,
+  flow_ids uuid[] STORAGE EXTERNAL,
+  lease_epochs bigint[],
+  attempt_indexes integer[],
+  route_ids integer[],
+  event_types text[],
+  namespaces text[],
+  worker_instance_ids text[],
+  tag_sets jsonb[],
+  details jsonb[],
+  CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, n, event_type, event_types))
+) /* of ff_event_pack FOR VALUES IN ('3') */;
 CREATE INDEX ff_event_3_ev_id_idx ON ff_event_3 USING btree (ev_id);
 CREATE INDEX ff_event_3_xid_idx ON ff_event_3 USING btree (xid);
 
@@ -308,27 +323,33 @@ CREATE TABLE ff_event_4 (
   ev_id bigint GENERATED ALWAYS AS IDENTITY NOT NULL,
   xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
   occurred_at_ms bigint NOT NULL,
+  n integer DEFAULT 1 NOT NULL,
+  family ff_event_family NOT NULL,
+  slot smallint NOT NULL,
+  partition_key smallint,
   execution_id uuid,
   flow_id uuid,
-  lease_id uuid,
   lease_epoch bigint,
   attempt_index integer,
   route_id integer,
-  family ff_event_family NOT NULL,
-  partition_key smallint,
-  slot smallint NOT NULL,
-  event_type text NOT NULL,
-  namespace text NOT NULL,
+  event_type text,
+  namespace text,
   worker_instance_id text,
-  tags jsonb NOT NULL,
+  tags jsonb,
   detail jsonb,
-  CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, event_type)),
-  CONSTRAINT ff_event_subject CHECK (
-CASE
-    WHEN (execution_id IS NULL) THEN ((family = ANY (ARRAY['operator'::ff_event_family, 'worker'::ff_event_family])) OR ((family = 'flow'::ff_event_family) AND (num_nulls(flow_id, partition_key) = 0)))
-    ELSE (num_nulls(partition_key, route_id, attempt_index, lease_epoch) = 0)
-END)
-) /* of ff_event FOR VALUES IN ('4') */;
+  partition_keys smallint[] STORAGE EXTERNAL,
+  execution_ids uuid[] STORAGE EXTERNAL,
+  flow_ids uuid[] STORAGE EXTERNAL,
+  lease_epochs bigint[],
+  attempt_indexes integer[],
+  route_ids integer[],
+  event_types text[],
+  namespaces text[],
+  worker_instance_ids text[],
+  tag_sets jsonb[],
+  details jsonb[],
+  CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, n, event_type, event_types))
+) /* of ff_event_pack FOR VALUES IN ('4') */;
 CREATE INDEX ff_event_4_ev_id_idx ON ff_event_4 USING btree (ev_id);
 CREATE INDEX ff_event_4_xid_idx ON ff_event_4 USING btree (xid);
 
@@ -336,27 +357,33 @@ CREATE TABLE ff_event_5 (
   ev_id bigint GENERATED ALWAYS AS IDENTITY NOT NULL,
   xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
   occurred_at_ms bigint NOT NULL,
+  n integer DEFAULT 1 NOT NULL,
+  family ff_event_family NOT NULL,
+  slot smallint NOT NULL,
+  partition_key smallint,
   execution_id uuid,
   flow_id uuid,
-  lease_id uuid,
   lease_epoch bigint,
   attempt_index integer,
   route_id integer,
-  family ff_event_family NOT NULL,
-  partition_key smallint,
-  slot smallint NOT NULL,
-  event_type text NOT NULL,
-  namespace text NOT NULL,
+  event_type text,
+  namespace text,
   worker_instance_id text,
-  tags jsonb NOT NULL,
+  tags jsonb,
   detail jsonb,
-  CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, event_type)),
-  CONSTRAINT ff_event_subject CHECK (
-CASE
-    WHEN (execution_id IS NULL) THEN ((family = ANY (ARRAY['operator'::ff_event_family, 'worker'::ff_event_family])) OR ((family = 'flow'::ff_event_family) AND (num_nulls(flow_id, partition_key) = 0)))
-    ELSE (num_nulls(partition_key, route_id, attempt_index, lease_epoch) = 0)
-END)
-) /* of ff_event FOR VALUES IN ('5') */;
+  partition_keys smallint[] STORAGE EXTERNAL,
+  execution_ids uuid[] STORAGE EXTERNAL,
+  flow_ids uuid[] STORAGE EXTERNAL,
+  lease_epochs bigint[],
+  attempt_indexes integer[],
+  route_ids integer[],
+  event_types text[],
+  namespaces text[],
+  worker_instance_ids text[],
+  tag_sets jsonb[],
+  details jsonb[],
+  CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, n, event_type, event_types))
+) /* of ff_event_pack FOR VALUES IN ('5') */;
 CREATE INDEX ff_event_5_ev_id_idx ON ff_event_5 USING btree (ev_id);
 CREATE INDEX ff_event_5_xid_idx ON ff_event_5 USING btree (xid);
 
@@ -364,27 +391,33 @@ CREATE TABLE ff_event_6 (
   ev_id bigint GENERATED ALWAYS AS IDENTITY NOT NULL,
   xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
   occurred_at_ms bigint NOT NULL,
+  n integer DEFAULT 1 NOT NULL,
+  family ff_event_family NOT NULL,
+  slot smallint NOT NULL,
+  partition_key smallint,
   execution_id uuid,
   flow_id uuid,
-  lease_id uuid,
   lease_epoch bigint,
   attempt_index integer,
   route_id integer,
-  family ff_event_family NOT NULL,
-  partition_key smallint,
-  slot smallint NOT NULL,
-  event_type text NOT NULL,
-  namespace text NOT NULL,
+  event_type text,
+  namespace text,
   worker_instance_id text,
-  tags jsonb NOT NULL,
+  tags jsonb,
   detail jsonb,
-  CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, event_type)),
-  CONSTRAINT ff_event_subject CHECK (
-CASE
-    WHEN (execution_id IS NULL) THEN ((family = ANY (ARRAY['operator'::ff_event_family, 'worker'::ff_event_family])) OR ((family = 'flow'::ff_event_family) AND (num_nulls(flow_id, partition_key) = 0)))
-    ELSE (num_nulls(partition_key, route_id, attempt_index, lease_epoch) = 0)
-END)
-) /* of ff_event FOR VALUES IN ('6') */;
+  partition_keys smallint[] STORAGE EXTERNAL,
+  execution_ids uuid[] STORAGE EXTERNAL,
+  flow_ids uuid[] STORAGE EXTERNAL,
+  lease_epochs bigint[],
+  attempt_indexes integer[],
+  route_ids integer[],
+  event_types text[],
+  namespaces text[],
+  worker_instance_ids text[],
+  tag_sets jsonb[],
+  details jsonb[],
+  CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, n, event_type, event_types))
+) /* of ff_event_pack FOR VALUES IN ('6') */;
 CREATE INDEX ff_event_6_ev_id_idx ON ff_event_6 USING btree (ev_id);
 CREATE INDEX ff_event_6_xid_idx ON ff_event_6 USING btree (xid);
 
@@ -392,39 +425,81 @@ CREATE TABLE ff_event_7 (
   ev_id bigint GENERATED ALWAYS AS IDENTITY NOT NULL,
   xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
   occurred_at_ms bigint NOT NULL,
+  n integer DEFAULT 1 NOT NULL,
+  family ff_event_family NOT NULL,
+  slot smallint NOT NULL,
+  partition_key smallint,
   execution_id uuid,
   flow_id uuid,
-  lease_id uuid,
   lease_epoch bigint,
   attempt_index integer,
   route_id integer,
-  family ff_event_family NOT NULL,
-  partition_key smallint,
-  slot smallint NOT NULL,
-  event_type text NOT NULL,
-  namespace text NOT NULL,
+  event_type text,
+  namespace text,
   worker_instance_id text,
-  tags jsonb NOT NULL,
+  tags jsonb,
   detail jsonb,
-  CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, event_type)),
-  CONSTRAINT ff_event_subject CHECK (
-CASE
-    WHEN (execution_id IS NULL) THEN ((family = ANY (ARRAY['operator'::ff_event_family, 'worker'::ff_event_family])) OR ((family = 'flow'::ff_event_family) AND (num_nulls(flow_id, partition_key) = 0)))
-    ELSE (num_nulls(partition_key, route_id, attempt_index, lease_epoch) = 0)
-END)
-) /* of ff_event FOR VALUES IN ('7') */;
+  partition_keys smallint[] STORAGE EXTERNAL,
+  execution_ids uuid[] STORAGE EXTERNAL,
+  flow_ids uuid[] STORAGE EXTERNAL,
+  lease_epochs bigint[],
+  attempt_indexes integer[],
+  route_ids integer[],
+  event_types text[],
+  namespaces text[],
+  worker_instance_ids text[],
+  tag_sets jsonb[],
+  details jsonb[],
+  CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, n, event_type, event_types))
+) /* of ff_event_pack FOR VALUES IN ('7') */;
 CREATE INDEX ff_event_7_ev_id_idx ON ff_event_7 USING btree (ev_id);
 CREATE INDEX ff_event_7_xid_idx ON ff_event_7 USING btree (xid);
+
+CREATE TABLE ff_event_pack (
+  ev_id bigint GENERATED ALWAYS AS IDENTITY NOT NULL,
+  xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
+  occurred_at_ms bigint NOT NULL,
+  n integer DEFAULT 1 NOT NULL,
+  family ff_event_family NOT NULL,
+  slot smallint NOT NULL,
+  partition_key smallint,
+  execution_id uuid,
+  flow_id uuid,
+  lease_epoch bigint,
+  attempt_index integer,
+  route_id integer,
+  event_type text,
+  namespace text,
+  worker_instance_id text,
+  tags jsonb,
+  detail jsonb,
+  partition_keys smallint[] STORAGE EXTERNAL,
+  execution_ids uuid[] STORAGE EXTERNAL,
+  flow_ids uuid[] STORAGE EXTERNAL,
+  lease_epochs bigint[],
+  attempt_indexes integer[],
+  route_ids integer[],
+  event_types text[],
+  namespaces text[],
+  worker_instance_ids text[],
+  tag_sets jsonb[],
+  details jsonb[],
+  CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, n, event_type, event_types))
+) PARTITION BY LIST (slot);
+CREATE INDEX ff_event_by_id ON ONLY ff_event_pack USING btree (ev_id);
+CREATE INDEX ff_event_by_transaction ON ONLY ff_event_pack USING btree (xid);
 
 CREATE TABLE ff_event_run (
   seq_from bigint NOT NULL,
   n bigint NOT NULL,
   stamped_at_ms bigint NOT NULL,
   ev_from bigint,
+  packs smallint NOT NULL,
   slot smallint NOT NULL,
   snap pg_snapshot,
   CONSTRAINT ff_event_run_pkey PRIMARY KEY (seq_from),
-  CONSTRAINT ff_event_run_n_check CHECK ((n > 0))
+  CONSTRAINT ff_event_run_n_check CHECK ((n > 0)),
+  CONSTRAINT ff_event_run_packs_check CHECK (((packs >= 0) AND (packs <= 64)))
 );
 CREATE INDEX ff_event_run_by_id ON ff_event_run USING btree (ev_from);
 CREATE INDEX ff_event_run_of_slot ON ff_event_run USING btree (slot, seq_from);
@@ -439,6 +514,9 @@ CREATE TABLE ff_execution (
   attempt_limit_ms bigint,
   retain_ms bigint,
   lease_epoch bigint DEFAULT 0 NOT NULL,
+  claim_no bigint,
+  lease_expires_at_ms bigint,
+  attempt_started_at_ms bigint,
   attempt_index integer DEFAULT 0 NOT NULL,
   retry_count integer DEFAULT 0 NOT NULL,
   reclaim_count integer DEFAULT 0 NOT NULL,
@@ -455,8 +533,14 @@ CREATE TABLE ff_execution (
   generation smallint DEFAULT 0 NOT NULL,
   parent_partition smallint,
   parent_id uuid,
+  attempt_paused boolean DEFAULT false NOT NULL,
   flow_id uuid,
+  policy_id integer,
   namespace text NOT NULL,
+  policy jsonb,
+  tags jsonb DEFAULT '{}'::jsonb NOT NULL,
+  lease_tags jsonb,
+  payload jsonb,
   CONSTRAINT ff_execution_pkey PRIMARY KEY (execution_id) INCLUDE (partition_key),
   CONSTRAINT ff_execution_legal CHECK (ff_is_legal(lifecycle_phase, ownership_state, eligibility_state, blocking_reason, terminal_outcome, attempt_state)),
   CONSTRAINT ff_execution_partition CHECK (((partition_key >= 0) AND (partition_key <= 255))),
@@ -477,7 +561,7 @@ CREATE TABLE ff_flow (
   name text NOT NULL,
   namespace text NOT NULL,
   tags jsonb NOT NULL,
-  CONSTRAINT ff_flow_pkey PRIMARY KEY (flow_id),
+  CONSTRAINT ff_flow_pkey PRIMARY KEY (flow_id) INCLUDE (partition_key),
   CONSTRAINT ff_flow_partition CHECK (((partition_key >= 0) AND (partition_key <= 255)))
 );
 CREATE INDEX ff_flow_created ON ff_flow USING btree (created_at_ms);
@@ -488,7 +572,7 @@ CREATE TABLE ff_flow_job (
   execution_id uuid NOT NULL,
   flow_id uuid NOT NULL,
   partition_key smallint NOT NULL,
-  CONSTRAINT ff_flow_job_pkey PRIMARY KEY (job_id)
+  CONSTRAINT ff_flow_job_pkey PRIMARY KEY (job_id) INCLUDE (partition_key)
 ) WITH (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000);
 
 CREATE TABLE ff_flow_progress (
@@ -502,11 +586,12 @@ CREATE TABLE ff_flow_progress (
   cancelled_count integer DEFAULT 0 NOT NULL,
   expired_count integer DEFAULT 0 NOT NULL,
   skipped_count integer DEFAULT 0 NOT NULL,
+  partition_key smallint NOT NULL,
   outcome ff_flow_outcome,
   cancel_policy text,
   cancel_reason text,
   cancelled_by text,
-  CONSTRAINT ff_flow_progress_pkey PRIMARY KEY (flow_id),
+  CONSTRAINT ff_flow_progress_pkey PRIMARY KEY (flow_id) INCLUDE (partition_key),
   CONSTRAINT ff_flow_progress_cancel_policy_check CHECK ((cancel_policy = ANY (ARRAY['cancel_all'::text, 'cancel_pending'::text, 'let_finish'::text]))),
   CONSTRAINT ff_flow_progress_cancelled CHECK (((cancel_policy IS NULL) = (cancelled_at_ms IS NULL))),
   CONSTRAINT ff_flow_progress_ended CHECK (((outcome IS NULL) = (ended_at_ms IS NULL))),
@@ -538,7 +623,7 @@ CREATE TABLE ff_frame (
   step_key text,
   step_try integer,
   payload bytea NOT NULL,
-  CONSTRAINT ff_frame_pkey PRIMARY KEY (execution_id, attempt_index, ts_ms, seq)
+  CONSTRAINT ff_frame_pkey PRIMARY KEY (execution_id, attempt_index, ts_ms, seq) INCLUDE (partition_key)
 ) WITH (autovacuum_vacuum_insert_scale_factor=0.1);
 CREATE INDEX ff_frame_live ON ff_frame USING btree (execution_id, attempt_index, seq) WHERE (mode = 'best_effort'::ff_frame_mode);
 
@@ -549,6 +634,19 @@ CREATE TABLE ff_function_set (
   CONSTRAINT ff_function_set_pkey PRIMARY KEY (only_row),
   CONSTRAINT ff_function_set_only_row_check CHECK (only_row)
 );
+
+CREATE TABLE ff_grant (
+  claim_no bigint GENERATED BY DEFAULT AS IDENTITY NOT NULL,
+  claim_id uuid NOT NULL,
+  acquired_at_ms bigint NOT NULL,
+  look_at_ms bigint NOT NULL,
+  lease_ms bigint NOT NULL,
+  worker_id text NOT NULL,
+  worker_instance_id text NOT NULL,
+  execution_ids uuid[] STORAGE EXTERNAL NOT NULL,
+  CONSTRAINT ff_grant_pkey PRIMARY KEY (claim_no)
+) WITH (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000);
+CREATE INDEX ff_grant_look ON ff_grant USING btree (look_at_ms);
 
 CREATE TABLE ff_idempotency (
   expires_at_ms bigint NOT NULL,
@@ -573,29 +671,7 @@ CREATE TABLE ff_lane (
   CONSTRAINT ff_lane_open CHECK ((paused OR (num_nonnulls(paused_at_ms, paused_by, pause_reason) = 0)))
 );
 CREATE INDEX ff_lane_paused ON ff_lane USING btree (lane) WHERE paused;
-
-CREATE TABLE ff_lease (
-  execution_id uuid NOT NULL,
-  lease_id uuid NOT NULL,
-  claim_id uuid NOT NULL,
-  lease_epoch bigint NOT NULL,
-  acquired_at_ms bigint NOT NULL,
-  renewed_at_ms bigint NOT NULL,
-  expires_at_ms bigint NOT NULL,
-  attempt_started_at_ms bigint NOT NULL,
-  flow_id uuid,
-  attempt_index integer NOT NULL,
-  route_id integer NOT NULL,
-  partition_key smallint NOT NULL,
-  resumed boolean NOT NULL,
-  reclaimed boolean NOT NULL,
-  renewal_events boolean NOT NULL,
-  namespace text NOT NULL,
-  worker_id text NOT NULL,
-  worker_instance_id text NOT NULL,
-  tags jsonb NOT NULL,
-  CONSTRAINT ff_lease_pkey PRIMARY KEY (execution_id, partition_key)
-) WITH (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000, fillfactor=50);
+CREATE INDEX ff_lane_quiet ON ff_lane USING btree (lane) WHERE (NOT renewal_events);
 
 CREATE TABLE ff_member (
   flow_id uuid NOT NULL,
@@ -603,9 +679,9 @@ CREATE TABLE ff_member (
   partition_key smallint NOT NULL,
   outcome ff_terminal_outcome,
   name text NOT NULL,
-  CONSTRAINT ff_member_pkey PRIMARY KEY (execution_id)
+  CONSTRAINT ff_member_pkey PRIMARY KEY (execution_id) INCLUDE (partition_key)
 ) WITH (fillfactor=80);
-CREATE UNIQUE INDEX ff_member_name ON ff_member USING btree (flow_id, name);
+CREATE UNIQUE INDEX ff_member_name ON ff_member USING btree (flow_id, name) INCLUDE (partition_key);
 CREATE INDEX ff_member_open ON ff_member USING btree (flow_id, execution_id) WHERE (outcome IS NULL);
 
 CREATE TABLE ff_migration (
@@ -617,26 +693,6 @@ CREATE TABLE ff_migration (
   CONSTRAINT ff_migration_pkey PRIMARY KEY (version)
 );
 
-CREATE TABLE ff_outcome (
-  execution_id uuid NOT NULL,
-  ended_at_ms bigint NOT NULL,
-  retain_ms bigint,
-  look_again_at_ms bigint,
-  attempt_index integer NOT NULL,
-  outcome ff_terminal_outcome NOT NULL,
-  partition_key smallint NOT NULL,
-  namespace text NOT NULL,
-  failure_message text,
-  failure_category text,
-  ended_by text,
-  result jsonb,
-  CONSTRAINT ff_outcome_pkey PRIMARY KEY (execution_id, partition_key, attempt_index),
-  CONSTRAINT ff_outcome_outcome_check CHECK ((outcome <> 'none'::ff_terminal_outcome))
-);
-CREATE INDEX ff_outcome_ended ON ff_outcome USING btree (ended_at_ms) WHERE ((retain_ms IS NULL) AND (look_again_at_ms IS NULL));
-CREATE INDEX ff_outcome_list ON ff_outcome USING btree (namespace, outcome, ended_at_ms);
-CREATE INDEX ff_outcome_retained ON ff_outcome USING btree (COALESCE(look_again_at_ms, (ended_at_ms + retain_ms))) WHERE ((retain_ms IS NOT NULL) OR (look_again_at_ms IS NOT NULL));
-
 CREATE TABLE ff_pending_cancel_groups (
   partition_key smallint NOT NULL,
   flow_id uuid NOT NULL,
@@ -646,13 +702,21 @@ CREATE TABLE ff_pending_cancel_groups (
 );
 CREATE INDEX ff_pending_cancel_groups_oldest ON ff_pending_cancel_groups USING btree (enqueued_at_ms);
 
+CREATE TABLE ff_policy (
+  policy_id integer GENERATED ALWAYS AS IDENTITY NOT NULL,
+  hash uuid NOT NULL,
+  policy jsonb NOT NULL,
+  CONSTRAINT ff_policy_pkey PRIMARY KEY (policy_id),
+  CONSTRAINT ff_policy_hash_key UNIQUE (hash)
+);
+
 CREATE TABLE ff_progress (
   execution_id uuid NOT NULL,
   reported_at_ms bigint NOT NULL,
   partition_key smallint NOT NULL,
   percent real,
   message text,
-  CONSTRAINT ff_progress_pkey PRIMARY KEY (execution_id)
+  CONSTRAINT ff_progress_pkey PRIMARY KEY (execution_id) INCLUDE (partition_key)
 ) WITH (fillfactor=50);
 
 CREATE TABLE ff_ready (
@@ -727,10 +791,10 @@ CREATE TABLE ff_signal (
   idempotency_key text,
   effect text NOT NULL,
   payload jsonb NOT NULL,
-  CONSTRAINT ff_signal_pkey PRIMARY KEY (execution_id, waitpoint_id, seq),
+  CONSTRAINT ff_signal_pkey PRIMARY KEY (execution_id, waitpoint_id, seq) INCLUDE (partition_key),
   CONSTRAINT ff_signal_effect_check CHECK ((effect = ANY (ARRAY['buffered'::text, 'not_matching'::text, 'not_counted'::text, 'counted'::text, 'resumed'::text])))
 );
-CREATE UNIQUE INDEX ff_signal_once ON ff_signal USING btree (execution_id, waitpoint_id, idempotency_key) WHERE (idempotency_key IS NOT NULL);
+CREATE UNIQUE INDEX ff_signal_once ON ff_signal USING btree (execution_id, waitpoint_id, idempotency_key) INCLUDE (partition_key) WHERE (idempotency_key IS NOT NULL);
 
 CREATE TABLE ff_signing_key (
   kid text NOT NULL,
@@ -754,7 +818,7 @@ CREATE TABLE ff_step (
   name text NOT NULL,
   key text NOT NULL,
   value jsonb,
-  CONSTRAINT ff_step_pkey PRIMARY KEY (execution_id, retired_by, name, key)
+  CONSTRAINT ff_step_pkey PRIMARY KEY (execution_id, retired_by, name, key) INCLUDE (partition_key)
 );
 
 CREATE TABLE ff_stream_meta (
@@ -776,7 +840,7 @@ CREATE TABLE ff_stream_meta (
   append_seqs bigint[] DEFAULT '{}'::bigint[] NOT NULL,
   append_times bigint[] DEFAULT '{}'::bigint[] NOT NULL,
   closed_reason text,
-  CONSTRAINT ff_stream_meta_pkey PRIMARY KEY (execution_id, attempt_index),
+  CONSTRAINT ff_stream_meta_pkey PRIMARY KEY (execution_id, attempt_index) INCLUDE (partition_key),
   CONSTRAINT ff_stream_meta_check CHECK (((closed_at_ms IS NULL) = (closed_reason IS NULL))),
   CONSTRAINT ff_stream_meta_closed_reason_check CHECK ((closed_reason = ANY (ARRAY['attempt_success'::text, 'attempt_failure'::text, 'attempt_cancelled'::text, 'reclaimed'::text, 'lease_expired'::text, 'expired'::text])))
 ) WITH (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000, fillfactor=50);
@@ -790,7 +854,7 @@ CREATE TABLE ff_stream_summary (
   partition_key smallint NOT NULL,
   patch_kind text DEFAULT 'json-merge-patch'::text NOT NULL,
   document_json jsonb NOT NULL,
-  CONSTRAINT ff_stream_summary_pkey PRIMARY KEY (execution_id, attempt_index)
+  CONSTRAINT ff_stream_summary_pkey PRIMARY KEY (execution_id, attempt_index) INCLUDE (partition_key)
 ) WITH (fillfactor=50);
 
 CREATE TABLE ff_suspension (
@@ -801,7 +865,7 @@ CREATE TABLE ff_suspension (
   attempt_index integer NOT NULL,
   partition_key smallint NOT NULL,
   waits jsonb NOT NULL,
-  CONSTRAINT ff_suspension_pkey PRIMARY KEY (execution_id)
+  CONSTRAINT ff_suspension_pkey PRIMARY KEY (execution_id) INCLUDE (partition_key)
 ) WITH (fillfactor=90);
 CREATE INDEX ff_suspension_list ON ff_suspension USING btree (suspended_at_ms);
 
@@ -811,7 +875,7 @@ CREATE TABLE ff_tag (
   created_at_ms bigint NOT NULL,
   execution_id uuid NOT NULL,
   partition_key smallint NOT NULL,
-  CONSTRAINT ff_tag_pkey PRIMARY KEY (tag_key, tag_value, created_at_ms, execution_id)
+  CONSTRAINT ff_tag_pkey PRIMARY KEY (tag_key, tag_value, created_at_ms, execution_id) INCLUDE (partition_key)
 );
 
 CREATE TABLE ff_timer (
@@ -822,7 +886,7 @@ CREATE TABLE ff_timer (
   attempt_index integer NOT NULL,
   kind ff_timer_kind NOT NULL,
   partition_key smallint NOT NULL,
-  CONSTRAINT ff_timer_pkey PRIMARY KEY (timer_id)
+  CONSTRAINT ff_timer_pkey PRIMARY KEY (timer_id) INCLUDE (partition_key)
 ) WITH (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000);
 CREATE INDEX ff_timer_due ON ff_timer USING btree (due_at_ms);
 CREATE INDEX ff_timer_limits ON ff_timer USING btree (execution_id) WHERE (kind = ANY (ARRAY['deadline'::ff_timer_kind, 'attempt_limit'::ff_timer_kind, 'suspension'::ff_timer_kind, 'waitpoint'::ff_timer_kind]));
@@ -867,7 +931,7 @@ CREATE TABLE ff_waitpoint (
   kid text,
   close_reason text,
   schema jsonb,
-  CONSTRAINT ff_waitpoint_pkey PRIMARY KEY (execution_id, retired_by, name),
+  CONSTRAINT ff_waitpoint_pkey PRIMARY KEY (execution_id, retired_by, name) INCLUDE (partition_key),
   CONSTRAINT ff_waitpoint_check CHECK (((closed_at_ms IS NULL) = (close_reason IS NULL))),
   CONSTRAINT ff_waitpoint_close_reason_check CHECK ((close_reason = ANY (ARRAY['satisfied'::text, 'timed_out'::text, 'expired'::text])))
 ) WITH (fillfactor=70);
@@ -916,6 +980,32 @@ CREATE TABLE ff_worker (
 --   attempt_index integer
 --   tags jsonb
 
+-- view ff_event
+--   ev_id bigint
+--   ordinal integer
+--   xid xid8
+--   slot smallint
+--   family ff_event_family
+--   event_type text
+--   occurred_at_ms bigint
+--   execution_id uuid
+--   partition_key smallint
+--   flow_id uuid
+--   attempt_index integer
+--   lease_epoch bigint
+--   lease_id uuid
+--   worker_instance_id text
+--   namespace text
+--   tags jsonb
+--   detail jsonb
+--   route_id integer
+
+-- view ff_event_position
+--   slot smallint
+--   ev_id bigint
+--   seq_from bigint
+--   stamped_at_ms bigint
+
 -- view ff_exec_core
 --   partition_key smallint
 --   execution_id uuid
@@ -954,6 +1044,19 @@ CREATE TABLE ff_worker (
 --   terminal_at_ms bigint
 --   raw_fields jsonb
 
+-- view ff_lease
+--   execution_id uuid
+--   partition_key smallint
+--   attempt_index integer
+--   lease_epoch bigint
+--   lease_id uuid
+--   claim_id uuid
+--   worker_id text
+--   worker_instance_id text
+--   acquired_at_ms bigint
+--   expires_at_ms bigint
+--   attempt_started_at_ms bigint
+
 -- view ff_lease_event
 --   event_id bigint
 --   execution_id text
@@ -981,10 +1084,10 @@ CREATE TABLE ff_worker (
 --   created_at_ms bigint
 --   fields jsonb
 
--- function ff_accept_signal(e ff_execution, w ff_waitpoint, p_signal ff_signal, p_bytes bigint)
---   returns TABLE(effect text, due_in_ms bigint)
---   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
---   md5 8299c23244c034db0b3bba100c71467e
+-- function ff_accept_signal(e ff_execution, w ff_waitpoint, p_signal ff_signal, p_bytes bigint, OUT effect text, OUT due_in_ms bigint, OUT resumed ff_locked, OUT detail jsonb)
+--   returns record
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 ef630114eabdb650508c60c18216280b
 
 -- function ff_act_on_joins(p_ids uuid[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer)
@@ -999,12 +1102,12 @@ CREATE TABLE ff_worker (
 -- function ff_adopt_log(p_change text, p_identity text)
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 06c9d6d67d8811e69fe1042d091e9d83
+--   md5 c126e6a6e25506c6fd63adf00c3283ad
 
 -- function ff_adopt_members(p_flow uuid, p_partition smallint, p_revision bigint, p_ids uuid[], p_names text[])
 --   returns bigint
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 3f1ff7ef73f05e23294968bf2ce15956
+--   md5 119a56f216aba3906cf137b572552af8
 
 -- function ff_advance(p_ended uuid[], p_locked uuid[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer)
@@ -1021,10 +1124,15 @@ CREATE TABLE ff_worker (
 --   plpgsql IMMUTABLE PARALLEL SAFE COST 100
 --   md5 af047cad6c38bb0255ddcfd572bdc3f4
 
--- function ff_append_frames(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_append_id uuid, p_modes text[], p_encodings text[], p_types text[], p_correlations text[], p_step_names text[], p_step_keys text[], p_step_tries integer[], p_payloads bytea[], p_ttl_ms bigint, p_floor integer, p_ceiling integer, p_alpha double precision, p_max_document integer)
---   returns TABLE(outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, ts_ms bigint, last_seq bigint, total_bytes bigint, summary_version integer)
+-- function ff_append_frames(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_append_id uuid, p_modes text[], p_encodings text[], p_types text[], p_correlations text[], p_step_names text[], p_step_keys text[], p_step_tries integer[], p_payloads bytea[], p_ttl_ms bigint, p_floor integer, p_ceiling integer, p_alpha double precision, p_max_document integer, p_patience_ms integer DEFAULT NULL::integer, OUT outcome text, OUT lifecycle_phase text, OUT terminal_outcome text, OUT lease_epoch bigint, OUT ts_ms bigint, OUT last_seq bigint, OUT total_bytes bigint, OUT summary_version integer, OUT prev_ts_ms bigint)
+--   returns record
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 66fa03ce15d624e4d5dca0418b6ca113
+
+-- function ff_append_streams(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_append_ids uuid[], p_counts integer[], p_lives integer[], p_bytes bigint[], p_of integer[], p_places integer[], p_patches integer[], p_modes text[], p_encodings text[], p_types text[], p_correlations text[], p_step_names text[], p_step_keys text[], p_step_tries integer[], p_payloads bytea[], p_ttl_ms bigint, p_floor integer, p_ceiling integer, p_alpha double precision, p_max_document integer, p_patience_ms integer)
+--   returns TABLE(place integer, ts_ms bigint, last_seq bigint, total_bytes bigint, summary_version integer)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 da6d34f1b8c151d08176afad158f4e91
+--   md5 b55b9419cb333a47bca5aa6e9d6d1b97
 
 -- function ff_apply_edges(p_flow uuid, p_partition smallint, p_edge_ids uuid[])
 --   returns integer
@@ -1054,7 +1162,7 @@ CREATE TABLE ff_worker (
 -- function ff_cancel_flow(p_flow uuid, p_partition smallint, p_policy text, p_reason text, p_actor text)
 --   returns TABLE(outcome text, flow_outcome text, policy text, was_open boolean)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 0c1058855c7274e70a273ef3f5d150cf
+--   md5 08ccd32d95514d3e69bc78c69c5c8171
 
 -- function ff_cancel_members(p_flow uuid, p_limit integer)
 --   returns TABLE(execution_id uuid, outcome text, worker_instance_id text)
@@ -1069,17 +1177,17 @@ CREATE TABLE ff_worker (
 -- function ff_change_priority(p_ids uuid[], p_partitions smallint[], p_epochs bigint[], p_priority integer, p_actor text)
 --   returns TABLE(execution_id uuid, outcome text, lifecycle_phase text, eligibility_state text, route_id integer, old_priority integer)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 636563ab204bdf9f51a1ff9e6a47f7e1
+--   md5 e8810fa5cbb603bc4c4343e29519112f
 
 -- function ff_children_ended(p_parent uuid, p_children uuid[], p_needed integer)
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 54a5ac01fbb056536ec932e0bf9ded08
 
--- function ff_claim(p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer, p_worker_id text, p_worker_instance_id text, p_claim_id uuid, p_lease_ms bigint, p_quiet_routes integer[])
---   returns TABLE(execution_id uuid, partition_key smallint, route_id integer, priority integer, seq bigint, namespace text, attempt_index integer, lease_epoch bigint, lease_id uuid, retry_count integer, reclaimed boolean, resumed boolean, created_at_ms bigint, payload jsonb, tags jsonb, generation smallint, attempt_limit_ms bigint, flow_id uuid, next_due_in_ms bigint, route_high integer, passed_by integer)
---   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 d7bb95b135b72e01dd6b200001c16ffc
+-- function ff_claim(p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer, p_worker_id text, p_worker_instance_id text, p_claim_id uuid, p_lease_ms bigint, OUT pages json[], OUT next_due_in_ms bigint, OUT route_high integer, OUT passed_by integer)
+--   returns record
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 76166b008467bbe99e463ea24bb07e12
 
 -- function ff_claim_quotas(p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer, p_tried bigint[])
 --   returns integer[]
@@ -1119,12 +1227,17 @@ CREATE TABLE ff_worker (
 -- function ff_count_unstamped(p_older_than_ms bigint)
 --   returns bigint
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 b89297142555452033cbf52bad0c53cd
+--   md5 abbf3bbdc2a53ad11c33938017cee0c2
 
 -- function ff_create_flow(p_flow uuid, p_partition smallint, p_name text, p_namespace text, p_tags jsonb, p_sealed boolean)
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 5a6130d3f2c1ac36c4fd6dec8fc06edb
+--   md5 348f26998aa2d197fad509460fcdc1c6
+
+-- function ff_create_stream(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint)
+--   returns boolean
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 8d4e0228febcac89d45715884027a20d
 
 -- function ff_create_waitpoints(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_waitpoints jsonb, p_max_waitpoints integer)
 --   returns TABLE(outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, waitpoint_id uuid, token_id uuid, created_at_ms bigint, kid text, secret_print text, token_expires_at_ms bigint)
@@ -1149,7 +1262,12 @@ CREATE TABLE ff_worker (
 -- function ff_deliver_signal(p_id uuid, p_partition smallint, p_waitpoint uuid, p_waitpoint_name text, p_kid text, p_print text, p_token_expires_at_ms bigint, p_signal uuid, p_name text, p_source_type text, p_source_identity text, p_payload jsonb, p_idempotency_key text, p_is_checked boolean, p_max_signals integer, p_max_bytes bigint)
 --   returns TABLE(outcome text, signal_id uuid, effect text, schema jsonb, route_id integer, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 b7a44e0d04933c82c9c0b0a94031a694
+--   md5 59400f11dd87cc52bce96cbce8093ded
+
+-- function ff_deliver_signals(p_ids uuid[], p_partitions smallint[], p_waitpoints uuid[], p_waitpoint_names text[], p_kids text[], p_prints text[], p_token_expiries bigint[], p_signals uuid[], p_names text[], p_source_types text[], p_source_identities text[], p_payloads jsonb[], p_idempotency_keys text[], p_checked boolean[], p_max_signals integer[], p_max_bytes bigint[])
+--   returns TABLE(place integer, outcome text, signal_id uuid, effect text, schema jsonb, route_id integer, due_in_ms bigint)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 fcc57334786f767caa52d2b77ba72b8f
 
 -- function ff_downstreams(p_ids uuid[], p_limit integer)
 --   returns uuid[]
@@ -1159,7 +1277,7 @@ CREATE TABLE ff_worker (
 -- function ff_drop_slot(p_retention_ms bigint, p_grace_ms bigint)
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 ee58962ba7ad40212e3c3728d8b4a4ad
+--   md5 472c8e46fcf85625def07a19833de191
 
 -- function ff_edge_result(p_condition ff_edge_condition, p_outcome ff_terminal_outcome)
 --   returns ff_edge_state
@@ -1169,7 +1287,7 @@ CREATE TABLE ff_worker (
 -- function ff_end_flows(p_flows uuid[])
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 f4711b044c827c37f3c79773ea526214
+--   md5 c90401c3329e46ef52926551bb268fea
 
 -- function ff_end_wait(p_id uuid, p_wait jsonb, p_outcome text)
 --   returns jsonb
@@ -1179,7 +1297,7 @@ CREATE TABLE ff_worker (
 -- function ff_ended_badly(p_flow uuid)
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 4efc2fbbfb80a771a5f90bd673bb407b
+--   md5 3caa4a4bbb23c8448e66478d6f26fe81
 
 -- function ff_escalate(p_row ff_locked, p_wait jsonb)
 --   returns bigint
@@ -1189,7 +1307,7 @@ CREATE TABLE ff_worker (
 -- function ff_expire_waitpoints(p_rows ff_locked[])
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 e460dce0758c75df9622c6fb8356cb34
+--   md5 4fb6062ce65c6c02c3a2d688b70bb1cd
 
 -- function ff_expired_slot(p_retention_ms bigint, p_grace_ms bigint)
 --   returns TABLE(slot smallint, last_position bigint)
@@ -1199,7 +1317,7 @@ CREATE TABLE ff_worker (
 -- function ff_explain(p_id uuid, p_partition smallint, p_alive_ms bigint)
 --   returns jsonb
 --   plpgsql STABLE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 2ba6bd114e1e78c0577d5b8144497241
+--   md5 1af8c3d35be274a7a354d22cdf52ecf8
 
 -- function ff_explain_children(e ff_execution)
 --   returns jsonb
@@ -1234,7 +1352,7 @@ CREATE TABLE ff_worker (
 -- function ff_fail(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_messages text[], p_categories text[], p_retry_afters bigint[], p_terminals boolean[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 b7519f92ba024013443022211eda168f
+--   md5 d594e0e6cdd0d2e8e7db57dfb593a77d
 
 -- function ff_find_routes(p_routes jsonb, p_now bigint)
 --   returns integer[]
@@ -1244,7 +1362,12 @@ CREATE TABLE ff_worker (
 -- function ff_fire_timers(p_timer_ids bigint[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, worker_instance_id text, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 8be1f3f7537bd96530f30e9e758f144a
+--   md5 f2772405d0e7606b5a46545ce862660f
+
+-- function ff_fold_append(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_append_id uuid, p_patches bytea[], p_max_bytes integer, p_now bigint)
+--   returns integer
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 2439be383a412ad050488fde467ca133
 
 -- function ff_fold_patches(p_id uuid, p_partition smallint, p_attempt integer, p_patches bytea[], p_max_bytes integer, p_now bigint)
 --   returns integer
@@ -1254,12 +1377,12 @@ CREATE TABLE ff_worker (
 -- function ff_forget(p_ids uuid[], p_partitions smallint[], p_retain_ms bigint, p_again_ms bigint)
 --   returns TABLE(execution_id uuid, outcome text)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 40f8689191f8e61267c48434c50833e0
+--   md5 bd9100a9d71bfed0d96279157b519b8b
 
 -- function ff_forget_former_routes()
 --   returns bigint
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 5e0d5e3f8689cfc0331facd0d4449bbf
+--   md5 8293e18b50fb9c27f573828f120039c4
 
 -- function ff_forget_keys(p_limit integer, p_again_ms bigint)
 --   returns bigint
@@ -1279,7 +1402,7 @@ CREATE TABLE ff_worker (
 -- function ff_forget_routes(p_routes integer[], p_untils bigint[], p_used integer[], p_margin_ms bigint)
 --   returns bigint
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 9ad1b56fd664f7e409a8d760809a27d4
+--   md5 88766fb7942fd9394d03bb9b56e50861
 
 -- function ff_forget_runs(p_limit integer)
 --   returns integer
@@ -1305,6 +1428,11 @@ CREATE TABLE ff_worker (
 --   returns text
 --   sql IMMUTABLE PARALLEL SAFE COST 100
 --   md5 fda642a888ed30c62b12b94f1731fb62
+
+-- function ff_grant_leases(c ff_claimable, p_unqueued tid[], p_claim_id uuid, p_worker_id text, p_worker_instance_id text, p_lease_ms bigint, p_now bigint)
+--   returns json
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 6bae60733aebd56e57d8ba3b15d27c37
 
 -- function ff_grow_flow(p_flow uuid, p_partition smallint, p_revision bigint, p_member uuid, p_attempt integer, p_epoch bigint, p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_names text[], p_kinds text[], p_ks integer[], p_cancels boolean[], p_edge_ids uuid[], p_ups uuid[], p_downs uuid[], p_conditions text[], p_input_names text[], p_input_places integer[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, name text, graph_revision bigint)
@@ -1334,7 +1462,7 @@ CREATE TABLE ff_worker (
 -- function ff_holders(p_ids uuid[])
 --   returns TABLE(execution_id uuid, pid integer, age_ms bigint, doing text)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 1275379c77d88fcbc160e23646fb5c29
+--   md5 b151542b97ca56d5c717ebad19ed0cb4
 
 -- function ff_idle_routes(p_margin_ms bigint, p_kept_ms bigint, p_many integer)
 --   returns TABLE(route_id integer, usable_until_ms bigint, barrier text)
@@ -1344,7 +1472,7 @@ CREATE TABLE ff_worker (
 -- function ff_input(p_id uuid, p_payload jsonb)
 --   returns jsonb
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 4315fba512907fad143ac5a2535e6cf7
+--   md5 48bdc1fff63d926c954bfb4fce0026a5
 
 -- function ff_insert_edges(f ff_flow, p_state ff_edge_state, p_edge_ids uuid[], p_ups uuid[], p_downs uuid[], p_conditions text[], p_input_names text[], p_input_places integer[])
 --   returns void
@@ -1356,15 +1484,20 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 72319f87e87da69fdba7a785ed4a5080
 
+-- function ff_intern_policies(p_policies jsonb[], p_max integer)
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 ee409a86da8d8d9406ff76f37d9eee60
+
 -- function ff_intern_routes(p_routes jsonb, p_max integer)
 --   returns TABLE(ordinal bigint, route_id integer, usable_until_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 7b313088280fc10130f454215b317913
 
--- function ff_is_known_event(family ff_event_family, event_type text)
+-- function ff_is_known_event(family ff_event_family, n integer, event_type text, event_types text[])
 --   returns boolean
 --   plpgsql IMMUTABLE PARALLEL SAFE COST 100
---   md5 9caeebedcc9b11f44752300a98eb7729
+--   md5 64c4f234e7ec9496c6ba2d05b5f12155
 
 -- function ff_is_legal(phase ff_lifecycle_phase, ownership ff_ownership_state, eligibility ff_eligibility_state, blocking ff_blocking_reason, outcome ff_terminal_outcome, attempt ff_attempt_state)
 --   returns boolean
@@ -1391,15 +1524,25 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 66996f7684d2fed84bff73741adb8add
 
+-- function ff_known_policies(p_policies jsonb[])
+--   returns integer[]
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 b7219149e7364e5d9b1d8576292ca569
+
 -- function ff_lapse_leases(p_ids uuid[], p_partitions smallint[], p_epochs bigint[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 93a636b5284ef20c13236194859c6502
+--   md5 e4392eca6c43c9bd2fded01f0b4509e5
 
 -- function ff_leaf_count(p_leaf jsonb, p_execution uuid, p_until integer)
 --   returns bigint
 --   plpgsql STABLE PARALLEL UNSAFE COST 100
 --   md5 a9e0f443e126636ec56d69df669338a6
+
+-- function ff_lease_id(p_execution uuid, p_epoch bigint)
+--   returns uuid
+--   sql IMMUTABLE PARALLEL SAFE COST 100
+--   md5 dcfc3727c43be4d7eb554183cdd9c627
 
 -- function ff_leave_suspension(p_ids uuid[])
 --   returns void
@@ -1414,7 +1557,17 @@ CREATE TABLE ff_worker (
 -- function ff_limit_silence(p_ids uuid[])
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 d6d4eae6081cbff1b4926d6a2e860184
+--   md5 205f9f2c0448bee88b4d55d3bc9257b9
+
+-- function ff_live_rate(p_rate double precision, p_at bigint, p_pending bigint, p_frames bigint, p_now bigint, p_alpha double precision)
+--   returns double precision
+--   sql IMMUTABLE PARALLEL SAFE COST 100
+--   md5 532f60d32a32295b7771dc86748238d2
+
+-- function ff_live_room(p_rate double precision, p_frames bigint, p_ttl_ms bigint, p_floor integer, p_ceiling integer)
+--   returns integer
+--   sql IMMUTABLE PARALLEL SAFE COST 100
+--   md5 f7669f1a5e63ea8471dc946ebbf3c025
 
 -- function ff_lock_executions(p_ids uuid[])
 --   returns void
@@ -1429,12 +1582,12 @@ CREATE TABLE ff_worker (
 -- function ff_lock_leased(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_also uuid[] DEFAULT '{}'::uuid[])
 --   returns ff_locked[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 d3d35a3abff5af84635e2acddf7d9e73
+--   md5 df69e21648bc60a9dd9af1f0e888e617
 
 -- function ff_lock_open(p_ids uuid[], p_partitions smallint[], p_ended boolean DEFAULT false, p_also uuid[] DEFAULT '{}'::uuid[])
 --   returns ff_locked[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 c02619dbf35c27137e83fa36b01f6bed
+--   md5 21731227532d8def1bc13ace0c0c988b
 
 -- function ff_lock_replayed(p_ids uuid[], p_partitions smallint[], OUT held uuid[], OUT rows ff_locked[])
 --   returns record
@@ -1444,7 +1597,7 @@ CREATE TABLE ff_worker (
 -- function ff_lock_stream(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint)
 --   returns ff_stream_meta
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 aee839062a6b2c04ba6a30ffef1cc2f9
+--   md5 7aa6b0c590d90e8222ee9b427757681f
 
 -- function ff_lockers(p_xmax xid, p_running xid[])
 --   returns xid[]
@@ -1455,6 +1608,11 @@ CREATE TABLE ff_worker (
 --   returns text
 --   plpgsql IMMUTABLE PARALLEL UNSAFE COST 100
 --   md5 914f189ce755dbfbe475c841ec25b09c
+
+-- function ff_log_events(p_family ff_event_family, p_at_ms bigint, p_n bigint, p_types text[], p_executions uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_workers text[], p_namespaces text[], p_tags jsonb[], p_details jsonb[], p_routes integer[], p_flows uuid[])
+--   returns bigint
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 605821b9c22d948d429330832c52e413
 
 -- function ff_longest_retention(p_flow uuid)
 --   returns bigint
@@ -1476,11 +1634,6 @@ CREATE TABLE ff_worker (
 --   plpgsql IMMUTABLE PARALLEL UNSAFE COST 100
 --   md5 a9768e5c013248e594619f4b8b8a3bbe
 
--- function ff_measure_live(s ff_stream_meta, p_frames bigint, p_now bigint, p_ttl_ms bigint, p_floor integer, p_ceiling integer, p_alpha double precision)
---   returns ff_stream_meta
---   plpgsql IMMUTABLE PARALLEL UNSAFE COST 100
---   md5 6096a06f1a8541805b9329d966dad828
-
 -- function ff_merge_patch(p_target jsonb, p_patch jsonb)
 --   returns jsonb
 --   plpgsql IMMUTABLE PARALLEL UNSAFE COST 100
@@ -1490,6 +1643,11 @@ CREATE TABLE ff_worker (
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 d52fa20cdf73aef4405d432623f285c0
+
+-- function ff_names_of_routes(p_routes integer[])
+--   returns json
+--   plpgsql STABLE PARALLEL UNSAFE COST 100
+--   md5 04e20ad6ec4c19924d41c8b4512c0617
 
 -- function ff_needed_by_none(p_ids uuid[], p_but uuid)
 --   returns uuid[]
@@ -1514,7 +1672,12 @@ CREATE TABLE ff_worker (
 -- function ff_overfed(p_ids uuid[])
 --   returns uuid[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 bee180be6133e341be8c00253c98082c
+--   md5 cce249ed92dcfcc7501bd022806efb9b
+
+-- function ff_part(p_values anyarray, p_from integer, p_to integer)
+--   returns anyarray
+--   sql IMMUTABLE PARALLEL SAFE COST 100
+--   md5 b95ce72af46e9d4c6eea5c0f2c818c3f
 
 -- function ff_pause(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_delays bigint[], p_children jsonb[], p_needed integer[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
@@ -1526,20 +1689,35 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 92dddb8babbb283d5600b44931443187
 
+-- function ff_policy_of(p_policy jsonb, p_policy_id integer)
+--   returns jsonb
+--   sql STABLE PARALLEL SAFE COST 100
+--   md5 2d69e980d98c3a7d26ca9d1305e7a5c7
+
 -- function ff_public_state(phase ff_lifecycle_phase, eligibility ff_eligibility_state, outcome ff_terminal_outcome, eligible_at_ms bigint, now_ms bigint)
 --   returns text
 --   sql STABLE PARALLEL SAFE COST 100
 --   md5 948b0674a2c27f6c599eb698949ca957
+
+-- function ff_quiet_routes()
+--   returns integer[]
+--   plpgsql STABLE PARALLEL UNSAFE COST 100
+--   md5 aaaa26bd810462ac8f2900f52e99a154
 
 -- function ff_read(p_text text, p_values text[])
 --   returns SETOF jsonb
 --   plpgsql STABLE PARALLEL UNSAFE COST 100 ROWS 1000 SET jit=off SET search_path=<schema>, pg_temp
 --   md5 9aad4954b79fbd33320a013e7d8811fc
 
--- function ff_read_events(p_after bigint, p_examined integer, p_limit integer, p_families text[], p_types text[], p_namespace text, p_tags jsonb, p_kind text, p_lane text, p_execution uuid, p_flow uuid, p_partitions smallint[])
---   returns TABLE(event_id bigint, family text, event_type text, occurred_at_ms bigint, execution_id uuid, partition_key smallint, flow_id uuid, attempt_index integer, lease_epoch bigint, lease_id uuid, worker_instance_id text, namespace text, kind text, lane text, tags jsonb, detail jsonb, expected bigint, found bigint, floor_position bigint)
+-- function ff_read_events(p_after bigint, p_examined integer, p_limit integer, p_packed boolean, p_families text[], p_types text[], p_namespace text, p_tags jsonb, p_kind text, p_lane text, p_execution uuid, p_flow uuid, p_partitions smallint[])
+--   returns TABLE(event_id bigint, n integer, family text, event_type text, occurred_at_ms bigint, execution_id uuid, partition_key smallint, flow_id uuid, attempt_index integer, lease_epoch bigint, worker_instance_id text, namespace text, kind text, lane text, tags jsonb, detail jsonb, members json, expected bigint, found bigint, floor_position bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 d7844118af77d8d095ac2d5259d6d5fd
+--   md5 8a6c6455ee184f529063c40ab875686a
+
+-- function ff_read_frames(p_id uuid, p_partition smallint, p_attempt integer, p_from_ts bigint, p_from_seq bigint, p_to_ts bigint, p_to_seq bigint, p_modes text[], p_limit integer, p_max_bytes bigint, p_backward boolean)
+--   returns TABLE(attempt_index integer, last_ts_ms bigint, last_seq bigint, total_bytes bigint, paused_by text, active_epoch bigint, current_attempt integer, phase text, closed_at_ms bigint, closed_reason text, outcome text, terminal_outcome text, interrupted_by text, ended_at_ms bigint, ts_ms bigint, seq bigint, lease_epoch bigint, mode text, encoding text, frame_type text, correlation_id text, step_name text, step_key text, step_try integer, summary_version integer, bytes bytea, found bigint)
+--   plpgsql STABLE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 9e948809c438905df91ef5fb98299c51
 
 -- function ff_reconcile_siblings(p_limit integer)
 --   returns TABLE(outcome text, n bigint)
@@ -1559,7 +1737,7 @@ CREATE TABLE ff_worker (
 -- function ff_recount_members(p_ids uuid[])
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 d6cfe545989e08c311191d9380ba3648
+--   md5 f5014cb4892cc134b18d47a0da34fa71
 
 -- function ff_refusals(p_verb text, p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_accepted uuid[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
@@ -1589,7 +1767,7 @@ CREATE TABLE ff_worker (
 -- function ff_renew(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_lease_ms bigint)
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 c097e87a065299dcee313a1a1ecff03b
+--   md5 3b7a06c19bfbe24cdda888b0a3936124
 
 -- function ff_renew_waits(p_ids uuid[], p_from_start boolean)
 --   returns void
@@ -1599,12 +1777,17 @@ CREATE TABLE ff_worker (
 -- function ff_reopen_flows(p_ids uuid[], p_locked uuid[], p_details jsonb)
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 fbf7eaf5428fa49ca5d8fb397b6383dc
+--   md5 f4bd7ae4f4db2ce96f1e163adbb3827f
+
+-- function ff_repeated_append(p_id uuid, p_attempt integer, p_append_id uuid, OUT ts_ms bigint, OUT last_seq bigint, OUT total_bytes bigint, OUT summary_version integer)
+--   returns record
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 047efcfc3f7b0efa995c71e1bc2d53c7
 
 -- function ff_replay(p_ids uuid[], p_partitions smallint[], p_epochs bigint[], p_from_start boolean, p_reason text, p_actor text, p_default_max integer)
 --   returns TABLE(execution_id uuid, outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, route_id integer, replay_count smallint, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 a87b1c9d9aecbe069e3ad97259f67748
+--   md5 9a4e7bc743456d1393078789b1a38448
 
 -- function ff_replay_rows(p_rows ff_locked[], p_details jsonb[], p_deadlines bigint[], p_held uuid[], p_actor text, p_reason text)
 --   returns void
@@ -1639,7 +1822,7 @@ CREATE TABLE ff_worker (
 -- function ff_require_room(p_downs uuid[])
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 a297e345682f5427e82f4de4bea591b4
+--   md5 1e9045470ea8788f73be7fdefc83f90a
 
 -- function ff_require_transaction(p_transaction text)
 --   returns void
@@ -1649,7 +1832,12 @@ CREATE TABLE ff_worker (
 -- function ff_resume(p_row ff_locked, p_wait jsonb, p_outcome text, p_actor text)
 --   returns bigint
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 8b93de79b60ad235592673672f8e5761
+--   md5 3aafec3a4be7460ba904eb46b1ca9118
+
+-- function ff_resume_detail(p_wait jsonb, p_outcome text, p_actor text)
+--   returns jsonb
+--   plpgsql IMMUTABLE PARALLEL UNSAFE COST 100
+--   md5 673bb5d132bb03ccee74c5edec1f25f8
 
 -- function ff_resume_lane(p_lane text)
 --   returns boolean
@@ -1664,7 +1852,7 @@ CREATE TABLE ff_worker (
 -- function ff_revoke_leases(p_ids uuid[], p_partitions smallint[], p_lease_ids uuid[], p_reason text, p_actor text, p_default_max integer)
 --   returns TABLE(execution_id uuid, outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, route_id integer, worker_instance_id text)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 07be9e82f76eb5c24af67dc8b897337a
+--   md5 ff9a4073b8a6b3c363877022df121250
 
 -- function ff_revoke_tokens(p_id uuid, p_partition smallint, p_name text, p_token_id uuid)
 --   returns boolean
@@ -1681,15 +1869,20 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 c29418950139ffaa1549315d12b9b8cf
 
+-- function ff_second_pointers(p_tids tid[])
+--   returns tid[]
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 6763c056d6d0c3d5dd829e941d884826
+
 -- function ff_sequence(p_wait boolean, p_channel text)
 --   returns TABLE(last_position bigint, stamped bigint, floor_position bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 f84f30a33d67af8c1c6a0cae967e82b2
+--   md5 c4241fe1a3261c751b7c646eb8ff2cfe
 
 -- function ff_server_identity()
 --   returns text
 --   plpgsql STABLE PARALLEL UNSAFE COST 100
---   md5 a9ff06fbf70f9a5b4f60edb6c98d52c9
+--   md5 426547e8c12a87536ed78fb045105147
 
 -- function ff_set_join(p_flow uuid, p_partition smallint, p_id uuid, p_kind text, p_k integer, p_cancels boolean)
 --   returns text
@@ -1699,17 +1892,27 @@ CREATE TABLE ff_worker (
 -- function ff_set_tags(p_id uuid, p_partition smallint, p_set jsonb, p_removed text[], p_max integer, p_actor text)
 --   returns TABLE(outcome text, tags jsonb)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 83b41427c41632144d7c4bd76bd09d91
+--   md5 e2caec152069c4a3068b7e9b2b91c666
 
 -- function ff_settle(p_transition text, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_details jsonb[] DEFAULT NULL::jsonb[], p_deadlines bigint[] DEFAULT NULL::bigint[], p_flow text DEFAULT 'later'::text)
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 f17cad159ca3aadaeb73661f3eab5593
+--   md5 fcce2514bdb9777a20e87f054536b464
+
+-- function ff_settle_paused(t ff_transition, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_given_up integer, p_now bigint)
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 10e4b020805c932028b86334dfc39e64
+
+-- function ff_settle_resumed(p_rows ff_locked[], p_delays bigint[], p_details jsonb[])
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 776361f5dd598da01f7eed2b2c77fa45
 
 -- function ff_share_leases(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[])
 --   returns bigint[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 b74d9f077d9b5953ea02d4dc1fda1030
+--   md5 68fb40cec57cd2c6039913d4600dde23
 
 -- function ff_signal_adds(p_condition jsonb, p_waitpoint text, p_signal ff_signal)
 --   returns boolean
@@ -1729,27 +1932,27 @@ CREATE TABLE ff_worker (
 -- function ff_slot_is_used(p_slot integer)
 --   returns boolean
 --   plpgsql STABLE PARALLEL UNSAFE COST 100
---   md5 fb12d7ff0d6a22f4cf15ab8ee7b29806
+--   md5 05d2deefa7e93e7071743b5b0448b179
 
 -- function ff_spawn(p_parent uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, lifecycle_phase text, terminal_outcome text, lease_epoch bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 f298f5e6bfa86340e9136e57fd078ea5
+--   md5 55d37e90ea8ee6f3b733220d2d97135c
 
 -- function ff_stage_edges(p_flow uuid, p_partition smallint, p_revision bigint, p_edge_ids uuid[], p_ups uuid[], p_downs uuid[], p_conditions text[], p_input_names text[], p_input_places integer[])
 --   returns bigint
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 badc4d7053b79afc662b388623e32c03
 
--- function ff_stamp(p_ev_ids bigint[], p_slots smallint[], p_last bigint, p_snap pg_snapshot)
+-- function ff_stamp(p_ev_ids bigint[], p_slots smallint[], p_counts integer[], p_last bigint, p_snap pg_snapshot)
 --   returns bigint
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 e36f3dd99b25fcfd79a55bfbfbe77db6
+--   md5 df890de20a1abbdc2719ac487e55116c
 
 -- function ff_submit(p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_channel text, p_parent uuid DEFAULT NULL::uuid, p_parent_partition smallint DEFAULT NULL::smallint, p_keys text[] DEFAULT NULL::text[], p_hashes text[] DEFAULT NULL::text[], p_windows bigint[] DEFAULT NULL::bigint[], p_flow uuid DEFAULT NULL::uuid, p_blocked boolean[] DEFAULT NULL::boolean[], p_patience_ms integer DEFAULT NULL::integer, p_transaction text DEFAULT NULL::text)
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, existing_id uuid)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 6416254ea27003e91754f6808e7b230e
+--   md5 95f199d1e72bbe8176b5525ccdc2d157
 
 -- function ff_submit_each(p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_keys text[], p_hashes text[], p_windows bigint[], p_patience_ms integer)
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, existing_id uuid)
@@ -1765,6 +1968,11 @@ CREATE TABLE ff_worker (
 --   returns TABLE(outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, ended jsonb, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 385bb98312bf200ba52c19a350ab2067
+
+-- function ff_sweep_grants(p_limit integer)
+--   returns integer
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 0aaf46eefb9e60e18040a207851ea77a
 
 -- function ff_sweep_queue(p_route integer, p_rank integer, p_seq bigint, p_limit integer)
 --   returns TABLE(route_id integer, rank integer, seq bigint, removed bigint)
@@ -1791,15 +1999,30 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 e9b596c557eeb2d0a419cc28b9609745
 
+-- function ff_take_signal(p_id uuid, p_partition smallint, p_waitpoint uuid, p_waitpoint_name text, p_kid text, p_print text, p_token_expires_at_ms bigint, p_signal uuid, p_name text, p_source_type text, p_source_identity text, p_payload jsonb, p_idempotency_key text, p_is_checked boolean, p_max_signals integer, p_max_bytes bigint, OUT outcome text, OUT signal_id uuid, OUT effect text, OUT schema jsonb, OUT route_id integer, OUT due_in_ms bigint, OUT resumed ff_locked, OUT detail jsonb)
+--   returns record
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 0d2e9b0c8de4ecd6ca2511a778f254fe
+
 -- function ff_tell(p_family ff_event_family, p_types text[], p_workers text[], p_details jsonb[])
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 9abee1bdc3102bb71b7f5bc670a11321
+--   md5 a4f33ea40cccdd82dc60f0489c7d1c99
 
 -- function ff_tell_ends(p_limit integer, p_edges integer)
 --   returns TABLE(execution_id uuid, outcome text, route_id integer)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 7a6977b11ccc7e2a4e1e582285ba1935
+
+-- function ff_tell_flows(p_now bigint, p_types text[], p_flows uuid[], p_partitions smallint[], p_namespaces text[], p_tags jsonb[], p_details jsonb[])
+--   returns bigint
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 5dcb7120f4cfb87a6d1b70bfd4a306f9
+
+-- function ff_tell_locked(p_family ff_event_family, p_type text, p_now bigint, p_rows ff_locked[], p_details jsonb[], p_attempt_step integer DEFAULT 0, p_epoch_step integer DEFAULT 0)
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 91d350479f3c440e8af96ef149d9da85
 
 -- function ff_tell_lost_ends(p_flow uuid, p_execution uuid, p_limit integer)
 --   returns TABLE(found bigint, flow_id uuid, execution_id uuid)
@@ -1809,17 +2032,17 @@ CREATE TABLE ff_worker (
 -- function ff_tell_signal(p_row ff_locked, p_type text, p_detail jsonb)
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 926dd698fadf296e02cfd4efde4bc1ac
+--   md5 75e806019b00be3268d8fbe8c53452a4
 
 -- function ff_time_out(p_rows ff_locked[], p_late uuid[])
 --   returns TABLE(execution_id uuid, outcome text, worker_instance_id text, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
---   md5 ead5e7905c8f82571dc3c5ecdccfcc06
+--   md5 c0192f4d438c9cd45cdaa06a7c3931ec
 
 -- function ff_time_out_suspended(p_rows ff_locked[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
---   md5 ee857e3822f276b49b978c34088c79c6
+--   md5 fe251167263d22a036da11befc01a4f7
 
 -- function ff_time_suspension(p_row ff_locked)
 --   returns bigint
@@ -1836,15 +2059,15 @@ CREATE TABLE ff_worker (
 --   plpgsql STABLE PARALLEL UNSAFE COST 100
 --   md5 b0496860cb8c8a38eca3b5c701bf5e80
 
--- function ff_trim_live(s ff_stream_meta)
---   returns integer
+-- function ff_trim_live(p_id uuid, p_attempt integer, p_kept integer)
+--   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 d2f02646958a3534078bdbfe0f1d6018
+--   md5 0cd3ca64ce70a318955d05feaedde458
 
 -- function ff_unbegun_rows(p_ids uuid[], p_eligibility ff_eligibility_state)
 --   returns ff_locked[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 faf32ef2f4864293553041d51e173128
+--   md5 8952abcd57279a70a9ee7b87eba7b1ca
 
 -- function ff_unpaused(INOUT p_routes integer[], INOUT p_ranks integer[], INOUT p_afters bigint[])
 --   returns record
@@ -1857,9 +2080,9 @@ CREATE TABLE ff_worker (
 --   md5 a8b45d33779ccbbface214c2b2665d58
 
 -- function ff_unstamped(p_prev pg_snapshot, p_cur pg_snapshot, p_foreign_to bigint)
---   returns TABLE(ev_id bigint, slot smallint)
+--   returns TABLE(ev_id bigint, slot smallint, n integer)
 --   sql STABLE PARALLEL UNSAFE COST 100 ROWS 1000
---   md5 e1bb44f8e9b7960edf0c68321e0916eb
+--   md5 5ac3b7ec4bf95cfcd655aa7eeb1ba54d
 
 -- function ff_used_routes(p_after bigint, p_before bigint, p_limit integer)
 --   returns TABLE(looked bigint, last_at_ms bigint, routes integer[])
@@ -1870,6 +2093,11 @@ CREATE TABLE ff_worker (
 --   returns uuid[]
 --   plpgsql IMMUTABLE PARALLEL SAFE COST 100
 --   md5 8e6d311d447a8fa31bd6e60ec5ebb83d
+
+-- function ff_varying(p_values anyarray)
+--   returns anyarray
+--   sql IMMUTABLE PARALLEL SAFE COST 100
+--   md5 fb352fda18b5d695b61c34a62ec433f9
 
 -- function ff_wait_fault(p_id uuid, p_waits jsonb, p_waitpoints jsonb, p_max_waitpoints integer)
 --   returns text

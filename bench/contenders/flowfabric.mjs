@@ -107,8 +107,8 @@ export const contender = {
     settings.loops === undefined ? startPool(target, settings, onRun) : startLoops(target, settings, onRun),
   openProbe: (target) =>
     sqlProbe(target, {
-      unsettled:
-        'SELECT (SELECT count(*) FROM flowfabric.ff_ready) + (SELECT count(*) FROM flowfabric.ff_lease)',
-      finished: `SELECT count(*) FROM flowfabric.ff_outcome WHERE outcome = 'success' AND result IS NOT NULL`,
+      unsettled: `SELECT CASE WHEN EXISTS (SELECT 1 FROM flowfabric.ff_ready) THEN 1
+          ELSE (SELECT count(*) FROM flowfabric.ff_execution WHERE claim_no IS NOT NULL) END`,
+      finished: `SELECT count(*) FROM flowfabric.ff_attempt_history WHERE terminal_outcome = 'success' AND result IS NOT NULL`,
     }),
 };

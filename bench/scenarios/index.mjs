@@ -14,7 +14,7 @@ import { singleSubmits } from './single-submits.mjs';
 import { snapshotHeld } from './snapshot-held.mjs';
 import { statistics } from './statistics.mjs';
 import { steps } from './steps.mjs';
-import { streamAppend, streamTail } from './stream.mjs';
+import { streamAppend, streamFollowed, streamTail } from './stream.mjs';
 import { unbatched } from './unbatched.mjs';
 
 /** @type {import('../harness/runner.mjs').Scenario[]} */
@@ -35,6 +35,7 @@ export const SCENARIOS = [
   signalRate,
   streamAppend,
   streamTail,
+  streamFollowed,
   flowChain,
   flowChainAlone,
   flowJoin,

@@ -19,13 +19,17 @@ const CLIENTS = [1, 2];
 /** Claims past what this client claimed before, as our workers do, and completes each with a small result. */
 const SCRIPT = `
 WITH c AS MATERIALIZED (
-  SELECT * FROM flowfabric.ff_claim(ARRAY[:route::integer], ARRAY[0], ARRAY[:after::bigint], ${PER_TRANSACTION}, 'pgbench',
-    'pgbench', gen_random_uuid(), 30000, '{}')),
+  SELECT p FROM flowfabric.ff_claim(ARRAY[:route::integer], ARRAY[0], ARRAY[:after::bigint], ${PER_TRANSACTION}, 'pgbench',
+    'pgbench', gen_random_uuid(), 30000), unnest(pages) p),
 a AS MATERIALIZED (
-  SELECT coalesce(max(seq), 0) AS after, array_agg(execution_id) AS ids, array_agg(partition_key) AS parts,
-         array_agg(attempt_index) AS attempts, array_agg(lease_epoch) AS epochs,
-         array_agg('{"ok": true}'::jsonb) AS results
-  FROM c WHERE execution_id IS NOT NULL)
+  SELECT coalesce(max(q.seq), 0) AS after, array_agg(q.id) AS ids, array_agg(q.part) AS parts,
+         array_agg(q.attempt) AS attempts, array_agg(q.epoch) AS epochs, array_agg('{"ok": true}'::jsonb) AS results
+  FROM c CROSS JOIN LATERAL (
+    SELECT i.value::uuid AS id, (c.p -> 'partition' ->> (i.ordinality - 1)::int)::smallint AS part,
+           (c.p -> 'attemptIndex' ->> (i.ordinality - 1)::int)::int AS attempt,
+           (c.p -> 'leaseEpoch' ->> (i.ordinality - 1)::int)::bigint AS epoch,
+           (c.p -> 'seq' ->> (i.ordinality - 1)::int)::bigint AS seq
+    FROM json_array_elements_text(c.p -> 'uuid') WITH ORDINALITY i) q)
 SELECT a.after AS after, count(*) AS done
 FROM a CROSS JOIN LATERAL flowfabric.ff_complete(a.ids, a.parts, a.attempts, a.epochs, a.results) d
 WHERE d.outcome = 'completed' GROUP BY a.after \\gset

@@ -17,31 +17,25 @@ const KEPT_ROWS = [
   {
     table: 'ff_execution',
     columns: `execution_id, partition_key, created_at_ms, changed_at_ms, started_at_ms, lease_epoch, route_id, priority,
-      lifecycle_phase, ownership_state, eligibility_state, blocking_reason, terminal_outcome, attempt_state, namespace`,
-    values: `SELECT id, part, at, at + 2, at + 1, 1, route, 0, ${STATE}, 'default' FROM k`,
-  },
-  {
-    table: 'ff_body',
-    columns: 'execution_id, partition_key, payload, policy, tags',
-    values: `SELECT id, part, jsonb_build_object('n', n), '{}', '{}' FROM k`,
+      lifecycle_phase, ownership_state, eligibility_state, blocking_reason, terminal_outcome, attempt_state, namespace, payload, policy`,
+    values: `SELECT id, part, at, at + 2, at + 1, 1, route, 0, ${STATE}, 'default', jsonb_build_object('n', n), '{}' FROM k`,
   },
   {
     table: 'ff_attempt_history',
-    columns: `execution_id, partition_key, attempt_index, lease_id, lease_epoch, worker_id, worker_instance_id,
-      started_at_ms, ended_at_ms, outcome`,
-    values: `SELECT id, part, 0, lease, 1, ${WORKER}, at + 1, at + 2, 'success' FROM k`,
+    columns: `execution_id, partition_key, attempt_index, lease_epoch, worker_id, worker_instance_id,
+      started_at_ms, ended_at_ms, outcome, terminal_outcome, namespace, result`,
+    values: `SELECT id, part, 0, 1, ${WORKER}, at + 1, at + 2, 'success', 'success', 'default',
+      jsonb_build_object('ok', true, 'n', n) FROM k`,
   },
   {
-    table: 'ff_outcome',
-    columns: 'execution_id, partition_key, attempt_index, namespace, outcome, ended_at_ms, result, ended_by',
-    values: `SELECT id, part, 0, 'default', 'success', at + 2, jsonb_build_object('ok', true, 'n', n), 'bench-1' FROM k`,
-  },
-  {
-    table: 'ff_event',
-    columns: `family, event_type, occurred_at_ms, execution_id, partition_key, attempt_index, lease_epoch, lease_id,
+    // As if a hundred had been claimed and completed at a time.
+    table: 'ff_event_pack',
+    columns: `family, event_type, occurred_at_ms, n, execution_ids, partition_keys, attempt_index, lease_epoch,
       worker_instance_id, namespace, tags, route_id, slot`,
-    values: `SELECT e.family::ff_event_family, e.type, at + e.later, id, part, 0, 1, lease, 'bench-1', 'default', '{}', route, 0
-      FROM k CROSS JOIN (VALUES ('lease', 'acquired', 1), ('completion', 'success', 2)) e(family, type, later)`,
+    values: `SELECT e.family::ff_event_family, e.type, max(at) + e.later, count(*), array_agg(id), array_agg(part), 0, 1,
+        'bench-1', 'default', '{}', min(route), 0
+      FROM k CROSS JOIN (VALUES ('lease', 'acquired', 1), ('completion', 'success', 2)) e(family, type, later)
+      GROUP BY n / 100, e.family, e.type, e.later ORDER BY n / 100, e.later`,
   },
 ];
 

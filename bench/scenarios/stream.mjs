@@ -1,6 +1,7 @@
 /**
  * Streams: how fast one writer appends, whether that depends on the existing frames, and how soon a reader in another
- * process gets what was written. Two scenarios, because each compares a different figure.
+ * process gets what was written, and what that costs the writers. Three scenarios, because each compares a different
+ * figure.
  */
 import { withStore } from '../harness/draining.mjs';
 import { withSeats } from '../harness/seats.mjs';
@@ -14,7 +15,9 @@ const REDIS = new URL('stream/redis.mjs', import.meta.url);
 const CALLS = { quick: 300, full: 4_000 };
 const BATCH_CALLS = { quick: 30, full: 500 };
 const CHUNKS = { quick: 5_000, full: 100_000 };
+const TOGETHER_CALLS = { quick: 5_000, full: 100_000 };
 const PER_CALL = 100;
+const TOGETHER = 50;
 const WRITE = 'await ctx.stream.write(chunk), 200 bytes';
 /** Short streams are used in turn, so that they stay short. */
 const PRESENT = [
@@ -25,8 +28,11 @@ const PRESENT = [
 const PRESENT_CALLS = { quick: 100, full: 500 };
 const TAIL_MS = { quick: 3_000, full: 10_000 };
 const WARM_UP_MS = 2_000;
+const WRITERS = [8, 32];
+const FOLLOWED_CALLS = { quick: 8_000, full: 40_000 };
 const TAILS = [
   { streams: 1, tailsEach: 1, perSecond: 100, label: '1 tail' },
+  { streams: 1, tailsEach: 1, perSecond: 1_000, label: '1 tail' },
   { streams: 1_000, tailsEach: 1, perSecond: 100, label: '1,000 tails, each of a stream of its own' },
   { streams: 1, tailsEach: 1_000, perSecond: 10, label: '1,000 tails of one stream' },
 ];
@@ -57,7 +63,33 @@ function appendCases(bench) {
     { contender, key: 'batched', group: batched, label: 'durable', way: 'ours', ...many },
     { contender: redis, key: 'pipelined', group: batched, label: 'XADD, pipelined', way: 'redis', ...many },
     { contender, key: 'live', group: `${single}, best-effort`, label: 'best-effort', way: 'ours', ...live },
-    { contender, key: 'handler', group: 'one handler', label: WRITE, way: 'handler', count: chunks },
+    {
+      contender,
+      key: 'handler',
+      group: 'one handler',
+      label: WRITE,
+      way: 'handler',
+      count: chunks,
+      handlers: 1,
+    },
+    {
+      contender,
+      key: 'together',
+      group: `${TOGETHER} streams, one frame of 200 bytes a call`,
+      label: `${TOGETHER} callers that await each frame`,
+      way: 'together',
+      calls: jobs(bench, TOGETHER_CALLS[size]),
+      streams: TOGETHER,
+    },
+    {
+      contender,
+      key: 'handlers',
+      group: `${TOGETHER} handlers`,
+      label: WRITE,
+      way: 'handler',
+      count: Math.ceil(chunks / TOGETHER),
+      handlers: TOGETHER,
+    },
     ...['durable', 'best_effort'].flatMap((mode) => presentCases(bench, mode)),
   ].filter(({ way }) => way !== 'redis' || hasRedis(bench));
 }
@@ -90,8 +122,18 @@ const APPENDS = {
   handler: (one, bench) =>
     withStore(bench, one, (target) =>
       withSeats(1, ([seat]) =>
-        bench.watched(() => seat.call(OURS, 'writeInHandler', { target, count: one.count })),
+        bench.watched(() =>
+          seat.call(OURS, 'writeInHandlers', { target, count: one.count, handlers: one.handlers }),
+        ),
       ),
+    ),
+  together: (one, bench) =>
+    withStore(bench, one, (target) =>
+      withSeats(1, async ([seat]) => {
+        await seat.call(OURS, 'hold', { target, streams: one.streams, present: 1 });
+        await settleStore(target, 'analysed');
+        return bench.watched(() => seat.call(OURS, 'appendTogether', { calls: one.calls }));
+      }),
     ),
   counted: (one, bench) =>
     withBareStore(bench, one, (target) =>
@@ -127,8 +169,8 @@ function tailCases(bench) {
   const peer = { contender: redis, ...TAILS[0] };
   return [...cases, ...(hasRedis(bench) ? [{ ...peer, label: 'XREAD BLOCK, 1 reader' }] : [])].map((one) => ({
     ...one,
-    key: keyOf(one.contender.name, one.label),
-    group: `${one.label.includes('of one') ? '1,000 readers at once' : 'one reader of each frame'}, ${one.perSecond} frames a second`,
+    key: keyOf(one.contender.name, one.label, one.perSecond),
+    group: `${one.label.includes('of one') ? '1,000 readers at once' : 'one reader of each frame'}, ${thousands(one.perSecond)} frames a second`,
     streams: jobs(bench, one.streams),
     tailsEach: jobs(bench, one.tailsEach),
     forMs: TAIL_MS[bench.options.size],
@@ -150,6 +192,42 @@ function tailLatency(one, bench) {
       return bench.watched(async () => {
         await writer.call(module, 'writePaced', { target, count, perSecond });
         return reader.call(module, 'received', { expected: count * tailsEach });
+      });
+    }),
+  );
+}
+
+function followedCases(bench) {
+  return WRITERS.flatMap((writers) =>
+    [0, 1].map((tails) => ({
+      contender: ours(bench),
+      key: keyOf('followed', writers, tails),
+      group: `${writers} writers, one frame of 200 bytes a call, each its own stream`,
+      label: tails === 0 ? 'nobody follows' : 'each followed in another process',
+      writers,
+      tails,
+      calls: jobs(bench, FOLLOWED_CALLS[bench.options.size]),
+      ...(tails === 0 ? {} : { relativeTo: { key: keyOf('followed', writers, 0), label: 'followed ÷ not' } }),
+    })),
+  );
+}
+
+function followedRate({ writers, tails, calls, ...one }, bench) {
+  return withStore(bench, one, (target) =>
+    withSeats(2, async ([writer, reader]) => {
+      const ids = await writer.call(OURS, 'hold', {
+        target,
+        streams: writers,
+        present: 1,
+        poolSize: writers,
+      });
+      await settleStore(target, 'analysed');
+      const followed = tails === 0 ? [] : ids;
+      await reader.call(OURS, 'follow', { target, ids: followed, tailsEach: tails, skipped: 0 });
+      return bench.watched(async () => {
+        const figures = await writer.call(OURS, 'appendTogether', { calls });
+        await reader.call(OURS, 'received', { expected: followed.length === 0 ? 0 : calls });
+        return figures;
       });
     }),
   );
@@ -178,4 +256,17 @@ export const streamTail = {
   ],
   cases: tailCases,
   run: tailLatency,
+};
+
+/** @type {import('../harness/runner.mjs').Scenario} */
+export const streamFollowed = {
+  name: 'stream-followed',
+  title: 'What followers cost those who write (ours only)',
+  metrics: [
+    { name: 'frames/s', better: 'higher' },
+    { name: 'p50 ms a call', better: 'lower' },
+    { name: 'p99 ms a call', better: 'lower' },
+  ],
+  cases: followedCases,
+  run: followedRate,
 };

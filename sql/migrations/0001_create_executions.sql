@@ -107,45 +107,6 @@ CREATE TABLE ff_transition (
   -- 1 counts a replay, which also begins retries and reclaims again from 0.
   replay_step       smallint NOT NULL
 );
-INSERT INTO ff_transition VALUES
-  ('submit',             'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      'pending_first_attempt',  NULL,          NULL,       NULL,               NULL,        false, NULL,               0, 0, 0, 0, 0),
-  ('submit_delayed',     'runnable', 'unowned', 'not_eligible_until_time', 'waiting_for_delay',         'none',      'pending_first_attempt',  NULL,          NULL,       NULL,               NULL,        false, NULL,               0, 0, 0, 0, 0),
-  ('claim',              'active',   'leased',  'not_applicable',          'none',                      'none',      'running_attempt',        NULL,          'acquired', NULL,               NULL,        false, NULL,               1, 0, 0, 0, 0),
-  ('complete',           'terminal', 'unowned', 'not_applicable',          'none',                      'success',   'attempt_terminal',       'success',     NULL,       NULL,               NULL,        false, 'attempt_success',  0, 0, 0, 0, 0),
-  ('fail',               'terminal', 'unowned', 'not_applicable',          'none',                      'failed',    'attempt_terminal',       'failed',      NULL,       NULL,               NULL,        false, 'attempt_failure',  0, 0, 0, 0, 0),
-  ('retry',              'runnable', 'unowned', 'not_eligible_until_time', 'waiting_for_retry_backoff', 'none',      'pending_retry_attempt',  'failed',      'released', NULL,               NULL,        false, 'attempt_failure',  0, 1, 1, 0, 0),
-  ('release',            'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      'attempt_interrupted',    NULL,          'released', NULL,               NULL,        false, NULL,               0, 0, 0, 0, 0),
-  ('delay',              'runnable', 'unowned', 'not_eligible_until_time', 'waiting_for_delay',         'none',      'attempt_interrupted',    NULL,          'released', NULL,               NULL,        false, NULL,               0, 0, 0, 0, 0),
-  ('await_children',     'runnable', 'unowned', 'blocked_by_dependencies', 'waiting_for_children',      'none',      'attempt_interrupted',    NULL,          'released', NULL,               NULL,        false, NULL,               0, 0, 0, 0, 0),
-  ('wake',               'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      NULL,                     NULL,          NULL,       NULL,               NULL,        false, NULL,               1, 0, 0, 0, 0),
-  ('lapse',              'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      'pending_retry_attempt',  'interrupted', 'expired',  NULL,               NULL,        false, 'lease_expired',    1, 1, 1, 1, 0),
-  ('expire',             'terminal', 'unowned', 'not_applicable',          'none',                      'expired',   'attempt_terminal',       'interrupted', 'expired',  NULL,               NULL,        false, 'lease_expired',    1, 0, 0, 0, 0),
-  ('revoke',             'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      'pending_retry_attempt',  'interrupted', 'revoked',  NULL,               NULL,        false, 'reclaimed',        1, 1, 0, 1, 0),
-  ('exhaust_reclaims',   'terminal', 'unowned', 'not_applicable',          'none',                      'failed',    'attempt_terminal',       'interrupted', 'revoked',  NULL,               NULL,        false, 'reclaimed',        1, 0, 0, 0, 0),
-  ('cancel',             'terminal', 'unowned', 'not_applicable',          'none',                      'cancelled', 'attempt_terminal',       'cancelled',   'revoked',  NULL,               NULL,        true,  'attempt_cancelled',1, 0, 0, 0, 0),
-  ('cancel_unstarted',   'terminal', 'unowned', 'not_applicable',          'none',                      'cancelled', NULL,                     NULL,          NULL,       NULL,               NULL,        false, NULL,               1, 0, 0, 0, 0),
-  ('time_out_attempt',   'runnable', 'unowned', 'not_eligible_until_time', 'waiting_for_retry_backoff', 'none',      'pending_retry_attempt',  'expired',     'revoked',  NULL,               NULL,        false, 'expired',          1, 1, 1, 0, 0),
-  ('time_out',           'terminal', 'unowned', 'not_applicable',          'none',                      'expired',   'attempt_terminal',       'expired',     'revoked',  NULL,               NULL,        true,  'expired',          1, 0, 0, 0, 0),
-  ('time_out_unstarted', 'terminal', 'unowned', 'not_applicable',          'none',                      'expired',   NULL,                     NULL,          NULL,       NULL,               NULL,        false, NULL,               1, 0, 0, 0, 0),
-  ('fire_timer',         'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      NULL,                     NULL,          NULL,       NULL,               NULL,        false, NULL,               0, 0, 0, 0, 0),
-  ('change_priority',    'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      NULL,                     NULL,          NULL,       'priority_changed', NULL,        false, NULL,               0, 0, 0, 0, 0),
-  ('replay',             'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      'pending_replay_attempt', NULL,          NULL,       'replayed',         NULL,        false, NULL,               1, 1, 0, 0, 1),
-  ('suspend',                'suspended', 'unowned', 'not_applicable',          'waiting_for_signal',        'none',      'attempt_interrupted',    NULL,          'released', NULL,               'suspended', false, NULL,               0, 0, 0, 0, 0),
-  ('suspend_for_approval',   'suspended', 'unowned', 'not_applicable',          'waiting_for_approval',      'none',      'attempt_interrupted',    NULL,          'released', NULL,               'suspended', false, NULL,               0, 0, 0, 0, 0),
-  ('suspend_for_callback',   'suspended', 'unowned', 'not_applicable',          'waiting_for_callback',      'none',      'attempt_interrupted',    NULL,          'released', NULL,               'suspended', false, NULL,               0, 0, 0, 0, 0),
-  ('suspend_for_tool_result', 'suspended', 'unowned', 'not_applicable',          'waiting_for_tool_result',   'none',      'attempt_interrupted',    NULL,          'released', NULL,               'suspended', false, NULL,               0, 0, 0, 0, 0),
-  ('suspend_for_review',     'suspended', 'unowned', 'not_applicable',          'paused_by_operator',        'none',      'attempt_interrupted',    NULL,          'released', NULL,               'suspended', false, NULL,               0, 0, 0, 0, 0),
-  ('escalate',               'suspended', 'unowned', 'not_applicable',          'paused_by_operator',        'none',      NULL,                     NULL,          NULL,       NULL,               'escalated', false, NULL,               0, 0, 0, 0, 0),
-  ('resume',                 'runnable',  'unowned', 'eligible_now',            'waiting_for_worker',        'none',      NULL,                     NULL,          NULL,       NULL,               'resumed',   true,  NULL,               1, 0, 0, 0, 0),
-  ('resume_later',           'runnable',  'unowned', 'not_eligible_until_time', 'waiting_for_resume_delay',  'none',      NULL,                     NULL,          NULL,       NULL,               'resumed',   true,  NULL,               1, 0, 0, 0, 0),
-  ('fail_suspended',         'terminal',  'unowned', 'not_applicable',          'none',                      'failed',    'attempt_terminal',       'failed',      NULL,       NULL,               NULL,        true,  'attempt_failure',  1, 0, 0, 0, 0),
-  ('submit_blocked',     'runnable', 'unowned', 'blocked_by_dependencies', 'waiting_for_children',      'none',      'pending_first_attempt',  NULL,          NULL,       NULL,               NULL,        false, NULL,               0, 0, 0, 0, 0),
-  ('block',              'runnable', 'unowned', 'blocked_by_dependencies', 'waiting_for_children',      'none',      NULL,                     NULL,          NULL,       NULL,               NULL,        false, NULL,               1, 0, 0, 0, 0),
-  ('unblock',            'runnable', 'unowned', 'eligible_now',            'waiting_for_worker',        'none',      NULL,                     NULL,          NULL,       NULL,               NULL,        false, NULL,               1, 0, 0, 0, 0),
-  ('skip',               'terminal', 'unowned', 'not_applicable',          'none',                      'skipped',   'attempt_terminal',       NULL,          NULL,       NULL,               NULL,        false, NULL,               1, 0, 0, 0, 0),
-  ('skip_unstarted',     'terminal', 'unowned', 'not_applicable',          'none',                      'skipped',   NULL,                     NULL,          NULL,       NULL,               NULL,        false, NULL,               1, 0, 0, 0, 0),
-  ('reopen',             'runnable', 'unowned', 'blocked_by_dependencies', 'waiting_for_children',      'none',      'pending_replay_attempt', NULL,          NULL,       'replayed',         NULL,        false, NULL,               1, 1, 0, 0, 1);
-
 CREATE TABLE ff_lane (
   lane           text PRIMARY KEY,
   paused         boolean NOT NULL DEFAULT false,
@@ -159,6 +120,8 @@ CREATE TABLE ff_lane (
 );
 -- Asked by every claim, and mostly empty.
 CREATE INDEX ff_lane_paused ON ff_lane (lane) WHERE paused;
+-- The same, asked by every renewal.
+CREATE INDEX ff_lane_quiet ON ff_lane (lane) WHERE NOT renewal_events;
 
 -- Lane, kind and required capabilities, interned: the queue is keyed by the number. A row exists while it is in use; a number is never used again.
 CREATE TABLE ff_route (
@@ -170,6 +133,18 @@ CREATE TABLE ff_route (
   usable_until_ms bigint NOT NULL DEFAULT ff_now_ms() + 86400000,
   UNIQUE (lane, kind, capabilities)
 );
+
+-- Policies that many executions share, by a number that fits into their rows. Never changed, and few: see ff_intern_policies.
+CREATE TABLE ff_policy (
+  policy_id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  -- Of the text of the policy, which may be too long for an index.
+  hash      uuid NOT NULL UNIQUE,
+  policy    jsonb NOT NULL
+);
+
+-- The policy of an execution, from the two columns of its row.
+CREATE FUNCTION ff_policy_of(p_policy jsonb, p_policy_id integer) RETURNS jsonb LANGUAGE sql STABLE PARALLEL SAFE
+RETURN coalesce(p_policy, (SELECT policy FROM ff_policy WHERE policy_id = p_policy_id));
 
 -- The state row: narrow, lockable, no index on a column that changes, so that updates stay in their page. A page is filled
 -- to less than a third, because three versions of a row (submitted, claimed, ended) must fit at once: with claims
@@ -186,6 +161,11 @@ CREATE TABLE ff_execution (
   attempt_limit_ms  bigint,
   retain_ms         bigint,
   lease_epoch       bigint NOT NULL DEFAULT 0,
+  -- The lease, while there is one: the claim that granted it, and when it lapses. No index on either.
+  claim_no          bigint,
+  lease_expires_at_ms bigint,
+  -- Since when the current attempt runs, pauses included.
+  attempt_started_at_ms bigint,
   attempt_index     integer NOT NULL DEFAULT 0,
   retry_count       integer NOT NULL DEFAULT 0,
   reclaim_count     integer NOT NULL DEFAULT 0,
@@ -204,9 +184,18 @@ CREATE TABLE ff_execution (
   -- Who spawned it: told when it ends.
   parent_partition  smallint,
   parent_id         uuid,
+  -- Whether the current attempt was paused before: then it has a row in the history.
+  attempt_paused    boolean NOT NULL DEFAULT false,
   -- The flow it is a member of, in the same partition.
   flow_id           uuid,
+  -- Its frozen policy: the number of a known one, or the policy itself.
+  policy_id         integer,
   namespace         text NOT NULL,
+  policy            jsonb,
+  tags              jsonb NOT NULL DEFAULT '{}',
+  -- The tags its lease began with, if they have changed since: its events keep them.
+  lease_tags        jsonb,
+  payload           jsonb,
   -- A uuid names one execution in all partitions: sets of rows are written by uuid alone.
   PRIMARY KEY (execution_id) INCLUDE (partition_key),
   CONSTRAINT ff_execution_partition CHECK (partition_key BETWEEN 0 AND 255),
@@ -218,16 +207,6 @@ CREATE TABLE ff_execution (
 -- For lists and rates. Only the time: executions submitted together share it, and their entries are kept as one.
 CREATE INDEX ff_execution_created ON ff_execution (created_at_ms);
 CREATE INDEX ff_execution_parent ON ff_execution (parent_id, created_at_ms) WHERE parent_id IS NOT NULL;
-
--- What does not change after submit, but for its tags.
-CREATE TABLE ff_body (
-  execution_id  uuid NOT NULL,
-  partition_key smallint NOT NULL,
-  payload       jsonb,
-  policy        jsonb NOT NULL,
-  tags          jsonb NOT NULL,
-  PRIMARY KEY (execution_id, partition_key)
-);
 
 -- A row exists while the execution is claimable now. Rows are inserted and deleted, never updated: claim deletes
 -- them by ctid in the transaction that locked them, which is only safe because of that. A row that is meant has the time
@@ -248,13 +227,14 @@ CREATE INDEX ff_ready_queue ON ff_ready (route_id, (-priority), seq);
 
 -- Things that happen at a time. A timer is a pointer with a fence: firing checks that it is still meant.
 CREATE TABLE ff_timer (
-  timer_id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  timer_id      bigint GENERATED ALWAYS AS IDENTITY,
   due_at_ms     bigint NOT NULL,
   execution_id  uuid NOT NULL,
   lease_epoch   bigint NOT NULL,
   attempt_index integer NOT NULL,
   kind          ff_timer_kind NOT NULL,
-  partition_key smallint NOT NULL
+  partition_key smallint NOT NULL,
+  PRIMARY KEY (timer_id) INCLUDE (partition_key)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
 -- Only the time: with the id as a second column the planner would look timers up by it through this index.
 CREATE INDEX ff_timer_due ON ff_timer (due_at_ms);
@@ -262,54 +242,74 @@ CREATE INDEX ff_timer_due ON ff_timer (due_at_ms);
 CREATE INDEX ff_timer_limits ON ff_timer (execution_id)
   WHERE kind IN ('deadline', 'attempt_limit', 'suspension', 'waitpoint');
 
--- A row exists while leased. claim_id names the claim call that made it, so that a worker whose answer was lost on the
--- way can find what it was given. No index on the expiry: an index would make every renewal write it, and one whole scan
--- a second finds what lapsed.
-CREATE TABLE ff_lease (
-  execution_id        uuid NOT NULL,
-  lease_id            uuid NOT NULL,
-  claim_id            uuid NOT NULL,
-  lease_epoch         bigint NOT NULL,
-  acquired_at_ms      bigint NOT NULL,
-  renewed_at_ms       bigint NOT NULL,
-  expires_at_ms       bigint NOT NULL,
-  attempt_started_at_ms bigint NOT NULL,
-  flow_id             uuid,
-  attempt_index       integer NOT NULL,
-  route_id            integer NOT NULL,
-  partition_key       smallint NOT NULL,
-  resumed             boolean NOT NULL,
-  reclaimed           boolean NOT NULL,
-  renewal_events      boolean NOT NULL,
-  namespace           text NOT NULL,
-  worker_id           text NOT NULL,
-  worker_instance_id  text NOT NULL,
-  tags                jsonb NOT NULL,
-  PRIMARY KEY (execution_id, partition_key)
-) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
-        autovacuum_vacuum_cost_delay = 0);
+-- What one claim call granted: its worker, and pointers to the executions. They are leased by it while their rows name its
+-- number. By claim_id a worker whose answer was lost on the way finds what it was given. look_at_ms is no later than the
+-- first expiry of its leases: only claims whose time has come are looked into for lapsed ones, and those without leases
+-- are removed then.
+CREATE TABLE ff_grant (
+  claim_no           bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,
+  claim_id           uuid NOT NULL,
+  acquired_at_ms     bigint NOT NULL,
+  look_at_ms         bigint NOT NULL,
+  lease_ms           bigint NOT NULL,
+  worker_id          text NOT NULL,
+  worker_instance_id text NOT NULL,
+  execution_ids      uuid[] NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
+-- Read by position only, never compressed for nothing.
+ALTER TABLE ff_grant ALTER execution_ids SET STORAGE EXTERNAL;
+CREATE INDEX ff_grant_look ON ff_grant (look_at_ms);
+
+-- The id of a lease: that of its execution, with the epoch in its last digits and a version of its own. It is computed,
+-- not stored.
+CREATE FUNCTION ff_lease_id(p_execution uuid, p_epoch bigint) RETURNS uuid LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN (overlay(left(p_execution::text, 28) PLACING '8' FROM 15)
+  || lpad(to_hex(('x' || right(p_execution::text, 8))::bit(32)::bigint # (p_epoch & 4294967295)), 8, '0'))::uuid;
 
 -- One row an attempt, written when it ends; a pause writes it open (no outcome) and the end fills it in. retry_at_ms and
 -- given_up keep what a call was answered, for when it is asked again: given_up how the leases ended that left it open (ff_given_up).
+-- The row in which the execution ended also has its terminal_outcome and what belongs to that. If it ended before the
+-- attempt began, the row is no attempt: it has no start and no outcome of its own. A replay begins another attempt, and
+-- leaves the row as history.
 CREATE TABLE ff_attempt_history (
   execution_id       uuid NOT NULL,
-  lease_id           uuid,
   lease_epoch        bigint NOT NULL,
-  started_at_ms      bigint NOT NULL,
+  started_at_ms      bigint,
   ended_at_ms        bigint,
   retry_at_ms        bigint,
+  -- How long the execution is kept; without it, as long as the deployment keeps things.
+  retain_ms          bigint,
+  -- It could not be forgotten when its time was over, and is looked at again then.
+  look_again_at_ms   bigint,
   attempt_index      integer NOT NULL,
   outcome            ff_attempt_outcome,
+  terminal_outcome   ff_terminal_outcome,
   partition_key      smallint NOT NULL,
+  -- Of an execution that ended in it, for lists.
+  namespace          text,
   worker_id          text,
   worker_instance_id text,
   interrupted_by     text CHECK (interrupted_by IN ('expired', 'revoked')),
   failure_message    text,
   failure_category   text,
+  -- Who ended the execution, if it was not the worker.
+  ended_by           text,
   given_up           bigint[],
+  result             jsonb,
   PRIMARY KEY (execution_id, partition_key, attempt_index),
-  CONSTRAINT ff_attempt_history_ended CHECK ((outcome IS NULL) = (ended_at_ms IS NULL))
+  CONSTRAINT ff_attempt_history_ended CHECK (
+    (outcome IS NULL AND terminal_outcome IS NULL) = (ended_at_ms IS NULL)
+    AND (terminal_outcome IS NULL) = (namespace IS NULL) AND terminal_outcome <> 'none')
 );
+-- Ended executions for lists and retention, those kept by default apart from the others: retention must not walk past
+-- rows that are not due. Whoever looks an attempt up by its key does not mention terminal_outcome in a condition: then
+-- these indexes cannot be taken for that, whatever the planner believes about the table.
+CREATE INDEX ff_ended ON ff_attempt_history (namespace, terminal_outcome, ended_at_ms)
+  WHERE terminal_outcome IS NOT NULL AND retain_ms IS NULL AND look_again_at_ms IS NULL;
+CREATE INDEX ff_ended_kept ON ff_attempt_history (namespace, terminal_outcome, ended_at_ms)
+  WHERE terminal_outcome IS NOT NULL AND (retain_ms IS NOT NULL OR look_again_at_ms IS NOT NULL);
+CREATE INDEX ff_ended_kept_until ON ff_attempt_history ((coalesce(look_again_at_ms, ended_at_ms + retain_ms)))
+  WHERE terminal_outcome IS NOT NULL AND (retain_ms IS NOT NULL OR look_again_at_ms IS NOT NULL);
 
 -- What an execution has done for good: finished steps with their values, and sleeps with the time they end. Steps belong to
 -- the execution and outlive its attempts; a row is written once, under a live lease. A replay from the start retires all
@@ -326,52 +326,30 @@ CREATE TABLE ff_step (
   name           text NOT NULL,
   key            text NOT NULL,
   value          jsonb,
-  PRIMARY KEY (execution_id, retired_by, name, key)
+  PRIMARY KEY (execution_id, retired_by, name, key) INCLUDE (partition_key)
 );
 
 -- How far the handler says it is: overwritten, not logged.
 CREATE TABLE ff_progress (
-  execution_id   uuid PRIMARY KEY,
+  execution_id   uuid NOT NULL,
   reported_at_ms bigint NOT NULL,
   partition_key  smallint NOT NULL,
   percent        real,
-  message        text
+  message        text,
+  PRIMARY KEY (execution_id) INCLUDE (partition_key)
 ) WITH (fillfactor = 50);
 
 -- Which children a paused execution waits for, and how many of them must have ended. Meant only while the execution still
 -- has this attempt and epoch; the next pause replaces it.
 CREATE TABLE ff_child_wait (
-  execution_id  uuid PRIMARY KEY,
+  execution_id  uuid NOT NULL,
   lease_epoch   bigint NOT NULL,
   attempt_index integer NOT NULL,
   partition_key smallint NOT NULL,
   needed        integer NOT NULL,
-  children      uuid[] NOT NULL
+  children      uuid[] NOT NULL,
+  PRIMARY KEY (execution_id) INCLUDE (partition_key)
 );
-
--- How an execution ended, keyed by the attempt it ended in, because a replay re-opens it.
-CREATE TABLE ff_outcome (
-  execution_id     uuid NOT NULL,
-  ended_at_ms      bigint NOT NULL,
-  -- How long it is kept; without it, as long as the deployment keeps things.
-  retain_ms        bigint,
-  -- It could not be forgotten when its time was over, and is looked at again then.
-  look_again_at_ms bigint,
-  attempt_index    integer NOT NULL,
-  outcome          ff_terminal_outcome NOT NULL CHECK (outcome <> 'none'),
-  partition_key    smallint NOT NULL,
-  namespace        text NOT NULL,
-  failure_message  text,
-  failure_category text,
-  ended_by         text,
-  result           jsonb,
-  PRIMARY KEY (execution_id, partition_key, attempt_index)
-);
--- Without the id: with it, a planner that believes the table empty would look outcomes up by walking this index.
-CREATE INDEX ff_outcome_list ON ff_outcome (namespace, outcome, ended_at_ms);
-CREATE INDEX ff_outcome_ended ON ff_outcome (ended_at_ms) WHERE retain_ms IS NULL AND look_again_at_ms IS NULL;
-CREATE INDEX ff_outcome_retained ON ff_outcome ((coalesce(look_again_at_ms, ended_at_ms + retain_ms)))
-  WHERE retain_ms IS NOT NULL OR look_again_at_ms IS NOT NULL;
 
 -- A locked execution and what is needed of its lease and body, as the transition functions hand it to each other.
 CREATE TYPE ff_locked AS (
@@ -385,11 +363,33 @@ CREATE TYPE ff_locked AS (
   lease_epoch           bigint,
   retry_count           integer,
   attempt_state         ff_attempt_state,
-  lease_id              uuid,
+  claim_no              bigint,
   worker_id             text,
   worker_instance_id    text,
   attempt_started_at_ms bigint,
   tags                  jsonb,
   retain_ms             bigint,
-  flow_id               uuid
+  flow_id               uuid,
+  -- Its lease continues an attempt that was paused: there is a row of it.
+  resumed               boolean
+);
+
+-- Claimable executions that a claim has locked, in queue order, as parallel arrays. Those that none of them has are NULL.
+CREATE TYPE ff_claimable AS (
+  ids         uuid[],
+  parts       smallint[],
+  routes      integer[],
+  priorities  integer[],
+  seqs        bigint[],
+  namespaces  text[],
+  attempts    integer[],
+  epochs      bigint[],
+  retries     integer[],
+  createds    bigint[],
+  generations smallint[],
+  states      ff_attempt_state[],
+  limits      bigint[],
+  flows       uuid[],
+  tags        jsonb[],
+  payloads    jsonb[]
 );

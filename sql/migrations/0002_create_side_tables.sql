@@ -10,7 +10,7 @@ CREATE TABLE ff_tag (
   created_at_ms bigint NOT NULL,
   execution_id  uuid NOT NULL,
   partition_key smallint NOT NULL,
-  PRIMARY KEY (tag_key, tag_value, created_at_ms, execution_id)
+  PRIMARY KEY (tag_key, tag_value, created_at_ms, execution_id) INCLUDE (partition_key)
 );
 
 -- Which execution a key stands for. The key is free again when its time is over and the execution has ended or is gone.
@@ -33,7 +33,7 @@ CREATE TABLE ff_end_order (
   place         integer NOT NULL,
   partition_key smallint NOT NULL,
   ends          jsonb NOT NULL,
-  PRIMARY KEY (execution_id, lease_epoch, place)
+  PRIMARY KEY (execution_id, lease_epoch, place) INCLUDE (partition_key)
 );
 
 -- What holds for all processes, and was said by one of them.

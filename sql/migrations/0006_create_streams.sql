@@ -34,7 +34,7 @@ CREATE TABLE ff_stream_meta (
   append_times          bigint[] NOT NULL DEFAULT '{}',
   closed_reason         text CHECK (closed_reason IN (
     'attempt_success', 'attempt_failure', 'attempt_cancelled', 'reclaimed', 'lease_expired', 'expired')),
-  PRIMARY KEY (execution_id, attempt_index),
+  PRIMARY KEY (execution_id, attempt_index) INCLUDE (partition_key),
   CHECK ((closed_at_ms IS NULL) = (closed_reason IS NULL))
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
 
@@ -55,7 +55,7 @@ CREATE TABLE ff_frame (
   step_key        text,
   step_try        integer,
   payload         bytea NOT NULL,
-  PRIMARY KEY (execution_id, attempt_index, ts_ms, seq)
+  PRIMARY KEY (execution_id, attempt_index, ts_ms, seq) INCLUDE (partition_key)
 ) WITH (autovacuum_vacuum_insert_scale_factor = 0.1);
 CREATE INDEX ff_frame_live ON ff_frame (execution_id, attempt_index, seq) WHERE mode = 'best_effort';
 
@@ -69,7 +69,7 @@ CREATE TABLE ff_stream_summary (
   partition_key    smallint NOT NULL,
   patch_kind       text NOT NULL DEFAULT 'json-merge-patch',
   document_json    jsonb NOT NULL,
-  PRIMARY KEY (execution_id, attempt_index)
+  PRIMARY KEY (execution_id, attempt_index) INCLUDE (partition_key)
 ) WITH (fillfactor = 50);
 
 -- Payload as text, for views: bytes that are not UTF-8 cannot be there, since they are checked before they are written. A text with the

@@ -11,7 +11,7 @@ CREATE TYPE ff_flow_outcome AS ENUM ('completed', 'failed', 'cancelled');
 
 -- The graph as a whole. Locked first by whoever changes the graph, and by nobody else: a member that ends never waits for it.
 CREATE TABLE ff_flow (
-  flow_id        uuid PRIMARY KEY,
+  flow_id        uuid NOT NULL,
   created_at_ms  bigint NOT NULL,
   changed_at_ms  bigint NOT NULL,
   -- Until then no join is decided, because more edges may come.
@@ -23,6 +23,7 @@ CREATE TABLE ff_flow (
   name           text NOT NULL,
   namespace      text NOT NULL,
   tags           jsonb NOT NULL,
+  PRIMARY KEY (flow_id) INCLUDE (partition_key),
   CONSTRAINT ff_flow_partition CHECK (partition_key BETWEEN 0 AND 255)
 );
 -- Only the time: with the id as a second column the planner would look flows up by it through this index.
@@ -30,7 +31,7 @@ CREATE INDEX ff_flow_created ON ff_flow (created_at_ms);
 
 -- How far a flow is. Locked last, and shortly: every member that ends is counted here.
 CREATE TABLE ff_flow_progress (
-  flow_id       uuid PRIMARY KEY,
+  flow_id       uuid NOT NULL,
   ended_at_ms   bigint,
   -- The longest that a member asked to be kept.
   retain_ms     bigint,
@@ -41,10 +42,12 @@ CREATE TABLE ff_flow_progress (
   cancelled_count integer NOT NULL DEFAULT 0,
   expired_count integer NOT NULL DEFAULT 0,
   skipped_count integer NOT NULL DEFAULT 0,
+  partition_key smallint NOT NULL,
   outcome       ff_flow_outcome,
   cancel_policy text CHECK (cancel_policy IN ('cancel_all', 'cancel_pending', 'let_finish')),
   cancel_reason text,
   cancelled_by  text,
+  PRIMARY KEY (flow_id) INCLUDE (partition_key),
   CONSTRAINT ff_flow_progress_open CHECK (open_count >= 0),
   CONSTRAINT ff_flow_progress_ended CHECK ((outcome IS NULL) = (ended_at_ms IS NULL)),
   CONSTRAINT ff_flow_progress_cancelled CHECK ((cancel_policy IS NULL) = (cancelled_at_ms IS NULL))
@@ -57,9 +60,9 @@ CREATE TABLE ff_member (
   partition_key smallint NOT NULL,
   outcome       ff_terminal_outcome,
   name          text NOT NULL,
-  PRIMARY KEY (execution_id)
+  PRIMARY KEY (execution_id) INCLUDE (partition_key)
 ) WITH (fillfactor = 80);
-CREATE UNIQUE INDEX ff_member_name ON ff_member (flow_id, name);
+CREATE UNIQUE INDEX ff_member_name ON ff_member (flow_id, name) INCLUDE (partition_key);
 -- What is not counted yet, in the order of ids: for cancelling in chunks, and to see whether a word was lost.
 CREATE INDEX ff_member_open ON ff_member (flow_id, execution_id) WHERE outcome IS NULL;
 
@@ -81,10 +84,10 @@ CREATE TABLE ff_edge (
   state          ff_edge_state NOT NULL,
   is_counted     boolean NOT NULL DEFAULT false,
   input_name     text,
-  PRIMARY KEY (upstream_eid, downstream_eid)
+  PRIMARY KEY (upstream_eid, downstream_eid) INCLUDE (partition_key)
 ) WITH (fillfactor = 80);
 CREATE INDEX ff_edge_downstream ON ff_edge (downstream_eid);
-CREATE UNIQUE INDEX ff_edge_name ON ff_edge (edge_id);
+CREATE UNIQUE INDEX ff_edge_name ON ff_edge (edge_id) INCLUDE (partition_key);
 
 -- All edges into one execution, and what they must say before it runs. Changed only with that execution locked.
 CREATE TABLE ff_edge_group (
@@ -103,7 +106,7 @@ CREATE TABLE ff_edge_group (
   cancel_siblings_pending_flag    boolean NOT NULL DEFAULT false,
   cancel_siblings_reason          text,
   cancel_siblings_pending_members text[] NOT NULL DEFAULT '{}',
-  PRIMARY KEY (downstream_eid),
+  PRIMARY KEY (downstream_eid) INCLUDE (partition_key),
   CONSTRAINT ff_edge_group_counted CHECK (success_count + fail_count + skip_count <= edge_count),
   CONSTRAINT ff_edge_group_decided CHECK ((group_state = 'pending') = (decided_at_ms IS NULL))
 ) WITH (fillfactor = 50);
@@ -122,19 +125,21 @@ CREATE INDEX ff_pending_cancel_groups_oldest ON ff_pending_cancel_groups (enqueu
 
 -- Members that ended and whose end is still to be told to those after them. Inserted with the end, deleted when all is told.
 CREATE TABLE ff_flow_job (
-  job_id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  job_id        bigint GENERATED ALWAYS AS IDENTITY,
   created_at_ms bigint NOT NULL,
   execution_id  uuid NOT NULL,
   flow_id       uuid NOT NULL,
-  partition_key smallint NOT NULL
+  partition_key smallint NOT NULL,
+  PRIMARY KEY (job_id) INCLUDE (partition_key)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
 
 -- Flows whose members are still to be cancelled, up to which one they are.
 CREATE TABLE ff_cancel_backlog (
-  flow_id       uuid PRIMARY KEY,
+  flow_id       uuid NOT NULL,
   requested_at_ms bigint NOT NULL,
   done_to       uuid,
-  partition_key smallint NOT NULL
+  partition_key smallint NOT NULL,
+  PRIMARY KEY (flow_id) INCLUDE (partition_key)
 );
 
 CREATE VIEW ff_flow_core AS

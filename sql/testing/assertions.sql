@@ -19,9 +19,33 @@ CREATE TABLE IF NOT EXISTS ff_legal_move (
 );
 
 -- Only the assertions query these tables by execution.
-CREATE INDEX IF NOT EXISTS ff_event_of_execution ON ff_event (execution_id);
 CREATE INDEX IF NOT EXISTS ff_ready_of_execution ON ff_ready (execution_id);
 CREATE INDEX IF NOT EXISTS ff_timer_of_execution ON ff_timer (execution_id);
+
+-- What every row of the log must be: whole, and of one shape.
+ALTER TABLE ff_event_pack DROP CONSTRAINT IF EXISTS ff_event_subject;
+ALTER TABLE ff_event_pack ADD CONSTRAINT ff_event_subject CHECK (CASE WHEN num_nulls(execution_id, execution_ids) = 2 THEN family IN ('operator', 'worker')
+      OR family = 'flow' AND num_nonnulls(flow_id, flow_ids) = 1 AND num_nonnulls(partition_key, partition_keys) = 1
+    ELSE num_nonnulls(partition_key, partition_keys) = 1 AND num_nonnulls(route_id, route_ids) = 1
+      AND num_nonnulls(attempt_index, attempt_indexes) = 1 AND num_nonnulls(lease_epoch, lease_epochs) = 1 END);
+ALTER TABLE ff_event_pack DROP CONSTRAINT IF EXISTS ff_event_either;
+ALTER TABLE ff_event_pack ADD CONSTRAINT ff_event_either CHECK (num_nonnulls(event_type, event_types) = 1 AND num_nonnulls(namespace, namespaces) = 1
+    AND num_nonnulls(tags, tag_sets) = 1 AND num_nulls(execution_id, execution_ids) > 0 AND num_nulls(flow_id, flow_ids) > 0
+    AND num_nulls(worker_instance_id, worker_instance_ids) > 0
+    AND num_nulls(detail, details) > 0);
+ALTER TABLE ff_event_pack DROP CONSTRAINT IF EXISTS ff_event_packed;
+ALTER TABLE ff_event_pack ADD CONSTRAINT ff_event_packed CHECK (CASE WHEN n = 1 THEN num_nonnulls(partition_keys, execution_ids, flow_ids,
+      lease_epochs, attempt_indexes, route_ids, event_types, namespaces, worker_instance_ids, tag_sets, details) = 0
+    ELSE coalesce(cardinality(partition_keys), n) = n AND coalesce(cardinality(execution_ids), n) = n
+      AND coalesce(cardinality(flow_ids), n) = n
+      AND coalesce(cardinality(lease_epochs), n) = n AND coalesce(cardinality(attempt_indexes), n) = n
+      AND coalesce(cardinality(route_ids), n) = n AND coalesce(cardinality(event_types), n) = n
+      AND coalesce(cardinality(namespaces), n) = n AND coalesce(cardinality(worker_instance_ids), n) = n
+      AND coalesce(cardinality(tag_sets), n) = n AND coalesce(cardinality(details), n) = n
+      AND array_position(execution_ids, NULL) IS NULL AND array_position(partition_keys, NULL) IS NULL
+      AND array_position(lease_epochs, NULL) IS NULL AND array_position(attempt_indexes, NULL) IS NULL
+      AND array_position(route_ids, NULL) IS NULL AND array_position(namespaces, NULL) IS NULL
+      AND array_position(tag_sets, NULL) IS NULL END);
 
 CREATE OR REPLACE FUNCTION ff_assertion_failed(p_id uuid, p_message text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -102,9 +126,13 @@ CREATE OR REPLACE FUNCTION ff_events_written(
 ) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN (
-    SELECT count(*) FROM ff_event
-    WHERE execution_id = p_id AND xid = pg_current_xact_id() AND family = p_family AND event_type = p_type
-      AND lease_epoch = p_epoch AND attempt_index = p_attempt);
+    SELECT count(*) FROM (
+      -- Rows that name it first: a transaction may have written many.
+      SELECT slot, ev_id FROM ff_event_pack
+      WHERE xid = pg_current_xact_id() AND family = p_family AND (execution_id = p_id OR p_id = ANY (execution_ids)) OFFSET 0) p
+    CROSS JOIN LATERAL (
+      SELECT * FROM ff_event WHERE slot = p.slot AND ev_id = p.ev_id) e
+    WHERE execution_id = p_id AND event_type = p_type AND lease_epoch = p_epoch AND attempt_index = p_attempt);
 END $$;
 
 -- An event that a move requires and this transaction did not write exactly once; NULL when all are written. The end of
@@ -164,25 +192,24 @@ END $$;
 -- rows and timers do not count.
 CREATE OR REPLACE FUNCTION ff_broken_companion(e ff_execution) RETURNS text LANGUAGE plpgsql STABLE AS $$
 DECLARE
-  v_leases bigint;
-  v_own_leases bigint;
+  v_ended ff_terminal_outcome;
   v_active boolean := e.lifecycle_phase = 'active';
 BEGIN
-  SELECT count(*), count(*) FILTER (WHERE l.lease_epoch = e.lease_epoch AND l.attempt_index = e.attempt_index)
-  INTO v_leases, v_own_leases
-  FROM ff_lease l WHERE l.execution_id = e.execution_id AND l.partition_key = e.partition_key;
-  IF v_active AND v_leases = 0 THEN RETURN 'is active without a lease'; END IF;
-  IF v_active AND v_own_leases = 0 THEN RETURN 'has a lease of another epoch or attempt'; END IF;
-  IF NOT v_active AND v_leases > 0 THEN RETURN 'is not active and still has a lease'; END IF;
+  IF v_active AND NOT EXISTS (
+       SELECT FROM ff_grant g WHERE g.claim_no = e.claim_no AND e.execution_id = ANY (g.execution_ids)) THEN
+    RETURN 'is active without a lease';
+  END IF;
+  IF v_active AND e.lease_expires_at_ms IS NULL THEN RETURN 'has a lease that never lapses'; END IF;
+  IF NOT v_active AND num_nonnulls(e.claim_no, e.lease_expires_at_ms) > 0 THEN
+    RETURN 'is not active and still has a lease';
+  END IF;
 
-  IF e.lifecycle_phase = 'terminal' AND NOT EXISTS (
-       SELECT FROM ff_outcome o WHERE o.execution_id = e.execution_id AND o.partition_key = e.partition_key
-         AND o.attempt_index = e.attempt_index AND o.outcome = e.terminal_outcome) THEN
+  SELECT h.terminal_outcome INTO v_ended FROM ff_attempt_history h
+  WHERE h.execution_id = e.execution_id AND h.partition_key = e.partition_key AND h.attempt_index = e.attempt_index;
+  IF e.lifecycle_phase = 'terminal' AND v_ended IS DISTINCT FROM e.terminal_outcome THEN
     RETURN format('ended as %s without an outcome row saying so', e.terminal_outcome);
   END IF;
-  IF e.lifecycle_phase <> 'terminal' AND EXISTS (
-       SELECT FROM ff_outcome o WHERE o.execution_id = e.execution_id AND o.partition_key = e.partition_key
-         AND o.attempt_index = e.attempt_index) THEN
+  IF e.lifecycle_phase <> 'terminal' AND v_ended IS NOT NULL THEN
     RETURN 'has an outcome row for an attempt that has not ended it';
   END IF;
 
@@ -224,9 +251,6 @@ DECLARE
   v_broken text;
 BEGIN
   SELECT ff_broken_companion(x) INTO v_broken FROM ff_execution x WHERE x.execution_id = p_id AND x.partition_key = p_partition;
-  IF NOT FOUND AND EXISTS (SELECT FROM ff_lease l WHERE l.execution_id = p_id AND l.partition_key = p_partition) THEN
-    v_broken := 'has a lease and does not exist';
-  END IF;
   IF v_broken IS NOT NULL THEN PERFORM ff_assertion_failed(p_id, v_broken); END IF;
 END $$;
 
@@ -249,6 +273,15 @@ BEGIN
   RETURN NULL;
 END $$;
 
+CREATE OR REPLACE FUNCTION ff_assert_grant() RETURNS trigger LANGUAGE plpgsql
+SET enable_seqscan = off SET search_path FROM CURRENT AS $$
+BEGIN
+  PERFORM ff_assert_companions(e.execution_id, e.partition_key) FROM unnest(OLD.execution_ids) x(id)
+  CROSS JOIN LATERAL (
+    SELECT execution_id, partition_key FROM ff_execution WHERE execution_id = x.id AND claim_no = OLD.claim_no OFFSET 0) e;
+  RETURN NULL;
+END $$;
+
 CREATE OR REPLACE TRIGGER ff_assert_move BEFORE INSERT OR UPDATE ON ff_execution
   FOR EACH ROW EXECUTE FUNCTION ff_assert_move();
 DROP TRIGGER IF EXISTS ff_assert_change ON ff_execution;
@@ -256,9 +289,9 @@ CREATE CONSTRAINT TRIGGER ff_assert_change AFTER INSERT OR UPDATE ON ff_executio
   DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION ff_assert_change();
 -- A lease, queue row, timer, suspension or outcome that appears or disappears alone would not fire the execution's own
 -- triggers.
-DROP TRIGGER IF EXISTS ff_assert_beside ON ff_lease;
-CREATE CONSTRAINT TRIGGER ff_assert_beside AFTER INSERT OR DELETE ON ff_lease
-  DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION ff_assert_beside();
+DROP TRIGGER IF EXISTS ff_assert_grant ON ff_grant;
+CREATE CONSTRAINT TRIGGER ff_assert_grant AFTER DELETE ON ff_grant
+  DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION ff_assert_grant();
 DROP TRIGGER IF EXISTS ff_assert_beside ON ff_ready;
 CREATE CONSTRAINT TRIGGER ff_assert_beside AFTER DELETE ON ff_ready
   DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION ff_assert_beside();
@@ -268,6 +301,6 @@ CREATE CONSTRAINT TRIGGER ff_assert_beside AFTER DELETE ON ff_timer
 DROP TRIGGER IF EXISTS ff_assert_beside ON ff_suspension;
 CREATE CONSTRAINT TRIGGER ff_assert_beside AFTER INSERT OR DELETE ON ff_suspension
   DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION ff_assert_beside();
-DROP TRIGGER IF EXISTS ff_assert_beside ON ff_outcome;
-CREATE CONSTRAINT TRIGGER ff_assert_beside AFTER INSERT OR DELETE ON ff_outcome
+DROP TRIGGER IF EXISTS ff_assert_beside ON ff_attempt_history;
+CREATE CONSTRAINT TRIGGER ff_assert_beside AFTER INSERT OR DELETE OR UPDATE OF terminal_outcome ON ff_attempt_history
   DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION ff_assert_beside();

@@ -34,8 +34,8 @@ export function parseExecutionId(text: unknown, field = 'executionId'): ParsedEx
     refuse(field, 'does not begin with {fp: as an id of the form {fp:N}:<uuid> does', 'invalid_id');
   const close = text.indexOf('}:');
   if (close < 0) refuse(field, 'has no }: between the partition and the uuid', 'invalid_id');
-  const digits = text.slice(4, close);
-  if (!/^(0|[1-9][0-9]{0,2})$/.test(digits) || Number(digits) >= PARTITION_COUNT) {
+  const partition = partitionIn(text, close);
+  if (partition === undefined) {
     refuse(
       field,
       `has a partition that is not a whole number from 0 to ${PARTITION_COUNT - 1}`,
@@ -44,7 +44,21 @@ export function parseExecutionId(text: unknown, field = 'executionId'): ParsedEx
   }
   const uuid = text.slice(close + 2);
   if (!isUuid(uuid)) refuse(field, 'does not end in a lower-case uuid', 'invalid_id');
-  return { partition: Number(digits), uuid };
+  return { partition, uuid };
+}
+
+const ZERO = 48;
+
+/** The partition between `{fp:` and `}:`, digit by digit: this is done for every call of a lease holder. */
+function partitionIn(text: string, close: number): number | undefined {
+  if (close < 5 || close > 7 || (close > 5 && text.charCodeAt(4) === ZERO)) return undefined;
+  let partition = 0;
+  for (let index = 4; index < close; index += 1) {
+    const digit = text.charCodeAt(index) - ZERO;
+    if (digit < 0 || digit > 9) return undefined;
+    partition = partition * 10 + digit;
+  }
+  return partition < PARTITION_COUNT ? partition : undefined;
 }
 
 export function formatExecutionId(partition: number, uuid: string): ExecutionId {
@@ -63,13 +77,6 @@ const CRC_TABLE = Uint16Array.from({ length: 256 }, (_, byte) => {
   for (let bit = 0; bit < 8; bit += 1) crc = (crc & 0x8000) === 0 ? crc << 1 : (crc << 1) ^ 0x1021;
   return crc & 0xffff;
 });
-
-export function partitionOfUuid(uuid: string): number {
-  const bytes = Uint8Array.from(uuid.replaceAll('-', '').match(/../g) ?? [], (pair) =>
-    Number.parseInt(pair, 16),
-  );
-  return crc16(bytes) % PARTITION_COUNT;
-}
 
 /** The partition of an idempotency key, and with it of the execution submitted under it. */
 export function partitionOfKey(namespace: string, key: string): number {

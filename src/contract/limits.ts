@@ -50,6 +50,8 @@ export const LIMITS = {
   filterTerms: 16,
   /** Combinations of lane, kind and capabilities in use: each is a queue of its own. Unused ones are forgotten. */
   routes: 10_000,
+  /** Policies that executions share by number. Any others are stored with each execution. */
+  policies: 1_000,
   /**
    * How long a submit waits for an open transaction that used its idempotency key or id first. The SQL functions that
    * wait for locks have the same lock_timeout.
@@ -143,7 +145,10 @@ export const LIMITS = {
   /** Secrets a process may be configured with: the one used from the next rotation on, and older ones. */
   signingSecrets: 4,
   signingSecretBytesMin: 32,
-  /** Events in one page of a subscription, which keeps at most two: the one being read and the next. */
+  /**
+   * Events in one page of a subscription, which keeps at most two: the one being read and the next. It ends with a row of
+   * the log, which holds up to 256, so there may be 255 more.
+   */
   eventPage: 256,
   /** Events examined in one statement for those that match a filter. */
   eventsExamined: 5_000,

@@ -101,8 +101,11 @@ export type FailOutcome =
   | LeaseRefusal;
 /** `released`: the work is claimable again, and the attempt continues under the next lease. */
 export type ReleaseOutcome = { outcome: 'released'; repeated: boolean } | LeaseRefusal;
-/** `renewed`: the lease lasts its full time again, from now. */
-export type RenewOutcome = { outcome: 'renewed' } | LeaseRefusal;
+/**
+ * `renewed`: the lease lasts its full time again, from now. `held`: another transaction has locked the execution, and the
+ * lease is as it was; renew it again soon.
+ */
+export type RenewOutcome = { outcome: 'renewed' } | { outcome: 'held' } | LeaseRefusal;
 
 /** How an attempt failed, and whether it may be retried. */
 export interface Failure {
@@ -191,7 +194,10 @@ export interface WorkerPort {
   suspend(lease: LeaseRef, request: SuspendRequest): Promise<SuspendOutcome>;
   /** Opens a waitpoint ahead of the wait, to give out its token. Signals that arrive early are stored. Repeatable. */
   createWaitpoint(lease: LeaseRef, request: WaitpointRequest): Promise<CreateWaitpointOutcome>;
-  /** Submits children of the lease's execution. Repeatable when the requests carry ids. */
+  /**
+   * Submits children of the lease's execution, in its partition; an id of another one is refused. Repeatable when the
+   * requests carry ids.
+   */
   spawn(lease: LeaseRef, requests: readonly SubmitRequest[]): Promise<SpawnOutcome>;
   /** Replaces the execution's progress report. Ignored when the lease is gone. */
   reportProgress(lease: LeaseRef, progress: Progress): Promise<void>;

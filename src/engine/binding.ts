@@ -73,7 +73,14 @@ function bind(
 ): Bound {
   const { mode, run } = typeof operation === 'function' ? { mode: undefined, run: operation } : operation;
   const call = (args: unknown[]): unknown => run(open(), ...args);
-  const callLater = async (args: unknown[]): Promise<unknown> => call(args);
+  // Not an async function: its promise would be one more around that of the operation, for every call.
+  const callLater = (args: unknown[]): Promise<unknown> => {
+    try {
+      return call(args) as Promise<unknown>;
+    } catch (error) {
+      return Promise.reject(error as Error);
+    }
+  };
   if (telemetry === undefined)
     return mode === 'at once' ? (...args) => call(args) : (...args) => callLater(args);
   if (mode === 'at once') return counting(name, call, telemetry);

@@ -28,6 +28,7 @@ import { operationsOf, type Groups } from './operations.ts';
 import { secretsOf, Signing, signingSecret, type SigningSecret } from './signals/signing.ts';
 import { createOrders } from './steps/end-order.ts';
 import { createSteps } from './steps/steps.ts';
+import { Deliveries } from './signals/deliveries.ts';
 import { createAppends } from './streams/append.ts';
 import { StreamHub } from './streams/hub.ts';
 import { DatabaseStreams } from './streams/source.ts';
@@ -51,6 +52,11 @@ export interface EngineOptions {
   /** `off`: no listening connection; work is found by polling. */
   listen?: 'on' | 'off';
   /**
+   * `on`: small frames of streams travel in notifications, which saves a reader in another process a read. Every role of
+   * the database can listen to them, and can forge them for processes that have this on. Default `off`.
+   */
+  carryFrames?: 'on' | 'off';
+  /**
    * What tokens of waitpoints are signed with: a string of 32 bytes or more, the same in all processes. To change it,
    * give all processes the new one followed by the old one, then rotate the signing key.
    */
@@ -65,6 +71,7 @@ export const engineFields = {
   poolSize: whole(1, 1_000).optional(),
   listenUrl: parsed.optional(),
   listen: choice(['on', 'off']).optional(),
+  carryFrames: choice(['on', 'off']).optional(),
   signingSecret: signingSecret.optional(),
 };
 const engineOptions = shape<EngineOptions>(engineFields);
@@ -98,7 +105,7 @@ export async function openEngine(
     throw error;
   }
   const listenUrl = options.listen === 'off' ? undefined : (options.listenUrl ?? options.databaseUrl);
-  const doorbell = openDoorbell({ database, listenUrl });
+  const doorbell = openDoorbell({ database, listenUrl, carryFrames: options.carryFrames });
   const context: EngineContext = {
     database,
     doorbell,
@@ -108,7 +115,7 @@ export async function openEngine(
       connectionBudget(options.poolSize, listenUrl === undefined ? 'off' : 'on'),
     ),
     ends: new EndWatch(database, doorbell),
-    feed: new DatabaseFeed(database, doorbell.watchFeed),
+    feed: new DatabaseFeed(database, (watcher) => doorbell.watchFeed(watcher)),
     streams: new StreamHub(new DatabaseStreams(database), doorbell),
     flowWork: new FlowWork((signal) => workOnFlows(context, signal)),
     routes: new RouteCache(database),
@@ -133,19 +140,24 @@ function bindEngine(
     steps: createSteps(context),
     orders: createOrders(context),
     appends: createAppends(context),
+    deliveries: new Deliveries(context.database),
     feed: openFeed(context),
     defaultPolicy,
   };
-  const { endings, submits, steps, orders, appends, feed } = parts;
+  const { endings, submits, steps, orders, appends, deliveries, feed } = parts;
   let closed = false;
   const open = (): EngineContext => {
     if (closed) throw new EngineError('closed', 'The engine was closed.');
     return context;
   };
-  const close = closingOf(context, [feed, endings, submits, steps, orders, appends], async (deadlineMs) => {
-    // Handlers of consumers may use the engine until their batch is done.
-    await feed.close(deadlineMs);
-    closed = true;
-  });
+  const close = closingOf(
+    context,
+    [feed, endings, submits, steps, orders, appends, deliveries],
+    async (deadlineMs) => {
+      // Handlers of consumers may use the engine until their batch is done.
+      await feed.close(deadlineMs);
+      closed = true;
+    },
+  );
   return { ...bindOperations(operationsOf(parts), open, telemetry), close };
 }

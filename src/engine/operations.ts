@@ -39,6 +39,7 @@ import { listLanes, pauseLane, resumeLane } from './operator/lanes.ts';
 import { list, listAttempts } from './operator/lists.ts';
 import { changePriority, replay, setTags } from './operator/verbs.ts';
 import { forgetWorker, listWorkers, registerWorker } from './operator/workers.ts';
+import type { Deliveries } from './signals/deliveries.ts';
 import { approve, deliverSignal } from './signals/signals.ts';
 import { listSigningKeys, revokeSigningKey, rotateSigningKey } from './signals/signing-keys.ts';
 import { suspend } from './signals/suspend.ts';
@@ -71,6 +72,7 @@ export interface Parts {
   steps: Steps;
   orders: Orders;
   appends: Appends;
+  deliveries: Deliveries;
   feed: Feed;
   defaultPolicy: DefaultPolicy;
 }
@@ -149,7 +151,7 @@ function workerOperations(parts: Parts): Operations<Groups>['worker'] {
 
 /** The table of all operations, in the order of the documentation. */
 export function operationsOf(parts: Parts): Operations<Groups> {
-  const { submits, feed, defaultPolicy } = parts;
+  const { submits, deliveries, feed, defaultPolicy } = parts;
   return {
     executions: {
       submit: submitOneOrMany(submits),
@@ -182,12 +184,17 @@ export function operationsOf(parts: Parts): Operations<Groups> {
       consume: lasting((_, name, handler, options) => feed.consume(name, handler, options)),
     },
     consumers: { list: listAll, move: moveOne, forget: forgetOne },
-    waitpoints: { list: listWaitpoints, approve, issueToken, revokeTokens },
+    waitpoints: {
+      list: listWaitpoints,
+      approve: (context, id, waitpoint, request) => approve({ context, deliveries }, id, waitpoint, request),
+      issueToken,
+      revokeTokens,
+    },
     lanes: { list: listLanes, pause: pauseLane, resume: resumeLane },
     workers: { list: listWorkers },
     signingKeys: { list: listSigningKeys, rotate: rotateSigningKey, revoke: revokeSigningKey },
     upkeep: { serverTimeMs },
-    signals: { deliver: deliverSignal },
+    signals: { deliver: (context, request) => deliverSignal({ context, deliveries }, request) },
     worker: workerOperations(parts),
   };
 }

@@ -18,13 +18,16 @@ export interface OperationBudget {
   batched: Budget;
 }
 
-export const BUDGETS: Record<'submit' | 'claim' | 'renew' | 'record' | 'complete', OperationBudget> = {
+export const BUDGETS: Record<
+  'submit' | 'claim' | 'renew' | 'record' | 'append' | 'complete',
+  OperationBudget
+> = {
   submit: {
     single: {
       walRecords: 10,
       walBytes: 1_090,
       buffers: 45,
-      why: 'execution, body, queue row, one tag and their keys, the time of the execution for lists',
+      why: 'execution, queue row, one tag and their keys, the time of the execution for lists',
     },
     batched: { walRecords: 10, walBytes: 1_110, buffers: 15, why: 'the same rows; heap rows share records' },
   },
@@ -36,27 +39,56 @@ export const BUDGETS: Record<'submit' | 'claim' | 'renew' | 'record' | 'complete
       why: 'two locks, state update, queue delete, lease, event and its two keys',
     },
     batched: {
-      walRecords: 10,
-      walBytes: 1_020,
-      buffers: 23,
-      why: 'the same rows; the header lookups are shared',
+      walRecords: 7,
+      walBytes: 710,
+      buffers: 18,
+      why: 'the same rows, but one row of the log for all events; the header lookups are shared',
     },
   },
   renew: {
-    single: { walRecords: 6, walBytes: 500, buffers: 22, why: 'lock, lease update, event and its two keys' },
-    batched: { walRecords: 6, walBytes: 510, buffers: 13, why: 'the same rows' },
+    single: {
+      walRecords: 6,
+      walBytes: 500,
+      buffers: 22,
+      why: 'lock, update of the row, event and its two keys',
+    },
+    batched: {
+      walRecords: 3,
+      walBytes: 200,
+      buffers: 9,
+      why: 'lock, update of the row, its claim for the event; one row of the log for all',
+    },
   },
   record: {
     single: { walRecords: 5, walBytes: 375, buffers: 10, why: 'a share of the lease, the step and its key' },
     batched: { walRecords: 5, walBytes: 385, buffers: 14, why: 'the same rows' },
   },
+  append: {
+    single: {
+      walRecords: 5,
+      walBytes: 940,
+      buffers: 10,
+      why: 'a share of the lease, the row of the stream, the frame and its key',
+    },
+    batched: {
+      walRecords: 6,
+      walBytes: 1_000,
+      buffers: 13,
+      why: 'the same rows; that of the stream is locked first',
+    },
+  },
   complete: {
     single: {
-      walRecords: 15,
-      walBytes: 1_350,
-      buffers: 50,
-      why: 'two locks, state update, lease delete, attempt, outcome, event, a check for flows',
+      walRecords: 11,
+      walBytes: 1_070,
+      buffers: 48,
+      why: 'two locks, state update, lease delete, the attempt with its key and its place in lists, event, a check for flows',
     },
-    batched: { walRecords: 15, walBytes: 1_380, buffers: 33, why: 'the same rows' },
+    batched: {
+      walRecords: 11,
+      walBytes: 1_090,
+      buffers: 25,
+      why: 'the same rows, but one row of the log for all events',
+    },
   },
 };

@@ -55,7 +55,7 @@ const histories: [string, string, string[]][] = [
     `${TRUE_LOG} WHERE family <> 'completion'`,
     [
       'does not have exactly one completion event',
-      'does not have exactly one outcome row that matches its state and its event',
+      'does not have exactly one row that it ended in and that matches its state and its event',
       'has a lease that did not end exactly once',
     ],
   ],

@@ -26,12 +26,12 @@ const RULES: Rule[] = [
           GROUP BY 1 HAVING count(c.ev_id) <> 1`,
   },
   {
-    fault: 'does not have exactly one outcome row that matches its state and its event',
+    fault: 'does not have exactly one row that it ended in and that matches its state and its event',
     sql: `SELECT o.execution_id AS id FROM ours o
-          WHERE (SELECT count(*) FROM ff_outcome x WHERE x.execution_id = o.execution_id) <> 1
-             OR NOT EXISTS (SELECT FROM ff_outcome x JOIN completions c USING (execution_id)
-                            WHERE x.execution_id = o.execution_id AND x.outcome = o.terminal_outcome
-                              AND c.event_type = x.outcome::text AND c.attempt_index = x.attempt_index)`,
+          WHERE (SELECT count(terminal_outcome) FROM ff_attempt_history x WHERE x.execution_id = o.execution_id) <> 1
+             OR NOT EXISTS (SELECT FROM ff_attempt_history x JOIN completions c USING (execution_id)
+                            WHERE x.execution_id = o.execution_id AND x.terminal_outcome = o.terminal_outcome
+                              AND c.event_type = x.terminal_outcome::text AND c.attempt_index = x.attempt_index)`,
   },
   {
     fault: 'was granted a lease whose epoch is not higher than the one before',

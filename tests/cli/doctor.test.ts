@@ -169,9 +169,9 @@ describe('flowfabric doctor finds', () => {
     const granted = await diagnose(role.url, '--schema', 'guarded');
     expect(granted.problems).toBe(0);
     expect(granted.of('rights')).toMatchObject({ verdict: 'ok' });
-    await roles.admin(`REVOKE DELETE ON guarded.ff_lease FROM ${role.name}`);
+    await roles.admin(`REVOKE DELETE ON guarded.ff_grant FROM ${role.name}`);
     const reduced = await diagnose(role.url, '--schema', 'guarded');
-    expect(reduced.of('rights').detail).toBe(`Role ${role.name} lacks DELETE on ff_lease.`);
+    expect(reduced.of('rights').detail).toBe(`Role ${role.name} lacks DELETE on ff_grant.`);
   });
 
   it('a role whose transactions are not read committed', async () => {
@@ -247,9 +247,7 @@ describe('flowfabric doctor finds', () => {
     await workerPort(engine).claim(request);
     const client = await database.connect();
     await client.query('BEGIN');
-    const { rows } = await client.query(
-      'SELECT pg_backend_pid() AS pid FROM ff_lease FOR KEY SHARE OF ff_lease',
-    );
+    const { rows } = await client.query('SELECT pg_backend_pid() AS pid FROM ff_execution FOR KEY SHARE');
     const { pid } = rows[0] as { pid: number };
     await expect
       .poll(async () => (await diagnose(database.url)).of('held executions'), PATIENCE)

@@ -9,7 +9,7 @@ import type { EngineContext } from '../../src/engine/kit/context.ts';
 import * as consumers from '../../src/engine/feed/consumers.sql.ts';
 import type { Database } from '../../src/engine/database/database.ts';
 import * as doctor from '../../src/engine/operator/doctor.sql.ts';
-import { listDueTimers, listLapsedLeases } from '../../src/engine/executions/due.sql.ts';
+import { listDueTimers, listLapsedLeases, sweepGrants } from '../../src/engine/executions/due.sql.ts';
 import { readOrders } from '../../src/engine/steps/end-order.sql.ts';
 import { readClaims } from '../../src/engine/executions/claiming/claims.sql.ts';
 import * as flowReads from '../../src/engine/flows/reads.sql.ts';
@@ -74,6 +74,7 @@ export async function askStore({ database, client }: Recorder): Promise<void> {
 
 async function askReconcilers(database: Database): Promise<void> {
   await listLapsedLeases(database, MANY);
+  await sweepGrants(database, MANY);
   await listDueTimers(database, MANY);
   await bookkeeping.takeTickets(database, ['a'], 'me', MANY);
   await bookkeeping.returnTickets(database, 'me');

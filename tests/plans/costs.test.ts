@@ -175,8 +175,8 @@ describe('beside a million finished executions', () => {
       [FINISHED],
     );
     await test.query(
-      `INSERT INTO ff_outcome (execution_id, ended_at_ms, attempt_index, outcome, partition_key, namespace)
-       SELECT lpad(to_hex(n), 32, '0')::uuid, n, 0, 'success', 0, 'default' FROM generate_series(1, $1::integer) n`,
+      `INSERT INTO ff_attempt_history (execution_id, lease_epoch, ended_at_ms, attempt_index, terminal_outcome, partition_key, namespace)
+       SELECT lpad(to_hex(n), 32, '0')::uuid, 1, n, 0, 'success', 0, 'default' FROM generate_series(1, $1::integer) n`,
       [FINISHED],
     );
   }, patiently(120_000));

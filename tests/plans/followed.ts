@@ -45,6 +45,23 @@ const ASKING: StoredEventFilter = {
   partitions: [7],
 };
 
+const EVERYTHING: StoredEventFilter = {
+  families: null,
+  types: null,
+  namespace: null,
+  tags: null,
+  kind: null,
+  lane: null,
+  execution: null,
+  flow: null,
+  partitions: null,
+};
+
+/** Of two routes, in one row of the log. */
+const TOLD_TOGETHER = `
+  SELECT ff_log_events('completion', 1, 2, '{success}', ARRAY[gen_random_uuid(), gen_random_uuid()], '{1,2}', '{0}', '{1}',
+                       NULL, '{default}', ARRAY['{}'::jsonb], NULL, '{1,2}', NULL)`;
+
 export async function walkFollowed(
   database: Database,
   client: Recorder['client'],
@@ -55,6 +72,9 @@ export async function walkFollowed(
   await sequenceEvents(database, 'wait');
   await sequenceEvents(database, 'skip');
   await readEvents(database, 0n, { examined: 256, limit: 256 }, ASKING);
+  await client.query(TOLD_TOGETHER);
+  const { last } = await sequenceEvents(database, 'wait');
+  await readEvents(database, last - 2n, { examined: 256, limit: 256 }, EVERYTHING);
   await moveConsumer(database, 'nobody', 0n, 1n);
   await rival.client.query('BEGIN');
   await rival.client.query('SELECT 1 FROM ff_sequencer FOR UPDATE');
@@ -102,7 +122,7 @@ async function walkOld(database: Database, client: Recorder['client'], rival: Re
   await client.query(`UPDATE ff_sequencer SET opened_at_ms = ${LONG_AGO}`);
   await client.query(`UPDATE ff_event_run SET stamped_at_ms = ${LONG_AGO}`);
   await openEventSlot(database, KEPT_MS);
-  await rival.client.query('BEGIN; LOCK TABLE ff_event IN ROW EXCLUSIVE MODE');
+  await rival.client.query('BEGIN; LOCK TABLE ff_event_pack IN ROW EXCLUSIVE MODE');
   await dropEventSlot(database, KEPT_MS, 0);
   await rival.client.query('ROLLBACK');
   await dropEventSlot(database, KEPT_MS, 0);

@@ -47,20 +47,19 @@ const FROM = {
   suspended: ENDED + LIVE.waiting + LIVE.delayed + LIVE.active,
   parents: EXECUTIONS - LIVE.parents,
 };
-/** The older ones have no tags, and no test reads their bodies. */
+/** The older ones have no tags. */
 const TAGGED_FROM = 800_000;
 const BIG_TABLES = [
   'ff_execution',
-  'ff_body',
-  'ff_outcome',
   'ff_tag',
   'ff_ready',
   'ff_timer',
-  'ff_lease',
+  'ff_grant',
   'ff_child_wait',
   'ff_suspension',
   'ff_attempt_history',
 ];
+const CLAIMED_TOGETHER = 100;
 const FAR_MS = 10_000_000_000_000;
 const ID = `lpad(to_hex(n), 32, '0')::uuid`;
 
@@ -68,17 +67,19 @@ const FILLING = [
   // Checked row by row in plpgsql, which takes most of the time of filling the table.
   'ALTER TABLE ff_execution DROP CONSTRAINT ff_execution_legal',
   // No list reads these.
-  'DROP INDEX ff_outcome_ended, ff_outcome_retained',
+  'DROP INDEX ff_ended_kept_until',
   `INSERT INTO ff_lane (lane) VALUES ('default')`,
   `INSERT INTO ff_route (lane, kind, capabilities)
    SELECT 'default', CASE n WHEN 1 THEN 'plain' ELSE 'rare' || n END, '{}' FROM generate_series(1, ${ROUTES}) n`,
   `INSERT INTO ff_execution (execution_id, created_at_ms, changed_at_ms, route_id, priority, lifecycle_phase,
      ownership_state, eligibility_state, blocking_reason, terminal_outcome, attempt_state, partition_key, namespace,
-     eligible_at_ms, parent_id, parent_partition)
+     eligible_at_ms, parent_id, parent_partition, tags, claim_no, lease_expires_at_ms)
    SELECT ${ID}, n / ${TOGETHER}, 0, CASE WHEN n = 5 THEN 2 ELSE 1 END, 0, s.phase::ff_lifecycle_phase, 'unowned',
      s.eligibility::ff_eligibility_state, 'none', s.outcome::ff_terminal_outcome, 'attempt_terminal', 0,
      'space-' || n % ${NAMESPACES}, CASE s.eligibility WHEN 'not_eligible_until_time' THEN ${FAR_MS} + n / ${TOGETHER} END,
-     CASE WHEN n % 10 = 0 THEN lpad(to_hex(n % 20), 32, '0')::uuid END, 0
+     CASE WHEN n % 10 = 0 THEN lpad(to_hex(n % 20), 32, '0')::uuid END, 0,
+     CASE WHEN n >= ${TAGGED_FROM} THEN '{"team": "plans"}'::jsonb ELSE '{}' END,
+     CASE s.phase WHEN 'active' THEN n / ${CLAIMED_TOGETHER} END, CASE s.phase WHEN 'active' THEN 0 END
    FROM generate_series(1, ${EXECUTIONS}) n
    CROSS JOIN LATERAL (
      SELECT CASE WHEN n <= ${FROM.waiting} THEN 'terminal'
@@ -88,20 +89,18 @@ const FILLING = [
                  WHEN n <= ${FROM.active} THEN 'not_eligible_until_time' WHEN n <= ${FROM.parents} THEN 'not_applicable'
                  ELSE 'blocked_by_dependencies' END AS eligibility,
             CASE WHEN n > ${FROM.waiting} THEN 'none' ELSE 'success' END AS outcome) s`,
-  `INSERT INTO ff_body SELECT ${ID}, 0, NULL, '{}', '{"team": "plans"}' FROM generate_series(${TAGGED_FROM}, ${EXECUTIONS}) n`,
   `INSERT INTO ff_tag SELECT 'team', 'plans', n / ${TOGETHER}, ${ID}, 0 FROM generate_series(${TAGGED_FROM}, ${EXECUTIONS}) n`,
-  `INSERT INTO ff_outcome (execution_id, ended_at_ms, attempt_index, outcome, partition_key, namespace, failure_category)
-   SELECT ${ID}, n / ${TOGETHER}, 0, 'success', 0, 'space-' || n % ${NAMESPACES}, 'plain' FROM generate_series(1, ${ENDED}) n`,
+  `INSERT INTO ff_attempt_history (execution_id, lease_epoch, ended_at_ms, attempt_index, terminal_outcome, partition_key,
+     namespace, failure_category)
+   SELECT ${ID}, 1, n / ${TOGETHER}, 0, 'success', 0, 'space-' || n % ${NAMESPACES}, 'plain' FROM generate_series(1, ${ENDED}) n`,
   `INSERT INTO ff_ready (execution_id, lease_epoch, ready_at_ms, route_id, priority, attempt_index, partition_key)
    SELECT ${ID}, 0, 0, 1, 0, 0, 0 FROM generate_series(${FROM.waiting} + 1, ${FROM.delayed}) n`,
   `INSERT INTO ff_timer (due_at_ms, execution_id, lease_epoch, attempt_index, kind, partition_key)
    SELECT ${FAR_MS} + n / ${TOGETHER}, ${ID}, 0, 0, 'eligible', 0
    FROM generate_series(${FROM.delayed} + 1, ${FROM.active}) n`,
-  `INSERT INTO ff_lease (execution_id, lease_id, claim_id, lease_epoch, acquired_at_ms, renewed_at_ms, expires_at_ms,
-     attempt_started_at_ms, attempt_index, route_id, partition_key, resumed, reclaimed, renewal_events, namespace,
-     worker_id, worker_instance_id, tags)
-   SELECT ${ID}, gen_random_uuid(), gen_random_uuid(), 0, 0, 0, 0, 0, 0, 1, 0, false, false, false, 'space-0', 'w', 'w-1', '{}'
-   FROM generate_series(${FROM.active} + 1, ${FROM.suspended}) n`,
+  `INSERT INTO ff_grant (claim_no, claim_id, acquired_at_ms, look_at_ms, lease_ms, worker_id, worker_instance_id, execution_ids)
+   SELECT n / ${CLAIMED_TOGETHER}, gen_random_uuid(), 0, 0, 1000, 'w', 'w-1', array_agg(${ID})
+   FROM generate_series(${FROM.active} + 1, ${FROM.suspended}) n GROUP BY 1`,
   `INSERT INTO ff_suspension (execution_id, suspended_at_ms, lease_epoch, attempt_index, partition_key, waits)
    SELECT ${ID}, 0, 0, 0, 0, '[]' FROM generate_series(${FROM.suspended} + 1, ${FROM.parents}) n`,
   // All waiting parents, and several times as many whose wait is over.

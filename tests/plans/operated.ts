@@ -7,7 +7,7 @@ import type { Database } from '../../src/engine/database/database.ts';
 import type { ExecutionKey, ExpectedKey } from '../../src/engine/executions/executions.sql.ts';
 import { cancelExecutions } from '../../src/engine/executions/taking.sql.ts';
 import { changePriorities, replayExecutions, setTags } from '../../src/engine/operator/verbs.sql.ts';
-import { listDueTimers } from '../../src/engine/executions/due.sql.ts';
+import { listDueTimers, sweepGrants } from '../../src/engine/executions/due.sql.ts';
 import { forgetExecutions, forgetKeys } from '../../src/engine/upkeep/retention.sql.ts';
 import { sweepQueue, sweepTimers } from '../../src/engine/upkeep/sweeping.sql.ts';
 import type { Recorder } from './plan-recorder.ts';
@@ -79,7 +79,13 @@ export async function walkOperated(
   const { routes, uuids } = await submitBatch(database, { kinds: [kind], count: each, keys });
   const own = uuids.map((uuid) => ({ uuid, partition: PARTITION }));
   await calls.prioritise(own, 5);
-  await calls.complete((await claimBatch(database, routes, each)).map(leaseOf));
+  await calls.prioritise(own, 6);
+  await calls.prioritise(own, 5);
+  // Room for all: then both pointers of an execution are found.
+  const held = await claimBatch(database, routes, each * 3);
+  await client.query('UPDATE ff_grant SET look_at_ms = 0');
+  await sweepGrants(database, 1_000);
+  await calls.complete(held.map(leaseOf));
   await submitBatch(database, { kinds: [kind], count: each, keys });
   await calls.replay(own, 'failed_step');
   await calls.complete((await claimBatch(database, routes, each)).map(leaseOf));

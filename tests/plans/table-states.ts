@@ -16,12 +16,10 @@ const CLAIMED_AT_ONCE = 500;
 /** Written by the functions under test; the rest is filled once and stays small. */
 const GROWING_TABLES = [
   'ff_execution',
-  'ff_body',
   'ff_ready',
   'ff_timer',
-  'ff_lease',
+  'ff_grant',
   'ff_attempt_history',
-  'ff_outcome',
   'ff_event_0',
   'ff_suspension',
   'ff_waitpoint',
@@ -114,7 +112,7 @@ const JOINED = [
   `INSERT INTO ff_flow (flow_id, created_at_ms, changed_at_ms, sealed_at_ms, graph_revision, node_count, edge_count, partition_key, name,
      namespace, tags)
    SELECT ${UUID('n')}, n, n, n, 1, 2, 1, 0, 'full', 'default', '{}' FROM generate_series(1, $1::integer) n`,
-  `INSERT INTO ff_flow_progress (flow_id, open_count) SELECT ${UUID('n')}, 2 FROM generate_series(1, $1::integer) n`,
+  `INSERT INTO ff_flow_progress (flow_id, partition_key, open_count) SELECT ${UUID('n')}, 0, 2 FROM generate_series(1, $1::integer) n`,
   `INSERT INTO ff_member (flow_id, execution_id, partition_key, name)
    SELECT ${UUID('n')}, ${UUID('2 * n + i')}, 0, i::text FROM generate_series(1, $1::integer) n, generate_series(0, 1) i`,
   `INSERT INTO ff_edge (upstream_eid, downstream_eid, flow_id, edge_id, created_at_ms, partition_key, condition, state)

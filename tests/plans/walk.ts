@@ -64,7 +64,7 @@ async function settleUnknown({ client }: Recorder): Promise<void> {
     await client.query(`SET LOCAL ${name} = off`);
   }
   await client.query('SET LOCAL plan_cache_mode = force_generic_plan');
-  const row = `ROW(1, gen_random_uuid(), 7, 1, 1, 'n', 0, 1, 0, 'running_attempt', gen_random_uuid(), 'w', 'w-1', 1, '{}', NULL, NULL)`;
+  const row = `ROW(1, gen_random_uuid(), 7, 1, 1, 'n', 0, 1, 0, 'running_attempt', 1, 'w', 'w-1', 1, '{}', NULL, NULL, false)`;
   const settled = client.query(
     `SELECT ff_settle('complete', ARRAY[${row}::ff_locked], NULL, NULL, NULL, NULL, NULL)`,
   );
@@ -172,7 +172,7 @@ async function walkHeld(walker: Recorder, rival: Recorder, kind: string): Promis
   const { routes } = await submitBatch(database, { kinds: [kind], count: 1 });
   const lease = leaseOf((await claimBatch(database, routes, 1))[0]!);
   await rival.client.query('BEGIN');
-  await rival.client.query('SELECT FROM ff_lease WHERE execution_id = $1 FOR KEY SHARE', [lease.uuid]);
+  await rival.client.query('SELECT FROM ff_execution WHERE execution_id = $1 FOR KEY SHARE', [lease.uuid]);
   await readHolders(database, [lease.uuid]);
   await client.query('BEGIN');
   const step = { ...lease, kind: 'step', name: 'a', key: '', sleepMs: null, value: null } as const;

@@ -2,7 +2,6 @@
  * Work for the functions under test, through the store's own calls and on the server's clock: rows by the hundred.
  */
 import { randomUUID } from 'node:crypto';
-import { parseExecutionId } from '../../src/contract/ids.ts';
 import type { Database } from '../../src/engine/database/database.ts';
 import { claimExecutions, type ClaimRow } from '../../src/engine/executions/claiming/claims.sql.ts';
 import {
@@ -19,7 +18,7 @@ import {
 import { fireTimers, lapseLeases, type LapsedLease } from '../../src/engine/executions/due.sql.ts';
 import { cancelExecutions, revokeLeases } from '../../src/engine/executions/taking.sql.ts';
 import { recordOrders } from '../../src/engine/steps/end-order.sql.ts';
-import { internRoutes } from '../../src/engine/executions/claiming/routes.sql.ts';
+import { internPolicies, internRoutes } from '../../src/engine/executions/claiming/routes.sql.ts';
 import {
   type PauseRow,
   pauseExecutions,
@@ -86,9 +85,13 @@ export function submitCall(batch: Batch): SubmitCall {
   return { routes, templates, rows };
 }
 
-/** The call, with its routes interned. */
+/** The call, with its routes and policies interned. */
 export async function makeKnown(database: Database, call: SubmitCall): Promise<SubmitCall> {
   await internRoutes(database, call.routes);
+  await internPolicies(
+    database,
+    call.templates.map((template) => template.policy),
+  );
   return call;
 }
 
@@ -118,13 +121,12 @@ export async function claimBatch(
     workerInstanceId: 'worker-1',
     claimId: randomUUID(),
     leaseMs,
-    quietRoutes: [],
   });
   return answer.rows;
 }
 
-export function leaseOf({ executionId, attemptIndex, leaseEpoch }: ClaimRow): LeaseKey {
-  return { ...parseExecutionId(executionId), attemptIndex, leaseEpoch };
+export function leaseOf({ uuid, partition, attemptIndex, leaseEpoch }: ClaimRow): LeaseKey {
+  return { uuid, partition, attemptIndex, leaseEpoch };
 }
 
 /** The operations on a batch, by name; each returns a row per execution. */

@@ -6,7 +6,14 @@ import { randomUUID } from 'node:crypto';
 import type { FrameMode } from '../../src/contract/streams.ts';
 import type { Database } from '../../src/engine/database/database.ts';
 import type { LeaseKey } from '../../src/engine/executions/executions.sql.ts';
-import { appendFrames, type AppendAnswer, type AppendCall } from '../../src/engine/streams/streams.sql.ts';
+import {
+  appendFrames,
+  appendToStreams,
+  type AppendAnswer,
+  type AppendCall,
+} from '../../src/engine/streams/append.sql.ts';
+import { END_PLACE } from '../../src/engine/streams/source.ts';
+import { readFrames } from '../../src/engine/streams/streams.sql.ts';
 import { callsOn, claimBatch, leaseOf, submitBatch, unknownLeases } from './workload.ts';
 
 const KEPT = 4;
@@ -30,6 +37,8 @@ function appendCall(lease: LeaseKey, payloads: readonly [FrameMode, string][]): 
   };
 }
 
+const PATIENCE_MS = 50;
+
 const many = (mode: FrameMode, count: number): [FrameMode, string][] =>
   Array.from({ length: count }, () => [mode, 'x']);
 
@@ -40,7 +49,7 @@ async function expectOutcome(outcome: string, answer: Promise<AppendAnswer>): Pr
 
 export async function walkWritten(database: Database): Promise<void> {
   const [stranger] = unknownLeases(1);
-  await expectOutcome('not_found', appendFrames(database, appendCall(stranger!, many('durable', 1))));
+  await expectOutcome('not_found', appendFrames(database, appendCall(stranger!, many('durable', 1)), null));
   const { routes } = await submitBatch(database, { kinds: [`written-${randomUUID()}`], count: 1 });
   const lease = leaseOf((await claimBatch(database, routes, 1))[0]!);
   const first = appendCall(lease, [
@@ -48,10 +57,44 @@ export async function walkWritten(database: Database): Promise<void> {
     ['summary', '{"a": {"b": 1}, "list": [{"c": "__ff_null__"}]}'],
     ['summary', '{"a": null}'],
   ]);
-  await expectOutcome('appended', appendFrames(database, first));
-  await expectOutcome('appended', appendFrames(database, first));
+  await expectOutcome('appended', appendFrames(database, first, null));
+  await expectOutcome('appended', appendFrames(database, first, null));
   const large = JSON.stringify({ a: 'x'.repeat(first.maxDocumentBytes) });
-  await expectOutcome('document_too_large', appendFrames(database, appendCall(lease, [['summary', large]])));
-  await expectOutcome('appended', appendFrames(database, appendCall(lease, many('best_effort', 3 * KEPT))));
+  await expectOutcome(
+    'document_too_large',
+    appendFrames(database, appendCall(lease, [['summary', large]]), null),
+  );
+  await expectOutcome(
+    'appended',
+    appendFrames(database, appendCall(lease, many('best_effort', 3 * KEPT)), PATIENCE_MS),
+  );
+  await expectOutcome('appended', appendFrames(database, appendCall(lease, many('durable', 1)), null));
+  const everything = { attemptIndex: 0, from: { tsMs: 0, seq: 0 }, to: END_PLACE, limit: 2, maxBytes: 1_000 };
+  for (const order of ['forward', 'backward'] as const)
+    await readFrames(database, lease, { ...everything, order, modes: null });
+  await walkTogether(database);
   await callsOn(database).complete([lease]);
+}
+
+/** Appends of several streams at once: first ones, later ones, patches, a trim, and calls that are left out. */
+async function walkTogether(database: Database): Promise<void> {
+  const { routes } = await submitBatch(database, { kinds: [`written-${randomUUID()}`], count: 3 });
+  const leases = (await claimBatch(database, routes, 3)).map(leaseOf);
+  const [stranger] = unknownLeases(1);
+  const large = JSON.stringify({ a: 'x'.repeat(appendCall(stranger!, []).maxDocumentBytes) });
+  const rounds: [FrameMode, string][][][] = [
+    [many('durable', 2), [['summary', '{"a": 1}']], many('best_effort', 1)],
+    [many('durable', 1), [['summary', large]], many('best_effort', 3 * KEPT)],
+  ];
+  for (const frames of rounds) {
+    const calls = leases.map((lease, index) => appendCall(lease, frames[index]!));
+    const answers = await appendToStreams(
+      database,
+      [...calls, appendCall(stranger!, many('durable', 1))],
+      PATIENCE_MS,
+    );
+    if (answers[0] === undefined || answers[2] === undefined || answers[3] !== undefined)
+      throw new Error('the walk was told something else');
+  }
+  await callsOn(database).complete(leases);
 }

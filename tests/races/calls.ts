@@ -9,6 +9,9 @@ import { streamCallsOf, type StreamCalls } from './streams/calls.ts';
 /** Every execution of a race is in this partition. */
 const PARTITION = 7;
 export const LEASE_MS = 30_000;
+/** Survives one move of the clock by a lease time. */
+export const LONG_LEASE_MS = 3 * LEASE_MS;
+export const SHORT_LEASE_MS = LEASE_MS / 3;
 /** The default length of a pause; longer than any move of the clock. */
 const BY_TIME: PauseFor = { delayMs: 3_600_000 };
 /** How often a lease may be revoked before the execution fails. */
@@ -24,6 +27,7 @@ const FUNCTIONS = {
   cancel: 'ff_cancel',
   revoke: 'ff_revoke_leases',
   lapse: 'ff_lapse_leases',
+  sweep: 'ff_sweep_grants',
   fire: 'ff_fire_timers',
   pause: 'ff_pause',
   record: 'ff_record_steps',
@@ -109,6 +113,8 @@ export interface Calls extends SignalCalls, StreamCalls {
   cancel(leases: Pick<Lease, 'id'>[]): Call;
   revoke(leases: Pick<Lease, 'id'>[]): Call;
   lapse(leases: Lease[]): Call;
+  /** Looks into all claims whose time has come; names no execution. */
+  sweep(): Call;
   fire(ids: string[]): Call;
   /** Fires these timers and no others of their executions. */
   fireTimers(timerIds: string[]): Call;
@@ -161,14 +167,7 @@ export function callsOf(names: FunctionNames): Calls {
     );
   return {
     submit: (submission) => call('submit', SUBMIT, submitParams(submission)),
-    claim: (routeId, limit, worker) =>
-      call('claim', `ARRAY[$1::int], '{NULL}', '{0}', $2, 'w', $3, $4, $5, '{}'`, [
-        routeId,
-        limit,
-        worker,
-        randomUUID(),
-        LEASE_MS,
-      ]),
+    claim: (routeId, limit, worker) => claimCall(functions.claim, [routeId, limit, worker]),
     complete: (leases) =>
       call('complete', '$1, $2, $3, $4, $5', [...leaseArrays(leases), leases.map(() => '{"done": true}')]),
     fail: (leases) => failing(leases, 'true'),
@@ -183,6 +182,7 @@ export function callsOf(names: FunctionNames): Calls {
         leases.length,
       ]),
     lapse: (leases) => call('lapse', '$1, $2, $3', [...idArrays(leases), leases.map((lease) => lease.epoch)]),
+    sweep: () => sweepCall(functions.sweep),
     fire: (ids) => call('fire', 'ARRAY(SELECT timer_id FROM ff_timer WHERE execution_id = ANY ($1))', [ids]),
     fireTimers: (timerIds) => call('fire', '$1::bigint[]', [timerIds]),
     pause: (leases, request = BY_TIME) =>
@@ -210,18 +210,39 @@ export function callsOf(names: FunctionNames): Calls {
       ]),
     ...operatorCallsOf(call),
     ...callsOfParts(call),
-    progress: (leases, percent) => ({
-      sql: `SELECT NULL::uuid AS execution_id
-            FROM ${functions.progress}($1, $2, $3, $4, array_fill($6::real, ARRAY[$5::int]), array_fill(NULL::text, ARRAY[$5::int]))`,
-      params: [...leaseArrays(leases), leases.length, percent],
-    }),
+    progress: (leases, percent) => progressCall(functions.progress, leases, percent),
   };
+}
+
+function progressCall(name: string, leases: Lease[], percent: number): Call {
+  return {
+    sql: `SELECT NULL::uuid AS execution_id
+          FROM ${name}($1, $2, $3, $4, array_fill($6::real, ARRAY[$5::int]), array_fill(NULL::text, ARRAY[$5::int]))`,
+    params: [...leaseArrays(leases), leases.length, percent],
+  };
+}
+
+/** A claim returns pages of parallel arrays; a naive one returns rows. */
+export function claimedBy(claim: string): string {
+  return `SELECT i.id::uuid AS execution_id, (p -> 'attemptIndex' ->> (i.n - 1)::int)::int AS attempt_index,
+      (p -> 'leaseEpoch' ->> (i.n - 1)::int)::int AS lease_epoch, (p -> 'reclaimed' ->> (i.n - 1)::int)::boolean AS reclaimed
+    FROM ${claim}, unnest(pages) p, json_array_elements_text(p -> 'uuid') WITH ORDINALITY i(id, n)`;
+}
+
+function claimCall(name: string, asked: [routeId: number, limit: number, worker: string]): Call {
+  const claim = `${name}(ARRAY[$1::int], '{NULL}', '{0}', $2, 'w', $3, $4, $5)`;
+  const sql = name === FUNCTIONS.claim ? claimedBy(claim) : `SELECT * FROM ${claim}`;
+  return { sql, params: [...asked, randomUUID(), LEASE_MS] };
+}
+
+function sweepCall(name: string): Call {
+  return { sql: `SELECT NULL::uuid AS execution_id, 'swept' AS outcome FROM ${name}(10000)`, params: [] };
 }
 
 /** Runs a call and reads its result. */
 export async function ask(through: Ask, { sql, params }: Call): Promise<Answer[]> {
   const { rows } = await through(sql, params);
-  // The last row of a claim names no execution; a discarded timer has an outcome.
+  // A discarded timer has an outcome and names no execution.
   return rows.filter((row) => row.execution_id !== null || row.outcome !== undefined).map(toAnswer);
 }
 

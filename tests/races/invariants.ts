@@ -3,7 +3,7 @@
  * start and at most one end, and what was returned is what was written. Both checks return the violations they found,
  * as sentences; an empty list is a pass.
  */
-import type { Answer, Ask } from './calls.ts';
+import { LEASE_MS, LONG_LEASE_MS, SHORT_LEASE_MS, type Answer, type Ask } from './calls.ts';
 import { SIGNAL_VIOLATIONS_SQL } from './signals/invariants.ts';
 
 /** The whole life of a lease as its events show it; without the last group it is still held. */
@@ -12,18 +12,26 @@ const LIFE_OF_A_LEASE =
   '( completion\\.(success|failed)| lease\\.expired( completion\\.expired)?' +
   '| lease\\.revoked( completion\\.(cancelled|failed|expired))?| lease\\.released)?$';
 const HELD_LEASE = '^lease\\.(acquired|reclaimed)( lease\\.renewed)*$';
+/** How long the leases of a race last from their grant or last renewal. */
+const LEASE_TIMES = [LEASE_MS, LONG_LEASE_MS, SHORT_LEASE_MS];
 
 const VIOLATIONS_SQL = `
 WITH e AS MATERIALIZED (SELECT * FROM ff_execution WHERE $1::uuid[] IS NULL OR execution_id = ANY ($1)),
-l AS MATERIALIZED (SELECT * FROM ff_lease WHERE $1::uuid[] IS NULL OR execution_id = ANY ($1)),
+l AS MATERIALIZED (
+  SELECT e.*, ff_lease_id(e.execution_id, e.lease_epoch) AS lease_id, g.look_at_ms,
+         coalesce(e.execution_id = ANY (g.execution_ids), false) AS listed
+  FROM e LEFT JOIN ff_grant g ON g.claim_no = e.claim_no WHERE num_nonnulls(e.claim_no, e.lease_expires_at_ms) > 0),
+viewed AS MATERIALIZED (
+  SELECT execution_id, lease_id, count(*) AS n FROM ff_lease WHERE $1::uuid[] IS NULL OR execution_id = ANY ($1) GROUP BY 1, 2),
 ev AS MATERIALIZED (SELECT * FROM ff_event WHERE $1::uuid[] IS NULL OR execution_id = ANY ($1)),
 ended AS MATERIALIZED (
   SELECT execution_id, count(*) AS n, (array_agg(event_type ORDER BY ev_id DESC))[1] AS outcome
   FROM ev WHERE family = 'completion' GROUP BY 1),
 results AS MATERIALIZED (
-  SELECT execution_id, count(*) AS n, (array_agg(outcome::text ORDER BY attempt_index DESC))[1] AS outcome,
+  SELECT execution_id, count(*) AS n, (array_agg(terminal_outcome::text ORDER BY attempt_index DESC))[1] AS outcome,
          max(attempt_index) AS attempt_index
-  FROM ff_outcome WHERE $1::uuid[] IS NULL OR execution_id = ANY ($1) GROUP BY 1),
+  FROM ff_attempt_history
+  WHERE terminal_outcome IS NOT NULL AND ($1::uuid[] IS NULL OR execution_id = ANY ($1)) GROUP BY 1),
 fresh AS MATERIALIZED (
   SELECT e.execution_id,
     (SELECT count(*) FROM ff_ready r WHERE r.execution_id = e.execution_id AND r.attempt_index = e.attempt_index
@@ -33,17 +41,23 @@ fresh AS MATERIALIZED (
   FROM e),
 lives AS MATERIALIZED (
   SELECT execution_id, lease_id, string_agg(family || '.' || event_type, ' ' ORDER BY ev_id) AS life,
-         max(occurred_at_ms) FILTER (WHERE event_type = 'renewed') AS renewed_at_ms
+         max(occurred_at_ms) FILTER (WHERE event_type IN ('acquired', 'reclaimed', 'renewed')) AS extended_at_ms
   FROM ev WHERE lease_id IS NOT NULL AND family <> 'signal' GROUP BY 1, 2)
-SELECT e.execution_id, 'is active without a lease of its epoch and attempt' AS problem FROM e
-WHERE lifecycle_phase = 'active' AND NOT EXISTS (
-  SELECT FROM l WHERE l.execution_id = e.execution_id AND l.partition_key = e.partition_key
-    AND l.lease_epoch = e.lease_epoch AND l.attempt_index = e.attempt_index)
+SELECT e.execution_id, 'is active without a lease' AS problem FROM e
+WHERE lifecycle_phase = 'active' AND num_nonnulls(claim_no, lease_expires_at_ms) < 2
 UNION ALL
-SELECT l.execution_id, 'has an orphan lease: it is not active in its epoch and attempt' FROM l
-WHERE NOT EXISTS (
-  SELECT FROM e WHERE l.execution_id = e.execution_id AND l.partition_key = e.partition_key
-    AND l.lease_epoch = e.lease_epoch AND l.attempt_index = e.attempt_index AND e.lifecycle_phase = 'active')
+SELECT execution_id, 'has an orphan lease: it is not active' FROM l WHERE lifecycle_phase <> 'active'
+UNION ALL
+SELECT execution_id, 'has a lease of a claim that is gone or does not list it' FROM l WHERE NOT listed
+UNION ALL
+SELECT l.execution_id, format('has a lease that readers see %s times', coalesce(n, 0))
+FROM l LEFT JOIN viewed USING (execution_id, lease_id) WHERE coalesce(n, 0) <> 1
+UNION ALL
+SELECT execution_id, 'has a lease that lapses before anybody looks into its claim' FROM l
+WHERE look_at_ms > lease_expires_at_ms
+UNION ALL
+SELECT execution_id, format('is %s and runs since %s', attempt_state, coalesce(attempt_started_at_ms::text, 'never')) FROM e
+WHERE (attempt_started_at_ms IS NOT NULL) <> (attempt_state IN ('running_attempt', 'attempt_interrupted'))
 UNION ALL
 SELECT e.execution_id, format('is %s (%s) with %s completion events (%s)', lifecycle_phase, terminal_outcome,
                               coalesce(n, 0), outcome)
@@ -72,15 +86,14 @@ UNION ALL
 SELECT execution_id, 'has a lease that no event tells of' FROM l
 WHERE NOT EXISTS (SELECT FROM lives WHERE lives.lease_id = l.lease_id)
 UNION ALL
-SELECT execution_id, 'has a lease that does not know of its last renewal' FROM l JOIN lives USING (execution_id, lease_id)
-WHERE lives.renewed_at_ms > l.renewed_at_ms
+SELECT execution_id, 'has a lease that does not last from its last renewal' FROM l JOIN lives USING (execution_id, lease_id)
+WHERE l.lease_expires_at_ms - lives.extended_at_ms <> ALL ($4::bigint[])
 UNION ALL
 SELECT e.execution_id, format('left attempt %s without an end', a.n) FROM e, generate_series(0, e.attempt_index - 1) a(n)
 WHERE NOT EXISTS (
   SELECT FROM ff_attempt_history h WHERE h.execution_id = e.execution_id AND h.attempt_index = a.n
-    AND h.outcome IS NOT NULL)
-  -- One that ended before an attempt began, and was replayed.
-  AND NOT EXISTS (SELECT FROM ff_outcome o WHERE o.execution_id = e.execution_id AND o.attempt_index = a.n)
+    -- Its own end, or that of an execution that ended before the attempt began, and was replayed.
+    AND h.ended_at_ms IS NOT NULL)
 UNION ALL
 SELECT e.execution_id, format('is %s with %s timers for its deadline and %s for its attempt', lifecycle_phase, t.deadlines,
                               t.limits)
@@ -118,7 +131,7 @@ WHERE ($1::uuid[] IS NULL OR s.execution_id = ANY ($1)) AND NOT EXISTS (
 
 /** Contradictions between the rows of these executions, or of all executions. */
 export async function violationsOf(through: Ask, ids: string[] | null): Promise<string[]> {
-  const found = await through(VIOLATIONS_SQL, [ids, LIFE_OF_A_LEASE, HELD_LEASE]);
+  const found = await through(VIOLATIONS_SQL, [ids, LIFE_OF_A_LEASE, HELD_LEASE, LEASE_TIMES]);
   const told = await through(SIGNAL_VIOLATIONS_SQL, [ids]);
   return [...found.rows, ...told.rows].map((row) => `${row.execution_id} ${row.problem}`);
 }

@@ -87,10 +87,10 @@ async function submit(database: TestDatabase, delayMs: number, policy: object): 
 
 async function claim(database: TestDatabase, id: string): Promise<RawLease> {
   const answer = await database.query<{ attempt_index: number; lease_epoch: number }>(
-    `SELECT attempt_index, lease_epoch FROM ff_claim(
-       ARRAY(SELECT route_id FROM ff_execution WHERE execution_id = $1), '{NULL}', '{0}', 1, 'w', 'w-1',
-       gen_random_uuid(), $2, '{}')
-     WHERE execution_id = $1`,
+    `SELECT (p -> 'attemptIndex' ->> 0)::int AS attempt_index, (p -> 'leaseEpoch' ->> 0)::int AS lease_epoch
+     FROM ff_claim(ARRAY(SELECT route_id FROM ff_execution WHERE execution_id = $1), '{NULL}', '{0}', 1, 'w', 'w-1',
+       gen_random_uuid(), $2), unnest(pages) p
+     WHERE p -> 'uuid' ->> 0 = $1::text`,
     [id, LEASE_MS],
   );
   const lease = answer.rows[0];

@@ -3,6 +3,7 @@
  */
 import { expect, test } from 'vitest';
 import { ExecutionFailed } from '../../src/contract/errors.ts';
+import type { ExecutionId } from '../../src/contract/ids.ts';
 import { task } from '../../src/define/task.ts';
 import { handle } from '../../src/define/handlers.ts';
 import { AGAIN, latch, newKind, SOON, useCrew } from '../worker/crew.ts';
@@ -114,6 +115,32 @@ test('children are spawned once and awaited across a pause of their parent', asy
   crew.work(engine, { lanes: ['children'], handlers: [handle(child, (n) => n * 10)] });
   expect(await run.result()).toEqual([10, 20, 30]);
   expect(parentRuns).toBe(2);
+});
+
+test('a handler that runs again finds its children, in the partition of the parent', async () => {
+  const engine = await crew.connect();
+  const child = task<null>(newKind(), { lane: 'never' });
+  const parent = task<null>(newKind(), AGAIN);
+  const runs: ExecutionId[][] = [];
+  crew.work(engine, {
+    lanes: ['default'],
+    handlers: [
+      handle(parent, async (_, ctx) => {
+        const keys = ['a', 'b', 'c', 'd'];
+        const children = await Promise.all(keys.map((key) => ctx.spawn(child, null, { key })));
+        runs.push(children.map(({ executionId }) => executionId));
+        if (runs.length === 1) throw new Error('again');
+      }),
+    ],
+  });
+  const { executionId, result } = await engine.submit(parent, null);
+  await result();
+  expect(runs).toHaveLength(2);
+  expect(runs[1]).toEqual(runs[0]);
+  const home = /^.*}/.exec(executionId)![0];
+  expect(runs[0]!.map((id) => /^.*}/.exec(id)![0])).toEqual(Array(4).fill(home));
+  const { executions } = await engine.executions.list({ filter: { parentId: executionId } });
+  expect(executions).toHaveLength(4);
 });
 
 test('awaiting a child that fails rejects with its outcome', async () => {

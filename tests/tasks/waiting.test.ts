@@ -200,7 +200,7 @@ test('many concurrent spawns share statements', async () => {
   const ids = (await run.result()) as string[];
   expect(calls).toBe(300);
   const { rows } = await crew.database.query(
-    `SELECT count(*)::int AS children, count(DISTINCT xmin::text)::int AS statements FROM ff_body
+    `SELECT count(*)::int AS children, count(DISTINCT created_at_ms)::int AS statements FROM ff_execution
      WHERE execution_id = ANY ($1)`,
     [ids.map((id) => id.slice(id.lastIndexOf(':') + 1))],
   );

@@ -100,7 +100,7 @@ async function checkUntouched(ids: readonly ExecutionId[]): Promise<void> {
     `SELECT 'step' AS what FROM ff_step WHERE execution_id = ANY ($1)
      UNION ALL SELECT 'child' FROM ff_execution WHERE parent_id = ANY ($1)
      UNION ALL SELECT 'progress' FROM ff_progress WHERE execution_id = ANY ($1)
-     UNION ALL SELECT 'result' FROM ff_outcome WHERE execution_id = ANY ($1) AND result = '"by a zombie"'
+     UNION ALL SELECT 'result' FROM ff_attempt_history WHERE execution_id = ANY ($1) AND result = '"by a zombie"'
      UNION ALL SELECT 'row' FROM public.late`,
     [uuids],
   );

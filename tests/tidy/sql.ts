@@ -34,7 +34,7 @@ export const sqlInStore: Check = {
 
 const QUALIFIER = String.raw`(?:"?[\w$]+"?\s*\.\s*|\$\{[^}]*\}\s*\.?\s*)*"?`;
 const STATE_WRITE = new RegExp(
-  String.raw`\bupdate\s+(?:only\s+)?${QUALIFIER}ff_execution\b|\binsert\s+into\s+${QUALIFIER}ff_event\b`,
+  String.raw`\bupdate\s+(?:only\s+)?${QUALIFIER}ff_execution\b|\binsert\s+into\s+${QUALIFIER}ff_event(?:_pack)?\b`,
   'gi',
 );
 

@@ -23,7 +23,7 @@ afterEach(async () => {
   await crew.database.query('DROP FUNCTION IF EXISTS refuse_planted CASCADE');
   // What a test left behind must not be due in the next one.
   await crew.database.query(
-    'TRUNCATE ff_execution, ff_body, ff_ready, ff_timer, ff_lease, ff_attempt_history, ff_outcome, ff_setback',
+    'TRUNCATE ff_execution, ff_ready, ff_timer, ff_grant, ff_attempt_history, ff_setback',
   );
   await Promise.all(opened.splice(0).map((engine) => engine.close()));
 });
@@ -278,7 +278,7 @@ describe('a pass', () => {
     const claims = await lapsed(engine, 3);
     const client = await crew.database.connect();
     await client.query('BEGIN');
-    await client.query('SELECT FROM ff_lease WHERE execution_id = $1 FOR UPDATE', [
+    await client.query('SELECT FROM ff_execution WHERE execution_id = $1 FOR UPDATE', [
       uuidOf(claims[0]!.executionId),
     ]);
     expect(await pass(context, expiredLeases)).toEqual({

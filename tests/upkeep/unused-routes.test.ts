@@ -129,7 +129,7 @@ describe('a route', () => {
     const read = async () =>
       (
         await bench.database.query(
-          `SELECT event_type, kind, lane FROM ff_read_events(0, 100000, 100000, NULL, NULL, NULL, NULL, $1, 'told', NULL, NULL, NULL)
+          `SELECT event_type, kind, lane FROM ff_read_events(0, 100000, 100000, false, NULL, NULL, NULL, NULL, $1, 'told', NULL, NULL, NULL)
            WHERE family IS NOT NULL`,
           [kind],
         )

@@ -4,7 +4,7 @@
  */
 import { connect, handle, startWorker, task } from '../../../dist/index.js';
 import { workerPort } from '../../../dist/protocol/index.js';
-import { Arrivals, FRAME_BYTES, paced, timedCalls } from './timing.mjs';
+import { Arrivals, FRAME_BYTES, numbered, paced, timedCallers, timedCalls } from './timing.mjs';
 
 const KIND = 'bench';
 const LEASE_MS = 3_600_000;
@@ -32,8 +32,8 @@ function optionsFor({ mode, present }) {
  * Opens a connection, claims executions, and writes the frames that must exist before the clock starts. The last one is
  * for warming up.
  */
-export async function hold({ target, streams, present = 0, mode = 'durable' }, seat) {
-  const engine = await connect({ databaseUrl: target.url, reconcile: 'off' });
+export async function hold({ target, streams, present = 0, mode = 'durable', poolSize = 10 }, seat) {
+  const engine = await connect({ databaseUrl: target.url, reconcile: 'off', poolSize });
   const count = streams + 1;
   await engine.executions.submit(Array.from({ length: count }, () => ({ kind: KIND })));
   const held = [];
@@ -69,11 +69,27 @@ export async function append({ calls, perCall, mode, present = 0 }, seat) {
   return figures;
 }
 
-/** A handler that writes one chunk after the other and awaits each write: the worker batches them. */
-export async function writeInHandler({ target, count }) {
+/**
+ * Appends to all held streams at the same time: a caller for each, which awaits every frame. Followers count only what
+ * is sent after the warm-up.
+ */
+export async function appendTogether({ calls }, seat) {
+  const { engine, held } = seat.kept;
+  const streams = held.slice(0, -1);
+  const callers = streams.length;
+  const calling = (frame) => (place) => appended(workerPort(engine).appendFrames(streams[place], [frame]));
+  await timedCallers({ calls: WARM_UP * callers, callers }, calling({ payload: TEXT }));
+  const figures = await timedCallers({ calls, callers }, calling({ payload: numbered(0, 0) }));
+  await engine.close();
+  return figures;
+}
+
+/** Handlers that each write one chunk after the other and await each write: the worker batches them. */
+export async function writeInHandlers({ target, count, handlers }) {
   const engine = await connect({ databaseUrl: target.url });
   const writing = task('writing');
   const worker = startWorker(engine, {
+    concurrency: handlers,
     handlers: [
       handle(writing, async (_, ctx) => {
         for (let n = 0; n < WARM_UP; n += 1) await ctx.stream.write(TEXT);
@@ -81,16 +97,20 @@ export async function writeInHandler({ target, count }) {
         const startedAt = performance.now();
         for (let n = 0; n < count; n += 1) await ctx.stream.write(TEXT);
         await ctx.stream.flush();
-        return performance.now() - startedAt;
+        return { startedAt, endedAt: performance.now() };
       }),
     ],
   });
   try {
-    const run = await engine.submit(writing, null);
-    const ms = await run.result();
-    const { frameCount } = await engine.streams.read(run.executionId, { limit: 1 });
-    if (frameCount !== WARM_UP + count) throw new Error(`${frameCount} frames are there.`);
-    return { 'frames/s': (count / ms) * 1_000 };
+    const runs = await Promise.all(Array.from({ length: handlers }, () => engine.submit(writing, null)));
+    const times = await Promise.all(runs.map((run) => run.result()));
+    for (const { executionId } of runs) {
+      const { frameCount } = await engine.streams.read(executionId, { limit: 1 });
+      if (frameCount !== WARM_UP + count) throw new Error(`${frameCount} frames are there.`);
+    }
+    const ms =
+      Math.max(...times.map(({ endedAt }) => endedAt)) - Math.min(...times.map(({ startedAt }) => startedAt));
+    return { 'frames/s': ((count * handlers) / ms) * 1_000 };
   } finally {
     await worker.stop();
     await engine.close();

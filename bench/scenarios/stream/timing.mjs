@@ -25,13 +25,38 @@ export async function timedCalls({ calls, perCall }, call) {
     await call(took.length);
     took.push(performance.now() - sentAt);
   }
-  const ms = performance.now() - startedAt;
+  return figuresOf(took, took.length * perCall, performance.now() - startedAt);
+}
+
+/** Exactly this many calls by several callers, each of which awaits its own. */
+export async function timedCallers({ calls, callers }, call) {
+  const took = [];
+  let sent = 0;
+  const startedAt = performance.now();
+  const caller = async (place) => {
+    while (sent < calls) {
+      sent += 1;
+      const sentAt = performance.now();
+      await call(place);
+      took.push(performance.now() - sentAt);
+    }
+  };
+  await Promise.all(Array.from({ length: callers }, (_, place) => caller(place)));
+  return figuresOf(took, took.length, performance.now() - startedAt);
+}
+
+function figuresOf(took, frames, ms) {
   const sorted = took.toSorted((a, b) => a - b);
   return {
-    'frames/s': ((took.length * perCall) / ms) * 1_000,
+    'frames/s': (frames / ms) * 1_000,
     'p50 ms a call': percentile(sorted, 50),
     'p99 ms a call': percentile(sorted, 99),
   };
+}
+
+/** A frame that carries its number and when it was sent. */
+export function numbered(n, at) {
+  return JSON.stringify({ n, at }).padEnd(FRAME_BYTES);
 }
 
 /** Sends `count` at a fixed pace. Each carries its number and when it was sent. */
@@ -41,7 +66,7 @@ export async function paced({ count, perSecond }, send) {
   for (let n = 0; n < count; n += 1) {
     const wait = startedAt + (n * 1_000) / perSecond - performance.now();
     if (wait > 0) await delay(wait);
-    sending.push(send(n, JSON.stringify({ n, at: hostNow() }).padEnd(FRAME_BYTES)));
+    sending.push(send(n, numbered(n, hostNow())));
   }
   await Promise.all(sending);
 }

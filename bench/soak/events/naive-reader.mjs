@@ -5,9 +5,9 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { isGone, Session } from './session.mjs';
 
-const PAGE = 5_000;
+const PAGE = 500;
 const EVERY_MS = 5;
-const NEXT = 'SELECT ev_id FROM ff_event WHERE ev_id > $1 ORDER BY ev_id LIMIT $2';
+const NEXT = 'SELECT ev_id, n FROM ff_event_pack WHERE ev_id > $1 ORDER BY ev_id LIMIT $2';
 
 export function startNaiveReader(url) {
   const session = new Session(url, 'soak-naive');
@@ -16,7 +16,7 @@ export function startNaiveReader(url) {
   let cursor = 0;
   const read = async () => {
     const rows = await session.rows(NEXT, [cursor, PAGE]);
-    seen += rows.length;
+    for (const { n } of rows) seen += n;
     cursor = Number(rows.at(-1)?.ev_id ?? cursor);
     return rows.length;
   };

@@ -4,21 +4,24 @@
  */
 import { changeOf, identityOfRow } from './identity.mjs';
 
-const PAGE = 20_000;
+/** Rows of the log, which hold up to 256 events each. */
+const PAGE = 500;
 const RUNS = `
-  SELECT seq_from, n, ev_from, slot FROM ff_event_run WHERE ev_from IS NOT NULL ORDER BY ev_from, seq_from`;
+  SELECT seq_from, n, ev_from, packs, slot FROM ff_event_run WHERE ev_from IS NOT NULL ORDER BY ev_from, seq_from`;
 const EVENTS = `
   SELECT ev_id, family, event_type, execution_id, attempt_index, lease_epoch, occurred_at_ms, worker_instance_id, slot,
          detail ->> 'worker_id' AS worker_id, detail ->> 'version' AS version
-  FROM ff_event WHERE ev_id > $1 ORDER BY ev_id LIMIT ${PAGE}`;
+  FROM ff_event WHERE ev_id > $1 AND ev_id <= $2 ORDER BY ev_id, ordinal`;
+const NEXT = `
+  SELECT max(ev_id) AS last FROM (SELECT ev_id FROM ff_event_pack WHERE ev_id > $1 ORDER BY ev_id LIMIT ${PAGE}) p`;
 
 async function* allEvents(session) {
   let after = 0;
   for (;;) {
-    const rows = await session.rows(EVENTS, [after]);
-    yield* rows;
-    if (rows.length < PAGE) return;
-    after = Number(rows.at(-1).ev_id);
+    const [{ last }] = await session.rows(NEXT, [after]);
+    if (last === null) return;
+    yield* await session.rows(EVENTS, [after, last]);
+    after = last;
   }
 }
 
@@ -39,6 +42,7 @@ export async function readTruth(session) {
   const runs = (await session.rows(RUNS)).map((row) => ({
     from: Number(row.seq_from),
     n: Number(row.n),
+    packs: Number(row.packs),
     first: Number(row.ev_from),
     slot: row.slot,
     found: 0,
@@ -69,7 +73,7 @@ export async function readTruth(session) {
 }
 
 function overlapsIn(runs) {
-  return runs.filter((run, index) => index > 0 && runs[index - 1].first + runs[index - 1].n > run.first)
+  return runs.filter((run, index) => index > 0 && runs[index - 1].first + runs[index - 1].packs > run.first)
     .length;
 }
 
@@ -79,12 +83,13 @@ function note(truth, run, id, row) {
     const [tx] = row.worker_instance_id.split(':');
     truth.perTransaction.set(tx, (truth.perTransaction.get(tx) ?? 0) + 1);
   } else truth.engineEvents += 1;
-  if (run === undefined || id < run.first || id >= run.first + run.n || row.slot !== run.slot) {
+  if (run === undefined || id < run.first || id >= run.first + run.packs || row.slot !== run.slot) {
     truth.withoutPosition += 1;
     return;
   }
+  // Events come in the order of their rows, and of their places in one.
+  const position = run.from + run.found;
   run.found += 1;
-  const position = run.from + id - run.first;
   truth.identities[position] = identityOfRow(row);
   truth.subjects[position] = change?.entity ?? row.execution_id ?? undefined;
   // An engine event is numbered under the lock of its execution; a plain writer's carries its entity's version.

@@ -72,6 +72,17 @@ BEGIN
   FROM unnest(p_routes, p_ranks, p_afters) WITH ORDINALITY q(route, rank, after, ord) WHERE route <> ALL (v_paused);
 END $$;
 
+-- All but the first of the pointers to each execution.
+CREATE OR REPLACE FUNCTION ff_second_pointers(p_tids tid[]) RETURNS tid[] LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+  RETURN ARRAY(
+    SELECT tid FROM (
+      SELECT ctid AS tid, row_number() OVER (PARTITION BY execution_id, attempt_index, lease_epoch, priority ORDER BY seq) AS nth
+      FROM ff_ready WHERE ctid = ANY (p_tids)) r
+    WHERE nth > 1);
+END $$;
+
 -- How many of the queue rows a pass locked were skipped because another transaction holds their executions. They still
 -- match, and no notification is sent when they are released. Only rows the claim did not take are checked.
 CREATE OR REPLACE FUNCTION ff_count_passed_by(p_tids tid[], p_now bigint) RETURNS integer LANGUAGE plpgsql AS $$
@@ -86,142 +97,168 @@ BEGIN
     WHERE r.ctid = ANY (p_tids));
 END $$;
 
+-- Leases the executions of one pass, all of them locked by the caller, and removes their queue rows. The arrays run
+-- parallel. Returns the page for the worker.
+CREATE OR REPLACE FUNCTION ff_grant_leases(
+  c ff_claimable, p_unqueued tid[], p_claim_id uuid, p_worker_id text, p_worker_instance_id text, p_lease_ms bigint,
+  p_now bigint
+) RETURNS json LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+  t ff_transition%ROWTYPE;
+  v_claim bigint := nextval('ff_grant_claim_no_seq');
+  v_written bigint;
+  v_reclaimed boolean[];
+  v_details jsonb[];
+BEGIN
+  SELECT * INTO STRICT t FROM ff_transition WHERE transition = 'claim';
+  IF 'pending_retry_attempt' = ANY (c.states) THEN
+    -- An attempt after a lost lease names the previous owner.
+    SELECT array_agg(h.owner IS NOT NULL ORDER BY u.ord),
+           array_agg(CASE WHEN h.owner IS NOT NULL THEN
+             jsonb_build_object('previous_owner', h.owner, 'new_owner', p_worker_instance_id) END ORDER BY u.ord)
+    INTO v_reclaimed, v_details
+    FROM unnest(c.ids, c.parts, c.attempts, c.states) WITH ORDINALITY u(id, part, attempt, state, ord)
+    LEFT JOIN LATERAL (
+      SELECT worker_instance_id AS owner FROM ff_attempt_history
+      WHERE execution_id = u.id AND partition_key = u.part AND outcome = 'interrupted'
+        AND attempt_index = CASE u.state WHEN 'pending_retry_attempt' THEN u.attempt - 1 END OFFSET 0) h ON true;
+  END IF;
+  UPDATE ff_execution SET
+    lifecycle_phase = t.lifecycle_phase, ownership_state = t.ownership_state, eligibility_state = t.eligibility_state,
+    blocking_reason = t.blocking_reason, terminal_outcome = t.terminal_outcome, attempt_state = t.attempt_state,
+    lease_epoch = lease_epoch + t.epoch_step, claim_no = v_claim, lease_expires_at_ms = p_now + p_lease_ms,
+    changed_at_ms = p_now, eligible_at_ms = NULL, started_at_ms = coalesce(started_at_ms, p_now),
+    attempt_started_at_ms = coalesce(attempt_started_at_ms, p_now)
+  WHERE execution_id = ANY (c.ids);
+  GET DIAGNOSTICS v_written = ROW_COUNT;
+  PERFORM ff_require_equal('claim executions', cardinality(c.ids), v_written);
+  DELETE FROM ff_ready WHERE ctid = ANY (p_unqueued);
+  GET DIAGNOSTICS v_written = ROW_COUNT;
+  PERFORM ff_require_equal('claim queue', cardinality(p_unqueued), v_written);
+  INSERT INTO ff_grant (claim_no, claim_id, acquired_at_ms, look_at_ms, lease_ms, worker_id, worker_instance_id, execution_ids)
+  VALUES (v_claim, p_claim_id, p_now, p_now + p_lease_ms, p_lease_ms, p_worker_id, p_worker_instance_id, c.ids);
+  IF c.limits IS NOT NULL THEN
+    INSERT INTO ff_timer (kind, due_at_ms, execution_id, partition_key, attempt_index, lease_epoch)
+    SELECT 'attempt_limit', p_now + lasts, id, part, attempt, epoch + t.epoch_step
+    FROM unnest(c.limits, c.ids, c.parts, c.attempts, c.epochs) u(lasts, id, part, attempt, epoch) WHERE lasts IS NOT NULL;
+  END IF;
+  c.epochs := ARRAY(SELECT epoch + t.epoch_step FROM unnest(c.epochs) epoch);
+  PERFORM ff_log_events('lease', p_now, cardinality(c.ids),
+    CASE WHEN true = ANY (v_reclaimed) THEN
+      ARRAY(SELECT CASE WHEN again THEN 'reclaimed' ELSE t.lease_event END FROM unnest(v_reclaimed) again)
+      ELSE ARRAY[t.lease_event] END,
+    c.ids, c.parts, c.attempts, c.epochs, ARRAY[p_worker_instance_id], c.namespaces, c.tags, v_details, c.routes, c.flows);
+  IF c.flows IS NOT NULL THEN
+    c.payloads := ARRAY(
+      SELECT CASE WHEN flow IS NULL THEN payload ELSE ff_input(id, payload) END
+      FROM unnest(c.ids, c.flows, c.payloads) WITH ORDINALITY u(id, flow, payload, ord) ORDER BY ord);
+  END IF;
+  RETURN json_build_object('uuid', c.ids, 'partition', c.parts, 'routeId', c.routes, 'priority', c.priorities, 'seq', c.seqs,
+    'namespace', c.namespaces, 'attemptIndex', c.attempts, 'leaseEpoch', c.epochs, 'retryCount', c.retries,
+    'createdAtMs', c.createds, 'generation', c.generations, 'attemptState', c.states, 'reclaimed', v_reclaimed,
+    'attemptLimitMs', c.limits, 'flowUuid', c.flows, 'tags', c.tags, 'payload', c.payloads);
+END $$;
+
 -- p_routes, p_ranks, p_afters: where to look. A rank (negated priority) with a sequence number seeks past what was
--- claimed before; a NULL rank with 0 covers the whole route. p_quiet_routes: lanes whose renewals write no events.
--- The last row returned names no execution: it holds when the next timer is due, the highest route number, and how
--- many executions were skipped because another transaction held them.
+-- claimed before; a NULL rank with 0 covers the whole route. Returns the granted executions as pages of parallel arrays,
+-- when the next timer is due, the highest route number, and how many executions were skipped because another transaction
+-- held them.
+--
+-- What is locked when, by one pass:
+--   1  queue rows       FOR UPDATE SKIP LOCKED   in queue order; a rival's are not waited for
+--   2  their executions FOR UPDATE SKIP LOCKED   in the same order; without waits, no order can deadlock
+--   3  writes           executions, queue rows by ctid (they are never updated), one row in ff_grant, events
 CREATE OR REPLACE FUNCTION ff_claim(
   p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer, p_worker_id text,
-  p_worker_instance_id text, p_claim_id uuid, p_lease_ms bigint, p_quiet_routes integer[]
-) RETURNS TABLE (
-  execution_id uuid, partition_key smallint, route_id integer, priority integer, seq bigint, namespace text,
-  attempt_index integer, lease_epoch bigint, lease_id uuid, retry_count integer, reclaimed boolean, resumed boolean,
-  created_at_ms bigint, payload jsonb, tags jsonb, generation smallint, attempt_limit_ms bigint, flow_id uuid,
-  next_due_in_ms bigint, route_high integer, passed_by integer
+  p_worker_instance_id text, p_claim_id uuid, p_lease_ms bigint,
+  OUT pages json[], OUT next_due_in_ms bigint, OUT route_high integer, OUT passed_by integer
 ) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
-  t ff_transition%ROWTYPE;
   v_now bigint := ff_now_ms();
+  -- Passes that remove nothing and still come back short: executions locked by others, mostly.
   c_passes CONSTANT integer := 20;
+  -- Stale pointers removed by one claim: bulk priority changes leave many behind, and a claim must end some time.
   c_swept CONSTANT integer := 100000;
   v_sweep integer := 200;
   v_removed bigint; v_swept bigint := 0;
   v_pass integer := 0;
   v_left integer := p_limit;
-  v_got integer;
   v_quotas integer[];
   v_tried bigint[] := '{}';
   v_greedy boolean := false;
   v_short boolean;
-  v_tids tid[];
-  v_ids uuid[]; v_parts smallint[];
-  v_ranks integer[]; v_seqs bigint[];
-  v_attempts integer[]; v_epochs bigint[];
+  v_tids tid[]; v_unqueued tid[]; v_twice tid[];
+  v_seqs bigint[];
+  c ff_claimable;
 BEGIN
   PERFORM ff_require_read_committed();
   next_due_in_ms := (SELECT greatest(due_at_ms - v_now, 0) FROM ff_timer ORDER BY due_at_ms LIMIT 1);
   route_high := (SELECT route_id FROM ff_route ORDER BY route_id DESC LIMIT 1);
   passed_by := 0;
+  pages := '{}';
   SELECT * INTO p_routes, p_ranks, p_afters FROM ff_unpaused(p_routes, p_ranks, p_afters);
-  SELECT * INTO STRICT t FROM ff_transition WHERE transition = 'claim';
   -- Stale pointers and locked executions make a pass come back short. A few more passes look behind them, and as long
-  -- as some are removed another pass is worth it: bulk priority changes leave many behind.
+  -- as some are removed another pass is worth it.
   WHILE cardinality(p_routes) > 0 AND v_pass < c_passes AND v_swept < c_swept LOOP
     v_quotas := CASE WHEN v_greedy THEN array_fill(v_left, ARRAY[cardinality(p_routes)])
                      ELSE ff_claim_quotas(p_routes, p_ranks, p_afters, v_left, v_tried) END;
-    SELECT array_agg(tid), array_agg(execution_id), array_agg(partition_key), array_agg(rank), array_agg(seq),
-           array_agg(attempt_index), array_agg(lease_epoch)
-    INTO v_tids, v_ids, v_parts, v_ranks, v_seqs, v_attempts, v_epochs
-    FROM (SELECT r.* FROM unnest(p_routes, p_ranks, p_afters, v_quotas) q(route, from_rank, after, quota)
-    CROSS JOIN LATERAL (
-      SELECT ctid AS tid, execution_id, partition_key, -priority AS rank, seq, attempt_index, lease_epoch
-      FROM ff_ready
-      WHERE route_id = q.route AND (-priority, seq) > (coalesce(q.from_rank, -2147483648), q.after)
-        AND -priority <= coalesce(q.from_rank, 2147483647) AND seq <> ALL (v_tried)
-      ORDER BY -priority, seq LIMIT q.quota FOR UPDATE SKIP LOCKED) r
-    WHERE q.quota > 0 ORDER BY r.rank, r.seq LIMIT v_left) r;
+    SELECT array_agg(tid), array_agg(seq), array_agg(tid) FILTER (WHERE NOT (fits AND late)),
+           array_agg(execution_id) FILTER (WHERE ok),
+           array_agg(partition_key) FILTER (WHERE ok), array_agg(route_id) FILTER (WHERE ok),
+           array_agg(priority) FILTER (WHERE ok), array_agg(seq) FILTER (WHERE ok), array_agg(namespace) FILTER (WHERE ok),
+           array_agg(attempt_index) FILTER (WHERE ok), array_agg(lease_epoch) FILTER (WHERE ok),
+           array_agg(retry_count) FILTER (WHERE ok), array_agg(created_at_ms) FILTER (WHERE ok),
+           array_agg(generation) FILTER (WHERE ok), array_agg(attempt_state) FILTER (WHERE ok),
+           CASE WHEN count(attempt_limit_ms) > 0 THEN array_agg(attempt_limit_ms) FILTER (WHERE ok) END,
+           CASE WHEN count(flow_id) > 0 THEN array_agg(flow_id) FILTER (WHERE ok) END,
+           array_agg(tags) FILTER (WHERE ok), array_agg(payload) FILTER (WHERE ok)
+    INTO v_tids, v_seqs, v_unqueued, c.ids, c.parts, c.routes, c.priorities, c.seqs, c.namespaces, c.attempts,
+         c.epochs, c.retries, c.createds, c.generations, c.states, c.limits, c.flows, c.tags, c.payloads
+    FROM (
+      SELECT r.tid, r.seq, x.*, x.fits AND NOT x.late AS ok
+      FROM (
+        SELECT r.* FROM unnest(p_routes, p_ranks, p_afters, v_quotas) q(route, from_rank, after, quota)
+        CROSS JOIN LATERAL (
+          SELECT ctid AS tid, execution_id, partition_key, -priority AS rank, seq, attempt_index, lease_epoch
+          FROM ff_ready
+          WHERE route_id = q.route AND (-priority, seq) > (coalesce(q.from_rank, -2147483648), q.after)
+            AND -priority <= coalesce(q.from_rank, 2147483647) AND seq <> ALL (v_tried)
+          ORDER BY -priority, seq LIMIT q.quota FOR UPDATE SKIP LOCKED) r
+        WHERE q.quota > 0 ORDER BY r.rank, r.seq LIMIT v_left) r
+      LEFT JOIN LATERAL (
+        SELECT execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
+               created_at_ms, generation, attempt_state, attempt_limit_ms, flow_id, tags, payload,
+               eligibility_state = 'eligible_now' AND attempt_index = r.attempt_index AND lease_epoch = r.lease_epoch
+                 AND -priority = r.rank AS fits,
+               coalesce(deadline_at_ms <= v_now, false) AS late
+        FROM ff_execution WHERE execution_id = r.execution_id AND partition_key = r.partition_key
+        FOR UPDATE SKIP LOCKED) x ON true) s;
     -- The peek counted rows that rivals hold: search every route once for others.
     v_short := NOT v_greedy AND cardinality(p_routes) > 1
       AND coalesce(cardinality(v_tids), 0) < (SELECT sum(quota) FROM unnest(v_quotas) quota);
     v_greedy := v_greedy OR v_short;
     CONTINUE WHEN v_tids IS NULL AND v_short;
     EXIT WHEN v_tids IS NULL;
-    RETURN QUERY
-    WITH seen AS MATERIALIZED (
-      SELECT r.tid, r.seq, x.*,
-             x.lifecycle_phase = 'runnable' AND x.eligibility_state = 'eligible_now' AND x.attempt_index = r.attempt
-               AND x.lease_epoch = r.epoch AND -x.priority = r.rank AS fits,
-             coalesce(x.deadline_at_ms <= v_now, false) AS late
-      FROM unnest(v_tids, v_ids, v_parts, v_ranks, v_seqs, v_attempts, v_epochs)
-        r(tid, id, part, rank, seq, attempt, epoch)
-      CROSS JOIN LATERAL (
-        SELECT execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
-               created_at_ms, lifecycle_phase, eligibility_state, attempt_state, generation, attempt_limit_ms, deadline_at_ms, flow_id
-        FROM ff_execution WHERE execution_id = r.id AND partition_key = r.part FOR UPDATE SKIP LOCKED) x),
-    won AS MATERIALIZED (SELECT DISTINCT ON (execution_id) * FROM seen WHERE fits AND NOT late ORDER BY execution_id, seq),
-    granted AS MATERIALIZED (
-      SELECT w.*, b.payload, b.tags, gen_random_uuid() AS lease_id, h.owner, h.started_at_ms,
-             h.outcome IS NOT DISTINCT FROM 'interrupted' AS reclaimed
-      FROM won w
-      CROSS JOIN LATERAL (
-        SELECT payload, tags FROM ff_body
-        WHERE execution_id = w.execution_id AND partition_key = w.partition_key OFFSET 0) b
-      LEFT JOIN LATERAL (
-        -- A resumed attempt keeps its start time; an attempt after a lost lease names the previous owner.
-        SELECT a.worker_instance_id AS owner, a.outcome,
-               CASE WHEN w.attempt_state = 'attempt_interrupted' THEN a.started_at_ms END AS started_at_ms
-        FROM ff_attempt_history a
-        WHERE a.execution_id = w.execution_id AND a.partition_key = w.partition_key
-          AND a.attempt_index = CASE w.attempt_state WHEN 'attempt_interrupted' THEN w.attempt_index
-                                                     WHEN 'pending_retry_attempt' THEN w.attempt_index - 1 END
-        OFFSET 0) h ON true),
-    moved AS (
-      UPDATE ff_execution SET
-        lifecycle_phase = t.lifecycle_phase, ownership_state = t.ownership_state,
-        eligibility_state = t.eligibility_state, blocking_reason = t.blocking_reason,
-        terminal_outcome = t.terminal_outcome, attempt_state = t.attempt_state,
-        lease_epoch = lease_epoch + t.epoch_step, changed_at_ms = v_now, eligible_at_ms = NULL,
-        started_at_ms = coalesce(started_at_ms, v_now)
-      WHERE execution_id = ANY (ARRAY(SELECT execution_id FROM won)) RETURNING 1),
-    unqueued AS (DELETE FROM ff_ready WHERE ctid = ANY (ARRAY(SELECT tid FROM seen WHERE NOT (fits AND late))) RETURNING 1),
-    leased AS (
-      INSERT INTO ff_lease (
-        execution_id, partition_key, route_id, attempt_index, lease_epoch, lease_id, claim_id, worker_id,
-        worker_instance_id, namespace, tags, acquired_at_ms, renewed_at_ms, expires_at_ms, attempt_started_at_ms, resumed,
-        reclaimed, renewal_events, flow_id)
-      SELECT execution_id, partition_key, route_id, attempt_index, lease_epoch + t.epoch_step, lease_id, p_claim_id,
-             p_worker_id, p_worker_instance_id, namespace, tags, v_now, v_now, v_now + p_lease_ms,
-             coalesce(started_at_ms, v_now), attempt_state = 'attempt_interrupted', reclaimed,
-             NOT (route_id = ANY (p_quiet_routes)), flow_id
-      FROM granted),
-    limited AS (
-      INSERT INTO ff_timer (kind, due_at_ms, execution_id, partition_key, attempt_index, lease_epoch)
-      SELECT 'attempt_limit', v_now + attempt_limit_ms, execution_id, partition_key, attempt_index, lease_epoch + t.epoch_step
-      FROM granted WHERE attempt_limit_ms IS NOT NULL),
-    told AS (
-      INSERT INTO ff_event (family, event_type, occurred_at_ms, execution_id, partition_key, attempt_index,
-                            lease_epoch, lease_id, worker_instance_id, namespace, tags, detail, route_id, flow_id, slot)
-      SELECT 'lease', CASE WHEN reclaimed THEN 'reclaimed' ELSE t.lease_event END, v_now, execution_id, partition_key,
-             attempt_index, lease_epoch + t.epoch_step, lease_id, p_worker_instance_id, namespace, tags,
-             CASE WHEN reclaimed THEN jsonb_build_object('previous_owner', owner, 'new_owner', p_worker_instance_id) END,
-             route_id, flow_id, (SELECT slot FROM ff_sequencer)
-      FROM granted)
-    SELECT g.execution_id, g.partition_key, g.route_id, g.priority, g.seq, g.namespace, g.attempt_index,
-           g.lease_epoch + t.epoch_step, g.lease_id, g.retry_count, g.reclaimed,
-           g.attempt_state = 'attempt_interrupted', g.created_at_ms,
-           CASE WHEN g.flow_id IS NULL THEN g.payload ELSE ff_input(g.execution_id, g.payload) END, g.tags, g.generation,
-           g.attempt_limit_ms, g.flow_id, NULL::bigint, NULL::integer, NULL::integer
-    FROM granted g
-    WHERE (SELECT ff_require_equal('claim executions', (SELECT count(*) FROM won), (SELECT count(*) FROM moved))
-              AND ff_require_equal('claim queue', (SELECT count(*) FROM seen WHERE NOT (fits AND late)), (SELECT count(*) FROM unqueued)))
-    ORDER BY g.priority DESC, g.seq;
-    GET DIAGNOSTICS v_got = ROW_COUNT;
-    EXIT WHEN v_got = cardinality(v_tids) AND NOT v_short;
+    -- Apart: a distinct count among the others would sort what they collect.
+    IF (SELECT count(DISTINCT id) FROM unnest(c.ids) id) < cardinality(c.ids) THEN
+      -- A priority that was changed and changed back leaves two pointers that fit; one of them goes.
+      v_twice := ff_second_pointers(v_tids);
+      DELETE FROM ff_ready WHERE ctid = ANY (v_twice);
+      CONTINUE;
+    END IF;
+    IF c.ids IS NOT NULL THEN
+      pages := pages
+        || ff_grant_leases(c, v_unqueued, p_claim_id, p_worker_id, p_worker_instance_id, p_lease_ms, v_now);
+    ELSE
+      DELETE FROM ff_ready WHERE ctid = ANY (v_unqueued);
+    END IF;
+    EXIT WHEN cardinality(c.ids) = cardinality(v_tids) AND NOT v_short;
     passed_by := passed_by + ff_count_passed_by(v_tids, v_now);
-    v_left := v_left - v_got;
+    v_left := v_left - coalesce(cardinality(c.ids), 0);
     EXIT WHEN v_left = 0;
     v_tried := v_tried || v_seqs;
     v_removed := ff_sweep_stale(p_routes, p_ranks, p_afters, v_quotas, v_sweep);
@@ -229,5 +266,4 @@ BEGIN
     v_sweep := least(v_sweep * 4, 10000);
     v_pass := v_pass + (v_removed = 0)::integer;
   END LOOP;
-  RETURN NEXT;
 END $$;

@@ -109,10 +109,10 @@ BEGIN
            coalesce(p_retry_afters[r.ordinal], ff_backoff_ms(b.backoff, r.retry_count, random())) AS delay_ms
     FROM unnest(v_rows) r
     CROSS JOIN LATERAL (
-      SELECT policy -> 'retry_policy' -> 'backoff' AS backoff,
-             NOT p_terminals[r.ordinal]
-               AND ff_may_retry(policy -> 'retry_policy', r.retry_count, p_categories[r.ordinal]) AS again
-      FROM ff_body WHERE execution_id = r.execution_id AND partition_key = r.partition_key OFFSET 0) b)
+      SELECT p.retry -> 'backoff' AS backoff,
+             NOT p_terminals[r.ordinal] AND ff_may_retry(p.retry, r.retry_count, p_categories[r.ordinal]) AS again
+      FROM (SELECT ff_policy_of(policy, policy_id) -> 'retry_policy' AS retry FROM ff_execution
+            WHERE execution_id = r.execution_id AND partition_key = r.partition_key OFFSET 0) p) b)
   SELECT array_agg(row) FILTER (WHERE again), array_agg(delay_ms) FILTER (WHERE again),
          array_agg(row) FILTER (WHERE NOT again)
   INTO v_retry, v_delays, v_end FROM decided;
@@ -128,8 +128,8 @@ BEGIN
   SELECT r.execution_id, 'retry_scheduled', false, 'runnable', 'none', r.lease_epoch, r.attempt_index + 1,
          r.route_id, r.delay_ms
   FROM unnest(v_retry, v_delays) r(ordinal, execution_id, partition_key, route_id, priority, namespace, attempt_index,
-    lease_epoch, retry_count, attempt_state, lease_id, worker_id, worker_instance_id, attempt_started_at_ms, tags, retain_ms,
-    flow_id, delay_ms)
+    lease_epoch, retry_count, attempt_state, claim_no, worker_id, worker_instance_id, attempt_started_at_ms, tags, retain_ms,
+    flow_id, resumed, delay_ms)
   UNION ALL
   SELECT r.execution_id, 'failed', false, 'terminal', 'failed', r.lease_epoch, r.attempt_index, r.route_id,
          CASE WHEN v_told THEN 0 END

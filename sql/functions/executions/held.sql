@@ -12,7 +12,7 @@ EXCEPTION WHEN OTHERS THEN
   RETURN '{}';
 END $$;
 
--- Sessions that hold executions or their leases; for a session that is itself waiting, the sessions it waits for.
+-- Sessions that hold executions; for a session that is itself waiting, the sessions it waits for.
 -- doing: what kind of work a session does, never its query text. Columns this role may not see are NULL.
 CREATE OR REPLACE FUNCTION ff_holders(p_ids uuid[])
 RETURNS TABLE (execution_id uuid, pid integer, age_ms bigint, doing text) LANGUAGE plpgsql
@@ -27,10 +27,7 @@ BEGIN
   RETURN QUERY
   WITH RECURSIVE held AS MATERIALIZED (
     SELECT DISTINCT r.id, x.locker
-    FROM (
-      SELECT e.execution_id AS id, e.xmax AS named FROM ff_execution e WHERE e.execution_id = ANY (p_ids)
-      UNION ALL
-      SELECT l.execution_id, l.xmax FROM ff_lease l WHERE l.execution_id = ANY (p_ids)) r
+    FROM (SELECT e.execution_id AS id, e.xmax AS named FROM ff_execution e WHERE e.execution_id = ANY (p_ids)) r
     CROSS JOIN LATERAL unnest(ff_lockers(r.named, v_running)) x(locker)),
   chain AS (
     SELECT h.id, k.pid AS session, 1 AS depth

@@ -1,6 +1,17 @@
--- Leases after they are granted: renewal, expiry, revocation.
+-- Leases after they are granted: renewal, expiry, revocation, and the claims that granted them.
 
--- The only operation that locks a lease without its execution.
+-- Routes of lanes whose renewals write no events.
+CREATE OR REPLACE FUNCTION ff_quiet_routes() RETURNS integer[] LANGUAGE plpgsql STABLE AS $$
+#variable_conflict use_column
+BEGIN
+  RETURN ARRAY(
+    SELECT r.route_id FROM ff_lane l
+    CROSS JOIN LATERAL (SELECT route_id FROM ff_route WHERE lane = l.lane OFFSET 0) r WHERE NOT l.renewal_events);
+END $$;
+
+-- Never waits: one execution that another transaction has locked must not cost a worker all its other leases. Such a
+-- lease is as it was, and returns `held`. The lock is not that of the key, because a step recorded inside a long
+-- transaction holds a key share and must not keep a lease from being renewed.
 CREATE OR REPLACE FUNCTION ff_renew(
   p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_lease_ms bigint
 ) RETURNS TABLE (
@@ -11,40 +22,63 @@ SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
+  v_quiet integer[] := ff_quiet_routes();
+  v_now bigint;
   v_alive uuid[];
+  v_claims bigint[];
+  v_held uuid[];
 BEGIN
   PERFORM ff_require_read_committed();
-  WITH held AS MATERIALIZED (
-    SELECT l.*, ff_now_ms() AS now_ms
+  WITH locked AS MATERIALIZED (
+    SELECT e.*, ff_now_ms() AS now_ms
     FROM (SELECT * FROM unnest(p_ids, p_partitions, p_attempts, p_epochs) u(id, part, att, ep) ORDER BY id OFFSET 0) u
     CROSS JOIN LATERAL (
-      SELECT * FROM ff_lease WHERE execution_id = u.id AND partition_key = u.part AND attempt_index = u.att
-        -- Not the key: a step recorded inside a long transaction holds a key share lock and must not block renewals.
-        AND lease_epoch = u.ep FOR NO KEY UPDATE) l),
-  alive AS MATERIALIZED (SELECT * FROM held WHERE expires_at_ms > now_ms),
+      SELECT execution_id, partition_key, attempt_index, lease_epoch, claim_no, lease_expires_at_ms, namespace,
+             coalesce(lease_tags, tags) AS tags, route_id, flow_id
+      FROM ff_execution WHERE execution_id = u.id AND partition_key = u.part AND attempt_index = u.att
+        AND lease_epoch = u.ep AND claim_no IS NOT NULL FOR NO KEY UPDATE SKIP LOCKED) e),
+  alive AS MATERIALIZED (SELECT * FROM locked WHERE lease_expires_at_ms > now_ms),
   renewed AS (
-    UPDATE ff_lease SET renewed_at_ms = (SELECT max(now_ms) FROM alive),
-                        expires_at_ms = (SELECT max(now_ms) FROM alive) + p_lease_ms
+    UPDATE ff_execution SET lease_expires_at_ms = (SELECT max(now_ms) FROM alive) + p_lease_ms
     WHERE execution_id = ANY (ARRAY(SELECT execution_id FROM alive)) RETURNING 1),
-  told AS (
-    INSERT INTO ff_event (family, event_type, occurred_at_ms, execution_id, partition_key, attempt_index, lease_epoch,
-                          lease_id, worker_instance_id, namespace, tags, route_id, flow_id, slot)
-    SELECT 'lease', 'renewed', now_ms, execution_id, partition_key, attempt_index, lease_epoch, lease_id,
-           worker_instance_id, namespace, tags, route_id, flow_id, (SELECT slot FROM ff_sequencer)
-    FROM alive WHERE renewal_events)
-  SELECT array_agg(execution_id) INTO v_alive FROM alive
-  WHERE (SELECT ff_require_equal('renew leases', (SELECT count(*) FROM alive), (SELECT count(*) FROM renewed)));
+  told AS MATERIALIZED (
+    SELECT count(*) AS owed,
+           ff_log_events('lease', max(now_ms), count(*), ARRAY['renewed'], array_agg(execution_id), array_agg(partition_key),
+             array_agg(attempt_index), array_agg(lease_epoch),
+             array_agg(g.worker_instance_id), array_agg(namespace), array_agg(tags), NULL, array_agg(route_id),
+             array_agg(flow_id)) AS written
+    FROM alive a
+    CROSS JOIN LATERAL (SELECT worker_instance_id FROM ff_grant WHERE claim_no = a.claim_no OFFSET 0) g
+    WHERE route_id <> ALL (v_quiet))
+  SELECT max(now_ms), array_agg(execution_id),
+         array_agg(DISTINCT claim_no) FILTER (WHERE lease_expires_at_ms > now_ms + p_lease_ms)
+  INTO v_now, v_alive, v_claims FROM alive
+  WHERE (SELECT ff_require_equal('renew leases', (SELECT count(*) FROM alive), (SELECT count(*) FROM renewed))
+            AND ff_require_equal('renew events', (SELECT owed FROM told), (SELECT written FROM told)));
+  -- These lapse earlier than before: somebody must look at them by then. Written even if a sweep is about to, which
+  -- may have read the later time.
+  UPDATE ff_grant SET look_at_ms = least(look_at_ms, v_now + p_lease_ms) WHERE claim_no = ANY (v_claims);
   RETURN QUERY
   SELECT id, 'renewed', false, 'active', 'none', NULL::bigint, NULL::integer, NULL::integer, NULL::bigint
   FROM unnest(v_alive) id;
   IF v_alive IS NULL OR cardinality(v_alive) < cardinality(p_ids) THEN
-    RETURN QUERY SELECT * FROM ff_refusals('renew', p_ids, p_partitions, p_attempts, p_epochs, v_alive);
+    v_held := ARRAY(
+      SELECT u.id FROM unnest(p_ids, p_partitions, p_attempts, p_epochs) u(id, part, att, ep)
+      CROSS JOIN LATERAL (
+        SELECT lease_expires_at_ms FROM ff_execution WHERE execution_id = u.id AND partition_key = u.part
+          AND attempt_index = u.att AND lease_epoch = u.ep AND claim_no IS NOT NULL OFFSET 0) e
+      WHERE e.lease_expires_at_ms > ff_now_ms()
+        AND CASE WHEN u.id IN (SELECT unnest(v_alive)) THEN false ELSE true END);
+    RETURN QUERY
+    SELECT id, 'held', false, 'active', 'none', NULL::bigint, NULL::integer, NULL::integer, NULL::bigint
+    FROM unnest(v_held) id;
+    RETURN QUERY SELECT * FROM ff_refusals('renew', p_ids, p_partitions, p_attempts, p_epochs, v_alive || v_held);
   END IF;
 END $$;
 
 -- Ends the attempts of expired leases: a retry if the policy has one left, otherwise the execution fails. Never waits:
--- a row locked by another transaction is left for the next pass. Expiry is decided on the locked lease, so a renewal
--- that came first always wins.
+-- a row locked by another transaction is left for the next pass. Expiry is decided on the locked row, so a renewal that
+-- came first always wins.
 CREATE OR REPLACE FUNCTION ff_lapse_leases(p_ids uuid[], p_partitions smallint[], p_epochs bigint[])
 RETURNS TABLE (execution_id uuid, outcome text, route_id integer) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -55,32 +89,26 @@ DECLARE
   v_end ff_locked[];
 BEGIN
   PERFORM ff_require_read_committed();
-  WITH owned AS MATERIALIZED (
-    SELECT e.* FROM (SELECT * FROM unnest(p_ids, p_partitions, p_epochs) u(id, part, ep) ORDER BY id OFFSET 0) u
+  WITH held AS MATERIALIZED (
+    SELECT e.*, ff_now_ms() AS now_ms
+    FROM (SELECT * FROM unnest(p_ids, p_partitions, p_epochs) u(id, part, ep) ORDER BY id OFFSET 0) u
     CROSS JOIN LATERAL (
       SELECT execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
-             retain_ms, flow_id
-      FROM ff_execution WHERE execution_id = u.id AND partition_key = u.part AND lifecycle_phase = 'active'
-        AND lease_epoch = u.ep FOR UPDATE SKIP LOCKED) e),
-  held AS MATERIALIZED (
-    SELECT o.*, l.lease_id, l.worker_id, l.worker_instance_id, l.attempt_started_at_ms, l.tags, l.expires_at_ms,
-           ff_now_ms() AS now_ms
-    FROM (SELECT * FROM owned ORDER BY execution_id OFFSET 0) o
-    CROSS JOIN LATERAL (
-      SELECT lease_id, worker_id, worker_instance_id, attempt_started_at_ms, tags, expires_at_ms
-      FROM ff_lease WHERE execution_id = o.execution_id AND partition_key = o.partition_key
-        AND lease_epoch = o.lease_epoch FOR UPDATE SKIP LOCKED) l),
+             claim_no, lease_expires_at_ms, attempt_started_at_ms, coalesce(lease_tags, tags) AS tags, policy, policy_id,
+             retain_ms, flow_id, attempt_paused
+      FROM ff_execution WHERE execution_id = u.id AND partition_key = u.part AND lease_epoch = u.ep
+        AND claim_no IS NOT NULL FOR UPDATE SKIP LOCKED) e),
   decided AS MATERIALIZED (
     SELECT ROW(NULL::integer, h.execution_id, h.partition_key, h.route_id, h.priority, h.namespace, h.attempt_index,
-               h.lease_epoch, h.retry_count, 'running_attempt', h.lease_id, h.worker_id, h.worker_instance_id,
-               h.attempt_started_at_ms, h.tags, h.retain_ms, h.flow_id)::ff_locked AS row,
-           b.again
+               h.lease_epoch, h.retry_count, 'running_attempt', h.claim_no, g.worker_id, g.worker_instance_id,
+               h.attempt_started_at_ms, h.tags, h.retain_ms, h.flow_id, h.attempt_paused)::ff_locked AS row,
+           -- A lost lease is the worker's fault, not the work's: error categories do not apply, the retry limit does.
+           coalesce(h.retry_count < (ff_policy_of(h.policy, h.policy_id) -> 'retry_policy' ->> 'max_retries')::integer,
+                    false) AS again
     FROM held h
     CROSS JOIN LATERAL (
-      -- A lost lease is the worker's fault, not the work's: error categories do not apply, the retry limit does.
-      SELECT coalesce(h.retry_count < (policy -> 'retry_policy' ->> 'max_retries')::integer, false) AS again
-      FROM ff_body WHERE execution_id = h.execution_id AND partition_key = h.partition_key OFFSET 0) b
-    WHERE h.expires_at_ms <= h.now_ms)
+      SELECT worker_id, worker_instance_id FROM ff_grant WHERE claim_no = h.claim_no OFFSET 0) g
+    WHERE h.lease_expires_at_ms <= h.now_ms)
   SELECT array_agg(row) FILTER (WHERE again), array_agg(row) FILTER (WHERE NOT again) INTO v_again, v_end FROM decided;
   PERFORM ff_settle('lapse', v_again, NULL, NULL,
     ARRAY(SELECT 'attempt_timeout'::text FROM unnest(v_again)), ARRAY(SELECT 'infra_crash'::text FROM unnest(v_again)),
@@ -91,6 +119,40 @@ BEGIN
   RETURN QUERY
   SELECT r.execution_id, 'lapsed', r.route_id FROM unnest(v_again) r
   UNION ALL SELECT r.execution_id, 'expired', r.route_id FROM unnest(v_end) r;
+END $$;
+
+-- Looks into the claims whose time has come: those none of whose leases are left are removed, the others are looked into
+-- again when the first of their leases would lapse. Lapsed leases stay due, for ff_lapse_leases. Only the claim itself
+-- ever writes its number into executions, so one without leases will have none. Returns how many it looked into.
+CREATE OR REPLACE FUNCTION ff_sweep_grants(p_limit integer) RETURNS integer LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+DECLARE
+  v_now bigint := ff_now_ms();
+  v_due bigint[];
+  v_over bigint[];
+  v_open bigint[];
+  v_next bigint[];
+BEGIN
+  PERFORM ff_require_read_committed();
+  v_due := ARRAY(
+    SELECT claim_no FROM ff_grant WHERE look_at_ms <= v_now ORDER BY look_at_ms LIMIT p_limit FOR UPDATE SKIP LOCKED);
+  -- Read in a later statement than the one that locked them: their executions must be at least as new.
+  SELECT array_agg(g.claim_no) FILTER (WHERE m.next_ms IS NULL), array_agg(g.claim_no) FILTER (WHERE m.next_ms > v_now),
+         array_agg(m.next_ms) FILTER (WHERE m.next_ms > v_now)
+  INTO v_over, v_open, v_next
+  FROM unnest(v_due) u(claim_no)
+  CROSS JOIN LATERAL (SELECT claim_no, execution_ids FROM ff_grant WHERE claim_no = u.claim_no OFFSET 0) g
+  CROSS JOIN LATERAL (
+    SELECT min(e.lease_expires_at_ms) AS next_ms FROM unnest(g.execution_ids) x(id)
+    CROSS JOIN LATERAL (
+      SELECT lease_expires_at_ms FROM ff_execution WHERE execution_id = x.id AND claim_no = g.claim_no OFFSET 0) e) m;
+  DELETE FROM ff_grant WHERE claim_no = ANY (v_over);
+  FOR i IN 1..coalesce(cardinality(v_open), 0) LOOP
+    UPDATE ff_grant SET look_at_ms = v_next[i] WHERE claim_no = v_open[i];
+  END LOOP;
+  RETURN coalesce(cardinality(v_over), 0) + coalesce(cardinality(v_open), 0);
 END $$;
 
 -- Takes leases away from their workers. p_lease_ids names the lease, or NULL for whichever is held now. The retry
@@ -117,12 +179,11 @@ BEGIN
     SELECT r AS row, x.again
     FROM unnest(v_rows) r
     CROSS JOIN LATERAL (
-      SELECT e.reclaim_count < coalesce((b.policy -> 'timeout_policy' ->> 'max_reclaim_count')::integer, p_default_max)
-        AS again
-      FROM ff_execution e, ff_body b
-      WHERE e.execution_id = r.execution_id AND e.partition_key = r.partition_key
-        AND b.execution_id = r.execution_id AND b.partition_key = r.partition_key OFFSET 0) x
-    WHERE r.lease_id IS NOT NULL AND (p_lease_ids[r.ordinal] IS NULL OR p_lease_ids[r.ordinal] = r.lease_id))
+      SELECT reclaim_count < coalesce((ff_policy_of(policy, policy_id) -> 'timeout_policy' ->> 'max_reclaim_count')::integer,
+                                      p_default_max) AS again
+      FROM ff_execution WHERE execution_id = r.execution_id AND partition_key = r.partition_key OFFSET 0) x
+    WHERE r.claim_no IS NOT NULL
+      AND coalesce(p_lease_ids[r.ordinal] = ff_lease_id(r.execution_id, r.lease_epoch), true))
   SELECT array_agg(row) FILTER (WHERE again), array_agg(row) FILTER (WHERE NOT again) INTO v_again, v_end FROM decided;
   PERFORM ff_settle('revoke', v_again, NULL, NULL,
     ARRAY(SELECT p_reason FROM unnest(v_again)), NULL, p_actor);

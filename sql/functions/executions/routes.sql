@@ -141,7 +141,7 @@ BEGIN
     WHERE CASE WHEN x IN (SELECT unnest(p_used)) THEN false ELSE q.queued IS NULL END);
   WITH gone AS (DELETE FROM ff_route WHERE route_id = ANY (v_gone) RETURNING route_id, lane, kind)
   INSERT INTO ff_former_route (route_id, lane, kind, last_ev_id)
-  SELECT route_id, lane, kind, coalesce((SELECT ev_id FROM ff_event ORDER BY ev_id DESC LIMIT 1), 0) FROM gone;
+  SELECT route_id, lane, kind, coalesce((SELECT ev_id FROM ff_event_pack ORDER BY ev_id DESC LIMIT 1), 0) FROM gone;
   RETURN cardinality(v_gone);
 END $$;
 
@@ -152,7 +152,7 @@ DECLARE
   v_removed bigint;
 BEGIN
   DELETE FROM ff_former_route
-  WHERE last_ev_id < coalesce((SELECT ev_id FROM ff_event ORDER BY ev_id LIMIT 1), 9223372036854775807);
+  WHERE last_ev_id < coalesce((SELECT ev_id FROM ff_event_pack ORDER BY ev_id LIMIT 1), 9223372036854775807);
   GET DIAGNOSTICS v_removed = ROW_COUNT;
   RETURN v_removed;
 END $$;

@@ -1,10 +1,34 @@
--- Creates executions: state, body and their queue row or timer.
+-- Creates executions, each with its queue row or timer.
 -- Also runs in a caller's transaction, at any isolation level: it locks or inserts a key or id before it decides on it,
 -- and a snapshot too old for that fails with 40001.
 
 -- Whether a tag is indexed. Trace tags differ for every execution, and nobody searches for them.
 CREATE OR REPLACE FUNCTION ff_is_listed_tag(p_key text) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN p_key NOT IN ('traceparent', 'tracestate');
+
+-- The numbers of policies that are interned; NULL for the others, which are stored with each execution. A submit never
+-- interns: it would make whoever brings the same policy wait for the caller's transaction.
+CREATE OR REPLACE FUNCTION ff_known_policies(p_policies jsonb[]) RETURNS integer[] LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+  RETURN ARRAY(
+    SELECT f.policy_id FROM unnest(p_policies) WITH ORDINALITY u(policy, ord)
+    LEFT JOIN LATERAL (SELECT policy_id FROM ff_policy WHERE hash = md5(u.policy::text)::uuid OFFSET 0) f ON true
+    ORDER BY u.ord);
+END $$;
+
+-- Interns policies in a transaction of its own, while there are fewer than p_max. It only saves space: nobody waits for
+-- it, and nothing depends on it. In one order, so that two callers cannot deadlock.
+CREATE OR REPLACE FUNCTION ff_intern_policies(p_policies jsonb[], p_max integer) RETURNS void LANGUAGE plpgsql
+SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+BEGIN
+  IF (SELECT count(*) FROM ff_policy) >= p_max THEN RETURN; END IF;
+  INSERT INTO ff_policy (hash, policy)
+  SELECT u.hash, u.policy FROM (SELECT md5(policy::text)::uuid AS hash, policy FROM unnest(p_policies) policy) u
+  LEFT JOIN LATERAL (SELECT 1 AS found FROM ff_policy WHERE hash = u.hash OFFSET 0) f ON true
+  WHERE f.found IS NULL ORDER BY u.hash ON CONFLICT DO NOTHING;
+END $$;
 
 -- Takes idempotency keys for executions about to be submitted, in one order for all callers. Returns which execution
 -- holds each key now: the one submitted, or an earlier one. A rival that has not committed is waited for. A key that
@@ -104,6 +128,7 @@ DECLARE
   v_namespaces text[];
   v_priorities integer[];
   v_policies jsonb[];
+  v_policy_ids integer[];
   v_tags jsonb[];
   v_deadlines bigint[];
   v_limits bigint[];
@@ -133,6 +158,7 @@ BEGIN
          array_agg((t #>> '{policy,retention_ms}')::bigint ORDER BY ord)
   INTO v_template_routes, v_namespaces, v_priorities, v_policies, v_tags, v_deadlines, v_limits, v_retains
   FROM jsonb_array_elements(p_templates) WITH ORDINALITY e(t, ord);
+  v_policy_ids := ff_known_policies(v_policies);
   IF p_keys IS NOT NULL THEN
     v_holders := ff_take_keys(ARRAY(SELECT v_namespaces[of] FROM unnest(p_template_ordinals) WITH ORDINALITY u(of, ord)
                                     ORDER BY ord), p_keys, p_hashes, p_windows, p_ids, p_partitions);
@@ -145,14 +171,16 @@ BEGIN
       INSERT INTO ff_execution (
         execution_id, partition_key, route_id, priority, namespace, created_at_ms, changed_at_ms, eligible_at_ms,
         deadline_at_ms, attempt_limit_ms, retain_ms, lifecycle_phase, ownership_state, eligibility_state, blocking_reason,
-        terminal_outcome, attempt_state, parent_id, parent_partition, flow_id)
+        terminal_outcome, attempt_state, parent_id, parent_partition, flow_id, policy_id, policy, tags, payload)
       SELECT id, part, v_template_routes[of], v_priorities[of], v_namespaces[of], v_now, v_now,
              CASE WHEN delay > 0 THEN v_now + delay END, v_now + v_deadlines[of], v_limits[of], v_retains[of],
              s.lifecycle_phase, s.ownership_state,
              CASE WHEN blocked THEN b.eligibility_state WHEN delay > 0 THEN d.eligibility_state ELSE s.eligibility_state END,
              CASE WHEN blocked THEN b.blocking_reason WHEN delay > 0 THEN d.blocking_reason ELSE s.blocking_reason END,
-             s.terminal_outcome, s.attempt_state, p_parent, p_parent_partition, p_flow
-      FROM unnest(p_ids, p_partitions, p_template_ordinals, p_delays, p_blocked) u(id, part, of, delay, blocked)
+             s.terminal_outcome, s.attempt_state, p_parent, p_parent_partition, p_flow, v_policy_ids[of],
+             CASE WHEN v_policy_ids[of] IS NULL THEN v_policies[of] END, v_tags[of], payload
+      FROM unnest(p_ids, p_partitions, p_template_ordinals, p_delays, p_blocked, p_payloads)
+        u(id, part, of, delay, blocked, payload)
       WHERE id <> ALL (v_known) ORDER BY id;
       EXIT;
     EXCEPTION WHEN unique_violation THEN
@@ -171,12 +199,9 @@ BEGIN
   END IF;
   -- CASE keeps the test a hashed lookup; when every id is new (the usual case) it is skipped altogether.
   WITH i AS MATERIALIZED (
-    SELECT * FROM unnest(p_ids, p_partitions, p_template_ordinals, p_delays, p_payloads, p_blocked)
-      WITH ORDINALITY u(id, part, of, delay, payload, blocked, ord)
+    SELECT * FROM unnest(p_ids, p_partitions, p_template_ordinals, p_delays, p_blocked)
+      WITH ORDINALITY u(id, part, of, delay, blocked, ord)
     WHERE CASE WHEN cardinality(v_known) = 0 THEN true WHEN u.id IN (SELECT unnest(v_known)) THEN false ELSE true END),
-  bodies AS (
-    INSERT INTO ff_body (execution_id, partition_key, payload, policy, tags)
-    SELECT id, part, payload, v_policies[of], v_tags[of] FROM i),
   queued AS (
     INSERT INTO ff_ready (execution_id, partition_key, route_id, priority, attempt_index, lease_epoch, ready_at_ms)
     SELECT id, part, v_template_routes[of], v_priorities[of], 0, 0, v_now FROM i

@@ -35,9 +35,9 @@ BEGIN
   RETURN FOUND AND ff_children_ended(p_id, w.children, w.needed);
 END $$;
 
--- Ends executions that ran out of time: p_rows, locked, without their leases. Those in p_late passed their deadline,
--- the others the limit of their attempt. The leases are locked here, in a later statement than the executions, which
--- may not have seen them. A lease held by another transaction is not waited for, and its execution is not returned.
+-- Ends executions that ran out of time: p_rows, locked. Those in p_late passed their deadline, the others the limit of
+-- their attempt. The claims behind their leases are read here, in a later statement than the one that locked them, which
+-- may not have seen them.
 CREATE OR REPLACE FUNCTION ff_time_out(p_rows ff_locked[], p_late uuid[])
 RETURNS TABLE (execution_id uuid, outcome text, worker_instance_id text, due_in_ms bigint) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -51,25 +51,20 @@ DECLARE
 BEGIN
   IF p_rows IS NULL THEN RETURN; END IF;
   WITH held AS MATERIALIZED (
-    SELECT r.execution_id, r.partition_key, r.route_id, r.priority, r.namespace, r.attempt_index, r.lease_epoch,
-           r.retry_count, r.attempt_state, r.retain_ms, r.flow_id, l.lease_id, l.worker_id, l.worker_instance_id,
-           l.attempt_started_at_ms
-    FROM (SELECT * FROM unnest(p_rows) ORDER BY execution_id OFFSET 0) r
+    SELECT e.*, g.worker_id, g.worker_instance_id
+    FROM unnest(p_rows) r
+    CROSS JOIN LATERAL (SELECT * FROM ff_execution WHERE execution_id = r.execution_id OFFSET 0) e
     LEFT JOIN LATERAL (
-      SELECT lease_id, worker_id, worker_instance_id, attempt_started_at_ms FROM ff_lease
-      WHERE execution_id = r.execution_id AND partition_key = r.partition_key FOR UPDATE SKIP LOCKED) l ON true
-    WHERE r.attempt_state <> 'running_attempt' OR l.lease_id IS NOT NULL),
+      SELECT worker_id, worker_instance_id FROM ff_grant WHERE claim_no = e.claim_no OFFSET 0) g ON true),
   decided AS MATERIALIZED (
     SELECT ROW(NULL::integer, h.execution_id, h.partition_key, h.route_id, h.priority, h.namespace, h.attempt_index,
-               h.lease_epoch, h.retry_count, h.attempt_state, h.lease_id, h.worker_id, h.worker_instance_id,
-               h.attempt_started_at_ms, b.tags, h.retain_ms, h.flow_id)::ff_locked AS row,
+               h.lease_epoch, h.retry_count, h.attempt_state, h.claim_no, h.worker_id, h.worker_instance_id,
+               h.attempt_started_at_ms, h.tags, h.retain_ms, h.flow_id, h.attempt_paused)::ff_locked AS row,
            h.attempt_state = 'pending_first_attempt' AS unstarted,
            h.execution_id <> ALL (p_late) AND ff_may_retry(b.retry, h.retry_count, 'timeout') AS again,
            ff_backoff_ms(b.retry -> 'backoff', h.retry_count, random()) AS delay_ms
     FROM held h
-    CROSS JOIN LATERAL (
-      SELECT tags, policy -> 'retry_policy' AS retry FROM ff_body
-      WHERE execution_id = h.execution_id AND partition_key = h.partition_key OFFSET 0) b)
+    CROSS JOIN LATERAL (SELECT ff_policy_of(h.policy, h.policy_id) -> 'retry_policy' AS retry OFFSET 0) b)
   SELECT array_agg(row) FILTER (WHERE again), array_agg(delay_ms) FILTER (WHERE again),
          array_agg(row) FILTER (WHERE NOT again AND NOT unstarted), array_agg(row) FILTER (WHERE unstarted)
   INTO v_again, v_delays, v_over, v_unstarted FROM decided;
@@ -111,7 +106,6 @@ DECLARE
   v_executions uuid[];
   v_timed_out uuid[] := '{}';
   v_over uuid[] := '{}';
-  v_waiting uuid[];
 BEGIN
   PERFORM ff_require_read_committed();
   WITH due AS MATERIALIZED (
@@ -125,7 +119,8 @@ BEGIN
     FROM (SELECT * FROM due ORDER BY execution_id OFFSET 0) d
     CROSS JOIN LATERAL (
       SELECT execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
-             lifecycle_phase, eligibility_state, attempt_state, retain_ms, flow_id, deadline_at_ms
+             lifecycle_phase, eligibility_state, attempt_state, attempt_started_at_ms, tags, retain_ms, flow_id, deadline_at_ms,
+             attempt_paused
       FROM ff_execution WHERE execution_id = d.execution_id AND partition_key = d.partition_key
       FOR UPDATE SKIP LOCKED) e),
   orphaned AS MATERIALIZED (
@@ -159,8 +154,8 @@ BEGIN
   once AS MATERIALIZED (
     SELECT DISTINCT ON (execution_id, kind = 'waitpoint') kind, execution_id, lifecycle_phase,
            ROW(NULL::integer, execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch,
-               retry_count, attempt_state, NULL::uuid, NULL::text, NULL::text, NULL::bigint, NULL::jsonb,
-               retain_ms, flow_id)::ff_locked AS row
+               retry_count, attempt_state, NULL::bigint, NULL::text, NULL::text, attempt_started_at_ms, tags,
+               retain_ms, flow_id, attempt_paused)::ff_locked AS row
     FROM fitting ORDER BY execution_id, kind = 'waitpoint', kind <> 'deadline', kind)
   SELECT (SELECT array_agg(row) FROM once WHERE kind = 'eligible'),
          (SELECT array_agg(row) FROM once WHERE kind = 'child_ended' AND lifecycle_phase = 'runnable'),
@@ -176,8 +171,6 @@ BEGIN
     v_over := CASE outcome WHEN 'execution_timed_out' THEN v_over || execution_id ELSE v_over END;
     RETURN NEXT;
   END LOOP;
-  -- Their leases were held by another transaction: they keep their timers for the next pass.
-  v_waiting := ARRAY(SELECT r.execution_id FROM unnest(v_late) r WHERE r.execution_id <> ALL (v_timed_out));
   PERFORM ff_settle('fire_timer', v_rows, NULL, NULL, NULL, NULL, NULL);
   PERFORM ff_settle('wake', v_woken, NULL, NULL, NULL, NULL, NULL);
   FOR execution_id, outcome, route_id, due_in_ms IN SELECT * FROM ff_time_out_suspended(v_suspended) LOOP
@@ -189,11 +182,11 @@ BEGIN
   -- Last, so that a wait that ends closes its own waitpoints.
   PERFORM ff_expire_waitpoints(ARRAY(SELECT r FROM unnest(v_expiring) r WHERE r.execution_id <> ALL (v_over)));
   v_rows := v_rows || v_woken;
-  DELETE FROM ff_timer WHERE timer_id = ANY (v_seen) AND execution_id <> ALL (v_waiting);
+  DELETE FROM ff_timer WHERE timer_id = ANY (v_seen);
   RETURN QUERY
   SELECT r.execution_id, 'fired', r.route_id, NULL::text, NULL::bigint FROM unnest(v_rows) r
   UNION ALL
   SELECT id, 'discarded', NULL, NULL, NULL FROM unnest(v_executions) id
   WHERE CASE WHEN id IN (SELECT execution_id FROM unnest(v_rows)) THEN false
-             WHEN id = ANY (v_timed_out) THEN false WHEN id = ANY (v_waiting) THEN false ELSE true END;
+             WHEN id = ANY (v_timed_out) THEN false ELSE true END;
 END $$;

@@ -167,9 +167,8 @@ BEGIN
   END IF;
   UPDATE ff_flow_progress SET cancel_policy = p_policy, cancel_reason = p_reason, cancelled_by = p_actor, cancelled_at_ms = v_now
   WHERE flow_id = p_flow;
-  INSERT INTO ff_event (family, event_type, occurred_at_ms, flow_id, partition_key, namespace, tags, detail, slot)
-  VALUES ('flow', 'cancel_requested', v_now, p_flow, p_partition, f.namespace, f.tags,
-          jsonb_build_object('by', p_actor, 'reason', p_reason, 'policy', p_policy), (SELECT slot FROM ff_sequencer));
+  PERFORM ff_tell_flows(v_now, ARRAY['cancel_requested'], ARRAY[p_flow], ARRAY[p_partition], ARRAY[f.namespace],
+    ARRAY[f.tags], ARRAY[jsonb_build_object('by', p_actor, 'reason', p_reason, 'policy', p_policy)]);
   IF p_policy <> 'let_finish' THEN
     INSERT INTO ff_cancel_backlog AS b (flow_id, partition_key, requested_at_ms) VALUES (p_flow, p_partition, v_now)
     ON CONFLICT (flow_id) DO UPDATE SET done_to = NULL;

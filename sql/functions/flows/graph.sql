@@ -169,7 +169,7 @@ DECLARE
 BEGIN
   SELECT u.id INTO v_full FROM unnest(p_downs) u(id)
   CROSS JOIN LATERAL (
-    SELECT 1 FROM ff_body WHERE execution_id = u.id AND jsonb_typeof(payload) NOT IN ('object', 'null') OFFSET 0) b LIMIT 1;
+    SELECT 1 FROM ff_execution WHERE execution_id = u.id AND jsonb_typeof(payload) NOT IN ('object', 'null') OFFSET 0) b LIMIT 1;
   IF v_full IS NOT NULL THEN PERFORM ff_refuse_flow('no_room', v_full::text); END IF;
   SELECT u.id INTO v_full FROM unnest(p_downs) u(id)
   CROSS JOIN LATERAL (
@@ -232,10 +232,9 @@ BEGIN
     IF NOT FOUND THEN PERFORM ff_refuse_flow('wrong_partition', NULL); END IF;
     RETURN false;
   END IF;
-  INSERT INTO ff_flow_progress (flow_id, open_count) VALUES (p_flow, 0);
-  INSERT INTO ff_event (family, event_type, occurred_at_ms, flow_id, partition_key, namespace, tags, detail, slot)
-  VALUES ('flow', 'submitted', v_now, p_flow, p_partition, p_namespace, p_tags, jsonb_build_object('name', p_name),
-          (SELECT slot FROM ff_sequencer));
+  INSERT INTO ff_flow_progress (flow_id, partition_key, open_count) VALUES (p_flow, p_partition, 0);
+  PERFORM ff_tell_flows(v_now, ARRAY['submitted'], ARRAY[p_flow], ARRAY[p_partition], ARRAY[p_namespace], ARRAY[p_tags],
+    ARRAY[jsonb_build_object('name', p_name)]);
   RETURN true;
 END $$;
 

@@ -49,15 +49,13 @@ CREATE OR REPLACE FUNCTION ff_unbegun_rows(p_ids uuid[], p_eligibility ff_eligib
 BEGIN
   RETURN ARRAY(
     SELECT ROW(NULL::integer, e.execution_id, e.partition_key, e.route_id, e.priority, e.namespace, e.attempt_index,
-               e.lease_epoch, e.retry_count, e.attempt_state, NULL::uuid, NULL::text, NULL::text, NULL::bigint, b.tags,
-               e.retain_ms, e.flow_id)::ff_locked
+               e.lease_epoch, e.retry_count, e.attempt_state, NULL::bigint, NULL::text, NULL::text, e.attempt_started_at_ms, e.tags,
+               e.retain_ms, e.flow_id, e.attempt_paused)::ff_locked
     FROM (SELECT DISTINCT unnest(p_ids) AS id) u
     CROSS JOIN LATERAL (
       SELECT execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
-             attempt_state, retain_ms, flow_id, lifecycle_phase, eligibility_state
+             attempt_state, attempt_started_at_ms, attempt_paused, retain_ms, flow_id, lifecycle_phase, eligibility_state, tags
       FROM ff_execution WHERE execution_id = u.id OFFSET 0) e
-    CROSS JOIN LATERAL (
-      SELECT tags FROM ff_body WHERE execution_id = e.execution_id AND partition_key = e.partition_key OFFSET 0) b
     WHERE e.lifecycle_phase = 'runnable' AND e.eligibility_state = p_eligibility
       AND e.attempt_state IN ('pending_first_attempt', 'pending_replay_attempt'));
 END $$;
@@ -76,8 +74,8 @@ BEGIN
     FROM ff_edge x
     CROSS JOIN LATERAL (
       SELECT CASE x.condition WHEN 'success' THEN coalesce(result, 'null')
-        ELSE jsonb_build_object('outcome', outcome, 'result', result, 'message', failure_message, 'category', failure_category) END AS value
-      FROM ff_outcome WHERE execution_id = x.upstream_eid AND partition_key = x.partition_key
+        ELSE jsonb_build_object('outcome', terminal_outcome, 'result', result, 'message', failure_message, 'category', failure_category) END AS value
+      FROM ff_attempt_history WHERE execution_id = x.upstream_eid AND partition_key = x.partition_key
         AND attempt_index = x.upstream_attempt OFFSET 0) o
     WHERE x.downstream_eid = p_id AND x.state = 'satisfied' AND x.is_counted AND x.input_name IS NOT NULL
     GROUP BY x.input_name) v;
@@ -95,7 +93,7 @@ BEGIN
     CROSS JOIN LATERAL (
       SELECT sum(o.bytes) AS bytes FROM ff_edge x
       CROSS JOIN LATERAL (
-        SELECT octet_length(result::text) AS bytes FROM ff_outcome
+        SELECT octet_length(result::text) AS bytes FROM ff_attempt_history
         WHERE execution_id = x.upstream_eid AND partition_key = x.partition_key AND attempt_index = x.upstream_attempt OFFSET 0) o
       WHERE x.downstream_eid = u.id AND x.state = 'satisfied' AND x.input_name IS NOT NULL) s
     WHERE s.bytes > c_bytes);
@@ -161,11 +159,21 @@ BEGIN
     WHERE m.flow_id = p_flow);
 END $$;
 
+-- Writes events about flows: p_types names one for all of them, or one for each.
+CREATE OR REPLACE FUNCTION ff_tell_flows(
+  p_now bigint, p_types text[], p_flows uuid[], p_partitions smallint[], p_namespaces text[], p_tags jsonb[], p_details jsonb[]
+) RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN ff_log_events('flow', p_now, coalesce(cardinality(p_flows), 0), p_types, NULL, p_partitions, NULL, NULL, NULL,
+    p_namespaces, p_tags, p_details, NULL, p_flows);
+END $$;
+
 -- Ends flows without open members, their progress locked: as cancelled if the flow was cancelled, as failed if one of
 -- its last members ended badly, otherwise as completed.
 CREATE OR REPLACE FUNCTION ff_end_flows(p_flows uuid[]) RETURNS void LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
+  v_told bigint;
   v_now bigint := ff_now_ms();
 BEGIN
   WITH ending AS MATERIALIZED (
@@ -183,8 +191,8 @@ BEGIN
   ended AS (
     UPDATE ff_flow_progress p SET outcome = d.outcome, ended_at_ms = v_now, retain_ms = ff_longest_retention(d.flow_id)
     FROM decided d WHERE p.flow_id = d.flow_id)
-  INSERT INTO ff_event (family, event_type, occurred_at_ms, flow_id, partition_key, namespace, tags, slot)
-  SELECT 'flow', outcome::text, v_now, flow_id, partition_key, namespace, tags, (SELECT slot FROM ff_sequencer) FROM decided;
+  SELECT ff_tell_flows(v_now, array_agg(outcome::text), array_agg(flow_id), array_agg(partition_key), array_agg(namespace),
+    array_agg(tags), NULL) INTO v_told FROM decided;
 END $$;
 
 -- Whether one of the last members of a flow failed, expired, was cancelled other than as a loser, or was skipped
@@ -202,7 +210,7 @@ BEGIN
   INTO v_skipped, v_bad FROM ff_member m
   CROSS JOIN LATERAL (
     SELECT ended_by = 'engine' AND failure_message LIKE 'sibling_quorum_%' AS is_loser, failure_message = 'input_too_large' AS is_overfed
-    FROM ff_outcome WHERE execution_id = m.execution_id ORDER BY attempt_index DESC LIMIT 1) o
+    FROM ff_attempt_history WHERE execution_id = m.execution_id ORDER BY attempt_index DESC LIMIT 1) o
   LEFT JOIN LATERAL (
     SELECT 1 AS found FROM ff_edge WHERE upstream_eid = m.execution_id AND (state = 'satisfied' OR condition = 'success') LIMIT 1) x ON true
   WHERE m.flow_id = p_flow AND m.outcome <> 'success' AND x.found IS NULL;
@@ -218,7 +226,9 @@ BEGIN
     CROSS JOIN LATERAL (
       SELECT 1 FROM ff_edge WHERE downstream_eid = s.id AND state = 'failed'
       UNION ALL
-      SELECT 1 FROM ff_outcome WHERE execution_id = s.id AND failure_message = 'input_too_large' LIMIT 1) x);
+      SELECT 1 FROM (
+        SELECT terminal_outcome, failure_message FROM ff_attempt_history WHERE execution_id = s.id OFFSET 0) h
+      WHERE h.terminal_outcome = 'skipped' AND h.failure_message = 'input_too_large' LIMIT 1) x);
 END $$;
 
 -- Counts members that have ended, each once, and ends the flows that are finished with them.

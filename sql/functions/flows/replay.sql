@@ -110,8 +110,8 @@ BEGIN
   IF v_flows IS NULL THEN RETURN; END IF;
   PERFORM 1 FROM (SELECT DISTINCT unnest(v_flows) AS id ORDER BY 1 OFFSET 0) u
   CROSS JOIN LATERAL (SELECT 1 FROM ff_flow_progress WHERE flow_id = u.id FOR UPDATE) p;
-  INSERT INTO ff_event (family, event_type, occurred_at_ms, flow_id, partition_key, namespace, tags, slot)
-  SELECT 'flow', 'reopened', ff_now_ms(), f.flow_id, f.partition_key, f.namespace, f.tags, (SELECT slot FROM ff_sequencer)
+  PERFORM ff_tell_flows(ff_now_ms(), ARRAY['reopened'], array_agg(f.flow_id), array_agg(f.partition_key),
+    array_agg(f.namespace), array_agg(f.tags), NULL)
   FROM (SELECT DISTINCT unnest(v_flows) AS id) u
   CROSS JOIN LATERAL (SELECT 1 FROM ff_flow_progress WHERE flow_id = u.id AND outcome IS NOT NULL OFFSET 0) p
   CROSS JOIN LATERAL (SELECT flow_id, partition_key, namespace, tags FROM ff_flow WHERE flow_id = u.id OFFSET 0) f;
@@ -180,13 +180,12 @@ BEGIN
     v_next := ff_take_back_edges(v_next, p_locked);
     v_open := v_open || v_next;
     SELECT array_agg(ROW(NULL::integer, e.execution_id, e.partition_key, e.route_id, e.priority, e.namespace, e.attempt_index,
-                 e.lease_epoch, e.retry_count, e.attempt_state, NULL::uuid, NULL::text, NULL::text, NULL::bigint, b.tags,
-                 e.retain_ms, e.flow_id)::ff_locked),
+                 e.lease_epoch, e.retry_count, e.attempt_state, NULL::bigint, NULL::text, NULL::text, e.attempt_started_at_ms, e.tags,
+                 e.retain_ms, e.flow_id, e.attempt_paused)::ff_locked),
            array_agg(p_details || jsonb_build_object('replay_count', e.replay_count + 1)),
-           array_agg(ff_now_ms() + (b.policy #>> '{timeout_policy,execution_deadline_ms}')::bigint)
+           array_agg(ff_now_ms() + (ff_policy_of(e.policy, e.policy_id) #>> '{timeout_policy,execution_deadline_ms}')::bigint)
     INTO v_rows, v_details, v_deadlines FROM unnest(v_next) u(id)
-    CROSS JOIN LATERAL (SELECT * FROM ff_execution WHERE execution_id = u.id OFFSET 0) e
-    CROSS JOIN LATERAL (SELECT tags, policy FROM ff_body WHERE execution_id = u.id OFFSET 0) b;
+    CROSS JOIN LATERAL (SELECT * FROM ff_execution WHERE execution_id = u.id OFFSET 0) e;
     PERFORM ff_settle('reopen', v_rows, NULL, NULL, NULL, NULL, NULL, v_details, v_deadlines);
   END LOOP;
   PERFORM ff_recount_members(v_open);

@@ -31,7 +31,6 @@ BEGIN
   UPDATE ff_execution SET flow_id = p_flow WHERE execution_id = ANY (p_ids);
   GET DIAGNOSTICS v_written = ROW_COUNT;
   PERFORM ff_require_equal('adopted members', cardinality(p_ids), v_written);
-  UPDATE ff_lease SET flow_id = p_flow WHERE execution_id = ANY (p_ids);
   PERFORM ff_insert_members(f, p_ids, p_names, ARRAY(SELECT NULL::text FROM unnest(p_ids)), NULL, NULL);
   v_revision := ff_bump_flow(f, cardinality(p_ids), 0);
   PERFORM ff_count_members(p_ids);

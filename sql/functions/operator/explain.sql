@@ -148,8 +148,8 @@ BEGIN
         'reason', l.pause_reason)
       FROM ff_lane l WHERE l.lane = r.lane AND l.paused),
     'lease', (
-      SELECT jsonb_build_object('workerInstanceId', l.worker_instance_id, 'expiresInMs', l.expires_at_ms - v_now)
-      FROM ff_lease l WHERE l.execution_id = e.execution_id AND l.partition_key = e.partition_key),
+      SELECT jsonb_build_object('workerInstanceId', g.worker_instance_id, 'expiresInMs', e.lease_expires_at_ms - v_now)
+      FROM ff_grant g WHERE g.claim_no = e.claim_no),
     'last_failure', (
       SELECT jsonb_build_object('attemptIndex', h.attempt_index, 'message', h.failure_message, 'category', h.failure_category)
       FROM ff_attempt_history h
@@ -162,9 +162,9 @@ BEGIN
       FROM ff_setback x
       WHERE e.lifecycle_phase <> 'terminal' AND x.execution_id = e.execution_id AND x.partition_key = e.partition_key),
     'ended', (
-      SELECT jsonb_build_object('outcome', o.outcome, 'endedAtMs', o.ended_at_ms, 'endedAgoMs', v_now - o.ended_at_ms,
-        'message', o.failure_message, 'by', o.ended_by)
-      FROM ff_outcome o
+      SELECT jsonb_build_object('outcome', o.terminal_outcome, 'endedAtMs', o.ended_at_ms, 'endedAgoMs', v_now - o.ended_at_ms,
+        'message', o.failure_message, 'by', coalesce(o.ended_by, o.worker_instance_id))
+      FROM ff_attempt_history o
       WHERE e.lifecycle_phase = 'terminal' AND o.execution_id = e.execution_id AND o.partition_key = e.partition_key
         AND o.attempt_index = e.attempt_index),
     'children', ff_explain_children(e), 'join', ff_explain_join(e, v_now), 'suspension', ff_explain_suspension(e, v_now),

@@ -47,14 +47,13 @@ BEGIN
   v_now := ff_now_ms();
   WITH decided AS MATERIALIZED (
     SELECT r AS row, e.terminal_outcome, e.replay_count,
-           v_now + (b.policy #>> '{timeout_policy,execution_deadline_ms}')::bigint AS deadline,
-           e.replay_count < coalesce((b.policy ->> 'max_replay_count')::integer, p_default_max)
+           v_now + (e.policy #>> '{timeout_policy,execution_deadline_ms}')::bigint AS deadline,
+           e.replay_count < coalesce((e.policy ->> 'max_replay_count')::integer, p_default_max)
              AND (p_epochs IS NULL OR r.lease_epoch = p_epochs[r.ordinal]) AS again
     FROM unnest(v_rows) r
     CROSS JOIN LATERAL (
-      SELECT terminal_outcome, replay_count FROM ff_execution WHERE execution_id = r.execution_id OFFSET 0) e
-    CROSS JOIN LATERAL (
-      SELECT policy FROM ff_body WHERE execution_id = r.execution_id AND partition_key = r.partition_key OFFSET 0) b)
+      SELECT terminal_outcome, replay_count, ff_policy_of(policy, policy_id) AS policy
+      FROM ff_execution WHERE execution_id = r.execution_id OFFSET 0) e)
   SELECT array_agg(row), array_agg(deadline),
          array_agg(jsonb_build_object('by', p_actor, 'reason', p_reason, 'replay_count', replay_count + 1,
            'from', CASE WHEN p_from_start THEN 'start' ELSE 'failed_step' END, 'previous_outcome', terminal_outcome))
@@ -111,8 +110,8 @@ BEGIN
   v_rows := ff_lock_open(p_ids, p_partitions);
   WITH decided AS MATERIALIZED (
     SELECT ROW(r.ordinal, r.execution_id, r.partition_key, r.route_id, p_priority, r.namespace, r.attempt_index,
-               r.lease_epoch, r.retry_count, r.attempt_state, r.lease_id, r.worker_id, r.worker_instance_id,
-               r.attempt_started_at_ms, r.tags, r.retain_ms, r.flow_id)::ff_locked AS row,
+               r.lease_epoch, r.retry_count, r.attempt_state, r.claim_no, r.worker_id, r.worker_instance_id,
+               r.attempt_started_at_ms, r.tags, r.retain_ms, r.flow_id, r.resumed)::ff_locked AS row,
            r.priority
     FROM unnest(v_rows) r
     CROSS JOIN LATERAL (
@@ -163,14 +162,15 @@ BEGIN
     RETURN QUERY SELECT 'not_found', NULL::jsonb;
     RETURN;
   END IF;
-  SELECT b.tags INTO STRICT v_old FROM ff_body b WHERE b.execution_id = p_id AND b.partition_key = p_partition;
+  v_old := e.tags;
   v_new := (v_old - p_removed) || p_set;
   IF (SELECT count(*) FROM jsonb_object_keys(v_new)) > p_max THEN
     RETURN QUERY SELECT 'too_many', v_old;
     RETURN;
   END IF;
   IF v_new <> v_old THEN
-    UPDATE ff_body SET tags = v_new WHERE execution_id = p_id AND partition_key = p_partition;
+    UPDATE ff_execution SET tags = v_new, lease_tags = CASE WHEN claim_no IS NOT NULL THEN coalesce(lease_tags, tags) END
+    WHERE execution_id = p_id AND partition_key = p_partition;
     -- By ctid: a tag row is inserted and deleted under its execution's lock, and never updated.
     DELETE FROM ff_tag WHERE ctid = ANY (ARRAY(
       SELECT t.tid FROM jsonb_each_text(v_old) o
@@ -181,11 +181,10 @@ BEGIN
     INSERT INTO ff_tag (tag_key, tag_value, created_at_ms, execution_id, partition_key)
     SELECT key, value, e.created_at_ms, p_id, p_partition FROM jsonb_each_text(v_new)
     WHERE ff_is_listed_tag(key) ON CONFLICT DO NOTHING;
-    INSERT INTO ff_event (family, event_type, occurred_at_ms, execution_id, partition_key, attempt_index, lease_epoch,
-                          namespace, tags, detail, route_id, flow_id, slot)
-    VALUES ('tag', 'tags_changed', ff_now_ms(), p_id, p_partition, e.attempt_index, e.lease_epoch, e.namespace, v_new,
-            jsonb_build_object('by', p_actor, 'set', p_set, 'removed', to_jsonb(p_removed)),
-            e.route_id, e.flow_id, (SELECT slot FROM ff_sequencer));
+    PERFORM ff_log_events('tag', ff_now_ms(), 1, ARRAY['tags_changed'], ARRAY[p_id], ARRAY[p_partition],
+      ARRAY[e.attempt_index], ARRAY[e.lease_epoch], NULL, ARRAY[e.namespace], ARRAY[v_new],
+      ARRAY[jsonb_build_object('by', p_actor, 'set', p_set, 'removed', to_jsonb(p_removed))],
+      ARRAY[e.route_id], ARRAY[e.flow_id]);
   END IF;
   RETURN QUERY SELECT 'set', v_new;
 END $$;

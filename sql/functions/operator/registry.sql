@@ -3,9 +3,8 @@
 CREATE OR REPLACE FUNCTION ff_tell(p_family ff_event_family, p_types text[], p_workers text[], p_details jsonb[])
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  INSERT INTO ff_event (family, event_type, occurred_at_ms, worker_instance_id, namespace, tags, detail, slot)
-  SELECT p_family, u.event_type, ff_now_ms(), u.worker, '', '{}', u.detail, (SELECT slot FROM ff_sequencer)
-  FROM unnest(p_types, p_workers, p_details) u(event_type, worker, detail);
+  PERFORM ff_log_events(p_family, ff_now_ms(), cardinality(p_types), p_types, NULL, NULL, NULL, NULL, p_workers,
+    ARRAY[''], ARRAY['{}'::jsonb], p_details, NULL, NULL);
 END $$;
 
 -- What does not change during a worker's life is written once; a row removed meanwhile is written again.

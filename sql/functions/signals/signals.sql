@@ -58,31 +58,25 @@ BEGIN
       AND (k.verify_until_ms IS NULL OR k.verify_until_ms > ff_now_ms()));
 END $$;
 
--- Delivers one signal to a waitpoint. The caller has authenticated the sender; p_kid is the key that signed the token
--- and p_print its secret's fingerprint, NULL for an operator, who names the waitpoint and is not bound by its expiry.
--- Strangers get `unknown`, as for a bad token. The same idempotency key twice is one signal. `unchecked`: the payload
--- must first be checked against the schema, then sent again with p_is_checked.
-CREATE OR REPLACE FUNCTION ff_deliver_signal(
+-- Takes one signal for a waitpoint of an execution, and locks both. Returns what ff_deliver_signal does, and, if the
+-- execution is to be resumed, its row and what its event says: settling it is left to the caller.
+CREATE OR REPLACE FUNCTION ff_take_signal(
   p_id uuid, p_partition smallint, p_waitpoint uuid, p_waitpoint_name text, p_kid text, p_print text, p_token_expires_at_ms bigint,
   p_signal uuid, p_name text, p_source_type text, p_source_identity text, p_payload jsonb, p_idempotency_key text,
-  p_is_checked boolean, p_max_signals integer, p_max_bytes bigint
-) RETURNS TABLE (outcome text, signal_id uuid, effect text, schema jsonb, route_id integer, due_in_ms bigint)
-LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET plan_cache_mode = force_generic_plan SET jit = off
--- An operator is told who holds a row instead of waiting for it.
-SET lock_timeout = '2s' SET search_path FROM CURRENT AS $$
+  p_is_checked boolean, p_max_signals integer, p_max_bytes bigint,
+  OUT outcome text, OUT signal_id uuid, OUT effect text, OUT schema jsonb, OUT route_id integer, OUT due_in_ms bigint, OUT resumed ff_locked,
+  OUT detail jsonb
+) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
   e ff_execution%ROWTYPE;
   w ff_waitpoint%ROWTYPE;
   g ff_signal%ROWTYPE;
+  a record;
   v_now bigint;
   v_bytes bigint := octet_length(p_payload::text);
-  v_refusal text;
   v_seq integer;
 BEGIN
-  PERFORM ff_require_read_committed();
   SELECT * INTO e FROM ff_execution x WHERE x.execution_id = p_id AND x.partition_key = p_partition FOR UPDATE;
   v_now := ff_now_ms();
   SELECT * INTO w FROM ff_waitpoint x
@@ -90,12 +84,12 @@ BEGIN
     AND CASE WHEN p_waitpoint IS NULL THEN x.name = p_waitpoint_name ELSE x.token_id = p_waitpoint END
   FOR UPDATE;
   IF e.execution_id IS NULL OR w.execution_id IS NULL OR (p_kid IS NOT NULL AND NOT ff_key_verifies(p_kid, p_print)) THEN
-    RETURN QUERY SELECT 'unknown', NULL::uuid, NULL, NULL::jsonb, NULL::integer, NULL::bigint;
+    outcome := 'unknown';
     RETURN;
   END IF;
   SELECT * INTO g FROM ff_signal x
   WHERE x.execution_id = p_id AND x.waitpoint_id = w.waitpoint_id AND x.idempotency_key = p_idempotency_key;
-  v_refusal := CASE
+  outcome := CASE
     WHEN g.signal_id IS NOT NULL THEN 'duplicate'
     WHEN p_token_expires_at_ms <= v_now THEN 'expired'
     WHEN e.lifecycle_phase = 'terminal' OR w.close_reason IN ('satisfied', 'timed_out') THEN 'closed'
@@ -105,29 +99,32 @@ BEGIN
     WHEN w.signal_count >= p_max_signals / 2 OR w.signal_bytes + v_bytes > p_max_bytes / 2 THEN 'too_many'
     WHEN (SELECT sum(x.signal_count) >= p_max_signals OR sum(x.signal_bytes) + v_bytes > p_max_bytes
           FROM ff_waitpoint x WHERE x.execution_id = p_id AND x.retired_by = 0) THEN 'too_many' END;
-  IF v_refusal IS NOT NULL THEN
-    RETURN QUERY SELECT v_refusal, g.signal_id, g.effect, CASE v_refusal WHEN 'unchecked' THEN w.schema END, NULL::integer, NULL::bigint;
+  IF outcome IS NOT NULL THEN
+    signal_id := g.signal_id; effect := g.effect;
+    schema := CASE outcome WHEN 'unchecked' THEN w.schema END;
     RETURN;
   END IF;
+  outcome := 'accepted'; signal_id := p_signal; route_id := e.route_id;
   v_seq := (SELECT sum(x.signal_count) FROM ff_waitpoint x WHERE x.execution_id = p_id);
-  RETURN QUERY
-  SELECT 'accepted', p_signal, a.effect, NULL::jsonb, e.route_id, a.due_in_ms
+  SELECT * INTO a
   FROM ff_accept_signal(e, w, ROW(p_id, w.waitpoint_id, p_signal, v_now, v_seq, p_partition, p_name, p_source_type,
-    p_source_identity, p_idempotency_key, 'buffered', p_payload)::ff_signal, v_bytes) a;
+    p_source_identity, p_idempotency_key, 'buffered', p_payload)::ff_signal, v_bytes);
+  effect := a.effect; due_in_ms := a.due_in_ms; resumed := a.resumed; detail := a.detail;
 END $$;
 
--- Stores a signal, and resumes the locked execution if the signal completes its condition.
-CREATE OR REPLACE FUNCTION ff_accept_signal(e ff_execution, w ff_waitpoint, p_signal ff_signal, p_bytes bigint)
-RETURNS TABLE (effect text, due_in_ms bigint) LANGUAGE plpgsql AS $$
+-- Stores a signal. If it completes the condition that the locked execution waits for, it ends the wait.
+CREATE OR REPLACE FUNCTION ff_accept_signal(
+  e ff_execution, w ff_waitpoint, p_signal ff_signal, p_bytes bigint,
+  OUT effect text, OUT due_in_ms bigint, OUT resumed ff_locked, OUT detail jsonb
+) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
   g ff_signal := p_signal;
   r ff_locked := ROW(1, e.execution_id, e.partition_key, e.route_id, e.priority, e.namespace, e.attempt_index, e.lease_epoch, e.retry_count,
-    e.attempt_state, NULL, NULL, NULL, NULL, NULL, e.retain_ms, e.flow_id)::ff_locked;
+    e.attempt_state, NULL, NULL, NULL, e.attempt_started_at_ms, e.tags, e.retain_ms, e.flow_id, e.attempt_paused)::ff_locked;
   v_wait jsonb;
   v_adds boolean;
 BEGIN
-  SELECT b.tags INTO STRICT r.tags FROM ff_body b WHERE b.execution_id = e.execution_id AND b.partition_key = e.partition_key;
   SELECT x INTO v_wait FROM ff_suspension s, jsonb_array_elements(s.waits) x
   WHERE s.execution_id = e.execution_id AND x ->> 'name' = w.step_name AND x ->> 'key' = w.step_key;
   IF FOUND AND NOT ff_signal_fits(v_wait -> 'condition', w.name, g.name) THEN
@@ -148,9 +145,92 @@ BEGIN
     'source_type', g.source_type, 'source_identity', g.source_identity, 'effect', g.effect));
   effect := g.effect;
   IF g.effect = 'resumed' THEN
-    due_in_ms := ff_resume(r, v_wait, 'satisfied', concat_ws(':', g.source_type, g.source_identity));
+    PERFORM ff_end_wait(e.execution_id, v_wait, 'satisfied');
+    resumed := r;
+    due_in_ms := nullif((v_wait ->> 'resume_delay_ms')::bigint, 0);
+    detail := ff_resume_detail(v_wait, 'satisfied', concat_ws(':', g.source_type, g.source_identity));
   END IF;
-  RETURN NEXT;
+END $$;
+
+-- Delivers one signal to a waitpoint. The caller has authenticated the sender; p_kid is the key that signed the token
+-- and p_print its secret's fingerprint, NULL for an operator, who names the waitpoint and is not bound by its expiry.
+-- Strangers get `unknown`, as for a bad token. The same idempotency key twice is one signal. `unchecked`: the payload
+-- must first be checked against the schema, then sent again with p_is_checked.
+CREATE OR REPLACE FUNCTION ff_deliver_signal(
+  p_id uuid, p_partition smallint, p_waitpoint uuid, p_waitpoint_name text, p_kid text, p_print text, p_token_expires_at_ms bigint,
+  p_signal uuid, p_name text, p_source_type text, p_source_identity text, p_payload jsonb, p_idempotency_key text,
+  p_is_checked boolean, p_max_signals integer, p_max_bytes bigint
+) RETURNS TABLE (outcome text, signal_id uuid, effect text, schema jsonb, route_id integer, due_in_ms bigint)
+LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off
+-- An operator is told who holds a row instead of waiting for it.
+SET lock_timeout = '2s' SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+DECLARE
+  t record;
+BEGIN
+  PERFORM ff_require_read_committed();
+  SELECT * INTO t
+  FROM ff_take_signal(p_id, p_partition, p_waitpoint, p_waitpoint_name, p_kid, p_print, p_token_expires_at_ms, p_signal, p_name,
+    p_source_type, p_source_identity, p_payload, p_idempotency_key, p_is_checked, p_max_signals, p_max_bytes);
+  IF t.effect = 'resumed' AND t.outcome = 'accepted' THEN
+    PERFORM ff_settle_resumed(ARRAY[t.resumed], ARRAY[t.due_in_ms], ARRAY[t.detail]);
+  END IF;
+  RETURN QUERY SELECT t.outcome, t.signal_id, t.effect, t.schema, t.route_id, t.due_in_ms;
+END $$;
+
+-- Delivers many signals, in the given order, each as ff_deliver_signal does. Returns the answers by their places. A
+-- signal to an execution that is not there or that another transaction has locked returns `held`: it is left to a call
+-- of its own, so that no other waits for it. Executions are settled together, but before their next signal is taken.
+CREATE OR REPLACE FUNCTION ff_deliver_signals(
+  p_ids uuid[], p_partitions smallint[], p_waitpoints uuid[], p_waitpoint_names text[], p_kids text[], p_prints text[],
+  p_token_expiries bigint[], p_signals uuid[], p_names text[], p_source_types text[], p_source_identities text[], p_payloads jsonb[],
+  p_idempotency_keys text[], p_checked boolean[], p_max_signals integer[], p_max_bytes bigint[]
+) RETURNS TABLE (place integer, outcome text, signal_id uuid, effect text, schema jsonb, route_id integer, due_in_ms bigint)
+LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+DECLARE
+  v_locked uuid[];
+  v_ids uuid[] := '{}';
+  v_rows ff_locked[];
+  v_delays bigint[];
+  v_details jsonb[];
+  r record;
+  t record;
+BEGIN
+  PERFORM ff_require_read_committed();
+  v_locked := ARRAY(
+    SELECT e.execution_id
+    FROM (SELECT DISTINCT id, part FROM unnest(p_ids, p_partitions) u(id, part) ORDER BY id OFFSET 0) u
+    CROSS JOIN LATERAL (
+      SELECT execution_id FROM ff_execution WHERE execution_id = u.id AND partition_key = u.part FOR UPDATE SKIP LOCKED) e);
+  FOR r IN
+    SELECT * FROM unnest(p_ids, p_partitions, p_waitpoints, p_waitpoint_names, p_kids, p_prints, p_token_expiries, p_signals, p_names,
+      p_source_types, p_source_identities, p_payloads, p_idempotency_keys, p_checked, p_max_signals, p_max_bytes)
+      WITH ORDINALITY u(id, part, waitpoint, waitpoint_name, kid, print, expires, signal, name, source_type, source_identity, payload, key,
+                        checked, max_signals, max_bytes, ord)
+  LOOP
+    place := r.ord; outcome := 'held'; signal_id := NULL; effect := NULL; schema := NULL; route_id := NULL; due_in_ms := NULL;
+    IF r.id = ANY (v_locked) THEN
+      IF r.id = ANY (v_ids) THEN
+        PERFORM ff_settle_resumed(v_rows, v_delays, v_details);
+        v_ids := '{}'; v_rows := NULL; v_delays := NULL; v_details := NULL;
+      END IF;
+      SELECT * INTO t
+      FROM ff_take_signal(r.id, r.part, r.waitpoint, r.waitpoint_name, r.kid, r.print, r.expires, r.signal, r.name, r.source_type,
+        r.source_identity, r.payload, r.key, r.checked, r.max_signals, r.max_bytes);
+      IF t.effect = 'resumed' AND t.outcome = 'accepted' THEN
+        v_ids := v_ids || r.id; v_rows := array_append(v_rows, t.resumed); v_delays := array_append(v_delays, t.due_in_ms); v_details := array_append(v_details, t.detail);
+      END IF;
+      outcome := t.outcome; signal_id := t.signal_id; effect := t.effect; schema := t.schema; route_id := t.route_id;
+      due_in_ms := t.due_in_ms;
+    END IF;
+    RETURN NEXT;
+  END LOOP;
+  PERFORM ff_settle_resumed(v_rows, v_delays, v_details);
 END $$;
 
 -- The key that signs. If there is none, the offered one becomes it. How long its tokens are valid is recorded, to the

@@ -105,10 +105,9 @@ END $$;
 -- Writes an event of the signal family that changes no state.
 CREATE OR REPLACE FUNCTION ff_tell_signal(p_row ff_locked, p_type text, p_detail jsonb) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  INSERT INTO ff_event (family, event_type, occurred_at_ms, execution_id, partition_key, attempt_index, lease_epoch, namespace, tags,
-                        detail, route_id, flow_id, slot)
-  VALUES ('signal', p_type, ff_now_ms(), p_row.execution_id, p_row.partition_key, p_row.attempt_index, p_row.lease_epoch,
-          p_row.namespace, p_row.tags, p_detail, p_row.route_id, p_row.flow_id, (SELECT slot FROM ff_sequencer));
+  PERFORM ff_log_events('signal', ff_now_ms(), 1, ARRAY[p_type], ARRAY[p_row.execution_id], ARRAY[p_row.partition_key],
+    ARRAY[p_row.attempt_index], ARRAY[p_row.lease_epoch], NULL, ARRAY[p_row.namespace], ARRAY[p_row.tags],
+    ARRAY[p_detail], ARRAY[p_row.route_id], ARRAY[p_row.flow_id]);
 END $$;
 
 -- Handles locked executions whose suspension timer fired. A timed-out wait ends its execution (`execution_timed_out`),
@@ -126,8 +125,6 @@ DECLARE
   v_told boolean;
 BEGIN
   FOREACH r IN ARRAY coalesce(p_rows, '{}') LOOP
-    SELECT b.tags INTO STRICT r.tags FROM ff_body b
-    WHERE b.execution_id = r.execution_id AND b.partition_key = r.partition_key;
     SELECT s.wake_at_ms <= ff_now_ms() OR ff_wait_is_over(r.execution_id, r.attempt_index, r.lease_epoch) INTO v_woken
     FROM ff_suspension s WHERE s.execution_id = r.execution_id;
     SELECT w INTO v_wait FROM ff_suspension s, jsonb_array_elements(s.waits) w
@@ -185,8 +182,6 @@ BEGIN
       RETURNING name)
     SELECT array_agg(name ORDER BY name) INTO v_names FROM closed;
     IF v_names IS NOT NULL THEN
-      SELECT b.tags INTO STRICT r.tags FROM ff_body b
-      WHERE b.execution_id = r.execution_id AND b.partition_key = r.partition_key;
       PERFORM ff_tell_signal(r, 'waitpoints_expired', jsonb_build_object('waitpoints', to_jsonb(v_names)));
     END IF;
     PERFORM ff_time_waitpoints(r.execution_id, r.partition_key);

@@ -263,16 +263,34 @@ END $$;
 CREATE OR REPLACE FUNCTION ff_resume(p_row ff_locked, p_wait jsonb, p_outcome text, p_actor text) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
   v_delay bigint := nullif((p_wait ->> 'resume_delay_ms')::bigint, 0);
-  v_detail jsonb := jsonb_strip_nulls(jsonb_build_object('wait', p_wait ->> 'name', 'key', nullif(p_wait ->> 'key', ''),
-    'outcome', CASE WHEN p_wait IS NULL THEN 'woken' ELSE p_outcome END, 'by', p_actor));
 BEGIN
   IF p_wait IS NOT NULL THEN
     PERFORM ff_end_wait(p_row.execution_id, p_wait, p_outcome);
   END IF;
-  IF v_delay IS NULL THEN
-    PERFORM ff_settle('resume', ARRAY[p_row], NULL, NULL, NULL, NULL, p_actor, ARRAY[v_detail]);
-  ELSE
-    PERFORM ff_settle('resume_later', ARRAY[p_row], ARRAY[ff_now_ms() + v_delay], NULL, NULL, NULL, p_actor, ARRAY[v_detail]);
-  END IF;
+  PERFORM ff_settle_resumed(ARRAY[p_row], ARRAY[v_delay], ARRAY[ff_resume_detail(p_wait, p_outcome, p_actor)]);
   RETURN v_delay;
+END $$;
+
+-- What the event of a resumption says: which wait ended how, and by whom.
+CREATE OR REPLACE FUNCTION ff_resume_detail(p_wait jsonb, p_outcome text, p_actor text) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  RETURN jsonb_strip_nulls(jsonb_build_object('wait', p_wait ->> 'name', 'key', nullif(p_wait ->> 'key', ''),
+    'outcome', CASE WHEN p_wait IS NULL THEN 'woken' ELSE p_outcome END, 'by', p_actor));
+END $$;
+
+-- Settles suspended executions, each at most once, whose waits have ended: at once, or after a rest.
+CREATE OR REPLACE FUNCTION ff_settle_resumed(p_rows ff_locked[], p_delays bigint[], p_details jsonb[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  v_now bigint := ff_now_ms();
+  v_rows ff_locked[];
+  v_dues bigint[];
+  v_details jsonb[];
+  v_later boolean;
+BEGIN
+  FOREACH v_later IN ARRAY ARRAY[false, true] LOOP
+    SELECT array_agg(p_rows[n]), array_agg(v_now + p_delays[n]), array_agg(p_details[n]) INTO v_rows, v_dues, v_details
+    FROM generate_subscripts(p_delays, 1) n WHERE (p_delays[n] IS NOT NULL) = v_later;
+    PERFORM ff_settle(CASE WHEN v_later THEN 'resume_later' ELSE 'resume' END, v_rows, CASE WHEN v_later THEN v_dues END, NULL, NULL, NULL, NULL,
+      v_details);
+  END LOOP;
 END $$;

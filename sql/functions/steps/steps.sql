@@ -10,12 +10,13 @@ CREATE OR REPLACE FUNCTION ff_share_leases(
 BEGIN
   RETURN ARRAY(
     SELECT ord FROM (
-      SELECT u.ord, l.expires_at_ms > ff_now_ms() AS alive
+      SELECT u.ord, l.lease_expires_at_ms > ff_now_ms() AS alive
       FROM (SELECT * FROM unnest(p_ids, p_partitions, p_attempts, p_epochs) WITH ORDINALITY u(id, part, att, ep, ord)
             ORDER BY id OFFSET 0) u
       CROSS JOIN LATERAL (
-        SELECT expires_at_ms FROM ff_lease
+        SELECT lease_expires_at_ms FROM ff_execution
         WHERE execution_id = u.id AND partition_key = u.part AND attempt_index = u.att AND lease_epoch = u.ep
+          AND claim_no IS NOT NULL
         FOR KEY SHARE) l OFFSET 0) s
     WHERE alive);
 END $$;
@@ -29,9 +30,11 @@ DECLARE
   v_limit bigint;
   v_own bigint;
 BEGIN
-  SELECT least(greatest(min(expires_at_ms - renewed_at_ms) / 2, 1000), 10000),
+  SELECT least(greatest(min(g.lease_ms) / 2, 1000), 10000),
          extract(epoch FROM current_setting(c_name)::interval) * 1000
-  INTO v_limit, v_own FROM ff_lease WHERE execution_id = ANY (p_ids);
+  INTO v_limit, v_own FROM unnest(p_ids) u(id)
+  CROSS JOIN LATERAL (SELECT claim_no FROM ff_execution WHERE execution_id = u.id OFFSET 0) e
+  CROSS JOIN LATERAL (SELECT lease_ms FROM ff_grant WHERE claim_no = e.claim_no OFFSET 0) g;
   IF v_own = 0 OR v_own > v_limit THEN PERFORM set_config(c_name, v_limit::text, true); END IF;
 END $$;
 
@@ -200,7 +203,8 @@ BEGIN
 END $$;
 
 -- Submits on behalf of a running execution, which is notified when they end. Refused as a whole when its lease is gone:
--- then the first row names the parent and the reason.
+-- then the first row names the parent and the reason. Children live in the partition of their parent, because the
+-- transaction that ends one sets a timer of the other.
 CREATE OR REPLACE FUNCTION ff_spawn(
   p_parent uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_routes jsonb,
   p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[],
@@ -214,6 +218,9 @@ SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURR
 #variable_conflict use_column
 BEGIN
   PERFORM ff_require_read_committed();
+  IF p_partition <> ANY (p_partitions) THEN
+    RAISE EXCEPTION 'a child is not in the partition of its parent' USING ERRCODE = 'FF004';
+  END IF;
   IF cardinality(ff_share_leases(ARRAY[p_parent], ARRAY[p_partition], ARRAY[p_attempt], ARRAY[p_epoch])) = 0 THEN
     RETURN QUERY
     SELECT r.execution_id, r.outcome, NULL::integer, NULL::bigint, r.lifecycle_phase, r.terminal_outcome, r.lease_epoch

@@ -1,5 +1,6 @@
--- The output of attempts: appending frames, folding patches into a document, and closing.
--- Lock order: lease, then stream. Ending an attempt locks its lease first, and so waits for a running append.
+-- The output of attempts: appending frames, to one stream or to many at once, and folding patches into a document.
+-- Lock order: execution, then stream. Ending an attempt locks its execution first, and so waits for a running append. Whoever
+-- shares a live lease finds its stream open, and locked by nobody but other appends.
 
 -- RFC 7396 on objects, with `__ff_null__` for an intended null. Set-based: one key at a time would copy the document
 -- for each.
@@ -28,6 +29,16 @@ BEGIN
     ELSE p_value END;
 END $$;
 
+-- Creates the stream of an attempt. False when there is one.
+CREATE OR REPLACE FUNCTION ff_create_stream(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint) RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO ff_stream_meta (execution_id, partition_key, attempt_index, lease_epoch, created_at_ms, last_append_ts_ms, last_seq,
+                              total_bytes)
+  VALUES (p_id, p_partition, p_attempt, p_epoch, ff_now_ms(), 0, 0, 0) ON CONFLICT DO NOTHING;
+  RETURN FOUND;
+END $$;
+
 -- Locks the stream of an attempt; the first append creates it.
 CREATE OR REPLACE FUNCTION ff_lock_stream(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint) RETURNS ff_stream_meta
 LANGUAGE plpgsql AS $$
@@ -36,12 +47,29 @@ DECLARE
 BEGIN
   SELECT * INTO s FROM ff_stream_meta m WHERE m.execution_id = p_id AND m.attempt_index = p_attempt FOR UPDATE;
   IF NOT FOUND THEN
-    INSERT INTO ff_stream_meta (execution_id, partition_key, attempt_index, lease_epoch, created_at_ms, last_append_ts_ms, last_seq,
-                                total_bytes)
-    VALUES (p_id, p_partition, p_attempt, p_epoch, ff_now_ms(), 0, 0, 0) ON CONFLICT DO NOTHING;
+    PERFORM ff_create_stream(p_id, p_partition, p_attempt, p_epoch);
     SELECT * INTO STRICT s FROM ff_stream_meta m WHERE m.execution_id = p_id AND m.attempt_index = p_attempt FOR UPDATE;
   END IF;
   RETURN s;
+END $$;
+
+-- What an append was answered that is among the stream's last eight; nothing if it is not.
+CREATE OR REPLACE FUNCTION ff_repeated_append(
+  p_id uuid, p_attempt integer, p_append_id uuid, OUT ts_ms bigint, OUT last_seq bigint, OUT total_bytes bigint, OUT summary_version integer
+) LANGUAGE plpgsql AS $$
+DECLARE
+  s ff_stream_meta;
+  v_again integer;
+BEGIN
+  SELECT * INTO STRICT s FROM ff_stream_meta m WHERE m.execution_id = p_id AND m.attempt_index = p_attempt FOR UPDATE;
+  PERFORM ff_require_equal('open streams', 0, CASE WHEN s.closed_at_ms IS NULL THEN 0 ELSE 1 END);
+  v_again := array_position(s.append_ids, p_append_id);
+  IF v_again IS NOT NULL THEN
+    ts_ms := s.append_times[v_again];
+    last_seq := s.append_seqs[v_again];
+    total_bytes := s.total_bytes;
+    summary_version := (SELECT version FROM ff_stream_summary y WHERE y.execution_id = p_id AND y.attempt_index = p_attempt);
+  END IF;
 END $$;
 
 -- Folds patches into the document of an attempt, whose stream is locked. Returns its version, or 0 when it would be too
@@ -71,109 +99,227 @@ BEGIN
   RETURN v_version;
 END $$;
 
--- The rate of best-effort frames, and from it how many are kept. Frames of one instant are counted with the next
--- instant's: a single instant has no rate.
-CREATE OR REPLACE FUNCTION ff_measure_live(
-  s ff_stream_meta, p_frames bigint, p_now bigint, p_ttl_ms bigint, p_floor integer, p_ceiling integer, p_alpha double precision
-) RETURNS ff_stream_meta LANGUAGE plpgsql IMMUTABLE AS $$
+-- Locks the stream and folds the patches of an append, unless it is a repeated one: then NULL.
+CREATE OR REPLACE FUNCTION ff_fold_append(
+  p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_append_id uuid, p_patches bytea[], p_max_bytes integer, p_now bigint
+) RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE
+  s ff_stream_meta := ff_lock_stream(p_id, p_partition, p_attempt, p_epoch);
 BEGIN
-  IF s.ema_at_ms IS NULL THEN
-    s.ema_at_ms := p_now;
-  ELSIF p_now > s.ema_at_ms THEN
-    s.ema_rate_hz := p_alpha * (1000.0 * (s.ema_pending + p_frames) / (p_now - s.ema_at_ms)) + (1 - p_alpha) * s.ema_rate_hz;
-    s.ema_at_ms := p_now;
-    s.ema_pending := 0;
-  ELSE
-    s.ema_pending := s.ema_pending + p_frames;
-  END IF;
-  s.live_count := s.live_count + p_frames;
-  -- Frames just written are always kept.
-  s.maxlen_applied_last := least(greatest(2 * ceil(s.ema_rate_hz * p_ttl_ms / 1000.0), p_floor, p_frames), p_ceiling)::integer;
-  RETURN s;
+  IF array_position(s.append_ids, p_append_id) IS NOT NULL THEN RETURN NULL; END IF;
+  RETURN ff_fold_patches(p_id, p_partition, p_attempt, p_patches, p_max_bytes, greatest(s.last_append_ts_ms, p_now));
 END $$;
 
--- Trims the oldest best-effort frames of a locked stream to the number that is kept. Returns how many are left.
-CREATE OR REPLACE FUNCTION ff_trim_live(s ff_stream_meta) RETURNS integer LANGUAGE plpgsql AS $$
+-- How fast best-effort frames come, with p_frames more of them. Frames of one instant are counted with the next
+-- instant's: a single instant has no rate.
+CREATE OR REPLACE FUNCTION ff_live_rate(
+  p_rate double precision, p_at bigint, p_pending bigint, p_frames bigint, p_now bigint, p_alpha double precision
+) RETURNS double precision LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN p_now > p_at THEN p_alpha * (1000.0 * (p_pending + p_frames) / (p_now - p_at)) + (1 - p_alpha) * p_rate ELSE p_rate END;
+
+-- How many best-effort frames are kept at this rate. Those just written always are.
+CREATE OR REPLACE FUNCTION ff_live_room(
+  p_rate double precision, p_frames bigint, p_ttl_ms bigint, p_floor integer, p_ceiling integer
+) RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN least(greatest(2 * ceil(p_rate * p_ttl_ms / 1000.0), p_floor, p_frames), p_ceiling)::integer;
+
+-- Trims the oldest best-effort frames of a locked stream to the number that is kept.
+CREATE OR REPLACE FUNCTION ff_trim_live(p_id uuid, p_attempt integer, p_kept integer) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   v_removed integer;
 BEGIN
   DELETE FROM ff_frame f
-  WHERE f.execution_id = s.execution_id AND f.attempt_index = s.attempt_index AND f.mode = 'best_effort'
+  WHERE f.execution_id = p_id AND f.attempt_index = p_attempt AND f.mode = 'best_effort'
     AND f.seq <= (
       SELECT k.seq FROM ff_frame k
-      WHERE k.execution_id = s.execution_id AND k.attempt_index = s.attempt_index AND k.mode = 'best_effort'
-      ORDER BY k.seq DESC OFFSET s.maxlen_applied_last LIMIT 1);
+      WHERE k.execution_id = p_id AND k.attempt_index = p_attempt AND k.mode = 'best_effort'
+      ORDER BY k.seq DESC OFFSET p_kept LIMIT 1);
   GET DIAGNOSTICS v_removed = ROW_COUNT;
-  RETURN s.live_count - v_removed;
+  UPDATE ff_stream_meta m SET live_count = m.live_count - v_removed WHERE m.execution_id = p_id AND m.attempt_index = p_attempt;
 END $$;
 
 -- Appends frames to the stream of a running attempt in the given order, all or none. p_append_id names the call:
 -- repeated after a lost response, it returns the same result; a stream remembers its last eight. Ids follow the
--- database's clock and never decrease.
+-- database's clock and never decrease: the clock is read once, since two readings could give one instant two times.
+-- prev_ts_ms is the time of the frame before these, 0 if there is none; null when repeated.
+-- p_patience_ms: how long to wait for a lock, without a limit if NULL.
 CREATE OR REPLACE FUNCTION ff_append_frames(
   p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_append_id uuid, p_modes text[], p_encodings text[],
   p_types text[], p_correlations text[], p_step_names text[], p_step_keys text[], p_step_tries integer[], p_payloads bytea[], p_ttl_ms bigint,
-  p_floor integer, p_ceiling integer, p_alpha double precision, p_max_document integer
-) RETURNS TABLE (
-  outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, ts_ms bigint, last_seq bigint, total_bytes bigint,
-  summary_version integer
+  p_floor integer, p_ceiling integer, p_alpha double precision, p_max_document integer, p_patience_ms integer DEFAULT NULL,
+  OUT outcome text, OUT lifecycle_phase text, OUT terminal_outcome text, OUT lease_epoch bigint, OUT ts_ms bigint, OUT last_seq bigint,
+  OUT total_bytes bigint, OUT summary_version integer, OUT prev_ts_ms bigint
 ) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
-  s ff_stream_meta;
+  v_count integer := cardinality(p_modes);
+  v_live integer := cardinality(array_positions(p_modes, 'best_effort'));
+  v_patches integer[] := array_positions(p_modes, 'summary');
+  v_bytes bigint := 0;
+  v_payload bytea;
+  v_expires bigint;
   v_now bigint;
-  v_version integer;
-  v_patches bytea[] := ARRAY(SELECT p FROM unnest(p_modes, p_payloads) WITH ORDINALITY u(m, p, place) WHERE m = 'summary' ORDER BY place);
-  v_live bigint := (SELECT count(*) FROM unnest(p_modes) m WHERE m = 'best_effort');
-  v_again integer;
+  v_kept integer;
+  v_live_count integer;
 BEGIN
   PERFORM ff_require_read_committed();
-  IF v_live = cardinality(p_modes) THEN
-    PERFORM set_config('synchronous_commit', 'off', true);
-  END IF;
-  IF cardinality(ff_share_leases(ARRAY[p_id], ARRAY[p_partition], ARRAY[p_attempt], ARRAY[p_epoch])) = 0 THEN
-    RETURN QUERY
-    SELECT f.outcome, f.lifecycle_phase, f.terminal_outcome, f.lease_epoch, NULL::bigint, NULL::bigint, NULL::bigint, NULL::integer
+  IF p_patience_ms IS NOT NULL THEN PERFORM set_config('lock_timeout', p_patience_ms::text, true); END IF;
+  IF v_live = v_count THEN PERFORM set_config('synchronous_commit', 'off', true); END IF;
+  -- As ff_share_leases does.
+  SELECT lease_expires_at_ms INTO v_expires FROM ff_execution e
+  WHERE e.execution_id = p_id AND e.partition_key = p_partition AND e.attempt_index = p_attempt AND e.lease_epoch = p_epoch
+    AND e.claim_no IS NOT NULL FOR KEY SHARE;
+  v_now := ff_now_ms();
+  IF v_expires IS NULL OR v_expires <= v_now THEN
+    SELECT f.outcome, f.lifecycle_phase, f.terminal_outcome, f.lease_epoch INTO outcome, lifecycle_phase, terminal_outcome, lease_epoch
     FROM ff_refusals('append', ARRAY[p_id], ARRAY[p_partition], ARRAY[p_attempt], ARRAY[p_epoch], '{}') f;
     RETURN;
   END IF;
-  s := ff_lock_stream(p_id, p_partition, p_attempt, p_epoch);
-  PERFORM ff_require_equal('open streams', 0, CASE WHEN s.closed_at_ms IS NULL THEN 0 ELSE 1 END);
-  v_again := array_position(s.append_ids, p_append_id);
-  IF v_again IS NULL THEN
-    -- Read once and after the lock: two readings could give one instant two times.
-    v_now := greatest(s.last_append_ts_ms, ff_now_ms());
-    v_version := CASE WHEN cardinality(v_patches) > 0 THEN ff_fold_patches(p_id, p_partition, p_attempt, v_patches, p_max_document, v_now) END;
-    IF v_version = 0 THEN
-      RETURN QUERY SELECT 'document_too_large', 'active', 'none', p_epoch, NULL::bigint, NULL::bigint, NULL::bigint, NULL::integer;
+  lifecycle_phase := 'active'; terminal_outcome := 'none'; lease_epoch := p_epoch;
+  IF cardinality(v_patches) > 0 THEN
+    summary_version := ff_fold_append(p_id, p_partition, p_attempt, p_epoch, p_append_id, ARRAY(
+      SELECT p_payloads[n] FROM unnest(v_patches) n ORDER BY n), p_max_document, v_now);
+    IF summary_version = 0 THEN
+      outcome := 'document_too_large'; summary_version := NULL;
       RETURN;
     END IF;
+  END IF;
+  FOREACH v_payload IN ARRAY p_payloads LOOP v_bytes := v_bytes + octet_length(v_payload); END LOOP;
+  LOOP
+    UPDATE ff_stream_meta m SET
+      append_ids = (p_append_id || m.append_ids)[1:8], append_seqs = ((m.last_seq + v_count) || m.append_seqs)[1:8],
+      append_times = (greatest(m.last_append_ts_ms, v_now) || m.append_times)[1:8], lease_epoch = p_epoch,
+      last_append_ts_ms = greatest(m.last_append_ts_ms, v_now), last_seq = m.last_seq + v_count, total_bytes = m.total_bytes + v_bytes,
+      ema_rate_hz = CASE v_live WHEN 0 THEN m.ema_rate_hz
+        ELSE ff_live_rate(m.ema_rate_hz, m.ema_at_ms, m.ema_pending, v_live, greatest(m.last_append_ts_ms, v_now), p_alpha) END,
+      ema_pending = CASE WHEN v_live > 0 AND greatest(m.last_append_ts_ms, v_now) > m.ema_at_ms THEN 0
+        WHEN m.ema_at_ms IS NULL THEN 0 ELSE m.ema_pending + v_live END,
+      ema_at_ms = CASE v_live WHEN 0 THEN m.ema_at_ms ELSE greatest(m.ema_at_ms, m.last_append_ts_ms, v_now) END,
+      live_count = m.live_count + v_live,
+      maxlen_applied_last = CASE v_live WHEN 0 THEN m.maxlen_applied_last ELSE ff_live_room(
+        ff_live_rate(m.ema_rate_hz, m.ema_at_ms, m.ema_pending, v_live, greatest(m.last_append_ts_ms, v_now), p_alpha),
+        v_live, p_ttl_ms, p_floor, p_ceiling) END
+    WHERE m.execution_id = p_id AND m.attempt_index = p_attempt AND m.closed_at_ms IS NULL AND array_position(m.append_ids, p_append_id) IS NULL
+    RETURNING m.last_append_ts_ms, m.last_seq, m.total_bytes, coalesce(m.append_times[2], 0), m.live_count, m.maxlen_applied_last
+    INTO ts_ms, last_seq, total_bytes, prev_ts_ms, v_live_count, v_kept;
+    EXIT WHEN FOUND;
+    -- It is the first append, or a repeated one.
+    CONTINUE WHEN ff_create_stream(p_id, p_partition, p_attempt, p_epoch);
+    SELECT a.ts_ms, a.last_seq, a.total_bytes, a.summary_version INTO ts_ms, last_seq, total_bytes, summary_version
+    FROM ff_repeated_append(p_id, p_attempt, p_append_id) a;
+    EXIT WHEN ts_ms IS NOT NULL;
+  END LOOP;
+  outcome := 'appended';
+  IF v_live_count IS NULL THEN RETURN; END IF;
+  IF v_count = 1 THEN
     INSERT INTO ff_frame (execution_id, partition_key, attempt_index, ts_ms, seq, lease_epoch, mode, encoding, frame_type, correlation_id,
                           step_name, step_key, step_try, payload, summary_version)
-    SELECT p_id, p_partition, p_attempt, v_now, s.last_seq + place, p_epoch, m::ff_frame_mode, c::ff_frame_encoding, t, r, n, k, y, p,
-           CASE m WHEN 'summary' THEN v_version - cardinality(v_patches) + count(*) FILTER (WHERE m = 'summary') OVER (ORDER BY place) END
+    VALUES (p_id, p_partition, p_attempt, ts_ms, last_seq, p_epoch, p_modes[1]::ff_frame_mode, p_encodings[1]::ff_frame_encoding, p_types[1],
+            p_correlations[1], p_step_names[1], p_step_keys[1], p_step_tries[1], p_payloads[1], summary_version);
+  ELSE
+    INSERT INTO ff_frame (execution_id, partition_key, attempt_index, ts_ms, seq, lease_epoch, mode, encoding, frame_type, correlation_id,
+                          step_name, step_key, step_try, payload, summary_version)
+    SELECT p_id, p_partition, p_attempt, ts_ms, last_seq - v_count + place, p_epoch, m::ff_frame_mode, c::ff_frame_encoding, t, r, n, k, y, p,
+           summary_version - cardinality(v_patches) + array_position(v_patches, place::integer)
     FROM unnest(p_modes, p_encodings, p_types, p_correlations, p_step_names, p_step_keys, p_step_tries, p_payloads)
       WITH ORDINALITY u(m, c, t, r, n, k, y, p, place);
-    IF v_live > 0 THEN
-      s := ff_measure_live(s, v_live, v_now, p_ttl_ms, p_floor, p_ceiling, p_alpha);
-      -- Rarely, and then a fifth of them at once.
-      IF s.live_count > s.maxlen_applied_last + s.maxlen_applied_last / 4 THEN
-        s.live_count := ff_trim_live(s);
-      END IF;
-    END IF;
-    s.last_append_ts_ms := v_now;
-    s.last_seq := s.last_seq + cardinality(p_modes);
-    s.total_bytes := s.total_bytes + (SELECT sum(octet_length(p)) FROM unnest(p_payloads) p);
-    UPDATE ff_stream_meta m SET append_ids = (p_append_id || s.append_ids)[1:8], append_seqs = (s.last_seq || s.append_seqs)[1:8],
-      append_times = (v_now || s.append_times)[1:8], lease_epoch = p_epoch, last_append_ts_ms = s.last_append_ts_ms, last_seq = s.last_seq,
-      total_bytes = s.total_bytes, ema_rate_hz = s.ema_rate_hz, ema_at_ms = s.ema_at_ms, ema_pending = s.ema_pending,
-      live_count = s.live_count, maxlen_applied_last = s.maxlen_applied_last
-    WHERE m.execution_id = p_id AND m.attempt_index = p_attempt;
   END IF;
-  RETURN QUERY
-  SELECT 'appended', 'active', 'none', p_epoch, coalesce(s.append_times[v_again], s.last_append_ts_ms),
-         coalesce(s.append_seqs[v_again], s.last_seq), s.total_bytes, coalesce(v_version, (
-    SELECT version FROM ff_stream_summary y WHERE y.execution_id = p_id AND y.attempt_index = p_attempt));
+  -- Rarely, and then a fifth of them at once.
+  IF v_live > 0 AND v_live_count > v_kept + v_kept / 4 THEN PERFORM ff_trim_live(p_id, p_attempt, v_kept); END IF;
+END $$;
+
+-- Appends to many streams at once, each as ff_append_frames does. p_counts, p_lives and p_bytes describe each append;
+-- p_of and p_places say which append a frame belongs to and where it stands in it, p_patches how many patches follow it
+-- there, negated, if it is one. Returns only what was appended, by its place in p_ids. Whatever is held, refused,
+-- repeated or too large is left to a call of its own, so that it affects no other.
+CREATE OR REPLACE FUNCTION ff_append_streams(
+  p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_append_ids uuid[], p_counts integer[], p_lives integer[],
+  p_bytes bigint[], p_of integer[], p_places integer[], p_patches integer[], p_modes text[], p_encodings text[], p_types text[],
+  p_correlations text[], p_step_names text[], p_step_keys text[], p_step_tries integer[], p_payloads bytea[], p_ttl_ms bigint, p_floor integer, p_ceiling integer, p_alpha double precision, p_max_document integer,
+  p_patience_ms integer
+) RETURNS TABLE (place integer, ts_ms bigint, last_seq bigint, total_bytes bigint, summary_version integer) LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+DECLARE
+  v_now bigint;
+  v_todo integer[];
+  v_times bigint[] := array_fill(NULL::bigint, ARRAY[cardinality(p_ids)]);
+  v_lasts bigint[] := v_times;
+  v_versions integer[] := array_fill(NULL::integer, ARRAY[cardinality(p_ids)]);
+  v_patched boolean := array_position(p_modes, 'summary') IS NOT NULL;
+  v_full integer[] := '{}';
+  v_kept integer[] := '{}';
+  r record;
+BEGIN
+  PERFORM ff_require_read_committed(), set_config('lock_timeout', p_patience_ms::text, true);
+  IF NOT 'durable' = ANY (p_modes) AND NOT v_patched THEN PERFORM set_config('synchronous_commit', 'off', true); END IF;
+  v_now := ff_now_ms();
+  -- In any order: it waits for none of them.
+  v_todo := ARRAY(
+    SELECT u.ord FROM unnest(p_ids, p_partitions, p_attempts, p_epochs) WITH ORDINALITY u(id, part, att, ep, ord)
+    CROSS JOIN LATERAL (
+      SELECT lease_expires_at_ms FROM ff_execution
+      WHERE execution_id = u.id AND partition_key = u.part AND attempt_index = u.att AND lease_epoch = u.ep AND claim_no IS NOT NULL
+      FOR KEY SHARE SKIP LOCKED) l
+    WHERE l.lease_expires_at_ms > v_now);
+  IF v_patched THEN
+    FOR r IN
+      SELECT u.of, array_agg(u.payload ORDER BY u.n) AS patches
+      FROM unnest(p_of, p_modes, p_payloads) WITH ORDINALITY u(of, mode, payload, n)
+      WHERE u.mode = 'summary' AND u.of = ANY (v_todo) GROUP BY u.of ORDER BY p_ids[u.of]
+    LOOP
+      v_versions[r.of] := nullif(ff_fold_append(p_ids[r.of], p_partitions[r.of], p_attempts[r.of], p_epochs[r.of], p_append_ids[r.of],
+        r.patches, p_max_document, v_now), 0);
+      IF v_versions[r.of] IS NULL THEN v_todo := array_remove(v_todo, r.of); END IF;
+    END LOOP;
+  END IF;
+  FOR r IN
+    -- EXCLUDED is the stream as this append alone would make it.
+    INSERT INTO ff_stream_meta AS m (execution_id, partition_key, attempt_index, lease_epoch, created_at_ms, last_append_ts_ms, last_seq,
+      total_bytes, append_ids, append_seqs, append_times, ema_at_ms, live_count, maxlen_applied_last)
+    SELECT u.id, u.part, u.att, u.ep, v_now, v_now, u.frames, u.bytes, ARRAY[u.append_id], ARRAY[u.frames], ARRAY[v_now],
+           CASE WHEN u.live > 0 THEN v_now END, u.live, CASE WHEN u.live > 0 THEN ff_live_room(0, u.live, p_ttl_ms, p_floor, p_ceiling) END
+    FROM unnest(p_ids, p_partitions, p_attempts, p_epochs, p_append_ids, p_counts, p_lives, p_bytes)
+      WITH ORDINALITY u(id, part, att, ep, append_id, frames, live, bytes, ord)
+    WHERE u.ord = ANY (v_todo) ORDER BY u.id
+    ON CONFLICT (execution_id, attempt_index) DO UPDATE SET
+      append_ids = (EXCLUDED.append_ids || m.append_ids)[1:8], append_seqs = ((m.last_seq + EXCLUDED.last_seq) || m.append_seqs)[1:8],
+      append_times = (greatest(m.last_append_ts_ms, v_now) || m.append_times)[1:8], lease_epoch = EXCLUDED.lease_epoch,
+      last_append_ts_ms = greatest(m.last_append_ts_ms, v_now), last_seq = m.last_seq + EXCLUDED.last_seq,
+      total_bytes = m.total_bytes + EXCLUDED.total_bytes,
+      ema_rate_hz = CASE EXCLUDED.live_count WHEN 0 THEN m.ema_rate_hz ELSE
+        ff_live_rate(m.ema_rate_hz, m.ema_at_ms, m.ema_pending, EXCLUDED.live_count, greatest(m.last_append_ts_ms, v_now), p_alpha) END,
+      ema_pending = CASE WHEN EXCLUDED.live_count > 0 AND greatest(m.last_append_ts_ms, v_now) > m.ema_at_ms THEN 0
+        WHEN m.ema_at_ms IS NULL THEN 0 ELSE m.ema_pending + EXCLUDED.live_count END,
+      ema_at_ms = CASE EXCLUDED.live_count WHEN 0 THEN m.ema_at_ms ELSE greatest(m.ema_at_ms, m.last_append_ts_ms, v_now) END,
+      live_count = m.live_count + EXCLUDED.live_count,
+      maxlen_applied_last = CASE EXCLUDED.live_count WHEN 0 THEN m.maxlen_applied_last ELSE ff_live_room(
+        ff_live_rate(m.ema_rate_hz, m.ema_at_ms, m.ema_pending, EXCLUDED.live_count, greatest(m.last_append_ts_ms, v_now), p_alpha),
+        EXCLUDED.live_count, p_ttl_ms, p_floor, p_ceiling) END
+    WHERE m.closed_at_ms IS NULL AND array_position(m.append_ids, EXCLUDED.append_ids[1]) IS NULL
+    RETURNING array_position(p_append_ids, m.append_ids[1]) AS ord, m.last_append_ts_ms AS ts, m.last_seq AS last, m.total_bytes AS total,
+      m.live_count, m.maxlen_applied_last AS kept
+  LOOP
+    v_times[r.ord] := r.ts;
+    v_lasts[r.ord] := r.last - p_counts[r.ord];
+    IF p_lives[r.ord] > 0 AND r.live_count > r.kept + r.kept / 4 THEN
+      v_full := v_full || r.ord;
+      v_kept := v_kept || r.kept;
+    END IF;
+    place := r.ord; ts_ms := r.ts; last_seq := r.last; total_bytes := r.total; summary_version := v_versions[r.ord];
+    RETURN NEXT;
+  END LOOP;
+  INSERT INTO ff_frame (execution_id, partition_key, attempt_index, ts_ms, seq, lease_epoch, mode, encoding, frame_type, correlation_id,
+                        step_name, step_key, step_try, payload, summary_version)
+  SELECT p_ids[u.of], p_partitions[u.of], p_attempts[u.of], v_times[u.of], v_lasts[u.of] + u.place, p_epochs[u.of], u.mode::ff_frame_mode,
+         u.encoding::ff_frame_encoding, u.type, u.correlation, u.step, u.key, u.try, u.payload, v_versions[u.of] + u.patch
+  FROM unnest(p_of, p_places, p_patches, p_modes, p_encodings, p_types, p_correlations, p_step_names, p_step_keys, p_step_tries, p_payloads)
+    u(of, place, patch, mode, encoding, type, correlation, step, key, try, payload)
+  WHERE v_times[u.of] IS NOT NULL;
+  FOR i IN 1..cardinality(v_full) LOOP
+    PERFORM ff_trim_live(p_ids[v_full[i]], p_attempts[v_full[i]], v_kept[i]);
+  END LOOP;
 END $$;

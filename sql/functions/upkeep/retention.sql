@@ -48,13 +48,15 @@ BEGIN
       FROM ff_execution WHERE execution_id = u.id OFFSET 0) e
     LEFT JOIN LATERAL (SELECT ended_at_ms, retain_ms FROM ff_flow_progress WHERE flow_id = e.flow_id OFFSET 0) f ON true
     LEFT JOIN LATERAL (
-      SELECT ended_at_ms, retain_ms FROM ff_outcome WHERE execution_id = e.execution_id
+      SELECT ended_at_ms, retain_ms FROM ff_attempt_history WHERE execution_id = e.execution_id
         AND partition_key = e.partition_key AND attempt_index = e.attempt_index OFFSET 0) o ON true
     LEFT JOIN LATERAL (SELECT execution_id FROM ff_execution WHERE execution_id = e.parent_id OFFSET 0) p ON true)
   SELECT coalesce(array_agg(execution_id) FILTER (WHERE over), '{}'),
          coalesce(array_agg(execution_id) FILTER (WHERE NOT over), '{}')
   INTO v_gone, v_kept FROM decided;
-  UPDATE ff_outcome SET look_again_at_ms = v_now + p_again_ms WHERE execution_id = ANY (v_kept);
+  -- All rows in which it ever ended. CASE hides the condition from the planner, which would walk an index over it.
+  UPDATE ff_attempt_history SET look_again_at_ms = v_now + p_again_ms
+  WHERE execution_id = ANY (v_kept) AND CASE WHEN terminal_outcome IS NULL THEN false ELSE true END;
   -- By ctid: a frame is inserted and deleted under its execution's lock, and never updated.
   DELETE FROM ff_frame WHERE ctid = ANY (ARRAY(
     SELECT f.tid FROM unnest(v_gone) u(id)
@@ -65,13 +67,13 @@ BEGIN
          coalesce(array_agg(u.id) FILTER (WHERE f.is_left), '{}')
   INTO v_gone, v_begun FROM unnest(v_gone) u(id)
   LEFT JOIN LATERAL (SELECT true AS is_left FROM ff_frame WHERE execution_id = u.id LIMIT 1) f ON true;
-  UPDATE ff_outcome SET look_again_at_ms = v_now WHERE execution_id = ANY (v_begun);
+  UPDATE ff_attempt_history SET look_again_at_ms = v_now
+  WHERE execution_id = ANY (v_begun) AND CASE WHEN terminal_outcome IS NULL THEN false ELSE true END;
   -- By ctid: a tag row is inserted and deleted under its execution's lock, and never updated.
   DELETE FROM ff_tag WHERE ctid = ANY (ARRAY(
     SELECT t.tid FROM unnest(v_gone) u(id)
-    CROSS JOIN LATERAL (SELECT created_at_ms FROM ff_execution WHERE execution_id = u.id OFFSET 0) e
-    CROSS JOIN LATERAL (SELECT tags FROM ff_body WHERE execution_id = u.id OFFSET 0) b
-    CROSS JOIN LATERAL jsonb_each_text(b.tags) g
+    CROSS JOIN LATERAL (SELECT created_at_ms, tags FROM ff_execution WHERE execution_id = u.id OFFSET 0) e
+    CROSS JOIN LATERAL jsonb_each_text(e.tags) g
     CROSS JOIN LATERAL (
       SELECT ctid AS tid FROM ff_tag WHERE tag_key = g.key AND tag_value = g.value
         AND created_at_ms = e.created_at_ms AND execution_id = u.id OFFSET 0) t));
@@ -86,11 +88,7 @@ BEGIN
   DELETE FROM ff_progress WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_child_wait WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_attempt_history WHERE execution_id = ANY (v_gone);
-  DELETE FROM ff_outcome WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_setback WHERE execution_id = ANY (v_gone);
-  DELETE FROM ff_body WHERE execution_id = ANY (v_gone);
-  GET DIAGNOSTICS v_deleted = ROW_COUNT;
-  PERFORM ff_require_equal('forgotten bodies', cardinality(v_gone), v_deleted);
   DELETE FROM ff_execution WHERE execution_id = ANY (v_gone);
   GET DIAGNOSTICS v_deleted = ROW_COUNT;
   PERFORM ff_require_equal('forgotten executions', cardinality(v_gone), v_deleted);
@@ -157,7 +155,7 @@ END $$;
 -- Whether a slot of the log contains events.
 CREATE OR REPLACE FUNCTION ff_slot_is_used(p_slot integer) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 BEGIN
-  PERFORM 1 FROM ff_event e WHERE e.slot = p_slot ORDER BY e.ev_id LIMIT 1;
+  PERFORM 1 FROM ff_event_pack e WHERE e.slot = p_slot ORDER BY e.ev_id LIMIT 1;
   RETURN FOUND;
 END $$;
 
@@ -222,7 +220,7 @@ BEGIN
   IF v_found.slot IS DISTINCT FROM v_slot
      OR ff_log_change(s.identity, ff_server_identity(), v_snap, pg_current_snapshot()) <> 'none'
      OR EXISTS (
-       SELECT 1 FROM ff_event e
+       SELECT 1 FROM ff_event_pack e
        WHERE e.slot = v_slot AND e.xid >= pg_snapshot_xmin(v_snap) AND e.ev_id > s.foreign_to_ev_id
          AND NOT pg_visible_in_snapshot(e.xid, v_snap)) THEN
     RETURN false;

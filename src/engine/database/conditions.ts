@@ -31,7 +31,10 @@ const OURS: Record<string, Condition> = {
     'route_limit_reached',
     `the limit of ${LIMITS.routes} distinct combinations of lane, kind and capabilities is reached; unused ones are forgotten about a day after their last submit, once none of their executions are kept. Shorten retention or use fewer lanes; separate tenants by namespace or tag instead`,
   ),
-  FF004: condition('invalid_id', 'an id has the uuid of an execution in another partition'),
+  FF004: condition(
+    'invalid_id',
+    'an id has the uuid of an execution in another partition, or a child is not in the partition of its parent',
+  ),
   FF005: condition('idempotency_key_reused', 'an idempotency key was already used for a different request'),
   FF006: condition(
     'invariant_broken',

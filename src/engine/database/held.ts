@@ -42,7 +42,9 @@ export async function readHeld(database: Database, overdueMs: number): Promise<H
     columns: HELD,
     text: `SELECT ${HELD.list}
            FROM ${prefix}ff_holders(ARRAY(
-             (SELECT execution_id FROM ${prefix}ff_lease WHERE xmax::text <> '0' LIMIT $1)
+             (SELECT e.execution_id FROM ${prefix}ff_grant g, unnest(g.execution_ids) x(id)
+                JOIN ${prefix}ff_execution e ON e.execution_id = x.id
+              WHERE e.claim_no = g.claim_no AND e.xmax::text <> '0' LIMIT $1)
              UNION
              (SELECT execution_id FROM ${prefix}ff_timer WHERE due_at_ms < ${prefix}ff_now_ms() - $2::bigint
               ORDER BY due_at_ms LIMIT $1))) h

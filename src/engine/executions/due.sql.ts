@@ -17,21 +17,24 @@ export interface DueRow extends ExecutionKey {
 /** Of the setback b, if there is one. */
 const SETBACK = columns<Pick<DueRow, 'hadSetback'>>({ hadSetback: 'b.failures IS NOT NULL' });
 
-const LAPSED = withColumns(columnsOf<LeaseKey>('l')('uuid', 'partition', 'leaseEpoch'), SETBACK);
+const LAPSED = withColumns(columnsOf<LeaseKey>('e')('uuid', 'partition', 'leaseEpoch'), SETBACK);
 export type LapsedLease = RowOf<typeof LAPSED>;
 
-/**
- * Leases past their expiry, by id. Scans the whole table, which is only as large as the number of running executions.
- */
+/** Leases past their expiry, by id: of the claims whose time has come. */
 export function listLapsedLeases(database: Database, limit: number): Promise<LapsedLease[]> {
   return readUncompiled(database, {
     doing: 'finding lapsed leases',
     columns: LAPSED,
     text: `SELECT ${LAPSED.list}
-           FROM ${database.prefix}ff_lease l ${setbackJoin(database, 'expired-leases', 'l')}
-           WHERE l.expires_at_ms <= (SELECT ${database.prefix}ff_now_ms())
+           FROM ${database.prefix}ff_grant g CROSS JOIN LATERAL unnest(g.execution_ids) x(id)
+           CROSS JOIN LATERAL (
+             SELECT execution_id, partition_key, lease_epoch FROM ${database.prefix}ff_execution
+             WHERE execution_id = x.id AND claim_no = g.claim_no
+               AND lease_expires_at_ms <= (SELECT ${database.prefix}ff_now_ms()) OFFSET 0) e
+           ${setbackJoin(database, 'expired-leases', 'e')}
+           WHERE g.look_at_ms <= (SELECT ${database.prefix}ff_now_ms())
              AND (b.retry_at_ms IS NULL OR b.retry_at_ms <= (SELECT ${database.prefix}ff_now_ms()))
-           ORDER BY l.execution_id LIMIT $1::bigint`,
+           ORDER BY e.execution_id LIMIT $1::bigint`,
     params: [limit],
     repeatable: 'yes',
   });
@@ -63,6 +66,17 @@ export function lapseLeases(
     ],
     repeatable: 'yes',
   });
+}
+
+/** Returns how many claims were looked into. */
+export async function sweepGrants(database: Database, limit: number): Promise<number> {
+  const rows = await run<{ seen: number }>(database, {
+    doing: 'sweeping claims',
+    text: `SELECT ${database.prefix}ff_sweep_grants($1) AS seen`,
+    params: [limit],
+    repeatable: 'yes',
+  });
+  return rows[0]!.seen;
 }
 
 const TIMER = withColumns(

@@ -61,10 +61,10 @@ export function createEndings(context: EngineContext): Endings {
     run: (keys) => release(context, keys),
   });
   return {
-    complete: async (lease, result) =>
+    complete: (lease, result) =>
       completions.add({ ...leaseKey(lease, 'lease'), result: encodeJson(result, 'result') }),
-    fail: async (lease, failure) => failures.add(failRow(lease, failure)),
-    release: async (lease) => releases.add(leaseKey(lease, 'lease')),
+    fail: (lease, failure) => failures.add(failRow(lease, failure)),
+    release: (lease) => releases.add(leaseKey(lease, 'lease')),
     async settled() {
       await Promise.all([completions.settled(), failures.settled(), releases.settled()]);
     },

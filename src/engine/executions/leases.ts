@@ -1,13 +1,14 @@
 /**
  * Leases after their grant: renewed by their owner, revoked by an operator, ended when they lapse.
  */
+import { setTimeout as delay } from 'node:timers/promises';
 import { parseExecutionId, uuidString } from '../../contract/ids.ts';
 import { list, parsed } from '../../contract/shape/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type { RevokeOutcome, RevokeRequest } from '../../contract/executions.ts';
 import type { LeaseRef, RenewOutcome } from '../../contract/protocol.ts';
 import { shape, refuse } from '../../contract/shape/shape.ts';
-import { renewLeases } from './executions.sql.ts';
+import { renewLeases, type LeaseAnswer, type LeaseKey } from './executions.sql.ts';
 import { revokeLeases, type TakenAnswer } from './taking.sql.ts';
 import { lapseLeases, type LapsedLease } from './due.sql.ts';
 import { announce } from '../kit/announce.ts';
@@ -25,7 +26,10 @@ const revokeRequest = shape<RevokeRequest>({
   leaseId: uuidString.optional(),
 });
 
-/** Renews all given leases in one statement; returns the outcomes in the order given. */
+/**
+ * Renews all given leases in one statement, and once more those that another transaction had locked; returns the outcomes
+ * in the order given.
+ */
 export async function renew(
   context: EngineContext,
   leases: readonly LeaseRef[],
@@ -36,8 +40,31 @@ export async function renew(
   const keys = leases.map((lease, index) => leaseKey(lease, `leases[${index}]`));
   if (new Set(keys.map((key) => key.uuid)).size < keys.length) refuse('leases', 'contain an execution twice');
   if (keys.length === 0) return [];
-  const answers = inOrder(keys, await renewLeases(context.database, keys, leaseMs));
-  return answers.map((row) => (row.outcome === 'renewed' ? { outcome: 'renewed' } : toRefusal(row)));
+  const answers = await renewLeases(context.database, keys, leaseMs);
+  return inOrder(keys, await retryHeld(context, keys, leaseMs, answers)).map(toRenewOutcome);
+}
+
+/** Most locks are short. A lease that stays locked is left for the next renewal: the others must not wait for it. */
+async function retryHeld(
+  { database }: EngineContext,
+  keys: readonly LeaseKey[],
+  leaseMs: number,
+  answers: LeaseAnswer[],
+): Promise<LeaseAnswer[]> {
+  const held = new Set(answers.flatMap((row) => (row.outcome === 'held' ? [row.uuid] : [])));
+  if (held.size === 0) return answers;
+  await delay(LIMITS.heldPollMs);
+  const again = await renewLeases(
+    database,
+    keys.filter((key) => held.has(key.uuid)),
+    leaseMs,
+  );
+  return [...answers.filter((row) => !held.has(row.uuid)), ...again];
+}
+
+function toRenewOutcome(row: LeaseAnswer): RenewOutcome {
+  if (row.outcome === 'renewed' || row.outcome === 'held') return { outcome: row.outcome };
+  return toRefusal(row);
 }
 
 export async function revokeLease(

@@ -19,7 +19,7 @@ const ATTEMPTS = `coalesce((SELECT jsonb_agg(jsonb_build_object('attemptIndex', 
      'workerInstanceId', h.worker_instance_id, 'startedAtMs', h.started_at_ms, 'endedAtMs', h.ended_at_ms,
      'failureMessage', h.failure_message, 'failureCategory', h.failure_category) ORDER BY h.attempt_index)
    FROM (SELECT * FROM s.ff_attempt_history a WHERE a.execution_id = e.execution_id
-         AND a.partition_key = e.partition_key ORDER BY a.attempt_index DESC LIMIT ${MAX_ATTEMPTS_SHOWN}) h), '[]')`;
+         AND a.partition_key = e.partition_key AND a.started_at_ms IS NOT NULL ORDER BY a.attempt_index DESC LIMIT ${MAX_ATTEMPTS_SHOWN}) h), '[]')`;
 
 const SETBACKS = `coalesce((SELECT jsonb_agg(jsonb_build_object('reconciler', x.reconciler, 'failures', x.failures,
      'errorCode', x.error_code) ORDER BY x.reconciler)
@@ -37,7 +37,7 @@ const SNAPSHOT = columns<ExecutionSnapshot>({
   namespace: 'e.namespace',
   priority: 'e.priority',
   capabilities: 'r.capabilities',
-  tags: 'b.tags',
+  tags: 'e.tags',
   createdAtMs: 'e.created_at_ms',
   startedAtMs: 'e.started_at_ms',
   changedAtMs: 'e.changed_at_ms',
@@ -49,9 +49,9 @@ const SNAPSHOT = columns<ExecutionSnapshot>({
   retryCount: 'e.retry_count',
   reclaimCount: 'e.reclaim_count',
   replayCount: 'e.replay_count',
-  lease: `(SELECT jsonb_build_object('leaseId', l.lease_id, 'workerId', l.worker_id, 'workerInstanceId', l.worker_instance_id,
-     'acquiredAtMs', l.acquired_at_ms, 'expiresAtMs', l.expires_at_ms)
-   FROM s.ff_lease l WHERE l.execution_id = e.execution_id AND l.partition_key = e.partition_key)`,
+  lease: `(SELECT jsonb_build_object('leaseId', s.ff_lease_id(e.execution_id, e.lease_epoch), 'workerId', g.worker_id,
+     'workerInstanceId', g.worker_instance_id, 'acquiredAtMs', g.acquired_at_ms, 'expiresAtMs', e.lease_expires_at_ms)
+   FROM s.ff_grant g WHERE g.claim_no = e.claim_no)`,
   attempts: ATTEMPTS,
   progress: `(SELECT jsonb_build_object('percent', p.percent, 'message', p.message, 'reportedAtMs', p.reported_at_ms)
    FROM s.ff_progress p WHERE p.execution_id = e.execution_id)`,
@@ -74,8 +74,7 @@ export async function readSnapshot(
       `SELECT ${SNAPSHOT.list}
        FROM s.ff_execution e
        JOIN s.ff_route r ON r.route_id = e.route_id
-       JOIN s.ff_body b ON b.execution_id = e.execution_id AND b.partition_key = e.partition_key
-       LEFT JOIN s.ff_outcome o ON e.lifecycle_phase = 'terminal' AND o.execution_id = e.execution_id
+       LEFT JOIN s.ff_attempt_history o ON e.lifecycle_phase = 'terminal' AND o.execution_id = e.execution_id
          AND o.partition_key = e.partition_key AND o.attempt_index = e.attempt_index
        WHERE e.execution_id = $1 AND e.partition_key = $2`,
     ),
@@ -96,11 +95,11 @@ const OUTCOME = columns<StoredOutcome>({
   uuid: 'e.execution_id',
   partition: 'e.partition_key',
   publicState: PUBLIC_STATE,
-  outcome: 'o.outcome',
+  outcome: 'o.terminal_outcome',
   result: 'o.result',
   message: 'o.failure_message',
   category: 'o.failure_category',
-  by: 'o.ended_by',
+  by: 'coalesce(o.ended_by, o.worker_instance_id)',
 });
 
 /** The outcomes of executions; those that do not exist are missing. */
@@ -112,7 +111,7 @@ export function readOutcomes(database: Database, uuids: readonly string[]): Prom
       database,
       `SELECT ${OUTCOME.list}
        FROM s.ff_execution e
-       LEFT JOIN s.ff_outcome o ON e.lifecycle_phase = 'terminal' AND o.execution_id = e.execution_id
+       LEFT JOIN s.ff_attempt_history o ON e.lifecycle_phase = 'terminal' AND o.execution_id = e.execution_id
          AND o.partition_key = e.partition_key AND o.attempt_index = e.attempt_index
        WHERE e.execution_id = ANY ($1::uuid[])`,
     ),

@@ -19,7 +19,7 @@ import { decodeEvent } from './decode.ts';
 import { matches } from './matching.ts';
 import { Pulse } from './pulse.ts';
 import { SharedPages } from './shared-pages.ts';
-import type { FeedPage, FeedSource, FeedWatcher, Outage, Woken } from './source.ts';
+import type { FeedBounds, FeedPage, FeedSource, FeedWatcher, Outage, Woken } from './source.ts';
 
 /** A reader at most this far behind the newest position counts as following. */
 const FOLLOWING = BigInt(LIMITS.eventPage * 16);
@@ -44,6 +44,8 @@ export class DatabaseFeed implements FeedSource {
   readonly #pulse: Pulse;
   readonly #pages: SharedPages;
   readonly #decoded = new WeakMap<StoredEvent, FeedEvent>();
+  /** By reader. A row of the log is read as a whole, which may be more than a small batch takes. */
+  readonly #rests = new WeakMap<StoredEventFilter, { after: bigint; rows: StoredEvent[]; to: bigint }>();
   /** The last position known in this process; readers shortly before it follow the feed. */
   #newest = -1n;
 
@@ -55,17 +57,26 @@ export class DatabaseFeed implements FeedSource {
     );
   }
 
-  async read(after: bigint, filter: StoredEventFilter, limit: number): Promise<FeedPage> {
+  async read(after: bigint, filter: StoredEventFilter, limit = Infinity): Promise<FeedPage> {
     const follows = after >= this.#newest - FOLLOWING;
     const { rows, to } = follows
       ? await this.#pages.after(after)
-      : await this.#walk(after, filter, Math.min(limit, LIMITS.eventPage));
+      : (this.#restAfter(after, filter) ??
+        (await this.#walk(after, filter, Math.min(limit, LIMITS.eventPage))));
     this.#heard(to);
     const wanted = follows ? rows.filter((row) => matches(filter, row)) : rows;
     const events = this.#decodeFirst(wanted, limit);
     if (events.length === wanted.length) return { events, to, atEnd: to === after };
     // Cut short: everything up to the last returned event was examined.
-    return { events, to: events.at(-1)!.position, atEnd: false };
+    const last = events.at(-1)!.position;
+    if (!follows) this.#rests.set(filter, { after: last, rows: wanted.slice(events.length), to });
+    return { events, to: last, atEnd: false };
+  }
+
+  /** What the same reader's last read had found beyond its limit. */
+  #restAfter(after: bigint, filter: StoredEventFilter): Pick<EventPage, 'rows' | 'to'> | undefined {
+    const rest = this.#rests.get(filter);
+    return rest?.after === after ? rest : undefined;
   }
 
   /** Decodes up to an event that cannot be decoded; the read that starts with that one throws. */
@@ -96,10 +107,10 @@ export class DatabaseFeed implements FeedSource {
     return this.#pulse.outage(reason);
   }
 
-  async bounds(): Promise<{ floor: bigint; last: bigint }> {
-    const { floor, last } = await sequenceEvents(this.#database, 'wait');
+  async bounds(): Promise<FeedBounds> {
+    const { floor, last, stamped } = await sequenceEvents(this.#database, 'wait');
     this.#heard(last);
-    return { floor, last };
+    return { floor, last, isStandby: stamped === null };
   }
 
   close(): Promise<void> {
@@ -152,7 +163,7 @@ export class DatabaseFeed implements FeedSource {
     if (page.found === page.expected) return page;
     throw new EngineError(
       'invariant_broken',
-      `There should be ${page.expected} events after position ${after} up to ${page.to}, but there are ${page.found}.`,
+      `There should be ${page.expected} events from the run with position ${after + 1n} to that with ${page.to}, but there are ${page.found}.`,
     );
   }
 }

@@ -2,6 +2,7 @@
  * Decodes a row of the event log into the event that subscribers receive. A row of an unknown type, or without what its
  * family requires, is an error with its position: it is neither skipped nor completed by guessing.
  */
+import { leaseIdOf } from '../../model/lease-id.ts';
 import { encodeCursor } from '../../contract/cursor.ts';
 import { EngineError } from '../../contract/errors.ts';
 import {
@@ -56,7 +57,7 @@ function leaseEvent(row: StoredEvent): LeaseHistoryEvent {
   const type = row.type;
   const base = Object.assign(ofExecution(row), {
     family: 'lease' as const,
-    leaseId: text(row, row.leaseId, 'lease_id'),
+    leaseId: leaseIdOf(text(row, row.uuid, 'execution_id'), whole(row, row.leaseEpoch, 'lease_epoch')),
   });
   switch (type) {
     case 'acquired':
@@ -97,7 +98,8 @@ function completionEvent(row: StoredEvent): CompletionEvent {
   return Object.assign(ofExecution(row), {
     family: 'completion' as const,
     type,
-    leaseId: textOrNull(row, row.leaseId, 'lease_id'),
+    // Its lease, if a worker had one.
+    leaseId: row.workerInstanceId === null ? null : leaseIdOf(row.uuid!, row.leaseEpoch!),
     workerInstanceId: textOrNull(row, row.workerInstanceId, 'worker_instance_id'),
   });
 }
@@ -244,7 +246,7 @@ function workerEvent(row: StoredEvent): WorkerEvent {
 }
 
 function ofAll(row: StoredEvent): EventBase {
-  const position = BigInt(row.position);
+  const { position } = row;
   return {
     cursor: encodeCursor(position),
     position,
@@ -255,7 +257,7 @@ function ofAll(row: StoredEvent): EventBase {
 function ofExecution(row: StoredEvent): ExecutionEventBase {
   const partition = whole(row, row.partition, 'partition_key');
   const flow = textOrNull(row, row.flowUuid, 'flow_id');
-  const position = BigInt(row.position);
+  const { position } = row;
   return {
     cursor: encodeCursor(position),
     position,

@@ -24,11 +24,13 @@ import type { EngineContext } from '../kit/context.ts';
 import { startConsumer, type OpenConsumer } from './consumer.ts';
 import { enterConsumer, readConsumer } from './consumers.sql.ts';
 import type { StoredEventFilter } from './events.sql.ts';
-import { boundsUnlessAborted, findPlace, placeOf, placeWithout } from './place.ts';
+import { boundsUnlessAborted, placeOf, placeWithout } from './place.ts';
 import type { FeedSource } from './source.ts';
 import { openSubscription } from './subscription.ts';
 
 const DEFAULT_BATCH = 256;
+const NO_CONSUMER_HERE =
+  'The server is a standby, and a consumer must store its position: connect to the primary, or use events.subscribe and keep the cursor yourself.';
 
 const subscribeFields = {
   from: parsed.optional(),
@@ -143,9 +145,10 @@ class Readers {
     const source = this.#openFeed();
     const { database, handlings } = this.#context;
     // Read even for an existing consumer, so that one far behind learns how far.
-    const place = await findPlace(source, start).catch((error: unknown) => error);
+    const bounds = await source.bounds();
+    if (bounds.isStandby) throw new EngineError('unavailable', NO_CONSUMER_HERE);
     if ((await readConsumer(database, request.name)) === undefined) {
-      if (typeof place !== 'bigint') throw place;
+      const place = placeOf(start, bounds);
       const isKnown = await enterConsumer(database, request.name, place, LIMITS.consumers);
       if (!isKnown)
         refuse(

@@ -21,7 +21,7 @@ const EVERYTHING: StoredEventFilter = {
 };
 
 const ROW: StoredEvent = {
-  position: '1',
+  position: 1n,
   family: 'lease',
   type: 'acquired',
   occurredAtMs: 1,
@@ -30,7 +30,6 @@ const ROW: StoredEvent = {
   flowUuid: UUIDS[1],
   attemptIndex: 0,
   leaseEpoch: 1,
-  leaseId: UUIDS[0],
   workerInstanceId: 'w1',
   namespace: 'n',
   kind: 'k',

@@ -6,15 +6,7 @@ import { encodeCursor } from '../../contract/cursor.ts';
 import { EngineError } from '../../contract/errors.ts';
 import { unlessAborted } from '../../model/aborting.ts';
 import type { Start } from './filter.ts';
-import type { FeedSource } from './source.ts';
-
-/**
- * Returns the position to continue after. Reading the bounds first makes `now` exclude everything committed before the
- * call.
- */
-export async function findPlace(source: FeedSource, start: Start): Promise<bigint> {
-  return placeOf(start, await source.bounds());
-}
+import type { FeedBounds, FeedSource } from './source.ts';
 
 export async function boundsUnlessAborted(
   source: FeedSource,
@@ -31,13 +23,12 @@ export function placeWithout(start: Start): bigint {
   return typeof start === 'bigint' ? start : 0n;
 }
 
-type FeedBounds = Awaited<ReturnType<FeedSource['bounds']>>;
-
-export function placeOf(start: Start, { floor, last }: FeedBounds): bigint {
+export function placeOf(start: Start, { floor, last, isStandby }: FeedBounds): bigint {
   const oldest = floor - 1n;
   if (start === 'now') return last;
   if (start === 'beginning') return oldest;
-  if (start > last) {
+  // A standby may not have replayed yet what the cursor's event is in: reading waits for it.
+  if (start > last && !isStandby) {
     throw new EngineError(
       'cursor_ahead',
       `from is position ${start} but the last event is ${last}: the cursor is from another database, or this one was restored to an earlier time.`,

@@ -1,7 +1,8 @@
 /**
  * Waiting for events. While a reader waits, this process assigns positions itself: soon after a hint, continuously
- * while there are many events, and less often while nothing happens. Losing every hint costs at most the longest
- * interval.
+ * while there are events and for a moment longer, and less often while nothing happens. Losing every hint costs at most
+ * the longest interval. On a standby, where no hint arrives and nothing is assigned, the same polls read what the primary
+ * assigned.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { EngineError, isOutage } from '../../contract/errors.ts';
@@ -12,7 +13,9 @@ import { whenAborted } from '../../model/aborting.ts';
 import type { FeedWatcher, Outage, Woken } from './source.ts';
 
 /** Poll interval: the shortest while there are events, doubled up to the longest while there are none. */
-const POLL_MS = { shortest: 10, longest: 100 };
+const POLL_MS = { shortest: 2, longest: 100 };
+/** How long the interval stays the shortest after anything moved: more usually follows. */
+const ALERT_MS = 50;
 /** Delay before asking an unreachable database again, after consecutive failures. */
 const TROUBLE_WAIT_MS = { min: 100, max: 5_000 };
 const CLOSE_LIMIT_MS = 2_000;
@@ -34,10 +37,10 @@ export class Pulse {
   #last = -1n;
   #waitMs = POLL_MS.shortest;
   #polledAt = Number.NEGATIVE_INFINITY;
+  /** When something was last assigned, or a hint said that there may be something. */
+  #movedAt = Number.NEGATIVE_INFINITY;
   #timer: NodeJS.Timeout | undefined;
   #polling: Promise<void> | undefined;
-  /** A hint arrived during a poll, which may have missed what it was about. */
-  #stirred = false;
   /** Set when a read failed or hints stopped arriving, until both work again. */
   #isAway = false;
   #outages = 0;
@@ -124,8 +127,9 @@ export class Pulse {
   #stir(): void {
     // Hints do not make an unreachable database be polled more often.
     if (this.#troubles === 0) this.#waitMs = POLL_MS.shortest;
-    if (this.#polling !== undefined) this.#stirred = true;
-    else if (this.#waiters.size > 0) this.#pollIn(this.#waitMs);
+    // A poll under way may have missed what the hint is about; another follows it soon.
+    this.#movedAt = performance.now();
+    if (this.#polling === undefined && this.#waiters.size > 0) this.#pollIn(this.#waitMs);
   }
 
   /** Counted from the last poll, so that many hints do not cause many polls. */
@@ -143,12 +147,11 @@ export class Pulse {
   }
 
   async #poll(): Promise<void> {
-    this.#stirred = false;
     this.#polledAt = performance.now();
     try {
       const { last, stamped } = await sequenceEvents(this.#database, 'skip');
-      const busy = stamped > 0 || last > this.#last || this.#stirred;
-      this.#waitMs = busy ? POLL_MS.shortest : this.#longerWait();
+      if ((stamped ?? 0) > 0 || last > this.#last) this.#movedAt = performance.now();
+      this.#waitMs = this.#polledAt - this.#movedAt < ALERT_MS ? POLL_MS.shortest : this.#longerWait();
       // Not the maximum of both: a hint may be wrong, and a server after a failover may know less.
       this.#last = last;
       this.#onPoll(last);

@@ -2,7 +2,7 @@
  * Pages of the feed that are read once for all readers of a process. Events never change, so a page can serve later
  * readers, also from its middle. It is kept briefly only, because it may be large.
  */
-import type { EventPage, StoredEvent } from './events.sql.ts';
+import type { EventPage } from './events.sql.ts';
 
 const KEPT_PAGES = 16;
 /** How long pages are kept without a reader. */
@@ -31,7 +31,7 @@ export class SharedPages {
     for (const { after, answer, page } of this.#kept) {
       if (after === position) return answer;
       if (page !== undefined && after < position && position < page.to) {
-        return Promise.resolve({ rows: page.rows.filter((row) => isAfter(row, position)), to: page.to });
+        return Promise.resolve({ rows: page.rows.filter((row) => row.position > position), to: page.to });
       }
     }
     return this.#begin(position);
@@ -64,8 +64,4 @@ export class SharedPages {
     }, KEPT_MS).unref();
     this.#idle.refresh();
   }
-}
-
-function isAfter(row: StoredEvent, position: bigint): boolean {
-  return BigInt(row.position) > position;
 }

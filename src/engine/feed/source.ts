@@ -36,13 +36,23 @@ export interface FeedPage {
   atEnd: boolean;
 }
 
+/** Which positions can be read. */
+export interface FeedBounds {
+  /** The first position that is kept. */
+  floor: bigint;
+  /** The last position; on a standby, the last that has arrived there. */
+  last: bigint;
+  isStandby: boolean;
+}
+
 /** Where subscriptions and consumers read events. */
 export interface FeedSource {
   /**
-   * Reads events after a position. Examines a bounded number, so a page may be empty and not at the end. Throws
+   * Reads events after a position, at most `limit` or else a page. Examines a bounded number, so a page may be empty and
+   * not at the end. Throws
    * `cursor_expired` when they are no longer kept, and `undecodable_event` for an event this version does not know.
    */
-  read(after: bigint, filter: StoredEventFilter, limit: number): Promise<FeedPage>;
+  read(after: bigint, filter: StoredEventFilter, limit?: number): Promise<FeedPage>;
   /**
    * Waits until there may be events after the position, or the database cannot be reached: the waiter then reports the
    * outage and continues reading. Rejects with the signal's reason.
@@ -50,6 +60,6 @@ export interface FeedSource {
   wait(after: bigint, signal: AbortSignal): Promise<Woken>;
   /** Returns the outage that a failed read belongs to. */
   outage(reason: string): Outage;
-  /** Returns the first position that is kept and the last one; everything committed before the call has a position. */
-  bounds(): Promise<{ floor: bigint; last: bigint }>;
+  /** Everything committed before the call has a position, unless the server is a standby. */
+  bounds(): Promise<FeedBounds>;
 }

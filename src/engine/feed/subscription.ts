@@ -7,7 +7,6 @@ import { encodeCursor, type Cursor } from '../../contract/cursor.ts';
 import { isOutage } from '../../contract/errors.ts';
 import type { FeedEvent } from '../../contract/events.ts';
 import type { Disconnected, EventSubscription } from '../../contract/feed.ts';
-import { LIMITS } from '../../contract/limits.ts';
 import { spread } from '../../model/retry.ts';
 import type { StoredEventFilter } from './events.sql.ts';
 import { whenAborted } from '../../model/aborting.ts';
@@ -155,13 +154,13 @@ class Subscription implements AsyncIterableIterator<Item> {
   }
 
   #page(): Promise<FeedPage> {
-    const page = this.#ahead ?? this.#source.read(this.#readTo, this.#filter, LIMITS.eventPage);
+    const page = this.#ahead ?? this.#source.read(this.#readTo, this.#filter);
     this.#ahead = undefined;
     return page;
   }
 
   #readAhead(): void {
-    this.#ahead = this.#source.read(this.#readTo, this.#filter, LIMITS.eventPage);
+    this.#ahead = this.#source.read(this.#readTo, this.#filter);
     // Awaited later; until then its rejection must not count as unhandled.
     this.#ahead.catch(() => undefined);
   }

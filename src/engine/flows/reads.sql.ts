@@ -131,7 +131,7 @@ export function readMembers(database: Database, flow: ExecutionKey): Promise<Mem
        FROM s.ff_member m
        JOIN s.ff_execution e ON e.execution_id = m.execution_id
        JOIN s.ff_route r ON r.route_id = e.route_id
-       LEFT JOIN s.ff_outcome o ON o.execution_id = m.execution_id AND o.partition_key = m.partition_key
+       LEFT JOIN s.ff_attempt_history o ON o.execution_id = m.execution_id AND o.partition_key = m.partition_key
          AND o.attempt_index = e.attempt_index AND e.lifecycle_phase = 'terminal'
        LEFT JOIN s.ff_edge_group g ON g.downstream_eid = m.execution_id
        WHERE m.flow_id = $1::uuid ORDER BY m.name`,

@@ -118,6 +118,7 @@ it('refusals, what is held and unknown outcomes notify nobody', () => {
 
 /** Functions that do not return outcomes of executions: their answers are for their caller alone. */
 const APART = [
+  'ff_read_frames',
   'ff_cancel_flow',
   'ff_cancel_members',
   'ff_cancel_siblings',

@@ -8,6 +8,7 @@ import type { Hint } from '../../contract/protocol.ts';
 import type { SignalEffect } from '../../contract/signals.ts';
 import type { Answered, Done, NotDone } from '../executions/answered.sql.ts';
 import type { EngineContext } from './context.ts';
+import type { Inside } from './doorbell.ts';
 
 type Part = 'uuid' | 'routeId' | 'workerInstanceId' | 'dueInMs' | 'deadlineInMs';
 
@@ -131,14 +132,30 @@ export interface Announcement {
   flowWork: boolean;
 }
 
-/** Notifies whoever waits for these outcomes, in this process and in others. Call it after the commit only. */
+/**
+ * Notifies whoever waits for these outcomes, in this process and in others. Call it after the commit only. `here`: the
+ * transaction itself has notified the others.
+ */
 export function announce(
   { doorbell, flowWork }: Pick<EngineContext, 'doorbell' | 'flowWork'>,
   answers: readonly (Answer | Opened)[],
+  reach: 'here' | 'everywhere' = 'everywhere',
 ): void {
   const announcement = announcementOf(answers);
-  if (announcement.hint !== undefined) doorbell.ring(announcement.hint);
+  if (announcement.hint !== undefined) doorbell.ring(announcement.hint, reach);
   if (announcement.flowWork) flowWork.stir();
+}
+
+/**
+ * What the transaction that writes to a stream should notify others with; undefined when it should not, because nobody
+ * follows, too many notify, or this process does not listen.
+ */
+export function announcedInside(
+  { doorbell }: Pick<EngineContext, 'doorbell'>,
+  uuid: string,
+  wrote: () => object | undefined,
+): Inside | undefined {
+  return doorbell.inside(uuid, wrote);
 }
 
 export function announcementOf(answers: readonly (Answer | Opened)[]): Announcement {

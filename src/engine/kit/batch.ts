@@ -5,10 +5,15 @@
  */
 
 export interface BatchOptions<Item, Answer> {
-  /** Runs one batch; returns the answers in the order of the items. */
-  run(items: Item[]): Promise<Answer[]>;
+  /**
+   * Runs one batch; returns the answers in the order of the items. An answer that takes longer than the others may be a
+   * promise, so that they need not wait for it.
+   */
+  run(items: Item[]): Promise<(Answer | Promise<Answer>)[]>;
   /** Two items with the same key never share a batch: one statement cannot act twice on one execution. */
   keyOf(item: Item): string;
+  /** Items of one line are sent in order: none of them while another batch has one that is not yet answered. */
+  lineOf?(item: Item): string;
   maxItems: number;
   /** Characters an item sends; the total of a batch is limited, so that large items do not block the process. */
   sizeOf(item: Item): number;
@@ -23,13 +28,15 @@ const MAX_BATCH_SIZE = 4_194_304;
 
 interface Waiting<Item, Answer> {
   item: Item;
-  resolve(answer: Answer): void;
+  resolve(answer: Answer | Promise<Answer>): void;
   reject(error: unknown): void;
 }
 
 export class Batch<Item, Answer> {
   readonly #options: BatchOptions<Item, Answer>;
   #waiting: Waiting<Item, Answer>[] = [];
+  /** The lines with unanswered items, and how many. */
+  readonly #lines = new Map<string, number>();
   #flights = 0;
   #scheduled = false;
   #whenIdle: (() => void)[] = [];
@@ -67,6 +74,8 @@ export class Batch<Item, Answer> {
   #fly(): void {
     if (this.#waiting.length === 0 || this.#flights >= this.#options.maxFlights) return;
     const batch = this.#take();
+    // Whatever waits is behind in its line: the answer it waits for schedules again.
+    if (batch.length === 0) return;
     this.#flights += 1;
     void this.#run(batch).finally(() => {
       this.#flights -= 1;
@@ -79,10 +88,17 @@ export class Batch<Item, Answer> {
   async #run(batch: Waiting<Item, Answer>[]): Promise<void> {
     try {
       const answers = await this.#options.run(batch.map((waiting) => waiting.item));
-      batch.forEach((waiting, index) => waiting.resolve(answers[index] as Answer));
+      batch.forEach((waiting, index) => {
+        const answer = answers[index]!;
+        waiting.resolve(answer);
+        this.#leaveLine(waiting.item, answer);
+      });
     } catch (error) {
       if (batch.length === 1 || !this.#options.isItemFault(error)) {
-        batch.forEach((waiting) => waiting.reject(error));
+        for (const waiting of batch) {
+          waiting.reject(error);
+          this.#leaveLine(waiting.item);
+        }
         return;
       }
       const middle = Math.ceil(batch.length / 2);
@@ -92,7 +108,9 @@ export class Batch<Item, Answer> {
   }
 
   #take(): Waiting<Item, Answer>[] {
+    const { lineOf } = this.#options;
     const keys = new Set<string>();
+    const passed = new Set<string>();
     const taken: Waiting<Item, Answer>[] = [];
     const left: Waiting<Item, Answer>[] = [];
     let size = 0;
@@ -100,8 +118,11 @@ export class Batch<Item, Answer> {
       const key = this.#options.keyOf(waiting.item);
       const grown = size + this.#options.sizeOf(waiting.item);
       const full = taken.length >= this.#options.maxItems || (taken.length > 0 && grown > MAX_BATCH_SIZE);
-      if (full || keys.has(key)) {
+      const line = lineOf?.(waiting.item);
+      const isBehind = line !== undefined && (this.#lines.has(line) || passed.has(line));
+      if (full || isBehind || keys.has(key)) {
         left.push(waiting);
+        if (line !== undefined) passed.add(line);
         continue;
       }
       keys.add(key);
@@ -109,6 +130,25 @@ export class Batch<Item, Answer> {
       size = grown;
     }
     this.#waiting = left;
+    if (lineOf !== undefined) for (const { item } of taken) this.#enterLine(lineOf(item));
     return taken;
+  }
+
+  #enterLine(line: string): void {
+    this.#lines.set(line, (this.#lines.get(line) ?? 0) + 1);
+  }
+
+  #leaveLine(item: Item, answer?: unknown): void {
+    const line = this.#options.lineOf?.(item);
+    if (line === undefined) return;
+    if (answer instanceof Promise) {
+      const left = (): void => this.#leaveLine(item);
+      answer.then(left, left);
+      return;
+    }
+    const others = this.#lines.get(line)! - 1;
+    if (others > 0) this.#lines.set(line, others);
+    else this.#lines.delete(line);
+    if (this.#waiting.length > 0) this.#schedule();
   }
 }

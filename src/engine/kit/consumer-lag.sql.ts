@@ -10,8 +10,10 @@ import type { Database } from '../database/database.ts';
  */
 export function nextEventMs({ prefix }: Database): string {
   return `(SELECT coalesce((
-      SELECT e.occurred_at_ms FROM ${prefix}ff_event e
-      WHERE e.slot = r.slot AND e.ev_id = r.ev_from + greatest(c.position + 1 - r.seq_from, 0)), r.stamped_at_ms)
+      SELECT e.occurred_at_ms FROM (
+        SELECT p.occurred_at_ms, sum(p.n) OVER (ORDER BY p.ev_id) AS upto FROM ${prefix}ff_event_pack p
+        WHERE p.slot = r.slot AND p.ev_id >= r.ev_from AND p.ev_id < r.ev_from + r.packs) e
+      WHERE r.seq_from + e.upto > c.position + 1 ORDER BY e.upto LIMIT 1), r.stamped_at_ms)
     FROM ${prefix}ff_event_run r
     WHERE r.ev_from IS NOT NULL AND r.seq_from + r.n > c.position + 1
       -- The run that contains the next position, or the first one after a jump in positions.

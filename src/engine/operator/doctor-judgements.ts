@@ -83,7 +83,7 @@ export function judgeWriting({ settings, role, isStandby }: ServerFacts): Findin
       check,
       verdict: 'problem',
       detail: 'This server is a standby and accepts no writes.',
-      fix: 'Use the URL of the primary.',
+      fix: 'Use the URL of the primary. A standby serves reads only, among them subscriptions.',
     };
   if (settings.default_transaction_read_only === 'on')
     return {

@@ -124,7 +124,7 @@ export function readQueueTables(database: Database): Promise<TableFacts[]> {
     doing: 'reading the statistics of the queue tables',
     columns: TABLE,
     text: `SELECT ${TABLE.list} FROM pg_stat_user_tables
-     WHERE schemaname = $1 AND relname IN ('ff_ready', 'ff_lease', 'ff_timer', 'ff_execution') ORDER BY relname`,
+     WHERE schemaname = $1 AND relname IN ('ff_ready', 'ff_grant', 'ff_timer', 'ff_execution') ORDER BY relname`,
     params: [database.schema],
   });
 }
@@ -227,9 +227,12 @@ export interface UpkeepFacts {
 const UPKEEP = columns<UpkeepFacts>({
   tickets: `coalesce((SELECT jsonb_agg(jsonb_build_object('name', name, 'isHeld', held_until_ms > now_ms) ORDER BY name)
     FROM s.ff_reconciler), '[]')`,
-  lapsedLeases: '(SELECT count(*) FROM s.ff_lease WHERE expires_at_ms < now_ms - $1::bigint)',
+  lapsedLeases: `(SELECT count(*) FROM s.ff_grant g, unnest(g.execution_ids) x(id)
+      JOIN s.ff_execution e ON e.execution_id = x.id
+    WHERE g.look_at_ms < now_ms - $1::bigint AND e.claim_no = g.claim_no
+      AND e.lease_expires_at_ms < now_ms - $1::bigint)`,
   dueTimers: '(SELECT count(*) FROM s.ff_timer WHERE due_at_ms < now_ms - $1::bigint)',
-  isBusy: `EXISTS (SELECT 1 FROM s.ff_ready) OR EXISTS (SELECT 1 FROM s.ff_lease)
+  isBusy: `EXISTS (SELECT 1 FROM s.ff_ready) OR EXISTS (SELECT 1 FROM s.ff_grant)
     OR EXISTS (SELECT 1 FROM s.ff_timer)`,
 });
 

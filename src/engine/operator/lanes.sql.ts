@@ -7,6 +7,7 @@ import { LIMITS } from '../../contract/limits.ts';
 import type { LaneSnapshot } from '../../contract/operations.ts';
 import { columns, columnsOf, inSchema, partOf, withColumns } from '../database/columns.ts';
 import { run, type Database } from '../database/database.ts';
+import { ENDED, endedLists } from '../executions/ended.sql.ts';
 import { readUncompiled } from '../database/uncompiled.ts';
 
 /** Priorities examined per route for the entry that has waited longest, highest first. */
@@ -91,24 +92,18 @@ WITH RECURSIVE heads AS (
 SELECT ready_at_ms FROM heads`;
 
 /**
- * The executions that finished last. The index is ordered by time only within a namespace and outcome, so these are
+ * The executions that finished last. The indexes are ordered by time only within a namespace and outcome, so these are
  * merged.
  */
-const ENDS = `
-WITH RECURSIVE lists AS (
-  (SELECT namespace, outcome, 1 AS nth FROM s.ff_outcome ORDER BY namespace, outcome LIMIT 1)
-  UNION ALL
-  SELECT next.namespace, next.outcome, p.nth + 1 FROM lists p
-  CROSS JOIN LATERAL (
-    SELECT namespace, outcome FROM s.ff_outcome WHERE (namespace, outcome) > (p.namespace, p.outcome)
-    ORDER BY namespace, outcome LIMIT 1) next
-  WHERE p.nth < ${OUTCOME_LISTS_EXAMINED})
-SELECT x.execution_id, x.ended_at_ms AS at_ms FROM lists p
+const endsOf = (part: string): string => `
+SELECT x.execution_id, x.ended_at_ms AS at_ms FROM (${endedLists(part, { most: OUTCOME_LISTS_EXAMINED })}) p
 CROSS JOIN LATERAL (
-  SELECT execution_id, ended_at_ms FROM s.ff_outcome
-  WHERE namespace = p.namespace AND outcome = p.outcome AND ended_at_ms > (SELECT now_ms FROM clock) - $3::bigint
-  ORDER BY ended_at_ms DESC LIMIT (SELECT $4::integer)) x
-ORDER BY x.ended_at_ms DESC LIMIT $4::integer`;
+  SELECT execution_id, ended_at_ms FROM s.ff_attempt_history
+  WHERE ${part} AND namespace = p.namespace AND terminal_outcome = p.terminal_outcome
+    AND ended_at_ms > (SELECT now_ms FROM clock) - $3::bigint
+  ORDER BY ended_at_ms DESC LIMIT (SELECT $4::integer)) x`;
+const ENDS = `${endsOf(ENDED.keptByDefault)} UNION ALL ${endsOf(ENDED.keptOtherwise)}
+ORDER BY at_ms DESC LIMIT $4::integer`;
 
 /** Seconds that a sample spans: the whole span, unless the sample is full. */
 const SECONDS = `
@@ -124,7 +119,12 @@ page AS MATERIALIZED (
   SELECT lane, paused, paused_at_ms, paused_by, pause_reason FROM s.ff_lane WHERE lane > $1::text ORDER BY lane LIMIT $2::bigint),
 share AS MATERIALIZED (
   SELECT least($5::bigint, ${PAGE_ENTRIES_EXAMINED} / greatest(count(*), 1)) AS entries FROM page),
-leases AS MATERIALIZED (SELECT route_id, count(*) AS count FROM s.ff_lease GROUP BY route_id),
+leases AS MATERIALIZED (
+  SELECT e.route_id, count(*) AS count FROM s.ff_grant g
+  CROSS JOIN LATERAL unnest(g.execution_ids) x(id)
+  CROSS JOIN LATERAL (
+    SELECT route_id FROM s.ff_execution WHERE execution_id = x.id AND claim_no = g.claim_no OFFSET 0) e
+  GROUP BY e.route_id),
 running AS MATERIALIZED (
   SELECT r.lane, sum(l.count)::bigint AS count FROM leases l
   CROSS JOIN LATERAL (SELECT lane FROM s.ff_route WHERE route_id = l.route_id OFFSET 0) r GROUP BY r.lane),

@@ -5,6 +5,7 @@
  */
 import type { PublicState, TerminalOutcome } from '../../contract/states.ts';
 import type { Value } from '../database/uncompiled.ts';
+import { ENDED } from '../executions/ended.sql.ts';
 
 /** The key of the last row examined, in the order of its source. */
 export type SourceKey = readonly (number | string)[];
@@ -15,10 +16,11 @@ export type ListSource =
   | { from: 'parent'; parentId: string }
   | { from: 'tag'; tag: readonly [key: string, value: string] }
   /** By id, descending: roughly the newest first. */
-  | { from: 'leases'; state: PublicState }
   | { from: 'child_waits'; state: PublicState }
   | { from: 'join_waits'; state: PublicState }
   | { from: 'suspensions'; state: PublicState }
+  /** First what was claimed last. */
+  | { from: 'leases'; state: PublicState }
   /** First what becomes claimable next. */
   | { from: 'delays'; state: PublicState }
   /** Delays that are over but whose timer has not fired: they count as waiting. */
@@ -33,7 +35,7 @@ export const SOURCE_KEYS: Record<ListSource['from'], readonly ('whole' | 'uuid')
   created: ['whole', 'uuid'],
   parent: ['whole', 'uuid'],
   tag: ['whole', 'uuid'],
-  leases: ['uuid'],
+  leases: ['whole', 'whole'],
   child_waits: ['uuid'],
   join_waits: ['uuid'],
   suspensions: ['uuid'],
@@ -105,7 +107,7 @@ function builderOf(source: ListSource): Build {
     case 'tag':
       return byTag(source.tag);
     case 'leases':
-      return byId('s.ff_lease', `e.lifecycle_phase = 'active'`);
+      return byClaim;
     case 'child_waits':
       return byId(
         's.ff_child_wait',
@@ -219,6 +221,27 @@ function byId(table: string, fence: string): Build {
   });
 }
 
+/**
+ * Claim by claim, and within a claim in the order of its list. A claim that is partly over is read whole: it holds no
+ * more than a claim call may ask for.
+ */
+function byClaim(_: SourceBounds, { after, examine }: SourceWindow, bind: Bind): SourceText {
+  const [claim, place] = [after?.[0] ?? END_OF_TIME, after?.[1] ?? 0].map((part) =>
+    hidden(bind(part, 'bigint')),
+  );
+  return {
+    parts: '',
+    rows: `SELECT g.claim_no, x.place, x.execution_id FROM (
+        SELECT claim_no, execution_ids FROM s.ff_grant WHERE claim_no <= ${claim}
+        ORDER BY claim_no DESC LIMIT ${hidden(bind(examine, 'bigint'))}) g
+      CROSS JOIN LATERAL unnest(g.execution_ids) WITH ORDINALITY x(execution_id, place)
+      WHERE g.claim_no < ${claim} OR x.place > ${place}`,
+    order: 'claim_no DESC, place',
+    key: 'claim_no, place',
+    fence: 'e.claim_no = s.claim_no',
+  };
+}
+
 /** The timers include time limits; the fence leaves them out. */
 function byDueTime(which: 'coming' | 'due'): Build {
   return (_, { after, examine }, bind) => {
@@ -295,21 +318,29 @@ function byEnd(outcome: TerminalOutcome): Build {
     const at = hidden(bind(after?.[0] ?? bounds.endedBeforeMs ?? END_OF_TIME, 'bigint'));
     const from = hidden(bind(bounds.endedFromMs ?? -END_OF_TIME, 'bigint'));
     const how = hidden(bind(outcome, 's.ff_terminal_outcome'));
+    const skipped = hidden(bind(count - 1, 'bigint'));
+    const id = bind(after?.[1] ?? NO_UUID, 'uuid');
+    // The time of the last row to read is found first: rows that share a time are not in order in the index.
+    const newest = (part: string): string => `
+      SELECT r.* FROM (SELECT n.namespace OFFSET 0) o
+      LEFT JOIN LATERAL (
+        SELECT namespace, terminal_outcome, ended_at_ms AS at FROM s.ff_attempt_history
+        WHERE ${part} AND (namespace, terminal_outcome, ended_at_ms) < (n.namespace, ${how}, ${at})
+        ORDER BY namespace DESC, terminal_outcome DESC, ended_at_ms DESC
+        OFFSET ${skipped} LIMIT 1) g ON g.namespace = n.namespace AND g.terminal_outcome = ${how}
+      CROSS JOIN LATERAL (
+        SELECT ended_at_ms, execution_id, attempt_index FROM s.ff_attempt_history
+        WHERE ${part} AND namespace = n.namespace AND terminal_outcome = ${how}
+          AND ended_at_ms >= greatest(g.at, ${from}) AND ended_at_ms <= ${at}
+          AND (ended_at_ms, execution_id) < (${at}, ${id})
+        ORDER BY ended_at_ms DESC, execution_id DESC LIMIT ${ofEach}) r`;
     return {
       parts: `peeked AS MATERIALIZED (
         SELECT q.*, row_number() OVER (
           PARTITION BY n.namespace ORDER BY q.ended_at_ms DESC, q.execution_id DESC) AS place
         FROM unnest(${bind(namespaces, 'text[]')}) n(namespace)
-        LEFT JOIN LATERAL (
-          SELECT namespace, outcome, ended_at_ms AS at FROM s.ff_outcome
-          WHERE (namespace, outcome, ended_at_ms) < (n.namespace, ${how}, ${at})
-          ORDER BY namespace DESC, outcome DESC, ended_at_ms DESC
-          OFFSET ${hidden(bind(count - 1, 'bigint'))} LIMIT 1) g ON g.namespace = n.namespace AND g.outcome = ${how}
         CROSS JOIN LATERAL (
-          SELECT ended_at_ms, execution_id, attempt_index FROM s.ff_outcome
-          WHERE namespace = n.namespace AND outcome = ${how}
-            AND ended_at_ms >= greatest(g.at, ${from}) AND ended_at_ms <= ${at}
-            AND (ended_at_ms, execution_id) < (${at}, ${bind(after?.[1] ?? NO_UUID, 'uuid')})
+          (${newest(ENDED.keptByDefault)}) UNION ALL (${newest(ENDED.keptOtherwise)})
           ORDER BY ended_at_ms DESC, execution_id DESC LIMIT ${ofEach}) q),
       edge AS MATERIALIZED (
         SELECT ended_at_ms, execution_id FROM peeked WHERE place = ${ofEach}

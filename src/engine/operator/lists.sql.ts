@@ -7,6 +7,7 @@ import type { AttemptRecord, ExecutionSummary } from '../../contract/operations.
 import type { PublicState } from '../../contract/states.ts';
 import { columns, columnsOf, idText, inSchema, partOf, withColumns } from '../database/columns.ts';
 import { run, type Database } from '../database/database.ts';
+import { ENDED } from '../executions/ended.sql.ts';
 import type { ExecutionKey } from '../executions/executions.sql.ts';
 import {
   hidden,
@@ -65,16 +66,13 @@ export interface ListAnswer {
 const PUBLIC_STATE_OF_E = `s.ff_public_state(e.lifecycle_phase, e.eligibility_state, e.terminal_outcome, e.eligible_at_ms,
   (SELECT now_ms FROM clock))`;
 const OUTCOME_OF_E = `LEFT JOIN LATERAL (
-  SELECT ended_at_ms, outcome, failure_message, failure_category FROM s.ff_outcome
+  SELECT ended_at_ms, terminal_outcome, failure_message, failure_category FROM s.ff_attempt_history
   WHERE e.lifecycle_phase = 'terminal' AND execution_id = e.execution_id AND partition_key = e.partition_key
     AND attempt_index = e.attempt_index OFFSET 0) o ON true`;
 const ROUTE_OF_E = `LEFT JOIN LATERAL (
   SELECT lane, kind FROM s.ff_route WHERE route_id = e.route_id OFFSET 0) r ON true`;
-const BODY_OF_E = `LEFT JOIN LATERAL (
-  SELECT tags FROM s.ff_body WHERE execution_id = e.execution_id AND partition_key = e.partition_key OFFSET 0) b ON true`;
 const LEASE_OF_E = `LEFT JOIN LATERAL (
-  SELECT worker_instance_id FROM s.ff_lease
-  WHERE e.lifecycle_phase = 'active' AND execution_id = e.execution_id AND partition_key = e.partition_key OFFSET 0) l ON true`;
+  SELECT worker_instance_id FROM s.ff_grant WHERE claim_no = e.claim_no OFFSET 0) l ON true`;
 
 const SUMMARY = columns<ExecutionSummary>({
   executionId: idText('e.partition_key', 'e.execution_id'),
@@ -83,7 +81,7 @@ const SUMMARY = columns<ExecutionSummary>({
   lane: 'r.lane',
   namespace: 'e.namespace',
   priority: 'e.priority',
-  tags: 'b.tags',
+  tags: 'e.tags',
   createdAtMs: 'e.created_at_ms',
   changedAtMs: 'e.changed_at_ms',
   eligibleAtMs: 'e.eligible_at_ms',
@@ -93,7 +91,7 @@ const SUMMARY = columns<ExecutionSummary>({
   retryCount: 'e.retry_count',
   replayCount: 'e.replay_count',
   workerInstanceId: 'l.worker_instance_id',
-  failure: `CASE WHEN o.outcome <> 'success'
+  failure: `CASE WHEN o.terminal_outcome <> 'success'
     THEN jsonb_build_object('message', o.failure_message, 'category', o.failure_category) END`,
   parentId: idText('e.parent_partition', 'e.parent_id'),
 });
@@ -146,7 +144,7 @@ fitting AS MATERIALIZED (
   CROSS JOIN LATERAL (
     SELECT execution_id, partition_key, route_id, namespace, priority, created_at_ms, changed_at_ms, eligible_at_ms,
            attempt_index, lease_epoch, retry_count, replay_count, lifecycle_phase, eligibility_state, terminal_outcome,
-           parent_id, parent_partition
+           parent_id, parent_partition, claim_no, tags
     FROM s.ff_execution WHERE execution_id = s.execution_id OFFSET 0) e
   ${joins.join('\n  ')}
   WHERE ${[source.fence, ...wheres].join('\n    AND ')}
@@ -155,7 +153,6 @@ SELECT ${answered.list}
 FROM (SELECT count(*) AS scanned, (SELECT key FROM scanned ORDER BY ord DESC LIMIT 1) AS last FROM scanned) t
 LEFT JOIN fitting e ON true
 ${ROUTE_OF_E}
-${BODY_OF_E}
 ${LEASE_OF_E}
 ${OUTCOME_OF_E}
 ORDER BY e.ord`;
@@ -174,12 +171,8 @@ function conditionsText({ source, conditions }: ListScan, bind: Bind): { joins: 
     source.from === 'queue'
       ? []
       : [...compare('lane', '=', c.lane, 'text'), ...compare('kind', '=', c.kind, 'text')];
-  const joins = [
-    ...(tags.length === 0 ? [] : [BODY_OF_E]),
-    ...([c.endedFromMs, c.endedBeforeMs, c.failureCategory, c.failureContains].some(isAsked)
-      ? [OUTCOME_OF_E]
-      : []),
-  ];
+  const asksForEnds = [c.endedFromMs, c.endedBeforeMs, c.failureCategory, c.failureContains].some(isAsked);
+  const joins = asksForEnds ? [OUTCOME_OF_E] : [];
   const wheres = [
     ...(c.states === null || 'state' in source
       ? []
@@ -191,7 +184,7 @@ function conditionsText({ source, conditions }: ListScan, bind: Bind): { joins: 
     ...compare('e.created_at_ms', '<', c.createdBeforeMs, 'bigint'),
     ...compare('e.priority', '<>', c.exceptPriority, 'integer'),
     ...(routes.length === 0 ? [] : [routeText(routes)]),
-    ...(tags.length === 0 ? [] : [`b.tags @> ${bind(JSON.stringify(Object.fromEntries(tags)), 'jsonb')}`]),
+    ...(tags.length === 0 ? [] : [`e.tags @> ${bind(JSON.stringify(Object.fromEntries(tags)), 'jsonb')}`]),
     ...compare('o.ended_at_ms', '>=', c.endedFromMs, 'bigint'),
     ...compare('o.ended_at_ms', '<', c.endedBeforeMs, 'bigint'),
     ...compare('o.failure_category', '=', c.failureCategory, 'text'),
@@ -208,18 +201,24 @@ function routeText(conditions: readonly string[]): string {
     THEN true ELSE false END`;
 }
 
-/** The namespaces with finished executions, up to a limit, each found by one index lookup. */
+/** $1 is the limit. */
+const namespacesOf = (part: string): string => `
+WITH RECURSIVE found AS (
+  (SELECT namespace FROM s.ff_attempt_history WHERE ${part} ORDER BY namespace LIMIT 1)
+  UNION ALL
+  SELECT n.namespace FROM found f
+  CROSS JOIN LATERAL (
+    SELECT namespace FROM s.ff_attempt_history WHERE ${part} AND namespace > f.namespace ORDER BY namespace LIMIT 1) n)
+SELECT namespace FROM found LIMIT $1::bigint`;
+
+/** The namespaces with finished executions, up to a limit, each found by one or two index lookups. */
 export async function listNamespaces(database: Database, limit: number): Promise<string[]> {
   const rows = await run<{ namespace: string }>(database, {
     doing: 'listing namespaces',
-    text: `WITH RECURSIVE found AS (
-             (SELECT namespace FROM ${database.prefix}ff_outcome ORDER BY namespace LIMIT 1)
-             UNION ALL
-             SELECT n.namespace FROM found f
-             CROSS JOIN LATERAL (
-               SELECT namespace FROM ${database.prefix}ff_outcome WHERE namespace > f.namespace
-               ORDER BY namespace LIMIT 1) n)
-           SELECT namespace FROM found LIMIT $1`,
+    text: inSchema(
+      database,
+      `(${namespacesOf(ENDED.keptByDefault)}) UNION (${namespacesOf(ENDED.keptOtherwise)}) LIMIT $1::bigint`,
+    ),
     params: [limit],
     repeatable: 'yes',
   });
@@ -243,15 +242,16 @@ const ATTEMPT = columnsOf<AttemptRecord>('a')(
 /** The running attempt is read from its lease: its entry in the history, from an earlier pause, is older. */
 const ATTEMPTS = `
 WITH e AS MATERIALIZED (
-  SELECT execution_id, partition_key FROM s.ff_execution WHERE execution_id = $1::uuid AND partition_key = $2::smallint),
+  SELECT execution_id, partition_key, attempt_index, lease_epoch, attempt_started_at_ms, claim_no
+  FROM s.ff_execution WHERE execution_id = $1::uuid AND partition_key = $2::smallint),
 running AS MATERIALIZED (
-  SELECT l.* FROM e CROSS JOIN LATERAL (
-    SELECT attempt_index, lease_epoch, worker_id, worker_instance_id, attempt_started_at_ms FROM s.ff_lease
-    WHERE execution_id = e.execution_id AND partition_key = e.partition_key OFFSET 0) l),
+  SELECT e.*, g.* FROM e CROSS JOIN LATERAL (
+    SELECT worker_id, worker_instance_id FROM s.ff_grant WHERE claim_no = e.claim_no OFFSET 0) g),
 ended AS MATERIALIZED (
   SELECT h.* FROM e CROSS JOIN LATERAL (
     SELECT * FROM s.ff_attempt_history
     WHERE execution_id = e.execution_id AND partition_key = e.partition_key AND attempt_index < $3::bigint
+      AND started_at_ms IS NOT NULL
     ORDER BY attempt_index DESC LIMIT $4::bigint) h)
 SELECT ${ATTEMPT.list} FROM e LEFT JOIN LATERAL (
   SELECT attempt_index, NULL::s.ff_attempt_outcome AS outcome, NULL AS interrupted_by, lease_epoch, worker_id,

@@ -133,6 +133,7 @@ export interface SignalCall extends ExecutionKey {
   /** JSON text. */
   payload: string;
   idempotencyKey: string;
+  payloadIs: 'checked' | 'unchecked';
   maxSignals: number;
   maxBytes: number;
 }
@@ -141,52 +142,81 @@ type Accepted = Extract<DeliverOutcome, { outcome: 'accepted' }>;
 
 /** `unchecked`: nothing was done yet; the payload must be checked against the returned schema first. */
 const DELIVERED = columnsOf<
-  Answered<DeliverOutcome['outcome'] | 'unknown' | 'unchecked'> &
+  Answered<DeliverOutcome['outcome'] | 'unknown' | 'unchecked' | 'held'> &
     Omit<Accepted, 'outcome'> & { schema: unknown }
 >()('outcome', 'signalId', 'effect', 'schema', 'routeId', 'dueInMs');
 export type SignalAnswer = RowOf<typeof DELIVERED>;
 
-/** Repeatable, because of its idempotency key. */
-export async function deliverSignal(
-  database: Database,
-  call: SignalCall,
-  payloadIs: 'checked' | 'unchecked',
-): Promise<SignalAnswer> {
+/** What is sent of a signal, in the order of the functions' parameters. */
+function signalParams(call: SignalCall): unknown[] {
   const { waitpoint } = call;
   const [uuid, name, kid, print, expires] =
     'uuid' in waitpoint
       ? [waitpoint.uuid, null, waitpoint.kid, waitpoint.print, waitpoint.tokenExpiresAtMs]
       : [null, waitpoint.name, null, null, null];
+  return [
+    call.uuid,
+    call.partition,
+    uuid,
+    name,
+    kid,
+    print,
+    expires,
+    call.signalId,
+    call.name,
+    call.sourceType,
+    call.sourceIdentity,
+    call.payload,
+    call.idempotencyKey,
+    call.payloadIs === 'checked',
+    call.maxSignals,
+    call.maxBytes,
+  ];
+}
+
+const SIGNAL_TYPES = `uuid smallint uuid text text text bigint uuid text text text jsonb text boolean integer bigint`;
+const parameters = (suffix: '' | '[]'): string =>
+  SIGNAL_TYPES.split(' ')
+    .map((type, place) => `$${place + 1}::${type}${suffix}`)
+    .join(', ');
+
+/** Repeatable, because of its idempotency key. */
+export async function deliverSignal(database: Database, call: SignalCall): Promise<SignalAnswer> {
   const rows = await runForPerson(
     database,
     {
       doing: 'delivering a signal',
       columns: DELIVERED,
-      text: `SELECT ${DELIVERED.list} FROM ${database.prefix}ff_deliver_signal($1::uuid, $2::smallint, $3::uuid, $4::text, $5::text, $6::text,
-      $7::bigint, $8::uuid, $9::text, $10::text, $11::text, $12::jsonb, $13::text, $14::boolean, $15::integer, $16::bigint)`,
-      params: [
-        call.uuid,
-        call.partition,
-        uuid,
-        name,
-        kid,
-        print,
-        expires,
-        call.signalId,
-        call.name,
-        call.sourceType,
-        call.sourceIdentity,
-        call.payload,
-        call.idempotencyKey,
-        payloadIs === 'checked',
-        call.maxSignals,
-        call.maxBytes,
-      ],
+      text: `SELECT ${DELIVERED.list} FROM ${database.prefix}ff_deliver_signal(${parameters('')})`,
+      params: signalParams(call),
       repeatable: 'yes',
     },
     [call.uuid],
   );
   return rows[0]!;
+}
+
+const DELIVERED_TOGETHER = withColumns(DELIVERED, columnsOf<{ place: number }>()('place'));
+
+/** Delivers signals in order. Undefined for one that needs a statement of its own: nothing was done. */
+export async function deliverSignals(
+  database: Database,
+  calls: readonly SignalCall[],
+): Promise<(SignalAnswer | undefined)[]> {
+  const all = calls.map(signalParams);
+  const rows = await run(database, {
+    doing: 'delivering signals',
+    columns: DELIVERED_TOGETHER,
+    text: `SELECT ${DELIVERED_TOGETHER.list} FROM ${database.prefix}ff_deliver_signals(${parameters('[]')})`,
+    params: all[0]!.map((_, column) => all.map((params) => params[column])),
+    repeatable: 'yes',
+    waits: 'once',
+  });
+  const byPlace = new Map(rows.map(({ place, ...answer }) => [place, answer]));
+  return calls.map((_, index) => {
+    const answer = byPlace.get(index + 1);
+    return answer?.outcome === 'held' ? undefined : answer;
+  });
 }
 
 /** `nowMs` is by the database's clock. */

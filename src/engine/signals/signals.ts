@@ -8,7 +8,8 @@ import { anyString, asciiName, parsed, string } from '../../contract/shape/kinds
 import { LIMITS } from '../../contract/limits.ts';
 import { fault, refuse, shape } from '../../contract/shape/shape.ts';
 import type { ApproveRequest, DeliverOutcome, SignalRequest, SignalSource } from '../../contract/signals.ts';
-import { deliverSignal as deliver, type SignalAnswer, type SignalCall } from './signals.sql.ts';
+import type { Deliveries } from './deliveries.ts';
+import type { SignalAnswer, SignalCall } from './signals.sql.ts';
 import { keyVerifies } from './signing-keys.sql.ts';
 import { announce } from '../kit/announce.ts';
 import type { EngineContext } from '../kit/context.ts';
@@ -49,7 +50,16 @@ const signalRequest = shape<SignalRequest>({
 });
 const approveRequest = shape<ApproveRequest>({ by: string(LIMITS.sourceBytes), ...sayingFields });
 
-export async function deliverSignal(context: EngineContext, request: SignalRequest): Promise<DeliverOutcome> {
+/** Where signals are delivered and announced. */
+export interface Delivering {
+  context: EngineContext;
+  deliveries: Deliveries;
+}
+
+export async function deliverSignal(
+  { context, deliveries }: Delivering,
+  request: SignalRequest,
+): Promise<DeliverOutcome> {
   signalRequest.checkKeys(request, 'request');
   // Throws without a signing secret, instead of calling the token invalid.
   void context.signing.firstPrint;
@@ -57,20 +67,23 @@ export async function deliverSignal(context: EngineContext, request: SignalReque
   const token = given.length > MAX_LINK_LENGTH ? '' : tokenIn(given);
   const content = context.signing.open(token);
   if (content === undefined) throw invalidToken();
-  const answer = await send(context, {
-    uuid: content.executionUuid,
-    partition: content.partition,
-    waitpoint: {
-      uuid: content.waitpointUuid,
-      kid: content.kid,
-      print: content.print,
-      tokenExpiresAtMs: content.expiresAtMs,
+  const answer = await send(
+    { context, deliveries },
+    {
+      uuid: content.executionUuid,
+      partition: content.partition,
+      waitpoint: {
+        uuid: content.waitpointUuid,
+        kid: content.kid,
+        print: content.print,
+        tokenExpiresAtMs: content.expiresAtMs,
+      },
+      ...(await faultlessly(context, content, () =>
+        saidBy(signalRequest.check(request, 'request'), content, token),
+      )),
+      ...LIMIT,
     },
-    ...(await faultlessly(context, content, () =>
-      saidBy(signalRequest.check(request, 'request'), content, token),
-    )),
-    ...LIMIT,
-  });
+  );
   if (answer.outcome === 'unknown') throw invalidToken();
   return toOutcome(answer);
 }
@@ -97,13 +110,13 @@ async function faultlessly<Value>(
 }
 
 export async function approve(
-  context: EngineContext,
+  delivering: Delivering,
   executionId: string,
   waitpoint: string,
   request: ApproveRequest,
 ): Promise<DeliverOutcome> {
   approveRequest.check(request, 'request');
-  const answer = await send(context, {
+  const answer = await send(delivering, {
     ...parseExecutionId(executionId),
     waitpoint: { name: waitpointName.check(waitpoint, 'waitpoint') },
     ...said(
@@ -174,11 +187,15 @@ export function withType({ type = 'user', identity }: SignalSource): Required<Si
 }
 
 /** A waitpoint with a schema returns it first; the signal is sent again once its payload matches. */
-async function send(context: EngineContext, call: SignalCall): Promise<SignalAnswer> {
-  let answer = await deliver(context.database, call, 'unchecked');
+async function send(
+  { context, deliveries }: Delivering,
+  request: Omit<SignalCall, 'payloadIs'>,
+): Promise<SignalAnswer> {
+  const call: SignalCall = { ...request, payloadIs: 'unchecked' };
+  let answer = await deliveries.deliver(call);
   if (answer.outcome === 'unchecked') {
     checkPayload(call.payload, answer.schema);
-    answer = await deliver(context.database, call, 'checked');
+    answer = await deliveries.deliver({ ...call, payloadIs: 'checked' });
   }
   // The same signal id means that this very call was repeated after its response was lost.
   const isOwn = answer.outcome === 'duplicate' && answer.signalId === call.signalId;

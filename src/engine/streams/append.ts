@@ -1,18 +1,18 @@
 /**
  * Appends to streams. One append per stream runs at a time, so that ids are in call order and a call whose response was
- * lost can be recognised when it is repeated. A worker sends one append after the other from its own queue; those go
- * straight to the database. Other calls that arrive during an append wait, and are then sent together, in order.
+ * lost can be recognised when it is repeated. A worker sends one append after the other from its own queue. Other calls
+ * that arrive during an append wait, and are then sent as one, in order. Appends of different streams share statements.
  */
 import { randomUUID } from 'node:crypto';
 import type { LeaseRef } from '../../contract/protocol.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type { AppendOptions, AppendOutcome, FrameRequest } from '../../contract/streams.ts';
 import type { EncodedFrame } from '../../model/frames.ts';
-import { appendFrames as append, type AppendAnswer } from './streams.sql.ts';
+import { SharedAppends } from './shared-appends.ts';
+import type { AppendAnswer } from './append.sql.ts';
 import type { LeaseKey } from '../executions/executions.sql.ts';
-import { announce } from '../kit/announce.ts';
 import type { EngineContext } from '../kit/context.ts';
-import { bytesIn, appendPlan, checkFrames, patchesIn, type AppendPlan } from './frames.ts';
+import { bytesIn, appendPlan, checkFrames, keepsAlike, patchesIn, type AppendPlan } from './frames.ts';
 import { refuse } from '../../contract/shape/shape.ts';
 import { leaseKey, toRefusal } from '../kit/answers.ts';
 
@@ -33,12 +33,13 @@ export interface Appends {
 }
 
 export function createAppends(context: EngineContext): Appends {
+  const shared = new SharedAppends(context);
   /** The waiting calls of each stream with a running append. */
   const lines = new Map<string, WaitingCall[]>();
   const running = new Set<Promise<void>>();
 
   async function drain(stream: string, line: WaitingCall[]): Promise<void> {
-    while (line.length > 0) await sendTogether(context, line.splice(0, fitting(line)));
+    while (line.length > 0) await sendTogether(shared, line.splice(0, fitting(line)));
     lines.delete(stream);
   }
 
@@ -52,7 +53,7 @@ export function createAppends(context: EngineContext): Appends {
       if (line !== undefined) return await inLine(line, call);
       const fresh: WaitingCall[] = [];
       lines.set(stream, fresh);
-      const sent = sendAlone(context, call);
+      const sent = sendAlone(shared, call);
       const drained = sent
         .then(noValue, noValue)
         .then(() => drain(stream, fresh))
@@ -84,7 +85,7 @@ function inLine(line: WaitingCall[], call: Call): Promise<AppendOutcome> {
  */
 function fitting(calls: readonly Call[]): number {
   if (calls[0]!.appendId !== undefined) return 1;
-  const { ttlMs, floor, ceiling, alpha } = calls[0]!.bestEffort;
+  const { bestEffort } = calls[0]!;
   let frames = 0;
   let bytes = 0;
   let patches = 0;
@@ -92,29 +93,24 @@ function fitting(calls: readonly Call[]): number {
     frames += rows.length;
     bytes += bytesIn(rows);
     patches += patchesIn(rows);
-    const isAlike =
-      appendId === undefined &&
-      own.ttlMs === ttlMs &&
-      own.floor === floor &&
-      own.ceiling === ceiling &&
-      own.alpha === alpha;
+    const isAlike = appendId === undefined && keepsAlike(own, bestEffort);
     const isMuch = frames > LIMITS.appendFrames || bytes > LIMITS.appendBytes;
     return !isAlike || isMuch || patches > LIMITS.appendPatches;
   });
   return end === -1 ? calls.length : Math.max(1, end);
 }
 
-async function sendAlone(context: EngineContext, call: Call): Promise<AppendOutcome> {
-  const answer = await send(context, [call]);
+async function sendAlone(shared: SharedAppends, call: Call): Promise<AppendOutcome> {
+  const answer = await send(shared, [call]);
   if (answer.outcome === 'document_too_large')
     refuse('frames', `make the document larger than ${LIMITS.documentBytes} bytes`, 'payload_too_large');
   return outcomesOf([call], answer)[0]!;
 }
 
-async function sendTogether(context: EngineContext, calls: readonly WaitingCall[]): Promise<void> {
+async function sendTogether(shared: SharedAppends, calls: readonly WaitingCall[]): Promise<void> {
   try {
-    const answer = await send(context, calls);
-    if (answer.outcome === 'document_too_large') return await sendApart(context, calls);
+    const answer = await send(shared, calls);
+    if (answer.outcome === 'document_too_large') return await sendApart(shared, calls);
     const outcomes = outcomesOf(calls, answer);
     calls.forEach((call, place) => call.resolve(outcomes[place]!));
   } catch (error) {
@@ -123,21 +119,19 @@ async function sendTogether(context: EngineContext, calls: readonly WaitingCall[
 }
 
 /** Sends each call alone, so that only the one whose patch is too large fails. */
-async function sendApart(context: EngineContext, calls: readonly WaitingCall[]): Promise<void> {
-  for (const call of calls) await sendAlone(context, call).then(call.resolve, call.reject);
+async function sendApart(shared: SharedAppends, calls: readonly WaitingCall[]): Promise<void> {
+  for (const call of calls) await sendAlone(shared, call).then(call.resolve, call.reject);
 }
 
-async function send(context: EngineContext, calls: readonly Call[]): Promise<AppendAnswer> {
+function send(shared: SharedAppends, calls: readonly Call[]): Promise<AppendAnswer> {
   const { lease, bestEffort, appendId = randomUUID() } = calls[0]!;
-  const answer = await append(context.database, {
+  return shared.add({
     lease,
     appendId,
     frames: calls.flatMap((call) => call.frames),
     ...bestEffort,
     maxDocumentBytes: LIMITS.documentBytes,
   });
-  announce(context, [{ ...answer, uuid: lease.uuid }]);
-  return answer;
 }
 
 /** Each call gets the ids and counts of its own frames, without those that followed in the same statement. */

@@ -75,3 +75,13 @@ export function appendPlan(options: AppendOptions): AppendPlan {
   } = bestEffort;
   return { appendId, bestEffort: { ttlMs, floor, ceiling, alpha } };
 }
+
+/** Whether frames of both are kept by the same best-effort options, so that one statement can write them. */
+export function keepsAlike(one: Required<BestEffortOptions>, other: Required<BestEffortOptions>): boolean {
+  return (
+    one.ttlMs === other.ttlMs &&
+    one.floor === other.floor &&
+    one.ceiling === other.ceiling &&
+    one.alpha === other.alpha
+  );
+}

@@ -7,6 +7,8 @@ import { EngineError, isPassingTrouble } from '../../contract/errors.ts';
 import type { Hint } from '../../contract/protocol.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import { whenAborted } from '../../model/aborting.ts';
+import type { Written } from '../kit/hint-text.ts';
+import { carriedOf, type Carried } from './carried.ts';
 import { isNews, placeAfter, type ReaderPlace } from './reader-place.ts';
 import type { Head, StreamRead, StreamSource } from './source.ts';
 
@@ -53,6 +55,7 @@ export interface TimedRead {
 /** The part of the doorbell that the hub uses. */
 export interface HubBells {
   watch(watcher: (hint: Hint) => boolean): () => void;
+  watchFrames(watcher: (written: Written) => boolean): () => void;
   askForStreams(forMs: number): void;
 }
 
@@ -76,7 +79,11 @@ export class StreamHub {
   constructor(source: StreamSource, bells: HubBells) {
     this.#source = source;
     this.#bells = bells;
-    this.#unwatch = bells.watch((hint) => this.#onHint(hint));
+    const unwatch = [
+      bells.watch((hint) => this.#onHint(hint)),
+      bells.watchFrames(({ uuid, wrote, at }) => this.#onFrames(uuid, carriedOf(uuid, wrote, at))),
+    ];
+    this.#unwatch = () => unwatch.forEach((stop) => stop());
   }
 
   /** Admits a tail until the returned function is called: an admitted tail is never evicted for a newer one. */
@@ -93,8 +100,9 @@ export class StreamHub {
   }
 
   /** Waits for news after the position; undefined when the execution is gone. */
-  async next(place: ReaderPlace, signal?: AbortSignal): Promise<StreamRead | undefined> {
-    signal?.throwIfAborted();
+  next(place: ReaderPlace, signal?: AbortSignal): Promise<StreamRead | undefined> {
+    if (signal?.aborted) return Promise.reject(signal.reason as Error);
+    if (this.#closed) return Promise.reject(engineClosed());
     return this.#wait(this.#groupAt(place), signal);
   }
 
@@ -122,21 +130,29 @@ export class StreamHub {
     return group.late;
   }
 
-  async #wait(group: Group, signal: AbortSignal | undefined): Promise<StreamRead | undefined> {
-    let stop = (): void => undefined;
-    let waiter!: Waiter;
-    try {
-      return await new Promise<StreamRead | undefined>((resolve, reject) => {
-        waiter = { resolve, reject };
-        group.waiters.add(waiter);
-        stop = whenAborted(signal, () => reject(signal!.reason as Error));
-        if (group.stirred) this.#read(group);
-      });
-    } finally {
-      stop();
-      group.waiters.delete(waiter);
-      if (group.waiters.size === 0 && !group.reading) this.#remove(group);
-    }
+  /** One promise and no more: a thousand readers may wait at one position. */
+  #wait(group: Group, signal: AbortSignal | undefined): Promise<StreamRead | undefined> {
+    return new Promise((resolve, reject) => {
+      let stop = (): void => undefined;
+      const leave = (): void => {
+        stop();
+        group.waiters.delete(waiter);
+        if (group.waiters.size === 0 && !group.reading) this.#remove(group);
+      };
+      const waiter: Waiter = {
+        resolve(read) {
+          leave();
+          resolve(read);
+        },
+        reject(error) {
+          leave();
+          reject(error as Error);
+        },
+      };
+      group.waiters.add(waiter);
+      stop = whenAborted(signal, () => waiter.reject(signal!.reason));
+      if (group.stirred) this.#read(group);
+    });
   }
 
   close(): void {
@@ -144,12 +160,12 @@ export class StreamHub {
     this.#unwatch();
     clearTimeout(this.#timer);
     for (const group of this.#groups.values())
-      for (const waiter of group.waiters) waiter.reject(new EngineError('closed', 'The engine was closed.'));
+      for (const waiter of group.waiters) waiter.reject(engineClosed());
   }
 
   /** A reader that joins others knows as much as they do; a new position is read at once, after it was entered. */
   #groupAt(place: ReaderPlace): Group {
-    if (this.#closed) throw new EngineError('closed', 'The engine was closed.');
+    if (this.#closed) throw engineClosed();
     const name = nameOf(place);
     return this.#groups.get(name) ?? this.#enter(place, name);
   }
@@ -210,6 +226,15 @@ export class StreamHub {
     return false;
   }
 
+  /** Serves the readers that the frames follow; returns whether that was all of them. */
+  #onFrames(uuid: string, carried: Carried | undefined): boolean {
+    const groups = [...(this.#byExecution.get(uuid) ?? [])];
+    if (carried === undefined) return groups.length === 0;
+    const following = groups.filter((group) => isFollowedBy(group, carried));
+    for (const group of following) void this.#pass(group, carried.read);
+    return following.length === groups.length;
+  }
+
   #ask(): void {
     const now = performance.now();
     if (now - this.#askedAt < ASK_EVERY_MS) return;
@@ -253,17 +278,21 @@ export class StreamHub {
         group.latest = read;
         return;
       }
-      this.#remove(group);
-      const next = read === undefined ? undefined : this.#enterNext(group, read);
-      group.stirred = false;
-      await release(group, (waiter) => waiter.resolve(read));
-      if (next !== undefined) this.#open(next);
+      await this.#pass(group, read);
     } catch (error) {
       // An unreachable database is asked again at the next poll.
       if (isPassingTrouble(error)) return;
       this.#remove(group);
       await release(group, (waiter) => waiter.reject(error));
     }
+  }
+
+  async #pass(group: Group, read: StreamRead | undefined): Promise<void> {
+    this.#remove(group);
+    const next = read === undefined ? undefined : this.#enterNext(group, read);
+    group.stirred = false;
+    await release(group, (waiter) => waiter.resolve(read));
+    if (next !== undefined) this.#open(next);
   }
 
   /** Opens a position for reads. */
@@ -318,6 +347,10 @@ export class StreamHub {
   }
 }
 
+function engineClosed(): EngineError {
+  return new EngineError('closed', 'The engine was closed.');
+}
+
 /** Settles many waiters in slices, so that the event loop gets turns in between. */
 async function release(group: Group, settle: (waiter: Waiter) => void): Promise<void> {
   let settled = 0;
@@ -326,6 +359,19 @@ async function release(group: Group, settle: (waiter: Waiter) => void): Promise<
     settled += 1;
     if (settled % SLICE === 0) await new Promise((resolve) => setImmediate(resolve));
   }
+}
+
+/**
+ * Whether the frames are the next after a position that was read to its end. The time of the frame before must match,
+ * too: after a crash that lost best-effort frames, their sequence numbers are assigned again.
+ */
+function isFollowedBy({ place, waiters, stirred, reading, latest }: Group, carried: Carried): boolean {
+  if (waiters.size === 0 || stirred || reading || latest === undefined) return false;
+  const { attemptIndex, leaseEpoch, after } = carried;
+  const isRunning =
+    place.told === 'any' || (place.told === null && (place.epoch ?? leaseEpoch) === leaseEpoch);
+  const isNext = place.seq === after.seq && place.tsMs === after.tsMs;
+  return isRunning && isNext && place.attemptIndex === attemptIndex;
 }
 
 function nameOf({ partition, uuid, attemptIndex, tsMs, seq, told, epoch }: ReaderPlace): string {

@@ -23,9 +23,25 @@ export function placeAfter(place: ReaderPlace, { frames, head, isComplete }: Str
 
 /** The reader's position after a frame. */
 export function placeAt(place: ReaderPlace, frame: { id: string; leaseEpoch: number }): ReaderPlace {
-  const [tsMs, seq] = frame.id.split('-').map(Number) as [number, number];
+  const { tsMs, seq } = framePlace(frame);
   if (place.told === 'any') return { ...place, tsMs, seq };
   return { ...place, tsMs, seq, told: null, epoch: Math.max(place.epoch ?? 0, frame.leaseEpoch) };
+}
+
+/** Frames are shared by readers, so their ids are parsed once. */
+const places = new WeakMap<object, FramePlace>();
+
+function framePlace(frame: { id: string }): FramePlace {
+  const known = places.get(frame);
+  if (known !== undefined) return known;
+  const [tsMs, seq] = frame.id.split('-').map(Number) as [number, number];
+  const place = { tsMs, seq };
+  places.set(frame, place);
+  return place;
+}
+
+export function seqOf(frame: { id: string }): number {
+  return framePlace(frame).seq;
 }
 
 /** The reader's position after a head, when there are no frames left. */

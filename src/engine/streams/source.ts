@@ -111,7 +111,7 @@ function reasonOf(
 }
 
 /** Decodes a row. The frame is frozen except for its bytes, because many readers may share it. */
-function decodeFrame(row: StoredFrame, attemptIndex: number): StreamFrame {
+export function decodeFrame(row: StoredFrame, attemptIndex: number): StreamFrame {
   const { tsMs, seq, stepName: name, stepKey, stepTry, ...frame } = row;
   const step = name === null ? null : Object.freeze({ name, key: stepKey!, tryIndex: stepTry ?? 0 });
   return Object.freeze({ ...frame, id: `${tsMs}-${seq}`, attemptIndex, step, payload: payloadOf(frame) });

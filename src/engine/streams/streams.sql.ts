@@ -1,81 +1,12 @@
 /**
- * Calls the SQL functions of streams and reads frames, heads and documents. Only statements, no decisions.
+ * Reads frames, heads and documents. Only statements, no decisions.
  */
 import type { AttemptRecord } from '../../contract/operations.ts';
 import type { BlockingReason, LifecyclePhase, TerminalOutcome } from '../../contract/states.ts';
-import type {
-  AppendOutcome,
-  FrameMode,
-  StreamCloseReason,
-  StreamFrame,
-  StreamSummary,
-} from '../../contract/streams.ts';
-import type { EncodedFrame } from '../../model/frames.ts';
+import type { FrameMode, StreamCloseReason, StreamFrame, StreamSummary } from '../../contract/streams.ts';
 import { columns, columnsOf, partOf, withColumns, type RowOf } from '../database/columns.ts';
 import { run, type Database } from '../database/database.ts';
-import type { Refused } from '../executions/answered.sql.ts';
-import type { ExecutionKey, LeaseKey } from '../executions/executions.sql.ts';
-
-export interface AppendCall {
-  lease: LeaseKey;
-  appendId: string;
-  frames: readonly EncodedFrame[];
-  ttlMs: number;
-  floor: number;
-  ceiling: number;
-  alpha: number;
-  maxDocumentBytes: number;
-}
-
-type Appended = Extract<AppendOutcome, { outcome: 'appended' }>;
-
-const APPENDED = columnsOf<
-  Refused & Pick<Appended, 'totalBytes' | 'summaryVersion'> & { tsMs: number; lastSeq: number }
->()(
-  'outcome',
-  'lifecyclePhase',
-  'terminalOutcome',
-  'leaseEpoch',
-  'tsMs',
-  'lastSeq',
-  'totalBytes',
-  'summaryVersion',
-);
-export type AppendAnswer = RowOf<typeof APPENDED>;
-
-/** Repeatable, because of its appendId. */
-export async function appendFrames(database: Database, call: AppendCall): Promise<AppendAnswer> {
-  const { lease, frames } = call;
-  const rows = await run(database, {
-    doing: 'appending frames',
-    columns: APPENDED,
-    text: `SELECT ${APPENDED.list} FROM ${database.prefix}ff_append_frames($1::uuid, $2::smallint, $3::integer, $4::bigint, $5::uuid, $6::text[],
-      $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::integer[], $13::bytea[], $14::bigint, $15::integer,
-      $16::integer, $17::double precision, $18::integer)`,
-    params: [
-      lease.uuid,
-      lease.partition,
-      lease.attemptIndex,
-      lease.leaseEpoch,
-      call.appendId,
-      frames.map((frame) => frame.mode),
-      frames.map((frame) => frame.encoding),
-      frames.map((frame) => frame.frameType),
-      frames.map((frame) => frame.correlationId ?? null),
-      frames.map((frame) => frame.step?.name ?? null),
-      frames.map((frame) => frame.step?.key ?? null),
-      frames.map((frame) => frame.step?.tryIndex ?? null),
-      frames.map(({ payload }) => Buffer.from(payload.buffer, payload.byteOffset, payload.byteLength)),
-      call.ttlMs,
-      call.floor,
-      call.ceiling,
-      call.alpha,
-      call.maxDocumentBytes,
-    ],
-    repeatable: 'yes',
-  });
-  return rows[0]!;
-}
+import type { ExecutionKey } from '../executions/executions.sql.ts';
 
 /** A position in a stream. */
 export interface FramePlace {
@@ -161,9 +92,9 @@ const ATTEMPT_END = columns<AttemptEnd>({
   closedAtMs: 'm.closed_at_ms',
   closedReason: 'm.closed_reason',
   outcome: 'h.outcome::text',
-  terminalOutcome: 'o.outcome::text',
+  terminalOutcome: `CASE WHEN e.lifecycle_phase = 'terminal' THEN h.terminal_outcome::text END`,
   interruptedBy: 'h.interrupted_by',
-  endedAtMs: 'coalesce(h.ended_at_ms, o.ended_at_ms)',
+  endedAtMs: 'h.ended_at_ms',
 });
 const HEAD_AND_END = withColumns(HEAD, ATTEMPT_END);
 
@@ -180,13 +111,36 @@ function stateOf(row: RowOf<typeof HEAD_AND_END>): StreamState {
 const ITS_HEAD = (prefix: string): string => `
   LEFT JOIN ${prefix}ff_stream_meta m ON m.execution_id = e.execution_id AND m.attempt_index = a.attempt_index
   LEFT JOIN ${prefix}ff_attempt_history h ON h.execution_id = e.execution_id AND h.partition_key = e.partition_key
-    AND h.attempt_index = a.attempt_index
-  LEFT JOIN ${prefix}ff_outcome o ON o.execution_id = e.execution_id AND o.partition_key = e.partition_key
-    AND o.attempt_index = a.attempt_index AND e.lifecycle_phase = 'terminal'`;
+    AND h.attempt_index = a.attempt_index`;
 
-const READ = withColumns(
-  withColumns(HEAD_AND_END, FRAME),
-  columns<{ attemptIndex: number; found: number }>({ attemptIndex: 'a.attempt_index', found: 'f.found' }),
+const READ = columnsOf<StreamHead & AttemptEnd & StoredFrame & { attemptIndex: number; found: number }>('r')(
+  'attemptIndex',
+  'lastTsMs',
+  'lastSeq',
+  'totalBytes',
+  'pausedBy',
+  'activeEpoch',
+  'currentAttempt',
+  'phase',
+  'closedAtMs',
+  'closedReason',
+  'outcome',
+  'terminalOutcome',
+  'interruptedBy',
+  'endedAtMs',
+  'tsMs',
+  'seq',
+  'leaseEpoch',
+  'mode',
+  'encoding',
+  'frameType',
+  'correlationId',
+  'stepName',
+  'stepKey',
+  'stepTry',
+  'summaryVersion',
+  'bytes',
+  'found',
 );
 
 /** The frames of a range and the state of the stream. */
@@ -202,27 +156,11 @@ export async function readFrames(
   key: ExecutionKey,
   range: FrameRange,
 ): Promise<ReadFrames | undefined> {
-  const { prefix } = database;
-  const order = range.order === 'forward' ? 'ASC' : 'DESC';
   const rows = await run(database, {
     doing: 'reading a stream',
     columns: READ,
-    text: `SELECT ${READ.list}
-           FROM ${prefix}ff_execution e
-           CROSS JOIN LATERAL (SELECT coalesce($3::integer, e.attempt_index) AS attempt_index) a ${ITS_HEAD(prefix)}
-           LEFT JOIN LATERAL (
-             SELECT * FROM (
-               SELECT p.*, count(*) OVER () AS found, octet_length(p.payload) AS size,
-                      sum(octet_length(p.payload)) OVER (ORDER BY p.ts_ms ${order}, p.seq ${order}) AS bytes
-               FROM (
-                 SELECT * FROM ${prefix}ff_frame x
-                 WHERE x.execution_id = e.execution_id AND x.attempt_index = a.attempt_index
-                   AND (x.ts_ms, x.seq) >= ($4::bigint, $5::bigint) AND (x.ts_ms, x.seq) <= ($6::bigint, $7::bigint)
-                   AND ($8::text[] IS NULL OR x.mode::text = ANY ($8::text[]))
-                 ORDER BY x.ts_ms ${order}, x.seq ${order} LIMIT $9 + 1) p) p
-             WHERE p.bytes <= $10 OR p.bytes = p.size) f ON true
-           WHERE e.execution_id = $1 AND e.partition_key = $2
-           ORDER BY f.ts_ms ${order}, f.seq ${order}`,
+    text: `SELECT ${READ.list} FROM ${database.prefix}ff_read_frames($1::uuid, $2::smallint, $3::integer, $4::bigint, $5::bigint, $6::bigint,
+      $7::bigint, $8::text[], $9::integer, $10::bigint, $11::boolean) r`,
     params: [
       key.uuid,
       key.partition,
@@ -234,6 +172,7 @@ export async function readFrames(
       range.modes,
       range.limit,
       range.maxBytes,
+      range.order === 'backward',
     ],
     repeatable: 'yes',
   });

@@ -9,10 +9,10 @@ import { refuse } from '../../contract/shape/shape.ts';
 import type { StreamFrame, StreamItem, StreamVisibility } from '../../contract/streams.ts';
 import type { ExecutionKey } from '../executions/executions.sql.ts';
 import type { FramePlace } from './streams.sql.ts';
-import { unlessAborted } from '../../model/aborting.ts';
-import { isAfter, placeAt, restAt, type ReaderPlace } from './reader-place.ts';
+import { unlessAborted, whenAborted } from '../../model/aborting.ts';
+import { isAfter, isNews, placeAt, restAt, seqOf, type ReaderPlace } from './reader-place.ts';
 import type { StreamHub } from './hub.ts';
-import type { Head, StreamRead } from './source.ts';
+import type { Head } from './source.ts';
 
 export interface TailStart extends FramePlace {
   attemptIndex: number;
@@ -75,34 +75,40 @@ export class StreamTail {
     this.#isExact = isExact;
   }
 
+  /** One generator without inner ones for frames: with a thousand tails of a stream, each turn counts a thousand times. */
   async *items(): AsyncGenerator<StreamItem, void, undefined> {
+    const { signal } = this.#options;
     const leave = this.#hub.admit();
+    // Kept for the whole tail, so that its waits need not listen to the AbortSignal anew.
+    const stop = whenAborted(signal, () => undefined);
     try {
-      yield* this.#follow();
-    } finally {
-      leave();
-    }
-  }
-
-  async *#follow(): AsyncGenerator<StreamItem, void, undefined> {
-    const start = this.#place;
-    if (start.seq > 0)
-      start.epoch = await this.#surely(() => this.#history.epochAt(this.#key, start.attemptIndex, start));
-    let isKnown = false;
-    for (;;) {
-      const read = await this.#hub.next(this.#place, this.#options.signal);
-      if (read === undefined) {
-        if (!isKnown) throw notFound(this.#key);
-        yield this.#item({ type: 'forgotten' });
-        return;
+      const start = this.#place;
+      if (start.seq > 0)
+        start.epoch = await this.#surely(() => this.#history.epochAt(this.#key, start.attemptIndex, start));
+      let isKnown = false;
+      for (;;) {
+        const read = await this.#hub.next(this.#place, signal);
+        if (read === undefined) {
+          if (!isKnown) throw notFound(this.#key);
+          yield this.#item({ type: 'forgotten' });
+          return;
+        }
+        if (!isKnown && this.#isFromCursor()) checkReached(start.attemptIndex, read.head);
+        isKnown = true;
+        for (const frame of read.frames) {
+          if (!this.#isNextOf(frame)) yield* this.#before(frame);
+          this.#place = placeAt(this.#place, frame);
+          this.#isExact = true;
+          if (this.#isVisible(frame)) yield this.#item({ type: 'frame', frame });
+        }
+        if (!read.isComplete || !isNews(this.#place, read.head)) continue;
+        yield* this.#rest(read.head);
+        const hasMovedOn = this.#place.attemptIndex !== read.attemptIndex;
+        if (!hasMovedOn && this.#isOver(read.head)) return;
       }
-      if (!isKnown && this.#isFromCursor()) checkReached(start.attemptIndex, read.head);
-      isKnown = true;
-      yield* this.#frames(read);
-      if (!read.isComplete) continue;
-      yield* this.#rest(read.head);
-      const hasMovedOn = this.#place.attemptIndex !== read.attemptIndex;
-      if (!hasMovedOn && this.#isOver(read.head)) return;
+    } finally {
+      stop();
+      leave();
     }
   }
 
@@ -112,21 +118,23 @@ export class StreamTail {
     return start.attemptIndex > 0 && (follow === 'execution' || start.tsMs > 0 || start.seq > 0);
   }
 
-  async *#frames({ frames }: StreamRead): AsyncGenerator<StreamItem, void, undefined> {
-    for (const frame of frames) {
-      const { epoch, seq } = this.#place;
-      const next = placeAt(this.#place, frame);
-      const missed = next.seq - seq - 1;
-      if (missed > 0 && this.#isExact) {
-        // A tail resumed after the gap does not report it again.
-        this.#place = { ...this.#place, tsMs: next.tsMs, seq: next.seq - 1 };
-        yield* this.#gap(missed);
-      }
-      if (epoch !== null && next.epoch !== epoch) yield await this.#restarted(next.epoch!);
-      this.#place = next;
-      this.#isExact = true;
-      if (this.#isVisible(frame)) yield this.#item({ type: 'frame', frame });
+  /** Whether nothing is to be reported before the frame. */
+  #isNextOf(frame: StreamFrame): boolean {
+    const { epoch, seq } = this.#place;
+    return seqOf(frame) === seq + 1 && (epoch === null || frame.leaseEpoch <= epoch);
+  }
+
+  /** What lies between the position and the frame: a gap, a restart. */
+  async *#before(frame: StreamFrame): AsyncGenerator<StreamItem, void, undefined> {
+    const { epoch, seq } = this.#place;
+    const next = placeAt(this.#place, frame);
+    const missed = next.seq - seq - 1;
+    if (missed > 0 && this.#isExact) {
+      // A tail resumed after the gap does not report it again.
+      this.#place = { ...this.#place, tsMs: next.tsMs, seq: next.seq - 1 };
+      yield* this.#gap(missed);
     }
+    if (epoch !== null && next.epoch !== epoch) yield await this.#restarted(next.epoch!);
   }
 
   /** An attempt that continues under another lease writes again what is not in finished steps. */

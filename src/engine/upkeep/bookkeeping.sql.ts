@@ -90,7 +90,7 @@ export async function forgetOldSetbacks(database: Database): Promise<void> {
 
 /** Without truncating the files: the planner prefers sequential scans on a tiny table. */
 export async function vacuumQueues(database: Database): Promise<void> {
-  for (const table of ['ff_ready', 'ff_lease', 'ff_timer']) {
+  for (const table of ['ff_ready', 'ff_grant', 'ff_timer']) {
     await run(database, {
       doing: 'vacuuming the queue',
       text: `VACUUM (TRUNCATE OFF, INDEX_CLEANUP ON, SKIP_LOCKED) ${database.prefix}${table}`,

@@ -17,7 +17,7 @@ const MAX_BATCHES = 200;
 export const eventPositions: Chore = {
   name: 'event-positions',
   everyMs: 5_000,
-  run: async ({ database }) => (await sequenceEvents(database, 'skip')).stamped,
+  run: async ({ database }) => (await sequenceEvents(database, 'skip')).stamped ?? 0,
 };
 
 export const oldEvents: Chore = {

@@ -7,6 +7,7 @@ import { dueTimers } from './due-timers.ts';
 import { eventPositions, oldEvents } from './event-log.ts';
 import { expiredLeases } from './expired-leases.ts';
 import { flowSiblings, flowWork, lostEnds } from './flow-work.ts';
+import { oldClaims } from './old-claims.ts';
 import { oldKeys } from './old-keys.ts';
 import type { Chore, Reconciler } from './reconciler.ts';
 import { retention } from './retention.ts';
@@ -14,12 +15,15 @@ import { startReconcilers, type ReconcilerRunner } from './runner.ts';
 import { stalePointers } from './stale-pointers.ts';
 import { unusedRoutes } from './unused-routes.ts';
 
-/** Act on executions. */
-const RECONCILERS: readonly Reconciler[] = [expiredLeases, dueTimers, retention];
+/** Act on executions. Some of these and of the others remember where they stopped, so each process has its own. */
+function newReconcilers(): Reconciler[] {
+  return [expiredLeases, dueTimers, retention()];
+}
 
-/** Act on everything else. Some remember where they stopped, so each process has its own. */
+/** Act on everything else. */
 function newChores(): Chore[] {
   return [
+    oldClaims,
     eventPositions,
     oldEvents,
     oldKeys,
@@ -33,7 +37,7 @@ function newChores(): Chore[] {
 
 /** Runs all of it until the engine closes. */
 export function startUpkeep(context: EngineContext): ReconcilerRunner {
-  const runner = startReconcilers(context, RECONCILERS, { chores: newChores() });
+  const runner = startReconcilers(context, newReconcilers(), { chores: newChores() });
   context.companions.push(runner);
   return runner;
 }

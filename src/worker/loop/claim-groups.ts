@@ -43,6 +43,8 @@ export class Limit {
   }
 }
 
+const NO_LIMITS: readonly Limit[] = [];
+
 export class ClaimGroups {
   readonly groups: readonly ClaimGroup[];
   readonly #kindLimits = new Map<string, Limit>();
@@ -69,7 +71,8 @@ export class ClaimGroups {
   }
 
   /** The limits an execution counts against. */
-  limitsFor(claim: Claim): Limit[] {
+  limitsFor(claim: Claim): readonly Limit[] {
+    if (this.#kindLimits.size + this.#laneLimits.size === 0) return NO_LIMITS;
     return [this.#kindLimits.get(claim.kind), this.#laneLimits.get(claim.lane)].filter(
       (limit) => limit !== undefined,
     );

@@ -4,7 +4,7 @@
  * The timer and every write both check it, because a frozen process may wake up between two lines.
  */
 import { setMaxListeners } from 'node:events';
-import type { Claim, RenewOutcome, WorkerPort } from '../../contract/protocol.ts';
+import type { Claim, LeaseRefusal, RenewOutcome, WorkerPort } from '../../contract/protocol.ts';
 import { TaskAborted, type AbortCode } from '../task.ts';
 
 /** The part of a lease kept in reserve for a write that is in progress when it expires. */
@@ -94,8 +94,8 @@ export class LeaseWatch {
   readonly #port: WorkerPort;
   readonly #leaseMs: number;
   readonly #onError: (error: unknown) => void;
-  readonly #leases = new Set<HeldLease>();
-  readonly #newest = new Map<string, HeldLease>();
+  /** By execution. A lease that is replaced here is lost, and needs no renewal. */
+  readonly #leases = new Map<string, HeldLease>();
   #timer: NodeJS.Timeout | undefined;
   #renewing = false;
   #asked = false;
@@ -110,15 +110,14 @@ export class LeaseWatch {
   add(lease: HeldLease): void {
     // A lease that was taken away may be granted to the same worker again before it learns of the loss.
     const { executionId } = lease.claim;
-    this.#newest.get(executionId)?.lose('lease_lost');
-    this.#newest.set(executionId, lease);
-    this.#leases.add(lease);
+    this.#leases.get(executionId)?.lose('lease_lost');
+    this.#leases.set(executionId, lease);
     this.#timer ??= setInterval(() => this.#check(), this.#leaseMs / CHECKS_PER_LEASE);
   }
 
   remove(lease: HeldLease): void {
-    this.#leases.delete(lease);
-    if (this.#newest.get(lease.claim.executionId) === lease) this.#newest.delete(lease.claim.executionId);
+    const { executionId } = lease.claim;
+    if (this.#leases.get(executionId) === lease) this.#leases.delete(executionId);
     if (this.#leases.size > 0) return;
     clearInterval(this.#timer);
     this.#timer = undefined;
@@ -130,7 +129,7 @@ export class LeaseWatch {
   }
 
   #check(): void {
-    for (const lease of this.#leases) lease.isTrusted();
+    for (const lease of this.#leases.values()) lease.isTrusted();
     this.#checks += 1;
     if (this.#checks % 2 === 0) this.#beat();
   }
@@ -151,7 +150,7 @@ export class LeaseWatch {
   }
 
   async #renew(): Promise<void> {
-    const leases = [...this.#leases].filter((lease) => lease.isTrusted());
+    const leases = [...this.#leases.values()].filter((lease) => lease.isTrusted());
     for (let from = 0; from < leases.length; from += RENEW_BATCH) {
       await this.#renewSome(leases.slice(from, from + RENEW_BATCH));
     }
@@ -174,11 +173,12 @@ export class LeaseWatch {
 
 function apply(lease: HeldLease, outcome: RenewOutcome, sentAt: number): void {
   if (outcome.outcome === 'renewed') lease.extend(sentAt);
-  else lease.lose(abortCodeFor(outcome));
+  // A held lease stays trusted until its margin, and the next beat tries again.
+  else if (outcome.outcome !== 'held') lease.lose(abortCodeFor(outcome));
 }
 
 /** What a refused renewal means to the handler. */
-export function abortCodeFor(refusal: Exclude<RenewOutcome, { outcome: 'renewed' }>): AbortCode {
+export function abortCodeFor(refusal: LeaseRefusal): AbortCode {
   if (refusal.outcome === 'lease_revoked') return 'revoked';
   if (refusal.outcome === 'timed_out') return 'deadline';
   if (refusal.outcome === 'not_active' && refusal.terminalOutcome === 'cancelled') return 'cancelled';

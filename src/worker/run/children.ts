@@ -8,7 +8,7 @@ import { durationMs } from '../../contract/shape/duration.ts';
 import { ExecutionFailed } from '../../contract/errors.ts';
 import type { ExecutionEnd, SubmitRequest } from '../../contract/executions.ts';
 import type { Claim, WorkerPort } from '../../contract/protocol.ts';
-import { formatExecutionId, partitionOfUuid, type ExecutionId } from '../../contract/ids.ts';
+import { formatExecutionId, parseExecutionId, type ExecutionId } from '../../contract/ids.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type { StreamKinds } from '../../define/streams.ts';
 import { checkInput, type AnyTask, type Task } from '../../define/task.ts';
@@ -134,7 +134,8 @@ function valueOf(executionId: ExecutionId, outcome: ExecutionEnd): unknown {
 }
 
 /**
- * A version 8 uuid whose bits are a hash. An execution that is started over has different children; so has one that was
+ * A version 8 uuid whose bits are a hash, in the partition of the parent: whoever ends the child wakes the parent in
+ * the same transaction. An execution that is started over has different children; so has one that was
  * submitted again under its id after the first had been forgotten.
  */
 function childId({ executionId, createdAtMs, generation }: Claim, name: string, key: string): ExecutionId {
@@ -148,5 +149,5 @@ function childId({ executionId, createdAtMs, generation }: Claim, name: string, 
   const uuid = [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join(
     '-',
   );
-  return formatExecutionId(partitionOfUuid(uuid), uuid);
+  return formatExecutionId(parseExecutionId(executionId).partition, uuid);
 }

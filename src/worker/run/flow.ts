@@ -56,5 +56,6 @@ async function extend(
 /** The flow does not know why a lease was lost. Undefined when it was not, or when the engine does not respond. */
 async function whyLost(port: WorkerPort, { claim }: HeldLease): Promise<AbortCode | undefined> {
   const [answer] = await port.renew([claim], claim.leaseMs).catch(() => []);
-  return answer === undefined || answer.outcome === 'renewed' ? undefined : abortCodeFor(answer);
+  if (answer === undefined || answer.outcome === 'renewed' || answer.outcome === 'held') return undefined;
+  return abortCodeFor(answer);
 }

@@ -19,7 +19,7 @@ const MAX_ODD_TRIES = 50;
 const MAX_ROOMLESS_TRIES = 30;
 
 /** Throws a TaskAborted once the lease is no longer trusted. */
-export async function insist<Answer>(lease: HeldLease, call: () => Promise<Answer>): Promise<Answer> {
+export function insist<Answer>(lease: HeldLease, call: () => Promise<Answer>): Promise<Answer> {
   return insistUnless(lease, call, () => false);
 }
 

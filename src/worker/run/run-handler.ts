@@ -153,16 +153,21 @@ type Report = () => Promise<CompleteOutcome | FailOutcome>;
 
 async function report(lease: HeldLease, run: Run, call: Report): Promise<RunOutcome> {
   try {
-    // The next attempt, or a replay, takes the branches of this one; but the outcome itself matters more.
-    await run.orderStored()?.catch((error: unknown) => {
-      if (error instanceof TaskAborted) throw error;
-      run.log.error({ err: error }, 'The order of outcomes could not be stored.');
-    });
+    const ordered = run.orderStored();
+    if (ordered !== undefined) await storedIfPossible(run, ordered);
     return toOutcome(lease, await insist(lease, call));
   } catch (error) {
     if (error instanceof TaskAborted) return outcomeOfLost(lease);
     throw error;
   }
+}
+
+/** The next attempt, or a replay, takes the branches of this one; but the outcome itself matters more. */
+async function storedIfPossible(run: Run, ordered: Promise<void>): Promise<void> {
+  await ordered.catch((error: unknown) => {
+    if (error instanceof TaskAborted) throw error;
+    run.log.error({ err: error }, 'The order of outcomes could not be stored.');
+  });
 }
 
 function toOutcome(lease: HeldLease, answer: CompleteOutcome | FailOutcome): RunOutcome {

@@ -14,7 +14,7 @@ const crew = useCrew();
 
 async function endedOf(kind: string): Promise<number> {
   const found = await crew.database.query<{ n: number }>(
-    `SELECT count(*) AS n FROM ff_outcome JOIN ff_execution USING (execution_id) JOIN ff_route USING (route_id)
+    `SELECT count(h.terminal_outcome) AS n FROM ff_attempt_history h JOIN ff_execution USING (execution_id) JOIN ff_route USING (route_id)
      WHERE kind = $1`,
     [kind],
   );

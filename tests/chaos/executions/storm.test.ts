@@ -60,9 +60,8 @@ test(
     await Promise.all(workers.map((worker) => worker.finish()));
     expect(await faultsOf(crew.database.url, kind)).toEqual([]);
     const found = await crew.database.query<{ n: number }>(
-      `SELECT count(*) AS n FROM ff_outcome o JOIN ff_body b USING (execution_id, partition_key)
-     JOIN ff_execution e USING (execution_id) JOIN ff_route r USING (route_id)
-     WHERE r.kind = $1 AND o.outcome = 'success' AND (o.result ->> 'doubled')::int = 2 * (b.payload ->> 'n')::int`,
+      `SELECT count(*) AS n FROM ff_attempt_history o JOIN ff_execution e USING (execution_id) JOIN ff_route r USING (route_id)
+     WHERE r.kind = $1 AND o.terminal_outcome = 'success' AND (o.result ->> 'doubled')::int = 2 * (e.payload ->> 'n')::int`,
       [kind],
     );
     expect(found.rows[0]!.n).toBe(submitted.length);

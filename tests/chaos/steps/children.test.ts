@@ -35,8 +35,8 @@ interface Killed {
 
 async function childrenOf(parent: ExecutionId): Promise<{ payload: number; attempts: number }[]> {
   const found = await crew.database.query<{ payload: number; attempts: number }>(
-    `SELECT b.payload::int AS payload, e.attempt_index + 1 AS attempts
-     FROM ff_execution e JOIN ff_body b USING (execution_id, partition_key)
+    `SELECT e.payload::int AS payload, e.attempt_index + 1 AS attempts
+     FROM ff_execution e
      WHERE e.parent_id = $1 ORDER BY 1`,
     [uuidOf(parent)],
   );

@@ -2,6 +2,7 @@
  * The attempts of one execution, page by page: the finished ones, the paused ones, and the one that is running.
  */
 import { describe, expect, it } from 'vitest';
+import type { ExecutionId } from '../../../src/index.ts';
 import { misplaced, newKind, useBench } from '../open.ts';
 
 const bench = useBench();
@@ -68,6 +69,40 @@ describe('attempts', () => {
     expect(await bench.engine.executions.listAttempts(id)).toEqual({ attempts: [], before: null });
     await expect(bench.engine.executions.listAttempts(misplaced(id))).rejects.toMatchObject({
       code: 'not_found',
+    });
+  });
+
+  it('do not include one that had not begun when its execution ended', async () => {
+    const shown = async (id: ExecutionId) => ({
+      listed: (await bench.engine.executions.listAttempts(id)).attempts.map((each) => each.attemptIndex),
+      described: (await bench.snapshot(id)).attempts.map((each) => each.attemptIndex),
+      byView: (
+        await bench.database.query<{ n: number }>(
+          'SELECT attempt_index AS n FROM ff_attempt WHERE execution_id = $1 ORDER BY 1 DESC',
+          [id.slice(id.lastIndexOf(':') + 1)],
+        )
+      ).rows.map(({ n }) => n),
+      result: await bench.engine.executions.result(id),
+    });
+    const result = { outcome: 'cancelled', message: 'no', by: 'operator' };
+    const queued = await bench.submit();
+    const waiting = await bench.running(RETRYING);
+    await bench.port.fail(waiting, { message: 'once', category: 'c' });
+    await bench.engine.cancel([queued, waiting.executionId], { reason: 'no' });
+    expect(await shown(queued)).toMatchObject({ listed: [], described: [], byView: [], result });
+    const failed = { listed: [0], described: [0], byView: [0] };
+    expect(await shown(waiting.executionId)).toMatchObject({ ...failed, result });
+    // Nor after a replay, which begins another one.
+    await bench.engine.executions.replay(waiting.executionId, { reason: 'again' });
+    expect(await shown(waiting.executionId)).toMatchObject(failed);
+    const again = await bench.claimOne(waiting.kind);
+    expect(await shown(waiting.executionId)).toMatchObject({ listed: [2, 0], byView: [2, 0] });
+    await bench.port.complete(again, 'late');
+    expect(await shown(waiting.executionId)).toMatchObject({
+      listed: [2, 0],
+      described: [0, 2],
+      byView: [2, 0],
+      result: { outcome: 'success', result: 'late' },
     });
   });
 });

@@ -93,31 +93,26 @@ export interface PlantedRow {
   route?: number;
 }
 
-/** Writes events of workers the regular way, and turns them into these rows before they are visible. */
+/** Writes these rows, consecutive ones of a family together, in one transaction. */
 export async function plantRows(database: TestDatabase, rows: readonly PlantedRow[]): Promise<void> {
-  const client = await database.connect();
-  await client.query('BEGIN');
-  const numbered = rows.map((row, index) => ({ ...row, marker: `planted-${index}` }));
-  await client.query(
-    `SELECT ff_tell('worker', array_agg('lost'::text), array_agg(m ORDER BY n), array_agg('{}'::jsonb))
-     FROM unnest($1::text[]) WITH ORDINALITY u(m, n)`,
-    [numbered.map(({ marker }) => marker)],
-  );
-  await client.query(
-    `UPDATE ff_event e SET family = p.family, event_type = p.event_type, namespace = p.namespace, detail = p.detail,
-       tags = coalesce(p.tags, '{}'), worker_instance_id = p.worker_instance_id, execution_id = p.execution_id,
-       partition_key = p.partition_key, flow_id = p.flow_id, route_id = r.route_id,
-       attempt_index = CASE WHEN p.execution_id IS NOT NULL THEN 0 END,
-       lease_epoch = CASE WHEN p.execution_id IS NOT NULL THEN 1 END
-     FROM jsonb_to_recordset($1) AS p(marker text, family ff_event_family, event_type text, namespace text, tags jsonb,
-       detail jsonb, worker_instance_id text, execution_id uuid, partition_key smallint, flow_id uuid, route integer)
+  await database.query(
+    `SELECT ff_log_events(min(p.family), 1700000000000, count(*), array_agg(p.event_type ORDER BY o),
+       array_agg(p.execution_id ORDER BY o), array_agg(p.partition_key ORDER BY o),
+       array_agg(CASE WHEN p.execution_id IS NOT NULL THEN 0 END ORDER BY o),
+       array_agg(CASE WHEN p.execution_id IS NOT NULL THEN 1::bigint END ORDER BY o),
+       array_agg(p.worker_instance_id ORDER BY o), array_agg(p.namespace ORDER BY o),
+       array_agg(coalesce(p.tags, '{}') ORDER BY o), array_agg(p.detail ORDER BY o), array_agg(r.route_id ORDER BY o),
+       array_agg(p.flow_id ORDER BY o))
+     FROM (SELECT *, o - row_number() OVER (PARTITION BY (family, execution_id IS NULL) ORDER BY o) AS island
+           FROM ROWS FROM (jsonb_to_recordset($1) AS (family ff_event_family, event_type text, namespace text, tags jsonb,
+             detail jsonb, worker_instance_id text, execution_id uuid, partition_key smallint, flow_id uuid, route integer))
+           WITH ORDINALITY p(family, event_type, namespace, tags, detail, worker_instance_id, execution_id, partition_key,
+             flow_id, route, o)) p
      LEFT JOIN (SELECT route_id, row_number() OVER (ORDER BY kind, lane) - 1 AS number FROM ff_route) r
        ON r.number = p.route
-     WHERE e.worker_instance_id = p.marker`,
-    [JSON.stringify(numbered)],
+     GROUP BY p.family, p.execution_id IS NULL, p.island ORDER BY min(o)`,
+    [JSON.stringify(rows)],
   );
-  await client.query('COMMIT');
-  await client.end();
 }
 
 /** One event of an execution: it is cancelled. */
@@ -168,7 +163,7 @@ const FIRST_ROWS = `
   CREATE TABLE public.first_runs AS SELECT * FROM ff_event_run;
   CREATE TABLE public.first_sequencer AS SELECT * FROM ff_sequencer`;
 const ANEW = `
-  TRUNCATE ff_event, ff_event_run, ff_sequencer, ff_consumer RESTART IDENTITY;
+  TRUNCATE ff_event_pack, ff_event_run, ff_sequencer, ff_consumer RESTART IDENTITY;
   INSERT INTO ff_event_run SELECT * FROM public.first_runs;
   INSERT INTO ff_sequencer SELECT * FROM public.first_sequencer`;
 
@@ -216,7 +211,7 @@ export async function restore(
   shift: bigint,
   identity = 'other/00000001',
 ): Promise<void> {
-  await database.query('UPDATE ff_event SET xid = (xid::text::bigint + $1::bigint)::text::xid8', [
+  await database.query('UPDATE ff_event_pack SET xid = (xid::text::bigint + $1::bigint)::text::xid8', [
     String(shift),
   ]);
   await database.query(

@@ -98,7 +98,7 @@ describe('a cancelled flow', () => {
       cancelFlow(announced, flow.flowId, { ...WHY, policy: 'let_finish', wait: 'members', signal }),
     ).rejects.toBe(gone);
     expect(await flow.state()).toBe('cancelling');
-    expect(ring.mock.calls).toMatchObject([[{ routes: 'all' }]]);
+    expect(ring.mock.calls.map(([hint]) => hint)).toMatchObject([{ routes: 'all' }]);
     expect(stir).toHaveBeenCalledTimes(1);
     await engine.close();
   });
@@ -202,12 +202,12 @@ describe('a finished flow', () => {
     const flow = await submitFlow(bench, [{ name: 'a' }, { name: 'b', after: ['a'] }]);
     await flow.complete('a');
     await bench.database.moveClock(25 * 3_600_000);
-    await runPass(context, retention, 500, new AbortController().signal);
+    await runPass(context, retention(), 500, new AbortController().signal);
     expect(await flow.states()).toMatchObject({ a: 'completed', b: 'waiting' });
     await flow.complete('b');
     // A postponed flow is checked again after an hour.
     await bench.database.moveClock(50 * 3_600_000);
-    await runPass(context, retention, 500, new AbortController().signal);
+    await runPass(context, retention(), 500, new AbortController().signal);
     expect(await bench.engine.flows.describe(flow.flowId)).toBeNull();
     for (const table of ['ff_edge', 'ff_edge_group', 'ff_member', 'ff_flow_progress']) {
       const left = await bench.database.query(`SELECT 1 FROM ${table} WHERE $1 LIKE '%' || flow_id::text`, [

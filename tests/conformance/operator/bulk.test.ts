@@ -193,7 +193,7 @@ describe('bulk leaves alone', () => {
     await worker.query('BEGIN');
     await worker.query(
       `SELECT * FROM ff_claim(ARRAY(SELECT route_id FROM ff_route WHERE kind = $1), ARRAY[NULL]::integer[], ARRAY[0],
-         1, 'w', 'w-1', gen_random_uuid(), 30000, '{}')`,
+         1, 'w', 'w-1', gen_random_uuid(), 30000)`,
       [kind],
     );
     const progress = told({ verb: 'cancel', ...WHY, filter });

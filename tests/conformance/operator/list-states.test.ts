@@ -215,6 +215,17 @@ describe('finished executions', () => {
     await expectSame({ namespace: other, states: ['completed'] }, []);
   });
 
+  it('are one list, whether or not they have a retention of their own', async () => {
+    const namespace = newKind();
+    const own = { policy: { retentionMs: 86_400_000 } };
+    const ids = await submitInTime([{}, own, own, {}, own, {}].map((more) => ({ namespace, ...more })));
+    for (const id of ids) {
+      await bench.database.moveClock(1);
+      await bench.engine.cancel(id, WHY);
+    }
+    await expectList({ namespace, states: ['cancelled'] }, ids.toReversed());
+  });
+
   it('are told apart by outcome, with their failure', async () => {
     const namespace = newKind();
     const done = await running({ namespace });

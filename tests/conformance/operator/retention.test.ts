@@ -45,7 +45,7 @@ const exists = async (id: ExecutionId): Promise<boolean> =>
 
 /** One pass with a default retention of a day. */
 function forget(batch = 500): ReturnType<typeof runPass> {
-  return runPass(context, retention, batch, signal);
+  return runPass(context, retention(), batch, signal);
 }
 
 async function ended(request: Partial<SubmitRequest> = {}): Promise<Claim> {
@@ -58,7 +58,8 @@ async function ended(request: Partial<SubmitRequest> = {}): Promise<Claim> {
 async function tracesOf(id: ExecutionId): Promise<Record<string, number>> {
   const tables = await bench.database.query<{ name: string }>(
     `SELECT table_name AS name FROM information_schema.columns JOIN information_schema.tables USING (table_schema, table_name)
-     WHERE column_name = 'execution_id' AND table_type = 'BASE TABLE' AND table_schema = $1 AND table_name LIKE 'ff\\_%'
+     WHERE column_name = 'execution_id' AND table_schema = $1 AND table_name LIKE 'ff\\_%'
+       AND CASE table_name WHEN 'ff_event' THEN true WHEN 'ff_event_pack' THEN false ELSE table_type = 'BASE TABLE' END
        AND NOT (SELECT relispartition FROM pg_class WHERE oid = to_regclass(table_name))`,
     [bench.database.schema],
   );
@@ -137,12 +138,10 @@ describe('a finished execution', () => {
     const before = await tracesOf(executionId);
     expect(Object.keys(before).toSorted()).toEqual([
       'ff_attempt_history',
-      'ff_body',
       'ff_child_wait',
       'ff_event',
       'ff_execution',
       'ff_idempotency',
-      'ff_outcome',
       'ff_progress',
       'ff_setback',
       'ff_step',

@@ -313,7 +313,7 @@ describe('a repeated call', () => {
 
 describe('spawn', () => {
   it('submits children that know their parent', async () => {
-    const parent = await bench.running();
+    const parent = await bench.running({ executionId: newId() });
     const [kind, executionId] = [newKind(), newId()];
     const spawned = await bench.port.spawn(parent, [
       { kind, executionId, payload: { n: 1 } },

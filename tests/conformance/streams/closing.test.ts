@@ -23,7 +23,7 @@ const HOUR_MS = 3_600_000;
 const WHY = { reason: 'why' };
 const AGAIN: ExecutionPolicy = { retry: { maxRetries: 1, backoff: { type: 'fixed', delayMs: HOUR_MS } } };
 const LOOK = /unnest\(\$1::uuid\[\], \$2::smallint\[\], \$3::integer\[\]\)/;
-const READ = /ff_frame x/;
+const READ = /ff_read_frames/;
 const NEVER = new Promise<never>(() => undefined);
 
 /** Finishes the execution that is tailed, as another process. */
@@ -306,7 +306,7 @@ describe('an execution past its retention', () => {
     await writer.worker.appendFrames(claim, [{ payload: 'x' }, { payload: { a: 1 }, mode: 'summary' }]);
     await writer.worker.complete(claim);
     await bench.database.moveClock(25 * HOUR_MS);
-    await runPass(context, retention, 500, new AbortController().signal);
+    await runPass(context, retention(), 500, new AbortController().signal);
     const { uuid } = parseExecutionId(claim.executionId);
     const left = await bench.database.query(
       `SELECT 1 FROM ff_frame WHERE execution_id = $1 UNION ALL SELECT 1 FROM ff_stream_meta WHERE execution_id = $1

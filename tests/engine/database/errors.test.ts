@@ -106,10 +106,10 @@ describe('no data is quoted', () => {
   it('by an error of the database, whose own message may contain it', async () => {
     const lease = await bench.running();
     await bench.database.query(
-      `ALTER TABLE ff_body ADD CONSTRAINT planted CHECK (payload->>'is' IS NULL) NOT VALID`,
+      `ALTER TABLE ff_execution ADD CONSTRAINT planted CHECK (payload->>'is' IS NULL) NOT VALID`,
     );
     await bench.database.query(
-      'ALTER TABLE ff_outcome ADD CONSTRAINT planted CHECK (result IS NULL) NOT VALID',
+      'ALTER TABLE ff_attempt_history ADD CONSTRAINT planted CHECK (result IS NULL) NOT VALID',
     );
     try {
       const errors = [
@@ -122,8 +122,8 @@ describe('no data is quoted', () => {
         withoutSecrets(error);
       }
     } finally {
-      await bench.database.query('ALTER TABLE ff_body DROP CONSTRAINT planted');
-      await bench.database.query('ALTER TABLE ff_outcome DROP CONSTRAINT planted');
+      await bench.database.query('ALTER TABLE ff_execution DROP CONSTRAINT planted');
+      await bench.database.query('ALTER TABLE ff_attempt_history DROP CONSTRAINT planted');
     }
   });
 });
@@ -144,7 +144,7 @@ describe('another isolation level than READ COMMITTED', () => {
     ],
     ff_lapse_leases: (uuid, partition) => [`ff_lapse_leases($1, $2, '{1}')`, [[uuid], [partition]]],
     ff_fire_timers: () => [`ff_fire_timers('{1}')`, []],
-    ff_claim: () => [`ff_claim('{1}', '{NULL}', '{0}', 1, 'w', 'w', gen_random_uuid(), 1000, '{}')`, []],
+    ff_claim: () => [`ff_claim('{1}', '{NULL}', '{0}', 1, 'w', 'w', gen_random_uuid(), 1000)`, []],
   };
   for (const [name, call] of Object.entries(CALLS)) {
     for (const level of ['REPEATABLE READ', 'SERIALIZABLE']) {

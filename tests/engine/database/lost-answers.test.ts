@@ -73,7 +73,7 @@ it('a signal is accepted, and what it resumes is announced', async () => {
   const condition = { kind: 'count', n: 1, by: 'signals', waitpoints: ['a'] } as const;
   await worker.suspend(claims[0]!, { waits: [{ name: 'a', condition }] });
   hints.length = 0;
-  lost = 'ff_deliver_signal(';
+  lost = 'ff_deliver_signals(';
   expect(await waitpoints.approve(executionId, 'a', { by: 'me' })).toMatchObject({
     outcome: 'accepted',
     effect: 'resumed',

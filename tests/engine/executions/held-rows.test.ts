@@ -155,7 +155,7 @@ describe('a row that a session locks', () => {
     const pids: number[] = [];
     for (const session of [await begin(), await begin()]) {
       pids.push(session.pid);
-      await session.client.query('SELECT FROM ff_lease WHERE execution_id = $1 FOR KEY SHARE', [
+      await session.client.query('SELECT FROM ff_execution WHERE execution_id = $1 FOR KEY SHARE', [
         uuidOf(claim.executionId),
       ]);
     }
@@ -168,7 +168,7 @@ describe('a row that a session locks', () => {
   it('and that itself waits is reported with the session at the head of the line', async () => {
     const claim = await runningFor(600_000);
     const { client, pid } = await begin();
-    await client.query('SELECT FROM ff_lease WHERE execution_id = $1 FOR KEY SHARE', [
+    await client.query('SELECT FROM ff_execution WHERE execution_id = $1 FOR KEY SHARE', [
       uuidOf(claim.executionId),
     ]);
     const completing = bench.port.complete(claim);

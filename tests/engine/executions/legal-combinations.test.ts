@@ -167,14 +167,16 @@ describe('the events of the log', () => {
       worker: WORKER_EVENTS,
     };
     const types = [...new Set(Object.values(known).flat()), 'toString', ''];
-    const { rows } = await database.query<{ family: string; types: string[] }>(
-      `SELECT f::text AS family, array_agg(t) FILTER (WHERE ff_is_known_event(f, t)) AS types
+    const { rows } = await database.query<{ family: string; types: string[]; packed: string[] }>(
+      `SELECT f::text AS family, array_agg(t) FILTER (WHERE ff_is_known_event(f, 1, t, NULL)) AS types,
+              array_agg(t) FILTER (WHERE ff_is_known_event(f, 2, NULL, ARRAY[t, t])) AS packed
        FROM unnest(enum_range(NULL::ff_event_family)) f, unnest($1::text[]) t GROUP BY 1`,
       [types],
     );
     const taken = Object.fromEntries(rows.map((row) => [row.family, row.types.toSorted()]));
     const sorted = Object.entries(known).map(([name, all]) => [name, all.toSorted()]);
     expect(taken).toEqual(Object.fromEntries(sorted));
+    expect(rows.map(({ packed }) => packed)).toEqual(rows.map((row) => row.types));
   });
 });
 

@@ -90,7 +90,7 @@ describe('one subscription too many', () => {
   afterEach(() => feed?.close(0));
 
   const source: FeedSource = {
-    bounds: async () => ({ floor: 1n, last: 0n }),
+    bounds: async () => ({ floor: 1n, last: 0n, isStandby: false }),
     read: async (after) => ({ events: [], to: after, atEnd: true }),
     outage: (reason) => ({ number: 1, reason }),
     wait: (_, signal) =>

@@ -319,8 +319,9 @@ for (const { title, call, code = 'invalid_input', field, says, values } of ALL) 
 describe('a filter over terminal states', () => {
   it('must name a namespace where there are too many', async () => {
     await bench.database.query(
-      `INSERT INTO ff_outcome (execution_id, ended_at_ms, attempt_index, outcome, partition_key, namespace)
-       SELECT gen_random_uuid(), 1, 0, 'skipped', 0, 'n' || n FROM generate_series(1, 1001) n`,
+      `INSERT INTO ff_attempt_history (execution_id, lease_epoch, ended_at_ms, attempt_index, terminal_outcome, partition_key,
+         namespace)
+       SELECT gen_random_uuid(), 1, 1, 0, 'skipped', 0, 'n' || n FROM generate_series(1, 1001) n`,
     );
     await expectRefused(
       bench.database,

@@ -46,7 +46,7 @@ async function openFollowing(): Promise<Following> {
   let reads = 0;
   const counted: PoolLike = {
     query(config) {
-      if (config.text.includes('ff_frame')) reads += 1;
+      if (config.text.includes('ff_read_frames')) reads += 1;
       return pool.query(config as pg.QueryConfig);
     },
   };

@@ -1,6 +1,6 @@
 /**
  * Races around the expiry of a lease: the reaper against the holder, a clock that advances while a call waits, and the
- * worker that comes back too late. The reaper never waits, and expiry is decided on the locked lease.
+ * worker that comes back too late. The reaper never waits, and expiry is decided on the locked row.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { tablesWaitedOn } from '../../../src/testing/stepper.ts';
@@ -10,7 +10,13 @@ import { arenaOn, claimAll, meet, runOut, saidTo, transaction } from '../arena.t
 import type { Arena, Expected, Meeting, Scene } from '../arena.ts';
 import { ask, type Lease } from '../calls.ts';
 import { endOfLog } from '../invariants.ts';
-import { holderAndLapse, renewTwice, waitPastExpiry } from './known-races.ts';
+import {
+  holderAndLapse,
+  renewBehindLock,
+  renewBesideLock,
+  renewTwice,
+  waitPastExpiry,
+} from './known-races.ts';
 import { callOf, OPERATIONS, type Operation } from './lease-answers.ts';
 
 let database: TestDatabase;
@@ -35,7 +41,7 @@ function toldTooLate(operation: Operation): { before: string; after: string; end
 describe('an expired lease', () => {
   it.each(OPERATIONS)('%s and lapse: the reaper skips it while the other holds it', async (operation) => {
     const { before, after, ends } = toldTooLate(operation);
-    const table = operation === 'renew' ? 'ff_lease' : 'ff_execution';
+    const table = operation === 'renew' ? null : 'ff_execution';
     await meet(arena, {
       given: runOut(1),
       a: ({ leases }) => callOf(arena.calls, operation, leases),
@@ -69,36 +75,39 @@ describe('a lease that expires meanwhile', () => {
     '%s and lapse: one decision, by when the locks were taken',
     async (verb) => {
       const outcomes = await holderAndLapse(arena, verb);
-      expect(tablesWaitedOn(outcomes)).toEqual([verb === 'renew' ? 'ff_lease' : 'ff_execution']);
+      expect(tablesWaitedOn(outcomes)).toEqual(verb === 'renew' ? [] : ['ff_execution']);
     },
   );
 
-  it('is extended by both of two renewals, and records the last', async () => {
-    expect(tablesWaitedOn(await renewTwice(arena))).toEqual(['ff_lease']);
+  it('is extended by both of two renewals, and lasts from the last; one that meets the other is told so', async () => {
+    await renewTwice(arena);
+  });
+
+  it('is not extended by a renewal that met a lock', async () => {
+    await renewBehindLock(arena);
+  });
+
+  it('is the only one that a worker loses when its execution stays locked', async () => {
+    await renewBesideLock(arena);
   });
 
   it.each([
-    ['complete', 'cancel', 'ff_execution'],
-    ['complete', 'renew', 'ff_lease'],
-    ['fail', 'cancel', 'ff_execution'],
-    ['fail', 'renew', 'ff_lease'],
-    ['release', 'cancel', 'ff_execution'],
-    ['release', 'renew', 'ff_lease'],
-    ['pause', 'cancel', 'ff_execution'],
-    ['pause', 'renew', 'ff_lease'],
-    ['renew', 'cancel', 'ff_lease'],
-    ['renew', 'renew', 'ff_lease'],
-  ] as const)(
-    'refuses a %s that waited behind a %s for %s until it was too late',
-    async (verb, blocker, table) => {
-      const outcomes = await waitPastExpiry(arena, verb, blocker);
-      expect(tablesWaitedOn(outcomes)).toEqual([table]);
-      const lateWaiters = outcomes.filter(
-        (outcome) => outcome.waited.includes('holder.call') && saidTo(outcome, 'holder') === 'lease_expired',
-      );
-      expect(lateWaiters.length, 'orders in which it waited past the expiry').toBeGreaterThan(0);
-    },
-  );
+    ['complete', 'cancel'],
+    ['complete', 'renew'],
+    ['fail', 'cancel'],
+    ['fail', 'renew'],
+    ['release', 'cancel'],
+    ['release', 'renew'],
+    ['pause', 'cancel'],
+    ['pause', 'renew'],
+  ] as const)('refuses a %s that waited behind a %s until it was too late', async (verb, blocker) => {
+    const outcomes = await waitPastExpiry(arena, verb, blocker);
+    expect(tablesWaitedOn(outcomes)).toEqual(['ff_execution']);
+    const lateWaiters = outcomes.filter(
+      (outcome) => outcome.waited.includes('holder.call') && saidTo(outcome, 'holder') === 'lease_expired',
+    );
+    expect(lateWaiters.length, 'orders in which it waited past the expiry').toBeGreaterThan(0);
+  });
 });
 
 describe('a worker that comes back after a takeover', () => {
@@ -120,18 +129,22 @@ describe('a worker that comes back after a takeover', () => {
     ['renew', 'renew'],
   ] as const)('may not %s, and the new owner may %s unharmed', async (late, verb) => {
     const accepted = { complete: 'completed', renew: 'renewed', release: 'released' }[verb];
-    // The late call is refused without touching the lease, so it and a renewal never wait for each other.
-    const waitsOn = late === 'renew' || verb === 'renew' ? null : 'ff_execution';
+    // A late renewal is refused without a lock. Any other locks the execution first, and a renewal does not wait for that.
+    const locks = late !== 'renew';
     const told: [string, string] = ['lease_expired', accepted];
+    const behindLate: Expected =
+      verb === 'renew'
+        ? { told: ['lease_expired', 'held'], waitsOn: null }
+        : { told, waitsOn: 'ff_execution' };
     await meet(arena, {
       given: takenOver,
       a: (scene) => callOf(arena.calls, late, oldOf(scene)),
       b: ({ leases }) => callOf(arena.calls, verb, leases),
       expected: {
         'a then b': { told, waitsOn: null },
-        'b meets a': { told, waitsOn: late === 'renew' ? null : waitsOn },
+        'b meets a': locks ? behindLate : { told, waitsOn: null },
         'b then a': { told, waitsOn: null },
-        'a meets b': { told, waitsOn },
+        'a meets b': { told, waitsOn: locks ? 'ff_execution' : null },
       },
     });
   });

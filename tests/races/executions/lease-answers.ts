@@ -116,9 +116,13 @@ export function answersInTurn(operations: Operation[]): string[] {
   });
 }
 
-/** The table the second operation waits on: a renewal takes the lease alone, all others the execution first. */
-export function tableBetween(first: Operation, second: Operation): string {
-  return first === 'renew' || second === 'renew' ? 'ff_lease' : 'ff_execution';
+/** What the second returns that is called while the first is open: a renewal never waits, all others wait for the row. */
+export function answersMeeting(
+  first: Operation,
+  second: Operation,
+): { told: string[]; waitsOn: string | null } {
+  if (second === 'renew') return { told: [ACCEPTED[first], 'held'], waitsOn: null };
+  return { told: answersInTurn([first, second]), waitsOn: 'ff_execution' };
 }
 
 export function callOf(calls: Calls, operation: Operation, leases: Lease[]): Call {

@@ -8,7 +8,7 @@ import { testDatabase } from '../../setup/database.ts';
 import { answersOf, arenaOn, due, leased, meet, runOut, saidTo, transaction, submitted } from '../arena.ts';
 import type { Arena, Expected, Meeting, Scene } from '../arena.ts';
 import { ask } from '../calls.ts';
-import { claimAndCancel } from './known-races.ts';
+import { claimAndCancel, claimTwice } from './known-races.ts';
 
 let database: TestDatabase;
 let arena: Arena;
@@ -39,12 +39,7 @@ function unhindered(aFirst: [string, string], bFirst: [string, string]): Record<
 
 describe('two claims', () => {
   it('never grant one execution twice, and do not wait for each other', async () => {
-    await meet(arena, {
-      given: submitted(1),
-      a: claimOne('w-1'),
-      b: claimOne('w-2'),
-      expected: unhindered(['claimed', 'nothing'], ['nothing', 'claimed']),
-    });
+    await claimTwice(arena);
   });
 
   it('of one each take different executions, even while the first is open', async () => {

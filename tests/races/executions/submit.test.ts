@@ -61,7 +61,10 @@ describe('two submissions of one id', () => {
         'a meets b': { told: ['duplicate', 'submitted'], waitsOn: 'ff_execution' },
       },
       check: async ({ ids }) => {
-        const found = await database.query('SELECT FROM ff_body WHERE execution_id = $1', ids.slice(0, 1));
+        const found = await database.query(
+          'SELECT FROM ff_execution WHERE execution_id = $1',
+          ids.slice(0, 1),
+        );
         expect(found.rowCount).toBe(1);
       },
     });

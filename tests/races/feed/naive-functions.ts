@@ -90,12 +90,14 @@ DECLARE
   v_last bigint;
   v_ev_ids bigint[];
   v_slots smallint[];
+  v_counts integer[];
 BEGIN
   PERFORM 1 FROM ff_sequencer FOR UPDATE;
   v_last := (SELECT seq_from + n - 1 ${LAST_RUN});
-  SELECT array_agg(u.ev_id), array_agg(u.slot) INTO v_ev_ids, v_slots FROM ff_unstamped(v_prev, v_cur, 0) u;
+  SELECT array_agg(u.ev_id), array_agg(u.slot), array_agg(u.n) INTO v_ev_ids, v_slots, v_counts
+  FROM ff_unstamped(v_prev, v_cur, 0) u;
   IF v_ev_ids IS NOT NULL THEN
-    v_last := v_last + ff_stamp(v_ev_ids, v_slots, v_last, v_cur);
+    v_last := v_last + ff_stamp(v_ev_ids, v_slots, v_counts, v_last, v_cur);
   END IF;
   RETURN QUERY SELECT v_last, coalesce(cardinality(v_ev_ids), 0)::bigint, 1::bigint;
 END $$`;
@@ -109,12 +111,12 @@ BEGIN
   WITH locked AS MATERIALIZED (SELECT 1 FROM ff_sequencer FOR UPDATE),
   last AS MATERIALIZED (SELECT r.seq_from + r.n - 1 AS position, r.snap FROM locked,
     (SELECT * ${LAST_RUN}) r)
-  SELECT last.position, pg_current_snapshot() AS snap, u.ev_ids, u.slots INTO v
+  SELECT last.position, pg_current_snapshot() AS snap, u.ev_ids, u.slots, u.counts INTO v
   FROM last CROSS JOIN LATERAL (
-    SELECT array_agg(n.ev_id) AS ev_ids, array_agg(n.slot) AS slots
+    SELECT array_agg(n.ev_id) AS ev_ids, array_agg(n.slot) AS slots, array_agg(n.n) AS counts
     FROM ff_unstamped(last.snap, pg_current_snapshot(), 0) n) u;
   IF v.ev_ids IS NOT NULL THEN
-    PERFORM ff_stamp(v.ev_ids, v.slots, v.position, v.snap);
+    PERFORM ff_stamp(v.ev_ids, v.slots, v.counts, v.position, v.snap);
   END IF;
   RETURN QUERY SELECT v.position, coalesce(cardinality(v.ev_ids), 0)::bigint, 1::bigint;
 END $$`;

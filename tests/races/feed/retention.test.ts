@@ -126,7 +126,7 @@ describe('a slot with a late event', () => {
     expect(outcomes).toHaveLength(30);
     expect(new Set(outcomes.map(didDrop))).toEqual(new Set([true, false]));
     const waited = outcomes.filter((outcome) => outcome.waited.includes('keeper.drop'));
-    expect(tablesWaitedOn(waited)).toContain('ff_event');
+    expect(tablesWaitedOn(waited)).toContain('ff_event_pack');
   });
 
   it.each(['naive_drop_unlooked', 'naive_drop_before_lock'])(
@@ -165,7 +165,7 @@ describe('a writer that saw the slot before it was closed', () => {
     });
     const waited = outcomes.filter((outcome) => outcome.waited.includes('writer.write') && didDrop(outcome));
     expect(waited.length, 'orders in which it waited for the slot to be emptied').toBeGreaterThan(0);
-    expect(tablesWaitedOn(waited)).toContain('ff_event');
+    expect(tablesWaitedOn(waited)).toContain('ff_event_pack');
   });
 
   it('commits before, after or while the next one is opened, and nothing is lost', LONG, async () => {
@@ -310,7 +310,7 @@ describe('a reader between two pages', () => {
     const got = new Set<string>();
     const outcomes = await raceWith(checkedPage, got);
     expect(got).toEqual(new Set(['oldest', 'position']));
-    expect(tablesWaitedOn(outcomes)).toContain('ff_event');
+    expect(tablesWaitedOn(outcomes)).toContain('ff_event_pack');
     expect(outcomes.filter(({ waited }) => waited.join().includes('reader.page')).length).toBeGreaterThan(0);
   });
 

@@ -46,10 +46,10 @@ const LOSSES: [title: string, names: Names, race: (arena: FlowArena) => Promise<
     /has a join that (counts|can be decided)/,
   ],
   [
-    'a loser that is stopped by its row alone keeps its lease',
+    'a loser that is stopped by its row alone loses its lease, and nobody is told',
     { siblings: 'naive_stop_by_row' },
     loserCompletes,
-    /has an orphan lease/,
+    /has a lease event without an end and without a lease/,
   ],
 ];
 

@@ -11,7 +11,7 @@ import type { TestDatabase } from '../../../src/testing/test-database.ts';
 import { testDatabase } from '../../setup/database.ts';
 import { alone, arenaOn, isBefore, saidTo, transaction } from '../arena.ts';
 import type { Arena, Scene } from '../arena.ts';
-import { ask, LEASE_MS, type Call } from '../calls.ts';
+import { ask, claimedBy, LEASE_MS, type Call } from '../calls.ts';
 import { endOfLog } from '../invariants.ts';
 
 let database: TestDatabase;
@@ -115,7 +115,7 @@ describe('a claim that names a lane', () => {
 
   it('takes the work of another lane it names besides the paused one', async () => {
     const claimBoth = (scene: Scene): Call => ({
-      sql: `SELECT * FROM ff_claim($1::int[], '{NULL,NULL}', '{0,0}', 10, 'w', 'w-1', $2, $3, '{}')`,
+      sql: claimedBy(`ff_claim($1::int[], '{NULL,NULL}', '{0,0}', 10, 'w', 'w-1', $2, $3)`),
       params: [[scene.routeId, scene['otherRoute']], randomUUID(), LEASE_MS],
     });
     await arena.race({

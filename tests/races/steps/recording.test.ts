@@ -60,7 +60,7 @@ function inTurn(
   };
 }
 
-const AT_LEASE = { behindA: 'ff_lease', behindB: 'ff_lease' };
+const IN_TURN = { behindA: 'ff_execution', behindB: 'ff_execution' };
 
 async function stepsOf({ ids }: Scene): Promise<unknown[]> {
   const found = await arena.through('SELECT value FROM ff_step WHERE execution_id = ANY ($1)', [ids]);
@@ -80,7 +80,7 @@ describe('recording a step', () => {
       given: leased(1),
       a: record(),
       b: ({ leases }) => arena.calls[name](leases),
-      expected: inTurn(['recorded', ended], [refused, ended], AT_LEASE),
+      expected: inTurn(['recorded', ended], [refused, ended], IN_TURN),
     });
   });
 
@@ -99,6 +99,31 @@ describe('recording a step', () => {
     });
   });
 
+  it('and renew and complete: an end waits for an open step, also when the row was renewed meanwhile', async () => {
+    await arena.race({
+      given: leased(1),
+      sessions: {
+        record: transaction(record()),
+        renew: transaction(({ leases }) => arena.calls.renew(leases)),
+        end: transaction(complete),
+      },
+      check: async (outcome, scene) => {
+        const open = (one: string, other: string) =>
+          isBefore(outcome, `${other}.call`, `${one}.call`) &&
+          isBefore(outcome, `${one}.call`, `${other}.COMMIT`);
+        // Only an end waits for others, and only a step for an end.
+        expect(outcome.waited.includes('end.call')).toBe(open('end', 'record') || open('end', 'renew'));
+        expect(outcome.waited).not.toContain('renew.call');
+        expect(saidTo(outcome, 'end')).toBe('completed');
+        // An end that waits for a renewal holds nothing yet.
+        const overtook = open('end', 'renew') && isBefore(outcome, 'record.call', 'renew.COMMIT');
+        const recorded = isBefore(outcome, 'record.call', 'end.call') || overtook;
+        expect(saidTo(outcome, 'record')).toBe(recorded ? 'recorded' : 'not_active');
+        expect(await stepsOf(scene)).toEqual(recorded ? [1] : []);
+      },
+    });
+  });
+
   it('and the reaper, with an expired lease: refused, and the reaper skips it', async () => {
     await meet(arena, {
       given: runOut(1),
@@ -108,7 +133,7 @@ describe('recording a step', () => {
         'a then b': { told: ['lease_expired', 'lapsed'], waitsOn: null },
         'b meets a': { told: ['lease_expired', 'nothing'], waitsOn: null },
         'b then a': { told: ['lease_expired', 'lapsed'], waitsOn: null },
-        'a meets b': { told: ['lease_expired', 'lapsed'], waitsOn: 'ff_lease' },
+        'a meets b': { told: ['lease_expired', 'lapsed'], waitsOn: 'ff_execution' },
       },
       check: async (scene) => expect(await stepsOf(scene)).toEqual([]),
     });
@@ -145,8 +170,8 @@ describe('recording a step', () => {
       a: record('from a'),
       b: record('from b'),
       expected: inTurn(['recorded', 'recorded again'], ['recorded again', 'recorded'], {
-        behindA: 'ff_lease or ff_step',
-        behindB: 'ff_lease or ff_step',
+        behindA: 'ff_execution or ff_step',
+        behindB: 'ff_execution or ff_step',
       }),
       check: async (scene) => expect(await stepsOf(scene)).toHaveLength(1),
     });
@@ -179,7 +204,7 @@ describe('recording a step', () => {
       given: leased(3),
       a: record(),
       b: ({ leases }) => arena.calls.complete(leases.toReversed()),
-      expected: inTurn([all('recorded'), all('completed')], [all('not_active'), all('completed')], AT_LEASE),
+      expected: inTurn([all('recorded'), all('completed')], [all('not_active'), all('completed')], IN_TURN),
     });
   });
 
@@ -234,7 +259,7 @@ describe('spawning', () => {
       given,
       a: spawn,
       b: end,
-      expected: inTurn(['submitted', word], ['not_active', word], AT_LEASE),
+      expected: inTurn(['submitted', word], ['not_active', word], IN_TURN),
       check: async (scene) => {
         const { rows } = await arena.through(
           `SELECT EXISTS (SELECT FROM ff_event WHERE execution_id = $1 AND family = 'completion') AS ended`,
@@ -268,8 +293,8 @@ describe('spawning', () => {
       a: spawn,
       b: spawn,
       expected: inTurn(['submitted', 'duplicate'], ['duplicate', 'submitted'], {
-        behindA: 'ff_execution or ff_lease',
-        behindB: 'ff_execution or ff_lease',
+        behindA: 'ff_execution',
+        behindB: 'ff_execution',
       }),
       check: async (scene) => expect(await parentOf(scene as Spawning)).toEqual(scene.ids),
     });
@@ -291,7 +316,7 @@ describe('progress', () => {
         expect(await progressOf(scene)).toEqual(first ? [50] : []);
         expect(saidTo(outcome, 'end')).toBe('completed');
         const met = outcome.waited.length > 0;
-        if (met) expect(tablesWaitedOn([outcome])).toEqual(['ff_lease']);
+        if (met) expect(tablesWaitedOn([outcome])).toEqual(['ff_execution']);
       },
     });
   });

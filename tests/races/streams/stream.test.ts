@@ -95,7 +95,7 @@ describe('two appends', () => {
 describe('an append and the end of its attempt', () => {
   it('by complete: it is written before the close, or refused', async () => {
     const outcomes = await appendAndComplete(arena);
-    expect(tablesWaitedOn(outcomes)).toEqual(['ff_lease']);
+    expect(tablesWaitedOn(outcomes)).toEqual(['ff_execution']);
   });
 
   it.each([
@@ -108,7 +108,7 @@ describe('an append and the end of its attempt', () => {
       given: written(),
       a: append(arena),
       b: ({ leases }) => arena.calls[verb](leases),
-      expected: inTurn(['appended', word], [refused, word], 'ff_lease'),
+      expected: inTurn(['appended', word], [refused, word], 'ff_execution'),
       check: (scene) => expectSound(arena, scene),
     });
   });
@@ -119,7 +119,7 @@ describe('an append and the end of its attempt', () => {
       given: written(),
       a: append(arena),
       b: ({ leases }) => arena.calls.pause(leases),
-      expected: inTurn(['appended', 'paused'], ['not_active', 'paused'], 'ff_lease'),
+      expected: inTurn(['appended', 'paused'], ['not_active', 'paused'], 'ff_execution'),
       check: async (scene) => {
         const found = await arena.through('SELECT * FROM ff_stream_meta WHERE execution_id = $1', [
           scene.ids[0],
@@ -136,7 +136,7 @@ describe('an append and the end of its attempt', () => {
       a: append(arena),
       b: ({ leases }) => arena.calls.lapse(leases),
       expected: {
-        ...inTurn(['lease_expired', 'lapsed'], ['lease_expired', 'lapsed'], 'ff_lease'),
+        ...inTurn(['lease_expired', 'lapsed'], ['lease_expired', 'lapsed'], 'ff_execution'),
         'b meets a': { told: ['lease_expired', 'nothing'], waitsOn: null },
       },
       check: async (scene) => expect(await payloadsOf(arena, scene)).toEqual([]),

@@ -30,6 +30,7 @@ afterAll(() => close?.());
 class Bells implements HubBells {
   readonly #watchers = new Set<(hint: Hint) => boolean>();
   askForStreams = (): void => undefined;
+  watchFrames = () => (): void => undefined;
   watch = (watcher: (hint: Hint) => boolean): (() => void) => {
     this.#watchers.add(watcher);
     return () => this.#watchers.delete(watcher);
@@ -219,7 +220,7 @@ describe('a call that waits', () => {
     let reads = 0;
     const counted: PoolLike = {
       query(config) {
-        if (config.text.includes('ff_frame x')) reads += 1;
+        if (config.text.includes('ff_read_frames')) reads += 1;
         return pool.query(config as pg.QueryConfig);
       },
     };

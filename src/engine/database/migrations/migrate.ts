@@ -62,7 +62,7 @@ const WORKING_TABLES = [
   'ff_stream_summary',
   'ff_suspension',
   'ff_waitpoint',
-  'ff_body',
+  'ff_policy',
   'ff_child_wait',
   'ff_consumer',
   'ff_end_order',
@@ -70,8 +70,7 @@ const WORKING_TABLES = [
   'ff_execution',
   'ff_idempotency',
   'ff_lane',
-  'ff_lease',
-  'ff_outcome',
+  'ff_grant',
   'ff_progress',
   'ff_ready',
   'ff_reconciler',
@@ -270,8 +269,8 @@ async function grantUse(client: pg.Client, schema: string, role: string): Promis
   await client.query(`GRANT SELECT ON ALL TABLES ${inSchema}`);
   await client.query(`GRANT INSERT, UPDATE, DELETE ON ${WORKING_TABLES.join(', ')} TO ${to}`);
   // The log is append-only, and its writer does not choose the transaction id; old slots are truncated.
-  await client.query(`GRANT INSERT (${await writtenColumns(client)}) ON ff_event TO ${to}`);
-  await client.query(`GRANT TRUNCATE ON ff_event, ${EVENT_SLOTS.join(', ')} TO ${to}`);
+  await client.query(`GRANT INSERT (${await writtenColumns(client)}) ON ff_event_pack TO ${to}`);
+  await client.query(`GRANT TRUNCATE ON ff_event_pack, ${EVENT_SLOTS.join(', ')} TO ${to}`);
   await client.query(`GRANT USAGE ON ALL SEQUENCES ${inSchema}`);
   await client.query(`GRANT EXECUTE ON ALL FUNCTIONS ${inSchema}`);
 }
@@ -280,7 +279,7 @@ async function grantUse(client: pg.Client, schema: string, role: string): Promis
 async function writtenColumns(client: pg.Client): Promise<string> {
   const found = await client.query<{ names: string }>(
     `SELECT string_agg(quote_ident(attname), ', ') AS names FROM pg_attribute
-     WHERE attrelid = 'ff_event'::regclass AND attnum > 0 AND NOT attisdropped AND attname NOT IN ('ev_id', 'xid')`,
+     WHERE attrelid = 'ff_event_pack'::regclass AND attnum > 0 AND NOT attisdropped AND attname NOT IN ('ev_id', 'xid')`,
   );
   return found.rows[0]!.names;
 }

@@ -2,14 +2,14 @@
  * Claims executions for a worker from the routes it can run, with one statement, or two when several lanes take turns.
  */
 import { randomUUID } from 'node:crypto';
-import { parseExecutionId } from '../../../contract/ids.ts';
+import { formatExecutionId } from '../../../contract/ids.ts';
 import { whole } from '../../../contract/shape/kinds.ts';
 import { LIMITS } from '../../../contract/limits.ts';
 import type { Claim, ClaimRequest, ClaimResult } from '../../../contract/protocol.ts';
-import { partOf } from '../../database/columns.ts';
-import { CLAIM, type ClaimAnswer, type ClaimCall, type ClaimRow } from './claims.sql.ts';
+import type { ClaimAnswer, ClaimCall, ClaimRow } from './claims.sql.ts';
 import type { KnownRoute } from './routes.sql.ts';
 import { shape } from '../../../contract/shape/shape.ts';
+import { leaseIdOf } from '../../../model/lease-id.ts';
 import type { RouteDemand } from '../../../model/routes.ts';
 import { announce, type Answer } from '../../kit/announce.ts';
 import { SeekPositions, type DemandMemory } from './seek-positions.ts';
@@ -70,7 +70,7 @@ function handOn(context: EngineContext, request: ClaimRequest, demand: RouteDema
 function announceContinued(context: EngineContext, rows: readonly ClaimRow[]): void {
   const answers = rows
     .filter((row) => row.resumed)
-    .map(({ executionId }): Answer => ({ uuid: parseExecutionId(executionId).uuid, outcome: 'continued' }));
+    .map(({ uuid }): Answer => ({ uuid, outcome: 'continued' }));
   announce(context, answers);
 }
 
@@ -113,16 +113,15 @@ async function claimRound(
   memory: DemandMemory,
 ): Promise<ClaimAnswer> {
   const routeIds = routes.map((route) => route.routeId);
-  const quietRoutes = routes.filter((route) => !route.renewalEvents).map((route) => route.routeId);
   const ask = async (entries: ClaimCall['entries']): Promise<ClaimAnswer> => {
     const limit = request.limit - rows.length;
-    const call = { ...request, entries, limit, quietRoutes, claimId: randomUUID() };
+    const call = { ...request, entries, limit, claimId: randomUUID() };
     const answer = await claimSurely(context, call).catch((error: unknown) => {
       if (rows.length === 0) throw error;
       return NOTHING;
     });
     memory.seek.learn(answer.rows, limit, performance.now());
-    rows.push(...answer.rows);
+    for (const row of answer.rows) rows.push(row);
     return answer;
   };
   const seeking = memory.seek.seekingEntries(routeIds, performance.now());
@@ -163,6 +162,25 @@ function memoryFor(context: EngineContext, request: ClaimRequest): DemandMemory 
 function toClaims(context: EngineContext, rows: readonly ClaimRow[], { leaseMs }: ClaimRequest): Claim[] {
   return rows.map((row) => {
     const { kind, lane } = context.routes.get(row.routeId)!;
-    return { ...partOf(CLAIM, row), kind, lane, leaseMs };
+    return {
+      executionId: formatExecutionId(row.partition, row.uuid),
+      attemptIndex: row.attemptIndex,
+      leaseEpoch: row.leaseEpoch,
+      leaseId: leaseIdOf(row.uuid, row.leaseEpoch),
+      kind,
+      lane,
+      namespace: row.namespace,
+      priority: row.priority,
+      tags: row.tags,
+      payload: row.payload,
+      retryCount: row.retryCount,
+      resumed: row.resumed,
+      reclaimed: row.reclaimed,
+      createdAtMs: row.createdAtMs,
+      generation: row.generation,
+      // A flow and its members have one partition.
+      flowId: row.flowUuid === null ? null : formatExecutionId(row.partition, row.flowUuid),
+      leaseMs,
+    };
   });
 }

@@ -5,8 +5,8 @@
  */
 import { isEngineError } from '../../../contract/errors.ts';
 import type { ClaimRequest } from '../../../contract/protocol.ts';
-import { parseExecutionId } from '../../../contract/ids.ts';
-import { renewLeases, type LeaseKey } from '../executions.sql.ts';
+import { leaseIdOf } from '../../../model/lease-id.ts';
+import { renewLeases } from '../executions.sql.ts';
 import {
   claimExecutions,
   readClaims,
@@ -54,14 +54,16 @@ export async function recoverClaims(context: EngineContext, request: ClaimReques
       mine.flatMap((doubtful) => doubtful.handedOut),
       request.limit,
     );
-    const alive = rows.length === 0 ? [] : await renewFound(context, rows, request.leaseMs);
+    const { alive, held } =
+      rows.length === 0 ? { alive: [], held: [] } : await renewFound(context, rows, request.leaseMs);
     for (const doubtful of mine) {
-      const found = rows.filter((row) => row.claimId === doubtful.claimId);
-      doubtful.handedOut.push(...found.map((row) => row.leaseId));
+      const found = rows.filter((row) => row.claimId === doubtful.claimId && !held.includes(row));
+      doubtful.handedOut.push(...found.map((row) => leaseIdOf(row.uuid, row.leaseEpoch)));
     }
     // A claim with any lease has committed, and fewer rows than the limit means that all were found. One without any
     // may still be under way.
-    if (rows.length < request.limit) open = mine.filter((doubtful) => doubtful.handedOut.length === 0);
+    if (rows.length < request.limit && held.length === 0)
+      open = mine.filter((doubtful) => doubtful.handedOut.length === 0);
     return alive;
   } finally {
     context.doubtful.push(...open);
@@ -77,14 +79,15 @@ function takeDoubtful(context: EngineContext, workerInstanceId: string): Doubtfu
   return mine;
 }
 
-async function renewFound(context: EngineContext, rows: ClaimRow[], leaseMs: number): Promise<ClaimRow[]> {
+/** Those that another transaction has locked are found again by the next claim. */
+async function renewFound<Row extends ClaimRow>(
+  context: EngineContext,
+  rows: Row[],
+  leaseMs: number,
+): Promise<{ alive: Row[]; held: Row[] }> {
   await context.routes.refresh();
-  const keys = rows.map(toKey);
-  const answers = await renewLeases(context.database, keys, leaseMs);
-  const alive = new Set(answers.flatMap((row) => (row.outcome === 'renewed' ? [row.uuid] : [])));
-  return rows.filter((_, index) => alive.has(keys[index]!.uuid));
-}
-
-function toKey({ executionId, attemptIndex, leaseEpoch }: ClaimRow): LeaseKey {
-  return { ...parseExecutionId(executionId), attemptIndex, leaseEpoch };
+  const answers = await renewLeases(context.database, rows, leaseMs);
+  const outcomes = new Map(answers.map((row) => [row.uuid, row.outcome]));
+  const those = (outcome: string): Row[] => rows.filter((row) => outcomes.get(row.uuid) === outcome);
+  return { alive: those('renewed'), held: those('held') };
 }

@@ -8,10 +8,10 @@ import { columnsOf, withColumns, type RowOf } from '../../database/columns.ts';
 import { run, type Database } from '../../database/database.ts';
 import { routesJson, type InternedRoute, type SubmitRoute } from '../executions.sql.ts';
 
-/** A route with the settings of its lane. */
+/** A route, and whether its lane is paused. */
 const ROUTE = withColumns(
   columnsOf<Route>('r')('routeId', 'lane', 'kind', 'capabilities'),
-  columnsOf<{ paused: boolean; renewalEvents: boolean }>('l')('paused', 'renewalEvents'),
+  columnsOf<{ paused: boolean }>('l')('paused'),
 );
 export type KnownRoute = RowOf<typeof ROUTE>;
 
@@ -68,6 +68,16 @@ export async function listIdleRoutes(
     repeatable: 'yes',
   });
   return { routes: rows, barrier: rows[0]?.barrier ?? '0' };
+}
+
+/** Takes policies as JSON strings; those over the limit are left out. */
+export async function internPolicies(database: Database, policies: readonly string[]): Promise<void> {
+  await run(database, {
+    doing: 'interning policies',
+    text: `SELECT ${database.prefix}ff_intern_policies($1::text[]::jsonb[], $2)`,
+    params: [[...new Set(policies)], LIMITS.policies],
+    repeatable: 'yes',
+  });
 }
 
 /** Whether every transaction older than the barrier has ended. */

@@ -78,8 +78,13 @@ function settle(mark: Mark, nowMs: number): void {
 
 function highestPerQueue(rows: readonly ClaimRow[]): Map<string, number> {
   const highest = new Map<string, number>();
+  // Neighbours mostly come from one queue.
+  let [routeId, priority, key] = [-1, 0, ''];
   for (const row of rows) {
-    const key = `${row.routeId}:${-row.priority}`;
+    if (row.routeId !== routeId || row.priority !== priority) {
+      [routeId, priority] = [row.routeId, row.priority];
+      key = `${routeId}:${-priority}`;
+    }
     highest.set(key, Math.max(row.seq, highest.get(key) ?? 0));
   }
   return highest;

@@ -1,10 +1,10 @@
 /**
- * Generates ids of executions, of the members of a flow, and of flows.
+ * Generates ids of executions, of children and the members of a flow, and of flows.
  */
 import { randomFillSync } from 'node:crypto';
 import { mintExecution, type ParsedExecutionId } from '../../../contract/ids.ts';
 
-/** Ids for members of one flow, in its partition. */
+/** Ids in one partition: that of a flow for its members, that of an execution for its children. */
 export function mintFor(partition: number): () => ParsedExecutionId {
   const mint = newMint();
   return () => ({ uuid: mint().uuid, partition });

@@ -46,7 +46,7 @@ import { idempotencyOf } from './idempotency.ts';
 import { knowingRoutes } from './interning.ts';
 import { encodeJson } from '../../../model/json.ts';
 import { normaliseCapabilities } from '../../../model/capabilities.ts';
-import { newMint } from './mint.ts';
+import { mintFor, newMint } from './mint.ts';
 import { encodePolicy, executionPolicy } from './policy.ts';
 import { leaseKey, toRefusal } from '../../kit/answers.ts';
 import { toCall, type CheckedRequest } from './submit-call.ts';
@@ -121,15 +121,13 @@ export function createSubmits(context: EngineContext, defaultPolicy: DefaultPoli
     },
     async many(requests, options) {
       submitOptions.check(options, 'options');
-      const entries = checkRequests(requests, defaultPolicy);
+      const entries = checkRequests(requests, defaultPolicy, newMint());
       return entries.length === 0 ? [] : submit(context, entries, options);
     },
     async spawn(lease, requests) {
       const parent = leaseKey(lease, 'lease');
-      const entries = checkRequests(requests, defaultPolicy);
-      // A child is identified by its id, which is derived from its parent's.
-      if (entries.some((entry) => entry.idempotency !== null))
-        refuse('requests', 'cannot have idempotency keys');
+      const entries = checkRequests(requests, defaultPolicy, mintFor(parent.partition));
+      checkChildren(entries, parent.partition);
       return entries.length === 0 ? { outcome: 'spawned', children: [] } : spawns.add({ parent, entries });
     },
     async settled() {
@@ -138,14 +136,27 @@ export function createSubmits(context: EngineContext, defaultPolicy: DefaultPoli
   };
 }
 
-function checkRequests(requests: readonly SubmitRequest[], defaultPolicy: DefaultPolicy): CheckedRequest[] {
+function checkRequests(
+  requests: readonly SubmitRequest[],
+  defaultPolicy: DefaultPolicy,
+  mint: () => ParsedExecutionId,
+): CheckedRequest[] {
   submitRequests.check(requests, 'requests');
-  const mint = newMint();
   const entries = Array.from(requests, (request, index) =>
     checkRequest(request, `requests[${index}]`, mint, defaultPolicy),
   );
   checkBytes(entries);
   return entries;
+}
+
+/** A child is identified by its id, and lives where its parent does: its end and the parent's timer are one commit. */
+function checkChildren(entries: readonly CheckedRequest[], partition: number): void {
+  entries.forEach((entry, index) => {
+    if (entry.idempotency !== null) refuse('requests', 'cannot have idempotency keys');
+    if (entry.partition === partition) return;
+    const what = `is not in partition ${partition}, where its parent is`;
+    refuse(`requests[${index}].executionId`, what, 'invalid_id');
+  });
 }
 
 /** Children to be submitted for one parent. */

@@ -1,0 +1,169 @@
+/**
+ * Calls the SQL functions that append to streams: to one, and to many at once. Only statements, no decisions.
+ */
+import type { AppendOutcome } from '../../contract/streams.ts';
+import type { EncodedFrame } from '../../model/frames.ts';
+import { columns, columnsOf, withColumns, type RowOf } from '../database/columns.ts';
+import { run, type Database } from '../database/database.ts';
+import { hintChannel } from '../database/names.ts';
+import type { Refused } from '../executions/answered.sql.ts';
+import type { LeaseKey } from '../executions/executions.sql.ts';
+
+export interface AppendCall {
+  lease: LeaseKey;
+  appendId: string;
+  frames: readonly EncodedFrame[];
+  ttlMs: number;
+  floor: number;
+  ceiling: number;
+  alpha: number;
+  maxDocumentBytes: number;
+}
+
+type Appended = Extract<AppendOutcome, { outcome: 'appended' }>;
+
+const APPENDED = columnsOf<
+  Refused & Pick<Appended, 'totalBytes' | 'summaryVersion'> & { tsMs: number; lastSeq: number }
+>()(
+  'outcome',
+  'lifecyclePhase',
+  'terminalOutcome',
+  'leaseEpoch',
+  'tsMs',
+  'lastSeq',
+  'totalBytes',
+  'summaryVersion',
+);
+export type AppendAnswer = RowOf<typeof APPENDED>;
+
+/** With the notification inside the transaction, if there is to be one. */
+const NOTIFYING = withColumns(
+  APPENDED,
+  columns<{ notified: string | null }>({
+    notified: `CASE WHEN $20::text IS NOT NULL AND outcome = 'appended' THEN
+      pg_notify($21, $20 || concat_ws(',', ts_ms, last_seq, total_bytes, prev_ts_ms) || ']}')::text END`,
+  }),
+);
+
+/**
+ * Repeatable, because of its appendId. `patienceMs`: how long it waits for a lock, without a limit if null.
+ * `notification` is sent in the same transaction if it appends; continued by the numbers of the last frame and of the
+ * one before.
+ */
+export async function appendFrames(
+  database: Database,
+  call: AppendCall,
+  patienceMs: number | null,
+  notification: string | null = null,
+): Promise<AppendAnswer> {
+  const { lease } = call;
+  const rows = await run(database, {
+    doing: 'appending frames',
+    columns: NOTIFYING,
+    text: `SELECT ${NOTIFYING.list} FROM ${database.prefix}ff_append_frames($1::uuid, $2::smallint, $3::integer, $4::bigint, $5::uuid, $6::text[],
+      $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::integer[], $13::bytea[], $14::bigint, $15::integer,
+      $16::integer, $17::double precision, $18::integer, $19::integer)`,
+    params: [
+      lease.uuid,
+      lease.partition,
+      lease.attemptIndex,
+      lease.leaseEpoch,
+      call.appendId,
+      ...frameParams(call.frames),
+      call.ttlMs,
+      call.floor,
+      call.ceiling,
+      call.alpha,
+      call.maxDocumentBytes,
+      patienceMs,
+      notification,
+      hintChannel(database.schema),
+    ],
+    repeatable: 'yes',
+    ...(patienceMs === null ? {} : { waits: 'once' as const }),
+  });
+  return rows[0]!;
+}
+
+function frameParams(frames: readonly EncodedFrame[]): unknown[] {
+  return [
+    frames.map((frame) => frame.mode),
+    frames.map((frame) => frame.encoding),
+    frames.map((frame) => frame.frameType),
+    frames.map((frame) => frame.correlationId ?? null),
+    frames.map((frame) => frame.step?.name ?? null),
+    frames.map((frame) => frame.step?.key ?? null),
+    frames.map((frame) => frame.step?.tryIndex ?? null),
+    frames.map(({ payload }) => Buffer.from(payload.buffer, payload.byteOffset, payload.byteLength)),
+  ];
+}
+
+const APPENDED_TOGETHER = columnsOf<
+  Pick<AppendAnswer, 'tsMs' | 'lastSeq' | 'totalBytes' | 'summaryVersion'> & { place: number }
+>()('place', 'tsMs', 'lastSeq', 'totalBytes', 'summaryVersion');
+
+/**
+ * Appends to different streams, by the best-effort options of the first call. Undefined for a call that needs a statement of its own:
+ * nothing of it is written.
+ */
+export async function appendToStreams(
+  database: Database,
+  calls: readonly AppendCall[],
+  patienceMs: number,
+): Promise<(AppendAnswer | undefined)[]> {
+  const leases = calls.map((call) => call.lease);
+  const { ttlMs, floor, ceiling, alpha, maxDocumentBytes } = calls[0]!;
+  const rows = await run(database, {
+    doing: 'appending frames',
+    columns: APPENDED_TOGETHER,
+    text: `SELECT ${APPENDED_TOGETHER.list} FROM ${database.prefix}ff_append_streams($1::uuid[], $2::smallint[], $3::integer[], $4::bigint[],
+      $5::uuid[], $6::integer[], $7::integer[], $8::bigint[], $9::integer[], $10::integer[], $11::integer[], $12::text[], $13::text[],
+      $14::text[], $15::text[], $16::text[], $17::text[], $18::integer[], $19::bytea[], $20::bigint, $21::integer, $22::integer,
+      $23::double precision, $24::integer, $25::integer)`,
+    params: [
+      leases.map((lease) => lease.uuid),
+      leases.map((lease) => lease.partition),
+      leases.map((lease) => lease.attemptIndex),
+      leases.map((lease) => lease.leaseEpoch),
+      calls.map((call) => call.appendId),
+      calls.map((call) => call.frames.length),
+      calls.map((call) => call.frames.filter((frame) => frame.mode === 'best_effort').length),
+      calls.map((call) => call.frames.reduce((sum, frame) => sum + frame.payload.length, 0)),
+      calls.flatMap((call, place) => call.frames.map(() => place + 1)),
+      calls.flatMap((call) => call.frames.map((_, place) => place + 1)),
+      calls.flatMap((call) => patchesAfter(call.frames)),
+      ...frameParams(calls.flatMap((call) => call.frames)),
+      ttlMs,
+      floor,
+      ceiling,
+      alpha,
+      maxDocumentBytes,
+      patienceMs,
+    ],
+    repeatable: 'yes',
+    waits: 'once',
+  });
+  const answers: (AppendAnswer | undefined)[] = calls.map(() => undefined);
+  for (const { place, ...row } of rows) {
+    const { leaseEpoch } = leases[place - 1]!;
+    answers[place - 1] = {
+      ...row,
+      outcome: 'appended',
+      lifecyclePhase: 'active',
+      terminalOutcome: 'none',
+      leaseEpoch,
+    };
+  }
+  return answers;
+}
+
+/** For each patch how many follow it, negated; null for other frames. */
+function patchesAfter(frames: readonly EncodedFrame[]): (number | null)[] {
+  let after = 0;
+  const places = frames.toReversed().map((frame) => {
+    if (frame.mode !== 'summary') return null;
+    after -= 1;
+    return after + 1;
+  });
+  return places.toReversed();
+}
