@@ -1115,9 +1115,9 @@ CREATE TABLE ff_worker (
 --   md5 63edcc92574ab4ef35f08529cb1c4f40
 
 -- function ff_advance_ended(p_rows ff_locked[], p_after uuid[])
---   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
---   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
---   md5 1c5ab2739490445ebb7020ffc58d0840
+--   returns json
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 9df9ceffb6b53ea3fa0492c4d755a23b
 
 -- function ff_also_given_up(p_before bigint[], p_last bigint)
 --   returns bigint[]
@@ -1199,10 +1199,10 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 eb85c7244bdde703573aab9f609712c2
 
--- function ff_complete(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_results jsonb[])
---   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
---   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 52abca6f3b683a2d6cbeaaae8d61d2a8
+-- function ff_complete(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_results jsonb[], OUT told boolean, OUT others json, OUT effects json)
+--   returns record
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 beb7a644d6d2ffd5fade6189c059da53
 
 -- function ff_condition_met(p_condition jsonb, p_execution uuid, p_until integer DEFAULT 2147483647)
 --   returns boolean
@@ -1349,10 +1349,10 @@ CREATE TABLE ff_worker (
 --   plpgsql STABLE PARALLEL UNSAFE COST 100
 --   md5 a89b2b06a81b8de8d65b81e4acdd17c3
 
--- function ff_fail(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_messages text[], p_categories text[], p_retry_afters bigint[], p_terminals boolean[])
---   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
---   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 d594e0e6cdd0d2e8e7db57dfb593a77d
+-- function ff_fail(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_messages text[], p_categories text[], p_retry_afters bigint[], p_terminals boolean[], OUT answers json, OUT others json, OUT effects json)
+--   returns record
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 baff44c1f9d40d3afe066b35c89c6564
 
 -- function ff_find_routes(p_routes jsonb, p_now bigint)
 --   returns integer[]
@@ -1744,6 +1744,11 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
 --   md5 a89a93a8ef3c470e1bee69691ac48cd3
 
+-- function ff_refusals_json(p_verb text, p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_accepted uuid[])
+--   returns json
+--   sql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 53ad76955be948225a12a0f745ba0527
+
 -- function ff_refuse_circle(p_ups uuid[], p_downs uuid[])
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
@@ -1759,10 +1764,10 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 d9020e57dc7a144d9efd308aa120fdde
 
--- function ff_release(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[])
---   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
---   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 716ad5278f45e47987c2f7d0532a1bf2
+-- function ff_release(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], OUT answers json, OUT others json)
+--   returns record
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 dcd85d1b8425a80f10dfc5b9d0b46e75
 
 -- function ff_renew(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_lease_ms bigint)
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
@@ -1897,12 +1902,27 @@ CREATE TABLE ff_worker (
 -- function ff_settle(p_transition text, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_details jsonb[] DEFAULT NULL::jsonb[], p_deadlines bigint[] DEFAULT NULL::bigint[], p_flow text DEFAULT 'later'::text)
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 fcce2514bdb9777a20e87f054536b464
+--   md5 c6255d7d6ba3682e5b5b43d8fdaff87d
+
+-- function ff_settle_attempts(t ff_transition, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_given_up integer, p_now bigint)
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 c915731bcc821a44b049b74c120962cb
+
+-- function ff_settle_events(t ff_transition, p_rows ff_locked[], p_leased boolean, p_actor text, p_details jsonb[], p_now bigint)
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 4fc0180b7f1156949c493d08c101ac1b
 
 -- function ff_settle_paused(t ff_transition, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_given_up integer, p_now bigint)
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 10e4b020805c932028b86334dfc39e64
+
+-- function ff_settle_queue(t ff_transition, p_rows ff_locked[], p_dues bigint[], p_deadlines bigint[], p_now bigint)
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 ec6910c32211f947cba235c922e31fd1
 
 -- function ff_settle_resumed(p_rows ff_locked[], p_delays bigint[], p_details jsonb[])
 --   returns void
@@ -2022,7 +2042,7 @@ CREATE TABLE ff_worker (
 -- function ff_tell_locked(p_family ff_event_family, p_type text, p_now bigint, p_rows ff_locked[], p_details jsonb[], p_attempt_step integer DEFAULT 0, p_epoch_step integer DEFAULT 0)
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 91d350479f3c440e8af96ef149d9da85
+--   md5 0583dea069c63f4823ccdf8822c6931f
 
 -- function ff_tell_lost_ends(p_flow uuid, p_execution uuid, p_limit integer)
 --   returns TABLE(found bigint, flow_id uuid, execution_id uuid)

@@ -30,9 +30,9 @@ a AS MATERIALIZED (
            (c.p -> 'leaseEpoch' ->> (i.ordinality - 1)::int)::bigint AS epoch,
            (c.p -> 'seq' ->> (i.ordinality - 1)::int)::bigint AS seq
     FROM json_array_elements_text(c.p -> 'uuid') WITH ORDINALITY i) q)
-SELECT a.after AS after, count(*) AS done
+SELECT a.after AS after, cardinality(a.ids) AS done
 FROM a CROSS JOIN LATERAL flowfabric.ff_complete(a.ids, a.parts, a.attempts, a.epochs, a.results) d
-WHERE d.outcome = 'completed' GROUP BY a.after \\gset
+WHERE d.others IS NULL \\gset
 `;
 
 /** Beside the server's programs, or on the PATH; undefined when there is none. */

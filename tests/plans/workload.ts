@@ -151,13 +151,19 @@ export interface Calls {
   awaitChildren(leases: readonly LeaseKey[], children: readonly string[]): Promise<unknown[]>;
 }
 
+async function complete(database: Database, leases: readonly LeaseKey[]): Promise<unknown[]> {
+  const rows = leases.map((lease) => ({ ...lease, result: '{"done": true}' }));
+  const { others } = await completeExecutions(database, rows);
+  const refused = new Set(others?.map((other) => other.uuid));
+  return [...leases.filter((lease) => !refused.has(lease.uuid)), ...(others ?? [])];
+}
+
 export function callsOn(database: Database): Calls {
-  const fail = (leases: readonly LeaseKey[], terminal: boolean) => {
+  const fail = async (leases: readonly LeaseKey[], terminal: boolean) => {
     const failure = { message: 'no', category: 'x', retryAfterMs: null, terminal };
-    return failExecutions(
-      database,
-      leases.map((lease) => ({ ...lease, ...failure })),
-    );
+    const rows = leases.map((lease) => ({ ...lease, ...failure }));
+    const { answers, others } = await failExecutions(database, rows);
+    return [...(answers ?? []), ...(others ?? [])];
   };
   const revoke = (leases: readonly LeaseKey[], maxReclaims: number) => {
     const keys = leases.map((lease) => ({ ...lease, leaseId: null }));
@@ -170,11 +176,7 @@ export function callsOn(database: Database): Calls {
     );
   return {
     renew: (leases) => renewLeases(database, leases, LONG_LEASE_MS),
-    complete: (leases) =>
-      completeExecutions(
-        database,
-        leases.map((lease) => ({ ...lease, result: '{"done": true}' })),
-      ),
+    complete: (leases) => complete(database, leases),
     fail: (leases) => fail(leases, true),
     retry: (leases) => fail(leases, false),
     release: (leases) => releaseExecutions(database, leases),

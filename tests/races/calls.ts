@@ -3,6 +3,7 @@
  * be replaced by name, so that the same race runs on a variant of it. No race and no expectation belongs here.
  */
 import { randomUUID } from 'node:crypto';
+import { completedBy, failedBy, releasedBy } from '../setup/ended-rows.ts';
 import { signalCallsOf, type SignalCalls } from './signals/calls.ts';
 import { streamCallsOf, type StreamCalls } from './streams/calls.ts';
 
@@ -152,11 +153,19 @@ function callsOfParts(call: Caller): SignalCalls & StreamCalls {
   return { ...signalCallsOf(call, PARTITION), ...streamCallsOf(call, PARTITION) };
 }
 
+/** The engine's functions that end executions return one value for all; naive ones return rows. */
+function rowsOf(called: string, call: string): string {
+  if (called === FUNCTIONS.complete) return completedBy(call);
+  if (called === FUNCTIONS.fail) return failedBy(call);
+  if (called === FUNCTIONS.release) return releasedBy(call);
+  return `SELECT * FROM ${call}`;
+}
+
 /** The calls, with the engine's functions or with the given ones in their place. */
 export function callsOf(names: FunctionNames): Calls {
   const functions = { ...FUNCTIONS, ...names };
   const call: Caller = (name, args, params) => ({
-    sql: `SELECT * FROM ${functions[name]}(${args})`,
+    sql: rowsOf(functions[name], `${functions[name]}(${args})`),
     params,
   });
   const failing = (leases: Lease[], terminal: string): Call =>

@@ -2,6 +2,7 @@
  * The engine's SQL functions called one row at a time, for tests below the level of the engine. Each execution gets its
  * own route, so that a claim finds exactly that one. Needs a database with the movable clock.
  */
+import { completedBy, failedBy, releasedBy } from './ended-rows.ts';
 import { randomUUID } from 'node:crypto';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 
@@ -43,17 +44,19 @@ export function leaseArrays({ id, attempt, epoch }: RawLease): unknown[] {
 
 /** Each function returns the outcome of its row. */
 export function rawFunctions(database: TestDatabase): RawFunctions {
-  const outcome = async (call: string, params: unknown[]): Promise<string> => {
-    const answer = await database.query<{ outcome: string }>(`SELECT outcome FROM ${call}`, params);
+  const first = async (sql: string, params: unknown[]): Promise<string> => {
+    const answer = await database.query<{ outcome: string }>(sql, params);
     return answer.rows[0]?.outcome ?? 'nothing';
   };
+  const outcome = (call: string, params: unknown[]): Promise<string> =>
+    first(`SELECT outcome FROM ${call}`, params);
   return {
     submit: (options = {}) => submit(database, options.delayMs ?? 0, options.policy ?? {}),
     claim: (id) => claim(database, id),
-    complete: (lease) => outcome(`ff_complete($1, $2, $3, $4, '{null}')`, leaseArrays(lease)),
+    complete: (lease) => first(completedBy(`ff_complete($1, $2, $3, $4, '{null}')`), leaseArrays(lease)),
     fail: (lease) =>
-      outcome(`ff_fail($1, $2, $3, $4, '{no}', '{x}', '{NULL}', '{false}')`, leaseArrays(lease)),
-    release: (lease) => outcome('ff_release($1, $2, $3, $4)', leaseArrays(lease)),
+      first(failedBy(`ff_fail($1, $2, $3, $4, '{no}', '{x}', '{NULL}', '{false}')`), leaseArrays(lease)),
+    release: (lease) => first(releasedBy('ff_release($1, $2, $3, $4)'), leaseArrays(lease)),
     cancel: (id) => outcome(`ff_cancel($1, $2, 'why', 'me')`, [[id], [PARTITION]]),
     revoke: (id) =>
       outcome(`ff_revoke_leases($1, $2, '{NULL}', 'why', 'me', $3)`, [[id], [PARTITION], MAX_RECLAIMS]),

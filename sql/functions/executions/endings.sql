@@ -1,54 +1,45 @@
--- What a lease holder does with its lease: complete, fail, release. Each function locks, decides, settles and returns
--- one row per execution. retry_in_ms is when the timer it set is due: a retry's, or immediately that of a parent to be
--- notified. What follows a failure is decided from the frozen policy, by the same rules as the model's. The effects on
--- later members of a flow are applied in the same transaction, up to a bound, and reported in rows with `unblocked`,
--- `skipped` and `more`.
+-- What a lease holder does with its lease: complete, fail, release. Each function locks, decides, settles and says what
+-- became of each execution. What follows a failure is decided from the frozen policy, by the same rules as the model's.
+-- The effects on later members of a flow are applied in the same transaction, up to a bound, and returned apart.
 
 -- Resolves the edges of flow members that have just ended: p_rows ended, p_after are the locked executions after them.
-CREATE OR REPLACE FUNCTION ff_advance_ended(p_rows ff_locked[], p_after uuid[]) RETURNS TABLE (
-  execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint,
-  attempt_index integer, route_id integer, retry_in_ms bigint
-) LANGUAGE plpgsql AS $$
+-- Returns what became of those, NULL if none of p_rows is a member.
+CREATE OR REPLACE FUNCTION ff_advance_ended(p_rows ff_locked[], p_after uuid[]) RETURNS json LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
   v_members uuid[];
 BEGIN
   v_members := ARRAY(SELECT r.execution_id FROM unnest(p_rows) r WHERE r.flow_id IS NOT NULL);
-  IF cardinality(v_members) = 0 THEN RETURN; END IF;
-  RETURN QUERY
-  SELECT a.execution_id, a.outcome, false, NULL::text, NULL::text, NULL::bigint, NULL::integer, a.route_id, NULL::bigint
-  FROM ff_advance(v_members, p_after) a;
+  IF cardinality(v_members) = 0 THEN RETURN NULL; END IF;
+  RETURN (SELECT json_agg(json_build_object('uuid', a.execution_id, 'outcome', a.outcome, 'routeId', a.route_id))
+          FROM ff_advance(v_members, p_after) a);
 END $$;
 
+-- One answer for all that this call completed: a row for each took an eighth of the time. `told` says that a parent is
+-- to be notified at once. Those that were refused or had been completed before are in `others`.
 CREATE OR REPLACE FUNCTION ff_complete(
-  p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_results jsonb[]
-) RETURNS TABLE (
-  execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint,
-  attempt_index integer, route_id integer, retry_in_ms bigint
+  p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_results jsonb[],
+  OUT told boolean, OUT others json, OUT effects json
 ) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
   v_rows ff_locked[];
-  v_results jsonb[];
+  v_locked uuid[];
   v_after uuid[];
-  v_told boolean;
+  -- Members after those that end here, locked with them; the rest is left to jobs.
   c_after CONSTANT integer := 256;
 BEGIN
   PERFORM ff_require_read_committed();
   v_after := ff_downstreams(p_ids, c_after);
   v_rows := ff_lock_leased(p_ids, p_partitions, p_attempts, p_epochs, v_after);
-  v_results := ARRAY(SELECT p_results[r.ordinal] FROM unnest(v_rows) r);
-  v_told := ff_settle('complete', v_rows, NULL, v_results, NULL, NULL, NULL, p_flow => 'now');
-  RETURN QUERY SELECT * FROM ff_advance_ended(v_rows, v_after);
-  RETURN QUERY
-  SELECT r.execution_id, 'completed', false, 'terminal', 'success', r.lease_epoch, r.attempt_index, r.route_id,
-         CASE WHEN v_told THEN 0::bigint END
-  FROM unnest(v_rows) r;
+  v_locked := ARRAY(SELECT r.execution_id FROM unnest(v_rows) r);
+  IF v_locked <> p_ids THEN p_results := ARRAY(SELECT p_results[r.ordinal] FROM unnest(v_rows) r); END IF;
+  told := ff_settle('complete', v_rows, NULL, p_results, NULL, NULL, NULL, p_flow => 'now');
+  effects := ff_advance_ended(v_rows, v_after);
   IF cardinality(v_rows) < cardinality(p_ids) THEN
-    RETURN QUERY SELECT * FROM ff_refusals('complete', p_ids, p_partitions, p_attempts, p_epochs,
-      ARRAY(SELECT r.execution_id FROM unnest(v_rows) r));
+    others := ff_refusals_json('complete', p_ids, p_partitions, p_attempts, p_epochs, v_locked);
   END IF;
 END $$;
 
@@ -83,10 +74,8 @@ RETURN coalesce(p_retries < (p_retry_policy ->> 'max_retries')::integer
 
 CREATE OR REPLACE FUNCTION ff_fail(
   p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_messages text[],
-  p_categories text[], p_retry_afters bigint[], p_terminals boolean[]
-) RETURNS TABLE (
-  execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint,
-  attempt_index integer, route_id integer, retry_in_ms bigint
+  p_categories text[], p_retry_afters bigint[], p_terminals boolean[],
+  OUT answers json, OUT others json, OUT effects json
 ) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
@@ -123,29 +112,23 @@ BEGIN
   v_told := ff_settle('fail', v_end, NULL, NULL,
     ARRAY(SELECT p_messages[r.ordinal] FROM unnest(v_end) r),
     ARRAY(SELECT p_categories[r.ordinal] FROM unnest(v_end) r), NULL, p_flow => 'now');
-  RETURN QUERY SELECT * FROM ff_advance_ended(v_end, v_after);
-  RETURN QUERY
-  SELECT r.execution_id, 'retry_scheduled', false, 'runnable', 'none', r.lease_epoch, r.attempt_index + 1,
-         r.route_id, r.delay_ms
-  FROM unnest(v_retry, v_delays) r(ordinal, execution_id, partition_key, route_id, priority, namespace, attempt_index,
-    lease_epoch, retry_count, attempt_state, claim_no, worker_id, worker_instance_id, attempt_started_at_ms, tags, retain_ms,
-    flow_id, resumed, delay_ms)
-  UNION ALL
-  SELECT r.execution_id, 'failed', false, 'terminal', 'failed', r.lease_epoch, r.attempt_index, r.route_id,
-         CASE WHEN v_told THEN 0 END
-  FROM unnest(v_end) r;
+  effects := ff_advance_ended(v_end, v_after);
+  SELECT json_agg(x) INTO answers FROM (
+    SELECT r.execution_id AS uuid, 'retry_scheduled' AS outcome, false AS repeated, delay_ms AS "dueInMs"
+    FROM unnest(v_retry, v_delays) r(ordinal, execution_id, partition_key, route_id, priority, namespace, attempt_index,
+      lease_epoch, retry_count, attempt_state, claim_no, worker_id, worker_instance_id, attempt_started_at_ms, tags, retain_ms,
+      flow_id, resumed, delay_ms)
+    UNION ALL
+    SELECT r.execution_id, 'failed', false, CASE WHEN v_told THEN 0 END FROM unnest(v_end) r) x;
   IF cardinality(v_rows) < cardinality(p_ids) THEN
-    RETURN QUERY SELECT * FROM ff_refusals('fail', p_ids, p_partitions, p_attempts, p_epochs,
+    others := ff_refusals_json('fail', p_ids, p_partitions, p_attempts, p_epochs,
       ARRAY(SELECT r.execution_id FROM unnest(v_rows) r));
   END IF;
 END $$;
 
 -- Gives the work back: the attempt stays open and the next claim continues it.
 CREATE OR REPLACE FUNCTION ff_release(
-  p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[]
-) RETURNS TABLE (
-  execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint,
-  attempt_index integer, route_id integer, retry_in_ms bigint
+  p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], OUT answers json, OUT others json
 ) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
@@ -156,12 +139,10 @@ BEGIN
   PERFORM ff_require_read_committed();
   v_rows := ff_lock_leased(p_ids, p_partitions, p_attempts, p_epochs);
   PERFORM ff_settle('release', v_rows, NULL, NULL, NULL, NULL, NULL);
-  RETURN QUERY
-  SELECT r.execution_id, 'released', false, 'runnable', 'none', r.lease_epoch, r.attempt_index, r.route_id,
-         NULL::bigint
-  FROM unnest(v_rows) r;
+  answers := (SELECT json_agg(json_build_object(
+    'uuid', r.execution_id, 'outcome', 'released', 'repeated', false, 'routeId', r.route_id)) FROM unnest(v_rows) r);
   IF cardinality(v_rows) < cardinality(p_ids) THEN
-    RETURN QUERY SELECT * FROM ff_refusals('release', p_ids, p_partitions, p_attempts, p_epochs,
+    others := ff_refusals_json('release', p_ids, p_partitions, p_attempts, p_epochs,
       ARRAY(SELECT r.execution_id FROM unnest(v_rows) r));
   END IF;
 END $$;

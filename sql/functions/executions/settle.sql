@@ -1,4 +1,4 @@
--- The shared core of every operation that moves an existing execution: lock, settle, refuse.
+-- The shared core of every operation that moves an existing execution: lock, settle.
 --
 -- Which lock of the row each operation takes. State and lease are one row, so one lock decides:
 --   complete, fail, release, pause, suspend   FOR UPDATE, in id order, together with the members after a flow's
@@ -174,13 +174,93 @@ CREATE OR REPLACE FUNCTION ff_tell_locked(
 ) RETURNS void LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
-  PERFORM ff_log_events(p_family, p_now, count(*), ARRAY[p_type], array_agg(execution_id), array_agg(partition_key),
-    array_agg(attempt_index + p_attempt_step), array_agg(lease_epoch + p_epoch_step),
-    CASE WHEN p_family <> 'operator' THEN array_agg(worker_instance_id) END, array_agg(namespace), array_agg(tags),
-    CASE WHEN p_details IS NOT NULL THEN array_agg(detail) END, array_agg(route_id), array_agg(flow_id))
-  FROM unnest(p_rows, p_details) r(
+  PERFORM ff_log_events(p_family, p_now, count(*), ARRAY[p_type], array_agg(r.execution_id), array_agg(r.partition_key),
+    array_agg(r.attempt_index + p_attempt_step), array_agg(r.lease_epoch + p_epoch_step),
+    CASE WHEN p_family <> 'operator' THEN array_agg(r.worker_instance_id) END, array_agg(r.namespace), array_agg(r.tags),
+    p_details, array_agg(r.route_id), array_agg(r.flow_id))
+  FROM unnest(p_rows) r;
+END $$;
+
+-- Writes the events a transition owes.
+CREATE OR REPLACE FUNCTION ff_settle_events(
+  t ff_transition, p_rows ff_locked[], p_leased boolean, p_actor text, p_details jsonb[], p_now bigint
+) RETURNS void LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+  IF t.lease_event IS NOT NULL AND p_leased THEN
+    PERFORM ff_tell_locked('lease', t.lease_event, p_now, array_agg(r), array_agg(jsonb_strip_nulls(jsonb_build_object(
+      'transition', t.transition, 'revoked_by', CASE WHEN t.lease_event = 'revoked' THEN p_actor END,
+      'previous_owner', r.worker_instance_id))))
+    FROM unnest(p_rows) r WHERE r.claim_no IS NOT NULL;
+  END IF;
+  IF t.terminal_outcome <> 'none' THEN
+    PERFORM ff_tell_locked('completion', t.terminal_outcome::text, p_now, p_rows, NULL);
+  END IF;
+  IF t.operator_event IS NOT NULL THEN
+    PERFORM ff_tell_locked('operator', t.operator_event, p_now, p_rows, p_details, t.attempt_step, t.epoch_step);
+  END IF;
+  IF t.signal_event IS NOT NULL THEN
+    PERFORM ff_tell_locked('signal', t.signal_event, p_now, p_rows, p_details);
+  END IF;
+END $$;
+
+-- Writes the rows of the attempts that a transition ends or gives up, but for those that were paused before.
+CREATE OR REPLACE FUNCTION ff_settle_attempts(
+  t ff_transition, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[],
+  p_actor text, p_given_up integer, p_now bigint
+) RETURNS void LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+  v_terminal ff_terminal_outcome := nullif(t.terminal_outcome, 'none');
+  v_interrupted_by text := CASE WHEN t.attempt_outcome = 'interrupted' THEN t.lease_event END;
+BEGIN
+  INSERT INTO ff_attempt_history (
+    execution_id, partition_key, attempt_index, lease_epoch, worker_id, worker_instance_id, started_at_ms,
+    ended_at_ms, outcome, interrupted_by, failure_message, failure_category, retry_at_ms, given_up, terminal_outcome,
+    namespace, retain_ms, result, ended_by)
+  SELECT execution_id, partition_key, attempt_index, lease_epoch, worker_id, worker_instance_id,
+         CASE WHEN attempt_state = 'running_attempt' THEN coalesce(attempt_started_at_ms, p_now) END,
+         CASE WHEN p_given_up IS NULL THEN p_now END,
+         CASE WHEN attempt_state = 'running_attempt' THEN t.attempt_outcome END, v_interrupted_by,
+         message, category, due_at_ms, CASE WHEN p_given_up IS NOT NULL THEN ARRAY[4 * lease_epoch + p_given_up] END,
+         v_terminal, CASE WHEN v_terminal IS NOT NULL THEN namespace END,
+         CASE WHEN v_terminal IS NOT NULL THEN retain_ms END, result, CASE WHEN v_terminal IS NOT NULL THEN p_actor END
+  FROM unnest(p_rows, p_dues, p_results, p_messages, p_categories) r(
     ordinal, execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
-    attempt_state, claim_no, worker_id, worker_instance_id, attempt_started_at_ms, tags, retain_ms, flow_id, resumed, detail);
+    attempt_state, claim_no, worker_id, worker_instance_id, attempt_started_at_ms, tags, retain_ms, flow_id, resumed,
+    due_at_ms, result, message, category)
+  WHERE attempt_state <> 'attempt_interrupted' AND NOT coalesce(resumed, false)
+    AND (attempt_state = 'running_attempt' OR v_terminal IS NOT NULL);
+END $$;
+
+-- Makes moved executions claimable, now or when their time has come, and sets the deadlines of replayed ones.
+CREATE OR REPLACE FUNCTION ff_settle_queue(
+  t ff_transition, p_rows ff_locked[], p_dues bigint[], p_deadlines bigint[], p_now bigint
+) RETURNS void LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+  IF t.eligibility_state = 'eligible_now' THEN
+    INSERT INTO ff_ready (execution_id, partition_key, route_id, priority, attempt_index, lease_epoch, ready_at_ms)
+    SELECT r.execution_id, r.partition_key, r.route_id, r.priority, r.attempt_index + t.attempt_step,
+           r.lease_epoch + t.epoch_step, p_now
+    FROM unnest(p_rows) r;
+  ELSIF t.eligibility_state = 'not_eligible_until_time' THEN
+    INSERT INTO ff_timer (kind, due_at_ms, execution_id, partition_key, attempt_index, lease_epoch)
+    SELECT 'eligible', due_at_ms, execution_id, partition_key, attempt_index + t.attempt_step, lease_epoch + t.epoch_step
+    FROM unnest(p_rows, p_dues) r(
+      ordinal, execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
+      attempt_state, claim_no, worker_id, worker_instance_id, attempt_started_at_ms, tags, retain_ms, flow_id, resumed,
+      due_at_ms);
+  END IF;
+  IF t.replay_step = 1 THEN
+    INSERT INTO ff_timer (kind, due_at_ms, execution_id, partition_key, attempt_index, lease_epoch)
+    SELECT 'deadline', deadline_at_ms, execution_id, partition_key, 0, 0
+    FROM unnest(p_rows, p_deadlines) r(
+      ordinal, execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
+      attempt_state, claim_no, worker_id, worker_instance_id, attempt_started_at_ms, tags, retain_ms, flow_id, resumed,
+      deadline_at_ms)
+    WHERE deadline_at_ms IS NOT NULL;
+  END IF;
 END $$;
 
 -- Performs one transition on locked rows: state, lease, queue or timer, attempt and events, all or nothing.
@@ -188,6 +268,16 @@ END $$;
 -- p_deadlines the new deadlines of replayed executions; p_details goes into operator and signal events. Returns whether
 -- work is left to do at once: a timer for a parent, or a job for the members after one of a flow. p_flow: `now` when
 -- the caller resolves those itself.
+--
+-- What is written, in the order of the locks:
+--   1  ff_execution                   the rows the caller has locked; nothing else is waited for
+--   2  ff_ready or ff_timer           new rows
+--   3  ff_timer, ff_flow_job          new rows: a parent to notify, members of a flow to advance
+--   4  ff_attempt_history             new rows; one that was paused before has its row, which only its lease touches
+--   5  ff_event_pack                  new rows
+--   6  ff_timer, ff_suspension        limits and waits that are over; what somebody else holds is skipped
+--   7  ff_stream_meta                 the stream of the attempt that ends; an append has locked the execution first
+-- Small statements, each only if there is something to write: one for everything would cost more than all of them.
 CREATE OR REPLACE FUNCTION ff_settle(
   p_transition text, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[],
   p_actor text, p_details jsonb[] DEFAULT NULL, p_deadlines bigint[] DEFAULT NULL, p_flow text DEFAULT 'later'
@@ -196,30 +286,29 @@ CREATE OR REPLACE FUNCTION ff_settle(
 DECLARE
   t ff_transition%ROWTYPE;
   v_now bigint := ff_now_ms();
-  v_written bigint; v_children bigint; v_leased bigint; v_limited bigint; v_jobs bigint; v_paused bigint;
-  v_terminal ff_terminal_outcome;
+  v_ids uuid[];
+  -- By execution, for transitions that set a time of its own for each.
+  v_times jsonb;
+  v_written bigint; v_parents uuid[]; v_parts smallint[]; v_limited boolean; v_paused boolean; v_leased boolean; v_members boolean;
+  v_ends boolean;
   v_given_up integer;
-  -- Whether it writes to the rows of attempts.
-  v_records boolean;
-  -- Whether the attempt goes on, under a later lease.
-  v_goes_on boolean;
+  -- Whether the attempt continues, under a later lease.
+  v_continues boolean;
 BEGIN
   IF cardinality(p_rows) = 0 OR p_rows IS NULL THEN RETURN false; END IF;
   SELECT * INTO STRICT t FROM ff_transition WHERE transition = p_transition;
-  v_terminal := nullif(t.terminal_outcome, 'none');
+  v_ends := t.terminal_outcome <> 'none';
   v_given_up := CASE WHEN t.attempt_state = 'attempt_interrupted' THEN
     CASE WHEN t.lifecycle_phase = 'suspended' THEN 2 WHEN t.eligibility_state = 'eligible_now' THEN 0 ELSE 1 END END;
-  v_records := v_terminal IS NOT NULL OR t.attempt_outcome IS NOT NULL OR v_given_up IS NOT NULL;
-  v_goes_on := t.attempt_outcome IS NULL AND t.attempt_step = 0 AND v_terminal IS NULL;
-  WITH r AS MATERIALIZED (
-    SELECT *, attempt_state IN ('running_attempt', 'attempt_interrupted') AS started,
-           attempt_state = 'attempt_interrupted' OR coalesce(resumed, false) AS paused_before
-    FROM unnest(p_rows, p_dues, p_results, p_messages, p_categories, p_details, p_deadlines) r(
-      ordinal, execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
-      attempt_state, claim_no, worker_id, worker_instance_id, attempt_started_at_ms, tags, retain_ms, flow_id, resumed,
-      due_at_ms, result, message, category, detail, new_deadline_ms)),
-  due AS MATERIALIZED (SELECT jsonb_object_agg(execution_id, coalesce(due_at_ms, new_deadline_ms)) AS by_id FROM r),
-  moved AS (
+  v_continues := t.attempt_outcome IS NULL AND t.attempt_step = 0 AND NOT v_ends;
+  SELECT array_agg(r.execution_id), bool_or(r.attempt_state = 'attempt_interrupted' OR coalesce(r.resumed, false)),
+         bool_or(r.claim_no IS NOT NULL), bool_or(r.flow_id IS NOT NULL)
+  INTO v_ids, v_paused, v_leased, v_members FROM unnest(p_rows) r;
+  IF t.eligibility_state = 'not_eligible_until_time' OR t.replay_step = 1 THEN
+    SELECT jsonb_object_agg(id, coalesce(due, deadline)) INTO v_times
+    FROM unnest(v_ids, p_dues, p_deadlines) u(id, due, deadline);
+  END IF;
+  WITH moved AS (
     UPDATE ff_execution SET
       lifecycle_phase = t.lifecycle_phase, ownership_state = t.ownership_state,
       eligibility_state = t.eligibility_state, blocking_reason = t.blocking_reason,
@@ -228,129 +317,53 @@ BEGIN
       retry_count = CASE t.replay_step WHEN 0 THEN retry_count + t.retry_step ELSE 0 END,
       reclaim_count = CASE t.replay_step WHEN 0 THEN reclaim_count + t.reclaim_step ELSE 0 END,
       replay_count = replay_count + t.replay_step, changed_at_ms = v_now, claim_no = NULL, lease_expires_at_ms = NULL,
-      lease_tags = NULL, attempt_started_at_ms = CASE WHEN v_goes_on THEN attempt_started_at_ms END,
-      attempt_paused = v_goes_on AND (attempt_paused OR v_given_up IS NOT NULL),
+      lease_tags = NULL, attempt_started_at_ms = CASE WHEN v_continues THEN attempt_started_at_ms END,
+      attempt_paused = v_continues AND (attempt_paused OR v_given_up IS NOT NULL),
       eligible_at_ms = CASE WHEN t.eligibility_state = 'not_eligible_until_time'
-        THEN ((SELECT by_id FROM due) ->> execution_id::text)::bigint END,
-      deadline_at_ms = CASE t.replay_step WHEN 0 THEN deadline_at_ms
-        ELSE ((SELECT by_id FROM due) ->> execution_id::text)::bigint END
-    WHERE execution_id = ANY (ARRAY(SELECT execution_id FROM r))
-    RETURNING parent_id, parent_partition, deadline_at_ms, attempt_limit_ms),
-  queued AS (
-    INSERT INTO ff_ready (execution_id, partition_key, route_id, priority, attempt_index, lease_epoch, ready_at_ms)
-    SELECT execution_id, partition_key, route_id, priority, attempt_index + t.attempt_step,
-           lease_epoch + t.epoch_step, v_now
-    FROM r WHERE t.eligibility_state = 'eligible_now'),
-  timed AS (
-    INSERT INTO ff_timer (kind, due_at_ms, execution_id, partition_key, attempt_index, lease_epoch)
-    SELECT 'eligible'::ff_timer_kind, due_at_ms, execution_id, partition_key, attempt_index + t.attempt_step,
-           lease_epoch + t.epoch_step
-    FROM r WHERE t.eligibility_state = 'not_eligible_until_time'
-    UNION ALL
-    SELECT 'deadline'::ff_timer_kind, new_deadline_ms, execution_id, partition_key, 0, 0::bigint
-    FROM r WHERE t.replay_step = 1 AND new_deadline_ms IS NOT NULL
-    UNION ALL
-    -- A parent is notified by a timer that is due at once: locking it here could deadlock.
-    SELECT DISTINCT 'child_ended'::ff_timer_kind, v_now, parent_id, parent_partition, 0, 0::bigint
-    FROM moved WHERE t.terminal_outcome <> 'none' AND parent_id IS NOT NULL),
-  to_tell AS (
-    INSERT INTO ff_flow_job (created_at_ms, execution_id, flow_id, partition_key)
-    SELECT v_now, execution_id, flow_id, partition_key FROM r
-    WHERE flow_id IS NOT NULL AND t.terminal_outcome <> 'none' AND p_flow = 'later' RETURNING 1),
-  attempted AS (
-    INSERT INTO ff_attempt_history (
-      execution_id, partition_key, attempt_index, lease_epoch, worker_id, worker_instance_id, started_at_ms,
-      ended_at_ms, outcome, interrupted_by, failure_message, failure_category, retry_at_ms, given_up, terminal_outcome,
-      namespace, retain_ms, result, ended_by)
-    SELECT execution_id, partition_key, attempt_index, lease_epoch, worker_id, worker_instance_id,
-           CASE WHEN started THEN coalesce(attempt_started_at_ms, v_now) END, CASE WHEN v_given_up IS NULL THEN v_now END,
-           CASE WHEN started THEN t.attempt_outcome END, CASE WHEN t.attempt_outcome = 'interrupted' THEN t.lease_event END,
-           message, category, due_at_ms, CASE WHEN v_given_up IS NOT NULL THEN ARRAY[4 * lease_epoch + v_given_up] END,
-           v_terminal, CASE WHEN v_terminal IS NOT NULL THEN namespace END,
-           CASE WHEN v_terminal IS NOT NULL THEN retain_ms END, result, CASE WHEN v_terminal IS NOT NULL THEN p_actor END
-    FROM r WHERE v_records AND (started OR v_terminal IS NOT NULL) AND NOT paused_before)
-  SELECT count(*), count(parent_id),
-         count(*) FILTER (WHERE attempt_limit_ms IS NOT NULL OR deadline_at_ms IS NOT NULL),
-         (SELECT count(*) FROM r WHERE claim_no IS NOT NULL), (SELECT count(*) FROM to_tell),
-         (SELECT count(*) FROM r WHERE paused_before)
-  INTO v_written, v_children, v_limited, v_leased, v_jobs, v_paused FROM moved;
+        THEN (v_times ->> execution_id::text)::bigint END,
+      deadline_at_ms = CASE t.replay_step WHEN 0 THEN deadline_at_ms ELSE (v_times ->> execution_id::text)::bigint END
+    WHERE execution_id = ANY (v_ids)
+    RETURNING parent_id, partition_key, attempt_limit_ms IS NOT NULL OR deadline_at_ms IS NOT NULL AS limited)
+  SELECT count(*), array_agg(parent_id) FILTER (WHERE parent_id IS NOT NULL),
+         array_agg(partition_key) FILTER (WHERE parent_id IS NOT NULL), bool_or(limited)
+  INTO v_written, v_parents, v_parts, v_limited FROM moved;
   PERFORM ff_require_equal(p_transition || ' executions', cardinality(p_rows), v_written);
-  IF v_paused > 0 AND v_records THEN
-    PERFORM ff_settle_paused(t, p_rows, p_dues, p_results, p_messages, p_categories, p_actor, v_given_up, v_now);
+  IF t.eligibility_state IN ('eligible_now', 'not_eligible_until_time') OR t.replay_step = 1 THEN
+    PERFORM ff_settle_queue(t, p_rows, p_dues, p_deadlines, v_now);
   END IF;
-  IF t.lease_event IS NOT NULL AND v_leased > 0 THEN
-    PERFORM ff_tell_locked('lease', t.lease_event, v_now, array_agg(r), array_agg(jsonb_strip_nulls(jsonb_build_object(
-      'transition', p_transition, 'revoked_by', CASE WHEN t.lease_event = 'revoked' THEN p_actor END,
-      'previous_owner', r.worker_instance_id))))
-    FROM unnest(p_rows) r WHERE r.claim_no IS NOT NULL;
+  IF v_ends AND v_parents IS NOT NULL THEN
+    -- A parent is notified by a timer that is due at once: locking it here could deadlock. It is in the partition.
+    INSERT INTO ff_timer (kind, due_at_ms, execution_id, partition_key, attempt_index, lease_epoch)
+    SELECT DISTINCT 'child_ended'::ff_timer_kind, v_now, parent, part, 0, 0::bigint
+    FROM unnest(v_parents, v_parts) u(parent, part);
   END IF;
-  IF t.terminal_outcome <> 'none' THEN
-    PERFORM ff_tell_locked('completion', t.terminal_outcome::text, v_now, p_rows, NULL);
+  IF v_ends AND v_members AND p_flow = 'later' THEN
+    INSERT INTO ff_flow_job (created_at_ms, execution_id, flow_id, partition_key)
+    SELECT v_now, r.execution_id, r.flow_id, r.partition_key FROM unnest(p_rows) r WHERE r.flow_id IS NOT NULL;
   END IF;
-  IF t.operator_event IS NOT NULL THEN
-    PERFORM ff_tell_locked('operator', t.operator_event, v_now, p_rows, p_details, t.attempt_step, t.epoch_step);
+  IF v_ends OR t.attempt_outcome IS NOT NULL OR v_given_up IS NOT NULL THEN
+    PERFORM ff_settle_attempts(t, p_rows, p_dues, p_results, p_messages, p_categories, p_actor, v_given_up, v_now);
+    IF v_paused THEN
+      PERFORM ff_settle_paused(t, p_rows, p_dues, p_results, p_messages, p_categories, p_actor, v_given_up, v_now);
+    END IF;
   END IF;
-  IF t.signal_event IS NOT NULL THEN
-    PERFORM ff_tell_locked('signal', t.signal_event, v_now, p_rows, p_details);
-  END IF;
-  IF v_limited > 0 AND t.replay_step = 0 THEN
+  PERFORM ff_settle_events(t, p_rows, v_leased, p_actor, p_details, v_now);
+  IF v_limited AND t.replay_step = 0 THEN
     -- A lease's time limit ends with the lease, a deadline with the execution; most would be due much later. A timer
     -- that is being fired is not waited for: two firings could deadlock, and it will be discarded.
     DELETE FROM ff_timer WHERE timer_id = ANY (ARRAY(
       SELECT timer_id FROM ff_timer
-      WHERE kind IN ('deadline', 'attempt_limit') AND execution_id = ANY (ARRAY(SELECT r.execution_id FROM unnest(p_rows) r))
-        AND (kind = 'attempt_limit' OR t.terminal_outcome <> 'none')
+      WHERE kind IN ('deadline', 'attempt_limit') AND execution_id = ANY (v_ids) AND (kind = 'attempt_limit' OR v_ends)
       FOR UPDATE SKIP LOCKED));
+  END IF;
+  IF t.leaves_suspension AND v_paused THEN
+    PERFORM ff_leave_suspension(ARRAY(
+      SELECT r.execution_id FROM unnest(p_rows) r WHERE r.attempt_state = 'attempt_interrupted'));
   END IF;
   IF t.stream_close IS NOT NULL THEN
     -- Only the stream of the current attempt is open.
     UPDATE ff_stream_meta SET closed_at_ms = v_now, closed_reason = t.stream_close
-    WHERE execution_id = ANY (ARRAY(SELECT r.execution_id FROM unnest(p_rows) r)) AND closed_at_ms IS NULL;
+    WHERE execution_id = ANY (v_ids) AND closed_at_ms IS NULL;
   END IF;
-  IF t.leaves_suspension THEN
-    PERFORM ff_leave_suspension(ARRAY(
-      SELECT r.execution_id FROM unnest(p_rows) r WHERE r.attempt_state = 'attempt_interrupted'));
-  END IF;
-  RETURN (v_children > 0 AND t.terminal_outcome <> 'none') OR v_jobs > 0;
-END $$;
-
--- Says precisely why a lease holder was refused. Repeating what the same lease already did returns the first result
--- (repeated = true); asking for something else is a conflict. What a lease did is kept on the attempt row.
-CREATE OR REPLACE FUNCTION ff_refusals(
-  p_verb text, p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_accepted uuid[]
-) RETURNS TABLE (
-  execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint,
-  attempt_index integer, route_id integer, retry_in_ms bigint
-) LANGUAGE plpgsql AS $$
-#variable_conflict use_column
-BEGIN
-  RETURN QUERY
-  SELECT u.id,
-    CASE
-      WHEN e.execution_id IS NULL THEN 'not_found'
-      WHEN h.given_up_by = p_verb THEN CASE p_verb WHEN 'release' THEN 'released' WHEN 'pause' THEN 'paused' ELSE 'suspended' END
-      WHEN p_verb IN ('release', 'pause', 'suspend') AND h.given_up_by IS NOT NULL THEN 'conflict'
-      WHEN p_verb = 'complete' AND h.outcome = 'success' AND h.mine THEN 'completed'
-      WHEN p_verb = 'fail' AND h.outcome = 'failed' AND h.mine THEN
-        CASE WHEN h.retry_at_ms IS NULL THEN 'failed' ELSE 'retry_scheduled' END
-      WHEN h.outcome = 'interrupted' AND h.mine THEN 'lease_' || h.interrupted_by
-      WHEN h.outcome = 'expired' AND h.mine THEN 'timed_out'
-      WHEN p_verb IN ('complete', 'fail', 'release', 'pause', 'suspend') AND h.outcome IN ('success', 'failed') AND h.mine THEN 'conflict'
-      WHEN e.lifecycle_phase <> 'active' THEN 'not_active'
-      WHEN e.attempt_index = u.att AND e.lease_epoch = u.ep THEN 'lease_expired'
-      ELSE 'stale_lease' END,
-    coalesce(CASE p_verb WHEN 'complete' THEN h.outcome = 'success' AND h.mine
-                         WHEN 'fail' THEN h.outcome = 'failed' AND h.mine
-                         ELSE h.given_up_by = p_verb END, false),
-    e.lifecycle_phase::text, e.terminal_outcome::text, e.lease_epoch, e.attempt_index, e.route_id,
-    CASE WHEN h.retry_at_ms IS NOT NULL THEN greatest(h.retry_at_ms - ff_now_ms(), 0) END
-  FROM (SELECT * FROM unnest(p_ids, p_partitions, p_attempts, p_epochs) u(id, part, att, ep)
-        -- CASE keeps this a hashed lookup instead of a join over the whole batch.
-        WHERE CASE WHEN u.id IN (SELECT unnest(p_accepted)) THEN false ELSE true END OFFSET 0) u
-  LEFT JOIN LATERAL (
-    SELECT * FROM ff_execution x WHERE x.execution_id = u.id AND x.partition_key = u.part OFFSET 0) e ON true
-  LEFT JOIN LATERAL (
-    SELECT *, a.lease_epoch = u.ep AS mine, ff_given_up_by(a.given_up, u.ep) AS given_up_by
-    FROM ff_attempt_history a
-    WHERE a.execution_id = u.id AND a.partition_key = u.part AND a.attempt_index = u.att OFFSET 0) h ON true;
+  RETURN v_ends AND (v_parents IS NOT NULL OR (v_members AND p_flow = 'later'));
 END $$;

@@ -18,10 +18,11 @@ import {
   releaseExecutions,
   type CompleteRow,
   type FailRow,
+  type FailedAnswer,
   type LeaseAnswer,
   type LeaseKey,
 } from './executions.sql.ts';
-import { announce } from '../kit/announce.ts';
+import { announce, type Answer } from '../kit/announce.ts';
 import { Batch } from '../kit/batch.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { encodeJson } from '../../model/json.ts';
@@ -71,28 +72,38 @@ export function createEndings(context: EngineContext): Endings {
   };
 }
 
+const COMPLETED: CompleteOutcome = Object.freeze({ outcome: 'completed', repeated: false });
+
 async function complete(context: EngineContext, rows: CompleteRow[]): Promise<CompleteOutcome[]> {
-  const answers = await completeExecutions(context.database, rows);
-  announce(context, answers);
-  return inOrder(rows, answers).map((row) =>
-    row.outcome === 'completed' ? { outcome: 'completed', repeated: row.repeated } : toRefusal(row),
-  );
+  const { told, others, effects } = await completeExecutions(context.database, rows);
+  const byId = new Map(others?.map((other) => [other.uuid, other]));
+  const dueInMs = told ? 0 : null;
+  const answers = rows.map(({ uuid }): Answer => byId.get(uuid) ?? { uuid, outcome: 'completed', dueInMs });
+  announce(context, effects === null ? answers : [...answers, ...effects]);
+  return rows.map(({ uuid }) => {
+    const other = byId.get(uuid);
+    if (other === undefined) return COMPLETED;
+    return other.outcome === 'completed'
+      ? { outcome: 'completed', repeated: other.repeated }
+      : toRefusal(other);
+  });
 }
 
 async function fail(context: EngineContext, rows: FailRow[]): Promise<FailOutcome[]> {
-  const answers = await failExecutions(context.database, rows);
-  announce(context, answers);
-  return inOrder(rows, answers).map(toFailOutcome);
+  const { answers, others, effects } = await failExecutions(context.database, rows);
+  const ended = [...(answers ?? []), ...(others ?? [])];
+  announce(context, [...ended, ...(effects ?? [])]);
+  return inOrder(rows, ended).map(toFailOutcome);
 }
 
-function toFailOutcome(row: LeaseAnswer): FailOutcome {
+function toFailOutcome(row: FailedAnswer | LeaseAnswer): FailOutcome {
   switch (row.outcome) {
     case 'retry_scheduled':
       return { outcome: 'retry_scheduled', repeated: row.repeated, retryInMs: row.dueInMs ?? 0 };
     case 'failed':
       return { outcome: 'failed', repeated: row.repeated };
     default:
-      return toRefusal(row);
+      return toRefusal(row as LeaseAnswer);
   }
 }
 
@@ -100,7 +111,9 @@ async function release(context: EngineContext, keys: LeaseKey[]): Promise<Releas
   const answers = await releaseExecutions(context.database, keys);
   announce(context, answers);
   return inOrder(keys, answers).map((row) =>
-    row.outcome === 'released' ? { outcome: 'released', repeated: row.repeated } : toRefusal(row),
+    row.outcome === 'released'
+      ? { outcome: 'released', repeated: row.repeated }
+      : toRefusal(row as LeaseAnswer),
   );
 }
 

@@ -2,7 +2,7 @@
  * Calls the SQL functions that change executions: arrays in, one row per execution out. Nothing is decided here.
  */
 import { hintChannel } from '../database/names.ts';
-import { run, type Database, type Statement } from '../database/database.ts';
+import { onlyRow, run, type Database, type Statement } from '../database/database.ts';
 import { runNamed } from '../database/inside.ts';
 import type { SubmitResult } from '../../contract/executions.ts';
 import type { SqlExecutor } from '../../contract/transactions.ts';
@@ -234,13 +234,28 @@ export interface CompleteRow extends LeaseKey {
   result: string | null;
 }
 
-export function completeExecutions(database: Database, rows: readonly CompleteRow[]): Promise<LeaseAnswer[]> {
-  return run(database, {
+/** What an outcome did to members of a flow, or caused to be done. */
+export type FlowEffect = Pick<Answered<'unblocked' | 'skipped' | 'more'>, 'uuid' | 'outcome' | 'routeId'>;
+
+/** `told`: a parent is to be notified at once. What is not in `others` was completed by this call. */
+const COMPLETED = columnsOf<{ told: boolean; others: LeaseAnswer[] | null; effects: FlowEffect[] | null }>()(
+  'told',
+  'others',
+  'effects',
+);
+
+export async function completeExecutions(
+  database: Database,
+  rows: readonly CompleteRow[],
+): Promise<RowOf<typeof COMPLETED>> {
+  const answer = await run(database, {
     doing: 'completing executions',
-    ...leaseCall(database, `ff_complete(${LEASE_ARRAYS}, ${JSON_VALUES('$5')})`),
+    columns: COMPLETED,
+    text: `SELECT ${COMPLETED.list} FROM ${database.prefix}ff_complete(${LEASE_ARRAYS}, ${JSON_VALUES('$5')})`,
     params: [...leaseArrays(rows), jsonValues(rows.map((row) => row.result))],
     repeatable: 'yes',
   });
+  return onlyRow('completing executions', answer);
 }
 
 export interface FailRow extends LeaseKey {
@@ -250,10 +265,26 @@ export interface FailRow extends LeaseKey {
   terminal: boolean;
 }
 
-export function failExecutions(database: Database, rows: readonly FailRow[]): Promise<LeaseAnswer[]> {
-  return run(database, {
+/** What became of an attempt that failed just now. */
+export type FailedAnswer = Pick<
+  Answered<'failed' | 'retry_scheduled'>,
+  'uuid' | 'outcome' | 'repeated' | 'dueInMs'
+>;
+
+const FAILED = columnsOf<{
+  answers: FailedAnswer[] | null;
+  others: LeaseAnswer[] | null;
+  effects: FlowEffect[] | null;
+}>()('answers', 'others', 'effects');
+
+export async function failExecutions(
+  database: Database,
+  rows: readonly FailRow[],
+): Promise<RowOf<typeof FAILED>> {
+  const answer = await run(database, {
     doing: 'failing executions',
-    ...leaseCall(database, `ff_fail(${LEASE_ARRAYS}, $5::text[], $6::text[], $7::bigint[], $8::boolean[])`),
+    columns: FAILED,
+    text: `SELECT ${FAILED.list} FROM ${database.prefix}ff_fail(${LEASE_ARRAYS}, $5::text[], $6::text[], $7::bigint[], $8::boolean[])`,
     params: [
       ...leaseArrays(rows),
       rows.map((row) => row.message),
@@ -263,15 +294,30 @@ export function failExecutions(database: Database, rows: readonly FailRow[]): Pr
     ],
     repeatable: 'yes',
   });
+  return onlyRow('failing executions', answer);
 }
 
-export function releaseExecutions(database: Database, leases: readonly LeaseKey[]): Promise<LeaseAnswer[]> {
-  return run(database, {
+/** What became of a lease that was given back just now. */
+export type ReleasedAnswer = Pick<Answered<'released'>, 'uuid' | 'outcome' | 'repeated' | 'routeId'>;
+
+const RELEASED = columnsOf<{ answers: ReleasedAnswer[] | null; others: LeaseAnswer[] | null }>()(
+  'answers',
+  'others',
+);
+
+export async function releaseExecutions(
+  database: Database,
+  leases: readonly LeaseKey[],
+): Promise<(ReleasedAnswer | LeaseAnswer)[]> {
+  const rows = await run(database, {
     doing: 'releasing executions',
-    ...leaseCall(database, `ff_release(${LEASE_ARRAYS})`),
+    columns: RELEASED,
+    text: `SELECT ${RELEASED.list} FROM ${database.prefix}ff_release(${LEASE_ARRAYS})`,
     params: leaseArrays(leases),
     repeatable: 'yes',
   });
+  const { answers, others } = onlyRow('releasing executions', rows);
+  return [...(answers ?? []), ...(others ?? [])];
 }
 
 /** An execution, and the epoch it must still have for the verb to act on it. */
