@@ -77,9 +77,8 @@ function appended(ids: string[]): Promise<Cost> {
   if (count === 1)
     return counted(
       1,
-      `SELECT * FROM ff_append_frames($1, 7::smallint, 0, 1, gen_random_uuid(), $2, $3, $4, $5, $6, $7, $8, $9, 10000, 64, 16384, 0.2,
-         1000000, 50)`,
-      [ids[0], ...frames],
+      `SELECT ff_append_frame($1, 7::smallint, 0, 1, gen_random_uuid(), 'text', 'event', NULL, NULL, NULL, NULL, $2, 50, NULL, NULL)`,
+      [ids[0], Buffer.from(text)],
     );
   return counted(
     count,

@@ -69,6 +69,7 @@ export async function walkWritten(database: Database): Promise<void> {
     appendFrames(database, appendCall(lease, many('best_effort', 3 * KEPT)), PATIENCE_MS),
   );
   await expectOutcome('appended', appendFrames(database, appendCall(lease, many('durable', 1)), null));
+  await expectOutcome('appended', appendFrames(database, appendCall(lease, many('best_effort', 1)), null));
   const everything = { attemptIndex: 0, from: { tsMs: 0, seq: 0 }, to: END_PLACE, limit: 2, maxBytes: 1_000 };
   for (const order of ['forward', 'backward'] as const)
     await readFrames(database, lease, { ...everything, order, modes: null });

@@ -36,6 +36,9 @@ const APPENDED = columnsOf<
 );
 export type AppendAnswer = RowOf<typeof APPENDED>;
 
+/** What is the same in the answers to all that was appended. */
+const APPENDING = { outcome: 'appended', lifecyclePhase: 'active', terminalOutcome: 'none' } as const;
+
 /** With the notification inside the transaction, if there is to be one. */
 const NOTIFYING = withColumns(
   APPENDED,
@@ -56,7 +59,9 @@ export async function appendFrames(
   patienceMs: number | null,
   notification: string | null = null,
 ): Promise<AppendAnswer> {
-  const { lease } = call;
+  const { lease, frames } = call;
+  if (frames.length === 1 && frames[0]!.mode === 'durable')
+    return appendOne(database, call, patienceMs, notification);
   const rows = await run(database, {
     doing: 'appending frames',
     columns: NOTIFYING,
@@ -69,7 +74,7 @@ export async function appendFrames(
       lease.attemptIndex,
       lease.leaseEpoch,
       call.appendId,
-      ...frameParams(call.frames),
+      ...frameParams(frames),
       call.ttlMs,
       call.floor,
       call.ceiling,
@@ -85,6 +90,64 @@ export async function appendFrames(
   return rows[0]!;
 }
 
+/** Of one durable frame. Most appends are that, and are answered in one text. */
+async function appendOne(
+  database: Database,
+  { lease, appendId, frames: [frame] }: AppendCall,
+  patienceMs: number | null,
+  notification: string | null,
+): Promise<AppendAnswer> {
+  const { encoding, frameType, correlationId, step, payload } = frame!;
+  const rows = await run<{ answer: string }>(database, {
+    doing: 'appending frames',
+    text: `SELECT ${database.prefix}ff_append_frame($1::uuid, $2::smallint, $3::integer, $4::bigint, $5::uuid,
+      $6::${database.prefix}ff_frame_encoding, $7::text, $8::text, $9::text, $10::text, $11::integer, $12::bytea, $13::integer, $14::text,
+      $15::text) AS answer`,
+    params: [
+      lease.uuid,
+      lease.partition,
+      lease.attemptIndex,
+      lease.leaseEpoch,
+      appendId,
+      encoding,
+      frameType,
+      correlationId ?? null,
+      step?.name ?? null,
+      step?.key ?? null,
+      step?.tryIndex ?? null,
+      bufferOf(payload),
+      patienceMs,
+      notification === null ? null : hintChannel(database.schema),
+      notification,
+    ],
+    repeatable: 'yes',
+    ...(patienceMs === null ? {} : { waits: 'once' as const }),
+  });
+  return answerOf(lease, rows[0]!.answer.split(','));
+}
+
+/** Three parts when it was appended, four when it was refused. */
+function answerOf({ leaseEpoch }: LeaseKey, parts: string[]): AppendAnswer {
+  if (parts.length === 3) {
+    const [tsMs, lastSeq, totalBytes] = parts.map(Number) as [number, number, number];
+    return { ...APPENDING, leaseEpoch, tsMs, lastSeq, totalBytes, summaryVersion: null };
+  }
+  const [outcome, lifecyclePhase, terminalOutcome, epoch] = parts.map((part) => (part === '' ? null : part));
+  // As ff_append_frames returns it: a refused append has no numbers.
+  const numbers = { tsMs: null, lastSeq: null, totalBytes: null, summaryVersion: null };
+  const refused = {
+    outcome,
+    lifecyclePhase,
+    terminalOutcome,
+    leaseEpoch: epoch === null ? null : Number(epoch),
+  };
+  return { ...refused, ...numbers } as unknown as AppendAnswer;
+}
+
+function bufferOf({ buffer, byteOffset, byteLength }: Uint8Array): Buffer {
+  return Buffer.from(buffer, byteOffset, byteLength);
+}
+
 function frameParams(frames: readonly EncodedFrame[]): unknown[] {
   return [
     frames.map((frame) => frame.mode),
@@ -94,7 +157,7 @@ function frameParams(frames: readonly EncodedFrame[]): unknown[] {
     frames.map((frame) => frame.step?.name ?? null),
     frames.map((frame) => frame.step?.key ?? null),
     frames.map((frame) => frame.step?.tryIndex ?? null),
-    frames.map(({ payload }) => Buffer.from(payload.buffer, payload.byteOffset, payload.byteLength)),
+    frames.map(({ payload }) => bufferOf(payload)),
   ];
 }
 
@@ -146,13 +209,7 @@ export async function appendToStreams(
   const answers: (AppendAnswer | undefined)[] = calls.map(() => undefined);
   for (const { place, ...row } of rows) {
     const { leaseEpoch } = leases[place - 1]!;
-    answers[place - 1] = {
-      ...row,
-      outcome: 'appended',
-      lifecyclePhase: 'active',
-      terminalOutcome: 'none',
-      leaseEpoch,
-    };
+    answers[place - 1] = { ...row, ...APPENDING, leaseEpoch };
   }
   return answers;
 }
