@@ -6,12 +6,8 @@ import { randomUUID } from 'node:crypto';
 import type { FrameMode } from '../../src/contract/streams.ts';
 import type { Database } from '../../src/engine/database/database.ts';
 import type { LeaseKey } from '../../src/engine/executions/executions.sql.ts';
-import {
-  appendFrames,
-  appendToStreams,
-  type AppendAnswer,
-  type AppendCall,
-} from '../../src/engine/streams/append.sql.ts';
+import { appendFrames, type AppendAnswer, type AppendCall } from '../../src/engine/streams/append.sql.ts';
+import { appendToStreams } from '../../src/engine/streams/append-together.sql.ts';
 import { END_PLACE } from '../../src/engine/streams/source.ts';
 import { readFrames } from '../../src/engine/streams/streams.sql.ts';
 import { callsOn, claimBatch, leaseOf, submitBatch, unknownLeases } from './workload.ts';

@@ -1,5 +1,6 @@
 /**
- * Calls the SQL functions that append to streams: to one, and to many at once. Only statements, no decisions.
+ * Calls the SQL functions that append to streams: many frames to one, or a single one. Only statements, no decisions.
+ * Many streams at once are in append-together.sql.ts.
  */
 import type { AppendOutcome } from '../../contract/streams.ts';
 import type { EncodedFrame } from '../../model/frames.ts';
@@ -37,7 +38,7 @@ const APPENDED = columnsOf<
 export type AppendAnswer = RowOf<typeof APPENDED>;
 
 /** What is the same in the answers to all that was appended. */
-const APPENDING = { outcome: 'appended', lifecyclePhase: 'active', terminalOutcome: 'none' } as const;
+export const APPENDING = { outcome: 'appended', lifecyclePhase: 'active', terminalOutcome: 'none' } as const;
 
 /** With the notification inside the transaction, if there is to be one. */
 const NOTIFYING = withColumns(
@@ -159,68 +160,4 @@ function frameParams(frames: readonly EncodedFrame[]): unknown[] {
     frames.map((frame) => frame.step?.tryIndex ?? null),
     frames.map(({ payload }) => bufferOf(payload)),
   ];
-}
-
-const APPENDED_TOGETHER = columnsOf<
-  Pick<AppendAnswer, 'tsMs' | 'lastSeq' | 'totalBytes' | 'summaryVersion'> & { place: number }
->()('place', 'tsMs', 'lastSeq', 'totalBytes', 'summaryVersion');
-
-/**
- * Appends to different streams, by the best-effort options of the first call. Undefined for a call that needs a statement of its own:
- * nothing of it is written.
- */
-export async function appendToStreams(
-  database: Database,
-  calls: readonly AppendCall[],
-  patienceMs: number,
-): Promise<(AppendAnswer | undefined)[]> {
-  const leases = calls.map((call) => call.lease);
-  const { ttlMs, floor, ceiling, alpha, maxDocumentBytes } = calls[0]!;
-  const rows = await run(database, {
-    doing: 'appending frames',
-    columns: APPENDED_TOGETHER,
-    text: `SELECT ${APPENDED_TOGETHER.list} FROM ${database.prefix}ff_append_streams($1::uuid[], $2::smallint[], $3::integer[], $4::bigint[],
-      $5::uuid[], $6::integer[], $7::integer[], $8::bigint[], $9::integer[], $10::integer[], $11::integer[], $12::text[], $13::text[],
-      $14::text[], $15::text[], $16::text[], $17::text[], $18::integer[], $19::bytea[], $20::bigint, $21::integer, $22::integer,
-      $23::double precision, $24::integer, $25::integer)`,
-    params: [
-      leases.map((lease) => lease.uuid),
-      leases.map((lease) => lease.partition),
-      leases.map((lease) => lease.attemptIndex),
-      leases.map((lease) => lease.leaseEpoch),
-      calls.map((call) => call.appendId),
-      calls.map((call) => call.frames.length),
-      calls.map((call) => call.frames.filter((frame) => frame.mode === 'best_effort').length),
-      calls.map((call) => call.frames.reduce((sum, frame) => sum + frame.payload.length, 0)),
-      calls.flatMap((call, place) => call.frames.map(() => place + 1)),
-      calls.flatMap((call) => call.frames.map((_, place) => place + 1)),
-      calls.flatMap((call) => patchesAfter(call.frames)),
-      ...frameParams(calls.flatMap((call) => call.frames)),
-      ttlMs,
-      floor,
-      ceiling,
-      alpha,
-      maxDocumentBytes,
-      patienceMs,
-    ],
-    repeatable: 'yes',
-    waits: 'once',
-  });
-  const answers: (AppendAnswer | undefined)[] = calls.map(() => undefined);
-  for (const { place, ...row } of rows) {
-    const { leaseEpoch } = leases[place - 1]!;
-    answers[place - 1] = { ...row, ...APPENDING, leaseEpoch };
-  }
-  return answers;
-}
-
-/** For each patch how many follow it, negated; null for other frames. */
-function patchesAfter(frames: readonly EncodedFrame[]): (number | null)[] {
-  let after = 0;
-  const places = frames.toReversed().map((frame) => {
-    if (frame.mode !== 'summary') return null;
-    after -= 1;
-    return after + 1;
-  });
-  return places.toReversed();
 }

@@ -35,17 +35,21 @@ const SHARED = `
 CREATE FUNCTION shared_append${SIGNATURE}
 DECLARE
   v_patches integer[] := array_positions(p_modes, 'summary');
+  v_lists text[];
 BEGIN
-  RETURN QUERY
-  SELECT 'appended', p_epoch, a.ts_ms, a.last_seq
-  FROM ff_append_streams(ARRAY[p_id], ARRAY[p_partition], ARRAY[p_attempt], ARRAY[p_epoch], ARRAY[p_append_id],
+  v_lists := string_to_array(ff_append_streams(ARRAY[p_id], ARRAY[p_partition], ARRAY[p_attempt], ARRAY[p_epoch], ARRAY[p_append_id],
     ARRAY[cardinality(p_modes)], ARRAY[cardinality(array_positions(p_modes, 'best_effort'))],
     ARRAY[(SELECT sum(octet_length(p)) FROM unnest(p_payloads) p)::bigint], ARRAY(SELECT 1 FROM unnest(p_modes)),
     ARRAY(SELECT n::integer FROM unnest(p_modes) WITH ORDINALITY u(m, n) ORDER BY n),
     ARRAY(SELECT array_position(v_patches, n::integer) - cardinality(v_patches) FROM unnest(p_modes) WITH ORDINALITY u(m, n) ORDER BY n),
-    p_modes, p_encodings, p_types, p_correlations, p_step_names, p_step_keys, p_step_tries, p_payloads, p_ttl_ms, p_floor, p_ceiling,
-    p_alpha, p_max_document, 0) a;
-  IF NOT FOUND THEN ${OTHERWISE}
+    p_modes::ff_frame_mode[], p_encodings::ff_frame_encoding[], p_types, p_correlations, p_step_names, p_step_keys, p_step_tries,
+    ARRAY(SELECT (sum(octet_length(p)) OVER (ORDER BY n) - octet_length(p))::integer FROM unnest(p_payloads) WITH ORDINALITY u(p, n) ORDER BY n),
+    ARRAY(SELECT octet_length(p) FROM unnest(p_payloads) WITH ORDINALITY u(p, n) ORDER BY n),
+    (SELECT string_agg(p, '' ORDER BY n) FROM unnest(p_payloads) WITH ORDINALITY u(p, n)), p_ttl_ms, p_floor, p_ceiling,
+    p_alpha, p_max_document, 0), ';');
+  IF v_lists[1] <> '' THEN
+    RETURN QUERY SELECT 'appended', p_epoch, v_lists[2]::bigint, v_lists[3]::bigint;
+  ELSE ${OTHERWISE}
   END IF;
 END $$`;
 
