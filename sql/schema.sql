@@ -1124,15 +1124,25 @@ CREATE TABLE ff_worker (
 --   plpgsql IMMUTABLE PARALLEL SAFE COST 100
 --   md5 af047cad6c38bb0255ddcfd572bdc3f4
 
+-- function ff_append_frame(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_append_id uuid, p_encoding ff_frame_encoding, p_type text, p_correlation text, p_step_name text, p_step_key text, p_step_try integer, p_payload bytea, p_patience_ms integer, p_channel text, p_notification text)
+--   returns text
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 4b84bed7a3c662719eb7f66fe369e666
+
 -- function ff_append_frames(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_append_id uuid, p_modes text[], p_encodings text[], p_types text[], p_correlations text[], p_step_names text[], p_step_keys text[], p_step_tries integer[], p_payloads bytea[], p_ttl_ms bigint, p_floor integer, p_ceiling integer, p_alpha double precision, p_max_document integer, p_patience_ms integer DEFAULT NULL::integer, OUT outcome text, OUT lifecycle_phase text, OUT terminal_outcome text, OUT lease_epoch bigint, OUT ts_ms bigint, OUT last_seq bigint, OUT total_bytes bigint, OUT summary_version integer, OUT prev_ts_ms bigint)
 --   returns record
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 66fa03ce15d624e4d5dca0418b6ca113
 
--- function ff_append_streams(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_append_ids uuid[], p_counts integer[], p_lives integer[], p_bytes bigint[], p_of integer[], p_places integer[], p_patches integer[], p_modes text[], p_encodings text[], p_types text[], p_correlations text[], p_step_names text[], p_step_keys text[], p_step_tries integer[], p_payloads bytea[], p_ttl_ms bigint, p_floor integer, p_ceiling integer, p_alpha double precision, p_max_document integer, p_patience_ms integer)
---   returns TABLE(place integer, ts_ms bigint, last_seq bigint, total_bytes bigint, summary_version integer)
---   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 b55b9419cb333a47bca5aa6e9d6d1b97
+-- function ff_append_streams(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_append_ids uuid[], p_counts integer[], p_lives integer[], p_bytes bigint[], p_of integer[], p_places integer[], p_patches integer[], p_modes ff_frame_mode[], p_encodings ff_frame_encoding[], p_types text[], p_correlations text[], p_step_names text[], p_step_keys text[], p_step_tries integer[], p_offsets integer[], p_sizes integer[], p_payload bytea, p_ttl_ms bigint, p_floor integer, p_ceiling integer, p_alpha double precision, p_max_document integer, p_patience_ms integer)
+--   returns text
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 aecd8fc2fba59e4790ea067978d23fe9
+
+-- function ff_append_unusual(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_append_id uuid, p_encoding ff_frame_encoding, p_type text, p_correlation text, p_step_name text, p_step_key text, p_step_try integer, p_payload bytea, p_patience_ms integer, p_channel text, p_notification text)
+--   returns text
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 74575828269c1d545348c5c5111984de
 
 -- function ff_apply_edges(p_flow uuid, p_partition smallint, p_edge_ids uuid[])
 --   returns integer

@@ -70,29 +70,26 @@ function appended(ids: string[]): Promise<Cost> {
   const count = ids.length;
   const frame = (...values: unknown[]): unknown[] => values.map((value) => same(count, value));
   const text = 'x'.repeat(200);
-  const frames = [
-    ...frame('durable', 'text', 'event', null, null, null, null),
-    same(count, Buffer.from(text)),
-  ];
   if (count === 1)
     return counted(
       1,
-      `SELECT * FROM ff_append_frames($1, 7::smallint, 0, 1, gen_random_uuid(), $2, $3, $4, $5, $6, $7, $8, $9, 10000, 64, 16384, 0.2,
-         1000000, 50)`,
-      [ids[0], ...frames],
+      `SELECT ff_append_frame($1, 7::smallint, 0, 1, gen_random_uuid(), 'text', 'event', NULL, NULL, NULL, NULL, $2, 50, NULL, NULL)`,
+      [ids[0], Buffer.from(text)],
     );
   return counted(
     count,
-    `SELECT * FROM ff_append_streams($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, 10000, 64, 16384,
-       0.2, 1000000, 50)`,
+    `SELECT ff_append_streams($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, NULL, $11, $12, $13, NULL, NULL, NULL, NULL, $14, $15, $16, 10000, 64,
+       16384, 0.2, 1000000, 50)`,
     [
       ids,
       ...frame(7, 0, 1),
       ids.map(() => randomUUID()),
       ...frame(1, 0, text.length),
       ids.map((_, place) => place + 1),
-      ...frame(1, null),
-      ...frames,
+      ...frame(1, 'durable', 'text', 'event'),
+      ids.map((_, place) => place * text.length),
+      ...frame(text.length),
+      Buffer.from(text.repeat(count)),
     ],
   );
 }

@@ -6,12 +6,8 @@ import { randomUUID } from 'node:crypto';
 import type { FrameMode } from '../../src/contract/streams.ts';
 import type { Database } from '../../src/engine/database/database.ts';
 import type { LeaseKey } from '../../src/engine/executions/executions.sql.ts';
-import {
-  appendFrames,
-  appendToStreams,
-  type AppendAnswer,
-  type AppendCall,
-} from '../../src/engine/streams/append.sql.ts';
+import { appendFrames, type AppendAnswer, type AppendCall } from '../../src/engine/streams/append.sql.ts';
+import { appendToStreams } from '../../src/engine/streams/append-together.sql.ts';
 import { END_PLACE } from '../../src/engine/streams/source.ts';
 import { readFrames } from '../../src/engine/streams/streams.sql.ts';
 import { callsOn, claimBatch, leaseOf, submitBatch, unknownLeases } from './workload.ts';
@@ -69,6 +65,7 @@ export async function walkWritten(database: Database): Promise<void> {
     appendFrames(database, appendCall(lease, many('best_effort', 3 * KEPT)), PATIENCE_MS),
   );
   await expectOutcome('appended', appendFrames(database, appendCall(lease, many('durable', 1)), null));
+  await expectOutcome('appended', appendFrames(database, appendCall(lease, many('best_effort', 1)), null));
   const everything = { attemptIndex: 0, from: { tsMs: 0, seq: 0 }, to: END_PLACE, limit: 2, maxBytes: 1_000 };
   for (const order of ['forward', 'backward'] as const)
     await readFrames(database, lease, { ...everything, order, modes: null });

@@ -53,7 +53,7 @@ async function holdUp(): Promise<() => Promise<void>> {
 async function appendsHeldUp(): Promise<number> {
   const found = await crew.database.query<{ count: number }>(
     `SELECT count(*) AS count FROM pg_stat_activity
-     WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%ff_append_frames%'`,
+     WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%ff_append_frame%'`,
   );
   return found.rows[0]!.count;
 }

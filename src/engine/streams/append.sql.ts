@@ -1,5 +1,6 @@
 /**
- * Calls the SQL functions that append to streams: to one, and to many at once. Only statements, no decisions.
+ * Calls the SQL functions that append to streams: many frames to one, or a single one. Only statements, no decisions.
+ * Many streams at once are in append-together.sql.ts.
  */
 import type { AppendOutcome } from '../../contract/streams.ts';
 import type { EncodedFrame } from '../../model/frames.ts';
@@ -36,6 +37,9 @@ const APPENDED = columnsOf<
 );
 export type AppendAnswer = RowOf<typeof APPENDED>;
 
+/** What is the same in the answers to all that was appended. */
+export const APPENDING = { outcome: 'appended', lifecyclePhase: 'active', terminalOutcome: 'none' } as const;
+
 /** With the notification inside the transaction, if there is to be one. */
 const NOTIFYING = withColumns(
   APPENDED,
@@ -56,7 +60,9 @@ export async function appendFrames(
   patienceMs: number | null,
   notification: string | null = null,
 ): Promise<AppendAnswer> {
-  const { lease } = call;
+  const { lease, frames } = call;
+  if (frames.length === 1 && frames[0]!.mode === 'durable')
+    return appendOne(database, call, patienceMs, notification);
   const rows = await run(database, {
     doing: 'appending frames',
     columns: NOTIFYING,
@@ -69,7 +75,7 @@ export async function appendFrames(
       lease.attemptIndex,
       lease.leaseEpoch,
       call.appendId,
-      ...frameParams(call.frames),
+      ...frameParams(frames),
       call.ttlMs,
       call.floor,
       call.ceiling,
@@ -85,6 +91,64 @@ export async function appendFrames(
   return rows[0]!;
 }
 
+/** Of one durable frame. Most appends are that, and are answered in one text. */
+async function appendOne(
+  database: Database,
+  { lease, appendId, frames: [frame] }: AppendCall,
+  patienceMs: number | null,
+  notification: string | null,
+): Promise<AppendAnswer> {
+  const { encoding, frameType, correlationId, step, payload } = frame!;
+  const rows = await run<{ answer: string }>(database, {
+    doing: 'appending frames',
+    text: `SELECT ${database.prefix}ff_append_frame($1::uuid, $2::smallint, $3::integer, $4::bigint, $5::uuid,
+      $6::${database.prefix}ff_frame_encoding, $7::text, $8::text, $9::text, $10::text, $11::integer, $12::bytea, $13::integer, $14::text,
+      $15::text) AS answer`,
+    params: [
+      lease.uuid,
+      lease.partition,
+      lease.attemptIndex,
+      lease.leaseEpoch,
+      appendId,
+      encoding,
+      frameType,
+      correlationId ?? null,
+      step?.name ?? null,
+      step?.key ?? null,
+      step?.tryIndex ?? null,
+      bufferOf(payload),
+      patienceMs,
+      notification === null ? null : hintChannel(database.schema),
+      notification,
+    ],
+    repeatable: 'yes',
+    ...(patienceMs === null ? {} : { waits: 'once' as const }),
+  });
+  return answerOf(lease, rows[0]!.answer.split(','));
+}
+
+/** Three parts when it was appended, four when it was refused. */
+function answerOf({ leaseEpoch }: LeaseKey, parts: string[]): AppendAnswer {
+  if (parts.length === 3) {
+    const [tsMs, lastSeq, totalBytes] = parts.map(Number) as [number, number, number];
+    return { ...APPENDING, leaseEpoch, tsMs, lastSeq, totalBytes, summaryVersion: null };
+  }
+  const [outcome, lifecyclePhase, terminalOutcome, epoch] = parts.map((part) => (part === '' ? null : part));
+  // As ff_append_frames returns it: a refused append has no numbers.
+  const numbers = { tsMs: null, lastSeq: null, totalBytes: null, summaryVersion: null };
+  const refused = {
+    outcome,
+    lifecyclePhase,
+    terminalOutcome,
+    leaseEpoch: epoch === null ? null : Number(epoch),
+  };
+  return { ...refused, ...numbers } as unknown as AppendAnswer;
+}
+
+function bufferOf({ buffer, byteOffset, byteLength }: Uint8Array): Buffer {
+  return Buffer.from(buffer, byteOffset, byteLength);
+}
+
 function frameParams(frames: readonly EncodedFrame[]): unknown[] {
   return [
     frames.map((frame) => frame.mode),
@@ -94,76 +158,6 @@ function frameParams(frames: readonly EncodedFrame[]): unknown[] {
     frames.map((frame) => frame.step?.name ?? null),
     frames.map((frame) => frame.step?.key ?? null),
     frames.map((frame) => frame.step?.tryIndex ?? null),
-    frames.map(({ payload }) => Buffer.from(payload.buffer, payload.byteOffset, payload.byteLength)),
+    frames.map(({ payload }) => bufferOf(payload)),
   ];
-}
-
-const APPENDED_TOGETHER = columnsOf<
-  Pick<AppendAnswer, 'tsMs' | 'lastSeq' | 'totalBytes' | 'summaryVersion'> & { place: number }
->()('place', 'tsMs', 'lastSeq', 'totalBytes', 'summaryVersion');
-
-/**
- * Appends to different streams, by the best-effort options of the first call. Undefined for a call that needs a statement of its own:
- * nothing of it is written.
- */
-export async function appendToStreams(
-  database: Database,
-  calls: readonly AppendCall[],
-  patienceMs: number,
-): Promise<(AppendAnswer | undefined)[]> {
-  const leases = calls.map((call) => call.lease);
-  const { ttlMs, floor, ceiling, alpha, maxDocumentBytes } = calls[0]!;
-  const rows = await run(database, {
-    doing: 'appending frames',
-    columns: APPENDED_TOGETHER,
-    text: `SELECT ${APPENDED_TOGETHER.list} FROM ${database.prefix}ff_append_streams($1::uuid[], $2::smallint[], $3::integer[], $4::bigint[],
-      $5::uuid[], $6::integer[], $7::integer[], $8::bigint[], $9::integer[], $10::integer[], $11::integer[], $12::text[], $13::text[],
-      $14::text[], $15::text[], $16::text[], $17::text[], $18::integer[], $19::bytea[], $20::bigint, $21::integer, $22::integer,
-      $23::double precision, $24::integer, $25::integer)`,
-    params: [
-      leases.map((lease) => lease.uuid),
-      leases.map((lease) => lease.partition),
-      leases.map((lease) => lease.attemptIndex),
-      leases.map((lease) => lease.leaseEpoch),
-      calls.map((call) => call.appendId),
-      calls.map((call) => call.frames.length),
-      calls.map((call) => call.frames.filter((frame) => frame.mode === 'best_effort').length),
-      calls.map((call) => call.frames.reduce((sum, frame) => sum + frame.payload.length, 0)),
-      calls.flatMap((call, place) => call.frames.map(() => place + 1)),
-      calls.flatMap((call) => call.frames.map((_, place) => place + 1)),
-      calls.flatMap((call) => patchesAfter(call.frames)),
-      ...frameParams(calls.flatMap((call) => call.frames)),
-      ttlMs,
-      floor,
-      ceiling,
-      alpha,
-      maxDocumentBytes,
-      patienceMs,
-    ],
-    repeatable: 'yes',
-    waits: 'once',
-  });
-  const answers: (AppendAnswer | undefined)[] = calls.map(() => undefined);
-  for (const { place, ...row } of rows) {
-    const { leaseEpoch } = leases[place - 1]!;
-    answers[place - 1] = {
-      ...row,
-      outcome: 'appended',
-      lifecyclePhase: 'active',
-      terminalOutcome: 'none',
-      leaseEpoch,
-    };
-  }
-  return answers;
-}
-
-/** For each patch how many follow it, negated; null for other frames. */
-function patchesAfter(frames: readonly EncodedFrame[]): (number | null)[] {
-  let after = 0;
-  const places = frames.toReversed().map((frame) => {
-    if (frame.mode !== 'summary') return null;
-    after -= 1;
-    return after + 1;
-  });
-  return places.toReversed();
 }

@@ -36,38 +36,46 @@ export function createAppends(context: EngineContext): Appends {
   const shared = new SharedAppends(context);
   /** The waiting calls of each stream with a running append. */
   const lines = new Map<string, WaitingCall[]>();
-  const running = new Set<Promise<void>>();
+  const running = new Set<Promise<unknown>>();
 
-  async function drain(stream: string, line: WaitingCall[]): Promise<void> {
+  async function drain(line: WaitingCall[]): Promise<void> {
     while (line.length > 0) await sendTogether(shared, line.splice(0, fitting(line)));
-    lines.delete(stream);
+  }
+
+  /** Sends what came during the append, if anything did: most often nothing, and then nothing is awaited for it. */
+  function next(stream: string, line: WaitingCall[], sent: Promise<unknown>): void {
+    running.delete(sent);
+    if (line.length === 0) {
+      lines.delete(stream);
+      return;
+    }
+    const drained = drain(line);
+    running.add(drained);
+    const over = (): void => next(stream, line, drained);
+    drained.then(over, over);
   }
 
   return {
     async append(lease, frames, options) {
       const key = leaseKey(lease, 'lease');
-      const plan = appendPlan(options);
-      const call: Call = { ...plan, lease: key, frames: checkFrames(frames) };
+      const { appendId, bestEffort } = appendPlan(options);
+      const call: Call = { appendId, bestEffort, lease: key, frames: checkFrames(frames) };
       const stream = `${key.uuid}/${key.attemptIndex}/${key.leaseEpoch}`;
       const line = lines.get(stream);
       if (line !== undefined) return await inLine(line, call);
       const fresh: WaitingCall[] = [];
       lines.set(stream, fresh);
       const sent = sendAlone(shared, call);
-      const drained = sent
-        .then(noValue, noValue)
-        .then(() => drain(stream, fresh))
-        .finally(() => running.delete(drained));
-      running.add(drained);
+      running.add(sent);
+      const over = (): void => next(stream, fresh, sent);
+      sent.then(over, over);
       return await sent;
     },
     async settled() {
-      await Promise.all(running);
+      while (running.size > 0) await Promise.allSettled(running);
     },
   };
 }
-
-function noValue(): void {}
 
 function inLine(line: WaitingCall[], call: Call): Promise<AppendOutcome> {
   if (line.length >= LIMITS.waitingAppends)
@@ -104,7 +112,7 @@ async function sendAlone(shared: SharedAppends, call: Call): Promise<AppendOutco
   const answer = await send(shared, [call]);
   if (answer.outcome === 'document_too_large')
     refuse('frames', `make the document larger than ${LIMITS.documentBytes} bytes`, 'payload_too_large');
-  return outcomesOf([call], answer)[0]!;
+  return answer.outcome === 'appended' ? outcomeOf(call, answer, NOTHING) : toRefusal(answer);
 }
 
 async function sendTogether(shared: SharedAppends, calls: readonly WaitingCall[]): Promise<void> {
@@ -128,31 +136,43 @@ function send(shared: SharedAppends, calls: readonly Call[]): Promise<AppendAnsw
   return shared.add({
     lease,
     appendId,
-    frames: calls.flatMap((call) => call.frames),
+    frames: calls.length === 1 ? calls[0]!.frames : calls.flatMap((call) => call.frames),
     ...bestEffort,
     maxDocumentBytes: LIMITS.documentBytes,
   });
 }
 
+/** What was written after the frames of a call, in the same statement. */
+interface Later {
+  frames: number;
+  bytes: number;
+  patches: number;
+}
+
+const NOTHING: Later = { frames: 0, bytes: 0, patches: 0 };
+
 /** Each call gets the ids and counts of its own frames, without those that followed in the same statement. */
 function outcomesOf(calls: readonly Call[], answer: AppendAnswer): AppendOutcome[] {
   if (answer.outcome !== 'appended') return calls.map(() => toRefusal(answer));
-  const later = { frames: 0, bytes: 0, patches: 0 };
-  const outcomes = calls.toReversed().map(({ frames }): AppendOutcome => {
-    const last = answer.lastSeq - later.frames;
-    const patches = patchesIn(frames);
-    const outcome: AppendOutcome = {
-      outcome: 'appended',
-      firstId: `${answer.tsMs}-${last - frames.length + 1}`,
-      lastId: `${answer.tsMs}-${last}`,
-      frameCount: last,
-      totalBytes: answer.totalBytes - later.bytes,
-      summaryVersion: patches === 0 ? null : answer.summaryVersion! - later.patches,
-    };
-    later.frames += frames.length;
-    later.bytes += bytesIn(frames);
-    later.patches += patches;
+  const later = { ...NOTHING };
+  const outcomes = calls.toReversed().map((call) => {
+    const outcome = outcomeOf(call, answer, later);
+    later.frames += call.frames.length;
+    later.bytes += bytesIn(call.frames);
+    later.patches += patchesIn(call.frames);
     return outcome;
   });
   return outcomes.toReversed();
+}
+
+function outcomeOf({ frames }: Call, answer: AppendAnswer, later: Later): AppendOutcome {
+  const last = answer.lastSeq - later.frames;
+  return {
+    outcome: 'appended',
+    firstId: `${answer.tsMs}-${last - frames.length + 1}`,
+    lastId: `${answer.tsMs}-${last}`,
+    frameCount: last,
+    totalBytes: answer.totalBytes - later.bytes,
+    summaryVersion: patchesIn(frames) === 0 ? null : answer.summaryVersion! - later.patches,
+  };
 }

@@ -5,7 +5,7 @@
 import { refuse } from '../../contract/shape/shape.ts';
 import type { FramePlace } from './streams.sql.ts';
 import { END_PLACE } from './source.ts';
-import type { TailStart } from './tail.ts';
+import type { TailStart } from './tail-items.ts';
 
 const PLACE = /^([0-9]{1,16})(?:-([0-9]{1,16}))?$/;
 const START_PLACE: FramePlace = { tsMs: 0, seq: 0 };

@@ -9,7 +9,8 @@ import { LIMITS } from '../../contract/limits.ts';
 import { whenAborted } from '../../model/aborting.ts';
 import type { Written } from '../kit/hint-text.ts';
 import { carriedOf, type Carried } from './carried.ts';
-import { isNews, placeAfter, type ReaderPlace } from './reader-place.ts';
+import { isFollowedBy, nameOf, release, type Group, type Waiter } from './hub-group.ts';
+import { calmAfter, isNews, placeAfter, type ReaderPlace } from './reader-place.ts';
 import type { Head, StreamRead, StreamSource } from './source.ts';
 
 /** Frames in one read. */
@@ -17,33 +18,12 @@ const PAGE = 500;
 const POLL_MS = 1_000;
 /** Shortest interval between polls that hints cause. */
 const HINTED_POLL_MS = 100;
-/** Readers served before the event loop gets a turn. */
-const SLICE = 500;
 /** Streams polled in one statement. */
 const POLL_BATCH = 1_000;
 /** Concurrent reads: the rest of the pool is for others. */
 const READERS = 3;
 /** How often other processes are asked to send hints; they do for twice as long. */
 const ASK_EVERY_MS = 5_000;
-
-interface Waiter {
-  resolve(read: StreamRead | undefined): void;
-  reject(error: unknown): void;
-}
-
-/** Readers at one position. */
-interface Group {
-  name: string;
-  place: ReaderPlace;
-  waiters: Set<Waiter>;
-  /** Must be read: something happened since its last read started, or it was never read. */
-  stirred: boolean;
-  reading: boolean;
-  /** The latest read, while it has no news. */
-  latest: StreamRead | undefined;
-  /** The read for readers that timed out before there was one. */
-  late: Promise<StreamRead | undefined> | undefined;
-}
 
 /** What a reader with a timeout got. */
 export interface TimedRead {
@@ -66,6 +46,8 @@ export class StreamHub {
   readonly #unwatch: () => void;
   readonly #groups = new Map<string, Group>();
   readonly #byExecution = new Map<string, Set<Group>>();
+  /** Where readers wait that share their place: a thousand of them need not spell its name. */
+  readonly #byPlace = new WeakMap<ReaderPlace, Group>();
   readonly #toRead = new Set<Group>();
   #readers = 0;
   #tails = 0;
@@ -106,6 +88,19 @@ export class StreamHub {
     return this.#wait(this.#groupAt(place), signal);
   }
 
+  /** The same for a reader that needs no promise. It waits until it is resolved or rejected, or leaves. */
+  join(place: ReaderPlace, waiter: Waiter): Group {
+    const group = this.#groupAt(place);
+    group.waiters.add(waiter);
+    if (group.stirred) this.#read(group);
+    return group;
+  }
+
+  leave(group: Group, waiter: Waiter): void {
+    group.waiters.delete(waiter);
+    if (group.waiters.size === 0 && !group.reading) this.#remove(group);
+  }
+
   /** The same with a timeout; without news in time it returns what was last seen there. */
   async nextWithin(place: ReaderPlace, ms: number): Promise<TimedRead> {
     const group = this.#groupAt(place);
@@ -130,14 +125,12 @@ export class StreamHub {
     return group.late;
   }
 
-  /** One promise and no more: a thousand readers may wait at one position. */
   #wait(group: Group, signal: AbortSignal | undefined): Promise<StreamRead | undefined> {
     return new Promise((resolve, reject) => {
       let stop = (): void => undefined;
       const leave = (): void => {
         stop();
-        group.waiters.delete(waiter);
-        if (group.waiters.size === 0 && !group.reading) this.#remove(group);
+        this.leave(group, waiter);
       };
       const waiter: Waiter = {
         resolve(read) {
@@ -159,13 +152,17 @@ export class StreamHub {
     this.#closed = true;
     this.#unwatch();
     clearTimeout(this.#timer);
-    for (const group of this.#groups.values())
+    for (const group of this.#groups.values()) {
       for (const waiter of group.waiters) waiter.reject(engineClosed());
+      group.waiters.clear();
+    }
   }
 
   /** A reader that joins others knows as much as they do; a new position is read at once, after it was entered. */
   #groupAt(place: ReaderPlace): Group {
     if (this.#closed) throw engineClosed();
+    const shared = this.#byPlace.get(place);
+    if (shared !== undefined && this.#groups.get(shared.name) === shared) return shared;
     const name = nameOf(place);
     return this.#groups.get(name) ?? this.#enter(place, name);
   }
@@ -194,14 +191,16 @@ export class StreamHub {
    * it, and hints about writes during the read have marked the old one. So it need not be read again, and not before
    * all of the readers had time to arrive, or it would be read for each part of them.
    */
-  #enterNext({ place, stirred }: Group, read: StreamRead): Group | undefined {
+  #enterNext({ place, stirred }: Group, read: StreamRead, calm: ReaderPlace | undefined): Group | undefined {
     const { head } = read;
     const isOver = head.currentAttempt > place.attemptIndex || head.phase === 'terminal';
     if (!read.isComplete || isOver) return undefined;
-    const next = placeAfter(place, read);
+    const next = calm ?? placeAfter(place, read);
     const name = nameOf(next);
-    if (this.#groups.has(name)) return undefined;
-    const group = this.#enter(next, name);
+    const present = this.#groups.get(name);
+    const group = present ?? this.#enter(next, name);
+    this.#byPlace.set(next, group);
+    if (present !== undefined) return undefined;
     group.stirred = stirred;
     group.reading = true;
     group.latest = { ...read, frames: [] };
@@ -289,9 +288,10 @@ export class StreamHub {
 
   async #pass(group: Group, read: StreamRead | undefined): Promise<void> {
     this.#remove(group);
-    const next = read === undefined ? undefined : this.#enterNext(group, read);
+    const calm = read === undefined ? undefined : calmAfter(group.place, read);
+    const next = read === undefined ? undefined : this.#enterNext(group, read, calm);
     group.stirred = false;
-    await release(group, (waiter) => waiter.resolve(read));
+    await release(group, (waiter) => waiter.resolve(read, calm));
     if (next !== undefined) this.#open(next);
   }
 
@@ -349,31 +349,4 @@ export class StreamHub {
 
 function engineClosed(): EngineError {
   return new EngineError('closed', 'The engine was closed.');
-}
-
-/** Settles many waiters in slices, so that the event loop gets turns in between. */
-async function release(group: Group, settle: (waiter: Waiter) => void): Promise<void> {
-  let settled = 0;
-  for (const waiter of group.waiters) {
-    settle(waiter);
-    settled += 1;
-    if (settled % SLICE === 0) await new Promise((resolve) => setImmediate(resolve));
-  }
-}
-
-/**
- * Whether the frames are the next after a position that was read to its end. The time of the frame before must match,
- * too: after a crash that lost best-effort frames, their sequence numbers are assigned again.
- */
-function isFollowedBy({ place, waiters, stirred, reading, latest }: Group, carried: Carried): boolean {
-  if (waiters.size === 0 || stirred || reading || latest === undefined) return false;
-  const { attemptIndex, leaseEpoch, after } = carried;
-  const isRunning =
-    place.told === 'any' || (place.told === null && (place.epoch ?? leaseEpoch) === leaseEpoch);
-  const isNext = place.seq === after.seq && place.tsMs === after.tsMs;
-  return isRunning && isNext && place.attemptIndex === attemptIndex;
-}
-
-function nameOf({ partition, uuid, attemptIndex, tsMs, seq, told, epoch }: ReaderPlace): string {
-  return `${partition}/${uuid}/${attemptIndex}/${tsMs}-${seq}/${told}/${epoch}`;
 }

@@ -21,6 +21,17 @@ export function placeAfter(place: ReaderPlace, { frames, head, isComplete }: Str
   return isComplete ? restAt(passed, head) : passed;
 }
 
+/** The same, if the read has frames and nothing else to report; then all readers at one position share the next one. */
+export function calmAfter(
+  place: ReaderPlace,
+  { frames, head, isComplete }: StreamRead,
+): ReaderPlace | undefined {
+  const last = frames.at(-1);
+  if (!isComplete || last === undefined) return undefined;
+  const passed = placeAt(place, last);
+  return isNews(passed, head) ? undefined : passed;
+}
+
 /** The reader's position after a frame. */
 export function placeAt(place: ReaderPlace, frame: { id: string; leaseEpoch: number }): ReaderPlace {
   const { tsMs, seq } = framePlace(frame);

@@ -10,21 +10,26 @@ import { announce, announcedInside } from '../kit/announce.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { writingOf } from './carried.ts';
 import { bytesIn, keepsAlike } from './frames.ts';
-import { appendFrames, appendToStreams, type AppendAnswer, type AppendCall } from './append.sql.ts';
+import { appendFrames, type AppendAnswer, type AppendCall } from './append.sql.ts';
+import { appendToStreams } from './append-together.sql.ts';
 
 /** How long appends that others may wait for wait for a lock. */
 const PATIENCE_MS = 50;
 /** What a frame sends besides its payload, about. */
 const FRAME_SIZE = 200;
 
+/** Appends in one statement. */
+const MOST = 200;
+/** If more are waiting, half of them leave in one statement and half in another. */
+const WHOLE = 32;
+
 const BATCH = {
-  maxItems: 200,
   keyOf: ({ lease }: AppendCall) => `${lease.uuid}/${lease.attemptIndex}`,
   sizeOf: ({ frames }: AppendCall) => bytesIn(frames) + FRAME_SIZE * frames.length,
   isItemFault: (error: unknown) => !isPassingTrouble(error),
 };
 
-type Appending = Batch<AppendCall, AppendAnswer>;
+type Appending = Pick<Batch<AppendCall, AppendAnswer>, 'add'>;
 
 /** Where appends are sent and announced. */
 type Sending = Pick<EngineContext, 'database' | 'doorbell' | 'flowWork'>;
@@ -38,9 +43,8 @@ export class SharedAppends {
 
   constructor(context: Sending) {
     this.#context = context;
-    const together = { ...BATCH, maxFlights: 2, run: (calls: AppendCall[]) => this.#run(calls) };
-    this.#durable = new Batch(together);
-    this.#bestEffort = new Batch(together);
+    this.#durable = inTwoFlights((calls) => this.#run(calls));
+    this.#bestEffort = inTwoFlights((calls) => this.#run(calls));
     this.#alone = new Batch({
       ...BATCH,
       maxItems: 1,
@@ -50,20 +54,29 @@ export class SharedAppends {
   }
 
   add(call: AppendCall): Promise<AppendAnswer> {
-    const isLive = call.frames.every((frame) => frame.mode === 'best_effort');
+    const isLive = call.frames.every(({ mode }) => mode === 'best_effort');
     return (isLive ? this.#bestEffort : this.#durable).add(call);
   }
 
   async #run(calls: AppendCall[]): Promise<(AppendAnswer | Promise<AppendAnswer>)[]> {
     // A statement has one set of best-effort options.
     const alike = calls.filter((call) => keepsAlike(call, calls[0]!));
-    const sent = alike.length > 1 ? this.#sendMany(alike) : this.#sendOne(alike[0]!);
-    const answers = await sent.catch((error: unknown): undefined[] => {
-      if (!isLockTimeout(error)) throw error;
-      return alike.map(() => undefined);
+    const answers = await this.#sent(alike);
+    let place = 0;
+    return calls.map((call) => {
+      const answer = call === alike[place] ? answers[place++] : undefined;
+      return answer ?? this.#alone.add(call);
     });
-    const byCall = new Map(alike.map((call, place) => [call, answers[place]]));
-    return calls.map((call) => byCall.get(call) ?? this.#alone.add(call));
+  }
+
+  /** Undefined for what has to be sent alone. */
+  async #sent(calls: readonly AppendCall[]): Promise<readonly (AppendAnswer | undefined)[]> {
+    try {
+      return await (calls.length > 1 ? this.#sendMany(calls) : this.#sendOne(calls[0]!));
+    } catch (error) {
+      if (!isLockTimeout(error)) throw error;
+      return [];
+    }
   }
 
   async #sendMany(calls: readonly AppendCall[]): Promise<(AppendAnswer | undefined)[]> {
@@ -95,4 +108,32 @@ export class SharedAppends {
     announce(this.#context, [{ ...answer, uuid: call.lease.uuid }]);
     return [answer];
   }
+}
+
+/**
+ * Callers that await each answer are in step with each other: all would leave in one statement, and the database would
+ * wait while this process prepares the next, and this process while the database writes. Halves take turns.
+ */
+function inTwoFlights(
+  run: (calls: AppendCall[]) => Promise<(AppendAnswer | Promise<AppendAnswer>)[]>,
+): Appending {
+  let waiting = 0;
+  const batch = new Batch<AppendCall, AppendAnswer>({
+    ...BATCH,
+    get maxItems() {
+      return waiting > WHOLE ? Math.min(MOST, Math.ceil(waiting / 2)) : WHOLE;
+    },
+    maxFlights: 2,
+    run(calls) {
+      // Some are sent again after an error, and were counted before.
+      waiting = Math.max(0, waiting - calls.length);
+      return run(calls);
+    },
+  });
+  return {
+    add(call) {
+      waiting += 1;
+      return batch.add(call);
+    },
+  };
 }

@@ -24,7 +24,9 @@ import { unlessAborted } from '../../model/aborting.ts';
 import { cancelling } from '../kit/cancelling.ts';
 import { placeAfter, type ReaderPlace } from './reader-place.ts';
 import { DatabaseStreams, type StreamRead } from './source.ts';
-import { SharedHistory, StreamTail, type TailHistory, type TailOptions } from './tail.ts';
+import { StreamTail } from './tail.ts';
+import { SharedHistory, type TailHistory } from './tail-history.ts';
+import type { TailOptions } from './tail-items.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { afterPlace, lowerPlace, startOf, upperPlace } from './cursor.ts';
 
@@ -166,7 +168,7 @@ export function tailStream(
     visibility: request.visibility ?? 'all',
   };
   const key = parseExecutionId(executionId);
-  return cancelling(given, (signal) => tailFrom(context, key, { ...asked, signal }).items());
+  return tailFrom(context, key, { ...asked, signal: given });
 }
 
 function tailFrom(context: EngineContext, key: ExecutionKey, options: TailOptions): StreamTail {
@@ -222,7 +224,7 @@ async function* summaryItems(
   const start = { attemptIndex: first.item.attemptIndex, ...first.place, isExact: true };
   const follow = asked === null ? 'execution' : 'attempt';
   const options = { start, follow, visibility: 'exclude_best_effort', signal } as const;
-  for await (const item of tailFrom(context, key, options).items()) {
+  for await (const item of tailFrom(context, key, options)) {
     const told = toSummaryItem(item);
     if (told !== undefined) yield told;
   }

@@ -108,8 +108,7 @@ test.each(['before', 'after'] as const)(
     onTestFinished(() => proxy.close());
     const engine = await crew.connect({ databaseUrl: proxy.url(crew.database.url), listen: 'off' });
     const claim = await running(engine);
-    const struck =
-      when === 'before' ? proxy.cutBefore('ff_append_frames') : proxy.cutAfter('ff_append_frames');
+    const struck = when === 'before' ? proxy.cutBefore('ff_append_frame') : proxy.cutAfter('ff_append_frame');
     const calls = ['a', 'b', 'c'].map((payload) => workerPort(engine).appendFrames(claim, [{ payload }]));
     const outcomes = await Promise.all(calls);
     await struck;

@@ -26,7 +26,7 @@ async function writer(): Promise<{ port: WorkerPort; statements: string[] }> {
   const statements: string[] = [];
   const noting: PoolLike = {
     query(config) {
-      statements.push(...(config.text.match(/ff_append_(?:frames|streams)(?=\()/g) ?? []));
+      statements.push(...(config.text.match(/ff_append_(?:frames?|streams)(?=\()/g) ?? []));
       return pool.query(config as pg.QueryConfig);
     },
   };
@@ -63,6 +63,17 @@ describe('appends made together', () => {
     }
     expect(statements.length).toBeLessThanOrEqual(6);
     for (const claim of claims) expect(await payloadsOf(claim)).toEqual(['first', 'second']);
+  });
+
+  it('leave in two statements when they are many, and in one when they are few', async () => {
+    const { port, statements } = await writer();
+    const claims = await running(MANY);
+    const together = (some: Claim[]) =>
+      Promise.all(some.map((claim) => port.appendFrames(claim, [says('x')])));
+    await together(claims);
+    expect(statements.splice(0)).toEqual(['ff_append_streams', 'ff_append_streams']);
+    await together(claims.slice(0, 20));
+    expect(statements).toEqual(['ff_append_streams']);
   });
 
   it('get the ids, counts and versions of their own stream', async () => {

@@ -13,7 +13,7 @@ import { stream, EngineError, LIMITS, task, type StreamItem } from '../../../src
 import type { Claim } from '../../../src/protocol/index.ts';
 import type { PoolLike } from '../../../src/engine/database/database.ts';
 import { hintChannel } from '../../../src/engine/database/names.ts';
-import { SharedHistory, type TailHistory } from '../../../src/engine/streams/tail.ts';
+import { SharedHistory, type TailHistory } from '../../../src/engine/streams/tail-history.ts';
 import { startFaultProxy, type FaultProxy } from '../../../src/testing/fault-proxy.ts';
 import { newKind, useBench } from '../../conformance/open.ts';
 import { patiently } from '../../setup/patience.ts';
