@@ -12,6 +12,7 @@ import { DEFAULT_POOL_SIZE } from './connection-budget.ts';
 import type { Retry } from './conditions.ts';
 import { conditionOf, sqlStateOf, toEngineError } from './errors.ts';
 import { quoteIdentifier, validDatabaseUrl, validSchemaName } from './names.ts';
+import { sentParam } from './plain-statement.ts';
 import { trackSockets } from './sockets.ts';
 import { VALUE_PARSERS } from './value-parsers.ts';
 
@@ -140,7 +141,8 @@ export function openDatabase(options: DatabaseOptions): Database {
 export async function run<Row>(database: Database, statement: Statement<Row>): Promise<Row[]> {
   for (let tries = 1; ; tries += 1) {
     try {
-      const { text, params: values } = statement;
+      const { text } = statement;
+      const values = statement.params.map(sentParam);
       const ask = async () => database.pool.query({ text, values, types: VALUE_PARSERS });
       return (await database.answers.wait(ask)).rows as Row[];
     } catch (thrown) {
