@@ -133,29 +133,18 @@ export class WorkerCounts {
   }
 }
 
-/** A lease that also knows when it was granted, when it was last confirmed, and what it counts against. */
+/** A lease that also knows when it was granted, and what it counts against. */
 export class MeasuredLease extends HeldLease {
   readonly limits: readonly Limit[];
   readonly #takenAt = performance.now();
-  #confirmedAt: number;
 
   constructor(claim: Claim, sentAt: number, limits: readonly Limit[]) {
     super(claim, sentAt);
     this.limits = limits;
-    this.#confirmedAt = sentAt;
-  }
-
-  override extend(sentAt: number): void {
-    super.extend(sentAt);
-    this.#confirmedAt = sentAt;
   }
 
   get heldMs(): number {
     return performance.now() - this.#takenAt;
-  }
-
-  get unconfirmedMs(): number {
-    return performance.now() - this.#confirmedAt;
   }
 }
 

@@ -12,7 +12,8 @@ import type { Middleware, TaskHandler } from '../../define/handlers.ts';
 import { insist, insistAfter, requireTrust } from './insist.ts';
 import { abortCodeFor, type HeldLease } from '../loop/lease-watch.ts';
 import { callAfter } from './long-timer.ts';
-import { Run } from './run.ts';
+import { HandlerContext } from './handler-context.ts';
+import type { Run } from './run.ts';
 import { subjectOf, TaskAborted, TaskFailed, toFailure } from '../task.ts';
 
 /** The outcome of a run, for the worker's counters. */
@@ -39,23 +40,24 @@ export async function runHandler<Lease extends HeldLease>(
   handler: TaskHandler,
 ): Promise<void> {
   const { port } = host;
-  const run = new Run(port, lease, host.log, handler.task.streams as StreamKinds);
+  const ctx = new HandlerContext(host, lease, handler.task.streams as StreamKinds);
+  let run: Run | undefined;
   let result: unknown;
   try {
-    result = await called(run, lease, handler, host.middleware);
-    run.handled();
-    const written = run.closeOutput();
+    result = await called(ctx, lease, handler, host.middleware);
+    run = HandlerContext.over(ctx);
+    const written = run?.closeOutput();
     if (written !== undefined) await written;
   } catch (thrown) {
-    host.finished(lease, await failed(host, lease, run, thrown).catch(lost));
+    host.finished(lease, await failed(host, lease, HandlerContext.runOf(ctx), thrown).catch(lost));
     return;
   }
-  if (run.close()) await run.warnOfUnreached();
+  if (run?.close() === true) await run.warnOfUnreached();
   host.handled(lease);
   let outcome: RunOutcome;
   try {
-    const ordered = run.orderStored();
-    if (ordered !== undefined) await storedIfPossible(run, ordered);
+    const ordered = run?.orderStored();
+    if (ordered !== undefined) await storedIfPossible(run!, ordered);
     requireTrust(lease);
     outcome = toOutcome(lease, await port.complete(lease.claim, result));
   } catch (error) {
@@ -89,7 +91,7 @@ async function failed<Lease extends HeldLease>(
 async function completedLater(
   port: WorkerPort,
   lease: HeldLease,
-  run: Run,
+  run: Run | undefined,
   result: unknown,
   error: unknown,
 ): Promise<RunOutcome> {
@@ -115,35 +117,34 @@ function withStep(failure: Failure, step: string | undefined): Failure {
  * throws what the handler does.
  */
 function called(
-  run: Run,
+  ctx: HandlerContext,
   lease: HeldLease,
   handler: TaskHandler,
   middleware: readonly Middleware[],
 ): unknown {
   const { input, output, timeoutMs } = handler.task;
   const isPlain = input === undefined && output === undefined && middleware.length === 0;
-  if (!isPlain) return inTime(lease, timeoutMs, () => callChecked(run, handler, middleware));
-  if (timeoutMs === undefined) return handler.run(run.ctx.payload, run.ctx);
-  return inTime(lease, timeoutMs, () => callPlain(run, handler, run.ctx.payload));
+  if (!isPlain) return inTime(lease, timeoutMs, () => callChecked(ctx, handler, middleware));
+  if (timeoutMs === undefined) return handler.run(ctx.payload, ctx);
+  return inTime(lease, timeoutMs, () => callPlain(ctx, handler, ctx.payload));
 }
 
-async function callPlain(run: Run, handler: TaskHandler, input: unknown): Promise<unknown> {
+async function callPlain(ctx: HandlerContext, handler: TaskHandler, input: unknown): Promise<unknown> {
   try {
-    return await handler.run(input, run.ctx);
+    return await handler.run(input, ctx);
   } finally {
-    run.handled();
+    HandlerContext.handled(ctx);
   }
 }
 
 async function callChecked(
-  run: Run,
+  ctx: HandlerContext,
   handler: TaskHandler,
   middleware: readonly Middleware[],
 ): Promise<unknown> {
-  const { ctx } = run;
   const { task } = handler;
   const input = await checked('invalid_input', () => parseInput(task, ctx.payload, subjectOf(ctx)));
-  let callNext = (): Promise<unknown> => callPlain(run, handler, input);
+  let callNext = (): Promise<unknown> => callPlain(ctx, handler, input);
   for (const outer of middleware.toReversed()) {
     const next = callNext;
     callNext = async () => outer(ctx, next);
@@ -187,7 +188,7 @@ async function inTime(
 async function reportFailure(
   port: WorkerPort,
   lease: HeldLease,
-  run: Run,
+  run: Run | undefined,
   failure: Failure,
 ): Promise<RunOutcome> {
   try {
@@ -202,10 +203,10 @@ async function reportFailure(
 
 type Report = () => Promise<CompleteOutcome | FailOutcome>;
 
-async function report(lease: HeldLease, run: Run, call: Report): Promise<RunOutcome> {
+async function report(lease: HeldLease, run: Run | undefined, call: Report): Promise<RunOutcome> {
   try {
-    const ordered = run.orderStored();
-    if (ordered !== undefined) await storedIfPossible(run, ordered);
+    const ordered = run?.orderStored();
+    if (ordered !== undefined) await storedIfPossible(run!, ordered);
   } catch (error) {
     if (error instanceof TaskAborted) return outcomeOfLost(lease);
     throw error;
